@@ -1,0 +1,97 @@
+// What the model says about a job. Plain data; rendering is elsewhere. Field for field the content
+// of verdict.json (schema gordian.verdict.v1), with call sites still as addresses.
+#ifndef GORDIAN_ANALYZER_GRAPH_VERDICT_H_
+#define GORDIAN_ANALYZER_GRAPH_VERDICT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analyzer/graph/event.h"
+
+namespace gordian::graph {
+
+enum class VerdictKind : uint8_t {
+  kInconclusive = 0,  // evidence is missing and it matters; never ranks below healthy
+  kHealthy, kFinished, kDeadlock, kMismatch, kRankNotJoined, kRankExited, kRankStopped,
+  kRankAborted, kStraggler, kStuckKernel, kHostBlocked, kInitHang,
+};
+enum class Confidence : uint8_t { kPossible, kSuspected, kConfirmed };
+
+const char* Name(VerdictKind);   // "deadlock", as in verdict.json
+const char* Name(Confidence);    // "confirmed"
+
+struct Site {  // resolved to function, file and line by whoever has the modules
+  ProcessId process = 0;
+  uint64_t address = 0;
+};
+
+// One arrow of the witness: a rank, what it is in, and whom that waits for.
+struct WaitEdge {
+  int rank = -1;
+  int waits_for_rank = -1;
+  // started_collective | first_use | receive | send | stream_order | event_wait | host_sync |
+  // host_free | host_copy | communicator_order | communicator_init | not_called | open_group |
+  // legacy_stream | polling
+  std::string reason;
+  std::string op;         // "AllReduce"; for host waits the call's symbol
+  CommUid comm = 0;
+  std::string comm_name;
+  int64_t sequence = -1;
+  uint64_t stream = 0;    // stream id at that process
+  uint64_t bytes = 0;
+  Site site;              // where the rank made the call that waits
+  std::string detail;     // one line, e.g. "calls AllReduce #0 of B only after this"
+};
+
+enum class PartState : uint8_t { kNotCalled, kCalled, kInOpenGroup, kEnqueued, kAtHead, kDone };
+
+struct OperationMember {
+  int rank = -1;
+  PartState state = PartState::kNotCalled;
+  std::string instead;  // for one that has not joined: what it does; empty when unknown
+  Site site;            // of its own call, or of what it does instead
+};
+
+struct StuckOperation {
+  std::string op;
+  CommUid comm = 0;
+  std::string comm_name;
+  int64_t sequence = -1;
+  uint64_t bytes = 0;
+  std::vector<OperationMember> members;
+};
+
+struct Evidence {
+  int ranks_seen = 0;
+  int ranks_expected = 0;
+  uint64_t records = 0;
+  uint64_t records_lost = 0;
+  uint64_t nccl_calls = 0;
+  std::vector<std::string> not_visible;
+  std::vector<std::string> assumes;
+};
+
+struct Finding {
+  VerdictKind verdict = VerdictKind::kInconclusive;
+  std::string check;  // catalogue id, e.g. "communicator-order-cycle"
+  Confidence confidence = Confidence::kSuspected;
+  std::string summary;  // one line
+  std::string advice;
+  std::vector<int> culprit_ranks;
+  std::vector<int> victim_ranks;
+  std::vector<WaitEdge> cycle;  // empty unless a cycle was found
+  std::vector<StuckOperation> operations;
+  uint64_t stalled_at_ns = 0;
+  double detected_after_s = 0;
+  Evidence evidence;
+};
+
+struct Verdict {
+  Finding main;                   // the worst
+  std::vector<Finding> findings;  // every further one, worst first
+};
+
+}  // namespace gordian::graph
+
+#endif  // GORDIAN_ANALYZER_GRAPH_VERDICT_H_

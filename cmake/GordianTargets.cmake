@@ -1,0 +1,85 @@
+# How this project builds things. Targets are gordian::name; sources are listed, never globbed.
+#
+#   gordian_library(NAME graph SRCS a.cc DEPS gordian::x)       static library gordian::graph
+#   gordian_executable(NAME gordian SRCS main.cc DEPS ...)      into bin/
+#   gordian_test(NAME graph_test SRCS ... DEPS ... [LABELS unit])  GoogleTest binary, one CTest entry
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(GORDIAN_CCACHE ccache)
+if(GORDIAN_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER "${GORDIAN_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${GORDIAN_CCACHE}")
+endif()
+find_program(GORDIAN_MOLD mold)
+if(GORDIAN_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+set(GORDIAN_SANITIZE "" CACHE STRING "Value of -fsanitize= for everything but the shim and the emulated libraries")
+
+# CUDA's and NCCL's headers: no toolkit binary is needed.
+find_path(GORDIAN_CUDA_INCLUDE cuda_runtime_api.h
+  HINTS "$ENV{CUDA_HOME}/include" "$ENV{CUDA_PATH}/include"
+  PATHS /usr/local/cuda/include /usr/local/cuda/targets/x86_64-linux/include /usr/include /opt/cuda/include)
+find_path(GORDIAN_NCCL_INCLUDE nccl.h
+  HINTS "$ENV{NCCL_HOME}/include" "${GORDIAN_CUDA_INCLUDE}" PATHS /usr/include /usr/local/include)
+if(NOT GORDIAN_CUDA_INCLUDE OR NOT GORDIAN_NCCL_INCLUDE)
+  message(FATAL_ERROR "CUDA's or NCCL's headers were not found (cuda_runtime_api.h: "
+    "'${GORDIAN_CUDA_INCLUDE}', nccl.h: '${GORDIAN_NCCL_INCLUDE}'). Install the CUDA Toolkit's headers, "
+    "or set CUDA_HOME and NCCL_HOME to the folders that hold include/.")
+endif()
+add_library(gordian_cuda_headers INTERFACE)
+add_library(gordian::cuda_headers ALIAS gordian_cuda_headers)
+target_include_directories(gordian_cuda_headers SYSTEM INTERFACE
+  "${GORDIAN_CUDA_INCLUDE}" "${GORDIAN_NCCL_INCLUDE}")
+
+add_library(gordian_flags INTERFACE)
+target_compile_options(gordian_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
+if(GORDIAN_WERROR)
+  target_compile_options(gordian_flags INTERFACE -Werror)
+endif()
+target_include_directories(gordian_flags INTERFACE "${CMAKE_SOURCE_DIR}")
+add_library(gordian_sanitize INTERFACE)
+if(GORDIAN_SANITIZE)
+  target_compile_options(gordian_sanitize INTERFACE -fsanitize=${GORDIAN_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(gordian_sanitize INTERFACE -fsanitize=${GORDIAN_SANITIZE})
+endif()
+
+function(gordian_library)
+  cmake_parse_arguments(A "" "NAME" "SRCS;DEPS" ${ARGN})
+  add_library(gordian_${A_NAME} STATIC ${A_SRCS})
+  add_library(gordian::${A_NAME} ALIAS gordian_${A_NAME})
+  target_link_libraries(gordian_${A_NAME} PUBLIC ${A_DEPS} gordian_flags gordian_sanitize)
+endfunction()
+
+function(gordian_executable)
+  cmake_parse_arguments(A "" "NAME" "SRCS;DEPS" ${ARGN})
+  add_executable(${A_NAME} ${A_SRCS})
+  target_link_libraries(${A_NAME} PRIVATE ${A_DEPS} gordian_flags gordian_sanitize)
+endfunction()
+
+function(gordian_test)
+  cmake_parse_arguments(A "" "NAME;TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  find_package(GTest REQUIRED)
+  add_executable(${A_NAME} ${A_SRCS})
+  set_target_properties(${A_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  target_link_libraries(${A_NAME} PRIVATE ${A_DEPS} GTest::gtest_main gordian_flags gordian_sanitize)
+  add_test(NAME ${A_NAME} COMMAND ${A_NAME})
+  if(NOT A_LABELS)
+    set(A_LABELS unit)
+  endif()
+  if(NOT A_TIMEOUT)
+    set(A_TIMEOUT 120)
+  endif()
+  set_tests_properties(${A_NAME} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT})
+endfunction()

@@ -1,0 +1,94 @@
+// What the emulated NCCL needs from the emulated device. The engine lives in libcuda.so.1 (one a
+// process); libcudart.so.13 and libnccl.so.2 reach it through this table, never through exported
+// cu* / cuda* symbols, so that a shim in front of those sees the application's calls only, as it
+// does with the real libraries.
+//
+// Threads: every method may be called from any thread; DeviceOp methods are called by the engine's
+// worker thread, one at a time for a process, and must not call back into blocking Engine methods.
+#ifndef GORDIAN_EMULATOR_ENGINE_ENGINE_API_H_
+#define GORDIAN_EMULATOR_ENGINE_ENGINE_API_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace gordian::emu {
+
+class Stream;  // owned by the engine
+
+// Work that occupies streams (and SMs) from its start until it is done.
+class DeviceOp {
+ public:
+  virtual ~DeviceOp() = default;
+  // Everything before it is done and its SMs are taken: the "kernel" is now resident. Called once.
+  // Returns true when it is already done.
+  virtual bool Start() = 0;
+  // Called after Start() returned false, whenever the doorbell rang. Returns true when done.
+  virtual bool Poll() = 0;
+  // The process's streams are being torn down (device reset, exit): drop references to peers.
+  virtual void Cancel() {}
+};
+
+struct EnqueueRequest {
+  std::vector<Stream*> streams;      // >= 1, same device; with several it starts when it is at the
+                                     // head of all, and holds all until done (a fused group)
+  std::shared_ptr<DeviceOp> op;
+  std::shared_ptr<DeviceOp> after;   // may be null: must be done first, whatever its stream
+                                     // (operations of one communicator are serialised)
+  int sms = 1;
+};
+
+class Engine {
+ public:
+  // The calling thread's current device, initialised on demand; < 0 with none.
+  virtual int CurrentDevice() = 0;
+  virtual int DeviceCount() = 0;
+
+  // The stream behind a cudaStream_t / CUstream value as used by a caller without per-thread default
+  // streams: 0 and cudaStreamLegacy are the legacy stream of `device`, cudaStreamPerThread the
+  // calling thread's. Null when the handle is not a live stream.
+  virtual Stream* FindStream(void* handle, int device) = 0;
+  virtual int DeviceOf(Stream*) = 0;
+  virtual bool IsCapturing(Stream*) = 0;
+
+  // Puts work on its streams and returns at once.
+  virtual void Enqueue(EnqueueRequest) = 0;
+
+  // True once `op` is done (or was never enqueued). Does not block.
+  virtual bool IsDone(const DeviceOp* op) = 0;
+  // Blocks the calling host thread until every op in `ops` is done.
+  virtual void WaitDone(const std::vector<std::shared_ptr<DeviceOp>>& ops) = 0;
+
+  // The doorbell: a futex word in shared memory that the worker sleeps on. Whoever changes state that
+  // a DeviceOp of this process may be waiting for adds 1 to it and wakes it (FUTEX_WAKE, not private).
+  // The fd is a memfd of one page with the word at offset 0; peers of the same user open it as
+  // /proc/<pid>/fd/<fd> and map it.
+  virtual int DoorbellFd() = 0;
+  virtual std::atomic<uint32_t>* Doorbell() = 0;
+
+  // Device memory (host memory here), aligned to 256 bytes; Free is the implementation of cudaFree,
+  // with its wait for running work.
+  virtual void* Allocate(size_t bytes, int device) = 0;
+  virtual int Free(void* pointer) = 0;
+  // True when [pointer, pointer + bytes) lies in memory that kernels may touch (device, managed, or
+  // registered / pinned host memory). *device is its owner, -1 for host memory.
+  virtual bool IsDeviceAccessible(const void* pointer, size_t bytes, int* device) = 0;
+
+  // Emulator's own account of calls, GORDIAN_EMU_STATS. `symbol` must be a string literal.
+  virtual void CountCall(const char* symbol) = 0;
+
+ protected:
+  ~Engine() = default;
+};
+
+inline constexpr uint32_t kEngineApiVersion = 1;
+
+}  // namespace gordian::emu
+
+// Null when `version` is not what this libcuda.so.1 was built with.
+extern "C" gordian::emu::Engine* gordianEmuEngine(uint32_t version);
+
+#endif  // GORDIAN_EMULATOR_ENGINE_ENGINE_API_H_

@@ -1,0 +1,156 @@
+// The file that a shimmed process maps: header, state block, rings.
+//
+// Path: $GORDIAN_RING_DIR/<pid>.<start>.ring, normally a folder of the session under /dev/shm, mode
+// 0600, where <start> is field 22 of /proc/self/stat (guards against a reused pid). The writer
+// creates "<name>.tmp", fills the header and renames it, so a reader never meets half a header.
+// Space is reserved with posix_fallocate before it is touched: writing to a hole of a full tmpfs is
+// SIGBUS. The writer never removes the file; the collector does, after the process has gone.
+//
+//   offset 0                   Header
+//   Header::threads_offset     ThreadSlot[kMaxThreads]
+//   Header::streams_offset     StreamSlot[kMaxStreams]
+//   Header::comms_offset       CommSlot[kMaxComms]
+//   Header::rings_offset       ring space, handed out by the writer: ThreadSlot says which part
+//
+// Guarantees by the writer: a Record below ring_head is complete; state fields are written with
+// relaxed or release stores that never tear (aligned, at most 8 bytes); a ThreadSlot's call fields
+// are guarded by its sequence lock. Nothing else. A reader copies, checks every offset, count and
+// index against the file's real size, and survives any bytes.
+//
+// All multi-byte fields that change after creation are accessed atomically (std::atomic_ref /
+// __atomic builtins) at both ends. Threads: one writer per ThreadSlot; StreamSlot::done and ::head
+// are written by the watcher only; StreamSlot::enqueued and CommSlot by whoever makes the call.
+#ifndef GORDIAN_PROTO_RING_LAYOUT_H_
+#define GORDIAN_PROTO_RING_LAYOUT_H_
+
+#include <stdint.h>
+
+#include "proto/ring/record.h"
+
+namespace gordian::ring {
+
+inline constexpr uint64_t kRingMagic = 0x3130676e69726467ull;  // "gdring01"
+inline constexpr uint32_t kMaxThreads = 256;
+inline constexpr uint32_t kMaxStreams = 2048;
+inline constexpr uint32_t kMaxComms = 1024;
+inline constexpr uint64_t kMaxFileBytes = 8ull << 20;
+
+// mono_ns = mono_base_ns + (ticks - ticks_base) * ns_per_tick_q32 / 2^32; with tsc == 0 ticks are
+// nanoseconds of CLOCK_MONOTONIC already and ns_per_tick_q32 is 2^32.
+struct ClockCalibration {
+  uint64_t ticks_base;
+  uint64_t mono_base_ns;
+  uint64_t real_base_ns;  // CLOCK_REALTIME at the same moment
+  uint64_t ns_per_tick_q32;
+  uint32_t tsc;
+  uint32_t reserved0;
+};
+
+struct Header {
+  uint64_t magic;
+  uint32_t abi_version;
+  uint32_t header_bytes;
+  uint64_t file_bytes;
+  uint32_t pid;
+  int32_t env_rank;        // RANK and its relatives; -1 when none is set
+  int32_t env_world_size;  // -1 when not set
+  int32_t env_local_rank;  // -1 when not set
+  uint64_t process_start;  // field 22 of /proc/self/stat
+  ClockCalibration clock;
+  uint32_t threads_offset, max_threads;
+  uint32_t streams_offset, max_streams;
+  uint32_t comms_offset, max_comms;
+  uint64_t rings_offset;
+  char build_id[40];  // of the shim: version string, NUL padded
+
+  // Changing part.
+  uint64_t order;           // last Record::order handed out
+  uint32_t threads_used;    // slots [0, threads_used) have been handed out at least once
+  uint32_t streams_used;
+  uint32_t comms_used;
+  uint32_t watcher_tid;     // 0 while there is none
+  // Rounds (wait-model: "a round counts only if its watcher issued a fresh query after the request").
+  // The collector adds 1 to round_request and futex-wakes it (FUTEX_WAKE, shared); the watcher
+  // queries every oldest unfinished marker, publishes head/done, then stores the request it answered.
+  uint32_t round_request;
+  uint32_t round_answer;
+  uint64_t lost_records;    // rings full, or a thread without one
+  uint64_t lost_streams;    // streams that found no slot
+  uint64_t lost_comms;
+  uint64_t lost_markers;    // operations that got no done marker of their own
+  uint64_t nccl_calls;      // outermost NCCL calls entered, lost ones included
+  uint32_t markers_enabled; // 0: no GPU evidence at all (no driver found, or GORDIAN_MARKERS=0)
+  uint32_t runtime_connect; // NCCL_RUNTIME_CONNECT as seen in the environment, default 1
+  uint64_t reserved[16];
+};
+
+// A thread that made at least one intercepted call.
+struct ThreadSlot {
+  uint32_t tid;            // 0: free
+  uint32_t generation;     // grows when the slot is handed to another thread
+  uint64_t ring_offset;    // from the start of the file; 0: no ring was left for this thread
+  uint64_t ring_slots;     // power of two
+  uint64_t ring_head;      // records published so far; slot of record i is i & (ring_slots - 1)
+  uint64_t ring_tail;      // records consumed so far; written by the collector only
+  uint64_t lost_records;
+  // What the thread is in. seq is odd while the writer changes the fields below it.
+  uint32_t seq;
+  uint16_t call;           // CallId of the outermost intercepted call that may block; 0: in none
+  uint16_t gpu_thread;     // 1 once it made an NCCL or GPU-work call: a candidate for "not called"
+  uint64_t call_order;     // Record::order of that call's kBegin
+  uint64_t since_ticks;
+  uint64_t call_site;
+  uint64_t entered;        // calls that may block entered so far
+  uint64_t left;
+  // Polling: cudaEventQuery / cudaStreamQuery that said "not ready", with no other call between.
+  uint64_t poll_object;    // event or stream handle; 0: not polling
+  uint64_t poll_count;
+  uint64_t poll_since_ticks;
+  uint32_t poll_call;      // CallId
+  uint32_t open_group;     // depth of ncclGroupStart
+};
+
+struct StreamSlot {
+  uint32_t stream;    // id; 0: free
+  uint32_t flags;     // StreamFlags
+  int32_t device;
+  uint32_t reserved0;
+  uint64_t handle;
+  uint64_t enqueued;  // last ordinal handed out
+  uint64_t head;      // highest ordinal whose head marker was seen complete: everything before it is done
+  uint64_t done;      // highest ordinal seen done: every ordinal up to it is done
+  uint64_t reserved1[2];
+};
+
+struct CommSlot {
+  uint32_t comm;      // id; 0: free
+  int32_t nranks;
+  int32_t rank;
+  int32_t device;
+  uint64_t uid;
+  uint64_t handle;
+  uint64_t next_sequence;  // collectives accepted so far
+  uint32_t parent;
+  uint32_t state;          // CommState
+  char name[16];
+};
+
+enum CommState : uint32_t {
+  kCommIniting = 1,
+  kCommReady = 2,
+  kCommFinalizing = 3,
+  kCommDestroyed = 4,
+  kCommAborted = 5,
+  kCommRevoked = 6,
+  kCommFailed = 7,
+};
+
+static_assert(sizeof(ClockCalibration) == 40);
+static_assert(sizeof(ThreadSlot) == 128);
+static_assert(sizeof(StreamSlot) == 64);
+static_assert(sizeof(CommSlot) == 64);
+static_assert(sizeof(Header) <= 4096);
+
+}  // namespace gordian::ring
+
+#endif  // GORDIAN_PROTO_RING_LAYOUT_H_

@@ -1,0 +1,199 @@
+// The record: what the shim writes for one intercepted call.
+//
+// Contract between interpose/ (writer, inside other people's processes) and collector/ (reader, a
+// different process that trusts nothing it reads). POD, fixed width, little endian, no pointers that
+// anyone dereferences. A change of any size, offset or meaning below raises kRingAbiVersion.
+//
+// Life of one call:
+//   a call that may block   -> kBegin before the real call, kEnd after it (both name the call)
+//   a call that cannot      -> one kPoint after the real call returned success
+//   ncclGroupEnd            -> kBegin, one kEnqueue for each stream of the group, kEnd
+// Nested library calls (ncclBcast -> ncclBroadcast) are one call: only the outermost is recorded.
+#ifndef GORDIAN_PROTO_RING_RECORD_H_
+#define GORDIAN_PROTO_RING_RECORD_H_
+
+#include <stdint.h>
+
+namespace gordian::ring {
+
+inline constexpr uint32_t kRingAbiVersion = 1;
+
+enum class RecordKind : uint8_t {
+  kNone = 0,     // never published
+  kBegin = 1,    // entering a call that may block
+  kEnd = 2,      // that call returned; payload.end
+  kPoint = 3,    // a call that cannot block, recorded once, after it succeeded
+  kEnqueue = 4,  // inside ncclGroupEnd: the group's work on one stream was launched; payload.enqueue
+  kText = 5,     // a name that belongs to the communicator of payload.text
+};
+
+// Which payload a record of a call carries. Column "payload" of interpose/hooked_calls.def.
+enum class PayloadKind : uint8_t {
+  kNone = 0,
+  kOperation = 1,      // collectives and point-to-point: payload.operation
+  kCommInit = 2,       // ncclCommInit*, ncclCommSplit, ncclCommShrink: payload.comm_init
+  kCommCall = 3,       // finalize, destroy, abort, revoke, (de)register: payload.comm_call
+  kGroup = 4,          // ncclGroupStart / ncclGroupEnd: payload.group
+  kStreamCreate = 5,   // a stream seen for the first time, however it was made: payload.stream
+  kStreamDestroy = 6,  // payload.stream
+  kStreamWork = 7,     // kernels, async copies, host functions, stream waits, event records:
+                       // payload.work
+  kHostWait = 8,       // synchronise, synchronous copy, free-like: payload.host_wait
+};
+
+// payload.operation.flags / Record::flags
+inline constexpr uint8_t kFlagInGroup = 1;    // called between ncclGroupStart and ncclGroupEnd
+inline constexpr uint8_t kFlagInPlace = 2;    // sendbuff and recvbuff overlap as NCCL defines it
+inline constexpr uint8_t kFlagCapturing = 4;  // the stream was being captured into a graph
+inline constexpr uint8_t kFlagNonBlocking = 8;  // the communicator was made with config.blocking = 0
+
+inline constexpr uint32_t kNoId = 0;  // ids of communicators and streams start at 1
+
+// ncclAllReduce .. ncclRecv. Recorded as kBegin; the matching kEnd tells whether it was accepted.
+struct OperationPayload {
+  uint32_t comm;         // id of the communicator in this process
+  uint32_t stream;       // id of the stream in this process
+  uint64_t count;        // the count argument as passed
+  uint64_t sequence;     // collectives: position on this communicator at this rank, from 0.
+                         // send/recv: position among this rank's sends to / receives from that peer
+  int32_t root_or_peer;  // -1 where the call has neither
+  uint8_t datatype;      // ncclDataType_t
+  uint8_t reduce_op;     // ncclRedOp_t; 255 where the call has none; user-made operators are 254
+  uint16_t group;        // low bits of the thread's group number; meaningful with kFlagInGroup
+};
+
+// kBegin of a call that makes a communicator. For ncclCommInitAll one record for each device.
+struct CommInitPayload {
+  uint32_t comm;        // id given to the communicator-to-be in this process
+  int32_t nranks;       // 0 when not known before the call returns (split, shrink)
+  int32_t rank;         // -1 when not known before the call returns
+  int32_t device;       // CUDA device current at the call
+  uint64_t uid;         // same at all members: hash of the ncclUniqueId; for a child a hash of
+                        // (parent uid, kind, ordinal on the parent). Colours do not enter it.
+  uint32_t parent;      // id of the parent communicator, kNoId for a root one
+  int32_t color;        // ncclCommSplit's colour; -1 (NCCL_SPLIT_NOCOLOR) joins nothing
+};
+
+struct CommCallPayload {
+  uint32_t comm;
+  uint32_t reserved0;
+  uint64_t reserved1[3];
+};
+
+struct GroupPayload {
+  uint32_t group;       // number of the outermost group in this thread, from 1
+  uint32_t operations;  // operations called inside it (kBegin of ncclGroupEnd)
+  uint32_t streams;     // distinct streams among them
+  uint32_t reserved0;
+  uint64_t reserved1[2];
+};
+
+enum StreamFlags : uint32_t {
+  kStreamBlocking = 1,      // synchronises with the legacy default stream
+  kStreamLegacy = 2,        // is the legacy default stream
+  kStreamPerThread = 4,     // is a per-thread default stream
+  kStreamFlagsUnknown = 8,  // made before the shim could see it
+};
+
+struct StreamPayload {
+  uint32_t stream;
+  uint32_t flags;  // StreamFlags
+  int32_t device;
+  uint32_t reserved0;
+  uint64_t handle;
+  uint64_t reserved1;
+};
+
+enum class WorkKind : uint32_t {
+  kKernels = 1,      // one or more kernels or async copies with nothing tracked between them
+  kHostFunction = 2,
+  kEventWait = 3,    // cudaStreamWaitEvent: `event` is what it waits for
+  kEventRecord = 4,  // takes no ordinal: stands behind `ordinal`
+};
+
+struct WorkPayload {
+  uint32_t stream;
+  WorkKind kind;
+  uint64_t ordinal;  // position on the stream, from 1; all tracked work of a stream is numbered
+  uint64_t event;    // cudaEvent_t value, or 0
+  uint64_t reserved0;
+};
+
+enum class WaitKind : uint32_t {
+  kStream = 1,    // all work on `stream` up to `ordinal`
+  kEvent = 2,     // what `event` stood behind at the call
+  kDevice = 3,    // all work on `device`
+  kFree = 4,      // as kDevice, by implementation and not by contract
+  kCopy = 5,      // synchronous copy: all work on `stream` up to `ordinal`, and the copy itself
+};
+
+struct HostWaitPayload {
+  WaitKind kind;
+  uint32_t stream;   // kNoId unless kStream or kCopy
+  int32_t device;
+  uint32_t reserved0;
+  uint64_t event;    // cudaEvent_t value, or 0
+  uint64_t ordinal;  // kStream, kCopy: last tracked ordinal on the stream at the call
+};
+
+// kEnd of any call.
+struct EndPayload {
+  int32_t result;    // the call's own return value
+  uint32_t stream;   // operation outside a group: where it was enqueued; else kNoId
+  uint64_t ordinal;  // operation outside a group: its position on that stream; else 0
+  uint32_t comm;     // calls that make a communicator: its id; else kNoId
+  int32_t nranks;    // calls that make a communicator: its size; 0 when none came out of it
+  int32_t rank;      // calls that make a communicator: this member's rank in it; -1 when none
+  int32_t device;
+};
+
+struct EnqueuePayload {
+  uint32_t group;
+  uint32_t stream;
+  uint64_t ordinal;  // position of the group's work on the stream
+  uint64_t reserved0[2];
+};
+
+struct TextPayload {
+  uint32_t comm;
+  char text[28];  // commName of its config, cut, padded with NUL
+};
+
+struct Record {
+  RecordKind kind;
+  uint8_t flags;
+  uint16_t call;       // gordian::ring::CallId, row of interpose/hooked_calls.def
+  uint32_t thread;     // index of the writer's ThreadSlot
+  uint64_t order;      // position among all records of the process (one atomic counter): merges threads
+  uint64_t ticks;      // see ClockCalibration
+  uint64_t call_site;  // return address of the intercepted call in the caller; 0 if unknown
+  union {
+    OperationPayload operation;
+    CommInitPayload comm_init;
+    CommCallPayload comm_call;
+    GroupPayload group;
+    StreamPayload stream;
+    WorkPayload work;
+    HostWaitPayload host_wait;
+    EndPayload end;
+    EnqueuePayload enqueue;
+    TextPayload text;
+    uint64_t words[4];
+  } payload;
+};
+
+static_assert(sizeof(OperationPayload) == 32);
+static_assert(sizeof(CommInitPayload) == 32);
+static_assert(sizeof(CommCallPayload) == 32);
+static_assert(sizeof(GroupPayload) == 32);
+static_assert(sizeof(StreamPayload) == 32);
+static_assert(sizeof(WorkPayload) == 32);
+static_assert(sizeof(HostWaitPayload) == 32);
+static_assert(sizeof(EndPayload) == 32);
+static_assert(sizeof(EnqueuePayload) == 32);
+static_assert(sizeof(TextPayload) == 32);
+static_assert(sizeof(Record) == 64);
+
+}  // namespace gordian::ring
+
+#endif  // GORDIAN_PROTO_RING_RECORD_H_
