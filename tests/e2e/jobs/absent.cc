@@ -1,0 +1,110 @@
+// A rank that others wait for does not come: busy elsewhere, gone, stopped, or out of the communicator.
+#include <signal.h>
+#include <unistd.h>
+
+#include "tests/e2e/jobs/job.h"
+
+namespace {
+bool Guilty(const job::Context& c) { return !c.twin && c.rank == c.nranks - 1; }
+}  // namespace
+
+JOB(missing_rank, 2) {
+  cudaStream_t s = c.Stream();
+  ncclComm_t world = c.World();
+  c.Warm(world, s);
+  c.Begin(s);
+  if (Guilty(c)) c.SleepInUserCode(3600);
+  c.AllReduce(world, s);
+  c.Sync(s);
+}
+
+JOB(spinning_rank, 2) {
+  // As missing_rank, but the rank computes instead of sleeping.
+  cudaStream_t s = c.Stream();
+  ncclComm_t world = c.World();
+  c.Warm(world, s);
+  c.Begin(s);
+  volatile unsigned long long x = 0;
+  while (Guilty(c)) x = x + 1;
+  c.AllReduce(world, s);
+  c.Sync(s);
+}
+
+JOB(one_too_many, 2) {
+  // Uneven inputs: rank 0 has one batch more; the others have gone on to save a checkpoint.
+  cudaStream_t s = c.Stream();
+  ncclComm_t world = c.World();
+  c.Warm(world, s);
+  c.Begin(s);
+  int batches = 3 + (!c.twin && c.rank == 0 ? 1 : 0);
+  for (int i = 0; i < batches; ++i) c.AllReduce(world, s);
+  c.Sync(s);
+  c.SleepInUserCode(c.twin ? 0.01 : 3600);
+}
+
+JOB(one_too_many_others_go_on, 2) {
+  // Rank 0 has one batch more, and the others meanwhile broadcast on the same communicator.
+  cudaStream_t s = c.Stream();
+  ncclComm_t world = c.World();
+  float* buffer = c.Buffer(1 << 20);
+  c.Warm(world, s);
+  c.Begin(s);
+  int batches = 3 + (!c.twin && c.rank == 0 ? 1 : 0);
+  for (int i = 0; i < batches; ++i) c.AllReduce(world, s);
+  c.Step("broadcast");
+  NCCL_OK(ncclBroadcast(buffer, buffer, 1024, ncclFloat, 0, world, s));
+  c.Sync(s);
+}
+
+JOB(exited_rank, 3) {
+  cudaStream_t s = c.Stream();
+  ncclComm_t world = c.World();
+  c.Warm(world, s);
+  c.Begin(s);
+  if (Guilty(c)) {
+    c.Step("exit");
+    std::_Exit(0);
+  }
+  c.AllReduce(world, s);
+  c.Sync(s);
+}
+
+JOB(killed_rank, 3) {
+  cudaStream_t s = c.Stream();
+  ncclComm_t world = c.World();
+  c.Warm(world, s);
+  c.Begin(s);
+  if (Guilty(c)) {
+    c.Step("kill");
+    raise(SIGKILL);
+  }
+  c.AllReduce(world, s);
+  c.Sync(s);
+}
+
+JOB(stopped_rank, 3) {
+  cudaStream_t s = c.Stream();
+  ncclComm_t world = c.World();
+  c.Warm(world, s);
+  c.Begin(s);
+  if (Guilty(c)) {
+    c.Step("stop");
+    raise(SIGSTOP);
+  }
+  c.AllReduce(world, s);
+  c.Sync(s);
+}
+
+JOB(aborted_rank, 3) {
+  cudaStream_t s = c.Stream();
+  ncclComm_t world = c.World();
+  c.Warm(world, s);
+  c.Begin(s);
+  if (Guilty(c)) {
+    c.Step("abort");
+    NCCL_OK(ncclCommAbort(world));
+    c.SleepInUserCode(3600);
+  }
+  c.AllReduce(world, s);
+  c.Sync(s);
+}

@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+"""Runs one end-to-end job under `gordian run --emulator` and holds the verdict against the truth.
+
+  run_job.py --build build/release --job inversion_one_stream [--ranks 4] [--twin]
+             [--perturb late|busy|load] [--repeat 20] [--keep]
+
+The time to the verdict is taken from outside: from the last step that any rank noted in shared memory
+to the moment when verdict.json appears with the final verdict. On failure the evidence stays in a
+folder that is named, with the command that repeats the run.
+"""
+
+import argparse
+import glob
+import json
+import mmap
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+ALL = "all"      # every rank
+LAST = "last"    # the highest rank
+
+
+class Expect:
+    def __init__(self, verdicts, culprits, confirmed=None, fast=False, hangs=True):
+        self.verdicts = verdicts      # accepted values of "verdict"
+        self.culprits = culprits      # accepted culprit sets: lists of rank lists, ALL, LAST
+        self.confirmed = confirmed    # True: confidence must be "confirmed"
+        self.fast = fast              # True: within the second
+        self.hangs = hangs            # False: the job ends by itself
+
+
+def deadlock(*culprits):
+    return Expect(["deadlock"], list(culprits), confirmed=True, fast=True)
+
+
+DEPARTS = [ALL, LAST]  # two ranks: both; more: the one that departs (checked below)
+
+JOBS = {
+    "inversion_one_stream": deadlock(*DEPARTS),
+    "inversion_subset": deadlock([0, 1]),
+    "inversion_sync": deadlock(*DEPARTS),
+    "inversion_free": deadlock(*DEPARTS),
+    "inversion_cold": deadlock(*DEPARTS),
+    "three_comm_cycle": deadlock([0, 1, 2]),
+    "event_cycle": deadlock(*DEPARTS),
+    "hybrid_recv_all_reduce": deadlock([0, 1], [1]),
+    "pipeline_swapped": deadlock([1, 2], [1]),
+    "missing_rank": Expect(["rank_not_joined", "host_blocked"], [LAST]),
+    "spinning_rank": Expect(["rank_not_joined", "host_blocked"], [LAST]),
+    "one_too_many": Expect(["rank_not_joined", "host_blocked"], ["all but 0"]),
+    "one_too_many_others_go_on": Expect(["mismatch", "rank_not_joined", "host_blocked"],
+                                        [[0], ALL, "all but 0"]),
+    "exited_rank": Expect(["rank_exited"], [LAST]),
+    "killed_rank": Expect(["rank_exited"], [LAST]),
+    "stopped_rank": Expect(["rank_stopped"], [LAST]),
+    "aborted_rank": Expect(["rank_aborted"], [LAST]),
+    "mismatch_count_hangs": Expect(["mismatch"], [[0], "tie"]),
+    "mismatch_count_ends": Expect(["mismatch"], [[0], "tie"], hangs=False),
+    "mismatch_type_hangs": Expect(["mismatch"], [[0], "tie"]),
+    "mismatch_root_ends": Expect(["mismatch"], [[0], "tie"], hangs=False),
+    "mismatch_operator_ends": Expect(["mismatch"], [[0], "tie"], hangs=False),
+    "mismatch_kind_hangs": Expect(["mismatch"], [[0], "tie"]),
+    "mismatch_p2p_count": Expect(["mismatch"], [[0, 1]], hangs=None),
+    "init_missing": Expect(["init_hang"], [LAST]),
+    "init_order": Expect(["init_hang", "deadlock"], [ALL]),
+    "split_divergent": Expect(["init_hang"], [LAST]),
+    "split_against_all_reduce": Expect(["init_hang", "deadlock"], [LAST, ALL]),
+}
+# Innocent with and without --twin.
+INNOCENT = ["inversion_two_streams_warm", "send_send_buffered"]
+PROBLEMS_NEVER = "no problem verdict"
+
+
+def culprit_sets(expect, ranks):
+    out = []
+    for c in expect.culprits:
+        if c == ALL:
+            # For an inversion of more than two ranks, "all" would blame the innocent.
+            if expect.culprits is not DEPARTS and expect.culprits != DEPARTS or ranks == 2:
+                out.append(list(range(ranks)))
+        elif c == LAST:
+            if expect.culprits != DEPARTS or ranks > 2:
+                out.append([ranks - 1])
+        elif c == "tie":
+            if ranks == 2:
+                out.append([0, 1])
+        elif c == "all but 0":
+            out.append(list(range(1, ranks)))
+        else:
+            if c == [0] and "tie" in expect.culprits and ranks == 2:
+                continue
+            out.append(c)
+    return out
+
+
+def last_step(path, ranks):
+    """(seconds since the epoch, what) of the last step that any rank noted."""
+    best = (0, "")
+    with open(path, "rb") as f:
+        data = mmap.mmap(f.fileno(), 64 * ranks, access=mmap.ACCESS_READ)
+        for r in range(ranks):
+            (ns,) = struct.unpack_from("<q", data, 64 * r)
+            what = data[64 * r + 8:64 * r + 64].split(b"\0")[0].decode()
+            best = max(best, (ns, f"rank {r}: {what}"))
+        data.close()
+    return best
+
+
+def children_alive(session):
+    out = []
+    for environ in glob.glob("/proc/[0-9]*/environ"):
+        try:
+            with open(environ, "rb") as f:
+                if session.encode() in f.read():
+                    pid = environ.split("/")[2]
+                    with open(f"/proc/{pid}/stat") as s:
+                        if s.read().rsplit(")", 1)[1].split()[0] != "Z":
+                            out.append(pid)
+        except OSError:
+            continue
+    return out
+
+
+class Failure(Exception):
+    pass
+
+
+def run_once(args, work):
+    build = os.path.abspath(args.build)
+    session = os.path.join(work, "session")
+    progress = os.path.join(work, "progress")
+    stats = os.path.join(work, "stats")
+    job = [os.path.join(build, "tests", "gordian_e2e_job"), args.job, "--ranks", str(args.ranks)]
+    if args.twin:
+        job.append("--twin")
+    if args.perturb == "late":
+        job += ["--late", f"{args.ranks - 1}:2"]
+    elif args.perturb == "busy":
+        job += ["--busy", "0:8"]
+    suspect_after = "3" if not args.perturb else "12"
+    command = [os.path.join(build, "bin", "gordian"), "run", "--emulator", "--session", session,
+               "--on-verdict", "kill-suspected", "--suspect-after", suspect_after, "--"] + job
+    env = dict(os.environ, JOB_PROGRESS=progress, GORDIAN_EMU_STATS=stats)
+    load = []
+    if args.perturb == "load":
+        load = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
+                for _ in range(os.cpu_count() or 2)]
+    verdict_path = os.path.join(session, "verdict.json")
+    seen_at, seen = None, None
+    try:
+        with open(os.path.join(work, "stdout"), "wb") as out, open(os.path.join(work, "stderr"), "wb") as err:
+            process = subprocess.Popen(command, env=env, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
+            deadline = time.monotonic() + 90
+            while process.poll() is None:
+                try:
+                    with open(verdict_path) as f:
+                        now = (json.load(f)["verdict"])
+                    if now not in ("healthy", "finished", "inconclusive") and seen != now:
+                        seen, seen_at = now, time.time_ns()
+                except OSError:
+                    pass
+                if time.monotonic() > deadline:
+                    process.send_signal(signal.SIGKILL)
+                    raise Failure("still running after 90 s")
+                time.sleep(0.003)
+    finally:
+        for p in load:
+            p.kill()
+            p.wait()
+    with open(verdict_path) as f:
+        verdict = json.load(f)
+    result = {"code": process.returncode, "verdict": verdict, "seconds": None}
+    if seen_at:
+        ns, what = last_step(progress, args.ranks)
+        result["seconds"] = (seen_at - ns) / 1e9
+        result["last_step"] = what
+
+    for _ in range(40):  # the guardian and killed ranks may need a moment to be gone
+        left = children_alive(session)
+        if not left:
+            break
+        time.sleep(0.05)
+    if left:
+        raise Failure(f"processes left over: {left}")
+    with open(os.path.join(session, "manifest.json")) as f:
+        ring_dir = json.load(f).get("ring_dir")
+    if ring_dir and os.path.exists(ring_dir):
+        raise Failure(f"left over: {ring_dir}")
+
+    evidence = verdict["evidence"]
+    if evidence["records_lost"] != 0:
+        raise Failure(f"{evidence['records_lost']} records lost")
+    counted = 0
+    for name in glob.glob(stats + ".*"):
+        with open(name) as f:
+            for line in f:
+                fields = line.split()
+                if len(fields) == 2 and fields[0].startswith("nccl"):
+                    counted += int(fields[1])
+    if counted != evidence["nccl_calls"]:
+        raise Failure(f"the emulator counted {counted} NCCL calls, gordian saw {evidence['nccl_calls']}")
+    return result
+
+
+def check(args, result):
+    verdict = result["verdict"]
+    name, confidence = verdict["verdict"], verdict["confidence"]
+    innocent = args.twin or args.job in INNOCENT
+    if innocent:
+        if name not in ("healthy", "finished") or verdict["findings"]:
+            raise Failure(f"an innocent job was called {name} ({confidence}): {verdict['summary']}")
+        if result["code"] != 0:
+            raise Failure(f"the job's exit code became {result['code']}")
+        return
+    expect = JOBS[args.job]
+    if name not in expect.verdicts:
+        raise Failure(f"verdict {name} ({verdict['summary']}), expected one of {expect.verdicts}")
+    culprits = sorted(verdict["culprit_ranks"])
+    accepted = culprit_sets(expect, args.ranks)
+    if culprits not in accepted:
+        raise Failure(f"culprits {culprits}, expected one of {accepted}: {verdict['summary']}")
+    if expect.confirmed and confidence != "confirmed":
+        raise Failure(f"confidence {confidence}, expected confirmed")
+    if name == "deadlock" and not verdict["cycle"]:
+        raise Failure("a deadlock without a cycle")
+    if expect.hangs and result["code"] != 137:
+        raise Failure(f"exit code {result['code']}, expected 137 after the kill")
+    if expect.hangs is False and result["code"] != 0:
+        raise Failure(f"exit code {result['code']}, expected the job's own 0")
+    if expect.fast and result["seconds"] is None:
+        raise Failure("verdict.json appeared only after the job had ended")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build/release")
+    parser.add_argument("--job", required=True)
+    parser.add_argument("--ranks", type=int, default=0)
+    parser.add_argument("--twin", action="store_true")
+    parser.add_argument("--perturb", choices=["late", "busy", "load"])
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="keep the evidence of a success too")
+    args = parser.parse_args()
+    if not args.ranks:
+        args.ranks = {"inversion_subset": 3, "three_comm_cycle": 3, "pipeline_swapped": 4, "exited_rank": 3,
+                      "killed_rank": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3,
+                      "split_divergent": 3, "split_against_all_reduce": 3}.get(args.job, 2)
+    times = []
+    for i in range(args.repeat):
+        work = tempfile.mkdtemp(prefix=f"gordian-e2e-{args.job}-")
+        try:
+            result = run_once(args, work)
+            check(args, result)
+        except (Failure, OSError, KeyError, ValueError) as e:
+            print(f"FAILED {args.job} (run {i + 1} of {args.repeat}): {e}")
+            for name in ("stderr", "session/verdict.json"):
+                path = os.path.join(work, name)
+                if os.path.exists(path):
+                    with open(path, errors="replace") as f:
+                        print(f"--- {name}\n{f.read()[:6000]}")
+            print(f"evidence: {work}\nrepeat: {' '.join(sys.argv)}")
+            return 1
+        if result["seconds"] is not None:
+            times.append(result["seconds"])
+        verdict = result["verdict"]
+        print(f"{args.job}{' (twin)' if args.twin else ''}, {args.ranks} ranks: {verdict['verdict']} "
+              f"({verdict['confidence']}), culprits {verdict['culprit_ranks']}"
+              + (f", {result['seconds']:.3f} s after {result['last_step']}" if result["seconds"] is not None else ""))
+        if args.keep:
+            print(f"evidence: {work}")
+        else:
+            shutil.rmtree(work, ignore_errors=True)
+    if times:
+        times.sort()
+        print(f"time to the verdict: median {times[len(times) // 2]:.3f} s, most {times[-1]:.3f} s of {len(times)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
