@@ -1,0 +1,43 @@
+// Numbers that must not be mixed up, each its own type.
+#ifndef GORDIAN_COMMON_IDS_H_
+#define GORDIAN_COMMON_IDS_H_
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+
+namespace gordian {
+
+// An integer with a name. No implicit conversion either way, no arithmetic.
+template <typename Tag, typename Number>
+class StrongId {
+ public:
+  constexpr StrongId() = default;
+  constexpr explicit StrongId(Number number) : number_(number) {}
+  constexpr Number number() const { return number_; }
+  friend constexpr auto operator<=>(StrongId, StrongId) = default;
+
+ private:
+  Number number_ = 0;
+};
+
+// A process for ever: given by the collector from 1, never reused, unlike a pid.
+using ProcessNumber = StrongId<struct ProcessNumberTag, uint32_t>;
+
+// A thread of a process for ever: 1 + slot + 256 * generation of its ThreadSlot; 0 is "none".
+using ThreadNumber = StrongId<struct ThreadNumberTag, uint32_t>;
+
+inline constexpr ThreadNumber MakeThreadNumber(uint32_t slot, uint32_t generation) {
+  return ThreadNumber(1 + slot + 256 * generation);
+}
+
+}  // namespace gordian
+
+template <typename Tag, typename Number>
+struct std::hash<gordian::StrongId<Tag, Number>> {
+  size_t operator()(gordian::StrongId<Tag, Number> id) const noexcept {
+    return std::hash<Number>()(id.number());
+  }
+};
+
+#endif  // GORDIAN_COMMON_IDS_H_

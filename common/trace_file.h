@@ -1,0 +1,109 @@
+// Reader and writer of trace.gtrace (format: proto/gordian/v1/trace.proto). A trace may be cut
+// anywhere (the writer was killed, the disk was full): what was written whole stays readable.
+#ifndef GORDIAN_COMMON_TRACE_FILE_H_
+#define GORDIAN_COMMON_TRACE_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/status.h"
+#include "gordian/v1/trace.pb.h"
+
+namespace gordian {
+
+inline constexpr char kTraceMagic[] = "GTRACE1\n";  // 8 bytes on disk
+inline constexpr uint32_t kTraceMagicBytes = 8;
+
+// Limits of one chunk; a reader believes no length beyond them.
+inline constexpr uint32_t kMaxTraceFrameBytes = 64u << 20;     // compressed
+inline constexpr uint64_t kMaxTraceChunkBytes = 256ull << 20;  // decompressed
+
+// Not thread-safe.
+class TraceWriter {
+ public:
+  // Creates (or truncates) `path` and writes magic and header chunk. `header.format` and
+  // `header.gordian_version` are filled in.
+  static StatusOr<std::unique_ptr<TraceWriter>> Create(const std::string& path,
+                                                       v1::TraceHeader header);
+  ~TraceWriter();  // closes the file; without Close() the trace stays "incomplete"
+  TraceWriter(const TraceWriter&) = delete;
+  TraceWriter& operator=(const TraceWriter&) = delete;
+
+  // Takes an event into the current chunk; writes the chunk once it has enough. After an error the
+  // writer stays usable: the events of the failed chunk are lost and counted.
+  Status Append(const v1::Event& event);
+  Status Append(v1::Event&& event);
+
+  // Writes the current chunk, if it has events, by one write(): a crash of this process afterwards
+  // loses nothing. Does not fsync: a crash of the machine may.
+  Status Flush();
+
+  // Flushes and marks the trace as closed in order.
+  Status Close();
+
+  uint64_t events() const { return events_; }            // appended
+  uint64_t lost_events() const { return lost_events_; }  // of chunks that could not be written
+  uint64_t bytes() const { return bytes_; }              // of the file
+
+ private:
+  TraceWriter(int fd, std::string path);
+  Status WriteChunk();
+
+  int fd_;
+  std::string path_;
+  v1::TraceChunk chunk_;
+  uint64_t chunk_bytes_ = 0;  // estimate of the serialised size
+  uint64_t events_ = 0;
+  uint64_t lost_events_ = 0;
+  uint64_t bytes_ = 0;
+};
+
+// Not thread-safe. The file may grow while it is read: a reader at the end can be asked again.
+class TraceReader {
+ public:
+  // Reads magic and header. Errors: no such file; not a trace; a newer format; no whole header.
+  static StatusOr<std::unique_ptr<TraceReader>> Open(const std::string& path);
+  ~TraceReader();
+  TraceReader(const TraceReader&) = delete;
+  TraceReader& operator=(const TraceReader&) = delete;
+
+  const v1::TraceHeader& header() const { return header_; }
+
+  // The next chunk, or false at the end of what is readable. Damage ends the trace as a cut does:
+  // ending() tells. The first chunk returned is the one that carries the header.
+  bool Next(v1::TraceChunk* chunk);
+
+  // How the trace ended, valid once Next returned false.
+  enum class Ending {
+    kComplete,    // closed in order
+    kIncomplete,  // cut: the file ends without a closing chunk, maybe within one
+    kDamaged,     // bytes that cannot be: checksum, length, compression or contents
+  };
+  Ending ending() const { return ending_; }
+  uint64_t chunks() const { return chunks_; }  // whole chunks returned so far
+  uint64_t events() const { return events_; }
+  // One line, as "incomplete: ended after 12 whole chunks, 3456 events"; "complete: ...".
+  std::string Describe() const;
+
+ private:
+  TraceReader(int fd, std::string path);
+  enum class Got { kChunk, kEnd, kCut, kDamaged };
+  Got ReadChunk(v1::TraceChunk* chunk, std::string* why);
+
+  int fd_;
+  std::string path_;
+  uint64_t offset_ = 0;  // of the next chunk
+  v1::TraceHeader header_;
+  v1::TraceChunk first_;  // read by Open, returned by the first Next
+  bool first_returned_ = false;
+  bool closed_ = false;  // a chunk with `last` was read
+  uint64_t chunks_ = 0;
+  uint64_t events_ = 0;
+  Ending ending_ = Ending::kIncomplete;
+  std::string why_damaged_;
+};
+
+}  // namespace gordian
+
+#endif  // GORDIAN_COMMON_TRACE_FILE_H_
