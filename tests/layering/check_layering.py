@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Holds the sources against the folder rules of docs/architecture.md.
+
+  check_layering.py SOURCE_ROOT
+
+Every #include and every CMake dependency of a folder must be one that its row allows.
+"""
+
+import os
+import re
+import sys
+
+# folder -> (project folders it may include, system headers it must not include, words that its
+# CMakeLists.txt must not contain)
+HEAVY = r"google/protobuf|grpc|spdlog|boost/|nlohmann|CLI/|zstd|cuda_runtime_api"
+RULES = {
+    "proto/ring": (["proto/ring/", "interpose/hooked_calls.def"], r"^(?!stdint\.h$)", []),
+    "common": (["common/", "proto/", "gordian/v1/"], r"grpc|boost/|nlohmann|CLI/|cuda", ["GRPC", "grpc"]),
+    "interpose": (["interpose/", "proto/ring/"],
+                  r"google/protobuf|grpc|spdlog|boost/|nlohmann|CLI/|zstd|^(string|vector|map|memory|thread|mutex|iostream)$",
+                  ["gordian_sanitize", "grpc", "protobuf", "spdlog", "Boost", "cudart"]),
+    "collector": (["collector/", "common/", "proto/", "gordian/v1/"], r"boost/|CLI/|cuda", ["gordian::interpose"]),
+    "analyzer/graph": (["analyzer/graph/"],
+                       r"google/protobuf|grpc|spdlog|nlohmann|CLI/|zstd|cuda"
+                       r"|^(thread|mutex|chrono|fstream|iostream|filesystem|condition_variable|future|random)$"
+                       r"|^(unistd|time|stdio|fcntl|pthread|sys/.*)\.h$|^(ctime|cstdio)$",
+                       ["grpc", "protobuf", "spdlog", "gordian::common", "gordian::proto", "Threads"]),
+    "analyzer/server": (["analyzer/", "common/", "proto/ring/calls.h", "gordian/v1/"], r"CLI/|cuda", ["gordian::collector"]),
+    "emulator": (["emulator/"], HEAVY.replace("|cuda_runtime_api", ""),
+                 ["gordian_sanitize", "gordian::interpose", "gordian::graph", "gordian::common", "grpc", "protobuf"]),
+    "cli": (["cli/", "analyzer/", "collector/", "common/", "proto/", "gordian/v1/"], r"cuda_runtime|nccl", []),
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
+
+
+def check(root):
+    problems = []
+    for folder, (allowed, forbidden_system, forbidden_words) in RULES.items():
+        seen = 0
+        for at, _, names in os.walk(os.path.join(root, folder)):
+            for name in sorted(names):
+                path = os.path.join(at, name)
+                shown = os.path.relpath(path, root)
+                if name == "CMakeLists.txt":
+                    with open(path) as f:
+                        text = re.sub(r"#.*", "", f.read())
+                    for word in forbidden_words:
+                        if re.search(r"\b" + re.escape(word) + r"\b", text):
+                            problems.append(f"{shown}: names {word}, which {folder}/ must not link")
+                if not name.endswith((".h", ".cc", ".S", ".def")):
+                    continue
+                seen += 1
+                with open(path) as f:
+                    text = f.read()
+                for kind, target in INCLUDE.findall(text):
+                    if kind == '"':
+                        if not any(target.startswith(a) for a in allowed):
+                            problems.append(f"{shown}: includes {target}; {folder}/ may include {', '.join(allowed)}")
+                    elif re.search(forbidden_system, target):
+                        problems.append(f"{shown}: includes <{target}>, which {folder}/ must not")
+        if seen == 0:
+            problems.append(f"{folder}/: no sources found (moved without its rule?)")
+    for at, dirs, names in os.walk(root):
+        dirs[:] = [d for d in dirs if not d.startswith(".") and d != "build"]
+        for name in names:
+            if name == "CMakeLists.txt" or name.endswith(".cmake"):
+                with open(os.path.join(at, name)) as f:
+                    if "GLOB" in f.read():
+                        problems.append(f"{os.path.relpath(os.path.join(at, name), root)}: sources are listed, never globbed")
+    return problems
+
+
+def main():
+    problems = check(sys.argv[1])
+    for p in problems:
+        print(p)
+    print(f"{len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
