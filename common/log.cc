@@ -1,0 +1,46 @@
+#include "common/log.h"
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/null_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <memory>
+
+namespace gordian {
+
+void SilenceLog() {
+  auto logger =
+      std::make_shared<spdlog::logger>("gordian", std::make_shared<spdlog::sinks::null_sink_mt>());
+  logger->set_level(spdlog::level::off);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+Status OpenLog(const std::string& path, std::string_view level_name) {
+  const spdlog::level::level_enum level = spdlog::level::from_str(std::string(level_name));
+  if (level == spdlog::level::off && level_name != "off") {
+    return Status::InvalidArgument("no such log level: " + std::string(level_name));
+  }
+  try {
+    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path, /*truncate=*/false);
+    auto logger = std::make_shared<spdlog::logger>("gordian", std::move(sink));
+    logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %P %t %l %v");
+    logger->set_level(level);
+    logger->flush_on(spdlog::level::warn);
+    spdlog::set_default_logger(std::move(logger));
+  } catch (const spdlog::spdlog_ex& error) {
+    SilenceLog();
+    return Status::Unavailable("cannot write the log " + path + ": " + error.what());
+  }
+  spdlog::flush_every(std::chrono::seconds(1));
+  return Status::Ok();
+}
+
+void CloseLog() {
+  if (spdlog::default_logger_raw() != nullptr) {
+    spdlog::default_logger()->flush();
+  }
+  SilenceLog();
+}
+
+}  // namespace gordian
