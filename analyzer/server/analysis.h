@@ -1,0 +1,120 @@
+// The analysis of one job: the wait model, the names and modules that its verdicts need, and the
+// files of its session. Fed with events, live by the ingest service or from a trace.
+//
+//   trace.gtrace   every event, flushed every 100 ms and before each change of the verdict
+//   verdict.json   replaced atomically at the first verdict, at every change and at the job's end
+//   report.txt     the same for people
+//
+// A session that cannot be written (read-only, full disk) costs its files and nothing else: the
+// analysis goes on, the log says it once and so does Evidence::not_visible.
+#ifndef GORDIAN_ANALYZER_SERVER_ANALYSIS_H_
+#define GORDIAN_ANALYZER_SERVER_ANALYSIS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analyzer/graph/job_model.h"
+#include "analyzer/server/call_sites.h"
+#include "common/status.h"
+#include "gordian/v1/event.pb.h"
+#include "gordian/v1/trace.pb.h"
+
+namespace gordian::server {
+
+// What a callback gets; valid during the call only, apart from copies.
+struct VerdictUpdate {
+  const graph::Verdict& verdict;
+  const SiteResolver& sites;     // for report.h and verdict_json.h
+  const std::string& json;       // the bytes of verdict.json
+  uint64_t revision;             // from 1, grows with each change
+  bool job_ended;
+  double seconds_to_verdict;     // from the last progress to verdict.json's being in place; 0: n/a
+};
+
+struct AnalysisOptions {
+  std::string session_dir;  // must exist; empty: no files are written
+  bool write_trace = true;  // trace.gtrace in the session
+  graph::ModelOptions model;
+  // Called after verdict.json is in place, once for each revision, from the thread that fed the
+  // event, without a lock held: it may call any const method here. Must not block for long.
+  std::function<void(const VerdictUpdate&)> on_verdict;
+};
+
+// Thread-safe: calls are serialised inside.
+class Analysis {
+ public:
+  explicit Analysis(AnalysisOptions options);
+  ~Analysis();
+  Analysis(const Analysis&) = delete;
+  Analysis& operator=(const Analysis&) = delete;
+
+  // The header of the trace to be written; before the first event, else ignored.
+  void Begin(const v1::TraceHeader& header);
+
+  // One event. Rounds, and ends of processes and of the job, bring the verdict up to date.
+  void OnEvent(const v1::Event& event);
+
+  // Flushes the trace if that is due; call it every 100 ms or so while the job lives.
+  void Tick();
+
+  // The last flush and the last verdict; the trace is closed in order. Called by the destructor if
+  // by nobody else. Events afterwards are ignored.
+  void Finish();
+
+  // What no event says, for Evidence::not_visible: "the collector of node1 went away". Once each.
+  void AddNotVisible(const std::string& what);
+
+  // As JobModel's; also false before the first process and after the job's end.
+  bool HasUnfinished() const;
+  bool WantsConfirmation() const;
+
+  // From all that is known now.
+  graph::Verdict Current() const;
+  // The bytes of verdict.json at the last change; "" before the first verdict.
+  std::string CurrentJson(uint64_t* revision) const;
+
+  CallSites& call_sites();
+  SiteResolver sites() const;
+
+  struct Stats {
+    uint64_t events = 0;
+    uint64_t records = 0;
+    uint64_t rounds = 0;
+    uint64_t dropped_events = 0;   // made no sense
+    uint64_t revision = 0;
+    uint64_t trace_lost_events = 0;
+    bool job_ended = false;
+    bool session_degraded = false;
+    double seconds_to_verdict = 0;  // as in VerdictUpdate, of the latest revision that had one
+  };
+  Stats stats() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct AnalysisResult {
+  graph::Verdict verdict;
+  std::vector<std::string> site_texts;  // of the sites in `verdict`: Site::address is a place here + 1
+  v1::TraceHeader header;
+  std::string trace;    // which file was read
+  std::string ending;   // TraceReader::Describe
+  bool complete = true;
+  uint64_t events = 0;
+  uint64_t dropped_events = 0;
+
+  SiteResolver sites() const;
+};
+
+// Replays a .gtrace and decides, as `gordian analyze` and `explain` do. `path` is the file or a
+// session that holds one. Writes nothing: session_dir and on_verdict of the options are not used.
+// A cut trace is analysed as far as it goes, and the evidence says so. Errors: as of TraceReader.
+StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOptions& options = {});
+
+}  // namespace gordian::server
+
+#endif  // GORDIAN_ANALYZER_SERVER_ANALYSIS_H_

@@ -1,0 +1,64 @@
+// Protobuf events -> facts for the wait model. The only place where the one becomes the other.
+//
+// Events come from outside (a collector, a file): an enum out of range, an impossible size or a
+// dangling id never reaches the model. What cannot be translated is dropped and counted; what is
+// merely too long is cut.
+#ifndef GORDIAN_ANALYZER_SERVER_GRAPH_EVENTS_H_
+#define GORDIAN_ANALYZER_SERVER_GRAPH_EVENTS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "analyzer/graph/job_model.h"
+#include "gordian/v1/event.pb.h"
+
+namespace gordian::server {
+
+// What a library symbol means to the model; kOther for symbols it does not know. Names, not
+// numbers: a trace of another version numbers its calls differently.
+graph::Call CallFromSymbol(std::string_view symbol);
+
+// Not thread-safe.
+class GraphEvents {
+ public:
+  // `model` must outlive this object.
+  explicit GraphEvents(graph::JobModel* model) : model_(model) {}
+
+  // Translates one event and hands it to the model. Returns false when it was dropped.
+  bool OnEvent(const v1::Event& event);
+
+  // Symbol of a call number; empty when no CallName told.
+  const std::string& Symbol(uint32_t call) const;
+
+  uint64_t records() const { return records_; }  // CallRecords handed to the model
+  uint64_t rounds() const { return rounds_; }
+  uint64_t dropped() const { return dropped_; }  // events that made no sense
+  uint64_t unnamed() const { return unnamed_; }  // records of calls that no CallName named
+
+ private:
+  struct Meaning {
+    std::string symbol;
+    graph::Call call = graph::Call::kOther;
+  };
+
+  bool OnCallName(const v1::CallName& name);
+  bool OnProcessStarted(const v1::ProcessStarted& started);
+  bool OnProcessEnded(const v1::ProcessEnded& ended);
+  bool OnRecord(const v1::CallRecord& record);
+  bool OnRound(const v1::Round& round);
+  graph::Call Meaning_(uint32_t call);
+
+  graph::JobModel* model_;
+  std::vector<Meaning> calls_;  // by call number
+  std::unordered_map<uint32_t, bool> processes_;  // known ones; true: alive
+  graph::CallRecord scratch_;  // reused, so that a record costs no allocation
+  uint64_t last_round_ = 0;
+  uint64_t records_ = 0, rounds_ = 0, dropped_ = 0, unnamed_ = 0;
+};
+
+}  // namespace gordian::server
+
+#endif  // GORDIAN_ANALYZER_SERVER_GRAPH_EVENTS_H_
