@@ -77,6 +77,7 @@ struct CallRecord {
   int32_t color = -1;
   // Streams, work, host waits, kEnd of an operation, kEnqueue.
   uint32_t stream_flags = 0;
+  uint64_t stream_handle = 0;  // kStreamCreate: what ThreadState::poll_object names; 0: not known
   WorkKind work = WorkKind::kNone;
   WaitKind wait = WaitKind::kNone;
   uint64_t ordinal = 0;

@@ -1,0 +1,219 @@
+// What each process called and enqueued, as far as it is not known to be done: threads with their
+// open calls, streams with their ordered work, events, launches of NCCL.
+//
+// Applies records in the order of their process and retires whatever evidence shows done, so that
+// its size follows what is unfinished, not the length of the job.
+#ifndef GORDIAN_ANALYZER_GRAPH_EXECUTION_GRAPH_H_
+#define GORDIAN_ANALYZER_GRAPH_EXECUTION_GRAPH_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "analyzer/graph/event.h"
+#include "analyzer/graph/matcher.h"
+#include "analyzer/graph/record_merger.h"
+
+namespace gordian::graph {
+
+// A place on a stream: this ordinal and, since streams are in order, everything before it.
+struct StreamPosition {
+  StreamId stream = 0;
+  uint64_t ordinal = 0;
+};
+
+struct WorkItem {
+  uint64_t ordinal = 0;
+  WorkKind kind = WorkKind::kNone;     // kNone: NCCL
+  std::vector<KernelId> kernels;       // NCCL: those that use this position (several in a group)
+  std::vector<StreamPosition> legacy;  // W13: what the legacy stream, or blocking ones, hold it for
+  std::vector<StreamPosition> event;   // W3: what the event stood behind when the wait was issued
+  uint64_t site = 0;
+};
+
+struct StreamQueue {
+  StreamId id = 0;
+  int device = -1;
+  uint32_t flags = 0;
+  uint64_t handle = 0;
+  uint64_t last = 0;  // highest ordinal known
+  uint64_t done = 0;  // evidence: every ordinal up to it is done
+  uint64_t soft = 0;  // every ordinal up to it is done, or kernels that nothing but kernels precede
+  std::deque<WorkItem> items;  // ordinals above soft
+  uint64_t last_progress_ns = 0;
+  StreamState now;  // of the last round
+  bool destroyed = false;
+
+  bool Blocking() const { return (flags & (kStreamBlocking | kStreamPerThread)) != 0; }
+  bool Legacy() const { return (flags & kStreamLegacy) != 0; }
+};
+
+struct Part {
+  PartRef ref;
+  OpSignature signature;
+  StreamId stream = 0;
+  uint64_t site = 0;
+  uint64_t order = 0;
+  uint64_t time_ns = 0;
+};
+
+// One launch: an operation called alone, or all of a group's operations on one communicator (W7).
+struct Kernel {
+  KernelId id = 0;
+  ProcessId process = 0;
+  ThreadId thread = 0;
+  CommId comm = 0;   // at the process
+  int comm_index = -1;
+  bool in_group = false;
+  bool enqueued = false;  // all its positions are known
+  bool aborted = false;   // its communicator was aborted: it ends without its peers
+  bool follows = true;    // false: where it went is not known
+  std::vector<Part> parts;
+  std::vector<StreamId> streams;          // distinct ones it was called with
+  std::vector<StreamPosition> positions;  // where it was enqueued
+  size_t open_positions = 0;
+  KernelId previous_on_comm = 0;  // W8
+  uint64_t time_ns = 0;           // of the call
+};
+
+struct OpenCall {
+  CallRecord record;
+  std::vector<StreamPosition> covered;  // host waits
+  bool covered_known = true;
+  CommUid init = 0;  // communicator-making calls
+  int init_rank = -1;
+  KernelId kernel = 0;  // operations outside a group
+};
+
+struct PendingInit {
+  CommUid uid = 0;
+  int rank = -1;
+};
+
+struct Thread {
+  ThreadId id = 0;
+  std::optional<OpenCall> open;
+  std::vector<KernelId> group_kernels;
+  std::vector<PendingInit> group_inits;
+  bool group_open = false;  // operations were called and the outermost GroupEnd has not ended
+  bool in_group_end = false;
+  uint64_t last_ns = 0;
+  Call last_call = Call::kOther;
+  uint64_t last_site = 0;
+};
+
+struct LocalComm {
+  CommId id = 0;
+  CommUid uid = 0;
+  CommId parent = 0;
+  int index = -1;  // into Matcher::comms(), -1: not known (being made, or its record was lost)
+  int rank = -1;
+  int color = -1;
+  int device = -1;
+  int init_rank = -1;  // rank in the communicator-making call
+  bool collective_used = false;
+  std::unordered_set<int> peers_used;
+  KernelId last_kernel = 0;
+  bool unsettled = false;  // non-blocking, made but perhaps not ready
+  std::string name;
+};
+
+struct EventTarget {
+  std::vector<StreamPosition> behind;
+};
+
+struct Process {
+  ProcessInfo info;
+  bool ended = false;
+  bool ended_by_us = false;  // ended while a hang was on the table: an effect, not a cause
+  ExitKind exit_kind = ExitKind::kUnknown;
+  int exit_value = 0;
+  uint64_t ended_ns = 0;
+
+  RecordMerger merger;
+  uint64_t records = 0;
+  uint64_t calls_begun = 0;  // NCCL calls
+  uint64_t last_record_ns = 0;
+  std::unordered_map<ThreadId, Thread> threads;
+  std::map<StreamId, StreamQueue> streams;
+  std::unordered_map<uint64_t, EventTarget> events;
+  size_t events_limit = 4096;
+  std::map<CommId, LocalComm> comms;
+  bool captures = false;
+
+  bool has_state = false;  // in the last round
+  ProcessState state;
+  std::vector<ThreadState> previous_threads;
+  uint64_t previous_round = 0, state_round = 0;
+  uint64_t stopped_since_ns = 0;
+  uint64_t last_progress_ns = 0;  // any record, any done operation
+
+  bool Dead() const { return ended || (has_state && !state.alive); }
+  bool Lossy() const {
+    return merger.lost() > 0 || state.lost_records > 0 || state.lost_streams > 0 ||
+           state.lost_comms > 0;
+  }
+};
+
+class ExecutionGraph {
+ public:
+  explicit ExecutionGraph(Matcher* matcher) : matcher_(*matcher) {}
+
+  Process& Start(const ProcessInfo&);
+  void End(ProcessId, ExitKind, int exit_value, uint64_t time_ns);
+  void Record(const CallRecord&);
+
+  // Takes over the states of a round: what is done, who is alive. now_ns: the round's begin.
+  void TakeRound(const Round&);
+
+  const std::map<ProcessId, Process>& processes() const { return processes_; }
+  std::map<ProcessId, Process>& processes() { return processes_; }
+  Process* Find(ProcessId);
+  const Process* Find(ProcessId) const;
+  const Kernel* FindKernel(KernelId) const;
+  const std::unordered_map<KernelId, Kernel>& kernels() const { return kernels_; }
+
+  // The last unfinished work at or before a position; null when nothing unfinished stands there.
+  static const WorkItem* ItemAt(const Process&, StreamPosition);
+
+  // Everything held for unfinished work: what memory grows with.
+  size_t Held() const;
+
+ private:
+  void Apply(Process&, const CallRecord&);
+  void ApplyOperationBegin(Process&, Thread&, const CallRecord&);
+  void ApplyOperationEnd(Process&, Thread&, const CallRecord&);
+  void ApplyGroupEnd(Process&, Thread&, const CallRecord&);
+  void ApplyEnqueue(Process&, Thread&, const CallRecord&);
+  void ApplyInitBegin(Process&, Thread&, const CallRecord&);
+  void ApplyInitEnd(Process&, const CallRecord&, CommUid, int init_rank);
+  void ApplyCommCall(Process&, Thread&, const CallRecord&);
+  void ApplyWork(Process&, const CallRecord&);
+  void ApplyHostWait(Process&, Thread&, const CallRecord&);
+  void PlaceKernel(Process&, Kernel&, StreamPosition);
+  void Enqueued(Process&, Kernel&);
+  void DropKernel(KernelId, bool accepted);
+  void KernelDone(KernelId);
+  void CommDone(Process&, CommId, uint64_t now_ns);
+  void MarkDone(Process&, StreamPosition, uint64_t now_ns);
+  void Soften(Process&);
+  void Append(Process&, StreamQueue&, WorkItem);
+  StreamQueue& Stream(Process&, StreamId, int device);
+  void Behind(const Process&, const StreamQueue&, std::vector<StreamPosition>*) const;
+  std::vector<StreamPosition> LegacyOrder(const Process&, const StreamQueue&) const;
+  void TrimEvents(Process&);
+
+  Matcher& matcher_;
+  std::map<ProcessId, Process> processes_;
+  std::unordered_map<KernelId, Kernel> kernels_;
+  KernelId next_kernel_ = 1;
+};
+
+}  // namespace gordian::graph
+
+#endif  // GORDIAN_ANALYZER_GRAPH_EXECUTION_GRAPH_H_

@@ -1,0 +1,318 @@
+#include "analyzer/graph/matcher.h"
+
+#include <algorithm>
+
+namespace gordian::graph {
+namespace {
+
+// Members of a communicator of another node may never be seen; their instances cannot complete here.
+constexpr size_t kMaxHeldWithUnseenMembers = 4096;
+constexpr int kMaxRanks = 1 << 20;  // more is a damaged record
+constexpr uint8_t kUserOperator = 254;
+
+bool HasOperator(Call call) {
+  return call == Call::kAllReduce || call == Call::kReduceScatter || call == Call::kReduce;
+}
+
+}  // namespace
+
+bool IsCollective(Call call) { return call >= Call::kAllReduce && call <= Call::kScatter; }
+
+bool NeedsRoot(Call call) {
+  return call == Call::kBroadcast || call == Call::kReduce || call == Call::kGather ||
+         call == Call::kScatter;
+}
+
+bool MakesCommunicator(Call call) {
+  return call == Call::kCommInit || call == Call::kCommInitAll || call == Call::kCommSplit ||
+         call == Call::kCommShrink;
+}
+
+uint64_t DatatypeBytes(uint8_t datatype) {
+  static constexpr uint8_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return datatype < sizeof(kBytes) ? kBytes[datatype] : 0;
+}
+
+uint32_t Difference(const OpSignature& a, const OpSignature& b) {
+  if (a.call != b.call) return kKindDiffers;
+  uint32_t bits = 0;
+  if (a.count != b.count) bits |= kCountDiffers;
+  if (a.datatype != b.datatype) bits |= kTypeDiffers;
+  // The number of a user-made operator is not the same at all ranks.
+  if (HasOperator(a.call) && a.reduce_op != b.reduce_op && a.reduce_op < kUserOperator &&
+      b.reduce_op < kUserOperator) {
+    bits |= kOperatorDiffers;
+  }
+  if (NeedsRoot(a.call) && a.root != b.root) bits |= kRootDiffers;
+  return bits;
+}
+
+// NCCL moves bytes: the same bytes under another type arrive intact.
+uint32_t TransferDifference(const OpSignature& send, const OpSignature& receive) {
+  const uint64_t a = DatatypeBytes(send.datatype), b = DatatypeBytes(receive.datatype);
+  if (a == 0 || b == 0 || send.count * a == receive.count * b) return 0;
+  return (send.count != receive.count ? kCountDiffers : 0u) |
+         (send.datatype != receive.datatype ? kTypeDiffers : 0u);
+}
+
+int Matcher::Comm(CommUid uid, int color, int nranks) {
+  if (nranks < 0 || nranks > kMaxRanks) nranks = 0;
+  auto [it, added] = by_uid_.try_emplace({uid, color}, static_cast<int>(comms_.size()));
+  if (added) {
+    Communicator comm;
+    comm.uid = uid;
+    comm.color = color;
+    comms_.push_back(std::move(comm));
+  }
+  Communicator& comm = comms_[it->second];
+  if (nranks > comm.nranks) {
+    comm.nranks = nranks;
+    comm.members.resize(nranks);
+    for (auto& [sequence, instance] : comm.instances) instance.members.resize(nranks);
+  }
+  return it->second;
+}
+
+void Matcher::SetMember(int comm, int rank, ProcessId process, CommId local, int device) {
+  Communicator& c = comms_[comm];
+  if (rank < 0 || rank >= c.nranks) return;
+  CommMember& m = c.members[rank];
+  m.known = true;
+  m.process = process;
+  m.comm = local;
+  if (device >= 0) m.device = device;
+}
+
+Instance* Matcher::FindInstance(int comm, uint64_t sequence) {
+  auto& all = comms_[comm].instances;
+  auto it = all.find(sequence);
+  return it == all.end() ? nullptr : &it->second;
+}
+
+Transfer* Matcher::FindTransfer(const PartRef& part) {
+  auto& all = comms_[part.comm].transfers;
+  const auto pair = part.kind == PartKind::kSend ? std::pair(part.rank, part.peer)
+                                                 : std::pair(part.peer, part.rank);
+  auto channel = all.find(pair);
+  if (channel == all.end()) return nullptr;
+  auto it = channel->second.find(part.sequence);
+  return it == channel->second.end() ? nullptr : &it->second;
+}
+
+MemberSlot* Matcher::Slot(const PartRef& part) {
+  if (part.comm < 0) return nullptr;
+  if (part.kind == PartKind::kCollective) {
+    Instance* instance = FindInstance(part.comm, part.sequence);
+    if (instance == nullptr || part.rank < 0 ||
+        part.rank >= static_cast<int>(instance->members.size())) {
+      return nullptr;
+    }
+    return &instance->members[part.rank];
+  }
+  Transfer* transfer = FindTransfer(part);
+  if (transfer == nullptr) return nullptr;
+  return part.kind == PartKind::kSend ? &transfer->send : &transfer->receive;
+}
+
+void Matcher::Post(const PartRef& part, const MemberSlot& slot) {
+  if (part.comm < 0) return;
+  Communicator& comm = comms_[part.comm];
+  if (part.rank < 0 || part.rank >= comm.nranks) return;
+  if (part.kind == PartKind::kCollective) {
+    Instance& instance = comm.instances[part.sequence];
+    if (static_cast<int>(instance.members.size()) < comm.nranks) {
+      instance.members.resize(comm.nranks);
+    }
+    MemberSlot& mine = instance.members[part.rank];
+    if (mine.state == SlotState::kNone) ++instance.called;
+    mine = slot;
+    return;
+  }
+  if (part.peer < 0 || part.peer >= comm.nranks) return;
+  const auto pair = part.kind == PartKind::kSend ? std::pair(part.rank, part.peer)
+                                                 : std::pair(part.peer, part.rank);
+  Transfer& transfer = comm.transfers[pair][part.sequence];
+  (part.kind == PartKind::kSend ? transfer.send : transfer.receive) = slot;
+}
+
+void Matcher::Accept(const PartRef& part, uint64_t now_ns) {
+  MemberSlot* slot = Slot(part);
+  if (slot == nullptr || slot->state == SlotState::kNone || slot->accepted) return;
+  slot->accepted = true;
+  if (comms_[part.comm].opaque) return;
+  if (part.kind == PartKind::kCollective) {
+    CheckInstance(part.comm, part.sequence, *FindInstance(part.comm, part.sequence), part.rank,
+                  now_ns);
+  } else {
+    CheckTransfer(part, *FindTransfer(part), now_ns);
+  }
+}
+
+void Matcher::CheckInstance(int index, uint64_t sequence, Instance& instance, int rank,
+                            uint64_t now_ns) {
+  Communicator& comm = comms_[index];
+  const MemberSlot& mine = instance.members[rank];
+  auto member = [&](int r) {
+    const MemberSlot& s = instance.members[r];
+    return MismatchMember{r, comm.members[r].process, s.site, s.signature};
+  };
+  if (instance.mismatch >= 0) {
+    Mismatch& m = mismatches_[instance.mismatch];
+    for (const MismatchMember& other : m.members) {
+      m.bits |= Difference(other.signature, mine.signature);
+    }
+    m.members.push_back(member(rank));
+    return;
+  }
+  // All accepted ones agree so far, so one of them stands for all.
+  for (size_t r = 0; r < instance.members.size(); ++r) {
+    const MemberSlot& other = instance.members[r];
+    if (static_cast<int>(r) == rank || !other.accepted) continue;
+    const uint32_t bits = Difference(other.signature, mine.signature);
+    if (bits == 0) return;
+    if (comm.collective_mismatch >= 0) {
+      ++mismatches_[comm.collective_mismatch].further;
+      return;
+    }
+    Mismatch m;
+    m.comm = index;
+    m.sequence = sequence;
+    m.bits = bits;
+    m.found_ns = now_ns;
+    m.expected_members = comm.nranks;
+    for (size_t i = 0; i < instance.members.size(); ++i) {
+      if (instance.members[i].accepted) m.members.push_back(member(static_cast<int>(i)));
+    }
+    instance.mismatch = comm.collective_mismatch = static_cast<int>(mismatches_.size());
+    mismatches_.push_back(std::move(m));
+    return;
+  }
+}
+
+void Matcher::CheckTransfer(const PartRef& part, Transfer& transfer, uint64_t now_ns) {
+  if (!transfer.send.accepted || !transfer.receive.accepted || transfer.mismatch >= 0) return;
+  const uint32_t bits = TransferDifference(transfer.send.signature, transfer.receive.signature);
+  if (bits == 0) return;
+  Communicator& comm = comms_[part.comm];
+  if (comm.transfer_mismatch >= 0) {
+    ++mismatches_[comm.transfer_mismatch].further;
+    return;
+  }
+  const int source = part.kind == PartKind::kSend ? part.rank : part.peer;
+  const int destination = part.kind == PartKind::kSend ? part.peer : part.rank;
+  Mismatch m;
+  m.comm = part.comm;
+  m.kind = PartKind::kSend;
+  m.sequence = part.sequence;
+  m.bits = bits;
+  m.found_ns = now_ns;
+  m.expected_members = 2;
+  m.members = {{source, comm.members[source].process, transfer.send.site, transfer.send.signature},
+               {destination, comm.members[destination].process, transfer.receive.site,
+                transfer.receive.signature}};
+  transfer.mismatch = comm.transfer_mismatch = static_cast<int>(mismatches_.size());
+  mismatches_.push_back(std::move(m));
+}
+
+void Matcher::Withdraw(const PartRef& part) {
+  MemberSlot* slot = Slot(part);
+  if (slot == nullptr || slot->state == SlotState::kNone) return;
+  *slot = MemberSlot{};
+  if (part.kind == PartKind::kCollective) {
+    Instance* instance = FindInstance(part.comm, part.sequence);
+    if (--instance->called == 0) comms_[part.comm].instances.erase(part.sequence);
+  }
+}
+
+void Matcher::Done(const PartRef& part) {
+  MemberSlot* slot = Slot(part);
+  if (slot == nullptr || slot->state == SlotState::kNone || slot->state == SlotState::kDone) return;
+  slot->state = SlotState::kDone;
+  slot->kernel = 0;
+  if (part.kind == PartKind::kCollective) {
+    ++FindInstance(part.comm, part.sequence)->done;
+    MaybeRetire(part.comm, part.sequence);
+  } else {
+    MaybeRetireTransfer(part);
+  }
+}
+
+void Matcher::Abort(const PartRef& part) {
+  MemberSlot* slot = Slot(part);
+  if (slot != nullptr && slot->state == SlotState::kCalled) slot->state = SlotState::kAborted;
+}
+
+void Matcher::MaybeRetire(int index, uint64_t sequence) {
+  Communicator& comm = comms_[index];
+  auto it = comm.instances.find(sequence);
+  if (it->second.done >= comm.nranks) {
+    comm.instances.erase(it);
+    return;
+  }
+  if (comm.instances.size() <= kMaxHeldWithUnseenMembers) return;
+  const Instance& oldest = comm.instances.begin()->second;
+  for (size_t r = 0; r < oldest.members.size(); ++r) {
+    if (comm.members[r].known && oldest.members[r].state != SlotState::kDone) return;
+  }
+  comm.instances.erase(comm.instances.begin());
+}
+
+void Matcher::MaybeRetireTransfer(const PartRef& part) {
+  Transfer* transfer = FindTransfer(part);
+  if (transfer->send.state != SlotState::kDone || transfer->receive.state != SlotState::kDone) {
+    return;
+  }
+  const auto pair = part.kind == PartKind::kSend ? std::pair(part.rank, part.peer)
+                                                 : std::pair(part.peer, part.rank);
+  auto& channels = comms_[part.comm].transfers;
+  auto channel = channels.find(pair);
+  channel->second.erase(part.sequence);
+  if (channel->second.empty()) channels.erase(channel);
+}
+
+InitCall& Matcher::Init(CommUid uid, Call call, int parent, int nranks) {
+  auto [it, added] = inits_.try_emplace(uid);
+  InitCall& init = it->second;
+  if (added) {
+    init.uid = uid;
+    init.call = call;
+    init.parent = parent;
+  }
+  if (nranks > 0 && nranks <= kMaxRanks && nranks > static_cast<int>(init.members.size())) {
+    init.members.resize(nranks);
+  }
+  return init;
+}
+
+InitCall* Matcher::FindInit(CommUid uid) {
+  auto it = inits_.find(uid);
+  return it == inits_.end() ? nullptr : &it->second;
+}
+
+void Matcher::InitDone(CommUid uid, int rank) {
+  InitCall* init = FindInit(uid);
+  if (init == nullptr || rank < 0 || rank >= static_cast<int>(init->members.size())) return;
+  InitMember& member = init->members[rank];
+  if (!member.called || member.done) return;
+  member.done = true;
+  if (++init->done == static_cast<int>(init->members.size())) inits_.erase(uid);
+}
+
+void Matcher::InitWithdraw(CommUid uid, int rank) {
+  InitCall* init = FindInit(uid);
+  if (init == nullptr || rank < 0 || rank >= static_cast<int>(init->members.size())) return;
+  if (!init->members[rank].called) return;
+  init->members[rank] = InitMember{};
+  if (--init->called == 0) inits_.erase(uid);
+}
+
+size_t Matcher::Held() const {
+  size_t held = inits_.size();
+  for (const Communicator& comm : comms_) {
+    held += comm.instances.size();
+    for (const auto& [pair, channel] : comm.transfers) held += channel.size();
+  }
+  return held;
+}
+
+}  // namespace gordian::graph

@@ -1,0 +1,189 @@
+// Operations across ranks: communicators of the job, the instances of their collectives, transfers
+// between pairs of ranks, calls that make communicators, and the mismatches among them.
+//
+// Pure data with O(log n) updates. An instance lives until all its members are done.
+#ifndef GORDIAN_ANALYZER_GRAPH_MATCHER_H_
+#define GORDIAN_ANALYZER_GRAPH_MATCHER_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analyzer/graph/event.h"
+
+namespace gordian::graph {
+
+using KernelId = uint64_t;  // one launch of NCCL at one process; unique in the job; 0: none
+
+struct OpSignature {
+  Call call = Call::kOther;
+  uint8_t datatype = 0;
+  uint8_t reduce_op = 255;
+  int32_t root = -1;
+  uint64_t count = 0;
+};
+
+// The arguments that all members must agree on, by the operation's own rule. Bits of MismatchBits.
+enum MismatchBits : uint32_t {
+  kKindDiffers = 1,
+  kCountDiffers = 2,
+  kTypeDiffers = 4,
+  kOperatorDiffers = 8,
+  kRootDiffers = 16,
+};
+uint32_t Difference(const OpSignature&, const OpSignature&);
+uint32_t TransferDifference(const OpSignature& send, const OpSignature& receive);
+uint64_t DatatypeBytes(uint8_t datatype);
+bool IsCollective(Call);
+bool NeedsRoot(Call);
+bool MakesCommunicator(Call);
+
+enum class SlotState : uint8_t { kNone, kCalled, kDone, kAborted };
+
+// A member's share of an operation.
+struct MemberSlot {
+  SlotState state = SlotState::kNone;
+  bool accepted = false;  // NCCL took the call, or the thread was seen blocked inside it
+  KernelId kernel = 0;
+  uint64_t order = 0;  // of the call, in its process
+  uint64_t time_ns = 0;
+  uint64_t site = 0;
+  OpSignature signature;
+};
+
+struct Instance {
+  std::vector<MemberSlot> members;  // by rank
+  int called = 0;
+  int done = 0;
+  int mismatch = -1;  // index into Matcher::mismatches()
+};
+
+struct Transfer {
+  MemberSlot send, receive;
+  int mismatch = -1;
+};
+
+struct CommMember {
+  bool known = false;
+  ProcessId process = 0;
+  CommId comm = 0;
+  int device = -1;
+  bool left = false;     // began to destroy it: joins nothing any more
+  bool aborted = false;  // or revoked it
+  uint64_t left_ns = 0;
+};
+
+struct Communicator {
+  CommUid uid = 0;
+  int color = 0;
+  int nranks = 0;
+  std::string name;
+  bool opaque = false;  // some of its operations cannot be followed (captured into graphs, ...)
+  std::vector<CommMember> members;         // by rank
+  std::map<uint64_t, Instance> instances;  // unfinished, by sequence
+  std::map<std::pair<int, int>, std::map<uint64_t, Transfer>> transfers;  // (source, destination)
+  int collective_mismatch = -1;
+  int transfer_mismatch = -1;
+};
+
+enum class PartKind : uint8_t { kCollective, kSend, kReceive };
+
+// Names a member's share of one operation.
+struct PartRef {
+  PartKind kind = PartKind::kCollective;
+  int comm = -1;  // index into Matcher::comms()
+  int rank = -1;
+  int peer = -1;  // transfers
+  uint64_t sequence = 0;
+};
+
+struct MismatchMember {
+  int rank = -1;
+  ProcessId process = 0;
+  uint64_t site = 0;
+  OpSignature signature;
+};
+
+struct Mismatch {
+  int comm = -1;
+  PartKind kind = PartKind::kCollective;
+  uint64_t sequence = 0;
+  uint32_t bits = 0;
+  uint64_t found_ns = 0;
+  int further = 0;  // later ones on the same communicator
+  std::vector<MismatchMember> members;
+  int expected_members = 0;
+};
+
+struct InitMember {
+  bool called = false;
+  bool done = false;
+  ProcessId process = 0;
+  ThreadId thread = 0;
+  CommId comm = 0;
+  int device = -1;
+  uint64_t order = 0;
+  uint64_t time_ns = 0;
+  uint64_t site = 0;
+};
+
+// A call that makes communicators: collective over its members (for a child: over the parent's).
+struct InitCall {
+  CommUid uid = 0;
+  Call call = Call::kCommInit;
+  int parent = -1;  // index of the parent communicator
+  int comm = -1;    // index of what it makes; -1 for a child
+  bool members_known = true;  // false: some of `members` need not call (shrink)
+  std::vector<InitMember> members;  // by rank, in the parent for a child
+  int called = 0;
+  int done = 0;
+};
+
+class Matcher {
+ public:
+  // Finds or makes a communicator; nranks may be 0 when not known yet.
+  int Comm(CommUid uid, int color, int nranks);
+  void SetMember(int comm, int rank, ProcessId, CommId, int device);
+
+  void Post(const PartRef&, const MemberSlot&);
+  // The call was taken: its arguments count. Finds mismatches.
+  void Accept(const PartRef&, uint64_t now_ns);
+  void Withdraw(const PartRef&);  // refused: it never happened
+  void Done(const PartRef&);
+  void Abort(const PartRef&);
+
+  // The slot that a part is in, or its counterpart's; null when gone (done everywhere).
+  MemberSlot* Slot(const PartRef&);
+  Instance* FindInstance(int comm, uint64_t sequence);
+  Transfer* FindTransfer(const PartRef&);
+
+  InitCall& Init(CommUid uid, Call call, int parent, int nranks);
+  InitCall* FindInit(CommUid uid);
+  void InitDone(CommUid uid, int rank);
+  void InitWithdraw(CommUid uid, int rank);
+
+  const std::vector<Communicator>& comms() const { return comms_; }
+  std::vector<Communicator>& comms() { return comms_; }
+  const std::vector<Mismatch>& mismatches() const { return mismatches_; }
+  const std::map<CommUid, InitCall>& inits() const { return inits_; }
+
+  // Instances and transfers held: what memory grows with.
+  size_t Held() const;
+
+ private:
+  void CheckInstance(int comm, uint64_t sequence, Instance&, int rank, uint64_t now_ns);
+  void CheckTransfer(const PartRef&, Transfer&, uint64_t now_ns);
+  void MaybeRetire(int comm, uint64_t sequence);
+  void MaybeRetireTransfer(const PartRef&);
+
+  std::vector<Communicator> comms_;
+  std::map<std::pair<CommUid, int>, int> by_uid_;
+  std::vector<Mismatch> mismatches_;
+  std::map<CommUid, InitCall> inits_;
+};
+
+}  // namespace gordian::graph
+
+#endif  // GORDIAN_ANALYZER_GRAPH_MATCHER_H_
