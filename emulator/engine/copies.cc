@@ -1,0 +1,141 @@
+// Copies and fills: in stream order, with CUDA's rules for when the host waits.
+#include <cstring>
+#include <utility>
+
+#include "emulator/engine/engine_impl.h"
+
+namespace gordian::emu {
+namespace {
+
+bool OnDevice(const Allocation& allocation) {
+  return allocation.kind == MemoryKind::kDevice || allocation.kind == MemoryKind::kManaged;
+}
+
+// Bytes from the first to the last touched.
+size_t Extent(size_t pitch, size_t width, size_t height) { return (height - 1) * pitch + width; }
+
+void CopyRows(const CopyRequest& copy, const void* from, size_t from_pitch) {
+  auto* to = static_cast<char*>(copy.to);
+  const auto* source = static_cast<const char*>(from);
+  for (size_t row = 0; row < copy.height; ++row) {
+    memmove(to + row * copy.to_pitch, source + row * from_pitch, copy.width);
+  }
+}
+
+void FillRows(const FillRequest& fill) {
+  for (size_t row = 0; row < fill.height; ++row) {
+    char* to = static_cast<char*>(fill.to) + row * fill.pitch;
+    if (fill.element_bytes == 1) {
+      memset(to, static_cast<int>(fill.value & 0xff), fill.width);
+      continue;
+    }
+    for (size_t i = 0; i < fill.width; ++i, to += fill.element_bytes) {
+      memcpy(to, &fill.value, fill.element_bytes);
+    }
+  }
+}
+
+}  // namespace
+
+// An idle stream's work is done by the caller: nothing could tell the difference, and nobody needs
+// to be woken.
+int EngineImpl::RunInOrder(void* handle, bool wait, const std::function<void()>& work,
+                           const std::function<std::function<void()>()>& make_deferred) {
+  const auto task = std::make_shared<Task>(TaskKind::kCopy);
+  const auto host_wait = wait ? std::make_shared<Task>(TaskKind::kHostWait) : nullptr;
+  bool idle = false;
+  {
+    Scheduler::Section section(*scheduler_);
+    Stream* const stream = Resolve(handle);
+    if (stream == nullptr) return kInvalidHandle;
+    scheduler_->CatchUp();
+    TaskPtr unfinished;
+    Unfinished(*stream, &unfinished);
+    idle = unfinished == nullptr;
+    if (!idle) {
+      task->work = make_deferred();
+      SubmitOn(stream, task);
+      if (wait) {
+        Scheduler::AddDependency(host_wait, task);
+        scheduler_->Submit(host_wait);
+      }
+    }
+  }
+  if (idle) {
+    work();
+  } else if (wait) {
+    Scheduler::Await(host_wait);
+  }
+  return kSuccess;
+}
+
+int EngineImpl::Copy(const CopyRequest& copy, void* stream) {
+  if (CurrentDevice() < 0) return Initialize();
+  if (copy.height > 1 && (copy.to_pitch < copy.width || copy.from_pitch < copy.width)) {
+    return kInvalidValue;
+  }
+  if (copy.width == 0 || copy.height == 0) return kSuccess;
+  if (copy.to == nullptr || copy.from == nullptr) return kInvalidValue;
+
+  Allocation to;
+  Allocation from;
+  const size_t to_extent = Extent(copy.to_pitch, copy.width, copy.height);
+  const size_t from_extent = Extent(copy.from_pitch, copy.width, copy.height);
+  const bool to_known = memory_->Find(copy.to, 0, &to);
+  const bool from_known = memory_->Find(copy.from, 0, &from);
+  // A range that begins in known memory must end there.
+  if (to_known && !memory_->Find(copy.to, to_extent, &to)) return kInvalidValue;
+  if (from_known && !memory_->Find(copy.from, from_extent, &from)) return kInvalidValue;
+  const bool to_must_be_device =
+      copy.kind == CopyKind::kHostToDevice || copy.kind == CopyKind::kDeviceToDevice;
+  const bool from_must_be_device =
+      copy.kind == CopyKind::kDeviceToHost || copy.kind == CopyKind::kDeviceToDevice;
+  if ((to_must_be_device && !to_known) || (from_must_be_device && !from_known)) {
+    return kInvalidValue;
+  }
+
+  // Between devices the host never waits; to pageable memory it always does; and a pageable source
+  // may be reused when the call is back, so it is copied first if the stream is busy.
+  const bool between_devices = to_known && from_known && OnDevice(to) && OnDevice(from);
+  const bool between_hosts = !(to_known && OnDevice(to)) && !(from_known && OnDevice(from));
+  const bool wait = copy.synchronous ? !between_devices : (!to_known || between_hosts);
+  const bool stage = !wait && !from_known;
+  const auto work = [copy] { CopyRows(copy, copy.from, copy.from_pitch); };
+  return RunInOrder(stream, wait, work, [&]() -> std::function<void()> {
+    if (!stage) return work;
+    auto staged = std::make_shared<std::vector<char>>(copy.width * copy.height);
+    for (size_t row = 0; row < copy.height; ++row) {
+      memcpy(staged->data() + row * copy.width,
+             static_cast<const char*>(copy.from) + row * copy.from_pitch, copy.width);
+    }
+    return [copy, staged] { CopyRows(copy, staged->data(), copy.width); };
+  });
+}
+
+int EngineImpl::Fill(const FillRequest& fill, void* stream) {
+  if (CurrentDevice() < 0) return Initialize();
+  const size_t row_bytes = fill.width * fill.element_bytes;
+  if (fill.height > 1 && fill.pitch < row_bytes) return kInvalidValue;
+  if (row_bytes == 0 || fill.height == 0) return kSuccess;
+  Allocation to;
+  if (fill.to == nullptr || reinterpret_cast<uintptr_t>(fill.to) % fill.element_bytes != 0 ||
+      !memory_->Find(fill.to, Extent(fill.pitch, row_bytes, fill.height), &to)) {
+    return kInvalidValue;
+  }
+  const bool wait = fill.synchronous && to.kind != MemoryKind::kDevice;
+  const auto work = [fill] { FillRows(fill); };
+  return RunInOrder(stream, wait, work, [&]() -> std::function<void()> { return work; });
+}
+
+int EngineImpl::FreeInStreamOrder(void* pointer, void* stream) {
+  if (CurrentDevice() < 0) return Initialize();
+  Allocation found;
+  if (pointer == nullptr || !memory_->FindBase(pointer, &found) ||
+      (found.kind != MemoryKind::kDevice && found.kind != MemoryKind::kManaged)) {
+    return kInvalidValue;
+  }
+  const auto work = [this, pointer] { memory_->Release(pointer); };
+  return RunInOrder(stream, false, work, [&]() -> std::function<void()> { return work; });
+}
+
+}  // namespace gordian::emu

@@ -1,0 +1,180 @@
+#include "emulator/engine/device_info.h"
+
+#include <cstdio>
+#include <cstring>
+
+namespace gordian::emu {
+namespace {
+
+struct AttributeRow {
+  int first;
+  int last;
+  int value;
+};
+
+// Ranges share a value. What is not listed and is below kAttributes is 0: not supported.
+constexpr AttributeRow kRows[] = {
+    {1, 3, 1024},           // threads per block, block x, y
+    {4, 4, 64},             // block z
+    {5, 5, 2147483647},     // grid x
+    {6, 7, 65535},          // grid y, z
+    {8, 8, 49152},          // shared memory per block
+    {9, 9, 65536},          // constant memory
+    {10, 10, 32},           // warp size
+    {11, 11, 2147483647},   // pitch
+    {12, 12, 65536},        // registers per block
+    {13, 13, 1980000},      // clock, kHz
+    {14, 14, 512},          // texture alignment
+    {15, 15, 1},            // copies overlap kernels
+    {19, 19, 1},            // maps host memory
+    {21, 22, 131072},       // 1D texture, 2D texture width
+    {23, 23, 65536},        // 2D texture height
+    {24, 26, 16384},        // 3D texture
+    {27, 28, 32768},        // layered 2D texture
+    {29, 29, 2048},         // its layers
+    {30, 30, 512},          // surface alignment
+    {31, 31, 1},            // concurrent kernels
+    {32, 32, 1},            // ECC
+    {36, 36, 3201000},      // memory clock, kHz
+    {37, 37, 6144},         // memory bus, bits
+    {38, 38, 62914560},     // L2 cache
+    {39, 39, 2048},         // threads per SM
+    {40, 40, 3},            // copy engines
+    {41, 41, 1},            // unified addressing
+    {42, 42, 32768},        // layered 1D texture
+    {43, 43, 2048},         // its layers
+    {45, 46, 32768},        // 2D gather
+    {47, 48, 8192},         // 3D texture, alternate
+    {49, 49, 32768},        //
+    {51, 51, 32},           // texture pitch alignment
+    {52, 53, 32768},        // cube maps
+    {54, 54, 2046},         // layers
+    {55, 55, 32768},        // surfaces
+    {56, 56, 131072},       //
+    {57, 57, 65536},        //
+    {58, 60, 16384},        //
+    {61, 61, 32768},        //
+    {62, 62, 2048},         //
+    {63, 64, 32768},        //
+    {65, 65, 2048},         //
+    {66, 67, 32768},        //
+    {68, 68, 2046},         //
+    {69, 69, 268435456},    // linear 1D texture
+    {70, 70, 131072},       //
+    {71, 71, 65000},        //
+    {72, 72, 2097120},      //
+    {73, 74, 32768},        //
+    {75, 75, 9},            // compute capability
+    {77, 77, 32768},        //
+    {78, 80, 1},            // stream priorities, L1 caches
+    {81, 81, 233472},       // shared memory per SM
+    {82, 82, 65536},        // registers per SM
+    {83, 83, 1},            // managed memory
+    {86, 86, 0},            // native atomics between host and device
+    {87, 87, 2},            // single to double precision ratio
+    {89, 91, 1},            // concurrent managed access, preemption, host pointers
+    {95, 95, 1},            // cooperative launch
+    {97, 97, 232448},       // opt-in shared memory per block
+    {99, 99, 1},            // host registration
+    {106, 106, 32},         // blocks per SM
+    {108, 108, 41287680},   // persisting L2
+    {109, 109, 134213632},  // access policy window
+    {111, 111, 1024},       // reserved shared memory per block
+    {115, 115, 1},          // memory pools
+    {120, 120, 1},          // cluster launch
+    {126, 126, 4},          // memory sync domains
+    {129, 129, 1},          // unified function pointers
+    {131, 131, -1},         // NUMA node
+    {134, 134, 0},          // host NUMA node
+};
+constexpr int kAttributes = 149;
+
+constexpr StatusText kTexts[] = {
+    {0, "cudaSuccess", "CUDA_SUCCESS", "no error"},
+    {1, "cudaErrorInvalidValue", "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {2, "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {3, "cudaErrorInitializationError", "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {4, "cudaErrorCudartUnloading", "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
+    {9, "cudaErrorInvalidConfiguration", nullptr, "invalid configuration argument"},
+    {12, "cudaErrorInvalidPitchValue", nullptr, "invalid pitch argument"},
+    {13, "cudaErrorInvalidSymbol", nullptr, "invalid device symbol"},
+    {17, "cudaErrorInvalidDevicePointer", nullptr, "invalid device pointer"},
+    {21, "cudaErrorInvalidMemcpyDirection", nullptr, "invalid copy direction for memcpy"},
+    {34, "cudaErrorStubLibrary", "CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"},
+    {35, "cudaErrorInsufficientDriver", nullptr,
+     "CUDA driver version is insufficient for CUDA runtime version"},
+    {46, "cudaErrorDevicesUnavailable", "CUDA_ERROR_DEVICE_UNAVAILABLE",
+     "CUDA-capable device(s) is/are busy or unavailable"},
+    {52, "cudaErrorMissingConfiguration", nullptr, "__global__ function call is not configured"},
+    {98, "cudaErrorInvalidDeviceFunction", nullptr, "invalid device function"},
+    {100, "cudaErrorNoDevice", "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {101, "cudaErrorInvalidDevice", "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {200, "cudaErrorInvalidKernelImage", "CUDA_ERROR_INVALID_IMAGE",
+     "device kernel image is invalid"},
+    {201, "cudaErrorDeviceUninitialized", "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {209, "cudaErrorNoKernelImageForDevice", "CUDA_ERROR_NO_BINARY_FOR_GPU",
+     "no kernel image is available for execution on the device"},
+    {217, "cudaErrorPeerAccessUnsupported", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
+     "peer access is not supported between these two devices"},
+    {304, "cudaErrorOperatingSystem", "CUDA_ERROR_OPERATING_SYSTEM",
+     "OS call failed or operation not supported on this OS"},
+    {400, "cudaErrorInvalidResourceHandle", "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {401, "cudaErrorIllegalState", "CUDA_ERROR_ILLEGAL_STATE",
+     "the operation cannot be performed in the present state"},
+    {500, "cudaErrorSymbolNotFound", "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {600, "cudaErrorNotReady", "CUDA_ERROR_NOT_READY", "device not ready"},
+    {700, "cudaErrorIllegalAddress", "CUDA_ERROR_ILLEGAL_ADDRESS",
+     "an illegal memory access was encountered"},
+    {701, "cudaErrorLaunchOutOfResources", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+     "too many resources requested for launch"},
+    {702, "cudaErrorLaunchTimeout", "CUDA_ERROR_LAUNCH_TIMEOUT",
+     "the launch timed out and was terminated"},
+    {704, "cudaErrorPeerAccessAlreadyEnabled", "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
+     "peer access is already enabled"},
+    {705, "cudaErrorPeerAccessNotEnabled", "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED",
+     "peer access has not been enabled"},
+    {709, "cudaErrorContextIsDestroyed", "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
+    {712, "cudaErrorHostMemoryAlreadyRegistered", "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
+     "part or all of the requested memory range is already mapped"},
+    {713, "cudaErrorHostMemoryNotRegistered", "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
+     "pointer does not correspond to a registered memory region"},
+    {719, "cudaErrorLaunchFailure", "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {720, "cudaErrorCooperativeLaunchTooLarge", "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+     "too many blocks in cooperative launch"},
+    {800, "cudaErrorNotPermitted", "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
+    {801, "cudaErrorNotSupported", "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+    {900, "cudaErrorStreamCaptureUnsupported", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+     "operation not permitted when stream is capturing"},
+    {999, "cudaErrorUnknown", "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+
+}  // namespace
+
+bool DeviceAttribute(const DeviceShape& shape, int attribute, int* value) {
+  if (attribute < 1 || attribute >= kAttributes) return false;
+  *value = 0;
+  if (attribute == 16) *value = shape.sms;
+  if (attribute == 33) *value = kPciFirstBus + shape.physical;
+  for (const AttributeRow& row : kRows) {
+    if (attribute >= row.first && attribute <= row.last) *value = row.value;
+  }
+  return true;
+}
+
+void DeviceUuid(int physical, char uuid[16]) {
+  memcpy(uuid, "gordian-emulator", 16);
+  uuid[15] = static_cast<char>(physical);
+}
+
+void PciBusId(int physical, char* text, size_t bytes) {
+  snprintf(text, bytes, "0000:%02X:00.0", kPciFirstBus + physical);
+}
+
+const StatusText* FindStatusText(int code) {
+  for (const StatusText& text : kTexts) {
+    if (text.code == code) return &text;
+  }
+  return nullptr;
+}
+
+}  // namespace gordian::emu

@@ -1,0 +1,319 @@
+#include "emulator/engine/engine_impl.h"
+
+#include <pthread.h>
+
+#include <utility>
+
+#include "emulator/engine/futex.h"
+
+namespace gordian::emu {
+
+ThreadState& CurrentThread() {
+  thread_local ThreadState state;
+  return state;
+}
+
+ThreadState::~ThreadState() {
+  if (id != 0) EngineImpl::Get().ThreadEnds(id);
+}
+
+EngineImpl& EngineImpl::Get() {
+  // Never destroyed: its threads and other libraries' exit handlers may outlive any order of
+  // destruction.
+  static EngineImpl* const engine = [] {
+    auto* made = new EngineImpl;
+    pthread_atfork([] { Get().BeforeFork(); }, [] { Get().AfterForkInParent(); },
+                   [] { Get().AfterForkInChild(); });
+    return made;
+  }();
+  return *engine;
+}
+
+void EngineImpl::BeforeFork() {
+  initialize_mutex_.lock();
+  stats_.BeforeFork();
+}
+
+void EngineImpl::AfterForkInParent() {
+  stats_.AfterForkInParent();
+  initialize_mutex_.unlock();
+}
+
+// The devices do not follow a process into its child: what had begun is unusable there, for good.
+void EngineImpl::AfterForkInChild() {
+  if (state_.load() == kRunning) state_.store(kBroken);
+  stats_.AfterForkInChild();
+  initialize_mutex_.unlock();
+}
+
+int EngineImpl::Initialize() {
+  std::lock_guard<std::mutex> lock(initialize_mutex_);
+  if (state_.load() == kRunning) return kSuccess;
+  if (state_.load() == kBroken) return kNotInitialized;
+  if (options_ == nullptr) options_ = std::make_unique<Options>(ReadOptions());
+  if (options_->devices.empty()) return kNoDevice;
+  const int count = static_cast<int>(options_->devices.size());
+  memory_ = std::make_unique<MemoryTable>(count, options_->memory_bytes);
+  scheduler_ = std::make_unique<Scheduler>(*options_);
+  devices_.resize(count);
+  for (int i = 0; i < count; ++i) {
+    Device& device = devices_[i];
+    device.primary = std::make_unique<Context>();
+    device.primary->device = i;
+    contexts_.insert(device.primary.get());
+    device.legacy = std::make_unique<Stream>();
+    device.legacy->device = i;
+    device.legacy->legacy = true;
+    device.legacy->id = next_stream_id_++;
+  }
+  state_.store(kRunning, std::memory_order_release);
+  return kSuccess;
+}
+
+bool EngineImpl::Initialized() { return state_.load(std::memory_order_acquire) == kRunning; }
+
+// --- Devices and contexts ---
+
+int EngineImpl::DeviceCount() { return Ready() ? static_cast<int>(devices_.size()) : 0; }
+
+int EngineImpl::PhysicalDevice(int device) { return Ready() ? options_->devices[device] : -1; }
+
+int EngineImpl::SmCount() { return Ready() ? options_->sms : 0; }
+
+int64_t EngineImpl::KernelNs() { return Ready() ? options_->kernel_ns : 0; }
+
+size_t EngineImpl::MemoryBytes() { return Ready() ? options_->memory_bytes : 0; }
+
+int EngineImpl::CurrentDevice() {
+  if (!Ready()) return -1;
+  ThreadState& thread = CurrentThread();
+  if (thread.stack.empty() || thread.stack.back() == nullptr) {
+    SetCurrentContext(devices_[0].primary.get());
+  }
+  return thread.stack.back()->device;
+}
+
+int EngineImpl::SetCurrentDevice(int device) {
+  const int status = Initialize();
+  if (status != kSuccess) return status;
+  if (device < 0 || device >= static_cast<int>(devices_.size())) return kInvalidDevice;
+  return SetCurrentContext(devices_[device].primary.get());
+}
+
+void* EngineImpl::PrimaryContext(int device) {
+  return Ready() ? devices_[device].primary.get() : nullptr;
+}
+
+int EngineImpl::DeviceOfContext(void* context) {
+  if (!Ready()) return -1;
+  Scheduler::Section section(*scheduler_);
+  return contexts_.count(context) != 0 ? static_cast<Context*>(context)->device : -1;
+}
+
+void* EngineImpl::CurrentContext() {
+  const ThreadState& thread = CurrentThread();
+  if (thread.stack.empty() || thread.stack.back() == nullptr) return nullptr;
+  return thread.stack.back();
+}
+
+int EngineImpl::SetCurrentContext(void* context) {
+  ThreadState& thread = CurrentThread();
+  if (context == nullptr) {
+    if (!thread.stack.empty()) thread.stack.pop_back();
+    return kSuccess;
+  }
+  if (DeviceOfContext(context) < 0) return kInvalidContext;
+  if (thread.stack.empty()) thread.stack.push_back(nullptr);
+  thread.stack.back() = static_cast<Context*>(context);
+  return kSuccess;
+}
+
+int EngineImpl::PushContext(void* context) {
+  if (context != nullptr && DeviceOfContext(context) < 0) return kInvalidContext;
+  CurrentThread().stack.push_back(static_cast<Context*>(context));
+  return kSuccess;
+}
+
+int EngineImpl::PopContext(void** context) {
+  ThreadState& thread = CurrentThread();
+  if (thread.stack.empty()) return kInvalidContext;
+  if (context != nullptr) *context = thread.stack.back();
+  thread.stack.pop_back();
+  return kSuccess;
+}
+
+int EngineImpl::CreateContext(int device, void** context) {
+  if (!Ready()) return kNotInitialized;
+  auto* made = new Context;
+  made->device = device;
+  {
+    Scheduler::Section section(*scheduler_);
+    contexts_.insert(made);
+  }
+  *context = made;
+  return PushContext(made);
+}
+
+int EngineImpl::DestroyContext(void* context) {
+  if (!Ready()) return kNotInitialized;
+  const int device = DeviceOfContext(context);
+  if (device < 0 || context == devices_[device].primary.get()) return kInvalidContext;
+  SynchronizeDevice(device);
+  {
+    Scheduler::Section section(*scheduler_);
+    contexts_.erase(context);
+  }
+  ThreadState& thread = CurrentThread();
+  if (!thread.stack.empty() && thread.stack.back() == context) thread.stack.pop_back();
+  return kSuccess;
+}
+
+int EngineImpl::ResetDevice(int device_index) {
+  if (!Ready()) return kNotInitialized;
+  scheduler_->CancelKernels(device_index);
+  SynchronizeDevice(device_index);
+  {
+    Scheduler::Section section(*scheduler_);
+    Device& device = devices_[device_index];
+    while (!device.streams.empty()) RetireStream(*device.streams.begin());
+    device.per_thread.clear();
+    device.orphans.clear();
+    device.legacy->last = nullptr;
+    device.peers.clear();
+    for (auto at = live_events_.begin(); at != live_events_.end();) {
+      auto* event = static_cast<Event*>(*at);
+      if (event->device != device_index) {
+        ++at;
+        continue;
+      }
+      at = live_events_.erase(at);
+      delete event;
+    }
+  }
+  memory_->ReleaseDevice(device_index);
+  return kSuccess;
+}
+
+int EngineImpl::EnablePeer(int peer) {
+  const int device = CurrentDevice();
+  if (device < 0) return kNotInitialized;
+  if (peer < 0 || peer >= DeviceCount() || peer == device) return kInvalidDevice;
+  Scheduler::Section section(*scheduler_);
+  return devices_[device].peers.insert(peer).second ? kSuccess : kPeerAccessAlreadyEnabled;
+}
+
+int EngineImpl::DisablePeer(int peer) {
+  const int device = CurrentDevice();
+  if (device < 0) return kNotInitialized;
+  if (peer < 0 || peer >= DeviceCount() || peer == device) return kInvalidDevice;
+  Scheduler::Section section(*scheduler_);
+  return devices_[device].peers.erase(peer) != 0 ? kSuccess : kPeerAccessNotEnabled;
+}
+
+// --- For the emulated NCCL ---
+
+void EngineImpl::CountCall(const char* symbol) { stats_.Count(symbol); }
+
+int EngineImpl::DoorbellFd() { return Ready() ? scheduler_->doorbell_fd() : -1; }
+
+std::atomic<uint32_t>* EngineImpl::Doorbell() { return Ready() ? scheduler_->doorbell() : nullptr; }
+
+Stream* EngineImpl::FindStream(void* handle, int device) {
+  if (!Ready() || device < 0 || device >= static_cast<int>(devices_.size())) return nullptr;
+  Scheduler::Section section(*scheduler_);
+  return Resolve(handle, device);
+}
+
+int EngineImpl::DeviceOf(Stream* stream) { return stream->device; }
+
+bool EngineImpl::IsCapturing(Stream*) { return false; }
+
+bool EngineImpl::IsDone(const DeviceOp* op) {
+  if (!Ready()) return true;
+  Scheduler::Section section(*scheduler_);
+  return scheduler_->FindOp(op) == nullptr;
+}
+
+// --- Memory ---
+
+void* EngineImpl::Allocate(size_t bytes, int device) {
+  if (!Ready() || bytes == 0 || device < 0 || device >= static_cast<int>(devices_.size())) {
+    return nullptr;
+  }
+  return memory_->Allocate(bytes, MemoryKind::kDevice, device, 0);
+}
+
+int EngineImpl::Free(void* pointer) { return FreeDevice(pointer); }
+
+bool EngineImpl::IsDeviceAccessible(const void* pointer, size_t bytes, int* device) {
+  Allocation found;
+  if (!Ready() || !memory_->Find(pointer, bytes, &found)) return false;
+  const bool on_device = found.kind == MemoryKind::kDevice || found.kind == MemoryKind::kManaged;
+  if (device != nullptr) *device = on_device ? found.device : -1;
+  return true;
+}
+
+int EngineImpl::AllocateMemory(size_t bytes, MemoryKind kind, unsigned flags, void** pointer) {
+  const int device = CurrentDevice();
+  if (device < 0) return Initialize();
+  if (pointer == nullptr) return kInvalidValue;
+  *pointer = nullptr;
+  if (bytes == 0) return kSuccess;
+  *pointer = memory_->Allocate(bytes, kind, device, flags);
+  return *pointer != nullptr ? kSuccess : kOutOfMemory;
+}
+
+int EngineImpl::FreeDevice(void* pointer) {
+  if (!Ready()) return Initialize();
+  if (pointer == nullptr) return kSuccess;
+  Allocation found;
+  if (!memory_->FindBase(pointer, &found) ||
+      (found.kind != MemoryKind::kDevice && found.kind != MemoryKind::kManaged)) {
+    return kInvalidValue;
+  }
+  SynchronizeDevice(found.device);
+  return memory_->Release(pointer) ? kSuccess : kInvalidValue;
+}
+
+int EngineImpl::FreeHost(void* pointer) {
+  if (!Ready()) return Initialize();
+  if (pointer == nullptr) return kSuccess;
+  Allocation found;
+  if (!memory_->FindBase(pointer, &found) || found.kind != MemoryKind::kPinned) {
+    return kInvalidValue;
+  }
+  SynchronizeDevice(found.device);
+  return memory_->Release(pointer) ? kSuccess : kInvalidValue;
+}
+
+int EngineImpl::RegisterHost(void* pointer, size_t bytes, unsigned flags) {
+  const int device = CurrentDevice();
+  return device < 0 ? Initialize() : memory_->Register(pointer, bytes, device, flags);
+}
+
+int EngineImpl::UnregisterHost(void* pointer) {
+  if (!Ready()) return Initialize();
+  Allocation found;
+  if (pointer != nullptr && memory_->FindBase(pointer, &found)) SynchronizeDevice(found.device);
+  return memory_->Unregister(pointer);
+}
+
+bool EngineImpl::FindMemory(const void* pointer, Allocation* found) {
+  return Ready() && memory_->Find(pointer, 0, found);
+}
+
+int EngineImpl::MemoryInfo(size_t* free_bytes, size_t* total_bytes) {
+  const int device = CurrentDevice();
+  if (device < 0) return Initialize();
+  *total_bytes = memory_->limit_bytes();
+  *free_bytes = *total_bytes - memory_->UsedBytes(device);
+  return kSuccess;
+}
+
+}  // namespace gordian::emu
+
+extern "C" __attribute__((visibility("default"))) gordian::emu::Engine* gordianEmuEngine(
+    uint32_t version) {
+  if (version != gordian::emu::kEngineApiVersion) return nullptr;
+  return &gordian::emu::EngineImpl::Get();
+}

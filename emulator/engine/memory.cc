@@ -1,0 +1,142 @@
+#include "emulator/engine/memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+
+#include "emulator/engine/status.h"
+
+namespace gordian::emu {
+namespace {
+
+constexpr size_t kAlignment = 256;
+constexpr size_t kMapFrom = 128 << 10;
+
+bool CountsForDevice(MemoryKind kind) {
+  return kind == MemoryKind::kDevice || kind == MemoryKind::kManaged;
+}
+
+}  // namespace
+
+MemoryTable::MemoryTable(int devices, size_t limit_bytes)
+    : limit_bytes_(limit_bytes), used_bytes_(devices, 0) {}
+
+void* MemoryTable::Allocate(size_t bytes, MemoryKind kind, int device, unsigned flags) {
+  Allocation allocation;
+  allocation.bytes = bytes;
+  allocation.kind = kind;
+  allocation.device = device;
+  allocation.flags = flags;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (CountsForDevice(kind) &&
+      (bytes > limit_bytes_ || used_bytes_[device] > limit_bytes_ - bytes)) {
+    return nullptr;
+  }
+  void* memory = nullptr;
+  if (bytes >= kMapFrom) {
+    // A program may take most of a device's memory and touch little of it.
+    memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return nullptr;
+    allocation.mapped = true;
+  } else {
+    memory = aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+    if (memory == nullptr) return nullptr;
+  }
+  allocation.base = reinterpret_cast<uintptr_t>(memory);
+  if (CountsForDevice(kind)) used_bytes_[device] += bytes;
+  allocations_[allocation.base] = allocation;
+  return memory;
+}
+
+bool MemoryTable::Find(const void* pointer, size_t bytes, Allocation* found) const {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto after = allocations_.upper_bound(address);
+  if (after == allocations_.begin()) return false;
+  const Allocation& allocation = std::prev(after)->second;
+  const uintptr_t offset = address - allocation.base;
+  if (offset >= allocation.bytes || bytes > allocation.bytes - offset) return false;
+  *found = allocation;
+  return true;
+}
+
+bool MemoryTable::FindBase(const void* pointer, Allocation* found) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto at = allocations_.find(reinterpret_cast<uintptr_t>(pointer));
+  if (at == allocations_.end()) return false;
+  *found = at->second;
+  return true;
+}
+
+void MemoryTable::FreePages(const Allocation& allocation) {
+  if (CountsForDevice(allocation.kind)) used_bytes_[allocation.device] -= allocation.bytes;
+  void* const memory = reinterpret_cast<void*>(allocation.base);
+  if (allocation.kind == MemoryKind::kRegistered) return;
+  if (allocation.mapped) {
+    munmap(memory, allocation.bytes);
+  } else {
+    free(memory);
+  }
+}
+
+bool MemoryTable::Release(void* pointer) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto at = allocations_.find(reinterpret_cast<uintptr_t>(pointer));
+  if (at == allocations_.end()) return false;
+  FreePages(at->second);
+  allocations_.erase(at);
+  return true;
+}
+
+void MemoryTable::ReleaseDevice(int device) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto at = allocations_.begin(); at != allocations_.end();) {
+    if (at->second.device != device) {
+      ++at;
+      continue;
+    }
+    FreePages(at->second);
+    at = allocations_.erase(at);
+  }
+}
+
+int MemoryTable::Register(void* pointer, size_t bytes, int device, unsigned flags) {
+  if (pointer == nullptr || bytes == 0) return kInvalidValue;
+  const uintptr_t base = reinterpret_cast<uintptr_t>(pointer);
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto after = allocations_.lower_bound(base);
+  if (after != allocations_.end() && after->first - base < bytes) {
+    return kHostMemoryAlreadyRegistered;
+  }
+  if (after != allocations_.begin()) {
+    const Allocation& before = std::prev(after)->second;
+    if (base - before.base < before.bytes) return kHostMemoryAlreadyRegistered;
+  }
+  Allocation allocation;
+  allocation.base = base;
+  allocation.bytes = bytes;
+  allocation.kind = MemoryKind::kRegistered;
+  allocation.device = device;
+  allocation.flags = flags;
+  allocations_[base] = allocation;
+  return kSuccess;
+}
+
+int MemoryTable::Unregister(void* pointer) {
+  if (pointer == nullptr) return kInvalidValue;
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto at = allocations_.find(reinterpret_cast<uintptr_t>(pointer));
+  if (at == allocations_.end() || at->second.kind != MemoryKind::kRegistered) {
+    return kHostMemoryNotRegistered;
+  }
+  allocations_.erase(at);
+  return kSuccess;
+}
+
+size_t MemoryTable::UsedBytes(int device) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return used_bytes_[device];
+}
+
+}  // namespace gordian::emu

@@ -1,0 +1,24 @@
+// The emulator's settings, read once from the environment when the engine starts.
+#ifndef GORDIAN_EMULATOR_ENGINE_OPTIONS_H_
+#define GORDIAN_EMULATOR_ENGINE_OPTIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace gordian::emu {
+
+struct Options {
+  // GORDIAN_EMU_DEVICES (8), cut down by CUDA_VISIBLE_DEVICES: physical ordinals in logical order.
+  std::vector<int> devices;
+  int sms = 132;              // GORDIAN_EMU_SMS, per device
+  int connections = 8;        // GORDIAN_EMU_CONNECTIONS, else CUDA_DEVICE_MAX_CONNECTIONS; 1..32
+  int64_t kernel_ns = 2'000;  // GORDIAN_EMU_KERNEL_US: how long a kernel without a body takes
+  size_t memory_bytes = 150'754'820'096;  // GORDIAN_EMU_MEMORY_MB, per device; not reserved
+};
+
+Options ReadOptions();
+
+}  // namespace gordian::emu
+
+#endif  // GORDIAN_EMULATOR_ENGINE_OPTIONS_H_

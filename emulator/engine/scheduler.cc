@@ -1,0 +1,208 @@
+#include "emulator/engine/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "emulator/engine/futex.h"
+
+namespace gordian::emu {
+
+Scheduler::Section::Section(Scheduler& scheduler) : scheduler_(scheduler) {
+  scheduler_.mutex_.lock();
+}
+
+Scheduler::Section::~Section() {
+  scheduler_.Settle();
+  const bool wake = scheduler_.WorkerIsNeeded();
+  if (wake) {
+    if (!scheduler_.worker_started_) scheduler_.StartWorker();
+    scheduler_.worker_wakes_ns_ = 0;
+    scheduler_.doorbell_->fetch_add(1, std::memory_order_release);
+  }
+  const std::vector<std::shared_ptr<DeviceOp>> dead = std::move(scheduler_.dead_ops_);
+  scheduler_.dead_ops_.clear();
+  scheduler_.mutex_.unlock();
+  if (wake) FutexWakeAll(scheduler_.doorbell_);
+}
+
+void Scheduler::AddDependency(const TaskPtr& task, const TaskPtr& dependency) {
+  if (dependency == nullptr) return;
+  if (dependency->done) {
+    task->ready_ns = std::max(task->ready_ns, dependency->done_ns);
+    return;
+  }
+  dependency->dependents.push_back(task);
+  ++task->pending;
+}
+
+void Scheduler::Submit(const TaskPtr& task) {
+  task->ready_ns = std::max(task->ready_ns, NowNs());
+  if (task->kind == TaskKind::kTimedKernel || task->kind == TaskKind::kDeviceOp) {
+    devices_[task->device].queues[task->queue].tasks.push_back(task);
+    if (task->op != nullptr) ops_[task->op.get()] = task;
+  }
+  if (task->pending == 0) OnReady(task);
+}
+
+void Scheduler::OnReady(const TaskPtr& task) {
+  switch (task->kind) {
+    case TaskKind::kMarker:
+      Finish(task, task->ready_ns);
+      break;
+    case TaskKind::kTimedKernel:
+    case TaskKind::kDeviceOp:
+      task->ready_sequence = ++next_ready_sequence_;
+      devices_[task->device].changed = true;
+      break;
+    case TaskKind::kCopy:
+      to_run_.push_back(task);
+      break;
+    case TaskKind::kHostFunction:
+      host_threads_.Run([this, task] {
+        task->work();
+        task->work = nullptr;
+        Section section(*this);
+        Finish(task, NowNs());
+      });
+      break;
+    case TaskKind::kHostWait:
+      task->done = true;
+      task->signal.store(1, std::memory_order_release);
+      FutexWakeAll(&task->signal);
+      break;
+  }
+}
+
+void Scheduler::Finish(const TaskPtr& task, int64_t when_ns) {
+  task->done = true;
+  task->done_ns = when_ns;
+  if (task->held_sms > 0) {
+    DeviceState& device = devices_[task->device];
+    device.free_sms += task->held_sms;
+    device.sms_freed_ns = std::max(device.sms_freed_ns, when_ns);
+    device.changed = true;
+    task->held_sms = 0;
+  }
+  if (task->op != nullptr) {
+    ops_.erase(task->op.get());
+    dead_ops_.push_back(std::move(task->op));
+  }
+  finished_.push_back(task);
+}
+
+void Scheduler::Settle() {
+  for (;;) {
+    while (!finished_.empty()) {
+      const TaskPtr task = std::move(finished_.back());
+      finished_.pop_back();
+      const std::vector<TaskPtr> dependents = std::move(task->dependents);
+      task->dependents.clear();
+      for (const TaskPtr& dependent : dependents) {
+        dependent->ready_ns = std::max(dependent->ready_ns, task->done_ns);
+        if (--dependent->pending == 0) OnReady(dependent);
+      }
+    }
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      if (devices_[i].changed) StartKernels(static_cast<int>(i));
+    }
+    if (finished_.empty()) return;
+  }
+}
+
+void Scheduler::StartKernels(int device) {
+  devices_[device].changed = false;
+  while (StartBest(device)) {
+  }
+}
+
+// Starts the kernel that is first in line: at the head of its hardware queue, with nothing before
+// it on its streams, by priority, then by the time it got there. Those behind it wait when it lacks
+// SMs, as the device's block scheduler has it.
+bool Scheduler::StartBest(int device_index) {
+  DeviceState& device = devices_[device_index];
+  Queue* from = nullptr;
+  for (Queue& queue : device.queues) {
+    if (queue.tasks.empty()) continue;
+    const Task& head = *queue.tasks.front();
+    if (head.pending > 0) continue;
+    if (from != nullptr) {
+      const Task& best = *from->tasks.front();
+      if (best.priority < head.priority) continue;
+      if (best.priority == head.priority && best.ready_sequence < head.ready_sequence) continue;
+    }
+    from = &queue;
+  }
+  if (from == nullptr) return false;
+  const TaskPtr task = from->tasks.front();
+  if (task->cancelled) {
+    from->tasks.pop_front();
+    Finish(task, task->ready_ns);
+    return true;
+  }
+  // A timed kernel stands for a user's kernel, whose blocks run in turns on whatever is free. An
+  // NCCL kernel's blocks talk to each other: all of them must be resident.
+  const int wanted = std::clamp(task->sms, 1, options_.sms);
+  const int needed = task->kind == TaskKind::kTimedKernel ? 1 : wanted;
+  if (device.free_sms < needed) {
+    task->waited_for_sms = true;
+    return false;
+  }
+  from->tasks.pop_front();
+  task->held_sms = std::min(wanted, device.free_sms);
+  device.free_sms -= task->held_sms;
+  int64_t start_ns = std::max(task->ready_ns, from->last_start_ns);
+  if (task->waited_for_sms) start_ns = std::max(start_ns, device.sms_freed_ns);
+  from->last_start_ns = start_ns;
+  if (task->kind == TaskKind::kDeviceOp) {
+    to_run_.push_back(task);
+    return true;
+  }
+  const int64_t deadline_ns = start_ns + task->duration_ns;
+  if (task->duration_ns == 0 || deadline_ns <= NowNs()) {
+    Finish(task, deadline_ns);
+  } else {
+    timers_.push_back({deadline_ns, task});
+    std::push_heap(timers_.begin(), timers_.end());
+  }
+  return true;
+}
+
+void Scheduler::RunTimers(int64_t now_ns) {
+  while (!timers_.empty() && timers_.front().deadline_ns <= now_ns) {
+    const TaskPtr task = timers_.front().task;
+    const int64_t deadline_ns = timers_.front().deadline_ns;
+    std::pop_heap(timers_.begin(), timers_.end());
+    timers_.pop_back();
+    if (!task->done) Finish(task, deadline_ns);  // done already: cancelled
+    Settle();
+  }
+}
+
+void Scheduler::CatchUp() {
+  if (!timers_.empty()) RunTimers(NowNs());
+}
+
+TaskPtr Scheduler::FindOp(const DeviceOp* op) const {
+  const auto at = ops_.find(op);
+  return at == ops_.end() ? nullptr : at->second;
+}
+
+int Scheduler::TakeQueue(int device) {
+  std::vector<Queue>& queues = devices_[device].queues;
+  size_t best = 0;
+  for (size_t i = 1; i < queues.size(); ++i) {
+    if (queues[i].users < queues[best].users) best = i;
+  }
+  ++queues[best].users;
+  return static_cast<int>(best);
+}
+
+void Scheduler::ReturnQueue(int device, int queue) { --devices_[device].queues[queue].users; }
+
+void Scheduler::Await(const TaskPtr& host_wait) {
+  while (host_wait->signal.load(std::memory_order_acquire) == 0) {
+    FutexWait(&host_wait->signal, 0, INT64_MAX);
+  }
+}
+
+}  // namespace gordian::emu

@@ -1,0 +1,157 @@
+// The emulated devices' execution: a graph of tasks, hardware queues, SMs, one worker thread.
+//
+// A task is done after the tasks it depends on: stream order, event waits, the legacy stream and
+// host waits are all dependencies, so nothing but this graph decides what may run. Kernels (timed
+// ones and DeviceOps) also pass through a hardware queue in issue order and need SMs. The worker
+// thread runs what takes time or calls foreign code (DeviceOps, copies), and wakes for timed
+// kernels; it sleeps on the doorbell otherwise, without a timeout. Host functions have threads of
+// their own, so that one that blocks stops its stream only.
+//
+// Time is virtual in one respect: a timed kernel starts when what it waited for was done, not when
+// the worker noticed, so a chain of short kernels takes the time it should.
+#ifndef GORDIAN_EMULATOR_ENGINE_SCHEDULER_H_
+#define GORDIAN_EMULATOR_ENGINE_SCHEDULER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "emulator/engine/engine_api.h"
+#include "emulator/engine/host_threads.h"
+#include "emulator/engine/options.h"
+
+namespace gordian::emu {
+
+struct Task;
+using TaskPtr = std::shared_ptr<Task>;
+
+enum class TaskKind : uint8_t {
+  kMarker,        // done as soon as its dependencies are
+  kTimedKernel,   // holds SMs for a time
+  kDeviceOp,      // holds SMs until its DeviceOp says so
+  kCopy,          // runs `work` on the worker thread
+  kHostFunction,  // runs `work` on a host thread
+  kHostWait,      // wakes a host thread
+};
+
+struct Task {
+  explicit Task(TaskKind task_kind) : kind(task_kind) {}
+
+  const TaskKind kind;
+  bool done = false;
+  bool cancelled = false;  // kernels: leaves as soon as it could start
+  bool waited_for_sms = false;
+  int pending = 0;  // dependencies that are not done
+  int device = 0;
+  int queue = 0;     // kernels: hardware queue
+  int priority = 0;  // lower runs first
+  int sms = 1;       // wanted
+  int held_sms = 0;
+  uint64_t ready_sequence = 0;  // order in which kernels became able to start
+  int64_t ready_ns = 0;         // latest of submission and the dependencies' ends
+  int64_t done_ns = 0;
+  int64_t duration_ns = 0;  // timed kernels
+  std::vector<TaskPtr> dependents;
+  std::shared_ptr<DeviceOp> op;
+  std::function<void()> work;
+  std::atomic<uint32_t> signal{0};  // host waits
+};
+
+class Scheduler {
+ public:
+  explicit Scheduler(const Options& options);
+  Scheduler(const Scheduler&) = delete;
+  // No destructor that stops the threads: the scheduler lives as long as its process.
+
+  // Holds the lock. At its end everything that became possible is started, and the worker is woken
+  // if it has something to do.
+  class Section {
+   public:
+    explicit Section(Scheduler& scheduler);
+    ~Section();
+    Section(const Section&) = delete;
+
+   private:
+    Scheduler& scheduler_;
+  };
+
+  // --- Under a Section ---
+  // `task`, which is not submitted yet, waits for `dependency` (null and done ones count as done).
+  static void AddDependency(const TaskPtr& task, const TaskPtr& dependency);
+  // After the last AddDependency. Kernels enter their hardware queue here.
+  void Submit(const TaskPtr& task);
+  // Ends the timed kernels whose time has come, so that a query sees them done.
+  void CatchUp();
+  // The task of a DeviceOp that is not done yet; null otherwise.
+  TaskPtr FindOp(const DeviceOp* op) const;
+  // The hardware queue for a new user (a stream) of a device: the one with the fewest.
+  int TakeQueue(int device);
+  void ReturnQueue(int device, int queue);
+
+  // --- Not under a Section ---
+  // Blocks the calling thread until a submitted kHostWait is done.
+  static void Await(const TaskPtr& host_wait);
+  // Cancels the kernels of a device; returns when no kernel of it is resident or queued.
+  void CancelKernels(int device);
+
+  int doorbell_fd() const { return doorbell_fd_; }
+  std::atomic<uint32_t>* doorbell() const { return doorbell_; }
+
+ private:
+  struct Queue {
+    std::deque<TaskPtr> tasks;
+    int users = 0;
+    int64_t last_start_ns = 0;
+  };
+  struct DeviceState {
+    int free_sms = 0;
+    int64_t sms_freed_ns = 0;
+    bool changed = false;  // a kernel may be able to start
+    std::vector<Queue> queues;
+  };
+  struct Timer {
+    int64_t deadline_ns;
+    TaskPtr task;
+    bool operator<(const Timer& other) const { return deadline_ns > other.deadline_ns; }
+  };
+
+  void OnReady(const TaskPtr& task);
+  void Finish(const TaskPtr& task, int64_t when_ns);
+  void Settle();
+  void StartKernels(int device);
+  bool StartBest(int device);
+  void RunTimers(int64_t now_ns);
+  bool WorkerIsNeeded() const;
+  void StartWorker();
+  void WorkerMain();
+  void RunStarts(std::unique_lock<std::mutex>& lock);
+  void PollResident(std::unique_lock<std::mutex>& lock);
+  void RunCancels(std::unique_lock<std::mutex>& lock);
+
+  const Options options_;
+  int doorbell_fd_ = -1;
+  std::atomic<uint32_t>* doorbell_ = nullptr;
+
+  std::mutex mutex_;
+  std::vector<DeviceState> devices_;
+  std::vector<TaskPtr> finished_;                    // done, their dependents not told yet
+  std::deque<TaskPtr> to_run_;                       // for the worker: copies, DeviceOps to start
+  std::vector<TaskPtr> resident_;                    // DeviceOps that started and are not done
+  std::vector<Timer> timers_;                        // heap
+  std::vector<std::shared_ptr<DeviceOp>> dead_ops_;  // to be destroyed without the lock
+  std::unordered_map<const DeviceOp*, TaskPtr> ops_;
+  uint64_t next_ready_sequence_ = 0;
+  uint64_t cancels_asked_ = 0;  // bit per device
+  bool worker_started_ = false;
+  int64_t worker_wakes_ns_ = 0;  // 0: awake; INT64_MAX: sleeps without a timeout
+  HostThreads host_threads_;
+};
+
+}  // namespace gordian::emu
+
+#endif  // GORDIAN_EMULATOR_ENGINE_SCHEDULER_H_

@@ -1,0 +1,28 @@
+// Numbers that CUresult and cudaError_t share, so that the engine needs neither header and both
+// libraries hand its results on unchanged.
+#ifndef GORDIAN_EMULATOR_ENGINE_STATUS_H_
+#define GORDIAN_EMULATOR_ENGINE_STATUS_H_
+
+namespace gordian::emu {
+
+enum Status : int {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kNotInitialized = 3,  // also: this process was forked from one that had initialised CUDA
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kInvalidContext = 201,
+  kInvalidHandle = 400,
+  kNotFound = 500,
+  kNotReady = 600,
+  kPeerAccessAlreadyEnabled = 704,
+  kPeerAccessNotEnabled = 705,
+  kHostMemoryAlreadyRegistered = 712,
+  kHostMemoryNotRegistered = 713,
+  kNotSupported = 801,
+};
+
+}  // namespace gordian::emu
+
+#endif  // GORDIAN_EMULATOR_ENGINE_STATUS_H_
