@@ -1,0 +1,91 @@
+// Staging memory. Every process that is a member of a communicator has one arena, a memfd that its
+// peers open through /proc/<pid>/fd and keep mapped, so that data pushed by a process is still
+// there when it has ended. Only the owner allocates and frees; peers read.
+//
+// Threads: Arena and PeerProcess::Map are used by the engine's worker thread only, except where
+// said.
+#ifndef GORDIAN_EMULATOR_NCCL_ARENA_H_
+#define GORDIAN_EMULATOR_NCCL_ARENA_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+
+#include "emulator/nccl/shared_layout.h"
+
+namespace gordian::emu::nccl {
+
+// A file mapped from its beginning as far as needed so far.
+class GrowingMap {
+ public:
+  ~GrowingMap();
+  // Takes the descriptor over.
+  void SetFd(int fd) { fd_ = fd; }
+  int fd() const { return fd_; }
+  // Address of [offset, offset + bytes), which the file must contain; null when it cannot be
+  // mapped. Valid until the next call.
+  std::byte* At(uint64_t offset, uint64_t bytes);
+
+ private:
+  int fd_ = -1;
+  std::byte* base_ = nullptr;
+  uint64_t mapped_ = 0;
+};
+
+class Arena {
+ public:
+  // The process's own; never destroyed, since the worker thread may outlive static destructors.
+  static Arena& Instance();
+
+  // Any thread. Negative when memory files cannot be made.
+  int fd() const { return map_.fd(); }
+  uint64_t inode() const { return inode_; }
+
+  // False when there is no memory.
+  bool Allocate(uint64_t bytes, uint64_t* offset);
+  void Free(uint64_t offset, uint64_t bytes);
+  std::byte* At(uint64_t offset, uint64_t bytes) { return map_.At(offset, bytes); }
+
+  // Frees the region as soon as `consumed` says so; asked at each later Reap().
+  void FreeWhen(uint64_t offset, uint64_t bytes, std::function<bool()> consumed);
+  void Reap();
+
+ private:
+  Arena();
+
+  struct Pending {
+    uint64_t offset;
+    uint64_t bytes;
+    std::function<bool()> consumed;
+  };
+
+  GrowingMap map_;
+  uint64_t inode_ = 0;
+  uint64_t size_ = 0;
+  std::map<uint64_t, uint64_t> free_;  // offset -> bytes, coalesced
+  std::list<Pending> pending_;
+};
+
+// A process that holds members of our communicators, this one included.
+class PeerProcess {
+ public:
+  // Any thread. Null when the process has gone already. Kept for the life of this process.
+  static PeerProcess* Attach(const Member& member);
+
+  // Any thread: wakes its worker.
+  void Ring();
+  std::byte* At(uint64_t offset, uint64_t bytes);
+
+ private:
+  std::atomic<uint32_t>* doorbell_ = nullptr;
+  bool self_ = false;
+  GrowingMap map_;
+};
+
+}  // namespace gordian::emu::nccl
+
+#endif  // GORDIAN_EMULATOR_NCCL_ARENA_H_

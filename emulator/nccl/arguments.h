@@ -1,0 +1,41 @@
+// Checks of what the application passes, with NCCL's result codes. Stricter than NCCL by default,
+// which looks at buffers only with NCCL_CHECK_POINTERS=1: a bad pointer must not end the emulator.
+#ifndef GORDIAN_EMULATOR_NCCL_ARGUMENTS_H_
+#define GORDIAN_EMULATOR_NCCL_ARGUMENTS_H_
+
+#include <memory>
+
+#include "emulator/nccl/comm.h"
+#include "emulator/nccl/nccl_header.h"
+#include "emulator/nccl/operation.h"
+
+namespace gordian::emu::nccl {
+
+// What an operation was called with.
+struct OperationArguments {
+  const char* name;
+  Kind kind;
+  const void* send = nullptr;
+  void* recv = nullptr;
+  size_t count = 0;
+  ncclDataType_t datatype = ncclInt8;
+  ncclRedOp_t op = ncclSum;
+  int root = 0;  // or the peer
+  cudaStream_t stream = nullptr;
+};
+
+// Checks, and makes the Operation.
+ncclResult_t MakeOperation(Comm& comm, const OperationArguments& arguments, Operation* operation);
+
+// The live communicator behind a handle; ncclInvalidArgument otherwise.
+ncclResult_t FindComm(ncclComm_t handle, const char* function, std::shared_ptr<Comm>* comm);
+
+// ncclInvalidArgument for null.
+ncclResult_t CheckPointer(const void* pointer, const char* function, const char* argument);
+
+// Fields that are set must be sensible. *blocking keeps its value when the config does not say.
+ncclResult_t CheckConfig(const ncclConfig_t* config, bool* blocking);
+
+}  // namespace gordian::emu::nccl
+
+#endif  // GORDIAN_EMULATOR_NCCL_ARGUMENTS_H_

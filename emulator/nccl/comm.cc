@@ -1,0 +1,307 @@
+#include "emulator/nccl/comm.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "emulator/nccl/error.h"
+#include "emulator/nccl/kernel.h"
+
+namespace gordian::emu::nccl {
+namespace {
+
+struct Table {
+  std::shared_mutex mutex;
+  std::unordered_map<const void*, std::shared_ptr<Comm>> live;
+};
+
+Table& GetTable() {
+  static auto* table = new Table;
+  return *table;
+}
+
+bool IsZero(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text != nullptr && *text != '\0' && std::atoi(text) == 0;
+}
+
+}  // namespace
+
+Engine& GetEngine() {
+  static Engine* engine = [] {
+    Engine* found = gordianEmuEngine(kEngineApiVersion);
+    if (found == nullptr) {
+      std::fprintf(stderr, "libnccl.so.2 (emulated): libcuda.so.1 is of another version\n");
+      std::abort();
+    }
+    return found;
+  }();
+  return *engine;
+}
+
+Comm::Comm(int device, bool blocking)
+    : device_(device),
+      blocking_(blocking),
+      connects_at_init_(IsZero("NCCL_RUNTIME_CONNECT") || IsZero("NCCL_CUMEM_ENABLE")) {}
+
+std::shared_ptr<Comm> Comm::Create(int device, bool blocking) {
+  auto comm = std::make_shared<Comm>(device, blocking);
+  Table& table = GetTable();
+  std::unique_lock lock(table.mutex);
+  table.live[comm.get()] = comm;
+  return comm;
+}
+
+std::shared_ptr<Comm> Comm::Find(ncclComm_t handle) {
+  Table& table = GetTable();
+  std::shared_lock lock(table.mutex);
+  auto it = table.live.find(handle);
+  return it == table.live.end() ? nullptr : it->second;
+}
+
+void Comm::Forget() {
+  Table& table = GetTable();
+  std::unique_lock lock(table.mutex);
+  table.live.erase(this);
+}
+
+ncclResult_t Comm::Init(const CommKey& key, int nranks, int rank) {
+  key_ = key;
+  nranks_ = nranks;
+  rank_ = rank;
+  sends_connected_ = std::vector<std::atomic<bool>>(nranks);
+  receives_connected_ = std::vector<std::atomic<bool>>(nranks);
+  next_send_.resize(nranks);
+  next_receive_.resize(nranks);
+  ncclResult_t result = Segment::Join(key, nranks_, rank_, PhysicalDevice(device_), cancelled_,
+                                      [this](std::shared_ptr<Segment> segment) {
+                                        std::lock_guard lock(segment_mutex_);
+                                        segment_ = std::move(segment);
+                                      });
+  if (result != ncclSuccess) return result;
+  device_state_.segment = segment_;
+  device_state_.rank = rank_;
+  device_state_.receives.resize(nranks_);
+  if (connects_at_init_ || nranks_ == 1) {
+    collectives_connected_ = true;
+    for (int r = 0; r < nranks_; ++r) sends_connected_[r] = receives_connected_[r] = true;
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t Comm::EnsureReady(bool management) const {
+  if (revoked_ && !management) return Fail(ncclInvalidUsage, "the communicator has been revoked");
+  ncclResult_t state = state_;
+  if (state == ncclSuccess) return state;
+  ncclResult_t result = state == ncclInProgress ? ncclInvalidArgument : state;
+  return Fail(result,
+              "Attempt to use communicator before the previous operation returned ncclSuccess");
+}
+
+void Comm::PublishWishes(const Connections& wanted) {
+  bool news = false;
+  if (wanted.collectives && !collectives_connected_) {
+    news |= segment_->member(rank_).collectives_connected.exchange(1) == 0;
+  }
+  for (int peer : wanted.send_to) {
+    if (!sends_connected_[peer]) news |= segment_->send_wish(rank_, peer).exchange(1) == 0;
+  }
+  for (int peer : wanted.receive_from) {
+    if (!receives_connected_[peer]) news |= segment_->receive_wish(peer, rank_).exchange(1) == 0;
+  }
+  if (news) segment_->NotifyHosts();
+}
+
+ncclResult_t Comm::WaitConnected(const Connections& wanted) {
+  bool cold = wanted.collectives && !collectives_connected_;
+  for (int peer : wanted.send_to) cold |= !sends_connected_[peer];
+  for (int peer : wanted.receive_from) cold |= !receives_connected_[peer];
+  if (!cold) return ncclSuccess;
+  auto ready = [&] {
+    if (wanted.collectives && !collectives_connected_) {
+      for (int r = 0; r < nranks_; ++r) {
+        if (segment_->member(r).collectives_connected.load() == 0) return false;
+      }
+    }
+    for (int peer : wanted.send_to) {
+      if (!sends_connected_[peer] && segment_->receive_wish(rank_, peer).load() == 0) return false;
+    }
+    for (int peer : wanted.receive_from) {
+      if (!receives_connected_[peer] && segment_->send_wish(peer, rank_).load() == 0) return false;
+    }
+    return true;
+  };
+  if (!segment_->WaitHosts(ready, cancelled_))
+    return Fail(ncclInternalError, "aborted while connecting to the other ranks");
+  if (wanted.collectives) collectives_connected_ = true;
+  for (int peer : wanted.send_to) sends_connected_[peer] = true;
+  for (int peer : wanted.receive_from) receives_connected_[peer] = true;
+  return ncclSuccess;
+}
+
+void Comm::Launch(const std::vector<Operation>& operations) {
+  EnqueueRequest request;
+  auto kernel = std::make_shared<Kernel>(shared_from_this());
+  uint64_t bytes = 0;
+  std::vector<const Operation*> sends_to_self, receives_from_self;
+  std::lock_guard lock(launch_mutex_);
+  for (const Operation& op : operations) {
+    if (std::find(request.streams.begin(), request.streams.end(), op.stream) ==
+        request.streams.end()) {
+      request.streams.push_back(op.stream);
+    }
+    bytes += op.bytes();
+    if (!op.IsPointToPoint()) {
+      kernel->Add(MakeCollective(&device_state_, op, next_collective_++));
+    } else if (op.root == rank_) {
+      (op.kind == Kind::kSend ? sends_to_self : receives_from_self).push_back(&op);
+    } else if (op.kind == Kind::kSend) {
+      kernel->Add(MakeSend(&device_state_, op, next_send_[op.root]++));
+    } else {
+      kernel->Add(MakeRecv(&device_state_, op, next_receive_[op.root]++));
+    }
+  }
+  // As many of the one as of the other: checked when the group ended.
+  for (size_t i = 0; i < sends_to_self.size(); ++i) {
+    kernel->Add(MakeSelfCopy(*sends_to_self[i], *receives_from_self[i]));
+  }
+  request.op = kernel;
+  request.after = last_;
+  // One channel for each 128 KiB, up to the 24 that NCCL uses on NVLink.
+  request.sms = static_cast<int>(std::clamp<uint64_t>(bytes >> 17, 1, 24));
+  last_ = kernel;
+  GetEngine().Enqueue(std::move(request));
+}
+
+void Comm::WaitLaunched() {
+  std::shared_ptr<DeviceOp> last;
+  {
+    std::lock_guard lock(launch_mutex_);
+    last = last_;
+  }
+  // Operations of a communicator are done in order, so the last one stands for all.
+  if (last != nullptr) GetEngine().WaitDone({last});
+}
+
+ncclResult_t Comm::Finalize() {
+  WaitLaunched();
+  if (segment_ == nullptr) return ncclSuccess;
+  segment_->member(rank_).finalized.store(1);
+  segment_->NotifyHosts();
+  auto ready = [&] {
+    for (int r = 0; r < nranks_; ++r) {
+      if (segment_->member(r).finalized.load() == 0) return false;
+    }
+    return true;
+  };
+  bool all = segment_->WaitHosts(ready, aborted_);
+  return all ? ncclSuccess : Fail(ncclInternalError, "aborted while finalizing");
+}
+
+void Comm::Abort() {
+  aborted_.store(true);
+  Cancel();
+}
+
+void Comm::Revoke() {
+  revoked_.store(true);
+  Cancel();
+}
+
+void Comm::Cancel() {
+  cancelled_.store(true);
+  std::shared_ptr<Segment> segment;
+  {
+    std::lock_guard lock(segment_mutex_);
+    segment = segment_;
+  }
+  if (segment != nullptr) segment->NotifyHosts();
+  // Our own worker looks at `cancelled` in its kernels when the doorbell rings.
+  RingSelf();
+}
+
+ncclResult_t Comm::ExchangeSplit(uint64_t ordinal, int color, int key, std::vector<int>* members) {
+  SplitEntry& mine = segment_->member(rank_).split[ordinal % 2];
+  mine.color = color;
+  mine.key = key;
+  mine.ordinal.store(ordinal + 1);
+  segment_->NotifyHosts();
+  auto ready = [&] {
+    for (int r = 0; r < nranks_; ++r) {
+      if (segment_->member(r).split[ordinal % 2].ordinal.load() < ordinal + 1) return false;
+    }
+    return true;
+  };
+  if (!segment_->WaitHosts(ready, aborted_))
+    return Fail(ncclInternalError, "aborted while splitting");
+  members->clear();
+  for (int r = 0; r < nranks_; ++r) {
+    if (segment_->member(r).split[ordinal % 2].color == color) members->push_back(r);
+  }
+  std::stable_sort(members->begin(), members->end(), [&](int a, int b) {
+    return segment_->member(a).split[ordinal % 2].key < segment_->member(b).split[ordinal % 2].key;
+  });
+  return ncclSuccess;
+}
+
+ncclRedOp_t Comm::AddReduction(const UserReduction& reduction) {
+  std::lock_guard lock(reductions_mutex_);
+  auto it = std::find_if(reductions_.begin(), reductions_.end(),
+                         [](const UserReduction& r) { return !r.live; });
+  if (it == reductions_.end()) it = reductions_.emplace(reductions_.end());
+  *it = reduction;
+  it->live = true;
+  return static_cast<ncclRedOp_t>(ncclNumOps + (it - reductions_.begin()));
+}
+
+ncclResult_t Comm::FindReduction(ncclRedOp_t op, UserReduction* reduction) {
+  std::lock_guard lock(reductions_mutex_);
+  int64_t index = static_cast<int64_t>(op) - ncclNumOps;
+  if (index < 0 || index >= static_cast<int64_t>(reductions_.size()) || !reductions_[index].live) {
+    return Fail(ncclInvalidArgument, "%d is no reduction operator of this communicator",
+                static_cast<int>(op));
+  }
+  *reduction = reductions_[index];
+  return ncclSuccess;
+}
+
+ncclResult_t Comm::RemoveReduction(ncclRedOp_t op) {
+  UserReduction found;
+  ncclResult_t result = FindReduction(op, &found);
+  if (result != ncclSuccess) return result;
+  std::lock_guard lock(reductions_mutex_);
+  reductions_[op - ncclNumOps].live = false;
+  return ncclSuccess;
+}
+
+CommKey ChildKey(const CommKey& parent, bool shrink, uint64_t ordinal, int color) {
+  uint64_t words[4] = {0xcbf29ce484222325, 0x9e3779b97f4a7c15, ordinal,
+                       static_cast<uint64_t>(static_cast<uint32_t>(color)) << 1 | (shrink ? 1 : 0)};
+  for (uint8_t byte : parent) {
+    words[0] = (words[0] ^ byte) * 0x100000001b3;
+    words[1] = (words[1] ^ byte) * 0x100000001b3;
+    words[1] ^= words[1] >> 31;
+  }
+  CommKey key = {};
+  std::memcpy(key.data(), "child", 5);
+  std::memcpy(key.data() + 8, words, sizeof(words));
+  return key;
+}
+
+CommKey RandomKey() {
+  CommKey key = {};
+  std::memcpy(key.data(), "gordemu", 7);
+  size_t filled = 8;
+  while (filled < 32) {
+    ssize_t n = getrandom(key.data() + filled, 32 - filled, 0);
+    if (n > 0) filled += static_cast<size_t>(n);
+  }
+  return key;
+}
+
+}  // namespace gordian::emu::nccl

@@ -1,0 +1,138 @@
+// A communicator of one member. The application's ncclComm_t is the address of a Comm that is in
+// the table of live ones; any other value is refused, never dereferenced.
+//
+// Threads: any host thread; `device_state` belongs to the engine's worker.
+#ifndef GORDIAN_EMULATOR_NCCL_COMM_H_
+#define GORDIAN_EMULATOR_NCCL_COMM_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "emulator/engine/engine_api.h"
+#include "emulator/nccl/nccl_header.h"
+#include "emulator/nccl/operation.h"
+#include "emulator/nccl/segment.h"
+#include "emulator/nccl/transfer.h"
+
+namespace gordian::emu::nccl {
+
+Engine& GetEngine();
+
+struct UserReduction {
+  bool live = false;
+  ncclDataType_t datatype = ncclInt8;
+  uint64_t scalar = 0;
+  const void* scalar_address = nullptr;
+};
+
+// What one member has to have connected before its operations can be launched.
+struct Connections {
+  bool collectives = false;
+  std::vector<int> send_to;
+  std::vector<int> receive_from;
+};
+
+class Comm : public std::enable_shared_from_this<Comm> {
+ public:
+  // Enters it into the table. Not usable before Init succeeded.
+  static std::shared_ptr<Comm> Create(int device, bool blocking);
+  // Null when `handle` is no live communicator.
+  static std::shared_ptr<Comm> Find(ncclComm_t handle);
+  // Takes it out of the table; operations in flight keep it alive.
+  void Forget();
+  ncclComm_t handle() { return reinterpret_cast<ncclComm_t>(this); }
+
+  // Blocks until all members are there. Once.
+  ncclResult_t Init(const CommKey& key, int nranks, int rank);
+
+  int nranks() const { return nranks_; }
+  int rank() const { return rank_; }
+  int device() const { return device_; }
+  bool blocking() const { return blocking_; }
+  const CommKey& key() const { return key_; }
+  Segment& segment() { return *segment_; }
+  DeviceState& device_state() { return device_state_; }
+
+  // ncclSuccess, ncclInProgress or an error: what ncclCommGetAsyncError tells.
+  ncclResult_t state() const { return state_.load(); }
+  void SetState(ncclResult_t state) { state_.store(state); }
+  // ncclSuccess when operations may be called; a revoked communicator allows management calls only.
+  ncclResult_t EnsureReady(bool management = false) const;
+
+  // First use. Publishing all wishes of a group before waiting for any is the caller's duty.
+  void PublishWishes(const Connections& wanted);
+  ncclResult_t WaitConnected(const Connections& wanted);
+
+  // Launches the operations as one kernel on all the streams that they name. In call order.
+  void Launch(const std::vector<Operation>& operations);
+  // Blocks until everything launched here is done.
+  void WaitLaunched();
+
+  // Waits for everything of all members. ncclInternalError when aborted meanwhile.
+  ncclResult_t Finalize();
+  bool MarkFinalizeCalled() { return !finalize_called_.exchange(true); }
+
+  // Ends this member's operations, and host threads that connect; Abort also those that wait for
+  // other members in any other call. The other members are not told.
+  void Revoke();
+  void Abort();
+  bool cancelled() const { return cancelled_.load(); }
+
+  // One call of ncclCommSplit over all members. Blocks. Gives the members of the caller's colour in
+  // their new order.
+  ncclResult_t ExchangeSplit(uint64_t ordinal, int color, int key, std::vector<int>* members);
+  uint64_t NextSplit() { return splits_.fetch_add(1); }
+  uint64_t NextShrink() { return shrinks_.fetch_add(1); }
+
+  ncclRedOp_t AddReduction(const UserReduction& reduction);
+  // ncclInvalidArgument unless `op` was made here.
+  ncclResult_t FindReduction(ncclRedOp_t op, UserReduction* reduction);
+  ncclResult_t RemoveReduction(ncclRedOp_t op);
+
+  // Use Create.
+  Comm(int device, bool blocking);
+
+ private:
+  void Cancel();
+
+  const int device_;
+  const bool blocking_;
+  int nranks_ = 0;
+  int rank_ = 0;
+  CommKey key_ = {};
+  std::atomic<ncclResult_t> state_{ncclInProgress};
+  std::atomic<bool> cancelled_{false};
+  std::atomic<bool> aborted_{false};
+  std::atomic<bool> revoked_{false};
+  std::atomic<bool> finalize_called_{false};
+  std::atomic<uint64_t> splits_{0};
+  std::atomic<uint64_t> shrinks_{0};
+  // With NCCL_RUNTIME_CONNECT=0 or NCCL_CUMEM_ENABLE=0 everything is connected at init.
+  const bool connects_at_init_;
+  std::atomic<bool> collectives_connected_{false};
+  std::vector<std::atomic<bool>> sends_connected_;
+  std::vector<std::atomic<bool>> receives_connected_;
+
+  std::mutex segment_mutex_;  // guards the pointer while Init runs, for Cancel
+  std::shared_ptr<Segment> segment_;
+  DeviceState device_state_;
+
+  std::mutex launch_mutex_;  // guards what follows; ordinals and enqueueing are one step
+  uint64_t next_collective_ = 0;
+  std::vector<uint64_t> next_send_;
+  std::vector<uint64_t> next_receive_;
+  std::shared_ptr<DeviceOp> last_;
+
+  std::mutex reductions_mutex_;
+  std::vector<UserReduction> reductions_;
+};
+
+// The key of a communicator made from `parent` by its `ordinal`-th split or shrink.
+CommKey ChildKey(const CommKey& parent, bool shrink, uint64_t ordinal, int color);
+CommKey RandomKey();
+
+}  // namespace gordian::emu::nccl
+
+#endif  // GORDIAN_EMULATOR_NCCL_COMM_H_

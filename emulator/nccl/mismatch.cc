@@ -1,0 +1,58 @@
+#include "emulator/nccl/mismatch.h"
+
+#include <algorithm>
+
+#include "emulator/nccl/reduce.h"
+
+namespace gordian::emu::nccl {
+namespace {
+
+uint64_t Bytes(const Signature& signature) {
+  return signature.count * ElementSize(signature.datatype);
+}
+
+bool HasRoot(Kind kind) {
+  return kind == Kind::kBroadcast || kind == Kind::kReduce || kind == Kind::kGather ||
+         kind == Kind::kScatter;
+}
+
+// Carried out as sends and receives: only the bytes between two members matter.
+bool IsPairwise(Kind kind) {
+  return kind == Kind::kGather || kind == Kind::kScatter || kind == Kind::kAlltoAll;
+}
+
+}  // namespace
+
+Fate DecideFate(const Signature& own, std::span<const Signature> others) {
+  bool kinds = false, types = false, counts = false, roots = false;
+  Kind first_kind = own.kind;
+  uint64_t least = Bytes(own), most = Bytes(own);
+  for (const Signature& other : others) {
+    kinds |= other.kind != own.kind;
+    types |= other.datatype != own.datatype;
+    counts |= other.count != own.count;
+    roots |= other.root != own.root;
+    first_kind = std::min(first_kind, other.kind);
+    least = std::min(least, Bytes(other));
+    most = std::max(most, Bytes(other));
+  }
+  bool small = most<kSmallBelowBytes, large = most> kLargeAboveBytes;
+  Fate if_least = Bytes(own) == least ? Fate::kCompletes : Fate::kHangs;
+
+  if (kinds) {
+    if (large) return Fate::kCompletes;
+    // Which of the two finishes was not measured; it must only be the same one each time.
+    return small || own.kind != first_kind ? Fate::kHangs : Fate::kCompletes;
+  }
+  if (roots && HasRoot(own.kind)) {
+    if (own.kind != Kind::kBroadcast) return Fate::kHangs;  // waits for data that nobody sends it
+    return large ? Fate::kHangs : Fate::kCompletes;
+  }
+  if (least == most) return Fate::kCompletes;  // an operator, or a type of the same size
+  if (IsPairwise(own.kind)) return if_least;
+  if (types) return large ? Fate::kCompletes : if_least;
+  if (counts) return small || large ? if_least : Fate::kCompletes;
+  return Fate::kCompletes;
+}
+
+}  // namespace gordian::emu::nccl

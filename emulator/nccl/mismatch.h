@@ -1,0 +1,32 @@
+// What becomes of a member whose operation does not match the others'. Measured on two ranks; it
+// depends on the protocol that the size selects, so it is a table and not a consequence of anything
+// modelled here:
+//
+//   two ranks         small (< 256 KiB)      medium               large (> 64 MiB)
+//   count             hangs, one finishes    completes            hangs, one finishes
+//   root, broadcast   completes              completes            hangs, both
+//   operator          completes              completes            completes
+//   kind              hangs, both            hangs, one finishes  completes
+//   type              hangs, one finishes    hangs, one finishes  completes
+//
+// For more ranks "one finishes" becomes: those with the fewest bytes finish.
+#ifndef GORDIAN_EMULATOR_NCCL_MISMATCH_H_
+#define GORDIAN_EMULATOR_NCCL_MISMATCH_H_
+
+#include <span>
+
+#include "emulator/nccl/shared_layout.h"
+
+namespace gordian::emu::nccl {
+
+inline constexpr uint64_t kSmallBelowBytes = 256ull << 10;
+inline constexpr uint64_t kLargeAboveBytes = 64ull << 20;
+
+enum class Fate { kCompletes, kHangs };
+
+// For collectives. `others` are the members whose data `own` waits for.
+Fate DecideFate(const Signature& own, std::span<const Signature> others);
+
+}  // namespace gordian::emu::nccl
+
+#endif  // GORDIAN_EMULATOR_NCCL_MISMATCH_H_

@@ -1,0 +1,34 @@
+// One NCCL operation of one member as the application asked for it.
+#ifndef GORDIAN_EMULATOR_NCCL_OPERATION_H_
+#define GORDIAN_EMULATOR_NCCL_OPERATION_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "emulator/engine/engine_api.h"
+#include "emulator/nccl/nccl_header.h"
+#include "emulator/nccl/reduce.h"
+#include "emulator/nccl/shared_layout.h"
+
+namespace gordian::emu::nccl {
+
+struct Operation {
+  Kind kind = Kind::kNone;
+  const std::byte* send = nullptr;
+  std::byte* recv = nullptr;
+  uint64_t count = 0;  // as passed: of one block for the kinds that have blocks
+  ncclDataType_t datatype = ncclInt8;
+  Reduction reduction = Reduction::kSum;
+  // PreMulSum: the factor's bits, or where they are when the operation starts.
+  uint64_t scalar = 0;
+  const void* scalar_address = nullptr;
+  int root = 0;  // or the peer
+  Stream* stream = nullptr;
+
+  uint64_t bytes() const { return count * ElementSize(datatype); }
+  bool IsPointToPoint() const { return kind == Kind::kSend || kind == Kind::kRecv; }
+};
+
+}  // namespace gordian::emu::nccl
+
+#endif  // GORDIAN_EMULATOR_NCCL_OPERATION_H_

@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include "emulator/nccl/mismatch.h"
+#include "emulator/nccl/producer.h"
+#include "emulator/nccl/transfer.h"
+
+namespace gordian::emu::nccl {
+namespace {
+
+Signature SignatureOf(const Operation& op) {
+  Signature signature;
+  signature.kind = op.kind;
+  signature.datatype = op.datatype;
+  signature.root = op.root;
+  signature.count = op.count;
+  return signature;
+}
+
+class Send final : public Transfer {
+ public:
+  Send(DeviceState* state, const Operation& op, uint64_t ordinal)
+      : op_(op),
+        ordinal_(ordinal),
+        pair_(state->segment->pair(state->rank, op.root)),
+        producer_(state, state->segment->pair_slot(state->rank, op.root, ordinal), ordinal,
+                  {op.root}, [segment = state->segment, pair = &pair_, ordinal](int) {
+                    return pair->receives_done.load(std::memory_order_acquire) > ordinal;
+                  }) {}
+
+  void Start() override {}
+
+  bool Step() override {
+    if (done_) return false;
+    bool buffered = op_.bytes() <= PushLimit(Kind::kSend);
+    bool progress = false;
+    if (!producer_.published()) {
+      bool slot_is_free =
+          ordinal_ < kPairSlots ||
+          pair_.receives_done.load(std::memory_order_acquire) > ordinal_ - kPairSlots;
+      if (!slot_is_free || !producer_.Publish(SignatureOf(op_), op_.send, op_.bytes(), buffered)) {
+        return false;
+      }
+      progress = true;
+    }
+    progress |= producer_.Stage();
+    bool received = pair_.receives_started.load(std::memory_order_acquire) > ordinal_;
+    if (producer_.complete() && (buffered || received)) {
+      done_ = true;
+      producer_.Release();
+    }
+    return progress;
+  }
+
+  bool done() const override { return done_; }
+  void Abandon() override { producer_.Release(); }
+
+ private:
+  Operation op_;
+  uint64_t ordinal_;
+  PairCounters& pair_;
+  Producer producer_;
+  bool done_ = false;
+};
+
+class Recv final : public Transfer {
+ public:
+  Recv(DeviceState* state, const Operation& op, uint64_t ordinal)
+      : state_(state),
+        op_(op),
+        ordinal_(ordinal),
+        pair_(state->segment->pair(op.root, state->rank)),
+        slot_(state->segment->pair_slot(op.root, state->rank, ordinal)) {}
+
+  void Start() override {
+    // Receives of one peer start in order: one kernel after the other, and in order within one.
+    pair_.receives_started.store(ordinal_ + 1, std::memory_order_release);
+    announced_ = false;
+  }
+
+  bool Step() override {
+    if (done_) return false;
+    bool progress = !announced_;
+    announced_ = true;
+    if (slot_->published.load(std::memory_order_acquire) != ordinal_ + 1) return progress;
+    uint64_t staged = slot_->staged.load(std::memory_order_acquire);
+    uint64_t given = std::min(staged, op_.bytes());
+    auto& consumed = slot_->consumed()[state_->rank];
+    while (taken_ < given) {
+      uint64_t at = taken_ % slot_->region_bytes;
+      uint64_t n = std::min({given - taken_, slot_->region_bytes - at, kChunkBytes});
+      const std::byte* data = state_->segment->process(op_.root)->At(slot_->region_offset + at, n);
+      if (data == nullptr) return progress;
+      std::memcpy(op_.recv + taken_, data, n);
+      taken_ += n;
+      consumed.store(taken_, std::memory_order_release);
+      progress = true;
+    }
+    // A send of fewer bytes than we expect leaves us waiting for the rest.
+    if (taken_ == op_.bytes()) {
+      done_ = progress = true;
+      consumed.store(kNothingMore, std::memory_order_release);
+      pair_.receives_done.store(state_->receives[op_.root].Add(ordinal_),
+                                std::memory_order_release);
+    }
+    return progress;
+  }
+
+  bool done() const override { return done_; }
+  void Abandon() override {}
+
+ private:
+  DeviceState* state_;
+  Operation op_;
+  uint64_t ordinal_;
+  PairCounters& pair_;
+  Slot* slot_;
+  uint64_t taken_ = 0;
+  bool announced_ = true;
+  bool done_ = false;
+};
+
+class SelfCopy final : public Transfer {
+ public:
+  SelfCopy(const Operation& send, const Operation& recv) : send_(send), recv_(recv) {}
+  void Start() override {}
+  bool Step() override {
+    if (done_) return false;
+    std::memmove(recv_.recv, send_.send, std::min(send_.bytes(), recv_.bytes()));
+    done_ = true;
+    return false;  // of no interest to anybody else
+  }
+  bool done() const override { return done_; }
+  void Abandon() override {}
+
+ private:
+  Operation send_;
+  Operation recv_;
+  bool done_ = false;
+};
+
+// Read once: the emulated transport is chosen when the process starts to use it.
+uint64_t BufferFromEnvironment() {
+  if (const char* text = std::getenv("GORDIAN_EMU_P2P_BUFFER")) {
+    return std::strtoull(text, nullptr, 0);
+  }
+  const char* disable = std::getenv("NCCL_P2P_DISABLE");
+  if (disable != nullptr && std::atoi(disable) != 0) return 4ull << 20;
+  return std::numeric_limits<uint64_t>::max();
+}
+
+}  // namespace
+
+uint64_t PushLimit(Kind kind) {
+  static const uint64_t buffer = BufferFromEnvironment();
+  return kind == Kind::kSend ? buffer : std::min(buffer, kLargeAboveBytes);
+}
+
+std::unique_ptr<Transfer> MakeSend(DeviceState* state, const Operation& operation,
+                                   uint64_t ordinal) {
+  return std::make_unique<Send>(state, operation, ordinal);
+}
+
+std::unique_ptr<Transfer> MakeRecv(DeviceState* state, const Operation& operation,
+                                   uint64_t ordinal) {
+  return std::make_unique<Recv>(state, operation, ordinal);
+}
+
+std::unique_ptr<Transfer> MakeSelfCopy(const Operation& send, const Operation& recv) {
+  return std::make_unique<SelfCopy>(send, recv);
+}
+
+}  // namespace gordian::emu::nccl

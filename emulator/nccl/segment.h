@@ -1,0 +1,92 @@
+// How the members of a communicator meet and what they share afterwards.
+//
+// The segment is a file `gordian-emu-<hex>` in /dev/shm, named after the CommKey. It appears with
+// its header complete (made without a name, then linked), whoever comes first makes it, and the
+// last member to join removes its name: after init nothing is left in /dev/shm. Files of jobs that
+// died before that are swept by the next init of any job of this user.
+#ifndef GORDIAN_EMULATOR_NCCL_SEGMENT_H_
+#define GORDIAN_EMULATOR_NCCL_SEGMENT_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "emulator/nccl/arena.h"
+#include "emulator/nccl/nccl_header.h"
+#include "emulator/nccl/shared_layout.h"
+
+namespace gordian::emu::nccl {
+
+class Segment {
+ public:
+  // Joins as `rank` and blocks until all members have. Any thread. Waits for ever for members that
+  // never come; `cancelled` (see Cancel in comm.h) ends the wait with ncclInternalError.
+  // Errors: ncclSystemError (no shared memory), ncclRemoteError (another number of ranks, or the
+  // rank is taken), ncclInvalidUsage (two members on one device).
+  // `*segment` is set as soon as the rendezvous file is mapped, so that others can wake the wait.
+  static ncclResult_t Join(const CommKey& key, int nranks, int rank, int physical_device,
+                           const std::atomic<bool>& cancelled,
+                           const std::function<void(std::shared_ptr<Segment>)>& mapped);
+
+  ~Segment();
+
+  int nranks() const { return nranks_; }
+  Header* header() { return reinterpret_cast<Header*>(base_); }
+  Member& member(int rank) { return *At<Member>(layout_.members + sizeof(Member) * rank); }
+  std::atomic<uint8_t>& send_wish(int source, int destination) {
+    return *At<std::atomic<uint8_t>>(layout_.send_wishes + Pair(source, destination));
+  }
+  std::atomic<uint8_t>& receive_wish(int source, int destination) {
+    return *At<std::atomic<uint8_t>>(layout_.receive_wishes + Pair(source, destination));
+  }
+  PairCounters& pair(int source, int destination) {
+    return *At<PairCounters>(layout_.pairs + sizeof(PairCounters) * Pair(source, destination));
+  }
+  Slot* collective_slot(int member, uint64_t ordinal) {
+    return At<Slot>(layout_.collective_slots +
+                    layout_.slot_stride * (static_cast<uint64_t>(member) * kCollectiveSlots +
+                                           ordinal % kCollectiveSlots));
+  }
+  Slot* pair_slot(int source, int destination, uint64_t ordinal) {
+    return At<Slot>(layout_.pair_slots +
+                    layout_.slot_stride *
+                        (Pair(source, destination) * kPairSlots + ordinal % kPairSlots));
+  }
+
+  // The process of a member; only after Join succeeded.
+  PeerProcess* process(int rank) { return processes_[rank]; }
+  // Wakes the workers of the processes of all members but `self`; once each, and this process only
+  // when it holds another member.
+  void RingOthers(int self);
+
+  // Host side: wake all waiting host threads of all members; wait until `ready` says true (checked
+  // after each wake-up). False when `cancelled` came first.
+  void NotifyHosts();
+  bool WaitHosts(const std::function<bool()>& ready, const std::atomic<bool>& cancelled);
+
+ private:
+  Segment(int fd, int nranks);
+  template <typename T>
+  T* At(uint64_t offset) {
+    return reinterpret_cast<T*>(base_ + offset);
+  }
+  uint64_t Pair(int source, int destination) const {
+    return static_cast<uint64_t>(source) * nranks_ + destination;
+  }
+  bool Claim(int rank, int physical_device);
+  void Attach();
+
+  int nranks_;
+  Layout layout_;
+  std::byte* base_ = nullptr;
+  std::vector<PeerProcess*> processes_;
+};
+
+// The device's number before CUDA_VISIBLE_DEVICES renumbered it: two processes that both call
+// theirs 0 may be on different ones.
+int PhysicalDevice(int device);
+
+}  // namespace gordian::emu::nccl
+
+#endif  // GORDIAN_EMULATOR_NCCL_SEGMENT_H_

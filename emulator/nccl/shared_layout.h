@@ -1,0 +1,144 @@
+// The memory that the members of one communicator share. It is written by processes that can die at
+// any instruction, so there is no lock in it: every word has one writer, or is only counted up.
+//
+//   Header | Member[n] | send wishes n*n | receive wishes n*n | PairCounters[n*n]
+//          | collective slots n * kCollectiveSlots | pair slots n*n * kPairSlots
+//
+// The file is sparse: only what is used takes memory.
+#ifndef GORDIAN_EMULATOR_NCCL_SHARED_LAYOUT_H_
+#define GORDIAN_EMULATOR_NCCL_SHARED_LAYOUT_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace gordian::emu::nccl {
+
+// What the members of a communicator agree on beforehand: the ncclUniqueId, or for a child
+// communicator bytes derived from its parent's.
+using CommKey = std::array<uint8_t, 128>;
+
+inline constexpr uint64_t kSegmentMagic = 0x31756d656e646f67;
+inline constexpr uint32_t kSegmentVersion = 1;
+
+// How many operations a member may be ahead of the slowest one. Only pushes get ahead at all.
+inline constexpr uint64_t kCollectiveSlots = 256;
+inline constexpr uint64_t kPairSlots = 64;
+
+enum class Kind : uint32_t {
+  kNone = 0,
+  kAllGather,
+  kAllReduce,
+  kReduceScatter,
+  kBroadcast,
+  kReduce,
+  kAlltoAll,
+  kGather,
+  kScatter,
+  kSend,
+  kRecv,
+};
+
+// What a member passed for one operation.
+struct Signature {
+  Kind kind = Kind::kNone;
+  uint32_t datatype = 0;   // ncclDataType_t
+  uint32_t reduction = 0;  // Reduction
+  int32_t root = 0;        // or the peer
+  uint64_t count = 0;
+  uint64_t scalar = 0;  // PreMulSum's factor: the bits of one element
+};
+
+// Written into Slot::consumed by a reader that wants nothing more, and by the producer for members
+// that it does not produce for.
+inline constexpr uint64_t kNothingMore = std::numeric_limits<uint64_t>::max();
+
+// One operation of one member: what it passed, and where its bytes are. The bytes form a stream of
+// `total` bytes; byte p lies at region_offset + p % region_bytes of the producer's arena and is
+// valid while p < staged and p >= staged - region_bytes.
+struct Slot {
+  std::atomic<uint64_t> published;  // 1 + ordinal of the operation; the fields below belong to it
+  Signature signature;
+  uint64_t total;
+  uint64_t region_offset;
+  uint64_t region_bytes;
+  std::atomic<uint64_t> staged;
+  // One word a member, written by that member only after `published`; bytes below it are free.
+  std::atomic<uint64_t>* consumed() { return reinterpret_cast<std::atomic<uint64_t>*>(this + 1); }
+};
+
+struct SplitEntry {
+  std::atomic<uint64_t> ordinal;  // 1 + ordinal of the split call that the fields belong to
+  int32_t color;
+  int32_t key;
+};
+
+struct alignas(64) Member {
+  std::atomic<uint32_t> claimed;  // 1: somebody is this rank; 2: the fields below are there
+  int32_t pid;
+  uint64_t start_time;  // of the process, in clock ticks since boot: tells pids apart
+  int32_t doorbell_fd;
+  int32_t arena_fd;
+  uint64_t doorbell_inode;
+  uint64_t arena_inode;
+  int32_t physical_device;
+  std::atomic<uint32_t> collectives_connected;  // made its first collective
+  std::atomic<uint32_t> finalized;
+  std::atomic<uint64_t> collectives_done;  // all collectives with a smaller ordinal are done here
+  // Two, because a member can be at most one split ahead of a member that still reads.
+  SplitEntry split[2];
+};
+
+// Of one ordered pair of members; both words are written by the receiver.
+struct PairCounters {
+  std::atomic<uint64_t> receives_started;
+  std::atomic<uint64_t> receives_done;
+};
+
+struct alignas(64) Header {
+  uint64_t magic;
+  uint32_t version;
+  int32_t nranks;
+  CommKey key;
+  uint64_t pid_namespace;  // inode: pids of another namespace mean nothing here
+  int32_t creator_pid;
+  uint64_t creator_start_time;
+  std::atomic<uint32_t> joined;
+  std::atomic<uint32_t> attached;
+  // Futex word of host threads: joins, connections, splits, finalizes. Device work uses doorbells.
+  std::atomic<uint32_t> host_event;
+};
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+static_assert(sizeof(Slot) % alignof(std::atomic<uint64_t>) == 0);
+
+// Byte offsets of the parts, for one number of members.
+struct Layout {
+  explicit Layout(uint64_t n)
+      : members(sizeof(Header)),
+        send_wishes(members + n * sizeof(Member)),
+        receive_wishes(send_wishes + n * n),
+        pairs(RoundUp(receive_wishes + n * n)),
+        slot_stride(RoundUp(sizeof(Slot) + n * sizeof(uint64_t))),
+        collective_slots(RoundUp(pairs + n * n * sizeof(PairCounters))),
+        pair_slots(collective_slots + n * kCollectiveSlots * slot_stride),
+        bytes(pair_slots + n * n * kPairSlots * slot_stride) {}
+
+  uint64_t members;
+  uint64_t send_wishes;
+  uint64_t receive_wishes;
+  uint64_t pairs;
+  uint64_t slot_stride;
+  uint64_t collective_slots;
+  uint64_t pair_slots;
+  uint64_t bytes;
+
+ private:
+  static uint64_t RoundUp(uint64_t x) { return (x + 63) / 64 * 64; }
+};
+
+}  // namespace gordian::emu::nccl
+
+#endif  // GORDIAN_EMULATOR_NCCL_SHARED_LAYOUT_H_
