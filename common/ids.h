@@ -31,6 +31,8 @@ inline constexpr ThreadNumber MakeThreadNumber(uint32_t slot, uint32_t generatio
   return ThreadNumber(1 + slot + 256 * generation);
 }
 
+inline constexpr uint32_t SlotOf(ThreadNumber thread) { return (thread.number() - 1) % 256; }
+
 }  // namespace gordian
 
 template <typename Tag, typename Number>

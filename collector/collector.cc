@@ -1,0 +1,684 @@
+#include "collector/collector.h"
+
+#include <grpcpp/grpcpp.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "collector/process_watch.h"
+#include "collector/ring_file.h"
+#include "collector/salvage.h"
+#include "collector/tracked_process.h"
+#include "collector/uplink.h"
+#include "common/clock.h"
+#include "common/ids.h"
+#include "common/version.h"
+#include "proto/ring/calls.h"
+
+namespace gordian::collector {
+namespace {
+
+// A pass drains at most so many records of one process before the others get their turn.
+constexpr uint64_t kDrainAtOnce = 16384;
+// A batch is sent at this size: well below gRPC's limit of 4 MiB a message.
+constexpr uint64_t kBatchBytes = 256u << 10;
+// A ring file whose header makes no sense is looked at again for so long before it is given up.
+constexpr uint64_t kUnreadyNs = 1 * kNsPerSecond;
+constexpr uint64_t kRetryUnreadyNs = 20 * kNsPerMs;
+// Sleep between passes: short while records flow, longer when nothing happens.
+constexpr uint64_t kBusySleepNs = 1 * kNsPerMs;
+constexpr uint64_t kIdleSleepNs = 10 * kNsPerMs;
+constexpr uint64_t kStatsEveryNs = 20 * kNsPerMs;
+// While watchers are waited for.
+constexpr uint64_t kAnswerPollNs = 50 * kNsPerUs;
+constexpr uint64_t kAnswerPollMaxNs = 500 * kNsPerUs;
+constexpr uint64_t kAskWhyAfterNs = 5 * kNsPerMs;
+
+// epoll keys; process numbers are above.
+constexpr uint64_t kWakeKey = 0;
+constexpr uint64_t kDirKey = 1;
+constexpr uint64_t kFirstProcessKey = 2;
+
+void SleepNs(uint64_t ns) {
+  timespec time{.tv_sec = static_cast<time_t>(ns / kNsPerSecond),
+                .tv_nsec = static_cast<long>(ns % kNsPerSecond)};
+  nanosleep(&time, nullptr);
+}
+
+// When a process started, in CLOCK_MONOTONIC; some ticks early rather than late.
+uint64_t StartMonoNs(const ProcessIdentity& identity) {
+  const auto ticks_per_second = static_cast<uint64_t>(std::max(1l, sysconf(_SC_CLK_TCK)));
+  const uint64_t tick_ns = kNsPerSecond / ticks_per_second;
+  const unsigned __int128 wide = static_cast<unsigned __int128>(identity.start) * tick_ns;
+  const uint64_t boot_ns = wide > UINT64_MAX ? UINT64_MAX : static_cast<uint64_t>(wide);
+  const uint64_t asleep_ns = ClockNs(CLOCK_BOOTTIME) - MonoNs();
+  const uint64_t early = asleep_ns + 3 * tick_ns;
+  return boot_ns > early ? boot_ns - early : 0;
+}
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? std::string(name) : std::string("?");
+}
+
+v1::ExitKind KindOf(ExitStatus::How how) {
+  switch (how) {
+    case ExitStatus::How::kCode:
+      return v1::EXIT_KIND_CODE;
+    case ExitStatus::How::kSignal:
+      return v1::EXIT_KIND_SIGNAL;
+    case ExitStatus::How::kUnknown:
+      break;
+  }
+  return v1::EXIT_KIND_UNKNOWN;
+}
+
+struct JobEnd {
+  v1::ExitKind kind;
+  int value;
+  bool killed;
+};
+
+}  // namespace
+
+class Collector::Impl {
+ public:
+  explicit Impl(Options options) : options_(std::move(options)) {}
+  ~Impl() { (void)Stop(); }
+
+  Status Start();
+  void NoteExit(pid_t pid, int wait_status) {
+    exits_.Note(pid, wait_status, MonoNs());
+    Wake();
+  }
+  void JobEnded(v1::ExitKind kind, int value, bool killed);
+  Status Stop();
+  Stats stats() const;
+
+ private:
+  struct Followed {
+    std::unique_ptr<TrackedProcess> process;
+    std::optional<uint64_t> ended_ns;  // first seen dead
+    std::optional<ExitStatus> status;  // known from the kernel, or because it was replaced by exec
+  };
+  struct Unready {
+    uint64_t first_ns;
+    uint64_t next_ns;
+    bool given_up = false;
+  };
+
+  void Run();
+  void Wait(uint64_t ns);
+  void Wake() {
+    const uint64_t one = 1;
+    if (wake_fd_ >= 0 && write(wake_fd_, &one, sizeof(one)) < 0) {
+      // Full: it is readable already.
+    }
+  }
+
+  // Parts of a pass; all in the collector's own thread.
+  void FindProcesses();
+  void TryAdopt(const std::string& name);
+  void Follow(std::unique_ptr<TrackedProcess> process);
+  uint64_t DrainAll(bool even_if_full);
+  void NoteEnded();
+  void FinishEnded(bool no_grace);
+  bool AnyEnded() const;
+  void AnswerRound(uint64_t round);
+  void AwaitWatchers();
+  void SalvageSome(size_t files);
+  void EndAll();
+
+  void Emit(v1::Event&& event);
+  void Flush();
+  void PublishStats();
+
+  const Options options_;
+  ExitNotes exits_;
+  int wake_fd_ = -1;
+  int epoll_fd_ = -1;
+  std::unique_ptr<RingDirWatch> dir_;
+  std::unique_ptr<RingKeeper> keeper_;
+  std::unique_ptr<Uplink> uplink_;
+  std::thread thread_;
+  bool started_ = false;
+  bool stopped_ = false;
+
+  // Shared with callers and the uplink's threads.
+  mutable std::mutex mutex_;
+  std::condition_variable job_end_sent_;
+  std::optional<JobEnd> job_end_;
+  bool job_end_done_ = false;
+  std::optional<uint64_t> round_wanted_;
+  Stats stats_;
+  std::atomic<bool> stop_ = false;
+
+  // The collector's own thread only.
+  std::map<uint32_t, Followed> processes_;                  // by number
+  std::unordered_map<std::string, uint32_t> by_ring_name_;  // of those in processes_
+  std::map<std::string, Unready> unready_;
+  std::set<std::string> done_names_;  // to be salvaged or not removable: not to be adopted again
+  std::deque<std::string> to_salvage_;
+  BuildIds build_ids_;
+  uint32_t next_number_ = 1;
+  v1::EventBatch batch_;
+  uint64_t batch_bytes_ = 0;
+  uint64_t stats_published_ns_ = 0;
+  // Of processes that have been finished; the living are added by PublishStats.
+  uint64_t records_before_ = 0, lost_before_ = 0, bad_before_ = 0;
+  uint64_t adopted_ = 0, refused_ = 0, rounds_ = 0, last_round_ns_ = 0;
+  TrackedProcess::Sink sink_ = [this](v1::Event&& event) { Emit(std::move(event)); };
+};
+
+Status Collector::Impl::Start() {
+  if (started_) {
+    return Status::Internal("the collector was started already");
+  }
+  if (options_.channel == nullptr) {
+    return Status::InvalidArgument("the collector needs a channel to an analyzer");
+  }
+  StatusOr<std::unique_ptr<RingDirWatch>> dir = RingDirWatch::Open(options_.ring_dir);
+  GORDIAN_RETURN_IF_ERROR(dir.status());
+  dir_ = std::move(dir).value();
+  wake_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  if (wake_fd_ < 0 || epoll_fd_ < 0) {
+    return Status::FromErrno(errno, "cannot start the collector");
+  }
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = kWakeKey}};
+  epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, wake_fd_, &event);
+  if (dir_->fd() >= 0) {
+    event.data.u64 = kDirKey;
+    epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, dir_->fd(), &event);
+  }
+  keeper_ = std::make_unique<RingKeeper>(options_.ring_dir, options_.session_dir);
+
+  Uplink::Options uplink;
+  uplink.channel = options_.channel;
+  uplink.max_queued_bytes = options_.uplink_bytes;
+  uplink.on_round = [this](uint64_t round) {
+    {
+      const std::lock_guard lock(mutex_);
+      round_wanted_ = round;  // an older one that was not answered is not waited for any more
+    }
+    Wake();
+  };
+  uplink.on_failed = [this] { Wake(); };
+  v1::Hello& hello = uplink.hello;
+  hello.set_protocol(kIngestProtocol);
+  hello.set_gordian_version(kVersion);
+  hello.set_host(CleanUtf8(options_.host.empty() ? HostName() : options_.host));
+  const ClockPair now = ReadClockPair();
+  hello.set_now_mono_ns(now.mono_ns);
+  hello.set_now_real_ns(now.real_ns);
+  std::string session = options_.session;
+  if (session.empty()) {
+    session = options_.session_dir.substr(options_.session_dir.rfind('/') + 1);
+  }
+  hello.set_session(CleanUtf8(std::move(session)));
+  hello.set_command_line(CleanUtf8(options_.command_line));
+  for (const std::string& variable : options_.environment) {
+    hello.add_environment(CleanUtf8(variable));
+  }
+  uplink_ = std::make_unique<Uplink>(std::move(uplink));
+  uplink_->Start();
+  started_ = true;
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "gordian-collect");
+    Run();
+  });
+  return Status::Ok();
+}
+
+void Collector::Impl::JobEnded(v1::ExitKind kind, int value, bool killed) {
+  if (!started_ || stopped_) {
+    return;
+  }
+  std::unique_lock lock(mutex_);
+  job_end_ = JobEnd{kind, value, killed};
+  Wake();
+  job_end_sent_.wait_for(lock, std::chrono::nanoseconds(options_.stop_ns),
+                         [this] { return job_end_done_; });
+}
+
+Status Collector::Impl::Stop() {
+  if (!started_ || stopped_) {
+    return uplink_ != nullptr ? uplink_->status() : Status::Ok();
+  }
+  stopped_ = true;
+  stop_ = true;
+  Wake();
+  thread_.join();
+  const Status status = uplink_->Finish(options_.stop_ns);
+  if (!status.ok()) {
+    spdlog::warn("{}", status.ToString());
+  }
+  PublishStats();
+  close(epoll_fd_);
+  close(std::exchange(wake_fd_, -1));
+  return status;
+}
+
+Collector::Stats Collector::Impl::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void Collector::Impl::Run() {
+  for (uint32_t call = ring::kCallNone + 1; call < ring::kCallCount; ++call) {
+    v1::Event event;
+    event.mutable_call_name()->set_call(call);
+    event.mutable_call_name()->set_symbol(ring::kCalls[call].name);
+    Emit(std::move(event));
+  }
+  Flush();
+  uint64_t sleep_ns = kBusySleepNs;
+  while (!stop_) {
+    Wait(sleep_ns);
+    FindProcesses();
+    const uint64_t drained = DrainAll(/*even_if_full=*/false);
+    FinishEnded(/*no_grace=*/false);
+    std::optional<uint64_t> round;
+    std::optional<JobEnd> job_end;
+    {
+      const std::lock_guard lock(mutex_);
+      round = std::exchange(round_wanted_, std::nullopt);
+      job_end = job_end_done_ ? std::nullopt : job_end_;
+    }
+    if (round) {
+      AnswerRound(*round);
+    }
+    if (job_end) {
+      NoteEnded();
+      FinishEnded(/*no_grace=*/false);
+      if (!AnyEnded()) {
+        v1::Event event;
+        v1::JobEnded* const ended = event.mutable_job_ended();
+        ended->set_kind(job_end->kind);
+        ended->set_exit_value(job_end->value);
+        ended->set_time_ns(MonoNs());
+        ended->set_killed_by_gordian(job_end->killed);
+        DrainAll(/*even_if_full=*/true);
+        Emit(std::move(event));
+        Flush();
+        const std::lock_guard lock(mutex_);
+        job_end_done_ = true;
+        job_end_sent_.notify_all();
+      }
+    }
+    Flush();
+    if (!round) {
+      SalvageSome(1);
+    }
+    if (MonoNs() - stats_published_ns_ >= kStatsEveryNs) {
+      PublishStats();
+    }
+    sleep_ns = drained > 0 || job_end || !to_salvage_.empty()
+                   ? kBusySleepNs
+                   : std::min(sleep_ns * 2, kIdleSleepNs);
+  }
+  EndAll();
+}
+
+void Collector::Impl::Wait(uint64_t ns) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (round_wanted_) {
+      return;
+    }
+  }
+  epoll_event events[64];
+  const int n = epoll_wait(epoll_fd_, events, std::size(events),
+                           static_cast<int>((ns + kNsPerMs - 1) / kNsPerMs));
+  for (int i = 0; i < n; ++i) {
+    const uint64_t key = events[i].data.u64;
+    if (key == kWakeKey) {
+      uint64_t ignored;
+      while (read(wake_fd_, &ignored, sizeof(ignored)) > 0) {
+      }
+    } else if (key >= kFirstProcessKey) {
+      const auto found = processes_.find(static_cast<uint32_t>(key - kFirstProcessKey));
+      if (found != processes_.end() && !found->second.ended_ns &&
+          found->second.process->watch().Ended()) {
+        found->second.ended_ns = MonoNs();
+      }
+    }
+  }
+}
+
+// --- Processes: found, adopted, ended ---
+
+void Collector::Impl::FindProcesses() {
+  std::vector<std::string> names = dir_->Poll();
+  // By image number, so that an exec's second file comes after its first.
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) {
+    TryAdopt(name);
+  }
+  const uint64_t now = MonoNs();
+  std::vector<std::string> again;
+  for (const auto& [name, unready] : unready_) {
+    if (!unready.given_up && unready.next_ns <= now) {
+      again.push_back(name);
+    }
+  }
+  for (const std::string& name : again) {
+    TryAdopt(name);
+  }
+  // Without a pidfd (old kernels) nobody tells: look.
+  for (auto& [number, followed] : processes_) {
+    if (followed.process->watch().pidfd() < 0 && !followed.ended_ns &&
+        followed.process->watch().Ended()) {
+      followed.ended_ns = now;
+    }
+  }
+}
+
+void Collector::Impl::TryAdopt(const std::string& name) {
+  const std::optional<RingName> parsed = ParseRingName(name);
+  if (!parsed || by_ring_name_.contains(name) || done_names_.contains(name)) {
+    return;
+  }
+  if (const auto found = unready_.find(name); found != unready_.end() && found->second.given_up) {
+    return;
+  }
+  StatusOr<std::unique_ptr<RingFile>> ring = RingFile::Open(options_.ring_dir + "/" + name);
+  Status status = ring.status();
+  // A file that says it is of somebody else is of nobody: pid and start time are in its name for
+  // that.
+  if (ring.ok() && ((*ring)->header().pid != static_cast<uint32_t>(parsed->identity.pid) ||
+                    (*ring)->header().process_start != parsed->identity.start)) {
+    status = Status::DataLoss(name + " is of another process than its name says");
+  }
+  if (status.ok()) {
+    unready_.erase(name);
+    ++adopted_;
+    keeper_->Link(name);
+    Follow(std::make_unique<TrackedProcess>(ProcessNumber(next_number_++), name, *parsed,
+                                            std::move(ring).value(), "", &build_ids_));
+    return;
+  }
+  const uint64_t now = MonoNs();
+  Unready& unready =
+      unready_.try_emplace(name, Unready{.first_ns = now, .next_ns = 0}).first->second;
+  unready.next_ns = now + kRetryUnreadyNs;
+  if (now - unready.first_ns < kUnreadyNs && status.code() == StatusCode::kDataLoss) {
+    return;
+  }
+  unready.given_up = true;
+  ++refused_;
+  spdlog::warn("ring file refused: {}", status.ToString());
+  // If that process lives, it is a member of the job that we cannot look into: say so in each
+  // round.
+  auto process =
+      std::make_unique<TrackedProcess>(ProcessNumber(next_number_), name, *parsed, nullptr,
+                                       CleanUtf8(status.message()), &build_ids_);
+  if (!process->watch().Ended()) {
+    ++next_number_;
+    Follow(std::move(process));
+  }
+}
+
+void Collector::Impl::Follow(std::unique_ptr<TrackedProcess> process) {
+  const ProcessIdentity identity = process->name().identity;
+  for (auto& [number, followed] : processes_) {
+    if (followed.process->name().identity == identity && !followed.ended_ns) {
+      // It has replaced itself by exec: what it was has ended as if it had returned.
+      followed.ended_ns = MonoNs();
+      followed.status = ExitStatus{ExitStatus::How::kCode, 0};
+    }
+  }
+  const uint32_t number = process->number().number();
+  spdlog::info("process {}: pid {} ({})", number, identity.pid, process->ring_name());
+  process->Announce(sink_);
+  Followed followed;
+  if (process->watch().Ended()) {
+    followed.ended_ns = MonoNs();
+  } else if (process->watch().pidfd() >= 0) {
+    epoll_event event{.events = EPOLLIN, .data = {.u64 = kFirstProcessKey + number}};
+    epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, process->watch().pidfd(), &event);
+  }
+  by_ring_name_[process->ring_name()] = number;
+  followed.process = std::move(process);
+  processes_.emplace(number, std::move(followed));
+}
+
+void Collector::Impl::NoteEnded() {
+  for (auto& [number, followed] : processes_) {
+    if (!followed.ended_ns && followed.process->watch().Ended()) {
+      followed.ended_ns = MonoNs();
+    }
+  }
+}
+
+bool Collector::Impl::AnyEnded() const {
+  return std::any_of(processes_.begin(), processes_.end(),
+                     [](const auto& entry) { return entry.second.ended_ns.has_value(); });
+}
+
+void Collector::Impl::FinishEnded(bool no_grace) {
+  for (auto it = processes_.begin(); it != processes_.end();) {
+    Followed& followed = it->second;
+    TrackedProcess& process = *followed.process;
+    if (!followed.ended_ns) {
+      ++it;
+      continue;
+    }
+    const ProcessIdentity& identity = process.name().identity;
+    if (!followed.status) {
+      followed.status = process.watch().KernelExitStatus();
+      const std::optional<int> note = exits_.Take(identity.pid, StartMonoNs(identity));
+      if (!followed.status && note) {
+        followed.status = FromWaitStatus(*note);
+      }
+    }
+    if (!followed.status && !no_grace &&
+        MonoNs() - *followed.ended_ns < options_.exit_status_grace_ns) {
+      ++it;
+      continue;
+    }
+    // Nobody writes any more: what is there now is all.
+    while (!uplink_->failed() && process.Drain(kDrainAtOnce, sink_) > 0) {
+    }
+    const ExitStatus status = followed.status.value_or(ExitStatus{});
+    v1::Event event;
+    v1::ProcessEnded* const ended = event.mutable_process_ended();
+    ended->set_process(it->first);
+    ended->set_kind(KindOf(status.how));
+    ended->set_exit_value(status.value);
+    ended->set_time_ns(*followed.ended_ns);
+    Emit(std::move(event));
+    spdlog::info("process {} ended: {} {}", it->first, v1::ExitKind_Name(KindOf(status.how)),
+                 status.value);
+    records_before_ += process.records();
+    lost_before_ += process.lost_records();
+    bad_before_ += process.bad_records();
+    by_ring_name_.erase(process.ring_name());
+    done_names_.insert(process.ring_name());
+    to_salvage_.push_back(process.ring_name());
+    it = processes_.erase(it);
+  }
+}
+
+void Collector::Impl::SalvageSome(size_t files) {
+  for (; files > 0 && !to_salvage_.empty(); --files) {
+    const std::string name = std::move(to_salvage_.front());
+    to_salvage_.pop_front();
+    unready_.erase(name);
+    if (const Status status = keeper_->Keep(name); !status.ok()) {
+      spdlog::warn("{}", status.ToString());
+    }
+    if (access((options_.ring_dir + "/" + name).c_str(), F_OK) != 0) {
+      done_names_.erase(name);
+    }
+  }
+}
+
+// --- Records and rounds ---
+
+uint64_t Collector::Impl::DrainAll(bool even_if_full) {
+  // Without an analyzer the rings keep what they have, for the session.
+  if (uplink_->failed()) {
+    return 0;
+  }
+  uint64_t drained = 0;
+  for (auto& [number, followed] : processes_) {
+    if (!even_if_full && uplink_->Full()) {
+      break;
+    }
+    drained += followed.process->Drain(kDrainAtOnce, sink_);
+  }
+  return drained;
+}
+
+void Collector::Impl::AwaitWatchers() {
+  std::vector<TrackedProcess*> waiting;
+  for (auto& [number, followed] : processes_) {
+    if (!followed.ended_ns && followed.process->AskWatcher()) {
+      waiting.push_back(followed.process.get());
+    }
+  }
+  const uint64_t begin = MonoNs();
+  uint64_t pause = kAnswerPollNs;
+  bool asked_why = false;
+  for (;;) {
+    std::erase_if(waiting, [](TrackedProcess* process) { return process->WatcherAnswered(); });
+    const uint64_t waited = MonoNs() - begin;
+    if (waiting.empty() || waited >= options_.round_answer_ns) {
+      return;
+    }
+    if (waited >= kAskWhyAfterNs && !asked_why) {
+      asked_why = true;
+      std::erase_if(waiting, [](TrackedProcess* process) {
+        return process->watch().Ended() || process->WatcherCannotAnswer();
+      });
+      continue;
+    }
+    SleepNs(pause);
+    pause = std::min(pause * 2, kAnswerPollMaxNs);
+    DrainAll(/*even_if_full=*/false);  // rings must not fill up meanwhile
+  }
+}
+
+void Collector::Impl::AnswerRound(uint64_t number) {
+  const uint64_t begin = MonoNs();
+  NoteEnded();
+  FinishEnded(/*no_grace=*/false);
+  v1::Event event;
+  v1::Round* const round = event.mutable_round();
+  round->set_round(number);
+  round->set_begin_ns(begin);
+  AwaitWatchers();
+  for (auto& [process_number, followed] : processes_) {
+    followed.process->ReadState(round->add_processes());
+  }
+  // Every record published before the states were read is sent before the round. Bounded: what was
+  // published then fits in the rings, and a slot that cannot be drained does not count.
+  int at = 0;
+  for (auto& [process_number, followed] : processes_) {
+    v1::ProcessState* const state = round->mutable_processes(at++);
+    while (!uplink_->failed() && !followed.process->CaughtUp(*state) &&
+           followed.process->Drain(kDrainAtOnce, sink_) > 0) {
+    }
+    followed.process->FillCollected(state);
+  }
+  Flush();
+  round->set_end_ns(MonoNs());
+  Emit(std::move(event));
+  Flush();
+  ++rounds_;
+  last_round_ns_ = MonoNs() - begin;
+}
+
+void Collector::Impl::EndAll() {
+  FindProcesses();
+  NoteEnded();
+  FinishEnded(/*no_grace=*/true);
+  DrainAll(/*even_if_full=*/true);
+  Flush();
+  for (const auto& [number, followed] : processes_) {
+    TrackedProcess& process = *followed.process;
+    spdlog::warn("process {} (pid {}) outlives the collector", number, process.name().identity.pid);
+    records_before_ += process.records();
+    lost_before_ += process.lost_records();
+    bad_before_ += process.bad_records();
+    to_salvage_.push_back(process.ring_name());
+  }
+  processes_.clear();
+  for (const auto& [name, unready] : unready_) {
+    if (std::find(to_salvage_.begin(), to_salvage_.end(), name) == to_salvage_.end()) {
+      to_salvage_.push_back(name);
+    }
+  }
+  SalvageSome(to_salvage_.size());
+  const std::lock_guard lock(mutex_);
+  job_end_done_ = true;
+  job_end_sent_.notify_all();
+}
+
+void Collector::Impl::Emit(v1::Event&& event) {
+  batch_bytes_ += event.ByteSizeLong() + 4;
+  *batch_.add_events() = std::move(event);
+  if (batch_bytes_ >= kBatchBytes) {
+    Flush();
+  }
+}
+
+void Collector::Impl::Flush() {
+  if (batch_.events_size() == 0) {
+    return;
+  }
+  uplink_->Send(std::move(batch_));
+  batch_ = v1::EventBatch();
+  batch_bytes_ = 0;
+}
+
+void Collector::Impl::PublishStats() {
+  stats_published_ns_ = MonoNs();
+  Stats now;
+  now.processes = adopted_;
+  now.refused_files = refused_;
+  now.records = records_before_;
+  now.lost_records = lost_before_;
+  now.bad_records = bad_before_;
+  for (const auto& [number, followed] : processes_) {
+    now.records += followed.process->records();
+    now.lost_records += followed.process->lost_records();
+    now.bad_records += followed.process->bad_records();
+  }
+  now.rounds = rounds_;
+  now.last_round_ns = last_round_ns_;
+  now.batches = uplink_->batches();
+  now.uplink_failed = uplink_->failed();
+  now.uplink_error = uplink_->status().message();
+  const std::lock_guard lock(mutex_);
+  stats_ = std::move(now);
+}
+
+Collector::Collector(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Collector::~Collector() = default;
+Status Collector::Start() { return impl_->Start(); }
+void Collector::NoteExit(pid_t pid, int wait_status) { impl_->NoteExit(pid, wait_status); }
+void Collector::JobEnded(v1::ExitKind kind, int value, bool killed_by_gordian) {
+  impl_->JobEnded(kind, value, killed_by_gordian);
+}
+Status Collector::Stop() { return impl_->Stop(); }
+Collector::Stats Collector::stats() const { return impl_->stats(); }
+
+}  // namespace gordian::collector

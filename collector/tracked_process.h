@@ -1,0 +1,101 @@
+// One process that the collector follows, from its ring file's appearance to its end: translates
+// what its ring and /proc say into events.
+#ifndef GORDIAN_COLLECTOR_TRACKED_PROCESS_H_
+#define GORDIAN_COLLECTOR_TRACKED_PROCESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "collector/process_watch.h"
+#include "collector/record_decoder.h"
+#include "collector/ring_drainer.h"
+#include "collector/ring_file.h"
+#include "common/ids.h"
+#include "gordian/v1/event.pb.h"
+
+namespace gordian::collector {
+
+// Build ids by path: most processes of a job map the same files. Not thread-safe.
+class BuildIds {
+ public:
+  const std::string& Of(const std::string& path);
+
+ private:
+  std::unordered_map<std::string, std::string> known_;
+};
+
+// Not thread-safe.
+class TrackedProcess {
+ public:
+  using Sink = std::function<void(v1::Event&&)>;
+
+  // `ring` may be null: the process lives, but its ring file cannot be used, and `why` says why. It
+  // is then watched from outside only, and every round says so. `build_ids` must outlive this.
+  TrackedProcess(ProcessNumber number, std::string ring_name, const RingName& name,
+                 std::unique_ptr<RingFile> ring, std::string why, BuildIds* build_ids);
+
+  ProcessNumber number() const { return number_; }
+  const std::string& ring_name() const { return ring_name_; }
+  const RingName& name() const { return name_; }
+  ProcessWatch& watch() { return watch_; }
+
+  // Sends ProcessStarted and the mapped modules. Once, first.
+  void Announce(const Sink& sink);
+
+  // Sends records published since the last time; modules that their call sites made necessary
+  // follow. Returns how many were taken off the rings.
+  uint64_t Drain(uint64_t max_records, const Sink& sink);
+
+  // Asks the watcher for a fresh look at the GPU; false: there is nobody to ask.
+  bool AskWatcher();
+  // Whether it has answered the last AskWatcher.
+  bool WatcherAnswered();
+  // Whether it cannot answer, because it is stopped or gone. Reads /proc.
+  bool WatcherCannotAnswer() const;
+
+  // State of threads, streams and communicators now. Before the draining that FillCollected ends.
+  void ReadState(v1::ProcessState* out);
+  // Whether all that `state` says is published was collected, or cannot be any more.
+  bool CaughtUp(const v1::ProcessState& state) const;
+  void FillCollected(v1::ProcessState* state);
+
+  uint64_t records() const { return records_; }
+  uint64_t bad_records() const { return bad_records_; }
+  uint64_t lost_records();
+
+ private:
+  void SendModules(const Sink& sink);
+  void NoteCallSite(uint64_t site);
+  void ReadThreads(const ring::Header* header, v1::ProcessState* out);
+  bool Covered(uint64_t site) const;
+
+  const ProcessNumber number_;
+  const std::string ring_name_;
+  const RingName name_;
+  const std::unique_ptr<RingFile> ring_;
+  const std::string why_no_ring_;
+  BuildIds* const build_ids_;
+  ProcessWatch watch_;
+  std::unique_ptr<RingDrainer> drainer_;
+  std::string executable_;
+  TickClock clock_;
+
+  uint64_t records_ = 0;
+  uint64_t bad_records_ = 0;
+  uint32_t round_request_ = 0;
+  bool asked_ = false;
+
+  std::vector<ExecutableMapping> modules_;  // sent, ordered by start
+  std::unordered_set<uint64_t> no_module_;  // pages of call sites that no mapping covers
+  bool modules_stale_ = false;
+  uint64_t modules_read_ns_ = 0;
+};
+
+}  // namespace gordian::collector
+
+#endif  // GORDIAN_COLLECTOR_TRACKED_PROCESS_H_
