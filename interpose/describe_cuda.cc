@@ -1,0 +1,143 @@
+#include "interpose/describe_cuda.h"
+
+#include <cuda_runtime_api.h>
+
+#include "interpose/lifecycle.h"
+#include "interpose/real_symbols.h"
+
+#include "interpose/forbidden.h"
+
+namespace gordian::interpose {
+
+void BeginHostWait(ThreadContext& thread, CallId call, uint64_t site, ring::WaitKind kind,
+                   StreamState* stream, const void* event) {
+  EnsureWatcher(*thread.process);
+  StopPolling(thread);
+  const int32_t device = stream != nullptr ? stream->device : CurrentDevice(thread);
+  const uint64_t ordinal =
+      stream != nullptr ? Shared(stream->slot->enqueued).load(std::memory_order_relaxed) : 0;
+  const uint64_t order = NextOrder(thread);
+  const uint64_t ticks = ReadTicks(thread);
+  EndKernelRuns(thread, order);
+  if (ring::Record* record =
+          StartRecord(thread, ring::RecordKind::kBegin, call, 0, order, ticks, site)) {
+    record->payload.host_wait = {kind,
+                                 stream != nullptr ? stream->id : ring::kNoId,
+                                 device,
+                                 0,
+                                 reinterpret_cast<uint64_t>(event),
+                                 ordinal};
+    FinishRecord(thread);
+  }
+  EnterCall(thread, call, order, ticks, site);
+}
+
+void EndHostWait(ThreadContext& thread, CallId call, uint64_t site, int result) {
+  const uint64_t order = NextOrder(thread);
+  PublishEnd(thread, call, 0, order, site, {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1});
+  LeaveCall(thread);
+}
+
+void BeginKernelRun(ThreadContext& thread, CallId call, uint64_t site, StreamState& stream) {
+  Process& process = *thread.process;
+  if (__builtin_expect(process.active_captures.load(std::memory_order_relaxed) != 0, 0) &&
+      IsCapturing(thread, stream)) {
+    return;
+  }
+  // The mark before the order: a record that ends this run has a later order than this one.
+  const uint64_t mark = process.non_kernel_mark.load(std::memory_order_relaxed);
+  const uint64_t ordinal =
+      Shared(stream.slot->enqueued).fetch_add(1, std::memory_order_relaxed) + 1;
+  const uint64_t order = NextOrder(thread);
+  stream.run_mark.store(mark, std::memory_order_relaxed);
+  if (ring::Record* record = StartRecord(thread, ring::RecordKind::kPoint, call, 0, order,
+                                         ReadTicks(thread), site)) {
+    record->payload.work = {stream.id, ring::WorkKind::kKernels, ordinal, 0, 0};
+    FinishRecord(thread);
+  }
+}
+
+void NoteStreamWork(ThreadContext& thread, CallId call, uint64_t site, ring::WorkKind kind,
+                    StreamState* stream, const void* event) {
+  StopPolling(thread);
+  MarkGpuThread(thread);
+  if (stream == nullptr) return;
+  Process& process = *thread.process;
+  if (__builtin_expect(process.active_captures.load(std::memory_order_relaxed) != 0, 0) &&
+      IsCapturing(thread, *stream)) {
+    return;
+  }
+  uint64_t ordinal = 0;
+  if (kind == ring::WorkKind::kEventRecord) {
+    ordinal = Shared(stream->slot->enqueued).load(std::memory_order_relaxed);
+  } else {
+    ordinal = Shared(stream->slot->enqueued).fetch_add(1, std::memory_order_relaxed) + 1;
+  }
+  const uint64_t order = NextOrder(thread);
+  EndKernelRuns(thread, order);
+  if (ring::Record* record = StartRecord(thread, ring::RecordKind::kPoint, call, 0, order,
+                                         ReadTicks(thread), site)) {
+    record->payload.work = {stream->id, kind, ordinal, reinterpret_cast<uint64_t>(event), 0};
+    FinishRecord(thread);
+  }
+}
+
+void NoteStreamCreated(ThreadContext& thread, CallId call, uint64_t site, const void* stream,
+                       unsigned flags) {
+  ErrnoKeeper keep_errno;
+  StopPolling(thread);
+  constexpr unsigned kNonBlocking = 1;  // cudaStreamNonBlocking and CU_STREAM_NON_BLOCKING
+  AddStream(thread, reinterpret_cast<uint64_t>(stream), CurrentDevice(thread),
+            (flags & kNonBlocking) != 0 ? 0 : uint32_t{ring::kStreamBlocking}, call, site);
+}
+
+void NoteStreamDestroyed(ThreadContext& thread, CallId call, uint64_t site, const void* stream) {
+  StopPolling(thread);
+  const uint32_t id = RemoveStream(thread, reinterpret_cast<uint64_t>(stream));
+  if (id == ring::kNoId) return;
+  if (ring::Record* record = StartRecord(thread, ring::RecordKind::kPoint, call, 0,
+                                         NextOrder(thread), ReadTicks(thread), site)) {
+    record->payload.stream = {id, 0, -1, 0, reinterpret_cast<uint64_t>(stream), 0};
+    FinishRecord(thread);
+  }
+}
+
+void NoteQuery(ThreadContext& thread, CallId call, const void* object, bool not_ready) {
+  ring::ThreadSlot& slot = *thread.slot;
+  const uint64_t handle = reinterpret_cast<uint64_t>(object);
+  if (!not_ready) {
+    StopPolling(thread);
+    return;
+  }
+  EnsureWatcher(*thread.process);
+  if (thread.polling && slot.poll_object == handle) {
+    Put(slot.poll_count, slot.poll_count + 1);
+    return;
+  }
+  thread.polling = true;
+  Put(slot.poll_object, uint64_t{0});
+  Put(slot.poll_count, uint64_t{1});
+  Put(slot.poll_since_ticks, ReadTicks(thread));
+  Put(slot.poll_call, uint32_t{call});
+  Shared(slot.poll_object).store(handle, std::memory_order_release);
+}
+
+bool IsDeviceToDevice(const void* to, const void* from) {
+  ErrnoKeeper keep_errno;
+  static constinit std::atomic<void*> cached = nullptr;
+  void* found = cached.load(std::memory_order_relaxed);
+  if (found == nullptr) {
+    found = FindInLibrary(Library::kRuntime, "cudaPointerGetAttributes");
+    if (found == nullptr) return false;
+    cached.store(found, std::memory_order_relaxed);
+  }
+  const auto ask =
+      reinterpret_cast<cudaError_t (*)(cudaPointerAttributes*, const void*)>(found);
+  const auto on_device = [&](const void* pointer) {
+    cudaPointerAttributes attributes = {};
+    return ask(&attributes, pointer) == cudaSuccess && attributes.type == cudaMemoryTypeDevice;
+  };
+  return on_device(to) && on_device(from);
+}
+
+}  // namespace gordian::interpose

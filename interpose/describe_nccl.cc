@@ -1,0 +1,302 @@
+#include "interpose/describe_nccl.h"
+
+#include "interpose/gpu_progress.h"
+#include "interpose/handle_tables.h"
+#include "interpose/lifecycle.h"
+#include "interpose/nccl_deferred.h"
+#include "interpose/ring_client.h"
+
+#include "interpose/forbidden.h"
+
+namespace gordian::interpose {
+namespace {
+
+bool Accepted(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
+
+size_t SizeOf(ncclDataType_t type) {
+  switch (type) {
+    case ncclInt8:
+    case ncclUint8:
+    case ncclFloat8e4m3:
+    case ncclFloat8e5m2:
+      return 1;
+    case ncclFloat16:
+    case ncclBfloat16:
+      return 2;
+    case ncclInt32:
+    case ncclUint32:
+    case ncclFloat32:
+      return 4;
+    default:
+      return 8;
+  }
+}
+
+// As nccl.h defines "in place" for each call.
+bool IsInPlace(CallId call, const OperationArguments& a, const CommState* comm) {
+  const auto send = reinterpret_cast<uintptr_t>(a.send);
+  const auto receive = reinterpret_cast<uintptr_t>(a.receive);
+  const auto block = [&](int index) {
+    return static_cast<uintptr_t>(index) * a.count * SizeOf(a.datatype);
+  };
+  const int rank = comm != nullptr ? comm->rank : -1;
+  switch (call) {
+    case ring::kCall_ncclBcast:
+      return true;
+    case ring::kCall_ncclSend:
+    case ring::kCall_ncclRecv:
+      return false;
+    case ring::kCall_ncclAllGather:
+      return rank >= 0 && send == receive + block(rank);
+    case ring::kCall_ncclReduceScatter:
+      return rank >= 0 && receive == send + block(rank);
+    case ring::kCall_ncclGather:
+      return rank == a.root_or_peer && rank >= 0 && send == receive + block(rank);
+    case ring::kCall_ncclScatter:
+      return rank == a.root_or_peer && rank >= 0 && receive == send + block(rank);
+    default:
+      return send == receive;
+  }
+}
+
+uint8_t ReduceOpByte(int op) {
+  if (op < 0) return 255;
+  return op < ncclNumOps ? static_cast<uint8_t>(op) : uint8_t{254};
+}
+
+// The counter that numbers this call; null for a peer that does not exist.
+std::atomic<uint64_t>* CounterOf(CallId call, CommState* comm, int peer) {
+  if (comm == nullptr) return nullptr;
+  const bool send = call == ring::kCall_ncclSend;
+  if (!send && call != ring::kCall_ncclRecv) return &comm->next_sequence;
+  if (peer < 0 || peer >= comm->nranks || comm->p2p == nullptr) return nullptr;
+  return &comm->p2p[2 * peer + (send ? 0 : 1)];
+}
+
+template <typename T, uint32_t kSize>
+void AddOnce(T* value, T* (&list)[kSize], uint32_t* count) {
+  for (uint32_t i = *count; i-- > 0;) {
+    if (list[i] == value) return;
+  }
+  if (*count < kSize) list[(*count)++] = value;
+}
+
+uint64_t GiveOrdinal(StreamState& stream) {
+  return Shared(stream.slot->enqueued).fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+}  // namespace
+
+void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
+                    const OperationArguments& arguments, OperationNote* note) {
+  Process& process = *thread.process;
+  PrepareDriver(thread);
+  EnsureWatcher(process);
+  StopPolling(thread);
+  MarkGpuThread(thread);
+  CommState* comm = FindComm(thread, arguments.comm);
+  uint64_t handle = reinterpret_cast<uint64_t>(arguments.stream);
+  if (handle == 0) handle = kLegacyHandle;
+  // A default stream is that of the communicator's device, whatever device is current.
+  int32_t device = 0;
+  if (handle <= kPerThreadHandle) device = comm != nullptr ? comm->device : CurrentDevice(thread);
+  StreamState* stream = FindStream(thread, handle, device);
+
+  uint8_t flags = comm != nullptr ? comm->flags : 0;
+  if (thread.group_depth != 0) flags |= ring::kFlagInGroup;
+  if (IsInPlace(call, arguments, comm)) flags |= ring::kFlagInPlace;
+  if (stream != nullptr && IsCapturing(thread, *stream)) flags |= ring::kFlagCapturing;
+  // NCCL took a further call on it: what it had not launched yet, it has launched now.
+  if (comm != nullptr && comm->deferred_count.load(std::memory_order_relaxed) != 0 &&
+      thread.group_depth == 0) {
+    FlushDeferred(thread, *comm);
+  }
+
+  note->comm = comm;
+  note->stream = stream;
+  note->flags = flags;
+  note->counter = CounterOf(call, comm, arguments.root_or_peer);
+  note->sequence = note->counter != nullptr ? note->counter->load(std::memory_order_relaxed) : 0;
+
+  const uint64_t order = NextOrder(thread);
+  const uint64_t ticks = ReadTicks(thread);
+  if (ring::Record* record = StartRecord(thread, ring::RecordKind::kBegin, call, flags, order,
+                                         ticks, site)) {
+    record->payload.operation = {
+        comm != nullptr ? comm->id : ring::kNoId,
+        stream != nullptr ? stream->id : ring::kNoId,
+        arguments.count,
+        note->sequence,
+        arguments.root_or_peer,
+        static_cast<uint8_t>(arguments.datatype),
+        ReduceOpByte(arguments.reduce_op),
+        thread.group_depth != 0 ? static_cast<uint16_t>(thread.group_number) : uint16_t{0}};
+    FinishRecord(thread);
+  }
+  EnterCall(thread, call, order, ticks, site);
+  if (stream != nullptr && (flags & (ring::kFlagInGroup | ring::kFlagCapturing)) == 0) {
+    MarkBefore(thread, *stream);
+  }
+}
+
+void EndOperation(ThreadContext& thread, CallId call, uint64_t site, const OperationNote& note,
+                  ncclResult_t result) {
+  const bool capturing = (note.flags & ring::kFlagCapturing) != 0;
+  const bool in_group = (note.flags & ring::kFlagInGroup) != 0;
+  ring::EndPayload end = {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1};
+  // What is captured runs when its graph is launched, and counts then.
+  if (Accepted(result) && !capturing) {
+    if (note.counter != nullptr) {
+      note.counter->store(note.sequence + 1, std::memory_order_relaxed);
+      if (note.counter == &note.comm->next_sequence) {
+        Put(note.comm->slot->next_sequence, note.sequence + 1);
+      }
+    }
+    if (in_group) {
+      ++thread.group_operations;
+      if (note.stream != nullptr) {
+        AddOnce(note.stream, thread.group_streams, &thread.group_stream_count);
+      }
+      if (note.comm != nullptr && (note.flags & ring::kFlagNonBlocking) != 0) {
+        AddOnce(note.comm, thread.group_comms, &thread.group_comm_count);
+      }
+    } else if (note.stream != nullptr) {
+      end.stream = note.stream->id;
+      end.ordinal = GiveOrdinal(*note.stream);
+      if (result == ncclSuccess) {
+        MarkAfter(thread, *note.stream, end.ordinal);
+      } else if (note.comm != nullptr) {
+        Defer(thread, *note.comm, *note.stream);
+      }
+    }
+  }
+  const uint64_t order = NextOrder(thread);
+  EndKernelRuns(thread, order);
+  PublishEnd(thread, call, note.flags, order, site, end);
+  LeaveCall(thread);
+}
+
+void EndGroupStart(ThreadContext& thread, ncclResult_t result) {
+  StopPolling(thread);
+  if (result != ncclSuccess) return;
+  if (thread.group_depth++ == 0) {
+    ++thread.group_number;
+    thread.group_operations = 0;
+    thread.group_stream_count = 0;
+    thread.group_init_count = 0;
+    thread.group_comm_count = 0;
+  }
+  Put(thread.slot->open_group, thread.group_depth);
+}
+
+void BeginGroupEnd(ThreadContext& thread, CallId call, uint64_t site) {
+  StopPolling(thread);
+  if (thread.group_depth != 1) return;  // inner ones only count; without a start it is an error
+  EnsureWatcher(*thread.process);
+  const uint64_t order = NextOrder(thread);
+  const uint64_t ticks = ReadTicks(thread);
+  if (ring::Record* record =
+          StartRecord(thread, ring::RecordKind::kBegin, call, 0, order, ticks, site)) {
+    record->payload.group = {thread.group_number, thread.group_operations,
+                             thread.group_stream_count, 0, {0, 0}};
+    FinishRecord(thread);
+  }
+  EnterCall(thread, call, order, ticks, site);
+  for (uint32_t i = 0; i < thread.group_stream_count; ++i) {
+    MarkBefore(thread, *thread.group_streams[i]);
+  }
+}
+
+void EndGroupEnd(ThreadContext& thread, CallId call, uint64_t site, ncclResult_t result) {
+  if (thread.group_depth == 0) return;
+  if (--thread.group_depth != 0) {
+    Put(thread.slot->open_group, thread.group_depth);
+    return;
+  }
+  if (Accepted(result)) {
+    for (uint32_t i = 0; i < thread.group_stream_count; ++i) {
+      StreamState& stream = *thread.group_streams[i];
+      const uint64_t ordinal = GiveOrdinal(stream);
+      const uint64_t order = NextOrder(thread);
+      EndKernelRuns(thread, order);
+      if (ring::Record* record = StartRecord(thread, ring::RecordKind::kEnqueue, call, 0, order,
+                                             ReadTicks(thread), site)) {
+        record->payload.enqueue = {thread.group_number, stream.id, ordinal, {0, 0}};
+        FinishRecord(thread);
+      }
+      if (result == ncclSuccess) {
+        MarkAfter(thread, stream, ordinal);
+      } else {
+        for (uint32_t c = 0; c < thread.group_comm_count; ++c) {
+          Defer(thread, *thread.group_comms[c], stream);
+        }
+      }
+    }
+  }
+  FinishGroupInits(thread, result);
+  const uint64_t order = NextOrder(thread);
+  EndKernelRuns(thread, order);
+  PublishEnd(thread, call, 0, order, site, {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1});
+  LeaveCall(thread);
+  // Last: while the collector sees an open group, its end has not returned.
+  Put(thread.slot->open_group, uint32_t{0});
+}
+
+void EndGroupSimulateEnd(ThreadContext& thread) {
+  StopPolling(thread);
+  if (thread.group_depth == 0) return;
+  Put(thread.slot->open_group, --thread.group_depth);
+}
+
+CommState* BeginCommCall(ThreadContext& thread, CallId call, uint64_t site, ncclComm_t handle) {
+  Process& process = *thread.process;
+  EnsureWatcher(process);
+  StopPolling(thread);
+  MarkGpuThread(thread);
+  CommState* comm = FindComm(thread, handle);
+  const uint64_t order = NextOrder(thread);
+  const uint64_t ticks = ReadTicks(thread);
+  if (ring::Record* record = StartRecord(thread, ring::RecordKind::kBegin, call,
+                                         comm != nullptr ? comm->flags : 0, order, ticks, site)) {
+    record->payload.comm_call = {comm != nullptr ? comm->id : ring::kNoId, 0, {0, 0, 0}};
+    FinishRecord(thread);
+  }
+  EnterCall(thread, call, order, ticks, site);
+  if (comm == nullptr) return nullptr;
+  switch (call) {
+    case ring::kCall_ncclCommFinalize:
+      SetCommState(*comm, ring::kCommFinalizing);
+      break;
+    case ring::kCall_ncclCommAbort:
+      SetCommState(*comm, ring::kCommAborted);
+      UnbindComm(process, *comm);
+      break;
+    case ring::kCall_ncclCommRevoke:
+      SetCommState(*comm, ring::kCommRevoked);
+      break;
+    case ring::kCall_ncclCommDestroy:
+      // Before the real call: as soon as NCCL has freed it, another thread may be given its address.
+      UnbindComm(process, *comm);
+      break;
+    default:
+      break;
+  }
+  return comm;
+}
+
+void EndCommCall(ThreadContext& thread, CallId call, uint64_t site, CommState* comm,
+                 ncclComm_t handle, ncclResult_t result) {
+  const bool ends = call == ring::kCall_ncclCommDestroy || call == ring::kCall_ncclCommAbort;
+  if (comm != nullptr && ends) {
+    if (!Accepted(result)) {
+      BindComm(*thread.process, *comm, reinterpret_cast<uint64_t>(handle));
+    } else if (call == ring::kCall_ncclCommDestroy) {
+      SetCommState(*comm, ring::kCommDestroyed);
+    }
+  }
+  PublishEnd(thread, call, comm != nullptr ? comm->flags : 0, NextOrder(thread), site,
+             {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1});
+  LeaveCall(thread);
+}
+
+}  // namespace gordian::interpose

@@ -1,0 +1,74 @@
+// NCCL calls: arguments -> records and state. Each call is Begin..., the real call, End...; the two
+// halves share a note on the caller's stack. All of it runs on the calling thread, outermost calls
+// only, and keeps errno.
+#ifndef GORDIAN_INTERPOSE_DESCRIBE_NCCL_H_
+#define GORDIAN_INTERPOSE_DESCRIBE_NCCL_H_
+
+#include <nccl.h>
+
+#include "interpose/shim_state.h"
+
+namespace gordian::interpose {
+
+// What a collective or point-to-point call was given. Members that a call does not have keep their
+// defaults.
+struct OperationArguments {
+  const void* send = nullptr;
+  const void* receive = nullptr;
+  size_t count = 0;
+  ncclDataType_t datatype = ncclInt8;
+  int reduce_op = -1;
+  int root_or_peer = -1;
+  const void* comm = nullptr;
+  void* stream = nullptr;
+};
+
+struct OperationNote {
+  CommState* comm;
+  StreamState* stream;
+  std::atomic<uint64_t>* counter;  // the sequence number's, null when the call takes none
+  uint64_t sequence;
+  uint8_t flags;
+};
+void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
+                    const OperationArguments& arguments, OperationNote* note);
+void EndOperation(ThreadContext& thread, CallId call, uint64_t site, const OperationNote& note,
+                  ncclResult_t result);
+
+void EndGroupStart(ThreadContext& thread, ncclResult_t result);
+void BeginGroupEnd(ThreadContext& thread, CallId call, uint64_t site);
+void EndGroupEnd(ThreadContext& thread, CallId call, uint64_t site, ncclResult_t result);
+void EndGroupSimulateEnd(ThreadContext& thread);
+
+// One communicator that a call is to make.
+struct InitArguments {
+  int nranks = 0;
+  int rank = -1;
+  int device = -1;
+  uint64_t uid = 0;
+  CommState* parent = nullptr;
+  int color = 0;
+  const ncclConfig_t* config = nullptr;
+};
+// `first` of several that one call makes (ncclCommInitAll). Null when there is no slot left.
+CommState* BeginInit(ThreadContext& thread, CallId call, uint64_t site, const InitArguments& init,
+                     bool first);
+// `made`: where the call put the new handle. `last` as `first` above.
+void EndInit(ThreadContext& thread, CallId call, uint64_t site, CommState* comm, ncclComm_t* made,
+             ncclResult_t result, bool last);
+
+uint64_t HashIds(const ncclUniqueId* ids, int count);
+// Of the communicators of one ncclCommInitAll: no other process takes part.
+uint64_t LocalUid(Process& process);
+// Of the child that this call on `parent` makes; the same at every member.
+uint64_t ChildUid(CommState* parent, CallId call);
+
+CommState* BeginCommCall(ThreadContext& thread, CallId call, uint64_t site, ncclComm_t comm);
+void EndCommCall(ThreadContext& thread, CallId call, uint64_t site, CommState* comm,
+                 ncclComm_t handle, ncclResult_t result);
+void EndGetAsyncError(ThreadContext& thread, ncclComm_t comm, ncclResult_t result,
+                      const ncclResult_t* state);
+
+}  // namespace gordian::interpose
+
+#endif  // GORDIAN_INTERPOSE_DESCRIBE_NCCL_H_

@@ -1,0 +1,76 @@
+#include "interpose/nccl_deferred.h"
+
+#include "interpose/gpu_progress.h"
+#include "interpose/handle_tables.h"
+#include "interpose/lifecycle.h"
+#include "interpose/real_symbols.h"
+
+#include "interpose/forbidden.h"
+
+namespace gordian::interpose {
+
+void Defer(ThreadContext& thread, CommState& comm, StreamState& stream) {
+  constexpr uint32_t kMost = sizeof(comm.deferred) / sizeof(comm.deferred[0]);
+  const uint32_t count = comm.deferred_count.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (comm.deferred[i] == &stream) return;
+  }
+  if (count == kMost) {
+    Add(thread.header->lost_markers, uint64_t{1});
+    return;
+  }
+  comm.deferred[count] = &stream;
+  stream.deferred.fetch_add(1, std::memory_order_relaxed);
+  comm.deferred_count.store(count + 1, std::memory_order_release);
+}
+
+void FlushDeferred(ThreadContext& thread, CommState& comm) {
+  // Taken by one thread only, should two poll the same communicator.
+  const uint32_t count = comm.deferred_count.exchange(0, std::memory_order_acquire);
+  for (uint32_t i = 0; i < count; ++i) {
+    StreamState& stream = *comm.deferred[i];
+    if (stream.deferred.fetch_sub(1, std::memory_order_relaxed) != 1) continue;
+    if (!IsCapturing(thread, stream)) MarkBefore(thread, stream);
+  }
+}
+
+void AskCommSize(Process& process, CommState& comm) {
+  const auto handle = reinterpret_cast<ncclComm_t>(comm.handle.load(std::memory_order_relaxed));
+  const auto ask = [&](CallId call, int* value) {
+    const auto real = reinterpret_cast<ncclResult_t (*)(ncclComm_t, int*)>(RealSymbol(call));
+    return real != nullptr && real(handle, value) == ncclSuccess;
+  };
+  int nranks = 0;
+  int rank = -1;
+  if (handle != nullptr && ask(ring::kCall_ncclCommCount, &nranks) &&
+      ask(ring::kCall_ncclCommUserRank, &rank)) {
+    SizeComm(process, comm, nranks, rank);
+  }
+}
+
+void FinishGroupInits(ThreadContext& thread, ncclResult_t result) {
+  ErrnoKeeper keep_errno;
+  Process& process = *thread.process;
+  for (uint32_t i = 0; i < thread.group_init_count; ++i) {
+    const ThreadContext::GroupInit& init = thread.group_inits[i];
+    CommState& comm = *init.comm;
+    if (result != ncclSuccess && result != ncclInProgress) {
+      SetCommState(comm, ring::kCommFailed);
+      continue;
+    }
+    if (comm.handle.load(std::memory_order_relaxed) == 0) {
+      if (*init.out == nullptr) {
+        ReleaseComm(process, comm);  // a split whose colour joins nothing
+        continue;
+      }
+      BindComm(process, comm, reinterpret_cast<uint64_t>(*init.out));
+    }
+    if (result == ncclSuccess) {
+      if (comm.nranks == 0) AskCommSize(process, comm);
+      SetCommState(comm, ring::kCommReady);
+    }
+  }
+  thread.group_init_count = 0;
+}
+
+}  // namespace gordian::interpose

@@ -1,0 +1,26 @@
+// What NCCL has accepted and finishes later: operations of non-blocking communicators, and
+// communicators that are made inside a group.
+#ifndef GORDIAN_INTERPOSE_NCCL_DEFERRED_H_
+#define GORDIAN_INTERPOSE_NCCL_DEFERRED_H_
+
+#include <nccl.h>
+
+#include "interpose/shim_state.h"
+
+namespace gordian::interpose {
+
+// The call on `stream` said "in progress": a marker recorded now could be in front of the kernel.
+void Defer(ThreadContext& thread, CommState& comm, StreamState& stream);
+// NCCL has launched everything of this communicator: marks its streams, except those that wait for
+// another communicator too.
+void FlushDeferred(ThreadContext& thread, CommState& comm);
+
+// Asks NCCL for what a child communicator turned out to be.
+void AskCommSize(Process& process, CommState& comm);
+
+// The outermost ncclGroupEnd of a group that made communicators returned.
+void FinishGroupInits(ThreadContext& thread, ncclResult_t result);
+
+}  // namespace gordian::interpose
+
+#endif  // GORDIAN_INTERPOSE_NCCL_DEFERRED_H_

@@ -1,0 +1,367 @@
+// From a row of the table to the functions that describe its call: what a row is about follows from
+// its payload column, its name, and the types of its arguments, all at compile time. A row that no
+// rule here fits does not compile.
+#ifndef GORDIAN_INTERPOSE_OBSERVE_H_
+#define GORDIAN_INTERPOSE_OBSERVE_H_
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <type_traits>
+
+#include "interpose/describe_cuda.h"
+#include "interpose/describe_nccl.h"
+#include "interpose/lifecycle.h"
+
+namespace gordian::interpose {
+
+constexpr bool NameHas(CallId call, const char* part) {
+  for (const char* at = ring::kCalls[call].name; *at != '\0'; ++at) {
+    const char* a = at;
+    const char* b = part;
+    while (*b != '\0' && *a == *b) ++a, ++b;
+    if (*b == '\0') return true;
+  }
+  return false;
+}
+
+constexpr bool IsNccl(CallId call) { return ring::kCalls[call].library[0] == 'n'; }
+constexpr bool IsPerThread(CallId call) { return NameHas(call, "_ptsz") || NameHas(call, "_ptds"); }
+constexpr bool ChangesDevice(CallId call) {
+  return call == ring::kCall_cudaSetDevice || NameHas(call, "cuCtx");
+}
+
+constexpr ring::WorkKind WorkKindOf(CallId call) {
+  if (NameHas(call, "EventRecord")) return ring::WorkKind::kEventRecord;
+  if (NameHas(call, "StreamWaitEvent")) return ring::WorkKind::kEventWait;
+  if (NameHas(call, "LaunchHostFunc") || NameHas(call, "AddCallback")) {
+    return ring::WorkKind::kHostFunction;
+  }
+  return ring::WorkKind::kKernels;
+}
+
+constexpr ring::WaitKind WaitKindOf(CallId call) {
+  if (NameHas(call, "StreamSynchronize")) return ring::WaitKind::kStream;
+  if (NameHas(call, "EventSynchronize")) return ring::WaitKind::kEvent;
+  if (NameHas(call, "DeviceSynchronize") || NameHas(call, "CtxSynchronize") ||
+      NameHas(call, "DeviceReset")) {
+    return ring::WaitKind::kDevice;
+  }
+  if (NameHas(call, "Free") || NameHas(call, "Unregister")) return ring::WaitKind::kFree;
+  return ring::WaitKind::kCopy;
+}
+
+// The first argument of type T, else `otherwise`.
+template <typename T>
+T Pick(T otherwise) {
+  return otherwise;
+}
+template <typename T, typename First, typename... Rest>
+T Pick(T otherwise, const First& first, const Rest&... rest) {
+  if constexpr (std::is_same_v<First, T>) {
+    return first;
+  } else {
+    return Pick<T>(otherwise, rest...);
+  }
+}
+template <typename T, typename... Arguments>
+inline constexpr bool kTakes = (std::is_same_v<T, Arguments> || ...);
+
+// The stream of a launch, a copy or an event call; 0 where the call has no such argument.
+template <typename... Arguments>
+void* StreamArgument(const Arguments&... arguments) {
+  if constexpr (kTakes<const cudaLaunchConfig_t*, Arguments...>) {
+    const auto* config = Pick<const cudaLaunchConfig_t*>(nullptr, arguments...);
+    return config != nullptr ? config->stream : nullptr;
+  } else if constexpr (kTakes<const CUlaunchConfig*, Arguments...>) {
+    const auto* config = Pick<const CUlaunchConfig*>(nullptr, arguments...);
+    return config != nullptr ? config->hStream : nullptr;
+  } else {
+    return Pick<cudaStream_t>(nullptr, arguments...);
+  }
+}
+
+// A synchronous copy that no host memory takes part in: it is queued, and the call returns.
+template <typename... Arguments>
+bool IsQueuedCopy(const Arguments&... arguments) {
+  auto kind = Pick<cudaMemcpyKind>(cudaMemcpyHostToDevice, arguments...);
+  if constexpr (kTakes<const cudaMemcpy3DParms*, Arguments...>) {
+    const auto* parameters = Pick<const cudaMemcpy3DParms*>(nullptr, arguments...);
+    if (parameters != nullptr) kind = parameters->kind;
+  }
+  if (kind == cudaMemcpyDeviceToDevice) return true;
+  if constexpr (kTakes<void*, Arguments...> && kTakes<const void*, Arguments...>) {
+    if (kind == cudaMemcpyDefault) {
+      return IsDeviceToDevice(Pick<void*>(nullptr, arguments...),
+                              Pick<const void*>(nullptr, arguments...));
+    }
+  }
+  return false;
+}
+
+template <CallId kCall, typename... Arguments>
+OperationArguments DescribeOperation(const Arguments&... arguments) {
+  static_assert(kTakes<ncclComm_t, Arguments...> && kTakes<cudaStream_t, Arguments...> &&
+                kTakes<size_t, Arguments...> && kTakes<ncclDataType_t, Arguments...>);
+  OperationArguments a;
+  a.send = Pick<const void*>(nullptr, arguments...);
+  a.receive = Pick<void*>(nullptr, arguments...);
+  a.count = Pick<size_t>(0, arguments...);
+  a.datatype = Pick<ncclDataType_t>(ncclInt8, arguments...);
+  if constexpr (kTakes<ncclRedOp_t, Arguments...>) {
+    a.reduce_op = Pick<ncclRedOp_t>(ncclSum, arguments...);
+  }
+  a.root_or_peer = Pick<int>(-1, arguments...);
+  a.comm = Pick<ncclComm_t>(nullptr, arguments...);
+  a.stream = Pick<cudaStream_t>(nullptr, arguments...);
+  return a;
+}
+
+// Call<kRow>(thread, site, forward)(arguments...): describes, forwards, describes; gives what the
+// real function gave. `forward` makes the real call and nothing else.
+template <CallId kCall, typename Forward>
+struct Call {
+  ThreadContext& thread;
+  const uint64_t site;
+  const Forward& forward;
+
+  static constexpr ring::PayloadKind kPayload = ring::kCalls[kCall].payload;
+  static constexpr ring::CallStyle kStyle = ring::kCalls[kCall].style;
+
+  template <typename... Arguments>
+  auto operator()(const Arguments&... arguments) const {
+    if constexpr (IsNccl(kCall)) Add(thread.header->nccl_calls, uint64_t{1});
+    if constexpr (kPayload == ring::PayloadKind::kOperation) {
+      OperationNote note;
+      BeginOperation(thread, kCall, site, DescribeOperation<kCall>(arguments...), &note);
+      const ncclResult_t result = forward();
+      if (StillAttached(thread)) EndOperation(thread, kCall, site, note, result);
+      return result;
+    } else if constexpr (kPayload == ring::PayloadKind::kGroup) {
+      return Group();
+    } else if constexpr (kPayload == ring::PayloadKind::kCommInit) {
+      return Init(arguments...);
+    } else if constexpr (kPayload == ring::PayloadKind::kCommCall) {
+      return OnComm(arguments...);
+    } else if constexpr (kPayload == ring::PayloadKind::kHostWait) {
+      if constexpr (kStyle == ring::CallStyle::kSilent) {
+        return Query(arguments...);
+      } else {
+        return Wait(arguments...);
+      }
+    } else if constexpr (kPayload == ring::PayloadKind::kStreamWork) {
+      return Work(arguments...);
+    } else if constexpr (kPayload == ring::PayloadKind::kStreamCreate) {
+      return Create(arguments...);
+    } else if constexpr (kPayload == ring::PayloadKind::kStreamDestroy) {
+      const auto result = forward();
+      if (Succeeded(result)) {
+        NoteStreamDestroyed(thread, kCall, site, Pick<cudaStream_t>(nullptr, arguments...));
+      }
+      return result;
+    } else {
+      static_assert(kPayload == ring::PayloadKind::kNone && kStyle == ring::CallStyle::kSilent);
+      return Other();
+    }
+  }
+
+ private:
+  template <typename Result>
+  bool Succeeded(Result result) const {
+    return static_cast<int>(result) == 0 && StillAttached(thread);
+  }
+
+  ncclResult_t Group() const {
+    if constexpr (kCall == ring::kCall_ncclGroupEnd) BeginGroupEnd(thread, kCall, site);
+    const ncclResult_t result = forward();
+    if (!StillAttached(thread)) return result;
+    if constexpr (kCall == ring::kCall_ncclGroupStart) {
+      EndGroupStart(thread, result);
+    } else if constexpr (kCall == ring::kCall_ncclGroupEnd) {
+      EndGroupEnd(thread, kCall, site, result);
+    } else {
+      static_assert(kCall == ring::kCall_ncclGroupSimulateEnd);
+      EndGroupSimulateEnd(thread);
+    }
+    return result;
+  }
+
+  ncclResult_t Make(const InitArguments& init, ncclComm_t* made) const {
+    CommState* comm = BeginInit(thread, kCall, site, init, true);
+    const ncclResult_t result = forward();
+    if (StillAttached(thread)) EndInit(thread, kCall, site, comm, made, result, true);
+    return result;
+  }
+  static InitArguments Root(int nranks, int rank, uint64_t uid, const ncclConfig_t* config) {
+    InitArguments init;
+    init.nranks = nranks;
+    init.rank = rank;
+    init.uid = uid;
+    init.config = config;
+    return init;
+  }
+  // One overload for each shape of an init call. Root communicators:
+  ncclResult_t Init(ncclComm_t* comm, int nranks, const ncclUniqueId& id, int rank,
+                    ncclConfig_t* config = nullptr) const {
+    return Make(Root(nranks, rank, HashIds(&id, 1), config), comm);
+  }
+  ncclResult_t Init(ncclComm_t* comm, int nranks, int rank, int ids, ncclUniqueId* id,
+                    ncclConfig_t* config) const {
+    return Make(Root(nranks, rank, HashIds(id, ids), config), comm);
+  }
+  // All members in this process:
+  ncclResult_t Init(ncclComm_t* comms, int count, const int* devices) const {
+    constexpr int kMost = 64;
+    const int shown = count < 0 ? 0 : count < kMost ? count : kMost;
+    const uint64_t uid = LocalUid(*thread.process);
+    CommState* states[kMost];
+    for (int i = 0; i < shown; ++i) {
+      InitArguments init = Root(count, i, uid, nullptr);
+      init.device = devices != nullptr ? devices[i] : i;
+      states[i] = BeginInit(thread, kCall, site, init, i == 0);
+    }
+    const ncclResult_t result = forward();
+    if (!StillAttached(thread)) return result;
+    for (int i = 0; i < shown; ++i) {
+      EndInit(thread, kCall, site, states[i], comms != nullptr ? &comms[i] : nullptr, result,
+              i == shown - 1);
+    }
+    return result;
+  }
+  // Children:
+  ncclResult_t Child(ncclComm_t parent, int color, ncclComm_t* made, ncclConfig_t* config) const {
+    InitArguments init;
+    init.parent = FindComm(thread, parent);
+    init.uid = ChildUid(init.parent, kCall);
+    init.color = color;
+    init.config = config;
+    if (init.parent != nullptr) init.device = init.parent->device;
+    return Make(init, made);
+  }
+  ncclResult_t Init(ncclComm_t parent, int color, int, ncclComm_t* made,
+                    ncclConfig_t* config) const {
+    return Child(parent, color, made, config);
+  }
+  ncclResult_t Init(ncclComm_t parent, int*, int, ncclComm_t* made, ncclConfig_t* config,
+                    int) const {
+    return Child(parent, 0, made, config);
+  }
+
+  template <typename... Arguments>
+  ncclResult_t OnComm(const Arguments&... arguments) const {
+    const auto handle = Pick<ncclComm_t>(nullptr, arguments...);
+    if constexpr (kStyle == ring::CallStyle::kSilent) {
+      static_assert(kCall == ring::kCall_ncclCommGetAsyncError);
+      const ncclResult_t result = forward();
+      if (StillAttached(thread)) {
+        EndGetAsyncError(thread, handle, result, Pick<ncclResult_t*>(nullptr, arguments...));
+      }
+      return result;
+    } else {
+      CommState* comm = BeginCommCall(thread, kCall, site, handle);
+      const ncclResult_t result = forward();
+      if (StillAttached(thread)) EndCommCall(thread, kCall, site, comm, handle, result);
+      return result;
+    }
+  }
+
+  template <typename... Arguments>
+  auto Wait(const Arguments&... arguments) const {
+    constexpr ring::WaitKind kKind = WaitKindOf(kCall);
+    StreamState* stream = nullptr;
+    if constexpr (kKind == ring::WaitKind::kStream || kKind == ring::WaitKind::kCopy) {
+      static_assert(kKind == ring::WaitKind::kStream || NameHas(kCall, "Memcpy"));
+      stream = ResolveStream(thread, StreamArgument(arguments...), IsPerThread(kCall));
+    }
+    if constexpr (kKind == ring::WaitKind::kCopy) {
+      if (IsQueuedCopy(arguments...)) {
+        const auto result = forward();
+        if (Succeeded(result)) NoteKernel(thread, ring::kCall_cudaMemcpyAsync, site, stream);
+        return result;
+      }
+    }
+    if constexpr (kKind == ring::WaitKind::kFree) {
+      // Freeing nothing waits for nothing, and its return proves nothing.
+      if (((static_cast<uint64_t>((uintptr_t)arguments) == 0) && ...)) return forward();
+    }
+    if constexpr (kCall == ring::kCall_cudaDeviceReset) {
+      DropMarkersOfDevice(*thread.process, CurrentDevice(thread));
+    }
+    const void* event = Pick<cudaEvent_t>(nullptr, arguments...);
+    BeginHostWait(thread, kCall, site, kKind, stream, event);
+    const auto result = forward();
+    if (StillAttached(thread)) EndHostWait(thread, kCall, site, static_cast<int>(result));
+    return result;
+  }
+
+  template <typename... Arguments>
+  auto Query(const Arguments&... arguments) const {
+    const auto result = forward();
+    if (!StillAttached(thread)) return result;
+    constexpr int kNotReady = cudaErrorNotReady;
+    static_assert(kNotReady == CUDA_ERROR_NOT_READY);
+    const void* object = nullptr;
+    if constexpr (kTakes<cudaEvent_t, Arguments...>) {
+      object = Pick<cudaEvent_t>(nullptr, arguments...);
+    } else {
+      object = Pick<cudaStream_t>(nullptr, arguments...);
+      // 0 in the state block means "not polling": a default stream goes by its other name.
+      if (object == nullptr) {
+        object = reinterpret_cast<void*>(IsPerThread(kCall) ? kPerThreadHandle : kLegacyHandle);
+      }
+    }
+    NoteQuery(thread, kCall, object, static_cast<int>(result) == kNotReady);
+    return result;
+  }
+
+  template <typename... Arguments>
+  auto Work(const Arguments&... arguments) const {
+    constexpr ring::WorkKind kKind = WorkKindOf(kCall);
+    StreamState* stream = ResolveStream(thread, StreamArgument(arguments...), IsPerThread(kCall));
+    const auto result = forward();
+    if (!Succeeded(result)) return result;
+    if constexpr (kKind == ring::WorkKind::kKernels) {
+      NoteKernel(thread, kCall, site, stream);
+    } else {
+      NoteStreamWork(thread, kCall, site, kKind, stream, Pick<cudaEvent_t>(nullptr, arguments...));
+    }
+    return result;
+  }
+
+  template <typename... Arguments>
+  auto Create(const Arguments&... arguments) const {
+    const auto result = forward();
+    auto* made = Pick<cudaStream_t*>(nullptr, arguments...);
+    if (Succeeded(result) && made != nullptr) {
+      NoteStreamCreated(thread, kCall, site, *made, Pick<unsigned>(0, arguments...));
+    }
+    return result;
+  }
+
+  auto Other() const {
+    if constexpr (std::is_void_v<decltype(forward())>) {
+      forward();
+    } else {
+      const auto result = forward();
+      if constexpr (NameHas(kCall, "Capture")) {
+        std::atomic<uint32_t>& active = thread.process->active_captures;
+        if (NameHas(kCall, "BeginCapture")) {
+          if (Succeeded(result)) active.fetch_add(1, std::memory_order_relaxed);
+        } else if (StillAttached(thread) && active.load(std::memory_order_relaxed) != 0) {
+          active.fetch_sub(1, std::memory_order_relaxed);
+        }
+      }
+      return result;
+    }
+  }
+};
+
+template <CallId kCall, typename Forward>
+Call<kCall, Forward> Observe(ThreadContext& thread, void* site, const Forward& forward) {
+  return {thread, reinterpret_cast<uint64_t>(site), forward};
+}
+
+}  // namespace gordian::interpose
+
+#endif  // GORDIAN_INTERPOSE_OBSERVE_H_

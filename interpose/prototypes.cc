@@ -1,0 +1,40 @@
+// Checks each row's signature against the header that declares the function. Compiled three times,
+// since no translation unit can see all of them at once: nccl.h brings overloads that hide the C
+// functions of the runtime, and the runtime declares its per-thread twins only instead of the rest.
+#include <type_traits>
+
+#if defined(GORDIAN_PROTOTYPES_OF_NCCL)
+#include <nccl.h>
+#define GORDIAN_HOOKS_WITHOUT_TWINS
+#define GORDIAN_CHECK_nccl GORDIAN_CHECK
+#define GORDIAN_CHECK_cudart GORDIAN_SKIP
+#define GORDIAN_CHECK_cuda GORDIAN_SKIP
+
+#elif defined(GORDIAN_PROTOTYPES_OF_CUDA)
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+// Declared in crt/device_functions.h, which host compilers cannot read.
+extern "C" cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, size_t, cudaStream_t);
+#define GORDIAN_HOOKS_WITHOUT_TWINS
+#define GORDIAN_CHECK_nccl GORDIAN_SKIP
+#define GORDIAN_CHECK_cudart GORDIAN_CHECK
+#define GORDIAN_CHECK_cuda GORDIAN_CHECK
+
+#elif defined(GORDIAN_PROTOTYPES_OF_TWINS)
+#define CUDA_API_PER_THREAD_DEFAULT_STREAM
+#include <cuda_runtime_api.h>
+extern "C" cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t, dim3, dim3, void**, size_t,
+                                               cudaStream_t);
+#define GORDIAN_HOOKS_TWINS_ONLY
+#define GORDIAN_CHECK_cudart GORDIAN_CHECK
+#endif
+
+#define GORDIAN_SKIP(name, result, parameters)
+#define GORDIAN_CHECK(name, result, parameters)                       \
+  static_assert(std::is_same_v<decltype(&::name), result(*) parameters>, \
+                "signature of " #name " in the table is not the header's");
+
+#define GORDIAN_HOOK(library, name, result, parameters, arguments, payload, style, rules) \
+  GORDIAN_CHECK_##library(name, result, parameters)
+#include "interpose/hooked_calls.def"
+#undef GORDIAN_HOOK

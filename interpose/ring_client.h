@@ -1,0 +1,109 @@
+// Publishes records and the state of the calling thread. Nothing here blocks, allocates, locks or
+// makes a system call. Every function takes the calling thread's own context: one writer per ring.
+#ifndef GORDIAN_INTERPOSE_RING_CLIENT_H_
+#define GORDIAN_INTERPOSE_RING_CLIENT_H_
+
+#include <time.h>
+
+#include "interpose/shim_state.h"
+
+namespace gordian::interpose {
+
+inline uint64_t ReadTicks(const ThreadContext& thread) {
+#if defined(__x86_64__)
+  if (__builtin_expect(thread.tsc, 1)) return __builtin_ia32_rdtsc();
+#endif
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Record::order. Taken for lost records too: the state block refers to it.
+inline uint64_t NextOrder(ThreadContext& thread) {
+  return Shared(thread.header->order).fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+// Looks at what the collector has consumed since. False, with the loss counted, when still full.
+bool MakeRoom(ThreadContext& thread);
+
+// The next free slot with its common fields filled in, or null when the ring is full (the loss is
+// counted then). The caller writes one member of the payload, all 32 bytes, and calls FinishRecord.
+inline ring::Record* StartRecord(ThreadContext& thread, ring::RecordKind kind, CallId call,
+                                 uint8_t flags, uint64_t order, uint64_t ticks, uint64_t site) {
+  if (__builtin_expect(thread.head - thread.cached_tail >= thread.ring_slots, 0) &&
+      !MakeRoom(thread)) {
+    return nullptr;
+  }
+  ring::Record* record = &thread.records[thread.head & (thread.ring_slots - 1)];
+  record->kind = kind;
+  record->flags = flags;
+  record->call = call;
+  record->thread = thread.index;
+  record->order = order;
+  record->ticks = ticks;
+  record->call_site = site;
+  return record;
+}
+
+inline void FinishRecord(ThreadContext& thread) {
+  Shared(thread.slot->ring_head).store(++thread.head, std::memory_order_release);
+}
+
+// From here on a kernel is no longer part of an earlier run: StreamState::run_mark. Stores need no
+// order among threads, since no two are of the same value: a run ends when the mark has changed.
+inline void EndKernelRuns(ThreadContext& thread, uint64_t order) {
+  thread.process->non_kernel_mark.store(order + 1, std::memory_order_relaxed);
+}
+
+inline void StopPolling(ThreadContext& thread) {
+  if (__builtin_expect(thread.polling, 0)) {
+    thread.polling = false;
+    Put(thread.slot->poll_object, uint64_t{0});
+    Put(thread.slot->poll_count, uint64_t{0});
+  }
+}
+
+inline void MarkGpuThread(ThreadContext& thread) {
+  if (__builtin_expect(!thread.gpu_thread, 0)) {
+    thread.gpu_thread = true;
+    Put(thread.slot->gpu_thread, uint16_t{1});
+  }
+}
+
+// The thread is in a call that may block, until LeaveCall.
+inline void EnterCall(ThreadContext& thread, CallId call, uint64_t order, uint64_t ticks,
+                      uint64_t site) {
+  ring::ThreadSlot& slot = *thread.slot;
+  Put(slot.seq, ++thread.seq);
+  std::atomic_thread_fence(std::memory_order_release);
+  Put(slot.call, static_cast<uint16_t>(call));
+  Put(slot.call_order, order);
+  Put(slot.since_ticks, ticks);
+  Put(slot.call_site, site);
+  Put(slot.entered, slot.entered + 1);
+  Shared(slot.seq).store(++thread.seq, std::memory_order_release);
+}
+
+inline void LeaveCall(ThreadContext& thread) {
+  ring::ThreadSlot& slot = *thread.slot;
+  Put(slot.seq, ++thread.seq);
+  std::atomic_thread_fence(std::memory_order_release);
+  Put(slot.call, uint16_t{ring::kCallNone});
+  Put(slot.left, slot.left + 1);
+  Shared(slot.seq).store(++thread.seq, std::memory_order_release);
+}
+
+// kEnd of the call that the thread is in, and LeaveCall.
+inline void PublishEnd(ThreadContext& thread, CallId call, uint8_t flags, uint64_t order,
+                       uint64_t site, const ring::EndPayload& end) {
+  ring::Record* record = StartRecord(thread, ring::RecordKind::kEnd, call, flags, order,
+                                     ReadTicks(thread), site);
+  if (record != nullptr) {
+    record->payload.end = end;
+    FinishRecord(thread);
+  }
+}
+
+}  // namespace gordian::interpose
+
+#endif  // GORDIAN_INTERPOSE_RING_CLIENT_H_
