@@ -1,0 +1,50 @@
+// Shared by the runtime API's files.
+//
+// Every function that takes a stream has a form for callers with per-thread default streams, whose
+// name ends in _ptsz (_ptds for synchronous copies): there stream 0 is the calling thread's own.
+#ifndef GORDIAN_EMULATOR_CUDART_RUNTIME_COMMON_H_
+#define GORDIAN_EMULATOR_CUDART_RUNTIME_COMMON_H_
+
+#include <cuda_runtime_api.h>
+
+#include "emulator/engine/engine.h"
+
+namespace gordian::emu {
+
+inline DeviceEngine& TheEngine() {
+  static DeviceEngine* const engine = FindDeviceEngine();
+  return *engine;
+}
+
+// The calling thread's last error, as cudaGetLastError tells it.
+cudaError_t& LastError();
+
+// What every entry point returns: remembers errors.
+inline cudaError_t Return(cudaError_t error) {
+  if (error != cudaSuccess) LastError() = error;
+  return error;
+}
+inline cudaError_t Return(int status) { return Return(static_cast<cudaError_t>(status)); }
+
+// Says on stderr, once a call, that it is not emulated.
+cudaError_t NotEmulated(const char* call);
+
+// cudaSuccess with the current device, or why there is none.
+inline cudaError_t GetCurrentDevice(int* device) {
+  *device = TheEngine().CurrentDevice();
+  return static_cast<cudaError_t>(*device < 0 ? TheEngine().Initialize() : 0);
+}
+
+inline cudaError_t CheckDevice(int device) {
+  const int status = TheEngine().Initialize();
+  if (status != kSuccess) return static_cast<cudaError_t>(status);
+  return device >= 0 && device < TheEngine().DeviceCount() ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+inline cudaStream_t PerThread(cudaStream_t stream) {
+  return stream == nullptr ? static_cast<cudaStream_t>(kPerThreadStream) : stream;
+}
+
+}  // namespace gordian::emu
+
+#endif  // GORDIAN_EMULATOR_CUDART_RUNTIME_COMMON_H_

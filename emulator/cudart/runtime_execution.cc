@@ -1,0 +1,199 @@
+// Kernel launches and host functions.
+#include <cstring>
+#include <vector>
+
+#include "emulator/cudart/registry.h"
+#include "emulator/cudart/runtime_common.h"
+
+using namespace gordian::emu;  // NOLINT: every line of this file uses it
+
+namespace {
+
+struct Configuration {
+  dim3 grid;
+  dim3 block;
+  size_t shared_bytes;
+  cudaStream_t stream;
+};
+
+// What <<<>>> pushed and the kernel's host stub has not popped yet.
+std::vector<Configuration>& Configurations() {
+  thread_local std::vector<Configuration> stack;
+  return stack;
+}
+
+constexpr unsigned kMaxThreadsPerBlock = 1024;
+constexpr size_t kMaxSharedBytes = 232448;
+
+bool ValidShape(dim3 grid, dim3 block) {
+  constexpr unsigned kMaxGridYz = 65535;
+  constexpr unsigned kMaxBlockZ = 64;
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || block.x == 0 || block.y == 0 || block.z == 0) {
+    return false;
+  }
+  if (grid.x > 2147483647u || grid.y > kMaxGridYz || grid.z > kMaxGridYz) return false;
+  if (block.x > kMaxThreadsPerBlock || block.y > kMaxThreadsPerBlock || block.z > kMaxBlockZ) {
+    return false;
+  }
+  return uint64_t{block.x} * block.y * block.z <= kMaxThreadsPerBlock;
+}
+
+cudaError_t Launch(const char* call, const void* function, dim3 grid, dim3 block,
+                   size_t shared_bytes, void** arguments, cudaStream_t stream) {
+  TheEngine().CountCall(call);
+  const Kernel* kernel = FindKernel(function);
+  if (kernel == nullptr) return Return(cudaErrorInvalidDeviceFunction);
+  if (!ValidShape(grid, block)) return Return(cudaErrorInvalidConfiguration);
+  if (shared_bytes > kMaxSharedBytes) return Return(cudaErrorInvalidValue);
+  int64_t duration_ns = TheEngine().KernelNs();
+  if (kernel->busy) {
+    if (arguments == nullptr || arguments[0] == nullptr) return Return(cudaErrorInvalidValue);
+    uint64_t microseconds = 0;
+    memcpy(&microseconds, arguments[0], sizeof(microseconds));
+    duration_ns = static_cast<int64_t>(microseconds) * 1'000;
+  }
+  const int64_t blocks = int64_t{grid.x} * grid.y * grid.z;
+  return Return(TheEngine().LaunchKernel(stream, blocks, duration_ns));
+}
+
+cudaError_t LaunchConfigured(const char* call, const cudaLaunchConfig_t* config,
+                             const void* function, void** arguments, bool per_thread) {
+  if (config == nullptr) return Return(cudaErrorInvalidValue);
+  return Launch(call, function, config->gridDim, config->blockDim, config->dynamicSmemBytes,
+                arguments, per_thread ? PerThread(config->stream) : config->stream);
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
+                             size_t shared_bytes, cudaStream_t stream) {
+  return Launch("cudaLaunchKernel", function, grid, block, shared_bytes, arguments, stream);
+}
+cudaError_t cudaLaunchKernel_ptsz(const void* function, dim3 grid, dim3 block, void** arguments,
+                                  size_t shared_bytes, cudaStream_t stream) {
+  return Launch("cudaLaunchKernel_ptsz", function, grid, block, shared_bytes, arguments,
+                PerThread(stream));
+}
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
+                                void** arguments) {
+  return LaunchConfigured("cudaLaunchKernelExC", config, function, arguments, false);
+}
+cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t* config, const void* function,
+                                     void** arguments) {
+  return LaunchConfigured("cudaLaunchKernelExC_ptsz", config, function, arguments, true);
+}
+cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block,
+                                        void** arguments, size_t shared_bytes,
+                                        cudaStream_t stream) {
+  return Launch("cudaLaunchCooperativeKernel", function, grid, block, shared_bytes, arguments,
+                stream);
+}
+cudaError_t cudaLaunchCooperativeKernel_ptsz(const void* function, dim3 grid, dim3 block,
+                                             void** arguments, size_t shared_bytes,
+                                             cudaStream_t stream) {
+  return Launch("cudaLaunchCooperativeKernel_ptsz", function, grid, block, shared_bytes, arguments,
+                PerThread(stream));
+}
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
+                               size_t shared_bytes, cudaStream_t stream) {
+  return Launch("__cudaLaunchKernel", kernel, grid, block, shared_bytes, arguments, stream);
+}
+cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
+                                    size_t shared_bytes, cudaStream_t stream) {
+  return Launch("__cudaLaunchKernel_ptsz", kernel, grid, block, shared_bytes, arguments,
+                PerThread(stream));
+}
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, void* stream) {
+  Configurations().push_back({grid, block, shared_bytes, static_cast<cudaStream_t>(stream)});
+  return 0;
+}
+
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_bytes,
+                                       void* stream) {
+  auto& stack = Configurations();
+  if (stack.empty()) return Return(cudaErrorMissingConfiguration);
+  const Configuration top = stack.back();
+  stack.pop_back();
+  *grid = top.grid;
+  *block = top.block;
+  *shared_bytes = top.shared_bytes;
+  *static_cast<cudaStream_t*>(stream) = top.stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  if (function == nullptr) return Return(cudaErrorInvalidValue);
+  return Return(TheEngine().LaunchHostFunction(stream, [function, data] { function(data); }));
+}
+cudaError_t cudaLaunchHostFunc_ptsz(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  return cudaLaunchHostFunc(PerThread(stream), function, data);
+}
+
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
+                                  unsigned flags) {
+  if (callback == nullptr || flags != 0) return Return(cudaErrorInvalidValue);
+  return Return(TheEngine().LaunchHostFunction(
+      stream, [stream, callback, data] { callback(stream, cudaSuccess, data); }));
+}
+cudaError_t cudaStreamAddCallback_ptsz(cudaStream_t stream, cudaStreamCallback_t callback,
+                                       void* data, unsigned flags) {
+  return cudaStreamAddCallback(PerThread(stream), callback, data, flags);
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
+  if (attributes == nullptr) return Return(cudaErrorInvalidValue);
+  if (FindKernel(function) == nullptr) return Return(cudaErrorInvalidDeviceFunction);
+  *attributes = {};
+  attributes->maxThreadsPerBlock = kMaxThreadsPerBlock;
+  attributes->numRegs = 32;
+  attributes->ptxVersion = 90;
+  attributes->binaryVersion = 90;
+  attributes->maxDynamicSharedSizeBytes = 49152;
+  attributes->preferredShmemCarveout = -1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetName(const char** name, const void* function) {
+  const Kernel* kernel = FindKernel(function);
+  if (name == nullptr) return Return(cudaErrorInvalidValue);
+  if (kernel == nullptr) return Return(cudaErrorInvalidDeviceFunction);
+  *name = kernel->name.c_str();
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int) {
+  return Return(FindKernel(function) == nullptr ? cudaErrorInvalidDeviceFunction : cudaSuccess);
+}
+
+cudaError_t cudaFuncSetCacheConfig(const void* function, cudaFuncCache) {
+  return Return(FindKernel(function) == nullptr ? cudaErrorInvalidDeviceFunction : cudaSuccess);
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
+                                                                   const void* function,
+                                                                   int block_size,
+                                                                   size_t shared_bytes, unsigned) {
+  if (blocks == nullptr || block_size <= 0) return Return(cudaErrorInvalidValue);
+  if (FindKernel(function) == nullptr) return Return(cudaErrorInvalidDeviceFunction);
+  constexpr int kThreads = 2048;
+  constexpr int kBlocks = 32;
+  const int warps = (block_size + 31) / 32;
+  int fit = kThreads / (warps * 32);
+  if (fit > kBlocks) fit = kBlocks;
+  constexpr size_t kReserved = 1024;
+  const size_t by_memory = 233472 / (shared_bytes + kReserved);
+  if (static_cast<size_t>(fit) > by_memory) fit = static_cast<int>(by_memory);
+  *blocks = block_size > static_cast<int>(kMaxThreadsPerBlock) ? 0 : fit;
+  return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function,
+                                                          int block_size, size_t shared_bytes) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_size,
+                                                                shared_bytes, 0);
+}
+
+}  // extern "C"

@@ -1,0 +1,160 @@
+// Memory: allocation, registration, and what is known of a pointer.
+#include "emulator/cudart/runtime_common.h"
+
+using namespace gordian::emu;  // NOLINT: every line of this file uses it
+
+namespace {
+
+constexpr size_t kPitchBytes = 512;
+constexpr unsigned kHostAllocFlags =
+    cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
+constexpr unsigned kHostRegisterFlags = cudaHostRegisterPortable | cudaHostRegisterMapped |
+                                        cudaHostRegisterIoMemory | cudaHostRegisterReadOnly;
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+  return Return(TheEngine().AllocateMemory(bytes, MemoryKind::kDevice, 0, pointer));
+}
+
+cudaError_t cudaMallocPitch(void** pointer, size_t* pitch, size_t width, size_t height) {
+  if (pitch == nullptr) return Return(cudaErrorInvalidValue);
+  *pitch = (width + kPitchBytes - 1) / kPitchBytes * kPitchBytes;
+  return cudaMalloc(pointer, *pitch * height);
+}
+
+cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned flags) {
+  if (bytes == 0 || (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost)) {
+    return Return(cudaErrorInvalidValue);
+  }
+  return Return(TheEngine().AllocateMemory(bytes, MemoryKind::kManaged, flags, pointer));
+}
+
+cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned flags) {
+  if ((flags & ~kHostAllocFlags) != 0) return Return(cudaErrorInvalidValue);
+  return Return(TheEngine().AllocateMemory(bytes, MemoryKind::kPinned, flags, pointer));
+}
+
+cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
+  return cudaHostAlloc(pointer, bytes, cudaHostAllocDefault);
+}
+
+// Memory is there at once, whatever the stream: nothing can tell, because work that uses it is
+// ordered behind this call.
+cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
+  StreamInfo info;
+  const int status = TheEngine().DescribeStream(stream, &info);
+  return status != kSuccess ? Return(status) : cudaMalloc(pointer, bytes);
+}
+
+cudaError_t cudaFree(void* pointer) { return Return(TheEngine().FreeDevice(pointer)); }
+
+cudaError_t cudaFreeHost(void* pointer) { return Return(TheEngine().FreeHost(pointer)); }
+
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+  return Return(TheEngine().FreeInStreamOrder(pointer, stream));
+}
+
+cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned flags) {
+  if ((flags & ~kHostRegisterFlags) != 0) return Return(cudaErrorInvalidValue);
+  return Return(TheEngine().RegisterHost(pointer, bytes, flags));
+}
+
+cudaError_t cudaHostUnregister(void* pointer) {
+  return Return(TheEngine().UnregisterHost(pointer));
+}
+
+cudaError_t cudaHostGetDevicePointer(void** device_pointer, void* pointer, unsigned flags) {
+  Allocation found;
+  if (device_pointer == nullptr || flags != 0 || !TheEngine().FindMemory(pointer, &found) ||
+      (found.kind != MemoryKind::kPinned && found.kind != MemoryKind::kRegistered)) {
+    return Return(cudaErrorInvalidValue);
+  }
+  *device_pointer = pointer;
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostGetFlags(unsigned* flags, void* pointer) {
+  Allocation found;
+  if (flags == nullptr || !TheEngine().FindMemory(pointer, &found) ||
+      (found.kind != MemoryKind::kPinned && found.kind != MemoryKind::kRegistered)) {
+    return Return(cudaErrorInvalidValue);
+  }
+  *flags = found.flags;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  if (free_bytes == nullptr || total_bytes == nullptr) return Return(cudaErrorInvalidValue);
+  return Return(TheEngine().MemoryInfo(free_bytes, total_bytes));
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+  if (attributes == nullptr) return Return(cudaErrorInvalidValue);
+  const int status = TheEngine().Initialize();
+  if (status != kSuccess) return Return(status);
+  *attributes = {};
+  attributes->device = -1;
+  attributes->type = cudaMemoryTypeUnregistered;
+  Allocation found;
+  void* const address = const_cast<void*>(pointer);
+  if (!TheEngine().FindMemory(pointer, &found)) {
+    attributes->hostPointer = address;
+    return cudaSuccess;
+  }
+  attributes->device = found.device;
+  attributes->devicePointer = address;
+  switch (found.kind) {
+    case MemoryKind::kDevice:
+      attributes->type = cudaMemoryTypeDevice;
+      break;
+    case MemoryKind::kManaged:
+      attributes->type = cudaMemoryTypeManaged;
+      attributes->hostPointer = address;
+      break;
+    case MemoryKind::kPinned:
+    case MemoryKind::kRegistered:
+      attributes->type = cudaMemoryTypeHost;
+      attributes->hostPointer = address;
+      break;
+  }
+  return cudaSuccess;
+}
+
+// Managed memory is everywhere already.
+cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t bytes, cudaMemLocation, unsigned flags,
+                                 cudaStream_t stream) {
+  StreamInfo info;
+  const int status = TheEngine().DescribeStream(stream, &info);
+  if (status != kSuccess) return Return(status);
+  Allocation found;
+  if (flags != 0 || bytes == 0 || !TheEngine().FindMemory(pointer, &found) ||
+      found.kind != MemoryKind::kManaged) {
+    return Return(cudaErrorInvalidValue);
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemAdvise(const void* pointer, size_t bytes, cudaMemoryAdvise, cudaMemLocation) {
+  Allocation found;
+  if (bytes == 0 || !TheEngine().FindMemory(pointer, &found) ||
+      found.kind != MemoryKind::kManaged) {
+    return Return(cudaErrorInvalidValue);
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaMallocAsync_ptsz(void** pointer, size_t bytes, cudaStream_t stream) {
+  return cudaMallocAsync(pointer, bytes, PerThread(stream));
+}
+cudaError_t cudaFreeAsync_ptsz(void* pointer, cudaStream_t stream) {
+  return cudaFreeAsync(pointer, PerThread(stream));
+}
+cudaError_t cudaMemPrefetchAsync_ptsz(const void* pointer, size_t bytes, cudaMemLocation location,
+                                      unsigned flags, cudaStream_t stream) {
+  return cudaMemPrefetchAsync(pointer, bytes, location, flags, PerThread(stream));
+}
+
+}  // extern "C"
