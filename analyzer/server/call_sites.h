@@ -46,7 +46,6 @@ class CallSites {
   CallSites& operator=(const CallSites&) = delete;
 
   void OnModule(const v1::Module& module);
-  void OnProcessGone(graph::ProcessId process);  // its call sites stay resolvable
 
   // Remembers a site that a verdict may name soon. Cheap; at most a few thousand are kept.
   void Note(graph::ProcessId process, uint64_t address);

@@ -1,8 +1,8 @@
 // Protobuf events -> facts for the wait model. The only place where the one becomes the other.
 //
-// Events come from outside (a collector, a file): an enum out of range, an impossible size or a
-// dangling id never reaches the model. What cannot be translated is dropped and counted; what is
-// merely too long is cut.
+// Events come from outside (a collector, a file): an enum out of range, an impossible size or number
+// or an unknown process never reaches the model. What cannot be translated is dropped and counted;
+// what is merely too long is cut.
 #ifndef GORDIAN_ANALYZER_SERVER_GRAPH_EVENTS_H_
 #define GORDIAN_ANALYZER_SERVER_GRAPH_EVENTS_H_
 
@@ -39,7 +39,7 @@ class GraphEvents {
   uint64_t unnamed() const { return unnamed_; }  // records of calls that no CallName named
 
  private:
-  struct Meaning {
+  struct NamedCall {
     std::string symbol;
     graph::Call call = graph::Call::kOther;
   };
@@ -49,11 +49,15 @@ class GraphEvents {
   bool OnProcessEnded(const v1::ProcessEnded& ended);
   bool OnRecord(const v1::CallRecord& record);
   bool OnRound(const v1::Round& round);
-  graph::Call Meaning_(uint32_t call);
+  bool TranslatePayload(const v1::CallRecord& record, graph::CallRecord* out);
+  bool TranslateProcessState(const v1::ProcessState& state, graph::ProcessState* out) const;
+  graph::Call Meaning(uint32_t call) const;
+  void Learn(uint32_t call, graph::Call meaning);  // unless the symbol told already
 
   graph::JobModel* model_;
-  std::vector<Meaning> calls_;  // by call number
+  std::vector<NamedCall> calls_;  // by call number
   std::unordered_map<uint32_t, bool> processes_;  // known ones; true: alive
+  bool job_ended_ = false;
   graph::CallRecord scratch_;  // reused, so that a record costs no allocation
   uint64_t last_round_ = 0;
   uint64_t records_ = 0, rounds_ = 0, dropped_ = 0, unnamed_ = 0;

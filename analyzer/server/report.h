@@ -11,7 +11,7 @@ namespace gordian::server {
 
 struct ReportOptions {
   bool color = false;   // ANSI colours
-  int width = 100;      // columns, at least 60
+  int width = 100;      // columns, at least 80
   std::string session;  // for the next command to type; empty: no such line
 };
 

@@ -1,0 +1,402 @@
+#include "analyzer/server/analysis.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "analyzer/server/graph_events.h"
+#include "analyzer/server/report.h"
+#include "analyzer/server/session_files.h"
+#include "analyzer/server/verdict_json.h"
+#include "common/clock.h"
+#include "common/trace_file.h"
+
+namespace gordian::server {
+namespace {
+
+constexpr uint64_t kFlushEveryNs = 100 * kNsPerMs;
+constexpr std::chrono::milliseconds kResolveBudget(5);
+constexpr size_t kMaxOwnNotes = 64;
+
+bool IsProblem(graph::VerdictKind kind) {
+  return kind != graph::VerdictKind::kHealthy && kind != graph::VerdictKind::kFinished &&
+         kind != graph::VerdictKind::kInconclusive;
+}
+
+// What makes two verdicts different for people: all but the numbers that grow by themselves.
+// Written out as the unresolved JSON, so that nothing can be forgotten.
+std::string Essence(graph::Verdict verdict) {
+  auto strip = [](graph::Finding* finding) {
+    finding->stalled_at_ns = 0;
+    finding->detected_after_s = 0;
+    finding->evidence.records = 0;
+    finding->evidence.nccl_calls = 0;
+  };
+  strip(&verdict.main);
+  for (graph::Finding& finding : verdict.findings) strip(&finding);
+  return VerdictToText(verdict, [](const graph::Site& site) {
+    return fmt::format("{}:{:x}", site.process, site.address);
+  });
+}
+
+void AddNotes(const std::vector<std::string>& notes, graph::Verdict* verdict) {
+  auto add = [&notes](graph::Finding* finding) {
+    std::vector<std::string>& to = finding->evidence.not_visible;
+    to.insert(to.end(), notes.begin(), notes.end());
+  };
+  add(&verdict->main);
+  for (graph::Finding& finding : verdict->findings) add(&finding);
+}
+
+void NoteDropped(uint64_t dropped, graph::Verdict* verdict) {
+  if (dropped == 0) return;
+  AddNotes({fmt::format("{} events made no sense and were left out", dropped)}, verdict);
+}
+
+template <typename Function>
+void ForEachSite(graph::Verdict* verdict, Function function) {
+  auto of = [&function](graph::Finding* finding) {
+    for (graph::WaitEdge& edge : finding->cycle) function(&edge.site);
+    for (graph::StuckOperation& operation : finding->operations) {
+      for (graph::OperationMember& member : operation.members) function(&member.site);
+    }
+  };
+  of(&verdict->main);
+  for (graph::Finding& finding : verdict->findings) of(&finding);
+}
+
+SiteResolver TextsAt(std::vector<std::string> texts) {
+  return [texts = std::move(texts)](const graph::Site& site) {
+    return site.address == 0 || site.address > texts.size() ? "" : texts[site.address - 1];
+  };
+}
+
+}  // namespace
+
+class Analysis::Impl {
+ public:
+  explicit Impl(AnalysisOptions options)
+      : options_(std::move(options)),
+        model_(options_.model),
+        events_(&model_),
+        resolver_(call_sites_.Resolver()) {}
+
+  ~Impl() { Finish(); }
+
+  void Begin(const v1::TraceHeader& header) {
+    std::lock_guard lock(mutex_);
+    BeginLocked(header);
+  }
+
+  void OnEvent(const v1::Event& event) {
+    std::lock_guard feed(feed_mutex_);
+    std::optional<Update> update;
+    {
+      std::lock_guard lock(mutex_);
+      if (finished_) return;
+      ++stats_.events;
+      if (options_.write_trace) {
+        if (!begun_) BeginLocked({});
+        if (trace_ != nullptr) TraceStep(trace_->Append(event));
+      }
+      Feed(event);
+      switch (event.event_case()) {
+        case v1::Event::kRound:
+        case v1::Event::kProcessEnded:
+          update = Refresh(/*always=*/false);
+          break;
+        case v1::Event::kJobEnded:
+          stats_.job_ended = true;
+          update = Refresh(/*always=*/true);
+          break;
+        default:
+          break;
+      }
+    }
+    Tell(update);
+  }
+
+  void Tick() {
+    {
+      std::lock_guard lock(mutex_);
+      if (finished_) return;
+      if (const uint64_t now = MonoNs(); now - last_flush_ns_ >= kFlushEveryNs) FlushLocked(now);
+    }
+    // Ahead of need: opening the debug information of a large program takes longer than a verdict
+    // should.
+    call_sites_.ResolveNoted(kResolveBudget);
+  }
+
+  void Finish() {
+    std::lock_guard feed(feed_mutex_);
+    std::optional<Update> update;
+    {
+      std::lock_guard lock(mutex_);
+      if (finished_) return;
+      // The job's end has told the last verdict already, unless something came after it.
+      if (stats_.events > 0) update = Refresh(/*always=*/!stats_.job_ended);
+      if (trace_ != nullptr) TraceStep(trace_->Close());
+      trace_.reset();
+      finished_ = true;
+    }
+    Tell(update);
+  }
+
+  void AddNotVisible(const std::string& what) {
+    std::lock_guard lock(mutex_);
+    AddNoteLocked(what);
+  }
+
+  bool HasUnfinished() const {
+    std::lock_guard lock(mutex_);
+    return !finished_ && !stats_.job_ended && seen_process_ && model_.HasUnfinished();
+  }
+
+  bool WantsConfirmation() const {
+    std::lock_guard lock(mutex_);
+    return !finished_ && !stats_.job_ended && seen_process_ && model_.WantsConfirmation();
+  }
+
+  graph::Verdict Current() const {
+    std::lock_guard lock(mutex_);
+    return CurrentLocked();
+  }
+
+  std::string CurrentJson(uint64_t* revision) const {
+    std::lock_guard lock(mutex_);
+    if (revision != nullptr) *revision = stats_.revision;
+    return json_;
+  }
+
+  CallSites& call_sites() { return call_sites_; }
+  SiteResolver sites() const { return resolver_; }
+
+  Stats stats() const {
+    std::lock_guard lock(mutex_);
+    Stats stats = stats_;
+    stats.records = events_.records();
+    stats.rounds = events_.rounds();
+    stats.dropped_events = events_.dropped();
+    return stats;
+  }
+
+ private:
+  struct Update {
+    graph::Verdict verdict;
+    std::string json;
+    uint64_t revision;
+    bool job_ended;
+    double seconds;
+  };
+
+  void Feed(const v1::Event& event) {
+    switch (event.event_case()) {
+      case v1::Event::kModule:
+        call_sites_.OnModule(event.module());
+        break;
+      case v1::Event::kProcessStarted:
+        seen_process_ = true;
+        break;
+      case v1::Event::kRecord:
+        if (event.record().kind() == v1::RECORD_KIND_BEGIN) {
+          call_sites_.Note(event.record().process(), event.record().call_site());
+        }
+        break;
+      default:
+        break;
+    }
+    events_.OnEvent(event);
+  }
+
+  void BeginLocked(const v1::TraceHeader& header) {
+    if (begun_ || finished_) return;
+    begun_ = true;
+    last_flush_ns_ = MonoNs();
+    if (options_.session_dir.empty() || !options_.write_trace) return;
+    StatusOr<std::unique_ptr<TraceWriter>> writer =
+        TraceWriter::Create(PathOf(kTraceFile), header);
+    if (writer.ok()) {
+      trace_ = std::move(writer).value();
+    } else {
+      Degrade(writer.status());
+    }
+  }
+
+  // After a failed write the trace ends: what was written stays a true beginning of the job, where
+  // a trace with a hole would tell of calls that nobody made or finished.
+  void TraceStep(const Status& status) {
+    if (status.ok()) return;
+    stats_.trace_lost_events += trace_->lost_events();
+    trace_.reset();
+    Degrade(status);
+  }
+
+  void FlushLocked(uint64_t now) {
+    last_flush_ns_ = now;
+    if (trace_ != nullptr) TraceStep(trace_->Flush());
+  }
+
+  void Degrade(const Status& why) {
+    if (stats_.session_degraded) return;
+    stats_.session_degraded = true;
+    spdlog::warn("session: {}; the analysis goes on without the file", why.message());
+    AddNoteLocked("the session's files are not complete: " + why.message());
+  }
+
+  void AddNoteLocked(const std::string& what) {
+    if (notes_.size() >= kMaxOwnNotes) return;
+    if (std::find(notes_.begin(), notes_.end(), what) == notes_.end()) notes_.push_back(what);
+  }
+
+  graph::Verdict CurrentLocked() const {
+    graph::Verdict verdict = model_.Current();
+    AddNotes(notes_, &verdict);
+    NoteDropped(events_.dropped(), &verdict);
+    return verdict;
+  }
+
+  std::string PathOf(const char* name) const { return options_.session_dir + "/" + name; }
+
+  // Writes the files if the verdict is another one than before, or if it is to be written anyway.
+  std::optional<Update> Refresh(bool always) {
+    graph::Verdict verdict = CurrentLocked();
+    std::string essence = Essence(verdict);
+    if (!always && essence == essence_) return std::nullopt;
+    FlushLocked(MonoNs());
+    const bool was_degraded = stats_.session_degraded;
+    std::string json = VerdictToText(verdict, resolver_);
+    double seconds = 0;
+    if (!options_.session_dir.empty()) {
+      WriteFile(kVerdictFile, json);
+      if (IsProblem(verdict.main.verdict) && verdict.main.stalled_at_ns > 0) {
+        const uint64_t now = MonoNs();
+        if (now > verdict.main.stalled_at_ns) {
+          seconds = static_cast<double>(now - verdict.main.stalled_at_ns) / 1e9;
+        }
+      }
+      WriteFile(kReportFile,
+                ReportText(verdict, resolver_, {.session = options_.session_dir}));
+    }
+    if (stats_.session_degraded && !was_degraded) {  // say so in this very verdict
+      verdict = CurrentLocked();
+      essence = Essence(verdict);
+      json = VerdictToText(verdict, resolver_);
+    }
+    essence_ = std::move(essence);
+    json_ = json;
+    ++stats_.revision;
+    if (seconds > 0) stats_.seconds_to_verdict = seconds;
+    spdlog::info("verdict {}: {} ({}), {}, {:.3f} s after the last progress", stats_.revision,
+                 graph::Name(verdict.main.verdict), graph::Name(verdict.main.confidence),
+                 verdict.main.summary, seconds);
+    return Update{.verdict = std::move(verdict),
+                  .json = std::move(json),
+                  .revision = stats_.revision,
+                  .job_ended = stats_.job_ended,
+                  .seconds = seconds};
+  }
+
+  void WriteFile(const char* name, const std::string& contents) {
+    if (Status status = ReplaceFile(PathOf(name), contents); !status.ok()) Degrade(status);
+  }
+
+  void Tell(const std::optional<Update>& update) {
+    if (!update.has_value() || !options_.on_verdict) return;
+    options_.on_verdict({.verdict = update->verdict,
+                         .sites = resolver_,
+                         .json = update->json,
+                         .revision = update->revision,
+                         .job_ended = update->job_ended,
+                         .seconds_to_verdict = update->seconds});
+  }
+
+  const AnalysisOptions options_;
+  std::mutex feed_mutex_;      // held while feeding and telling: updates arrive in order
+  mutable std::mutex mutex_;   // held while anything below is touched
+  graph::JobModel model_;
+  GraphEvents events_;
+  CallSites call_sites_;
+  const SiteResolver resolver_;
+  std::unique_ptr<TraceWriter> trace_;
+  uint64_t last_flush_ns_ = 0;
+  bool begun_ = false;
+  bool finished_ = false;
+  bool seen_process_ = false;
+  std::vector<std::string> notes_;
+  std::string essence_;
+  std::string json_;
+  Stats stats_;
+};
+
+Analysis::Analysis(AnalysisOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Analysis::~Analysis() = default;
+
+void Analysis::Begin(const v1::TraceHeader& header) { impl_->Begin(header); }
+void Analysis::OnEvent(const v1::Event& event) { impl_->OnEvent(event); }
+void Analysis::Tick() { impl_->Tick(); }
+void Analysis::Finish() { impl_->Finish(); }
+void Analysis::AddNotVisible(const std::string& what) { impl_->AddNotVisible(what); }
+bool Analysis::HasUnfinished() const { return impl_->HasUnfinished(); }
+bool Analysis::WantsConfirmation() const { return impl_->WantsConfirmation(); }
+graph::Verdict Analysis::Current() const { return impl_->Current(); }
+std::string Analysis::CurrentJson(uint64_t* revision) const {
+  return impl_->CurrentJson(revision);
+}
+CallSites& Analysis::call_sites() { return impl_->call_sites(); }
+SiteResolver Analysis::sites() const { return impl_->sites(); }
+Analysis::Stats Analysis::stats() const { return impl_->stats(); }
+
+SiteResolver AnalysisResult::sites() const { return TextsAt(site_texts); }
+
+StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOptions& options) {
+  AnalysisResult result;
+  result.trace = path;
+  struct stat about {};
+  if (stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode)) {
+    result.trace = path + "/" + kTraceFile;
+  }
+  StatusOr<std::unique_ptr<TraceReader>> reader = TraceReader::Open(result.trace);
+  if (!reader.ok()) return reader.status();
+  result.header = (*reader)->header();
+
+  graph::JobModel model(options.model);
+  GraphEvents events(&model);
+  CallSites call_sites;
+  v1::TraceChunk chunk;
+  while ((*reader)->Next(&chunk)) {
+    for (const v1::Event& event : chunk.events()) {
+      if (event.event_case() == v1::Event::kModule) call_sites.OnModule(event.module());
+      events.OnEvent(event);
+      ++result.events;
+    }
+  }
+  result.ending = (*reader)->Describe();
+  result.complete = (*reader)->ending() == TraceReader::Ending::kComplete;
+  result.dropped_events = events.dropped();
+
+  result.verdict = model.Current();
+  NoteDropped(events.dropped(), &result.verdict);
+  if (!result.complete) {
+    AddNotes({"what came after the end of the trace, which is " + result.ending},
+             &result.verdict);
+    // A problem that was seen stays one; that none was seen says nothing about the missing rest.
+    graph::Finding& main = result.verdict.main;
+    if (main.verdict == graph::VerdictKind::kHealthy) {
+      main.verdict = graph::VerdictKind::kInconclusive;
+      main.summary = "The trace is " + result.ending + "; up to there the job was healthy";
+    }
+  }
+  ForEachSite(&result.verdict, [&](graph::Site* site) {
+    if (site->address == 0) return;
+    result.site_texts.push_back(call_sites.Describe(*site));
+    *site = {.process = 0, .address = result.site_texts.size()};
+  });
+  return result;
+}
+
+}  // namespace gordian::server

@@ -1,0 +1,492 @@
+#include "analyzer/server/graph_events.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "proto/ring/calls.h"
+
+namespace gordian::server {
+namespace {
+
+using graph::Call;
+
+// What no honest collector sends. Far above what the largest job needs, far below what would make
+// the model allocate without bound.
+constexpr uint32_t kMaxCallNumber = UINT16_MAX;
+constexpr size_t kMaxProcesses = 65'536;
+constexpr int kMaxThreadStates = 65'536;
+constexpr int kMaxStreamStates = 16'384;
+constexpr int kMaxCommStates = 65'536;
+constexpr int kMaxNotVisible = 256;
+constexpr uint64_t kMaxNumber = 1ull << 56;  // sequences, ordinals, orders
+constexpr int32_t kMaxRanks = 1 << 20;
+constexpr int32_t kMaxDevice = 4096;
+constexpr size_t kMaxText = 512;
+
+constexpr std::pair<std::string_view, Call> kNcclCalls[] = {
+    {"ncclAllReduce", Call::kAllReduce},
+    {"ncclAllGather", Call::kAllGather},
+    {"ncclReduceScatter", Call::kReduceScatter},
+    {"ncclBroadcast", Call::kBroadcast},
+    {"ncclBcast", Call::kBroadcast},
+    {"ncclReduce", Call::kReduce},
+    {"ncclAlltoAll", Call::kAllToAll},
+    {"ncclGather", Call::kGather},
+    {"ncclScatter", Call::kScatter},
+    {"ncclSend", Call::kSend},
+    {"ncclRecv", Call::kRecv},
+    {"ncclGroupStart", Call::kGroupStart},
+    {"ncclGroupEnd", Call::kGroupEnd},
+    {"ncclCommInitRank", Call::kCommInit},
+    {"ncclCommInitRankConfig", Call::kCommInit},
+    {"ncclCommInitRankScalable", Call::kCommInit},
+    {"ncclCommInitAll", Call::kCommInitAll},
+    {"ncclCommSplit", Call::kCommSplit},
+    {"ncclCommShrink", Call::kCommShrink},
+    {"ncclCommFinalize", Call::kCommFinalize},
+    {"ncclCommDestroy", Call::kCommDestroy},
+    {"ncclCommAbort", Call::kCommAbort},
+    {"ncclCommRevoke", Call::kCommRevoke},
+    {"ncclCommWindowRegister", Call::kCommWindowRegister},
+    {"ncclCommWindowDeregister", Call::kCommOther},
+    {"ncclCommRegister", Call::kCommOther},
+    {"ncclCommDeregister", Call::kCommOther},
+    {"ncclMemFree", Call::kHostWait},
+};
+
+bool StripSuffix(std::string_view* symbol, std::string_view suffix) {
+  if (!symbol->ends_with(suffix)) return false;
+  symbol->remove_suffix(suffix.size());
+  return true;
+}
+
+Call FromTable(std::string_view symbol) {
+  for (const ring::CallInfo& info : ring::kCalls) {
+    if (symbol != info.name) continue;
+    switch (info.payload) {
+      case ring::PayloadKind::kHostWait:
+        return info.style == ring::CallStyle::kSilent ? Call::kPoll : Call::kHostWait;
+      case ring::PayloadKind::kStreamWork:
+        return Call::kStreamWork;
+      case ring::PayloadKind::kStreamCreate:
+        return Call::kStreamCreate;
+      case ring::PayloadKind::kStreamDestroy:
+        return Call::kStreamDestroy;
+      default:
+        return Call::kOther;
+    }
+  }
+  return Call::kOther;
+}
+
+std::string Cut(const std::string& text) {
+  if (text.size() <= kMaxText) return text;
+  return text.substr(0, kMaxText);
+}
+
+bool IsSane(uint64_t number) { return number <= kMaxNumber; }
+int32_t Rank(int32_t rank) { return rank < 0 || rank >= kMaxRanks ? -1 : rank; }
+int32_t Device(int32_t device) { return device < 0 || device > kMaxDevice ? -1 : device; }
+
+bool TranslateKind(v1::RecordKind kind, graph::RecordKind* out) {
+  switch (kind) {
+    case v1::RECORD_KIND_BEGIN:
+      *out = graph::RecordKind::kBegin;
+      return true;
+    case v1::RECORD_KIND_END:
+      *out = graph::RecordKind::kEnd;
+      return true;
+    case v1::RECORD_KIND_POINT:
+      *out = graph::RecordKind::kPoint;
+      return true;
+    case v1::RECORD_KIND_ENQUEUE:
+      *out = graph::RecordKind::kEnqueue;
+      return true;
+    case v1::RECORD_KIND_TEXT:
+      *out = graph::RecordKind::kText;
+      return true;
+    default:
+      return false;
+  }
+}
+
+graph::ExitKind TranslateExit(v1::ExitKind kind) {
+  switch (kind) {
+    case v1::EXIT_KIND_CODE:
+      return graph::ExitKind::kCode;
+    case v1::EXIT_KIND_SIGNAL:
+      return graph::ExitKind::kSignal;
+    default:
+      return graph::ExitKind::kUnknown;
+  }
+}
+
+graph::OsState TranslateOsState(v1::OsState state) {
+  switch (state) {
+    case v1::OS_STATE_RUNNING:
+      return graph::OsState::kRunning;
+    case v1::OS_STATE_SLEEPING:
+      return graph::OsState::kSleeping;
+    case v1::OS_STATE_DISK:
+      return graph::OsState::kDisk;
+    case v1::OS_STATE_STOPPED:
+      return graph::OsState::kStopped;
+    case v1::OS_STATE_GONE:
+      return graph::OsState::kGone;
+    default:
+      return graph::OsState::kUnknown;
+  }
+}
+
+// gordian::ring::CommState and CommStateKind are numbered alike (a test holds them together).
+graph::CommStateKind TranslateCommState(uint32_t state) {
+  return state <= static_cast<uint32_t>(graph::CommStateKind::kFailed)
+             ? static_cast<graph::CommStateKind>(state)
+             : graph::CommStateKind::kUnknown;
+}
+
+bool TranslateWorkKind(uint32_t kind, graph::WorkKind* out) {
+  switch (static_cast<ring::WorkKind>(kind)) {
+    case ring::WorkKind::kKernels:
+      *out = graph::WorkKind::kKernels;
+      return true;
+    case ring::WorkKind::kHostFunction:
+      *out = graph::WorkKind::kHostFunction;
+      return true;
+    case ring::WorkKind::kEventWait:
+      *out = graph::WorkKind::kEventWait;
+      return true;
+    case ring::WorkKind::kEventRecord:
+      *out = graph::WorkKind::kEventRecord;
+      return true;
+  }
+  return false;
+}
+
+bool TranslateWaitKind(uint32_t kind, graph::WaitKind* out) {
+  switch (static_cast<ring::WaitKind>(kind)) {
+    case ring::WaitKind::kStream:
+      *out = graph::WaitKind::kStream;
+      return true;
+    case ring::WaitKind::kEvent:
+      *out = graph::WaitKind::kEvent;
+      return true;
+    case ring::WaitKind::kDevice:
+      *out = graph::WaitKind::kDevice;
+      return true;
+    case ring::WaitKind::kFree:
+      *out = graph::WaitKind::kFree;
+      return true;
+    case ring::WaitKind::kCopy:
+      *out = graph::WaitKind::kCopy;
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+graph::Call CallFromSymbol(std::string_view symbol) {
+  for (const auto& [name, call] : kNcclCalls) {
+    if (symbol == name) return call;
+  }
+  if (Call call = FromTable(symbol); call != Call::kOther) return call;
+  // Twins for per-thread default streams, and versioned driver symbols of other releases.
+  std::string_view base = symbol;
+  if (StripSuffix(&base, "_ptsz") || StripSuffix(&base, "_ptds") || StripSuffix(&base, "_v2") ||
+      StripSuffix(&base, "_v3")) {
+    return FromTable(base);
+  }
+  return Call::kOther;
+}
+
+const std::string& GraphEvents::Symbol(uint32_t call) const {
+  static const std::string kNone;
+  return call < calls_.size() ? calls_[call].symbol : kNone;
+}
+
+graph::Call GraphEvents::Meaning(uint32_t call) const {
+  return call < calls_.size() ? calls_[call].call : Call::kOther;
+}
+
+void GraphEvents::Learn(uint32_t call, graph::Call meaning) {
+  if (call >= calls_.size()) calls_.resize(call + 1);
+  if (calls_[call].call == Call::kOther) calls_[call].call = meaning;
+}
+
+bool GraphEvents::OnEvent(const v1::Event& event) {
+  bool understood = false;
+  switch (event.event_case()) {
+    case v1::Event::kProcessStarted:
+      understood = OnProcessStarted(event.process_started());
+      break;
+    case v1::Event::kProcessEnded:
+      understood = OnProcessEnded(event.process_ended());
+      break;
+    case v1::Event::kModule:
+      understood = true;  // for call sites, not for the model
+      break;
+    case v1::Event::kCallName:
+      understood = OnCallName(event.call_name());
+      break;
+    case v1::Event::kRecord:
+      understood = OnRecord(event.record());
+      break;
+    case v1::Event::kRound:
+      understood = OnRound(event.round());
+      break;
+    case v1::Event::kJobEnded:
+      if (!job_ended_) {
+        job_ended_ = true;
+        understood = true;
+        const v1::JobEnded& ended = event.job_ended();
+        model_->OnJobEnded(TranslateExit(ended.kind()), ended.exit_value(), ended.time_ns(),
+                           ended.killed_by_gordian());
+      }
+      break;
+    case v1::Event::EVENT_NOT_SET:
+      break;
+  }
+  if (!understood) ++dropped_;
+  return understood;
+}
+
+bool GraphEvents::OnCallName(const v1::CallName& name) {
+  if (name.call() > kMaxCallNumber) return false;
+  if (name.call() >= calls_.size()) calls_.resize(name.call() + 1);
+  NamedCall& named = calls_[name.call()];
+  named.symbol = Cut(name.symbol());
+  named.call = CallFromSymbol(named.symbol);
+  return true;
+}
+
+bool GraphEvents::OnProcessStarted(const v1::ProcessStarted& started) {
+  if (processes_.size() >= kMaxProcesses) return false;
+  if (!processes_.emplace(started.process(), true).second) return false;  // ids are never reused
+  graph::ProcessInfo info;
+  info.process = started.process();
+  info.pid = started.pid();
+  info.executable = Cut(started.executable());
+  info.env_rank = Rank(started.env_rank());
+  info.env_world_size =
+      started.env_world_size() <= 0 ? -1 : std::min(started.env_world_size(), kMaxRanks);
+  info.markers_enabled = started.markers_enabled();
+  info.runtime_connect = started.runtime_connect();
+  model_->OnProcessStarted(info);
+  return true;
+}
+
+bool GraphEvents::OnProcessEnded(const v1::ProcessEnded& ended) {
+  auto found = processes_.find(ended.process());
+  if (found == processes_.end() || !found->second) return false;
+  found->second = false;
+  model_->OnProcessEnded(ended.process(), TranslateExit(ended.kind()), ended.exit_value(),
+                         ended.time_ns());
+  return true;
+}
+
+bool GraphEvents::TranslatePayload(const v1::CallRecord& record, graph::CallRecord* out) {
+  switch (record.payload_case()) {
+    case v1::CallRecord::kOperation: {
+      const v1::Operation& operation = record.operation();
+      if (!IsSane(operation.sequence())) return false;
+      out->comm = operation.comm();
+      out->stream = operation.stream();
+      out->count = operation.count();
+      out->sequence = operation.sequence();
+      out->root_or_peer = Rank(operation.root_or_peer());
+      out->datatype = static_cast<uint8_t>(std::min<uint32_t>(operation.datatype(), 255));
+      out->reduce_op = static_cast<uint8_t>(std::min<uint32_t>(operation.reduce_op(), 255));
+      out->group = operation.group();
+      return true;
+    }
+    case v1::CallRecord::kCommInit: {
+      const v1::CommInit& init = record.comm_init();
+      out->comm = init.comm();
+      out->nranks = std::clamp(init.nranks(), 0, kMaxRanks);
+      out->rank = Rank(init.rank());
+      out->device = Device(init.device());
+      out->uid = init.uid();
+      out->parent = init.parent();
+      out->color = init.color();
+      return true;
+    }
+    case v1::CallRecord::kCommCall:
+      out->comm = record.comm_call().comm();
+      return true;
+    case v1::CallRecord::kGroup:
+      out->group = record.group().group();
+      return true;
+    case v1::CallRecord::kStream:
+      out->stream = record.stream().stream();
+      out->stream_flags = record.stream().flags();
+      out->stream_handle = record.stream().handle();
+      out->device = Device(record.stream().device());
+      return true;
+    case v1::CallRecord::kWork: {
+      const v1::Work& work = record.work();
+      if (!IsSane(work.ordinal()) || !TranslateWorkKind(work.kind(), &out->work)) return false;
+      out->stream = work.stream();
+      out->ordinal = work.ordinal();
+      out->event = work.event();
+      Learn(record.call(), Call::kStreamWork);
+      return true;
+    }
+    case v1::CallRecord::kHostWait: {
+      const v1::HostWait& wait = record.host_wait();
+      if (!IsSane(wait.ordinal()) || !TranslateWaitKind(wait.kind(), &out->wait)) return false;
+      out->stream = wait.stream();
+      out->device = Device(wait.device());
+      out->event = wait.event();
+      out->ordinal = wait.ordinal();
+      Learn(record.call(), Call::kHostWait);
+      return true;
+    }
+    case v1::CallRecord::kEnd: {
+      const v1::CallEnd& end = record.end();
+      if (!IsSane(end.ordinal())) return false;
+      out->result = end.result();
+      out->stream = end.stream();
+      out->ordinal = end.ordinal();
+      out->comm = end.comm();
+      out->nranks = std::clamp(end.nranks(), 0, kMaxRanks);
+      out->rank = Rank(end.rank());
+      out->device = Device(end.device());
+      return true;
+    }
+    case v1::CallRecord::kEnqueue:
+      if (!IsSane(record.enqueue().ordinal())) return false;
+      out->group = record.enqueue().group();
+      out->stream = record.enqueue().stream();
+      out->ordinal = record.enqueue().ordinal();
+      return true;
+    case v1::CallRecord::kText:
+      out->comm = record.text().comm();
+      out->text = Cut(record.text().text());
+      return true;
+    case v1::CallRecord::PAYLOAD_NOT_SET:
+      return true;  // a call with nothing to tell
+  }
+  return true;
+}
+
+bool GraphEvents::OnRecord(const v1::CallRecord& record) {
+  if (record.call() > kMaxCallNumber || record.thread() == 0 || !IsSane(record.order())) {
+    return false;
+  }
+  if (!processes_.contains(record.process())) return false;
+  graph::CallRecord& out = scratch_;
+  out = graph::CallRecord();
+  if (!TranslateKind(record.kind(), &out.kind)) return false;
+  // Each kind of record has its own payload: an end that carries an operation is nonsense.
+  const bool ends = record.payload_case() == v1::CallRecord::kEnd;
+  const bool enqueues = record.payload_case() == v1::CallRecord::kEnqueue;
+  const bool names = record.payload_case() == v1::CallRecord::kText;
+  if (ends != (out.kind == graph::RecordKind::kEnd) ||
+      enqueues != (out.kind == graph::RecordKind::kEnqueue) ||
+      names != (out.kind == graph::RecordKind::kText)) {
+    return false;
+  }
+  out.process = record.process();
+  out.thread = record.thread();
+  out.flags = static_cast<uint8_t>(record.flags() & 0xff);
+  out.call_id = static_cast<uint16_t>(record.call());
+  out.order = record.order();
+  out.time_ns = record.time_ns();
+  out.call_site = record.call_site();
+  if (!TranslatePayload(record, &out)) return false;
+  out.call = Meaning(record.call());
+  if (Symbol(record.call()).empty()) ++unnamed_;
+  ++records_;
+  model_->OnRecord(out);
+  return true;
+}
+
+bool GraphEvents::TranslateProcessState(const v1::ProcessState& state,
+                                        graph::ProcessState* out) const {
+  if (state.threads_size() > kMaxThreadStates || state.streams_size() > kMaxStreamStates ||
+      state.comms_size() > kMaxCommStates) {
+    return false;
+  }
+  out->process = state.process();
+  out->alive = state.alive();
+  out->stopped = state.stopped();
+  out->answered = state.answered();
+  out->lost_records = state.lost_records();
+  out->lost_streams = state.lost_streams();
+  out->lost_comms = state.lost_comms();
+  out->lost_markers = state.lost_markers();
+  out->nccl_calls = state.nccl_calls();
+  out->threads.reserve(static_cast<size_t>(state.threads_size()));
+  for (const v1::ThreadState& from : state.threads()) {
+    graph::ThreadState& to = out->threads.emplace_back();
+    to.thread = from.thread();
+    to.tid = from.tid();
+    to.call_id = static_cast<uint16_t>(std::min(from.call(), kMaxCallNumber));
+    to.call = from.call() == 0 ? Call::kOther : Meaning(from.call());
+    to.call_order = from.call_order();
+    to.since_ns = from.since_ns();
+    to.entered = from.entered();
+    to.left = from.left();
+    to.published = from.published();
+    to.collected = from.collected();
+    to.gpu_thread = from.gpu_thread();
+    to.poll_object = from.poll_object();
+    to.poll_count = from.poll_count();
+    to.poll_since_ns = from.poll_since_ns();
+    to.os_state = TranslateOsState(from.os_state());
+    to.cpu_ticks = from.cpu_ticks();
+    to.context_switches = from.context_switches();
+    to.library_thread = from.library_thread();
+    to.name = Cut(from.name());
+  }
+  out->streams.reserve(static_cast<size_t>(state.streams_size()));
+  for (const v1::StreamState& from : state.streams()) {
+    if (!IsSane(from.enqueued()) || !IsSane(from.head()) || !IsSane(from.done())) return false;
+    out->streams.push_back({.stream = from.stream(),
+                            .enqueued = from.enqueued(),
+                            .head = from.head(),
+                            .done = from.done()});
+  }
+  out->comms.reserve(static_cast<size_t>(state.comms_size()));
+  for (const v1::CommState& from : state.comms()) {
+    out->comms.push_back({.comm = from.comm(),
+                          .state = TranslateCommState(from.state()),
+                          .next_sequence = from.next_sequence()});
+  }
+  const int not_visible = std::min(state.not_visible_size(), kMaxNotVisible);
+  for (int i = 0; i < not_visible; ++i) out->not_visible.push_back(Cut(state.not_visible(i)));
+  return true;
+}
+
+bool GraphEvents::OnRound(const v1::Round& round) {
+  // Rounds prove something only in order.
+  if (round.round() <= last_round_ || round.end_ns() < round.begin_ns() ||
+      static_cast<size_t>(round.processes_size()) > kMaxProcesses) {
+    return false;
+  }
+  graph::Round out;
+  out.round = round.round();
+  out.begin_ns = round.begin_ns();
+  out.end_ns = round.end_ns();
+  out.processes.reserve(static_cast<size_t>(round.processes_size()));
+  for (const v1::ProcessState& state : round.processes()) {
+    if (!processes_.contains(state.process())) {
+      ++dropped_;
+      continue;
+    }
+    graph::ProcessState& to = out.processes.emplace_back();
+    // A state that makes no sense is the same as none: the model takes the process as unseen.
+    if (!TranslateProcessState(state, &to)) {
+      ++dropped_;
+      out.processes.pop_back();
+    }
+  }
+  last_round_ = round.round();
+  ++rounds_;
+  model_->OnRound(out);
+  return true;
+}
+
+}  // namespace gordian::server

@@ -1,0 +1,386 @@
+#include "analyzer/server/verdict_json.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+
+namespace gordian::server {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr graph::VerdictKind kKinds[] = {
+    graph::VerdictKind::kInconclusive, graph::VerdictKind::kHealthy,
+    graph::VerdictKind::kFinished,     graph::VerdictKind::kDeadlock,
+    graph::VerdictKind::kMismatch,     graph::VerdictKind::kRankNotJoined,
+    graph::VerdictKind::kRankExited,   graph::VerdictKind::kRankStopped,
+    graph::VerdictKind::kRankAborted,  graph::VerdictKind::kStraggler,
+    graph::VerdictKind::kStuckKernel,  graph::VerdictKind::kHostBlocked,
+    graph::VerdictKind::kInitHang,
+};
+constexpr graph::Confidence kConfidences[] = {
+    graph::Confidence::kPossible, graph::Confidence::kSuspected, graph::Confidence::kConfirmed};
+constexpr graph::PartState kPartStates[] = {
+    graph::PartState::kNotCalled,   graph::PartState::kCalled, graph::PartState::kInOpenGroup,
+    graph::PartState::kEnqueued,    graph::PartState::kAtHead, graph::PartState::kDone};
+
+ordered_json EdgeToJson(const graph::WaitEdge& edge, const SiteResolver& sites) {
+  return {{"rank", edge.rank},
+          {"waits_for_rank", edge.waits_for_rank},
+          {"reason", edge.reason},
+          {"op", edge.op},
+          {"comm", fmt::format("{:016x}", edge.comm)},
+          {"comm_name", edge.comm_name},
+          {"seq", edge.sequence},
+          {"stream", fmt::format("{:#x}", edge.stream)},
+          {"bytes", edge.bytes},
+          {"site", sites(edge.site)},
+          {"detail", edge.detail}};
+}
+
+ordered_json OperationToJson(const graph::StuckOperation& operation, const SiteResolver& sites) {
+  ordered_json members = ordered_json::array();
+  for (const graph::OperationMember& member : operation.members) {
+    members.push_back({{"rank", member.rank},
+                       {"state", PartStateName(member.state)},
+                       {"instead", member.instead},
+                       {"site", sites(member.site)}});
+  }
+  return {{"op", operation.op},
+          {"comm", fmt::format("{:016x}", operation.comm)},
+          {"comm_name", operation.comm_name},
+          {"seq", operation.sequence},
+          {"bytes", operation.bytes},
+          {"members", std::move(members)}};
+}
+
+ordered_json EvidenceToJson(const graph::Evidence& evidence) {
+  return {{"ranks_seen", evidence.ranks_seen},       {"ranks_expected", evidence.ranks_expected},
+          {"records", evidence.records},             {"records_lost", evidence.records_lost},
+          {"nccl_calls", evidence.nccl_calls},       {"not_visible", evidence.not_visible},
+          {"assumes", evidence.assumes}};
+}
+
+void FindingToJson(const graph::Finding& finding, const SiteResolver& sites, ordered_json* out) {
+  ordered_json& to = *out;
+  to["verdict"] = graph::Name(finding.verdict);
+  to["check"] = finding.check;
+  to["confidence"] = graph::Name(finding.confidence);
+  to["summary"] = finding.summary;
+  to["advice"] = finding.advice;
+  to["culprit_ranks"] = finding.culprit_ranks;
+  to["victim_ranks"] = finding.victim_ranks;
+  to["cycle"] = ordered_json::array();
+  for (const graph::WaitEdge& edge : finding.cycle) to["cycle"].push_back(EdgeToJson(edge, sites));
+  to["operations"] = ordered_json::array();
+  for (const graph::StuckOperation& operation : finding.operations) {
+    to["operations"].push_back(OperationToJson(operation, sites));
+  }
+  to["stalled_at_ns"] = finding.stalled_at_ns;
+  // JSON has no infinity; a microsecond is more than a person or a test can use.
+  const double after = finding.detected_after_s;
+  to["detected_after_s"] = std::isfinite(after) ? std::round(after * 1e6) / 1e6 : 0.0;
+  to["evidence"] = EvidenceToJson(finding.evidence);
+}
+
+// Reads fields by name and type; the first that is not as it must be is remembered with its path.
+class Reader {
+ public:
+  explicit Reader(VerdictDocument* document) : document_(document) {}
+
+  const std::string& error() const { return error_; }
+
+  void Finding(const json& from, const std::string& path, graph::Finding* out) {
+    const std::string kind = Text(from, path, "verdict");
+    if (error_.empty() && !ParseVerdictKind(kind, &out->verdict)) {
+      Fail(path + "verdict", "is no verdict: \"" + kind + "\"");
+    }
+    out->check = Text(from, path, "check");
+    const std::string confidence = Text(from, path, "confidence");
+    if (error_.empty() && !ParseConfidence(confidence, &out->confidence)) {
+      Fail(path + "confidence", "is no confidence: \"" + confidence + "\"");
+    }
+    out->summary = Text(from, path, "summary");
+    out->advice = Text(from, path, "advice");
+    out->culprit_ranks = Ranks(from, path, "culprit_ranks");
+    out->victim_ranks = Ranks(from, path, "victim_ranks");
+    Each(from, path, "cycle", [&](const json& edge, const std::string& at) {
+      out->cycle.push_back(Edge(edge, at));
+    });
+    Each(from, path, "operations", [&](const json& operation, const std::string& at) {
+      out->operations.push_back(Operation(operation, at));
+    });
+    out->stalled_at_ns = Unsigned(from, path, "stalled_at_ns");
+    out->detected_after_s = Real(from, path, "detected_after_s");
+    if (const json* evidence = Member(from, path, "evidence", json::value_t::object)) {
+      out->evidence = Evidence(*evidence, path + "evidence.");
+    }
+  }
+
+  template <typename Function>
+  void Each(const json& from, const std::string& path, const char* key, Function function) {
+    const json* list = Member(from, path, key, json::value_t::array);
+    if (list == nullptr) return;
+    for (size_t i = 0; i < list->size() && error_.empty(); ++i) {
+      const std::string at = fmt::format("{}{}[{}]", path, key, i);
+      if (!(*list)[i].is_object()) return Fail(at, "is not an object");
+      function((*list)[i], at + ".");
+    }
+  }
+
+  std::string Text(const json& from, const std::string& path, const char* key) {
+    const json* value = Member(from, path, key, json::value_t::string);
+    return value == nullptr ? "" : value->get<std::string>();
+  }
+
+ private:
+  void Fail(const std::string& path, const std::string& what) {
+    if (error_.empty()) error_ = path + " " + what;
+  }
+
+  const json* Member(const json& from, const std::string& path, const char* key,
+                     json::value_t type) {
+    if (!error_.empty()) return nullptr;
+    auto found = from.find(key);
+    if (found == from.end()) {
+      Fail(path + key, "is missing");
+      return nullptr;
+    }
+    const bool fits = type == json::value_t::number_float     ? found->is_number()
+                      : type == json::value_t::number_integer ? found->is_number_integer()
+                                                              : found->type() == type;
+    if (!fits) {
+      Fail(path + key, fmt::format("is a {}, which it must not be", found->type_name()));
+      return nullptr;
+    }
+    return &*found;
+  }
+
+  int64_t Integer(const json& from, const std::string& path, const char* key) {
+    const json* value = Member(from, path, key, json::value_t::number_integer);
+    return value == nullptr ? 0 : value->get<int64_t>();
+  }
+  uint64_t Unsigned(const json& from, const std::string& path, const char* key) {
+    const json* value = Member(from, path, key, json::value_t::number_integer);
+    if (value == nullptr) return 0;
+    if (!value->is_number_unsigned() && value->get<int64_t>() < 0) {
+      Fail(path + key, "is negative");
+      return 0;
+    }
+    return value->get<uint64_t>();
+  }
+  int Int(const json& from, const std::string& path, const char* key) {
+    const int64_t value = Integer(from, path, key);
+    if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max()) {
+      Fail(path + key, "is out of range");
+      return 0;
+    }
+    return static_cast<int>(value);
+  }
+  double Real(const json& from, const std::string& path, const char* key) {
+    const json* value = Member(from, path, key, json::value_t::number_float);
+    return value == nullptr ? 0 : value->get<double>();
+  }
+  uint64_t Hex(const json& from, const std::string& path, const char* key) {
+    std::string text = Text(from, path, key);
+    if (!error_.empty()) return 0;
+    const size_t prefix = text.starts_with("0x") ? 2 : 0;
+    const bool digits = text.size() > prefix && text.size() <= prefix + 16 &&
+                        text.find_first_not_of("0123456789abcdef", prefix) == std::string::npos;
+    if (!digits) {
+      Fail(path + key, "is no hexadecimal number: \"" + text + "\"");
+      return 0;
+    }
+    return std::stoull(text.substr(prefix), nullptr, 16);
+  }
+  std::vector<int> Ranks(const json& from, const std::string& path, const char* key) {
+    std::vector<int> ranks;
+    if (const json* list = Member(from, path, key, json::value_t::array)) {
+      for (const json& rank : *list) {
+        if (!rank.is_number_integer()) {
+          Fail(path + key, "holds something that is no rank");
+          break;
+        }
+        ranks.push_back(rank.get<int>());
+      }
+    }
+    return ranks;
+  }
+  std::vector<std::string> Texts(const json& from, const std::string& path, const char* key) {
+    std::vector<std::string> texts;
+    if (const json* list = Member(from, path, key, json::value_t::array)) {
+      for (const json& text : *list) {
+        if (!text.is_string()) {
+          Fail(path + key, "holds something that is no text");
+          break;
+        }
+        texts.push_back(text.get<std::string>());
+      }
+    }
+    return texts;
+  }
+  graph::Site Site(const json& from, const std::string& path) {
+    std::string text = Text(from, path, "site");
+    if (text.empty()) return {};
+    document_->site_texts.push_back(std::move(text));
+    return {.process = 0, .address = document_->site_texts.size()};
+  }
+
+  graph::WaitEdge Edge(const json& from, const std::string& path) {
+    graph::WaitEdge edge;
+    edge.rank = Int(from, path, "rank");
+    edge.waits_for_rank = Int(from, path, "waits_for_rank");
+    edge.reason = Text(from, path, "reason");
+    edge.op = Text(from, path, "op");
+    edge.comm = Hex(from, path, "comm");
+    edge.comm_name = Text(from, path, "comm_name");
+    edge.sequence = Integer(from, path, "seq");
+    edge.stream = Hex(from, path, "stream");
+    edge.bytes = Unsigned(from, path, "bytes");
+    edge.site = Site(from, path);
+    edge.detail = Text(from, path, "detail");
+    return edge;
+  }
+
+  graph::StuckOperation Operation(const json& from, const std::string& path) {
+    graph::StuckOperation operation;
+    operation.op = Text(from, path, "op");
+    operation.comm = Hex(from, path, "comm");
+    operation.comm_name = Text(from, path, "comm_name");
+    operation.sequence = Integer(from, path, "seq");
+    operation.bytes = Unsigned(from, path, "bytes");
+    Each(from, path, "members", [&](const json& member, const std::string& at) {
+      graph::OperationMember& to = operation.members.emplace_back();
+      to.rank = Int(member, at, "rank");
+      const std::string state = Text(member, at, "state");
+      bool known = false;
+      for (graph::PartState candidate : kPartStates) {
+        if (state == PartStateName(candidate)) {
+          to.state = candidate;
+          known = true;
+        }
+      }
+      if (!known) Fail(at + "state", "is no state: \"" + state + "\"");
+      to.instead = Text(member, at, "instead");
+      to.site = Site(member, at);
+    });
+    return operation;
+  }
+
+  graph::Evidence Evidence(const json& from, const std::string& path) {
+    graph::Evidence evidence;
+    evidence.ranks_seen = Int(from, path, "ranks_seen");
+    evidence.ranks_expected = Int(from, path, "ranks_expected");
+    evidence.records = Unsigned(from, path, "records");
+    evidence.records_lost = Unsigned(from, path, "records_lost");
+    evidence.nccl_calls = Unsigned(from, path, "nccl_calls");
+    evidence.not_visible = Texts(from, path, "not_visible");
+    evidence.assumes = Texts(from, path, "assumes");
+    return evidence;
+  }
+
+  VerdictDocument* document_;
+  std::string error_;
+};
+
+}  // namespace
+
+const char* PartStateName(graph::PartState state) {
+  switch (state) {
+    case graph::PartState::kNotCalled:
+      return "not_called";
+    case graph::PartState::kCalled:
+      return "called";
+    case graph::PartState::kInOpenGroup:
+      return "in_open_group";
+    case graph::PartState::kEnqueued:
+      return "enqueued";
+    case graph::PartState::kAtHead:
+      return "at_head";
+    case graph::PartState::kDone:
+      return "done";
+  }
+  return "not_called";
+}
+
+bool ParseVerdictKind(std::string_view name, graph::VerdictKind* kind) {
+  for (graph::VerdictKind candidate : kKinds) {
+    if (name != graph::Name(candidate)) continue;
+    *kind = candidate;
+    return true;
+  }
+  return false;
+}
+
+bool ParseConfidence(std::string_view name, graph::Confidence* confidence) {
+  for (graph::Confidence candidate : kConfidences) {
+    if (name != graph::Name(candidate)) continue;
+    *confidence = candidate;
+    return true;
+  }
+  return false;
+}
+
+ordered_json VerdictToJson(const graph::Verdict& verdict, const SiteResolver& sites) {
+  ordered_json out;
+  out["schema"] = kVerdictSchema;
+  FindingToJson(verdict.main, sites, &out);
+  out["findings"] = ordered_json::array();
+  for (const graph::Finding& finding : verdict.findings) {
+    ordered_json further;
+    FindingToJson(finding, sites, &further);
+    out["findings"].push_back(std::move(further));
+  }
+  return out;
+}
+
+std::string VerdictToText(const graph::Verdict& verdict, const SiteResolver& sites) {
+  // Names come from watched processes: what is not UTF-8 is replaced, never thrown over.
+  return VerdictToJson(verdict, sites).dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+SiteResolver VerdictDocument::sites() const {
+  return [texts = site_texts](const graph::Site& site) {
+    return site.address == 0 || site.address > texts.size() ? "" : texts[site.address - 1];
+  };
+}
+
+StatusOr<VerdictDocument> ParseVerdict(std::string_view text) {
+  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (document.is_discarded()) return Status::DataLoss("not JSON");
+  if (!document.is_object()) return Status::DataLoss("not a JSON object");
+  VerdictDocument out;
+  Reader reader(&out);
+  const std::string schema = reader.Text(document, "", "schema");
+  if (reader.error().empty() && schema != kVerdictSchema) {
+    if (schema.starts_with("gordian.verdict.")) {
+      return Status::NewerVersion(fmt::format("schema is {}, this gordian reads {}", schema,
+                                              kVerdictSchema));
+    }
+    return Status::DataLoss(fmt::format("schema is \"{}\", not {}", schema, kVerdictSchema));
+  }
+  reader.Finding(document, "", &out.verdict.main);
+  reader.Each(document, "", "findings", [&](const json& finding, const std::string& at) {
+    reader.Finding(finding, at, &out.verdict.findings.emplace_back());
+  });
+  if (!reader.error().empty()) return Status::DataLoss(reader.error());
+  return out;
+}
+
+StatusOr<VerdictDocument> ReadVerdictFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Status::NotFound("cannot open " + path);
+  std::stringstream text;
+  text << file.rdbuf();
+  StatusOr<VerdictDocument> document = ParseVerdict(text.str());
+  if (document.ok()) return document;
+  return Status(document.status().code(), path + ": " + document.status().message());
+}
+
+}  // namespace gordian::server
