@@ -1,9 +1,6 @@
-// Conversions between float and the small formats: round to nearest, ties to even.
-#include <bit>
-#include <cmath>
-#include <cstdint>
+#include "emulator/nccl/float_formats.h"
 
-#include "emulator/nccl/reduce.h"
+#include <cmath>
 
 namespace gordian::emu::nccl {
 namespace {
@@ -49,11 +46,9 @@ uint32_t Narrow(float magnitude) {
 }
 
 struct Tables {
-  float half[65536];
   float e4m3[256];
   float e5m2[256];
   Tables() {
-    for (uint32_t i = 0; i < 65536; ++i) half[i] = Widen<5, 10>(i, true);
     for (uint32_t i = 0; i < 256; ++i) {
       e4m3[i] = Widen<4, 3>(i, false);
       e5m2[i] = Widen<5, 2>(i, true);
@@ -70,27 +65,8 @@ uint32_t SignOf(float value) { return std::bit_cast<uint32_t>(value) >> 31; }
 
 }  // namespace
 
-float HalfToFloat(uint16_t bits) { return GetTables().half[bits]; }
 float Float8E4m3ToFloat(uint8_t bits) { return GetTables().e4m3[bits]; }
 float Float8E5m2ToFloat(uint8_t bits) { return GetTables().e5m2[bits]; }
-
-float Bfloat16ToFloat(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
-
-uint16_t FloatToHalf(float value) {
-  if (std::isnan(value)) return 0x7fff;
-  uint32_t sign = SignOf(value) << 15;
-  if (std::isinf(value)) return static_cast<uint16_t>(sign | 0x7c00);
-  uint32_t magnitude = Narrow<5, 10>(std::fabs(value));
-  return static_cast<uint16_t>(sign | (magnitude < 0x7c00 ? magnitude : 0x7c00));
-}
-
-uint16_t FloatToBfloat16(float value) {
-  if (std::isnan(value)) return 0x7fff;
-  uint32_t bits = std::bit_cast<uint32_t>(value);
-  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
 
 uint8_t FloatToFloat8E4m3(float value) {
   uint32_t sign = SignOf(value) << 7;

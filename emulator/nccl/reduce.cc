@@ -5,6 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "emulator/nccl/float_formats.h"
+
 namespace gordian::emu::nccl {
 namespace {
 

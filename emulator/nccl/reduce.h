@@ -32,16 +32,6 @@ size_t ElementSize(uint32_t datatype);
 void Reduce(Reduction reduction, ncclDataType_t datatype,
             std::span<const Contribution> contributions, size_t count, int ranks, void* out);
 
-// One element's bits.
-float HalfToFloat(uint16_t bits);
-uint16_t FloatToHalf(float value);
-float Bfloat16ToFloat(uint16_t bits);
-uint16_t FloatToBfloat16(float value);
-float Float8E4m3ToFloat(uint8_t bits);
-uint8_t FloatToFloat8E4m3(float value);
-float Float8E5m2ToFloat(uint8_t bits);
-uint8_t FloatToFloat8E5m2(float value);
-
 }  // namespace gordian::emu::nccl
 
 #endif  // GORDIAN_EMULATOR_NCCL_REDUCE_H_

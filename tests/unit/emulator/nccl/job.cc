@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -109,6 +110,16 @@ ncclComm_t Rank::Init(int id_index, int nranks, int rank) const {
   return comm;
 }
 
+void Rank::WaitForExitOf(int other) const {
+  // Opened while the parent may not have reaped it yet; a pidfd of an ended process is readable.
+  int fd = static_cast<int>(syscall(SYS_pidfd_open, shared_->pids[other].load(), 0));
+  if (fd < 0) return;
+  pollfd wait = {fd, POLLIN, 0};
+  while (poll(&wait, 1, -1) < 0) {
+  }
+  close(fd);
+}
+
 bool Outcome::Succeeded() const {
   for (int status : statuses) {
     if (status != 0) return false;
@@ -127,6 +138,7 @@ Outcome RunJob(int size, const Body& body, const Environment& environment, uint3
   auto* shared = new (memory) Shared{};
   std::vector<pid_t> pids;
   Body with_ids = [&](Rank& rank) {
+    shared->pids[rank.rank()].store(getpid());
     if (rank.rank() == 0) {
       for (ncclUniqueId& id : shared->ids) REQUIRE_NCCL(ncclGetUniqueId(&id));
     }

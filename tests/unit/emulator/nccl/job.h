@@ -36,6 +36,7 @@ struct Shared {
   std::atomic<uint32_t> barrier_round;
   ncclUniqueId ids[kMaxIds];
   std::atomic<uint32_t> marks[kMaxRanks];
+  std::atomic<int> pids[kMaxRanks];
 };
 
 // What a rank's body works with.
@@ -53,6 +54,8 @@ class Rank {
   const ncclUniqueId& Id(int index) const { return shared_->ids[index]; }
   ncclComm_t Init(int id_index, int nranks, int rank) const;
   ncclComm_t Init(int id_index = 0) const { return Init(id_index, size_, rank_); }
+  // Returns when that rank's process has ended (a zombie counts).
+  void WaitForExitOf(int other) const;
   // Shows the parent how far this rank got.
   void Mark(uint32_t value) { shared_->marks[rank_].store(value); }
 
