@@ -67,7 +67,7 @@ struct Kernel {
   KernelId id = 0;
   ProcessId process = 0;
   ThreadId thread = 0;
-  CommId comm = 0;   // at the process
+  CommId comm = 0;  // at the process
   int comm_index = -1;
   bool in_group = false;
   bool enqueued = false;  // all its positions are known
@@ -100,6 +100,7 @@ struct Thread {
   std::optional<OpenCall> open;
   std::vector<KernelId> group_kernels;
   std::vector<PendingInit> group_inits;
+  KernelId group_call = 0;  // the operation inside the group that is being called right now
   bool group_open = false;  // operations were called and the outermost GroupEnd has not ended
   bool in_group_end = false;
   uint64_t last_ns = 0;
@@ -130,7 +131,6 @@ struct EventTarget {
 struct Process {
   ProcessInfo info;
   bool ended = false;
-  bool ended_by_us = false;  // ended while a hang was on the table: an effect, not a cause
   ExitKind exit_kind = ExitKind::kUnknown;
   int exit_value = 0;
   uint64_t ended_ns = 0;
@@ -148,9 +148,8 @@ struct Process {
 
   bool has_state = false;  // in the last round
   ProcessState state;
-  std::vector<ThreadState> previous_threads;
-  uint64_t previous_round = 0, state_round = 0;
   uint64_t stopped_since_ns = 0;
+  uint64_t last_busy_ns = 0;      // a thread that may call was seen to use a processor
   uint64_t last_progress_ns = 0;  // any record, any done operation
 
   bool Dead() const { return ended || (has_state && !state.alive); }
@@ -191,7 +190,7 @@ class ExecutionGraph {
   void ApplyGroupEnd(Process&, Thread&, const CallRecord&);
   void ApplyEnqueue(Process&, Thread&, const CallRecord&);
   void ApplyInitBegin(Process&, Thread&, const CallRecord&);
-  void ApplyInitEnd(Process&, const CallRecord&, CommUid, int init_rank);
+  void ApplyInitEnd(Process&, Thread&, const CallRecord&, CommUid, int init_rank);
   void ApplyCommCall(Process&, Thread&, const CallRecord&);
   void ApplyWork(Process&, const CallRecord&);
   void ApplyHostWait(Process&, Thread&, const CallRecord&);

@@ -5,7 +5,8 @@
 namespace gordian::graph {
 namespace {
 
-// Members of a communicator of another node may never be seen; their instances cannot complete here.
+// Members of a communicator of another node may never be seen; their instances cannot complete
+// here.
 constexpr size_t kMaxHeldWithUnseenMembers = 4096;
 constexpr int kMaxRanks = 1 << 20;  // more is a damaged record
 constexpr uint8_t kUserOperator = 254;

@@ -81,8 +81,8 @@ struct Communicator {
   int nranks = 0;
   std::string name;
   bool opaque = false;  // some of its operations cannot be followed (captured into graphs, ...)
-  std::vector<CommMember> members;         // by rank
-  std::map<uint64_t, Instance> instances;  // unfinished, by sequence
+  std::vector<CommMember> members;                                        // by rank
+  std::map<uint64_t, Instance> instances;                                 // unfinished, by sequence
   std::map<std::pair<int, int>, std::map<uint64_t, Transfer>> transfers;  // (source, destination)
   int collective_mismatch = -1;
   int transfer_mismatch = -1;
@@ -133,9 +133,9 @@ struct InitMember {
 struct InitCall {
   CommUid uid = 0;
   Call call = Call::kCommInit;
-  int parent = -1;  // index of the parent communicator
-  int comm = -1;    // index of what it makes; -1 for a child
-  bool members_known = true;  // false: some of `members` need not call (shrink)
+  int parent = -1;                  // index of the parent communicator
+  int comm = -1;                    // index of what it makes; -1 for a child
+  bool members_known = true;        // false: some of `members` need not call (shrink)
   std::vector<InitMember> members;  // by rank, in the parent for a child
   int called = 0;
   int done = 0;
@@ -158,9 +158,16 @@ class Matcher {
   MemberSlot* Slot(const PartRef&);
   Instance* FindInstance(int comm, uint64_t sequence);
   Transfer* FindTransfer(const PartRef&);
+  const Instance* FindInstance(int comm, uint64_t sequence) const {
+    return const_cast<Matcher*>(this)->FindInstance(comm, sequence);
+  }
+  const Transfer* FindTransfer(const PartRef& part) const {
+    return const_cast<Matcher*>(this)->FindTransfer(part);
+  }
 
   InitCall& Init(CommUid uid, Call call, int parent, int nranks);
   InitCall* FindInit(CommUid uid);
+  const InitCall* FindInit(CommUid uid) const { return const_cast<Matcher*>(this)->FindInit(uid); }
   void InitDone(CommUid uid, int rank);
   void InitWithdraw(CommUid uid, int rank);
 

@@ -1,0 +1,703 @@
+#include "analyzer/graph/execution_graph.h"
+
+#include <algorithm>
+
+namespace gordian::graph {
+namespace {
+
+constexpr int32_t kInProgress = 7;  // ncclInProgress: a non-blocking communicator took the call
+
+bool Took(int32_t result) { return result == 0 || result == kInProgress; }
+
+bool CountsAsNcclCall(Call call) {
+  switch (call) {
+    case Call::kStreamCreate:
+    case Call::kStreamDestroy:
+    case Call::kStreamWork:
+    case Call::kHostWait:
+    case Call::kPoll:
+      return false;
+    default:
+      return true;
+  }
+}
+
+// True when a thread that may call for the application used a processor since `before`.
+bool Busy(const ProcessState& before, const ProcessState& now) {
+  for (const ThreadState& state : now.threads) {
+    if (state.library_thread || (state.thread != 0 && !state.gpu_thread)) continue;
+    if (state.os_state == OsState::kRunning) return true;
+    for (const ThreadState& old : before.threads) {
+      if (old.tid == state.tid && old.cpu_ticks != state.cpu_ticks) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Process& ExecutionGraph::Start(const ProcessInfo& info) {
+  Process& process = processes_[info.process];
+  process.info = info;
+  return process;
+}
+
+Process* ExecutionGraph::Find(ProcessId id) {
+  auto it = processes_.find(id);
+  return it == processes_.end() ? nullptr : &it->second;
+}
+
+const Process* ExecutionGraph::Find(ProcessId id) const {
+  auto it = processes_.find(id);
+  return it == processes_.end() ? nullptr : &it->second;
+}
+
+const Kernel* ExecutionGraph::FindKernel(KernelId id) const {
+  auto it = kernels_.find(id);
+  return it == kernels_.end() ? nullptr : &it->second;
+}
+
+void ExecutionGraph::End(ProcessId id, ExitKind kind, int exit_value, uint64_t time_ns) {
+  Process* process = Find(id);
+  if (process == nullptr || process->ended) return;
+  process->ended = true;
+  process->exit_kind = kind;
+  process->exit_value = exit_value;
+  process->ended_ns = time_ns;
+}
+
+void ExecutionGraph::Record(const CallRecord& record) {
+  Process& process = processes_[record.process];
+  if (process.info.process == 0) process.info.process = record.process;
+  process.merger.Add(record, [&](const CallRecord& r) { Apply(process, r); });
+}
+
+void ExecutionGraph::TakeRound(const Round& round) {
+  for (auto& [id, process] : processes_) {
+    process.has_state = false;
+    process.merger.AtRound(process.ended, [&](const CallRecord& r) { Apply(process, r); });
+  }
+  for (const ProcessState& state : round.processes) {
+    Process& process = processes_[state.process];
+    if (process.info.process == 0) process.info.process = state.process;
+    if (Busy(process.state, state)) process.last_busy_ns = round.end_ns;
+    process.state = state;
+    process.has_state = true;
+    if (!state.stopped) {
+      process.stopped_since_ns = 0;
+    } else if (process.stopped_since_ns == 0) {
+      process.stopped_since_ns = round.begin_ns;
+    }
+    for (const StreamState& now : state.streams) {
+      auto it = process.streams.find(now.stream);
+      if (it == process.streams.end()) continue;
+      it->second.now = now;
+      // "At the head" says that everything before it is done.
+      MarkDone(process, {now.stream, std::max(now.done, now.head > 0 ? now.head - 1 : 0)},
+               round.begin_ns);
+    }
+    for (const CommStateNow& now : state.comms) {
+      auto it = process.comms.find(now.comm);
+      if (it == process.comms.end()) continue;
+      LocalComm& comm = it->second;
+      if (comm.unsettled && now.state == CommStateKind::kReady) {
+        comm.unsettled = false;
+        matcher_.InitDone(comm.uid, comm.init_rank);
+      }
+      if (comm.index < 0 || comm.rank < 0) continue;
+      CommMember& member = matcher_.comms()[comm.index].members[comm.rank];
+      if (now.state == CommStateKind::kAborted || now.state == CommStateKind::kRevoked) {
+        if (!member.aborted) member.left_ns = round.begin_ns;
+        member.aborted = true;
+      }
+    }
+  }
+  for (auto& [id, process] : processes_) Soften(process);
+}
+
+const WorkItem* ExecutionGraph::ItemAt(const Process& process, StreamPosition position) {
+  auto it = process.streams.find(position.stream);
+  if (it == process.streams.end()) return nullptr;
+  const auto& items = it->second.items;
+  auto after = std::upper_bound(items.begin(), items.end(), position.ordinal,
+                                [](uint64_t n, const WorkItem& item) { return n < item.ordinal; });
+  return after == items.begin() ? nullptr : &*std::prev(after);
+}
+
+size_t ExecutionGraph::Held() const {
+  size_t held = kernels_.size();
+  for (const auto& [id, process] : processes_) {
+    held += process.events.size() + process.streams.size();
+    for (const auto& [stream, queue] : process.streams) held += queue.items.size();
+  }
+  return held;
+}
+
+void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
+  ++process.records;
+  if (record.kind == RecordKind::kBegin && CountsAsNcclCall(record.call)) ++process.calls_begun;
+  process.last_record_ns = std::max(process.last_record_ns, record.time_ns);
+  process.last_progress_ns = std::max(process.last_progress_ns, record.time_ns);
+  Thread& thread = process.threads[record.thread];
+  thread.id = record.thread;
+  thread.last_ns = record.time_ns;
+  if (record.kind == RecordKind::kBegin || record.kind == RecordKind::kPoint) {
+    thread.last_call = record.call;
+    thread.last_site = record.call_site;
+  }
+  if (record.kind == RecordKind::kText) {
+    auto it = process.comms.find(record.comm);
+    if (it == process.comms.end()) return;
+    it->second.name = record.text;
+    if (it->second.index >= 0) matcher_.comms()[it->second.index].name = record.text;
+    return;
+  }
+  if (record.kind == RecordKind::kEnqueue) return ApplyEnqueue(process, thread, record);
+  if (record.kind == RecordKind::kBegin && (record.flags & kInGroup) == 0) {
+    thread.open.emplace();
+    thread.open->record = record;
+  }
+  if (IsCollective(record.call) || record.call == Call::kSend || record.call == Call::kRecv) {
+    if (record.kind == RecordKind::kBegin) ApplyOperationBegin(process, thread, record);
+    if (record.kind == RecordKind::kEnd) ApplyOperationEnd(process, thread, record);
+  } else if (MakesCommunicator(record.call)) {
+    if (record.kind == RecordKind::kBegin) {
+      ApplyInitBegin(process, thread, record);
+    } else if (record.kind == RecordKind::kEnd) {
+      auto it = process.comms.find(record.comm);
+      if (it != process.comms.end()) {
+        ApplyInitEnd(process, thread, record, it->second.uid, it->second.init_rank);
+      } else if (thread.open && thread.open->init != 0) {
+        ApplyInitEnd(process, thread, record, thread.open->init, thread.open->init_rank);
+      }
+    }
+  } else {
+    switch (record.call) {
+      case Call::kGroupEnd:
+        if (record.kind == RecordKind::kBegin) thread.in_group_end = true;
+        if (record.kind == RecordKind::kEnd) ApplyGroupEnd(process, thread, record);
+        break;
+      case Call::kCommFinalize:
+      case Call::kCommDestroy:
+      case Call::kCommAbort:
+      case Call::kCommRevoke:
+        ApplyCommCall(process, thread, record);
+        break;
+      case Call::kStreamCreate: {
+        StreamQueue& queue = Stream(process, record.stream, record.device);
+        queue.flags = record.stream_flags;
+        queue.handle = record.stream_handle;
+        break;
+      }
+      case Call::kStreamDestroy: {
+        auto it = process.streams.find(record.stream);
+        if (it != process.streams.end()) it->second.destroyed = true;
+        break;
+      }
+      case Call::kStreamWork:
+        ApplyWork(process, record);
+        break;
+      case Call::kHostWait:
+        ApplyHostWait(process, thread, record);
+        break;
+      default:
+        break;
+    }
+  }
+  if (record.kind == RecordKind::kEnd && thread.open && thread.open->record.call == record.call &&
+      (record.flags & kInGroup) == 0) {
+    thread.open.reset();
+  }
+}
+
+void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
+                                         const CallRecord& record) {
+  auto local = process.comms.find(record.comm);
+  Part part;
+  part.signature = {record.call, record.datatype, record.reduce_op,
+                    NeedsRoot(record.call) ? record.root_or_peer : -1, record.count};
+  part.stream = record.stream;
+  part.site = record.call_site;
+  part.order = record.order;
+  part.time_ns = record.time_ns;
+  part.ref.sequence = record.sequence;
+  part.ref.kind = record.call == Call::kSend   ? PartKind::kSend
+                  : record.call == Call::kRecv ? PartKind::kReceive
+                                               : PartKind::kCollective;
+  if (part.ref.kind != PartKind::kCollective) part.ref.peer = record.root_or_peer;
+  if (local != process.comms.end()) {
+    part.ref.comm = local->second.index;
+    part.ref.rank = local->second.rank;
+    if (part.ref.rank < 0) part.ref.comm = -1;
+  }
+  if ((record.flags & kCapturing) != 0) {
+    // It takes its place at the graph's launch, which is not followed here (W12).
+    if (part.ref.comm >= 0) matcher_.comms()[part.ref.comm].opaque = true;
+    process.captures = true;
+    return;
+  }
+  Kernel* kernel = nullptr;
+  const bool in_group = (record.flags & kInGroup) != 0;
+  if (in_group) {
+    thread.group_open = true;
+    for (KernelId id : thread.group_kernels) {
+      if (kernels_.at(id).comm == record.comm) kernel = &kernels_.at(id);
+    }
+  }
+  if (kernel == nullptr) {
+    const KernelId id = next_kernel_++;
+    kernel = &kernels_[id];
+    kernel->id = id;
+    kernel->process = process.info.process;
+    kernel->thread = thread.id;
+    kernel->comm = record.comm;
+    kernel->comm_index = part.ref.comm;
+    kernel->in_group = in_group;
+    kernel->time_ns = record.time_ns;
+    if (in_group) {
+      thread.group_kernels.push_back(id);
+    } else {
+      thread.open->kernel = id;
+    }
+  }
+  if (std::find(kernel->streams.begin(), kernel->streams.end(), record.stream) ==
+      kernel->streams.end()) {
+    kernel->streams.push_back(record.stream);
+  }
+  MemberSlot slot;
+  slot.state = SlotState::kCalled;
+  slot.kernel = kernel->id;
+  slot.order = record.order;
+  slot.time_ns = record.time_ns;
+  slot.site = record.call_site;
+  slot.signature = part.signature;
+  matcher_.Post(part.ref, slot);
+  kernel->parts.push_back(std::move(part));
+  if (in_group) thread.group_call = kernel->id;
+}
+
+void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const CallRecord& record) {
+  if (thread.group_call != 0) {  // comes back at once; GroupEnd launches it
+    Kernel& kernel = kernels_.at(thread.group_call);
+    thread.group_call = 0;
+    const PartRef ref = kernel.parts.back().ref;
+    if (Took(record.result)) {
+      matcher_.Accept(ref, record.time_ns);
+    } else {
+      matcher_.Withdraw(ref);
+      kernel.parts.pop_back();
+    }
+    return;
+  }
+  if (!thread.open || thread.open->kernel == 0) return;
+  auto it = kernels_.find(thread.open->kernel);
+  if (it == kernels_.end()) return;
+  Kernel& kernel = it->second;
+  if (!Took(record.result)) {
+    DropKernel(kernel.id, false);
+    return;
+  }
+  for (const Part& part : kernel.parts) matcher_.Accept(part.ref, record.time_ns);
+  auto local = process.comms.find(kernel.comm);
+  if (local != process.comms.end() && record.result == 0) {
+    for (const Part& part : kernel.parts) {
+      if (part.ref.kind == PartKind::kCollective) {
+        local->second.collective_used = true;
+      } else {
+        local->second.peers_used.insert(part.ref.peer);
+      }
+    }
+  }
+  if (record.stream == 0) {
+    kernel.follows = false;
+    Enqueued(process, kernel);
+    return;
+  }
+  Enqueued(process, kernel);
+  PlaceKernel(process, kernel, {record.stream, record.ordinal});
+}
+
+void ExecutionGraph::ApplyEnqueue(Process& process, Thread& thread, const CallRecord& record) {
+  for (KernelId id : thread.group_kernels) {
+    Kernel& kernel = kernels_.at(id);
+    if (std::find(kernel.streams.begin(), kernel.streams.end(), record.stream) !=
+        kernel.streams.end()) {
+      PlaceKernel(process, kernel, {record.stream, record.ordinal});
+    }
+  }
+}
+
+void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallRecord& record) {
+  std::vector<KernelId> ids = std::move(thread.group_kernels);
+  thread.group_kernels.clear();
+  std::vector<PendingInit> inits = std::move(thread.group_inits);
+  thread.group_inits.clear();
+  thread.group_call = 0;
+  thread.group_open = thread.in_group_end = false;
+  for (KernelId id : ids) {
+    Kernel& kernel = kernels_.at(id);
+    if (!Took(record.result)) {
+      DropKernel(id, kernel.open_positions > 0);
+      continue;
+    }
+    auto local = process.comms.find(kernel.comm);
+    if (local != process.comms.end() && record.result == 0) {
+      for (const Part& part : kernel.parts) {
+        if (part.ref.kind == PartKind::kCollective) {
+          local->second.collective_used = true;
+        } else {
+          local->second.peers_used.insert(part.ref.peer);
+        }
+      }
+    }
+    if (kernel.positions.size() < kernel.streams.size()) kernel.follows = false;
+    Enqueued(process, kernel);
+    if (kernel.follows && kernel.open_positions == 0) KernelDone(id);
+  }
+  for (const PendingInit& init : inits) {
+    if (record.result == 0) matcher_.InitDone(init.uid, init.rank);
+  }
+}
+
+void ExecutionGraph::Enqueued(Process& process, Kernel& kernel) {
+  kernel.enqueued = true;
+  auto local = process.comms.find(kernel.comm);
+  if (local == process.comms.end()) return;
+  if (local->second.last_kernel != kernel.id) kernel.previous_on_comm = local->second.last_kernel;
+  local->second.last_kernel = kernel.id;
+}
+
+void ExecutionGraph::PlaceKernel(Process& process, Kernel& kernel, StreamPosition position) {
+  StreamQueue& queue = Stream(process, position.stream, -1);
+  if (position.ordinal <= queue.soft) {  // evidence overtook the record
+    kernel.positions.push_back(position);
+    if (kernel.enqueued && kernel.open_positions == 0 &&
+        kernel.positions.size() == kernel.streams.size()) {
+      KernelDone(kernel.id);
+    }
+    return;
+  }
+  kernel.positions.push_back(position);
+  ++kernel.open_positions;
+  if (!queue.items.empty() && queue.items.back().ordinal == position.ordinal) {
+    queue.items.back().kernels.push_back(kernel.id);
+    return;
+  }
+  WorkItem item;
+  item.ordinal = position.ordinal;
+  item.kernels.push_back(kernel.id);
+  item.legacy = LegacyOrder(process, queue);
+  item.site = kernel.parts.empty() ? 0 : kernel.parts.front().site;
+  Append(process, queue, std::move(item));
+}
+
+void ExecutionGraph::Append(Process&, StreamQueue& queue, WorkItem item) {
+  queue.last = std::max(queue.last, item.ordinal);
+  if (queue.items.empty() || queue.items.back().ordinal < item.ordinal) {
+    queue.items.push_back(std::move(item));
+    return;
+  }
+  // Records that were given up for lost and came late.
+  auto at = std::lower_bound(queue.items.begin(), queue.items.end(), item.ordinal,
+                             [](const WorkItem& i, uint64_t n) { return i.ordinal < n; });
+  if (at == queue.items.end() || at->ordinal != item.ordinal) {
+    queue.items.insert(at, std::move(item));
+  } else {
+    at->kernels.insert(at->kernels.end(), item.kernels.begin(), item.kernels.end());
+  }
+}
+
+StreamQueue& ExecutionGraph::Stream(Process& process, StreamId id, int device) {
+  StreamQueue& queue = process.streams[id];
+  if (queue.id == 0) {
+    queue.id = id;
+    queue.flags = kStreamFlagsUnknown;
+  }
+  if (device >= 0) queue.device = device;
+  return queue;
+}
+
+std::vector<StreamPosition> ExecutionGraph::LegacyOrder(const Process& process,
+                                                        const StreamQueue& queue) const {
+  std::vector<StreamPosition> order;
+  if (!queue.Legacy() && !queue.Blocking()) return order;
+  for (const auto& [id, other] : process.streams) {
+    if (id == queue.id || other.device != queue.device || other.last <= other.soft) continue;
+    if (queue.Legacy() ? (other.Blocking() && !other.Legacy()) : other.Legacy()) {
+      order.push_back({id, other.last});
+    }
+  }
+  return order;
+}
+
+void ExecutionGraph::Behind(const Process& process, const StreamQueue& queue,
+                            std::vector<StreamPosition>* behind) const {
+  behind->push_back({queue.id, queue.last});
+  for (const StreamPosition& position : LegacyOrder(process, queue)) behind->push_back(position);
+}
+
+void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
+  StreamQueue& queue = Stream(process, record.stream, -1);
+  if (record.work == WorkKind::kEventRecord) {
+    EventTarget target;
+    queue.last = std::max(queue.last, record.ordinal);
+    Behind(process, queue, &target.behind);
+    process.events[record.event] = std::move(target);
+    TrimEvents(process);
+    return;
+  }
+  if (record.ordinal <= queue.done) return;
+  WorkItem item;
+  item.ordinal = record.ordinal;
+  item.kind = record.work;
+  item.site = record.call_site;
+  item.legacy = LegacyOrder(process, queue);
+  if (record.work == WorkKind::kEventWait) {
+    auto it = process.events.find(record.event);
+    if (it != process.events.end()) item.event = it->second.behind;
+  }
+  Append(process, queue, std::move(item));
+}
+
+void ExecutionGraph::ApplyHostWait(Process& process, Thread& thread, const CallRecord& record) {
+  if (record.kind == RecordKind::kEnd) {
+    if (!thread.open || thread.open->record.call != Call::kHostWait || record.result != 0) return;
+    const std::vector<StreamPosition> covered = thread.open->covered;
+    for (const StreamPosition& position : covered) MarkDone(process, position, record.time_ns);
+    return;
+  }
+  if (record.kind != RecordKind::kBegin || !thread.open) return;
+  OpenCall& open = *thread.open;
+  switch (record.wait) {
+    case WaitKind::kStream:
+      open.covered.push_back({record.stream, record.ordinal});
+      break;
+    case WaitKind::kCopy: {
+      open.covered.push_back({record.stream, record.ordinal});
+      auto it = process.streams.find(record.stream);
+      // The copy itself is work on its stream (W13).
+      if (it != process.streams.end()) {
+        for (const StreamPosition& p : LegacyOrder(process, it->second)) open.covered.push_back(p);
+      }
+      break;
+    }
+    case WaitKind::kEvent: {
+      auto it = process.events.find(record.event);
+      if (it != process.events.end()) open.covered = it->second.behind;
+      break;
+    }
+    case WaitKind::kDevice:
+    case WaitKind::kFree:
+      for (const auto& [id, queue] : process.streams) {
+        if (queue.device == record.device && queue.last > queue.done) {
+          open.covered.push_back({id, queue.last});
+        }
+      }
+      break;
+    case WaitKind::kNone:
+      open.covered_known = false;
+      break;
+  }
+}
+
+void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const CallRecord& record) {
+  LocalComm& local = process.comms[record.comm];
+  local.id = record.comm;
+  local.uid = record.uid;
+  local.parent = record.parent;
+  local.color = record.color;
+  local.device = record.device;
+  const bool child = record.parent != 0;
+  int parent_index = -1;
+  if (child) {
+    auto parent = process.comms.find(record.parent);
+    if (parent == process.comms.end() || parent->second.index < 0) return;
+    parent_index = parent->second.index;
+    local.init_rank = parent->second.rank;
+    if (local.device < 0) local.device = parent->second.device;
+  } else {
+    local.init_rank = local.rank = record.rank;
+    local.index = matcher_.Comm(record.uid, 0, record.nranks);
+    matcher_.SetMember(local.index, record.rank, process.info.process, record.comm, record.device);
+  }
+  const int expected = child ? matcher_.comms()[parent_index].nranks : record.nranks;
+  InitCall& init = matcher_.Init(record.uid, record.call, parent_index, expected);
+  init.comm = child ? -1 : local.index;
+  init.members_known = record.call != Call::kCommShrink;
+  if (local.init_rank < 0 || local.init_rank >= static_cast<int>(init.members.size())) return;
+  InitMember& member = init.members[local.init_rank];
+  if (!member.called) ++init.called;
+  member = {true,         false,        process.info.process, thread.id,       record.comm,
+            local.device, record.order, record.time_ns,       record.call_site};
+  if ((record.flags & kInGroup) != 0) {
+    thread.group_inits.push_back({record.uid, local.init_rank});
+    thread.group_open = true;
+  } else if (thread.open) {
+    thread.open->init = record.uid;
+    thread.open->init_rank = local.init_rank;
+  }
+}
+
+void ExecutionGraph::ApplyInitEnd(Process& process, Thread& thread, const CallRecord& record,
+                                  CommUid uid, int init_rank) {
+  auto it = process.comms.find(record.comm);
+  auto grouped =
+      std::find_if(thread.group_inits.begin(), thread.group_inits.end(),
+                   [&](const PendingInit& i) { return i.uid == uid && i.rank == init_rank; });
+  const bool in_group = grouped != thread.group_inits.end();
+  if (!Took(record.result)) {
+    if (in_group) thread.group_inits.erase(grouped);
+    matcher_.InitWithdraw(uid, init_rank);
+    if (it != process.comms.end()) process.comms.erase(it);
+    return;
+  }
+  if (it != process.comms.end()) {
+    LocalComm& local = it->second;
+    if (record.device >= 0) local.device = record.device;
+    if (local.parent != 0 && record.rank >= 0 && record.nranks > 0) {
+      const int color = local.color;
+      local.rank = record.rank;
+      local.index = matcher_.Comm(local.uid, color, record.nranks);
+      matcher_.SetMember(local.index, local.rank, process.info.process, local.id, local.device);
+      if (!local.name.empty()) matcher_.comms()[local.index].name = local.name;
+    }
+    if (record.result == kInProgress) {
+      local.unsettled = true;
+      return;
+    }
+  }
+  if (!in_group) matcher_.InitDone(uid, init_rank);
+}
+
+void ExecutionGraph::ApplyCommCall(Process& process, Thread& thread, const CallRecord& record) {
+  // What ends a call does not name its communicator again.
+  const CommId id = record.comm != 0 ? record.comm : thread.open ? thread.open->record.comm : 0;
+  auto it = process.comms.find(id);
+  if (it == process.comms.end()) return;
+  LocalComm& local = it->second;
+  const bool aborts = record.call == Call::kCommAbort || record.call == Call::kCommRevoke;
+  if (local.index >= 0 && local.rank >= 0 && record.call != Call::kCommFinalize) {
+    CommMember& member = matcher_.comms()[local.index].members[local.rank];
+    if (!member.left && !member.aborted) member.left_ns = record.time_ns;
+    (aborts ? member.aborted : member.left) = true;
+  }
+  if (record.kind == RecordKind::kBegin || record.result != 0) return;
+  if (!aborts) return CommDone(process, id, record.time_ns);
+  for (auto& [kernel_id, kernel] : kernels_) {
+    if (kernel.process != process.info.process || kernel.comm != id) continue;
+    kernel.aborted = true;
+    for (const Part& part : kernel.parts) matcher_.Abort(part.ref);
+  }
+}
+
+void ExecutionGraph::CommDone(Process& process, CommId comm, uint64_t now_ns) {
+  std::vector<StreamPosition> done;
+  std::vector<KernelId> unplaced;
+  for (const auto& [id, kernel] : kernels_) {
+    if (kernel.process != process.info.process || kernel.comm != comm || !kernel.enqueued) continue;
+    done.insert(done.end(), kernel.positions.begin(), kernel.positions.end());
+    if (!kernel.follows) unplaced.push_back(id);
+  }
+  for (const StreamPosition& position : done) MarkDone(process, position, now_ns);
+  for (KernelId id : unplaced) KernelDone(id);
+}
+
+void ExecutionGraph::MarkDone(Process& process, StreamPosition first, uint64_t now_ns) {
+  std::vector<StreamPosition> work = {first};
+  while (!work.empty()) {
+    const StreamPosition position = work.back();
+    work.pop_back();
+    auto it = process.streams.find(position.stream);
+    if (it == process.streams.end() || position.ordinal <= it->second.done) continue;
+    StreamQueue& queue = it->second;
+    // A state may know of work whose record has not come.
+    queue.done = position.ordinal;
+    queue.last_progress_ns = std::max(queue.last_progress_ns, now_ns);
+    process.last_progress_ns = std::max(process.last_progress_ns, now_ns);
+    queue.last = std::max(queue.last, queue.done);
+    queue.soft = std::max(queue.soft, queue.done);
+    while (!queue.items.empty() && queue.items.front().ordinal <= position.ordinal) {
+      WorkItem item = std::move(queue.items.front());
+      queue.items.pop_front();
+      // What it stood behind must be done as well.
+      work.insert(work.end(), item.legacy.begin(), item.legacy.end());
+      work.insert(work.end(), item.event.begin(), item.event.end());
+      for (KernelId id : item.kernels) {
+        auto kernel = kernels_.find(id);
+        if (kernel == kernels_.end()) continue;
+        --kernel->second.open_positions;
+        if (kernel->second.enqueued && kernel->second.open_positions == 0) KernelDone(id);
+      }
+    }
+  }
+}
+
+void ExecutionGraph::KernelDone(KernelId id) {
+  // A communicator's launches are done in order (W8): one that nobody could place goes with the
+  // next.
+  for (bool first = true; id != 0; first = false) {
+    auto it = kernels_.find(id);
+    if (it == kernels_.end() || (!first && it->second.follows)) return;
+    for (const Part& part : it->second.parts) {
+      if (!it->second.aborted) matcher_.Done(part.ref);
+    }
+    id = it->second.previous_on_comm;
+    kernels_.erase(it);
+  }
+}
+
+// A launch that NCCL refused: what of it was enqueued anyway stays as work that ends by itself.
+void ExecutionGraph::DropKernel(KernelId id, bool enqueued_some) {
+  auto it = kernels_.find(id);
+  if (it == kernels_.end()) return;
+  if (enqueued_some) {
+    it->second.follows = false;
+    it->second.enqueued = true;
+    return;
+  }
+  for (const Part& part : it->second.parts) matcher_.Withdraw(part.ref);
+  kernels_.erase(it);
+}
+
+// Moves `soft` over kernels, host functions and waits for what is soft itself: they end without
+// help.
+void ExecutionGraph::Soften(Process& process) {
+  auto soft = [&](const std::vector<StreamPosition>& positions) {
+    for (const StreamPosition& position : positions) {
+      auto it = process.streams.find(position.stream);
+      if (it != process.streams.end() && position.ordinal > it->second.soft) return false;
+    }
+    return true;
+  };
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    for (auto& [id, queue] : process.streams) {
+      while (!queue.items.empty()) {
+        const WorkItem& item = queue.items.front();
+        if (item.kind == WorkKind::kNone || !soft(item.legacy) || !soft(item.event)) break;
+        queue.soft = item.ordinal;
+        queue.items.pop_front();
+        changed = true;
+      }
+    }
+  }
+  for (auto it = process.streams.begin(); it != process.streams.end();) {
+    it = it->second.destroyed && it->second.items.empty() ? process.streams.erase(it) : ++it;
+  }
+}
+
+void ExecutionGraph::TrimEvents(Process& process) {
+  if (process.events.size() <= process.events_limit) return;
+  for (auto it = process.events.begin(); it != process.events.end();) {
+    bool done = true;
+    for (const StreamPosition& position : it->second.behind) {
+      auto stream = process.streams.find(position.stream);
+      done &= stream == process.streams.end() || position.ordinal <= stream->second.done;
+    }
+    it = done ? process.events.erase(it) : ++it;
+  }
+  process.events_limit = std::max<size_t>(4096, 2 * process.events.size());
+}
+
+}  // namespace gordian::graph

@@ -1,0 +1,353 @@
+#include "analyzer/graph/hangs.h"
+
+#include <algorithm>
+#include <set>
+
+#include "analyzer/graph/check_catalogue.h"
+
+namespace gordian::graph {
+namespace {
+
+constexpr int kMaxCycles = 4;
+// Ranks that end well do so one after another: let all of them arrive before naming who has not
+// joined.
+constexpr uint64_t kSettleNs = 1'000'000'000;
+
+constexpr LeafMask kEveryLeaf = ~LeafMask{0};
+
+void Remove(const std::vector<int>& ranks, std::set<int>* from) {
+  for (int rank : ranks) from->erase(rank);
+}
+
+std::string CycleSummary(const std::vector<Arrow>& arrows) {
+  std::set<int> ranks;
+  for (const Arrow& arrow : arrows) ranks.insert(arrow.edge.rank);
+  const std::vector<int> list(ranks.begin(), ranks.end());
+  std::string text = RankList(list, true) + (list.size() == 1   ? " waits for itself: "
+                                             : list.size() == 2 ? " wait for each other: "
+                                                                : " wait for one another: ");
+  const size_t shown = std::min<size_t>(arrows.size(), 4);
+  for (size_t i = 0; i < shown; ++i) {
+    const Arrow& arrow = arrows[i];
+    const Arrow& before = arrows[(i + arrows.size() - 1) % arrows.size()];
+    if (i > 0) text += "; ";
+    text += "rank " + std::to_string(arrow.edge.rank) + " is in " + arrow.operation +
+            " and has not " + (before.not_called ? "called " : "reached ") + before.operation;
+  }
+  if (shown < arrows.size()) text += "; and so on";
+  return text + ".";
+}
+
+const char* CycleCheck(const std::vector<Arrow>& arrows) {
+  bool transfer = false, first_use = false, host = false, event = false, send = false;
+  for (const Arrow& arrow : arrows) {
+    send |= arrow.edge.reason == Name(Reason::kSend);
+    first_use |= arrow.edge.reason == Name(Reason::kFirstUse);
+    transfer |= arrow.part != nullptr && arrow.part->ref.kind != PartKind::kCollective;
+    for (Reason reason : arrow.local) {
+      host |= reason == Reason::kHostSync || reason == Reason::kHostFree ||
+              reason == Reason::kHostCopy || reason == Reason::kPolling;
+      event |= reason == Reason::kEventWait;
+    }
+  }
+  if (send) return "unbuffered-send-cycle";
+  if (first_use) return "first-use-order-cycle";
+  if (transfer) return "point-to-point-order-cycle";
+  if (event) return "event-cycle";
+  return host ? "host-wait-cycle" : "communicator-order-cycle";
+}
+
+std::vector<int> InitCulprits(const std::vector<Arrow>& arrows, bool all_inits,
+                              const Names& names) {
+  std::set<int> culprits, everyone;
+  std::map<CommUid, const InitCall*> inits;
+  bool child = false;
+  for (const Arrow& arrow : arrows) {
+    everyone.insert(arrow.edge.rank);
+    if (arrow.init == nullptr) continue;
+    inits[arrow.init->uid] = arrow.init;
+    child |= arrow.init->parent >= 0;
+  }
+  std::map<CommUid, std::set<int>> callers;
+  for (const auto& [uid, init] : inits) {
+    for (const InitMember& member : init->members) {
+      if (!member.called) continue;
+      const int rank = names.Rank(member.process, member.device);
+      callers[uid].insert(rank);
+      everyone.insert(rank);
+    }
+  }
+  if (!all_inits) {
+    // The call is what most of the members are in: those of the cycle that are not are the odd
+    // ones.
+    for (const Arrow& arrow : arrows) {
+      if (arrow.init == nullptr) culprits.insert(arrow.edge.rank);
+    }
+  } else if (child) {
+    size_t most = 0, second = 0;
+    CommUid usual = 0;
+    for (const auto& [uid, ranks] : callers) {
+      if (ranks.size() > most) {
+        second = most;
+        most = ranks.size();
+        usual = uid;
+      } else {
+        second = std::max(second, ranks.size());
+      }
+    }
+    if (most > second) {
+      for (const auto& [uid, ranks] : callers) {
+        if (uid != usual) culprits.insert(ranks.begin(), ranks.end());
+      }
+    }
+  }
+  if (culprits.empty()) culprits = everyone;
+  return {culprits.begin(), culprits.end()};
+}
+
+}  // namespace
+
+Finding MakeFinding(const char* id, Confidence confidence) {
+  const Check& check = CheckById(id);
+  Finding finding;
+  finding.verdict = check.verdict;
+  finding.check = check.id;
+  finding.confidence = confidence;
+  finding.advice = check.advice;
+  return finding;
+}
+
+Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
+               const std::vector<WitnessStep>& witness) {
+  const Describer describer(view.graph, view.names);
+  const std::vector<Arrow> arrows = describer.Arrows(witness);
+  Hang hang;
+  size_t inits = 0;
+  for (const Arrow& arrow : arrows) inits += arrow.init != nullptr;
+  const char* check = inits == 0               ? CycleCheck(arrows)
+                      : inits == arrows.size() ? "communicator-init-order"
+                                               : "communicator-init-missing";
+  hang.finding = MakeFinding(check, Confidence::kSuspected);
+  Finding& finding = hang.finding;
+  finding.culprit_ranks = inits == 0 ? describer.Culprits(arrows)
+                                     : InitCulprits(arrows, inits == arrows.size(), view.names);
+  std::set<int> victims = describer.StuckRanks(can);
+  for (const Arrow& arrow : arrows) victims.insert(arrow.edge.rank);
+  Remove(finding.culprit_ranks, &victims);
+  finding.victim_ranks.assign(victims.begin(), victims.end());
+  for (const Arrow& arrow : arrows) {
+    finding.cycle.push_back(arrow.edge);
+    hang.identity += std::to_string(arrow.edge.rank) + ">" +
+                     std::to_string(arrow.edge.waits_for_rank) + " " + arrow.operation + "; ";
+  }
+  finding.summary = CycleSummary(arrows);
+  std::vector<uint32_t> stuck;
+  for (const WitnessStep& step : witness) stuck.push_back(step.node);
+  for (uint32_t n : view.graph.waiters()) {
+    if (!can[n]) stuck.push_back(n);
+  }
+  finding.operations = describer.Operations(stuck);
+  std::vector<uint32_t> leaves;
+  hang.proof =
+      MakeProof(view.graph, view.names, ProofOf(view.graph, can, witness, &leaves), leaves);
+  finding.evidence.assumes = hang.proof.assumes;
+  finding.evidence.not_visible = hang.proof.missing;
+  finding.stalled_at_ns = hang.proof.stalled_at_ns;
+  return hang;
+}
+
+namespace {
+
+struct Ends {
+  std::set<ProcessId> processes;
+  std::set<std::pair<ProcessId, int>> members;  // of which communicator
+};
+
+Ends EndsOf(const WaitForGraph& graph, const std::vector<bool>& can,
+            const std::vector<uint32_t>& from) {
+  Ends ends;
+  std::vector<bool> seen(graph.nodes().size(), false);
+  std::vector<uint32_t> work = from;
+  while (!work.empty()) {
+    const uint32_t n = work.back();
+    work.pop_back();
+    if (seen[n]) continue;
+    seen[n] = true;
+    const WaitNode& node = graph.nodes()[n];
+    if (node.kind == NodeKind::kLeaf) {
+      ends.processes.insert(node.process);
+      ends.members.insert({node.process, node.comm});
+    }
+    for (const WaitNode::Edge& edge : node.out) {
+      if (!can[edge.to]) work.push_back(edge.to);
+    }
+  }
+  return ends;
+}
+
+bool EndedWell(const Process& process) {
+  return process.ended && process.exit_kind == ExitKind::kCode && process.exit_value == 0;
+}
+
+void AddRanks(const Names& names, ProcessId process, std::set<int>* ranks) {
+  for (int rank : names.AllRanks(process)) ranks->insert(rank);
+}
+
+// The instance that a launch waits in: how many of its members called, how many did not.
+std::pair<int, int> Callers(const WaitForGraph& graph, const WaitNode& waiter) {
+  const Kernel* kernel = graph.execution().FindKernel(waiter.kernel);
+  if (kernel == nullptr || kernel->parts.empty()) return {1, 1};
+  const PartRef& ref = kernel->parts.front().ref;
+  if (ref.kind != PartKind::kCollective || ref.comm < 0) return {1, 1};
+  const Instance* instance = graph.matcher().FindInstance(ref.comm, ref.sequence);
+  if (instance == nullptr) return {1, 1};
+  return {instance->called, static_cast<int>(instance->members.size()) - instance->called};
+}
+
+// One finding for everything that is stuck because of leaves of one kind.
+void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& without,
+              std::vector<bool>* stuck, std::vector<Hang>* hangs) {
+  const WaitForGraph& graph = view.graph;
+  const std::vector<bool> can = graph.Decide(kEveryLeaf & ~Bit(kind));
+  std::vector<uint32_t> waiters;
+  for (uint32_t n : graph.waiters()) {
+    if (!can[n] && without[n]) waiters.push_back(n);
+  }
+  if (waiters.empty()) return;
+  std::stable_sort(waiters.begin(), waiters.end(), [&](uint32_t a, uint32_t b) {
+    return graph.nodes()[a].since_ns < graph.nodes()[b].since_ns;
+  });
+  for (size_t i = 0; i < stuck->size(); ++i) (*stuck)[i] = (*stuck)[i] || (!can[i] && without[i]);
+
+  const Ends ends = EndsOf(graph, can, waiters);
+  const Describer describer(graph, view.names);
+  const std::string operation = describer.Operation(graph.nodes()[waiters.front()]);
+  Hang hang;
+  std::set<int> culprits;
+  std::string what;
+  switch (kind) {
+    case LeafKind::kAborted: {
+      uint64_t first = UINT64_MAX;
+      for (const auto& [process, comm] : ends.members) {
+        if (comm < 0) continue;
+        for (const CommMember& member : graph.matcher().comms()[comm].members) {
+          if (member.process != process || !member.aborted || member.left_ns >= first) continue;
+          first = member.left_ns;
+          culprits = {view.names.Rank(process, member.device)};
+        }
+      }
+      hang.finding = MakeFinding("rank-aborted", Confidence::kSuspected);
+      what = " aborted the communicator";
+      break;
+    }
+    case LeafKind::kLeft: {
+      uint64_t last = 0;
+      for (const auto& [process, comm] : ends.members) {
+        if (comm < 0) continue;
+        for (const CommMember& member : graph.matcher().comms()[comm].members) {
+          if (member.process != process || !member.left) continue;
+          last = std::max(last, member.left_ns);
+          culprits.insert(view.names.Rank(process, member.device));
+        }
+      }
+      hang.finding = MakeFinding("rank-left", Confidence::kSuspected);
+      hang.ripe = view.now_ns >= last + kSettleNs;
+      what = " destroyed the communicator without it";
+      break;
+    }
+    case LeafKind::kDead: {
+      const Process* first = nullptr;  // of those that ended badly
+      uint64_t last = 0;
+      auto ended = [](const Process& p) { return p.ended ? p.ended_ns : p.last_record_ns; };
+      for (ProcessId id : ends.processes) {
+        const Process* process = graph.execution().Find(id);
+        if (process == nullptr || !process->Dead()) continue;
+        last = std::max(last, ended(*process));
+        if (!EndedWell(*process) && (first == nullptr || ended(*process) < ended(*first))) {
+          first = process;
+        }
+      }
+      if (first != nullptr) {
+        AddRanks(view.names, first->info.process, &culprits);
+        // Killed by whoever saw the hang that was reported?
+        const bool perhaps_us = view.finding_stands && first->exit_kind == ExitKind::kSignal;
+        hang.ripe = !perhaps_us || view.now_ns >= ended(*first) + 2 * kSettleNs;
+        what = std::string(" ") + describer.Instead(first->info.process, nullptr);
+      } else {
+        for (ProcessId id : ends.processes) AddRanks(view.names, id, &culprits);
+        hang.ripe = view.now_ns >= last + kSettleNs;
+        what = culprits.size() == 1 ? " has exited with code 0" : " have exited with code 0";
+      }
+      // Most have ended well without it: it is the few that wait who issued one too many.
+      const auto [called, missing] = Callers(graph, graph.nodes()[waiters.front()]);
+      const bool too_many =
+          first == nullptr && missing > called && missing == static_cast<int>(culprits.size());
+      hang.finding = MakeFinding(too_many ? "rank-left" : "rank-exited", Confidence::kSuspected);
+      break;
+    }
+    default: {
+      hang.finding = MakeFinding("rank-stopped", Confidence::kSuspected);
+      hang.confirmable = false;
+      for (ProcessId id : ends.processes) {
+        const Process* process = graph.execution().Find(id);
+        if (process == nullptr || process->stopped_since_ns == 0) continue;
+        if (view.now_ns < process->stopped_since_ns + view.options.suspect_after_ns) continue;
+        AddRanks(view.names, id, &culprits);
+      }
+      bool somebody_runs = false;  // a job that is stopped as a whole was put to sleep by a person
+      for (const auto& [id, process] : graph.execution().processes()) {
+        somebody_runs |= !process.Dead() && process.has_state && !process.state.stopped;
+      }
+      hang.ripe = somebody_runs;
+      what = culprits.size() == 1 ? " is stopped" : " are stopped";
+      break;
+    }
+  }
+  if (culprits.empty()) hang.ripe = false;
+  Finding& finding = hang.finding;
+  finding.culprit_ranks.assign(culprits.begin(), culprits.end());
+  std::set<int> victims = describer.StuckRanks(can);
+  Remove(finding.culprit_ranks, &victims);
+  finding.victim_ranks.assign(victims.begin(), victims.end());
+  finding.summary = RankList(finding.culprit_ranks, true) + what + "; " +
+                    (victims.empty() ? "others wait"
+                                     : RankList(finding.victim_ranks) +
+                                           (victims.size() == 1 ? " waits" : " wait")) +
+                    " in " + operation + ".";
+  finding.operations = describer.Operations(waiters);
+  std::vector<uint32_t> leaves;
+  hang.proof = MakeProof(graph, view.names, ProofOf(graph, can, waiters.front(), &leaves), leaves);
+  finding.evidence.not_visible = hang.proof.missing;
+  finding.evidence.assumes = hang.proof.assumes;
+  finding.stalled_at_ns = hang.proof.stalled_at_ns;
+  hang.identity = finding.check;
+  hangs->push_back(std::move(hang));
+}
+
+}  // namespace
+
+std::vector<Hang> FindHangs(const RoundView& view, std::vector<bool>* stuck) {
+  std::vector<Hang> hangs;
+  const WaitForGraph& graph = view.graph;
+  // With everything granted that may come true: what is left waits for itself.
+  const std::vector<bool> can = graph.Decide(kEveryLeaf);
+  stuck->assign(graph.nodes().size(), false);
+  for (size_t i = 0; i < can.size(); ++i) (*stuck)[i] = !can[i];
+  std::vector<bool> left = can, forced(can.size(), false);
+  for (int i = 0; i < kMaxCycles; ++i) {
+    const std::vector<WitnessStep> witness = FindWitness(graph, left);
+    if (witness.empty()) break;
+    hangs.push_back(CycleHang(view, left, witness));
+    // Whoever is stuck without this witness is so for another reason.
+    for (const WitnessStep& step : witness) forced[step.node] = true;
+    left = graph.Decide(kEveryLeaf, forced);
+  }
+  std::set<LeafKind> kinds;
+  for (const WaitNode& node : graph.nodes()) kinds.insert(node.leaf);
+  for (LeafKind kind : {LeafKind::kAborted, LeafKind::kDead, LeafKind::kStopped, LeafKind::kLeft}) {
+    if (kinds.count(kind) > 0) FindEnds(view, kind, can, stuck, &hangs);
+  }
+  return hangs;
+}
+
+}  // namespace gordian::graph

@@ -1,0 +1,50 @@
+// Findings about things that do not move: cycles, dead ends, and what merely looks bad.
+#ifndef GORDIAN_ANALYZER_GRAPH_HANGS_H_
+#define GORDIAN_ANALYZER_GRAPH_HANGS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analyzer/graph/confirm.h"
+#include "analyzer/graph/describe.h"
+#include "analyzer/graph/job_model.h"
+
+namespace gordian::graph {
+
+// Something that cannot move by the rules. Confirmed once two rounds agree on its proof.
+struct Hang {
+  Finding finding;
+  Proof proof;
+  std::string identity;     // the same for the same hang, however it is proven
+  bool confirmable = true;  // false: what it rests on may end (a stopped process goes on)
+  bool ripe = true;         // false: wait for more of the same before saying anything
+};
+
+struct RoundView {
+  const WaitForGraph& graph;
+  const Names& names;
+  const ModelOptions& options;
+  uint64_t now_ns;              // begin of the round
+  bool finding_stands = false;  // a hang was reported before: people may be killing the job
+};
+
+// Cycles (wait-model.md §3.4) and what waits for dead, stopped, aborted or departed members (W14).
+// *stuck gets, for every node, whether one of these explains it.
+std::vector<Hang> FindHangs(const RoundView&, std::vector<bool>* stuck);
+
+// What has waited for longer than the threshold without a proof, and is not in `stuck`.
+std::vector<Finding> FindSuspicions(const RoundView&, const std::vector<bool>& stuck);
+
+// Fills in id, verdict and advice.
+Finding MakeFinding(const char* check, Confidence confidence);
+
+// Used by both: one finding for a cycle.
+Hang CycleHang(const RoundView&, const std::vector<bool>& can,
+               const std::vector<WitnessStep>& witness);
+
+std::vector<Finding> MismatchFindings(const Matcher&, const Names&, uint64_t now_ns, bool settled);
+
+}  // namespace gordian::graph
+
+#endif  // GORDIAN_ANALYZER_GRAPH_HANGS_H_

@@ -1,0 +1,290 @@
+#include "analyzer/graph/job_model.h"
+
+#include <algorithm>
+#include <set>
+
+#include "analyzer/graph/check_catalogue.h"
+#include "analyzer/graph/confirm.h"
+#include "analyzer/graph/execution_graph.h"
+#include "analyzer/graph/hangs.h"
+#include "analyzer/graph/matcher.h"
+#include "analyzer/graph/names.h"
+#include "analyzer/graph/wait_for_graph.h"
+
+namespace gordian::graph {
+namespace {
+
+void Sort(std::vector<Finding>* findings) {
+  std::stable_sort(findings->begin(), findings->end(), [](const Finding& a, const Finding& b) {
+    if (a.confidence != b.confidence) return a.confidence > b.confidence;
+    return Severity(a.verdict) > Severity(b.verdict);
+  });
+}
+
+void Unite(const std::vector<std::string>& from, std::vector<std::string>* into) {
+  into->insert(into->end(), from.begin(), from.end());
+  std::sort(into->begin(), into->end());
+  into->erase(std::unique(into->begin(), into->end()), into->end());
+}
+
+}  // namespace
+
+class JobModel::Impl {
+ public:
+  explicit Impl(ModelOptions options) : options_(options) {}
+
+  void OnRound(const Round& round);
+  bool HasUnfinished() const;
+  Verdict Current() const;
+  void OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed);
+
+  const ModelOptions options_;
+  Matcher matcher_;
+  ExecutionGraph execution_{&matcher_};
+  Confirmer confirmer_;
+  uint64_t now_ns_ = 0;
+
+ private:
+  struct Standing {
+    Finding finding;
+    std::string identity;
+  };
+
+  void AcceptBlocked(const Round& round);
+  void Confirm(const Hang& hang, uint64_t end_ns);
+  Finding Base(const Names& names) const;
+  void FillEvidence(const Names& names, Finding* finding) const;
+
+  std::vector<Standing> confirmed_;
+  std::vector<Finding> suspected_;
+  bool ended_ = false, killed_by_gordian_ = false;
+  ExitKind exit_kind_ = ExitKind::kUnknown;
+  int exit_value_ = 0;
+};
+
+// A call that NCCL has taken but not returned from counts for what its arguments say (§6).
+void JobModel::Impl::AcceptBlocked(const Round& round) {
+  for (const ProcessState& state : round.processes) {
+    const Process* process = execution_.Find(state.process);
+    if (process == nullptr) continue;
+    for (const ThreadState& now : state.threads) {
+      auto it = process->threads.find(now.thread);
+      if (now.call_id == 0 || it == process->threads.end() || !it->second.open) continue;
+      const OpenCall& open = *it->second.open;
+      if (open.kernel == 0 || open.record.order != now.call_order) continue;
+      if (round.begin_ns < open.record.time_ns + options_.first_use_counts_after_ns) continue;
+      const Kernel* kernel = execution_.FindKernel(open.kernel);
+      if (kernel == nullptr) continue;
+      for (const Part& part : kernel->parts) matcher_.Accept(part.ref, round.begin_ns);
+    }
+  }
+}
+
+void JobModel::Impl::Confirm(const Hang& hang, uint64_t end_ns) {
+  Finding finding = hang.finding;
+  finding.confidence = Confidence::kConfirmed;
+  if (end_ns > finding.stalled_at_ns) {
+    finding.detected_after_s = static_cast<double>(end_ns - finding.stalled_at_ns) * 1e-9;
+  }
+  for (Standing& standing : confirmed_) {
+    if (standing.identity != hang.identity) continue;
+    // More ranks may have run into it since; when it was found does not change.
+    finding.stalled_at_ns = standing.finding.stalled_at_ns;
+    finding.detected_after_s = standing.finding.detected_after_s;
+    standing.finding = std::move(finding);
+    return;
+  }
+  confirmed_.push_back({std::move(finding), hang.identity});
+}
+
+void JobModel::Impl::OnRound(const Round& round) {
+  now_ns_ = std::max(now_ns_, round.end_ns);
+  if (ended_) return;
+  execution_.TakeRound(round);
+  AcceptBlocked(round);
+  const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns);
+  const Names names(execution_, matcher_);
+  const RoundView view{graph, names, options_, round.begin_ns,
+                       !confirmed_.empty() || !suspected_.empty()};
+  suspected_.clear();
+  std::vector<bool> stuck;
+  for (Hang& hang : FindHangs(view, &stuck)) {
+    const Confirmer::Standing standing = confirmer_.Check(hang.proof, round.begin_ns);
+    if (!hang.ripe) continue;
+    if (standing.confirmed && hang.confirmable) {
+      Confirm(hang, round.end_ns);
+      continue;
+    }
+    const bool known = std::any_of(confirmed_.begin(), confirmed_.end(),
+                                   [&](const Standing& s) { return s.identity == hang.identity; });
+    const bool long_enough = !hang.confirmable || round.begin_ns >= standing.unchanged_since_ns +
+                                                                        options_.suspect_after_ns;
+    if (!known && long_enough) {
+      if (round.end_ns > hang.finding.stalled_at_ns) {
+        hang.finding.detected_after_s =
+            static_cast<double>(round.end_ns - hang.finding.stalled_at_ns) * 1e-9;
+      }
+      suspected_.push_back(std::move(hang.finding));
+    }
+  }
+  confirmer_.EndRound();
+  for (Finding& finding : FindSuspicions(view, stuck)) {
+    if (round.end_ns > finding.stalled_at_ns) {
+      finding.detected_after_s = static_cast<double>(round.end_ns - finding.stalled_at_ns) * 1e-9;
+    }
+    suspected_.push_back(std::move(finding));
+  }
+}
+
+void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed) {
+  ended_ = true;
+  killed_by_gordian_ = killed;
+  exit_kind_ = kind;
+  exit_value_ = exit_value;
+  now_ns_ = std::max(now_ns_, time_ns);
+  // What the last records hold may still show a mismatch.
+  for (auto& [id, process] : execution_.processes()) {
+    execution_.End(id, ExitKind::kUnknown, 0, time_ns);
+  }
+  Round last;
+  last.begin_ns = last.end_ns = time_ns;
+  execution_.TakeRound(last);
+  // It came to its end by itself after all.
+  if (!killed && kind == ExitKind::kCode && exit_value == 0) suspected_.clear();
+}
+
+bool JobModel::Impl::HasUnfinished() const {
+  if (ended_) return false;
+  for (const auto& [id, kernel] : execution_.kernels()) {
+    const Process* process = execution_.Find(kernel.process);
+    if (process != nullptr && !process->Dead()) return true;
+  }
+  for (const auto& [id, process] : execution_.processes()) {
+    if (process.Dead()) continue;
+    if (process.merger.incomplete()) return true;
+    for (const auto& [thread_id, thread] : process.threads) {
+      if (thread.open) return true;
+    }
+    for (const auto& [comm_id, comm] : process.comms) {
+      if (comm.unsettled) return true;
+    }
+  }
+  return false;
+}
+
+void JobModel::Impl::FillEvidence(const Names& names, Finding* finding) const {
+  Evidence& evidence = finding->evidence;
+  evidence.ranks_seen = names.seen();
+  evidence.ranks_expected = names.expected();
+  evidence.records = evidence.records_lost = evidence.nccl_calls = 0;
+  std::vector<std::string> unseen;
+  for (const auto& [id, process] : execution_.processes()) {
+    evidence.records += process.records;
+    const uint64_t lost = std::max(process.merger.lost(), process.state.lost_records);
+    evidence.records_lost += lost;
+    evidence.nccl_calls += std::max(process.calls_begun, process.state.nccl_calls);
+    for (const std::string& text : process.state.not_visible) {
+      unseen.push_back(text + " in " + names.RankOf(id));
+    }
+    if (lost > 0) unseen.push_back(std::to_string(lost) + " records of " + names.RankOf(id));
+    if (process.state.lost_streams > 0) {
+      unseen.push_back(std::to_string(process.state.lost_streams) + " streams of " +
+                       names.RankOf(id));
+    }
+    if (process.state.lost_comms > 0) {
+      unseen.push_back(std::to_string(process.state.lost_comms) + " communicators of " +
+                       names.RankOf(id));
+    }
+    if (process.captures)
+      unseen.push_back("operations that " + names.RankOf(id) + " captured into graphs");
+  }
+  if (evidence.ranks_seen < evidence.ranks_expected && evidence.ranks_seen > 0) {
+    unseen.push_back(std::to_string(evidence.ranks_expected - evidence.ranks_seen) + " of " +
+                     std::to_string(evidence.ranks_expected) + " ranks");
+  }
+  Unite(unseen, &evidence.not_visible);
+}
+
+Finding JobModel::Impl::Base(const Names& names) const {
+  uint64_t calls = 0, lost = 0;
+  std::vector<std::string> exits;
+  for (const auto& [id, process] : execution_.processes()) {
+    calls += std::max(process.calls_begun, process.state.nccl_calls);
+    lost += std::max(process.merger.lost(), process.state.lost_records);
+    if (!process.ended || process.exit_kind == ExitKind::kUnknown) continue;
+    if (process.exit_kind == ExitKind::kSignal) {
+      exits.push_back(names.RankOf(id) + " was killed by signal " +
+                      std::to_string(process.exit_value));
+    } else if (process.exit_value != 0) {
+      exits.push_back(names.RankOf(id) + " exited with code " + std::to_string(process.exit_value));
+    }
+  }
+  if (calls == 0) {
+    Finding finding = MakeFinding("no-nccl-calls", Confidence::kSuspected);
+    finding.summary = "No NCCL call was seen.";
+    return finding;
+  }
+  Finding finding = MakeFinding(ended_ ? "job-finished" : "job-healthy", Confidence::kConfirmed);
+  if (!ended_) {
+    finding.summary = "Nothing is stuck.";
+    return finding;
+  }
+  finding.summary = "The job has ended";
+  if (exit_kind_ == ExitKind::kSignal) {
+    finding.summary += " by signal " + std::to_string(exit_value_);
+  } else if (exit_kind_ == ExitKind::kCode && exit_value_ != 0) {
+    finding.summary += " with code " + std::to_string(exit_value_);
+  }
+  if (!exits.empty()) {
+    finding.summary += ": ";
+    for (size_t i = 0; i < exits.size() && i < 4; ++i) {
+      finding.summary += (i == 0 ? "" : "; ") + exits[i];
+    }
+  }
+  finding.summary += ".";
+  return finding;
+}
+
+Verdict JobModel::Impl::Current() const {
+  const Names names(execution_, matcher_);
+  std::vector<Finding> findings;
+  for (const Standing& standing : confirmed_) findings.push_back(standing.finding);
+  for (Finding& finding : MismatchFindings(matcher_, names, now_ns_, ended_)) {
+    findings.push_back(std::move(finding));
+  }
+  findings.insert(findings.end(), suspected_.begin(), suspected_.end());
+  if (findings.empty()) findings.push_back(Base(names));
+  Sort(&findings);
+  for (Finding& finding : findings) FillEvidence(names, &finding);
+  Verdict verdict;
+  verdict.main = std::move(findings.front());
+  verdict.findings.assign(std::make_move_iterator(findings.begin() + 1),
+                          std::make_move_iterator(findings.end()));
+  return verdict;
+}
+
+JobModel::JobModel(ModelOptions options) : impl_(std::make_unique<Impl>(options)) {}
+JobModel::~JobModel() = default;
+
+void JobModel::OnProcessStarted(const ProcessInfo& info) { impl_->execution_.Start(info); }
+
+void JobModel::OnProcessEnded(ProcessId process, ExitKind kind, int exit_value, uint64_t time_ns) {
+  impl_->now_ns_ = std::max(impl_->now_ns_, time_ns);
+  impl_->execution_.End(process, kind, exit_value, time_ns);
+}
+
+void JobModel::OnRecord(const CallRecord& record) {
+  impl_->now_ns_ = std::max(impl_->now_ns_, record.time_ns);
+  impl_->execution_.Record(record);
+}
+
+void JobModel::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed_by_gordian) {
+  impl_->OnJobEnded(kind, exit_value, time_ns, killed_by_gordian);
+}
+
+void JobModel::OnRound(const Round& round) { impl_->OnRound(round); }
+bool JobModel::WantsConfirmation() const { return impl_->confirmer_.WantsRound(); }
+bool JobModel::HasUnfinished() const { return impl_->HasUnfinished(); }
+Verdict JobModel::Current() const { return impl_->Current(); }
+
+}  // namespace gordian::graph

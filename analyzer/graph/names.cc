@@ -1,0 +1,212 @@
+#include "analyzer/graph/names.h"
+
+#include <algorithm>
+
+namespace gordian::graph {
+
+const char* Name(Call call) {
+  switch (call) {
+    case Call::kAllReduce:
+      return "AllReduce";
+    case Call::kAllGather:
+      return "AllGather";
+    case Call::kReduceScatter:
+      return "ReduceScatter";
+    case Call::kBroadcast:
+      return "Broadcast";
+    case Call::kReduce:
+      return "Reduce";
+    case Call::kAllToAll:
+      return "AlltoAll";
+    case Call::kGather:
+      return "Gather";
+    case Call::kScatter:
+      return "Scatter";
+    case Call::kSend:
+      return "Send";
+    case Call::kRecv:
+      return "Recv";
+    case Call::kGroupStart:
+      return "GroupStart";
+    case Call::kGroupEnd:
+      return "GroupEnd";
+    case Call::kCommInit:
+      return "CommInitRank";
+    case Call::kCommInitAll:
+      return "CommInitAll";
+    case Call::kCommSplit:
+      return "CommSplit";
+    case Call::kCommShrink:
+      return "CommShrink";
+    case Call::kCommFinalize:
+      return "CommFinalize";
+    case Call::kCommDestroy:
+      return "CommDestroy";
+    case Call::kCommAbort:
+      return "CommAbort";
+    case Call::kCommRevoke:
+      return "CommRevoke";
+    case Call::kCommWindowRegister:
+      return "CommWindowRegister";
+    case Call::kStreamCreate:
+      return "cudaStreamCreate";
+    case Call::kStreamDestroy:
+      return "cudaStreamDestroy";
+    case Call::kStreamWork:
+      return "a launch";
+    case Call::kHostWait:
+      return "a host wait";
+    case Call::kPoll:
+      return "a query";
+    case Call::kOther:
+    case Call::kCommOther:
+      return "another call";
+  }
+  return "another call";
+}
+
+const char* Name(WaitKind kind) {
+  switch (kind) {
+    case WaitKind::kStream:
+      return "cudaStreamSynchronize";
+    case WaitKind::kEvent:
+      return "cudaEventSynchronize";
+    case WaitKind::kDevice:
+      return "cudaDeviceSynchronize";
+    case WaitKind::kFree:
+      return "cudaFree";
+    case WaitKind::kCopy:
+      return "cudaMemcpy";
+    case WaitKind::kNone:
+      break;
+  }
+  return "a host wait";
+}
+
+Names::Names(const ExecutionGraph& execution, const Matcher& matcher)
+    : execution_(execution), matcher_(matcher) {
+  std::map<std::pair<ProcessId, int>, int> size;
+  bool several = false;
+  for (const Communicator& comm : matcher.comms()) {
+    expected_ = std::max(expected_, comm.nranks);
+    std::set<ProcessId> processes;
+    for (int r = 0; r < comm.nranks; ++r) {
+      const CommMember& member = comm.members[r];
+      if (!member.known) continue;
+      several |= !processes.insert(member.process).second;
+      auto [it, added] = size.try_emplace({member.process, member.device}, 0);
+      if (comm.nranks > it->second) {
+        it->second = comm.nranks;
+        by_device_[it->first] = r;
+      }
+    }
+  }
+  std::set<int> ranks;
+  by_environment_ = !several;
+  for (const auto& [id, process] : execution.processes()) {
+    expected_ = std::max(expected_, process.info.env_world_size);
+    if (process.records == 0 && process.info.env_rank < 0) continue;  // perhaps a launcher
+    by_environment_ &= process.info.env_rank >= 0 && ranks.insert(process.info.env_rank).second;
+  }
+  // Before there are communicators, whoever made a call is one.
+  std::set<ProcessId> members;
+  for (const auto& [key, rank] : by_device_) members.insert(key.first);
+  seen_ = static_cast<int>(by_device_.size());
+  for (const auto& [id, process] : execution.processes()) {
+    if (members.count(id) == 0 && (process.records > 0 || process.info.env_rank >= 0)) ++seen_;
+  }
+  expected_ = std::max(expected_, seen_);
+}
+
+int Names::Rank(ProcessId process, int device) const {
+  if (by_environment_) {
+    const Process* p = execution_.Find(process);
+    if (p != nullptr) return p->info.env_rank;
+  }
+  auto it = by_device_.find({process, device});
+  if (it != by_device_.end()) return it->second;
+  it = by_device_.lower_bound({process, -1});
+  if (it != by_device_.end() && it->first.first == process) return it->second;
+  const Process* p = execution_.Find(process);
+  return p == nullptr ? -1 : p->info.env_rank;
+}
+
+int Names::MemberRank(int comm, int rank) const {
+  const Communicator& c = matcher_.comms()[comm];
+  if (rank < 0 || rank >= c.nranks || !c.members[rank].known) return rank;
+  const int named = Rank(c.members[rank].process, c.members[rank].device);
+  return named >= 0 ? named : rank;
+}
+
+int Names::KernelRank(const Kernel& kernel) const {
+  if (kernel.comm_index >= 0 && !kernel.parts.empty()) {
+    return MemberRank(kernel.comm_index, kernel.parts.front().ref.rank);
+  }
+  return Rank(kernel.process);
+}
+
+std::vector<int> Names::AllRanks(ProcessId process) const {
+  std::vector<int> ranks;
+  if (!by_environment_) {
+    for (auto it = by_device_.lower_bound({process, -1});
+         it != by_device_.end() && it->first.first == process; ++it) {
+      ranks.push_back(it->second);
+    }
+  }
+  if (ranks.empty() && Rank(process) >= 0) ranks.push_back(Rank(process));
+  return ranks;
+}
+
+std::string Names::CommName(int comm) const {
+  const Communicator& c = matcher_.comms()[comm];
+  if (!c.name.empty()) return c.name;
+  std::string label;
+  for (int n = comm; n >= 0; n = n / 26 - 1)
+    label.insert(label.begin(), static_cast<char>('A' + n % 26));
+  return "comm " + label;
+}
+
+std::string Names::Comm(int comm) const {
+  const Communicator& c = matcher_.comms()[comm];
+  if (!c.name.empty()) return c.name;
+  return CommName(comm) + " (" + std::to_string(c.nranks) + " ranks)";
+}
+
+std::string Names::Operation(Call call, const PartRef& ref) const {
+  std::string text = std::string(Name(call)) + " #" + std::to_string(ref.sequence);
+  if (ref.comm < 0) return text;
+  if (ref.kind == PartKind::kSend) text += " to " + std::to_string(MemberRank(ref.comm, ref.peer));
+  if (ref.kind == PartKind::kReceive) {
+    text += " from " + std::to_string(MemberRank(ref.comm, ref.peer));
+  }
+  return text + " on " + Comm(ref.comm);
+}
+
+std::string Names::Init(const InitCall& init) const {
+  std::string text = Name(init.call);
+  if (init.parent >= 0) return text + " of " + Comm(init.parent);
+  if (init.comm >= 0) return text + " of " + Comm(init.comm);
+  return text;
+}
+
+std::string Names::RankOf(ProcessId process) const {
+  const std::vector<int> ranks = AllRanks(process);
+  if (!ranks.empty()) return RankList(ranks);
+  const Process* p = execution_.Find(process);
+  return "process " + std::to_string(p != nullptr ? p->info.pid : 0);
+}
+
+std::string RankList(const std::vector<int>& ranks, bool upper) {
+  std::string text = upper ? "Rank" : "rank";
+  if (ranks.size() != 1) text += "s";
+  constexpr size_t kMost = 12;
+  const size_t shown = std::min(ranks.size(), kMost);
+  for (size_t i = 0; i < shown; ++i) {
+    const bool last = i + 1 == ranks.size();
+    text += (i == 0 ? " " : last ? " and " : ", ") + std::to_string(ranks[i]);
+  }
+  if (shown < ranks.size()) text += " and " + std::to_string(ranks.size() - shown) + " more";
+  return text;
+}
+
+}  // namespace gordian::graph

@@ -1,0 +1,309 @@
+// No progress for too long, and no proof: who is in the way as far as one can see.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analyzer/graph/check_catalogue.h"
+#include "analyzer/graph/hangs.h"
+
+namespace gordian::graph {
+namespace {
+
+constexpr LeafMask kEveryLeaf = ~LeafMask{0};
+constexpr size_t kMaxWaiters = 64;  // searched for what they wait for; the oldest tell enough
+
+// A rank that works, only not on what the others wait for, gets more time.
+constexpr uint64_t kActiveFactor = 3;
+// Issued everywhere, and nothing moves; with kernels in front, these may just be long.
+constexpr uint64_t kAllIssuedFactor = 3;
+constexpr uint64_t kKernelFactor = 10;
+
+struct Reached {
+  std::set<ProcessId> running;
+  std::set<std::pair<ProcessId, int>> unknown;
+};
+
+Reached Reach(const WaitForGraph& graph, const std::vector<bool>& can, uint32_t from) {
+  Reached reached;
+  std::vector<bool> seen(graph.nodes().size(), false);
+  std::vector<uint32_t> work = {from};
+  while (!work.empty()) {
+    const uint32_t n = work.back();
+    work.pop_back();
+    if (seen[n]) continue;
+    seen[n] = true;
+    const WaitNode& node = graph.nodes()[n];
+    if (node.leaf == LeafKind::kRunning) reached.running.insert(node.process);
+    if (node.leaf == LeafKind::kUnknown) reached.unknown.insert({node.process, node.comm});
+    for (const WaitNode::Edge& edge : node.out) {
+      // Who is already a member does not make the call a second time.
+      if (!can[edge.to] && !edge.discouraged) work.push_back(edge.to);
+    }
+  }
+  return reached;
+}
+
+// The calls that `from` waits for, directly or through others.
+std::vector<const InitCall*> InitsBehind(const WaitForGraph& graph, const std::vector<bool>& can,
+                                         uint32_t from) {
+  std::vector<const InitCall*> inits;
+  std::vector<bool> seen(graph.nodes().size(), false);
+  std::vector<uint32_t> work = {from};
+  while (!work.empty()) {
+    const uint32_t n = work.back();
+    work.pop_back();
+    if (seen[n]) continue;
+    seen[n] = true;
+    const WaitNode& node = graph.nodes()[n];
+    if (node.kind == NodeKind::kInit) {
+      if (const InitCall* init = graph.matcher().FindInit(node.init)) inits.push_back(init);
+    }
+    for (const WaitNode::Edge& edge : node.out) {
+      if (!can[edge.to]) work.push_back(edge.to);
+    }
+  }
+  return inits;
+}
+
+std::vector<int> MissingFrom(const InitCall& init, const RoundView& view,
+                             const std::set<ProcessId>& running) {
+  std::vector<int> missing;
+  std::set<ProcessId> members;
+  for (const InitMember& member : init.members) {
+    if (member.called) members.insert(member.process);
+  }
+  const int named = init.parent >= 0 ? init.parent : init.comm;
+  for (size_t r = 0; r < init.members.size(); ++r) {
+    if (init.members[r].called) continue;
+    missing.push_back(named >= 0 ? view.names.MemberRank(named, static_cast<int>(r))
+                                 : static_cast<int>(r));
+  }
+  if (init.parent >= 0) return missing;
+  // A rank of the communicator is not always the rank that people know.
+  std::set<int> by_environment, by_process;
+  int world = 0;
+  bool environment = true;
+  for (const auto& [id, process] : view.graph.execution().processes()) {
+    if (members.count(id) > 0) {
+      environment &= process.info.env_rank >= 0;
+      by_environment.insert(process.info.env_rank);
+      world = std::max(world, process.info.env_world_size);
+    } else if (running.count(id) > 0) {
+      for (int rank : view.names.AllRanks(id)) by_process.insert(rank);
+    }
+  }
+  if (environment && world == static_cast<int>(init.members.size())) {
+    std::vector<int> absent;
+    for (int r = 0; r < world; ++r) {
+      if (by_environment.count(r) == 0) absent.push_back(r);
+    }
+    if (absent.size() == missing.size()) return absent;
+  }
+  if (by_process.size() == missing.size()) return {by_process.begin(), by_process.end()};
+  return missing;
+}
+
+class Search {
+ public:
+  explicit Search(const RoundView& view) : view_(view), describer_(view.graph, view.names) {}
+
+  void NotJoined(const std::vector<bool>& can, uint32_t waiter);
+  void Missing(const std::vector<bool>& can, uint32_t waiter);
+  void AllIssued(uint32_t waiter);
+  std::vector<Finding> Take();
+
+ private:
+  struct Entry {
+    Finding finding;
+    std::set<int> culprits;
+    std::vector<uint32_t> waiters;
+    std::set<std::string> instead;
+    std::string operation;
+  };
+
+  Entry& Of(const char* check, uint32_t waiter) {
+    auto [it, added] = entries_.try_emplace(check);
+    if (added) {
+      it->second.finding = MakeFinding(check, Confidence::kSuspected);
+      it->second.operation = describer_.Operation(view_.graph.nodes()[waiter]);
+    }
+    it->second.waiters.push_back(waiter);
+    uint64_t& stalled = it->second.finding.stalled_at_ns;
+    stalled = std::max(stalled, view_.graph.nodes()[waiter].since_ns);
+    return it->second;
+  }
+
+  const RoundView& view_;
+  Describer describer_;
+  std::map<std::string, Entry> entries_;
+};
+
+void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
+  const Reached reached = Reach(view_.graph, can, waiter);
+  const std::vector<const InitCall*> inits = InitsBehind(view_.graph, can, waiter);
+  if (!inits.empty()) {
+    // Missing calls of the deepest one explain the rest; with one they are the same.
+    Entry& entry = Of("communicator-init-missing", waiter);
+    entry.operation = view_.names.Init(*inits.back());
+    for (int rank : MissingFrom(*inits.back(), view_, reached.running)) {
+      entry.culprits.insert(rank);
+    }
+    for (ProcessId id : reached.running) entry.instead.insert(describer_.Instead(id, nullptr));
+    return;
+  }
+  for (ProcessId id : reached.running) {
+    const Process& process = *view_.graph.execution().Find(id);
+    const uint64_t idle = view_.now_ns - std::min(view_.now_ns, process.last_progress_ns);
+    const uint64_t age =
+        view_.now_ns - std::min(view_.now_ns, view_.graph.nodes()[waiter].since_ns);
+    if (idle < view_.options.suspect_after_ns &&
+        age < kActiveFactor * view_.options.suspect_after_ns) {
+      continue;
+    }
+    bool in_call = false;
+    for (const ThreadState& state : process.state.threads) {
+      in_call |= state.gpu_thread && state.call_id != 0;
+    }
+    const uint64_t quiet = view_.now_ns - std::min(view_.now_ns, process.last_busy_ns);
+    const bool asleep = !in_call && quiet >= view_.options.suspect_after_ns / 2;
+    Entry& entry = Of(asleep ? "host-blocked" : "rank-not-joined", waiter);
+    for (int rank : view_.names.AllRanks(id)) entry.culprits.insert(rank);
+    entry.instead.insert(describer_.Instead(id, nullptr));
+  }
+  if (reached.running.empty() && !reached.unknown.empty()) Missing(can, waiter);
+}
+
+void Search::Missing(const std::vector<bool>& can, uint32_t waiter) {
+  Entry& entry = Of("evidence-missing", waiter);
+  for (const auto& [id, comm] : Reach(view_.graph, can, waiter).unknown) {
+    const Process* process = view_.graph.execution().Find(id);
+    std::string what;
+    if (process == nullptr) {
+      what = "a member of " + (comm >= 0 ? view_.names.Comm(comm) : std::string("a communicator")) +
+             " was never seen";
+    } else if (process->Lossy()) {
+      what = "records of " + view_.names.RankOf(id) + " were lost";
+    } else if (process->captures) {
+      what = "operations that " + view_.names.RankOf(id) + " captured into graphs";
+    } else {
+      what = view_.names.RankOf(id) + " did not answer";
+    }
+    entry.finding.evidence.not_visible.push_back(what);
+  }
+}
+
+void Search::AllIssued(uint32_t waiter) { Of("stuck-kernel", waiter); }
+
+std::vector<Finding> Search::Take() {
+  std::vector<Finding> findings;
+  for (auto& [check, entry] : entries_) {
+    Finding& finding = entry.finding;
+    finding.culprit_ranks.assign(entry.culprits.begin(), entry.culprits.end());
+    std::set<int> victims;
+    for (uint32_t n : entry.waiters) victims.insert(describer_.RankOf(view_.graph.nodes()[n]));
+    for (int rank : finding.culprit_ranks) victims.erase(rank);
+    victims.erase(-1);
+    finding.victim_ranks.assign(victims.begin(), victims.end());
+    finding.operations = describer_.Operations(entry.waiters);
+    if (finding.verdict == VerdictKind::kInitHang) {
+      std::vector<uint32_t> nodes;
+      for (uint32_t n : entry.waiters) {
+        for (const WaitNode::Edge& edge : view_.graph.nodes()[n].out) nodes.push_back(edge.to);
+      }
+      std::vector<StuckOperation> inits = describer_.Operations(nodes);
+      finding.operations.insert(finding.operations.end(), inits.begin(), inits.end());
+    }
+    auto& unseen = finding.evidence.not_visible;
+    std::sort(unseen.begin(), unseen.end());
+    unseen.erase(std::unique(unseen.begin(), unseen.end()), unseen.end());
+    const std::string who = RankList(finding.culprit_ranks, true);
+    const std::string waiting = victims.empty() ? "others wait"
+                                                : RankList(finding.victim_ranks) +
+                                                      (victims.size() == 1 ? " waits" : " wait");
+    std::string instead;
+    for (const std::string& text : entry.instead) instead += (instead.empty() ? "" : "; ") + text;
+    const bool one = finding.culprit_ranks.size() == 1;
+    switch (finding.verdict) {
+      case VerdictKind::kInitHang:
+        finding.summary = who + (one ? " has" : " have") + " not made " + entry.operation + "; " +
+                          waiting + " in it" + (instead.empty() ? "" : " (" + instead + ")") + ".";
+        break;
+      case VerdictKind::kRankNotJoined:
+      case VerdictKind::kHostBlocked:
+        finding.summary = who + (one ? " has" : " have") + " not joined " + entry.operation +
+                          (one && !instead.empty() ? ", it " + instead : "") + "; " + waiting + ".";
+        break;
+      case VerdictKind::kStuckKernel:
+        finding.summary = "Nothing ends although " + entry.operation +
+                          " has been issued by all that it needs; " + waiting + ".";
+        break;
+      default:
+        finding.summary = "What " + waiting.substr(0, waiting.rfind(' ')) + " waits for in " +
+                          entry.operation + " was not seen" +
+                          (unseen.empty() ? "" : ": " + unseen.front()) + ".";
+        break;
+    }
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+}  // namespace
+
+std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<bool>& stuck) {
+  const WaitForGraph& graph = view.graph;
+  const uint64_t threshold = view.options.suspect_after_ns;
+  const std::vector<bool> can =
+      graph.Decide(kEveryLeaf & ~Bit(LeafKind::kRunning) & ~Bit(LeafKind::kUnknown));
+  const std::vector<bool> without_kernels = graph.Decide(
+      kEveryLeaf & ~Bit(LeafKind::kRunning) & ~Bit(LeafKind::kUnknown) & ~Bit(LeafKind::kKernel));
+  std::vector<uint32_t> old;
+  auto age = [&](uint32_t n) {
+    return view.now_ns - std::min(view.now_ns, graph.nodes()[n].since_ns);
+  };
+  for (uint32_t n : graph.waiters()) {
+    if (!stuck[n] && age(n) >= threshold) old.push_back(n);
+  }
+  std::stable_sort(old.begin(), old.end(), [&](uint32_t a, uint32_t b) { return age(a) > age(b); });
+  if (old.size() > kMaxWaiters) old.resize(kMaxWaiters);
+  Search search(view);
+  std::vector<Finding> findings;
+  bool cycle = false;
+  for (uint32_t n : old) {
+    if (!can[n] && !cycle && graph.nodes()[n].kind == NodeKind::kThread) {
+      // Calls that make communicators in a circle: other processes might be the members that are
+      // missing, which is why this is no proof; it is the likelier story all the same.
+      const std::vector<WitnessStep> witness = FindWitness(graph, can);
+      bool convincing = !witness.empty();
+      for (const WitnessStep& step : witness) {
+        convincing &= !step.edge.discouraged && !stuck[step.node];
+        convincing &= graph.nodes()[step.node].kind == NodeKind::kThread ||
+                      graph.nodes()[step.node].process == 0 ||
+                      graph.nodes()[step.node].kind == NodeKind::kNotCalled;
+      }
+      if (convincing) {
+        cycle = true;
+        findings.push_back(CycleHang(view, can, witness).finding);
+      }
+    }
+    if (cycle) break;
+    if (!can[n]) {
+      search.NotJoined(can, n);
+    } else if (graph.nodes()[n].kind == NodeKind::kKernelDone) {
+      const Kernel* kernel = graph.execution().FindKernel(graph.nodes()[n].kernel);
+      bool mismatched = false;
+      if (kernel != nullptr && kernel->comm_index >= 0) {
+        const Communicator& comm = graph.matcher().comms()[kernel->comm_index];
+        mismatched = comm.collective_mismatch >= 0 || comm.transfer_mismatch >= 0;
+      }
+      if (mismatched || kernel == nullptr || !kernel->enqueued) continue;
+      if (age(n) >= (without_kernels[n] ? kAllIssuedFactor : kKernelFactor) * threshold) {
+        search.AllIssued(n);
+      }
+    }
+  }
+  if (cycle) return findings;
+  return search.Take();
+}
+
+}  // namespace gordian::graph

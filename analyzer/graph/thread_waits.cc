@@ -1,0 +1,184 @@
+// What a blocked host thread waits for: W4, W5g, W11, W15 and polling.
+#include <algorithm>
+
+#include "analyzer/graph/wait_for_graph.h"
+
+namespace gordian::graph {
+
+uint32_t WaitForGraph::AddThread(const Process& process, const ThreadState& state) {
+  const uint32_t node = Add(NodeKind::kThread);
+  nodes_[node].process = process.info.process;
+  nodes_[node].thread = state.thread;
+  nodes_[node].tid = state.tid;
+  threads_[{process.info.process, state.thread}] = node;
+  return node;
+}
+
+void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state, uint32_t node) {
+  const ProcessId id = process.info.process;
+  // Records on their way may be the ones that tell what it is in, or that it left.
+  if (process.merger.incomplete() || state.published != state.collected) {
+    Wait(node, Leaf(LeafKind::kUnknown, id), Reason::kNotCalled);
+    return;
+  }
+  nodes_[node].since_ns = state.since_ns;
+  auto found = process.threads.find(state.thread);
+  const Thread* thread = found == process.threads.end() ? nullptr : &found->second;
+  if (state.call_id != 0) {
+    const OpenCall* open = thread != nullptr && thread->open ? &*thread->open : nullptr;
+    if (open != nullptr && open->record.order == state.call_order) {
+      if (state.since_ns == 0) nodes_[node].since_ns = open->record.time_ns;
+      switch (open->record.call) {
+        case Call::kHostWait:
+          HostWait(process, state, *open, node);
+          break;
+        case Call::kCommInit:
+        case Call::kCommSplit:
+        case Call::kCommShrink: {
+          const InitCall* init = matcher_.FindInit(open->init);
+          if (init != nullptr && open->init != 0) {
+            Wait(node, InitNode(*init), Reason::kCommunicatorInit);
+          }
+          break;
+        }
+        case Call::kGroupEnd:
+          for (const PendingInit& pending : thread->group_inits) {
+            const InitCall* init = matcher_.FindInit(pending.uid);
+            if (init != nullptr) Wait(node, InitNode(*init), Reason::kCommunicatorInit);
+          }
+          FirstUse(process, *open, thread->group_kernels, node);
+          break;
+        case Call::kCommDestroy:  // W4 on its own communicator
+          for (const auto& [kernel_id, done] : dones_) {
+            const Kernel& kernel = *execution_.FindKernel(kernel_id);
+            if (kernel.process == id && kernel.comm == open->record.comm && kernel.enqueued) {
+              Wait(node, done, Reason::kHostSync);
+            }
+          }
+          std::sort(nodes_[node].out.begin(), nodes_[node].out.end(),
+                    [](const WaitNode::Edge& a, const WaitNode::Edge& b) { return a.to < b.to; });
+          break;
+        default:
+          if (open->kernel != 0) FirstUse(process, *open, {open->kernel}, node);
+          break;
+      }
+    }
+  } else if (state.poll_object != 0) {
+    Polling(process, state, node);
+  }
+  if (nodes_[node].out.empty()) {
+    Wait(node, Leaf(LeafKind::kRunning, id), Reason::kNotCalled);
+  } else {
+    waiters_.push_back(node);
+  }
+  if (process.state.stopped) {
+    Wait(node, Leaf(LeafKind::kStopped, id), Reason::kNotCalled);
+  }
+}
+
+void WaitForGraph::HostWait(const Process& process, const ThreadState&, const OpenCall& open,
+                            uint32_t node) {
+  const WaitKind kind = open.record.wait;
+  const uint64_t inside = now_ns_ - std::min(now_ns_, nodes_[node].since_ns);
+  if (kind == WaitKind::kFree && inside < options_.free_counts_after_ns) return;
+  if (kind == WaitKind::kEvent && process.Lossy()) return;  // the event may have moved on unseen
+  const Reason reason = kind == WaitKind::kFree   ? Reason::kHostFree
+                        : kind == WaitKind::kCopy ? Reason::kHostCopy
+                                                  : Reason::kHostSync;
+  for (const StreamPosition& position : open.covered) {
+    const uint32_t on = DoneBy(process, position);
+    if (nodes_[on].leaf != LeafKind::kDone) Wait(node, on, reason);
+  }
+}
+
+void WaitForGraph::Polling(const Process& process, const ThreadState& state, uint32_t node) {
+  const uint64_t inside = now_ns_ - std::min(now_ns_, state.poll_since_ns);
+  if (inside < options_.polling_counts_after_ns ||
+      state.poll_count < options_.polling_counts_after || process.Lossy()) {
+    return;
+  }
+  nodes_[node].since_ns = state.poll_since_ns;
+  std::vector<StreamPosition> on;
+  auto event = process.events.find(state.poll_object);
+  if (event != process.events.end()) {
+    on = event->second.behind;
+  } else {
+    for (const auto& [id, queue] : process.streams) {
+      if (queue.handle == state.poll_object && !queue.destroyed) on.push_back({id, queue.last});
+    }
+    // The same handle value on two devices, or both a stream and not: nothing is known.
+    if (on.size() != 1) return;
+  }
+  for (const StreamPosition& position : on) {
+    const uint32_t target = DoneBy(process, position);
+    if (nodes_[target].leaf != LeafKind::kDone) Wait(node, target, Reason::kPolling);
+  }
+}
+
+// W15: the first use of a communicator or of a peer connects, and the host waits for it.
+void WaitForGraph::FirstUse(const Process& process, const OpenCall& open,
+                            const std::vector<KernelId>& kernels, uint32_t node) {
+  const uint64_t inside = now_ns_ - std::min(now_ns_, open.record.time_ns);
+  if (!process.info.runtime_connect || inside < options_.first_use_counts_after_ns) return;
+  for (KernelId id : kernels) {
+    const Kernel* kernel = execution_.FindKernel(id);
+    auto local = process.comms.find(kernel == nullptr ? 0 : kernel->comm);
+    if (kernel == nullptr || kernel->enqueued || local == process.comms.end()) continue;
+    for (size_t i = 0; i < kernel->parts.size(); ++i) {
+      const PartRef& ref = kernel->parts[i].ref;
+      if (ref.comm < 0 || matcher_.comms()[ref.comm].opaque) continue;
+      if (ref.kind == PartKind::kCollective) {
+        if (local->second.collective_used) continue;
+        const Instance* instance = matcher_.FindInstance(ref.comm, ref.sequence);
+        if (instance == nullptr || instance->mismatch >= 0 || instance->done > 0) continue;
+        Wait(node, AllCalled(ref.comm, ref.sequence), Reason::kFirstUse, static_cast<int>(i), id);
+      } else {
+        if (local->second.peers_used.count(ref.peer) > 0 || ref.peer == ref.rank) continue;
+        const Transfer* transfer = matcher_.FindTransfer(ref);
+        if (transfer == nullptr) continue;
+        const bool sends = ref.kind == PartKind::kSend;
+        PartRef other = ref;
+        other.kind = sends ? PartKind::kReceive : PartKind::kSend;
+        std::swap(other.rank, other.peer);
+        Wait(node, CalledNode(sends ? transfer->receive : transfer->send, other), Reason::kFirstUse,
+             static_cast<int>(i), id);
+      }
+    }
+  }
+}
+
+uint32_t WaitForGraph::AllCalled(int comm, uint64_t sequence) {
+  auto [it, added] = all_called_.try_emplace({comm, sequence}, 0);
+  if (!added) return it->second;
+  const uint32_t node = it->second = Add(NodeKind::kAllCalled);
+  nodes_[node].comm = comm;
+  nodes_[node].sequence = sequence;
+  const Instance& instance = *matcher_.FindInstance(comm, sequence);
+  for (size_t r = 0; r < instance.members.size(); ++r) {
+    const PartRef part{PartKind::kCollective, comm, static_cast<int>(r), -1, sequence};
+    Wait(node, CalledNode(instance.members[r], part), Reason::kFirstUse);
+  }
+  return node;
+}
+
+uint32_t WaitForGraph::CalledNode(const MemberSlot& slot, const PartRef& part) {
+  if (slot.state == SlotState::kNone) return NotCalled(part.comm, part.rank, &part);
+  if (slot.state == SlotState::kAborted) {
+    return Leaf(LeafKind::kAborted, matcher_.comms()[part.comm].members[part.rank].process,
+                part.comm);
+  }
+  const Kernel* kernel = execution_.FindKernel(slot.kernel);
+  if (slot.state == SlotState::kCalled && kernel != nullptr && kernel->in_group &&
+      !kernel->enqueued) {
+    const Process& process = *execution_.Find(kernel->process);
+    if (process.Dead()) return Leaf(LeafKind::kDead, kernel->process);
+    auto thread = process.threads.find(kernel->thread);
+    if (thread != process.threads.end() && !thread->second.in_group_end) {  // W5g
+      auto node = threads_.find({kernel->process, kernel->thread});
+      return node == threads_.end() ? Leaf(LeafKind::kUnknown, kernel->process) : node->second;
+    }
+  }
+  return Leaf(LeafKind::kDone, 0);
+}
+
+}  // namespace gordian::graph

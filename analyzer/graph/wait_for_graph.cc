@@ -1,0 +1,434 @@
+#include "analyzer/graph/wait_for_graph.h"
+
+#include <algorithm>
+
+#include "analyzer/graph/decider.h"
+
+namespace gordian::graph {
+
+const char* Name(Reason reason) {
+  switch (reason) {
+    case Reason::kStartedCollective:
+      return "started_collective";
+    case Reason::kFirstUse:
+      return "first_use";
+    case Reason::kReceive:
+      return "receive";
+    case Reason::kSend:
+      return "send";
+    case Reason::kStreamOrder:
+      return "stream_order";
+    case Reason::kEventWait:
+      return "event_wait";
+    case Reason::kHostSync:
+      return "host_sync";
+    case Reason::kHostFree:
+      return "host_free";
+    case Reason::kHostCopy:
+      return "host_copy";
+    case Reason::kCommunicatorOrder:
+      return "communicator_order";
+    case Reason::kCommunicatorInit:
+      return "communicator_init";
+    case Reason::kNotCalled:
+      return "not_called";
+    case Reason::kOpenGroup:
+      return "open_group";
+    case Reason::kLegacyStream:
+      return "legacy_stream";
+    case Reason::kPolling:
+      return "polling";
+  }
+  return "";
+}
+
+WaitForGraph::WaitForGraph(const ExecutionGraph& execution, const Matcher& matcher,
+                           const ModelOptions& options, uint64_t now_ns, bool strict)
+    : execution_(execution),
+      matcher_(matcher),
+      options_(options),
+      now_ns_(now_ns),
+      strict_(strict) {
+  // Nodes first, so that edges can name them.
+  for (const auto& [id, process] : execution_.processes()) {
+    if (process.Dead()) continue;
+    if (process.has_state) {
+      for (const ThreadState& state : process.state.threads) {
+        if (state.thread != 0 && state.os_state != OsState::kGone) AddThread(process, state);
+      }
+    }
+    for (const auto& [stream, queue] : process.streams) {
+      for (const WorkItem& item : queue.items) {
+        const uint32_t node = Add(NodeKind::kItemDone);
+        nodes_[node].process = id;
+        nodes_[node].stream = stream;
+        nodes_[node].ordinal = item.ordinal;
+        items_[{id, stream, item.ordinal}] = node;
+      }
+    }
+  }
+  std::vector<KernelId> kernels;
+  for (const auto& [id, kernel] : execution_.kernels()) kernels.push_back(id);
+  std::sort(kernels.begin(), kernels.end());  // the same facts give the same graph
+  for (KernelId id : kernels) {
+    const Kernel& kernel = *execution_.FindKernel(id);
+    uint64_t since = kernel.time_ns;
+    const Process* process = execution_.Find(kernel.process);
+    for (const StreamPosition& position : kernel.positions) {
+      auto it = process->streams.find(position.stream);
+      if (it != process->streams.end()) since = std::max(since, it->second.last_progress_ns);
+    }
+    for (const bool done : {false, true}) {
+      const uint32_t node = Add(done ? NodeKind::kKernelDone : NodeKind::kKernelStart);
+      nodes_[node].process = kernel.process;
+      nodes_[node].kernel = id;
+      nodes_[node].since_ns = since;
+      (done ? dones_ : starts_)[id] = node;
+      if (done && !process->Dead()) waiters_.push_back(node);
+    }
+  }
+  for (const auto& [id, process] : execution_.processes()) {
+    if (process.Dead()) continue;
+    for (const auto& [stream, queue] : process.streams) {
+      for (const WorkItem& item : queue.items) ItemWaits(process, queue, item);
+    }
+  }
+  for (KernelId id : kernels) LaunchWaits(*execution_.FindKernel(id));
+  for (const auto& [id, process] : execution_.processes()) {
+    if (process.Dead() || !process.has_state) continue;
+    for (const ThreadState& state : process.state.threads) {
+      auto it = threads_.find({id, state.thread});
+      if (state.thread == 0 || it == threads_.end()) continue;
+      ThreadWaits(process, state, it->second);
+    }
+  }
+}
+
+uint32_t WaitForGraph::Add(NodeKind kind, bool any) {
+  WaitNode node;
+  node.kind = kind;
+  node.any = any;
+  nodes_.push_back(std::move(node));
+  return static_cast<uint32_t>(nodes_.size() - 1);
+}
+
+uint32_t WaitForGraph::Leaf(LeafKind kind, ProcessId process, int comm) {
+  auto [it, added] = leaves_.try_emplace({kind, process, comm}, 0);
+  if (added) {
+    it->second = Add(NodeKind::kLeaf);
+    WaitNode& node = nodes_[it->second];
+    node.leaf = kind;
+    node.process = process;
+    node.comm = comm;
+  }
+  return it->second;
+}
+
+void WaitForGraph::Wait(uint32_t node, uint32_t on, Reason reason, int part, KernelId kernel,
+                        bool discouraged) {
+  nodes_[node].out.push_back({on, reason, static_cast<int16_t>(part), discouraged, kernel});
+}
+
+uint32_t WaitForGraph::DoneBy(const Process& process, StreamPosition position) {
+  const WorkItem* item = ExecutionGraph::ItemAt(process, position);
+  if (item != nullptr) return items_.at({process.info.process, position.stream, item->ordinal});
+  auto it = process.streams.find(position.stream);
+  if (it == process.streams.end() || position.ordinal <= it->second.done) {
+    return Leaf(LeafKind::kDone, 0);
+  }
+  return Leaf(position.ordinal <= it->second.soft ? LeafKind::kKernel : LeafKind::kUnknown,
+              process.info.process);
+}
+
+void WaitForGraph::ItemWaits(const Process& process, const StreamQueue& queue,
+                             const WorkItem& item) {
+  const uint32_t node = items_.at({process.info.process, queue.id, item.ordinal});
+  if (item.kind == WorkKind::kNone) {
+    for (KernelId id : item.kernels) {
+      auto it = dones_.find(id);
+      if (it != dones_.end()) Wait(node, it->second, Reason::kStreamOrder);
+    }
+    return;
+  }
+  Wait(node, DoneBy(process, {queue.id, item.ordinal - 1}), Reason::kStreamOrder);
+  for (const StreamPosition& position : item.legacy) {
+    Wait(node, DoneBy(process, position), Reason::kLegacyStream);
+  }
+  // A lost record may have been the one that moved the event on.
+  if (process.Lossy()) return;
+  for (const StreamPosition& position : item.event) {
+    Wait(node, DoneBy(process, position), Reason::kEventWait);
+  }
+}
+
+void WaitForGraph::LaunchWaits(const Kernel& kernel) {
+  const uint32_t start = starts_.at(kernel.id), done = dones_.at(kernel.id);
+  const Process& process = *execution_.Find(kernel.process);
+  Wait(done, start, Reason::kStreamOrder);
+  if (process.Dead()) {
+    Wait(start, Leaf(LeafKind::kDead, kernel.process), Reason::kStreamOrder);
+    return;
+  }
+  if (process.has_state && process.state.stopped) {
+    Wait(start, Leaf(LeafKind::kStopped, kernel.process), Reason::kStreamOrder);
+  }
+  if (!kernel.enqueued) {
+    auto thread = threads_.find({kernel.process, kernel.thread});
+    Wait(start,
+         thread != threads_.end() ? thread->second : Leaf(LeafKind::kUnknown, kernel.process),
+         kernel.in_group ? Reason::kOpenGroup : Reason::kFirstUse);
+    for (StreamId id : kernel.streams) {
+      auto it = process.streams.find(id);
+      if (it == process.streams.end() || it->second.items.empty()) continue;
+      // Its own place, when GroupEnd has got that far, is not before it.
+      const WorkItem& last = it->second.items.back();
+      const bool own =
+          std::find(last.kernels.begin(), last.kernels.end(), kernel.id) != last.kernels.end();
+      Wait(start, DoneBy(process, {id, own ? last.ordinal - 1 : last.ordinal}),
+           Reason::kStreamOrder);
+    }
+    auto local = process.comms.find(kernel.comm);
+    if (local != process.comms.end()) {
+      auto before = dones_.find(local->second.last_kernel);
+      if (before != dones_.end() && before->second != done) {
+        Wait(start, before->second, Reason::kCommunicatorOrder);
+      }
+    }
+  } else {
+    for (const StreamPosition& position : kernel.positions) {
+      Wait(start, DoneBy(process, {position.stream, position.ordinal - 1}), Reason::kStreamOrder);
+      const WorkItem* item = ExecutionGraph::ItemAt(process, position);
+      if (item == nullptr || item->ordinal != position.ordinal) continue;
+      for (const StreamPosition& legacy : item->legacy) {
+        Wait(start, DoneBy(process, legacy), Reason::kLegacyStream);
+      }
+    }
+    auto before = dones_.find(kernel.previous_on_comm);
+    if (before != dones_.end()) Wait(start, before->second, Reason::kCommunicatorOrder);
+  }
+  if (kernel.aborted) return;
+  for (size_t i = 0; i < kernel.parts.size(); ++i) PartWaits(kernel, static_cast<int>(i), done);
+}
+
+// W1 and W1p: whose starts a part needs.
+void WaitForGraph::PartWaits(const Kernel& kernel, int index, uint32_t done) {
+  const Part& part = kernel.parts[index];
+  const PartRef& ref = part.ref;
+  if (ref.comm < 0) return;
+  const Communicator& comm = matcher_.comms()[ref.comm];
+  if (comm.opaque) {
+    Wait(done, Leaf(LeafKind::kUnknown, kernel.process), Reason::kStartedCollective, index,
+         kernel.id);
+    return;
+  }
+  if (ref.kind != PartKind::kCollective) {
+    if (ref.kind == PartKind::kSend && !strict_) return;
+    const Transfer* transfer = matcher_.FindTransfer(ref);
+    if (transfer == nullptr || transfer->mismatch >= 0) return;
+    const bool sends = ref.kind == PartKind::kSend;
+    PartRef other = ref;
+    other.kind = sends ? PartKind::kReceive : PartKind::kSend;
+    std::swap(other.rank, other.peer);
+    Wait(done, SlotStart(sends ? transfer->receive : transfer->send, ref.comm, ref.peer, other),
+         sends ? Reason::kSend : Reason::kReceive, index, kernel.id);
+    return;
+  }
+  const Instance* instance = matcher_.FindInstance(ref.comm, ref.sequence);
+  // What a mismatched operation waits for is anybody's guess: it proves nothing.
+  if (instance == nullptr || instance->mismatch >= 0) return;
+  const int root = part.signature.root;
+  if (NeedsRoot(part.signature.call) && (root < 0 || root >= comm.nranks)) return;
+  switch (part.signature.call) {
+    case Call::kBroadcast:
+    case Call::kScatter:
+      if (ref.rank != root) {
+        PartRef other = ref;
+        other.rank = root;
+        Wait(done, SlotStart(instance->members[root], ref.comm, root, other),
+             Reason::kStartedCollective, index, kernel.id);
+      }
+      break;
+    case Call::kReduce:
+    case Call::kGather:
+      if (ref.rank == root) {
+        Wait(done, AllStarted(ref.comm, ref.sequence), Reason::kStartedCollective, index,
+             kernel.id);
+      }
+      break;
+    default:
+      // One that is done has met all the others.
+      if (instance->done == 0) {
+        Wait(done, AllStarted(ref.comm, ref.sequence), Reason::kStartedCollective, index,
+             kernel.id);
+      }
+      break;
+  }
+}
+
+uint32_t WaitForGraph::AllStarted(int comm, uint64_t sequence) {
+  auto [it, added] = all_started_.try_emplace({comm, sequence}, 0);
+  if (!added) return it->second;
+  const uint32_t node = it->second = Add(NodeKind::kAllStarted);
+  nodes_[node].comm = comm;
+  nodes_[node].sequence = sequence;
+  const Instance& instance = *matcher_.FindInstance(comm, sequence);
+  for (size_t r = 0; r < instance.members.size(); ++r) {
+    const int rank = static_cast<int>(r);
+    const PartRef part{PartKind::kCollective, comm, rank, -1, sequence};
+    Wait(node, SlotStart(instance.members[r], comm, rank, part), Reason::kStartedCollective);
+  }
+  return node;
+}
+
+uint32_t WaitForGraph::SlotStart(const MemberSlot& slot, int comm, int rank, const PartRef& part) {
+  switch (slot.state) {
+    case SlotState::kNone:
+      return NotCalled(comm, rank, &part);
+    case SlotState::kDone:
+      return Leaf(LeafKind::kDone, 0);
+    case SlotState::kAborted:
+      return Leaf(LeafKind::kAborted, matcher_.comms()[comm].members[rank].process, comm);
+    case SlotState::kCalled:
+      break;
+  }
+  auto it = starts_.find(slot.kernel);
+  return it == starts_.end() ? Leaf(LeafKind::kDone, 0) : it->second;
+}
+
+// W5, W14. `part` tells what was not called; null for communicator-making calls.
+uint32_t WaitForGraph::NotCalled(int index, int rank, const PartRef* part) {
+  const Communicator& comm = matcher_.comms()[index];
+  if (rank < 0 || rank >= comm.nranks || !comm.members[rank].known) {
+    return Leaf(LeafKind::kUnknown, 0, index);
+  }
+  const CommMember& member = comm.members[rank];
+  if (member.aborted) return Leaf(LeafKind::kAborted, member.process, index);
+  if (member.left) return Leaf(LeafKind::kLeft, member.process, index);
+  const Process* process = execution_.Find(member.process);
+  if (process == nullptr) return Leaf(LeafKind::kUnknown, 0, index);
+  if (process->Dead()) return Leaf(LeafKind::kDead, member.process);
+  if (part != nullptr && part->kind == PartKind::kCollective) {
+    for (const CommStateNow& now : process->state.comms) {
+      // It did call, and the record of that is missing.
+      if (now.comm == member.comm && now.next_sequence > part->sequence) {
+        return Leaf(LeafKind::kUnknown, member.process);
+      }
+    }
+  }
+  return ProcessNotCalled(member.process);
+}
+
+uint32_t WaitForGraph::ProcessNotCalled(ProcessId id) {
+  const Process* process = execution_.Find(id);
+  if (process == nullptr) return Leaf(LeafKind::kUnknown, id);
+  if (process->Dead()) return Leaf(LeafKind::kDead, id);
+  if (!process->has_state || process->Lossy() || process->merger.incomplete()) {
+    return Leaf(LeafKind::kUnknown, id);
+  }
+  auto [it, added] = not_called_.try_emplace(id, 0);
+  if (!added) return it->second;
+  const uint32_t node = it->second = Add(NodeKind::kNotCalled, true);
+  nodes_[node].process = id;
+  for (const ThreadState& state : process->state.threads) {
+    if (!state.gpu_thread || state.library_thread) continue;
+    auto thread = threads_.find({id, state.thread});
+    if (thread != threads_.end()) Wait(node, thread->second, Reason::kNotCalled);
+  }
+  // Nobody there has called anything yet: whoever will is in code of its own.
+  if (nodes_[node].out.empty()) {
+    Wait(node, Leaf(process->state.stopped ? LeafKind::kStopped : LeafKind::kRunning, id),
+         Reason::kNotCalled);
+  }
+  return node;
+}
+
+uint32_t WaitForGraph::InitNode(const InitCall& init) {
+  auto [it, added] = inits_.try_emplace(init.uid, 0);
+  if (!added) return it->second;
+  const uint32_t node = it->second = Add(NodeKind::kInit);
+  nodes_[node].init = init.uid;
+  if (!init.members_known) {
+    Wait(node, Leaf(LeafKind::kUnknown, 0, init.parent), Reason::kCommunicatorInit);
+    return node;
+  }
+  // Ranks of the environment name the processes of a communicator of everybody.
+  const auto& processes = execution_.processes();
+  bool by_environment = true;
+  size_t expected = init.members.size();
+  for (const auto& [id, process] : processes) {
+    by_environment &= process.info.env_rank >= 0 &&
+                      process.info.env_world_size == static_cast<int>(init.members.size());
+    if (process.info.env_world_size > 0) {
+      expected = std::max<size_t>(expected, process.info.env_world_size);
+    }
+  }
+  std::map<ProcessId, int> members;
+  for (size_t r = 0; r < init.members.size(); ++r) {
+    const InitMember& member = init.members[r];
+    if (!member.called) continue;
+    members[member.process] = static_cast<int>(r);
+    by_environment &= execution_.Find(member.process)->info.env_rank == static_cast<int>(r);
+  }
+  uint32_t any = 0;
+  bool have_any = false;
+  for (size_t r = 0; r < init.members.size(); ++r) {
+    if (init.members[r].called) continue;
+    if (init.parent >= 0) {
+      Wait(node, NotCalled(init.parent, static_cast<int>(r), nullptr), Reason::kCommunicatorInit);
+      continue;
+    }
+    if (by_environment) {
+      uint32_t target = Leaf(LeafKind::kUnknown, 0, init.comm);
+      for (const auto& [id, process] : processes) {
+        if (process.info.env_rank == static_cast<int>(r)) target = ProcessNotCalled(id);
+      }
+      Wait(node, target, Reason::kCommunicatorInit);
+      continue;
+    }
+    if (have_any) continue;  // the same for every member that nobody knows
+    have_any = true;
+    any = Add(NodeKind::kAnyProcess, true);
+    nodes_[any].init = init.uid;
+    for (const auto& [id, process] : processes) {
+      Wait(any, ProcessNotCalled(id), Reason::kNotCalled, -1, 0, members.count(id) > 0);
+    }
+    if (processes.size() < expected) {
+      Wait(any, Leaf(LeafKind::kUnknown, 0, init.comm), Reason::kNotCalled);
+    }
+    Wait(node, any, Reason::kCommunicatorInit);
+  }
+  return node;
+}
+
+const Part* WaitForGraph::PartOf(const WaitNode::Edge& edge) const {
+  const Kernel* kernel = edge.part < 0 ? nullptr : execution_.FindKernel(edge.kernel);
+  return kernel == nullptr ? nullptr : &kernel->parts[edge.part];
+}
+
+const WaitNode* WaitForGraph::ThreadNode(ProcessId process, ThreadId thread) const {
+  auto it = threads_.find({process, thread});
+  return it == threads_.end() ? nullptr : &nodes_[it->second];
+}
+
+std::vector<bool> WaitForGraph::Decide(LeafMask progressing,
+                                       const std::vector<bool>& forced) const {
+  AndOrGraph graph;
+  for (uint32_t i = 0; i < nodes_.size(); ++i) {
+    using Kind = AndOrGraph::Kind;
+    const WaitNode& node = nodes_[i];
+    if (!forced.empty() && forced[i]) {
+      graph.AddNode(Kind::kCan);
+    } else if (node.kind == NodeKind::kLeaf) {
+      const bool can = node.leaf == LeafKind::kDone || (Bit(node.leaf) & progressing) != 0;
+      graph.AddNode(can ? Kind::kCan : Kind::kCannot);
+    } else {
+      graph.AddNode(node.any ? Kind::kOr : Kind::kAnd);
+    }
+  }
+  for (uint32_t i = 0; i < nodes_.size(); ++i) {
+    for (const WaitNode::Edge& edge : nodes_[i].out) graph.AddEdge(i, edge.to);
+  }
+  return graph.Decide();
+}
+
+}  // namespace gordian::graph

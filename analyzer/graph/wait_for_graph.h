@@ -1,0 +1,155 @@
+// Who waits for whom at a round, and why: the nodes and edges of wait-model.md §1 and §2 for all
+// that is unfinished. Built afresh each round; linear in what is unfinished.
+#ifndef GORDIAN_ANALYZER_GRAPH_WAIT_FOR_GRAPH_H_
+#define GORDIAN_ANALYZER_GRAPH_WAIT_FOR_GRAPH_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "analyzer/graph/execution_graph.h"
+#include "analyzer/graph/job_model.h"
+#include "analyzer/graph/matcher.h"
+
+namespace gordian::graph {
+
+enum class NodeKind : uint8_t {
+  kThread,       // the thread leaves what it is in
+  kNotCalled,    // any candidate thread of the process could make a call (W5)
+  kAnyProcess,   // any process could make a communicator-making call
+  kItemDone,     // a kernel, host function or event wait of a stream is done
+  kKernelStart,  // a launch of NCCL starts
+  kKernelDone,   // ... is done
+  kAllStarted,   // all members of a collective have started it
+  kAllCalled,    // all members of a collective have called it (W15)
+  kInit,         // all members of a communicator-making call have called it (W11)
+  kLeaf,
+};
+
+enum class LeafKind : uint8_t {
+  kNone,
+  kDone,
+  kKernel,   // kernels run; they end by themselves
+  kRunning,  // a thread in code of its own, or in a call that is not known to wait
+  kUnknown,  // not seen: lost records, no answer, a member nobody saw
+  kDead,     // W14
+  kStopped,
+  kAborted,
+  kLeft,  // destroyed the communicator
+};
+using LeafMask = uint32_t;
+constexpr LeafMask Bit(LeafKind kind) { return 1u << static_cast<int>(kind); }
+
+enum class Reason : uint8_t {
+  kStartedCollective,
+  kFirstUse,
+  kReceive,
+  kSend,
+  kStreamOrder,
+  kEventWait,
+  kHostSync,
+  kHostFree,
+  kHostCopy,
+  kCommunicatorOrder,
+  kCommunicatorInit,
+  kNotCalled,
+  kOpenGroup,
+  kLegacyStream,
+  kPolling,
+};
+const char* Name(Reason);  // as in WaitEdge::reason
+
+struct WaitNode {
+  NodeKind kind = NodeKind::kLeaf;
+  LeafKind leaf = LeafKind::kNone;
+  bool any = false;       // OR
+  ProcessId process = 0;  // 0: belongs to none
+  ThreadId thread = 0;
+  uint32_t tid = 0;
+  KernelId kernel = 0;
+  StreamId stream = 0;
+  uint64_t ordinal = 0;
+  int comm = -1;
+  uint64_t sequence = 0;
+  CommUid init = 0;
+  uint64_t since_ns = 0;  // threads and launches: waiting since, at the earliest
+  struct Edge {
+    uint32_t to;
+    Reason reason;
+    int16_t part = -1;         // of the launch, where the reason is a rendezvous
+    bool discouraged = false;  // true, but an odd thing to show to people
+    KernelId kernel = 0;       // of `part`
+  };
+  std::vector<Edge> out;
+};
+
+class WaitForGraph {
+ public:
+  // now_ns: when the round began. strict: sends wait for their receives (§5).
+  WaitForGraph(const ExecutionGraph& execution, const Matcher& matcher, const ModelOptions& options,
+               uint64_t now_ns, bool strict = false);
+
+  const std::vector<WaitNode>& nodes() const { return nodes_; }
+
+  // can[i]: node i can progress when leaves of the kinds in `progressing` do (kDone always does).
+  // Nodes in `forced` (may be empty) do in any case.
+  std::vector<bool> Decide(LeafMask progressing, const std::vector<bool>& forced = {}) const;
+
+  // Nodes of what people care about: NCCL launches being done and threads in a blocking call.
+  const std::vector<uint32_t>& waiters() const { return waiters_; }
+
+  const ExecutionGraph& execution() const { return execution_; }
+  const Matcher& matcher() const { return matcher_; }
+
+  // The part behind a rendezvous edge; null for others.
+  const Part* PartOf(const WaitNode::Edge&) const;
+
+  // True where the thread is blocked in something that this page knows to wait (its node has
+  // edges).
+  const WaitNode* ThreadNode(ProcessId, ThreadId) const;
+
+ private:
+  uint32_t Add(NodeKind, bool any = false);
+  uint32_t Leaf(LeafKind, ProcessId, int comm = -1);
+  uint32_t AddThread(const Process&, const ThreadState&);
+  void ThreadWaits(const Process&, const ThreadState&, uint32_t node);
+  void HostWait(const Process&, const ThreadState&, const OpenCall&, uint32_t node);
+  void Polling(const Process&, const ThreadState&, uint32_t node);
+  void FirstUse(const Process&, const OpenCall&, const std::vector<KernelId>&, uint32_t node);
+  uint32_t NotCalled(int comm, int rank, const PartRef* part);
+  uint32_t ProcessNotCalled(ProcessId);
+  uint32_t InitNode(const InitCall&);
+  uint32_t AllStarted(int comm, uint64_t sequence);
+  uint32_t AllCalled(int comm, uint64_t sequence);
+  uint32_t SlotStart(const MemberSlot&, int comm, int rank, const PartRef& part);
+  uint32_t CalledNode(const MemberSlot&, const PartRef& part);
+  uint32_t DoneBy(const Process&, StreamPosition);  // everything up to there is done
+  void Wait(uint32_t node, uint32_t on, Reason, int part = -1, KernelId kernel = 0,
+            bool discouraged = false);
+  void LaunchWaits(const Kernel&);
+  void PartWaits(const Kernel&, int part, uint32_t done);
+  void ItemWaits(const Process&, const StreamQueue&, const WorkItem&);
+
+  const ExecutionGraph& execution_;
+  const Matcher& matcher_;
+  const ModelOptions& options_;
+  const uint64_t now_ns_;
+  const bool strict_;
+  std::vector<WaitNode> nodes_;
+  std::vector<uint32_t> waiters_;
+  std::map<std::tuple<LeafKind, ProcessId, int>, uint32_t> leaves_;
+  std::map<std::pair<ProcessId, ThreadId>, uint32_t> threads_;
+  std::map<std::tuple<ProcessId, StreamId, uint64_t>, uint32_t> items_;
+  std::unordered_map<KernelId, uint32_t> starts_, dones_;
+  std::map<ProcessId, uint32_t> not_called_;
+  std::map<CommUid, uint32_t> inits_;
+  std::map<std::pair<int, uint64_t>, uint32_t> all_started_, all_called_;
+};
+
+}  // namespace gordian::graph
+
+#endif  // GORDIAN_ANALYZER_GRAPH_WAIT_FOR_GRAPH_H_
