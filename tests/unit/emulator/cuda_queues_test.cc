@@ -1,0 +1,155 @@
+// Hardware queues and SMs: one queue and four SMs per device.
+#include <cstdlib>
+#include <thread>
+
+#include "tests/unit/emulator/cuda_test_support.h"
+
+namespace gordian::emu {
+namespace {
+
+// The engine reads its settings at its first use, which comes later.
+[[maybe_unused]] const bool kSettings = [] {
+  setenv("GORDIAN_EMU_CONNECTIONS", "1", 1);
+  setenv("GORDIAN_EMU_SMS", "4", 1);
+  return true;
+}();
+
+TEST(Queues, LaunchedKernelsShareTheDevice) {
+  const cudaStream_t first = NewStream();
+  const cudaStream_t second = NewStream();
+  const HeldOpPtr a = Hold(first);
+  const HeldOpPtr b = Hold(second);
+  EXPECT_TRUE(a->WaitStarted());
+  EXPECT_TRUE(b->WaitStarted());
+  a->Release();
+  b->Release();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+TEST(Queues, KernelBehindItsStreamBlocksTheQueueForOthers) {
+  const cudaStream_t first = NewStream();
+  const cudaStream_t second = NewStream();
+  const cudaStream_t third = NewStream();
+  const HeldOpPtr running = Hold(first);
+  const HeldOpPtr behind = Hold(first);  // at the head of the only queue, cannot start
+  const HeldOpPtr other = Hold(second);
+  ASSERT_TRUE(running->WaitStarted());
+  std::this_thread::sleep_for(kNever);
+  EXPECT_FALSE(other->Started());
+  // Neither events nor host functions nor copies pass through the queue.
+  const cudaEvent_t event = NewEvent();
+  std::promise<void> called;
+  auto call = called.get_future();
+  EXPECT_EQ(
+      cudaLaunchHostFunc(
+          third, [](void* data) { static_cast<std::promise<void>*>(data)->set_value(); }, &called),
+      cudaSuccess);
+  EXPECT_EQ(cudaEventRecord(event, third), cudaSuccess);
+  EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess);
+  EXPECT_EQ(call.wait_for(kSoon), std::future_status::ready);
+  running->Release();
+  EXPECT_TRUE(behind->WaitStarted());
+  EXPECT_TRUE(other->WaitStarted());
+  behind->Release();
+  other->Release();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+TEST(Queues, KernelBehindAnEventBlocksTheQueueToo) {
+  const cudaStream_t first = NewStream();
+  const cudaStream_t second = NewStream();
+  const cudaStream_t third = NewStream();
+  const cudaEvent_t event = NewEvent();
+  const HeldOpPtr running = Hold(first);
+  ASSERT_EQ(cudaEventRecord(event, first), cudaSuccess);
+  ASSERT_EQ(cudaStreamWaitEvent(second, event, 0), cudaSuccess);
+  const HeldOpPtr waiting = Hold(second);
+  const HeldOpPtr other = Hold(third);
+  std::this_thread::sleep_for(kNever);
+  EXPECT_FALSE(other->Started());
+  running->Release();
+  EXPECT_TRUE(other->WaitStarted());
+  waiting->Release();
+  other->Release();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+TEST(Queues, EachDeviceHasItsOwn) {
+  const cudaStream_t here = NewStream();
+  const HeldOpPtr running = Hold(here);
+  const HeldOpPtr behind = Hold(here);
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  const HeldOpPtr there = Hold(cudaStream_t{nullptr});
+  EXPECT_TRUE(there->WaitStarted());
+  there->Release();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  running->Release();
+  behind->Release();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+TEST(Sms, KernelWaitsForSmsOfOthers) {
+  const cudaStream_t first = NewStream();
+  const cudaStream_t second = NewStream();
+  const HeldOpPtr a = Hold(first, 3);
+  const HeldOpPtr b = Hold(second, 2);
+  ASSERT_TRUE(a->WaitStarted());
+  std::this_thread::sleep_for(kNever);
+  EXPECT_FALSE(b->Started());
+  a->Release();
+  EXPECT_TRUE(b->WaitStarted());
+  b->Release();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+TEST(Sms, OperationLargerThanTheDeviceTakesAllOfIt) {
+  const cudaStream_t stream = NewStream();
+  const HeldOpPtr op = Hold(stream, 1000);
+  EXPECT_TRUE(op->WaitStarted());
+  op->Release();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+TEST(Sms, UserKernelRunsOnWhatIsLeft) {
+  const TestKernel kernel("_Z4workv");
+  const cudaStream_t first = NewStream();
+  const cudaStream_t second = NewStream();
+  const cudaStream_t third = NewStream();
+  const HeldOpPtr most = Hold(first, 3);
+  ASSERT_EQ(cudaLaunchKernel(kernel.function(), dim3(100), dim3(256), nullptr, 0, second),
+            cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(second), cudaSuccess);
+  const HeldOpPtr rest = Hold(third, 1);
+  ASSERT_TRUE(rest->WaitStarted());
+  ASSERT_EQ(cudaLaunchKernel(kernel.function(), dim3(100), dim3(256), nullptr, 0, second),
+            cudaSuccess);
+  std::this_thread::sleep_for(kNever);
+  EXPECT_EQ(cudaStreamQuery(second), cudaErrorNotReady);
+  rest->Release();
+  EXPECT_EQ(cudaStreamSynchronize(second), cudaSuccess);
+  most->Release();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+TEST(Sms, ResetFreesTheDevice) {
+  const cudaStream_t stream = NewStream();
+  void* memory = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, 64), cudaSuccess);
+  const HeldOpPtr resident = Hold(stream, 4);
+  const HeldOpPtr queued = Hold(stream, 4);
+  ASSERT_TRUE(resident->WaitStarted());
+  EXPECT_EQ(cudaDeviceReset(), cudaSuccess);
+  EXPECT_TRUE(resident->Cancelled());
+  EXPECT_FALSE(queued->Started());
+  EXPECT_TRUE(TheEngine().IsDone(queued.get()));
+  EXPECT_EQ(cudaStreamQuery(stream), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaFree(memory), cudaErrorInvalidValue);
+  const HeldOpPtr next = Hold(cudaStream_t{nullptr}, 4);
+  EXPECT_TRUE(next->WaitStarted());
+  next->Release();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace gordian::emu
