@@ -2,10 +2,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include "interpose/forbidden.h"
 #include "interpose/lifecycle.h"
 #include "interpose/real_symbols.h"
-
-#include "interpose/forbidden.h"
 
 namespace gordian::interpose {
 
@@ -50,8 +49,8 @@ void BeginKernelRun(ThreadContext& thread, CallId call, uint64_t site, StreamSta
       Shared(stream.slot->enqueued).fetch_add(1, std::memory_order_relaxed) + 1;
   const uint64_t order = NextOrder(thread);
   stream.run_mark.store(mark, std::memory_order_relaxed);
-  if (ring::Record* record = StartRecord(thread, ring::RecordKind::kPoint, call, 0, order,
-                                         ReadTicks(thread), site)) {
+  if (ring::Record* record =
+          StartRecord(thread, ring::RecordKind::kPoint, call, 0, order, ReadTicks(thread), site)) {
     record->payload.work = {stream.id, ring::WorkKind::kKernels, ordinal, 0, 0};
     FinishRecord(thread);
   }
@@ -75,8 +74,8 @@ void NoteStreamWork(ThreadContext& thread, CallId call, uint64_t site, ring::Wor
   }
   const uint64_t order = NextOrder(thread);
   EndKernelRuns(thread, order);
-  if (ring::Record* record = StartRecord(thread, ring::RecordKind::kPoint, call, 0, order,
-                                         ReadTicks(thread), site)) {
+  if (ring::Record* record =
+          StartRecord(thread, ring::RecordKind::kPoint, call, 0, order, ReadTicks(thread), site)) {
     record->payload.work = {stream->id, kind, ordinal, reinterpret_cast<uint64_t>(event), 0};
     FinishRecord(thread);
   }
@@ -131,8 +130,7 @@ bool IsDeviceToDevice(const void* to, const void* from) {
     if (found == nullptr) return false;
     cached.store(found, std::memory_order_relaxed);
   }
-  const auto ask =
-      reinterpret_cast<cudaError_t (*)(cudaPointerAttributes*, const void*)>(found);
+  const auto ask = reinterpret_cast<cudaError_t (*)(cudaPointerAttributes*, const void*)>(found);
   const auto on_device = [&](const void* pointer) {
     cudaPointerAttributes attributes = {};
     return ask(&attributes, pointer) == cudaSuccess && attributes.type == cudaMemoryTypeDevice;

@@ -24,7 +24,8 @@ void BeginHostWait(ThreadContext& thread, CallId call, uint64_t site, ring::Wait
                    StreamState* stream, const void* event);
 void EndHostWait(ThreadContext& thread, CallId call, uint64_t site, int result);
 
-// A run of kernels and copies gets its ordinal and record; the caller has seen that it is a new one.
+// A run of kernels and copies gets its ordinal and record; the caller has seen that it is a new
+// one.
 void BeginKernelRun(ThreadContext& thread, CallId call, uint64_t site, StreamState& stream);
 
 // A kernel or asynchronous copy was put on the stream.

@@ -3,13 +3,12 @@
 #include <string.h>
 
 #include "interpose/describe_nccl.h"
+#include "interpose/forbidden.h"
 #include "interpose/gpu_progress.h"
 #include "interpose/handle_tables.h"
 #include "interpose/lifecycle.h"
 #include "interpose/nccl_deferred.h"
 #include "interpose/ring_client.h"
-
-#include "interpose/forbidden.h"
 
 namespace gordian::interpose {
 namespace {
@@ -72,8 +71,9 @@ uint64_t HashIds(const ncclUniqueId* ids, int count) {
 uint64_t LocalUid(Process& process) {
   const uint64_t call = process.init_all_calls.fetch_add(1, std::memory_order_relaxed);
   const ring::Header& header = *process.header;
-  return Mix(Mix(Mix(0x616c6cull, header.clock.real_base_ns), header.process_start << 22 | header.pid),
-             call);
+  return Mix(
+      Mix(Mix(0x616c6cull, header.clock.real_base_ns), header.process_start << 22 | header.pid),
+      call);
 }
 
 uint64_t ChildUid(CommState* parent, CallId call) {

@@ -1,12 +1,11 @@
 #include "interpose/describe_nccl.h"
 
+#include "interpose/forbidden.h"
 #include "interpose/gpu_progress.h"
 #include "interpose/handle_tables.h"
 #include "interpose/lifecycle.h"
 #include "interpose/nccl_deferred.h"
 #include "interpose/ring_client.h"
-
-#include "interpose/forbidden.h"
 
 namespace gordian::interpose {
 namespace {
@@ -120,8 +119,8 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
 
   const uint64_t order = NextOrder(thread);
   const uint64_t ticks = ReadTicks(thread);
-  if (ring::Record* record = StartRecord(thread, ring::RecordKind::kBegin, call, flags, order,
-                                         ticks, site)) {
+  if (ring::Record* record =
+          StartRecord(thread, ring::RecordKind::kBegin, call, flags, order, ticks, site)) {
     record->payload.operation = {
         comm != nullptr ? comm->id : ring::kNoId,
         stream != nullptr ? stream->id : ring::kNoId,
@@ -197,8 +196,8 @@ void BeginGroupEnd(ThreadContext& thread, CallId call, uint64_t site) {
   const uint64_t ticks = ReadTicks(thread);
   if (ring::Record* record =
           StartRecord(thread, ring::RecordKind::kBegin, call, 0, order, ticks, site)) {
-    record->payload.group = {thread.group_number, thread.group_operations,
-                             thread.group_stream_count, 0, {0, 0}};
+    record->payload.group = {
+        thread.group_number, thread.group_operations, thread.group_stream_count, 0, {0, 0}};
     FinishRecord(thread);
   }
   EnterCall(thread, call, order, ticks, site);
@@ -275,7 +274,8 @@ CommState* BeginCommCall(ThreadContext& thread, CallId call, uint64_t site, nccl
       SetCommState(*comm, ring::kCommRevoked);
       break;
     case ring::kCall_ncclCommDestroy:
-      // Before the real call: as soon as NCCL has freed it, another thread may be given its address.
+      // Before the real call: as soon as NCCL has freed it, another thread may be given its
+      // address.
       UnbindComm(process, *comm);
       break;
     default:

@@ -1,10 +1,10 @@
 // The intercepted symbols: expands the table, and nothing else. Everything that a call is about
-// happens in interpose/observe.h; what is here must work in any process, at any time, in any thread.
+// happens in interpose/observe.h; what is here must work in any process, at any time, in any
+// thread.
+#include "interpose/forbidden.h"
 #include "interpose/observe.h"
 #include "interpose/real_symbols.h"
 #include "interpose/reentrancy_guard.h"
-
-#include "interpose/forbidden.h"
 
 namespace gordian::interpose {
 namespace {
@@ -39,18 +39,18 @@ class DeviceForgetter {
 }  // namespace
 }  // namespace gordian::interpose
 
-#define GORDIAN_HOOK(library, name, result, parameters, arguments, payload, style, rules)        \
-  extern "C" __attribute__((visibility("default"))) result name parameters {                     \
-    using namespace gordian::interpose;                                                          \
-    constexpr CallId kThisCall = gordian::ring::kCall_##name;                                    \
-    const auto real_function = reinterpret_cast<result(*) parameters>(RealSymbol(kThisCall));    \
-    if (__builtin_expect(real_function == nullptr, 0)) return Unavailable<result>();             \
-    const ReentrancyGuard call_guard;                                                            \
-    [[maybe_unused]] const DeviceForgetter<kThisCall> device_forgetter;                          \
-    ThreadContext* const call_thread = call_guard.outermost() ? CurrentThread() : nullptr;       \
-    if (__builtin_expect(call_thread == nullptr, 0)) return real_function arguments;             \
-    return Observe<kThisCall>(*call_thread, __builtin_return_address(0),                         \
-                              [&] { return real_function arguments; }) arguments;                \
+#define GORDIAN_HOOK(library, name, result, parameters, arguments, payload, style, rules)     \
+  extern "C" __attribute__((visibility("default"))) result name parameters {                  \
+    using namespace gordian::interpose;                                                       \
+    constexpr CallId kThisCall = gordian::ring::kCall_##name;                                 \
+    const auto real_function = reinterpret_cast<result(*) parameters>(RealSymbol(kThisCall)); \
+    if (__builtin_expect(real_function == nullptr, 0)) return Unavailable<result>();          \
+    const ReentrancyGuard call_guard;                                                         \
+    [[maybe_unused]] const DeviceForgetter<kThisCall> device_forgetter;                       \
+    ThreadContext* const call_thread = call_guard.outermost() ? CurrentThread() : nullptr;    \
+    if (__builtin_expect(call_thread == nullptr, 0)) return real_function arguments;          \
+    return Observe<kThisCall>(*call_thread, __builtin_return_address(0),                      \
+                              [&] { return real_function arguments; }) arguments;             \
   }
 #include "interpose/hooked_calls.def"
 #undef GORDIAN_HOOK

@@ -1,6 +1,6 @@
-// Binds functions that glibc 2.34 moved into libc.so.6 to their first version, so that the shim also
-// loads where they still live in libdl and libpthread (both are in its NEEDED list for that reason).
-// Include only in sources that call one of them.
+// Binds functions that glibc 2.34 moved into libc.so.6 to their first version, so that the shim
+// also loads where they still live in libdl and libpthread (both are in its NEEDED list for that
+// reason). Include only in sources that call one of them.
 #ifndef GORDIAN_INTERPOSE_GLIBC_FLOOR_H_
 #define GORDIAN_INTERPOSE_GLIBC_FLOOR_H_
 

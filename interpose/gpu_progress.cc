@@ -3,10 +3,9 @@
 #include <sched.h>
 
 #include "interpose/driver_api.h"
+#include "interpose/forbidden.h"
 #include "interpose/lifecycle.h"
 #include "interpose/real_symbols.h"
-
-#include "interpose/forbidden.h"
 
 namespace gordian::interpose {
 
@@ -109,8 +108,9 @@ Recorded Append(MarkerQueue& queue, const StreamState& stream, uint64_t covered)
   auto* handle = reinterpret_cast<CUstream>(stream.handle);
   const uint64_t head = queue.head.load(std::memory_order_relaxed);
   if (head - queue.tail.load(std::memory_order_acquire) >= kMarkersPerStream) {
-    // Full: the newest marker moves to here instead, so that the last operation of a burst is always
-    // covered. The watcher reads `covered` before it queries, so it claims no more than was shown.
+    // Full: the newest marker moves to here instead, so that the last operation of a burst is
+    // always covered. The watcher reads `covered` before it queries, so it claims no more than was
+    // shown.
     Marker& newest = queue.ring[(head - 1) % kMarkersPerStream];
     if (g_driver.event_record(static_cast<CUevent>(newest.event), handle) != CUDA_SUCCESS) {
       return Recorded::kNo;
@@ -141,7 +141,7 @@ bool DriverKnown() { return g_driver.known.load(std::memory_order_acquire) != 0;
 void FindDriver(ThreadContext& thread) {
   ErrnoKeeper keep_errno;
   ++thread.driver_retry;
-  if (!g_driver_lock.Acquire(1)) return;
+  if (!g_driver_lock.Acquire(1, 0)) return;
   if (!DriverKnown()) {
     Find("cuEventCreate", &g_driver.event_create);
     if (g_driver.event_create != nullptr) {
@@ -205,8 +205,7 @@ void RecordMarker(ThreadContext& thread, StreamState& stream, uint64_t covered) 
     if (queue->context != nullptr) {
       ContextScope in_context(queue->context);
       recorded = Append(*queue, stream, covered);
-      if (recorded != Recorded::kNo &&
-          queue->marked.load(std::memory_order_relaxed) < covered) {
+      if (recorded != Recorded::kNo && queue->marked.load(std::memory_order_relaxed) < covered) {
         queue->marked.store(covered, std::memory_order_relaxed);
       }
     }

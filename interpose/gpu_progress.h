@@ -1,10 +1,10 @@
 // What the GPU has done: events ("markers") recorded behind NCCL operations, and the watcher thread
 // that looks at them and answers the collector's rounds.
 //
-// A marker recorded behind the work of ordinals up to n, once complete, proves all of them done. One
-// goes behind every NCCL operation; one goes in front of it when something was enqueued since the
-// last marker. So "everything before ordinal n + 1 is done" (StreamSlot::head) is the same fact as
-// "n is done" whenever there is more to come, and needs no evidence of its own.
+// A marker recorded behind the work of ordinals up to n, once complete, proves all of them done.
+// One goes behind every NCCL operation; one goes in front of it when something was enqueued since
+// the last marker. So "everything before ordinal n + 1 is done" (StreamSlot::head) is the same fact
+// as "n is done" whenever there is more to come, and needs no evidence of its own.
 //
 // Only events, never stream memory writes or host functions: those add dependencies, and can hang
 // a job that would have gone on. Nothing is recorded in a stream that is being captured.
@@ -20,6 +20,8 @@ void FindDriver(ThreadContext& thread);
 void RecordMarker(ThreadContext& thread, StreamState& stream, uint64_t covered);
 bool AskCapturing(ThreadContext& thread, const StreamState& stream);
 void StartWatcher(Process& process);
+// Makes it look now instead of when its sleep is over.
+void WakeWatcher(Process& process);
 
 // Any of the driver's functions found so far. Cheap.
 bool DriverKnown();

@@ -3,13 +3,13 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
+#include <sched.h>
 
+#include "interpose/forbidden.h"
 #include "interpose/gpu_progress.h"
 #include "interpose/lifecycle.h"
 #include "interpose/real_symbols.h"
 #include "interpose/ring_client.h"
-
-#include "interpose/forbidden.h"
 
 namespace gordian::interpose {
 namespace {
@@ -30,8 +30,8 @@ std::atomic<void*> g_get_stream_device;
 // Flags and device of a stream that was made out of our sight.
 uint32_t LookAtStream(uint64_t handle, int32_t* device) {
   auto* stream = reinterpret_cast<cudaStream_t>(handle);
-  if (auto* get = Runtime<cudaError_t(cudaStream_t, int*)>("cudaStreamGetDevice",
-                                                           &g_get_stream_device)) {
+  if (auto* get =
+          Runtime<cudaError_t(cudaStream_t, int*)>("cudaStreamGetDevice", &g_get_stream_device)) {
     int found = 0;
     if (get(stream, &found) == cudaSuccess) *device = found;
   }
@@ -57,13 +57,22 @@ uint32_t TakeStreamSlot(Process& process) {
   ring::Header& header = *process.header;
   const uint32_t used = Shared(header.streams_used).load(std::memory_order_relaxed);
   if (used < ring::kMaxStreams) return used;
-  for (uint32_t i = 0; i < ring::kMaxStreams; ++i) {
-    const uint32_t index = (process.stream_reuse_cursor + i) % ring::kMaxStreams;
-    const StreamState& state = process.stream_states[index];
-    if (state.key.load(std::memory_order_relaxed) == 0 && Drained(state)) {
-      process.stream_reuse_cursor = index + 1;
-      return index;
+  constexpr int kAttempts = 200;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    bool soon = false;  // some slot only waits for the watcher to look
+    for (uint32_t i = 0; i < ring::kMaxStreams; ++i) {
+      const uint32_t index = (process.stream_reuse_cursor + i) % ring::kMaxStreams;
+      const StreamState& state = process.stream_states[index];
+      if (state.key.load(std::memory_order_relaxed) != 0) continue;
+      if (Drained(state)) {
+        process.stream_reuse_cursor = index + 1;
+        return index;
+      }
+      soon = true;
     }
+    if (!soon) break;
+    WakeWatcher(process);
+    sched_yield();
   }
   return UINT32_MAX;
 }
@@ -187,8 +196,7 @@ void ForgetPerThreadStreams(Process& process, uint32_t thread_index) {
   if (!process.stream_lock.Acquire()) return;
   const uint32_t used = Shared(process.header->streams_used).load(std::memory_order_relaxed);
   const uint64_t mask = uint64_t{1} << 63 | uint64_t{3} << 56 | uint64_t{0xffff} << 40;
-  const uint64_t wanted =
-      uint64_t{1} << 63 | kPerThreadHandle << 56 | uint64_t{thread_index} << 40;
+  const uint64_t wanted = uint64_t{1} << 63 | kPerThreadHandle << 56 | uint64_t{thread_index} << 40;
   for (uint32_t i = 0; i < used; ++i) {
     const uint64_t key = process.stream_states[i].key.load(std::memory_order_relaxed);
     if ((key & mask) != wanted) continue;
@@ -200,11 +208,13 @@ void ForgetPerThreadStreams(Process& process, uint32_t thread_index) {
 
 void PublishStream(ThreadContext& thread, const StreamState& stream, CallId call, uint64_t site) {
   const uint64_t order = NextOrder(thread);
-  ring::Record* record = StartRecord(thread, ring::RecordKind::kPoint, call, 0, order,
-                                     ReadTicks(thread), site);
+  ring::Record* record =
+      StartRecord(thread, ring::RecordKind::kPoint, call, 0, order, ReadTicks(thread), site);
   if (record == nullptr) return;
-  record->payload.stream = {stream.id, Shared(stream.slot->flags).load(std::memory_order_relaxed),
-                            stream.device, 0, stream.handle, 0};
+  record->payload.stream = {
+      stream.id,     Shared(stream.slot->flags).load(std::memory_order_relaxed),
+      stream.device, 0,
+      stream.handle, 0};
   FinishRecord(thread);
 }
 
@@ -230,8 +240,7 @@ uint32_t TakeCommSlot(Process& process) {
 // A communicator that was made where we could not see it: say what NCCL says of it.
 void LookAtComm(ThreadContext& thread, CommState& comm, uint64_t handle) {
   const auto ask = [&](CallId call, int32_t* value) {
-    const auto real =
-        reinterpret_cast<ncclResult_t (*)(ncclComm_t, int*)>(RealSymbol(call));
+    const auto real = reinterpret_cast<ncclResult_t (*)(ncclComm_t, int*)>(RealSymbol(call));
     int found = 0;
     if (real != nullptr && real(reinterpret_cast<ncclComm_t>(handle), &found) == ncclSuccess) {
       *value = found;

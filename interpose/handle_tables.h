@@ -1,7 +1,7 @@
 // Streams and communicators: from the handle in a call to what the shim keeps about it.
 //
-// Look-ups take no lock. A handle that is new makes a slow path under a TryLock; a full table counts
-// a loss in the header and yields null, which every caller takes for "not tracked".
+// Look-ups take no lock. A handle that is new makes a slow path under a TryLock; a full table
+// counts a loss in the header and yields null, which every caller takes for "not tracked".
 #ifndef GORDIAN_INTERPOSE_HANDLE_TABLES_H_
 #define GORDIAN_INTERPOSE_HANDLE_TABLES_H_
 
@@ -12,8 +12,8 @@ namespace gordian::interpose {
 inline constexpr uint64_t kLegacyHandle = 1;     // cudaStreamLegacy, CU_STREAM_LEGACY
 inline constexpr uint64_t kPerThreadHandle = 2;  // cudaStreamPerThread, CU_STREAM_PER_THREAD
 
-// Current device of the calling thread, from a cache that cudaSetDevice and cuCtx* calls invalidate.
-// 0 when nobody can tell.
+// Current device of the calling thread, from a cache that cudaSetDevice and cuCtx* calls
+// invalidate. 0 when nobody can tell.
 int32_t QueryDevice(ThreadContext& thread);
 inline int32_t CurrentDevice(ThreadContext& thread) {
   return __builtin_expect(thread.device >= 0, 1) ? thread.device : QueryDevice(thread);
@@ -36,14 +36,14 @@ StreamState* FindOrAddStream(ThreadContext& thread, uint64_t handle, int32_t dev
 inline StreamState* FindStream(ThreadContext& thread, uint64_t handle, int32_t device) {
   if (__builtin_expect(handle > kPerThreadHandle, 1)) {
     StreamState* cached = thread.cached_stream;
-    if (__builtin_expect(
-            cached != nullptr && cached->key.load(std::memory_order_relaxed) == handle, 1)) {
+    if (__builtin_expect(cached != nullptr && cached->key.load(std::memory_order_relaxed) == handle,
+                         1)) {
       return cached;
     }
   } else {
     StreamState* cached = thread.cached_default;
-    if (cached != nullptr && cached->key.load(std::memory_order_relaxed) ==
-                                 StreamKey(thread, handle, device)) {
+    if (cached != nullptr &&
+        cached->key.load(std::memory_order_relaxed) == StreamKey(thread, handle, device)) {
       return cached;
     }
   }

@@ -8,14 +8,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "interpose/forbidden.h"
 #include "interpose/handle_tables.h"
 #include "interpose/ring_client.h"
 #include "interpose/ring_file.h"
 
-#include "interpose/forbidden.h"
-
-// Usually the compiler's start files bring it, and with them code that runs at load and unload. Null:
-// what atexit() is given belongs to the program, not to a library that could be unloaded.
+// Usually the compiler's start files bring it, and with them code that runs at load and unload.
+// Null: what atexit() is given belongs to the program, not to a library that could be unloaded.
 extern "C" __attribute__((visibility("hidden"))) void* __dso_handle;
 void* __dso_handle = nullptr;
 
@@ -38,8 +37,7 @@ void WipeInChild() {
 
 ForkPage* MakeForkPage() {
   const size_t bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  void* memory =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   const bool wiped = madvise(memory, bytes, MADV_WIPEONFORK) == 0;
   ForkPage* expected = &g_unattached;
@@ -171,8 +169,7 @@ void* ArenaAllocate(Process& process, size_t bytes) {
   void* result = nullptr;
   if (static_cast<size_t>(process.arena_end - process.arena_next) < bytes) {
     const size_t chunk = bytes > kChunk / 4 ? bytes : kChunk;
-    void* memory =
-        mmap(nullptr, chunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, chunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory != MAP_FAILED) {
       if (chunk == bytes) {
         result = memory;  // a large one has a mapping of its own

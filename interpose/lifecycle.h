@@ -4,9 +4,9 @@
 // first outermost intercepted call attaches the process (creates and maps its ring file) and the
 // thread; when that is impossible the process is marked silent and every call is forwarded plainly.
 //
-// Fork: the state hangs on a page that the kernel wipes in the child (MADV_WIPEONFORK; without it, a
-// pthread_atfork handler does it), so that the child's first call finds itself unattached and makes
-// a ring of its own. It never writes to its parent's.
+// Fork: the state hangs on a page that the kernel wipes in the child (MADV_WIPEONFORK; without it,
+// a pthread_atfork handler does it), so that the child's first call finds itself unattached and
+// makes a ring of its own. It never writes to its parent's.
 #ifndef GORDIAN_INTERPOSE_LIFECYCLE_H_
 #define GORDIAN_INTERPOSE_LIFECYCLE_H_
 
@@ -38,7 +38,8 @@ inline ThreadContext* CurrentThread() {
   return AttachThread();
 }
 
-// False in a child that was forked inside the real call that just returned: `thread` is the parent's.
+// False in a child that was forked inside the real call that just returned: `thread` is the
+// parent's.
 inline bool StillAttached(const ThreadContext& thread) {
   return g_fork_page.load(std::memory_order_relaxed)->epoch.load(std::memory_order_relaxed) ==
          thread.epoch;

@@ -1,11 +1,10 @@
 #include "interpose/nccl_deferred.h"
 
+#include "interpose/forbidden.h"
 #include "interpose/gpu_progress.h"
 #include "interpose/handle_tables.h"
 #include "interpose/lifecycle.h"
 #include "interpose/real_symbols.h"
-
-#include "interpose/forbidden.h"
 
 namespace gordian::interpose {
 

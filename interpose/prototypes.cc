@@ -30,7 +30,7 @@ extern "C" cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t, dim3, dim3, void**,
 #endif
 
 #define GORDIAN_SKIP(name, result, parameters)
-#define GORDIAN_CHECK(name, result, parameters)                       \
+#define GORDIAN_CHECK(name, result, parameters)                          \
   static_assert(std::is_same_v<decltype(&::name), result(*) parameters>, \
                 "signature of " #name " in the table is not the header's");
 

@@ -3,9 +3,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 
-#include "interpose/glibc_floor.h"
-
 #include "interpose/forbidden.h"
+#include "interpose/glibc_floor.h"
 
 GORDIAN_BIND_FIRST_VERSION(dlsym);
 GORDIAN_BIND_FIRST_VERSION(dlopen);

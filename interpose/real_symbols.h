@@ -1,7 +1,7 @@
 // The functions behind ours, and those that the shim calls for itself.
 //
-// Thread-safe; the first look-up of a symbol may take the loader's lock and allocate, later ones are
-// one atomic load. A symbol that is not there (yet) is looked for again at the next call.
+// Thread-safe; the first look-up of a symbol may take the loader's lock and allocate, later ones
+// are one atomic load. A symbol that is not there (yet) is looked for again at the next call.
 #ifndef GORDIAN_INTERPOSE_REAL_SYMBOLS_H_
 #define GORDIAN_INTERPOSE_REAL_SYMBOLS_H_
 

@@ -96,8 +96,8 @@ inline void LeaveCall(ThreadContext& thread) {
 // kEnd of the call that the thread is in, and LeaveCall.
 inline void PublishEnd(ThreadContext& thread, CallId call, uint8_t flags, uint64_t order,
                        uint64_t site, const ring::EndPayload& end) {
-  ring::Record* record = StartRecord(thread, ring::RecordKind::kEnd, call, flags, order,
-                                     ReadTicks(thread), site);
+  ring::Record* record =
+      StartRecord(thread, ring::RecordKind::kEnd, call, flags, order, ReadTicks(thread), site);
   if (record != nullptr) {
     record->payload.end = end;
     FinishRecord(thread);

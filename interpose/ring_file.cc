@@ -15,10 +15,9 @@
 #include <cpuid.h>
 #endif
 
+#include "interpose/forbidden.h"
 #include "interpose/handle_tables.h"
 #include "interpose/lifecycle.h"
-
-#include "interpose/forbidden.h"
 
 namespace gordian::interpose {
 namespace {
@@ -88,7 +87,8 @@ bool ReadProcessStart(uint64_t* start) {
     if (at == nullptr) return false;
   }
   *start = 0;
-  for (++at; *at >= '0' && *at <= '9'; ++at) *start = *start * 10 + static_cast<uint64_t>(*at - '0');
+  for (++at; *at >= '0' && *at <= '9'; ++at)
+    *start = *start * 10 + static_cast<uint64_t>(*at - '0');
   return *start != 0;
 }
 
@@ -134,15 +134,24 @@ void Calibrate(ring::ClockCalibration* clock) {
 }
 
 void FillHeader(Process& process, uint64_t start) {
-  static constexpr const char* kRank[] = {"RANK",       "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
-                                          "PMI_RANK",   "MV2_COMM_WORLD_RANK",  "JSM_NAMESPACE_RANK",
-                                          "SLURM_PROCID", nullptr};
+  static constexpr const char* kRank[] = {"RANK",
+                                          "OMPI_COMM_WORLD_RANK",
+                                          "PMIX_RANK",
+                                          "PMI_RANK",
+                                          "MV2_COMM_WORLD_RANK",
+                                          "JSM_NAMESPACE_RANK",
+                                          "SLURM_PROCID",
+                                          nullptr};
   static constexpr const char* kWorld[] = {
-      "WORLD_SIZE",          "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE",
+      "WORLD_SIZE",         "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE",
       "JSM_NAMESPACE_SIZE", "SLURM_NTASKS",         nullptr};
-  static constexpr const char* kLocal[] = {
-      "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK",
-      "JSM_NAMESPACE_LOCAL_RANK", "SLURM_LOCALID", nullptr};
+  static constexpr const char* kLocal[] = {"LOCAL_RANK",
+                                           "OMPI_COMM_WORLD_LOCAL_RANK",
+                                           "MPI_LOCALRANKID",
+                                           "MV2_COMM_WORLD_LOCAL_RANK",
+                                           "JSM_NAMESPACE_LOCAL_RANK",
+                                           "SLURM_LOCALID",
+                                           nullptr};
   ring::Header& header = *process.header;
   header.abi_version = ring::kRingAbiVersion;
   header.header_bytes = sizeof(ring::Header);
@@ -162,8 +171,9 @@ void FillHeader(Process& process, uint64_t start) {
   header.rings_offset = kRingsOffset;
   strncpy(header.build_id, "gordian " GORDIAN_VERSION, sizeof(header.build_id) - 1);
   int64_t connect = 1;
-  header.runtime_connect =
-      ParseNumber(getenv("NCCL_RUNTIME_CONNECT"), &connect) ? static_cast<uint32_t>(connect != 0) : 1;
+  header.runtime_connect = ParseNumber(getenv("NCCL_RUNTIME_CONNECT"), &connect)
+                               ? static_cast<uint32_t>(connect != 0)
+                               : 1;
   header.magic = ring::kRingMagic;
 }
 
@@ -277,7 +287,8 @@ Process* CreateProcess(uint64_t epoch) {
   process->forced_blocking =
       ParseNumber(getenv("NCCL_COMM_BLOCKING"), &value) ? static_cast<int32_t>(value != 0) : -1;
   if (ParseNumber(getenv("GORDIAN_RING_SLOTS"), &value) && value >= 2) {
-    process->forced_ring_slots = uint64_t{1} << (63 - __builtin_clzll(static_cast<uint64_t>(value)));
+    process->forced_ring_slots = uint64_t{1}
+                                 << (63 - __builtin_clzll(static_cast<uint64_t>(value)));
   }
   const bool markers_off = ParseNumber(getenv("GORDIAN_MARKERS"), &value) && value == 0;
   process->markers_on.store(markers_off ? 0 : 1, std::memory_order_relaxed);

@@ -6,8 +6,9 @@
 
 namespace gordian::interpose {
 
-// Creates $GORDIAN_RING_DIR/<pid>.<start>.ring, reserves header and state block, maps it. Null, with
-// nothing left behind, when the variable is not set or any step fails: no folder, no space, no right.
+// Creates $GORDIAN_RING_DIR/<pid>.<start>.ring, reserves header and state block, maps it. Null,
+// with nothing left behind, when the variable is not set or any step fails: no folder, no space, no
+// right.
 Process* CreateProcess(uint64_t epoch);
 
 // Gives `thread` a ring, or none when the file is used up or the file system full. Under the

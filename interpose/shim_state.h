@@ -6,6 +6,7 @@
 #ifndef GORDIAN_INTERPOSE_SHIM_STATE_H_
 #define GORDIAN_INTERPOSE_SHIM_STATE_H_
 
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -24,11 +25,17 @@ using ring::CallId;
 // not hang because it is being watched for hangs. Whoever fails counts a loss.
 class TryLock {
  public:
-  bool Acquire(int spins = 20000) {
-    for (int i = 0; i < spins; ++i) {
+  // A few microseconds of spinning, then some milliseconds of letting others run: the holder may be
+  // waiting for a core.
+  bool Acquire(int spins = 500, int yields = 4000) {
+    for (int i = 0; i < spins + yields; ++i) {
       if (word_.load(std::memory_order_relaxed) == 0 &&
           word_.exchange(1, std::memory_order_acquire) == 0) {
         return true;
+      }
+      if (i >= spins) {
+        sched_yield();
+        continue;
       }
 #if defined(__x86_64__)
       __builtin_ia32_pause();
@@ -120,13 +127,13 @@ struct Marker {
 // NCCL work, under `lock`. Consumer: the watcher, without a lock. Slot i is ring[i % size].
 struct MarkerQueue {
   TryLock lock;
-  std::atomic<uint64_t> head;     // next slot to fill; written by producers
-  std::atomic<uint64_t> tail;     // oldest marker not known to be done; written by the watcher
-  uint64_t reclaimed;             // slots below held events that were moved on; producers
-  std::atomic<uint64_t> marked;   // highest ordinal that a marker was recorded behind
-  std::atomic<uint32_t> broken;   // an event of it failed: no further evidence from this stream
-  void* context;                  // CUcontext of the stream
-  void* spare;                    // an event whose recording failed; producers
+  std::atomic<uint64_t> head;    // next slot to fill; written by producers
+  std::atomic<uint64_t> tail;    // oldest marker not known to be done; written by the watcher
+  uint64_t reclaimed;            // slots below held events that were moved on; producers
+  std::atomic<uint64_t> marked;  // highest ordinal that a marker was recorded behind
+  std::atomic<uint32_t> broken;  // an event of it failed: no further evidence from this stream
+  void* context;                 // CUcontext of the stream
+  void* spare;                   // an event whose recording failed; producers
   Marker ring[kMarkersPerStream];
 };
 

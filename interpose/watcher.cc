@@ -1,10 +1,10 @@
 // The watcher: one thread a process that looks at the oldest markers and answers the collector's
 // rounds. It calls nothing that can wait for the GPU, holds no lock, takes no signal, and makes no
 // context. While nothing is outstanding it wakes 20 times a second.
-#include <pthread.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -15,12 +15,11 @@
 #include <unistd.h>
 
 #include "interpose/driver_api.h"
+#include "interpose/forbidden.h"
 #include "interpose/glibc_floor.h"
 #include "interpose/gpu_progress.h"
 #include "interpose/lifecycle.h"
 #include "interpose/ring_file.h"
-
-#include "interpose/forbidden.h"
 
 GORDIAN_BIND_FIRST_VERSION(pthread_create);
 GORDIAN_BIND_FIRST_VERSION(pthread_detach);
@@ -67,7 +66,7 @@ void PollStream(Process& process, StreamState& stream, MarkerQueue& queue, PollR
   }
   uint64_t done_slots = tail;  // every slot below is done
   uint64_t done_ordinal = 0;
-  uint64_t open = head;        // no slot from here on is known to be done
+  uint64_t open = head;  // no slot from here on is known to be done
   uint64_t at = tail;
   while (done_slots < open) {
     const Marker& marker = queue.ring[at % kMarkersPerStream];
@@ -161,7 +160,8 @@ bool IsLastThread() {
 void Sleep(Process& process, uint32_t seen_request, long nanoseconds) {
   const timespec timeout = {0, nanoseconds};
   // Shared, not private: the collector wakes it through its own mapping of the file.
-  syscall(SYS_futex, &process.header->round_request, FUTEX_WAIT, seen_request, &timeout, nullptr, 0);
+  syscall(SYS_futex, &process.header->round_request, FUTEX_WAIT, seen_request, &timeout, nullptr,
+          0);
 }
 
 void* Watch(void* argument) {
@@ -208,7 +208,8 @@ void* Watch(void* argument) {
   }
 }
 
-// The libraries that the watcher calls are taken down after this. Bounded: a query takes microseconds.
+// The libraries that the watcher calls are taken down after this. Bounded: a query takes
+// microseconds.
 void StopQueries() {
   Process* process = g_fork_page.load(std::memory_order_acquire)->process.load();
   if (process == nullptr) return;
@@ -220,6 +221,10 @@ void StopQueries() {
 }
 
 }  // namespace
+
+void WakeWatcher(Process& process) {
+  syscall(SYS_futex, &process.header->round_request, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
 
 void StartWatcher(Process& process) {
   ErrnoKeeper keep_errno;

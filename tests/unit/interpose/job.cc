@@ -1,0 +1,430 @@
+// A program that calls NCCL and CUDA (the fake ones) as job programs do. It knows nothing of the
+// shim and runs the same without it. Its first argument names what it does; exit code 0: every call
+// did what it should have done.
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "proto/ring/calls.h"
+#include "tests/unit/interpose/fake_libraries.h"
+
+namespace ring = gordian::ring;
+
+namespace {
+
+void Check(bool right, const char* what, int line) {
+  if (right) return;
+  std::fprintf(stderr, "job.cc:%d: %s\n", line, what);
+  _exit(1);
+}
+#define CHECK(condition) Check((condition), #condition, __LINE__)
+
+float g_buffer[64];
+cudaStream_t MakeStream(unsigned flags = cudaStreamNonBlocking) {
+  cudaStream_t stream = nullptr;
+  CHECK(cudaStreamCreateWithFlags(&stream, flags) == cudaSuccess);
+  return stream;
+}
+ncclComm_t MakeComm(int nranks = 2, int rank = 0) {
+  ncclUniqueId id = {};
+  std::strcpy(id.internal, "the id");
+  ncclComm_t comm = nullptr;
+  CHECK(ncclCommInitRank(&comm, nranks, id, rank) == ncclSuccess);
+  return comm;
+}
+ncclResult_t AllReduce(ncclComm_t comm, cudaStream_t stream) {
+  return ncclAllReduce(g_buffer, g_buffer, 16, ncclFloat, ncclSum, comm, stream);
+}
+cudaError_t Launch(cudaStream_t stream) {
+  return cudaLaunchKernel(reinterpret_cast<const void*>(&g_buffer), dim3(1), dim3(1), nullptr, 0,
+                          stream);
+}
+// Tells the test that the job is where it wants it.
+void Say(const char* word) {
+  std::printf("%s\n", word);
+  std::fflush(stdout);
+}
+[[noreturn]] void Hang() {
+  for (;;) pause();
+}
+
+void Operations() {
+  ncclComm_t comm = MakeComm(4, 1);
+  cudaStream_t stream = MakeStream();
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+  CHECK(ncclBroadcast(g_buffer, g_buffer + 8, 8, ncclHalf, 3, comm, stream) == ncclSuccess);
+  CHECK(ncclSend(g_buffer, 4, ncclInt8, 2, comm, stream) == ncclSuccess);
+  CHECK(ncclSend(g_buffer, 4, ncclInt8, 3, comm, stream) == ncclSuccess);
+  CHECK(ncclSend(g_buffer, 4, ncclInt8, 2, comm, stream) == ncclSuccess);
+  CHECK(ncclRecv(g_buffer, 4, ncclInt8, 2, comm, stream) == ncclSuccess);
+  fake_set_result_nccl(ring::kCall_ncclAllReduce, ncclInvalidArgument);
+  CHECK(AllReduce(comm, stream) == ncclInvalidArgument);
+  fake_set_result_nccl(ring::kCall_ncclAllReduce, 0);
+  CHECK(AllReduce(comm, nullptr) == ncclSuccess);
+  CHECK(ncclCommAbort(comm) == ncclSuccess);
+}
+
+void Groups() {
+  ncclComm_t comm = MakeComm();
+  cudaStream_t first = MakeStream();
+  cudaStream_t second = MakeStream();
+  CHECK(Launch(first) == cudaSuccess);
+  CHECK(ncclGroupStart() == ncclSuccess);
+  CHECK(ncclSend(g_buffer, 4, ncclInt8, 1, comm, first) == ncclSuccess);
+  CHECK(ncclGroupStart() == ncclSuccess);
+  CHECK(ncclRecv(g_buffer, 4, ncclInt8, 1, comm, second) == ncclSuccess);
+  CHECK(ncclGroupEnd() == ncclSuccess);
+  CHECK(AllReduce(comm, first) == ncclSuccess);
+  CHECK(ncclGroupEnd() == ncclSuccess);
+  CHECK(ncclGroupStart() == ncclSuccess);
+  CHECK(ncclGroupEnd() == ncclSuccess);
+  CHECK(ncclGroupStart() == ncclSuccess);
+}
+
+void Inits() {
+  ncclUniqueId id = {};
+  std::strcpy(id.internal, "the id");
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.commName = "data parallel";
+  ncclComm_t comm = nullptr;
+  CHECK(ncclCommInitRankConfig(&comm, 8, id, 5, &config) == ncclSuccess);
+  ncclComm_t child = nullptr;
+  CHECK(ncclCommSplit(comm, 3, 0, &child, nullptr) == ncclSuccess && child != nullptr);
+  ncclComm_t none = comm;
+  CHECK(ncclCommSplit(comm, NCCL_SPLIT_NOCOLOR, 0, &none, nullptr) == ncclSuccess && !none);
+  ncclComm_t shrunk = nullptr;
+  int excluded = 1;
+  CHECK(ncclCommShrink(comm, &excluded, 1, &shrunk, nullptr, 0) == ncclSuccess);
+  ncclComm_t all[3];
+  CHECK(ncclCommInitAll(all, 3, nullptr) == ncclSuccess);
+  fake_set_result_nccl(ring::kCall_ncclCommInitRank, ncclInternalError);
+  ncclComm_t failed = nullptr;
+  CHECK(ncclCommInitRank(&failed, 2, id, 0) == ncclInternalError);
+  CHECK(ncclCommFinalize(child) == ncclSuccess);
+  CHECK(ncclCommDestroy(child) == ncclSuccess);
+  CHECK(ncclCommRevoke(comm, 0) == ncclSuccess);
+  CHECK(ncclCommAbort(all[0]) == ncclSuccess);
+  // In a group, NCCL says what became of it only at the end.
+  fake_set_result_nccl(ring::kCall_ncclCommInitRank, 0);
+  ncclComm_t grouped[2];
+  CHECK(ncclGroupStart() == ncclSuccess);
+  for (int i = 0; i < 2; ++i) CHECK(ncclCommInitRank(&grouped[i], 2, id, i) == ncclSuccess);
+  CHECK(ncclGroupEnd() == ncclSuccess);
+}
+
+void Waits() {
+  cudaStream_t stream = MakeStream();
+  auto* event = reinterpret_cast<cudaEvent_t>(0x5000);
+  CHECK(Launch(stream) == cudaSuccess);
+  CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+  CHECK(cudaEventSynchronize(event) == cudaSuccess);
+  CHECK(cudaDeviceSynchronize() == cudaSuccess);
+  CHECK(cudaFree(g_buffer) == cudaSuccess);
+  CHECK(cudaFree(nullptr) == cudaSuccess);
+  CHECK(cudaMemcpy(g_buffer, g_buffer, 4, cudaMemcpyDeviceToHost) == cudaSuccess);
+  CHECK(cudaMemcpy(g_buffer, g_buffer, 4, cudaMemcpyDeviceToDevice) == cudaSuccess);
+  fake_set_result_cudart(ring::kCall_cudaStreamSynchronize, cudaErrorLaunchFailure);
+  CHECK(cudaStreamSynchronize(stream) == cudaErrorLaunchFailure);
+}
+
+void Events() {
+  cudaStream_t one = MakeStream();
+  cudaStream_t two = MakeStream(cudaStreamDefault);
+  auto* event = reinterpret_cast<cudaEvent_t>(0x5000);
+  for (int i = 0; i < 5; ++i) CHECK(Launch(one) == cudaSuccess);
+  CHECK(Launch(two) == cudaSuccess);
+  CHECK(cudaMemcpyAsync(g_buffer, g_buffer, 4, cudaMemcpyDefault, one) == cudaSuccess);
+  CHECK(cudaEventRecord(event, one) == cudaSuccess);
+  CHECK(Launch(one) == cudaSuccess);
+  CHECK(cudaStreamWaitEvent(two, event, 0) == cudaSuccess);
+  CHECK(cudaLaunchHostFunc(
+            two, [](void*) {}, nullptr) == cudaSuccess);
+  CHECK(Launch(two) == cudaSuccess);
+  CHECK(Launch(nullptr) == cudaSuccess);
+  CHECK(Launch(reinterpret_cast<cudaStream_t>(0x6000)) == cudaSuccess);  // made out of sight
+  CHECK(cudaStreamDestroy(two) == cudaSuccess);
+}
+
+void Polls() {
+  auto* event = reinterpret_cast<cudaEvent_t>(0x5000);
+  fake_set_result_cudart(ring::kCall_cudaEventQuery, cudaErrorNotReady);
+  cudaStream_t stream = MakeStream();
+  for (int i = 0; i < 150; ++i) CHECK(cudaEventQuery(event) == cudaErrorNotReady);
+  Launch(stream);
+  for (int i = 0; i < 120; ++i) CHECK(cudaEventQuery(event) == cudaErrorNotReady);
+}
+
+void PollsEnd() {
+  Polls();
+  fake_set_result_cudart(ring::kCall_cudaEventQuery, 0);
+  CHECK(cudaEventQuery(reinterpret_cast<cudaEvent_t>(0x5000)) == cudaSuccess);
+}
+
+void Blocked() {
+  ncclComm_t comm = MakeComm();
+  cudaStream_t stream = MakeStream();
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+  fake_block_cudart(ring::kCall_cudaStreamSynchronize);
+  Say("ready");
+  cudaStreamSynchronize(stream);
+}
+
+void Threads() {
+  ncclComm_t comm = MakeComm();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      cudaStream_t stream = MakeStream();
+      for (int i = 0; i < 200; ++i) {
+        CHECK(ncclSend(g_buffer, 1, ncclInt8, 1, comm, stream) == ncclSuccess);
+        CHECK(Launch(stream) == cudaSuccess);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// One after the other: once nobody collects, no slot may be taken over.
+void ManyThreads() {
+  for (int t = 0; t < 400; ++t) {
+    std::thread([] {
+      CHECK(cudaEventRecord(reinterpret_cast<cudaEvent_t>(0x5000), nullptr) == cudaSuccess);
+    }).join();
+  }
+}
+
+// In batches, so that somebody can collect in between.
+void CollectedThreads() {
+  CHECK(cudaDeviceSynchronize() == cudaSuccess);
+  for (int batch = 0; batch < 20; ++batch) {
+    Say("ready");
+    char word[16];
+    CHECK(read(STDIN_FILENO, word, sizeof(word)) > 0);
+    for (int t = 0; t < 20; ++t) std::thread([] { Launch(nullptr); }).join();
+  }
+}
+
+void Fork() {
+  ncclComm_t comm = MakeComm();
+  cudaStream_t stream = MakeStream();
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+  const pid_t child = fork();
+  if (child == 0) {
+    for (int i = 0; i < 3; ++i) CHECK(Launch(nullptr) == cudaSuccess);
+    CHECK(cudaDeviceSynchronize() == cudaSuccess);
+    _exit(0);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  const pid_t idle = fork();  // a child that calls nothing makes no ring
+  if (idle == 0) _exit(0);
+  CHECK(waitpid(idle, &status, 0) == idle && status == 0);
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+}
+
+void Exec() {
+  ncclComm_t comm = MakeComm();
+  CHECK(AllReduce(comm, nullptr) == ncclSuccess);
+  execl("/proc/self/exe", "job", "operations", nullptr);
+  CHECK(false);
+}
+
+void Many() {
+  ncclComm_t comm = MakeComm();
+  cudaStream_t stream = MakeStream();
+  for (int i = 0; i < 1000; ++i) CHECK(AllReduce(comm, stream) == ncclSuccess);
+  CHECK(fake_calls_nccl(ring::kCall_ncclAllReduce) == 1000);
+}
+
+void ManyHandles() {
+  for (int i = 0; i < 10000; ++i) {
+    ncclComm_t comm = MakeComm();
+    cudaStream_t stream = MakeStream();
+    CHECK(AllReduce(comm, stream) == ncclSuccess);
+    CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+  }
+}
+
+void LiveHandles() {
+  for (int i = 0; i < 3000; ++i) {
+    ncclComm_t comm = MakeComm();
+    CHECK(AllReduce(comm, MakeStream()) == ncclSuccess);
+  }
+}
+
+void Markers() {
+  ncclComm_t comm = MakeComm();
+  cudaStream_t stream = MakeStream();
+  CHECK(AllReduce(comm, stream) == ncclSuccess);  // done: 1
+  fake_gpu_stop();
+  CHECK(AllReduce(comm, stream) == ncclSuccess);  // 2: no marker in front, nothing came between
+  CHECK(fake_events_recorded() == 2);
+  CHECK(Launch(stream) == cudaSuccess);           // 3
+  CHECK(AllReduce(comm, stream) == ncclSuccess);  // 4: a marker in front, and one behind
+  CHECK(fake_events_recorded() == 4);
+  fake_gpu_finish(2);  // 2 and the kernels of 3
+  Say("ready");
+  char word[16];
+  CHECK(read(STDIN_FILENO, word, sizeof(word)) > 0);
+  for (int i = 0; i < 2000; ++i) CHECK(AllReduce(comm, stream) == ncclSuccess);
+  fake_gpu_go();
+  Say("ready");
+  Hang();
+}
+
+void Capture() {
+  ncclComm_t comm = MakeComm();
+  cudaStream_t stream = MakeStream();
+  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+  fake_set_capturing(true);
+  CHECK(Launch(stream) == cudaSuccess);
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+  CHECK(fake_events_recorded() == 0);
+  fake_set_capturing(false);
+  cudaGraph_t graph = nullptr;
+  CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+}
+
+void NonBlocking() {
+  ncclUniqueId id = {};
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = MakeStream();
+  fake_set_async_state(ncclInProgress);
+  fake_set_result_nccl(ring::kCall_ncclCommInitRankConfig, ncclInProgress);
+  CHECK(ncclCommInitRankConfig(&comm, 2, id, 0, &config) == ncclInProgress);
+  ncclResult_t state = ncclSuccess;
+  CHECK(ncclCommGetAsyncError(comm, &state) == ncclSuccess && state == ncclInProgress);
+  Say("initing");
+  char word[16];
+  CHECK(read(STDIN_FILENO, word, sizeof(word)) > 0);
+  fake_set_async_state(ncclSuccess);
+  CHECK(ncclCommGetAsyncError(comm, &state) == ncclSuccess && state == ncclSuccess);
+  fake_set_result_nccl(ring::kCall_ncclAllReduce, ncclInProgress);
+  CHECK(AllReduce(comm, stream) == ncclInProgress);
+  CHECK(fake_events_recorded() == 0);
+  CHECK(ncclCommGetAsyncError(comm, &state) == ncclSuccess && state == ncclSuccess);
+  CHECK(fake_events_recorded() == 1);
+}
+
+// The main thread ends by pthread_exit and another one some time later: the process must end.
+void MainThreadExits() {
+  CHECK(cudaDeviceSynchronize() == cudaSuccess);
+  std::thread([] {
+    usleep(200000);
+    Launch(nullptr);
+  }).detach();
+  pthread_exit(nullptr);
+}
+
+// Something that NCCL does inside of a call, and that the shim must take for a part of it.
+void Nested() {
+  ncclComm_t comm = MakeComm();
+  ncclUniqueId id;
+  CHECK(ncclGetUniqueId(&id) == ncclSuccess);
+  CHECK(ncclBcast(g_buffer, 4, ncclInt8, 0, comm, nullptr) == ncclSuccess);
+}
+
+template <typename T>
+T Default() {
+  if constexpr (std::is_same_v<T, void*>) {
+    return g_buffer;
+  } else if constexpr (std::is_same_v<T, CUdeviceptr>) {
+    return 4096;
+  } else {
+    return T{};
+  }
+}
+template <typename Result, typename... Parameters>
+void CallPlainly(const char* name, int call, int result, Result (*)(Parameters...)) {
+  const auto function = reinterpret_cast<Result (*)(Parameters...)>(dlsym(RTLD_DEFAULT, name));
+  CHECK(function != nullptr);
+  errno = 0;
+  if constexpr (std::is_void_v<Result>) {
+    function(Default<Parameters>()...);
+  } else {
+    const Result got = function(Default<Parameters>()...);
+    bool right = false;
+    if constexpr (std::is_same_v<Result, const char*>) {
+      right = std::strcmp(got, gordian::fake::kText) == 0;
+    } else {
+      right = static_cast<int>(got) == result;
+    }
+    if (!right) std::fprintf(stderr, "%s: wrong result\n", name);
+    CHECK(right);
+  }
+  if (errno != gordian::fake::ErrnoOf(call)) std::fprintf(stderr, "%s: errno %d\n", name, errno);
+  CHECK(errno == gordian::fake::ErrnoOf(call));
+}
+
+// Every row: what the real function returns and leaves in errno is what the caller gets, and the
+// real function runs exactly once.
+void PassThrough() {
+  for (const int result : {0, 3}) {
+#define GORDIAN_HOOK(library, name, result_type, parameters, arguments, payload, style, rules) \
+  {                                                                                            \
+    fake_set_result_##library(ring::kCall_##name, result);                                     \
+    const uint64_t before = fake_calls_##library(ring::kCall_##name);                          \
+    CallPlainly(#name, ring::kCall_##name, result,                                             \
+                static_cast<result_type(*) parameters>(nullptr));                              \
+    if (fake_calls_##library(ring::kCall_##name) != before + 1)                                \
+      std::fprintf(stderr, "%s\n", #name);                                                     \
+    CHECK(fake_calls_##library(ring::kCall_##name) == before + 1);                             \
+  }
+#include "interpose/hooked_calls.def"
+#undef GORDIAN_HOOK
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::map<std::string, std::function<void()>> programs = {
+      {"operations", Operations},
+      {"groups", Groups},
+      {"inits", Inits},
+      {"waits", Waits},
+      {"events", Events},
+      {"polls", Polls},
+      {"polls-end", PollsEnd},
+      {"blocked", Blocked},
+      {"threads", Threads},
+      {"many-threads", ManyThreads},
+      {"collected-threads", CollectedThreads},
+      {"fork", Fork},
+      {"exec", Exec},
+      {"many", Many},
+      {"many-handles", ManyHandles},
+      {"live-handles", LiveHandles},
+      {"markers", Markers},
+      {"capture", Capture},
+      {"non-blocking", NonBlocking},
+      {"main-thread-exits", MainThreadExits},
+      {"nested", Nested},
+      {"pass-through", PassThrough},
+      {"nothing", [] {}},
+  };
+  const auto program = programs.find(argc > 1 ? argv[1] : "");
+  if (program == programs.end()) return 2;
+  program->second();
+  return 0;
+}

@@ -1,0 +1,82 @@
+// What the shim's file may need, run and export: read with the tools that packagers use.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "proto/ring/calls.h"
+
+namespace {
+
+std::string Output(const std::string& command) {
+  std::string text;
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return text;
+  char buffer[4096];
+  for (size_t got = 0; (got = fread(buffer, 1, sizeof(buffer), pipe)) > 0;)
+    text.append(buffer, got);
+  EXPECT_EQ(pclose(pipe), 0) << command;
+  return text;
+}
+const std::string kShim = GORDIAN_SHIM_PATH;
+
+std::set<std::string> Matches(const std::string& text, const std::string& pattern) {
+  const std::regex expression(pattern);
+  std::set<std::string> found;
+  for (std::sregex_iterator it(text.begin(), text.end(), expression), end; it != end; ++it) {
+    found.insert((*it)[1]);
+  }
+  return found;
+}
+
+TEST(ShimBinary, ExportsExactlyTheTable) {
+  std::set<std::string> exported;
+  std::istringstream lines(Output("nm -D --defined-only " + kShim));
+  for (std::string line; std::getline(lines, line);) {
+    std::string address, type, name;
+    std::istringstream(line) >> address >> type >> name;
+    EXPECT_EQ(type, "T") << line;
+    EXPECT_EQ(name.find('@'), std::string::npos) << name << " has a version: it would not hook";
+    exported.insert(name);
+  }
+  std::set<std::string> table;
+  for (int call = 1; call < gordian::ring::kCallCount; ++call) {
+    table.insert(gordian::ring::kCalls[call].name);
+  }
+  EXPECT_EQ(exported, table);
+  EXPECT_EQ(table.size(), size_t{gordian::ring::kCallCount} - 1) << "a row is there twice";
+}
+
+TEST(ShimBinary, NeedsOnlyLibc) {
+  const auto needed =
+      Matches(Output("readelf -dW " + kShim), "NEEDED\\)\\s+Shared library: \\[([^\\]]+)\\]");
+  const std::set<std::string> allowed = {"libc.so.6", "libdl.so.2", "libpthread.so.0",
+                                         "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"};
+  EXPECT_EQ(needed.count("libc.so.6"), 1u);
+  for (const std::string& name : needed) EXPECT_EQ(allowed.count(name), 1u) << name;
+}
+
+TEST(ShimBinary, NeedsNoGlibcAfter228) {
+  const auto versions = Matches(Output("readelf -VW " + kShim), "Name: GLIBC_([0-9.]+)");
+  ASSERT_FALSE(versions.empty());
+  for (const std::string& version : versions) {
+    int major = 0, minor = 0;
+    std::sscanf(version.c_str(), "%d.%d", &major, &minor);
+    EXPECT_TRUE(major == 2 && minor <= 28) << "needs GLIBC_" << version;
+    std::printf("needs GLIBC_%s\n", version.c_str());
+  }
+}
+
+TEST(ShimBinary, RunsNothingWhenLoadedOrUnloaded) {
+  const std::string dynamic = Output("readelf -dW " + kShim);
+  for (const char* tag : {"(INIT)", "(FINI)", "(INIT_ARRAY)", "(FINI_ARRAY)", "(PREINIT_ARRAY)"}) {
+    EXPECT_EQ(dynamic.find(tag), std::string::npos) << tag;
+  }
+  EXPECT_NE(dynamic.find("STATIC_TLS"), std::string::npos)
+      << "TLS is not of the initial-exec model";
+}
+
+}  // namespace
