@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <climits>
 #include <cstdlib>
@@ -18,6 +19,8 @@
 #include <fstream>
 #include <new>
 #include <thread>
+
+#include "emulator/nccl/shared_layout.h"
 
 namespace gordian::emu::test {
 namespace {
@@ -59,8 +62,10 @@ pid_t StartRank(Rank rank, const Body& body, const Environment& environment) {
   pid_t pid = fork();
   if (pid != 0) return pid;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-  rank.UseDevice(rank.rank());
+  for (const auto& [name, value] : environment) {
+    setenv(name.c_str(), value == "%r" ? std::to_string(rank.rank()).c_str() : value.c_str(), 1);
+  }
+  if (getenv("CUDA_VISIBLE_DEVICES") == nullptr) rank.UseDevice(rank.rank());
   body(rank);
   std::fflush(nullptr);
   std::exit(0);
@@ -185,7 +190,8 @@ Outcome RunJob(int size, const Body& body, const Environment& environment, uint3
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
   }
-  outcome.left = RendezvousFiles();
+  outcome.left = RendezvousFiles(pids);
+  outcome.pids = pids;
   for (int r = 0; r < size; ++r) {
     outcome.marks.push_back(shared->marks[r].load());
     if (ended[r]) continue;
@@ -197,12 +203,19 @@ Outcome RunJob(int size, const Body& body, const Environment& environment, uint3
   return outcome;
 }
 
-std::vector<std::string> RendezvousFiles() {
+std::vector<std::string> RendezvousFiles(const std::vector<pid_t>& creators) {
   std::vector<std::string> found;
   DIR* folder = opendir("/dev/shm");
   if (folder == nullptr) return found;
   while (const dirent* entry = readdir(folder)) {
-    if (std::strncmp(entry->d_name, "gordian-emu-", 12) == 0) found.emplace_back(entry->d_name);
+    if (std::strncmp(entry->d_name, "gordian-emu-", 12) != 0) continue;
+    std::ifstream file(std::string("/dev/shm/") + entry->d_name, std::ios::binary);
+    alignas(nccl::Header) char bytes[sizeof(nccl::Header)];
+    if (!file.read(bytes, sizeof(bytes))) continue;
+    pid_t creator = reinterpret_cast<const nccl::Header*>(bytes)->creator_pid;
+    if (std::find(creators.begin(), creators.end(), creator) != creators.end()) {
+      found.emplace_back(entry->d_name);
+    }
   }
   closedir(folder);
   return found;

@@ -66,23 +66,27 @@ class Rank {
 };
 
 using Body = std::function<void(Rank&)>;
+// Name and value; "%r" stands for the rank.
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 struct Outcome {
-  bool hung = false;              // else all ended by themselves
-  std::vector<int> statuses;      // waitpid's, -1 for a rank that had to be killed
-  std::vector<uint32_t> marks;    // the last Mark of each rank
+  bool hung = false;            // else all ended by themselves
+  std::vector<int> statuses;    // waitpid's, -1 for a rank that had to be killed
+  std::vector<uint32_t> marks;  // the last Mark of each rank
+  std::vector<pid_t> pids;
   std::vector<std::string> left;  // rendezvous files that were there at the end, before the killing
   bool Succeeded() const;
 };
 
+// A rank's own device is current when its body starts, unless CUDA_VISIBLE_DEVICES is set.
 // Runs and judges; kills what is left. `during`, if given, is called once with the pids when all
 // ranks have set mark `during_mark`.
 Outcome RunJob(int size, const Body& body, const Environment& environment = {});
 Outcome RunJob(int size, const Body& body, const Environment& environment, uint32_t during_mark,
                const std::function<void(const std::vector<pid_t>&)>& during);
 
-std::vector<std::string> RendezvousFiles();
+// Rendezvous files in /dev/shm that one of these processes made: other jobs may run meanwhile.
+std::vector<std::string> RendezvousFiles(const std::vector<pid_t>& creators);
 
 // Device memory of the calling thread's device, with typed copies.
 class Buffer {
