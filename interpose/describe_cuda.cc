@@ -2,7 +2,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include "interpose/forbidden.h"
 #include "interpose/lifecycle.h"
 #include "interpose/real_symbols.h"
 

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "interpose/describe_nccl.h"
-#include "interpose/forbidden.h"
 #include "interpose/gpu_progress.h"
 #include "interpose/handle_tables.h"
 #include "interpose/lifecycle.h"

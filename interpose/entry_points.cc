@@ -1,7 +1,6 @@
 // The intercepted symbols: expands the table, and nothing else. Everything that a call is about
 // happens in interpose/observe.h; what is here must work in any process, at any time, in any
 // thread.
-#include "interpose/forbidden.h"
 #include "interpose/observe.h"
 #include "interpose/real_symbols.h"
 #include "interpose/reentrancy_guard.h"

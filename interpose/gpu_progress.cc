@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include "interpose/driver_api.h"
-#include "interpose/forbidden.h"
 #include "interpose/lifecycle.h"
 #include "interpose/real_symbols.h"
 

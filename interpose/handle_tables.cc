@@ -5,7 +5,6 @@
 #include <nccl.h>
 #include <sched.h>
 
-#include "interpose/forbidden.h"
 #include "interpose/gpu_progress.h"
 #include "interpose/lifecycle.h"
 #include "interpose/real_symbols.h"

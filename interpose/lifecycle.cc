@@ -8,7 +8,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "interpose/forbidden.h"
 #include "interpose/handle_tables.h"
 #include "interpose/ring_client.h"
 #include "interpose/ring_file.h"

@@ -1,6 +1,5 @@
 #include "interpose/nccl_deferred.h"
 
-#include "interpose/forbidden.h"
 #include "interpose/gpu_progress.h"
 #include "interpose/handle_tables.h"
 #include "interpose/lifecycle.h"

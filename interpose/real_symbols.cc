@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 
-#include "interpose/forbidden.h"
 #include "interpose/glibc_floor.h"
 
 GORDIAN_BIND_FIRST_VERSION(dlsym);

@@ -1,7 +1,5 @@
 #include "interpose/ring_client.h"
 
-#include "interpose/forbidden.h"
-
 namespace gordian::interpose {
 
 bool MakeRoom(ThreadContext& thread) {

@@ -15,7 +15,6 @@
 #include <cpuid.h>
 #endif
 
-#include "interpose/forbidden.h"
 #include "interpose/handle_tables.h"
 #include "interpose/lifecycle.h"
 

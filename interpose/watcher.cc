@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "interpose/driver_api.h"
-#include "interpose/forbidden.h"
 #include "interpose/glibc_floor.h"
 #include "interpose/gpu_progress.h"
 #include "interpose/lifecycle.h"

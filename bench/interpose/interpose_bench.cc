@@ -76,14 +76,23 @@ class Reader {
   const ring::Header& header() const { return *reinterpret_cast<ring::Header*>(base_); }
 
  private:
+  // Copies every record, so that the writer meets lines that another core has read.
   void Drain() {
     auto* slots = reinterpret_cast<ring::ThreadSlot*>(base_ + header().threads_offset);
     for (uint32_t i = 0; i < header().threads_used; ++i) {
-      __atomic_store_n(&slots[i].ring_tail, __atomic_load_n(&slots[i].ring_head, __ATOMIC_ACQUIRE),
-                       __ATOMIC_RELEASE);
+      ring::ThreadSlot& slot = slots[i];
+      const auto* records = reinterpret_cast<const ring::Record*>(base_ + slot.ring_offset);
+      const uint64_t head = __atomic_load_n(&slot.ring_head, __ATOMIC_ACQUIRE);
+      for (uint64_t at = slot.ring_tail; slot.ring_offset != 0 && at < head; ++at) {
+        std::memcpy(&copy_, &records[at & (slot.ring_slots - 1)], sizeof(copy_));
+        last_order_ = std::max(last_order_, copy_.order);
+      }
+      __atomic_store_n(&slot.ring_tail, head, __ATOMIC_RELEASE);
     }
   }
 
+  ring::Record copy_ = {};
+  uint64_t last_order_ = 0;
   char* base_;
   std::atomic<bool> stop_ = false;
   std::thread thread_;
