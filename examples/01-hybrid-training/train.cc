@@ -139,7 +139,6 @@ class Trainer {
   Trainer(int rank, int overlap_from, Meeting* meeting)
       : rank_(rank), stage_(rank / 2), shard_(rank % 2), overlap_from_(overlap_from),
         meeting_(meeting) {
-    CHECK_CUDA(cudaSetDevice(rank));
     CHECK_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     dp_ = Communicator("dp", 0, {0, 1, 2, 3});
     tp_ = stage_ == 0 ? Communicator("tp0", 1, {0, 1}) : Communicator("tp1", 2, {2, 3});
@@ -261,6 +260,7 @@ class Trainer {
 };
 
 int Train(int rank, int steps, int overlap_from, Meeting* meeting) {
+  CHECK_CUDA(cudaSetDevice(rank));  // before anything is allocated
   Serial serial;
   Trainer trainer(rank, overlap_from, meeting);
   double worst = 0;
