@@ -1,6 +1,7 @@
 #include "analyzer/graph/names.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace gordian::graph {
 
@@ -107,6 +108,21 @@ Names::Names(const ExecutionGraph& execution, const Matcher& matcher)
     expected_ = std::max(expected_, process.info.env_world_size);
     if (process.records == 0 && process.info.env_rank < 0) continue;  // perhaps a launcher
     by_environment_ &= process.info.env_rank >= 0 && ranks.insert(process.info.env_rank).second;
+  }
+  // Where no communicator spans the job, two members may have the same rank in theirs. Then only the
+  // order of the processes is left to tell them apart.
+  std::set<int> distinct;
+  for (const auto& [key, rank] : by_device_) distinct.insert(rank);
+  if (!by_environment_ && distinct.size() < by_device_.size()) {
+    std::vector<std::tuple<uint32_t, ProcessId, int>> in_order;
+    for (const auto& [key, rank] : by_device_) {
+      const Process* process = execution.Find(key.first);
+      in_order.emplace_back(process == nullptr ? 0 : process->info.pid, key.first, key.second);
+    }
+    std::sort(in_order.begin(), in_order.end());
+    for (size_t i = 0; i < in_order.size(); ++i) {
+      by_device_[{std::get<1>(in_order[i]), std::get<2>(in_order[i])}] = static_cast<int>(i);
+    }
   }
   // Before there are communicators, whoever made a call is one.
   std::set<ProcessId> members;

@@ -1,0 +1,580 @@
+// Jobs that hang, each with an innocent twin: what the model says about them, from any interleaving.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/unit/graph/sim_job.h"
+
+namespace gordian::graph {
+namespace {
+
+using namespace gordian::graph::testing;  // NOLINT: the programs below are all words of it
+
+constexpr int kSeeds = 12;
+
+std::vector<int> Everyone(int n) {
+  std::vector<int> all(n);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+// Communicators 0..n-1 of everybody.
+std::vector<SimComm> Comms(int count, int ranks) {
+  std::vector<SimComm> comms;
+  for (int c = 0; c < count; ++c) {
+    SimComm comm;
+    comm.members = Everyone(ranks);
+    comm.name = std::string(1, static_cast<char>('A' + c));
+    comms.push_back(comm);
+  }
+  return comms;
+}
+
+Program operator+(Program a, const Program& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+Program Inits(int count) {
+  Program p;
+  for (int c = 0; c < count; ++c) p.push_back(Init(c));
+  return p;
+}
+
+struct Want {
+  VerdictKind verdict;
+  Confidence confidence;
+  std::vector<int> culprits;
+  std::string check;  // "": any
+};
+
+void ExpectVerdict(const Verdict& verdict, const Want& want) {
+  EXPECT_STREQ(Name(verdict.main.verdict), Name(want.verdict)) << verdict.main.summary;
+  EXPECT_STREQ(Name(verdict.main.confidence), Name(want.confidence)) << verdict.main.summary;
+  EXPECT_EQ(verdict.main.culprit_ranks, want.culprits) << verdict.main.summary;
+  if (!want.check.empty()) {
+    EXPECT_EQ(verdict.main.check, want.check) << verdict.main.summary;
+  }
+  EXPECT_FALSE(verdict.main.summary.empty());
+}
+
+// Runs the job in many interleavings, with rounds on the way, until nothing moves; then for `seconds`.
+void ExpectHang(const std::vector<SimComm>& comms, const std::vector<Program>& programs, Want want,
+                double seconds = 0.7, bool cold = false, bool exact_cycle = true) {
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    SimJob job(comms, programs, cold, static_cast<uint64_t>(seed));
+    JobModel model;
+    do {
+      job.Run(seed % 5 + 1);
+      job.Feed(&model);
+      job.Rounds(&model, 0.0001, 0.0001);
+    } while (!job.Enabled().empty());
+    job.Rounds(&model, seconds);
+    const Verdict verdict = model.Current();
+    ExpectVerdict(verdict, want);
+    EXPECT_TRUE(model.HasUnfinished());
+    if (want.verdict == VerdictKind::kDeadlock && exact_cycle) {
+      EXPECT_GE(verdict.main.cycle.size(), 2u);
+      for (size_t i = 0; i < verdict.main.cycle.size(); ++i) {
+        const WaitEdge& edge = verdict.main.cycle[i];
+        EXPECT_EQ(edge.waits_for_rank,
+                  verdict.main.cycle[(i + 1) % verdict.main.cycle.size()].rank);
+        EXPECT_NE(edge.site.address, 0u);
+        EXPECT_FALSE(edge.detail.empty());
+      }
+    }
+    if (::testing::Test::HasFailure()) {
+      for (const WaitEdge& e : verdict.main.cycle) {
+        ADD_FAILURE() << e.rank << " -> " << e.waits_for_rank << " " << e.reason << ": " << e.detail;
+      }
+      return;
+    }
+  }
+}
+
+// The same with a job that must end; every verdict on the way is healthy.
+void ExpectHealthy(const std::vector<SimComm>& comms, const std::vector<Program>& programs,
+                   bool cold = false) {
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    SimJob job(comms, programs, cold, static_cast<uint64_t>(seed));
+    JobModel model;
+    do {
+      job.Run(seed % 5 + 1);
+      // Two rounds at the same moment: what is stuck here would be confirmed.
+      job.Rounds(&model, 0.4, 0.2);
+      const Verdict verdict = model.Current();
+      ASSERT_TRUE(verdict.main.verdict == VerdictKind::kHealthy ||
+                  verdict.main.verdict == VerdictKind::kInconclusive)
+          << Name(verdict.main.verdict) << ": " << verdict.main.summary;
+    } while (!job.Enabled().empty());
+    ASSERT_TRUE(job.Unfinished().empty());
+    job.EndJob(&model);
+    ExpectVerdict(model.Current(), {VerdictKind::kFinished, Confidence::kConfirmed, {}, ""});
+  }
+}
+
+Want Deadlock(std::vector<int> culprits, const char* check) {
+  return {VerdictKind::kDeadlock, Confidence::kConfirmed, std::move(culprits), check};
+}
+
+TEST(Jobs, InversionOnOneStream) {
+  ExpectHang(Comms(2, 2),
+             {Inits(2) + Program{AllReduce(0), AllReduce(1), StreamSync()},
+              Inits(2) + Program{AllReduce(1), AllReduce(0), StreamSync()}},
+             Deadlock({0, 1}, "communicator-order-cycle"));
+  ExpectHealthy(Comms(2, 2), {Inits(2) + Program{AllReduce(0), AllReduce(1), StreamSync()},
+                              Inits(2) + Program{AllReduce(0), AllReduce(1), StreamSync()}});
+}
+
+TEST(Jobs, InversionOfFourNamesTheOneThatDeparts) {
+  const Program usual = Inits(2) + Program{AllReduce(0), AllReduce(1), StreamSync()};
+  ExpectHang(Comms(2, 4),
+             {usual, usual, Inits(2) + Program{AllReduce(1), AllReduce(0), StreamSync()}, usual},
+             Deadlock({2}, "communicator-order-cycle"));
+  ExpectHealthy(Comms(2, 4), {usual, usual, usual, usual});
+}
+
+TEST(Jobs, InversionWithSubset) {
+  std::vector<SimComm> comms = Comms(2, 4);
+  comms[1].members = {0, 1, 2};
+  const Program usual = Inits(2) + Program{AllReduce(0), AllReduce(1), StreamSync()};
+  ExpectHang(comms,
+             {usual, Inits(2) + Program{AllReduce(1), AllReduce(0), StreamSync()}, usual,
+              Program{Init(0), AllReduce(0), StreamSync()}},
+             Deadlock({1}, "communicator-order-cycle"));
+  ExpectHealthy(comms, {usual, usual, usual, Program{Init(0), AllReduce(0), StreamSync()}});
+}
+
+TEST(Jobs, TwoStreamsWarmComplete) {
+  ExpectHealthy(Comms(2, 2),
+                {Inits(2) + Program{AllReduce(0, 1), AllReduce(1, 2), DeviceSync()},
+                 Inits(2) + Program{AllReduce(1, 2), AllReduce(0, 1), DeviceSync()}});
+}
+
+TEST(Jobs, DeviceSyncBetween) {
+  ExpectHang(Comms(2, 2),
+             {Inits(2) + Program{AllReduce(0, 1), DeviceSync(), AllReduce(1, 2), DeviceSync()},
+              Inits(2) + Program{AllReduce(1, 2), DeviceSync(), AllReduce(0, 1), DeviceSync()}},
+             Deadlock({0, 1}, "host-wait-cycle"));
+}
+
+TEST(Jobs, FreeBetween) {
+  ExpectHang(Comms(2, 2),
+             {Inits(2) + Program{AllReduce(0, 1), Free(), AllReduce(1, 2), DeviceSync()},
+              Inits(2) + Program{AllReduce(1, 2), Free(), AllReduce(0, 1), DeviceSync()}},
+             Deadlock({0, 1}, "host-wait-cycle"));
+}
+
+TEST(Jobs, ColdInversion) {
+  const std::vector<Program> inverted = {
+      Inits(2) + Program{AllReduce(0, 1), AllReduce(1, 2), DeviceSync()},
+      Inits(2) + Program{AllReduce(1, 2), AllReduce(0, 1), DeviceSync()}};
+  ExpectHang(Comms(2, 2), inverted, Deadlock({0, 1}, "first-use-order-cycle"), 0.7, true);
+  // Warmed up in one order, the same calls complete.
+  std::vector<Program> warm;
+  for (const Program& p : inverted) {
+    warm.push_back(Inits(2) + Program{AllReduce(0, 1), AllReduce(1, 2), DeviceSync()} +
+                   Program(p.begin() + 2, p.end()));
+  }
+  ExpectHealthy(Comms(2, 2), warm, true);
+}
+
+TEST(Jobs, ThreeCommunicatorsInACycle) {
+  std::vector<SimComm> comms = Comms(3, 3);
+  comms[0].members = {0, 1};
+  comms[1].members = {1, 2};
+  comms[2].members = {0, 2};
+  const Program i0 = {Init(0), Init(2)}, i1 = {Init(0), Init(1)}, i2 = {Init(1), Init(2)};
+  ExpectHang(comms,
+             {i0 + Program{AllReduce(0), AllReduce(2), StreamSync()},
+              i1 + Program{AllReduce(1), AllReduce(0), StreamSync()},
+              i2 + Program{AllReduce(2), AllReduce(1), StreamSync()}},
+             Deadlock({0, 1, 2}, "communicator-order-cycle"));
+  ExpectHealthy(comms, {i0 + Program{AllReduce(0), AllReduce(2), StreamSync()},
+                        i1 + Program{AllReduce(0), AllReduce(1), StreamSync()},
+                        i2 + Program{AllReduce(2), AllReduce(1), StreamSync()}});
+}
+
+TEST(Jobs, HybridReceiveAndAllReduce) {
+  ExpectHang(Comms(2, 2),
+             {Inits(2) + Program{Recv(0, 1), AllReduce(1), StreamSync()},
+              Inits(2) + Program{AllReduce(1), Send(0, 0), StreamSync()}},
+             Deadlock({0, 1}, "point-to-point-order-cycle"));
+  ExpectHealthy(Comms(2, 2), {Inits(2) + Program{Recv(0, 1), AllReduce(1), StreamSync()},
+                              Inits(2) + Program{Send(0, 0), AllReduce(1), StreamSync()}});
+  // Cold, it hangs on the host.
+  ExpectHang(Comms(2, 2),
+             {Inits(2) + Program{Recv(0, 1), AllReduce(1), StreamSync()},
+              Inits(2) + Program{AllReduce(1), Send(0, 0), StreamSync()}},
+             Deadlock({0, 1}, "first-use-order-cycle"), 0.7, true);
+}
+
+TEST(Jobs, SwappedPipelineStage) {
+  // Forward to the next stage, gradients back; stage 1 wants its gradient first.
+  const Program s0 = {Init(0), Send(0, 1), Recv(0, 1), StreamSync()};
+  const Program s1 = {Init(0), Recv(0, 0), Send(0, 2), Recv(0, 2), Send(0, 0), StreamSync()};
+  const Program swapped = {Init(0), Recv(0, 0), Recv(0, 2), Send(0, 2), Send(0, 0), StreamSync()};
+  const Program s2 = {Init(0), Recv(0, 1), Send(0, 1), StreamSync()};
+  ExpectHang(Comms(1, 3), {s0, swapped, s2}, Deadlock({1, 2}, "point-to-point-order-cycle"));
+  ExpectHealthy(Comms(1, 3), {s0, s1, s2});
+}
+
+TEST(Jobs, EventCycle) {
+  const Program a = {AllReduce(0, 1), Record(1, 1), WaitEvent(1, 2), AllReduce(1, 2), DeviceSync()};
+  const Program b = {AllReduce(1, 2), Record(1, 2), WaitEvent(1, 1), AllReduce(0, 1), DeviceSync()};
+  ExpectHang(Comms(2, 2), {Inits(2) + a, Inits(2) + b}, Deadlock({0, 1}, "event-cycle"));
+  ExpectHealthy(Comms(2, 2), {Inits(2) + a, Inits(2) + a});
+}
+
+TEST(Jobs, LegacyStreamJoinsWhatLooksIndependent) {
+  // Between blocking streams, work on the default stream orders them both ways.
+  const Program a = {AllReduce(0, 1), Kernel(0), AllReduce(1, 2), DeviceSync()};
+  const Program b = {AllReduce(1, 2), Kernel(0), AllReduce(0, 1), DeviceSync()};
+  ExpectHang(Comms(2, 2), {Inits(2) + a, Inits(2) + b},
+             Deadlock({0, 1}, "communicator-order-cycle"));
+  ExpectHealthy(Comms(2, 2), {Inits(2) + a, Inits(2) + a});
+}
+
+TEST(Jobs, OneCommunicatorRunsInOrderAcrossStreams) {
+  const Program a = {AllReduce(0, 1), AllReduce(1, 2), AllReduce(0, 2), DeviceSync()};
+  ExpectHealthy(Comms(2, 2), {Inits(2) + a, Inits(2) + a});
+}
+
+TEST(Jobs, GroupedExchangeCompletes) {
+  const Program a = {Init(0), GroupStart(), Send(0, 1), Recv(0, 1), GroupEnd(), StreamSync()};
+  const Program b = {Init(0), GroupStart(), Send(0, 0), Recv(0, 0), GroupEnd(), StreamSync()};
+  ExpectHealthy(Comms(1, 2), {a, b});
+  ExpectHealthy(Comms(1, 2), {a, b}, true);
+}
+
+TEST(Jobs, GroupBlockedOnOneStreamHoldsTheOthers) {
+  // The group at rank 0 needs both streams; stream 2 is held by B, which rank 1 starts after A.
+  const Program r0 = {AllReduce(1, 2), GroupStart(),  AllReduce(0, 1), AllReduce(0, 2),
+                      GroupEnd(),      DeviceSync()};
+  const Program r1 = {GroupStart(), AllReduce(0, 1), AllReduce(0, 2), GroupEnd(),
+                      AllReduce(1, 2), DeviceSync()};
+  ExpectHang(Comms(2, 2), {Inits(2) + r0, Inits(2) + r1},
+             Deadlock({0, 1}, "communicator-order-cycle"));
+  ExpectHealthy(Comms(2, 2), {Inits(2) + r0, Inits(2) + r0});
+}
+
+TEST(Jobs, BroadcastRootAndReduceLeafFinishAlone) {
+  const Program r0 = {Bcast(0, 0), AllReduce(1), StreamSync()};
+  const Program r1 = {AllReduce(1), Bcast(0, 0), StreamSync()};
+  ExpectHealthy(Comms(2, 2), {Inits(2) + r0, Inits(2) + r1});
+  const Program l0 = {AllReduce(1), Collective(Call::kReduce, 0, 1, 0), StreamSync()};
+  const Program l1 = {Collective(Call::kReduce, 0, 1, 0), AllReduce(1), StreamSync()};
+  ExpectHealthy(Comms(2, 2), {Inits(2) + l0, Inits(2) + l1});
+}
+
+TEST(Jobs, SendSendCompletesWhenBuffered) {
+  ExpectHealthy(Comms(1, 2), {Program{Init(0), Send(0, 1), Recv(0, 1), StreamSync()},
+                              Program{Init(0), Send(0, 0), Recv(0, 0), StreamSync()}});
+}
+
+TEST(Jobs, RankThatSleepsIsASuspicionAfterTheThresholdOnly) {
+  const Program usual = {Init(0), AllReduce(0), StreamSync(), AllReduce(0), StreamSync()};
+  const Program missing = {Init(0), AllReduce(0), StreamSync(), Sleep()};
+  SimJob job(Comms(1, 4), {usual, usual, missing, usual});
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 4.5);
+  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy);
+  job.Rounds(&model, 1.5);
+  ExpectVerdict(model.Current(),
+                {VerdictKind::kHostBlocked, Confidence::kSuspected, {2}, "host-blocked"});
+  EXPECT_EQ(model.Current().main.victim_ranks, (std::vector<int>{0, 1, 3}));
+  const Program spins = {Init(0), AllReduce(0), StreamSync(), Spin()};
+  ExpectHang(Comms(1, 4), {usual, spins, usual, usual},
+             {VerdictKind::kRankNotJoined, Confidence::kSuspected, {1}, "rank-not-joined"}, 6);
+}
+
+TEST(Jobs, LongKernelIsNoSuspicion) {
+  const Program usual = {Init(0), AllReduce(0), StreamSync()};
+  SimJob job(Comms(1, 2), {usual, Program{Init(0), Kernel(1, true), AllReduce(0), StreamSync()}});
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 10);
+  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy);
+  job.Rounds(&model, 45, 1);
+  ExpectVerdict(model.Current(), {VerdictKind::kStuckKernel, Confidence::kSuspected, {}, ""});
+}
+
+TEST(Jobs, OneCollectiveTooMany) {
+  const Program usual = {Init(0), AllReduce(0), StreamSync(), Destroy(0), Exit(0)};
+  const Program more = {Init(0), AllReduce(0), StreamSync(), AllReduce(0), StreamSync(), Exit(0)};
+  ExpectHang(Comms(1, 3), {usual, more, usual},
+             {VerdictKind::kRankNotJoined, Confidence::kConfirmed, {0, 2}, "rank-left"}, 3);
+  // Without a destroy, it is the majority that ended well.
+  const Program plain = {Init(0), AllReduce(0), StreamSync(), Exit(0)};
+  ExpectHang(Comms(1, 3), {plain, more, plain},
+             {VerdictKind::kRankNotJoined, Confidence::kConfirmed, {0, 2}, "rank-left"}, 3);
+  // They went on with something else on the same communicator.
+  const Program other = {Init(0), AllReduce(0), StreamSync(), Bcast(0, 0), StreamSync(), Exit(0)};
+  ExpectHang(Comms(1, 3), {other, more, other},
+             {VerdictKind::kMismatch, Confidence::kConfirmed, {1}, "mismatch-kind"}, 1);
+  // They sit in finalize, or sleep.
+  const Program finalizes = {Init(0), AllReduce(0), StreamSync(), Finalize(0), Sleep()};
+  ExpectHang(Comms(1, 3), {finalizes, more, finalizes},
+             {VerdictKind::kHostBlocked, Confidence::kSuspected, {0, 2}, ""}, 6);
+}
+
+TEST(Jobs, ExitedKilledStoppedAborted) {
+  const Program usual = {Init(0), AllReduce(0), StreamSync(), AllReduce(0), StreamSync(), Exit(0)};
+  const Program start = {Init(0), AllReduce(0), StreamSync()};
+  auto with = [&](const Op& op) {
+    return std::vector<Program>{usual, usual, start + Program{op, Sleep()}, usual};
+  };
+  ExpectHang(Comms(1, 4), with(Exit(3)),
+             {VerdictKind::kRankExited, Confidence::kConfirmed, {2}, "rank-exited"});
+  ExpectHang(Comms(1, 4), with(Exit(0)),
+             {VerdictKind::kRankExited, Confidence::kConfirmed, {2}, "rank-exited"}, 2);
+  ExpectHang(Comms(1, 4), with(Kill(9)),
+             {VerdictKind::kRankExited, Confidence::kConfirmed, {2}, "rank-exited"});
+  ExpectHang(Comms(1, 4), with(Stop()),
+             {VerdictKind::kRankStopped, Confidence::kSuspected, {2}, "rank-stopped"}, 6);
+  ExpectHang(Comms(1, 4), with(Abort(0)),
+             {VerdictKind::kRankAborted, Confidence::kConfirmed, {2}, "rank-aborted"});
+  ExpectHang(Comms(1, 4), {usual, usual, start + Program{Abort(0), Exit(1)}, usual},
+             {VerdictKind::kRankAborted, Confidence::kConfirmed, {2}, "rank-aborted"});
+  ExpectHealthy(Comms(1, 4), {usual, usual, usual, usual});
+}
+
+TEST(Jobs, TheFirstToCrashIsTheCulprit) {
+  const Program usual = {Init(0), AllReduce(0), StreamSync()};
+  SimJob job(Comms(1, 3), {Program{Init(0), Kill(11)}, Program{Init(0), AllReduce(0), Exit(1)},
+                           usual});
+  job.Run(0);
+  JobModel model;
+  // Rank 0 first, whatever the seed.
+  while (true) {
+    const std::vector<int> enabled = job.Enabled();
+    if (enabled.empty()) break;
+    job.Take(enabled.front());
+  }
+  job.Rounds(&model, 0.5);
+  ExpectVerdict(model.Current(), {VerdictKind::kRankExited, Confidence::kConfirmed, {0}, ""});
+}
+
+TEST(Jobs, Mismatches) {
+  auto expect = [](Op odd, const char* check, Op base = AllReduce(0)) {
+    const Program usual = {Init(0), base, StreamSync()}, other = {Init(0), odd, StreamSync()};
+    for (int seed = 1; seed <= kSeeds; ++seed) {
+      SimJob job(Comms(1, 3), {usual, other, usual}, false, static_cast<uint64_t>(seed));
+      JobModel model;
+      job.Run();
+      job.Rounds(&model, 0.5);
+      ExpectVerdict(model.Current(),
+                    {VerdictKind::kMismatch, Confidence::kConfirmed, {1}, check});
+      // It stays when the job ends well.
+      job.EndJob(&model);
+      ExpectVerdict(model.Current(),
+                    {VerdictKind::kMismatch, Confidence::kConfirmed, {1}, check});
+      // Two of them: nobody can tell who is right.
+      SimJob pair(Comms(1, 2), {usual, other}, false, static_cast<uint64_t>(seed));
+      JobModel two;
+      pair.Run();
+      pair.Rounds(&two, 0.5);
+      ExpectVerdict(two.Current(),
+                    {VerdictKind::kMismatch, Confidence::kConfirmed, {0, 1}, check});
+    }
+  };
+  expect(AllReduce(0, 1, 512), "mismatch-count");
+  Op type = AllReduce(0);
+  type.datatype = 6;
+  expect(type, "mismatch-type");
+  Op operation = AllReduce(0);
+  operation.reduce_op = 2;
+  expect(operation, "mismatch-operator");
+  expect(Bcast(0, 1), "mismatch-root", Bcast(0, 0));
+  expect(Collective(Call::kAllGather, 0), "mismatch-kind");
+}
+
+TEST(Jobs, MismatchInsideTheBlockingFirstCall) {
+  SimJob job(Comms(1, 3), {Program{Init(0), AllReduce(0), StreamSync()},
+                           Program{Init(0), AllReduce(0, 1, 7), StreamSync()},
+                           Program{Init(0), Sleep()}}, true);
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 1);
+  ExpectVerdict(model.Current(),
+                {VerdictKind::kMismatch, Confidence::kConfirmed, {0, 1}, "mismatch-count"});
+}
+
+TEST(Jobs, TransferMismatch) {
+  ExpectHang(Comms(1, 3),
+             {Program{Init(0), Send(0, 1, 1, 100), StreamSync(), AllReduce(0), StreamSync()},
+              Program{Init(0), Recv(0, 0, 1, 200), StreamSync(), AllReduce(0), StreamSync()},
+              Program{Init(0), Sleep()}},
+             {VerdictKind::kMismatch, Confidence::kConfirmed, {0, 1}, "mismatch-transfer"});
+}
+
+TEST(Jobs, InitMissing) {
+  const Program usual = {Init(0), AllReduce(0), StreamSync()};
+  ExpectHang(Comms(1, 3), {usual, usual, Program{Sleep()}},
+             {VerdictKind::kInitHang, Confidence::kSuspected, {2}, "communicator-init-missing"}, 6);
+  ExpectHealthy(Comms(1, 3), {usual, usual, usual});
+}
+
+TEST(Jobs, InitMissingOfAProcessThatNobodySaw) {
+  std::vector<SimComm> comms = Comms(1, 3);
+  // The third process exists for the communicator only.
+  SimJob job(comms, {Program{Init(0)}, Program{Init(0)}, Program{}});
+  JobModel model;
+  for (int p = 0; p < 2; ++p) {
+    ProcessInfo info;
+    info.process = static_cast<ProcessId>(p + 1);
+    model.OnProcessStarted(info);
+  }
+  job.Run();
+  for (int i = 0; i < 70; ++i) {
+    job.Advance(100'000'000);
+    for (; !job.log.empty(); job.log.erase(job.log.begin())) model.OnRecord(job.log.front());
+    Round round = job.MakeRound();
+    round.processes.resize(2);
+    model.OnRound(round);
+  }
+  ExpectVerdict(model.Current(),
+                {VerdictKind::kInitHang, Confidence::kSuspected, {2}, "communicator-init-missing"});
+}
+
+TEST(Jobs, DifferentInitOrder) {
+  const Program a = {Init(0), Init(1), AllReduce(0), StreamSync()};
+  const Program b = {Init(1), Init(0), AllReduce(0), StreamSync()};
+  ExpectHang(Comms(2, 2), {a, b},
+             {VerdictKind::kInitHang, Confidence::kConfirmed, {0, 1}, "communicator-init-order"});
+  ExpectHang(Comms(2, 4), {a, a, b, a},
+             {VerdictKind::kInitHang, Confidence::kConfirmed, {0, 1, 2, 3},
+              "communicator-init-order"});
+  ExpectHealthy(Comms(2, 2), {a, a});
+}
+
+TEST(Jobs, DivergentSplit) {
+  std::vector<SimComm> comms = Comms(3, 4);
+  comms[1].parent = comms[2].parent = 0;
+  comms[1].members = {0, 1};
+  comms[2].members = {2, 3};
+  comms[2].color = 1;
+  const Program low = {Init(0), AllReduce(0), Split(1), AllReduce(1), StreamSync()};
+  const Program high = {Init(0), AllReduce(0), Split(2), AllReduce(2), StreamSync()};
+  ExpectHealthy(comms, {low, low, high, high});
+  // Rank 3 takes another branch and uses the parent instead.
+  const Program branch = {Init(0), AllReduce(0), AllReduce(0), StreamSync()};
+  ExpectHang(comms, {low, low, high, branch},
+             {VerdictKind::kInitHang, Confidence::kConfirmed, {3}, "communicator-init-missing"});
+  const Program asleep = {Init(0), AllReduce(0), Sleep()};
+  ExpectHang(comms, {low, low, high, asleep},
+             {VerdictKind::kInitHang, Confidence::kSuspected, {3}, "communicator-init-missing"}, 6);
+}
+
+TEST(Jobs, PollingCountsAfterAWhileAndIsNamed) {
+  const Program a = {AllReduce(0, 1), Record(1, 1), Poll(1), AllReduce(1, 2), DeviceSync()};
+  const Program b = {AllReduce(1, 2), Record(1, 2), Poll(1), AllReduce(0, 1), DeviceSync()};
+  ExpectHang(Comms(2, 2), {Inits(2) + a, Inits(2) + b}, Deadlock({0, 1}, "host-wait-cycle"), 1.5);
+  SimJob job(Comms(2, 2), {Inits(2) + a, Inits(2) + b});
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 0.4);
+  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy);
+  job.Rounds(&model, 1);
+  const std::vector<std::string> assumes = model.Current().main.evidence.assumes;
+  EXPECT_NE(std::find_if(assumes.begin(), assumes.end(),
+                         [](const auto& s) { return s.find("polling") != s.npos; }),
+            assumes.end());
+}
+
+TEST(Jobs, AnotherThreadThatMovesForbidsCertainty) {
+  const std::vector<Program> programs = {
+      Inits(2) + Program{AllReduce(0, 1), DeviceSync(), AllReduce(1, 2), DeviceSync()},
+      Inits(2) + Program{AllReduce(1, 2), DeviceSync(), AllReduce(0, 1), DeviceSync()}};
+  for (const bool moves : {false, true}) {
+    SimJob job(Comms(2, 2), programs);
+    job.other_thread = true;
+    job.other_runs = moves;
+    JobModel model;
+    job.Run();
+    job.Rounds(&model, 3);
+    EXPECT_EQ(model.Current().main.verdict,
+              moves ? VerdictKind::kHealthy : VerdictKind::kDeadlock);
+    if (moves) continue;
+    EXPECT_EQ(model.Current().main.evidence.assumes.front(), "no other thread of rank 0 calls");
+  }
+}
+
+TEST(Jobs, SilentProcessForbidsCertainty) {
+  SimJob job(Comms(2, 2), {Inits(2) + Program{AllReduce(0), AllReduce(1), StreamSync()},
+                           Inits(2) + Program{AllReduce(1), AllReduce(0), StreamSync()}});
+  job.answers = false;
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 1);
+  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy);
+  job.Rounds(&model, 5);
+  ExpectVerdict(model.Current(), {VerdictKind::kDeadlock, Confidence::kSuspected, {0, 1}, ""});
+  EXPECT_FALSE(model.Current().main.evidence.not_visible.empty());
+  job.answers = true;
+  job.Rounds(&model, 0.3);
+  ExpectVerdict(model.Current(), {VerdictKind::kDeadlock, Confidence::kConfirmed, {0, 1}, ""});
+}
+
+TEST(Jobs, RanksOfTheEnvironmentAreUsed) {
+  SimJob job(Comms(2, 2), {Inits(2) + Program{AllReduce(0), AllReduce(1), StreamSync()},
+                           Inits(2) + Program{AllReduce(1), AllReduce(0), StreamSync()}});
+  job.env = {{0, {7, 8}}, {1, {3, 8}}};
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 0.5);
+  const Verdict verdict = model.Current();
+  ExpectVerdict(verdict, {VerdictKind::kDeadlock, Confidence::kConfirmed, {3, 7}, ""});
+  EXPECT_EQ(verdict.main.evidence.ranks_seen, 2);
+  EXPECT_EQ(verdict.main.evidence.ranks_expected, 8);
+}
+
+TEST(Jobs, SummarySaysWhoWaitsForWhom) {
+  SimJob job(Comms(2, 2), {Inits(2) + Program{AllReduce(0), AllReduce(1), StreamSync()},
+                           Inits(2) + Program{AllReduce(1), AllReduce(0), StreamSync()}});
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 0.5);
+  EXPECT_EQ(model.Current().main.summary,
+            "Ranks 0 and 1 wait for each other: rank 0 is in AllReduce #0 on A and has not reached "
+            "AllReduce #0 on B; rank 1 is in AllReduce #0 on B and has not reached AllReduce #0 on "
+            "A.");
+}
+
+TEST(Jobs, NothingSeenIsNotHealthy) {
+  JobModel model;
+  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kInconclusive);
+  model.OnJobEnded(ExitKind::kCode, 0, 5, false);
+  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kInconclusive);
+}
+
+TEST(Jobs, ConfirmedStaysWhenTheJobIsKilled) {
+  SimJob job(Comms(2, 2), {Inits(2) + Program{AllReduce(0), AllReduce(1), StreamSync()},
+                           Inits(2) + Program{AllReduce(1), AllReduce(0), StreamSync()}});
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 0.5);
+  for (ProcessId p : {1u, 2u}) model.OnProcessEnded(p, ExitKind::kSignal, 9, job.now());
+  model.OnJobEnded(ExitKind::kSignal, 9, job.now(), true);
+  ExpectVerdict(model.Current(), {VerdictKind::kDeadlock, Confidence::kConfirmed, {0, 1}, ""});
+  EXPECT_FALSE(model.HasUnfinished());
+}
+
+TEST(Jobs, ConfirmationTakesTwoRounds) {
+  SimJob job(Comms(2, 2), {Inits(2) + Program{AllReduce(0), AllReduce(1), StreamSync()},
+                           Inits(2) + Program{AllReduce(1), AllReduce(0), StreamSync()}});
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 0.1, 0.1);
+  EXPECT_TRUE(model.WantsConfirmation());
+  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy);
+  job.Rounds(&model, 0.1, 0.1);
+  EXPECT_FALSE(model.WantsConfirmation());
+  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kDeadlock);
+}
+
+}  // namespace
+}  // namespace gordian::graph

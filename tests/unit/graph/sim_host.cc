@@ -1,0 +1,487 @@
+// The host side of the simulated job, and what a shim and a collector would tell about it.
+#include <algorithm>
+
+#include "tests/unit/graph/sim_job.h"
+
+namespace gordian::graph::testing {
+namespace {
+
+constexpr StreamId Id(int stream) { return static_cast<StreamId>(stream + 1); }
+
+CommUid UidOf(const std::vector<SimComm>& comms, int comm) {
+  const SimComm& c = comms[comm];
+  if (c.parent < 0) return 100 + static_cast<CommUid>(comm);
+  return 10000 + static_cast<CommUid>(c.parent) * 100 + static_cast<CommUid>(c.split);
+}
+
+}  // namespace
+
+bool SimJob::HostEnabled(int process) const {
+  const Proc& p = procs_[process];
+  if (p.dead || p.stopped || p.pc >= programs_[process].size()) return false;
+  const Op& op = programs_[process][p.pc];
+  if (op.what == Do::kSleep || op.what == Do::kSpin) return false;
+  return !p.in_call || CallCanEnd(process, op);
+}
+
+bool SimJob::CallCanEnd(int process, const Op& op) const {
+  const Proc& p = procs_[process];
+  switch (op.what) {
+    case Do::kInit:
+    case Do::kSplit: {
+      const int over = op.what == Do::kInit ? op.comm : comms_[op.comm].parent;
+      const CommUid uid = UidOf(comms_, op.comm);
+      for (int member : comms_[over].members) {
+        const Proc& other = procs_[member];
+        bool called = false;
+        for (int made : other.made) called = called || UidOf(comms_, made) == uid;
+        if (!called && !(grant_ && Finished(member))) return false;
+      }
+      return true;
+    }
+    case Do::kCollective:
+    case Do::kSend:
+    case Do::kRecv:
+    case Do::kGroupEnd:
+      for (const OpPart& part : p.group_ops) {
+        if (!Connects(process, part)) return false;
+      }
+      return true;
+    case Do::kDestroy:
+      for (const Launch& launch : launches_) {
+        if (launch.process == process && launch.comm == op.comm && !launch.done) return false;
+      }
+      return true;
+    default:
+      for (const auto& [stream, ordinal] : p.covered) {
+        if (!DoneTo(p, stream, ordinal)) return false;
+      }
+      return true;
+  }
+}
+
+void SimJob::Host(int process) {
+  Proc& p = procs_[process];
+  const Op& op = programs_[process][p.pc];
+  if (!p.in_call) Begin(process, op);
+  if (p.in_call && CallCanEnd(process, op)) {
+    EndCall(process, op);
+    p.in_call = false;
+    ++p.left;
+    ++p.pc;
+  }
+}
+
+SimJob::OpPart SimJob::Number(int process, const Op& op) {
+  Proc& p = procs_[process];
+  OpPart part;
+  part.op = op;
+  part.sequence = op.what == Do::kCollective
+                      ? p.next_sequence[op.comm]++
+                      : p.next_p2p[{op.comm, op.root_or_peer, op.what == Do::kSend}]++;
+  return part;
+}
+
+void SimJob::FillOperation(CallRecord* r, const OpPart& part, int process) {
+  r->comm = static_cast<CommId>(part.op.comm + 1);
+  r->stream = Id(part.op.stream);
+  r->count = part.op.count;
+  r->datatype = part.op.datatype;
+  r->reduce_op = part.op.call == Call::kAllReduce ? part.op.reduce_op : 255;
+  r->root_or_peer = part.op.root_or_peer;
+  r->sequence = part.sequence;
+  if (procs_[process].in_group) {
+    r->flags |= kInGroup;
+    r->group = procs_[process].group;
+  }
+}
+
+void SimJob::Cover(Proc* p, int stream, bool and_legacy) {
+  const auto it = p->streams.find(stream);
+  p->covered.push_back({stream, it == p->streams.end() ? 0 : it->second.size()});
+  if (!and_legacy) return;
+  for (const auto& [other, works] : p->streams) {
+    if (stream == 0 ? other != 0 : other == 0) p->covered.push_back({other, works.size()});
+  }
+}
+
+// Streams 1.. are blocking ones when a program uses stream 0 at all, else non-blocking.
+void SimJob::Begin(int process, const Op& op) {
+  Proc& p = procs_[process];
+  auto uses_legacy = [&] {
+    for (const Op& o : programs_[process]) {
+      if (o.stream == 0) return true;
+    }
+    return false;
+  };
+  auto stream_of = [&](int stream) -> std::vector<Work>& {
+    if (p.streams.count(stream) == 0) {
+      CallRecord& r = Emit(process, RecordKind::kPoint, Call::kStreamCreate);
+      r.stream = Id(stream);
+      r.device = 0;
+      r.stream_flags = stream == 0 ? kStreamLegacy : uses_legacy() ? kStreamBlocking : 0u;
+      r.stream_handle = 0x5000u + static_cast<uint64_t>(stream);
+    }
+    return p.streams[stream];
+  };
+  auto blocks = [&](Call call) -> CallRecord& {
+    CallRecord& r = Emit(process, RecordKind::kBegin, call);
+    p.in_call = true;
+    p.call_order = r.order;
+    p.call_since = now_;
+    ++p.entered;
+    return r;
+  };
+  auto host_wait = [&](WaitKind wait) -> CallRecord& {
+    CallRecord& r = blocks(Call::kHostWait);
+    r.wait = wait;
+    r.device = 0;
+    p.covered.clear();
+    return r;
+  };
+  auto work = [&](WorkKind kind) {
+    std::vector<Work>& works = stream_of(op.stream);
+    Work w;
+    w.what = op.what;
+    w.endless = op.endless;
+    for (const auto& [other, others] : p.streams) {
+      if (other == op.stream || !uses_legacy()) continue;
+      if (op.stream == 0 || other == 0) w.after.push_back({other, others.size()});
+    }
+    if (kind == WorkKind::kEventWait && p.events.count(op.event) > 0) {
+      for (const auto& place : p.events[op.event]) w.after.push_back(place);
+    }
+    works.push_back(w);
+    CallRecord& r = Emit(process, RecordKind::kPoint, Call::kStreamWork);
+    r.work = kind;
+    r.stream = Id(op.stream);
+    r.ordinal = works.size();
+    r.event = kind == WorkKind::kEventWait ? 0x9000u + static_cast<uint64_t>(op.event) : 0;
+    ++p.pc;
+  };
+  switch (op.what) {
+    case Do::kInit:
+    case Do::kSplit: {
+      CallRecord& r = blocks(op.what == Do::kInit ? Call::kCommInit : Call::kCommSplit);
+      r.comm = static_cast<CommId>(op.comm + 1);
+      r.uid = UidOf(comms_, op.comm);
+      r.device = 0;
+      if (op.what == Do::kInit) {
+        r.nranks = static_cast<int>(comms_[op.comm].members.size());
+        r.rank = RankIn(op.comm, process);
+      } else {
+        r.parent = static_cast<CommId>(comms_[op.comm].parent + 1);
+        r.color = comms_[op.comm].color;
+      }
+      p.made.insert(op.comm);
+      if (!comms_[op.comm].name.empty()) {
+        CallRecord& name = Emit(process, RecordKind::kText, Call::kCommInit);
+        name.comm = static_cast<CommId>(op.comm + 1);
+        name.text = comms_[op.comm].name;
+      }
+      break;
+    }
+    case Do::kCollective:
+    case Do::kSend:
+    case Do::kRecv: {
+      stream_of(op.stream);
+      OpPart part = Number(process, op);
+      if (p.in_group) {
+        CallRecord& r = Emit(process, RecordKind::kBegin, op.call);
+        FillOperation(&r, part, process);
+        part.order = r.order;
+        p.group_ops.push_back(part);
+        Emit(process, RecordKind::kEnd, op.call);
+        ++p.entered;
+        ++p.left;
+        ++p.pc;
+        break;
+      }
+      CallRecord& r = blocks(op.call);
+      FillOperation(&r, part, process);
+      part.order = r.order;
+      p.group_ops = {part};
+      break;
+    }
+    case Do::kGroupStart:
+      p.in_group = true;
+      ++p.group;
+      p.group_ops.clear();
+      ++p.pc;
+      break;
+    case Do::kGroupEnd:
+      blocks(Call::kGroupEnd).group = p.group;
+      break;
+    case Do::kKernel: work(WorkKind::kKernels); break;
+    case Do::kHostFunction: work(WorkKind::kHostFunction); break;
+    case Do::kEventWait: work(WorkKind::kEventWait); break;
+    case Do::kEventRecord: {
+      const size_t size = stream_of(op.stream).size();
+      std::vector<std::pair<int, uint64_t>> behind = {{op.stream, size}};
+      for (const auto& [other, others] : p.streams) {
+        if (other != op.stream && uses_legacy() && (op.stream == 0 || other == 0)) {
+          behind.push_back({other, others.size()});
+        }
+      }
+      p.events[op.event] = behind;
+      CallRecord& r = Emit(process, RecordKind::kPoint, Call::kStreamWork);
+      r.work = WorkKind::kEventRecord;
+      r.stream = Id(op.stream);
+      r.ordinal = size;
+      r.event = 0x9000u + static_cast<uint64_t>(op.event);
+      ++p.pc;
+      break;
+    }
+    case Do::kStreamSync:
+    case Do::kCopy: {
+      const size_t size = stream_of(op.stream).size();
+      CallRecord& r = host_wait(op.what == Do::kCopy ? WaitKind::kCopy : WaitKind::kStream);
+      r.stream = Id(op.stream);
+      r.ordinal = size;
+      Cover(&p, op.stream, op.what == Do::kCopy && uses_legacy());
+      break;
+    }
+    case Do::kDeviceSync:
+    case Do::kFree:
+      host_wait(op.what == Do::kFree ? WaitKind::kFree : WaitKind::kDevice);
+      for (const auto& [stream, works] : p.streams) p.covered.push_back({stream, works.size()});
+      break;
+    case Do::kEventSync:
+      host_wait(WaitKind::kEvent).event = 0x9000u + static_cast<uint64_t>(op.event);
+      p.covered = p.events[op.event];
+      break;
+    case Do::kPoll:  // no record: the state tells
+      p.in_call = p.polled = true;
+      p.call_since = now_;
+      p.covered = p.events[op.event];
+      break;
+    case Do::kExit:
+    case Do::kKill:
+      p.dead = true;
+      (op.what == Do::kExit ? p.exit_code : p.exit_signal) = op.root_or_peer;
+      p.ended_ns = now_;
+      break;
+    case Do::kStop:
+      p.stopped = true;
+      break;
+    case Do::kAbort:
+      blocks(Call::kCommAbort).comm = static_cast<CommId>(op.comm + 1);
+      p.covered.clear();
+      break;
+    case Do::kDestroy:
+      blocks(Call::kCommDestroy).comm = static_cast<CommId>(op.comm + 1);
+      break;
+    case Do::kFinalize:
+      blocks(Call::kCommFinalize).comm = static_cast<CommId>(op.comm + 1);
+      p.covered.clear();
+      break;
+    case Do::kSleep:
+    case Do::kSpin:
+      break;
+  }
+}
+
+void SimJob::Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_t group_number) {
+  Proc& p = procs_[process];
+  bool legacy = false;
+  for (const Op& o : programs_[process]) legacy = legacy || o.stream == 0;
+  std::map<int, uint64_t> place;  // stream -> ordinal
+  std::map<int, int> launch_of;   // communicator -> launch
+  for (const OpPart& part : parts) {
+    auto [at, added] = place.try_emplace(part.op.stream, 0);
+    if (added) {
+      Work w;
+      w.launch = 0;
+      for (const auto& [other, others] : p.streams) {
+        if (other != part.op.stream && legacy && (part.op.stream == 0 || other == 0)) {
+          w.after.push_back({other, others.size()});
+        }
+      }
+      p.streams[part.op.stream].push_back(w);
+      at->second = p.streams[part.op.stream].size();
+      if (group) {
+        CallRecord& r = Emit(process, RecordKind::kEnqueue, Call::kGroupEnd);
+        r.group = static_cast<uint32_t>(group_number);
+        r.stream = Id(part.op.stream);
+        r.ordinal = at->second;
+      }
+    }
+    auto [it, fresh] = launch_of.try_emplace(part.op.comm, static_cast<int>(launches_.size()));
+    if (fresh) {
+      Launch launch;
+      launch.process = process;
+      launch.comm = part.op.comm;
+      auto last = p.last_launch.find(part.op.comm);
+      if (last != p.last_launch.end()) launch.before = last->second;
+      p.last_launch[part.op.comm] = it->second;
+      launches_.push_back(launch);
+    }
+    Launch& launch = launches_[it->second];
+    launch.parts.push_back(part);
+    const std::pair<int, uint64_t> here = {part.op.stream, at->second};
+    if (std::find(launch.places.begin(), launch.places.end(), here) == launch.places.end()) {
+      launch.places.push_back(here);
+    }
+    if (part.op.what == Do::kCollective) {
+      p.used.insert(part.op.comm);
+    } else {
+      p.peers.insert({part.op.comm, part.op.root_or_peer});
+    }
+  }
+}
+
+void SimJob::EndCall(int process, const Op& op) {
+  Proc& p = procs_[process];
+  switch (op.what) {
+    case Do::kInit:
+    case Do::kSplit: {
+      CallRecord& r =
+          Emit(process, RecordKind::kEnd, op.what == Do::kInit ? Call::kCommInit : Call::kCommSplit);
+      r.comm = static_cast<CommId>(op.comm + 1);
+      r.nranks = static_cast<int>(comms_[op.comm].members.size());
+      r.rank = RankIn(op.comm, process);
+      r.device = 0;
+      return;
+    }
+    case Do::kCollective:
+    case Do::kSend:
+    case Do::kRecv: {
+      Enqueue(process, p.group_ops, false, 0);
+      const size_t ordinal = p.streams[op.stream].size();
+      CallRecord& r = Emit(process, RecordKind::kEnd, op.call);
+      r.stream = Id(op.stream);
+      r.ordinal = ordinal;
+      p.group_ops.clear();
+      return;
+    }
+    case Do::kGroupEnd:
+      Enqueue(process, p.group_ops, true, p.group);
+      Emit(process, RecordKind::kEnd, Call::kGroupEnd);
+      p.group_ops.clear();
+      p.in_group = false;
+      return;
+    case Do::kPoll:
+      p.polled = false;
+      --p.left;  // was not entered either
+      return;
+    case Do::kAbort:
+      for (Launch& launch : launches_) {
+        if (launch.process != process || launch.comm != op.comm || launch.done) continue;
+        launch.aborted = true;
+      }
+      p.aborted.insert(op.comm);
+      Emit(process, RecordKind::kEnd, Call::kCommAbort);
+      return;
+    case Do::kDestroy: Emit(process, RecordKind::kEnd, Call::kCommDestroy); return;
+    case Do::kFinalize: Emit(process, RecordKind::kEnd, Call::kCommFinalize); return;
+    default: Emit(process, RecordKind::kEnd, Call::kHostWait); return;
+  }
+}
+
+void SimJob::Feed(JobModel* model) {
+  for (int p = 0; p < static_cast<int>(procs_.size()) && !introduced_; ++p) {
+    ProcessInfo info;
+    info.process = static_cast<ProcessId>(p + 1);
+    info.pid = static_cast<uint32_t>(1000 + p);
+    info.runtime_connect = cold_;
+    if (env.count(p) > 0) std::tie(info.env_rank, info.env_world_size) = env[p];
+    model->OnProcessStarted(info);
+  }
+  introduced_ = true;
+  for (; fed_ < log.size(); ++fed_) model->OnRecord(log[fed_]);
+  for (int p = 0; p < static_cast<int>(procs_.size()); ++p) {
+    if (!procs_[p].dead || !told_end_.insert(p).second) continue;
+    const bool killed = procs_[p].exit_signal != 0;
+    model->OnProcessEnded(static_cast<ProcessId>(p + 1),
+                          killed ? ExitKind::kSignal : ExitKind::kCode,
+                          killed ? procs_[p].exit_signal : procs_[p].exit_code, procs_[p].ended_ns);
+  }
+}
+
+Round SimJob::MakeRound() {
+  Round round;
+  round.round = ++round_;
+  round.begin_ns = now_;
+  round.end_ns = now_ + 1000;
+  for (int i = 0; i < static_cast<int>(procs_.size()); ++i) {
+    const Proc& p = procs_[i];
+    if (p.dead) continue;
+    ProcessState state;
+    state.process = static_cast<ProcessId>(i + 1);
+    state.stopped = p.stopped;
+    state.answered = answers && !p.stopped;
+    const Do next = p.pc < programs_[i].size() ? programs_[i][p.pc].what : Do::kSpin;
+    ThreadState t;
+    t.thread = 1;
+    t.tid = static_cast<uint32_t>(1000 + i);
+    t.gpu_thread = p.gpu;
+    t.entered = p.entered;
+    t.left = p.left;
+    t.published = t.collected = p.published;
+    if (p.in_call && p.polled) {
+      t.poll_object = 0x9000u + static_cast<uint64_t>(programs_[i][p.pc].event);
+      t.poll_count = 1000;
+      t.poll_since_ns = p.call_since;
+    } else if (p.in_call) {
+      t.call_id = 1;
+      t.call_order = p.call_order;
+      t.since_ns = p.call_since;
+    }
+    const bool sleeps = p.in_call || next == Do::kSleep;
+    t.os_state = p.stopped ? OsState::kStopped : sleeps ? OsState::kSleeping : OsState::kRunning;
+    t.cpu_ticks = sleeps ? 5 : round_;
+    state.threads.push_back(t);
+    ThreadState library;
+    library.tid = static_cast<uint32_t>(2000 + i);
+    library.library_thread = true;
+    library.os_state = OsState::kRunning;
+    library.cpu_ticks = round_;
+    state.threads.push_back(library);
+    if (other_thread) {
+      ThreadState other;
+      other.tid = static_cast<uint32_t>(3000 + i);
+      other.os_state = OsState::kSleeping;
+      other.context_switches = other_runs ? round_ : 3;
+      state.threads.push_back(other);
+    }
+    for (const auto& [stream, works] : p.streams) {
+      StreamState s;
+      s.stream = Id(stream);
+      s.enqueued = works.size();
+      // Markers stand behind NCCL's work only.
+      for (size_t n = 0; n < works.size() && works[n].done; ++n) {
+        if (works[n].launch >= 0) s.done = n + 1;
+      }
+      state.streams.push_back(s);
+    }
+    for (const auto& [comm, next_sequence] : p.next_sequence) {
+      CommStateNow c;
+      c.comm = static_cast<CommId>(comm + 1);
+      c.state = p.aborted.count(comm) > 0 ? CommStateKind::kAborted : CommStateKind::kReady;
+      // Counts what was accepted.
+      c.next_sequence = next_sequence;
+      for (const OpPart& part : p.group_ops) {
+        c.next_sequence -= part.op.what == Do::kCollective && part.op.comm == comm ? 1 : 0;
+      }
+      state.comms.push_back(c);
+    }
+    state.nccl_calls = 0;
+    round.processes.push_back(std::move(state));
+  }
+  return round;
+}
+
+void SimJob::Rounds(JobModel* model, double seconds, double period) {
+  for (double t = 0; t < seconds; t += period) {
+    Advance(static_cast<uint64_t>(period * 1e9));
+    Feed(model);
+    model->OnRound(MakeRound());
+  }
+}
+
+void SimJob::EndJob(JobModel* model, int exit_code) {
+  Feed(model);
+  model->OnJobEnded(ExitKind::kCode, exit_code, now_, false);
+}
+
+}  // namespace gordian::graph::testing

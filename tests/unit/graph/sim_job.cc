@@ -1,0 +1,361 @@
+#include "tests/unit/graph/sim_job.h"
+
+#include <algorithm>
+
+namespace gordian::graph::testing {
+namespace {
+
+constexpr uint64_t kStepNs = 1000;
+
+Op Make(Do what) {
+  Op op;
+  op.what = what;
+  return op;
+}
+
+bool NeedsAll(Call call) {
+  return call == Call::kAllReduce || call == Call::kAllGather || call == Call::kReduceScatter ||
+         call == Call::kAllToAll;
+}
+
+}  // namespace
+
+Op Init(int comm) { Op o = Make(Do::kInit); o.comm = comm; return o; }
+Op Split(int child) { Op o = Make(Do::kSplit); o.comm = child; return o; }
+Op Collective(Call call, int comm, int stream, int root) {
+  Op o = Make(Do::kCollective);
+  o.call = call;
+  o.comm = comm;
+  o.stream = stream;
+  o.root_or_peer = root;
+  return o;
+}
+Op AllReduce(int comm, int stream, uint64_t count) {
+  Op o = Collective(Call::kAllReduce, comm, stream);
+  o.count = count;
+  return o;
+}
+Op Bcast(int comm, int root, int stream) {
+  return Collective(Call::kBroadcast, comm, stream, root);
+}
+Op Send(int comm, int peer, int stream, uint64_t count) {
+  Op o = Collective(Call::kSend, comm, stream, peer);
+  o.what = Do::kSend;
+  o.count = count;
+  return o;
+}
+Op Recv(int comm, int peer, int stream, uint64_t count) {
+  Op o = Collective(Call::kRecv, comm, stream, peer);
+  o.what = Do::kRecv;
+  o.count = count;
+  return o;
+}
+Op GroupStart() { return Make(Do::kGroupStart); }
+Op GroupEnd() { return Make(Do::kGroupEnd); }
+Op Kernel(int stream, bool endless) {
+  Op o = Make(Do::kKernel);
+  o.stream = stream;
+  o.endless = endless;
+  return o;
+}
+Op Record(int event, int stream) {
+  Op o = Make(Do::kEventRecord);
+  o.event = event;
+  o.stream = stream;
+  return o;
+}
+Op WaitEvent(int event, int stream) {
+  Op o = Record(event, stream);
+  o.what = Do::kEventWait;
+  return o;
+}
+Op StreamSync(int stream) { Op o = Make(Do::kStreamSync); o.stream = stream; return o; }
+Op DeviceSync() { return Make(Do::kDeviceSync); }
+Op EventSync(int event) { Op o = Make(Do::kEventSync); o.event = event; return o; }
+Op Free() { return Make(Do::kFree); }
+Op Copy(int stream) { Op o = Make(Do::kCopy); o.stream = stream; return o; }
+Op Poll(int event) { Op o = Make(Do::kPoll); o.event = event; return o; }
+Op Sleep() { return Make(Do::kSleep); }
+Op Spin() { return Make(Do::kSpin); }
+Op Exit(int code) { Op o = Make(Do::kExit); o.root_or_peer = code; return o; }
+Op Kill(int signal) { Op o = Make(Do::kKill); o.root_or_peer = signal; return o; }
+Op Stop() { return Make(Do::kStop); }
+Op Abort(int comm) { Op o = Make(Do::kAbort); o.comm = comm; return o; }
+Op Destroy(int comm) { Op o = Make(Do::kDestroy); o.comm = comm; return o; }
+Op Finalize(int comm) { Op o = Make(Do::kFinalize); o.comm = comm; return o; }
+
+SimJob::SimJob(std::vector<SimComm> comms, std::vector<Program> programs, bool cold, uint64_t seed)
+    : comms_(std::move(comms)), programs_(std::move(programs)), procs_(programs_.size()),
+      cold_(cold), random_(seed) {}
+
+int SimJob::RankIn(int comm, int process) const {
+  const auto& members = comms_[comm].members;
+  auto it = std::find(members.begin(), members.end(), process);
+  return it == members.end() ? -1 : static_cast<int>(it - members.begin());
+}
+
+CallRecord& SimJob::Emit(int process, RecordKind kind, Call call) {
+  Proc& p = procs_[process];
+  CallRecord r;
+  r.process = static_cast<ProcessId>(process + 1);
+  r.thread = 1;
+  r.kind = kind;
+  r.call = call;
+  r.call_id = static_cast<uint16_t>(static_cast<int>(call) + 1);
+  r.order = ++p.order;
+  r.time_ns = now_;
+  r.call_site = 0x1000 + p.pc;
+  ++p.published;
+  p.gpu = true;
+  log.push_back(std::move(r));
+  return log.back();
+}
+
+bool SimJob::DoneTo(const Proc& p, int stream, uint64_t ordinal) const {
+  auto it = p.streams.find(stream);
+  if (it == p.streams.end()) return true;
+  for (uint64_t i = 0; i < ordinal && i < it->second.size(); ++i) {
+    if (!it->second[i].done) return false;
+  }
+  return true;
+}
+
+bool SimJob::Started(int comm, int rank, uint64_t sequence) const {
+  const int process = comms_[comm].members[rank];
+  for (const Launch& launch : launches_) {
+    if (launch.process != process || launch.comm != comm) continue;
+    for (const OpPart& part : launch.parts) {
+      if (part.op.what == Do::kCollective && part.sequence == sequence) {
+        return launch.started && !(launch.aborted && !launch.done);
+      }
+    }
+  }
+  return grant_ && Finished(process) && !Called(comm, rank, sequence);
+}
+
+bool SimJob::P2pStarted(int comm, int source, int target, uint64_t sequence, bool send) const {
+  const int rank = send ? source : target, peer = send ? target : source;
+  const int process = comms_[comm].members[rank];
+  for (const Launch& launch : launches_) {
+    if (launch.process != process || launch.comm != comm) continue;
+    for (const OpPart& part : launch.parts) {
+      if (part.op.what == (send ? Do::kSend : Do::kRecv) && part.op.root_or_peer == peer &&
+          part.sequence == sequence) {
+        return launch.started;
+      }
+    }
+  }
+  return grant_ && Finished(process) && !P2pCalled(comm, source, target, sequence, send);
+}
+
+bool SimJob::Called(int comm, int rank, uint64_t sequence) const {
+  const Proc& p = procs_[comms_[comm].members[rank]];
+  auto it = p.next_sequence.find(comm);
+  if (it == p.next_sequence.end() || it->second <= sequence) {
+    return false;
+  }
+  // Inside an open group it counts from GroupEnd on.
+  for (const OpPart& part : p.group_ops) {
+    if (p.in_group && part.op.what == Do::kCollective && part.op.comm == comm &&
+        part.sequence == sequence) {
+      return p.in_call;
+    }
+  }
+  return true;
+}
+
+bool SimJob::P2pCalled(int comm, int source, int target, uint64_t sequence, bool send) const {
+  const int rank = send ? source : target, peer = send ? target : source;
+  const Proc& p = procs_[comms_[comm].members[rank]];
+  auto it = p.next_p2p.find({comm, peer, send});
+  if (it == p.next_p2p.end() || it->second <= sequence) return false;
+  for (const OpPart& part : p.group_ops) {
+    if (p.in_group && part.op.what == (send ? Do::kSend : Do::kRecv) && part.op.comm == comm &&
+        part.op.root_or_peer == peer && part.sequence == sequence) {
+      return p.in_call;
+    }
+  }
+  return true;
+}
+
+// First use: the host waits until the others have made the call too.
+bool SimJob::Connects(int process, const OpPart& part) const {
+  if (!cold_) return true;
+  const Proc& p = procs_[process];
+  const int comm = part.op.comm;
+  const int me = RankIn(comm, process);
+  auto granted = [&](int rank, bool called) {
+    return called || (grant_ && Finished(comms_[comm].members[rank]));
+  };
+  if (part.op.what == Do::kCollective) {
+    if (p.used.count(comm) > 0) return true;
+    for (size_t r = 0; r < comms_[comm].members.size(); ++r) {
+      const int rank = static_cast<int>(r);
+      if (!granted(rank, Called(comm, rank, part.sequence))) return false;
+    }
+    return true;
+  }
+  const int peer = part.op.root_or_peer;
+  if (peer == me || p.peers.count({comm, peer}) > 0) return true;
+  return part.op.what == Do::kSend
+             ? granted(peer, P2pCalled(comm, me, peer, part.sequence, false))
+             : granted(peer, P2pCalled(comm, peer, me, part.sequence, true));
+}
+
+bool SimJob::CanStart(const Launch& launch) const {
+  const Proc& p = procs_[launch.process];
+  if (launch.started || p.dead || p.stopped) return false;
+  for (const auto& [stream, ordinal] : launch.places) {
+    if (!DoneTo(p, stream, ordinal - 1)) return false;
+    for (const auto& [other, position] : p.streams.at(stream)[ordinal - 1].after) {
+      if (!DoneTo(p, other, position)) return false;
+    }
+  }
+  return launch.before < 0 || launches_[launch.before].done;
+}
+
+bool SimJob::CanEnd(const Launch& launch) const {
+  if (!launch.started || launch.done || procs_[launch.process].dead ||
+      procs_[launch.process].stopped) {
+    return false;
+  }
+  if (launch.aborted) return true;
+  for (const OpPart& part : launch.parts) {
+    const int comm = part.op.comm, me = RankIn(comm, launch.process), root = part.op.root_or_peer;
+    if (part.op.what == Do::kRecv) {
+      if (!P2pStarted(comm, root, me, part.sequence, true)) return false;
+    } else if (part.op.what == Do::kCollective) {
+      const bool all = NeedsAll(part.op.call) ||
+                       ((part.op.call == Call::kReduce || part.op.call == Call::kGather) &&
+                        me == root);
+      const bool from_root =
+          (part.op.call == Call::kBroadcast || part.op.call == Call::kScatter) && me != root;
+      for (size_t r = 0; r < comms_[comm].members.size(); ++r) {
+        const int rank = static_cast<int>(r);
+        if ((all || (from_root && rank == root)) && !Started(comm, rank, part.sequence)) {
+          return false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
+// Transitions: process p's host is p; start and end of launch l follow; then the plain work of all.
+std::vector<int> SimJob::Enabled() const {
+  std::vector<int> enabled;
+  const int n = static_cast<int>(procs_.size());
+  for (int p = 0; p < n; ++p) {
+    if (HostEnabled(p)) enabled.push_back(p);
+  }
+  for (size_t l = 0; l < launches_.size(); ++l) {
+    if (CanStart(launches_[l])) enabled.push_back(n + 2 * static_cast<int>(l));
+    if (CanEnd(launches_[l])) enabled.push_back(n + 2 * static_cast<int>(l) + 1);
+  }
+  for (int p = 0; p < n; ++p) {
+    if (procs_[p].dead || procs_[p].stopped) continue;
+    for (const auto& [stream, works] : procs_[p].streams) {
+      for (size_t i = 0; i < works.size(); ++i) {
+        const Work& w = works[i];
+        if (w.done) continue;
+        bool ready = w.launch < 0 && !w.endless;
+        for (const auto& [other, position] : w.after) {
+          ready = ready && DoneTo(procs_[p], other, position);
+        }
+        if (ready) enabled.push_back(-1 - (p * 10000 + stream * 1000 + static_cast<int>(i)));
+        break;  // a stream is in order
+      }
+    }
+  }
+  return enabled;
+}
+
+void SimJob::Take(int transition) {
+  now_ += kStepNs;
+  const int n = static_cast<int>(procs_.size());
+  if (transition < 0) {
+    const int code = -1 - transition;
+    procs_[code / 10000].streams[code / 1000 % 10][code % 1000].done = true;
+  } else if (transition < n) {
+    Host(transition);
+  } else {
+    Launch& launch = launches_[(transition - n) / 2];
+    if ((transition - n) % 2 == 0) {
+      launch.started = true;
+    } else {
+      launch.done = true;
+      for (const auto& [stream, ordinal] : launch.places) {
+        Work& work = procs_[launch.process].streams[stream][ordinal - 1];
+        // Several launches of one group may share a place.
+        bool all = true;
+        for (const Launch& other : launches_) {
+          if (other.process != launch.process || other.done) continue;
+          for (const auto& place : other.places) {
+            all = all && place != std::pair(stream, ordinal);
+          }
+        }
+        work.done = all;
+      }
+    }
+  }
+}
+
+bool SimJob::Step() {
+  const std::vector<int> enabled = Enabled();
+  if (enabled.empty()) return false;
+  Take(enabled[random_() % enabled.size()]);
+  return true;
+}
+
+void SimJob::Run(int steps) {
+  for (int i = 0; i < steps && Step(); ++i) {
+  }
+}
+
+std::string SimJob::State() const {
+  std::string s;
+  for (const Proc& p : procs_) {
+    s += std::to_string(p.pc) + (p.in_call ? "c" : "") + "|";
+    for (const auto& [stream, works] : p.streams) {
+      for (const Work& w : works) s += w.done ? '1' : '0';
+      s += ',';
+    }
+  }
+  // Launches are numbered in the order of their calls, which differs between paths.
+  std::vector<std::string> launches;
+  for (const Launch& l : launches_) {
+    std::string t = std::to_string(l.process) + ":";
+    for (const auto& [stream, ordinal] : l.places) {
+      t += std::to_string(stream) + "." + std::to_string(ordinal) + " ";
+    }
+    launches.push_back(t + std::to_string(l.comm) + (l.started ? "s" : "") + (l.done ? "d" : ""));
+  }
+  std::sort(launches.begin(), launches.end());
+  for (const std::string& l : launches) s += ";" + l;
+  return s;
+}
+
+bool SimJob::Finished(int process) const {
+  const Proc& p = procs_[process];
+  if (p.dead) return true;
+  if (p.pc < programs_[process].size()) {
+    const Do next = programs_[process][p.pc].what;
+    if (next != Do::kSleep && next != Do::kSpin) return false;
+  }
+  for (const auto& [stream, works] : p.streams) {
+    for (const Work& w : works) {
+      if (!w.done) return false;
+    }
+  }
+  return true;
+}
+
+std::set<int> SimJob::Unfinished() const {
+  std::set<int> unfinished;
+  for (int p = 0; p < static_cast<int>(procs_.size()); ++p) {
+    if (!Finished(p)) unfinished.insert(p);
+  }
+  return unfinished;
+}
+
+}  // namespace gordian::graph::testing

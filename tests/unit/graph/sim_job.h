@@ -1,0 +1,196 @@
+// A small job that really runs: programs of host calls, streams, launches and members that start and
+// end by the rules of CUDA and NCCL, one transition at a time in any order. It shares nothing with
+// the model under test but the records and rounds that it writes, so that it can serve as its
+// reference.
+#ifndef GORDIAN_TESTS_UNIT_GRAPH_SIM_JOB_H_
+#define GORDIAN_TESTS_UNIT_GRAPH_SIM_JOB_H_
+
+#include <cstdint>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "analyzer/graph/job_model.h"
+
+namespace gordian::graph::testing {
+
+enum class Do : uint8_t {
+  kInit, kSplit, kCollective, kSend, kRecv, kGroupStart, kGroupEnd, kKernel, kHostFunction,
+  kEventRecord, kEventWait, kStreamSync, kDeviceSync, kEventSync, kFree, kCopy, kPoll, kSleep,
+  kSpin, kExit, kKill, kStop, kAbort, kDestroy, kFinalize,
+};
+
+struct Op {
+  Do what = Do::kSleep;
+  int comm = 0;      // index into SimJob::comms
+  int stream = 1;    // 0 is the legacy default stream
+  Call call = Call::kAllReduce;
+  uint64_t count = 1024;
+  uint8_t datatype = 7;
+  uint8_t reduce_op = 0;
+  int root_or_peer = -1;  // root or peer rank within the communicator; kExit: code; kKill: signal
+  int event = 0;
+  bool endless = false;   // kernels
+};
+
+// Short names for programs.
+Op Init(int comm);
+Op Split(int child);
+Op AllReduce(int comm, int stream = 1, uint64_t count = 1024);
+Op Collective(Call call, int comm, int stream = 1, int root = -1);
+Op Bcast(int comm, int root, int stream = 1);
+Op Send(int comm, int peer, int stream = 1, uint64_t count = 1024);
+Op Recv(int comm, int peer, int stream = 1, uint64_t count = 1024);
+Op GroupStart();
+Op GroupEnd();
+Op Kernel(int stream = 1, bool endless = false);
+Op Record(int event, int stream);
+Op WaitEvent(int event, int stream);
+Op StreamSync(int stream = 1);
+Op DeviceSync();
+Op EventSync(int event);
+Op Free();
+Op Copy(int stream);
+Op Poll(int event);
+Op Sleep();
+Op Spin();
+Op Exit(int code);
+Op Kill(int signal);
+Op Stop();
+Op Abort(int comm);
+Op Destroy(int comm);
+Op Finalize(int comm);
+
+using Program = std::vector<Op>;
+
+struct SimComm {
+  std::vector<int> members;  // processes by rank
+  int parent = -1;           // made by a split of this one; else by init
+  int color = 0;
+  std::string name;
+  // Splits of one parent: those with the same number are one call.
+  int split = 0;
+};
+
+class SimJob {
+ public:
+  SimJob(std::vector<SimComm> comms, std::vector<Program> programs, bool cold = false,
+         uint64_t seed = 1);
+
+  // Takes one transition; false when none is left.
+  bool Step();
+  // Steps until nothing moves any more, or so many steps were taken.
+  void Run(int steps = 100000);
+  // All transitions of this moment, and taking a certain one: for exhaustive searches.
+  std::vector<int> Enabled() const;
+  void Take(int transition);
+  std::string State() const;  // equal for equal states
+
+  void Advance(uint64_t ns) { now_ += ns; }
+  uint64_t now() const { return now_; }
+
+  // Facts since the last call, in order; the processes' starts and ends included.
+  void Feed(JobModel* model);
+  Round MakeRound();
+  // Lets `seconds` pass with a round each `period` and all facts fed.
+  void Rounds(JobModel* model, double seconds, double period = 0.1);
+  void EndJob(JobModel* model, int exit_code = 0);
+
+  // Programs run to their end and all work done, at this process.
+  bool Finished(int process) const;
+  std::set<int> Unfinished() const;
+  // From now on what finished programs never call counts as called: what is unfinished after
+  // running on waits for itself.
+  void GrantMissing() { grant_ = true; }
+
+  std::vector<CallRecord> log;
+  std::map<int, std::pair<int, int>> env;  // process -> rank, world size
+  bool answers = true;
+  bool other_thread = false;  // a second application thread, asleep
+  bool other_runs = false;
+
+ private:
+  struct Work {
+    Do what = Do::kKernel;
+    int launch = -1;
+    bool done = false;
+    bool endless = false;
+    std::vector<std::pair<int, uint64_t>> after;  // (stream, ordinal) of the same process
+  };
+  struct OpPart {
+    Op op;
+    uint64_t sequence = 0;
+    uint64_t order = 0;
+  };
+  struct Launch {
+    int process = 0;
+    int comm = 0;
+    std::vector<OpPart> parts;
+    std::vector<std::pair<int, uint64_t>> places;
+    int before = -1;  // on the communicator
+    bool started = false, done = false, aborted = false;
+  };
+  struct Proc {
+    size_t pc = 0;
+    bool in_call = false;
+    uint64_t call_order = 0, call_since = 0;
+    uint64_t entered = 0, left = 0, published = 0, order = 0;
+    bool gpu = false, dead = false, stopped = false;
+    int exit_code = 0, exit_signal = 0;
+    uint64_t ended_ns = 0;
+    std::map<int, std::vector<Work>> streams;
+    std::map<int, std::vector<std::pair<int, uint64_t>>> events;
+    std::map<int, uint64_t> next_sequence;                       // by communicator
+    std::map<std::tuple<int, int, bool>, uint64_t> next_p2p;     // (communicator, peer, send)
+    std::map<int, int> last_launch;
+    std::set<int> used, made, aborted;
+    std::set<std::pair<int, int>> peers;
+    std::vector<std::pair<int, uint64_t>> covered;
+    bool in_group = false;
+    uint32_t group = 0;
+    std::vector<OpPart> group_ops;
+    bool polled = false;
+    uint64_t splits = 0;
+  };
+
+  bool HostEnabled(int process) const;
+  void Host(int process);
+  bool CallCanEnd(int process, const Op& op) const;
+  void EndCall(int process, const Op& op);
+  void Begin(int process, const Op& op);
+  bool StreamEmptyBefore(const Proc& p, int stream, uint64_t ordinal) const;
+  bool DoneTo(const Proc& p, int stream, uint64_t ordinal) const;
+  bool CanStart(const Launch& launch) const;
+  bool CanEnd(const Launch& launch) const;
+  bool Started(int comm, int rank, uint64_t sequence) const;
+  bool P2pStarted(int comm, int source, int target, uint64_t sequence, bool send) const;
+  bool Called(int comm, int rank, uint64_t sequence) const;
+  bool P2pCalled(int comm, int source, int target, uint64_t sequence, bool send) const;
+  bool Connects(int process, const OpPart& part) const;
+  int RankIn(int comm, int process) const;
+  void Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_t group_number);
+  CallRecord& Emit(int process, RecordKind kind, Call call);
+  void Cover(Proc* p, int stream, bool and_legacy);
+  void FillOperation(CallRecord* r, const OpPart& part, int process);
+  OpPart Number(int process, const Op& op);
+
+  std::vector<SimComm> comms_;
+  std::vector<Program> programs_;
+  std::vector<Proc> procs_;
+  std::vector<Launch> launches_;
+  const bool cold_;
+  bool grant_ = false;
+  uint64_t now_ = 1'000'000'000;
+  uint64_t round_ = 0;
+  size_t fed_ = 0;
+  bool introduced_ = false;
+  std::set<int> told_end_;
+  std::mt19937_64 random_;
+};
+
+}  // namespace gordian::graph::testing
+
+#endif  // GORDIAN_TESTS_UNIT_GRAPH_SIM_JOB_H_
