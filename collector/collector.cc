@@ -41,7 +41,9 @@ constexpr uint64_t kBatchBytes = 256u << 10;
 // A ring file whose header makes no sense is looked at again for so long before it is given up.
 constexpr uint64_t kUnreadyNs = 1 * kNsPerSecond;
 constexpr uint64_t kRetryUnreadyNs = 20 * kNsPerMs;
-// Sleep between passes: short while records flow, longer when nothing happens.
+// Sleep between passes: none while rings fill fast, short while records flow, longer when nothing
+// happens.
+constexpr uint64_t kBusyRecords = 2048;
 constexpr uint64_t kBusySleepNs = 1 * kNsPerMs;
 constexpr uint64_t kIdleSleepNs = 10 * kNsPerMs;
 constexpr uint64_t kStatsEveryNs = 20 * kNsPerMs;
@@ -329,9 +331,10 @@ void Collector::Impl::Run() {
     if (MonoNs() - stats_published_ns_ >= kStatsEveryNs) {
       PublishStats();
     }
-    sleep_ns = drained > 0 || job_end || !to_salvage_.empty()
+    sleep_ns = drained >= kBusyRecords ? 0
+               : drained > 0 || job_end || !to_salvage_.empty()
                    ? kBusySleepNs
-                   : std::min(sleep_ns * 2, kIdleSleepNs);
+                   : std::clamp(sleep_ns * 2, kBusySleepNs, kIdleSleepNs);
   }
   EndAll();
 }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <climits>
@@ -91,7 +92,7 @@ std::optional<TaskStat> ParseTaskStat(std::string_view line) {
   out.name = line.substr(open + 1, close - open - 1);
   std::string_view rest = line.substr(close + 1);
   const std::string_view state = NextWord(&rest);
-  if (state.size() != 1) {
+  if (state.size() != 1 || std::isalpha(static_cast<unsigned char>(state[0])) == 0) {
     return std::nullopt;
   }
   out.state = state[0];

@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <climits>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace gordian::collector {
@@ -54,19 +56,27 @@ std::optional<RingName> ParseRingName(std::string_view file_name) {
   }
   file_name.remove_suffix(kRingSuffix.size());
   RingName out;
-  const auto take_number = [&file_name](auto* value) {
-    const size_t end = std::min(file_name.find('.'), file_name.size());
-    const char* const begin = file_name.data();
-    const auto [stop, error] = std::from_chars(begin, begin + end, *value);
-    const bool fine = end > 0 && begin[0] != '-' && error == std::errc() && stop == begin + end;
-    file_name.remove_prefix(std::min(end + 1, file_name.size()));
-    return fine;
-  };
-  if (!take_number(&out.identity.pid) || !take_number(&out.identity.start) ||
-      out.identity.pid == 0 || (!file_name.empty() && !take_number(&out.image)) ||
-      !file_name.empty()) {
+  uint64_t numbers[3] = {0, 0, 0};
+  size_t count = 0;
+  for (bool more = true; more; ++count) {
+    const size_t end = file_name.find('.');
+    more = end != std::string_view::npos;
+    const std::string_view digits = file_name.substr(0, end);
+    file_name.remove_prefix(more ? end + 1 : file_name.size());
+    if (count == std::size(numbers) || digits.empty()) {
+      return std::nullopt;
+    }
+    const char* const last = digits.data() + digits.size();
+    const auto [stop, error] = std::from_chars(digits.data(), last, numbers[count]);
+    if (error != std::errc() || stop != last) {
+      return std::nullopt;
+    }
+  }
+  if (count < 2 || numbers[0] == 0 || numbers[0] > INT_MAX || numbers[2] > UINT32_MAX) {
     return std::nullopt;
   }
+  out.identity = {.pid = static_cast<pid_t>(numbers[0]), .start = numbers[1]};
+  out.image = static_cast<uint32_t>(numbers[2]);
   return out;
 }
 

@@ -46,6 +46,7 @@ uint64_t RingDrainer::DrainThread(uint32_t index, uint64_t max_records, const Si
     // The slot went to another thread, which it only does when nothing is left unread. Its head
     // goes on from there; a head that starts again at 0 is accepted too.
     thread.corrupt = false;
+    thread.breaks_rules = false;
     if (at.head < thread.position) {
       thread.position = 0;
     }
@@ -61,9 +62,16 @@ uint64_t RingDrainer::DrainThread(uint32_t index, uint64_t max_records, const Si
     ++corrupt_;
     return 0;
   }
-  if (at.head - thread.position > at.slots) {
-    overrun_ += at.head - at.slots - thread.position;
-    thread.position = at.head - at.slots;
+  // A writer that goes beyond the tail breaks its rules, and then may be amid the record that comes
+  // next, too: one slot less is to be trusted from then on.
+  thread.breaks_rules = thread.breaks_rules || at.head - thread.position > at.slots;
+  const uint64_t window = thread.breaks_rules ? at.slots - 1 : at.slots;
+  if (at.head - thread.position > window) {
+    overrun_ += at.head - window - thread.position;
+    thread.position = at.head - window;
+  }
+  if (at.head == thread.position) {
+    return 0;  // a ring of one slot has no window
   }
   const uint64_t count = std::min({at.head - thread.position, max_records, kBatch});
   buffer_.resize(count);
@@ -77,8 +85,9 @@ uint64_t RingDrainer::DrainThread(uint32_t index, uint64_t max_records, const Si
   }
   uint64_t spoilt = 0;
   if (now.generation == at.generation && now.head > at.head &&
-      now.head - thread.position > at.slots) {
-    spoilt = std::min(count, now.head - thread.position - at.slots);
+      now.head - thread.position > window) {
+    thread.breaks_rules = true;
+    spoilt = std::min(count, now.head - thread.position - (at.slots - 1));
     overrun_ += spoilt;
   }
   thread.position += count;

@@ -48,7 +48,8 @@ class RingDrainer {
     uint64_t lost = 0;
     uint32_t generation = 0;
     bool seen = false;
-    bool corrupt = false;  // ignored until its slot is handed out again
+    bool breaks_rules = false;  // has overwritten what was unread
+    bool corrupt = false;       // ignored until its slot is handed out again
   };
   uint64_t DrainThread(uint32_t index, uint64_t max_records, const Sink& sink);
 

@@ -60,6 +60,10 @@ StatusOr<std::unique_ptr<RingFile>> RingFile::Open(const std::string& path) {
   if (fd < 0) {
     return Status::FromErrno(errno, "cannot open the ring file " + path);
   }
+  return Adopt(fd, path);
+}
+
+StatusOr<std::unique_ptr<RingFile>> RingFile::Adopt(int fd, const std::string& path) {
   struct stat info {};
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     close(fd);

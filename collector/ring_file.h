@@ -34,6 +34,8 @@ class RingFile {
  public:
   // Errors: cannot be opened (a link, not ours, gone), is no ring file, is of another ABI version.
   static StatusOr<std::unique_ptr<RingFile>> Open(const std::string& path);
+  // The same for a file that is open for reading and writing already; `fd` is taken in any case.
+  static StatusOr<std::unique_ptr<RingFile>> Adopt(int fd, const std::string& path);
   ~RingFile();
   RingFile(const RingFile&) = delete;
   RingFile& operator=(const RingFile&) = delete;

@@ -1,0 +1,47 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "common/trace_file.h"
+#include "tests/fuzz/fuzz_entry.h"
+
+namespace gordian::fuzz {
+
+void FuzzTraceReader(const uint8_t* data, size_t bytes) {
+  const int fd = memfd_create("trace", MFD_CLOEXEC);
+  if (fd < 0 || write(fd, data, bytes) != static_cast<ssize_t>(bytes)) {
+    std::perror("memfd");
+    std::abort();
+  }
+  StatusOr<std::unique_ptr<TraceReader>> reader =
+      TraceReader::Open("/proc/self/fd/" + std::to_string(fd));
+  if (reader.ok()) {
+    v1::TraceChunk chunk;
+    uint64_t chunks = 0, events = 0;
+    while ((*reader)->Next(&chunk)) {
+      ++chunks;
+      events += static_cast<uint64_t>(chunk.events_size());
+    }
+    // A chunk takes bytes, so there cannot be more of them; and the counts must be what was given.
+    if (chunks > bytes || chunks != (*reader)->chunks() || events != (*reader)->events() ||
+        (*reader)->Describe().empty()) {
+      std::abort();
+    }
+  } else if (reader.status().message().empty()) {
+    std::abort();
+  }
+  close(fd);
+}
+
+}  // namespace gordian::fuzz
+
+#ifdef GORDIAN_LIBFUZZER
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  gordian::fuzz::FuzzTraceReader(data, bytes);
+  return 0;
+}
+#endif

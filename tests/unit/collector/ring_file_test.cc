@@ -1,0 +1,287 @@
+#include "collector/ring_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/fuzz/fuzz_entry.h"
+#include "tests/unit/collector/fake_shim.h"
+
+namespace gordian::collector {
+namespace {
+
+using testing_support::FakeShim;
+using testing_support::TemporaryDir;
+
+std::string BytesOf(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return std::string((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+}
+
+TEST(RingFileTest, ReadsWhatAWriterWrote) {
+  TemporaryDir dir;
+  FakeShim shim(dir.path(), getpid(), 64, 2);
+  shim.AddThread(0, 77);
+  shim.stream(1)->stream = 9;
+  shim.stream(1)->enqueued = 5;
+  shim.header()->streams_used = 2;  // the first is free
+  shim.comm(0)->comm = 3;
+  shim.comm(0)->next_sequence = 12;
+  shim.header()->comms_used = 1;
+  ASSERT_TRUE(shim.Publish(0, FakeShim::Point(41)));
+  shim.EnterCall(0, ring::kCall_ncclAllReduce, 2);
+
+  auto file = RingFile::Open(shim.path());
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  RingFile& ring = **file;
+  EXPECT_EQ(ring.header().pid, static_cast<uint32_t>(getpid()));
+  ring::Header header;
+  ASSERT_TRUE(ring.ReadHeader(&header));
+  EXPECT_EQ(header.threads_used, 1u);
+  ring::ThreadSlot slot;
+  bool consistent = false;
+  ASSERT_TRUE(ring.ReadThread(0, &slot, &consistent));
+  EXPECT_TRUE(consistent);
+  EXPECT_EQ(slot.tid, 77u);
+  EXPECT_EQ(slot.call, ring::kCall_ncclAllReduce);
+  EXPECT_EQ(slot.ring_head, 1u);
+  std::vector<ring::StreamSlot> streams;
+  ASSERT_TRUE(ring.ReadStreams(header.streams_used, &streams));
+  ASSERT_EQ(streams.size(), 1u);
+  EXPECT_EQ(streams[0].stream, 9u);
+  std::vector<ring::CommSlot> comms;
+  ASSERT_TRUE(ring.ReadComms(header.comms_used, &comms));
+  ASSERT_EQ(comms.size(), 1u);
+  EXPECT_EQ(comms[0].next_sequence, 12u);
+  ring::Record record;
+  ASSERT_TRUE(ring.ReadRecords(slot.ring_offset, slot.ring_slots, 0, {&record, 1}));
+  EXPECT_EQ(record.payload.work.ordinal, 41u);
+  ASSERT_TRUE(ring.StoreTail(0, 1));
+  EXPECT_EQ(shim.thread(0)->ring_tail, 1u);
+}
+
+TEST(RingFileTest, RefusesWhatIsNone) {
+  TemporaryDir dir;
+  const std::string path = dir.path() + "/1.2.ring";
+  EXPECT_EQ(RingFile::Open(path).status().code(), StatusCode::kNotFound);
+  std::ofstream(path) << "short";
+  EXPECT_EQ(RingFile::Open(path).status().code(), StatusCode::kDataLoss);
+  unlink(path.c_str());
+  ASSERT_EQ(symlink("/etc/passwd", path.c_str()), 0);
+  EXPECT_FALSE(RingFile::Open(path).ok()) << "a link must not be followed";
+  unlink(path.c_str());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(RingFile::Open(path).status().code(), StatusCode::kDataLoss);  // and does not wait
+  unlink(path.c_str());
+  std::ofstream huge(path);
+  huge.close();
+  ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(ring::kMaxFileBytes + 1)), 0);
+  EXPECT_EQ(RingFile::Open(path).status().code(), StatusCode::kDataLoss);
+}
+
+TEST(RingFileTest, RefusesEachLieOfAHeader) {
+  TemporaryDir dir;
+  FakeShim shim(dir.path(), getpid(), 64, 1);
+  const ring::Header good = *shim.header();
+  using Lie = std::function<void(ring::Header*)>;
+  const std::vector<std::pair<const char*, Lie>> lies = {
+      {"magic", [](ring::Header* h) { h->magic ^= 1; }},
+      {"abi", [](ring::Header* h) { h->abi_version = 0; }},
+      {"header size", [](ring::Header* h) { h->header_bytes = 8; }},
+      {"file size", [](ring::Header* h) { h->file_bytes += 64; }},
+      {"pid 0", [](ring::Header* h) { h->pid = 0; }},
+      {"pid negative", [](ring::Header* h) { h->pid = 0x80000001; }},
+      {"many threads", [](ring::Header* h) { h->max_threads = ring::kMaxThreads + 1; }},
+      {"many streams", [](ring::Header* h) { h->max_streams = UINT32_MAX; }},
+      {"many comms", [](ring::Header* h) { h->max_comms = ring::kMaxComms + 1; }},
+      {"threads in header", [](ring::Header* h) { h->threads_offset = 8; }},
+      {"threads outside", [](ring::Header* h) { h->threads_offset = UINT32_MAX - 7; }},
+      {"threads at the end",
+       [&](ring::Header* h) { h->threads_offset = static_cast<uint32_t>(shim.bytes() - 8); }},
+      {"unaligned", [](ring::Header* h) { h->streams_offset += 4; }},
+      {"comms outside", [](ring::Header* h) { h->comms_offset = UINT32_MAX & ~7u; }},
+      {"rings outside", [](ring::Header* h) { h->rings_offset = UINT64_MAX; }},
+  };
+  ASSERT_TRUE(RingFile::Open(shim.path()).ok());
+  for (const auto& [what, lie] : lies) {
+    *shim.header() = good;
+    lie(shim.header());
+    const auto file = RingFile::Open(shim.path());
+    EXPECT_FALSE(file.ok()) << what;
+    EXPECT_EQ(file.status().code(), StatusCode::kDataLoss) << what;
+  }
+  *shim.header() = good;
+  shim.header()->abi_version = ring::kRingAbiVersion + 1;
+  EXPECT_EQ(RingFile::Open(shim.path()).status().code(), StatusCode::kNewerVersion);
+}
+
+TEST(RingFileTest, LayoutOnOpenCounts) {
+  TemporaryDir dir;
+  FakeShim shim(dir.path(), getpid(), 64, 1);
+  shim.AddThread(0, 1);
+  auto file = RingFile::Open(shim.path());
+  ASSERT_TRUE(file.ok());
+  // A writer gone bad: none of this may be believed any more.
+  shim.header()->threads_offset = UINT32_MAX & ~7u;
+  shim.header()->streams_offset = UINT32_MAX & ~7u;
+  shim.header()->threads_used = UINT32_MAX;
+  shim.header()->max_threads = UINT32_MAX;
+  ring::Header header;
+  ASSERT_TRUE((*file)->ReadHeader(&header));
+  EXPECT_EQ(header.threads_used, ring::kMaxThreads);
+  ring::ThreadSlot slot;
+  bool consistent;
+  EXPECT_TRUE((*file)->ReadThread(0, &slot, &consistent));
+  EXPECT_EQ(slot.tid, 1u);
+  EXPECT_FALSE((*file)->ReadThread(ring::kMaxThreads, &slot, &consistent));
+}
+
+TEST(RingFileTest, ValidRing) {
+  TemporaryDir dir;
+  FakeShim shim(dir.path(), getpid(), 64, 2);
+  auto file = RingFile::Open(shim.path());
+  ASSERT_TRUE(file.ok());
+  const uint64_t at = shim.header()->rings_offset;
+  EXPECT_TRUE((*file)->ValidRing(at, 64));
+  EXPECT_TRUE((*file)->ValidRing(at + 64 * 64, 64));
+  EXPECT_TRUE((*file)->ValidRing(at, 128));
+  EXPECT_FALSE((*file)->ValidRing(at, 256)) << "beyond the end";
+  EXPECT_FALSE((*file)->ValidRing(at, 63)) << "no power of two";
+  EXPECT_FALSE((*file)->ValidRing(at, 0));
+  EXPECT_FALSE((*file)->ValidRing(at + 4, 32)) << "unaligned";
+  EXPECT_FALSE((*file)->ValidRing(0, 32)) << "over the header";
+  EXPECT_FALSE((*file)->ValidRing(UINT64_MAX & ~63ull, 1ull << 63));
+  ring::Record record;
+  EXPECT_FALSE((*file)->ReadRecords(at, 256, 0, {&record, 1}));
+}
+
+TEST(RingFileTest, SequenceLockIsHonoured) {
+  TemporaryDir dir;
+  FakeShim shim(dir.path(), getpid(), 64, 1);
+  shim.AddThread(0, 1);
+  auto file = RingFile::Open(shim.path());
+  ASSERT_TRUE(file.ok());
+  std::atomic<bool> stop = false;
+  // The writer keeps call_site == since_ticks == entered; a torn read would show them apart.
+  std::thread writer([&] {
+    ring::ThreadSlot& slot = *shim.thread(0);
+    for (uint64_t n = 1; !stop; ++n) {
+      __atomic_store_n(&slot.seq, slot.seq + 1, __ATOMIC_RELAXED);
+      __atomic_thread_fence(__ATOMIC_RELEASE);
+      __atomic_store_n(&slot.call_site, n, __ATOMIC_RELAXED);
+      __atomic_store_n(&slot.since_ticks, n, __ATOMIC_RELAXED);
+      __atomic_store_n(&slot.entered, n, __ATOMIC_RELAXED);
+      __atomic_store_n(&slot.seq, slot.seq + 1, __ATOMIC_RELEASE);
+      for (int i = 0; i < 50 && !stop; ++i) {
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+      }
+    }
+  });
+  int good = 0;
+  for (int i = 0; i < 20000; ++i) {
+    ring::ThreadSlot slot;
+    bool consistent = false;
+    ASSERT_TRUE((*file)->ReadThread(0, &slot, &consistent));
+    if (consistent) {
+      ++good;
+      ASSERT_EQ(slot.call_site, slot.since_ticks);
+      ASSERT_EQ(slot.call_site, slot.entered);
+    }
+  }
+  stop = true;
+  writer.join();
+  EXPECT_GT(good, 1000);
+  // A writer that died inside holds it for ever; the reader comes back all the same.
+  shim.thread(0)->seq |= 1;
+  ring::ThreadSlot slot;
+  bool consistent = true;
+  EXPECT_TRUE((*file)->ReadThread(0, &slot, &consistent));
+  EXPECT_FALSE(consistent);
+}
+
+TEST(RingFileTest, TruncatedUnderTheReader) {
+  TemporaryDir dir;
+  FakeShim shim(dir.path(), getpid(), 64, 1);
+  shim.AddThread(0, 1);
+  shim.header()->streams_used = ring::kMaxStreams;
+  for (const off_t cut : {off_t{0}, off_t{4096}, off_t{40960}}) {
+    ASSERT_EQ(truncate(shim.path().c_str(), static_cast<off_t>(shim.bytes())), 0);
+    if (cut == 0) {
+      continue;  // below: cut to nothing comes last, since the header goes with it
+    }
+    auto file = RingFile::Open(shim.path());
+    ASSERT_TRUE(file.ok()) << file.status().ToString();
+    ASSERT_EQ(truncate(shim.path().c_str(), cut), 0);
+    std::vector<ring::StreamSlot> streams;
+    EXPECT_FALSE((*file)->ReadStreams(ring::kMaxStreams, &streams));
+    EXPECT_TRUE((*file)->broken());
+    ring::Header header;
+    EXPECT_FALSE((*file)->ReadHeader(&header)) << "broken once, broken for good";
+  }
+  ASSERT_EQ(truncate(shim.path().c_str(), static_cast<off_t>(shim.bytes())), 0);
+  auto file = RingFile::Open(shim.path());
+  ASSERT_TRUE(file.ok());
+  ASSERT_EQ(truncate(shim.path().c_str(), 0), 0);
+  ring::Header header;
+  EXPECT_FALSE((*file)->ReadHeader(&header));
+  EXPECT_FALSE((*file)->StoreTail(0, 1));
+  uint32_t request;
+  EXPECT_FALSE((*file)->RaiseRound(&request));
+}
+
+TEST(RingFileTest, FuzzSmokeOfRandomBytes) {
+  for (uint32_t seed = 0; seed < 2000; ++seed) {
+    std::mt19937_64 random(seed);
+    std::vector<uint64_t> words(64 + random() % 512);
+    for (uint64_t& word : words) {
+      word = random();
+    }
+    SCOPED_TRACE(seed);
+    fuzz::FuzzRingFile(reinterpret_cast<const uint8_t*>(words.data()), words.size() * 8);
+  }
+}
+
+TEST(RingFileTest, FuzzSmokeOfAGoodHeaderWithRandomRest) {
+  TemporaryDir dir;
+  FakeShim shim(dir.path(), getpid(), 256, 4);
+  for (uint32_t i = 0; i < 4; ++i) {
+    shim.AddThread(i, static_cast<pid_t>(i + 1));
+  }
+  const std::string good = BytesOf(shim.path());
+  for (uint32_t seed = 0; seed < 10'000; ++seed) {
+    std::mt19937_64 random(seed);
+    std::string bytes = good;
+    // Thread slots: sometimes garbage, sometimes right but for one word. Rings: garbage.
+    auto* const words = reinterpret_cast<uint64_t*>(bytes.data());
+    const size_t threads = 4096 / 8;
+    for (size_t i = 0; i < 4 * sizeof(ring::ThreadSlot) / 8; ++i) {
+      if (seed % 2 == 0 || random() % 16 == 0) {
+        words[threads + i] = random() >> random() % 64;
+      }
+    }
+    for (int i = 0; i < 2000; ++i) {
+      words[FakeShim::kStateBytes / 8 + random() % (1024 * 8)] = random() >> random() % 64;
+    }
+    auto* const header = reinterpret_cast<ring::Header*>(bytes.data());
+    header->threads_used = static_cast<uint32_t>(random());
+    header->streams_used = random() % 8 == 0 ? static_cast<uint32_t>(random()) : 4;
+    header->comms_used = random() % 8 == 0 ? static_cast<uint32_t>(random()) : 4;
+    header->clock.ns_per_tick_q32 = random() >> random() % 64;
+    header->clock.mono_base_ns = random() >> random() % 64;
+    SCOPED_TRACE(seed);
+    fuzz::FuzzRingFile(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  }
+}
+
+}  // namespace
+}  // namespace gordian::collector
