@@ -1,0 +1,124 @@
+#include "cli/elf_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <libelf.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace gordian::cli {
+namespace {
+
+// Offsets and sizes are the file's own claims; libelf and these checks keep reads inside of it.
+void ReadDynamic(Elf* elf, Elf_Scn* section, const GElf_Shdr& header, ElfSummary* out) {
+  Elf_Data* data = elf_getdata(section, nullptr);
+  if (data == nullptr || header.sh_entsize == 0) {
+    return;
+  }
+  const size_t count = header.sh_size / header.sh_entsize;
+  for (size_t i = 0; i < count; ++i) {
+    GElf_Dyn entry;
+    if (gelf_getdyn(data, static_cast<int>(i), &entry) == nullptr || entry.d_tag == DT_NULL) {
+      return;
+    }
+    if (entry.d_tag != DT_NEEDED && entry.d_tag != DT_RPATH && entry.d_tag != DT_RUNPATH &&
+        entry.d_tag != DT_SONAME) {
+      continue;
+    }
+    const char* text = elf_strptr(elf, header.sh_link, entry.d_un.d_val);
+    if (text == nullptr) {
+      continue;
+    }
+    switch (entry.d_tag) {
+      case DT_NEEDED:
+        out->needed.emplace_back(text);
+        break;
+      case DT_RPATH:
+        out->rpath = text;
+        break;
+      case DT_RUNPATH:
+        out->runpath = text;
+        break;
+      default:
+        out->soname = text;
+    }
+  }
+}
+
+void ReadSymbols(Elf* elf, Elf_Scn* section, const GElf_Shdr& header,
+                 const std::vector<std::string>& look_for, ElfSummary* out) {
+  Elf_Data* data = elf_getdata(section, nullptr);
+  if (data == nullptr || header.sh_entsize == 0) {
+    return;
+  }
+  const size_t count = header.sh_size / header.sh_entsize;
+  for (size_t i = 0; i < count; ++i) {
+    GElf_Sym symbol;
+    if (gelf_getsym(data, static_cast<int>(i), &symbol) == nullptr) {
+      return;
+    }
+    if (symbol.st_shndx == SHN_UNDEF || GELF_ST_TYPE(symbol.st_info) != STT_FUNC) {
+      continue;
+    }
+    const char* name = elf_strptr(elf, header.sh_link, symbol.st_name);
+    if (name != nullptr && std::find(look_for.begin(), look_for.end(), name) != look_for.end() &&
+        std::find(out->defined.begin(), out->defined.end(), name) == out->defined.end()) {
+      out->defined.emplace_back(name);
+    }
+  }
+}
+
+}  // namespace
+
+StatusOr<ElfSummary> ReadElf(const std::string& path, const std::vector<std::string>& look_for) {
+  elf_version(EV_CURRENT);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) {
+    return Status::FromErrno(errno, "cannot open " + path);
+  }
+  Elf* elf = elf_begin(fd, ELF_C_READ, nullptr);
+  if (elf == nullptr || elf_kind(elf) != ELF_K_ELF) {
+    if (elf != nullptr) {
+      elf_end(elf);
+    }
+    close(fd);
+    return Status::InvalidArgument(path + " is no ELF file");
+  }
+  ElfSummary out;
+  size_t headers = 0;
+  elf_getphdrnum(elf, &headers);
+  for (size_t i = 0; i < headers; ++i) {
+    GElf_Phdr header;
+    if (gelf_getphdr(elf, static_cast<int>(i), &header) != nullptr && header.p_type == PT_INTERP &&
+        header.p_filesz > 1 && header.p_filesz < 4096) {
+      std::string text(header.p_filesz, '\0');
+      if (pread(fd, text.data(), text.size(), static_cast<off_t>(header.p_offset)) ==
+          static_cast<ssize_t>(text.size())) {
+        out.interpreter = text.c_str();  // up to the NUL
+      }
+    }
+  }
+  Elf_Scn* section = nullptr;
+  while ((section = elf_nextscn(elf, section)) != nullptr) {
+    GElf_Shdr header;
+    if (gelf_getshdr(section, &header) == nullptr) {
+      continue;
+    }
+    if (header.sh_type == SHT_DYNAMIC) {
+      ReadDynamic(elf, section, header, &out);
+    } else if (header.sh_type == SHT_SYMTAB || header.sh_type == SHT_DYNSYM) {
+      out.has_symbols |= header.sh_type == SHT_SYMTAB;
+      if (!look_for.empty()) {
+        ReadSymbols(elf, section, header, look_for, &out);
+      }
+    }
+  }
+  elf_end(elf);
+  close(fd);
+  return out;
+}
+
+}  // namespace gordian::cli

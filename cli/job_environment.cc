@@ -1,0 +1,78 @@
+#include "cli/job_environment.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace gordian::cli {
+namespace {
+
+// LD_PRELOAD's entries are separated by colons or spaces.
+bool Lists(std::string_view list, std::string_view entry) {
+  while (!list.empty()) {
+    const size_t end = std::min(list.find_first_of(": "), list.size());
+    if (list.substr(0, end) == entry) {
+      return true;
+    }
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return false;
+}
+
+void Append(std::string* list, const std::string& entry) {
+  if (Lists(*list, entry)) {
+    return;
+  }
+  if (!list->empty()) {
+    *list += ':';
+  }
+  *list += entry;
+}
+
+}  // namespace
+
+std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironmentOptions& options,
+                                   const Environment& before) {
+  std::vector<Variable> variables;
+  std::string preload = before("LD_PRELOAD").value_or("");
+  Append(&preload, paths.shim);
+  if (options.emulator && options.preload_emulator) {
+    for (const char* name : kEmulatedLibraries) {
+      Append(&preload, paths.emulator_dir + "/" + name);
+    }
+  }
+  variables.emplace_back("LD_PRELOAD", preload);
+  if (options.emulator) {
+    const std::string old = before("LD_LIBRARY_PATH").value_or("");
+    const bool first = old == paths.emulator_dir || old.starts_with(paths.emulator_dir + ":");
+    variables.emplace_back("LD_LIBRARY_PATH", first         ? old
+                                              : old.empty() ? paths.emulator_dir
+                                                            : paths.emulator_dir + ":" + old);
+  }
+  if (!options.ring_dir.empty()) {
+    variables.emplace_back("GORDIAN_RING_DIR", options.ring_dir);
+  }
+  if (!options.session_dir.empty()) {
+    variables.emplace_back("GORDIAN_SESSION", options.session_dir);
+  }
+  return variables;
+}
+
+std::vector<std::string> FullEnvironment(const std::vector<Variable>& variables) {
+  std::vector<std::string> all;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool replaced = std::any_of(variables.begin(), variables.end(),
+                                      [&](const Variable& v) { return v.first == name; });
+    if (!replaced) {
+      all.emplace_back(text);
+    }
+  }
+  for (const auto& [name, value] : variables) {
+    all.push_back(name + "=" + value);
+  }
+  return all;
+}
+
+}  // namespace gordian::cli

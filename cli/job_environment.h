@@ -1,0 +1,36 @@
+// The variables that make a job observable: what `run` gives to its child and `env` prints.
+#ifndef GORDIAN_CLI_JOB_ENVIRONMENT_H_
+#define GORDIAN_CLI_JOB_ENVIRONMENT_H_
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cli/install_paths.h"
+#include "common/config.h"
+
+namespace gordian::cli {
+
+struct JobEnvironmentOptions {
+  std::string ring_dir;     // empty: the shim records nothing
+  std::string session_dir;  // absolute; empty: not told
+  bool emulator = false;
+  // The emulated libraries in LD_PRELOAD too, for programs whose own search path comes before
+  // LD_LIBRARY_PATH.
+  bool preload_emulator = false;
+};
+
+using Variable = std::pair<std::string, std::string>;
+
+// Name and value of each variable that differs from `before`. LD_PRELOAD and LD_LIBRARY_PATH keep
+// what they had: the shim goes behind it, the emulator's folder before it.
+std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironmentOptions& options,
+                                   const Environment& before);
+
+// This process's environment with `variables` put in: NAME=value entries.
+std::vector<std::string> FullEnvironment(const std::vector<Variable>& variables);
+
+}  // namespace gordian::cli
+
+#endif  // GORDIAN_CLI_JOB_ENVIRONMENT_H_

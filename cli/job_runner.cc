@@ -1,0 +1,434 @@
+#include "cli/job_runner.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+
+#include "analyzer/server/ingest_service.h"
+#include "analyzer/server/report.h"
+#include "cli/emulator_check.h"
+#include "cli/job_environment.h"
+#include "cli/output.h"
+#include "cli/ring_folder.h"
+#include "cli/verdict_policy.h"
+#include "collector/collector.h"
+#include "common/clock.h"
+
+namespace gordian::cli {
+namespace {
+
+// A group-wide kill and our forwarding may bring one signal twice: that is not "a second one".
+constexpr uint64_t kSameSignalNs = 250 * kNsPerMs;
+// Processes with rings that outlive the job's first process get so long to end, too.
+constexpr uint64_t kStragglersNs = 500 * kNsPerMs;
+// How long the libraries of a process are looked at after its first intercepted call, since it may
+// open NCCL later than CUDA.
+constexpr uint64_t kLibraryWatchNs = 3 * kNsPerSecond;
+constexpr std::chrono::milliseconds kKillLimit{5000};
+constexpr uint64_t kUserCommandNs = 10 * kNsPerSecond;
+
+std::string JoinCommand(const std::vector<std::string>& command) {
+  std::string line;
+  for (const std::string& word : command) {
+    line += (line.empty() ? "" : " ") + ShellQuote(word);
+  }
+  return line;
+}
+
+}  // namespace
+
+class JobRunner::Desk {
+ public:
+  Desk(const JobOptions& options)
+      : options_(options),
+        policy_({.on_verdict = options.config.on_verdict,
+                 .suspect_after_ns = static_cast<uint64_t>(options.config.suspect_after_s * 1e9)}),
+        wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~Desk() { close(wake_fd_); }
+
+  // From the analyzer's threads.
+  void OnVerdict(const server::VerdictUpdate& update) {
+    const std::lock_guard lock(mutex_);
+    latest_ = update.verdict.main;
+    server::ReportOptions report{
+        .color = options_.color, .width = options_.width, .session = options_.session_dir};
+    if (!closed_) {
+      switch (policy_.Judge(update.verdict, interrupted_)) {
+        case VerdictPolicy::Say::kNothing:
+          break;
+        case VerdictPolicy::Say::kReport:
+          news_.push_back(server::ReportText(update.verdict, update.sites, report));
+          break;
+        case VerdictPolicy::Say::kHeadline:
+          news_.push_back(server::Headline(update.verdict.main, report) + "\n");
+          break;
+        case VerdictPolicy::Say::kWithdrawn:
+          news_.push_back("gordian: the suspicion is withdrawn, the job went on\n");
+          break;
+      }
+    }
+    const uint64_t one = 1;
+    if (write(wake_fd_, &one, sizeof one) < 0) {
+      // Full: it is readable already.
+    }
+  }
+
+  // From the main thread.
+  int wake_fd() const { return wake_fd_; }
+  void ClearWake() {
+    uint64_t count = 0;
+    if (read(wake_fd_, &count, sizeof count) < 0) {
+      // Nothing was there.
+    }
+  }
+  std::deque<std::string> TakeNews() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(news_, {});
+  }
+  bool ActNow(uint64_t records, bool unfinished) {
+    const std::lock_guard lock(mutex_);
+    return !closed_ && policy_.ActNow(MonoNs(), records, unfinished);
+  }
+  bool WantsTicks() const {
+    const std::lock_guard lock(mutex_);
+    return !closed_ && policy_.WantsTicks();
+  }
+  bool problem() const {
+    const std::lock_guard lock(mutex_);
+    return policy_.problem();
+  }
+  graph::Finding latest() const {
+    const std::lock_guard lock(mutex_);
+    return latest_;
+  }
+  void SetInterrupted() {
+    const std::lock_guard lock(mutex_);
+    interrupted_ = true;
+  }
+  // What is learnt from here on is the effect of our own kill.
+  void Close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+
+ private:
+  const JobOptions& options_;
+  mutable std::mutex mutex_;
+  VerdictPolicy policy_;
+  std::deque<std::string> news_;
+  graph::Finding latest_;
+  bool interrupted_ = false;
+  bool closed_ = false;
+  const int wake_fd_;
+};
+
+JobRunner::JobRunner(const JobOptions& options, const InstallPaths& paths, SignalInbox& signals,
+                     Guardian& guardian)
+    : options_(options),
+      paths_(paths),
+      signals_(signals),
+      guardian_(guardian),
+      desk_(std::make_unique<Desk>(options)) {}
+
+JobRunner::~JobRunner() = default;
+
+void JobRunner::Say(const std::string& text) const {
+  if (!options_.config.quiet) {
+    WriteAll(STDERR_FILENO, text);
+  }
+}
+
+JobOutcome JobRunner::Run(bool preload_emulator) {
+  StartObserving();
+  const std::vector<Variable> variables =
+      JobVariables(paths_,
+                   {.ring_dir = collector_ != nullptr ? options_.ring_dir : "",
+                    .session_dir = options_.absolute_session_dir,
+                    .emulator = options_.config.emulator,
+                    .preload_emulator = preload_emulator},
+                   ProcessEnvironment());
+  const Launched launched = Launch({.path = options_.program,
+                                    .argv = options_.command,
+                                    .environment = FullEnvironment(variables)},
+                                   signals_);
+  started_ns_ = MonoNs();
+  outcome_.exec_error = launched.error;
+  outcome_.pid = launched.pid;
+  if (launched.error == 0) {
+    if (const std::optional<ProcessStat> stat = ReadProcessStat(launched.pid)) {
+      guardian_.SetJob(stat->key);
+    }
+    spdlog::info("started {} as pid {}", JoinCommand(options_.command), launched.pid);
+    Loop();
+  }
+  StopObserving();
+  return std::move(outcome_);
+}
+
+void JobRunner::StartObserving() {
+  if (options_.ring_dir.empty()) {
+    return;
+  }
+  server_ = std::make_unique<server::EmbeddedServer>();
+  server::ServerOptions server_options;
+  server_options.analysis.session_dir = options_.session_dir;
+  server_options.analysis.model.suspect_after_ns =
+      static_cast<uint64_t>(options_.config.suspect_after_s * 1e9);
+  server_options.analysis.on_verdict = [desk = desk_.get()](const server::VerdictUpdate& update) {
+    desk->OnVerdict(update);
+  };
+  Status status = server_->Start(std::move(server_options));
+  if (status.ok()) {
+    collector::Collector::Options collect;
+    collect.ring_dir = options_.ring_dir;
+    collect.session_dir = options_.session_dir;
+    collect.command_line = JoinCommand(options_.command);
+    collect.environment = options_.environment_that_matters;
+    collect.channel = server_->InProcessChannel();
+    collector_ = std::make_unique<collector::Collector>(std::move(collect));
+    status = collector_->Start();
+  }
+  if (!status.ok()) {
+    collector_.reset();
+    server_.reset();
+    PrintError(status.message() + ": the job runs on, unobserved");
+  }
+  outcome_.observed = collector_ != nullptr;
+}
+
+void JobRunner::Loop() {
+  std::optional<uint64_t> root_gone_ns;
+  while (true) {
+    pollfd waits[2] = {{.fd = signals_.fd(), .events = POLLIN, .revents = 0},
+                       {.fd = desk_->wake_fd(), .events = POLLIN, .revents = 0}};
+    poll(waits, 2, root_gone_ns ? 5 : PollTimeout());
+    HandleSignals();
+    desk_->ClearWake();
+    TellNews();
+    if (!root_gone_) {
+      ActOnVerdict();
+      CheckLibraries();
+      continue;
+    }
+    if (!root_gone_ns) {
+      root_gone_ns = MonoNs();
+    }
+    if (LivingRingProcesses(options_.ring_dir).empty() ||
+        MonoNs() - *root_gone_ns >= kStragglersNs) {
+      return;
+    }
+  }
+}
+
+int JobRunner::PollTimeout() const {
+  if (options_.config.emulator && outcome_.observed &&
+      (MonoNs() - started_ns_ < kLibraryWatchNs || !checked_since_.empty())) {
+    return 50;
+  }
+  return desk_->WantsTicks() ? 100 : 1000;
+}
+
+void JobRunner::HandleSignals() {
+  while (const std::optional<SignalInbox::Received> signal = signals_.Next()) {
+    if (signal->number == SIGCHLD) {
+      continue;  // one may stand for many: Reap looks at all
+    }
+    spdlog::info("signal {}{}", signal->number, signal->from_kernel ? " of the terminal" : "");
+    if (root_gone_) {
+      continue;
+    }
+    const bool ends = signal->number == SIGINT || signal->number == SIGTERM;
+    if (ends || signal->number == SIGHUP || signal->number == SIGQUIT) {
+      desk_->SetInterrupted();
+    }
+    if (ends && first_signal_ns_ && MonoNs() - *first_signal_ns_ >= kSameSignalNs) {
+      Say("gordian: second signal, killing the job\n");
+      desk_->Close();
+      EndTree();
+      continue;
+    }
+    if (ends && !first_signal_ns_) {
+      first_signal_ns_ = MonoNs();
+    }
+    if (!signal->from_kernel) {
+      kill(outcome_.pid, signal->number);
+    }
+  }
+  Reap();
+}
+
+void JobRunner::Reap() {
+  while (true) {
+    int status = 0;
+    const pid_t pid = waitpid(-1, &status, WNOHANG);
+    if (pid <= 0) {
+      return;
+    }
+    if (pid == guardian_.pid()) {
+      spdlog::warn("the guardian ended");
+      continue;
+    }
+    const auto command = std::find(user_commands_.begin(), user_commands_.end(), pid);
+    if (command != user_commands_.end()) {
+      user_commands_.erase(command);
+      if (const int code = ExitCodeOfStatus(status); code != 0) {
+        PrintError("the command of --on-verdict ended with exit code " + std::to_string(code));
+      }
+      continue;
+    }
+    if (pid == outcome_.pid) {
+      outcome_.wait_status = status;
+      root_gone_ = true;
+    }
+    if (collector_ != nullptr) {
+      collector_->NoteExit(pid, status);
+    }
+  }
+}
+
+void JobRunner::TellNews() {
+  for (const std::string& text : desk_->TakeNews()) {
+    Say(text);
+  }
+  NoteDegradedSession();
+}
+
+void JobRunner::NoteDegradedSession() {
+  if (degraded_said_ || server_ == nullptr || server_->analysis() == nullptr ||
+      !server_->analysis()->stats().session_degraded) {
+    return;
+  }
+  degraded_said_ = true;
+  std::string why;
+  for (const std::string& note : server_->analysis()->Current().main.evidence.not_visible) {
+    if (note.starts_with("the session's files are not complete")) {
+      why = note;
+    }
+  }
+  PrintError((why.empty() ? "the session's files are not complete" : why) +
+             "; the job runs on and is still watched");
+}
+
+void JobRunner::ActOnVerdict() {
+  if (collector_ == nullptr) {
+    return;
+  }
+  if (!desk_->ActNow(collector_->stats().records, server_->analysis()->HasUnfinished())) {
+    return;
+  }
+  TellNews();
+  if (options_.config.on_verdict == OnVerdict::kExec) {
+    RunUserCommand();
+    return;
+  }
+  spdlog::info("ending the job for its verdict");
+  desk_->Close();
+  outcome_.problem = true;
+  outcome_.killed_by_gordian = true;
+  // The analyzer hears first why processes are about to end.
+  end_announced_ = true;
+  collector_->JobEnded(v1::EXIT_KIND_SIGNAL, SIGKILL, /*killed_by_gordian=*/true);
+  EndTree();
+}
+
+void JobRunner::RunUserCommand() {
+  const graph::Finding finding = desk_->latest();
+  std::vector<Variable> variables = {{"GORDIAN_SESSION", options_.absolute_session_dir},
+                                     {"GORDIAN_VERDICT", graph::Name(finding.verdict)},
+                                     {"GORDIAN_CONFIDENCE", graph::Name(finding.confidence)},
+                                     {"GORDIAN_SUMMARY", finding.summary}};
+  const Launched launched = Launch({.path = "/bin/sh",
+                                    .argv = {"sh", "-c", options_.config.on_verdict_command},
+                                    .environment = FullEnvironment(variables),
+                                    .aside = true},
+                                   signals_);
+  if (launched.error != 0) {
+    PrintError(DescribeExecError("/bin/sh", launched.error));
+    return;
+  }
+  user_commands_.push_back(launched.pid);
+}
+
+void JobRunner::CheckLibraries() {
+  if (!options_.config.emulator || !outcome_.observed || !outcome_.foreign_libraries.empty()) {
+    return;
+  }
+  const uint64_t now = MonoNs();
+  for (const ProcessKey& process : LivingRingProcesses(options_.ring_dir)) {
+    const uint64_t since = checked_since_.try_emplace(process, now).first->second;
+    if (now - since > kLibraryWatchNs) {
+      continue;
+    }
+    outcome_.foreign_libraries = ForeignLibrariesOf(process.pid, paths_.emulator_dir);
+    if (!outcome_.foreign_libraries.empty()) {
+      spdlog::warn("pid {} mapped {}", process.pid, outcome_.foreign_libraries.front());
+      desk_->Close();
+      EndTree();
+      return;
+    }
+  }
+  std::erase_if(checked_since_, [&](const auto& entry) { return !IsAlive(entry.first); });
+}
+
+// Everything below us but our own helpers, and whoever has a ring of this job.
+void JobRunner::EndTree() {
+  std::vector<pid_t> spared = user_commands_;
+  if (guardian_.pid() > 0) {
+    spared.push_back(guardian_.pid());
+  }
+  const auto find = [&] {
+    std::vector<ProcessKey> all = Descendants(getpid(), spared);
+    for (const ProcessKey& process : LivingRingProcesses(options_.ring_dir)) {
+      all.push_back(process);
+    }
+    return all;
+  };
+  if (const size_t left = KillUntilGone(
+          find, [this] { Reap(); }, kKillLimit);
+      left > 0) {
+    PrintError(std::to_string(left) + " processes of the job did not die within 5 s of SIGKILL");
+  }
+  Reap();
+}
+
+void JobRunner::StopObserving() {
+  const uint64_t deadline = MonoNs() + kUserCommandNs;
+  while (!user_commands_.empty() && MonoNs() < deadline) {
+    poll(nullptr, 0, 10);
+    Reap();
+  }
+  if (collector_ == nullptr) {
+    return;
+  }
+  if (!end_announced_) {
+    const bool by_signal = WIFSIGNALED(outcome_.wait_status);
+    collector_->JobEnded(
+        by_signal ? v1::EXIT_KIND_SIGNAL : v1::EXIT_KIND_CODE,
+        by_signal ? WTERMSIG(outcome_.wait_status) : WEXITSTATUS(outcome_.wait_status),
+        /*killed_by_gordian=*/false);
+  }
+  if (const Status status = collector_->Stop(); !status.ok()) {
+    PrintError(status.message() + ": the last verdict may lack what came after");
+  }
+  server_->Stop();
+  TellNews();
+  const collector::Collector::Stats stats = collector_->stats();
+  outcome_.records = stats.records;
+  outcome_.lost_records = stats.lost_records;
+  outcome_.processes = stats.processes;
+  outcome_.refused_files = stats.refused_files;
+  outcome_.verdict = server_->analysis()->Current();
+  outcome_.problem = outcome_.problem || desk_->problem();
+  collector_.reset();
+  server_.reset();
+}
+
+}  // namespace gordian::cli

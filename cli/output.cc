@@ -1,0 +1,93 @@
+#include "cli/output.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace gordian::cli {
+namespace {
+
+bool WriteFully(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = write(fd, text.data(), text.size());
+    if (n < 0) {
+      if (errno == EINTR) {
+        continue;
+      }
+      return false;
+    }
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+}  // namespace
+
+void WriteAll(int fd, std::string_view text) { (void)WriteFully(fd, text); }
+
+void PrintError(std::string_view text) {
+  WriteAll(STDERR_FILENO, "gordian: " + std::string(text) + "\n");
+}
+
+void PrintNote(std::string_view text) { PrintError(text); }
+
+bool PrintOut(std::string_view text) {
+  if (WriteFully(STDOUT_FILENO, text)) {
+    return true;
+  }
+  PrintError(std::string("cannot write to standard output: ") + strerror(errno));
+  return false;
+}
+
+bool WantsColor(int fd) {
+  const char* no_color = getenv("NO_COLOR");
+  if (no_color != nullptr && *no_color != '\0') {
+    return false;
+  }
+  const char* term = getenv("TERM");
+  if (term != nullptr && strcmp(term, "dumb") == 0) {
+    return false;
+  }
+  return isatty(fd) == 1;
+}
+
+int TerminalWidth(int fd) {
+  winsize size{};
+  if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) {
+    return std::clamp<int>(size.ws_col, 60, 160);
+  }
+  return 100;
+}
+
+std::string WithCommas(uint64_t number) {
+  std::string digits = std::to_string(number);
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) {
+    digits.insert(static_cast<size_t>(at), ",");
+  }
+  return digits;
+}
+
+std::string ShellQuote(std::string_view word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           strchr("_-./:=,+@%", c) != nullptr;
+  });
+  if (plain) {
+    return std::string(word);
+  }
+  std::string quoted = "'";
+  for (char c : word) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+}  // namespace gordian::cli

@@ -1,0 +1,30 @@
+// A verdict that was recorded, from whatever a person names: a session, or a trace.
+#ifndef GORDIAN_CLI_RECORDED_H_
+#define GORDIAN_CLI_RECORDED_H_
+
+#include <string>
+
+#include "analyzer/graph/verdict.h"
+#include "analyzer/server/call_sites.h"
+#include "common/status.h"
+
+namespace gordian::cli {
+
+struct RecordedVerdict {
+  graph::Verdict verdict;
+  server::SiteResolver sites;
+  std::string session;  // folder; empty: a lone trace
+  std::string note;     // one line on what could not be read whole; empty: nothing
+};
+
+// Decides again, from the trace. A session whose trace cannot be read falls back on its
+// verdict.json, and says so.
+StatusOr<RecordedVerdict> DecideAgain(const std::string& path);
+
+// What was decided while the job ran (verdict.json, its call sites resolved then). A session
+// without one, or a trace, is decided again.
+StatusOr<RecordedVerdict> AsDecided(const std::string& path);
+
+}  // namespace gordian::cli
+
+#endif  // GORDIAN_CLI_RECORDED_H_

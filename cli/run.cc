@@ -1,0 +1,342 @@
+// gordian run: wraps a job.
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "cli/emulator_check.h"
+#include "cli/guardian.h"
+#include "cli/install_paths.h"
+#include "cli/job_environment.h"
+#include "cli/job_runner.h"
+#include "cli/launcher.h"
+#include "cli/output.h"
+#include "cli/ring_folder.h"
+#include "cli/session.h"
+#include "cli/verbs.h"
+#include "cli/verdict_policy.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/version.h"
+
+namespace gordian::cli {
+namespace {
+
+struct RunFlags {
+  std::optional<std::string> session;
+  bool emulator = false;
+  std::optional<std::string> on_verdict;
+  std::optional<std::string> suspect_after;
+  std::optional<int> error_exitcode;
+  bool quiet = false;
+};
+
+StatusOr<RunConfig> MakeConfig(const RunFlags& flags) {
+  StatusOr<RunConfig> from_environment = RunConfig::FromEnvironment(ProcessEnvironment());
+  GORDIAN_RETURN_IF_ERROR(from_environment.status());
+  RunConfig config = std::move(from_environment).value();
+  if (flags.session) {
+    config.session = *flags.session;
+    if (config.session.empty()) {
+      return Status::InvalidArgument("--session is empty; give it a folder");
+    }
+  }
+  config.emulator |= flags.emulator;
+  config.quiet |= flags.quiet;
+  if (flags.on_verdict) {
+    GORDIAN_RETURN_IF_ERROR(ParseOnVerdict("--on-verdict", *flags.on_verdict, &config.on_verdict,
+                                           &config.on_verdict_command));
+  }
+  if (flags.suspect_after) {
+    StatusOr<double> seconds = ParseSeconds("--suspect-after", *flags.suspect_after);
+    GORDIAN_RETURN_IF_ERROR(seconds.status());
+    config.suspect_after_s = *seconds;
+  }
+  if (config.suspect_after_s < 0.1 || config.suspect_after_s > 1e6) {
+    return Status::InvalidArgument("--suspect-after takes between 0.1 and 1000000 seconds");
+  }
+  return config;
+}
+
+// What must be in place before a job is started. Empty: all of it is.
+std::string MissingPiece(const InstallPaths& paths, bool emulator) {
+  if (access(paths.shim.c_str(), R_OK) != 0) {
+    return "the shim " + paths.shim + " is missing; build it, or set GORDIAN_LIB_DIR to its folder";
+  }
+  if (paths.lib_dir.find_first_of(": ") != std::string::npos) {
+    return "the shim's folder " + paths.lib_dir +
+           " has a colon or space in its name, which LD_PRELOAD cannot hold";
+  }
+  if (emulator) {
+    for (const char* name : kEmulatedLibraries) {
+      const std::string path = paths.emulator_dir + "/" + name;
+      if (access(path.c_str(), R_OK) != 0) {
+        return "--emulator needs " + path + ", which is missing; build it";
+      }
+    }
+  }
+  return "";
+}
+
+// A descriptor that we open must not become "standard error": the job still finds it closed.
+void FillStandardDescriptors() {
+  for (int fd = 0; fd < 3; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0) {
+      const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+      if (null >= 0 && null != fd) {
+        dup3(null, fd, O_CLOEXEC);
+        close(null);
+      }
+    }
+  }
+}
+
+nlohmann::ordered_json EnvironmentJson() {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const std::string& entry : RelevantEnvironment()) {
+    const size_t equals = entry.find('=');
+    json[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
+  return json;
+}
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+void DescribeStart(const JobOptions& options, Session* session) {
+  const ClockPair now = ReadClockPair();
+  nlohmann::ordered_json& manifest = session->manifest();
+  std::error_code error;
+  manifest["schema"] = "gordian.manifest.v1";
+  manifest["gordian_version"] = kVersion;
+  manifest["command"] = options.command;
+  manifest["program"] = options.program;
+  manifest["working_directory"] = std::filesystem::current_path(error).string();
+  manifest["host"] = HostName();
+  manifest["gordian_pid"] = getpid();
+  manifest["ring_dir"] = options.ring_dir;
+  manifest["suspect_after_s"] = options.config.suspect_after_s;
+  manifest["emulator"] = options.config.emulator;
+  manifest["environment"] = EnvironmentJson();
+  manifest["clocks"] = {{"start_mono_ns", now.mono_ns}, {"start_real_ns", now.real_ns}};
+  manifest["started"] = FormatUtc(now.real_ns);
+}
+
+void DescribeEnd(const JobOutcome& outcome, int exit_code, Session* session) {
+  nlohmann::ordered_json& manifest = session->manifest();
+  const ClockPair now = ReadClockPair();
+  manifest["clocks"]["end_mono_ns"] = now.mono_ns;
+  manifest["clocks"]["end_real_ns"] = now.real_ns;
+  manifest["ended"] = FormatUtc(now.real_ns);
+  manifest["job_pid"] = outcome.pid;
+  manifest["exit_code"] = exit_code;
+  manifest["killed_by_gordian"] = outcome.killed_by_gordian;
+  nlohmann::ordered_json processes = nlohmann::ordered_json::array();
+  for (const SavedRing& ring : SavedRings(session->path("rings"))) {
+    processes.push_back({{"pid", ring.pid}, {"rank", ring.rank}, {"local_rank", ring.local_rank}});
+  }
+  manifest["processes"] = std::move(processes);
+}
+
+std::string ClosingLine(const JobOutcome& outcome, const std::string& session_dir, int job_code) {
+  const graph::Finding& main = outcome.verdict.main;
+  std::string line = "gordian: ";
+  if (outcome.problem) {
+    line += std::string(graph::Name(main.verdict)) + " (" + graph::Name(main.confidence) + ")";
+    line +=
+        outcome.killed_by_gordian ? ", job killed" : ", job ended with " + std::to_string(job_code);
+    if (!session_dir.empty()) {
+      line += "; next: gordian explain " + ShellQuote(session_dir);
+    }
+    return line + "\n";
+  }
+  line += job_code == 0 ? "finished" : "ended with " + std::to_string(job_code);
+  if (outcome.processes == 0) {
+    line += ", no NCCL or CUDA calls seen";
+  } else {
+    const int ranks = main.evidence.ranks_seen;
+    line += ", " + std::to_string(ranks) + (ranks == 1 ? " rank, " : " ranks, ");
+    line += WithCommas(main.evidence.nccl_calls) + " NCCL calls";
+  }
+  if (outcome.lost_records > 0) {
+    line += ", " + WithCommas(outcome.lost_records) + " records lost";
+  }
+  if (outcome.refused_files > 0) {
+    line += ", " + std::to_string(outcome.refused_files) + " unreadable ring files";
+  }
+  if (!session_dir.empty()) {
+    line += ", session " + session_dir;
+  }
+  return line + "\n";
+}
+
+// Runs the job, and once more if --emulator did not reach it.
+JobOutcome RunJob(const JobOptions& options, const InstallPaths& paths, SignalInbox& signals,
+                  Guardian& guardian) {
+  bool preload = false;
+  if (options.config.emulator) {
+    const std::vector<std::string> environment = FullEnvironment(
+        JobVariables(paths, {.ring_dir = "", .emulator = true}, ProcessEnvironment()));
+    preload = !ForeignLibrariesAtLoad(options.program, environment, paths.emulator_dir).empty();
+  }
+  JobOutcome outcome = JobRunner(options, paths, signals, guardian).Run(preload);
+  if (!outcome.foreign_libraries.empty() && !preload) {
+    PrintError("the job mapped " + outcome.foreign_libraries.front() +
+               " instead of the emulated one; starting it again with that preloaded");
+    outcome = JobRunner(options, paths, signals, guardian).Run(true);
+  }
+  return outcome;
+}
+
+int Run(const RunFlags& flags, std::vector<std::string> command) {
+  if (command.empty()) {
+    PrintError("a command is missing (try: gordian run -- ./train)");
+    return kExitUsage;
+  }
+  const StatusOr<RunConfig> config = MakeConfig(flags);
+  if (!config.ok()) {
+    PrintError(config.status().message() + " (try: gordian run --help)");
+    return kExitUsage;
+  }
+  if (flags.error_exitcode && (*flags.error_exitcode < 0 || *flags.error_exitcode > 255)) {
+    PrintError("--error-exitcode takes 0 to 255");
+    return kExitUsage;
+  }
+  FillStandardDescriptors();
+  const InstallPaths paths = FindInstallPaths();
+  if (const std::string missing = MissingPiece(paths, config->emulator); !missing.empty()) {
+    PrintError(missing);
+    return kExitOwnFailure;
+  }
+  const char* search_path = getenv("PATH");
+  const Program program =
+      FindProgram(command[0], search_path != nullptr ? search_path : "/bin:/usr/bin");
+  if (program.error != 0) {
+    PrintError(DescribeExecError(command[0], program.error));
+    return ExitCodeOfExecError(program.error);
+  }
+
+  SignalInbox signals;
+  Session session = Session::Open(config->session, command[0]);
+  if (!session.note().empty()) {
+    PrintError(session.note());
+  }
+  JobOptions options;
+  options.command = command;
+  options.program = program.path;
+  options.config = *config;
+  options.session_dir = session.dir();
+  options.absolute_session_dir = session.absolute_dir();
+  options.environment_that_matters = RelevantEnvironment();
+  options.color = WantsColor(STDERR_FILENO);
+  options.width = TerminalWidth(STDERR_FILENO);
+  if (StatusOr<std::string> folder = CreateRingFolder(); folder.ok()) {
+    options.ring_dir = *folder;
+  } else {
+    PrintError(folder.status().message() + ": the job runs on, unobserved");
+  }
+  DescribeStart(options, &session);
+  if (const Status status = session.WriteManifest(); !status.ok()) {
+    PrintError(status.message() +
+               ": the job runs on and is watched, but the session is not complete");
+  }
+
+  // From here on a kill of this process leaves things to be cleaned up. The guardian is forked
+  // while there is one thread.
+  Guardian guardian;
+  if (!options.ring_dir.empty()) {
+    if (const Status status = guardian.Start(options.ring_dir, session.absolute_dir());
+        !status.ok()) {
+      PrintError(status.message() + ": if gordian is killed, " + options.ring_dir + " stays");
+    }
+  }
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // what the job leaves behind is ours to see
+  if (!session.dir().empty()) {
+    (void)OpenLog(session.path("gordian.log"), config->log_level);  // none, on a full disk
+  }
+
+  const JobOutcome outcome = RunJob(options, paths, signals, guardian);
+
+  int exit_code = 0;
+  if (outcome.exec_error != 0) {
+    PrintError(DescribeExecError(command[0], outcome.exec_error));
+    exit_code = ExitCodeOfExecError(outcome.exec_error);
+  } else if (!outcome.foreign_libraries.empty()) {
+    PrintError("the job still maps " + outcome.foreign_libraries.front() +
+               " with the emulated library preloaded; it cannot run with --emulator");
+    exit_code = kExitOwnFailure;
+  } else {
+    const int job_code = ExitCodeOfStatus(outcome.wait_status);
+    exit_code = outcome.killed_by_gordian ? 128 + SIGKILL : job_code;
+    if (outcome.problem && flags.error_exitcode) {
+      exit_code = *flags.error_exitcode;
+    }
+    if (!config->quiet && outcome.observed) {
+      WriteAll(STDERR_FILENO, ClosingLine(outcome, session.dir(), job_code));
+    }
+  }
+  if (!options.ring_dir.empty()) {
+    SweepRings(options.ring_dir, session.dir());
+    RemoveRingFolder(options.ring_dir);
+  }
+  guardian.Leave();
+  DescribeEnd(outcome, exit_code, &session);
+  (void)session.WriteManifest();  // a full disk was told of before, or is told by the analysis
+  CloseLog();
+  return exit_code;
+}
+
+}  // namespace
+
+void AddRunVerb(CLI::App& app, VerbContext* context) {
+  auto flags = std::make_shared<RunFlags>();
+  CLI::App* verb =
+      app.add_subcommand("run", "Run a job, watch it, and say why it hangs if it does");
+  verb->prefix_command();
+  verb->formatter(std::make_shared<FixedUsage>("\nUsage: gordian run [OPTIONS] -- COMMAND..."));
+  verb->add_option("--session", flags->session,
+                   "Folder for what is recorded (default: gordian-<app>-<UTC>, link `latest`)")
+      ->type_name("DIR");
+  verb->add_flag("--emulator", flags->emulator,
+                 "No GPU: put the emulated CUDA and NCCL libraries first");
+  verb->add_option("--on-verdict", flags->on_verdict,
+                   "report: say it and let the job be (default); kill: end the job on a confirmed "
+                   "problem; kill-suspected: on a suspected one too; exec:CMD: run a shell command")
+      ->type_name("WHAT");
+  verb->add_option("--suspect-after", flags->suspect_after,
+                   "Without progress for so long, and without proof, suspect (default: 5)")
+      ->type_name("SECONDS");
+  verb->add_option("--error-exitcode", flags->error_exitcode, "Exit with N if a problem was found")
+      ->type_name("N");
+  verb->add_flag("--quiet", flags->quiet, "Say nothing on stderr but errors");
+  verb->footer(
+      "Exit code: the job's own (128 + signal when it was killed); 137 when gordian killed it; 125 "
+      "gordian's own failure, 126 not executable, 127 not found.\n"
+      "Example: gordian run --on-verdict kill -- torchrun --nproc-per-node 8 train.py");
+  verb->callback([=] {
+    context->chosen = [=] {
+      std::vector<std::string> command = context->command;
+      // Without "--" the command begins at the first word that is no option.
+      const std::vector<std::string> rest = verb->remaining();
+      if (!rest.empty() && (rest.front().starts_with("-") || context->has_command_mark)) {
+        PrintError(rest.front().starts_with("-")
+                       ? "gordian run has no option '" + rest.front() +
+                             "' (try: gordian run --help)"
+                       : "'" + rest.front() + "' stands before -- (try: gordian run --help)");
+        return kExitUsage;
+      }
+      if (!context->has_command_mark) {
+        command = rest;
+      }
+      return Run(*flags, std::move(command));
+    };
+  });
+}
+
+}  // namespace gordian::cli

@@ -1,0 +1,49 @@
+// The verbs of the command line. Each Add... registers one with its options; parsing stores in
+// `chosen` what main is to run, so that nothing happens before the whole line was understood.
+#ifndef GORDIAN_CLI_VERBS_H_
+#define GORDIAN_CLI_VERBS_H_
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gordian::cli {
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitProblem = 1;       // analyze, explain: a verdict that is a problem
+inline constexpr int kExitUsage = 2;         // the command line, or an input that cannot be read
+inline constexpr int kExitInconclusive = 3;  // analyze, explain
+inline constexpr int kExitOwnFailure = 125;  // run: gordian's own
+inline constexpr int kExitNotExecutable = 126;
+inline constexpr int kExitNotFound = 127;
+
+struct VerbContext {
+  std::function<int()> chosen;       // set by the verb that was named
+  std::vector<std::string> command;  // what stood behind "--"
+  bool has_command_mark = false;     // there was a "--"
+};
+
+// Help with a usage line of our own: CLI11 knows nothing of what stands behind "--".
+class FixedUsage : public CLI::Formatter {
+ public:
+  explicit FixedUsage(std::string usage) : usage_(std::move(usage)) {}
+  std::string make_usage(const CLI::App*, std::string) const override { return usage_ + "\n"; }
+
+ private:
+  const std::string usage_;
+};
+
+// `context` must outlive `app`'s parsing and the call of `chosen`.
+void AddRunVerb(CLI::App& app, VerbContext* context);
+void AddEnvVerb(CLI::App& app, VerbContext* context);
+void AddAnalyzeVerb(CLI::App& app, VerbContext* context);
+void AddExplainVerb(CLI::App& app, VerbContext* context);
+void AddDoctorVerb(CLI::App& app, VerbContext* context);
+void AddHooksVerb(CLI::App& app, VerbContext* context);
+void AddVersionVerb(CLI::App& app, VerbContext* context);
+
+}  // namespace gordian::cli
+
+#endif  // GORDIAN_CLI_VERBS_H_

@@ -1,0 +1,117 @@
+#include "cli/verdict_policy.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace gordian::cli {
+namespace {
+
+using graph::Confidence;
+using graph::Finding;
+using graph::VerdictKind;
+
+bool Gone(VerdictKind kind) {
+  return kind == VerdictKind::kRankExited || kind == VerdictKind::kRankAborted;
+}
+
+}  // namespace
+
+bool IsProblem(VerdictKind kind) {
+  switch (kind) {
+    case VerdictKind::kInconclusive:
+    case VerdictKind::kHealthy:
+    case VerdictKind::kFinished:
+    case VerdictKind::kStraggler:
+      return false;
+    case VerdictKind::kDeadlock:
+    case VerdictKind::kMismatch:
+    case VerdictKind::kRankNotJoined:
+    case VerdictKind::kRankExited:
+    case VerdictKind::kRankStopped:
+    case VerdictKind::kRankAborted:
+    case VerdictKind::kStuckKernel:
+    case VerdictKind::kHostBlocked:
+    case VerdictKind::kInitHang:
+      return true;
+  }
+  return true;
+}
+
+int ExitCodeOfVerdict(const graph::Verdict& verdict) {
+  if (IsProblem(verdict.main.verdict)) {
+    return 1;
+  }
+  const bool other = std::any_of(verdict.findings.begin(), verdict.findings.end(),
+                                 [](const Finding& f) { return IsProblem(f.verdict); });
+  if (other) {
+    return 1;
+  }
+  return verdict.main.verdict == VerdictKind::kInconclusive ? 3 : 0;
+}
+
+VerdictPolicy::Say VerdictPolicy::Judge(const graph::Verdict& verdict, bool interrupted) {
+  const Finding& main = verdict.main;
+  problem_ = IsProblem(main.verdict) && main.confidence != Confidence::kPossible &&
+             !(interrupted && Gone(main.verdict));
+
+  act_ = false;
+  waiting_for_stall_ = false;
+  std::vector<const Finding*> all = {&main};
+  for (const Finding& finding : verdict.findings) {
+    all.push_back(&finding);
+  }
+  for (const Finding* finding : all) {
+    const bool sure = finding->confidence == Confidence::kConfirmed ||
+                      (finding->confidence == Confidence::kSuspected &&
+                       options_.on_verdict == OnVerdict::kKillSuspected);
+    if (!IsProblem(finding->verdict) || !sure || (interrupted && Gone(finding->verdict))) {
+      continue;
+    }
+    if (finding->verdict == VerdictKind::kMismatch && options_.on_verdict != OnVerdict::kExec) {
+      waiting_for_stall_ = true;
+    } else {
+      act_ = true;
+    }
+  }
+
+  if (!problem_) {
+    if (reported_ && !withdrawn_) {
+      withdrawn_ = true;
+      return Say::kWithdrawn;
+    }
+    return Say::kNothing;
+  }
+  const std::string key = std::string(graph::Name(main.verdict)) + "/" + main.check + "/" +
+                          graph::Name(main.confidence);
+  const bool is_new = said_.insert(key).second;
+  if (!reported_) {
+    reported_ = true;
+    return Say::kReport;
+  }
+  if (withdrawn_) {
+    withdrawn_ = false;
+    return Say::kHeadline;
+  }
+  return is_new ? Say::kHeadline : Say::kNothing;
+}
+
+bool VerdictPolicy::ActNow(uint64_t now_ns, uint64_t records, bool unfinished) {
+  if (acted_ || options_.on_verdict == OnVerdict::kReport) {
+    return false;
+  }
+  bool act = act_;
+  if (waiting_for_stall_) {
+    if (!still_since_ns_ || records != last_records_ || !unfinished) {
+      last_records_ = records;
+      still_since_ns_ = now_ns;
+    } else if (now_ns - *still_since_ns_ >= options_.suspect_after_ns) {
+      act = true;
+    }
+  } else {
+    still_since_ns_.reset();
+  }
+  acted_ = act;
+  return act;
+}
+
+}  // namespace gordian::cli
