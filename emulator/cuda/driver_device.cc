@@ -22,8 +22,8 @@ CUresult cuDriverGetVersion(int* version) {
 CUresult cuGetErrorString(CUresult error, const char** text) {
   if (text == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const StatusText* found = FindStatusText(error);
-  *text = found != nullptr ? found->text : nullptr;
-  return found != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  *text = found != nullptr && found->driver_name != nullptr ? found->text : nullptr;
+  return *text != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGetErrorName(CUresult error, const char** text) {

@@ -183,7 +183,7 @@ extern "C" CUresult cuGetProcAddress_v2(const char* symbol, void** function, int
   if (symbol_status != nullptr) {
     *symbol_status = static_cast<CUdriverProcAddressQueryResult>(status);
   }
-  return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  return CUDA_SUCCESS;
 }
 
 #undef cuGetProcAddress

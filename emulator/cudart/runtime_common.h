@@ -19,9 +19,9 @@ inline DeviceEngine& TheEngine() {
 // The calling thread's last error, as cudaGetLastError tells it.
 cudaError_t& LastError();
 
-// What every entry point returns: remembers errors.
+// What every entry point returns: remembers errors. "Not ready" is none.
 inline cudaError_t Return(cudaError_t error) {
-  if (error != cudaSuccess) LastError() = error;
+  if (error != cudaSuccess && error != cudaErrorNotReady) LastError() = error;
   return error;
 }
 inline cudaError_t Return(int status) { return Return(static_cast<cudaError_t>(status)); }

@@ -1,4 +1,5 @@
 // Errors, versions and devices.
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 
@@ -59,12 +60,13 @@ cudaError_t cudaPeekAtLastError(void) { return LastError(); }
 
 const char* cudaGetErrorString(cudaError_t error) {
   const StatusText* text = FindStatusText(error);
-  return text != nullptr ? text->text : "unrecognized error code";
+  return text != nullptr && text->runtime_name != nullptr ? text->text : "unrecognized error code";
 }
 
 const char* cudaGetErrorName(cudaError_t error) {
   const StatusText* text = FindStatusText(error);
-  return text != nullptr ? text->runtime_name : "unrecognized error code";
+  return text != nullptr && text->runtime_name != nullptr ? text->runtime_name
+                                                          : "unrecognized error code";
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
@@ -81,8 +83,11 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   if (count == nullptr) return Return(cudaErrorInvalidValue);
-  const int status = TheEngine().Initialize();
-  *count = status == kSuccess ? TheEngine().DeviceCount() : 0;
+  // Known for good once it is known, also in a forked child where nothing else works.
+  static std::atomic<int> known{0};
+  const int status = known.load() > 0 ? kSuccess : TheEngine().Initialize();
+  if (status == kSuccess && known.load() == 0) known = TheEngine().DeviceCount();
+  *count = known.load();
   return Return(status);
 }
 
@@ -92,10 +97,12 @@ cudaError_t cudaInitDevice(int device, unsigned, unsigned) { return Return(Check
 
 cudaError_t cudaGetDevice(int* device) {
   if (device == nullptr) return Return(cudaErrorInvalidValue);
-  int current = 0;
-  const cudaError_t error = GetCurrentDevice(&current);
-  if (error == cudaSuccess) *device = current;
-  return Return(error);
+  const int status = TheEngine().Initialize();
+  if (status != kSuccess) return Return(status);
+  // Asking gives the thread no context.
+  void* const context = TheEngine().CurrentContext();
+  *device = context != nullptr ? TheEngine().DeviceOfContext(context) : 0;
+  return cudaSuccess;
 }
 
 cudaError_t cudaSetValidDevices(int* devices, int count) {
@@ -278,13 +285,13 @@ cudaError_t cudaDeviceGetByPCIBusId(int* device, const char* text) {
 
 // Limits are taken and have no effect: no kernel has a body here.
 cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t) {
-  return Return(limit > cudaLimitPersistingL2CacheSize ? cudaErrorUnsupportedLimit : cudaSuccess);
+  return Return(limit > cudaLimitPersistingL2CacheSize ? cudaErrorInvalidValue : cudaSuccess);
 }
 
 cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
-  constexpr size_t kLimits[] = {1024, 7340032, 8388608, 0, 2048, 64, 0};
+  constexpr size_t kLimits[] = {1024, 8650752, 8388608, 0, 2048, 64, 11796480};
   if (value == nullptr) return Return(cudaErrorInvalidValue);
-  if (limit > cudaLimitPersistingL2CacheSize) return Return(cudaErrorUnsupportedLimit);
+  if (limit > cudaLimitPersistingL2CacheSize) return Return(cudaErrorInvalidValue);
   *value = kLimits[limit];
   return cudaSuccess;
 }

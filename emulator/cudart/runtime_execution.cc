@@ -22,6 +22,8 @@ std::vector<Configuration>& Configurations() {
   return stack;
 }
 
+// Since a launch takes kernel handles too, an address that was never registered is taken for one.
+constexpr cudaError_t kUnknownFunction = cudaErrorInvalidResourceHandle;
 constexpr unsigned kMaxThreadsPerBlock = 1024;
 constexpr size_t kMaxSharedBytes = 232448;
 
@@ -41,10 +43,11 @@ bool ValidShape(dim3 grid, dim3 block) {
 cudaError_t Launch(const char* call, const void* function, dim3 grid, dim3 block,
                    size_t shared_bytes, void** arguments, cudaStream_t stream) {
   TheEngine().CountCall(call);
+  if (function == nullptr) return Return(cudaErrorInvalidDeviceFunction);
   const Kernel* kernel = FindKernel(function);
-  if (kernel == nullptr) return Return(cudaErrorInvalidDeviceFunction);
-  if (!ValidShape(grid, block)) return Return(cudaErrorInvalidConfiguration);
-  if (shared_bytes > kMaxSharedBytes) return Return(cudaErrorInvalidValue);
+  if (kernel == nullptr) return Return(kUnknownFunction);
+  if (!ValidShape(grid, block) || shared_bytes > kMaxSharedBytes)
+    return Return(cudaErrorInvalidValue);
   int64_t duration_ns = TheEngine().KernelNs();
   if (kernel->busy) {
     if (arguments == nullptr || arguments[0] == nullptr) return Return(cudaErrorInvalidValue);
@@ -145,7 +148,7 @@ cudaError_t cudaStreamAddCallback_ptsz(cudaStream_t stream, cudaStreamCallback_t
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
   if (attributes == nullptr) return Return(cudaErrorInvalidValue);
-  if (FindKernel(function) == nullptr) return Return(cudaErrorInvalidDeviceFunction);
+  if (FindKernel(function) == nullptr) return Return(kUnknownFunction);
   *attributes = {};
   attributes->maxThreadsPerBlock = kMaxThreadsPerBlock;
   attributes->numRegs = 32;
@@ -159,17 +162,17 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
 cudaError_t cudaFuncGetName(const char** name, const void* function) {
   const Kernel* kernel = FindKernel(function);
   if (name == nullptr) return Return(cudaErrorInvalidValue);
-  if (kernel == nullptr) return Return(cudaErrorInvalidDeviceFunction);
+  if (kernel == nullptr) return Return(kUnknownFunction);
   *name = kernel->name.c_str();
   return cudaSuccess;
 }
 
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int) {
-  return Return(FindKernel(function) == nullptr ? cudaErrorInvalidDeviceFunction : cudaSuccess);
+  return Return(FindKernel(function) == nullptr ? kUnknownFunction : cudaSuccess);
 }
 
 cudaError_t cudaFuncSetCacheConfig(const void* function, cudaFuncCache) {
-  return Return(FindKernel(function) == nullptr ? cudaErrorInvalidDeviceFunction : cudaSuccess);
+  return Return(FindKernel(function) == nullptr ? kUnknownFunction : cudaSuccess);
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
@@ -177,7 +180,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
                                                                    int block_size,
                                                                    size_t shared_bytes, unsigned) {
   if (blocks == nullptr || block_size <= 0) return Return(cudaErrorInvalidValue);
-  if (FindKernel(function) == nullptr) return Return(cudaErrorInvalidDeviceFunction);
+  if (FindKernel(function) == nullptr) return Return(kUnknownFunction);
   constexpr int kThreads = 2048;
   constexpr int kBlocks = 32;
   const int warps = (block_size + 31) / 32;

@@ -26,7 +26,7 @@ cudaError_t cudaMallocPitch(void** pointer, size_t* pitch, size_t width, size_t 
 }
 
 cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned flags) {
-  if (bytes == 0 || (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost)) {
+  if (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost) {
     return Return(cudaErrorInvalidValue);
   }
   return Return(TheEngine().AllocateMemory(bytes, MemoryKind::kManaged, flags, pointer));
@@ -87,8 +87,9 @@ cudaError_t cudaHostGetFlags(unsigned* flags, void* pointer) {
 }
 
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
-  if (free_bytes == nullptr || total_bytes == nullptr) return Return(cudaErrorInvalidValue);
-  return Return(TheEngine().MemoryInfo(free_bytes, total_bytes));
+  size_t sizes[2];
+  return Return(TheEngine().MemoryInfo(free_bytes != nullptr ? free_bytes : &sizes[0],
+                                       total_bytes != nullptr ? total_bytes : &sizes[1]));
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
@@ -96,7 +97,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   const int status = TheEngine().Initialize();
   if (status != kSuccess) return Return(status);
   *attributes = {};
-  attributes->device = -1;
+  attributes->device = -2;
   attributes->type = cudaMemoryTypeUnregistered;
   Allocation found;
   void* const address = const_cast<void*>(pointer);

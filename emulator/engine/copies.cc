@@ -7,6 +7,8 @@
 namespace gordian::emu {
 namespace {
 
+constexpr size_t kStagingBytes = 2 << 20;
+
 bool OnDevice(const Allocation& allocation) {
   return allocation.kind == MemoryKind::kDevice || allocation.kind == MemoryKind::kManaged;
 }
@@ -37,8 +39,8 @@ void FillRows(const FillRequest& fill) {
 
 }  // namespace
 
-// An idle stream's work is done by the caller: nothing could tell the difference, and nobody needs
-// to be woken.
+// An idle stream's work is done by the caller, if a queue is free: nothing could tell the
+// difference, and nobody needs to be woken.
 int EngineImpl::RunInOrder(void* handle, bool wait, const std::function<void()>& work,
                            const std::function<std::function<void()>()>& make_deferred) {
   const auto task = std::make_shared<Task>(TaskKind::kCopy);
@@ -51,7 +53,7 @@ int EngineImpl::RunInOrder(void* handle, bool wait, const std::function<void()>&
     scheduler_->CatchUp();
     TaskPtr unfinished;
     Unfinished(*stream, &unfinished);
-    idle = unfinished == nullptr;
+    idle = unfinished == nullptr && scheduler_->HasFreeQueue(stream->device);
     if (!idle) {
       task->work = make_deferred();
       SubmitOn(stream, task);
@@ -95,20 +97,27 @@ int EngineImpl::Copy(const CopyRequest& copy, void* stream) {
   }
 
   // Between devices the host never waits; to pageable memory it always does; and a pageable source
-  // may be reused when the call is back, so it is copied first if the stream is busy.
+  // may be reused when the call is back, so it is copied first if the stream is busy. The driver
+  // has between 2 and 4 MiB for that; when they are full, the host waits.
   const bool between_devices = to_known && from_known && OnDevice(to) && OnDevice(from);
   const bool between_hosts = !(to_known && OnDevice(to)) && !(from_known && OnDevice(from));
-  const bool wait = copy.synchronous ? !between_devices : (!to_known || between_hosts);
+  const size_t bytes = copy.width * copy.height;
+  bool wait = copy.synchronous ? !between_devices : (!to_known || between_hosts);
+  if (!from_known && staged_bytes_.load() + bytes > kStagingBytes) wait = true;
   const bool stage = !wait && !from_known;
   const auto work = [copy] { CopyRows(copy, copy.from, copy.from_pitch); };
   return RunInOrder(stream, wait, work, [&]() -> std::function<void()> {
     if (!stage) return work;
-    auto staged = std::make_shared<std::vector<char>>(copy.width * copy.height);
+    staged_bytes_ += bytes;
+    auto staged = std::make_shared<std::vector<char>>(bytes);
     for (size_t row = 0; row < copy.height; ++row) {
       memcpy(staged->data() + row * copy.width,
              static_cast<const char*>(copy.from) + row * copy.from_pitch, copy.width);
     }
-    return [copy, staged] { CopyRows(copy, staged->data(), copy.width); };
+    return [this, copy, staged] {
+      CopyRows(copy, staged->data(), copy.width);
+      staged_bytes_ -= staged->size();
+    };
   });
 }
 
@@ -129,8 +138,9 @@ int EngineImpl::Fill(const FillRequest& fill, void* stream) {
 
 int EngineImpl::FreeInStreamOrder(void* pointer, void* stream) {
   if (CurrentDevice() < 0) return Initialize();
+  if (pointer == nullptr) return kSuccess;
   Allocation found;
-  if (pointer == nullptr || !memory_->FindBase(pointer, &found) ||
+  if (!memory_->FindBase(pointer, &found) ||
       (found.kind != MemoryKind::kDevice && found.kind != MemoryKind::kManaged)) {
     return kInvalidValue;
   }

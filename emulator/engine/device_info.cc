@@ -36,14 +36,15 @@ constexpr AttributeRow kRows[] = {
     {31, 31, 1},            // concurrent kernels
     {32, 32, 1},            // ECC
     {36, 36, 3201000},      // memory clock, kHz
-    {37, 37, 6144},         // memory bus, bits
+    {37, 37, 6016},         // memory bus, bits
     {38, 38, 62914560},     // L2 cache
     {39, 39, 2048},         // threads per SM
     {40, 40, 3},            // copy engines
     {41, 41, 1},            // unified addressing
     {42, 42, 32768},        // layered 1D texture
     {43, 43, 2048},         // its layers
-    {45, 46, 32768},        // 2D gather
+    {44, 44, 1},            // 2D gather
+    {45, 46, 32768},        //
     {47, 48, 8192},         // 3D texture, alternate
     {49, 49, 32768},        //
     {51, 51, 32},           // texture pitch alignment
@@ -77,8 +78,8 @@ constexpr AttributeRow kRows[] = {
     {97, 97, 232448},       // opt-in shared memory per block
     {99, 99, 1},            // host registration
     {106, 106, 32},         // blocks per SM
-    {108, 108, 41287680},   // persisting L2
-    {109, 109, 134213632},  // access policy window
+    {108, 108, 39321600},   // persisting L2
+    {109, 109, 134217728},  // access policy window
     {111, 111, 1024},       // reserved shared memory per block
     {115, 115, 1},          // memory pools
     {120, 120, 1},          // cluster launch
@@ -90,62 +91,10 @@ constexpr AttributeRow kRows[] = {
 constexpr int kAttributes = 149;
 
 constexpr StatusText kTexts[] = {
-    {0, "cudaSuccess", "CUDA_SUCCESS", "no error"},
-    {1, "cudaErrorInvalidValue", "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
-    {2, "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
-    {3, "cudaErrorInitializationError", "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
-    {4, "cudaErrorCudartUnloading", "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
-    {9, "cudaErrorInvalidConfiguration", nullptr, "invalid configuration argument"},
-    {12, "cudaErrorInvalidPitchValue", nullptr, "invalid pitch argument"},
-    {13, "cudaErrorInvalidSymbol", nullptr, "invalid device symbol"},
-    {17, "cudaErrorInvalidDevicePointer", nullptr, "invalid device pointer"},
-    {21, "cudaErrorInvalidMemcpyDirection", nullptr, "invalid copy direction for memcpy"},
-    {34, "cudaErrorStubLibrary", "CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"},
-    {35, "cudaErrorInsufficientDriver", nullptr,
-     "CUDA driver version is insufficient for CUDA runtime version"},
-    {46, "cudaErrorDevicesUnavailable", "CUDA_ERROR_DEVICE_UNAVAILABLE",
-     "CUDA-capable device(s) is/are busy or unavailable"},
-    {52, "cudaErrorMissingConfiguration", nullptr, "__global__ function call is not configured"},
-    {98, "cudaErrorInvalidDeviceFunction", nullptr, "invalid device function"},
-    {100, "cudaErrorNoDevice", "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
-    {101, "cudaErrorInvalidDevice", "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
-    {200, "cudaErrorInvalidKernelImage", "CUDA_ERROR_INVALID_IMAGE",
-     "device kernel image is invalid"},
-    {201, "cudaErrorDeviceUninitialized", "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
-    {209, "cudaErrorNoKernelImageForDevice", "CUDA_ERROR_NO_BINARY_FOR_GPU",
-     "no kernel image is available for execution on the device"},
-    {217, "cudaErrorPeerAccessUnsupported", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
-     "peer access is not supported between these two devices"},
-    {304, "cudaErrorOperatingSystem", "CUDA_ERROR_OPERATING_SYSTEM",
-     "OS call failed or operation not supported on this OS"},
-    {400, "cudaErrorInvalidResourceHandle", "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
-    {401, "cudaErrorIllegalState", "CUDA_ERROR_ILLEGAL_STATE",
-     "the operation cannot be performed in the present state"},
-    {500, "cudaErrorSymbolNotFound", "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
-    {600, "cudaErrorNotReady", "CUDA_ERROR_NOT_READY", "device not ready"},
-    {700, "cudaErrorIllegalAddress", "CUDA_ERROR_ILLEGAL_ADDRESS",
-     "an illegal memory access was encountered"},
-    {701, "cudaErrorLaunchOutOfResources", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
-     "too many resources requested for launch"},
-    {702, "cudaErrorLaunchTimeout", "CUDA_ERROR_LAUNCH_TIMEOUT",
-     "the launch timed out and was terminated"},
-    {704, "cudaErrorPeerAccessAlreadyEnabled", "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
-     "peer access is already enabled"},
-    {705, "cudaErrorPeerAccessNotEnabled", "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED",
-     "peer access has not been enabled"},
-    {709, "cudaErrorContextIsDestroyed", "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
-    {712, "cudaErrorHostMemoryAlreadyRegistered", "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
-     "part or all of the requested memory range is already mapped"},
-    {713, "cudaErrorHostMemoryNotRegistered", "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
-     "pointer does not correspond to a registered memory region"},
-    {719, "cudaErrorLaunchFailure", "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
-    {720, "cudaErrorCooperativeLaunchTooLarge", "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
-     "too many blocks in cooperative launch"},
-    {800, "cudaErrorNotPermitted", "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
-    {801, "cudaErrorNotSupported", "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
-    {900, "cudaErrorStreamCaptureUnsupported", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
-     "operation not permitted when stream is capturing"},
-    {999, "cudaErrorUnknown", "CUDA_ERROR_UNKNOWN", "unknown error"},
+#define GORDIAN_EMU_STATUS(code, runtime_name, driver_name, text) \
+  {code, runtime_name, driver_name, text},
+#include "emulator/engine/status_texts.def"
+#undef GORDIAN_EMU_STATUS
 };
 
 }  // namespace

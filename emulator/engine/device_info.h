@@ -26,8 +26,8 @@ void PciBusId(int physical, char* text, size_t bytes);
 
 struct StatusText {
   int code;
-  const char* runtime_name;
-  const char* driver_name;
+  const char* runtime_name;  // null: not a cudaError_t
+  const char* driver_name;   // null: not a CUresult
   const char* text;
 };
 // Null for numbers that are no error.

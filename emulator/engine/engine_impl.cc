@@ -196,16 +196,17 @@ int EngineImpl::ResetDevice(int device_index) {
 
 int EngineImpl::EnablePeer(int peer) {
   const int device = CurrentDevice();
-  if (device < 0) return kNotInitialized;
-  if (peer < 0 || peer >= DeviceCount() || peer == device) return kInvalidDevice;
+  if (device < 0) return Initialize();
+  if (peer < 0 || peer >= DeviceCount()) return kInvalidDevice;
+  if (peer == device) return kPeerAccessUnsupported;
   Scheduler::Section section(*scheduler_);
   return devices_[device].peers.insert(peer).second ? kSuccess : kPeerAccessAlreadyEnabled;
 }
 
 int EngineImpl::DisablePeer(int peer) {
   const int device = CurrentDevice();
-  if (device < 0) return kNotInitialized;
-  if (peer < 0 || peer >= DeviceCount() || peer == device) return kInvalidDevice;
+  if (device < 0) return Initialize();
+  if (peer < 0 || peer >= DeviceCount()) return kInvalidDevice;
   Scheduler::Section section(*scheduler_);
   return devices_[device].peers.erase(peer) != 0 ? kSuccess : kPeerAccessNotEnabled;
 }
@@ -294,7 +295,10 @@ int EngineImpl::RegisterHost(void* pointer, size_t bytes, unsigned flags) {
 int EngineImpl::UnregisterHost(void* pointer) {
   if (!Ready()) return Initialize();
   Allocation found;
-  if (pointer != nullptr && memory_->FindBase(pointer, &found)) SynchronizeDevice(found.device);
+  if (pointer != nullptr && memory_->FindBase(pointer, &found) &&
+      found.kind == MemoryKind::kRegistered) {
+    SynchronizeDevice(found.device);
+  }
   return memory_->Unregister(pointer);
 }
 

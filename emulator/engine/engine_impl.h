@@ -27,8 +27,8 @@ class Stream {
   int priority = 0;
   uint64_t id = 0;
   bool legacy = false;
-  int queue = -1;  // taken at the first kernel
   TaskPtr last;
+  TaskPtr last_queued;  // the latest that passes through a hardware queue
 
   bool Blocking() const { return !legacy && (flags & kStreamNonBlocking) == 0; }
 };
@@ -143,8 +143,11 @@ class EngineImpl final : public DeviceEngine {
   void RetireStream(Stream* stream);
   void AddStreamDependencies(const TaskPtr& task, const Stream& stream);
   void AddDeviceDependencies(const TaskPtr& task, int device);
-  // The stream's unfinished work: nothing, one task that stands for it, or (true) several.
+  // What new work on the stream would come after: nothing, one task, or (true) several.
   bool Unfinished(const Stream& stream, TaskPtr* only);
+  // The stream's own work: for the legacy stream that of the blocking streams, too. A blocking
+  // stream's does not include the legacy stream's, unless work of its own waits for that.
+  void AddOwnWork(const TaskPtr& task, const Stream& stream);
   void SubmitOn(Stream* stream, const TaskPtr& task);
   // Not under a Section. Blocks until what `add_dependencies(task)` names is done.
   template <typename AddDependencies>
@@ -161,6 +164,7 @@ class EngineImpl final : public DeviceEngine {
   std::unique_ptr<MemoryTable> memory_;
   std::unique_ptr<Scheduler> scheduler_;
   std::vector<Device> devices_;
+  std::atomic<size_t> staged_bytes_{0};     // pageable data waiting for its copy
   std::unordered_set<void*> live_streams_;  // handles given out, and per-thread streams
   std::unordered_set<void*> live_events_;
   std::unordered_set<void*> contexts_;  // live ones: primary, and made by CreateContext

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -39,22 +40,20 @@ bool StartThread(const char* name, std::function<void()> body) {
   return true;
 }
 
-void HostThreads::Run(std::function<void()> job) {
+void HostThread::Run(std::function<void()> job) {
   std::lock_guard<std::mutex> lock(mutex_);
   jobs_.push_back(std::move(job));
-  // With no thread to be had, the job waits for one of those that are there.
-  if (idle_ < jobs_.size() && StartThread("emu-host", [this] { ThreadMain(); })) return;
+  if (!started_) {
+    started_ = StartThread("emu-host", [this] { ThreadMain(); });
+    if (!started_) fprintf(stderr, "gordian emulator: cannot start a thread for host functions\n");
+  }
   changed_.notify_one();
 }
 
-void HostThreads::ThreadMain() {
+void HostThread::ThreadMain() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    while (jobs_.empty()) {
-      ++idle_;
-      changed_.wait(lock);
-      --idle_;
-    }
+    changed_.wait(lock, [this] { return !jobs_.empty(); });
     const std::function<void()> job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.unlock();

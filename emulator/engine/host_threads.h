@@ -1,5 +1,6 @@
-// Threads for host functions. There are as many as host functions run at one moment: a function
-// that blocks keeps its own stream back and nothing else. Threads: any; Run does not block.
+// The thread on which a device's host functions run, one after the other: as with the real driver,
+// a host function that blocks keeps the device's other host functions back, and nothing else.
+// Threads: any; Run does not block.
 #ifndef GORDIAN_EMULATOR_ENGINE_HOST_THREADS_H_
 #define GORDIAN_EMULATOR_ENGINE_HOST_THREADS_H_
 
@@ -10,7 +11,7 @@
 
 namespace gordian::emu {
 
-class HostThreads {
+class HostThread {
  public:
   void Run(std::function<void()> job);
 
@@ -20,7 +21,7 @@ class HostThreads {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> jobs_;
-  size_t idle_ = 0;
+  bool started_ = false;
 };
 
 // Starts a detached thread with all signals blocked: signals are the application's business. False

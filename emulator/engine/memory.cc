@@ -105,13 +105,15 @@ int MemoryTable::Register(void* pointer, size_t bytes, int device, unsigned flag
   if (pointer == nullptr || bytes == 0) return kInvalidValue;
   const uintptr_t base = reinterpret_cast<uintptr_t>(pointer);
   std::lock_guard<std::mutex> lock(mutex_);
+  const auto taken = [](const Allocation& allocation) {
+    return allocation.kind == MemoryKind::kRegistered ? kHostMemoryAlreadyRegistered
+                                                      : kInvalidValue;
+  };
   auto after = allocations_.lower_bound(base);
-  if (after != allocations_.end() && after->first - base < bytes) {
-    return kHostMemoryAlreadyRegistered;
-  }
+  if (after != allocations_.end() && after->first - base < bytes) return taken(after->second);
   if (after != allocations_.begin()) {
     const Allocation& before = std::prev(after)->second;
-    if (base - before.base < before.bytes) return kHostMemoryAlreadyRegistered;
+    if (base - before.base < before.bytes) return taken(before);
   }
   Allocation allocation;
   allocation.base = base;
@@ -126,10 +128,12 @@ int MemoryTable::Register(void* pointer, size_t bytes, int device, unsigned flag
 int MemoryTable::Unregister(void* pointer) {
   if (pointer == nullptr) return kInvalidValue;
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto at = allocations_.find(reinterpret_cast<uintptr_t>(pointer));
-  if (at == allocations_.end() || at->second.kind != MemoryKind::kRegistered) {
-    return kHostMemoryNotRegistered;
-  }
+  const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
+  auto after = allocations_.upper_bound(address);
+  if (after == allocations_.begin()) return kHostMemoryNotRegistered;
+  const auto at = std::prev(after);
+  if (address - at->first >= at->second.bytes) return kHostMemoryNotRegistered;
+  if (address != at->first || at->second.kind != MemoryKind::kRegistered) return kInvalidValue;
   allocations_.erase(at);
   return kSuccess;
 }

@@ -35,9 +35,22 @@ void Scheduler::AddDependency(const TaskPtr& task, const TaskPtr& dependency) {
   ++task->pending;
 }
 
+namespace {
+
+bool NeedsSms(const Task& task) {
+  return task.kind == TaskKind::kTimedKernel || task.kind == TaskKind::kDeviceOp;
+}
+
+bool PassesQueue(const Task& task) {
+  return task.kind != TaskKind::kMarker && task.kind != TaskKind::kHostWait;
+}
+
+}  // namespace
+
 void Scheduler::Submit(const TaskPtr& task) {
   task->ready_ns = std::max(task->ready_ns, NowNs());
-  if (task->kind == TaskKind::kTimedKernel || task->kind == TaskKind::kDeviceOp) {
+  if (PassesQueue(*task)) {
+    task->queued = true;
     devices_[task->device].queues[task->queue].tasks.push_back(task);
     if (task->op != nullptr) ops_[task->op.get()] = task;
   }
@@ -45,32 +58,30 @@ void Scheduler::Submit(const TaskPtr& task) {
 }
 
 void Scheduler::OnReady(const TaskPtr& task) {
-  switch (task->kind) {
-    case TaskKind::kMarker:
-      Finish(task, task->ready_ns);
-      break;
-    case TaskKind::kTimedKernel:
-    case TaskKind::kDeviceOp:
-      task->ready_sequence = ++next_ready_sequence_;
-      devices_[task->device].changed = true;
-      break;
-    case TaskKind::kCopy:
-      to_run_.push_back(task);
-      break;
-    case TaskKind::kHostFunction:
-      host_threads_.Run([this, task] {
-        task->work();
-        task->work = nullptr;
-        Section section(*this);
-        Finish(task, NowNs());
-      });
-      break;
-    case TaskKind::kHostWait:
-      task->done = true;
-      task->signal.store(1, std::memory_order_release);
-      FutexWakeAll(&task->signal);
-      break;
+  if (PassesQueue(*task)) {
+    task->ready_sequence = ++next_ready_sequence_;
+    devices_[task->device].changed = true;
+  } else if (task->kind == TaskKind::kMarker) {
+    Finish(task, task->ready_ns);
+  } else {
+    task->done = true;
+    task->signal.store(1, std::memory_order_release);
+    FutexWakeAll(&task->signal);
   }
+}
+
+// Hands a task that left its queue to the thread that runs it.
+void Scheduler::Dispatch(const TaskPtr& task) {
+  if (task->kind != TaskKind::kHostFunction) {
+    to_run_.push_back(task);
+    return;
+  }
+  host_threads_[task->device]->Run([this, task] {
+    task->work();
+    task->work = nullptr;
+    Section section(*this);
+    Finish(task, NowNs());
+  });
 }
 
 void Scheduler::Finish(const TaskPtr& task, int64_t when_ns) {
@@ -111,14 +122,32 @@ void Scheduler::Settle() {
 
 void Scheduler::StartKernels(int device) {
   devices_[device].changed = false;
-  while (StartBest(device)) {
+  while (StartWithoutSms(device) || StartKernel(device)) {
   }
+}
+
+// Starts a copy or host function at the head of a queue, or takes a cancelled task out.
+bool Scheduler::StartWithoutSms(int device_index) {
+  for (Queue& queue : devices_[device_index].queues) {
+    if (queue.tasks.empty()) continue;
+    const TaskPtr task = queue.tasks.front();
+    if (task->pending > 0 || (NeedsSms(*task) && !task->cancelled)) continue;
+    queue.tasks.pop_front();
+    task->queued = false;
+    if (task->cancelled) {
+      Finish(task, task->ready_ns);
+    } else {
+      Dispatch(task);
+    }
+    return true;
+  }
+  return false;
 }
 
 // Starts the kernel that is first in line: at the head of its hardware queue, with nothing before
 // it on its streams, by priority, then by the time it got there. Those behind it wait when it lacks
 // SMs, as the device's block scheduler has it.
-bool Scheduler::StartBest(int device_index) {
+bool Scheduler::StartKernel(int device_index) {
   DeviceState& device = devices_[device_index];
   Queue* from = nullptr;
   for (Queue& queue : device.queues) {
@@ -134,11 +163,6 @@ bool Scheduler::StartBest(int device_index) {
   }
   if (from == nullptr) return false;
   const TaskPtr task = from->tasks.front();
-  if (task->cancelled) {
-    from->tasks.pop_front();
-    Finish(task, task->ready_ns);
-    return true;
-  }
   // A timed kernel stands for a user's kernel, whose blocks run in turns on whatever is free. An
   // NCCL kernel's blocks talk to each other: all of them must be resident.
   const int wanted = std::clamp(task->sms, 1, options_.sms);
@@ -148,13 +172,14 @@ bool Scheduler::StartBest(int device_index) {
     return false;
   }
   from->tasks.pop_front();
+  task->queued = false;
   task->held_sms = std::min(wanted, device.free_sms);
   device.free_sms -= task->held_sms;
   int64_t start_ns = std::max(task->ready_ns, from->last_start_ns);
   if (task->waited_for_sms) start_ns = std::max(start_ns, device.sms_freed_ns);
   from->last_start_ns = start_ns;
   if (task->kind == TaskKind::kDeviceOp) {
-    to_run_.push_back(task);
+    Dispatch(task);
     return true;
   }
   const int64_t deadline_ns = start_ns + task->duration_ns;
@@ -187,17 +212,18 @@ TaskPtr Scheduler::FindOp(const DeviceOp* op) const {
   return at == ops_.end() ? nullptr : at->second;
 }
 
-int Scheduler::TakeQueue(int device) {
-  std::vector<Queue>& queues = devices_[device].queues;
+int Scheduler::ChooseQueue(int device) const {
+  const std::vector<Queue>& queues = devices_[device].queues;
   size_t best = 0;
   for (size_t i = 1; i < queues.size(); ++i) {
-    if (queues[i].users < queues[best].users) best = i;
+    if (queues[i].tasks.size() < queues[best].tasks.size()) best = i;
   }
-  ++queues[best].users;
   return static_cast<int>(best);
 }
 
-void Scheduler::ReturnQueue(int device, int queue) { --devices_[device].queues[queue].users; }
+bool Scheduler::HasFreeQueue(int device) const {
+  return devices_[device].queues[ChooseQueue(device)].tasks.empty();
+}
 
 void Scheduler::Await(const TaskPtr& host_wait) {
   while (host_wait->signal.load(std::memory_order_acquire) == 0) {

@@ -1,11 +1,12 @@
 // The emulated devices' execution: a graph of tasks, hardware queues, SMs, one worker thread.
 //
 // A task is done after the tasks it depends on: stream order, event waits, the legacy stream and
-// host waits are all dependencies, so nothing but this graph decides what may run. Kernels (timed
-// ones and DeviceOps) also pass through a hardware queue in issue order and need SMs. The worker
-// thread runs what takes time or calls foreign code (DeviceOps, copies), and wakes for timed
-// kernels; it sleeps on the doorbell otherwise, without a timeout. Host functions have threads of
-// their own, so that one that blocks stops its stream only.
+// host waits are all dependencies. Kernels (timed ones and DeviceOps), copies and host functions
+// also pass through a hardware queue in issue order, where one that cannot start blocks those behind
+// it, whatever their streams; event records and event waits do not (as measured on an H200). Kernels
+// need SMs as well. The worker thread runs what takes time or calls foreign code (DeviceOps,
+// copies), and wakes for timed kernels; it sleeps on the doorbell otherwise, without a timeout. Host
+// functions run on a thread of their device.
 //
 // Time is virtual in one respect: a timed kernel starts when what it waited for was done, not when
 // the worker noticed, so a chain of short kernels takes the time it should.
@@ -44,11 +45,12 @@ struct Task {
 
   const TaskKind kind;
   bool done = false;
-  bool cancelled = false;  // kernels: leaves as soon as it could start
+  bool cancelled = false;  // leaves as soon as it could start
+  bool queued = false;     // in its hardware queue
   bool waited_for_sms = false;
   int pending = 0;  // dependencies that are not done
   int device = 0;
-  int queue = 0;     // kernels: hardware queue
+  int queue = 0;     // hardware queue
   int priority = 0;  // lower runs first
   int sms = 1;       // wanted
   int held_sms = 0;
@@ -83,20 +85,22 @@ class Scheduler {
   // --- Under a Section ---
   // `task`, which is not submitted yet, waits for `dependency` (null and done ones count as done).
   static void AddDependency(const TaskPtr& task, const TaskPtr& dependency);
-  // After the last AddDependency. Kernels enter their hardware queue here.
+  // After the last AddDependency. Enters its hardware queue here.
   void Submit(const TaskPtr& task);
   // Ends the timed kernels whose time has come, so that a query sees them done.
   void CatchUp();
   // The task of a DeviceOp that is not done yet; null otherwise.
   TaskPtr FindOp(const DeviceOp* op) const;
-  // The hardware queue for a new user (a stream) of a device: the one with the fewest.
-  int TakeQueue(int device);
-  void ReturnQueue(int device, int queue);
+  // The device's emptiest hardware queue: what a stream without queued work uses next.
+  int ChooseQueue(int device) const;
+  // Work submitted now would start at once, were it not for its stream.
+  bool HasFreeQueue(int device) const;
 
   // --- Not under a Section ---
   // Blocks the calling thread until a submitted kHostWait is done.
   static void Await(const TaskPtr& host_wait);
-  // Cancels the kernels of a device; returns when no kernel of it is resident or queued.
+  // Makes the kernels of a device leave: queued ones do not start, resident ones are cancelled.
+  // They are done soon after.
   void CancelKernels(int device);
 
   int doorbell_fd() const { return doorbell_fd_; }
@@ -105,7 +109,6 @@ class Scheduler {
  private:
   struct Queue {
     std::deque<TaskPtr> tasks;
-    int users = 0;
     int64_t last_start_ns = 0;
   };
   struct DeviceState {
@@ -124,7 +127,9 @@ class Scheduler {
   void Finish(const TaskPtr& task, int64_t when_ns);
   void Settle();
   void StartKernels(int device);
-  bool StartBest(int device);
+  bool StartWithoutSms(int device);
+  bool StartKernel(int device);
+  void Dispatch(const TaskPtr& task);
   void RunTimers(int64_t now_ns);
   bool WorkerIsNeeded() const;
   void StartWorker();
@@ -149,7 +154,7 @@ class Scheduler {
   uint64_t cancels_asked_ = 0;  // bit per device
   bool worker_started_ = false;
   int64_t worker_wakes_ns_ = 0;  // 0: awake; INT64_MAX: sleeps without a timeout
-  HostThreads host_threads_;
+  std::vector<std::unique_ptr<HostThread>> host_threads_;  // by device
 };
 
 }  // namespace gordian::emu

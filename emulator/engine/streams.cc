@@ -52,7 +52,6 @@ void EngineImpl::RetireStream(Stream* stream) {
   if (stream->last != nullptr && !stream->last->done) {
     orphans.push_back({stream->last, stream->Blocking()});
   }
-  if (stream->queue >= 0) scheduler_->ReturnQueue(stream->device, stream->queue);
   device.streams.erase(stream);
   live_streams_.erase(stream);
   delete stream;
@@ -83,6 +82,14 @@ void EngineImpl::AddStreamDependencies(const TaskPtr& task, const Stream& stream
     }
   } else if (stream.Blocking()) {
     Scheduler::AddDependency(task, device.legacy->last);
+  }
+}
+
+void EngineImpl::AddOwnWork(const TaskPtr& task, const Stream& stream) {
+  if (stream.legacy) {
+    AddStreamDependencies(task, stream);
+  } else {
+    Scheduler::AddDependency(task, stream.last);
   }
 }
 
@@ -120,9 +127,11 @@ void EngineImpl::SubmitOn(Stream* stream, const TaskPtr& task) {
   stream->last = task;
   task->device = stream->device;
   task->priority = stream->priority;
-  if (task->kind == TaskKind::kTimedKernel || task->kind == TaskKind::kDeviceOp) {
-    if (stream->queue < 0) stream->queue = scheduler_->TakeQueue(stream->device);
-    task->queue = stream->queue;
+  if (task->kind != TaskKind::kMarker) {
+    // A stream keeps its queue while it has work there.
+    const bool keep = stream->last_queued != nullptr && stream->last_queued->queued;
+    task->queue = keep ? stream->last_queued->queue : scheduler_->ChooseQueue(stream->device);
+    stream->last_queued = task;
   }
   scheduler_->Submit(task);
 }
@@ -178,7 +187,7 @@ int EngineImpl::SynchronizeStream(void* handle) {
   AwaitDependencies([&](const TaskPtr& wait) {
     const Stream* stream = Resolve(handle);
     known = stream != nullptr;
-    if (known) AddStreamDependencies(wait, *stream);
+    if (known) AddOwnWork(wait, *stream);
   });
   return known ? kSuccess : kInvalidHandle;
 }
@@ -189,6 +198,7 @@ int EngineImpl::QueryStream(void* handle) {
   const Stream* stream = Resolve(handle);
   if (stream == nullptr) return kInvalidHandle;
   scheduler_->CatchUp();
+  if (!stream->legacy) return stream->last == nullptr || stream->last->done ? kSuccess : kNotReady;
   TaskPtr unfinished;
   Unfinished(*stream, &unfinished);
   return unfinished == nullptr ? kSuccess : kNotReady;

@@ -16,6 +16,7 @@ Scheduler::Scheduler(const Options& options) : options_(options), devices_(optio
   for (DeviceState& device : devices_) {
     device.free_sms = options.sms;
     device.queues.resize(options.connections);
+    host_threads_.push_back(std::make_unique<HostThread>());
   }
   constexpr size_t kPage = 4096;
   doorbell_fd_ = memfd_create("gordian-emu-doorbell", MFD_CLOEXEC);

@@ -77,9 +77,21 @@ TEST(Memory, WhichCopiesBlockTheHost) {
     int own[4];
     return cudaMemcpyAsync(own, a, 16, cudaMemcpyDeviceToHost, stream);
   });
+  // The driver's staging memory holds 2 MiB of pageable data.
+  void* large = nullptr;
+  ASSERT_EQ(cudaMalloc(&large, 4 << 20), cudaSuccess);
+  std::vector<char> source(4 << 20, 'l');
+  EXPECT_EQ(cudaMemcpyAsync(large, source.data(), 1 << 20, cudaMemcpyHostToDevice, stream),
+            cudaSuccess);
+  Call too_much([&, stream] {
+    return cudaMemcpyAsync(large, source.data(), 4 << 20, cudaMemcpyHostToDevice, stream);
+  });
+  EXPECT_TRUE(too_much.Blocks());
   EXPECT_TRUE(to_host.Blocks());
   EXPECT_TRUE(to_pageable.Blocks());
   held->Release();
+  EXPECT_EQ(too_much.Result(), cudaSuccess);
+  EXPECT_EQ(cudaFree(large), cudaSuccess);
   EXPECT_EQ(to_host.Result(), cudaSuccess);
   EXPECT_EQ(to_pageable.Result(), cudaSuccess);
   EXPECT_EQ(cudaFree(a), cudaSuccess);
@@ -210,6 +222,7 @@ TEST(Memory, KnowsWhatKernelsMayTouch) {
   void* mapped = nullptr;
   EXPECT_EQ(cudaHostGetDevicePointer(&mapped, memory.data(), 0), cudaSuccess);
   EXPECT_EQ(mapped, memory.data());
+  EXPECT_EQ(cudaHostUnregister(memory.data() + 8), cudaErrorInvalidValue);
   EXPECT_EQ(cudaHostUnregister(memory.data()), cudaSuccess);
   EXPECT_FALSE(TheEngine().IsDeviceAccessible(memory.data(), 4, &owner));
   cudaPointerAttributes attributes;

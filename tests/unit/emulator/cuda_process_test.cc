@@ -63,12 +63,14 @@ TEST(Fork, ChildOfAProcessThatNeverUsedCudaStartsFresh) {
 }
 
 TEST(Fork, ChildOfAProcessThatUsedCudaCannot) {
+  int known = 0;
+  ASSERT_EQ(cudaGetDeviceCount(&known), cudaSuccess);
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   const cudaEvent_t event = NewEvent();
   EXPECT_EQ(RunInChild([event] {
               int count = 0;
               void* pointer = nullptr;
-              if (cudaGetDeviceCount(&count) != cudaErrorInitializationError) return 1;
+              if (cudaGetDeviceCount(&count) != cudaSuccess || count != 8) return 1;
               if (cudaSetDevice(0) != cudaErrorInitializationError) return 2;
               if (cudaMalloc(&pointer, 64) != cudaErrorInitializationError) return 3;
               if (cudaEventQuery(event) != cudaErrorInitializationError) return 4;

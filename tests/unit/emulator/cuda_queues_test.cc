@@ -30,23 +30,28 @@ TEST(Queues, KernelBehindItsStreamBlocksTheQueueForOthers) {
   const cudaStream_t first = NewStream();
   const cudaStream_t second = NewStream();
   const cudaStream_t third = NewStream();
+  const cudaStream_t fourth = NewStream();
+  void* memory = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, 64), cudaSuccess);
   const HeldOpPtr running = Hold(first);
   const HeldOpPtr behind = Hold(first);  // at the head of the only queue, cannot start
   const HeldOpPtr other = Hold(second);
   ASSERT_TRUE(running->WaitStarted());
   std::this_thread::sleep_for(kNever);
   EXPECT_FALSE(other->Started());
-  // Neither events nor host functions nor copies pass through the queue.
+  // Event records and waits do not pass through the queue, host functions and copies do.
   const cudaEvent_t event = NewEvent();
-  std::promise<void> called;
-  auto call = called.get_future();
-  EXPECT_EQ(
-      cudaLaunchHostFunc(
-          third, [](void* data) { static_cast<std::promise<void>*>(data)->set_value(); }, &called),
-      cudaSuccess);
   EXPECT_EQ(cudaEventRecord(event, third), cudaSuccess);
+  EXPECT_EQ(cudaStreamWaitEvent(third, event, 0), cudaSuccess);
   EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess);
-  EXPECT_EQ(call.wait_for(kSoon), std::future_status::ready);
+  EXPECT_EQ(cudaStreamQuery(third), cudaSuccess);
+  EXPECT_EQ(cudaLaunchHostFunc(
+                third, [](void*) {}, nullptr),
+            cudaSuccess);
+  EXPECT_EQ(cudaMemsetAsync(memory, 0, 64, fourth), cudaSuccess);
+  std::this_thread::sleep_for(kNever);
+  EXPECT_EQ(cudaStreamQuery(third), cudaErrorNotReady);
+  EXPECT_EQ(cudaStreamQuery(fourth), cudaErrorNotReady);
   running->Release();
   EXPECT_TRUE(behind->WaitStarted());
   EXPECT_TRUE(other->WaitStarted());
@@ -70,6 +75,46 @@ TEST(Queues, KernelBehindAnEventBlocksTheQueueToo) {
   running->Release();
   EXPECT_TRUE(other->WaitStarted());
   waiting->Release();
+  other->Release();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+TEST(Queues, HostFunctionAndCopyBehindTheirStreamBlockTheQueue) {
+  for (const bool copy : {false, true}) {
+    const cudaStream_t first = NewStream();
+    const cudaStream_t second = NewStream();
+    void* memory = nullptr;
+    ASSERT_EQ(cudaMalloc(&memory, 64), cudaSuccess);
+    const HeldOpPtr running = Hold(first);
+    if (copy) {
+      ASSERT_EQ(cudaMemsetAsync(memory, 0, 64, first), cudaSuccess);
+    } else {
+      ASSERT_EQ(cudaLaunchHostFunc(
+                    first, [](void*) {}, nullptr),
+                cudaSuccess);
+    }
+    const HeldOpPtr other = Hold(second);
+    ASSERT_TRUE(running->WaitStarted());
+    std::this_thread::sleep_for(kNever);
+    EXPECT_FALSE(other->Started());
+    running->Release();
+    EXPECT_TRUE(other->WaitStarted());
+    other->Release();
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  }
+}
+
+TEST(Queues, EventWaitBehindItsStreamDoesNotBlockTheQueue) {
+  const cudaStream_t first = NewStream();
+  const cudaStream_t second = NewStream();
+  const cudaStream_t third = NewStream();
+  const cudaEvent_t event = NewEvent();
+  const HeldOpPtr running = Hold(first);
+  ASSERT_EQ(cudaEventRecord(event, first), cudaSuccess);
+  ASSERT_EQ(cudaStreamWaitEvent(second, event, 0), cudaSuccess);
+  const HeldOpPtr other = Hold(third);
+  EXPECT_TRUE(other->WaitStarted());
+  running->Release();
   other->Release();
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }

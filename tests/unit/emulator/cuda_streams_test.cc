@@ -116,6 +116,36 @@ TEST(Streams, RecordOnTheLegacyStreamHoldsBlockingStreamsBack) {
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
+// Measured: a blocking stream that has no work of its own is idle, whatever the legacy stream does.
+TEST(Streams, IdleBlockingStreamIsNotHeldByTheLegacyStream) {
+  const cudaStream_t stream = NewStream();
+  const cudaEvent_t event = NewEvent();
+  const HeldOpPtr legacy = Hold(cudaStream_t{nullptr});
+  EXPECT_EQ(cudaStreamQuery(stream), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event, stream), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(event), cudaErrorNotReady);
+  EXPECT_EQ(cudaStreamQuery(stream), cudaSuccess);
+  const HeldOpPtr own = Hold(stream);
+  EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady);
+  legacy->Release();
+  EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess);
+  own->Release();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+// The other way round its synchronisation covers the blocking streams' work.
+TEST(Streams, LegacySynchronisationCoversBlockingStreams) {
+  const cudaStream_t stream = NewStream();
+  const HeldOpPtr held = Hold(stream);
+  EXPECT_EQ(cudaStreamQuery(nullptr), cudaErrorNotReady);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);  // "not ready" is no error
+  Call wait([] { return cudaStreamSynchronize(nullptr); });
+  EXPECT_TRUE(wait.Blocks());
+  held->Release();
+  EXPECT_EQ(wait.Result(), cudaSuccess);
+}
+
 TEST(Streams, EveryThreadHasItsOwnDefaultStream) {
   const HeldOpPtr mine = Hold(cudaStreamPerThread);
   ASSERT_TRUE(mine->WaitStarted());
@@ -158,9 +188,11 @@ TEST(Streams, DestroyedStreamFinishesItsWork) {
   EXPECT_EQ(log.text, "x");
 }
 
-TEST(Streams, HostFunctionThatBlocksStopsItsOwnStreamOnly) {
+// Measured: a device's host functions run one after the other.
+TEST(Streams, HostFunctionThatBlocksKeepsOtherHostFunctionsBackAndNothingElse) {
   const cudaStream_t stuck = NewStream();
-  const cudaStream_t free_stream = NewStream();
+  const cudaStream_t calling = NewStream();
+  const cudaStream_t running = NewStream();
   std::promise<void> let_go;
   auto gate = let_go.get_future();
   ASSERT_EQ(cudaLaunchHostFunc(
@@ -168,12 +200,23 @@ TEST(Streams, HostFunctionThatBlocksStopsItsOwnStreamOnly) {
             cudaSuccess);
   Log log;
   Letter letter{&log, 'f'};
-  ASSERT_EQ(cudaLaunchHostFunc(free_stream, Append, &letter), cudaSuccess);
-  EXPECT_EQ(cudaStreamSynchronize(free_stream), cudaSuccess);
-  EXPECT_EQ(log.text, "f");
-  EXPECT_EQ(cudaStreamQuery(stuck), cudaErrorNotReady);
+  ASSERT_EQ(cudaLaunchHostFunc(calling, Append, &letter), cudaSuccess);
+  const HeldOpPtr op = Hold(running);
+  EXPECT_TRUE(op->WaitStarted());
+  op->Release();
+  EXPECT_EQ(cudaStreamSynchronize(running), cudaSuccess);
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  Letter other_device{&log, 'o'};
+  ASSERT_EQ(cudaLaunchHostFunc(nullptr, Append, &other_device), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  std::this_thread::sleep_for(kNever);
+  EXPECT_EQ(cudaStreamQuery(calling), cudaErrorNotReady);
+  EXPECT_EQ(log.text, "o");
   let_go.set_value();
+  EXPECT_EQ(cudaStreamSynchronize(calling), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(stuck), cudaSuccess);
+  EXPECT_EQ(log.text, "of");
 }
 
 TEST(Streams, CallbackGetsItsStream) {
