@@ -47,7 +47,8 @@ inline ring::Record* StartRecord(ThreadContext& thread, ring::RecordKind kind, C
 
 inline void FinishRecord(ThreadContext& thread) {
   Shared(thread.slot->ring_head).store(++thread.head, std::memory_order_release);
-  // The collector's core has read that line since it was last written: fetch it while the job works.
+  // The collector's core has read that line since it was last written: fetch it while the job
+  // works.
   __builtin_prefetch(&thread.records[(thread.head + 1) & (thread.ring_slots - 1)], 1);
 }
 

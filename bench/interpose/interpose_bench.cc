@@ -153,7 +153,6 @@ void Measure(const std::string& folder) {
 
   auto* all_reduce = Real<decltype(ncclAllReduce)>("libnccl.so.2", "ncclAllReduce");
   auto* group_start = Real<decltype(ncclGroupStart)>("libnccl.so.2", "ncclGroupStart");
-  auto* group_end = Real<decltype(ncclGroupEnd)>("libnccl.so.2", "ncclGroupEnd");
   using Launch = cudaError_t(const void*, dim3, dim3, void**, size_t, cudaStream_t);
   using Record = cudaError_t(cudaEvent_t, cudaStream_t);
   using Wait = cudaError_t(cudaStream_t, cudaEvent_t, unsigned);
@@ -169,7 +168,6 @@ void Measure(const std::string& folder) {
       [&] { all_reduce(buffer, buffer, 16, ncclFloat, ncclSum, comm, stream); });
   Compare(
       "ncclGroupStart (inner)", 60, [&] { ncclGroupStart(); }, [&] { group_start(); });
-  (void)group_end;
   Compare(
       "cudaLaunchKernel", 60, [&] { hooked_launch(buffer, dim3(1), dim3(1), nullptr, 0, stream); },
       [&] { launch(buffer, dim3(1), dim3(1), nullptr, 0, stream); });

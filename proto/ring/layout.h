@@ -1,7 +1,9 @@
 // The file that a shimmed process maps: header, state block, rings.
 //
 // Path: $GORDIAN_RING_DIR/<pid>.<start>.ring, normally a folder of the session under /dev/shm, mode
-// 0600, where <start> is field 22 of /proc/self/stat (guards against a reused pid). The writer
+// 0600, where <start> is field 22 of /proc/self/stat (guards against a reused pid). A process that
+// replaces itself by exec keeps both: the later image's file is <pid>.<start>.<n>.ring, n from 1, and
+// the earlier image's remains. The writer
 // creates "<name>.tmp", fills the header and renames it, so a reader never meets half a header.
 // Space is reserved with posix_fallocate before it is touched: writing to a hole of a full tmpfs is
 // SIGBUS. The writer never removes the file; the collector does, after the process has gone.

@@ -76,10 +76,26 @@ TEST(ShimBinary, CallsNothingThatAllocatesOrEnds) {
   const auto called =
       Matches(Output("nm -D --undefined-only " + kShim), "[Uw] ([A-Za-z_0-9]+)(?:@|\n)");
   ASSERT_EQ(called.count("dlsym"), 1u) << "the pattern does not fit nm's output";
-  for (const char* name :
-       {"malloc", "calloc", "realloc", "free", "posix_memalign", "_Znwm", "_ZdlPv", "strdup",
-        "fopen", "printf", "fprintf", "abort", "exit", "_exit", "signal", "sigaction",
-        "pthread_mutex_lock", "unsetenv", "setenv", "putenv"}) {
+  for (const char* name : {"malloc",
+                           "calloc",
+                           "realloc",
+                           "free",
+                           "posix_memalign",
+                           "_Znwm",
+                           "_ZdlPv",
+                           "strdup",
+                           "fopen",
+                           "printf",
+                           "fprintf",
+                           "abort",
+                           "exit",
+                           "_exit",
+                           "signal",
+                           "sigaction",
+                           "pthread_mutex_lock",
+                           "unsetenv",
+                           "setenv",
+                           "putenv"}) {
     EXPECT_EQ(called.count(name), 0u) << name;
   }
 }
