@@ -18,17 +18,21 @@ constexpr Setting kSettings[] = {
     {"GORDIAN_EMULATOR", "run", "0", "1: the emulated CUDA and NCCL libraries come first"},
     {"GORDIAN_LOG", "run", "info",
      "trace | debug | info | warning | error | off: level of <session>/gordian.log"},
+    {"GORDIAN_LIB_DIR", "run", "<executable>/../../lib", "folder of gordian's own libraries"},
     {"GORDIAN_RING_DIR", "shim", "", "folder of ring files; empty: nothing is recorded"},
     {"GORDIAN_MARKERS", "shim", "1",
      "0: no events behind operations, hence no evidence of the GPU"},
-    {"GORDIAN_DISABLE", "shim", "0", "1: forward every call and do nothing else"},
+    {"GORDIAN_RING_SLOTS", "shim", "", "records of one thread's ring; for tests"},
     {"GORDIAN_EMU_DEVICES", "emulator", "8", "devices"},
     {"GORDIAN_EMU_SMS", "emulator", "132", "multiprocessors of a device"},
     {"GORDIAN_EMU_CONNECTIONS", "emulator", "8", "hardware queues of a device"},
-    {"GORDIAN_EMU_SEED", "emulator", "0", "order among choices that hardware leaves open"},
+    {"GORDIAN_EMU_KERNEL_US", "emulator", "2", "microseconds that a kernel without a body takes"},
+    {"GORDIAN_EMU_MEMORY_MB", "emulator", "143152", "MiB of memory of a device; not reserved"},
     {"GORDIAN_EMU_STATS", "emulator", "", "file for its own counts of calls and launches"},
-    {"GORDIAN_EMU_QUIESCENCE", "emulator", "", "file written when nothing can move any more"},
     {"GORDIAN_EMU_P2P_BUFFER", "emulator", "", "bytes that a send may be ahead of its receive"},
+    {"GORDIAN_VERDICT", "command", "", "name of the verdict"},
+    {"GORDIAN_CONFIDENCE", "command", "", "confirmed, suspected or possible"},
+    {"GORDIAN_SUMMARY", "command", "", "its one line for people"},
 };
 
 Status Bad(std::string_view name, std::string_view text, std::string_view wanted) {
@@ -145,8 +149,8 @@ std::vector<std::string> ShimConfig::ToEnvironment() const {
   if (!markers) {
     out.push_back("GORDIAN_MARKERS=0");
   }
-  if (disabled) {
-    out.push_back("GORDIAN_DISABLE=1");
+  if (ring_slots != 0) {
+    out.push_back("GORDIAN_RING_SLOTS=" + std::to_string(ring_slots));
   }
   return out;
 }
@@ -162,12 +166,10 @@ std::vector<std::string> EmulatorConfig::ToEnvironment() const {
   number("GORDIAN_EMU_DEVICES", devices, defaults.devices);
   number("GORDIAN_EMU_SMS", sms, defaults.sms);
   number("GORDIAN_EMU_CONNECTIONS", connections, defaults.connections);
-  number("GORDIAN_EMU_SEED", seed, defaults.seed);
+  number("GORDIAN_EMU_KERNEL_US", kernel_us, defaults.kernel_us);
+  number("GORDIAN_EMU_MEMORY_MB", memory_mb, defaults.memory_mb);
   if (!stats_file.empty()) {
     out.push_back("GORDIAN_EMU_STATS=" + stats_file);
-  }
-  if (!quiescence_file.empty()) {
-    out.push_back("GORDIAN_EMU_QUIESCENCE=" + quiescence_file);
   }
   number("GORDIAN_EMU_P2P_BUFFER", p2p_buffer_bytes, defaults.p2p_buffer_bytes);
   return out;

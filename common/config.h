@@ -55,8 +55,9 @@ struct ShimConfig {
   std::string ring_dir;
   // GORDIAN_MARKERS: 0 records no events behind operations, so there is no evidence of the GPU.
   bool markers = true;
-  // GORDIAN_DISABLE: 1 makes the shim forward everything and do nothing else.
-  bool disabled = false;
+  // GORDIAN_RING_SLOTS: records of one thread's ring; rounded down to a power of two. 0: the shim's
+  // own sizes. For tests.
+  uint64_t ring_slots = 0;
 
   // NAME=value for each field that is not at its default.
   std::vector<std::string> ToEnvironment() const;
@@ -64,20 +65,20 @@ struct ShimConfig {
 
 // The emulated libraries.
 struct EmulatorConfig {
-  uint32_t devices = 8;         // GORDIAN_EMU_DEVICES
-  uint32_t sms = 132;           // GORDIAN_EMU_SMS, of each device
-  uint32_t connections = 8;     // GORDIAN_EMU_CONNECTIONS: hardware queues of a device
-  uint64_t seed = 0;            // GORDIAN_EMU_SEED: order among choices that hardware leaves open
-  std::string stats_file;       // GORDIAN_EMU_STATS: counts of calls and launches, made on its own
-  std::string quiescence_file;  // GORDIAN_EMU_QUIESCENCE: written when nothing can move any more
-  uint64_t p2p_buffer_bytes = 0;  // GORDIAN_EMU_P2P_BUFFER: 0 is NCCL's own default
+  uint32_t devices = 8;      // GORDIAN_EMU_DEVICES
+  uint32_t sms = 132;        // GORDIAN_EMU_SMS, of each device
+  uint32_t connections = 8;  // GORDIAN_EMU_CONNECTIONS: hardware queues of a device
+  uint64_t kernel_us = 2;    // GORDIAN_EMU_KERNEL_US: how long a kernel without a body takes
+  uint64_t memory_mb = 0;    // GORDIAN_EMU_MEMORY_MB of each device; 0: as the real one
+  std::string stats_file;    // GORDIAN_EMU_STATS: counts of calls and launches, made on its own
+  uint64_t p2p_buffer_bytes = 0;  // GORDIAN_EMU_P2P_BUFFER; 0: as NCCL
 
   std::vector<std::string> ToEnvironment() const;
 };
 
 struct Setting {
   std::string_view name;
-  std::string_view program;  // run | shim | emulator
+  std::string_view program;  // run | shim | emulator; "command": told to the command of exec:
   std::string_view default_value;
   std::string_view meaning;  // one line
 };

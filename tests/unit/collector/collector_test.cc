@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -312,6 +313,35 @@ TEST_F(CollectorTest, RoundShowsStateAfterTheRecords) {
   }
   Stop();
   EXPECT_GE(collector_->stats().rounds, 21u);
+}
+
+TEST_F(CollectorTest, EightProcessesAnswerEveryRound) {
+  Start();
+  for (int i = 0; i < 8; ++i) {
+    Spawn({"hang"}, true);
+  }
+  ASSERT_TRUE(ingest_.Await([&](const Events& e) {
+    return std::count_if(e.begin(), e.end(),
+                         [](const v1::Event& x) { return x.has_process_started(); }) == 8;
+  }));
+  std::vector<uint64_t> took_us;
+  for (uint64_t number = 1; number <= 20; ++number) {
+    ingest_.AskRound(number);
+    ASSERT_TRUE(ingest_.Await([&](const Events& e) { return RoundOf(e, number) != nullptr; }));
+    const Events events = ingest_.events();
+    const v1::Round* const round = RoundOf(events, number);
+    ASSERT_EQ(round->processes_size(), 8);
+    for (const v1::ProcessState& state : round->processes()) {
+      EXPECT_TRUE(state.alive());
+      EXPECT_TRUE(state.answered()) << "round " << number << ", process " << state.process();
+    }
+    took_us.push_back((round->end_ns() - round->begin_ns()) / kNsPerUs);
+  }
+  Stop();
+  // No bound on the time: the machine may be busy. The report of the test has it.
+  std::sort(took_us.begin(), took_us.end());
+  RecordProperty("median_round_us", static_cast<int>(took_us[took_us.size() / 2]));
+  std::printf("median round of 8 processes: %lu us\n", took_us[took_us.size() / 2]);
 }
 
 TEST_F(CollectorTest, WatchersThatDoNotAnswer) {

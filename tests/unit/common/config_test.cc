@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
+#include <regex>
 #include <set>
 #include <string>
 #include <utility>
@@ -75,14 +79,14 @@ TEST(SettingsTest, EveryNameIsDocumentedOnce) {
     EXPECT_TRUE(names.insert(setting.name).second) << setting.name;
   }
   // What launchers write is in the table.
-  ShimConfig shim{.ring_dir = "/r", .markers = false, .disabled = true};
+  ShimConfig shim{.ring_dir = "/r", .markers = false, .ring_slots = 64};
   EmulatorConfig emulator;
   emulator.devices = 1;
   emulator.sms = 1;
   emulator.connections = 1;
-  emulator.seed = 1;
+  emulator.kernel_us = 1;
+  emulator.memory_mb = 1;
   emulator.stats_file = "s";
-  emulator.quiescence_file = "q";
   emulator.p2p_buffer_bytes = 1;
   std::vector<std::string> written = shim.ToEnvironment();
   EXPECT_EQ(written.size(), 3u);
@@ -95,6 +99,40 @@ TEST(SettingsTest, EveryNameIsDocumentedOnce) {
   }
   EXPECT_TRUE(ShimConfig().ToEnvironment().empty());
   EXPECT_TRUE(EmulatorConfig().ToEnvironment().empty());
+}
+
+// The table and the sources must not drift apart: a name that is read but not told of, or told of
+// but read by nobody.
+TEST(SettingsTest, TableIsWhatTheSourcesRead) {
+  namespace fs = std::filesystem;
+  const std::regex literal("\"(GORDIAN_[A-Z0-9_]+)[\"=]");
+  std::set<std::string, std::less<>> in_sources;
+  for (const char* part : {"analyzer", "cli", "collector", "common", "emulator", "interpose"}) {
+    const fs::path root = fs::path(GORDIAN_SOURCE_DIR) / part;
+    ASSERT_TRUE(fs::is_directory(root)) << root;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root)) {
+      const fs::path extension = entry.path().extension();
+      if ((extension != ".cc" && extension != ".h") || entry.path().stem() == "config") {
+        continue;
+      }
+      std::ifstream in(entry.path());
+      const std::string text((std::istreambuf_iterator<char>(in)),
+                             std::istreambuf_iterator<char>());
+      for (std::sregex_iterator at(text.begin(), text.end(), literal), end; at != end; ++at) {
+        in_sources.insert((*at)[1]);
+      }
+    }
+  }
+  std::set<std::string, std::less<>> in_table;
+  for (const Setting& setting : Settings()) {
+    in_table.insert(std::string(setting.name));
+    if (setting.program != "run") {  // those are read by RunConfig itself
+      EXPECT_TRUE(in_sources.contains(setting.name)) << setting.name << " is read by nobody";
+    }
+  }
+  for (const std::string& name : in_sources) {
+    EXPECT_TRUE(in_table.contains(name)) << name << " is missing in Settings() (common/config.cc)";
+  }
 }
 
 }  // namespace
