@@ -19,7 +19,7 @@ bool Kernel::Poll() {
   }
   if (news) comm_->segment().RingOthers(comm_->rank());
   if (!done) return false;
-  transfers_.clear();
+  Drop();
   return true;
 }
 
@@ -27,8 +27,14 @@ void Kernel::Cancel() { Leave(); }
 
 bool Kernel::Leave() {
   for (auto& transfer : transfers_) transfer->Abandon();
-  transfers_.clear();
+  Drop();
   return true;
+}
+
+// The communicator keeps its last kernel, so a kernel must not keep its communicator for ever.
+void Kernel::Drop() {
+  transfers_.clear();  // they point into the communicator
+  comm_.reset();
 }
 
 void RingSelf() { FutexBump(GetEngine().Doorbell()); }

@@ -23,6 +23,7 @@ class Kernel final : public DeviceOp {
 
  private:
   bool Leave();
+  void Drop();
 
   std::shared_ptr<Comm> comm_;
   std::vector<std::unique_ptr<Transfer>> transfers_;
