@@ -130,10 +130,12 @@ class JobRunner::Desk {
   const int wake_fd_;
 };
 
-JobRunner::JobRunner(const JobOptions& options, const InstallPaths& paths, SignalInbox& signals,
+JobRunner::JobRunner(const JobOptions& options, const InstallPaths& paths,
+                     const InheritedDescriptors& inherited, SignalInbox& signals,
                      Guardian& guardian)
     : options_(options),
       paths_(paths),
+      inherited_(inherited),
       signals_(signals),
       guardian_(guardian),
       desk_(std::make_unique<Desk>(options)) {}
@@ -155,6 +157,7 @@ JobOutcome JobRunner::Run(bool preload_emulator) {
                     .emulator = options_.config.emulator,
                     .preload_emulator = preload_emulator},
                    ProcessEnvironment());
+  inherited_.KeepOthersFromChildren();
   const Launched launched = Launch({.path = options_.program,
                                     .argv = options_.command,
                                     .environment = FullEnvironment(variables)},

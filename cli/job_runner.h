@@ -55,8 +55,8 @@ struct JobOutcome {
 class JobRunner {
  public:
   // All references must outlive this object.
-  JobRunner(const JobOptions& options, const InstallPaths& paths, SignalInbox& signals,
-            Guardian& guardian);
+  JobRunner(const JobOptions& options, const InstallPaths& paths,
+            const InheritedDescriptors& inherited, SignalInbox& signals, Guardian& guardian);
   ~JobRunner();
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
@@ -84,6 +84,7 @@ class JobRunner {
 
   const JobOptions& options_;
   const InstallPaths& paths_;
+  const InheritedDescriptors& inherited_;
   SignalInbox& signals_;
   Guardian& guardian_;
 

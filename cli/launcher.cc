@@ -1,13 +1,17 @@
 #include "cli/launcher.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 namespace gordian::cli {
 namespace {
@@ -28,7 +32,33 @@ std::vector<char*> Pointers(const std::vector<std::string>& words) {
   return pointers;
 }
 
+std::vector<int> OpenDescriptors() {
+  std::vector<int> open;
+  DIR* dir = opendir("/proc/self/fd");
+  if (dir == nullptr) {
+    return open;
+  }
+  while (const dirent* entry = readdir(dir)) {
+    const int fd = atoi(entry->d_name);
+    if (entry->d_name[0] != '.' && fd != dirfd(dir)) {
+      open.push_back(fd);
+    }
+  }
+  closedir(dir);
+  return open;
+}
+
 }  // namespace
+
+InheritedDescriptors::InheritedDescriptors() : inherited_(OpenDescriptors()) {}
+
+void InheritedDescriptors::KeepOthersFromChildren() const {
+  for (const int fd : OpenDescriptors()) {
+    if (std::find(inherited_.begin(), inherited_.end(), fd) == inherited_.end()) {
+      fcntl(fd, F_SETFD, FD_CLOEXEC);
+    }
+  }
+}
 
 SignalInbox::SignalInbox() {
   sigemptyset(&reset_to_default_);

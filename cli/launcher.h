@@ -40,6 +40,17 @@ class SignalInbox {
   sigset_t reset_to_default_;  // ignored by us, but not by who started us
 };
 
+// Descriptors that were open when this object was made belong to the job too; everything opened
+// later is ours, also by libraries that forget O_CLOEXEC.
+class InheritedDescriptors {
+ public:
+  InheritedDescriptors();
+  void KeepOthersFromChildren() const;
+
+ private:
+  std::vector<int> inherited_;
+};
+
 // A program as execvp would find it.
 struct Program {
   std::string path;

@@ -19,7 +19,8 @@ std::string ExplainParseError(const CLI::App& app, const CLI::ParseError& error)
   }
   const std::string name = at == &app ? "gordian" : "gordian " + at->get_name();
   std::string what = error.what();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+      (at == &app && !app.remaining().empty())) {
     const std::vector<std::string> extras =
         at->remaining().empty() ? app.remaining() : at->remaining();
     const std::string first = extras.empty() ? "" : extras.front();

@@ -1,5 +1,6 @@
 // gordian run: wraps a job.
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -177,19 +178,19 @@ std::string ClosingLine(const JobOutcome& outcome, const std::string& session_di
 }
 
 // Runs the job, and once more if --emulator did not reach it.
-JobOutcome RunJob(const JobOptions& options, const InstallPaths& paths, SignalInbox& signals,
-                  Guardian& guardian) {
+JobOutcome RunJob(const JobOptions& options, const InstallPaths& paths,
+                  const InheritedDescriptors& inherited, SignalInbox& signals, Guardian& guardian) {
   bool preload = false;
   if (options.config.emulator) {
     const std::vector<std::string> environment = FullEnvironment(
         JobVariables(paths, {.ring_dir = "", .emulator = true}, ProcessEnvironment()));
     preload = !ForeignLibrariesAtLoad(options.program, environment, paths.emulator_dir).empty();
   }
-  JobOutcome outcome = JobRunner(options, paths, signals, guardian).Run(preload);
+  JobOutcome outcome = JobRunner(options, paths, inherited, signals, guardian).Run(preload);
   if (!outcome.foreign_libraries.empty() && !preload) {
     PrintError("the job mapped " + outcome.foreign_libraries.front() +
                " instead of the emulated one; starting it again with that preloaded");
-    outcome = JobRunner(options, paths, signals, guardian).Run(true);
+    outcome = JobRunner(options, paths, inherited, signals, guardian).Run(true);
   }
   return outcome;
 }
@@ -208,6 +209,7 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
     PrintError("--error-exitcode takes 0 to 255");
     return kExitUsage;
   }
+  const InheritedDescriptors inherited;
   FillStandardDescriptors();
   const InstallPaths paths = FindInstallPaths();
   if (const std::string missing = MissingPiece(paths, config->emulator); !missing.empty()) {
@@ -258,10 +260,11 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
   }
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // what the job leaves behind is ours to see
   if (!session.dir().empty()) {
-    (void)OpenLog(session.path("gordian.log"), config->log_level);  // none, on a full disk
+    (void)OpenLog(session.path("gordian.log"), config->log_level);           // none, on a full disk
+    spdlog::default_logger()->set_error_handler([](const std::string&) {});  // nor a word of it
   }
 
-  const JobOutcome outcome = RunJob(options, paths, signals, guardian);
+  const JobOutcome outcome = RunJob(options, paths, inherited, signals, guardian);
 
   int exit_code = 0;
   if (outcome.exec_error != 0) {

@@ -1,0 +1,109 @@
+"""What the black-box tests of the command line share: unittest with the built gordian at hand."""
+import glob
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/release"
+GORDIAN = os.path.join(BUILD, "bin", "gordian")
+JOB = os.path.join(BUILD, "tests", "gordian_e2e_job")
+RPATH_JOB = os.path.join(BUILD, "tests", "cli_job")
+EMULATOR = os.path.join(BUILD, "lib", "emulator")
+
+
+def clean_environment(**more):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("GORDIAN_", "NCCL_", "CUDA_", "LD_"))}
+    env.update(more)
+    return env
+
+
+def wait_until(condition, seconds=20, every=0.02):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(every)
+    return True
+
+
+def stat_fields(pid):
+    """Fields of /proc/PID/stat from the state on; None when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()
+    except OSError:
+        return None
+
+
+def alive(pid):
+    fields = stat_fields(pid)
+    return fields is not None and fields[0] not in "ZX"
+
+
+def children_of(pid):
+    out = []
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        other = int(path.split("/")[2])
+        fields = stat_fields(other)
+        if fields and int(fields[1]) == pid and fields[0] != "Z":
+            out.append(other)
+    return out
+
+
+class CliTest(unittest.TestCase):
+    def setUp(self):
+        self.work = tempfile.mkdtemp(prefix="gordian-cli-")
+        self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
+
+    def path(self, name):
+        return os.path.join(self.work, name)
+
+    def write(self, name, text, mode=0o644):
+        with open(self.path(name), "w") as f:
+            f.write(text)
+        os.chmod(self.path(name), mode)
+        return self.path(name)
+
+    def gordian(self, *arguments, **options):
+        options.setdefault("env", clean_environment())
+        options.setdefault("cwd", self.work)
+        options.setdefault("stdin", subprocess.DEVNULL)
+        options.setdefault("timeout", 60)
+        return subprocess.run([GORDIAN, *arguments], capture_output=True, text=True, **options)
+
+    def start(self, *arguments, **options):
+        options.setdefault("env", clean_environment())
+        options.setdefault("cwd", self.work)
+        options.setdefault("stdin", subprocess.DEVNULL)
+        options.setdefault("stdout", subprocess.PIPE)
+        options.setdefault("stderr", subprocess.PIPE)
+        process = subprocess.Popen([GORDIAN, *arguments], text=True, **options)
+        self.addCleanup(self.end, process)
+        return process
+
+    def end(self, process):
+        if process.poll() is None:  # the test failed: with the job, which holds our pipes
+            for pid in [*children_of(process.pid), process.pid]:
+                os.kill(pid, 9)
+        process.communicate()
+
+    def assert_one_line(self, text, *words):
+        self.assertEqual(text.count("\n"), 1, text)
+        self.assertTrue(text.startswith("gordian: "), text)
+        for word in words:
+            self.assertIn(word, text)
+
+    def need(self, path):
+        if not os.path.exists(path):
+            self.skipTest(f"{path} is not built")
+
+
+def main():
+    if not os.path.exists(GORDIAN):
+        print(f"{GORDIAN} is not built", file=sys.stderr)
+        sys.exit(1)
+    unittest.main(verbosity=2)

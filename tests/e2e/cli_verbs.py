@@ -1,0 +1,184 @@
+"""Parsing, and the verbs that print data: env, doctor, hooks, version, and analyze on bad input."""
+import json
+import os
+
+from cli_testing import BUILD, EMULATOR, GORDIAN, CliTest, clean_environment, main
+
+VERBS = ["run", "env", "analyze", "explain", "doctor", "hooks", "version"]
+
+
+class Parsing(CliTest):
+    def test_every_verb_has_help_with_an_example(self):
+        for verb in VERBS:
+            done = self.gordian(verb, "--help")
+            self.assertEqual(done.returncode, 0, verb)
+            self.assertIn("Example: ", done.stdout, verb)
+            self.assertIn("gordian " + verb, done.stdout, verb)
+            self.assertEqual(done.stderr, "", verb)
+
+    def test_help_lists_the_verbs(self):
+        done = self.gordian("--help")
+        self.assertEqual(done.returncode, 0)
+        for verb in VERBS:
+            self.assertIn(verb, done.stdout)
+
+    def test_mistakes_are_one_line_and_exit_code_2(self):
+        for arguments, words in [
+            ([], ["verb"]),
+            (["rnu"], ["rnu"]),
+            (["--bogus"], ["--bogus"]),
+            (["run", "--bogus", "--", "true"], ["--bogus", "gordian run --help"]),
+            (["run", "--sesion", "x", "--", "true"], ["--sesion"]),
+            (["run", "word", "--", "true"], ["word"]),
+            (["run"], ["command"]),
+            (["run", "--"], ["command"]),
+            (["run", "--on-verdict", "panic", "--", "true"], ["--on-verdict", "panic", "kill-suspected"]),
+            (["run", "--on-verdict", "exec:", "--", "true"], ["--on-verdict"]),
+            (["run", "--suspect-after", "soon", "--", "true"], ["--suspect-after", "soon"]),
+            (["run", "--suspect-after", "0", "--", "true"], ["--suspect-after"]),
+            (["run", "--error-exitcode", "300", "--", "true"], ["--error-exitcode"]),
+            (["run", "--session", "", "--", "true"], ["--session"]),
+            (["version", "--jsn"], ["--jsn"]),
+            (["analyze"], ["path"]),
+            (["analyze", "nowhere"], ["nowhere"]),
+            (["explain", "nowhere"], ["nowhere"]),
+            (["explain", "."], ["session"]),
+        ]:
+            with self.subTest(arguments=arguments):
+                done = self.gordian(*arguments)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assert_one_line(done.stderr, *words)
+                self.assertEqual(done.stdout, "")
+        self.assertEqual(os.listdir(self.work), [], "a mistake made a session")
+
+    def test_wrong_environment_is_named(self):
+        done = self.gordian("run", "--", "true", env=clean_environment(GORDIAN_ON_VERDICT="panic"))
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_line(done.stderr, "GORDIAN_ON_VERDICT", "panic")
+
+    def test_full_standard_output_is_an_error(self):
+        with open("/dev/full", "w") as full:
+            import subprocess
+            done = subprocess.run([GORDIAN, "hooks"], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertNotEqual(done.returncode, 0)
+        self.assert_one_line(done.stderr, "standard output")
+
+
+class Printing(CliTest):
+    def test_version(self):
+        data = json.loads(self.gordian("version", "--json").stdout)
+        self.assertEqual(set(data), {"version", "ring_abi", "trace_format", "ingest_protocol"})
+        self.assertIn(data["version"], self.gordian("version").stdout)
+        self.assertIn(data["version"], self.gordian("--version").stdout)
+
+    def test_hooks(self):
+        data = json.loads(self.gordian("hooks", "--json").stdout)
+        rows = {row["symbol"]: row for row in data["hooks"]}
+        self.assertEqual(rows["ncclAllReduce"]["library"], "nccl")
+        self.assertEqual(rows["ncclAllReduce"]["recorded"], "begin-end")
+        self.assertEqual(rows["ncclAllReduce"]["payload"], "operation")
+        self.assertIn("cudaStreamSynchronize", rows)
+        self.assertEqual([row["call"] for row in data["hooks"]], list(range(1, len(rows) + 1)))
+        table = self.gordian("hooks").stdout.splitlines()
+        self.assertEqual(len(table), len(rows) + 1)
+
+    def test_env(self):
+        rings = self.path("rings")
+        os.mkdir(rings)
+        data = json.loads(self.gordian("env", "--json", "--ring-dir", "rings").stdout)
+        self.assertEqual(data["GORDIAN_RING_DIR"], rings)
+        self.assertTrue(data["LD_PRELOAD"].endswith("/libgordian_interpose.so"))
+        self.assertNotIn("LD_LIBRARY_PATH", data)
+        done = self.gordian("env", "--ring-dir", "rings", "--emulator",
+                            env=clean_environment(LD_LIBRARY_PATH="/with space"))
+        self.assertEqual(done.returncode, 0)
+        self.assertIn(f"export LD_LIBRARY_PATH='{EMULATOR}:/with space'\n", done.stdout)
+        done = self.gordian("env")
+        self.assertEqual(done.returncode, 0)
+        self.assertNotIn("GORDIAN_RING_DIR", done.stdout)
+        self.assert_one_line(done.stderr, "--ring-dir")
+        done = self.gordian("env", "--ring-dir", "absent")
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_line(done.stderr, "absent", "mkdir")
+
+    def test_env_follows_gordian_lib_dir(self):
+        data = json.loads(self.gordian("env", "--json", env=clean_environment(GORDIAN_LIB_DIR="/opt/g")).stdout)
+        self.assertEqual(data["LD_PRELOAD"], "/opt/g/libgordian_interpose.so")
+
+    def test_doctor(self):
+        done = self.gordian("doctor", "--json")
+        self.assertIn(done.returncode, (0, 1))
+        data = json.loads(done.stdout)
+        self.assertEqual(data["can_observe"], done.returncode == 0)
+        checks = {check["name"]: check for check in data["checks"]}
+        for name in ["shim", "emulator", "libnccl", "libcudart", "libcuda", "shared memory", "ptrace", "clock", "libdw"]:
+            self.assertIn(name, checks)
+            self.assertIn(checks[name]["state"], ("ok", "note", "failed"))
+            self.assertTrue(checks[name]["detail"])
+        if os.path.exists(os.path.join(BUILD, "lib", "libgordian_interpose.so")):
+            self.assertEqual(checks["shim"]["state"], "ok")
+
+    def test_doctor_sees_the_emulated_libraries_when_they_come_first(self):
+        self.need(os.path.join(EMULATOR, "libnccl.so.2"))
+        data = json.loads(self.gordian("doctor", "--json", env=clean_environment(LD_LIBRARY_PATH=EMULATOR)).stdout)
+        checks = {check["name"]: check for check in data["checks"]}
+        for name in ["libnccl", "libcudart", "libcuda"]:
+            self.assertEqual(checks[name]["state"], "ok", checks[name])
+            self.assertTrue(checks[name]["path"].startswith(EMULATOR), checks[name])
+        self.assertIn("NCCL 2.", checks["libnccl"]["detail"])
+        self.assertIn("CUDA 1", checks["libcudart"]["detail"])
+
+    def test_doctor_without_a_shim_fails(self):
+        done = self.gordian("doctor", env=clean_environment(GORDIAN_LIB_DIR=self.work))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("failed", done.stdout)
+
+    def test_doctor_of_a_program(self):
+        script = self.write("script", "#!/bin/sh\n", 0o755)
+        setuid = self.path("setuid")
+        with open("/bin/true", "rb") as src, open(setuid, "wb") as dst:
+            dst.write(src.read())
+        os.chmod(setuid, 0o4755)
+        for program, state, words in [
+            (script, "ok", "script of /bin/sh"),
+            ("true", "ok", "dynamically linked"),
+            (setuid, "failed", "setuid"),
+            ("no-such-program", "failed", "not found"),
+        ]:
+            data = json.loads(self.gordian("doctor", "--json", "--", program).stdout)
+            check = next(c for c in data["checks"] if c["name"] == "program")
+            self.assertEqual(check["state"], state, check)
+            self.assertIn(words, check["detail"])
+        job = os.path.join(BUILD, "tests", "gordian_e2e_job")
+        if os.path.exists(job):
+            data = json.loads(self.gordian("doctor", "--json", "--", job).stdout)
+            check = next(c for c in data["checks"] if c["name"] == "program's NCCL")
+            self.assertIn("libnccl.so.2", check["detail"])
+
+    def test_run_without_a_shim_is_our_own_failure(self):
+        done = self.gordian("run", "--", "true", env=clean_environment(GORDIAN_LIB_DIR="/nowhere"))
+        self.assertEqual(done.returncode, 125)
+        self.assert_one_line(done.stderr, "/nowhere", "GORDIAN_LIB_DIR")
+
+
+class BadInput(CliTest):
+    def test_not_a_trace(self):
+        self.write("empty.gtrace", "")
+        self.write("text.gtrace", "not a trace at all\n" * 10)
+        with open(self.path("noise.gtrace"), "wb") as f:
+            f.write(b"GTRACE1\n" + os.urandom(5000))
+        for name in ["empty.gtrace", "text.gtrace", "noise.gtrace"]:
+            done = self.gordian("analyze", name)
+            self.assertEqual(done.returncode, 2, name)
+            self.assert_one_line(done.stderr, name)
+
+    def test_a_session_with_a_broken_verdict(self):
+        os.mkdir(self.path("s"))
+        self.write("s/verdict.json", "{")
+        done = self.gordian("explain", "s")
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_line(done.stderr, "verdict.json")
+
+
+if __name__ == "__main__":
+    main()

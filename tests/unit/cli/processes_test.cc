@@ -1,0 +1,293 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "cli/emulator_check.h"
+#include "cli/guardian.h"
+#include "cli/job_environment.h"
+#include "cli/launcher.h"
+#include "cli/output.h"
+#include "cli/process_tree.h"
+#include "cli/ring_folder.h"
+
+namespace gordian::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Folder {
+ public:
+  Folder() {
+    char name[] = "/tmp/gordian-cli-test-XXXXXX";
+    path_ = mkdtemp(name);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  const std::string& path() const { return path_; }
+  std::string Write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ + "/" + name) << text;
+    return path_ + "/" + name;
+  }
+
+ private:
+  std::string path_;
+};
+
+Environment From(std::vector<Variable> variables) {
+  return [variables](std::string_view name) -> std::optional<std::string> {
+    for (const auto& [known, value] : variables) {
+      if (known == name) return value;
+    }
+    return std::nullopt;
+  };
+}
+
+std::string ValueOf(const std::vector<Variable>& variables, const std::string& name) {
+  return From(variables)(name).value_or("(not set)");
+}
+
+TEST(RingFileName, OnlyPidDotStartDotRing) {
+  ProcessKey key;
+  ASSERT_TRUE(ParseRingFileName("123.4567.ring", &key));
+  EXPECT_EQ(key.pid, 123);
+  EXPECT_EQ(key.start, 4567u);
+  for (const char* bad : {"123.ring", "123.4.ring.tmp", ".4.ring", "-1.4.ring", "0.4.ring",
+                          "1.x.ring", "1.2.3.ring", "ring", "99999999999.1.ring", ""}) {
+    EXPECT_FALSE(ParseRingFileName(bad, &key)) << bad;
+  }
+}
+
+TEST(RingFolder, IsPrivateAndGoesWithItsFiles) {
+  Folder base;
+  const StatusOr<std::string> folder = CreateRingFolder(base.path());
+  ASSERT_TRUE(folder.ok());
+  struct stat info {};
+  ASSERT_EQ(stat(folder->c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700u);
+  std::ofstream(*folder + "/1.2.ring") << "x";
+  std::ofstream(*folder + "/1.2.ring.tmp") << "x";
+  RemoveRingFolder(*folder);
+  EXPECT_FALSE(fs::exists(*folder));
+  RemoveRingFolder(base.path() + "/other");
+  const std::string other = base.path() + "/not-ours";
+  fs::create_directory(other);
+  RemoveRingFolder(other);
+  EXPECT_TRUE(fs::exists(other));
+  EXPECT_FALSE(CreateRingFolder(base.path() + "/absent").ok());
+}
+
+TEST(RingFolder, SweepKeepsCopiesOfTheDeadOnly) {
+  Folder base, session;
+  const std::string folder = CreateRingFolder(base.path()).value();
+  const ProcessStat self = ReadProcessStat(getpid()).value();
+  const std::string mine =
+      std::to_string(self.key.pid) + "." + std::to_string(self.key.start) + ".ring";
+  // The same pid, started at another time: another process, gone.
+  const std::string gone = std::to_string(self.key.pid) + ".1.ring";
+  std::ofstream(folder + "/" + mine) << "living";
+  std::ofstream(folder + "/" + gone) << "dead";
+  EXPECT_EQ(SweepRings(folder, session.path()), 1u);
+  EXPECT_TRUE(fs::exists(folder + "/" + mine));
+  EXPECT_FALSE(fs::exists(folder + "/" + gone));
+  std::string kept;
+  std::ifstream(session.path() + "/rings/" + gone) >> kept;
+  EXPECT_EQ(kept, "dead");
+  EXPECT_FALSE(fs::exists(session.path() + "/rings/" + mine));
+}
+
+TEST(ProcessTree, FindsAndKillsDescendantsButNotTheSpared) {
+  // parent (us) -> a -> b (own session), and a spared one.
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t a = fork();
+  if (a == 0) {
+    const pid_t b = fork();
+    if (b == 0) {
+      setsid();
+      pause();
+    }
+    (void)!write(ends[1], &b, sizeof b);
+    pause();
+  }
+  pid_t b = 0;
+  ASSERT_EQ(read(ends[0], &b, sizeof b), static_cast<ssize_t>(sizeof b));
+  const pid_t spared = fork();
+  if (spared == 0) {
+    pause();
+  }
+  std::vector<pid_t> found;
+  for (const ProcessKey& key : Descendants(getpid(), {spared})) {
+    found.push_back(key.pid);
+  }
+  EXPECT_EQ(found, (a < b ? std::vector<pid_t>{a, b} : std::vector<pid_t>{b, a}));
+  const ProcessKey key_of_b = ReadProcessStat(b)->key;
+  const size_t left = KillUntilGone(
+      [&] {
+        std::vector<ProcessKey> all = Descendants(getpid(), {spared});
+        if (IsAlive(key_of_b)) all.push_back(key_of_b);
+        return all;
+      },
+      [&] { waitpid(a, nullptr, WNOHANG); }, std::chrono::seconds(10));
+  EXPECT_EQ(left, 0u);
+  EXPECT_FALSE(IsAlive(key_of_b));
+  EXPECT_EQ(kill(spared, 0), 0);
+  EXPECT_TRUE(IsAlive(ReadProcessStat(spared)->key));
+  kill(spared, SIGKILL);
+  waitpid(spared, nullptr, 0);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST(ProcessStat, SurvivesOddNames) {
+  const pid_t child = fork();
+  if (child == 0) {
+    // A name that looks like the fields behind it.
+    const int fd = open("/proc/self/comm", O_WRONLY);
+    (void)!write(fd, ") Z 1 (", 7);
+    close(fd);
+    raise(SIGSTOP);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+  const std::optional<ProcessStat> stat = ReadProcessStat(child);
+  ASSERT_TRUE(stat);
+  EXPECT_EQ(stat->parent, getpid());
+  EXPECT_EQ(stat->state, 'T');
+  EXPECT_GT(stat->key.start, 1000u);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_FALSE(IsAlive(stat->key));
+}
+
+TEST(Guardian, LeavesWhenToldAndTouchesNothing) {
+  Folder base, session;
+  const std::string folder = CreateRingFolder(base.path()).value();
+  Guardian guardian;
+  ASSERT_TRUE(guardian.Start(folder, session.path()).ok());
+  const pid_t pid = guardian.pid();
+  guardian.Leave();
+  EXPECT_EQ(guardian.pid(), 0);
+  EXPECT_NE(kill(pid, 0), 0);
+  EXPECT_TRUE(fs::exists(folder));
+}
+
+TEST(Guardian, WhenItsOwnerIsKilledItWaitsForTheJobAndCleansUp) {
+  Folder base, session;
+  const std::string folder = CreateRingFolder(base.path()).value();
+  // A job with a ring; an owner with a guardian.
+  const pid_t job = fork();
+  if (job == 0) {
+    pause();
+  }
+  const ProcessKey key = ReadProcessStat(job)->key;
+  const std::string ring = std::to_string(key.pid) + "." + std::to_string(key.start) + ".ring";
+  std::ofstream(folder + "/" + ring) << "ring";
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const pid_t owner = fork();
+  if (owner == 0) {
+    Guardian guardian;
+    if (!guardian.Start(folder, session.path()).ok()) _exit(1);
+    guardian.SetJob(key);
+    const pid_t pid = guardian.pid();
+    (void)!write(ends[1], &pid, sizeof pid);
+    pause();
+  }
+  pid_t guard = 0;
+  ASSERT_EQ(read(ends[0], &guard, sizeof guard), static_cast<ssize_t>(sizeof guard));
+  const std::optional<ProcessStat> guard_stat = ReadProcessStat(guard);
+  ASSERT_TRUE(guard_stat);
+  kill(owner, SIGKILL);
+  waitpid(owner, nullptr, 0);
+  usleep(600'000);  // three looks of the guardian
+  EXPECT_TRUE(IsAlive(guard_stat->key)) << "it left while the job was running";
+  EXPECT_TRUE(fs::exists(folder + "/" + ring));
+  kill(job, SIGKILL);
+  waitpid(job, nullptr, 0);
+  for (int i = 0; i < 1000 && IsAlive(guard_stat->key); ++i) {
+    usleep(10'000);
+  }
+  EXPECT_FALSE(IsAlive(guard_stat->key));
+  EXPECT_FALSE(fs::exists(folder));
+  EXPECT_TRUE(fs::exists(session.path() + "/rings/" + ring));
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST(JobVariables, AppendsTheShimAndPutsTheEmulatorFirst) {
+  const InstallPaths paths{.lib_dir = "/l", .shim = "/l/shim.so", .emulator_dir = "/l/emulator"};
+  const auto plain = JobVariables(paths, {.ring_dir = "/dev/shm/r"}, From({}));
+  EXPECT_EQ(ValueOf(plain, "LD_PRELOAD"), "/l/shim.so");
+  EXPECT_EQ(ValueOf(plain, "GORDIAN_RING_DIR"), "/dev/shm/r");
+  EXPECT_EQ(ValueOf(plain, "LD_LIBRARY_PATH"), "(not set)");
+  EXPECT_EQ(ValueOf(plain, "GORDIAN_SESSION"), "(not set)");
+
+  const auto full = JobVariables(
+      paths, {.ring_dir = "/r", .session_dir = "/s", .emulator = true, .preload_emulator = true},
+      From({{"LD_PRELOAD", "/asan.so /je.so"}, {"LD_LIBRARY_PATH", "/cuda"}}));
+  EXPECT_EQ(ValueOf(full, "LD_PRELOAD"),
+            "/asan.so /je.so:/l/shim.so:/l/emulator/libcuda.so.1:/l/emulator/libcudart.so.13:"
+            "/l/emulator/libnccl.so.2");
+  EXPECT_EQ(ValueOf(full, "LD_LIBRARY_PATH"), "/l/emulator:/cuda");
+  EXPECT_EQ(ValueOf(full, "GORDIAN_SESSION"), "/s");
+
+  // Again, in a job of a job: nothing is doubled.
+  const auto again = JobVariables(
+      paths, {.ring_dir = "/r", .session_dir = "/s", .emulator = true, .preload_emulator = true},
+      From(full));
+  EXPECT_EQ(again, full);
+}
+
+TEST(EmulatorCheck, NamesLibrariesFromElsewhere) {
+  EXPECT_TRUE(IsReplacedLibrary("/usr/lib/libcudart.so.13.0.48"));
+  EXPECT_TRUE(IsReplacedLibrary("libnccl.so.2"));
+  EXPECT_TRUE(IsReplacedLibrary("/x/libcuda.so.570.1"));
+  EXPECT_FALSE(IsReplacedLibrary("/x/libcudadebugger.so.1"));
+  EXPECT_FALSE(IsReplacedLibrary("/x/libnccl.so.2/other.so"));
+  EXPECT_FALSE(IsReplacedLibrary("/x/libnccl-net.so"));
+  const std::string maps =
+      "7f00-7f01 r-xp 00000000 00:01 1    /g/emulator/libnccl.so.2\n"
+      "7f01-7f02 r-xp 00000000 00:01 1    /opt/cuda/lib64/libcudart.so.13.0.48\n"
+      "7f02-7f03 r--p 00000000 00:01 1    /opt/cuda/lib64/libcudart.so.13.0.48\n"
+      "7f03-7f04 rw-p 00000000 00:00 0\n"
+      "7f04-7f05 r-xp 00000000 00:01 1    /g/emulator2/libcuda.so.1 (deleted)\n"
+      "7f05-7f06 r-xp 00000000 00:00 0    [vdso]\n";
+  EXPECT_EQ(ForeignLibraries(maps, "/g/emulator"),
+            (std::vector<std::string>{"/opt/cuda/lib64/libcudart.so.13.0.48",
+                                      "/g/emulator2/libcuda.so.1"}));
+  EXPECT_TRUE(ForeignLibrariesOf(getpid(), "/g/emulator").empty());
+}
+
+TEST(FindProgram, LooksAsExecvpDoes) {
+  Folder folder;
+  const std::string program = folder.Write("tool", "#!/bin/sh\n");
+  EXPECT_EQ(FindProgram("tool", folder.path()).error, EACCES);
+  chmod(program.c_str(), 0755);
+  EXPECT_EQ(FindProgram("tool", "/nowhere:" + folder.path()).path, program);
+  EXPECT_EQ(FindProgram(program, "").path, program);
+  EXPECT_EQ(FindProgram("tool", "/nowhere").error, ENOENT);
+  EXPECT_EQ(FindProgram(folder.path(), "").error, EACCES);
+  EXPECT_EQ(FindProgram("", "/bin").error, ENOENT);
+  EXPECT_EQ(ExitCodeOfExecError(ENOENT), 127);
+  EXPECT_EQ(ExitCodeOfExecError(EACCES), 126);
+}
+
+TEST(Output, NumbersAndWords) {
+  EXPECT_EQ(WithCommas(0), "0");
+  EXPECT_EQ(WithCommas(999), "999");
+  EXPECT_EQ(WithCommas(1000), "1,000");
+  EXPECT_EQ(WithCommas(1234567), "1,234,567");
+  EXPECT_EQ(ShellQuote("a/b-c.d"), "a/b-c.d");
+  EXPECT_EQ(ShellQuote(""), "''");
+  EXPECT_EQ(ShellQuote("it's $x"), "'it'\\''s $x'");
+}
+
+}  // namespace
+}  // namespace gordian::cli

@@ -1,0 +1,125 @@
+#include "cli/verdict_policy.h"
+
+#include <gtest/gtest.h>
+
+namespace gordian::cli {
+namespace {
+
+using graph::Confidence;
+using graph::VerdictKind;
+using Say = VerdictPolicy::Say;
+
+constexpr uint64_t kSecond = 1'000'000'000;
+
+graph::Verdict Make(VerdictKind kind, Confidence confidence = Confidence::kConfirmed) {
+  graph::Verdict verdict;
+  verdict.main.verdict = kind;
+  verdict.main.confidence = confidence;
+  verdict.main.check = "check";
+  return verdict;
+}
+
+TEST(ExitCodeOfVerdict, FollowsTheTable) {
+  EXPECT_EQ(ExitCodeOfVerdict(Make(VerdictKind::kHealthy)), 0);
+  EXPECT_EQ(ExitCodeOfVerdict(Make(VerdictKind::kFinished)), 0);
+  EXPECT_EQ(ExitCodeOfVerdict(Make(VerdictKind::kStraggler)), 0);
+  EXPECT_EQ(ExitCodeOfVerdict(Make(VerdictKind::kInconclusive)), 3);
+  EXPECT_EQ(ExitCodeOfVerdict(Make(VerdictKind::kDeadlock)), 1);
+  EXPECT_EQ(ExitCodeOfVerdict(Make(VerdictKind::kMismatch, Confidence::kPossible)), 1);
+}
+
+TEST(ExitCodeOfVerdict, AFurtherFindingCounts) {
+  graph::Verdict verdict = Make(VerdictKind::kFinished);
+  verdict.findings.push_back(Make(VerdictKind::kMismatch).main);
+  EXPECT_EQ(ExitCodeOfVerdict(verdict), 1);
+}
+
+TEST(VerdictPolicy, SaysTheReportOnceThenOneLineForEachChange) {
+  VerdictPolicy policy({});
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kHealthy), false), Say::kNothing);
+  const auto suspected = Make(VerdictKind::kRankNotJoined, Confidence::kSuspected);
+  EXPECT_EQ(policy.Judge(suspected, false), Say::kReport);
+  EXPECT_EQ(policy.Judge(suspected, false), Say::kNothing);
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kDeadlock), false), Say::kHeadline);
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kDeadlock), false), Say::kNothing);
+  EXPECT_TRUE(policy.problem());
+}
+
+TEST(VerdictPolicy, SaysThatASuspicionIsWithdrawn) {
+  VerdictPolicy policy({});
+  const auto suspected = Make(VerdictKind::kRankNotJoined, Confidence::kSuspected);
+  EXPECT_EQ(policy.Judge(suspected, false), Say::kReport);
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kHealthy), false), Say::kWithdrawn);
+  EXPECT_FALSE(policy.problem());
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kHealthy), false), Say::kNothing);
+  EXPECT_EQ(policy.Judge(suspected, false), Say::kHeadline);
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kFinished), false), Say::kWithdrawn);
+}
+
+TEST(VerdictPolicy, AMerePossibilityIsNotReported) {
+  VerdictPolicy policy({.on_verdict = OnVerdict::kKillSuspected});
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kDeadlock, Confidence::kPossible), false),
+            Say::kNothing);
+  EXPECT_FALSE(policy.problem());
+  EXPECT_FALSE(policy.ActNow(0, 0, true));
+}
+
+TEST(VerdictPolicy, ReportNeverActs) {
+  VerdictPolicy policy({.on_verdict = OnVerdict::kReport});
+  policy.Judge(Make(VerdictKind::kDeadlock), false);
+  EXPECT_FALSE(policy.ActNow(kSecond, 1, true));
+}
+
+TEST(VerdictPolicy, KillActsOnceOnConfirmedOnly) {
+  VerdictPolicy policy({.on_verdict = OnVerdict::kKill});
+  policy.Judge(Make(VerdictKind::kHostBlocked, Confidence::kSuspected), false);
+  EXPECT_FALSE(policy.ActNow(0, 0, true));
+  policy.Judge(Make(VerdictKind::kHostBlocked), false);
+  EXPECT_TRUE(policy.ActNow(0, 0, true));
+  EXPECT_FALSE(policy.ActNow(0, 0, true));
+}
+
+TEST(VerdictPolicy, KillSuspectedActsOnSuspicions) {
+  VerdictPolicy policy({.on_verdict = OnVerdict::kKillSuspected});
+  policy.Judge(Make(VerdictKind::kRankNotJoined, Confidence::kSuspected), false);
+  EXPECT_TRUE(policy.ActNow(0, 0, true));
+}
+
+TEST(VerdictPolicy, AMismatchKillsOnlyAfterNothingMovedForSuspectAfter) {
+  VerdictPolicy policy({.on_verdict = OnVerdict::kKill, .suspect_after_ns = 5 * kSecond});
+  policy.Judge(Make(VerdictKind::kMismatch), false);
+  EXPECT_TRUE(policy.WantsTicks());
+  EXPECT_FALSE(policy.ActNow(0 * kSecond, 10, true));
+  EXPECT_FALSE(policy.ActNow(4 * kSecond, 10, true));
+  EXPECT_FALSE(policy.ActNow(5 * kSecond, 11, true)) << "something moved";
+  EXPECT_FALSE(policy.ActNow(9 * kSecond, 11, true));
+  EXPECT_FALSE(policy.ActNow(11 * kSecond, 11, false)) << "nothing is unfinished";
+  EXPECT_FALSE(policy.ActNow(12 * kSecond, 11, true));
+  EXPECT_TRUE(policy.ActNow(16 * kSecond, 11, true));
+  EXPECT_FALSE(policy.WantsTicks());
+}
+
+TEST(VerdictPolicy, ADeadlockBesideAMismatchKillsAtOnce) {
+  VerdictPolicy policy({.on_verdict = OnVerdict::kKill});
+  graph::Verdict verdict = Make(VerdictKind::kMismatch);
+  verdict.findings.push_back(Make(VerdictKind::kDeadlock).main);
+  policy.Judge(verdict, false);
+  EXPECT_TRUE(policy.ActNow(0, 0, true));
+}
+
+TEST(VerdictPolicy, ExecActsOnAMismatchToo) {
+  VerdictPolicy policy({.on_verdict = OnVerdict::kExec});
+  policy.Judge(Make(VerdictKind::kMismatch), false);
+  EXPECT_TRUE(policy.ActNow(0, 0, true));
+}
+
+TEST(VerdictPolicy, AfterAnInterruptTheGoneAreNobodysFault) {
+  VerdictPolicy policy({.on_verdict = OnVerdict::kKill});
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kRankExited), true), Say::kNothing);
+  EXPECT_FALSE(policy.problem());
+  EXPECT_FALSE(policy.ActNow(0, 0, true));
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kDeadlock), true), Say::kReport);
+}
+
+}  // namespace
+}  // namespace gordian::cli
