@@ -30,12 +30,17 @@
 #include "common/ids.h"
 #include "common/version.h"
 #include "proto/ring/calls.h"
+#include "proto/ring/layout.h"
 
 namespace gordian::collector {
 namespace {
 
 // A pass drains at most so many records of one process before the others get their turn.
 constexpr uint64_t kDrainAtOnce = 16384;
+// A file holds fewer records than so many passes take; only who writes faster than we read, after
+// its death or in a loop, needs the bound.
+constexpr int kMostTurns = 64;
+static_assert(kMostTurns * kDrainAtOnce > 4 * ring::kMaxFileBytes / sizeof(ring::Record));
 // A batch is sent at this size: well below gRPC's limit of 4 MiB a message.
 constexpr uint64_t kBatchBytes = 256u << 10;
 // A ring file whose header makes no sense is looked at again for so long before it is given up.
@@ -139,6 +144,7 @@ class Collector::Impl {
   void TryAdopt(const std::string& name);
   void Follow(std::unique_ptr<TrackedProcess> process);
   uint64_t DrainAll(bool even_if_full);
+  void DrainDry(TrackedProcess* process);
   void NoteEnded();
   void FinishEnded(bool no_grace);
   bool AnyEnded() const;
@@ -369,8 +375,6 @@ void Collector::Impl::Wait(uint64_t ns) {
 
 void Collector::Impl::FindProcesses() {
   std::vector<std::string> names = dir_->Poll();
-  // By image number, so that an exec's second file comes after its first.
-  std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
     TryAdopt(name);
   }
@@ -440,19 +444,23 @@ void Collector::Impl::TryAdopt(const std::string& name) {
 
 void Collector::Impl::Follow(std::unique_ptr<TrackedProcess> process) {
   const ProcessIdentity identity = process->name().identity;
-  for (auto& [number, followed] : processes_) {
-    if (followed.process->name().identity == identity && !followed.ended_ns) {
-      // It has replaced itself by exec: what it was has ended as if it had returned.
-      followed.ended_ns = MonoNs();
-      followed.status = ExitStatus{ExitStatus::How::kCode, 0};
+  // Where a process has replaced itself by exec, all its images but the last have ended as if they
+  // had returned. Files may be found in any order.
+  const auto end_as_returned = [](Followed* image) {
+    image->ended_ns = image->ended_ns.value_or(MonoNs());
+    image->status = ExitStatus{ExitStatus::How::kCode, 0};
+  };
+  Followed followed;
+  for (auto& [number, other] : processes_) {
+    if (other.process->name().identity == identity) {
+      end_as_returned(other.process->name().image < process->name().image ? &other : &followed);
     }
   }
   const uint32_t number = process->number().number();
   spdlog::info("process {}: pid {} ({})", number, identity.pid, process->ring_name());
   process->Announce(sink_);
-  Followed followed;
   if (process->watch().Ended()) {
-    followed.ended_ns = MonoNs();
+    followed.ended_ns = followed.ended_ns.value_or(MonoNs());
   } else if (process->watch().pidfd() >= 0) {
     epoll_event event{.events = EPOLLIN, .data = {.u64 = kFirstProcessKey + number}};
     epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, process->watch().pidfd(), &event);
@@ -497,8 +505,7 @@ void Collector::Impl::FinishEnded(bool no_grace) {
       continue;
     }
     // Nobody writes any more: what is there now is all.
-    while (!uplink_->failed() && process.Drain(kDrainAtOnce, sink_) > 0) {
-    }
+    DrainDry(&process);
     const ExitStatus status = followed.status.value_or(ExitStatus{});
     v1::Event event;
     v1::ProcessEnded* const ended = event.mutable_process_ended();
@@ -506,6 +513,8 @@ void Collector::Impl::FinishEnded(bool no_grace) {
     ended->set_kind(KindOf(status.how));
     ended->set_exit_value(status.value);
     ended->set_time_ns(*followed.ended_ns);
+    ended->set_lost_records(process.lost_records());
+    ended->set_nccl_calls(process.nccl_calls());
     Emit(std::move(event));
     spdlog::info("process {} ended: {} {}", it->first, v1::ExitKind_Name(KindOf(status.how)),
                  status.value);
@@ -548,6 +557,13 @@ uint64_t Collector::Impl::DrainAll(bool even_if_full) {
     drained += followed.process->Drain(kDrainAtOnce, sink_);
   }
   return drained;
+}
+
+void Collector::Impl::DrainDry(TrackedProcess* process) {
+  for (int turns = 0;
+       turns < kMostTurns && !uplink_->failed() && process->Drain(kDrainAtOnce, sink_) > 0;
+       ++turns) {
+  }
 }
 
 void Collector::Impl::AwaitWatchers() {
@@ -596,8 +612,10 @@ void Collector::Impl::AnswerRound(uint64_t number) {
   int at = 0;
   for (auto& [process_number, followed] : processes_) {
     v1::ProcessState* const state = round->mutable_processes(at++);
-    while (!uplink_->failed() && !followed.process->CaughtUp(*state) &&
-           followed.process->Drain(kDrainAtOnce, sink_) > 0) {
+    for (int turns = 0;
+         turns < kMostTurns && !uplink_->failed() && !followed.process->CaughtUp(*state) &&
+         followed.process->Drain(kDrainAtOnce, sink_) > 0;
+         ++turns) {
     }
     followed.process->FillCollected(state);
   }

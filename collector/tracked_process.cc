@@ -226,6 +226,11 @@ uint64_t TrackedProcess::lost_records() {
   return lost + drainer_->overrun() + bad_records_;
 }
 
+uint64_t TrackedProcess::nccl_calls() {
+  ring::Header header;
+  return ring_ != nullptr && ring_->ReadHeader(&header) ? header.nccl_calls : 0;
+}
+
 void TrackedProcess::ReadThreads(const ring::Header* header, v1::ProcessState* out) {
   // Slots first: a thread that ends in between then reads as gone, not as one that never was.
   std::vector<std::pair<uint32_t, ring::ThreadSlot>> slots;

@@ -67,6 +67,8 @@ class TrackedProcess {
   uint64_t records() const { return records_; }
   uint64_t bad_records() const { return bad_records_; }
   uint64_t lost_records();
+  // NCCL calls entered, by the process's own account; 0 where the ring cannot be read.
+  uint64_t nccl_calls();
 
  private:
   void SendModules(const Sink& sink);

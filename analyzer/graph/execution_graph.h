@@ -165,6 +165,7 @@ class ExecutionGraph {
 
   Process& Start(const ProcessInfo&);
   void End(ProcessId, ExitKind, int exit_value, uint64_t time_ns);
+  void FinalCounts(ProcessId, uint64_t lost_records, uint64_t nccl_calls);
   void Record(const CallRecord&);
 
   // Takes over the states of a round: what is done, who is alive. now_ns: the round's begin.

@@ -51,6 +51,7 @@ class JobModel::Impl {
   };
 
   void AcceptBlocked(const Round& round);
+  void SuspectUnbuffered(const Round& round, const Names& names);
   void Confirm(const Hang& hang, uint64_t end_ns);
   Finding Base(const Names& names) const;
   void FillEvidence(const Names& names, Finding* finding) const;
@@ -97,6 +98,21 @@ void JobModel::Impl::Confirm(const Hang& hang, uint64_t end_ns) {
   confirmed_.push_back({std::move(finding), hang.identity});
 }
 
+// §5: sends that nothing buffers. A hang that only the strict model explains is a suspicion.
+void JobModel::Impl::SuspectUnbuffered(const Round& round, const Names& names) {
+  const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns, true);
+  const RoundView view{graph, names, options_, round.begin_ns, false};
+  const std::vector<bool> can = graph.Decide(~LeafMask{0});
+  const std::vector<WitnessStep> witness = FindWitness(graph, can);
+  if (witness.empty()) return;
+  Hang hang = CycleHang(view, can, witness);
+  if (round.begin_ns < hang.finding.stalled_at_ns + options_.suspect_after_ns) return;
+  hang.finding.detected_after_s =
+      static_cast<double>(round.end_ns - hang.finding.stalled_at_ns) * 1e-9;
+  hang.finding.evidence.assumes.push_back("the transport does not buffer these sends");
+  suspected_.push_back(std::move(hang.finding));
+}
+
 void JobModel::Impl::OnRound(const Round& round) {
   now_ns_ = std::max(now_ns_, round.end_ns);
   if (ended_) return;
@@ -134,6 +150,17 @@ void JobModel::Impl::OnRound(const Round& round) {
     }
     suspected_.push_back(std::move(finding));
   }
+  bool old_send = false;
+  for (uint32_t n : graph.waiters()) {
+    const WaitNode& node = graph.nodes()[n];
+    const Kernel* kernel = execution_.FindKernel(node.kernel);
+    if (stuck[n] || kernel == nullptr ||
+        round.begin_ns < node.since_ns + options_.suspect_after_ns) {
+      continue;
+    }
+    for (const Part& part : kernel->parts) old_send |= part.ref.kind == PartKind::kSend;
+  }
+  if (old_send) SuspectUnbuffered(round, names);
 }
 
 void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed) {
@@ -271,6 +298,10 @@ void JobModel::OnProcessStarted(const ProcessInfo& info) { impl_->execution_.Sta
 void JobModel::OnProcessEnded(ProcessId process, ExitKind kind, int exit_value, uint64_t time_ns) {
   impl_->now_ns_ = std::max(impl_->now_ns_, time_ns);
   impl_->execution_.End(process, kind, exit_value, time_ns);
+}
+
+void JobModel::OnFinalCounts(ProcessId process, uint64_t lost_records, uint64_t nccl_calls) {
+  impl_->execution_.FinalCounts(process, lost_records, nccl_calls);
 }
 
 void JobModel::OnRecord(const CallRecord& record) {

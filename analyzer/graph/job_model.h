@@ -31,6 +31,8 @@ class JobModel {
 
   void OnProcessStarted(const ProcessInfo&);
   void OnProcessEnded(ProcessId, ExitKind, int exit_value, uint64_t time_ns);
+  // A process's last account of itself, before OnProcessEnded.
+  void OnFinalCounts(ProcessId, uint64_t lost_records, uint64_t nccl_calls);
   void OnRecord(const CallRecord&);
   void OnJobEnded(ExitKind, int exit_value, uint64_t time_ns, bool killed_by_gordian);
 

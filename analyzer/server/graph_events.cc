@@ -281,6 +281,7 @@ bool GraphEvents::OnProcessEnded(const v1::ProcessEnded& ended) {
   auto found = processes_.find(ended.process());
   if (found == processes_.end() || !found->second) return false;
   found->second = false;
+  model_->OnFinalCounts(ended.process(), ended.lost_records(), ended.nccl_calls());
   model_->OnProcessEnded(ended.process(), TranslateExit(ended.kind()), ended.exit_value(),
                          ended.time_ns());
   return true;
