@@ -411,6 +411,27 @@ TEST_F(CollectorTest, ExecIsAnEndAndABeginning) {
   EXPECT_EQ(records[second->process()], 2u);
 }
 
+TEST_F(CollectorTest, ExecBeforeWeLooked) {
+  const pid_t pid = Spawn({"exec"});
+  const int status = Reap(pid);
+  Start();
+  collector_->NoteExit(pid, status);
+  ASSERT_TRUE(ingest_.Await([](const Events& e) { return CountEnded(e) == 2; }));
+  Stop();
+  const Events events = ingest_.events();
+  std::map<uint64_t, const v1::ProcessEnded*> end_by_ordinal;
+  for (const v1::Event& event : events) {
+    if (event.has_record()) {
+      end_by_ordinal[event.record().work().ordinal()] = EndedOf(events, event.record().process());
+    }
+  }
+  ASSERT_EQ(end_by_ordinal.size(), 2u);
+  EXPECT_EQ(end_by_ordinal[1]->kind(), v1::EXIT_KIND_CODE);
+  EXPECT_EQ(end_by_ordinal[1]->exit_value(), 0) << "the image that was replaced";
+  EXPECT_EQ(end_by_ordinal[2]->kind(), v1::EXIT_KIND_CODE);
+  EXPECT_EQ(end_by_ordinal[2]->exit_value(), 5) << "the one that ended";
+}
+
 TEST_F(CollectorTest, ManyShortLivedProcesses) {
   constexpr int kProcesses = 200;
   Start();
