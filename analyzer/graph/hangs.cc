@@ -120,7 +120,13 @@ Finding MakeFinding(const char* id, Confidence confidence) {
 Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
                const std::vector<WitnessStep>& witness) {
   const Describer describer(view.graph, view.names);
-  const std::vector<Arrow> arrows = describer.Arrows(witness);
+  std::vector<Arrow> arrows = describer.Arrows(witness);
+  // A circle has no beginning: the lowest rank makes the same one read the same.
+  std::rotate(
+      arrows.begin(),
+      std::min_element(arrows.begin(), arrows.end(),
+                       [](const Arrow& a, const Arrow& b) { return a.edge.rank < b.edge.rank; }),
+      arrows.end());
   Hang hang;
   size_t inits = 0;
   for (const Arrow& arrow : arrows) inits += arrow.init != nullptr;

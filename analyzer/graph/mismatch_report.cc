@@ -59,7 +59,7 @@ std::vector<Finding> MismatchFindings(const Matcher& matcher, const Names& names
       auto camp = std::find_if(camps.begin(), camps.end(), [&](const auto& c) {
         return !transfer && Difference(c.front()->signature, member.signature) == 0;
       });
-      if (camp == camps.end()) camp = camps.insert(camps.end(), {});
+      if (camp == camps.end()) camp = camps.emplace(camps.end());
       camp->push_back(&member);
     }
     std::stable_sort(camps.begin(), camps.end(),

@@ -109,8 +109,8 @@ Names::Names(const ExecutionGraph& execution, const Matcher& matcher)
     if (process.records == 0 && process.info.env_rank < 0) continue;  // perhaps a launcher
     by_environment_ &= process.info.env_rank >= 0 && ranks.insert(process.info.env_rank).second;
   }
-  // Where no communicator spans the job, two members may have the same rank in theirs. Then only the
-  // order of the processes is left to tell them apart.
+  // Where no communicator spans the job, two members may have the same rank in theirs. Then only
+  // the order of the processes is left to tell them apart.
   std::set<int> distinct;
   for (const auto& [key, rank] : by_device_) distinct.insert(rank);
   if (!by_environment_ && distinct.size() < by_device_.size()) {

@@ -19,8 +19,8 @@ const char* Name(WaitKind);  // "cudaStreamSynchronize"
 // A snapshot: made anew whenever something is reported.
 //
 // A rank is the environment's when every process has one and none holds two members of one
-// communicator; else the rank in the largest, then oldest, communicator of the (process, device), or
-// its place among all of them by process id where those ranks are not unique.
+// communicator; else the rank in the largest, then oldest, communicator of the (process, device),
+// or its place among all of them by process id where those ranks are not unique.
 class Names {
  public:
   Names(const ExecutionGraph&, const Matcher&);

@@ -130,7 +130,7 @@ void WaitForGraph::FirstUse(const Process& process, const OpenCall& open,
       if (ref.kind == PartKind::kCollective) {
         if (local->second.collective_used) continue;
         const Instance* instance = matcher_.FindInstance(ref.comm, ref.sequence);
-        if (instance == nullptr || instance->mismatch >= 0 || instance->done > 0) continue;
+        if (instance == nullptr || instance->mismatch >= 0) continue;
         Wait(node, AllCalled(ref.comm, ref.sequence), Reason::kFirstUse, static_cast<int>(i), id);
       } else {
         if (local->second.peers_used.count(ref.peer) > 0 || ref.peer == ref.rank) continue;

@@ -199,7 +199,13 @@ void WaitForGraph::LaunchWaits(const Kernel& kernel) {
       Wait(start, DoneBy(process, {position.stream, position.ordinal - 1}), Reason::kStreamOrder);
       const WorkItem* item = ExecutionGraph::ItemAt(process, position);
       if (item == nullptr || item->ordinal != position.ordinal) continue;
-      for (const StreamPosition& legacy : item->legacy) {
+      for (StreamPosition legacy : item->legacy) {
+        // The group's own place on another stream is not before it.
+        const WorkItem* other = ExecutionGraph::ItemAt(process, legacy);
+        if (other != nullptr && std::find(other->kernels.begin(), other->kernels.end(),
+                                          kernel.id) != other->kernels.end()) {
+          legacy.ordinal = other->ordinal - 1;
+        }
         Wait(start, DoneBy(process, legacy), Reason::kLegacyStream);
       }
     }

@@ -20,7 +20,7 @@ bool SimJob::HostEnabled(int process) const {
   const Proc& p = procs_[process];
   if (p.dead || p.stopped || p.pc >= programs_[process].size()) return false;
   const Op& op = programs_[process][p.pc];
-  if (op.what == Do::kSleep || op.what == Do::kSpin) return false;
+  if (op.what == Do::kSleep || op.what == Do::kSpin || Granted(process)) return false;
   return !p.in_call || CallCanEnd(process, op);
 }
 
@@ -35,7 +35,7 @@ bool SimJob::CallCanEnd(int process, const Op& op) const {
         const Proc& other = procs_[member];
         bool called = false;
         for (int made : other.made) called = called || UidOf(comms_, made) == uid;
-        if (!called && !(grant_ && Finished(member))) return false;
+        if (!called && !Granted(member)) return false;
       }
       return true;
     }
@@ -212,9 +212,15 @@ void SimJob::Begin(int process, const Op& op) {
     case Do::kGroupEnd:
       blocks(Call::kGroupEnd).group = p.group;
       break;
-    case Do::kKernel: work(WorkKind::kKernels); break;
-    case Do::kHostFunction: work(WorkKind::kHostFunction); break;
-    case Do::kEventWait: work(WorkKind::kEventWait); break;
+    case Do::kKernel:
+      work(WorkKind::kKernels);
+      break;
+    case Do::kHostFunction:
+      work(WorkKind::kHostFunction);
+      break;
+    case Do::kEventWait:
+      work(WorkKind::kEventWait);
+      break;
     case Do::kEventRecord: {
       const size_t size = stream_of(op.stream).size();
       std::vector<std::pair<int, uint64_t>> behind = {{op.stream, size}};
@@ -285,6 +291,8 @@ void SimJob::Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_
   Proc& p = procs_[process];
   bool legacy = false;
   for (const Op& o : programs_[process]) legacy = legacy || o.stream == 0;
+  std::map<int, size_t> before;  // the group does not stand behind itself
+  for (const auto& [stream, works] : p.streams) before[stream] = works.size();
   std::map<int, uint64_t> place;  // stream -> ordinal
   std::map<int, int> launch_of;   // communicator -> launch
   for (const OpPart& part : parts) {
@@ -294,7 +302,7 @@ void SimJob::Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_
       w.launch = 0;
       for (const auto& [other, others] : p.streams) {
         if (other != part.op.stream && legacy && (part.op.stream == 0 || other == 0)) {
-          w.after.push_back({other, others.size()});
+          w.after.push_back({other, before[other]});
         }
       }
       p.streams[part.op.stream].push_back(w);
@@ -335,8 +343,8 @@ void SimJob::EndCall(int process, const Op& op) {
   switch (op.what) {
     case Do::kInit:
     case Do::kSplit: {
-      CallRecord& r =
-          Emit(process, RecordKind::kEnd, op.what == Do::kInit ? Call::kCommInit : Call::kCommSplit);
+      CallRecord& r = Emit(process, RecordKind::kEnd,
+                           op.what == Do::kInit ? Call::kCommInit : Call::kCommSplit);
       r.comm = static_cast<CommId>(op.comm + 1);
       r.nranks = static_cast<int>(comms_[op.comm].members.size());
       r.rank = RankIn(op.comm, process);
@@ -372,9 +380,15 @@ void SimJob::EndCall(int process, const Op& op) {
       p.aborted.insert(op.comm);
       Emit(process, RecordKind::kEnd, Call::kCommAbort);
       return;
-    case Do::kDestroy: Emit(process, RecordKind::kEnd, Call::kCommDestroy); return;
-    case Do::kFinalize: Emit(process, RecordKind::kEnd, Call::kCommFinalize); return;
-    default: Emit(process, RecordKind::kEnd, Call::kHostWait); return;
+    case Do::kDestroy:
+      Emit(process, RecordKind::kEnd, Call::kCommDestroy);
+      return;
+    case Do::kFinalize:
+      Emit(process, RecordKind::kEnd, Call::kCommFinalize);
+      return;
+    default:
+      Emit(process, RecordKind::kEnd, Call::kHostWait);
+      return;
   }
 }
 

@@ -20,8 +20,16 @@ bool NeedsAll(Call call) {
 
 }  // namespace
 
-Op Init(int comm) { Op o = Make(Do::kInit); o.comm = comm; return o; }
-Op Split(int child) { Op o = Make(Do::kSplit); o.comm = child; return o; }
+Op Init(int comm) {
+  Op o = Make(Do::kInit);
+  o.comm = comm;
+  return o;
+}
+Op Split(int child) {
+  Op o = Make(Do::kSplit);
+  o.comm = child;
+  return o;
+}
 Op Collective(Call call, int comm, int stream, int root) {
   Op o = Make(Do::kCollective);
   o.call = call;
@@ -69,24 +77,63 @@ Op WaitEvent(int event, int stream) {
   o.what = Do::kEventWait;
   return o;
 }
-Op StreamSync(int stream) { Op o = Make(Do::kStreamSync); o.stream = stream; return o; }
+Op StreamSync(int stream) {
+  Op o = Make(Do::kStreamSync);
+  o.stream = stream;
+  return o;
+}
 Op DeviceSync() { return Make(Do::kDeviceSync); }
-Op EventSync(int event) { Op o = Make(Do::kEventSync); o.event = event; return o; }
+Op EventSync(int event) {
+  Op o = Make(Do::kEventSync);
+  o.event = event;
+  return o;
+}
 Op Free() { return Make(Do::kFree); }
-Op Copy(int stream) { Op o = Make(Do::kCopy); o.stream = stream; return o; }
-Op Poll(int event) { Op o = Make(Do::kPoll); o.event = event; return o; }
+Op Copy(int stream) {
+  Op o = Make(Do::kCopy);
+  o.stream = stream;
+  return o;
+}
+Op Poll(int event) {
+  Op o = Make(Do::kPoll);
+  o.event = event;
+  return o;
+}
 Op Sleep() { return Make(Do::kSleep); }
 Op Spin() { return Make(Do::kSpin); }
-Op Exit(int code) { Op o = Make(Do::kExit); o.root_or_peer = code; return o; }
-Op Kill(int signal) { Op o = Make(Do::kKill); o.root_or_peer = signal; return o; }
+Op Exit(int code) {
+  Op o = Make(Do::kExit);
+  o.root_or_peer = code;
+  return o;
+}
+Op Kill(int signal) {
+  Op o = Make(Do::kKill);
+  o.root_or_peer = signal;
+  return o;
+}
 Op Stop() { return Make(Do::kStop); }
-Op Abort(int comm) { Op o = Make(Do::kAbort); o.comm = comm; return o; }
-Op Destroy(int comm) { Op o = Make(Do::kDestroy); o.comm = comm; return o; }
-Op Finalize(int comm) { Op o = Make(Do::kFinalize); o.comm = comm; return o; }
+Op Abort(int comm) {
+  Op o = Make(Do::kAbort);
+  o.comm = comm;
+  return o;
+}
+Op Destroy(int comm) {
+  Op o = Make(Do::kDestroy);
+  o.comm = comm;
+  return o;
+}
+Op Finalize(int comm) {
+  Op o = Make(Do::kFinalize);
+  o.comm = comm;
+  return o;
+}
 
 SimJob::SimJob(std::vector<SimComm> comms, std::vector<Program> programs, bool cold, uint64_t seed)
-    : comms_(std::move(comms)), programs_(std::move(programs)), procs_(programs_.size()),
-      cold_(cold), random_(seed) {}
+    : comms_(std::move(comms)),
+      programs_(std::move(programs)),
+      procs_(programs_.size()),
+      cold_(cold),
+      random_(seed) {}
 
 int SimJob::RankIn(int comm, int process) const {
   const auto& members = comms_[comm].members;
@@ -130,7 +177,7 @@ bool SimJob::Started(int comm, int rank, uint64_t sequence) const {
       }
     }
   }
-  return grant_ && Finished(process) && !Called(comm, rank, sequence);
+  return Granted(process) && !Called(comm, rank, sequence);
 }
 
 bool SimJob::P2pStarted(int comm, int source, int target, uint64_t sequence, bool send) const {
@@ -145,7 +192,7 @@ bool SimJob::P2pStarted(int comm, int source, int target, uint64_t sequence, boo
       }
     }
   }
-  return grant_ && Finished(process) && !P2pCalled(comm, source, target, sequence, send);
+  return Granted(process) && !P2pCalled(comm, source, target, sequence, send);
 }
 
 bool SimJob::Called(int comm, int rank, uint64_t sequence) const {
@@ -185,7 +232,7 @@ bool SimJob::Connects(int process, const OpPart& part) const {
   const int comm = part.op.comm;
   const int me = RankIn(comm, process);
   auto granted = [&](int rank, bool called) {
-    return called || (grant_ && Finished(comms_[comm].members[rank]));
+    return called || Granted(comms_[comm].members[rank]);
   };
   if (part.op.what == Do::kCollective) {
     if (p.used.count(comm) > 0) return true;
@@ -197,9 +244,8 @@ bool SimJob::Connects(int process, const OpPart& part) const {
   }
   const int peer = part.op.root_or_peer;
   if (peer == me || p.peers.count({comm, peer}) > 0) return true;
-  return part.op.what == Do::kSend
-             ? granted(peer, P2pCalled(comm, me, peer, part.sequence, false))
-             : granted(peer, P2pCalled(comm, peer, me, part.sequence, true));
+  return part.op.what == Do::kSend ? granted(peer, P2pCalled(comm, me, peer, part.sequence, false))
+                                   : granted(peer, P2pCalled(comm, peer, me, part.sequence, true));
 }
 
 bool SimJob::CanStart(const Launch& launch) const {
@@ -225,9 +271,9 @@ bool SimJob::CanEnd(const Launch& launch) const {
     if (part.op.what == Do::kRecv) {
       if (!P2pStarted(comm, root, me, part.sequence, true)) return false;
     } else if (part.op.what == Do::kCollective) {
-      const bool all = NeedsAll(part.op.call) ||
-                       ((part.op.call == Call::kReduce || part.op.call == Call::kGather) &&
-                        me == root);
+      const bool all =
+          NeedsAll(part.op.call) ||
+          ((part.op.call == Call::kReduce || part.op.call == Call::kGather) && me == root);
       const bool from_root =
           (part.op.call == Call::kBroadcast || part.op.call == Call::kScatter) && me != root;
       for (size_t r = 0; r < comms_[comm].members.size(); ++r) {
@@ -350,10 +396,27 @@ bool SimJob::Finished(int process) const {
   return true;
 }
 
+void SimJob::GrantMissing() {
+  grant_ = true;
+  for (Proc& p : procs_) p.granted_from = p.pc;
+}
+
+bool SimJob::Granted(int process) const {
+  const Proc& p = procs_[process];
+  return grant_ && (!p.in_call || p.pc != p.granted_from);
+}
+
 std::set<int> SimJob::Unfinished() const {
   std::set<int> unfinished;
-  for (int p = 0; p < static_cast<int>(procs_.size()); ++p) {
-    if (!Finished(p)) unfinished.insert(p);
+  for (int i = 0; i < static_cast<int>(procs_.size()); ++i) {
+    const Proc& p = procs_[i];
+    if (!grant_ && !Finished(i)) unfinished.insert(i);
+    if (!grant_ || p.dead) continue;
+    bool done = Granted(i);
+    for (const auto& [stream, works] : p.streams) {
+      for (const Work& w : works) done = done && w.done;
+    }
+    if (!done) unfinished.insert(i);
   }
   return unfinished;
 }

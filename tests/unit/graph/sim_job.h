@@ -1,6 +1,6 @@
-// A small job that really runs: programs of host calls, streams, launches and members that start and
-// end by the rules of CUDA and NCCL, one transition at a time in any order. It shares nothing with
-// the model under test but the records and rounds that it writes, so that it can serve as its
+// A small job that really runs: programs of host calls, streams, launches and members that start
+// and end by the rules of CUDA and NCCL, one transition at a time in any order. It shares nothing
+// with the model under test but the records and rounds that it writes, so that it can serve as its
 // reference.
 #ifndef GORDIAN_TESTS_UNIT_GRAPH_SIM_JOB_H_
 #define GORDIAN_TESTS_UNIT_GRAPH_SIM_JOB_H_
@@ -18,22 +18,44 @@
 namespace gordian::graph::testing {
 
 enum class Do : uint8_t {
-  kInit, kSplit, kCollective, kSend, kRecv, kGroupStart, kGroupEnd, kKernel, kHostFunction,
-  kEventRecord, kEventWait, kStreamSync, kDeviceSync, kEventSync, kFree, kCopy, kPoll, kSleep,
-  kSpin, kExit, kKill, kStop, kAbort, kDestroy, kFinalize,
+  kInit,
+  kSplit,
+  kCollective,
+  kSend,
+  kRecv,
+  kGroupStart,
+  kGroupEnd,
+  kKernel,
+  kHostFunction,
+  kEventRecord,
+  kEventWait,
+  kStreamSync,
+  kDeviceSync,
+  kEventSync,
+  kFree,
+  kCopy,
+  kPoll,
+  kSleep,
+  kSpin,
+  kExit,
+  kKill,
+  kStop,
+  kAbort,
+  kDestroy,
+  kFinalize,
 };
 
 struct Op {
   Do what = Do::kSleep;
-  int comm = 0;      // index into SimJob::comms
-  int stream = 1;    // 0 is the legacy default stream
+  int comm = 0;    // index into SimJob::comms
+  int stream = 1;  // 0 is the legacy default stream
   Call call = Call::kAllReduce;
   uint64_t count = 1024;
   uint8_t datatype = 7;
   uint8_t reduce_op = 0;
   int root_or_peer = -1;  // root or peer rank within the communicator; kExit: code; kKill: signal
   int event = 0;
-  bool endless = false;   // kernels
+  bool endless = false;  // kernels
 };
 
 // Short names for programs.
@@ -102,9 +124,10 @@ class SimJob {
   // Programs run to their end and all work done, at this process.
   bool Finished(int process) const;
   std::set<int> Unfinished() const;
-  // From now on what finished programs never call counts as called: what is unfinished after
-  // running on waits for itself.
-  void GrantMissing() { grant_ = true; }
+  // From now on a host that is not held makes whatever call others need, at once and for good: each
+  // leaves the call it is in, if it can, and goes no further. What is unfinished after running on
+  // waits for itself.
+  void GrantMissing();
 
   std::vector<CallRecord> log;
   std::map<int, std::pair<int, int>> env;  // process -> rank, world size
@@ -143,8 +166,8 @@ class SimJob {
     uint64_t ended_ns = 0;
     std::map<int, std::vector<Work>> streams;
     std::map<int, std::vector<std::pair<int, uint64_t>>> events;
-    std::map<int, uint64_t> next_sequence;                       // by communicator
-    std::map<std::tuple<int, int, bool>, uint64_t> next_p2p;     // (communicator, peer, send)
+    std::map<int, uint64_t> next_sequence;                    // by communicator
+    std::map<std::tuple<int, int, bool>, uint64_t> next_p2p;  // (communicator, peer, send)
     std::map<int, int> last_launch;
     std::set<int> used, made, aborted;
     std::set<std::pair<int, int>> peers;
@@ -153,9 +176,10 @@ class SimJob {
     uint32_t group = 0;
     std::vector<OpPart> group_ops;
     bool polled = false;
-    uint64_t splits = 0;
+    size_t granted_from = 0;  // pc when GrantMissing() was called
   };
 
+  bool Granted(int process) const;
   bool HostEnabled(int process) const;
   void Host(int process);
   bool CallCanEnd(int process, const Op& op) const;

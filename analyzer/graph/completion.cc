@@ -1,0 +1,163 @@
+// Streams of the execution graph: where work goes, what evidence shows done, and what is let go of.
+#include <algorithm>
+
+#include "analyzer/graph/execution_graph.h"
+
+namespace gordian::graph {
+
+void ExecutionGraph::Append(Process&, StreamQueue& queue, WorkItem item) {
+  queue.last = std::max(queue.last, item.ordinal);
+  if (queue.items.empty() || queue.items.back().ordinal < item.ordinal) {
+    queue.items.push_back(std::move(item));
+    return;
+  }
+  // Records that were given up for lost and came late.
+  auto at = std::lower_bound(queue.items.begin(), queue.items.end(), item.ordinal,
+                             [](const WorkItem& i, uint64_t n) { return i.ordinal < n; });
+  if (at == queue.items.end() || at->ordinal != item.ordinal) {
+    queue.items.insert(at, std::move(item));
+  } else {
+    at->kernels.insert(at->kernels.end(), item.kernels.begin(), item.kernels.end());
+  }
+}
+
+StreamQueue& ExecutionGraph::Stream(Process& process, StreamId id, int device) {
+  StreamQueue& queue = process.streams[id];
+  if (queue.id == 0) {
+    queue.id = id;
+    queue.flags = kStreamFlagsUnknown;
+  }
+  if (device >= 0) queue.device = device;
+  return queue;
+}
+
+std::vector<StreamPosition> ExecutionGraph::LegacyOrder(const Process& process,
+                                                        const StreamQueue& queue) const {
+  std::vector<StreamPosition> order;
+  if (!queue.Legacy() && !queue.Blocking()) return order;
+  for (const auto& [id, other] : process.streams) {
+    if (id == queue.id || other.device != queue.device || other.last <= other.soft) continue;
+    if (queue.Legacy() ? (other.Blocking() && !other.Legacy()) : other.Legacy()) {
+      order.push_back({id, other.last});
+    }
+  }
+  return order;
+}
+
+void ExecutionGraph::Behind(const Process& process, const StreamQueue& queue,
+                            std::vector<StreamPosition>* behind) const {
+  behind->push_back({queue.id, queue.last});
+  for (const StreamPosition& position : LegacyOrder(process, queue)) behind->push_back(position);
+}
+
+void ExecutionGraph::CommDone(Process& process, CommId comm, uint64_t now_ns) {
+  std::vector<StreamPosition> done;
+  std::vector<KernelId> unplaced;
+  for (const auto& [id, kernel] : kernels_) {
+    if (kernel.process != process.info.process || kernel.comm != comm || !kernel.enqueued) continue;
+    done.insert(done.end(), kernel.positions.begin(), kernel.positions.end());
+    if (!kernel.follows) unplaced.push_back(id);
+  }
+  for (const StreamPosition& position : done) MarkDone(process, position, now_ns);
+  for (KernelId id : unplaced) KernelDone(id);
+}
+
+void ExecutionGraph::MarkDone(Process& process, StreamPosition first, uint64_t now_ns) {
+  std::vector<StreamPosition> work = {first};
+  while (!work.empty()) {
+    const StreamPosition position = work.back();
+    work.pop_back();
+    auto it = process.streams.find(position.stream);
+    if (it == process.streams.end() || position.ordinal <= it->second.done) continue;
+    StreamQueue& queue = it->second;
+    // A state may know of work whose record has not come.
+    queue.done = position.ordinal;
+    queue.last_progress_ns = std::max(queue.last_progress_ns, now_ns);
+    process.last_progress_ns = std::max(process.last_progress_ns, now_ns);
+    queue.last = std::max(queue.last, queue.done);
+    queue.soft = std::max(queue.soft, queue.done);
+    while (!queue.items.empty() && queue.items.front().ordinal <= position.ordinal) {
+      WorkItem item = std::move(queue.items.front());
+      queue.items.pop_front();
+      // What it stood behind must be done as well.
+      work.insert(work.end(), item.legacy.begin(), item.legacy.end());
+      work.insert(work.end(), item.event.begin(), item.event.end());
+      for (KernelId id : item.kernels) {
+        auto kernel = kernels_.find(id);
+        if (kernel == kernels_.end()) continue;
+        --kernel->second.open_positions;
+        if (kernel->second.enqueued && kernel->second.open_positions == 0) KernelDone(id);
+      }
+    }
+  }
+}
+
+void ExecutionGraph::KernelDone(KernelId id) {
+  // A communicator's launches are done in order (W8): one that nobody could place goes with the
+  // next.
+  for (bool first = true; id != 0; first = false) {
+    auto it = kernels_.find(id);
+    if (it == kernels_.end() || (!first && it->second.follows)) return;
+    for (const Part& part : it->second.parts) {
+      if (!it->second.aborted) matcher_.Done(part.ref);
+    }
+    id = it->second.previous_on_comm;
+    kernels_.erase(it);
+  }
+}
+
+// A launch that NCCL refused: what of it was enqueued anyway stays as work that ends by itself.
+void ExecutionGraph::DropKernel(KernelId id, bool enqueued_some) {
+  auto it = kernels_.find(id);
+  if (it == kernels_.end()) return;
+  if (enqueued_some) {
+    it->second.follows = false;
+    it->second.enqueued = true;
+    return;
+  }
+  for (const Part& part : it->second.parts) matcher_.Withdraw(part.ref);
+  kernels_.erase(it);
+}
+
+// Moves `soft` over kernels, host functions and waits for what is soft itself: they end without
+// help.
+void ExecutionGraph::Soften(Process& process) {
+  auto soft = [&](const std::vector<StreamPosition>& positions) {
+    for (const StreamPosition& position : positions) {
+      auto it = process.streams.find(position.stream);
+      if (it != process.streams.end() && position.ordinal > it->second.soft) return false;
+    }
+    return true;
+  };
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    for (auto& [id, queue] : process.streams) {
+      while (!queue.items.empty()) {
+        const WorkItem& item = queue.items.front();
+        if (item.kind == WorkKind::kNone || !soft(item.legacy) || !soft(item.event)) break;
+        queue.soft = item.ordinal;
+        queue.items.pop_front();
+        changed = true;
+      }
+    }
+  }
+  for (auto it = process.streams.begin(); it != process.streams.end();) {
+    it = it->second.destroyed && it->second.items.empty() ? process.streams.erase(it) : ++it;
+  }
+}
+
+void ExecutionGraph::TrimEvents(Process& process) {
+  if (process.events.size() <= process.events_limit) return;
+  for (auto it = process.events.begin(); it != process.events.end();) {
+    bool done = true;
+    for (const StreamPosition& position : it->second.behind) {
+      auto stream = process.streams.find(position.stream);
+      done &= stream == process.streams.end() || position.ordinal <= stream->second.done;
+    }
+    it = done ? process.events.erase(it) : ++it;
+  }
+  process.events_limit = std::max<size_t>(4096, 2 * process.events.size());
+}
+
+}  // namespace gordian::graph

@@ -1,0 +1,348 @@
+// The model against a job that really runs (sim_job): random tiny programs, every answer compared,
+// both printed on a difference. GORDIAN_TEST_PROGRAMS sets how many (20,000), GORDIAN_TEST_SEED the
+// first.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <numeric>
+#include <set>
+#include <sstream>
+
+#include "tests/unit/graph/sim_job.h"
+
+namespace gordian::graph {
+namespace {
+
+using namespace gordian::graph::testing;  // NOLINT
+
+uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
+}
+
+struct Case {
+  std::vector<SimComm> comms;
+  std::vector<Program> programs;
+  bool cold = false;
+};
+
+std::string Print(const Case& c) {
+  static const char* const kWords[] = {
+      "init",   "split",  "collective", "send",    "recv",       "group(",     ")",
+      "kernel", "hostfn", "record",     "wait",    "streamsync", "devicesync", "eventsync",
+      "free",   "copy",   "poll",       "sleep",   "spin",       "exit",       "kill",
+      "stop",   "abort",  "destroy",    "finalize"};
+  std::ostringstream out;
+  out << (c.cold ? "cold\n" : "warm\n");
+  for (size_t i = 0; i < c.comms.size(); ++i) {
+    out << "comm " << i << ":";
+    for (int m : c.comms[i].members) out << " " << m;
+    out << "\n";
+  }
+  for (size_t p = 0; p < c.programs.size(); ++p) {
+    out << "rank " << p << ":";
+    for (const Op& op : c.programs[p]) {
+      if (op.what == Do::kInit) continue;
+      out << " " << kWords[static_cast<int>(op.what)];
+      if (op.what == Do::kCollective) out << static_cast<int>(op.call);
+      if (op.what <= Do::kRecv) out << "[c" << op.comm << " r" << op.root_or_peer << "]";
+      out << "s" << op.stream;
+      if (op.what == Do::kEventRecord || op.what == Do::kEventWait || op.what == Do::kEventSync) {
+        out << "e" << op.event;
+      }
+    }
+    out << "\n";
+  }
+  return out.str();
+}
+
+class Generator {
+ public:
+  explicit Generator(uint64_t seed) : random_(seed) {}
+
+  Case Next() {
+    Case c;
+    const int ranks = 2 + Below(3), comm_count = 1 + Below(3);
+    c.cold = Below(4) == 0;
+    const bool legacy = Below(6) == 0;
+    const int streams = 1 + Below(2);
+    for (int i = 0; i < comm_count; ++i) {
+      SimComm comm;
+      for (int p = 0; p < ranks; ++p) comm.members.push_back(p);
+      while (comm.members.size() > 2 && Below(3) == 0) {
+        comm.members.erase(comm.members.begin() + Below(static_cast<int>(comm.members.size())));
+      }
+      c.comms.push_back(comm);
+    }
+    // The operations of one correct job, in one order, ...
+    c.programs.resize(ranks);
+    const int operations = 2 + Below(4);
+    for (int i = 0; i < operations; ++i) {
+      const int comm = Below(comm_count);
+      const auto& members = c.comms[comm].members;
+      const int stream = (legacy ? 0 : 1) + Below(streams + (legacy ? 1 : 0));
+      const int size = static_cast<int>(members.size());
+      if (Below(3) == 0) {
+        const int from = Below(size), to = (from + 1 + Below(size - 1)) % size;
+        c.programs[members[from]].push_back(Send(comm, to, stream));
+        c.programs[members[to]].push_back(Recv(comm, from, stream));
+      } else {
+        static constexpr Call kKinds[] = {Call::kAllReduce, Call::kAllReduce, Call::kBroadcast,
+                                          Call::kReduce, Call::kAllGather};
+        const Call call = kKinds[Below(5)];
+        const int root = call == Call::kBroadcast || call == Call::kReduce ? Below(size) : -1;
+        for (int m : members) c.programs[m].push_back(Collective(call, comm, stream, root));
+      }
+    }
+    // ... then mistakes, waits, events and groups.
+    for (Program& p : c.programs) {
+      if (p.size() >= 2 && Below(3) == 0) {
+        const size_t at = Below(static_cast<int>(p.size()) - 1);
+        std::swap(p[at], p[at + 1]);
+      }
+      if (!p.empty() && Below(10) == 0) p.erase(p.begin() + Below(static_cast<int>(p.size())));
+      for (int n = Below(3); n > 0; --n) Insert(&p, streams, legacy);
+      if (p.size() >= 2 && Below(5) == 0) Group(&p);
+      Program inits;
+      for (int i = 0; i < comm_count; ++i) {
+        const int self = static_cast<int>(&p - c.programs.data());
+        const auto& m = c.comms[i].members;
+        if (std::find(m.begin(), m.end(), self) != m.end()) inits.push_back(Init(i));
+      }
+      p.insert(p.begin(), inits.begin(), inits.end());
+      p.push_back(DeviceSync());
+      p.push_back(Sleep());
+    }
+    return c;
+  }
+
+ private:
+  int Below(int n) { return static_cast<int>(random_() % static_cast<uint64_t>(n)); }
+
+  void Insert(Program* p, int streams, bool legacy) {
+    const int stream = (legacy ? 0 : 1) + Below(streams + (legacy ? 1 : 0));
+    const auto at = p->begin() + Below(static_cast<int>(p->size()) + 1);
+    switch (Below(7)) {
+      case 0:
+        p->insert(at, DeviceSync());
+        break;
+      case 1:
+        p->insert(at, StreamSync(stream));
+        break;
+      case 2:
+        p->insert(at, Free());
+        break;
+      case 3:
+        p->insert(at, Kernel(stream));
+        break;
+      case 4:
+        p->insert(at, Copy(stream));
+        break;
+      default: {
+        // An event of one stream that another waits for, or the host.
+        const int event = 1 + Below(2);
+        const size_t index = static_cast<size_t>(at - p->begin());
+        p->insert(at, Record(event, stream));
+        const size_t later = index + 1 + Below(static_cast<int>(p->size() - index));
+        p->insert(p->begin() + static_cast<ptrdiff_t>(later),
+                  Below(3) == 0 ? EventSync(event) : WaitEvent(event, 1 + Below(streams)));
+        break;
+      }
+    }
+  }
+
+  void Group(Program* p) {
+    const auto operation = [](const Op& op) {
+      return op.what == Do::kCollective || op.what == Do::kSend || op.what == Do::kRecv;
+    };
+    size_t first = Below(static_cast<int>(p->size()));
+    while (first < p->size() && !operation((*p)[first])) ++first;
+    size_t last = first;
+    while (last < p->size() && last < first + 3 && operation((*p)[last])) ++last;
+    if (first >= last) return;
+    // Two launches of one group may run in either order: no order of theirs is a proof (W7).
+    for (size_t i = first; i < last; ++i) {
+      if ((*p)[i].comm != (*p)[first].comm) return;
+    }
+    p->insert(p->begin() + static_cast<ptrdiff_t>(last), GroupEnd());
+    p->insert(p->begin() + static_cast<ptrdiff_t>(first), GroupStart());
+  }
+
+  std::mt19937_64 random_;
+};
+
+std::vector<int> AsVector(const std::set<int>& s) { return {s.begin(), s.end()}; }
+
+// Ranks that the verdict holds to be in the deadlock; environment ranks make them process numbers.
+std::set<int> Stuck(const Verdict& verdict) {
+  std::set<int> stuck;
+  auto add = [&](const Finding& f) {
+    if (f.verdict != VerdictKind::kDeadlock && f.verdict != VerdictKind::kInitHang) return;
+    if (f.confidence != Confidence::kConfirmed) return;
+    stuck.insert(f.culprit_ranks.begin(), f.culprit_ranks.end());
+    stuck.insert(f.victim_ranks.begin(), f.victim_ranks.end());
+  };
+  add(verdict.main);
+  for (const Finding& f : verdict.findings) add(f);
+  return stuck;
+}
+
+SimJob Make(const Case& c, uint64_t seed) {
+  SimJob job(c.comms, c.programs, c.cold, seed);
+  const int n = static_cast<int>(c.programs.size());
+  for (int p = 0; p < n; ++p) job.env[p] = {p, n};
+  return job;
+}
+
+// Mistakes can put different kinds at one position: then the runtime does what it likes, and so may
+// we.
+bool Mismatched(const Verdict& verdict) {
+  if (verdict.main.verdict == VerdictKind::kMismatch) return true;
+  return std::any_of(verdict.findings.begin(), verdict.findings.end(),
+                     [](const Finding& f) { return f.verdict == VerdictKind::kMismatch; });
+}
+
+// Every order of transitions ends in the same state, or there are too many to look at.
+void ExpectOneEnd(const Case& c) {
+  std::set<std::string> seen;
+  std::vector<SimJob> work = {Make(c, 1)};
+  std::set<std::vector<int>> ends;
+  while (!work.empty() && seen.size() < 1500) {
+    SimJob job = std::move(work.back());
+    work.pop_back();
+    job.log.clear();
+    const std::vector<int> enabled = job.Enabled();
+    if (enabled.empty()) ends.insert(AsVector(job.Unfinished()));
+    for (int transition : enabled) {
+      SimJob next = job;
+      next.Take(transition);
+      if (seen.insert(next.State()).second) work.push_back(std::move(next));
+    }
+  }
+  EXPECT_LE(ends.size(), 1u) << Print(c);
+}
+
+TEST(Reference, RandomPrograms) {
+  const uint64_t programs = FromEnvironment("GORDIAN_TEST_PROGRAMS", 20000);
+  const uint64_t seed = FromEnvironment("GORDIAN_TEST_SEED", 20260401);
+  const bool limited = std::getenv("GORDIAN_TEST_PROGRAMS") == nullptr;
+  std::cout << "first seed " << seed << ", " << programs << " programs\n";
+  const auto began = std::chrono::steady_clock::now();
+  uint64_t deadlocks = 0, compared = 0, mismatches = 0;
+  for (uint64_t i = 0; i < programs; ++i) {
+    if (limited && std::chrono::steady_clock::now() - began > std::chrono::seconds(60)) break;
+    const Case c = Generator(seed + i).Next();
+    SimJob job = Make(c, seed + i);
+    JobModel model;
+    // On the way: what is said to be stuck must be so in the end.
+    std::set<int> early;
+    for (int step = 0; step < 3; ++step) {
+      job.Run(static_cast<int>((seed + i) % 11) + 3);
+      job.Rounds(&model, 0.6, 0.3);
+      const std::set<int> now = Stuck(model.Current());
+      early.insert(now.begin(), now.end());
+    }
+    job.Run();
+    job.Rounds(&model, 0.6, 0.3);
+    const Verdict verdict = model.Current();
+    if (Mismatched(verdict)) {
+      ++mismatches;
+      continue;
+    }
+    SimJob truth = job;
+    truth.GrantMissing();
+    truth.Run();
+    const std::set<int> expected = truth.Unfinished(), got = Stuck(verdict);
+    ++compared;
+    deadlocks += !expected.empty();
+    const bool sound = std::includes(expected.begin(), expected.end(), early.begin(), early.end());
+    if (expected != got || !sound) {
+      FAIL() << "program " << i << " (GORDIAN_TEST_SEED=" << seed + i << ")\n"
+             << Print(c) << "it leaves unfinished: " << ::testing::PrintToString(expected)
+             << "\nthe model says stuck: " << ::testing::PrintToString(got)
+             << "\nand said so early: " << ::testing::PrintToString(early) << "\n"
+             << Name(verdict.main.verdict) << ": " << verdict.main.summary;
+    }
+    if (i % 200 == 0 && c.programs.size() <= 3) ExpectOneEnd(c);
+  }
+  std::cout << compared << " compared, " << deadlocks << " of them deadlocks; " << mismatches
+            << " mismatched\n";
+  // Otherwise the comparison says nothing.
+  EXPECT_GT(deadlocks * 20, compared);
+  EXPECT_LT(deadlocks * 20, compared * 19);
+}
+
+// Records lost, cut off, or handed over in another order: confidence falls, and nothing false is
+// confirmed.
+TEST(Reference, ThinnedRecordsNeverProveTooMuch) {
+  const uint64_t programs = FromEnvironment("GORDIAN_TEST_PROGRAMS", 20000) / 5;
+  const uint64_t seed = FromEnvironment("GORDIAN_TEST_SEED", 20260401);
+  const bool limited = std::getenv("GORDIAN_TEST_PROGRAMS") == nullptr;
+  const auto began = std::chrono::steady_clock::now();
+  uint64_t confirmed = 0;
+  for (uint64_t i = 0; i < programs; ++i) {
+    if (limited && std::chrono::steady_clock::now() - began > std::chrono::seconds(20)) break;
+    const Case c = Generator(seed + i).Next();
+    SimJob job = Make(c, seed + i);
+    std::mt19937_64 random(seed + i);
+    job.Run(static_cast<int>(random() % 60) + 10);
+    if (random() % 2 == 0) job.Run();
+    SimJob truth = job;
+    truth.Run();
+    truth.GrantMissing();
+    truth.Run();
+    JobModel model;
+    job.Feed(&model);  // introduces the processes and all records, which the next lines redo
+    JobModel thin;
+    for (size_t p = 0; p < c.programs.size(); ++p) {
+      ProcessInfo info;
+      info.process = static_cast<ProcessId>(p + 1);
+      info.env_rank = static_cast<int>(p);
+      info.env_world_size = static_cast<int>(c.programs.size());
+      info.runtime_connect = c.cold;
+      thin.OnProcessStarted(info);
+    }
+    // The processes' records in any interleaving, some of them gone.
+    std::vector<CallRecord> log = job.log;
+    std::stable_sort(log.begin(), log.end(), [&](const CallRecord& a, const CallRecord& b) {
+      return (a.process * 2654435761u ^ seed) < (b.process * 2654435761u ^ seed);
+    });
+    std::map<ProcessId, uint64_t> lost;
+    const uint64_t one_in = 4 + random() % 40;
+    for (const CallRecord& record : log) {
+      if (random() % one_in == 0) {
+        ++lost[record.process];
+      } else {
+        thin.OnRecord(record);
+      }
+    }
+    // A ring counts what it drops; without that, a hole in the order tells, except at the very end.
+    for (int r = 0; r < 4; ++r) {
+      job.Advance(400'000'000);
+      Round round = job.MakeRound();
+      for (ProcessState& state : round.processes) state.lost_records = lost[state.process];
+      thin.OnRound(round);
+    }
+    const Verdict verdict = thin.Current();
+    const std::set<int> expected = truth.Unfinished();
+    for (int stuck : Stuck(verdict)) {
+      ++confirmed;
+      ASSERT_TRUE(expected.count(stuck) > 0)
+          << "program " << i << " (GORDIAN_TEST_SEED=" << seed + i << ")\n"
+          << Print(c) << "unfinished: " << ::testing::PrintToString(expected) << "\n"
+          << verdict.main.summary;
+    }
+    if (verdict.main.confidence == Confidence::kConfirmed) {
+      EXPECT_NE(verdict.main.verdict, VerdictKind::kRankExited);
+      EXPECT_NE(verdict.main.verdict, VerdictKind::kRankAborted);
+      EXPECT_NE(verdict.main.verdict, VerdictKind::kRankNotJoined);
+    }
+  }
+  std::cout << confirmed << " ranks confirmed stuck in spite of losses elsewhere\n";
+}
+
+}  // namespace
+}  // namespace gordian::graph
