@@ -236,20 +236,22 @@ uint32_t TakeCommSlot(Process& process) {
   return UINT32_MAX;
 }
 
+struct Question {
+  const char* name;
+  CallId row;  // the application's form, for an NCCL without the tools' one
+};
+constexpr Question kQuestions[] = {{"pncclCommCount", ring::kCall_ncclCommCount},
+                                   {"pncclCommUserRank", ring::kCall_ncclCommUserRank},
+                                   {"pncclCommCuDevice", ring::kCall_ncclCommCuDevice}};
+std::atomic<void*> g_answers[3];
+
 // A communicator that was made where we could not see it: say what NCCL says of it.
 void LookAtComm(ThreadContext& thread, CommState& comm, uint64_t handle) {
-  const auto ask = [&](CallId call, int32_t* value) {
-    const auto real = reinterpret_cast<ncclResult_t (*)(ncclComm_t, int*)>(RealSymbol(call));
-    int found = 0;
-    if (real != nullptr && real(reinterpret_cast<ncclComm_t>(handle), &found) == ncclSuccess) {
-      *value = found;
-    }
-  };
   int32_t nranks = 0;
   int32_t rank = -1;
-  ask(ring::kCall_ncclCommCount, &nranks);
-  ask(ring::kCall_ncclCommUserRank, &rank);
-  ask(ring::kCall_ncclCommCuDevice, &comm.device);
+  AskNccl(CommQuestion::kCount, handle, &nranks);
+  AskNccl(CommQuestion::kRank, handle, &rank);
+  AskNccl(CommQuestion::kDevice, handle, &comm.device);
   Put(comm.slot->device, comm.device);
   SizeComm(*thread.process, comm, nranks, rank);
 }
@@ -359,6 +361,22 @@ void SizeComm(Process& process, CommState& comm, int32_t nranks, int32_t rank) {
   comm.rank = rank;
   Put(comm.slot->nranks, nranks);
   Put(comm.slot->rank, rank);
+}
+
+bool AskNccl(CommQuestion question, uint64_t handle, int32_t* value) {
+  const auto index = static_cast<uint32_t>(question);
+  void* found = g_answers[index].load(std::memory_order_relaxed);
+  if (found == nullptr) {
+    found = FindInLibrary(Library::kNccl, kQuestions[index].name);
+    if (found == nullptr) found = RealSymbol(kQuestions[index].row);
+    if (found == nullptr) return false;
+    g_answers[index].store(found, std::memory_order_relaxed);
+  }
+  int answer = 0;
+  const auto ask = reinterpret_cast<ncclResult_t (*)(ncclComm_t, int*)>(found);
+  if (ask(reinterpret_cast<ncclComm_t>(handle), &answer) != ncclSuccess) return false;
+  *value = answer;
+  return true;
 }
 
 void SetCommState(CommState& comm, ring::CommState state) {

@@ -81,6 +81,10 @@ void UnbindComm(Process& process, CommState& comm);
 void ReleaseComm(Process& process, CommState& comm);
 // Room for the point-to-point counters once the number of ranks is known.
 void SizeComm(Process& process, CommState& comm, int32_t nranks, int32_t rank);
+// Asks NCCL itself, through its interface for tools (pncclX), so that nobody takes it for a call of
+// the application. False, with `value` as it was, when NCCL does not say.
+enum class CommQuestion { kCount, kRank, kDevice };
+bool AskNccl(CommQuestion question, uint64_t handle, int32_t* value);
 void SetCommState(CommState& comm, ring::CommState state);
 ring::CommState GetCommState(const CommState& comm);
 

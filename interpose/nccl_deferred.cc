@@ -33,15 +33,11 @@ void FlushDeferred(ThreadContext& thread, CommState& comm) {
 }
 
 void AskCommSize(Process& process, CommState& comm) {
-  const auto handle = reinterpret_cast<ncclComm_t>(comm.handle.load(std::memory_order_relaxed));
-  const auto ask = [&](CallId call, int* value) {
-    const auto real = reinterpret_cast<ncclResult_t (*)(ncclComm_t, int*)>(RealSymbol(call));
-    return real != nullptr && real(handle, value) == ncclSuccess;
-  };
-  int nranks = 0;
-  int rank = -1;
-  if (handle != nullptr && ask(ring::kCall_ncclCommCount, &nranks) &&
-      ask(ring::kCall_ncclCommUserRank, &rank)) {
+  const uint64_t handle = comm.handle.load(std::memory_order_relaxed);
+  int32_t nranks = 0;
+  int32_t rank = -1;
+  if (handle != 0 && AskNccl(CommQuestion::kCount, handle, &nranks) &&
+      AskNccl(CommQuestion::kRank, handle, &rank)) {
     SizeComm(process, comm, nranks, rank);
   }
 }

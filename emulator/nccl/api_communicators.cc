@@ -291,19 +291,29 @@ ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
   return result;
 }
 
+// Three questions are asked by tools too, through pncclX: those are not the application's calls.
 ncclResult_t pncclCommCount(const ncclComm_t comm, int* count) {
-  GetEngine().CountCall("ncclCommCount");
   return emu::Ask(comm, "CommCount", "count", count, [](const Comm& c) { return c.nranks(); });
+}
+__attribute__((weak)) ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+  GetEngine().CountCall("ncclCommCount");
+  return pncclCommCount(comm, count);
 }
 
 ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int* device) {
-  GetEngine().CountCall("ncclCommCuDevice");
   return emu::Ask(comm, "CommCuDevice", "device", device, [](const Comm& c) { return c.device(); });
+}
+__attribute__((weak)) ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
+  GetEngine().CountCall("ncclCommCuDevice");
+  return pncclCommCuDevice(comm, device);
 }
 
 ncclResult_t pncclCommUserRank(const ncclComm_t comm, int* rank) {
-  GetEngine().CountCall("ncclCommUserRank");
   return emu::Ask(comm, "CommUserRank", "rank", rank, [](const Comm& c) { return c.rank(); });
+}
+__attribute__((weak)) ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+  GetEngine().CountCall("ncclCommUserRank");
+  return pncclCommUserRank(comm, rank);
 }
 
 EMU_NCCL_ALIAS(ncclGetUniqueId);
@@ -318,8 +328,5 @@ EMU_NCCL_ALIAS(ncclCommDestroy);
 EMU_NCCL_ALIAS(ncclCommAbort);
 EMU_NCCL_ALIAS(ncclCommRevoke);
 EMU_NCCL_ALIAS(ncclCommGetAsyncError);
-EMU_NCCL_ALIAS(ncclCommCount);
-EMU_NCCL_ALIAS(ncclCommCuDevice);
-EMU_NCCL_ALIAS(ncclCommUserRank);
 
 }  // extern "C"
