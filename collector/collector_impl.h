@@ -1,0 +1,141 @@
+// The inside of Collector: collector.cc has the loop, records and rounds; collector_processes.cc
+// has what becomes of processes and their ring files.
+#ifndef GORDIAN_COLLECTOR_COLLECTOR_IMPL_H_
+#define GORDIAN_COLLECTOR_COLLECTOR_IMPL_H_
+
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "collector/collector.h"
+#include "collector/process_watch.h"
+#include "collector/salvage.h"
+#include "collector/tracked_process.h"
+#include "collector/uplink.h"
+#include "common/clock.h"
+#include "gordian/v1/ingest.pb.h"
+
+namespace gordian::collector {
+
+// epoll keys; process numbers are above.
+inline constexpr uint64_t kWakeKey = 0;
+inline constexpr uint64_t kDirKey = 1;
+inline constexpr uint64_t kFirstProcessKey = 2;
+
+class Collector::Impl {
+ public:
+  explicit Impl(Options options) : options_(std::move(options)) {}
+  ~Impl() {
+    (void)Stop();
+    for (const int fd : {wake_fd_, epoll_fd_}) {  // late calls of NoteExit still wake
+      if (fd >= 0) {
+        close(fd);
+      }
+    }
+  }
+
+  Status Start();
+  void NoteExit(pid_t pid, int wait_status) {
+    exits_.Note(pid, wait_status, MonoNs());
+    Wake();
+  }
+  void JobEnded(v1::ExitKind kind, int value, bool killed);
+  Status Stop();
+  Stats stats() const;
+
+ private:
+  struct JobEnd {
+    v1::ExitKind kind;
+    int value;
+    bool killed;
+  };
+  struct Followed {
+    std::unique_ptr<TrackedProcess> process;
+    std::optional<uint64_t> ended_ns;  // first seen dead
+    std::optional<ExitStatus> status;  // known from the kernel, or because it was replaced by exec
+  };
+  struct Unready {
+    uint64_t first_ns;
+    uint64_t next_ns;
+    bool given_up = false;
+  };
+
+  void Run();
+  void Wait(uint64_t ns);
+  void Wake() {
+    const uint64_t one = 1;
+    if (wake_fd_ >= 0 && write(wake_fd_, &one, sizeof(one)) < 0) {
+      // Full: it is readable already.
+    }
+  }
+
+  // Parts of a pass; all in the collector's own thread.
+  void FindProcesses();
+  void TryAdopt(const std::string& name);
+  void Follow(std::unique_ptr<TrackedProcess> process);
+  uint64_t DrainAll(bool even_if_full);
+  void DrainDry(TrackedProcess* process);
+  void NoteEnded();
+  void FinishEnded(bool no_grace);
+  bool AnyEnded() const;
+  void AnswerRound(uint64_t round);
+  void AwaitWatchers();
+  void SalvageSome(size_t files);
+  void EndAll();
+
+  void Emit(v1::Event&& event);
+  void Flush();
+  void PublishStats();
+
+  const Options options_;
+  ExitNotes exits_;
+  int wake_fd_ = -1;
+  int epoll_fd_ = -1;
+  std::unique_ptr<RingDirWatch> dir_;
+  std::unique_ptr<RingKeeper> keeper_;
+  std::unique_ptr<Uplink> uplink_;
+  std::thread thread_;
+  bool started_ = false;
+  bool stopped_ = false;
+
+  // Shared with callers and the uplink's threads.
+  mutable std::mutex mutex_;
+  std::condition_variable job_end_sent_;
+  std::optional<JobEnd> job_end_;
+  bool job_end_done_ = false;
+  std::optional<uint64_t> round_wanted_;
+  Stats stats_;
+  std::atomic<bool> stop_ = false;
+
+  // The collector's own thread only.
+  std::map<uint32_t, Followed> processes_;                  // by number
+  std::unordered_map<std::string, uint32_t> by_ring_name_;  // of those in processes_
+  std::map<std::string, Unready> unready_;
+  std::set<std::string> done_names_;  // to be salvaged or not removable: not to be adopted again
+  std::deque<std::string> to_salvage_;
+  BuildIds build_ids_;
+  uint32_t next_number_ = 1;
+  v1::EventBatch batch_;
+  uint64_t batch_bytes_ = 0;
+  uint64_t stats_published_ns_ = 0;
+  // Of processes that have been finished; the living are added by PublishStats.
+  uint64_t records_before_ = 0, lost_before_ = 0, bad_before_ = 0;
+  uint64_t adopted_ = 0, refused_ = 0, rounds_ = 0, last_round_ns_ = 0;
+  TrackedProcess::Sink sink_ = [this](v1::Event&& event) { Emit(std::move(event)); };
+};
+
+}  // namespace gordian::collector
+
+#endif  // GORDIAN_COLLECTOR_COLLECTOR_IMPL_H_

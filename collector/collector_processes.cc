@@ -1,0 +1,217 @@
+// Processes of a Collector: found, adopted, ended, and their ring files kept.
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collector/collector_impl.h"
+#include "collector/ring_file.h"
+#include "common/ids.h"
+
+namespace gordian::collector {
+namespace {
+
+// A ring file whose header makes no sense is looked at again for so long before it is given up.
+constexpr uint64_t kUnreadyNs = 1 * kNsPerSecond;
+constexpr uint64_t kRetryUnreadyNs = 20 * kNsPerMs;
+
+// When a process started, in CLOCK_MONOTONIC; some ticks early rather than late.
+uint64_t StartMonoNs(const ProcessIdentity& identity) {
+  const auto ticks_per_second = static_cast<uint64_t>(std::max(1l, sysconf(_SC_CLK_TCK)));
+  const uint64_t tick_ns = kNsPerSecond / ticks_per_second;
+  const unsigned __int128 wide = static_cast<unsigned __int128>(identity.start) * tick_ns;
+  const uint64_t boot_ns = wide > UINT64_MAX ? UINT64_MAX : static_cast<uint64_t>(wide);
+  const uint64_t asleep_ns = ClockNs(CLOCK_BOOTTIME) - MonoNs();
+  const uint64_t early = asleep_ns + 3 * tick_ns;
+  return boot_ns > early ? boot_ns - early : 0;
+}
+
+v1::ExitKind KindOf(ExitStatus::How how) {
+  switch (how) {
+    case ExitStatus::How::kCode:
+      return v1::EXIT_KIND_CODE;
+    case ExitStatus::How::kSignal:
+      return v1::EXIT_KIND_SIGNAL;
+    case ExitStatus::How::kUnknown:
+      break;
+  }
+  return v1::EXIT_KIND_UNKNOWN;
+}
+
+}  // namespace
+
+void Collector::Impl::FindProcesses() {
+  std::vector<std::string> names = dir_->Poll();
+  for (const std::string& name : names) {
+    TryAdopt(name);
+  }
+  const uint64_t now = MonoNs();
+  std::vector<std::string> again;
+  for (const auto& [name, unready] : unready_) {
+    if (!unready.given_up && unready.next_ns <= now) {
+      again.push_back(name);
+    }
+  }
+  for (const std::string& name : again) {
+    TryAdopt(name);
+  }
+  // Without a pidfd (old kernels) nobody tells: look.
+  for (auto& [number, followed] : processes_) {
+    if (followed.process->watch().pidfd() < 0 && !followed.ended_ns &&
+        followed.process->watch().Ended()) {
+      followed.ended_ns = now;
+    }
+  }
+}
+
+void Collector::Impl::TryAdopt(const std::string& name) {
+  const std::optional<RingName> parsed = ParseRingName(name);
+  if (!parsed || by_ring_name_.contains(name) || done_names_.contains(name)) {
+    return;
+  }
+  if (const auto found = unready_.find(name); found != unready_.end() && found->second.given_up) {
+    return;
+  }
+  StatusOr<std::unique_ptr<RingFile>> ring = RingFile::Open(options_.ring_dir + "/" + name);
+  Status status = ring.status();
+  // A file that says it is of somebody else is of nobody: pid and start time are in its name for
+  // that.
+  if (ring.ok() && ((*ring)->header().pid != static_cast<uint32_t>(parsed->identity.pid) ||
+                    (*ring)->header().process_start != parsed->identity.start)) {
+    status = Status::DataLoss(name + " is of another process than its name says");
+  }
+  if (status.ok()) {
+    unready_.erase(name);
+    ++adopted_;
+    keeper_->Link(name);
+    Follow(std::make_unique<TrackedProcess>(ProcessNumber(next_number_++), name, *parsed,
+                                            std::move(ring).value(), "", &build_ids_));
+    return;
+  }
+  const uint64_t now = MonoNs();
+  Unready& unready =
+      unready_.try_emplace(name, Unready{.first_ns = now, .next_ns = 0}).first->second;
+  unready.next_ns = now + kRetryUnreadyNs;
+  if (now - unready.first_ns < kUnreadyNs && status.code() == StatusCode::kDataLoss) {
+    return;
+  }
+  unready.given_up = true;
+  ++refused_;
+  spdlog::warn("ring file refused: {}", status.ToString());
+  // If that process lives, it is a member of the job that we cannot look into: say so in each
+  // round.
+  auto process =
+      std::make_unique<TrackedProcess>(ProcessNumber(next_number_), name, *parsed, nullptr,
+                                       CleanUtf8(status.message()), &build_ids_);
+  if (!process->watch().Ended()) {
+    ++next_number_;
+    Follow(std::move(process));
+  }
+}
+
+void Collector::Impl::Follow(std::unique_ptr<TrackedProcess> process) {
+  const ProcessIdentity identity = process->name().identity;
+  // Where a process has replaced itself by exec, all its images but the last have ended as if they
+  // had returned. Files may be found in any order.
+  const auto end_as_returned = [](Followed* image) {
+    image->ended_ns = image->ended_ns.value_or(MonoNs());
+    image->status = ExitStatus{ExitStatus::How::kCode, 0};
+  };
+  Followed followed;
+  for (auto& [number, other] : processes_) {
+    if (other.process->name().identity == identity) {
+      end_as_returned(other.process->name().image < process->name().image ? &other : &followed);
+    }
+  }
+  const uint32_t number = process->number().number();
+  spdlog::info("process {}: pid {} ({})", number, identity.pid, process->ring_name());
+  process->Announce(sink_);
+  if (process->watch().Ended()) {
+    followed.ended_ns = followed.ended_ns.value_or(MonoNs());
+  } else if (process->watch().pidfd() >= 0) {
+    epoll_event event{.events = EPOLLIN, .data = {.u64 = kFirstProcessKey + number}};
+    epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, process->watch().pidfd(), &event);
+  }
+  by_ring_name_[process->ring_name()] = number;
+  followed.process = std::move(process);
+  processes_.emplace(number, std::move(followed));
+}
+
+void Collector::Impl::NoteEnded() {
+  for (auto& [number, followed] : processes_) {
+    if (!followed.ended_ns && followed.process->watch().Ended()) {
+      followed.ended_ns = MonoNs();
+    }
+  }
+}
+
+bool Collector::Impl::AnyEnded() const {
+  return std::any_of(processes_.begin(), processes_.end(),
+                     [](const auto& entry) { return entry.second.ended_ns.has_value(); });
+}
+
+void Collector::Impl::FinishEnded(bool no_grace) {
+  for (auto it = processes_.begin(); it != processes_.end();) {
+    Followed& followed = it->second;
+    TrackedProcess& process = *followed.process;
+    if (!followed.ended_ns) {
+      ++it;
+      continue;
+    }
+    const ProcessIdentity& identity = process.name().identity;
+    if (!followed.status) {
+      followed.status = process.watch().KernelExitStatus();
+      const std::optional<int> note = exits_.Take(identity.pid, StartMonoNs(identity));
+      if (!followed.status && note) {
+        followed.status = FromWaitStatus(*note);
+      }
+    }
+    if (!followed.status && !no_grace &&
+        MonoNs() - *followed.ended_ns < options_.exit_status_grace_ns) {
+      ++it;
+      continue;
+    }
+    // Nobody writes any more: what is there now is all.
+    DrainDry(&process);
+    const ExitStatus status = followed.status.value_or(ExitStatus{});
+    v1::Event event;
+    v1::ProcessEnded* const ended = event.mutable_process_ended();
+    ended->set_process(it->first);
+    ended->set_kind(KindOf(status.how));
+    ended->set_exit_value(status.value);
+    ended->set_time_ns(*followed.ended_ns);
+    ended->set_lost_records(process.lost_records());
+    ended->set_nccl_calls(process.nccl_calls());
+    Emit(std::move(event));
+    spdlog::info("process {} ended: {} {}", it->first, v1::ExitKind_Name(KindOf(status.how)),
+                 status.value);
+    records_before_ += process.records();
+    lost_before_ += process.lost_records();
+    bad_before_ += process.bad_records();
+    by_ring_name_.erase(process.ring_name());
+    done_names_.insert(process.ring_name());
+    to_salvage_.push_back(process.ring_name());
+    it = processes_.erase(it);
+  }
+}
+
+void Collector::Impl::SalvageSome(size_t files) {
+  for (; files > 0 && !to_salvage_.empty(); --files) {
+    const std::string name = std::move(to_salvage_.front());
+    to_salvage_.pop_front();
+    unready_.erase(name);
+    if (const Status status = keeper_->Keep(name); !status.ok()) {
+      spdlog::warn("{}", status.ToString());
+    }
+    if (access((options_.ring_dir + "/" + name).c_str(), F_OK) != 0) {
+      done_names_.erase(name);
+    }
+  }
+}
+
+}  // namespace gordian::collector
