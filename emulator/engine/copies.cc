@@ -72,7 +72,7 @@ int EngineImpl::RunInOrder(void* handle, bool wait, const std::function<void()>&
 }
 
 int EngineImpl::Copy(const CopyRequest& copy, void* stream) {
-  if (CurrentDevice() < 0) return Initialize();
+  if (const int status = Prepare(stream)) return status;
   if (copy.height > 1 && (copy.to_pitch < copy.width || copy.from_pitch < copy.width)) {
     return kInvalidValue;
   }
@@ -122,7 +122,7 @@ int EngineImpl::Copy(const CopyRequest& copy, void* stream) {
 }
 
 int EngineImpl::Fill(const FillRequest& fill, void* stream) {
-  if (CurrentDevice() < 0) return Initialize();
+  if (const int status = Prepare(stream)) return status;
   const size_t row_bytes = fill.width * fill.element_bytes;
   if (fill.height > 1 && fill.pitch < row_bytes) return kInvalidValue;
   if (row_bytes == 0 || fill.height == 0) return kSuccess;
@@ -137,7 +137,7 @@ int EngineImpl::Fill(const FillRequest& fill, void* stream) {
 }
 
 int EngineImpl::FreeInStreamOrder(void* pointer, void* stream) {
-  if (CurrentDevice() < 0) return Initialize();
+  if (const int status = Prepare(stream)) return status;
   if (pointer == nullptr) return kSuccess;
   Allocation found;
   if (!memory_->FindBase(pointer, &found) ||

@@ -133,6 +133,11 @@ class EngineImpl final : public DeviceEngine {
   };
 
   EngineImpl() = default;
+  // Status for a call on `stream`. Only the default streams need a current device, and make one.
+  int Prepare(void* stream) {
+    if (reinterpret_cast<uintptr_t>(stream) > 2 ? Ready() : CurrentDevice() >= 0) return kSuccess;
+    return Initialize();
+  }
   bool Ready() { return state_.load(std::memory_order_acquire) == kRunning || Initialize() == 0; }
 
   // All of these under a Section.

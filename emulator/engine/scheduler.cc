@@ -12,6 +12,11 @@ Scheduler::Section::Section(Scheduler& scheduler) : scheduler_(scheduler) {
 }
 
 Scheduler::Section::~Section() {
+  if (!scheduler_.touched_) {  // queries, and records on idle streams: most calls
+    scheduler_.mutex_.unlock();
+    return;
+  }
+  scheduler_.touched_ = false;
   scheduler_.Settle();
   const bool wake = scheduler_.WorkerIsNeeded();
   if (wake) {
@@ -48,6 +53,7 @@ bool PassesQueue(const Task& task) {
 }  // namespace
 
 void Scheduler::Submit(const TaskPtr& task) {
+  touched_ = true;
   task->ready_ns = std::max(task->ready_ns, NowNs());
   if (PassesQueue(*task)) {
     task->queued = true;
@@ -85,6 +91,7 @@ void Scheduler::Dispatch(const TaskPtr& task) {
 }
 
 void Scheduler::Finish(const TaskPtr& task, int64_t when_ns) {
+  touched_ = true;
   task->done = true;
   task->done_ns = when_ns;
   if (task->held_sms > 0) {

@@ -2,11 +2,11 @@
 //
 // A task is done after the tasks it depends on: stream order, event waits, the legacy stream and
 // host waits are all dependencies. Kernels (timed ones and DeviceOps), copies and host functions
-// also pass through a hardware queue in issue order, where one that cannot start blocks those behind
-// it, whatever their streams; event records and event waits do not (as measured on an H200). Kernels
-// need SMs as well. The worker thread runs what takes time or calls foreign code (DeviceOps,
-// copies), and wakes for timed kernels; it sleeps on the doorbell otherwise, without a timeout. Host
-// functions run on a thread of their device.
+// also pass through a hardware queue in issue order, where one that cannot start blocks those
+// behind it, whatever their streams; event records and event waits do not (as measured on an H200).
+// Kernels need SMs as well. The worker thread runs what takes time or calls foreign code
+// (DeviceOps, copies), and wakes for timed kernels; it sleeps on the doorbell otherwise, without a
+// timeout. Host functions run on a thread of their device.
 //
 // Time is virtual in one respect: a timed kernel starts when what it waited for was done, not when
 // the worker noticed, so a chain of short kernels takes the time it should.
@@ -152,6 +152,7 @@ class Scheduler {
   std::unordered_map<const DeviceOp*, TaskPtr> ops_;
   uint64_t next_ready_sequence_ = 0;
   uint64_t cancels_asked_ = 0;  // bit per device
+  bool touched_ = false;        // something was submitted or finished in this Section
   bool worker_started_ = false;
   int64_t worker_wakes_ns_ = 0;  // 0: awake; INT64_MAX: sleeps without a timeout
   std::vector<std::unique_ptr<HostThread>> host_threads_;  // by device

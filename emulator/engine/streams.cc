@@ -173,7 +173,7 @@ int EngineImpl::DestroyStream(void* handle) {
 }
 
 int EngineImpl::DescribeStream(void* handle, StreamInfo* info) {
-  if (CurrentDevice() < 0) return Initialize();
+  if (const int status = Prepare(handle)) return status;
   Scheduler::Section section(*scheduler_);
   const Stream* stream = Resolve(handle);
   if (stream == nullptr) return kInvalidHandle;
@@ -182,7 +182,7 @@ int EngineImpl::DescribeStream(void* handle, StreamInfo* info) {
 }
 
 int EngineImpl::SynchronizeStream(void* handle) {
-  if (CurrentDevice() < 0) return Initialize();
+  if (const int status = Prepare(handle)) return status;
   bool known = true;
   AwaitDependencies([&](const TaskPtr& wait) {
     const Stream* stream = Resolve(handle);
@@ -193,7 +193,7 @@ int EngineImpl::SynchronizeStream(void* handle) {
 }
 
 int EngineImpl::QueryStream(void* handle) {
-  if (CurrentDevice() < 0) return Initialize();
+  if (const int status = Prepare(handle)) return status;
   Scheduler::Section section(*scheduler_);
   const Stream* stream = Resolve(handle);
   if (stream == nullptr) return kInvalidHandle;
@@ -211,7 +211,7 @@ int EngineImpl::SynchronizeDevice(int device) {
 }
 
 int EngineImpl::WaitEvent(void* stream_handle, void* event_handle) {
-  if (CurrentDevice() < 0) return Initialize();
+  if (const int status = Prepare(stream_handle)) return status;
   Scheduler::Section section(*scheduler_);
   Stream* const stream = Resolve(stream_handle);
   if (stream == nullptr || live_events_.count(event_handle) == 0) return kInvalidHandle;
@@ -248,7 +248,7 @@ int EngineImpl::DestroyEvent(void* handle) {
 }
 
 int EngineImpl::RecordEvent(void* event_handle, void* stream_handle) {
-  if (CurrentDevice() < 0) return Initialize();
+  if (const int status = Prepare(stream_handle)) return status;
   Scheduler::Section section(*scheduler_);
   Stream* const stream = Resolve(stream_handle);
   if (stream == nullptr || live_events_.count(event_handle) == 0) return kInvalidHandle;
@@ -356,7 +356,7 @@ int EngineImpl::LaunchKernel(void* handle, int64_t sms, int64_t duration_ns) {
 }
 
 int EngineImpl::LaunchHostFunction(void* handle, std::function<void()> function) {
-  if (CurrentDevice() < 0) return Initialize();
+  if (const int status = Prepare(handle)) return status;
   Scheduler::Section section(*scheduler_);
   Stream* const stream = Resolve(handle);
   if (stream == nullptr) return kInvalidHandle;

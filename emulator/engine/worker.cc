@@ -121,6 +121,7 @@ void Scheduler::PollResident(std::unique_lock<std::mutex>& lock) {
 void Scheduler::CancelKernels(int device) {
   {
     Section section(*this);
+    touched_ = true;
     for (Queue& queue : devices_[device].queues) {
       for (const TaskPtr& task : queue.tasks) task->cancelled = true;
     }

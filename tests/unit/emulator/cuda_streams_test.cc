@@ -136,6 +136,7 @@ TEST(Streams, IdleBlockingStreamIsNotHeldByTheLegacyStream) {
 
 // The other way round its synchronisation covers the blocking streams' work.
 TEST(Streams, LegacySynchronisationCoversBlockingStreams) {
+  cudaGetLastError();
   const cudaStream_t stream = NewStream();
   const HeldOpPtr held = Hold(stream);
   EXPECT_EQ(cudaStreamQuery(nullptr), cudaErrorNotReady);
@@ -292,6 +293,61 @@ TEST(Streams, OperationComesAfterTheOneItNames) {
   EXPECT_TRUE(wait.Blocks());
   b->Release();
   EXPECT_EQ(wait.Result(), cudaSuccess);
+}
+
+// Threads with streams of their own, events between them, the legacy stream in the midst: every
+// host function sees the one before it on its stream, and everything ends.
+TEST(Streams, ManyThreadsAtOnce) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 400;
+  struct Lane {
+    cudaStream_t stream = NewStream();
+    cudaEvent_t event = NewEvent();
+    std::atomic<int> next{0};
+    std::atomic<int> disorder{0};
+  };
+  struct Step {
+    Lane* lane;
+    int number;
+  };
+  std::vector<Lane> lanes(kThreads);
+  std::vector<std::vector<Step>> steps(kThreads);
+  const TestKernel kernel("_Z4workv");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    for (int i = 0; i < kRounds; ++i) steps[t].push_back({&lanes[t], i});
+    threads.emplace_back([&, t] {
+      Lane& own = lanes[t];
+      for (int i = 0; i < kRounds; ++i) {
+        cudaLaunchKernel(kernel.function(), dim3(1 + i % 200), dim3(32), nullptr, 0, own.stream);
+        cudaStreamWaitEvent(own.stream, lanes[(t + i) % kThreads].event, 0);
+        cudaLaunchHostFunc(
+            own.stream,
+            [](void* data) {
+              const auto* step = static_cast<Step*>(data);
+              if (step->lane->next++ != step->number) ++step->lane->disorder;
+            },
+            &steps[t][i]);
+        cudaEventRecord(own.event, own.stream);
+        if (i % 50 == t) cudaLaunchKernel(kernel.function(), dim3(1), dim3(1), nullptr, 0, nullptr);
+        if (i % 40 == t) cudaEventSynchronize(own.event);
+        if (i % 90 == t) cudaDeviceSynchronize();
+        if (i % 70 == t) {
+          void* memory = nullptr;
+          cudaMallocAsync(&memory, 4096, own.stream);
+          cudaMemsetAsync(memory, i, 4096, own.stream);
+          cudaFreeAsync(memory, own.stream);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  for (const Lane& lane : lanes) {
+    EXPECT_EQ(lane.next, kRounds);
+    EXPECT_EQ(lane.disorder, 0);
+    EXPECT_EQ(cudaEventQuery(lane.event), cudaSuccess);
+  }
 }
 
 TEST(Streams, AttributesAndErrors) {
