@@ -45,8 +45,9 @@ Fate DecideFate(const Signature& own, std::span<const Signature> others) {
     return small || own.kind != first_kind ? Fate::kHangs : Fate::kCompletes;
   }
   if (roots && HasRoot(own.kind)) {
-    if (own.kind != Kind::kBroadcast) return Fate::kHangs;  // waits for data that nobody sends it
-    return large ? Fate::kHangs : Fate::kCompletes;
+    // A member that waits for a root which takes another for the root waits for data that nobody
+    // sends it. Members that each take themselves for the root wait for nobody and are not asked.
+    return Fate::kHangs;
   }
   if (least == most) return Fate::kCompletes;  // an operator, or a type of the same size
   if (IsPairwise(own.kind)) return if_least;

@@ -35,7 +35,15 @@ void Type(job::Context& c, size_t n) {
   c.Sync(s.stream);
 }
 
-void Root(job::Context& c, size_t n) {
+// Rank 1 is the root; the departing rank 0 takes itself for it, and both only send.
+void TwoRoots(job::Context& c, size_t n) {
+  Setup s = Prepare(c);
+  NCCL_OK(ncclBroadcast(s.in, s.out, n, ncclFloat, Departs(c) ? 0 : 1, s.world, s.stream));
+  c.Sync(s.stream);
+}
+
+// Rank 0 is the root, and alone takes rank 1 for it: nobody sends.
+void NoRoot(job::Context& c, size_t n) {
   Setup s = Prepare(c);
   NCCL_OK(ncclBroadcast(s.in, s.out, n, ncclFloat, Departs(c) ? 1 : 0, s.world, s.stream));
   c.Sync(s.stream);
@@ -62,7 +70,8 @@ void Kind(job::Context& c, size_t n) {
 JOB(mismatch_count_hangs, 2) { Count(c, kSmall); }
 JOB(mismatch_count_ends, 2) { Count(c, kMedium); }
 JOB(mismatch_type_hangs, 2) { Type(c, kSmall); }
-JOB(mismatch_root_ends, 2) { Root(c, kSmall); }
+JOB(mismatch_two_roots_ends, 2) { TwoRoots(c, kSmall); }
+JOB(mismatch_no_root_hangs, 2) { NoRoot(c, kSmall); }
 JOB(mismatch_operator_ends, 2) { Operator(c, kSmall); }
 JOB(mismatch_kind_hangs, 2) { Kind(c, kSmall); }
 
