@@ -8,7 +8,6 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <random>
 #include <string>
 #include <thread>
@@ -22,11 +21,6 @@ namespace {
 
 using testing_support::FakeShim;
 using testing_support::TemporaryDir;
-
-std::string BytesOf(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return std::string((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-}
 
 TEST(RingFileTest, ReadsWhatAWriterWrote) {
   TemporaryDir dir;
@@ -251,33 +245,63 @@ TEST(RingFileTest, FuzzSmokeOfRandomBytes) {
   }
 }
 
-TEST(RingFileTest, FuzzSmokeOfAGoodHeaderWithRandomRest) {
-  TemporaryDir dir;
-  FakeShim shim(dir.path(), getpid(), 256, 4);
-  for (uint32_t i = 0; i < 4; ++i) {
-    shim.AddThread(i, static_cast<pid_t>(i + 1));
+// A small file with a good header: slots for 8 of each kind, 4 threads with rings of 64 records.
+std::string SmallRingFile() {
+  constexpr uint32_t kSlots = 8, kRings = 4;
+  constexpr uint64_t kRecords = 64;
+  ring::Header header{};
+  header.magic = ring::kRingMagic;
+  header.abi_version = ring::kRingAbiVersion;
+  header.header_bytes = sizeof(header);
+  header.pid = 1;
+  header.clock.ns_per_tick_q32 = 1ull << 32;
+  header.threads_offset = 1024;
+  header.streams_offset = header.threads_offset + kSlots * sizeof(ring::ThreadSlot);
+  header.comms_offset = header.streams_offset + kSlots * sizeof(ring::StreamSlot);
+  header.rings_offset = header.comms_offset + kSlots * sizeof(ring::CommSlot);
+  header.max_threads = header.max_streams = header.max_comms = kSlots;
+  header.file_bytes = header.rings_offset + kRings * kRecords * sizeof(ring::Record);
+  std::string bytes(header.file_bytes, '\0');
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  for (uint32_t i = 0; i < kRings; ++i) {
+    ring::ThreadSlot slot{};
+    slot.tid = i + 1;
+    slot.ring_offset = header.rings_offset + i * kRecords * sizeof(ring::Record);
+    slot.ring_slots = kRecords;
+    slot.ring_head = kRecords - i;
+    std::memcpy(bytes.data() + header.threads_offset + i * sizeof(slot), &slot, sizeof(slot));
   }
-  const std::string good = BytesOf(shim.path());
+  return bytes;
+}
+
+TEST(RingFileTest, FuzzSmokeOfAGoodHeaderWithRandomRest) {
+  const std::string good = SmallRingFile();
   for (uint32_t seed = 0; seed < 10'000; ++seed) {
     std::mt19937_64 random(seed);
     std::string bytes = good;
-    // Thread slots: sometimes garbage, sometimes right but for one word. Rings: garbage.
     auto* const words = reinterpret_cast<uint64_t*>(bytes.data());
-    const size_t threads = 4096 / 8;
-    for (size_t i = 0; i < 4 * sizeof(ring::ThreadSlot) / 8; ++i) {
+    const size_t count = bytes.size() / 8;
+    const auto* const was = reinterpret_cast<const ring::Header*>(good.data());
+    const size_t threads = was->threads_offset / 8, rings = was->rings_offset / 8;
+    // State block: garbage, or right but for some words. Rings: garbage with plausible kinds.
+    for (size_t i = threads; i < rings; ++i) {
       if (seed % 2 == 0 || random() % 16 == 0) {
-        words[threads + i] = random() >> random() % 64;
+        words[i] = random() >> random() % 64;
       }
     }
-    for (int i = 0; i < 2000; ++i) {
-      words[FakeShim::kStateBytes / 8 + random() % (1024 * 8)] = random() >> random() % 64;
+    for (size_t i = rings; i < count; ++i) {
+      words[i] = random() >> random() % 64;
+      if (i % 8 == 0) {  // kind, flags, call
+        words[i] = (words[i] & ~0xffff00ffull) | random() % 7 | (random() % 128) << 16;
+      }
     }
     auto* const header = reinterpret_cast<ring::Header*>(bytes.data());
-    header->threads_used = static_cast<uint32_t>(random());
-    header->streams_used = random() % 8 == 0 ? static_cast<uint32_t>(random()) : 4;
-    header->comms_used = random() % 8 == 0 ? static_cast<uint32_t>(random()) : 4;
+    header->threads_used = random() % 2 == 0 ? 4 : static_cast<uint32_t>(random());
+    header->streams_used = static_cast<uint32_t>(random() >> random() % 64);
+    header->comms_used = static_cast<uint32_t>(random() >> random() % 64);
     header->clock.ns_per_tick_q32 = random() >> random() % 64;
     header->clock.mono_base_ns = random() >> random() % 64;
+    header->clock.ticks_base = random() >> random() % 64;
     SCOPED_TRACE(seed);
     fuzz::FuzzRingFile(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   }
