@@ -224,9 +224,13 @@ void JobRunner::Loop() {
     if (!root_gone_ns) {
       root_gone_ns = MonoNs();
     }
-    if (LivingRingProcesses(options_.ring_dir).empty() ||
-        MonoNs() - *root_gone_ns >= kStragglersNs) {
+    const uint64_t since = MonoNs() - *root_gone_ns;
+    if (LivingRingProcesses(options_.ring_dir).empty() || since >= 2 * kStragglersNs ||
+        (since >= kStragglersNs && !passed_on_)) {
       return;
+    }
+    if (since >= kStragglersNs / 2 && sent_signal_ != 0 && !passed_on_) {
+      PassSignalOn();
     }
   }
 }
@@ -263,9 +267,29 @@ void JobRunner::HandleSignals() {
     }
     if (!signal->from_kernel) {
       kill(outcome_.pid, signal->number);
+      sent_signal_ = ends ? signal->number : sent_signal_;
     }
   }
   Reap();
+}
+
+// The job's first process died of what was sent to us and took nobody along, as a launcher without
+// a handler does: the rest, maybe hanging, would hold its devices for ever.
+void JobRunner::PassSignalOn() {
+  passed_on_ = true;
+  for (const ProcessKey& process : Descendants(getpid(), Spared())) {
+    if (IsAlive(process)) {
+      kill(process.pid, sent_signal_);
+    }
+  }
+}
+
+std::vector<pid_t> JobRunner::Spared() const {
+  std::vector<pid_t> spared = user_commands_;
+  if (guardian_.pid() > 0) {
+    spared.push_back(guardian_.pid());
+  }
+  return spared;
 }
 
 void JobRunner::Reap() {
@@ -383,10 +407,7 @@ void JobRunner::CheckLibraries() {
 
 // Everything below us but our own helpers, and whoever has a ring of this job.
 void JobRunner::EndTree() {
-  std::vector<pid_t> spared = user_commands_;
-  if (guardian_.pid() > 0) {
-    spared.push_back(guardian_.pid());
-  }
+  const std::vector<pid_t> spared = Spared();
   const auto find = [&] {
     std::vector<ProcessKey> all = Descendants(getpid(), spared);
     for (const ProcessKey& process : LivingRingProcesses(options_.ring_dir)) {

@@ -73,6 +73,8 @@ class JobRunner {
   void Loop();
   void HandleSignals();
   void Reap();
+  void PassSignalOn();
+  std::vector<pid_t> Spared() const;  // children of ours that are no part of the job
   void TellNews();
   void ActOnVerdict();
   void CheckLibraries();
@@ -96,6 +98,8 @@ class JobRunner {
   bool root_gone_ = false;
   bool end_announced_ = false;
   std::optional<uint64_t> first_signal_ns_;
+  int sent_signal_ = 0;                           // SIGINT or SIGTERM, sent to us by a process
+  bool passed_on_ = false;                        // to what outlived the job's first process
   std::vector<pid_t> user_commands_;              // of exec:, still running
   std::map<ProcessKey, uint64_t> checked_since_;  // libraries are looked at for a while
   uint64_t started_ns_ = 0;

@@ -54,6 +54,13 @@ def children_of(pid):
     return out
 
 
+def tree_below(pid):
+    out = []
+    for child in children_of(pid):
+        out += [child, *tree_below(child)]
+    return out
+
+
 class CliTest(unittest.TestCase):
     def setUp(self):
         self.work = tempfile.mkdtemp(prefix="gordian-cli-")
@@ -87,8 +94,11 @@ class CliTest(unittest.TestCase):
 
     def end(self, process):
         if process.poll() is None:  # the test failed: with the job, which holds our pipes
-            for pid in [*children_of(process.pid), process.pid]:
-                os.kill(pid, 9)
+            for pid in [*tree_below(process.pid), process.pid]:
+                try:
+                    os.kill(pid, 9)
+                except ProcessLookupError:
+                    pass
         process.communicate()
 
     def assert_one_line(self, text, *words):
