@@ -218,8 +218,7 @@ class Analysis::Impl {
     begun_ = true;
     last_flush_ns_ = MonoNs();
     if (options_.session_dir.empty() || !options_.write_trace) return;
-    StatusOr<std::unique_ptr<TraceWriter>> writer =
-        TraceWriter::Create(PathOf(kTraceFile), header);
+    StatusOr<std::unique_ptr<TraceWriter>> writer = TraceWriter::Create(PathOf(kTraceFile), header);
     if (writer.ok()) {
       trace_ = std::move(writer).value();
     } else {
@@ -279,8 +278,7 @@ class Analysis::Impl {
           seconds = static_cast<double>(now - verdict.main.stalled_at_ns) / 1e9;
         }
       }
-      WriteFile(kReportFile,
-                ReportText(verdict, resolver_, {.session = options_.session_dir}));
+      WriteFile(kReportFile, ReportText(verdict, resolver_, {.session = options_.session_dir}));
     }
     if (stats_.session_degraded && !was_degraded) {  // say so in this very verdict
       verdict = CurrentLocked();
@@ -316,8 +314,8 @@ class Analysis::Impl {
   }
 
   const AnalysisOptions options_;
-  std::mutex feed_mutex_;      // held while feeding and telling: updates arrive in order
-  mutable std::mutex mutex_;   // held while anything below is touched
+  std::mutex feed_mutex_;     // held while feeding and telling: updates arrive in order
+  mutable std::mutex mutex_;  // held while anything below is touched
   graph::JobModel model_;
   GraphEvents events_;
   CallSites call_sites_;
@@ -344,9 +342,7 @@ void Analysis::AddNotVisible(const std::string& what) { impl_->AddNotVisible(wha
 bool Analysis::HasUnfinished() const { return impl_->HasUnfinished(); }
 bool Analysis::WantsConfirmation() const { return impl_->WantsConfirmation(); }
 graph::Verdict Analysis::Current() const { return impl_->Current(); }
-std::string Analysis::CurrentJson(uint64_t* revision) const {
-  return impl_->CurrentJson(revision);
-}
+std::string Analysis::CurrentJson(uint64_t* revision) const { return impl_->CurrentJson(revision); }
 CallSites& Analysis::call_sites() { return impl_->call_sites(); }
 SiteResolver Analysis::sites() const { return impl_->sites(); }
 Analysis::Stats Analysis::stats() const { return impl_->stats(); }
@@ -382,8 +378,7 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
   result.verdict = model.Current();
   NoteDropped(events.dropped(), &result.verdict);
   if (!result.complete) {
-    AddNotes({"what came after the end of the trace, which is " + result.ending},
-             &result.verdict);
+    AddNotes({"what came after the end of the trace, which is " + result.ending}, &result.verdict);
     // A problem that was seen stays one; that none was seen says nothing about the missing rest.
     graph::Finding& main = result.verdict.main;
     if (main.verdict == graph::VerdictKind::kHealthy) {

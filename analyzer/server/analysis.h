@@ -27,11 +27,11 @@ namespace gordian::server {
 // What a callback gets; valid during the call only, apart from copies.
 struct VerdictUpdate {
   const graph::Verdict& verdict;
-  const SiteResolver& sites;     // for report.h and verdict_json.h
-  const std::string& json;       // the bytes of verdict.json
-  uint64_t revision;             // from 1, grows with each change
+  const SiteResolver& sites;  // for report.h and verdict_json.h
+  const std::string& json;    // the bytes of verdict.json
+  uint64_t revision;          // from 1, grows with each change
   bool job_ended;
-  double seconds_to_verdict;     // from the last progress to verdict.json's being in place; 0: n/a
+  double seconds_to_verdict;  // from the last progress to verdict.json's being in place; 0: n/a
 };
 
 struct AnalysisOptions {
@@ -83,7 +83,7 @@ class Analysis {
     uint64_t events = 0;
     uint64_t records = 0;
     uint64_t rounds = 0;
-    uint64_t dropped_events = 0;   // made no sense
+    uint64_t dropped_events = 0;  // made no sense
     uint64_t revision = 0;
     uint64_t trace_lost_events = 0;
     bool job_ended = false;
@@ -99,10 +99,11 @@ class Analysis {
 
 struct AnalysisResult {
   graph::Verdict verdict;
-  std::vector<std::string> site_texts;  // of the sites in `verdict`: Site::address is a place here + 1
+  std::vector<std::string>
+      site_texts;  // of the sites in `verdict`: Site::address is a place here + 1
   v1::TraceHeader header;
-  std::string trace;    // which file was read
-  std::string ending;   // TraceReader::Describe
+  std::string trace;   // which file was read
+  std::string ending;  // TraceReader::Describe
   bool complete = true;
   uint64_t events = 0;
   uint64_t dropped_events = 0;

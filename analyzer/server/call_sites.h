@@ -27,8 +27,8 @@ struct CallSite {
   std::string function;  // demangled, without parameters: "Trainer::step"
   std::string file;      // as the debug information gives it
   int line = 0;
-  std::string module;       // path of the mapped file
-  uint64_t offset = 0;      // address in the module, as nm and objdump print it
+  std::string module;   // path of the mapped file
+  uint64_t offset = 0;  // address in the module, as nm and objdump print it
 };
 
 // "train.cc:88 step()", else "train+0x1234 (step)", else "train+0x1234", else "0x7f..", else "".

@@ -57,8 +57,7 @@ const char* LinkageName(Dwarf_Die* die) {
 
 }  // namespace
 
-std::unique_ptr<ElfSymbols> ElfSymbols::Open(const std::string& path,
-                                             const std::string& build_id) {
+std::unique_ptr<ElfSymbols> ElfSymbols::Open(const std::string& path, const std::string& build_id) {
   // O_NONBLOCK: the path comes from another process and might name a FIFO.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return nullptr;
@@ -141,8 +140,7 @@ ElfSymbols::Place ElfSymbols::Find(uint64_t address) const {
   Place place;
   if (Dwfl_Line* line = dwfl_module_getsrc(module_, biased)) {
     int number = 0;
-    if (const char* file =
-            dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr);
+    if (const char* file = dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr);
         file != nullptr && number > 0) {
       place.file = file;
       place.line = number;
@@ -152,8 +150,8 @@ ElfSymbols::Place ElfSymbols::Find(uint64_t address) const {
   if (place.function.empty()) {
     GElf_Off offset = 0;
     GElf_Sym symbol;
-    const char* name = dwfl_module_addrinfo(module_, biased, &offset, &symbol, nullptr, nullptr,
-                                            nullptr);
+    const char* name =
+        dwfl_module_addrinfo(module_, biased, &offset, &symbol, nullptr, nullptr, nullptr);
     // A symbol that ends before the address is only the nearest one, not the function.
     if (name != nullptr && (symbol.st_size == 0 || offset < symbol.st_size)) {
       place.function = ReadableFunctionName(name);

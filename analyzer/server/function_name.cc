@@ -61,7 +61,7 @@ std::string WithoutParameters(std::string_view name) {
     if (c == ' ') start = at + 1;  // what stood before was the return type
     ++at;
   }
-  return std::string(name.substr(start, at - start));
+  return std::string(at > start ? name.substr(start, at - start) : name);
 }
 
 std::string ReadableFunctionName(const char* linkage_name) {
@@ -71,8 +71,7 @@ std::string ReadableFunctionName(const char* linkage_name) {
       abi::__cxa_demangle(linkage_name, nullptr, nullptr, &status), &std::free);
   // Only what is mangled: "f" alone would demangle to "float".
   if (status != 0 || linkage_name[0] != '_' || linkage_name[1] != 'Z') return linkage_name;
-  std::string name = WithoutParameters(demangled.get());
-  return name.empty() ? std::string(linkage_name) : name;
+  return WithoutParameters(demangled.get());
 }
 
 }  // namespace gordian::server

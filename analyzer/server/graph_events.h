@@ -1,8 +1,8 @@
 // Protobuf events -> facts for the wait model. The only place where the one becomes the other.
 //
-// Events come from outside (a collector, a file): an enum out of range, an impossible size or number
-// or an unknown process never reaches the model. What cannot be translated is dropped and counted;
-// what is merely too long is cut.
+// Events come from outside (a collector, a file): an enum out of range, an impossible size or
+// number or an unknown process never reaches the model. What cannot be translated is dropped and
+// counted; what is merely too long is cut.
 #ifndef GORDIAN_ANALYZER_SERVER_GRAPH_EVENTS_H_
 #define GORDIAN_ANALYZER_SERVER_GRAPH_EVENTS_H_
 
@@ -55,7 +55,7 @@ class GraphEvents {
   void Learn(uint32_t call, graph::Call meaning);  // unless the symbol told already
 
   graph::JobModel* model_;
-  std::vector<NamedCall> calls_;  // by call number
+  std::vector<NamedCall> calls_;                  // by call number
   std::unordered_map<uint32_t, bool> processes_;  // known ones; true: alive
   bool job_ended_ = false;
   graph::CallRecord scratch_;  // reused, so that a record costs no allocation

@@ -4,8 +4,10 @@
 #include <grpcpp/grpcpp.h>
 #include <spdlog/spdlog.h>
 
+#include <condition_variable>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "analyzer/server/round_driver.h"
@@ -18,7 +20,8 @@ namespace {
 
 constexpr int kMaxMessageBytes = 64 << 20;
 constexpr uint32_t kMaxNodes = 4096;
-// Process numbers are unique at one node. Ours are unique in the job: node k's start at k times this.
+// Process numbers are unique at one node. Ours are unique in the job: node k's start at k times
+// this.
 constexpr uint32_t kProcessesOfNode = 1u << 20;
 constexpr size_t kMaxShownText = 200;
 
@@ -27,6 +30,67 @@ std::string Shown(const std::string& text) {
   for (char c : text.substr(0, kMaxShownText)) out += c >= 0x20 && c < 0x7f ? c : '?';
   return out;
 }
+
+using Stream = grpc::ServerReaderWriter<v1::ToCollector, v1::ToAnalyzer>;
+
+// What goes to a collector, written by a thread of its own: a write may wait until the other side
+// reads, and neither the rounds of other nodes nor the reading of this one may wait for that. Holds
+// one request and one number, however slow the other side is.
+class Outbox {
+ public:
+  explicit Outbox(Stream* stream) : stream_(stream), thread_([this] { Run(); }) {}
+  ~Outbox() { Finish(); }
+
+  void Request(uint64_t round) {
+    std::lock_guard lock(mutex_);
+    round_ = round;
+    changed_.notify_all();
+  }
+  void Acknowledge(uint64_t batch) {
+    std::lock_guard lock(mutex_);
+    acknowledged_ = batch;
+    changed_.notify_all();
+  }
+  // Writes what is left, apart from requests, which nobody would answer.
+  void Finish() {
+    {
+      std::lock_guard lock(mutex_);
+      finish_ = true;
+      round_ = 0;
+      changed_.notify_all();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  void Run() {
+    std::unique_lock lock(mutex_);
+    uint64_t written = 0;
+    while (true) {
+      changed_.wait(lock, [&] { return finish_ || round_ != 0 || acknowledged_ != written; });
+      v1::ToCollector message;
+      if (round_ != 0) {  // first: time counts
+        message.mutable_round()->set_round(std::exchange(round_, 0));
+      } else if (acknowledged_ != written) {
+        written = acknowledged_;
+        message.mutable_ack()->set_number(written);
+      } else {
+        return;
+      }
+      lock.unlock();
+      stream_->Write(message);  // a failure shows in the reader's Read
+      lock.lock();
+    }
+  }
+
+  Stream* const stream_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t round_ = 0;
+  uint64_t acknowledged_ = 0;
+  bool finish_ = false;
+  std::thread thread_;
+};
 
 // A node for as long as the job lives: a collector that comes back goes on where it was.
 struct NodeRecord {
@@ -39,8 +103,6 @@ struct NodeRecord {
 
 class IngestService final : public v1::Ingest::Service {
  public:
-  using Stream = grpc::ServerReaderWriter<v1::ToCollector, v1::ToAnalyzer>;
-
   IngestService(Analysis* analysis, RoundDriver* rounds) : analysis_(analysis), rounds_(rounds) {}
 
   grpc::Status Collect(grpc::ServerContext*, Stream* stream) override {
@@ -113,28 +175,22 @@ class IngestService final : public v1::Ingest::Service {
   }
 
   void Serve(Stream* stream, NodeRecord* node) {
-    std::mutex write;  // requests come from the driver's thread, acknowledgements from this one
-    rounds_->Join(node->index, [&](uint64_t round) {
-      v1::ToCollector request;
-      request.mutable_round()->set_round(round);
-      std::lock_guard lock(write);
-      stream->Write(request);  // a failure shows in Read
-    });
+    Outbox outbox(stream);
+    rounds_->Join(node->index, [&outbox](uint64_t round) { outbox.Request(round); });
     v1::ToAnalyzer message;
     while (stream->Read(&message)) {
       if (!message.has_batch()) continue;  // of a later version, or a second Hello
       if (!TakeBatch(message.mutable_batch(), node)) continue;
       rounds_->Poke();
-      v1::ToCollector ack;
-      ack.mutable_ack()->set_number(node->last_batch);
-      std::lock_guard lock(write);
-      stream->Write(ack);
+      outbox.Acknowledge(node->last_batch);
     }
     rounds_->Leave(node->index);
+    outbox.Finish();
     std::lock_guard lock(mutex_);
     node->connected = false;
     if (!node->job_ended) {
-      analysis_->AddNotVisible("the collector on " + node->host + " went away before the job ended");
+      analysis_->AddNotVisible("the collector on " + node->host +
+                               " went away before the job ended");
     }
     spdlog::info("ingest: node {} ({}) has left", node->index, node->host);
   }

@@ -1,5 +1,5 @@
-// The gRPC side of the analyzer: Ingest (collectors, one stream a node) and Analysis (people) around
-// one job's analysis, and the clock of the rounds.
+// The gRPC side of the analyzer: Ingest (collectors, one stream a node) and Analysis (people)
+// around one job's analysis, and the clock of the rounds.
 //
 // Rounds, while anything is unfinished: one every 100 ms; when the last one found something stuck
 // that another could confirm, 20 ms after its end; else every 500 ms. The next round is asked for
@@ -22,9 +22,9 @@ class Channel;
 namespace gordian::server {
 
 struct RoundPace {
-  std::chrono::milliseconds busy{100};         // something is unfinished
-  std::chrono::milliseconds confirming{20};    // from the end of a round that wants another
-  std::chrono::milliseconds idle{500};         // nothing is unfinished
+  std::chrono::milliseconds busy{100};            // something is unfinished
+  std::chrono::milliseconds confirming{20};       // from the end of a round that wants another
+  std::chrono::milliseconds idle{500};            // nothing is unfinished
   std::chrono::milliseconds round_timeout{2000};  // a node that answers later is left out
 };
 

@@ -21,6 +21,7 @@ constexpr size_t kMaxOperationsOnScreen = 3;
 constexpr size_t kMaxPartsOnScreen = 4;
 constexpr size_t kMaxNotesOnScreen = 4;
 constexpr size_t kMaxRanksInHeadline = 5;
+constexpr double kMaxSeconds = 1e7;  // as far as a report counts
 constexpr int kMinWidth = 80;
 
 const char* Title(VerdictKind kind) {
@@ -59,9 +60,13 @@ bool IsProblem(VerdictKind kind) {
   return kind != VerdictKind::kHealthy && kind != VerdictKind::kFinished;
 }
 
-// Sentence starts of analyzer texts may be capital; after a colon they are not.
+// Sentence starts of analyzer texts may be capital; after a colon they are not. Names of calls
+// ("AllReduce") stay as they are.
 std::string Uncapitalised(std::string text) {
-  if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a' && text[1] <= 'z') {
+  const std::string_view word = std::string_view(text).substr(0, text.find_first_of(" ,;:."));
+  const auto capitals =
+      std::count_if(word.begin(), word.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+  if (capitals == 1 && word.size() > 1 && word[0] >= 'A' && word[0] <= 'Z') {
     text[0] = static_cast<char>(text[0] - 'A' + 'a');
   }
   return text;
@@ -96,7 +101,7 @@ std::string WhoWaitsForWhom(const Finding& finding, size_t width) {
   for (size_t i = 1; i < ranks.size(); ++i) chain += RankName(ranks[i]) + ", which waits for ";
   chain += RankName(ranks[0]);
   if (ranks.size() <= kMaxRanksInHeadline && chain.size() <= width) return chain;
-  std::string circle = "the ranks wait in a circle: ";
+  std::string circle = "ranks wait in a circle: ";
   for (size_t i = 0; i < ranks.size(); ++i) circle += fmt::format("{} > ", ranks[i]);
   circle += fmt::format("{}", ranks[0]);
   if (circle.size() <= width) return circle;
@@ -189,10 +194,9 @@ class Page {
   void Blank() { text_ += "\n"; }
 
   void Head(const Finding& finding) {
-    const char* style = !IsProblem(finding.verdict) ? "\033[1;32m"
-                        : finding.confidence == graph::Confidence::kConfirmed
-                            ? "\033[1;31m"
-                            : "\033[1;33m";
+    const char* style = !IsProblem(finding.verdict)                           ? "\033[1;32m"
+                        : finding.confidence == graph::Confidence::kConfirmed ? "\033[1;31m"
+                                                                              : "\033[1;33m";
     Coloured(style, Headline(finding, options_));
     // What the headline had to cut, or said in its own words.
     const std::string summary = Printable(finding.summary);
@@ -214,11 +218,11 @@ class Page {
       }
       const graph::WaitEdge& edge = finding.cycle[i];
       const char* const first = i == 0 && closes ? "  +-> " : bar;
-      text_ += Wrap(first, std::string(bar) + "    ",
-                    RankName(edge.rank) + ": " +
-                        OperationName(edge.op, edge.comm, edge.comm_name, edge.sequence,
-                                      edge.bytes),
-                    width_);
+      text_ +=
+          Wrap(first, std::string(bar) + "    ",
+               RankName(edge.rank) + ": " +
+                   OperationName(edge.op, edge.comm, edge.comm_name, edge.sequence, edge.bytes),
+               width_);
       const std::string inner = std::string(bar) + "    ";
       if (std::string site = SiteText(edge.site); !site.empty()) {
         text_ += inner + "at ";
@@ -226,7 +230,10 @@ class Page {
       }
       text_ += Wrap(inner, inner + "  ", WaitPhrase(edge), width_);
       if (!edge.detail.empty()) {
-        text_ += Wrap(inner, inner + "  ", "(" + Printable(edge.detail) + ")", width_);
+        const std::string detail = Printable(edge.detail);
+        const bool sentence = detail.starts_with("rank ");
+        text_ +=
+            Wrap(inner, inner + "  ", sentence ? "because " + detail : "(" + detail + ")", width_);
       }
       if (i + 1 < count) text_ += fmt::format("{}|\n{}v\n", Deeper(bar), Deeper(bar));
     }
@@ -249,9 +256,9 @@ class Page {
   void Victims(const Finding& finding) {
     if (finding.victim_ranks.empty()) return;
     const bool many = finding.victim_ranks.size() > 1;
-    Labelled("victims", fmt::format("{} {} behind this and {} not the cause",
-                                    RankList(finding.victim_ranks), many ? "wait" : "waits",
-                                    many ? "are" : "is"));
+    Labelled("victims",
+             fmt::format("{} {} behind this and {} not the cause", RankList(finding.victim_ranks),
+                         many ? "wait" : "waits", many ? "are" : "is"));
   }
 
   void Culprits(const Finding& finding) {
@@ -265,8 +272,8 @@ class Page {
     List("not seen", finding.evidence.not_visible, limit);
     List("assumed", finding.evidence.assumes, limit);
     if (finding.evidence.records_lost > 0) {
-      Labelled("lost", fmt::format("{} of the calls that the ranks made",
-                                   finding.evidence.records_lost));
+      Labelled("lost",
+               fmt::format("{} of the calls that the ranks made", finding.evidence.records_lost));
     }
   }
 
@@ -293,13 +300,14 @@ class Page {
     text_ += fmt::format("  check            {}\n", Printable(finding.check));
     text_ += fmt::format("  ranks            {} of {} seen\n", evidence.ranks_seen,
                          evidence.ranks_expected);
-    text_ += fmt::format("  records          {}, {} lost\n", evidence.records,
-                         evidence.records_lost);
+    text_ +=
+        fmt::format("  records          {}, {} lost\n", evidence.records, evidence.records_lost);
     text_ += fmt::format("  NCCL calls       {}\n", evidence.nccl_calls);
     if (finding.stalled_at_ns > 0) {
       text_ += fmt::format("  last progress    at {:.3f} s of the node's monotonic clock\n",
                            static_cast<double>(finding.stalled_at_ns) / 1e9);
-      text_ += fmt::format("  decided          {:.3f} s later\n", finding.detected_after_s);
+      text_ += fmt::format("  decided          {:.3f} s later\n",
+                           std::min(finding.detected_after_s, kMaxSeconds));
     }
     Lines("not seen", evidence.not_visible);
     Lines("assumed", evidence.assumes);
@@ -405,8 +413,7 @@ std::string Headline(const graph::Finding& finding, const ReportOptions& options
   if (IsProblem(finding.verdict)) {
     head += fmt::format(" ({}", graph::Name(finding.confidence));
     if (finding.detected_after_s > 0) {
-      head += fmt::format(", {:.2f} s after the last progress",
-                          std::min(finding.detected_after_s, 1e7));
+      head += fmt::format(" after {:.2f} s", std::min(finding.detected_after_s, kMaxSeconds));
     }
     head += ")";
   }

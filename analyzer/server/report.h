@@ -15,12 +15,12 @@ struct ReportOptions {
   std::string session;  // for the next command to type; empty: no such line
 };
 
-// One line: "gordian: DEADLOCK (confirmed, 0.21 s after the last progress): rank 0 waits for ...".
-// Never longer than options.width.
+// One line: "gordian: DEADLOCK (confirmed after 0.21 s): rank 0 waits for rank 1, which waits for
+// rank 0"; the time is from the last progress. Never longer than options.width.
 std::string Headline(const graph::Finding& finding, const ReportOptions& options = {});
 
-// One screen: headline, the witness drawn in text with both sides' call sites, victims, what was not
-// seen or is assumed, what to change, the next command. Ends with a newline.
+// One screen: headline, the witness drawn in text with both sides' call sites, victims, what was
+// not seen or is assumed, what to change, the next command. Ends with a newline.
 std::string ReportText(const graph::Verdict& verdict, const SiteResolver& sites,
                        const ReportOptions& options = {});
 

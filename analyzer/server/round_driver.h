@@ -37,9 +37,9 @@ class RoundDriver {
   // A round that waited for this node only ends with this.
   void Leave(Node node);
 
-  // A node's answer. Returns when the round has ended at all nodes and the analysis has it: what the
-  // node tells afterwards is newer than the round, and must be fed after it. An answer that nobody
-  // asked for, or that came too late, is ignored.
+  // A node's answer. Returns when the round has ended at all nodes and the analysis has it: what
+  // the node tells afterwards is newer than the round, and must be fed after it. An answer that
+  // nobody asked for, or that came too late, is ignored.
   void Answer(Node node, v1::Round&& round);
 
   // Events came: if rounds were slow because nothing was unfinished, that may be over.
@@ -72,9 +72,9 @@ class RoundDriver {
   bool open_ = false;        // it has not ended
   v1::Round merged_;
   Clock::time_point requested_, finished_, deadline_;
-  bool idle_ = true;              // the pace at the last look
-  uint32_t confirming_ = 0;       // quick rounds in a row
-  uint64_t quiet_rounds_ = 0;     // rounds in a row between which nobody called anything
+  bool idle_ = true;           // the pace at the last look
+  uint32_t confirming_ = 0;    // quick rounds in a row
+  uint64_t quiet_rounds_ = 0;  // rounds in a row between which nobody called anything
   uint64_t records_before_ = 0;
   uint64_t rounds_ = 0, ignored_ = 0;
   std::thread thread_;

@@ -13,8 +13,8 @@ inline constexpr char kTraceFile[] = "trace.gtrace";
 inline constexpr char kVerdictFile[] = "verdict.json";
 inline constexpr char kReportFile[] = "report.txt";
 
-// Replaces `path` in one step: whoever opens it sees all of the old or all of the new contents. Does
-// not survive a crash of the machine (no fsync). After an error nothing of it is left behind.
+// Replaces `path` in one step: whoever opens it sees all of the old or all of the new contents.
+// Does not survive a crash of the machine (no fsync). After an error nothing of it is left behind.
 Status ReplaceFile(const std::string& path, std::string_view contents);
 
 }  // namespace gordian::server

@@ -27,8 +27,8 @@ constexpr graph::VerdictKind kKinds[] = {
 constexpr graph::Confidence kConfidences[] = {
     graph::Confidence::kPossible, graph::Confidence::kSuspected, graph::Confidence::kConfirmed};
 constexpr graph::PartState kPartStates[] = {
-    graph::PartState::kNotCalled,   graph::PartState::kCalled, graph::PartState::kInOpenGroup,
-    graph::PartState::kEnqueued,    graph::PartState::kAtHead, graph::PartState::kDone};
+    graph::PartState::kNotCalled, graph::PartState::kCalled, graph::PartState::kInOpenGroup,
+    graph::PartState::kEnqueued,  graph::PartState::kAtHead, graph::PartState::kDone};
 
 ordered_json EdgeToJson(const graph::WaitEdge& edge, const SiteResolver& sites) {
   return {{"rank", edge.rank},
@@ -61,9 +61,9 @@ ordered_json OperationToJson(const graph::StuckOperation& operation, const SiteR
 }
 
 ordered_json EvidenceToJson(const graph::Evidence& evidence) {
-  return {{"ranks_seen", evidence.ranks_seen},       {"ranks_expected", evidence.ranks_expected},
-          {"records", evidence.records},             {"records_lost", evidence.records_lost},
-          {"nccl_calls", evidence.nccl_calls},       {"not_visible", evidence.not_visible},
+  return {{"ranks_seen", evidence.ranks_seen}, {"ranks_expected", evidence.ranks_expected},
+          {"records", evidence.records},       {"records_lost", evidence.records_lost},
+          {"nccl_calls", evidence.nccl_calls}, {"not_visible", evidence.not_visible},
           {"assumes", evidence.assumes}};
 }
 
@@ -110,9 +110,8 @@ class Reader {
     out->advice = Text(from, path, "advice");
     out->culprit_ranks = Ranks(from, path, "culprit_ranks");
     out->victim_ranks = Ranks(from, path, "victim_ranks");
-    Each(from, path, "cycle", [&](const json& edge, const std::string& at) {
-      out->cycle.push_back(Edge(edge, at));
-    });
+    Each(from, path, "cycle",
+         [&](const json& edge, const std::string& at) { out->cycle.push_back(Edge(edge, at)); });
     Each(from, path, "operations", [&](const json& operation, const std::string& at) {
       out->operations.push_back(Operation(operation, at));
     });
@@ -360,8 +359,8 @@ StatusOr<VerdictDocument> ParseVerdict(std::string_view text) {
   const std::string schema = reader.Text(document, "", "schema");
   if (reader.error().empty() && schema != kVerdictSchema) {
     if (schema.starts_with("gordian.verdict.")) {
-      return Status::NewerVersion(fmt::format("schema is {}, this gordian reads {}", schema,
-                                              kVerdictSchema));
+      return Status::NewerVersion(
+          fmt::format("schema is {}, this gordian reads {}", schema, kVerdictSchema));
     }
     return Status::DataLoss(fmt::format("schema is \"{}\", not {}", schema, kVerdictSchema));
   }
