@@ -159,8 +159,12 @@ void Context::Begin(cudaStream_t stream) {
   CUDA_OK(cudaDeviceSynchronize());
   WaitForOthersToReach("begin", nranks);
   if (options_.busy_rank == rank) LaunchBusyKernel(stream, options_.busy_seconds);
-  if (options_.late_rank == rank) SleepInUserCode(options_.late_seconds);
+  BeLateIfAsked();
   Step("begin");
+}
+
+void Context::BeLateIfAsked() {
+  if (options_.late_rank == rank) SleepInUserCode(options_.late_seconds);
 }
 
 void Context::WaitForOthersToReach(const char* what, int count) {

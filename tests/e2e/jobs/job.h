@@ -48,6 +48,7 @@ class Context {
   // Marks the start of the interesting part: waits for all ranks (through shared memory, not NCCL),
   // then applies --late and --busy.
   void Begin(cudaStream_t stream);
+  void BeLateIfAsked();
   void AllReduce(ncclComm_t comm, cudaStream_t stream, size_t count = 1024);
   // Uses the communicator once and waits, so that nothing is left to connect.
   void Warm(ncclComm_t comm, cudaStream_t stream);
