@@ -319,6 +319,21 @@ struct Call {
   auto Work(const Arguments&... arguments) const {
     constexpr ring::WorkKind kKind = WorkKindOf(kCall);
     StreamState* stream = ResolveStream(thread, StreamArgument(arguments...), IsPerThread(kCall));
+    if constexpr (kTakes<cudaMemcpyKind, Arguments...>) {
+      // To pageable memory it waits for its stream before it returns. Whether the memory is pageable
+      // is not asked: that would cost more than the copy of a few bytes.
+      const auto direction = Pick<cudaMemcpyKind>(cudaMemcpyHostToDevice, arguments...);
+      if (direction == cudaMemcpyDeviceToHost || direction == cudaMemcpyDefault) {
+        // Under the synchronous copy's number, whose records are host waits.
+        constexpr CallId kAs = ring::kCall_cudaMemcpy;
+        BeginHostWait(thread, kAs, site, ring::WaitKind::kAsyncCopy, stream, nullptr);
+        const auto result = forward();
+        if (!StillAttached(thread)) return result;
+        EndHostWait(thread, kAs, site, static_cast<int>(result));
+        if (Succeeded(result)) NoteKernel(thread, kCall, site, stream);
+        return result;
+      }
+    }
     const auto result = forward();
     if (!Succeeded(result)) return result;
     if constexpr (kKind == ring::WorkKind::kKernels) {

@@ -34,7 +34,7 @@ enum class Call : uint8_t {
 };
 
 enum class WorkKind : uint8_t { kNone, kKernels, kHostFunction, kEventWait, kEventRecord };
-enum class WaitKind : uint8_t { kNone, kStream, kEvent, kDevice, kFree, kCopy };
+enum class WaitKind : uint8_t { kNone, kStream, kEvent, kDevice, kFree, kCopy, kAsyncCopy };
 
 inline constexpr uint32_t kStreamBlocking = 1;
 inline constexpr uint32_t kStreamLegacy = 2;

@@ -424,6 +424,7 @@ void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
 void ExecutionGraph::ApplyHostWait(Process& process, Thread& thread, const CallRecord& record) {
   if (record.kind == RecordKind::kEnd) {
     if (!thread.open || thread.open->record.call != Call::kHostWait || record.result != 0) return;
+    if (thread.open->record.wait == WaitKind::kAsyncCopy) return;  // it may not have waited at all
     const std::vector<StreamPosition> covered = thread.open->covered;
     for (const StreamPosition& position : covered) MarkDone(process, position, record.time_ns);
     return;
@@ -434,7 +435,8 @@ void ExecutionGraph::ApplyHostWait(Process& process, Thread& thread, const CallR
     case WaitKind::kStream:
       open.covered.push_back({record.stream, record.ordinal});
       break;
-    case WaitKind::kCopy: {
+    case WaitKind::kCopy:
+    case WaitKind::kAsyncCopy: {
       open.covered.push_back({record.stream, record.ordinal});
       auto it = process.streams.find(record.stream);
       // The copy itself is work on its stream (W13).

@@ -78,6 +78,8 @@ const char* Name(WaitKind kind) {
       return "cudaFree";
     case WaitKind::kCopy:
       return "cudaMemcpy";
+    case WaitKind::kAsyncCopy:
+      return "cudaMemcpyAsync";
     case WaitKind::kNone:
       break;
   }

@@ -80,11 +80,13 @@ void WaitForGraph::HostWait(const Process& process, const ThreadState&, const Op
                             uint32_t node) {
   const WaitKind kind = open.record.wait;
   const uint64_t inside = now_ns_ - std::min(now_ns_, nodes_[node].since_ns);
-  if (kind == WaitKind::kFree && inside < options_.free_counts_after_ns) return;
+  const bool by_implementation = kind == WaitKind::kFree || kind == WaitKind::kAsyncCopy;
+  if (by_implementation && inside < options_.free_counts_after_ns) return;
   if (kind == WaitKind::kEvent && process.Lossy()) return;  // the event may have moved on unseen
   const Reason reason = kind == WaitKind::kFree   ? Reason::kHostFree
-                        : kind == WaitKind::kCopy ? Reason::kHostCopy
-                                                  : Reason::kHostSync;
+                        : kind == WaitKind::kCopy || kind == WaitKind::kAsyncCopy
+                            ? Reason::kHostCopy
+                            : Reason::kHostSync;
   for (const StreamPosition& position : open.covered) {
     const uint32_t on = DoneBy(process, position);
     if (nodes_[on].leaf != LeafKind::kDone) Wait(node, on, reason);

@@ -181,6 +181,9 @@ bool TranslateWaitKind(uint32_t kind, graph::WaitKind* out) {
     case ring::WaitKind::kCopy:
       *out = graph::WaitKind::kCopy;
       return true;
+    case ring::WaitKind::kAsyncCopy:
+      *out = graph::WaitKind::kAsyncCopy;
+      return true;
   }
   return false;
 }

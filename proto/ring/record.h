@@ -125,15 +125,16 @@ enum class WaitKind : uint32_t {
   kDevice = 3,    // all work on `device`
   kFree = 4,      // as kDevice, by implementation and not by contract
   kCopy = 5,      // synchronous copy: all work on `stream` up to `ordinal`, and the copy itself
+  kAsyncCopy = 6,  // as kCopy if the host memory is pageable, else nothing: its end proves nothing
 };
 
 struct HostWaitPayload {
   WaitKind kind;
-  uint32_t stream;   // kNoId unless kStream or kCopy
+  uint32_t stream;   // kNoId unless kStream, kCopy or kAsyncCopy
   int32_t device;
   uint32_t reserved0;
   uint64_t event;    // cudaEvent_t value, or 0
-  uint64_t ordinal;  // kStream, kCopy: last tracked ordinal on the stream at the call
+  uint64_t ordinal;  // kStream, kCopy, kAsyncCopy: last tracked ordinal on the stream at the call
 };
 
 // kEnd of any call.

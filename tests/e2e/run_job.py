@@ -47,6 +47,7 @@ JOBS = {
     "inversion_sync": deadlock(*DEPARTS),
     "inversion_free": deadlock(*DEPARTS),
     "inversion_cold": deadlock(*DEPARTS),
+    "inversion_pageable_copy": deadlock(*DEPARTS),
     "three_comm_cycle": deadlock([0, 1, 2]),
     "event_cycle": deadlock(*DEPARTS),
     "hybrid_recv_all_reduce": deadlock([0, 1], [1]),

@@ -146,3 +146,21 @@ JOB(event_cycle, 2) {
   c.Sync(s1);
   c.Sync(s2);
 }
+
+JOB(inversion_pageable_copy, 2) {
+  // Between the two operations a result goes to ordinary memory "asynchronously": to pageable memory
+  // that call waits for its stream.
+  cudaStream_t s = c.Stream();
+  ncclComm_t dp = c.MakeComm("dp", c.All());
+  ncclComm_t tp = c.MakeComm("tp", c.All());
+  float* result = c.Buffer(1024);
+  std::vector<float> host(1024);
+  c.Warm(dp, s);
+  c.Warm(tp, s);
+  c.Begin(s);
+  c.AllReduce(Departs(c) ? tp : dp, s);
+  c.Step("copy");
+  CUDA_OK(cudaMemcpyAsync(host.data(), result, host.size() * sizeof(float), cudaMemcpyDeviceToHost, s));
+  c.AllReduce(Departs(c) ? dp : tp, s);
+  c.Sync(s);
+}

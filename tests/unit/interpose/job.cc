@@ -149,7 +149,7 @@ void Events() {
   auto* event = reinterpret_cast<cudaEvent_t>(0x5000);
   for (int i = 0; i < 5; ++i) CHECK(Launch(one) == cudaSuccess);
   CHECK(Launch(two) == cudaSuccess);
-  CHECK(cudaMemcpyAsync(g_buffer, g_buffer, 4, cudaMemcpyDefault, one) == cudaSuccess);
+  CHECK(cudaMemcpyAsync(g_buffer, g_buffer, 4, cudaMemcpyDeviceToDevice, one) == cudaSuccess);
   CHECK(cudaEventRecord(event, one) == cudaSuccess);
   CHECK(Launch(one) == cudaSuccess);
   CHECK(cudaStreamWaitEvent(two, event, 0) == cudaSuccess);
