@@ -244,6 +244,13 @@ v1::Event RecordedJob::RoundEvent(uint64_t number) {
     thread->set_gpu_thread(true);
     thread->set_os_state(process.call == 0 ? v1::OS_STATE_RUNNING : v1::OS_STATE_SLEEPING);
     thread->set_name("train");
+    for (int i = 0; i < library_threads_; ++i) {
+      v1::ThreadState* library = state->add_threads();
+      library->set_tid(5000 + static_cast<uint32_t>(rank) * 100 + static_cast<uint32_t>(i));
+      library->set_os_state(v1::OS_STATE_SLEEPING);
+      library->set_name("library");
+      library->set_library_thread(true);
+    }
     for (const auto& [id, stream] : process.streams) {
       v1::StreamState* to = state->add_streams();
       to->set_stream(id);

@@ -45,7 +45,11 @@ class RecordedJob {
   // What the device did: everything on the stream up to `ordinal` is done, and the next operation,
   // if there is one, has started.
   void Done(int rank, uint32_t stream, uint64_t ordinal);
+  uint64_t Enqueued(int rank, uint32_t stream) { return At(rank).streams.at(stream).enqueued; }
   void AllDone();  // on every stream of every rank
+
+  // Threads of NCCL and CUDA that every process has and that rounds tell of; none at first.
+  void SetLibraryThreads(int count) { library_threads_ = count; }
 
   // Everybody's state now. The number is one more than the last; a collector that was asked for
   // round n passes it.
@@ -98,6 +102,7 @@ class RecordedJob {
   size_t taken_ = 0;
   uint64_t now_ns_;
   uint64_t round_ = 0;
+  int library_threads_ = 0;
 };
 
 // Two ranks with two communicators, "A" (uid 1) and "B" (uid 2), both used before, on one stream
