@@ -1,6 +1,7 @@
 #include "analyzer/server/analysis.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/arena.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
@@ -363,9 +364,12 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
   graph::JobModel model(options.model);
   GraphEvents events(&model);
   CallSites call_sites;
-  v1::TraceChunk chunk;
-  while ((*reader)->Next(&chunk)) {
-    for (const v1::Event& event : chunk.events()) {
+  google::protobuf::Arena arena;  // thousands of small messages, all gone with their chunk
+  while (true) {
+    arena.Reset();
+    auto* chunk = google::protobuf::Arena::CreateMessage<v1::TraceChunk>(&arena);
+    if (!(*reader)->Next(chunk)) break;
+    for (const v1::Event& event : chunk->events()) {
       if (event.event_case() == v1::Event::kModule) call_sites.OnModule(event.module());
       events.OnEvent(event);
       ++result.events;

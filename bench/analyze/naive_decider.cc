@@ -30,7 +30,7 @@ void NaiveDecider::OnEvent(const v1::Event& event) {
       symbols_[event.call_name().call()] = event.call_name().symbol();
       break;
     case v1::Event::kRecord:
-      records_.push_back(event.record());
+      Keep(event.record());
       break;
     case v1::Event::kRound:
       Decide(event.round());
@@ -40,36 +40,51 @@ void NaiveDecider::OnEvent(const v1::Event& event) {
   }
 }
 
+void NaiveDecider::Keep(const v1::CallRecord& record) {
+  Record kept{};
+  kept.process = record.process();
+  kept.thread = record.thread();
+  kept.begins = record.kind() == v1::RECORD_KIND_BEGIN;
+  if (record.has_comm_init()) {
+    kept.what = What::kMakeCommunicator;
+    kept.comm = record.comm_init().comm();
+    kept.uid = record.comm_init().uid();
+    kept.rank = record.comm_init().rank();
+    kept.size = static_cast<uint32_t>(record.comm_init().nranks());
+  } else if (record.has_operation()) {
+    const std::string& symbol = symbols_[record.call()];
+    kept.what = symbol == "ncclSend"   ? What::kSend
+                : symbol == "ncclRecv" ? What::kReceive
+                                       : What::kCollective;
+    kept.comm = record.operation().comm();
+    kept.sequence = record.operation().sequence();
+    kept.peer = record.operation().root_or_peer();
+  } else if (record.has_end() && record.end().ordinal() != 0) {
+    kept.stream = record.end().stream();
+    kept.ordinal = record.end().ordinal();
+  } else {
+    return;
+  }
+  records_.push_back(kept);
+}
+
 void NaiveDecider::Decide(const v1::Round& round) {
   // All operations so far.
-  struct Member {
-    uint64_t uid;
-    int rank, size;
-  };
-  std::map<std::pair<uint32_t, uint32_t>, Member> comms;         // (process, communicator)
-  std::map<std::pair<uint32_t, uint32_t>, v1::CallRecord> open;  // (process, thread)
-  std::map<std::pair<uint64_t, int>, uint32_t> process_of;       // (uid, rank)
+  std::map<std::pair<uint32_t, uint32_t>, const Record*> comms;  // (process, communicator)
+  std::map<std::pair<uint32_t, uint32_t>, const Record*> open;   // (process, thread)
   std::vector<Op> ops;
-  for (const v1::CallRecord& record : records_) {
-    const auto thread = std::make_pair(record.process(), record.thread());
-    if (record.kind() == v1::RECORD_KIND_BEGIN) {
-      open[thread] = record;
-      if (record.has_comm_init()) {
-        const v1::CommInit& init = record.comm_init();
-        comms[{record.process(), init.comm()}] = {init.uid(), init.rank(), init.nranks()};
-        process_of[{init.uid(), init.rank()}] = record.process();
-      }
-    } else if (record.kind() == v1::RECORD_KIND_END && open[thread].has_operation() &&
-               record.end().ordinal() != 0) {
-      const v1::Operation& operation = open[thread].operation();
-      const Member& me = comms[{record.process(), operation.comm()}];
-      const std::string& symbol = symbols_[record.call()];
-      Key key{me.uid, -1, -1, operation.sequence()};
-      if (symbol == "ncclSend") key = {me.uid, me.rank, operation.root_or_peer(), key.sequence};
-      if (symbol == "ncclRecv") key = {me.uid, operation.root_or_peer(), me.rank, key.sequence};
-      ops.push_back({record.process(), record.end().stream(), record.end().ordinal(), key,
-                     key.from < 0 ? static_cast<size_t>(me.size) : 2});
+  for (const Record& record : records_) {
+    if (record.begins) {
+      open[{record.process, record.thread}] = &record;
+      if (record.what == What::kMakeCommunicator) comms[{record.process, record.comm}] = &record;
+      continue;
     }
+    const Record& operation = *open[{record.process, record.thread}];
+    const Record& me = *comms[{record.process, operation.comm}];
+    Key key{me.uid, -1, -1, operation.sequence};
+    if (operation.what == What::kSend) key = {me.uid, me.rank, operation.peer, key.sequence};
+    if (operation.what == What::kReceive) key = {me.uid, operation.peer, me.rank, key.sequence};
+    ops.push_back({record.process, record.stream, record.ordinal, key, key.from < 0 ? me.size : 2});
   }
 
   // What the devices have done by themselves.

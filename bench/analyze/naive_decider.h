@@ -22,10 +22,21 @@ class NaiveDecider {
   const std::set<uint32_t>& cycle() const { return confirmed_; }
 
  private:
+  enum class What : uint8_t { kOther, kCollective, kSend, kReceive, kMakeCommunicator };
+  struct Record {  // what it needs of one, translated once
+    uint32_t process, thread, comm, stream;
+    uint64_t uid, sequence, ordinal;
+    int rank, peer;
+    uint32_t size;
+    What what;
+    bool begins;
+  };
+
+  void Keep(const v1::CallRecord& record);
   void Decide(const v1::Round& round);
 
   std::map<uint32_t, std::string> symbols_;
-  std::vector<v1::CallRecord> records_;
+  std::vector<Record> records_;
   std::set<uint32_t> last_, confirmed_;
 };
 
