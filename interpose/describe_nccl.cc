@@ -79,6 +79,34 @@ void AddOnce(T* value, T* (&list)[kSize], uint32_t* count) {
   if (*count < kSize) list[(*count)++] = value;
 }
 
+// NCCL launches all of a group or nothing: the numbers of what it dropped are given again.
+void GiveNumbersBack(ThreadContext& thread) {
+  for (uint32_t i = 0; i < thread.group_number_count; ++i) {
+    const ThreadContext::GroupNumber& taken = thread.group_numbers[i];
+    const uint64_t next = taken.counter->load(std::memory_order_relaxed) - 1;
+    taken.counter->store(next, std::memory_order_relaxed);
+    if (taken.counter == &taken.comm->next_sequence) Put(taken.comm->slot->next_sequence, next);
+  }
+  thread.group_number_count = 0;
+}
+
+// The state of a communicator while this call is at work on it; 0 when it stays as it is.
+uint32_t StateDuring(CallId call) {
+  switch (call) {
+    case ring::kCall_ncclCommFinalize:
+      return ring::kCommFinalizing;
+    case ring::kCall_ncclCommAbort:
+      return ring::kCommAborted;
+    case ring::kCall_ncclCommRevoke:
+      return ring::kCommRevoked;
+    default:
+      return 0;
+  }
+}
+bool EndsComm(CallId call) {
+  return call == ring::kCall_ncclCommDestroy || call == ring::kCall_ncclCommAbort;
+}
+
 uint64_t GiveOrdinal(StreamState& stream) {
   return Shared(stream.slot->enqueued).fetch_add(1, std::memory_order_relaxed) + 1;
 }
@@ -152,6 +180,9 @@ void EndOperation(ThreadContext& thread, CallId call, uint64_t site, const Opera
     }
     if (in_group) {
       ++thread.group_operations;
+      if (note.counter != nullptr && thread.group_number_count < kGroupNumbers) {
+        thread.group_numbers[thread.group_number_count++] = {note.comm, note.counter};
+      }
       if (note.stream != nullptr) {
         AddOnce(note.stream, thread.group_streams, &thread.group_stream_count);
       }
@@ -183,6 +214,7 @@ void EndGroupStart(ThreadContext& thread, ncclResult_t result) {
     thread.group_stream_count = 0;
     thread.group_init_count = 0;
     thread.group_comm_count = 0;
+    thread.group_number_count = 0;
   }
   Put(thread.slot->open_group, thread.group_depth);
 }
@@ -225,11 +257,14 @@ void EndGroupEnd(ThreadContext& thread, CallId call, uint64_t site, ncclResult_t
       if (result == ncclSuccess) {
         MarkAfter(thread, stream, ordinal);
       } else {
+        if (thread.group_comm_count == 0) Add(thread.header->lost_markers, uint64_t{1});
         for (uint32_t c = 0; c < thread.group_comm_count; ++c) {
           Defer(thread, *thread.group_comms[c], stream);
         }
       }
     }
+  } else {
+    GiveNumbersBack(thread);
   }
   FinishGroupInits(thread, result);
   const uint64_t order = NextOrder(thread);
@@ -243,10 +278,13 @@ void EndGroupEnd(ThreadContext& thread, CallId call, uint64_t site, ncclResult_t
 void EndGroupSimulateEnd(ThreadContext& thread) {
   StopPolling(thread);
   if (thread.group_depth == 0) return;
-  Put(thread.slot->open_group, --thread.group_depth);
+  // Outermost: NCCL forgets the group, which has launched nothing.
+  if (--thread.group_depth == 0) GiveNumbersBack(thread);
+  Put(thread.slot->open_group, thread.group_depth);
 }
 
-CommState* BeginCommCall(ThreadContext& thread, CallId call, uint64_t site, ncclComm_t handle) {
+CommState* BeginCommCall(ThreadContext& thread, CallId call, uint64_t site, ncclComm_t handle,
+                         ring::CommState* before) {
   Process& process = *thread.process;
   EnsureWatcher(process);
   StopPolling(thread);
@@ -261,37 +299,26 @@ CommState* BeginCommCall(ThreadContext& thread, CallId call, uint64_t site, nccl
   }
   EnterCall(thread, call, order, ticks, site);
   if (comm == nullptr) return nullptr;
-  switch (call) {
-    case ring::kCall_ncclCommFinalize:
-      SetCommState(*comm, ring::kCommFinalizing);
-      break;
-    case ring::kCall_ncclCommAbort:
-      SetCommState(*comm, ring::kCommAborted);
-      UnbindComm(process, *comm);
-      break;
-    case ring::kCall_ncclCommRevoke:
-      SetCommState(*comm, ring::kCommRevoked);
-      break;
-    case ring::kCall_ncclCommDestroy:
-      // Before the real call: as soon as NCCL has freed it, another thread may be given its
-      // address.
-      UnbindComm(process, *comm);
-      break;
-    default:
-      break;
+  *before = GetCommState(*comm);
+  if (const uint32_t state = StateDuring(call)) {
+    SetCommState(*comm, static_cast<ring::CommState>(state));
   }
+  // Before the real call: as soon as NCCL has freed it, another thread may be given its address.
+  if (EndsComm(call)) UnbindComm(process, *comm);
   return comm;
 }
 
 void EndCommCall(ThreadContext& thread, CallId call, uint64_t site, CommState* comm,
-                 ncclComm_t handle, ncclResult_t result) {
-  const bool ends = call == ring::kCall_ncclCommDestroy || call == ring::kCall_ncclCommAbort;
-  if (comm != nullptr && ends) {
-    if (!Accepted(result)) {
-      BindComm(*thread.process, *comm, reinterpret_cast<uint64_t>(handle));
-    } else if (call == ring::kCall_ncclCommDestroy) {
-      SetCommState(*comm, ring::kCommDestroyed);
-    }
+                 ncclComm_t handle, ncclResult_t result, ring::CommState before) {
+  if (comm != nullptr && !Accepted(result)) {
+    // Only what this call had set: it may have failed because another thread aborted.
+    uint32_t during = StateDuring(call);
+    if (during != 0) Shared(comm->slot->state).compare_exchange_strong(during, uint32_t{before});
+    if (EndsComm(call)) BindComm(*thread.process, *comm, reinterpret_cast<uint64_t>(handle));
+  } else if (comm != nullptr && EndsComm(call)) {
+    if (call == ring::kCall_ncclCommDestroy) SetCommState(*comm, ring::kCommDestroyed);
+    // Nobody will ask about it any more: what it had not launched is launched or dropped.
+    if (comm->deferred_count.load(std::memory_order_relaxed) != 0) FlushDeferred(thread, *comm);
   }
   PublishEnd(thread, call, comm != nullptr ? comm->flags : 0, NextOrder(thread), site,
              {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1});

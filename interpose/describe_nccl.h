@@ -63,9 +63,11 @@ uint64_t LocalUid(Process& process);
 // Of the child that this call on `parent` makes; the same at every member.
 uint64_t ChildUid(CommState* parent, CallId call);
 
-CommState* BeginCommCall(ThreadContext& thread, CallId call, uint64_t site, ncclComm_t comm);
+// `before`: the state that a call that fails leaves it in. Untouched when it gives null.
+CommState* BeginCommCall(ThreadContext& thread, CallId call, uint64_t site, ncclComm_t comm,
+                         ring::CommState* before);
 void EndCommCall(ThreadContext& thread, CallId call, uint64_t site, CommState* comm,
-                 ncclComm_t handle, ncclResult_t result);
+                 ncclComm_t handle, ncclResult_t result, ring::CommState before);
 void EndGetAsyncError(ThreadContext& thread, ncclComm_t comm, ncclResult_t result,
                       const ncclResult_t* state);
 

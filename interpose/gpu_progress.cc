@@ -216,13 +216,18 @@ void RecordMarker(ThreadContext& thread, StreamState& stream, uint64_t covered) 
 void ForgetMarkers(StreamState& stream) {
   MarkerQueue* queue = stream.markers.load(std::memory_order_relaxed);
   if (queue == nullptr) return;
+  if (queue->broken.load(std::memory_order_relaxed) != 0) {
+    // Its markers are still queued, and only the watcher may take them out: the next stream gets
+    // another queue.
+    stream.markers.store(nullptr, std::memory_order_release);
+    return;
+  }
   // Events belong to a context, and the next stream may be of another: they are left to it.
   for (Marker& marker : queue->ring) marker.event = nullptr;
   queue->reclaimed = queue->tail.load(std::memory_order_relaxed);
   queue->marked.store(0, std::memory_order_relaxed);
   queue->context = nullptr;
   queue->spare = nullptr;
-  queue->broken.store(0, std::memory_order_relaxed);
 }
 
 void DropMarkersOfDevice(Process& process, int32_t device) {
@@ -231,11 +236,11 @@ void DropMarkersOfDevice(Process& process, int32_t device) {
     StreamState& stream = process.stream_states[i];
     MarkerQueue* queue = stream.markers.load(std::memory_order_acquire);
     if (queue != nullptr && stream.device == device) {
-      queue->broken.store(1, std::memory_order_release);
+      queue->broken.store(1, std::memory_order_seq_cst);
     }
   }
   // A query that began before is allowed to finish; it takes microseconds.
-  for (int i = 0; i < 1000 && process.watcher_busy.load(std::memory_order_acquire) != 0; ++i) {
+  for (int i = 0; i < 1000 && process.watcher_busy.load(std::memory_order_seq_cst) != 0; ++i) {
     sched_yield();
   }
 }

@@ -323,11 +323,15 @@ CommState* AddComm(Process& process, uint64_t uid, uint32_t parent, int32_t nran
 }
 
 void BindComm(Process& process, CommState& comm, uint64_t handle) {
-  if (handle == 0 || !process.comm_lock.Acquire()) return;
+  if (handle == 0) return;
+  if (!process.comm_lock.Acquire()) {
+    Add(process.header->lost_comms, uint64_t{1});
+    return;
+  }
   const auto index = static_cast<uint32_t>(&comm - process.comm_states);
-  CommState* stale = KnownComm(process, handle);
-  if (stale != nullptr && stale != &comm) {
+  if (CommState* stale = KnownComm(process, handle)) {
     stale->handle.store(0, std::memory_order_relaxed);  // freed by a call we did not see
+    process.comm_table.Erase(handle);  // its entry may stand behind the one that is used now
   }
   process.comm_table.Insert(handle, index);
   comm.handle.store(handle, std::memory_order_release);

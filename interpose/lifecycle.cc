@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -19,12 +20,15 @@ void* __dso_handle = nullptr;
 
 namespace gordian::interpose {
 
-thread_local constinit ThreadLocal t_local = {0, nullptr, 0};
+thread_local constinit ThreadLocal t_local = {0, nullptr, 0, 0};
 
 namespace {
 
 constinit ForkPage g_unattached = {};
 constinit std::atomic<uint64_t> g_last_epoch = 0;
+
+// Looking for a slot asks the kernel about every thread that has one: too much for every call.
+constexpr uint32_t kSkippedCalls = 1000;
 
 void WipeInChild() {
   ForkPage* page = g_fork_page.load(std::memory_order_relaxed);
@@ -103,7 +107,7 @@ ThreadContext* TakeSlot(Process& process, uint32_t tid) {
   ring::Record* records = thread.records;
   const uint64_t head = thread.head;
   const uint32_t seq = thread.seq;
-  __builtin_memset(&thread, 0, sizeof(thread));
+  __builtin_memset(&thread, 0, offsetof(ThreadContext, group_numbers));
   thread.process = &process;
   thread.header = process.header;
   thread.slot = &slot;
@@ -140,11 +144,19 @@ ThreadContext* AttachThread() {
   ErrnoKeeper keep_errno;
   ForkPage* page = g_fork_page.load(std::memory_order_acquire);
   if (page == &g_unattached && (page = MakeForkPage()) == nullptr) return nullptr;
-  if (page->epoch.load(std::memory_order_acquire) == 0 && !AttachProcess(page)) return nullptr;
+  if (page->epoch.load(std::memory_order_acquire) == 0) {
+    if (!AttachProcess(page)) return nullptr;
+    t_local.skip = 0;  // counted in the parent
+  }
   Process* process = page->process.load(std::memory_order_relaxed);
   const uint64_t epoch = page->epoch.load(std::memory_order_relaxed);
   ThreadContext* thread = nullptr;
   if (process != nullptr) {
+    if (t_local.skip != 0) {
+      --t_local.skip;
+      Add(process->header->lost_records, uint64_t{1});
+      return nullptr;
+    }
     if (!process->thread_lock.Acquire()) {
       Add(process->header->lost_records, uint64_t{1});
       return nullptr;  // tried again at the next call
@@ -152,6 +164,7 @@ ThreadContext* AttachThread() {
     thread = TakeSlot(*process, static_cast<uint32_t>(syscall(SYS_gettid)));
     process->thread_lock.Release();
     if (thread == nullptr) {
+      t_local.skip = kSkippedCalls;
       Add(process->header->lost_records, uint64_t{1});
       return nullptr;
     }

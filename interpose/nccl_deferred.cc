@@ -9,26 +9,38 @@ namespace gordian::interpose {
 
 void Defer(ThreadContext& thread, CommState& comm, StreamState& stream) {
   constexpr uint32_t kMost = sizeof(comm.deferred) / sizeof(comm.deferred[0]);
-  const uint32_t count = comm.deferred_count.load(std::memory_order_relaxed);
-  for (uint32_t i = 0; i < count; ++i) {
-    if (comm.deferred[i] == &stream) return;
-  }
-  if (count == kMost) {
+  if (!comm.deferred_lock.Acquire()) {
     Add(thread.header->lost_markers, uint64_t{1});
     return;
   }
-  comm.deferred[count] = &stream;
-  stream.deferred.fetch_add(1, std::memory_order_relaxed);
-  comm.deferred_count.store(count + 1, std::memory_order_release);
+  const uint32_t count = comm.deferred_count.load(std::memory_order_relaxed);
+  uint32_t i = 0;
+  while (i < count && comm.deferred[i].id != stream.id) ++i;
+  if (i == kMost) {
+    Add(thread.header->lost_markers, uint64_t{1});
+  } else if (i == count) {
+    comm.deferred[count] = {&stream, stream.id};
+    stream.deferred.fetch_add(1, std::memory_order_relaxed);
+    comm.deferred_count.store(count + 1, std::memory_order_relaxed);
+  }
+  comm.deferred_lock.Release();
 }
 
 void FlushDeferred(ThreadContext& thread, CommState& comm) {
-  // Taken by one thread only, should two poll the same communicator.
-  const uint32_t count = comm.deferred_count.exchange(0, std::memory_order_acquire);
+  CommState::Deferred deferred[sizeof(comm.deferred) / sizeof(comm.deferred[0])];
+  if (!comm.deferred_lock.Acquire()) return;  // the next call or question about it tries again
+  const uint32_t count = comm.deferred_count.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < count; ++i) deferred[i] = comm.deferred[i];
+  comm.deferred_count.store(0, std::memory_order_relaxed);
+  comm.deferred_lock.Release();
+  const bool aborted = GetCommState(comm) == ring::kCommAborted;
   for (uint32_t i = 0; i < count; ++i) {
-    StreamState& stream = *comm.deferred[i];
+    StreamState& stream = *deferred[i].stream;
+    if (stream.id != deferred[i].id || stream.key.load(std::memory_order_relaxed) == 0) {
+      continue;  // destroyed since
+    }
     if (stream.deferred.fetch_sub(1, std::memory_order_relaxed) != 1) continue;
-    if (!IsCapturing(thread, stream)) MarkBefore(thread, stream);
+    if (!aborted && !IsCapturing(thread, stream)) MarkBefore(thread, stream);
   }
 }
 

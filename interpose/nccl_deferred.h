@@ -11,8 +11,8 @@ namespace gordian::interpose {
 
 // The call on `stream` said "in progress": a marker recorded now could be in front of the kernel.
 void Defer(ThreadContext& thread, CommState& comm, StreamState& stream);
-// NCCL has launched everything of this communicator: marks its streams, except those that wait for
-// another communicator too.
+// NCCL has launched everything of this communicator, or it was aborted: marks its streams, except
+// after an abort and those that wait for another communicator too.
 void FlushDeferred(ThreadContext& thread, CommState& comm);
 
 // Asks NCCL for what a child communicator turned out to be.

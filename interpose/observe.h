@@ -259,9 +259,10 @@ struct Call {
       }
       return result;
     } else {
-      CommState* comm = BeginCommCall(thread, kCall, site, handle);
+      ring::CommState before = ring::kCommReady;
+      CommState* comm = BeginCommCall(thread, kCall, site, handle, &before);
       const ncclResult_t result = forward();
-      if (StillAttached(thread)) EndCommCall(thread, kCall, site, comm, handle, result);
+      if (StillAttached(thread)) EndCommCall(thread, kCall, site, comm, handle, result, before);
       return result;
     }
   }

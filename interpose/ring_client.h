@@ -96,7 +96,7 @@ inline void LeaveCall(ThreadContext& thread) {
   Shared(slot.seq).store(++thread.seq, std::memory_order_release);
 }
 
-// kEnd of the call that the thread is in, and LeaveCall.
+// kEnd of the call that the thread is in; LeaveCall comes after it.
 inline void PublishEnd(ThreadContext& thread, CallId call, uint8_t flags, uint64_t order,
                        uint64_t site, const ring::EndPayload& end) {
   ring::Record* record =

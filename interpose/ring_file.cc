@@ -112,6 +112,21 @@ uint64_t TicksRatio(uint64_t nanoseconds, uint64_t ticks) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(nanoseconds) << 32) / ticks);
 }
 
+// Both clocks at one moment: the closest of a few readings, since a thread that loses its core
+// between the two spoils one.
+void ReadClocks(uint64_t* ticks, uint64_t* nanoseconds) {
+  uint64_t best = UINT64_MAX;
+  for (int i = 0; i < 4; ++i) {
+    const uint64_t before = ReadTsc();
+    const uint64_t now = ClockNs(CLOCK_MONOTONIC);
+    const uint64_t after = ReadTsc();
+    if (after - before >= best) continue;
+    best = after - before;
+    *ticks = before + best / 2;
+    *nanoseconds = now;
+  }
+}
+
 // A first ratio from 0.1 ms; the watcher makes it better as time passes (RefineClock).
 void Calibrate(ring::ClockCalibration* clock) {
   clock->real_base_ns = ClockNs(CLOCK_REALTIME);
@@ -119,16 +134,17 @@ void Calibrate(ring::ClockCalibration* clock) {
   clock->ticks_base = clock->mono_base_ns;
   clock->ns_per_tick_q32 = uint64_t{1} << 32;
   clock->tsc = 0;
-  if (!HasInvariantTsc()) return;
-  clock->ticks_base = ReadTsc();
-  uint64_t now = clock->mono_base_ns;
-  while (now - clock->mono_base_ns < kCalibrationNs) now = ClockNs(CLOCK_MONOTONIC);
-  const uint64_t ticks = ReadTsc() - clock->ticks_base;
-  if (ticks == 0) {
-    clock->ticks_base = clock->mono_base_ns;
-    return;
-  }
-  clock->ns_per_tick_q32 = TicksRatio(now - clock->mono_base_ns, ticks);
+  if (!HasInvariantTsc()) return;  // slow in a virtual machine, where the instruction traps
+  uint64_t base = 0, ticks = 0, base_ns = 0, now = 0;
+  ReadClocks(&base, &base_ns);
+  do {
+    ReadClocks(&ticks, &now);
+  } while (now - base_ns < kCalibrationNs);
+  if (ticks <= base) return;
+  clock->real_base_ns += base_ns - clock->mono_base_ns;
+  clock->mono_base_ns = base_ns;
+  clock->ticks_base = base;
+  clock->ns_per_tick_q32 = TicksRatio(now - base_ns, ticks - base);
   clock->tsc = 1;
 }
 
@@ -169,10 +185,12 @@ void FillHeader(Process& process, uint64_t start) {
   header.max_comms = ring::kMaxComms;
   header.rings_offset = kRingsOffset;
   strncpy(header.build_id, "gordian " GORDIAN_VERSION, sizeof(header.build_id) - 1);
-  int64_t connect = 1;
-  header.runtime_connect = ParseNumber(getenv("NCCL_RUNTIME_CONNECT"), &connect)
-                               ? static_cast<uint32_t>(connect != 0)
-                               : 1;
+  // NCCL connects at first use only with cuMem, and at init without it.
+  const auto is_off = [](const char* name) {
+    int64_t value = 1;
+    return ParseNumber(getenv(name), &value) && value == 0;
+  };
+  header.runtime_connect = !is_off("NCCL_RUNTIME_CONNECT") && !is_off("NCCL_CUMEM_ENABLE") ? 1 : 0;
   header.magic = ring::kRingMagic;
 }
 
@@ -316,8 +334,8 @@ void HandOutRing(Process& process, ThreadContext& thread) {
 void RefineClock(Process& process) {
   ring::ClockCalibration& clock = process.header->clock;
   if (!process.tsc) return;
-  const uint64_t ticks = ReadTsc();
-  const uint64_t now = ClockNs(CLOCK_MONOTONIC);
+  uint64_t ticks = 0, now = 0;
+  ReadClocks(&ticks, &now);
   if (ticks <= clock.ticks_base || now <= clock.mono_base_ns) return;
   Put(clock.ns_per_tick_q32, TicksRatio(now - clock.mono_base_ns, ticks - clock.ticks_base));
 }

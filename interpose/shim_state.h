@@ -147,7 +147,8 @@ struct StreamState {
   // changed, a further kernel belongs to that run.
   std::atomic<uint64_t> run_mark;
   std::atomic<MarkerQueue*> markers;
-  // Communicators whose NCCL call on this stream said "in progress": no marker until it is 0.
+  // Communicators whose NCCL call on this stream said "in progress": the last one that has launched
+  // its work marks the stream.
   std::atomic<uint32_t> deferred;
 };
 
@@ -166,14 +167,20 @@ struct CommState {
   // [2 * peer] sends to and [2 * peer + 1] receives from that peer so far; p2p_capacity peers.
   std::atomic<uint64_t>* p2p;
   int32_t p2p_capacity;
-  // Streams with work of this communicator that NCCL may not have launched yet.
-  StreamState* deferred[8];
+  // Streams with work of this communicator that NCCL may not have launched yet. Changed under the
+  // lock: a thread that polls the communicator meets the one that uses it.
+  TryLock deferred_lock;
+  struct Deferred {
+    StreamState* stream;
+    uint32_t id;  // of the stream: its slot may be another one's by then
+  } deferred[8];
   std::atomic<uint32_t> deferred_count;
 };
 
 inline constexpr uint32_t kGroupStreams = 256;
 inline constexpr uint32_t kGroupInits = 64;
 inline constexpr uint32_t kGroupComms = 16;
+inline constexpr uint32_t kGroupNumbers = 1024;
 
 struct Process;
 
@@ -211,6 +218,13 @@ struct ThreadContext {
     void** out;
   } group_inits[kGroupInits];
   CommState* group_comms[kGroupComms];  // non-blocking ones only
+  // Sequence numbers taken in the open group, given back when nothing of it is launched. Those of
+  // further operations are not. Last: only what is counted is ever read.
+  uint32_t group_number_count;
+  struct GroupNumber {
+    CommState* comm;
+    std::atomic<uint64_t>* counter;
+  } group_numbers[kGroupNumbers];
 };
 
 struct Process {
@@ -222,8 +236,7 @@ struct Process {
   ring::CommSlot* comms;
   int32_t pid;
   bool tsc;
-  bool default_nonblocking;  // NCCL_COMM_BLOCKING=0
-  int32_t forced_blocking;   // NCCL_COMM_BLOCKING, -1 when not set
+  int32_t forced_blocking;  // NCCL_COMM_BLOCKING, -1 when not set
 
   // Order of the last record other than of kernels. See StreamState::run_mark.
   alignas(64) std::atomic<uint64_t> non_kernel_mark;

@@ -59,7 +59,8 @@ Answer Query(const Marker& marker) {
 void PollStream(Process& process, StreamState& stream, MarkerQueue& queue, PollResult* result) {
   const uint64_t tail = queue.tail.load(std::memory_order_relaxed);
   const uint64_t head = queue.head.load(std::memory_order_acquire);
-  if (tail == head || queue.broken.load(std::memory_order_acquire) != 0) return;
+  // In one order with watcher_busy: who breaks the queue then waits until we are not busy.
+  if (tail == head || queue.broken.load(std::memory_order_seq_cst) != 0) return;
   if (g_driver.context_set_current != nullptr) {
     g_driver.context_set_current(static_cast<CUcontext>(queue.context));
   }
@@ -228,6 +229,8 @@ void WakeWatcher(Process& process) {
 void StartWatcher(Process& process) {
   ErrnoKeeper keep_errno;
   if (process.watcher_started.exchange(1, std::memory_order_relaxed) != 0) return;
+  // A driver that a forked child's parent found is not looked for again.
+  if (MarkersOn(process)) Put(process.header->markers_enabled, uint32_t{1});
   if (g_exit_hooked.exchange(1) == 0) atexit(StopQueries);
   // All signals but the two that glibc needs in every thread (32: cancellation, 33: setuid and kin;
   // setuid() waits for every thread to take the latter).

@@ -82,7 +82,7 @@ struct Header {
   uint64_t lost_markers;    // operations that got no done marker of their own
   uint64_t nccl_calls;      // outermost NCCL calls entered, lost ones included
   uint32_t markers_enabled; // 0: no GPU evidence at all (no driver found, or GORDIAN_MARKERS=0)
-  uint32_t runtime_connect; // NCCL_RUNTIME_CONNECT as seen in the environment, default 1
+  uint32_t runtime_connect; // 0: NCCL_RUNTIME_CONNECT=0 or NCCL_CUMEM_ENABLE=0, which connect at init
   uint64_t reserved[16];
 };
 

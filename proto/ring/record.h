@@ -55,7 +55,8 @@ struct OperationPayload {
   uint32_t stream;       // id of the stream in this process
   uint64_t count;        // the count argument as passed
   uint64_t sequence;     // collectives: position on this communicator at this rank, from 0.
-                         // send/recv: position among this rank's sends to / receives from that peer
+                         // send/recv: position among this rank's sends to / receives from that peer.
+                         // Given again when the call or its group fails, or it is only simulated.
   int32_t root_or_peer;  // -1 where the call has neither
   uint8_t datatype;      // ncclDataType_t
   uint8_t reduce_op;     // ncclRedOp_t; 255 where the call has none; user-made operators are 254

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "proto/ring/calls.h"
+#include "proto/ring/layout.h"
 #include "tests/unit/interpose/fake_libraries.h"
 
 namespace ring = gordian::ring;
@@ -95,6 +96,41 @@ void Groups() {
   CHECK(ncclGroupStart() == ncclSuccess);
   CHECK(ncclGroupEnd() == ncclSuccess);
   CHECK(ncclGroupStart() == ncclSuccess);
+}
+
+// Groups of which NCCL launches nothing, and the same operations again.
+void DroppedGroups() {
+  ncclComm_t comm = MakeComm();
+  cudaStream_t stream = MakeStream();
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+  CHECK(ncclGroupStart() == ncclSuccess);
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+  CHECK(ncclSend(g_buffer, 4, ncclInt8, 1, comm, stream) == ncclSuccess);
+  fake_set_result_nccl(ring::kCall_ncclGroupEnd, ncclInvalidArgument);
+  CHECK(ncclGroupEnd() == ncclInvalidArgument);
+  fake_set_result_nccl(ring::kCall_ncclGroupEnd, 0);
+  CHECK(ncclGroupStart() == ncclSuccess);
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+  CHECK(ncclGroupSimulateEnd(nullptr) == ncclSuccess);
+  CHECK(ncclSend(g_buffer, 4, ncclInt8, 1, comm, stream) == ncclSuccess);
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+}
+
+void FailedCommCalls() {
+  ncclComm_t comm = MakeComm();
+  for (const int call : {int{ring::kCall_ncclCommFinalize}, int{ring::kCall_ncclCommRevoke},
+                         int{ring::kCall_ncclCommDestroy}, int{ring::kCall_ncclCommAbort}}) {
+    fake_set_result_nccl(call, ncclInvalidArgument);
+  }
+  CHECK(ncclCommFinalize(comm) == ncclInvalidArgument);
+  CHECK(AllReduce(comm, nullptr) == ncclSuccess);
+  CHECK(ncclCommRevoke(comm, 0) == ncclInvalidArgument);
+  CHECK(AllReduce(comm, nullptr) == ncclSuccess);
+  CHECK(ncclCommDestroy(comm) == ncclInvalidArgument);
+  CHECK(AllReduce(comm, nullptr) == ncclSuccess);
+  CHECK(ncclCommAbort(comm) == ncclInvalidArgument);
+  CHECK(AllReduce(comm, nullptr) == ncclSuccess);
 }
 
 void Inits() {
@@ -253,13 +289,37 @@ void Many() {
 }
 
 void ManyHandles() {
-  for (int i = 0; i < 10000; ++i) {
+  for (int i = 1; i <= 10000; ++i) {
     ncclComm_t comm = MakeComm();
     cudaStream_t stream = MakeStream();
     CHECK(AllReduce(comm, stream) == ncclSuccess);
     CHECK(cudaStreamDestroy(stream) == cudaSuccess);
     CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    if (i % 1000 != 0) continue;
+    Say("ready");
+    char word[16];
+    CHECK(read(STDIN_FILENO, word, sizeof(word)) > 0);
   }
+}
+
+// All slots of streams have outstanding markers when the device is reset.
+void DeviceReset() {
+  ncclComm_t comm = MakeComm();
+  std::vector<cudaStream_t> streams;
+  fake_gpu_stop();
+  while (streams.size() < ring::kMaxStreams) {
+    streams.push_back(MakeStream());
+    CHECK(AllReduce(comm, streams.back()) == ncclSuccess);
+  }
+  CHECK(cudaDeviceReset() == cudaSuccess);
+  for (cudaStream_t stream : streams) CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+  for (int i = 0; i < 10; ++i) CHECK(AllReduce(comm, MakeStream()) == ncclSuccess);
+  Say("ready");
+  char word[16];
+  CHECK(read(STDIN_FILENO, word, sizeof(word)) > 0);
+  fake_gpu_go();
+  Say("ready");
+  Hang();
 }
 
 void LiveHandles() {
@@ -324,6 +384,25 @@ void NonBlocking() {
   CHECK(fake_events_recorded() == 0);
   CHECK(ncclCommGetAsyncError(comm, &state) == ncclSuccess && state == ncclSuccess);
   CHECK(fake_events_recorded() == 1);
+}
+
+// What nobody asks about any more before the communicator goes.
+void NonBlockingUnasked() {
+  for (int i = 0; i < 2; ++i) {
+    ncclComm_t comm = MakeComm();
+    cudaStream_t stream = MakeStream();
+    fake_set_result_nccl(ring::kCall_ncclAllReduce, ncclInProgress);
+    CHECK(AllReduce(comm, stream) == ncclInProgress);
+    CHECK(fake_events_recorded() == static_cast<uint64_t>(i));
+    if (i == 0) {
+      CHECK(ncclCommDestroy(comm) == ncclSuccess);
+      CHECK(fake_events_recorded() == 1);
+    } else {
+      CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+      CHECK(ncclCommDestroy(comm) == ncclSuccess);  // no event on a stream that is gone
+      CHECK(fake_events_recorded() == 1);
+    }
+  }
 }
 
 // The main thread ends by pthread_exit and another one some time later: the process must end.
@@ -401,6 +480,8 @@ int main(int argc, char** argv) {
   const std::map<std::string, std::function<void()>> programs = {
       {"operations", Operations},
       {"groups", Groups},
+      {"dropped-groups", DroppedGroups},
+      {"failed-comm-calls", FailedCommCalls},
       {"inits", Inits},
       {"waits", Waits},
       {"events", Events},
@@ -415,9 +496,11 @@ int main(int argc, char** argv) {
       {"many", Many},
       {"many-handles", ManyHandles},
       {"live-handles", LiveHandles},
+      {"device-reset", DeviceReset},
       {"markers", Markers},
       {"capture", Capture},
       {"non-blocking", NonBlocking},
+      {"non-blocking-unasked", NonBlockingUnasked},
       {"main-thread-exits", MainThreadExits},
       {"nested", Nested},
       {"pass-through", PassThrough},
