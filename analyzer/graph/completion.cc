@@ -21,6 +21,17 @@ void ExecutionGraph::Append(Process&, StreamQueue& queue, WorkItem item) {
   }
 }
 
+// A place on a stream that collectives of nothing were given: it ends by itself.
+void ExecutionGraph::AppendNothing(Process& process, StreamPosition position) {
+  if (position.stream == 0) return;
+  StreamQueue& queue = Stream(process, position.stream, -1);
+  if (position.ordinal <= queue.done) return;
+  WorkItem item;
+  item.ordinal = position.ordinal;
+  item.kind = WorkKind::kKernels;
+  Append(process, queue, std::move(item));
+}
+
 StreamQueue& ExecutionGraph::Stream(Process& process, StreamId id, int device) {
   StreamQueue& queue = process.streams[id];
   if (queue.id == 0) {

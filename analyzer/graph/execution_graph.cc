@@ -24,11 +24,16 @@ bool CountsAsNcclCall(Call call) {
 
 // True when a thread that may call for the application used a processor since `before`.
 bool Busy(const ProcessState& before, const ProcessState& now) {
+  const size_t n = before.threads.size();
+  size_t at = 0;  // both name the threads in nearly the same order
   for (const ThreadState& state : now.threads) {
     if (state.library_thread || (state.thread != 0 && !state.gpu_thread)) continue;
     if (state.os_state == OsState::kRunning) return true;
-    for (const ThreadState& old : before.threads) {
-      if (old.tid == state.tid && old.cpu_ticks != state.cpu_ticks) return true;
+    for (size_t tried = 0; tried < n; ++tried, at = (at + 1) % n) {
+      const ThreadState& old = before.threads[at];
+      if (old.tid != state.tid) continue;
+      if (old.cpu_ticks != state.cpu_ticks) return true;
+      break;
     }
   }
   return false;
@@ -246,7 +251,6 @@ void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
   Kernel* kernel = nullptr;
   const bool in_group = (record.flags & kInGroup) != 0;
   if (in_group) {
-    thread.group_open = true;
     for (KernelId id : thread.group_kernels) {
       if (kernels_.at(id).comm == record.comm) kernel = &kernels_.at(id);
     }
@@ -267,8 +271,8 @@ void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
       thread.open->kernel = id;
     }
   }
-  if (std::find(kernel->streams.begin(), kernel->streams.end(), record.stream) ==
-      kernel->streams.end()) {
+  if (!IsEmpty(part) && std::find(kernel->streams.begin(), kernel->streams.end(), record.stream) ==
+                            kernel->streams.end()) {
     kernel->streams.push_back(record.stream);
   }
   MemberSlot slot;
@@ -305,15 +309,11 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
     return;
   }
   for (const Part& part : kernel.parts) matcher_.Accept(part.ref, record.time_ns);
-  auto local = process.comms.find(kernel.comm);
-  if (local != process.comms.end() && record.result == 0) {
-    for (const Part& part : kernel.parts) {
-      if (part.ref.kind == PartKind::kCollective) {
-        local->second.collective_used = true;
-      } else {
-        local->second.peers_used.insert(part.ref.peer);
-      }
-    }
+  if (record.result == 0) NoteUsed(process, kernel);
+  if (kernel.streams.empty()) {
+    KernelDone(kernel.id);
+    AppendNothing(process, {record.stream, record.ordinal});
+    return;
   }
   if (record.stream == 0) {
     kernel.follows = false;
@@ -325,13 +325,16 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
 }
 
 void ExecutionGraph::ApplyEnqueue(Process& process, Thread& thread, const CallRecord& record) {
+  bool placed = false;
   for (KernelId id : thread.group_kernels) {
     Kernel& kernel = kernels_.at(id);
     if (std::find(kernel.streams.begin(), kernel.streams.end(), record.stream) !=
         kernel.streams.end()) {
       PlaceKernel(process, kernel, {record.stream, record.ordinal});
+      placed = true;
     }
   }
+  if (!placed) AppendNothing(process, {record.stream, record.ordinal});
 }
 
 void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallRecord& record) {
@@ -340,22 +343,17 @@ void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallR
   std::vector<PendingInit> inits = std::move(thread.group_inits);
   thread.group_inits.clear();
   thread.group_call = 0;
-  thread.group_open = thread.in_group_end = false;
+  thread.in_group_end = false;
   for (KernelId id : ids) {
     Kernel& kernel = kernels_.at(id);
     if (!Took(record.result)) {
       DropKernel(id, kernel.open_positions > 0);
       continue;
     }
-    auto local = process.comms.find(kernel.comm);
-    if (local != process.comms.end() && record.result == 0) {
-      for (const Part& part : kernel.parts) {
-        if (part.ref.kind == PartKind::kCollective) {
-          local->second.collective_used = true;
-        } else {
-          local->second.peers_used.insert(part.ref.peer);
-        }
-      }
+    if (record.result == 0) NoteUsed(process, kernel);
+    if (kernel.streams.empty()) {
+      KernelDone(id);
+      continue;
     }
     if (kernel.positions.size() < kernel.streams.size()) kernel.follows = false;
     Enqueued(process, kernel);
@@ -363,6 +361,19 @@ void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallR
   }
   for (const PendingInit& init : inits) {
     if (record.result == 0) matcher_.InitDone(init.uid, init.rank);
+  }
+}
+
+// W15: what has connected once does not connect again.
+void ExecutionGraph::NoteUsed(Process& process, const Kernel& kernel) {
+  auto local = process.comms.find(kernel.comm);
+  if (local == process.comms.end()) return;
+  for (const Part& part : kernel.parts) {
+    if (part.ref.kind != PartKind::kCollective) {
+      local->second.peers_used.insert(part.ref.peer);
+    } else if (!IsEmpty(part)) {
+      local->second.collective_used = true;
+    }
   }
 }
 
@@ -376,7 +387,7 @@ void ExecutionGraph::Enqueued(Process& process, Kernel& kernel) {
 
 void ExecutionGraph::PlaceKernel(Process& process, Kernel& kernel, StreamPosition position) {
   StreamQueue& queue = Stream(process, position.stream, -1);
-  if (position.ordinal <= queue.soft) {  // evidence overtook the record
+  if (position.ordinal <= queue.done) {  // evidence overtook the record
     kernel.positions.push_back(position);
     if (kernel.enqueued && kernel.open_positions == 0 &&
         kernel.positions.size() == kernel.streams.size()) {
@@ -424,7 +435,9 @@ void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
 void ExecutionGraph::ApplyHostWait(Process& process, Thread& thread, const CallRecord& record) {
   if (record.kind == RecordKind::kEnd) {
     if (!thread.open || thread.open->record.call != Call::kHostWait || record.result != 0) return;
-    if (thread.open->record.wait == WaitKind::kAsyncCopy) return;  // it may not have waited at all
+    // By implementation, not by contract: these may not have waited at all.
+    const WaitKind wait = thread.open->record.wait;
+    if (wait == WaitKind::kAsyncCopy || wait == WaitKind::kFree) return;
     const std::vector<StreamPosition> covered = thread.open->covered;
     for (const StreamPosition& position : covered) MarkDone(process, position, record.time_ns);
     return;
@@ -495,7 +508,6 @@ void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const Call
             local.device, record.order, record.time_ns,       record.call_site};
   if ((record.flags & kInGroup) != 0) {
     thread.group_inits.push_back({record.uid, local.init_rank});
-    thread.group_open = true;
   } else if (thread.open) {
     thread.open->init = record.uid;
     thread.open->init_rank = local.init_rank;

@@ -63,6 +63,7 @@ struct Part {
 };
 
 // One launch: an operation called alone, or all of a group's operations on one communicator (W7).
+// Collectives of nothing are among its parts and launch nothing: NCCL drops them.
 struct Kernel {
   KernelId id = 0;
   ProcessId process = 0;
@@ -74,12 +75,17 @@ struct Kernel {
   bool aborted = false;   // its communicator was aborted: it ends without its peers
   bool follows = true;    // false: where it went is not known
   std::vector<Part> parts;
-  std::vector<StreamId> streams;          // distinct ones it was called with
+  std::vector<StreamId> streams;          // distinct ones that it needs: none if all are empty
   std::vector<StreamPosition> positions;  // where it was enqueued
   size_t open_positions = 0;
   KernelId previous_on_comm = 0;  // W8
   uint64_t time_ns = 0;           // of the call
 };
+
+// A collective of nothing: NCCL takes it, and launches nothing for it.
+inline bool IsEmpty(const Part& part) {
+  return part.ref.kind == PartKind::kCollective && part.signature.count == 0;
+}
 
 struct OpenCall {
   CallRecord record;
@@ -101,7 +107,6 @@ struct Thread {
   std::vector<KernelId> group_kernels;
   std::vector<PendingInit> group_inits;
   KernelId group_call = 0;  // the operation inside the group that is being called right now
-  bool group_open = false;  // operations were called and the outermost GroupEnd has not ended
   bool in_group_end = false;
   uint64_t last_ns = 0;
   Call last_call = Call::kOther;
@@ -197,12 +202,14 @@ class ExecutionGraph {
   void ApplyHostWait(Process&, Thread&, const CallRecord&);
   void PlaceKernel(Process&, Kernel&, StreamPosition);
   void Enqueued(Process&, Kernel&);
+  void NoteUsed(Process&, const Kernel&);
   void DropKernel(KernelId, bool accepted);
   void KernelDone(KernelId);
   void CommDone(Process&, CommId, uint64_t now_ns);
   void MarkDone(Process&, StreamPosition, uint64_t now_ns);
   void Soften(Process&);
   void Append(Process&, StreamQueue&, WorkItem);
+  void AppendNothing(Process&, StreamPosition);
   StreamQueue& Stream(Process&, StreamId, int device);
   void Behind(const Process&, const StreamQueue&, std::vector<StreamPosition>*) const;
   std::vector<StreamPosition> LegacyOrder(const Process&, const StreamQueue&) const;

@@ -117,8 +117,12 @@ Finding MakeFinding(const char* id, Confidence confidence) {
   return finding;
 }
 
+void Force(const std::vector<WitnessStep>& witness, std::vector<bool>* forced) {
+  for (const WitnessStep& step : witness) (*forced)[step.node] = true;
+}
+
 Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
-               const std::vector<WitnessStep>& witness) {
+               const std::vector<bool>& without, const std::vector<WitnessStep>& witness) {
   const Describer describer(view.graph, view.names);
   std::vector<Arrow> arrows = describer.Arrows(witness);
   // A circle has no beginning: the lowest rank makes the same one read the same.
@@ -138,6 +142,7 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
   finding.culprit_ranks = inits == 0 ? describer.Culprits(arrows)
                                      : InitCulprits(arrows, inits == arrows.size(), view.names);
   std::set<int> victims = describer.StuckRanks(can);
+  for (int rank : describer.StuckRanks(without)) victims.erase(rank);
   for (const Arrow& arrow : arrows) victims.insert(arrow.edge.rank);
   Remove(finding.culprit_ranks, &victims);
   finding.victim_ranks.assign(victims.begin(), victims.end());
@@ -150,7 +155,7 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
   std::vector<uint32_t> stuck;
   for (const WitnessStep& step : witness) stuck.push_back(step.node);
   for (uint32_t n : view.graph.waiters()) {
-    if (!can[n]) stuck.push_back(n);
+    if (!can[n] && without[n]) stuck.push_back(n);
   }
   finding.operations = describer.Operations(stuck);
   std::vector<uint32_t> leaves;
@@ -343,10 +348,11 @@ std::vector<Hang> FindHangs(const RoundView& view, std::vector<bool>* stuck) {
   for (int i = 0; i < kMaxCycles; ++i) {
     const std::vector<WitnessStep> witness = FindWitness(graph, left);
     if (witness.empty()) break;
-    hangs.push_back(CycleHang(view, left, witness));
     // Whoever is stuck without this witness is so for another reason.
-    for (const WitnessStep& step : witness) forced[step.node] = true;
-    left = graph.Decide(kEveryLeaf, forced);
+    Force(witness, &forced);
+    std::vector<bool> without = graph.Decide(kEveryLeaf, forced);
+    hangs.push_back(CycleHang(view, left, without, witness));
+    left = std::move(without);
   }
   std::set<LeafKind> kinds;
   for (const WaitNode& node : graph.nodes()) kinds.insert(node.leaf);

@@ -39,9 +39,12 @@ std::vector<Finding> FindSuspicions(const RoundView&, const std::vector<bool>& s
 // Fills in id, verdict and advice.
 Finding MakeFinding(const char* check, Confidence confidence);
 
-// Used by both: one finding for a cycle.
-Hang CycleHang(const RoundView&, const std::vector<bool>& can,
+// Used by both: one finding for a cycle. `without`: what can progress once the witness does, for
+// only who is then free waited because of it.
+Hang CycleHang(const RoundView&, const std::vector<bool>& can, const std::vector<bool>& without,
                const std::vector<WitnessStep>& witness);
+// `forced` for WaitForGraph::Decide(): the witness, and what `forced` has already.
+void Force(const std::vector<WitnessStep>& witness, std::vector<bool>* forced);
 
 std::vector<Finding> MismatchFindings(const Matcher&, const Names&, uint64_t now_ns, bool settled);
 

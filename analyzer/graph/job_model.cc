@@ -43,6 +43,7 @@ class JobModel::Impl {
   ExecutionGraph execution_{&matcher_};
   Confirmer confirmer_;
   uint64_t now_ns_ = 0;
+  uint64_t first_ns_ = 0;  // begin of the first round
 
  private:
   struct Standing {
@@ -105,7 +106,9 @@ void JobModel::Impl::SuspectUnbuffered(const Round& round, const Names& names) {
   const std::vector<bool> can = graph.Decide(~LeafMask{0});
   const std::vector<WitnessStep> witness = FindWitness(graph, can);
   if (witness.empty()) return;
-  Hang hang = CycleHang(view, can, witness);
+  std::vector<bool> forced(can.size(), false);
+  Force(witness, &forced);
+  Hang hang = CycleHang(view, can, graph.Decide(~LeafMask{0}, forced), witness);
   if (round.begin_ns < hang.finding.stalled_at_ns + options_.suspect_after_ns) return;
   hang.finding.detected_after_s =
       static_cast<double>(round.end_ns - hang.finding.stalled_at_ns) * 1e-9;
@@ -115,6 +118,7 @@ void JobModel::Impl::SuspectUnbuffered(const Round& round, const Names& names) {
 
 void JobModel::Impl::OnRound(const Round& round) {
   now_ns_ = std::max(now_ns_, round.end_ns);
+  if (first_ns_ == 0) first_ns_ = round.begin_ns;
   if (ended_) return;
   execution_.TakeRound(round);
   AcceptBlocked(round);
@@ -245,6 +249,11 @@ Finding JobModel::Impl::Base(const Names& names) const {
     } else if (process.exit_value != 0) {
       exits.push_back(names.RankOf(id) + " exited with code " + std::to_string(process.exit_value));
     }
+  }
+  if (calls == 0 && !ended_ && first_ns_ != 0 && now_ns_ < first_ns_ + options_.suspect_after_ns) {
+    Finding finding = MakeFinding("job-healthy", Confidence::kSuspected);
+    finding.summary = "The job has begun and has not called NCCL yet.";
+    return finding;
   }
   if (calls == 0) {
     Finding finding = MakeFinding("no-nccl-calls", Confidence::kSuspected);

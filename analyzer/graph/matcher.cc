@@ -151,6 +151,7 @@ void Matcher::Accept(const PartRef& part, uint64_t now_ns) {
 
 void Matcher::CheckInstance(int index, uint64_t sequence, Instance& instance, int rank,
                             uint64_t now_ns) {
+  if (instance.mismatch == kFurtherMismatch) return;
   Communicator& comm = comms_[index];
   const MemberSlot& mine = instance.members[rank];
   auto member = [&](int r) {
@@ -172,6 +173,7 @@ void Matcher::CheckInstance(int index, uint64_t sequence, Instance& instance, in
     const uint32_t bits = Difference(other.signature, mine.signature);
     if (bits == 0) return;
     if (comm.collective_mismatch >= 0) {
+      instance.mismatch = kFurtherMismatch;
       ++mismatches_[comm.collective_mismatch].further;
       return;
     }
@@ -191,11 +193,14 @@ void Matcher::CheckInstance(int index, uint64_t sequence, Instance& instance, in
 }
 
 void Matcher::CheckTransfer(const PartRef& part, Transfer& transfer, uint64_t now_ns) {
-  if (!transfer.send.accepted || !transfer.receive.accepted || transfer.mismatch >= 0) return;
+  if (!transfer.send.accepted || !transfer.receive.accepted || transfer.mismatch != kAgrees) {
+    return;
+  }
   const uint32_t bits = TransferDifference(transfer.send.signature, transfer.receive.signature);
   if (bits == 0) return;
   Communicator& comm = comms_[part.comm];
   if (comm.transfer_mismatch >= 0) {
+    transfer.mismatch = kFurtherMismatch;
     ++mismatches_[comm.transfer_mismatch].further;
     return;
   }
@@ -260,15 +265,23 @@ void Matcher::MaybeRetire(int index, uint64_t sequence) {
 
 void Matcher::MaybeRetireTransfer(const PartRef& part) {
   Transfer* transfer = FindTransfer(part);
-  if (transfer->send.state != SlotState::kDone || transfer->receive.state != SlotState::kDone) {
-    return;
-  }
   const auto pair = part.kind == PartKind::kSend ? std::pair(part.rank, part.peer)
                                                  : std::pair(part.peer, part.rank);
   auto& channels = comms_[part.comm].transfers;
   auto channel = channels.find(pair);
-  channel->second.erase(part.sequence);
-  if (channel->second.empty()) channels.erase(channel);
+  if (transfer->send.state == SlotState::kDone && transfer->receive.state == SlotState::kDone) {
+    channel->second.erase(part.sequence);
+    if (channel->second.empty()) channels.erase(channel);
+    return;
+  }
+  if (channel->second.size() <= kMaxHeldWithUnseenMembers) return;
+  CommMember& peer = comms_[part.comm].members[part.peer];
+  if (peer.known) return;
+  const Transfer& oldest = channel->second.begin()->second;
+  const MemberSlot& mine = part.kind == PartKind::kSend ? oldest.send : oldest.receive;
+  if (mine.state != SlotState::kDone) return;
+  channel->second.erase(channel->second.begin());
+  peer.forgotten = true;
 }
 
 InitCall& Matcher::Init(CommUid uid, Call call, int parent, int nranks) {

@@ -53,16 +53,20 @@ struct MemberSlot {
   OpSignature signature;
 };
 
+// Values of `mismatch` that are no index into Matcher::mismatches().
+inline constexpr int kAgrees = -1;           // as far as is known
+inline constexpr int kFurtherMismatch = -2;  // counted in the communicator's first one
+
 struct Instance {
   std::vector<MemberSlot> members;  // by rank
   int called = 0;
   int done = 0;
-  int mismatch = -1;  // index into Matcher::mismatches()
+  int mismatch = kAgrees;  // or index into Matcher::mismatches()
 };
 
 struct Transfer {
   MemberSlot send, receive;
-  int mismatch = -1;
+  int mismatch = kAgrees;
 };
 
 struct CommMember {
@@ -70,8 +74,9 @@ struct CommMember {
   ProcessId process = 0;
   CommId comm = 0;
   int device = -1;
-  bool left = false;     // began to destroy it: joins nothing any more
-  bool aborted = false;  // or revoked it
+  bool left = false;       // began to destroy it: joins nothing any more
+  bool aborted = false;    // or revoked it
+  bool forgotten = false;  // transfers with it were let go of before it was seen
   uint64_t left_ns = 0;
 };
 

@@ -9,7 +9,7 @@
 namespace gordian::graph {
 namespace {
 
-constexpr LeafMask kEveryLeaf = ~LeafMask{0};
+constexpr LeafMask kSurelyProgressing = ~(Bit(LeafKind::kRunning) | Bit(LeafKind::kUnknown));
 constexpr size_t kMaxWaiters = 64;  // searched for what they wait for; the oldest tell enough
 
 // A rank that works, only not on what the others wait for, gets more time.
@@ -41,6 +41,26 @@ Reached Reach(const WaitForGraph& graph, const std::vector<bool>& can, uint32_t 
     }
   }
   return reached;
+}
+
+// The launch that `from` waits in or behind: a host call is nothing that others could join.
+uint32_t LaunchBehind(const WaitForGraph& graph, const std::vector<bool>& can, uint32_t from) {
+  std::vector<bool> seen(graph.nodes().size(), false);
+  std::vector<uint32_t> nodes = {from};
+  for (size_t i = 0; i < nodes.size(); ++i) {  // the nearest first
+    const WaitNode& node = graph.nodes()[nodes[i]];
+    for (const WaitNode::Edge& edge : node.out) {
+      if (node.kind == NodeKind::kKernelDone && !can[edge.to] && IsRendezvous(edge.reason)) {
+        return nodes[i];
+      }
+    }
+    for (const WaitNode::Edge& edge : node.out) {
+      if (can[edge.to] || seen[edge.to]) continue;
+      seen[edge.to] = true;
+      nodes.push_back(edge.to);
+    }
+  }
+  return from;
 }
 
 // The calls that `from` waits for, directly or through others.
@@ -109,7 +129,7 @@ class Search {
 
   void NotJoined(const std::vector<bool>& can, uint32_t waiter);
   void Missing(const std::vector<bool>& can, uint32_t waiter);
-  void AllIssued(uint32_t waiter);
+  void AllIssued(const std::vector<bool>& can, uint32_t waiter);
   std::vector<Finding> Take();
 
  private:
@@ -121,11 +141,12 @@ class Search {
     std::string operation;
   };
 
-  Entry& Of(const char* check, uint32_t waiter) {
+  Entry& Of(const char* check, const std::vector<bool>& can, uint32_t waiter) {
     auto [it, added] = entries_.try_emplace(check);
     if (added) {
       it->second.finding = MakeFinding(check, Confidence::kSuspected);
-      it->second.operation = describer_.Operation(view_.graph.nodes()[waiter]);
+      it->second.operation =
+          describer_.Operation(view_.graph.nodes()[LaunchBehind(view_.graph, can, waiter)]);
     }
     it->second.waiters.push_back(waiter);
     uint64_t& stalled = it->second.finding.stalled_at_ns;
@@ -143,7 +164,7 @@ void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
   const std::vector<const InitCall*> inits = InitsBehind(view_.graph, can, waiter);
   if (!inits.empty()) {
     // Missing calls of the deepest one explain the rest; with one they are the same.
-    Entry& entry = Of("communicator-init-missing", waiter);
+    Entry& entry = Of("communicator-init-missing", can, waiter);
     entry.operation = view_.names.Init(*inits.back());
     for (int rank : MissingFrom(*inits.back(), view_, reached.running)) {
       entry.culprits.insert(rank);
@@ -166,7 +187,7 @@ void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
     }
     const uint64_t quiet = view_.now_ns - std::min(view_.now_ns, process.last_busy_ns);
     const bool asleep = !in_call && quiet >= view_.options.suspect_after_ns / 2;
-    Entry& entry = Of(asleep ? "host-blocked" : "rank-not-joined", waiter);
+    Entry& entry = Of(asleep ? "host-blocked" : "rank-not-joined", can, waiter);
     for (int rank : view_.names.AllRanks(id)) entry.culprits.insert(rank);
     entry.instead.insert(describer_.Instead(id, nullptr));
   }
@@ -174,7 +195,7 @@ void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
 }
 
 void Search::Missing(const std::vector<bool>& can, uint32_t waiter) {
-  Entry& entry = Of("evidence-missing", waiter);
+  Entry& entry = Of("evidence-missing", can, waiter);
   for (const auto& [id, comm] : Reach(view_.graph, can, waiter).unknown) {
     const Process* process = view_.graph.execution().Find(id);
     std::string what;
@@ -192,7 +213,9 @@ void Search::Missing(const std::vector<bool>& can, uint32_t waiter) {
   }
 }
 
-void Search::AllIssued(uint32_t waiter) { Of("stuck-kernel", waiter); }
+void Search::AllIssued(const std::vector<bool>& can, uint32_t waiter) {
+  Of("stuck-kernel", can, waiter);
+}
 
 std::vector<Finding> Search::Take() {
   std::vector<Finding> findings;
@@ -253,10 +276,9 @@ std::vector<Finding> Search::Take() {
 std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<bool>& stuck) {
   const WaitForGraph& graph = view.graph;
   const uint64_t threshold = view.options.suspect_after_ns;
-  const std::vector<bool> can =
-      graph.Decide(kEveryLeaf & ~Bit(LeafKind::kRunning) & ~Bit(LeafKind::kUnknown));
-  const std::vector<bool> without_kernels = graph.Decide(
-      kEveryLeaf & ~Bit(LeafKind::kRunning) & ~Bit(LeafKind::kUnknown) & ~Bit(LeafKind::kKernel));
+  const std::vector<bool> can = graph.Decide(kSurelyProgressing);
+  const std::vector<bool> without_kernels =
+      graph.Decide(kSurelyProgressing & ~Bit(LeafKind::kKernel));
   std::vector<uint32_t> old;
   auto age = [&](uint32_t n) {
     return view.now_ns - std::min(view.now_ns, graph.nodes()[n].since_ns);
@@ -283,7 +305,10 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
       }
       if (convincing) {
         cycle = true;
-        findings.push_back(CycleHang(view, can, witness).finding);
+        std::vector<bool> forced(can.size(), false);
+        Force(witness, &forced);
+        findings.push_back(
+            CycleHang(view, can, graph.Decide(kSurelyProgressing, forced), witness).finding);
       }
     }
     if (cycle) break;
@@ -298,7 +323,7 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
       }
       if (mismatched || kernel == nullptr || !kernel->enqueued) continue;
       if (age(n) >= (without_kernels[n] ? kAllIssuedFactor : kKernelFactor) * threshold) {
-        search.AllIssued(n);
+        search.AllIssued(can, n);
       }
     }
   }

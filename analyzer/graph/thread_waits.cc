@@ -130,9 +130,9 @@ void WaitForGraph::FirstUse(const Process& process, const OpenCall& open,
       const PartRef& ref = kernel->parts[i].ref;
       if (ref.comm < 0 || matcher_.comms()[ref.comm].opaque) continue;
       if (ref.kind == PartKind::kCollective) {
-        if (local->second.collective_used) continue;
+        if (local->second.collective_used || IsEmpty(kernel->parts[i])) continue;
         const Instance* instance = matcher_.FindInstance(ref.comm, ref.sequence);
-        if (instance == nullptr || instance->mismatch >= 0) continue;
+        if (instance == nullptr || instance->mismatch != kAgrees) continue;
         Wait(node, AllCalled(ref.comm, ref.sequence), Reason::kFirstUse, static_cast<int>(i), id);
       } else {
         if (local->second.peers_used.count(ref.peer) > 0 || ref.peer == ref.rank) continue;

@@ -230,7 +230,7 @@ void WaitForGraph::PartWaits(const Kernel& kernel, int index, uint32_t done) {
   if (ref.kind != PartKind::kCollective) {
     if (ref.kind == PartKind::kSend && !strict_) return;
     const Transfer* transfer = matcher_.FindTransfer(ref);
-    if (transfer == nullptr || transfer->mismatch >= 0) return;
+    if (transfer == nullptr || transfer->mismatch != kAgrees) return;
     const bool sends = ref.kind == PartKind::kSend;
     PartRef other = ref;
     other.kind = sends ? PartKind::kReceive : PartKind::kSend;
@@ -239,9 +239,10 @@ void WaitForGraph::PartWaits(const Kernel& kernel, int index, uint32_t done) {
          sends ? Reason::kSend : Reason::kReceive, index, kernel.id);
     return;
   }
+  if (IsEmpty(part)) return;
   const Instance* instance = matcher_.FindInstance(ref.comm, ref.sequence);
   // What a mismatched operation waits for is anybody's guess: it proves nothing.
-  if (instance == nullptr || instance->mismatch >= 0) return;
+  if (instance == nullptr || instance->mismatch != kAgrees) return;
   const int root = part.signature.root;
   if (NeedsRoot(part.signature.call) && (root < 0 || root >= comm.nranks)) return;
   switch (part.signature.call) {
@@ -313,6 +314,10 @@ uint32_t WaitForGraph::NotCalled(int index, int rank, const PartRef* part) {
   const Process* process = execution_.Find(member.process);
   if (process == nullptr) return Leaf(LeafKind::kUnknown, 0, index);
   if (process->Dead()) return Leaf(LeafKind::kDead, member.process);
+  if (part != nullptr && part->kind != PartKind::kCollective &&
+      comm.members[part->peer].forgotten) {
+    return Leaf(LeafKind::kUnknown, member.process);
+  }
   if (part != nullptr && part->kind == PartKind::kCollective) {
     for (const CommStateNow& now : process->state.comms) {
       // It did call, and the record of that is missing.

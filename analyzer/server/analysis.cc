@@ -29,7 +29,8 @@ bool IsProblem(graph::VerdictKind kind) {
          kind != graph::VerdictKind::kInconclusive;
 }
 
-// What makes two verdicts different for people: all but the numbers that grow by themselves.
+// What makes two verdicts different for people: all but the numbers that grow by themselves, be
+// they within a text ("12 records of rank 0").
 // Written out as the unresolved JSON, so that nothing can be forgotten.
 std::string Essence(graph::Verdict verdict) {
   auto strip = [](graph::Finding* finding) {
@@ -37,6 +38,13 @@ std::string Essence(graph::Verdict verdict) {
     finding->detected_after_s = 0;
     finding->evidence.records = 0;
     finding->evidence.nccl_calls = 0;
+    finding->evidence.records_lost = 0;
+    if (finding->verdict == graph::VerdictKind::kMismatch) {  // "7 more on it after that"
+      std::erase_if(finding->summary, [](char c) { return c >= '0' && c <= '9'; });
+    }
+    for (std::string& text : finding->evidence.not_visible) {
+      text.erase(0, text.find_first_not_of("0123456789"));
+    }
   };
   strip(&verdict.main);
   for (graph::Finding& finding : verdict.findings) strip(&finding);

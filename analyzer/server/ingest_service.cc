@@ -180,8 +180,9 @@ class IngestService final : public v1::Ingest::Service {
     v1::ToAnalyzer message;
     while (stream->Read(&message)) {
       if (!message.has_batch()) continue;  // of a later version, or a second Hello
-      if (!TakeBatch(message.mutable_batch(), node)) continue;
-      rounds_->Poke();
+      bool news = false;
+      if (!TakeBatch(message.mutable_batch(), node, &news)) continue;
+      if (news) rounds_->Poke();
       outbox.Acknowledge(node->last_batch);
     }
     rounds_->Leave(node->index);
@@ -195,8 +196,9 @@ class IngestService final : public v1::Ingest::Service {
     spdlog::info("ingest: node {} ({}) has left", node->index, node->host);
   }
 
-  // False: a repetition of what a lost connection had delivered already.
-  bool TakeBatch(v1::EventBatch* batch, NodeRecord* node) {
+  // False: a repetition of what a lost connection had delivered already. *news: more than an answer
+  // to a round was in it.
+  bool TakeBatch(v1::EventBatch* batch, NodeRecord* node, bool* news) {
     if (batch->number() <= node->last_batch) return false;
     if (batch->number() != node->last_batch + 1) {
       analysis_->AddNotVisible(fmt::format("{} batches of events from {} are missing",
@@ -207,7 +209,10 @@ class IngestService final : public v1::Ingest::Service {
       if (!MakeUnique(&event, node->index)) continue;
       if (event.event_case() == v1::Event::kRound) {
         rounds_->Answer(node->index, std::move(*event.mutable_round()));
-      } else if (event.event_case() == v1::Event::kJobEnded) {
+        continue;
+      }
+      *news = true;
+      if (event.event_case() == v1::Event::kJobEnded) {
         if (AllEnded(node, event.job_ended())) {
           *event.mutable_job_ended() = job_ended_;
           analysis_->OnEvent(event);

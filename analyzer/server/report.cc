@@ -89,13 +89,18 @@ std::vector<int> RanksOfCircle(const Finding& finding) {
   return ranks;
 }
 
+// The headline draws the circle, instead of the summary.
+bool TellsTheCircle(const Finding& finding) {
+  return finding.verdict == VerdictKind::kDeadlock && !RanksOfCircle(finding).empty();
+}
+
 std::string WhoWaitsForWhom(const Finding& finding, size_t width) {
   const std::vector<int> ranks = RanksOfCircle(finding);
   const std::string summary = Uncapitalised(Printable(finding.summary));
-  if (finding.verdict != VerdictKind::kDeadlock || ranks.empty()) return CutTo(summary, width);
+  if (!TellsTheCircle(finding)) return CutAtWord(summary, width);
   if (ranks.size() == 1) {
     const std::string alone = fmt::format("{} waits for itself", RankName(ranks[0]));
-    return alone.size() <= width ? alone : CutTo(summary, width);
+    return alone.size() <= width ? alone : CutAtWord(summary, width);
   }
   std::string chain = RankName(ranks[0]) + " waits for ";
   for (size_t i = 1; i < ranks.size(); ++i) chain += RankName(ranks[i]) + ", which waits for ";
@@ -182,6 +187,19 @@ std::string StateWords(PartState state, bool many) {
   return "";
 }
 
+// "gordian: DEADLOCK (confirmed after 0.21 s): ".
+std::string HeadlineStart(const Finding& finding) {
+  std::string head = fmt::format("gordian: {}", Title(finding.verdict));
+  if (IsProblem(finding.verdict)) {
+    head += fmt::format(" ({}", graph::Name(finding.confidence));
+    if (finding.detected_after_s > 0) {
+      head += fmt::format(" after {:.2f} s", std::min(finding.detected_after_s, kMaxSeconds));
+    }
+    head += ")";
+  }
+  return head + ": ";
+}
+
 class Page {
  public:
   Page(const SiteResolver& sites, const ReportOptions& options)
@@ -197,11 +215,18 @@ class Page {
     const char* style = !IsProblem(finding.verdict)                           ? "\033[1;32m"
                         : finding.confidence == graph::Confidence::kConfirmed ? "\033[1;31m"
                                                                               : "\033[1;33m";
-    Coloured(style, Headline(finding, options_));
-    // What the headline had to cut, or said in its own words.
+    const std::string headline = Headline(finding, options_);
     const std::string summary = Printable(finding.summary);
-    const bool all_said = text_.find(Uncapitalised(summary)) != std::string::npos;
-    if (!summary.empty() && !all_said) text_ += Wrap("  ", summary, width_);
+    const std::string in_full = HeadlineStart(finding) + Uncapitalised(summary);
+    if (!TellsTheCircle(finding) && !summary.empty()) {
+      // Nothing need be cut here.
+      std::string lines = Wrap("", "  ", in_full, width_);
+      lines.pop_back();
+      return Coloured(style, lines);
+    }
+    Coloured(style, headline);
+    // What the headline said in its own words.
+    if (!summary.empty() && headline != in_full) text_ += Wrap("  ", summary, width_);
   }
 
   void Cycle(const Finding& finding, size_t limit) {
@@ -409,15 +434,7 @@ class Page {
 
 std::string Headline(const graph::Finding& finding, const ReportOptions& options) {
   const auto width = static_cast<size_t>(std::max(options.width, kMinWidth));
-  std::string head = fmt::format("gordian: {}", Title(finding.verdict));
-  if (IsProblem(finding.verdict)) {
-    head += fmt::format(" ({}", graph::Name(finding.confidence));
-    if (finding.detected_after_s > 0) {
-      head += fmt::format(" after {:.2f} s", std::min(finding.detected_after_s, kMaxSeconds));
-    }
-    head += ")";
-  }
-  head += ": ";
+  const std::string head = HeadlineStart(finding);
   if (finding.summary.empty() && finding.cycle.empty()) {
     return head.substr(0, head.size() - 2);
   }

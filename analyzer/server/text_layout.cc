@@ -75,6 +75,13 @@ std::string CutTo(std::string text, size_t width) {
   return text + "...";
 }
 
+std::string CutAtWord(const std::string& text, size_t width) {
+  if (text.size() <= width || width < 4) return text;
+  const size_t space = text.rfind(' ', width - 4);
+  if (space == std::string::npos || space < width / 2) return CutTo(text, width);
+  return text.substr(0, space) + " ...";
+}
+
 std::string Wrap(std::string_view first, std::string_view text, size_t width) {
   return Wrap(first, std::string(first.size(), ' '), text, width);
 }

@@ -22,6 +22,9 @@ std::string RankList(std::vector<int> ranks);
 // Cuts to `width` columns (bytes), the last three of them "..." when something was cut.
 std::string CutTo(std::string text, size_t width);
 
+// The same, at a space where there is one in the second half of what fits.
+std::string CutAtWord(const std::string& text, size_t width);
+
 // Breaks `text` at spaces into lines of at most `width` columns: the first starts with `first`, the
 // others with as many spaces. Each ends with a newline. A longer word is broken hard.
 std::string Wrap(std::string_view first, std::string_view text, size_t width);

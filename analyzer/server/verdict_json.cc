@@ -198,31 +198,26 @@ class Reader {
     }
     return std::stoull(text.substr(prefix), nullptr, 16);
   }
-  std::vector<int> Ranks(const json& from, const std::string& path, const char* key) {
-    std::vector<int> ranks;
+  template <typename T>
+  std::vector<T> List(const json& from, const std::string& path, const char* key,
+                      bool (json::*fits)() const noexcept, const char* what) {
+    std::vector<T> items;
     if (const json* list = Member(from, path, key, json::value_t::array)) {
-      for (const json& rank : *list) {
-        if (!rank.is_number_integer()) {
-          Fail(path + key, "holds something that is no rank");
+      for (const json& item : *list) {
+        if (!(item.*fits)()) {
+          Fail(path + key, fmt::format("holds something that is no {}", what));
           break;
         }
-        ranks.push_back(rank.get<int>());
+        items.push_back(item.get<T>());
       }
     }
-    return ranks;
+    return items;
+  }
+  std::vector<int> Ranks(const json& from, const std::string& path, const char* key) {
+    return List<int>(from, path, key, &json::is_number_integer, "rank");
   }
   std::vector<std::string> Texts(const json& from, const std::string& path, const char* key) {
-    std::vector<std::string> texts;
-    if (const json* list = Member(from, path, key, json::value_t::array)) {
-      for (const json& text : *list) {
-        if (!text.is_string()) {
-          Fail(path + key, "holds something that is no text");
-          break;
-        }
-        texts.push_back(text.get<std::string>());
-      }
-    }
-    return texts;
+    return List<std::string>(from, path, key, &json::is_string, "text");
   }
   graph::Site Site(const json& from, const std::string& path) {
     std::string text = Text(from, path, "site");

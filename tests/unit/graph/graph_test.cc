@@ -239,6 +239,63 @@ TEST(Retirement, MemoryDoesNotGrowWithTheJob) {
   EXPECT_LT(most, 20000u);
 }
 
+// Two threads use one stream: the later place on it may be told first, and a round may be between.
+TEST(ExecutionGraph, KernelsBehindAnOperationThatIsNotToldYetProveNothing) {
+  Matcher matcher;
+  ExecutionGraph graph(&matcher);
+  uint64_t order = 0;
+  auto record = [&](ThreadId thread, RecordKind kind, Call call) {
+    CallRecord r;
+    r.process = 1;
+    r.thread = thread;
+    r.kind = kind;
+    r.call = call;
+    r.order = ++order;
+    return r;
+  };
+  CallRecord init = record(1, RecordKind::kBegin, Call::kCommInit);
+  init.comm = 1;
+  init.uid = 5;
+  init.nranks = 2;
+  init.rank = 0;
+  graph.Record(init);
+  CallRecord begin = record(1, RecordKind::kBegin, Call::kAllReduce);
+  begin.comm = begin.stream = 1;
+  begin.count = 8;
+  graph.Record(begin);
+  CallRecord kernels = record(2, RecordKind::kPoint, Call::kStreamWork);
+  kernels.work = WorkKind::kKernels;
+  kernels.stream = 1;
+  kernels.ordinal = 2;
+  graph.Record(kernels);
+  Round round;
+  round.processes.emplace_back().process = 1;
+  graph.TakeRound(round);
+  CallRecord end = record(1, RecordKind::kEnd, Call::kAllReduce);
+  end.stream = end.ordinal = 1;
+  graph.Record(end);
+  ASSERT_EQ(graph.kernels().size(), 1u);
+  EXPECT_NE(ExecutionGraph::ItemAt(*graph.Find(1), {1, 2}), nullptr);
+  round.processes[0].streams.push_back({1, 2, 2, 1});
+  graph.TakeRound(round);
+  EXPECT_TRUE(graph.kernels().empty());
+}
+
+// A peer on a node that nobody watches never tells that it received.
+TEST(Retirement, TransfersWithAPeerThatIsNotSeenAreLetGo) {
+  Matcher matcher;
+  const int comm = matcher.Comm(1, 0, 2);
+  matcher.SetMember(comm, 0, 1, 1, 0);
+  MemberSlot slot;
+  slot.state = SlotState::kCalled;
+  for (uint64_t i = 0; i < 20000; ++i) {
+    const PartRef send{PartKind::kSend, comm, 0, 1, i};
+    matcher.Post(send, slot);
+    matcher.Done(send);
+  }
+  EXPECT_LT(matcher.Held(), 5000u);
+}
+
 TEST(WaitForDot, DrawsWhatIsStuck) {
   using namespace testing;  // NOLINT
   std::vector<SimComm> comms(2);

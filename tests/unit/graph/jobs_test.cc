@@ -569,8 +569,84 @@ TEST(Jobs, SummarySaysWhoWaitsForWhom) {
 TEST(Jobs, NothingSeenIsNotHealthy) {
   JobModel model;
   EXPECT_EQ(model.Current().main.verdict, VerdictKind::kInconclusive);
-  model.OnJobEnded(ExitKind::kCode, 0, 5, false);
+  // A job that has only just begun has had no time for a call.
+  Round round;
+  round.begin_ns = round.end_ns = 1'000'000'000;
+  model.OnRound(round);
+  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy);
+  EXPECT_EQ(model.Current().main.confidence, Confidence::kSuspected);
+  round.begin_ns = round.end_ns = 7'000'000'000;
+  model.OnRound(round);
   EXPECT_EQ(model.Current().main.verdict, VerdictKind::kInconclusive);
+  model.OnJobEnded(ExitKind::kCode, 0, 8'000'000'000, false);
+  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kInconclusive);
+}
+
+// NCCL takes a collective of nothing and launches nothing: others need not come to it.
+TEST(Jobs, ACollectiveOfNothingHoldsNobodyUp) {
+  for (const bool grouped : {false, true}) {
+    Program forth = Inits(2), back = Inits(2);
+    auto add = [&](Program* program, const Op& op) {
+      if (grouped) program->push_back(GroupStart());
+      program->push_back(op);
+      if (grouped) program->push_back(GroupEnd());
+    };
+    add(&forth, AllReduce(0, 1, 0));
+    add(&forth, AllReduce(1));
+    add(&back, AllReduce(1));
+    add(&back, AllReduce(0, 1, 0));
+    forth.push_back(StreamSync());
+    back.push_back(StreamSync());
+    SimJob job(Comms(2, 2), {forth, back});
+    JobModel model;
+    job.Run();
+    job.Rounds(&model, 1);
+    EXPECT_STREQ(Name(model.Current().main.verdict), "healthy") << model.Current().main.summary;
+  }
+  // With somebody who passes something it is a mismatch, whatever comes of it.
+  SimJob job(Comms(1, 2), {Inits(1) + Program{AllReduce(0, 1, 0), StreamSync()},
+                           Inits(1) + Program{AllReduce(0, 1, 5), StreamSync()}});
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 1);
+  ExpectVerdict(model.Current(),
+                {VerdictKind::kMismatch, Confidence::kConfirmed, {0, 1}, "mismatch-count"});
+}
+
+TEST(Jobs, TwoCirclesAreNotVictimsOfEachOther) {
+  std::vector<SimComm> comms = Comms(4, 4);
+  comms[0].members = comms[1].members = {0, 1};
+  comms[2].members = comms[3].members = {2, 3};
+  auto program = [](int first, int second) {
+    return Program{Init(std::min(first, second)), Init(std::max(first, second)), AllReduce(first),
+                   AllReduce(second), StreamSync()};
+  };
+  SimJob job(comms, {program(0, 1), program(1, 0), program(2, 3), program(3, 2)});
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 0.5);
+  const Verdict verdict = model.Current();
+  ASSERT_EQ(verdict.findings.size(), 1u);
+  for (const Finding& finding : {verdict.main, verdict.findings[0]}) {
+    EXPECT_EQ(finding.verdict, VerdictKind::kDeadlock);
+    EXPECT_EQ(finding.culprit_ranks.size(), 2u);
+    EXPECT_TRUE(finding.victim_ranks.empty()) << finding.summary;
+    EXPECT_EQ(finding.operations.size(), 2u);
+  }
+}
+
+TEST(Jobs, FurtherMismatchesAreCountedByOperation) {
+  Program usual = Inits(1), odd = Inits(1);
+  for (int i = 0; i < 3; ++i) {
+    usual.push_back(AllReduce(0, 1, 8));
+    odd.push_back(AllReduce(0, 1, 9));
+  }
+  SimJob job(Comms(1, 4), {usual, usual, odd, odd});
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 1);
+  const std::string summary = model.Current().main.summary;
+  EXPECT_NE(summary.find(" 2 more on it"), std::string::npos) << summary;
 }
 
 TEST(Jobs, ConfirmedStaysWhenTheJobIsKilled) {

@@ -124,6 +124,17 @@ TEST_F(AnalysisTest, TellsOnceAndNotEveryRound) {
   uint64_t revision = 0;
   EXPECT_EQ(analysis.CurrentJson(&revision), last_json_);
   EXPECT_EQ(revision, told);
+  // That records are lost is news once, not with each further one.
+  for (uint64_t lost = 1; lost <= 5; ++lost) {
+    job.Round();
+    for (v1::Event& event : job.Take()) {
+      for (v1::ProcessState& state : *event.mutable_round()->mutable_processes()) {
+        state.set_lost_records(lost);
+      }
+      analysis.OnEvent(event);
+    }
+  }
+  EXPECT_EQ(revisions_.size(), told + 1);
 }
 
 // Who reads verdict.json never sees half of one: it appears by rename, and is never written to.

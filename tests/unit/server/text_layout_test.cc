@@ -38,6 +38,10 @@ TEST(TextLayout, Wrapping) {
 TEST(TextLayout, CutsBetweenCharacters) {
   EXPECT_EQ(CutTo("abcdef", 6), "abcdef");
   EXPECT_EQ(CutTo("abcdefg", 6), "abc...");
+  EXPECT_EQ(CutAtWord("rank 1 passed", 13), "rank 1 passed");
+  EXPECT_EQ(CutAtWord("rank 1 passed", 12), "rank 1 ...");
+  EXPECT_EQ(CutAtWord("rank 1 passed", 10), "rank 1 ...");
+  EXPECT_EQ(CutAtWord("a bcdefghijklm", 10), "a bcdef...");
   EXPECT_EQ(CutTo("ab\xc3\xa9zzzz", 6), "ab...");  // not half of the two-byte character
 }
 
