@@ -265,7 +265,9 @@ void JobRunner::HandleSignals() {
     if (ends && !first_signal_ns_) {
       first_signal_ns_ = MonoNs();
     }
-    if (!signal->from_kernel) {
+    // A terminal that goes away tells the leader of its session only.
+    const bool hangup_for_us = signal->number == SIGHUP && getsid(0) == getpid();
+    if (!signal->from_kernel || hangup_for_us) {
       kill(outcome_.pid, signal->number);
       sent_signal_ = ends ? signal->number : sent_signal_;
     }

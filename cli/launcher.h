@@ -26,7 +26,9 @@ class SignalInbox {
 
   struct Received {
     int number = 0;
-    bool from_kernel = false;  // the terminal's: the job, in the same group, has it too
+    // The terminal's: the job, in the same group, has it too, unless it is the hangup of a session
+    // that we lead.
+    bool from_kernel = false;
   };
   std::optional<Received> Next();  // never blocks
   int fd() const { return fd_; }   // readable when Next has something

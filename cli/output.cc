@@ -1,6 +1,7 @@
 #include "cli/output.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -11,11 +12,18 @@
 namespace gordian::cli {
 namespace {
 
+constexpr int kMostPatienceMs = 1000;
+
 bool WriteFully(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = write(fd, text.data(), text.size());
     if (n < 0) {
       if (errno == EINTR) {
+        continue;
+      }
+      // A terminal or pipe that somebody else made non-blocking, full at the moment.
+      pollfd wait{.fd = fd, .events = POLLOUT, .revents = 0};
+      if (errno == EAGAIN && poll(&wait, 1, kMostPatienceMs) > 0) {
         continue;
       }
       return false;

@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <tuple>
 
+#include "collector/process_watch.h"
 #include "collector/salvage.h"
 #include "proto/ring/layout.h"
 
@@ -45,17 +45,12 @@ StatusOr<std::string> CreateRingFolder(const std::string& base) {
 }
 
 bool ParseRingFileName(std::string_view name, ProcessKey* process) {
-  if (!name.ends_with(".ring")) {
+  const std::optional<collector::RingName> ring = collector::ParseRingName(name);
+  if (!ring) {
     return false;
   }
-  name.remove_suffix(5);
-  const char* const end = name.data() + name.size();
-  const auto [dot, pid_error] = std::from_chars(name.data(), end, process->pid);
-  if (pid_error != std::errc() || dot == end || *dot != '.' || process->pid <= 0) {
-    return false;
-  }
-  const auto [rest, start_error] = std::from_chars(dot + 1, end, process->start);
-  return start_error == std::errc() && rest == end;
+  *process = {.pid = ring->identity.pid, .start = ring->identity.start};
+  return true;
 }
 
 std::vector<RingFileEntry> ListRings(const std::string& folder) {

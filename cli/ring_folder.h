@@ -22,7 +22,7 @@ struct RingFileEntry {
   ProcessKey process;
 };
 
-// "<pid>.<start>.ring"; false for any other name.
+// "<pid>.<start>.ring", or "<pid>.<start>.<n>.ring" after an exec; false for any other name.
 bool ParseRingFileName(std::string_view name, ProcessKey* process);
 
 std::vector<RingFileEntry> ListRings(const std::string& folder);

@@ -1,6 +1,5 @@
 // gordian run: wraps a job.
 #include <fcntl.h>
-#include <spdlog/spdlog.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -260,8 +259,7 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
   }
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // what the job leaves behind is ours to see
   if (!session.dir().empty()) {
-    (void)OpenLog(session.path("gordian.log"), config->log_level);           // none, on a full disk
-    spdlog::default_logger()->set_error_handler([](const std::string&) {});  // nor a word of it
+    (void)OpenLog(session.path("gordian.log"), config->log_level);  // none, on a full disk
   }
 
   const JobOutcome outcome = RunJob(options, paths, inherited, signals, guardian);

@@ -53,6 +53,7 @@ class Collector {
     uint64_t round_answer_ns = 100'000'000;      // wait for all watchers of a round together
     uint64_t stop_ns = 5'000'000'000;            // Stop: flush to the analyzer and hear its end
     uint64_t exit_status_grace_ns = 50'000'000;  // wait for NoteExit when nobody else knows
+    uint64_t unready_ns = 1'000'000'000;         // until a ring file without sense is given up
     uint64_t uplink_bytes = 64ull << 20;         // unsent batches; beyond it draining pauses
   };
 

@@ -16,8 +16,7 @@
 namespace gordian::collector {
 namespace {
 
-// A ring file whose header makes no sense is looked at again for so long before it is given up.
-constexpr uint64_t kUnreadyNs = 1 * kNsPerSecond;
+// How soon a ring file whose header makes no sense is looked at again.
 constexpr uint64_t kRetryUnreadyNs = 20 * kNsPerMs;
 
 // When a process started, in CLOCK_MONOTONIC; some ticks early rather than late.
@@ -97,17 +96,22 @@ void Collector::Impl::TryAdopt(const std::string& name) {
   Unready& unready =
       unready_.try_emplace(name, Unready{.first_ns = now, .next_ns = 0}).first->second;
   unready.next_ns = now + kRetryUnreadyNs;
-  if (now - unready.first_ns < kUnreadyNs && status.code() == StatusCode::kDataLoss) {
+  if (now - unready.first_ns < options_.unready_ns && status.code() == StatusCode::kDataLoss) {
     return;
   }
-  unready.given_up = true;
-  ++refused_;
-  spdlog::warn("ring file refused: {}", status.ToString());
   // If that process lives, it is a member of the job that we cannot look into: say so in each
   // round.
   auto process =
       std::make_unique<TrackedProcess>(ProcessNumber(next_number_), name, *parsed, nullptr,
                                        CleanUtf8(status.message()), &build_ids_);
+  if (status.code() == StatusCode::kNotFound && process->watch().Ended()) {
+    // Named twice (by a scan and by inotify), and kept between the two: nothing is missing.
+    unready_.erase(name);
+    return;
+  }
+  unready.given_up = true;
+  ++refused_;
+  spdlog::warn("ring file refused: {}", status.ToString());
   if (!process->watch().Ended()) {
     ++next_number_;
     Follow(std::move(process));
@@ -134,7 +138,8 @@ void Collector::Impl::Follow(std::unique_ptr<TrackedProcess> process) {
   if (process->watch().Ended()) {
     followed.ended_ns = followed.ended_ns.value_or(MonoNs());
   } else if (process->watch().pidfd() >= 0) {
-    epoll_event event{.events = EPOLLIN, .data = {.u64 = kFirstProcessKey + number}};
+    // Once: it stays readable while its exit status is waited for.
+    epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {.u64 = kFirstProcessKey + number}};
     epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, process->watch().pidfd(), &event);
   }
   by_ring_name_[process->ring_name()] = number;

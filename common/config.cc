@@ -9,11 +9,9 @@ namespace {
 
 constexpr Setting kSettings[] = {
     {"GORDIAN_SESSION", "run", "gordian-<app>-<UTC>", "session directory"},
-    {"GORDIAN_ANALYZER", "run", "", "HOST:PORT of `gordian serve`; empty: analyze inside `run`"},
     {"GORDIAN_ON_VERDICT", "run", "report", "report | kill | kill-suspected | exec:CMD"},
     {"GORDIAN_SUSPECT_AFTER", "run", "5",
      "seconds without progress and without proof that make a suspicion"},
-    {"GORDIAN_HTTP", "run", "", "HOST:PORT of the dashboard; empty: none"},
     {"GORDIAN_QUIET", "run", "0", "1: nothing on stderr but errors"},
     {"GORDIAN_EMULATOR", "run", "0", "1: the emulated CUDA and NCCL libraries come first"},
     {"GORDIAN_LOG", "run", "info",
@@ -71,15 +69,6 @@ StatusOr<bool> ParseBool(std::string_view name, std::string_view text) {
   return Bad(name, text, "0 or 1");
 }
 
-StatusOr<uint64_t> ParseUnsigned(std::string_view name, std::string_view text) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    return Bad(name, text, "a whole number");
-  }
-  return value;
-}
-
 StatusOr<double> ParseSeconds(std::string_view name, std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -111,8 +100,6 @@ Status ParseOnVerdict(std::string_view name, std::string_view text, OnVerdict* w
 StatusOr<RunConfig> RunConfig::FromEnvironment(const Environment& environment) {
   RunConfig config;
   config.session = environment("GORDIAN_SESSION").value_or("");
-  config.analyzer = environment("GORDIAN_ANALYZER").value_or("");
-  config.http = environment("GORDIAN_HTTP").value_or("");
   if (auto text = environment("GORDIAN_ON_VERDICT")) {
     GORDIAN_RETURN_IF_ERROR(ParseOnVerdict("GORDIAN_ON_VERDICT", *text, &config.on_verdict,
                                            &config.on_verdict_command));
@@ -139,40 +126,6 @@ StatusOr<RunConfig> RunConfig::FromEnvironment(const Environment& environment) {
     config.log_level = *text;
   }
   return config;
-}
-
-std::vector<std::string> ShimConfig::ToEnvironment() const {
-  std::vector<std::string> out;
-  if (!ring_dir.empty()) {
-    out.push_back("GORDIAN_RING_DIR=" + ring_dir);
-  }
-  if (!markers) {
-    out.push_back("GORDIAN_MARKERS=0");
-  }
-  if (ring_slots != 0) {
-    out.push_back("GORDIAN_RING_SLOTS=" + std::to_string(ring_slots));
-  }
-  return out;
-}
-
-std::vector<std::string> EmulatorConfig::ToEnvironment() const {
-  const EmulatorConfig defaults;
-  std::vector<std::string> out;
-  const auto number = [&out](std::string_view name, uint64_t value, uint64_t default_value) {
-    if (value != default_value) {
-      out.push_back(std::string(name) + "=" + std::to_string(value));
-    }
-  };
-  number("GORDIAN_EMU_DEVICES", devices, defaults.devices);
-  number("GORDIAN_EMU_SMS", sms, defaults.sms);
-  number("GORDIAN_EMU_CONNECTIONS", connections, defaults.connections);
-  number("GORDIAN_EMU_KERNEL_US", kernel_us, defaults.kernel_us);
-  number("GORDIAN_EMU_MEMORY_MB", memory_mb, defaults.memory_mb);
-  if (!stats_file.empty()) {
-    out.push_back("GORDIAN_EMU_STATS=" + stats_file);
-  }
-  number("GORDIAN_EMU_P2P_BUFFER", p2p_buffer_bytes, defaults.p2p_buffer_bytes);
-  return out;
 }
 
 std::span<const Setting> Settings() { return kSettings; }

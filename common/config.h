@@ -1,9 +1,7 @@
-// Every setting that gordian reads from the environment: one struct a program, and one table that
-// says what each name means (kSettings; the settings page and `gordian env` are made from it).
-// Flags of the command line come before these.
-//
-// The shim and the emulated libraries read their names by themselves, since they link nothing of
-// ours; their structs here are what a launcher uses to write those names.
+// The settings of `gordian run` in the environment, and one table that says what each name means
+// that any part of gordian reads there; a test holds it against the sources. Flags of the command
+// line come before these. The shim and the emulated libraries read their names by themselves, since
+// they link nothing of ours.
 #ifndef GORDIAN_COMMON_CONFIG_H_
 #define GORDIAN_COMMON_CONFIG_H_
 
@@ -13,7 +11,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "common/status.h"
 
@@ -29,15 +26,11 @@ enum class OnVerdict { kReport, kKill, kKillSuspected, kExec };
 struct RunConfig {
   // GORDIAN_SESSION: the session directory. Empty: gordian-<app>-<UTC>/.
   std::string session;
-  // GORDIAN_ANALYZER: HOST:PORT of `gordian serve`. Empty: an analyzer inside `run`.
-  std::string analyzer;
   // GORDIAN_ON_VERDICT: report | kill | kill-suspected | exec:CMD.
   OnVerdict on_verdict = OnVerdict::kReport;
   std::string on_verdict_command;  // of exec:
   // GORDIAN_SUSPECT_AFTER: seconds without progress and without a proof that make a suspicion.
   double suspect_after_s = 5.0;
-  // GORDIAN_HTTP: HOST:PORT of the dashboard. Empty: none.
-  std::string http;
   // GORDIAN_QUIET: 1 says nothing on stderr but errors.
   bool quiet = false;
   // GORDIAN_EMULATOR: 1 puts the emulated libraries first.
@@ -47,33 +40,6 @@ struct RunConfig {
 
   // One clear error that names the variable, if a value makes no sense.
   static StatusOr<RunConfig> FromEnvironment(const Environment& environment);
-};
-
-// The shim, in every process of the job.
-struct ShimConfig {
-  // GORDIAN_RING_DIR: folder for ring files. Empty: the shim forwards calls and records nothing.
-  std::string ring_dir;
-  // GORDIAN_MARKERS: 0 records no events behind operations, so there is no evidence of the GPU.
-  bool markers = true;
-  // GORDIAN_RING_SLOTS: records of one thread's ring; rounded down to a power of two. 0: the shim's
-  // own sizes. For tests.
-  uint64_t ring_slots = 0;
-
-  // NAME=value for each field that is not at its default.
-  std::vector<std::string> ToEnvironment() const;
-};
-
-// The emulated libraries.
-struct EmulatorConfig {
-  uint32_t devices = 8;      // GORDIAN_EMU_DEVICES
-  uint32_t sms = 132;        // GORDIAN_EMU_SMS, of each device
-  uint32_t connections = 8;  // GORDIAN_EMU_CONNECTIONS: hardware queues of a device
-  uint64_t kernel_us = 2;    // GORDIAN_EMU_KERNEL_US: how long a kernel without a body takes
-  uint64_t memory_mb = 0;    // GORDIAN_EMU_MEMORY_MB of each device; 0: as the real one
-  std::string stats_file;    // GORDIAN_EMU_STATS: counts of calls and launches, made on its own
-  uint64_t p2p_buffer_bytes = 0;  // GORDIAN_EMU_P2P_BUFFER; 0: as NCCL
-
-  std::vector<std::string> ToEnvironment() const;
 };
 
 struct Setting {
@@ -86,7 +52,6 @@ std::span<const Setting> Settings();
 
 // Values as people write them. Errors name `name`.
 StatusOr<bool> ParseBool(std::string_view name, std::string_view text);
-StatusOr<uint64_t> ParseUnsigned(std::string_view name, std::string_view text);
 StatusOr<double> ParseSeconds(std::string_view name, std::string_view text);
 // "report", "kill", "kill-suspected" or "exec:CMD" into the two fields.
 Status ParseOnVerdict(std::string_view name, std::string_view text, OnVerdict* what,

@@ -1,10 +1,12 @@
 #include "common/log.h"
 
+#include <fcntl.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/null_sink.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <cstdio>
 #include <memory>
 
 namespace gordian {
@@ -22,11 +24,18 @@ Status OpenLog(const std::string& path, std::string_view level_name) {
     return Status::InvalidArgument("no such log level: " + std::string(level_name));
   }
   try {
-    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path, /*truncate=*/false);
+    spdlog::file_event_handlers events;
+    events.after_open = [](const std::string&, std::FILE* file) {
+      fcntl(fileno(file), F_SETFD, FD_CLOEXEC);
+    };
+    auto sink =
+        std::make_shared<spdlog::sinks::basic_file_sink_mt>(path, /*truncate=*/false, events);
     auto logger = std::make_shared<spdlog::logger>("gordian", std::move(sink));
     logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %P %t %l %v");
     logger->set_level(level);
     logger->flush_on(spdlog::level::warn);
+    // By default it says on stderr that it cannot write: a full disk.
+    logger->set_error_handler([](const std::string&) {});
     spdlog::set_default_logger(std::move(logger));
   } catch (const spdlog::spdlog_ex& error) {
     SilenceLog();

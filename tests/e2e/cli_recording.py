@@ -6,9 +6,9 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 
-from cli_testing import (EMULATOR, JOB, RPATH_JOB, CliTest, alive, children_of, main, tree_below, wait_until)
+from cli_testing import (EMULATOR, JOB, RPATH_JOB, CliTest, alive, children_of, has_looked_again, main, tree_below,
+                         wait_until)
 
 HANG = [JOB, "inversion_one_stream", "--ranks", "2"]
 TWIN = HANG + ["--twin"]
@@ -88,41 +88,31 @@ class OnVerdict(RecordingTest):
         process = self.start("run", "--emulator", "--session", "s", "--", *HANG)
         line = process.stderr.readline()
         self.assertIn("DEADLOCK", line)
-        time.sleep(1)
-        self.assertIsNone(process.poll())
+        self.assertTrue(wait_until(lambda: os.path.exists(self.path("s/verdict.json"))
+                                   and self.verdict("s")["verdict"] == "deadlock"))
         done = self.gordian("explain", "s")  # while it hangs
         self.assertEqual(done.returncode, 1)
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(2)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGTERM)  # the job's parent took no notice of the first
-        self.assertIn(process.wait(20), (137, 143))
+        self.assertIsNone(process.poll())
+        self.assertIn(self.signal_until_gone(process, signal.SIGTERM), (137, 143))
         self.assertEqual(self.verdict("s")["verdict"], "deadlock", "ended ranks changed a confirmed verdict")
 
     def test_exec_runs_the_command_once(self):
         process = self.start("run", "--emulator", "--session", "s", "--on-verdict",
                              "exec:echo \"$GORDIAN_VERDICT $GORDIAN_SESSION $LD_PRELOAD\" >> hook; echo loud", "--", *HANG)
-        self.assertTrue(wait_until(lambda: os.path.exists(self.path("hook"))))
-        time.sleep(0.5)
-        self.assertEqual(self.read("hook"), f"deadlock {self.path('s')} \n")
+        self.assertTrue(wait_until(lambda: os.path.exists(self.path("hook")) and self.read("hook").endswith("\n")))
         self.assertIsNone(process.poll())
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
+        self.signal_until_gone(process, signal.SIGINT)
         out, err = process.communicate(timeout=20)
+        self.assertEqual(self.read("hook"), f"deadlock {self.path('s')} \n")
         self.assertNotIn("loud", out, "the command wrote into the job's output")
         self.assertIn("loud", err)
 
     def test_interrupting_a_healthy_job_is_no_finding(self):
         process = self.start("run", "--emulator", "--session", "s", "--error-exitcode", "9", "--",
                              *TWIN, "--busy", "0:8")
-        self.assertTrue(wait_until(lambda: glob.glob(self.path("s/rings/*.ring"))))
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.5)
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
+        self.assertTrue(wait_until(lambda: os.path.exists(self.path("s/verdict.json"))
+                                   and self.verdict("s")["evidence"]["ranks_seen"] == 2))
+        self.signal_until_gone(process, signal.SIGINT)
         _, err = process.communicate(timeout=20)
         self.assertIn(process.returncode, (130, 137), err)
         self.assertNotIn("EXITED", err)
@@ -193,10 +183,13 @@ class Damage(RecordingTest):
         guard = [pid for pid in children_of(process.pid) if self.name_of(pid) == "gordian-guard"]
         process.kill()
         process.wait(20)
-        time.sleep(0.5)
+        self.assertTrue(has_looked_again(guard[0]), "the guardian went with gordian")
         self.assertTrue(all(alive(pid) for pid in ranks), "ranks went with gordian")
         for pid in set(tree) - set(guard):
-            os.kill(pid, signal.SIGKILL)
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # a parent that ended once its ranks had
         self.assertTrue(wait_until(lambda: not os.path.exists(ring_dir)), ring_dir)
         self.assertEqual({os.path.basename(p) for p in glob.glob(self.path("s/rings/*.ring"))}, rings)
         for path in glob.glob(self.path("s/rings/*.ring")):

@@ -44,6 +44,21 @@ def alive(pid):
     return fields is not None and fields[0] not in "ZX"
 
 
+def voluntary_switches(pid):
+    """How often a process went to sleep of its own accord: grows with every look of one that polls."""
+    with open(f"/proc/{pid}/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("voluntary_ctxt_switches"))
+
+
+def has_looked_again(pid, times=3):
+    """Waits until a process that polls has slept and woken several times; False: it did not, or ended."""
+    before = voluntary_switches(pid)
+    try:
+        return wait_until(lambda: voluntary_switches(pid) >= before + times)
+    except OSError:
+        return False
+
+
 def children_of(pid):
     out = []
     for path in glob.glob("/proc/[0-9]*/stat"):
@@ -100,6 +115,18 @@ class CliTest(unittest.TestCase):
                 except ProcessLookupError:
                     pass
         process.communicate()
+
+    def signal_until_gone(self, process, number, seconds=20):
+        """The first signal may be taken for what was sent just before, and a second one kills."""
+        deadline = time.monotonic() + seconds
+        while process.poll() is None and time.monotonic() < deadline:
+            process.send_signal(number)
+            try:
+                process.wait(0.5)  # sooner it would count as the same one
+            except subprocess.TimeoutExpired:
+                pass
+        self.assertIsNotNone(process.poll(), "it did not end")
+        return process.returncode
 
     def assert_one_line(self, text, *words):
         self.assertEqual(text.count("\n"), 1, text)

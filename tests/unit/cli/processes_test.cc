@@ -52,13 +52,16 @@ std::string ValueOf(const std::vector<Variable>& variables, const std::string& n
   return From(variables)(name).value_or("(not set)");
 }
 
-TEST(RingFileName, OnlyPidDotStartDotRing) {
+TEST(RingFileName, OnlyThoseOfProcesses) {
   ProcessKey key;
   ASSERT_TRUE(ParseRingFileName("123.4567.ring", &key));
   EXPECT_EQ(key.pid, 123);
   EXPECT_EQ(key.start, 4567u);
-  for (const char* bad : {"123.ring", "123.4.ring.tmp", ".4.ring", "-1.4.ring", "0.4.ring",
-                          "1.x.ring", "1.2.3.ring", "ring", "99999999999.1.ring", ""}) {
+  ASSERT_TRUE(ParseRingFileName("12.345.2.ring", &key)) << "after an exec";
+  EXPECT_EQ(key, (ProcessKey{.pid = 12, .start = 345}));
+  for (const char* bad :
+       {"123.ring", "123.4.ring.tmp", ".4.ring", "-1.4.ring", "0.4.ring", "1.x.ring", "1.2.x.ring",
+        "1.2.3.4.ring", "ring", "99999999999.1.ring", ""}) {
     EXPECT_FALSE(ParseRingFileName(bad, &key)) << bad;
   }
 }
@@ -91,9 +94,13 @@ TEST(RingFolder, SweepKeepsCopiesOfTheDeadOnly) {
   // The same pid, started at another time: another process, gone.
   const std::string gone = std::to_string(self.key.pid) + ".1.ring";
   std::ofstream(folder + "/" + mine) << "living";
+  const std::string after_exec =
+      std::to_string(self.key.pid) + "." + std::to_string(self.key.start) + ".1.ring";
+  std::ofstream(folder + "/" + after_exec) << "living";
   std::ofstream(folder + "/" + gone) << "dead";
-  EXPECT_EQ(SweepRings(folder, session.path()), 1u);
+  EXPECT_EQ(SweepRings(folder, session.path()), 2u);
   EXPECT_TRUE(fs::exists(folder + "/" + mine));
+  EXPECT_TRUE(fs::exists(folder + "/" + after_exec));
   EXPECT_FALSE(fs::exists(folder + "/" + gone));
   std::string kept;
   std::ifstream(session.path() + "/rings/" + gone) >> kept;

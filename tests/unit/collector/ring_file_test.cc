@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/clock.h"
 #include "tests/fuzz/fuzz_entry.h"
 #include "tests/unit/collector/fake_shim.h"
 
@@ -182,7 +183,10 @@ TEST(RingFileTest, SequenceLockIsHonoured) {
     }
   });
   int good = 0;
-  for (int i = 0; i < 20000; ++i) {
+  // At least so often, and on until enough were good: the writer may be put off its processor amid
+  // a change.
+  const uint64_t end = MonoNs() + 20 * kNsPerSecond;
+  for (int i = 0; i < 20000 || (good <= 1000 && MonoNs() < end); ++i) {
     ring::ThreadSlot slot;
     bool consistent = false;
     ASSERT_TRUE((*file)->ReadThread(0, &slot, &consistent));

@@ -34,21 +34,17 @@ TEST(RunConfigTest, DefaultsWithoutAnything) {
 TEST(RunConfigTest, ReadsEveryVariable) {
   const StatusOr<RunConfig> config = RunConfig::FromEnvironment(From({
       {"GORDIAN_SESSION", "/s"},
-      {"GORDIAN_ANALYZER", "host:1"},
       {"GORDIAN_ON_VERDICT", "exec:notify %s"},
       {"GORDIAN_SUSPECT_AFTER", "0.25"},
-      {"GORDIAN_HTTP", "127.0.0.1:0"},
       {"GORDIAN_QUIET", "1"},
       {"GORDIAN_EMULATOR", "yes"},
       {"GORDIAN_LOG", "debug"},
   }));
   ASSERT_TRUE(config.ok()) << config.status().ToString();
   EXPECT_EQ(config->session, "/s");
-  EXPECT_EQ(config->analyzer, "host:1");
   EXPECT_EQ(config->on_verdict, OnVerdict::kExec);
   EXPECT_EQ(config->on_verdict_command, "notify %s");
   EXPECT_EQ(config->suspect_after_s, 0.25);
-  EXPECT_EQ(config->http, "127.0.0.1:0");
   EXPECT_TRUE(config->quiet);
   EXPECT_TRUE(config->emulator);
   EXPECT_EQ(config->log_level, "debug");
@@ -78,27 +74,6 @@ TEST(SettingsTest, EveryNameIsDocumentedOnce) {
     EXPECT_FALSE(setting.meaning.empty());
     EXPECT_TRUE(names.insert(setting.name).second) << setting.name;
   }
-  // What launchers write is in the table.
-  ShimConfig shim{.ring_dir = "/r", .markers = false, .ring_slots = 64};
-  EmulatorConfig emulator;
-  emulator.devices = 1;
-  emulator.sms = 1;
-  emulator.connections = 1;
-  emulator.kernel_us = 1;
-  emulator.memory_mb = 1;
-  emulator.stats_file = "s";
-  emulator.p2p_buffer_bytes = 1;
-  std::vector<std::string> written = shim.ToEnvironment();
-  EXPECT_EQ(written.size(), 3u);
-  for (std::string& variable : emulator.ToEnvironment()) {
-    written.push_back(std::move(variable));
-  }
-  EXPECT_EQ(written.size(), 10u);
-  for (const std::string& variable : written) {
-    EXPECT_TRUE(names.contains(variable.substr(0, variable.find('=')))) << variable;
-  }
-  EXPECT_TRUE(ShimConfig().ToEnvironment().empty());
-  EXPECT_TRUE(EmulatorConfig().ToEnvironment().empty());
 }
 
 // The table and the sources must not drift apart: a name that is read but not told of, or told of

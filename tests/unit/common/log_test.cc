@@ -1,5 +1,6 @@
 #include "common/log.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <system_error>
 
 namespace gordian {
 namespace {
@@ -28,6 +30,31 @@ TEST(LogTest, WritesFromItsLevelOnAndIsSilentAfterwards) {
   EXPECT_EQ(text.find("too fine"), std::string::npos);
   EXPECT_EQ(text.find("after"), std::string::npos);
   std::filesystem::remove(path);
+}
+
+TEST(LogTest, ChildrenDoNotInheritTheFile) {
+  const std::string path = testing::TempDir() + "gordian_log_test." + std::to_string(getpid());
+  ASSERT_TRUE(OpenLog(path, "info").ok());
+  int open_here = 0;
+  for (int fd = 0; fd < 1024; ++fd) {
+    std::error_code none;
+    if (std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), none) ==
+        std::filesystem::canonical(path)) {
+      ++open_here;
+      EXPECT_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    }
+  }
+  EXPECT_EQ(open_here, 1);
+  CloseLog();
+  std::filesystem::remove(path);
+}
+
+TEST(LogTest, AFullDiskIsNotToldOnStandardError) {
+  ASSERT_TRUE(OpenLog("/dev/full", "info").ok());
+  testing::internal::CaptureStderr();
+  spdlog::warn("flushed at once");
+  CloseLog();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
 TEST(LogTest, ErrorsAreStatuses) {
