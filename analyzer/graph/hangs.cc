@@ -8,7 +8,8 @@
 namespace gordian::graph {
 namespace {
 
-constexpr int kMaxCycles = 4;
+constexpr size_t kMaxCycles = 4;    // reported
+constexpr int kMaxWitnesses = 16;  // looked at
 // Ranks that end well do so one after another: let all of them arrive before naming who has not
 // joined.
 constexpr uint64_t kSettleNs = 1'000'000'000;
@@ -141,8 +142,9 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
   Finding& finding = hang.finding;
   finding.culprit_ranks = inits == 0 ? describer.Culprits(arrows)
                                      : InitCulprits(arrows, inits == arrows.size(), view.names);
-  std::set<int> victims = describer.StuckRanks(can);
-  for (int rank : describer.StuckRanks(without)) victims.erase(rank);
+  std::vector<bool> unaffected = can;  // can move, or is stuck for another reason as well
+  for (size_t i = 0; i < unaffected.size(); ++i) unaffected[i] = can[i] || !without[i];
+  std::set<int> victims = describer.StuckRanks(unaffected);
   for (const Arrow& arrow : arrows) victims.insert(arrow.edge.rank);
   Remove(finding.culprit_ranks, &victims);
   finding.victim_ranks.assign(victims.begin(), victims.end());
@@ -335,6 +337,17 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
   hangs->push_back(std::move(hang));
 }
 
+// The same culprits took the same communicators in the wrong order.
+bool SameCause(const Finding& a, const Finding& b) {
+  const auto communicators = [](const Finding& finding) {
+    std::set<CommUid> out;
+    for (const WaitEdge& edge : finding.cycle) out.insert(edge.comm);
+    return out;
+  };
+  return a.check == b.check && a.culprit_ranks == b.culprit_ranks &&
+         communicators(a) == communicators(b);
+}
+
 }  // namespace
 
 std::vector<Hang> FindHangs(const RoundView& view, std::vector<bool>* stuck) {
@@ -345,14 +358,19 @@ std::vector<Hang> FindHangs(const RoundView& view, std::vector<bool>* stuck) {
   stuck->assign(graph.nodes().size(), false);
   for (size_t i = 0; i < can.size(); ++i) (*stuck)[i] = !can[i];
   std::vector<bool> left = can, forced(can.size(), false);
-  for (int i = 0; i < kMaxCycles; ++i) {
+  for (int i = 0; i < kMaxWitnesses && hangs.size() < kMaxCycles; ++i) {
     const std::vector<WitnessStep> witness = FindWitness(graph, left);
     if (witness.empty()) break;
     // Whoever is stuck without this witness is so for another reason.
     Force(witness, &forced);
     std::vector<bool> without = graph.Decide(kEveryLeaf, forced);
-    hangs.push_back(CycleHang(view, left, without, witness));
+    Hang hang = CycleHang(view, left, without, witness);
     left = std::move(without);
+    // The same inversion at a later step, or with another rank, is no news.
+    const bool repeats = std::any_of(hangs.begin(), hangs.end(), [&](const Hang& earlier) {
+      return SameCause(earlier.finding, hang.finding);
+    });
+    if (!repeats) hangs.push_back(std::move(hang));
   }
   std::set<LeafKind> kinds;
   for (const WaitNode& node : graph.nodes()) kinds.insert(node.leaf);

@@ -635,6 +635,23 @@ TEST(Jobs, TwoCirclesAreNotVictimsOfEachOther) {
   }
 }
 
+TEST(Jobs, AnInversionOfEveryStepIsOneFinding) {
+  Program usual = Inits(2), odd = Inits(2);
+  for (int i = 0; i < 5; ++i) {
+    usual = usual + Program{AllReduce(0), AllReduce(1)};
+    odd = odd + Program{AllReduce(1), AllReduce(0)};
+  }
+  for (Program* program : {&usual, &odd}) program->push_back(StreamSync());
+  SimJob job(Comms(2, 3), {usual, usual, odd});
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 0.5);
+  const Verdict verdict = model.Current();
+  ExpectVerdict(verdict, {VerdictKind::kDeadlock, Confidence::kConfirmed, {2}, ""});
+  EXPECT_EQ(verdict.main.victim_ranks, (std::vector<int>{0, 1}));
+  EXPECT_TRUE(verdict.findings.empty()) << verdict.findings[0].summary;
+}
+
 TEST(Jobs, FurtherMismatchesAreCountedByOperation) {
   Program usual = Inits(1), odd = Inits(1);
   for (int i = 0; i < 3; ++i) {
