@@ -121,7 +121,7 @@ void WaitForGraph::Polling(const Process& process, const ThreadState& state, uin
 void WaitForGraph::FirstUse(const Process& process, const OpenCall& open,
                             const std::vector<KernelId>& kernels, uint32_t node) {
   const uint64_t inside = now_ns_ - std::min(now_ns_, open.record.time_ns);
-  if (!process.info.runtime_connect || inside < options_.first_use_counts_after_ns) return;
+  if (inside < options_.first_use_counts_after_ns) return;
   for (KernelId id : kernels) {
     const Kernel* kernel = execution_.FindKernel(id);
     auto local = process.comms.find(kernel == nullptr ? 0 : kernel->comm);
@@ -130,6 +130,7 @@ void WaitForGraph::FirstUse(const Process& process, const OpenCall& open,
       const PartRef& ref = kernel->parts[i].ref;
       if (ref.comm < 0 || matcher_.comms()[ref.comm].opaque) continue;
       if (ref.kind == PartKind::kCollective) {
+        if (!process.info.runtime_connect) continue;  // connected by the call that made it
         if (local->second.collective_used || IsEmpty(kernel->parts[i])) continue;
         const Instance* instance = matcher_.FindInstance(ref.comm, ref.sequence);
         if (instance == nullptr || instance->mismatch != kAgrees) continue;
