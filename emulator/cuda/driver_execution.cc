@@ -1,5 +1,5 @@
 // Kernels and host functions. Modules are not emulated, so no CUfunction is ever valid.
-#include "emulator/cuda/driver_common.h"
+#include "emulator/cuda/driver_graph_common.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 
@@ -19,6 +19,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction, void**, void
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
   GORDIAN_EMU_CHECK(CheckStream(stream));
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  int captured = kSuccess;
+  if (Graphs().CaptureHostFunction(stream, {function, data}, &captured)) return Result(captured);
   return Result(TheEngine().LaunchHostFunction(stream, [function, data] { function(data); }));
 }
 

@@ -1,5 +1,5 @@
 // Memory: allocation, registration, copies, fills.
-#include "emulator/cuda/driver_common.h"
+#include "emulator/cuda/driver_graph_common.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 
@@ -64,7 +64,16 @@ CUresult cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stream) {
   GORDIAN_EMU_CHECK(CheckStream(stream));
   StreamInfo info;
   GORDIAN_EMU_CHECK(Result(TheEngine().DescribeStream(stream, &info)));
-  return AllocateDevice(address, bytes, MemoryKind::kDevice, 0);
+  if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  void* pointer = nullptr;
+  int captured = kSuccess;
+  if (!Graphs().CaptureAllocate(stream, bytes, &pointer, &captured)) {
+    // Not cuMemAlloc, which is forbidden while other streams capture.
+    pointer = TheEngine().Allocate(bytes, info.device);
+    if (pointer == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (captured == kSuccess) *address = reinterpret_cast<CUdeviceptr>(pointer);
+  return Result(captured);
 }
 
 CUresult cuMemFree_v2(CUdeviceptr address) {

@@ -1,17 +1,10 @@
 // Streams and events. A function whose name ends in _ptsz is what a caller with per-thread default
 // streams gets: stream 0 is the calling thread's own.
-#include <cstdio>
-
-#include "emulator/cuda/driver_common.h"
+#include "emulator/cuda/driver_graph_common.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 
 namespace {
-
-CUresult NotEmulated(const char* call) {
-  fprintf(stderr, "gordian emulator: %s: CUDA graphs are not emulated\n", call);
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
 
 CUresult Describe(CUstream stream, StreamInfo* info) {
   GORDIAN_EMU_CHECK(CheckStream(stream));
@@ -52,7 +45,12 @@ CUresult cuStreamQuery(CUstream stream) {
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   GORDIAN_EMU_CHECK(CheckStream(stream));
-  if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
+  if (flags > CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  int captured = kSuccess;
+  if (flags == CU_EVENT_WAIT_EXTERNAL &&
+      Graphs().CaptureExternalWait(stream, event, &captured)) {
+    return Result(captured);
+  }
   return Result(TheEngine().WaitEvent(stream, event));
 }
 
@@ -96,55 +94,6 @@ CUresult cuStreamGetDevice(CUstream stream, CUdevice* device) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
-  StreamInfo info;
-  GORDIAN_EMU_CHECK(Describe(stream, &info));
-  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
-                                   CUgraph* graph, const CUgraphNode** dependencies,
-                                   const CUgraphEdgeData** edges, size_t* count) {
-  GORDIAN_EMU_CHECK(cuStreamIsCapturing(stream, status));
-  if (id != nullptr) *id = 0;
-  if (graph != nullptr) *graph = nullptr;
-  if (dependencies != nullptr) *dependencies = nullptr;
-  if (edges != nullptr) *edges = nullptr;
-  if (count != nullptr) *count = 0;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
-                                   CUgraph* graph, const CUgraphNode** dependencies,
-                                   size_t* count) {
-  return cuStreamGetCaptureInfo_v3(stream, status, id, graph, dependencies, nullptr, count);
-}
-
-CUresult cuStreamBeginCapture_v2(CUstream, CUstreamCaptureMode) {
-  GORDIAN_EMU_CHECK(CheckInitialized());
-  return NotEmulated("cuStreamBeginCapture");
-}
-
-CUresult cuStreamEndCapture(CUstream, CUgraph*) {
-  GORDIAN_EMU_CHECK(CheckInitialized());
-  return NotEmulated("cuStreamEndCapture");
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  GORDIAN_EMU_CHECK(CheckInitialized());
-  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
-      *mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  const CUstreamCaptureMode before = current;
-  current = *mode;
-  *mode = before;
-  return CUDA_SUCCESS;
-}
-
 CUresult cuEventCreate(CUevent* event, unsigned flags) {
   GORDIAN_EMU_CHECK(CheckContext());
   if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -165,7 +114,14 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
 }
 
 CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
-  return flags > 1 ? CUDA_ERROR_INVALID_VALUE : cuEventRecord(event, stream);
+  GORDIAN_EMU_CHECK(CheckStream(stream));
+  if (flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  int captured = kSuccess;
+  if (flags == CU_EVENT_RECORD_EXTERNAL &&
+      Graphs().CaptureExternalRecord(event, stream, &captured)) {
+    return Result(captured);
+  }
+  return cuEventRecord(event, stream);
 }
 
 CUresult cuEventQuery(CUevent event) {
@@ -209,22 +165,6 @@ CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext* context) {
 }
 CUresult cuStreamGetDevice_ptsz(CUstream stream, CUdevice* device) {
   return cuStreamGetDevice(PerThread(stream), device);
-}
-CUresult cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus* status) {
-  return cuStreamIsCapturing(PerThread(stream), status);
-}
-CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream stream, CUstreamCaptureStatus* status,
-                                        cuuint64_t* id, CUgraph* graph,
-                                        const CUgraphNode** dependencies,
-                                        const CUgraphEdgeData** edges, size_t* count) {
-  return cuStreamGetCaptureInfo_v3(PerThread(stream), status, id, graph, dependencies, edges,
-                                   count);
-}
-CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode) {
-  return cuStreamBeginCapture_v2(PerThread(stream), mode);
-}
-CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) {
-  return cuStreamEndCapture(PerThread(stream), graph);
 }
 CUresult cuEventRecord_ptsz(CUevent event, CUstream stream) {
   return cuEventRecord(event, PerThread(stream));

@@ -4,6 +4,8 @@
 
 #include "emulator/cudart/registry.h"
 #include "emulator/cudart/runtime_common.h"
+#include "emulator/cudart/runtime_graph_params.h"
+#include "emulator/engine/graph_api.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 
@@ -40,23 +42,47 @@ bool ValidShape(dim3 grid, dim3 block) {
   return uint64_t{block.x} * block.y * block.z <= kMaxThreadsPerBlock;
 }
 
-cudaError_t Launch(const char* call, const void* function, dim3 grid, dim3 block,
-                   size_t shared_bytes, void** arguments, cudaStream_t stream) {
-  TheEngine().CountCall(call);
-  if (function == nullptr) return Return(cudaErrorInvalidDeviceFunction);
+}  // namespace
+
+namespace gordian::emu {
+
+cudaError_t MakeKernelParams(const void* function, dim3 grid, dim3 block, size_t shared_bytes,
+                             void** arguments, KernelParams* params) {
+  if (function == nullptr) return cudaErrorInvalidDeviceFunction;
   const Kernel* kernel = FindKernel(function);
-  if (kernel == nullptr) return Return(kUnknownFunction);
-  if (!ValidShape(grid, block) || shared_bytes > kMaxSharedBytes)
-    return Return(cudaErrorInvalidValue);
-  int64_t duration_ns = TheEngine().KernelNs();
+  if (kernel == nullptr) return kUnknownFunction;
+  if (!ValidShape(grid, block) || shared_bytes > kMaxSharedBytes) return cudaErrorInvalidValue;
+  params->function = function;
+  params->grid = {grid.x, grid.y, grid.z};
+  params->block = {block.x, block.y, block.z};
+  params->shared_bytes = static_cast<unsigned>(shared_bytes);
+  params->duration_ns = TheEngine().KernelNs();
   if (kernel->busy) {
-    if (arguments == nullptr || arguments[0] == nullptr) return Return(cudaErrorInvalidValue);
-    uint64_t microseconds = 0;
-    memcpy(&microseconds, arguments[0], sizeof(microseconds));
-    duration_ns = static_cast<int64_t>(microseconds) * 1'000;
+    if (arguments == nullptr || arguments[0] == nullptr) return cudaErrorInvalidValue;
+    params->has_argument = true;
+    memcpy(&params->argument, arguments[0], sizeof(params->argument));
+    params->duration_ns = static_cast<int64_t>(params->argument) * 1'000;
   }
+  return cudaSuccess;
+}
+
+}  // namespace gordian::emu
+
+namespace {
+
+cudaError_t Launch(const char* call, const void* function, dim3 grid, dim3 block,
+                   size_t shared_bytes, void** arguments, cudaStream_t stream,
+                   bool cooperative = false) {
+  TheEngine().CountCall(call);
+  KernelParams params;
+  const cudaError_t error =
+      MakeKernelParams(function, grid, block, shared_bytes, arguments, &params);
+  if (error != cudaSuccess) return Return(error);
+  params.cooperative = cooperative;
+  int captured = kSuccess;
+  if (TheEngine().Graphs().CaptureKernel(stream, params, &captured)) return Return(captured);
   const int64_t blocks = int64_t{grid.x} * grid.y * grid.z;
-  return Return(TheEngine().LaunchKernel(stream, blocks, duration_ns));
+  return Return(TheEngine().LaunchKernel(stream, blocks, params.duration_ns));
 }
 
 cudaError_t LaunchConfigured(const char* call, const cudaLaunchConfig_t* config,
@@ -91,13 +117,13 @@ cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 bl
                                         void** arguments, size_t shared_bytes,
                                         cudaStream_t stream) {
   return Launch("cudaLaunchCooperativeKernel", function, grid, block, shared_bytes, arguments,
-                stream);
+                stream, true);
 }
 cudaError_t cudaLaunchCooperativeKernel_ptsz(const void* function, dim3 grid, dim3 block,
                                              void** arguments, size_t shared_bytes,
                                              cudaStream_t stream) {
   return Launch("cudaLaunchCooperativeKernel_ptsz", function, grid, block, shared_bytes, arguments,
-                PerThread(stream));
+                PerThread(stream), true);
 }
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
                                size_t shared_bytes, cudaStream_t stream) {
@@ -129,12 +155,17 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_b
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   if (function == nullptr) return Return(cudaErrorInvalidValue);
+  int captured = kSuccess;
+  if (TheEngine().Graphs().CaptureHostFunction(stream, {function, data}, &captured)) {
+    return Return(captured);
+  }
   return Return(TheEngine().LaunchHostFunction(stream, [function, data] { function(data); }));
 }
 cudaError_t cudaLaunchHostFunc_ptsz(cudaStream_t stream, cudaHostFn_t function, void* data) {
   return cudaLaunchHostFunc(PerThread(stream), function, data);
 }
 
+// Not for streams that are being captured, whose host functions have no status to be told.
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                   unsigned flags) {
   if (callback == nullptr || flags != 0) return Return(cudaErrorInvalidValue);

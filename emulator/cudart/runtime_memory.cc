@@ -1,5 +1,6 @@
 // Memory: allocation, registration, and what is known of a pointer.
 #include "emulator/cudart/runtime_common.h"
+#include "emulator/engine/graph_api.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 
@@ -46,7 +47,15 @@ cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
 cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
   StreamInfo info;
   const int status = TheEngine().DescribeStream(stream, &info);
-  return status != kSuccess ? Return(status) : cudaMalloc(pointer, bytes);
+  if (status != kSuccess) return Return(status);
+  int captured = kSuccess;
+  if (TheEngine().Graphs().CaptureAllocate(stream, bytes, pointer, &captured)) {
+    return Return(captured);
+  }
+  if (pointer == nullptr) return Return(cudaErrorInvalidValue);
+  // Not cudaMalloc, which is forbidden while other streams capture.
+  *pointer = TheEngine().Allocate(bytes, info.device);
+  return Return(bytes > 0 && *pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
 cudaError_t cudaFree(void* pointer) { return Return(TheEngine().FreeDevice(pointer)); }

@@ -1,7 +1,6 @@
 // Streams and events.
-#include <cstdio>
-
 #include "emulator/cudart/runtime_common.h"
+#include "emulator/engine/graph_api.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 
@@ -9,11 +8,6 @@ namespace {
 
 cudaError_t Describe(cudaStream_t stream, StreamInfo* info) {
   return static_cast<cudaError_t>(TheEngine().DescribeStream(stream, info));
-}
-
-cudaError_t GraphsNotEmulated(const char* call) {
-  fprintf(stderr, "gordian emulator: %s: CUDA graphs are not emulated\n", call);
-  return Return(cudaErrorNotSupported);
 }
 
 }  // namespace
@@ -48,6 +42,11 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) { return Return(TheEngine().Que
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
   if (flags > cudaEventWaitExternal) return Return(cudaErrorInvalidValue);
+  int captured = kSuccess;
+  if (flags == cudaEventWaitExternal &&
+      TheEngine().Graphs().CaptureExternalWait(stream, event, &captured)) {
+    return Return(captured);
+  }
   return Return(TheEngine().WaitEvent(stream, event));
 }
 
@@ -83,48 +82,6 @@ cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
   return Return(error);
 }
 
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  StreamInfo info;
-  const cudaError_t error = Describe(stream, &info);
-  if (error == cudaSuccess && status == nullptr) return Return(cudaErrorInvalidValue);
-  if (error == cudaSuccess) *status = cudaStreamCaptureStatusNone;
-  return Return(error);
-}
-
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
-                                     unsigned long long* id, cudaGraph_t* graph,
-                                     const cudaGraphNode_t** dependencies,
-                                     const cudaGraphEdgeData** edges, size_t* count) {
-  const cudaError_t error = cudaStreamIsCapturing(stream, status);
-  if (error != cudaSuccess) return error;
-  if (id != nullptr) *id = 0;
-  if (graph != nullptr) *graph = nullptr;
-  if (dependencies != nullptr) *dependencies = nullptr;
-  if (edges != nullptr) *edges = nullptr;
-  if (count != nullptr) *count = 0;
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
-  return GraphsNotEmulated("cudaStreamBeginCapture");
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*) {
-  return GraphsNotEmulated("cudaStreamEndCapture");
-}
-
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  if (mode == nullptr || *mode < cudaStreamCaptureModeGlobal ||
-      *mode > cudaStreamCaptureModeRelaxed) {
-    return Return(cudaErrorInvalidValue);
-  }
-  thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
-  const cudaStreamCaptureMode before = current;
-  current = *mode;
-  *mode = before;
-  return cudaSuccess;
-}
-
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (event == nullptr) return Return(cudaErrorInvalidValue);
   void* made = nullptr;
@@ -145,6 +102,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   if (flags > cudaEventRecordExternal) return Return(cudaErrorInvalidValue);
+  int captured = kSuccess;
+  if (flags == cudaEventRecordExternal &&
+      TheEngine().Graphs().CaptureExternalRecord(event, stream, &captured)) {
+    return Return(captured);
+  }
   return Return(TheEngine().RecordEvent(event, stream));
 }
 
@@ -176,21 +138,6 @@ cudaError_t cudaStreamGetId_ptsz(cudaStream_t stream, unsigned long long* id) {
 }
 cudaError_t cudaStreamGetDevice_ptsz(cudaStream_t stream, int* device) {
   return cudaStreamGetDevice(PerThread(stream), device);
-}
-cudaError_t cudaStreamIsCapturing_ptsz(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  return cudaStreamIsCapturing(PerThread(stream), status);
-}
-cudaError_t cudaStreamGetCaptureInfo_ptsz(cudaStream_t stream, cudaStreamCaptureStatus* status,
-                                          unsigned long long* id, cudaGraph_t* graph,
-                                          const cudaGraphNode_t** dependencies,
-                                          const cudaGraphEdgeData** edges, size_t* count) {
-  return cudaStreamGetCaptureInfo(PerThread(stream), status, id, graph, dependencies, edges, count);
-}
-cudaError_t cudaStreamBeginCapture_ptsz(cudaStream_t, cudaStreamCaptureMode) {
-  return GraphsNotEmulated("cudaStreamBeginCapture_ptsz");
-}
-cudaError_t cudaStreamEndCapture_ptsz(cudaStream_t, cudaGraph_t*) {
-  return GraphsNotEmulated("cudaStreamEndCapture_ptsz");
 }
 cudaError_t cudaEventRecord_ptsz(cudaEvent_t event, cudaStream_t stream) {
   return cudaEventRecord(event, PerThread(stream));

@@ -1,8 +1,11 @@
 // Copies and fills: in stream order, with CUDA's rules for when the host waits.
+#include "emulator/engine/copies.h"
+
 #include <cstring>
 #include <utility>
 
 #include "emulator/engine/engine_impl.h"
+#include "emulator/engine/graphs_impl.h"
 
 namespace gordian::emu {
 namespace {
@@ -24,6 +27,8 @@ void CopyRows(const CopyRequest& copy, const void* from, size_t from_pitch) {
   }
 }
 
+}  // namespace
+
 void FillRows(const FillRequest& fill) {
   for (size_t row = 0; row < fill.height; ++row) {
     char* to = static_cast<char*>(fill.to) + row * fill.pitch;
@@ -36,8 +41,6 @@ void FillRows(const FillRequest& fill) {
     }
   }
 }
-
-}  // namespace
 
 // An idle stream's work is done by the caller, if a queue is free: nothing could tell the
 // difference, and nobody needs to be woken.
@@ -96,6 +99,12 @@ int EngineImpl::Copy(const CopyRequest& copy, void* stream) {
     return kInvalidValue;
   }
 
+  int captured = kSuccess;
+  if (graphs_->CaptureCopy(stream, copy, &captured)) return captured;
+  if (copy.synchronous) {
+    if (const int status = graphs_->CheckUnsafeCall()) return status;
+  }
+
   // Between devices the host never waits; to pageable memory it always does; and a pageable source
   // may be reused when the call is back, so it is copied first if the stream is busy. The driver
   // has between 2 and 4 MiB for that; when they are full, the host waits.
@@ -131,6 +140,8 @@ int EngineImpl::Fill(const FillRequest& fill, void* stream) {
       !memory_->Find(fill.to, Extent(fill.pitch, row_bytes, fill.height), &to)) {
     return kInvalidValue;
   }
+  int captured = kSuccess;
+  if (graphs_->CaptureFill(stream, fill, &captured)) return captured;
   const bool wait = fill.synchronous && to.kind != MemoryKind::kDevice;
   const auto work = [fill] { FillRows(fill); };
   return RunInOrder(stream, wait, work, [&]() -> std::function<void()> { return work; });
@@ -139,6 +150,14 @@ int EngineImpl::Fill(const FillRequest& fill, void* stream) {
 int EngineImpl::FreeInStreamOrder(void* pointer, void* stream) {
   if (const int status = Prepare(stream)) return status;
   if (pointer == nullptr) return kSuccess;
+  int captured = kSuccess;
+  if (graphs_->CaptureFree(stream, pointer, &captured)) return captured;
+  if (graphs_->memory().Find(pointer) != nullptr) {
+    std::shared_ptr<GraphAllocation> memory = graphs_->memory().End(pointer);
+    if (memory == nullptr) return kInvalidValue;
+    const auto end = [memory] {};  // the address is kept until the device gets there
+    return RunInOrder(stream, false, end, [&]() -> std::function<void()> { return end; });
+  }
   Allocation found;
   if (!memory_->FindBase(pointer, &found) ||
       (found.kind != MemoryKind::kDevice && found.kind != MemoryKind::kManaged)) {

@@ -55,6 +55,8 @@ struct StreamInfo {
   uint64_t id = 0;
 };
 
+class GraphEngine;  // graph_api.h
+
 class DeviceEngine : public Engine {
  public:
   // kSuccess, kNoDevice, or kNotInitialized in a child forked from a process that had initialised.
@@ -111,6 +113,8 @@ class DeviceEngine : public Engine {
   virtual int MemoryInfo(size_t* free_bytes, size_t* total_bytes) = 0;
   virtual int EnablePeer(int peer) = 0;
   virtual int DisablePeer(int peer) = 0;
+
+  virtual GraphEngine& Graphs() = 0;
 
  protected:
   ~DeviceEngine() = default;

@@ -32,6 +32,26 @@ class DeviceOp {
   virtual void Cancel() {}
 };
 
+// An operation captured into a graph: makes what one launch of the graph runs. It lives as long as
+// a graph, an executable graph or a launch in flight needs it.
+class OpSource {
+ public:
+  struct Run {
+    std::shared_ptr<DeviceOp> op;     // null: nothing runs
+    std::shared_ptr<DeviceOp> after;  // as in EnqueueRequest
+  };
+  virtual ~OpSource() = default;
+  // Called once a launch by the thread that launches, without the engine's locks; the sources of
+  // one graph in an order in which what a node depends on comes first.
+  virtual Run MakeRun() = 0;
+};
+
+struct CaptureRequest {
+  std::vector<Stream*> streams;  // all in the same capture; one node, behind all, and ahead of all
+  std::shared_ptr<OpSource> source;
+  int sms = 1;
+};
+
 struct EnqueueRequest {
   std::vector<Stream*> streams;      // >= 1, same device; with several it starts when it is at the
                                      // head of all, and holds all until done (a fused group)
@@ -53,9 +73,15 @@ class Engine {
   virtual Stream* FindStream(void* handle, int device) = 0;
   virtual int DeviceOf(Stream*) = 0;
   virtual bool IsCapturing(Stream*) = 0;
+  // The capture sequence that the stream is part of; *id is 0 with none. A Status: not 0 when the
+  // capture is invalid, or when the stream must not be used because of another stream's.
+  virtual int FindCapture(Stream*, uint64_t* id) = 0;
 
-  // Puts work on its streams and returns at once.
+  // Puts work on its streams and returns at once. A capturing stream is left out: see Capture.
   virtual void Enqueue(EnqueueRequest) = 0;
+  // Adds a node to the graph that the streams are being captured into. A Status: not 0 when a
+  // stream is not capturing, the streams are in different captures, or the capture is invalid.
+  virtual int Capture(CaptureRequest) = 0;
 
   // True once `op` is done (or was never enqueued). Does not block.
   virtual bool IsDone(const DeviceOp* op) = 0;
@@ -84,7 +110,7 @@ class Engine {
   ~Engine() = default;
 };
 
-inline constexpr uint32_t kEngineApiVersion = 1;
+inline constexpr uint32_t kEngineApiVersion = 2;
 
 }  // namespace gordian::emu
 

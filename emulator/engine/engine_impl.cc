@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "emulator/engine/futex.h"
+#include "emulator/engine/graphs_impl.h"
 
 namespace gordian::emu {
 
@@ -28,6 +29,8 @@ EngineImpl& EngineImpl::Get() {
   }();
   return *engine;
 }
+
+EngineImpl::EngineImpl() : graphs_(new GraphsImpl(*this, memory_)) {}
 
 void EngineImpl::BeforeFork() {
   initialize_mutex_.lock();
@@ -158,7 +161,7 @@ int EngineImpl::DestroyContext(void* context) {
   if (!Ready()) return kNotInitialized;
   const int device = DeviceOfContext(context);
   if (device < 0 || context == devices_[device].primary.get()) return kInvalidContext;
-  SynchronizeDevice(device);
+  AwaitDevice(device);
   {
     Scheduler::Section section(*scheduler_);
     contexts_.erase(context);
@@ -171,7 +174,7 @@ int EngineImpl::DestroyContext(void* context) {
 int EngineImpl::ResetDevice(int device_index) {
   if (!Ready()) return kNotInitialized;
   scheduler_->CancelKernels(device_index);
-  SynchronizeDevice(device_index);
+  AwaitDevice(device_index);
   {
     Scheduler::Section section(*scheduler_);
     Device& device = devices_[device_index];
@@ -190,6 +193,7 @@ int EngineImpl::ResetDevice(int device_index) {
       delete event;
     }
   }
+  graphs_->memory().ResetDevice(device_index);
   memory_->ReleaseDevice(device_index);
   return kSuccess;
 }
@@ -227,7 +231,29 @@ Stream* EngineImpl::FindStream(void* handle, int device) {
 
 int EngineImpl::DeviceOf(Stream* stream) { return stream->device; }
 
-bool EngineImpl::IsCapturing(Stream*) { return false; }
+bool EngineImpl::IsCapturing(Stream* stream) {
+  if (!Ready()) return false;
+  Scheduler::Section section(*scheduler_);
+  return IsLive(stream) && stream->capture != nullptr;
+}
+
+int EngineImpl::FindCapture(Stream* stream, uint64_t* id) {
+  *id = 0;
+  if (!Ready()) return Initialize();
+  Scheduler::Section section(*scheduler_);
+  if (!IsLive(stream)) return kInvalidHandle;
+  if (stream->capture == nullptr) return graphs_->CheckLegacy(*stream, false);
+  *id = stream->capture->sequence->id;
+  return stream->capture->sequence->invalidated ? kStreamCaptureInvalidated : kSuccess;
+}
+
+int EngineImpl::Capture(CaptureRequest request) {
+  return Ready() ? graphs_->CaptureOp(std::move(request)) : Initialize();
+}
+
+GraphEngine& EngineImpl::Graphs() {
+  return *graphs_;
+}
 
 bool EngineImpl::IsDone(const DeviceOp* op) {
   if (!Ready()) return true;
@@ -258,6 +284,7 @@ int EngineImpl::AllocateMemory(size_t bytes, MemoryKind kind, unsigned flags, vo
   const int device = CurrentDevice();
   if (device < 0) return Initialize();
   if (pointer == nullptr) return kInvalidValue;
+  if (const int status = graphs_->CheckUnsafeCall()) return status;
   *pointer = nullptr;
   if (bytes == 0) return kSuccess;
   *pointer = memory_->Allocate(bytes, kind, device, flags);
@@ -267,23 +294,28 @@ int EngineImpl::AllocateMemory(size_t bytes, MemoryKind kind, unsigned flags, vo
 int EngineImpl::FreeDevice(void* pointer) {
   if (!Ready()) return Initialize();
   if (pointer == nullptr) return kSuccess;
+  if (const int status = graphs_->CheckUnsafeCall()) return status;
   Allocation found;
   if (!memory_->FindBase(pointer, &found) ||
       (found.kind != MemoryKind::kDevice && found.kind != MemoryKind::kManaged)) {
     return kInvalidValue;
   }
-  SynchronizeDevice(found.device);
+  AwaitDevice(found.device);
+  if (graphs_->memory().Find(pointer) != nullptr) {
+    return graphs_->memory().End(pointer) != nullptr ? kSuccess : kInvalidValue;
+  }
   return memory_->Release(pointer) ? kSuccess : kInvalidValue;
 }
 
 int EngineImpl::FreeHost(void* pointer) {
   if (!Ready()) return Initialize();
   if (pointer == nullptr) return kSuccess;
+  if (const int status = graphs_->CheckUnsafeCall()) return status;
   Allocation found;
   if (!memory_->FindBase(pointer, &found) || found.kind != MemoryKind::kPinned) {
     return kInvalidValue;
   }
-  SynchronizeDevice(found.device);
+  AwaitDevice(found.device);
   return memory_->Release(pointer) ? kSuccess : kInvalidValue;
 }
 
@@ -297,7 +329,7 @@ int EngineImpl::UnregisterHost(void* pointer) {
   Allocation found;
   if (pointer != nullptr && memory_->FindBase(pointer, &found) &&
       found.kind == MemoryKind::kRegistered) {
-    SynchronizeDevice(found.device);
+    AwaitDevice(found.device);
   }
   return memory_->Unregister(pointer);
 }

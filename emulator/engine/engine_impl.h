@@ -19,6 +19,9 @@
 
 namespace gordian::emu {
 
+struct CapturePoint;
+class GraphsImpl;
+
 // The stream's work is what `last` depends on, and `last` itself.
 class Stream {
  public:
@@ -29,6 +32,7 @@ class Stream {
   bool legacy = false;
   TaskPtr last;
   TaskPtr last_queued;  // the latest that passes through a hardware queue
+  std::shared_ptr<CapturePoint> capture;  // null: not part of one
 
   bool Blocking() const { return !legacy && (flags & kStreamNonBlocking) == 0; }
 };
@@ -39,6 +43,7 @@ struct Event {
   bool recorded = false;
   int64_t time_ns = 0;  // when `record` is null
   TaskPtr record;       // what the event stands behind; null: nothing
+  std::shared_ptr<CapturePoint> capture;  // last recorded in a capture, maybe one that ended
 };
 
 // Never freed: a thread may still have it on its stack after its end.
@@ -55,6 +60,9 @@ class EngineImpl final : public DeviceEngine {
   Stream* FindStream(void* handle, int device) override;
   int DeviceOf(Stream* stream) override;
   bool IsCapturing(Stream* stream) override;
+  int FindCapture(Stream* stream, uint64_t* id) override;
+  int Capture(CaptureRequest request) override;
+  GraphEngine& Graphs() override;
   void Enqueue(EnqueueRequest request) override;
   bool IsDone(const DeviceOp* op) override;
   void WaitDone(const std::vector<std::shared_ptr<DeviceOp>>& ops) override;
@@ -116,6 +124,7 @@ class EngineImpl final : public DeviceEngine {
   void ThreadEnds(uint64_t thread);
 
  private:
+  friend class GraphsImpl;
   enum State : int { kFresh, kRunning, kBroken };
 
   // What is left of a destroyed stream's work.
@@ -132,7 +141,7 @@ class EngineImpl final : public DeviceEngine {
     std::set<int> peers;
   };
 
-  EngineImpl() = default;
+  EngineImpl();
   // Status for a call on `stream`. Only the default streams need a current device, and make one.
   int Prepare(void* stream) {
     if (reinterpret_cast<uintptr_t>(stream) > 2 ? Ready() : CurrentDevice() >= 0) return kSuccess;
@@ -143,10 +152,13 @@ class EngineImpl final : public DeviceEngine {
   // All of these under a Section.
   Stream* Resolve(void* handle, int device);
   Stream* Resolve(void* handle);  // on the current device
+  // Whether what a caller keeps as a stream still is one.
+  bool IsLive(const Stream* stream) const;
   Stream* PerThreadStream(int device);
   Stream* NewStream(int device, unsigned flags, int priority);
   void RetireStream(Stream* stream);
   void AddStreamDependencies(const TaskPtr& task, const Stream& stream);
+  void AwaitDevice(int device);  // not under a Section
   void AddDeviceDependencies(const TaskPtr& task, int device);
   // What new work on the stream would come after: nothing, one task, or (true) several.
   bool Unfinished(const Stream& stream, TaskPtr* only);
@@ -168,6 +180,7 @@ class EngineImpl final : public DeviceEngine {
   std::unique_ptr<Options> options_;
   std::unique_ptr<MemoryTable> memory_;
   std::unique_ptr<Scheduler> scheduler_;
+  GraphsImpl* const graphs_;  // as long-lived as the engine
   std::vector<Device> devices_;
   std::atomic<size_t> staged_bytes_{0};     // pageable data waiting for its copy
   std::unordered_set<void*> live_streams_;  // handles given out, and per-thread streams
@@ -181,6 +194,8 @@ struct ThreadState {
   ~ThreadState();
   uint64_t id = 0;  // 0: no default stream was made
   std::vector<Context*> stack;
+  uint64_t capture_id = 0;  // 0: none yet
+  int capture_mode = 0;     // CaptureMode: how captures of others bind this thread
 };
 ThreadState& CurrentThread();
 

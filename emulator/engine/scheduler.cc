@@ -24,8 +24,8 @@ Scheduler::Section::~Section() {
     scheduler_.worker_wakes_ns_ = 0;
     scheduler_.doorbell_->fetch_add(1, std::memory_order_release);
   }
-  const std::vector<std::shared_ptr<DeviceOp>> dead = std::move(scheduler_.dead_ops_);
-  scheduler_.dead_ops_.clear();
+  const std::vector<std::shared_ptr<void>> dead = std::move(scheduler_.dead_);
+  scheduler_.dead_.clear();
   scheduler_.mutex_.unlock();
   if (wake) FutexWakeAll(scheduler_.doorbell_);
 }
@@ -103,8 +103,9 @@ void Scheduler::Finish(const TaskPtr& task, int64_t when_ns) {
   }
   if (task->op != nullptr) {
     ops_.erase(task->op.get());
-    dead_ops_.push_back(std::move(task->op));
+    dead_.push_back(std::move(task->op));
   }
+  if (task->keep != nullptr) dead_.push_back(std::move(task->keep));
   finished_.push_back(task);
 }
 

@@ -20,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "emulator/engine/engine_api.h"
@@ -61,6 +62,7 @@ struct Task {
   std::vector<TaskPtr> dependents;
   std::shared_ptr<DeviceOp> op;
   std::function<void()> work;
+  std::shared_ptr<void> keep;  // until the task is done
   std::atomic<uint32_t> signal{0};  // host waits
 };
 
@@ -95,6 +97,12 @@ class Scheduler {
   int ChooseQueue(int device) const;
   // Work submitted now would start at once, were it not for its stream.
   bool HasFreeQueue(int device) const;
+
+  // Destroys it when the lock has been released.
+  void Bury(std::shared_ptr<void> object) {
+    touched_ = true;
+    dead_.push_back(std::move(object));
+  }
 
   // --- Not under a Section ---
   // Blocks the calling thread until a submitted kHostWait is done.
@@ -148,7 +156,7 @@ class Scheduler {
   std::deque<TaskPtr> to_run_;                       // for the worker: copies, DeviceOps to start
   std::vector<TaskPtr> resident_;                    // DeviceOps that started and are not done
   std::vector<Timer> timers_;                        // heap
-  std::vector<std::shared_ptr<DeviceOp>> dead_ops_;  // to be destroyed without the lock
+  std::vector<std::shared_ptr<void>> dead_;          // to be destroyed without the lock
   std::unordered_map<const DeviceOp*, TaskPtr> ops_;
   uint64_t next_ready_sequence_ = 0;
   uint64_t cancels_asked_ = 0;  // bit per device

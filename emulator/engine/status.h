@@ -14,7 +14,10 @@ enum Status : int {
   kInvalidDevice = 101,
   kInvalidContext = 201,
   kPeerAccessUnsupported = 217,
+  kOperatingSystem = 304,
   kInvalidHandle = 400,
+  kIllegalState = 401,
+  kLossyQuery = 402,
   kNotFound = 500,
   kNotReady = 600,
   kPeerAccessAlreadyEnabled = 704,
@@ -22,6 +25,16 @@ enum Status : int {
   kHostMemoryAlreadyRegistered = 712,
   kHostMemoryNotRegistered = 713,
   kNotSupported = 801,
+  kStreamCaptureUnsupported = 900,
+  kStreamCaptureInvalidated = 901,
+  kStreamCaptureMerge = 902,
+  kStreamCaptureUnmatched = 903,
+  kStreamCaptureUnjoined = 904,
+  kStreamCaptureIsolation = 905,
+  kStreamCaptureImplicit = 906,
+  kCapturedEvent = 907,
+  kStreamCaptureWrongThread = 908,
+  kGraphExecUpdateFailure = 910,
 };
 
 }  // namespace gordian::emu

@@ -6,6 +6,7 @@
 
 #include "emulator/engine/engine_impl.h"
 #include "emulator/engine/futex.h"
+#include "emulator/engine/graphs_impl.h"
 
 namespace gordian::emu {
 
@@ -21,6 +22,12 @@ Stream* EngineImpl::Resolve(void* handle) {
   // The device matters for the default streams only.
   const bool named = reinterpret_cast<uintptr_t>(handle) > 2;
   return Resolve(handle, named ? 0 : CurrentThread().stack.back()->device);
+}
+
+bool EngineImpl::IsLive(const Stream* stream) const {
+  if (live_streams_.count(const_cast<Stream*>(stream)) != 0) return true;
+  return std::any_of(devices_.begin(), devices_.end(),
+                     [stream](const Device& device) { return device.legacy.get() == stream; });
 }
 
 Stream* EngineImpl::PerThreadStream(int device) {
@@ -44,6 +51,7 @@ Stream* EngineImpl::NewStream(int device, unsigned flags, int priority) {
 }
 
 void EngineImpl::RetireStream(Stream* stream) {
+  graphs_->ForgetStream(stream);
   Device& device = devices_[stream->device];
   auto& orphans = device.orphans;
   orphans.erase(std::remove_if(orphans.begin(), orphans.end(),
@@ -183,20 +191,23 @@ int EngineImpl::DescribeStream(void* handle, StreamInfo* info) {
 
 int EngineImpl::SynchronizeStream(void* handle) {
   if (const int status = Prepare(handle)) return status;
-  bool known = true;
+  if (const int status = graphs_->CheckUnsafeCall()) return status;
+  int status = kSuccess;
   AwaitDependencies([&](const TaskPtr& wait) {
     const Stream* stream = Resolve(handle);
-    known = stream != nullptr;
-    if (known) AddOwnWork(wait, *stream);
+    status = stream == nullptr ? kInvalidHandle : graphs_->CheckNotCapturing(*stream);
+    if (status == kSuccess) AddOwnWork(wait, *stream);
   });
-  return known ? kSuccess : kInvalidHandle;
+  return status;
 }
 
 int EngineImpl::QueryStream(void* handle) {
   if (const int status = Prepare(handle)) return status;
+  if (const int status = graphs_->CheckUnsafeCall()) return status;
   Scheduler::Section section(*scheduler_);
   const Stream* stream = Resolve(handle);
   if (stream == nullptr) return kInvalidHandle;
+  if (const int status = graphs_->CheckNotCapturing(*stream)) return status;
   scheduler_->CatchUp();
   if (!stream->legacy) return stream->last == nullptr || stream->last->done ? kSuccess : kNotReady;
   TaskPtr unfinished;
@@ -206,8 +217,17 @@ int EngineImpl::QueryStream(void* handle) {
 
 int EngineImpl::SynchronizeDevice(int device) {
   if (!Ready()) return Initialize();
-  AwaitDependencies([&](const TaskPtr& wait) { AddDeviceDependencies(wait, device); });
+  if (const int status = graphs_->CheckUnsafeCall()) return status;
+  {
+    Scheduler::Section section(*scheduler_);
+    if (const int status = graphs_->CheckDevice(device)) return status;
+  }
+  AwaitDevice(device);
   return kSuccess;
+}
+
+void EngineImpl::AwaitDevice(int device) {
+  AwaitDependencies([&](const TaskPtr& wait) { AddDeviceDependencies(wait, device); });
 }
 
 int EngineImpl::WaitEvent(void* stream_handle, void* event_handle) {
@@ -215,6 +235,8 @@ int EngineImpl::WaitEvent(void* stream_handle, void* event_handle) {
   Scheduler::Section section(*scheduler_);
   Stream* const stream = Resolve(stream_handle);
   if (stream == nullptr || live_events_.count(event_handle) == 0) return kInvalidHandle;
+  int captured = kSuccess;
+  if (graphs_->CaptureWait(stream, *static_cast<Event*>(event_handle), &captured)) return captured;
   // What the event stands behind now: recording it again changes nothing for this wait.
   const TaskPtr record = static_cast<Event*>(event_handle)->record;
   if (record == nullptr || record->done) return kSuccess;
@@ -254,6 +276,8 @@ int EngineImpl::RecordEvent(void* event_handle, void* stream_handle) {
   if (stream == nullptr || live_events_.count(event_handle) == 0) return kInvalidHandle;
   auto* event = static_cast<Event*>(event_handle);
   if (event->device != stream->device) return kInvalidHandle;
+  int captured = kSuccess;
+  if (graphs_->CaptureRecord(event, stream, &captured)) return captured;
   event->recorded = true;
   event->record = nullptr;
   TaskPtr only;
@@ -274,8 +298,10 @@ int EngineImpl::RecordEvent(void* event_handle, void* stream_handle) {
 
 int EngineImpl::QueryEvent(void* handle) {
   if (!Ready()) return Initialize();
+  if (const int status = graphs_->CheckUnsafeCall()) return status;
   Scheduler::Section section(*scheduler_);
   if (live_events_.count(handle) == 0) return kInvalidHandle;
+  if (const int status = graphs_->CheckEvent(*static_cast<Event*>(handle))) return status;
   const TaskPtr& record = static_cast<Event*>(handle)->record;
   if (record == nullptr || record->done) return kSuccess;
   scheduler_->CatchUp();
@@ -284,12 +310,14 @@ int EngineImpl::QueryEvent(void* handle) {
 
 int EngineImpl::SynchronizeEvent(void* handle) {
   if (!Ready()) return Initialize();
-  bool known = true;
+  if (const int status = graphs_->CheckUnsafeCall()) return status;
+  int status = kSuccess;
   AwaitDependencies([&](const TaskPtr& wait) {
-    known = live_events_.count(handle) != 0;
-    if (known) Scheduler::AddDependency(wait, static_cast<Event*>(handle)->record);
+    auto* event = static_cast<Event*>(handle);
+    status = live_events_.count(handle) == 0 ? kInvalidHandle : graphs_->CheckEvent(*event);
+    if (status == kSuccess) Scheduler::AddDependency(wait, event->record);
   });
-  return known ? kSuccess : kInvalidHandle;
+  return status;
 }
 
 int EngineImpl::ElapsedTime(void* start_handle, void* end_handle, float* milliseconds) {
@@ -302,6 +330,7 @@ int EngineImpl::ElapsedTime(void* start_handle, void* end_handle, float* millise
   for (void* handle : {start_handle, end_handle}) {
     if (live_events_.count(handle) == 0) return kInvalidHandle;
     const auto* event = static_cast<Event*>(handle);
+    if (const int status = graphs_->CheckEvent(*event)) return status;
     if (!event->recorded || (event->flags & kEventDisableTiming) != 0) return kInvalidHandle;
     if (event->record != nullptr && !event->record->done) return kNotReady;
     times_ns[i++] = event->record != nullptr ? event->record->done_ns : event->time_ns;
@@ -318,9 +347,7 @@ void EngineImpl::Enqueue(EnqueueRequest request) {
   std::vector<Stream*> streams;
   for (Stream* stream : request.streams) {
     if (std::find(streams.begin(), streams.end(), stream) != streams.end()) continue;
-    if (live_streams_.count(stream) != 0 || devices_[stream->device].legacy.get() == stream) {
-      streams.push_back(stream);
-    }
+    if (IsLive(stream) && stream->capture == nullptr) streams.push_back(stream);
   }
   if (streams.empty()) return;
   const auto task = std::make_shared<Task>(TaskKind::kDeviceOp);
@@ -348,6 +375,7 @@ int EngineImpl::LaunchKernel(void* handle, int64_t sms, int64_t duration_ns) {
   Scheduler::Section section(*scheduler_);
   Stream* const stream = Resolve(handle);
   if (stream == nullptr || stream->device != device) return kInvalidHandle;
+  if (const int status = graphs_->CheckNotCapturing(*stream)) return status;
   const auto task = std::make_shared<Task>(TaskKind::kTimedKernel);
   task->sms = static_cast<int>(std::min<int64_t>(sms, options_->sms));
   task->duration_ns = duration_ns;
@@ -360,6 +388,8 @@ int EngineImpl::LaunchHostFunction(void* handle, std::function<void()> function)
   Scheduler::Section section(*scheduler_);
   Stream* const stream = Resolve(handle);
   if (stream == nullptr) return kInvalidHandle;
+  // A capturing stream gets its host functions elsewhere; what comes here cannot be captured.
+  if (const int status = graphs_->CheckNotCapturing(*stream)) return status;
   const auto task = std::make_shared<Task>(TaskKind::kHostFunction);
   task->work = std::move(function);
   SubmitOn(stream, task);

@@ -65,8 +65,8 @@ void Scheduler::WorkerMain() {
     const int64_t deadline_ns = timers_.empty() ? INT64_MAX : timers_.front().deadline_ns;
     if (deadline_ns <= NowNs()) continue;
     worker_wakes_ns_ = deadline_ns;
-    std::vector<std::shared_ptr<DeviceOp>> dead = std::move(dead_ops_);
-    dead_ops_.clear();
+    std::vector<std::shared_ptr<void>> dead = std::move(dead_);
+    dead_.clear();
     lock.unlock();
     dead.clear();
     FutexWait(doorbell_, bell, deadline_ns);

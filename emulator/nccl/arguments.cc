@@ -157,10 +157,6 @@ ncclResult_t MakeOperation(Comm& comm, const OperationArguments& arguments, Oper
     return Fail(ncclUnhandledCudaError, "%s : the stream is not one of device %d", arguments.name,
                 comm.device());
   }
-  if (GetEngine().IsCapturing(stream)) {
-    return Fail(ncclInvalidUsage, "%s : the emulator does not capture NCCL operations into graphs",
-                arguments.name);
-  }
   operation->kind = arguments.kind;
   operation->send = static_cast<const std::byte*>(arguments.send);
   operation->recv = static_cast<std::byte*>(arguments.recv);

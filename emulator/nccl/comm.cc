@@ -8,6 +8,7 @@
 #include <cstring>
 #include <shared_mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "emulator/nccl/error.h"
 #include "emulator/nccl/kernel.h"
@@ -76,8 +77,6 @@ ncclResult_t Comm::Init(const CommKey& key, int nranks, int rank) {
   rank_ = rank;
   sends_connected_ = std::vector<std::atomic<bool>>(nranks);
   receives_connected_ = std::vector<std::atomic<bool>>(nranks);
-  next_send_.resize(nranks);
-  next_receive_.resize(nranks);
   ncclResult_t result = Segment::Join(key, nranks_, rank_, PhysicalDevice(device_), cancelled_,
                                       [this](std::shared_ptr<Segment> segment) {
                                         std::lock_guard lock(segment_mutex_);
@@ -87,6 +86,8 @@ ncclResult_t Comm::Init(const CommKey& key, int nranks, int rank) {
   device_state_.segment = segment_;
   device_state_.rank = rank_;
   device_state_.receives.resize(nranks_);
+  device_state_.next_send.resize(nranks_);
+  device_state_.next_receive.resize(nranks_);
   if (connects_at_init_ || nranks_ == 1) {
     collectives_connected_ = true;
     for (int r = 0; r < nranks_; ++r) sends_connected_[r] = receives_connected_[r] = true;
@@ -144,38 +145,56 @@ ncclResult_t Comm::WaitConnected(const Connections& wanted) {
   return ncclSuccess;
 }
 
-void Comm::Launch(const std::vector<Operation>& operations) {
-  EnqueueRequest request;
-  auto kernel = std::make_shared<Kernel>(shared_from_this());
+ncclResult_t Comm::Launch(const std::vector<Operation>& operations) {
+  std::vector<Stream*> streams;
   uint64_t bytes = 0;
-  std::vector<const Operation*> sends_to_self, receives_from_self;
-  std::lock_guard lock(launch_mutex_);
+  bool captured = false, uncaptured = false;
+  uint64_t capture = 0;
   for (const Operation& op : operations) {
-    if (std::find(request.streams.begin(), request.streams.end(), op.stream) ==
-        request.streams.end()) {
-      request.streams.push_back(op.stream);
-    }
     bytes += op.bytes();
-    if (!op.IsPointToPoint()) {
-      kernel->Add(MakeCollective(&device_state_, op, next_collective_++));
-    } else if (op.root == rank_) {
-      (op.kind == Kind::kSend ? sends_to_self : receives_from_self).push_back(&op);
-    } else if (op.kind == Kind::kSend) {
-      kernel->Add(MakeSend(&device_state_, op, next_send_[op.root]++));
-    } else {
-      kernel->Add(MakeRecv(&device_state_, op, next_receive_[op.root]++));
+    if (std::find(streams.begin(), streams.end(), op.stream) != streams.end()) continue;
+    streams.push_back(op.stream);
+    uint64_t id = 0;
+    if (GetEngine().FindCapture(op.stream, &id) != 0) {
+      return Fail(ncclUnhandledCudaError, "a stream cannot be used while it is being captured");
     }
+    const bool other_graph = captured && id != 0 && id != capture;
+    (id != 0 ? captured : uncaptured) = true;
+    if (other_graph || (captured && uncaptured)) {
+      return Fail(ncclInvalidUsage,
+                  "Streams given to a communicator within a NCCL group must either be all "
+                  "uncaptured or all captured by the same graph.");
+    }
+    if (id != 0) capture = id;
   }
-  // As many of the one as of the other: checked when the group ended.
-  for (size_t i = 0; i < sends_to_self.size(); ++i) {
-    kernel->Add(MakeSelfCopy(*sends_to_self[i], *receives_from_self[i]));
-  }
-  request.op = kernel;
-  request.after = last_;
   // One channel for each 128 KiB, up to the 24 that NCCL uses on NVLink.
-  request.sms = static_cast<int>(std::clamp<uint64_t>(bytes >> 17, 1, 24));
-  last_ = kernel;
+  const int sms = static_cast<int>(std::clamp<uint64_t>(bytes >> 17, 1, 24));
+  if (captured) {
+    CaptureRequest request;
+    request.streams = std::move(streams);
+    request.source = std::make_shared<CapturedKernel>(shared_from_this(), operations);
+    request.sms = sms;
+    const int status = GetEngine().Capture(std::move(request));
+    if (status == 0) return ncclSuccess;
+    return Fail(ncclUnhandledCudaError, "the operation cannot be captured: CUDA error %d", status);
+  }
+  std::lock_guard lock(launch_mutex_);
+  EnqueueRequest request;
+  request.streams = std::move(streams);
+  request.op = std::make_shared<Kernel>(shared_from_this(), operations);
+  request.after = std::exchange(last_, request.op);
+  request.sms = sms;
   GetEngine().Enqueue(std::move(request));
+  return ncclSuccess;
+}
+
+std::shared_ptr<DeviceOp> Comm::ExchangeLast(std::shared_ptr<DeviceOp> op) {
+  std::lock_guard lock(launch_mutex_);
+  return std::exchange(last_, std::move(op));
+}
+
+void Comm::ReleaseForGraph() {
+  if (graph_references_.fetch_sub(1) == 1 && segment_ != nullptr) segment_->NotifyHosts();
 }
 
 void Comm::WaitLaunched() {
@@ -186,6 +205,10 @@ void Comm::WaitLaunched() {
   }
   // Operations of a communicator are done in order, so the last one stands for all.
   if (last != nullptr) GetEngine().WaitDone({last});
+  // As NCCL does, whose destruction polls until every graph that holds one of its kernels is gone.
+  if (segment_ != nullptr) {
+    segment_->WaitHosts([&] { return graph_references_.load() == 0; }, aborted_);
+  }
 }
 
 ncclResult_t Comm::Finalize() {

@@ -65,9 +65,15 @@ class Comm : public std::enable_shared_from_this<Comm> {
   void PublishWishes(const Connections& wanted);
   ncclResult_t WaitConnected(const Connections& wanted);
 
-  // Launches the operations as one kernel on all the streams that they name. In call order.
-  void Launch(const std::vector<Operation>& operations);
-  // Blocks until everything launched here is done.
+  // Launches the operations as one kernel on all the streams that they name, in call order; or, if
+  // the streams are being captured, puts that kernel into their graph.
+  ncclResult_t Launch(const std::vector<Operation>& operations);
+  // `op` is launched next; what was launched before it is what it comes after.
+  std::shared_ptr<DeviceOp> ExchangeLast(std::shared_ptr<DeviceOp> op);
+  // Graphs that hold a kernel of this communicator.
+  void RetainForGraph() { graph_references_.fetch_add(1); }
+  void ReleaseForGraph();
+  // Blocks until everything launched here is done and no graph holds an operation.
   void WaitLaunched();
 
   // Waits for everything of all members. ncclInternalError when aborted meanwhile.
@@ -119,10 +125,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   std::shared_ptr<Segment> segment_;
   DeviceState device_state_;
 
-  std::mutex launch_mutex_;  // guards what follows; ordinals and enqueueing are one step
-  uint64_t next_collective_ = 0;
-  std::vector<uint64_t> next_send_;
-  std::vector<uint64_t> next_receive_;
+  std::atomic<uint64_t> graph_references_{0};
+  std::mutex launch_mutex_;  // guards what follows; to become the last and to be enqueued are one
   std::shared_ptr<DeviceOp> last_;
 
   std::mutex reductions_mutex_;

@@ -76,7 +76,10 @@ ncclResult_t RunOperations(std::vector<CommOperations>& comms) {
     ncclResult_t result = entry.comm->WaitConnected(entry.connections);
     if (result != ncclSuccess) return result;
   }
-  for (auto& entry : comms) entry.comm->Launch(entry.operations);
+  for (auto& entry : comms) {
+    ncclResult_t result = entry.comm->Launch(entry.operations);
+    if (result != ncclSuccess) return result;
+  }
   return ncclSuccess;
 }
 

@@ -4,8 +4,29 @@
 
 namespace gordian::emu::nccl {
 
+void Kernel::MakeTransfers() {
+  DeviceState& state = comm_->device_state();
+  std::vector<const Operation*> sends_to_self, receives_from_self;
+  for (const Operation& op : operations_) {
+    if (!op.IsPointToPoint()) {
+      transfers_.push_back(MakeCollective(&state, op, state.next_collective++));
+    } else if (op.root == comm_->rank()) {
+      (op.kind == Kind::kSend ? sends_to_self : receives_from_self).push_back(&op);
+    } else if (op.kind == Kind::kSend) {
+      transfers_.push_back(MakeSend(&state, op, state.next_send[op.root]++));
+    } else {
+      transfers_.push_back(MakeRecv(&state, op, state.next_receive[op.root]++));
+    }
+  }
+  // As many of the one as of the other: checked when the group ended.
+  for (size_t i = 0; i < sends_to_self.size(); ++i) {
+    transfers_.push_back(MakeSelfCopy(*sends_to_self[i], *receives_from_self[i]));
+  }
+}
+
 bool Kernel::Start() {
   if (comm_ == nullptr || comm_->cancelled()) return Leave();
+  MakeTransfers();
   for (auto& transfer : transfers_) transfer->Start();
   return Poll();
 }
@@ -35,6 +56,18 @@ bool Kernel::Leave() {
 void Kernel::Drop() {
   transfers_.clear();  // they point into the communicator
   comm_.reset();
+}
+
+CapturedKernel::CapturedKernel(std::shared_ptr<Comm> comm, std::vector<Operation> operations)
+    : comm_(std::move(comm)), operations_(std::move(operations)) {
+  comm_->RetainForGraph();
+}
+
+CapturedKernel::~CapturedKernel() { comm_->ReleaseForGraph(); }
+
+OpSource::Run CapturedKernel::MakeRun() {
+  auto kernel = std::make_shared<Kernel>(comm_, operations_);
+  return {kernel, comm_->ExchangeLast(kernel)};
 }
 
 void RingSelf() { FutexBump(GetEngine().Doorbell()); }

@@ -3,6 +3,7 @@
 #define GORDIAN_EMULATOR_NCCL_KERNEL_H_
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "emulator/engine/engine_api.h"
@@ -13,20 +14,34 @@ namespace gordian::emu::nccl {
 
 class Kernel final : public DeviceOp {
  public:
-  explicit Kernel(std::shared_ptr<Comm> comm) : comm_(std::move(comm)) {}
-  // Before it is enqueued.
-  void Add(std::unique_ptr<Transfer> transfer) { transfers_.push_back(std::move(transfer)); }
+  Kernel(std::shared_ptr<Comm> comm, std::vector<Operation> operations)
+      : comm_(std::move(comm)), operations_(std::move(operations)) {}
 
   bool Start() override;
   bool Poll() override;
   void Cancel() override;
 
  private:
+  void MakeTransfers();
   bool Leave();
   void Drop();
 
   std::shared_ptr<Comm> comm_;
+  std::vector<Operation> operations_;
   std::vector<std::unique_ptr<Transfer>> transfers_;
+};
+
+// A kernel in a graph: one for each launch of it. Real NCCL holds the communicator back from its
+// end while such graphs exist, and so does this.
+class CapturedKernel final : public OpSource {
+ public:
+  CapturedKernel(std::shared_ptr<Comm> comm, std::vector<Operation> operations);
+  ~CapturedKernel() override;
+  Run MakeRun() override;
+
+ private:
+  std::shared_ptr<Comm> comm_;
+  std::vector<Operation> operations_;
 };
 
 // Makes the worker of this process look at its kernels.

@@ -39,6 +39,11 @@ class PrefixCounter {
 struct DeviceState {
   std::shared_ptr<Segment> segment;
   int rank = 0;
+  // Ordinals are given when a kernel starts, not when it is called: a captured operation runs any
+  // number of times, and operations of a communicator start in the order of their launches.
+  uint64_t next_collective = 0;
+  std::vector<uint64_t> next_send;  // by peer
+  std::vector<uint64_t> next_receive;
   PrefixCounter collectives;
   std::vector<PrefixCounter> receives;  // by source
   // Pushed bytes that their readers have not taken yet.

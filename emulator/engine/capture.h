@@ -1,0 +1,42 @@
+// A capture sequence: from cudaStreamBeginCapture to cudaStreamEndCapture, over all streams that
+// joined it by waiting for one of its events. Data; callers hold the engine's lock.
+#ifndef GORDIAN_EMULATOR_ENGINE_CAPTURE_H_
+#define GORDIAN_EMULATOR_ENGINE_CAPTURE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "emulator/engine/graph.h"
+
+namespace gordian::emu {
+
+class Stream;
+
+struct Capture {
+  uint64_t id = 0;
+  Graph* graph = nullptr;
+  std::unique_ptr<Graph> made;  // the same, when the capture made it
+  Stream* origin = nullptr;
+  CaptureMode mode = CaptureMode::kGlobal;
+  uint64_t thread = 0;
+  bool invalidated = false;
+  bool ended = false;
+  std::vector<Stream*> streams;    // the origin, too
+  std::vector<GraphNode*> orphans;  // what streams that were destroyed stood behind
+};
+
+using CapturePtr = std::shared_ptr<Capture>;
+
+// A stream's or an event's place in a capture: the nodes that it stands behind.
+struct CapturePoint {
+  CapturePtr sequence;
+  std::vector<GraphNode::Edge> after;
+  // What the last query of the stream was given.
+  std::vector<void*> told_nodes;
+  std::vector<EdgeData> told_edges;
+};
+
+}  // namespace gordian::emu
+
+#endif  // GORDIAN_EMULATOR_ENGINE_CAPTURE_H_

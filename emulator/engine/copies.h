@@ -1,0 +1,13 @@
+// What copies and fills do to memory.
+#ifndef GORDIAN_EMULATOR_ENGINE_COPIES_H_
+#define GORDIAN_EMULATOR_ENGINE_COPIES_H_
+
+#include "emulator/engine/engine.h"
+
+namespace gordian::emu {
+
+void FillRows(const FillRequest& fill);
+
+}  // namespace gordian::emu
+
+#endif  // GORDIAN_EMULATOR_ENGINE_COPIES_H_
