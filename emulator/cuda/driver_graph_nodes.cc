@@ -179,8 +179,8 @@ CUresult ToParams(const CUgraphNodeParams* from, NodeParams* to) {
 CUresult Add(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
              NodeParams* params, const CUgraphEdgeData* edges = nullptr) {
   GORDIAN_EMU_CHECK(CheckContext());
-  return Result(Graphs().AddNode(graph, {Handles(after), Edges(edges), count}, params,
-                                 Handles(node)));
+  return Result(
+      Graphs().AddNode(graph, {Handles(after), Edges(edges), count}, params, Handles(node)));
 }
 
 template <typename Params>
@@ -353,8 +353,8 @@ CUresult cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS* t
   NodeParams params;
   GORDIAN_EMU_CHECK(Get(node, NodeType::kFill, to, &params));
   const FillRequest& fill = params.fill;
-  *to = {reinterpret_cast<CUdeviceptr>(fill.to), fill.pitch,
-         fill.value,  static_cast<unsigned>(fill.element_bytes), fill.width, fill.height};
+  *to = {reinterpret_cast<CUdeviceptr>(fill.to),    fill.pitch, fill.value,
+         static_cast<unsigned>(fill.element_bytes), fill.width, fill.height};
   return CUDA_SUCCESS;
 }
 

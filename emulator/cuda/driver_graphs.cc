@@ -124,8 +124,8 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec* exec, CUgraph graph,
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
   InstantiateResult result = InstantiateResult::kError;
   void* node = nullptr;
-  int status = Graphs().Instantiate(graph, params->flags, reinterpret_cast<void**>(exec), &result,
-                                    &node);
+  int status =
+      Graphs().Instantiate(graph, params->flags, reinterpret_cast<void**>(exec), &result, &node);
   params->result_out = static_cast<CUgraphInstantiateResult>(result);
   params->hErrNode_out = static_cast<CUgraphNode>(node);
   if (status == kSuccess && (params->flags & kUploadAtInstantiate) != 0) {
@@ -158,7 +158,8 @@ CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t* flags) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* result) {
+CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph,
+                              CUgraphExecUpdateResultInfo* result) {
   GORDIAN_EMU_CHECK(CheckInitialized());
   UpdateInfo info;
   const int status = Graphs().UpdateExec(exec, graph, &info);

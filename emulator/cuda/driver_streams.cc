@@ -47,8 +47,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   GORDIAN_EMU_CHECK(CheckStream(stream));
   if (flags > CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   int captured = kSuccess;
-  if (flags == CU_EVENT_WAIT_EXTERNAL &&
-      Graphs().CaptureExternalWait(stream, event, &captured)) {
+  if (flags == CU_EVENT_WAIT_EXTERNAL && Graphs().CaptureExternalWait(stream, event, &captured)) {
     return Result(captured);
   }
   return Result(TheEngine().WaitEvent(stream, event));

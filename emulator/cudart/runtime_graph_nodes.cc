@@ -10,8 +10,8 @@ namespace {
 
 cudaError_t Add(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
                 size_t count, NodeParams* params, const cudaGraphEdgeData* edges = nullptr) {
-  return Return(Graphs().AddNode(graph, {Handles(after), Edges(edges), count}, params,
-                                 Handles(node)));
+  return Return(
+      Graphs().AddNode(graph, {Handles(after), Edges(edges), count}, params, Handles(node)));
 }
 
 template <typename Params>

@@ -87,8 +87,7 @@ cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object
       Graphs().GraphRetainUserObject(graph, object, count, flags == cudaGraphUserObjectMove));
 }
 
-cudaError_t cudaGraphReleaseUserObject(cudaGraph_t graph, cudaUserObject_t object,
-                                       unsigned count) {
+cudaError_t cudaGraphReleaseUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned count) {
   return Return(Graphs().GraphReleaseUserObject(graph, object, count));
 }
 
@@ -112,8 +111,8 @@ cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t* exec, cudaGraph_t gr
   if (params == nullptr) return Return(cudaErrorInvalidValue);
   InstantiateResult result = InstantiateResult::kError;
   void* node = nullptr;
-  int status = Graphs().Instantiate(graph, params->flags, reinterpret_cast<void**>(exec), &result,
-                                    &node);
+  int status =
+      Graphs().Instantiate(graph, params->flags, reinterpret_cast<void**>(exec), &result, &node);
   params->result_out = static_cast<cudaGraphInstantiateResult>(result);
   params->errNode_out = static_cast<cudaGraphNode_t>(node);
   if (status == kSuccess && (params->flags & kUploadAtInstantiate) != 0) {
@@ -132,7 +131,9 @@ cudaError_t cudaGraphInstantiateWithParams_ptsz(cudaGraphExec_t* exec, cudaGraph
   return error;
 }
 
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return Return(Graphs().DestroyExec(exec)); }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  return Return(Graphs().DestroyExec(exec));
+}
 
 cudaError_t cudaGraphExecGetFlags(cudaGraphExec_t exec, unsigned long long* flags) {
   uint64_t found = 0;
@@ -157,8 +158,7 @@ cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t exec, cudaGraphNode_t node, 
   return Return(Graphs().SetEnabled(exec, node, enabled != 0));
 }
 
-cudaError_t cudaGraphNodeGetEnabled(cudaGraphExec_t exec, cudaGraphNode_t node,
-                                    unsigned* enabled) {
+cudaError_t cudaGraphNodeGetEnabled(cudaGraphExec_t exec, cudaGraphNode_t node, unsigned* enabled) {
   bool found = false;
   const int status = enabled == nullptr ? kInvalidValue : Graphs().GetEnabled(exec, node, &found);
   if (status == kSuccess) *enabled = found ? 1 : 0;
@@ -185,7 +185,8 @@ cudaError_t cudaGraphLaunch_ptsz(cudaGraphExec_t exec, cudaStream_t stream) {
 
 cudaError_t cudaDeviceGraphMemTrim(int device) {
   const cudaError_t error = CheckDevice(device);
-  return Return(error != cudaSuccess ? error : static_cast<cudaError_t>(Graphs().TrimMemory(device)));
+  return Return(error != cudaSuccess ? error
+                                     : static_cast<cudaError_t>(Graphs().TrimMemory(device)));
 }
 
 cudaError_t cudaDeviceGetGraphMemAttribute(int device, cudaGraphMemAttributeType attribute,

@@ -459,8 +459,7 @@ int GraphsImpl::GetCaptureInfo(void* handle, CaptureInfo* info) {
   if (stream->capture == nullptr) return kSuccess;
   CapturePoint& point = *stream->capture;
   info->id = point.sequence->id;
-  info->status =
-      point.sequence->invalidated ? CaptureStatus::kInvalidated : CaptureStatus::kActive;
+  info->status = point.sequence->invalidated ? CaptureStatus::kInvalidated : CaptureStatus::kActive;
   if (point.sequence->invalidated) return kSuccess;
   info->graph = point.sequence->graph;
   point.told_nodes.clear();
@@ -497,8 +496,7 @@ int GraphsImpl::UpdateDependencies(void* handle, const Dependencies& dependencie
 
 CaptureMode GraphsImpl::ExchangeThreadMode(CaptureMode mode) {
   ThreadState& thread = CurrentThread();
-  return static_cast<CaptureMode>(
-      std::exchange(thread.capture_mode, static_cast<int>(mode)));
+  return static_cast<CaptureMode>(std::exchange(thread.capture_mode, static_cast<int>(mode)));
 }
 
 }  // namespace gordian::emu

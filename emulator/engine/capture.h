@@ -22,7 +22,7 @@ struct Capture {
   uint64_t thread = 0;
   bool invalidated = false;
   bool ended = false;
-  std::vector<Stream*> streams;    // the origin, too
+  std::vector<Stream*> streams;     // the origin, too
   std::vector<GraphNode*> orphans;  // what streams that were destroyed stood behind
 };
 

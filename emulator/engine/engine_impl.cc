@@ -251,9 +251,7 @@ int EngineImpl::Capture(CaptureRequest request) {
   return Ready() ? graphs_->CaptureOp(std::move(request)) : Initialize();
 }
 
-GraphEngine& EngineImpl::Graphs() {
-  return *graphs_;
-}
+GraphEngine& EngineImpl::Graphs() { return *graphs_; }
 
 bool EngineImpl::IsDone(const DeviceOp* op) {
   if (!Ready()) return true;

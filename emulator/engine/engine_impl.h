@@ -31,7 +31,7 @@ class Stream {
   uint64_t id = 0;
   bool legacy = false;
   TaskPtr last;
-  TaskPtr last_queued;  // the latest that passes through a hardware queue
+  TaskPtr last_queued;                    // the latest that passes through a hardware queue
   std::shared_ptr<CapturePoint> capture;  // null: not part of one
 
   bool Blocking() const { return !legacy && (flags & kStreamNonBlocking) == 0; }
@@ -41,8 +41,8 @@ struct Event {
   int device = 0;
   unsigned flags = 0;
   bool recorded = false;
-  int64_t time_ns = 0;  // when `record` is null
-  TaskPtr record;       // what the event stands behind; null: nothing
+  int64_t time_ns = 0;                    // when `record` is null
+  TaskPtr record;                         // what the event stands behind; null: nothing
   std::shared_ptr<CapturePoint> capture;  // last recorded in a capture, maybe one that ended
 };
 

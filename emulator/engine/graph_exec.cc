@@ -54,8 +54,7 @@ int GraphsImpl::Instantiate(void* handle, uint64_t flags, void** exec, Instantia
   };
   Scheduler::Section section(*engine_.scheduler_);
   Graph* const graph = FindGraph(handle);
-  const uint64_t all =
-      kAutoFreeOnLaunch | kUploadAtInstantiate | kDeviceLaunch | kUseNodePriority;
+  const uint64_t all = kAutoFreeOnLaunch | kUploadAtInstantiate | kDeviceLaunch | kUseNodePriority;
   if (graph == nullptr || exec == nullptr || (flags & ~all) != 0 || graph->moved ||
       ((flags & kDeviceLaunch) != 0 && (flags & kAutoFreeOnLaunch) != 0)) {
     return fail(InstantiateResult::kError, nullptr, kInvalidValue);

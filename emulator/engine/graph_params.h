@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
-#include "emulator/engine/engine_api.h"
 #include "emulator/engine/engine.h"
+#include "emulator/engine/engine_api.h"
 
 namespace gordian::emu {
 
@@ -104,8 +104,8 @@ struct AllocParams {
   int device = 0;
   void* pointer = nullptr;
   std::array<char, 128> pool_properties = {};  // as passed, for queries
-  std::vector<std::array<int, 3>> access;  // location type, location, flags
-  const void* told_access = nullptr;       // in the result of a query: the node's own
+  std::vector<std::array<int, 3>> access;      // location type, location, flags
+  const void* told_access = nullptr;           // in the result of a query: the node's own
   std::shared_ptr<GraphAllocation> memory;
 };
 
@@ -117,7 +117,7 @@ struct NodeParams {
   FillRequest fill;
   HostParams host;
   void* event = nullptr;
-  AllocParams alloc;   // of kFree, too: pointer and memory
+  AllocParams alloc;      // of kFree, too: pointer and memory
   void* child = nullptr;  // a graph's handle, when a node is made or queried
   bool move_child = false;
 };

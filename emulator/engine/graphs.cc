@@ -36,6 +36,17 @@ void GraphsImpl::Forget(Graph* graph) {
   }
 }
 
+namespace {
+
+// Into it, or into a graph inside one of its nodes.
+bool IsCapturedInto(const Graph& graph) {
+  if (graph.capturing) return true;
+  return graph.Any(
+      [](const GraphNode& node) { return node.child != nullptr && node.child->capturing; });
+}
+
+}  // namespace
+
 // --- Whole graphs ---
 
 int GraphsImpl::CreateGraph(void** graph) {
@@ -54,7 +65,7 @@ int GraphsImpl::DestroyGraph(void* handle) {
   Scheduler::Section section(*engine_.scheduler_);
   const auto at = graphs_.find(handle);
   // A graph inside a node goes with its node, one that is being captured into with the capture.
-  if (at == graphs_.end() || at->second->capturing) return kInvalidValue;
+  if (at == graphs_.end() || IsCapturedInto(*at->second)) return kInvalidValue;
   Forget(at->second.get());
   dead = std::move(at->second);
   graphs_.erase(at);
@@ -170,7 +181,7 @@ int GraphsImpl::CheckParams(const NodeParams& params) {
 
 int GraphsImpl::PrepareChild(Graph* parent, NodeParams* params, std::unique_ptr<Graph>* child) {
   Graph* const graph = FindGraph(params->child);
-  if (graph == nullptr || graph == parent || graph->capturing) return kInvalidValue;
+  if (graph == nullptr || graph == parent || IsCapturedInto(*graph)) return kInvalidValue;
   for (const GraphNode* at = parent->owner; at != nullptr; at = at->graph->owner) {
     if (at->graph == graph) return kInvalidValue;
   }
@@ -244,7 +255,9 @@ int GraphsImpl::DestroyNode(void* handle) {
   GraphNode* const node = FindNode(handle);
   if (node == nullptr) return kInvalidValue;
   if (node->graph->HasMemoryNodes()) return kNotSupported;
-  if (node->graph->capturing) return kInvalidValue;
+  if (node->graph->capturing || (node->child != nullptr && IsCapturedInto(*node->child))) {
+    return kInvalidValue;
+  }
   if (node->child != nullptr) Forget(node->child.get());
   child = std::move(node->child);
   dead = std::move(node->params);

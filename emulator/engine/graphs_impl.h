@@ -165,7 +165,7 @@ class GraphsImpl final : public GraphEngine {
   std::unordered_set<void*> nodes_;
   std::unordered_map<void*, std::shared_ptr<GraphExec>> execs_;
   std::unordered_map<void*, UserObjectEntry> objects_;
-  std::vector<CapturePtr> captures_;         // under way
+  std::vector<CapturePtr> captures_;           // under way
   std::atomic<size_t> captures_under_way_{0};  // their number: most processes have none
   std::mutex launch_mutex_;                    // taken before the scheduler's lock
 };

@@ -62,7 +62,7 @@ struct Task {
   std::vector<TaskPtr> dependents;
   std::shared_ptr<DeviceOp> op;
   std::function<void()> work;
-  std::shared_ptr<void> keep;  // until the task is done
+  std::shared_ptr<void> keep;       // until the task is done
   std::atomic<uint32_t> signal{0};  // host waits
 };
 
@@ -152,11 +152,11 @@ class Scheduler {
 
   std::mutex mutex_;
   std::vector<DeviceState> devices_;
-  std::vector<TaskPtr> finished_;                    // done, their dependents not told yet
-  std::deque<TaskPtr> to_run_;                       // for the worker: copies, DeviceOps to start
-  std::vector<TaskPtr> resident_;                    // DeviceOps that started and are not done
-  std::vector<Timer> timers_;                        // heap
-  std::vector<std::shared_ptr<void>> dead_;          // to be destroyed without the lock
+  std::vector<TaskPtr> finished_;            // done, their dependents not told yet
+  std::deque<TaskPtr> to_run_;               // for the worker: copies, DeviceOps to start
+  std::vector<TaskPtr> resident_;            // DeviceOps that started and are not done
+  std::vector<Timer> timers_;                // heap
+  std::vector<std::shared_ptr<void>> dead_;  // to be destroyed without the lock
   std::unordered_map<const DeviceOp*, TaskPtr> ops_;
   uint64_t next_ready_sequence_ = 0;
   uint64_t cancels_asked_ = 0;  // bit per device

@@ -233,7 +233,8 @@ TEST(Capture, ToAskForACapturedEventInvalidates) {
   }
 }
 
-// Which calls are unsafe is NVIDIA's word for cudaMalloc and cudaEventQuery; the others follow them.
+// Which calls are unsafe is NVIDIA's word for cudaMalloc and cudaEventQuery; the others follow
+// them.
 TEST(Capture, UnsafeCallsFollowTheModes) {
   const cudaEvent_t event = NewEvent();
   const auto allocate = [] {
@@ -388,6 +389,24 @@ TEST(Capture, IntoAGraphThatIsThere) {
   ASSERT_EQ(cudaGraphLaunch(Instantiate(graph), stream), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   EXPECT_EQ(log.text(), "ab");
+}
+
+TEST(Capture, GraphThatIsCapturedIntoStays) {
+  const cudaStream_t stream = NewStream();
+  const cudaGraph_t graph = NewGraph();
+  cudaGraphNode_t node = nullptr;
+  ASSERT_EQ(cudaGraphAddChildGraphNode(&node, graph, nullptr, 0, NewGraph()), cudaSuccess);
+  cudaGraph_t inner = nullptr;
+  ASSERT_EQ(cudaGraphChildGraphNodeGetGraph(node, &inner), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCaptureToGraph(stream, inner, nullptr, nullptr, 0, kGlobal),
+            cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGraphDestroyNode(node), cudaErrorInvalidValue);
+  cudaGraph_t captured = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(stream, &captured), cudaSuccess);
+  EXPECT_EQ(captured, inner);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  cudaGetLastError();
 }
 
 TEST(Capture, AllocationsBecomeNodes) {

@@ -1,6 +1,5 @@
 // Graphs that are built node by node: what they are, how they run, how they change.
 #include <cuda.h>
-
 #include <unistd.h>
 
 #include <cstdio>
@@ -490,8 +489,7 @@ TEST(Graphs, KernelNodeTakesItsTimeAndItsPriority) {
   ASSERT_EQ(cudaGraphKernelNodeSetAttribute(node, cudaLaunchAttributePriority, &value),
             cudaSuccess);
   cudaLaunchAttributeValue told = {};
-  ASSERT_EQ(cudaGraphKernelNodeGetAttribute(node, cudaLaunchAttributePriority, &told),
-            cudaSuccess);
+  ASSERT_EQ(cudaGraphKernelNodeGetAttribute(node, cudaLaunchAttributePriority, &told), cudaSuccess);
   EXPECT_EQ(told.priority, -2);
   const cudaGraphExec_t exec = Instantiate(graph, cudaGraphInstantiateFlagUseNodePriority);
   unsigned long long flags = 0;

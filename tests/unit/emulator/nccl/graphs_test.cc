@@ -132,8 +132,7 @@ void LaunchTwoGraphs(Rank& rank, bool opposite) {
   Buffer data(8);
   CUgraphExec execs[2];
   for (int i = 0; i < 2; ++i) {
-    CUgraph graph =
-        Capture(stream, [&] { AllReduce(data.As<int>() + i, comms[i], stream); });
+    CUgraph graph = Capture(stream, [&] { AllReduce(data.As<int>() + i, comms[i], stream); });
     execs[i] = Instantiate(graph);
   }
   const bool swap = opposite && rank.rank() == 1;
