@@ -20,6 +20,8 @@
 #include <utility>
 
 #include "collector/collector.h"
+#include "collector/fleet_link.h"
+#include "collector/link.h"
 #include "collector/process_watch.h"
 #include "collector/salvage.h"
 #include "collector/tracked_process.h"
@@ -105,7 +107,10 @@ class Collector::Impl {
   int epoll_fd_ = -1;
   std::unique_ptr<RingDirWatch> dir_;
   std::unique_ptr<RingKeeper> keeper_;
-  std::unique_ptr<Uplink> uplink_;
+  void MakeLink(v1::Hello hello);
+
+  std::unique_ptr<Link> uplink_;
+  FleetLink* fleet_ = nullptr;  // uplink_, if it is one
   std::thread thread_;
   bool started_ = false;
   bool stopped_ = false;

@@ -31,6 +31,10 @@ struct RunConfig {
   std::string session;
   // GORDIAN_ANALYZER: HOST:PORT of `gordian serve`. Empty: an analyzer inside `run`.
   std::string analyzer;
+  // GORDIAN_SPOOL_MB: what the spool may take on disk while that analyzer is away.
+  uint64_t spool_mb = 4096;
+  // GORDIAN_DELIVER_S: at the job's end, give up what that analyzer does not take for so long.
+  double deliver_s = 10;
   // GORDIAN_ON_VERDICT: report | kill | kill-suspected | exec:CMD.
   OnVerdict on_verdict = OnVerdict::kReport;
   std::string on_verdict_command;  // of exec:
