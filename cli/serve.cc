@@ -27,6 +27,8 @@ namespace {
 constexpr char kDefaultListen[] = "0.0.0.0:7411";
 constexpr char kDefaultSessions[] = "gordian-sessions";
 
+constexpr size_t kMostRemembered = 10'000;
+
 struct ServeFlags {
   std::string listen = kDefaultListen;
   std::string sessions = kDefaultSessions;
@@ -68,6 +70,10 @@ class Teller {
     // Confidence and kind are what a person waits for; growing details are in the files.
     const std::string key = std::string(graph::Name(main.verdict)) + "/" + main.check + "/" +
                             graph::Name(main.confidence);
+    if (said_.size() > kMostRemembered) {  // of jobs long gone
+      said_.clear();
+      policies_.clear();
+    }
     std::string& said = said_[news.folder];
     if (said != key) {
       said = key;
@@ -82,9 +88,6 @@ class Teller {
         text += "gordian: next: gordian explain " + ShellQuote(news.folder) + "\n";
       }
       WriteAll(STDERR_FILENO, text);
-    }
-    if (news.update.job_ended) {
-      said_.erase(news.folder);
     }
     if (what_ != OnVerdict::kExec) {
       return;
@@ -103,9 +106,6 @@ class Teller {
       if (write(wake_fd_, &one, sizeof one) < 0) {
         // Full: it is readable already.
       }
-    }
-    if (news.update.job_ended) {
-      policies_.erase(news.folder);
     }
   }
 

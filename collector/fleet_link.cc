@@ -34,6 +34,8 @@ constexpr uint64_t kEndNs = 2 * kNsPerSecond;
 // A cut that nobody told us of is noticed after about the sum of these.
 constexpr int kKeepaliveMs = 2000;
 constexpr int kKeepaliveTimeoutMs = 3000;
+// At the end, an analyzer that refuses us is asked for so long only.
+constexpr uint64_t kRefusedNs = 1 * kNsPerSecond;
 // A full disk is looked at again.
 constexpr uint64_t kDiskAgainNs = 1 * kNsPerSecond;
 
@@ -97,6 +99,7 @@ struct FleetLink::State {
   bool job_ended = false;  // at every node, says the analyzer
   bool ended = false;      // of the thread
   uint64_t disk_tried_ns = 0;
+  bool last_was_refused = false;  // the last try
   std::thread thread;
 
   // Of the stream that is open now.
@@ -207,6 +210,7 @@ struct FleetLink::State {
     const grpc::Status status = stream->Finish();
     const std::lock_guard lock(mutex);
     context = nullptr;
+    last_was_refused = refused.has_value();
     delivered |= orderly;  // every batch was acknowledged: how the stream ended does not matter
     if (delivered) {
       why = Status::Ok();
@@ -426,7 +430,9 @@ Status FleetLink::Finish(uint64_t timeout_ns) {
     s.changed.notify_all();
     while (!s.ended) {
       const uint64_t last = std::max(s.finishing_since_ns, s.last_progress_ns);
-      const uint64_t until = last + timeout_ns + (s.outgoing.AllArrived() ? s.options.linger_ns : 0);
+      const uint64_t until = last +
+                             (s.last_was_refused ? std::min(timeout_ns, kRefusedNs) : timeout_ns) +
+                             (s.outgoing.AllArrived() ? s.options.linger_ns : 0);
       const uint64_t now = MonoNs();
       if (now >= until) {
         break;
