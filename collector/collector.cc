@@ -35,6 +35,8 @@ constexpr uint64_t kBusyRecords = 2048;
 constexpr uint64_t kBusySleepNs = 1 * kNsPerMs;
 constexpr uint64_t kIdleSleepNs = 10 * kNsPerMs;
 constexpr uint64_t kStatsEveryNs = 20 * kNsPerMs;
+// A batch that would not go out yet is filled for so long.
+constexpr uint64_t kGatherNs = 100 * kNsPerMs;
 // While watchers are waited for.
 constexpr uint64_t kAnswerPollNs = 50 * kNsPerUs;
 constexpr uint64_t kAnswerPollMaxNs = 500 * kNsPerUs;
@@ -214,7 +216,9 @@ void Collector::Impl::Run() {
         job_end_sent_.notify_all();
       }
     }
-    Flush();
+    if (uplink_->Direct() || MonoNs() - flushed_ns_ >= kGatherNs) {
+      Flush();
+    }
     if (!round) {
       SalvageSome(1);
     }
@@ -373,6 +377,7 @@ void Collector::Impl::Emit(v1::Event&& event) {
 }
 
 void Collector::Impl::Flush() {
+  flushed_ns_ = MonoNs();
   if (batch_.events_size() == 0) {
     return;
   }

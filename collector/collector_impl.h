@@ -134,6 +134,7 @@ class Collector::Impl {
   uint32_t next_number_ = 1;
   v1::EventBatch batch_;
   uint64_t batch_bytes_ = 0;
+  uint64_t flushed_ns_ = 0;
   uint64_t stats_published_ns_ = 0;
   // Of processes that have been finished; the living are added by PublishStats.
   uint64_t records_before_ = 0, lost_before_ = 0, bad_before_ = 0;

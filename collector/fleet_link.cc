@@ -274,7 +274,7 @@ struct FleetLink::State {
         continue;
       }
       if (finishing && outgoing.AllArrived()) {
-        const uint64_t lingered = now - std::min(now, finishing_since_ns);
+        const uint64_t lingered = now - std::min(now, std::max(finishing_since_ns, last_progress_ns));
         if (job_ended || lingered >= options.linger_ns) {
           return true;
         }
@@ -416,6 +416,11 @@ bool FleetLink::Send(v1::EventBatch batch) {
 bool FleetLink::Full() const {
   const std::lock_guard lock(state_->mutex);
   return state_->outgoing.Full();
+}
+
+bool FleetLink::Direct() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->welcomed && state_->outgoing.Direct();
 }
 
 Status FleetLink::Finish(uint64_t timeout_ns) {

@@ -39,7 +39,7 @@ class FleetLink final : public Link {
     uint64_t memory_bytes = 64ull << 20;  // without a spool: what waits
     // At the end, when all is delivered: wait so long for the job's end at the other nodes, and
     // with it for the last verdict.
-    uint64_t linger_ns = 2'000'000'000;
+    uint64_t linger_ns = 3'000'000'000;
     // Called by the link's threads; must not block and must not call Finish.
     std::function<void(uint64_t round)> on_round;
     std::function<void(bool unfinished)> on_unfinished;  // with each round
@@ -60,6 +60,7 @@ class FleetLink final : public Link {
   bool Send(v1::EventBatch batch) override;
   // The spool is full (or, without one, the memory for it): draining should pause.
   bool Full() const override;
+  bool Direct() const override;
 
   // Delivers what is left. Gives up when the analyzer has acknowledged nothing and not come back for
   // timeout_ns; then what was not delivered is in the spool, all of it, and the status says so.

@@ -24,6 +24,9 @@ class Link {
   // No room: who has a choice sends nothing now.
   virtual bool Full() const = 0;
 
+  // A batch would go out now. False: it waits somewhere, so that fewer and larger ones are better.
+  virtual bool Direct() const { return true; }
+
   // Delivers what is queued, within timeout_ns. Ok: the analyzer has all of it and said so.
   virtual Status Finish(uint64_t timeout_ns) = 0;
 

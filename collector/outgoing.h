@@ -31,6 +31,8 @@ class Outgoing {
   // there is room in the window.
   void Add(v1::EventBatch&& batch, bool online);
   bool Full() const;
+  // Nothing waits that is not in the window.
+  bool Direct() const { return spool_.waiting() == 0 && tail_.empty(); }
   // The disk was full: see whether it still is.
   void TryDiskAgain();
 
