@@ -53,7 +53,7 @@ class Spool {
   uint64_t last_number() const { return last_number_; }
 
   // An entry is at most so much larger than what Full() has promised.
-  static constexpr uint64_t kReserve = 1u << 20;
+  static constexpr uint64_t kReserve = 896u << 10;
 
  private:
   struct Segment {

@@ -145,8 +145,8 @@ StatusOr<RunConfig> RunConfig::FromEnvironment(const Environment& environment) {
   if (auto text = environment("GORDIAN_SPOOL_MB")) {
     StatusOr<uint64_t> value = ParseUnsigned("GORDIAN_SPOOL_MB", *text);
     GORDIAN_RETURN_IF_ERROR(value.status());
-    if (*value < 2 || *value > 1u << 30) {
-      return Bad("GORDIAN_SPOOL_MB", *text, "2 or more MiB");
+    if (*value < 1 || *value > 1u << 30) {
+      return Bad("GORDIAN_SPOOL_MB", *text, "1 or more MiB");
     }
     config.spool_mb = *value;
   }

@@ -17,6 +17,7 @@ import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -206,7 +207,7 @@ class Job:
     """One job: a rank on each node."""
 
     def __init__(self, case, name, address, job, twin=False, on_verdict="kill", ranks=NODES, more=(),
-                 deliver="30"):
+                 deliver="30", environment=None, prefix=None):
         self.case, self.name, self.ranks = case, name, ranks
         self.progress = case.path(f"{name}.progress")
         self.stats = case.path(f"{name}.stats")
@@ -214,13 +215,13 @@ class Job:
         self.nodes = []
         addresses = address if isinstance(address, list) else [address] * ranks
         for rank in range(ranks):
-            command = [GORDIAN, "run", "--emulator", "--analyzer", addresses[rank], "--job", name,
+            command = [*(prefix or {}).get(rank, []), GORDIAN, "run", "--emulator", "--analyzer", addresses[rank], "--job", name,
                        "--node", f"n{rank}", "--nodes", str(ranks), "--session", self.session(rank),
                        "--on-verdict", on_verdict, *more, "--", JOB, job, "--ranks", str(ranks), "--rank", str(rank)]
             if twin:
                 command.append("--twin")
             env = clean_environment(JOB_PROGRESS=self.progress, GORDIAN_EMU_STATS=self.stats,
-                                    JOB_UNTIL=self.until, GORDIAN_DELIVER_S=deliver)
+                                    JOB_UNTIL=self.until, GORDIAN_DELIVER_S=deliver, **(environment or {}))
             with open(case.path(f"{name}.{rank}.err"), "wb") as err:
                 self.nodes.append(subprocess.Popen(command, env=env, stdout=err, stderr=err,
                                                    stdin=subprocess.DEVNULL, cwd=case.work))
@@ -232,6 +233,12 @@ class Job:
     def said(self, rank):
         with open(self.case.path(f"{self.name}.{rank}.err"), errors="replace") as f:
             return f.read()
+
+    def last_step(self):
+        """When any rank last noted a step, in ns."""
+        with open(self.progress, "rb") as f:
+            data = f.read(64 * self.ranks)
+        return max(struct.unpack_from("<q", data, 64 * r)[0] for r in range(self.ranks))
 
     def tell(self):
         open(self.until, "w").close()
@@ -520,7 +527,54 @@ def unreachable(case):
     expect(glob.glob(case.path("session/spool/*.gspool")), "no spool is kept")
 
 
-CASES = [deadlock, twin, cut, server_killed, two_jobs, other_version, hang_while_cut, unreachable]
+def spool_full(case):
+    """A full spool stops the reading of rings, not the job; what is lost is counted and named."""
+    server = case.server()
+    proxy = case.proxy(server)
+    job = Job(case, "a", f"127.0.0.1:{proxy.port}", "steady_then_inversion", twin=True, ranks=2,
+              environment={"GORDIAN_SPOOL_MB": "1", "GORDIAN_RING_SLOTS": "256", "JOB_STEP_US": "0"})
+    steps_go_on(server, job)
+    proxy.cut()
+    wait_for(lambda: all("is full" in job.said(r) for r in range(2)), "the full spool is said")
+    size = sum(os.path.getsize(f) for f in glob.glob(job.session(0) + "/spool/*"))
+    expect(size <= 1 << 20, "the spool has", size, "bytes")
+    before = job.last_step()
+    wait_for(lambda: job.last_step() > before + 500_000_000, "the job goes on")
+    proxy.mend()
+    wait_for(lambda: (server.verdict("a") or {}).get("evidence", {}).get("records_lost"), "the loss is counted")
+    job.tell()
+    codes = job.wait()
+    expect(codes == [0, 0], "exit codes", codes)
+    counts = trace(server, "a")
+    expect(counts["repeated"] == 0 and counts["missing"] > 0 and counts["mark_gaps"] == 0, counts)
+    verdict = server.verdict("a")
+    expect(any("records of rank" in t for t in verdict["evidence"]["not_visible"]), verdict["evidence"])
+
+
+def other_clock(case):
+    """A node whose clock is a million seconds ahead: found, and nothing of it shows in the verdict."""
+    ahead = ["unshare", "--time", "--monotonic", "1000000", "--fork"]
+    if subprocess.run([*ahead, "true"], capture_output=True).returncode != 0:
+        print("skipped other_clock: no time namespaces here")
+        return
+    server = case.server()
+    job = Job(case, "a", f"127.0.0.1:{server.port}", "inversion_one_stream", prefix={1: ahead})
+    check_deadlock(server, job, job.wait())
+    _, verdict = check_exactly_once(server, job)
+    nodes = read_json(os.path.join(server.folder("a"), "manifest.json"))["nodes"]
+    offsets = {node["node"]: node["clock"]["offset_ns"] for node in nodes}
+    bounds = {node["node"]: node["clock"]["bound_ns"] for node in nodes}
+    expect(abs(offsets["n1"] + 10 ** 15) <= bounds["n1"], offsets, bounds)
+    expect(abs(offsets["n0"]) <= bounds["n0"], offsets, bounds)
+    expect(0 < verdict["detected_after_s"] < 5, "detected after", verdict["detected_after_s"])
+    now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    expect(0 < now - verdict["stalled_at_ns"] < 60 * 10 ** 9, "stalled at", verdict["stalled_at_ns"], "now", now)
+    again = subprocess.run([GORDIAN, "analyze", server.folder("a"), "--json"], capture_output=True, text=True,
+                           timeout=60, env=clean_environment())
+    expect(json.loads(again.stdout)["stalled_at_ns"] == verdict["stalled_at_ns"], again.stdout)
+
+
+CASES = [deadlock, twin, cut, server_killed, two_jobs, other_version, hang_while_cut, unreachable, spool_full, other_clock]
 LONG = False
 
 
