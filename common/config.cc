@@ -120,6 +120,7 @@ Status ParseOnVerdict(std::string_view name, std::string_view text, OnVerdict* w
 StatusOr<RunConfig> RunConfig::FromEnvironment(const Environment& environment) {
   RunConfig config;
   config.session = environment("GORDIAN_SESSION").value_or("");
+  config.analyzer = environment("GORDIAN_ANALYZER").value_or("");
   if (auto text = environment("GORDIAN_ON_VERDICT")) {
     GORDIAN_RETURN_IF_ERROR(ParseOnVerdict("GORDIAN_ON_VERDICT", *text, &config.on_verdict,
                                            &config.on_verdict_command));
