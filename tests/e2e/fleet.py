@@ -2,13 +2,14 @@
 """Many nodes on one machine: three `gordian run --analyzer` are three nodes of one job, and what lies
 between them and `gordian serve` is cut, killed and swapped.
 
-  fleet.py BUILD_FOLDER [CASE...]                    the short form, as CTest runs it
-  fleet.py BUILD_FOLDER --long [REPEATS] [--seed N]  cuts of 10 s at random times, 20 times
+  fleet.py BUILD_FOLDER [CASE...]                           the short form, as CTest runs it
+  fleet.py BUILD_FOLDER --long [--repeat N] [--seed N]      cuts of 10 s at random times, 20 times
 
 Exactly once is held against two witnesses: the emulator's own count of calls, and the numbers that
 every record and every batch carries. On failure the evidence stays in a folder that is named.
 """
 
+import argparse
 import glob
 import json
 import os
@@ -24,12 +25,8 @@ import tempfile
 import threading
 import time
 
-BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build/release")
-GORDIAN = os.path.join(BUILD, "bin", "gordian")
-JOB = os.path.join(BUILD, "tests", "gordian_e2e_job")
-COUNT = os.path.join(BUILD, "tests", "trace_count")
-OTHER = os.path.join(BUILD, "tests", "other_version")
 NODES = 3
+GORDIAN = JOB = COUNT = OTHER = ""  # programs of the build, set by main
 PATIENCE = 60  # seconds until a condition that must come is given up
 CUT = 3.0      # seconds
 
@@ -599,26 +596,25 @@ def run(function, rng):
 
 
 def main():
-    global LONG, CUT
-    arguments = sys.argv[2:]
-    seed = random.randrange(1 << 30)
-    if "--seed" in arguments:
-        at = arguments.index("--seed")
-        seed = int(arguments[at + 1])
-        del arguments[at:at + 2]
-    repeats = 1
-    if "--long" in arguments:
-        at = arguments.index("--long")
-        LONG, CUT, repeats = True, 10.0, 20
-        if at + 1 < len(arguments) and arguments[at + 1].isdigit():
-            repeats = int(arguments.pop(at + 1))
-        del arguments[at]
-        print(f"seed {seed}")
-    chosen = [c for c in CASES if not arguments or c.__name__ in arguments]
-    if not chosen or len(chosen) < len(arguments):
-        print(f"cases: {' '.join(c.__name__ for c in CASES)}")
-        return 2
-    rng = random.Random(seed)
+    global LONG, CUT, GORDIAN, JOB, COUNT, OTHER
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", help="build folder")
+    parser.add_argument("cases", nargs="*", choices=[[], *(c.__name__ for c in CASES)], metavar="CASE",
+                        help=" ".join(c.__name__ for c in CASES))
+    parser.add_argument("--long", action="store_true", help="cuts of 10 s at random times")
+    parser.add_argument("--repeat", type=int, help="times (20 with --long, else 1)")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    args = parser.parse_args()
+    build = os.path.abspath(args.build)
+    GORDIAN = os.path.join(build, "bin", "gordian")
+    JOB, COUNT, OTHER = (os.path.join(build, "tests", name)
+                         for name in ("gordian_e2e_job", "trace_count", "other_version"))
+    if args.long:
+        LONG, CUT = True, 10.0
+        print(f"seed {args.seed}")
+    rng = random.Random(args.seed)
+    chosen = [c for c in CASES if not args.cases or c.__name__ in args.cases]
+    repeats = args.repeat or (20 if args.long else 1)
     failed = sum(not run(c, rng) for _ in range(repeats) for c in chosen)
     return 1 if failed else 0
 

@@ -36,7 +36,7 @@ for job in $jobs; do
 done
 name="fleet --long $repeats"
 if ! grep -qxF "passed: $name" "$log"; then
-  if python3 "$here/fleet.py" "$build" --long "$repeats"; then
+  if python3 "$here/fleet.py" "$build" --long --repeat "$repeats"; then
     echo "passed: $name" >>"$log"
   else
     failed=$((failed + 1))
