@@ -60,21 +60,9 @@ CUresult cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) {
   return AllocateDevice(address, bytes, MemoryKind::kManaged, flags);
 }
 
-CUresult cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stream) {
-  GORDIAN_EMU_CHECK(CheckStream(stream));
-  StreamInfo info;
-  GORDIAN_EMU_CHECK(Result(TheEngine().DescribeStream(stream, &info)));
-  return AllocateDevice(address, bytes, MemoryKind::kDevice, 0);
-}
-
 CUresult cuMemFree_v2(CUdeviceptr address) {
   GORDIAN_EMU_CHECK(CheckInitialized());
   return Result(TheEngine().FreeDevice(Pointer(address)));
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
-  GORDIAN_EMU_CHECK(CheckStream(stream));
-  return Result(TheEngine().FreeInStreamOrder(Pointer(address), stream));
 }
 
 CUresult cuMemAllocHost_v2(void** pointer, size_t bytes) {

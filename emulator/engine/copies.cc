@@ -136,16 +136,4 @@ int EngineImpl::Fill(const FillRequest& fill, void* stream) {
   return RunInOrder(stream, wait, work, [&]() -> std::function<void()> { return work; });
 }
 
-int EngineImpl::FreeInStreamOrder(void* pointer, void* stream) {
-  if (const int status = Prepare(stream)) return status;
-  if (pointer == nullptr) return kSuccess;
-  Allocation found;
-  if (!memory_->FindBase(pointer, &found) ||
-      (found.kind != MemoryKind::kDevice && found.kind != MemoryKind::kManaged)) {
-    return kInvalidValue;
-  }
-  const auto work = [this, pointer] { memory_->Release(pointer); };
-  return RunInOrder(stream, false, work, [&]() -> std::function<void()> { return work; });
-}
-
 }  // namespace gordian::emu

@@ -112,7 +112,7 @@ bool DeviceAttribute(const DeviceShape& shape, int attribute, int* value) {
 
 void DeviceUuid(int physical, char uuid[16]) {
   memcpy(uuid, "gordian-emulator", 16);
-  uuid[15] = static_cast<char>(physical);
+  uuid[0] = static_cast<char>('g' ^ physical);  // abbreviated, it still names one device
 }
 
 void PciBusId(int physical, char* text, size_t bytes) {

@@ -33,11 +33,11 @@ class DeviceOp {
 };
 
 struct EnqueueRequest {
-  std::vector<Stream*> streams;      // >= 1, same device; with several it starts when it is at the
-                                     // head of all, and holds all until done (a fused group)
+  std::vector<Stream*> streams;  // >= 1, same device; with several it starts when it is at the
+                                 // head of all, and holds all until done (a fused group)
   std::shared_ptr<DeviceOp> op;
-  std::shared_ptr<DeviceOp> after;   // may be null: must be done first, whatever its stream
-                                     // (operations of one communicator are serialised)
+  std::shared_ptr<DeviceOp> after;  // may be null: must be done first, whatever its stream
+                                    // (operations of one communicator are serialised)
   int sms = 1;
 };
 
@@ -47,9 +47,9 @@ class Engine {
   virtual int CurrentDevice() = 0;
   virtual int DeviceCount() = 0;
 
-  // The stream behind a cudaStream_t / CUstream value as used by a caller without per-thread default
-  // streams: 0 and cudaStreamLegacy are the legacy stream of `device`, cudaStreamPerThread the
-  // calling thread's. Null when the handle is not a live stream.
+  // The stream behind a cudaStream_t / CUstream value as used by a caller without per-thread
+  // default streams: 0 and cudaStreamLegacy are the legacy stream of `device`, cudaStreamPerThread
+  // the calling thread's. Null when the handle is not a live stream.
   virtual Stream* FindStream(void* handle, int device) = 0;
   virtual int DeviceOf(Stream*) = 0;
   virtual bool IsCapturing(Stream*) = 0;
@@ -62,10 +62,10 @@ class Engine {
   // Blocks the calling host thread until every op in `ops` is done.
   virtual void WaitDone(const std::vector<std::shared_ptr<DeviceOp>>& ops) = 0;
 
-  // The doorbell: a futex word in shared memory that the worker sleeps on. Whoever changes state that
-  // a DeviceOp of this process may be waiting for adds 1 to it and wakes it (FUTEX_WAKE, not private).
-  // The fd is a memfd of one page with the word at offset 0; peers of the same user open it as
-  // /proc/<pid>/fd/<fd> and map it.
+  // The doorbell: a futex word in shared memory that the worker sleeps on. Whoever changes state
+  // that a DeviceOp of this process may be waiting for adds 1 to it and wakes it (FUTEX_WAKE, not
+  // private). The fd is a memfd of one page with the word at offset 0; peers of the same user open
+  // it as /proc/<pid>/fd/<fd> and map it.
   virtual int DoorbellFd() = 0;
   virtual std::atomic<uint32_t>* Doorbell() = 0;
 
