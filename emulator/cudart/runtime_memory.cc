@@ -41,14 +41,6 @@ cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
   return cudaHostAlloc(pointer, bytes, cudaHostAllocDefault);
 }
 
-// Memory is there at once, whatever the stream: nothing can tell, because work that uses it is
-// ordered behind this call.
-cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
-  StreamInfo info;
-  const int status = TheEngine().DescribeStream(stream, &info);
-  return status != kSuccess ? Return(status) : cudaMalloc(pointer, bytes);
-}
-
 cudaError_t cudaFree(void* pointer) { return Return(TheEngine().FreeDevice(pointer)); }
 
 cudaError_t cudaFreeHost(void* pointer) { return Return(TheEngine().FreeHost(pointer)); }
@@ -147,9 +139,6 @@ cudaError_t cudaMemAdvise(const void* pointer, size_t bytes, cudaMemoryAdvise, c
   return cudaSuccess;
 }
 
-cudaError_t cudaMallocAsync_ptsz(void** pointer, size_t bytes, cudaStream_t stream) {
-  return cudaMallocAsync(pointer, bytes, PerThread(stream));
-}
 cudaError_t cudaFreeAsync_ptsz(void* pointer, cudaStream_t stream) {
   return cudaFreeAsync(pointer, PerThread(stream));
 }
