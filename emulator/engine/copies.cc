@@ -147,24 +147,4 @@ int EngineImpl::Fill(const FillRequest& fill, void* stream) {
   return RunInOrder(stream, wait, work, [&]() -> std::function<void()> { return work; });
 }
 
-int EngineImpl::FreeInStreamOrder(void* pointer, void* stream) {
-  if (const int status = Prepare(stream)) return status;
-  if (pointer == nullptr) return kSuccess;
-  int captured = kSuccess;
-  if (graphs_->CaptureFree(stream, pointer, &captured)) return captured;
-  if (graphs_->memory().Find(pointer) != nullptr) {
-    std::shared_ptr<GraphAllocation> memory = graphs_->memory().End(pointer);
-    if (memory == nullptr) return kInvalidValue;
-    const auto end = [memory] {};  // the address is kept until the device gets there
-    return RunInOrder(stream, false, end, [&]() -> std::function<void()> { return end; });
-  }
-  Allocation found;
-  if (!memory_->FindBase(pointer, &found) ||
-      (found.kind != MemoryKind::kDevice && found.kind != MemoryKind::kManaged)) {
-    return kInvalidValue;
-  }
-  const auto work = [this, pointer] { memory_->Release(pointer); };
-  return RunInOrder(stream, false, work, [&]() -> std::function<void()> { return work; });
-}
-
 }  // namespace gordian::emu

@@ -1,6 +1,7 @@
 #include "emulator/engine/engine_impl.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include <utility>
 
@@ -194,7 +195,16 @@ int EngineImpl::ResetDevice(int device_index) {
     }
   }
   graphs_->memory().ResetDevice(device_index);
+  ResetPools(device_index);
   memory_->ReleaseDevice(device_index);
+  std::lock_guard<std::mutex> lock(imports_mutex_);
+  for (auto at = imports_.begin(); at != imports_.end();) {
+    Allocation found;
+    const Import import = at->second;
+    const bool lives = memory_->FindBase(import.pointer, &found);
+    if (!lives) munmap(import.mapping, import.mapped_bytes);
+    at = lives ? std::next(at) : imports_.erase(at);
+  }
   return kSuccess;
 }
 
@@ -273,8 +283,8 @@ int EngineImpl::Free(void* pointer) { return FreeDevice(pointer); }
 bool EngineImpl::IsDeviceAccessible(const void* pointer, size_t bytes, int* device) {
   Allocation found;
   if (!Ready() || !memory_->Find(pointer, bytes, &found)) return false;
-  const bool on_device = found.kind == MemoryKind::kDevice || found.kind == MemoryKind::kManaged;
-  if (device != nullptr) *device = on_device ? found.device : -1;
+  // Managed memory has a device that was current when it was made, and no owner.
+  if (device != nullptr) *device = found.kind == MemoryKind::kDevice ? found.device : -1;
   return true;
 }
 
@@ -295,12 +305,21 @@ int EngineImpl::FreeDevice(void* pointer) {
   if (const int status = graphs_->CheckUnsafeCall()) return status;
   Allocation found;
   if (!memory_->FindBase(pointer, &found) ||
-      (found.kind != MemoryKind::kDevice && found.kind != MemoryKind::kManaged)) {
+      (found.kind != MemoryKind::kDevice && found.kind != MemoryKind::kManaged) ||
+      found.origin == MemoryOrigin::kIpc || found.origin == MemoryOrigin::kVirtual) {
     return kInvalidValue;
   }
   AwaitDevice(found.device);
+  AfterSynchronisation();
   if (graphs_->memory().Find(pointer) != nullptr) {
     return graphs_->memory().End(pointer) != nullptr ? kSuccess : kInvalidValue;
+  }
+  if (found.origin == MemoryOrigin::kPool) {
+    Scheduler::Section section(*scheduler_);
+    MemoryPool* const pool = FindPool(found.pool);
+    if (!memory_->Release(pointer)) return kInvalidValue;
+    if (pool != nullptr) FreeToPool(pointer, pool, nullptr);
+    return kSuccess;
   }
   return memory_->Release(pointer) ? kSuccess : kInvalidValue;
 }

@@ -47,7 +47,8 @@ bool NeedsSms(const Task& task) {
 }
 
 bool PassesQueue(const Task& task) {
-  return task.kind != TaskKind::kMarker && task.kind != TaskKind::kHostWait;
+  return task.kind != TaskKind::kMarker && task.kind != TaskKind::kHostWait &&
+         task.kind != TaskKind::kForeignWait;
 }
 
 }  // namespace
@@ -68,12 +69,48 @@ void Scheduler::OnReady(const TaskPtr& task) {
     task->ready_sequence = ++next_ready_sequence_;
     devices_[task->device].changed = true;
   } else if (task->kind == TaskKind::kMarker) {
+    if (task->work != nullptr) {
+      task->work();
+      task->work = nullptr;
+      values_written_ = true;
+    }
     Finish(task, task->ready_ns);
+  } else if (task->kind == TaskKind::kForeignWait) {
+    AskForPolls(task);
   } else {
     task->done = true;
     task->signal.store(1, std::memory_order_release);
     FutexWakeAll(&task->signal);
   }
+}
+
+void Scheduler::AskForPolls(const TaskPtr& task) {
+  if (task->polled) return;
+  task->polled = true;
+  polled_.push_back(task);
+  polls_asked_ = true;
+}
+
+// True when one of the waits for memory is over.
+bool Scheduler::PollMemory() {
+  bool any = false;
+  for (size_t i = 0; i < polled_.size();) {
+    const TaskPtr task = polled_[i];
+    if (!task->done && !task->cancelled && !task->satisfied()) {
+      ++i;
+      continue;
+    }
+    any = true;
+    task->polled = false;
+    polled_[i] = polled_.back();
+    polled_.pop_back();
+    if (task->kind == TaskKind::kValueWait) {
+      devices_[task->device].changed = true;  // its queue looks again
+    } else if (!task->done) {
+      Finish(task, NowNs());
+    }
+  }
+  return any;
 }
 
 // Hands a task that left its queue to the thread that runs it.
@@ -121,10 +158,14 @@ void Scheduler::Settle() {
         if (--dependent->pending == 0) OnReady(dependent);
       }
     }
+    if (values_written_) {
+      values_written_ = false;
+      PollMemory();
+    }
     for (size_t i = 0; i < devices_.size(); ++i) {
       if (devices_[i].changed) StartKernels(static_cast<int>(i));
     }
-    if (finished_.empty()) return;
+    if (finished_.empty() && !values_written_) return;
   }
 }
 
@@ -134,16 +175,25 @@ void Scheduler::StartKernels(int device) {
   }
 }
 
-// Starts a copy or host function at the head of a queue, or takes a cancelled task out.
+// Starts what needs no SMs at the head of a queue, or takes a cancelled task out.
 bool Scheduler::StartWithoutSms(int device_index) {
   for (Queue& queue : devices_[device_index].queues) {
     if (queue.tasks.empty()) continue;
     const TaskPtr task = queue.tasks.front();
     if (task->pending > 0 || (NeedsSms(*task) && !task->cancelled)) continue;
+    if (task->kind == TaskKind::kValueWait && !task->cancelled && !task->satisfied()) {
+      AskForPolls(task);
+      continue;
+    }
     queue.tasks.pop_front();
     task->queued = false;
-    if (task->cancelled) {
-      Finish(task, task->ready_ns);
+    if (task->cancelled || task->kind == TaskKind::kValueWait) {
+      Finish(task, task->cancelled ? task->ready_ns : NowNs());
+    } else if (task->kind == TaskKind::kValueWrite) {
+      task->work();
+      task->work = nullptr;
+      values_written_ = true;
+      Finish(task, NowNs());
     } else {
       Dispatch(task);
     }
@@ -161,7 +211,7 @@ bool Scheduler::StartKernel(int device_index) {
   for (Queue& queue : device.queues) {
     if (queue.tasks.empty()) continue;
     const Task& head = *queue.tasks.front();
-    if (head.pending > 0) continue;
+    if (head.pending > 0 || !NeedsSms(head)) continue;
     if (from != nullptr) {
       const Task& best = *from->tasks.front();
       if (best.priority < head.priority) continue;

@@ -4,7 +4,9 @@
 // host waits are all dependencies. Kernels (timed ones and DeviceOps), copies and host functions
 // also pass through a hardware queue in issue order, where one that cannot start blocks those
 // behind it, whatever their streams; event records and event waits do not (as measured on an H200).
-// Kernels need SMs as well. The worker thread runs what takes time or calls foreign code
+// So do waits for values in memory, which keep their queue until the value is there, and writes of
+// values with a barrier. Nobody tells when memory changes, so the worker looks, at growing
+// intervals. Kernels need SMs as well. The worker thread runs what takes time or calls foreign code
 // (DeviceOps, copies), and wakes for timed kernels; it sleeps on the doorbell otherwise, without a
 // timeout. Host functions run on a thread of their device.
 //
@@ -33,12 +35,15 @@ struct Task;
 using TaskPtr = std::shared_ptr<Task>;
 
 enum class TaskKind : uint8_t {
-  kMarker,        // done as soon as its dependencies are
+  kMarker,        // done as soon as its dependencies are; its `work`, if any, must be short
   kTimedKernel,   // holds SMs for a time
   kDeviceOp,      // holds SMs until its DeviceOp says so
   kCopy,          // runs `work` on the worker thread
   kHostFunction,  // runs `work` on a host thread
   kHostWait,      // wakes a host thread
+  kValueWrite,    // runs `work`, which must be short, at the head of its hardware queue
+  kValueWait,     // keeps the head of its hardware queue until `satisfied`
+  kForeignWait,   // until `satisfied`, which another process sees to; in no queue
 };
 
 struct Task {
@@ -63,6 +68,8 @@ struct Task {
   std::shared_ptr<DeviceOp> op;
   std::function<void()> work;
   std::shared_ptr<void> keep;       // until the task is done
+  std::function<bool()> satisfied;  // waits for memory; called under the lock
+  bool polled = false;              // among those that the worker looks at
   std::atomic<uint32_t> signal{0};  // host waits
 };
 
@@ -138,6 +145,8 @@ class Scheduler {
   bool StartWithoutSms(int device);
   bool StartKernel(int device);
   void Dispatch(const TaskPtr& task);
+  void AskForPolls(const TaskPtr& task);
+  bool PollMemory();
   void RunTimers(int64_t now_ns);
   bool WorkerIsNeeded() const;
   void StartWorker();
@@ -155,12 +164,15 @@ class Scheduler {
   std::vector<TaskPtr> finished_;            // done, their dependents not told yet
   std::deque<TaskPtr> to_run_;               // for the worker: copies, DeviceOps to start
   std::vector<TaskPtr> resident_;            // DeviceOps that started and are not done
+  std::vector<TaskPtr> polled_;              // waits for memory that could be satisfied now
   std::vector<Timer> timers_;                // heap
   std::vector<std::shared_ptr<void>> dead_;  // to be destroyed without the lock
   std::unordered_map<const DeviceOp*, TaskPtr> ops_;
   uint64_t next_ready_sequence_ = 0;
-  uint64_t cancels_asked_ = 0;  // bit per device
-  bool touched_ = false;        // something was submitted or finished in this Section
+  uint64_t cancels_asked_ = 0;   // bit per device
+  bool polls_asked_ = false;     // polled_ grew
+  bool values_written_ = false;  // by a task
+  bool touched_ = false;         // something was submitted or finished in this Section
   bool worker_started_ = false;
   int64_t worker_wakes_ns_ = 0;  // 0: awake; INT64_MAX: sleeps without a timeout
   std::vector<std::unique_ptr<HostThread>> host_threads_;  // by device

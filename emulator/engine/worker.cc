@@ -11,6 +11,13 @@
 #include "emulator/engine/scheduler.h"
 
 namespace gordian::emu {
+namespace {
+
+// How soon a wait for memory looks again: at first, and when nothing has come for a while.
+constexpr int64_t kFirstLookNs = 20'000;
+constexpr int64_t kLastLookNs = 1'000'000;
+
+}  // namespace
 
 Scheduler::Scheduler(const Options& options) : options_(options), devices_(options.devices.size()) {
   for (DeviceState& device : devices_) {
@@ -34,7 +41,7 @@ Scheduler::Scheduler(const Options& options) : options_(options), devices_(optio
 
 bool Scheduler::WorkerIsNeeded() const {
   if (worker_started_ && worker_wakes_ns_ == 0) return false;  // awake: it looks before it sleeps
-  if (!to_run_.empty() || cancels_asked_ != 0) return true;
+  if (!to_run_.empty() || cancels_asked_ != 0 || polls_asked_) return true;
   if (timers_.empty()) return false;
   return !worker_started_ || timers_.front().deadline_ns < worker_wakes_ns_;
 }
@@ -48,6 +55,7 @@ void Scheduler::WorkerMain() {
   prctl(PR_SET_TIMERSLACK, 1UL);  // kernels take microseconds
   uint32_t polled_at = 0;
   bool polled = false;
+  int64_t look_after_ns = kFirstLookNs;
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     // Read before anything is looked at: whoever changes something afterwards makes the wait below
@@ -61,8 +69,15 @@ void Scheduler::WorkerMain() {
       polled_at = bell;
       PollResident(lock);
     }
+    if (!polled_.empty()) {
+      const bool any = PollMemory();
+      look_after_ns = any || polls_asked_ ? kFirstLookNs : std::min(2 * look_after_ns, kLastLookNs);
+      Settle();
+    }
+    polls_asked_ = false;
     if (!to_run_.empty() || cancels_asked_ != 0) continue;
-    const int64_t deadline_ns = timers_.empty() ? INT64_MAX : timers_.front().deadline_ns;
+    int64_t deadline_ns = timers_.empty() ? INT64_MAX : timers_.front().deadline_ns;
+    if (!polled_.empty()) deadline_ns = std::min(deadline_ns, NowNs() + look_after_ns);
     if (deadline_ns <= NowNs()) continue;
     worker_wakes_ns_ = deadline_ns;
     std::vector<std::shared_ptr<void>> dead = std::move(dead_);
@@ -128,6 +143,10 @@ void Scheduler::CancelKernels(int device) {
     for (const Timer& timer : timers_) {
       if (timer.task->device == device && !timer.task->done) Finish(timer.task, NowNs());
     }
+    for (const TaskPtr& task : polled_) {
+      if (task->device == device) task->cancelled = true;
+    }
+    PollMemory();
     devices_[device].changed = true;
     cancels_asked_ |= uint64_t{1} << device;
   }
