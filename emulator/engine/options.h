@@ -14,6 +14,7 @@ struct Options {
   int sms = 132;              // GORDIAN_EMU_SMS, per device
   int connections = 8;        // GORDIAN_EMU_CONNECTIONS, else CUDA_DEVICE_MAX_CONNECTIONS; 1..32
   int64_t kernel_ns = 2'000;  // GORDIAN_EMU_KERNEL_US: how long a kernel without a body takes
+  uint64_t seed = 0;          // GORDIAN_EMU_SEED; 0: free choices go to the first that is possible
   size_t memory_bytes = 150'109'880'320;  // GORDIAN_EMU_MEMORY_MB, per device; not reserved
 };
 

@@ -12,7 +12,10 @@
 
 namespace gordian::emu {
 
-Scheduler::Scheduler(const Options& options) : options_(options), devices_(options.devices.size()) {
+Scheduler::Scheduler(const Options& options)
+    : options_(options),
+      devices_(options.devices.size()),
+      random_(static_cast<uint32_t>(options.seed)) {
   for (DeviceState& device : devices_) {
     device.free_sms = options.sms;
     device.queues.resize(options.connections);
@@ -46,7 +49,6 @@ void Scheduler::StartWorker() {
 
 void Scheduler::WorkerMain() {
   prctl(PR_SET_TIMERSLACK, 1UL);  // kernels take microseconds
-  uint32_t polled_at = 0;
   bool polled = false;
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
@@ -56,9 +58,9 @@ void Scheduler::WorkerMain() {
     RunTimers(NowNs());
     if (cancels_asked_ != 0) RunCancels(lock);
     RunStarts(lock);
-    if (!polled || bell != polled_at) {
+    if (!polled || bell != polled_bell_) {
       polled = true;
-      polled_at = bell;
+      polled_bell_ = bell;
       PollResident(lock);
     }
     if (!to_run_.empty() || cancels_asked_ != 0) continue;
@@ -69,6 +71,7 @@ void Scheduler::WorkerMain() {
     dead_ops_.clear();
     lock.unlock();
     dead.clear();
+    if (deadline_ns == INT64_MAX) PokeQuiescence();
     FutexWait(doorbell_, bell, deadline_ns);
     lock.lock();
     worker_wakes_ns_ = 0;
@@ -101,6 +104,7 @@ void Scheduler::RunStarts(std::unique_lock<std::mutex>& lock) {
 
 void Scheduler::PollResident(std::unique_lock<std::mutex>& lock) {
   // Only this thread changes resident_, so it may be walked without the lock.
+  if (options_.seed != 0) std::shuffle(resident_.begin(), resident_.end(), random_);
   size_t kept = 0;
   for (size_t i = 0; i < resident_.size(); ++i) {
     const TaskPtr task = resident_[i];

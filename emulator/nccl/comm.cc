@@ -6,9 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <shared_mutex>
+#include <string>
 #include <unordered_map>
 
+#include "emulator/nccl/debug.h"
 #include "emulator/nccl/error.h"
 #include "emulator/nccl/kernel.h"
 
@@ -30,6 +33,33 @@ bool IsZero(const char* variable) {
   return text != nullptr && *text != '\0' && std::atoi(text) == 0;
 }
 
+bool InLaunchOrder() {
+  static const bool in_order = [] {
+    const char* text = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    return text != nullptr && std::atoi(text) != 0;
+  }();
+  return in_order;
+}
+
+// Text as the inside of a JSON string.
+std::string Escaped(const std::string& text) {
+  std::string escaped;
+  for (char c : text) {
+    if (c == '"' || c == '\\') escaped += '\\';
+    escaped += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+  }
+  return escaped;
+}
+
+// What a communicator is called by all its members: a hash of its key.
+std::string IdOf(const CommKey& key) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (uint8_t byte : key) hash = (hash ^ byte) * 0x100000001b3;
+  char text[20];
+  std::snprintf(text, sizeof(text), "%016lx", hash);
+  return text;
+}
+
 }  // namespace
 
 Engine& GetEngine() {
@@ -44,13 +74,13 @@ Engine& GetEngine() {
   return *engine;
 }
 
-Comm::Comm(int device, bool blocking)
+Comm::Comm(int device, const CommConfig& config)
     : device_(device),
-      blocking_(blocking),
+      config_(config),
       connects_at_init_(IsZero("NCCL_RUNTIME_CONNECT") || IsZero("NCCL_CUMEM_ENABLE")) {}
 
-std::shared_ptr<Comm> Comm::Create(int device, bool blocking) {
-  auto comm = std::make_shared<Comm>(device, blocking);
+std::shared_ptr<Comm> Comm::Create(int device, const CommConfig& config) {
+  auto comm = std::make_shared<Comm>(device, config);
   Table& table = GetTable();
   std::unique_lock lock(table.mutex);
   table.live[comm.get()] = comm;
@@ -70,6 +100,15 @@ void Comm::Forget() {
   table.live.erase(this);
 }
 
+void Comm::SetIdentity(int rank_if_first) {
+  static auto* mutex = new std::mutex;
+  static auto* ranks = new std::map<int, int>;   // by device
+  static auto* counts = new std::map<int, int>;  // communicators by rank
+  std::lock_guard lock(*mutex);
+  job_rank_ = ranks->try_emplace(device_, rank_if_first).first->second;
+  job_ordinal_ = (*counts)[job_rank_]++;
+}
+
 ncclResult_t Comm::Init(const CommKey& key, int nranks, int rank) {
   key_ = key;
   nranks_ = nranks;
@@ -80,6 +119,11 @@ ncclResult_t Comm::Init(const CommKey& key, int nranks, int rank) {
   next_receive_.resize(nranks);
   ncclResult_t result = Segment::Join(key, nranks_, rank_, PhysicalDevice(device_), cancelled_,
                                       [this](std::shared_ptr<Segment> segment) {
+                                        segment->SetLabel(
+                                            "\"comm\": \"" + IdOf(key_) + "\", \"name\": \"" +
+                                            Escaped(config_.name) +
+                                            "\", \"rank\": " + std::to_string(rank_) +
+                                            ", \"ranks\": " + std::to_string(nranks_));
                                         std::lock_guard lock(segment_mutex_);
                                         segment_ = std::move(segment);
                                       });
@@ -90,6 +134,11 @@ ncclResult_t Comm::Init(const CommKey& key, int nranks, int rank) {
   if (connects_at_init_ || nranks_ == 1) {
     collectives_connected_ = true;
     for (int r = 0; r < nranks_; ++r) sends_connected_[r] = receives_connected_[r] = true;
+  }
+  if (WantsInfo(DebugSubsystem::kInit)) {
+    Info(device_, "comm %p rank %d nranks %d cudaDev %d commId 0x%s commName %s - Init COMPLETE",
+         static_cast<void*>(this), rank_, nranks_, device_, IdOf(key_).c_str(),
+         config_.name.empty() ? "(none)" : config_.name.c_str());
   }
   return ncclSuccess;
 }
@@ -117,26 +166,49 @@ void Comm::PublishWishes(const Connections& wanted) {
   if (news) segment_->NotifyHosts();
 }
 
+bool Comm::IsConnected(const Connections& wanted) {
+  if (wanted.collectives && !collectives_connected_) {
+    for (int r = 0; r < nranks_; ++r) {
+      if (segment_->member(r).collectives_connected.load() == 0) return false;
+    }
+  }
+  for (int peer : wanted.send_to) {
+    if (!sends_connected_[peer] && segment_->receive_wish(rank_, peer).load() == 0) return false;
+  }
+  for (int peer : wanted.receive_from) {
+    if (!receives_connected_[peer] && segment_->send_wish(peer, rank_).load() == 0) return false;
+  }
+  return true;
+}
+
 ncclResult_t Comm::WaitConnected(const Connections& wanted) {
   bool cold = wanted.collectives && !collectives_connected_;
   for (int peer : wanted.send_to) cold |= !sends_connected_[peer];
   for (int peer : wanted.receive_from) cold |= !receives_connected_[peer];
   if (!cold) return ncclSuccess;
-  auto ready = [&] {
-    if (wanted.collectives && !collectives_connected_) {
-      for (int r = 0; r < nranks_; ++r) {
-        if (segment_->member(r).collectives_connected.load() == 0) return false;
-      }
+  auto missing = [&] {
+    std::vector<bool> lacks(nranks_);
+    for (int r = 0; r < nranks_ && wanted.collectives && !collectives_connected_; ++r) {
+      lacks[r] = segment_->member(r).collectives_connected.load() == 0;
     }
     for (int peer : wanted.send_to) {
-      if (!sends_connected_[peer] && segment_->receive_wish(rank_, peer).load() == 0) return false;
+      if (!sends_connected_[peer] && segment_->receive_wish(rank_, peer).load() == 0) {
+        lacks[peer] = true;
+      }
     }
     for (int peer : wanted.receive_from) {
-      if (!receives_connected_[peer] && segment_->send_wish(peer, rank_).load() == 0) return false;
+      if (!receives_connected_[peer] && segment_->send_wish(peer, rank_).load() == 0) {
+        lacks[peer] = true;
+      }
     }
-    return true;
+    std::vector<int> list;
+    for (int r = 0; r < nranks_; ++r) {
+      if (lacks[r]) list.push_back(r);
+    }
+    return list;
   };
-  if (!segment_->WaitHosts(ready, cancelled_))
+  auto ready = [&] { return IsConnected(wanted); };
+  if (!segment_->WaitHosts("connect", ready, cancelled_, missing))
     return Fail(ncclInternalError, "aborted while connecting to the other ranks");
   if (wanted.collectives) collectives_connected_ = true;
   for (int peer : wanted.send_to) sends_connected_[peer] = true;
@@ -149,8 +221,9 @@ void Comm::Launch(const std::vector<Operation>& operations) {
   auto kernel = std::make_shared<Kernel>(shared_from_this());
   uint64_t bytes = 0;
   std::vector<const Operation*> sends_to_self, receives_from_self;
-  std::lock_guard lock(launch_mutex_);
+  std::lock_guard lock(chain_->mutex);
   for (const Operation& op : operations) {
+    CountOperation(op);
     if (std::find(request.streams.begin(), request.streams.end(), op.stream) ==
         request.streams.end()) {
       request.streams.push_back(op.stream);
@@ -171,17 +244,19 @@ void Comm::Launch(const std::vector<Operation>& operations) {
     kernel->Add(MakeSelfCopy(*sends_to_self[i], *receives_from_self[i]));
   }
   request.op = kernel;
-  request.after = last_;
+  request.after = chain_->last;
+  request.in_launch_order = InLaunchOrder();
   // One channel for each 128 KiB, up to the 24 that NCCL uses on NVLink.
-  request.sms = static_cast<int>(std::clamp<uint64_t>(bytes >> 17, 1, 24));
-  last_ = kernel;
+  auto sms = static_cast<int>(std::clamp<uint64_t>(bytes >> 17, 1, 24));
+  request.sms = std::clamp(sms, config_.min_ctas, config_.max_ctas);
+  last_ = chain_->last = kernel;
   GetEngine().Enqueue(std::move(request));
 }
 
 void Comm::WaitLaunched() {
   std::shared_ptr<DeviceOp> last;
   {
-    std::lock_guard lock(launch_mutex_);
+    std::lock_guard lock(chain_->mutex);
     last = last_;
   }
   // Operations of a communicator are done in order, so the last one stands for all.
@@ -193,14 +268,24 @@ ncclResult_t Comm::Finalize() {
   if (segment_ == nullptr) return ncclSuccess;
   segment_->member(rank_).finalized.store(1);
   segment_->NotifyHosts();
-  auto ready = [&] {
-    for (int r = 0; r < nranks_; ++r) {
-      if (segment_->member(r).finalized.load() == 0) return false;
-    }
-    return true;
-  };
-  bool all = segment_->WaitHosts(ready, aborted_);
+  auto there = [&](int r) { return segment_->member(r).finalized.load() != 0; };
+  bool all = segment_->WaitMembers("finalize", there, aborted_);
   return all ? ncclSuccess : Fail(ncclInternalError, "aborted while finalizing");
+}
+
+void Comm::CountOperation(const Operation& operation) {
+  std::string line = "comm:" + IdOf(key_) + ":" + std::to_string(rank_) + ":";
+  line += NameOf(operation.kind);
+  GetEngine().CountMore(line + ".operations", 1);
+  GetEngine().CountMore(line + ".bytes", operation.bytes());
+}
+
+ncclResult_t Comm::AwaitWindow() {
+  uint64_t wanted = segment_->member(rank_).windows.fetch_add(1) + 1;
+  segment_->NotifyHosts();
+  auto there = [&](int r) { return segment_->member(r).windows.load() >= wanted; };
+  if (segment_->WaitMembers("window", there, cancelled_)) return ncclSuccess;
+  return Fail(ncclInternalError, "aborted while registering a window");
 }
 
 void Comm::Abort() {
@@ -231,13 +316,10 @@ ncclResult_t Comm::ExchangeSplit(uint64_t ordinal, int color, int key, std::vect
   mine.key = key;
   mine.ordinal.store(ordinal + 1);
   segment_->NotifyHosts();
-  auto ready = [&] {
-    for (int r = 0; r < nranks_; ++r) {
-      if (segment_->member(r).split[ordinal % 2].ordinal.load() < ordinal + 1) return false;
-    }
-    return true;
+  auto there = [&](int r) {
+    return segment_->member(r).split[ordinal % 2].ordinal.load() >= ordinal + 1;
   };
-  if (!segment_->WaitHosts(ready, aborted_))
+  if (!segment_->WaitMembers("split", there, aborted_))
     return Fail(ncclInternalError, "aborted while splitting");
   members->clear();
   for (int r = 0; r < nranks_; ++r) {

@@ -5,12 +5,18 @@
 namespace gordian::emu::nccl {
 
 bool Kernel::Start() {
+  std::lock_guard lock(mutex_);
   if (comm_ == nullptr || comm_->cancelled()) return Leave();
   for (auto& transfer : transfers_) transfer->Start();
-  return Poll();
+  return Step();
 }
 
 bool Kernel::Poll() {
+  std::lock_guard lock(mutex_);
+  return Step();
+}
+
+bool Kernel::Step() {
   if (comm_ == nullptr || comm_->cancelled()) return Leave();
   bool news = false, done = true;
   for (auto& transfer : transfers_) {
@@ -23,7 +29,24 @@ bool Kernel::Poll() {
   return true;
 }
 
-void Kernel::Cancel() { Leave(); }
+void Kernel::Cancel() {
+  std::lock_guard lock(mutex_);
+  Leave();
+}
+
+std::string Kernel::Describe() {
+  std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return {};
+  std::string text = comm_->segment().label() + ", \"parts\": [";
+  bool first = true;
+  for (auto& transfer : transfers_) {
+    if (transfer->done()) continue;
+    text += (first ? "{" : ", {") + transfer->Describe() +
+            ", \"for\": " + ListOf(transfer->WaitsFor()) + "}";
+    first = false;
+  }
+  return text + "]";
+}
 
 bool Kernel::Leave() {
   for (auto& transfer : transfers_) transfer->Abandon();

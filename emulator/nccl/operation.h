@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "emulator/engine/engine_api.h"
 #include "emulator/nccl/nccl_header.h"
@@ -28,6 +29,13 @@ struct Operation {
   uint64_t bytes() const { return count * ElementSize(datatype); }
   bool IsPointToPoint() const { return kind == Kind::kSend || kind == Kind::kRecv; }
 };
+
+// "AllReduce"
+const char* NameOf(Kind kind);
+
+// For reports, members of a JSON object: "operation", "bytes" and "seq" (from 1: among the
+// collectives of its communicator, or the sends to or receives from its peer).
+std::string DescribeOperation(const Operation& operation, uint64_t ordinal);
 
 }  // namespace gordian::emu::nccl
 
