@@ -233,7 +233,7 @@ TEST(Schedule, LeavesNothingBehind) {
   ScheduleFile other("rank 1 call 1\n");
   auto hang = [&](Rank& rank) {
     if (rank.rank() == 0) rank.Init();
-    rank.WaitForExitOf(0);
+    pause();
   };
   EXPECT_TRUE(RunJob(2, hang, schedule.environment()).hung);
   std::vector<std::string> killed = job_files();
