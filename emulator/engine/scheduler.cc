@@ -56,10 +56,10 @@ bool PassesQueue(const Task& task) {
 
 void Scheduler::Submit(const TaskPtr& task) {
   touched_ = true;
+  task->submitted = ++next_submitted_;
   task->ready_ns = std::max(task->ready_ns, NowNs());
   if (PassesQueue(*task)) {
     task->queued = true;
-    task->submitted = ++next_submitted_;
     devices_[task->device].queues[task->queue].tasks.push_back(task);
     if (task->op != nullptr) ops_[task->op.get()] = task;
   }
@@ -235,7 +235,7 @@ TaskPtr Scheduler::FindOp(const DeviceOp* op) const {
   return at == ops_.end() ? nullptr : at->second;
 }
 
-int Scheduler::ChooseQueue(int device) const {
+int Scheduler::ChooseQueue(int device) {
   const std::vector<Queue>& queues = devices_[device].queues;
   const size_t first = Choose(queues.size());
   size_t best = first;
@@ -246,7 +246,7 @@ int Scheduler::ChooseQueue(int device) const {
   return static_cast<int>(best);
 }
 
-bool Scheduler::HasFreeQueue(int device) const {
+bool Scheduler::HasFreeQueue(int device) {
   return devices_[device].queues[ChooseQueue(device)].tasks.empty();
 }
 
@@ -263,13 +263,6 @@ void Scheduler::Await(const TaskPtr& host_wait) {
   HostWaits::Get().End(&wait);
 }
 
-size_t Scheduler::Choose(size_t count) const {
-  if (options_.seed == 0) return 0;
-  uint64_t x = options_.seed * 0x9e3779b97f4a7c15 + next_submitted_ * 0xbf58476d1ce4e5b9 +
-               next_ready_sequence_ * 0x94d049bb133111eb;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return (x ^ (x >> 31)) % count;
-}
+size_t Scheduler::Choose(size_t count) { return options_.seed == 0 ? 0 : random_() % count; }
 
 }  // namespace gordian::emu

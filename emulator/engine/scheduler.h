@@ -19,6 +19,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <unordered_map>
 #include <vector>
 
@@ -95,9 +96,9 @@ class Scheduler {
   // The task of a DeviceOp that is not done yet; null otherwise.
   TaskPtr FindOp(const DeviceOp* op) const;
   // The device's emptiest hardware queue: what a stream without queued work uses next.
-  int ChooseQueue(int device) const;
+  int ChooseQueue(int device);
   // Work submitted now would start at once, were it not for its stream.
-  bool HasFreeQueue(int device) const;
+  bool HasFreeQueue(int device);
 
   // --- Not under a Section ---
   // Blocks the calling thread until a submitted kHostWait is done.
@@ -139,9 +140,8 @@ class Scheduler {
     bool operator<(const Timer& other) const { return deadline_ns > other.deadline_ns; }
   };
 
-  // A number below `count`: 0 without GORDIAN_EMU_SEED, else one that follows from the seed and from
-  // what has been submitted and become ready so far, not from how often somebody looked.
-  size_t Choose(size_t count) const;
+  // A number below `count`: 0 without a seed.
+  size_t Choose(size_t count);
   void OnReady(const TaskPtr& task);
   void Finish(const TaskPtr& task, int64_t when_ns);
   void Settle();
@@ -173,6 +173,7 @@ class Scheduler {
   uint64_t next_submitted_ = 0;
   uint32_t polled_bell_ = 0;  // the doorbell's value when the resident ones were last polled
   std::atomic<Quiescence*> quiescence_{nullptr};
+  std::minstd_rand random_;  // free choices, with GORDIAN_EMU_SEED
   uint64_t cancels_asked_ = 0;  // bit per device
   bool touched_ = false;        // something was submitted or finished in this Section
   bool worker_started_ = false;

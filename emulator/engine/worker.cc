@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <random>
 #include <utility>
 
 #include "emulator/engine/futex.h"
@@ -13,7 +12,10 @@
 
 namespace gordian::emu {
 
-Scheduler::Scheduler(const Options& options) : options_(options), devices_(options.devices.size()) {
+Scheduler::Scheduler(const Options& options)
+    : options_(options),
+      devices_(options.devices.size()),
+      random_(static_cast<uint32_t>(options.seed)) {
   for (DeviceState& device : devices_) {
     device.free_sms = options.sms;
     device.queues.resize(options.connections);
@@ -102,10 +104,7 @@ void Scheduler::RunStarts(std::unique_lock<std::mutex>& lock) {
 
 void Scheduler::PollResident(std::unique_lock<std::mutex>& lock) {
   // Only this thread changes resident_, so it may be walked without the lock.
-  if (options_.seed != 0) {
-    std::minstd_rand order(static_cast<uint32_t>(Choose(INT32_MAX)));
-    std::shuffle(resident_.begin(), resident_.end(), order);
-  }
+  if (options_.seed != 0) std::shuffle(resident_.begin(), resident_.end(), random_);
   size_t kept = 0;
   for (size_t i = 0; i < resident_.size(); ++i) {
     const TaskPtr task = resident_[i];
