@@ -46,6 +46,7 @@ void FillRows(const FillRequest& fill) {
 // difference, and nobody needs to be woken.
 int EngineImpl::RunInOrder(void* handle, bool wait, const std::function<void()>& work,
                            const std::function<std::function<void()>()>& make_deferred) {
+  const WaitName name("copy");
   const auto task = std::make_shared<Task>(TaskKind::kCopy);
   const auto host_wait = wait ? std::make_shared<Task>(TaskKind::kHostWait) : nullptr;
   bool idle = false;

@@ -46,6 +46,9 @@ void EngineImpl::AfterForkInParent() {
 // The devices do not follow a process into its child: what had begun is unusable there, for good.
 void EngineImpl::AfterForkInChild() {
   if (state_.load() == kRunning) state_.store(kBroken);
+  // Its threads did not come along, and its place in the job is the parent's.
+  quiescence_.release();  // NOLINT: another process's
+  job_.release();
   stats_.AfterForkInChild();
   initialize_mutex_.unlock();
 }
@@ -69,6 +72,13 @@ int EngineImpl::Initialize() {
     device.legacy->device = i;
     device.legacy->legacy = true;
     device.legacy->id = next_stream_id_++;
+  }
+  job_ = emu::Job::Join();
+  if (job_ != nullptr) {
+    HostWaits::Get().Enable();
+    quiescence_ = std::make_unique<Quiescence>(*job_, *scheduler_);
+    scheduler_->SetQuiescence(quiescence_.get());
+    quiescence_->Start();
   }
   state_.store(kRunning, std::memory_order_release);
   return kSuccess;
@@ -227,7 +237,24 @@ int EngineImpl::DisablePeer(int peer) {
 
 // --- For the emulated NCCL ---
 
-void EngineImpl::CountCall(const char* symbol) { stats_.Count(symbol); }
+void EngineImpl::CountCall(const char* symbol) {
+  current_call = symbol;
+  stats_.Count(symbol);
+}
+
+void EngineImpl::CountMore(const std::string& name, uint64_t amount) { stats_.Add(name, amount); }
+
+JobState* EngineImpl::Job() { return Ready() && job_ != nullptr ? job_->state() : nullptr; }
+
+void EngineImpl::NoteActivity() {
+  if (job_ != nullptr) job_->NoteActivity();
+}
+
+void EngineImpl::LeaveJob() {
+  if (job_ == nullptr) return;
+  if (quiescence_ != nullptr) quiescence_->Leave();
+  job_->Leave();
+}
 
 int EngineImpl::DoorbellFd() { return Ready() ? scheduler_->doorbell_fd() : -1; }
 
@@ -309,6 +336,7 @@ int EngineImpl::FreeDevice(void* pointer) {
       found.origin == MemoryOrigin::kIpc || found.origin == MemoryOrigin::kVirtual) {
     return kInvalidValue;
   }
+  const WaitName name("free");
   AwaitDevice(found.device);
   AfterSynchronisation();
   if (graphs_->memory().Find(pointer) != nullptr) {
@@ -364,6 +392,12 @@ int EngineImpl::MemoryInfo(size_t* free_bytes, size_t* total_bytes) {
 }
 
 }  // namespace gordian::emu
+
+namespace {
+
+__attribute__((destructor)) void LeaveJobAtExit() { gordian::emu::EngineImpl::Get().LeaveJob(); }
+
+}  // namespace
 
 extern "C" __attribute__((visibility("default"))) gordian::emu::Engine* gordianEmuEngine(
     uint32_t version) {

@@ -13,9 +13,12 @@
 #include <vector>
 
 #include "emulator/engine/engine.h"
+#include "emulator/engine/host_waits.h"
+#include "emulator/engine/job.h"
 #include "emulator/engine/memory.h"
 #include "emulator/engine/options.h"
 #include "emulator/engine/pool.h"
+#include "emulator/engine/quiescence.h"
 #include "emulator/engine/scheduler.h"
 #include "emulator/engine/shared_event.h"
 #include "emulator/engine/stats.h"
@@ -78,6 +81,11 @@ class EngineImpl final : public DeviceEngine {
   int Free(void* pointer) override;
   bool IsDeviceAccessible(const void* pointer, size_t bytes, int* device) override;
   void CountCall(const char* symbol) override;
+  void CountMore(const std::string& name, uint64_t amount) override;
+  JobState* Job() override;
+  void NoteActivity() override;
+  void BeginWait(HostWait* wait) override { HostWaits::Get().Begin(wait); }
+  void EndWait(HostWait* wait) override { HostWaits::Get().End(wait); }
 
   int Initialize() override;
   bool Initialized() override;
@@ -145,6 +153,10 @@ class EngineImpl final : public DeviceEngine {
   int EnablePeer(int peer) override;
   int DisablePeer(int peer) override;
 
+  void PokeMonitor() { scheduler_->PokeQuiescence(); }
+  // The process exits.
+  void LeaveJob();
+
   void BeforeFork();
   void AfterForkInParent();
   void AfterForkInChild();
@@ -164,6 +176,7 @@ class EngineImpl final : public DeviceEngine {
   struct Device {
     std::unique_ptr<Context> primary;
     std::unique_ptr<Stream> legacy;
+    TaskPtr last_launch;  // done when the last operation in launch order has started
     std::unordered_set<Stream*> streams;  // without the legacy one
     std::map<uint64_t, Stream*> per_thread;
     std::vector<Orphan> orphans;
@@ -236,6 +249,8 @@ class EngineImpl final : public DeviceEngine {
   std::unique_ptr<MemoryTable> memory_;
   std::unique_ptr<Scheduler> scheduler_;
   GraphsImpl* const graphs_;  // as long-lived as the engine
+  std::unique_ptr<emu::Job> job_;  // null unless asked for, and in a forked child
+  std::unique_ptr<Quiescence> quiescence_;
   std::vector<Device> devices_;
   std::atomic<size_t> staged_bytes_{0};     // pageable data waiting for its copy
   std::unordered_set<void*> live_streams_;  // handles given out, and per-thread streams

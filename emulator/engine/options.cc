@@ -92,6 +92,7 @@ Options ReadOptions() {
   options.launch_blocking = blocking != nullptr && atoi(blocking) != 0;
   options.kernel_ns =
       1'000 * ReadNumber("GORDIAN_EMU_KERNEL_US", options.kernel_ns / 1'000, 0, 3'600'000'000);
+  options.seed = static_cast<uint64_t>(ReadNumber("GORDIAN_EMU_SEED", 0, 0, INT64_MAX));
   const int64_t megabytes = ReadNumber("GORDIAN_EMU_MEMORY_MB", 0, 1, int64_t{1} << 24);
   if (megabytes > 0) options.memory_bytes = static_cast<size_t>(megabytes) << 20;
   return options;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "emulator/engine/futex.h"
+#include "emulator/engine/host_waits.h"
 
 namespace gordian::emu {
 
@@ -28,6 +29,7 @@ Scheduler::Section::~Section() {
   scheduler_.dead_.clear();
   scheduler_.mutex_.unlock();
   if (wake) FutexWakeAll(scheduler_.doorbell_);
+  scheduler_.NoteActivity();
 }
 
 void Scheduler::AddDependency(const TaskPtr& task, const TaskPtr& dependency) {
@@ -55,6 +57,7 @@ bool PassesQueue(const Task& task) {
 
 void Scheduler::Submit(const TaskPtr& task) {
   touched_ = true;
+  task->submitted = ++next_submitted_;
   task->ready_ns = std::max(task->ready_ns, NowNs());
   if (PassesQueue(*task)) {
     task->queued = true;
@@ -138,6 +141,9 @@ void Scheduler::Finish(const TaskPtr& task, int64_t when_ns) {
     device.changed = true;
     task->held_sms = 0;
   }
+  if (task->at_start != nullptr) {
+    Finish(std::exchange(task->at_start, nullptr), when_ns);  // cancelled before it started
+  }
   if (task->op != nullptr) {
     ops_.erase(task->op.get());
     dead_.push_back(std::move(task->op));
@@ -177,7 +183,10 @@ void Scheduler::StartKernels(int device) {
 
 // Starts what needs no SMs at the head of a queue, or takes a cancelled task out.
 bool Scheduler::StartWithoutSms(int device_index) {
-  for (Queue& queue : devices_[device_index].queues) {
+  std::vector<Queue>& queues = devices_[device_index].queues;
+  const size_t first = Choose(queues.size());
+  for (size_t i = 0; i < queues.size(); ++i) {
+    Queue& queue = queues[(first + i) % queues.size()];
     if (queue.tasks.empty()) continue;
     const TaskPtr task = queue.tasks.front();
     if (task->pending > 0 || (NeedsSms(*task) && !task->cancelled)) continue;
@@ -208,14 +217,20 @@ bool Scheduler::StartWithoutSms(int device_index) {
 bool Scheduler::StartKernel(int device_index) {
   DeviceState& device = devices_[device_index];
   Queue* from = nullptr;
-  for (Queue& queue : device.queues) {
+  const size_t first = Choose(device.queues.size());
+  for (size_t i = 0; i < device.queues.size(); ++i) {
+    Queue& queue = device.queues[(first + i) % device.queues.size()];
     if (queue.tasks.empty()) continue;
     const Task& head = *queue.tasks.front();
     if (head.pending > 0 || !NeedsSms(head)) continue;
     if (from != nullptr) {
       const Task& best = *from->tasks.front();
       if (best.priority < head.priority) continue;
-      if (best.priority == head.priority && best.ready_sequence < head.ready_sequence) continue;
+      // Which of two kernels of one priority goes first is the device's choice; with a seed, ours.
+      if (best.priority == head.priority &&
+          (options_.seed != 0 || best.ready_sequence < head.ready_sequence)) {
+        continue;
+      }
     }
     from = &queue;
   }
@@ -237,6 +252,7 @@ bool Scheduler::StartKernel(int device_index) {
   if (task->waited_for_sms) start_ns = std::max(start_ns, device.sms_freed_ns);
   from->last_start_ns = start_ns;
   if (task->kind == TaskKind::kDeviceOp) {
+    if (task->at_start != nullptr) Finish(std::exchange(task->at_start, nullptr), start_ns);
     Dispatch(task);
     return true;
   }
@@ -270,23 +286,34 @@ TaskPtr Scheduler::FindOp(const DeviceOp* op) const {
   return at == ops_.end() ? nullptr : at->second;
 }
 
-int Scheduler::ChooseQueue(int device) const {
+int Scheduler::ChooseQueue(int device) {
   const std::vector<Queue>& queues = devices_[device].queues;
-  size_t best = 0;
-  for (size_t i = 1; i < queues.size(); ++i) {
+  const size_t first = Choose(queues.size());
+  size_t best = first;
+  for (size_t n = 1; n < queues.size(); ++n) {
+    const size_t i = (first + n) % queues.size();
     if (queues[i].tasks.size() < queues[best].tasks.size()) best = i;
   }
   return static_cast<int>(best);
 }
 
-bool Scheduler::HasFreeQueue(int device) const {
+bool Scheduler::HasFreeQueue(int device) {
   return devices_[device].queues[ChooseQueue(device)].tasks.empty();
 }
 
 void Scheduler::Await(const TaskPtr& host_wait) {
+  if (host_wait->signal.load(std::memory_order_acquire) != 0) return;
+  HostWait wait;
+  wait.kind = WaitName::Current();
+  wait.word = &host_wait->signal;
+  wait.task = host_wait.get();
+  HostWaits::Get().Begin(&wait);
   while (host_wait->signal.load(std::memory_order_acquire) == 0) {
     FutexWait(&host_wait->signal, 0, INT64_MAX);
   }
+  HostWaits::Get().End(&wait);
 }
+
+size_t Scheduler::Choose(size_t count) { return options_.seed == 0 ? 0 : random_() % count; }
 
 }  // namespace gordian::emu

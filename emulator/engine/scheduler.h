@@ -21,6 +21,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -31,6 +32,7 @@
 
 namespace gordian::emu {
 
+class Quiescence;
 struct Task;
 using TaskPtr = std::shared_ptr<Task>;
 
@@ -60,12 +62,14 @@ struct Task {
   int priority = 0;  // lower runs first
   int sms = 1;       // wanted
   int held_sms = 0;
+  uint64_t submitted = 0;       // sequence number
   uint64_t ready_sequence = 0;  // order in which kernels became able to start
   int64_t ready_ns = 0;         // latest of submission and the dependencies' ends
   int64_t done_ns = 0;
   int64_t duration_ns = 0;  // timed kernels
   std::vector<TaskPtr> dependents;
   std::shared_ptr<DeviceOp> op;
+  std::shared_ptr<Task> at_start;  // a marker that is done when this task starts
   std::function<void()> work;
   std::shared_ptr<void> keep;       // until the task is done
   std::function<bool()> satisfied;  // waits for memory; called under the lock
@@ -101,9 +105,9 @@ class Scheduler {
   // The task of a DeviceOp that is not done yet; null otherwise.
   TaskPtr FindOp(const DeviceOp* op) const;
   // The device's emptiest hardware queue: what a stream without queued work uses next.
-  int ChooseQueue(int device) const;
+  int ChooseQueue(int device);
   // Work submitted now would start at once, were it not for its stream.
-  bool HasFreeQueue(int device) const;
+  bool HasFreeQueue(int device);
 
   // Destroys it when the lock has been released.
   void Bury(std::shared_ptr<void> object) {
@@ -117,6 +121,19 @@ class Scheduler {
   // Makes the kernels of a device leave: queued ones do not start, resident ones are cancelled.
   // They are done soon after.
   void CancelKernels(int device);
+
+  // For the quiescence report. Idle: the worker sleeps, and nothing but a peer can change that.
+  bool IsIdle();
+  struct OperationView {
+    std::shared_ptr<DeviceOp> op;
+    int device = 0;
+    bool started = false;
+    std::vector<size_t> holds;  // indices of the host waits that come after it
+  };
+  std::vector<OperationView> LookAtOperations(const std::vector<const void*>& waits);
+  void SetQuiescence(Quiescence* quiescence) { quiescence_.store(quiescence); }
+  void PokeQuiescence();
+  void NoteActivity();
 
   int doorbell_fd() const { return doorbell_fd_; }
   std::atomic<uint32_t>* doorbell() const { return doorbell_; }
@@ -138,6 +155,8 @@ class Scheduler {
     bool operator<(const Timer& other) const { return deadline_ns > other.deadline_ns; }
   };
 
+  // A number below `count`: 0 without a seed.
+  size_t Choose(size_t count);
   void OnReady(const TaskPtr& task);
   void Finish(const TaskPtr& task, int64_t when_ns);
   void Settle();
@@ -169,6 +188,10 @@ class Scheduler {
   std::vector<std::shared_ptr<void>> dead_;  // to be destroyed without the lock
   std::unordered_map<const DeviceOp*, TaskPtr> ops_;
   uint64_t next_ready_sequence_ = 0;
+  uint64_t next_submitted_ = 0;
+  uint32_t polled_bell_ = 0;  // the doorbell's value when the resident ones were last polled
+  std::atomic<Quiescence*> quiescence_{nullptr};
+  std::minstd_rand random_;      // free choices, with GORDIAN_EMU_SEED
   uint64_t cancels_asked_ = 0;   // bit per device
   bool polls_asked_ = false;     // polled_ grew
   bool values_written_ = false;  // by a task

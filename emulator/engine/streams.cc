@@ -196,6 +196,7 @@ int EngineImpl::DescribeStream(void* handle, StreamInfo* info) {
 }
 
 int EngineImpl::SynchronizeStream(void* handle) {
+  const WaitName name("stream");
   if (const int status = Prepare(handle)) return status;
   if (const int status = graphs_->CheckUnsafeCall()) return status;
   int status = kSuccess;
@@ -224,6 +225,7 @@ int EngineImpl::QueryStream(void* handle) {
 
 int EngineImpl::SynchronizeDevice(int device) {
   if (!Ready()) return Initialize();
+  const WaitName name("device");
   if (const int status = graphs_->CheckUnsafeCall()) return status;
   {
     Scheduler::Section section(*scheduler_);
@@ -352,6 +354,7 @@ int EngineImpl::QueryEvent(void* handle) {
 }
 
 int EngineImpl::SynchronizeEvent(void* handle) {
+  const WaitName name("event");
   if (!Ready()) return Initialize();
   if (const int status = graphs_->CheckUnsafeCall()) return status;
   int status = kSuccess;
@@ -408,6 +411,11 @@ void EngineImpl::Enqueue(EnqueueRequest request) {
     if (request.after != nullptr) {
       Scheduler::AddDependency(task, scheduler_->FindOp(request.after.get()));
     }
+    if (request.in_launch_order) {
+      TaskPtr& last_launch = devices_[streams[0]->device].last_launch;
+      Scheduler::AddDependency(task, last_launch);
+      last_launch = task->at_start = std::make_shared<Task>(TaskKind::kMarker);
+    }
     // It is launched on the first stream; the others are joined before and after it.
     for (size_t i = 1; i < streams.size(); ++i) AddStreamDependencies(task, *streams[i]);
     SubmitOn(streams[0], task);
@@ -417,6 +425,7 @@ void EngineImpl::Enqueue(EnqueueRequest request) {
 }
 
 void EngineImpl::WaitDone(const std::vector<std::shared_ptr<DeviceOp>>& ops) {
+  const WaitName name("operations");
   if (!Ready()) return;
   AwaitDependencies([&](const TaskPtr& wait) {
     for (const auto& op : ops) Scheduler::AddDependency(wait, scheduler_->FindOp(op.get()));

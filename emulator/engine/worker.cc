@@ -19,7 +19,10 @@ constexpr int64_t kLastLookNs = 1'000'000;
 
 }  // namespace
 
-Scheduler::Scheduler(const Options& options) : options_(options), devices_(options.devices.size()) {
+Scheduler::Scheduler(const Options& options)
+    : options_(options),
+      devices_(options.devices.size()),
+      random_(static_cast<uint32_t>(options.seed)) {
   for (DeviceState& device : devices_) {
     device.free_sms = options.sms;
     device.queues.resize(options.connections);
@@ -53,7 +56,6 @@ void Scheduler::StartWorker() {
 
 void Scheduler::WorkerMain() {
   prctl(PR_SET_TIMERSLACK, 1UL);  // kernels take microseconds
-  uint32_t polled_at = 0;
   bool polled = false;
   int64_t look_after_ns = kFirstLookNs;
   std::unique_lock<std::mutex> lock(mutex_);
@@ -64,9 +66,9 @@ void Scheduler::WorkerMain() {
     RunTimers(NowNs());
     if (cancels_asked_ != 0) RunCancels(lock);
     RunStarts(lock);
-    if (!polled || bell != polled_at) {
+    if (!polled || bell != polled_bell_) {
       polled = true;
-      polled_at = bell;
+      polled_bell_ = bell;
       PollResident(lock);
     }
     if (!polled_.empty()) {
@@ -80,10 +82,13 @@ void Scheduler::WorkerMain() {
     if (!polled_.empty()) deadline_ns = std::min(deadline_ns, NowNs() + look_after_ns);
     if (deadline_ns <= NowNs()) continue;
     worker_wakes_ns_ = deadline_ns;
+    // Looking at memory now and then is no work.
+    const bool idle = timers_.empty() && (polled_.empty() || look_after_ns == kLastLookNs);
     std::vector<std::shared_ptr<void>> dead = std::move(dead_);
     dead_.clear();
     lock.unlock();
     dead.clear();
+    if (idle) PokeQuiescence();
     FutexWait(doorbell_, bell, deadline_ns);
     lock.lock();
     worker_wakes_ns_ = 0;
@@ -116,6 +121,7 @@ void Scheduler::RunStarts(std::unique_lock<std::mutex>& lock) {
 
 void Scheduler::PollResident(std::unique_lock<std::mutex>& lock) {
   // Only this thread changes resident_, so it may be walked without the lock.
+  if (options_.seed != 0) std::shuffle(resident_.begin(), resident_.end(), random_);
   size_t kept = 0;
   for (size_t i = 0; i < resident_.size(); ++i) {
     const TaskPtr task = resident_[i];
