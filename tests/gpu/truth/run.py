@@ -132,12 +132,11 @@ class Runner:
     def over_budget(self):
         return self.args.budget and time.monotonic() - self.started > self.args.budget
 
-    # One thread a slot; a slot is a set of devices, or a place beside the others on the emulator.
-    def run_all(self, rows, slots, out):
-        queue = collections.deque(rows)
+    # pools: [(rows, slots)]. One thread a slot; a slot is a set of devices, or None on the emulator.
+    def run_all(self, pools, out):
         failures = []
 
-        def work(devices):
+        def work(queue, devices):
             while not self.over_budget() and not failures:
                 try:
                     row = queue.popleft()
@@ -148,14 +147,15 @@ class Runner:
                 except Exception as e:  # a thread must not take its row along in silence
                     failures.append(f"{row}: {e!r}")
 
-        threads = [threading.Thread(target=work, args=(d,)) for d in slots]
+        queues = [(collections.deque(rows), slots) for rows, slots in pools]
+        threads = [threading.Thread(target=work, args=(q, d)) for q, slots in queues for d in slots]
         for t in threads:
             t.start()
         for t in threads:
             t.join()
         if failures:
             raise SystemExit("\n".join(failures))
-        return len(queue)
+        return sum(len(q) for q, _ in queues)
 
 
 def gpu_count():
@@ -196,7 +196,10 @@ def main():
     rows.sort(key=lambda r: (table.expected(table.row_id(*r)) or {"outcome": ""})["outcome"] != "hangs")
     left = 0
     # A line that was cut off must not swallow the next one.
-    torn = os.path.exists(args.out) and os.path.getsize(args.out) and open(args.out, "rb").read()[-1:] != b"\n"
+    torn = False
+    if os.path.exists(args.out):
+        with open(args.out, "rb") as f:
+            torn = f.read()[-1:] not in (b"", b"\n")
     with open(args.out, "a") as out:
         if torn:
             out.write("\n")
@@ -204,8 +207,7 @@ def main():
             jobs = args.jobs or 4 * (os.cpu_count() or 2)
             # Large messages beside each other fill the memory of a small machine.
             large = [r for r in rows if r[2] >= 64 * table.MI]
-            left += runner.run_all([r for r in rows if r not in large], [None] * jobs, out)
-            left += runner.run_all(large, [None] * 2, out)
+            left += runner.run_all([([r for r in rows if r not in large], [None] * jobs), (large, [None] * 2)], out)
         else:
             gpus = args.gpus or gpu_count()
             for ranks in sorted({r[1] for r in rows}):
@@ -215,7 +217,7 @@ def main():
                     print(f"{len(wanted)} rows of {ranks} ranks are left out: {gpus} GPUs", flush=True)
                     left += len(wanted)
                     continue
-                left += runner.run_all(wanted, sets * args.per_gpu, out)
+                left += runner.run_all([(wanted, sets * args.per_gpu)], out)
     print(f"{len(rows) - left} rows run in {time.monotonic() - runner.started:.0f} s, {left} left, "
           f"{len(compare.load(args.out))} in {args.out}", flush=True)
     if args.check:

@@ -93,7 +93,7 @@ ncclUniqueId Rank::Id(const std::string& name, int creator) {
   }
   shared_->ids_lock = 0;
   if (slot == nullptr) Fail("too many unique ids");
-  if (rank == creator) {
+  if (rank == creator && slot->ready == 0) {
     Call("ncclGetUniqueId " + name, [&] { return ncclGetUniqueId(&slot->id); });
     slot->ready = 1;
   }
