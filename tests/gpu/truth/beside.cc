@@ -1,6 +1,6 @@
-// What blocks the host beside a collective that waits for another rank. Rank 0's all-reduce is on its
-// stream; then rank 0 makes one call; the others join the all-reduce only when that has returned. A
-// program hangs exactly when its call waits for the collective.
+// What blocks the host beside a collective that waits for another rank. Rank 0's all-reduce is on
+// its stream; then rank 0 makes one call; the others join the all-reduce only when that has
+// returned. A program hangs exactly when its call waits for the collective.
 #include <sys/mman.h>
 
 #include <memory>
@@ -29,11 +29,11 @@ struct Things {
   void* pinned2 = nullptr;
   void* registered = nullptr;
   void* plain = nullptr;
-  void* pool = nullptr;     // cudaMallocAsync
-  void* nccl = nullptr;     // ncclMemAlloc
+  void* pool = nullptr;  // cudaMallocAsync
+  void* nccl = nullptr;  // ncclMemAlloc
   void* managed = nullptr;
   cudaGraphExec_t graph = nullptr;
-  Comm idle;                // a communicator with nothing pending
+  Comm idle;  // a communicator with nothing pending
   Comm dp;
 };
 
@@ -89,6 +89,12 @@ cudaError_t UsedBefore(Things& t, cudaError_t (*use)(Things&)) {
   return e != cudaSuccess ? e : cudaDeviceSynchronize();
 }
 
+cudaError_t NeedDeviceCopy(Rank&, Things& t) {
+  return UsedBefore(t, [](Things& u) {
+    return cudaMemcpy(u.device, u.device2, kBytes, cudaMemcpyDeviceToDevice);
+  });
+}
+
 struct Case {
   const char* name;  // of the program, and of its step
   Action prepare;
@@ -101,8 +107,7 @@ const Case kCases[] = {
     {"cudaHostUnregister",
      [](Rank&, Things& t) { return cudaHostRegister(t.plain, kBytes, cudaHostRegisterDefault); },
      [](Rank&, Things& t) { return cudaHostUnregister(t.plain); }},
-    {"ncclMemFree",
-     [](Rank& r, Things& t) { return Noted(r, ncclMemAlloc(&t.nccl, kBytes)); },
+    {"ncclMemFree", [](Rank& r, Things& t) { return Noted(r, ncclMemAlloc(&t.nccl, kBytes)); },
      [](Rank& r, Things& t) { return Noted(r, ncclMemFree(t.nccl)); }},
     {"ncclMemAlloc", nullptr,
      [](Rank& r, Things& t) { return Noted(r, ncclMemAlloc(&t.nccl, kBytes)); }},
@@ -116,8 +121,7 @@ const Case kCases[] = {
      [](Rank&, Things& t) { return cudaHostRegister(t.plain, kBytes, cudaHostRegisterDefault); }},
     {"cudaMallocAsync", nullptr,
      [](Rank&, Things& t) { return cudaMallocAsync(&t.pool, kBytes, t.other); }},
-    {"cudaFreeAsync",
-     [](Rank&, Things& t) { return cudaMallocAsync(&t.pool, kBytes, t.other); },
+    {"cudaFreeAsync", [](Rank&, Things& t) { return cudaMallocAsync(&t.pool, kBytes, t.other); },
      [](Rank&, Things& t) { return cudaFreeAsync(t.pool, t.other); }},
     {"cudaFree_of_pool_memory",
      [](Rank&, Things& t) { return cudaMallocAsync(&t.pool, kBytes, t.other); },
@@ -154,7 +158,7 @@ const Case kCases[] = {
      [](Rank&, Things& t) {
        return cudaMemcpyAsync(t.many, t.pinned, kManyBytes, cudaMemcpyHostToDevice, t.busy);
      }},
-    {"cudaMemcpyAsync_on_device_same_stream", nullptr,
+    {"cudaMemcpyAsync_on_device_same_stream", NeedDeviceCopy,
      [](Rank&, Things& t) {
        return cudaMemcpyAsync(t.device, t.device2, kBytes, cudaMemcpyDeviceToDevice, t.busy);
      }},
@@ -162,7 +166,7 @@ const Case kCases[] = {
      [](Rank&, Things& t) {
        return cudaMemcpy(t.plain, t.device, kBytes, cudaMemcpyDeviceToHost);
      }},
-    {"cudaMemcpy_on_device", nullptr,
+    {"cudaMemcpy_on_device", NeedDeviceCopy,
      [](Rank&, Things& t) {
        return cudaMemcpy(t.device, t.device2, kBytes, cudaMemcpyDeviceToDevice);
      }},
@@ -199,8 +203,7 @@ const Case kCases[] = {
        cudaError_t e = cudaStreamQuery(t.busy);
        return e == cudaErrorNotReady ? cudaSuccess : e;
      }},
-    {"cudaStreamCreate", nullptr,
-     [](Rank&, Things& t) { return cudaStreamCreate(&t.blocking); }},
+    {"cudaStreamCreate", nullptr, [](Rank&, Things& t) { return cudaStreamCreate(&t.blocking); }},
     {"cudaStreamDestroy", nullptr,
      [](Rank&, Things& t) {
        cudaError_t e = cudaStreamDestroy(t.other);
@@ -218,7 +221,8 @@ const Case kCases[] = {
      [](Rank&, Things&) { return cudaStreamSynchronize(nullptr); }},
     {"cudaLaunchHostFunc", nullptr,
      [](Rank&, Things& t) {
-       return cudaLaunchHostFunc(t.other, [](void*) {}, nullptr);
+       return cudaLaunchHostFunc(
+           t.other, [](void*) {}, nullptr);
      }},
     {"cudaMemGetInfo", nullptr,
      [](Rank&, Things&) {
@@ -265,9 +269,8 @@ const Case kCases[] = {
 
 const bool registered = [] {
   for (const Case& c : kCases) {
-    truth::Registration(std::string("beside_") + c.name, 2, [&c](Rank& r) {
-      Beside(r, c.name, c.prepare, c.action);
-    });
+    truth::Registration(std::string("beside_") + c.name, 2,
+                        [&c](Rank& r) { Beside(r, c.name, c.prepare, c.action); });
   }
   return true;
 }();

@@ -39,13 +39,20 @@ ncclResult_t Issue(Kind kind, const Comm& c, int root, cudaStream_t s) {
 
 const char* Name(Kind kind) {
   switch (kind) {
-    case Kind::kBroadcast: return "ncclBroadcast";
-    case Kind::kReduce: return "ncclReduce";
-    case Kind::kAllGather: return "ncclAllGather";
-    case Kind::kReduceScatter: return "ncclReduceScatter";
-    case Kind::kAlltoAll: return "ncclAlltoAll";
-    case Kind::kGather: return "ncclGather";
-    case Kind::kScatter: return "ncclScatter";
+    case Kind::kBroadcast:
+      return "ncclBroadcast";
+    case Kind::kReduce:
+      return "ncclReduce";
+    case Kind::kAllGather:
+      return "ncclAllGather";
+    case Kind::kReduceScatter:
+      return "ncclReduceScatter";
+    case Kind::kAlltoAll:
+      return "ncclAlltoAll";
+    case Kind::kGather:
+      return "ncclGather";
+    case Kind::kScatter:
+      return "ncclScatter";
   }
   return "?";
 }
@@ -83,9 +90,8 @@ void ExpectOf(Rank& r, Kind kind, const Comm& c, int root) {
       }
       break;
     case Kind::kScatter:
-      r.Expect(c.out, count, [=](size_t i) {
-        return Input(scale, root, i + static_cast<size_t>(rank) * count);
-      });
+      r.Expect(c.out, count,
+               [=](size_t i) { return Input(scale, root, i + static_cast<size_t>(rank) * count); });
       break;
   }
 }
@@ -96,8 +102,8 @@ void Warm(Rank& r, Kind kind, const Comm& c, int root) {
   r.Sync(s, "warm");
 }
 
-// A collective of `kind` on `a` and an all-reduce on `b`, one stream. `first`: the ranks for which the
-// collective comes first.
+// A collective of `kind` on `a` and an all-reduce on `b`, one stream. `first`: the ranks for which
+// the collective comes first.
 void AgainstAllReduce(Rank& r, Kind kind, int root, bool first) {
   cudaStream_t s = r.Stream();
   Comm a = MakeFor(r, kind, "a");
@@ -115,9 +121,7 @@ void AgainstAllReduce(Rank& r, Kind kind, int root, bool first) {
 }  // namespace
 
 // The root of a broadcast and the leaves of a reduce do not wait for the others.
-TRUTH_PROGRAM(broadcast_root_first, 2) {
-  AgainstAllReduce(r, Kind::kBroadcast, 0, r.rank == 0);
-}
+TRUTH_PROGRAM(broadcast_root_first, 2) { AgainstAllReduce(r, Kind::kBroadcast, 0, r.rank == 0); }
 TRUTH_PROGRAM(broadcast_receiver_first, 2) {
   AgainstAllReduce(r, Kind::kBroadcast, 0, r.rank != 0);
 }

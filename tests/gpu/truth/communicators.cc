@@ -263,8 +263,7 @@ TRUTH_PROGRAM(destroy_opposite, 2) {
   Comm tp = r.Ready("tp");
   r.Begin();
   r.Call("ncclCommDestroy first", [&] { return ncclCommDestroy((r.Departs() ? tp : dp).handle); });
-  r.Call("ncclCommDestroy second",
-         [&] { return ncclCommDestroy((r.Departs() ? dp : tp).handle); });
+  r.Call("ncclCommDestroy second", [&] { return ncclCommDestroy((r.Departs() ? dp : tp).handle); });
   r.Finish({});
 }
 

@@ -3,9 +3,12 @@
 
   compare.py EMULATOR.jsonl H200.jsonl [--table FILE]
   compare.py EMULATOR.jsonl --known
+  compare.py RESULTS.jsonl --verdicts
 
 Writes a markdown table (to stdout, or FILE) and ends with 1 if a row differs and explained.txt does
 not say why, or explains a row that does not differ. --known compares with what rows.py knows instead.
+--verdicts lists what `gordian run` said (run.py --gordian): a problem in a program that ends with right
+data is a false alarm, none in one that hangs was missed.
 Compared are: the outcome, the state and the step of every rank, and whether the data was right.
 """
 
@@ -131,6 +134,32 @@ def against_hardware(emulator, hardware, out):
     return len(bad)
 
 
+def verdicts(records):
+    """Prints a table of verdicts by outcome; how many are false alarms or missed."""
+    false_alarms, missed, counts = [], [], {}
+    for identity, record in sorted(records.items()):
+        said = record.get("gordian")
+        if said is None:
+            continue
+        quiet = said["verdict"] in ("healthy", "finished", "inconclusive")
+        key = (record["outcome"] + (", wrong data" if record["data"] == "wrong" else ""),
+               f"{said['verdict']} ({said['confidence']})")
+        counts[key] = counts.get(key, 0) + 1
+        line = f"{identity}: {describe(record)} | {said['verdict']} ({said['confidence']}) {said['culprit_ranks']}"
+        if record["outcome"] == "hangs" and quiet:
+            missed.append(line)
+        # A mismatch is one even where the data came out right.
+        if record["outcome"] == "completes" and record["data"] != "wrong" and not quiet and said["verdict"] != "mismatch":
+            false_alarms.append(line)
+    print("| Outcome | Verdict | Programs |\n|---|---|---|")
+    for (outcome, said), n in sorted(counts.items()):
+        print(f"| {outcome} | {said} | {n} |")
+    for kind, lines in (("FALSE ALARM", false_alarms), ("MISSED", missed)):
+        for line in lines:
+            print(f"{kind} {line}")
+    return len(false_alarms) + len(missed)
+
+
 def check(emulator):
     """The exit code for these results of the emulator."""
     if os.path.exists(HARDWARE):
@@ -145,7 +174,10 @@ def main():
     parser.add_argument("hardware", nargs="?")
     parser.add_argument("--table", metavar="FILE")
     parser.add_argument("--known", action="store_true")
+    parser.add_argument("--verdicts", action="store_true")
     args = parser.parse_args()
+    if args.verdicts:
+        return 1 if verdicts(load(args.emulator)) else 0
     if args.known:
         return 1 if against_known(load(args.emulator)) else 0
     if not args.hardware:

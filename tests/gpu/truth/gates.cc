@@ -19,7 +19,8 @@ void HostFunction(Rank& r, cudaStream_t s, cudaHostFn_t function, int flag) {
   r.Call("cudaLaunchHostFunc", [&] { return cudaLaunchHostFunc(s, function, &r.FlagWord(flag)); });
 }
 
-// Rank 0's stream waits in a host function for rank 1's host, which waits for the collective or not.
+// Rank 0's stream waits in a host function for rank 1's host, which waits for the collective or
+// not.
 void HostFunctionGate(Rank& r, bool waits_first) {
   cudaStream_t s = r.Stream();
   Comm dp = r.Ready("dp");
@@ -191,9 +192,8 @@ TRUTH_PROGRAM(queue_write_value_behind, 2) {
 
 TRUTH_PROGRAM(queue_event_behind, 2) {
   cudaEvent_t e = r.Event();
-  QueuedBehind(r, [&](cudaStream_t a) {
-    r.Call("cudaEventRecord", [&] { return cudaEventRecord(e, a); });
-  });
+  QueuedBehind(
+      r, [&](cudaStream_t a) { r.Call("cudaEventRecord", [&] { return cudaEventRecord(e, a); }); });
 }
 
 TRUTH_PROGRAM(queue_memset_behind, 2) {

@@ -20,11 +20,16 @@ void TwoComms(Rank& r, bool two_streams, bool departing_rank_groups, bool cold) 
   Comm dp = cold ? r.MakeComm("dp") : r.Ready("dp");
   Comm tp = cold ? r.MakeComm("tp") : r.Ready("tp");
   r.Begin();
-  if (!r.Departs() || departing_rank_groups) {
-    Group(r, dp, tp, a, b, r.Departs());
-  } else {
-    r.AllReduce(tp, b);
-    r.AllReduce(dp, a);
+  // NCCL sorts the communicators of a group by a hash of their random ids. So the calls come in
+  // both orders: one of the two is not that of the group.
+  const int rounds = departing_rank_groups ? 1 : 2;
+  for (int i = 0; i < rounds; ++i) {
+    if (!r.Departs() || departing_rank_groups) {
+      Group(r, dp, tp, a, b, r.Departs());
+    } else {
+      r.AllReduce(i == 0 ? tp : dp, i == 0 ? b : a);
+      r.AllReduce(i == 0 ? dp : tp, i == 0 ? a : b);
+    }
   }
   r.Finish({a, b});
 }

@@ -88,10 +88,9 @@ TRUTH_PROGRAM(mismatch_kind, 2) {
   r.Sync(s, "warm");
   r.Begin();
   r.Call(r.rank == 0 ? "ncclAllGather" : "ncclAllReduce", [&] {
-    return r.rank == 0
-               ? ncclAllGather(world.in, world.out, world.count, ncclFloat, world.handle, s)
-               : ncclAllReduce(world.in, world.out, world.count, ncclFloat, ncclSum, world.handle,
-                               s);
+    return r.rank == 0 ? ncclAllGather(world.in, world.out, world.count, ncclFloat, world.handle, s)
+                       : ncclAllReduce(world.in, world.out, world.count, ncclFloat, ncclSum,
+                                       world.handle, s);
   });
   ExpectSum(r, world, world.count);
   r.Finish({s});

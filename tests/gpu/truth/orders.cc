@@ -123,8 +123,8 @@ TRUTH_PROGRAM(inversion_event_unrecorded, 2) {
   });
 }
 
-// A wait covers what the event stood behind when the wait was issued: here nothing, though the event
-// is recorded behind the collective afterwards.
+// A wait covers what the event stood behind when the wait was issued: here nothing, though the
+// event is recorded behind the collective afterwards.
 TRUTH_PROGRAM(inversion_event_recorded_again, 2) {
   cudaEvent_t e = r.Event();
   cudaStream_t idle = r.Stream();

@@ -181,9 +181,8 @@ TRUTH_PROGRAM(recv_all_reduce_one_comm, 2) {
   r.Begin();
   float* received = r.Buffer(world.count);
   if (r.rank == 0) {
-    r.Call("ncclRecv world", [&] {
-      return ncclRecv(received, world.count, ncclFloat, 1, world.handle, s);
-    });
+    r.Call("ncclRecv world",
+           [&] { return ncclRecv(received, world.count, ncclFloat, 1, world.handle, s); });
   }
   r.AllReduce(world, s);
   if (r.rank == 1) r.Send(world, 0, s, world.count);
@@ -201,9 +200,8 @@ TRUTH_PROGRAM(pipeline_swapped, 3) {
   if (r.rank < last) {
     bool swapped = r.rank == 1;
     if (!swapped) r.Send(pp, r.rank + 1, s, pp.count);
-    r.Call("ncclRecv gradient", [&] {
-      return ncclRecv(pp.out, pp.count, ncclFloat, r.rank + 1, pp.handle, s);
-    });
+    r.Call("ncclRecv gradient",
+           [&] { return ncclRecv(pp.out, pp.count, ncclFloat, r.rank + 1, pp.handle, s); });
     if (swapped) r.Send(pp, r.rank + 1, s, pp.count);
   }
   if (r.rank > 0) r.Send(pp, r.rank - 1, s, pp.count);

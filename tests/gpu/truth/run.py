@@ -31,7 +31,7 @@ import rows as table  # noqa: E402
 # Not inherited: each row has its own.
 CLEARED = ["CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING", "NCCL_CUMEM_ENABLE", "NCCL_P2P_DISABLE",
            "NCCL_GRAPH_MIXING_SUPPORT", "NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_RUNTIME_CONNECT",
-           "CUDA_MODULE_LOADING", "GORDIAN_EMU_CONNECTIONS", "GORDIAN_EMU_P2P_BUFFER"]
+           "CUDA_MODULE_LOADING", "NCCL_DEBUG", "NCCL_LAUNCH_MODE", "GORDIAN_EMU_CONNECTIONS", "GORDIAN_EMU_P2P_BUFFER"]
 TRANSIENT = ("timeout", "unclear")  # worth another try
 
 
@@ -91,9 +91,10 @@ class Runner:
         killer = threading.Timer(58, process.kill)  # the ranks die with their judge
         killer.start()
         try:
-            line = process.stdout.readline()
-            if line:
-                record = json.loads(line)
+            for line in process.stdout:  # a library may have something to say first
+                if line.startswith(b'{"program"'):
+                    record = json.loads(line)
+                    break
             verdict = read_verdict(session) if self.args.gordian else None
             with open(hold, "w"):
                 pass

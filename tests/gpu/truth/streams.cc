@@ -51,9 +51,8 @@ TRUTH_PROGRAM(nonblocking_with_legacy_between, 2) {
 // An event recorded on the legacy stream stands behind the blocking streams, too.
 TRUTH_PROGRAM(blocking_with_legacy_event, 2) {
   cudaEvent_t e = r.Event();
-  Inverted(r, r.Stream(cudaStreamDefault), r.Stream(cudaStreamDefault), [&] {
-    r.Call("cudaEventRecord legacy", [&] { return cudaEventRecord(e, nullptr); });
-  });
+  Inverted(r, r.Stream(cudaStreamDefault), r.Stream(cudaStreamDefault),
+           [&] { r.Call("cudaEventRecord legacy", [&] { return cudaEventRecord(e, nullptr); }); });
 }
 
 TRUTH_PROGRAM(blocking_with_legacy_sync, 2) {

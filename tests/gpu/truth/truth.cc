@@ -181,8 +181,7 @@ void Rank::Send(const Comm& comm, int peer, cudaStream_t stream, size_t count) {
 
 void Rank::Recv(const Comm& comm, int peer, cudaStream_t stream, size_t count) {
   if (comm.handle == nullptr) return;
-  Expect(comm.out, count,
-         [scale = comm.scale, peer](size_t i) { return Input(scale, peer, i); });
+  Expect(comm.out, count, [scale = comm.scale, peer](size_t i) { return Input(scale, peer, i); });
   Call("ncclRecv " + comm.name,
        [&] { return ncclRecv(comm.out, count, ncclFloat, peer, comm.handle, stream); });
 }

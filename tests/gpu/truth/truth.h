@@ -53,6 +53,7 @@ struct Shared {
   std::atomic<int> ids_lock;
   std::atomic<int> ids_used;
   std::atomic<int> arrived;
+  std::atomic<int> may_leave;  // ranks that are done stay until then: others may use their memory
   std::atomic<int> nccl_version;
   std::atomic<uint32_t> flags[kFlags];
   // A page of its own: ranks register it with CUDA, so that streams can wait for words in it.
@@ -83,8 +84,8 @@ class Rank {
   // The rank that goes the other way round: the last.
   bool Departs() const { return rank == n - 1; }
 
-  // Publishes `step`, runs `call` (which returns cudaError_t, CUresult or ncclResult_t), and ends the
-  // process in state kError if that fails.
+  // Publishes `step`, runs `call` (which returns cudaError_t, CUresult or ncclResult_t), and ends
+  // the process in state kError if that fails.
   template <typename F>
   void Call(const std::string& step, F&& call) {
     Publish(State::kHost, step);
@@ -185,17 +186,17 @@ struct Registration {
 };
 
 struct JudgeOptions {
-  double patience_s = 0;      // 0: 4 s on hardware, 1.5 s of sleep on the emulator
-  double limit_s = 45;        // then the outcome is "unclear"
-  std::string hold;           // before it ends the ranks, waits until this file exists (10 s at most)
+  double patience_s = 0;  // 0: 4 s on hardware, 1.5 s of sleep on the emulator
+  double limit_s = 45;    // then the outcome is "unclear"
+  std::string hold;       // before it ends the ranks, waits until this file exists (10 s at most)
 };
 // Forks the ranks, judges, ends them, prints one line of JSON. Returns the exit code.
 int RunAndJudge(const Program& program, int ranks, size_t bytes, const JudgeOptions& options);
 
 }  // namespace truth
 
-#define TRUTH_PROGRAM(name, min_ranks)                                          \
-  static void Program_##name(truth::Rank& r);                                   \
+#define TRUTH_PROGRAM(name, min_ranks)                                                \
+  static void Program_##name(truth::Rank& r);                                         \
   static const truth::Registration register_##name(#name, min_ranks, Program_##name); \
   static void Program_##name(truth::Rank& r)
 
