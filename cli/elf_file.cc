@@ -60,13 +60,15 @@ void ReadSymbols(Elf* elf, Elf_Scn* section, const GElf_Shdr& header,
     if (gelf_getsym(data, static_cast<int>(i), &symbol) == nullptr) {
       return;
     }
-    if (symbol.st_shndx == SHN_UNDEF || GELF_ST_TYPE(symbol.st_info) != STT_FUNC) {
+    const bool undefined = symbol.st_shndx == SHN_UNDEF;
+    if (!undefined && GELF_ST_TYPE(symbol.st_info) != STT_FUNC) {
       continue;
     }
+    std::vector<std::string>& names = undefined ? out->undefined : out->defined;
     const char* name = elf_strptr(elf, header.sh_link, symbol.st_name);
     if (name != nullptr && std::find(look_for.begin(), look_for.end(), name) != look_for.end() &&
-        std::find(out->defined.begin(), out->defined.end(), name) == out->defined.end()) {
-      out->defined.emplace_back(name);
+        std::find(names.begin(), names.end(), name) == names.end()) {
+      names.emplace_back(name);
     }
   }
 }
@@ -101,12 +103,16 @@ StatusOr<ElfSummary> ReadElf(const std::string& path, const std::vector<std::str
       }
     }
   }
+  size_t names = 0;
+  const bool named = elf_getshdrstrndx(elf, &names) == 0;
   Elf_Scn* section = nullptr;
   while ((section = elf_nextscn(elf, section)) != nullptr) {
     GElf_Shdr header;
     if (gelf_getshdr(section, &header) == nullptr) {
       continue;
     }
+    const char* name = named ? elf_strptr(elf, names, header.sh_name) : nullptr;
+    out.has_device_code |= name != nullptr && strcmp(name, ".nvFatBinSegment") == 0;
     if (header.sh_type == SHT_DYNAMIC) {
       ReadDynamic(elf, section, header, &out);
     } else if (header.sh_type == SHT_SYMTAB || header.sh_type == SHT_DYNSYM) {

@@ -16,8 +16,10 @@ struct ElfSummary {
   std::string rpath;                // DT_RPATH: comes before LD_LIBRARY_PATH
   std::string runpath;              // DT_RUNPATH: comes after it
   std::string soname;
-  bool has_symbols = false;          // a .symtab: "not defined" then means something
-  std::vector<std::string> defined;  // of the names asked for, those that it defines itself
+  bool has_symbols = false;            // a .symtab: "not defined" then means something
+  bool has_device_code = false;        // nvcc's section of kernels
+  std::vector<std::string> defined;    // of the names asked for, those that it defines itself
+  std::vector<std::string> undefined;  // and those that it takes from a library
 };
 
 // `look_for`: symbols to search for in .symtab and .dynsym. Errors: cannot be read, no ELF file.

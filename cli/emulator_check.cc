@@ -147,4 +147,27 @@ std::vector<std::string> ForeignLibrariesAtLoad(const std::string& program,
   return out;
 }
 
+bool HasStaticCudaRuntime(const std::string& program) {
+  // The archive is one piece: whoever links it has all of these. A program that replaces single
+  // functions has not.
+  const std::vector<std::string> telling = {"__cudaRegisterFatBinary", "cudaGetExportTable",
+                                            "cudaMalloc"};
+  const StatusOr<ElfSummary> elf = ReadElf(program, telling);
+  if (!elf.ok()) {
+    return false;
+  }
+  const bool linked = std::any_of(elf->needed.begin(), elf->needed.end(), [](const auto& name) {
+    return name.starts_with("libcudart.so");
+  });
+  if (linked) {
+    return false;
+  }
+  if (elf->has_symbols) {
+    return elf->defined.size() == telling.size();
+  }
+  // Stripped. Who has kernels registers them: with a library, or with a runtime of its own.
+  return elf->has_device_code && std::find(elf->undefined.begin(), elf->undefined.end(),
+                                           telling[0]) == elf->undefined.end();
+}
+
 }  // namespace gordian::cli

@@ -25,6 +25,11 @@ std::vector<std::string> ForeignLibrariesAtLoad(const std::string& program,
                                                 const std::vector<std::string>& environment,
                                                 const std::string& emulator_dir);
 
+// Whether the program brings its own CUDA runtime, which speaks to the driver by a private table
+// and so cannot run on the emulated one. False for what cannot be told: a stripped program without
+// kernels.
+bool HasStaticCudaRuntime(const std::string& program);
+
 }  // namespace gordian::cli
 
 #endif  // GORDIAN_CLI_EMULATOR_CHECK_H_

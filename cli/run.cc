@@ -247,6 +247,12 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
     PrintError(DescribeExecError(command[0], program.error));
     return ExitCodeOfExecError(program.error);
   }
+  if (config->emulator && HasStaticCudaRuntime(program.path)) {
+    PrintError(program.path +
+               " has the CUDA runtime linked statically, which cannot run with --emulator; link it "
+               "with -cudart shared");
+    return kExitOwnFailure;
+  }
 
   SignalInbox signals;
   Session session = Session::Open(config->session, command[0]);

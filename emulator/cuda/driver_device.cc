@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "emulator/cuda/driver_common.h"
+#include "emulator/cuda/driver_entry_points.h"
 #include "emulator/engine/device_info.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
@@ -94,6 +95,23 @@ CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
   if (can == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *can = device != peer ? 1 : 0;
   return CUDA_SUCCESS;
+}
+
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult* symbol_status) {
+  if (symbol == nullptr || function == nullptr || flags > 2) return CUDA_ERROR_INVALID_VALUE;
+  int status = 0;
+  *function = gordianEmuDriverEntryPoint(
+      symbol, version, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status);
+  if (symbol_status != nullptr) {
+    *symbol_status = static_cast<CUdriverProcAddressQueryResult>(status);
+  }
+  return CUDA_SUCCESS;
+}
+
+#undef cuGetProcAddress
+CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags) {
+  return cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
 }
 
 }  // extern "C"

@@ -1,19 +1,85 @@
-// Kernels and host functions. Modules are not emulated, so no CUfunction is ever valid.
+// Kernels and host functions.
+#include <cstdint>
+
 #include "emulator/cuda/driver_graph_common.h"
+#include "emulator/cuda/driver_modules.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 
-extern "C" {
+namespace gordian::emu {
 
-CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                        unsigned, CUstream stream, void**, void**) {
-  GORDIAN_EMU_CHECK(CheckStream(stream));
-  return CUDA_ERROR_INVALID_HANDLE;
+CUresult CheckKernelParams(KernelParams* params) {
+  if (!IsLoadedKernel(params->function)) return CUDA_ERROR_INVALID_HANDLE;
+  constexpr unsigned kMaxGridYz = 65535;
+  constexpr unsigned kMaxThreads = 1024;
+  constexpr unsigned kMaxBlockZ = 64;
+  const auto& [grid_x, grid_y, grid_z] = params->grid;
+  const auto& [block_x, block_y, block_z] = params->block;
+  const uint64_t threads = uint64_t{block_x} * block_y * block_z;
+  if (grid_x == 0 || grid_y == 0 || grid_z == 0 || threads == 0 || grid_x > 2147483647u ||
+      grid_y > kMaxGridYz || grid_z > kMaxGridYz || block_x > kMaxThreads ||
+      block_y > kMaxThreads || block_z > kMaxBlockZ || threads > kMaxThreads) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  params->duration_ns = TheEngine().KernelNs();
+  return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction, void**, void**) {
+}  // namespace gordian::emu
+
+namespace {
+
+CUresult Launch(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                CUstream stream, bool cooperative = false) {
+  KernelParams params;
+  params.function = function;
+  params.grid = {grid_x, grid_y, grid_z};
+  params.block = {block_x, block_y, block_z};
+  params.shared_bytes = shared_bytes;
+  params.cooperative = cooperative;
+  GORDIAN_EMU_CHECK(CheckKernelParams(&params));
+  int captured = kSuccess;
+  if (Graphs().CaptureKernel(stream, params, &captured)) return Result(captured);
+  const int64_t blocks = int64_t{grid_x} * grid_y * grid_z;
+  return Result(TheEngine().LaunchKernel(stream, blocks, params.duration_ns));
+}
+
+CUresult LaunchConfigured(const char* call, const CUlaunchConfig* config, CUfunction function,
+                          bool per_thread) {
   GORDIAN_EMU_CHECK(CheckInitialized());
-  return config == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUstream stream = per_thread ? PerThread(config->hStream) : config->hStream;
+  GORDIAN_EMU_CHECK(CheckStream(stream));
+  TheEngine().CountCall(call);
+  return Launch(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                config->blockDimY, config->blockDimZ, config->sharedMemBytes, stream);
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                        CUstream stream, void**, void**) {
+  GORDIAN_EMU_CHECK(CheckStream(stream));
+  TheEngine().CountCall("cuLaunchKernel");
+  return Launch(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                   unsigned grid_z, unsigned block_x, unsigned block_y,
+                                   unsigned block_z, unsigned shared_bytes, CUstream stream,
+                                   void**) {
+  GORDIAN_EMU_CHECK(CheckStream(stream));
+  TheEngine().CountCall("cuLaunchCooperativeKernel");
+  return Launch(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
+                true);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void**, void**) {
+  return LaunchConfigured("cuLaunchKernelEx", config, function, false);
 }
 
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
@@ -39,9 +105,8 @@ CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid
   return cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
                         PerThread(stream), parameters, extra);
 }
-CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction function, void** parameters,
-                               void** extra) {
-  return cuLaunchKernelEx(config, function, parameters, extra);
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction function, void**, void**) {
+  return LaunchConfigured("cuLaunchKernelEx_ptsz", config, function, true);
 }
 CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn function, void* data) {
   return cuLaunchHostFunc(PerThread(stream), function, data);

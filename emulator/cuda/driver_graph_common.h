@@ -20,6 +20,9 @@ inline const EdgeData* Edges(const CUgraphEdgeData* edges) {
 }
 inline EdgeData* Edges(CUgraphEdgeData* edges) { return reinterpret_cast<EdgeData*>(edges); }
 
+// A kernel of this library with a shape that the device takes; adds its duration.
+CUresult CheckKernelParams(KernelParams* params);
+
 }  // namespace gordian::emu
 
 #endif  // GORDIAN_EMULATOR_CUDA_DRIVER_GRAPH_COMMON_H_

@@ -1,5 +1,5 @@
 // Nodes of graphs: made, asked, changed; in executable graphs, too. Contexts in the parameters are
-// told from their device only. Kernels are refused as in cuLaunchKernel: no CUfunction is valid.
+// told from their device only.
 #include <cstring>
 
 #include "emulator/cuda/driver_graph_common.h"
@@ -109,8 +109,18 @@ CUresult ToParams(const CUDA_HOST_NODE_PARAMS* from, NodeParams* to) {
   return CUDA_SUCCESS;
 }
 
-CUresult ToParams(const CUDA_KERNEL_NODE_PARAMS* from, NodeParams*) {
-  return from == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+template <typename Kernel>
+CUresult KernelToParams(const Kernel& from, NodeParams* to) {
+  to->type = NodeType::kKernel;
+  to->kernel.function = from.func;
+  to->kernel.grid = {from.gridDimX, from.gridDimY, from.gridDimZ};
+  to->kernel.block = {from.blockDimX, from.blockDimY, from.blockDimZ};
+  to->kernel.shared_bytes = from.sharedMemBytes;
+  return CheckKernelParams(&to->kernel);
+}
+
+CUresult ToParams(const CUDA_KERNEL_NODE_PARAMS* from, NodeParams* to) {
+  return from == nullptr ? CUDA_ERROR_INVALID_VALUE : KernelToParams(*from, to);
 }
 
 template <typename Alloc>
@@ -140,7 +150,7 @@ CUresult ToParams(const CUgraphNodeParams* from, NodeParams* to) {
   to->type = static_cast<NodeType>(from->type);
   switch (from->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-      return CUDA_ERROR_INVALID_HANDLE;
+      return KernelToParams(from->kernel, to);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
       return from->memcpy.flags != 0 ? CUDA_ERROR_INVALID_VALUE
                                      : ToParams(&from->memcpy.copyParams, to);

@@ -60,30 +60,9 @@ CUresult cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) {
   return AllocateDevice(address, bytes, MemoryKind::kManaged, flags);
 }
 
-CUresult cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stream) {
-  GORDIAN_EMU_CHECK(CheckStream(stream));
-  StreamInfo info;
-  GORDIAN_EMU_CHECK(Result(TheEngine().DescribeStream(stream, &info)));
-  if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  void* pointer = nullptr;
-  int captured = kSuccess;
-  if (!Graphs().CaptureAllocate(stream, bytes, &pointer, &captured)) {
-    // Not cuMemAlloc, which is forbidden while other streams capture.
-    pointer = TheEngine().Allocate(bytes, info.device);
-    if (pointer == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  if (captured == kSuccess) *address = reinterpret_cast<CUdeviceptr>(pointer);
-  return Result(captured);
-}
-
 CUresult cuMemFree_v2(CUdeviceptr address) {
   GORDIAN_EMU_CHECK(CheckInitialized());
   return Result(TheEngine().FreeDevice(Pointer(address)));
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
-  GORDIAN_EMU_CHECK(CheckStream(stream));
-  return Result(TheEngine().FreeInStreamOrder(Pointer(address), stream));
 }
 
 CUresult cuMemAllocHost_v2(void** pointer, size_t bytes) {
@@ -173,6 +152,28 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
       *static_cast<size_t*>(data) = found.bytes;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      *static_cast<unsigned long long*>(data) = found.id;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      *static_cast<bool*>(data) = found.origin == MemoryOrigin::kHeap;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      *static_cast<bool*>(data) = false;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      *static_cast<bool*>(data) = true;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      *static_cast<CUmemoryPool*>(data) = static_cast<CUmemoryPool>(found.pool);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      *static_cast<size_t*>(data) = found.bytes;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      *static_cast<CUdeviceptr*>(data) = found.base;
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_NOT_SUPPORTED;

@@ -1,6 +1,7 @@
 // What nvcc's start-up code calls, and what it told.
 #include "emulator/cudart/registry.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -10,17 +11,20 @@
 #include <unordered_set>
 
 #include "emulator/cudart/runtime_common.h"
+#include "emulator/engine/device_image.h"
 
 namespace gordian::emu {
 namespace {
 
 struct Module {
+  DeviceImage image;
   std::unordered_set<const void*> functions;  // host functions, to be forgotten with the module
   std::unordered_set<const void*> variables;
 };
 
 struct Variable {
   size_t bytes = 0;
+  std::string initial;          // empty: zero, or not to be read in the image
   std::map<int, void*> memory;  // by device
 };
 
@@ -62,6 +66,8 @@ cudaError_t FindSymbol(const void* symbol, void** address, size_t* bytes) {
     memory = TheEngine().Allocate(at->second.bytes, device);
     if (memory == nullptr) return cudaErrorMemoryAllocation;
     memset(memory, 0, at->second.bytes);
+    memcpy(memory, at->second.initial.data(),
+           std::min(at->second.initial.size(), at->second.bytes));
   }
   *address = memory;
   *bytes = at->second.bytes;
@@ -74,7 +80,11 @@ using namespace gordian::emu;  // NOLINT: every line below uses it
 
 extern "C" {
 
-void** __cudaRegisterFatBinary(void*) { return reinterpret_cast<void**>(new Module); }
+void** __cudaRegisterFatBinary(void* binary) {
+  auto* module = new Module;
+  ParseDeviceImage(binary, 0, &module->image);
+  return reinterpret_cast<void**>(module);
+}
 
 void __cudaRegisterFatBinaryEnd(void**) {}
 
@@ -99,19 +109,31 @@ void __cudaRegisterFunction(void** handle, const char* host_function, char*,
   if (handle != nullptr) reinterpret_cast<Module*>(handle)->functions.insert(host_function);
 }
 
-void __cudaRegisterVar(void** handle, char* host_variable, char*, const char*, int, size_t bytes,
-                       int, int) {
+void __cudaRegisterVar(void** handle, char* host_variable, char*, const char* device_name, int,
+                       size_t bytes, int, int) {
   Registry& registry = TheRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   registry.variables[host_variable].bytes = bytes;
-  if (handle != nullptr) reinterpret_cast<Module*>(handle)->variables.insert(host_variable);
+  if (handle == nullptr) return;
+  auto* module = reinterpret_cast<Module*>(handle);
+  module->variables.insert(host_variable);
+  const auto known = module->image.variables.find(device_name != nullptr ? device_name : "");
+  if (known != module->image.variables.end()) {
+    registry.variables[host_variable].initial = known->second.initial;
+  }
 }
 
 // The program reads managed variables through this pointer with no call before it, so it gets its
-// memory here; initial values are in the device code, which nobody reads: it is zero.
-void __cudaRegisterManagedVar(void**, void** host_variable, char*, const char*, int, size_t bytes,
-                              int, int) {
+// memory here.
+void __cudaRegisterManagedVar(void** handle, void** host_variable, char*, const char* device_name,
+                              int, size_t bytes, int, int) {
   *host_variable = calloc(1, bytes);
+  if (handle == nullptr || device_name == nullptr || *host_variable == nullptr) return;
+  const auto& variables = reinterpret_cast<Module*>(handle)->image.variables;
+  const auto known = variables.find(device_name);
+  if (known == variables.end()) return;
+  memcpy(*host_variable, known->second.initial.data(),
+         std::min(known->second.initial.size(), bytes));
 }
 
 void __cudaRegisterHostVar(void**, const char*, char*, size_t) {}

@@ -42,22 +42,6 @@ cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
   return cudaHostAlloc(pointer, bytes, cudaHostAllocDefault);
 }
 
-// Memory is there at once, whatever the stream: nothing can tell, because work that uses it is
-// ordered behind this call.
-cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
-  StreamInfo info;
-  const int status = TheEngine().DescribeStream(stream, &info);
-  if (status != kSuccess) return Return(status);
-  int captured = kSuccess;
-  if (TheEngine().Graphs().CaptureAllocate(stream, bytes, pointer, &captured)) {
-    return Return(captured);
-  }
-  if (pointer == nullptr) return Return(cudaErrorInvalidValue);
-  // Not cudaMalloc, which is forbidden while other streams capture.
-  *pointer = TheEngine().Allocate(bytes, info.device);
-  return Return(bytes > 0 && *pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
-}
-
 cudaError_t cudaFree(void* pointer) { return Return(TheEngine().FreeDevice(pointer)); }
 
 cudaError_t cudaFreeHost(void* pointer) { return Return(TheEngine().FreeHost(pointer)); }
@@ -156,9 +140,6 @@ cudaError_t cudaMemAdvise(const void* pointer, size_t bytes, cudaMemoryAdvise, c
   return cudaSuccess;
 }
 
-cudaError_t cudaMallocAsync_ptsz(void** pointer, size_t bytes, cudaStream_t stream) {
-  return cudaMallocAsync(pointer, bytes, PerThread(stream));
-}
 cudaError_t cudaFreeAsync_ptsz(void* pointer, cudaStream_t stream) {
   return cudaFreeAsync(pointer, PerThread(stream));
 }

@@ -46,6 +46,7 @@ void FillRows(const FillRequest& fill) {
 // difference, and nobody needs to be woken.
 int EngineImpl::RunInOrder(void* handle, bool wait, const std::function<void()>& work,
                            const std::function<std::function<void()>()>& make_deferred) {
+  const WaitName name("copy");
   const auto task = std::make_shared<Task>(TaskKind::kCopy);
   const auto host_wait = wait ? std::make_shared<Task>(TaskKind::kHostWait) : nullptr;
   bool idle = false;
@@ -145,26 +146,6 @@ int EngineImpl::Fill(const FillRequest& fill, void* stream) {
   const bool wait = fill.synchronous && to.kind != MemoryKind::kDevice;
   const auto work = [fill] { FillRows(fill); };
   return RunInOrder(stream, wait, work, [&]() -> std::function<void()> { return work; });
-}
-
-int EngineImpl::FreeInStreamOrder(void* pointer, void* stream) {
-  if (const int status = Prepare(stream)) return status;
-  if (pointer == nullptr) return kSuccess;
-  int captured = kSuccess;
-  if (graphs_->CaptureFree(stream, pointer, &captured)) return captured;
-  if (graphs_->memory().Find(pointer) != nullptr) {
-    std::shared_ptr<GraphAllocation> memory = graphs_->memory().End(pointer);
-    if (memory == nullptr) return kInvalidValue;
-    const auto end = [memory] {};  // the address is kept until the device gets there
-    return RunInOrder(stream, false, end, [&]() -> std::function<void()> { return end; });
-  }
-  Allocation found;
-  if (!memory_->FindBase(pointer, &found) ||
-      (found.kind != MemoryKind::kDevice && found.kind != MemoryKind::kManaged)) {
-    return kInvalidValue;
-  }
-  const auto work = [this, pointer] { memory_->Release(pointer); };
-  return RunInOrder(stream, false, work, [&]() -> std::function<void()> { return work; });
 }
 
 }  // namespace gordian::emu

@@ -74,15 +74,20 @@ constexpr AttributeRow kRows[] = {
     {86, 86, 0},            // native atomics between host and device
     {87, 87, 2},            // single to double precision ratio
     {89, 91, 1},            // concurrent managed access, preemption, host pointers
-    {95, 95, 1},            // cooperative launch
+    {92, 95, 1},            // stream memory operations, cooperative launch
     {97, 97, 232448},       // opt-in shared memory per block
-    {99, 99, 1},            // host registration
+    {98, 99, 1},            // flush of remote writes, host registration
+    {102, 103, 1},          // virtual memory, handles by file descriptor
     {106, 106, 32},         // blocks per SM
     {108, 108, 39321600},   // persisting L2
     {109, 109, 134217728},  // access policy window
     {111, 111, 1024},       // reserved shared memory per block
+    {113, 113, 1},          // read-only host registration
     {115, 115, 1},          // memory pools
+    {119, 119, 1},          // their handles: file descriptors
     {120, 120, 1},          // cluster launch
+    {122, 123, 1},          // 64-bit stream memory operations, wait for NOR
+    {125, 125, 1},          // interprocess events
     {126, 126, 4},          // memory sync domains
     {129, 129, 1},          // unified function pointers
     {131, 131, -1},         // NUMA node
@@ -112,7 +117,7 @@ bool DeviceAttribute(const DeviceShape& shape, int attribute, int* value) {
 
 void DeviceUuid(int physical, char uuid[16]) {
   memcpy(uuid, "gordian-emulator", 16);
-  uuid[15] = static_cast<char>(physical);
+  uuid[0] = static_cast<char>('g' ^ physical);  // abbreviated, it still names one device
 }
 
 void PciBusId(int physical, char* text, size_t bytes) {

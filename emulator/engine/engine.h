@@ -22,6 +22,7 @@ inline void* const kPerThreadStream = reinterpret_cast<void*>(2);
 
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDisableTiming = 2;
+inline constexpr unsigned kEventInterprocess = 4;
 inline constexpr int kGreatestPriority = -5;  // as on H200; the least is 0
 
 enum class CopyKind { kHostToHost, kHostToDevice, kDeviceToHost, kDeviceToDevice, kDefault };
@@ -56,6 +57,35 @@ struct StreamInfo {
 };
 
 class GraphEngine;  // graph_api.h
+// As CUstreamWaitValue_flags has them.
+enum class ValueCondition { kGreaterOrEqual = 0, kEqual = 1, kAnd = 2, kNor = 3 };
+
+struct ValueRequest {
+  void* address = nullptr;
+  uint64_t value = 0;
+  size_t bytes = 4;     // or 8
+  bool barrier = true;  // writes: without one it passes through no hardware queue
+  ValueCondition condition = ValueCondition::kGreaterOrEqual;  // waits
+};
+
+inline constexpr size_t kIpcHandleBytes = 64;
+
+struct PoolProperties {
+  int device = 0;
+  bool shareable = false;  // by file descriptor
+  size_t max_bytes = 0;    // 0: what the device has
+};
+// As CUmemPool_attribute and cudaMemPoolAttr number them.
+enum class PoolAttribute {
+  kFollowEventDependencies = 1,
+  kAllowOpportunistic = 2,
+  kAllowInternalDependencies = 3,
+  kReleaseThreshold = 4,
+  kReservedCurrent = 5,
+  kReservedHigh = 6,
+  kUsedCurrent = 7,
+  kUsedHigh = 8,
+};
 
 class DeviceEngine : public Engine {
  public:
@@ -98,6 +128,8 @@ class DeviceEngine : public Engine {
   // A kernel without a body: holds up to `sms` SMs for `duration_ns`.
   virtual int LaunchKernel(void* stream, int64_t sms, int64_t duration_ns) = 0;
   virtual int LaunchHostFunction(void* stream, std::function<void()> function) = 0;
+  virtual int WriteValue(const ValueRequest& request, void* stream) = 0;
+  virtual int WaitValue(const ValueRequest& request, void* stream) = 0;
   virtual int Copy(const CopyRequest& request, void* stream) = 0;
   virtual int Fill(const FillRequest& request, void* stream) = 0;
 
@@ -111,6 +143,31 @@ class DeviceEngine : public Engine {
   virtual int UnregisterHost(void* pointer) = 0;
   virtual bool FindMemory(const void* pointer, Allocation* found) = 0;
   virtual int MemoryInfo(size_t* free_bytes, size_t* total_bytes) = 0;
+  // Memory pools. `pool` may be null in AllocateInStreamOrder: the device's current one.
+  virtual int AllocateInStreamOrder(size_t bytes, void* pool, void* stream, void** pointer) = 0;
+  virtual int CreatePool(const PoolProperties& properties, void** pool) = 0;
+  virtual int DestroyPool(void* pool) = 0;
+  virtual int DefaultPool(int device, void** pool) = 0;
+  virtual int CurrentPool(int device, void** pool) = 0;
+  virtual int SetCurrentPool(int device, void* pool) = 0;
+  virtual int GetPoolAttribute(void* pool, PoolAttribute attribute, uint64_t* value) = 0;
+  virtual int SetPoolAttribute(void* pool, PoolAttribute attribute, uint64_t value) = 0;
+  virtual int TrimPool(void* pool, size_t keep_bytes) = 0;
+  // Access of a device other than the pool's: 0 none, 1 read, 3 read and write.
+  virtual int SetPoolAccess(void* pool, int device, unsigned flags) = 0;
+  virtual int GetPoolAccess(void* pool, int device, unsigned* flags) = 0;
+  virtual int ExportPool(void* pool, int* fd) = 0;
+  virtual int ImportPool(int fd, void** pool) = 0;
+  virtual int ExportPoolPointer(void* pointer, char data[kIpcHandleBytes]) = 0;
+  virtual int ImportPoolPointer(void* pool, const char data[kIpcHandleBytes], void** pointer) = 0;
+
+  // Handles that another process of the same user opens while this one lives.
+  virtual int ExportMemory(const void* pointer, char handle[kIpcHandleBytes]) = 0;
+  virtual int OpenMemory(const char handle[kIpcHandleBytes], void** pointer) = 0;
+  virtual int CloseMemory(void* pointer) = 0;
+  virtual int ExportEvent(void* event, char handle[kIpcHandleBytes]) = 0;
+  virtual int OpenEvent(const char handle[kIpcHandleBytes], void** event) = 0;
+
   virtual int EnablePeer(int peer) = 0;
   virtual int DisablePeer(int peer) = 0;
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace gordian::emu {
@@ -30,6 +31,8 @@ class DeviceOp {
   virtual bool Poll() = 0;
   // The process's streams are being torn down (device reset, exit): drop references to peers.
   virtual void Cancel() {}
+  // For the quiescence report: the members of a JSON object. Any thread.
+  virtual std::string Describe() { return {}; }
 };
 
 // An operation captured into a graph: makes what one launch of the graph runs. It lives as long as
@@ -52,6 +55,23 @@ struct CaptureRequest {
   int sms = 1;
 };
 
+// A host thread that sleeps inside the emulator while *word == seen; on that thread's stack.
+struct HostWait {
+  const char* kind = "";
+  const std::atomic<uint32_t>* word = nullptr;
+  std::atomic<uint32_t> seen{0};
+  // More of its line in the quiescence report: the members of a JSON object. Any thread, between
+  // BeginWait and EndWait.
+  std::function<std::string()> describe;
+  const void* task = nullptr;  // the engine's own waits
+  bool forced = false;         // it waits only for its turn in GORDIAN_EMU_SCHEDULE
+  // Filled in by BeginWait.
+  const char* call = nullptr;
+  int thread = 0;
+};
+
+struct JobState;
+
 struct EnqueueRequest {
   std::vector<Stream*> streams;  // >= 1, same device; with several it starts when it is at the
                                  // head of all, and holds all until done (a fused group)
@@ -59,6 +79,8 @@ struct EnqueueRequest {
   std::shared_ptr<DeviceOp> after;  // may be null: must be done first, whatever its stream
                                     // (operations of one communicator are serialised)
   int sms = 1;
+  bool in_launch_order = false;      // starts after the start of the one before it on the device
+                                     // that had this set
 };
 
 class Engine {
@@ -105,6 +127,16 @@ class Engine {
 
   // Emulator's own account of calls, GORDIAN_EMU_STATS. `symbol` must be a string literal.
   virtual void CountCall(const char* symbol) = 0;
+  // Adds to a line of that account under a name of the caller's making.
+  virtual void CountMore(const std::string& name, uint64_t amount) = 0;
+
+  // The job's shared state (job_state.h); null without GORDIAN_EMU_SCHEDULE or _QUIESCENCE.
+  virtual JobState* Job() = 0;
+  // Another process, or a thread of this one, may be able to move because of what was just done.
+  virtual void NoteActivity() = 0;
+  // Around a sleep. `seen` may be changed in between, before sleeping on.
+  virtual void BeginWait(HostWait* wait) = 0;
+  virtual void EndWait(HostWait* wait) = 0;
 
  protected:
   ~Engine() = default;

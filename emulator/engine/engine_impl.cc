@@ -1,6 +1,7 @@
 #include "emulator/engine/engine_impl.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include <utility>
 
@@ -45,6 +46,9 @@ void EngineImpl::AfterForkInParent() {
 // The devices do not follow a process into its child: what had begun is unusable there, for good.
 void EngineImpl::AfterForkInChild() {
   if (state_.load() == kRunning) state_.store(kBroken);
+  // Its threads did not come along, and its place in the job is the parent's.
+  quiescence_.release();  // NOLINT: another process's
+  job_.release();
   stats_.AfterForkInChild();
   initialize_mutex_.unlock();
 }
@@ -68,6 +72,13 @@ int EngineImpl::Initialize() {
     device.legacy->device = i;
     device.legacy->legacy = true;
     device.legacy->id = next_stream_id_++;
+  }
+  job_ = emu::Job::Join();
+  if (job_ != nullptr) {
+    HostWaits::Get().Enable();
+    quiescence_ = std::make_unique<Quiescence>(*job_, *scheduler_);
+    scheduler_->SetQuiescence(quiescence_.get());
+    quiescence_->Start();
   }
   state_.store(kRunning, std::memory_order_release);
   return kSuccess;
@@ -194,7 +205,16 @@ int EngineImpl::ResetDevice(int device_index) {
     }
   }
   graphs_->memory().ResetDevice(device_index);
+  ResetPools(device_index);
   memory_->ReleaseDevice(device_index);
+  std::lock_guard<std::mutex> lock(imports_mutex_);
+  for (auto at = imports_.begin(); at != imports_.end();) {
+    Allocation found;
+    const Import import = at->second;
+    const bool lives = memory_->FindBase(import.pointer, &found);
+    if (!lives) munmap(import.mapping, import.mapped_bytes);
+    at = lives ? std::next(at) : imports_.erase(at);
+  }
   return kSuccess;
 }
 
@@ -217,7 +237,24 @@ int EngineImpl::DisablePeer(int peer) {
 
 // --- For the emulated NCCL ---
 
-void EngineImpl::CountCall(const char* symbol) { stats_.Count(symbol); }
+void EngineImpl::CountCall(const char* symbol) {
+  current_call = symbol;
+  stats_.Count(symbol);
+}
+
+void EngineImpl::CountMore(const std::string& name, uint64_t amount) { stats_.Add(name, amount); }
+
+JobState* EngineImpl::Job() { return Ready() && job_ != nullptr ? job_->state() : nullptr; }
+
+void EngineImpl::NoteActivity() {
+  if (job_ != nullptr) job_->NoteActivity();
+}
+
+void EngineImpl::LeaveJob() {
+  if (job_ == nullptr) return;
+  if (quiescence_ != nullptr) quiescence_->Leave();
+  job_->Leave();
+}
 
 int EngineImpl::DoorbellFd() { return Ready() ? scheduler_->doorbell_fd() : -1; }
 
@@ -273,8 +310,8 @@ int EngineImpl::Free(void* pointer) { return FreeDevice(pointer); }
 bool EngineImpl::IsDeviceAccessible(const void* pointer, size_t bytes, int* device) {
   Allocation found;
   if (!Ready() || !memory_->Find(pointer, bytes, &found)) return false;
-  const bool on_device = found.kind == MemoryKind::kDevice || found.kind == MemoryKind::kManaged;
-  if (device != nullptr) *device = on_device ? found.device : -1;
+  // Managed memory has a device that was current when it was made, and no owner.
+  if (device != nullptr) *device = found.kind == MemoryKind::kDevice ? found.device : -1;
   return true;
 }
 
@@ -295,12 +332,22 @@ int EngineImpl::FreeDevice(void* pointer) {
   if (const int status = graphs_->CheckUnsafeCall()) return status;
   Allocation found;
   if (!memory_->FindBase(pointer, &found) ||
-      (found.kind != MemoryKind::kDevice && found.kind != MemoryKind::kManaged)) {
+      (found.kind != MemoryKind::kDevice && found.kind != MemoryKind::kManaged) ||
+      found.origin == MemoryOrigin::kIpc || found.origin == MemoryOrigin::kVirtual) {
     return kInvalidValue;
   }
+  const WaitName name("free");
   AwaitDevice(found.device);
+  AfterSynchronisation();
   if (graphs_->memory().Find(pointer) != nullptr) {
     return graphs_->memory().End(pointer) != nullptr ? kSuccess : kInvalidValue;
+  }
+  if (found.origin == MemoryOrigin::kPool) {
+    Scheduler::Section section(*scheduler_);
+    MemoryPool* const pool = FindPool(found.pool);
+    if (!memory_->Release(pointer)) return kInvalidValue;
+    if (pool != nullptr) FreeToPool(pointer, pool, nullptr);
+    return kSuccess;
   }
   return memory_->Release(pointer) ? kSuccess : kInvalidValue;
 }
@@ -345,6 +392,12 @@ int EngineImpl::MemoryInfo(size_t* free_bytes, size_t* total_bytes) {
 }
 
 }  // namespace gordian::emu
+
+namespace {
+
+__attribute__((destructor)) void LeaveJobAtExit() { gordian::emu::EngineImpl::Get().LeaveJob(); }
+
+}  // namespace
 
 extern "C" __attribute__((visibility("default"))) gordian::emu::Engine* gordianEmuEngine(
     uint32_t version) {

@@ -7,14 +7,20 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "emulator/engine/engine.h"
+#include "emulator/engine/host_waits.h"
+#include "emulator/engine/job.h"
 #include "emulator/engine/memory.h"
 #include "emulator/engine/options.h"
+#include "emulator/engine/pool.h"
+#include "emulator/engine/quiescence.h"
 #include "emulator/engine/scheduler.h"
+#include "emulator/engine/shared_event.h"
 #include "emulator/engine/stats.h"
 
 namespace gordian::emu {
@@ -44,6 +50,9 @@ struct Event {
   int64_t time_ns = 0;                    // when `record` is null
   TaskPtr record;                         // what the event stands behind; null: nothing
   std::shared_ptr<CapturePoint> capture;  // last recorded in a capture, maybe one that ended
+  // Of an interprocess event. `own_sequence` is the latest record that this process made.
+  std::shared_ptr<SharedEvent> shared;
+  uint64_t own_sequence = 0;
 };
 
 // Never freed: a thread may still have it on its stack after its end.
@@ -72,6 +81,11 @@ class EngineImpl final : public DeviceEngine {
   int Free(void* pointer) override;
   bool IsDeviceAccessible(const void* pointer, size_t bytes, int* device) override;
   void CountCall(const char* symbol) override;
+  void CountMore(const std::string& name, uint64_t amount) override;
+  JobState* Job() override;
+  void NoteActivity() override;
+  void BeginWait(HostWait* wait) override { HostWaits::Get().Begin(wait); }
+  void EndWait(HostWait* wait) override { HostWaits::Get().End(wait); }
 
   int Initialize() override;
   bool Initialized() override;
@@ -104,6 +118,8 @@ class EngineImpl final : public DeviceEngine {
   int ElapsedTime(void* start, void* end, float* milliseconds) override;
   int LaunchKernel(void* stream, int64_t sms, int64_t duration_ns) override;
   int LaunchHostFunction(void* stream, std::function<void()> function) override;
+  int WriteValue(const ValueRequest& request, void* stream) override;
+  int WaitValue(const ValueRequest& request, void* stream) override;
   int Copy(const CopyRequest& request, void* stream) override;
   int Fill(const FillRequest& request, void* stream) override;
   int AllocateMemory(size_t bytes, MemoryKind kind, unsigned flags, void** pointer) override;
@@ -114,12 +130,37 @@ class EngineImpl final : public DeviceEngine {
   int UnregisterHost(void* pointer) override;
   bool FindMemory(const void* pointer, Allocation* found) override;
   int MemoryInfo(size_t* free_bytes, size_t* total_bytes) override;
+  int AllocateInStreamOrder(size_t bytes, void* pool, void* stream, void** pointer) override;
+  int CreatePool(const PoolProperties& properties, void** pool) override;
+  int DestroyPool(void* pool) override;
+  int DefaultPool(int device, void** pool) override;
+  int CurrentPool(int device, void** pool) override;
+  int SetCurrentPool(int device, void* pool) override;
+  int GetPoolAttribute(void* pool, PoolAttribute attribute, uint64_t* value) override;
+  int SetPoolAttribute(void* pool, PoolAttribute attribute, uint64_t value) override;
+  int TrimPool(void* pool, size_t keep_bytes) override;
+  int SetPoolAccess(void* pool, int device, unsigned flags) override;
+  int GetPoolAccess(void* pool, int device, unsigned* flags) override;
+  int ExportPool(void* pool, int* fd) override;
+  int ImportPool(int fd, void** pool) override;
+  int ExportPoolPointer(void* pointer, char data[kIpcHandleBytes]) override;
+  int ImportPoolPointer(void* pool, const char data[kIpcHandleBytes], void** pointer) override;
+  int ExportMemory(const void* pointer, char handle[kIpcHandleBytes]) override;
+  int OpenMemory(const char handle[kIpcHandleBytes], void** pointer) override;
+  int CloseMemory(void* pointer) override;
+  int ExportEvent(void* event, char handle[kIpcHandleBytes]) override;
+  int OpenEvent(const char handle[kIpcHandleBytes], void** event) override;
   int EnablePeer(int peer) override;
   int DisablePeer(int peer) override;
+
+  void PokeMonitor() { scheduler_->PokeQuiescence(); }
+  // The process exits.
+  void LeaveJob();
 
   void BeforeFork();
   void AfterForkInParent();
   void AfterForkInChild();
+  MemoryTable& memory() { return *memory_; }
   // The calling thread ends: its default streams go, their work still completes.
   void ThreadEnds(uint64_t thread);
 
@@ -135,10 +176,20 @@ class EngineImpl final : public DeviceEngine {
   struct Device {
     std::unique_ptr<Context> primary;
     std::unique_ptr<Stream> legacy;
+    TaskPtr last_launch;  // done when the last operation in launch order has started
     std::unordered_set<Stream*> streams;  // without the legacy one
     std::map<uint64_t, Stream*> per_thread;
     std::vector<Orphan> orphans;
     std::set<int> peers;
+    MemoryPool* default_pool = nullptr;  // made when it is first asked for
+    MemoryPool* current_pool = nullptr;  // null: the default one
+  };
+  // Another process's memory that is mapped here.
+  struct Import {
+    void* mapping = nullptr;
+    size_t mapped_bytes = 0;
+    void* pointer = nullptr;
+    int opened = 0;  // times
   };
 
   EngineImpl();
@@ -166,9 +217,26 @@ class EngineImpl final : public DeviceEngine {
   // stream's does not include the legacy stream's, unless work of its own waits for that.
   void AddOwnWork(const TaskPtr& task, const Stream& stream);
   void SubmitOn(Stream* stream, const TaskPtr& task);
+  // An interprocess event's record, once the stream has got there.
+  void PublishOn(Stream* stream, Event* event);
+  MemoryPool* FindPool(void* pool);
+  MemoryPool* NewPool(int device);
+  MemoryPool* DefaultPoolLocked(int device);
+  bool AllocateFromPool(MemoryPool* pool, size_t bytes, Stream* stream, MemoryPool::Piece* piece);
+  void FreeToPool(void* pointer, MemoryPool* pool, Stream* stream);
+  void ReleaseCached(MemoryPool* pool, size_t keep_bytes);
+  void DropPool(MemoryPool* pool);
+  void ResetPools(int device);
   // Not under a Section. Blocks until what `add_dependencies(task)` names is done.
   template <typename AddDependencies>
   void AwaitDependencies(AddDependencies add_dependencies);
+  // What every synchronisation with a device does: pools give back what exceeds their thresholds.
+  void AfterSynchronisation();
+  // The Status of a kernel launch: with CUDA_LAUNCH_BLOCKING it waits until `task` is done.
+  int Launched(const TaskPtr& task);
+  int VisibleDevice(int physical);
+  int CheckValue(const ValueRequest& request);
+  int CheckValueCapture(const Stream& stream);
   // Runs `work` in the stream's order: at once when the stream is idle, else on the worker thread,
   // with what `make_deferred` returns. `wait`: returns when it is done.
   int RunInOrder(void* stream, bool wait, const std::function<void()>& work,
@@ -181,11 +249,17 @@ class EngineImpl final : public DeviceEngine {
   std::unique_ptr<MemoryTable> memory_;
   std::unique_ptr<Scheduler> scheduler_;
   GraphsImpl* const graphs_;  // as long-lived as the engine
+  std::unique_ptr<emu::Job> job_;  // null unless asked for, and in a forked child
+  std::unique_ptr<Quiescence> quiescence_;
   std::vector<Device> devices_;
   std::atomic<size_t> staged_bytes_{0};     // pageable data waiting for its copy
   std::unordered_set<void*> live_streams_;  // handles given out, and per-thread streams
   std::unordered_set<void*> live_events_;
   std::unordered_set<void*> contexts_;  // live ones: primary, and made by CreateContext
+  std::unordered_set<void*> live_pools_;
+  std::atomic<bool> pools_used_{false};
+  std::mutex imports_mutex_;
+  std::map<std::string, Import> imports_;  // by handle
   uint64_t next_stream_id_ = 1;
 };
 

@@ -12,14 +12,23 @@ namespace {
 constexpr size_t kAlignment = 256;
 constexpr size_t kMapFrom = 128 << 10;
 
-bool CountsForDevice(MemoryKind kind) {
-  return kind == MemoryKind::kDevice || kind == MemoryKind::kManaged;
+// Counted where it is reserved, for pools and cuMemCreate; another process's counts there.
+bool CountsForDevice(const Allocation& allocation) {
+  if (allocation.kind != MemoryKind::kDevice && allocation.kind != MemoryKind::kManaged) {
+    return false;
+  }
+  return allocation.origin == MemoryOrigin::kHeap || allocation.origin == MemoryOrigin::kMapped ||
+         allocation.origin == MemoryOrigin::kMalloc;
 }
 
 }  // namespace
 
 MemoryTable::MemoryTable(int devices, size_t limit_bytes)
-    : limit_bytes_(limit_bytes), used_bytes_(devices, 0) {}
+    : limit_bytes_(limit_bytes), used_bytes_(devices, 0) {
+  for (int i = 0; i < devices; ++i) {
+    heaps_.push_back(std::make_unique<SharedHeap>("gordian-emu-memory"));
+  }
+}
 
 void* MemoryTable::Allocate(size_t bytes, MemoryKind kind, int device, unsigned flags) {
   Allocation allocation;
@@ -28,25 +37,58 @@ void* MemoryTable::Allocate(size_t bytes, MemoryKind kind, int device, unsigned 
   allocation.device = device;
   allocation.flags = flags;
   std::lock_guard<std::mutex> lock(mutex_);
-  if (CountsForDevice(kind) &&
-      (bytes > limit_bytes_ || used_bytes_[device] > limit_bytes_ - bytes)) {
-    return nullptr;
-  }
+  if (CountsForDevice(allocation) && !ReserveLocked(bytes, device)) return nullptr;
   void* memory = nullptr;
-  if (bytes >= kMapFrom) {
-    // A program may take most of a device's memory and touch little of it.
+  if (kind == MemoryKind::kDevice) {
+    SharedHeap::Block block;
+    if (heaps_[device]->Allocate(bytes, &block)) {
+      memory = block.address;
+      allocation.offset = block.offset;
+      allocation.origin = MemoryOrigin::kHeap;
+    }
+  } else if (bytes >= kMapFrom) {
     memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return nullptr;
-    allocation.mapped = true;
+    if (memory == MAP_FAILED) memory = nullptr;
+    allocation.origin = MemoryOrigin::kMapped;
   } else {
     memory = aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
-    if (memory == nullptr) return nullptr;
+  }
+  if (memory == nullptr) {
+    if (CountsForDevice(allocation)) used_bytes_[device] -= bytes;
+    return nullptr;
   }
   allocation.base = reinterpret_cast<uintptr_t>(memory);
-  if (CountsForDevice(kind)) used_bytes_[device] += bytes;
+  allocation.id = next_id_++;
   allocations_[allocation.base] = allocation;
   return memory;
+}
+
+void MemoryTable::Insert(Allocation allocation) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  allocation.id = next_id_++;
+  allocations_[allocation.base] = allocation;
+}
+
+bool MemoryTable::ReserveLocked(size_t bytes, int device) {
+  if (bytes > limit_bytes_ || used_bytes_[device] > limit_bytes_ - bytes) return false;
+  used_bytes_[device] += bytes;
+  return true;
+}
+
+bool MemoryTable::Reserve(size_t bytes, int device) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return ReserveLocked(bytes, device);
+}
+
+void MemoryTable::Unreserve(size_t bytes, int device) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  used_bytes_[device] -= bytes;
+}
+
+int MemoryTable::HeapFd(int device) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return heaps_[device]->fd();
 }
 
 bool MemoryTable::Find(const void* pointer, size_t bytes, Allocation* found) const {
@@ -70,13 +112,23 @@ bool MemoryTable::FindBase(const void* pointer, Allocation* found) const {
 }
 
 void MemoryTable::FreePages(const Allocation& allocation) {
-  if (CountsForDevice(allocation.kind)) used_bytes_[allocation.device] -= allocation.bytes;
+  if (CountsForDevice(allocation)) used_bytes_[allocation.device] -= allocation.bytes;
   void* const memory = reinterpret_cast<void*>(allocation.base);
-  if (allocation.kind == MemoryKind::kRegistered) return;
-  if (allocation.mapped) {
-    munmap(memory, allocation.bytes);
-  } else {
-    free(memory);
+  switch (allocation.origin) {
+    case MemoryOrigin::kHeap:
+      heaps_[allocation.device]->Free({memory, allocation.offset}, allocation.bytes);
+      break;
+    case MemoryOrigin::kMapped:
+      munmap(memory, allocation.bytes);
+      break;
+    case MemoryOrigin::kMalloc:
+      free(memory);
+      break;
+    case MemoryOrigin::kForeign:
+    case MemoryOrigin::kPool:
+    case MemoryOrigin::kIpc:
+    case MemoryOrigin::kVirtual:
+      break;
   }
 }
 
@@ -121,6 +173,8 @@ int MemoryTable::Register(void* pointer, size_t bytes, int device, unsigned flag
   allocation.kind = MemoryKind::kRegistered;
   allocation.device = device;
   allocation.flags = flags;
+  allocation.origin = MemoryOrigin::kForeign;
+  allocation.id = next_id_++;
   allocations_[base] = allocation;
   return kSuccess;
 }

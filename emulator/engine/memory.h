@@ -1,17 +1,32 @@
 // Which memory the emulated devices know: allocations of device, managed and pinned host memory,
-// and registered host memory. All of it is host memory. Threads: any.
+// and registered host memory. All of it is host memory; device memory lies in one shareable heap a
+// device. Threads: any.
 #ifndef GORDIAN_EMULATOR_ENGINE_MEMORY_H_
 #define GORDIAN_EMULATOR_ENGINE_MEMORY_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
+
+#include "emulator/engine/shared_heap.h"
 
 namespace gordian::emu {
 
 enum class MemoryKind { kDevice, kManaged, kPinned, kRegistered };
+
+// Where an allocation's pages come from, and so how they go.
+enum class MemoryOrigin {
+  kHeap,     // the device's shareable heap
+  kMapped,   // an mmap of its own
+  kMalloc,   // aligned_alloc
+  kForeign,  // registered host memory: the program's
+  kPool,     // a memory pool's
+  kIpc,      // another process's, mapped here
+  kVirtual,  // mapped by cuMemMap
+};
 
 struct Allocation {
   uintptr_t base = 0;
@@ -19,7 +34,10 @@ struct Allocation {
   MemoryKind kind = MemoryKind::kDevice;
   int device = 0;  // owner; for host memory the device that was current
   unsigned flags = 0;
-  bool mapped = false;  // by mmap, else by aligned_alloc
+  MemoryOrigin origin = MemoryOrigin::kMalloc;
+  uint64_t offset = 0;   // in its heap's memfd
+  uint64_t id = 0;       // never used twice in a process
+  void* pool = nullptr;  // of a pool's memory
 };
 
 class MemoryTable {
@@ -28,6 +46,8 @@ class MemoryTable {
 
   // Memory aligned to 256 bytes; null when the device's limit or the host's memory is reached.
   void* Allocate(size_t bytes, MemoryKind kind, int device, unsigned flags);
+  // Memory that its owner made (kPool, kIpc, kVirtual) and releases after Release.
+  void Insert(Allocation allocation);
   // The allocation that holds `pointer` and `bytes` after it. False when there is none.
   bool Find(const void* pointer, size_t bytes, Allocation* found) const;
   // The allocation that starts at `pointer`.
@@ -42,14 +62,23 @@ class MemoryTable {
 
   size_t limit_bytes() const { return limit_bytes_; }
   size_t UsedBytes(int device) const;
+  // Takes bytes of a device for memory that is not in this table (pools, cuMemCreate). False when
+  // the device is full.
+  bool Reserve(size_t bytes, int device);
+  void Unreserve(size_t bytes, int device);
+  // The memfd that a device's own memory lies in; -1 when there is none.
+  int HeapFd(int device);
 
  private:
+  bool ReserveLocked(size_t bytes, int device);
   void FreePages(const Allocation& allocation);
 
   const size_t limit_bytes_;
   mutable std::mutex mutex_;
   std::map<uintptr_t, Allocation> allocations_;  // by base, disjoint
   std::vector<size_t> used_bytes_;               // device and managed memory, per device
+  std::vector<std::unique_ptr<SharedHeap>> heaps_;
+  uint64_t next_id_ = 1;
 };
 
 }  // namespace gordian::emu

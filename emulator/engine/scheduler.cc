@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "emulator/engine/futex.h"
+#include "emulator/engine/host_waits.h"
 
 namespace gordian::emu {
 
@@ -28,6 +29,7 @@ Scheduler::Section::~Section() {
   scheduler_.dead_.clear();
   scheduler_.mutex_.unlock();
   if (wake) FutexWakeAll(scheduler_.doorbell_);
+  scheduler_.NoteActivity();
 }
 
 void Scheduler::AddDependency(const TaskPtr& task, const TaskPtr& dependency) {
@@ -47,13 +49,15 @@ bool NeedsSms(const Task& task) {
 }
 
 bool PassesQueue(const Task& task) {
-  return task.kind != TaskKind::kMarker && task.kind != TaskKind::kHostWait;
+  return task.kind != TaskKind::kMarker && task.kind != TaskKind::kHostWait &&
+         task.kind != TaskKind::kForeignWait;
 }
 
 }  // namespace
 
 void Scheduler::Submit(const TaskPtr& task) {
   touched_ = true;
+  task->submitted = ++next_submitted_;
   task->ready_ns = std::max(task->ready_ns, NowNs());
   if (PassesQueue(*task)) {
     task->queued = true;
@@ -68,12 +72,48 @@ void Scheduler::OnReady(const TaskPtr& task) {
     task->ready_sequence = ++next_ready_sequence_;
     devices_[task->device].changed = true;
   } else if (task->kind == TaskKind::kMarker) {
+    if (task->work != nullptr) {
+      task->work();
+      task->work = nullptr;
+      values_written_ = true;
+    }
     Finish(task, task->ready_ns);
+  } else if (task->kind == TaskKind::kForeignWait) {
+    AskForPolls(task);
   } else {
     task->done = true;
     task->signal.store(1, std::memory_order_release);
     FutexWakeAll(&task->signal);
   }
+}
+
+void Scheduler::AskForPolls(const TaskPtr& task) {
+  if (task->polled) return;
+  task->polled = true;
+  polled_.push_back(task);
+  polls_asked_ = true;
+}
+
+// True when one of the waits for memory is over.
+bool Scheduler::PollMemory() {
+  bool any = false;
+  for (size_t i = 0; i < polled_.size();) {
+    const TaskPtr task = polled_[i];
+    if (!task->done && !task->cancelled && !task->satisfied()) {
+      ++i;
+      continue;
+    }
+    any = true;
+    task->polled = false;
+    polled_[i] = polled_.back();
+    polled_.pop_back();
+    if (task->kind == TaskKind::kValueWait) {
+      devices_[task->device].changed = true;  // its queue looks again
+    } else if (!task->done) {
+      Finish(task, NowNs());
+    }
+  }
+  return any;
 }
 
 // Hands a task that left its queue to the thread that runs it.
@@ -101,6 +141,9 @@ void Scheduler::Finish(const TaskPtr& task, int64_t when_ns) {
     device.changed = true;
     task->held_sms = 0;
   }
+  if (task->at_start != nullptr) {
+    Finish(std::exchange(task->at_start, nullptr), when_ns);  // cancelled before it started
+  }
   if (task->op != nullptr) {
     ops_.erase(task->op.get());
     dead_.push_back(std::move(task->op));
@@ -121,10 +164,14 @@ void Scheduler::Settle() {
         if (--dependent->pending == 0) OnReady(dependent);
       }
     }
+    if (values_written_) {
+      values_written_ = false;
+      PollMemory();
+    }
     for (size_t i = 0; i < devices_.size(); ++i) {
       if (devices_[i].changed) StartKernels(static_cast<int>(i));
     }
-    if (finished_.empty()) return;
+    if (finished_.empty() && !values_written_) return;
   }
 }
 
@@ -134,16 +181,28 @@ void Scheduler::StartKernels(int device) {
   }
 }
 
-// Starts a copy or host function at the head of a queue, or takes a cancelled task out.
+// Starts what needs no SMs at the head of a queue, or takes a cancelled task out.
 bool Scheduler::StartWithoutSms(int device_index) {
-  for (Queue& queue : devices_[device_index].queues) {
+  std::vector<Queue>& queues = devices_[device_index].queues;
+  const size_t first = Choose(queues.size());
+  for (size_t i = 0; i < queues.size(); ++i) {
+    Queue& queue = queues[(first + i) % queues.size()];
     if (queue.tasks.empty()) continue;
     const TaskPtr task = queue.tasks.front();
     if (task->pending > 0 || (NeedsSms(*task) && !task->cancelled)) continue;
+    if (task->kind == TaskKind::kValueWait && !task->cancelled && !task->satisfied()) {
+      AskForPolls(task);
+      continue;
+    }
     queue.tasks.pop_front();
     task->queued = false;
-    if (task->cancelled) {
-      Finish(task, task->ready_ns);
+    if (task->cancelled || task->kind == TaskKind::kValueWait) {
+      Finish(task, task->cancelled ? task->ready_ns : NowNs());
+    } else if (task->kind == TaskKind::kValueWrite) {
+      task->work();
+      task->work = nullptr;
+      values_written_ = true;
+      Finish(task, NowNs());
     } else {
       Dispatch(task);
     }
@@ -158,14 +217,20 @@ bool Scheduler::StartWithoutSms(int device_index) {
 bool Scheduler::StartKernel(int device_index) {
   DeviceState& device = devices_[device_index];
   Queue* from = nullptr;
-  for (Queue& queue : device.queues) {
+  const size_t first = Choose(device.queues.size());
+  for (size_t i = 0; i < device.queues.size(); ++i) {
+    Queue& queue = device.queues[(first + i) % device.queues.size()];
     if (queue.tasks.empty()) continue;
     const Task& head = *queue.tasks.front();
-    if (head.pending > 0) continue;
+    if (head.pending > 0 || !NeedsSms(head)) continue;
     if (from != nullptr) {
       const Task& best = *from->tasks.front();
       if (best.priority < head.priority) continue;
-      if (best.priority == head.priority && best.ready_sequence < head.ready_sequence) continue;
+      // Which of two kernels of one priority goes first is the device's choice; with a seed, ours.
+      if (best.priority == head.priority &&
+          (options_.seed != 0 || best.ready_sequence < head.ready_sequence)) {
+        continue;
+      }
     }
     from = &queue;
   }
@@ -187,6 +252,7 @@ bool Scheduler::StartKernel(int device_index) {
   if (task->waited_for_sms) start_ns = std::max(start_ns, device.sms_freed_ns);
   from->last_start_ns = start_ns;
   if (task->kind == TaskKind::kDeviceOp) {
+    if (task->at_start != nullptr) Finish(std::exchange(task->at_start, nullptr), start_ns);
     Dispatch(task);
     return true;
   }
@@ -220,23 +286,34 @@ TaskPtr Scheduler::FindOp(const DeviceOp* op) const {
   return at == ops_.end() ? nullptr : at->second;
 }
 
-int Scheduler::ChooseQueue(int device) const {
+int Scheduler::ChooseQueue(int device) {
   const std::vector<Queue>& queues = devices_[device].queues;
-  size_t best = 0;
-  for (size_t i = 1; i < queues.size(); ++i) {
+  const size_t first = Choose(queues.size());
+  size_t best = first;
+  for (size_t n = 1; n < queues.size(); ++n) {
+    const size_t i = (first + n) % queues.size();
     if (queues[i].tasks.size() < queues[best].tasks.size()) best = i;
   }
   return static_cast<int>(best);
 }
 
-bool Scheduler::HasFreeQueue(int device) const {
+bool Scheduler::HasFreeQueue(int device) {
   return devices_[device].queues[ChooseQueue(device)].tasks.empty();
 }
 
 void Scheduler::Await(const TaskPtr& host_wait) {
+  if (host_wait->signal.load(std::memory_order_acquire) != 0) return;
+  HostWait wait;
+  wait.kind = WaitName::Current();
+  wait.word = &host_wait->signal;
+  wait.task = host_wait.get();
+  HostWaits::Get().Begin(&wait);
   while (host_wait->signal.load(std::memory_order_acquire) == 0) {
     FutexWait(&host_wait->signal, 0, INT64_MAX);
   }
+  HostWaits::Get().End(&wait);
 }
+
+size_t Scheduler::Choose(size_t count) { return options_.seed == 0 ? 0 : random_() % count; }
 
 }  // namespace gordian::emu

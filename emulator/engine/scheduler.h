@@ -4,7 +4,9 @@
 // host waits are all dependencies. Kernels (timed ones and DeviceOps), copies and host functions
 // also pass through a hardware queue in issue order, where one that cannot start blocks those
 // behind it, whatever their streams; event records and event waits do not (as measured on an H200).
-// Kernels need SMs as well. The worker thread runs what takes time or calls foreign code
+// So do waits for values in memory, which keep their queue until the value is there, and writes of
+// values with a barrier. Nobody tells when memory changes, so the worker looks, at growing
+// intervals. Kernels need SMs as well. The worker thread runs what takes time or calls foreign code
 // (DeviceOps, copies), and wakes for timed kernels; it sleeps on the doorbell otherwise, without a
 // timeout. Host functions run on a thread of their device.
 //
@@ -19,6 +21,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -29,16 +32,20 @@
 
 namespace gordian::emu {
 
+class Quiescence;
 struct Task;
 using TaskPtr = std::shared_ptr<Task>;
 
 enum class TaskKind : uint8_t {
-  kMarker,        // done as soon as its dependencies are
+  kMarker,        // done as soon as its dependencies are; its `work`, if any, must be short
   kTimedKernel,   // holds SMs for a time
   kDeviceOp,      // holds SMs until its DeviceOp says so
   kCopy,          // runs `work` on the worker thread
   kHostFunction,  // runs `work` on a host thread
   kHostWait,      // wakes a host thread
+  kValueWrite,    // runs `work`, which must be short, at the head of its hardware queue
+  kValueWait,     // keeps the head of its hardware queue until `satisfied`
+  kForeignWait,   // until `satisfied`, which another process sees to; in no queue
 };
 
 struct Task {
@@ -55,14 +62,18 @@ struct Task {
   int priority = 0;  // lower runs first
   int sms = 1;       // wanted
   int held_sms = 0;
+  uint64_t submitted = 0;       // sequence number
   uint64_t ready_sequence = 0;  // order in which kernels became able to start
   int64_t ready_ns = 0;         // latest of submission and the dependencies' ends
   int64_t done_ns = 0;
   int64_t duration_ns = 0;  // timed kernels
   std::vector<TaskPtr> dependents;
   std::shared_ptr<DeviceOp> op;
+  std::shared_ptr<Task> at_start;  // a marker that is done when this task starts
   std::function<void()> work;
   std::shared_ptr<void> keep;       // until the task is done
+  std::function<bool()> satisfied;  // waits for memory; called under the lock
+  bool polled = false;              // among those that the worker looks at
   std::atomic<uint32_t> signal{0};  // host waits
 };
 
@@ -94,9 +105,9 @@ class Scheduler {
   // The task of a DeviceOp that is not done yet; null otherwise.
   TaskPtr FindOp(const DeviceOp* op) const;
   // The device's emptiest hardware queue: what a stream without queued work uses next.
-  int ChooseQueue(int device) const;
+  int ChooseQueue(int device);
   // Work submitted now would start at once, were it not for its stream.
-  bool HasFreeQueue(int device) const;
+  bool HasFreeQueue(int device);
 
   // Destroys it when the lock has been released.
   void Bury(std::shared_ptr<void> object) {
@@ -110,6 +121,19 @@ class Scheduler {
   // Makes the kernels of a device leave: queued ones do not start, resident ones are cancelled.
   // They are done soon after.
   void CancelKernels(int device);
+
+  // For the quiescence report. Idle: the worker sleeps, and nothing but a peer can change that.
+  bool IsIdle();
+  struct OperationView {
+    std::shared_ptr<DeviceOp> op;
+    int device = 0;
+    bool started = false;
+    std::vector<size_t> holds;  // indices of the host waits that come after it
+  };
+  std::vector<OperationView> LookAtOperations(const std::vector<const void*>& waits);
+  void SetQuiescence(Quiescence* quiescence) { quiescence_.store(quiescence); }
+  void PokeQuiescence();
+  void NoteActivity();
 
   int doorbell_fd() const { return doorbell_fd_; }
   std::atomic<uint32_t>* doorbell() const { return doorbell_; }
@@ -131,6 +155,8 @@ class Scheduler {
     bool operator<(const Timer& other) const { return deadline_ns > other.deadline_ns; }
   };
 
+  // A number below `count`: 0 without a seed.
+  size_t Choose(size_t count);
   void OnReady(const TaskPtr& task);
   void Finish(const TaskPtr& task, int64_t when_ns);
   void Settle();
@@ -138,6 +164,8 @@ class Scheduler {
   bool StartWithoutSms(int device);
   bool StartKernel(int device);
   void Dispatch(const TaskPtr& task);
+  void AskForPolls(const TaskPtr& task);
+  bool PollMemory();
   void RunTimers(int64_t now_ns);
   bool WorkerIsNeeded() const;
   void StartWorker();
@@ -155,12 +183,19 @@ class Scheduler {
   std::vector<TaskPtr> finished_;            // done, their dependents not told yet
   std::deque<TaskPtr> to_run_;               // for the worker: copies, DeviceOps to start
   std::vector<TaskPtr> resident_;            // DeviceOps that started and are not done
+  std::vector<TaskPtr> polled_;              // waits for memory that could be satisfied now
   std::vector<Timer> timers_;                // heap
   std::vector<std::shared_ptr<void>> dead_;  // to be destroyed without the lock
   std::unordered_map<const DeviceOp*, TaskPtr> ops_;
   uint64_t next_ready_sequence_ = 0;
-  uint64_t cancels_asked_ = 0;  // bit per device
-  bool touched_ = false;        // something was submitted or finished in this Section
+  uint64_t next_submitted_ = 0;
+  uint32_t polled_bell_ = 0;  // the doorbell's value when the resident ones were last polled
+  std::atomic<Quiescence*> quiescence_{nullptr};
+  std::minstd_rand random_;      // free choices, with GORDIAN_EMU_SEED
+  uint64_t cancels_asked_ = 0;   // bit per device
+  bool polls_asked_ = false;     // polled_ grew
+  bool values_written_ = false;  // by a task
+  bool touched_ = false;         // something was submitted or finished in this Section
   bool worker_started_ = false;
   int64_t worker_wakes_ns_ = 0;  // 0: awake; INT64_MAX: sleeps without a timeout
   std::vector<std::unique_ptr<HostThread>> host_threads_;  // by device

@@ -84,13 +84,36 @@ void CallStats::CountSlow(const char* symbol) {
       return;
     }
   }
-  ++line->count;
+  Store(line, 1);
+}
+
+void CallStats::Add(const std::string& name, uint64_t amount) {
+  if (!enabled_) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!enabled_ || (map_ == nullptr && !Open())) return;
+  const auto find = [this](const std::string& wanted) {
+    const auto known = by_name_.find(wanted);
+    return known == by_name_.end() ? nullptr : known->second;
+  };
+  Line* line = find(name);
+  if (line == nullptr) {
+    // Room is kept for the calls' own lines: those are what others are compared to.
+    line = size_ + name.size() < kMapBytes / 2 ? AddLine(name.c_str()) : find("lost");
+    if (line == nullptr) line = AddLine("lost");
+    if (line == nullptr) return;
+  }
+  Store(line, amount);
+}
+
+void CallStats::Store(Line* line, uint64_t amount) {
+  const uint64_t before = line->count;
+  line->count += amount;
   // The low digits go in one store, so a reader after SIGKILL finds them old or new, not a mixture.
   char low[kLowDigits];
   Print(line->count % kLowLimit, low, kLowDigits);
   uint64_t word;
   memcpy(&word, low, sizeof(word));
-  if (line->count % kLowLimit == 0) {
+  if (line->count / kLowLimit != before / kLowLimit) {
     Print(line->count / kLowLimit, line->digits, kDigits - kLowDigits);
   }
   memcpy(line->digits + kDigits - kLowDigits, &word, sizeof(word));

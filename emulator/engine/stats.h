@@ -22,6 +22,9 @@ class CallStats {
   void Count(const char* symbol) {
     if (enabled_) CountSlow(symbol);
   }
+  // Adds to the line `name`, which has no space in it. When there is no room for another one, the
+  // line "lost" counts it instead.
+  void Add(const std::string& name, uint64_t amount);
   // A forked child gets a file of its own at its first call.
   void BeforeFork() { mutex_.lock(); }
   void AfterForkInParent() { mutex_.unlock(); }
@@ -34,6 +37,7 @@ class CallStats {
   };
 
   void CountSlow(const char* symbol);
+  static void Store(Line* line, uint64_t amount);
   bool Open();
   Line* AddLine(const char* symbol);
 

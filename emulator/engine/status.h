@@ -13,6 +13,7 @@ enum Status : int {
   kNoDevice = 100,
   kInvalidDevice = 101,
   kInvalidContext = 201,
+  kMapFailed = 205,
   kPeerAccessUnsupported = 217,
   kOperatingSystem = 304,
   kInvalidHandle = 400,

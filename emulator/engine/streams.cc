@@ -135,7 +135,7 @@ void EngineImpl::SubmitOn(Stream* stream, const TaskPtr& task) {
   stream->last = task;
   task->device = stream->device;
   task->priority = stream->priority;
-  if (task->kind != TaskKind::kMarker) {
+  if (task->kind != TaskKind::kMarker && task->kind != TaskKind::kForeignWait) {
     // A stream keeps its queue while it has work there.
     const bool keep = stream->last_queued != nullptr && stream->last_queued->queued;
     task->queue = keep ? stream->last_queued->queue : scheduler_->ChooseQueue(stream->device);
@@ -155,6 +155,12 @@ void EngineImpl::AwaitDependencies(AddDependencies add_dependencies) {
     scheduler_->Submit(wait);
   }
   Scheduler::Await(wait);
+}
+
+int EngineImpl::Launched(const TaskPtr& task) {
+  if (!options_->launch_blocking) return kSuccess;
+  AwaitDependencies([&](const TaskPtr& wait) { Scheduler::AddDependency(wait, task); });
+  return kSuccess;
 }
 
 // --- Streams ---
@@ -190,6 +196,7 @@ int EngineImpl::DescribeStream(void* handle, StreamInfo* info) {
 }
 
 int EngineImpl::SynchronizeStream(void* handle) {
+  const WaitName name("stream");
   if (const int status = Prepare(handle)) return status;
   if (const int status = graphs_->CheckUnsafeCall()) return status;
   int status = kSuccess;
@@ -198,6 +205,7 @@ int EngineImpl::SynchronizeStream(void* handle) {
     status = stream == nullptr ? kInvalidHandle : graphs_->CheckNotCapturing(*stream);
     if (status == kSuccess) AddOwnWork(wait, *stream);
   });
+  AfterSynchronisation();
   return status;
 }
 
@@ -217,12 +225,14 @@ int EngineImpl::QueryStream(void* handle) {
 
 int EngineImpl::SynchronizeDevice(int device) {
   if (!Ready()) return Initialize();
+  const WaitName name("device");
   if (const int status = graphs_->CheckUnsafeCall()) return status;
   {
     Scheduler::Section section(*scheduler_);
     if (const int status = graphs_->CheckDevice(device)) return status;
   }
   AwaitDevice(device);
+  AfterSynchronisation();
   return kSuccess;
 }
 
@@ -238,7 +248,17 @@ int EngineImpl::WaitEvent(void* stream_handle, void* event_handle) {
   int captured = kSuccess;
   if (graphs_->CaptureWait(stream, *static_cast<Event*>(event_handle), &captured)) return captured;
   // What the event stands behind now: recording it again changes nothing for this wait.
-  const TaskPtr record = static_cast<Event*>(event_handle)->record;
+  const auto* event = static_cast<Event*>(event_handle);
+  if (event->shared != nullptr && event->shared->Recorded() != event->own_sequence) {
+    // Another process made the latest record.
+    const uint64_t sequence = event->shared->Recorded();
+    if (event->shared->IsDone(sequence)) return kSuccess;
+    const auto wait = std::make_shared<Task>(TaskKind::kForeignWait);
+    wait->satisfied = [shared = event->shared, sequence] { return shared->IsDone(sequence); };
+    SubmitOn(stream, wait);
+    return kSuccess;
+  }
+  const TaskPtr record = event->record;
   if (record == nullptr || record->done) return kSuccess;
   const auto marker = std::make_shared<Task>(TaskKind::kMarker);
   Scheduler::AddDependency(marker, record);
@@ -252,7 +272,14 @@ int EngineImpl::CreateEvent(unsigned flags, void** handle) {
   const int device = CurrentDevice();
   if (device < 0) return Initialize();
   if (handle == nullptr || (flags & ~7u) != 0) return kInvalidValue;
+  std::shared_ptr<SharedEvent> shared;
+  if ((flags & kEventInterprocess) != 0) {
+    if ((flags & kEventDisableTiming) == 0) return kInvalidValue;
+    shared = SharedEvent::Create();
+    if (shared == nullptr) return kNotSupported;
+  }
   auto* event = new Event;
+  event->shared = std::move(shared);
   event->device = device;
   event->flags = flags;
   Scheduler::Section section(*scheduler_);
@@ -279,6 +306,10 @@ int EngineImpl::RecordEvent(void* event_handle, void* stream_handle) {
   int captured = kSuccess;
   if (graphs_->CaptureRecord(event, stream, &captured)) return captured;
   event->recorded = true;
+  if (event->shared != nullptr) {
+    PublishOn(stream, event);
+    return kSuccess;
+  }
   event->record = nullptr;
   TaskPtr only;
   if (Unfinished(*stream, &only)) {
@@ -296,27 +327,50 @@ int EngineImpl::RecordEvent(void* event_handle, void* stream_handle) {
   return kSuccess;
 }
 
+void EngineImpl::PublishOn(Stream* stream, Event* event) {
+  const uint64_t sequence = event->shared->Record();
+  event->own_sequence = sequence;
+  const auto marker = std::make_shared<Task>(TaskKind::kMarker);
+  marker->work = [shared = event->shared, sequence] { shared->Finish(sequence); };
+  event->record = marker;
+  SubmitOn(stream, marker);
+}
+
 int EngineImpl::QueryEvent(void* handle) {
   if (!Ready()) return Initialize();
   if (const int status = graphs_->CheckUnsafeCall()) return status;
   Scheduler::Section section(*scheduler_);
   if (live_events_.count(handle) == 0) return kInvalidHandle;
-  if (const int status = graphs_->CheckEvent(*static_cast<Event*>(handle))) return status;
-  const TaskPtr& record = static_cast<Event*>(handle)->record;
+  const auto* event = static_cast<Event*>(handle);
+  if (const int status = graphs_->CheckEvent(*event)) return status;
+  if (event->shared != nullptr) {
+    scheduler_->CatchUp();
+    return event->shared->IsDone(event->shared->Recorded()) ? kSuccess : kNotReady;
+  }
+  const TaskPtr& record = event->record;
   if (record == nullptr || record->done) return kSuccess;
   scheduler_->CatchUp();
   return record->done ? kSuccess : kNotReady;
 }
 
 int EngineImpl::SynchronizeEvent(void* handle) {
+  const WaitName name("event");
   if (!Ready()) return Initialize();
   if (const int status = graphs_->CheckUnsafeCall()) return status;
   int status = kSuccess;
+  std::shared_ptr<SharedEvent> shared;
   AwaitDependencies([&](const TaskPtr& wait) {
-    auto* event = static_cast<Event*>(handle);
+    const auto* event = static_cast<Event*>(handle);
     status = live_events_.count(handle) == 0 ? kInvalidHandle : graphs_->CheckEvent(*event);
-    if (status == kSuccess) Scheduler::AddDependency(wait, event->record);
+    if (status != kSuccess) return;
+    if (event->shared != nullptr && event->shared->Recorded() != event->own_sequence) {
+      shared = event->shared;
+    } else {
+      Scheduler::AddDependency(wait, event->record);
+    }
   });
+  if (shared != nullptr) shared->Await(shared->Recorded());
+  AfterSynchronisation();
   return status;
 }
 
@@ -343,26 +397,35 @@ int EngineImpl::ElapsedTime(void* start_handle, void* end_handle, float* millise
 
 void EngineImpl::Enqueue(EnqueueRequest request) {
   if (!Ready()) return;
-  Scheduler::Section section(*scheduler_);
-  std::vector<Stream*> streams;
-  for (Stream* stream : request.streams) {
-    if (std::find(streams.begin(), streams.end(), stream) != streams.end()) continue;
-    if (IsLive(stream) && stream->capture == nullptr) streams.push_back(stream);
-  }
-  if (streams.empty()) return;
   const auto task = std::make_shared<Task>(TaskKind::kDeviceOp);
-  task->op = std::move(request.op);
-  task->sms = request.sms;
-  if (request.after != nullptr) {
-    Scheduler::AddDependency(task, scheduler_->FindOp(request.after.get()));
+  {
+    Scheduler::Section section(*scheduler_);
+    std::vector<Stream*> streams;
+    for (Stream* stream : request.streams) {
+      if (std::find(streams.begin(), streams.end(), stream) != streams.end()) continue;
+      if (IsLive(stream) && stream->capture == nullptr) streams.push_back(stream);
+    }
+    if (streams.empty()) return;
+    task->op = std::move(request.op);
+    task->sms = request.sms;
+    if (request.after != nullptr) {
+      Scheduler::AddDependency(task, scheduler_->FindOp(request.after.get()));
+    }
+    if (request.in_launch_order) {
+      TaskPtr& last_launch = devices_[streams[0]->device].last_launch;
+      Scheduler::AddDependency(task, last_launch);
+      last_launch = task->at_start = std::make_shared<Task>(TaskKind::kMarker);
+    }
+    // It is launched on the first stream; the others are joined before and after it.
+    for (size_t i = 1; i < streams.size(); ++i) AddStreamDependencies(task, *streams[i]);
+    SubmitOn(streams[0], task);
+    for (size_t i = 1; i < streams.size(); ++i) streams[i]->last = task;
   }
-  // It is launched on the first stream; the others are joined before and after it.
-  for (size_t i = 1; i < streams.size(); ++i) AddStreamDependencies(task, *streams[i]);
-  SubmitOn(streams[0], task);
-  for (size_t i = 1; i < streams.size(); ++i) streams[i]->last = task;
+  Launched(task);
 }
 
 void EngineImpl::WaitDone(const std::vector<std::shared_ptr<DeviceOp>>& ops) {
+  const WaitName name("operations");
   if (!Ready()) return;
   AwaitDependencies([&](const TaskPtr& wait) {
     for (const auto& op : ops) Scheduler::AddDependency(wait, scheduler_->FindOp(op.get()));
@@ -372,15 +435,17 @@ void EngineImpl::WaitDone(const std::vector<std::shared_ptr<DeviceOp>>& ops) {
 int EngineImpl::LaunchKernel(void* handle, int64_t sms, int64_t duration_ns) {
   const int device = CurrentDevice();
   if (device < 0) return Initialize();
-  Scheduler::Section section(*scheduler_);
-  Stream* const stream = Resolve(handle);
-  if (stream == nullptr || stream->device != device) return kInvalidHandle;
-  if (const int status = graphs_->CheckNotCapturing(*stream)) return status;
   const auto task = std::make_shared<Task>(TaskKind::kTimedKernel);
   task->sms = static_cast<int>(std::min<int64_t>(sms, options_->sms));
   task->duration_ns = duration_ns;
-  SubmitOn(stream, task);
-  return kSuccess;
+  {
+    Scheduler::Section section(*scheduler_);
+    Stream* const stream = Resolve(handle);
+    if (stream == nullptr || stream->device != device) return kInvalidHandle;
+    if (const int status = graphs_->CheckNotCapturing(*stream)) return status;
+    SubmitOn(stream, task);
+  }
+  return Launched(task);
 }
 
 int EngineImpl::LaunchHostFunction(void* handle, std::function<void()> function) {

@@ -11,8 +11,18 @@
 #include "emulator/engine/scheduler.h"
 
 namespace gordian::emu {
+namespace {
 
-Scheduler::Scheduler(const Options& options) : options_(options), devices_(options.devices.size()) {
+// How soon a wait for memory looks again: at first, and when nothing has come for a while.
+constexpr int64_t kFirstLookNs = 20'000;
+constexpr int64_t kLastLookNs = 1'000'000;
+
+}  // namespace
+
+Scheduler::Scheduler(const Options& options)
+    : options_(options),
+      devices_(options.devices.size()),
+      random_(static_cast<uint32_t>(options.seed)) {
   for (DeviceState& device : devices_) {
     device.free_sms = options.sms;
     device.queues.resize(options.connections);
@@ -34,7 +44,7 @@ Scheduler::Scheduler(const Options& options) : options_(options), devices_(optio
 
 bool Scheduler::WorkerIsNeeded() const {
   if (worker_started_ && worker_wakes_ns_ == 0) return false;  // awake: it looks before it sleeps
-  if (!to_run_.empty() || cancels_asked_ != 0) return true;
+  if (!to_run_.empty() || cancels_asked_ != 0 || polls_asked_) return true;
   if (timers_.empty()) return false;
   return !worker_started_ || timers_.front().deadline_ns < worker_wakes_ns_;
 }
@@ -46,8 +56,8 @@ void Scheduler::StartWorker() {
 
 void Scheduler::WorkerMain() {
   prctl(PR_SET_TIMERSLACK, 1UL);  // kernels take microseconds
-  uint32_t polled_at = 0;
   bool polled = false;
+  int64_t look_after_ns = kFirstLookNs;
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     // Read before anything is looked at: whoever changes something afterwards makes the wait below
@@ -56,19 +66,29 @@ void Scheduler::WorkerMain() {
     RunTimers(NowNs());
     if (cancels_asked_ != 0) RunCancels(lock);
     RunStarts(lock);
-    if (!polled || bell != polled_at) {
+    if (!polled || bell != polled_bell_) {
       polled = true;
-      polled_at = bell;
+      polled_bell_ = bell;
       PollResident(lock);
     }
+    if (!polled_.empty()) {
+      const bool any = PollMemory();
+      look_after_ns = any || polls_asked_ ? kFirstLookNs : std::min(2 * look_after_ns, kLastLookNs);
+      Settle();
+    }
+    polls_asked_ = false;
     if (!to_run_.empty() || cancels_asked_ != 0) continue;
-    const int64_t deadline_ns = timers_.empty() ? INT64_MAX : timers_.front().deadline_ns;
+    int64_t deadline_ns = timers_.empty() ? INT64_MAX : timers_.front().deadline_ns;
+    if (!polled_.empty()) deadline_ns = std::min(deadline_ns, NowNs() + look_after_ns);
     if (deadline_ns <= NowNs()) continue;
     worker_wakes_ns_ = deadline_ns;
+    // Looking at memory now and then is no work.
+    const bool idle = timers_.empty() && (polled_.empty() || look_after_ns == kLastLookNs);
     std::vector<std::shared_ptr<void>> dead = std::move(dead_);
     dead_.clear();
     lock.unlock();
     dead.clear();
+    if (idle) PokeQuiescence();
     FutexWait(doorbell_, bell, deadline_ns);
     lock.lock();
     worker_wakes_ns_ = 0;
@@ -101,6 +121,7 @@ void Scheduler::RunStarts(std::unique_lock<std::mutex>& lock) {
 
 void Scheduler::PollResident(std::unique_lock<std::mutex>& lock) {
   // Only this thread changes resident_, so it may be walked without the lock.
+  if (options_.seed != 0) std::shuffle(resident_.begin(), resident_.end(), random_);
   size_t kept = 0;
   for (size_t i = 0; i < resident_.size(); ++i) {
     const TaskPtr task = resident_[i];
@@ -128,6 +149,10 @@ void Scheduler::CancelKernels(int device) {
     for (const Timer& timer : timers_) {
       if (timer.task->device == device && !timer.task->done) Finish(timer.task, NowNs());
     }
+    for (const TaskPtr& task : polled_) {
+      if (task->device == device) task->cancelled = true;
+    }
+    PollMemory();
     devices_[device].changed = true;
     cancels_asked_ |= uint64_t{1} << device;
   }

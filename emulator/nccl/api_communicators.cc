@@ -1,11 +1,15 @@
 // Exported: making, asking and ending communicators.
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <utility>
 #include <vector>
 
 #include "emulator/nccl/arguments.h"
+#include "emulator/nccl/config.h"
+#include "emulator/nccl/debug.h"
 #include "emulator/nccl/entry.h"
 #include "emulator/nccl/error.h"
 #include "emulator/nccl/group.h"
@@ -21,10 +25,14 @@ CommKey KeyOf(const ncclUniqueId& id) {
 }
 
 // Makes the handle now and runs `init` on it in a job. When a blocking init fails there is no
-// communicator.
-ncclResult_t StartInit(ncclComm_t* out, int device, bool blocking, const void* order,
+// communicator. `rank` counts for the first communicator of a device; `shared`: see ShareWith.
+ncclResult_t StartInit(ncclComm_t* out, int device, const CommConfig& config, int rank,
+                       const Comm* shared, const void* order,
                        std::function<ncclResult_t(Comm&)> init) {
-  auto comm = Comm::Create(device, blocking);
+  PrintVersion();
+  auto comm = Comm::Create(device, config);
+  comm->SetIdentity(rank);
+  if (shared != nullptr) comm->ShareWith(*shared);
   *out = comm->handle();
   return SubmitJob(comm, order == nullptr ? comm.get() : order,
                    [comm, out, init = std::move(init)] {
@@ -38,8 +46,8 @@ ncclResult_t StartInit(ncclComm_t* out, int device, bool blocking, const void* o
 }
 
 ncclResult_t StartInit(ncclComm_t* out, const CommKey& key, int nranks, int rank, int device,
-                       bool blocking) {
-  return StartInit(out, device, blocking, nullptr,
+                       const CommConfig& config, const Comm* shared = nullptr) {
+  return StartInit(out, device, config, rank, shared, nullptr,
                    [=](Comm& comm) { return comm.Init(key, nranks, rank); });
 }
 
@@ -50,13 +58,13 @@ ncclResult_t InitRank(const char* function, ncclComm_t* out, int nranks, const n
   if (nranks < 1 || rank < 0 || rank >= nranks) {
     return Fail(ncclInvalidArgument, "Invalid rank requested : %d/%d", rank, nranks);
   }
-  bool blocking = true;
-  result = CheckConfig(config, &blocking);
+  CommConfig settings;
+  result = ReadConfig(config, &settings);
   if (result != ncclSuccess) return result;
   int device = GetEngine().CurrentDevice();
   if (device < 0) return Fail(ncclUnhandledCudaError, "%s : no CUDA device", function);
   *out = nullptr;
-  return StartInit(out, KeyOf(id), nranks, rank, device, blocking);
+  return StartInit(out, KeyOf(id), nranks, rank, device, settings);
 }
 
 ncclResult_t InitAll(ncclComm_t* comms, int ndev, const int* devlist) {
@@ -73,12 +81,17 @@ ncclResult_t InitAll(ncclComm_t* comms, int ndev, const int* devlist) {
     if (used[device]) return Fail(ncclInvalidUsage, "Device %d is listed more than once", device);
     used[device] = true;
   }
+  // What the environment says counts; that it is a call for all ranks at once leaves only blocking.
+  CommConfig settings;
+  result = ReadConfig(nullptr, &settings);
+  if (result != ncclSuccess) return result;
+  settings.blocking = true;
   CommKey key = RandomKey();
   GroupStart();
   for (int i = 0; i < ndev; ++i) {
     int device = devlist == nullptr ? i : devlist[i];
     comms[i] = nullptr;
-    NoteInGroup(StartInit(&comms[i], key, ndev, i, device, /*blocking=*/true));
+    NoteInGroup(StartInit(&comms[i], key, ndev, i, device, settings));
   }
   return GroupEnd();
 }
@@ -92,8 +105,10 @@ ncclResult_t Split(ncclComm_t handle, int color, int key, ncclComm_t* out,
   if (result != ncclSuccess) return result;
   if (color < NCCL_SPLIT_NOCOLOR)
     return Fail(ncclInvalidArgument, "CommSplit : invalid color %d", color);
-  bool blocking = parent->blocking();
-  result = CheckConfig(config, &blocking);
+  // A child is set as its parent is, but for its name.
+  CommConfig settings = parent->config();
+  settings.name.clear();
+  result = ReadConfig(config, &settings);
   if (result != ncclSuccess) return result;
   *out = nullptr;
   uint64_t ordinal = parent->NextSplit();
@@ -103,7 +118,9 @@ ncclResult_t Split(ncclComm_t handle, int color, int key, ncclComm_t* out,
       return parent->ExchangeSplit(ordinal, color, key, &nobody);
     });
   }
-  return StartInit(out, parent->device(), blocking, parent.get(), [=](Comm& child) {
+  const Comm* shared = parent->config().split_share ? parent.get() : nullptr;
+  return StartInit(out, parent->device(), settings, parent->rank(), shared, parent.get(),
+                   [=](Comm& child) {
     std::vector<int> members;
     ncclResult_t exchanged = parent->ExchangeSplit(ordinal, color, key, &members);
     if (exchanged != ncclSuccess) return exchanged;
@@ -139,8 +156,10 @@ ncclResult_t Shrink(ncclComm_t handle, const int* exclude, int exclude_count, nc
     return Fail(ncclInvalidArgument, "CommShrink : called by rank %d, which is excluded",
                 parent->rank());
   }
-  bool blocking = parent->blocking();
-  result = CheckConfig(config, &blocking);
+  // A child is set as its parent is, but for its name.
+  CommConfig settings = parent->config();
+  settings.name.clear();
+  result = ReadConfig(config, &settings);
   if (result != ncclSuccess) return result;
   // What the caller stops is its own share; the others that stay do the same.
   if ((flags & NCCL_SHRINK_ABORT) != 0) parent->Revoke();
@@ -148,7 +167,9 @@ ncclResult_t Shrink(ncclComm_t handle, const int* exclude, int exclude_count, nc
       static_cast<int>(std::count(excluded.begin(), excluded.begin() + parent->rank(), false));
   CommKey key = ChildKey(parent->key(), /*shrink=*/true, parent->NextShrink(), 0);
   *out = nullptr;
-  return StartInit(out, key, parent->nranks() - exclude_count, rank, parent->device(), blocking);
+  bool shares = parent->config().shrink_share && (flags & NCCL_SHRINK_ABORT) == 0;
+  return StartInit(out, key, parent->nranks() - exclude_count, rank, parent->device(), settings,
+                   shares ? parent.get() : nullptr);
 }
 
 // Waits for this member's work, then the handle is dead.
@@ -201,6 +222,11 @@ ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId) {
   ncclResult_t result = emu::CheckPointer(uniqueId, "GetUniqueId", "out");
   if (result != ncclSuccess) return result;
   emu::CommKey key = emu::RandomKey();
+  // An address that all ranks were given beforehand is their common id, whoever asks for it.
+  if (const char* address = std::getenv("NCCL_COMM_ID"); address != nullptr && *address != '\0') {
+    key = {};
+    std::snprintf(reinterpret_cast<char*>(key.data()), key.size(), "address %s", address);
+  }
   std::memcpy(uniqueId, key.data(), key.size());
   return ncclSuccess;
 }

@@ -1,10 +1,11 @@
 // Exported: memory, registration, version, errors.
-#include <atomic>
 #include <cstdint>
 
 #include "emulator/nccl/arguments.h"
+#include "emulator/nccl/debug.h"
 #include "emulator/nccl/entry.h"
 #include "emulator/nccl/error.h"
+#include "emulator/nccl/group.h"
 
 namespace emu = gordian::emu::nccl;
 using emu::Comm;
@@ -12,11 +13,8 @@ using emu::GetEngine;
 
 namespace {
 
-// Registration changes nothing here; the handles are only distinct and not null.
-void* NextHandle() {
-  static std::atomic<uintptr_t> next{0x1000};
-  return reinterpret_cast<void*>(next.fetch_add(16));
-}
+// What NCCL's allocations are a multiple of; windows have to begin at a page.
+constexpr size_t kGranularity = 2 << 20;
 
 }  // namespace
 
@@ -27,7 +25,7 @@ ncclResult_t pncclMemAlloc(void** ptr, size_t size) {
   if (ptr == nullptr || size == 0) return emu::Fail(ncclInvalidArgument, "ncclMemAlloc : no bytes");
   int device = GetEngine().CurrentDevice();
   if (device < 0) return emu::Fail(ncclUnhandledCudaError, "ncclMemAlloc : no CUDA device");
-  *ptr = GetEngine().Allocate(size, device);
+  *ptr = GetEngine().Allocate((size + kGranularity - 1) / kGranularity * kGranularity, device);
   if (*ptr != nullptr) return ncclSuccess;
   return emu::Fail(ncclUnhandledCudaError, "ncclMemAlloc : no memory for %zu bytes", size);
 }
@@ -47,34 +45,54 @@ ncclResult_t pncclCommRegister(const ncclComm_t comm, void* buff, size_t size, v
   if (result == ncclSuccess && size == 0) {
     result = emu::Fail(ncclInvalidArgument, "ncclCommRegister : no bytes");
   }
-  if (result == ncclSuccess) *handle = NextHandle();
+  if (result == ncclSuccess) *handle = found->registrations().Add(buff, size);
   return result;
 }
 
-ncclResult_t pncclCommDeregister(const ncclComm_t comm, void* /*handle*/) {
+ncclResult_t pncclCommDeregister(const ncclComm_t comm, void* handle) {
   GetEngine().CountCall("ncclCommDeregister");
   std::shared_ptr<Comm> found;
-  return emu::FindComm(comm, "ncclCommDeregister", &found);
+  ncclResult_t result = emu::FindComm(comm, "ncclCommDeregister", &found);
+  if (result != ncclSuccess || found->registrations().Remove(handle)) return result;
+  return emu::Fail(ncclInvalidUsage, "Deregister: Could not find handle");
 }
 
+// Collective: it returns when all members have registered as many windows. An empty buffer gets no
+// window, and nobody is waited for.
 ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win,
                                      int /*winFlags*/) {
   GetEngine().CountCall("ncclCommWindowRegister");
   std::shared_ptr<Comm> found;
   ncclResult_t result = emu::FindComm(comm, "ncclCommWindowRegister", &found);
   if (result == ncclSuccess) result = emu::CheckPointer(win, "ncclCommWindowRegister", "win");
-  if (result == ncclSuccess) result = emu::CheckPointer(buff, "ncclCommWindowRegister", "buff");
-  if (result == ncclSuccess && size == 0) {
-    result = emu::Fail(ncclInvalidArgument, "ncclCommWindowRegister : no bytes");
+  if (result == ncclSuccess) result = found->EnsureReady();
+  if (result == ncclSuccess && buff != nullptr && size > 0) {
+    int device = -1;
+    if (reinterpret_cast<uintptr_t>(buff) % NCCL_WIN_REQUIRED_ALIGNMENT != 0) {
+      result = emu::Fail(ncclInvalidArgument, "Window address must be suitably aligned.");
+    } else if (!GetEngine().IsDeviceAccessible(buff, size, &device) || device != found->device()) {
+      result = emu::Fail(ncclInvalidArgument, "ncclCommWindowRegister : %p is no memory of device %d",
+                         buff, found->device());
+    }
   }
-  if (result == ncclSuccess) *win = static_cast<ncclWindow_t>(NextHandle());
-  return result;
+  if (result != ncclSuccess) return emu::NoteInGroup(result);
+  *win = nullptr;
+  if (buff == nullptr || size == 0) return ncclSuccess;
+  return emu::NoteInGroup(emu::SubmitJob(found, found.get(), [found, win] {
+    ncclResult_t registered = found->AwaitWindow();
+    if (registered == ncclSuccess) *win = found->registrations().AddWindow();
+    return registered;
+  }));
 }
 
-ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t /*win*/) {
+ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win) {
   GetEngine().CountCall("ncclCommWindowDeregister");
   std::shared_ptr<Comm> found;
-  return emu::FindComm(comm, "ncclCommWindowDeregister", &found);
+  ncclResult_t result = emu::FindComm(comm, "ncclCommWindowDeregister", &found);
+  if (result != ncclSuccess || win == nullptr || found->registrations().RemoveWindow(win)) {
+    return result;
+  }
+  return emu::Fail(ncclInvalidArgument, "ncclCommWindowDeregister : no window of this communicator");
 }
 
 ncclResult_t pncclGetVersion(int* version) {
@@ -94,8 +112,13 @@ const char* pncclGetLastError(ncclComm_t /*comm*/) {
   return emu::LastError();
 }
 
-// NCCL_DEBUG is read at each message, so there is nothing to reset.
-void pncclResetDebugInit() { GetEngine().CountCall("ncclResetDebugInit"); }
+void pncclResetDebugInit() {
+  GetEngine().CountCall("ncclResetDebugInit");
+  emu::ResetDebug();
+}
+
+// Not in any header, but exported: NCCL's plugins call it.
+__attribute__((visibility("default"))) void ncclResetDebugInitInternal() { emu::ResetDebug(); }
 
 EMU_NCCL_ALIAS(ncclMemAlloc);
 EMU_NCCL_ALIAS(ncclMemFree);

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "emulator/nccl/arguments.h"
+#include "emulator/nccl/debug.h"
 #include "emulator/nccl/entry.h"
 #include "emulator/nccl/error.h"
 #include "emulator/nccl/group.h"
@@ -18,6 +19,14 @@ ncclResult_t Submit(ncclComm_t handle, const OperationArguments& arguments) {
   Operation operation;
   if (result == ncclSuccess) result = MakeOperation(*comm, arguments, &operation);
   if (result != ncclSuccess) return NoteInGroup(result);
+  if (WantsInfo(DebugSubsystem::kCollectives)) {
+    Info(comm->device(),
+         "%s: sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] "
+         "stream %p",
+         arguments.name, arguments.send, arguments.recv, arguments.count, arguments.datatype,
+         arguments.op, arguments.root, static_cast<void*>(handle), comm->nranks(),
+         static_cast<void*>(arguments.stream));
+  }
   // NCCL discards empty collectives; an empty send still meets its receive.
   if (arguments.count == 0 && !operation.IsPointToPoint()) return ncclSuccess;
   return NoteInGroup(SubmitOperation(comm, operation));

@@ -159,7 +159,10 @@ PeerProcess* PeerProcess::Attach(const Member& member) {
   return peer;
 }
 
-void PeerProcess::Ring() { FutexBump(doorbell_); }
+void PeerProcess::Ring() {
+  FutexBump(doorbell_);
+  gordianEmuEngine(kEngineApiVersion)->NoteActivity();
+}
 
 std::byte* PeerProcess::At(uint64_t offset, uint64_t bytes) {
   return self_ ? Arena::Instance().At(offset, bytes) : map_.At(offset, bytes);

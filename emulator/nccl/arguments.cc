@@ -1,14 +1,11 @@
 #include "emulator/nccl/arguments.h"
 
-#include <cstdlib>
 #include <limits>
 
 #include "emulator/nccl/error.h"
 
 namespace gordian::emu::nccl {
 namespace {
-
-constexpr unsigned kConfigMagic = 0xcafebeef;
 
 // How many blocks of `count` elements a buffer holds; 0 when it is not used at this rank.
 struct Blocks {
@@ -109,11 +106,6 @@ ncclResult_t ResolveReduction(Comm& comm, const OperationArguments& arguments,
   return ncclSuccess;
 }
 
-ncclResult_t CheckRange(int value, int least, int most, const char* field) {
-  if (value == NCCL_CONFIG_UNDEF_INT || (value >= least && value <= most)) return ncclSuccess;
-  return Fail(ncclInvalidArgument, "Invalid config %s attribute value %d", field, value);
-}
-
 }  // namespace
 
 ncclResult_t FindComm(ncclComm_t handle, const char* function, std::shared_ptr<Comm>* comm) {
@@ -164,34 +156,6 @@ ncclResult_t MakeOperation(Comm& comm, const OperationArguments& arguments, Oper
   operation->datatype = arguments.datatype;
   operation->root = arguments.root;
   operation->stream = stream;
-  return ncclSuccess;
-}
-
-ncclResult_t CheckConfig(const ncclConfig_t* config, bool* blocking) {
-  if (config != nullptr) {
-    if (config->magic != kConfigMagic) {
-      return Fail(ncclInvalidArgument,
-                  "ncclConfig_t argument not initialized via NCCL_CONFIG_INITIALIZER");
-    }
-    constexpr int kAny = std::numeric_limits<int>::max();
-    ncclResult_t results[] = {
-        CheckRange(config->blocking, 0, 1, "blocking"),
-        CheckRange(config->cgaClusterSize, 0, 8, "cgaClusterSize"),
-        CheckRange(config->minCTAs, 1, kAny, "minCTAs"),
-        CheckRange(config->maxCTAs, 1, kAny, "maxCTAs"),
-        CheckRange(config->splitShare, 0, 1, "splitShare"),
-    };
-    for (ncclResult_t result : results) {
-      if (result != ncclSuccess) return result;
-    }
-    if (config->minCTAs != NCCL_CONFIG_UNDEF_INT && config->maxCTAs != NCCL_CONFIG_UNDEF_INT &&
-        config->minCTAs > config->maxCTAs) {
-      return Fail(ncclInvalidArgument, "Invalid config min/max CTAs %d %d", config->minCTAs,
-                  config->maxCTAs);
-    }
-    if (config->blocking != NCCL_CONFIG_UNDEF_INT) *blocking = config->blocking != 0;
-  }
-  if (const char* forced = std::getenv("NCCL_COMM_BLOCKING")) *blocking = std::atoi(forced) != 0;
   return ncclSuccess;
 }
 

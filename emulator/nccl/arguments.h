@@ -33,9 +33,6 @@ ncclResult_t FindComm(ncclComm_t handle, const char* function, std::shared_ptr<C
 // ncclInvalidArgument for null.
 ncclResult_t CheckPointer(const void* pointer, const char* function, const char* argument);
 
-// Fields that are set must be sensible. *blocking keeps its value when the config does not say.
-ncclResult_t CheckConfig(const ncclConfig_t* config, bool* blocking);
-
 }  // namespace gordian::emu::nccl
 
 #endif  // GORDIAN_EMULATOR_NCCL_ARGUMENTS_H_

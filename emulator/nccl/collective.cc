@@ -183,6 +183,15 @@ class Collective final : public Transfer {
 
   bool done() const override { return done_; }
   void Abandon() override { producer_.Release(); }
+  std::string Describe() const override { return DescribeOperation(op_, ordinal_); }
+  std::vector<int> WaitsFor() const override {
+    std::vector<int> missing;
+    for (int r : awaited_) {
+      if (!HasStarted(r)) missing.push_back(r);
+    }
+    // All have started and still it does not end: it does not match theirs.
+    return missing.empty() ? awaited_ : missing;
+  }
 
  private:
   Slot* SlotOf(int rank) const { return state_->segment->collective_slot(rank, ordinal_); }

@@ -6,10 +6,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <shared_mutex>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
+#include "emulator/nccl/debug.h"
 #include "emulator/nccl/error.h"
 #include "emulator/nccl/kernel.h"
 
@@ -31,6 +34,33 @@ bool IsZero(const char* variable) {
   return text != nullptr && *text != '\0' && std::atoi(text) == 0;
 }
 
+bool InLaunchOrder() {
+  static const bool in_order = [] {
+    const char* text = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    return text != nullptr && std::atoi(text) != 0;
+  }();
+  return in_order;
+}
+
+// Text as the inside of a JSON string.
+std::string Escaped(const std::string& text) {
+  std::string escaped;
+  for (char c : text) {
+    if (c == '"' || c == '\\') escaped += '\\';
+    escaped += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+  }
+  return escaped;
+}
+
+// What a communicator is called by all its members: a hash of its key.
+std::string IdOf(const CommKey& key) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (uint8_t byte : key) hash = (hash ^ byte) * 0x100000001b3;
+  char text[20];
+  std::snprintf(text, sizeof(text), "%016lx", hash);
+  return text;
+}
+
 }  // namespace
 
 Engine& GetEngine() {
@@ -45,13 +75,13 @@ Engine& GetEngine() {
   return *engine;
 }
 
-Comm::Comm(int device, bool blocking)
+Comm::Comm(int device, const CommConfig& config)
     : device_(device),
-      blocking_(blocking),
+      config_(config),
       connects_at_init_(IsZero("NCCL_RUNTIME_CONNECT") || IsZero("NCCL_CUMEM_ENABLE")) {}
 
-std::shared_ptr<Comm> Comm::Create(int device, bool blocking) {
-  auto comm = std::make_shared<Comm>(device, blocking);
+std::shared_ptr<Comm> Comm::Create(int device, const CommConfig& config) {
+  auto comm = std::make_shared<Comm>(device, config);
   Table& table = GetTable();
   std::unique_lock lock(table.mutex);
   table.live[comm.get()] = comm;
@@ -71,6 +101,15 @@ void Comm::Forget() {
   table.live.erase(this);
 }
 
+void Comm::SetIdentity(int rank_if_first) {
+  static auto* mutex = new std::mutex;
+  static auto* ranks = new std::map<int, int>;   // by device
+  static auto* counts = new std::map<int, int>;  // communicators by rank
+  std::lock_guard lock(*mutex);
+  job_rank_ = ranks->try_emplace(device_, rank_if_first).first->second;
+  job_ordinal_ = (*counts)[job_rank_]++;
+}
+
 ncclResult_t Comm::Init(const CommKey& key, int nranks, int rank) {
   key_ = key;
   nranks_ = nranks;
@@ -79,6 +118,11 @@ ncclResult_t Comm::Init(const CommKey& key, int nranks, int rank) {
   receives_connected_ = std::vector<std::atomic<bool>>(nranks);
   ncclResult_t result = Segment::Join(key, nranks_, rank_, PhysicalDevice(device_), cancelled_,
                                       [this](std::shared_ptr<Segment> segment) {
+                                        segment->SetLabel(
+                                            "\"comm\": \"" + IdOf(key_) + "\", \"name\": \"" +
+                                            Escaped(config_.name) +
+                                            "\", \"rank\": " + std::to_string(rank_) +
+                                            ", \"ranks\": " + std::to_string(nranks_));
                                         std::lock_guard lock(segment_mutex_);
                                         segment_ = std::move(segment);
                                       });
@@ -91,6 +135,11 @@ ncclResult_t Comm::Init(const CommKey& key, int nranks, int rank) {
   if (connects_at_init_ || nranks_ == 1) {
     collectives_connected_ = true;
     for (int r = 0; r < nranks_; ++r) sends_connected_[r] = receives_connected_[r] = true;
+  }
+  if (WantsInfo(DebugSubsystem::kInit)) {
+    Info(device_, "comm %p rank %d nranks %d cudaDev %d commId 0x%s commName %s - Init COMPLETE",
+         static_cast<void*>(this), rank_, nranks_, device_, IdOf(key_).c_str(),
+         config_.name.empty() ? "(none)" : config_.name.c_str());
   }
   return ncclSuccess;
 }
@@ -118,26 +167,49 @@ void Comm::PublishWishes(const Connections& wanted) {
   if (news) segment_->NotifyHosts();
 }
 
+bool Comm::IsConnected(const Connections& wanted) {
+  if (wanted.collectives && !collectives_connected_) {
+    for (int r = 0; r < nranks_; ++r) {
+      if (segment_->member(r).collectives_connected.load() == 0) return false;
+    }
+  }
+  for (int peer : wanted.send_to) {
+    if (!sends_connected_[peer] && segment_->receive_wish(rank_, peer).load() == 0) return false;
+  }
+  for (int peer : wanted.receive_from) {
+    if (!receives_connected_[peer] && segment_->send_wish(peer, rank_).load() == 0) return false;
+  }
+  return true;
+}
+
 ncclResult_t Comm::WaitConnected(const Connections& wanted) {
   bool cold = wanted.collectives && !collectives_connected_;
   for (int peer : wanted.send_to) cold |= !sends_connected_[peer];
   for (int peer : wanted.receive_from) cold |= !receives_connected_[peer];
   if (!cold) return ncclSuccess;
-  auto ready = [&] {
-    if (wanted.collectives && !collectives_connected_) {
-      for (int r = 0; r < nranks_; ++r) {
-        if (segment_->member(r).collectives_connected.load() == 0) return false;
-      }
+  auto missing = [&] {
+    std::vector<bool> lacks(nranks_);
+    for (int r = 0; r < nranks_ && wanted.collectives && !collectives_connected_; ++r) {
+      lacks[r] = segment_->member(r).collectives_connected.load() == 0;
     }
     for (int peer : wanted.send_to) {
-      if (!sends_connected_[peer] && segment_->receive_wish(rank_, peer).load() == 0) return false;
+      if (!sends_connected_[peer] && segment_->receive_wish(rank_, peer).load() == 0) {
+        lacks[peer] = true;
+      }
     }
     for (int peer : wanted.receive_from) {
-      if (!receives_connected_[peer] && segment_->send_wish(peer, rank_).load() == 0) return false;
+      if (!receives_connected_[peer] && segment_->send_wish(peer, rank_).load() == 0) {
+        lacks[peer] = true;
+      }
     }
-    return true;
+    std::vector<int> list;
+    for (int r = 0; r < nranks_; ++r) {
+      if (lacks[r]) list.push_back(r);
+    }
+    return list;
   };
-  if (!segment_->WaitHosts(ready, cancelled_))
+  auto ready = [&] { return IsConnected(wanted); };
+  if (!segment_->WaitHosts("connect", ready, cancelled_, missing))
     return Fail(ncclInternalError, "aborted while connecting to the other ranks");
   if (wanted.collectives) collectives_connected_ = true;
   for (int peer : wanted.send_to) sends_connected_[peer] = true;
@@ -168,7 +240,8 @@ ncclResult_t Comm::Launch(const std::vector<Operation>& operations) {
     if (id != 0) capture = id;
   }
   // One channel for each 128 KiB, up to the 24 that NCCL uses on NVLink.
-  const int sms = static_cast<int>(std::clamp<uint64_t>(bytes >> 17, 1, 24));
+  const int channels = static_cast<int>(std::clamp<uint64_t>(bytes >> 17, 1, 24));
+  const int sms = std::clamp(channels, config_.min_ctas, config_.max_ctas);
   if (captured) {
     CaptureRequest request;
     request.streams = std::move(streams);
@@ -178,19 +251,23 @@ ncclResult_t Comm::Launch(const std::vector<Operation>& operations) {
     if (status == 0) return ncclSuccess;
     return Fail(ncclUnhandledCudaError, "the operation cannot be captured: CUDA error %d", status);
   }
-  std::lock_guard lock(launch_mutex_);
+  CountOperations(operations);
   EnqueueRequest request;
   request.streams = std::move(streams);
   request.op = std::make_shared<Kernel>(shared_from_this(), operations);
-  request.after = std::exchange(last_, request.op);
+  request.in_launch_order = InLaunchOrder();
   request.sms = sms;
+  std::lock_guard lock(chain_->mutex);
+  last_ = request.op;
+  request.after = std::exchange(chain_->last, request.op);
   GetEngine().Enqueue(std::move(request));
   return ncclSuccess;
 }
 
 std::shared_ptr<DeviceOp> Comm::ExchangeLast(std::shared_ptr<DeviceOp> op) {
-  std::lock_guard lock(launch_mutex_);
-  return std::exchange(last_, std::move(op));
+  std::lock_guard lock(chain_->mutex);
+  last_ = op;
+  return std::exchange(chain_->last, std::move(op));
 }
 
 void Comm::ReleaseForGraph() {
@@ -200,14 +277,16 @@ void Comm::ReleaseForGraph() {
 void Comm::WaitLaunched() {
   std::shared_ptr<DeviceOp> last;
   {
-    std::lock_guard lock(launch_mutex_);
+    std::lock_guard lock(chain_->mutex);
     last = last_;
   }
   // Operations of a communicator are done in order, so the last one stands for all.
   if (last != nullptr) GetEngine().WaitDone({last});
   // As NCCL does, whose destruction polls until every graph that holds one of its kernels is gone.
   if (segment_ != nullptr) {
-    segment_->WaitHosts([&] { return graph_references_.load() == 0; }, aborted_);
+    segment_->WaitHosts(
+        "graphs", [&] { return graph_references_.load() == 0; }, aborted_,
+        [] { return std::vector<int>(); });
   }
 }
 
@@ -216,14 +295,26 @@ ncclResult_t Comm::Finalize() {
   if (segment_ == nullptr) return ncclSuccess;
   segment_->member(rank_).finalized.store(1);
   segment_->NotifyHosts();
-  auto ready = [&] {
-    for (int r = 0; r < nranks_; ++r) {
-      if (segment_->member(r).finalized.load() == 0) return false;
-    }
-    return true;
-  };
-  bool all = segment_->WaitHosts(ready, aborted_);
+  auto there = [&](int r) { return segment_->member(r).finalized.load() != 0; };
+  bool all = segment_->WaitMembers("finalize", there, aborted_);
   return all ? ncclSuccess : Fail(ncclInternalError, "aborted while finalizing");
+}
+
+void Comm::CountOperations(const std::vector<Operation>& operations) {
+  for (const Operation& operation : operations) {
+    std::string line = "comm:" + IdOf(key_) + ":" + std::to_string(rank_) + ":";
+    line += NameOf(operation.kind);
+    GetEngine().CountMore(line + ".operations", 1);
+    GetEngine().CountMore(line + ".bytes", operation.bytes());
+  }
+}
+
+ncclResult_t Comm::AwaitWindow() {
+  uint64_t wanted = segment_->member(rank_).windows.fetch_add(1) + 1;
+  segment_->NotifyHosts();
+  auto there = [&](int r) { return segment_->member(r).windows.load() >= wanted; };
+  if (segment_->WaitMembers("window", there, cancelled_)) return ncclSuccess;
+  return Fail(ncclInternalError, "aborted while registering a window");
 }
 
 void Comm::Abort() {
@@ -254,13 +345,10 @@ ncclResult_t Comm::ExchangeSplit(uint64_t ordinal, int color, int key, std::vect
   mine.key = key;
   mine.ordinal.store(ordinal + 1);
   segment_->NotifyHosts();
-  auto ready = [&] {
-    for (int r = 0; r < nranks_; ++r) {
-      if (segment_->member(r).split[ordinal % 2].ordinal.load() < ordinal + 1) return false;
-    }
-    return true;
+  auto there = [&](int r) {
+    return segment_->member(r).split[ordinal % 2].ordinal.load() >= ordinal + 1;
   };
-  if (!segment_->WaitHosts(ready, aborted_))
+  if (!segment_->WaitMembers("split", there, aborted_))
     return Fail(ncclInternalError, "aborted while splitting");
   members->clear();
   for (int r = 0; r < nranks_; ++r) {

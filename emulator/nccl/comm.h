@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "emulator/engine/engine_api.h"
+#include "emulator/nccl/config.h"
 #include "emulator/nccl/nccl_header.h"
 #include "emulator/nccl/operation.h"
+#include "emulator/nccl/registrations.h"
 #include "emulator/nccl/segment.h"
 #include "emulator/nccl/transfer.h"
 
@@ -34,10 +36,17 @@ struct Connections {
   std::vector<int> receive_from;
 };
 
+// Communicators that share their resources (splitShare, shrinkShare) run one operation at a time,
+// in the order of the calls of this member.
+struct LaunchChain {
+  std::mutex mutex;
+  std::shared_ptr<DeviceOp> last;
+};
+
 class Comm : public std::enable_shared_from_this<Comm> {
  public:
   // Enters it into the table. Not usable before Init succeeded.
-  static std::shared_ptr<Comm> Create(int device, bool blocking);
+  static std::shared_ptr<Comm> Create(int device, const CommConfig& config);
   // Null when `handle` is no live communicator.
   static std::shared_ptr<Comm> Find(ncclComm_t handle);
   // Takes it out of the table; operations in flight keep it alive.
@@ -50,7 +59,19 @@ class Comm : public std::enable_shared_from_this<Comm> {
   int nranks() const { return nranks_; }
   int rank() const { return rank_; }
   int device() const { return device_; }
-  bool blocking() const { return blocking_; }
+  bool blocking() const { return config_.blocking; }
+  const CommConfig& config() const { return config_; }
+  // Before the first launch: `parent`'s operations and ours take turns.
+  void ShareWith(const Comm& parent) { chain_ = parent.chain_; }
+
+  // For schedules. The rank in the first communicator of this process's device, and the how-manieth
+  // communicator (from 0) of that rank this is.
+  void SetIdentity(int rank_if_first);
+  int job_rank() const { return job_rank_; }
+  int job_ordinal() const { return job_ordinal_; }
+  // Counts an operation of this communicator that was submitted; from 1.
+  uint64_t CountSubmitted() const { return submitted_.fetch_add(1) + 1; }
+
   const CommKey& key() const { return key_; }
   Segment& segment() { return *segment_; }
   DeviceState& device_state() { return device_state_; }
@@ -61,6 +82,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   // ncclSuccess when operations may be called; a revoked communicator allows management calls only.
   ncclResult_t EnsureReady(bool management = false) const;
 
+  // Whether WaitConnected would sleep now.
+  bool IsConnected(const Connections& wanted);
   // First use. Publishing all wishes of a group before waiting for any is the caller's duty.
   void PublishWishes(const Connections& wanted);
   ncclResult_t WaitConnected(const Connections& wanted);
@@ -70,11 +93,17 @@ class Comm : public std::enable_shared_from_this<Comm> {
   ncclResult_t Launch(const std::vector<Operation>& operations);
   // `op` is launched next; what was launched before it is what it comes after.
   std::shared_ptr<DeviceOp> ExchangeLast(std::shared_ptr<DeviceOp> op);
+  // For the statistics: these were launched.
+  void CountOperations(const std::vector<Operation>& operations);
   // Graphs that hold a kernel of this communicator.
   void RetainForGraph() { graph_references_.fetch_add(1); }
   void ReleaseForGraph();
   // Blocks until everything launched here is done and no graph holds an operation.
   void WaitLaunched();
+
+  Registrations& registrations() { return registrations_; }
+  // Registers a window: waits until all members have made as many registrations.
+  ncclResult_t AwaitWindow();
 
   // Waits for everything of all members. ncclInternalError when aborted meanwhile.
   ncclResult_t Finalize();
@@ -98,13 +127,17 @@ class Comm : public std::enable_shared_from_this<Comm> {
   ncclResult_t RemoveReduction(ncclRedOp_t op);
 
   // Use Create.
-  Comm(int device, bool blocking);
+  Comm(int device, const CommConfig& config);
 
  private:
   void Cancel();
 
   const int device_;
-  const bool blocking_;
+  const CommConfig config_;
+  int job_rank_ = 0;
+  int job_ordinal_ = 0;
+  mutable std::atomic<uint64_t> submitted_{0};
+  Registrations registrations_;
   int nranks_ = 0;
   int rank_ = 0;
   CommKey key_ = {};
@@ -126,7 +159,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   DeviceState device_state_;
 
   std::atomic<uint64_t> graph_references_{0};
-  std::mutex launch_mutex_;  // guards what follows; to become the last and to be enqueued are one
+  // Its mutex guards what follows; to become the last and to be enqueued are one.
+  std::shared_ptr<LaunchChain> chain_ = std::make_shared<LaunchChain>();
   std::shared_ptr<DeviceOp> last_;
 
   std::mutex reductions_mutex_;

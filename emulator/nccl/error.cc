@@ -1,24 +1,17 @@
 #include "emulator/nccl/error.h"
 
-#include <unistd.h>
-
 #include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
+
+#include "emulator/nccl/debug.h"
 
 namespace gordian::emu::nccl {
 namespace {
 
 constinit std::mutex last_error_mutex;
 constinit char last_error[1024] = "";
-
-bool Verbose() {
-  const char* level = std::getenv("NCCL_DEBUG");
-  return level != nullptr && (strcasecmp(level, "WARN") == 0 || strcasecmp(level, "INFO") == 0 ||
-                              strcasecmp(level, "TRACE") == 0);
-}
 
 }  // namespace
 
@@ -32,7 +25,7 @@ ncclResult_t Fail(ncclResult_t result, const char* format, ...) {
     std::lock_guard lock(last_error_mutex);
     std::memcpy(last_error, message, std::strlen(message) + 1);
   }
-  if (Verbose()) std::fprintf(stderr, "NCCL WARN %s (pid %d)\n", message, getpid());
+  Warn(message);
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "emulator/nccl/error.h"
+#include "emulator/nccl/schedule.h"
 
 namespace gordian::emu::nccl {
 namespace {
@@ -26,6 +27,7 @@ struct CommOperations {
 struct Group {
   std::vector<Job> jobs;
   std::vector<CommOperations> comms;
+  Turn turn;
 };
 
 struct ThreadGroup {
@@ -67,11 +69,15 @@ ncclResult_t RunJobs(const std::vector<Job>& jobs) {
   return ncclSuccess;
 }
 
-ncclResult_t RunOperations(std::vector<CommOperations>& comms) {
+ncclResult_t RunOperations(std::vector<CommOperations>& comms, Turn& turn) {
   // An order that all members agree on, whatever the order of their calls.
   std::stable_sort(comms.begin(), comms.end(),
                    [](const auto& a, const auto& b) { return a.comm->key() < b.comm->key(); });
   for (auto& entry : comms) entry.comm->PublishWishes(entry.connections);
+  bool connected = true;
+  for (auto& entry : comms) connected &= entry.comm->IsConnected(entry.connections);
+  // Others have to come before we can go on.
+  if (!connected) turn.Pass();
   for (auto& entry : comms) {
     ncclResult_t result = entry.comm->WaitConnected(entry.connections);
     if (result != ncclSuccess) return result;
@@ -100,8 +106,12 @@ void SetStates(const Group& group, ncclResult_t state) {
 }
 
 ncclResult_t Run(Group& group) {
+  group.turn.Await();
+  if (!group.jobs.empty()) group.turn.Pass();  // they wait for other ranks
   ncclResult_t result = RunJobs(group.jobs);
-  return result == ncclSuccess ? RunOperations(group.comms) : result;
+  if (result == ncclSuccess) result = RunOperations(group.comms, group.turn);
+  group.turn.Pass();
+  return result;
 }
 
 ncclResult_t Submit(Group group) {
@@ -210,11 +220,15 @@ ncclResult_t GroupSimulate(float* estimated_us) {
 }
 
 ncclResult_t SubmitOperation(const std::shared_ptr<Comm>& comm, const Operation& operation) {
+  Turn turn;
+  if (Schedule* schedule = Schedule::Get()) turn.Add(schedule->StepsOf(*comm, true));
   if (thread_group.depth > 0) {
+    thread_group.group.turn.Join(std::move(turn));
     AddOperation(&thread_group.group, comm, operation);
     return ncclSuccess;
   }
   Group group;
+  group.turn = std::move(turn);
   AddOperation(&group, comm, operation);
   return Submit(std::move(group));
 }
@@ -222,11 +236,15 @@ ncclResult_t SubmitOperation(const std::shared_ptr<Comm>& comm, const Operation&
 ncclResult_t SubmitJob(const std::shared_ptr<Comm>& comm, const void* order,
                        std::function<ncclResult_t()> run) {
   Job job{comm, order, std::move(run)};
+  Turn turn;
+  if (Schedule* schedule = Schedule::Get()) turn.Add(schedule->StepsOf(*comm, false));
   if (thread_group.depth > 0) {
+    thread_group.group.turn.Join(std::move(turn));
     thread_group.group.jobs.push_back(std::move(job));
     return ncclSuccess;
   }
   Group group;
+  group.turn = std::move(turn);
   group.jobs.push_back(std::move(job));
   return Submit(std::move(group));
 }

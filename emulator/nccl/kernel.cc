@@ -25,13 +25,19 @@ void Kernel::MakeTransfers() {
 }
 
 bool Kernel::Start() {
+  std::lock_guard lock(mutex_);
   if (comm_ == nullptr || comm_->cancelled()) return Leave();
   MakeTransfers();
   for (auto& transfer : transfers_) transfer->Start();
-  return Poll();
+  return Step();
 }
 
 bool Kernel::Poll() {
+  std::lock_guard lock(mutex_);
+  return Step();
+}
+
+bool Kernel::Step() {
   if (comm_ == nullptr || comm_->cancelled()) return Leave();
   bool news = false, done = true;
   for (auto& transfer : transfers_) {
@@ -44,7 +50,30 @@ bool Kernel::Poll() {
   return true;
 }
 
-void Kernel::Cancel() { Leave(); }
+void Kernel::Cancel() {
+  std::lock_guard lock(mutex_);
+  Leave();
+}
+
+std::string Kernel::Describe() {
+  std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return {};
+  std::string text = comm_->segment().label() + ", \"parts\": [";
+  bool first = true;
+  if (transfers_.empty()) {  // not started: which ones they are on the communicator is not said
+    for (const Operation& operation : operations_) {
+      text += (first ? "{" : ", {") + DescribeOperation(operation) + "}";
+      first = false;
+    }
+  }
+  for (auto& transfer : transfers_) {
+    if (transfer->done()) continue;
+    text += (first ? "{" : ", {") + transfer->Describe() +
+            ", \"for\": " + ListOf(transfer->WaitsFor()) + "}";
+    first = false;
+  }
+  return text + "]";
+}
 
 bool Kernel::Leave() {
   for (auto& transfer : transfers_) transfer->Abandon();
@@ -66,6 +95,7 @@ CapturedKernel::CapturedKernel(std::shared_ptr<Comm> comm, std::vector<Operation
 CapturedKernel::~CapturedKernel() { comm_->ReleaseForGraph(); }
 
 OpSource::Run CapturedKernel::MakeRun() {
+  comm_->CountOperations(operations_);
   auto kernel = std::make_shared<Kernel>(comm_, operations_);
   return {kernel, comm_->ExchangeLast(kernel)};
 }

@@ -3,6 +3,8 @@
 #define GORDIAN_EMULATOR_NCCL_KERNEL_H_
 
 #include <memory>
+#include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,12 +22,16 @@ class Kernel final : public DeviceOp {
   bool Start() override;
   bool Poll() override;
   void Cancel() override;
+  std::string Describe() override;
 
  private:
   void MakeTransfers();
+  bool Step();
   bool Leave();
   void Drop();
 
+  // The worker's methods against Describe, which the quiescence report calls from another thread.
+  std::mutex mutex_;
   std::shared_ptr<Comm> comm_;
   std::vector<Operation> operations_;
   std::vector<std::unique_ptr<Transfer>> transfers_;

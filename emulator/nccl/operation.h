@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "emulator/engine/engine_api.h"
 #include "emulator/nccl/nccl_header.h"
@@ -28,6 +30,15 @@ struct Operation {
   uint64_t bytes() const { return count * ElementSize(datatype); }
   bool IsPointToPoint() const { return kind == Kind::kSend || kind == Kind::kRecv; }
 };
+
+// "AllReduce"
+const char* NameOf(Kind kind);
+
+// For reports, members of a JSON object: "operation", "bytes" and, once it has an ordinal,
+// "seq" (from 1: among the collectives of its communicator, or the sends to or receives from its
+// peer).
+std::string DescribeOperation(const Operation& operation,
+                              std::optional<uint64_t> ordinal = std::nullopt);
 
 }  // namespace gordian::emu::nccl
 

@@ -55,6 +55,8 @@ class Send final : public Transfer {
   }
 
   bool done() const override { return done_; }
+  std::string Describe() const override { return DescribeOperation(op_, ordinal_); }
+  std::vector<int> WaitsFor() const override { return {op_.root}; }
   void Abandon() override { producer_.Release(); }
 
  private:
@@ -109,6 +111,8 @@ class Recv final : public Transfer {
   }
 
   bool done() const override { return done_; }
+  std::string Describe() const override { return DescribeOperation(op_, ordinal_); }
+  std::vector<int> WaitsFor() const override { return {op_.root}; }
   void Abandon() override {}
 
  private:
@@ -133,6 +137,8 @@ class SelfCopy final : public Transfer {
     return false;  // of no interest to anybody else
   }
   bool done() const override { return done_; }
+  std::string Describe() const override { return DescribeOperation(send_, 0); }
+  std::vector<int> WaitsFor() const override { return {}; }
   void Abandon() override {}
 
  private:

@@ -169,12 +169,17 @@ ncclResult_t Segment::Join(const CommKey& key, int nranks, int rank, int physica
     NoteUnfinishedJoin();
   }
   segment->NotifyHosts();
-  if (!segment->WaitHosts([&] { return header->joined.load() >= n; }, cancelled)) {
+  auto joined = [&](int r) { return segment->member(r).claimed.load() == 2; };
+  if (!segment->WaitHosts(
+          "init", [&] { return header->joined.load() >= n; }, cancelled,
+          [&] { return segment->Lacking(joined); })) {
     return Fail(ncclInternalError, "aborted while waiting for the other ranks");
   }
   // Nobody goes on before everybody has opened everybody's memory: a member may end at once.
   segment->Attach();
-  if (!segment->WaitHosts([&] { return header->attached.load() >= n; }, cancelled)) {
+  if (!segment->WaitHosts(
+          "init", [&] { return header->attached.load() >= n; }, cancelled,
+          [] { return std::vector<int>(); })) {
     return Fail(ncclInternalError, "aborted while waiting for the other ranks");
   }
   for (int a = 0; a < nranks; ++a) {
@@ -199,16 +204,65 @@ void Segment::RingOthers(int self) {
   }
 }
 
-void Segment::NotifyHosts() { FutexBump(&header()->host_event); }
+void Segment::NotifyHosts() {
+  FutexBump(&header()->host_event);
+  gordianEmuEngine(kEngineApiVersion)->NoteActivity();
+}
 
-bool Segment::WaitHosts(const std::function<bool()>& ready, const std::atomic<bool>& cancelled) {
+void Segment::SetLabel(std::string label) {
+  std::lock_guard lock(label_mutex_);
+  label_ = std::move(label);
+}
+
+std::string Segment::label() const {
+  std::lock_guard lock(label_mutex_);
+  return label_;
+}
+
+std::vector<int> Segment::Lacking(const std::function<bool(int)>& there) const {
+  std::vector<int> missing;
+  for (int r = 0; r < nranks_; ++r) {
+    if (!there(r)) missing.push_back(r);
+  }
+  return missing;
+}
+
+bool Segment::WaitMembers(const char* kind, const std::function<bool(int)>& there,
+                          const std::atomic<bool>& cancelled) {
+  auto missing = [&] { return Lacking(there); };
+  return WaitHosts(kind, [&] { return missing().empty(); }, cancelled, missing);
+}
+
+bool Segment::WaitHosts(const char* kind, const std::function<bool()>& ready,
+                        const std::atomic<bool>& cancelled,
+                        const std::function<std::vector<int>()>& missing) {
   std::atomic<uint32_t>& event = header()->host_event;
+  Engine* engine = gordianEmuEngine(kEngineApiVersion);
+  uint32_t seen = event.load();
+  if (ready()) return true;
+  if (cancelled.load()) return false;
+  HostWait wait;
+  wait.kind = kind;
+  wait.word = &event;
+  wait.seen.store(seen);
+  wait.describe = [&] { return label() + ", \"for\": " + ListOf(missing()); };
+  engine->BeginWait(&wait);
+  bool is_ready = false;
   for (;;) {
-    uint32_t seen = event.load();
-    if (ready()) return true;
-    if (cancelled.load()) return false;
+    seen = event.load();
+    is_ready = ready();
+    if (is_ready || cancelled.load()) break;
+    wait.seen.store(seen);
     FutexWait(&event, seen);
   }
+  engine->EndWait(&wait);
+  return is_ready;
+}
+
+std::string ListOf(const std::vector<int>& numbers) {
+  std::string text = "[";
+  for (int number : numbers) text += (text.size() > 1 ? ", " : "") + std::to_string(number);
+  return text + "]";
 }
 
 }  // namespace gordian::emu::nccl

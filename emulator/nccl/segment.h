@@ -10,6 +10,8 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <vector>
 
 #include "emulator/nccl/arena.h"
@@ -63,7 +65,16 @@ class Segment {
   // Host side: wake all waiting host threads of all members; wait until `ready` says true (checked
   // after each wake-up). False when `cancelled` came first.
   void NotifyHosts();
-  bool WaitHosts(const std::function<bool()>& ready, const std::atomic<bool>& cancelled);
+  // `kind` and `missing` (the members waited for) are for reports.
+  bool WaitHosts(const char* kind, const std::function<bool()>& ready,
+                 const std::atomic<bool>& cancelled,
+                 const std::function<std::vector<int>()>& missing);
+  // The same, until every member is `there`.
+  bool WaitMembers(const char* kind, const std::function<bool(int)>& there,
+                   const std::atomic<bool>& cancelled);
+  // What reports call the communicator: the same for all members.
+  void SetLabel(std::string label);
+  std::string label() const;
 
  private:
   Segment(int fd, int nranks);
@@ -76,12 +87,18 @@ class Segment {
   }
   bool Claim(int rank, int physical_device);
   void Attach();
+  std::vector<int> Lacking(const std::function<bool(int)>& there) const;
 
   int nranks_;
   Layout layout_;
   std::byte* base_ = nullptr;
   std::vector<PeerProcess*> processes_;
+  mutable std::mutex label_mutex_;
+  std::string label_;  // JSON members
 };
+
+// As a JSON list.
+std::string ListOf(const std::vector<int>& numbers);
 
 // The device's number before CUDA_VISIBLE_DEVICES renumbered it: two processes that both call
 // theirs 0 may be on different ones.

@@ -21,7 +21,7 @@ namespace gordian::emu::nccl {
 using CommKey = std::array<uint8_t, 128>;
 
 inline constexpr uint64_t kSegmentMagic = 0x31756d656e646f67;
-inline constexpr uint32_t kSegmentVersion = 1;
+inline constexpr uint32_t kSegmentVersion = 2;
 
 // How many operations a member may be ahead of the slowest one. Only pushes get ahead at all.
 inline constexpr uint64_t kCollectiveSlots = 256;
@@ -86,6 +86,7 @@ struct alignas(64) Member {
   int32_t physical_device;
   std::atomic<uint32_t> collectives_connected;  // made its first collective
   std::atomic<uint32_t> finalized;
+  std::atomic<uint64_t> windows;  // registered so far: registering is collective
   std::atomic<uint64_t> collectives_done;  // all collectives with a smaller ordinal are done here
   // Two, because a member can be at most one split ahead of a member that still reads.
   SplitEntry split[2];

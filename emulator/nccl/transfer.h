@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "emulator/nccl/operation.h"
@@ -60,6 +61,10 @@ class Transfer {
   virtual bool done() const = 0;
   // The member aborted: leaves staged bytes to those that still read them.
   virtual void Abandon() = 0;
+  // For reports. The operation as members of a JSON object, and the members that it waits for: their
+  // part has not started, or not moved as far as needed.
+  virtual std::string Describe() const = 0;
+  virtual std::vector<int> WaitsFor() const = 0;
 };
 
 // `ordinal` is the sequence number of the collective on its communicator, or of the send or receive

@@ -58,6 +58,7 @@ class Rank {
   void WaitForExitOf(int other) const;
   // Shows the parent how far this rank got.
   void Mark(uint32_t value) { shared_->marks[rank_].store(value); }
+  uint32_t MarkOf(int other) const { return shared_->marks[other].load(); }
 
  private:
   int rank_;

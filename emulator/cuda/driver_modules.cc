@@ -1,0 +1,411 @@
+// Modules, libraries, kernels. Code is loaded as far as its names go: a kernel has no body, takes a
+// configurable time and writes nothing. Variables have memory on the device that is current when
+// they are first asked for, with their initial values where the image holds them uncompressed.
+#include "emulator/cuda/driver_modules.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "emulator/cuda/driver_common.h"
+#include "emulator/engine/device_image.h"
+
+using namespace gordian::emu;  // NOLINT: every line of this file uses it
+
+namespace gordian::emu {
+
+struct LoadedModule;
+
+// A CUfunction, a CUkernel.
+struct LoadedKernel {
+  std::string name;
+  LoadedModule* module = nullptr;
+  std::vector<ImageParameter> parameters;
+  int max_dynamic_shared_bytes = 49152;
+};
+
+// A CUmodule, a CUlibrary.
+struct LoadedModule {
+  DeviceImage image;
+  std::map<std::string, std::unique_ptr<LoadedKernel>> kernels;
+  std::map<std::pair<std::string, int>, void*> variables;  // by device
+};
+
+namespace {
+
+struct Loaded {
+  std::mutex mutex;
+  std::set<LoadedModule*> modules;
+  std::unordered_set<const void*> kernels;
+};
+
+Loaded& TheLoaded() {
+  static Loaded* const loaded = new Loaded;
+  return *loaded;
+}
+
+LoadedModule* FindModule(Loaded* loaded, const void* handle) {
+  auto* module = static_cast<LoadedModule*>(const_cast<void*>(handle));
+  return loaded->modules.count(module) != 0 ? module : nullptr;
+}
+
+LoadedKernel* FindKernel(Loaded* loaded, const void* handle) {
+  if (loaded->kernels.count(handle) == 0) return nullptr;
+  return static_cast<LoadedKernel*>(const_cast<void*>(handle));
+}
+
+CUresult Load(const void* data, size_t bytes, void** handle) {
+  if (data == nullptr || handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  auto module = std::make_unique<LoadedModule>();
+  if (!ParseDeviceImage(data, bytes, &module->image)) return CUDA_ERROR_INVALID_IMAGE;
+  Loaded& loaded = TheLoaded();
+  std::lock_guard<std::mutex> lock(loaded.mutex);
+  loaded.modules.insert(module.get());
+  *handle = module.release();
+  return CUDA_SUCCESS;
+}
+
+CUresult LoadFile(const char* path, void** handle) {
+  if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  FILE* const file = fopen(path, "re");
+  if (file == nullptr) return CUDA_ERROR_FILE_NOT_FOUND;
+  std::string text;
+  char buffer[65536];
+  for (size_t n; (n = fread(buffer, 1, sizeof(buffer), file)) > 0;) text.append(buffer, n);
+  fclose(file);
+  if (text.empty()) return CUDA_ERROR_INVALID_IMAGE;
+  return Load(text.data(), text.size(), handle);
+}
+
+CUresult Unload(const void* handle) {
+  Loaded& loaded = TheLoaded();
+  std::lock_guard<std::mutex> lock(loaded.mutex);
+  LoadedModule* const module = FindModule(&loaded, handle);
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  for (const auto& [name, kernel] : module->kernels) loaded.kernels.erase(kernel.get());
+  for (const auto& [name, memory] : module->variables) TheEngine().Free(memory);
+  loaded.modules.erase(module);
+  delete module;
+  return CUDA_SUCCESS;
+}
+
+LoadedKernel* KernelOf(Loaded* loaded, LoadedModule* module, const std::string& name) {
+  const auto known = module->image.kernels.find(name);
+  if (known == module->image.kernels.end() && !module->image.opaque) return nullptr;
+  std::unique_ptr<LoadedKernel>& kernel = module->kernels[name];
+  if (kernel == nullptr) {
+    kernel = std::make_unique<LoadedKernel>();
+    kernel->name = name;
+    kernel->module = module;
+    if (known != module->image.kernels.end()) kernel->parameters = known->second.parameters;
+    loaded->kernels.insert(kernel.get());
+  }
+  return kernel.get();
+}
+
+template <typename Handle>
+CUresult GetKernel(Handle* out, const void* handle, const char* name) {
+  GORDIAN_EMU_CHECK(CheckInitialized());
+  if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Loaded& loaded = TheLoaded();
+  std::lock_guard<std::mutex> lock(loaded.mutex);
+  LoadedModule* const module = FindModule(&loaded, handle);
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  LoadedKernel* const kernel = KernelOf(&loaded, module, name);
+  if (kernel == nullptr) return CUDA_ERROR_NOT_FOUND;
+  *out = reinterpret_cast<Handle>(kernel);
+  return CUDA_SUCCESS;
+}
+
+CUresult GetGlobal(CUdeviceptr* address, size_t* bytes, const void* handle, const char* name) {
+  GORDIAN_EMU_CHECK(CheckContext());
+  if (name == nullptr || (address == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  Loaded& loaded = TheLoaded();
+  std::lock_guard<std::mutex> lock(loaded.mutex);
+  LoadedModule* const module = FindModule(&loaded, handle);
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto known = module->image.variables.find(name);
+  if (known == module->image.variables.end()) return CUDA_ERROR_NOT_FOUND;
+  const int device = TheEngine().CurrentDevice();
+  void*& memory = module->variables[{name, device}];
+  if (memory == nullptr) {
+    memory = TheEngine().Allocate(known->second.bytes, device);
+    if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    memset(memory, 0, known->second.bytes);
+    memcpy(memory, known->second.initial.data(), known->second.initial.size());
+  }
+  if (address != nullptr) *address = reinterpret_cast<CUdeviceptr>(memory);
+  if (bytes != nullptr) *bytes = known->second.bytes;
+  return CUDA_SUCCESS;
+}
+
+template <typename Handle>
+CUresult Enumerate(Handle* out, unsigned count, const void* handle) {
+  GORDIAN_EMU_CHECK(CheckInitialized());
+  if (out == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  Loaded& loaded = TheLoaded();
+  std::lock_guard<std::mutex> lock(loaded.mutex);
+  LoadedModule* const module = FindModule(&loaded, handle);
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  unsigned i = 0;
+  for (const auto& [name, kernel] : module->image.kernels) {
+    if (i == count) break;
+    out[i++] = reinterpret_cast<Handle>(KernelOf(&loaded, module, name));
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Count(unsigned* count, const void* handle) {
+  GORDIAN_EMU_CHECK(CheckInitialized());
+  Loaded& loaded = TheLoaded();
+  std::lock_guard<std::mutex> lock(loaded.mutex);
+  const LoadedModule* const module = FindModule(&loaded, handle);
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *count = static_cast<unsigned>(module->image.kernels.size());
+  return CUDA_SUCCESS;
+}
+
+CUresult Name(const char** name, const void* handle) {
+  Loaded& loaded = TheLoaded();
+  std::lock_guard<std::mutex> lock(loaded.mutex);
+  const LoadedKernel* const kernel = FindKernel(&loaded, handle);
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *name = kernel->name.c_str();
+  return CUDA_SUCCESS;
+}
+
+CUresult Parameter(const void* handle, size_t index, size_t* offset, size_t* bytes) {
+  Loaded& loaded = TheLoaded();
+  std::lock_guard<std::mutex> lock(loaded.mutex);
+  const LoadedKernel* const kernel = FindKernel(&loaded, handle);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (offset == nullptr || index >= kernel->parameters.size()) return CUDA_ERROR_INVALID_VALUE;
+  *offset = kernel->parameters[index].offset;
+  if (bytes != nullptr) *bytes = kernel->parameters[index].bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult GetAttribute(int* value, CUfunction_attribute attribute, const void* handle) {
+  Loaded& loaded = TheLoaded();
+  std::lock_guard<std::mutex> lock(loaded.mutex);
+  const LoadedKernel* const kernel = FindKernel(&loaded, handle);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      *value = 1024;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+      *value = 32;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+      *value = 90;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+      *value = kernel->max_dynamic_shared_bytes;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      *value = -1;
+      return CUDA_SUCCESS;
+    default:
+      *value = 0;
+      return attribute < CU_FUNC_ATTRIBUTE_MAX ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult SetAttribute(CUfunction_attribute attribute, int value, const void* handle) {
+  Loaded& loaded = TheLoaded();
+  std::lock_guard<std::mutex> lock(loaded.mutex);
+  LoadedKernel* const kernel = FindKernel(&loaded, handle);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+    constexpr int kMost = 232448;
+    if (value < 0 || value > kMost) return CUDA_ERROR_INVALID_VALUE;
+    kernel->max_dynamic_shared_bytes = value;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult CheckKernel(const void* handle) {
+  return IsLoadedKernel(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+}  // namespace
+
+bool IsLoadedKernel(const void* handle) {
+  Loaded& loaded = TheLoaded();
+  std::lock_guard<std::mutex> lock(loaded.mutex);
+  return loaded.kernels.count(handle) != 0;
+}
+
+}  // namespace gordian::emu
+
+extern "C" {
+
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  GORDIAN_EMU_CHECK(CheckContext());
+  return Load(image, 0, reinterpret_cast<void**>(module));
+}
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit_option*, void**) {
+  return cuModuleLoadData(module, image);
+}
+CUresult cuModuleLoadFatBinary(CUmodule* module, const void* image) {
+  return cuModuleLoadData(module, image);
+}
+CUresult cuModuleLoad(CUmodule* module, const char* path) {
+  GORDIAN_EMU_CHECK(CheckContext());
+  return LoadFile(path, reinterpret_cast<void**>(module));
+}
+CUresult cuModuleUnload(CUmodule module) {
+  GORDIAN_EMU_CHECK(CheckContext());
+  return Unload(module);
+}
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
+  GORDIAN_EMU_CHECK(CheckInitialized());
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *mode = CU_MODULE_LAZY_LOADING;
+  return CUDA_SUCCESS;
+}
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  return GetKernel(function, module, name);
+}
+CUresult cuModuleGetFunctionCount(unsigned* count, CUmodule module) { return Count(count, module); }
+CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned count, CUmodule module) {
+  return Enumerate(functions, count, module);
+}
+CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* bytes, CUmodule module,
+                              const char* name) {
+  return GetGlobal(address, bytes, module, name);
+}
+
+CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned,
+                           CUlibraryOption*, void**, unsigned) {
+  GORDIAN_EMU_CHECK(CheckInitialized());
+  return Load(code, 0, reinterpret_cast<void**>(library));
+}
+CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_option*, void**,
+                               unsigned, CUlibraryOption*, void**, unsigned) {
+  GORDIAN_EMU_CHECK(CheckInitialized());
+  return LoadFile(path, reinterpret_cast<void**>(library));
+}
+CUresult cuLibraryUnload(CUlibrary library) {
+  GORDIAN_EMU_CHECK(CheckInitialized());
+  return Unload(library);
+}
+CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
+  return GetKernel(kernel, library, name);
+}
+CUresult cuLibraryGetKernelCount(unsigned* count, CUlibrary library) {
+  return Count(count, library);
+}
+CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned count, CUlibrary library) {
+  return Enumerate(kernels, count, library);
+}
+CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary library,
+                            const char* name) {
+  return GetGlobal(address, bytes, library, name);
+}
+// A library's and its module's handle are the same object.
+CUresult cuLibraryGetModule(CUmodule* module, CUlibrary library) {
+  GORDIAN_EMU_CHECK(CheckContext());
+  if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Loaded& loaded = TheLoaded();
+  std::lock_guard<std::mutex> lock(loaded.mutex);
+  if (FindModule(&loaded, library) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *module = reinterpret_cast<CUmodule>(library);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
+  GORDIAN_EMU_CHECK(CheckContext());
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  GORDIAN_EMU_CHECK(CheckKernel(kernel));
+  *function = reinterpret_cast<CUfunction>(kernel);
+  return CUDA_SUCCESS;
+}
+CUresult cuKernelGetLibrary(CUlibrary* library, CUkernel kernel) {
+  Loaded& loaded = TheLoaded();
+  std::lock_guard<std::mutex> lock(loaded.mutex);
+  const LoadedKernel* const found = FindKernel(&loaded, kernel);
+  if (library == nullptr || found == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *library = reinterpret_cast<CUlibrary>(found->module);
+  return CUDA_SUCCESS;
+}
+CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {
+  return cuKernelGetLibrary(reinterpret_cast<CUlibrary*>(module),
+                            reinterpret_cast<CUkernel>(function));
+}
+CUresult cuKernelGetName(const char** name, CUkernel kernel) { return Name(name, kernel); }
+CUresult cuFuncGetName(const char** name, CUfunction function) { return Name(name, function); }
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t* offset, size_t* bytes) {
+  return Parameter(kernel, index, offset, bytes);
+}
+CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset, size_t* bytes) {
+  return Parameter(function, index, offset, bytes);
+}
+CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction function) {
+  return GetAttribute(value, attribute, function);
+}
+CUresult cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel kernel,
+                              CUdevice device) {
+  GORDIAN_EMU_CHECK(CheckDevice(device));
+  return GetAttribute(value, attribute, kernel);
+}
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+  return SetAttribute(attribute, value, function);
+}
+CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel,
+                              CUdevice device) {
+  GORDIAN_EMU_CHECK(CheckDevice(device));
+  return SetAttribute(attribute, value, kernel);
+}
+// Where cached, and in which banks: no kernel has a body that could tell.
+CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache) { return CheckKernel(function); }
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache, CUdevice) {
+  return CheckKernel(kernel);
+}
+CUresult cuFuncSetSharedMemConfig(CUfunction function, CUsharedconfig) {
+  return CheckKernel(function);
+}
+CUresult cuFuncLoad(CUfunction function) { return CheckKernel(function); }
+CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
+  if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  GORDIAN_EMU_CHECK(CheckKernel(function));
+  *state = CU_FUNCTION_LOADING_STATE_LOADED;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction function,
+                                                              int block_size, size_t shared_bytes,
+                                                              unsigned flags) {
+  GORDIAN_EMU_CHECK(CheckContext());
+  if (blocks == nullptr || block_size <= 0 || flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  GORDIAN_EMU_CHECK(CheckKernel(function));
+  constexpr int kThreads = 2048;
+  constexpr int kBlocks = 32;
+  constexpr size_t kSharedBytes = 233472;
+  constexpr size_t kReserved = 1024;
+  const int by_threads = kThreads / ((block_size + 31) / 32 * 32);
+  const int by_memory = static_cast<int>(kSharedBytes / (shared_bytes + kReserved));
+  *blocks = block_size > 1024 ? 0 : std::min({by_threads, kBlocks, by_memory});
+  return CUDA_SUCCESS;
+}
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function,
+                                                     int block_size, size_t shared_bytes) {
+  return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_size,
+                                                              shared_bytes, 0);
+}
+
+}  // extern "C"

@@ -1,0 +1,31 @@
+// A communicator's settings: ncclConfig_t as far as the caller's version of it has fields, then the
+// environment, which wins as it does in NCCL.
+#ifndef GORDIAN_EMULATOR_NCCL_CONFIG_H_
+#define GORDIAN_EMULATOR_NCCL_CONFIG_H_
+
+#include <climits>
+#include <string>
+
+#include "emulator/nccl/nccl_header.h"
+
+namespace gordian::emu::nccl {
+
+struct CommConfig {
+  bool blocking = true;
+  // How many SMs an operation may take; INT_MAX: as many as its size asks for.
+  int min_ctas = 1;
+  int max_ctas = INT_MAX;
+  // Children made by split (shrink) share the launch order of their parent.
+  bool split_share = false;
+  bool shrink_share = false;
+  std::string name;  // commName
+};
+
+// Fills `*resolved`, which holds the defaults or the parent's settings, from `config` (may be null).
+// ncclInvalidArgument for a value that NCCL refuses, ncclInvalidUsage for a network that is not
+// there. Fields without an effect here (clusters, traffic class, policies) are checked only.
+ncclResult_t ReadConfig(const ncclConfig_t* config, CommConfig* resolved);
+
+}  // namespace gordian::emu::nccl
+
+#endif  // GORDIAN_EMULATOR_NCCL_CONFIG_H_

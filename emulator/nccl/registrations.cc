@@ -1,0 +1,53 @@
+#include "emulator/nccl/registrations.h"
+
+#include <atomic>
+
+namespace gordian::emu::nccl {
+namespace {
+
+constexpr uintptr_t kPageBytes = 4096;
+
+// Distinct in the process and no address of anything, so that nobody looks behind it.
+void* NextHandle() {
+  static std::atomic<uintptr_t> next{0x1000};
+  return reinterpret_cast<void*>(next.fetch_add(16));
+}
+
+}  // namespace
+
+void* Registrations::Add(const void* buffer, size_t size) {
+  auto address = reinterpret_cast<uintptr_t>(buffer);
+  uintptr_t begin = address / kPageBytes * kPageBytes;
+  uintptr_t end = (address + size + kPageBytes - 1) / kPageBytes * kPageBytes;
+  std::lock_guard lock(mutex_);
+  for (auto& [handle, pages] : buffers_) {
+    if (pages.begin > begin || pages.end < end) continue;
+    ++pages.references;
+    return handle;
+  }
+  void* handle = NextHandle();
+  buffers_[handle] = {begin, end, 1};
+  return handle;
+}
+
+bool Registrations::Remove(void* handle) {
+  std::lock_guard lock(mutex_);
+  auto it = buffers_.find(handle);
+  if (it == buffers_.end()) return false;
+  if (--it->second.references == 0) buffers_.erase(it);
+  return true;
+}
+
+ncclWindow_t Registrations::AddWindow() {
+  std::lock_guard lock(mutex_);
+  void* handle = NextHandle();
+  windows_.insert(handle);
+  return static_cast<ncclWindow_t>(handle);
+}
+
+bool Registrations::RemoveWindow(ncclWindow_t window) {
+  std::lock_guard lock(mutex_);
+  return windows_.erase(window) != 0;
+}
+
+}  // namespace gordian::emu::nccl
