@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <exception>
 #include <mutex>
 
 #include "analyzer/server/ingest_service.h"
@@ -180,6 +181,18 @@ void JobRunner::StartObserving() {
   if (options_.ring_dir.empty()) {
     return;
   }
+  try {
+    TryToObserve();
+  } catch (const std::exception& error) {  // a thread or memory that is not to be had
+    collector_.reset();
+    server_.reset();
+    outcome_.observed = false;
+    PrintError(std::string("cannot watch the job (") + error.what() +
+               "; is there a limit on memory or processes?): the job runs on, unobserved");
+  }
+}
+
+void JobRunner::TryToObserve() {
   server_ = std::make_unique<server::EmbeddedServer>();
   server::ServerOptions server_options;
   server_options.analysis.session_dir = options_.session_dir;

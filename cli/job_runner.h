@@ -69,6 +69,7 @@ class JobRunner {
   class Desk;  // where verdicts arrive, from the analyzer's threads
 
   void StartObserving();
+  void TryToObserve();  // may throw
   void StopObserving();
   void Loop();
   void HandleSignals();

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The long form of the end-to-end tests: every hanging job and every twin 20 times, and twins
-# perturbed. Restartable: finished lines are kept in BUILD/stress.log and not run again; delete that
+# perturbed; then 200 kills. Restartable: finished lines are kept in BUILD/stress.log and not run again; delete that
 # file to start over.
 #   stress.sh BUILD_FOLDER [REPEATS]
 set -u
@@ -33,6 +33,17 @@ for job in $jobs; do
 done
 for job in $jobs; do
   for perturb in late busy load; do one --job "$job" --twin --perturb "$perturb" --repeat 3; done
+done
+# 200 kills, in parts, so that a restart does not begin at the first again.
+for part in 0 1 2 3 4 5 6 7 8 9; do
+  name="crash part $part"
+  if grep -qxF "passed: $name" "$log"; then continue; fi
+  if python3 "$here/crash.py" --build "$build" --kills 20 --first $((part * 20)); then
+    echo "passed: $name" >>"$log"
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $name"
+  fi
 done
 echo "stress: $(grep -c '^passed' "$log") passed, $failed failed"
 [ "$failed" -eq 0 ]
