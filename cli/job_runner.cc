@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <exception>
 #include <mutex>
 
 #include "analyzer/server/ingest_service.h"
@@ -205,8 +206,14 @@ void JobRunner::StartObserving() {
   if (options_.ring_dir.empty()) {
     return;
   }
-  const Status status =
-      options_.config.analyzer.empty() ? ObserveFromHere() : ObserveFromAfar();
+  // Memory or a thread that is not to be had is an exception.
+  Status status;
+  try {
+    status = options_.config.analyzer.empty() ? ObserveFromHere() : ObserveFromAfar();
+  } catch (const std::exception& error) {
+    status = Status::Unavailable(std::string("cannot watch the job (") + error.what() +
+                                 "; is there a limit on memory or processes?)");
+  }
   if (!status.ok()) {
     collector_.reset();
     server_.reset();

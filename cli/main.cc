@@ -67,6 +67,7 @@ int Main(int argc, char** argv) {
   AddEnvVerb(app, &context);
   AddAnalyzeVerb(app, &context);
   AddExplainVerb(app, &context);
+  AddAttachVerb(app, &context);
   AddDoctorVerb(app, &context);
   AddHooksVerb(app, &context);
   AddServeVerb(app, &context);

@@ -6,11 +6,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <utility>
 
 #include "analyzer/server/analysis.h"
 #include "analyzer/server/verdict_json.h"
+#include "cli/output.h"
+#include "cli/process_tree.h"
 #include "cli/session.h"
+#include "collector/salvaged_rings.h"
 
 namespace gordian::cli {
 namespace {
@@ -30,9 +35,11 @@ StatusOr<std::string> SessionOf(const std::string& path) {
   while (folder.size() > 1 && folder.back() == '/') {
     folder.pop_back();
   }
-  if (!Exists(folder + "/trace.gtrace") && !Exists(folder + "/verdict.json")) {
-    return Status::NotFound(folder +
-                            " is no session: it has neither trace.gtrace nor verdict.json");
+  // A run that was killed early has left no more than its manifest, and maybe rings.
+  if (!Exists(folder + "/trace.gtrace") && !Exists(folder + "/verdict.json") &&
+      !Exists(folder + "/manifest.json")) {
+    return Status::NotFound(folder + " is no session: it has no trace.gtrace, no verdict.json and "
+                            "no manifest.json");
   }
   return folder;
 }
@@ -47,7 +54,50 @@ StatusOr<RecordedVerdict> FromVerdictFile(const std::string& session) {
   return recorded;
 }
 
+// The rings of a session whose collector was killed, as what its trace lacks.
+class RingSupplement final : public server::TraceSupplement {
+ public:
+  RingSupplement(const std::string& session, bool also_living)
+      : rings_(session + "/rings", also_living) {}
+
+  void Seen(const v1::Event& event) override { rings_.Seen(event); }
+  void AddMissing(const std::function<void(const v1::Event&)>& sink) override {
+    added_ = rings_.AddMissing(sink);
+  }
+  size_t files() const { return rings_.files(); }
+
+  std::string Note() const {
+    std::string note;
+    if (rings_.files() > 0) {
+      note = "completed with " + WithCommas(added_) + " records from " +
+             std::to_string(rings_.files()) + " ring files";
+    }
+    for (const std::string& path : rings_.unreadable()) {
+      note += (note.empty() ? "" : ", ") + ("cannot read " + path);
+    }
+    return note;
+  }
+
+ private:
+  collector::SalvagedRings rings_;
+  uint64_t added_ = 0;
+};
+
 }  // namespace
+
+bool IsRunning(const std::string& session) {
+  const StatusOr<nlohmann::ordered_json> manifest = ReadManifest(session);
+  if (!manifest.ok()) {
+    return false;
+  }
+  const auto pid = manifest->find("gordian_pid");
+  const auto start = manifest->find("gordian_start");
+  if (manifest->contains("ended") || pid == manifest->end() || !pid->is_number_integer() ||
+      start == manifest->end() || !start->is_number_unsigned()) {
+    return false;
+  }
+  return IsAlive({.pid = pid->get<pid_t>(), .start = start->get<uint64_t>()});
+}
 
 StatusOr<RecordedVerdict> DecideAgain(const std::string& path) {
   StatusOr<std::string> session = SessionOf(path);
@@ -61,7 +111,16 @@ StatusOr<RecordedVerdict> DecideAgain(const std::string& path) {
       options.model.suspect_after_ns = static_cast<uint64_t>(seconds * 1e9);
     }
   }
-  StatusOr<server::AnalysisResult> result = server::AnalyzeTrace(path, options);
+  const bool running = !session->empty() && IsRunning(*session);
+  std::optional<RingSupplement> rings;
+  if (!session->empty() && !running) {
+    rings.emplace(*session, /*also_living=*/true);
+  }
+  // A trace that is no trace is an error, unless there is something else to go by.
+  const bool rely = rings && (rings->files() > 0 || !Exists(*session + "/trace.gtrace")) &&
+                    !(rings->files() == 0 && Exists(*session + "/verdict.json"));
+  StatusOr<server::AnalysisResult> result =
+      server::AnalyzeTrace(path, options, rely ? &*rings : nullptr);
   if (!result.ok()) {
     if (!session->empty() && Exists(*session + "/verdict.json")) {
       StatusOr<RecordedVerdict> kept = FromVerdictFile(*session);
@@ -76,7 +135,11 @@ StatusOr<RecordedVerdict> DecideAgain(const std::string& path) {
   recorded.sites = result->sites();
   recorded.session = *session;
   if (!result->complete) {
-    recorded.note = result->trace + " is " + result->ending + "; the verdict holds up to there";
+    const std::string more = rely ? rings->Note() : "";
+    recorded.note = result->trace + " is " + result->ending + "; " +
+                    (running        ? "the job still runs; the verdict holds up to there"
+                     : more.empty() ? "the verdict holds up to there"
+                                    : more + "; the verdict holds up to there");
   }
   recorded.verdict = std::move(result->verdict);
   return recorded;

@@ -17,8 +17,12 @@ struct RecordedVerdict {
   std::string note;     // one line on what could not be read whole; empty: nothing
 };
 
-// Decides again, from the trace. A session whose trace cannot be read falls back on its
-// verdict.json, and says so.
+// Whether the `gordian run` of a session is still at work.
+bool IsRunning(const std::string& session);
+
+// Decides again, from the trace; where `gordian run` was killed, from the ring files that its
+// guardian kept, too. A session of which neither can be read falls back on its verdict.json, and
+// says so.
 StatusOr<RecordedVerdict> DecideAgain(const std::string& path);
 
 // What was decided while the job ran (verdict.json, its call sites resolved then). A session

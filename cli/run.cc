@@ -16,6 +16,7 @@
 #include "cli/job_runner.h"
 #include "cli/launcher.h"
 #include "cli/output.h"
+#include "cli/process_tree.h"
 #include "cli/ring_folder.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
@@ -130,6 +131,9 @@ void DescribeStart(const JobOptions& options, Session* session) {
   manifest["working_directory"] = std::filesystem::current_path(error).string();
   manifest["host"] = HostName();
   manifest["gordian_pid"] = getpid();
+  if (const std::optional<ProcessStat> self = ReadProcessStat(getpid())) {
+    manifest["gordian_start"] = self->key.start;
+  }
   manifest["ring_dir"] = options.ring_dir;
   if (!options.config.analyzer.empty()) {
     manifest["analyzer"] = options.config.analyzer;

@@ -160,7 +160,9 @@ Status Collector::Impl::Stop() {
   stopped_ = true;
   stop_ = true;
   Wake();
-  thread_.join();
+  if (thread_.joinable()) {  // it is not where Start could not make it
+    thread_.join();
+  }
   const Status status = uplink_->Finish(options_.fleet ? options_.fleet->deliver_ns : options_.stop_ns);
   if (!status.ok()) {
     spdlog::warn("{}", status.ToString());

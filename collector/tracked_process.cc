@@ -83,6 +83,7 @@ void TrackedProcess::Announce(const Sink& sink) {
   started->set_executable(CleanUtf8(executable_));
   const uint64_t now = MonoNs();
   started->set_time_ns(now);
+  started->set_ring(ring_name_);
   started->set_env_rank(-1);
   started->set_env_world_size(-1);
   started->set_env_local_rank(-1);

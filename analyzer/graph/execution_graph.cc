@@ -57,6 +57,19 @@ const Process* ExecutionGraph::Find(ProcessId id) const {
   return it == processes_.end() ? nullptr : &it->second;
 }
 
+const Process* ExecutionGraph::SuccessorOf(const Process& old) const {
+  if (!old.ended || old.info.env_rank < 0) return nullptr;
+  const Process* latest = nullptr;
+  for (auto it = processes_.upper_bound(old.info.process); it != processes_.end(); ++it) {
+    const Process& other = it->second;
+    if (other.info.env_rank == old.info.env_rank && other.info.pid != old.info.pid &&
+        other.first_call_ns > old.ended_ns) {
+      latest = &other;
+    }
+  }
+  return latest;
+}
+
 const Kernel* ExecutionGraph::FindKernel(KernelId id) const {
   auto it = kernels_.find(id);
   return it == kernels_.end() ? nullptr : &it->second;
@@ -69,6 +82,8 @@ void ExecutionGraph::End(ProcessId id, ExitKind kind, int exit_value, uint64_t t
   process->exit_kind = kind;
   process->exit_value = exit_value;
   process->ended_ns = time_ns;
+  // Nobody writes any more: what has not come by now is lost, and the rest need not wait for it.
+  process->merger.AtRound(true, [&](const CallRecord& r) { Apply(*process, r); });
 }
 
 void ExecutionGraph::FinalCounts(ProcessId id, uint64_t lost_records, uint64_t nccl_calls) {
@@ -152,7 +167,10 @@ size_t ExecutionGraph::Held() const {
 
 void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
   ++process.records;
-  if (record.kind == RecordKind::kBegin && CountsAsNcclCall(record.call)) ++process.calls_begun;
+  if (record.kind == RecordKind::kBegin && CountsAsNcclCall(record.call)) {
+    ++process.calls_begun;
+    if (process.first_call_ns == 0) process.first_call_ns = record.time_ns;
+  }
   process.last_record_ns = std::max(process.last_record_ns, record.time_ns);
   process.last_progress_ns = std::max(process.last_progress_ns, record.time_ns);
   Thread& thread = process.threads[record.thread];

@@ -144,6 +144,7 @@ struct Process {
   uint64_t records = 0;
   uint64_t calls_begun = 0;  // NCCL calls
   uint64_t last_record_ns = 0;
+  uint64_t first_call_ns = 0;  // of NCCL; 0: none yet
   std::unordered_map<ThreadId, Thread> threads;
   std::map<StreamId, StreamQueue> streams;
   std::unordered_map<uint64_t, EventTarget> events;
@@ -180,6 +181,10 @@ class ExecutionGraph {
   std::map<ProcessId, Process>& processes() { return processes_; }
   Process* Find(ProcessId);
   const Process* Find(ProcessId) const;
+  // A later incarnation of the same rank (of the environment), as an elastic launcher starts it: a
+  // process that made its first NCCL call after this one had ended. Null: there is none. A worker
+  // that inherits its rank's environment began while that lived, or calls no NCCL.
+  const Process* SuccessorOf(const Process&) const;
   const Kernel* FindKernel(KernelId) const;
   const std::unordered_map<KernelId, Kernel>& kernels() const { return kernels_; }
 

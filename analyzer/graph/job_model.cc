@@ -54,6 +54,7 @@ class JobModel::Impl {
   void AcceptBlocked(const Round& round);
   void SuspectUnbuffered(const Round& round, const Names& names);
   void Confirm(const Hang& hang, uint64_t end_ns);
+  void RetireReplaced(const std::set<std::string>& found);
   Finding Base(const Names& names) const;
   void FillEvidence(const Names& names, Finding* finding) const;
 
@@ -99,6 +100,29 @@ void JobModel::Impl::Confirm(const Hang& hang, uint64_t end_ns) {
   confirmed_.push_back({std::move(finding), hang.identity});
 }
 
+// The exit of a rank that has come back is history once nobody waits for its old process any more:
+// who did is gone, or has moved on to a new communicator. `found`: identities of this round's hangs.
+void JobModel::Impl::RetireReplaced(const std::set<std::string>& found) {
+  const auto replaced = [&](int rank) {
+    bool old = false;
+    for (const auto& [id, process] : execution_.processes()) {
+      if (process.info.env_rank != rank || process.calls_begun == 0) continue;
+      const Process* successor = execution_.SuccessorOf(process);
+      old |= successor != nullptr;
+      // The latest one must not have ended badly itself.
+      if (successor == nullptr && process.ended && process.exit_kind != ExitKind::kCode) {
+        return false;
+      }
+    }
+    return old;
+  };
+  std::erase_if(confirmed_, [&](const Standing& standing) {
+    const std::vector<int>& culprits = standing.finding.culprit_ranks;
+    return standing.finding.check == "rank-exited" && found.count(standing.identity) == 0 &&
+           !culprits.empty() && std::all_of(culprits.begin(), culprits.end(), replaced);
+  });
+}
+
 // §5: sends that nothing buffers. A hang that only the strict model explains is a suspicion.
 void JobModel::Impl::SuspectUnbuffered(const Round& round, const Names& names) {
   const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns, true);
@@ -128,7 +152,9 @@ void JobModel::Impl::OnRound(const Round& round) {
                        !confirmed_.empty() || !suspected_.empty()};
   suspected_.clear();
   std::vector<bool> stuck;
+  std::set<std::string> found;
   for (Hang& hang : FindHangs(view, &stuck)) {
+    found.insert(hang.identity);
     const Confirmer::Standing standing = confirmer_.Check(hang.proof, round.begin_ns);
     if (!hang.ripe) continue;
     if (standing.confirmed && hang.confirmable) {
@@ -148,6 +174,7 @@ void JobModel::Impl::OnRound(const Round& round) {
     }
   }
   confirmer_.EndRound();
+  RetireReplaced(found);
   for (Finding& finding : FindSuspicions(view, stuck)) {
     if (round.end_ns > finding.stalled_at_ns) {
       finding.detected_after_s = static_cast<double>(round.end_ns - finding.stalled_at_ns) * 1e-9;
@@ -180,6 +207,7 @@ void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns,
   Round last;
   last.begin_ns = last.end_ns = time_ns;
   execution_.TakeRound(last);
+  RetireReplaced({});
   // It came to its end by itself after all.
   if (!killed && kind == ExitKind::kCode && exit_value == 0) suspected_.clear();
 }

@@ -46,7 +46,8 @@ class JobModel {
   // True while any operation, communicator call or host wait is unfinished: rounds are worth asking.
   bool HasUnfinished() const;
 
-  // The verdict from all that is known now. A confirmed finding never goes away.
+  // The verdict from all that is known now. A confirmed finding never goes away,
+  // apart from the exit of a rank that has come back and that nobody waits for any more.
   Verdict Current() const;
 
  private:

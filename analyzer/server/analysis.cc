@@ -452,7 +452,8 @@ Analysis::Stats Analysis::stats() const { return impl_->stats(); }
 
 SiteResolver AnalysisResult::sites() const { return TextsAt(site_texts); }
 
-StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOptions& options) {
+StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOptions& options,
+                                      TraceSupplement* supplement) {
   AnalysisResult result;
   result.trace = path;
   struct stat about {};
@@ -460,27 +461,32 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
     result.trace = path + "/" + kTraceFile;
   }
   StatusOr<std::unique_ptr<TraceReader>> reader = TraceReader::Open(result.trace);
-  if (!reader.ok()) return reader.status();
-  result.header = (*reader)->header();
+  if (!reader.ok() && supplement == nullptr) return reader.status();
+  if (reader.ok()) result.header = (*reader)->header();
 
   graph::JobModel model(options.model);
   GraphEvents events(&model);
   FleetNotes fleet;
   CallSites call_sites;
   google::protobuf::Arena arena;  // thousands of small messages, all gone with their chunk
-  while (true) {
+  const auto feed = [&](const v1::Event& event) {
+    if (event.event_case() == v1::Event::kModule) call_sites.OnModule(event.module());
+    events.OnEvent(event);
+    ++result.events;
+  };
+  while (reader.ok()) {
     arena.Reset();
     auto* chunk = google::protobuf::Arena::CreateMessage<v1::TraceChunk>(&arena);
     if (!(*reader)->Next(chunk)) break;
     for (const v1::Event& event : chunk->events()) {
-      if (event.event_case() == v1::Event::kModule) call_sites.OnModule(event.module());
       fleet.OnEvent(event);
-      events.OnEvent(event);
-      ++result.events;
+      if (supplement != nullptr) supplement->Seen(event);
+      feed(event);
     }
   }
-  result.ending = (*reader)->Describe();
-  result.complete = (*reader)->ending() == TraceReader::Ending::kComplete;
+  result.ending = reader.ok() ? (*reader)->Describe() : "missing: " + reader.status().message();
+  result.complete = reader.ok() && (*reader)->ending() == TraceReader::Ending::kComplete;
+  if (!result.complete && supplement != nullptr) supplement->AddMissing(feed);
   result.dropped_events = events.dropped();
 
   result.verdict = model.Current();

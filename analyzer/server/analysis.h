@@ -117,6 +117,16 @@ class Analysis {
   std::unique_ptr<Impl> impl_;
 };
 
+// What a trace that was cut off lacks, from elsewhere: the session's ring files.
+class TraceSupplement {
+ public:
+  virtual ~TraceSupplement() = default;
+  // Every event of the trace, in its order.
+  virtual void Seen(const v1::Event& event) = 0;
+  // Then, unless the trace was closed in order: whatever it does not have.
+  virtual void AddMissing(const std::function<void(const v1::Event&)>& sink) = 0;
+};
+
 struct AnalysisResult {
   graph::Verdict verdict;
   std::vector<std::string>
@@ -133,8 +143,10 @@ struct AnalysisResult {
 
 // Replays a .gtrace and decides, as `gordian analyze` and `explain` do. `path` is the file or a
 // session that holds one. Writes nothing: session_dir and on_verdict of the options are not used.
-// A cut trace is analysed as far as it goes, and the evidence says so. Errors: as of TraceReader.
-StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOptions& options = {});
+// A cut trace is analysed as far as it goes, and the evidence says so. With a supplement a trace
+// that is missing or cannot be read counts as one that was cut at once. Errors: as of TraceReader.
+StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOptions& options = {},
+                                      TraceSupplement* supplement = nullptr);
 
 }  // namespace gordian::server
 

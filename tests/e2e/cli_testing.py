@@ -8,7 +8,7 @@ import tempfile
 import time
 import unittest
 
-BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/release"
+BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 and sys.argv[1][0] != "-" else "build/release"
 GORDIAN = os.path.join(BUILD, "bin", "gordian")
 JOB = os.path.join(BUILD, "tests", "gordian_e2e_job")
 RPATH_JOB = os.path.join(BUILD, "tests", "cli_job")

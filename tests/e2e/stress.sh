@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The long form of the end-to-end tests: every hanging job and every twin 20 times, and twins
-# perturbed. Restartable: finished lines are kept in BUILD/stress.log and not run again; delete that
+# perturbed; then 200 kills. Restartable: finished lines are kept in BUILD/stress.log and not run again; delete that
 # file to start over.
 #   stress.sh BUILD_FOLDER [REPEATS]
 set -u
@@ -17,15 +17,19 @@ print(" ".join(run_job.JOBS))
 PY
 )
 failed=0
-one() {
-  local name="$*"
+run_once() {  # NAME COMMAND...
+  local name=$1
+  shift
   if grep -qxF "passed: $name" "$log"; then return; fi
-  if python3 "$here/run_job.py" --build "$build" "$@"; then
+  if "$@"; then
     echo "passed: $name" >>"$log"
   else
     failed=$((failed + 1))
     echo "FAILED: $name"
   fi
+}
+one() {
+  run_once "$*" python3 "$here/run_job.py" --build "$build" "$@"
 }
 for job in $jobs; do
   one --job "$job" --repeat "$repeats"
@@ -34,14 +38,10 @@ done
 for job in $jobs; do
   for perturb in late busy load; do one --job "$job" --twin --perturb "$perturb" --repeat 3; done
 done
-name="fleet --long $repeats"
-if ! grep -qxF "passed: $name" "$log"; then
-  if python3 "$here/fleet.py" "$build" --long --repeat "$repeats"; then
-    echo "passed: $name" >>"$log"
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $name"
-  fi
-fi
+run_once "fleet --long $repeats" python3 "$here/fleet.py" "$build" --long --repeat "$repeats"
+# 200 kills, in parts, so that a restart does not begin at the first again.
+for part in 0 1 2 3 4 5 6 7 8 9; do
+  run_once "crash part $part" python3 "$here/crash.py" --build "$build" --kills 20 --first $((part * 20))
+done
 echo "stress: $(grep -c '^passed' "$log") passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -1,0 +1,346 @@
+// gordian attach: what can be said of a job that hangs without gordian.
+#include <glob.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cli/native_stack.h"
+#include "cli/output.h"
+#include "cli/process_tree.h"
+#include "cli/verbs.h"
+#include "collector/proc_reader.h"
+#include "collector/record_decoder.h"
+
+namespace gordian::cli {
+namespace {
+
+constexpr char kDefaultDump[] = "/tmp/nccl_trace_rank_";
+constexpr const char* kRankVariables[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                          "SLURM_PROCID"};
+
+enum class Place { kElsewhere, kNccl, kCuda, kUnknown };
+
+struct SeenProcess {
+  pid_t pid = 0;
+  pid_t parent = 0;
+  int rank = -1;
+  char state = '?';
+  std::string command, wchan;
+  std::map<std::string, int> threads;  // names, how many
+  std::vector<std::string> libraries;  // of NCCL, CUDA and torch, by path
+  std::vector<NativeFrame> frames;
+  std::string no_stack;  // why
+  std::vector<std::string> dumps;
+  bool gpu = false;  // has NCCL or CUDA in it
+  Place place = Place::kUnknown;
+  std::string where;  // a function and its library, for people
+};
+
+std::string FirstLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return collector::CleanUtf8(line);
+}
+
+std::string FileName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+Place PlaceOf(const std::string& module) {
+  const std::string name = FileName(module);
+  if (name.starts_with("libnccl")) {
+    return Place::kNccl;
+  }
+  return name.starts_with("libcuda") ? Place::kCuda : Place::kElsewhere;
+}
+
+bool IsOfInterest(const std::string& module) {
+  return PlaceOf(module) != Place::kElsewhere || FileName(module).starts_with("libtorch") ||
+         FileName(module).starts_with("libc10");
+}
+
+int RankOf(pid_t pid) {
+  for (const char* name : kRankVariables) {
+    const auto text = collector::ReadEnvironmentVariable(pid, name);
+    if (text && !text->empty() && text->size() < 8 &&
+        text->find_first_not_of("0123456789") == std::string::npos) {
+      return std::stoi(*text);
+    }
+  }
+  return -1;
+}
+
+std::vector<std::string> DumpsOf(pid_t pid) {
+  const auto prefix = collector::ReadEnvironmentVariable(pid, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE");
+  std::string pattern;
+  for (char c : prefix && !prefix->empty() ? *prefix : std::string(kDefaultDump)) {
+    pattern += (std::string("*?[\\").find(c) != std::string::npos ? "\\" : "") + std::string(1, c);
+  }
+  std::vector<std::string> found;
+  glob_t matches{};
+  if (glob((pattern + "*").c_str(), GLOB_NOSORT, nullptr, &matches) == 0) {
+    for (size_t i = 0; i < matches.gl_pathc; ++i) {
+      found.emplace_back(matches.gl_pathv[i]);
+    }
+  }
+  globfree(&matches);
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+void Locate(SeenProcess* process) {
+  if (process->frames.empty()) {
+    return;
+  }
+  process->place = Place::kElsewhere;
+  const NativeFrame* shown = nullptr;
+  // The outermost NCCL or CUDA frame is what the program called.
+  for (const NativeFrame& frame : process->frames) {
+    if (PlaceOf(frame.module) == Place::kElsewhere) {
+      continue;
+    }
+    process->place = PlaceOf(frame.module);
+    shown = &frame;
+  }
+  for (size_t i = 0; shown == nullptr && i < process->frames.size(); ++i) {
+    shown = process->frames[i].function.empty() ? nullptr : &process->frames[i];
+  }
+  if (shown != nullptr) {
+    process->where = (shown->function.empty() ? "a function" : shown->function) + " in " +
+                     FileName(shown->module);
+  }
+}
+
+SeenProcess Look(const ProcessStat& stat) {
+  SeenProcess seen;
+  seen.pid = stat.key.pid;
+  seen.parent = stat.parent;
+  seen.state = stat.state;
+  seen.rank = RankOf(seen.pid);
+  seen.command = collector::CleanUtf8(collector::ReadCommandLine(seen.pid)).substr(0, 200);
+  seen.wchan = FirstLine("/proc/" + std::to_string(seen.pid) + "/wchan");
+  for (const collector::TaskState& task : collector::ReadTasks(seen.pid)) {
+    ++seen.threads[collector::CleanUtf8(task.stat.name)];
+  }
+  std::set<std::string> libraries;
+  for (const collector::ExecutableMapping& mapping : collector::ReadMaps(seen.pid)) {
+    if (IsOfInterest(mapping.path)) {
+      // The link's target carries the version: libnccl.so.2 leads to libnccl.so.2.28.9.
+      libraries.insert(collector::CleanUtf8(mapping.path));
+      seen.gpu = seen.gpu || PlaceOf(mapping.path) != Place::kElsewhere;
+    }
+  }
+  seen.libraries.assign(libraries.begin(), libraries.end());
+  if (seen.gpu) {
+    StatusOr<std::vector<NativeFrame>> frames = MainThreadStack(seen.pid, seen.state);
+    if (frames.ok()) {
+      seen.frames = std::move(frames).value();
+    } else {
+      seen.no_stack = frames.status().message();
+    }
+    seen.dumps = DumpsOf(seen.pid);
+    Locate(&seen);
+  }
+  return seen;
+}
+
+std::string NameOf(const SeenProcess& process) {
+  return process.rank >= 0 ? "rank " + std::to_string(process.rank)
+                           : "pid " + std::to_string(process.pid);
+}
+
+struct AttachVerdict {
+  std::string verdict = "inconclusive";
+  std::string summary;
+  std::vector<const SeenProcess*> culprits;
+  std::vector<std::string> not_visible;
+};
+
+std::string Names(const std::vector<const SeenProcess*>& processes) {
+  std::string text;
+  for (const SeenProcess* process : processes) {
+    text += (text.empty() ? "" : ", ") + NameOf(*process);
+  }
+  return text;
+}
+
+// Has the libraries because its ranks inherit them, and is none itself: it waits for its children.
+bool IsLauncher(const SeenProcess& process, const std::vector<SeenProcess>& all) {
+  return process.rank < 0 && process.place == Place::kElsewhere &&
+         std::any_of(all.begin(), all.end(), [&](const SeenProcess& other) {
+           return other.gpu && other.parent == process.pid;
+         });
+}
+
+AttachVerdict Judge(const std::vector<SeenProcess>& processes) {
+  AttachVerdict out;
+  std::vector<const SeenProcess*> waiting, elsewhere, stopped, unseen;
+  for (const SeenProcess& process : processes) {
+    if (!process.gpu || IsLauncher(process, processes)) {
+      continue;
+    }
+    if (process.state == 'T') {
+      stopped.push_back(&process);
+    } else if (process.place == Place::kUnknown) {
+      unseen.push_back(&process);
+    } else {
+      (process.place == Place::kElsewhere ? elsewhere : waiting).push_back(&process);
+    }
+  }
+  out.not_visible = {"which collective each rank is in, and on which communicator: nobody recorded "
+                     "the calls",
+                     "what has reached the GPUs, and in which order",
+                     "ranks on other machines"};
+  for (const SeenProcess* process : unseen) {
+    out.not_visible.push_back("the stack of " + NameOf(*process) + ": " + process->no_stack);
+  }
+  const bool some_wait = !waiting.empty();
+  if (some_wait && !stopped.empty()) {
+    out.verdict = "rank_stopped";
+    out.culprits = stopped;
+    out.summary = Names(stopped) + " stopped by a signal; in NCCL or CUDA: " + Names(waiting) + ".";
+  } else if (some_wait && !elsewhere.empty() && unseen.empty()) {
+    out.verdict = "rank_not_joined";
+    out.culprits = elsewhere;
+    out.summary = "Not in NCCL or CUDA: " + Names(elsewhere) + " (" + elsewhere.front()->where +
+                  "); in NCCL or CUDA: " + Names(waiting) + ".";
+  } else if (some_wait) {
+    out.summary = "In NCCL or CUDA: " + Names(waiting) +
+                  "; whether they wait for each other cannot be seen from outside.";
+  } else if (elsewhere.empty() && stopped.empty() && unseen.empty()) {
+    out.summary = "No process below has NCCL or CUDA in it.";
+  } else {
+    out.summary = "No stack was found in NCCL or CUDA.";
+  }
+  return out;
+}
+
+constexpr char kNext[] =
+    "start the job by `gordian run -- COMMAND` the next time: it then says which operations wait "
+    "for which, with proof";
+
+nlohmann::ordered_json ToJson(const AttachVerdict& verdict,
+                              const std::vector<SeenProcess>& processes) {
+  nlohmann::ordered_json json;
+  json["schema"] = "gordian.attach.v1";
+  json["verdict"] = verdict.verdict;
+  json["confidence"] = "suspected";  // never more: nothing was proven
+  json["summary"] = verdict.summary;
+  json["culprit_ranks"] = nlohmann::ordered_json::array();
+  json["culprit_pids"] = nlohmann::ordered_json::array();
+  for (const SeenProcess* culprit : verdict.culprits) {
+    if (culprit->rank >= 0) {
+      json["culprit_ranks"].push_back(culprit->rank);
+    }
+    json["culprit_pids"].push_back(culprit->pid);
+  }
+  json["not_visible"] = verdict.not_visible;
+  json["next"] = kNext;
+  json["processes"] = nlohmann::ordered_json::array();
+  for (const SeenProcess& process : processes) {
+    nlohmann::ordered_json frames = nlohmann::ordered_json::array();
+    for (const NativeFrame& frame : process.frames) {
+      frames.push_back({{"function", frame.function}, {"module", frame.module}});
+    }
+    constexpr const char* kPlaces[] = {"elsewhere", "nccl", "cuda", "unknown"};
+    json["processes"].push_back({{"pid", process.pid},
+                                 {"rank", process.rank},
+                                 {"state", std::string(1, process.state)},
+                                 {"command", process.command},
+                                 {"wchan", process.wchan},
+                                 {"threads", process.threads},
+                                 {"libraries", process.libraries},
+                                 {"place", kPlaces[static_cast<int>(process.place)]},
+                                 {"stack", frames},
+                                 {"no_stack", process.no_stack},
+                                 {"flight_recorder", process.dumps}});
+  }
+  return json;
+}
+
+std::string ToText(const AttachVerdict& verdict, const std::vector<SeenProcess>& processes) {
+  std::string text = "gordian: " + verdict.verdict +
+                     (verdict.verdict == "inconclusive" ? ": " : " (suspected): ") +
+                     verdict.summary + "\n";
+  for (const SeenProcess& process : processes) {
+    text += "\n  " + (process.rank >= 0 ? NameOf(process) + ", " : std::string()) + "pid " +
+            std::to_string(process.pid) + ", state " + process.state;
+    if (!process.wchan.empty() && process.wchan != "0") {
+      text += " in " + process.wchan;
+    }
+    text += ": " + process.command + "\n";
+    for (const std::string& library : process.libraries) {
+      text += "    maps " + library + "\n";
+    }
+    for (const NativeFrame& frame : process.frames) {
+      if (IsOfInterest(frame.module) || (!frame.function.empty() && process.frames.size() < 32)) {
+        text += "    " + (frame.function.empty() ? std::string("?") : frame.function) + " in " +
+                FileName(frame.module) + "\n";
+      }
+    }
+    if (!process.no_stack.empty()) {
+      text += "    " + process.no_stack + "\n";
+    }
+    for (const std::string& dump : process.dumps) {
+      text += "    Flight Recorder dump: " + dump + "\n";
+    }
+  }
+  text += "\nnot visible:\n";
+  for (const std::string& what : verdict.not_visible) {
+    text += "  " + what + "\n";
+  }
+  return text + "next: " + kNext + "\n";
+}
+
+int Attach(pid_t pid, bool as_json) {
+  const std::optional<ProcessStat> root = ReadProcessStat(pid);
+  if (!root || !root->alive()) {
+    PrintError("there is no process " + std::to_string(pid) + " (try: pgrep -af python)");
+    return kExitUsage;
+  }
+  std::vector<SeenProcess> processes = {Look(*root)};
+  for (const ProcessKey& key : Descendants(pid, {})) {
+    if (const std::optional<ProcessStat> stat = ReadProcessStat(key.pid);
+        stat && stat->key == key && stat->alive()) {
+      processes.push_back(Look(*stat));
+    }
+  }
+  std::stable_sort(processes.begin(), processes.end(),
+                   [](const SeenProcess& a, const SeenProcess& b) { return a.rank < b.rank; });
+  const AttachVerdict verdict = Judge(processes);
+  const bool out =
+      PrintOut(as_json ? ToJson(verdict, processes)
+                                 .dump(2, ' ', false,
+                                       nlohmann::ordered_json::error_handler_t::replace) +
+                             "\n"
+                       : ToText(verdict, processes));
+  if (!out) {
+    return kExitUsage;
+  }
+  return verdict.verdict == "inconclusive" ? kExitInconclusive : kExitProblem;
+}
+
+}  // namespace
+
+void AddAttachVerb(CLI::App& app, VerbContext* context) {
+  auto pid = std::make_shared<int>(0);
+  auto as_json = std::make_shared<bool>(false);
+  CLI::App* verb = app.add_subcommand(
+      "attach", "What can be said of a job that hangs without gordian: its stacks, from outside");
+  verb->add_option("pid", *pid, "The job's first process, or one of its ranks")
+      ->required()
+      ->check(CLI::PositiveNumber)
+      ->type_name("PID");
+  verb->add_flag("--json", *as_json, "As JSON (schema gordian.attach.v1)");
+  verb->footer(
+      "Holds each process for some milliseconds to read its stack, and lets it go on.\n"
+      "Exit code: 1 a suspicion; 2 no such process; 3 inconclusive.\n"
+      "Example: gordian attach 4711");
+  verb->callback([=] { context->chosen = [=] { return Attach(*pid, *as_json); }; });
+}
+
+}  // namespace gordian::cli
