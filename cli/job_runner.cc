@@ -17,6 +17,7 @@
 #include "cli/emulator_check.h"
 #include "cli/job_environment.h"
 #include "cli/output.h"
+#include "cli/remote_verdicts.h"
 #include "cli/ring_folder.h"
 #include "cli/verdict_policy.h"
 #include "collector/collector.h"
@@ -41,6 +42,15 @@ std::string JoinCommand(const std::vector<std::string>& command) {
     line += (line.empty() ? "" : " ") + ShellQuote(word);
   }
   return line;
+}
+
+collector::Collector::Options CollectorOptions(const JobOptions& options) {
+  collector::Collector::Options collect;
+  collect.ring_dir = options.ring_dir;
+  collect.session_dir = options.session_dir;
+  collect.command_line = JoinCommand(options.command);
+  collect.environment = options.environment_that_matters;
+  return collect;
 }
 
 }  // namespace
@@ -75,10 +85,13 @@ class JobRunner::Desk {
           break;
       }
     }
-    const uint64_t one = 1;
-    if (write(wake_fd_, &one, sizeof one) < 0) {
-      // Full: it is readable already.
-    }
+    Wake();
+  }
+  // One line about the way to the analyzer.
+  void OnNotice(std::string line) {
+    const std::lock_guard lock(mutex_);
+    notices_.push_back(std::move(line));
+    Wake();
   }
 
   // From the main thread.
@@ -92,6 +105,10 @@ class JobRunner::Desk {
   std::deque<std::string> TakeNews() {
     const std::lock_guard lock(mutex_);
     return std::exchange(news_, {});
+  }
+  std::deque<std::string> TakeNotices() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(notices_, {});
   }
   bool ActNow(uint64_t records, bool unfinished) {
     const std::lock_guard lock(mutex_);
@@ -120,10 +137,18 @@ class JobRunner::Desk {
   }
 
  private:
+  void Wake() {
+    const uint64_t one = 1;
+    if (write(wake_fd_, &one, sizeof one) < 0) {
+      // Full: it is readable already.
+    }
+  }
+
   const JobOptions& options_;
   mutable std::mutex mutex_;
   VerdictPolicy policy_;
   std::deque<std::string> news_;
+  std::deque<std::string> notices_;
   graph::Finding latest_;
   bool interrupted_ = false;
   bool closed_ = false;
@@ -180,6 +205,18 @@ void JobRunner::StartObserving() {
   if (options_.ring_dir.empty()) {
     return;
   }
+  const Status status =
+      options_.config.analyzer.empty() ? ObserveFromHere() : ObserveFromAfar();
+  if (!status.ok()) {
+    collector_.reset();
+    server_.reset();
+    remote_.reset();
+    PrintError(status.message() + ": the job runs on, unobserved");
+  }
+  outcome_.observed = collector_ != nullptr;
+}
+
+Status JobRunner::ObserveFromHere() {
   server_ = std::make_unique<server::EmbeddedServer>();
   server::ServerOptions server_options;
   server_options.analysis.session_dir = options_.session_dir;
@@ -188,23 +225,56 @@ void JobRunner::StartObserving() {
   server_options.analysis.on_verdict = [desk = desk_.get()](const server::VerdictUpdate& update) {
     desk->OnVerdict(update);
   };
-  Status status = server_->Start(std::move(server_options));
-  if (status.ok()) {
-    collector::Collector::Options collect;
-    collect.ring_dir = options_.ring_dir;
-    collect.session_dir = options_.session_dir;
-    collect.command_line = JoinCommand(options_.command);
-    collect.environment = options_.environment_that_matters;
-    collect.channel = server_->InProcessChannel();
-    collector_ = std::make_unique<collector::Collector>(std::move(collect));
-    status = collector_->Start();
+  GORDIAN_RETURN_IF_ERROR(server_->Start(std::move(server_options)));
+  collector::Collector::Options collect = CollectorOptions(options_);
+  collect.channel = server_->InProcessChannel();
+  collector_ = std::make_unique<collector::Collector>(std::move(collect));
+  return collector_->Start();
+}
+
+Status JobRunner::ObserveFromAfar() {
+  remote_ = std::make_unique<RemoteVerdicts>(
+      options_.session_dir,
+      [desk = desk_.get()](const server::VerdictUpdate& update) { desk->OnVerdict(update); });
+  collector::FleetOptions fleet;
+  fleet.target = options_.config.analyzer;
+  fleet.job = options_.identity.job;
+  fleet.node = options_.identity.node;
+  fleet.nodes_expected = options_.identity.nodes_expected;
+  fleet.node_rank = options_.identity.node_rank;
+  fleet.spool_dir = spool_dir_ = SpoolDir();
+  fleet.spool_bytes = options_.config.spool_mb << 20;
+  fleet.deliver_ns = static_cast<uint64_t>(options_.config.deliver_s * 1e9);
+  fleet.on_verdict = [remote = remote_.get()](const v1::VerdictNews& news) {
+    remote->OnNews(news);
+  };
+  fleet.on_unfinished = [remote = remote_.get()](bool unfinished) {
+    remote->OnUnfinished(unfinished);
+  };
+  fleet.on_notice = [desk = desk_.get()](const std::string& line) {
+    desk->OnNotice("gordian: " + line + "\n");
+  };
+  collector::Collector::Options collect = CollectorOptions(options_);
+  collect.fleet = std::move(fleet);
+  collector_ = std::make_unique<collector::Collector>(std::move(collect));
+  outcome_.analyzed_at = options_.config.analyzer;
+  return collector_->Start();
+}
+
+// A folder of this start of the job alone: a second one is another collector with other batches.
+std::string JobRunner::SpoolDir() const {
+  if (options_.session_dir.empty()) {
+    return "";
   }
-  if (!status.ok()) {
-    collector_.reset();
-    server_.reset();
-    PrintError(status.message() + ": the job runs on, unobserved");
+  std::string dir = options_.session_dir + "/spool";
+  for (int number = 2; access(dir.c_str(), F_OK) == 0; ++number) {
+    dir = options_.session_dir + "/spool." + std::to_string(number);
   }
-  outcome_.observed = collector_ != nullptr;
+  return dir;
+}
+
+bool JobRunner::Unfinished() const {
+  return remote_ != nullptr ? remote_->unfinished() : server_->analysis()->HasUnfinished();
 }
 
 void JobRunner::Loop() {
@@ -324,6 +394,9 @@ void JobRunner::Reap() {
 }
 
 void JobRunner::TellNews() {
+  for (const std::string& text : desk_->TakeNotices()) {
+    WriteAll(STDERR_FILENO, text);  // also with --quiet: something is not as it was asked for
+  }
   for (const std::string& text : desk_->TakeNews()) {
     Say(text);
   }
@@ -331,6 +404,10 @@ void JobRunner::TellNews() {
 }
 
 void JobRunner::NoteDegradedSession() {
+  if (remote_ != nullptr && !degraded_said_ && !remote_->problem().empty()) {
+    degraded_said_ = true;
+    PrintError(remote_->problem() + ": the job runs on and is still watched");
+  }
   if (degraded_said_ || server_ == nullptr || server_->analysis() == nullptr ||
       !server_->analysis()->stats().session_degraded) {
     return;
@@ -350,7 +427,7 @@ void JobRunner::ActOnVerdict() {
   if (collector_ == nullptr) {
     return;
   }
-  if (!desk_->ActNow(collector_->stats().records, server_->analysis()->HasUnfinished())) {
+  if (!desk_->ActNow(collector_->stats().records, Unfinished())) {
     return;
   }
   TellNews();
@@ -441,20 +518,42 @@ void JobRunner::StopObserving() {
         by_signal ? WTERMSIG(outcome_.wait_status) : WEXITSTATUS(outcome_.wait_status),
         /*killed_by_gordian=*/false);
   }
-  if (const Status status = collector_->Stop(); !status.ok()) {
-    PrintError(status.message() + ": the last verdict may lack what came after");
+  const Status delivered = collector_->Stop();
+  if (!delivered.ok()) {
+    PrintError(delivered.message() + ": the last verdict may lack what came after");
   }
-  server_->Stop();
+  if (remote_ != nullptr) {
+    TakeRemoteVerdict(delivered);
+  } else {
+    server_->Stop();
+    outcome_.verdict = server_->analysis()->Current();
+  }
   TellNews();
   const collector::Collector::Stats stats = collector_->stats();
   outcome_.records = stats.records;
   outcome_.lost_records = stats.lost_records;
   outcome_.processes = stats.processes;
   outcome_.refused_files = stats.refused_files;
-  outcome_.verdict = server_->analysis()->Current();
   outcome_.problem = outcome_.problem || desk_->problem();
   collector_.reset();
   server_.reset();
+}
+
+void JobRunner::TakeRemoteVerdict(const Status& delivered) {
+  // Nothing of it ever reached the analyzer: then all of it is here.
+  if (!delivered.ok() && collector_->stats().acked_batches == 0) {
+    graph::ModelOptions model;
+    model.suspect_after_ns = static_cast<uint64_t>(options_.config.suspect_after_s * 1e9);
+    if (remote_->DecideHere(spool_dir_, JoinCommand(options_.command), delivered.message(),
+                            model)) {
+      outcome_.analyzed_at.clear();
+    }
+  }
+  if (std::optional<graph::Verdict> verdict = remote_->latest()) {
+    outcome_.verdict = *std::move(verdict);
+  } else {
+    outcome_.analyzed_at.clear();
+  }
 }
 
 }  // namespace gordian::cli

@@ -13,6 +13,7 @@
 #include "analyzer/graph/verdict.h"
 #include "cli/guardian.h"
 #include "cli/install_paths.h"
+#include "cli/job_identity.h"
 #include "cli/launcher.h"
 #include "cli/process_tree.h"
 #include "common/config.h"
@@ -26,10 +27,13 @@ class EmbeddedServer;
 
 namespace gordian::cli {
 
+class RemoteVerdicts;
+
 struct JobOptions {
   std::vector<std::string> command;  // as typed
   std::string program;               // path of command[0]
   RunConfig config;
+  JobIdentity identity;              // for config.analyzer
   std::string session_dir;  // as people type it; empty: none
   std::string absolute_session_dir;
   std::string ring_dir;  // empty: not observed
@@ -47,6 +51,7 @@ struct JobOutcome {
   std::vector<std::string>
       foreign_libraries;  // with --emulator: the job was ended because of these
   graph::Verdict verdict;
+  std::string analyzed_at;  // HOST:PORT; empty: here
   bool observed = false;  // the fields above say something about calls
   uint64_t records = 0, lost_records = 0, processes = 0, refused_files = 0;
 };
@@ -69,7 +74,12 @@ class JobRunner {
   class Desk;  // where verdicts arrive, from the analyzer's threads
 
   void StartObserving();
+  Status ObserveFromHere();
+  Status ObserveFromAfar();
   void StopObserving();
+  void TakeRemoteVerdict(const Status& delivered);
+  bool Unfinished() const;
+  std::string SpoolDir() const;
   void Loop();
   void HandleSignals();
   void Reap();
@@ -91,7 +101,9 @@ class JobRunner {
   Guardian& guardian_;
 
   std::unique_ptr<Desk> desk_;
-  std::unique_ptr<server::EmbeddedServer> server_;
+  std::unique_ptr<server::EmbeddedServer> server_;  // or
+  std::unique_ptr<RemoteVerdicts> remote_;
+  std::string spool_dir_;
   std::unique_ptr<collector::Collector> collector_;
 
   JobOutcome outcome_;

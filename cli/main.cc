@@ -69,6 +69,7 @@ int Main(int argc, char** argv) {
   AddExplainVerb(app, &context);
   AddDoctorVerb(app, &context);
   AddHooksVerb(app, &context);
+  AddServeVerb(app, &context);
   AddVersionVerb(app, &context);
 
   try {

@@ -12,6 +12,7 @@
 #include "cli/guardian.h"
 #include "cli/install_paths.h"
 #include "cli/job_environment.h"
+#include "cli/job_identity.h"
 #include "cli/job_runner.h"
 #include "cli/launcher.h"
 #include "cli/output.h"
@@ -31,6 +32,8 @@ struct RunFlags {
   bool emulator = false;
   std::optional<std::string> on_verdict;
   std::optional<std::string> suspect_after;
+  std::optional<std::string> analyzer;
+  JobIdentityFlags identity;
   std::optional<int> error_exitcode;
   bool quiet = false;
 };
@@ -47,6 +50,13 @@ StatusOr<RunConfig> MakeConfig(const RunFlags& flags) {
   }
   config.emulator |= flags.emulator;
   config.quiet |= flags.quiet;
+  if (flags.analyzer) {
+    config.analyzer = *flags.analyzer;
+  }
+  if (!config.analyzer.empty() || flags.analyzer) {
+    GORDIAN_RETURN_IF_ERROR(CheckAddress(flags.analyzer ? "--analyzer" : "GORDIAN_ANALYZER",
+                                         config.analyzer, /*zero_port_allowed=*/false));
+  }
   if (flags.on_verdict) {
     GORDIAN_RETURN_IF_ERROR(ParseOnVerdict("--on-verdict", *flags.on_verdict, &config.on_verdict,
                                            &config.on_verdict_command));
@@ -121,6 +131,12 @@ void DescribeStart(const JobOptions& options, Session* session) {
   manifest["host"] = HostName();
   manifest["gordian_pid"] = getpid();
   manifest["ring_dir"] = options.ring_dir;
+  if (!options.config.analyzer.empty()) {
+    manifest["analyzer"] = options.config.analyzer;
+    manifest["job"] = options.identity.job;
+    manifest["node"] = options.identity.node;
+    manifest["nodes_expected"] = options.identity.nodes_expected;
+  }
   manifest["suspect_after_s"] = options.config.suspect_after_s;
   manifest["emulator"] = options.config.emulator;
   manifest["environment"] = EnvironmentJson();
@@ -173,6 +189,9 @@ std::string ClosingLine(const JobOutcome& outcome, const std::string& session_di
   if (!session_dir.empty()) {
     line += ", session " + session_dir;
   }
+  if (!outcome.analyzed_at.empty()) {
+    line += ", analyzed at " + outcome.analyzed_at;
+  }
   return line + "\n";
 }
 
@@ -208,6 +227,12 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
     PrintError("--error-exitcode takes 0 to 255");
     return kExitUsage;
   }
+  StatusOr<JobIdentity> identity = IdentifyJob(flags.identity, ProcessEnvironment(), HostName(),
+                                               getpid(), ReadClockPair().real_ns);
+  if (!identity.ok() && !config->analyzer.empty()) {
+    PrintError(identity.status().message() + " (try: gordian run --help)");
+    return kExitUsage;
+  }
   const InheritedDescriptors inherited;
   FillStandardDescriptors();
   const InstallPaths paths = FindInstallPaths();
@@ -238,6 +263,9 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
   options.command = command;
   options.program = program.path;
   options.config = *config;
+  if (identity.ok()) {
+    options.identity = std::move(identity).value();
+  }
   options.session_dir = session.dir();
   options.absolute_session_dir = session.absolute_dir();
   options.environment_that_matters = RelevantEnvironment();
@@ -319,6 +347,18 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
   verb->add_option("--suspect-after", flags->suspect_after,
                    "Without progress for so long, and without proof, suspect (default: 5)")
       ->type_name("SECONDS");
+  verb->add_option("--analyzer", flags->analyzer,
+                   "Send what is seen to the gordian serve there (default: analyze here)")
+      ->type_name("HOST:PORT");
+  verb->add_option("--job", flags->identity.job,
+                   "With --analyzer: name of the job; nodes that say the same are one job "
+                   "(default: of Slurm or torchrun)")
+      ->type_name("NAME");
+  verb->add_option("--node", flags->identity.node, "With --analyzer: name of this node (default: host)")
+      ->type_name("NAME");
+  verb->add_option("--nodes", flags->identity.nodes,
+                   "With --analyzer: how many nodes the job has (default: of Slurm)")
+      ->type_name("N");
   verb->add_option("--error-exitcode", flags->error_exitcode, "Exit with N if a problem was found")
       ->type_name("N");
   verb->add_flag("--quiet", flags->quiet, "Say nothing on stderr but errors");

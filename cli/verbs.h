@@ -42,6 +42,7 @@ void AddAnalyzeVerb(CLI::App& app, VerbContext* context);
 void AddExplainVerb(CLI::App& app, VerbContext* context);
 void AddDoctorVerb(CLI::App& app, VerbContext* context);
 void AddHooksVerb(CLI::App& app, VerbContext* context);
+void AddServeVerb(CLI::App& app, VerbContext* context);
 void AddVersionVerb(CLI::App& app, VerbContext* context);
 
 }  // namespace gordian::cli

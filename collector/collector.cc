@@ -35,6 +35,8 @@ constexpr uint64_t kBusyRecords = 2048;
 constexpr uint64_t kBusySleepNs = 1 * kNsPerMs;
 constexpr uint64_t kIdleSleepNs = 10 * kNsPerMs;
 constexpr uint64_t kStatsEveryNs = 20 * kNsPerMs;
+// A batch that would not go out yet is filled for so long.
+constexpr uint64_t kGatherNs = 100 * kNsPerMs;
 // While watchers are waited for.
 constexpr uint64_t kAnswerPollNs = 50 * kNsPerUs;
 constexpr uint64_t kAnswerPollMaxNs = 500 * kNsPerUs;
@@ -57,7 +59,7 @@ Status Collector::Impl::Start() {
   if (started_) {
     return Status::Internal("the collector was started already");
   }
-  if (options_.channel == nullptr) {
+  if (options_.channel == nullptr && !options_.fleet) {
     return Status::InvalidArgument("the collector needs a channel to an analyzer");
   }
   StatusOr<std::unique_ptr<RingDirWatch>> dir = RingDirWatch::Open(options_.ring_dir);
@@ -76,18 +78,7 @@ Status Collector::Impl::Start() {
   }
   keeper_ = std::make_unique<RingKeeper>(options_.ring_dir, options_.session_dir);
 
-  Uplink::Options uplink;
-  uplink.channel = options_.channel;
-  uplink.max_queued_bytes = options_.uplink_bytes;
-  uplink.on_round = [this](uint64_t round) {
-    {
-      const std::lock_guard lock(mutex_);
-      round_wanted_ = round;  // an older one that was not answered is not waited for any more
-    }
-    Wake();
-  };
-  uplink.on_failed = [this] { Wake(); };
-  v1::Hello& hello = uplink.hello;
+  v1::Hello hello;
   hello.set_protocol(kIngestProtocol);
   hello.set_gordian_version(kVersion);
   hello.set_host(CleanUtf8(options_.host.empty() ? HostName() : options_.host));
@@ -103,7 +94,7 @@ Status Collector::Impl::Start() {
   for (const std::string& variable : options_.environment) {
     hello.add_environment(CleanUtf8(variable));
   }
-  uplink_ = std::make_unique<Uplink>(std::move(uplink));
+  MakeLink(std::move(hello));
   uplink_->Start();
   started_ = true;
   thread_ = std::thread([this] {
@@ -111,6 +102,44 @@ Status Collector::Impl::Start() {
     Run();
   });
   return Status::Ok();
+}
+
+void Collector::Impl::MakeLink(v1::Hello hello) {
+  const auto on_round = [this](uint64_t round) {
+    {
+      const std::lock_guard lock(mutex_);
+      round_wanted_ = round;  // an older one that was not answered is not waited for any more
+    }
+    Wake();
+  };
+  if (!options_.fleet) {
+    Uplink::Options uplink;
+    uplink.channel = options_.channel;
+    uplink.max_queued_bytes = options_.uplink_bytes;
+    uplink.hello = std::move(hello);
+    uplink.on_round = on_round;
+    uplink.on_failed = [this] { Wake(); };
+    uplink_ = std::make_unique<Uplink>(std::move(uplink));
+    return;
+  }
+  const FleetOptions& fleet = *options_.fleet;
+  hello.set_job(CleanUtf8(fleet.job));
+  hello.set_node(fleet.node.empty() ? hello.host() : CleanUtf8(fleet.node));
+  hello.set_nodes_expected(fleet.nodes_expected);
+  hello.set_node_rank(fleet.node_rank);
+  FleetLink::Options link;
+  link.target = fleet.target;
+  link.hello = std::move(hello);
+  link.spool_dir = fleet.spool_dir;
+  link.spool_bytes = fleet.spool_bytes;
+  link.memory_bytes = options_.uplink_bytes;
+  link.on_round = on_round;
+  link.on_unfinished = fleet.on_unfinished;
+  link.on_verdict = fleet.on_verdict;
+  link.on_notice = fleet.on_notice;
+  auto made = std::make_unique<FleetLink>(std::move(link));
+  fleet_ = made.get();
+  uplink_ = std::move(made);
 }
 
 void Collector::Impl::JobEnded(v1::ExitKind kind, int value, bool killed) {
@@ -132,7 +161,7 @@ Status Collector::Impl::Stop() {
   stop_ = true;
   Wake();
   thread_.join();
-  const Status status = uplink_->Finish(options_.stop_ns);
+  const Status status = uplink_->Finish(options_.fleet ? options_.fleet->deliver_ns : options_.stop_ns);
   if (!status.ok()) {
     spdlog::warn("{}", status.ToString());
   }
@@ -187,7 +216,9 @@ void Collector::Impl::Run() {
         job_end_sent_.notify_all();
       }
     }
-    Flush();
+    if (uplink_->Direct() || MonoNs() - flushed_ns_ >= kGatherNs) {
+      Flush();
+    }
     if (!round) {
       SalvageSome(1);
     }
@@ -346,6 +377,7 @@ void Collector::Impl::Emit(v1::Event&& event) {
 }
 
 void Collector::Impl::Flush() {
+  flushed_ns_ = MonoNs();
   if (batch_.events_size() == 0) {
     return;
   }
@@ -372,6 +404,11 @@ void Collector::Impl::PublishStats() {
   now.batches = uplink_->batches();
   now.uplink_failed = uplink_->failed();
   now.uplink_error = uplink_->status().message();
+  if (fleet_ != nullptr) {
+    const FleetLink::Stats link = fleet_->stats();
+    now.acked_batches = link.acked;
+    now.connections = link.connections;
+  }
   const std::lock_guard lock(mutex_);
   stats_ = std::move(now);
 }

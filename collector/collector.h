@@ -19,18 +19,37 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/status.h"
 #include "gordian/v1/event.pb.h"
+#include "gordian/v1/ingest.pb.h"
 
 namespace grpc {
 class Channel;
 }  // namespace grpc
 
 namespace gordian::collector {
+
+// An analyzer elsewhere, for many nodes: `gordian serve`.
+struct FleetOptions {
+  std::string target;  // HOST:PORT
+  std::string job;     // nodes that say the same are one job
+  std::string node;    // this one's name for people; empty: the host
+  uint32_t nodes_expected = 0;  // 0: not known
+  int32_t node_rank = -1;       // place among them; -1: not known
+  std::string spool_dir;        // while the analyzer is away; empty: memory only
+  uint64_t spool_bytes = 4096ull << 20;
+  uint64_t deliver_ns = 10'000'000'000;  // Stop: without any progress for so long, give up
+  // From threads of the stream; must not block. fleet_link.h says when.
+  std::function<void(const v1::VerdictNews&)> on_verdict;
+  std::function<void(bool unfinished)> on_unfinished;
+  std::function<void(const std::string& line)> on_notice;
+};
 
 class Collector {
  public:
@@ -49,6 +68,8 @@ class Collector {
         environment;  // NAME=value, those that matter (NCCL_*, CUDA_*, GORDIAN_*)
     // Where the analyzer is. Not owned exclusively; must speak Ingest.
     std::shared_ptr<grpc::Channel> channel;
+    // Instead of `channel`.
+    std::optional<FleetOptions> fleet;
     // Bounds; the defaults are right outside of tests.
     uint64_t round_answer_ns = 100'000'000;      // wait for all watchers of a round together
     uint64_t stop_ns = 5'000'000'000;            // Stop: flush to the analyzer and hear its end
@@ -67,7 +88,9 @@ class Collector {
     uint64_t rounds = 0;
     uint64_t last_round_ns = 0;  // how long it took from request to send
     uint64_t batches = 0;
-    bool uplink_failed = false;  // the analyzer refused us or went away
+    bool uplink_failed = false;  // the analyzer refused us or went away for good
+    uint64_t acked_batches = 0;  // Options::fleet: known to be in the analyzer's trace
+    uint64_t connections = 0;    // Options::fleet: how often it took us in
     std::string uplink_error;
   };
 
@@ -89,7 +112,8 @@ class Collector {
   void JobEnded(v1::ExitKind kind, int value, bool killed_by_gordian);
 
   // Drains what is left, salvages all ring files, closes the stream and waits for the analyzer to
-  // end it. Not ok: the analyzer refused, went away, or did not end within stop_ns.
+  // end it. Not ok: the analyzer refused, went away, or did not end within stop_ns. With
+  // Options::fleet it waits as FleetOptions::deliver_ns says; what was not delivered is in the spool.
   Status Stop();
 
   Stats stats() const;

@@ -20,6 +20,8 @@
 #include <utility>
 
 #include "collector/collector.h"
+#include "collector/fleet_link.h"
+#include "collector/link.h"
 #include "collector/process_watch.h"
 #include "collector/salvage.h"
 #include "collector/tracked_process.h"
@@ -105,7 +107,10 @@ class Collector::Impl {
   int epoll_fd_ = -1;
   std::unique_ptr<RingDirWatch> dir_;
   std::unique_ptr<RingKeeper> keeper_;
-  std::unique_ptr<Uplink> uplink_;
+  void MakeLink(v1::Hello hello);
+
+  std::unique_ptr<Link> uplink_;
+  FleetLink* fleet_ = nullptr;  // uplink_, if it is one
   std::thread thread_;
   bool started_ = false;
   bool stopped_ = false;
@@ -129,6 +134,7 @@ class Collector::Impl {
   uint32_t next_number_ = 1;
   v1::EventBatch batch_;
   uint64_t batch_bytes_ = 0;
+  uint64_t flushed_ns_ = 0;
   uint64_t stats_published_ns_ = 0;
   // Of processes that have been finished; the living are added by PublishStats.
   uint64_t records_before_ = 0, lost_before_ = 0, bad_before_ = 0;

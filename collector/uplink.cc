@@ -101,6 +101,9 @@ struct Uplink::State {
           Fail(Status::InvalidArgument("the analyzer refused this collector: " +
                                        message.refused().why()));
           break;
+        case v1::ToCollector::kWelcome:  // of an analyzer for many nodes
+        case v1::ToCollector::kPong:
+        case v1::ToCollector::kVerdict:
         case v1::ToCollector::MESSAGE_NOT_SET:
           break;  // a newer analyzer's message: additive changes only
       }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "collector/link.h"
 #include "common/status.h"
 #include "gordian/v1/ingest.pb.h"
 
@@ -17,7 +18,7 @@ class Channel;
 namespace gordian::collector {
 
 // Thread-safe. Two threads of its own: one writes, one reads.
-class Uplink {
+class Uplink final : public Link {
  public:
   struct Options {
     std::shared_ptr<grpc::Channel> channel;
@@ -30,28 +31,28 @@ class Uplink {
   };
 
   explicit Uplink(Options options);
-  ~Uplink();  // cancels, if Finish was not called
+  ~Uplink() override;  // cancels, if Finish was not called
   Uplink(const Uplink&) = delete;
   Uplink& operator=(const Uplink&) = delete;
 
   // Opens the stream and sends Hello. Does not wait for the analyzer.
-  void Start();
+  void Start() override;
 
   // Queues a batch and numbers it. False: the stream has failed; the batch is dropped. Never blocks
   // and never refuses for want of room: who has a choice asks Full() first.
-  bool Send(v1::EventBatch batch);
+  bool Send(v1::EventBatch batch) override;
 
   // More than max_queued_bytes wait to be written.
-  bool Full() const;
+  bool Full() const override;
 
   // Writes what is queued, says that nothing more comes, and waits until the analyzer has ended the
   // stream, all within timeout_ns; then cancels. Ok: the analyzer took everything and said so.
-  Status Finish(uint64_t timeout_ns);
+  Status Finish(uint64_t timeout_ns) override;
 
-  bool failed() const;
-  Status status() const;     // why it failed
-  uint64_t batches() const;  // sent or queued
-  uint64_t acked() const;    // highest number the analyzer has acknowledged
+  bool failed() const override;
+  Status status() const override;     // why it failed
+  uint64_t batches() const override;  // sent or queued
+  uint64_t acked() const;             // highest number the analyzer has acknowledged
 
  private:
   struct State;

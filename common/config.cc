@@ -1,5 +1,6 @@
 #include "common/config.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -9,6 +10,16 @@ namespace {
 
 constexpr Setting kSettings[] = {
     {"GORDIAN_SESSION", "run", "gordian-<app>-<UTC>", "session directory"},
+    {"GORDIAN_ANALYZER", "run", "", "HOST:PORT of `gordian serve`; empty: analyze inside `run`"},
+    {"GORDIAN_JOB", "run", "of the launcher, or unique",
+     "name of the job at GORDIAN_ANALYZER; nodes that say the same are one job"},
+    {"GORDIAN_NODE", "run", "<host>", "name of this node at GORDIAN_ANALYZER"},
+    {"GORDIAN_NODES", "run", "of the launcher", "how many nodes the job has"},
+    {"GORDIAN_SPOOL_MB", "run", "4096",
+     "MiB on disk for what GORDIAN_ANALYZER has not taken; when full, reading the rings pauses"},
+    {"GORDIAN_DELIVER_S", "run", "10",
+     "seconds at the job's end without a sign of GORDIAN_ANALYZER, until the rest is left in the "
+     "spool"},
     {"GORDIAN_ON_VERDICT", "run", "report", "report | kill | kill-suspected | exec:CMD"},
     {"GORDIAN_SUSPECT_AFTER", "run", "5",
      "seconds without progress and without proof that make a suspicion"},
@@ -27,6 +38,15 @@ constexpr Setting kSettings[] = {
     {"GORDIAN_EMU_KERNEL_US", "emulator", "2", "microseconds that a kernel without a body takes"},
     {"GORDIAN_EMU_MEMORY_MB", "emulator", "143152", "MiB of memory of a device; not reserved"},
     {"GORDIAN_EMU_STATS", "emulator", "", "file for its own counts of calls and launches"},
+    {"GORDIAN_EMU_SEED", "emulator", "0", "not 0: free choices vary with it"},
+    {"GORDIAN_EMU_SCHEDULE", "emulator", "", "file with the order in which NCCL calls are entered"},
+    {"GORDIAN_EMU_QUIESCENCE", "emulator", "",
+     "FILE.PID says what is waited for when nothing can move"},
+    {"GORDIAN_EMU_JOB", "emulator", "",
+     "tells jobs apart that use the two files above at one time"},
+    {"GORDIAN_EMU_PROCESSES", "emulator", "0",
+     "no job of fewer processes counts as unable to move"},
+    {"GORDIAN_EMU_IGNORE_THREADS", "emulator", "", "names of threads that may go on in such a job"},
     {"GORDIAN_EMU_P2P_BUFFER", "emulator", "", "bytes that a send may be ahead of its receive"},
     {"GORDIAN_VERDICT", "command", "", "name of the verdict"},
     {"GORDIAN_CONFIDENCE", "command", "", "confirmed, suspected or possible"},
@@ -69,6 +89,15 @@ StatusOr<bool> ParseBool(std::string_view name, std::string_view text) {
   return Bad(name, text, "0 or 1");
 }
 
+StatusOr<uint64_t> ParseUnsigned(std::string_view name, std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return Bad(name, text, "a whole number");
+  }
+  return value;
+}
+
 StatusOr<double> ParseSeconds(std::string_view name, std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -100,6 +129,7 @@ Status ParseOnVerdict(std::string_view name, std::string_view text, OnVerdict* w
 StatusOr<RunConfig> RunConfig::FromEnvironment(const Environment& environment) {
   RunConfig config;
   config.session = environment("GORDIAN_SESSION").value_or("");
+  config.analyzer = environment("GORDIAN_ANALYZER").value_or("");
   if (auto text = environment("GORDIAN_ON_VERDICT")) {
     GORDIAN_RETURN_IF_ERROR(ParseOnVerdict("GORDIAN_ON_VERDICT", *text, &config.on_verdict,
                                            &config.on_verdict_command));
@@ -119,6 +149,19 @@ StatusOr<RunConfig> RunConfig::FromEnvironment(const Environment& environment) {
   };
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_QUIET", &config.quiet));
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_EMULATOR", &config.emulator));
+  if (auto text = environment("GORDIAN_SPOOL_MB")) {
+    StatusOr<uint64_t> value = ParseUnsigned("GORDIAN_SPOOL_MB", *text);
+    GORDIAN_RETURN_IF_ERROR(value.status());
+    if (*value < 1 || *value > 1u << 30) {
+      return Bad("GORDIAN_SPOOL_MB", *text, "1 or more MiB");
+    }
+    config.spool_mb = *value;
+  }
+  if (auto text = environment("GORDIAN_DELIVER_S")) {
+    StatusOr<double> seconds = ParseSeconds("GORDIAN_DELIVER_S", *text);
+    GORDIAN_RETURN_IF_ERROR(seconds.status());
+    config.deliver_s = std::min(*seconds, 1e6);
+  }
   if (auto text = environment("GORDIAN_LOG")) {
     if (!IsLogLevel(*text)) {
       return Bad("GORDIAN_LOG", *text, "trace, debug, info, warning, error or off");

@@ -26,6 +26,12 @@ enum class OnVerdict { kReport, kKill, kKillSuspected, kExec };
 struct RunConfig {
   // GORDIAN_SESSION: the session directory. Empty: gordian-<app>-<UTC>/.
   std::string session;
+  // GORDIAN_ANALYZER: HOST:PORT of `gordian serve`. Empty: an analyzer inside `run`.
+  std::string analyzer;
+  // GORDIAN_SPOOL_MB: what the spool may take on disk while that analyzer is away.
+  uint64_t spool_mb = 4096;
+  // GORDIAN_DELIVER_S: at the job's end, give up what that analyzer does not take for so long.
+  double deliver_s = 10;
   // GORDIAN_ON_VERDICT: report | kill | kill-suspected | exec:CMD.
   OnVerdict on_verdict = OnVerdict::kReport;
   std::string on_verdict_command;  // of exec:
@@ -52,6 +58,7 @@ std::span<const Setting> Settings();
 
 // Values as people write them. Errors name `name`.
 StatusOr<bool> ParseBool(std::string_view name, std::string_view text);
+StatusOr<uint64_t> ParseUnsigned(std::string_view name, std::string_view text);
 StatusOr<double> ParseSeconds(std::string_view name, std::string_view text);
 // "report", "kill", "kill-suspected" or "exec:CMD" into the two fields.
 Status ParseOnVerdict(std::string_view name, std::string_view text, OnVerdict* what,

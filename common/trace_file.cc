@@ -126,12 +126,40 @@ StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Create(const std::string& pa
   return writer;
 }
 
+StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Continue(const std::string& path,
+                                                             uint64_t offset) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) {
+    return Status::FromErrno(errno, "cannot go on with the trace " + path);
+  }
+  std::unique_ptr<TraceWriter> writer(new TraceWriter(fd, path));
+  struct stat info {};
+  if (fstat(fd, &info) != 0 || static_cast<uint64_t>(info.st_size) < offset ||
+      offset < kTraceMagicBytes) {
+    return Status::DataLoss("the trace " + path + " is shorter than it was");
+  }
+  if (ftruncate(fd, static_cast<off_t>(offset)) != 0) {
+    return Status::FromErrno(errno, "cannot go on with the trace " + path);
+  }
+  writer->bytes_ = offset;
+  return writer;
+}
+
 Status TraceWriter::Append(const v1::Event& event) { return Append(v1::Event(event)); }
 
 Status TraceWriter::Append(v1::Event&& event) {
   chunk_bytes_ += event.ByteSizeLong() + 4;
   *chunk_.add_events() = std::move(event);
   ++events_;
+  return chunk_bytes_ >= kChunkTargetBytes ? WriteChunk() : Status::Ok();
+}
+
+Status TraceWriter::AppendTogether(const std::vector<v1::Event>& events) {
+  for (const v1::Event& event : events) {
+    chunk_bytes_ += event.ByteSizeLong() + 4;
+    *chunk_.add_events() = event;
+    ++events_;
+  }
   return chunk_bytes_ >= kChunkTargetBytes ? WriteChunk() : Status::Ok();
 }
 
@@ -314,6 +342,9 @@ bool TraceReader::Next(v1::TraceChunk* chunk) {
     }
   }
   ++chunks_;
+  if (!chunk->last() || chunk->events_size() > 0) {
+    resume_offset_ = offset_;
+  }
   events_ += static_cast<uint64_t>(chunk->events_size());
   if (chunk->last()) {
     closed_ = true;

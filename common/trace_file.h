@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/status.h"
 #include "gordian/v1/trace.pb.h"
@@ -26,6 +27,10 @@ class TraceWriter {
   // `header.gordian_version` are filled in.
   static StatusOr<std::unique_ptr<TraceWriter>> Create(const std::string& path,
                                                        v1::TraceHeader header);
+  // Goes on with a trace that TraceReader has read up to `offset` (TraceReader::resume_offset); what
+  // stands behind, a cut chunk or the mark of an orderly end, is cut off. Errors: not writable, or
+  // shorter than that.
+  static StatusOr<std::unique_ptr<TraceWriter>> Continue(const std::string& path, uint64_t offset);
   ~TraceWriter();  // closes the file; without Close() the trace stays "incomplete"
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
@@ -34,6 +39,8 @@ class TraceWriter {
   // writer stays usable: the events of the failed chunk are lost and counted.
   Status Append(const v1::Event& event);
   Status Append(v1::Event&& event);
+  // The same, all of them in one chunk: a reader sees all or none, wherever the file was cut.
+  Status AppendTogether(const std::vector<v1::Event>& events);
 
   // Writes the current chunk, if it has events, by one write(): a crash of this process afterwards
   // loses nothing. Does not fsync: a crash of the machine may.
@@ -83,6 +90,8 @@ class TraceReader {
   Ending ending() const { return ending_; }
   uint64_t chunks() const { return chunks_; }  // whole chunks returned so far
   uint64_t events() const { return events_; }
+  // Where a writer may go on: behind the last whole chunk, but before one that closed the trace.
+  uint64_t resume_offset() const { return resume_offset_; }
   // One line, as "incomplete: ended after 12 whole chunks, 3456 events"; "complete: ...".
   std::string Describe() const;
 
@@ -94,6 +103,7 @@ class TraceReader {
   int fd_;
   std::string path_;
   uint64_t offset_ = 0;  // of the next chunk
+  uint64_t resume_offset_ = 0;
   v1::TraceHeader header_;
   v1::TraceChunk first_;  // read by Open, returned by the first Next
   bool first_returned_ = false;

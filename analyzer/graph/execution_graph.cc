@@ -87,11 +87,16 @@ void ExecutionGraph::Record(const CallRecord& record) {
 void ExecutionGraph::TakeRound(const Round& round) {
   for (auto& [id, process] : processes_) {
     process.has_state = false;
-    process.merger.AtRound(process.ended, [&](const CallRecord& r) { Apply(process, r); });
+    if (process.ended) process.merger.AtRound(true, [&](const CallRecord& r) { Apply(process, r); });
   }
   for (const ProcessState& state : round.processes) {
     Process& process = processes_[state.process];
     if (process.info.process == 0) process.info.process = state.process;
+    // Only who is in the round has sent all that came before it: the missing records of a node that
+    // is away are not lost, they come with the node.
+    if (!process.ended) {
+      process.merger.AtRound(false, [&](const CallRecord& r) { Apply(process, r); });
+    }
     if (Busy(process.state, state)) process.last_busy_ns = round.end_ns;
     process.state = state;
     process.has_state = true;

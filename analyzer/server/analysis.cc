@@ -6,10 +6,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <utility>
 
+#include "analyzer/server/fleet_notes.h"
 #include "analyzer/server/graph_events.h"
 #include "analyzer/server/report.h"
 #include "analyzer/server/session_files.h"
@@ -104,7 +106,7 @@ class Analysis::Impl {
 
   void OnEvent(const v1::Event& event) {
     std::lock_guard feed(feed_mutex_);
-    std::optional<Update> update;
+    std::optional<News> update;
     {
       std::lock_guard lock(mutex_);
       if (finished_) return;
@@ -114,18 +116,86 @@ class Analysis::Impl {
         if (trace_ != nullptr) TraceStep(trace_->Append(event));
       }
       Feed(event);
-      switch (event.event_case()) {
-        case v1::Event::kRound:
-        case v1::Event::kProcessEnded:
-          update = Refresh(/*always=*/false);
-          break;
-        case v1::Event::kJobEnded:
-          stats_.job_ended = true;
-          update = Refresh(/*always=*/true);
-          break;
-        default:
-          break;
+      if (BearsOnVerdict(event)) update = Refresh(/*always=*/stats_.job_ended);
+    }
+    Tell(update);
+  }
+
+  void OnBatch(const std::vector<v1::Event>& events) {
+    std::lock_guard feed(feed_mutex_);
+    std::optional<News> update;
+    {
+      std::lock_guard lock(mutex_);
+      if (finished_) return;
+      stats_.events += events.size();
+      if (options_.write_trace) {
+        if (!begun_) BeginLocked({});
+        if (trace_ != nullptr) TraceStep(trace_->AppendTogether(events));
       }
+      bool bears = false;
+      for (const v1::Event& event : events) {
+        Feed(event);
+        bears |= BearsOnVerdict(event);
+      }
+      if (bears) update = Refresh(/*always=*/stats_.job_ended);
+    }
+    Tell(update);
+  }
+
+  Status Resume(const std::function<void(const v1::Event&)>& seen) {
+    std::lock_guard feed(feed_mutex_);
+    std::lock_guard lock(mutex_);
+    const std::string path = PathOf(kTraceFile);
+    StatusOr<std::unique_ptr<TraceReader>> reader = TraceReader::Open(path);
+    if (!reader.ok()) {
+      finished_ = true;  // nothing of the session is to be touched
+      return reader.status();
+    }
+    v1::TraceChunk chunk;
+    while ((*reader)->Next(&chunk)) {
+      for (const v1::Event& event : chunk.events()) {
+        ++stats_.events;
+        Feed(event);
+        seen(event);
+      }
+    }
+    if ((*reader)->ending() == TraceReader::Ending::kDamaged) {
+      std::error_code error;
+      std::filesystem::copy_file(path, path + ".damaged",
+                                 std::filesystem::copy_options::overwrite_existing, error);
+      AddNoteLocked("what came after the end of an earlier part of the trace, which is " +
+                    (*reader)->Describe());
+    }
+    StatusOr<std::unique_ptr<TraceWriter>> writer =
+        TraceWriter::Continue(path, (*reader)->resume_offset());
+    if (!writer.ok()) {
+      finished_ = true;
+      return writer.status();
+    }
+    trace_ = std::move(writer).value();
+    begun_ = true;
+    last_flush_ns_ = MonoNs();
+    // What people were told before is not news.
+    essence_ = Essence(CurrentLocked());
+    json_ = VerdictToText(CurrentLocked(), resolver_);
+    ++stats_.revision;
+    WriteFile(kVerdictFile, json_);  // the one before may have been killed before it could
+    WriteFile(kReportFile,
+              ReportText(CurrentLocked(), resolver_, {.session = options_.session_dir}));
+    return Status::Ok();
+  }
+
+  void Flush() {
+    std::lock_guard lock(mutex_);
+    if (!finished_) FlushLocked(MonoNs());
+  }
+
+  void Update() {
+    std::lock_guard feed(feed_mutex_);
+    std::optional<News> update;
+    {
+      std::lock_guard lock(mutex_);
+      if (!finished_ && seen_process_) update = Refresh(/*always=*/false);
     }
     Tell(update);
   }
@@ -143,7 +213,7 @@ class Analysis::Impl {
 
   void Finish() {
     std::lock_guard feed(feed_mutex_);
-    std::optional<Update> update;
+    std::optional<News> update;
     {
       std::lock_guard lock(mutex_);
       if (finished_) return;
@@ -195,7 +265,7 @@ class Analysis::Impl {
   }
 
  private:
-  struct Update {
+  struct News {
     graph::Verdict verdict;
     std::string json;
     uint64_t revision;
@@ -203,8 +273,22 @@ class Analysis::Impl {
     double seconds;
   };
 
+  bool BearsOnVerdict(const v1::Event& event) const {
+    switch (event.event_case()) {
+      case v1::Event::kRound:
+      case v1::Event::kProcessEnded:
+      case v1::Event::kJobEnded:
+        return true;
+      default:
+        return false;
+    }
+  }
+
   void Feed(const v1::Event& event) {
     switch (event.event_case()) {
+      case v1::Event::kJobEnded:
+        stats_.job_ended = true;
+        break;
       case v1::Event::kModule:
         call_sites_.OnModule(event.module());
         break;
@@ -219,6 +303,7 @@ class Analysis::Impl {
       default:
         break;
     }
+    fleet_.OnEvent(event);
     events_.OnEvent(event);
   }
 
@@ -247,6 +332,7 @@ class Analysis::Impl {
   void FlushLocked(uint64_t now) {
     last_flush_ns_ = now;
     if (trace_ != nullptr) TraceStep(trace_->Flush());
+    if (options_.on_durable) options_.on_durable();
   }
 
   void Degrade(const Status& why) {
@@ -264,6 +350,7 @@ class Analysis::Impl {
   graph::Verdict CurrentLocked() const {
     graph::Verdict verdict = model_.Current();
     AddNotes(notes_, &verdict);
+    AddNotes(fleet_.Texts(), &verdict);
     NoteDropped(events_.dropped(), &verdict);
     return verdict;
   }
@@ -271,7 +358,7 @@ class Analysis::Impl {
   std::string PathOf(const char* name) const { return options_.session_dir + "/" + name; }
 
   // Writes the files if the verdict is another one than before, or if it is to be written anyway.
-  std::optional<Update> Refresh(bool always) {
+  std::optional<News> Refresh(bool always) {
     graph::Verdict verdict = CurrentLocked();
     std::string essence = Essence(verdict);
     if (!always && essence == essence_) return std::nullopt;
@@ -301,7 +388,7 @@ class Analysis::Impl {
     spdlog::info("verdict {}: {} ({}), {}, {:.3f} s after the last progress", stats_.revision,
                  graph::Name(verdict.main.verdict), graph::Name(verdict.main.confidence),
                  verdict.main.summary, seconds);
-    return Update{.verdict = std::move(verdict),
+    return News{.verdict = std::move(verdict),
                   .json = std::move(json),
                   .revision = stats_.revision,
                   .job_ended = stats_.job_ended,
@@ -312,7 +399,7 @@ class Analysis::Impl {
     if (Status status = ReplaceFile(PathOf(name), contents); !status.ok()) Degrade(status);
   }
 
-  void Tell(const std::optional<Update>& update) {
+  void Tell(const std::optional<News>& update) {
     if (!update.has_value() || !options_.on_verdict) return;
     options_.on_verdict({.verdict = update->verdict,
                          .sites = resolver_,
@@ -327,6 +414,7 @@ class Analysis::Impl {
   mutable std::mutex mutex_;  // held while anything below is touched
   graph::JobModel model_;
   GraphEvents events_;
+  FleetNotes fleet_;
   CallSites call_sites_;
   const SiteResolver resolver_;
   std::unique_ptr<TraceWriter> trace_;
@@ -345,6 +433,12 @@ Analysis::~Analysis() = default;
 
 void Analysis::Begin(const v1::TraceHeader& header) { impl_->Begin(header); }
 void Analysis::OnEvent(const v1::Event& event) { impl_->OnEvent(event); }
+void Analysis::OnBatch(const std::vector<v1::Event>& events) { impl_->OnBatch(events); }
+Status Analysis::Resume(const std::function<void(const v1::Event&)>& seen) {
+  return impl_->Resume(seen);
+}
+void Analysis::Flush() { impl_->Flush(); }
+void Analysis::Update() { impl_->Update(); }
 void Analysis::Tick() { impl_->Tick(); }
 void Analysis::Finish() { impl_->Finish(); }
 void Analysis::AddNotVisible(const std::string& what) { impl_->AddNotVisible(what); }
@@ -371,6 +465,7 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
 
   graph::JobModel model(options.model);
   GraphEvents events(&model);
+  FleetNotes fleet;
   CallSites call_sites;
   google::protobuf::Arena arena;  // thousands of small messages, all gone with their chunk
   while (true) {
@@ -379,6 +474,7 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
     if (!(*reader)->Next(chunk)) break;
     for (const v1::Event& event : chunk->events()) {
       if (event.event_case() == v1::Event::kModule) call_sites.OnModule(event.module());
+      fleet.OnEvent(event);
       events.OnEvent(event);
       ++result.events;
     }
@@ -388,6 +484,7 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
   result.dropped_events = events.dropped();
 
   result.verdict = model.Current();
+  AddNotes(fleet.Texts(), &result.verdict);
   NoteDropped(events.dropped(), &result.verdict);
   if (!result.complete) {
     AddNotes({"what came after the end of the trace, which is " + result.ending}, &result.verdict);

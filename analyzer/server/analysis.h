@@ -41,6 +41,10 @@ struct AnalysisOptions {
   // Called after verdict.json is in place, once for each revision, from the thread that fed the
   // event, without a lock held: it may call any const method here. Must not block for long.
   std::function<void(const VerdictUpdate&)> on_verdict;
+  // Called whenever all that was fed is in the trace (or will never be, because the trace cannot be
+  // written): with each flush, from any feeding thread and from Tick, under the lock of this object.
+  // Must be quick and call nothing here.
+  std::function<void()> on_durable;
 };
 
 // Thread-safe: calls are serialised inside.
@@ -56,6 +60,22 @@ class Analysis {
 
   // One event. Rounds, and ends of processes and of the job, bring the verdict up to date.
   void OnEvent(const v1::Event& event);
+
+  // Several events at once: in the trace all of them or none, wherever it is cut.
+  void OnBatch(const std::vector<v1::Event>& events);
+
+  // Instead of Begin: reads the trace that the session holds, as far as it can be read, as if its
+  // events came now (`seen` gets each, in order), and goes on writing behind it. No verdict is told
+  // or written meanwhile. Before the first event. Errors: as of TraceReader; then the session is as it
+  // was, and this object of no use.
+  // A damaged trace is kept as trace.gtrace.damaged, and goes on behind its last whole chunk.
+  Status Resume(const std::function<void(const v1::Event&)>& seen);
+
+  // Flushes the trace now.
+  void Flush();
+
+  // Brings the verdict up to date outside of rounds: a node has gone, and nobody is left to ask.
+  void Update();
 
   // Flushes the trace if that is due; call it every 100 ms or so while the job lives.
   void Tick();

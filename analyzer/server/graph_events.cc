@@ -15,6 +15,7 @@ using graph::Call;
 // the model allocate without bound.
 constexpr uint32_t kMaxCallNumber = UINT16_MAX;
 constexpr size_t kMaxProcesses = 65'536;
+constexpr uint32_t kMaxClockNodes = UINT32_MAX / kProcessesOfNode + 1;
 constexpr int kMaxThreadStates = 65'536;
 constexpr int kMaxStreamStates = 16'384;
 constexpr int kMaxCommStates = 65'536;
@@ -248,11 +249,36 @@ bool GraphEvents::OnEvent(const v1::Event& event) {
                            ended.killed_by_gordian());
       }
       break;
+    case v1::Event::kClockOffset:
+      understood = OnClockOffset(event.clock_offset());
+      break;
+    case v1::Event::kNodeJoined:  // for people and for who reads the trace again (FleetNotes)
+    case v1::Event::kBatchMark:
+    case v1::Event::kNodeState:
+    case v1::Event::kAnalyzerStarted:
+      understood = true;
+      break;
     case v1::Event::EVENT_NOT_SET:
       break;
   }
   if (!understood) ++dropped_;
   return understood;
+}
+
+bool GraphEvents::OnClockOffset(const v1::ClockOffset& clock) {
+  if (clock.node() >= kMaxClockNodes) return false;
+  clocks_[clock.node()] = clock.offset_ns();
+  return true;
+}
+
+uint64_t GraphEvents::OurTime(uint32_t process, uint64_t time_ns) const {
+  if (time_ns == 0 || clocks_.empty()) return time_ns;
+  const auto found = clocks_.find(process / kProcessesOfNode);
+  if (found == clocks_.end()) return time_ns;
+  const uint64_t ours = time_ns + static_cast<uint64_t>(found->second);
+  // Before our clock began: a machine that runs for longer than ours.
+  if (found->second < 0 && ours > time_ns) return 1;
+  return ours;
 }
 
 bool GraphEvents::OnCallName(const v1::CallName& name) {
@@ -286,7 +312,7 @@ bool GraphEvents::OnProcessEnded(const v1::ProcessEnded& ended) {
   found->second = false;
   model_->OnFinalCounts(ended.process(), ended.lost_records(), ended.nccl_calls());
   model_->OnProcessEnded(ended.process(), TranslateExit(ended.kind()), ended.exit_value(),
-                         ended.time_ns());
+                         OurTime(ended.process(), ended.time_ns()));
   return true;
 }
 
@@ -397,7 +423,7 @@ bool GraphEvents::OnRecord(const v1::CallRecord& record) {
   out.flags = static_cast<uint8_t>(record.flags() & 0xff);
   out.call_id = static_cast<uint16_t>(record.call());
   out.order = record.order();
-  out.time_ns = record.time_ns();
+  out.time_ns = OurTime(record.process(), record.time_ns());
   out.call_site = record.call_site();
   if (!TranslatePayload(record, &out)) return false;
   out.call = Meaning(record.call());
@@ -430,7 +456,7 @@ bool GraphEvents::TranslateProcessState(const v1::ProcessState& state,
     to.call_id = static_cast<uint16_t>(std::min(from.call(), kMaxCallNumber));
     to.call = from.call() == 0 ? Call::kOther : Meaning(from.call());
     to.call_order = from.call_order();
-    to.since_ns = from.since_ns();
+    to.since_ns = OurTime(state.process(), from.since_ns());
     to.entered = from.entered();
     to.left = from.left();
     to.published = from.published();
@@ -438,7 +464,7 @@ bool GraphEvents::TranslateProcessState(const v1::ProcessState& state,
     to.gpu_thread = from.gpu_thread();
     to.poll_object = from.poll_object();
     to.poll_count = from.poll_count();
-    to.poll_since_ns = from.poll_since_ns();
+    to.poll_since_ns = OurTime(state.process(), from.poll_since_ns());
     to.os_state = TranslateOsState(from.os_state());
     to.cpu_ticks = from.cpu_ticks();
     to.context_switches = from.context_switches();

@@ -17,11 +17,15 @@
 
 namespace gordian::server {
 
+// Process numbers are unique at one node. Those of a job: node k's start at k times this.
+inline constexpr uint32_t kProcessesOfNode = 1u << 20;
+
 // What a library symbol means to the model; kOther for symbols it does not know. Names, not
 // numbers: a trace of another version numbers its calls differently.
 graph::Call CallFromSymbol(std::string_view symbol);
 
 // Not thread-safe.
+// Times of nodes become times of the analyzer by the ClockOffset that stands before them.
 class GraphEvents {
  public:
   // `model` must outlive this object.
@@ -45,6 +49,9 @@ class GraphEvents {
   };
 
   bool OnCallName(const v1::CallName& name);
+  bool OnClockOffset(const v1::ClockOffset& clock);
+  // A time of this process's node, in the analyzer's clock. 0 stays 0: none.
+  uint64_t OurTime(uint32_t process, uint64_t time_ns) const;
   bool OnProcessStarted(const v1::ProcessStarted& started);
   bool OnProcessEnded(const v1::ProcessEnded& ended);
   bool OnRecord(const v1::CallRecord& record);
@@ -57,6 +64,7 @@ class GraphEvents {
   graph::JobModel* model_;
   std::vector<NamedCall> calls_;                  // by call number
   std::unordered_map<uint32_t, bool> processes_;  // known ones; true: alive
+  std::unordered_map<uint32_t, int64_t> clocks_;  // by node; none: its clock is ours
   bool job_ended_ = false;
   graph::CallRecord scratch_;  // reused, so that a record costs no allocation
   uint64_t last_round_ = 0;

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "analyzer/server/analysis.h"
+#include "analyzer/server/round_pace.h"
 #include "common/status.h"
 
 namespace grpc {
@@ -20,13 +21,6 @@ class Channel;
 }  // namespace grpc
 
 namespace gordian::server {
-
-struct RoundPace {
-  std::chrono::milliseconds busy{100};            // something is unfinished
-  std::chrono::milliseconds confirming{20};       // from the end of a round that wants another
-  std::chrono::milliseconds idle{500};            // nothing is unfinished
-  std::chrono::milliseconds round_timeout{2000};  // a node that answers later is left out
-};
 
 struct ServerOptions {
   AnalysisOptions analysis;

@@ -18,8 +18,8 @@ constexpr uint64_t kQuietRounds = 100;
 
 }  // namespace
 
-RoundDriver::RoundDriver(Analysis* analysis, RoundPace pace)
-    : analysis_(analysis), pace_(pace), thread_([this] { Run(); }) {}
+RoundDriver::RoundDriver(Analysis* analysis, RoundPace pace, uint64_t first_round)
+    : analysis_(analysis), pace_(pace), round_(first_round - 1), thread_([this] { Run(); }) {}
 
 RoundDriver::~RoundDriver() { Stop(); }
 
@@ -105,7 +105,7 @@ void RoundDriver::EndRound(std::unique_lock<std::mutex>& lock) {
 
 RoundDriver::Clock::time_point RoundDriver::Due(Clock::time_point now) {
   const Clock::time_point soonest = finished_ + pace_.confirming;
-  if (round_ == 0) return now;
+  if (!asked_) return now;
   if (analysis_->WantsConfirmation() && confirming_ < kMaxConfirmingInARow) {
     idle_ = false;
     return soonest;
@@ -117,6 +117,7 @@ RoundDriver::Clock::time_point RoundDriver::Due(Clock::time_point now) {
 void RoundDriver::Request(std::unique_lock<std::mutex>& lock, Clock::time_point now) {
   confirming_ = analysis_->WantsConfirmation() ? confirming_ + 1 : 0;
   ++round_;
+  asked_ = true;
   open_ = true;
   requested_ = now;
   deadline_ = now + pace_.round_timeout;
@@ -148,7 +149,8 @@ void RoundDriver::Run() {
       continue;
     }
     if (nodes_.empty() && !open_) {
-      driver_.wait(lock, [this] { return stop_ || !nodes_.empty(); });
+      // Nobody to ask; but nodes that still send what they saw before wait for the flushes.
+      driver_.wait_until(lock, next_tick);
       continue;
     }
     if (open_) {

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "analyzer/server/analysis.h"
-#include "analyzer/server/ingest_service.h"
+#include "analyzer/server/round_pace.h"
 #include "gordian/v1/event.pb.h"
 
 namespace gordian::server {
@@ -25,8 +25,10 @@ class RoundDriver {
  public:
   using Node = uint32_t;
 
-  // `analysis` must outlive this object.
-  RoundDriver(Analysis* analysis, RoundPace pace);
+  // `analysis` must outlive this object. Rounds are numbered from `first_round`: an analyzer that
+  // starts again must use no number that an earlier one may have asked for, since an answer to that
+  // may still be on its way.
+  RoundDriver(Analysis* analysis, RoundPace pace, uint64_t first_round = 1);
   ~RoundDriver();  // Stop(), if nobody did
   RoundDriver(const RoundDriver&) = delete;
   RoundDriver& operator=(const RoundDriver&) = delete;
@@ -67,7 +69,8 @@ class RoundDriver {
   std::map<Node, std::function<void(uint64_t)>> nodes_;
   bool stop_ = false;
   bool requesting_ = false;  // the driver is in a `request`
-  uint64_t round_ = 0;       // the last one asked for
+  uint64_t round_;           // the last one asked for, or the number before the first
+  bool asked_ = false;       // any
   std::set<Node> owing_;     // who has not answered it
   bool open_ = false;        // it has not ended
   v1::Round merged_;

@@ -34,5 +34,14 @@ done
 for job in $jobs; do
   for perturb in late busy load; do one --job "$job" --twin --perturb "$perturb" --repeat 3; done
 done
+name="fleet --long $repeats"
+if ! grep -qxF "passed: $name" "$log"; then
+  if python3 "$here/fleet.py" "$build" --long --repeat "$repeats"; then
+    echo "passed: $name" >>"$log"
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $name"
+  fi
+fi
 echo "stress: $(grep -c '^passed' "$log") passed, $failed failed"
 [ "$failed" -eq 0 ]

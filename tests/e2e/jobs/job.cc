@@ -202,7 +202,7 @@ void Context::SleepInUserCode(double seconds) {
 namespace {
 
 int Usage(const char* program) {
-  std::fprintf(stderr, "usage: %s JOB [--twin] [--ranks N] [--late RANK:SECONDS] [--busy RANK:SECONDS]\njobs:", program);
+  std::fprintf(stderr, "usage: %s JOB [--twin] [--ranks N] [--rank R] [--late RANK:SECONDS] [--busy RANK:SECONDS]\njobs:", program);
   for (const auto& [name, entry] : job::Registry()) {
     std::fprintf(stderr, " %s", name.c_str());
   }
@@ -218,12 +218,15 @@ int main(int argc, char** argv) {
   if (entry == job::Registry().end()) return Usage(argv[0]);
   job::Options options;
   options.ranks = entry->second.min_ranks;
+  int only = -1;  // with --rank: the others are started elsewhere, and meet in the file JOB_PROGRESS
   for (int i = 2; i < argc; ++i) {
     std::string arg = argv[i];
     if (arg == "--twin") {
       options.twin = true;
     } else if (arg == "--ranks" && i + 1 < argc) {
       options.ranks = std::atoi(argv[++i]);
+    } else if (arg == "--rank" && i + 1 < argc) {
+      only = std::atoi(argv[++i]);
     } else if (arg == "--late" && i + 1 < argc) {
       std::sscanf(argv[++i], "%d:%lf", &options.late_rank, &options.late_seconds);
     } else if (arg == "--busy" && i + 1 < argc) {
@@ -252,6 +255,7 @@ int main(int argc, char** argv) {
   }
   std::vector<pid_t> ranks;
   for (int r = 0; r < options.ranks; ++r) {
+    if (only >= 0 && r != only) continue;
     pid_t pid = fork();
     if (pid == 0) {
       job::Context context(r, options, shared);

@@ -1,0 +1,407 @@
+#include "analyzer/server/fleet_server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/resource_quota.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "analyzer/server/live_job.h"
+#include "analyzer/server/session_files.h"
+#include "common/clock.h"
+#include "common/version.h"
+#include "gordian/v1/analysis.grpc.pb.h"
+#include "gordian/v1/ingest.grpc.pb.h"
+
+namespace gordian::server {
+namespace {
+
+namespace fs = std::filesystem;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr int kMaxMessageBytes = 64 << 20;
+// What gRPC itself may hold for all streams together before it stops reading from sockets.
+constexpr size_t kTransportBytes = 256u << 20;
+// A peer that has vanished without a word is noticed after about the sum of these.
+constexpr int kKeepaliveMs = 5000;
+constexpr int kKeepaliveTimeoutMs = 5000;
+constexpr int kLeastPingGapMs = 500;  // what a collector may ask of us
+constexpr std::chrono::milliseconds kHousekeeping(500);
+constexpr size_t kMostJobs = 4096;  // that are remembered, in memory or by their folder only
+constexpr int kMostSameName = 1000;
+constexpr size_t kMaxNameBytes = 200;
+
+// A folder's name from a job's: only characters that suit one.
+std::string FolderName(const std::string& job) {
+  std::string name = job.substr(0, 100);
+  for (char& c : name) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '.' || c == '_' || c == '-';
+    if (!plain) c = '_';
+  }
+  if (name.empty() || name.front() == '.') name = "job" + name;
+  return name;
+}
+
+struct JobEntry {
+  std::string name;
+  std::string folder;
+  bool closed = false;                 // for good
+  std::vector<uint64_t> incarnations;  // of a job that is not in memory
+  int streams = 0;                     // in Serve, or about to be
+  SteadyClock::time_point idle_since = SteadyClock::now();
+
+  std::mutex opening;  // held while `live` is made from the trace; before the server's mutex
+  std::unique_ptr<LiveJob> live;
+};
+
+}  // namespace
+
+class FleetServer::Impl final {
+ public:
+  ~Impl() { Stop(); }
+
+  Status Start(FleetOptions options) {
+    options_ = std::move(options);
+    if (options_.gordian_version.empty()) options_.gordian_version = kVersion;
+    std::error_code error;
+    fs::create_directories(options_.sessions_dir, error);
+    if (error) {
+      return Status::Unavailable("cannot make the folder " + options_.sessions_dir + ": " +
+                                 error.message());
+    }
+    GORDIAN_RETURN_IF_ERROR(LockFolder());
+    FindOldJobs();
+
+    grpc::ServerBuilder builder;
+    int port = 0;
+    // Two servers on one port would each get half of the nodes.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                               kLeastPingGapMs);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&ingest_);
+    builder.RegisterService(&analysis_);
+    builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+    builder.SetResourceQuota(grpc::ResourceQuota("gordian").Resize(kTransportBytes));
+    builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
+    builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
+    builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port == 0) {
+      server_.reset();
+      entries_.clear();
+      return Status::Unavailable("cannot listen on " + options_.listen);
+    }
+    port_ = port;
+    housekeeper_ = std::thread([this] { Housekeep(); });
+    return Status::Ok();
+  }
+
+  int port() const { return port_; }
+
+  std::vector<JobStatus> jobs() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<JobStatus> all;
+    for (const auto& entry : entries_) {
+      JobStatus& status =
+          all.emplace_back(JobStatus{.name = entry->name, .folder = entry->folder});
+      if (entry->live == nullptr) continue;
+      const Analysis::Stats stats = entry->live->analysis().stats();
+      status.live = true;
+      status.records = stats.records;
+      status.dropped_events = stats.dropped_events;
+    }
+    return all;
+  }
+
+  void Stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::exchange(stopping_, true)) return;
+      wake_.notify_all();
+    }
+    if (housekeeper_.joinable()) housekeeper_.join();
+    if (server_ != nullptr) {
+      // No grace: collectors keep what was not acknowledged, and come back to the next server.
+      server_->Shutdown(std::chrono::system_clock::now());
+      {
+        const std::lock_guard lock(mutex_);
+        for (const auto& entry : entries_) {
+          if (entry->live != nullptr) entry->live->StopRounds();  // or an answer would wait for one
+        }
+      }
+      server_->Wait();
+      server_.reset();
+    }
+    for (const auto& entry : entries_) {
+      if (entry->live != nullptr) entry->live->Close(entry->live->ingest().Over());
+    }
+    entries_.clear();
+    if (folder_lock_ >= 0) close(std::exchange(folder_lock_, -1));
+  }
+
+ private:
+  class IngestService final : public v1::Ingest::Service {
+   public:
+    explicit IngestService(Impl* server) : server_(server) {}
+    grpc::Status Collect(grpc::ServerContext* context, IngestStream* stream) override {
+      return server_->Collect(context, stream);
+    }
+
+   private:
+    Impl* const server_;
+  };
+  class AnalysisService final : public v1::Analysis::Service {
+   public:
+    explicit AnalysisService(Impl* server) : server_(server) {}
+    grpc::Status GetVerdict(grpc::ServerContext*, const v1::GetVerdictRequest* request,
+                            v1::GetVerdictResponse* response) override {
+      return server_->GetVerdict(*request, response);
+    }
+
+   private:
+    Impl* const server_;
+  };
+
+  // The lock goes with the process, however it ends.
+  Status LockFolder() {
+    const std::string path = options_.sessions_dir + "/.lock";
+    folder_lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (folder_lock_ < 0) return Status::FromErrno(errno, "cannot write " + path);
+    if (flock(folder_lock_, LOCK_EX | LOCK_NB) == 0) return Status::Ok();
+    return Status::AlreadyExists("another gordian serve has the folder " + options_.sessions_dir);
+  }
+
+  LiveJobOptions OptionsOf(const JobEntry& entry) {
+    return {.name = entry.name,
+            .folder = entry.folder,
+            .model = options_.model,
+            .pace = options_.pace,
+            .gordian_version = options_.gordian_version,
+            .on_verdict = [this, name = entry.name,
+                           folder = entry.folder](const VerdictUpdate& update) {
+              if (options_.on_verdict) {
+                options_.on_verdict({.job = name, .folder = folder, .update = update});
+              }
+            }};
+  }
+
+  void FindOldJobs() {
+    std::error_code error;
+    std::vector<std::string> folders;
+    for (const auto& item : fs::directory_iterator(options_.sessions_dir, error)) {
+      if (item.is_directory(error)) folders.push_back(item.path().string());
+    }
+    std::sort(folders.begin(), folders.end());
+    for (const std::string& folder : folders) {
+      StatusOr<JobManifest> manifest = ReadJobManifest(folder);
+      if (!manifest.ok()) continue;  // of somebody else
+      auto entry = std::make_unique<JobEntry>();
+      entry->name = manifest->name;
+      entry->folder = folder;
+      entry->closed = manifest->closed;
+      entry->incarnations = std::move(manifest->incarnations);
+      if (!entry->closed && fs::exists(folder + "/" + kTraceFile, error)) {
+        StatusOr<std::unique_ptr<LiveJob>> live = LiveJob::Resume(OptionsOf(*entry));
+        if (live.ok()) {
+          entry->live = std::move(live).value();
+        } else {
+          spdlog::warn("job {}: {}; it is left as it is", entry->name, live.status().message());
+          entry->closed = true;
+          entry->incarnations.clear();
+        }
+      }
+      entries_.push_back(std::move(entry));
+    }
+  }
+
+  grpc::Status Collect(grpc::ServerContext* context, IngestStream* stream) {
+    v1::ToAnalyzer message;
+    if (!stream->Read(&message)) return grpc::Status::OK;  // came and went
+    std::string why = WhyNot(message, options_.gordian_version);
+    if (why.empty() && message.hello().gordian_version() != options_.gordian_version) {
+      why = fmt::format(
+          "this analyzer is gordian {}, the collector on {} is gordian {}: use the same gordian on "
+          "both sides",
+          options_.gordian_version, Shown(message.hello().host()),
+          Shown(message.hello().gordian_version()));
+    }
+    const v1::Hello& hello = message.hello();
+    if (why.empty() && (hello.job().empty() || hello.job().size() > kMaxNameBytes ||
+                        hello.incarnation() == 0)) {
+      why = "a collector must name its job (gordian run --job NAME) and itself";
+    }
+    if (!why.empty()) return Refuse(stream, why);
+    JobEntry* const entry = Find(hello, &why);
+    if (entry == nullptr) return Refuse(stream, why);
+    JobIngest& ingest = entry->live->ingest();
+    JobIngest::Node* const node = ingest.Admit(hello, context, &why);
+    grpc::Status status = grpc::Status::OK;
+    if (node != nullptr) {
+      entry->live->WriteManifest();
+      ingest.Serve(stream, node);
+      entry->live->WriteManifest();
+    } else {
+      status = Refuse(stream, why);
+    }
+    const std::lock_guard lock(mutex_);
+    entry->idle_since = SteadyClock::now();
+    --entry->streams;
+    wake_.notify_all();
+    return status;
+  }
+
+  // The job that this collector belongs to, in memory, with its stream counted. Null: why not.
+  JobEntry* Find(const v1::Hello& hello, std::string* why) {
+    JobEntry* entry = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) {
+        *why = "this analyzer is about to end";
+        return nullptr;
+      }
+      for (const auto& one : entries_) {
+        if (one->name == hello.job() && Knows(*one, hello.incarnation())) entry = one.get();
+      }
+      for (const auto& one : entries_) {
+        if (entry != nullptr || one->name != hello.job()) continue;
+        if (!one->closed && !(one->live != nullptr && one->live->ingest().Over())) {
+          entry = one.get();
+        }
+      }
+      if (entry == nullptr) {
+        entry = NewEntryLocked(hello.job(), why);
+        if (entry == nullptr) return nullptr;
+      }
+      ++entry->streams;  // from here on it is not put away
+    }
+    const std::lock_guard opening(entry->opening);
+    if (entry->live != nullptr) return entry;
+    std::error_code error;
+    StatusOr<std::unique_ptr<LiveJob>> live = fs::exists(entry->folder + "/" + kTraceFile, error)
+                                                  ? LiveJob::Resume(OptionsOf(*entry))
+                                                  : LiveJob::Create(OptionsOf(*entry));
+    const std::lock_guard lock(mutex_);
+    if (!live.ok()) {
+      *why = "the analyzer cannot file this job: " + live.status().message();
+      --entry->streams;
+      return nullptr;
+    }
+    entry->live = std::move(live).value();
+    entry->closed = false;
+    return entry;
+  }
+
+  static bool Knows(const JobEntry& entry, uint64_t incarnation) {
+    if (entry.live != nullptr) return entry.live->ingest().Knows(incarnation);
+    return std::find(entry.incarnations.begin(), entry.incarnations.end(), incarnation) !=
+           entry.incarnations.end();
+  }
+
+  JobEntry* NewEntryLocked(const std::string& job, std::string* why) {
+    if (entries_.size() >= kMostJobs) {
+      const auto oldest = std::find_if(entries_.begin(), entries_.end(), [](const auto& entry) {
+        return entry->live == nullptr && entry->streams == 0;
+      });
+      if (oldest == entries_.end()) {
+        *why = fmt::format("{} jobs at once are the most that one analyzer takes", kMostJobs);
+        return nullptr;
+      }
+      entries_.erase(oldest);  // its folder stays
+    }
+    const std::string base = options_.sessions_dir + "/" + FolderName(job);
+    for (int number = 1; number < kMostSameName; ++number) {
+      const std::string folder = number == 1 ? base : fmt::format("{}.{}", base, number);
+      if (mkdir(folder.c_str(), 0755) == 0) {
+        auto entry = std::make_unique<JobEntry>();
+        entry->name = job;
+        entry->folder = folder;
+        entries_.push_back(std::move(entry));
+        return entries_.back().get();
+      }
+      if (errno != EEXIST) {
+        *why = Status::FromErrno(errno, "the analyzer cannot make " + folder).message();
+        return nullptr;
+      }
+    }
+    *why = "the analyzer has too many jobs of the name " + Shown(job);
+    return nullptr;
+  }
+
+  grpc::Status GetVerdict(const v1::GetVerdictRequest& request, v1::GetVerdictResponse* response) {
+    const std::lock_guard lock(mutex_);
+    for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
+      if ((*entry)->name != request.job() || (*entry)->live == nullptr) continue;
+      uint64_t revision = 0;
+      response->set_verdict_json((*entry)->live->analysis().CurrentJson(&revision));
+      response->set_revision(revision);
+      return grpc::Status::OK;
+    }
+    return {grpc::StatusCode::NOT_FOUND, "no job of this name runs here"};
+  }
+
+  void Housekeep() {
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      wake_.wait_for(lock, kHousekeeping);
+      std::vector<std::unique_ptr<LiveJob>> ended;
+      for (const auto& entry : entries_) {
+        if (entry->live == nullptr) continue;
+        const bool over = entry->live->ingest().Over();
+        const bool forgotten = SteadyClock::now() - entry->idle_since >= options_.forget_after;
+        if (entry->streams == 0 && (over || forgotten)) {
+          for (const NodeStatus& node : entry->live->ingest().nodes()) {
+            entry->incarnations.push_back(node.incarnation);
+          }
+          entry->closed = true;
+          // Closed before anybody can ask for it again: nobody reads a trace that is written.
+          entry->live->StopRounds();
+          entry->live->Close(/*for_good=*/true);
+          ended.push_back(std::move(entry->live));
+        } else {
+          entry->live->WriteManifest();
+        }
+      }
+      lock.unlock();
+      ended.clear();  // takes its time
+      lock.lock();
+    }
+  }
+
+  FleetOptions options_;
+  int folder_lock_ = -1;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<std::unique_ptr<JobEntry>> entries_;
+  bool stopping_ = false;
+  IngestService ingest_{this};
+  AnalysisService analysis_{this};
+  std::unique_ptr<grpc::Server> server_;
+  std::thread housekeeper_;
+  int port_ = 0;
+};
+
+FleetServer::FleetServer() : impl_(std::make_unique<Impl>()) {}
+FleetServer::~FleetServer() = default;
+Status FleetServer::Start(FleetOptions options) { return impl_->Start(std::move(options)); }
+int FleetServer::port() const { return impl_->port(); }
+std::vector<FleetServer::JobStatus> FleetServer::jobs() const { return impl_->jobs(); }
+void FleetServer::Stop() { impl_->Stop(); }
+
+}  // namespace gordian::server

@@ -1,0 +1,114 @@
+#include "cli/job_identity.h"
+
+#include <algorithm>
+
+namespace gordian::cli {
+namespace {
+
+constexpr uint64_t kMostNodes = 4096;
+constexpr size_t kMostNameBytes = 200;
+
+std::optional<std::string> Set(const Environment& environment, std::string_view name) {
+  std::optional<std::string> value = environment(name);
+  return value && !value->empty() ? value : std::nullopt;
+}
+
+std::optional<int32_t> Number(const Environment& environment, std::string_view name) {
+  const std::optional<std::string> text = Set(environment, name);
+  if (!text) {
+    return std::nullopt;
+  }
+  const StatusOr<uint64_t> value = ParseUnsigned(name, *text);
+  // A launcher's variable that is no number is none of ours to complain of.
+  return value.ok() && *value <= kMostNodes ? std::optional(static_cast<int32_t>(*value))
+                                            : std::nullopt;
+}
+
+Status CheckName(std::string_view name, const std::string& text) {
+  const bool plain = std::all_of(text.begin(), text.end(),
+                                 [](unsigned char c) { return c > 0x20 && c < 0x7f; });
+  if (text.empty() || text.size() > kMostNameBytes || !plain) {
+    return Status::InvalidArgument(std::string(name) +
+                                   " takes 1 to 200 printable characters without spaces");
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+StatusOr<JobIdentity> IdentifyJob(const JobIdentityFlags& flags, const Environment& environment,
+                                  const std::string& host, int pid, uint64_t time_ns) {
+  JobIdentity identity;
+  if (flags.job || Set(environment, "GORDIAN_JOB")) {
+    identity.job = flags.job ? *flags.job : *Set(environment, "GORDIAN_JOB");
+    GORDIAN_RETURN_IF_ERROR(CheckName(flags.job ? "--job" : "GORDIAN_JOB", identity.job));
+  } else if (const auto slurm = Set(environment, "SLURM_JOB_ID")) {
+    identity.job = "slurm-" + *slurm;
+    if (const auto step = Set(environment, "SLURM_STEP_ID")) {
+      identity.job += "." + *step;
+    }
+    // A job that was requeued has the same id, and is another run.
+    if (const auto restart = Set(environment, "SLURM_RESTART_COUNT"); restart && *restart != "0") {
+      identity.job += "-" + *restart;
+    }
+  } else if (const auto elastic = Set(environment, "TORCHELASTIC_RUN_ID");
+             elastic && *elastic != "none") {  // torchrun's default, the same for every job
+    identity.job = "torch-" + *elastic;
+  } else {
+    identity.job = host + "-" + std::to_string(pid) + "-" + std::to_string(time_ns / 1'000'000);
+  }
+  identity.node = flags.node ? *flags.node : Set(environment, "GORDIAN_NODE").value_or(host);
+  if (flags.node || Set(environment, "GORDIAN_NODE")) {
+    GORDIAN_RETURN_IF_ERROR(CheckName(flags.node ? "--node" : "GORDIAN_NODE", identity.node));
+  }
+  if (flags.nodes || Set(environment, "GORDIAN_NODES")) {
+    const std::string_view name = flags.nodes ? "--nodes" : "GORDIAN_NODES";
+    const StatusOr<uint64_t> nodes =
+        ParseUnsigned(name, flags.nodes ? *flags.nodes : *Set(environment, "GORDIAN_NODES"));
+    GORDIAN_RETURN_IF_ERROR(nodes.status());
+    if (*nodes == 0 || *nodes > kMostNodes) {
+      return Status::InvalidArgument(std::string(name) + " takes 1 to 4096");
+    }
+    identity.nodes_expected = static_cast<uint32_t>(*nodes);
+  } else {
+    for (const char* name : {"SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"}) {
+      if (const auto nodes = Number(environment, name); nodes && *nodes > 0) {
+        identity.nodes_expected = static_cast<uint32_t>(*nodes);
+        break;
+      }
+    }
+  }
+  for (const char* name : {"SLURM_NODEID", "GROUP_RANK"}) {
+    if (const auto rank = Number(environment, name)) {
+      identity.node_rank = *rank;
+      break;
+    }
+  }
+  return identity;
+}
+
+Status CheckAddress(std::string_view name, std::string_view address, bool zero_port_allowed) {
+  const auto bad = [&] {
+    return Status::InvalidArgument(std::string(name) + " takes HOST:PORT, not '" +
+                                   std::string(address) + "'");
+  };
+  const size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) {
+    return bad();
+  }
+  const std::string_view host = address.substr(0, colon);
+  // An IPv6 address has colons of its own, and stands in brackets.
+  if (host.find(':') != std::string_view::npos && !(host.front() == '[' && host.back() == ']')) {
+    return bad();
+  }
+  if (host.find_first_of("/ \t\n") != std::string_view::npos) {
+    return bad();
+  }
+  const StatusOr<uint64_t> port = ParseUnsigned(name, address.substr(colon + 1));
+  if (!port.ok() || *port > 65535 || (*port == 0 && !zero_port_allowed)) {
+    return bad();
+  }
+  return Status::Ok();
+}
+
+}  // namespace gordian::cli

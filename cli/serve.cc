@@ -1,0 +1,245 @@
+// gordian serve: an analyzer for many nodes and several jobs at once.
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "analyzer/server/fleet_server.h"
+#include "analyzer/server/report.h"
+#include "cli/job_environment.h"
+#include "cli/job_identity.h"
+#include "cli/launcher.h"
+#include "cli/output.h"
+#include "cli/verbs.h"
+#include "cli/verdict_policy.h"
+#include "common/version.h"
+
+namespace gordian::cli {
+namespace {
+
+constexpr char kDefaultListen[] = "0.0.0.0:7411";
+constexpr char kDefaultSessions[] = "gordian-sessions";
+
+constexpr size_t kMostRemembered = 10'000;
+
+struct ServeFlags {
+  std::string listen = kDefaultListen;
+  std::string sessions = kDefaultSessions;
+  std::optional<std::string> on_verdict;
+  std::optional<std::string> suspect_after;
+  bool json = false;
+};
+
+// Says what changes, and starts the command of --on-verdict, once a job. Called by the server's
+// threads, one job's calls in order.
+class Teller {
+ public:
+  Teller(OnVerdict what, uint64_t suspect_after_ns, bool json)
+      : what_(what),
+        suspect_after_ns_(suspect_after_ns),
+        json_(json),
+        width_(TerminalWidth(STDERR_FILENO)),
+        color_(WantsColor(STDERR_FILENO)),
+        wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~Teller() { close(wake_fd_); }
+
+  void Tell(const server::FleetVerdict& news) {
+    const std::lock_guard lock(mutex_);
+    const graph::Verdict& verdict = news.update.verdict;
+    const graph::Finding& main = verdict.main;
+    if (json_) {
+      const nlohmann::ordered_json line = {
+          {"job", news.job},
+          {"folder", news.folder},
+          {"revision", news.update.revision},
+          {"job_ended", news.update.job_ended},
+          {"verdict", graph::Name(main.verdict)},
+          {"confidence", graph::Name(main.confidence)},
+          {"summary", main.summary},
+          {"culprit_ranks", main.culprit_ranks},
+      };
+      PrintOut(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    }
+    // Confidence and kind are what a person waits for; growing details are in the files.
+    const std::string key = std::string(graph::Name(main.verdict)) + "/" + main.check + "/" +
+                            graph::Name(main.confidence);
+    if (said_.size() > kMostRemembered) {  // of jobs long gone
+      said_.clear();
+      policies_.clear();
+    }
+    std::string& said = said_[news.folder];
+    if (said != key) {
+      said = key;
+      std::string headline = server::Headline(main, {.color = color_, .width = width_});
+      const std::string prefix = "gordian: ";
+      const size_t at = headline.find(prefix);
+      if (at != std::string::npos) {
+        headline.insert(at + prefix.size(), "job " + news.job + ": ");
+      }
+      std::string text = headline + "\n";
+      if (IsProblem(main.verdict)) {
+        text += "gordian: next: gordian explain " + ShellQuote(news.folder) + "\n";
+      }
+      WriteAll(STDERR_FILENO, text);
+    }
+    if (what_ != OnVerdict::kExec) {
+      return;
+    }
+    auto [policy, is_new] = policies_.try_emplace(
+        news.folder, VerdictPolicy::Options{.on_verdict = what_,
+                                            .suspect_after_ns = suspect_after_ns_});
+    policy->second.Judge(verdict, /*interrupted=*/false);
+    if (policy->second.ActNow(0, news.update.revision, /*unfinished=*/true)) {
+      wanted_.push_back({{"GORDIAN_SESSION", news.folder},
+                         {"GORDIAN_JOB", news.job},
+                         {"GORDIAN_VERDICT", graph::Name(main.verdict)},
+                         {"GORDIAN_CONFIDENCE", graph::Name(main.confidence)},
+                         {"GORDIAN_SUMMARY", main.summary}});
+      const uint64_t one = 1;  // the main thread starts it: children are its own
+      if (write(wake_fd_, &one, sizeof one) < 0) {
+        // Full: it is readable already.
+      }
+    }
+  }
+
+  int wake_fd() const { return wake_fd_; }
+  std::vector<std::vector<Variable>> TakeWanted() {
+    uint64_t count = 0;
+    if (read(wake_fd_, &count, sizeof count) < 0) {
+      // Nothing was there.
+    }
+    const std::lock_guard lock(mutex_);
+    return std::exchange(wanted_, {});
+  }
+
+ private:
+  const OnVerdict what_;
+  const uint64_t suspect_after_ns_;
+  const bool json_;
+  const int width_;
+  const bool color_;
+  const int wake_fd_;
+  std::mutex mutex_;
+  std::map<std::string, std::string> said_;
+  std::map<std::string, VerdictPolicy> policies_;
+  std::vector<std::vector<Variable>> wanted_;
+};
+
+int Serve(const ServeFlags& flags) {
+  OnVerdict what = OnVerdict::kReport;
+  std::string command;
+  double suspect_after_s = 5;
+  Status status = CheckAddress("--listen", flags.listen, /*zero_port_allowed=*/true);
+  if (status.ok() && flags.on_verdict) {
+    status = ParseOnVerdict("--on-verdict", *flags.on_verdict, &what, &command);
+    if (status.ok() && what != OnVerdict::kReport && what != OnVerdict::kExec) {
+      status = Status::InvalidArgument(
+          "--on-verdict of serve takes report or exec:CMD; a job is ended where it runs: gordian "
+          "run --on-verdict " + *flags.on_verdict);
+    }
+  }
+  if (status.ok() && flags.suspect_after) {
+    const StatusOr<double> seconds = ParseSeconds("--suspect-after", *flags.suspect_after);
+    status = seconds.status();
+    if (seconds.ok()) {
+      suspect_after_s = *seconds;
+      if (suspect_after_s < 0.1 || suspect_after_s > 1e6) {
+        status =
+            Status::InvalidArgument("--suspect-after takes between 0.1 and 1000000 seconds");
+      }
+    }
+  }
+  if (!status.ok()) {
+    PrintError(status.message() + " (try: gordian serve --help)");
+    return kExitUsage;
+  }
+  SignalInbox signals;  // before any thread
+  const uint64_t suspect_after_ns = static_cast<uint64_t>(suspect_after_s * 1e9);
+  Teller teller(what, suspect_after_ns, flags.json);
+  server::FleetOptions options;
+  options.listen = flags.listen;
+  options.sessions_dir = flags.sessions;
+  options.model.suspect_after_ns = suspect_after_ns;
+  options.on_verdict = [&teller](const server::FleetVerdict& news) { teller.Tell(news); };
+  server::FleetServer fleet;
+  status = fleet.Start(std::move(options));
+  if (!status.ok()) {
+    PrintError(status.message());
+    return kExitOwnFailure;
+  }
+  const std::string host = flags.listen.substr(0, flags.listen.rfind(':'));
+  const std::string address = host + ":" + std::to_string(fleet.port());
+  const auto jobs = fleet.jobs();
+  size_t live = 0;
+  for (const auto& job : jobs) {
+    live += job.live ? 1 : 0;
+  }
+  PrintOut(flags.json ? nlohmann::ordered_json{{"listening", address},
+                                               {"sessions", flags.sessions},
+                                               {"jobs_resumed", live},
+                                               {"gordian_version", kVersion}}
+                                .dump() + "\n"
+                      : "gordian: listening on " + address + ", sessions in " + flags.sessions +
+                            (live > 0 ? ", going on with " + std::to_string(live) + " jobs" : "") +
+                            "\n");
+  bool end = false;
+  while (!end) {
+    pollfd waits[2] = {{.fd = signals.fd(), .events = POLLIN, .revents = 0},
+                       {.fd = teller.wake_fd(), .events = POLLIN, .revents = 0}};
+    poll(waits, 2, -1);
+    while (const std::optional<SignalInbox::Received> signal = signals.Next()) {
+      end |= signal->number == SIGINT || signal->number == SIGTERM;
+    }
+    for (const std::vector<Variable>& variables : teller.TakeWanted()) {
+      const Launched launched = Launch({.path = "/bin/sh",
+                                        .argv = {"sh", "-c", command},
+                                        .environment = FullEnvironment(variables),
+                                        .aside = true},
+                                       signals);
+      if (launched.error != 0) {
+        PrintError(DescribeExecError("/bin/sh", launched.error));
+      }
+    }
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+  }
+  fleet.Stop();
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddServeVerb(CLI::App& app, VerbContext* context) {
+  auto flags = std::make_shared<ServeFlags>();
+  CLI::App* verb =
+      app.add_subcommand("serve", "Analyze jobs of many nodes, which run gordian run --analyzer");
+  verb->add_option("--listen", flags->listen,
+                   std::string("Where to listen; port 0: any (default: ") + kDefaultListen + ")")
+      ->type_name("HOST:PORT");
+  verb->add_option("--sessions", flags->sessions,
+                   std::string("Folder with a folder for each job; jobs found in it go on "
+                               "(default: ") +
+                       kDefaultSessions + ")")
+      ->type_name("DIR");
+  verb->add_option("--on-verdict", flags->on_verdict,
+                   "report: say it (default); exec:CMD: also run a shell command, once a job")
+      ->type_name("WHAT");
+  verb->add_option("--suspect-after", flags->suspect_after,
+                   "Without progress for so long, and without proof, suspect (default: 5)")
+      ->type_name("SECONDS");
+  verb->add_flag("--json", flags->json, "One JSON object a line: the address, then each verdict");
+  verb->footer(
+      "Ends on SIGINT or SIGTERM; jobs that still run are kept by their nodes until the next start.\n"
+      "There is no encryption and no password: listen where only the job's nodes can connect.\n"
+      "Example: gordian serve --listen 0.0.0.0:7411 --sessions /shared/gordian");
+  verb->callback([=] { context->chosen = [=] { return Serve(*flags); }; });
+}
+
+}  // namespace gordian::cli

@@ -1,0 +1,359 @@
+#include "collector/spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "common/crc32.h"
+
+namespace gordian::collector {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kMagic[] = "GSPOOL1\n";
+constexpr size_t kMagicBytes = 8;
+constexpr char kSuffix[] = ".gspool";
+constexpr size_t kPrefixBytes = 8;  // length, CRC
+constexpr int kCompressionLevel = 1;
+// A reader believes no length beyond these.
+constexpr uint32_t kMaxFrameBytes = 64u << 20;
+constexpr uint64_t kMaxBatchBytes = 256ull << 20;
+
+void PutLe32(uint32_t value, unsigned char* out) {
+  for (int i = 0; i < 4; ++i) {
+    out[i] = static_cast<unsigned char>(value >> (8 * i));
+  }
+}
+
+uint32_t GetLe32(const unsigned char* in) {
+  uint32_t value = 0;
+  for (int i = 3; i >= 0; --i) {
+    value = value << 8 | in[i];
+  }
+  return value;
+}
+
+// All bytes, or none: a full disk leaves no half entry behind.
+Status WriteAll(int fd, const std::string& path, uint64_t offset, const void* data, size_t bytes) {
+  const char* at = static_cast<const char*>(data);
+  size_t done = 0;
+  while (done < bytes) {
+    const ssize_t n = pwrite(fd, at + done, bytes - done, static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n <= 0) {
+      const int error = n < 0 ? errno : ENOSPC;
+      if (ftruncate(fd, static_cast<off_t>(offset)) != 0) {
+        // A reader ends at the half entry, and says so.
+      }
+      return Status::FromErrno(error, "cannot write " + path);
+    }
+    done += static_cast<size_t>(n);
+  }
+  return Status::Ok();
+}
+
+ssize_t ReadAt(int fd, uint64_t offset, void* out, size_t bytes) {
+  size_t got = 0;
+  while (got < bytes) {
+    const ssize_t n =
+        pread(fd, static_cast<char*>(out) + got, bytes - got, static_cast<off_t>(offset + got));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      return -1;
+    }
+    if (n == 0) {
+      break;
+    }
+    got += static_cast<size_t>(n);
+  }
+  return static_cast<ssize_t>(got);
+}
+
+enum class Got { kBatch, kEnd, kBad };
+
+// The entry at *offset, which moves behind it.
+Got ReadEntry(int fd, uint64_t* offset, v1::EventBatch* batch, std::string* why) {
+  unsigned char prefix[kPrefixBytes];
+  const ssize_t n = ReadAt(fd, *offset, prefix, sizeof(prefix));
+  if (n == 0) {
+    return Got::kEnd;
+  }
+  if (n < 0) {
+    *why = std::strerror(errno);
+    return Got::kBad;
+  }
+  if (n < static_cast<ssize_t>(sizeof(prefix))) {
+    *why = "cut";
+    return Got::kBad;
+  }
+  const uint32_t length = GetLe32(prefix);
+  if (length == 0 || length > kMaxFrameBytes) {
+    *why = "length " + std::to_string(length);
+    return Got::kBad;
+  }
+  struct stat info {};
+  if (fstat(fd, &info) != 0 ||
+      static_cast<uint64_t>(info.st_size) < *offset + kPrefixBytes + length) {
+    *why = "cut";  // said before memory is taken for it
+    return Got::kBad;
+  }
+  std::vector<unsigned char> frame(length);
+  if (ReadAt(fd, *offset + kPrefixBytes, frame.data(), length) != static_cast<ssize_t>(length)) {
+    *why = "cut";
+    return Got::kBad;
+  }
+  if (Crc32(frame.data(), frame.size()) != GetLe32(prefix + 4)) {
+    *why = "checksum";
+    return Got::kBad;
+  }
+  const unsigned long long claimed = ZSTD_getFrameContentSize(frame.data(), frame.size());
+  if (claimed == ZSTD_CONTENTSIZE_ERROR || claimed == ZSTD_CONTENTSIZE_UNKNOWN ||
+      claimed > kMaxBatchBytes) {
+    *why = "compression";
+    return Got::kBad;
+  }
+  std::vector<char> plain(static_cast<size_t>(claimed));
+  const size_t size = ZSTD_decompress(plain.data(), plain.size(), frame.data(), frame.size());
+  if (ZSTD_isError(size) != 0 || size != plain.size()) {
+    *why = "compression";
+    return Got::kBad;
+  }
+  if (!batch->ParseFromArray(plain.data(), static_cast<int>(plain.size())) ||
+      batch->number() == 0) {
+    *why = "contents";
+    return Got::kBad;
+  }
+  *offset += kPrefixBytes + length;
+  return Got::kBatch;
+}
+
+// -1 and why: cannot be opened, or is no segment.
+int OpenToRead(const std::string& path, std::string* why) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    *why = std::strerror(errno);
+    return -1;
+  }
+  char magic[kMagicBytes];
+  if (ReadAt(fd, 0, magic, sizeof(magic)) != static_cast<ssize_t>(sizeof(magic)) ||
+      std::memcmp(magic, kMagic, sizeof(magic)) != 0) {
+    *why = "first bytes";
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+std::string Ended(const std::string& path, uint64_t batches, const std::string& why) {
+  return path + " ends after " + std::to_string(batches) + " good batches (" + why + ")";
+}
+
+}  // namespace
+
+Spool::Spool(Options options) : options_(std::move(options)) {}
+
+Spool::~Spool() {
+  CloseWriter();
+  CloseReader();
+}
+
+void Spool::CloseWriter() {
+  if (write_fd_ >= 0) {
+    close(std::exchange(write_fd_, -1));
+  }
+}
+
+void Spool::CloseReader() {
+  if (read_fd_ >= 0) {
+    close(std::exchange(read_fd_, -1));
+  }
+  read_offset_ = kMagicBytes;
+}
+
+Status Spool::OpenSegment(uint64_t first_number) {
+  std::error_code error;
+  fs::create_directories(options_.folder, error);
+  if (error) {
+    return Status::Unavailable("cannot make the folder " + options_.folder + ": " +
+                               error.message());
+  }
+  char name[32];
+  std::snprintf(name, sizeof(name), "/%020llu", static_cast<unsigned long long>(first_number));
+  const std::string path = options_.folder + name + kSuffix;
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    return Status::FromErrno(errno, "cannot write " + path);
+  }
+  if (Status status = WriteAll(fd, path, 0, kMagic, kMagicBytes); !status.ok()) {
+    close(fd);
+    unlink(path.c_str());
+    return status;
+  }
+  CloseWriter();
+  write_fd_ = fd;
+  segments_.push_back({.path = path, .bytes = kMagicBytes});
+  bytes_ += kMagicBytes;
+  return Status::Ok();
+}
+
+Status Spool::Append(const v1::EventBatch& batch) {
+  if (batch.number() <= last_number_) {
+    return Status::InvalidArgument("batches of a spool must be in order");
+  }
+  const std::string plain = batch.SerializeAsString();
+  std::vector<unsigned char> out(kPrefixBytes + ZSTD_compressBound(plain.size()));
+  const size_t n = ZSTD_compress(out.data() + kPrefixBytes, out.size() - kPrefixBytes, plain.data(),
+                                 plain.size(), kCompressionLevel);
+  if (ZSTD_isError(n) != 0 || n > kMaxFrameBytes || plain.size() > kMaxBatchBytes) {
+    return Status::Internal("cannot compress a batch for " + options_.folder);
+  }
+  PutLe32(static_cast<uint32_t>(n), out.data());
+  PutLe32(Crc32(out.data() + kPrefixBytes, n), out.data() + 4);
+  if (write_fd_ < 0 || segments_.back().bytes >= options_.segment_bytes) {
+    if (Status status = OpenSegment(batch.number()); !status.ok()) {
+      failing_ = true;
+      return status;
+    }
+  }
+  Segment& segment = segments_.back();
+  if (Status status =
+          WriteAll(write_fd_, segment.path, segment.bytes, out.data(), kPrefixBytes + n);
+      !status.ok()) {
+    failing_ = true;
+    return status;
+  }
+  failing_ = false;
+  segment.bytes += kPrefixBytes + n;
+  segment.last_number = batch.number();
+  ++segment.batches;
+  bytes_ += kPrefixBytes + n;
+  last_number_ = batch.number();
+  ++waiting_;
+  return Status::Ok();
+}
+
+StatusOr<bool> Spool::Next(v1::EventBatch* batch) {
+  while (reading_ < segments_.size()) {
+    Segment& segment = segments_[reading_];
+    if (segment.batches == 0) {
+      if (reading_ + 1 == segments_.size()) {
+        return false;  // it may still grow
+      }
+      CloseReader();
+      ++reading_;
+      continue;
+    }
+    std::string why;
+    if (read_fd_ < 0) {
+      read_fd_ = OpenToRead(segment.path, &why);
+      read_offset_ = kMagicBytes;
+    }
+    const Got got =
+        read_fd_ < 0 ? Got::kBad : ReadEntry(read_fd_, &read_offset_, batch, &why);
+    if (got == Got::kBatch) {
+      --segment.batches;
+      --waiting_;
+      return true;
+    }
+    const uint64_t left = std::exchange(segment.batches, 0);
+    waiting_ -= left;
+    if (reading_ + 1 == segments_.size()) {
+      CloseWriter();  // what comes next begins a fresh one
+    }
+    return Status::DataLoss(std::to_string(left) + " batches in " + segment.path +
+                            " cannot be read back (" + (why.empty() ? "cut" : why) + ")");
+  }
+  return false;
+}
+
+void Spool::Release(uint64_t number) {
+  while (!segments_.empty() && segments_.front().batches == 0 &&
+         segments_.front().last_number <= number) {
+    Segment& segment = segments_.front();
+    if (segments_.size() == 1) {
+      CloseWriter();
+    }
+    if (reading_ == 0) {
+      CloseReader();
+    } else {
+      --reading_;
+    }
+    unlink(segment.path.c_str());
+    bytes_ -= segment.bytes;
+    segments_.pop_front();
+  }
+  if (segments_.empty()) {
+    rmdir(options_.folder.c_str());  // when it is empty
+  }
+}
+
+StatusOr<SpoolContents> ReadSpool(const std::string& folder,
+                                  const std::function<void(v1::EventBatch&&)>& take) {
+  std::error_code error;
+  std::vector<std::string> paths;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == kSuffix) {
+      paths.push_back(entry.path().string());
+    }
+  }
+  if (error) {
+    return Status::NotFound("cannot read the spool " + folder + ": " + error.message());
+  }
+  std::sort(paths.begin(), paths.end());
+  SpoolContents contents;
+  const auto note = [&contents](const std::string& problem) {
+    contents.whole = false;
+    contents.problem += (contents.problem.empty() ? "" : "; ") + problem;
+  };
+  for (const std::string& path : paths) {
+    std::string why;
+    const int fd = OpenToRead(path, &why);
+    if (fd < 0) {
+      note(Ended(path, 0, why));
+      continue;
+    }
+    uint64_t offset = kMagicBytes;
+    uint64_t batches = 0;
+    while (true) {
+      v1::EventBatch batch;
+      const Got got = ReadEntry(fd, &offset, &batch, &why);
+      if (got == Got::kBad || (got == Got::kBatch && batch.number() <= contents.last_number)) {
+        note(Ended(path, batches, got == Got::kBad ? why : "order"));
+      }
+      if (got != Got::kBatch || batch.number() <= contents.last_number) {
+        break;
+      }
+      if (contents.last_number != 0 && batch.number() != contents.last_number + 1 &&
+          contents.whole) {
+        note(path + ": batches " + std::to_string(contents.last_number + 1) + " to " +
+             std::to_string(batch.number() - 1) + " are missing");
+      }
+      if (contents.first_number == 0) {
+        contents.first_number = batch.number();
+      }
+      contents.last_number = batch.number();
+      ++batches;
+      ++contents.batches;
+      take(std::move(batch));
+    }
+    close(fd);
+  }
+  return contents;
+}
+
+}  // namespace gordian::collector

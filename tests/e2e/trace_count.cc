@@ -1,0 +1,76 @@
+// Counts what a trace holds, without the analyzer: for tests that hold it against what the emulator
+// counted by itself.  trace_count TRACE  prints one JSON object.
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "common/trace_file.h"
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: %s TRACE\n", argv[0]);
+    return 2;
+  }
+  auto reader = gordian::TraceReader::Open(argv[1]);
+  if (!reader.ok()) {
+    std::fprintf(stderr, "%s\n", reader.status().message().c_str());
+    return 1;
+  }
+  namespace v1 = gordian::v1;
+  std::map<uint32_t, std::string> names;
+  std::map<std::string, uint64_t> calls;
+  std::map<uint32_t, uint64_t> marks;
+  std::map<uint32_t, std::pair<uint64_t, uint64_t>> orders;  // of a process: how many, the highest
+  std::set<std::pair<uint32_t, uint64_t>> begun;             // (process, order)
+  uint64_t records = 0, repeated = 0, nccl_calls = 0, mark_gaps = 0, rounds = 0, joined = 0;
+  uint64_t clocks = 0, away = 0, back = 0, job_ended = 0, started = 0;
+  v1::TraceChunk chunk;
+  while ((*reader)->Next(&chunk)) {
+    for (const v1::Event& event : chunk.events()) {
+      if (event.has_call_name()) names[event.call_name().call()] = event.call_name().symbol();
+      if (event.has_batch_mark()) {
+        uint64_t& last = marks[event.batch_mark().node()];
+        if (event.batch_mark().number() != last + 1) ++mark_gaps;
+        last = event.batch_mark().number();
+      }
+      rounds += event.has_round();
+      joined += event.has_node_joined();
+      clocks += event.has_clock_offset();
+      job_ended += event.has_job_ended();
+      started += event.has_analyzer_started();
+      if (event.has_node_state()) {
+        away += event.node_state().kind() == v1::NODE_STATE_KIND_AWAY;
+        back += event.node_state().kind() == v1::NODE_STATE_KIND_BACK;
+      }
+      if (!event.has_record()) continue;
+      ++records;
+      const v1::CallRecord& record = event.record();
+      if (!begun.insert({record.process(), record.order()}).second) ++repeated;
+      auto& [count, highest] = orders[record.process()];
+      ++count;
+      highest = std::max(highest, record.order());
+      const std::string& name = names[record.call()];
+      const bool call = record.kind() == v1::RECORD_KIND_BEGIN ||
+                        record.kind() == v1::RECORD_KIND_POINT;
+      if (call && name.rfind("nccl", 0) == 0) {
+        ++nccl_calls;
+        ++calls[name];
+      }
+    }
+  }
+  uint64_t missing = 0;  // every record of a process has a number, from 1 without gaps
+  for (const auto& [process, seen] : orders) missing += seen.second - std::min(seen.second, seen.first);
+  const nlohmann::json out = {{"records", records},     {"repeated", repeated},
+                              {"missing", missing},     {"nccl_calls", nccl_calls},
+                              {"calls", calls},         {"mark_gaps", mark_gaps},
+                              {"rounds", rounds},       {"nodes", joined},
+                              {"clocks", clocks},       {"away", away},
+                              {"back", back},           {"job_ended", job_ended},
+                              {"analyzer_started", started},
+                              {"ending", (*reader)->Describe()}};
+  std::printf("%s\n", out.dump().c_str());
+  return 0;
+}

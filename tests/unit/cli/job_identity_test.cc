@@ -1,0 +1,87 @@
+#include "cli/job_identity.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace gordian::cli {
+namespace {
+
+Environment Variables(std::map<std::string, std::string> variables) {
+  return [variables = std::move(variables)](std::string_view name) -> std::optional<std::string> {
+    const auto found = variables.find(std::string(name));
+    if (found == variables.end()) {
+      return std::nullopt;
+    }
+    return found->second;
+  };
+}
+
+JobIdentity Identify(std::map<std::string, std::string> variables, JobIdentityFlags flags = {}) {
+  StatusOr<JobIdentity> identity =
+      IdentifyJob(flags, Variables(std::move(variables)), "host7", 42, 5'000'000);
+  EXPECT_TRUE(identity.ok()) << identity.status().message();
+  return identity.ok() ? *identity : JobIdentity();
+}
+
+TEST(JobIdentityTest, FlagsThenOurVariablesThenTheLaunchers) {
+  std::map<std::string, std::string> all = {
+      {"GORDIAN_JOB", "ours"}, {"GORDIAN_NODE", "n9"}, {"GORDIAN_NODES", "4"},
+      {"SLURM_JOB_ID", "77"},  {"SLURM_STEP_ID", "0"}, {"SLURM_NNODES", "3"},
+      {"SLURM_NODEID", "2"},   {"TORCHELASTIC_RUN_ID", "run5"}};
+  EXPECT_EQ(Identify(all, {.job = "flag", .node = "x", .nodes = "5"}).job, "flag");
+  EXPECT_EQ(Identify(all, {.job = "flag", .node = "x", .nodes = "5"}).nodes_expected, 5u);
+  EXPECT_EQ(Identify(all).job, "ours");
+  EXPECT_EQ(Identify(all).node, "n9");
+  EXPECT_EQ(Identify(all).nodes_expected, 4u);
+  for (const char* name : {"GORDIAN_JOB", "GORDIAN_NODE", "GORDIAN_NODES"}) {
+    all.erase(name);
+  }
+  const JobIdentity slurm = Identify(all);
+  EXPECT_EQ(slurm.job, "slurm-77.0");
+  EXPECT_EQ(slurm.node, "host7");
+  EXPECT_EQ(slurm.nodes_expected, 3u);
+  EXPECT_EQ(slurm.node_rank, 2);
+  all["SLURM_RESTART_COUNT"] = "1";
+  EXPECT_EQ(Identify(all).job, "slurm-77.0-1") << "a requeued job is another run";
+  EXPECT_EQ(Identify({{"TORCHELASTIC_RUN_ID", "run5"}}).job, "torch-run5");
+}
+
+TEST(JobIdentityTest, WithoutANameItIsUnique) {
+  // "none" is what torchrun says of every job that was given no name.
+  const JobIdentity one = Identify({{"TORCHELASTIC_RUN_ID", "none"}, {"GORDIAN_JOB", ""}});
+  EXPECT_EQ(one.job, "host7-42-5");
+  EXPECT_EQ(one.nodes_expected, 0u);
+  EXPECT_EQ(one.node_rank, -1);
+}
+
+TEST(JobIdentityTest, NonsenseIsNamed) {
+  const Environment none = Variables({});
+  for (const JobIdentityFlags& flags :
+       {JobIdentityFlags{.job = "a b"}, {.job = ""}, {.node = "x\n"}, {.nodes = "0"}, {.nodes = "two"}}) {
+    const auto identity = IdentifyJob(flags, none, "h", 1, 1);
+    ASSERT_FALSE(identity.ok());
+    EXPECT_EQ(identity.status().message().substr(0, 2), "--");
+  }
+  const auto bad = IdentifyJob({}, Variables({{"GORDIAN_NODES", "x"}}), "h", 1, 1);
+  ASSERT_FALSE(bad.ok());
+  EXPECT_NE(bad.status().message().find("GORDIAN_NODES"), std::string::npos);
+  // Of a launcher: left aside.
+  EXPECT_EQ(Identify({{"SLURM_NNODES", "x"}}).nodes_expected, 0u);
+}
+
+TEST(JobIdentityTest, Addresses) {
+  for (const char* good : {"head:7411", "10.0.0.1:1", "[::1]:65535"}) {
+    EXPECT_TRUE(CheckAddress("--analyzer", good, false).ok()) << good;
+  }
+  for (const char* bad : {"", "head", ":7411", "head:", "head:x", "head:65536", "head:0", "::1:7411",
+                          "unix:/tmp/x", "http://head:7411"}) {
+    const Status status = CheckAddress("--analyzer", bad, false);
+    EXPECT_FALSE(status.ok()) << bad;
+    EXPECT_NE(status.message().find("--analyzer"), std::string::npos);
+  }
+  EXPECT_TRUE(CheckAddress("--listen", "0.0.0.0:0", true).ok());
+}
+
+}  // namespace
+}  // namespace gordian::cli

@@ -1,0 +1,470 @@
+// The server for many nodes with scripted collectors, and with real links, in this process.
+#include "analyzer/server/fleet_server.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "analyzer/server/live_job.h"
+#include "collector/fleet_link.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/trace_file.h"
+#include "common/version.h"
+#include "gordian/v1/ingest.grpc.pb.h"
+#include "tests/unit/server/recorded_job.h"
+
+namespace gordian::server {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+// A collector that does as it is told. One stream.
+class Scripted {
+ public:
+  Scripted(int port, const std::string& job, uint64_t incarnation, const std::string& node,
+           uint64_t backlog = 0, uint32_t nodes = 0)
+      : stub_(v1::Ingest::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                                                      grpc::InsecureChannelCredentials()))),
+        stream_(stub_->Collect(&context_)) {
+    v1::ToAnalyzer message;
+    v1::Hello* hello = message.mutable_hello();
+    hello->set_protocol(kIngestProtocol);
+    hello->set_gordian_version(kVersion);
+    hello->set_host("h");
+    hello->set_node(node);
+    hello->set_session("s");
+    hello->set_job(job);
+    hello->set_incarnation(incarnation);
+    hello->set_backlog(backlog);
+    hello->set_nodes_expected(nodes);
+    stream_->Write(message);
+  }
+  ~Scripted() {
+    context_.TryCancel();
+    v1::ToCollector message;
+    while (stream_->Read(&message)) {
+    }
+    (void)stream_->Finish();
+  }
+  bool Read(v1::ToCollector* message) { return stream_->Read(message); }
+  // Reads up to the first message of this kind.
+  v1::ToCollector Await(v1::ToCollector::MessageCase kind) {
+    v1::ToCollector message;
+    while (stream_->Read(&message) && message.message_case() != kind) {
+    }
+    return message;
+  }
+  bool Send(uint64_t number, const std::vector<v1::Event>& events) {
+    v1::ToAnalyzer message;
+    message.mutable_batch()->set_number(number);
+    for (const v1::Event& event : events) *message.mutable_batch()->add_events() = event;
+    return stream_->Write(message);
+  }
+  void AwaitAck(uint64_t number) {
+    while (Await(v1::ToCollector::kAck).ack().number() < number) {
+    }
+  }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<v1::Ingest::Stub> stub_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::ToAnalyzer, v1::ToCollector>> stream_;
+};
+
+v1::Event Mod(uint32_t number) {  // an event that says which one it is
+  v1::Event event;
+  event.mutable_module()->set_process(1);
+  event.mutable_module()->set_start(number);
+  event.mutable_module()->set_path(std::string(200, 'm'));
+  return event;
+}
+
+class FleetServerTest : public ::testing::Test {
+ protected:
+  FleetServerTest() {
+    SilenceLog();
+    std::string pattern = ::testing::TempDir() + "/fleet.XXXXXX";
+    base_ = mkdtemp(pattern.data());
+  }
+  ~FleetServerTest() override {
+    server_.reset();
+    fs::remove_all(base_);
+  }
+
+  void Start(FleetOptions options = {}) {
+    options.listen = "127.0.0.1:" + std::to_string(port_);
+    options.sessions_dir = base_ + "/sessions";
+    server_ = std::make_unique<FleetServer>();
+    const Status status = server_->Start(std::move(options));
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    port_ = server_->port();
+  }
+
+  struct Seen {
+    std::vector<uint64_t> modules;  // of all nodes, as Mod numbers them
+    std::map<uint32_t, std::vector<uint64_t>> marks;
+    uint64_t away = 0, back = 0, lost = 0, joined = 0, ended = 0;
+    std::string ending;
+  };
+  Seen Trace(const std::string& job) {
+    Seen seen;
+    auto reader = TraceReader::Open(base_ + "/sessions/" + job + "/trace.gtrace");
+    if (!reader.ok()) {
+      ADD_FAILURE() << reader.status().ToString();
+      return seen;
+    }
+    v1::TraceChunk chunk;
+    while ((*reader)->Next(&chunk)) {
+      for (const v1::Event& event : chunk.events()) {
+        if (event.has_module()) seen.modules.push_back(event.module().start());
+        if (event.has_batch_mark()) {
+          seen.marks[event.batch_mark().node()].push_back(event.batch_mark().number());
+        }
+        seen.joined += event.has_node_joined();
+        seen.ended += event.has_job_ended();
+        seen.away += event.node_state().kind() == v1::NODE_STATE_KIND_AWAY;
+        seen.back += event.node_state().kind() == v1::NODE_STATE_KIND_BACK;
+        seen.lost += event.node_state().lost_batches();
+      }
+    }
+    seen.ending = (*reader)->Describe();
+    return seen;
+  }
+
+  static v1::Event End() {
+    v1::Event event;
+    event.mutable_job_ended()->set_kind(v1::EXIT_KIND_CODE);
+    return event;
+  }
+
+  std::string base_;
+  int port_ = 0;
+  std::unique_ptr<FleetServer> server_;
+};
+
+TEST_F(FleetServerTest, RepeatedBatchesAreTakenOnceAndAGapIsNamed) {
+  Start();
+  {
+    Scripted node(port_, "j", 7, "n0");
+    EXPECT_EQ(node.Await(v1::ToCollector::kWelcome).welcome().last_batch(), 0u);
+    for (uint32_t n : {1, 2, 2, 1, 3}) ASSERT_TRUE(node.Send(n, {Mod(n)}));
+    node.AwaitAck(3);
+  }
+  {
+    Scripted node(port_, "j", 7, "n0");  // the same collector, by its incarnation
+    EXPECT_EQ(node.Await(v1::ToCollector::kWelcome).welcome().last_batch(), 3u);
+    ASSERT_TRUE(node.Send(3, {Mod(3)}));
+    ASSERT_TRUE(node.Send(6, {Mod(6)}));
+    ASSERT_TRUE(node.Send(7, {Mod(7), End()}));
+    node.AwaitAck(7);
+  }
+  server_->Stop();
+  const Seen seen = Trace("j");
+  EXPECT_EQ(seen.modules, (std::vector<uint64_t>{1, 2, 3, 6, 7}));
+  EXPECT_EQ(seen.marks.at(0), (std::vector<uint64_t>{1, 2, 3, 6, 7}));
+  EXPECT_EQ(seen.lost, 2u);
+  EXPECT_EQ(seen.joined, 1u);
+  EXPECT_EQ(seen.ended, 1u);
+  EXPECT_EQ(seen.ending.substr(0, 8), "complete");
+  StatusOr<AnalysisResult> result = AnalyzeTrace(base_ + "/sessions/j");
+  ASSERT_TRUE(result.ok());
+  const auto& unseen = result->verdict.main.evidence.not_visible;
+  EXPECT_TRUE(std::find(unseen.begin(), unseen.end(), "2 batches of events from n0 are missing") !=
+              unseen.end());
+}
+
+TEST_F(FleetServerTest, AcknowledgedMeansThatItIsInTheFile) {
+  Start();
+  Scripted node(port_, "j", 7, "n0");
+  for (uint64_t n = 1; n <= 30; ++n) {
+    ASSERT_TRUE(node.Send(n, {Mod(static_cast<uint32_t>(n))}));
+    if (n % 10 != 0) continue;
+    node.AwaitAck(n);
+    const Seen seen = Trace("j");  // while it is written
+    ASSERT_FALSE(seen.marks.empty());
+    EXPECT_GE(seen.marks.at(0).back(), n);
+    EXPECT_GE(seen.modules.back(), n);
+  }
+}
+
+// The trace is cut at any byte, as a kill -9 leaves it: the next server knows of each node what the
+// readable part says, asks for the rest, and in the end nothing is missing or twice.
+TEST_F(FleetServerTest, AServerThatWasKilledGoesOnFromItsTrace) {
+  constexpr uint64_t kBatches = 60;
+  auto events = [](uint64_t node, uint64_t n) {
+    std::vector<v1::Event> out;
+    for (uint64_t i = 0; i < 5; ++i) out.push_back(Mod(static_cast<uint32_t>(node * 100'000 + n * 10 + i)));
+    return out;
+  };
+  Start();
+  {
+    Scripted a(port_, "j", 7, "n0"), b(port_, "j", 8, "n1");
+    for (uint64_t n = 1; n <= kBatches; ++n) {
+      ASSERT_TRUE(a.Send(n, events(0, n)));
+      ASSERT_TRUE(b.Send(n, events(1, n)));
+      if (n % 7 == 0) {
+        a.AwaitAck(n);
+        b.AwaitAck(n);
+      }
+    }
+    a.AwaitAck(kBatches);
+    b.AwaitAck(kBatches);
+    fs::copy(base_ + "/sessions/j", base_ + "/kept", fs::copy_options::recursive);  // as it is now
+  }
+  server_->Stop();
+  const std::string trace = base_ + "/sessions/j/trace.gtrace";
+  const uint64_t size = fs::file_size(base_ + "/kept/trace.gtrace");
+  for (int cut = 0; cut < 12; ++cut) {
+    server_.reset();
+    fs::remove_all(base_ + "/sessions/j");
+    fs::copy(base_ + "/kept", base_ + "/sessions/j", fs::copy_options::recursive);
+    fs::resize_file(trace, size - size * static_cast<uint64_t>(cut) / 16);
+    Start();
+    std::set<uint64_t> expected;
+    {
+      Scripted a(port_, "j", 7, "n0", kBatches), b(port_, "j", 8, "n1", kBatches);
+      Scripted* const nodes[] = {&a, &b};
+      for (uint64_t node = 0; node < 2; ++node) {
+        const uint64_t last =
+            nodes[node]->Await(v1::ToCollector::kWelcome).welcome().last_batch();
+        if (cut == 0) {
+          EXPECT_EQ(last, kBatches);
+        }
+        EXPECT_LE(last, kBatches);
+        for (uint64_t n = last + 1; n <= kBatches; ++n) {
+          ASSERT_TRUE(nodes[node]->Send(n, events(node, n)));
+        }
+        ASSERT_TRUE(nodes[node]->Send(kBatches + 1, {End()}));
+        nodes[node]->AwaitAck(kBatches + 1);
+        for (uint64_t n = 1; n <= kBatches; ++n) {
+          for (const v1::Event& event : events(node, n)) expected.insert(event.module().start());
+        }
+      }
+    }
+    server_->Stop();
+    const Seen seen = Trace("j");
+    EXPECT_EQ(seen.modules.size(), expected.size()) << "cut " << cut;
+    EXPECT_EQ(std::set<uint64_t>(seen.modules.begin(), seen.modules.end()), expected);
+    EXPECT_EQ(seen.lost, 0u);
+    EXPECT_EQ(seen.joined, 2u);
+    EXPECT_EQ(seen.ended, 1u);
+    EXPECT_EQ(seen.ending.substr(0, 8), "complete");
+    for (const auto& [node, marks] : seen.marks) {
+      ASSERT_EQ(marks.size(), kBatches + 1);
+      for (uint64_t n = 0; n < marks.size(); ++n) EXPECT_EQ(marks[n], n + 1);
+    }
+  }
+}
+
+TEST_F(FleetServerTest, JobsAreFiledByTheirNamesAndAnEndedOneIsNotReopened) {
+  Start();
+  for (uint64_t run : {1, 2}) {
+    Scripted x(port_, "a/b", 10 + run, "n0"), y(port_, "other", 20 + run, "n0");
+    ASSERT_TRUE(x.Send(1, {Mod(1), End()}));
+    ASSERT_TRUE(y.Send(1, {Mod(2), End()}));
+    x.AwaitAck(1);
+    y.AwaitAck(1);
+  }
+  {
+    Scripted late(port_, "a/b", 11, "n0");  // of the first run, which is over
+    EXPECT_EQ(late.Await(v1::ToCollector::kWelcome).welcome().last_batch(), 1u);
+  }
+  server_->Stop();
+  for (const char* job : {"a_b", "a_b.2"}) {
+    EXPECT_EQ(Trace(job).modules, (std::vector<uint64_t>{1})) << job;
+  }
+  for (const char* job : {"other", "other.2"}) {
+    EXPECT_EQ(Trace(job).modules, (std::vector<uint64_t>{2})) << job;
+  }
+}
+
+TEST_F(FleetServerTest, NodesThatAreAwayOrHaveNotComeAreNamed) {
+  Start();
+  testing::RecordedJob job = testing::TwoRanks(true);
+  const std::string verdict = base_ + "/sessions/j/verdict.json";
+  auto says = [&](const std::string& words) {
+    std::ifstream file(verdict);
+    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    return text.find(words) != std::string::npos;
+  };
+  auto await = [&](const std::string& words, bool there) {
+    for (int i = 0; i < 1000 && says(words) != there; ++i) std::this_thread::sleep_for(milliseconds(5));
+    EXPECT_EQ(says(words), there) << words;
+  };
+  std::vector<v1::Event> events = job.Take();
+  uint64_t next = 2;
+  {
+    Scripted node(port_, "j", 7, "n0", 0, /*nodes=*/3);
+    ASSERT_TRUE(node.Send(1, events));
+    const uint64_t round = node.Await(v1::ToCollector::kRound).round().round();
+    ASSERT_TRUE(node.Send(next++, {job.RoundEvent(round)}));
+    await("2 of 3 nodes", true);
+  }
+  await("the collector on n0 went away", true);
+  {
+    Scripted node(port_, "j", 7, "n0", /*backlog=*/next, 3);
+    // Not asked before it has sent what it saw meanwhile.
+    v1::ToCollector message = node.Await(v1::ToCollector::kWelcome);
+    std::this_thread::sleep_for(milliseconds(300));
+    EXPECT_TRUE(says("the collector on n0 went away"));
+    ASSERT_TRUE(node.Send(next++, {Mod(1)}));
+    const uint64_t round = node.Await(v1::ToCollector::kRound).round().round();
+    ASSERT_TRUE(node.Send(next++, {job.RoundEvent(round)}));
+    await("the collector on n0 went away", false);
+  }
+}
+
+TEST_F(FleetServerTest, RoundsOfANewLifeAreAboveAllOfTheOld) {
+  Start();
+  uint64_t before = 0;
+  {
+    Scripted node(port_, "j", 7, "n0");
+    before = node.Await(v1::ToCollector::kRound).round().round();
+  }
+  server_->Stop();
+  Start();
+  Scripted node(port_, "j", 7, "n0");
+  const uint64_t after = node.Await(v1::ToCollector::kRound).round().round();
+  EXPECT_GT(after, before + 1'000'000);
+}
+
+TEST_F(FleetServerTest, OtherVersionsAreRefusedByName) {
+  FleetOptions options;
+  options.gordian_version = "9.8.7";
+  Start(options);
+  Scripted node(port_, "j", 7, "n0");
+  const std::string why = node.Await(v1::ToCollector::kRefused).refused().why();
+  EXPECT_NE(why.find("9.8.7"), std::string::npos) << why;
+  EXPECT_NE(why.find(kVersion), std::string::npos) << why;
+  EXPECT_TRUE(server_->jobs().empty());
+}
+
+TEST_F(FleetServerTest, TwoServersDoNotShareAFolder) {
+  Start();
+  FleetServer second;
+  FleetOptions options;
+  options.listen = "127.0.0.1:0";
+  options.sessions_dir = base_ + "/sessions";
+  EXPECT_EQ(second.Start(options).code(), StatusCode::kAlreadyExists);
+}
+
+uint64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  uint64_t pages = 0;
+  file >> pages >> pages;
+  return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// It sends pings and batches, and never reads what comes back.
+TEST_F(FleetServerTest, AClientThatNeverReadsCostsAFixedAmount) {
+  Start();
+  grpc::ClientContext context;
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // its own window, in this process, stays small
+  auto stub = v1::Ingest::NewStub(
+      grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port_),
+                                grpc::InsecureChannelCredentials(), arguments));
+  auto stream = stub->Collect(&context);
+  v1::ToAnalyzer message;
+  message.mutable_hello()->set_protocol(kIngestProtocol);
+  message.mutable_hello()->set_gordian_version(kVersion);
+  message.mutable_hello()->set_job("j");
+  message.mutable_hello()->set_incarnation(1);
+  ASSERT_TRUE(stream->Write(message));
+  v1::ToAnalyzer ping;
+  auto push = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      ping.mutable_ping()->set_sent_ns(static_cast<uint64_t>(i));
+      if (!stream->Write(ping)) return false;
+    }
+    return true;
+  };
+  ASSERT_TRUE(push(100'000));
+  const uint64_t before = ResidentBytes();
+  ASSERT_TRUE(push(200'000));  // whose answers, each an object of its own, would be more than 20 MB
+  const uint64_t after = ResidentBytes();
+  EXPECT_LT(after - std::min(before, after), 8u << 20);
+  context.TryCancel();
+  v1::ToCollector ignored;
+  while (stream->Read(&ignored)) {
+  }
+  (void)stream->Finish();
+}
+
+// Real links, a server that comes and goes, at random times.
+TEST_F(FleetServerTest, LinksDeliverExactlyOnceAcrossRestarts) {
+  Start();
+  std::vector<std::unique_ptr<collector::FleetLink>> links;
+  for (int node = 0; node < 2; ++node) {
+    collector::FleetLink::Options options;
+    options.target = "127.0.0.1:" + std::to_string(port_);
+    options.hello.set_protocol(kIngestProtocol);
+    options.hello.set_gordian_version(kVersion);
+    options.hello.set_job("j");
+    options.hello.set_node("n" + std::to_string(node));
+    options.spool_dir = base_ + "/spool" + std::to_string(node);
+    options.window_bytes = 20'000;
+    links.push_back(std::make_unique<collector::FleetLink>(std::move(options)));
+    links.back()->Start();
+  }
+  uint32_t number = 0;
+  for (int life = 0; life < 4; ++life) {
+    for (int i = 0; i < 300; ++i) {
+      ++number;
+      for (uint32_t node = 0; node < 2; ++node) {
+        v1::EventBatch batch;
+        *batch.add_events() = Mod(node * 1'000'000 + number);
+        ASSERT_TRUE(links[node]->Send(std::move(batch)));
+      }
+      if (i == 150 && life > 0) {  // in the middle of it
+        server_.reset();
+        usleep(20'000);
+      }
+    }
+    if (server_ == nullptr) Start();
+    for (auto& link : links) {
+      const uint64_t end = MonoNs() + 20 * kNsPerSecond;
+      while (link->stats().connections <= static_cast<uint64_t>(life) && MonoNs() < end) {
+        usleep(1000);
+      }
+    }
+  }
+  for (auto& link : links) {
+    v1::EventBatch batch;
+    *batch.add_events() = End();
+    ASSERT_TRUE(link->Send(std::move(batch)));
+  }
+  std::thread other([&] { EXPECT_TRUE(links[1]->Finish(20 * kNsPerSecond).ok()); });
+  const Status status = links[0]->Finish(20 * kNsPerSecond);
+  other.join();
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_GE(links[0]->stats().connections, 4u);
+  EXPECT_TRUE(links[0]->stats().has_clock);
+  EXPECT_FALSE(fs::exists(base_ + "/spool0"));
+  server_->Stop();
+  const Seen seen = Trace("j");
+  EXPECT_EQ(seen.modules.size(), 2u * number);
+  EXPECT_EQ(std::set<uint64_t>(seen.modules.begin(), seen.modules.end()).size(), 2u * number);
+  std::map<bool, uint64_t> last;
+  for (const uint64_t module : seen.modules) {  // each node's in order
+    uint64_t& before = last[module > 1'000'000];
+    EXPECT_GT(module, before);
+    before = module;
+  }
+  EXPECT_EQ(seen.ended, 1u);
+  EXPECT_EQ(seen.lost, 0u);
+}
+
+}  // namespace
+}  // namespace gordian::server
