@@ -29,6 +29,12 @@ void CopyRows(const CopyRequest& copy, const void* from, size_t from_pitch) {
 
 }  // namespace
 
+// Copies within a device are kernels, as fills are; all others are done by copy engines.
+bool UsesCopyEngine(const Allocation* from, const Allocation* to) {
+  return from == nullptr || to == nullptr || !OnDevice(*from) || !OnDevice(*to) ||
+         from->device != to->device;
+}
+
 void FillRows(const FillRequest& fill) {
   for (size_t row = 0; row < fill.height; ++row) {
     char* to = static_cast<char*>(fill.to) + row * fill.pitch;
@@ -44,10 +50,11 @@ void FillRows(const FillRequest& fill) {
 
 // An idle stream's work is done by the caller, if a queue is free: nothing could tell the
 // difference, and nobody needs to be woken.
-int EngineImpl::RunInOrder(void* handle, bool wait, const std::function<void()>& work,
+int EngineImpl::RunInOrder(void* handle, TaskKind kind, bool wait,
+                           const std::function<void()>& work,
                            const std::function<std::function<void()>()>& make_deferred) {
   const WaitName name("copy");
-  const auto task = std::make_shared<Task>(TaskKind::kCopy);
+  const auto task = std::make_shared<Task>(kind);
   const auto host_wait = wait ? std::make_shared<Task>(TaskKind::kHostWait) : nullptr;
   bool idle = false;
   {
@@ -57,7 +64,8 @@ int EngineImpl::RunInOrder(void* handle, bool wait, const std::function<void()>&
     scheduler_->CatchUp();
     TaskPtr unfinished;
     Unfinished(*stream, &unfinished);
-    idle = unfinished == nullptr && scheduler_->HasFreeQueue(stream->device);
+    idle = unfinished == nullptr &&
+           (!Scheduler::PassesQueue(*task) || scheduler_->HasFreeQueue(stream->device));
     if (!idle) {
       task->work = make_deferred();
       SubmitOn(stream, task);
@@ -115,8 +123,11 @@ int EngineImpl::Copy(const CopyRequest& copy, void* stream) {
   bool wait = copy.synchronous ? !between_devices : (!to_known || between_hosts);
   if (!from_known && staged_bytes_.load() + bytes > kStagingBytes) wait = true;
   const bool stage = !wait && !from_known;
+  const TaskKind kind =
+      UsesCopyEngine(from_known ? &from : nullptr, to_known ? &to : nullptr) ? TaskKind::kCopy
+                                                                             : TaskKind::kFill;
   const auto work = [copy] { CopyRows(copy, copy.from, copy.from_pitch); };
-  return RunInOrder(stream, wait, work, [&]() -> std::function<void()> {
+  return RunInOrder(stream, kind, wait, work, [&]() -> std::function<void()> {
     if (!stage) return work;
     staged_bytes_ += bytes;
     auto staged = std::make_shared<std::vector<char>>(bytes);
@@ -145,7 +156,8 @@ int EngineImpl::Fill(const FillRequest& fill, void* stream) {
   if (graphs_->CaptureFill(stream, fill, &captured)) return captured;
   const bool wait = fill.synchronous && to.kind != MemoryKind::kDevice;
   const auto work = [fill] { FillRows(fill); };
-  return RunInOrder(stream, wait, work, [&]() -> std::function<void()> { return work; });
+  return RunInOrder(stream, TaskKind::kFill, wait, work,
+                    [&]() -> std::function<void()> { return work; });
 }
 
 }  // namespace gordian::emu

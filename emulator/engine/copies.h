@@ -6,6 +6,7 @@
 
 namespace gordian::emu {
 
+bool UsesCopyEngine(const Allocation* from, const Allocation* to);  // null: unknown memory
 void FillRows(const FillRequest& fill);
 
 }  // namespace gordian::emu

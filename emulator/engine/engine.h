@@ -92,7 +92,6 @@ class DeviceEngine : public Engine {
   // kSuccess, kNoDevice, or kNotInitialized in a child forked from a process that had initialised.
   virtual int Initialize() = 0;
   virtual bool Initialized() = 0;
-  virtual int PhysicalDevice(int device) = 0;
   virtual int SmCount() = 0;
   virtual int64_t KernelNs() = 0;
   virtual size_t MemoryBytes() = 0;  // per device

@@ -117,10 +117,16 @@ class Engine {
   virtual int DoorbellFd() = 0;
   virtual std::atomic<uint32_t>* Doorbell() = 0;
 
+  // The device's number before CUDA_VISIBLE_DEVICES renumbered it: two processes that both call
+  // theirs 0 may be on different ones.
+  virtual int PhysicalDevice(int device) = 0;
+
   // Device memory (host memory here), aligned to 256 bytes; Free is the implementation of cudaFree,
   // with its wait for running work.
   virtual void* Allocate(size_t bytes, int device) = 0;
   virtual int Free(void* pointer) = 0;
+  // Returns at once; the memory goes when the work that was enqueued before is done.
+  virtual int FreeWithoutWait(void* pointer) = 0;
   // True when [pointer, pointer + bytes) lies in memory that kernels may touch (device, managed, or
   // registered / pinned host memory). *device is its owner, -1 for host memory.
   virtual bool IsDeviceAccessible(const void* pointer, size_t bytes, int* device) = 0;
@@ -142,7 +148,7 @@ class Engine {
   ~Engine() = default;
 };
 
-inline constexpr uint32_t kEngineApiVersion = 2;
+inline constexpr uint32_t kEngineApiVersion = 3;
 
 }  // namespace gordian::emu
 

@@ -307,6 +307,27 @@ void* EngineImpl::Allocate(size_t bytes, int device) {
 
 int EngineImpl::Free(void* pointer) { return FreeDevice(pointer); }
 
+int EngineImpl::FreeWithoutWait(void* pointer) {
+  Allocation found;
+  if (!Ready() || !memory_->FindBase(pointer, &found) || found.kind != MemoryKind::kDevice ||
+      (found.origin != MemoryOrigin::kHeap && found.origin != MemoryOrigin::kMapped &&
+       found.origin != MemoryOrigin::kMalloc)) {
+    return kInvalidValue;
+  }
+  Scheduler::Section section(*scheduler_);
+  MarkDevice(found.device, [this, pointer] { memory_->Release(pointer); });
+  return kSuccess;
+}
+
+TaskPtr EngineImpl::MarkDevice(int device, std::function<void()> work) {
+  const auto marker = std::make_shared<Task>(TaskKind::kMarker);
+  marker->device = device;
+  marker->work = std::move(work);
+  AddDeviceDependencies(marker, device);
+  scheduler_->Submit(marker);
+  return marker;
+}
+
 bool EngineImpl::IsDeviceAccessible(const void* pointer, size_t bytes, int* device) {
   Allocation found;
   if (!Ready() || !memory_->Find(pointer, bytes, &found)) return false;
@@ -336,18 +357,20 @@ int EngineImpl::FreeDevice(void* pointer) {
       found.origin == MemoryOrigin::kIpc || found.origin == MemoryOrigin::kVirtual) {
     return kInvalidValue;
   }
+  if (found.origin == MemoryOrigin::kPool) {
+    // Stream-ordered memory is taken back without a wait; it is used again when the device's work
+    // is done.
+    Scheduler::Section section(*scheduler_);
+    MemoryPool* const pool = FindPool(found.pool);
+    if (!memory_->Release(pointer)) return kInvalidValue;
+    if (pool != nullptr) FreeToPool(pointer, pool, nullptr, MarkDevice(found.device));
+    return kSuccess;
+  }
   const WaitName name("free");
   AwaitDevice(found.device);
   AfterSynchronisation();
   if (graphs_->memory().Find(pointer) != nullptr) {
     return graphs_->memory().End(pointer) != nullptr ? kSuccess : kInvalidValue;
-  }
-  if (found.origin == MemoryOrigin::kPool) {
-    Scheduler::Section section(*scheduler_);
-    MemoryPool* const pool = FindPool(found.pool);
-    if (!memory_->Release(pointer)) return kInvalidValue;
-    if (pool != nullptr) FreeToPool(pointer, pool, nullptr);
-    return kSuccess;
   }
   return memory_->Release(pointer) ? kSuccess : kInvalidValue;
 }

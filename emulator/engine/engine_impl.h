@@ -79,6 +79,7 @@ class EngineImpl final : public DeviceEngine {
   std::atomic<uint32_t>* Doorbell() override;
   void* Allocate(size_t bytes, int device) override;
   int Free(void* pointer) override;
+  int FreeWithoutWait(void* pointer) override;
   bool IsDeviceAccessible(const void* pointer, size_t bytes, int* device) override;
   void CountCall(const char* symbol) override;
   void CountMore(const std::string& name, uint64_t amount) override;
@@ -223,7 +224,10 @@ class EngineImpl final : public DeviceEngine {
   MemoryPool* NewPool(int device);
   MemoryPool* DefaultPoolLocked(int device);
   bool AllocateFromPool(MemoryPool* pool, size_t bytes, Stream* stream, MemoryPool::Piece* piece);
-  void FreeToPool(void* pointer, MemoryPool* pool, Stream* stream);
+  // In the stream's order; with none, when `after` is done.
+  void FreeToPool(void* pointer, MemoryPool* pool, Stream* stream, const TaskPtr& after = nullptr);
+  // A submitted marker behind all work of the device.
+  TaskPtr MarkDevice(int device, std::function<void()> work = nullptr);
   void ReleaseCached(MemoryPool* pool, size_t keep_bytes);
   void DropPool(MemoryPool* pool);
   void ResetPools(int device);
@@ -239,7 +243,7 @@ class EngineImpl final : public DeviceEngine {
   int CheckValueCapture(const Stream& stream);
   // Runs `work` in the stream's order: at once when the stream is idle, else on the worker thread,
   // with what `make_deferred` returns. `wait`: returns when it is done.
-  int RunInOrder(void* stream, bool wait, const std::function<void()>& work,
+  int RunInOrder(void* stream, TaskKind kind, bool wait, const std::function<void()>& work,
                  const std::function<std::function<void()>()>& make_deferred);
 
   std::atomic<int> state_{kFresh};

@@ -82,6 +82,15 @@ void GraphsImpl::RecordInGraph(void* handle, const TaskPtr& task) {
   event->record = task;
 }
 
+TaskKind GraphsImpl::CopyTaskKind(const CopyParams& copy) {
+  Allocation from;
+  Allocation to;
+  const bool from_known = engine_.memory_->Find(copy.from.pointer, 0, &from);
+  const bool to_known = engine_.memory_->Find(copy.to.pointer, 0, &to);
+  const bool engine = UsesCopyEngine(from_known ? &from : nullptr, to_known ? &to : nullptr);
+  return engine ? TaskKind::kCopy : TaskKind::kFill;
+}
+
 TaskPtr GraphsImpl::MakeTask(GraphNode* node, LaunchState* state) {
   const NodeParams& params = node->params;
   if (!node->enabled) return std::make_shared<Task>(TaskKind::kMarker);
@@ -115,11 +124,11 @@ TaskPtr GraphsImpl::MakeTask(GraphNode* node, LaunchState* state) {
       return task;
     }
     case NodeType::kCopy:
-      task = std::make_shared<Task>(TaskKind::kCopy);
+      task = std::make_shared<Task>(CopyTaskKind(params.copy));
       task->work = [copy = params.copy] { CopyNode(copy); };
       break;
     case NodeType::kFill:
-      task = std::make_shared<Task>(TaskKind::kCopy);
+      task = std::make_shared<Task>(TaskKind::kFill);
       task->work = [fill = params.fill] { FillRows(fill); };
       break;
     case NodeType::kHost:
@@ -192,7 +201,7 @@ void GraphsImpl::SubmitGraph(const Graph& graph, LaunchState* state, const TaskP
       const TaskPtr& task = place.task;
       add_dependencies(task);
       task->device = node->device;
-      if (task->kind != TaskKind::kMarker) {
+      if (Scheduler::PassesQueue(*task)) {
         const auto [queue, fresh] = state->queues.try_emplace({place.lane, node->device}, 0);
         if (fresh) queue->second = engine_.scheduler_->ChooseQueue(node->device);
         task->queue = queue->second;
@@ -237,7 +246,8 @@ int GraphsImpl::Launch(void* handle, void* stream_handle) {
   state.stream = stream;
   state.exec = exec.get();
   const auto begin = std::make_shared<Task>(TaskKind::kMarker);
-  const auto end = std::make_shared<Task>(TaskKind::kMarker);
+  // The end of a graph passes through its stream's hardware queue, and holds up what is behind it.
+  const auto end = std::make_shared<Task>(TaskKind::kQueuedMarker);
   Scheduler::AddDependency(begin, exec->last);
   engine_.SubmitOn(stream, begin);
   if (stream->last_queued != nullptr && stream->last_queued->queued) {
@@ -246,6 +256,10 @@ int GraphsImpl::Launch(void* handle, void* stream_handle) {
   SubmitGraph(*exec->body, &state, begin, 0, end);
   end->keep = exec;
   end->device = stream->device;
+  const auto [queue, fresh] = state.queues.try_emplace({0, stream->device}, 0);
+  if (fresh) queue->second = engine_.scheduler_->ChooseQueue(stream->device);
+  end->queue = queue->second;
+  stream->last_queued = end;
   engine_.scheduler_->Submit(end);
   stream->last = end;
   exec->last = end;

@@ -141,6 +141,7 @@ class GraphsImpl final : public GraphEngine {
   int LaunchMemory(const GraphExec& exec);
   void SubmitGraph(const Graph& graph, LaunchState* state, const TaskPtr& begin, int lane,
                    const TaskPtr& end);
+  TaskKind CopyTaskKind(const CopyParams& copy);
   TaskPtr MakeTask(GraphNode* node, LaunchState* state);
   void RecordInGraph(void* event, const TaskPtr& task);
 

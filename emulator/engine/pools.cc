@@ -343,8 +343,8 @@ int EngineImpl::AllocateInStreamOrder(size_t bytes, void* pool_handle, void* str
   return kSuccess;
 }
 
-// `stream`: in whose order; null when everything before is done.
-void EngineImpl::FreeToPool(void* pointer, MemoryPool* pool, Stream* stream) {
+void EngineImpl::FreeToPool(void* pointer, MemoryPool* pool, Stream* stream,
+                            const TaskPtr& after) {
   const auto at = pool->live.find(pointer);
   if (at == pool->live.end()) return;
   MemoryPool::Piece piece = std::move(at->second);
@@ -352,7 +352,7 @@ void EngineImpl::FreeToPool(void* pointer, MemoryPool* pool, Stream* stream) {
   if (pool->imported_fd >= 0) {
     // It goes back to its own pool when its process frees it; the mapping here stays until then,
     // because work that was enqueued before may use it.
-    if (stream == nullptr) {
+    if (stream == nullptr && (after == nullptr || after->done)) {
       const size_t skipped = piece.block.offset % kPage;
       munmap(static_cast<char*>(pointer) - skipped, skipped + piece.bytes);
     }
@@ -366,6 +366,8 @@ void EngineImpl::FreeToPool(void* pointer, MemoryPool* pool, Stream* stream) {
         SubmitOn(stream, only);
       }
       piece.freed = only;
+    } else {
+      piece.freed = after;
     }
     pool->cached.emplace(piece.bytes, std::move(piece));
   }
@@ -381,7 +383,8 @@ int EngineImpl::FreeInStreamOrder(void* pointer, void* stream_handle) {
     std::shared_ptr<GraphAllocation> memory = graphs_->memory().End(pointer);
     if (memory == nullptr) return kInvalidValue;
     const auto end = [memory] {};  // the address is kept until the device gets there
-    return RunInOrder(stream_handle, false, end, [&]() -> std::function<void()> { return end; });
+    return RunInOrder(stream_handle, TaskKind::kCopy, false, end,
+                      [&]() -> std::function<void()> { return end; });
   }
   Allocation found;
   if (!memory_->FindBase(pointer, &found) ||
@@ -391,7 +394,8 @@ int EngineImpl::FreeInStreamOrder(void* pointer, void* stream_handle) {
   }
   if (found.origin != MemoryOrigin::kPool) {
     const auto work = [this, pointer] { memory_->Release(pointer); };
-    return RunInOrder(stream_handle, false, work, [&]() -> std::function<void()> { return work; });
+    return RunInOrder(stream_handle, TaskKind::kCopy, false, work,
+                      [&]() -> std::function<void()> { return work; });
   }
   Scheduler::Section section(*scheduler_);
   Stream* const stream = Resolve(stream_handle);

@@ -86,6 +86,7 @@ Quiescence::Sleep Quiescence::Look(uint64_t* fingerprint) {
   uint64_t hash = 0xcbf29ce484222325;
   bool asleep = true;
   for (const ThreadView& thread : threads) {
+    if (thread.name == "emu-device") continue;  // IsIdle speaks for it
     asleep &= thread.asleep;
     hash = (hash ^ static_cast<uint64_t>(thread.thread)) * 0x100000001b3;
     hash = (hash ^ thread.switches) * 0x100000001b3;

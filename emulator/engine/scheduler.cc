@@ -48,12 +48,19 @@ bool NeedsSms(const Task& task) {
   return task.kind == TaskKind::kTimedKernel || task.kind == TaskKind::kDeviceOp;
 }
 
-bool PassesQueue(const Task& task) {
-  return task.kind != TaskKind::kMarker && task.kind != TaskKind::kHostWait &&
-         task.kind != TaskKind::kForeignWait;
-}
-
 }  // namespace
+
+bool Scheduler::PassesQueue(const Task& task) {
+  switch (task.kind) {
+    case TaskKind::kMarker:
+    case TaskKind::kCopy:
+    case TaskKind::kHostWait:
+    case TaskKind::kForeignWait:
+      return false;
+    default:
+      return true;
+  }
+}
 
 void Scheduler::Submit(const TaskPtr& task) {
   touched_ = true;
@@ -78,6 +85,8 @@ void Scheduler::OnReady(const TaskPtr& task) {
       values_written_ = true;
     }
     Finish(task, task->ready_ns);
+  } else if (task->kind == TaskKind::kCopy) {
+    Dispatch(task);
   } else if (task->kind == TaskKind::kForeignWait) {
     AskForPolls(task);
   } else {
@@ -198,6 +207,8 @@ bool Scheduler::StartWithoutSms(int device_index) {
     task->queued = false;
     if (task->cancelled || task->kind == TaskKind::kValueWait) {
       Finish(task, task->cancelled ? task->ready_ns : NowNs());
+    } else if (task->kind == TaskKind::kQueuedMarker) {
+      Finish(task, task->ready_ns);
     } else if (task->kind == TaskKind::kValueWrite) {
       task->work();
       task->work = nullptr;

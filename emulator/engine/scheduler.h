@@ -40,11 +40,13 @@ enum class TaskKind : uint8_t {
   kMarker,        // done as soon as its dependencies are; its `work`, if any, must be short
   kTimedKernel,   // holds SMs for a time
   kDeviceOp,      // holds SMs until its DeviceOp says so
-  kCopy,          // runs `work` on the worker thread
+  kFill,          // runs `work` on the worker thread, once at the head of its hardware queue
+  kCopy,          // the same on a copy engine: in no queue
   kHostFunction,  // runs `work` on a host thread
   kHostWait,      // wakes a host thread
   kValueWrite,    // runs `work`, which must be short, at the head of its hardware queue
   kValueWait,     // keeps the head of its hardware queue until `satisfied`
+  kQueuedMarker,  // keeps its place in its hardware queue until its dependencies are done
   kForeignWait,   // until `satisfied`, which another process sees to; in no queue
 };
 
@@ -106,6 +108,8 @@ class Scheduler {
   TaskPtr FindOp(const DeviceOp* op) const;
   // The device's emptiest hardware queue: what a stream without queued work uses next.
   int ChooseQueue(int device);
+  // Whether tasks of this kind go through a hardware queue.
+  static bool PassesQueue(const Task& task);
   // Work submitted now would start at once, were it not for its stream.
   bool HasFreeQueue(int device);
 

@@ -135,7 +135,7 @@ void EngineImpl::SubmitOn(Stream* stream, const TaskPtr& task) {
   stream->last = task;
   task->device = stream->device;
   task->priority = stream->priority;
-  if (task->kind != TaskKind::kMarker && task->kind != TaskKind::kForeignWait) {
+  if (Scheduler::PassesQueue(*task)) {
     // A stream keeps its queue while it has work there.
     const bool keep = stream->last_queued != nullptr && stream->last_queued->queued;
     task->queue = keep ? stream->last_queued->queue : scheduler_->ChooseQueue(stream->device);

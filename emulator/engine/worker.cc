@@ -101,7 +101,7 @@ void Scheduler::RunStarts(std::unique_lock<std::mutex>& lock) {
     to_run_.pop_front();
     lock.unlock();
     bool done = true;
-    if (task->kind == TaskKind::kCopy) {
+    if (task->kind == TaskKind::kCopy || task->kind == TaskKind::kFill) {
       task->work();
       task->work = nullptr;
     } else {

@@ -172,16 +172,16 @@ ncclResult_t Shrink(ncclComm_t handle, const int* exclude, int exclude_count, nc
                    shares ? parent.get() : nullptr);
 }
 
-// Waits for this member's work, then the handle is dead.
+// The handle is dead at once.
 ncclResult_t Destroy(ncclComm_t handle) {
   if (handle == nullptr) return ncclSuccess;
   std::shared_ptr<Comm> comm;
   ncclResult_t result = FindComm(handle, "CommDestroy", &comm);
   if (result != ncclSuccess) return result;
   if (comm->state() == ncclInProgress) return comm->EnsureReady(/*management=*/true);
-  comm->WaitLaunched();
   comm->Forget();
-  return ncclSuccess;
+  result = SubmitJob(comm, comm.get(), [comm] { return comm->Destroy(); });
+  return result == ncclInProgress ? ncclSuccess : result;
 }
 
 ncclResult_t Finalize(ncclComm_t handle) {

@@ -1,5 +1,6 @@
 // Exported: memory, registration, version, errors.
 #include <cstdint>
+#include <cstdlib>
 
 #include "emulator/nccl/arguments.h"
 #include "emulator/nccl/debug.h"
@@ -30,9 +31,13 @@ ncclResult_t pncclMemAlloc(void** ptr, size_t size) {
   return emu::Fail(ncclUnhandledCudaError, "ncclMemAlloc : no memory for %zu bytes", size);
 }
 
+// Memory that was mapped is unmapped without a wait; without cuMem it is cudaMalloc's.
 ncclResult_t pncclMemFree(void* ptr) {
   GetEngine().CountCall("ncclMemFree");
-  if (ptr == nullptr || GetEngine().Free(ptr) == 0) return ncclSuccess;
+  const char* cumem = std::getenv("NCCL_CUMEM_ENABLE");
+  const bool mapped = cumem == nullptr || *cumem == '\0' || std::atoi(cumem) != 0;
+  if (ptr == nullptr) return ncclSuccess;
+  if ((mapped ? GetEngine().FreeWithoutWait(ptr) : GetEngine().Free(ptr)) == 0) return ncclSuccess;
   return emu::Fail(ncclUnhandledCudaError, "ncclMemFree : %p was not allocated", ptr);
 }
 

@@ -136,7 +136,7 @@ class Collective final : public Transfer {
                            ordinal;
                   }) {
     uint64_t limit = PushLimit(op.kind);
-    whole_ = plan_.push && plan_.produced <= limit;
+    whole_ = plan_.push && plan_.piece <= limit;
     // Whose operations must have started, and are compared to ours.
     awaited_ = plan_.push && !whole_ ? plan_.readers : plan_.sources;
   }
@@ -224,6 +224,23 @@ class Collective final : public Transfer {
     judged_ = true;
   }
 
+  // Ranks that all-reduce different counts divide each its own into one chunk a rank, and chunks
+  // meet by number: how far ahead of ours byte `at` lies in a longer source.
+  uint64_t Shift(size_t i, uint64_t at) const {
+    const Slot* slot = SlotOf(plan_.sources[i]);
+    if (op_.kind != Kind::kAllReduce || slot->signature.kind != Kind::kAllReduce ||
+        slot->signature.datatype != static_cast<uint32_t>(op_.datatype) ||
+        slot->total <= plan_.piece) {
+      return 0;
+    }
+    return at / ChunkOf(plan_.piece) * (ChunkOf(slot->total) - ChunkOf(plan_.piece));
+  }
+  // Rounded up, so that there are no more chunks than ranks.
+  uint64_t ChunkOf(uint64_t bytes) const {
+    const auto n = static_cast<uint64_t>(state_->segment->nranks());
+    return std::max<uint64_t>((bytes / element_ + n - 1) / n, 1) * element_;
+  }
+
   // How far source `i` can be taken now, in bytes of our piece; all of the piece once the source
   // has nothing more for us, be it that it gives less than we expect, or nothing at all. `given`
   // says how much of that is really there.
@@ -237,10 +254,18 @@ class Collective final : public Transfer {
       gives_[i] = nothing ? Gives::kNo : Gives::kYes;
     }
     if (gives_[i] == Gives::kNo) return plan_.piece;
-    uint64_t total = slot->total > plan_.source_offset ? slot->total - plan_.source_offset : 0;
+    const uint64_t shift = plan_.reduces ? Shift(i, reduced_) : 0;
+    const uint64_t before = plan_.source_offset + shift;
+    uint64_t total = slot->total > before ? slot->total - before : 0;
     uint64_t staged = slot->staged.load(std::memory_order_acquire);
-    staged = staged > plan_.source_offset ? staged - plan_.source_offset : 0;
+    staged = staged > before ? staged - before : 0;
     *given = std::min({total, staged, plan_.piece}) / element_ * element_;
+    if (plan_.reduces && Shift(i, plan_.piece - 1) > 0) {
+      const uint64_t chunk = ChunkOf(plan_.piece);
+      const uint64_t chunk_end = std::min((reduced_ / chunk + 1) * chunk, plan_.piece);
+      *given = std::min(*given, chunk_end);
+      return *given;
+    }
     bool over = staged >= total;
     return over || *given == plan_.piece ? plan_.piece : *given;
   }
@@ -248,7 +273,7 @@ class Collective final : public Transfer {
   // [*from, *from + bytes) of source i's piece, at most up to where its ring wraps around.
   const std::byte* Data(size_t i, uint64_t from, uint64_t* bytes) const {
     Slot* slot = SlotOf(plan_.sources[i]);
-    uint64_t at = (plan_.source_offset + from) % slot->region_bytes;
+    uint64_t at = (plan_.source_offset + from + Shift(i, from)) % slot->region_bytes;
     *bytes = std::min(*bytes, slot->region_bytes - at);
     return state_->segment->process(plan_.sources[i])->At(slot->region_offset + at, *bytes);
   }
@@ -258,8 +283,8 @@ class Collective final : public Transfer {
     Slot* slot = SlotOf(plan_.sources[i]);
     auto& consumed = slot->consumed()[state_->rank];
     if (consumed.load(std::memory_order_relaxed) == kNothingMore) return;
-    consumed.store(taken == plan_.piece ? kNothingMore : plan_.source_offset + taken,
-                   std::memory_order_release);
+    const uint64_t read = plan_.source_offset + taken + Shift(i, taken);
+    consumed.store(taken == plan_.piece ? kNothingMore : read, std::memory_order_release);
   }
 
   // Tells a source that streams through a ring that the blocks before ours do not interest us.

@@ -116,7 +116,7 @@ ncclResult_t Comm::Init(const CommKey& key, int nranks, int rank) {
   rank_ = rank;
   sends_connected_ = std::vector<std::atomic<bool>>(nranks);
   receives_connected_ = std::vector<std::atomic<bool>>(nranks);
-  ncclResult_t result = Segment::Join(key, nranks_, rank_, PhysicalDevice(device_), cancelled_,
+  ncclResult_t result = Segment::Join(key, nranks_, rank_, GetEngine().PhysicalDevice(device_), cancelled_,
                                       [this](std::shared_ptr<Segment> segment) {
                                         segment->SetLabel(
                                             "\"comm\": \"" + IdOf(key_) + "\", \"name\": \"" +
@@ -132,10 +132,11 @@ ncclResult_t Comm::Init(const CommKey& key, int nranks, int rank) {
   device_state_.receives.resize(nranks_);
   device_state_.next_send.resize(nranks_);
   device_state_.next_receive.resize(nranks_);
-  if (connects_at_init_ || nranks_ == 1) {
-    collectives_connected_ = true;
-    for (int r = 0; r < nranks_; ++r) sends_connected_[r] = receives_connected_[r] = true;
-  }
+  device_state_.send_crossed = std::vector<std::atomic<bool>>(nranks_);
+  device_state_.receive_crossed = std::vector<std::atomic<bool>>(nranks_);
+  collectives_connected_ = connects_at_init_ || nranks_ == 1;
+  sends_connected_[rank_] = receives_connected_[rank_] = true;
+  JoinProcess();
   if (WantsInfo(DebugSubsystem::kInit)) {
     Info(device_, "comm %p rank %d nranks %d cudaDev %d commId 0x%s commName %s - Init COMPLETE",
          static_cast<void*>(this), rank_, nranks_, device_, IdOf(key_).c_str(),
@@ -153,18 +154,54 @@ ncclResult_t Comm::EnsureReady(bool management) const {
               "Attempt to use communicator before the previous operation returned ncclSuccess");
 }
 
+namespace {
+
+constexpr int kConnectBits = 4;
+constexpr uint32_t kConnectMask = (1u << kConnectBits) - 1;
+
+// The n-th thing that was set up; 0: nothing yet.
+uint32_t Nth(uint32_t connects, int n) { return connects >> (n * kConnectBits) & kConnectMask; }
+constexpr int kMostConnects = 2;
+
+}  // namespace
+
 void Comm::PublishWishes(const Connections& wanted) {
   bool news = false;
   if (wanted.collectives && !collectives_connected_) {
     news |= segment_->member(rank_).collectives_connected.exchange(1) == 0;
   }
+  std::map<int, uint32_t> directions;
   for (int peer : wanted.send_to) {
-    if (!sends_connected_[peer]) news |= segment_->send_wish(rank_, peer).exchange(1) == 0;
+    if (!sends_connected_[peer]) directions[peer] |= kConnectsSend;
   }
   for (int peer : wanted.receive_from) {
-    if (!receives_connected_[peer]) news |= segment_->receive_wish(peer, rank_).exchange(1) == 0;
+    if (!receives_connected_[peer]) directions[peer] |= kConnectsReceive;
+  }
+  for (auto [peer, direction] : directions) {
+    std::atomic<uint32_t>& connects = segment_->pair(rank_, peer).connects;
+    const uint32_t before = connects.load();
+    for (int n = 0; n < kMostConnects; ++n) direction &= ~Nth(before, n);
+    if (direction == 0) continue;
+    connects.store(before | direction << (before == 0 ? 0 : kConnectBits));
+    news = true;
   }
   if (news) segment_->NotifyHosts();
+}
+
+bool Comm::IsConnectedTo(int peer, uint32_t direction, bool* crossed) const {
+  const uint32_t ours = segment_->pair(rank_, peer).connects.load();
+  const uint32_t theirs = segment_->pair(peer, rank_).connects.load();
+  const bool half_apart = 2 * std::abs(peer - rank_) == nranks_;
+  const uint32_t answer = direction == kConnectsSend ? kConnectsReceive : kConnectsSend;
+  *crossed = false;
+  for (int n = 0; n < kMostConnects; ++n) {
+    if (half_apart && Nth(ours, n) == Nth(theirs, n) && Nth(ours, n) != (direction | answer)) {
+      if (Nth(ours, n) == direction) return *crossed = true;
+      continue;
+    }
+    if ((Nth(theirs, n) & answer) != 0) return true;
+  }
+  return false;
 }
 
 bool Comm::IsConnected(const Connections& wanted) {
@@ -173,11 +210,12 @@ bool Comm::IsConnected(const Connections& wanted) {
       if (segment_->member(r).collectives_connected.load() == 0) return false;
     }
   }
+  bool crossed = false;
   for (int peer : wanted.send_to) {
-    if (!sends_connected_[peer] && segment_->receive_wish(rank_, peer).load() == 0) return false;
+    if (!sends_connected_[peer] && !IsConnectedTo(peer, kConnectsSend, &crossed)) return false;
   }
   for (int peer : wanted.receive_from) {
-    if (!receives_connected_[peer] && segment_->send_wish(peer, rank_).load() == 0) return false;
+    if (!receives_connected_[peer] && !IsConnectedTo(peer, kConnectsReceive, &crossed)) return false;
   }
   return true;
 }
@@ -187,18 +225,20 @@ ncclResult_t Comm::WaitConnected(const Connections& wanted) {
   for (int peer : wanted.send_to) cold |= !sends_connected_[peer];
   for (int peer : wanted.receive_from) cold |= !receives_connected_[peer];
   if (!cold) return ncclSuccess;
+  bool crossed = false;
   auto missing = [&] {
     std::vector<bool> lacks(nranks_);
+    bool is_crossed = false;
     for (int r = 0; r < nranks_ && wanted.collectives && !collectives_connected_; ++r) {
       lacks[r] = segment_->member(r).collectives_connected.load() == 0;
     }
     for (int peer : wanted.send_to) {
-      if (!sends_connected_[peer] && segment_->receive_wish(rank_, peer).load() == 0) {
+      if (!sends_connected_[peer] && !IsConnectedTo(peer, kConnectsSend, &is_crossed)) {
         lacks[peer] = true;
       }
     }
     for (int peer : wanted.receive_from) {
-      if (!receives_connected_[peer] && segment_->send_wish(peer, rank_).load() == 0) {
+      if (!receives_connected_[peer] && !IsConnectedTo(peer, kConnectsReceive, &is_crossed)) {
         lacks[peer] = true;
       }
     }
@@ -212,8 +252,16 @@ ncclResult_t Comm::WaitConnected(const Connections& wanted) {
   if (!segment_->WaitHosts("connect", ready, cancelled_, missing))
     return Fail(ncclInternalError, "aborted while connecting to the other ranks");
   if (wanted.collectives) collectives_connected_ = true;
-  for (int peer : wanted.send_to) sends_connected_[peer] = true;
-  for (int peer : wanted.receive_from) receives_connected_[peer] = true;
+  for (int peer : wanted.send_to) {
+    if (sends_connected_[peer].exchange(true)) continue;
+    IsConnectedTo(peer, kConnectsSend, &crossed);
+    device_state_.send_crossed[peer] = crossed;
+  }
+  for (int peer : wanted.receive_from) {
+    if (receives_connected_[peer].exchange(true)) continue;
+    IsConnectedTo(peer, kConnectsReceive, &crossed);
+    device_state_.receive_crossed[peer] = crossed;
+  }
   return ncclSuccess;
 }
 
@@ -274,32 +322,6 @@ void Comm::ReleaseForGraph() {
   if (graph_references_.fetch_sub(1) == 1 && segment_ != nullptr) segment_->NotifyHosts();
 }
 
-void Comm::WaitLaunched() {
-  std::shared_ptr<DeviceOp> last;
-  {
-    std::lock_guard lock(chain_->mutex);
-    last = last_;
-  }
-  // Operations of a communicator are done in order, so the last one stands for all.
-  if (last != nullptr) GetEngine().WaitDone({last});
-  // As NCCL does, whose destruction polls until every graph that holds one of its kernels is gone.
-  if (segment_ != nullptr) {
-    segment_->WaitHosts(
-        "graphs", [&] { return graph_references_.load() == 0; }, aborted_,
-        [] { return std::vector<int>(); });
-  }
-}
-
-ncclResult_t Comm::Finalize() {
-  WaitLaunched();
-  if (segment_ == nullptr) return ncclSuccess;
-  segment_->member(rank_).finalized.store(1);
-  segment_->NotifyHosts();
-  auto there = [&](int r) { return segment_->member(r).finalized.load() != 0; };
-  bool all = segment_->WaitMembers("finalize", there, aborted_);
-  return all ? ncclSuccess : Fail(ncclInternalError, "aborted while finalizing");
-}
-
 void Comm::CountOperations(const std::vector<Operation>& operations) {
   for (const Operation& operation : operations) {
     std::string line = "comm:" + IdOf(key_) + ":" + std::to_string(rank_) + ":";
@@ -315,28 +337,6 @@ ncclResult_t Comm::AwaitWindow() {
   auto there = [&](int r) { return segment_->member(r).windows.load() >= wanted; };
   if (segment_->WaitMembers("window", there, cancelled_)) return ncclSuccess;
   return Fail(ncclInternalError, "aborted while registering a window");
-}
-
-void Comm::Abort() {
-  aborted_.store(true);
-  Cancel();
-}
-
-void Comm::Revoke() {
-  revoked_.store(true);
-  Cancel();
-}
-
-void Comm::Cancel() {
-  cancelled_.store(true);
-  std::shared_ptr<Segment> segment;
-  {
-    std::lock_guard lock(segment_mutex_);
-    segment = segment_;
-  }
-  if (segment != nullptr) segment->NotifyHosts();
-  // Our own worker looks at `cancelled` in its kernels when the doorbell rings.
-  RingSelf();
 }
 
 ncclResult_t Comm::ExchangeSplit(uint64_t ordinal, int color, int key, std::vector<int>* members) {

@@ -29,7 +29,10 @@ struct UserReduction {
   const void* scalar_address = nullptr;
 };
 
-// What one member has to have connected before its operations can be launched.
+// What one member has to have connected before its operations can be launched. Two ranks connect
+// by exchanging one message each. Those of ranks that are half the ranks apart are not told from
+// each other: when both of them want to send (or both to receive), each takes the other's message
+// for the answer to its own. Both calls return, and the connection is crossed: nothing comes through.
 struct Connections {
   bool collectives = false;
   std::vector<int> send_to;
@@ -105,8 +108,11 @@ class Comm : public std::enable_shared_from_this<Comm> {
   // Registers a window: waits until all members have made as many registrations.
   ncclResult_t AwaitWindow();
 
-  // Waits for everything of all members. ncclInternalError when aborted meanwhile.
+  // The end, in comm_end.cc. Finalize waits for this member's work. Destroy does nothing until it is
+  // called for the last member in this process; then it waits for their work, and until the members
+  // in all other processes have ended, too.
   ncclResult_t Finalize();
+  ncclResult_t Destroy();
   bool MarkFinalizeCalled() { return !finalize_called_.exchange(true); }
 
   // Ends this member's operations, and host threads that connect; Abort also those that wait for
@@ -131,6 +137,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
 
  private:
   void Cancel();
+  void JoinProcess();
+  bool IsConnectedTo(int peer, uint32_t direction, bool* crossed) const;
 
   const int device_;
   const CommConfig config_;
@@ -149,6 +157,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
   std::atomic<uint64_t> splits_{0};
   std::atomic<uint64_t> shrinks_{0};
   // With NCCL_RUNTIME_CONNECT=0 or NCCL_CUMEM_ENABLE=0 everything is connected at init.
+  // Only of collectives: a peer is always connected when it is first sent to or received from.
   const bool connects_at_init_;
   std::atomic<bool> collectives_connected_{false};
   std::vector<std::atomic<bool>> sends_connected_;

@@ -13,9 +13,13 @@ void Kernel::MakeTransfers() {
     } else if (op.root == comm_->rank()) {
       (op.kind == Kind::kSend ? sends_to_self : receives_from_self).push_back(&op);
     } else if (op.kind == Kind::kSend) {
-      transfers_.push_back(MakeSend(&state, op, state.next_send[op.root]++));
+      const uint64_t ordinal = state.next_send[op.root]++;
+      transfers_.push_back(state.send_crossed[op.root] ? MakeCrossed(op, ordinal)
+                                                       : MakeSend(&state, op, ordinal));
     } else {
-      transfers_.push_back(MakeRecv(&state, op, state.next_receive[op.root]++));
+      const uint64_t ordinal = state.next_receive[op.root]++;
+      transfers_.push_back(state.receive_crossed[op.root] ? MakeCrossed(op, ordinal)
+                                                          : MakeRecv(&state, op, ordinal));
     }
   }
   // As many of the one as of the other: checked when the group ended.

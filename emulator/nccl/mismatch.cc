@@ -40,8 +40,8 @@ Fate DecideFate(const Signature& own, std::span<const Signature> others) {
   Fate if_least = Bytes(own) == least ? Fate::kCompletes : Fate::kHangs;
 
   if (kinds) {
-    if (large) return Fate::kCompletes;
-    // Which of the two finishes was not measured; it must only be the same one each time.
+    // An all-gather ends beside an all-reduce. Which one of two others does was not measured; it
+    // must only be the same one each time.
     return small || own.kind != first_kind ? Fate::kHangs : Fate::kCompletes;
   }
   if (roots && HasRoot(own.kind)) {
@@ -51,8 +51,7 @@ Fate DecideFate(const Signature& own, std::span<const Signature> others) {
   }
   if (least == most) return Fate::kCompletes;  // an operator, or a type of the same size
   if (IsPairwise(own.kind)) return if_least;
-  if (types) return large ? Fate::kCompletes : if_least;
-  if (counts) return small || large ? if_least : Fate::kCompletes;
+  if (types || counts) return small || large ? if_least : Fate::kCompletes;
   return Fate::kCompletes;
 }
 

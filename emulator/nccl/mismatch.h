@@ -6,8 +6,8 @@
 //   count             hangs, one finishes    completes            hangs, one finishes
 //   root, broadcast   completes              completes            hangs, both
 //   operator          completes              completes            completes
-//   kind              hangs, both            hangs, one finishes  completes
-//   type              hangs, one finishes    hangs, one finishes  completes
+//   kind              hangs, both            hangs, one finishes  hangs, one finishes
+//   type              hangs, one finishes    completes            hangs, one finishes
 //
 // For more ranks "one finishes" becomes: those with the fewest bytes finish.
 #ifndef GORDIAN_EMULATOR_NCCL_MISMATCH_H_

@@ -19,6 +19,16 @@ Signature SignatureOf(const Operation& op) {
   return signature;
 }
 
+// A message of up to this is one piece. A longer one is cut into parts, one a channel, and each part
+// goes in steps: of messages of different lengths the parts meet by number, and each step counts as
+// one, however long it is. Found with messages of 2 and 4 MiB.
+constexpr uint64_t kOnePartBytes = 64ull << 10;
+constexpr uint64_t kParts = 16;
+constexpr uint64_t kStepBytes = 512ull << 10;
+
+uint64_t PartBytes(uint64_t bytes) { return ((bytes + kParts - 1) / kParts + 15) / 16 * 16; }
+uint64_t Steps(uint64_t bytes) { return (PartBytes(bytes) + kStepBytes - 1) / kStepBytes; }
+
 class Send final : public Transfer {
  public:
   Send(DeviceState* state, const Operation& op, uint64_t ordinal)
@@ -88,6 +98,9 @@ class Recv final : public Transfer {
     announced_ = true;
     if (slot_->published.load(std::memory_order_acquire) != ordinal_ + 1) return progress;
     uint64_t staged = slot_->staged.load(std::memory_order_acquire);
+    const bool in_parts = slot_->total != op_.bytes() && slot_->region_bytes >= slot_->total &&
+                          std::min(slot_->total, op_.bytes()) > kOnePartBytes;
+    if (in_parts) return TakeParts(staged) || progress;
     uint64_t given = std::min(staged, op_.bytes());
     auto& consumed = slot_->consumed()[state_->rank];
     while (taken_ < given) {
@@ -102,10 +115,8 @@ class Recv final : public Transfer {
     }
     // A send of fewer bytes than we expect leaves us waiting for the rest.
     if (taken_ == op_.bytes()) {
-      done_ = progress = true;
-      consumed.store(kNothingMore, std::memory_order_release);
-      pair_.receives_done.store(state_->receives[op_.root].Add(ordinal_),
-                                std::memory_order_release);
+      Finish();
+      progress = true;
     }
     return progress;
   }
@@ -116,6 +127,28 @@ class Recv final : public Transfer {
   void Abandon() override {}
 
  private:
+  void Finish() {
+    done_ = true;
+    slot_->consumed()[state_->rank].store(kNothingMore, std::memory_order_release);
+    pair_.receives_done.store(state_->receives[op_.root].Add(ordinal_), std::memory_order_release);
+  }
+
+  // A message of another length, all of which is staged by its sender. False when nothing changed.
+  bool TakeParts(uint64_t staged) {
+    const uint64_t total = slot_->total, ours = op_.bytes();
+    if (staged < total || Steps(total) < Steps(ours)) return false;
+    const uint64_t their_part = PartBytes(total), our_part = PartBytes(ours);
+    for (uint64_t i = 0; i < kParts && i * their_part < total && i * our_part < ours; ++i) {
+      const uint64_t n = std::min({their_part, our_part, total - i * their_part, ours - i * our_part});
+      const std::byte* data =
+          state_->segment->process(op_.root)->At(slot_->region_offset + i * their_part, n);
+      if (data == nullptr) return false;
+      std::memcpy(op_.recv + i * our_part, data, n);
+    }
+    Finish();
+    return true;
+  }
+
   DeviceState* state_;
   Operation op_;
   uint64_t ordinal_;
@@ -147,6 +180,21 @@ class SelfCopy final : public Transfer {
   bool done_ = false;
 };
 
+class Crossed final : public Transfer {
+ public:
+  Crossed(const Operation& op, uint64_t ordinal) : op_(op), ordinal_(ordinal) {}
+  void Start() override {}
+  bool Step() override { return false; }
+  bool done() const override { return false; }
+  std::string Describe() const override { return DescribeOperation(op_, ordinal_); }
+  std::vector<int> WaitsFor() const override { return {op_.root}; }
+  void Abandon() override {}
+
+ private:
+  Operation op_;
+  uint64_t ordinal_;
+};
+
 // Read once: the emulated transport is chosen when the process starts to use it.
 uint64_t BufferFromEnvironment() {
   if (const char* text = std::getenv("GORDIAN_EMU_P2P_BUFFER")) {
@@ -161,7 +209,8 @@ uint64_t BufferFromEnvironment() {
 
 uint64_t PushLimit(Kind kind) {
   static const uint64_t buffer = BufferFromEnvironment();
-  return kind == Kind::kSend ? buffer : std::min(buffer, kLargeAboveBytes);
+  const bool by_sends = kind == Kind::kSend || kind == Kind::kGather || kind == Kind::kScatter;
+  return by_sends ? buffer : std::min(buffer, kLargeAboveBytes);
 }
 
 std::unique_ptr<Transfer> MakeSend(DeviceState* state, const Operation& operation,
@@ -172,6 +221,10 @@ std::unique_ptr<Transfer> MakeSend(DeviceState* state, const Operation& operatio
 std::unique_ptr<Transfer> MakeRecv(DeviceState* state, const Operation& operation,
                                    uint64_t ordinal) {
   return std::make_unique<Recv>(state, operation, ordinal);
+}
+
+std::unique_ptr<Transfer> MakeCrossed(const Operation& operation, uint64_t ordinal) {
+  return std::make_unique<Crossed>(operation, ordinal);
 }
 
 std::unique_ptr<Transfer> MakeSelfCopy(const Operation& send, const Operation& recv) {

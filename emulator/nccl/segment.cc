@@ -78,20 +78,6 @@ int OpenOrMake(const std::string& path, const CommKey& key, int nranks) {
 
 }  // namespace
 
-int PhysicalDevice(int device) {
-  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (visible == nullptr) return device;
-  for (int i = 0; *visible != '\0'; ++i) {
-    char* end = nullptr;
-    long number = std::strtol(visible, &end, 10);
-    if (end == visible) break;  // a UUID: the emulator has none, so nothing more is visible
-    if (i == device) return static_cast<int>(number);
-    if (*end != ',') break;
-    visible = end + 1;
-  }
-  return device;
-}
-
 Segment::Segment(int fd, int nranks) : nranks_(nranks), layout_(nranks) {
   struct stat st = {};
   // A shorter file would fault later; the header was checked, so only a foreign file can be short.
@@ -225,6 +211,11 @@ std::vector<int> Segment::Lacking(const std::function<bool(int)>& there) const {
     if (!there(r)) missing.push_back(r);
   }
   return missing;
+}
+
+bool Segment::IsGone(int rank) {
+  const Member& who = member(rank);
+  return header()->pid_namespace == PidNamespace() && ProcessStartTime(who.pid) != who.start_time;
 }
 
 bool Segment::WaitMembers(const char* kind, const std::function<bool(int)>& there,

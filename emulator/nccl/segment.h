@@ -36,12 +36,6 @@ class Segment {
   int nranks() const { return nranks_; }
   Header* header() { return reinterpret_cast<Header*>(base_); }
   Member& member(int rank) { return *At<Member>(layout_.members + sizeof(Member) * rank); }
-  std::atomic<uint8_t>& send_wish(int source, int destination) {
-    return *At<std::atomic<uint8_t>>(layout_.send_wishes + Pair(source, destination));
-  }
-  std::atomic<uint8_t>& receive_wish(int source, int destination) {
-    return *At<std::atomic<uint8_t>>(layout_.receive_wishes + Pair(source, destination));
-  }
   PairCounters& pair(int source, int destination) {
     return *At<PairCounters>(layout_.pairs + sizeof(PairCounters) * Pair(source, destination));
   }
@@ -72,6 +66,8 @@ class Segment {
   // The same, until every member is `there`.
   bool WaitMembers(const char* kind, const std::function<bool(int)>& there,
                    const std::atomic<bool>& cancelled);
+  // The process of a member has ended.
+  bool IsGone(int rank);
   // What reports call the communicator: the same for all members.
   void SetLabel(std::string label);
   std::string label() const;
@@ -99,10 +95,6 @@ class Segment {
 
 // As a JSON list.
 std::string ListOf(const std::vector<int>& numbers);
-
-// The device's number before CUDA_VISIBLE_DEVICES renumbered it: two processes that both call
-// theirs 0 may be on different ones.
-int PhysicalDevice(int device);
 
 }  // namespace gordian::emu::nccl
 

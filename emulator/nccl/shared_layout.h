@@ -1,7 +1,7 @@
 // The memory that the members of one communicator share. It is written by processes that can die at
 // any instruction, so there is no lock in it: every word has one writer, or is only counted up.
 //
-//   Header | Member[n] | send wishes n*n | receive wishes n*n | PairCounters[n*n]
+//   Header | Member[n] | PairCounters[n*n]
 //          | collective slots n * kCollectiveSlots | pair slots n*n * kPairSlots
 //
 // The file is sparse: only what is used takes memory.
@@ -21,7 +21,7 @@ namespace gordian::emu::nccl {
 using CommKey = std::array<uint8_t, 128>;
 
 inline constexpr uint64_t kSegmentMagic = 0x31756d656e646f67;
-inline constexpr uint32_t kSegmentVersion = 2;
+inline constexpr uint32_t kSegmentVersion = 3;
 
 // How many operations a member may be ahead of the slowest one. Only pushes get ahead at all.
 inline constexpr uint64_t kCollectiveSlots = 256;
@@ -85,18 +85,23 @@ struct alignas(64) Member {
   uint64_t arena_inode;
   int32_t physical_device;
   std::atomic<uint32_t> collectives_connected;  // made its first collective
-  std::atomic<uint32_t> finalized;
+  std::atomic<uint32_t> ended;  // destroyed, aborted, or its process ended
   std::atomic<uint64_t> windows;  // registered so far: registering is collective
   std::atomic<uint64_t> collectives_done;  // all collectives with a smaller ordinal are done here
   // Two, because a member can be at most one split ahead of a member that still reads.
   SplitEntry split[2];
 };
 
-// Of one ordered pair of members; both words are written by the receiver.
+// Of one ordered pair of members; all but `connects` are written by the receiver.
 struct PairCounters {
   std::atomic<uint64_t> receives_started;
   std::atomic<uint64_t> receives_done;
+  // By the source: what it set up with the destination, kConnects..., four bits each time.
+  std::atomic<uint32_t> connects;
 };
+
+inline constexpr uint32_t kConnectsSend = 1;
+inline constexpr uint32_t kConnectsReceive = 2;
 
 struct alignas(64) Header {
   uint64_t magic;
@@ -108,7 +113,7 @@ struct alignas(64) Header {
   uint64_t creator_start_time;
   std::atomic<uint32_t> joined;
   std::atomic<uint32_t> attached;
-  // Futex word of host threads: joins, connections, splits, finalizes. Device work uses doorbells.
+  // Futex word of host threads: joins, connections, splits, ends. Device work uses doorbells.
   std::atomic<uint32_t> host_event;
 };
 
@@ -119,17 +124,13 @@ static_assert(sizeof(Slot) % alignof(std::atomic<uint64_t>) == 0);
 struct Layout {
   explicit Layout(uint64_t n)
       : members(sizeof(Header)),
-        send_wishes(members + n * sizeof(Member)),
-        receive_wishes(send_wishes + n * n),
-        pairs(RoundUp(receive_wishes + n * n)),
+        pairs(RoundUp(members + n * sizeof(Member))),
         slot_stride(RoundUp(sizeof(Slot) + n * sizeof(uint64_t))),
         collective_slots(RoundUp(pairs + n * n * sizeof(PairCounters))),
         pair_slots(collective_slots + n * kCollectiveSlots * slot_stride),
         bytes(pair_slots + n * n * kPairSlots * slot_stride) {}
 
   uint64_t members;
-  uint64_t send_wishes;
-  uint64_t receive_wishes;
   uint64_t pairs;
   uint64_t slot_stride;
   uint64_t collective_slots;

@@ -7,6 +7,7 @@
 #ifndef GORDIAN_EMULATOR_NCCL_TRANSFER_H_
 #define GORDIAN_EMULATOR_NCCL_TRANSFER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -45,6 +46,9 @@ struct DeviceState {
   uint64_t next_collective = 0;
   std::vector<uint64_t> next_send;  // by peer
   std::vector<uint64_t> next_receive;
+  // By peer: the connection was crossed (comm.h). Written before the launch of what uses it.
+  std::vector<std::atomic<bool>> send_crossed;
+  std::vector<std::atomic<bool>> receive_crossed;
   PrefixCounter collectives;
   std::vector<PrefixCounter> receives;  // by source
   // Pushed bytes that their readers have not taken yet.
@@ -78,9 +82,13 @@ std::unique_ptr<Transfer> MakeRecv(DeviceState* state, const Operation& operatio
 // A send to oneself together with its receive.
 std::unique_ptr<Transfer> MakeSelfCopy(const Operation& send, const Operation& recv);
 
+// What crossed connections (comm.h) carry: nothing, for ever.
+std::unique_ptr<Transfer> MakeCrossed(const Operation& operation, uint64_t ordinal);
+
 // How many bytes a send, or a collective's push, may leave behind for a member that has not
 // started: GORDIAN_EMU_P2P_BUFFER, else 4 MiB with NCCL_P2P_DISABLE=1, else without limit for sends
-// and up to kLargeAboveBytes for a broadcast root, a reduce leaf, a gather leaf and a scatter root.
+// and for what is carried out as sends (a gather leaf, a scatter root), and up to kLargeAboveBytes
+// for a broadcast root and a reduce leaf.
 uint64_t PushLimit(Kind kind);
 
 }  // namespace gordian::emu::nccl

@@ -123,7 +123,7 @@ def completes(data="right"):
     return {"outcome": "completes", "data": data}
 
 
-# What was measured on hardware before these programs existed: (pattern of the row's id, outcome). A
+# What is known of hardware without h200.jsonl: (pattern of the row's id, outcome). A
 # pattern without "/" stands for the plain environment, any number of ranks and any size.
 EXPECT = [
     ("same_order_one_stream", completes()),
@@ -164,10 +164,10 @@ EXPECT = [
     ("mismatch_operator/2/*", completes(None)),
     ("mismatch_kind/2/4096", hangs(0)),
     ("mismatch_kind/2/4194304", hangs(1)),
-    ("mismatch_kind/2/134217728", completes(None)),
+    ("mismatch_kind/2/134217728", hangs(1)),
     ("mismatch_type/2/4096", hangs(1)),
-    ("mismatch_type/2/4194304", hangs(1)),
-    ("mismatch_type/2/134217728", completes(None)),
+    ("mismatch_type/2/4194304", completes("wrong")),
+    ("mismatch_type/2/134217728", hangs(1)),
     ("beside_cudaFree", hangs()),
     ("beside_cudaFreeHost", hangs()),
     ("beside_cudaMalloc", completes()),

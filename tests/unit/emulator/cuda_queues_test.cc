@@ -1,4 +1,5 @@
 // Hardware queues and SMs: one queue and four SMs per device.
+#include <atomic>
 #include <cstdlib>
 #include <thread>
 
@@ -39,7 +40,14 @@ TEST(Queues, KernelBehindItsStreamBlocksTheQueueForOthers) {
   ASSERT_TRUE(running->WaitStarted());
   std::this_thread::sleep_for(kNever);
   EXPECT_FALSE(other->Started());
-  // Event records and waits do not pass through the queue, host functions and copies do.
+  // Event records and waits do not pass through the queue, nor do copies with the host; host
+  // functions and fills do.
+  void* pinned = nullptr;
+  ASSERT_EQ(cudaMallocHost(&pinned, 64), cudaSuccess);
+  const cudaStream_t copying = NewStream();
+  EXPECT_EQ(cudaMemcpyAsync(pinned, memory, 64, cudaMemcpyDeviceToHost, copying), cudaSuccess);
+  EXPECT_EQ(cudaMemcpyAsync(memory, pinned, 64, cudaMemcpyHostToDevice, copying), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(copying), cudaSuccess);
   const cudaEvent_t event = NewEvent();
   EXPECT_EQ(cudaEventRecord(event, third), cudaSuccess);
   EXPECT_EQ(cudaStreamWaitEvent(third, event, 0), cudaSuccess);
@@ -79,14 +87,14 @@ TEST(Queues, KernelBehindAnEventBlocksTheQueueToo) {
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
-TEST(Queues, HostFunctionAndCopyBehindTheirStreamBlockTheQueue) {
-  for (const bool copy : {false, true}) {
+TEST(Queues, HostFunctionAndFillBehindTheirStreamBlockTheQueue) {
+  for (const bool fill : {false, true}) {
     const cudaStream_t first = NewStream();
     const cudaStream_t second = NewStream();
     void* memory = nullptr;
     ASSERT_EQ(cudaMalloc(&memory, 64), cudaSuccess);
     const HeldOpPtr running = Hold(first);
-    if (copy) {
+    if (fill) {
       ASSERT_EQ(cudaMemsetAsync(memory, 0, 64, first), cudaSuccess);
     } else {
       ASSERT_EQ(cudaLaunchHostFunc(
@@ -117,6 +125,51 @@ TEST(Queues, EventWaitBehindItsStreamDoesNotBlockTheQueue) {
   running->Release();
   other->Release();
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+TEST(Queues, CopyWithTheHostBehindItsStreamDoesNotBlockTheQueue) {
+  const cudaStream_t first = NewStream();
+  const cudaStream_t second = NewStream();
+  void* memory = nullptr;
+  void* pinned = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, 64), cudaSuccess);
+  ASSERT_EQ(cudaMallocHost(&pinned, 64), cudaSuccess);
+  const HeldOpPtr running = Hold(first);
+  ASSERT_EQ(cudaMemcpyAsync(pinned, memory, 64, cudaMemcpyDeviceToHost, first), cudaSuccess);
+  const HeldOpPtr other = Hold(second);
+  EXPECT_TRUE(other->WaitStarted());
+  running->Release();
+  other->Release();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+// A kernel leaves the queue when it starts; a graph keeps its place until it has ended.
+TEST(Queues, GraphHoldsItsQueueUntilItsEnd) {
+  const cudaStream_t first = NewStream();
+  const cudaStream_t second = NewStream();
+  std::atomic<bool> go{false};
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(first, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  ASSERT_EQ(cudaLaunchHostFunc(
+                first,
+                [](void* flag) {
+                  while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
+                },
+                &go),
+            cudaSuccess);
+  ASSERT_EQ(cudaStreamEndCapture(first, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  ASSERT_EQ(cudaGraphLaunch(exec, first), cudaSuccess);
+  const HeldOpPtr other = Hold(second);
+  std::this_thread::sleep_for(kNever);
+  EXPECT_FALSE(other->Started());
+  go = true;
+  EXPECT_TRUE(other->WaitStarted());
+  other->Release();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
 }
 
 TEST(Queues, EachDeviceHasItsOwn) {

@@ -190,7 +190,7 @@ TEST(Shrink, WithoutADeadRank) {
               }).Succeeded());
 }
 
-TEST(Finalize, WaitsForTheOthers) {
+TEST(Finalize, WaitsForOwnOperationsOnly) {
   Outcome outcome = RunJob(2, [](Rank& rank) {
     ncclComm_t comm = rank.Init();
     rank.Mark(1);
@@ -199,10 +199,22 @@ TEST(Finalize, WaitsForTheOthers) {
     rank.Mark(2);
   });
   EXPECT_TRUE(outcome.hung);
+  EXPECT_EQ(outcome.marks, (std::vector<uint32_t>{2, 1}));
+}
+
+TEST(Destroy, WaitsForTheOthers) {
+  Outcome outcome = RunJob(2, [](Rank& rank) {
+    ncclComm_t comm = rank.Init();
+    rank.Mark(1);
+    if (rank.rank() == 1) pause();
+    ncclCommDestroy(comm);
+    rank.Mark(2);
+  });
+  EXPECT_TRUE(outcome.hung);
   EXPECT_EQ(outcome.marks, (std::vector<uint32_t>{1, 1}));
 }
 
-TEST(Destroy, WaitsForOwnOperationsOnly) {
+TEST(Destroy, WaitsForOwnOperations) {
   Outcome outcome = RunJob(2, [](Rank& rank) {
     ncclComm_t comm = rank.Init();
     REQUIRE(Sum(comm, 1) == 2);
@@ -217,7 +229,29 @@ TEST(Destroy, WaitsForOwnOperationsOnly) {
     rank.Barrier();
   });
   EXPECT_TRUE(outcome.hung);
-  EXPECT_EQ(outcome.marks, (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(outcome.marks, (std::vector<uint32_t>{1, 1}));
+}
+
+// A communicator that was aborted, or whose process ends, is not waited for.
+TEST(Destroy, DoesNotWaitForThoseThatLeft) {
+  EXPECT_TRUE(RunJob(3, [](Rank& rank) {
+                ncclComm_t comm = rank.Init();
+                REQUIRE(Sum(comm, 1) == 3);
+                if (rank.rank() == 1) REQUIRE_NCCL(ncclCommAbort(comm));
+                if (rank.rank() == 2) exit(0);
+                if (rank.rank() == 0) REQUIRE_NCCL(ncclCommDestroy(comm));
+              }).Succeeded());
+}
+
+// In a group the order does not matter.
+TEST(Destroy, OppositeOrderInAGroup) {
+  EXPECT_TRUE(RunJob(2, [](Rank& rank) {
+                ncclComm_t one = rank.Init(0), two = rank.Init(1);
+                REQUIRE_NCCL(ncclGroupStart());
+                REQUIRE_NCCL(ncclCommDestroy(rank.rank() == 0 ? one : two));
+                REQUIRE_NCCL(ncclCommDestroy(rank.rank() == 0 ? two : one));
+                REQUIRE_NCCL(ncclGroupEnd());
+              }).Succeeded());
 }
 
 // The aborting rank gets away, its peer does not notice.
