@@ -123,9 +123,9 @@ int EngineImpl::Copy(const CopyRequest& copy, void* stream) {
   bool wait = copy.synchronous ? !between_devices : (!to_known || between_hosts);
   if (!from_known && staged_bytes_.load() + bytes > kStagingBytes) wait = true;
   const bool stage = !wait && !from_known;
-  const TaskKind kind =
-      UsesCopyEngine(from_known ? &from : nullptr, to_known ? &to : nullptr) ? TaskKind::kCopy
-                                                                             : TaskKind::kFill;
+  const TaskKind kind = UsesCopyEngine(from_known ? &from : nullptr, to_known ? &to : nullptr)
+                            ? TaskKind::kCopy
+                            : TaskKind::kFill;
   const auto work = [copy] { CopyRows(copy, copy.from, copy.from_pitch); };
   return RunInOrder(stream, kind, wait, work, [&]() -> std::function<void()> {
     if (!stage) return work;

@@ -79,8 +79,8 @@ struct EnqueueRequest {
   std::shared_ptr<DeviceOp> after;  // may be null: must be done first, whatever its stream
                                     // (operations of one communicator are serialised)
   int sms = 1;
-  bool in_launch_order = false;      // starts after the start of the one before it on the device
-                                     // that had this set
+  bool in_launch_order = false;  // starts after the start of the one before it on the device
+                                 // that had this set
 };
 
 class Engine {

@@ -252,7 +252,7 @@ class EngineImpl final : public DeviceEngine {
   std::unique_ptr<Options> options_;
   std::unique_ptr<MemoryTable> memory_;
   std::unique_ptr<Scheduler> scheduler_;
-  GraphsImpl* const graphs_;  // as long-lived as the engine
+  GraphsImpl* const graphs_;       // as long-lived as the engine
   std::unique_ptr<emu::Job> job_;  // null unless asked for, and in a forked child
   std::unique_ptr<Quiescence> quiescence_;
   std::vector<Device> devices_;

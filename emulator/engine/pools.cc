@@ -343,8 +343,7 @@ int EngineImpl::AllocateInStreamOrder(size_t bytes, void* pool_handle, void* str
   return kSuccess;
 }
 
-void EngineImpl::FreeToPool(void* pointer, MemoryPool* pool, Stream* stream,
-                            const TaskPtr& after) {
+void EngineImpl::FreeToPool(void* pointer, MemoryPool* pool, Stream* stream, const TaskPtr& after) {
   const auto at = pool->live.find(pointer);
   if (at == pool->live.end()) return;
   MemoryPool::Piece piece = std::move(at->second);

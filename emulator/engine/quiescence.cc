@@ -77,8 +77,9 @@ Quiescence::Sleep Quiescence::Look(uint64_t* fingerprint) {
   std::vector<ThreadView> threads;
   if (!LookAtThreads(ignored_, &threads)) {
     if (!said_unreadable_) {
-      fprintf(stderr, "gordian emulator: /proc/self/task/*/syscall cannot be read: it cannot be said "
-                      "when the job is quiescent\n");
+      fprintf(stderr,
+              "gordian emulator: /proc/self/task/*/syscall cannot be read: it cannot be said "
+              "when the job is quiescent\n");
     }
     said_unreadable_ = true;
     return Sleep::kMoves;
@@ -268,10 +269,12 @@ std::string Quiescence::ReportText() {
   LookAtThreads(ignored_, &threads);
   bool first = true;
   for (const ThreadView& thread : threads) {
-    const bool inside = std::find(sleeping.begin(), sleeping.end(), thread.thread) != sleeping.end();
+    const bool inside =
+        std::find(sleeping.begin(), sleeping.end(), thread.thread) != sleeping.end();
     if (inside || thread.name.rfind("emu-", 0) == 0) continue;
-    text += std::string(first ? "\n  " : ",\n  ") + "{\"thread\": " + std::to_string(thread.thread) +
-            ", \"system_call\": \"" + thread.system_call + "\"}";
+    text += std::string(first ? "\n  " : ",\n  ") +
+            "{\"thread\": " + std::to_string(thread.thread) + ", \"system_call\": \"" +
+            thread.system_call + "\"}";
     first = false;
   }
   return text + "]}\n";

@@ -24,9 +24,9 @@ bool Scheduler::IsIdle() {
   if (doorbell_->load() != polled_bell_) return false;
   if (polled_.empty()) return worker_wakes_ns_ == INT64_MAX;
   // It looks at memory again and again, and sees nothing new.
-  return worker_wakes_ns_ != 0 && std::none_of(polled_.begin(), polled_.end(), [](const auto& task) {
-    return task->cancelled || task->satisfied();
-  });
+  return worker_wakes_ns_ != 0 &&
+         std::none_of(polled_.begin(), polled_.end(),
+                      [](const auto& task) { return task->cancelled || task->satisfied(); });
 }
 
 std::vector<Scheduler::OperationView> Scheduler::LookAtOperations(

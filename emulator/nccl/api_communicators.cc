@@ -119,15 +119,15 @@ ncclResult_t Split(ncclComm_t handle, int color, int key, ncclComm_t* out,
     });
   }
   const Comm* shared = parent->config().split_share ? parent.get() : nullptr;
-  return StartInit(out, parent->device(), settings, parent->rank(), shared, parent.get(),
-                   [=](Comm& child) {
-    std::vector<int> members;
-    ncclResult_t exchanged = parent->ExchangeSplit(ordinal, color, key, &members);
-    if (exchanged != ncclSuccess) return exchanged;
-    auto me = std::find(members.begin(), members.end(), parent->rank());
-    return child.Init(ChildKey(parent->key(), /*shrink=*/false, ordinal, color),
-                      static_cast<int>(members.size()), static_cast<int>(me - members.begin()));
-  });
+  return StartInit(
+      out, parent->device(), settings, parent->rank(), shared, parent.get(), [=](Comm& child) {
+        std::vector<int> members;
+        ncclResult_t exchanged = parent->ExchangeSplit(ordinal, color, key, &members);
+        if (exchanged != ncclSuccess) return exchanged;
+        auto me = std::find(members.begin(), members.end(), parent->rank());
+        return child.Init(ChildKey(parent->key(), /*shrink=*/false, ordinal, color),
+                          static_cast<int>(members.size()), static_cast<int>(me - members.begin()));
+      });
 }
 
 ncclResult_t Shrink(ncclComm_t handle, const int* exclude, int exclude_count, ncclComm_t* out,

@@ -76,8 +76,9 @@ ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, n
     if (reinterpret_cast<uintptr_t>(buff) % NCCL_WIN_REQUIRED_ALIGNMENT != 0) {
       result = emu::Fail(ncclInvalidArgument, "Window address must be suitably aligned.");
     } else if (!GetEngine().IsDeviceAccessible(buff, size, &device) || device != found->device()) {
-      result = emu::Fail(ncclInvalidArgument, "ncclCommWindowRegister : %p is no memory of device %d",
-                         buff, found->device());
+      result =
+          emu::Fail(ncclInvalidArgument, "ncclCommWindowRegister : %p is no memory of device %d",
+                    buff, found->device());
     }
   }
   if (result != ncclSuccess) return emu::NoteInGroup(result);
@@ -97,7 +98,8 @@ ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win) {
   if (result != ncclSuccess || win == nullptr || found->registrations().RemoveWindow(win)) {
     return result;
   }
-  return emu::Fail(ncclInvalidArgument, "ncclCommWindowDeregister : no window of this communicator");
+  return emu::Fail(ncclInvalidArgument,
+                   "ncclCommWindowDeregister : no window of this communicator");
 }
 
 ncclResult_t pncclGetVersion(int* version) {

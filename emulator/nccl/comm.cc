@@ -116,16 +116,15 @@ ncclResult_t Comm::Init(const CommKey& key, int nranks, int rank) {
   rank_ = rank;
   sends_connected_ = std::vector<std::atomic<bool>>(nranks);
   receives_connected_ = std::vector<std::atomic<bool>>(nranks);
-  ncclResult_t result = Segment::Join(key, nranks_, rank_, GetEngine().PhysicalDevice(device_), cancelled_,
-                                      [this](std::shared_ptr<Segment> segment) {
-                                        segment->SetLabel(
-                                            "\"comm\": \"" + IdOf(key_) + "\", \"name\": \"" +
-                                            Escaped(config_.name) +
-                                            "\", \"rank\": " + std::to_string(rank_) +
-                                            ", \"ranks\": " + std::to_string(nranks_));
-                                        std::lock_guard lock(segment_mutex_);
-                                        segment_ = std::move(segment);
-                                      });
+  ncclResult_t result = Segment::Join(
+      key, nranks_, rank_, GetEngine().PhysicalDevice(device_), cancelled_,
+      [this](std::shared_ptr<Segment> segment) {
+        segment->SetLabel("\"comm\": \"" + IdOf(key_) + "\", \"name\": \"" + Escaped(config_.name) +
+                          "\", \"rank\": " + std::to_string(rank_) +
+                          ", \"ranks\": " + std::to_string(nranks_));
+        std::lock_guard lock(segment_mutex_);
+        segment_ = std::move(segment);
+      });
   if (result != ncclSuccess) return result;
   device_state_.segment = segment_;
   device_state_.rank = rank_;
@@ -215,7 +214,8 @@ bool Comm::IsConnected(const Connections& wanted) {
     if (!sends_connected_[peer] && !IsConnectedTo(peer, kConnectsSend, &crossed)) return false;
   }
   for (int peer : wanted.receive_from) {
-    if (!receives_connected_[peer] && !IsConnectedTo(peer, kConnectsReceive, &crossed)) return false;
+    if (!receives_connected_[peer] && !IsConnectedTo(peer, kConnectsReceive, &crossed))
+      return false;
   }
   return true;
 }

@@ -32,7 +32,8 @@ struct UserReduction {
 // What one member has to have connected before its operations can be launched. Two ranks connect
 // by exchanging one message each. Those of ranks that are half the ranks apart are not told from
 // each other: when both of them want to send (or both to receive), each takes the other's message
-// for the answer to its own. Both calls return, and the connection is crossed: nothing comes through.
+// for the answer to its own. Both calls return, and the connection is crossed: nothing comes
+// through.
 struct Connections {
   bool collectives = false;
   std::vector<int> send_to;
@@ -108,9 +109,9 @@ class Comm : public std::enable_shared_from_this<Comm> {
   // Registers a window: waits until all members have made as many registrations.
   ncclResult_t AwaitWindow();
 
-  // The end, in comm_end.cc. Finalize waits for this member's work. Destroy does nothing until it is
-  // called for the last member in this process; then it waits for their work, and until the members
-  // in all other processes have ended, too.
+  // The end, in comm_end.cc. Finalize waits for this member's work. Destroy does nothing until it
+  // is called for the last member in this process; then it waits for their work, and until the
+  // members in all other processes have ended, too.
   ncclResult_t Finalize();
   ncclResult_t Destroy();
   bool MarkFinalizeCalled() { return !finalize_called_.exchange(true); }

@@ -105,7 +105,9 @@ ncclResult_t Comm::Destroy() {
   if (segment_ == nullptr || !TakeOut(this, /*destroyed=*/true, &ending)) return ncclSuccess;
   for (const auto& comm : ending) comm->WaitLaunched();
   for (const auto& comm : ending) End(*comm);
-  auto there = [this](int r) { return segment_->member(r).ended.load() != 0 || segment_->IsGone(r); };
+  auto there = [this](int r) {
+    return segment_->member(r).ended.load() != 0 || segment_->IsGone(r);
+  };
   segment_->WaitMembers("destroy", there, cancelled_);
   return ncclSuccess;
 }

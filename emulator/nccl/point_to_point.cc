@@ -19,9 +19,9 @@ Signature SignatureOf(const Operation& op) {
   return signature;
 }
 
-// A message of up to this is one piece. A longer one is cut into parts, one a channel, and each part
-// goes in steps: of messages of different lengths the parts meet by number, and each step counts as
-// one, however long it is. Found with messages of 2 and 4 MiB.
+// A message of up to this is one piece. A longer one is cut into parts, one a channel, and each
+// part goes in steps: of messages of different lengths the parts meet by number, and each step
+// counts as one, however long it is. Found with messages of 2 and 4 MiB.
 constexpr uint64_t kOnePartBytes = 64ull << 10;
 constexpr uint64_t kParts = 16;
 constexpr uint64_t kStepBytes = 512ull << 10;
@@ -139,7 +139,8 @@ class Recv final : public Transfer {
     if (staged < total || Steps(total) < Steps(ours)) return false;
     const uint64_t their_part = PartBytes(total), our_part = PartBytes(ours);
     for (uint64_t i = 0; i < kParts && i * their_part < total && i * our_part < ours; ++i) {
-      const uint64_t n = std::min({their_part, our_part, total - i * their_part, ours - i * our_part});
+      const uint64_t n =
+          std::min({their_part, our_part, total - i * their_part, ours - i * our_part});
       const std::byte* data =
           state_->segment->process(op_.root)->At(slot_->region_offset + i * their_part, n);
       if (data == nullptr) return false;

@@ -221,7 +221,8 @@ bool Segment::IsGone(int rank) {
 bool Segment::WaitMembers(const char* kind, const std::function<bool(int)>& there,
                           const std::atomic<bool>& cancelled) {
   auto missing = [&] { return Lacking(there); };
-  return WaitHosts(kind, [&] { return missing().empty(); }, cancelled, missing);
+  return WaitHosts(
+      kind, [&] { return missing().empty(); }, cancelled, missing);
 }
 
 bool Segment::WaitHosts(const char* kind, const std::function<bool()>& ready,

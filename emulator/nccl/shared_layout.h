@@ -85,8 +85,8 @@ struct alignas(64) Member {
   uint64_t arena_inode;
   int32_t physical_device;
   std::atomic<uint32_t> collectives_connected;  // made its first collective
-  std::atomic<uint32_t> ended;  // destroyed, aborted, or its process ended
-  std::atomic<uint64_t> windows;  // registered so far: registering is collective
+  std::atomic<uint32_t> ended;                  // destroyed, aborted, or its process ended
+  std::atomic<uint64_t> windows;                // registered so far: registering is collective
   std::atomic<uint64_t> collectives_done;  // all collectives with a smaller ordinal are done here
   // Two, because a member can be at most one split ahead of a member that still reads.
   SplitEntry split[2];

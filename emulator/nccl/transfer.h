@@ -65,8 +65,8 @@ class Transfer {
   virtual bool done() const = 0;
   // The member aborted: leaves staged bytes to those that still read them.
   virtual void Abandon() = 0;
-  // For reports. The operation as members of a JSON object, and the members that it waits for: their
-  // part has not started, or not moved as far as needed.
+  // For reports. The operation as members of a JSON object, and the members that it waits for:
+  // their part has not started, or not moved as far as needed.
   virtual std::string Describe() const = 0;
   virtual std::vector<int> WaitsFor() const = 0;
 };

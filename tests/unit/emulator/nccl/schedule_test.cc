@@ -108,7 +108,8 @@ TEST(Schedule, CommunicatorsByNameAndCallsByThread) {
     other.join();
     Synchronize(stream);
   };
-  // The main thread has made two inits and two operations before; the other one's call is its first.
+  // The main thread has made two inits and two operations before; the other one's call is its
+  // first.
   ScheduleFile named(
       "rank 0 comm \"data parallel\" op 2\nrank 0 comm \"tp\" op 2\n"
       "rank 1 comm \"tp\" op 2\nrank 1 comm \"data parallel\" op 2\n");
@@ -175,47 +176,50 @@ TEST(Schedule, OneRankWaitsForTheOther) {
 TEST(Schedule, ThatCannotBeFollowedIsReleased) {
   // Rank 0 waits for an operation whose other part may come only after a call that it makes later.
   ScheduleFile impossible("rank 0 call 3\nrank 1 call 2\n");
-  EXPECT_TRUE(RunJob(2,
-                     [&](Rank& rank) {
-                       impossible.SayThere();
-                       ncclComm_t comm = rank.Init();
-                       Buffer buffer(4);
-                       cudaStream_t stream = MakeStream();
-                       for (int i = 0; i < 2; ++i) {
-                         AllReduce(comm, buffer, stream);
-                         Synchronize(stream);
-                       }
-                     },
-                     impossible.environment())
+  EXPECT_TRUE(RunJob(
+                  2,
+                  [&](Rank& rank) {
+                    impossible.SayThere();
+                    ncclComm_t comm = rank.Init();
+                    Buffer buffer(4);
+                    cudaStream_t stream = MakeStream();
+                    for (int i = 0; i < 2; ++i) {
+                      AllReduce(comm, buffer, stream);
+                      Synchronize(stream);
+                    }
+                  },
+                  impossible.environment())
                   .Succeeded());
   EXPECT_NE(impossible.Said().find("cannot be followed"), std::string::npos);
 
   ScheduleFile ended("rank 0 call 2\nrank 1 call 2\n");
   Environment environment = ended.environment();
   environment.emplace_back("NCCL_RUNTIME_CONNECT", "0");
-  EXPECT_TRUE(RunJob(2,
-                     [&](Rank& rank) {
-                       ended.SayThere();
-                       ncclComm_t comm = rank.Init();
-                       if (rank.rank() == 0) return;
-                       Buffer buffer(4);
-                       void* data = buffer.As<int>();  // a root does not wait for the others
-                       REQUIRE_NCCL(ncclBroadcast(data, data, 1, ncclInt, 1, comm, nullptr));
-                     },
-                     environment)
+  EXPECT_TRUE(RunJob(
+                  2,
+                  [&](Rank& rank) {
+                    ended.SayThere();
+                    ncclComm_t comm = rank.Init();
+                    if (rank.rank() == 0) return;
+                    Buffer buffer(4);
+                    void* data = buffer.As<int>();  // a root does not wait for the others
+                    REQUIRE_NCCL(ncclBroadcast(data, data, 1, ncclInt, 1, comm, nullptr));
+                  },
+                  environment)
                   .Succeeded());
   EXPECT_NE(ended.Said().find("cannot be followed"), std::string::npos);
 
   ScheduleFile possible("rank 0 call 2\nrank 1 call 2\n");
-  EXPECT_TRUE(RunJob(2,
-                     [&](Rank& rank) {
-                       possible.SayThere();
-                       ncclComm_t comm = rank.Init();
-                       Buffer buffer(4);
-                       AllReduce(comm, buffer, nullptr);
-                       Synchronize(nullptr);
-                     },
-                     possible.environment())
+  EXPECT_TRUE(RunJob(
+                  2,
+                  [&](Rank& rank) {
+                    possible.SayThere();
+                    ncclComm_t comm = rank.Init();
+                    Buffer buffer(4);
+                    AllReduce(comm, buffer, nullptr);
+                    Synchronize(nullptr);
+                  },
+                  possible.environment())
                   .Succeeded());
   EXPECT_EQ(possible.Said(), "");
 }
@@ -239,7 +243,9 @@ TEST(Schedule, LeavesNothingBehind) {
   EXPECT_TRUE(RunJob(2, hang, schedule.environment()).hung);
   std::vector<std::string> killed = job_files();
   EXPECT_FALSE(killed.empty());
-  EXPECT_TRUE(RunJob(2, [](Rank& rank) { rank.Init(); }, other.environment()).Succeeded());
+  EXPECT_TRUE(RunJob(
+                  2, [](Rank& rank) { rank.Init(); }, other.environment())
+                  .Succeeded());
   // Other jobs may run meanwhile; the killed one's file is not among what is left.
   std::vector<std::string> left = job_files();
   EXPECT_LT(std::count_if(killed.begin(), killed.end(),
@@ -251,15 +257,16 @@ TEST(Schedule, LeavesNothingBehind) {
 
 TEST(Schedule, WithALineThatIsNotUnderstoodIsIgnored) {
   ScheduleFile wrong("rank 0 call 3\nrank 1 call 2\nrank 1 calls 3\n");
-  EXPECT_TRUE(RunJob(2,
-                     [&](Rank& rank) {
-                       wrong.SayThere();
-                       ncclComm_t comm = rank.Init();
-                       Buffer buffer(4);
-                       AllReduce(comm, buffer, nullptr);
-                       Synchronize(nullptr);
-                     },
-                     wrong.environment())
+  EXPECT_TRUE(RunJob(
+                  2,
+                  [&](Rank& rank) {
+                    wrong.SayThere();
+                    ncclComm_t comm = rank.Init();
+                    Buffer buffer(4);
+                    AllReduce(comm, buffer, nullptr);
+                    Synchronize(nullptr);
+                  },
+                  wrong.environment())
                   .Succeeded());
   EXPECT_NE(wrong.Said().find("line 4: not understood: rank 1 calls 3; the schedule is ignored"),
             std::string::npos)
@@ -269,9 +276,10 @@ TEST(Schedule, WithALineThatIsNotUnderstoodIsIgnored) {
 TEST(ScheduleText, IsReadAsDocumented) {
   std::vector<ScheduleStep> steps;
   std::string error;
-  ASSERT_TRUE(ParseSchedule("# first\n\ngordian-schedule 1\r\n rank 3 call 2 # x\n"
-                            "rank 0 thread 2 call 1\nrank 0 comm 1 op 9\nrank 0 comm \"a b\" op 1",
-                            &steps, &error))
+  ASSERT_TRUE(
+      ParseSchedule("# first\n\ngordian-schedule 1\r\n rank 3 call 2 # x\n"
+                    "rank 0 thread 2 call 1\nrank 0 comm 1 op 9\nrank 0 comm \"a b\" op 1",
+                    &steps, &error))
       << error;
   ASSERT_EQ(steps.size(), 4u);
   EXPECT_EQ(steps[0].rank, 3);
@@ -286,7 +294,8 @@ TEST(ScheduleText, IsReadAsDocumented) {
        {"", "rank 0 call 1\n", "gordian-schedule 2\n", "gordian-schedule 1\nrank 0 call 0\n",
         "gordian-schedule 1\nrank -1 call 1\n", "gordian-schedule 1\nrank 0 call\n",
         "gordian-schedule 1\nrank 0 call 1 2\n", "gordian-schedule 1\nrank 0 comm \"a op 1\n",
-        "gordian-schedule 1\nrank 0 comm \"\" op 1\n", "gordian-schedule 1\nrank 0 thread 0 call 1\n",
+        "gordian-schedule 1\nrank 0 comm \"\" op 1\n",
+        "gordian-schedule 1\nrank 0 thread 0 call 1\n",
         "gordian-schedule 1\nrank 0 call 99999999999999999999\n",
         "gordian-schedule 1\nrank 0 call 1\nrank 0 call 1\n"}) {
     EXPECT_FALSE(ParseSchedule(wrong, &steps, &error)) << wrong;

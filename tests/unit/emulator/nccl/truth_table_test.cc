@@ -321,9 +321,11 @@ TEST(TruthTable, ColdSendRingOfThreeHangsOnTheHost) {
   Outcome outcome = RunJob(3, [](Rank& rank) {
     Scene s(rank);
     ncclComm_t comm = s.Warm(0);
-    REQUIRE_NCCL(ncclSend(s.buffer.As<float>(), 1, ncclFloat, (rank.rank() + 1) % 3, comm, s.first));
+    REQUIRE_NCCL(
+        ncclSend(s.buffer.As<float>(), 1, ncclFloat, (rank.rank() + 1) % 3, comm, s.first));
     rank.Mark(1);
-    REQUIRE_NCCL(ncclRecv(s.buffer.As<float>(), 1, ncclFloat, (rank.rank() + 2) % 3, comm, s.first));
+    REQUIRE_NCCL(
+        ncclRecv(s.buffer.As<float>(), 1, ncclFloat, (rank.rank() + 2) % 3, comm, s.first));
   });
   EXPECT_TRUE(outcome.hung);
   EXPECT_EQ(outcome.marks, (std::vector<uint32_t>{0, 0, 0}));
