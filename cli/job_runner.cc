@@ -20,6 +20,7 @@
 #include "cli/output.h"
 #include "cli/remote_verdicts.h"
 #include "cli/ring_folder.h"
+#include "cli/session.h"
 #include "cli/verdict_policy.h"
 #include "collector/collector.h"
 #include "common/clock.h"
@@ -227,6 +228,9 @@ Status JobRunner::ObserveFromHere() {
   server_ = std::make_unique<server::EmbeddedServer>();
   server::ServerOptions server_options;
   server_options.analysis.session_dir = options_.session_dir;
+  if (!options_.absolute_session_dir.empty()) {
+    server_options.socket_path = options_.absolute_session_dir + "/" + kStatusSocket;
+  }
   server_options.analysis.model.suspect_after_ns =
       static_cast<uint64_t>(options_.config.suspect_after_s * 1e9);
   server_options.analysis.on_verdict = [desk = desk_.get()](const server::VerdictUpdate& update) {

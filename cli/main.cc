@@ -65,6 +65,8 @@ int Main(int argc, char** argv) {
   app.footer("Example: gordian run -- ./train --steps 100");
   AddRunVerb(app, &context);
   AddEnvVerb(app, &context);
+  AddStatusVerb(app, &context);
+  AddWatchVerb(app, &context);
   AddAnalyzeVerb(app, &context);
   AddExplainVerb(app, &context);
   AddAttachVerb(app, &context);

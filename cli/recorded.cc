@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "analyzer/server/analysis.h"
+#include "analyzer/server/status_json.h"
 #include "analyzer/server/verdict_json.h"
 #include "cli/output.h"
 #include "cli/process_tree.h"
@@ -99,7 +100,10 @@ bool IsRunning(const std::string& session) {
   return IsAlive({.pid = pid->get<pid_t>(), .start = start->get<uint64_t>()});
 }
 
-StatusOr<RecordedVerdict> DecideAgain(const std::string& path) {
+namespace {
+
+// `status`, if asked for, is filled whenever a trace or rings could be read.
+StatusOr<RecordedVerdict> Decide(const std::string& path, RecordedStatus* status) {
   StatusOr<std::string> session = SessionOf(path);
   GORDIAN_RETURN_IF_ERROR(session.status());
   server::AnalysisOptions options;
@@ -112,6 +116,8 @@ StatusOr<RecordedVerdict> DecideAgain(const std::string& path) {
     }
   }
   const bool running = !session->empty() && IsRunning(*session);
+  options.want_status = status != nullptr;
+  options.still_written = status != nullptr && running;
   std::optional<RingSupplement> rings;
   if (!session->empty() && !running) {
     rings.emplace(*session, /*also_living=*/true);
@@ -142,7 +148,31 @@ StatusOr<RecordedVerdict> DecideAgain(const std::string& path) {
                                     : more + "; the verdict holds up to there");
   }
   recorded.verdict = std::move(result->verdict);
+  if (status != nullptr) {
+    status->running = running;
+    status->json = std::move(result->status_json);
+    status->note = running ? "" : recorded.note;
+  }
   return recorded;
+}
+
+}  // namespace
+
+StatusOr<RecordedVerdict> DecideAgain(const std::string& path) { return Decide(path, nullptr); }
+
+StatusOr<RecordedStatus> StatusAsRecorded(const std::string& path) {
+  RecordedStatus status;
+  StatusOr<RecordedVerdict> recorded = Decide(path, &status);
+  GORDIAN_RETURN_IF_ERROR(recorded.status());
+  if (status.json.empty()) {  // there is no more than the verdict
+    status.running = !recorded->session.empty() && IsRunning(recorded->session);
+    status.note = recorded->note;
+    server::StatusFacts facts;
+    facts.verdict = std::move(recorded->verdict);
+    facts.job_ended = !status.running;
+    status.json = server::StatusToText(facts);
+  }
+  return status;
 }
 
 StatusOr<RecordedVerdict> AsDecided(const std::string& path) {

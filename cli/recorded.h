@@ -25,6 +25,15 @@ bool IsRunning(const std::string& session);
 // says so.
 StatusOr<RecordedVerdict> DecideAgain(const std::string& path);
 
+// What the ranks and communicators of a job were at when its record ends (schema gordian.status.v1);
+// of a session whose job still runs, now.
+struct RecordedStatus {
+  std::string json;
+  std::string note;      // as above
+  bool running = false;  // the `gordian run` of the session is still at work
+};
+StatusOr<RecordedStatus> StatusAsRecorded(const std::string& path);
+
 // What was decided while the job ran (verdict.json, its call sites resolved then). A session
 // without one, or a trace, is decided again.
 StatusOr<RecordedVerdict> AsDecided(const std::string& path);

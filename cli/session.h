@@ -11,6 +11,8 @@
 
 namespace gordian::cli {
 
+inline constexpr char kStatusSocket[] = "gordian.sock";  // in a session, while its job runs
+
 class Session {
  public:
   // Makes and claims `wanted`, or gordian-<app>-<UTC> in the working directory (with the link

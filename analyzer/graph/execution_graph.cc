@@ -138,6 +138,7 @@ void ExecutionGraph::TakeRound(const Round& round) {
       }
       if (comm.index < 0 || comm.rank < 0) continue;
       CommMember& member = matcher_.comms()[comm.index].members[comm.rank];
+      member.next_sequence = std::max(member.next_sequence, now.next_sequence);
       if (now.state == CommStateKind::kAborted || now.state == CommStateKind::kRevoked) {
         if (!member.aborted) member.left_ns = round.begin_ns;
         member.aborted = true;

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "analyzer/graph/event.h"
+#include "analyzer/graph/job_snapshot.h"
 #include "analyzer/graph/verdict.h"
 
 namespace gordian::graph {
@@ -49,6 +50,9 @@ class JobModel {
   // The verdict from all that is known now. A confirmed finding never goes away,
   // apart from the exit of a rank that has come back and that nobody waits for any more.
   Verdict Current() const;
+
+  // What every rank and communicator is at now.
+  JobSnapshot Snapshot() const;
 
  private:
   class Impl;

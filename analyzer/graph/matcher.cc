@@ -125,6 +125,8 @@ void Matcher::Post(const PartRef& part, const MemberSlot& slot) {
       instance.members.resize(comm.nranks);
     }
     MemberSlot& mine = instance.members[part.rank];
+    uint64_t& next = comm.members[part.rank].next_sequence;
+    next = std::max(next, part.sequence + 1);
     if (mine.state == SlotState::kNone) ++instance.called;
     mine = slot;
     return;
@@ -225,6 +227,8 @@ void Matcher::Withdraw(const PartRef& part) {
   if (slot == nullptr || slot->state == SlotState::kNone) return;
   *slot = MemberSlot{};
   if (part.kind == PartKind::kCollective) {
+    uint64_t& next = comms_[part.comm].members[part.rank].next_sequence;
+    if (next == part.sequence + 1) next = part.sequence;
     Instance* instance = FindInstance(part.comm, part.sequence);
     if (--instance->called == 0) comms_[part.comm].instances.erase(part.sequence);
   }

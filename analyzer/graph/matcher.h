@@ -78,6 +78,7 @@ struct CommMember {
   bool aborted = false;    // or revoked it
   bool forgotten = false;  // transfers with it were let go of before it was seen
   uint64_t left_ns = 0;
+  uint64_t next_sequence = 0;  // collectives that it has called
 };
 
 struct Communicator {

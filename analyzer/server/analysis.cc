@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "analyzer/server/graph_events.h"
 #include "analyzer/server/report.h"
 #include "analyzer/server/session_files.h"
+#include "analyzer/server/status_json.h"
 #include "analyzer/server/verdict_json.h"
 #include "common/clock.h"
 #include "common/trace_file.h"
@@ -174,6 +176,7 @@ class Analysis::Impl {
     }
     trace_ = std::move(writer).value();
     begun_ = true;
+    host_ = (*reader)->header().host();
     last_flush_ns_ = MonoNs();
     // What people were told before is not news.
     essence_ = Essence(CurrentLocked());
@@ -252,6 +255,32 @@ class Analysis::Impl {
     return json_;
   }
 
+  std::string StatusJson(uint64_t* revision) const {
+    StatusFacts facts;
+    {
+      std::lock_guard lock(mutex_);
+      facts.verdict = CurrentLocked();
+      facts.snapshot = model_.Snapshot();
+      facts.revision = stats_.revision;
+      facts.job_ended = stats_.job_ended;
+      facts.nodes = fleet_.Nodes();
+      facts.host = host_;
+      // Copied: a new call may be named as soon as the lock is gone.
+      std::map<uint16_t, std::string> symbols;
+      for (const graph::RankSnapshot& rank : facts.snapshot.ranks) {
+        symbols[rank.call_id] = events_.Symbol(rank.call_id);
+      }
+      facts.symbol = [symbols = std::move(symbols)](uint16_t call) {
+        const auto found = symbols.find(call);
+        return found == symbols.end() ? "" : found->second;
+      };
+    }
+    facts.now_ns = facts.job_ended ? facts.snapshot.now_ns : MonoNs();
+    facts.sites = resolver_;
+    if (revision != nullptr) *revision = facts.revision;
+    return StatusToText(facts);
+  }
+
   CallSites& call_sites() { return call_sites_; }
   SiteResolver sites() const { return resolver_; }
 
@@ -310,6 +339,7 @@ class Analysis::Impl {
   void BeginLocked(const v1::TraceHeader& header) {
     if (begun_ || finished_) return;
     begun_ = true;
+    host_ = header.host();
     last_flush_ns_ = MonoNs();
     if (options_.session_dir.empty() || !options_.write_trace) return;
     StatusOr<std::unique_ptr<TraceWriter>> writer = TraceWriter::Create(PathOf(kTraceFile), header);
@@ -423,6 +453,7 @@ class Analysis::Impl {
   bool finished_ = false;
   bool seen_process_ = false;
   std::vector<std::string> notes_;
+  std::string host_;  // as the trace has it
   std::string essence_;
   std::string json_;
   Stats stats_;
@@ -446,6 +477,7 @@ bool Analysis::HasUnfinished() const { return impl_->HasUnfinished(); }
 bool Analysis::WantsConfirmation() const { return impl_->WantsConfirmation(); }
 graph::Verdict Analysis::Current() const { return impl_->Current(); }
 std::string Analysis::CurrentJson(uint64_t* revision) const { return impl_->CurrentJson(revision); }
+std::string Analysis::StatusJson(uint64_t* revision) const { return impl_->StatusJson(revision); }
 CallSites& Analysis::call_sites() { return impl_->call_sites(); }
 SiteResolver Analysis::sites() const { return impl_->sites(); }
 Analysis::Stats Analysis::stats() const { return impl_->stats(); }
@@ -469,7 +501,9 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
   FleetNotes fleet;
   CallSites call_sites;
   google::protobuf::Arena arena;  // thousands of small messages, all gone with their chunk
+  bool job_ended = false;
   const auto feed = [&](const v1::Event& event) {
+    job_ended |= event.has_job_ended();
     if (event.event_case() == v1::Event::kModule) call_sites.OnModule(event.module());
     events.OnEvent(event);
     ++result.events;
@@ -492,7 +526,7 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
   result.verdict = model.Current();
   AddNotes(fleet.Texts(), &result.verdict);
   NoteDropped(events.dropped(), &result.verdict);
-  if (!result.complete) {
+  if (!result.complete && !options.still_written) {
     AddNotes({"what came after the end of the trace, which is " + result.ending}, &result.verdict);
     // A problem that was seen stays one; that none was seen says nothing about the missing rest.
     graph::Finding& main = result.verdict.main;
@@ -500,6 +534,18 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
       main.verdict = graph::VerdictKind::kInconclusive;
       main.summary = "The trace is " + result.ending + "; up to there the job was healthy";
     }
+  }
+  if (options.want_status) {
+    StatusFacts facts;
+    facts.verdict = result.verdict;
+    facts.snapshot = model.Snapshot();
+    facts.job_ended = job_ended;
+    facts.now_ns = options.still_written ? MonoNs() : facts.snapshot.now_ns;
+    facts.nodes = fleet.Nodes();
+    facts.host = result.header.host();
+    facts.sites = call_sites.Resolver();
+    facts.symbol = [&events](uint16_t call) { return events.Symbol(call); };
+    result.status_json = StatusToText(facts);
   }
   ForEachSite(&result.verdict, [&](graph::Site* site) {
     if (site->address == 0) return;

@@ -37,6 +37,9 @@ struct VerdictUpdate {
 struct AnalysisOptions {
   std::string session_dir;  // must exist; empty: no files are written
   bool write_trace = true;  // trace.gtrace in the session
+  // Of AnalyzeTrace only. The job still runs: that its trace has no end yet says nothing.
+  bool still_written = false;
+  bool want_status = false;  // AnalysisResult::status_json
   graph::ModelOptions model;
   // Called after verdict.json is in place, once for each revision, from the thread that fed the
   // event, without a lock held: it may call any const method here. Must not block for long.
@@ -95,6 +98,8 @@ class Analysis {
   graph::Verdict Current() const;
   // The bytes of verdict.json at the last change; "" before the first verdict.
   std::string CurrentJson(uint64_t* revision) const;
+  // The same moment as JSON of status_json.h; `revision` as above, may be null.
+  std::string StatusJson(uint64_t* revision) const;
 
   CallSites& call_sites();
   SiteResolver sites() const;
@@ -132,6 +137,7 @@ struct AnalysisResult {
   std::vector<std::string>
       site_texts;  // of the sites in `verdict`: Site::address is a place here + 1
   v1::TraceHeader header;
+  std::string status_json;  // as Analysis::StatusJson, at the end of the trace
   std::string trace;   // which file was read
   std::string ending;  // TraceReader::Describe
   bool complete = true;

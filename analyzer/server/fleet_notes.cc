@@ -92,4 +92,16 @@ std::vector<std::string> FleetNotes::Texts() const {
   return texts;
 }
 
+std::vector<NodeOfJob> FleetNotes::Nodes() const {
+  std::vector<NodeOfJob> nodes;
+  for (const auto& [index, node] : nodes_) {
+    nodes.push_back({.index = index,
+                     .name = node.name,
+                     .number = node.rank,
+                     .away = node.away && !node.ended,
+                     .ended = node.ended});
+  }
+  return nodes;
+}
+
 }  // namespace gordian::server

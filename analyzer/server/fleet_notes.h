@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/server/status_json.h"
 #include "gordian/v1/event.pb.h"
 
 namespace gordian::server {
@@ -20,6 +21,8 @@ class FleetNotes {
   // Which nodes are away, which have not come, whose records are missing. Stable: the same words as
   // long as nothing changes. Empty for a job of one node in its own process.
   std::vector<std::string> Texts() const;
+
+  std::vector<NodeOfJob> Nodes() const;  // empty, too
 
  private:
   struct Node {

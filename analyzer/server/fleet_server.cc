@@ -174,6 +174,10 @@ class FleetServer::Impl final {
                             v1::GetVerdictResponse* response) override {
       return server_->GetVerdict(*request, response);
     }
+    grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest* request,
+                           v1::GetStatusResponse* response) override {
+      return server_->GetStatus(*request, response);
+    }
 
    private:
     Impl* const server_;
@@ -354,6 +358,30 @@ class FleetServer::Impl final {
       return grpc::Status::OK;
     }
     return {grpc::StatusCode::NOT_FOUND, "no job of this name runs here"};
+  }
+
+  grpc::Status GetStatus(const v1::GetStatusRequest& request, v1::GetStatusResponse* response) {
+    JobEntry* entry = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& one : entries_) {
+        const bool wanted = request.job().empty() || one->name == request.job();
+        if (wanted && one->live != nullptr) entry = one.get();
+      }
+      if (entry == nullptr) {
+        return {grpc::StatusCode::NOT_FOUND, request.job().empty()
+                                                 ? "no job runs here"
+                                                 : "no job of this name runs here"};
+      }
+      ++entry->streams;  // it is not put away meanwhile; call sites may take their time
+    }
+    uint64_t revision = 0;
+    response->set_status_json(entry->live->analysis().StatusJson(&revision));
+    response->set_revision(revision);
+    const std::lock_guard lock(mutex_);
+    --entry->streams;
+    wake_.notify_all();
+    return grpc::Status::OK;
   }
 
   void Housekeep() {

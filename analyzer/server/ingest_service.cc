@@ -1,8 +1,14 @@
 #include "analyzer/server/ingest_service.h"
 
+#include <errno.h>
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 #include <spdlog/spdlog.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <mutex>
 #include <utility>
@@ -50,9 +56,36 @@ class AnalysisService final : public v1::Analysis::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
+                         v1::GetStatusResponse* response) override {
+    uint64_t revision = 0;
+    response->set_status_json(analysis_->StatusJson(&revision));
+    response->set_revision(revision);
+    return grpc::Status::OK;
+  }
+
  private:
   const Analysis* const analysis_;
 };
+
+// Tried beforehand: gRPC would take one address that fails for a failure of all.
+bool CanListenOn(const std::string& path) {
+  if (path.empty()) return false;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    spdlog::info("no socket for gordian status: {} is longer than a socket's name may be", path);
+    return false;
+  }
+  memcpy(address.sun_path, path.c_str(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool bound =
+      fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  if (!bound) spdlog::info("no socket for gordian status: {}: {}", path, strerror(errno));
+  if (fd >= 0) close(fd);
+  if (bound) unlink(path.c_str());
+  return bound;
+}
 
 }  // namespace
 
@@ -67,10 +100,14 @@ class EmbeddedServer::Impl {
     job_->Start(rounds_.get());
     ingest_ = std::make_unique<IngestService>(job_.get());
     service_ = std::make_unique<AnalysisService>(analysis_.get());
-    grpc::ServerBuilder builder;
     int port = 0;
+    grpc::ServerBuilder builder;
     if (!options.listen.empty()) {
       builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
+    }
+    if (CanListenOn(options.socket_path)) {
+      socket_path_ = options.socket_path;
+      builder.AddListeningPort("unix:" + socket_path_, grpc::InsecureServerCredentials());
     }
     builder.RegisterService(ingest_.get());
     builder.RegisterService(service_.get());
@@ -79,7 +116,12 @@ class EmbeddedServer::Impl {
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
-    server_ = builder.BuildAndStart();
+    {
+      // The socket takes other users' data as well as it answers questions: they may do neither.
+      const mode_t before = umask(0177);
+      server_ = builder.BuildAndStart();
+      umask(before);
+    }
     if (server_ == nullptr || (!options.listen.empty() && port == 0)) {
       rounds_->Stop();
       server_.reset();
@@ -112,6 +154,7 @@ class EmbeddedServer::Impl {
     rounds_->Stop();
     server->Wait();
     server.reset();
+    if (!socket_path_.empty()) unlink(socket_path_.c_str());
     analysis_->Finish();
   }
 
@@ -124,6 +167,7 @@ class EmbeddedServer::Impl {
   std::unique_ptr<AnalysisService> service_;
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
+  std::string socket_path_;
 };
 
 EmbeddedServer::EmbeddedServer() : impl_(std::make_unique<Impl>()) {}

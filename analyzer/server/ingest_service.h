@@ -26,6 +26,9 @@ struct ServerOptions {
   AnalysisOptions analysis;
   RoundPace pace;
   std::string listen;  // HOST:PORT, port 0: any; empty: in-process only
+  // Also listen on a unix socket here, for this user alone, until Stop; empty: none. One that cannot
+  // be made is named in the log and done without.
+  std::string socket_path;
 };
 
 // An analyzer in this process. All methods may be called from any thread; Start once.

@@ -4,7 +4,7 @@ import os
 
 from cli_testing import BUILD, EMULATOR, GORDIAN, CliTest, clean_environment, main
 
-VERBS = ["run", "env", "analyze", "explain", "doctor", "hooks", "version"]
+VERBS = ["run", "env", "status", "watch", "analyze", "explain", "doctor", "hooks", "version"]
 
 
 class Parsing(CliTest):
@@ -43,6 +43,12 @@ class Parsing(CliTest):
             (["analyze", "nowhere"], ["nowhere"]),
             (["explain", "nowhere"], ["nowhere"]),
             (["explain", "."], ["session"]),
+            (["status"], ["latest"]),
+            (["status", "nowhere"], ["nowhere"]),
+            (["status", "."], ["session"]),
+            (["status", "--job", "x"], ["--job", "--analyzer"]),
+            (["watch"], ["latest"]),
+            (["watch", "nowhere"], ["nowhere"]),
         ]:
             with self.subTest(arguments=arguments):
                 done = self.gordian(*arguments)
