@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "analyzer/graph/execution_graph.h"
+#include "analyzer/graph/matcher.h"
 #include "analyzer/graph/names.h"
 
 namespace gordian::graph {

@@ -7,11 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/graph/execution_graph.h"
-#include "analyzer/graph/matcher.h"
+#include "analyzer/graph/event.h"
 #include "analyzer/graph/verdict.h"
 
 namespace gordian::graph {
+
+class ExecutionGraph;
+class Matcher;
 
 enum class RankState : uint8_t { kRunning, kInCall, kStopped, kEnded };
 
