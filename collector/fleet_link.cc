@@ -150,12 +150,12 @@ struct FleetLink::State {
                why.message() + "): the job runs on; what is seen is kept " + WhereItIsKept() +
                " and sent when it answers";
       }
-      lock.unlock();
       // A stream that broke and one that cannot be made is one thing to a person.
       if (was_welcomed || refused || last_notice.empty()) {
+        lock.unlock();
         Notice(OneLine(std::move(line)));
+        lock.lock();
       }
-      lock.lock();
       const uint64_t wait = pause / 2 + random() % (pause / 2 + 1);
       changed.wait_for(lock, std::chrono::nanoseconds(wait), [this] { return give_up; });
       if (give_up) {

@@ -37,7 +37,8 @@ class Outgoing {
   void TryDiskAgain();
 
   // The next one to be sent; null: none, or the window is full. Batches that the disk does not give
-  // back are left out; problem() then names them.
+  // back are left out; TakeProblem() then names them. Were they the last, an empty one is added behind
+  // them, so that the analyzer sees the gap.
   Message Next();
   // Everything up to `number` has arrived.
   void Acknowledge(uint64_t number);

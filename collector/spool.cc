@@ -224,7 +224,10 @@ Status Spool::Append(const v1::EventBatch& batch) {
   }
   PutLe32(static_cast<uint32_t>(n), out.data());
   PutLe32(Crc32(out.data() + kPrefixBytes, n), out.data() + 4);
-  if (write_fd_ < 0 || segments_.back().bytes >= options_.segment_bytes) {
+  // Numbers that are not here are in another file, or in memory until then (Outgoing::Spill): a reader
+  // takes files by their first number, so none may begin within another.
+  if (write_fd_ < 0 || segments_.back().bytes >= options_.segment_bytes ||
+      batch.number() != last_number_ + 1) {
     if (Status status = OpenSegment(batch.number()); !status.ok()) {
       failing_ = true;
       return status;
@@ -235,6 +238,12 @@ Status Spool::Append(const v1::EventBatch& batch) {
           WriteAll(write_fd_, segment.path, segment.bytes, out.data(), kPrefixBytes + n);
       !status.ok()) {
     failing_ = true;
+    if (segment.bytes == kMagicBytes) {  // this number's file: it may come to be written elsewhere
+      CloseWriter();
+      unlink(segment.path.c_str());
+      bytes_ -= segment.bytes;
+      segments_.pop_back();
+    }
     return status;
   }
   failing_ = false;

@@ -31,7 +31,8 @@ class Spool {
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
 
-  // Adds a batch behind the others. Its number must be above theirs. After an error (a full disk)
+  // Adds a batch behind the others. Its number must be above theirs; one that is not the next begins a
+  // segment. After an error (a full disk)
   // what was there stays as it was, and the next try may succeed.
   Status Append(const v1::EventBatch& batch);
 

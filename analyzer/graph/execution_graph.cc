@@ -93,6 +93,10 @@ void ExecutionGraph::FinalCounts(ProcessId id, uint64_t lost_records, uint64_t n
   process->state.nccl_calls = std::max(process->state.nccl_calls, nccl_calls);
 }
 
+void ExecutionGraph::RecordsMissing(ProcessId id) {
+  if (Process* process = Find(id); process != nullptr) process->records_missing = true;
+}
+
 void ExecutionGraph::Record(const CallRecord& record) {
   Process& process = processes_[record.process];
   if (process.info.process == 0) process.info.process = record.process;

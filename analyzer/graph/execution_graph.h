@@ -151,6 +151,7 @@ struct Process {
   size_t events_limit = 4096;
   std::map<CommId, LocalComm> comms;
   bool captures = false;
+  bool records_missing = false;  // nobody knows how many
 
   bool has_state = false;  // in the last round
   ProcessState state;
@@ -161,7 +162,7 @@ struct Process {
   bool Dead() const { return ended || (has_state && !state.alive); }
   bool Lossy() const {
     return merger.lost() > 0 || state.lost_records > 0 || state.lost_streams > 0 ||
-           state.lost_comms > 0;
+           state.lost_comms > 0 || records_missing;
   }
 };
 
@@ -172,6 +173,7 @@ class ExecutionGraph {
   Process& Start(const ProcessInfo&);
   void End(ProcessId, ExitKind, int exit_value, uint64_t time_ns);
   void FinalCounts(ProcessId, uint64_t lost_records, uint64_t nccl_calls);
+  void RecordsMissing(ProcessId);
   void Record(const CallRecord&);
 
   // Takes over the states of a round: what is done, who is alive. now_ns: the round's begin.

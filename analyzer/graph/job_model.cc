@@ -341,6 +341,8 @@ void JobModel::OnFinalCounts(ProcessId process, uint64_t lost_records, uint64_t 
   impl_->execution_.FinalCounts(process, lost_records, nccl_calls);
 }
 
+void JobModel::OnRecordsMissing(ProcessId process) { impl_->execution_.RecordsMissing(process); }
+
 void JobModel::OnRecord(const CallRecord& record) {
   impl_->now_ns_ = std::max(impl_->now_ns_, record.time_ns);
   impl_->execution_.Record(record);

@@ -138,14 +138,17 @@ class FleetServer::Impl final {
     }
     if (housekeeper_.joinable()) housekeeper_.join();
     if (server_ != nullptr) {
-      // No grace: collectors keep what was not acknowledged, and come back to the next server.
-      server_->Shutdown(std::chrono::system_clock::now());
+      // Shutdown waits for all streams, and an answer waits for the end of its round.
+      std::vector<LiveJob*> live;
       {
         const std::lock_guard lock(mutex_);
         for (const auto& entry : entries_) {
-          if (entry->live != nullptr) entry->live->StopRounds();  // or an answer would wait for one
+          if (entry->live != nullptr) live.push_back(entry->live.get());
         }
       }
+      for (LiveJob* const job : live) job->StopRounds();
+      // No grace: collectors keep what was not acknowledged, and come back to the next server.
+      server_->Shutdown(std::chrono::system_clock::now());
       server_->Wait();
       server_.reset();
     }
@@ -250,6 +253,12 @@ class FleetServer::Impl final {
     if (why.empty() && (hello.job().empty() || hello.job().size() > kMaxNameBytes ||
                         hello.incarnation() == 0)) {
       why = "a collector must name its job (gordian run --job NAME) and itself";
+    }
+    // The name is shown on terminals.
+    if (why.empty() && std::any_of(hello.job().begin(), hello.job().end(), [](unsigned char c) {
+          return c < 0x20 || c == 0x7f;
+        })) {
+      why = "a job's name has no control characters: " + Shown(hello.job());
     }
     if (!why.empty()) return Refuse(stream, why);
     JobEntry* const entry = Find(hello, &why);
@@ -394,6 +403,7 @@ class FleetServer::Impl final {
         const bool over = entry->live->ingest().Over();
         const bool forgotten = SteadyClock::now() - entry->idle_since >= options_.forget_after;
         if (entry->streams == 0 && (over || forgotten)) {
+          entry->incarnations.clear();
           for (const NodeStatus& node : entry->live->ingest().nodes()) {
             entry->incarnations.push_back(node.incarnation);
           }

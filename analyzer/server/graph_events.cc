@@ -252,9 +252,12 @@ bool GraphEvents::OnEvent(const v1::Event& event) {
     case v1::Event::kClockOffset:
       understood = OnClockOffset(event.clock_offset());
       break;
+    case v1::Event::kNodeState:
+      OnNodeState(event.node_state());
+      understood = true;
+      break;
     case v1::Event::kNodeJoined:  // for people and for who reads the trace again (FleetNotes)
     case v1::Event::kBatchMark:
-    case v1::Event::kNodeState:
     case v1::Event::kAnalyzerStarted:
       understood = true;
       break;
@@ -269,6 +272,13 @@ bool GraphEvents::OnClockOffset(const v1::ClockOffset& clock) {
   if (clock.node() >= kMaxClockNodes) return false;
   clocks_[clock.node()] = clock.offset_ns();
   return true;
+}
+
+void GraphEvents::OnNodeState(const v1::NodeState& state) {
+  if (state.kind() != v1::NODE_STATE_KIND_LOST) return;
+  for (const auto& [process, alive] : processes_) {
+    if (alive && process / kProcessesOfNode == state.node()) model_->OnRecordsMissing(process);
+  }
 }
 
 uint64_t GraphEvents::OurTime(uint32_t process, uint64_t time_ns) const {

@@ -134,14 +134,14 @@ JobIngest::Node* JobIngest::Admit(const v1::Hello& hello, grpc::ServerContext* c
       }
     }
     if (found == nodes_.end()) {
-      if (nodes_.size() >= kMaxNodes) {
+      if (next_index_ >= kMaxNodes) {
         *why = fmt::format("{} nodes are the most that one analyzer takes", kMaxNodes);
         return nullptr;
       }
       is_new = true;
       auto fresh = std::make_unique<Node>();
       NodeStatus& status = fresh->status;
-      status.index = static_cast<uint32_t>(nodes_.size());
+      status.index = next_index_++;
       status.host = Shown(hello.host());
       status.name = hello.node().empty() ? status.host : Shown(hello.node());
       status.session = Shown(hello.session());
@@ -205,7 +205,9 @@ void JobIngest::Serve(IngestStream* stream, Node* node) {
   const auto join_rounds = [&] {
     if (node->in_rounds || node->status.last_batch < node->backlog) return;
     node->in_rounds = true;
-    if (std::exchange(node->away_noted, false)) NoteState(node, v1::NODE_STATE_KIND_BACK);
+    if (std::exchange(node->away_noted, false)) {
+      analysis_->OnEvent(StateOf(*node, v1::NODE_STATE_KIND_BACK));
+    }
     rounds_->Join(index, [this, &outbox](uint64_t round) {
       outbox.Request(round, options_.fleet && analysis_->HasUnfinished());
     });
@@ -237,7 +239,7 @@ void JobIngest::Serve(IngestStream* stream, Node* node) {
   if (!ended) {
     if (options_.fleet) {
       node->away_noted = true;
-      NoteState(node, v1::NODE_STATE_KIND_AWAY);
+      analysis_->OnEvent(StateOf(*node, v1::NODE_STATE_KIND_AWAY));
     } else {
       analysis_->AddNotVisible("the collector on " + node->status.host +
                                " went away before the job ended");
@@ -259,15 +261,12 @@ void JobIngest::Serve(IngestStream* stream, Node* node) {
 bool JobIngest::TakeBatch(v1::EventBatch* batch, Node* node) {
   const uint64_t number = batch->number();
   if (number <= node->status.last_batch) return false;
-  if (const uint64_t missing = number - node->status.last_batch - 1; missing > 0) {
-    if (options_.fleet) {
-      NoteState(node, v1::NODE_STATE_KIND_LOST, missing);
-    } else {
+  const uint64_t missing = number - node->status.last_batch - 1;
+  if (!options_.fleet) {
+    if (missing > 0) {
       analysis_->AddNotVisible(fmt::format("{} batches of events from {} are missing", missing,
                                            node->status.host));
     }
-  }
-  if (!options_.fleet) {
     {
       const std::lock_guard lock(mutex_);
       node->status.last_batch = number;
@@ -288,7 +287,9 @@ bool JobIngest::TakeBatch(v1::EventBatch* batch, Node* node) {
   }
 
   std::vector<v1::Event> events;
-  events.reserve(static_cast<size_t>(batch->events_size()) + 2);
+  events.reserve(static_cast<size_t>(batch->events_size()) + 4);
+  // With the batch: a trace that was cut in between would name it twice.
+  if (missing > 0) events.push_back(StateOf(*node, v1::NODE_STATE_KIND_LOST, missing));
   v1::Event round, ended;
   const int last = batch->events_size() - 1;
   for (int i = 0; i <= last; ++i) {
@@ -310,10 +311,7 @@ bool JobIngest::TakeBatch(v1::EventBatch* batch, Node* node) {
     // One at a time: the job's end must stand behind what every node had to say.
     const std::lock_guard ends(ends_mutex_);
     ended.mutable_job_ended()->set_time_ns(ToOurClock(*node, ended.job_ended().time_ns()));
-    v1::Event state;
-    state.mutable_node_state()->set_node(node->status.index);
-    state.mutable_node_state()->set_kind(v1::NODE_STATE_KIND_ENDED);
-    state.mutable_node_state()->set_time_ns(MonoNs());
+    v1::Event state = StateOf(*node, v1::NODE_STATE_KIND_ENDED);
     *state.mutable_node_state()->mutable_ended() = ended.job_ended();
     events.push_back(std::move(state));
     if (NoteEnded(ended.job_ended(), node)) {
@@ -357,14 +355,14 @@ void JobIngest::TakeClock(const v1::ClockReading& reading, Node* node) {
   analysis_->OnEvent(event);
 }
 
-void JobIngest::NoteState(Node* node, v1::NodeStateKind kind, uint64_t missing) {
+v1::Event JobIngest::StateOf(const Node& node, v1::NodeStateKind kind, uint64_t missing) {
   v1::Event event;
   v1::NodeState* const state = event.mutable_node_state();
-  state->set_node(node->status.index);
+  state->set_node(node.status.index);
   state->set_kind(kind);
   state->set_time_ns(MonoNs());
   state->set_lost_batches(missing);
-  analysis_->OnEvent(event);
+  return event;
 }
 
 uint64_t JobIngest::ToOurClock(const Node& node, uint64_t time_ns) const {
@@ -429,6 +427,7 @@ void JobIngest::Recall(const v1::Event& event) {
       expected_ = std::max(expected_, std::min<uint32_t>(joined.nodes_expected(), kMaxNodes));
       nodes_.emplace(KeyOf(joined.incarnation(), joined.host(), joined.session()),
                      std::move(node));
+      next_index_ = std::max(next_index_, std::min(joined.node(), kMaxNodes - 1) + 1);
       break;
     }
     case v1::Event::kBatchMark:
@@ -464,7 +463,7 @@ void JobIngest::Recall(const v1::Event& event) {
 
 void JobIngest::NoteAllAway() {
   for (const auto& [key, node] : nodes_) {
-    if (!node->status.ended) NoteState(node.get(), v1::NODE_STATE_KIND_AWAY);
+    if (!node->status.ended) analysis_->OnEvent(StateOf(*node, v1::NODE_STATE_KIND_AWAY));
   }
 }
 

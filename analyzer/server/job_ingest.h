@@ -3,7 +3,7 @@
 //
 // Exactly once: the events of a batch and the mark of its number (node, number) stand in one chunk
 // of the trace, so whatever can be read of a trace that was cut holds a batch whole or not at all.
-// A batch is acknowledged when its chunk is in the file. docs/adr/0003-exactly-once-by-marks.md.
+// A batch is acknowledged when its chunk is in the file. docs/adr/0007-exactly-once-by-batch-marks.md.
 #ifndef GORDIAN_ANALYZER_SERVER_JOB_INGEST_H_
 #define GORDIAN_ANALYZER_SERVER_JOB_INGEST_H_
 
@@ -94,7 +94,7 @@ class JobIngest {
  private:
   bool TakeBatch(v1::EventBatch* batch, Node* node);
   void TakeClock(const v1::ClockReading& reading, Node* node);
-  void NoteState(Node* node, v1::NodeStateKind kind, uint64_t missing = 0);
+  static v1::Event StateOf(const Node& node, v1::NodeStateKind kind, uint64_t missing = 0);
   bool NoteEnded(const v1::JobEnded& ended, Node* node);
   bool AllEndedLocked() const;
   uint64_t ToOurClock(const Node& node, uint64_t time_ns) const;
@@ -108,6 +108,7 @@ class JobIngest {
   std::condition_variable left_;
   std::string version_;
   std::map<std::string, std::unique_ptr<Node>> nodes_;  // never erased: stable
+  uint32_t next_index_ = 0;  // above all in nodes_; a trace that was cut may lack one in between
   uint32_t expected_ = 0;
   bool any_ended_ = false;
   bool job_ended_told_ = false;

@@ -28,8 +28,8 @@ StatusOr<JobManifest> ReadJobManifest(const std::string& folder) {
   text << file.rdbuf();
   const auto json = nlohmann::ordered_json::parse(text.str(), nullptr, false);
   JobManifest manifest;
-  if (!json.is_object() || json.value("schema", "") != kJobSchema || !json.contains("job") ||
-      !json["job"].is_string()) {
+  if (!json.is_object() || !json.contains("schema") || json["schema"] != kJobSchema ||
+      !json.contains("job") || !json["job"].is_string()) {
     return Status::DataLoss(path + " is no manifest of a job");
   }
   manifest.name = json["job"].get<std::string>();

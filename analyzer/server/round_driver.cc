@@ -66,6 +66,11 @@ void RoundDriver::Stop() {
   {
     std::lock_guard lock(mutex_);
     stop_ = true;
+    // A round that is open stays without an end: from here on, who has answered it goes on to tell
+    // what is newer.
+    open_ = false;
+    owing_.clear();
+    merged_ = v1::Round();
     driver_.notify_all();
     ended_.notify_all();
   }

@@ -47,6 +47,7 @@ class RoundDriver {
   // Events came: if rounds were slow because nothing was unfinished, that may be over.
   void Poke();
 
+  // No more rounds; one that has not ended at all nodes is forgotten, and nobody waits for it.
   void Stop();
 
   uint64_t rounds() const;   // that the analysis got

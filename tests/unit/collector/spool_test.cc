@@ -1,7 +1,9 @@
 #include "collector/spool.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -211,6 +213,85 @@ TEST_F(SpoolTest, ALiveSpoolGoesOnBehindADamagedSegment) {
   EXPECT_EQ(last, 40u);
   EXPECT_EQ(got_batches, 39u);  // one was cut
   EXPECT_EQ(spool.waiting(), 0u);
+}
+
+// What was sent and not acknowledged stands between what is on disk: a spill puts it back in its place.
+TEST_F(SpoolTest, ASpillIsReadBackInOrder) {
+  Outgoing outgoing({.spool_dir = folder_,
+                     .spool_bytes = 64 << 20,
+                     .window_bytes = 1 << 20,
+                     .memory_bytes = 1 << 20});
+  outgoing.Add(Batch(1), /*online=*/false);
+  outgoing.Add(Batch(1), /*online=*/false);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_NE(outgoing.Next(), nullptr);
+  }
+  outgoing.Add(Batch(1), /*online=*/true);  // in memory only
+  outgoing.Add(Batch(1), /*online=*/true);
+  ASSERT_NE(outgoing.Next(), nullptr);
+  outgoing.Add(Batch(1), /*online=*/false);  // on disk again, and nothing was acknowledged
+  ASSERT_TRUE(outgoing.Spill().ok());
+  std::vector<uint64_t> numbers;
+  const StatusOr<SpoolContents> contents = ReadSpool(
+      folder_, [&](v1::EventBatch&& batch) { numbers.push_back(batch.number()); });
+  ASSERT_TRUE(contents.ok());
+  EXPECT_TRUE(contents->whole) << contents->problem;
+  EXPECT_EQ(numbers, (std::vector<uint64_t>{1, 2, 3, 4, 5}));
+}
+
+TEST_F(SpoolTest, AFullDiskLeavesNoEmptySegmentBehind) {
+  Outgoing outgoing({.spool_dir = folder_,
+                     .spool_bytes = 64 << 20,
+                     .window_bytes = 1 << 20,
+                     .memory_bytes = 1 << 20});
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 100;  // the first bytes of a segment fit, a batch does not
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  outgoing.Add(Batch(1), /*online=*/false);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, handler);
+  EXPECT_TRUE(outgoing.TakeProblem().has_value());
+  EXPECT_TRUE(outgoing.Full());
+  EXPECT_EQ(Segments(), 0u);
+  EXPECT_EQ(outgoing.spooled_bytes(), 0u);
+  // There is room again.
+  outgoing.TryDiskAgain();
+  ASSERT_NE(outgoing.Next(), nullptr);
+  outgoing.Add(Batch(1), /*online=*/false);
+  EXPECT_FALSE(outgoing.Full());
+  ASSERT_TRUE(outgoing.Spill().ok());
+  std::vector<uint64_t> numbers;
+  const StatusOr<SpoolContents> contents = ReadSpool(
+      folder_, [&](v1::EventBatch&& batch) { numbers.push_back(batch.number()); });
+  ASSERT_TRUE(contents.ok());
+  EXPECT_TRUE(contents->whole) << contents->problem;
+  EXPECT_EQ(numbers, (std::vector<uint64_t>{1, 2}));
+}
+
+// An analyzer that waits for the last batch taken would wait for ever, and never hear of the gap.
+TEST_F(SpoolTest, WhenTheLastBatchesCannotBeReadAnEmptyOneFollows) {
+  Outgoing outgoing({.spool_dir = folder_,
+                     .spool_bytes = 64 << 20,
+                     .window_bytes = 1 << 20,
+                     .memory_bytes = 1 << 20});
+  for (int i = 0; i < 4; ++i) {
+    outgoing.Add(Batch(1), /*online=*/false);
+  }
+  const std::string path = fs::directory_iterator(folder_)->path().string();
+  fs::resize_file(path, fs::file_size(path) - 400);  // the last and a part of the one before
+  std::vector<uint64_t> numbers;
+  while (const Outgoing::Message message = outgoing.Next()) {
+    numbers.push_back(message->batch().number());
+    EXPECT_EQ(message->batch().events_size(), message->batch().number() <= 2 ? 1 : 0);
+  }
+  EXPECT_EQ(numbers, (std::vector<uint64_t>{1, 2, 5}));
+  EXPECT_TRUE(outgoing.TakeProblem().has_value());
+  outgoing.Acknowledge(5);
+  EXPECT_TRUE(outgoing.AllArrived());
+  EXPECT_EQ(outgoing.taken(), 5u);
 }
 
 // Outgoing against a naive twin: whatever is online, acknowledged or rewound, each stream carries

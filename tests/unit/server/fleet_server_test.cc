@@ -339,6 +339,62 @@ TEST_F(FleetServerTest, RoundsOfANewLifeAreAboveAllOfTheOld) {
   EXPECT_GT(after, before + 1'000'000);
 }
 
+// Two nodes joined at once, and the trace was cut between the two: whoever comes now must not get the
+// number, and with it the processes, of the one that is in there.
+TEST_F(FleetServerTest, ANumberOfANodeIsGivenOnce) {
+  const std::string folder = base_ + "/sessions/j";
+  fs::create_directories(folder);
+  std::ofstream(folder + "/manifest.json") << R"({"schema": "gordian.job.v1", "job": "j"})";
+  {
+    auto writer = TraceWriter::Create(folder + "/trace.gtrace", {});
+    ASSERT_TRUE(writer.ok());
+    v1::Event joined, mark;
+    joined.mutable_node_joined()->set_node(1);
+    joined.mutable_node_joined()->set_name("n1");
+    joined.mutable_node_joined()->set_incarnation(8);
+    joined.mutable_node_joined()->set_gordian_version(kVersion);
+    mark.mutable_batch_mark()->set_node(1);
+    mark.mutable_batch_mark()->set_number(3);
+    ASSERT_TRUE((*writer)->AppendTogether({joined, mark}).ok());
+    ASSERT_TRUE((*writer)->Flush().ok());
+  }
+  Start();
+  {
+    Scripted a(port_, "j", 7, "n0"), b(port_, "j", 8, "n1");
+    EXPECT_EQ(a.Await(v1::ToCollector::kWelcome).welcome().last_batch(), 0u);
+    EXPECT_EQ(b.Await(v1::ToCollector::kWelcome).welcome().last_batch(), 3u);
+    ASSERT_TRUE(a.Send(1, {Mod(1)}));
+    ASSERT_TRUE(b.Send(4, {Mod(4)}));
+    a.AwaitAck(1);
+    b.AwaitAck(4);
+  }
+  server_->Stop();
+  const Seen seen = Trace("j");
+  EXPECT_EQ(seen.marks, (std::map<uint32_t, std::vector<uint64_t>>{{1, {3, 4}}, {2, {1}}}));
+}
+
+TEST_F(FleetServerTest, StrangeFoldersAndNamesHarmNobody) {
+  for (const char* text : {R"({"schema": 5})", R"({"schema": "gordian.job.v1", "job": []})", "[", ""}) {
+    static int number = 0;
+    const std::string folder = base_ + "/sessions/strange" + std::to_string(number++);
+    fs::create_directories(folder);
+    std::ofstream(folder + "/manifest.json") << text;
+  }
+  Start();
+  EXPECT_TRUE(server_->jobs().empty());
+  {
+    Scripted escape(port_, "a\x1b[2Jb", 7, "n0");
+    EXPECT_TRUE(escape.Await(v1::ToCollector::kRefused).has_refused());
+  }
+  EXPECT_TRUE(server_->jobs().empty());
+  {
+    Scripted above(port_, "../../x", 7, "n0");
+    EXPECT_TRUE(above.Await(v1::ToCollector::kWelcome).has_welcome());
+  }
+  ASSERT_EQ(server_->jobs().size(), 1u);
+  EXPECT_EQ(server_->jobs()[0].folder, base_ + "/sessions/job.._.._x");
+}
+
 TEST_F(FleetServerTest, OtherVersionsAreRefusedByName) {
   FleetOptions options;
   options.gordian_version = "9.8.7";

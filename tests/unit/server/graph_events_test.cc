@@ -168,6 +168,33 @@ TEST_F(GraphEventsTest, DropsWhatMakesNoSense) {
 }
 
 // Whatever bytes come: no crash, no endless allocation, and the model keeps answering.
+// The last records of a process may be among those that were lost: no hole shows that.
+TEST_F(GraphEventsTest, NothingIsProvenWithANodeWhoseBatchesWereLost) {
+  for (const bool lost : {false, true}) {
+    graph::JobModel model;
+    GraphEvents events(&model);
+    testing::RecordedJob job = testing::TwoRanks(true);
+    for (const v1::Event& event : job.Take()) EXPECT_TRUE(events.OnEvent(event));
+    if (lost) {
+      v1::Event state;
+      state.mutable_node_state()->set_node(0);
+      state.mutable_node_state()->set_kind(v1::NODE_STATE_KIND_LOST);
+      state.mutable_node_state()->set_lost_batches(1);
+      EXPECT_TRUE(events.OnEvent(state));
+    }
+    for (int i = 0; i < 6; ++i) {
+      job.Sleep(1'000'000'000);
+      job.Round();
+    }
+    for (const v1::Event& event : job.Take()) EXPECT_TRUE(events.OnEvent(event));
+    const graph::Finding main = model.Current().main;
+    EXPECT_EQ(main.verdict == graph::VerdictKind::kDeadlock &&
+                  main.confidence == graph::Confidence::kConfirmed,
+              !lost)
+        << main.summary;
+  }
+}
+
 TEST_F(GraphEventsTest, SurvivesDamagedEvents) {
   testing::RecordedJob job(3);
   job.MakeCommunicator(7, {0, 1, 2}, "dp");

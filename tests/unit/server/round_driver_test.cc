@@ -164,8 +164,9 @@ TEST_F(RoundDriverTest, ALateOrLostNodeHoldsNobodyUp) {
   Node a, b;
   RoundDriver driver(&analysis_, pace_);
   driver.Join(2, b.Request());
-  driver.Answer(2, AnswerTo(b.Next().round, 10));
-  driver.Join(1, a.Request());
+  const uint64_t first = b.Next().round;
+  driver.Join(1, a.Request());  // before the next round can begin without it
+  driver.Answer(2, AnswerTo(first, 10));
   Node::Asked asked = a.Next();
   EXPECT_EQ(b.Next().round, asked.round);
   const Clock::time_point begin = Clock::now();
@@ -182,6 +183,24 @@ TEST_F(RoundDriverTest, ALateOrLostNodeHoldsNobodyUp) {
   waiting.join();
   EXPECT_EQ(driver.rounds(), 3u);
   driver.Stop();
+}
+
+// Who waited for the round's end goes on to tell what is newer, so it must not be fed after that.
+TEST_F(RoundDriverTest, ARoundThatIsOpenAtTheEndIsForgotten) {
+  Node a, b;
+  RoundDriver driver(&analysis_, pace_);
+  driver.Join(1, a.Request());
+  const uint64_t first = a.Next().round;
+  driver.Join(2, b.Request());
+  driver.Answer(1, AnswerTo(first, 10));
+  const Node::Asked asked = a.Next();
+  std::thread waiting([&] { driver.Answer(1, AnswerTo(asked.round, 100)); });
+  std::this_thread::sleep_for(milliseconds(20));
+  driver.Stop();
+  waiting.join();
+  driver.Answer(2, AnswerTo(asked.round, 100));
+  EXPECT_EQ(driver.rounds(), 1u);
+  EXPECT_EQ(analysis_.stats().rounds, 1u);
 }
 
 TEST_F(RoundDriverTest, AnswersThatNobodyAskedForAreIgnored) {
