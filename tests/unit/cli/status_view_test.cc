@@ -74,13 +74,13 @@ TEST(StatusViewTest, ExitCodes) {
 
 // What comes from an analyzer elsewhere may be anything.
 TEST(StatusViewTest, TakesWrongTypesForUnknown) {
-  const ordered_json right = EightRanks();
-  ordered_json status = right;
-  for (const auto& [key, value] : right.items()) {
+  ordered_json status;
+  const ordered_json whole = EightRanks();
+  for (const auto& [key, value] : whole.items()) {
     for (const ordered_json& other :
          {ordered_json(), ordered_json(1), ordered_json("\033[2J"), ordered_json({1, "x"}),
           ordered_json({{"a", 1}}), ordered_json::array({ordered_json::object()})}) {
-      status = right;
+      status = whole;
       status[key] = other;
       const std::string screen = StatusScreen(status, {.width = 80});
       EXPECT_EQ(screen.find('\033'), std::string::npos) << key;
