@@ -78,8 +78,8 @@ StatusOr<StatusSource> StatusSource::Open(const StatusFlags& flags) {
     }
     GORDIAN_RETURN_IF_ERROR(
         CheckAddress("--analyzer", flags.analyzer, /*zero_port_allowed=*/false));
-    source.title_ = (flags.job.empty() ? "latest job" : "job " + flags.job) + " at " +
-                    flags.analyzer;
+    source.title_ =
+        (flags.job.empty() ? "latest job" : "job " + flags.job) + " at " + flags.analyzer;
     return source;
   }
   if (!flags.job.empty()) {

@@ -23,6 +23,7 @@ constexpr size_t kMostRankLines = 24;
 constexpr size_t kMostCommLines = 16;
 constexpr size_t kMostNotes = 4;
 constexpr size_t kWidestCell = 44;
+constexpr size_t kHeadlineStart = 44;  // "gordian: RANK NOT JOINED (...): "
 
 std::string Text(const ordered_json& from, const char* key) {
   const auto found = from.find(key);
@@ -201,17 +202,17 @@ void AddCommunicators(const ordered_json& status, size_t width, std::vector<std:
     const int64_t least = Number(*comm, "sequence_min"), most = Number(*comm, "sequence_max");
     const auto name = [](int64_t n) { return n < 0 ? "none" : "#" + std::to_string(n); };
     const std::vector<int> behind = Ranks(*comm, "behind");
-    rows.push_back({Text(*comm, "name"),
-                    seen == size ? std::to_string(size)
-                                 : std::to_string(seen) + " of " + std::to_string(size),
-                    least == most ? name(most) : name(least) + " to " + name(most),
-                    behind.empty() ? "" : server::RankList(behind)});
+    rows.push_back(
+        {Text(*comm, "name"),
+         seen == size ? std::to_string(size) : std::to_string(seen) + " of " + std::to_string(size),
+         least == most ? name(most) : name(least) + " to " + name(most),
+         behind.empty() ? "" : server::RankList(behind)});
   }
   lines->push_back("");
   AddTable(rows, width, lines);
   if (shown.size() + 1 > rows.size()) {
-    lines->push_back("and " + Plural(static_cast<int64_t>(shown.size() + 1 - rows.size()),
-                                     "more communicator"));
+    lines->push_back(
+        "and " + Plural(static_cast<int64_t>(shown.size() + 1 - rows.size()), "more communicator"));
   }
 }
 
@@ -269,14 +270,29 @@ std::string FoldRanks(std::vector<int> ranks) {
 std::string StatusHeadline(const ordered_json& status, bool color, int width) {
   graph::Finding finding;
   (void)FindingOf(status, &finding);
-  return server::Headline(finding, {.color = color, .width = width, .session = ""}) + "\n";
+  const std::string line =
+      server::Headline(finding, {.color = false, .width = width, .session = ""});
+  if (!color) {
+    return line + "\n";
+  }
+  const bool good = finding.verdict == graph::VerdictKind::kHealthy ||
+                    finding.verdict == graph::VerdictKind::kFinished;
+  const bool proven =
+      IsProblem(finding.verdict) && finding.confidence == graph::Confidence::kConfirmed;
+  return (good ? "\033[1;32m" : proven ? "\033[1;31m" : "\033[1;33m") + line + "\033[0m\n";
 }
 
 std::string StatusScreen(const ordered_json& status, const StatusViewOptions& options) {
   const size_t width = static_cast<size_t>(std::max(options.width, 60));
   std::vector<std::string> lines;
-  lines.push_back(
-      server::CutAtWord(Overview(status, server::Printable(options.title)), width));
+  // What the headline had no room for.
+  if (const std::string summary = Text(status, "summary");
+      summary.size() + kHeadlineStart > width) {
+    std::string wrapped = server::Wrap("  ", summary, width);
+    wrapped.pop_back();  // the newline at the end
+    lines.push_back(std::move(wrapped));
+  }
+  lines.push_back(server::CutAtWord(Overview(status, server::Printable(options.title)), width));
   if (const std::vector<int> culprits = Ranks(status, "culprit_ranks"); !culprits.empty()) {
     lines.push_back(
         server::CutAtWord("cause: look at " + server::RankList(culprits) + " first", width));

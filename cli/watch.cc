@@ -60,9 +60,9 @@ class LineView final : public View {
     const std::string line = StatusHeadline(seen.status, /*color=*/false, kLineWidth);
     // The last revision is of the files, which do not count them.
     const auto revision = seen.status.find("revision");
-    const int64_t number =
-        revision != seen.status.end() && revision->is_number_integer() ? revision->get<int64_t>()
-                                                                        : 0;
+    const int64_t number = revision != seen.status.end() && revision->is_number_integer()
+                               ? revision->get<int64_t>()
+                               : 0;
     if (line == line_ && (number == revision_ || number == 0)) {
       return true;
     }
@@ -100,7 +100,7 @@ class ScreenView final : public View {
     std::istringstream lines(screen);
     std::string line;
     for (int row = 1; row < height && std::getline(lines, line); ++row) {
-      out += line + "\033[K\r\n";
+      out += line + "\033[K\n";
     }
     return PrintOut(out + "\033[J");
   }
@@ -205,10 +205,12 @@ int Watch(const StatusFlags& flags) {
 void AddWatchVerb(CLI::App& app, VerbContext* context) {
   auto flags = std::make_shared<StatusFlags>();
   CLI::App* verb = app.add_subcommand(
-      "watch", "The status of a job as it changes, until the job ends; a line for each change of "
-               "the verdict when the output is no terminal");
+      "watch",
+      "The status of a job as it changes, until the job ends; a line for each change of "
+      "the verdict when the output is no terminal");
   AddStatusOptions(verb, flags.get());
-  verb->footer(std::string(kStatusExitCodes) + "Ctrl-C ends the watching and leaves the job alone.\n" +
+  verb->footer(std::string(kStatusExitCodes) +
+               "Ctrl-C ends the watching and leaves the job alone.\n" +
                "Example: gordian watch latest");
   verb->callback([=] { context->chosen = [=] { return Watch(*flags); }; });
 }

@@ -90,10 +90,8 @@ ordered_json StatusToJson(const StatusFacts& facts) {
   json["nodes"] = ordered_json::array();
   for (const NodeOfJob& node : facts.nodes) {
     names[node.index] = node.name;
-    json["nodes"].push_back({{"name", node.name},
-                             {"number", node.number},
-                             {"away", node.away},
-                             {"ended", node.ended}});
+    json["nodes"].push_back(
+        {{"name", node.name}, {"number", node.number}, {"away", node.away}, {"ended", node.ended}});
   }
   json["ranks"] = ordered_json::array();
   for (const graph::RankSnapshot& rank : facts.snapshot.ranks) {

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import stat
 import struct
@@ -145,14 +146,15 @@ class Status(StatusTest):
         done, seen = self.until_verdict("deadlock", deep + "/s")
         self.assertEqual((done.returncode, len(seen["ranks"])), (1, 2))
         self.assertFalse(os.path.exists(self.path(deep + "/s/gordian.sock")))
+        self.end_job(run)
         with open(self.path(deep + "/s/gordian.log")) as f:
             self.assertIn("no socket", f.read())
-        self.end_job(run)
 
     def test_a_session_with_nothing_but_a_verdict(self):
         done = self.gordian("run", "--emulator", "--quiet", "--session", "s", "--on-verdict", "kill", "--", *HANG)
         self.assertEqual(done.returncode, 137)
         os.remove(self.path("s/trace.gtrace"))
+        shutil.rmtree(self.path("s/rings"))
         done, seen = self.status("s")
         self.assertEqual((done.returncode, seen["verdict"]), (1, "deadlock"), done.stderr)
 
@@ -182,7 +184,7 @@ class Watch(StatusTest):
         run = self.start_job(*HANG, until="now")
         self.until_verdict("healthy", "s")
         watch = self.start("watch", "s")
-        self.assertIn("HEALTHY", watch.stdout.readline())
+        self.assertIn("healthy", watch.stdout.readline())
         self.write("now", "")
         self.assertIn("DEADLOCK (confirmed", watch.stdout.readline())
         self.assertIsNone(watch.poll(), "the job still hangs")
@@ -236,18 +238,18 @@ class Watch(StatusTest):
         first = self.read(master, 1)
         self.assertTrue(first.startswith("\x1b[?25l\x1b[H\x1b[2J"), repr(first))
         self.assertIn("\x1b[K", first)
-        self.assertIn("HEALTHY", first)
+        self.assertIn("healthy", first)
         self.assertIn("\x1b[1;32m", first)
         self.write("now", "")
         out = ""
         deadline = time.monotonic() + 20
         while "DEADLOCK" not in out and time.monotonic() < deadline:
             out += self.read(master, 0.3)
-        self.assertIn("DEADLOCK", out)
+        self.assertIn("\x1b[1;31mgordian: DEADLOCK", out)
         self.assertNotIn("\x1b[2J", out, "it flickers")
         self.read(master, 0.5)
         frames = self.read(master, 2.2).count("\x1b[H")
-        self.assertLessEqual(frames, 4, "nothing but the seconds grows")
+        self.assertLessEqual(frames, 8, "nothing but the seconds grows")
         self.assertGreaterEqual(frames, 1)
         watch.send_signal(signal.SIGINT)
         last = self.read(master, 1)
