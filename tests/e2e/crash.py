@@ -145,7 +145,10 @@ class Kill:
         ranks = self.ranks(process)
         job = [j for launcher in children_of(process.pid) for j in children_of(launcher)]
         if self.what == "rank" and ranks:
-            os.kill(self.random.choice(ranks), signal.SIGKILL)
+            try:
+                os.kill(self.random.choice(ranks), signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it has ended between the look and the kill
         killed_gordian = False
         if self.what == "gordian" and process.poll() is None:
             process.kill()
