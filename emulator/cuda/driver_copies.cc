@@ -1,4 +1,4 @@
-// Copies and fills in two and three dimensions, and batches. Arrays are not emulated.
+// Copies and fills in two and three dimensions. Arrays are not emulated.
 #include "emulator/cuda/driver_common.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
@@ -141,31 +141,6 @@ CUresult cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontex
 CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext,
                                 size_t bytes, CUstream stream) {
   return cuMemcpyDtoDAsync_v2(to, from, bytes, PerThread(stream));
-}
-
-// The copies of a batch may run in any order; they run in theirs. Where their sources may be read
-// is a hint that needs no following: a source is read when the stream gets there, or was copied.
-CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* to, CUdeviceptr* from, size_t* bytes, size_t count,
-                               CUmemcpyAttributes* attributes, size_t* attribute_starts,
-                               size_t attribute_count, CUstream stream) {
-  // The legacy stream takes no batches.
-  if (stream == nullptr || stream == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_VALUE;
-  GORDIAN_EMU_CHECK(CheckStream(stream));
-  if (to == nullptr || from == nullptr || bytes == nullptr || count == 0 || attributes == nullptr ||
-      attribute_starts == nullptr || attribute_count == 0 || attribute_count > count ||
-      attribute_starts[0] != 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  for (size_t i = 0; i < count; ++i) {
-    GORDIAN_EMU_CHECK(cuMemcpyAsync(to[i], from[i], bytes[i], stream));
-  }
-  return CUDA_SUCCESS;
-}
-CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr* to, CUdeviceptr* from, size_t* bytes, size_t count,
-                                    CUmemcpyAttributes* attributes, size_t* attribute_starts,
-                                    size_t attribute_count, CUstream stream) {
-  return cuMemcpyBatchAsync_v2(to, from, bytes, count, attributes, attribute_starts,
-                               attribute_count, PerThread(stream));
 }
 
 #define GORDIAN_EMU_FILL_2D(bits, type)                                                          \

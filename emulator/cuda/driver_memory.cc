@@ -161,7 +161,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
       *static_cast<bool*>(data) = found.origin == MemoryOrigin::kHeap;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      *static_cast<bool*>(data) = false;
+      *static_cast<unsigned*>(data) = found.synchronises ? 1 : 0;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
       *static_cast<bool*>(data) = true;

@@ -1,9 +1,9 @@
 // Modules, libraries, kernels. Code is loaded as far as its names go: a kernel has no body, takes a
 // configurable time and writes nothing. Variables have memory on the device that is current when
-// they are first asked for, with their initial values where the image holds them uncompressed.
+// they are first asked for (managed ones: one memory), with their initial values where the image
+// holds them uncompressed.
 #include "emulator/cuda/driver_modules.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -28,7 +28,7 @@ struct LoadedKernel {
   std::string name;
   LoadedModule* module = nullptr;
   std::vector<ImageParameter> parameters;
-  int max_dynamic_shared_bytes = 49152;
+  KernelSettings settings;
 };
 
 // A CUmodule, a CUlibrary.
@@ -124,8 +124,9 @@ CUresult GetKernel(Handle* out, const void* handle, const char* name) {
   return CUDA_SUCCESS;
 }
 
-CUresult GetGlobal(CUdeviceptr* address, size_t* bytes, const void* handle, const char* name) {
-  GORDIAN_EMU_CHECK(CheckContext());
+// Memory of a variable; `managed`: of a managed one only.
+CUresult Variable(void** address, size_t* bytes, const void* handle, const char* name,
+                  bool managed) {
   if (name == nullptr || (address == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   Loaded& loaded = TheLoaded();
   std::lock_guard<std::mutex> lock(loaded.mutex);
@@ -133,16 +134,31 @@ CUresult GetGlobal(CUdeviceptr* address, size_t* bytes, const void* handle, cons
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto known = module->image.variables.find(name);
   if (known == module->image.variables.end()) return CUDA_ERROR_NOT_FOUND;
-  const int device = TheEngine().CurrentDevice();
+  const ImageVariable& variable = known->second;
+  if (managed && !variable.managed) return CUDA_ERROR_NOT_FOUND;
+  constexpr int kAllDevices = -1;
+  const int device = variable.managed ? kAllDevices : TheEngine().CurrentDevice();
   void*& memory = module->variables[{name, device}];
-  if (memory == nullptr) {
-    memory = TheEngine().Allocate(known->second.bytes, device);
-    if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-    memset(memory, 0, known->second.bytes);
-    memcpy(memory, known->second.initial.data(), known->second.initial.size());
+  Allocation found;
+  // A device reset takes it away.
+  if (memory == nullptr || !TheEngine().FindMemory(memory, &found)) {
+    const MemoryKind kind = variable.managed ? MemoryKind::kManaged : MemoryKind::kDevice;
+    GORDIAN_EMU_CHECK(
+        Result(TheEngine().AllocateMemory(variable.bytes, kind, CU_MEM_ATTACH_GLOBAL, &memory)));
+    memset(memory, 0, variable.bytes);
+    memcpy(memory, variable.initial.data(), variable.initial.size());
   }
+  if (address != nullptr) *address = memory;
+  if (bytes != nullptr) *bytes = variable.bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult GetGlobal(CUdeviceptr* address, size_t* bytes, const void* handle, const char* name,
+                   bool managed) {
+  GORDIAN_EMU_CHECK(CheckContext());
+  void* memory = nullptr;
+  GORDIAN_EMU_CHECK(Variable(address != nullptr ? &memory : nullptr, bytes, handle, name, managed));
   if (address != nullptr) *address = reinterpret_cast<CUdeviceptr>(memory);
-  if (bytes != nullptr) *bytes = known->second.bytes;
   return CUDA_SUCCESS;
 }
 
@@ -200,27 +216,7 @@ CUresult GetAttribute(int* value, CUfunction_attribute attribute, const void* ha
   const LoadedKernel* const kernel = FindKernel(&loaded, handle);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  switch (attribute) {
-    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-      *value = 1024;
-      return CUDA_SUCCESS;
-    case CU_FUNC_ATTRIBUTE_NUM_REGS:
-      *value = 32;
-      return CUDA_SUCCESS;
-    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
-    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-      *value = 90;
-      return CUDA_SUCCESS;
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-      *value = kernel->max_dynamic_shared_bytes;
-      return CUDA_SUCCESS;
-    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-      *value = -1;
-      return CUDA_SUCCESS;
-    default:
-      *value = 0;
-      return attribute < CU_FUNC_ATTRIBUTE_MAX ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  }
+  return Result(kernel->settings.Get(attribute, value));
 }
 
 CUresult SetAttribute(CUfunction_attribute attribute, int value, const void* handle) {
@@ -228,12 +224,7 @@ CUresult SetAttribute(CUfunction_attribute attribute, int value, const void* han
   std::lock_guard<std::mutex> lock(loaded.mutex);
   LoadedKernel* const kernel = FindKernel(&loaded, handle);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-    constexpr int kMost = 232448;
-    if (value < 0 || value > kMost) return CUDA_ERROR_INVALID_VALUE;
-    kernel->max_dynamic_shared_bytes = value;
-  }
-  return CUDA_SUCCESS;
+  return Result(kernel->settings.Set(attribute, value));
 }
 
 CUresult CheckKernel(const void* handle) {
@@ -241,6 +232,14 @@ CUresult CheckKernel(const void* handle) {
 }
 
 }  // namespace
+
+bool FindKernelSettings(const void* handle, KernelSettings* settings) {
+  Loaded& loaded = TheLoaded();
+  std::lock_guard<std::mutex> lock(loaded.mutex);
+  const LoadedKernel* const kernel = FindKernel(&loaded, handle);
+  if (kernel != nullptr) *settings = kernel->settings;
+  return kernel != nullptr;
+}
 
 bool IsLoadedKernel(const void* handle) {
   Loaded& loaded = TheLoaded();
@@ -285,17 +284,28 @@ CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned count, CUmod
 }
 CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* bytes, CUmodule module,
                               const char* name) {
-  return GetGlobal(address, bytes, module, name);
+  return GetGlobal(address, bytes, module, name, false);
 }
 
-CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned,
-                           CUlibraryOption*, void**, unsigned) {
+// Options are for the compiler, and for the host's share of the code; none changes a name.
+CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jit, void**,
+                           unsigned jit_count, CUlibraryOption* options, void**, unsigned count) {
   GORDIAN_EMU_CHECK(CheckInitialized());
+  if ((jit == nullptr && jit_count > 0) || (options == nullptr && count > 0)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   return Load(code, 0, reinterpret_cast<void**>(library));
 }
-CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_option*, void**,
-                               unsigned, CUlibraryOption*, void**, unsigned) {
+CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_option* jit, void**,
+                               unsigned jit_count, CUlibraryOption* options, void**,
+                               unsigned count) {
   GORDIAN_EMU_CHECK(CheckInitialized());
+  if ((jit == nullptr && jit_count > 0) || (options == nullptr && count > 0)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (unsigned i = 0; i < count; ++i) {
+    if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED) return CUDA_ERROR_INVALID_VALUE;
+  }
   return LoadFile(path, reinterpret_cast<void**>(library));
 }
 CUresult cuLibraryUnload(CUlibrary library) {
@@ -313,7 +323,11 @@ CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned count, CUlibrary 
 }
 CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary library,
                             const char* name) {
-  return GetGlobal(address, bytes, library, name);
+  return GetGlobal(address, bytes, library, name, false);
+}
+CUresult cuLibraryGetManaged(CUdeviceptr* address, size_t* bytes, CUlibrary library,
+                             const char* name) {
+  return GetGlobal(address, bytes, library, name, true);
 }
 // A library's and its module's handle are the same object.
 CUresult cuLibraryGetModule(CUmodule* module, CUlibrary library) {
@@ -383,29 +397,6 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
   GORDIAN_EMU_CHECK(CheckKernel(function));
   *state = CU_FUNCTION_LOADING_STATE_LOADED;
   return CUDA_SUCCESS;
-}
-
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction function,
-                                                              int block_size, size_t shared_bytes,
-                                                              unsigned flags) {
-  GORDIAN_EMU_CHECK(CheckContext());
-  if (blocks == nullptr || block_size <= 0 || flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  GORDIAN_EMU_CHECK(CheckKernel(function));
-  constexpr int kThreads = 2048;
-  constexpr int kBlocks = 32;
-  constexpr size_t kSharedBytes = 233472;
-  constexpr size_t kReserved = 1024;
-  const int by_threads = kThreads / ((block_size + 31) / 32 * 32);
-  const int by_memory = static_cast<int>(kSharedBytes / (shared_bytes + kReserved));
-  *blocks = block_size > 1024 ? 0 : std::min({by_threads, kBlocks, by_memory});
-  return CUDA_SUCCESS;
-}
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function,
-                                                     int block_size, size_t shared_bytes) {
-  return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_size,
-                                                              shared_bytes, 0);
 }
 
 }  // extern "C"

@@ -8,16 +8,54 @@ using namespace gordian::emu;  // NOLINT: every line of this file uses it
 
 namespace {
 
-CUresult CheckManaged(CUdeviceptr address, size_t bytes) {
-  Allocation found;
-  if (bytes == 0 || !TheEngine().FindMemory(Pointer(address), &found) ||
-      found.kind != MemoryKind::kManaged || address + bytes > found.base + found.bytes) {
+enum class Link { kHost, kPeer };
+
+// NVLink carries every atomic operation; the link to the host carries none (native atomics: 0).
+CUresult AtomicCapabilities(unsigned* capabilities, const CUatomicOperation* operations,
+                            unsigned count, Link link) {
+  if (capabilities == nullptr || operations == nullptr || count == 0) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (unsigned i = 0; i < count; ++i) {
+    if (operations[i] < 0 || operations[i] >= CU_ATOMIC_OPERATION_MAX) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  constexpr unsigned kWords = CU_ATOMIC_CAPABILITY_SCALAR_32 | CU_ATOMIC_CAPABILITY_SCALAR_64;
+  constexpr unsigned kIntegers = CU_ATOMIC_CAPABILITY_SIGNED | CU_ATOMIC_CAPABILITY_UNSIGNED;
+  for (unsigned i = 0; i < count; ++i) {
+    unsigned can = kWords;
+    switch (operations[i]) {
+      case CU_ATOMIC_OPERATION_INTEGER_ADD:
+      case CU_ATOMIC_OPERATION_INTEGER_MIN:
+      case CU_ATOMIC_OPERATION_INTEGER_MAX:
+        can |= kIntegers | CU_ATOMIC_CAPABILITY_REDUCTION;
+        break;
+      case CU_ATOMIC_OPERATION_INTEGER_INCREMENT:
+      case CU_ATOMIC_OPERATION_INTEGER_DECREMENT:
+        can |= CU_ATOMIC_CAPABILITY_UNSIGNED | CU_ATOMIC_CAPABILITY_REDUCTION;
+        break;
+      case CU_ATOMIC_OPERATION_EXCHANGE:
+      case CU_ATOMIC_OPERATION_CAS:
+        can |= CU_ATOMIC_CAPABILITY_SCALAR_128;
+        break;
+      default:
+        can |= CU_ATOMIC_CAPABILITY_REDUCTION;
+        break;
+    }
+    capabilities[i] = link == Link::kPeer ? can : 0;
   }
   return CUDA_SUCCESS;
 }
 
 }  // namespace
+
+// Functions that CUDA 13's headers have no more.
+extern "C" {
+CUresult cuCtxGetSharedMemConfig(CUsharedconfig* config);
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig config);
+CUresult cuDeviceGetProperties(CUdevprop* properties, CUdevice device);
+}
 
 extern "C" {
 
@@ -40,6 +78,46 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CU
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
+}
+
+CUresult cuDeviceGetP2PAtomicCapabilities(unsigned* capabilities,
+                                          const CUatomicOperation* operations, unsigned count,
+                                          CUdevice from, CUdevice to) {
+  GORDIAN_EMU_CHECK(CheckDevice(from));
+  GORDIAN_EMU_CHECK(CheckDevice(to));
+  if (from == to) return CUDA_ERROR_INVALID_DEVICE;
+  return AtomicCapabilities(capabilities, operations, count, Link::kPeer);
+}
+
+CUresult cuDeviceGetHostAtomicCapabilities(unsigned* capabilities,
+                                           const CUatomicOperation* operations, unsigned count,
+                                           CUdevice device) {
+  GORDIAN_EMU_CHECK(CheckDevice(device));
+  return AtomicCapabilities(capabilities, operations, count, Link::kHost);
+}
+
+CUresult cuDeviceGetProperties(CUdevprop* properties, CUdevice device) {
+  GORDIAN_EMU_CHECK(CheckDevice(device));
+  if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const DeviceShape shape{TheEngine().SmCount(), TheEngine().PhysicalDevice(device)};
+  const auto get = [&shape](int attribute) {
+    int value = 0;
+    DeviceAttribute(shape, attribute, &value);
+    return value;
+  };
+  properties->maxThreadsPerBlock = get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  for (int i = 0; i < 3; ++i) {
+    properties->maxThreadsDim[i] = get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i);
+    properties->maxGridSize[i] = get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i);
+  }
+  properties->sharedMemPerBlock = get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+  properties->totalConstantMemory = get(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
+  properties->SIMDWidth = get(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+  properties->memPitch = get(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+  properties->regsPerBlock = get(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
+  properties->clockRate = get(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+  properties->textureAlign = get(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* text) {
@@ -109,64 +187,37 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
   return CUDA_SUCCESS;
 }
 
+// Banks have one size since compute capability 5: setting it is taken, and changes nothing.
+CUresult cuCtxGetSharedMemConfig(CUsharedconfig* config) {
+  GORDIAN_EMU_CHECK(CheckContext());
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
+  GORDIAN_EMU_CHECK(CheckContext());
+  return config >= CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE &&
+                 config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
+// What others write is seen as it is written: there is nothing to flush.
+CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
+                                    CUflushGPUDirectRDMAWritesScope scope) {
+  GORDIAN_EMU_CHECK(CheckContext());
+  return target == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX &&
+                 (scope == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER ||
+                  scope == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuCtxSetCacheConfig(CUfunc_cache) { return CheckContext(); }
 CUresult cuCtxResetPersistingL2Cache(void) { return CheckContext(); }
 CUresult cuProfilerStart(void) { return CheckContext(); }
 CUresult cuProfilerStop(void) { return CheckContext(); }
-
-// One set of these a stream, which nothing reads but the program.
-CUresult cuStreamGetAttribute(CUstream stream, CUstreamAttrID attribute, CUstreamAttrValue* value) {
-  int priority = 0;
-  GORDIAN_EMU_CHECK(cuStreamGetPriority(stream, &priority));
-  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  memset(value, 0, sizeof(*value));
-  switch (attribute) {
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-      value->priority = priority;
-      return CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-      value->syncPolicy = CU_SYNC_POLICY_AUTO;
-      return CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
-}
-
-// Managed memory is everywhere already.
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation, unsigned flags,
-                               CUstream stream) {
-  GORDIAN_EMU_CHECK(CheckStream(stream));
-  StreamInfo info;
-  GORDIAN_EMU_CHECK(Result(TheEngine().DescribeStream(stream, &info)));
-  return flags != 0 ? CUDA_ERROR_INVALID_VALUE : CheckManaged(address, bytes);
-}
-
-CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t bytes, CUmemLocation location,
-                                    unsigned flags, CUstream stream) {
-  return cuMemPrefetchAsync_v2(address, bytes, location, flags, PerThread(stream));
-}
-
-CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise, CUmemLocation) {
-  GORDIAN_EMU_CHECK(CheckInitialized());
-  return CheckManaged(address, bytes);
-}
-
-CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t bytes,
-                                unsigned flags) {
-  GORDIAN_EMU_CHECK(CheckStream(stream));
-  constexpr unsigned kKnown = CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST | CU_MEM_ATTACH_SINGLE;
-  if (flags == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  return CheckManaged(address, bytes == 0 ? 1 : bytes);
-}
-
-CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr address, size_t bytes,
-                                     unsigned flags) {
-  return cuStreamAttachMemAsync(PerThread(stream), address, bytes, flags);
-}
 
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
                                 CUdeviceptr address) {
@@ -199,6 +250,16 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
     }
   }
   return CUDA_SUCCESS;
+}
+
+CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
+                               CUdeviceptr address) {
+  GORDIAN_EMU_CHECK(CheckInitialized());
+  if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const bool synchronises = *static_cast<const unsigned*>(value) != 0;
+  return Result(TheEngine().SetSynchronises(Pointer(address), synchronises));
 }
 
 }  // extern "C"

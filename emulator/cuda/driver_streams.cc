@@ -85,6 +85,13 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
+// No stream is a partition's.
+CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext* context, CUgreenCtx* green) {
+  GORDIAN_EMU_CHECK(cuStreamGetCtx(stream, context));
+  if (green != nullptr) *green = nullptr;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuStreamGetDevice(CUstream stream, CUdevice* device) {
   StreamInfo info;
   GORDIAN_EMU_CHECK(Describe(stream, &info));
@@ -161,6 +168,9 @@ CUresult cuStreamGetId_ptsz(CUstream stream, unsigned long long* id) {
 }
 CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext* context) {
   return cuStreamGetCtx(PerThread(stream), context);
+}
+CUresult cuStreamGetCtx_v2_ptsz(CUstream stream, CUcontext* context, CUgreenCtx* green) {
+  return cuStreamGetCtx_v2(PerThread(stream), context, green);
 }
 CUresult cuStreamGetDevice_ptsz(CUstream stream, CUdevice* device) {
   return cuStreamGetDevice(PerThread(stream), device);

@@ -2,18 +2,16 @@
 // and say that they are not emulated when one is first called. In the C calling convention a
 // function may ignore whatever arguments it was given.
 #include <atomic>
-#include <cstdio>
 
+#include "emulator/cuda/driver_logs.h"
 #include "emulator/engine/status.h"
 
-#define GORDIAN_EMU_NOT_EMULATED(name)                                  \
-  extern "C" int name##_is_not_emulated(void) __asm__(#name);           \
-  extern "C" int name##_is_not_emulated(void) {                         \
-    static std::atomic<bool> said{false};                               \
-    if (!said.exchange(true)) {                                         \
-      fprintf(stderr, "gordian emulator: " #name " is not emulated\n"); \
-    }                                                                   \
-    return gordian::emu::kNotSupported;                                 \
+#define GORDIAN_EMU_NOT_EMULATED(name)                         \
+  extern "C" int name##_is_not_emulated(void) __asm__(#name);  \
+  extern "C" int name##_is_not_emulated(void) {                \
+    static std::atomic<bool> said{false};                      \
+    if (!said.exchange(true)) gordianEmuSayNotEmulated(#name); \
+    return gordian::emu::kNotSupported;                        \
   }
 #include "emulator/cuda/not_emulated.def"
 #undef GORDIAN_EMU_NOT_EMULATED

@@ -10,8 +10,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "emulator/cudart/runtime_common.h"
-#include "emulator/engine/device_image.h"
+#include "emulator/cudart/runtime_driver.h"
 
 namespace gordian::emu {
 namespace {
@@ -32,13 +31,44 @@ struct Registry {
   std::mutex mutex;
   std::unordered_map<const void*, Kernel*> kernels;  // by host function
   std::unordered_set<const void*> handles;
-  std::unordered_map<const void*, Variable> variables;  // by host shadow
+  std::unordered_map<const Kernel*, KernelSettings> settings;  // those that were changed
+  std::unordered_map<const void*, Kernel*> loaded;             // by the driver's handle
+  std::unordered_map<const void*, Variable> variables;         // by host shadow
 };
 
 // Used by static initialisers of the program, and after its static destructors: never destroyed.
 Registry& TheRegistry() {
   static Registry* const registry = new Registry;
   return *registry;
+}
+
+bool IsBusy(const std::string& name) { return name.find("gordian_busy_us") != std::string::npos; }
+
+// A library's kernel, by the driver's handle, which may have been another's before.
+const Kernel* FindLoaded(Registry* registry, const void* handle) {
+  const auto function = static_cast<CUfunction>(const_cast<void*>(handle));
+  const char* name = nullptr;
+  if (GORDIAN_EMU_DRIVER(cuFuncGetName)(&name, function) != CUDA_SUCCESS) return nullptr;
+  Kernel*& kernel = registry->loaded[handle];
+  auto found = std::make_unique<Kernel>();
+  found->name = name;
+  found->busy = IsBusy(found->name);
+  found->driver_kernel = handle;
+  ImageParameter parameter;
+  while (GORDIAN_EMU_DRIVER(cuFuncGetParamInfo)(function, found->parameters.size(),
+                                                &parameter.offset,
+                                                &parameter.bytes) == CUDA_SUCCESS) {
+    found->parameters.push_back(parameter);
+  }
+  const auto same = [](const ImageParameter& a, const ImageParameter& b) {
+    return a.offset == b.offset && a.bytes == b.bytes;
+  };
+  if (kernel == nullptr || kernel->name != found->name ||
+      !std::equal(kernel->parameters.begin(), kernel->parameters.end(), found->parameters.begin(),
+                  found->parameters.end(), same)) {
+    kernel = found.release();
+  }
+  return kernel;
 }
 
 }  // namespace
@@ -48,7 +78,39 @@ const Kernel* FindKernel(const void* function) {
   std::lock_guard<std::mutex> lock(registry.mutex);
   if (registry.handles.count(function) != 0) return static_cast<const Kernel*>(function);
   const auto at = registry.kernels.find(function);
-  return at == registry.kernels.end() ? nullptr : at->second;
+  return at == registry.kernels.end() ? FindLoaded(&registry, function) : at->second;
+}
+
+bool GetKernelSettings(const void* function, KernelSettings* settings) {
+  const Kernel* const kernel = FindKernel(function);
+  if (kernel == nullptr) return false;
+  if (kernel->driver_kernel != nullptr) {
+    const auto handle = static_cast<CUfunction>(const_cast<void*>(kernel->driver_kernel));
+    for (int i = kMaxDynamicSharedBytes; i < kKernelAttributes; ++i) {
+      int value = 0;
+      GORDIAN_EMU_DRIVER(cuFuncGetAttribute)(&value, static_cast<CUfunction_attribute>(i), handle);
+      settings->Set(i, value);
+    }
+    return true;
+  }
+  Registry& registry = TheRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  const auto at = registry.settings.find(kernel);
+  if (at != registry.settings.end()) *settings = at->second;
+  return true;
+}
+
+cudaError_t SetKernelAttribute(const void* function, int attribute, int value) {
+  const Kernel* const kernel = FindKernel(function);
+  if (kernel == nullptr) return cudaErrorInvalidResourceHandle;
+  if (kernel->driver_kernel != nullptr) {
+    const auto handle = static_cast<CUfunction>(const_cast<void*>(kernel->driver_kernel));
+    return static_cast<cudaError_t>(GORDIAN_EMU_DRIVER(cuFuncSetAttribute)(
+        handle, static_cast<CUfunction_attribute>(attribute), value));
+  }
+  Registry& registry = TheRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  return static_cast<cudaError_t>(registry.settings[kernel].Set(attribute, value));
 }
 
 cudaError_t FindSymbol(const void* symbol, void** address, size_t* bytes) {
@@ -101,7 +163,12 @@ void __cudaRegisterFunction(void** handle, const char* host_function, char*,
                             const char* device_name, int, uint3*, uint3*, dim3*, dim3*, int*) {
   auto* kernel = new Kernel;
   kernel->name = device_name != nullptr ? device_name : "";
-  kernel->busy = kernel->name.find("gordian_busy_us") != std::string::npos;
+  kernel->busy = IsBusy(kernel->name);
+  if (handle != nullptr) {
+    const auto& kernels = reinterpret_cast<Module*>(handle)->image.kernels;
+    const auto known = kernels.find(kernel->name);
+    if (known != kernels.end()) kernel->parameters = known->second.parameters;
+  }
   Registry& registry = TheRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   registry.kernels[host_function] = kernel;
@@ -144,7 +211,8 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   const Kernel* found = FindKernel(function);
   if (kernel == nullptr) return Return(cudaErrorInvalidValue);
   if (found == nullptr) return Return(cudaErrorInvalidDeviceFunction);
-  *kernel = reinterpret_cast<cudaKernel_t>(const_cast<Kernel*>(found));
+  const void* const handle = found->driver_kernel != nullptr ? found->driver_kernel : found;
+  *kernel = static_cast<cudaKernel_t>(const_cast<void*>(handle));
   return cudaSuccess;
 }
 
@@ -156,7 +224,8 @@ cudaError_t cudaGetFuncBySymbol(cudaFunction_t* function, const void* symbol) {
   const Kernel* found = FindKernel(symbol);
   if (function == nullptr) return Return(cudaErrorInvalidValue);
   if (found == nullptr) return Return(cudaErrorInvalidDeviceFunction);
-  *function = reinterpret_cast<cudaFunction_t>(const_cast<Kernel*>(found));
+  const void* const handle = found->driver_kernel != nullptr ? found->driver_kernel : found;
+  *function = static_cast<cudaFunction_t>(const_cast<void*>(handle));
   return cudaSuccess;
 }
 

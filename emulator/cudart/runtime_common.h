@@ -26,7 +26,7 @@ inline cudaError_t Return(cudaError_t error) {
 }
 inline cudaError_t Return(int status) { return Return(static_cast<cudaError_t>(status)); }
 
-// Says on stderr, once a call, that it is not emulated.
+// Says on stderr and in the driver's log that the call is not emulated.
 cudaError_t NotEmulated(const char* call);
 
 // cudaSuccess with the current device, or why there is none.

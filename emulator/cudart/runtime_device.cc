@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "emulator/cuda/driver_entry_points.h"
+#include "emulator/cuda/driver_logs.h"
 #include "emulator/cudart/runtime_common.h"
 #include "emulator/engine/device_info.h"
 
@@ -15,7 +16,7 @@ cudaError_t& LastError() {
 }
 
 cudaError_t NotEmulated(const char* call) {
-  fprintf(stderr, "gordian emulator: %s is not emulated\n", call);
+  gordianEmuSayNotEmulated(call);
   return Return(cudaErrorNotSupported);
 }
 

@@ -26,20 +26,20 @@ std::vector<Configuration>& Configurations() {
 
 // Since a launch takes kernel handles too, an address that was never registered is taken for one.
 constexpr cudaError_t kUnknownFunction = cudaErrorInvalidResourceHandle;
-constexpr unsigned kMaxThreadsPerBlock = 1024;
 constexpr size_t kMaxSharedBytes = 232448;
 
 bool ValidShape(dim3 grid, dim3 block) {
+  constexpr unsigned kMaxThreads = kMaxThreadsPerBlock;
   constexpr unsigned kMaxGridYz = 65535;
   constexpr unsigned kMaxBlockZ = 64;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || block.x == 0 || block.y == 0 || block.z == 0) {
     return false;
   }
   if (grid.x > 2147483647u || grid.y > kMaxGridYz || grid.z > kMaxGridYz) return false;
-  if (block.x > kMaxThreadsPerBlock || block.y > kMaxThreadsPerBlock || block.z > kMaxBlockZ) {
+  if (block.x > kMaxThreads || block.y > kMaxThreads || block.z > kMaxBlockZ) {
     return false;
   }
-  return uint64_t{block.x} * block.y * block.z <= kMaxThreadsPerBlock;
+  return uint64_t{block.x} * block.y * block.z <= kMaxThreads;
 }
 
 }  // namespace
@@ -179,14 +179,27 @@ cudaError_t cudaStreamAddCallback_ptsz(cudaStream_t stream, cudaStreamCallback_t
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
   if (attributes == nullptr) return Return(cudaErrorInvalidValue);
-  if (FindKernel(function) == nullptr) return Return(kUnknownFunction);
+  KernelSettings settings;
+  if (!GetKernelSettings(function, &settings)) return Return(kUnknownFunction);
+  const auto get = [&settings](int attribute) {
+    int value = 0;
+    settings.Get(attribute, &value);
+    return value;
+  };
   *attributes = {};
   attributes->maxThreadsPerBlock = kMaxThreadsPerBlock;
   attributes->numRegs = 32;
   attributes->ptxVersion = 90;
   attributes->binaryVersion = 90;
-  attributes->maxDynamicSharedSizeBytes = 49152;
-  attributes->preferredShmemCarveout = -1;
+  attributes->maxDynamicSharedSizeBytes = get(cudaFuncAttributeMaxDynamicSharedMemorySize);
+  attributes->preferredShmemCarveout = get(cudaFuncAttributePreferredSharedMemoryCarveout);
+  attributes->clusterDimMustBeSet = get(cudaFuncAttributeClusterDimMustBeSet);
+  attributes->requiredClusterWidth = get(cudaFuncAttributeRequiredClusterWidth);
+  attributes->requiredClusterHeight = get(cudaFuncAttributeRequiredClusterHeight);
+  attributes->requiredClusterDepth = get(cudaFuncAttributeRequiredClusterDepth);
+  attributes->clusterSchedulingPolicyPreference =
+      get(cudaFuncAttributeClusterSchedulingPolicyPreference);
+  attributes->nonPortableClusterSizeAllowed = get(cudaFuncAttributeNonPortableClusterSizeAllowed);
   return cudaSuccess;
 }
 
@@ -196,10 +209,6 @@ cudaError_t cudaFuncGetName(const char** name, const void* function) {
   if (kernel == nullptr) return Return(kUnknownFunction);
   *name = kernel->name.c_str();
   return cudaSuccess;
-}
-
-cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int) {
-  return Return(FindKernel(function) == nullptr ? kUnknownFunction : cudaSuccess);
 }
 
 cudaError_t cudaFuncSetCacheConfig(const void* function, cudaFuncCache) {
@@ -212,15 +221,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
                                                                    size_t shared_bytes, unsigned) {
   if (blocks == nullptr || block_size <= 0) return Return(cudaErrorInvalidValue);
   if (FindKernel(function) == nullptr) return Return(kUnknownFunction);
-  constexpr int kThreads = 2048;
-  constexpr int kBlocks = 32;
-  const int warps = (block_size + 31) / 32;
-  int fit = kThreads / (warps * 32);
-  if (fit > kBlocks) fit = kBlocks;
-  constexpr size_t kReserved = 1024;
-  const size_t by_memory = 233472 / (shared_bytes + kReserved);
-  if (static_cast<size_t>(fit) > by_memory) fit = static_cast<int>(by_memory);
-  *blocks = block_size > static_cast<int>(kMaxThreadsPerBlock) ? 0 : fit;
+  *blocks = BlocksPerSm(block_size, shared_bytes);
   return cudaSuccess;
 }
 

@@ -117,35 +117,8 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   return cudaSuccess;
 }
 
-// Managed memory is everywhere already.
-cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t bytes, cudaMemLocation, unsigned flags,
-                                 cudaStream_t stream) {
-  StreamInfo info;
-  const int status = TheEngine().DescribeStream(stream, &info);
-  if (status != kSuccess) return Return(status);
-  Allocation found;
-  if (flags != 0 || bytes == 0 || !TheEngine().FindMemory(pointer, &found) ||
-      found.kind != MemoryKind::kManaged) {
-    return Return(cudaErrorInvalidValue);
-  }
-  return cudaSuccess;
-}
-
-cudaError_t cudaMemAdvise(const void* pointer, size_t bytes, cudaMemoryAdvise, cudaMemLocation) {
-  Allocation found;
-  if (bytes == 0 || !TheEngine().FindMemory(pointer, &found) ||
-      found.kind != MemoryKind::kManaged) {
-    return Return(cudaErrorInvalidValue);
-  }
-  return cudaSuccess;
-}
-
 cudaError_t cudaFreeAsync_ptsz(void* pointer, cudaStream_t stream) {
   return cudaFreeAsync(pointer, PerThread(stream));
-}
-cudaError_t cudaMemPrefetchAsync_ptsz(const void* pointer, size_t bytes, cudaMemLocation location,
-                                      unsigned flags, cudaStream_t stream) {
-  return cudaMemPrefetchAsync(pointer, bytes, location, flags, PerThread(stream));
 }
 
 }  // extern "C"

@@ -120,7 +120,9 @@ int EngineImpl::Copy(const CopyRequest& copy, void* stream) {
   const bool between_devices = to_known && from_known && OnDevice(to) && OnDevice(from);
   const bool between_hosts = !(to_known && OnDevice(to)) && !(from_known && OnDevice(from));
   const size_t bytes = copy.width * copy.height;
-  bool wait = copy.synchronous ? !between_devices : (!to_known || between_hosts);
+  const bool synchronises =
+      (to_known && to.synchronises) || (from_known && from.synchronises) || !between_devices;
+  bool wait = copy.synchronous ? synchronises : (!to_known || between_hosts);
   if (!from_known && staged_bytes_.load() + bytes > kStagingBytes) wait = true;
   const bool stage = !wait && !from_known;
   const TaskKind kind = UsesCopyEngine(from_known ? &from : nullptr, to_known ? &to : nullptr)
@@ -154,7 +156,7 @@ int EngineImpl::Fill(const FillRequest& fill, void* stream) {
   }
   int captured = kSuccess;
   if (graphs_->CaptureFill(stream, fill, &captured)) return captured;
-  const bool wait = fill.synchronous && to.kind != MemoryKind::kDevice;
+  const bool wait = fill.synchronous && (to.kind != MemoryKind::kDevice || to.synchronises);
   const auto work = [fill] { FillRows(fill); };
   return RunInOrder(stream, TaskKind::kFill, wait, work,
                     [&]() -> std::function<void()> { return work; });

@@ -11,8 +11,9 @@ namespace {
 
 constexpr uint32_t kWrapperMagic = 0x466243b1;
 constexpr uint32_t kFatbinMagic = 0xba55ed50;
-constexpr unsigned char kEntryBit = 0x10;  // in st_other: a kernel, not a device function
-constexpr uint16_t kCubin = 2;             // kind of a fatbin's entry
+constexpr unsigned char kEntryBit = 0x10;    // in st_other: a kernel, not a device function
+constexpr unsigned char kManagedBit = 0x04;  // in st_other of a variable
+constexpr uint16_t kCubin = 2;               // kind of a fatbin's entry
 constexpr uint16_t kEmPtx = 1;
 constexpr uint64_t kCompressed = 0xa000;  // flags of an entry
 
@@ -113,6 +114,7 @@ bool ParseCubin(const View& view, DeviceImage* image) {
       const Elf64_Shdr& home = sections[symbol.st_shndx];
       ImageVariable& variable = image->variables[name];
       variable.bytes = symbol.st_size;
+      variable.managed = (symbol.st_other & kManagedBit) != 0;
       const uint64_t offset = home.sh_offset + symbol.st_value;
       if (home.sh_type != SHT_NOBITS && view.Contains(offset, symbol.st_size)) {
         variable.initial.assign(view.at(offset), symbol.st_size);

@@ -21,6 +21,7 @@ struct ImageKernel {
 
 struct ImageVariable {
   size_t bytes = 0;
+  bool managed = false;
   std::string initial;  // empty: zero
 };
 

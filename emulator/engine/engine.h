@@ -56,6 +56,22 @@ struct StreamInfo {
   uint64_t id = 0;
 };
 
+// What a program sets for a stream and reads back. Numbers as CUstreamAttrValue has them.
+struct StreamAttributes {
+  int priority = 0;
+  int sync_policy = 1;  // automatic
+  struct {
+    void* base = nullptr;
+    size_t bytes = 0;
+    float hit_ratio = 0;
+    int hit = 0;
+    int miss = 0;
+  } window;
+  unsigned char domain_of_default = 0;
+  unsigned char domain_of_remote = 1;
+  int domain = 0;
+};
+
 class GraphEngine;  // graph_api.h
 // As CUstreamWaitValue_flags has them.
 enum class ValueCondition { kGreaterOrEqual = 0, kEqual = 1, kAnd = 2, kNor = 3 };
@@ -112,6 +128,8 @@ class DeviceEngine : public Engine {
   virtual int CreateStream(unsigned flags, int priority, void** handle) = 0;
   virtual int DestroyStream(void* handle) = 0;
   virtual int DescribeStream(void* handle, StreamInfo* info) = 0;
+  // `update` reads and writes them; it must not call the engine.
+  virtual int UpdateStream(void* handle, const std::function<void(StreamAttributes*)>& update) = 0;
   virtual int SynchronizeStream(void* handle) = 0;
   virtual int QueryStream(void* handle) = 0;
   virtual int WaitEvent(void* stream, void* event) = 0;
@@ -141,6 +159,8 @@ class DeviceEngine : public Engine {
   virtual int RegisterHost(void* pointer, size_t bytes, unsigned flags) = 0;
   virtual int UnregisterHost(void* pointer) = 0;
   virtual bool FindMemory(const void* pointer, Allocation* found) = 0;
+  // Synchronous copies and fills of the allocation always wait: Allocation::synchronises.
+  virtual int SetSynchronises(const void* pointer, bool synchronises) = 0;
   virtual int MemoryInfo(size_t* free_bytes, size_t* total_bytes) = 0;
   // Memory pools. `pool` may be null in AllocateInStreamOrder: the device's current one.
   virtual int AllocateInStreamOrder(size_t bytes, void* pool, void* stream, void** pointer) = 0;

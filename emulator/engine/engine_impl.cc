@@ -406,6 +406,10 @@ bool EngineImpl::FindMemory(const void* pointer, Allocation* found) {
   return Ready() && memory_->Find(pointer, 0, found);
 }
 
+int EngineImpl::SetSynchronises(const void* pointer, bool synchronises) {
+  return Ready() && memory_->SetSynchronises(pointer, synchronises) ? kSuccess : kInvalidValue;
+}
+
 int EngineImpl::MemoryInfo(size_t* free_bytes, size_t* total_bytes) {
   const int device = CurrentDevice();
   if (device < 0) return Initialize();

@@ -36,6 +36,7 @@ class Stream {
   int priority = 0;
   uint64_t id = 0;
   bool legacy = false;
+  StreamAttributes attributes;  // `priority` is above
   TaskPtr last;
   TaskPtr last_queued;                    // the latest that passes through a hardware queue
   std::shared_ptr<CapturePoint> capture;  // null: not part of one
@@ -107,6 +108,7 @@ class EngineImpl final : public DeviceEngine {
   int CreateStream(unsigned flags, int priority, void** handle) override;
   int DestroyStream(void* handle) override;
   int DescribeStream(void* handle, StreamInfo* info) override;
+  int UpdateStream(void* handle, const std::function<void(StreamAttributes*)>& update) override;
   int SynchronizeStream(void* handle) override;
   int QueryStream(void* handle) override;
   int WaitEvent(void* stream, void* event) override;
@@ -130,6 +132,7 @@ class EngineImpl final : public DeviceEngine {
   int RegisterHost(void* pointer, size_t bytes, unsigned flags) override;
   int UnregisterHost(void* pointer) override;
   bool FindMemory(const void* pointer, Allocation* found) override;
+  int SetSynchronises(const void* pointer, bool synchronises) override;
   int MemoryInfo(size_t* free_bytes, size_t* total_bytes) override;
   int AllocateInStreamOrder(size_t bytes, void* pool, void* stream, void** pointer) override;
   int CreatePool(const PoolProperties& properties, void** pool) override;

@@ -111,6 +111,16 @@ bool MemoryTable::FindBase(const void* pointer, Allocation* found) const {
   return true;
 }
 
+bool MemoryTable::SetSynchronises(const void* pointer, bool synchronises) {
+  Allocation found;
+  if (!Find(pointer, 0, &found)) return false;
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto at = allocations_.find(found.base);
+  if (at == allocations_.end()) return false;
+  at->second.synchronises = synchronises;
+  return true;
+}
+
 void MemoryTable::FreePages(const Allocation& allocation) {
   if (CountsForDevice(allocation)) used_bytes_[allocation.device] -= allocation.bytes;
   void* const memory = reinterpret_cast<void*>(allocation.base);

@@ -35,9 +35,10 @@ struct Allocation {
   int device = 0;  // owner; for host memory the device that was current
   unsigned flags = 0;
   MemoryOrigin origin = MemoryOrigin::kMalloc;
-  uint64_t offset = 0;   // in its heap's memfd
-  uint64_t id = 0;       // never used twice in a process
-  void* pool = nullptr;  // of a pool's memory
+  uint64_t offset = 0;        // in its heap's memfd
+  uint64_t id = 0;            // never used twice in a process
+  void* pool = nullptr;       // of a pool's memory
+  bool synchronises = false;  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
 };
 
 class MemoryTable {
@@ -52,6 +53,8 @@ class MemoryTable {
   bool Find(const void* pointer, size_t bytes, Allocation* found) const;
   // The allocation that starts at `pointer`.
   bool FindBase(const void* pointer, Allocation* found) const;
+  // Of the allocation that holds `pointer`. False when there is none.
+  bool SetSynchronises(const void* pointer, bool synchronises);
   // Ends the allocation that starts at `pointer`. False when there is none.
   bool Release(void* pointer);
   void ReleaseDevice(int device);

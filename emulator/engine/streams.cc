@@ -195,6 +195,17 @@ int EngineImpl::DescribeStream(void* handle, StreamInfo* info) {
   return kSuccess;
 }
 
+int EngineImpl::UpdateStream(void* handle, const std::function<void(StreamAttributes*)>& update) {
+  if (const int status = Prepare(handle)) return status;
+  Scheduler::Section section(*scheduler_);
+  Stream* stream = Resolve(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  stream->attributes.priority = stream->priority;
+  update(&stream->attributes);
+  stream->priority = std::clamp(stream->attributes.priority, kGreatestPriority, 0);
+  return kSuccess;
+}
+
 int EngineImpl::SynchronizeStream(void* handle) {
   const WaitName name("stream");
   if (const int status = Prepare(handle)) return status;
