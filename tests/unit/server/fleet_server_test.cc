@@ -424,6 +424,9 @@ uint64_t ResidentBytes() {
 
 // It sends pings and batches, and never reads what comes back.
 TEST_F(FleetServerTest, AClientThatNeverReadsCostsAFixedAmount) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "what was freed stays in the sanitizer's quarantine: the process's size says nothing";
+#endif
   Start();
   grpc::ClientContext context;
   grpc::ChannelArguments arguments;
