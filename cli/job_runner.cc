@@ -18,6 +18,7 @@
 #include "cli/emulator_check.h"
 #include "cli/job_environment.h"
 #include "cli/output.h"
+#include "cli/own_limits.h"
 #include "cli/remote_verdicts.h"
 #include "cli/ring_folder.h"
 #include "cli/session.h"
@@ -208,12 +209,14 @@ void JobRunner::StartObserving() {
     return;
   }
   // Memory or a thread that is not to be had is an exception.
-  Status status;
-  try {
-    status = options_.config.analyzer.empty() ? ObserveFromHere() : ObserveFromAfar();
-  } catch (const std::exception& error) {
-    status = Status::Unavailable(std::string("cannot watch the job (") + error.what() +
-                                 "; is there a limit on memory or processes?)");
+  Status status = RoomToObserve();
+  if (status.ok()) {
+    try {
+      status = options_.config.analyzer.empty() ? ObserveFromHere() : ObserveFromAfar();
+    } catch (const std::exception& error) {
+      status = Status::Unavailable(std::string("cannot watch the job (") + error.what() +
+                                   "; is there a limit on memory or processes?)");
+    }
   }
   if (!status.ok()) {
     collector_.reset();

@@ -16,6 +16,7 @@
 #include "cli/job_runner.h"
 #include "cli/launcher.h"
 #include "cli/output.h"
+#include "cli/own_limits.h"
 #include "cli/process_tree.h"
 #include "cli/ring_folder.h"
 #include "cli/session.h"
@@ -258,6 +259,7 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
     return kExitOwnFailure;
   }
 
+  SpareAddressSpace();
   SignalInbox signals;
   Session session = Session::Open(config->session, command[0]);
   if (!session.note().empty()) {

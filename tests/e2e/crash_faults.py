@@ -1,5 +1,5 @@
 """Machines that refuse what gordian asks for: a full disk, a file size limit, a session that cannot be
-written, little shared memory, little address space. The job runs as it would alone, and what hangs is
+written, little shared memory, little address space, few processes. The job runs as it would alone, and what hangs is
 still found wherever that is possible; each with the same job on a machine that refuses nothing."""
 import glob
 import json
@@ -94,23 +94,41 @@ class Faults(CliTest):
 
         def limit(mebibytes):
             return lambda: resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
-        least = None
-        for mebibytes in (384, 512, 768, 1024, 2048, 4096, 8192):
+        tried = 0
+        for mebibytes in (192, 224, 256, 320, 384, 448, 512, 768, 1024, 2048, 4096):
             try:
                 if subprocess.run(TWIN, env=alone, capture_output=True, timeout=20,
-                                  preexec_fn=limit(mebibytes)).returncode == 0:
-                    least = mebibytes
-                    break
+                                  preexec_fn=limit(mebibytes)).returncode != 0:
+                    continue
             except subprocess.TimeoutExpired:
-                pass
-        if least is None:
-            self.skipTest("the job does not run in 8 GiB of address space")
-        done = self.gordian("run", "--emulator", "--session", self.path("s"), "--", *TWIN, preexec_fn=limit(least))
-        # Either the job ran to its end, or gordian said in a line that it could not even begin.
-        self.assertIn(done.returncode, (0, 125), done.stderr)
-        if done.returncode == 125:
-            self.assert_one_line(done.stderr)
-        self.twin_ends_well(self.path("t"))
+                continue
+            tried += 1
+            done = self.twin_ends_well(self.path(f"t{mebibytes}"), preexec_fn=limit(mebibytes))
+            if "unobserved" in done.stderr:
+                self.assertLess(mebibytes, 512, done.stderr)
+                self.assertIn("ulimit -v", done.stderr)
+            else:
+                self.hang_is_found(self.path(f"h{mebibytes}"), preexec_fn=limit(mebibytes))
+        if tried == 0:
+            self.skipTest("the job does not run in 4 GiB of address space")
+
+    def test_few_processes(self):
+        if os.getuid() != 0:
+            self.skipTest("a user of its own, whose processes can be counted, takes root")
+        nobody = {"user": 65533, "group": 65533}
+        try:
+            subprocess.run([GORDIAN, "version"], check=True, capture_output=True, **nobody)
+        except (PermissionError, subprocess.CalledProcessError) as error:
+            self.skipTest(f"another user cannot start gordian from here: {error}")
+        where = self.path("few")
+        os.mkdir(where)
+        os.chown(where, nobody["user"], nobody["group"])
+        os.chmod(self.work, 0o755)
+        for most, said in ((20, "unobserved"), (200, "ended with 5")):
+            done = self.gordian("run", "--session", f"{where}/s{most}", "--", "sh", "-c", "exit 5", cwd=where,
+                                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (most, most)), **nobody)
+            self.assertEqual(done.returncode, 5, done.stderr)
+            self.assert_one_line(done.stderr, said)
 
 
 if __name__ == "__main__":
