@@ -43,6 +43,15 @@ constexpr Check kChecks[] = {
      "A communicator-making call waits for members that have not made it.",
      "Have every member make the call: check nranks, the ids handed out, and the branch that the "
      "missing ranks took."},
+    {"communicator-call-order", VerdictKind::kDeadlock,
+     "Ranks destroy communicators, or register windows, in orders that hold each other up: each such "
+     "call waits for all members.",
+     "Make these calls in one order at every rank, behind the last operation that others still "
+     "wait for."},
+    {"communicator-call-missing", VerdictKind::kRankNotJoined,
+     "A call that all members of a communicator make waits for some that have not made it.",
+     "Have every member register the window, or destroy the communicator; look at what the missing "
+     "ranks do instead."},
     {"mismatch-kind", VerdictKind::kMismatch,
      "The members of a communicator call different operations at the same position.",
      "Make every rank call the same operations in the same order on this communicator."},

@@ -61,6 +61,10 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
                  std::to_string(node.stream) + "/" + std::to_string(node.ordinal) + "/" +
                  std::to_string(node.comm) + "/" + std::to_string(node.sequence) + "/" +
                  std::to_string(node.init) + " ";
+    const InitCall* init = graph.matcher().FindInit(node.init);
+    if (init != nullptr && init->call == Call::kCommDestroy) {
+      proof.assumes.push_back("ncclCommDestroy waits for the other processes, as NCCL 2.28 does");
+    }
     if (node.process == 0) continue;
     const Process* process = graph.execution().Find(node.process);
     if (process == nullptr) continue;

@@ -33,7 +33,7 @@ uint64_t Cost(const WaitForGraph& graph, const WaitNode& from, const WaitNode::E
 bool IsRendezvous(Reason reason) {
   return reason == Reason::kStartedCollective || reason == Reason::kReceive ||
          reason == Reason::kSend || reason == Reason::kFirstUse ||
-         reason == Reason::kCommunicatorInit;
+         reason == Reason::kCommunicatorInit || reason == Reason::kCommunicatorCall;
 }
 
 std::vector<WitnessStep> FindWitness(const WaitForGraph& graph, const std::vector<bool>& can,

@@ -192,8 +192,13 @@ std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle) const {
       }
     } else if (const InitCall* init = cycle[i].init) {
       if (!seen.insert({-1, -1, -1, 0, init->uid}).second) continue;
-      for (const InitMember& member : init->members) {
-        if (member.called) orders[names_.Rank(member.process, member.device)][i] = member.order;
+      for (size_t r = 0; r < init->members.size(); ++r) {
+        const InitMember& member = init->members[r];
+        if (member.called) {
+          orders[names_.Rank(member.process, member.device)][i] = member.order;
+        } else if (init->parent >= 0) {
+          orders[names_.MemberRank(init->parent, static_cast<int>(r))][i] = kNot;
+        }
       }
     }
   }

@@ -5,10 +5,6 @@
 namespace gordian::graph {
 namespace {
 
-constexpr int32_t kInProgress = 7;  // ncclInProgress: a non-blocking communicator took the call
-
-bool Took(int32_t result) { return result == 0 || result == kInProgress; }
-
 bool CountsAsNcclCall(Call call) {
   switch (call) {
     case Call::kStreamCreate:
@@ -221,6 +217,7 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
       case Call::kCommDestroy:
       case Call::kCommAbort:
       case Call::kCommRevoke:
+      case Call::kCommWindowRegister:
         ApplyCommCall(process, thread, record);
         break;
       case Call::kStreamCreate: {
@@ -502,95 +499,6 @@ void ExecutionGraph::ApplyHostWait(Process& process, Thread& thread, const CallR
     case WaitKind::kNone:
       open.covered_known = false;
       break;
-  }
-}
-
-void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const CallRecord& record) {
-  LocalComm& local = process.comms[record.comm];
-  local.id = record.comm;
-  local.uid = record.uid;
-  local.parent = record.parent;
-  local.color = record.color;
-  local.device = record.device;
-  const bool child = record.parent != 0;
-  int parent_index = -1;
-  if (child) {
-    auto parent = process.comms.find(record.parent);
-    if (parent == process.comms.end() || parent->second.index < 0) return;
-    parent_index = parent->second.index;
-    local.init_rank = parent->second.rank;
-    if (local.device < 0) local.device = parent->second.device;
-  } else {
-    local.init_rank = local.rank = record.rank;
-    local.index = matcher_.Comm(record.uid, 0, record.nranks);
-    matcher_.SetMember(local.index, record.rank, process.info.process, record.comm, record.device);
-  }
-  const int expected = child ? matcher_.comms()[parent_index].nranks : record.nranks;
-  InitCall& init = matcher_.Init(record.uid, record.call, parent_index, expected);
-  init.comm = child ? -1 : local.index;
-  init.members_known = record.call != Call::kCommShrink;
-  if (local.init_rank < 0 || local.init_rank >= static_cast<int>(init.members.size())) return;
-  InitMember& member = init.members[local.init_rank];
-  if (!member.called) ++init.called;
-  member = {true,         false,        process.info.process, thread.id,       record.comm,
-            local.device, record.order, record.time_ns,       record.call_site};
-  if ((record.flags & kInGroup) != 0) {
-    thread.group_inits.push_back({record.uid, local.init_rank});
-  } else if (thread.open) {
-    thread.open->init = record.uid;
-    thread.open->init_rank = local.init_rank;
-  }
-}
-
-void ExecutionGraph::ApplyInitEnd(Process& process, Thread& thread, const CallRecord& record,
-                                  CommUid uid, int init_rank) {
-  auto it = process.comms.find(record.comm);
-  auto grouped =
-      std::find_if(thread.group_inits.begin(), thread.group_inits.end(),
-                   [&](const PendingInit& i) { return i.uid == uid && i.rank == init_rank; });
-  const bool in_group = grouped != thread.group_inits.end();
-  if (!Took(record.result)) {
-    if (in_group) thread.group_inits.erase(grouped);
-    matcher_.InitWithdraw(uid, init_rank);
-    if (it != process.comms.end()) process.comms.erase(it);
-    return;
-  }
-  if (it != process.comms.end()) {
-    LocalComm& local = it->second;
-    if (record.device >= 0) local.device = record.device;
-    if (local.parent != 0 && record.rank >= 0 && record.nranks > 0) {
-      const int color = local.color;
-      local.rank = record.rank;
-      local.index = matcher_.Comm(local.uid, color, record.nranks);
-      matcher_.SetMember(local.index, local.rank, process.info.process, local.id, local.device);
-      if (!local.name.empty()) matcher_.comms()[local.index].name = local.name;
-    }
-    if (record.result == kInProgress) {
-      local.unsettled = true;
-      return;
-    }
-  }
-  if (!in_group) matcher_.InitDone(uid, init_rank);
-}
-
-void ExecutionGraph::ApplyCommCall(Process& process, Thread& thread, const CallRecord& record) {
-  // What ends a call does not name its communicator again.
-  const CommId id = record.comm != 0 ? record.comm : thread.open ? thread.open->record.comm : 0;
-  auto it = process.comms.find(id);
-  if (it == process.comms.end()) return;
-  LocalComm& local = it->second;
-  const bool aborts = record.call == Call::kCommAbort || record.call == Call::kCommRevoke;
-  if (local.index >= 0 && local.rank >= 0 && record.call != Call::kCommFinalize) {
-    CommMember& member = matcher_.comms()[local.index].members[local.rank];
-    if (!member.left && !member.aborted) member.left_ns = record.time_ns;
-    (aborts ? member.aborted : member.left) = true;
-  }
-  if (record.kind == RecordKind::kBegin || record.result != 0) return;
-  if (!aborts) return CommDone(process, id, record.time_ns);
-  for (auto& [kernel_id, kernel] : kernels_) {
-    if (kernel.process != process.info.process || kernel.comm != id) continue;
-    kernel.aborted = true;
-    for (const Part& part : kernel.parts) matcher_.Abort(part.ref);
   }
 }
 

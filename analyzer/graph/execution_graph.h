@@ -87,11 +87,14 @@ inline bool IsEmpty(const Part& part) {
   return part.ref.kind == PartKind::kCollective && part.signature.count == 0;
 }
 
+inline constexpr int32_t kInProgress = 7;  // ncclInProgress: a non-blocking communicator took it
+inline bool Took(int32_t result) { return result == 0 || result == kInProgress; }
+
 struct OpenCall {
   CallRecord record;
   std::vector<StreamPosition> covered;  // host waits
   bool covered_known = true;
-  CommUid init = 0;  // communicator-making calls
+  CommUid init = 0;  // calls that all members make
   int init_rank = -1;
   KernelId kernel = 0;  // operations outside a group
 };
@@ -125,6 +128,7 @@ struct LocalComm {
   bool collective_used = false;
   std::unordered_set<int> peers_used;
   KernelId last_kernel = 0;
+  uint64_t windows = 0;  // registrations begun
   bool unsettled = false;  // non-blocking, made but perhaps not ready
   std::string name;
 };
@@ -205,6 +209,7 @@ class ExecutionGraph {
   void ApplyInitBegin(Process&, Thread&, const CallRecord&);
   void ApplyInitEnd(Process&, Thread&, const CallRecord&, CommUid, int init_rank);
   void ApplyCommCall(Process&, Thread&, const CallRecord&);
+  void ApplyMeeting(Process&, Thread&, LocalComm&, const CallRecord&);
   void ApplyWork(Process&, const CallRecord&);
   void ApplyHostWait(Process&, Thread&, const CallRecord&);
   void PlaceKernel(Process&, Kernel&, StreamPosition);

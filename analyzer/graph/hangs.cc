@@ -134,14 +134,19 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
       arrows.end());
   Hang hang;
   size_t inits = 0;
-  for (const Arrow& arrow : arrows) inits += arrow.init != nullptr;
+  bool makes = false;
+  for (const Arrow& arrow : arrows) {
+    inits += arrow.init != nullptr;
+    makes |= arrow.init != nullptr && MakesCommunicator(arrow.init->call);
+  }
   const char* check = inits == 0               ? CycleCheck(arrows)
+                      : !makes                 ? "communicator-call-order"
                       : inits == arrows.size() ? "communicator-init-order"
                                                : "communicator-init-missing";
   hang.finding = MakeFinding(check, Confidence::kSuspected);
   Finding& finding = hang.finding;
-  finding.culprit_ranks = inits == 0 ? describer.Culprits(arrows)
-                                     : InitCulprits(arrows, inits == arrows.size(), view.names);
+  finding.culprit_ranks = !makes ? describer.Culprits(arrows)
+                                 : InitCulprits(arrows, inits == arrows.size(), view.names);
   std::vector<bool> unaffected = can;  // can move, or is stuck for another reason as well
   for (size_t i = 0; i < unaffected.size(); ++i) unaffected[i] = can[i] || !without[i];
   std::set<int> victims = describer.StuckRanks(unaffected);

@@ -23,6 +23,7 @@ struct ModelOptions {
   uint64_t polling_counts_after_ns = 500'000'000;   // W4: polling loops
   uint64_t polling_counts_after = 100;              // ... and so many polls
   uint64_t first_use_counts_after_ns = 100'000'000;  // W15: inside a call that may be connecting
+  uint64_t destroy_counts_after_ns = 1'000'000'000;  // W11: by implementation, not by contract
 };
 
 class JobModel {

@@ -135,7 +135,8 @@ struct InitMember {
   uint64_t site = 0;
 };
 
-// A call that makes communicators: collective over its members (for a child: over the parent's).
+// A call that all members of a communicator make and wait in: one that makes communicators (for a
+// child: over the parent's members), registers a window, or destroys (then `parent` is that one).
 struct InitCall {
   CommUid uid = 0;
   Call call = Call::kCommInit;

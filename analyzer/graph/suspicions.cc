@@ -17,6 +17,10 @@ constexpr uint64_t kActiveFactor = 3;
 // Issued everywhere, and nothing moves; with kernels in front, these may just be long.
 constexpr uint64_t kAllIssuedFactor = 3;
 constexpr uint64_t kKernelFactor = 10;
+// At the end of a job some destroy while others still write their results.
+constexpr uint64_t kDestroyFactor = 12;
+
+constexpr char kCallMissing[] = "communicator-call-missing";
 
 struct Reached {
   std::set<ProcessId> running;
@@ -164,9 +168,17 @@ void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
   const std::vector<const InitCall*> inits = InitsBehind(view_.graph, can, waiter);
   if (!inits.empty()) {
     // Missing calls of the deepest one explain the rest; with one they are the same.
-    Entry& entry = Of("communicator-init-missing", can, waiter);
-    entry.operation = view_.names.Init(*inits.back());
-    for (int rank : MissingFrom(*inits.back(), view_, reached.running)) {
+    const InitCall& deepest = *inits.back();
+    const WaitNode& node = view_.graph.nodes()[waiter];
+    if (deepest.call == Call::kCommDestroy &&
+        view_.now_ns - std::min(view_.now_ns, node.since_ns) <
+            kDestroyFactor * view_.options.suspect_after_ns) {
+      return;
+    }
+    Entry& entry = Of(MakesCommunicator(deepest.call) ? "communicator-init-missing" : kCallMissing,
+                      can, waiter);
+    entry.operation = view_.names.Init(deepest);
+    for (int rank : MissingFrom(deepest, view_, reached.running)) {
       entry.culprits.insert(rank);
     }
     for (ProcessId id : reached.running) entry.instead.insert(describer_.Instead(id, nullptr));
@@ -228,7 +240,7 @@ std::vector<Finding> Search::Take() {
     victims.erase(-1);
     finding.victim_ranks.assign(victims.begin(), victims.end());
     finding.operations = describer_.Operations(entry.waiters);
-    if (finding.verdict == VerdictKind::kInitHang) {
+    if (finding.verdict == VerdictKind::kInitHang || check == kCallMissing) {
       std::vector<uint32_t> nodes;
       for (uint32_t n : entry.waiters) {
         for (const WaitNode::Edge& edge : view_.graph.nodes()[n].out) nodes.push_back(edge.to);

@@ -57,6 +57,10 @@ void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state,
           }
           std::sort(nodes_[node].out.begin(), nodes_[node].out.end(),
                     [](const WaitNode::Edge& a, const WaitNode::Edge& b) { return a.to < b.to; });
+          Meeting(*open, node);
+          break;
+        case Call::kCommWindowRegister:
+          Meeting(*open, node);
           break;
         default:
           if (open->kernel != 0) FirstUse(process, *open, {open->kernel}, node);
@@ -74,6 +78,19 @@ void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state,
   if (process.state.stopped) {
     Wait(node, Leaf(LeafKind::kStopped, id), Reason::kNotCalled);
   }
+}
+
+// W11. That a window is registered by all is NCCL's contract; that destroying waits for the other
+// processes is what it does.
+void WaitForGraph::Meeting(const OpenCall& open, uint32_t node) {
+  const uint64_t inside = now_ns_ - std::min(now_ns_, open.record.time_ns);
+  const bool by_implementation = open.record.call == Call::kCommDestroy;
+  if (by_implementation && inside < options_.destroy_counts_after_ns) return;
+  const InitCall* init = open.init == 0 ? nullptr : matcher_.FindInit(open.init);
+  if (init == nullptr || init->parent < 0) return;
+  const CommMember& mine = matcher_.comms()[init->parent].members[open.init_rank];
+  if (mine.aborted) return;  // who has revoked waits for nobody
+  Wait(node, InitNode(*init), Reason::kCommunicatorCall);
 }
 
 void WaitForGraph::HostWait(const Process& process, const ThreadState&, const OpenCall& open,

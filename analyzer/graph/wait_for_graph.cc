@@ -30,6 +30,8 @@ const char* Name(Reason reason) {
       return "communicator_order";
     case Reason::kCommunicatorInit:
       return "communicator_init";
+    case Reason::kCommunicatorCall:
+      return "communicator_call";
     case Reason::kNotCalled:
       return "not_called";
     case Reason::kOpenGroup:
@@ -385,7 +387,15 @@ uint32_t WaitForGraph::InitNode(const InitCall& init) {
   for (size_t r = 0; r < init.members.size(); ++r) {
     if (init.members[r].called) continue;
     if (init.parent >= 0) {
-      Wait(node, NotCalled(init.parent, static_cast<int>(r), nullptr), Reason::kCommunicatorInit);
+      const CommMember& member = matcher_.comms()[init.parent].members[r];
+      const Process* process = member.known ? execution_.Find(member.process) : nullptr;
+      // Destroying waits neither for who has aborted nor for who is gone.
+      if (init.call == Call::kCommDestroy &&
+          (member.aborted || (process != nullptr && process->Dead()))) {
+        continue;
+      }
+      Wait(node, NotCalled(init.parent, static_cast<int>(r), nullptr),
+           MakesCommunicator(init.call) ? Reason::kCommunicatorInit : Reason::kCommunicatorCall);
       continue;
     }
     if (by_environment) {

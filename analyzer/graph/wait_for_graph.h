@@ -26,7 +26,7 @@ enum class NodeKind : uint8_t {
   kKernelDone,   // ... is done
   kAllStarted,   // all members of a collective have started it
   kAllCalled,    // all members of a collective have called it (W15)
-  kInit,         // all members of a communicator-making call have called it (W11)
+  kInit,         // all members of a call like making a communicator have called it (W11)
   kLeaf,
 };
 
@@ -56,6 +56,7 @@ enum class Reason : uint8_t {
   kHostCopy,
   kCommunicatorOrder,
   kCommunicatorInit,
+  kCommunicatorCall,
   kNotCalled,
   kOpenGroup,
   kLegacyStream,
@@ -118,6 +119,7 @@ class WaitForGraph {
   uint32_t AddThread(const Process&, const ThreadState&);
   void ThreadWaits(const Process&, const ThreadState&, uint32_t node);
   void HostWait(const Process&, const ThreadState&, const OpenCall&, uint32_t node);
+  void Meeting(const OpenCall&, uint32_t node);
   void Polling(const Process&, const ThreadState&, uint32_t node);
   void FirstUse(const Process&, const OpenCall&, const std::vector<KernelId>&, uint32_t node);
   uint32_t NotCalled(int comm, int rank, const PartRef* part);

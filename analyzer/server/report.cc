@@ -146,6 +146,9 @@ std::string WaitPhrase(const graph::WaitEdge& edge) {
   if (reason == "communicator_init") {
     return "waits for " + other + ", which has not joined in making the communicator";
   }
+  if (reason == "communicator_call") {
+    return "waits for " + other + ", which has not made this call";
+  }
   if (reason == "not_called") return "waits for " + other + ", which has not called it";
   if (reason == "open_group") {
     return "waits for " + other + ", which called it in a group that it has not ended";

@@ -73,6 +73,8 @@ JOBS = {
     "init_order": Expect(["init_hang", "deadlock"], [ALL]),
     "split_divergent": Expect(["init_hang"], [LAST]),
     "split_against_all_reduce": Expect(["init_hang", "deadlock"], [LAST, ALL]),
+    "windows_opposite": deadlock(ALL),
+    "destroy_opposite": Expect(["deadlock"], [ALL], confirmed=True),
 }
 # Innocent with and without --twin.
 INNOCENT = ["inversion_two_streams_warm", "send_send_buffered"]

@@ -1,4 +1,4 @@
-// Calls that make communicators, and do not meet.
+// Calls that all members of a communicator make, and that do not meet.
 #include "tests/e2e/jobs/job.h"
 
 JOB(init_missing, 3) {
@@ -63,4 +63,40 @@ JOB(split_against_all_reduce, 3) {
   }
   c.AllReduce(world, s);
   c.Sync(s);
+}
+
+JOB(windows_opposite, 2) {
+  // Two windows for symmetric memory, registered in another order by the last rank.
+  cudaStream_t s = c.Stream();
+  ncclComm_t a = c.MakeComm("a", c.All());
+  ncclComm_t b = c.MakeComm("b", c.All());
+  c.Warm(a, s);
+  c.Warm(b, s);
+  void* memory = nullptr;
+  NCCL_OK(ncclMemAlloc(&memory, 1 << 20));
+  c.Begin(s);
+  const bool reverse = !c.twin && c.rank == c.nranks - 1;
+  ncclWindow_t first = nullptr, second = nullptr;
+  c.Step("register 1");
+  NCCL_OK(ncclCommWindowRegister(reverse ? b : a, memory, 1 << 20, &first, NCCL_WIN_COLL_SYMMETRIC));
+  c.Step("register 2");
+  NCCL_OK(ncclCommWindowRegister(reverse ? a : b, memory, 1 << 20, &second, NCCL_WIN_COLL_SYMMETRIC));
+  c.AllReduce(a, s);
+  c.Sync(s);
+  NCCL_OK(ncclCommWindowDeregister(reverse ? b : a, first));
+  NCCL_OK(ncclCommWindowDeregister(reverse ? a : b, second));
+}
+
+JOB(destroy_opposite, 2) {
+  cudaStream_t s = c.Stream();
+  ncclComm_t a = c.MakeComm("a", c.All());
+  ncclComm_t b = c.MakeComm("b", c.All());
+  c.Warm(a, s);
+  c.Warm(b, s);
+  c.Begin(s);
+  const bool reverse = !c.twin && c.rank == c.nranks - 1;
+  c.Step("destroy 1");
+  NCCL_OK(ncclCommDestroy(reverse ? b : a));
+  c.Step("destroy 2");
+  NCCL_OK(ncclCommDestroy(reverse ? a : b));
 }

@@ -346,6 +346,49 @@ TEST(Jobs, OneCollectiveTooMany) {
              {VerdictKind::kHostBlocked, Confidence::kSuspected, {0, 2}, ""}, 6);
 }
 
+TEST(Jobs, WindowsInOppositeOrder) {
+  ExpectHang(Comms(2, 2),
+             {Inits(2) + Program{Window(0), Window(1)}, Inits(2) + Program{Window(1), Window(0)}},
+             Deadlock({0, 1}, "communicator-call-order"));
+  ExpectHang(Comms(2, 3),
+             {Inits(2) + Program{Window(0), Window(1)}, Inits(2) + Program{Window(1), Window(0)},
+              Inits(2) + Program{Window(0), Window(1)}},
+             Deadlock({1}, "communicator-call-order"));
+  const Program usual = Inits(2) + Program{Window(0), Window(1), AllReduce(0), StreamSync()};
+  ExpectHealthy(Comms(2, 3), {usual, usual, usual});
+  // Against an operation that stands behind it.
+  ExpectHang(Comms(2, 2),
+             {Inits(2) + Program{AllReduce(0), StreamSync(), Window(1)},
+              Inits(2) + Program{Window(1), AllReduce(0), StreamSync()}},
+             Deadlock({0, 1}, "communicator-call-order"));
+  const Program early = Inits(2) + Program{Window(1), AllReduce(0), StreamSync()};
+  ExpectHang(Comms(2, 3),
+             {early, Inits(2) + Program{AllReduce(0), StreamSync(), Window(1)}, early},
+             Deadlock({1}, "communicator-call-order"));
+  ExpectHang(Comms(1, 2), {Program{Init(0), Window(0)}, Program{Init(0), Sleep()}},
+             {VerdictKind::kRankNotJoined, Confidence::kSuspected, {1}, "communicator-call-missing"},
+             6);
+}
+
+TEST(Jobs, DestroyedInOppositeOrder) {
+  const Program usual = Inits(2) + Program{AllReduce(0), StreamSync(), Destroy(0), Destroy(1)};
+  const Program other = Inits(2) + Program{AllReduce(0), StreamSync(), Destroy(1), Destroy(0)};
+  ExpectHang(Comms(2, 2), {usual, other}, Deadlock({0, 1}, "communicator-call-order"), 2);
+  ExpectHealthy(Comms(2, 2), {usual, usual});
+  // One destroys early and the other works on: that is nothing for a minute.
+  for (const auto& [seconds, verdict] : {std::pair(50, VerdictKind::kHealthy),
+                                         std::pair(70, VerdictKind::kRankNotJoined)}) {
+    SimJob job(Comms(1, 2), {Program{Init(0), Destroy(0)}, Program{Init(0), Sleep()}});
+    JobModel model;
+    job.Run();
+    job.Rounds(&model, seconds, 0.5);
+    EXPECT_EQ(model.Current().main.verdict, verdict) << model.Current().main.summary;
+  }
+  // Who is gone is not waited for.
+  const Program gone = Inits(2) + Program{AllReduce(0), StreamSync(), Exit(0)};
+  ExpectHealthy(Comms(2, 2), {usual, gone});
+}
+
 TEST(Jobs, ExitedKilledStoppedAborted) {
   const Program usual = {Init(0), AllReduce(0), StreamSync(), AllReduce(0), StreamSync(), Exit(0)};
   const Program start = {Init(0), AllReduce(0), StreamSync()};

@@ -85,7 +85,9 @@ class Generator {
       const auto& members = c.comms[comm].members;
       const int stream = (legacy ? 0 : 1) + Below(streams + (legacy ? 1 : 0));
       const int size = static_cast<int>(members.size());
-      if (Below(3) == 0) {
+      if (Below(8) == 0) {
+        for (int m : members) c.programs[m].push_back(Window(comm));
+      } else if (Below(3) == 0) {
         const int from = Below(size), to = (from + 1 + Below(size - 1)) % size;
         c.programs[members[from]].push_back(Send(comm, to, stream));
         c.programs[members[to]].push_back(Recv(comm, from, stream));

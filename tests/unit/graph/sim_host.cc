@@ -51,6 +51,23 @@ bool SimJob::CallCanEnd(int process, const Op& op) const {
       for (const Launch& launch : launches_) {
         if (launch.process == process && launch.comm == op.comm && !launch.done) return false;
       }
+      for (int member : comms_[op.comm].members) {
+        const Proc& other = procs_[member];
+        if (other.destroyed.count(op.comm) == 0 && other.aborted.count(op.comm) == 0 &&
+            !other.dead && !Granted(member)) {
+          return false;
+        }
+      }
+      return true;
+    case Do::kWindow:
+      for (int member : comms_[op.comm].members) {
+        auto theirs = procs_[member].windows.find(op.comm);
+        if (Granted(member)) continue;
+        if (theirs == procs_[member].windows.end() ||
+            theirs->second < p.windows.at(op.comm)) {
+          return false;
+        }
+      }
       return true;
     default:
       for (const auto& [stream, ordinal] : p.covered) {
@@ -276,10 +293,15 @@ void SimJob::Begin(int process, const Op& op) {
       break;
     case Do::kDestroy:
       blocks(Call::kCommDestroy).comm = static_cast<CommId>(op.comm + 1);
+      p.destroyed.insert(op.comm);
       break;
     case Do::kFinalize:
       blocks(Call::kCommFinalize).comm = static_cast<CommId>(op.comm + 1);
       p.covered.clear();
+      break;
+    case Do::kWindow:
+      blocks(Call::kCommWindowRegister).comm = static_cast<CommId>(op.comm + 1);
+      ++p.windows[op.comm];
       break;
     case Do::kSleep:
     case Do::kSpin:
@@ -385,6 +407,9 @@ void SimJob::EndCall(int process, const Op& op) {
       return;
     case Do::kFinalize:
       Emit(process, RecordKind::kEnd, Call::kCommFinalize);
+      return;
+    case Do::kWindow:
+      Emit(process, RecordKind::kEnd, Call::kCommWindowRegister);
       return;
     default:
       Emit(process, RecordKind::kEnd, Call::kHostWait);

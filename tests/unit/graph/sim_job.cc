@@ -127,6 +127,11 @@ Op Finalize(int comm) {
   o.comm = comm;
   return o;
 }
+Op Window(int comm) {
+  Op o = Make(Do::kWindow);
+  o.comm = comm;
+  return o;
+}
 
 SimJob::SimJob(std::vector<SimComm> comms, std::vector<Program> programs, bool cold, uint64_t seed)
     : comms_(std::move(comms)),

@@ -43,6 +43,7 @@ enum class Do : uint8_t {
   kAbort,
   kDestroy,
   kFinalize,
+  kWindow,
 };
 
 struct Op {
@@ -85,6 +86,7 @@ Op Stop();
 Op Abort(int comm);
 Op Destroy(int comm);
 Op Finalize(int comm);
+Op Window(int comm);
 
 using Program = std::vector<Op>;
 
@@ -169,7 +171,8 @@ class SimJob {
     std::map<int, uint64_t> next_sequence;                    // by communicator
     std::map<std::tuple<int, int, bool>, uint64_t> next_p2p;  // (communicator, peer, send)
     std::map<int, int> last_launch;
-    std::set<int> used, made, aborted;
+    std::set<int> used, made, aborted, destroyed;
+    std::map<int, uint64_t> windows;  // by communicator: registrations begun
     std::set<std::pair<int, int>> peers;
     std::vector<std::pair<int, uint64_t>> covered;
     bool in_group = false;
