@@ -126,8 +126,20 @@ void ExecutionGraph::DropKernel(KernelId id, bool enqueued_some) {
     it->second.enqueued = true;
     return;
   }
-  for (const Part& part : it->second.parts) matcher_.Withdraw(part.ref);
+  Process& process = processes_.at(it->second.process);
+  for (const Part& part : it->second.parts) Withdraw(process, it->second, part);
   kernels_.erase(it);
+}
+
+// It never happened: its number is given again.
+void ExecutionGraph::Withdraw(Process& process, const Kernel& kernel, const Part& part) {
+  matcher_.Withdraw(part.ref);
+  auto local = process.comms.find(kernel.comm);
+  if (local == process.comms.end()) return;
+  PartNumbers& numbers = local->second.Numbers(part.ref);
+  if (part.ref.sequence >= numbers.launched) {
+    numbers.next = std::min(numbers.next, part.ref.sequence - numbers.launched);
+  }
 }
 
 // Moves `soft` over kernels, host functions and waits for what is soft itself: they end without

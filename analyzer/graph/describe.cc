@@ -9,6 +9,12 @@ namespace {
 
 constexpr size_t kMaxOperations = 32;
 
+// Calls by their order, and the operations of one launch of a graph by theirs.
+uint64_t CallOrder(uint64_t order, uint32_t place) {
+  constexpr uint32_t kPlaces = 1 << 16;
+  return order * kPlaces + std::min(place, kPlaces - 1);
+}
+
 const char* Why(Reason reason) {
   switch (reason) {
     case Reason::kEventWait:
@@ -17,6 +23,8 @@ const char* Why(Reason reason) {
       return "held by the legacy default stream";
     case Reason::kCommunicatorOrder:
       return "one communicator runs its operations in order";
+    case Reason::kGraphOrder:
+      return "in one launch of a CUDA graph";
     case Reason::kOpenGroup:
       return "in a group that has not ended";
     default:
@@ -147,8 +155,8 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
       if (!host_call.empty() && next.init == nullptr) detail += ": it is in " + host_call;
     } else {
       Reason why = Reason::kStreamOrder;
-      for (Reason reason : {Reason::kOpenGroup, Reason::kCommunicatorOrder, Reason::kLegacyStream,
-                            Reason::kEventWait}) {
+      for (Reason reason : {Reason::kOpenGroup, Reason::kGraphOrder, Reason::kCommunicatorOrder,
+                            Reason::kLegacyStream, Reason::kEventWait}) {
         if (arrow.local.count(reason) > 0) why = reason;
       }
       detail =
@@ -177,7 +185,7 @@ std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle) const {
           if (!comm.members[r].known) continue;
           const MemberSlot& slot = instance->members[r];
           orders[names_.MemberRank(part->ref.comm, r)][i] =
-              slot.state == SlotState::kNone ? kNot : slot.order;
+              slot.state == SlotState::kNone ? kNot : CallOrder(slot.order, slot.place);
         }
       } else if (const Transfer* transfer = matcher.FindTransfer(part->ref)) {
         const bool sends = part->ref.kind == PartKind::kSend;
@@ -187,7 +195,7 @@ std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle) const {
         for (const auto& [r, slot] :
              {std::pair(source, &transfer->send), std::pair(target, &transfer->receive)}) {
           orders[names_.MemberRank(part->ref.comm, r)][i] =
-              slot->state == SlotState::kNone ? kNot : slot->order;
+              slot->state == SlotState::kNone ? kNot : CallOrder(slot->order, slot->place);
         }
       }
     } else if (const InitCall* init = cycle[i].init) {
@@ -195,7 +203,8 @@ std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle) const {
       for (size_t r = 0; r < init->members.size(); ++r) {
         const InitMember& member = init->members[r];
         if (member.called) {
-          orders[names_.Rank(member.process, member.device)][i] = member.order;
+          orders[names_.Rank(member.process, member.device)][i] =
+              CallOrder(member.order, 0);
         } else if (init->parent >= 0) {
           orders[names_.MemberRank(init->parent, static_cast<int>(r))][i] = kNot;
         }

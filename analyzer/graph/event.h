@@ -29,11 +29,12 @@ enum class Call : uint8_t {
   kCommFinalize, kCommDestroy, kCommAbort, kCommRevoke, kCommWindowRegister, kCommOther,
   kStreamCreate, kStreamDestroy,
   kStreamWork,   // WorkKind tells
+  kGraphEndCapture, kGraphDestroy, kGraphClone, kGraphNest, kGraphInstantiate, kGraphExecDestroy,
   kHostWait,     // WaitKind tells
   kPoll,         // cudaEventQuery, cudaStreamQuery: only ever in ThreadState::poll
 };
 
-enum class WorkKind : uint8_t { kNone, kKernels, kHostFunction, kEventWait, kEventRecord };
+enum class WorkKind : uint8_t { kNone, kKernels, kHostFunction, kEventWait, kEventRecord, kGraphLaunch };
 enum class WaitKind : uint8_t { kNone, kStream, kEvent, kDevice, kFree, kCopy, kAsyncCopy };
 
 inline constexpr uint32_t kStreamBlocking = 1;
@@ -81,7 +82,11 @@ struct CallRecord {
   WorkKind work = WorkKind::kNone;
   WaitKind wait = WaitKind::kNone;
   uint64_t ordinal = 0;
-  uint64_t event = 0;
+  uint64_t event = 0;  // kGraphLaunch: the executable graph
+  // CUDA graphs. Handles; `event` is what came out of kGraphClone and kGraphInstantiate, which
+  // stands for an update of an executable graph as well, and what kGraphExecDestroy ends.
+  uint64_t capture = 0;  // operations with kCapturing, kGraphEndCapture: the capture; 0: not known
+  uint64_t graph = 0;
   int32_t result = 0;  // kEnd
   std::string text;    // kText: the communicator's name
 };

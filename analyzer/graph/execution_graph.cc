@@ -138,7 +138,8 @@ void ExecutionGraph::TakeRound(const Round& round) {
       }
       if (comm.index < 0 || comm.rank < 0) continue;
       CommMember& member = matcher_.comms()[comm.index].members[comm.rank];
-      member.next_sequence = std::max(member.next_sequence, now.next_sequence);
+      member.next_sequence = std::max(member.next_sequence,
+                                      now.next_sequence + comm.collectives.launched);
       if (now.state == CommStateKind::kAborted || now.state == CommStateKind::kRevoked) {
         if (!member.aborted) member.left_ns = round.begin_ns;
         member.aborted = true;
@@ -237,6 +238,14 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
       case Call::kHostWait:
         ApplyHostWait(process, thread, record);
         break;
+      case Call::kGraphEndCapture:
+      case Call::kGraphDestroy:
+      case Call::kGraphClone:
+      case Call::kGraphNest:
+      case Call::kGraphInstantiate:
+      case Call::kGraphExecDestroy:
+        ApplyGraphCall(process, record);
+        break;
       default:
         break;
     }
@@ -268,10 +277,15 @@ void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
     if (part.ref.rank < 0) part.ref.comm = -1;
   }
   if ((record.flags & kCapturing) != 0) {
-    // It takes its place at the graph's launch, which is not followed here (W12).
-    if (part.ref.comm >= 0) matcher_.comms()[part.ref.comm].opaque = true;
-    process.captures = true;
+    if (local != process.comms.end()) {
+      ApplyCaptured(process, thread, record, local->second, std::move(part));
+    }
     return;
+  }
+  if (local != process.comms.end()) {
+    PartNumbers& numbers = local->second.Numbers(part.ref);
+    numbers.next = record.sequence + 1;
+    part.ref.sequence += numbers.launched;
   }
   Kernel* kernel = nullptr;
   const bool in_group = (record.flags & kInGroup) != 0;
@@ -313,6 +327,7 @@ void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
 }
 
 void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const CallRecord& record) {
+  if (thread.capture != 0) return EndCaptured(process, thread, Took(record.result));
   if (thread.group_call != 0) {  // comes back at once; GroupEnd launches it
     Kernel& kernel = kernels_.at(thread.group_call);
     thread.group_call = 0;
@@ -320,7 +335,7 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
     if (Took(record.result)) {
       matcher_.Accept(ref, record.time_ns);
     } else {
-      matcher_.Withdraw(ref);
+      Withdraw(process, kernel, kernel.parts.back());
       kernel.parts.pop_back();
     }
     return;
@@ -444,12 +459,15 @@ void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
     TrimEvents(process);
     return;
   }
-  if (record.ordinal <= queue.done) return;
+  if (record.ordinal <= queue.done && record.work != WorkKind::kGraphLaunch) return;
   WorkItem item;
   item.ordinal = record.ordinal;
   item.kind = record.work;
   item.site = record.call_site;
   item.legacy = LegacyOrder(process, queue);
+  if (record.work == WorkKind::kGraphLaunch) {
+    return ApplyGraphLaunch(process, record, std::move(item));
+  }
   if (record.work == WorkKind::kEventWait) {
     auto it = process.events.find(record.event);
     if (it != process.events.end()) item.event = it->second.behind;

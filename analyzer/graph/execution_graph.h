@@ -79,6 +79,7 @@ struct Kernel {
   std::vector<StreamPosition> positions;  // where it was enqueued
   size_t open_positions = 0;
   KernelId previous_on_comm = 0;  // W8
+  std::vector<KernelId> graph_order;  // W12: those before it in its graph's launch
   uint64_t time_ns = 0;           // of the call
 };
 
@@ -104,16 +105,38 @@ struct PendingInit {
   int rank = -1;
 };
 
+// What was captured together: one launch each time that its graph is launched (W12).
+struct CapturedKernel {
+  CommId comm = 0;
+  ThreadId thread = 0;
+  bool in_group = false;
+  uint32_t group = 0;
+  std::vector<StreamId> streams;  // captured ones
+  std::vector<Part> parts;        // without sequence numbers
+};
+
+struct CapturedGraph {
+  std::vector<CapturedKernel> kernels;  // in the order of their calls
+};
+
 struct Thread {
   ThreadId id = 0;
   std::optional<OpenCall> open;
   std::vector<KernelId> group_kernels;
   std::vector<PendingInit> group_inits;
   KernelId group_call = 0;  // the operation inside the group that is being called right now
+  uint64_t capture = 0;     // the operation that is being called right now goes into it
   bool in_group_end = false;
   uint64_t last_ns = 0;
   Call last_call = Call::kOther;
   uint64_t last_site = 0;
+};
+
+// Positions of the operations of one communicator, or of one of its pairs. The process numbers what
+// it calls; what graphs launched in between is not among that.
+struct PartNumbers {
+  uint64_t next = 0;      // of the calls
+  uint64_t launched = 0;  // by graphs
 };
 
 struct LocalComm {
@@ -129,8 +152,16 @@ struct LocalComm {
   std::unordered_set<int> peers_used;
   KernelId last_kernel = 0;
   uint64_t windows = 0;  // registrations begun
+  PartNumbers collectives;
+  std::map<std::pair<int, bool>, PartNumbers> transfers;  // by peer, and whether it sends
   bool unsettled = false;  // non-blocking, made but perhaps not ready
   std::string name;
+
+  PartNumbers& Numbers(const PartRef& part) {
+    return part.kind == PartKind::kCollective
+               ? collectives
+               : transfers[{part.peer, part.kind == PartKind::kSend}];
+  }
 };
 
 struct EventTarget {
@@ -154,7 +185,9 @@ struct Process {
   std::unordered_map<uint64_t, EventTarget> events;
   size_t events_limit = 4096;
   std::map<CommId, LocalComm> comms;
-  bool captures = false;
+  bool lost_sight = false;  // some operations in graphs are not followed
+  std::map<uint64_t, CapturedGraph> captures, graphs, graph_execs;  // with operations in them
+  std::unordered_set<uint64_t> graph_bodies;                        // parts of other graphs
   bool records_missing = false;  // nobody knows how many
 
   bool has_state = false;  // in the last round
@@ -212,6 +245,14 @@ class ExecutionGraph {
   void ApplyMeeting(Process&, Thread&, LocalComm&, const CallRecord&);
   void ApplyWork(Process&, const CallRecord&);
   void ApplyHostWait(Process&, Thread&, const CallRecord&);
+  void ApplyCaptured(Process&, Thread&, const CallRecord&, const LocalComm&, Part);
+  void EndCaptured(Process&, Thread&, bool accepted);
+  void ApplyGraphCall(Process&, const CallRecord&);
+  void ApplyGraphLaunch(Process&, const CallRecord&, WorkItem);
+  Kernel* LaunchCaptured(Process&, const CapturedKernel&, const CallRecord&, uint32_t place);
+  void LoseSight(Process&, const CapturedGraph&);
+  void LoseSight(Process&, CommId);
+  void Withdraw(Process&, const Kernel&, const Part&);
   void PlaceKernel(Process&, Kernel&, StreamPosition);
   void Enqueued(Process&, Kernel&);
   void NoteUsed(Process&, const Kernel&);

@@ -342,6 +342,13 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
   hangs->push_back(std::move(hang));
 }
 
+void AddVictims(const std::vector<int>& ranks, Finding* finding) {
+  std::set<int> victims(finding->victim_ranks.begin(), finding->victim_ranks.end());
+  victims.insert(ranks.begin(), ranks.end());
+  Remove(finding->culprit_ranks, &victims);
+  finding->victim_ranks.assign(victims.begin(), victims.end());
+}
+
 // The same culprits took the same communicators in the wrong order.
 bool SameCause(const Finding& a, const Finding& b) {
   const auto communicators = [](const Finding& finding) {
@@ -371,11 +378,15 @@ std::vector<Hang> FindHangs(const RoundView& view, std::vector<bool>* stuck) {
     std::vector<bool> without = graph.Decide(kEveryLeaf, forced);
     Hang hang = CycleHang(view, left, without, witness);
     left = std::move(without);
-    // The same inversion at a later step, or with another rank, is no news.
-    const bool repeats = std::any_of(hangs.begin(), hangs.end(), [&](const Hang& earlier) {
-      return SameCause(earlier.finding, hang.finding);
+    // The same inversion at a later step, or with another rank, is no news; who waits for that one is.
+    const auto earlier = std::find_if(hangs.begin(), hangs.end(), [&](const Hang& other) {
+      return SameCause(other.finding, hang.finding);
     });
-    if (!repeats) hangs.push_back(std::move(hang));
+    if (earlier == hangs.end()) {
+      hangs.push_back(std::move(hang));
+    } else {
+      AddVictims(hang.finding.victim_ranks, &earlier->finding);
+    }
   }
   std::set<LeafKind> kinds;
   for (const WaitNode& node : graph.nodes()) kinds.insert(node.leaf);

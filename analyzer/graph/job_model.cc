@@ -254,7 +254,7 @@ void JobModel::Impl::FillEvidence(const Names& names, Finding* finding) const {
       unseen.push_back(std::to_string(process.state.lost_comms) + " communicators of " +
                        names.RankOf(id));
     }
-    if (process.captures)
+    if (process.lost_sight)
       unseen.push_back("operations that " + names.RankOf(id) + " captured into graphs");
   }
   if (evidence.ranks_seen < evidence.ranks_expected && evidence.ranks_seen > 0) {

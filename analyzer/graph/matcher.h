@@ -47,7 +47,8 @@ struct MemberSlot {
   SlotState state = SlotState::kNone;
   bool accepted = false;  // NCCL took the call, or the thread was seen blocked inside it
   KernelId kernel = 0;
-  uint64_t order = 0;  // of the call, in its process
+  uint64_t order = 0;  // of the call, in its process; of the launch for what was captured
+  uint32_t place = 0;  // within the launch of a graph
   uint64_t time_ns = 0;
   uint64_t site = 0;
   OpSignature signature;

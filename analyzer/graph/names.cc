@@ -53,6 +53,18 @@ const char* Name(Call call) {
       return "cudaStreamCreate";
     case Call::kStreamDestroy:
       return "cudaStreamDestroy";
+    case Call::kGraphEndCapture:
+      return "StreamEndCapture";
+    case Call::kGraphDestroy:
+      return "GraphDestroy";
+    case Call::kGraphClone:
+      return "GraphClone";
+    case Call::kGraphNest:
+      return "GraphAddNode";
+    case Call::kGraphInstantiate:
+      return "GraphInstantiate";
+    case Call::kGraphExecDestroy:
+      return "GraphExecDestroy";
     case Call::kStreamWork:
       return "a launch";
     case Call::kHostWait:

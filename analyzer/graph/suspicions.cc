@@ -216,7 +216,7 @@ void Search::Missing(const std::vector<bool>& can, uint32_t waiter) {
              " was never seen";
     } else if (process->Lossy()) {
       what = "records of " + view_.names.RankOf(id) + " were lost";
-    } else if (process->captures) {
+    } else if (process->lost_sight) {
       what = "operations that " + view_.names.RankOf(id) + " captured into graphs";
     } else {
       what = view_.names.RankOf(id) + " did not answer";

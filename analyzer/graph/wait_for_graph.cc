@@ -40,6 +40,8 @@ const char* Name(Reason reason) {
       return "legacy_stream";
     case Reason::kPolling:
       return "polling";
+    case Reason::kGraphOrder:
+      return "graph_order";
   }
   return "";
 }
@@ -213,6 +215,10 @@ void WaitForGraph::LaunchWaits(const Kernel& kernel) {
     }
     auto before = dones_.find(kernel.previous_on_comm);
     if (before != dones_.end()) Wait(start, before->second, Reason::kCommunicatorOrder);
+    for (KernelId id : kernel.graph_order) {
+      auto earlier = dones_.find(id);
+      if (earlier != dones_.end()) Wait(start, earlier->second, Reason::kGraphOrder);
+    }
   }
   if (kernel.aborted) return;
   for (size_t i = 0; i < kernel.parts.size(); ++i) PartWaits(kernel, static_cast<int>(i), done);
@@ -323,7 +329,10 @@ uint32_t WaitForGraph::NotCalled(int index, int rank, const PartRef* part) {
   if (part != nullptr && part->kind == PartKind::kCollective) {
     for (const CommStateNow& now : process->state.comms) {
       // It did call, and the record of that is missing.
-      if (now.comm == member.comm && now.next_sequence > part->sequence) {
+      auto local = process->comms.find(member.comm);
+      const uint64_t launched =
+          local == process->comms.end() ? 0 : local->second.collectives.launched;
+      if (now.comm == member.comm && now.next_sequence + launched > part->sequence) {
         return Leaf(LeafKind::kUnknown, member.process);
       }
     }

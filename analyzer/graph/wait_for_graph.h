@@ -61,6 +61,7 @@ enum class Reason : uint8_t {
   kOpenGroup,
   kLegacyStream,
   kPolling,
+  kGraphOrder,
 };
 const char* Name(Reason);  // as in WaitEdge::reason
 

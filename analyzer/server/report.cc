@@ -160,6 +160,10 @@ std::string WaitPhrase(const graph::WaitEdge& edge) {
     return "waits for work on its device before the legacy default stream may go on" +
            (own ? std::string() : ", held up by " + other);
   }
+  if (reason == "graph_order") {
+    return "waits behind an operation of the same CUDA graph" +
+           (own ? std::string() : ", held up by " + other);
+  }
   std::string what = "waits";
   if (reason == "stream_order") what = "waits behind earlier work on its stream";
   if (reason == "event_wait") what = "waits for an event that has not happened";

@@ -346,6 +346,64 @@ TEST(Jobs, OneCollectiveTooMany) {
              {VerdictKind::kHostBlocked, Confidence::kSuspected, {0, 2}, ""}, 6);
 }
 
+TEST(Jobs, InversionInAGraph) {
+  const Program usual = Inits(2) + Program{Graph(1, {AllReduce(0), AllReduce(1)}), StreamSync()};
+  const Program other = Inits(2) + Program{Graph(1, {AllReduce(1), AllReduce(0)}), StreamSync()};
+  ExpectHang(Comms(2, 2), {usual, other}, Deadlock({0, 1}, "communicator-order-cycle"));
+  ExpectHang(Comms(2, 3), {usual, other, usual}, Deadlock({1}, "communicator-order-cycle"));
+  ExpectHealthy(Comms(2, 3), {usual, usual, usual});
+  // On two captured streams they hold nobody up.
+  const Program apart = Inits(2) + Program{Graph(1, {AllReduce(1), AllReduce(0, 2)}), StreamSync()};
+  ExpectHealthy(Comms(2, 2), {usual, apart});
+}
+
+TEST(Jobs, GraphsAgainstWhatIsCalled) {
+  // Replayed, and calls in between: numbers agree only if each launch counts.
+  const Program usual =
+      Inits(2) + Program{AllReduce(0), Graph(1, {AllReduce(0), AllReduce(1)}), AllReduce(0),
+                         Graph(1, {AllReduce(0), AllReduce(1)}), Bcast(1, 0), StreamSync()};
+  ExpectHealthy(Comms(2, 2), {usual, usual});
+  const Program eager =
+      Inits(2) + Program{AllReduce(0), AllReduce(0), AllReduce(1), AllReduce(0), AllReduce(0),
+                         AllReduce(1), Bcast(1, 0), StreamSync()};
+  ExpectHealthy(Comms(2, 2), {usual, eager});
+  // One replay is missing: what follows meets it.
+  const Program once = Inits(2) + Program{AllReduce(0), Graph(1, {AllReduce(0), AllReduce(1)}),
+                                          AllReduce(0), Bcast(1, 0), StreamSync()};
+  ExpectHang(Comms(2, 2), {usual, once},
+             {VerdictKind::kMismatch, Confidence::kConfirmed, {0, 1}, "mismatch-kind"});
+  // A rank that replays once less than the others and goes to sleep.
+  const Program replays = Inits(1) + Program{Graph(1, {AllReduce(0)}), StreamSync(),
+                                             Graph(1, {AllReduce(0)}), StreamSync()};
+  const Program misses = Inits(1) + Program{Graph(1, {AllReduce(0)}), StreamSync(), Sleep()};
+  ExpectHang(Comms(1, 3), {replays, replays, misses},
+             {VerdictKind::kHostBlocked, Confidence::kSuspected, {2}, ""}, 6);
+}
+
+TEST(Jobs, GraphBehindAnotherStream) {
+  // A host wait between the launch and the call that the other rank's graph begins with.
+  const Program graph = Inits(2) + Program{Graph(1, {AllReduce(0), AllReduce(1)}), StreamSync()};
+  const Program waits = Inits(2) + Program{AllReduce(1), StreamSync(), AllReduce(0), StreamSync()};
+  ExpectHang(Comms(2, 2), {graph, waits}, Deadlock({0, 1}, "host-wait-cycle"));
+  const Program right = Inits(2) + Program{AllReduce(0), StreamSync(), AllReduce(1), StreamSync()};
+  ExpectHealthy(Comms(2, 2), {graph, right});
+}
+
+TEST(Jobs, VictimsOfTheSameInversionAtALaterStepAreItsVictims) {
+  std::vector<SimComm> comms(2);
+  comms[0].members = {1, 2};
+  comms[1].members = {0, 1, 2};
+  const Op reduce = Collective(Call::kReduce, 1, 1, 1);
+  SimJob job(comms, {Program{Init(1), reduce, AllReduce(1), StreamSync()},
+                     Inits(2) + Program{reduce, Bcast(0, 0), AllReduce(1), Bcast(0, 0), StreamSync()},
+                     Inits(2) + Program{Bcast(0, 0), reduce, Bcast(0, 0), AllReduce(1), StreamSync()}});
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 0.7);
+  ExpectVerdict(model.Current(), Deadlock({1, 2}, "communicator-order-cycle"));
+  EXPECT_EQ(model.Current().main.victim_ranks, std::vector<int>{0});
+}
+
 TEST(Jobs, WindowsInOppositeOrder) {
   ExpectHang(Comms(2, 2),
              {Inits(2) + Program{Window(0), Window(1)}, Inits(2) + Program{Window(1), Window(0)}},

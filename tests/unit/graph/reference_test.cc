@@ -34,7 +34,7 @@ std::string Print(const Case& c) {
       "init",   "split",  "collective", "send",    "recv",       "group(",     ")",
       "kernel", "hostfn", "record",     "wait",    "streamsync", "devicesync", "eventsync",
       "free",   "copy",   "poll",       "sleep",   "spin",       "exit",       "kill",
-      "stop",   "abort",  "destroy",    "finalize"};
+      "stop",   "abort",  "destroy",    "finalize", "window",     "graph"};
   std::ostringstream out;
   out << (c.cold ? "cold\n" : "warm\n");
   for (size_t i = 0; i < c.comms.size(); ++i) {
@@ -52,6 +52,10 @@ std::string Print(const Case& c) {
       out << "s" << op.stream;
       if (op.what == Do::kEventRecord || op.what == Do::kEventWait || op.what == Do::kEventSync) {
         out << "e" << op.event;
+      }
+      for (const Op& inner : op.inside) {
+        out << "{" << static_cast<int>(inner.call) << "c" << inner.comm << "r"
+            << inner.root_or_peer << "s" << inner.stream << "}";
       }
     }
     out << "\n";
@@ -108,6 +112,7 @@ class Generator {
       if (!p.empty() && Below(10) == 0) p.erase(p.begin() + Below(static_cast<int>(p.size())));
       for (int n = Below(3); n > 0; --n) Insert(&p, streams, legacy);
       if (p.size() >= 2 && Below(5) == 0) Group(&p);
+      if (p.size() >= 2 && Below(5) == 0) Capture(&p, 1 + Below(streams));
       Program inits;
       for (int i = 0; i < comm_count; ++i) {
         const int self = static_cast<int>(&p - c.programs.data());
@@ -171,6 +176,28 @@ class Generator {
     }
     p->insert(p->begin() + static_cast<ptrdiff_t>(last), GroupEnd());
     p->insert(p->begin() + static_cast<ptrdiff_t>(first), GroupStart());
+  }
+
+  // Up to three operations in a row become a graph of which each keeps its stream, or all share one.
+  void Capture(Program* p, int stream) {
+    const auto operation = [](const Op& op) {
+      return op.what == Do::kCollective || op.what == Do::kSend || op.what == Do::kRecv;
+    };
+    for (const Op& op : *p) {
+      if (op.what == Do::kGroupStart) return;  // what is in a group stays there
+    }
+    size_t first = Below(static_cast<int>(p->size()));
+    while (first < p->size() && !operation((*p)[first])) ++first;
+    size_t last = first;
+    while (last < p->size() && last < first + 3 && operation((*p)[last])) ++last;
+    if (first >= last) return;
+    std::vector<Op> inside(p->begin() + static_cast<ptrdiff_t>(first),
+                           p->begin() + static_cast<ptrdiff_t>(last));
+    if (Below(2) == 0) {
+      for (Op& op : inside) op.stream = 1;
+    }
+    p->erase(p->begin() + static_cast<ptrdiff_t>(first), p->begin() + static_cast<ptrdiff_t>(last));
+    p->insert(p->begin() + static_cast<ptrdiff_t>(first), Graph(1, std::move(inside), stream));
   }
 
   std::mt19937_64 random_;

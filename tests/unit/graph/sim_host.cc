@@ -93,6 +93,9 @@ SimJob::OpPart SimJob::Number(int process, const Op& op) {
   Proc& p = procs_[process];
   OpPart part;
   part.op = op;
+  part.called = op.what == Do::kCollective
+                    ? p.eager[op.comm]++
+                    : p.eager_p2p[{op.comm, op.root_or_peer, op.what == Do::kSend}]++;
   part.sequence = op.what == Do::kCollective
                       ? p.next_sequence[op.comm]++
                       : p.next_p2p[{op.comm, op.root_or_peer, op.what == Do::kSend}]++;
@@ -106,7 +109,7 @@ void SimJob::FillOperation(CallRecord* r, const OpPart& part, int process) {
   r->datatype = part.op.datatype;
   r->reduce_op = part.op.call == Call::kAllReduce ? part.op.reduce_op : 255;
   r->root_or_peer = part.op.root_or_peer;
-  r->sequence = part.sequence;
+  r->sequence = part.called;
   if (procs_[process].in_group) {
     r->flags |= kInGroup;
     r->group = procs_[process].group;
@@ -303,10 +306,80 @@ void SimJob::Begin(int process, const Op& op) {
       blocks(Call::kCommWindowRegister).comm = static_cast<CommId>(op.comm + 1);
       ++p.windows[op.comm];
       break;
+    case Do::kGraph:
+      stream_of(op.stream);
+      LaunchGraph(process, op);
+      ++p.pc;
+      break;
     case Do::kSleep:
     case Do::kSpin:
       break;
   }
+}
+
+void SimJob::LaunchGraph(int process, const Op& op) {
+  Proc& p = procs_[process];
+  const uint64_t number = static_cast<uint64_t>(op.event);
+  if (p.captured.insert(op.event).second) {
+    for (const Op& inner : op.inside) {
+      OpPart part;
+      part.op = inner;
+      CallRecord& r = Emit(process, RecordKind::kBegin, inner.call);
+      FillOperation(&r, part, process);
+      r.stream = Id(inner.stream + 50);
+      r.flags |= kCapturing;
+      r.capture = 0x100 + number;
+      Emit(process, RecordKind::kEnd, inner.call);
+    }
+    CallRecord& end = Emit(process, RecordKind::kPoint, Call::kGraphEndCapture);
+    end.capture = 0x100 + number;
+    end.graph = 0x1000 + number;
+    CallRecord& made = Emit(process, RecordKind::kPoint, Call::kGraphInstantiate);
+    made.graph = 0x1000 + number;
+    made.event = 0x2000 + number;
+  }
+  Work w;
+  w.launch = 0;
+  bool legacy = false;
+  for (const Op& o : programs_[process]) legacy = legacy || o.stream == 0;
+  for (const auto& [other, others] : p.streams) {
+    if (other != op.stream && legacy && (op.stream == 0 || other == 0)) {
+      w.after.push_back({other, others.size()});
+    }
+  }
+  std::vector<Work>& works = p.streams[op.stream];
+  works.push_back(w);
+  std::vector<int> mine;
+  for (const Op& inner : op.inside) {
+    Launch launch;
+    launch.process = process;
+    launch.comm = inner.comm;
+    launch.places = {{op.stream, works.size()}};
+    OpPart part;
+    part.op = inner;
+    part.sequence = inner.what == Do::kCollective
+                        ? p.next_sequence[inner.comm]++
+                        : p.next_p2p[{inner.comm, inner.root_or_peer, inner.what == Do::kSend}]++;
+    launch.parts = {part};
+    auto last = p.last_launch.find(inner.comm);
+    if (last != p.last_launch.end()) launch.before = last->second;
+    for (size_t i = 0; i < mine.size(); ++i) {
+      if (op.inside[i].stream == inner.stream) launch.behind.push_back(mine[i]);
+    }
+    mine.push_back(static_cast<int>(launches_.size()));
+    p.last_launch[inner.comm] = mine.back();
+    launches_.push_back(std::move(launch));
+    if (inner.what == Do::kCollective) {
+      p.used.insert(inner.comm);
+    } else {
+      p.peers.insert({inner.comm, inner.root_or_peer});
+    }
+  }
+  CallRecord& r = Emit(process, RecordKind::kPoint, Call::kStreamWork);
+  r.work = WorkKind::kGraphLaunch;
+  r.stream = Id(op.stream);
+  r.ordinal = works.size();
+  r.event = 0x2000 + number;
 }
 
 void SimJob::Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_t group_number) {
@@ -493,7 +566,7 @@ Round SimJob::MakeRound() {
       }
       state.streams.push_back(s);
     }
-    for (const auto& [comm, next_sequence] : p.next_sequence) {
+    for (const auto& [comm, next_sequence] : p.eager) {
       CommStateNow c;
       c.comm = static_cast<CommId>(comm + 1);
       c.state = p.aborted.count(comm) > 0 ? CommStateKind::kAborted : CommStateKind::kReady;

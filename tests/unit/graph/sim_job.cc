@@ -127,6 +127,13 @@ Op Finalize(int comm) {
   o.comm = comm;
   return o;
 }
+Op Graph(int number, std::vector<Op> inside, int stream) {
+  Op o = Make(Do::kGraph);
+  o.event = number;
+  o.stream = stream;
+  o.inside = std::move(inside);
+  return o;
+}
 Op Window(int comm) {
   Op o = Make(Do::kWindow);
   o.comm = comm;
@@ -261,6 +268,9 @@ bool SimJob::CanStart(const Launch& launch) const {
     for (const auto& [other, position] : p.streams.at(stream)[ordinal - 1].after) {
       if (!DoneTo(p, other, position)) return false;
     }
+  }
+  for (int earlier : launch.behind) {
+    if (!launches_[earlier].done) return false;
   }
   return launch.before < 0 || launches_[launch.before].done;
 }

@@ -44,6 +44,7 @@ enum class Do : uint8_t {
   kDestroy,
   kFinalize,
   kWindow,
+  kGraph,
 };
 
 struct Op {
@@ -57,6 +58,7 @@ struct Op {
   int root_or_peer = -1;  // root or peer rank within the communicator; kExit: code; kKill: signal
   int event = 0;
   bool endless = false;  // kernels
+  std::vector<Op> inside;  // kGraph: operations, captured on streams of their own
 };
 
 // Short names for programs.
@@ -87,6 +89,9 @@ Op Abort(int comm);
 Op Destroy(int comm);
 Op Finalize(int comm);
 Op Window(int comm);
+// Launches a graph, captured when its number is first met. Of the operations inside, those that name
+// one stream are in order.
+Op Graph(int number, std::vector<Op> inside, int stream = 1);
 
 using Program = std::vector<Op>;
 
@@ -148,6 +153,7 @@ class SimJob {
   struct OpPart {
     Op op;
     uint64_t sequence = 0;
+    uint64_t called = 0;  // the same without what graphs launched
     uint64_t order = 0;
   };
   struct Launch {
@@ -156,6 +162,7 @@ class SimJob {
     std::vector<OpPart> parts;
     std::vector<std::pair<int, uint64_t>> places;
     int before = -1;  // on the communicator
+    std::vector<int> behind;  // in its graph
     bool started = false, done = false, aborted = false;
   };
   struct Proc {
@@ -172,6 +179,9 @@ class SimJob {
     std::map<std::tuple<int, int, bool>, uint64_t> next_p2p;  // (communicator, peer, send)
     std::map<int, int> last_launch;
     std::set<int> used, made, aborted, destroyed;
+    std::set<int> captured;  // graphs
+    std::map<int, uint64_t> eager;                             // collectives called, by communicator
+    std::map<std::tuple<int, int, bool>, uint64_t> eager_p2p;  // as next_p2p
     std::map<int, uint64_t> windows;  // by communicator: registrations begun
     std::set<std::pair<int, int>> peers;
     std::vector<std::pair<int, uint64_t>> covered;
@@ -198,6 +208,7 @@ class SimJob {
   bool P2pCalled(int comm, int source, int target, uint64_t sequence, bool send) const;
   bool Connects(int process, const OpPart& part) const;
   int RankIn(int comm, int process) const;
+  void LaunchGraph(int process, const Op& op);
   void Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_t group_number);
   CallRecord& Emit(int process, RecordKind kind, Call call);
   void Cover(Proc* p, int stream, bool and_legacy);
