@@ -2,9 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
-#include <zstd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -14,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/crc32.h"
+#include "common/framed_file.h"
 
 namespace gordian::collector {
 namespace {
@@ -24,121 +22,30 @@ namespace fs = std::filesystem;
 constexpr char kMagic[] = "GSPOOL1\n";
 constexpr size_t kMagicBytes = 8;
 constexpr char kSuffix[] = ".gspool";
-constexpr size_t kPrefixBytes = 8;  // length, CRC
-constexpr int kCompressionLevel = 1;
-// A reader believes no length beyond these.
-constexpr uint32_t kMaxFrameBytes = 64u << 20;
-constexpr uint64_t kMaxBatchBytes = 256ull << 20;
-
-void PutLe32(uint32_t value, unsigned char* out) {
-  for (int i = 0; i < 4; ++i) {
-    out[i] = static_cast<unsigned char>(value >> (8 * i));
-  }
-}
-
-uint32_t GetLe32(const unsigned char* in) {
-  uint32_t value = 0;
-  for (int i = 3; i >= 0; --i) {
-    value = value << 8 | in[i];
-  }
-  return value;
-}
-
-// All bytes, or none: a full disk leaves no half entry behind.
-Status WriteAll(int fd, const std::string& path, uint64_t offset, const void* data, size_t bytes) {
-  const char* at = static_cast<const char*>(data);
-  size_t done = 0;
-  while (done < bytes) {
-    const ssize_t n = pwrite(fd, at + done, bytes - done, static_cast<off_t>(offset + done));
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n <= 0) {
-      const int error = n < 0 ? errno : ENOSPC;
-      if (ftruncate(fd, static_cast<off_t>(offset)) != 0) {
-        // A reader ends at the half entry, and says so.
-      }
-      return Status::FromErrno(error, "cannot write " + path);
-    }
-    done += static_cast<size_t>(n);
-  }
-  return Status::Ok();
-}
-
-ssize_t ReadAt(int fd, uint64_t offset, void* out, size_t bytes) {
-  size_t got = 0;
-  while (got < bytes) {
-    const ssize_t n =
-        pread(fd, static_cast<char*>(out) + got, bytes - got, static_cast<off_t>(offset + got));
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n < 0) {
-      return -1;
-    }
-    if (n == 0) {
-      break;
-    }
-    got += static_cast<size_t>(n);
-  }
-  return static_cast<ssize_t>(got);
-}
 
 enum class Got { kBatch, kEnd, kBad };
 
 // The entry at *offset, which moves behind it.
 Got ReadEntry(int fd, uint64_t* offset, v1::EventBatch* batch, std::string* why) {
-  unsigned char prefix[kPrefixBytes];
-  const ssize_t n = ReadAt(fd, *offset, prefix, sizeof(prefix));
-  if (n == 0) {
-    return Got::kEnd;
-  }
-  if (n < 0) {
-    *why = std::strerror(errno);
-    return Got::kBad;
-  }
-  if (n < static_cast<ssize_t>(sizeof(prefix))) {
-    *why = "cut";
-    return Got::kBad;
-  }
-  const uint32_t length = GetLe32(prefix);
-  if (length == 0 || length > kMaxFrameBytes) {
-    *why = "length " + std::to_string(length);
-    return Got::kBad;
-  }
-  struct stat info {};
-  if (fstat(fd, &info) != 0 ||
-      static_cast<uint64_t>(info.st_size) < *offset + kPrefixBytes + length) {
-    *why = "cut";  // said before memory is taken for it
-    return Got::kBad;
-  }
-  std::vector<unsigned char> frame(length);
-  if (ReadAt(fd, *offset + kPrefixBytes, frame.data(), length) != static_cast<ssize_t>(length)) {
-    *why = "cut";
-    return Got::kBad;
-  }
-  if (Crc32(frame.data(), frame.size()) != GetLe32(prefix + 4)) {
-    *why = "checksum";
-    return Got::kBad;
-  }
-  const unsigned long long claimed = ZSTD_getFrameContentSize(frame.data(), frame.size());
-  if (claimed == ZSTD_CONTENTSIZE_ERROR || claimed == ZSTD_CONTENTSIZE_UNKNOWN ||
-      claimed > kMaxBatchBytes) {
-    *why = "compression";
-    return Got::kBad;
-  }
-  std::vector<char> plain(static_cast<size_t>(claimed));
-  const size_t size = ZSTD_decompress(plain.data(), plain.size(), frame.data(), frame.size());
-  if (ZSTD_isError(size) != 0 || size != plain.size()) {
-    *why = "compression";
-    return Got::kBad;
+  std::vector<char> plain;
+  uint64_t next = *offset;
+  switch (ReadFrame(fd, &next, &plain, why)) {
+    case FrameGot::kEnd:
+      return Got::kEnd;
+    case FrameGot::kCut:
+      *why = "cut";
+      return Got::kBad;
+    case FrameGot::kDamaged:
+      return Got::kBad;
+    case FrameGot::kFrame:
+      break;
   }
   if (!batch->ParseFromArray(plain.data(), static_cast<int>(plain.size())) ||
       batch->number() == 0) {
     *why = "contents";
     return Got::kBad;
   }
-  *offset += kPrefixBytes + length;
+  *offset = next;
   return Got::kBatch;
 }
 
@@ -199,7 +106,7 @@ Status Spool::OpenSegment(uint64_t first_number) {
   if (fd < 0) {
     return Status::FromErrno(errno, "cannot write " + path);
   }
-  if (Status status = WriteAll(fd, path, 0, kMagic, kMagicBytes); !status.ok()) {
+  if (Status status = WriteAllAt(fd, path, 0, kMagic, kMagicBytes); !status.ok()) {
     close(fd);
     unlink(path.c_str());
     return status;
@@ -215,15 +122,6 @@ Status Spool::Append(const v1::EventBatch& batch) {
   if (batch.number() <= last_number_) {
     return Status::InvalidArgument("batches of a spool must be in order");
   }
-  const std::string plain = batch.SerializeAsString();
-  std::vector<unsigned char> out(kPrefixBytes + ZSTD_compressBound(plain.size()));
-  const size_t n = ZSTD_compress(out.data() + kPrefixBytes, out.size() - kPrefixBytes, plain.data(),
-                                 plain.size(), kCompressionLevel);
-  if (ZSTD_isError(n) != 0 || n > kMaxFrameBytes || plain.size() > kMaxBatchBytes) {
-    return Status::Internal("cannot compress a batch for " + options_.folder);
-  }
-  PutLe32(static_cast<uint32_t>(n), out.data());
-  PutLe32(Crc32(out.data() + kPrefixBytes, n), out.data() + 4);
   // Numbers that are not here are in another file, or in memory until then (Outgoing::Spill): a reader
   // takes files by their first number, so none may begin within another.
   if (write_fd_ < 0 || segments_.back().bytes >= options_.segment_bytes ||
@@ -234,8 +132,8 @@ Status Spool::Append(const v1::EventBatch& batch) {
     }
   }
   Segment& segment = segments_.back();
-  if (Status status =
-          WriteAll(write_fd_, segment.path, segment.bytes, out.data(), kPrefixBytes + n);
+  uint64_t end = segment.bytes;
+  if (Status status = WriteFrame(write_fd_, segment.path, &end, batch.SerializeAsString());
       !status.ok()) {
     failing_ = true;
     if (segment.bytes == kMagicBytes) {  // this number's file: it may come to be written elsewhere
@@ -247,10 +145,10 @@ Status Spool::Append(const v1::EventBatch& batch) {
     return status;
   }
   failing_ = false;
-  segment.bytes += kPrefixBytes + n;
+  bytes_ += end - segment.bytes;
+  segment.bytes = end;
   segment.last_number = batch.number();
   ++segment.batches;
-  bytes_ += kPrefixBytes + n;
   last_number_ = batch.number();
   ++waiting_;
   return Status::Ok();

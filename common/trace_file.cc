@@ -3,14 +3,12 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zstd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <utility>
 #include <vector>
 
-#include "common/crc32.h"
 #include "common/version.h"
 
 namespace gordian {
@@ -19,86 +17,6 @@ namespace {
 // A chunk is written when its events reach this size: small enough that a crash loses little and a
 // reader needs little memory, large enough for zstd to find repetitions.
 constexpr uint64_t kChunkTargetBytes = 256u << 10;
-constexpr int kCompressionLevel = 1;
-constexpr size_t kPrefixBytes = 8;  // length, CRC
-
-void PutLe32(uint32_t value, unsigned char* out) {
-  for (int i = 0; i < 4; ++i) {
-    out[i] = static_cast<unsigned char>(value >> (8 * i));
-  }
-}
-
-uint32_t GetLe32(const unsigned char* in) {
-  uint32_t value = 0;
-  for (int i = 3; i >= 0; --i) {
-    value = value << 8 | in[i];
-  }
-  return value;
-}
-
-// Writes all bytes or takes back what was written, so that a full disk leaves whole chunks only.
-Status WriteAll(int fd, const std::string& path, uint64_t offset, const void* data, size_t bytes) {
-  const char* at = static_cast<const char*>(data);
-  size_t left = bytes;
-  uint64_t position = offset;
-  while (left > 0) {
-    const ssize_t n = pwrite(fd, at, left, static_cast<off_t>(position));
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n <= 0) {
-      const int error = n < 0 ? errno : ENOSPC;
-      const bool taken_back = ftruncate(fd, static_cast<off_t>(offset)) == 0;
-      return Status::FromErrno(
-          error, "cannot write " + path + (taken_back ? "" : " (it now ends within a chunk)"));
-    }
-    at += n;
-    left -= static_cast<size_t>(n);
-    position += static_cast<uint64_t>(n);
-  }
-  return Status::Ok();
-}
-
-// Reads up to `bytes` at `offset`; less only at the end of the file. -1: errno.
-ssize_t ReadAt(int fd, uint64_t offset, void* out, size_t bytes) {
-  char* at = static_cast<char*>(out);
-  size_t got = 0;
-  while (got < bytes) {
-    const ssize_t n = pread(fd, at + got, bytes - got, static_cast<off_t>(offset + got));
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n < 0) {
-      return -1;
-    }
-    if (n == 0) {
-      break;
-    }
-    got += static_cast<size_t>(n);
-  }
-  return static_cast<ssize_t>(got);
-}
-
-// Decompresses one frame, whatever size it claims, into at most kMaxTraceChunkBytes.
-bool Decompress(const std::vector<unsigned char>& frame, std::vector<char>* out, std::string* why) {
-  const unsigned long long claimed = ZSTD_getFrameContentSize(frame.data(), frame.size());
-  if (claimed == ZSTD_CONTENTSIZE_ERROR || claimed == ZSTD_CONTENTSIZE_UNKNOWN) {
-    *why = "not a zstd frame";
-    return false;
-  }
-  if (claimed > kMaxTraceChunkBytes) {
-    *why = "chunk claims " + std::to_string(claimed) + " bytes";
-    return false;
-  }
-  out->resize(static_cast<size_t>(claimed));
-  const size_t n = ZSTD_decompress(out->data(), out->size(), frame.data(), frame.size());
-  if (ZSTD_isError(n) != 0) {
-    *why = std::string("decompression failed: ") + ZSTD_getErrorName(n);
-    return false;
-  }
-  out->resize(n);
-  return true;
-}
 
 }  // namespace
 
@@ -117,7 +35,7 @@ StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Create(const std::string& pa
     return Status::FromErrno(errno, "cannot create the trace " + path);
   }
   std::unique_ptr<TraceWriter> writer(new TraceWriter(fd, path));
-  GORDIAN_RETURN_IF_ERROR(WriteAll(fd, path, 0, kTraceMagic, kTraceMagicBytes));
+  GORDIAN_RETURN_IF_ERROR(WriteAllAt(fd, path, 0, kTraceMagic, kTraceMagicBytes));
   writer->bytes_ = kTraceMagicBytes;
   header.set_format(kTraceFormat);
   header.set_gordian_version(kVersion);
@@ -189,26 +107,11 @@ Status TraceWriter::WriteChunk() {
   const uint64_t events = static_cast<uint64_t>(chunk_.events_size());
   chunk_.Clear();
   chunk_bytes_ = 0;
-  if (plain.size() > kMaxTraceChunkBytes) {
+  const Status status = WriteFrame(fd_, path_, &bytes_, plain);
+  if (!status.ok()) {
     lost_events_ += events;
-    return Status::InvalidArgument("an event is too large for the trace " + path_);
   }
-  std::vector<unsigned char> out(kPrefixBytes + ZSTD_compressBound(plain.size()));
-  const size_t n = ZSTD_compress(out.data() + kPrefixBytes, out.size() - kPrefixBytes, plain.data(),
-                                 plain.size(), kCompressionLevel);
-  if (ZSTD_isError(n) != 0 || n > kMaxTraceFrameBytes) {
-    lost_events_ += events;
-    return Status::Internal("cannot compress a chunk of the trace " + path_);
-  }
-  PutLe32(static_cast<uint32_t>(n), out.data());
-  PutLe32(Crc32(out.data() + kPrefixBytes, n), out.data() + 4);
-  const size_t total = kPrefixBytes + n;
-  if (Status status = WriteAll(fd_, path_, bytes_, out.data(), total); !status.ok()) {
-    lost_events_ += events;
-    return status;
-  }
-  bytes_ += total;
-  return Status::Ok();
+  return status;
 }
 
 TraceReader::TraceReader(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
@@ -244,12 +147,12 @@ StatusOr<std::unique_ptr<TraceReader>> TraceReader::Open(const std::string& path
   reader->offset_ = kTraceMagicBytes;
   std::string why;
   switch (reader->ReadChunk(&reader->first_, &why)) {
-    case Got::kChunk:
+    case FrameGot::kFrame:
       break;
-    case Got::kEnd:
-    case Got::kCut:
+    case FrameGot::kEnd:
+    case FrameGot::kCut:
       return Status::DataLoss(path + " was cut before its first whole chunk: nothing to read");
-    case Got::kDamaged:
+    case FrameGot::kDamaged:
       return Status::DataLoss(path + " is damaged in its first chunk (" + why + ")");
   }
   if (!reader->first_.has_header()) {
@@ -268,56 +171,19 @@ StatusOr<std::unique_ptr<TraceReader>> TraceReader::Open(const std::string& path
   return reader;
 }
 
-TraceReader::Got TraceReader::ReadChunk(v1::TraceChunk* chunk, std::string* why) {
-  unsigned char prefix[kPrefixBytes];
-  const ssize_t n = ReadAt(fd_, offset_, prefix, sizeof(prefix));
-  if (n < 0) {
-    *why = std::strerror(errno);
-    return Got::kDamaged;
-  }
-  if (n == 0) {
-    return Got::kEnd;
-  }
-  if (n < static_cast<ssize_t>(sizeof(prefix))) {
-    return Got::kCut;
-  }
-  const uint32_t length = GetLe32(prefix);
-  if (length == 0 || length > kMaxTraceFrameBytes) {
-    *why = "chunk length " + std::to_string(length);
-    return Got::kDamaged;
-  }
-  struct stat info {};
-  if (fstat(fd_, &info) != 0) {
-    *why = std::strerror(errno);
-    return Got::kDamaged;
-  }
-  // Before memory is taken for it: are there so many bytes at all?
-  if (static_cast<uint64_t>(info.st_size) < offset_ + kPrefixBytes + length) {
-    return Got::kCut;
-  }
-  std::vector<unsigned char> frame(length);
-  const ssize_t got = ReadAt(fd_, offset_ + kPrefixBytes, frame.data(), frame.size());
-  if (got < 0) {
-    *why = std::strerror(errno);
-    return Got::kDamaged;
-  }
-  if (static_cast<size_t>(got) < frame.size()) {
-    return Got::kCut;
-  }
-  if (Crc32(frame.data(), frame.size()) != GetLe32(prefix + 4)) {
-    *why = "checksum";
-    return Got::kDamaged;
-  }
+FrameGot TraceReader::ReadChunk(v1::TraceChunk* chunk, std::string* why) {
   std::vector<char> plain;
-  if (!Decompress(frame, &plain, why)) {
-    return Got::kDamaged;
+  uint64_t offset = offset_;
+  const FrameGot got = ReadFrame(fd_, &offset, &plain, why);
+  if (got != FrameGot::kFrame) {
+    return got;
   }
   if (!chunk->ParseFromArray(plain.data(), static_cast<int>(plain.size()))) {
     *why = "contents";
-    return Got::kDamaged;
+    return FrameGot::kDamaged;
   }
-  offset_ += kPrefixBytes + length;
-  return Got::kChunk;
+  offset_ = offset;
+  return FrameGot::kFrame;
 }
 
 bool TraceReader::Next(v1::TraceChunk* chunk) {
@@ -330,13 +196,13 @@ bool TraceReader::Next(v1::TraceChunk* chunk) {
     }
     chunk->Clear();
     switch (ReadChunk(chunk, &why_damaged_)) {
-      case Got::kChunk:
+      case FrameGot::kFrame:
         break;
-      case Got::kEnd:
-      case Got::kCut:
+      case FrameGot::kEnd:
+      case FrameGot::kCut:
         ending_ = Ending::kIncomplete;
         return false;
-      case Got::kDamaged:
+      case FrameGot::kDamaged:
         ending_ = Ending::kDamaged;
         return false;
     }

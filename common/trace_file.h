@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/framed_file.h"
 #include "common/status.h"
 #include "gordian/v1/trace.pb.h"
 
@@ -15,10 +16,6 @@ namespace gordian {
 
 inline constexpr char kTraceMagic[] = "GTRACE1\n";  // 8 bytes on disk
 inline constexpr uint32_t kTraceMagicBytes = 8;
-
-// Limits of one chunk; a reader believes no length beyond them.
-inline constexpr uint32_t kMaxTraceFrameBytes = 64u << 20;     // compressed
-inline constexpr uint64_t kMaxTraceChunkBytes = 256ull << 20;  // decompressed
 
 // Not thread-safe.
 class TraceWriter {
@@ -97,8 +94,7 @@ class TraceReader {
 
  private:
   TraceReader(int fd, std::string path);
-  enum class Got { kChunk, kEnd, kCut, kDamaged };
-  Got ReadChunk(v1::TraceChunk* chunk, std::string* why);
+  FrameGot ReadChunk(v1::TraceChunk* chunk, std::string* why);
 
   int fd_;
   std::string path_;

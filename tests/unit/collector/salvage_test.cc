@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <string>
 
 #include "tests/unit/collector/fake_shim.h"
@@ -18,7 +18,9 @@ using testing_support::TemporaryDir;
 
 std::string BytesOf(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  return std::string((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  std::stringstream bytes;
+  bytes << in.rdbuf();
+  return bytes.str();
 }
 
 TEST(SalvageTest, LinkThenCopyThenGone) {
