@@ -408,7 +408,7 @@ struct Call {
 };
 
 template <CallId kCall, typename Forward>
-Call<kCall, Forward> Observe(ThreadContext& thread, void* site, const Forward& forward) {
+Call<kCall, Forward> Observe(ThreadContext& thread, const void* site, const Forward& forward) {
   return {thread, reinterpret_cast<uint64_t>(site), forward};
 }
 
