@@ -163,9 +163,7 @@ def run_once(args, work):
     command += ["--session", session, "--on-verdict", "kill-suspected", "--suspect-after", suspect_after, "--"] + job
     env = dict(os.environ, JOB_PROGRESS=progress, GORDIAN_EMU_STATS=stats)
     if args.job == "inversion_two_copies":  # another file: the loader takes it for another library
-        env["JOB_SECOND_NCCL"] = os.path.join(work, "libnccl-second", "libnccl.so.2")
-        os.mkdir(os.path.dirname(env["JOB_SECOND_NCCL"]))
-        shutil.copy(os.path.join(build, "lib", "emulator", "libnccl.so.2"), env["JOB_SECOND_NCCL"])
+        env["JOB_SECOND_NCCL"] = os.path.join(build, "lib", "emulator", "second", "libnccl.so.2")
     load = []
     if args.perturb == "load":
         load = [subprocess.Popen([sys.executable, "-c", "while True: pass"])

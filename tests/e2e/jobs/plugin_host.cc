@@ -13,7 +13,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", dlerror());
     return 7;
   }
-  const auto run = reinterpret_cast<int (*)(int, char**)>(dlsym(plugin, "job_main"));
-  if (run == nullptr) return 7;
+  const auto run = reinterpret_cast<int (*)(int, char**)>(dlsym(plugin, "plugin_main"));
+  if (run == nullptr) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    return 7;
+  }
   return run(argc - 2, argv + 2);
 }

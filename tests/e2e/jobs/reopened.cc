@@ -1,14 +1,20 @@
 // Jobs that open NCCL themselves: closed and opened again, and two copies of it in one process. The last
 // rank departs from the order of the others; the twin keeps it.
+#include <thread>
+
 #include "tests/e2e/jobs/job.h"
 #include "tests/e2e/jobs/late_bound.h"
 
 JOB(inversion_reopened, 2) {
   cudaStream_t s = c.Stream();
   for (int i = 0; i < 3; ++i) {
-    ncclComm_t first = c.MakeComm("first" + std::to_string(i), c.All());
-    c.Warm(first, s);
-    NCCL_OK(ncclCommDestroy(first));
+    // In a thread that ends: what a thread keeps of a library holds it until then.
+    std::thread([&] {
+      CUDA_OK(cudaSetDevice(c.rank));
+      ncclComm_t first = c.MakeComm("first" + std::to_string(i), c.All());
+      c.Warm(first, s);
+      NCCL_OK(ncclCommDestroy(first));
+    }).join();
     LateBoundReopen();
   }
   ncclComm_t dp = c.MakeComm("dp", c.All());
