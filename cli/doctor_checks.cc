@@ -19,6 +19,7 @@
 
 #include "cli/elf_file.h"
 #include "cli/emulator_check.h"
+#include "cli/hook_coverage.h"
 #include "cli/launcher.h"
 #include "cli/ring_folder.h"
 #include "proto/ring/layout.h"
@@ -214,6 +215,34 @@ DoctorCheck CheckLibraryOf(const ElfSummary& elf, const std::string& label, std:
   return check;
 }
 
+// What the library has that is newer than the table: those calls are not seen.
+DoctorCheck CheckCoverage(std::string_view library, const std::string& name,
+                          const std::string& path) {
+  constexpr size_t kMostNamed = 12;
+  DoctorCheck check{.name = name + " functions", .path = path};
+  const StatusOr<std::vector<std::string>> exported = ExportedFunctions(path);
+  if (!exported.ok()) {
+    check.state = State::kNote;
+    check.detail = exported.status().message();
+    return check;
+  }
+  const std::vector<std::string> beyond = BeyondTable(library, *exported);
+  if (beyond.empty()) {
+    check.detail = "all known: see gordian hooks";
+    return check;
+  }
+  check.state = State::kNote;
+  check.detail = fmt::format("{} not in gordian's table, so their calls are not seen: ",
+                             beyond.size());
+  for (size_t i = 0; i < beyond.size() && i < kMostNamed; ++i) {
+    check.detail += (i == 0 ? "" : ", ") + beyond[i];
+  }
+  if (beyond.size() > kMostNamed) {
+    check.detail += fmt::format(" and {} more", beyond.size() - kMostNamed);
+  }
+  return check;
+}
+
 }  // namespace
 
 std::vector<DoctorCheck> CheckInstallation(const InstallPaths& paths) {
@@ -285,7 +314,11 @@ std::vector<DoctorCheck> CheckLoaderLibraries() {
     if (check.state != State::kOk && check.detail.empty()) {
       check.detail = std::string("not found by the loader; ") + library.without;
     }
+    const std::string path = check.path;
     checks.push_back(std::move(check));
+    if (!path.empty()) {
+      checks.push_back(CheckCoverage(library.name + 3, library.name, path));  // without "lib"
+    }
   }
   return checks;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace gordian::cli {
 namespace {
@@ -73,22 +74,88 @@ void ReadSymbols(Elf* elf, Elf_Scn* section, const GElf_Shdr& header,
   }
 }
 
+void ReadExports(Elf* elf, Elf_Scn* section, const GElf_Shdr& header,
+                 std::vector<std::string>* out) {
+  Elf_Data* data = elf_getdata(section, nullptr);
+  if (data == nullptr || header.sh_entsize == 0) {
+    return;
+  }
+  const size_t count = header.sh_size / header.sh_entsize;
+  for (size_t i = 0; i < count; ++i) {
+    GElf_Sym symbol;
+    if (gelf_getsym(data, static_cast<int>(i), &symbol) == nullptr) {
+      return;
+    }
+    const int type = GELF_ST_TYPE(symbol.st_info);
+    const char* name = elf_strptr(elf, header.sh_link, symbol.st_name);
+    if (symbol.st_shndx != SHN_UNDEF && (type == STT_FUNC || type == STT_GNU_IFUNC) &&
+        GELF_ST_BIND(symbol.st_info) != STB_LOCAL && name != nullptr) {
+      out->emplace_back(name);
+    }
+  }
+}
+
+// An open file that libelf reads; closes both.
+class ElfFile {
+ public:
+  static StatusOr<ElfFile> Open(const std::string& path) {
+    elf_version(EV_CURRENT);
+    ElfFile file;
+    file.fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file.fd_ < 0) {
+      return Status::FromErrno(errno, "cannot open " + path);
+    }
+    file.elf_ = elf_begin(file.fd_, ELF_C_READ, nullptr);
+    if (file.elf_ == nullptr || elf_kind(file.elf_) != ELF_K_ELF) {
+      return Status::InvalidArgument(path + " is no ELF file");
+    }
+    return file;
+  }
+  ElfFile(ElfFile&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), elf_(std::exchange(other.elf_, nullptr)) {}
+  ElfFile& operator=(ElfFile&&) = delete;
+  ~ElfFile() {
+    if (elf_ != nullptr) {
+      elf_end(elf_);
+    }
+    if (fd_ >= 0) {
+      close(fd_);
+    }
+  }
+  int fd() const { return fd_; }
+  Elf* elf() const { return elf_; }
+
+ private:
+  ElfFile() = default;
+  int fd_ = -1;
+  Elf* elf_ = nullptr;
+};
+
 }  // namespace
 
-StatusOr<ElfSummary> ReadElf(const std::string& path, const std::vector<std::string>& look_for) {
-  elf_version(EV_CURRENT);
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) {
-    return Status::FromErrno(errno, "cannot open " + path);
+StatusOr<std::vector<std::string>> ExportedFunctions(const std::string& path) {
+  const StatusOr<ElfFile> file = ElfFile::Open(path);
+  if (!file.ok()) {
+    return file.status();
   }
-  Elf* elf = elf_begin(fd, ELF_C_READ, nullptr);
-  if (elf == nullptr || elf_kind(elf) != ELF_K_ELF) {
-    if (elf != nullptr) {
-      elf_end(elf);
+  std::vector<std::string> out;
+  Elf_Scn* section = nullptr;
+  while ((section = elf_nextscn(file->elf(), section)) != nullptr) {
+    GElf_Shdr header;
+    if (gelf_getshdr(section, &header) != nullptr && header.sh_type == SHT_DYNSYM) {
+      ReadExports(file->elf(), section, header, &out);
     }
-    close(fd);
-    return Status::InvalidArgument(path + " is no ELF file");
   }
+  return out;
+}
+
+StatusOr<ElfSummary> ReadElf(const std::string& path, const std::vector<std::string>& look_for) {
+  const StatusOr<ElfFile> file = ElfFile::Open(path);
+  if (!file.ok()) {
+    return file.status();
+  }
+  const int fd = file->fd();
+  Elf* elf = file->elf();
   ElfSummary out;
   size_t headers = 0;
   elf_getphdrnum(elf, &headers);
@@ -122,8 +189,6 @@ StatusOr<ElfSummary> ReadElf(const std::string& path, const std::vector<std::str
       }
     }
   }
-  elf_end(elf);
-  close(fd);
   return out;
 }
 

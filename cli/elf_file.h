@@ -26,6 +26,9 @@ struct ElfSummary {
 StatusOr<ElfSummary> ReadElf(const std::string& path,
                              const std::vector<std::string>& look_for = {});
 
+// The functions that a library offers to others, as its dynamic symbol table says. Errors as above.
+StatusOr<std::vector<std::string>> ExportedFunctions(const std::string& path);
+
 }  // namespace gordian::cli
 
 #endif  // GORDIAN_CLI_ELF_FILE_H_

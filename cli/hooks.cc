@@ -3,6 +3,11 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cli/output.h"
 #include "cli/verbs.h"
@@ -47,6 +52,42 @@ const char* PayloadName(ring::PayloadKind payload) {
   return "";
 }
 
+// Exported symbols are a name and what sets this form apart: "v2", "per-thread default stream".
+struct Form {
+  std::string base;
+  std::string variant;
+};
+Form FormOf(std::string_view symbol) {
+  Form form{std::string(symbol), ""};
+  const auto strip = [&](std::string_view suffix, const char* meaning) {
+    if (!form.base.ends_with(suffix)) return;
+    form.base.resize(form.base.size() - suffix.size());
+    form.variant = form.variant.empty() ? meaning : meaning + (", " + form.variant);
+  };
+  strip("_ptsz", "per-thread default stream");
+  strip("_ptds", "per-thread default stream");
+  strip("_v2", "v2");
+  strip("_v3", "v3");
+  strip("_v4", "v4");
+  return form;
+}
+
+std::string Version(std::string_view library, uint32_t number) {
+  if (number == 0) return "";
+  if (library != "nccl") return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+  const uint32_t scale = number < 10000 ? 1000 : 10000;
+  return fmt::format("{}.{}.{}", number / scale, number % scale / 100, number % 100);
+}
+
+std::vector<std::string> Rules(std::string_view text) {
+  std::vector<std::string> rules;
+  std::istringstream words{std::string(text)};
+  for (std::string word; words >> word;) {
+    if (word != "-") rules.push_back(word);
+  }
+  return rules;
+}
+
 std::string Table() {
   std::string text = fmt::format("{:<8}{:<44}{:<11}{:<19}{}\n", "LIBRARY", "SYMBOL", "RECORDED",
                                  "CARRIES", "USED BY RULES");
@@ -60,16 +101,26 @@ std::string Table() {
 
 std::string Json() {
   nlohmann::ordered_json json;
-  json["schema"] = "gordian.hooks.v1";
+  json["schema"] = "gordian.hooks.v2";
   json["hooks"] = nlohmann::ordered_json::array();
   for (uint16_t id = 1; id < ring::kCallCount; ++id) {
     const ring::CallInfo& call = ring::kCalls[id];
-    json["hooks"].push_back({{"call", id},
-                             {"library", call.library},
-                             {"symbol", call.name},
-                             {"recorded", StyleName(call.style)},
-                             {"payload", PayloadName(call.payload)},
-                             {"rules", call.rules}});
+    const Form form = FormOf(call.name);
+    nlohmann::ordered_json row = {{"call", id},
+                                  {"library", call.library},
+                                  {"symbol", call.name},
+                                  {"name", form.base},
+                                  {"variant", form.variant},
+                                  {"parameters", call.parameters},
+                                  {"may_block", call.style == ring::CallStyle::kBlocks},
+                                  {"recorded", StyleName(call.style)},
+                                  {"payload", PayloadName(call.payload)},
+                                  {"rules", Rules(call.rules)},
+                                  {"introduced_in", nullptr}};
+    if (const uint32_t version = ring::IntroducedIn(id); version != 0) {
+      row["introduced_in"] = Version(call.library, version);
+    }
+    json["hooks"].push_back(std::move(row));
   }
   return json.dump(2) + "\n";
 }

@@ -8,10 +8,10 @@
 namespace gordian::interpose {
 
 void BeginHostWait(ThreadContext& thread, CallId call, uint64_t site, ring::WaitKind kind,
-                   StreamState* stream, const void* event) {
+                   StreamState* stream, const void* event, int32_t device) {
   EnsureWatcher(*thread.process);
   StopPolling(thread);
-  const int32_t device = stream != nullptr ? stream->device : CurrentDevice(thread);
+  if (device < 0) device = stream != nullptr ? stream->device : CurrentDevice(thread);
   const uint64_t ordinal =
       stream != nullptr ? Shared(stream->slot->enqueued).load(std::memory_order_relaxed) : 0;
   const uint64_t order = NextOrder(thread);
@@ -76,6 +76,17 @@ void NoteStreamWork(ThreadContext& thread, CallId call, uint64_t site, ring::Wor
   if (ring::Record* record =
           StartRecord(thread, ring::RecordKind::kPoint, call, 0, order, ReadTicks(thread), site)) {
     record->payload.work = {stream->id, kind, ordinal, reinterpret_cast<uint64_t>(event), 0};
+    FinishRecord(thread);
+  }
+}
+
+void NoteEventForgotten(ThreadContext& thread, CallId call, uint64_t site, const void* event) {
+  StopPolling(thread);
+  const uint64_t handle = reinterpret_cast<uint64_t>(event);
+  if (handle == 0) return;
+  if (ring::Record* record = StartRecord(thread, ring::RecordKind::kPoint, call, 0,
+                                         NextOrder(thread), ReadTicks(thread), site)) {
+    record->payload.work = {ring::kNoId, ring::WorkKind::kEventForgotten, 0, handle, 0};
     FinishRecord(thread);
   }
 }

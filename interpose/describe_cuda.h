@@ -19,9 +19,10 @@ inline StreamState* ResolveStream(ThreadContext& thread, void* stream, bool per_
   return FindStream(thread, handle, CurrentDevice(thread));
 }
 
-// A call that waits for the GPU. `stream` for kStream and kCopy.
+// A call that waits for the GPU. `stream` for kStream and kCopy. `device`: -1 for the stream's, else
+// the current one.
 void BeginHostWait(ThreadContext& thread, CallId call, uint64_t site, ring::WaitKind kind,
-                   StreamState* stream, const void* event);
+                   StreamState* stream, const void* event, int32_t device = -1);
 void EndHostWait(ThreadContext& thread, CallId call, uint64_t site, int result);
 
 // A run of kernels and copies gets its ordinal and record; the caller has seen that it is a new
@@ -45,6 +46,9 @@ inline void NoteKernel(ThreadContext& thread, CallId call, uint64_t site, Stream
 // An event record, event wait or host function was put on the stream.
 void NoteStreamWork(ThreadContext& thread, CallId call, uint64_t site, ring::WorkKind kind,
                     StreamState* stream, const void* event);
+
+// What the event stood behind is over: it is new, or gone, or nobody can tell.
+void NoteEventForgotten(ThreadContext& thread, CallId call, uint64_t site, const void* event);
 
 void NoteStreamCreated(ThreadContext& thread, CallId call, uint64_t site, const void* stream,
                        unsigned flags);

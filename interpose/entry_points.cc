@@ -1,6 +1,11 @@
 // The intercepted symbols: expands the table, and nothing else. Everything that a call is about
 // happens in interpose/observe.h; what is here must work in any process, at any time, in any
 // thread.
+//
+// Functions have names of their own here, and get the exported ones from the assembler: the headers'
+// declarations of the latter may differ (an nccl.h in between two versions), and their macros rename
+// (cuMemFree to cuMemFree_v2).
+#include "interpose/lookup_hooks.h"
 #include "interpose/observe.h"
 #include "interpose/real_symbols.h"
 #include "interpose/reentrancy_guard.h"
@@ -8,17 +13,17 @@
 namespace gordian::interpose {
 namespace {
 
-// What a call gives whose library is not there.
+// What a call gives whose library is not there, or is older than the call.
 template <typename Result>
 Result Unavailable() {
   if constexpr (std::is_same_v<Result, ncclResult_t>) {
     return ncclSystemError;
   } else if constexpr (std::is_same_v<Result, cudaError_t>) {
-    return cudaErrorUnknown;
+    return cudaErrorSharedObjectSymbolNotFound;
   } else if constexpr (std::is_same_v<Result, CUresult>) {
-    return CUDA_ERROR_UNKNOWN;
+    return CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND;
   } else if constexpr (std::is_same_v<Result, const char*>) {
-    return "NCCL is not loaded";
+    return "NCCL is not loaded, or is older than this call";
   } else {
     static_assert(std::is_void_v<Result>);
   }
@@ -35,21 +40,46 @@ class DeviceForgetter {
   }
 };
 
+// The real call, and nothing else but what a look-up must hand out in its place.
+template <CallId kCall, typename Result, typename... Parameters, typename... Arguments>
+Result Forward(Result (*real)(Parameters...), const void* caller, const Arguments&... arguments) {
+  if constexpr (IsLookup(kCall)) {
+    const Result result = real(arguments...);
+    if (static_cast<int>(result) == 0) {
+      SubstituteDriverFunction(kCall, reinterpret_cast<const void*>(real), caller,
+                               LookupOf(arguments...));
+    }
+    return result;
+  } else {
+    return real(arguments...);
+  }
+}
+
 }  // namespace
 }  // namespace gordian::interpose
 
-#define GORDIAN_HOOK(library, name, result, parameters, arguments, payload, style, rules)     \
-  extern "C" __attribute__((visibility("default"))) result name parameters {                  \
-    using namespace gordian::interpose;                                                       \
-    constexpr CallId kThisCall = gordian::ring::kCall_##name;                                 \
-    const auto real_function = reinterpret_cast<result(*) parameters>(RealSymbol(kThisCall)); \
-    if (__builtin_expect(real_function == nullptr, 0)) return Unavailable<result>();          \
-    const ReentrancyGuard call_guard;                                                         \
-    [[maybe_unused]] const DeviceForgetter<kThisCall> device_forgetter;                       \
-    ThreadContext* const call_thread = call_guard.outermost() ? CurrentThread() : nullptr;    \
-    if (__builtin_expect(call_thread == nullptr, 0)) return real_function arguments;          \
-    return Observe<kThisCall>(*call_thread, __builtin_return_address(0),                      \
-                              [&] { return real_function arguments; }) arguments;             \
-  }
+// A parameter list becomes the rest of a list of arguments.
+#define GORDIAN_AND(...) __VA_OPT__(,) __VA_ARGS__
+
+#define GORDIAN_HOOK(library, name, result, parameters, arguments, payload, style, rules)      \
+  extern "C" __attribute__((visibility("hidden"))) result gordian_hook_##name parameters;      \
+  extern "C" result gordian_hook_##name parameters {                                           \
+    using namespace gordian::interpose;                                                        \
+    constexpr CallId kThisCall = gordian::ring::kCall_##name;                                  \
+    const void* const call_site = __builtin_return_address(0);                                 \
+    const auto real_function =                                                                 \
+        reinterpret_cast<result(*) parameters>(RealSymbol(kThisCall, call_site));              \
+    if (__builtin_expect(real_function == nullptr, 0)) return Unavailable<result>();           \
+    const auto forward = [&] {                                                                 \
+      return Forward<kThisCall>(real_function, call_site GORDIAN_AND arguments);               \
+    };                                                                                         \
+    const ReentrancyGuard call_guard;                                                          \
+    [[maybe_unused]] const DeviceForgetter<kThisCall> device_forgetter;                        \
+    ThreadContext* const call_thread = call_guard.outermost() ? CurrentThread() : nullptr;     \
+    if (__builtin_expect(call_thread == nullptr, 0)) return forward();                         \
+    if constexpr (IsNccl(kThisCall)) t_local.nccl = reinterpret_cast<void*>(real_function);    \
+    return Observe<kThisCall>(*call_thread, call_site, forward) arguments;                     \
+  }                                                                                            \
+  __asm__(".globl " #name "\n.type " #name ", @function\n.set " #name ", gordian_hook_" #name);
 #include "interpose/hooked_calls.def"
 #undef GORDIAN_HOOK

@@ -230,12 +230,15 @@ void ForgetMarkers(StreamState& stream) {
   queue->spare = nullptr;
 }
 
-void DropMarkersOfDevice(Process& process, int32_t device) {
+namespace {
+
+template <typename Belongs>
+void DropMarkers(Process& process, const Belongs& belongs) {
   const uint32_t used = Shared(process.header->streams_used).load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used; ++i) {
     StreamState& stream = process.stream_states[i];
     MarkerQueue* queue = stream.markers.load(std::memory_order_acquire);
-    if (queue != nullptr && stream.device == device) {
+    if (queue != nullptr && belongs(stream, *queue)) {
       queue->broken.store(1, std::memory_order_seq_cst);
     }
   }
@@ -243,6 +246,20 @@ void DropMarkersOfDevice(Process& process, int32_t device) {
   for (int i = 0; i < 1000 && process.watcher_busy.load(std::memory_order_seq_cst) != 0; ++i) {
     sched_yield();
   }
+}
+
+}  // namespace
+
+void DropMarkersOfDevice(Process& process, int32_t device) {
+  DropMarkers(process, [=](const StreamState& stream, const MarkerQueue&) {
+    return stream.device == device;
+  });
+}
+
+void DropMarkersOfContext(Process& process, void* context) {
+  DropMarkers(process, [=](const StreamState&, const MarkerQueue& queue) {
+    return queue.context != nullptr && queue.context == context;
+  });
 }
 
 }  // namespace gordian::interpose

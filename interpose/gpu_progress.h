@@ -63,6 +63,9 @@ void ForgetMarkers(StreamState& stream);
 // The device is about to be reset: its events go with it.
 void DropMarkersOfDevice(Process& process, int32_t device);
 
+// The context is about to be destroyed.
+void DropMarkersOfContext(Process& process, void* context);
+
 // Device of the calling thread's current context. False without driver or context.
 bool CurrentContextDevice(int* device);
 

@@ -238,12 +238,11 @@ uint32_t TakeCommSlot(Process& process) {
 
 struct Question {
   const char* name;
-  CallId row;  // the application's form, for an NCCL without the tools' one
+  const char* otherwise;  // the application's form, for an NCCL without the tools' one
 };
-constexpr Question kQuestions[] = {{"pncclCommCount", ring::kCall_ncclCommCount},
-                                   {"pncclCommUserRank", ring::kCall_ncclCommUserRank},
-                                   {"pncclCommCuDevice", ring::kCall_ncclCommCuDevice}};
-std::atomic<void*> g_answers[3];
+constexpr Question kQuestions[] = {{"pncclCommCount", "ncclCommCount"},
+                                   {"pncclCommUserRank", "ncclCommUserRank"},
+                                   {"pncclCommCuDevice", "ncclCommCuDevice"}};
 
 // A communicator that was made where we could not see it: say what NCCL says of it.
 void LookAtComm(ThreadContext& thread, CommState& comm, uint64_t handle) {
@@ -368,14 +367,11 @@ void SizeComm(Process& process, CommState& comm, int32_t nranks, int32_t rank) {
 }
 
 bool AskNccl(CommQuestion question, uint64_t handle, int32_t* value) {
-  const auto index = static_cast<uint32_t>(question);
-  void* found = g_answers[index].load(std::memory_order_relaxed);
-  if (found == nullptr) {
-    found = FindInLibrary(Library::kNccl, kQuestions[index].name);
-    if (found == nullptr) found = RealSymbol(kQuestions[index].row);
-    if (found == nullptr) return false;
-    g_answers[index].store(found, std::memory_order_relaxed);
-  }
+  const Question& asked = kQuestions[static_cast<uint32_t>(question)];
+  // Of the copy of NCCL that this thread's call went to: the communicator is its.
+  void* found = FindBeside(t_local.nccl, asked.name);
+  if (found == nullptr) found = FindBeside(t_local.nccl, asked.otherwise);
+  if (found == nullptr) return false;
   int answer = 0;
   const auto ask = reinterpret_cast<ncclResult_t (*)(ncclComm_t, int*)>(found);
   if (ask(reinterpret_cast<ncclComm_t>(handle), &answer) != ncclSuccess) return false;

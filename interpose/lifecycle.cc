@@ -20,7 +20,7 @@ void* __dso_handle = nullptr;
 
 namespace gordian::interpose {
 
-thread_local constinit ThreadLocal t_local = {0, nullptr, 0, 0};
+thread_local constinit ThreadLocal t_local = {0, nullptr, 0, nullptr, 0};
 
 namespace {
 

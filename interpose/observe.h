@@ -6,13 +6,14 @@
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
-#include <nccl.h>
 
 #include <type_traits>
 
+#include "interpose/copy_kinds.h"
 #include "interpose/describe_cuda.h"
 #include "interpose/describe_nccl.h"
 #include "interpose/lifecycle.h"
+#include "interpose/nccl_newer.h"
 
 namespace gordian::interpose {
 
@@ -29,8 +30,17 @@ constexpr bool NameHas(CallId call, const char* part) {
 constexpr bool IsNccl(CallId call) { return ring::kCalls[call].library[0] == 'n'; }
 constexpr bool IsPerThread(CallId call) { return NameHas(call, "_ptsz") || NameHas(call, "_ptds"); }
 constexpr bool ChangesDevice(CallId call) {
-  return call == ring::kCall_cudaSetDevice || NameHas(call, "cuCtx");
+  return call == ring::kCall_cudaSetDevice || NameHas(call, "PrimaryCtxReset") ||
+         (NameHas(call, "cuCtx") && !NameHas(call, "Synchronize") && !NameHas(call, "Event"));
 }
+
+// After these calls nothing is known any more of what the event stands behind: it is another one, or
+// none, or was recorded on a whole context.
+constexpr bool MakesEvent(CallId call) {
+  return NameHas(call, "EventCreate") || NameHas(call, "OpenEventHandle");
+}
+constexpr bool DestroysEvent(CallId call) { return NameHas(call, "EventDestroy"); }
+constexpr bool RecordsContext(CallId call) { return NameHas(call, "CtxRecordEvent"); }
 
 constexpr ring::WorkKind WorkKindOf(CallId call) {
   if (NameHas(call, "EventRecord")) return ring::WorkKind::kEventRecord;
@@ -45,28 +55,12 @@ constexpr ring::WaitKind WaitKindOf(CallId call) {
   if (NameHas(call, "StreamSynchronize")) return ring::WaitKind::kStream;
   if (NameHas(call, "EventSynchronize")) return ring::WaitKind::kEvent;
   if (NameHas(call, "DeviceSynchronize") || NameHas(call, "CtxSynchronize") ||
-      NameHas(call, "DeviceReset")) {
+      NameHas(call, "DeviceReset") || NameHas(call, "PrimaryCtxReset")) {
     return ring::WaitKind::kDevice;
   }
   if (NameHas(call, "Free") || NameHas(call, "Unregister")) return ring::WaitKind::kFree;
   return ring::WaitKind::kCopy;
 }
-
-// The first argument of type T, else `otherwise`.
-template <typename T>
-T Pick(T otherwise) {
-  return otherwise;
-}
-template <typename T, typename First, typename... Rest>
-T Pick(T otherwise, const First& first, const Rest&... rest) {
-  if constexpr (std::is_same_v<First, T>) {
-    return first;
-  } else {
-    return Pick<T>(otherwise, rest...);
-  }
-}
-template <typename T, typename... Arguments>
-inline constexpr bool kTakes = (std::is_same_v<T, Arguments> || ...);
 
 // The stream of a launch, a copy or an event call; 0 where the call has no such argument.
 template <typename... Arguments>
@@ -80,24 +74,6 @@ void* StreamArgument(const Arguments&... arguments) {
   } else {
     return Pick<cudaStream_t>(nullptr, arguments...);
   }
-}
-
-// A synchronous copy that no host memory takes part in: it is queued, and the call returns.
-template <typename... Arguments>
-bool IsQueuedCopy(const Arguments&... arguments) {
-  auto kind = Pick<cudaMemcpyKind>(cudaMemcpyHostToDevice, arguments...);
-  if constexpr (kTakes<const cudaMemcpy3DParms*, Arguments...>) {
-    const auto* parameters = Pick<const cudaMemcpy3DParms*>(nullptr, arguments...);
-    if (parameters != nullptr) kind = parameters->kind;
-  }
-  if (kind == cudaMemcpyDeviceToDevice) return true;
-  if constexpr (kTakes<void*, Arguments...> && kTakes<const void*, Arguments...>) {
-    if (kind == cudaMemcpyDefault) {
-      return IsDeviceToDevice(Pick<void*>(nullptr, arguments...),
-                              Pick<const void*>(nullptr, arguments...));
-    }
-  }
-  return false;
 }
 
 template <CallId kCall, typename... Arguments>
@@ -131,6 +107,7 @@ struct Call {
 
   template <typename... Arguments>
   auto operator()(const Arguments&... arguments) const {
+    MarkRowUsed(*thread.header, kCall);
     if constexpr (IsNccl(kCall)) Add(thread.header->nccl_calls, uint64_t{1});
     if constexpr (kPayload == ring::PayloadKind::kOperation) {
       OperationNote note;
@@ -162,7 +139,7 @@ struct Call {
       return result;
     } else {
       static_assert(kPayload == ring::PayloadKind::kNone && kStyle == ring::CallStyle::kSilent);
-      return Other();
+      return Other(arguments...);
     }
   }
 
@@ -248,6 +225,17 @@ struct Call {
     return Child(parent, 0, made, config);
   }
 
+  // Existing members know the parent, new ones only the id: nothing that both know could serve as
+  // the communicator's identity, so it has none (uid 0), and its operations are matched with nobody's.
+  ncclResult_t Init(ncclComm_t parent, int nranks, const ncclUniqueId*, int rank, ncclComm_t* made,
+                    ncclConfig_t* config) const {
+    InitArguments init;
+    init.nranks = parent == nullptr ? nranks : 0;
+    init.rank = parent == nullptr ? rank : -1;
+    init.config = config;
+    return Make(init, made);
+  }
+
   template <typename... Arguments>
   ncclResult_t OnComm(const Arguments&... arguments) const {
     const auto handle = Pick<ncclComm_t>(nullptr, arguments...);
@@ -286,11 +274,13 @@ struct Call {
       // Freeing nothing waits for nothing, and its return proves nothing.
       if (((static_cast<uint64_t>((uintptr_t)arguments) == 0) && ...)) return forward();
     }
-    if constexpr (kCall == ring::kCall_cudaDeviceReset) {
-      DropMarkersOfDevice(*thread.process, CurrentDevice(thread));
+    int32_t device = -1;
+    if constexpr (NameHas(kCall, "PrimaryCtxReset")) device = Pick<CUdevice>(0, arguments...);
+    if constexpr (NameHas(kCall, "Reset")) {
+      DropMarkersOfDevice(*thread.process, device >= 0 ? device : CurrentDevice(thread));
     }
     const void* event = Pick<cudaEvent_t>(nullptr, arguments...);
-    BeginHostWait(thread, kCall, site, kKind, stream, event);
+    BeginHostWait(thread, kCall, site, kKind, stream, event, device);
     const auto result = forward();
     if (StillAttached(thread)) EndHostWait(thread, kCall, site, static_cast<int>(result));
     return result;
@@ -316,17 +306,57 @@ struct Call {
     return result;
   }
 
+  // Events come and go by handle. The record of an end comes before it: as soon as CUDA has freed the
+  // handle, another thread may be given it.
+  template <typename... Arguments>
+  auto Event(const Arguments&... arguments) const {
+    if constexpr (DestroysEvent(kCall)) {
+      NoteEventForgotten(thread, kCall, site, Pick<cudaEvent_t>(nullptr, arguments...));
+      return forward();
+    } else {
+      const auto result = forward();
+      if (!Succeeded(result)) return result;
+      const void* event = Pick<cudaEvent_t>(nullptr, arguments...);
+      if constexpr (MakesEvent(kCall)) {
+        const auto* made = Pick<cudaEvent_t*>(nullptr, arguments...);
+        if (made != nullptr) event = *made;
+      }
+      NoteEventForgotten(thread, kCall, site, event);
+      return result;
+    }
+  }
+
+  // One launch on several devices, each on a stream of its own.
+  auto Launches(const CUDA_LAUNCH_PARAMS* list, unsigned count, unsigned) const {
+    const auto result = forward();
+    for (unsigned i = 0; Succeeded(result) && list != nullptr && i < count; ++i) {
+      NoteKernel(thread, kCall, site, ResolveStream(thread, list[i].hStream, false));
+    }
+    return result;
+  }
+
   template <typename... Arguments>
   auto Work(const Arguments&... arguments) const {
+    if constexpr (MakesEvent(kCall) || DestroysEvent(kCall) || RecordsContext(kCall)) {
+      return Event(arguments...);
+    } else if constexpr (kTakes<CUDA_LAUNCH_PARAMS*, Arguments...>) {
+      return Launches(arguments...);
+    } else {
+      return OnStream(arguments...);
+    }
+  }
+
+  template <typename... Arguments>
+  auto OnStream(const Arguments&... arguments) const {
     constexpr ring::WorkKind kKind = WorkKindOf(kCall);
     StreamState* stream = ResolveStream(thread, StreamArgument(arguments...), IsPerThread(kCall));
-    if constexpr (kTakes<cudaMemcpyKind, Arguments...>) {
-      // To pageable memory it waits for its stream before it returns. Whether the memory is pageable
-      // is not asked: that would cost more than the copy of a few bytes.
-      const auto direction = Pick<cudaMemcpyKind>(cudaMemcpyHostToDevice, arguments...);
-      if (direction == cudaMemcpyDeviceToHost || direction == cudaMemcpyDefault) {
-        // Under the synchronous copy's number, whose records are host waits.
-        constexpr CallId kAs = ring::kCall_cudaMemcpy;
+    if constexpr (NameHas(kCall, "Memcpy") && NameHas(kCall, "Async")) {
+      constexpr bool kToHost = NameHas(kCall, "DtoH") || NameHas(kCall, "AtoH");
+      constexpr bool kUnified = NameHas(kCall, "cuMemcpyAsync");
+      if (MayCopyToHost<kToHost, kUnified>(arguments...)) {
+        // Under a synchronous copy's number, whose records are host waits.
+        constexpr CallId kAs =
+            NameHas(kCall, "cuda") ? ring::kCall_cudaMemcpy : ring::kCall_cuMemcpy;
         BeginHostWait(thread, kAs, site, ring::WaitKind::kAsyncCopy, stream, nullptr);
         const auto result = forward();
         if (!StillAttached(thread)) return result;
@@ -355,12 +385,16 @@ struct Call {
     return result;
   }
 
-  auto Other() const {
+  template <typename... Arguments>
+  auto Other(const Arguments&... arguments) const {
+    if constexpr (NameHas(kCall, "cuCtxDestroy")) {
+      DropMarkersOfContext(*thread.process, Pick<CUcontext>(nullptr, arguments...));
+    }
     if constexpr (std::is_void_v<decltype(forward())>) {
       forward();
     } else {
       const auto result = forward();
-      if constexpr (NameHas(kCall, "Capture")) {
+      if constexpr (NameHas(kCall, "BeginCapture") || NameHas(kCall, "EndCapture")) {
         std::atomic<uint32_t>& active = thread.process->active_captures;
         if (NameHas(kCall, "BeginCapture")) {
           if (Succeeded(result)) active.fetch_add(1, std::memory_order_relaxed);
@@ -374,7 +408,7 @@ struct Call {
 };
 
 template <CallId kCall, typename Forward>
-Call<kCall, Forward> Observe(ThreadContext& thread, void* site, const Forward& forward) {
+Call<kCall, Forward> Observe(ThreadContext& thread, const void* site, const Forward& forward) {
   return {thread, reinterpret_cast<uint64_t>(site), forward};
 }
 

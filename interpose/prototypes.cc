@@ -1,32 +1,29 @@
-// Checks each row's signature against the header that declares the function. Compiled three times,
-// since no translation unit can see all of them at once: nccl.h brings overloads that hide the C
-// functions of the runtime, and the runtime declares its per-thread twins only instead of the rest.
+// Checks each row's signature against the header that declares the function. Compiled twice, since no
+// translation unit can see all of them at once: nccl.h brings overloads that hide the C functions of
+// the runtime.
 #include <type_traits>
 
 #if defined(GORDIAN_PROTOTYPES_OF_NCCL)
-#include <nccl.h>
-#define GORDIAN_HOOKS_WITHOUT_TWINS
+#include "interpose/nccl_newer.h"
 #define GORDIAN_CHECK_nccl GORDIAN_CHECK
 #define GORDIAN_CHECK_cudart GORDIAN_SKIP
 #define GORDIAN_CHECK_cuda GORDIAN_SKIP
+#if NCCL_VERSION_CODE < 23007
+#define GORDIAN_HOOKS_WITHOUT_NEWER_NCCL
+#endif
 
 #elif defined(GORDIAN_PROTOTYPES_OF_CUDA)
+// Declares every exported form under its own name: old versions, per-thread-default-stream twins.
+#define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 // Declared in crt/device_functions.h, which host compilers cannot read.
 extern "C" cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, size_t, cudaStream_t);
-#define GORDIAN_HOOKS_WITHOUT_TWINS
+extern "C" cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t, dim3, dim3, void**, size_t,
+                                               cudaStream_t);
 #define GORDIAN_CHECK_nccl GORDIAN_SKIP
 #define GORDIAN_CHECK_cudart GORDIAN_CHECK
 #define GORDIAN_CHECK_cuda GORDIAN_CHECK
-
-#elif defined(GORDIAN_PROTOTYPES_OF_TWINS)
-#define CUDA_API_PER_THREAD_DEFAULT_STREAM
-#include <cuda_runtime_api.h>
-extern "C" cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t, dim3, dim3, void**, size_t,
-                                               cudaStream_t);
-#define GORDIAN_HOOKS_TWINS_ONLY
-#define GORDIAN_CHECK_cudart GORDIAN_CHECK
 #endif
 
 #define GORDIAN_SKIP(name, result, parameters)

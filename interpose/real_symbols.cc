@@ -4,15 +4,19 @@
 #include <errno.h>
 
 #include "interpose/glibc_floor.h"
+#include "interpose/loader.h"
+#include "interpose/shim_state.h"
 
-GORDIAN_BIND_FIRST_VERSION(dlsym);
 GORDIAN_BIND_FIRST_VERSION(dlopen);
-GORDIAN_BIND_FIRST_VERSION(dlclose);
 GORDIAN_BIND_FIRST_VERSION(dlerror);
+
+thread_local constinit uint32_t gordian_bound = 0;
 
 namespace gordian::interpose {
 
-std::atomic<void*> g_real_symbols[ring::kCallCount];
+std::atomic<Route*> g_routes[ring::kCallCount];
+std::atomic<uint32_t> g_closings;
+std::atomic<void*> g_bound[kCopies][ring::kCallCount];
 
 namespace {
 
@@ -33,36 +37,125 @@ const char* const* NamesOf(Library library) {
   return kDriverNames;
 }
 
+// Routes are never taken back: a thread may be reading one. When they have run out, each call looks
+// anew.
+constexpr uint32_t kMostRoutes = 4096;
+constinit Route g_route_pool[kMostRoutes] = {};
+constinit uint32_t g_routes_used = 0;
+constinit TryLock g_route_lock = {};
+
+constexpr uintptr_t kEverywhere = UINTPTR_MAX;
+
+// A route that was true before something was closed, and still is, is taken up again.
+void Remember(ring::CallId call, uintptr_t low, uintptr_t size, void* real, uint32_t generation) {
+  if (!g_route_lock.Acquire()) return;
+  Route* route = g_routes[call].load(std::memory_order_relaxed);
+  while (route != nullptr &&
+         (route->low != low || route->size != size || route->real != real)) {
+    route = route->next;
+  }
+  if (route == nullptr && g_routes_used < kMostRoutes) {
+    route = &g_route_pool[g_routes_used++];
+    route->low = low;
+    route->size = size;
+    route->real = real;
+    route->next = g_routes[call].load(std::memory_order_relaxed);
+    route->generation.store(generation, std::memory_order_relaxed);
+    g_routes[call].store(route, std::memory_order_release);
+  } else if (route != nullptr) {
+    route->generation.store(generation, std::memory_order_relaxed);
+  }
+  g_route_lock.Release();
+}
+
+// In the file itself and what it was linked to, or a null pointer.
+void* FindFrom(const char* path, const char* name) {
+  void* handle = dlopen(path, RTLD_NOLOAD | RTLD_LAZY);
+  if (handle == nullptr) return nullptr;
+  void* found = Loader().dlsym(handle, name);
+  Loader().dlclose(handle);
+  return found;
+}
+
+void* FindInScopeOf(ring::CallId call, const Module& caller, bool* everywhere) {
+  const char* name = ring::kCalls[call].name;
+  void* found = Loader().dlsym(RTLD_NEXT, name);
+  *everywhere = found != nullptr;
+  if (found == nullptr && caller.found() && !caller.main_program && !IsShim(caller)) {
+    found = FindFrom(caller.path, name);
+    // What the file would have got from us by itself is no answer.
+    if (found != nullptr && IsShim(ModuleOf(found))) found = nullptr;
+  }
+  return found;
+}
+
+}  // namespace
+
 Library LibraryOf(ring::CallId call) {
   const char* name = ring::kCalls[call].library;  // "nccl", "cudart" or "cuda"
   if (name[0] == 'n') return Library::kNccl;
   return name[4] == 'r' ? Library::kRuntime : Library::kDriver;
 }
 
-}  // namespace
-
 void* FindInLibrary(Library library, const char* name) {
   for (const char* const* soname = NamesOf(library); *soname != nullptr; ++soname) {
     void* handle = dlopen(*soname, RTLD_NOLOAD | RTLD_LAZY);
     if (handle == nullptr) continue;
-    void* found = dlsym(handle, name);
+    void* found = Loader().dlsym(handle, name);
     // What we hand out we keep loaded: the address is cached, and the application may dlclose.
     if (found != nullptr) return found;
-    dlclose(handle);
+    Loader().dlclose(handle);
   }
   // What failed above is ours; the application must not meet it in its next dlerror().
   dlerror();
   return nullptr;
 }
 
-void* FindRealSymbol(ring::CallId call) {
+void* FindBeside(const void* function, const char* name) {
+  const Module module = ModuleOf(function);
+  if (!module.found() || module.main_program) return nullptr;
+  void* found = FindFrom(module.path, name);
+  if (found == nullptr) dlerror();
+  return found;
+}
+
+void* FindInScope(ring::CallId call, const void* caller) {
   const int saved_errno = errno;
-  void* found = dlsym(RTLD_NEXT, ring::kCalls[call].name);
+  bool everywhere = false;
+  void* found = FindInScopeOf(call, ModuleOf(caller), &everywhere);
+  if (found == nullptr) dlerror();
+  errno = saved_errno;
+  return found;
+}
+
+void* FindRealSymbol(ring::CallId call, const void* caller) {
+  const auto address = reinterpret_cast<uintptr_t>(caller);
+  // Before the search: what is closed during it makes its result old.
+  const uint32_t generation = g_closings.load(std::memory_order_acquire);
+  for (const Route* route = g_routes[call].load(std::memory_order_acquire); route != nullptr;
+       route = route->next) {
+    if (address - route->low < route->size &&
+        route->generation.load(std::memory_order_relaxed) == generation) {
+      return route->real;
+    }
+  }
+  const int saved_errno = errno;
+  const Module module = ModuleOf(caller);
+  bool everywhere = false;
+  void* found = FindInScopeOf(call, module, &everywhere);
   if (found == nullptr) {
     dlerror();
-    found = FindInLibrary(LibraryOf(call), ring::kCalls[call].name);
+    for (const char* const* soname = NamesOf(LibraryOf(call));
+         found == nullptr && *soname != nullptr; ++soname) {
+      found = FindFrom(*soname, ring::kCalls[call].name);
+    }
+    if (found == nullptr) dlerror();
   }
-  if (found != nullptr) g_real_symbols[call].store(found, std::memory_order_relaxed);
+  if (found != nullptr && everywhere) {
+    Remember(call, 0, kEverywhere, found, generation);
+  } else if (found != nullptr && module.found()) {
+    Remember(call, module.low, module.high - module.low, found, generation);
+  }
   errno = saved_errno;
   return found;
 }

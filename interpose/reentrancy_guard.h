@@ -14,6 +14,7 @@ struct ThreadLocal {
   uint64_t epoch;  // of `context`; differs from the process's until the thread is attached
   ThreadContext* context;
   uint32_t depth;
+  void* nccl;     // the real function of the last outermost NCCL call: tells which copy it went to
   uint32_t skip;  // calls that go unrecorded before a thread that found no slot looks again
 };
 extern thread_local constinit ThreadLocal t_local __attribute__((tls_model("initial-exec")));

@@ -58,6 +58,15 @@ inline void EndKernelRuns(ThreadContext& thread, uint64_t order) {
   thread.process->non_kernel_mark.store(order + 1, std::memory_order_relaxed);
 }
 
+// One bit a row, set once: after that a read of a line that nobody writes.
+inline void MarkRowUsed(ring::Header& header, CallId call) {
+  std::atomic_ref<uint64_t> word(header.rows_used[call / 64]);
+  const uint64_t bit = uint64_t{1} << call % 64;
+  if (__builtin_expect((word.load(std::memory_order_relaxed) & bit) == 0, 0)) {
+    word.fetch_or(bit, std::memory_order_relaxed);
+  }
+}
+
 inline void StopPolling(ThreadContext& thread) {
   if (__builtin_expect(thread.polling, 0)) {
     thread.polling = false;

@@ -34,7 +34,15 @@ enum class Call : uint8_t {
   kPoll,         // cudaEventQuery, cudaStreamQuery: only ever in ThreadState::poll
 };
 
-enum class WorkKind : uint8_t { kNone, kKernels, kHostFunction, kEventWait, kEventRecord, kGraphLaunch };
+enum class WorkKind : uint8_t {
+  kNone,
+  kKernels,
+  kHostFunction,
+  kEventWait,
+  kEventRecord,
+  kEventForgotten,  // the handle `event` stands for another event from here on, or for none
+  kGraphLaunch,
+};
 enum class WaitKind : uint8_t { kNone, kStream, kEvent, kDevice, kFree, kCopy, kAsyncCopy };
 
 inline constexpr uint32_t kStreamBlocking = 1;

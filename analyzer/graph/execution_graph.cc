@@ -450,6 +450,10 @@ void ExecutionGraph::PlaceKernel(Process& process, Kernel& kernel, StreamPositio
 }
 
 void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
+  if (record.work == WorkKind::kEventForgotten) {  // the handle may be another event's from here on
+    process.events.erase(record.event);
+    return;
+  }
   StreamQueue& queue = Stream(process, record.stream, -1);
   if (record.work == WorkKind::kEventRecord) {
     EventTarget target;

@@ -161,6 +161,9 @@ bool TranslateWorkKind(uint32_t kind, graph::WorkKind* out) {
     case ring::WorkKind::kEventRecord:
       *out = graph::WorkKind::kEventRecord;
       return true;
+    case ring::WorkKind::kEventForgotten:
+      *out = graph::WorkKind::kEventForgotten;
+      return true;
   }
   return false;
 }

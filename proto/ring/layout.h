@@ -83,7 +83,9 @@ struct Header {
   uint64_t nccl_calls;      // outermost NCCL calls entered, lost ones included
   uint32_t markers_enabled; // 0: no GPU evidence at all (no driver found, or GORDIAN_MARKERS=0)
   uint32_t runtime_connect; // 0: NCCL_RUNTIME_CONNECT=0 or NCCL_CUMEM_ENABLE=0, which connect at init
-  uint64_t reserved[16];
+  uint64_t reserved[8];
+  // Bit n % 64 of word n / 64: an outermost call of row n was made, whether or not it leaves records.
+  alignas(64) uint64_t rows_used[8];
 };
 
 // A thread that made at least one intercepted call.

@@ -16,7 +16,7 @@
 
 namespace gordian::ring {
 
-inline constexpr uint32_t kRingAbiVersion = 1;
+inline constexpr uint32_t kRingAbiVersion = 2;
 
 enum class RecordKind : uint8_t {
   kNone = 0,     // never published
@@ -110,6 +110,9 @@ enum class WorkKind : uint32_t {
   kHostFunction = 2,
   kEventWait = 3,    // cudaStreamWaitEvent: `event` is what it waits for
   kEventRecord = 4,  // takes no ordinal: stands behind `ordinal`
+  kEventForgotten = 5,  // takes no ordinal and no stream: `event` was made, or is about to be
+                        // destroyed, or was recorded on a whole context; it stands behind nothing
+                        // that is known
 };
 
 struct WorkPayload {

@@ -85,8 +85,31 @@ class Printing(CliTest):
         self.assertEqual(rows["ncclAllReduce"]["payload"], "operation")
         self.assertIn("cudaStreamSynchronize", rows)
         self.assertEqual([row["call"] for row in data["hooks"]], list(range(1, len(rows) + 1)))
+        self.assertEqual(len([row for row in rows.values() if row["library"] == "nccl"]), 64)
+        self.assertTrue(rows["ncclCommGrow"]["may_block"])
+        self.assertIsNone(rows["ncclCommGrow"]["introduced_in"])
+        self.assertEqual(rows["ncclCommRevoke"]["introduced_in"], "2.28.7")
+        wait = rows["cuStreamWaitValue32_v2_ptsz"]
+        self.assertEqual((wait["name"], wait["variant"]), ("cuStreamWaitValue32", "v2, per-thread default stream"))
+        self.assertEqual(wait["parameters"], "(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)")
+        self.assertEqual((wait["rules"], wait["may_block"]), (["W2", "W10"], False))
+        self.assertEqual(rows["cuMemFree_v2"]["introduced_in"], "3.2")
+        self.assertEqual(rows["ncclGetVersion"]["rules"], [])
         table = self.gordian("hooks").stdout.splitlines()
         self.assertEqual(len(table), len(rows) + 1)
+
+    def test_doctor_names_what_is_newer_than_the_table(self):
+        newer = os.path.join(os.path.dirname(os.path.dirname(GORDIAN)), "tests", "newer")
+        data = json.loads(self.gordian("doctor", "--json", env=clean_environment(LD_LIBRARY_PATH=newer)).stdout)
+        check = next(c for c in data["checks"] if c["name"] == "libnccl functions")
+        self.assertEqual(check["state"], "note")
+        self.assertIn("1 not in gordian's table, so their calls are not seen: ncclTomorrow", check["detail"])
+        self.assertTrue(check["path"].startswith(newer))
+        emulated = os.path.join(os.path.dirname(os.path.dirname(GORDIAN)), "lib", "emulator")
+        data = json.loads(self.gordian("doctor", "--json", env=clean_environment(LD_LIBRARY_PATH=emulated)).stdout)
+        states = {c["name"]: c for c in data["checks"]}
+        for library in ("libnccl", "libcudart", "libcuda"):
+            self.assertEqual(states[library + " functions"]["state"], "ok", states[library + " functions"])
 
     def test_env(self):
         rings = self.path("rings")

@@ -76,6 +76,16 @@ JOBS = {
     "windows_opposite": deadlock(ALL),
     "destroy_opposite": Expect(["deadlock"], [ALL], confirmed=True),
 }
+JOBS.update({name: deadlock(*DEPARTS) for name in ("inversion_reopened", "inversion_two_copies", "inversion")})
+# How a job comes by the libraries, other than by being linked to them: its command.
+WAYS = {
+    "link": ["gordian_e2e_job"],
+    "dlopen": ["gordian_e2e_dlopen"],
+    "driver": ["gordian_e2e_driver"],
+    "trampoline": ["gordian_e2e_trampolined"],
+    "plugin": ["gordian_e2e_plugin_host", "libgordian_e2e_plugin.so", "local"],
+    "ctypes": [os.path.join(os.path.dirname(os.path.abspath(__file__)), "jobs", "ctypes_job.py")],
+}
 # Innocent with and without --twin.
 INNOCENT = ["inversion_two_streams_warm", "send_send_buffered"]
 PROBLEMS_NEVER = "no problem verdict"
@@ -140,7 +150,8 @@ def run_once(args, work):
     session = os.path.join(work, "session")
     progress = os.path.join(work, "progress")
     stats = os.path.join(work, "stats")
-    job = [os.path.join(build, "tests", "gordian_e2e_job"), args.job, "--ranks", str(args.ranks)]
+    way = [word if word == "local" else os.path.join(build, "tests", word) for word in WAYS[args.by]]
+    job = ([sys.executable] if way[0].endswith(".py") else []) + way + [args.job, "--ranks", str(args.ranks)]
     if args.twin:
         job.append("--twin")
     if args.perturb == "late":
@@ -153,6 +164,8 @@ def run_once(args, work):
         command.append("--emulator")
     command += ["--session", session, "--on-verdict", "kill-suspected", "--suspect-after", suspect_after, "--"] + job
     env = dict(os.environ, JOB_PROGRESS=progress, GORDIAN_EMU_STATS=stats)
+    if args.job == "inversion_two_copies":  # another file: the loader takes it for another library
+        env["JOB_SECOND_NCCL"] = os.path.join(build, "lib", "emulator", "second", "libnccl.so.2")
     load = []
     if args.perturb == "load":
         load = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
@@ -250,6 +263,7 @@ def main():
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--job", required=True)
     parser.add_argument("--ranks", type=int, default=0)
+    parser.add_argument("--by", choices=sorted(WAYS), default="link", help="how the job comes by the libraries")
     parser.add_argument("--twin", action="store_true")
     parser.add_argument("--perturb", choices=["late", "busy", "load"])
     parser.add_argument("--repeat", type=int, default=1)

@@ -4,18 +4,21 @@
 //
 // Control (names end in the library's): fake_calls_*(call) how often, fake_set_result_*(call,
 // value), fake_block_*(call) makes the next calls wait for ever.
-#include "tests/unit/interpose/fake_libraries.h"
-
+// Names in the table are the exported ones: no macros that rename them.
+#define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
+
 #include <cuda_runtime_api.h>
 #include <errno.h>
-#include <nccl.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <type_traits>
+#include <utility>
 
+#include "interpose/nccl_newer.h"
 #include "proto/ring/calls.h"
+#include "tests/unit/interpose/fake_libraries.h"
 
 using gordian::ring::CallId;
 
@@ -114,6 +117,15 @@ Result Fake(const Arguments&... arguments) {
     // As NCCL does: through the symbol, so that a library in front of it sees the call.
     ncclBroadcast(nullptr, nullptr, 0, ncclInt8, 0, Pick<ncclComm_t>(nullptr, arguments...),
                   nullptr);
+  } else if constexpr (kCall == ring::kCall_cuThreadExchangeStreamCaptureMode) {
+    static thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (auto* mode = Pick<CUstreamCaptureMode*>(nullptr, arguments...)) {
+      std::swap(current, *mode);
+    }
+  } else if constexpr (kCall == ring::kCall_cuEventCreate) {
+    if (auto* made = Pick<CUevent*>(nullptr, arguments...)) {
+      *made = reinterpret_cast<CUevent>(new FakeEvent{});
+    }
   } else if constexpr (kCall == ring::kCall_cuEventRecord) {
     auto* event = reinterpret_cast<FakeEvent*>(Pick<CUevent>(nullptr, arguments...));
     if (event != nullptr) event->ticket.store(g_tickets.fetch_add(1) + 1);
@@ -182,10 +194,6 @@ GORDIAN_EXPORT void fake_gpu_finish(uint64_t more) { g_gpu_done.fetch_add(more);
 GORDIAN_EXPORT void fake_gpu_go() { g_gpu_done.store(UINT64_MAX); }
 GORDIAN_EXPORT void fake_set_capturing(bool on) { g_capturing.store(on); }
 GORDIAN_EXPORT uint64_t fake_events_recorded() { return g_tickets.load(); }
-GORDIAN_EXPORT CUresult cuEventCreate(CUevent* event, unsigned) {
-  *event = reinterpret_cast<CUevent>(new FakeEvent{});
-  return CUDA_SUCCESS;
-}
 GORDIAN_EXPORT CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
   *status = g_capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
@@ -200,13 +208,6 @@ GORDIAN_EXPORT CUresult cuCtxGetCurrent(CUcontext* context) {
 }
 GORDIAN_EXPORT CUresult cuCtxGetDevice(CUdevice* device) {
   *device = 0;
-  return CUDA_SUCCESS;
-}
-GORDIAN_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  static thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  const CUstreamCaptureMode before = current;
-  current = *mode;
-  *mode = before;
   return CUDA_SUCCESS;
 }
 #endif

@@ -1,11 +1,12 @@
 // A program that calls NCCL and CUDA (the fake ones) as job programs do. It knows nothing of the
 // shim and runs the same without it. Its first argument names what it does; exit code 0: every call
 // did what it should have done.
+// Names in the table are the exported ones: no macros that rename them.
+#define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <errno.h>
-#include <nccl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -21,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "interpose/nccl_newer.h"
 #include "proto/ring/calls.h"
 #include "proto/ring/layout.h"
 #include "tests/unit/interpose/fake_libraries.h"

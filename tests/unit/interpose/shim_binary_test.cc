@@ -42,12 +42,12 @@ TEST(ShimBinary, ExportsExactlyTheTable) {
     EXPECT_EQ(name.find('@'), std::string::npos) << name << " has a version: it would not hook";
     exported.insert(name);
   }
-  std::set<std::string> table;
+  std::set<std::string> table = {"dlsym", "dlvsym", "dlclose"};  // for who looks symbols up
   for (int call = 1; call < gordian::ring::kCallCount; ++call) {
     table.insert(gordian::ring::kCalls[call].name);
   }
   EXPECT_EQ(exported, table);
-  EXPECT_EQ(table.size(), size_t{gordian::ring::kCallCount} - 1) << "a row is there twice";
+  EXPECT_EQ(table.size(), size_t{gordian::ring::kCallCount} - 1 + 3) << "a row is there twice";
 }
 
 TEST(ShimBinary, NeedsOnlyLibc) {
@@ -75,7 +75,7 @@ TEST(ShimBinary, NeedsNoGlibcAfter228) {
 TEST(ShimBinary, CallsNothingThatAllocatesOrEnds) {
   const auto called =
       Matches(Output("nm -D --undefined-only " + kShim), "[Uw] ([A-Za-z_0-9]+)(?:@|\n)");
-  ASSERT_EQ(called.count("dlsym"), 1u) << "the pattern does not fit nm's output";
+  ASSERT_EQ(called.count("dlopen"), 1u) << "the pattern does not fit nm's output";
   for (const char* name : {"malloc",
                            "calloc",
                            "realloc",

@@ -1,0 +1,215 @@
+#include "interpose/loader.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+
+#include "interpose/glibc_floor.h"
+
+namespace gordian::interpose {
+namespace {
+
+constinit LoaderFunctions g_loader = {};
+constinit std::atomic<uint32_t> g_loader_known = 0;
+
+const ElfW(Phdr) * FindHeader(const dl_phdr_info& info, uint32_t type) {
+  for (int i = 0; i < info.dlpi_phnum; ++i) {
+    if (info.dlpi_phdr[i].p_type == type) return &info.dlpi_phdr[i];
+  }
+  return nullptr;
+}
+
+struct Dynamic {
+  const char* strings = nullptr;
+  const ElfW(Sym) * symbols = nullptr;
+  const uint32_t* gnu_hash = nullptr;
+  const char* soname = nullptr;
+};
+Dynamic ReadDynamic(const dl_phdr_info& info) {
+  Dynamic out;
+  const ElfW(Phdr)* header = FindHeader(info, PT_DYNAMIC);
+  if (header == nullptr) return out;
+  uint64_t soname = UINT64_MAX;
+  const auto* entry = reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + header->p_vaddr);
+  for (; entry->d_tag != DT_NULL; ++entry) {
+    // glibc has made addresses of them, except where it could not write (the kernel's vdso).
+    const uintptr_t address = entry->d_un.d_ptr;
+    if (entry->d_tag == DT_SONAME) {
+      soname = entry->d_un.d_val;
+    } else if (address < info.dlpi_addr) {
+      continue;
+    } else if (entry->d_tag == DT_STRTAB) {
+      out.strings = reinterpret_cast<const char*>(address);
+    } else if (entry->d_tag == DT_SYMTAB) {
+      out.symbols = reinterpret_cast<const ElfW(Sym)*>(address);
+    } else if (entry->d_tag == DT_GNU_HASH) {
+      out.gnu_hash = reinterpret_cast<const uint32_t*>(address);
+    }
+  }
+  if (out.strings != nullptr && soname != UINT64_MAX) out.soname = out.strings + soname;
+  return out;
+}
+
+// A function that the file defines, by its GNU hash table.
+void* FindDefined(const dl_phdr_info& info, const Dynamic& dynamic, const char* name) {
+  if (dynamic.gnu_hash == nullptr || dynamic.symbols == nullptr || dynamic.strings == nullptr) {
+    return nullptr;
+  }
+  uint32_t hash = 5381;
+  for (const char* at = name; *at != '\0'; ++at) {
+    hash = hash * 33 + static_cast<unsigned char>(*at);
+  }
+  const uint32_t buckets = dynamic.gnu_hash[0];
+  const uint32_t first = dynamic.gnu_hash[1];
+  const uint32_t bloom_words = dynamic.gnu_hash[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+  const uint32_t* bucket = dynamic.gnu_hash + 4 + bloom_words;
+  const uint32_t* chain = bucket + buckets;
+  if (buckets == 0) return nullptr;
+  uint32_t at = bucket[hash % buckets];
+  if (at < first) return nullptr;
+  for (;; ++at) {
+    const uint32_t link = chain[at - first];
+    const ElfW(Sym)& symbol = dynamic.symbols[at];
+    if ((link | 1) == (hash | 1) && symbol.st_shndx != SHN_UNDEF &&
+        (symbol.st_info & 15) == STT_FUNC &&
+        SameText(dynamic.strings + symbol.st_name, name)) {
+      return reinterpret_cast<void*>(info.dlpi_addr + symbol.st_value);
+    }
+    if ((link & 1) != 0) return nullptr;
+  }
+}
+
+// libc.so.6, or libdl.so.2 where these functions still live there.
+int LookInLibc(dl_phdr_info* info, size_t, void* data) {
+  const Dynamic dynamic = ReadDynamic(*info);
+  if (dynamic.soname == nullptr || (!BeginsWith(dynamic.soname, "libc.so.") &&
+                                    !BeginsWith(dynamic.soname, "libdl.so."))) {
+    return 0;
+  }
+  auto& found = *static_cast<LoaderFunctions*>(data);
+  const auto take = [&](auto& function, const char* name) {
+    using Pointer = std::remove_reference_t<decltype(function)>;
+    if (function == nullptr) {
+      function = reinterpret_cast<Pointer>(FindDefined(*info, dynamic, name));
+    }
+  };
+  take(found.dlsym, "dlsym");
+  take(found.dlvsym, "dlvsym");
+  take(found.dlclose, "dlclose");
+  return found.dlsym != nullptr && found.dlvsym != nullptr && found.dlclose != nullptr ? 1 : 0;
+}
+
+struct Search {
+  uintptr_t address;
+  Module* module;
+  bool first = true;
+};
+template <size_t kSize>
+void Copy(char (&to)[kSize], const char* from) {
+  size_t i = 0;
+  for (; from != nullptr && from[i] != '\0' && i + 1 < kSize; ++i) to[i] = from[i];
+  to[i] = '\0';
+}
+int LookForAddress(dl_phdr_info* info, size_t, void* data) {
+  Search& search = *static_cast<Search*>(data);
+  const bool first = search.first;
+  search.first = false;
+  uintptr_t low = UINTPTR_MAX;
+  uintptr_t high = 0;
+  bool inside = false;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr)& header = info->dlpi_phdr[i];
+    if (header.p_type != PT_LOAD) continue;
+    const uintptr_t begin = info->dlpi_addr + header.p_vaddr;
+    const uintptr_t end = begin + header.p_memsz;
+    inside |= search.address >= begin && search.address < end;
+    if (begin < low) low = begin;
+    if (end > high) high = end;
+  }
+  if (!inside) return 0;
+  Module& module = *search.module;
+  module.low = low;
+  module.high = high;
+  module.base = low;
+  module.main_program = first;
+  Copy(module.path, info->dlpi_name);
+  Copy(module.soname, ReadDynamic(*info).soname);
+  return 1;
+}
+
+const char* FileName(const char* path) {
+  const char* name = path;
+  for (; *path != '\0'; ++path) {
+    if (*path == '/') name = path + 1;
+  }
+  return name;
+}
+bool IsNamed(const Module& module, const char* prefix) {
+  return BeginsWith(module.soname, prefix) || BeginsWith(FileName(module.path), prefix);
+}
+
+}  // namespace
+
+bool SameText(const char* a, const char* b) {
+  while (*a != '\0' && *a == *b) ++a, ++b;
+  return *a == *b;
+}
+
+bool BeginsWith(const char* text, const char* prefix) {
+  while (*prefix != '\0' && *text == *prefix) ++text, ++prefix;
+  return *prefix == '\0';
+}
+
+const LoaderFunctions& Loader() {
+  if (__builtin_expect(g_loader_known.load(std::memory_order_acquire) != 0, 1)) return g_loader;
+  LoaderFunctions found = {};
+  dl_iterate_phdr(LookInLibc, &found);
+  if (found.dlvsym != nullptr) {
+    // What comes after the shim: another tool's, if there is one, which goes on to libc's.
+    const auto next = [&](auto& function, const char* name) {
+      using Pointer = std::remove_reference_t<decltype(function)>;
+      void* after = found.dlvsym(RTLD_NEXT, name, GORDIAN_FIRST_VERSION);
+      if (after != nullptr) function = reinterpret_cast<Pointer>(after);
+    };
+    next(found.dlsym, "dlsym");
+    next(found.dlclose, "dlclose");
+  }
+  // Whoever comes at the same time stores the same.
+  std::atomic_ref(g_loader.dlsym).store(found.dlsym, std::memory_order_relaxed);
+  std::atomic_ref(g_loader.dlvsym).store(found.dlvsym, std::memory_order_relaxed);
+  std::atomic_ref(g_loader.dlclose).store(found.dlclose, std::memory_order_relaxed);
+  g_loader_known.store(1, std::memory_order_release);
+  return g_loader;
+}
+
+Module ModuleOf(const void* address) {
+  Module module;
+  module.path[0] = module.soname[0] = '\0';
+  Search search = {reinterpret_cast<uintptr_t>(address), &module};
+  dl_iterate_phdr(LookForAddress, &search);
+  return module;
+}
+
+bool IsShim(const Module& module) {
+  const auto here = reinterpret_cast<uintptr_t>(&g_loader);
+  return here >= module.low && here < module.high;
+}
+
+bool IsLibrary(const Module& module, Library library) {
+  switch (library) {
+    case Library::kNccl:
+      return IsNamed(module, "libnccl.so");
+    case Library::kRuntime:
+      return IsNamed(module, "libcudart.so");
+    case Library::kDriver:
+      return IsNamed(module, "libcuda.so");
+  }
+  return false;
+}
+
+bool MeansTheRealThing(const Module& module) {
+  return IsLibrary(module, Library::kNccl) || IsLibrary(module, Library::kRuntime) ||
+         IsLibrary(module, Library::kDriver) || IsNamed(module, "libcupti.so") || IsShim(module);
+}
+
+}  // namespace gordian::interpose

@@ -1,0 +1,45 @@
+// The dynamic loader's own functions, behind the ones that the shim exports under their names, and the
+// question which loaded file an address belongs to.
+//
+// Thread-safe. Nothing here allocates by itself; the loader's functions may.
+#ifndef GORDIAN_INTERPOSE_LOADER_H_
+#define GORDIAN_INTERPOSE_LOADER_H_
+
+#include <stdint.h>
+
+#include "interpose/real_symbols.h"
+
+namespace gordian::interpose {
+
+// The next definitions after ours, normally libc's. Null only if libc could not be read.
+struct LoaderFunctions {
+  void* (*dlsym)(void*, const char*);
+  void* (*dlvsym)(void*, const char*, const char*);
+  int (*dlclose)(void*);
+};
+const LoaderFunctions& Loader();
+
+struct Module {
+  uintptr_t low = 0;  // its code lies in [low, high)
+  uintptr_t high = 0;
+  uintptr_t base = 0;
+  bool main_program = false;
+  char path[512];  // as the loader knows it
+  char soname[64];  // cut; empty when it has none
+  bool found() const { return high != 0; }
+};
+// Takes the loader's lock for a moment. Not found: code made at run time, or a file closed since.
+Module ModuleOf(const void* address);
+
+bool IsShim(const Module& module);
+// libnccl, libcudart, libcuda: by soname or by file name, whatever the version.
+bool IsLibrary(const Module& module, Library library);
+// Whose look-ups get what they ask for, unchanged: NVIDIA's own libraries and the shim.
+bool MeansTheRealThing(const Module& module);
+
+bool SameText(const char* a, const char* b);
+bool BeginsWith(const char* text, const char* prefix);
+
+}  // namespace gordian::interpose
+
+#endif  // GORDIAN_INTERPOSE_LOADER_H_
