@@ -46,6 +46,8 @@ const char* PayloadName(ring::PayloadKind payload) {
       return "stream-destroy";
     case ring::PayloadKind::kStreamWork:
       return "stream-work";
+    case ring::PayloadKind::kGraph:
+      return "graph";
     case ring::PayloadKind::kHostWait:
       return "host-wait";
   }

@@ -54,6 +54,13 @@ void FillWork(const ring::WorkPayload& from, v1::Work* to) {
   to->set_event(from.event);
 }
 
+void FillGraphCall(const ring::GraphPayload& from, v1::GraphCall* to) {
+  to->set_what(static_cast<uint32_t>(from.what));
+  to->set_graph(from.graph);
+  to->set_made(from.made);
+  to->set_capture(from.capture);
+}
+
 void FillHostWait(const ring::HostWaitPayload& from, v1::HostWait* to) {
   to->set_kind(static_cast<uint32_t>(from.kind));
   to->set_stream(from.stream);
@@ -90,6 +97,8 @@ void FillByCall(PayloadKind kind, const ring::Record& record, v1::CallRecord* ou
       return FillStream(record.payload.stream, out->mutable_stream());
     case PayloadKind::kStreamWork:
       return FillWork(record.payload.work, out->mutable_work());
+    case PayloadKind::kGraph:
+      return FillGraphCall(record.payload.graph, out->mutable_graph());
     case PayloadKind::kHostWait:
       return FillHostWait(record.payload.host_wait, out->mutable_host_wait());
   }

@@ -63,6 +63,9 @@ void NoteStreamWork(ThreadContext& thread, CallId call, uint64_t site, ring::Wor
   Process& process = *thread.process;
   if (__builtin_expect(process.active_captures.load(std::memory_order_relaxed) != 0, 0) &&
       IsCapturing(thread, *stream)) {
+    if (kind == ring::WorkKind::kGraphLaunch) {  // becomes a node of the graph that is captured
+      NoteGraphCall(thread, call, site, {ring::GraphCall::kNest, 0, 0, (uintptr_t)event, 0});
+    }
     return;
   }
   uint64_t ordinal = 0;
@@ -76,6 +79,20 @@ void NoteStreamWork(ThreadContext& thread, CallId call, uint64_t site, ring::Wor
   if (ring::Record* record =
           StartRecord(thread, ring::RecordKind::kPoint, call, 0, order, ReadTicks(thread), site)) {
     record->payload.work = {stream->id, kind, ordinal, reinterpret_cast<uint64_t>(event), 0};
+    FinishRecord(thread);
+  }
+  if (kind == ring::WorkKind::kGraphLaunch &&
+      process.captured_operations.load(std::memory_order_relaxed) != 0) {
+    MarkAfter(thread, *stream, ordinal);
+  }
+}
+
+void NoteGraphCall(ThreadContext& thread, CallId call, uint64_t site,
+                   const ring::GraphPayload& payload) {
+  StopPolling(thread);
+  if (ring::Record* record = StartRecord(thread, ring::RecordKind::kPoint, call, 0,
+                                         NextOrder(thread), ReadTicks(thread), site)) {
+    record->payload.graph = payload;
     FinishRecord(thread);
   }
 }

@@ -47,6 +47,10 @@ inline void NoteKernel(ThreadContext& thread, CallId call, uint64_t site, Stream
 void NoteStreamWork(ThreadContext& thread, CallId call, uint64_t site, ring::WorkKind kind,
                     StreamState* stream, const void* event);
 
+// What tells which operations an executable graph holds (W12), after it has succeeded.
+void NoteGraphCall(ThreadContext& thread, CallId call, uint64_t site,
+                   const ring::GraphPayload& payload);
+
 // What the event stood behind is over: it is new, or gone, or nobody can tell.
 void NoteEventForgotten(ThreadContext& thread, CallId call, uint64_t site, const void* event);
 

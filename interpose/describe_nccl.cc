@@ -144,6 +144,11 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
   note->counter = CounterOf(call, comm, arguments.root_or_peer);
   note->sequence = note->counter != nullptr ? note->counter->load(std::memory_order_relaxed) : 0;
 
+  uint64_t number = note->sequence;
+  if ((flags & ring::kFlagCapturing) != 0) {
+    number = CaptureOf(stream->handle);
+    process.captured_operations.store(1, std::memory_order_relaxed);
+  }
   const uint64_t order = NextOrder(thread);
   const uint64_t ticks = ReadTicks(thread);
   if (ring::Record* record =
@@ -152,7 +157,7 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
         comm != nullptr ? comm->id : ring::kNoId,
         stream != nullptr ? stream->id : ring::kNoId,
         arguments.count,
-        note->sequence,
+        number,
         arguments.root_or_peer,
         static_cast<uint8_t>(arguments.datatype),
         ReduceOpByte(arguments.reduce_op),

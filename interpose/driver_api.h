@@ -16,6 +16,8 @@ struct DriverApi {
   CUresult (*event_record)(CUevent, CUstream);
   CUresult (*event_query)(CUevent);
   CUresult (*stream_is_capturing)(CUstream, CUstreamCaptureStatus*);
+  CUresult (*stream_capture_info)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
+                                  const CUgraphNode**, size_t*);
   CUresult (*stream_get_context)(CUstream, CUcontext*);
   CUresult (*context_get_current)(CUcontext*);
   CUresult (*context_set_current)(CUcontext);

@@ -147,6 +147,7 @@ void FindDriver(ThreadContext& thread) {
       Find("cuEventRecord", &g_driver.event_record);
       Find("cuEventQuery", &g_driver.event_query);
       Find("cuStreamIsCapturing", &g_driver.stream_is_capturing);
+      Find("cuStreamGetCaptureInfo_v2", &g_driver.stream_capture_info);
       Find("cuStreamGetCtx", &g_driver.stream_get_context);
       Find("cuCtxGetCurrent", &g_driver.context_get_current);
       Find("cuCtxSetCurrent", &g_driver.context_set_current);
@@ -190,6 +191,19 @@ bool AskCapturing(ThreadContext& thread, const StreamState& stream) {
       g_driver.stream_is_capturing(reinterpret_cast<CUstream>(stream.handle), &status);
   if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;  // legacy stream during a capture
   return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+uint64_t CaptureOf(uint64_t stream_handle) {
+  ErrnoKeeper keep_errno;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t capture = 0;
+  if (!DriverKnown() || g_driver.stream_capture_info == nullptr ||
+      g_driver.stream_capture_info(reinterpret_cast<CUstream>(stream_handle), &status, &capture,
+                                   nullptr, nullptr, nullptr) != CUDA_SUCCESS ||
+      status != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+    return 0;
+  }
+  return capture;
 }
 
 void RecordMarker(ThreadContext& thread, StreamState& stream, uint64_t covered) {

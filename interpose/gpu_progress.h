@@ -19,6 +19,9 @@ namespace gordian::interpose {
 void FindDriver(ThreadContext& thread);
 void RecordMarker(ThreadContext& thread, StreamState& stream, uint64_t covered);
 bool AskCapturing(ThreadContext& thread, const StreamState& stream);
+
+// The driver's number of the capture that the stream is part of; 0: of none, or nobody can say.
+uint64_t CaptureOf(uint64_t stream_handle);
 void StartWatcher(Process& process);
 // Makes it look now instead of when its sleep is over.
 void WakeWatcher(Process& process);

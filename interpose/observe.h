@@ -48,6 +48,7 @@ constexpr ring::WorkKind WorkKindOf(CallId call) {
   if (NameHas(call, "LaunchHostFunc") || NameHas(call, "AddCallback")) {
     return ring::WorkKind::kHostFunction;
   }
+  if (NameHas(call, "GraphLaunch")) return ring::WorkKind::kGraphLaunch;
   return ring::WorkKind::kKernels;
 }
 
@@ -94,6 +95,42 @@ OperationArguments DescribeOperation(const Arguments&... arguments) {
   return a;
 }
 
+constexpr ring::GraphCall GraphCallOf(CallId call) {
+  if (NameHas(call, "EndCapture")) return ring::GraphCall::kEndCapture;
+  if (NameHas(call, "Instantiate") || NameHas(call, "ExecUpdate")) {
+    return ring::GraphCall::kInstantiate;
+  }
+  if (NameHas(call, "ExecDestroy")) return ring::GraphCall::kExecDestroy;
+  if (NameHas(call, "GraphDestroy")) return ring::GraphCall::kDestroy;
+  if (NameHas(call, "GraphClone")) return ring::GraphCall::kClone;
+  return ring::GraphCall::kNest;
+}
+
+// The graph that a call is about: what came out of the end of a capture, the inner one where a graph
+// becomes a node of another, else the only one.
+template <CallId kCall, typename... Arguments>
+uint64_t GraphArgument(const Arguments&... arguments) {
+  cudaGraph_t graph = nullptr;
+  if constexpr (NameHas(kCall, "EndCapture")) {
+    const auto* made = Pick<cudaGraph_t*>(nullptr, arguments...);
+    graph = made != nullptr ? *made : nullptr;
+  } else if constexpr (kTakes<cudaGraphNodeParams*, Arguments...>) {
+    const auto* node = Pick<cudaGraphNodeParams*>(nullptr, arguments...);
+    if (node != nullptr && node->type == cudaGraphNodeTypeGraph) graph = node->graph.graph;
+  } else if constexpr (kTakes<CUgraphNodeParams*, Arguments...>) {
+    const auto* node = Pick<CUgraphNodeParams*>(nullptr, arguments...);
+    if (node != nullptr && node->type == CU_GRAPH_NODE_TYPE_GRAPH) graph = node->graph.graph;
+  } else {
+    const auto last = [&graph](const auto& argument) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(argument)>, cudaGraph_t>) {
+        graph = argument;
+      }
+    };
+    (last(arguments), ...);
+  }
+  return reinterpret_cast<uint64_t>(graph);
+}
+
 // Call<kRow>(thread, site, forward)(arguments...): describes, forwards, describes; gives what the
 // real function gave. `forward` makes the real call and nothing else.
 template <CallId kCall, typename Forward>
@@ -104,6 +141,7 @@ struct Call {
 
   static constexpr ring::PayloadKind kPayload = ring::kCalls[kCall].payload;
   static constexpr ring::CallStyle kStyle = ring::kCalls[kCall].style;
+  static constexpr ring::GraphCall kGraphCall = GraphCallOf(kCall);
 
   template <typename... Arguments>
   auto operator()(const Arguments&... arguments) const {
@@ -137,6 +175,8 @@ struct Call {
         NoteStreamDestroyed(thread, kCall, site, Pick<cudaStream_t>(nullptr, arguments...));
       }
       return result;
+    } else if constexpr (kPayload == ring::PayloadKind::kGraph) {
+      return Graph(arguments...);
     } else {
       static_assert(kPayload == ring::PayloadKind::kNone && kStyle == ring::CallStyle::kSilent);
       return Other(arguments...);
@@ -369,6 +409,9 @@ struct Call {
     if (!Succeeded(result)) return result;
     if constexpr (kKind == ring::WorkKind::kKernels) {
       NoteKernel(thread, kCall, site, stream);
+    } else if constexpr (kKind == ring::WorkKind::kGraphLaunch) {
+      NoteStreamWork(thread, kCall, site, kKind, stream,
+                     Pick<cudaGraphExec_t>(nullptr, arguments...));
     } else {
       NoteStreamWork(thread, kCall, site, kKind, stream, Pick<cudaEvent_t>(nullptr, arguments...));
     }
@@ -385,6 +428,48 @@ struct Call {
     return result;
   }
 
+  // W12. Captures are counted as well, so that a process that has none is never asked about them.
+  template <typename... Arguments>
+  auto Graph(const Arguments&... arguments) const {
+    constexpr bool kBegins = NameHas(kCall, "BeginCapture"), kEnds = NameHas(kCall, "EndCapture");
+    ring::GraphPayload payload = {kGraphCall, 0, 0, 0, 0};
+    if constexpr (kEnds) {
+      const auto stream = Pick<cudaStream_t>(nullptr, arguments...);
+      payload.capture = CaptureOf(stream == nullptr && IsPerThread(kCall)
+                                      ? kPerThreadHandle
+                                      : reinterpret_cast<uint64_t>(stream));
+    }
+    if constexpr (kGraphCall == ring::GraphCall::kDestroy ||
+                  kGraphCall == ring::GraphCall::kExecDestroy) {
+      // Before it is no more: another thread may be given the same handle at once.
+      payload.graph = GraphArgument<kCall>(arguments...);
+      payload.made = reinterpret_cast<uint64_t>(Pick<cudaGraphExec_t>(nullptr, arguments...));
+      NoteGraphCall(thread, kCall, site, payload);
+      return forward();
+    }
+    const auto result = forward();
+    if constexpr (kBegins || kEnds) {
+      std::atomic<uint32_t>& active = thread.process->active_captures;
+      if (kBegins && Succeeded(result)) active.fetch_add(1, std::memory_order_relaxed);
+      if (kEnds && StillAttached(thread) && active.load(std::memory_order_relaxed) != 0) {
+        active.fetch_sub(1, std::memory_order_relaxed);
+      }
+    }
+    if (!Succeeded(result)) return result;
+    payload.graph = GraphArgument<kCall>(arguments...);
+    if constexpr (kTakes<cudaGraphExec_t*, Arguments...>) {
+      const auto* made = Pick<cudaGraphExec_t*>(nullptr, arguments...);
+      payload.made = made != nullptr ? reinterpret_cast<uint64_t>(*made) : 0;
+    } else if constexpr (kGraphCall == ring::GraphCall::kClone) {
+      const auto* made = Pick<cudaGraph_t*>(nullptr, arguments...);
+      payload.made = made != nullptr ? reinterpret_cast<uint64_t>(*made) : 0;
+    } else {
+      payload.made = reinterpret_cast<uint64_t>(Pick<cudaGraphExec_t>(nullptr, arguments...));
+    }
+    NoteGraphCall(thread, kCall, site, payload);
+    return result;
+  }
+
   template <typename... Arguments>
   auto Other(const Arguments&... arguments) const {
     if constexpr (NameHas(kCall, "cuCtxDestroy")) {
@@ -394,12 +479,9 @@ struct Call {
       forward();
     } else {
       const auto result = forward();
-      if constexpr (NameHas(kCall, "BeginCapture") || NameHas(kCall, "EndCapture")) {
-        std::atomic<uint32_t>& active = thread.process->active_captures;
-        if (NameHas(kCall, "BeginCapture")) {
-          if (Succeeded(result)) active.fetch_add(1, std::memory_order_relaxed);
-        } else if (StillAttached(thread) && active.load(std::memory_order_relaxed) != 0) {
-          active.fetch_sub(1, std::memory_order_relaxed);
+      if constexpr (NameHas(kCall, "BeginCapture")) {
+        if (Succeeded(result)) {
+          thread.process->active_captures.fetch_add(1, std::memory_order_relaxed);
         }
       }
       return result;

@@ -241,6 +241,7 @@ struct Process {
   // Order of the last record other than of kernels. See StreamState::run_mark.
   alignas(64) std::atomic<uint64_t> non_kernel_mark;
   std::atomic<uint32_t> active_captures;
+  std::atomic<uint32_t> captured_operations;  // not 0: some graph holds an NCCL operation
   std::atomic<uint32_t> markers_on;
   std::atomic<uint32_t> watcher_started;
   std::atomic<uint32_t> watcher_busy;

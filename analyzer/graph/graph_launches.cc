@@ -118,7 +118,11 @@ void ExecutionGraph::ApplyGraphCall(Process& process, const CallRecord& record) 
       // A part of another graph, which runs it once or as often as a condition says.
       auto inner = process.graphs.find(record.graph);
       if (inner != process.graphs.end()) LoseSight(process, inner->second);
-      if (process.graph_bodies.size() < kMaxHeldGraphs) process.graph_bodies.insert(record.graph);
+      auto launched = process.graph_execs.find(record.event);
+      if (launched != process.graph_execs.end()) LoseSight(process, launched->second);
+      if (record.graph != 0 && process.graph_bodies.size() < kMaxHeldGraphs) {
+        process.graph_bodies.insert(record.graph);
+      }
       return;
     }
     case Call::kGraphExecDestroy:

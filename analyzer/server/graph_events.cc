@@ -161,8 +161,35 @@ bool TranslateWorkKind(uint32_t kind, graph::WorkKind* out) {
     case ring::WorkKind::kEventRecord:
       *out = graph::WorkKind::kEventRecord;
       return true;
+    case ring::WorkKind::kGraphLaunch:
+      *out = graph::WorkKind::kGraphLaunch;
+      return true;
     case ring::WorkKind::kEventForgotten:
       *out = graph::WorkKind::kEventForgotten;
+      return true;
+  }
+  return false;
+}
+
+bool TranslateGraphCall(uint32_t what, graph::Call* out) {
+  switch (static_cast<ring::GraphCall>(what)) {
+    case ring::GraphCall::kEndCapture:
+      *out = Call::kGraphEndCapture;
+      return true;
+    case ring::GraphCall::kDestroy:
+      *out = Call::kGraphDestroy;
+      return true;
+    case ring::GraphCall::kClone:
+      *out = Call::kGraphClone;
+      return true;
+    case ring::GraphCall::kNest:
+      *out = Call::kGraphNest;
+      return true;
+    case ring::GraphCall::kInstantiate:
+      *out = Call::kGraphInstantiate;
+      return true;
+    case ring::GraphCall::kExecDestroy:
+      *out = Call::kGraphExecDestroy;
       return true;
   }
   return false;
@@ -337,7 +364,11 @@ bool GraphEvents::TranslatePayload(const v1::CallRecord& record, graph::CallReco
       out->comm = operation.comm();
       out->stream = operation.stream();
       out->count = operation.count();
-      out->sequence = operation.sequence();
+      if ((record.flags() & graph::kCapturing) != 0) {
+        out->capture = operation.sequence();
+      } else {
+        out->sequence = operation.sequence();
+      }
       out->root_or_peer = Rank(operation.root_or_peer());
       out->datatype = static_cast<uint8_t>(std::min<uint32_t>(operation.datatype(), 255));
       out->reduce_op = static_cast<uint8_t>(std::min<uint32_t>(operation.reduce_op(), 255));
@@ -374,6 +405,14 @@ bool GraphEvents::TranslatePayload(const v1::CallRecord& record, graph::CallReco
       out->ordinal = work.ordinal();
       out->event = work.event();
       Learn(record.call(), Call::kStreamWork);
+      return true;
+    }
+    case v1::CallRecord::kGraph: {
+      const v1::GraphCall& call = record.graph();
+      if (!TranslateGraphCall(call.what(), &out->call)) return false;
+      out->graph = call.graph();
+      out->event = call.made();
+      out->capture = call.capture();
       return true;
     }
     case v1::CallRecord::kHostWait: {
@@ -439,7 +478,7 @@ bool GraphEvents::OnRecord(const v1::CallRecord& record) {
   out.time_ns = OurTime(record.process(), record.time_ns());
   out.call_site = record.call_site();
   if (!TranslatePayload(record, &out)) return false;
-  out.call = Meaning(record.call());
+  if (record.payload_case() != v1::CallRecord::kGraph) out.call = Meaning(record.call());
   if (Symbol(record.call()).empty()) ++unnamed_;
   ++records_;
   model_->OnRecord(out);

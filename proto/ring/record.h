@@ -39,6 +39,7 @@ enum class PayloadKind : uint8_t {
   kStreamWork = 7,     // kernels, async copies, host functions, stream waits, event records:
                        // payload.work
   kHostWait = 8,       // synchronise, synchronous copy, free-like: payload.host_wait
+  kGraph = 9,          // what tells which operations an executable graph holds: payload.graph
 };
 
 // payload.operation.flags / Record::flags
@@ -57,6 +58,8 @@ struct OperationPayload {
   uint64_t sequence;     // collectives: position on this communicator at this rank, from 0.
                          // send/recv: position among this rank's sends to / receives from that peer.
                          // Given again when the call or its group fails, or it is only simulated.
+                         // With kFlagCapturing: the driver's number of the capture, 0 if unknown;
+                         // the operation takes its position when its graph is launched.
   int32_t root_or_peer;  // -1 where the call has neither
   uint8_t datatype;      // ncclDataType_t
   uint8_t reduce_op;     // ncclRedOp_t; 255 where the call has none; user-made operators are 254
@@ -113,6 +116,7 @@ enum class WorkKind : uint32_t {
   kEventForgotten = 5,  // takes no ordinal and no stream: `event` was made, or is about to be
                         // destroyed, or was recorded on a whole context; it stands behind nothing
                         // that is known
+  kGraphLaunch = 6,     // `event` is the executable graph
 };
 
 struct WorkPayload {
@@ -130,6 +134,23 @@ enum class WaitKind : uint32_t {
   kFree = 4,      // as kDevice, by implementation and not by contract
   kCopy = 5,      // synchronous copy: all work on `stream` up to `ordinal`, and the copy itself
   kAsyncCopy = 6,  // as kCopy if the host memory is pageable, else nothing: its end proves nothing
+};
+
+enum class GraphCall : uint32_t {
+  kEndCapture = 1,   // `graph` holds what was captured as `capture`
+  kDestroy = 2,      // `graph` is no more
+  kClone = 3,        // `made` is a copy of `graph`
+  kNest = 4,         // `graph`, or the executable `made`, becomes part of another graph
+  kInstantiate = 5,  // `made` is an executable copy of `graph`, or was updated to be one
+  kExecDestroy = 6,  // the executable `made` is no more
+};
+
+struct GraphPayload {
+  GraphCall what;
+  uint32_t reserved0;
+  uint64_t graph;
+  uint64_t made;
+  uint64_t capture;
 };
 
 struct HostWaitPayload {
@@ -179,6 +200,7 @@ struct Record {
     GroupPayload group;
     StreamPayload stream;
     WorkPayload work;
+    GraphPayload graph;
     HostWaitPayload host_wait;
     EndPayload end;
     EnqueuePayload enqueue;
@@ -193,6 +215,7 @@ static_assert(sizeof(CommCallPayload) == 32);
 static_assert(sizeof(GroupPayload) == 32);
 static_assert(sizeof(StreamPayload) == 32);
 static_assert(sizeof(WorkPayload) == 32);
+static_assert(sizeof(GraphPayload) == 32);
 static_assert(sizeof(HostWaitPayload) == 32);
 static_assert(sizeof(EndPayload) == 32);
 static_assert(sizeof(EnqueuePayload) == 32);

@@ -75,6 +75,9 @@ JOBS = {
     "split_against_all_reduce": Expect(["init_hang", "deadlock"], [LAST, ALL]),
     "windows_opposite": deadlock(ALL),
     "destroy_opposite": Expect(["deadlock"], [ALL], confirmed=True),
+    "graph_inversion": deadlock(ALL),
+    "graph_missing_replay": Expect(["rank_not_joined", "host_blocked"], [LAST]),
+    "graph_against_sync": deadlock(ALL),
 }
 JOBS.update({name: deadlock(*DEPARTS) for name in ("inversion_reopened", "inversion_two_copies", "inversion")})
 # How a job comes by the libraries, other than by being linked to them: its command.
@@ -272,7 +275,7 @@ def main():
     args = parser.parse_args()
     if not args.ranks:
         args.ranks = {"inversion_subset": 3, "three_comm_cycle": 3, "pipeline_swapped": 4, "exited_rank": 3,
-                      "killed_rank": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3,
+                      "killed_rank": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3, "graph_missing_replay": 3,
                       "split_divergent": 3, "split_against_all_reduce": 3}.get(args.job, 2)
     times = []
     for i in range(args.repeat):

@@ -1,0 +1,75 @@
+// Collectives captured into CUDA graphs and replayed.
+#include "tests/e2e/jobs/job.h"
+
+namespace {
+
+// `first` and then `second`, captured from one stream. Both have been used before.
+cudaGraphExec_t Capture(job::Context& c, cudaStream_t s, ncclComm_t first, ncclComm_t second) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  CUDA_OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+  c.AllReduce(first, s);
+  if (second != nullptr) c.AllReduce(second, s);
+  CUDA_OK(cudaStreamEndCapture(s, &graph));
+  CUDA_OK(cudaGraphInstantiate(&exec, graph, 0));
+  CUDA_OK(cudaGraphDestroy(graph));
+  return exec;
+}
+
+}  // namespace
+
+JOB(graph_inversion, 2) {
+  cudaStream_t s = c.Stream();
+  ncclComm_t a = c.MakeComm("a", c.All());
+  ncclComm_t b = c.MakeComm("b", c.All());
+  c.Warm(a, s);
+  c.Warm(b, s);
+  const bool reverse = !c.twin && c.rank == c.nranks - 1;
+  cudaGraphExec_t graph = Capture(c, s, reverse ? b : a, reverse ? a : b);
+  c.Begin(s);
+  for (int i = 0; i < 3; ++i) {
+    c.Step("replay");
+    CUDA_OK(cudaGraphLaunch(graph, s));
+    c.AllReduce(a, s);  // called, between the replays
+  }
+  c.Sync(s);
+  CUDA_OK(cudaGraphExecDestroy(graph));
+}
+
+JOB(graph_missing_replay, 3) {
+  // The last rank leaves the loop a step early.
+  cudaStream_t s = c.Stream();
+  ncclComm_t world = c.World();
+  c.Warm(world, s);
+  cudaGraphExec_t graph = Capture(c, s, world, nullptr);
+  c.Begin(s);
+  const int steps = !c.twin && c.rank == c.nranks - 1 ? 4 : 5;
+  for (int i = 0; i < steps; ++i) {
+    CUDA_OK(cudaGraphLaunch(graph, s));
+    c.Sync(s);
+  }
+  c.Step("last replay");
+  if (!c.twin && c.rank == c.nranks - 1) c.SleepInUserCode(3600);
+  CUDA_OK(cudaGraphExecDestroy(graph));
+}
+
+JOB(graph_against_sync, 2) {
+  // A graph of both, and a rank that calls them in another order with a wait between.
+  cudaStream_t s = c.Stream();
+  ncclComm_t a = c.MakeComm("a", c.All());
+  ncclComm_t b = c.MakeComm("b", c.All());
+  c.Warm(a, s);
+  c.Warm(b, s);
+  const bool calls = c.rank == c.nranks - 1;
+  cudaGraphExec_t graph = calls ? nullptr : Capture(c, s, a, b);
+  c.Begin(s);
+  c.Step("step");
+  if (!calls) {
+    CUDA_OK(cudaGraphLaunch(graph, s));
+  } else {
+    c.AllReduce(c.twin ? a : b, s);
+    c.Sync(s);
+    c.AllReduce(c.twin ? b : a, s);
+  }
+  c.Sync(s);
+}
