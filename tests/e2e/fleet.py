@@ -12,6 +12,8 @@ every record and every batch carries. On failure the evidence stays in a folder 
 import glob
 import json
 import os
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -227,7 +229,42 @@ def other_clock(case):
     expect(json.loads(again.stdout)["stalled_at_ns"] == verdict["stalled_at_ns"], again.stdout)
 
 
-CASES = [deadlock, twin, cut, server_killed, two_jobs, other_version, hang_while_cut, unreachable, spool_full, other_clock]
+def slow_reader(case):
+    """Nobody reads what the server prints: jobs do not wait for that, nor does its end."""
+    server = case.server(blocked=True)
+    for name in ("a", "b"):
+        job = Job(case, name, f"127.0.0.1:{server.port}", "inversion_one_stream", twin=True, ranks=2)
+        check_finished(server, job, job.wait())
+        check_exactly_once(server, job)
+    server.process.send_signal(signal.SIGTERM)
+    expect(server.process.wait(20) == 0, "exit code", server.process.returncode)
+
+
+def unreadable_folder(case):
+    """A folder of sessions that cannot be read: said, and new jobs are analyzed."""
+    os.mkdir(case.path("sessions"))
+    os.chmod(case.path("sessions"), 0o300)
+    # Root may read everything, unless it gives that up.
+    prefix = [] if os.geteuid() != 0 else ["setpriv", "--bounding-set=-dac_override,-dac_read_search",
+                                           "--inh-caps=-dac_override,-dac_read_search"]
+    if prefix and subprocess.run([*prefix, "ls", case.path("sessions")], capture_output=True).returncode == 0:
+        print("skipped unreadable_folder: nothing is unreadable here")
+        return
+    server = case.server(prefix=prefix)
+    wait_for(lambda: "cannot read the folder" in server.said(), "the folder is named")
+    for number in ("a", "a.2"):  # the second of a name is found without a list
+        job = Job(case, "a", f"127.0.0.1:{server.port}", "inversion_one_stream", twin=True, ranks=2)
+        expect(job.wait() == [0, 0], "exit codes")
+        manifest = os.path.join(server.folder(number), "manifest.json")
+        wait_for(lambda: (read_json(manifest) or {}).get("closed"), f"{number} is closed by the server")
+        verdict = server.verdict(number)
+        expect(verdict["verdict"] == "finished", verdict["verdict"], verdict["summary"])
+        for rank in range(2):
+            shutil.rmtree(job.session(rank))
+
+
+CASES = [deadlock, twin, cut, server_killed, two_jobs, other_version, hang_while_cut, unreachable, spool_full,
+         other_clock, slow_reader, unreadable_folder]
 
 if __name__ == "__main__":
     sys.exit(main(__doc__, CASES))

@@ -2,6 +2,7 @@
 between them, and how cases are run."""
 
 import argparse
+import fcntl
 import glob
 import json
 import os
@@ -161,31 +162,58 @@ class Proxy:
             self.holder.close()
 
 
+def fill(pipe):
+    """Writes to a pipe until it takes no more, so that whoever else writes to it waits."""
+    flags = fcntl.fcntl(pipe, fcntl.F_GETFL)
+    fcntl.fcntl(pipe, fcntl.F_SETFL, flags | os.O_NONBLOCK)
+    try:
+        while True:
+            os.write(pipe, b"x" * 4096)
+    except BlockingIOError:
+        pass
+    fcntl.fcntl(pipe, fcntl.F_SETFL, flags)
+
+
 class Server:
-    def __init__(self, case):
+    def __init__(self, case, prefix=(), blocked=False):
+        """blocked: nobody reads a word of it after the first line."""
         self.case = case
+        self.prefix = prefix
         self.sessions = case.path("sessions")
         self.err = open(case.path("server.err"), "ab")
+        self.blocked = blocked
+        self.ends = []
         self.start()
 
     def start(self):
         """On a port of its own each time; who is to find it again does so through a proxy."""
+        err = self.err
+        if self.blocked:
+            self.ends = os.pipe()
+            err = self.ends[1]
         self.process = subprocess.Popen(
-            [BUILD.gordian, "serve", "--listen", "127.0.0.1:0", "--sessions", self.sessions, "--json",
+            [*self.prefix, BUILD.gordian, "serve", "--listen", "127.0.0.1:0", "--sessions", self.sessions, "--json",
              "--suspect-after", "3"],
-            stdout=subprocess.PIPE, stderr=self.err, stdin=subprocess.DEVNULL, env=clean_environment())
+            stdout=subprocess.PIPE, stderr=err, stdin=subprocess.DEVNULL, env=clean_environment())
         line = self.process.stdout.readline()
         expect(line, "the server printed no address:", open(self.case.path("server.err")).read())
         self.hello = json.loads(line)
         self.port = int(self.hello["listening"].rsplit(":", 1)[1])
-        # Somebody must read the rest, or the server waits for a pipe.
-        threading.Thread(target=self.process.stdout.read, daemon=True).start()
+        if self.blocked:
+            fill(self.ends[1])
+            with open(f"/proc/{self.process.pid}/fd/1", "wb", buffering=0) as out:
+                fill(out.fileno())
+        else:
+            threading.Thread(target=self.process.stdout.read, daemon=True).start()
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
     def stop(self):
+        for end in self.ends:
+            os.close(end)
+        self.ends = []
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -195,6 +223,10 @@ class Server:
                 self.process.wait()
                 raise Failure("the server did not end within 20 s of SIGTERM")
             expect(code == 0, "the server's exit code is", code)
+
+    def said(self):
+        with open(self.case.path("server.err"), errors="replace") as f:
+            return f.read()
 
     def folder(self, job):
         return os.path.join(self.sessions, job)
@@ -343,8 +375,8 @@ class Case:
     def path(self, name):
         return os.path.join(self.work, name)
 
-    def server(self):
-        server = Server(self)
+    def server(self, **options):
+        server = Server(self, **options)
         self.servers.append(server)
         return server
 

@@ -15,9 +15,9 @@ int Number(const char* variable, int otherwise) {
 
 }  // namespace
 
-// JOB_DIES names a rank, which dies in the middle of the first JOB_DEATHS (1) incarnations; JOB_EXIT is
-// the code it exits with, none: SIGKILL. The incarnation after that ends, unless it is the guilty one:
-// then the last rank takes two communicators in the other order than the rest.
+// JOB_DIES names a rank, which dies in the middle of the first JOB_DEATHS (1) incarnations;
+// JOB_EXIT is the code it exits with, none: SIGKILL. The incarnation after that ends, unless it is
+// the guilty one: then the last rank takes two communicators in the other order than the rest.
 //
 // The communicators count the ranks from the other end, so that only RANK says who is who.
 JOB(elastic, 2) {
