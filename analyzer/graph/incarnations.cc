@@ -45,7 +45,7 @@ Incarnations::Incarnations(const ExecutionGraph& execution) {
   }
   for (auto& [id, incarnation] : all_) {
     const Process& process = *incarnation.process;
-    for (const Process* other : by_rank[process.info.env_rank]) {
+    for (const Process* other : by_rank.at(process.info.env_rank)) {
       incarnation.replaced |= CameAfter(*other, process);
       incarnation.number += other->calls_begun > 0 && CameAfter(process, *other) ? 1 : 0;
     }
@@ -54,10 +54,13 @@ Incarnations::Incarnations(const ExecutionGraph& execution) {
       incarnation.replaced |= CameAfter(*latest, process);
     }
   }
-  for (auto& [id, incarnation] : all_) {
-    if (incarnation.process->calls_begun > 0) continue;
-    for (const Process* other : by_rank[incarnation.process->info.env_rank]) {
-      incarnation.beside |= other->calls_begun > 0 && !all_[other->info.process].replaced;
+  for (const auto& [rank, processes] : by_rank) {
+    if (processes.size() == 1) continue;
+    const bool any_calls = std::any_of(processes.begin(), processes.end(), [&](const Process* p) {
+      return p->calls_begun > 0 && !all_[p->info.process].replaced;
+    });
+    for (const Process* process : processes) {
+      if (process->calls_begun == 0) all_[process->info.process].beside = any_calls;
     }
   }
 }
