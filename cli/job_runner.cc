@@ -84,7 +84,9 @@ class JobRunner::Desk {
           news_.push_back(server::Headline(update.verdict.main, report) + "\n");
           break;
         case VerdictPolicy::Say::kWithdrawn:
-          news_.push_back("gordian: the suspicion is withdrawn, the job went on\n");
+          news_.push_back(update.verdict.restarts.times > 0
+                              ? "gordian: the ranks were started again, that finding is history\n"
+                              : "gordian: the suspicion is withdrawn, the job went on\n");
           break;
       }
     }

@@ -16,6 +16,7 @@
 #include "cli/job_environment.h"
 #include "cli/job_identity.h"
 #include "cli/launcher.h"
+#include "cli/line_printer.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "cli/verdict_policy.h"
@@ -37,12 +38,24 @@ struct ServeFlags {
   bool json = false;
 };
 
+// The printer's streams.
+constexpr size_t kOut = 0, kErr = 1;
+
+std::string DroppedText(uint64_t lines) {
+  return "gordian: " + WithCommas(lines) + " lines were dropped here: nobody read them in time\n";
+}
+
+std::string DroppedJson(uint64_t lines) {
+  return nlohmann::ordered_json{{"dropped_lines", lines}}.dump() + "\n";
+}
+
 // Says what changes, and starts the command of --on-verdict, once a job. Called by the server's
-// threads, one job's calls in order.
+// threads, one job's calls in order; jobs wait for it, so that it waits for nobody.
 class Teller {
  public:
-  Teller(OnVerdict what, uint64_t suspect_after_ns, bool json)
-      : what_(what),
+  Teller(OnVerdict what, uint64_t suspect_after_ns, bool json, LinePrinter* printer)
+      : printer_(printer),
+        what_(what),
         suspect_after_ns_(suspect_after_ns),
         json_(json),
         width_(TerminalWidth(STDERR_FILENO)),
@@ -65,7 +78,8 @@ class Teller {
           {"summary", main.summary},
           {"culprit_ranks", main.culprit_ranks},
       };
-      PrintOut(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+      printer_->Say(kOut, line.dump(-1, ' ', false,
+                                    nlohmann::ordered_json::error_handler_t::replace) + "\n");
     }
     // Confidence and kind are what a person waits for; growing details are in the files.
     const std::string key = std::string(graph::Name(main.verdict)) + "/" + main.check + "/" +
@@ -87,7 +101,7 @@ class Teller {
       if (IsProblem(main.verdict)) {
         text += "gordian: next: gordian explain " + ShellQuote(news.folder) + "\n";
       }
-      WriteAll(STDERR_FILENO, text);
+      printer_->Say(kErr, std::move(text));
     }
     if (what_ != OnVerdict::kExec) {
       return;
@@ -120,6 +134,7 @@ class Teller {
   }
 
  private:
+  LinePrinter* const printer_;
   const OnVerdict what_;
   const uint64_t suspect_after_ns_;
   const bool json_;
@@ -162,12 +177,17 @@ int Serve(const ServeFlags& flags) {
   }
   SignalInbox signals;  // before any thread
   const uint64_t suspect_after_ns = static_cast<uint64_t>(suspect_after_s * 1e9);
-  Teller teller(what, suspect_after_ns, flags.json);
+  LinePrinter printer({{.fd = STDOUT_FILENO, .dropped = flags.json ? DroppedJson : DroppedText},
+                       {.fd = STDERR_FILENO, .dropped = DroppedText}});
+  Teller teller(what, suspect_after_ns, flags.json, &printer);
   server::FleetOptions options;
   options.listen = flags.listen;
   options.sessions_dir = flags.sessions;
   options.model.suspect_after_ns = suspect_after_ns;
   options.on_verdict = [&teller](const server::FleetVerdict& news) { teller.Tell(news); };
+  options.on_warning = [&printer](const std::string& text) {
+    printer.Say(kErr, "gordian: " + text + "\n");
+  };
   server::FleetServer fleet;
   status = fleet.Start(std::move(options));
   if (!status.ok()) {
@@ -181,14 +201,15 @@ int Serve(const ServeFlags& flags) {
   for (const auto& job : jobs) {
     live += job.live ? 1 : 0;
   }
-  PrintOut(flags.json ? nlohmann::ordered_json{{"listening", address},
-                                               {"sessions", flags.sessions},
-                                               {"jobs_resumed", live},
-                                               {"gordian_version", kVersion}}
-                                .dump() + "\n"
-                      : "gordian: listening on " + address + ", sessions in " + flags.sessions +
-                            (live > 0 ? ", going on with " + std::to_string(live) + " jobs" : "") +
-                            "\n");
+  std::string first =
+      flags.json ? nlohmann::ordered_json{{"listening", address},
+                                          {"sessions", flags.sessions},
+                                          {"jobs_resumed", live},
+                                          {"gordian_version", kVersion}}
+                           .dump() + "\n"
+                 : "gordian: listening on " + address + ", sessions in " + flags.sessions +
+                       (live > 0 ? ", going on with " + std::to_string(live) + " jobs" : "") + "\n";
+  printer.Start(kOut, std::move(first));
   bool end = false;
   while (!end) {
     pollfd waits[2] = {{.fd = signals.fd(), .events = POLLIN, .revents = 0},
@@ -204,7 +225,7 @@ int Serve(const ServeFlags& flags) {
                                         .aside = true},
                                        signals);
       if (launched.error != 0) {
-        PrintError(DescribeExecError("/bin/sh", launched.error));
+        printer.Say(kErr, "gordian: " + DescribeExecError("/bin/sh", launched.error) + "\n");
       }
     }
     while (waitpid(-1, nullptr, WNOHANG) > 0) {

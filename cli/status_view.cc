@@ -23,7 +23,7 @@ constexpr size_t kMostRankLines = 24;
 constexpr size_t kMostCommLines = 16;
 constexpr size_t kMostNotes = 4;
 constexpr size_t kWidestCell = 44;
-constexpr size_t kHeadlineStart = 44;  // "gordian: RANK NOT JOINED (...): "
+constexpr int kNeverCut = 1 << 20;
 
 std::string Text(const ordered_json& from, const char* key) {
   const auto found = from.find(key);
@@ -230,6 +230,15 @@ std::string Overview(const ordered_json& status, const std::string& title) {
   if (const auto nodes = List(status, "nodes"); nodes.size() > 1) {
     add(Plural(static_cast<int64_t>(nodes.size()), "node"));
   }
+  int64_t incarnation = 1;
+  for (const ordered_json* rank : List(status, "ranks")) {
+    incarnation = std::max(incarnation, Number(*rank, "incarnation", 1));
+  }
+  if (incarnation == 2) {
+    add("restarted once");
+  } else if (incarnation > 2) {
+    add("restarted " + WithCommas(static_cast<uint64_t>(incarnation - 1)) + " times");
+  }
   if (Flag(status, "job_ended")) {
     add("job ended");
   } else if (const double since = Real(status, "since_progress_s"); since >= 0) {
@@ -243,6 +252,18 @@ bool FindingOf(const ordered_json& from, graph::Finding* finding) {
   finding->detected_after_s = std::max(0.0, Real(from, "detected_after_s"));
   return server::ParseVerdictKind(Text(from, "verdict"), &finding->verdict) &&
          server::ParseConfidence(Text(from, "confidence"), &finding->confidence);
+}
+
+const char* StyleOf(const ordered_json& status) {
+  graph::Finding finding;
+  (void)FindingOf(status, &finding);
+  if (finding.verdict == graph::VerdictKind::kHealthy ||
+      finding.verdict == graph::VerdictKind::kFinished) {
+    return "\033[1;32m";
+  }
+  const bool proven =
+      IsProblem(finding.verdict) && finding.confidence == graph::Confidence::kConfirmed;
+  return proven ? "\033[1;31m" : "\033[1;33m";
 }
 
 }  // namespace
@@ -267,31 +288,15 @@ std::string FoldRanks(std::vector<int> ranks) {
   return out;
 }
 
-std::string StatusHeadline(const ordered_json& status, bool color, int width) {
+std::string StatusHeadline(const ordered_json& status, int width) {
   graph::Finding finding;
   (void)FindingOf(status, &finding);
-  const std::string line =
-      server::Headline(finding, {.color = false, .width = width, .session = ""});
-  if (!color) {
-    return line + "\n";
-  }
-  const bool good = finding.verdict == graph::VerdictKind::kHealthy ||
-                    finding.verdict == graph::VerdictKind::kFinished;
-  const bool proven =
-      IsProblem(finding.verdict) && finding.confidence == graph::Confidence::kConfirmed;
-  return (good ? "\033[1;32m" : proven ? "\033[1;31m" : "\033[1;33m") + line + "\033[0m\n";
+  return server::Headline(finding, {.color = false, .width = width, .session = ""}) + "\n";
 }
 
 std::string StatusScreen(const ordered_json& status, const StatusViewOptions& options) {
   const size_t width = static_cast<size_t>(std::max(options.width, 60));
   std::vector<std::string> lines;
-  // What the headline had no room for.
-  if (const std::string summary = Text(status, "summary");
-      summary.size() + kHeadlineStart > width) {
-    std::string wrapped = server::Wrap("  ", summary, width);
-    wrapped.pop_back();  // the newline at the end
-    lines.push_back(std::move(wrapped));
-  }
   lines.push_back(server::CutAtWord(Overview(status, server::Printable(options.title)), width));
   if (const std::vector<int> culprits = Ranks(status, "culprit_ranks"); !culprits.empty()) {
     lines.push_back(
@@ -317,7 +322,14 @@ std::string StatusScreen(const ordered_json& status, const StatusViewOptions& op
       }
     }
   }
-  std::string screen = StatusHeadline(status, options.color, static_cast<int>(width));
+  // In full, on as many lines as it takes: nothing of it need be told again.
+  std::string headline = StatusHeadline(status, kNeverCut);
+  headline.pop_back();  // the newline
+  std::string screen = server::Wrap("", "  ", headline, width);
+  if (options.color) {
+    screen.pop_back();
+    screen = StyleOf(status) + screen + "\033[0m\n";
+  }
   for (const std::string& line : lines) {
     screen += line + "\n";
   }

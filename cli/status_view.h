@@ -20,7 +20,7 @@ struct StatusViewOptions {
 std::string StatusScreen(const nlohmann::ordered_json& status, const StatusViewOptions& options);
 
 // The verdict in one line, with a newline.
-std::string StatusHeadline(const nlohmann::ordered_json& status, bool color, int width);
+std::string StatusHeadline(const nlohmann::ordered_json& status, int width);
 
 // As ExitCodeOfVerdict, of the verdict and all further ones.
 int ExitCodeOfJobStatus(const nlohmann::ordered_json& status);

@@ -57,7 +57,7 @@ class View {
 class LineView final : public View {
  public:
   bool Show(const SeenStatus& seen, const std::string&) override {
-    const std::string line = StatusHeadline(seen.status, /*color=*/false, kLineWidth);
+    const std::string line = StatusHeadline(seen.status, kLineWidth);
     // The last revision is of the files, which do not count them.
     const auto revision = seen.status.find("revision");
     const int64_t number = revision != seen.status.end() && revision->is_number_integer()

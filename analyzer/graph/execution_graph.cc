@@ -53,19 +53,6 @@ const Process* ExecutionGraph::Find(ProcessId id) const {
   return it == processes_.end() ? nullptr : &it->second;
 }
 
-const Process* ExecutionGraph::SuccessorOf(const Process& old) const {
-  if (!old.ended || old.info.env_rank < 0) return nullptr;
-  const Process* latest = nullptr;
-  for (auto it = processes_.upper_bound(old.info.process); it != processes_.end(); ++it) {
-    const Process& other = it->second;
-    if (other.info.env_rank == old.info.env_rank && other.info.pid != old.info.pid &&
-        other.first_call_ns > old.ended_ns) {
-      latest = &other;
-    }
-  }
-  return latest;
-}
-
 const Kernel* ExecutionGraph::FindKernel(KernelId id) const {
   auto it = kernels_.find(id);
   return it == kernels_.end() ? nullptr : &it->second;

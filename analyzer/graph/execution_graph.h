@@ -220,10 +220,6 @@ class ExecutionGraph {
   std::map<ProcessId, Process>& processes() { return processes_; }
   Process* Find(ProcessId);
   const Process* Find(ProcessId) const;
-  // A later incarnation of the same rank (of the environment), as an elastic launcher starts it: a
-  // process that made its first NCCL call after this one had ended. Null: there is none. A worker
-  // that inherits its rank's environment began while that lived, or calls no NCCL.
-  const Process* SuccessorOf(const Process&) const;
   const Kernel* FindKernel(KernelId) const;
   const std::unordered_map<KernelId, Kernel>& kernels() const { return kernels_; }
 

@@ -301,6 +301,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
       const bool too_many =
           first == nullptr && missing > called && missing == static_cast<int>(culprits.size());
       hang.finding = MakeFinding(too_many ? "rank-left" : "rank-exited", Confidence::kSuspected);
+      hang.ended = ends.processes;
       break;
     }
     default: {

@@ -3,6 +3,7 @@
 #define GORDIAN_ANALYZER_GRAPH_HANGS_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct Hang {
   std::string identity;     // the same for the same hang, however it is proven
   bool confirmable = true;  // false: what it rests on may end (a stopped process goes on)
   bool ripe = true;         // false: wait for more of the same before saying anything
+  std::set<ProcessId> ended;  // the processes whose end this is about; empty: about something else
 };
 
 struct RoundView {

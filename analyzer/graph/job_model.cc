@@ -7,6 +7,7 @@
 #include "analyzer/graph/confirm.h"
 #include "analyzer/graph/execution_graph.h"
 #include "analyzer/graph/hangs.h"
+#include "analyzer/graph/incarnations.h"
 #include "analyzer/graph/matcher.h"
 #include "analyzer/graph/names.h"
 #include "analyzer/graph/wait_for_graph.h"
@@ -49,12 +50,13 @@ class JobModel::Impl {
   struct Standing {
     Finding finding;
     std::string identity;
+    std::set<ProcessId> ended;  // as Hang's
   };
 
   void AcceptBlocked(const Round& round);
   void SuspectUnbuffered(const Round& round, const Names& names);
   void Confirm(const Hang& hang, uint64_t end_ns);
-  void RetireReplaced(const std::set<std::string>& found);
+  void RetireReplaced(const std::vector<Hang>& found, const Incarnations& incarnations);
   Finding Base(const Names& names) const;
   void FillEvidence(const Names& names, Finding* finding) const;
 
@@ -95,31 +97,23 @@ void JobModel::Impl::Confirm(const Hang& hang, uint64_t end_ns) {
     finding.stalled_at_ns = standing.finding.stalled_at_ns;
     finding.detected_after_s = standing.finding.detected_after_s;
     standing.finding = std::move(finding);
+    standing.ended.insert(hang.ended.begin(), hang.ended.end());
     return;
   }
-  confirmed_.push_back({std::move(finding), hang.identity});
+  confirmed_.push_back({std::move(finding), hang.identity, hang.ended});
 }
 
-// The exit of a rank that has come back is history once nobody waits for its old process any more:
-// who did is gone, or has moved on to a new communicator. `found`: identities of this round's hangs.
-void JobModel::Impl::RetireReplaced(const std::set<std::string>& found) {
-  const auto replaced = [&](int rank) {
-    bool old = false;
-    for (const auto& [id, process] : execution_.processes()) {
-      if (process.info.env_rank != rank || process.calls_begun == 0) continue;
-      const Process* successor = execution_.SuccessorOf(process);
-      old |= successor != nullptr;
-      // The latest one must not have ended badly itself.
-      if (successor == nullptr && process.ended && process.exit_kind != ExitKind::kCode) {
-        return false;
-      }
-    }
-    return old;
-  };
+// The exit of ranks that have come back is history once nobody waits for their old processes any
+// more: who did is gone, or has moved on to a new communicator. `found`: this round's hangs.
+void JobModel::Impl::RetireReplaced(const std::vector<Hang>& found,
+                                    const Incarnations& incarnations) {
+  std::set<ProcessId> waited_for;
+  for (const Hang& hang : found) waited_for.insert(hang.ended.begin(), hang.ended.end());
   std::erase_if(confirmed_, [&](const Standing& standing) {
-    const std::vector<int>& culprits = standing.finding.culprit_ranks;
-    return standing.finding.check == "rank-exited" && found.count(standing.identity) == 0 &&
-           !culprits.empty() && std::all_of(culprits.begin(), culprits.end(), replaced);
+    return !standing.ended.empty() &&
+           std::all_of(standing.ended.begin(), standing.ended.end(), [&](ProcessId id) {
+             return incarnations.Replaced(id) && waited_for.count(id) == 0;
+           });
   });
 }
 
@@ -152,9 +146,9 @@ void JobModel::Impl::OnRound(const Round& round) {
                        !confirmed_.empty() || !suspected_.empty()};
   suspected_.clear();
   std::vector<bool> stuck;
-  std::set<std::string> found;
-  for (Hang& hang : FindHangs(view, &stuck)) {
-    found.insert(hang.identity);
+  std::vector<Hang> hangs = FindHangs(view, &stuck);
+  RetireReplaced(hangs, names.incarnations());
+  for (Hang& hang : hangs) {
     const Confirmer::Standing standing = confirmer_.Check(hang.proof, round.begin_ns);
     if (!hang.ripe) continue;
     if (standing.confirmed && hang.confirmable) {
@@ -174,7 +168,6 @@ void JobModel::Impl::OnRound(const Round& round) {
     }
   }
   confirmer_.EndRound();
-  RetireReplaced(found);
   for (Finding& finding : FindSuspicions(view, stuck)) {
     if (round.end_ns > finding.stalled_at_ns) {
       finding.detected_after_s = static_cast<double>(round.end_ns - finding.stalled_at_ns) * 1e-9;
@@ -207,7 +200,7 @@ void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns,
   Round last;
   last.begin_ns = last.end_ns = time_ns;
   execution_.TakeRound(last);
-  RetireReplaced({});
+  RetireReplaced({}, Incarnations(execution_));
   // It came to its end by itself after all.
   if (!killed && kind == ExitKind::kCode && exit_value == 0) suspected_.clear();
 }
@@ -271,6 +264,7 @@ Finding JobModel::Impl::Base(const Names& names) const {
     calls += std::max(process.calls_begun, process.state.nccl_calls);
     lost += std::max(process.merger.lost(), process.state.lost_records);
     if (!process.ended || process.exit_kind == ExitKind::kUnknown) continue;
+    if (names.incarnations().Replaced(id)) continue;
     if (process.exit_kind == ExitKind::kSignal) {
       exits.push_back(names.RankOf(id) + " was killed by signal " +
                       std::to_string(process.exit_value));
@@ -321,6 +315,7 @@ Verdict JobModel::Impl::Current() const {
   Sort(&findings);
   for (Finding& finding : findings) FillEvidence(names, &finding);
   Verdict verdict;
+  verdict.restarts = names.incarnations().Told();
   verdict.main = std::move(findings.front());
   verdict.findings.assign(std::make_move_iterator(findings.begin() + 1),
                           std::make_move_iterator(findings.end()));

@@ -138,11 +138,13 @@ JobSnapshot TakeSnapshot(const ExecutionGraph& execution, const Matcher& matcher
   for (const auto& [id, process] : execution.processes()) {
     snapshot.last_progress_ns = std::max(snapshot.last_progress_ns, process.last_progress_ns);
     const bool is_rank = process.records > 0 || process.info.env_rank >= 0;
-    // A launcher, or an earlier incarnation of a rank that came back.
-    if (!is_rank || execution.SuccessorOf(process) != nullptr) continue;
+    // A launcher, an earlier incarnation of a rank that came back, or a worker of one.
+    const Incarnations& incarnations = names.incarnations();
+    if (!is_rank || incarnations.Replaced(id) || incarnations.Beside(id)) continue;
     const auto kernel = oldest.find(id);
     RankSnapshot one = RankOf(process, kernel == oldest.end() ? nullptr : kernel->second, execution,
                               matcher, names);
+    one.incarnation = incarnations.Number(id);
     std::vector<int> ranks = names.AllRanks(id);
     if (ranks.empty()) ranks.push_back(-1);
     for (int rank : ranks) {

@@ -23,6 +23,7 @@ struct RankSnapshot {
   int rank = -1;  // -1: not known
   ProcessId process = 0;
   uint32_t pid = 0;
+  int incarnation = 1;  // 2: it was started again once
   RankState state = RankState::kRunning;
   uint16_t call_id = 0;   // of the call that it is in, longest if several threads are in one
   std::string call;       // a name for it when call_id is unknown; "": in none

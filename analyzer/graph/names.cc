@@ -99,36 +99,34 @@ const char* Name(WaitKind kind) {
 }
 
 Names::Names(const ExecutionGraph& execution, const Matcher& matcher)
-    : execution_(execution), matcher_(matcher) {
-  // Ranks that came back: their earlier processes are no ranks of the job any more, but keep their
+    : execution_(execution), matcher_(matcher), incarnations_(execution) {
+  // Of ranks that came back, the earlier processes are no ranks of the job any more, but keep their
   // name.
-  std::set<ProcessId> replaced;
-  for (const auto& [id, process] : execution.processes()) {
-    if (execution.SuccessorOf(process) != nullptr) replaced.insert(id);
-  }
   std::map<std::pair<ProcessId, int>, int> size;
   bool several = false;
   for (const Communicator& comm : matcher.comms()) {
-    expected_ = std::max(expected_, comm.nranks);
     std::set<ProcessId> processes;
+    bool current = false;
     for (int r = 0; r < comm.nranks; ++r) {
       const CommMember& member = comm.members[r];
       if (!member.known) continue;
       several |= !processes.insert(member.process).second;
-      if (replaced.count(member.process) > 0) continue;
+      if (incarnations_.Replaced(member.process)) continue;
+      current = true;
       auto [it, added] = size.try_emplace({member.process, member.device}, 0);
       if (comm.nranks > it->second) {
         it->second = comm.nranks;
         by_device_[it->first] = r;
       }
     }
+    if (current) expected_ = std::max(expected_, comm.nranks);
   }
   std::set<int> ranks;
   by_environment_ = !several;
   for (const auto& [id, process] : execution.processes()) {
+    if (incarnations_.Replaced(id) || incarnations_.Beside(id)) continue;
     expected_ = std::max(expected_, process.info.env_world_size);
     if (process.records == 0 && process.info.env_rank < 0) continue;  // perhaps a launcher
-    if (replaced.count(id) > 0) continue;
     by_environment_ &= process.info.env_rank >= 0 && ranks.insert(process.info.env_rank).second;
   }
   // Where no communicator spans the job, two members may have the same rank in theirs. Then only
@@ -151,7 +149,7 @@ Names::Names(const ExecutionGraph& execution, const Matcher& matcher)
   for (const auto& [key, rank] : by_device_) members.insert(key.first);
   seen_ = static_cast<int>(by_device_.size());
   for (const auto& [id, process] : execution.processes()) {
-    if (members.count(id) == 0 && replaced.count(id) == 0 &&
+    if (members.count(id) == 0 && !incarnations_.Replaced(id) && !incarnations_.Beside(id) &&
         (process.records > 0 || process.info.env_rank >= 0)) ++seen_;
   }
   expected_ = std::max(expected_, seen_);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analyzer/graph/execution_graph.h"
+#include "analyzer/graph/incarnations.h"
 #include "analyzer/graph/matcher.h"
 
 namespace gordian::graph {
@@ -36,12 +37,14 @@ class Names {
   std::string Init(const InitCall&) const;            // "CommSplit of dp"
   std::string RankOf(ProcessId) const;                // "rank 1", "process 4711"
 
+  const Incarnations& incarnations() const { return incarnations_; }
   int seen() const { return seen_; }
   int expected() const { return expected_; }
 
  private:
   const ExecutionGraph& execution_;
   const Matcher& matcher_;
+  const Incarnations incarnations_;
   bool by_environment_ = false;
   std::map<std::pair<ProcessId, int>, int> by_device_;
   int seen_ = 0, expected_ = 0;

@@ -87,9 +87,17 @@ struct Finding {
   Evidence evidence;
 };
 
+// Ranks that ended and were started again.
+struct Restarts {
+  int times = 0;           // how often the rank that came back most often did; 0: none has
+  std::vector<int> ranks;  // that run, or ended, in a later incarnation
+  std::string because;     // the end that the last restart followed: "rank 1 was killed by signal 9"
+};
+
 struct Verdict {
   Finding main;                   // the worst
   std::vector<Finding> findings;  // every further one, worst first
+  Restarts restarts;
 };
 
 }  // namespace gordian::graph

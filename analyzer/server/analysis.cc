@@ -178,10 +178,10 @@ class Analysis::Impl {
     begun_ = true;
     host_ = (*reader)->header().host();
     last_flush_ns_ = MonoNs();
-    // What people were told before is not news.
+    // What people were told before is not news; nobody may see a number go back.
     essence_ = Essence(CurrentLocked());
-    json_ = VerdictToText(CurrentLocked(), resolver_);
-    ++stats_.revision;
+    stats_.revision = RecordedRevision(PathOf(kVerdictFile)) + 1;
+    json_ = VerdictToText(CurrentLocked(), resolver_, stats_.revision);
     WriteFile(kVerdictFile, json_);  // the one before may have been killed before it could
     WriteFile(kReportFile,
               ReportText(CurrentLocked(), resolver_, {.session = options_.session_dir}));
@@ -394,7 +394,8 @@ class Analysis::Impl {
     if (!always && essence == essence_) return std::nullopt;
     FlushLocked(MonoNs());
     const bool was_degraded = stats_.session_degraded;
-    std::string json = VerdictToText(verdict, resolver_);
+    ++stats_.revision;  // in verdict.json before anybody is told
+    std::string json = VerdictToText(verdict, resolver_, stats_.revision);
     double seconds = 0;
     if (!options_.session_dir.empty()) {
       WriteFile(kVerdictFile, json);
@@ -409,11 +410,10 @@ class Analysis::Impl {
     if (stats_.session_degraded && !was_degraded) {  // say so in this very verdict
       verdict = CurrentLocked();
       essence = Essence(verdict);
-      json = VerdictToText(verdict, resolver_);
+      json = VerdictToText(verdict, resolver_, stats_.revision);
     }
     essence_ = std::move(essence);
     json_ = json;
-    ++stats_.revision;
     if (seconds > 0) stats_.seconds_to_verdict = seconds;
     spdlog::info("verdict {}: {} ({}), {}, {:.3f} s after the last progress", stats_.revision,
                  graph::Name(verdict.main.verdict), graph::Name(verdict.main.confidence),

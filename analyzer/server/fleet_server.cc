@@ -7,7 +7,6 @@
 #include <grpcpp/resource_quota.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,12 +16,13 @@
 #include <thread>
 #include <utility>
 
+#include "analyzer/server/ingest_stream.h"
+#include "analyzer/server/job_folders.h"
 #include "analyzer/server/live_job.h"
 #include "analyzer/server/session_files.h"
 #include "common/clock.h"
 #include "common/version.h"
 #include "gordian/v1/analysis.grpc.pb.h"
-#include "gordian/v1/ingest.grpc.pb.h"
 
 namespace gordian::server {
 namespace {
@@ -30,7 +30,6 @@ namespace {
 namespace fs = std::filesystem;
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr int kMaxMessageBytes = 64 << 20;
 // What gRPC itself may hold for all streams together before it stops reading from sockets.
 constexpr size_t kTransportBytes = 256u << 20;
 // A peer that has vanished without a word is noticed after about the sum of these.
@@ -39,20 +38,9 @@ constexpr int kKeepaliveTimeoutMs = 5000;
 constexpr int kLeastPingGapMs = 500;  // what a collector may ask of us
 constexpr std::chrono::milliseconds kHousekeeping(500);
 constexpr size_t kMostJobs = 4096;  // that are remembered, in memory or by their folder only
-constexpr int kMostSameName = 1000;
+// Besides one for each stream: for questions, and for streams that are refused.
+constexpr int kFurtherThreads = 64;
 constexpr size_t kMaxNameBytes = 200;
-
-// A folder's name from a job's: only characters that suit one.
-std::string FolderName(const std::string& job) {
-  std::string name = job.substr(0, 100);
-  for (char& c : name) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       c == '.' || c == '_' || c == '-';
-    if (!plain) c = '_';
-  }
-  if (name.empty() || name.front() == '.') name = "job" + name;
-  return name;
-}
 
 struct JobEntry {
   std::string name;
@@ -82,6 +70,7 @@ class FleetServer::Impl final {
                                  error.message());
     }
     GORDIAN_RETURN_IF_ERROR(LockFolder());
+    guard_ = std::make_unique<StreamGuard>(options_.streams);
     FindOldJobs();
 
     grpc::ServerBuilder builder;
@@ -98,7 +87,10 @@ class FleetServer::Impl final {
     builder.RegisterService(&ingest_);
     builder.RegisterService(&analysis_);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-    builder.SetResourceQuota(grpc::ResourceQuota("gordian").Resize(kTransportBytes));
+    builder.SetResourceQuota(
+        grpc::ResourceQuota("gordian")
+            .Resize(kTransportBytes)
+            .SetMaxThreads(static_cast<int>(options_.streams.most) + kFurtherThreads));
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
@@ -114,6 +106,7 @@ class FleetServer::Impl final {
   }
 
   int port() const { return port_; }
+  size_t streams() const { return guard_ == nullptr ? 0 : guard_->streams(); }
 
   std::vector<JobStatus> jobs() const {
     const std::lock_guard lock(mutex_);
@@ -160,16 +153,6 @@ class FleetServer::Impl final {
   }
 
  private:
-  class IngestService final : public v1::Ingest::Service {
-   public:
-    explicit IngestService(Impl* server) : server_(server) {}
-    grpc::Status Collect(grpc::ServerContext* context, IngestStream* stream) override {
-      return server_->Collect(context, stream);
-    }
-
-   private:
-    Impl* const server_;
-  };
   class AnalysisService final : public v1::Analysis::Service {
    public:
     explicit AnalysisService(Impl* server) : server_(server) {}
@@ -209,13 +192,17 @@ class FleetServer::Impl final {
             }};
   }
 
+  void Warn(const std::string& text) {
+    spdlog::warn("{}", text);
+    if (options_.on_warning) options_.on_warning(text);
+  }
+
   void FindOldJobs() {
     std::error_code error;
     std::vector<std::string> folders;
-    for (const auto& item : fs::directory_iterator(options_.sessions_dir, error)) {
-      if (item.is_directory(error)) folders.push_back(item.path().string());
+    if (const Status status = ListFolders(options_.sessions_dir, &folders); !status.ok()) {
+      Warn(status.message() + ": the jobs in it are not gone on with");
     }
-    std::sort(folders.begin(), folders.end());
     for (const std::string& folder : folders) {
       StatusOr<JobManifest> manifest = ReadJobManifest(folder);
       if (!manifest.ok()) continue;  // of somebody else
@@ -229,7 +216,7 @@ class FleetServer::Impl final {
         if (live.ok()) {
           entry->live = std::move(live).value();
         } else {
-          spdlog::warn("job {}: {}; it is left as it is", entry->name, live.status().message());
+          Warn("job " + Shown(entry->name) + ": " + live.status().message() + "; it is left as it is");
           entry->closed = true;
           entry->incarnations.clear();
         }
@@ -239,9 +226,14 @@ class FleetServer::Impl final {
   }
 
   grpc::Status Collect(grpc::ServerContext* context, IngestStream* stream) {
+    StreamGuard::Place place(guard_.get(), context);
+    if (!place.refused().empty()) return Refuse(stream, place.refused());
+    place.Hurry();
     v1::ToAnalyzer message;
-    if (!stream->Read(&message)) return grpc::Status::OK;  // came and went
-    std::string why = WhyNot(message, options_.gordian_version);
+    std::string why;
+    if (!ReadMessage(stream, &message, &why) && why.empty()) return grpc::Status::OK;  // came and went
+    place.Relax();
+    if (why.empty()) why = WhyNot(message, options_.gordian_version);
     if (why.empty() && message.hello().gordian_version() != options_.gordian_version) {
       why = fmt::format(
           "this analyzer is gordian {}, the collector on {} is gordian {}: use the same gordian on "
@@ -268,7 +260,7 @@ class FleetServer::Impl final {
     grpc::Status status = grpc::Status::OK;
     if (node != nullptr) {
       entry->live->WriteManifest();
-      ingest.Serve(stream, node);
+      status = ingest.Serve(stream, node, &place);
       entry->live->WriteManifest();
     } else {
       status = Refuse(stream, why);
@@ -338,23 +330,16 @@ class FleetServer::Impl final {
       }
       entries_.erase(oldest);  // its folder stays
     }
-    const std::string base = options_.sessions_dir + "/" + FolderName(job);
-    for (int number = 1; number < kMostSameName; ++number) {
-      const std::string folder = number == 1 ? base : fmt::format("{}.{}", base, number);
-      if (mkdir(folder.c_str(), 0755) == 0) {
-        auto entry = std::make_unique<JobEntry>();
-        entry->name = job;
-        entry->folder = folder;
-        entries_.push_back(std::move(entry));
-        return entries_.back().get();
-      }
-      if (errno != EEXIST) {
-        *why = Status::FromErrno(errno, "the analyzer cannot make " + folder).message();
-        return nullptr;
-      }
+    StatusOr<std::string> folder = MakeJobFolder(options_.sessions_dir, job);
+    if (!folder.ok()) {
+      *why = "the analyzer cannot file this job: " + folder.status().message();
+      return nullptr;
     }
-    *why = "the analyzer has too many jobs of the name " + Shown(job);
-    return nullptr;
+    auto entry = std::make_unique<JobEntry>();
+    entry->name = job;
+    entry->folder = std::move(folder).value();
+    entries_.push_back(std::move(entry));
+    return entries_.back().get();
   }
 
   grpc::Status GetVerdict(const v1::GetVerdictRequest& request, v1::GetVerdictResponse* response) {
@@ -428,7 +413,10 @@ class FleetServer::Impl final {
   std::condition_variable wake_;
   std::vector<std::unique_ptr<JobEntry>> entries_;
   bool stopping_ = false;
-  IngestService ingest_{this};
+  std::unique_ptr<StreamGuard> guard_;
+  RawIngestService ingest_{[this](grpc::ServerContext* context, IngestStream* stream) {
+    return Collect(context, stream);
+  }};
   AnalysisService analysis_{this};
   std::unique_ptr<grpc::Server> server_;
   std::thread housekeeper_;
@@ -440,6 +428,7 @@ FleetServer::~FleetServer() = default;
 Status FleetServer::Start(FleetOptions options) { return impl_->Start(std::move(options)); }
 int FleetServer::port() const { return impl_->port(); }
 std::vector<FleetServer::JobStatus> FleetServer::jobs() const { return impl_->jobs(); }
+size_t FleetServer::streams() const { return impl_->streams(); }
 void FleetServer::Stop() { impl_->Stop(); }
 
 }  // namespace gordian::server

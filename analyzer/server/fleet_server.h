@@ -18,6 +18,7 @@
 
 #include "analyzer/server/analysis.h"
 #include "analyzer/server/round_pace.h"
+#include "analyzer/server/stream_guard.h"
 #include "common/status.h"
 
 namespace gordian::server {
@@ -33,9 +34,13 @@ struct FleetOptions {
   std::string sessions_dir;  // made if it is not there
   graph::ModelOptions model;
   RoundPace pace;
+  StreamLimits streams;  // of all jobs together
   std::string gordian_version;  // empty: this one; collectors of another are refused
   std::chrono::milliseconds forget_after{600'000};  // all nodes away for so long: closed
-  // Each change of each job's verdict, from threads of the server; jobs may come at the same time.
+  // What is wrong with the folder, or with a job in it that cannot be gone on with; from Start.
+  std::function<void(const std::string&)> on_warning;
+  // Each change of each job's verdict, from threads of the server; jobs may come at the same time. Must
+  // not block: jobs wait for it.
   std::function<void(const FleetVerdict&)> on_verdict;
 };
 
@@ -49,7 +54,7 @@ class FleetServer {
 
   // Goes on with the jobs of the folder that were not closed, then listens. Errors: the folder
   // cannot be made; another server has it; the address cannot be listened on. A job that cannot be
-  // gone on with is named in the log and left as it is.
+  // gone on with is named (on_warning, and the log) and left as it is.
   Status Start(FleetOptions options);
 
   int port() const;
@@ -61,6 +66,7 @@ class FleetServer {
     uint64_t dropped_events = 0;
   };
   std::vector<JobStatus> jobs() const;
+  size_t streams() const;  // that are served now
 
   // Ends all streams; every trace is closed in order when it returns.
   void Stop();

@@ -13,36 +13,31 @@
 #include <mutex>
 #include <utility>
 
+#include "analyzer/server/ingest_stream.h"
 #include "analyzer/server/job_ingest.h"
 #include "analyzer/server/round_driver.h"
 #include "common/version.h"
 #include "gordian/v1/analysis.grpc.pb.h"
-#include "gordian/v1/ingest.grpc.pb.h"
 
 namespace gordian::server {
 namespace {
 
-constexpr int kMaxMessageBytes = 64 << 20;
-
 // Every collector belongs to the one job.
-class IngestService final : public v1::Ingest::Service {
- public:
-  explicit IngestService(JobIngest* job) : job_(job) {}
-
-  grpc::Status Collect(grpc::ServerContext* context, IngestStream* stream) override {
-    v1::ToAnalyzer message;
-    if (!stream->Read(&message)) return grpc::Status::OK;  // came and went
-    std::string why = WhyNot(message, kVersion);
-    JobIngest::Node* node = nullptr;
-    if (why.empty()) node = job_->Admit(message.hello(), context, &why);
-    if (node == nullptr) return Refuse(stream, why);
-    job_->Serve(stream, node);
-    return grpc::Status::OK;
-  }
-
- private:
-  JobIngest* const job_;
-};
+grpc::Status Collect(JobIngest* job, StreamGuard* guard, grpc::ServerContext* context,
+                     IngestStream* stream) {
+  StreamGuard::Place place(guard, context);
+  if (!place.refused().empty()) return Refuse(stream, place.refused());
+  place.Hurry();
+  v1::ToAnalyzer message;
+  std::string why;
+  if (!ReadMessage(stream, &message, &why) && why.empty()) return grpc::Status::OK;  // came and went
+  place.Relax();
+  if (why.empty()) why = WhyNot(message, kVersion);
+  JobIngest::Node* node = nullptr;
+  if (why.empty()) node = job->Admit(message.hello(), context, &why);
+  if (node == nullptr) return Refuse(stream, why);
+  return job->Serve(stream, node, &place);
+}
 
 class AnalysisService final : public v1::Analysis::Service {
  public:
@@ -98,7 +93,11 @@ class EmbeddedServer::Impl {
     rounds_ = std::make_unique<RoundDriver>(analysis_.get(), options.pace);
     job_ = std::make_unique<JobIngest>(analysis_.get(), JobIngest::Options{});
     job_->Start(rounds_.get());
-    ingest_ = std::make_unique<IngestService>(job_.get());
+    guard_ = std::make_unique<StreamGuard>(options.streams);
+    ingest_ = std::make_unique<RawIngestService>(
+        [this](grpc::ServerContext* context, IngestStream* stream) {
+          return Collect(job_.get(), guard_.get(), context, stream);
+        });
     service_ = std::make_unique<AnalysisService>(analysis_.get());
     int port = 0;
     grpc::ServerBuilder builder;
@@ -163,7 +162,8 @@ class EmbeddedServer::Impl {
   std::unique_ptr<Analysis> analysis_;
   std::unique_ptr<RoundDriver> rounds_;
   std::unique_ptr<JobIngest> job_;
-  std::unique_ptr<IngestService> ingest_;
+  std::unique_ptr<StreamGuard> guard_;
+  std::unique_ptr<RawIngestService> ingest_;
   std::unique_ptr<AnalysisService> service_;
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;

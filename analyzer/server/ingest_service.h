@@ -14,6 +14,7 @@
 
 #include "analyzer/server/analysis.h"
 #include "analyzer/server/round_pace.h"
+#include "analyzer/server/stream_guard.h"
 #include "common/status.h"
 
 namespace grpc {
@@ -25,6 +26,7 @@ namespace gordian::server {
 struct ServerOptions {
   AnalysisOptions analysis;
   RoundPace pace;
+  StreamLimits streams;
   std::string listen;  // HOST:PORT, port 0: any; empty: in-process only
   // Also listen on a unix socket here, for this user alone, until Stop; empty: none. One that cannot
   // be made is named in the log and done without.

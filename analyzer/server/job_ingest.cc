@@ -182,7 +182,7 @@ JobIngest::Node* JobIngest::Admit(const v1::Hello& hello, grpc::ServerContext* c
   return node;
 }
 
-void JobIngest::Serve(IngestStream* stream, Node* node) {
+grpc::Status JobIngest::Serve(IngestStream* stream, Node* node, StreamGuard::Place* place) {
   const uint32_t index = node->status.index;
   if (options_.fleet) {
     analysis_->Flush();  // what the collector resends starts behind what is durable: nothing less
@@ -214,7 +214,8 @@ void JobIngest::Serve(IngestStream* stream, Node* node) {
   };
   join_rounds();
   v1::ToAnalyzer message;
-  while (stream->Read(&message)) {
+  std::string why;
+  while (ReadMessage(stream, &message, &why)) {
     if (message.has_batch()) {
       // An answer to a round is no news: it must not keep the rounds quick.
       const auto& events = message.batch().events();
@@ -230,6 +231,7 @@ void JobIngest::Serve(IngestStream* stream, Node* node) {
       TakeClock(message.clock(), node);
     }  // else of a later version, or a second Hello
   }
+  place->Hurry();  // it may have said its last without reading ours
   if (std::exchange(node->in_rounds, false)) rounds_->Leave(index);
   bool ended;
   {
@@ -248,6 +250,7 @@ void JobIngest::Serve(IngestStream* stream, Node* node) {
   }
   if (options_.fleet) analysis_->Flush();  // and acknowledges
   outbox.Finish();
+  const grpc::Status status = why.empty() ? grpc::Status::OK : Refuse(stream, why);
   const std::lock_guard lock(mutex_);
   node->outbox = nullptr;
   node->context = nullptr;
@@ -255,6 +258,7 @@ void JobIngest::Serve(IngestStream* stream, Node* node) {
   ++changes_;
   left_.notify_all();
   spdlog::info("ingest: node {} ({}) has left", index, node->status.name);
+  return status;
 }
 
 // False: a repetition of what a lost connection had delivered already.

@@ -19,6 +19,7 @@
 #include "analyzer/server/graph_events.h"
 #include "analyzer/server/outbox.h"
 #include "analyzer/server/round_driver.h"
+#include "analyzer/server/stream_guard.h"
 #include "gordian/v1/ingest.pb.h"
 
 namespace gordian::server {
@@ -77,8 +78,9 @@ class JobIngest {
   // connected already ends the first one: a cut is often seen by one side only. Waits for that.
   Node* Admit(const v1::Hello& hello, grpc::ServerContext* context, std::string* why);
 
-  // Reads until the stream ends. `node` was admitted just now.
-  void Serve(IngestStream* stream, Node* node);
+  // Reads until the stream ends, or brings what is not taken. `node` was admitted just now; `place` is
+  // the stream's.
+  grpc::Status Serve(IngestStream* stream, Node* node, StreamGuard::Place* place);
 
   // Everything that was fed so far is durable. Called by the analysis, under its lock.
   void OnDurable();

@@ -7,9 +7,6 @@
 #ifndef GORDIAN_ANALYZER_SERVER_OUTBOX_H_
 #define GORDIAN_ANALYZER_SERVER_OUTBOX_H_
 
-#include <grpcpp/grpcpp.h>
-#include <grpcpp/support/sync_stream.h>
-
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -18,11 +15,10 @@
 #include <optional>
 #include <thread>
 
-#include "gordian/v1/ingest.grpc.pb.h"
+#include "analyzer/server/ingest_stream.h"
+#include "gordian/v1/ingest.pb.h"
 
 namespace gordian::server {
-
-using IngestStream = grpc::ServerReaderWriter<v1::ToCollector, v1::ToAnalyzer>;
 
 // A verdict as it travels. Shared by all nodes of a job.
 using SharedVerdict = std::shared_ptr<const v1::VerdictNews>;

@@ -285,6 +285,15 @@ class Page {
     }
   }
 
+  void Restarted(const graph::Restarts& restarts) {
+    if (restarts.times <= 0) return;
+    const std::string often =
+        restarts.times == 1 ? "once" : fmt::format("up to {} times", restarts.times);
+    Labelled("restarted",
+             RankList(restarts.ranks) + ", " + often +
+                 (restarts.because.empty() ? "" : ", after " + Printable(restarts.because)));
+  }
+
   void Victims(const Finding& finding) {
     if (finding.victim_ranks.empty()) return;
     const bool many = finding.victim_ranks.size() > 1;
@@ -458,6 +467,7 @@ std::string ReportText(const graph::Verdict& verdict, const SiteResolver& sites,
   if (IsProblem(main.verdict)) page.Blank();
   page.Culprits(main);
   page.Victims(main);
+  page.Restarted(verdict.restarts);
   page.Notes(main, kMaxNotesOnScreen);
   page.Further(verdict, kMaxNotesOnScreen);
   page.Advice(main);
@@ -475,6 +485,7 @@ std::string ExplainText(const graph::Verdict& verdict, const SiteResolver& sites
   if (IsProblem(main.verdict)) page.Blank();
   page.Culprits(main);
   page.Victims(main);
+  page.Restarted(verdict.restarts);
   page.Advice(main);
   if (!main.operations.empty()) {
     page.Section(main.operations.size() == 1 ? "What is stuck" : "Everything that is stuck");

@@ -34,6 +34,7 @@ ordered_json RankToJson(const graph::RankSnapshot& rank, const std::string& node
   const bool at_site = rank.state == graph::RankState::kInCall && rank.site.address != 0;
   return {{"rank", rank.rank},
           {"pid", rank.pid},
+          {"incarnation", rank.incarnation},
           {"node", node},
           {"state", graph::Name(rank.state)},
           {"call", call},

@@ -122,6 +122,16 @@ class Reader {
     }
   }
 
+  // Only of a job with ranks that came back.
+  void Restarts(const json& from, graph::Restarts* out) {
+    if (!error_.empty() || !from.contains("restarts")) return;
+    const json* restarts = Member(from, "", "restarts", json::value_t::object);
+    if (restarts == nullptr) return;
+    out->times = Int(*restarts, "restarts.", "times");
+    out->ranks = Ranks(*restarts, "restarts.", "ranks");
+    out->because = Text(*restarts, "restarts.", "because");
+  }
+
   template <typename Function>
   void Each(const json& from, const std::string& path, const char* key, Function function) {
     const json* list = Member(from, path, key, json::value_t::array);
@@ -331,12 +341,19 @@ ordered_json VerdictToJson(const graph::Verdict& verdict, const SiteResolver& si
     FindingToJson(finding, sites, &further);
     out["findings"].push_back(std::move(further));
   }
+  if (const graph::Restarts& restarts = verdict.restarts; restarts.times > 0) {
+    out["restarts"] = {
+        {"times", restarts.times}, {"ranks", restarts.ranks}, {"because", restarts.because}};
+  }
   return out;
 }
 
-std::string VerdictToText(const graph::Verdict& verdict, const SiteResolver& sites) {
+std::string VerdictToText(const graph::Verdict& verdict, const SiteResolver& sites,
+                          uint64_t revision) {
+  ordered_json out = VerdictToJson(verdict, sites);
+  if (revision > 0) out["revision"] = revision;
   // Names come from watched processes: what is not UTF-8 is replaced, never thrown over.
-  return VerdictToJson(verdict, sites).dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 SiteResolver VerdictDocument::sites() const {
@@ -363,8 +380,19 @@ StatusOr<VerdictDocument> ParseVerdict(std::string_view text) {
   reader.Each(document, "", "findings", [&](const json& finding, const std::string& at) {
     reader.Finding(finding, at, &out.verdict.findings.emplace_back());
   });
+  reader.Restarts(document, &out.verdict.restarts);
   if (!reader.error().empty()) return Status::DataLoss(reader.error());
   return out;
+}
+
+uint64_t RecordedRevision(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  const json document = json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object()) return 0;
+  const auto found = document.find("revision");
+  return found != document.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
 }
 
 StatusOr<VerdictDocument> ReadVerdictFile(const std::string& path) {

@@ -3,6 +3,7 @@
 #ifndef GORDIAN_ANALYZER_SERVER_VERDICT_JSON_H_
 #define GORDIAN_ANALYZER_SERVER_VERDICT_JSON_H_
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -19,7 +20,11 @@ inline constexpr char kVerdictSchema[] = "gordian.verdict.v1";
 // Deterministic: keys in the order of the schema. Invalid UTF-8 in names is replaced.
 nlohmann::ordered_json VerdictToJson(const graph::Verdict& verdict, const SiteResolver& sites);
 // Indented by two, with a newline at the end: the bytes of verdict.json.
-std::string VerdictToText(const graph::Verdict& verdict, const SiteResolver& sites);
+// `revision` of a verdict that may change; 0: none is written.
+std::string VerdictToText(const graph::Verdict& verdict, const SiteResolver& sites,
+                          uint64_t revision = 0);
+// That of a file; 0: there is no such file, or it says none.
+uint64_t RecordedRevision(const std::string& path);
 
 // A verdict that was read back. Its Sites carry no addresses but places in `site_texts`; sites()
 // turns them into text, so that report.h prints it like a fresh one.

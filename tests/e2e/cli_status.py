@@ -77,8 +77,7 @@ class Status(StatusTest):
             self.assertEqual((comm["size"], comm["ranks_seen"]), (2, 2))
 
         before = seen["since_progress_s"]
-        time.sleep(0.2)
-        self.assertGreater(self.status("s")[1]["since_progress_s"], before, "it is of now")
+        self.assertTrue(wait_until(lambda: self.status("s")[1]["since_progress_s"] > before), "it is not of now")
         text = self.gordian("status", "s")
         self.assertEqual(text.returncode, 1)
         self.assertTrue(text.stdout.startswith("gordian: DEADLOCK (confirmed"), text.stdout)

@@ -44,6 +44,13 @@ def alive(pid):
     return fields is not None and fields[0] not in "ZX"
 
 
+def is_pending(pid, number):
+    """Whether a process has been sent a signal that it has not taken yet."""
+    with open(f"/proc/{pid}/status") as f:
+        masks = [int(line.split()[1], 16) for line in f if line.startswith(("SigPnd", "ShdPnd"))]
+    return any(mask >> (number - 1) & 1 for mask in masks)
+
+
 def voluntary_switches(pid):
     """How often a process went to sleep of its own accord: grows with every look of one that polls."""
     with open(f"/proc/{pid}/status") as f:

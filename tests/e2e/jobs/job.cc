@@ -202,7 +202,7 @@ void Context::SleepInUserCode(double seconds) {
 namespace {
 
 int Usage(const char* program) {
-  std::fprintf(stderr, "usage: %s JOB [--twin] [--ranks N] [--rank R] [--late RANK:SECONDS] [--busy RANK:SECONDS]\njobs:", program);
+  std::fprintf(stderr, "usage: %s JOB [--twin] [--ranks N] [--rank R] [--elastic] [--late RANK:SECONDS] [--busy RANK:SECONDS]\njobs:", program);
   for (const auto& [name, entry] : job::Registry()) {
     std::fprintf(stderr, " %s", name.c_str());
   }
@@ -219,6 +219,7 @@ int main(int argc, char** argv) {
   job::Options options;
   options.ranks = entry->second.min_ranks;
   int only = -1;  // with --rank: the others are started elsewhere, and meet in the file JOB_PROGRESS
+  bool elastic = false;  // this process is the rank that its environment says
   for (int i = 2; i < argc; ++i) {
     std::string arg = argv[i];
     if (arg == "--twin") {
@@ -227,6 +228,10 @@ int main(int argc, char** argv) {
       options.ranks = std::atoi(argv[++i]);
     } else if (arg == "--rank" && i + 1 < argc) {
       only = std::atoi(argv[++i]);
+    } else if (arg == "--elastic" && std::getenv("RANK") != nullptr && std::getenv("WORLD_SIZE") != nullptr) {
+      elastic = true;
+      only = std::atoi(std::getenv("RANK"));
+      options.ranks = std::atoi(std::getenv("WORLD_SIZE"));
     } else if (arg == "--late" && i + 1 < argc) {
       std::sscanf(argv[++i], "%d:%lf", &options.late_rank, &options.late_seconds);
     } else if (arg == "--busy" && i + 1 < argc) {
@@ -252,6 +257,13 @@ int main(int argc, char** argv) {
   if (shared == MAP_FAILED) {
     std::perror("mmap");
     return 2;
+  }
+  if (elastic) {
+    job::Context context(only, options, shared);
+    entry->second.body(context);
+    context.Step("end");
+    std::fflush(nullptr);
+    std::_Exit(0);
   }
   std::vector<pid_t> ranks;
   for (int r = 0; r < options.ranks; ++r) {

@@ -48,6 +48,29 @@ TEST(StatusViewTest, EqualRanksShareALine) {
             "tp            4      #2\n");
 }
 
+// Wrapped, not cut and told once more below.
+TEST(StatusViewTest, ALongSummaryIsToldOnce) {
+  ordered_json status = EightRanks();
+  status["summary"] = "Rank 6 sleeps in a lock of the data loader; ranks 0 to 5 and 7 wait in AllReduce #0 on dp.";
+  for (const bool color : {false, true}) {
+    const std::string screen = StatusScreen(status, {.color = color, .width = 80, .title = "session s"});
+    const std::string style = color ? "\033[1;33m" : "", plain = color ? "\033[0m" : "";
+    EXPECT_TRUE(screen.starts_with(
+        style + "gordian: RANK NOT JOINED (suspected after 5.00 s): rank 6 sleeps in a lock of\n"
+        "  the data loader; ranks 0 to 5 and 7 wait in AllReduce #0 on dp." + plain + "\nsession s,"))
+        << screen;
+    EXPECT_EQ(screen.find("sleeps", screen.find("sleeps") + 1), std::string::npos) << screen;
+  }
+}
+
+TEST(StatusViewTest, SaysThatRanksCameBack) {
+  ordered_json status = EightRanks();
+  status["ranks"][3]["incarnation"] = 2;
+  EXPECT_NE(StatusScreen(status, {}).find("NCCL calls, restarted once, last"), std::string::npos);
+  status["ranks"][5]["incarnation"] = 4;
+  EXPECT_NE(StatusScreen(status, {}).find(", restarted 3 times, last"), std::string::npos);
+}
+
 TEST(StatusViewTest, FoldsRanks) {
   EXPECT_EQ(FoldRanks({}), "");
   EXPECT_EQ(FoldRanks({3}), "3");

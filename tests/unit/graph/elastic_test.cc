@@ -36,6 +36,8 @@ class Job {
     record.nranks = nranks;
     model.OnRecord(record);
   }
+  // A call that is none of NCCL.
+  void Work(ProcessId id) { model.OnRecord(Make(id, RecordKind::kBegin, Call::kOther)); }
   // Launched; done only when `Finish` says so.
   void AllReduce(ProcessId id) {
     CallRecord record = Make(id, RecordKind::kBegin, Call::kAllReduce);
@@ -168,6 +170,97 @@ TEST(Elastic, ALaterIncarnationCanExitToo) {
   job.Rounds(5);
   EXPECT_EQ(job.Main().verdict, VerdictKind::kRankExited) << job.Main().summary;
   EXPECT_EQ(job.Main().culprit_ranks, std::vector<int>{1});
+}
+
+// The second incarnation's exit is no history, though the first one's is and nobody is left to wait.
+TEST(Elastic, TheLastIncarnationsExitStays) {
+  Job job;
+  LoseRankOne(&job);
+  job.End(1, ExitKind::kSignal, 15);
+  ComeBack(&job, 3, 0);
+  ComeBack(&job, 4, 1);
+  for (ProcessId id : {3u, 4u}) job.Finish(id);
+  job.Rounds(3);
+  ASSERT_EQ(job.Main().verdict, VerdictKind::kHealthy);
+  job.AllReduce(3);
+  job.End(4, ExitKind::kCode, 3);
+  job.Rounds(5);
+  ASSERT_EQ(job.Main().verdict, VerdictKind::kRankExited);
+  job.End(3, ExitKind::kSignal, 15);  // the launcher gives up
+  job.Rounds(3);
+  job.model.OnJobEnded(ExitKind::kCode, 1, job.now, false);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kRankExited) << job.Main().summary;
+}
+
+TEST(Elastic, TellsWhoCameBackAndWhy) {
+  Job job;
+  LoseRankOne(&job);
+  EXPECT_EQ(job.model.Current().restarts.times, 0);
+  job.End(1, ExitKind::kSignal, 15);
+  ComeBack(&job, 3, 0);
+  ComeBack(&job, 4, 1);
+  job.Rounds(1);
+  const Restarts restarts = job.model.Current().restarts;
+  EXPECT_EQ(restarts.times, 1);
+  EXPECT_EQ(restarts.ranks, (std::vector<int>{0, 1}));
+  EXPECT_EQ(restarts.because, "rank 1 was killed by signal 9");
+  for (const RankSnapshot& rank : job.model.Snapshot().ranks) EXPECT_EQ(rank.incarnation, 2);
+  EXPECT_EQ(job.model.Snapshot().ranks.size(), 2u);
+}
+
+// Processes are numbered by node: the one that comes back elsewhere may have a lower number, and the
+// same pid as on the other node.
+TEST(Elastic, ARankMayComeBackOnAnotherNode) {
+  Job job;
+  job.Start(11, 0);
+  job.Start(12, 1);
+  job.MakeComm(11, 77, 0);
+  job.MakeComm(12, 77, 1);
+  job.AllReduce(11);
+  job.End(12, ExitKind::kSignal, 9);
+  job.Rounds(5);
+  ASSERT_EQ(job.Main().verdict, VerdictKind::kRankExited);
+  job.End(11, ExitKind::kSignal, 15);
+  ComeBack(&job, 3, 1);
+  ComeBack(&job, 4, 0);
+  for (ProcessId id : {3u, 4u}) job.Finish(id);
+  job.Rounds(3);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kHealthy) << job.Main().summary;
+}
+
+// The launcher goes on with one rank less: the lost one is not missed, nor counted.
+TEST(Elastic, AJobMayComeBackSmaller) {
+  Job job;
+  for (ProcessId id : {1u, 2u, 3u}) job.Start(id, static_cast<int>(id) - 1, 3);
+  for (ProcessId id : {1u, 2u, 3u}) job.MakeComm(id, 77, static_cast<int>(id) - 1, 3);
+  job.AllReduce(1);
+  job.End(3, ExitKind::kSignal, 9);
+  job.Rounds(5);
+  ASSERT_EQ(job.Main().verdict, VerdictKind::kRankExited);
+  for (ProcessId id : {1u, 2u}) job.End(id, ExitKind::kSignal, 15);
+  ComeBack(&job, 4, 0);
+  ComeBack(&job, 5, 1);
+  for (ProcessId id : {4u, 5u}) job.Finish(id);
+  job.Rounds(3);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kHealthy) << job.Main().summary;
+  EXPECT_EQ(job.Main().evidence.ranks_expected, 2);
+  EXPECT_EQ(job.Main().evidence.ranks_seen, 2);
+}
+
+// Between the old process' end and the new one's first NCCL call both have the rank; the new one has
+// used the GPU already. Names stay those of RANK: the communicator counts from the other end.
+TEST(Elastic, TheRankKeepsItsNameWhileItComesBack) {
+  Job job;
+  for (ProcessId id : {1u, 2u}) job.Start(id, static_cast<int>(id) - 1);
+  for (ProcessId id : {1u, 2u}) job.MakeComm(id, 77, 2 - static_cast<int>(id));
+  job.AllReduce(1);
+  job.End(2, ExitKind::kSignal, 9);
+  job.Start(3, 1);
+  job.Work(3);
+  job.Rounds(5);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kRankExited);
+  EXPECT_EQ(job.Main().culprit_ranks, std::vector<int>{1});
+  EXPECT_EQ(job.Main().evidence.ranks_seen, 2);
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ TEST_F(AnalysisTest, TheTraceReplaysToTheSameVerdict) {
     ASSERT_TRUE(replayed.ok()) << replayed.status().ToString();
     EXPECT_TRUE(replayed->complete) << replayed->ending;
     EXPECT_EQ(replayed->events, analysis.stats().events);
-    EXPECT_EQ(VerdictToText(replayed->verdict, replayed->sites()),
+    EXPECT_EQ(VerdictToText(replayed->verdict, replayed->sites(), analysis.stats().revision),
               ReadAll(session_ + "/verdict.json"));
     EXPECT_EQ(kinds_.back(),
               inverted ? graph::VerdictKind::kDeadlock : graph::VerdictKind::kFinished);

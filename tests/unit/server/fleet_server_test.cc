@@ -3,155 +3,25 @@
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <mutex>
 #include <set>
 #include <thread>
 
 #include "analyzer/server/live_job.h"
 #include "collector/fleet_link.h"
 #include "common/clock.h"
-#include "common/log.h"
-#include "common/trace_file.h"
-#include "common/version.h"
-#include "gordian/v1/ingest.grpc.pb.h"
-#include "tests/unit/server/recorded_job.h"
+#include "tests/unit/server/fleet_server_fixture.h"
 
 namespace gordian::server {
 namespace {
 
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
-
-// A collector that does as it is told. One stream.
-class Scripted {
- public:
-  Scripted(int port, const std::string& job, uint64_t incarnation, const std::string& node,
-           uint64_t backlog = 0, uint32_t nodes = 0)
-      : stub_(v1::Ingest::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
-                                                      grpc::InsecureChannelCredentials()))),
-        stream_(stub_->Collect(&context_)) {
-    v1::ToAnalyzer message;
-    v1::Hello* hello = message.mutable_hello();
-    hello->set_protocol(kIngestProtocol);
-    hello->set_gordian_version(kVersion);
-    hello->set_host("h");
-    hello->set_node(node);
-    hello->set_session("s");
-    hello->set_job(job);
-    hello->set_incarnation(incarnation);
-    hello->set_backlog(backlog);
-    hello->set_nodes_expected(nodes);
-    stream_->Write(message);
-  }
-  ~Scripted() {
-    context_.TryCancel();
-    v1::ToCollector message;
-    while (stream_->Read(&message)) {
-    }
-    (void)stream_->Finish();
-  }
-  bool Read(v1::ToCollector* message) { return stream_->Read(message); }
-  // Reads up to the first message of this kind.
-  v1::ToCollector Await(v1::ToCollector::MessageCase kind) {
-    v1::ToCollector message;
-    while (stream_->Read(&message) && message.message_case() != kind) {
-    }
-    return message;
-  }
-  bool Send(uint64_t number, const std::vector<v1::Event>& events) {
-    v1::ToAnalyzer message;
-    message.mutable_batch()->set_number(number);
-    for (const v1::Event& event : events) *message.mutable_batch()->add_events() = event;
-    return stream_->Write(message);
-  }
-  void AwaitAck(uint64_t number) {
-    while (Await(v1::ToCollector::kAck).ack().number() < number) {
-    }
-  }
-
- private:
-  grpc::ClientContext context_;
-  std::unique_ptr<v1::Ingest::Stub> stub_;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::ToAnalyzer, v1::ToCollector>> stream_;
-};
-
-v1::Event Mod(uint32_t number) {  // an event that says which one it is
-  v1::Event event;
-  event.mutable_module()->set_process(1);
-  event.mutable_module()->set_start(number);
-  event.mutable_module()->set_path(std::string(200, 'm'));
-  return event;
-}
-
-class FleetServerTest : public ::testing::Test {
- protected:
-  FleetServerTest() {
-    SilenceLog();
-    std::string pattern = ::testing::TempDir() + "/fleet.XXXXXX";
-    base_ = mkdtemp(pattern.data());
-  }
-  ~FleetServerTest() override {
-    server_.reset();
-    fs::remove_all(base_);
-  }
-
-  void Start(FleetOptions options = {}) {
-    options.listen = "127.0.0.1:" + std::to_string(port_);
-    options.sessions_dir = base_ + "/sessions";
-    server_ = std::make_unique<FleetServer>();
-    const Status status = server_->Start(std::move(options));
-    ASSERT_TRUE(status.ok()) << status.ToString();
-    port_ = server_->port();
-  }
-
-  struct Seen {
-    std::vector<uint64_t> modules;  // of all nodes, as Mod numbers them
-    std::map<uint32_t, std::vector<uint64_t>> marks;
-    uint64_t away = 0, back = 0, lost = 0, joined = 0, ended = 0;
-    std::string ending;
-  };
-  Seen Trace(const std::string& job) {
-    Seen seen;
-    auto reader = TraceReader::Open(base_ + "/sessions/" + job + "/trace.gtrace");
-    if (!reader.ok()) {
-      ADD_FAILURE() << reader.status().ToString();
-      return seen;
-    }
-    v1::TraceChunk chunk;
-    while ((*reader)->Next(&chunk)) {
-      for (const v1::Event& event : chunk.events()) {
-        if (event.has_module()) seen.modules.push_back(event.module().start());
-        if (event.has_batch_mark()) {
-          seen.marks[event.batch_mark().node()].push_back(event.batch_mark().number());
-        }
-        seen.joined += event.has_node_joined();
-        seen.ended += event.has_job_ended();
-        seen.away += event.node_state().kind() == v1::NODE_STATE_KIND_AWAY;
-        seen.back += event.node_state().kind() == v1::NODE_STATE_KIND_BACK;
-        seen.lost += event.node_state().lost_batches();
-      }
-    }
-    seen.ending = (*reader)->Describe();
-    return seen;
-  }
-
-  static v1::Event End() {
-    v1::Event event;
-    event.mutable_job_ended()->set_kind(v1::EXIT_KIND_CODE);
-    return event;
-  }
-
-  std::string base_;
-  int port_ = 0;
-  std::unique_ptr<FleetServer> server_;
-};
 
 TEST_F(FleetServerTest, RepeatedBatchesAreTakenOnceAndAGapIsNamed) {
   Start();
@@ -415,59 +285,15 @@ TEST_F(FleetServerTest, TwoServersDoNotShareAFolder) {
   EXPECT_EQ(second.Start(options).code(), StatusCode::kAlreadyExists);
 }
 
-uint64_t ResidentBytes() {
-  std::ifstream file("/proc/self/statm");
-  uint64_t pages = 0;
-  file >> pages >> pages;
-  return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-}
-
-// It sends pings and batches, and never reads what comes back.
-TEST_F(FleetServerTest, AClientThatNeverReadsCostsAFixedAmount) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "what was freed stays in the sanitizer's quarantine: the process's size says nothing";
-#endif
-  Start();
-  grpc::ClientContext context;
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // its own window, in this process, stays small
-  auto stub = v1::Ingest::NewStub(
-      grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port_),
-                                grpc::InsecureChannelCredentials(), arguments));
-  auto stream = stub->Collect(&context);
-  v1::ToAnalyzer message;
-  message.mutable_hello()->set_protocol(kIngestProtocol);
-  message.mutable_hello()->set_gordian_version(kVersion);
-  message.mutable_hello()->set_job("j");
-  message.mutable_hello()->set_incarnation(1);
-  ASSERT_TRUE(stream->Write(message));
-  v1::ToAnalyzer ping;
-  auto push = [&](int count) {
-    for (int i = 0; i < count; ++i) {
-      ping.mutable_ping()->set_sent_ns(static_cast<uint64_t>(i));
-      if (!stream->Write(ping)) return false;
-    }
-    return true;
-  };
-  ASSERT_TRUE(push(100'000));
-  const uint64_t before = ResidentBytes();
-  ASSERT_TRUE(push(200'000));  // whose answers, each an object of its own, would be more than 20 MB
-  const uint64_t after = ResidentBytes();
-  EXPECT_LT(after - std::min(before, after), 8u << 20);
-  context.TryCancel();
-  v1::ToCollector ignored;
-  while (stream->Read(&ignored)) {
-  }
-  (void)stream->Finish();
-}
-
 // Real links, a server that comes and goes, at random times.
 TEST_F(FleetServerTest, LinksDeliverExactlyOnceAcrossRestarts) {
   Start();
   std::vector<std::unique_ptr<collector::FleetLink>> links;
   for (int node = 0; node < 2; ++node) {
     collector::FleetLink::Options options;
-    options.target = "127.0.0.1:" + std::to_string(port_);
+    options.make_channel = [this] {  // wherever the server is by now
+      return grpc::CreateChannel(Address(), grpc::InsecureChannelCredentials());
+    };
     options.hello.set_protocol(kIngestProtocol);
     options.hello.set_gordian_version(kVersion);
     options.hello.set_job("j");

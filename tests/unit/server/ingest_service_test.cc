@@ -153,7 +153,8 @@ TEST_F(IngestServiceTest, AHangIsProvenSoon) {
   ASSERT_TRUE(stub->GetVerdict(&context, {}, &response).ok());
   StatusOr<VerdictDocument> file = ReadVerdictFile(session_ + "/verdict.json");
   ASSERT_TRUE(file.ok()) << file.status().ToString();
-  EXPECT_EQ(response.verdict_json(), VerdictToText(file->verdict, file->sites()));
+  EXPECT_EQ(response.verdict_json(),
+            VerdictToText(file->verdict, file->sites(), response.revision()));
   EXPECT_GE(response.revision(), 1u);
 
   job.EndJob(1);

@@ -252,6 +252,9 @@ std::vector<Sample> Samples() {
   samples.push_back({"healthy", Quiet(VerdictKind::kHealthy, "All operations have finished.")});
   samples.push_back({"finished", Quiet(VerdictKind::kFinished,
                                        "The job ended with code 0; nothing was left waiting.")});
+  samples.push_back({"finished_restarted", samples.back().verdict});
+  samples.back().verdict.restarts = {
+      .times = 2, .ranks = {0, 1, 2, 3}, .because = "rank 1 was killed by signal 9"};
   return samples;
 }
 

@@ -110,6 +110,7 @@ TEST(StatusJsonTest, HasEveryFieldInItsOrder) {
     {
       "rank": 0,
       "pid": 11,
+      "incarnation": 1,
       "node": "n0",
       "state": "in_call",
       "call": "cudaStreamSynchronize",
@@ -122,6 +123,7 @@ TEST(StatusJsonTest, HasEveryFieldInItsOrder) {
     {
       "rank": 1,
       "pid": 12,
+      "incarnation": 1,
       "node": "n1",
       "state": "ended",
       "call": "",
