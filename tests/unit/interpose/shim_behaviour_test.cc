@@ -616,7 +616,7 @@ TEST(Shim, EveryRowPassesResultAndErrnoThrough) {
           name == "ncclGroupEnd" ? std::vector<int>{0} : std::vector<int>{0, 3};
       // Asynchronous copies that may wait are recorded under the synchronous one's number.
       if (name == "cudaMemcpy" || name == "cuMemcpy") {
-        ASSERT_GT(results.size(), 2u) << name;
+        ASSERT_GE(results.size(), 2u) << name;
         const size_t each = results.size() / 2;
         expected.assign(each, 0);
         expected.insert(expected.end(), each, 3);
