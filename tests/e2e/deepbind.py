@@ -35,7 +35,8 @@ def run(build, twin):
                "--", os.path.join(tests, "gordian_e2e_plugin_host"), os.path.join(tests, "libgordian_e2e_plugin.so"),
                "deepbind", "inversion_one_stream"] + (["--twin"] if twin else [])
     env = dict(os.environ, JOB_PROGRESS=progress, GORDIAN_EMU_STATS=os.path.join(work, "stats"))
-    process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               start_new_session=True)
     try:
         if not twin:
             deadline = time.monotonic() + 60
@@ -43,12 +44,14 @@ def run(build, twin):
                 if process.poll() is not None or time.monotonic() > deadline:
                     sys.exit(f"the job did not come to hang: {last_steps(progress, 2)}")
                 time.sleep(0.02)
-            process.send_signal(signal.SIGTERM)
+            os.killpg(process.pid, signal.SIGTERM)  # the ranks too: their parent does not pass it on
         code = process.wait(timeout=60)
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # all of them have ended
+        process.wait()
     with open(os.path.join(session, "verdict.json")) as f:
         verdict = json.load(f)
     counted = 0
