@@ -64,29 +64,25 @@ CallId FindRow(const char* name) {
 
 // Which copies of the three libraries pointers were handed out for, by where they are loaded.
 constinit std::atomic<uintptr_t> g_copies[3][kCopies] = {};
-constinit TryLock g_copies_lock = {};
 
-// The slot of the copy at `base`; kCopies when there are too many, or the lock is not to be had.
+// The slot of the copy at `base`; kCopies when there are too many. No lock, because of fork.
 uint32_t SlotOf(Library library, uintptr_t base) {
   std::atomic<uintptr_t>* copies = g_copies[static_cast<int>(library)];
   for (uint32_t i = 0; i < kCopies; ++i) {
-    if (copies[i].load(std::memory_order_acquire) == base) return i;
-  }
-  if (!g_copies_lock.Acquire()) return kCopies;
-  uint32_t slot = kCopies;
-  for (uint32_t i = 0; i < kCopies && slot == kCopies; ++i) {
-    const uintptr_t there = copies[i].load(std::memory_order_relaxed);
-    if (there == base || there == 0) slot = i;
+    uintptr_t there = copies[i].load(std::memory_order_acquire);
+    if (there == 0) copies[i].compare_exchange_strong(there, base);
+    if (there == base || (there == 0 && copies[i].load() == base)) return i;
   }
   // Full: the place of one that was closed since.
-  for (uint32_t i = 0; i < kCopies && slot == kCopies; ++i) {
-    const uintptr_t there = copies[i].load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < kCopies; ++i) {
+    uintptr_t there = copies[i].load(std::memory_order_acquire);
     const Module module = ModuleOf(reinterpret_cast<void*>(there));
-    if (module.base != there || !IsLibrary(module, library)) slot = i;
+    if ((module.base != there || !IsLibrary(module, library)) &&
+        copies[i].compare_exchange_strong(there, base)) {
+      return i;
+    }
   }
-  if (slot != kCopies) copies[slot].store(base, std::memory_order_release);
-  g_copies_lock.Release();
-  return slot;
+  return kCopies;
 }
 
 }  // namespace

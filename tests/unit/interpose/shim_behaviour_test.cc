@@ -315,6 +315,41 @@ TEST(Shim, RunsOfKernelsTakeOneOrdinal) {
   EXPECT_EQ(file.Of(kCall_cudaStreamDestroy)[0].payload.stream.stream, two);
 }
 
+TEST(Shim, AnEventHandleIsForgottenWhenItIsMadeOrDestroyed) {
+  const RingFile file = RunOne("event-handles");
+  std::vector<std::pair<uint16_t, WorkPayload>> work;
+  for (const Record& record : file.records) {
+    if (kCalls[record.call].payload == PayloadKind::kStreamWork) {
+      work.emplace_back(record.call, record.payload.work);
+    }
+  }
+  ASSERT_EQ(work.size(), 6u);  // the event that could not be made leaves none
+  const std::vector<uint16_t> calls = {kCall_cudaEventRecord, kCall_cudaEventDestroy,
+                                       kCall_cudaEventCreate, kCall_cudaStreamWaitEvent,
+                                       kCall_cuEventCreate,   kCall_cuEventDestroy_v2};
+  for (size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(work[i].first, calls[i]) << i;
+  for (const size_t i : {1, 2, 4, 5}) {
+    EXPECT_EQ(work[i].second.kind, WorkKind::kEventForgotten) << i;
+    EXPECT_EQ(work[i].second.stream, kNoId) << i;
+    EXPECT_EQ(work[i].second.ordinal, 0u) << i;
+  }
+  EXPECT_EQ(work[1].second.event, 0x5000u);
+  EXPECT_EQ(work[2].second.event, 0x5000u);
+  EXPECT_EQ(work[4].second.event, work[5].second.event);
+  EXPECT_NE(work[4].second.event, 0u);
+}
+
+TEST(Shim, RowsThatWereCalledAreMarked) {
+  const RingFile file = RunOne("polls");
+  const auto used = [&](CallId call) {
+    return (file.header.rows_used[call / 64] >> call % 64 & 1) != 0;
+  };
+  EXPECT_TRUE(used(kCall_cudaEventQuery));  // silent, and used all the same
+  EXPECT_TRUE(used(kCall_cudaLaunchKernel));
+  EXPECT_FALSE(used(kCall_cudaEventRecord));
+  EXPECT_FALSE(used(kCall_ncclAllReduce));
+}
+
 TEST(Shim, PollingIsState) {
   const RingFile polling = RunOne("polls");
   EXPECT_EQ(polling.threads[0].poll_object, 0x5000u);
