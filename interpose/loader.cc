@@ -61,23 +61,23 @@ void* FindDefined(uintptr_t base, const Dynamic& dynamic, const char* name) {
     const uint32_t link = chain[at - first];
     const ElfW(Sym)& symbol = dynamic.symbols[at];
     if ((link | 1) == (hash | 1) && symbol.st_shndx != SHN_UNDEF &&
-        (symbol.st_info & 15) == STT_FUNC &&
-        SameText(dynamic.strings + symbol.st_name, name)) {
+        (symbol.st_info & 15) == STT_FUNC && SameText(dynamic.strings + symbol.st_name, name)) {
       return reinterpret_cast<void*>(base + symbol.st_value);
     }
     if ((link & 1) != 0) return nullptr;
   }
 }
 
-// In libc.so.6, or libdl.so.2 where these functions still live there. By the loader's list and without
-// calling anything: this runs at the first dlsym of a process, and that may be a sanitizer's, which is
-// about to find out where the functions are that it stands in front of (dl_iterate_phdr, too).
+// In libc.so.6, or libdl.so.2 where these functions still live there. By the loader's list and
+// without calling anything: this runs at the first dlsym of a process, and that may be a
+// sanitizer's, which is about to find out where the functions are that it stands in front of
+// (dl_iterate_phdr, too).
 LoaderFunctions LookInLibc() {
   LoaderFunctions found = {};
   for (const link_map* map = _r_debug.r_map; map != nullptr; map = map->l_next) {
     const Dynamic dynamic = ReadDynamic(map->l_addr, map->l_ld);
-    if (dynamic.soname == nullptr || (!BeginsWith(dynamic.soname, "libc.so.") &&
-                                      !BeginsWith(dynamic.soname, "libdl.so."))) {
+    if (dynamic.soname == nullptr ||
+        (!BeginsWith(dynamic.soname, "libc.so.") && !BeginsWith(dynamic.soname, "libdl.so."))) {
       continue;
     }
     const auto take = [&](auto& function, const char* name) {

@@ -45,8 +45,8 @@ constinit std::atomic<uint32_t> g_routes_used = 0;
 constexpr uintptr_t kEverywhere = UINTPTR_MAX;
 constexpr uintptr_t kPage = 4096;
 
-// A route that was true before something was closed, and still is, is taken up again. Two threads that
-// come here at once may leave the same route twice.
+// A route that was true before something was closed, and still is, is taken up again. Two threads
+// that come here at once may leave the same route twice.
 void Remember(ring::CallId call, uintptr_t low, uintptr_t size, void* real, uint32_t generation) {
   Route* first = g_routes[call].load(std::memory_order_acquire);
   for (Route* route = first; route != nullptr; route = route->next) {

@@ -177,7 +177,8 @@ void Measure(const std::string& folder) {
       [&] { launch(buffer, dim3(1), dim3(1), nullptr, 0, stream); });
   auto* looked_up = reinterpret_cast<decltype(ncclAllReduce)*>(
       dlsym(dlopen("libnccl.so.2", RTLD_NOLOAD | RTLD_LAZY), "ncclAllReduce"));
-  if (looked_up == nullptr || looked_up == all_reduce) Fail("dlsym did not give the shim's function");
+  if (looked_up == nullptr || looked_up == all_reduce)
+    Fail("dlsym did not give the shim's function");
   Compare(
       "ncclAllReduce, looked up", 150,
       [&] { looked_up(buffer, buffer, 16, ncclFloat, ncclSum, comm, stream); },

@@ -239,8 +239,8 @@ TEST(Retirement, MemoryDoesNotGrowWithTheJob) {
   EXPECT_LT(most, 20000u);
 }
 
-// An event that was destroyed may come again under the same handle: what the old one stood behind is not
-// what a wait for the new one covers.
+// An event that was destroyed may come again under the same handle: what the old one stood behind
+// is not what a wait for the new one covers.
 TEST(ExecutionGraph, AnEventThatIsForgottenStandsBehindNothing) {
   for (const bool forgotten : {false, true}) {
     Matcher matcher;

@@ -1,6 +1,6 @@
-// A program that a sanitizer watches looks functions up, with the shim behind the sanitizer's runtime. At
-// their start the runtimes look up the functions that they stand in front of: the shim's dlsym must work
-// before any of those does, and must leave RTLD_NEXT to its caller.
+// A program that a sanitizer watches looks functions up, with the shim behind the sanitizer's
+// runtime. At their start the runtimes look up the functions that they stand in front of: the
+// shim's dlsym must work before any of those does, and must leave RTLD_NEXT to its caller.
 #include <dlfcn.h>
 
 #include <cstdio>
