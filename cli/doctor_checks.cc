@@ -232,8 +232,8 @@ DoctorCheck CheckCoverage(std::string_view library, const std::string& name,
     return check;
   }
   check.state = State::kNote;
-  check.detail = fmt::format("{} not in gordian's table, so their calls are not seen: ",
-                             beyond.size());
+  check.detail =
+      fmt::format("{} not in gordian's table, so their calls are not seen: ", beyond.size());
   for (size_t i = 0; i < beyond.size() && i < kMostNamed; ++i) {
     check.detail += (i == 0 ? "" : ", ") + beyond[i];
   }

@@ -8,8 +8,9 @@
 
 namespace gordian::cli {
 
-// Of `exported`, the functions in the library's own style of names (ncclX, cudaX, cuX) that are neither a
-// row of the table nor left out of it for a stated reason. `library`: nccl, cudart or cuda. Sorted.
+// Of `exported`, the functions in the library's own style of names (ncclX, cudaX, cuX) that are
+// neither a row of the table nor left out of it for a stated reason. `library`: nccl, cudart or
+// cuda. Sorted.
 std::vector<std::string> BeyondTable(std::string_view library,
                                      const std::vector<std::string>& exported);
 

@@ -71,9 +71,9 @@ bool IsQueuedCopy(const Arguments&... arguments) {
   }
 }
 
-// An asynchronous copy whose target may be pageable host memory: then it waits for its stream before
-// it returns. Whether the memory is pageable is not asked: that would cost more than the copy of a
-// few bytes. `named_to_host`: the symbol's name says so.
+// An asynchronous copy whose target may be pageable host memory: then it waits for its stream
+// before it returns. Whether the memory is pageable is not asked: that would cost more than the
+// copy of a few bytes. `named_to_host`: the symbol's name says so.
 template <bool named_to_host, bool unified, typename... Arguments>
 bool MayCopyToHost(const Arguments&... arguments) {
   if constexpr (named_to_host || unified) {

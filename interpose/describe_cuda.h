@@ -19,8 +19,8 @@ inline StreamState* ResolveStream(ThreadContext& thread, void* stream, bool per_
   return FindStream(thread, handle, CurrentDevice(thread));
 }
 
-// A call that waits for the GPU. `stream` for kStream and kCopy. `device`: -1 for the stream's, else
-// the current one.
+// A call that waits for the GPU. `stream` for kStream and kCopy. `device`: -1 for the stream's,
+// else the current one.
 void BeginHostWait(ThreadContext& thread, CallId call, uint64_t site, ring::WaitKind kind,
                    StreamState* stream, const void* event, int32_t device = -1);
 void EndHostWait(ThreadContext& thread, CallId call, uint64_t site, int result);

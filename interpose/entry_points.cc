@@ -2,9 +2,9 @@
 // happens in interpose/observe.h; what is here must work in any process, at any time, in any
 // thread.
 //
-// Functions have names of their own here, and get the exported ones from the assembler: the headers'
-// declarations of the latter may differ (an nccl.h in between two versions), and their macros rename
-// (cuMemFree to cuMemFree_v2).
+// Functions have names of their own here, and get the exported ones from the assembler: the
+// headers' declarations of the latter may differ (an nccl.h in between two versions), and their
+// macros rename (cuMemFree to cuMemFree_v2).
 #include "interpose/lookup_hooks.h"
 #include "interpose/observe.h"
 #include "interpose/real_symbols.h"
@@ -59,27 +59,27 @@ Result Forward(Result (*real)(Parameters...), const void* caller, const Argument
 }  // namespace gordian::interpose
 
 // A parameter list becomes the rest of a list of arguments.
-#define GORDIAN_AND(...) __VA_OPT__(,) __VA_ARGS__
+#define GORDIAN_AND(...) __VA_OPT__(, ) __VA_ARGS__
 
-#define GORDIAN_HOOK(library, name, result, parameters, arguments, payload, style, rules)      \
-  extern "C" __attribute__((visibility("hidden"))) result gordian_hook_##name parameters;      \
-  extern "C" result gordian_hook_##name parameters {                                           \
-    using namespace gordian::interpose;                                                        \
-    constexpr CallId kThisCall = gordian::ring::kCall_##name;                                  \
-    const void* const call_site = __builtin_return_address(0);                                 \
-    const auto real_function =                                                                 \
-        reinterpret_cast<result(*) parameters>(RealSymbol(kThisCall, call_site));              \
-    if (__builtin_expect(real_function == nullptr, 0)) return Unavailable<result>();           \
-    const auto forward = [&] {                                                                 \
-      return Forward<kThisCall>(real_function, call_site GORDIAN_AND arguments);               \
-    };                                                                                         \
-    const ReentrancyGuard call_guard;                                                          \
-    [[maybe_unused]] const DeviceForgetter<kThisCall> device_forgetter;                        \
-    ThreadContext* const call_thread = call_guard.outermost() ? CurrentThread() : nullptr;     \
-    if (__builtin_expect(call_thread == nullptr, 0)) return forward();                         \
-    if constexpr (IsNccl(kThisCall)) t_local.nccl = reinterpret_cast<void*>(real_function);    \
-    return Observe<kThisCall>(*call_thread, call_site, forward) arguments;                     \
-  }                                                                                            \
+#define GORDIAN_HOOK(library, name, result, parameters, arguments, payload, style, rules)   \
+  extern "C" __attribute__((visibility("hidden"))) result gordian_hook_##name parameters;   \
+  extern "C" result gordian_hook_##name parameters {                                        \
+    using namespace gordian::interpose;                                                     \
+    constexpr CallId kThisCall = gordian::ring::kCall_##name;                               \
+    const void* const call_site = __builtin_return_address(0);                              \
+    const auto real_function =                                                              \
+        reinterpret_cast<result(*) parameters>(RealSymbol(kThisCall, call_site));           \
+    if (__builtin_expect(real_function == nullptr, 0)) return Unavailable<result>();        \
+    const auto forward = [&] {                                                              \
+      return Forward<kThisCall>(real_function, call_site GORDIAN_AND arguments);            \
+    };                                                                                      \
+    const ReentrancyGuard call_guard;                                                       \
+    [[maybe_unused]] const DeviceForgetter<kThisCall> device_forgetter;                     \
+    ThreadContext* const call_thread = call_guard.outermost() ? CurrentThread() : nullptr;  \
+    if (__builtin_expect(call_thread == nullptr, 0)) return forward();                      \
+    if constexpr (IsNccl(kThisCall)) t_local.nccl = reinterpret_cast<void*>(real_function); \
+    return Observe<kThisCall>(*call_thread, call_site, forward) arguments;                  \
+  }                                                                                         \
   __asm__(".globl " #name "\n.type " #name ", @function\n.set " #name ", gordian_hook_" #name);
 #include "interpose/hooked_calls.def"
 #undef GORDIAN_HOOK

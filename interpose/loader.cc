@@ -12,31 +12,21 @@ namespace {
 constinit LoaderFunctions g_loader = {};
 constinit std::atomic<uint32_t> g_loader_known = 0;
 
-const ElfW(Phdr) * FindHeader(const dl_phdr_info& info, uint32_t type) {
-  for (int i = 0; i < info.dlpi_phnum; ++i) {
-    if (info.dlpi_phdr[i].p_type == type) return &info.dlpi_phdr[i];
-  }
-  return nullptr;
-}
-
 struct Dynamic {
   const char* strings = nullptr;
   const ElfW(Sym) * symbols = nullptr;
   const uint32_t* gnu_hash = nullptr;
   const char* soname = nullptr;
 };
-Dynamic ReadDynamic(const dl_phdr_info& info) {
+Dynamic ReadDynamic(uintptr_t base, const ElfW(Dyn) * entry) {
   Dynamic out;
-  const ElfW(Phdr)* header = FindHeader(info, PT_DYNAMIC);
-  if (header == nullptr) return out;
   uint64_t soname = UINT64_MAX;
-  const auto* entry = reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + header->p_vaddr);
-  for (; entry->d_tag != DT_NULL; ++entry) {
+  for (; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
     // glibc has made addresses of them, except where it could not write (the kernel's vdso).
     const uintptr_t address = entry->d_un.d_ptr;
     if (entry->d_tag == DT_SONAME) {
       soname = entry->d_un.d_val;
-    } else if (address < info.dlpi_addr) {
+    } else if (address < base) {
       continue;
     } else if (entry->d_tag == DT_STRTAB) {
       out.strings = reinterpret_cast<const char*>(address);
@@ -51,7 +41,7 @@ Dynamic ReadDynamic(const dl_phdr_info& info) {
 }
 
 // A function that the file defines, by its GNU hash table.
-void* FindDefined(const dl_phdr_info& info, const Dynamic& dynamic, const char* name) {
+void* FindDefined(uintptr_t base, const Dynamic& dynamic, const char* name) {
   if (dynamic.gnu_hash == nullptr || dynamic.symbols == nullptr || dynamic.strings == nullptr) {
     return nullptr;
   }
@@ -71,32 +61,37 @@ void* FindDefined(const dl_phdr_info& info, const Dynamic& dynamic, const char* 
     const uint32_t link = chain[at - first];
     const ElfW(Sym)& symbol = dynamic.symbols[at];
     if ((link | 1) == (hash | 1) && symbol.st_shndx != SHN_UNDEF &&
-        (symbol.st_info & 15) == STT_FUNC &&
-        SameText(dynamic.strings + symbol.st_name, name)) {
-      return reinterpret_cast<void*>(info.dlpi_addr + symbol.st_value);
+        (symbol.st_info & 15) == STT_FUNC && SameText(dynamic.strings + symbol.st_name, name)) {
+      return reinterpret_cast<void*>(base + symbol.st_value);
     }
     if ((link & 1) != 0) return nullptr;
   }
 }
 
-// libc.so.6, or libdl.so.2 where these functions still live there.
-int LookInLibc(dl_phdr_info* info, size_t, void* data) {
-  const Dynamic dynamic = ReadDynamic(*info);
-  if (dynamic.soname == nullptr || (!BeginsWith(dynamic.soname, "libc.so.") &&
-                                    !BeginsWith(dynamic.soname, "libdl.so."))) {
-    return 0;
-  }
-  auto& found = *static_cast<LoaderFunctions*>(data);
-  const auto take = [&](auto& function, const char* name) {
-    using Pointer = std::remove_reference_t<decltype(function)>;
-    if (function == nullptr) {
-      function = reinterpret_cast<Pointer>(FindDefined(*info, dynamic, name));
+// In libc.so.6, or libdl.so.2 where these functions still live there. By the loader's list and
+// without calling anything: this runs at the first dlsym of a process, and that may be a
+// sanitizer's, which is about to find out where the functions are that it stands in front of
+// (dl_iterate_phdr, too).
+LoaderFunctions LookInLibc() {
+  LoaderFunctions found = {};
+  for (const link_map* map = _r_debug.r_map; map != nullptr; map = map->l_next) {
+    const Dynamic dynamic = ReadDynamic(map->l_addr, map->l_ld);
+    if (dynamic.soname == nullptr ||
+        (!BeginsWith(dynamic.soname, "libc.so.") && !BeginsWith(dynamic.soname, "libdl.so."))) {
+      continue;
     }
-  };
-  take(found.dlsym, "dlsym");
-  take(found.dlvsym, "dlvsym");
-  take(found.dlclose, "dlclose");
-  return found.dlsym != nullptr && found.dlvsym != nullptr && found.dlclose != nullptr ? 1 : 0;
+    const auto take = [&](auto& function, const char* name) {
+      using Pointer = std::remove_reference_t<decltype(function)>;
+      if (function == nullptr) {
+        function = reinterpret_cast<Pointer>(FindDefined(map->l_addr, dynamic, name));
+      }
+    };
+    take(found.dlsym, "dlsym");
+    take(found.dlvsym, "dlvsym");
+    take(found.dlclose, "dlclose");
+    if (found.dlsym != nullptr && found.dlvsym != nullptr && found.dlclose != nullptr) break;
+  }
+  return found;
 }
 
 struct Search {
@@ -116,9 +111,13 @@ int LookForAddress(dl_phdr_info* info, size_t, void* data) {
   search.first = false;
   uintptr_t low = UINTPTR_MAX;
   uintptr_t high = 0;
+  const ElfW(Dyn)* entries = nullptr;
   bool inside = false;
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const ElfW(Phdr)& header = info->dlpi_phdr[i];
+    if (header.p_type == PT_DYNAMIC) {
+      entries = reinterpret_cast<const ElfW(Dyn)*>(info->dlpi_addr + header.p_vaddr);
+    }
     if (header.p_type != PT_LOAD) continue;
     const uintptr_t begin = info->dlpi_addr + header.p_vaddr;
     const uintptr_t end = begin + header.p_memsz;
@@ -133,7 +132,7 @@ int LookForAddress(dl_phdr_info* info, size_t, void* data) {
   module.base = low;
   module.main_program = first;
   Copy(module.path, info->dlpi_name);
-  Copy(module.soname, ReadDynamic(*info).soname);
+  Copy(module.soname, ReadDynamic(info->dlpi_addr, entries).soname);
   return 1;
 }
 
@@ -162,8 +161,7 @@ bool BeginsWith(const char* text, const char* prefix) {
 
 const LoaderFunctions& Loader() {
   if (__builtin_expect(g_loader_known.load(std::memory_order_acquire) != 0, 1)) return g_loader;
-  LoaderFunctions found = {};
-  dl_iterate_phdr(LookInLibc, &found);
+  LoaderFunctions found = LookInLibc();
   if (found.dlvsym != nullptr) {
     // What comes after the shim: another tool's, if there is one, which goes on to libc's.
     const auto next = [&](auto& function, const char* name) {

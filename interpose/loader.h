@@ -1,5 +1,5 @@
-// The dynamic loader's own functions, behind the ones that the shim exports under their names, and the
-// question which loaded file an address belongs to.
+// The dynamic loader's own functions, behind the ones that the shim exports under their names, and
+// the question which loaded file an address belongs to.
 //
 // Thread-safe. Nothing here allocates by itself; the loader's functions may.
 #ifndef GORDIAN_INTERPOSE_LOADER_H_
@@ -24,7 +24,7 @@ struct Module {
   uintptr_t high = 0;
   uintptr_t base = 0;
   bool main_program = false;
-  char path[512];  // as the loader knows it
+  char path[512];   // as the loader knows it
   char soname[64];  // cut; empty when it has none
   bool found() const { return high != 0; }
 };

@@ -64,29 +64,25 @@ CallId FindRow(const char* name) {
 
 // Which copies of the three libraries pointers were handed out for, by where they are loaded.
 constinit std::atomic<uintptr_t> g_copies[3][kCopies] = {};
-constinit TryLock g_copies_lock = {};
 
-// The slot of the copy at `base`; kCopies when there are too many, or the lock is not to be had.
+// The slot of the copy at `base`; kCopies when there are too many. No lock, because of fork.
 uint32_t SlotOf(Library library, uintptr_t base) {
   std::atomic<uintptr_t>* copies = g_copies[static_cast<int>(library)];
   for (uint32_t i = 0; i < kCopies; ++i) {
-    if (copies[i].load(std::memory_order_acquire) == base) return i;
-  }
-  if (!g_copies_lock.Acquire()) return kCopies;
-  uint32_t slot = kCopies;
-  for (uint32_t i = 0; i < kCopies && slot == kCopies; ++i) {
-    const uintptr_t there = copies[i].load(std::memory_order_relaxed);
-    if (there == base || there == 0) slot = i;
+    uintptr_t there = copies[i].load(std::memory_order_acquire);
+    if (there == 0) copies[i].compare_exchange_strong(there, base);
+    if (there == base || (there == 0 && copies[i].load() == base)) return i;
   }
   // Full: the place of one that was closed since.
-  for (uint32_t i = 0; i < kCopies && slot == kCopies; ++i) {
-    const uintptr_t there = copies[i].load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < kCopies; ++i) {
+    uintptr_t there = copies[i].load(std::memory_order_acquire);
     const Module module = ModuleOf(reinterpret_cast<void*>(there));
-    if (module.base != there || !IsLibrary(module, library)) slot = i;
+    if ((module.base != there || !IsLibrary(module, library)) &&
+        copies[i].compare_exchange_strong(there, base)) {
+      return i;
+    }
   }
-  if (slot != kCopies) copies[slot].store(base, std::memory_order_release);
-  g_copies_lock.Release();
-  return slot;
+  return kCopies;
 }
 
 }  // namespace
@@ -94,8 +90,9 @@ uint32_t SlotOf(Library library, uintptr_t base) {
 
 #if defined(__x86_64__)
 
-// One thunk for each row and copy: it says which copy is meant, in a word of the thread's own, and goes on
-// to the row's function, which finds the caller's return address as if it had been called itself.
+// One thunk for each row and copy: it says which copy is meant, in a word of the thread's own, and
+// goes on to the row's function, which finds the caller's return address as if it had been called
+// itself.
 __asm__(
     ".macro GORDIAN_THUNKS target\n"
     ".set gordian_row, gordian_row + 1\n"
@@ -139,8 +136,8 @@ void* Bind(CallId row, Library library, const Module& module, void* real) {
 }  // namespace
 }  // namespace gordian::interpose
 
-// What the stubs below do next: return `result`, or, where that is null, go on to the real function as if
-// it had been called itself, with this handle.
+// What the stubs below do next: return `result`, or, where that is null, go on to the real function
+// as if it had been called itself, with this handle.
 struct GordianLookup {
   void* result;
   void* handle;
@@ -176,8 +173,9 @@ __attribute__((visibility("hidden"))) GordianLookup gordian_look_up(void* handle
   }
   const Module owner = found != nullptr ? ModuleOf(found) : Module{};
   if (by_scope || IsShim(owner)) {
-    // Ours comes before the libraries' own, so this finds it, or the program's. But a function that no
-    // library has must not seem to be there: it is looked for where it is not, so that dlerror() says so.
+    // Ours comes before the libraries' own, so this finds it, or the program's. But a function that
+    // no library has must not seem to be there: it is looked for where it is not, so that dlerror()
+    // says so.
     if (handle != RTLD_NEXT && found != nullptr && !IsShim(owner)) return unchanged;
     if (FindInScope(row, caller) != nullptr) return unchanged;
     void* libc = dlopen("libc.so.6", RTLD_NOLOAD | RTLD_LAZY);
@@ -192,23 +190,23 @@ __attribute__((visibility("hidden"))) GordianLookup gordian_look_up(void* handle
 }
 }
 
-// dlsym and dlvsym look at their return address: RTLD_NEXT is "after the caller". So nothing may stand
-// between caller and real function; these leave the stack as they found it.
-#define GORDIAN_STUB(name, clear_version)            \
-  __asm__(".text\n.p2align 4\n.globl " #name         \
-          "\n.type " #name ", @function\n" #name     \
-          ":\n.cfi_startproc\nendbr64\n"             \
-          "pushq %rdi\n.cfi_adjust_cfa_offset 8\n"   \
-          "pushq %rsi\n.cfi_adjust_cfa_offset 8\n"   \
-          "pushq %rdx\n.cfi_adjust_cfa_offset 8\n"   \
-          "movq 24(%rsp), %rcx\n" clear_version      \
-          "call gordian_look_up\n"                   \
-          "movq %rdx, %rdi\n"                        \
-          "popq %rdx\n.cfi_adjust_cfa_offset -8\n"   \
-          "popq %rsi\n.cfi_adjust_cfa_offset -8\n"   \
-          "addq $8, %rsp\n.cfi_adjust_cfa_offset -8\n" \
-          "testq %rax, %rax\njnz 1f\n"               \
-          "jmp *gordian_real_" #name "(%rip)\n"      \
+// dlsym and dlvsym look at their return address: RTLD_NEXT is "after the caller". So nothing may
+// stand between caller and real function; these leave the stack as they found it.
+#define GORDIAN_STUB(name, clear_version)                                           \
+  __asm__(".text\n.p2align 4\n.globl " #name "\n.type " #name ", @function\n" #name \
+          ":\n.cfi_startproc\nendbr64\n"                                            \
+          "pushq %rdi\n.cfi_adjust_cfa_offset 8\n"                                  \
+          "pushq %rsi\n.cfi_adjust_cfa_offset 8\n"                                  \
+          "pushq %rdx\n.cfi_adjust_cfa_offset 8\n"                                  \
+          "movq 24(%rsp), %rcx\n" clear_version                                     \
+          "call gordian_look_up\n"                                                  \
+          "movq %rdx, %rdi\n"                                                       \
+          "popq %rdx\n.cfi_adjust_cfa_offset -8\n"                                  \
+          "popq %rsi\n.cfi_adjust_cfa_offset -8\n"                                  \
+          "addq $8, %rsp\n.cfi_adjust_cfa_offset -8\n"                              \
+          "testq %rax, %rax\njnz 1f\n"                                              \
+          "jmp *gordian_real_" #name                                                \
+          "(%rip)\n"                                                                \
           "1: ret\n.cfi_endproc\n.size " #name ", .-" #name "\n");
 GORDIAN_STUB(dlsym, "xorl %edx, %edx\n")
 GORDIAN_STUB(dlvsym, "")
@@ -242,8 +240,8 @@ bool IsForm(const char* suffix) {
   return *suffix == '\0' || SameText(suffix, "_ptsz") || SameText(suffix, "_ptds");
 }
 
-// The row of a function that a look-up gave. The driver's own symbols decide; where it gives functions
-// that are no symbols, the form follows from what was asked, as the headers define it.
+// The row of a function that a look-up gave. The driver's own symbols decide; where it gives
+// functions that are no symbols, the form follows from what was asked, as the headers define it.
 CallId RowOf(const DriverLookup& lookup, void* function, const Module& driver, bool per_thread) {
   CallId best = ring::kCallNone;
   uint32_t best_version = 0;
@@ -285,7 +283,8 @@ void SubstituteDriverFunction(CallId call, const void* real, const void* caller,
   if (!IsLibrary(owner, Library::kDriver)) return;
   DriverLookup asked = lookup;
   if (asked.version == 0) {
-    const auto get = reinterpret_cast<cudaError_t (*)(int*)>(FindBeside(real, "cudaRuntimeGetVersion"));
+    const auto get =
+        reinterpret_cast<cudaError_t (*)(int*)>(FindBeside(real, "cudaRuntimeGetVersion"));
     if (get == nullptr || get(&asked.version) != cudaSuccess) return;
   }
   // 1: legacy, 2: per thread, 0: as the asking function's own form.

@@ -1,6 +1,6 @@
-// Functions that programs look up by name: dlsym and its kin, cuGetProcAddress, cudaGetDriverEntryPoint.
-// Where the answer would be a function of a row, ours is handed out instead, and remembers the real one
-// of the very library that was asked.
+// Functions that programs look up by name: dlsym and its kin, cuGetProcAddress,
+// cudaGetDriverEntryPoint. Where the answer would be a function of a row, ours is handed out
+// instead, and remembers the real one of the very library that was asked.
 #ifndef GORDIAN_INTERPOSE_LOOKUP_HOOKS_H_
 #define GORDIAN_INTERPOSE_LOOKUP_HOOKS_H_
 

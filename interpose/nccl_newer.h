@@ -1,5 +1,6 @@
-// nccl.h, and the types of NCCL 2.30.7 that an older one lacks. Under names of our own: what a version
-// in between declares must not clash with them. Only their size and their way into a call matter.
+// nccl.h, and the types of NCCL 2.30.7 that an older one lacks. Under names of our own: what a
+// version in between declares must not clash with them. Only their size and their way into a call
+// matter.
 #ifndef GORDIAN_INTERPOSE_NCCL_NEWER_H_
 #define GORDIAN_INTERPOSE_NCCL_NEWER_H_
 

@@ -34,8 +34,8 @@ constexpr bool ChangesDevice(CallId call) {
          (NameHas(call, "cuCtx") && !NameHas(call, "Synchronize") && !NameHas(call, "Event"));
 }
 
-// After these calls nothing is known any more of what the event stands behind: it is another one, or
-// none, or was recorded on a whole context.
+// After these calls nothing is known any more of what the event stands behind: it is another one,
+// or none, or was recorded on a whole context.
 constexpr bool MakesEvent(CallId call) {
   return NameHas(call, "EventCreate") || NameHas(call, "OpenEventHandle");
 }
@@ -266,7 +266,8 @@ struct Call {
   }
 
   // Existing members know the parent, new ones only the id: nothing that both know could serve as
-  // the communicator's identity, so it has none (uid 0), and its operations are matched with nobody's.
+  // the communicator's identity, so it has none (uid 0), and its operations are matched with
+  // nobody's.
   ncclResult_t Init(ncclComm_t parent, int nranks, const ncclUniqueId*, int rank, ncclComm_t* made,
                     ncclConfig_t* config) const {
     InitArguments init;
@@ -346,8 +347,8 @@ struct Call {
     return result;
   }
 
-  // Events come and go by handle. The record of an end comes before it: as soon as CUDA has freed the
-  // handle, another thread may be given it.
+  // Events come and go by handle. The record of an end comes before it: as soon as CUDA has freed
+  // the handle, another thread may be given it.
   template <typename... Arguments>
   auto Event(const Arguments&... arguments) const {
     if constexpr (DestroysEvent(kCall)) {

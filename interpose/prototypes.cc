@@ -1,6 +1,6 @@
-// Checks each row's signature against the header that declares the function. Compiled twice, since no
-// translation unit can see all of them at once: nccl.h brings overloads that hide the C functions of
-// the runtime.
+// Checks each row's signature against the header that declares the function. Compiled twice, since
+// no translation unit can see all of them at once: nccl.h brings overloads that hide the C
+// functions of the runtime.
 #include <type_traits>
 
 #if defined(GORDIAN_PROTOTYPES_OF_NCCL)

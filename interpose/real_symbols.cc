@@ -5,7 +5,6 @@
 
 #include "interpose/glibc_floor.h"
 #include "interpose/loader.h"
-#include "interpose/shim_state.h"
 
 GORDIAN_BIND_FIRST_VERSION(dlopen);
 GORDIAN_BIND_FIRST_VERSION(dlerror);
@@ -38,34 +37,36 @@ const char* const* NamesOf(Library library) {
 }
 
 // Routes are never taken back: a thread may be reading one. When they have run out, each call looks
-// anew.
+// anew. No lock: a fork in the middle of it would leave it locked in the child for good.
 constexpr uint32_t kMostRoutes = 4096;
 constinit Route g_route_pool[kMostRoutes] = {};
-constinit uint32_t g_routes_used = 0;
-constinit TryLock g_route_lock = {};
+constinit std::atomic<uint32_t> g_routes_used = 0;
 
 constexpr uintptr_t kEverywhere = UINTPTR_MAX;
+constexpr uintptr_t kPage = 4096;
 
-// A route that was true before something was closed, and still is, is taken up again.
+// A route that was true before something was closed, and still is, is taken up again. Two threads
+// that come here at once may leave the same route twice.
 void Remember(ring::CallId call, uintptr_t low, uintptr_t size, void* real, uint32_t generation) {
-  if (!g_route_lock.Acquire()) return;
-  Route* route = g_routes[call].load(std::memory_order_relaxed);
-  while (route != nullptr &&
-         (route->low != low || route->size != size || route->real != real)) {
-    route = route->next;
+  Route* first = g_routes[call].load(std::memory_order_acquire);
+  for (Route* route = first; route != nullptr; route = route->next) {
+    if (route->low == low && route->size == size && route->real == real) {
+      route->generation.store(generation, std::memory_order_relaxed);
+      return;
+    }
   }
-  if (route == nullptr && g_routes_used < kMostRoutes) {
-    route = &g_route_pool[g_routes_used++];
-    route->low = low;
-    route->size = size;
-    route->real = real;
-    route->next = g_routes[call].load(std::memory_order_relaxed);
-    route->generation.store(generation, std::memory_order_relaxed);
-    g_routes[call].store(route, std::memory_order_release);
-  } else if (route != nullptr) {
-    route->generation.store(generation, std::memory_order_relaxed);
-  }
-  g_route_lock.Release();
+  if (g_routes_used.load(std::memory_order_relaxed) >= kMostRoutes) return;
+  const uint32_t index = g_routes_used.fetch_add(1, std::memory_order_relaxed);
+  if (index >= kMostRoutes) return;
+  Route& route = g_route_pool[index];
+  route.low = low;
+  route.size = size;
+  route.real = real;
+  route.generation.store(generation, std::memory_order_relaxed);
+  do {
+    route.next = first;
+  } while (!g_routes[call].compare_exchange_weak(first, &route, std::memory_order_release,
+                                                 std::memory_order_acquire));
 }
 
 // In the file itself and what it was linked to, or a null pointer.
@@ -155,6 +156,8 @@ void* FindRealSymbol(ring::CallId call, const void* caller) {
     Remember(call, 0, kEverywhere, found, generation);
   } else if (found != nullptr && module.found()) {
     Remember(call, module.low, module.high - module.low, found, generation);
+  } else if (found != nullptr) {  // from code that was made at run time
+    Remember(call, address & ~(kPage - 1), kPage, found, generation);
   }
   errno = saved_errno;
   return found;

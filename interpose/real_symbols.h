@@ -2,8 +2,8 @@
 //
 // A process may hold several copies of a library: a call goes to the one that its caller would have
 // reached without the shim. That is the next definition in the global scope, else the one in the
-// caller's own scope (a file that was opened RTLD_LOCAL), else whichever copy is loaded. What was found
-// is remembered for the caller's file, until something is closed.
+// caller's own scope (a file that was opened RTLD_LOCAL), else whichever copy is loaded. What was
+// found is remembered for the caller's file, until something is closed.
 //
 // Thread-safe; the first look-up of a symbol may take the loader's lock and allocate, later ones
 // are a few loads. A symbol that is not there (yet) is looked for again at the next call.
@@ -17,11 +17,11 @@
 
 #include "proto/ring/calls.h"
 
-// Set by a thunk (interpose/lookup_hooks.cc) just before it goes on to a row's function: 0, or slot + 1 in
-// the upper half and the row in the lower one. Which library a pointer was looked up in.
+// Set by a thunk (interpose/lookup_hooks.cc) just before it goes on to a row's function: 0, or slot
+// + 1 in the upper half and the row in the lower one. Which library a pointer was looked up in.
 extern "C" {
-extern __attribute__((visibility("hidden"), tls_model("initial-exec"))) thread_local constinit
-    uint32_t gordian_bound;
+extern __attribute__((visibility("hidden"),
+                      tls_model("initial-exec"))) thread_local constinit uint32_t gordian_bound;
 }
 
 namespace gordian::interpose {
@@ -69,8 +69,8 @@ inline void* RealSymbol(ring::CallId call, const void* caller) {
 // As above, in the scopes that the caller itself would search: null where it would find nothing.
 void* FindInScope(ring::CallId call, const void* caller);
 
-// A function of the runtime or driver that is not a row of the table, or whose row is passed over. Never
-// loads a library; keeps it loaded from then on. Null when it is not there.
+// A function of the runtime or driver that is not a row of the table, or whose row is passed over.
+// Never loads a library; keeps it loaded from then on. Null when it is not there.
 void* FindInLibrary(Library library, const char* name);
 
 // A function of the file that `function` belongs to.

@@ -58,6 +58,8 @@ inline void EndKernelRuns(ThreadContext& thread, uint64_t order) {
   thread.process->non_kernel_mark.store(order + 1, std::memory_order_relaxed);
 }
 
+static_assert(ring::kCallCount <= 8 * sizeof(ring::Header::rows_used));
+
 // One bit a row, set once: after that a read of a line that nobody writes.
 inline void MarkRowUsed(ring::Header& header, CallId call) {
   std::atomic_ref<uint64_t> word(header.rows_used[call / 64]);

@@ -38,8 +38,9 @@ void* Runtime() {
   static void* const handle = Open("libcudart.so.13");
   return handle;
 }
+// The runtime's symbols have a version, NCCL's have none.
 void* Find(void* handle, const char* name) {
-  void* found = dlsym(handle, name);
+  void* found = handle == Runtime() ? dlvsym(handle, name, "libcudart.so.13") : dlsym(handle, name);
   if (found == nullptr) Fail(name, dlerror());
   return found;
 }

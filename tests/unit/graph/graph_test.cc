@@ -239,6 +239,47 @@ TEST(Retirement, MemoryDoesNotGrowWithTheJob) {
   EXPECT_LT(most, 20000u);
 }
 
+// An event that was destroyed may come again under the same handle: what the old one stood behind
+// is not what a wait for the new one covers.
+TEST(ExecutionGraph, AnEventThatIsForgottenStandsBehindNothing) {
+  for (const bool forgotten : {false, true}) {
+    Matcher matcher;
+    ExecutionGraph graph(&matcher);
+    ProcessInfo info;
+    info.process = 1;
+    graph.Start(info);
+    uint64_t order = 0;
+    const auto record = [&](RecordKind kind, Call call) {
+      CallRecord r;
+      r.process = 1;
+      r.thread = 1;
+      r.kind = kind;
+      r.call = call;
+      r.order = ++order;
+      return r;
+    };
+    const auto work = [&](WorkKind kind, StreamId stream, uint64_t ordinal) {
+      CallRecord r = record(RecordKind::kPoint, Call::kStreamWork);
+      r.work = kind;
+      r.stream = stream;
+      r.ordinal = ordinal;
+      r.event = kind == WorkKind::kKernels ? 0 : 7;
+      graph.Record(r);
+    };
+    work(WorkKind::kKernels, 1, 1);
+    work(WorkKind::kEventRecord, 1, 1);
+    if (forgotten) work(WorkKind::kEventForgotten, 0, 0);
+    CallRecord wait = record(RecordKind::kBegin, Call::kHostWait);
+    wait.wait = WaitKind::kEvent;
+    wait.event = 7;
+    graph.Record(wait);
+    const auto& process = graph.processes().at(1);
+    EXPECT_FALSE(process.streams.contains(0));  // it names no stream
+    ASSERT_TRUE(process.threads.at(1).open.has_value());
+    EXPECT_EQ(process.threads.at(1).open->covered.size(), forgotten ? 0u : 1u);
+  }
+}
+
 // Two threads use one stream: the later place on it may be told first, and a round may be between.
 TEST(ExecutionGraph, KernelsBehindAnOperationThatIsNotToldYetProveNothing) {
   Matcher matcher;

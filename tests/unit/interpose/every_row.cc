@@ -1,9 +1,9 @@
-// Calls every row of the table once, each in a process of its own, on the emulated libraries, and says
-// what came of it: one line a row,
+// Calls every row of the table once, each in a process of its own, on the emulated libraries, and
+// says what came of it: one line a row,
 //   NAME RESULT ERRNO USED RECORDS
-// RESULT: the return value, a text in quotes, "absent" when no library has it, or "signal N". USED and
-// RECORDS only with the shim in front: whether the row's bit was set, and the kinds of records that the
-// call left ("BE", "P", "-").
+// RESULT: the return value, a text in quotes, "absent" when no library has it, or "signal N". USED
+// and RECORDS only with the shim in front: whether the row's bit was set, and the kinds of records
+// that the call left ("BE", "P", "-").
 //
 // Arguments are made by type from a small world: a context, a stream, an event, memory, a kernel, a
 // graph, a communicator of one. What a row needs beyond that is in MakeWorld and Prepare.
@@ -119,7 +119,8 @@ T Argument() {
     return w.comm;
   } else if constexpr (std::is_same_v<T, ncclUniqueId>) {
     return w.id;
-  } else if constexpr (std::is_same_v<T, cudaIpcEventHandle_t> || std::is_same_v<T, CUipcEventHandle>) {
+  } else if constexpr (std::is_same_v<T, cudaIpcEventHandle_t> ||
+                       std::is_same_v<T, CUipcEventHandle>) {
     return reinterpret_cast<const T&>(w.ipc);
   } else if constexpr (std::is_same_v<T, dim3>) {
     return dim3(1);
@@ -149,7 +150,8 @@ T Argument() {
     parameters->extent = {16, 1, 1};
     parameters->kind = cudaMemcpyDeviceToDevice;
     return parameters;
-  } else if constexpr (std::is_same_v<T, const CUDA_MEMCPY2D*> || std::is_same_v<T, const CUDA_MEMCPY3D*>) {
+  } else if constexpr (std::is_same_v<T, const CUDA_MEMCPY2D*> ||
+                       std::is_same_v<T, const CUDA_MEMCPY3D*>) {
     auto* copy = reinterpret_cast<std::remove_const_t<std::remove_pointer_t<T>>*>(scratch);
     copy->srcMemoryType = copy->dstMemoryType = CU_MEMORYTYPE_DEVICE;
     copy->srcDevice = reinterpret_cast<CUdeviceptr>(w.memory);
@@ -157,7 +159,8 @@ T Argument() {
     copy->srcPitch = copy->dstPitch = 64;
     copy->WidthInBytes = 16;
     copy->Height = 1;
-    if constexpr (std::is_same_v<T, const CUDA_MEMCPY3D*>) copy->Depth = copy->srcHeight = copy->dstHeight = 1;
+    if constexpr (std::is_same_v<T, const CUDA_MEMCPY3D*>)
+      copy->Depth = copy->srcHeight = copy->dstHeight = 1;
     return copy;
   } else if constexpr (std::is_same_v<T, const CUDA_MEMCPY3D_PEER*>) {
     auto* copy = reinterpret_cast<CUDA_MEMCPY3D_PEER*>(scratch);
@@ -223,7 +226,8 @@ void Prepare(P&... parameters) {
       if (has("CommInit") && at == 1) value = 1;
       if (has("Scalable") && at == 3) value = 1;
       if (name == "ncclCommInitAll") value = 1;
-      if ((has("cuLaunchKernel") || has("cuLaunchCooperativeKernel")) && at >= 1 && at <= 6) value = 1;
+      if ((has("cuLaunchKernel") || has("cuLaunchCooperativeKernel")) && at >= 1 && at <= 6)
+        value = 1;
       if (has("cuLaunchGrid") || has("MultiDevice")) value = at == 1 || at == 2 ? 1 : value;
       if (has("MultiDevice") && at == 2) value = 0;
       if (has("ProcAddress") || has("ByVersion")) value = 13000;
@@ -268,7 +272,8 @@ void Prepare(P&... parameters) {
     NEED(cudaStreamBeginCapture(w.stream, cudaStreamCaptureModeRelaxed));
   }
   if (name == "ncclGroupEnd" || name == "ncclGroupSimulateEnd") NEED(ncclGroupStart());
-  if (name == "cuCtxPopCurrent_v2" || name == "cuCtxPopCurrent") NEED(cuCtxPushCurrent_v2(w.context));
+  if (name == "cuCtxPopCurrent_v2" || name == "cuCtxPopCurrent")
+    NEED(cuCtxPushCurrent_v2(w.context));
 }
 
 std::string g_ring_path;
@@ -292,8 +297,8 @@ std::string RecordsOf(uint16_t call, uint64_t after) {
   std::string kinds;
   for (const ring::Record& record : gordian::test::ReadRing(g_ring_path).records) {
     if (record.order <= after || record.call != call) continue;
-    kinds += record.kind == ring::RecordKind::kBegin  ? 'B'
-             : record.kind == ring::RecordKind::kEnd  ? 'E'
+    kinds += record.kind == ring::RecordKind::kBegin   ? 'B'
+             : record.kind == ring::RecordKind::kEnd   ? 'E'
              : record.kind == ring::RecordKind::kPoint ? 'P'
                                                        : 'x';
   }

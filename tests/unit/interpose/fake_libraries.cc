@@ -6,8 +6,9 @@
 // value), fake_block_*(call) makes the next calls wait for ever.
 // Names in the table are the exported ones: no macros that rename them.
 #define __CUDA_API_VERSION_INTERNAL
-#include <cuda.h>
+#include "tests/unit/interpose/fake_libraries.h"
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <errno.h>
 #include <unistd.h>
@@ -18,7 +19,6 @@
 
 #include "interpose/nccl_newer.h"
 #include "proto/ring/calls.h"
-#include "tests/unit/interpose/fake_libraries.h"
 
 using gordian::ring::CallId;
 

@@ -199,6 +199,21 @@ void Events() {
   CHECK(cudaStreamDestroy(two) == cudaSuccess);
 }
 
+// A handle that is destroyed and given again; one that was made out of sight, and is made again.
+void EventHandles() {
+  cudaStream_t stream = MakeStream();
+  auto* event = reinterpret_cast<cudaEvent_t>(0x5000);
+  CHECK(cudaEventRecord(event, stream) == cudaSuccess);
+  CHECK(cudaEventDestroy(event) == cudaSuccess);
+  CHECK(cudaEventCreate(&event) == cudaSuccess);  // leaves the handle as it is
+  CHECK(cudaStreamWaitEvent(stream, event, 0) == cudaSuccess);
+  fake_set_result_cudart(ring::kCall_cudaEventCreate, cudaErrorInvalidValue);
+  CHECK(cudaEventCreate(&event) == cudaErrorInvalidValue);
+  CUevent made = nullptr;
+  CHECK(cuEventCreate(&made, 0) == CUDA_SUCCESS && made != nullptr);
+  CHECK(cuEventDestroy_v2(made) == CUDA_SUCCESS);
+}
+
 void Polls() {
   auto* event = reinterpret_cast<cudaEvent_t>(0x5000);
   fake_set_result_cudart(ring::kCall_cudaEventQuery, cudaErrorNotReady);
@@ -487,6 +502,7 @@ int main(int argc, char** argv) {
       {"inits", Inits},
       {"waits", Waits},
       {"events", Events},
+      {"event-handles", EventHandles},
       {"polls", Polls},
       {"polls-end", PollsEnd},
       {"blocked", Blocked},

@@ -2,6 +2,7 @@
 #ifndef GORDIAN_TESTS_UNIT_INTERPOSE_JOB_RUNNER_H_
 #define GORDIAN_TESTS_UNIT_INTERPOSE_JOB_RUNNER_H_
 
+#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -97,6 +98,26 @@ class Job {
   int input_ = -1;
   FILE* output_ = nullptr;
 };
+
+// Runs a program to its end and reads what it left.
+struct Outcome {
+  int exit_code;
+  std::vector<RingFile> rings;
+};
+inline Outcome RunAll(const std::string& program, const Job::Environment& extra = {}) {
+  RingFolder folder;
+  Job job(program, folder.path(), extra);
+  Outcome outcome;
+  outcome.exit_code = job.Wait();
+  for (const std::string& path : RingPaths(folder.path())) outcome.rings.push_back(ReadRing(path));
+  return outcome;
+}
+inline RingFile RunOne(const std::string& program, const Job::Environment& extra = {}) {
+  Outcome outcome = RunAll(program, extra);
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.rings.size(), 1u);
+  return outcome.rings.empty() ? RingFile{} : outcome.rings[0];
+}
 
 }  // namespace gordian::test
 

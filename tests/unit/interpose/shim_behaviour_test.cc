@@ -22,25 +22,6 @@ namespace {
 
 using namespace ring;  // NOLINT: the contract under test
 
-struct Outcome {
-  int exit_code;
-  std::vector<RingFile> rings;
-};
-Outcome RunAll(const std::string& program, const Job::Environment& extra = {}) {
-  RingFolder folder;
-  Job job(program, folder.path(), extra);
-  Outcome outcome;
-  outcome.exit_code = job.Wait();
-  for (const std::string& path : RingPaths(folder.path())) outcome.rings.push_back(ReadRing(path));
-  return outcome;
-}
-RingFile RunOne(const std::string& program, const Job::Environment& extra = {}) {
-  Outcome outcome = RunAll(program, extra);
-  EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.rings.size(), 1u);
-  return outcome.rings.empty() ? RingFile{} : outcome.rings[0];
-}
-
 // Maps a live ring as the collector does.
 class LiveRing {
  public:
@@ -588,46 +569,6 @@ TEST(Shim, WatcherDoesNotKeepAProcessAlive) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(RunAll("main-thread-exits").exit_code, 0);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
-}
-
-TEST(Shim, EveryRowPassesResultAndErrnoThrough) {
-  {
-    Job alone("pass-through", "", {}, false);
-    ASSERT_EQ(alone.Wait(), 0) << "the test program itself";
-    Job silent("pass-through", "");
-    ASSERT_EQ(silent.Wait(), 0);
-  }
-  const RingFile file = RunOne("pass-through");
-  EXPECT_EQ(file.header.lost_records, 0u);
-  std::map<uint16_t, std::vector<Record>> by_call;
-  for (const Record& record : file.records) by_call[record.call].push_back(record);
-  for (uint16_t call = 1; call < kCallCount; ++call) {
-    const CallInfo& info = kCalls[call];
-    const std::vector<Record>& records = by_call[call];
-    const std::string name = info.name;
-    if (name == "ncclCommInitAll") continue;  // of no devices: nothing to say
-    if (info.style == CallStyle::kBlocks) {
-      std::vector<int> results;
-      for (const Record& record : records) {
-        if (record.kind == RecordKind::kEnd) results.push_back(record.payload.end.result);
-      }
-      // The failed ncclGroupStart of the second pass leaves no group for its end.
-      std::vector<int> expected =
-          name == "ncclGroupEnd" ? std::vector<int>{0} : std::vector<int>{0, 3};
-      // Asynchronous copies that may wait are recorded under the synchronous one's number.
-      if (name == "cudaMemcpy" || name == "cuMemcpy") {
-        ASSERT_GT(results.size(), 2u) << name;
-        const size_t each = results.size() / 2;
-        expected.assign(each, 0);
-        expected.insert(expected.end(), each, 3);
-      }
-      EXPECT_EQ(results, expected) << name;
-    } else if (info.style == CallStyle::kSilent) {
-      EXPECT_TRUE(records.empty()) << name;
-    } else if (info.payload == PayloadKind::kStreamWork) {
-      EXPECT_LE(records.size(), 1u) << name;
-    }
-  }
 }
 
 }  // namespace
