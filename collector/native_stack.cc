@@ -30,13 +30,6 @@ std::string Why() {
   return text != nullptr ? text : "unknown error";
 }
 
-// Opens the file of a module and its unwind tables.
-int Prepare(Dwfl_Module* module, void**, const char*, Dwarf_Addr, void*) {
-  Dwarf_Addr bias = 0;
-  (void)dwfl_module_eh_cfi(module, &bias);
-  return DWARF_CB_OK;
-}
-
 // The modules of one process, and the copy of the thread that is being unwound.
 class Unwinder {
  public:
@@ -66,7 +59,6 @@ class Unwinder {
     if (dwfl_report_end(dwfl_.get(), nullptr, nullptr) != 0) {
       return Why();
     }
-    dwfl_getmodules(dwfl_.get(), Prepare, nullptr, 0);
     return dwfl_attach_state(dwfl_.get(), nullptr, pid_, &thread_callbacks, this) ? "" : Why();
   }
 
@@ -174,7 +166,7 @@ void ReadAll(pid_t pid, const NativeStackOptions& options, std::vector<NativeSta
       stack.refused = true;
       continue;
     }
-    if (MonoNs() >= options.deadline_ns) {
+    if (options.out_of_time && options.out_of_time()) {
       stack.note = "there was no time left to read it";
       continue;
     }

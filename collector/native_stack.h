@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <span>
 #include <string>
@@ -32,7 +33,8 @@ struct NativeStack {
 };
 
 struct NativeStackOptions {
-  uint64_t deadline_ns = UINT64_MAX;  // CLOCK_MONOTONIC; threads not reached by then get a note
+  // Asked between threads: true leaves those that are not reached yet with a note. May be empty.
+  std::function<bool()> out_of_time;
   // Held while a thread is: whoever has it sees none of them stopped by us. May be null.
   std::mutex* while_held = nullptr;
 };

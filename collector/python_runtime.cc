@@ -107,6 +107,11 @@ class InterpreterFile {
   std::map<std::string_view, uint64_t> found_;
 };
 
+bool CalledPython(const std::string& path) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  return name.starts_with("libpython3") || name.starts_with("python3");
+}
+
 bool MayHoldPython(const ExecutableMapping& mapping, const std::string& executable) {
   const std::string name = mapping.path.substr(mapping.path.rfind('/') + 1);
   return mapping.path == executable || name.starts_with("libpython");
@@ -117,6 +122,7 @@ bool MayHoldPython(const ExecutableMapping& mapping, const std::string& executab
 std::optional<PythonRuntime> FindPython(pid_t pid) {
   const std::string executable = ReadExecutable(pid);
   std::vector<std::string> looked_at;
+  std::optional<PythonRuntime> without_symbol;
   for (const ExecutableMapping& mapping : ReadMaps(pid)) {
     if (!MayHoldPython(mapping, executable) ||
         std::find(looked_at.begin(), looked_at.end(), mapping.path) != looked_at.end()) {
@@ -133,6 +139,9 @@ std::optional<PythonRuntime> FindPython(pid_t pid) {
       used = &outside;
     }
     if (used == nullptr) {
+      if (CalledPython(mapping.path)) {
+        without_symbol = PythonRuntime{.module = mapping.path};
+      }
       continue;
     }
     const std::optional<uint64_t> bias = used->BiasOf(mapping);
@@ -153,7 +162,7 @@ std::optional<PythonRuntime> FindPython(pid_t pid) {
     }
     return out;
   }
-  return std::nullopt;
+  return without_symbol;
 }
 
 std::string PythonVersionText(uint64_t version) {

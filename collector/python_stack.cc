@@ -270,6 +270,10 @@ PythonStacks ReadPythonStacks(pid_t pid, std::span<const pid_t> tids) {
   }
   out.has_python = true;
   out.module = runtime->module;
+  if (runtime->runtime == 0) {
+    out.why_not = "its interpreter has no symbol _PyRuntime, or cannot be opened";
+    return out;
+  }
   ProcessMemory memory(pid);
   if (!memory.Get<uint64_t>(runtime->runtime)) {
     out.why_not = Refused(memory.error());

@@ -5,7 +5,6 @@
 #include <map>
 #include <utility>
 
-#include "collector/native_stack.h"
 #include "collector/proc_reader.h"
 #include "collector/python_stack.h"
 #include "collector/record_decoder.h"
@@ -14,21 +13,20 @@
 namespace gordian::collector {
 namespace {
 
-// For native stacks of all processes of a node together. A job that is to be killed waits for them.
-constexpr uint64_t kAllNs = 800 * kNsPerMs;
+// For native stacks of all processes of a node together.
+constexpr uint64_t kAllNs = 10 * kNsPerSecond;
 
 }  // namespace
 
-v1::StacksTaken TakeStacks(pid_t pid, std::span<const StackThread> threads, uint64_t deadline_ns,
-                           std::mutex* while_held) {
+v1::StacksTaken TakeStacks(pid_t pid, std::span<const StackThread> threads,
+                           const NativeStackOptions& options) {
   v1::StacksTaken out;
   std::vector<pid_t> tids;
   for (const StackThread& thread : threads) {
     tids.push_back(thread.tid);
   }
   out.set_time_ns(MonoNs());
-  std::vector<NativeStack> native =
-      ReadNativeStacks(pid, tids, {.deadline_ns = deadline_ns, .while_held = while_held});
+  std::vector<NativeStack> native = ReadNativeStacks(pid, tids, options);
   PythonStacks python = ReadPythonStacks(pid, tids);
   std::map<pid_t, PythonStack*> python_of;
   for (PythonStack& stack : python.stacks) {
@@ -120,7 +118,12 @@ void StackTaker::Run() {
 
 void StackTaker::Answer(const Request& request) {
   const uint64_t deadline = MonoNs() + kAllNs;
+  const NativeStackOptions options{
+      .out_of_time = [&] { return finish_ || MonoNs() >= deadline; }, .while_held = &while_held_};
   for (const StackTarget& target : request.targets) {
+    if (finish_) {
+      break;
+    }
     // A pid may be another process's by now.
     const std::optional<TaskStat> stat = ReadProcessStat(target.identity.pid);
     if (!stat || stat->start != target.identity.start) {
@@ -128,7 +131,7 @@ void StackTaker::Answer(const Request& request) {
     }
     v1::Event event;
     *event.mutable_stacks_taken() =
-        TakeStacks(target.identity.pid, target.threads, deadline, &while_held_);
+        TakeStacks(target.identity.pid, target.threads, options);
     event.mutable_stacks_taken()->set_process(target.process);
     event.mutable_stacks_taken()->set_request(request.number);
     Put(std::move(event));

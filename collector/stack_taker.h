@@ -3,6 +3,7 @@
 #ifndef GORDIAN_COLLECTOR_STACK_TAKER_H_
 #define GORDIAN_COLLECTOR_STACK_TAKER_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -13,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "collector/native_stack.h"
 #include "collector/process_watch.h"
 #include "gordian/v1/event.pb.h"
 
@@ -25,10 +27,10 @@ struct StackThread {
 };
 
 // Native and Python stacks of these threads of one process: everything of StacksTaken but `process`
-// and `request`. Never fails: what cannot be had is named in the result. `deadline_ns` (of
-// CLOCK_MONOTONIC) is for native stacks; Python's are quick. `while_held`: as in native_stack.h.
-v1::StacksTaken TakeStacks(pid_t pid, std::span<const StackThread> threads, uint64_t deadline_ns,
-                           std::mutex* while_held);
+// and `request`. Never fails: what cannot be had is named in the result. `native` as in native_stack.h;
+// Python's are quick.
+v1::StacksTaken TakeStacks(pid_t pid, std::span<const StackThread> threads,
+                           const NativeStackOptions& native = {});
 
 struct StackTarget {
   uint32_t process = 0;
@@ -49,7 +51,7 @@ class StackTaker {
   void Ask(uint64_t request, std::vector<StackTarget> targets);
   // Events since the last call, in order: a StacksTaken each, then StacksDone.
   std::vector<v1::Event> Results();
-  // Ends what is under way: about a second at most. Nothing is taken afterwards.
+  // Ends what is under way, soon. Nothing is taken afterwards.
   void Finish();
 
   // Held while a thread of the job is stopped: states of threads that are read under it are true.
@@ -70,7 +72,7 @@ class StackTaker {
   std::condition_variable changed_;
   std::optional<Request> wanted_;
   std::vector<v1::Event> results_;
-  bool finish_ = false;
+  std::atomic<bool> finish_ = false;
   std::thread thread_;
 };
 
