@@ -10,7 +10,6 @@ from cli_testing import BUILD, JOB, CliTest, clean_environment, main, wait_until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RANK_LIBRARY = os.path.join(BUILD, "tests", "libgordian_e2e_rank.so")
-HIDDEN = os.path.join(BUILD, "tests", "libgordian_e2e_hidden.so")
 RANKS = os.path.join(HERE, "jobs", "python_ranks.py")
 
 
@@ -62,8 +61,9 @@ class Stacks(CliTest):
         explained = self.gordian("explain", session).stdout
         self.assertIn("Where the threads are", explained)
         self.assertIn("SleepInUserCode", explained)
-        # And the trace alone.
-        again = json.loads(self.gordian("analyze", os.path.join(session, "trace.gtrace"), "--json").stdout)
+        # And the trace.
+        os.unlink(os.path.join(session, "verdict.json"))
+        again = json.loads(self.gordian("analyze", session, "--json").stdout)
         self.assertEqual(again["stacks"], verdict["stacks"])
 
     def test_a_confirmed_verdict_has_them_before_the_job_is_killed(self):
@@ -82,7 +82,6 @@ class Stacks(CliTest):
 
     def test_where_ptrace_is_refused_the_verdict_is_the_same_and_says_so(self):
         self.need(JOB)
-        self.need(HIDDEN)
         _, with_stacks, _ = self.run_job(JOB, "missing_rank")
         shutil.rmtree(self.path("session"))
         prefix = ()
@@ -90,8 +89,7 @@ class Stacks(CliTest):
             if shutil.which("setpriv") is None:
                 self.skipTest("setpriv is not here, and root may trace everything")
             prefix = ("setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace")
-        done, without, _ = self.run_job("env", f"LD_PRELOAD={HIDDEN}:{os.path.join(BUILD, 'lib', 'libgordian_interpose.so')}",
-                                        JOB, "missing_rank", prefix=prefix)
+        done, without, _ = self.run_job(JOB, "missing_rank", "--hidden", prefix=prefix)
         self.assertEqual(done.returncode, 137, done.stderr)
         for key in ("check", "verdict", "confidence", "culprit_ranks", "victim_ranks", "summary"):
             self.assertEqual(without[key], with_stacks[key])

@@ -15,7 +15,7 @@ namespace gordian::collector {
 namespace {
 
 // For each code object below some modules: its first line, its table in hex, and the line of each
-// instruction (0: none).
+// instruction (-1: none).
 constexpr char kScript[] = R"(
 import sys, types
 if sys.version_info < (3, 11):
@@ -28,7 +28,7 @@ def tell(code):
     if id(code) in seen:
         return
     seen.add(id(code))
-    lines = [position[0] or 0 for position in code.co_positions()]
+    lines = [-1 if position[0] is None else position[0] for position in code.co_positions()]
     print(code.co_firstlineno, code.co_linetable.hex() or "-", *lines)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -80,7 +80,7 @@ TEST_P(AgainstCPython, EveryInstructionHasTheLineThatCPythonSays) {
     const std::vector<uint8_t> table = FromHex(hex);
     for (int64_t offset = 0; words >> expected; offset += 2) {
       const int got = LineOfInstruction(table, first, offset);
-      if (got != (expected == 0 ? -1 : expected) && wrong++ == 0) {
+      if (got != expected && wrong++ == 0) {
         ADD_FAILURE() << "offset " << offset << " is line " << expected << ", not " << got << ": "
                       << line.substr(0, 200);
       }
