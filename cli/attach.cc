@@ -417,7 +417,7 @@ void AddAttachVerb(CLI::App& app, VerbContext* context) {
       ->type_name("PID");
   verb->add_flag("--json", *as_json, "As JSON (schema gordian.attach.v1)");
   verb->footer(
-      "Holds each thread for some tens of microseconds to copy its stack, and lets it go on.\n"
+      "Holds each thread for a moment to copy its stack, and lets it go on.\n"
       "Exit code: 1 a suspicion; 2 no such process; 3 inconclusive.\n"
       "Example: gordian attach 4711");
   verb->callback([=] { context->chosen = [=] { return Attach(*pid, *as_json); }; });

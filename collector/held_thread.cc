@@ -2,6 +2,7 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -27,8 +28,10 @@ namespace {
 constexpr size_t kMostStackBytes = 256u << 10;
 // A thread that runs stops when it is next given a processor or makes a call.
 constexpr uint64_t kStopNs = 50 * kNsPerMs;
-constexpr uint64_t kFirstPauseNs = 5 * kNsPerUs;
-constexpr uint64_t kLastPauseNs = 500 * kNsPerUs;
+// A thread that sleeps stops within microseconds: for so long we do not sleep ourselves, since it
+// would be held until we wake.
+constexpr uint64_t kSpinNs = 500 * kNsPerUs;
+constexpr uint64_t kPauseNs = 50 * kNsPerUs;
 // What was asleep before is given so long to be so again.
 constexpr uint64_t kAsleepAgainNs = 5 * kNsPerMs;
 
@@ -81,16 +84,21 @@ void CopyRegisters(const user_regs_struct& from, uint64_t* to) {
 // Until it is stopped, for whatever reason, and with that readable.
 bool AwaitRegisters(pid_t tid, user_regs_struct* registers) {
   const uint64_t begin = MonoNs();
-  for (uint64_t pause = kFirstPauseNs;;) {
+  for (;;) {
     iovec to{.iov_base = registers, .iov_len = sizeof(*registers)};
     if (ptrace(PTRACE_GETREGSET, tid, reinterpret_cast<void*>(NT_PRSTATUS), &to) == 0) {
       return to.iov_len == sizeof(*registers);
     }
-    if (errno != ESRCH || MonoNs() - begin >= kStopNs) {
+    const bool not_yet = errno == ESRCH;
+    const uint64_t waited = MonoNs() - begin;
+    if (!not_yet || waited >= kStopNs) {
       return false;
     }
-    SleepNs(pause);
-    pause = pause * 2 < kLastPauseNs ? pause * 2 : kLastPauseNs;
+    if (waited < kSpinNs) {
+      sched_yield();
+    } else {
+      SleepNs(kPauseNs);
+    }
   }
 }
 
@@ -160,7 +168,7 @@ HoldResult CopyThread(pid_t pid, pid_t tid, std::mutex* while_held, ThreadCopy* 
       if (!now || (now->state != 'R' && now->state != 't')) {
         break;
       }
-      SleepNs(kFirstPauseNs);
+      SleepNs(kPauseNs);
     }
   }
   if (got == 0) {
