@@ -67,6 +67,17 @@ void CutBeginning(std::vector<graph::StackFrame>* frames) {
   if (keep > 0) frames->resize(keep);
 }
 
+// The shim stands between a program and what it calls. Its own threads keep their frames.
+void CutShim(std::vector<graph::StackFrame>* frames) {
+  if (frames->empty()) return;
+  const graph::StackFrame outermost = frames->back();
+  frames->pop_back();
+  std::erase_if(*frames, [](const graph::StackFrame& frame) {
+    return FileName(frame.module) == "libgordian_interpose.so";
+  });
+  frames->push_back(outermost);
+}
+
 // Frames without a name, next to each other in one file, say no more than one of them.
 void JoinNameless(std::vector<graph::StackFrame>* frames) {
   const auto nameless = [](const graph::StackFrame& frame) {
@@ -132,6 +143,7 @@ std::vector<graph::StackFrame> MergeFrames(const v1::ThreadStack& thread,
     for (int i = mixed ? last : 0; i < native.size(); ++i) out.push_back(Native(native[i]));
   }
   CutBeginning(&out);
+  CutShim(&out);
   JoinNameless(&out);
   return out;
 }
@@ -174,7 +186,8 @@ std::vector<graph::FoldedStack> FoldStacks(const std::vector<ProcessStacks>& pro
                        [](const auto& thread) { return thread.pid == thread.tid; });
   };
   const auto place = [&](const Entry& entry) {
-    return std::make_tuple(!entry.culprit, !entry.in_call, !main_thread(entry.stack),
+    const bool tells = entry.in_call || main_thread(entry.stack);
+    return std::make_tuple(!tells, !entry.culprit, !entry.in_call,
                            entry.stack.ranks.empty() ? INT32_MAX : entry.stack.ranks.front());
   };
   std::stable_sort(entries.begin(), entries.end(),

@@ -98,6 +98,18 @@ TEST(StackMerge, NamelessNeighboursAreOne) {
             3u);
 }
 
+TEST(StackMerge, TheShimIsNotShownBetweenTheProgramAndWhatItCalls) {
+  constexpr char kShim[] = "/opt/lib/libgordian_interpose.so";
+  EXPECT_EQ(Functions(MergeFrames(Thread({{"wait", kCuda},
+                                          {"cudaStreamSynchronize", kCuda},
+                                          {"cudaStreamSynchronize", kShim},
+                                          {"step", "/job/t"}}),
+                                  "")),
+            (Names{"wait", "cudaStreamSynchronize", "step"}));
+  EXPECT_EQ(Functions(MergeFrames(Thread({{"syscall", kLibc}, {"Watch", kShim}, {"clone3", kLibc}}), "")),
+            (Names{"syscall", "Watch"}));
+}
+
 TEST(StackMerge, RanksAreFolded) {
   EXPECT_EQ(FoldedRanks({}), "");
   EXPECT_EQ(FoldedRanks({4}), "4");
