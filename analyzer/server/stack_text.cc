@@ -22,9 +22,10 @@ std::string FileName(const std::string& path) { return path.substr(path.rfind('/
 bool IsLibrary(const graph::StackFrame& frame) {
   if (frame.python) return false;
   const std::string name = FileName(frame.module);
-  for (std::string_view start : {"libc.so", "libpthread", "libstdc++", "libgcc", "ld-linux",
-                                 "libcuda", "libcudart", "libnccl", "libgordian_interpose",
-                                 "libpython", "libm.so", "libffi", "_ctypes", "[vdso]", "libc10", "libtorch"}) {
+  for (std::string_view start :
+       {"libc.so", "libpthread", "libstdc++", "libgcc", "ld-linux", "libcuda", "libcudart",
+        "libnccl", "libgordian_interpose", "libpython", "libm.so", "libffi", "_ctypes", "[vdso]",
+        "libc10", "libtorch"}) {
     if (name.starts_with(start)) return true;
   }
   return false;
