@@ -9,12 +9,15 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "cli/native_stack.h"
+#include "analyzer/server/stack_merge.h"
+#include "analyzer/server/stack_text.h"
 #include "cli/output.h"
 #include "cli/process_tree.h"
 #include "cli/verbs.h"
 #include "collector/proc_reader.h"
 #include "collector/record_decoder.h"
+#include "collector/stack_taker.h"
+#include "common/clock.h"
 
 namespace gordian::cli {
 namespace {
@@ -23,7 +26,15 @@ constexpr char kDefaultDump[] = "/tmp/nccl_trace_rank_";
 constexpr const char* kRankVariables[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
                                           "SLURM_PROCID"};
 
+constexpr uint64_t kStacksNs = 2 * kNsPerSecond;  // of one process
+
 enum class Place { kElsewhere, kNccl, kCuda, kUnknown };
+
+struct SeenThread {
+  uint32_t tid = 0;
+  std::string name;
+  std::vector<graph::StackFrame> frames;  // innermost first
+};
 
 struct SeenProcess {
   pid_t pid = 0;
@@ -33,8 +44,9 @@ struct SeenProcess {
   std::string command, wchan;
   std::map<std::string, int> threads;  // names, how many
   std::vector<std::string> libraries;  // of NCCL, CUDA and torch, by path
-  std::vector<NativeFrame> frames;
-  std::string no_stack;  // why
+  v1::StacksTaken taken;
+  std::vector<SeenThread> stacks;  // the main thread's first
+  std::string no_stack;            // why
   std::vector<std::string> dumps;
   bool gpu = false;  // has NCCL or CUDA in it
   Place place = Place::kUnknown;
@@ -92,26 +104,74 @@ std::vector<std::string> DumpsOf(pid_t pid) {
   return found;
 }
 
+// Of a library's own making: nothing that the program calls ends in there.
+bool IsServiceThread(const SeenThread& thread) {
+  return !thread.frames.empty() &&
+         (PlaceOf(thread.frames.back().module) != Place::kElsewhere ||
+          FileName(thread.frames.back().module).starts_with("libgordian"));
+}
+
+std::string Described(const graph::StackFrame& frame) {
+  return (frame.function.empty() ? "a function" : frame.function) + " in " +
+         FileName(frame.python ? frame.file : frame.module);
+}
+
 void Locate(SeenProcess* process) {
-  if (process->frames.empty()) {
-    return;
-  }
-  process->place = Place::kElsewhere;
-  const NativeFrame* shown = nullptr;
-  // The outermost NCCL or CUDA frame is what the program called.
-  for (const NativeFrame& frame : process->frames) {
-    if (PlaceOf(frame.module) == Place::kElsewhere) {
+  const graph::StackFrame* elsewhere = nullptr;
+  for (const SeenThread& thread : process->stacks) {
+    if (thread.frames.empty() || IsServiceThread(thread)) {
       continue;
     }
-    process->place = PlaceOf(frame.module);
-    shown = &frame;
+    if (process->place == Place::kUnknown) {
+      process->place = Place::kElsewhere;
+    }
+    // The outermost NCCL or CUDA frame is what the program called.
+    for (const graph::StackFrame& frame : thread.frames) {
+      if (PlaceOf(frame.module) != Place::kElsewhere) {
+        process->place = PlaceOf(frame.module);
+        process->where = Described(frame);
+      }
+    }
+    if (process->place != Place::kElsewhere) {
+      return;
+    }
+    if (elsewhere == nullptr) {  // the main thread is the first
+      for (const graph::StackFrame& frame : thread.frames) {
+        const bool of_libc = FileName(frame.module).starts_with("libc.so");
+        if (!frame.function.empty() && (elsewhere == nullptr || !of_libc)) {
+          elsewhere = &frame;
+          if (!of_libc) {
+            break;
+          }
+        }
+      }
+    }
   }
-  for (size_t i = 0; shown == nullptr && i < process->frames.size(); ++i) {
-    shown = process->frames[i].function.empty() ? nullptr : &process->frames[i];
+  if (elsewhere != nullptr) {
+    process->where = Described(*elsewhere);
   }
-  if (shown != nullptr) {
-    process->where = (shown->function.empty() ? "a function" : shown->function) + " in " +
-                     FileName(shown->module);
+}
+
+void TakeStacks(SeenProcess* process) {
+  std::vector<collector::StackThread> threads;
+  for (const collector::TaskState& task : collector::ReadTasks(process->pid)) {
+    const collector::StackThread thread{.tid = task.tid, .name = task.stat.name};
+    threads.insert(task.tid == process->pid ? threads.begin() : threads.end(), thread);
+  }
+  const uint64_t begin = MonoNs();
+  process->taken = collector::TakeStacks(
+      process->pid, threads, {.out_of_time = [&] { return MonoNs() - begin >= kStacksNs; }});
+  for (const v1::ThreadStack& thread : process->taken.threads()) {
+    process->stacks.push_back(
+        {.tid = thread.tid(),
+         .name = thread.name(),
+         .frames = server::MergeFrames(thread, process->taken.python_module())});
+  }
+  Locate(process);
+  if (process->place == Place::kUnknown) {
+    process->no_stack = !process->taken.native_refused().empty() ? process->taken.native_refused()
+                        : process->taken.threads().empty()       ? std::string("it has ended")
+                                                           : process->taken.threads(0).native_note();
   }
 }
 
@@ -136,21 +196,37 @@ SeenProcess Look(const ProcessStat& stat) {
   }
   seen.libraries.assign(libraries.begin(), libraries.end());
   if (seen.gpu) {
-    StatusOr<std::vector<NativeFrame>> frames = MainThreadStack(seen.pid, seen.state);
-    if (frames.ok()) {
-      seen.frames = std::move(frames).value();
-    } else {
-      seen.no_stack = frames.status().message();
-    }
     seen.dumps = DumpsOf(seen.pid);
-    Locate(&seen);
   }
+  TakeStacks(&seen);
   return seen;
 }
 
 std::string NameOf(const SeenProcess& process) {
   return process.rank >= 0 ? "rank " + std::to_string(process.rank)
                            : "pid " + std::to_string(process.pid);
+}
+
+std::vector<server::ProcessStacks> StacksOf(const std::vector<SeenProcess>& processes) {
+  std::vector<server::ProcessStacks> out;
+  for (const SeenProcess& process : processes) {
+    out.push_back({.ranks = process.rank >= 0 ? std::vector<int>{process.rank} : std::vector<int>{},
+                   .pid = static_cast<uint32_t>(process.pid),
+                   .taken = &process.taken});
+  }
+  return out;
+}
+
+nlohmann::ordered_json FramesJson(const std::vector<graph::StackFrame>& frames) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const graph::StackFrame& frame : frames) {
+    json.push_back({{"function", frame.function},
+                    {"module", frame.module},
+                    {"file", frame.file},
+                    {"line", frame.line},
+                    {"python", frame.python}});
+  }
+  return json;
 }
 
 struct AttachVerdict {
@@ -195,8 +271,8 @@ AttachVerdict Judge(const std::vector<SeenProcess>& processes) {
                      "the calls",
                      "what has reached the GPUs, and in which order",
                      "ranks on other machines"};
-  for (const SeenProcess* process : unseen) {
-    out.not_visible.push_back("the stack of " + NameOf(*process) + ": " + process->no_stack);
+  for (std::string& what : server::StacksNotVisible(StacksOf(processes))) {
+    out.not_visible.push_back(std::move(what));
   }
   const bool some_wait = !waiting.empty();
   if (some_wait && !stopped.empty()) {
@@ -242,10 +318,12 @@ nlohmann::ordered_json ToJson(const AttachVerdict& verdict,
   json["next"] = kNext;
   json["processes"] = nlohmann::ordered_json::array();
   for (const SeenProcess& process : processes) {
-    nlohmann::ordered_json frames = nlohmann::ordered_json::array();
-    for (const NativeFrame& frame : process.frames) {
-      frames.push_back({{"function", frame.function}, {"module", frame.module}});
+    nlohmann::ordered_json stacks = nlohmann::ordered_json::array();
+    for (const SeenThread& thread : process.stacks) {
+      stacks.push_back(
+          {{"tid", thread.tid}, {"name", thread.name}, {"frames", FramesJson(thread.frames)}});
     }
+    const bool any = !process.stacks.empty();
     constexpr const char* kPlaces[] = {"elsewhere", "nccl", "cuda", "unknown"};
     json["processes"].push_back({{"pid", process.pid},
                                  {"rank", process.rank},
@@ -255,7 +333,9 @@ nlohmann::ordered_json ToJson(const AttachVerdict& verdict,
                                  {"threads", process.threads},
                                  {"libraries", process.libraries},
                                  {"place", kPlaces[static_cast<int>(process.place)]},
-                                 {"stack", frames},
+                                 {"stack", any ? FramesJson(process.stacks.front().frames)
+                                               : nlohmann::ordered_json::array()},
+                                 {"stacks", stacks},
                                  {"no_stack", process.no_stack},
                                  {"flight_recorder", process.dumps}});
   }
@@ -276,18 +356,18 @@ std::string ToText(const AttachVerdict& verdict, const std::vector<SeenProcess>&
     for (const std::string& library : process.libraries) {
       text += "    maps " + library + "\n";
     }
-    for (const NativeFrame& frame : process.frames) {
-      if (IsOfInterest(frame.module) || (!frame.function.empty() && process.frames.size() < 32)) {
-        text += "    " + (frame.function.empty() ? std::string("?") : frame.function) + " in " +
-                FileName(frame.module) + "\n";
-      }
-    }
-    if (!process.no_stack.empty()) {
-      text += "    " + process.no_stack + "\n";
-    }
     for (const std::string& dump : process.dumps) {
       text += "    Flight Recorder dump: " + dump + "\n";
     }
+  }
+  std::vector<int> culprits;
+  for (const SeenProcess* culprit : verdict.culprits) {
+    culprits.push_back(culprit->rank);
+  }
+  text += "\nwhere the threads are:\n";
+  for (const std::string& line :
+       server::StacksInFull(server::FoldStacks(StacksOf(processes), culprits))) {
+    text += line + "\n";
   }
   text += "\nnot visible:\n";
   for (const std::string& what : verdict.not_visible) {
@@ -330,14 +410,14 @@ void AddAttachVerb(CLI::App& app, VerbContext* context) {
   auto pid = std::make_shared<int>(0);
   auto as_json = std::make_shared<bool>(false);
   CLI::App* verb = app.add_subcommand(
-      "attach", "What can be said of a job that hangs without gordian: its stacks, from outside");
+      "attach", "What can be said of a job that hangs without gordian: its stacks, Python's too");
   verb->add_option("pid", *pid, "The job's first process, or one of its ranks")
       ->required()
       ->check(CLI::PositiveNumber)
       ->type_name("PID");
   verb->add_flag("--json", *as_json, "As JSON (schema gordian.attach.v1)");
   verb->footer(
-      "Holds each process for some milliseconds to read its stack, and lets it go on.\n"
+      "Holds each thread for a moment to copy its stack, and lets it go on.\n"
       "Exit code: 1 a suspicion; 2 no such process; 3 inconclusive.\n"
       "Example: gordian attach 4711");
   verb->callback([=] { context->chosen = [=] { return Attach(*pid, *as_json); }; });

@@ -24,6 +24,35 @@ std::optional<int32_t> Number(const Environment& environment, std::string_view n
                                             : std::nullopt;
 }
 
+// One of several equal processes that a launcher has started, each with a gordian of its own.
+struct Task {
+  int32_t rank = 0;
+  int32_t tasks = 0;
+};
+
+// In the order in which ranks are found (interpose/ring_file.cc), from variables that only such a
+// process has.
+std::optional<Task> OwnTask(const Environment& environment) {
+  struct Family {
+    const char* needs;
+    const char* rank;
+    const char* tasks;
+  };
+  constexpr Family kFamilies[] = {{"TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE"},
+                                  {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                  {"PMI_RANK", "PMI_RANK", "PMI_SIZE"},
+                                  {"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+                                  {"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS"}};
+  for (const Family& family : kFamilies) {
+    const auto rank = Number(environment, family.rank);
+    const auto tasks = Number(environment, family.tasks);
+    if (Set(environment, family.needs) && rank && tasks && *rank < *tasks) {
+      return Task{*rank, *tasks};
+    }
+  }
+  return std::nullopt;
+}
+
 Status CheckName(std::string_view name, const std::string& text) {
   const bool plain = std::all_of(text.begin(), text.end(),
                                  [](unsigned char c) { return c > 0x20 && c < 0x7f; });
@@ -42,6 +71,10 @@ StatusOr<JobIdentity> IdentifyJob(const JobIdentityFlags& flags, const Environme
   if (flags.job || Set(environment, "GORDIAN_JOB")) {
     identity.job = flags.job ? *flags.job : *Set(environment, "GORDIAN_JOB");
     GORDIAN_RETURN_IF_ERROR(CheckName(flags.job ? "--job" : "GORDIAN_JOB", identity.job));
+  } else if (const auto mpi = Set(environment, "PMIX_NAMESPACE");
+             mpi && Set(environment, "OMPI_COMM_WORLD_RANK")) {  // there may be several in a Slurm job
+    identity.job = "mpi-" + *mpi;
+    GORDIAN_RETURN_IF_ERROR(CheckName("PMIX_NAMESPACE", *mpi));
   } else if (const auto slurm = Set(environment, "SLURM_JOB_ID")) {
     identity.job = "slurm-" + *slurm;
     if (const auto step = Set(environment, "SLURM_STEP_ID")) {
@@ -77,6 +110,17 @@ StatusOr<JobIdentity> IdentifyJob(const JobIdentityFlags& flags, const Environme
         break;
       }
     }
+  }
+  // More of us than machines: each is what a node is otherwise.
+  if (const auto task = OwnTask(environment);
+      task && static_cast<uint32_t>(task->tasks) > identity.nodes_expected &&
+      !flags.nodes && !Set(environment, "GORDIAN_NODES")) {
+    identity.nodes_expected = static_cast<uint32_t>(task->tasks);
+    identity.node_rank = task->rank;
+    if (!flags.node && !Set(environment, "GORDIAN_NODE")) {
+      identity.node += ":" + std::to_string(task->rank);
+    }
+    return identity;
   }
   for (const char* name : {"SLURM_NODEID", "GROUP_RANK"}) {
     if (const auto rank = Number(environment, name)) {

@@ -4,14 +4,11 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <deque>
 #include <exception>
-#include <mutex>
 
 #include "analyzer/server/ingest_service.h"
 #include "analyzer/server/report.h"
@@ -22,7 +19,7 @@
 #include "cli/remote_verdicts.h"
 #include "cli/ring_folder.h"
 #include "cli/session.h"
-#include "cli/verdict_policy.h"
+#include "cli/verdict_desk.h"
 #include "collector/collector.h"
 #include "common/clock.h"
 
@@ -37,6 +34,8 @@ constexpr uint64_t kStragglersNs = 500 * kNsPerMs;
 // open NCCL later than CUDA.
 constexpr uint64_t kLibraryWatchNs = 3 * kNsPerSecond;
 constexpr std::chrono::milliseconds kKillLimit{5000};
+// A verdict that ends the job waits so long for the stacks of its threads.
+constexpr uint64_t kStacksNs = 1 * kNsPerSecond;
 constexpr uint64_t kUserCommandNs = 10 * kNsPerSecond;
 
 std::string JoinCommand(const std::vector<std::string>& command) {
@@ -58,108 +57,6 @@ collector::Collector::Options CollectorOptions(const JobOptions& options) {
 
 }  // namespace
 
-class JobRunner::Desk {
- public:
-  Desk(const JobOptions& options)
-      : options_(options),
-        policy_({.on_verdict = options.config.on_verdict,
-                 .suspect_after_ns = static_cast<uint64_t>(options.config.suspect_after_s * 1e9)}),
-        wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-  ~Desk() { close(wake_fd_); }
-
-  // From the analyzer's threads.
-  void OnVerdict(const server::VerdictUpdate& update) {
-    const std::lock_guard lock(mutex_);
-    latest_ = update.verdict.main;
-    server::ReportOptions report{
-        .color = options_.color, .width = options_.width, .session = options_.session_dir};
-    if (!closed_) {
-      switch (policy_.Judge(update.verdict, interrupted_)) {
-        case VerdictPolicy::Say::kNothing:
-          break;
-        case VerdictPolicy::Say::kReport:
-          news_.push_back(server::ReportText(update.verdict, update.sites, report));
-          break;
-        case VerdictPolicy::Say::kHeadline:
-          news_.push_back(server::Headline(update.verdict.main, report) + "\n");
-          break;
-        case VerdictPolicy::Say::kWithdrawn:
-          news_.push_back(update.verdict.restarts.times > 0
-                              ? "gordian: the ranks were started again, that finding is history\n"
-                              : "gordian: the suspicion is withdrawn, the job went on\n");
-          break;
-      }
-    }
-    Wake();
-  }
-  // One line about the way to the analyzer.
-  void OnNotice(std::string line) {
-    const std::lock_guard lock(mutex_);
-    notices_.push_back(std::move(line));
-    Wake();
-  }
-
-  // From the main thread.
-  int wake_fd() const { return wake_fd_; }
-  void ClearWake() {
-    uint64_t count = 0;
-    if (read(wake_fd_, &count, sizeof count) < 0) {
-      // Nothing was there.
-    }
-  }
-  std::deque<std::string> TakeNews() {
-    const std::lock_guard lock(mutex_);
-    return std::exchange(news_, {});
-  }
-  std::deque<std::string> TakeNotices() {
-    const std::lock_guard lock(mutex_);
-    return std::exchange(notices_, {});
-  }
-  bool ActNow(uint64_t records, bool unfinished) {
-    const std::lock_guard lock(mutex_);
-    return !closed_ && policy_.ActNow(MonoNs(), records, unfinished);
-  }
-  bool WantsTicks() const {
-    const std::lock_guard lock(mutex_);
-    return !closed_ && policy_.WantsTicks();
-  }
-  bool problem() const {
-    const std::lock_guard lock(mutex_);
-    return policy_.problem();
-  }
-  graph::Finding latest() const {
-    const std::lock_guard lock(mutex_);
-    return latest_;
-  }
-  void SetInterrupted() {
-    const std::lock_guard lock(mutex_);
-    interrupted_ = true;
-  }
-  // What is learnt from here on is the effect of our own kill.
-  void Close() {
-    const std::lock_guard lock(mutex_);
-    closed_ = true;
-  }
-
- private:
-  void Wake() {
-    const uint64_t one = 1;
-    if (write(wake_fd_, &one, sizeof one) < 0) {
-      // Full: it is readable already.
-    }
-  }
-
-  const JobOptions& options_;
-  mutable std::mutex mutex_;
-  VerdictPolicy policy_;
-  std::deque<std::string> news_;
-  std::deque<std::string> notices_;
-  graph::Finding latest_;
-  bool interrupted_ = false;
-  bool closed_ = false;
-  const int wake_fd_;
-};
-
 JobRunner::JobRunner(const JobOptions& options, const InstallPaths& paths,
                      const InheritedDescriptors& inherited, SignalInbox& signals,
                      Guardian& guardian)
@@ -168,7 +65,7 @@ JobRunner::JobRunner(const JobOptions& options, const InstallPaths& paths,
       inherited_(inherited),
       signals_(signals),
       guardian_(guardian),
-      desk_(std::make_unique<Desk>(options)) {}
+      desk_(std::make_unique<VerdictDesk>(options)) {}
 
 JobRunner::~JobRunner() = default;
 
@@ -293,6 +190,10 @@ bool JobRunner::Unfinished() const {
   return remote_ != nullptr ? remote_->unfinished() : server_->analysis()->HasUnfinished();
 }
 
+bool JobRunner::AwaitsStacks() const {
+  return remote_ != nullptr ? collector_->TakingStacks() : server_->analysis()->AwaitsStacks();
+}
+
 void JobRunner::Loop() {
   std::optional<uint64_t> root_gone_ns;
   while (true) {
@@ -325,6 +226,9 @@ int JobRunner::PollTimeout() const {
   if (options_.config.emulator && outcome_.observed &&
       (MonoNs() - started_ns_ < kLibraryWatchNs || !checked_since_.empty())) {
     return 50;
+  }
+  if (acting_since_ && !acted_) {
+    return 5;
   }
   return desk_->WantsTicks() ? 100 : 1000;
 }
@@ -387,6 +291,9 @@ void JobRunner::Reap() {
     if (pid <= 0) {
       return;
     }
+    if (WIFSTOPPED(status)) {
+      continue;  // a thread whose stack is being read, of whichever process
+    }
     if (pid == guardian_.pid()) {
       spdlog::warn("the guardian ended");
       continue;
@@ -443,9 +350,20 @@ void JobRunner::ActOnVerdict() {
   if (collector_ == nullptr) {
     return;
   }
-  if (!desk_->ActNow(collector_->stats().records, Unfinished())) {
+  if (acted_) {
     return;
   }
+  if (!acting_since_) {
+    if (!desk_->ActNow(collector_->stats().records, Unfinished())) {
+      return;
+    }
+    acting_since_ = MonoNs();
+  }
+  // Afterwards there is nothing left to be read.
+  if (AwaitsStacks() && MonoNs() - *acting_since_ < kStacksNs) {
+    return;
+  }
+  acted_ = true;
   TellNews();
   if (options_.config.on_verdict == OnVerdict::kExec) {
     RunUserCommand();

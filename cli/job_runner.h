@@ -28,6 +28,7 @@ class EmbeddedServer;
 namespace gordian::cli {
 
 class RemoteVerdicts;
+class VerdictDesk;
 
 struct JobOptions {
   std::vector<std::string> command;  // as typed
@@ -71,14 +72,13 @@ class JobRunner {
   JobOutcome Run(bool preload_emulator);
 
  private:
-  class Desk;  // where verdicts arrive, from the analyzer's threads
-
   void StartObserving();
   Status ObserveFromHere();
   Status ObserveFromAfar();
   void StopObserving();
   void TakeRemoteVerdict(const Status& delivered);
   bool Unfinished() const;
+  bool AwaitsStacks() const;
   std::string SpoolDir() const;
   void Loop();
   void HandleSignals();
@@ -100,7 +100,7 @@ class JobRunner {
   SignalInbox& signals_;
   Guardian& guardian_;
 
-  std::unique_ptr<Desk> desk_;
+  std::unique_ptr<VerdictDesk> desk_;
   std::unique_ptr<server::EmbeddedServer> server_;  // or
   std::unique_ptr<RemoteVerdicts> remote_;
   std::string spool_dir_;
@@ -112,6 +112,8 @@ class JobRunner {
   std::optional<uint64_t> first_signal_ns_;
   int sent_signal_ = 0;                           // SIGINT or SIGTERM, sent to us by a process
   bool passed_on_ = false;                        // to what outlived the job's first process
+  std::optional<uint64_t> acting_since_;          // the verdict is to be acted upon
+  bool acted_ = false;
   std::vector<pid_t> user_commands_;              // of exec:, still running
   std::map<ProcessKey, uint64_t> checked_since_;  // libraries are looked at for a while
   uint64_t started_ns_ = 0;

@@ -112,12 +112,24 @@ void Collector::Impl::MakeLink(v1::Hello hello) {
     }
     Wake();
   };
+  const auto on_stacks = [this](const v1::StacksRequest& request) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (request.request() <= stacks_asked_) {
+        return;  // repeated after a cut
+      }
+      stacks_asked_ = request.request();
+      stacks_wanted_ = request;
+    }
+    Wake();
+  };
   if (!options_.fleet) {
     Uplink::Options uplink;
     uplink.channel = options_.channel;
     uplink.max_queued_bytes = options_.uplink_bytes;
     uplink.hello = std::move(hello);
     uplink.on_round = on_round;
+    uplink.on_stacks = on_stacks;
     uplink.on_failed = [this] { Wake(); };
     uplink_ = std::make_unique<Uplink>(std::move(uplink));
     return;
@@ -134,6 +146,7 @@ void Collector::Impl::MakeLink(v1::Hello hello) {
   link.spool_bytes = fleet.spool_bytes;
   link.memory_bytes = options_.uplink_bytes;
   link.on_round = on_round;
+  link.on_stacks = on_stacks;
   link.on_unfinished = fleet.on_unfinished;
   link.on_verdict = fleet.on_verdict;
   link.on_notice = fleet.on_notice;
@@ -192,14 +205,20 @@ void Collector::Impl::Run() {
     FinishEnded(/*no_grace=*/false);
     std::optional<uint64_t> round;
     std::optional<JobEnd> job_end;
+    std::optional<v1::StacksRequest> stacks;
     {
       const std::lock_guard lock(mutex_);
       round = std::exchange(round_wanted_, std::nullopt);
+      stacks = std::exchange(stacks_wanted_, std::nullopt);
       job_end = job_end_done_ ? std::nullopt : job_end_;
     }
     if (round) {
       AnswerRound(*round);
     }
+    if (stacks) {
+      AskForStacks(*stacks);
+    }
+    TellStacks();
     if (job_end) {
       NoteEnded();
       FinishEnded(/*no_grace=*/false);
@@ -321,8 +340,12 @@ void Collector::Impl::AnswerRound(uint64_t number) {
   round->set_round(number);
   round->set_begin_ns(begin);
   AwaitWatchers();
-  for (auto& [process_number, followed] : processes_) {
-    followed.process->ReadState(round->add_processes());
+  {
+    // A thread that we hold is not one that a signal has stopped.
+    const std::lock_guard lock(taker_.while_held());
+    for (auto& [process_number, followed] : processes_) {
+      followed.process->ReadState(round->add_processes());
+    }
   }
   // Every record published before the states were read is sent before the round. Bounded: what was
   // published then fits in the rings, and a slot that cannot be drained does not count.
@@ -344,7 +367,41 @@ void Collector::Impl::AnswerRound(uint64_t number) {
   last_round_ns_ = MonoNs() - begin;
 }
 
+void Collector::Impl::AskForStacks(const v1::StacksRequest& request) {
+  std::vector<StackTarget> targets;
+  for (auto& [number, followed] : processes_) {
+    const auto& every = request.every_thread_of();
+    if (!followed.ended_ns) {
+      targets.push_back({.process = number,
+                         .identity = followed.process->name().identity,
+                         .threads = followed.process->StuckThreads(
+                             std::find(every.begin(), every.end(), number) != every.end())});
+    }
+  }
+  spdlog::info("stacks: request {}, {} processes", request.request(), targets.size());
+  taker_.Ask(request.request(), std::move(targets));
+}
+
+void Collector::Impl::TellStacks() {
+  uint64_t done = 0;
+  std::vector<v1::Event> events = taker_.Results();
+  for (v1::Event& event : events) {
+    if (event.has_stacks_done()) {
+      done = event.stacks_done().request();
+    }
+    Emit(std::move(event));
+  }
+  if (!events.empty()) {
+    Flush();
+  }
+  if (done > stacks_done_) {
+    stacks_done_ = done;
+  }
+}
+
 void Collector::Impl::EndAll() {
+  taker_.Finish();
+  TellStacks();
   FindProcesses();
   NoteEnded();
   FinishEnded(/*no_grace=*/true);
@@ -424,5 +481,6 @@ void Collector::JobEnded(v1::ExitKind kind, int value, bool killed_by_gordian) {
 }
 Status Collector::Stop() { return impl_->Stop(); }
 Collector::Stats Collector::stats() const { return impl_->stats(); }
+bool Collector::TakingStacks() const { return impl_->TakingStacks(); }
 
 }  // namespace gordian::collector

@@ -118,6 +118,9 @@ class Collector {
 
   Stats stats() const;
 
+  // The analyzer wants stacks that it was not yet sent.
+  bool TakingStacks() const;
+
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;

@@ -24,6 +24,7 @@
 #include "collector/link.h"
 #include "collector/process_watch.h"
 #include "collector/salvage.h"
+#include "collector/stack_taker.h"
 #include "collector/tracked_process.h"
 #include "collector/uplink.h"
 #include "common/clock.h"
@@ -56,6 +57,7 @@ class Collector::Impl {
   void JobEnded(v1::ExitKind kind, int value, bool killed);
   Status Stop();
   Stats stats() const;
+  bool TakingStacks() const { return stacks_asked_ > stacks_done_; }
 
  private:
   struct JobEnd {
@@ -95,6 +97,8 @@ class Collector::Impl {
   void AnswerRound(uint64_t round);
   void AwaitWatchers();
   void SalvageSome(size_t files);
+  void AskForStacks(const v1::StacksRequest& request);
+  void TellStacks();
   void EndAll();
 
   void Emit(v1::Event&& event);
@@ -121,8 +125,11 @@ class Collector::Impl {
   std::optional<JobEnd> job_end_;
   bool job_end_done_ = false;
   std::optional<uint64_t> round_wanted_;
+  std::optional<v1::StacksRequest> stacks_wanted_;
   Stats stats_;
   std::atomic<bool> stop_ = false;
+  std::atomic<uint64_t> stacks_asked_ = 0;  // the latest request
+  std::atomic<uint64_t> stacks_done_ = 0;   // answered, as far as it can be
 
   // The collector's own thread only.
   std::map<uint32_t, Followed> processes_;                  // by number
@@ -139,6 +146,7 @@ class Collector::Impl {
   // Of processes that have been finished; the living are added by PublishStats.
   uint64_t records_before_ = 0, lost_before_ = 0, bad_before_ = 0;
   uint64_t adopted_ = 0, refused_ = 0, rounds_ = 0, last_round_ns_ = 0;
+  StackTaker taker_{[this] { Wake(); }};
   TrackedProcess::Sink sink_ = [this](v1::Event&& event) { Emit(std::move(event)); };
 };
 

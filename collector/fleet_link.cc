@@ -312,6 +312,11 @@ struct FleetLink::State {
             options.on_round(message.round().round());
           }
           break;
+        case v1::ToCollector::kStacks:
+          if (options.on_stacks) {
+            options.on_stacks(message.stacks());
+          }
+          break;
         case v1::ToCollector::kPong: {
           const std::lock_guard lock(mutex);
           clock.Add({.sent_ns = message.pong().sent_ns(),

@@ -42,6 +42,7 @@ class FleetLink final : public Link {
     uint64_t linger_ns = 3'000'000'000;
     // Called by the link's threads; must not block and must not call Finish.
     std::function<void(uint64_t round)> on_round;
+    std::function<void(const v1::StacksRequest&)> on_stacks;
     std::function<void(bool unfinished)> on_unfinished;  // with each round
     std::function<void(const v1::VerdictNews&)> on_verdict;
     // One line for a person, on each change: not reachable, refused, back, spool full.

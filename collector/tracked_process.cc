@@ -356,6 +356,37 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
   }
 }
 
+std::vector<StackThread> TrackedProcess::StuckThreads(bool every_thread) {
+  ring::Header header;
+  const bool with_ring = ring_ != nullptr && ring_->ReadHeader(&header);
+  v1::ProcessState state;
+  ReadThreads(with_ring ? &header : nullptr, &state);
+  const uint32_t watcher_tid = with_ring ? header.watcher_tid : 0;
+  std::vector<StackThread> in_call, gpu, all;
+  for (const v1::ThreadState& thread : state.threads()) {
+    if (thread.os_state() == v1::OS_STATE_GONE || thread.tid() == watcher_tid) {
+      continue;
+    }
+    const StackThread one{.tid = static_cast<pid_t>(thread.tid()),
+                          .name = thread.name(),
+                          .in_call = thread.call() != 0 || thread.poll_object() != 0};
+    all.push_back(one);
+    if (one.in_call) {
+      in_call.push_back(one);
+    } else if (thread.gpu_thread()) {
+      gpu.push_back(one);
+    }
+  }
+  if (every_thread) {
+    return all;
+  }
+  if (!in_call.empty() || !gpu.empty()) {
+    return in_call.empty() ? gpu : in_call;
+  }
+  std::erase_if(all, [this](const StackThread& one) { return one.tid != name_.identity.pid; });
+  return all;
+}
+
 bool TrackedProcess::CaughtUp(const v1::ProcessState& state) const {
   if (ring_ == nullptr || ring_->broken()) {
     return true;

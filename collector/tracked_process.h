@@ -15,6 +15,7 @@
 #include "collector/record_decoder.h"
 #include "collector/ring_drainer.h"
 #include "collector/ring_file.h"
+#include "collector/stack_taker.h"
 #include "common/ids.h"
 #include "gordian/v1/event.pb.h"
 
@@ -63,6 +64,10 @@ class TrackedProcess {
   // Whether all that `state` says is published was collected, or cannot be any more.
   bool CaughtUp(const v1::ProcessState& state) const;
   void FillCollected(v1::ProcessState* state);
+
+  // Threads whose stacks tell why the process waits: those in a call that may block or, where
+  // there is none, those that have worked with the GPU, or the main thread; or every one but ours.
+  std::vector<StackThread> StuckThreads(bool every_thread);
 
   uint64_t records() const { return records_; }
   uint64_t bad_records() const { return bad_records_; }

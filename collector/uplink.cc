@@ -92,6 +92,11 @@ struct Uplink::State {
         case v1::ToCollector::kRound:
           options.on_round(message.round().round());
           break;
+        case v1::ToCollector::kStacks:
+          if (options.on_stacks) {
+            options.on_stacks(message.stacks());
+          }
+          break;
         case v1::ToCollector::kAck: {
           const std::lock_guard lock(mutex);
           acked = std::max(acked, message.ack().number());

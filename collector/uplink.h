@@ -26,6 +26,7 @@ class Uplink final : public Link {
     uint64_t max_queued_bytes = 64ull << 20;
     // Called by the reading thread; must not block and must not call the uplink's Finish.
     std::function<void(uint64_t round)> on_round;
+    std::function<void(const v1::StacksRequest&)> on_stacks;  // likewise; may be null
     // Called once, by either thread, when the stream has failed.
     std::function<void()> on_failed;
   };

@@ -94,10 +94,37 @@ struct Restarts {
   std::string because;     // the end that the last restart followed: "rank 1 was killed by signal 9"
 };
 
+// A function on the stack of a thread of the job.
+struct StackFrame {
+  std::string function;  // as people say it; empty: not known
+  std::string file;      // of the source; empty: not known
+  int line = 0;          // 0: not known
+  std::string module;    // of native frames: path of the mapped file
+  bool python = false;
+
+  friend bool operator==(const StackFrame&, const StackFrame&) = default;
+};
+
+// Threads whose stacks are the same.
+struct FoldedStack {
+  struct Thread {
+    int rank = -1;
+    uint32_t pid = 0;
+    uint32_t tid = 0;
+    std::string name;
+  };
+  std::vector<int> ranks;  // ascending, each once; empty: of processes that are no rank
+  std::vector<Thread> threads;
+  std::vector<StackFrame> frames;  // innermost first
+};
+
 struct Verdict {
   Finding main;                   // the worst
   std::vector<Finding> findings;  // every further one, worst first
   Restarts restarts;
+  // Where the stuck threads are, those of the culprits first; empty until they have been read. The
+  // model does not fill it.
+  std::vector<FoldedStack> stacks;
 };
 
 }  // namespace gordian::graph

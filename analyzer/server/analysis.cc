@@ -16,6 +16,7 @@
 #include "analyzer/server/graph_events.h"
 #include "analyzer/server/report.h"
 #include "analyzer/server/session_files.h"
+#include "analyzer/server/stack_book.h"
 #include "analyzer/server/status_json.h"
 #include "analyzer/server/verdict_json.h"
 #include "common/clock.h"
@@ -179,7 +180,8 @@ class Analysis::Impl {
     host_ = (*reader)->header().host();
     last_flush_ns_ = MonoNs();
     // What people were told before is not news; nobody may see a number go back.
-    essence_ = Essence(CurrentLocked());
+    essence_ = Essence(WithoutStacks());
+    stacks_told_ = stacks_.changes();
     stats_.revision = RecordedRevision(PathOf(kVerdictFile)) + 1;
     json_ = VerdictToText(CurrentLocked(), resolver_, stats_.revision);
     WriteFile(kVerdictFile, json_);  // the one before may have been killed before it could
@@ -244,6 +246,11 @@ class Analysis::Impl {
     return !finished_ && !stats_.job_ended && seen_process_ && model_.WantsConfirmation();
   }
 
+  bool AwaitsStacks() const {
+    std::lock_guard lock(mutex_);
+    return !finished_ && stacks_.awaited();
+  }
+
   graph::Verdict Current() const {
     std::lock_guard lock(mutex_);
     return CurrentLocked();
@@ -300,6 +307,7 @@ class Analysis::Impl {
     uint64_t revision;
     bool job_ended;
     double seconds;
+    std::optional<v1::StacksRequest> stacks_wanted;
   };
 
   bool BearsOnVerdict(const v1::Event& event) const {
@@ -307,6 +315,7 @@ class Analysis::Impl {
       case v1::Event::kRound:
       case v1::Event::kProcessEnded:
       case v1::Event::kJobEnded:
+      case v1::Event::kStacksDone:
         return true;
       default:
         return false;
@@ -333,6 +342,7 @@ class Analysis::Impl {
         break;
     }
     fleet_.OnEvent(event);
+    stacks_.OnEvent(event);
     events_.OnEvent(event);
   }
 
@@ -378,6 +388,12 @@ class Analysis::Impl {
   }
 
   graph::Verdict CurrentLocked() const {
+    graph::Verdict verdict = WithoutStacks();
+    stacks_.AddTo(model_, &verdict);
+    return verdict;
+  }
+
+  graph::Verdict WithoutStacks() const {
     graph::Verdict verdict = model_.Current();
     AddNotes(notes_, &verdict);
     AddNotes(fleet_.Texts(), &verdict);
@@ -389,9 +405,16 @@ class Analysis::Impl {
 
   // Writes the files if the verdict is another one than before, or if it is to be written anyway.
   std::optional<News> Refresh(bool always) {
-    graph::Verdict verdict = CurrentLocked();
+    graph::Verdict verdict = WithoutStacks();
     std::string essence = Essence(verdict);
-    if (!always && essence == essence_) return std::nullopt;
+    const bool same = essence == essence_;
+    if (!always && same && stacks_told_ == stacks_.changes()) return std::nullopt;
+    std::optional<v1::StacksRequest> stacks_wanted;
+    if (options_.on_stacks_wanted && !stats_.job_ended) {
+      stacks_wanted = stacks_.Want(model_, verdict.main);
+    }
+    stacks_.AddTo(model_, &verdict);
+    stacks_told_ = stacks_.changes();
     FlushLocked(MonoNs());
     const bool was_degraded = stats_.session_degraded;
     ++stats_.revision;  // in verdict.json before anybody is told
@@ -399,7 +422,7 @@ class Analysis::Impl {
     double seconds = 0;
     if (!options_.session_dir.empty()) {
       WriteFile(kVerdictFile, json);
-      if (IsProblem(verdict.main.verdict) && verdict.main.stalled_at_ns > 0) {
+      if (!same && IsProblem(verdict.main.verdict) && verdict.main.stalled_at_ns > 0) {
         const uint64_t now = MonoNs();
         if (now > verdict.main.stalled_at_ns) {
           seconds = static_cast<double>(now - verdict.main.stalled_at_ns) / 1e9;
@@ -409,7 +432,7 @@ class Analysis::Impl {
     }
     if (stats_.session_degraded && !was_degraded) {  // say so in this very verdict
       verdict = CurrentLocked();
-      essence = Essence(verdict);
+      essence = Essence(WithoutStacks());
       json = VerdictToText(verdict, resolver_, stats_.revision);
     }
     essence_ = std::move(essence);
@@ -422,7 +445,8 @@ class Analysis::Impl {
                   .json = std::move(json),
                   .revision = stats_.revision,
                   .job_ended = stats_.job_ended,
-                  .seconds = seconds};
+                  .seconds = seconds,
+                  .stacks_wanted = std::move(stacks_wanted)};
   }
 
   void WriteFile(const char* name, const std::string& contents) {
@@ -430,7 +454,9 @@ class Analysis::Impl {
   }
 
   void Tell(const std::optional<News>& update) {
-    if (!update.has_value() || !options_.on_verdict) return;
+    if (!update.has_value()) return;
+    if (update->stacks_wanted) options_.on_stacks_wanted(*update->stacks_wanted);
+    if (!options_.on_verdict) return;
     options_.on_verdict({.verdict = update->verdict,
                          .sites = resolver_,
                          .json = update->json,
@@ -445,6 +471,8 @@ class Analysis::Impl {
   graph::JobModel model_;
   GraphEvents events_;
   FleetNotes fleet_;
+  StackBook stacks_;
+  uint64_t stacks_told_ = 0;  // StackBook::changes
   CallSites call_sites_;
   const SiteResolver resolver_;
   std::unique_ptr<TraceWriter> trace_;
@@ -473,6 +501,7 @@ void Analysis::Update() { impl_->Update(); }
 void Analysis::Tick() { impl_->Tick(); }
 void Analysis::Finish() { impl_->Finish(); }
 void Analysis::AddNotVisible(const std::string& what) { impl_->AddNotVisible(what); }
+bool Analysis::AwaitsStacks() const { return impl_->AwaitsStacks(); }
 bool Analysis::HasUnfinished() const { return impl_->HasUnfinished(); }
 bool Analysis::WantsConfirmation() const { return impl_->WantsConfirmation(); }
 graph::Verdict Analysis::Current() const { return impl_->Current(); }
@@ -499,12 +528,14 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
   graph::JobModel model(options.model);
   GraphEvents events(&model);
   FleetNotes fleet;
+  StackBook stacks;
   CallSites call_sites;
   google::protobuf::Arena arena;  // thousands of small messages, all gone with their chunk
   bool job_ended = false;
   const auto feed = [&](const v1::Event& event) {
     job_ended |= event.has_job_ended();
     if (event.event_case() == v1::Event::kModule) call_sites.OnModule(event.module());
+    stacks.OnEvent(event);
     events.OnEvent(event);
     ++result.events;
   };
@@ -535,6 +566,7 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
       main.summary = "The trace is " + result.ending + "; up to there the job was healthy";
     }
   }
+  stacks.AddTo(model, &result.verdict);
   if (options.want_status) {
     StatusFacts facts;
     facts.verdict = result.verdict;

@@ -5,6 +5,8 @@
 //   verdict.json   replaced atomically at the first verdict, at every change and at the job's end
 //   report.txt     the same for people
 //
+// Stacks of the threads that are stuck come after the verdict, as a further revision of it.
+//
 // A session that cannot be written (read-only, full disk) costs its files and nothing else: the
 // analysis goes on, the log says it once and so does Evidence::not_visible.
 #ifndef GORDIAN_ANALYZER_SERVER_ANALYSIS_H_
@@ -20,6 +22,7 @@
 #include "analyzer/server/call_sites.h"
 #include "common/status.h"
 #include "gordian/v1/event.pb.h"
+#include "gordian/v1/ingest.pb.h"
 #include "gordian/v1/trace.pb.h"
 
 namespace gordian::server {
@@ -44,6 +47,9 @@ struct AnalysisOptions {
   // Called after verdict.json is in place, once for each revision, from the thread that fed the
   // event, without a lock held: it may call any const method here. Must not block for long.
   std::function<void(const VerdictUpdate&)> on_verdict;
+  // Called when a problem is decided upon that stacks were not asked for yet, before on_verdict and
+  // under the same rules. Answered by events. Empty: stacks are never wanted.
+  std::function<void(const v1::StacksRequest&)> on_stacks_wanted;
   // Called whenever all that was fed is in the trace (or will never be, because the trace cannot be
   // written): with each flush, from any feeding thread and from Tick, under the lock of this object.
   // Must be quick and call nothing here.
@@ -93,6 +99,9 @@ class Analysis {
   // As JobModel's; also false before the first process and after the job's end.
   bool HasUnfinished() const;
   bool WantsConfirmation() const;
+
+  // Stacks were wanted and have not come yet.
+  bool AwaitsStacks() const;
 
   // From all that is known now.
   graph::Verdict Current() const;

@@ -289,6 +289,8 @@ bool GraphEvents::OnEvent(const v1::Event& event) {
     case v1::Event::kNodeJoined:  // for people and for who reads the trace again (FleetNotes)
     case v1::Event::kBatchMark:
     case v1::Event::kAnalyzerStarted:
+    case v1::Event::kStacksTaken:  // of people's interest alone (StackBook)
+    case v1::Event::kStacksDone:
       understood = true;
       break;
     case v1::Event::EVENT_NOT_SET:

@@ -89,6 +89,9 @@ class EmbeddedServer::Impl {
   ~Impl() { Stop(std::chrono::milliseconds(0)); }
 
   Status Start(ServerOptions options) {
+    options.analysis.on_stacks_wanted = [this](const v1::StacksRequest& request) {
+      job_->AskForStacks(request);
+    };
     analysis_ = std::make_unique<Analysis>(std::move(options.analysis));
     rounds_ = std::make_unique<RoundDriver>(analysis_.get(), options.pace);
     job_ = std::make_unique<JobIngest>(analysis_.get(), JobIngest::Options{});

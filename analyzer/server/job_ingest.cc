@@ -53,7 +53,10 @@ bool MakeUnique(v1::Event* event, uint32_t node) {
     case v1::Event::kNodeState:
     case v1::Event::kAnalyzerStarted:
       return false;
+    case v1::Event::kStacksTaken:
+      return Renumber(event->mutable_stacks_taken(), node);
     case v1::Event::kCallName:
+    case v1::Event::kStacksDone:
     case v1::Event::kJobEnded:
     case v1::Event::EVENT_NOT_SET:
       return true;
@@ -200,6 +203,7 @@ grpc::Status JobIngest::Serve(IngestStream* stream, Node* node, StreamGuard::Pla
   {
     const std::lock_guard lock(mutex_);
     node->outbox = &outbox;
+    if (stacks_request_.request() != 0) outbox.AskForStacks(RequestOf(index));
     if (verdict_ != nullptr) outbox.Tell(verdict_);
   }
   const auto join_rounds = [&] {
@@ -485,6 +489,26 @@ void JobIngest::Tell(SharedVerdict verdict) {
   verdict_ = std::move(verdict);
   for (const auto& [key, node] : nodes_) {
     if (node->outbox != nullptr) node->outbox->Tell(verdict_);
+  }
+}
+
+// The part of the request that is about a node's own processes, as it numbers them.
+v1::StacksRequest JobIngest::RequestOf(uint32_t index) const {
+  v1::StacksRequest request;
+  request.set_request(stacks_request_.request());
+  for (const uint32_t process : stacks_request_.every_thread_of()) {
+    if (process / kProcessesOfNode == index) {
+      request.add_every_thread_of(process % kProcessesOfNode);
+    }
+  }
+  return request;
+}
+
+void JobIngest::AskForStacks(const v1::StacksRequest& request) {
+  const std::lock_guard lock(mutex_);
+  stacks_request_ = request;
+  for (const auto& [key, node] : nodes_) {
+    if (node->outbox != nullptr) node->outbox->AskForStacks(RequestOf(node->status.index));
   }
 }
 

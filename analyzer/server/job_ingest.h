@@ -86,6 +86,9 @@ class JobIngest {
   void OnDurable();
   // To every node that is connected, and to those that come later.
   void Tell(SharedVerdict verdict);
+  // Of every node that is connected, and of those that come later. Before the verdict that wants
+  // them is told: then whoever hears that one knows that stacks are on their way.
+  void AskForStacks(const v1::StacksRequest& request);
 
   bool Knows(uint64_t incarnation) const;
   bool Over() const;       // the job has ended at all nodes that are expected
@@ -96,6 +99,7 @@ class JobIngest {
  private:
   bool TakeBatch(v1::EventBatch* batch, Node* node);
   void TakeClock(const v1::ClockReading& reading, Node* node);
+  v1::StacksRequest RequestOf(uint32_t index) const;
   static v1::Event StateOf(const Node& node, v1::NodeStateKind kind, uint64_t missing = 0);
   bool NoteEnded(const v1::JobEnded& ended, Node* node);
   bool AllEndedLocked() const;
@@ -116,6 +120,7 @@ class JobIngest {
   bool job_ended_told_ = false;
   v1::JobEnded job_ended_;
   SharedVerdict verdict_;
+  v1::StacksRequest stacks_request_;  // the latest; 0: none
   uint64_t changes_ = 0;
 };
 

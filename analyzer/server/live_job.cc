@@ -50,6 +50,9 @@ LiveJob::LiveJob(LiveJobOptions options) : options_(std::move(options)) {
   analysis.session_dir = options_.folder;
   analysis.model = options_.model;
   analysis.on_durable = [this] { ingest_->OnDurable(); };
+  analysis.on_stacks_wanted = [this](const v1::StacksRequest& request) {
+    ingest_->AskForStacks(request);
+  };
   analysis.on_verdict = [this](const VerdictUpdate& update) {
     auto news = std::make_shared<v1::VerdictNews>();
     news->set_verdict_json(update.json);

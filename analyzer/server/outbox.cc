@@ -25,6 +25,12 @@ void Outbox::Tell(SharedVerdict verdict) {
   changed_.notify_all();
 }
 
+void Outbox::AskForStacks(v1::StacksRequest request) {
+  const std::lock_guard lock(mutex_);
+  stacks_ = std::move(request);
+  changed_.notify_all();
+}
+
 void Outbox::Answer(const v1::Ping& ping, uint64_t received_ns) {
   const std::lock_guard lock(mutex_);
   if (pongs_.size() >= kMostPongs) return;
@@ -50,7 +56,7 @@ void Outbox::Run() {
   while (true) {
     changed_.wait(lock, [&] {
       return finish_ || round_ != 0 || acknowledged_ != written || verdict_ != nullptr ||
-             !pongs_.empty();
+             stacks_ || !pongs_.empty();
     });
     v1::ToCollector message;
     if (!pongs_.empty()) {  // first: their time is measured
@@ -60,6 +66,8 @@ void Outbox::Run() {
     } else if (round_ != 0) {
       message.mutable_round()->set_round(std::exchange(round_, 0));
       message.mutable_round()->set_unfinished(unfinished_);
+    } else if (stacks_) {  // before the verdict that wants them
+      *message.mutable_stacks() = *std::exchange(stacks_, std::nullopt);
     } else if (verdict_ != nullptr) {  // before the numbers: who hears that all is in has all
       *message.mutable_verdict() = *std::exchange(verdict_, nullptr);
     } else if (acknowledged_ != written) {

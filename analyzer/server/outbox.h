@@ -34,6 +34,7 @@ class Outbox {
   void Request(uint64_t round, bool unfinished);
   void Acknowledge(uint64_t batch);
   void Tell(SharedVerdict verdict);
+  void AskForStacks(v1::StacksRequest request);
   // At most so many unanswered ones are kept; a collector that asks faster gets no answer.
   static constexpr size_t kMostPongs = 16;
   void Answer(const v1::Ping& ping, uint64_t received_ns);
@@ -52,6 +53,7 @@ class Outbox {
   bool unfinished_ = false;
   uint64_t acknowledged_ = 0;
   SharedVerdict verdict_;
+  std::optional<v1::StacksRequest> stacks_;
   std::deque<v1::Pong> pongs_;
   bool finish_ = false;
   std::thread thread_;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/server/stack_text.h"
 #include "analyzer/server/text_layout.h"
 
 namespace gordian::server {
@@ -364,6 +365,17 @@ class Page {
     Labelled("next", "gordian explain " + Printable(options_.session));
   }
 
+  void Stacks(const std::vector<std::string>& lines) {
+    if (lines.empty()) return;
+    Blank();
+    Coloured("\033[1m", "where the threads are:");
+    Text(lines);
+  }
+
+  void Text(const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) text_ += CutTo(line, width_) + "\n";
+  }
+
   void Indented(const std::string& text) { text_ += Wrap("  ", Printable(text), width_); }
 
  private:
@@ -470,8 +482,16 @@ std::string ReportText(const graph::Verdict& verdict, const SiteResolver& sites,
   page.Restarted(verdict.restarts);
   page.Notes(main, kMaxNotesOnScreen);
   page.Further(verdict, kMaxNotesOnScreen);
+  page.Stacks(StacksInShort(verdict.stacks));
   page.Advice(main);
   if (IsProblem(main.verdict)) page.Next();
+  return page.Take();
+}
+
+std::string StacksText(const graph::Verdict& verdict, const ReportOptions& options) {
+  const SiteResolver none;
+  Page page(none, options);
+  page.Stacks(StacksInShort(verdict.stacks));
   return page.Take();
 }
 
@@ -498,6 +518,10 @@ std::string ExplainText(const graph::Verdict& verdict, const SiteResolver& sites
     page.Cycle(finding, kAll);
     page.Operations(finding, kAll, kAll);
     if (!finding.advice.empty()) page.Advice(finding);
+  }
+  if (!verdict.stacks.empty()) {
+    page.Section("Where the threads are");
+    page.Text(StacksInFull(verdict.stacks));
   }
   page.Evidence(main);
   return page.Take();

@@ -9,6 +9,8 @@
 #include <sstream>
 #include <utility>
 
+#include "analyzer/server/stack_merge.h"
+
 namespace gordian::server {
 namespace {
 
@@ -89,6 +91,28 @@ void FindingToJson(const graph::Finding& finding, const SiteResolver& sites, ord
   to["evidence"] = EvidenceToJson(finding.evidence);
 }
 
+ordered_json StackToJson(const graph::FoldedStack& stack) {
+  ordered_json threads = ordered_json::array();
+  for (const graph::FoldedStack::Thread& thread : stack.threads) {
+    threads.push_back({{"rank", thread.rank},
+                       {"pid", thread.pid},
+                       {"tid", thread.tid},
+                       {"name", thread.name}});
+  }
+  ordered_json frames = ordered_json::array();
+  for (const graph::StackFrame& frame : stack.frames) {
+    frames.push_back({{"function", frame.function},
+                      {"file", frame.file},
+                      {"line", frame.line},
+                      {"module", frame.module},
+                      {"python", frame.python}});
+  }
+  return {{"ranks", stack.ranks},
+          {"folded_ranks", FoldedRanks(stack.ranks)},
+          {"threads", std::move(threads)},
+          {"frames", std::move(frames)}};
+}
+
 // Reads fields by name and type; the first that is not as it must be is remembered with its path.
 class Reader {
  public:
@@ -130,6 +154,26 @@ class Reader {
     out->times = Int(*restarts, "restarts.", "times");
     out->ranks = Ranks(*restarts, "restarts.", "ranks");
     out->because = Text(*restarts, "restarts.", "because");
+  }
+
+  graph::FoldedStack Stack(const json& from, const std::string& path) {
+    graph::FoldedStack stack;
+    stack.ranks = Ranks(from, path, "ranks");
+    Each(from, path, "threads", [&](const json& thread, const std::string& at) {
+      stack.threads.push_back({.rank = Int(thread, at, "rank"),
+                               .pid = static_cast<uint32_t>(Unsigned(thread, at, "pid")),
+                               .tid = static_cast<uint32_t>(Unsigned(thread, at, "tid")),
+                               .name = Text(thread, at, "name")});
+    });
+    Each(from, path, "frames", [&](const json& frame, const std::string& at) {
+      const json* python = Member(frame, at, "python", json::value_t::boolean);
+      stack.frames.push_back({.function = Text(frame, at, "function"),
+                              .file = Text(frame, at, "file"),
+                              .line = Int(frame, at, "line"),
+                              .module = Text(frame, at, "module"),
+                              .python = python != nullptr && python->get<bool>()});
+    });
+    return stack;
   }
 
   template <typename Function>
@@ -345,6 +389,10 @@ ordered_json VerdictToJson(const graph::Verdict& verdict, const SiteResolver& si
     out["restarts"] = {
         {"times", restarts.times}, {"ranks", restarts.ranks}, {"because", restarts.because}};
   }
+  out["stacks"] = ordered_json::array();
+  for (const graph::FoldedStack& stack : verdict.stacks) {
+    out["stacks"].push_back(StackToJson(stack));
+  }
   return out;
 }
 
@@ -381,6 +429,11 @@ StatusOr<VerdictDocument> ParseVerdict(std::string_view text) {
     reader.Finding(finding, at, &out.verdict.findings.emplace_back());
   });
   reader.Restarts(document, &out.verdict.restarts);
+  if (document.contains("stacks")) {  // not in files of earlier versions
+    reader.Each(document, "", "stacks", [&](const json& stack, const std::string& at) {
+      out.verdict.stacks.push_back(reader.Stack(stack, at));
+    });
+  }
   if (!reader.error().empty()) return Status::DataLoss(reader.error());
   return out;
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -158,6 +159,7 @@ void Context::Step(const char* what) {
 void Context::Begin(cudaStream_t stream) {
   CUDA_OK(cudaDeviceSynchronize());
   WaitForOthersToReach("begin", nranks);
+  if (options_.hidden) prctl(PR_SET_DUMPABLE, 0);
   if (options_.busy_rank == rank) LaunchBusyKernel(stream, options_.busy_seconds);
   BeLateIfAsked();
   Step("begin");
@@ -202,7 +204,10 @@ void Context::SleepInUserCode(double seconds) {
 namespace {
 
 int Usage(const char* program) {
-  std::fprintf(stderr, "usage: %s JOB [--twin] [--ranks N] [--rank R] [--elastic] [--late RANK:SECONDS] [--busy RANK:SECONDS]\njobs:", program);
+  std::fprintf(stderr,
+               "usage: %s JOB [--twin] [--ranks N] [--rank R] [--elastic] [--late RANK:SECONDS] "
+               "[--busy RANK:SECONDS] [--hidden]\njobs:",
+               program);
   for (const auto& [name, entry] : job::Registry()) {
     std::fprintf(stderr, " %s", name.c_str());
   }
@@ -234,6 +239,8 @@ int main(int argc, char** argv) {
       options.ranks = std::atoi(std::getenv("WORLD_SIZE"));
     } else if (arg == "--late" && i + 1 < argc) {
       std::sscanf(argv[++i], "%d:%lf", &options.late_rank, &options.late_seconds);
+    } else if (arg == "--hidden") {
+      options.hidden = true;
     } else if (arg == "--busy" && i + 1 < argc) {
       std::sscanf(argv[++i], "%d:%lf", &options.busy_rank, &options.busy_seconds);
     } else {

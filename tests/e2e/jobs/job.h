@@ -24,6 +24,7 @@ struct Options {
   double late_seconds = 0;
   int busy_rank = -1;       // this rank's stream first runs a kernel of busy_seconds
   double busy_seconds = 0;
+  bool hidden = false;  // from Begin on, not to be traced by who has no privilege
 };
 
 class Context {

@@ -55,6 +55,42 @@ TEST(JobIdentityTest, WithoutANameItIsUnique) {
   EXPECT_EQ(one.node_rank, -1);
 }
 
+TEST(JobIdentityTest, OneOfSeveralTasksIsANodeOfItsOwn) {
+  const JobIdentity mpi = Identify({{"OMPI_COMM_WORLD_RANK", "2"},
+                                    {"OMPI_COMM_WORLD_SIZE", "8"},
+                                    {"PMIX_NAMESPACE", "4711"},
+                                    {"SLURM_JOB_ID", "7"},
+                                    {"SLURM_NNODES", "2"},
+                                    {"SLURM_NODEID", "1"}});
+  EXPECT_EQ(mpi.job, "mpi-4711");
+  EXPECT_EQ(mpi.node, "host7:2");
+  EXPECT_EQ(mpi.nodes_expected, 8u);
+  EXPECT_EQ(mpi.node_rank, 2);
+  std::map<std::string, std::string> srun = {{"SLURM_JOB_ID", "7"},  {"SLURM_STEP_ID", "3"},
+                                             {"SLURM_PROCID", "3"},  {"SLURM_NTASKS", "4"},
+                                             {"SLURM_NNODES", "2"},  {"SLURM_NODEID", "1"}};
+  EXPECT_EQ(Identify(srun).node, "host7:3");
+  EXPECT_EQ(Identify(srun).nodes_expected, 4u);
+  EXPECT_EQ(Identify(srun, {.nodes = "2"}).nodes_expected, 2u);
+  srun["SLURM_NTASKS"] = "2";  // one a node
+  srun["SLURM_PROCID"] = "1";
+  EXPECT_EQ(Identify(srun).node, "host7");
+  EXPECT_EQ(Identify(srun).nodes_expected, 2u);
+  EXPECT_EQ(Identify(srun).node_rank, 1);
+  // The script of an allocation is no task, though Slurm numbers it.
+  const JobIdentity batch = Identify({{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}});
+  EXPECT_EQ(batch.nodes_expected, 0u);
+  EXPECT_EQ(batch.node, "host7");
+  const JobIdentity mpich = Identify({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"GORDIAN_JOB", "x"}});
+  EXPECT_EQ(mpich.node, "host7:1");
+  EXPECT_EQ(mpich.nodes_expected, 2u);
+  const JobIdentity worker = Identify({{"TORCHELASTIC_RUN_ID", "run5"}, {"RANK", "5"},
+                                       {"WORLD_SIZE", "8"}, {"GROUP_RANK", "1"}, {"PMI_RANK", "0"},
+                                       {"PMI_SIZE", "1"}});
+  EXPECT_EQ(worker.node_rank, 5);
+  EXPECT_EQ(worker.nodes_expected, 8u);
+}
+
 TEST(JobIdentityTest, NonsenseIsNamed) {
   const Environment none = Variables({});
   for (const JobIdentityFlags& flags :

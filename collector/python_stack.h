@@ -1,0 +1,42 @@
+// Python frames of another process's threads, read from outside while it runs on.
+//
+// Nothing is stopped, so what is read may change under the reader: every pointer is checked, every
+// loop is bounded, and a thread whose frames are not the same twice in a row gets a note instead of
+// a guess.
+#ifndef GORDIAN_COLLECTOR_PYTHON_STACK_H_
+#define GORDIAN_COLLECTOR_PYTHON_STACK_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gordian::collector {
+
+struct PythonFrame {
+  std::string function;  // qualified name
+  std::string file;
+  int line = -1;         // -1: not known
+  bool entry = false;    // called by C code: outermost of its native interpreter frame
+};
+
+struct PythonStack {
+  pid_t tid = 0;
+  std::vector<PythonFrame> frames;  // innermost first
+  std::string note;                 // why frames are missing; empty: none are
+};
+
+struct PythonStacks {
+  bool has_python = false;
+  std::string module;  // of the interpreter
+  std::string why_not;  // no stack at all because of this; empty otherwise
+  std::vector<PythonStack> stacks;  // of those `tids` that Python knows
+};
+
+PythonStacks ReadPythonStacks(pid_t pid, std::span<const pid_t> tids);
+
+}  // namespace gordian::collector
+
+#endif  // GORDIAN_COLLECTOR_PYTHON_STACK_H_

@@ -1,0 +1,172 @@
+"""Launchers: whose variables name the ranks, `gordian run` around mpirun and inside it, one session
+for several nodes. Each with a job that hangs and its twin."""
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+from cli_testing import BUILD, GORDIAN, CliTest, clean_environment, main, wait_until
+
+RANK = os.path.join(BUILD, "tests", "gordian_launched_rank")
+LAUNCHERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "GROUP_RANK", "TORCHELASTIC_", "OMPI_", "PMIX_", "PMI_", "SLURM_", "MV2_",
+             "JSM_")
+
+
+def environment(**more):
+    env = {k: v for k, v in clean_environment().items() if not k.startswith(LAUNCHERS)}
+    env.update(more)
+    return env
+
+
+# What a launcher sets for rank r of n; by the order of discovery.
+VARIABLES = {
+    "torchrun": lambda r, n: {"RANK": r, "LOCAL_RANK": r, "WORLD_SIZE": n, "TORCHELASTIC_RUN_ID": "none"},
+    "openmpi": lambda r, n: {"OMPI_COMM_WORLD_RANK": r, "OMPI_COMM_WORLD_LOCAL_RANK": r, "OMPI_COMM_WORLD_SIZE": n,
+                             "PMIX_RANK": r},
+    "mpich": lambda r, n: {"PMI_RANK": r, "PMI_SIZE": n, "MPI_LOCALRANKID": r},
+    "srun": lambda r, n: {"SLURM_PROCID": r, "SLURM_LOCALID": r, "SLURM_NTASKS": n, "SLURM_JOB_ID": 7, "SLURM_STEP_ID": 0},
+    "openmpi_in_slurm": lambda r, n: {"OMPI_COMM_WORLD_RANK": r, "OMPI_COMM_WORLD_SIZE": n, "PMIX_RANK": 9, "SLURM_PROCID": 0},
+    # torchrun in an allocation: the batch step's own number is not the rank.
+    "torchrun_in_slurm": lambda r, n: {"RANK": r, "WORLD_SIZE": n, "SLURM_PROCID": 0, "SLURM_NTASKS": 1},
+    # Plain fork there: what all have in common names nobody, NCCL's own ranks do.
+    "fork_in_slurm": lambda r, n: {"SLURM_PROCID": 0, "SLURM_NTASKS": 1},
+    "fork": lambda r, n: {},
+}
+
+LAUNCHER = """import json, os, subprocess, sys
+program, folder, ranks, twin = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4:]
+started = [subprocess.Popen([program, folder, *twin, "--rank", str(r), "--ranks", str(len(ranks))],
+                            env={**os.environ, **{k: str(v) for k, v in variables.items()}}) for r, variables in ranks]
+sys.exit(max(p.wait() for p in started))
+"""
+
+
+class Launch(CliTest):
+    def setUp(self):
+        super().setUp()
+        self.need(RANK)
+        os.mkdir(self.path("meet"))
+        self.processes = []
+
+    def verdict(self, session):
+        with open(os.path.join(session, "verdict.json")) as f:
+            return json.load(f)
+
+    def check(self, verdict, done, twin, ranks=3, stacks=True):
+        self.assertEqual(verdict["evidence"]["ranks_seen"], ranks, done.stderr)
+        self.assertEqual(verdict["evidence"]["ranks_expected"], ranks, done.stderr)
+        if twin:
+            self.assertEqual((verdict["verdict"], done.returncode), ("finished", 0), done.stderr)
+            return
+        self.assertEqual((verdict["verdict"], verdict["confidence"]), ("deadlock", "confirmed"), done.stderr)
+        self.assertEqual(verdict["culprit_ranks"], [ranks - 1], done.stderr)
+        self.assertNotEqual(done.returncode, 0)
+        if stacks:
+            self.assertEqual(sorted(r for s in verdict["stacks"] for r in s["ranks"]), list(range(ranks)), done.stderr)
+
+    def ranks_of(self, session):
+        with open(os.path.join(session, "manifest.json")) as f:
+            return sorted(p["rank"] for p in json.load(f)["processes"])
+
+    def test_variables(self):
+        for name, variables in VARIABLES.items():
+            for twin in ([], ["--twin"]):
+                with self.subTest(name, twin=bool(twin)):
+                    shutil.rmtree(self.path("meet"))
+                    os.mkdir(self.path("meet"))
+                    session = self.path(name + "".join(twin))
+                    ranks = json.dumps([(r, variables(r, 3)) for r in range(3)])
+                    done = self.gordian("run", "--emulator", "--session", session, "--on-verdict", "kill", "--", sys.executable,
+                                        "-c", LAUNCHER, RANK, self.path("meet"), ranks, *twin, env=environment())
+                    self.check(self.verdict(session), done, twin)
+                    named = {"fork": [-1, -1, -1], "fork_in_slurm": [0, 0, 0]}.get(name, [0, 1, 2])
+                    self.assertEqual(self.ranks_of(session), named)
+
+    def mpirun(self):
+        found = shutil.which("mpirun")
+        if found is None:
+            self.skipTest("mpirun is not installed (openmpi-bin)")
+        return [found, "--allow-run-as-root", "--oversubscribe", "-np", "3"]
+
+    def mpi_environment(self):
+        # Of one machine without a network.
+        return environment(OMPI_MCA_btl="self,vader", OMPI_MCA_plm="isolated", OMPI_MCA_rmaps_base_oversubscribe="1")
+
+    def test_run_around_mpirun(self):
+        for twin in ([], ["--twin"]):
+            with self.subTest(twin=bool(twin)):
+                shutil.rmtree(self.path("meet"))
+                os.mkdir(self.path("meet"))
+                session = self.path("around" + "".join(twin))
+                done = self.gordian("run", "--emulator", "--session", session, "--on-verdict", "kill", "--", *self.mpirun(),
+                                    RANK, self.path("meet"), *twin, env=self.mpi_environment())
+                self.check(self.verdict(session), done, twin)
+                self.assertEqual(self.ranks_of(session), [0, 1, 2])
+
+    def serve(self):
+        server = self.start("serve", "--listen", "127.0.0.1:0", "--sessions", self.path("jobs"), "--json")
+        address = json.loads(server.stdout.readline())["listening"]
+        return server, address
+
+    def only_job(self):
+        jobs = glob.glob(self.path("jobs/*/manifest.json"))
+        self.assertEqual(len(jobs), 1, jobs)
+        with open(jobs[0]) as f:
+            return os.path.dirname(jobs[0]), json.load(f)
+
+    def test_run_inside_mpirun_is_one_job(self):
+        for twin in ([], ["--twin"]):
+            with self.subTest(twin=bool(twin)):
+                shutil.rmtree(self.path("meet"))
+                os.mkdir(self.path("meet"))
+                shutil.rmtree(self.path("jobs"), ignore_errors=True)
+                server, address = self.serve()
+                done = subprocess.run([*self.mpirun(), GORDIAN, "run", "--emulator", "--analyzer", address, "--on-verdict", "kill",
+                                       "--", RANK, self.path("meet"), *twin], env=self.mpi_environment(), cwd=self.work,
+                                      stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
+
+                def over():
+                    return self.only_job()[1]["job_ended"]
+                self.assertTrue(wait_until(over, seconds=30), done.stderr)
+                folder, manifest = self.only_job()
+                self.assertTrue(manifest["job"].startswith("mpi-"), manifest)
+                self.assertEqual(sorted(n["number"] for n in manifest["nodes"]), [0, 1, 2])
+                self.assertEqual(len({n["node"] for n in manifest["nodes"]}), 3, "each has a name of its own")
+                # Once one has ended its rank, mpirun ends the others, whatever they are at.
+                self.check(self.verdict(folder), done, twin, stacks=False)
+                server.send_signal(signal.SIGTERM)
+                server.wait(20)
+
+    def test_tasks_of_srun_are_one_job(self):
+        # Without Slurm: three tasks with its variables, two on one node.
+        for twin in ([], ["--twin"]):
+            with self.subTest(twin=bool(twin)):
+                shutil.rmtree(self.path("meet"))
+                os.mkdir(self.path("meet"))
+                shutil.rmtree(self.path("jobs"), ignore_errors=True)
+                server, address = self.serve()
+                tasks = []
+                for task, node in ((0, 0), (1, 0), (2, 1)):
+                    env = environment(SLURM_JOB_ID="7", SLURM_STEP_ID="3", SLURM_PROCID=str(task), SLURM_NTASKS="3",
+                                      SLURM_STEP_NUM_TASKS="3", SLURM_NNODES="2", SLURM_NODEID=str(node))
+                    tasks.append(self.start("run", "--emulator", "--session", self.path(f"task{task}{len(twin)}"), "--analyzer",
+                                            address, "--on-verdict", "kill", "--", RANK, self.path("meet"), *twin, env=env))
+                said = [task.communicate(timeout=100)[1] for task in tasks]
+
+                def over():
+                    return self.only_job()[1]["job_ended"]
+                self.assertTrue(wait_until(over, seconds=30), said)
+                folder, manifest = self.only_job()
+                self.assertEqual(manifest["job"], "slurm-7.3")
+                self.assertEqual(sorted(n["number"] for n in manifest["nodes"]), [0, 1, 2])
+                done = subprocess.CompletedProcess([], max(t.returncode for t in tasks), "", "\n".join(said))
+                self.check(self.verdict(folder), done, twin)
+                server.send_signal(signal.SIGTERM)
+                server.wait(20)
+
+
+if __name__ == "__main__":
+    main()
