@@ -89,6 +89,9 @@ TEST(RecordDecoderTest, EveryCallOfTheTableHasItsPayload) {
       case PK::kStreamWork:
         expected = v1::CallRecord::kWork;
         break;
+      case PK::kGraph:
+        expected = v1::CallRecord::kGraph;
+        break;
       case PK::kHostWait:
         expected = v1::CallRecord::kHostWait;
         break;
