@@ -53,6 +53,9 @@ constexpr std::pair<std::string_view, Call> kNcclCalls[] = {
     {"ncclCommWindowDeregister", Call::kCommOther},
     {"ncclCommRegister", Call::kCommOther},
     {"ncclCommDeregister", Call::kCommOther},
+    {"ncclCommSuspend", Call::kCommOther},
+    {"ncclCommResume", Call::kCommOther},
+    {"ncclCommGrow", Call::kCommOther},
     {"ncclMemFree", Call::kHostWait},
 };
 
