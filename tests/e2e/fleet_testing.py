@@ -242,6 +242,8 @@ class Job:
                  deliver="30", environment=None, prefix=None, program=None):
         self.case, self.name, self.ranks = case, name, ranks
         self.progress = case.path(f"{name}.progress")
+        if os.path.exists(self.progress):  # of an earlier run of that name, with its unique ids
+            os.unlink(self.progress)
         self.stats = case.path(f"{name}.stats")
         self.until = case.path(f"{name}.until")
         self.nodes = []
