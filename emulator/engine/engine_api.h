@@ -144,11 +144,15 @@ class Engine {
   virtual void BeginWait(HostWait* wait) = 0;
   virtual void EndWait(HostWait* wait) = 0;
 
+  // Returns when no object that was handed to the engine, and is done with, is still to be destroyed:
+  // before the library whose code does that is unmapped. Waits for a second at most.
+  virtual void AwaitReleased() = 0;
+
  protected:
   ~Engine() = default;
 };
 
-inline constexpr uint32_t kEngineApiVersion = 3;
+inline constexpr uint32_t kEngineApiVersion = 4;
 
 }  // namespace gordian::emu
 

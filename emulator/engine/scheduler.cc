@@ -1,5 +1,7 @@
 #include "emulator/engine/scheduler.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -25,11 +27,39 @@ Scheduler::Section::~Section() {
     scheduler_.worker_wakes_ns_ = 0;
     scheduler_.doorbell_->fetch_add(1, std::memory_order_release);
   }
-  const std::vector<std::shared_ptr<void>> dead = std::move(scheduler_.dead_);
-  scheduler_.dead_.clear();
+  std::vector<std::shared_ptr<void>> dead = scheduler_.TakeDead();
   scheduler_.mutex_.unlock();
   if (wake) FutexWakeAll(scheduler_.doorbell_);
+  scheduler_.Release(std::move(dead));
   scheduler_.NoteActivity();
+}
+
+std::vector<std::shared_ptr<void>> Scheduler::TakeDead() {
+  if (!dead_.empty()) ++releasing_;
+  return std::exchange(dead_, {});
+}
+
+void Scheduler::Release(std::vector<std::shared_ptr<void>> dead) {
+  if (dead.empty()) return;
+  dead.clear();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  --releasing_;
+}
+
+void Scheduler::AwaitReleased() {
+  // A thread that was about it may be gone: this process may be a fork of another.
+  for (int tries = 0; tries < 10'000; ++tries) {
+    std::vector<std::shared_ptr<void>> dead;
+    bool over = false;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      dead = TakeDead();
+      over = dead.empty() && releasing_ == 0;
+    }
+    Release(std::move(dead));
+    if (over) return;
+    usleep(100);
+  }
 }
 
 void Scheduler::AddDependency(const TaskPtr& task, const TaskPtr& dependency) {

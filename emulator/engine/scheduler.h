@@ -120,6 +120,8 @@ class Scheduler {
   }
 
   // --- Not under a Section ---
+  // As Engine::AwaitReleased.
+  void AwaitReleased();
   // Blocks the calling thread until a submitted kHostWait is done.
   static void Await(const TaskPtr& host_wait);
   // Makes the kernels of a device leave: queued ones do not start, resident ones are cancelled.
@@ -182,6 +184,10 @@ class Scheduler {
   int doorbell_fd_ = -1;
   std::atomic<uint32_t>* doorbell_ = nullptr;
 
+  // What is to be destroyed, under the lock; and doing so, without it.
+  std::vector<std::shared_ptr<void>> TakeDead();
+  void Release(std::vector<std::shared_ptr<void>> dead);
+
   std::mutex mutex_;
   std::vector<DeviceState> devices_;
   std::vector<TaskPtr> finished_;            // done, their dependents not told yet
@@ -190,6 +196,7 @@ class Scheduler {
   std::vector<TaskPtr> polled_;              // waits for memory that could be satisfied now
   std::vector<Timer> timers_;                // heap
   std::vector<std::shared_ptr<void>> dead_;  // to be destroyed without the lock
+  int releasing_ = 0;                        // threads that are about it
   std::unordered_map<const DeviceOp*, TaskPtr> ops_;
   uint64_t next_ready_sequence_ = 0;
   uint64_t next_submitted_ = 0;

@@ -84,10 +84,9 @@ void Scheduler::WorkerMain() {
     worker_wakes_ns_ = deadline_ns;
     // Looking at memory now and then is no work.
     const bool idle = timers_.empty() && (polled_.empty() || look_after_ns == kLastLookNs);
-    std::vector<std::shared_ptr<void>> dead = std::move(dead_);
-    dead_.clear();
+    std::vector<std::shared_ptr<void>> dead = TakeDead();
     lock.unlock();
-    dead.clear();
+    Release(std::move(dead));
     if (idle) PokeQuiescence();
     FutexWait(doorbell_, bell, deadline_ns);
     lock.lock();

@@ -63,6 +63,17 @@ std::string IdOf(const CommKey& key) {
 
 }  // namespace
 
+namespace {
+
+std::atomic<Engine*> g_engine{nullptr};  // once it was asked for
+
+// At dlclose, too: the engine destroys operations, whose code is here, some time after they are done.
+__attribute__((destructor)) void LeaveNothingToTheEngine() {
+  if (Engine* const engine = g_engine.load()) engine->AwaitReleased();
+}
+
+}  // namespace
+
 Engine& GetEngine() {
   static Engine* engine = [] {
     Engine* found = gordianEmuEngine(kEngineApiVersion);
@@ -70,6 +81,7 @@ Engine& GetEngine() {
       std::fprintf(stderr, "libnccl.so.2 (emulated): libcuda.so.1 is of another version\n");
       std::abort();
     }
+    g_engine = found;
     return found;
   }();
   return *engine;
