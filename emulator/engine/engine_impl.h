@@ -88,7 +88,9 @@ class EngineImpl final : public DeviceEngine {
   void NoteActivity() override;
   void BeginWait(HostWait* wait) override { HostWaits::Get().Begin(wait); }
   void EndWait(HostWait* wait) override { HostWaits::Get().End(wait); }
-  void AwaitReleased() override { scheduler_->AwaitReleased(); }
+  void AwaitReleased() override {
+    if (state_.load() == kRunning) scheduler_->AwaitReleased();
+  }
 
   int Initialize() override;
   bool Initialized() override;

@@ -93,7 +93,10 @@ class IngestServiceTest : public ::testing::Test {
     std::string pattern = ::testing::TempDir() + "/ingest.XXXXXX";
     session_ = mkdtemp(pattern.data());
   }
-  ~IngestServiceTest() override { fs::remove_all(session_); }
+  ~IngestServiceTest() override {
+    server_.Stop();  // it writes into the folder
+    fs::remove_all(session_);
+  }
 
   void Start(ServerOptions options = {}) {
     options.analysis.session_dir = session_;
