@@ -49,7 +49,7 @@ void BeginKernelRun(ThreadContext& thread, CallId call, uint64_t site, StreamSta
   const uint64_t order = NextOrder(thread);
   stream.run_mark.store(mark, std::memory_order_relaxed);
   if (ring::Record* record =
-          StartRecord(thread, ring::RecordKind::kPoint, call, 0, order, ReadTicks(thread), site)) {
+          StartRecord<GivesWay::kFirst>(thread, ring::RecordKind::kPoint, call, 0, order, ReadTicks(thread), site)) {
     record->payload.work = {stream.id, ring::WorkKind::kKernels, ordinal, 0, 0};
     FinishRecord(thread);
   }
@@ -74,7 +74,7 @@ void NoteStreamWork(ThreadContext& thread, CallId call, uint64_t site, ring::Wor
   const uint64_t order = NextOrder(thread);
   EndKernelRuns(thread, order);
   if (ring::Record* record =
-          StartRecord(thread, ring::RecordKind::kPoint, call, 0, order, ReadTicks(thread), site)) {
+          StartRecord<GivesWay::kFirst>(thread, ring::RecordKind::kPoint, call, 0, order, ReadTicks(thread), site)) {
     record->payload.work = {stream->id, kind, ordinal, reinterpret_cast<uint64_t>(event), 0};
     FinishRecord(thread);
   }
@@ -84,7 +84,7 @@ void NoteEventForgotten(ThreadContext& thread, CallId call, uint64_t site, const
   StopPolling(thread);
   const uint64_t handle = reinterpret_cast<uint64_t>(event);
   if (handle == 0) return;
-  if (ring::Record* record = StartRecord(thread, ring::RecordKind::kPoint, call, 0,
+  if (ring::Record* record = StartRecord<GivesWay::kFirst>(thread, ring::RecordKind::kPoint, call, 0,
                                          NextOrder(thread), ReadTicks(thread), site)) {
     record->payload.work = {ring::kNoId, ring::WorkKind::kEventForgotten, 0, handle, 0};
     FinishRecord(thread);

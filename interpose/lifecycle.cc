@@ -104,9 +104,11 @@ ThreadContext* TakeSlot(Process& process, uint32_t tid) {
   const bool reused = index < used;
   if (reused) ForgetPerThreadStreams(process, index);
   const uint64_t ring_slots = reused ? thread.ring_slots : 0;
+  const uint64_t work_slots = reused ? thread.work_slots : 0;
   ring::Record* records = thread.records;
   const uint64_t head = thread.head;
-  const uint32_t seq = thread.seq;
+  // Odd where its thread was ended amid a change, by a signal's handler: even means "at rest".
+  const uint32_t seq = (thread.seq + 1) & ~1u;
   __builtin_memset(&thread, 0, offsetof(ThreadContext, group_numbers));
   thread.process = &process;
   thread.header = process.header;
@@ -117,11 +119,13 @@ ThreadContext* TakeSlot(Process& process, uint32_t tid) {
   thread.device = -1;
   thread.records = records;
   thread.ring_slots = ring_slots;
+  thread.work_slots = work_slots;
   thread.head = head;
   thread.cached_tail = head;
   thread.seq = seq;
   if (!reused) HandOutRing(process, thread);
 
+  Put(slot.seq, seq);
   Put(slot.entered, uint64_t{0});
   Put(slot.left, uint64_t{0});
   Put(slot.lost_records, uint64_t{0});

@@ -25,6 +25,9 @@ constexpr uint64_t kPage = 4096;
 constexpr uint64_t kFirstRingBytes = 1ull << 20;
 constexpr uint32_t kFirstRings = 4;
 constexpr uint64_t kLaterRingBytes = 64ull << 10;
+// What is kept free of kernels and events in a ring that nobody empties fast enough: a quarter, but
+// no more than the calls of a step or two.
+constexpr uint64_t kMostKeptSlots = 1024;
 constexpr uint64_t kCalibrationNs = 100000;
 
 constexpr uint64_t RoundUp(uint64_t value) { return (value + kPage - 1) & ~(kPage - 1); }
@@ -327,6 +330,8 @@ void HandOutRing(Process& process, ThreadContext& thread) {
 #endif
   thread.records = reinterpret_cast<ring::Record*>(process.base + offset);
   thread.ring_slots = bytes / sizeof(ring::Record);
+  const uint64_t kept = thread.ring_slots / 4;
+  thread.work_slots = thread.ring_slots - (kept < kMostKeptSlots ? kept : kMostKeptSlots);
   Put(thread.slot->ring_slots, thread.ring_slots);
   Shared(thread.slot->ring_offset).store(offset, std::memory_order_release);
 }

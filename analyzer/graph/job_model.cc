@@ -220,7 +220,8 @@ bool JobModel::Impl::HasUnfinished() const {
   }
   for (const auto& [id, process] : execution_.processes()) {
     if (process.Dead()) continue;
-    if (process.merger.incomplete()) return true;
+    // What is lost may be what is unfinished: the state block has to tell.
+    if (process.Lossy() || process.merger.incomplete()) return true;
     for (const auto& [thread_id, thread] : process.threads) {
       if (thread.open) return true;
     }
@@ -290,6 +291,8 @@ Finding JobModel::Impl::Base(const Names& names) const {
   }
   Finding finding = MakeFinding(ended_ ? "job-finished" : "job-healthy", Confidence::kConfirmed);
   if (!ended_) {
+    // Nothing that was seen is stuck; what was lost might be.
+    if (lost > 0) finding.confidence = Confidence::kSuspected;
     finding.summary = "Nothing is stuck.";
     return finding;
   }

@@ -271,6 +271,35 @@ std::vector<Finding> Search::Take() {
   return findings;
 }
 
+// Who sits in a call for long by the state block alone: the records that would tell what it waits
+// for were lost. No accusation, but not health either.
+void Unexplained(const RoundView& view, std::vector<Finding>* findings) {
+  const std::vector<WaitNode>& nodes = view.graph.nodes();
+  std::set<int> ranks;
+  uint64_t since_ns = 0;
+  for (const auto& [id, process] : view.graph.execution().processes()) {
+    if (process.Dead() || !process.has_state || !process.Lossy()) continue;
+    for (const ThreadState& state : process.state.threads) {
+      const WaitNode* node =
+          state.call_id == 0 ? nullptr : view.graph.ThreadNode(id, state.thread);
+      if (node == nullptr || state.since_ns == 0 || node->out.size() != 1 ||
+          nodes[node->out.front().to].leaf != LeafKind::kRunning ||
+          view.now_ns < state.since_ns + view.options.suspect_after_ns) {
+        continue;
+      }
+      for (int rank : view.names.AllRanks(id)) ranks.insert(rank);
+      since_ns = std::max(since_ns, state.since_ns);
+    }
+  }
+  if (ranks.empty()) return;
+  Finding finding = MakeFinding("evidence-missing", Confidence::kSuspected);
+  finding.stalled_at_ns = since_ns;
+  finding.summary = RankList({ranks.begin(), ranks.end()}, true) +
+                    (ranks.size() == 1 ? " has" : " have") +
+                    " been in a call for long, and the records that tell what it waits for were lost.";
+  findings->push_back(std::move(finding));
+}
+
 }  // namespace
 
 std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<bool>& stuck) {
@@ -328,7 +357,9 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
     }
   }
   if (cycle) return findings;
-  return search.Take();
+  findings = search.Take();
+  if (findings.empty()) Unexplained(view, &findings);
+  return findings;
 }
 
 }  // namespace gordian::graph
