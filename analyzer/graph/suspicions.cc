@@ -214,7 +214,14 @@ void Search::Missing(const std::vector<bool>& can, uint32_t waiter) {
 }
 
 void Search::AllIssued(const std::vector<bool>& can, uint32_t waiter) {
-  Of("stuck-kernel", can, waiter);
+  // What was lost may be what stands in between: an event that a stream waits for.
+  std::vector<std::string> lost;
+  for (const auto& [id, process] : view_.graph.execution().processes()) {
+    if (process.Lossy()) lost.push_back("records of " + view_.names.RankOf(id) + " were lost");
+  }
+  Entry& entry = Of(lost.empty() ? "stuck-kernel" : "evidence-missing", can, waiter);
+  auto& unseen = entry.finding.evidence.not_visible;
+  unseen.insert(unseen.end(), lost.begin(), lost.end());
 }
 
 std::vector<Finding> Search::Take() {
@@ -269,35 +276,6 @@ std::vector<Finding> Search::Take() {
     findings.push_back(std::move(finding));
   }
   return findings;
-}
-
-// Who sits in a call for long by the state block alone: the records that would tell what it waits
-// for were lost. No accusation, but not health either.
-void Unexplained(const RoundView& view, std::vector<Finding>* findings) {
-  const std::vector<WaitNode>& nodes = view.graph.nodes();
-  std::set<int> ranks;
-  uint64_t since_ns = 0;
-  for (const auto& [id, process] : view.graph.execution().processes()) {
-    if (process.Dead() || !process.has_state || !process.Lossy()) continue;
-    for (const ThreadState& state : process.state.threads) {
-      const WaitNode* node =
-          state.call_id == 0 ? nullptr : view.graph.ThreadNode(id, state.thread);
-      if (node == nullptr || state.since_ns == 0 || node->out.size() != 1 ||
-          nodes[node->out.front().to].leaf != LeafKind::kRunning ||
-          view.now_ns < state.since_ns + view.options.suspect_after_ns) {
-        continue;
-      }
-      for (int rank : view.names.AllRanks(id)) ranks.insert(rank);
-      since_ns = std::max(since_ns, state.since_ns);
-    }
-  }
-  if (ranks.empty()) return;
-  Finding finding = MakeFinding("evidence-missing", Confidence::kSuspected);
-  finding.stalled_at_ns = since_ns;
-  finding.summary = RankList({ranks.begin(), ranks.end()}, true) +
-                    (ranks.size() == 1 ? " has" : " have") +
-                    " been in a call for long, and the records that tell what it waits for were lost.";
-  findings->push_back(std::move(finding));
 }
 
 }  // namespace
@@ -357,9 +335,7 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
     }
   }
   if (cycle) return findings;
-  findings = search.Take();
-  if (findings.empty()) Unexplained(view, &findings);
-  return findings;
+  return search.Take();
 }
 
 }  // namespace gordian::graph

@@ -62,6 +62,9 @@ void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state,
           if (open->kernel != 0) FirstUse(process, *open, {open->kernel}, node);
           break;
       }
+    } else if (process.Lossy()) {
+      // The record that tells what it waits for was lost: it neither runs nor is explained.
+      Wait(node, Leaf(LeafKind::kUnknown, id), Reason::kNotCalled);
     }
   } else if (state.poll_object != 0) {
     Polling(process, state, node);
