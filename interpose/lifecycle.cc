@@ -80,7 +80,8 @@ bool IsReusable(const Process& process, ring::ThreadSlot& slot, uint32_t own_tid
   return syscall(SYS_tgkill, process.pid, tid, 0) != 0 && errno == ESRCH;
 }
 
-ThreadContext* TakeSlot(Process& process, uint32_t tid) {
+// Under the thread_lock. *space: where the thread's ring is to be; none for a slot that has one.
+ThreadContext* TakeSlot(Process& process, uint32_t tid, RingSpace* space) {
   ring::Header& header = *process.header;
   const uint32_t used = Shared(header.threads_used).load(std::memory_order_relaxed);
   uint32_t index = used;
@@ -123,7 +124,7 @@ ThreadContext* TakeSlot(Process& process, uint32_t tid) {
   thread.head = head;
   thread.cached_tail = head;
   thread.seq = seq;
-  if (!reused) HandOutRing(process, thread);
+  if (!reused) *space = TakeRingSpace(process);
 
   Put(slot.seq, seq);
   Put(slot.entered, uint64_t{0});
@@ -165,8 +166,10 @@ ThreadContext* AttachThread() {
       Add(process->header->lost_records, uint64_t{1});
       return nullptr;  // tried again at the next call
     }
-    thread = TakeSlot(*process, static_cast<uint32_t>(syscall(SYS_gettid)));
+    RingSpace space = {0, 0};
+    thread = TakeSlot(*process, static_cast<uint32_t>(syscall(SYS_gettid)), &space);
     process->thread_lock.Release();
+    if (space.bytes != 0) HandOutRing(*process, *thread, space);
     if (thread == nullptr) {
       t_local.skip = kSkippedCalls;
       Add(process->header->lost_records, uint64_t{1});

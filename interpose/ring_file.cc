@@ -315,15 +315,20 @@ Process* CreateProcess(uint64_t epoch) {
   return process;
 }
 
-void HandOutRing(Process& process, ThreadContext& thread) {
+RingSpace TakeRingSpace(Process& process) {
   uint64_t bytes = process.rings_handed_out < kFirstRings ? kFirstRingBytes : kLaterRingBytes;
   if (process.forced_ring_slots != 0) bytes = process.forced_ring_slots * sizeof(ring::Record);
-  const uint64_t reserved = RoundUp(bytes);
-  const uint64_t offset = process.next_ring_offset;
-  if (reserved > ring::kMaxFileBytes - offset) return;
-  if (!ReserveRing(process, offset, reserved)) return;
-  process.next_ring_offset = offset + reserved;
+  const RingSpace space = {process.next_ring_offset, bytes};
+  if (RoundUp(bytes) > ring::kMaxFileBytes - space.offset) return {0, 0};
+  process.next_ring_offset += RoundUp(bytes);
   ++process.rings_handed_out;
+  return space;
+}
+
+void HandOutRing(Process& process, ThreadContext& thread, RingSpace space) {
+  const auto [offset, bytes] = space;
+  const uint64_t reserved = RoundUp(bytes);
+  if (!ReserveRing(process, offset, reserved)) return;
 #if defined(MADV_POPULATE_WRITE)
   // Saves the job a page fault every 64 records; where the kernel is older, they come one by one.
   madvise(process.base + offset, reserved, MADV_POPULATE_WRITE);

@@ -75,7 +75,7 @@ void Rank(const Options& options, int rank, Shared* shared) {
     Prepare(&lanes[i]);
     // Connects, which waits for the others on the host, while nothing else goes on.
     Random first(1);
-    while (lanes[i].sequence == 0 || lanes[i].transfers == 0) Step(&lanes[i], &first);
+    while (lanes[i].sequence == 0 || (options.ranks > 1 && lanes[i].transfers == 0)) Step(&lanes[i], &first);
   }
   std::vector<std::thread> threads;
   for (int i = 1; i < options.lanes; ++i) threads.emplace_back(Work, options, rank, i, &lanes[i]);
