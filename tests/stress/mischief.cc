@@ -182,13 +182,13 @@ void* LiveShortly(void* argument) {
   return argument;
 }
 
-void Threads(Lane* lane, Random* random) {
+void Threads(const Options& options, Lane* lane, Random* random) {
   int device = 0;
   NEED(cudaGetDevice(&device) == cudaSuccess);
   pthread_t threads[kThreads];
   ShortLife lives[kThreads];
   for (int i = 0; i < kThreads; ++i) {
-    lives[i] = {device, static_cast<int>(random->Below(3))};
+    lives[i] = {device, static_cast<int>(random->Below(options.forks ? 3 : 2))};
     NEED(pthread_create(&threads[i], nullptr, LiveShortly, &lives[i]) == 0);
   }
   for (int i = 0; i < kThreads; ++i) {
@@ -235,7 +235,7 @@ void Mischief(const Options& options, Lane* lane, Random* random) {
       NEED(kill(getpid(), SIGUSR1) == 0);
       return;
     default:
-      return Threads(lane, random);
+      return Threads(options, lane, random);
   }
 }
 

@@ -106,13 +106,23 @@ int Launch(const Options& options) {
       std::_Exit(0);
     }
   }
+  int statuses[kMostRanks] = {};
   int code = 0;
-  for (int rank = 0; rank < options.ranks; ++rank) {
+  for (int left = options.ranks; left > 0; --left) {
     int status = 0;
-    NEED(waitpid(children[rank], &status, 0) == children[rank]);
-    std::printf("rank %d: status %d, %016llx\n", rank, status,
-                static_cast<unsigned long long>(shared->digests[rank].load()));
+    const pid_t ended = wait(&status);
+    NEED(ended > 0);
+    for (int rank = 0; rank < options.ranks; ++rank) {
+      if (children[rank] == ended) statuses[rank] = status;
+      // The others would wait for ever for one that has failed.
+      if (children[rank] > 0 && children[rank] != ended && status != 0) kill(children[rank], SIGKILL);
+      if (children[rank] == ended) children[rank] = 0;
+    }
     if (status != 0) code = 1;
+  }
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    std::printf("rank %d: status %d, %016llx\n", rank, statuses[rank],
+                static_cast<unsigned long long>(shared->digests[rank].load()));
   }
   return code;
 }

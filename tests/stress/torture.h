@@ -67,7 +67,7 @@ struct Options {
   int lanes = 2;
   int steps = 24;
   bool tame = false;  // children only end: for runtimes that do not survive a fork amid threads
-  bool forks = true;
+  bool forks = true;  // false: nor are threads cancelled; for TSan, which bears neither
 };
 
 struct Lane {

@@ -238,6 +238,34 @@ void Blocked() {
   cudaStreamSynchronize(stream);
 }
 
+// More events than a small ring holds, with operations behind them.
+void Flood() {
+  ncclComm_t comm = MakeComm();
+  cudaStream_t stream = MakeStream();
+  for (int i = 0; i < 1000; ++i) {
+    CHECK(cudaEventRecord(reinterpret_cast<cudaEvent_t>(0x5000), stream) == cudaSuccess);
+  }
+  for (int i = 0; i < 2; ++i) CHECK(AllReduce(comm, stream) == ncclSuccess);
+  CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+}
+
+// Each takes a slot and a ring at its first call, all at the same time.
+void BeginTogether() {
+  constexpr int kThreads = 40;
+  cudaStream_t stream = MakeStream();
+  pthread_barrier_t barrier;
+  CHECK(pthread_barrier_init(&barrier, nullptr, kThreads) == 0);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      pthread_barrier_wait(&barrier);
+      CHECK(cudaEventRecord(reinterpret_cast<cudaEvent_t>(0x5000), stream) == cudaSuccess);
+      pthread_barrier_wait(&barrier);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 void Threads() {
   ncclComm_t comm = MakeComm();
   std::vector<std::thread> threads;
@@ -506,6 +534,8 @@ int main(int argc, char** argv) {
       {"polls", Polls},
       {"polls-end", PollsEnd},
       {"blocked", Blocked},
+      {"flood", Flood},
+      {"begin-together", BeginTogether},
       {"threads", Threads},
       {"many-threads", ManyThreads},
       {"collected-threads", CollectedThreads},
