@@ -22,13 +22,11 @@ TEST(ShimLife, KernelsAndEventsGiveWayToOperations) {
 }
 
 TEST(ShimLife, ThreadsThatBeginTogetherLoseNothing) {
-  // How many of them meet is chance: some of these runs lost records while a ring was made under a lock.
-  for (int run = 0; run < 5; ++run) {
-    const RingFile file = RunOne("begin-together");
-    EXPECT_EQ(file.header.lost_records, 0u);
-    EXPECT_EQ(file.threads.size(), 41u);
-    EXPECT_EQ(file.Of(kCall_cudaEventRecord).size(), 40u);
-  }
+  // The file system takes 20 ms for each ring: nobody may wait for somebody else's.
+  const RingFile file = RunOne("begin-together");
+  EXPECT_EQ(file.header.lost_records, 0u);
+  EXPECT_EQ(file.threads.size(), 41u);
+  EXPECT_EQ(file.Of(kCall_cudaEventRecord).size(), 40u);
 }
 
 }  // namespace
