@@ -290,9 +290,9 @@ Finding JobModel::Impl::Base(const Names& names) const {
     return finding;
   }
   Finding finding = MakeFinding(ended_ ? "job-finished" : "job-healthy", Confidence::kConfirmed);
+  // Nothing is wrong with what was seen; with what was lost there might be.
+  if (lost > 0) finding.confidence = Confidence::kSuspected;
   if (!ended_) {
-    // Nothing that was seen is stuck; what was lost might be.
-    if (lost > 0) finding.confidence = Confidence::kSuspected;
     finding.summary = "Nothing is stuck.";
     return finding;
   }

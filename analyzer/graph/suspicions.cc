@@ -268,9 +268,9 @@ std::vector<Finding> Search::Take() {
                           " has been issued by all that it needs; " + waiting + ".";
         break;
       default:
-        finding.summary = "What " + waiting.substr(0, waiting.rfind(' ')) + " waits for in " +
-                          entry.operation + " was not seen" +
-                          (unseen.empty() ? "" : ": " + unseen.front()) + ".";
+        finding.summary = "What " + waiting + " for" +
+                          (entry.operation.empty() ? "" : " in " + entry.operation) +
+                          " was not seen" + (unseen.empty() ? "" : ": " + unseen.front()) + ".";
         break;
     }
     findings.push_back(std::move(finding));

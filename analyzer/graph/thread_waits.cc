@@ -62,8 +62,10 @@ void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state,
           if (open->kernel != 0) FirstUse(process, *open, {open->kernel}, node);
           break;
       }
-    } else if (process.Lossy()) {
-      // The record that tells what it waits for was lost: it neither runs nor is explained.
+    }
+    // The record that tells what it waits for was lost, or one that its call refers to: it is not
+    // running code of its own, and nothing explains it.
+    if (nodes_[node].out.empty() && process.Lossy()) {
       Wait(node, Leaf(LeafKind::kUnknown, id), Reason::kNotCalled);
     }
   } else if (state.poll_object != 0) {
