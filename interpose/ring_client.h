@@ -35,8 +35,7 @@ enum class GivesWay { kNever, kFirst };
 template <GivesWay kGivesWay = GivesWay::kNever>
 inline ring::Record* StartRecord(ThreadContext& thread, ring::RecordKind kind, CallId call,
                                  uint8_t flags, uint64_t order, uint64_t ticks, uint64_t site) {
-  const uint64_t most =
-      kGivesWay == GivesWay::kFirst ? thread.work_slots : thread.ring_slots;
+  const uint64_t most = kGivesWay == GivesWay::kFirst ? thread.work_slots : thread.ring_slots;
   if (__builtin_expect(thread.head - thread.cached_tail >= most, 0) && !MakeRoom(thread, most)) {
     return nullptr;
   }

@@ -101,7 +101,8 @@ void JobModel::Impl::Confirm(const Hang& hang, uint64_t end_ns) {
 }
 
 // The exit of a rank that has come back is history once nobody waits for its old process any more:
-// who did is gone, or has moved on to a new communicator. `found`: identities of this round's hangs.
+// who did is gone, or has moved on to a new communicator. `found`: identities of this round's
+// hangs.
 void JobModel::Impl::RetireReplaced(const std::set<std::string>& found) {
   const auto replaced = [&](int rank) {
     bool old = false;

@@ -88,7 +88,7 @@ void WaitForGraph::HostWait(const Process& process, const ThreadState&, const Op
   const bool by_implementation = kind == WaitKind::kFree || kind == WaitKind::kAsyncCopy;
   if (by_implementation && inside < options_.free_counts_after_ns) return;
   if (kind == WaitKind::kEvent && process.Lossy()) return;  // the event may have moved on unseen
-  const Reason reason = kind == WaitKind::kFree   ? Reason::kHostFree
+  const Reason reason = kind == WaitKind::kFree ? Reason::kHostFree
                         : kind == WaitKind::kCopy || kind == WaitKind::kAsyncCopy
                             ? Reason::kHostCopy
                             : Reason::kHostSync;

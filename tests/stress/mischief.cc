@@ -1,5 +1,5 @@
-// The unkind half of shim_torture. Everything here has one outcome, however it is scheduled, and the
-// outcome goes into the digest.
+// The unkind half of shim_torture. Everything here has one outcome, however it is scheduled, and
+// the outcome goes into the digest.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -131,11 +131,13 @@ void OpenAnotherNccl(Lane* lane, uint64_t seed) {
   ncclComm_t comm = nullptr;
   int device = 0;
   NEED(cudaGetDevice(&device) == cudaSuccess);
-  NEED(Find<decltype(ncclCommInitAll)>(library, "ncclCommInitAll")(&comm, 1, &device) == ncclSuccess);
+  NEED(Find<decltype(ncclCommInitAll)>(library, "ncclCommInitAll")(&comm, 1, &device) ==
+       ncclSuccess);
   const auto reduce = Find<decltype(ncclAllReduce)>(library, "ncclAllReduce");
   const uint64_t times = 1 + seed % 5;
   for (uint64_t i = 0; i < times; ++i) {
-    NEED(reduce(lane->in, lane->out, CountOf(i), ncclFloat, ncclSum, comm, lane->stream) == ncclSuccess);
+    NEED(reduce(lane->in, lane->out, CountOf(i), ncclFloat, ncclSum, comm, lane->stream) ==
+         ncclSuccess);
   }
   NEED(cudaStreamSynchronize(lane->stream) == cudaSuccess);
   NEED(Find<decltype(ncclCommDestroy)>(library, "ncclCommDestroy")(comm) == ncclSuccess);
@@ -144,8 +146,9 @@ void OpenAnotherNccl(Lane* lane, uint64_t seed) {
 }
 
 void LookUp(Lane* lane, Random* random) {
-  static const char* const kNames[] = {"ncclAllReduce", "ncclGetVersion",     "cudaMalloc",    "cudaStreamSynchronize",
-                                       "cuEventQuery",  "ncclNoSuchFunction", "cudaNoSuchOne", "malloc"};
+  static const char* const kNames[] = {
+      "ncclAllReduce", "ncclGetVersion",     "cudaMalloc",    "cudaStreamSynchronize",
+      "cuEventQuery",  "ncclNoSuchFunction", "cudaNoSuchOne", "malloc"};
   void* library = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
   NEED(library != nullptr);
   for (uint32_t i = 0; i < 20; ++i) {

@@ -13,16 +13,19 @@ float Value(int rank, uint64_t sequence, size_t i) {
 void Fill(Lane* lane, uint64_t sequence) {
   float values[kMostElements];
   for (size_t i = 0; i < kMostElements; ++i) values[i] = Value(lane->rank, sequence, i);
-  NEED(cudaMemcpyAsync(lane->in, values, sizeof values, cudaMemcpyHostToDevice, lane->stream) == cudaSuccess);
+  NEED(cudaMemcpyAsync(lane->in, values, sizeof values, cudaMemcpyHostToDevice, lane->stream) ==
+       cudaSuccess);
   NEED(cudaStreamSynchronize(lane->stream) == cudaSuccess);
 }
 
 // What stands in `out` is `factor` times what rank 0 would have put in.
 void Check(Lane* lane, uint64_t sequence, size_t count, int factor) {
   float values[kMostElements];
-  NEED(cudaMemcpyAsync(values, lane->out, count * sizeof(float), cudaMemcpyDeviceToHost, lane->stream) == cudaSuccess);
+  NEED(cudaMemcpyAsync(values, lane->out, count * sizeof(float), cudaMemcpyDeviceToHost,
+                       lane->stream) == cudaSuccess);
   NEED(cudaStreamSynchronize(lane->stream) == cudaSuccess);
-  for (size_t i = 0; i < count; ++i) NEED(values[i] == static_cast<float>(factor) * Value(0, sequence, i));
+  for (size_t i = 0; i < count; ++i)
+    NEED(values[i] == static_cast<float>(factor) * Value(0, sequence, i));
   lane->digest.Add(values, count * sizeof(float));
 }
 
@@ -32,7 +35,8 @@ void AllReduce(Lane* lane, uint32_t times) {
   size_t count = 0;
   for (uint32_t i = 0; i < times; ++i) {
     count = CountOf(lane->sequence++);
-    NEED(ncclAllReduce(lane->in, lane->out, count, ncclFloat, ncclSum, lane->comm, lane->stream) == ncclSuccess);
+    NEED(ncclAllReduce(lane->in, lane->out, count, ncclFloat, ncclSum, lane->comm, lane->stream) ==
+         ncclSuccess);
   }
   Check(lane, filled, count, lane->ranks * (lane->ranks + 1) / 2);
 }
@@ -41,7 +45,8 @@ void Broadcast(Lane* lane) {
   const uint64_t sequence = lane->sequence++;
   const int root = static_cast<int>(sequence % static_cast<uint64_t>(lane->ranks));
   Fill(lane, sequence);
-  NEED(ncclBroadcast(lane->in, lane->out, CountOf(sequence), ncclFloat, root, lane->comm, lane->stream) == ncclSuccess);
+  NEED(ncclBroadcast(lane->in, lane->out, CountOf(sequence), ncclFloat, root, lane->comm,
+                     lane->stream) == ncclSuccess);
   Check(lane, sequence, CountOf(sequence), root + 1);
 }
 
@@ -51,15 +56,18 @@ void Ring(Lane* lane) {
   const int before = (lane->rank + lane->ranks - 1) % lane->ranks;
   Fill(lane, sequence);
   NEED(ncclGroupStart() == ncclSuccess);
-  NEED(ncclSend(lane->in, CountOf(sequence), ncclFloat, next, lane->comm, lane->stream) == ncclSuccess);
-  NEED(ncclRecv(lane->out, CountOf(sequence), ncclFloat, before, lane->comm, lane->stream) == ncclSuccess);
+  NEED(ncclSend(lane->in, CountOf(sequence), ncclFloat, next, lane->comm, lane->stream) ==
+       ncclSuccess);
+  NEED(ncclRecv(lane->out, CountOf(sequence), ncclFloat, before, lane->comm, lane->stream) ==
+       ncclSuccess);
   NEED(ncclGroupEnd() == ncclSuccess);
   Check(lane, sequence, CountOf(sequence), before + 1);
 }
 
 // More records than a small ring holds, and none that NCCL would know of.
 void Events(Lane* lane, uint32_t times) {
-  for (uint32_t i = 0; i < times; ++i) NEED(cudaEventRecord(lane->event, lane->stream) == cudaSuccess);
+  for (uint32_t i = 0; i < times; ++i)
+    NEED(cudaEventRecord(lane->event, lane->stream) == cudaSuccess);
   NEED(cudaEventSynchronize(lane->event) == cudaSuccess);
   NEED(cudaEventQuery(lane->event) == cudaSuccess);
 }

@@ -1,6 +1,6 @@
 // A job that is as unkind to a preloaded library as programs can be, and computes something all the
-// while. What it prints follows from the seed alone: with the shim in front, whatever happens to the
-// shim's files, it must print the same. tests/stress/shim_torture.py runs it both ways.
+// while. What it prints follows from the seed alone: with the shim in front, whatever happens to
+// the shim's files, it must print the same. tests/stress/shim_torture.py runs it both ways.
 //
 //   shim_torture --seed N [--ranks N] [--lanes N] [--steps N] [--tame] [--no-forks]
 //   shim_torture --leaf SEED DESCRIPTOR     what it starts of itself
@@ -52,7 +52,8 @@ void TakeSignals() {
 void Work(const Options& options, int device, int index, Lane* lane) {
   NEED(cudaSetDevice(device) == cudaSuccess);
   Random plan(Derive(options.seed, static_cast<uint64_t>(index)));
-  Random unkind(Derive(options.seed, static_cast<uint64_t>(1000 + lane->rank * kMostLanes + index)));
+  Random unkind(
+      Derive(options.seed, static_cast<uint64_t>(1000 + lane->rank * kMostLanes + index)));
   for (int i = 0; i < options.steps; ++i) {
     Step(lane, &plan);
     if (unkind.Below(3) == 0) Mischief(options, lane, &unkind);
@@ -75,7 +76,8 @@ void Rank(const Options& options, int rank, Shared* shared) {
     Prepare(&lanes[i]);
     // Connects, which waits for the others on the host, while nothing else goes on.
     Random first(1);
-    while (lanes[i].sequence == 0 || (options.ranks > 1 && lanes[i].transfers == 0)) Step(&lanes[i], &first);
+    while (lanes[i].sequence == 0 || (options.ranks > 1 && lanes[i].transfers == 0))
+      Step(&lanes[i], &first);
   }
   std::vector<std::thread> threads;
   for (int i = 1; i < options.lanes; ++i) threads.emplace_back(Work, options, rank, i, &lanes[i]);
@@ -93,7 +95,8 @@ int Launch(const Options& options) {
   // Known to the shim before the ranks are forked, and CUDA untouched: as launchers do.
   int version = 0;
   NEED(ncclGetVersion(&version) == ncclSuccess);
-  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   NEED(memory != MAP_FAILED);
   auto* shared = new (memory) Shared;
   pid_t children[kMostRanks];
@@ -115,7 +118,8 @@ int Launch(const Options& options) {
     for (int rank = 0; rank < options.ranks; ++rank) {
       if (children[rank] == ended) statuses[rank] = status;
       // The others would wait for ever for one that has failed.
-      if (children[rank] > 0 && children[rank] != ended && status != 0) kill(children[rank], SIGKILL);
+      if (children[rank] > 0 && children[rank] != ended && status != 0)
+        kill(children[rank], SIGKILL);
       if (children[rank] == ended) children[rank] = 0;
     }
     if (status != 0) code = 1;
@@ -164,14 +168,16 @@ int main(int argc, char** argv) {
     } else if (word == "--no-forks") {
       options.forks = false;
     } else {
-      std::fprintf(stderr, "usage: %s --seed N [--ranks N] [--lanes N] [--steps N] [--tame] [--no-forks]\n", argv[0]);
+      std::fprintf(stderr,
+                   "usage: %s --seed N [--ranks N] [--lanes N] [--steps N] [--tame] [--no-forks]\n",
+                   argv[0]);
       return 2;
     }
   }
   if (options.ranks < 1 || options.ranks > torture::kMostRanks || options.lanes < 1 ||
       options.lanes > torture::kMostLanes || options.steps < 1) {
-    std::fprintf(stderr, "%s: 1 to %d ranks, 1 to %d lanes, a step or more\n", argv[0], torture::kMostRanks,
-                 torture::kMostLanes);
+    std::fprintf(stderr, "%s: 1 to %d ranks, 1 to %d lanes, a step or more\n", argv[0],
+                 torture::kMostRanks, torture::kMostLanes);
     return 2;
   }
   return torture::Launch(options);

@@ -1,5 +1,5 @@
-// What the parts of shim_torture share: numbers that follow from the seed, a digest of all that the job
-// computes, and one lane of work: a thread with a communicator and a stream of its own.
+// What the parts of shim_torture share: numbers that follow from the seed, a digest of all that the
+// job computes, and one lane of work: a thread with a communicator and a stream of its own.
 #ifndef GORDIAN_TESTS_STRESS_TORTURE_H_
 #define GORDIAN_TESTS_STRESS_TORTURE_H_
 
@@ -14,12 +14,12 @@
 namespace torture {
 
 // Ends the process: the driver compares exit codes as well.
-#define NEED(condition)                                                        \
-  do {                                                                         \
-    if (!(condition)) {                                                        \
+#define NEED(condition)                                                    \
+  do {                                                                     \
+    if (!(condition)) {                                                    \
       std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      std::_Exit(70);                                                          \
-    }                                                                          \
+      std::_Exit(70);                                                      \
+    }                                                                      \
   } while (0)
 
 // SplitMix64.
@@ -56,8 +56,8 @@ class Digest {
   uint64_t value_ = 0xCBF29CE484222325u;
 };
 
-// The number of elements tells the operation's place on its communicator, so that whoever reads records
-// afterwards can hold their sequence numbers against it: tests/stress/shim_torture.py.
+// The number of elements tells the operation's place on its communicator, so that whoever reads
+// records afterwards can hold their sequence numbers against it: tests/stress/shim_torture.py.
 inline size_t CountOf(uint64_t sequence) { return 16 + sequence % 1000; }
 inline constexpr size_t kMostElements = 1016;
 
@@ -78,7 +78,7 @@ struct Lane {
   cudaEvent_t event = nullptr;
   float* in = nullptr;
   float* out = nullptr;
-  uint64_t sequence = 0;  // of collectives on the communicator
+  uint64_t sequence = 0;   // of collectives on the communicator
   uint64_t transfers = 0;  // to the next rank, and from the one before
   Digest digest;
 };

@@ -1,5 +1,6 @@
-// A library that stands beside the shim in LD_PRELOAD, as allocators do: it takes the place of malloc, and
-// makes the C library's own do the work. Leaves a file that says how often: BESIDE_FILE.PID.
+// A library that stands beside the shim in LD_PRELOAD, as allocators do: it takes the place of
+// malloc, and makes the C library's own do the work. Leaves a file that says how often:
+// BESIDE_FILE.PID.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// Jobs whose processes and threads come and go. The hang is always the same one: two communicators in
-// different orders; the twin keeps one order and must end.
+// Jobs whose processes and threads come and go. The hang is always the same one: two communicators
+// in different orders; the twin keeps one order and must end.
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -41,7 +41,8 @@ pid_t StartLoader(bool calls) {
   const pid_t child = fork();
   if (child == 0) {
     int device = 0, version = 0;
-    if (calls && (cudaGetDevice(&device) == cudaErrorMemoryAllocation || ncclGetVersion(&version) != ncclSuccess)) {
+    if (calls && (cudaGetDevice(&device) == cudaErrorMemoryAllocation ||
+                  ncclGetVersion(&version) != ncclSuccess)) {
       std::_Exit(7);
     }
     if (write(ready[1], "r", 1) != 1) std::_Exit(7);
@@ -62,8 +63,8 @@ void EndLoader(pid_t child) {
 
 }  // namespace
 
-// As loaders of data do, children of a rank come, call nothing or little, and are killed. Their ends are
-// nobody's exit, and those that sleep through the hang do not explain it.
+// As loaders of data do, children of a rank come, call nothing or little, and are killed. Their
+// ends are nobody's exit, and those that sleep through the hang do not explain it.
 JOB(inversion_loaders, 2) {
   const Pair pair = MakePair(c);
   std::vector<pid_t> loaders;
@@ -76,7 +77,8 @@ JOB(inversion_loaders, 2) {
   for (size_t i = 2; i < loaders.size(); ++i) EndLoader(loaders[i]);
 }
 
-// Who issued the work is gone when it hangs: one thread has ended by pthread_exit, another was cancelled.
+// Who issued the work is gone when it hangs: one thread has ended by pthread_exit, another was
+// cancelled.
 JOB(inversion_dying_threads, 2) {
   const Pair pair = MakePair(c);
   c.Begin(pair.stream);
