@@ -185,7 +185,7 @@ def run_once(args, work):
         load = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
                 for _ in range(os.cpu_count() or 2)]
     verdict_path = os.path.join(session, "verdict.json")
-    seen_at, seen = None, None
+    seen_at, seen, ended_at = None, None, None
     try:
         with open(os.path.join(work, "stdout"), "wb") as out, open(os.path.join(work, "stderr"), "wb") as err:
             process = subprocess.Popen(command, env=env, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
@@ -193,10 +193,12 @@ def run_once(args, work):
             while process.poll() is None:
                 try:
                     with open(verdict_path) as f:
-                        now = (json.load(f)["verdict"])
+                        standing = json.load(f)
+                    now = standing["verdict"]
                     if now not in ("healthy", "finished", "inconclusive") and seen != now:
                         seen, seen_at = now, time.time_ns()
                     if now == "inconclusive" and args.flood and args.job in NOT_WITHOUT_EVENTS and not args.twin:
+                        ended_at = ended_at or standing  # what follows is about the kills
                         for pid in tree_below(process.pid):  # no verdict to end it by
                             try:
                                 os.kill(pid, signal.SIGKILL)
@@ -237,6 +239,8 @@ def run_once(args, work):
         check_losses(args, evidence)
     elif evidence["records_lost"] != 0:
         raise Failure(f"{evidence['records_lost']} records lost")
+    if ended_at is not None:
+        result["verdict"] = ended_at
     if args.hardware:  # real libraries keep no account of their own
         return result
     counted = 0
