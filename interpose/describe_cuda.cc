@@ -48,8 +48,8 @@ void BeginKernelRun(ThreadContext& thread, CallId call, uint64_t site, StreamSta
       Shared(stream.slot->enqueued).fetch_add(1, std::memory_order_relaxed) + 1;
   const uint64_t order = NextOrder(thread);
   stream.run_mark.store(mark, std::memory_order_relaxed);
-  if (ring::Record* record =
-          StartRecord(thread, ring::RecordKind::kPoint, call, 0, order, ReadTicks(thread), site)) {
+  if (ring::Record* record = StartRecord<GivesWay::kFirst>(thread, ring::RecordKind::kPoint, call,
+                                                           0, order, ReadTicks(thread), site)) {
     record->payload.work = {stream.id, ring::WorkKind::kKernels, ordinal, 0, 0};
     FinishRecord(thread);
   }
@@ -76,8 +76,8 @@ void NoteStreamWork(ThreadContext& thread, CallId call, uint64_t site, ring::Wor
   }
   const uint64_t order = NextOrder(thread);
   EndKernelRuns(thread, order);
-  if (ring::Record* record =
-          StartRecord(thread, ring::RecordKind::kPoint, call, 0, order, ReadTicks(thread), site)) {
+  if (ring::Record* record = StartRecord<GivesWay::kFirst>(thread, ring::RecordKind::kPoint, call,
+                                                           0, order, ReadTicks(thread), site)) {
     record->payload.work = {stream->id, kind, ordinal, reinterpret_cast<uint64_t>(event), 0};
     FinishRecord(thread);
   }
@@ -101,8 +101,8 @@ void NoteEventForgotten(ThreadContext& thread, CallId call, uint64_t site, const
   StopPolling(thread);
   const uint64_t handle = reinterpret_cast<uint64_t>(event);
   if (handle == 0) return;
-  if (ring::Record* record = StartRecord(thread, ring::RecordKind::kPoint, call, 0,
-                                         NextOrder(thread), ReadTicks(thread), site)) {
+  if (ring::Record* record = StartRecord<GivesWay::kFirst>(
+          thread, ring::RecordKind::kPoint, call, 0, NextOrder(thread), ReadTicks(thread), site)) {
     record->payload.work = {ring::kNoId, ring::WorkKind::kEventForgotten, 0, handle, 0};
     FinishRecord(thread);
   }

@@ -80,7 +80,8 @@ bool IsReusable(const Process& process, ring::ThreadSlot& slot, uint32_t own_tid
   return syscall(SYS_tgkill, process.pid, tid, 0) != 0 && errno == ESRCH;
 }
 
-ThreadContext* TakeSlot(Process& process, uint32_t tid) {
+// Under the thread_lock. *space: where the thread's ring is to be; none for a slot that has one.
+ThreadContext* TakeSlot(Process& process, uint32_t tid, RingSpace* space) {
   ring::Header& header = *process.header;
   const uint32_t used = Shared(header.threads_used).load(std::memory_order_relaxed);
   uint32_t index = used;
@@ -104,9 +105,11 @@ ThreadContext* TakeSlot(Process& process, uint32_t tid) {
   const bool reused = index < used;
   if (reused) ForgetPerThreadStreams(process, index);
   const uint64_t ring_slots = reused ? thread.ring_slots : 0;
+  const uint64_t work_slots = reused ? thread.work_slots : 0;
   ring::Record* records = thread.records;
   const uint64_t head = thread.head;
-  const uint32_t seq = thread.seq;
+  // Odd where its thread was ended amid a change, by a signal's handler: even means "at rest".
+  const uint32_t seq = (thread.seq + 1) & ~1u;
   __builtin_memset(&thread, 0, offsetof(ThreadContext, group_numbers));
   thread.process = &process;
   thread.header = process.header;
@@ -117,11 +120,13 @@ ThreadContext* TakeSlot(Process& process, uint32_t tid) {
   thread.device = -1;
   thread.records = records;
   thread.ring_slots = ring_slots;
+  thread.work_slots = work_slots;
   thread.head = head;
   thread.cached_tail = head;
   thread.seq = seq;
-  if (!reused) HandOutRing(process, thread);
+  if (!reused) *space = TakeRingSpace(process);
 
+  Put(slot.seq, seq);
   Put(slot.entered, uint64_t{0});
   Put(slot.left, uint64_t{0});
   Put(slot.lost_records, uint64_t{0});
@@ -161,8 +166,10 @@ ThreadContext* AttachThread() {
       Add(process->header->lost_records, uint64_t{1});
       return nullptr;  // tried again at the next call
     }
-    thread = TakeSlot(*process, static_cast<uint32_t>(syscall(SYS_gettid)));
+    RingSpace space = {0, 0};
+    thread = TakeSlot(*process, static_cast<uint32_t>(syscall(SYS_gettid)), &space);
     process->thread_lock.Release();
+    if (space.bytes != 0) HandOutRing(*process, *thread, space);
     if (thread == nullptr) {
       t_local.skip = kSkippedCalls;
       Add(process->header->lost_records, uint64_t{1});

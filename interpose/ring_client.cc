@@ -2,11 +2,11 @@
 
 namespace gordian::interpose {
 
-bool MakeRoom(ThreadContext& thread) {
+bool MakeRoom(ThreadContext& thread, uint64_t most) {
   if (thread.ring_slots != 0) {
     thread.cached_tail = Shared(thread.slot->ring_tail).load(std::memory_order_acquire);
     // A tail beyond the head is not the collector's: treated as full, like any nonsense.
-    if (thread.head - thread.cached_tail < thread.ring_slots) return true;
+    if (thread.head - thread.cached_tail < most) return true;
   }
   Put(thread.slot->lost_records, thread.slot->lost_records + 1);
   Add(thread.header->lost_records, uint64_t{1});

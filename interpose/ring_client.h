@@ -23,15 +23,20 @@ inline uint64_t NextOrder(ThreadContext& thread) {
   return Shared(thread.header->order).fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-// Looks at what the collector has consumed since. False, with the loss counted, when still full.
-bool MakeRoom(ThreadContext& thread);
+// Looks at what the collector has consumed since. False, with the loss counted, when there are
+// still `most` records that it has not.
+bool MakeRoom(ThreadContext& thread, uint64_t most);
+
+// kNever is for what a verdict is made of; work on streams gives way to it in a ring that fills up.
+enum class GivesWay { kNever, kFirst };
 
 // The next free slot with its common fields filled in, or null when the ring is full (the loss is
 // counted then). The caller writes one member of the payload, all 32 bytes, and calls FinishRecord.
+template <GivesWay kGivesWay = GivesWay::kNever>
 inline ring::Record* StartRecord(ThreadContext& thread, ring::RecordKind kind, CallId call,
                                  uint8_t flags, uint64_t order, uint64_t ticks, uint64_t site) {
-  if (__builtin_expect(thread.head - thread.cached_tail >= thread.ring_slots, 0) &&
-      !MakeRoom(thread)) {
+  const uint64_t most = kGivesWay == GivesWay::kFirst ? thread.work_slots : thread.ring_slots;
+  if (__builtin_expect(thread.head - thread.cached_tail >= most, 0) && !MakeRoom(thread, most)) {
     return nullptr;
   }
   ring::Record* record = &thread.records[thread.head & (thread.ring_slots - 1)];

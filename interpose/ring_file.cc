@@ -25,6 +25,9 @@ constexpr uint64_t kPage = 4096;
 constexpr uint64_t kFirstRingBytes = 1ull << 20;
 constexpr uint32_t kFirstRings = 4;
 constexpr uint64_t kLaterRingBytes = 64ull << 10;
+// What is kept free of kernels and events in a ring that nobody empties fast enough: a quarter, but
+// no more than the calls of a step or two.
+constexpr uint64_t kMostKeptSlots = 1024;
 constexpr uint64_t kCalibrationNs = 100000;
 
 constexpr uint64_t RoundUp(uint64_t value) { return (value + kPage - 1) & ~(kPage - 1); }
@@ -312,21 +315,28 @@ Process* CreateProcess(uint64_t epoch) {
   return process;
 }
 
-void HandOutRing(Process& process, ThreadContext& thread) {
+RingSpace TakeRingSpace(Process& process) {
   uint64_t bytes = process.rings_handed_out < kFirstRings ? kFirstRingBytes : kLaterRingBytes;
   if (process.forced_ring_slots != 0) bytes = process.forced_ring_slots * sizeof(ring::Record);
-  const uint64_t reserved = RoundUp(bytes);
-  const uint64_t offset = process.next_ring_offset;
-  if (reserved > ring::kMaxFileBytes - offset) return;
-  if (!ReserveRing(process, offset, reserved)) return;
-  process.next_ring_offset = offset + reserved;
+  const RingSpace space = {process.next_ring_offset, bytes};
+  if (RoundUp(bytes) > ring::kMaxFileBytes - space.offset) return {0, 0};
+  process.next_ring_offset += RoundUp(bytes);
   ++process.rings_handed_out;
+  return space;
+}
+
+void HandOutRing(Process& process, ThreadContext& thread, RingSpace space) {
+  const auto [offset, bytes] = space;
+  const uint64_t reserved = RoundUp(bytes);
+  if (!ReserveRing(process, offset, reserved)) return;
 #if defined(MADV_POPULATE_WRITE)
   // Saves the job a page fault every 64 records; where the kernel is older, they come one by one.
   madvise(process.base + offset, reserved, MADV_POPULATE_WRITE);
 #endif
   thread.records = reinterpret_cast<ring::Record*>(process.base + offset);
   thread.ring_slots = bytes / sizeof(ring::Record);
+  const uint64_t kept = thread.ring_slots / 4;
+  thread.work_slots = thread.ring_slots - (kept < kMostKeptSlots ? kept : kMostKeptSlots);
   Put(thread.slot->ring_slots, thread.ring_slots);
   Shared(thread.slot->ring_offset).store(offset, std::memory_order_release);
 }

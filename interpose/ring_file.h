@@ -11,9 +11,18 @@ namespace gordian::interpose {
 // right.
 Process* CreateProcess(uint64_t epoch);
 
-// Gives `thread` a ring, or none when the file is used up or the file system full. Under the
-// process's thread_lock.
-void HandOutRing(Process& process, ThreadContext& thread);
+// Room in the file for one more ring; bytes == 0 when the file is used up.
+struct RingSpace {
+  uint64_t offset;
+  uint64_t bytes;
+};
+
+// Under the process's thread_lock.
+RingSpace TakeRingSpace(Process& process);
+
+// Gives `thread` a ring there, or none when the file system is full. Without the lock: it asks the
+// kernel for memory, and threads that start together must not wait for each other's.
+void HandOutRing(Process& process, ThreadContext& thread, RingSpace space);
 
 // Improves Header::clock.ns_per_tick_q32 by the time that has passed since the file was made.
 void RefineClock(Process& process);

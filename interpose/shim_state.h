@@ -191,6 +191,7 @@ struct ThreadContext {
   ring::ThreadSlot* slot;
   ring::Record* records;
   uint64_t ring_slots;  // 0: no ring was left
+  uint64_t work_slots;  // how many of them records of work on streams may take
   uint64_t head;
   uint64_t cached_tail;
   uint64_t epoch;

@@ -213,7 +213,8 @@ bool JobModel::Impl::HasUnfinished() const {
   }
   for (const auto& [id, process] : execution_.processes()) {
     if (process.Dead()) continue;
-    if (process.merger.incomplete()) return true;
+    // What is lost may be what is unfinished: the state block has to tell.
+    if (process.Lossy() || process.merger.incomplete()) return true;
     for (const auto& [thread_id, thread] : process.threads) {
       if (thread.open) return true;
     }
@@ -283,6 +284,8 @@ Finding JobModel::Impl::Base(const Names& names) const {
     return finding;
   }
   Finding finding = MakeFinding(ended_ ? "job-finished" : "job-healthy", Confidence::kConfirmed);
+  // Nothing is wrong with what was seen; with what was lost there might be.
+  if (lost > 0) finding.confidence = Confidence::kSuspected;
   if (!ended_) {
     finding.summary = "Nothing is stuck.";
     return finding;

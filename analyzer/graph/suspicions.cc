@@ -226,7 +226,14 @@ void Search::Missing(const std::vector<bool>& can, uint32_t waiter) {
 }
 
 void Search::AllIssued(const std::vector<bool>& can, uint32_t waiter) {
-  Of("stuck-kernel", can, waiter);
+  // What was lost may be what stands in between: an event that a stream waits for.
+  std::vector<std::string> lost;
+  for (const auto& [id, process] : view_.graph.execution().processes()) {
+    if (process.Lossy()) lost.push_back("records of " + view_.names.RankOf(id) + " were lost");
+  }
+  Entry& entry = Of(lost.empty() ? "stuck-kernel" : "evidence-missing", can, waiter);
+  auto& unseen = entry.finding.evidence.not_visible;
+  unseen.insert(unseen.end(), lost.begin(), lost.end());
 }
 
 std::vector<Finding> Search::Take() {
@@ -273,9 +280,9 @@ std::vector<Finding> Search::Take() {
                           " has been issued by all that it needs; " + waiting + ".";
         break;
       default:
-        finding.summary = "What " + waiting.substr(0, waiting.rfind(' ')) + " waits for in " +
-                          entry.operation + " was not seen" +
-                          (unseen.empty() ? "" : ": " + unseen.front()) + ".";
+        finding.summary = "What " + waiting + " for" +
+                          (entry.operation.empty() ? "" : " in " + entry.operation) +
+                          " was not seen" + (unseen.empty() ? "" : ": " + unseen.front()) + ".";
         break;
     }
     findings.push_back(std::move(finding));

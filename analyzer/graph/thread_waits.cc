@@ -67,6 +67,11 @@ void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state,
           break;
       }
     }
+    // The record that tells what it waits for was lost, or one that its call refers to: it is not
+    // running code of its own, and nothing explains it.
+    if (nodes_[node].out.empty() && process.Lossy()) {
+      Wait(node, Leaf(LeafKind::kUnknown, id), Reason::kNotCalled);
+    }
   } else if (state.poll_object != 0) {
     Polling(process, state, node);
   }
@@ -100,7 +105,7 @@ void WaitForGraph::HostWait(const Process& process, const ThreadState&, const Op
   const bool by_implementation = kind == WaitKind::kFree || kind == WaitKind::kAsyncCopy;
   if (by_implementation && inside < options_.free_counts_after_ns) return;
   if (kind == WaitKind::kEvent && process.Lossy()) return;  // the event may have moved on unseen
-  const Reason reason = kind == WaitKind::kFree   ? Reason::kHostFree
+  const Reason reason = kind == WaitKind::kFree ? Reason::kHostFree
                         : kind == WaitKind::kCopy || kind == WaitKind::kAsyncCopy
                             ? Reason::kHostCopy
                             : Reason::kHostSync;

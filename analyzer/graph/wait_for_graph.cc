@@ -326,25 +326,29 @@ uint32_t WaitForGraph::NotCalled(int index, int rank, const PartRef* part) {
       comm.members[part->peer].forgotten) {
     return Leaf(LeafKind::kUnknown, member.process);
   }
+  bool proven = false;
   if (part != nullptr && part->kind == PartKind::kCollective) {
     for (const CommStateNow& now : process->state.comms) {
       // It did call, and the record of that is missing.
+      if (now.comm != member.comm) continue;
       auto local = process->comms.find(member.comm);
       const uint64_t launched =
           local == process->comms.end() ? 0 : local->second.collectives.launched;
-      if (now.comm == member.comm && now.next_sequence + launched > part->sequence) {
+      if (now.next_sequence + launched > part->sequence) {
         return Leaf(LeafKind::kUnknown, member.process);
       }
+      // What graphs launched is not among that number.
+      proven = process->graph_execs.empty() && !process->lost_sight;
     }
   }
-  return ProcessNotCalled(member.process);
+  return ProcessNotCalled(member.process, proven);
 }
 
-uint32_t WaitForGraph::ProcessNotCalled(ProcessId id) {
+uint32_t WaitForGraph::ProcessNotCalled(ProcessId id, bool proven) {
   const Process* process = execution_.Find(id);
   if (process == nullptr) return Leaf(LeafKind::kUnknown, id);
   if (process->Dead()) return Leaf(LeafKind::kDead, id);
-  if (!process->has_state || process->Lossy() || process->merger.incomplete()) {
+  if (!process->has_state || (process->Lossy() && !proven) || process->merger.incomplete()) {
     return Leaf(LeafKind::kUnknown, id);
   }
   auto [it, added] = not_called_.try_emplace(id, 0);

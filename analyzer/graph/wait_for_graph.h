@@ -124,7 +124,8 @@ class WaitForGraph {
   void Polling(const Process&, const ThreadState&, uint32_t node);
   void FirstUse(const Process&, const OpenCall&, const std::vector<KernelId>&, uint32_t node);
   uint32_t NotCalled(int comm, int rank, const PartRef* part);
-  uint32_t ProcessNotCalled(ProcessId);
+  // `proven`: its own state says that it has not called, whatever records were lost.
+  uint32_t ProcessNotCalled(ProcessId, bool proven = false);
   uint32_t InitNode(const InitCall&);
   uint32_t AllStarted(int comm, uint64_t sequence);
   uint32_t AllCalled(int comm, uint64_t sequence);

@@ -2,7 +2,8 @@
 """Runs one end-to-end job under `gordian run --emulator` and holds the verdict against the truth.
 
   run_job.py --build build/release --job inversion_one_stream [--ranks 4] [--twin]
-             [--perturb late|busy|load] [--repeat 20] [--hardware] [--keep]
+             [--perturb late|busy|load] [--ring-slots 64 [--flood N | --flood-each N]]
+             [--repeat 20] [--hardware] [--keep]
 
 The time to the verdict is taken from outside: from the last step that any rank noted in shared memory
 to the moment when verdict.json appears with the final verdict. On failure the evidence stays in a
@@ -21,6 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from cli_testing import tree_below
 
 ALL = "all"      # every rank
 LAST = "last"    # the highest rank
@@ -79,6 +82,8 @@ JOBS = {
     "graph_missing_replay": Expect(["rank_not_joined", "host_blocked"], [LAST]),
     "graph_against_sync": deadlock(ALL),
 }
+JOBS.update({name: deadlock(*DEPARTS) for name in
+             ("inversion_loaders", "inversion_dying_threads", "inversion_300_threads")})
 JOBS.update({name: deadlock(*DEPARTS) for name in ("inversion_reopened", "inversion_two_copies", "inversion")})
 # How a job comes by the libraries, other than by being linked to them: its command.
 WAYS = {
@@ -89,6 +94,11 @@ WAYS = {
     "plugin": ["gordian_e2e_plugin_host", "libgordian_e2e_plugin.so", "local"],
     "ctypes": [os.path.join(os.path.dirname(os.path.abspath(__file__)), "jobs", "ctypes_job.py")],
 }
+BY_OTHER_WAYS = {"inversion_reopened": "dlopen", "inversion_two_copies": "dlopen", "inversion": "ctypes"}
+# With --flood: hang before there are records enough to overrun a ring; and what nobody can tell any more
+# once the records of events are gone.
+HANG_BEFORE_FLOODS = ("init_missing", "init_order")
+NOT_WITHOUT_EVENTS = ("event_cycle",)
 # Innocent with and without --twin.
 INNOCENT = ["inversion_two_streams_warm", "send_send_buffered"]
 PROBLEMS_NEVER = "no problem verdict"
@@ -161,6 +171,10 @@ def run_once(args, work):
         job += ["--late", f"{args.ranks - 1}:2"]
     elif args.perturb == "busy":
         job += ["--busy", "0:8"]
+    if args.flood:
+        job += ["--flood", str(args.flood)]
+    if args.flood_each:
+        job += ["--flood-each", str(args.flood_each)]
     suspect_after = "3" if not args.perturb else "12"
     command = [os.path.join(build, "bin", "gordian"), "run"]
     if not args.hardware:
@@ -169,12 +183,14 @@ def run_once(args, work):
     env = dict(os.environ, JOB_PROGRESS=progress, GORDIAN_EMU_STATS=stats)
     if args.job == "inversion_two_copies":  # another file: the loader takes it for another library
         env["JOB_SECOND_NCCL"] = os.path.join(build, "lib", "emulator", "second", "libnccl.so.2")
+    if args.ring_slots:
+        env["GORDIAN_RING_SLOTS"] = str(args.ring_slots)
     load = []
     if args.perturb == "load":
         load = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
                 for _ in range(os.cpu_count() or 2)]
     verdict_path = os.path.join(session, "verdict.json")
-    seen_at, seen = None, None
+    seen_at, seen, ended_at = None, None, None
     try:
         with open(os.path.join(work, "stdout"), "wb") as out, open(os.path.join(work, "stderr"), "wb") as err:
             process = subprocess.Popen(command, env=env, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
@@ -182,9 +198,17 @@ def run_once(args, work):
             while process.poll() is None:
                 try:
                     with open(verdict_path) as f:
-                        now = (json.load(f)["verdict"])
+                        standing = json.load(f)
+                    now = standing["verdict"]
                     if now not in ("healthy", "finished", "inconclusive") and seen != now:
                         seen, seen_at = now, time.time_ns()
+                    if now == "inconclusive" and args.flood and args.job in NOT_WITHOUT_EVENTS and not args.twin:
+                        ended_at = ended_at or standing  # what follows is about the kills
+                        for pid in tree_below(process.pid):  # no verdict to end it by
+                            try:
+                                os.kill(pid, signal.SIGKILL)
+                            except ProcessLookupError:
+                                pass
                 except OSError:
                     pass
                 if time.monotonic() > deadline:
@@ -216,8 +240,12 @@ def run_once(args, work):
         raise Failure(f"left over: {ring_dir}")
 
     evidence = verdict["evidence"]
-    if evidence["records_lost"] != 0:
+    if args.ring_slots:
+        check_losses(args, evidence)
+    elif evidence["records_lost"] != 0:
         raise Failure(f"{evidence['records_lost']} records lost")
+    if ended_at is not None:
+        result["verdict"] = ended_at
     if args.hardware:  # real libraries keep no account of their own
         return result
     counted = 0
@@ -232,6 +260,15 @@ def run_once(args, work):
     return result
 
 
+def check_losses(args, evidence):
+    lost = evidence["records_lost"]
+    if (args.flood or args.flood_each) and lost == 0 and args.job not in HANG_BEFORE_FLOODS:
+        raise Failure("the rings were not overrun: nothing was tested")
+    named = any("records of" in text for text in evidence["not_visible"])
+    if named != (lost > 0):
+        raise Failure(f"{lost} records lost, and not_visible says {evidence['not_visible']}")
+
+
 def check(args, result):
     verdict = result["verdict"]
     name, confidence = verdict["verdict"], verdict["confidence"]
@@ -243,13 +280,17 @@ def check(args, result):
             raise Failure(f"the job's exit code became {result['code']}")
         return
     expect = JOBS[args.job]
+    if args.flood and args.job in NOT_WITHOUT_EVENTS:
+        if name != "inconclusive" or not any("were lost" in text for text in verdict["evidence"]["not_visible"]):
+            raise Failure(f"verdict {name}, expected inconclusive because of lost records: {verdict['summary']}")
+        return
     if name not in expect.verdicts:
         raise Failure(f"verdict {name} ({verdict['summary']}), expected one of {expect.verdicts}")
     culprits = sorted(verdict["culprit_ranks"])
     accepted = culprit_sets(expect, args.ranks)
     if culprits not in accepted:
         raise Failure(f"culprits {culprits}, expected one of {accepted}: {verdict['summary']}")
-    if expect.confirmed and confidence != "confirmed":
+    if expect.confirmed and not args.ring_slots and confidence != "confirmed":
         raise Failure(f"confidence {confidence}, expected confirmed")
     if name == "deadlock" and not verdict["cycle"]:
         raise Failure("a deadlock without a cycle")
@@ -269,6 +310,10 @@ def main():
     parser.add_argument("--by", choices=sorted(WAYS), default="link", help="how the job comes by the libraries")
     parser.add_argument("--twin", action="store_true")
     parser.add_argument("--perturb", choices=["late", "busy", "load"])
+    parser.add_argument("--ring-slots", type=int, help="records that a thread's ring holds; losses are then allowed, "
+                        "if they are named, and so is a verdict of less confidence")
+    parser.add_argument("--flood", type=int, default=0, metavar="N", help="each rank makes N records before its first step")
+    parser.add_argument("--flood-each", type=int, default=0, metavar="N", help="and N before each of its all-reduces")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--hardware", action="store_true", help="real GPUs and libraries, not the emulated ones")
     parser.add_argument("--keep", action="store_true", help="keep the evidence of a success too")

@@ -1,5 +1,6 @@
 // Counts what a trace holds, without the analyzer: for tests that hold it against what the emulator
-// counted by itself.  trace_count TRACE  prints one JSON object.
+// counted by itself.  trace_count TRACE [operations]  prints one JSON object; with the second word also
+// place and count of every operation.
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,8 +11,8 @@
 #include "common/trace_file.h"
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: %s TRACE\n", argv[0]);
+  if (argc != 2 && !(argc == 3 && std::string(argv[2]) == "operations")) {
+    std::fprintf(stderr, "usage: %s TRACE [operations]\n", argv[0]);
     return 2;
   }
   auto reader = gordian::TraceReader::Open(argv[1]);
@@ -27,6 +28,7 @@ int main(int argc, char** argv) {
   std::set<std::pair<uint32_t, uint64_t>> begun;             // (process, order)
   uint64_t records = 0, repeated = 0, nccl_calls = 0, mark_gaps = 0, rounds = 0, joined = 0;
   uint64_t clocks = 0, away = 0, back = 0, job_ended = 0, started = 0;
+  nlohmann::json operations = nlohmann::json::array();
   v1::TraceChunk chunk;
   while ((*reader)->Next(&chunk)) {
     for (const v1::Event& event : chunk.events()) {
@@ -48,6 +50,9 @@ int main(int argc, char** argv) {
       if (!event.has_record()) continue;
       ++records;
       const v1::CallRecord& record = event.record();
+      if (argc == 3 && record.has_operation()) {
+        operations.push_back({record.operation().sequence(), record.operation().count()});
+      }
       if (!begun.insert({record.process(), record.order()}).second) ++repeated;
       auto& [count, highest] = orders[record.process()];
       ++count;
@@ -63,7 +68,7 @@ int main(int argc, char** argv) {
   }
   uint64_t missing = 0;  // every record of a process has a number, from 1 without gaps
   for (const auto& [process, seen] : orders) missing += seen.second - std::min(seen.second, seen.first);
-  const nlohmann::json out = {{"records", records},     {"repeated", repeated},
+  nlohmann::json out = {{"records", records},     {"repeated", repeated},
                               {"missing", missing},     {"nccl_calls", nccl_calls},
                               {"calls", calls},         {"mark_gaps", mark_gaps},
                               {"rounds", rounds},       {"nodes", joined},
@@ -71,6 +76,7 @@ int main(int argc, char** argv) {
                               {"back", back},           {"job_ended", job_ended},
                               {"analyzer_started", started},
                               {"ending", (*reader)->Describe()}};
+  if (argc == 3) out["operations"] = std::move(operations);
   std::printf("%s\n", out.dump().c_str());
   return 0;
 }

@@ -162,7 +162,17 @@ void Context::Begin(cudaStream_t stream) {
   if (options_.hidden) prctl(PR_SET_DUMPABLE, 0);
   if (options_.busy_rank == rank) LaunchBusyKernel(stream, options_.busy_seconds);
   BeLateIfAsked();
+  FloodIfAsked(false);
   Step("begin");
+}
+
+void Context::FloodIfAsked(bool operation) {
+  if (options_.flood == 0 || (operation && !options_.flood_each)) return;
+  if (flood_stream_ == nullptr) {
+    flood_stream_ = Stream();
+    CUDA_OK(cudaEventCreateWithFlags(&flood_event_, cudaEventDisableTiming));
+  }
+  for (int i = 0; i < options_.flood; ++i) CUDA_OK(cudaEventRecord(flood_event_, flood_stream_));
 }
 
 void Context::BeLateIfAsked() {
@@ -176,6 +186,7 @@ void Context::WaitForOthersToReach(const char* what, int count) {
 }
 
 void Context::AllReduce(ncclComm_t comm, cudaStream_t stream, size_t count) {
+  FloodIfAsked(true);
   Step("all-reduce");
   NCCL_OK(ncclAllReduce(a_, b_, count, ncclFloat, ncclSum, comm, stream));
   Step("all-reduce issued");
@@ -206,7 +217,7 @@ namespace {
 int Usage(const char* program) {
   std::fprintf(stderr,
                "usage: %s JOB [--twin] [--ranks N] [--rank R] [--elastic] [--late RANK:SECONDS] "
-               "[--busy RANK:SECONDS] [--hidden]\njobs:",
+               "[--busy RANK:SECONDS] [--hidden] [--flood[-each] N]\njobs:",
                program);
   for (const auto& [name, entry] : job::Registry()) {
     std::fprintf(stderr, " %s", name.c_str());
@@ -243,6 +254,9 @@ int main(int argc, char** argv) {
       options.hidden = true;
     } else if (arg == "--busy" && i + 1 < argc) {
       std::sscanf(argv[++i], "%d:%lf", &options.busy_rank, &options.busy_seconds);
+    } else if ((arg == "--flood" || arg == "--flood-each") && i + 1 < argc) {
+      options.flood = std::atoi(argv[++i]);
+      options.flood_each = arg == "--flood-each";
     } else {
       return Usage(argv[0]);
     }

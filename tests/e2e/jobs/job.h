@@ -25,6 +25,8 @@ struct Options {
   int busy_rank = -1;       // this rank's stream first runs a kernel of busy_seconds
   double busy_seconds = 0;
   bool hidden = false;  // from Begin on, not to be traced by who has no privilege
+  int flood = 0;            // records that each rank makes before the interesting part
+  bool flood_each = false;  // and again before each of its operations
 };
 
 class Context {
@@ -50,6 +52,8 @@ class Context {
   // then applies --late and --busy.
   void Begin(cudaStream_t stream);
   void BeLateIfAsked();
+  // Leaves `--flood` records behind: events recorded on a stream that nothing else uses.
+  void FloodIfAsked(bool operation);
   void AllReduce(ncclComm_t comm, cudaStream_t stream, size_t count = 1024);
   // Uses the communicator once and waits, so that nothing is left to connect.
   void Warm(ncclComm_t comm, cudaStream_t stream);
@@ -63,6 +67,8 @@ class Context {
   Options options_;
   float* a_ = nullptr;
   float* b_ = nullptr;
+  cudaStream_t flood_stream_ = nullptr;
+  cudaEvent_t flood_event_ = nullptr;
 };
 
 using Body = void (*)(Context&);

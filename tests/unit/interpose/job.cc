@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -236,6 +237,46 @@ void Blocked() {
   fake_block_cudart(ring::kCall_cudaStreamSynchronize);
   Say("ready");
   cudaStreamSynchronize(stream);
+}
+
+// More events than a small ring holds, with operations behind them.
+void Flood() {
+  ncclComm_t comm = MakeComm();
+  cudaStream_t stream = MakeStream();
+  for (int i = 0; i < 1000; ++i) {
+    CHECK(cudaEventRecord(reinterpret_cast<cudaEvent_t>(0x5000), stream) == cudaSuccess);
+  }
+  for (int i = 0; i < 2; ++i) CHECK(AllReduce(comm, stream) == ncclSuccess);
+  CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+}
+
+std::atomic<bool> g_slow_disk = false;
+}  // namespace
+
+// The shim asks for space by this function, and finds ours first: a file system that takes its time.
+extern "C" int posix_fallocate(int fd, off_t offset, off_t bytes) {
+  if (g_slow_disk) usleep(20000);
+  return syscall(SYS_fallocate, fd, 0, offset, bytes) == 0 ? 0 : errno;
+}
+
+namespace {
+
+// Each takes a slot and a ring at its first call, all at the same time.
+void BeginTogether() {
+  constexpr int kThreads = 40;
+  g_slow_disk = true;
+  cudaStream_t stream = MakeStream();
+  pthread_barrier_t barrier;
+  CHECK(pthread_barrier_init(&barrier, nullptr, kThreads) == 0);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      pthread_barrier_wait(&barrier);
+      CHECK(cudaEventRecord(reinterpret_cast<cudaEvent_t>(0x5000), stream) == cudaSuccess);
+      pthread_barrier_wait(&barrier);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 void Threads() {
@@ -506,6 +547,8 @@ int main(int argc, char** argv) {
       {"polls", Polls},
       {"polls-end", PollsEnd},
       {"blocked", Blocked},
+      {"flood", Flood},
+      {"begin-together", BeginTogether},
       {"threads", Threads},
       {"many-threads", ManyThreads},
       {"collected-threads", CollectedThreads},
