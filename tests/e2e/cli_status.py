@@ -13,7 +13,7 @@ import subprocess
 import termios
 import time
 
-from cli_testing import (EMULATOR, GORDIAN, JOB, CliTest, alive, clean_environment, main, tree_below, wait_until)
+from cli_testing import (EMULATOR, GORDIAN, JOB, CliTest, alive, clean_environment, job_below, main, wait_until)
 
 HANG = [JOB, "steady_then_inversion", "--ranks", "2"]
 
@@ -45,7 +45,7 @@ class StatusTest(CliTest):
         return last["done"], last["json"]
 
     def end_job(self, run):
-        for pid in tree_below(run.pid):
+        for pid in job_below(run.pid):
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -62,7 +62,7 @@ class Status(StatusTest):
         self.assertEqual(seen["schema"], "gordian.status.v1")
         self.assertFalse(seen["job_ended"])
         self.assertEqual([r["rank"] for r in seen["ranks"]], [0, 1])
-        job = tree_below(run.pid)
+        job = job_below(run.pid)
         for rank in seen["ranks"]:
             self.assertIn(rank["pid"], job)
             self.assertEqual(rank["state"], "in_call", rank)
@@ -124,7 +124,7 @@ class Status(StatusTest):
     def test_of_a_run_that_was_killed(self):
         run = self.start_job(*HANG)
         self.until_verdict("deadlock", "s")
-        job = tree_below(run.pid)
+        job = job_below(run.pid)
         os.kill(run.pid, signal.SIGKILL)
         run.wait()
         self.addCleanup(lambda: [os.kill(p, signal.SIGKILL) for p in job if alive(p)])

@@ -83,6 +83,19 @@ def tree_below(pid):
     return out
 
 
+def is_guardian(pid):
+    try:
+        with open(f"/proc/{pid}/comm") as f:
+            return f.read().strip() == "gordian-guard"
+    except FileNotFoundError:
+        return False
+
+
+def job_below(pid):
+    """All but gordian's own helper, which cleans up behind the others, and ends."""
+    return [p for p in tree_below(pid) if not is_guardian(p)]
+
+
 class CliTest(unittest.TestCase):
     def setUp(self):
         self.work = tempfile.mkdtemp(prefix="gordian-cli-")
@@ -115,8 +128,8 @@ class CliTest(unittest.TestCase):
         return process
 
     def end(self, process):
-        if process.poll() is None:  # the test failed: with the job, which holds our pipes
-            for pid in [*tree_below(process.pid), process.pid]:
+        if process.poll() is None:  # with the job, which holds our pipes
+            for pid in [*job_below(process.pid), process.pid]:
                 try:
                     os.kill(pid, 9)
                 except ProcessLookupError:
