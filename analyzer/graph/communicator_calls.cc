@@ -44,16 +44,22 @@ void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const Call
   init.comm = child ? -1 : local.index;
   init.members_known = record.call != Call::kCommShrink;
   if (local.init_rank < 0 || local.init_rank >= static_cast<int>(init.members.size())) return;
-  InitMember& member = init.members[local.init_rank];
-  if (!member.called) ++init.called;
-  member = {true,         false,        process.info.process, thread.id,       record.comm,
-            local.device, record.order, record.time_ns,       record.call_site};
+  NoteCaller(&init, local.init_rank, process, thread, local, record);
   if ((record.flags & kInGroup) != 0) {
     thread.group_inits.push_back({record.uid, local.init_rank});
   } else if (thread.open) {
     thread.open->init = record.uid;
     thread.open->init_rank = local.init_rank;
   }
+}
+
+void ExecutionGraph::NoteCaller(InitCall* init, int rank, const Process& process,
+                                const Thread& thread, const LocalComm& local,
+                                const CallRecord& record) {
+  InitMember& member = init->members[rank];
+  if (!member.called) ++init->called;
+  member = {true,         false,        process.info.process, thread.id,       local.id,
+            local.device, record.order, record.time_ns,       record.call_site};
 }
 
 void ExecutionGraph::ApplyInitEnd(Process& process, Thread& thread, const CallRecord& record,
@@ -135,10 +141,7 @@ void ExecutionGraph::ApplyMeeting(Process& process, Thread& thread, LocalComm& l
   const CommUid uid = MeetingUid(comm, record.call, ordinal);
   InitCall& init = matcher_.Init(uid, record.call, local.index, comm.nranks);
   if (local.rank >= static_cast<int>(init.members.size())) return;
-  InitMember& member = init.members[local.rank];
-  if (!member.called) ++init.called;
-  member = {true,         false,        process.info.process, thread.id,       local.id,
-            local.device, record.order, record.time_ns,       record.call_site};
+  NoteCaller(&init, local.rank, process, thread, local, record);
   thread.open->init = uid;
   thread.open->init_rank = local.rank;
 }

@@ -301,16 +301,22 @@ void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
                             kernel->streams.end()) {
     kernel->streams.push_back(record.stream);
   }
-  MemberSlot slot;
-  slot.state = SlotState::kCalled;
-  slot.kernel = kernel->id;
-  slot.order = record.order;
-  slot.time_ns = record.time_ns;
-  slot.site = record.call_site;
-  slot.signature = part.signature;
-  matcher_.Post(part.ref, slot);
+  Post(part, kernel->id, /*place=*/0);
   kernel->parts.push_back(std::move(part));
   if (in_group) thread.group_call = kernel->id;
+}
+
+// Tells the matcher that the part was called, as a share of this launch.
+void ExecutionGraph::Post(const Part& part, KernelId kernel, uint32_t place) {
+  MemberSlot slot;
+  slot.state = SlotState::kCalled;
+  slot.kernel = kernel;
+  slot.order = part.order;
+  slot.place = place;
+  slot.time_ns = part.time_ns;
+  slot.site = part.site;
+  slot.signature = part.signature;
+  matcher_.Post(part.ref, slot);
 }
 
 void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const CallRecord& record) {

@@ -79,7 +79,7 @@ struct Kernel {
   std::vector<StreamPosition> positions;  // where it was enqueued
   size_t open_positions = 0;
   KernelId previous_on_comm = 0;  // W8
-  std::vector<KernelId> graph_order;  // W12: those before it in its graph's launch
+  std::vector<KernelId> graph_order;  // W12: on each of its captured streams the one before it
   uint64_t time_ns = 0;           // of the call
 };
 
@@ -249,6 +249,9 @@ class ExecutionGraph {
   void LoseSight(Process&, const CapturedGraph&);
   void LoseSight(Process&, CommId);
   void Withdraw(Process&, const Kernel&, const Part&);
+  void Post(const Part&, KernelId, uint32_t place);
+  static void NoteCaller(InitCall*, int rank, const Process&, const Thread&, const LocalComm&,
+                         const CallRecord&);
   void PlaceKernel(Process&, Kernel&, StreamPosition);
   void Enqueued(Process&, Kernel&);
   void NoteUsed(Process&, const Kernel&);

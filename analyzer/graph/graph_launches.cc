@@ -141,18 +141,17 @@ void ExecutionGraph::ApplyGraphLaunch(Process& process, const CallRecord& record
   std::vector<KernelId> launched;
   if (exec != process.graph_execs.end()) {
     const std::vector<CapturedKernel>& captured = exec->second.kernels;
-    std::vector<KernelId> ids(captured.size(), 0);
+    std::map<StreamId, KernelId> last;  // on each captured stream
     for (size_t i = 0; i < captured.size(); ++i) {
       Kernel* const kernel = LaunchCaptured(process, captured[i], record, static_cast<uint32_t>(i));
       if (kernel == nullptr) continue;
-      ids[i] = kernel->id;
-      for (size_t k = 0; k < i; ++k) {
-        const bool shares = std::any_of(
-            captured[k].streams.begin(), captured[k].streams.end(), [&](StreamId stream) {
-              const auto& mine = captured[i].streams;
-              return std::find(mine.begin(), mine.end(), stream) != mine.end();
-            });
-        if (ids[k] != 0 && shares) kernel->graph_order.push_back(ids[k]);
+      for (const StreamId stream : captured[i].streams) {
+        KernelId& before = last[stream];
+        auto& order = kernel->graph_order;
+        if (before != 0 && std::find(order.begin(), order.end(), before) == order.end()) {
+          order.push_back(before);
+        }
+        before = kernel->id;
       }
       kernel->positions = {position};
       kernel->open_positions = 1;
@@ -190,15 +189,7 @@ Kernel* ExecutionGraph::LaunchCaptured(Process& process, const CapturedKernel& c
   }
   kernel.id = next_kernel_++;
   for (const Part& part : kernel.parts) {
-    MemberSlot slot;
-    slot.state = SlotState::kCalled;
-    slot.kernel = kernel.id;
-    slot.order = record.order;
-    slot.place = place;
-    slot.time_ns = record.time_ns;
-    slot.site = part.site;
-    slot.signature = part.signature;
-    matcher_.Post(part.ref, slot);
+    Post(part, kernel.id, place);
     matcher_.Accept(part.ref, record.time_ns);
   }
   Kernel& held = kernels_[kernel.id] = std::move(kernel);
