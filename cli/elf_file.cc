@@ -49,8 +49,9 @@ void ReadDynamic(Elf* elf, Elf_Scn* section, const GElf_Shdr& header, ElfSummary
   }
 }
 
-void ReadSymbols(Elf* elf, Elf_Scn* section, const GElf_Shdr& header,
-                 const std::vector<std::string>& look_for, ElfSummary* out) {
+// `take(symbol, name)` for each symbol of the table, as far as it can be read; name may be null.
+template <typename Take>
+void ForEachSymbol(Elf* elf, Elf_Scn* section, const GElf_Shdr& header, const Take& take) {
   Elf_Data* data = elf_getdata(section, nullptr);
   if (data == nullptr || header.sh_entsize == 0) {
     return;
@@ -61,38 +62,34 @@ void ReadSymbols(Elf* elf, Elf_Scn* section, const GElf_Shdr& header,
     if (gelf_getsym(data, static_cast<int>(i), &symbol) == nullptr) {
       return;
     }
+    take(symbol, elf_strptr(elf, header.sh_link, symbol.st_name));
+  }
+}
+
+void ReadSymbols(Elf* elf, Elf_Scn* section, const GElf_Shdr& header,
+                 const std::vector<std::string>& look_for, ElfSummary* out) {
+  ForEachSymbol(elf, section, header, [&](const GElf_Sym& symbol, const char* name) {
     const bool undefined = symbol.st_shndx == SHN_UNDEF;
     if (!undefined && GELF_ST_TYPE(symbol.st_info) != STT_FUNC) {
-      continue;
+      return;
     }
     std::vector<std::string>& names = undefined ? out->undefined : out->defined;
-    const char* name = elf_strptr(elf, header.sh_link, symbol.st_name);
     if (name != nullptr && std::find(look_for.begin(), look_for.end(), name) != look_for.end() &&
         std::find(names.begin(), names.end(), name) == names.end()) {
       names.emplace_back(name);
     }
-  }
+  });
 }
 
 void ReadExports(Elf* elf, Elf_Scn* section, const GElf_Shdr& header,
                  std::vector<std::string>* out) {
-  Elf_Data* data = elf_getdata(section, nullptr);
-  if (data == nullptr || header.sh_entsize == 0) {
-    return;
-  }
-  const size_t count = header.sh_size / header.sh_entsize;
-  for (size_t i = 0; i < count; ++i) {
-    GElf_Sym symbol;
-    if (gelf_getsym(data, static_cast<int>(i), &symbol) == nullptr) {
-      return;
-    }
+  ForEachSymbol(elf, section, header, [&](const GElf_Sym& symbol, const char* name) {
     const int type = GELF_ST_TYPE(symbol.st_info);
-    const char* name = elf_strptr(elf, header.sh_link, symbol.st_name);
     if (symbol.st_shndx != SHN_UNDEF && (type == STT_FUNC || type == STT_GNU_IFUNC) &&
         GELF_ST_BIND(symbol.st_info) != STB_LOCAL && name != nullptr) {
       out->emplace_back(name);
     }
-  }
+  });
 }
 
 // An open file that libelf reads; closes both.
