@@ -228,12 +228,11 @@ class FleetServer::Impl final {
   grpc::Status Collect(grpc::ServerContext* context, IngestStream* stream) {
     StreamGuard::Place place(guard_.get(), context);
     if (!place.refused().empty()) return Refuse(stream, place.refused());
-    place.Hurry();
     v1::ToAnalyzer message;
     std::string why;
-    if (!ReadMessage(stream, &message, &why) && why.empty()) return grpc::Status::OK;  // came and went
-    place.Relax();
-    if (why.empty()) why = WhyNot(message, options_.gordian_version);
+    if (!ReadHello(stream, &place, options_.gordian_version, &message, &why)) {
+      return grpc::Status::OK;
+    }
     if (why.empty() && message.hello().gordian_version() != options_.gordian_version) {
       why = fmt::format(
           "this analyzer is gordian {}, the collector on {} is gordian {}: use the same gordian on "

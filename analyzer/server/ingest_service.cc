@@ -27,12 +27,9 @@ grpc::Status Collect(JobIngest* job, StreamGuard* guard, grpc::ServerContext* co
                      IngestStream* stream) {
   StreamGuard::Place place(guard, context);
   if (!place.refused().empty()) return Refuse(stream, place.refused());
-  place.Hurry();
   v1::ToAnalyzer message;
   std::string why;
-  if (!ReadMessage(stream, &message, &why) && why.empty()) return grpc::Status::OK;  // came and went
-  place.Relax();
-  if (why.empty()) why = WhyNot(message, kVersion);
+  if (!ReadHello(stream, &place, kVersion, &message, &why)) return grpc::Status::OK;
   JobIngest::Node* node = nullptr;
   if (why.empty()) node = job->Admit(message.hello(), context, &why);
   if (node == nullptr) return Refuse(stream, why);

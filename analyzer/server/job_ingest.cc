@@ -77,15 +77,23 @@ std::string Shown(const std::string& text) {
   return out;
 }
 
-std::string WhyNot(const v1::ToAnalyzer& first, const std::string& gordian_version) {
-  if (!first.has_hello()) return "the first message must be Hello";
-  const v1::Hello& hello = first.hello();
-  if (hello.protocol() == kIngestProtocol) return "";
-  return fmt::format(
-      "this analyzer (gordian {}) speaks protocol {}, the collector on {} (gordian {}) speaks {}: "
-      "use the same gordian on both sides",
-      gordian_version, kIngestProtocol, Shown(hello.host()), Shown(hello.gordian_version()),
-      hello.protocol());
+bool ReadHello(IngestStream* stream, StreamGuard::Place* place, const std::string& gordian_version,
+               v1::ToAnalyzer* first, std::string* why) {
+  place->Hurry();
+  if (!ReadMessage(stream, first, why) && why->empty()) return false;
+  place->Relax();
+  if (!why->empty()) return true;
+  const v1::Hello& hello = first->hello();
+  if (!first->has_hello()) {
+    *why = "the first message must be Hello";
+  } else if (hello.protocol() != kIngestProtocol) {
+    *why = fmt::format(
+        "this analyzer (gordian {}) speaks protocol {}, the collector on {} (gordian {}) speaks {}: "
+        "use the same gordian on both sides",
+        gordian_version, kIngestProtocol, Shown(hello.host()), Shown(hello.gordian_version()),
+        hello.protocol());
+  }
+  return true;
 }
 
 grpc::Status Refuse(IngestStream* stream, const std::string& why) {

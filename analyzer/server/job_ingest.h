@@ -29,8 +29,10 @@ inline constexpr uint32_t kMaxNodes = 4096;  // of one job
 // At most so much of a text that somebody else wrote, without control characters.
 std::string Shown(const std::string& text);
 
-// Why this first message of a stream cannot be taken; "": it can. The sentence names both versions.
-std::string WhyNot(const v1::ToAnalyzer& first, const std::string& gordian_version);
+// The first message of a stream, which must come soon. False: the other side came and went. *why: it
+// cannot be taken, and the sentence names both versions; "": it is a Hello.
+bool ReadHello(IngestStream* stream, StreamGuard::Place* place, const std::string& gordian_version,
+               v1::ToAnalyzer* first, std::string* why);
 // Says so, in the log and to the other side.
 grpc::Status Refuse(IngestStream* stream, const std::string& why);
 
