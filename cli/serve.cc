@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "analyzer/graph/check_catalogue.h"
 #include "analyzer/server/fleet_server.h"
 #include "analyzer/server/report.h"
 #include "cli/job_environment.h"
@@ -98,7 +99,7 @@ class Teller {
         headline.insert(at + prefix.size(), "job " + news.job + ": ");
       }
       std::string text = headline + "\n";
-      if (IsProblem(main.verdict)) {
+      if (graph::SaysTrouble(main.verdict)) {
         text += "gordian: next: gordian explain " + ShellQuote(news.folder) + "\n";
       }
       printer_->Say(kErr, std::move(text));

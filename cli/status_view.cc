@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "analyzer/graph/check_catalogue.h"
 #include "analyzer/server/report.h"
 #include "analyzer/server/text_layout.h"
 #include "analyzer/server/verdict_json.h"
@@ -262,7 +263,7 @@ const char* StyleOf(const ordered_json& status) {
     return "\033[1;32m";
   }
   const bool proven =
-      IsProblem(finding.verdict) && finding.confidence == graph::Confidence::kConfirmed;
+      graph::SaysTrouble(finding.verdict) && finding.confidence == graph::Confidence::kConfirmed;
   return proven ? "\033[1;31m" : "\033[1;33m";
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "analyzer/graph/check_catalogue.h"
+
 namespace gordian::cli {
 namespace {
 
@@ -16,33 +18,12 @@ bool Gone(VerdictKind kind) {
 
 }  // namespace
 
-bool IsProblem(VerdictKind kind) {
-  switch (kind) {
-    case VerdictKind::kInconclusive:
-    case VerdictKind::kHealthy:
-    case VerdictKind::kFinished:
-    case VerdictKind::kStraggler:
-      return false;
-    case VerdictKind::kDeadlock:
-    case VerdictKind::kMismatch:
-    case VerdictKind::kRankNotJoined:
-    case VerdictKind::kRankExited:
-    case VerdictKind::kRankStopped:
-    case VerdictKind::kRankAborted:
-    case VerdictKind::kStuckKernel:
-    case VerdictKind::kHostBlocked:
-    case VerdictKind::kInitHang:
-      return true;
-  }
-  return true;
-}
-
 int ExitCodeOfVerdict(const graph::Verdict& verdict) {
-  if (IsProblem(verdict.main.verdict)) {
+  if (graph::SaysTrouble(verdict.main.verdict)) {
     return 1;
   }
   const bool other = std::any_of(verdict.findings.begin(), verdict.findings.end(),
-                                 [](const Finding& f) { return IsProblem(f.verdict); });
+                                 [](const Finding& f) { return graph::SaysTrouble(f.verdict); });
   if (other) {
     return 1;
   }
@@ -51,7 +32,7 @@ int ExitCodeOfVerdict(const graph::Verdict& verdict) {
 
 VerdictPolicy::Say VerdictPolicy::Judge(const graph::Verdict& verdict, bool interrupted) {
   const Finding& main = verdict.main;
-  problem_ = IsProblem(main.verdict) && main.confidence != Confidence::kPossible &&
+  problem_ = graph::SaysTrouble(main.verdict) && main.confidence != Confidence::kPossible &&
              !(interrupted && Gone(main.verdict));
 
   act_ = false;
@@ -64,7 +45,7 @@ VerdictPolicy::Say VerdictPolicy::Judge(const graph::Verdict& verdict, bool inte
     const bool sure = finding->confidence == Confidence::kConfirmed ||
                       (finding->confidence == Confidence::kSuspected &&
                        options_.on_verdict == OnVerdict::kKillSuspected);
-    if (!IsProblem(finding->verdict) || !sure || (interrupted && Gone(finding->verdict))) {
+    if (!graph::SaysTrouble(finding->verdict) || !sure || (interrupted && Gone(finding->verdict))) {
       continue;
     }
     if (finding->verdict == VerdictKind::kMismatch && options_.on_verdict != OnVerdict::kExec) {

@@ -13,10 +13,6 @@
 
 namespace gordian::cli {
 
-// Whether a verdict says that something is wrong with the job: all but healthy, finished, straggler
-// and inconclusive.
-bool IsProblem(graph::VerdictKind kind);
-
 // The exit code of analyze and explain: 0, 1 (a problem, at any confidence) or 3.
 int ExitCodeOfVerdict(const graph::Verdict& verdict);
 

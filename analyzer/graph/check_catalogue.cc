@@ -107,6 +107,27 @@ const Check* AllChecks(size_t* count) {
   return kChecks;
 }
 
+bool SaysTrouble(VerdictKind kind) {
+  switch (kind) {
+    case VerdictKind::kInconclusive:
+    case VerdictKind::kHealthy:
+    case VerdictKind::kFinished:
+    case VerdictKind::kStraggler:
+      return false;
+    case VerdictKind::kDeadlock:
+    case VerdictKind::kMismatch:
+    case VerdictKind::kRankNotJoined:
+    case VerdictKind::kRankExited:
+    case VerdictKind::kRankStopped:
+    case VerdictKind::kRankAborted:
+    case VerdictKind::kStuckKernel:
+    case VerdictKind::kHostBlocked:
+    case VerdictKind::kInitHang:
+      return true;
+  }
+  return true;
+}
+
 int Severity(VerdictKind kind) {
   switch (kind) {
     case VerdictKind::kFinished:

@@ -22,6 +22,10 @@ const Check* AllChecks(size_t* count);
 // Worst first: how bad a verdict is when two findings compete; higher is worse.
 int Severity(VerdictKind);
 
+// Whether a verdict says that something is wrong with the job: all but healthy, finished, straggler
+// and inconclusive.
+bool SaysTrouble(VerdictKind);
+
 }  // namespace gordian::graph
 
 #endif  // GORDIAN_ANALYZER_GRAPH_CHECK_CATALOGUE_H_

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "analyzer/graph/check_catalogue.h"
 #include "analyzer/server/stack_merge.h"
 #include "common/clock.h"
 
@@ -10,19 +11,6 @@ namespace gordian::server {
 namespace {
 
 using graph::VerdictKind;
-
-// Someone waits who should not.
-bool IsStuck(VerdictKind kind) {
-  switch (kind) {
-    case VerdictKind::kInconclusive:
-    case VerdictKind::kHealthy:
-    case VerdictKind::kFinished:
-    case VerdictKind::kStraggler:
-      return false;
-    default:
-      return true;
-  }
-}
 
 // Its culprits are in none of the calls that are seen: any of their threads may say why.
 bool WantsEveryThread(VerdictKind kind) {
@@ -59,7 +47,7 @@ void StackBook::OnEvent(const v1::Event& event) {
 
 std::optional<v1::StacksRequest> StackBook::Want(const graph::JobModel& model,
                                                  const graph::Finding& main) {
-  if (!IsStuck(main.verdict) || main.confidence == graph::Confidence::kPossible) {
+  if (!graph::SaysTrouble(main.verdict) || main.confidence == graph::Confidence::kPossible) {
     asked_for_.clear();  // what is stuck next is another matter
     taken_.clear();
     return std::nullopt;
@@ -80,7 +68,7 @@ std::optional<v1::StacksRequest> StackBook::Want(const graph::JobModel& model,
 }
 
 void StackBook::AddTo(const graph::JobModel& model, graph::Verdict* verdict) const {
-  if (taken_.empty() || !IsStuck(verdict->main.verdict)) return;
+  if (taken_.empty() || !graph::SaysTrouble(verdict->main.verdict)) return;
   if (folded_at_ != changes_ || folded_for_ != verdict->main.culprit_ranks) {
     std::map<uint32_t, std::vector<int>> ranks;
     for (const graph::RankSnapshot& rank : model.Snapshot().ranks) {
