@@ -18,21 +18,28 @@ bool CountsAsNcclCall(Call call) {
   }
 }
 
-// True when a thread that may call for the application used a processor since `before`.
-bool Busy(const ProcessState& before, const ProcessState& now) {
-  const size_t n = before.threads.size();
+// Which of the threads that may call for the application used a processor since the round before, whose
+// state `process` still holds.
+void NoteAwake(const ProcessState& now, uint64_t now_ns, Process* process) {
+  const std::vector<ThreadState>& before = process->state.threads;
+  std::map<uint32_t, uint64_t> awake;  // of those that are still there
   size_t at = 0;  // both name the threads in nearly the same order
   for (const ThreadState& state : now.threads) {
     if (state.library_thread || (state.thread != 0 && !state.gpu_thread)) continue;
-    if (state.os_state == OsState::kRunning) return true;
-    for (size_t tried = 0; tried < n; ++tried, at = (at + 1) % n) {
-      const ThreadState& old = before.threads[at];
-      if (old.tid != state.tid) continue;
-      if (old.cpu_ticks != state.cpu_ticks) return true;
-      break;
+    const ThreadState* old = nullptr;
+    for (size_t tried = 0; tried < before.size() && old == nullptr; ++tried) {
+      if (before[at].tid == state.tid) old = &before[at];
+      at = (at + 1) % before.size();
     }
+    const bool runs = state.os_state == OsState::kRunning;
+    if (runs || (old != nullptr && old->cpu_ticks != state.cpu_ticks)) process->last_busy_ns = now_ns;
+    // A short nap in a loop shows in the switches alone.
+    const bool slept = !runs && old != nullptr && old->cpu_ticks == state.cpu_ticks &&
+                       old->context_switches == state.context_switches;
+    const auto last = process->awake_ns.find(state.tid);
+    awake[state.tid] = slept && last != process->awake_ns.end() ? last->second : now_ns;
   }
-  return false;
+  process->awake_ns = std::move(awake);
 }
 
 }  // namespace
@@ -99,7 +106,7 @@ void ExecutionGraph::TakeRound(const Round& round) {
     if (!process.ended) {
       process.merger.AtRound(false, [&](const CallRecord& r) { Apply(process, r); });
     }
-    if (Busy(process.state, state)) process.last_busy_ns = round.end_ns;
+    NoteAwake(state, round.end_ns, &process);
     process.state = state;
     process.has_state = true;
     if (!state.stopped) {

@@ -194,6 +194,8 @@ struct Process {
   ProcessState state;
   uint64_t stopped_since_ns = 0;
   uint64_t last_busy_ns = 0;      // a thread that may call was seen to use a processor
+  // By thread id: when each that may call was last seen to run, or to have run since the round before.
+  std::map<uint32_t, uint64_t> awake_ns;
   uint64_t last_progress_ns = 0;  // any record, any done operation
 
   bool Dead() const { return ended || (has_state && !state.alive); }

@@ -9,7 +9,9 @@
 namespace gordian::graph {
 namespace {
 
-constexpr LeafMask kSurelyProgressing = ~(Bit(LeafKind::kRunning) | Bit(LeafKind::kUnknown));
+constexpr LeafMask kSurelyProgressing =
+    ~(Bit(LeafKind::kRunning) | Bit(LeafKind::kAsleep) | Bit(LeafKind::kUnknown));
+constexpr LeafMask kAwake = ~Bit(LeafKind::kAsleep);
 constexpr size_t kMaxWaiters = 64;  // searched for what they wait for; the oldest tell enough
 
 // A rank that works, only not on what the others wait for, gets more time.
@@ -37,7 +39,9 @@ Reached Reach(const WaitForGraph& graph, const std::vector<bool>& can, uint32_t 
     if (seen[n]) continue;
     seen[n] = true;
     const WaitNode& node = graph.nodes()[n];
-    if (node.leaf == LeafKind::kRunning) reached.running.insert(node.process);
+    if (node.leaf == LeafKind::kRunning || node.leaf == LeafKind::kAsleep) {
+      reached.running.insert(node.process);
+    }
     if (node.leaf == LeafKind::kUnknown) reached.unknown.insert({node.process, node.comm});
     for (const WaitNode::Edge& edge : node.out) {
       // Who is already a member does not make the call a second time.
@@ -290,6 +294,30 @@ std::vector<Finding> Search::Take() {
   return findings;
 }
 
+// A rank waits in a circle unless one of its threads that sleep outside of NCCL and CUDA makes the call
+// after all: PyTorch's autograd threads have called NCCL, and sleep until there is more to do. Why that
+// is no proof: a thread may sleep for a while and then call.
+void CyclesBesideSleepers(const RoundView& view, const std::vector<bool>& stuck,
+                          const std::vector<uint32_t>& old, std::vector<Finding>* findings) {
+  const WaitForGraph& graph = view.graph;
+  const std::vector<bool> can = graph.Decide(kAwake);
+  if (std::none_of(old.begin(), old.end(), [&](uint32_t n) { return !can[n]; })) return;
+  const std::vector<WitnessStep> witness = FindWitness(graph, can, stuck);
+  if (witness.empty()) return;
+  std::vector<bool> forced(can.size(), false);
+  Force(witness, &forced);
+  Finding finding = CycleHang(view, can, graph.Decide(kAwake, forced), witness).finding;
+  std::vector<uint32_t> leaves;
+  ProofOf(graph, can, witness, &leaves);
+  for (uint32_t leaf : leaves) {
+    if (graph.nodes()[leaf].leaf != LeafKind::kAsleep) continue;
+    finding.evidence.assumes.push_back("the threads of " +
+                                       view.names.RankOf(graph.nodes()[leaf].process) +
+                                       " that sleep outside of NCCL and CUDA do not make the call");
+  }
+  findings->push_back(std::move(finding));
+}
+
 }  // namespace
 
 std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<bool>& stuck) {
@@ -309,6 +337,8 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
   if (old.size() > kMaxWaiters) old.resize(kMaxWaiters);
   Search search(view);
   std::vector<Finding> findings;
+  CyclesBesideSleepers(view, stuck, old, &findings);
+  if (!findings.empty()) return findings;
   bool cycle = false;
   for (uint32_t n : old) {
     if (!can[n] && !cycle && graph.nodes()[n].kind == NodeKind::kThread) {

@@ -76,7 +76,11 @@ void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state,
     Polling(process, state, node);
   }
   if (nodes_[node].out.empty()) {
-    Wait(node, Leaf(LeafKind::kRunning, id), Reason::kNotCalled);
+    const auto awake = process.awake_ns.find(state.tid);
+    const bool asleep = state.call_id == 0 && state.os_state == OsState::kSleeping &&
+                        awake != process.awake_ns.end() &&
+                        now_ns_ > awake->second + options_.suspect_after_ns / 2;
+    Wait(node, Leaf(asleep ? LeafKind::kAsleep : LeafKind::kRunning, id), Reason::kNotCalled);
   } else {
     waiters_.push_back(node);
   }

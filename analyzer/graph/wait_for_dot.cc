@@ -50,6 +50,8 @@ std::string Label(const WaitForGraph& graph, const Names& names, const WaitNode&
       return rank + " kernels";
     case LeafKind::kRunning:
       return rank + " runs";
+    case LeafKind::kAsleep:
+      return rank + " sleeps outside of NCCL and CUDA";
     case LeafKind::kUnknown:
       return "unseen";
     case LeafKind::kDead:

@@ -84,10 +84,12 @@ JOBS = {
 }
 JOBS.update({name: deadlock(*DEPARTS) for name in
              ("inversion_loaders", "inversion_dying_threads", "inversion_300_threads")})
+JOBS["inversion_beside_sleeper"] = Expect(["deadlock"], DEPARTS)  # a suspicion: the sleeper may call
 JOBS.update({name: deadlock(*DEPARTS) for name in ("inversion_reopened", "inversion_two_copies", "inversion")})
 # How a job comes by the libraries, other than by being linked to them: its command.
 WAYS = {
     "link": ["gordian_e2e_job"],
+    "static": ["gordian_e2e_static"],  # static cudart: on GPUs only
     "dlopen": ["gordian_e2e_dlopen"],
     "driver": ["gordian_e2e_driver"],
     "trampoline": ["gordian_e2e_trampolined"],
@@ -100,7 +102,7 @@ BY_OTHER_WAYS = {"inversion_reopened": "dlopen", "inversion_two_copies": "dlopen
 HANG_BEFORE_FLOODS = ("init_missing", "init_order")
 NOT_WITHOUT_EVENTS = ("event_cycle",)
 # Innocent with and without --twin.
-INNOCENT = ["inversion_two_streams_warm", "send_send_buffered"]
+INNOCENT = ["inversion_two_streams_warm", "send_send_buffered", "long_capture"]
 PROBLEMS_NEVER = "no problem verdict"
 
 

@@ -1,4 +1,8 @@
 // Collectives captured into CUDA graphs and replayed.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "tests/e2e/jobs/job.h"
 
 namespace {
@@ -72,4 +76,46 @@ JOB(graph_against_sync, 2) {
     c.AllReduce(c.twin ? b : a, s);
   }
   c.Sync(s);
+}
+
+// A capture in global mode that stays open for five seconds, while another thread's collectives are in
+// flight: whoever queries an event meanwhile, and does not exchange its thread's capture mode before,
+// ends the capture with an error. Innocent.
+JOB(long_capture, 2) {
+  cudaStream_t captured = c.Stream();
+  cudaStream_t busy = c.Stream();
+  ncclComm_t a = c.MakeComm("a", c.All());
+  ncclComm_t b = c.MakeComm("b", c.All());
+  c.Warm(a, captured);
+  c.Warm(b, busy);
+  c.Begin(captured);
+  constexpr int kPosted = 500;
+  std::atomic<int> posted = 0;
+  std::thread other([&] {
+    // As a program does that knows of the capture. Both ranks post the same operations, ten milliseconds apart.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    CUDA_OK(cudaSetDevice(c.rank));
+    CUDA_OK(cudaThreadExchangeStreamCaptureMode(&mode));
+    for (int i = 0; i < kPosted; ++i) {
+      c.AllReduce(b, busy);
+      ++posted;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  });
+  cudaGraph_t graph = nullptr;
+  CUDA_OK(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal));
+  c.Step("capture begun");
+  c.AllReduce(a, captured);
+  while (posted < kPosted) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  c.AllReduce(a, captured);
+  CUDA_OK(cudaStreamEndCapture(captured, &graph));
+  c.Step("capture ended");
+  other.join();
+  cudaGraphExec_t exec = nullptr;
+  CUDA_OK(cudaGraphInstantiate(&exec, graph, 0));
+  CUDA_OK(cudaGraphLaunch(exec, captured));
+  c.Sync(captured);
+  c.Sync(busy);
+  CUDA_OK(cudaGraphExecDestroy(exec));
+  CUDA_OK(cudaGraphDestroy(graph));
 }

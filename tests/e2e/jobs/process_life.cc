@@ -143,3 +143,44 @@ JOB(inversion_300_threads, 2) {
   changed.notify_all();
   for (std::thread& thread : threads) thread.join();
 }
+
+// As PyTorch's autograd threads: one more thread has called NCCL, and sleeps until there is more to do.
+// Another wait in between keeps the main threads from the call that the other rank waits for.
+JOB(inversion_beside_sleeper, 2) {
+  const Pair pair = MakePair(c);
+  std::mutex mutex;
+  std::condition_variable condition;
+  int wanted = 1;
+  int done = 0;
+  bool ends = false;
+  std::thread sleeper([&] {
+    CUDA_OK(cudaSetDevice(c.rank));
+    std::unique_lock lock(mutex);
+    for (;;) {
+      condition.wait(lock, [&] { return ends || done < wanted; });
+      if (ends) return;
+      c.AllReduce(pair.dp, pair.stream);
+      ++done;
+      condition.notify_all();
+    }
+  });
+  const auto by_sleeper = [&] {
+    std::unique_lock lock(mutex);
+    wanted = done + 1;
+    condition.notify_all();
+    condition.wait(lock, [&] { return done == wanted; });
+  };
+  by_sleeper();
+  c.Begin(pair.stream);
+  c.AllReduce(Departs(c) ? pair.tp : pair.dp, pair.stream);
+  c.Sync(pair.stream);
+  c.AllReduce(Departs(c) ? pair.dp : pair.tp, pair.stream);
+  by_sleeper();
+  c.Sync(pair.stream);
+  {
+    std::lock_guard lock(mutex);
+    ends = true;
+  }
+  condition.notify_all();
+  sleeper.join();
+}

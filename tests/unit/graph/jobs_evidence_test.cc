@@ -43,6 +43,43 @@ TEST(Jobs, AnotherThreadThatMovesForbidsCertainty) {
   }
 }
 
+// As PyTorch's autograd threads: they have called NCCL, and wait for more to do.
+TEST(Jobs, ACircleBesideAThreadThatSleepsIsASuspicion) {
+  const std::vector<Program> programs = {
+      Inits(2) + Program{AllReduce(0, 1), DeviceSync(), AllReduce(1, 2), DeviceSync()},
+      Inits(2) + Program{AllReduce(1, 2), DeviceSync(), AllReduce(0, 1), DeviceSync()}};
+  for (const bool naps : {false, true}) {
+    SimJob job(Comms(2, 2), programs);
+    job.other_thread = job.other_has_called = true;
+    job.other_runs = naps;
+    JobModel model;
+    job.Run();
+    job.Rounds(&model, 4);
+    EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy);
+    job.Rounds(&model, 2);
+    const Verdict verdict = model.Current();
+    if (naps) {  // it does something of its own: whoever waits for its rank does not know more
+      EXPECT_NE(verdict.main.verdict, VerdictKind::kDeadlock) << verdict.main.summary;
+      continue;
+    }
+    ExpectVerdict(verdict, {VerdictKind::kDeadlock, Confidence::kSuspected, {0, 1}, "host-wait-cycle"});
+    const auto& assumes = verdict.main.evidence.assumes;
+    EXPECT_NE(std::find(assumes.begin(), assumes.end(),
+                        "the threads of rank 0 that sleep outside of NCCL and CUDA do not make the call"),
+              assumes.end());
+  }
+}
+
+// Whoever only sleeps is no part of a circle.
+TEST(Jobs, ARankThatSleepsIsInNoCircle) {
+  SimJob job(Comms(1, 2), {Inits(1) + Program{AllReduce(0), StreamSync()}, Inits(1) + Program{Sleep()}});
+  job.other_thread = job.other_has_called = true;
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 6);
+  ExpectVerdict(model.Current(), {VerdictKind::kHostBlocked, Confidence::kSuspected, {1}, "host-blocked"});
+}
+
 TEST(Jobs, SilentProcessForbidsCertainty) {
   SimJob job(Comms(2, 2), {Inits(2) + Program{AllReduce(0), AllReduce(1), StreamSync()},
                            Inits(2) + Program{AllReduce(1), AllReduce(0), StreamSync()}});

@@ -554,6 +554,8 @@ Round SimJob::MakeRound() {
       other.tid = static_cast<uint32_t>(3000 + i);
       other.os_state = OsState::kSleeping;
       other.context_switches = other_runs ? round_ : 3;
+      other.thread = other_has_called ? 2 : 0;
+      other.gpu_thread = other_has_called;
       state.threads.push_back(other);
     }
     for (const auto& [stream, works] : p.streams) {

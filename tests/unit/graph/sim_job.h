@@ -141,6 +141,7 @@ class SimJob {
   bool answers = true;
   bool other_thread = false;  // a second application thread, asleep
   bool other_runs = false;
+  bool other_has_called = false;  // and may call again
 
  private:
   struct Work {
