@@ -24,6 +24,7 @@ struct DriverApi {
   CUresult (*context_push)(CUcontext);
   CUresult (*context_pop)(CUcontext*);
   CUresult (*context_get_device)(CUdevice*);
+  CUresult (*device_of_context)(CUdevice*, CUcontext);  // since CUDA 13.0
   CUresult (*exchange_capture_mode)(CUstreamCaptureMode*);
   CUresult (*primary_get_state)(CUdevice, unsigned*, int*);
   CUresult (*primary_retain)(CUcontext*, CUdevice);

@@ -154,6 +154,7 @@ void FindDriver(ThreadContext& thread) {
       Find("cuCtxPushCurrent_v2", &g_driver.context_push);
       Find("cuCtxPopCurrent_v2", &g_driver.context_pop);
       Find("cuCtxGetDevice", &g_driver.context_get_device);
+      Find("cuCtxGetDevice_v2", &g_driver.device_of_context);
       Find("cuThreadExchangeStreamCaptureMode", &g_driver.exchange_capture_mode);
       Find("cuDevicePrimaryCtxGetState", &g_driver.primary_get_state);
       Find("cuDevicePrimaryCtxRetain", &g_driver.primary_retain);
@@ -174,6 +175,17 @@ bool CurrentContextDevice(int* device) {
       g_driver.context_get_current(&context) != CUDA_SUCCESS || context == nullptr ||
       g_driver.context_get_device(&found) != CUDA_SUCCESS) {
     return false;
+  }
+  *device = found;
+  return true;
+}
+
+bool DeviceOfContext(const void* context, int* device) {
+  CUdevice found = 0;
+  if (context == nullptr || !DriverKnown() || g_driver.device_of_context == nullptr ||
+      g_driver.device_of_context(&found, static_cast<CUcontext>(const_cast<void*>(context))) !=
+          CUDA_SUCCESS) {
+    return CurrentContextDevice(device);
   }
   *device = found;
   return true;

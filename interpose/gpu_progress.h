@@ -72,6 +72,9 @@ void DropMarkersOfContext(Process& process, void* context);
 // Device of the calling thread's current context. False without driver or context.
 bool CurrentContextDevice(int* device);
 
+// Device of a context; of the current one if it is null or the driver cannot tell.
+bool DeviceOfContext(const void* context, int* device);
+
 // Makes sure that this process answers rounds. Called at every call that may block.
 inline void EnsureWatcher(Process& process) {
   if (__builtin_expect(process.watcher_started.load(std::memory_order_relaxed) == 0, 0)) {

@@ -125,8 +125,10 @@ int32_t QueryDevice(ThreadContext& thread) {
   int device = 0;
   if (auto* get = Runtime<cudaError_t(int*)>("cudaGetDevice", &g_get_device)) {
     if (get(&device) != cudaSuccess) return 0;
-  } else if (!CurrentContextDevice(&device)) {
-    return 0;
+  } else {
+    // A program with cudart inside it: only the driver knows.
+    PrepareDriver(thread);
+    if (!CurrentContextDevice(&device)) return 0;
   }
   thread.device = device;
   return device;

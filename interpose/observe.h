@@ -317,6 +317,12 @@ struct Call {
     }
     int32_t device = -1;
     if constexpr (NameHas(kCall, "PrimaryCtxReset")) device = Pick<CUdevice>(0, arguments...);
+    if constexpr (kTakes<CUcontext, Arguments...>) {
+      // cuCtxSynchronize_v2: cudart 13 names the context and need not make it current.
+      const ErrnoKeeper keep_errno;
+      int of_context = -1;
+      if (DeviceOfContext(Pick<CUcontext>(nullptr, arguments...), &of_context)) device = of_context;
+    }
     if constexpr (NameHas(kCall, "Reset")) {
       DropMarkersOfDevice(*thread.process, device >= 0 ? device : CurrentDevice(thread));
     }
