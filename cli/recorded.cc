@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "analyzer/importers/flight_verdict.h"
 #include "analyzer/server/analysis.h"
 #include "analyzer/server/status_json.h"
 #include "analyzer/server/verdict_json.h"
@@ -43,6 +44,23 @@ StatusOr<std::string> SessionOf(const std::string& path) {
                             "no manifest.json");
   }
   return folder;
+}
+
+// PyTorch's Flight Recorder dumps: a folder of them that is no session, or one.
+bool AreDumps(const std::string& path) {
+  const StatusOr<std::string> session = SessionOf(path);
+  if (session.ok() && !session->empty()) return false;
+  return importers::MayBeFlightDumps(path);
+}
+
+StatusOr<RecordedVerdict> FromDumps(const std::string& path) {
+  const StatusOr<std::vector<importers::FlightDump>> dumps = importers::ReadFlightDumps(path);
+  GORDIAN_RETURN_IF_ERROR(dumps.status());
+  RecordedVerdict recorded;
+  recorded.verdict = importers::DecideFlightDumps(*dumps);
+  recorded.sites = [](const graph::Site&) { return std::string(); };  // dumps hold no addresses
+  recorded.note = std::to_string(dumps->size()) + " Flight Recorder dumps of version " + dumps->front().version;
+  return recorded;
 }
 
 StatusOr<RecordedVerdict> FromVerdictFile(const std::string& session) {
@@ -104,6 +122,7 @@ namespace {
 
 // `status`, if asked for, is filled whenever a trace or rings could be read.
 StatusOr<RecordedVerdict> Decide(const std::string& path, RecordedStatus* status) {
+  if (status == nullptr && AreDumps(path)) return FromDumps(path);
   StatusOr<std::string> session = SessionOf(path);
   GORDIAN_RETURN_IF_ERROR(session.status());
   server::AnalysisOptions options;
@@ -176,6 +195,7 @@ StatusOr<RecordedStatus> StatusAsRecorded(const std::string& path) {
 }
 
 StatusOr<RecordedVerdict> AsDecided(const std::string& path) {
+  if (AreDumps(path)) return FromDumps(path);
   StatusOr<std::string> session = SessionOf(path);
   GORDIAN_RETURN_IF_ERROR(session.status());
   if (!session->empty() && Exists(*session + "/verdict.json")) {

@@ -11,6 +11,7 @@ namespace gordian::fuzz {
 
 void FuzzTraceReader(const uint8_t* data, size_t bytes);
 void FuzzRingFile(const uint8_t* data, size_t bytes);
+void FuzzFlightDump(const uint8_t* data, size_t bytes);
 
 }  // namespace gordian::fuzz
 

@@ -25,6 +25,8 @@ RULES = {
                        r"|^(thread|mutex|chrono|fstream|iostream|filesystem|condition_variable|future|random)$"
                        r"|^(unistd|time|stdio|fcntl|pthread|sys/.*)\.h$|^(ctime|cstdio)$",
                        ["grpc", "protobuf", "spdlog", "gordian::common", "gordian::proto", "Threads"]),
+    "analyzer/importers": (["analyzer/importers/", "analyzer/graph/", "common/", "gordian/v1/"], r"grpc|CLI/|cuda|boost/",
+                           ["grpc", "gordian::server", "gordian::collector"]),
     "analyzer/server": (["analyzer/", "common/", "proto/ring/calls.h", "gordian/v1/"], r"CLI/|cuda", ["gordian::collector"]),
     "emulator": (["emulator/"], HEAVY.replace("|cuda_runtime_api", ""),
                  ["gordian_sanitize", "gordian::interpose", "gordian::graph", "gordian::common", "grpc", "protobuf"]),

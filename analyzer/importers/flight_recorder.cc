@@ -1,0 +1,274 @@
+#include "analyzer/importers/flight_recorder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <set>
+
+#include "analyzer/importers/plain_data.h"
+
+namespace gordian::importers {
+namespace {
+
+using View = PlainData::View;
+
+constexpr std::string_view kBackends[] = {"nccl:", "xccl:", "gloo:", "ucc:", "mpi:"};
+
+// "[0, 1, 2]" or a list.
+std::vector<int> Ranks(const View& from) {
+  std::vector<int> ranks;
+  if (from.kind() == PlainData::Kind::kList) {
+    for (size_t i = 0; i < from.size(); ++i) {
+      if (const auto rank = from[i].AsInt()) ranks.push_back(static_cast<int>(*rank));
+    }
+    return ranks;
+  }
+  const std::string_view text = from.AsText();
+  for (size_t i = 0; i < text.size();) {
+    int rank = 0;
+    const auto [end, error] = std::from_chars(text.data() + i, text.data() + text.size(), rank);
+    if (error == std::errc()) {
+      ranks.push_back(rank);
+      i = static_cast<size_t>(end - text.data());
+    } else {
+      ++i;
+    }
+  }
+  return ranks;
+}
+
+// Of the first tensor: [[2048, 1, 5120]] are 10,485,760. -1 when it is not told or cannot be.
+int64_t Elements(const View& sizes) {
+  if (sizes.size() == 0) return -1;
+  int64_t product = 1;
+  const View first = sizes[0];
+  for (size_t i = 0; i < first.size(); ++i) {
+    const auto extent = first[i].AsInt();
+    if (!extent || *extent < 0 || (*extent > 0 && product > INT64_MAX / *extent)) return -1;
+    product *= *extent;
+  }
+  return product;
+}
+
+std::string SiteOf(const View& frames) {
+  if (frames.size() == 0) return "";
+  const View frame = frames[0];
+  std::string_view file = frame["filename"].AsText();
+  file = file.substr(file.find_last_of('/') + 1);
+  std::string site(file);
+  if (const auto line = frame["line"].AsInt()) site += ":" + std::to_string(*line);
+  const std::string_view name = frame["name"].AsText();
+  if (!name.empty()) site += " " + std::string(name);
+  return site;
+}
+
+// "send 0->1", "recv 1<-0": ranks of the group.
+void TakePeer(FlightEntry* entry) {
+  const std::string& text = entry->operation;
+  entry->sends = text.rfind("send", 0) == 0;
+  const size_t arrow = text.find(entry->sends ? "->" : "<-");
+  if (arrow == std::string::npos) return;
+  int peer = -1;
+  if (std::from_chars(text.data() + arrow + 2, text.data() + text.size(), peer).ec == std::errc()) entry->peer = peer;
+  entry->operation = entry->sends ? "send" : "recv";
+}
+
+StatusOr<FlightEntry> Entry(const View& from, const std::map<std::string, std::string>& key_of_name) {
+  FlightEntry entry;
+  const View group = from["process_group"];
+  std::string name(group.kind() == PlainData::Kind::kList ? group[size_t{0}].AsText() : group.AsText());
+  if (name.empty()) name = from["pg_name"].AsText();
+  const auto known = key_of_name.find(name);
+  entry.group = known != key_of_name.end() ? known->second : FlightGroup{name, "", {}}.Key();
+  entry.record = from["record_id"].AsInt().value_or(from["id"].AsInt().value_or(0));
+  std::string_view operation = from["profiling_name"].AsText();
+  for (const std::string_view backend : kBackends) {
+    if (operation.substr(0, backend.size()) == backend) operation.remove_prefix(backend.size());
+  }
+  entry.operation = operation;
+  if (entry.operation.empty()) return Status::DataLoss("an entry has no profiling_name");
+  entry.p2p = from["is_p2p"].AsBool().value_or(operation.substr(0, 5) == "send " || operation.substr(0, 5) == "recv ");
+  std::optional<int64_t> sequence = from[entry.p2p ? "p2p_seq_id" : "collective_seq_id"].AsInt();
+  if (!sequence) sequence = from["seq_id"].AsInt();
+  if (!sequence) return Status::DataLoss("an entry has no sequence number");
+  entry.sequence = *sequence;
+  if (entry.p2p) TakePeer(&entry);
+  entry.elements_in = Elements(from["input_sizes"]);
+  entry.elements_out = Elements(from["output_sizes"]);
+  entry.type = from["input_dtypes"][size_t{0}].AsText();
+  entry.completed = from["state"].AsText() == "completed" ||
+                    from["time_discovered_completed_ns"].AsInt().value_or(0) > 0;
+  entry.site = SiteOf(from["frames"]);
+  return entry;
+}
+
+// Which group a status is of: pg_status goes by a number of the rank's own, entries name both. For the rest:
+// both numbers and names count up as groups are made, so that in order they belong together, if that
+// holds for those that are known.
+void AssignStatus(const View& statuses, const View& entries, const std::map<std::string, std::string>& key_of_name,
+                  FlightDump* dump) {
+  std::map<int64_t, std::string> name_of;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const auto id = entries[i]["pg_id"].AsInt();
+    const View group = entries[i]["process_group"];
+    if (id) name_of[*id] = group.kind() == PlainData::Kind::kList ? group[size_t{0}].AsText() : group.AsText();
+  }
+  std::map<int64_t, FlightStatus> by_id;
+  for (size_t i = 0; i < statuses.size(); ++i) {
+    const auto [id_text, status] = statuses.Item(i);
+    int64_t id = 0;
+    if (std::from_chars(id_text.data(), id_text.data() + id_text.size(), id).ec != std::errc()) continue;
+    by_id[id] = {status["last_enqueued_collective"].AsInt().value_or(-1),
+                 status["last_completed_collective"].AsInt().value_or(-1)};
+  }
+  std::map<int64_t, std::string> ordered;  // by the number that a name is
+  bool numbers = true;
+  for (const auto& [name, key] : key_of_name) {
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    numbers = numbers && error == std::errc() && end == name.data() + name.size() && ordered.emplace(number, name).second;
+  }
+  if (numbers && ordered.size() == by_id.size()) {
+    std::map<int64_t, std::string> guess;
+    auto name = ordered.begin();
+    for (const auto& [id, status] : by_id) guess[id] = (name++)->second;
+    const bool holds = std::all_of(name_of.begin(), name_of.end(), [&](const auto& known) {
+      const auto found = guess.find(known.first);
+      return found == guess.end() || found->second == known.second;
+    });
+    if (holds) name_of.insert(guess.begin(), guess.end());
+  }
+  for (const auto& [id, name] : name_of) {
+    const auto status = by_id.find(id);
+    const auto key = key_of_name.find(name);
+    if (status != by_id.end() && key != key_of_name.end()) dump->status[key->second] = status->second;
+  }
+}
+
+// The number at the end of a name, and what stands before it.
+std::optional<int> RankOfName(const std::string& name, std::string* prefix) {
+  std::string stem = name;
+  if (stem.size() > 5 && stem.substr(stem.size() - 5) == ".json") stem.resize(stem.size() - 5);
+  size_t digits = stem.size();
+  while (digits > 0 && stem[digits - 1] >= '0' && stem[digits - 1] <= '9') --digits;
+  int rank = 0;
+  const auto [end, error] = std::from_chars(stem.data() + digits, stem.data() + stem.size(), rank);
+  if (digits == stem.size() || error != std::errc() || end != stem.data() + stem.size()) return std::nullopt;
+  *prefix = stem.substr(0, digits);
+  return rank;
+}
+
+bool BeginsLikeADump(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char first = 0;
+  while (file.get(first) && (first == ' ' || first == '\n' || first == '\r' || first == '\t')) {
+  }
+  return file && (first == '{' || first == '\x80');
+}
+
+StatusOr<FlightDump> ReadOne(const std::string& path, int rank) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Status::NotFound("cannot read " + path);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  StatusOr<FlightDump> dump = ParseFlightDump(bytes);
+  if (!dump.ok()) return Status(dump.status().code(), path + " is no Flight Recorder dump: " + dump.status().message());
+  dump->rank = rank;
+  dump->path = path;
+  return dump;
+}
+
+// Of the files of a folder those that can be dumps, by what their names begin with.
+std::map<std::string, std::map<int, std::string>> Candidates(const std::string& folder) {
+  std::map<std::string, std::map<int, std::string>> sets;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    std::string prefix;
+    const std::string name = entry.path().filename();
+    if (!entry.is_regular_file(error)) continue;
+    const auto rank = RankOfName(name, &prefix);
+    if (rank && BeginsLikeADump(entry.path())) sets[prefix][*rank] = entry.path();
+  }
+  return sets;
+}
+
+}  // namespace
+
+std::string FlightGroup::Key() const {
+  std::string key = name + "/";
+  for (const int rank : ranks) key += std::to_string(rank) + ",";
+  return key;
+}
+
+StatusOr<FlightDump> ParseFlightDump(std::string_view bytes) {
+  const bool pickled = !bytes.empty() && bytes.front() == '\x80';
+  StatusOr<PlainData> data = pickled ? ReadPickle(bytes) : ReadJson(bytes);
+  GORDIAN_RETURN_IF_ERROR(data.status());
+  const View root = data->root();
+  const View entries = root["entries"];
+  if (root["version"].AsText().empty() || entries.kind() != PlainData::Kind::kList) {
+    return Status::DataLoss("it has no version and entries");
+  }
+  FlightDump dump;
+  dump.version = root["version"].AsText();
+  if (dump.version.substr(0, 2) != "2.") {
+    return Status::NewerVersion("version " + dump.version + " is not known; 2.0 to 2.10 are");
+  }
+  std::map<std::string, std::string> key_of_name;
+  const View config = root["pg_config"];
+  for (size_t i = 0; i < config.size(); ++i) {
+    const auto [name, value] = config.Item(i);
+    FlightGroup group{name, std::string(value["desc"].AsText()), Ranks(value["ranks"])};
+    key_of_name[name] = group.Key();
+    dump.groups[group.Key()] = group;
+  }
+  for (size_t i = 0; i < entries.size(); ++i) {
+    StatusOr<FlightEntry> entry = Entry(entries[i], key_of_name);
+    if (!entry.ok()) return Status::DataLoss("entry " + std::to_string(i) + ": " + entry.status().message());
+    dump.entries.push_back(std::move(*entry));
+  }
+  std::stable_sort(dump.entries.begin(), dump.entries.end(),
+                   [](const FlightEntry& a, const FlightEntry& b) { return a.record < b.record; });
+  AssignStatus(root["pg_status"], entries, key_of_name, &dump);
+  return dump;
+}
+
+bool MayBeFlightDumps(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return !Candidates(path).empty();
+  std::string prefix;
+  return RankOfName(std::filesystem::path(path).filename(), &prefix).has_value() && BeginsLikeADump(path);
+}
+
+StatusOr<std::vector<FlightDump>> ReadFlightDumps(const std::string& path) {
+  std::vector<FlightDump> dumps;
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) {
+    std::string prefix;
+    const auto rank = RankOfName(std::filesystem::path(path).filename(), &prefix);
+    StatusOr<FlightDump> dump = ReadOne(path, rank.value_or(0));
+    GORDIAN_RETURN_IF_ERROR(dump.status());
+    dumps.push_back(std::move(*dump));
+    return dumps;
+  }
+  const auto sets = Candidates(path);
+  if (sets.size() > 1) {
+    std::string names;
+    for (const auto& [prefix, files] : sets) names += (names.empty() ? "" : ", ") + prefix + "*";
+    return Status::InvalidArgument(path + " holds dumps of more than one job (" + names +
+                                   "): put each into a folder of its own");
+  }
+  for (const auto& [prefix, files] : sets) {
+    for (const auto& [rank, file] : files) {
+      StatusOr<FlightDump> dump = ReadOne(file, rank);
+      GORDIAN_RETURN_IF_ERROR(dump.status());
+      dumps.push_back(std::move(*dump));
+    }
+  }
+  if (dumps.empty()) return Status::NotFound("no Flight Recorder dumps in " + path);
+  return dumps;
+}
+
+}  // namespace gordian::importers

@@ -1,0 +1,526 @@
+#include "analyzer/importers/flight_verdict.h"
+
+#include <algorithm>
+#include <cctype>
+#include <deque>
+#include <functional>
+#include <set>
+#include <tuple>
+
+#include "analyzer/graph/check_catalogue.h"
+#include "analyzer/graph/decider.h"
+#include "analyzer/graph/names.h"
+
+namespace gordian::importers {
+namespace {
+
+using graph::Confidence;
+using graph::Finding;
+using graph::PartState;
+using graph::VerdictKind;
+
+constexpr size_t kMostOperations = 16;  // in a finding
+
+// What a rank has made of an operation.
+enum class Made : uint8_t { kOpen, kDone, kCalled, kNotCalled, kUnknown };
+
+// One operation of all its members. Of sends and receives: the pair's, as seen from one of its ends.
+struct Operation {
+  std::string group;
+  bool p2p = false;
+  int64_t sequence = 0;
+  int low = -1, high = -1;  // p2p: ranks of the job
+  friend auto operator<=>(const Operation&, const Operation&) = default;
+};
+
+struct Rank {
+  const FlightDump* dump = nullptr;
+  // By operation: its first entry. Coalesced operations share a number, and are one launch.
+  std::map<Operation, const FlightEntry*> entries;
+  std::map<Operation, const FlightEntry*> open;
+  bool stuck = false;  // has something open that some member has not called, or waits behind such a one
+};
+
+std::string RankText(int rank) { return "rank " + std::to_string(rank); }
+
+// "rank 3 waits", "14 ranks wait".
+std::string Waiting(const std::vector<int>& ranks) {
+  constexpr size_t kNamed = 4;
+  if (ranks.size() == 1) return graph::RankList(ranks) + " waits";
+  return (ranks.size() <= kNamed ? graph::RankList(ranks) : std::to_string(ranks.size()) + " ranks") + " wait";
+}
+
+class Dumps {
+ public:
+  explicit Dumps(const std::vector<FlightDump>& dumps);
+  graph::Verdict Decide();
+
+ private:
+  Made At(int rank, const Operation& operation) const;
+  std::vector<int> Members(const Operation& operation) const;
+  void FindLockstep();
+  void FindStuck();
+  std::set<int> WaitsFor(int rank, std::set<int>* unseen) const;
+  void FindMismatches(std::vector<Finding>* findings) const;
+  void FindWaiting(std::vector<Finding>* findings) const;
+  void FindCircle(const std::set<int>& left, std::vector<Finding>* findings) const;
+  Finding Make(const char* check) const;
+  std::string Name(const Operation& operation) const;
+  graph::StuckOperation Describe(const Operation& operation) const;
+  std::string Instead(int rank) const;
+
+  std::map<int, Rank> ranks_;
+  std::map<std::string, FlightGroup> groups_;
+  std::set<std::string> mixed_;  // groups of collectives and of sends: their status counts both
+  std::set<std::string> lockstep_;  // groups whose sends have one number at both ends
+  std::set<Operation> operations_;
+  std::map<int, std::map<Operation, std::set<int>>> missing_;  // what a rank has open, and who has not called it
+  int expected_ = 0;
+  size_t entries_ = 0;
+  std::set<std::string> not_visible_;
+};
+
+Dumps::Dumps(const std::vector<FlightDump>& dumps) {
+  std::map<std::string, std::set<bool>> kinds;
+  for (const FlightDump& dump : dumps) {
+    Rank& rank = ranks_[dump.rank];
+    rank.dump = &dump;
+    groups_.insert(dump.groups.begin(), dump.groups.end());
+    for (const FlightEntry& entry : dump.entries) {
+      ++entries_;
+      kinds[entry.group].insert(entry.p2p);
+      const auto group = groups_.find(entry.group);
+      Operation operation{entry.group, entry.p2p, entry.sequence};
+      if (entry.p2p) {
+        if (group == groups_.end() || entry.peer < 0 || static_cast<size_t>(entry.peer) >= group->second.ranks.size()) {
+          not_visible_.insert("sends and receives whose peers the dumps do not name");
+          continue;
+        }
+        const int peer = group->second.ranks[static_cast<size_t>(entry.peer)];
+        operation.low = std::min(dump.rank, peer);
+        operation.high = std::max(dump.rank, peer);
+      }
+      rank.entries.emplace(operation, &entry);
+      if (!entry.completed) rank.open.emplace(operation, &entry);
+      operations_.insert(operation);
+    }
+  }
+  for (const auto& [group, seen] : kinds) {
+    if (seen.size() > 1) mixed_.insert(group);
+  }
+  FindLockstep();
+  std::set<int> everybody;
+  for (const auto& [key, group] : groups_) everybody.insert(group.ranks.begin(), group.ranks.end());
+  for (const auto& [number, rank] : ranks_) everybody.insert(number);
+  expected_ = static_cast<int>(everybody.size());
+  for (const int rank : everybody) {
+    if (ranks_.count(rank) == 0) not_visible_.insert(RankText(rank) + " left no dump");
+  }
+}
+
+std::vector<int> Dumps::Members(const Operation& operation) const {
+  if (operation.p2p) return {operation.low, operation.high};
+  const auto group = groups_.find(operation.group);
+  if (group != groups_.end() && !group->second.ranks.empty()) return group->second.ranks;
+  std::vector<int> members;  // whoever is known to use it
+  for (const auto& [number, rank] : ranks_) {
+    for (const auto& [other, entry] : rank.entries) {
+      if (other.group == operation.group && (members.empty() || members.back() != number)) members.push_back(number);
+    }
+  }
+  return members;
+}
+
+// Each rank numbers its sends and receives on a group by itself: the numbers of a pair are the same only where
+// both have no other peer there. In a group of two they have not. In a larger one they have not as far as one
+// can see if no dump shows a rank with two peers, and some pair has an operation open at both ends under
+// one number.
+void Dumps::FindLockstep() {
+  std::map<std::string, std::map<int, std::set<int>>> peers;
+  std::set<std::string> equal;
+  for (const auto& [number, rank] : ranks_) {
+    for (const auto& [operation, entry] : rank.entries) {
+      if (!operation.p2p) continue;
+      const int peer = operation.low == number ? operation.high : operation.low;
+      peers[operation.group][number].insert(peer);
+      const auto other = ranks_.find(peer);
+      if (other == ranks_.end()) continue;
+      const auto theirs = other->second.entries.find(operation);
+      if (theirs != other->second.entries.end() && theirs->second->sends != entry->sends) equal.insert(operation.group);
+    }
+  }
+  for (const auto& [key, by_rank] : peers) {
+    const auto group = groups_.find(key);
+    const bool pair = group != groups_.end() && group->second.ranks.size() == 2;
+    const bool single = std::all_of(by_rank.begin(), by_rank.end(), [](const auto& of) { return of.second.size() == 1; });
+    if (pair || (single && equal.count(key) > 0)) lockstep_.insert(key);
+  }
+}
+
+Made Dumps::At(int number, const Operation& operation) const {
+  const auto found = ranks_.find(number);
+  if (found == ranks_.end()) return Made::kUnknown;
+  const Rank& rank = found->second;
+  const auto entry = rank.entries.find(operation);
+  if (entry != rank.entries.end()) return entry->second->completed ? Made::kDone : Made::kOpen;
+  if (operation.p2p && lockstep_.count(operation.group) == 0) return Made::kUnknown;
+  // A dump drops what is complete, or the oldest: whoever still has one of the group before this, and none
+  // after it, has not called this.
+  bool before = false, after = false;
+  for (const auto& [other, unused] : rank.entries) {
+    if (other.group != operation.group || other.p2p != operation.p2p) continue;
+    if (operation.p2p && (other.low != operation.low || other.high != operation.high)) continue;
+    before = before || other.sequence < operation.sequence;
+    after = after || other.sequence > operation.sequence;
+  }
+  if (after) return Made::kDone;
+  if (before) return Made::kNotCalled;
+  const auto status = rank.dump->status.find(operation.group);
+  if (status == rank.dump->status.end() || mixed_.count(operation.group) > 0) return Made::kUnknown;
+  if (operation.sequence > status->second.enqueued) return Made::kNotCalled;
+  return operation.sequence <= status->second.completed ? Made::kDone : Made::kCalled;
+}
+
+// Least fixed point, with no call made that was not made: what cannot end then waits for a call.
+void Dumps::FindStuck() {
+  using Kind = graph::AndOrGraph::Kind;
+  graph::AndOrGraph waits;
+  const uint32_t can = waits.AddNode(Kind::kCan), cannot = waits.AddNode(Kind::kCannot);
+  std::map<std::pair<int, Operation>, uint32_t> starts, dones;
+  for (const auto& [number, rank] : ranks_) {
+    for (const auto& [operation, entry] : rank.open) {
+      starts[{number, operation}] = waits.AddNode(Kind::kAnd);
+      dones[{number, operation}] = waits.AddNode(Kind::kAnd);
+    }
+  }
+  for (const auto& [number, rank] : ranks_) {
+    std::map<std::string, uint32_t> last;  // of the group at this rank
+    std::vector<std::pair<int64_t, const Operation*>> in_order;
+    for (const auto& [operation, entry] : rank.open) in_order.emplace_back(entry->record, &operation);
+    std::sort(in_order.begin(), in_order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [record, operation] : in_order) {
+      const uint32_t start = starts[{number, *operation}], done = dones[{number, *operation}];
+      waits.AddEdge(done, start);
+      const auto before = last.find(operation->group);
+      if (before != last.end()) waits.AddEdge(start, before->second);
+      last[operation->group] = done;
+      for (const int member : Members(*operation)) {
+        if (member == number) continue;
+        const Made made = At(member, *operation);
+        if (made == Made::kOpen) {
+          waits.AddEdge(done, starts[{member, *operation}]);
+        } else {
+          waits.AddEdge(done, made == Made::kNotCalled || made == Made::kUnknown ? cannot : can);
+        }
+        if (made == Made::kNotCalled || made == Made::kUnknown) missing_[number][*operation].insert(member);
+      }
+    }
+  }
+  const std::vector<bool> decided = waits.Decide();
+  for (auto& [number, rank] : ranks_) {
+    for (const auto& [operation, entry] : rank.open) {
+      rank.stuck = rank.stuck || !decided[dones[{number, operation}]];
+    }
+  }
+}
+
+// Whose calls, or whose starts, a rank waits for.
+std::set<int> Dumps::WaitsFor(int number, std::set<int>* unseen) const {
+  std::set<int> ranks;
+  for (const auto& [operation, entry] : ranks_.at(number).open) {
+    for (const int member : Members(operation)) {
+      if (member == number) continue;
+      const Made made = At(member, operation);
+      if (made == Made::kUnknown) {
+        unseen->insert(member);
+      } else if (made == Made::kNotCalled || (made == Made::kOpen && ranks_.at(member).stuck)) {
+        ranks.insert(member);
+      }
+    }
+  }
+  return ranks;
+}
+
+std::string Dumps::Name(const Operation& operation) const {
+  std::string text;
+  for (const auto& [number, rank] : ranks_) {
+    const auto entry = rank.entries.find(operation);
+    if (entry != rank.entries.end()) text = entry->second->operation;
+  }
+  const auto group = groups_.find(operation.group);
+  const std::string name = group == groups_.end() ? operation.group.substr(0, operation.group.find('/'))
+                           : group->second.description.empty() ? "group " + group->second.name
+                                                               : group->second.description;
+  return text + " #" + std::to_string(operation.sequence) + " on " + name + " (" + graph::RankList(Members(operation)) + ")";
+}
+
+// What a rank does that has not called: as much as the dumps know of it.
+std::string Dumps::Instead(int number) const {
+  const auto found = ranks_.find(number);
+  if (found == ranks_.end()) return "left no dump";
+  const Rank& rank = found->second;
+  const FlightEntry* last = nullptr;
+  for (const auto& [operation, entry] : rank.open) {
+    if (last == nullptr || entry->record > last->record) last = entry;
+  }
+  if (last == nullptr) return "has nothing open";
+  return "last called " + last->operation + (last->site.empty() ? "" : " at " + last->site);
+}
+
+graph::StuckOperation Dumps::Describe(const Operation& operation) const {
+  graph::StuckOperation out;
+  const auto group = groups_.find(operation.group);
+  out.comm_name = group == groups_.end()                   ? operation.group
+                  : group->second.description.empty() ? "group " + group->second.name
+                                                      : group->second.description;
+  out.comm = std::hash<std::string>{}(operation.group);
+  out.sequence = operation.sequence;
+  for (const int number : Members(operation)) {
+    graph::OperationMember member;
+    member.rank = number;
+    const Made made = At(number, operation);
+    const auto rank = ranks_.find(number);
+    if (rank != ranks_.end()) {
+      const auto entry = rank->second.entries.find(operation);
+      if (entry != rank->second.entries.end()) out.op = entry->second->operation;
+    }
+    member.state = made == Made::kDone                               ? PartState::kDone
+                   : made == Made::kOpen || made == Made::kCalled ? PartState::kCalled
+                                                                     : PartState::kNotCalled;
+    if (made == Made::kNotCalled) member.instead = Instead(number);
+    if (made == Made::kUnknown) member.instead = rank == ranks_.end() ? "left no dump" : "is not told by its dump";
+    out.members.push_back(std::move(member));
+  }
+  return out;
+}
+
+Finding Dumps::Make(const char* id) const {
+  const graph::Check& check = graph::CheckById(id);
+  Finding finding;
+  finding.verdict = check.verdict;
+  finding.check = check.id;
+  finding.advice = check.advice;
+  finding.confidence = Confidence::kSuspected;
+  finding.evidence.ranks_seen = static_cast<int>(ranks_.size());
+  finding.evidence.ranks_expected = expected_;
+  finding.evidence.records = entries_;
+  finding.evidence.nccl_calls = entries_;
+  finding.evidence.not_visible.assign(not_visible_.begin(), not_visible_.end());
+  finding.evidence.not_visible.push_back(
+      "streams, events, host waits and the device's progress: Flight Recorder dumps do not hold them");
+  return finding;
+}
+
+// Members that have the same operation open and differ in what it is.
+void Dumps::FindMismatches(std::vector<Finding>* findings) const {
+  static const std::set<std::string> kEqualSizes = {"all_reduce", "allreduce_coalesced", "broadcast", "reduce",
+                                                    "_all_gather_base", "_reduce_scatter_base"};
+  std::set<std::string> reported;  // what follows the first of a group follows from it
+  for (const Operation& operation : operations_) {
+    if (operation.p2p || reported.count(operation.group) > 0) continue;
+    std::map<std::string, std::vector<int>> by_kind, by_shape;
+    for (const auto& [number, rank] : ranks_) {
+      const auto entry = rank.entries.find(operation);
+      if (entry == rank.entries.end()) continue;
+      const FlightEntry& e = *entry->second;
+      by_kind[e.operation].push_back(number);
+      if (kEqualSizes.count(e.operation) > 0) {
+        by_shape[std::to_string(e.elements_in) + " elements of " + e.type].push_back(number);
+      }
+    }
+    const bool kind = by_kind.size() > 1;
+    if (!kind && by_shape.size() <= 1) continue;
+    reported.insert(operation.group);
+    const auto& parts = kind ? by_kind : by_shape;
+    size_t most = 0, same = 0;
+    for (const auto& [what, who] : parts) {
+      same = who.size() == most ? same + 1 : who.size() > most ? 1 : same;
+      most = std::max(most, who.size());
+    }
+    Finding finding = Make(kind ? "mismatch-kind" : "mismatch-count");
+    std::string text;
+    for (const auto& [what, who] : parts) {
+      text += (text.empty() ? "" : "; ") + graph::RankList(who) + (who.size() == 1 ? " has " : " have ") + what;
+      if (same > 1 || who.size() < most) {
+        finding.culprit_ranks.insert(finding.culprit_ranks.end(), who.begin(), who.end());
+      }
+    }
+    std::sort(finding.culprit_ranks.begin(), finding.culprit_ranks.end());
+    finding.summary = "The members of " + Name(operation) + " disagree: " + text + ".";
+    finding.operations.push_back(Describe(operation));
+    findings->push_back(std::move(finding));
+  }
+}
+
+void Dumps::FindWaiting(std::vector<Finding>* findings) const {
+  // From every rank that is stuck, along whom it waits for, to where that ends.
+  std::set<int> culprits, unseen, ended;
+  std::map<int, std::set<int>> waits;
+  for (const auto& [number, rank] : ranks_) {
+    if (rank.stuck) waits[number] = WaitsFor(number, &unseen);
+  }
+  for (const auto& [from, to] : waits) {
+    for (const int rank : to) {
+      if (!ranks_.at(rank).stuck) culprits.insert(rank);
+    }
+  }
+  // Who reaches such an end, or a rank that was not seen, is explained; the others wait in a circle.
+  std::set<int> left;
+  for (const auto& [from, unused] : waits) {
+    std::set<int> seen = {from};
+    std::deque<int> work = {from};
+    bool explained = false;
+    while (!work.empty() && !explained) {
+      const int rank = work.front();
+      work.pop_front();
+      std::set<int> missing;
+      const std::set<int> next = ranks_.at(rank).stuck ? WaitsFor(rank, &missing) : std::set<int>{};
+      explained = culprits.count(rank) > 0 || !missing.empty();
+      for (const int to : next) {
+        if (seen.insert(to).second) work.push_back(to);
+      }
+    }
+    if (!explained) left.insert(from);
+  }
+  if (!left.empty()) FindCircle(left, findings);
+  if (!culprits.empty()) {
+    Finding finding = Make("rank-not-joined");
+    finding.culprit_ranks.assign(culprits.begin(), culprits.end());
+    std::map<Operation, int> owed;  // and how many ranks have it open
+    bool nothing_open = true;
+    for (const auto& [number, by_operation] : missing_) {
+      for (const auto& [operation, who] : by_operation) {
+        const bool theirs = std::any_of(who.begin(), who.end(), [&](int r) {
+          return culprits.count(r) > 0 && At(r, operation) == Made::kNotCalled;
+        });
+        if (theirs) ++owed[operation];
+      }
+    }
+    for (const int rank : culprits) nothing_open = nothing_open && ranks_.at(rank).open.empty();
+    // Collectives first, those that hold up most, in the order of the calls.
+    std::vector<std::pair<Operation, int>> in_order(owed.begin(), owed.end());
+    std::stable_sort(in_order.begin(), in_order.end(), [](const auto& a, const auto& b) {
+      return std::tuple(a.first.p2p, -a.second, a.first.sequence) < std::tuple(b.first.p2p, -b.second, b.first.sequence);
+    });
+    const std::string first = Name(in_order.front().first);
+    if (in_order.size() > kMostOperations) in_order.resize(kMostOperations);
+    for (const auto& [operation, waiters] : in_order) finding.operations.push_back(Describe(operation));
+    for (const auto& [number, unused] : waits) {
+      if (culprits.count(number) == 0) finding.victim_ranks.push_back(number);
+    }
+    const bool one = culprits.size() == 1;
+    finding.summary = graph::RankList(finding.culprit_ranks, true) + (one ? " has" : " have") + " not called what others wait for (" +
+                      first + (owed.size() > 1 ? " and " + std::to_string(owed.size() - 1) + " more" : "") + "), and " +
+                      (one ? "waits" : "wait") + " for nobody" +
+                      (nothing_open ? (one ? ": it has" : ": they have") + std::string(" no operation open")
+                                    : (one ? ": its" : ": their") +
+                                          std::string(" own open operations have been called by all their members")) +
+                      "; " + Waiting(finding.victim_ranks) + ".";
+    findings->push_back(std::move(finding));
+  } else if (left.empty() && !waits.empty()) {
+    Finding finding = Make("evidence-missing");
+    std::vector<int> waiting;
+    for (const auto& [number, unused] : waits) waiting.push_back(number);
+    finding.victim_ranks = waiting;
+    const std::vector<int> who(unseen.begin(), unseen.end());
+    finding.summary = Waiting(waiting) + " for what was not seen: the part of " + graph::RankList(who) + ".";
+    finding.summary[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(finding.summary[0])));
+    for (const auto& [number, by_operation] : missing_) {
+      for (const auto& [operation, ranks] : by_operation) {
+        if (finding.operations.size() < kMostOperations) finding.operations.push_back(Describe(operation));
+      }
+    }
+    findings->push_back(std::move(finding));
+  }
+}
+
+// The shortest way round, among ranks that wait for each other only.
+void Dumps::FindCircle(const std::set<int>& left, std::vector<Finding>* findings) const {
+  std::vector<int> best;
+  for (const int start : left) {
+    std::map<int, int> via;
+    std::deque<int> work = {start};
+    bool round = false;
+    while (!work.empty() && !round) {
+      const int rank = work.front();
+      work.pop_front();
+      std::set<int> unseen;
+      for (const int to : WaitsFor(rank, &unseen)) {
+        if (to == start) {
+          std::vector<int> circle = {rank};
+          while (circle.back() != start) circle.push_back(via[circle.back()]);
+          std::reverse(circle.begin(), circle.end());
+          if (best.empty() || circle.size() < best.size()) best = circle;
+          round = true;
+          break;
+        }
+        if (left.count(to) > 0 && via.emplace(to, rank).second) work.push_back(to);
+      }
+    }
+  }
+  if (best.empty()) return;
+  Finding finding = Make("communicator-order-cycle");
+  std::string text;
+  std::set<Operation> shown;
+  for (size_t i = 0; i < best.size(); ++i) {
+    const int from = best[i], to = best[(i + 1) % best.size()];
+    graph::WaitEdge edge;
+    edge.rank = from;
+    edge.waits_for_rank = to;
+    for (const auto& [operation, entry] : ranks_.at(from).open) {
+      const std::vector<int> members = Members(operation);
+      if (std::find(members.begin(), members.end(), to) == members.end()) continue;
+      const Made made = At(to, operation);
+      if (made != Made::kNotCalled && !(made == Made::kOpen && ranks_.at(to).stuck)) continue;
+      edge.reason = made == Made::kNotCalled ? "not_called" : "started_collective";
+      edge.op = entry->operation;
+      edge.comm = std::hash<std::string>{}(operation.group);
+      edge.comm_name = Describe(operation).comm_name;
+      edge.sequence = operation.sequence;
+      edge.detail = RankText(to) + (made == Made::kNotCalled ? " has not called it" : " has called it behind others") +
+                    ": it " + Instead(to);
+      text += (text.empty() ? "" : "; ") + RankText(from) + " is in " + Name(operation) + ", which " + RankText(to) +
+              (made == Made::kNotCalled ? " has not called" : " has behind others");
+      if (shown.insert(operation).second) finding.operations.push_back(Describe(operation));
+      if (made == Made::kNotCalled) break;
+    }
+    finding.cycle.push_back(std::move(edge));
+  }
+  finding.culprit_ranks = best;
+  std::sort(finding.culprit_ranks.begin(), finding.culprit_ranks.end());
+  for (const int rank : left) {
+    if (std::find(best.begin(), best.end(), rank) == best.end()) finding.victim_ranks.push_back(rank);
+  }
+  finding.summary = graph::RankList(finding.culprit_ranks, true) + " wait for one another: " + text + ".";
+  finding.evidence.assumes.push_back("a rank that waits in an operation does not make its next calls meanwhile");
+  findings->push_back(std::move(finding));
+}
+
+graph::Verdict Dumps::Decide() {
+  FindStuck();
+  std::vector<Finding> findings;
+  FindMismatches(&findings);
+  FindWaiting(&findings);
+  if (findings.empty()) {
+    size_t open = 0;
+    for (const auto& [number, rank] : ranks_) open += rank.open.size();
+    Finding finding = Make("evidence-missing");
+    finding.summary = open == 0 ? "No operation is open in any dump: they do not tell why the job stopped."
+                                : "Every operation that is open has been called by all its members: the dumps do not "
+                                  "tell what holds them up.";
+    findings.push_back(std::move(finding));
+  }
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    return graph::Severity(a.verdict) > graph::Severity(b.verdict);
+  });
+  graph::Verdict verdict;
+  verdict.main = std::move(findings.front());
+  verdict.findings.assign(std::make_move_iterator(findings.begin() + 1), std::make_move_iterator(findings.end()));
+  return verdict;
+}
+
+}  // namespace
+
+graph::Verdict DecideFlightDumps(const std::vector<FlightDump>& dumps) { return Dumps(dumps).Decide(); }
+
+}  // namespace gordian::importers

@@ -1,0 +1,85 @@
+// Plain data out of a file that somebody else wrote: numbers, text, lists and dictionaries, as pickles and
+// JSON have them. Values lie in one arena and refer to each other by number, so that what a file names
+// twice is held once, and a list that contains itself is only a number.
+//
+// A reader of it must not walk it as a tree without a bound: it may be shared, deep or circular.
+// Not thread-safe. Nothing here throws.
+#ifndef GORDIAN_ANALYZER_IMPORTERS_PLAIN_DATA_H_
+#define GORDIAN_ANALYZER_IMPORTERS_PLAIN_DATA_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+
+namespace gordian::importers {
+
+class PlainData {
+ public:
+  using Index = uint32_t;
+  enum class Kind : uint8_t { kNull, kBool, kInt, kFloat, kText, kList, kDict };
+
+  struct Node {
+    Kind kind = Kind::kNull;
+    bool boolean = false;
+    int64_t integer = 0;
+    double number = 0;
+    std::string text;
+    std::vector<Index> list;                     // of tuples, lists, sets
+    std::vector<std::pair<Index, Index>> items;  // of dictionaries, in the file's order
+  };
+
+  // A value and where it lies. Cheap to copy; valid as long as the data.
+  class View {
+   public:
+    View() = default;
+    View(const PlainData* data, Index at) : data_(data), at_(at) {}
+
+    // A view of nothing is null, and so is what it has inside: a chain of look-ups needs one check.
+    Kind kind() const { return data_ == nullptr ? Kind::kNull : node().kind; }
+    bool is_null() const { return kind() == Kind::kNull; }
+    std::optional<int64_t> AsInt() const;  // also a text of digits, as JSON writers make of them
+    std::optional<bool> AsBool() const;
+    std::string_view AsText() const;       // "" of anything else
+    size_t size() const;                   // of a list or dictionary
+    View operator[](size_t i) const;       // of a list
+    View operator[](std::string_view key) const;  // of a dictionary whose keys are text
+    // Of a dictionary: the i-th key, as text (numbers in decimal), and its value.
+    std::pair<std::string, View> Item(size_t i) const;
+
+   private:
+    const Node& node() const { return data_->nodes_[at_]; }
+    const PlainData* data_ = nullptr;
+    Index at_ = 0;
+  };
+
+  View root() const { return nodes_.empty() ? View() : View(this, root_); }
+
+  Index Add(Node node) {
+    nodes_.push_back(std::move(node));
+    return static_cast<Index>(nodes_.size() - 1);
+  }
+  Node& At(Index i) { return nodes_[i]; }
+  size_t nodes() const { return nodes_.size(); }
+  void SetRoot(Index root) { root_ = root; }
+
+ private:
+  std::vector<Node> nodes_;
+  Index root_ = 0;
+};
+
+// Python's pickle, protocols 0 to 5, as far as it builds plain data. An opcode that imports, calls, builds
+// an object or reaches outside of the file is refused by its name: reading never runs anything.
+// Facts: CPython's pickletools. Errors say the offset.
+StatusOr<PlainData> ReadPickle(std::string_view bytes);
+
+// JSON, RFC 8259.
+StatusOr<PlainData> ReadJson(std::string_view bytes);
+
+}  // namespace gordian::importers
+
+#endif  // GORDIAN_ANALYZER_IMPORTERS_PLAIN_DATA_H_
