@@ -52,6 +52,7 @@ void FillWork(const ring::WorkPayload& from, v1::Work* to) {
   to->set_kind(static_cast<uint32_t>(from.kind));
   to->set_ordinal(from.ordinal);
   to->set_event(from.event);
+  to->set_value(from.value);
 }
 
 void FillGraphCall(const ring::GraphPayload& from, v1::GraphCall* to) {

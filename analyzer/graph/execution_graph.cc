@@ -447,6 +447,7 @@ void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
     process.events.erase(record.event);
     return;
   }
+  if (record.work == WorkKind::kMemoryShared) return ApplyMemoryShared(process, record);
   StreamQueue& queue = Stream(process, record.stream, -1);
   if (record.work == WorkKind::kEventRecord) {
     EventTarget target;
@@ -468,6 +469,9 @@ void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
   if (record.work == WorkKind::kEventWait) {
     auto it = process.events.find(record.event);
     if (it != process.events.end()) item.event = it->second.behind;
+  }
+  if (record.work == WorkKind::kMemoryWait || record.work == WorkKind::kMemoryWrite) {
+    item.memory = {record.event, record.value, record.flags};
   }
   Append(process, queue, std::move(item));
 }

@@ -27,12 +27,25 @@ struct StreamPosition {
   uint64_t ordinal = 0;
 };
 
+// A wait for, or a write of, a value in memory (W10).
+struct MemoryOp {
+  uint64_t address = 0;
+  uint64_t value = 0;
+  uint8_t flags = 0;  // kMemoryCondition and its kin
+
+  uint64_t Bytes() const { return (flags & kMemory64) != 0 ? 8 : 4; }
+};
+// Whether the write may make the wait's condition true; one that covers the word only in part may.
+bool MaySatisfy(const MemoryOp& write, const MemoryOp& wait);
+
 struct WorkItem {
   uint64_t ordinal = 0;
   WorkKind kind = WorkKind::kNone;     // kNone: NCCL
   std::vector<KernelId> kernels;       // NCCL: those that use this position (several in a group)
   std::vector<StreamPosition> legacy;  // W13: what the legacy stream, or blocking ones, hold it for
   std::vector<StreamPosition> event;   // W3: what the event stood behind when the wait was issued
+  MemoryOp memory;                     // kMemoryWait, kMemoryWrite
+  bool graph = false;                  // a launch of a graph, with whatever else is in it
   uint64_t site = 0;
 };
 
@@ -188,6 +201,7 @@ struct Process {
   bool lost_sight = false;  // some operations in graphs are not followed
   std::map<uint64_t, CapturedGraph> captures, graphs, graph_execs;  // with operations in them
   std::unordered_set<uint64_t> graph_bodies;                        // parts of other graphs
+  std::map<uint64_t, uint64_t> shared_memory;  // begin -> end: memory that others may write
   bool records_missing = false;  // nobody knows how many
 
   bool has_state = false;  // in the last round
@@ -240,6 +254,7 @@ class ExecutionGraph {
   void ApplyCommCall(Process&, Thread&, const CallRecord&);
   void ApplyMeeting(Process&, Thread&, LocalComm&, const CallRecord&);
   void ApplyWork(Process&, const CallRecord&);
+  void ApplyMemoryShared(Process&, const CallRecord&);
   void ApplyHostWait(Process&, Thread&, const CallRecord&);
   void ApplyCaptured(Process&, Thread&, const CallRecord&, const LocalComm&, Part);
   void EndCaptured(Process&, Thread&, bool accepted);

@@ -9,7 +9,7 @@
 namespace gordian::graph {
 namespace {
 
-constexpr LeafMask kSurelyProgressing = ~(Bit(LeafKind::kRunning) | Bit(LeafKind::kUnknown));
+constexpr LeafMask kSurelyProgressing = ~(Bit(LeafKind::kRunning) | Bit(LeafKind::kUnknown) | Bit(LeafKind::kMemory));
 constexpr size_t kMaxWaiters = 64;  // searched for what they wait for; the oldest tell enough
 
 // A rank that works, only not on what the others wait for, gets more time.
@@ -20,11 +20,13 @@ constexpr uint64_t kKernelFactor = 10;
 // At the end of a job some destroy while others still write their results.
 constexpr uint64_t kDestroyFactor = 12;
 
+constexpr char kMemoryWait[] = "memory-wait";
 constexpr char kCallMissing[] = "communicator-call-missing";
 
 struct Reached {
   std::set<ProcessId> running;
   std::set<std::pair<ProcessId, int>> unknown;
+  std::set<ProcessId> memory;  // streams of which wait for a value that somebody unseen may write
 };
 
 Reached Reach(const WaitForGraph& graph, const std::vector<bool>& can, uint32_t from) {
@@ -38,6 +40,7 @@ Reached Reach(const WaitForGraph& graph, const std::vector<bool>& can, uint32_t 
     seen[n] = true;
     const WaitNode& node = graph.nodes()[n];
     if (node.leaf == LeafKind::kRunning) reached.running.insert(node.process);
+    if (node.leaf == LeafKind::kMemory) reached.memory.insert(node.process);
     if (node.leaf == LeafKind::kUnknown) reached.unknown.insert({node.process, node.comm});
     for (const WaitNode::Edge& edge : node.out) {
       // Who is already a member does not make the call a second time.
@@ -203,7 +206,14 @@ void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
     for (int rank : view_.names.AllRanks(id)) entry.culprits.insert(rank);
     entry.instead.insert(describer_.Instead(id, nullptr));
   }
-  if (reached.running.empty() && !reached.unknown.empty()) Missing(can, waiter);
+  for (ProcessId id : reached.memory) {
+    if (view_.graph.nodes()[waiter].kind != NodeKind::kKernelDone) continue;
+    Entry& entry = Of(kMemoryWait, can, waiter);
+    for (int rank : view_.names.AllRanks(id)) entry.culprits.insert(rank);
+  }
+  if (reached.running.empty() && reached.memory.empty() && !reached.unknown.empty()) {
+    Missing(can, waiter);
+  }
 }
 
 void Search::Missing(const std::vector<bool>& can, uint32_t waiter) {
@@ -276,6 +286,13 @@ std::vector<Finding> Search::Take() {
                           (one && !instead.empty() ? ", it " + instead : "") + "; " + waiting + ".";
         break;
       case VerdictKind::kStuckKernel:
+        if (check == kMemoryWait) {
+          finding.summary = (one ? "A stream of " : "Streams of ") + RankList(finding.culprit_ranks) +
+                            (one ? " waits" : " wait") +
+                            " for a value in memory that has not come, and " + entry.operation +
+                            " waits for that" + (victims.empty() ? "." : "; " + waiting + ".");
+          break;
+        }
         finding.summary = "Nothing ends although " + entry.operation +
                           " has been issued by all that it needs; " + waiting + ".";
         break;

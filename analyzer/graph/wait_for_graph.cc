@@ -42,6 +42,8 @@ const char* Name(Reason reason) {
       return "polling";
     case Reason::kGraphOrder:
       return "graph_order";
+    case Reason::kMemoryWait:
+      return "memory_wait";
   }
   return "";
 }
@@ -157,6 +159,10 @@ void WaitForGraph::ItemWaits(const Process& process, const StreamQueue& queue,
   Wait(node, DoneBy(process, {queue.id, item.ordinal - 1}), Reason::kStreamOrder);
   for (const StreamPosition& position : item.legacy) {
     Wait(node, DoneBy(process, position), Reason::kLegacyStream);
+  }
+  if (item.kind == WorkKind::kMemoryWait) {
+    memory_waits_.push_back(node);
+    Wait(node, MemoryWritten(process, queue, item), Reason::kMemoryWait);
   }
   // A lost record may have been the one that moved the event on.
   if (process.Lossy()) return;

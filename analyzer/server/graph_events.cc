@@ -170,6 +170,15 @@ bool TranslateWorkKind(uint32_t kind, graph::WorkKind* out) {
     case ring::WorkKind::kEventForgotten:
       *out = graph::WorkKind::kEventForgotten;
       return true;
+    case ring::WorkKind::kMemoryWait:
+      *out = graph::WorkKind::kMemoryWait;
+      return true;
+    case ring::WorkKind::kMemoryWrite:
+      *out = graph::WorkKind::kMemoryWrite;
+      return true;
+    case ring::WorkKind::kMemoryShared:
+      *out = graph::WorkKind::kMemoryShared;
+      return true;
   }
   return false;
 }
@@ -409,6 +418,7 @@ bool GraphEvents::TranslatePayload(const v1::CallRecord& record, graph::CallReco
       out->stream = work.stream();
       out->ordinal = work.ordinal();
       out->event = work.event();
+      out->value = work.value();
       Learn(record.call(), Call::kStreamWork);
       return true;
     }

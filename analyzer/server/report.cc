@@ -166,6 +166,7 @@ std::string WaitPhrase(const graph::WaitEdge& edge) {
            (own ? std::string() : ", held up by " + other);
   }
   std::string what = "waits";
+  if (reason == "memory_wait") what = "waits for a value that a stream has yet to write";
   if (reason == "stream_order") what = "waits behind earlier work on its stream";
   if (reason == "event_wait") what = "waits for an event that has not happened";
   if (reason == "host_sync") what = "blocks the host until work on the device is done";

@@ -16,7 +16,7 @@
 
 namespace gordian::ring {
 
-inline constexpr uint32_t kRingAbiVersion = 2;
+inline constexpr uint32_t kRingAbiVersion = 3;
 
 enum class RecordKind : uint8_t {
   kNone = 0,     // never published
@@ -117,14 +117,23 @@ enum class WorkKind : uint32_t {
                         // destroyed, or was recorded on a whole context; it stands behind nothing
                         // that is known
   kGraphLaunch = 6,     // `event` is the executable graph
+  kMemoryWait = 7,      // cuStreamWaitValue and its kin: `event` is the address, `value` and
+  kMemoryWrite = 8,     // Record::flags what is waited for, or written
+  kMemoryShared = 9,    // takes no ordinal and no stream: from now on others than this process may
+                        // write `value` bytes from the address `event` on
 };
+
+// Record::flags of kMemoryWait and kMemoryWrite.
+inline constexpr uint8_t kMemoryCondition = 3;  // as CUstreamWaitValue_flags numbers it
+inline constexpr uint8_t kMemory64 = 4;         // of 8 bytes; else of 4
+inline constexpr uint8_t kMemoryOwn = 8;        // waits: in memory that cudaMalloc gave this process
 
 struct WorkPayload {
   uint32_t stream;
   WorkKind kind;
   uint64_t ordinal;  // position on the stream, from 1; all tracked work of a stream is numbered
   uint64_t event;    // cudaEvent_t value, or 0
-  uint64_t reserved0;
+  uint64_t value;    // kMemory...
 };
 
 enum class WaitKind : uint32_t {

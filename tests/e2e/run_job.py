@@ -30,12 +30,13 @@ LAST = "last"    # the highest rank
 
 
 class Expect:
-    def __init__(self, verdicts, culprits, confirmed=None, fast=False, hangs=True):
+    def __init__(self, verdicts, culprits, confirmed=None, fast=False, hangs=True, assumes=None):
         self.verdicts = verdicts      # accepted values of "verdict"
         self.culprits = culprits      # accepted culprit sets: lists of rank lists, ALL, LAST
         self.confirmed = confirmed    # True: confidence must be "confirmed"
         self.fast = fast              # True: within the second
         self.hangs = hangs            # False: the job ends by itself
+        self.assumes = assumes        # part of what evidence.assumes must say; then a suspicion at most
 
 
 def deadlock(*culprits):
@@ -81,6 +82,9 @@ JOBS = {
     "graph_inversion": deadlock(ALL),
     "graph_missing_replay": Expect(["rank_not_joined", "host_blocked"], [LAST]),
     "graph_against_sync": deadlock(ALL),
+    "memory_gate": Expect(["deadlock"], [ALL], assumes="writes to the memory"),
+    "memory_gate_batch": Expect(["deadlock"], [ALL], assumes="writes to the memory"),
+    "memory_gate_host": Expect(["stuck_kernel"], [[0]]),
 }
 JOBS.update({name: deadlock(*DEPARTS) for name in
              ("inversion_loaders", "inversion_dying_threads", "inversion_300_threads")})
@@ -292,6 +296,11 @@ def check(args, result):
         raise Failure(f"culprits {culprits}, expected one of {accepted}: {verdict['summary']}")
     if expect.confirmed and not args.ring_slots and confidence != "confirmed":
         raise Failure(f"confidence {confidence}, expected confirmed")
+    if expect.assumes:
+        if confidence != "suspected":
+            raise Failure(f"confidence {confidence}, expected suspected")
+        if not any(expect.assumes in text for text in verdict["evidence"]["assumes"]):
+            raise Failure(f"assumes {verdict['evidence']['assumes']}, expected {expect.assumes}")
     if name == "deadlock" and not verdict["cycle"]:
         raise Failure("a deadlock without a cycle")
     if expect.hangs and result["code"] != 137:

@@ -45,6 +45,8 @@ enum class Do : uint8_t {
   kFinalize,
   kWindow,
   kGraph,
+  kMemoryWait,
+  kMemoryWrite,
 };
 
 struct Op {
@@ -58,6 +60,9 @@ struct Op {
   int root_or_peer = -1;  // root or peer rank within the communicator; kExit: code; kKill: signal
   int event = 0;
   bool endless = false;  // kernels
+  MemoryCondition condition = MemoryCondition::kGreaterOrEqual;  // kMemoryWait; `event` names the word
+  uint64_t value = 1;                                            // and kMemoryWrite
+  bool own = true;                                               // only this process writes it
   std::vector<Op> inside;  // kGraph: operations, captured on streams of their own
 };
 
@@ -89,6 +94,8 @@ Op Abort(int comm);
 Op Destroy(int comm);
 Op Finalize(int comm);
 Op Window(int comm);
+Op WaitValue(int word, int stream, uint64_t value = 1);
+Op WriteValue(int word, int stream, uint64_t value = 1);
 // Launches a graph, captured when its number is first met. Of the operations inside, those that name
 // one stream are in order.
 Op Graph(int number, std::vector<Op> inside, int stream = 1);
@@ -103,6 +110,9 @@ struct SimComm {
   // Splits of one parent: those with the same number are one call.
   int split = 0;
 };
+
+// The stream's number in records.
+constexpr StreamId Id(int stream) { return static_cast<StreamId>(stream + 1); }
 
 class SimJob {
  public:
@@ -149,6 +159,9 @@ class SimJob {
     bool done = false;
     bool endless = false;
     std::vector<std::pair<int, uint64_t>> after;  // (stream, ordinal) of the same process
+    int word = -1;
+    uint64_t value = 0;
+    MemoryCondition condition = MemoryCondition::kGreaterOrEqual;
   };
   struct OpPart {
     Op op;
@@ -174,6 +187,7 @@ class SimJob {
     int exit_code = 0, exit_signal = 0;
     uint64_t ended_ns = 0;
     std::map<int, std::vector<Work>> streams;
+    std::map<int, uint64_t> words;  // device memory
     std::map<int, std::vector<std::pair<int, uint64_t>>> events;
     std::map<int, uint64_t> next_sequence;                    // by communicator
     std::map<std::tuple<int, int, bool>, uint64_t> next_p2p;  // (communicator, peer, send)
@@ -200,6 +214,7 @@ class SimJob {
   void Begin(int process, const Op& op);
   bool StreamEmptyBefore(const Proc& p, int stream, uint64_t ordinal) const;
   bool DoneTo(const Proc& p, int stream, uint64_t ordinal) const;
+  static bool Holds(const Proc& p, const Work& wait);
   bool CanStart(const Launch& launch) const;
   bool CanEnd(const Launch& launch) const;
   bool Started(int comm, int rank, uint64_t sequence) const;
