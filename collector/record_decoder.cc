@@ -45,6 +45,7 @@ void FillStream(const ring::StreamPayload& from, v1::Stream* to) {
   to->set_flags(from.flags);
   to->set_device(from.device);
   to->set_handle(from.handle);
+  to->set_connections(from.connections);
 }
 
 void FillWork(const ring::WorkPayload& from, v1::Work* to) {

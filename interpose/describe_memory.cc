@@ -105,7 +105,8 @@ void NoteMemoryBatch(ThreadContext& thread, CallId call, uint64_t site, StreamSt
   NoteMemoryWork(thread, call, site, stream, notes, filled);
 }
 
-void NoteMemoryShared(ThreadContext& thread, uint64_t site, const void* pointer, size_t bytes) {
+void NoteMemoryShared(ThreadContext& thread, CallId call, uint64_t site, const void* pointer,
+                      size_t bytes) {
   StopPolling(thread);
   uint64_t begin = reinterpret_cast<uint64_t>(pointer);
   if (begin == 0) return;
@@ -121,10 +122,8 @@ void NoteMemoryShared(ThreadContext& thread, uint64_t site, const void* pointer,
       bytes = all;
     }
   }
-  // Under the number of a call whose records are work, as this one is.
-  if (ring::Record* record =
-          StartRecord(thread, ring::RecordKind::kPoint, ring::kCall_cuIpcGetMemHandle, 0,
-                      NextOrder(thread), ReadTicks(thread), site)) {
+  if (ring::Record* record = StartRecord(thread, ring::RecordKind::kPoint, call, 0,
+                                         NextOrder(thread), ReadTicks(thread), site)) {
     record->payload.work = {ring::kNoId, ring::WorkKind::kMemoryShared, 0, begin, bytes};
     FinishRecord(thread);
   }

@@ -32,8 +32,9 @@ void NoteMemoryBatch(ThreadContext& thread, CallId call, uint64_t site, StreamSt
                      const CUstreamBatchMemOpParams* operations, unsigned count);
 
 // From now on somebody outside this process may write the memory: all of the allocation that the
-// pointer lies in, or, where the driver does not know it, `bytes` from there on.
-void NoteMemoryShared(ThreadContext& thread, uint64_t site, const void* pointer, size_t bytes);
+// pointer lies in, or, where the driver does not know it, `bytes` from there on. `call`: a row of work.
+void NoteMemoryShared(ThreadContext& thread, CallId call, uint64_t site, const void* pointer,
+                      size_t bytes);
 
 }  // namespace gordian::interpose
 

@@ -258,12 +258,14 @@ struct Call {
     return result;
   }
   // Children:
-  ncclResult_t Child(ncclComm_t parent, int color, ncclComm_t* made, ncclConfig_t* config) const {
+  ncclResult_t Child(ncclComm_t parent, int color, ncclComm_t* made, ncclConfig_t* config,
+                     bool aborts_parent = false) const {
     InitArguments init;
     init.parent = FindComm(thread, parent);
     init.uid = ChildUid(init.parent, kCall);
     init.color = color;
     init.config = config;
+    init.aborts_parent = aborts_parent;
     if (init.parent != nullptr) init.device = init.parent->device;
     return Make(init, made);
   }
@@ -272,8 +274,8 @@ struct Call {
     return Child(parent, color, made, config);
   }
   ncclResult_t Init(ncclComm_t parent, int*, int, ncclComm_t* made, ncclConfig_t* config,
-                    int) const {
-    return Child(parent, 0, made, config);
+                    int flags) const {
+    return Child(parent, 0, made, config, (flags & NCCL_SHRINK_ABORT) != 0);
   }
 
   // Existing members know the parent, new ones only the id: nothing that both know could serve as
@@ -304,9 +306,10 @@ struct Call {
       const ncclResult_t result = forward();
       if (StillAttached(thread)) EndCommCall(thread, kCall, site, comm, handle, result, before);
       if constexpr (kTakes<void*, Arguments...> && kTakes<size_t, Arguments...>) {
-        // Registered: other ranks may write there from now on.
+        // Registered: other ranks may write there from now on. Under the number of a row whose
+        // records are work.
         if (Succeeded(result)) {
-          NoteMemoryShared(thread, site, Pick<void*>(nullptr, arguments...),
+          NoteMemoryShared(thread, ring::kCall_cuIpcGetMemHandle, site, Pick<void*>(nullptr, arguments...),
                            Pick<size_t>(0, arguments...));
         }
       }
@@ -389,21 +392,21 @@ struct Call {
   template <typename Handle, typename Pointer>
   auto Share(Handle*, Pointer pointer) const {
     const auto result = forward();
-    if (Succeeded(result)) NoteMemoryShared(thread, site, (const void*)pointer, 1);
+    if (Succeeded(result)) NoteMemoryShared(thread, kCall, site, (const void*)pointer, 1);
     return result;
   }
   template <typename Pointer, typename Handle>
   auto Share(Pointer* pointer, const Handle&, unsigned) const {
     const auto result = forward();
     if (Succeeded(result) && pointer != nullptr) {
-      NoteMemoryShared(thread, site, (const void*)*pointer, 1);
+      NoteMemoryShared(thread, kCall, site, (const void*)*pointer, 1);
     }
     return result;
   }
   auto Share(void*, CUdeviceptr pointer, size_t bytes, CUmemRangeHandleType,
              unsigned long long) const {
     const auto result = forward();
-    if (Succeeded(result)) NoteMemoryShared(thread, site, (const void*)pointer, bytes);
+    if (Succeeded(result)) NoteMemoryShared(thread, kCall, site, (const void*)pointer, bytes);
     return result;
   }
 

@@ -21,6 +21,11 @@ constexpr Check kChecks[] = {
      "Streams that wait for each other's events order operations differently at different ranks.",
      "Remove one of the stream waits in the cycle, or issue the operations in one order at every "
      "rank."},
+    {"resource-cycle", VerdictKind::kDeadlock,
+     "Operations that no order of streams holds up would wait for each other if they shared hardware "
+     "queues, or left each other no multiprocessors.",
+     "Use fewer streams, or raise CUDA_DEVICE_MAX_CONNECTIONS; lower NCCL_MAX_CTAS; or issue the "
+     "operations in one order at every rank."},
     {"memory-wait-cycle", VerdictKind::kDeadlock,
      "A stream waits for a value in memory, and the write of it stands behind what waits for that "
      "stream.",

@@ -57,6 +57,8 @@ inline constexpr uint8_t kInGroup = 1;
 inline constexpr uint8_t kInPlace = 2;
 inline constexpr uint8_t kCapturing = 4;
 inline constexpr uint8_t kNonBlockingComm = 8;
+inline constexpr uint8_t kSharesResources = 16;  // calls that make a child: with its parent
+inline constexpr uint8_t kLaunchOrder = 32;      // calls that make a communicator
 
 // CallRecord::flags of kMemoryWait and kMemoryWrite.
 inline constexpr uint8_t kMemoryCondition = 3;  // MemoryCondition
@@ -96,6 +98,7 @@ struct CallRecord {
   // Streams, work, host waits, kEnd of an operation, kEnqueue.
   uint32_t stream_flags = 0;
   uint64_t stream_handle = 0;  // kStreamCreate: what ThreadState::poll_object names; 0: not known
+  uint32_t connections = 0;    // kStreamCreate: CUDA_DEVICE_MAX_CONNECTIONS; 0: not set
   WorkKind work = WorkKind::kNone;
   WaitKind wait = WaitKind::kNone;
   uint64_t ordinal = 0;

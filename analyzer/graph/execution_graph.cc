@@ -212,6 +212,7 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
         StreamQueue& queue = Stream(process, record.stream, record.device);
         queue.flags = record.stream_flags;
         queue.handle = record.stream_handle;
+        queue.connections = record.connections;
         break;
       }
       case Call::kStreamDestroy: {
@@ -343,6 +344,7 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
   }
   for (const Part& part : kernel.parts) matcher_.Accept(part.ref, record.time_ns);
   if (record.result == 0) NoteUsed(process, kernel);
+  OrderAmongComms(process, thread, record, kernel);
   if (kernel.streams.empty()) {
     KernelDone(kernel.id);
     AppendNothing(process, {record.stream, record.ordinal});
@@ -384,6 +386,7 @@ void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallR
       continue;
     }
     if (record.result == 0) NoteUsed(process, kernel);
+    OrderAmongComms(process, thread, record, kernel);
     if (kernel.streams.empty()) {
       KernelDone(id);
       continue;
@@ -438,6 +441,7 @@ void ExecutionGraph::PlaceKernel(Process& process, Kernel& kernel, StreamPositio
   item.ordinal = position.ordinal;
   item.kernels.push_back(kernel.id);
   item.legacy = LegacyOrder(process, queue);
+  item.order = kernel.parts.empty() ? 0 : kernel.parts.front().order;
   item.site = kernel.parts.empty() ? 0 : kernel.parts.front().site;
   Append(process, queue, std::move(item));
 }
@@ -461,6 +465,7 @@ void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
   WorkItem item;
   item.ordinal = record.ordinal;
   item.kind = record.work;
+  item.order = record.order;
   item.site = record.call_site;
   item.legacy = LegacyOrder(process, queue);
   if (record.work == WorkKind::kGraphLaunch) {

@@ -41,7 +41,7 @@ std::string CycleSummary(const std::vector<Arrow>& arrows) {
 
 const char* CycleCheck(const std::vector<Arrow>& arrows) {
   bool transfer = false, first_use = false, host = false, event = false, send = false;
-  bool memory = false;
+  bool memory = false, resources = false;
   for (const Arrow& arrow : arrows) {
     memory |= arrow.edge.reason == Name(Reason::kMemoryWait);
     send |= arrow.edge.reason == Name(Reason::kSend);
@@ -51,8 +51,10 @@ const char* CycleCheck(const std::vector<Arrow>& arrows) {
       host |= reason == Reason::kHostSync || reason == Reason::kHostFree ||
               reason == Reason::kHostCopy || reason == Reason::kPolling;
       event |= reason == Reason::kEventWait;
+      resources |= reason == Reason::kResources;
     }
   }
+  if (resources) return "resource-cycle";
   if (memory) return "memory-wait-cycle";
   if (send) return "unbuffered-send-cycle";
   if (first_use) return "first-use-order-cycle";

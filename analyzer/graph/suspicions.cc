@@ -136,6 +136,7 @@ class Search {
 
   void NotJoined(const std::vector<bool>& can, uint32_t waiter);
   void Missing(const std::vector<bool>& can, uint32_t waiter);
+  void NotWritten(const std::vector<bool>& can, uint32_t waiter, const std::set<ProcessId>& whose);
   void AllIssued(const std::vector<bool>& can, uint32_t waiter);
   std::vector<Finding> Take();
 
@@ -206,13 +207,19 @@ void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
     for (int rank : view_.names.AllRanks(id)) entry.culprits.insert(rank);
     entry.instead.insert(describer_.Instead(id, nullptr));
   }
-  for (ProcessId id : reached.memory) {
-    if (view_.graph.nodes()[waiter].kind != NodeKind::kKernelDone) continue;
-    Entry& entry = Of(kMemoryWait, can, waiter);
-    for (int rank : view_.names.AllRanks(id)) entry.culprits.insert(rank);
+  if (view_.graph.nodes()[waiter].kind == NodeKind::kKernelDone) {
+    NotWritten(can, waiter, reached.memory);
   }
   if (reached.running.empty() && reached.memory.empty() && !reached.unknown.empty()) {
     Missing(can, waiter);
+  }
+}
+
+void Search::NotWritten(const std::vector<bool>& can, uint32_t waiter,
+                        const std::set<ProcessId>& whose) {
+  for (ProcessId id : whose) {
+    Entry& entry = Of(kMemoryWait, can, waiter);
+    for (int rank : view_.names.AllRanks(id)) entry.culprits.insert(rank);
   }
 }
 
@@ -359,7 +366,13 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
       }
       if (mismatched || kernel == nullptr || !kernel->enqueued) continue;
       if (age(n) >= (without_kernels[n] ? kAllIssuedFactor : kKernelFactor) * threshold) {
-        search.AllIssued(can, n);
+        // Kernels might have written what a stream waits for; after so long that is the likelier story.
+        const std::set<ProcessId> memory = Reach(graph, without_kernels, n).memory;
+        if (memory.empty()) {
+          search.AllIssued(can, n);
+        } else {
+          search.NotWritten(without_kernels, n, memory);
+        }
       }
     }
   }

@@ -42,6 +42,8 @@ std::string Label(const WaitForGraph& graph, const Names& names, const WaitNode&
       return "all called #" + std::to_string(node.sequence) + " on " + names.Comm(node.comm);
     case NodeKind::kMemory:
       return "the value that " + rank + " stream " + std::to_string(node.stream) + " waits for";
+    case NodeKind::kProcessors:
+      return "multiprocessors of " + rank + " are free";
     case NodeKind::kAnyWork:
       return "any work of " + rank;
     case NodeKind::kInit:

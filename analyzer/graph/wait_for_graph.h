@@ -27,6 +27,7 @@ enum class NodeKind : uint8_t {
   kAllStarted,   // all members of a collective have started it
   kAllCalled,    // all members of a collective have called it (W15)
   kMemory,       // the word that a stream waits for has its value (W10)
+  kProcessors,   // one of the operations that hold a device's multiprocessors is done (W6)
   kAnyWork,      // any work of the process runs, or any call of it is made
   kInit,         // all members of a call like making a communicator have called it (W11)
   kLeaf,
@@ -66,6 +67,9 @@ enum class Reason : uint8_t {
   kPolling,
   kGraphOrder,
   kMemoryWait,
+  kSharedResources,
+  kLaunchOrder,
+  kResources,
 };
 const char* Name(Reason);  // as in WaitEdge::reason
 
@@ -93,11 +97,19 @@ struct WaitNode {
   std::vector<Edge> out;
 };
 
+// What nobody can see, taken to be so: a circle that needs it is a suspicion.
+enum class Conjecture : uint8_t {
+  kNone,
+  kUnbuffered,    // sends wait for their receives (§5)
+  kSharedQueue,   // W6: a device with more streams than hardware queues has one queue for all of them
+  kNoProcessors,  // W6: an operation of NCCL leaves no multiprocessors to later ones of its device
+};
+
 class WaitForGraph {
  public:
-  // now_ns: when the round began. strict: sends wait for their receives (§5).
+  // now_ns: when the round began.
   WaitForGraph(const ExecutionGraph& execution, const Matcher& matcher, const ModelOptions& options,
-               uint64_t now_ns, bool strict = false);
+               uint64_t now_ns, Conjecture conjecture = Conjecture::kNone);
 
   const std::vector<WaitNode>& nodes() const { return nodes_; }
 
@@ -143,6 +155,8 @@ class WaitForGraph {
             bool discouraged = false);
   void LaunchWaits(const Kernel&);
   void PartWaits(const Kernel&, int part, uint32_t done);
+  void QueueWaits(const Process&, const Kernel&);
+  void ProcessorWaits(const std::vector<KernelId>& kernels);
   void ItemWaits(const Process&, const StreamQueue&, const WorkItem&);
   uint32_t MemoryWritten(const Process&, const StreamQueue&, const WorkItem& wait);
   uint32_t AnyWork(const Process&);
@@ -152,7 +166,7 @@ class WaitForGraph {
   const Matcher& matcher_;
   const ModelOptions& options_;
   const uint64_t now_ns_;
-  const bool strict_;
+  const Conjecture conjecture_;
   std::vector<WaitNode> nodes_;
   std::vector<uint32_t> waiters_, memory_waits_;
   std::map<std::tuple<LeafKind, ProcessId, int>, uint32_t> leaves_;

@@ -410,6 +410,7 @@ bool GraphEvents::TranslatePayload(const v1::CallRecord& record, graph::CallReco
       out->stream = record.stream().stream();
       out->stream_flags = record.stream().flags();
       out->stream_handle = record.stream().handle();
+      out->connections = record.stream().connections();
       out->device = Device(record.stream().device());
       return true;
     case v1::CallRecord::kWork: {

@@ -47,6 +47,9 @@ inline constexpr uint8_t kFlagInGroup = 1;    // called between ncclGroupStart a
 inline constexpr uint8_t kFlagInPlace = 2;    // sendbuff and recvbuff overlap as NCCL defines it
 inline constexpr uint8_t kFlagCapturing = 4;  // the stream was being captured into a graph
 inline constexpr uint8_t kFlagNonBlocking = 8;  // the communicator was made with config.blocking = 0
+// kBegin of a call that makes a communicator:
+inline constexpr uint8_t kFlagSharesResources = 16;  // with its parent (splitShare, shrinkShare)
+inline constexpr uint8_t kFlagLaunchOrder = 32;      // NCCL_LAUNCH_ORDER_IMPLICIT is on
 
 inline constexpr uint32_t kNoId = 0;  // ids of communicators and streams start at 1
 
@@ -103,7 +106,7 @@ struct StreamPayload {
   uint32_t stream;
   uint32_t flags;  // StreamFlags
   int32_t device;
-  uint32_t reserved0;
+  uint32_t connections;  // CUDA_DEVICE_MAX_CONNECTIONS; 0: not set
   uint64_t handle;
   uint64_t reserved1;
 };

@@ -105,6 +105,17 @@ TEST(MemoryWaits, AKernelThatRunsMayWrite) {
   EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy) << model.Current().main.summary;
 }
 
+// ... but not for ever.
+TEST(MemoryWaits, AKernelThatRunsForLongIsNotTheLikelierStory) {
+  SimJob job(Comms(2, 2), {Gated({testing::Kernel(3, true), WaitValue(1, 1)}, {}), kOneStream});
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 8);
+  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy) << model.Current().main.summary;
+  job.Rounds(&model, 60, 0.5);
+  ExpectVerdict(model.Current(), Suspected({0}, VerdictKind::kStuckKernel, "memory-wait"));
+}
+
 // The host may write, or call what writes, as long as it is not held itself.
 TEST(MemoryWaits, AThreadThatRunsMayWrite) {
   SimJob job(Comms(2, 2), {Inits(2) + Program{WaitValue(1, 1), AllReduce(0, 1), AllReduce(1, 2),

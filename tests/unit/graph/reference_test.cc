@@ -27,6 +27,7 @@ struct Case {
   std::vector<SimComm> comms;
   std::vector<Program> programs;
   bool cold = false;
+  bool launch_order = false;
   bool memory = false;  // streams wait for values in memory
 };
 
@@ -38,7 +39,7 @@ std::string Print(const Case& c) {
       "stop",   "abort",  "destroy",    "finalize", "window",     "graph",
       "waitvalue", "writevalue"};
   std::ostringstream out;
-  out << (c.cold ? "cold\n" : "warm\n");
+  out << (c.cold ? "cold" : "warm") << (c.launch_order ? ", launch order\n" : "\n");
   for (size_t i = 0; i < c.comms.size(); ++i) {
     out << "comm " << i << ":";
     for (int m : c.comms[i].members) out << " " << m;
@@ -79,6 +80,7 @@ class Generator {
     const bool legacy = Below(6) == 0;
     const int streams = 1 + Below(2);
     c.memory = Below(5) == 0;
+    c.launch_order = Below(6) == 0;
     for (int i = 0; i < comm_count; ++i) {
       SimComm comm;
       for (int p = 0; p < ranks; ++p) comm.members.push_back(p);
@@ -242,6 +244,7 @@ std::set<int> Stuck(const Verdict& verdict) {
 
 SimJob Make(const Case& c, uint64_t seed) {
   SimJob job(c.comms, c.programs, c.cold, seed);
+  job.launch_order = c.launch_order;
   const int n = static_cast<int>(c.programs.size());
   for (int p = 0; p < n; ++p) job.env[p] = {p, n};
   return job;

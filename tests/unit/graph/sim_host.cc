@@ -139,6 +139,7 @@ void SimJob::Begin(int process, const Op& op) {
       r.device = 0;
       r.stream_flags = stream == 0 ? kStreamLegacy : uses_legacy() ? kStreamBlocking : 0u;
       r.stream_handle = 0x5000u + static_cast<uint64_t>(stream);
+      r.connections = one_queue ? 1 : 0;
     }
     return p.streams[stream];
   };
@@ -201,7 +202,9 @@ void SimJob::Begin(int process, const Op& op) {
       } else {
         r.parent = static_cast<CommId>(comms_[op.comm].parent + 1);
         r.color = comms_[op.comm].color;
+        if (comms_[op.comm].shares) r.flags |= kSharesResources;
       }
+      if (launch_order) r.flags |= kLaunchOrder;
       p.made.insert(op.comm);
       if (!comms_[op.comm].name.empty()) {
         CallRecord& name = Emit(process, RecordKind::kText, Call::kCommInit);
@@ -403,6 +406,9 @@ void SimJob::Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_
   for (const Op& o : programs_[process]) legacy = legacy || o.stream == 0;
   std::map<int, size_t> before;  // the group does not stand behind itself
   for (const auto& [stream, works] : p.streams) before[stream] = works.size();
+  // Nor do the operations of a group behind each other.
+  const std::map<int, int> chains = p.last_on_chain;
+  const int issued = p.last_issued;
   std::map<int, uint64_t> place;  // stream -> ordinal
   std::map<int, int> launch_of;   // communicator -> launch
   for (const OpPart& part : parts) {
@@ -432,6 +438,11 @@ void SimJob::Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_
       auto last = p.last_launch.find(part.op.comm);
       if (last != p.last_launch.end()) launch.before = last->second;
       p.last_launch[part.op.comm] = it->second;
+      auto shared = chains.find(ChainOf(part.op.comm));
+      if (shared != chains.end()) launch.shared_before = shared->second;
+      p.last_on_chain[ChainOf(part.op.comm)] = it->second;
+      launch.issued_before = issued;
+      p.last_issued = it->second;
       launches_.push_back(launch);
     }
     Launch& launch = launches_[it->second];

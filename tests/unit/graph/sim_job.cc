@@ -284,6 +284,16 @@ bool SimJob::CanStart(const Launch& launch) const {
   for (int earlier : launch.behind) {
     if (!launches_[earlier].done) return false;
   }
+  if (launch.issued_before >= 0 && (launch_order || one_queue) &&
+      !launches_[launch.issued_before].started) {
+    return false;
+  }
+  if (launch.shared_before >= 0 && !launches_[launch.shared_before].done) return false;
+  int resident = 0;
+  for (const Launch& other : launches_) {
+    resident += other.process == launch.process && other.started && !other.done ? 1 : 0;
+  }
+  if (processors > 0 && resident >= processors) return false;
   return launch.before < 0 || launches_[launch.before].done;
 }
 

@@ -109,6 +109,7 @@ struct SimComm {
   std::string name;
   // Splits of one parent: those with the same number are one call.
   int split = 0;
+  bool shares = false;  // its parent's resources
 };
 
 // The stream's number in records.
@@ -148,6 +149,9 @@ class SimJob {
 
   std::vector<CallRecord> log;
   std::map<int, std::pair<int, int>> env;  // process -> rank, world size
+  bool launch_order = false;  // NCCL_LAUNCH_ORDER_IMPLICIT
+  bool one_queue = false;     // CUDA_DEVICE_MAX_CONNECTIONS=1
+  int processors = 0;         // launches of a process that can run at once; 0: enough
   bool answers = true;
   bool other_thread = false;  // a second application thread, asleep
   bool other_runs = false;
@@ -175,6 +179,8 @@ class SimJob {
     std::vector<OpPart> parts;
     std::vector<std::pair<int, uint64_t>> places;
     int before = -1;  // on the communicator
+    int shared_before = -1;  // on one with the same resources
+    int issued_before = -1;  // at the process, outside graphs
     std::vector<int> behind;  // in its graph
     bool started = false, done = false, aborted = false;
   };
@@ -192,6 +198,8 @@ class SimJob {
     std::map<int, uint64_t> next_sequence;                    // by communicator
     std::map<std::tuple<int, int, bool>, uint64_t> next_p2p;  // (communicator, peer, send)
     std::map<int, int> last_launch;
+    std::map<int, int> last_on_chain;  // by ChainOf()
+    int last_issued = -1;
     std::set<int> used, made, aborted, destroyed;
     std::set<int> captured;  // graphs
     std::map<int, uint64_t> eager;                             // collectives called, by communicator
@@ -223,6 +231,7 @@ class SimJob {
   bool P2pCalled(int comm, int source, int target, uint64_t sequence, bool send) const;
   bool Connects(int process, const OpPart& part) const;
   int RankIn(int comm, int process) const;
+  int ChainOf(int comm) const { return comms_[comm].shares ? ChainOf(comms_[comm].parent) : comm; }
   void LaunchGraph(int process, const Op& op);
   void Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_t group_number);
   CallRecord& Emit(int process, RecordKind kind, Call call);
