@@ -45,6 +45,7 @@ void FillStream(const ring::StreamPayload& from, v1::Stream* to) {
   to->set_flags(from.flags);
   to->set_device(from.device);
   to->set_handle(from.handle);
+  to->set_connections(from.connections);
 }
 
 void FillWork(const ring::WorkPayload& from, v1::Work* to) {
@@ -52,6 +53,7 @@ void FillWork(const ring::WorkPayload& from, v1::Work* to) {
   to->set_kind(static_cast<uint32_t>(from.kind));
   to->set_ordinal(from.ordinal);
   to->set_event(from.event);
+  to->set_value(from.value);
 }
 
 void FillGraphCall(const ring::GraphPayload& from, v1::GraphCall* to) {

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <sched.h>
+#include <stdlib.h>
 
 #include "interpose/gpu_progress.h"
 #include "interpose/lifecycle.h"
@@ -207,6 +208,16 @@ void ForgetPerThreadStreams(Process& process, uint32_t thread_index) {
   process.stream_lock.Release();
 }
 
+// Into how many hardware queues the device's streams share; 0: as many as the driver likes.
+uint32_t Connections() {
+  const char* text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  uint32_t value = 0;
+  for (; text != nullptr && *text >= '0' && *text <= '9' && value < 1000; ++text) {
+    value = 10 * value + static_cast<uint32_t>(*text - '0');
+  }
+  return value;
+}
+
 void PublishStream(ThreadContext& thread, const StreamState& stream, CallId call, uint64_t site) {
   const uint64_t order = NextOrder(thread);
   ring::Record* record =
@@ -214,7 +225,7 @@ void PublishStream(ThreadContext& thread, const StreamState& stream, CallId call
   if (record == nullptr) return;
   record->payload.stream = {
       stream.id,     Shared(stream.slot->flags).load(std::memory_order_relaxed),
-      stream.device, 0,
+      stream.device, Connections(),
       stream.handle, 0};
   FinishRecord(thread);
 }
@@ -304,6 +315,7 @@ CommState* AddComm(Process& process, uint64_t uid, uint32_t parent, int32_t nran
   comm.next_sequence.store(0, std::memory_order_relaxed);
   comm.child_calls.store(0, std::memory_order_relaxed);
   comm.flags = 0;
+  comm.shares = 0;
   comm.deferred_count.store(0, std::memory_order_relaxed);
   comm.nranks = 0;
   comm.rank = -1;

@@ -11,6 +11,7 @@
 
 #include "interpose/copy_kinds.h"
 #include "interpose/describe_cuda.h"
+#include "interpose/describe_memory.h"
 #include "interpose/describe_nccl.h"
 #include "interpose/lifecycle.h"
 #include "interpose/nccl_newer.h"
@@ -41,6 +42,16 @@ constexpr bool MakesEvent(CallId call) {
 }
 constexpr bool DestroysEvent(CallId call) { return NameHas(call, "EventDestroy"); }
 constexpr bool RecordsContext(CallId call) { return NameHas(call, "CtxRecordEvent"); }
+
+// Calls after which others may write memory of this process, or it sees memory of others.
+constexpr bool SharesMemory(CallId call) {
+  return NameHas(call, "IpcGetMemHandle") || NameHas(call, "IpcOpenMemHandle") ||
+         NameHas(call, "HandleForAddressRange");
+}
+constexpr bool WorksOnMemory(CallId call) {
+  return NameHas(call, "StreamWaitValue") || NameHas(call, "StreamWriteValue") ||
+         NameHas(call, "BatchMemOp");
+}
 
 constexpr ring::WorkKind WorkKindOf(CallId call) {
   if (NameHas(call, "EventRecord")) return ring::WorkKind::kEventRecord;
@@ -247,12 +258,14 @@ struct Call {
     return result;
   }
   // Children:
-  ncclResult_t Child(ncclComm_t parent, int color, ncclComm_t* made, ncclConfig_t* config) const {
+  ncclResult_t Child(ncclComm_t parent, int color, ncclComm_t* made, ncclConfig_t* config,
+                     bool aborts_parent = false) const {
     InitArguments init;
     init.parent = FindComm(thread, parent);
     init.uid = ChildUid(init.parent, kCall);
     init.color = color;
     init.config = config;
+    init.aborts_parent = aborts_parent;
     if (init.parent != nullptr) init.device = init.parent->device;
     return Make(init, made);
   }
@@ -261,8 +274,8 @@ struct Call {
     return Child(parent, color, made, config);
   }
   ncclResult_t Init(ncclComm_t parent, int*, int, ncclComm_t* made, ncclConfig_t* config,
-                    int) const {
-    return Child(parent, 0, made, config);
+                    int flags) const {
+    return Child(parent, 0, made, config, (flags & NCCL_SHRINK_ABORT) != 0);
   }
 
   // Existing members know the parent, new ones only the id: nothing that both know could serve as
@@ -292,6 +305,14 @@ struct Call {
       CommState* comm = BeginCommCall(thread, kCall, site, handle, &before);
       const ncclResult_t result = forward();
       if (StillAttached(thread)) EndCommCall(thread, kCall, site, comm, handle, result, before);
+      if constexpr (kTakes<void*, Arguments...> && kTakes<size_t, Arguments...>) {
+        // Registered: other ranks may write there from now on. Under the number of a row whose
+        // records are work.
+        if (Succeeded(result)) {
+          NoteMemoryShared(thread, ring::kCall_cuIpcGetMemHandle, site, Pick<void*>(nullptr, arguments...),
+                           Pick<size_t>(0, arguments...));
+        }
+      }
       return result;
     }
   }
@@ -373,6 +394,49 @@ struct Call {
     }
   }
 
+  // Pointer in, handle out; or the other way round.
+  template <typename Handle, typename Pointer>
+  auto Share(Handle*, Pointer pointer) const {
+    const auto result = forward();
+    if (Succeeded(result)) NoteMemoryShared(thread, kCall, site, (const void*)pointer, 1);
+    return result;
+  }
+  template <typename Pointer, typename Handle>
+  auto Share(Pointer* pointer, const Handle&, unsigned) const {
+    const auto result = forward();
+    if (Succeeded(result) && pointer != nullptr) {
+      NoteMemoryShared(thread, kCall, site, (const void*)*pointer, 1);
+    }
+    return result;
+  }
+  auto Share(void*, CUdeviceptr pointer, size_t bytes, CUmemRangeHandleType,
+             unsigned long long) const {
+    const auto result = forward();
+    if (Succeeded(result)) NoteMemoryShared(thread, kCall, site, (const void*)pointer, bytes);
+    return result;
+  }
+
+  // W10: waits for and writes of values.
+  auto OnMemory(CUstream handle, CUdeviceptr address, uint64_t value, unsigned flags) const {
+    StreamState* stream = ResolveStream(thread, handle, IsPerThread(kCall));
+    const auto result = forward();
+    if (Succeeded(result)) {
+      constexpr bool kWide = NameHas(kCall, "Value64");
+      const MemoryNote note = NameHas(kCall, "WaitValue")
+                                  ? DescribeWait(address, value, kWide, flags)
+                                  : DescribeWrite(address, value, kWide);
+      NoteMemoryWork(thread, kCall, site, stream, &note, 1);
+    }
+    return result;
+  }
+  auto OnMemory(CUstream handle, unsigned count, const CUstreamBatchMemOpParams* operations,
+                unsigned) const {
+    StreamState* stream = ResolveStream(thread, handle, IsPerThread(kCall));
+    const auto result = forward();
+    if (Succeeded(result)) NoteMemoryBatch(thread, kCall, site, stream, operations, count);
+    return result;
+  }
+
   // One launch on several devices, each on a stream of its own.
   auto Launches(const CUDA_LAUNCH_PARAMS* list, unsigned count, unsigned) const {
     const auto result = forward();
@@ -386,6 +450,10 @@ struct Call {
   auto Work(const Arguments&... arguments) const {
     if constexpr (MakesEvent(kCall) || DestroysEvent(kCall) || RecordsContext(kCall)) {
       return Event(arguments...);
+    } else if constexpr (SharesMemory(kCall)) {
+      return Share(arguments...);
+    } else if constexpr (WorksOnMemory(kCall)) {
+      return OnMemory(arguments...);
     } else if constexpr (kTakes<CUDA_LAUNCH_PARAMS*, Arguments...>) {
       return Launches(arguments...);
     } else {

@@ -164,6 +164,7 @@ struct CommState {
   std::atomic<uint32_t> child_calls;  // splits and shrinks called on it so far
   std::atomic<uint32_t> in_use;
   uint8_t flags;  // ring::kFlagNonBlocking
+  uint8_t shares;  // kSharesBySplit, kSharesByShrink: what its children share with it
   // [2 * peer] sends to and [2 * peer + 1] receives from that peer so far; p2p_capacity peers.
   std::atomic<uint64_t>* p2p;
   int32_t p2p_capacity;

@@ -21,6 +21,16 @@ constexpr Check kChecks[] = {
      "Streams that wait for each other's events order operations differently at different ranks.",
      "Remove one of the stream waits in the cycle, or issue the operations in one order at every "
      "rank."},
+    {"resource-cycle", VerdictKind::kDeadlock,
+     "Operations that no order of streams holds up would wait for each other if they shared hardware "
+     "queues, or left each other no multiprocessors.",
+     "Use fewer streams, or raise CUDA_DEVICE_MAX_CONNECTIONS; lower NCCL_MAX_CTAS; or issue the "
+     "operations in one order at every rank."},
+    {"memory-wait-cycle", VerdictKind::kDeadlock,
+     "A stream waits for a value in memory, and the write of it stands behind what waits for that "
+     "stream.",
+     "Issue the write where nothing holds it up that the waiting stream holds up: on a stream of its "
+     "own, or before the operations of the cycle."},
     {"host-wait-cycle", VerdictKind::kDeadlock,
      "Host threads wait for operations that end only after calls these threads have yet to make.",
      "Move the host wait behind the calls that the other ranks wait for, or issue the operations "
@@ -86,6 +96,10 @@ constexpr Check kChecks[] = {
     {"rank-aborted", VerdictKind::kRankAborted,
      "Others wait for a rank that has aborted the communicator.",
      "Abort the communicator at every rank when one of them does."},
+    {"memory-wait", VerdictKind::kStuckKernel,
+     "A stream waits for a value in memory that nobody has written, and others wait for what stands "
+     "behind it.",
+     "Look at who should write the value: the host, a kernel, another process or device."},
     {"stuck-kernel", VerdictKind::kStuckKernel,
      "Everything that is needed has been issued, and nothing ends.",
      "Look at the device: a kernel that never ends, exhausted SMs, a broken link, or the library."},

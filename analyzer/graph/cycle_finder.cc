@@ -24,8 +24,7 @@ uint64_t Cost(const WaitForGraph& graph, const WaitNode& from, const WaitNode::E
   if (to == NodeKind::kNotCalled && from.kind != NodeKind::kAnyProcess) return kNotCalledStep;
   if (to == NodeKind::kAnyProcess) return kNotCalledStep;
   // Nodes between a waiter and the members it waits for add nothing.
-  const bool waiter = from.kind == NodeKind::kKernelDone || from.kind == NodeKind::kThread;
-  return waiter && IsRendezvous(edge.reason) ? kRendezvous : kStep;
+  return IsOrigin(from, edge) ? kRendezvous : kStep;
 }
 
 }  // namespace
@@ -33,7 +32,14 @@ uint64_t Cost(const WaitForGraph& graph, const WaitNode& from, const WaitNode::E
 bool IsRendezvous(Reason reason) {
   return reason == Reason::kStartedCollective || reason == Reason::kReceive ||
          reason == Reason::kSend || reason == Reason::kFirstUse ||
-         reason == Reason::kCommunicatorInit || reason == Reason::kCommunicatorCall;
+         reason == Reason::kCommunicatorInit || reason == Reason::kCommunicatorCall ||
+         reason == Reason::kMemoryWait;
+}
+
+bool IsOrigin(const WaitNode& node, const WaitNode::Edge& edge) {
+  if (!IsRendezvous(edge.reason)) return false;
+  return node.kind == NodeKind::kKernelDone || node.kind == NodeKind::kThread ||
+         node.kind == NodeKind::kItemDone;
 }
 
 std::vector<WitnessStep> FindWitness(const WaitForGraph& graph, const std::vector<bool>& can,
@@ -48,6 +54,12 @@ std::vector<WitnessStep> FindWitness(const WaitForGraph& graph, const std::vecto
   std::stable_sort(starts.begin(), starts.end(),
                    [&](uint32_t a, uint32_t b) { return nodes[a].since_ns < nodes[b].since_ns; });
   if (starts.size() > kMaxStarts) starts.resize(kMaxStarts);
+  // One that waits for itself may hold up launches and threads without being held up by them.
+  if (!starts.empty()) {
+    for (uint32_t n : graph.memory_waits()) {
+      if (usable(n) && starts.size() < 2 * kMaxStarts) starts.push_back(n);
+    }
+  }
 
   std::vector<uint64_t> distance(nodes.size(), kFar);
   std::vector<WitnessStep> via(nodes.size());
@@ -97,9 +109,7 @@ std::vector<WitnessStep> FindWitness(const WaitForGraph& graph, const std::vecto
   if (best.empty()) return best;
   // Begin with something that waits for another rank.
   for (size_t i = 0; i < best.size(); ++i) {
-    const NodeKind kind = nodes[best[i].node].kind;
-    if (IsRendezvous(best[i].edge.reason) &&
-        (kind == NodeKind::kKernelDone || kind == NodeKind::kThread)) {
+    if (IsOrigin(nodes[best[i].node], best[i].edge)) {
       std::rotate(best.begin(), best.begin() + static_cast<ptrdiff_t>(i), best.end());
       break;
     }

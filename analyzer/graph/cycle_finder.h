@@ -21,6 +21,8 @@ std::vector<WitnessStep> FindWitness(const WaitForGraph&, const std::vector<bool
                                      const std::vector<bool>& except = {});
 
 bool IsRendezvous(Reason);
+// An edge by which a launch, a thread or a stream's wait for memory waits for somebody else.
+bool IsOrigin(const WaitNode& from, const WaitNode::Edge&);
 
 // The nodes that prove that `witness` cannot move: the witness itself and, for each node in the
 // proof, one thing that it waits for (an AND), or all of them (an OR). Leaves are left out, but

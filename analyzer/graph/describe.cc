@@ -23,6 +23,12 @@ const char* Why(Reason reason) {
       return "held by the legacy default stream";
     case Reason::kCommunicatorOrder:
       return "one communicator runs its operations in order";
+    case Reason::kSharedResources:
+      return "their communicators share resources, and take turns";
+    case Reason::kLaunchOrder:
+      return "NCCL_LAUNCH_ORDER_IMPLICIT starts operations in the order of their calls";
+    case Reason::kResources:
+      return "they need the same hardware queue or multiprocessors";
     case Reason::kGraphOrder:
       return "in one launch of a CUDA graph";
     case Reason::kOpenGroup:
@@ -83,11 +89,7 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
   const size_t n = witness.size();
   std::vector<size_t> origins;
   for (size_t i = 0; i < n; ++i) {
-    const NodeKind kind = nodes[witness[i].node].kind;
-    if (IsRendezvous(witness[i].edge.reason) &&
-        (kind == NodeKind::kKernelDone || kind == NodeKind::kThread)) {
-      origins.push_back(i);
-    }
+    if (IsOrigin(nodes[witness[i].node], witness[i].edge)) origins.push_back(i);
   }
   for (size_t i : origins) {
     const WaitNode& from = nodes[witness[i].node];
@@ -108,6 +110,15 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
       edge.bytes = Bytes(part.signature);
       edge.site.address = part.site;
       arrow.operation = names_.Operation(part.signature.call, part.ref);
+    } else if (witness[i].edge.reason == Reason::kMemoryWait) {
+      edge.op = "cuStreamWaitValue";
+      edge.stream = from.stream;
+      if (const Process* process = graph_.execution().Find(from.process)) {
+        const WorkItem* item = ExecutionGraph::ItemAt(*process, {from.stream, from.ordinal});
+        if (item != nullptr) edge.site.address = item->site;
+      }
+      arrow.operation = "a stream's wait for a value in memory";
+      arrow.awaited = "the write of that value";
     } else {
       const WaitNode& init_node = nodes[witness[i].edge.to];
       auto it = graph_.matcher().inits().find(init_node.init);
@@ -135,9 +146,7 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
       }
       if (node.kind == NodeKind::kNotCalled) arrow.not_called = true;
       if (node.kind == NodeKind::kThread && host_call.empty()) host_call = HostCall(node, nullptr);
-      const bool origin = IsRendezvous(step.edge.reason) &&
-                          (node.kind == NodeKind::kKernelDone || node.kind == NodeKind::kThread);
-      if (origin) break;
+      if (IsOrigin(node, step.edge)) break;
       if (node.process != 0) arrow.local.insert(step.edge.reason);
     }
     edge.detail = host_call;  // completed below, when the next arrow is known
@@ -150,17 +159,18 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
     const std::string who = "rank " + std::to_string(arrow.edge.waits_for_rank);
     std::string& detail = arrow.edge.detail;
     if (arrow.not_called || !host_call.empty()) {
-      detail = who + (arrow.not_called ? " calls " : " starts ") + arrow.operation +
+      detail = who + (arrow.not_called ? " calls " : " starts ") + arrow.Awaited() +
                " only after " + next.operation;
       if (!host_call.empty() && next.init == nullptr) detail += ": it is in " + host_call;
     } else {
       Reason why = Reason::kStreamOrder;
       for (Reason reason : {Reason::kOpenGroup, Reason::kGraphOrder, Reason::kCommunicatorOrder,
+                            Reason::kSharedResources, Reason::kLaunchOrder, Reason::kResources,
                             Reason::kLegacyStream, Reason::kEventWait}) {
         if (arrow.local.count(reason) > 0) why = reason;
       }
       detail =
-          who + " starts " + arrow.operation + " only after " + next.operation + ": " + Why(why);
+          who + " starts " + arrow.Awaited() + " only after " + next.operation + ": " + Why(why);
     }
   }
   return arrows;

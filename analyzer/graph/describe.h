@@ -19,8 +19,11 @@ struct Arrow {
   const Part* part = nullptr;      // operations
   const InitCall* init = nullptr;  // communicator-making calls
   std::string operation;           // "AllReduce #12 on dp"
+  std::string awaited;             // what of it the other has not reached; empty: the operation
   bool not_called = false;         // the other has not made the call
   std::set<Reason> local;          // what holds the other back, at its own rank
+
+  const std::string& Awaited() const { return awaited.empty() ? operation : awaited; }
 };
 
 class Describer {

@@ -42,6 +42,9 @@ enum class WorkKind : uint8_t {
   kEventRecord,
   kEventForgotten,  // the handle `event` stands for another event from here on, or for none
   kGraphLaunch,
+  kMemoryWait,    // W10: a stream waits for a value in memory
+  kMemoryWrite,   // a stream writes one
+  kMemoryShared,  // others than this process may write so many (`value`) bytes from `event` on
 };
 enum class WaitKind : uint8_t { kNone, kStream, kEvent, kDevice, kFree, kCopy, kAsyncCopy };
 
@@ -54,6 +57,14 @@ inline constexpr uint8_t kInGroup = 1;
 inline constexpr uint8_t kInPlace = 2;
 inline constexpr uint8_t kCapturing = 4;
 inline constexpr uint8_t kNonBlockingComm = 8;
+inline constexpr uint8_t kSharesResources = 16;  // calls that make a child: with its parent
+inline constexpr uint8_t kLaunchOrder = 32;      // calls that make a communicator
+
+// CallRecord::flags of kMemoryWait and kMemoryWrite.
+inline constexpr uint8_t kMemoryCondition = 3;  // MemoryCondition
+inline constexpr uint8_t kMemory64 = 4;         // of 8 bytes; else of 4
+inline constexpr uint8_t kMemoryOwn = 8;        // in device memory that this process allocated
+enum class MemoryCondition : uint8_t { kGreaterOrEqual, kEqual, kAnd, kNor };
 
 // One record; proto/ring/record.h tells when which fields are set. Fields that a record of its kind
 // does not carry are zero (or -1 where a rank, root or device may be 0).
@@ -87,10 +98,12 @@ struct CallRecord {
   // Streams, work, host waits, kEnd of an operation, kEnqueue.
   uint32_t stream_flags = 0;
   uint64_t stream_handle = 0;  // kStreamCreate: what ThreadState::poll_object names; 0: not known
+  uint32_t connections = 0;    // kStreamCreate: CUDA_DEVICE_MAX_CONNECTIONS; 0: not set
   WorkKind work = WorkKind::kNone;
   WaitKind wait = WaitKind::kNone;
   uint64_t ordinal = 0;
-  uint64_t event = 0;  // kGraphLaunch: the executable graph
+  uint64_t event = 0;  // kGraphLaunch: the executable graph; kMemory...: the address
+  uint64_t value = 0;  // kMemoryWait, kMemoryWrite; kMemoryShared: bytes
   // CUDA graphs. Handles; `event` is what came out of kGraphClone and kGraphInstantiate, which
   // stands for an update of an executable graph as well, and what kGraphExecDestroy ends.
   uint64_t capture = 0;  // operations with kCapturing, kGraphEndCapture: the capture; 0: not known

@@ -219,6 +219,7 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
         StreamQueue& queue = Stream(process, record.stream, record.device);
         queue.flags = record.stream_flags;
         queue.handle = record.stream_handle;
+        queue.connections = record.connections;
         break;
       }
       case Call::kStreamDestroy: {
@@ -350,6 +351,7 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
   }
   for (const Part& part : kernel.parts) matcher_.Accept(part.ref, record.time_ns);
   if (record.result == 0) NoteUsed(process, kernel);
+  OrderAmongComms(process, thread, record, kernel);
   if (kernel.streams.empty()) {
     KernelDone(kernel.id);
     AppendNothing(process, {record.stream, record.ordinal});
@@ -391,6 +393,7 @@ void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallR
       continue;
     }
     if (record.result == 0) NoteUsed(process, kernel);
+    OrderAmongComms(process, thread, record, kernel);
     if (kernel.streams.empty()) {
       KernelDone(id);
       continue;
@@ -445,6 +448,7 @@ void ExecutionGraph::PlaceKernel(Process& process, Kernel& kernel, StreamPositio
   item.ordinal = position.ordinal;
   item.kernels.push_back(kernel.id);
   item.legacy = LegacyOrder(process, queue);
+  item.order = kernel.parts.empty() ? 0 : kernel.parts.front().order;
   item.site = kernel.parts.empty() ? 0 : kernel.parts.front().site;
   Append(process, queue, std::move(item));
 }
@@ -454,6 +458,7 @@ void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
     process.events.erase(record.event);
     return;
   }
+  if (record.work == WorkKind::kMemoryShared) return ApplyMemoryShared(process, record);
   StreamQueue& queue = Stream(process, record.stream, -1);
   if (record.work == WorkKind::kEventRecord) {
     EventTarget target;
@@ -467,6 +472,7 @@ void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
   WorkItem item;
   item.ordinal = record.ordinal;
   item.kind = record.work;
+  item.order = record.order;
   item.site = record.call_site;
   item.legacy = LegacyOrder(process, queue);
   if (record.work == WorkKind::kGraphLaunch) {
@@ -475,6 +481,9 @@ void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
   if (record.work == WorkKind::kEventWait) {
     auto it = process.events.find(record.event);
     if (it != process.events.end()) item.event = it->second.behind;
+  }
+  if (record.work == WorkKind::kMemoryWait || record.work == WorkKind::kMemoryWrite) {
+    item.memory = {record.event, record.value, record.flags};
   }
   Append(process, queue, std::move(item));
 }

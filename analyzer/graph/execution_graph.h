@@ -27,12 +27,26 @@ struct StreamPosition {
   uint64_t ordinal = 0;
 };
 
+// A wait for, or a write of, a value in memory (W10).
+struct MemoryOp {
+  uint64_t address = 0;
+  uint64_t value = 0;
+  uint8_t flags = 0;  // kMemoryCondition and its kin
+
+  uint64_t Bytes() const { return (flags & kMemory64) != 0 ? 8 : 4; }
+};
+// Whether the write may make the wait's condition true; one that covers the word only in part may.
+bool MaySatisfy(const MemoryOp& write, const MemoryOp& wait);
+
 struct WorkItem {
   uint64_t ordinal = 0;
   WorkKind kind = WorkKind::kNone;     // kNone: NCCL
   std::vector<KernelId> kernels;       // NCCL: those that use this position (several in a group)
   std::vector<StreamPosition> legacy;  // W13: what the legacy stream, or blocking ones, hold it for
   std::vector<StreamPosition> event;   // W3: what the event stood behind when the wait was issued
+  MemoryOp memory;                     // kMemoryWait, kMemoryWrite
+  bool graph = false;                  // a launch of a graph, with whatever else is in it
+  uint64_t order = 0;                  // of its record
   uint64_t site = 0;
 };
 
@@ -41,6 +55,7 @@ struct StreamQueue {
   int device = -1;
   uint32_t flags = 0;
   uint64_t handle = 0;
+  uint32_t connections = 0;  // CUDA_DEVICE_MAX_CONNECTIONS; 0: not set
   uint64_t last = 0;  // highest ordinal known
   uint64_t done = 0;  // evidence: every ordinal up to it is done
   uint64_t soft = 0;  // every ordinal up to it is done, or kernels that nothing but kernels precede
@@ -79,6 +94,10 @@ struct Kernel {
   std::vector<StreamPosition> positions;  // where it was enqueued
   size_t open_positions = 0;
   KernelId previous_on_comm = 0;  // W8
+  // W8, of other communicators; 0: none. What is launched while this is has no order with it.
+  KernelId shared_before = 0;     // on one that shares resources with its own
+  KernelId device_before = 0;     // on any of its device, with NCCL_LAUNCH_ORDER_IMPLICIT
+  uint64_t launch_begun = 0, launch_ended = 0;  // orders of the call that launched it
   std::vector<KernelId> graph_order;  // W12: on each of its captured streams the one before it
   uint64_t time_ns = 0;           // of the call
 };
@@ -154,6 +173,8 @@ struct LocalComm {
   uint64_t windows = 0;  // registrations begun
   PartNumbers collectives;
   std::map<std::pair<int, bool>, PartNumbers> transfers;  // by peer, and whether it sends
+  CommId chain = 0;           // the first of those that share its resources
+  bool launch_order = false;  // NCCL_LAUNCH_ORDER_IMPLICIT is on
   bool unsettled = false;  // non-blocking, made but perhaps not ready
   std::string name;
 
@@ -185,9 +206,12 @@ struct Process {
   std::unordered_map<uint64_t, EventTarget> events;
   size_t events_limit = 4096;
   std::map<CommId, LocalComm> comms;
+  std::map<CommId, KernelId> last_on_chain;  // by LocalComm::chain
+  std::map<int, KernelId> last_on_device;    // with NCCL_LAUNCH_ORDER_IMPLICIT
   bool lost_sight = false;  // some operations in graphs are not followed
   std::map<uint64_t, CapturedGraph> captures, graphs, graph_execs;  // with operations in them
   std::unordered_set<uint64_t> graph_bodies;                        // parts of other graphs
+  std::map<uint64_t, uint64_t> shared_memory;  // begin -> end: memory that others may write
   bool records_missing = false;  // nobody knows how many
 
   bool has_state = false;  // in the last round
@@ -242,6 +266,7 @@ class ExecutionGraph {
   void ApplyCommCall(Process&, Thread&, const CallRecord&);
   void ApplyMeeting(Process&, Thread&, LocalComm&, const CallRecord&);
   void ApplyWork(Process&, const CallRecord&);
+  void ApplyMemoryShared(Process&, const CallRecord&);
   void ApplyHostWait(Process&, Thread&, const CallRecord&);
   void ApplyCaptured(Process&, Thread&, const CallRecord&, const LocalComm&, Part);
   void EndCaptured(Process&, Thread&, bool accepted);
@@ -256,6 +281,8 @@ class ExecutionGraph {
                          const CallRecord&);
   void PlaceKernel(Process&, Kernel&, StreamPosition);
   void Enqueued(Process&, Kernel&);
+  void OrderAmongComms(Process&, const Thread&, const CallRecord& end, Kernel&);
+  KernelId Before(const Kernel&, KernelId last, KernelId Kernel::* before) const;
   void NoteUsed(Process&, const Kernel&);
   void DropKernel(KernelId, bool accepted);
   void KernelDone(KernelId);

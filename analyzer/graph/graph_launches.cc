@@ -162,6 +162,7 @@ void ExecutionGraph::ApplyGraphLaunch(Process& process, const CallRecord& record
     for (KernelId id : launched) KernelDone(id);
     return;
   }
+  item.graph = true;
   item.kind = launched.empty() ? WorkKind::kKernels : WorkKind::kNone;
   item.kernels = std::move(launched);
   Append(process, queue, std::move(item));

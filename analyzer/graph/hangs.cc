@@ -33,7 +33,7 @@ std::string CycleSummary(const std::vector<Arrow>& arrows) {
     const Arrow& before = arrows[(i + arrows.size() - 1) % arrows.size()];
     if (i > 0) text += "; ";
     text += "rank " + std::to_string(arrow.edge.rank) + " is in " + arrow.operation +
-            " and has not " + (before.not_called ? "called " : "reached ") + before.operation;
+            " and has not " + (before.not_called ? "called " : "reached ") + before.Awaited();
   }
   if (shown < arrows.size()) text += "; and so on";
   return text + ".";
@@ -41,7 +41,9 @@ std::string CycleSummary(const std::vector<Arrow>& arrows) {
 
 const char* CycleCheck(const std::vector<Arrow>& arrows) {
   bool transfer = false, first_use = false, host = false, event = false, send = false;
+  bool memory = false, resources = false;
   for (const Arrow& arrow : arrows) {
+    memory |= arrow.edge.reason == Name(Reason::kMemoryWait);
     send |= arrow.edge.reason == Name(Reason::kSend);
     first_use |= arrow.edge.reason == Name(Reason::kFirstUse);
     transfer |= arrow.part != nullptr && arrow.part->ref.kind != PartKind::kCollective;
@@ -49,8 +51,11 @@ const char* CycleCheck(const std::vector<Arrow>& arrows) {
       host |= reason == Reason::kHostSync || reason == Reason::kHostFree ||
               reason == Reason::kHostCopy || reason == Reason::kPolling;
       event |= reason == Reason::kEventWait;
+      resources |= reason == Reason::kResources;
     }
   }
+  if (resources) return "resource-cycle";
+  if (memory) return "memory-wait-cycle";
   if (send) return "unbuffered-send-cycle";
   if (first_use) return "first-use-order-cycle";
   if (transfer) return "point-to-point-order-cycle";

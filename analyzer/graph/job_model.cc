@@ -54,7 +54,10 @@ class JobModel::Impl {
   };
 
   void AcceptBlocked(const Round& round);
-  void SuspectUnbuffered(const Round& round, const Names& names);
+  bool SuspectCircle(const Round& round, const Names& names, Conjecture conjecture,
+                     const std::vector<bool>& moves);
+  void SuspectResources(const Round& round, const Names& names, const WaitForGraph& graph,
+                        const std::vector<bool>& stuck);
   void Confirm(const Hang& hang, uint64_t end_ns);
   void RetireReplaced(const std::vector<Hang>& found, const Incarnations& incarnations);
   Finding Base(const Names& names) const;
@@ -117,21 +120,68 @@ void JobModel::Impl::RetireReplaced(const std::vector<Hang>& found,
   });
 }
 
-// §5: sends that nothing buffers. A hang that only the strict model explains is a suspicion.
-void JobModel::Impl::SuspectUnbuffered(const Round& round, const Names& names) {
-  const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns, true);
+namespace {
+
+const char* Assumption(Conjecture conjecture) {
+  switch (conjecture) {
+    case Conjecture::kUnbuffered:
+      return "the transport does not buffer these sends";
+    case Conjecture::kSharedQueue:
+      return "streams of one device share its hardware queues";
+    case Conjecture::kNoProcessors:
+      return "operations of one device leave each other no multiprocessors";
+    case Conjecture::kNone:
+      break;
+  }
+  return "";
+}
+
+}  // namespace
+
+// A circle that only the conjecture explains, and that has stood for long, is a suspicion. `moves`
+// (empty: not asked): the nodes that nothing known holds up; no other launch may be in it.
+bool JobModel::Impl::SuspectCircle(const Round& round, const Names& names, Conjecture conjecture,
+                                   const std::vector<bool>& moves) {
+  const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns, conjecture);
   const RoundView view{graph, names, options_, round.begin_ns, false};
   const std::vector<bool> can = graph.Decide(~LeafMask{0});
   const std::vector<WitnessStep> witness = FindWitness(graph, can);
-  if (witness.empty()) return;
+  if (witness.empty()) return false;
+  for (const WitnessStep& step : witness) {
+    if (moves.empty() || graph.nodes()[step.node].kind != NodeKind::kKernelDone) continue;
+    if (!moves[step.node]) return false;
+  }
   std::vector<bool> forced(can.size(), false);
   Force(witness, &forced);
   Hang hang = CycleHang(view, can, graph.Decide(~LeafMask{0}, forced), witness);
-  if (round.begin_ns < hang.finding.stalled_at_ns + options_.suspect_after_ns) return;
+  if (round.begin_ns < hang.finding.stalled_at_ns + options_.suspect_after_ns) return false;
   hang.finding.detected_after_s =
       static_cast<double>(round.end_ns - hang.finding.stalled_at_ns) * 1e-9;
-  hang.finding.evidence.assumes.push_back("the transport does not buffer these sends");
+  hang.finding.evidence.assumes.push_back(Assumption(conjecture));
   suspected_.push_back(std::move(hang.finding));
+  return true;
+}
+
+// W6: launches that nothing known holds up have not ended for long.
+void JobModel::Impl::SuspectResources(const Round& round, const Names& names,
+                                      const WaitForGraph& graph, const std::vector<bool>& stuck) {
+  // Nobody whose kernels, threads or records may yet explain it.
+  const std::vector<bool> moves =
+      graph.Decide(~(Bit(LeafKind::kRunning) | Bit(LeafKind::kUnknown) | Bit(LeafKind::kKernel) |
+                     Bit(LeafKind::kMemory)));
+  bool old = false;
+  for (uint32_t n : graph.waiters()) {
+    const WaitNode& node = graph.nodes()[n];
+    old |= node.kind == NodeKind::kKernelDone && moves[n] && !stuck[n] &&
+           round.begin_ns >= node.since_ns + options_.suspect_after_ns;
+  }
+  if (!old) return;
+  if (!SuspectCircle(round, names, Conjecture::kSharedQueue, moves) &&
+      !SuspectCircle(round, names, Conjecture::kNoProcessors, moves)) {
+    return;
+  }
+  // The same with less to say.
+  std::erase_if(suspected_, [](const Finding& finding) { return finding.check == "stuck-kernel"; });
 }
 
 void JobModel::Impl::OnRound(const Round& round) {
@@ -184,7 +234,8 @@ void JobModel::Impl::OnRound(const Round& round) {
     }
     for (const Part& part : kernel->parts) old_send |= part.ref.kind == PartKind::kSend;
   }
-  if (old_send) SuspectUnbuffered(round, names);
+  if (old_send) SuspectCircle(round, names, Conjecture::kUnbuffered, {});
+  if (hangs.empty()) SuspectResources(round, names, graph, stuck);
 }
 
 void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed) {

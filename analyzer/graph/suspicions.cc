@@ -9,8 +9,8 @@
 namespace gordian::graph {
 namespace {
 
-constexpr LeafMask kSurelyProgressing =
-    ~(Bit(LeafKind::kRunning) | Bit(LeafKind::kAsleep) | Bit(LeafKind::kUnknown));
+constexpr LeafMask kSurelyProgressing = ~(Bit(LeafKind::kRunning) | Bit(LeafKind::kAsleep) |
+                                          Bit(LeafKind::kUnknown) | Bit(LeafKind::kMemory));
 constexpr LeafMask kAwake = ~Bit(LeafKind::kAsleep);
 constexpr size_t kMaxWaiters = 64;  // searched for what they wait for; the oldest tell enough
 
@@ -22,11 +22,13 @@ constexpr uint64_t kKernelFactor = 10;
 // At the end of a job some destroy while others still write their results.
 constexpr uint64_t kDestroyFactor = 12;
 
+constexpr char kMemoryWait[] = "memory-wait";
 constexpr char kCallMissing[] = "communicator-call-missing";
 
 struct Reached {
   std::set<ProcessId> running;
   std::set<std::pair<ProcessId, int>> unknown;
+  std::set<ProcessId> memory;  // streams of which wait for a value that somebody unseen may write
 };
 
 Reached Reach(const WaitForGraph& graph, const std::vector<bool>& can, uint32_t from) {
@@ -42,6 +44,7 @@ Reached Reach(const WaitForGraph& graph, const std::vector<bool>& can, uint32_t 
     if (node.leaf == LeafKind::kRunning || node.leaf == LeafKind::kAsleep) {
       reached.running.insert(node.process);
     }
+    if (node.leaf == LeafKind::kMemory) reached.memory.insert(node.process);
     if (node.leaf == LeafKind::kUnknown) reached.unknown.insert({node.process, node.comm});
     for (const WaitNode::Edge& edge : node.out) {
       // Who is already a member does not make the call a second time.
@@ -137,6 +140,7 @@ class Search {
 
   void NotJoined(const std::vector<bool>& can, uint32_t waiter);
   void Missing(const std::vector<bool>& can, uint32_t waiter);
+  void NotWritten(const std::vector<bool>& can, uint32_t waiter, const std::set<ProcessId>& whose);
   void AllIssued(const std::vector<bool>& can, uint32_t waiter);
   std::vector<Finding> Take();
 
@@ -207,7 +211,20 @@ void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
     for (int rank : view_.names.AllRanks(id)) entry.culprits.insert(rank);
     entry.instead.insert(describer_.Instead(id, nullptr));
   }
-  if (reached.running.empty() && !reached.unknown.empty()) Missing(can, waiter);
+  if (view_.graph.nodes()[waiter].kind == NodeKind::kKernelDone) {
+    NotWritten(can, waiter, reached.memory);
+  }
+  if (reached.running.empty() && reached.memory.empty() && !reached.unknown.empty()) {
+    Missing(can, waiter);
+  }
+}
+
+void Search::NotWritten(const std::vector<bool>& can, uint32_t waiter,
+                        const std::set<ProcessId>& whose) {
+  for (ProcessId id : whose) {
+    Entry& entry = Of(kMemoryWait, can, waiter);
+    for (int rank : view_.names.AllRanks(id)) entry.culprits.insert(rank);
+  }
 }
 
 void Search::Missing(const std::vector<bool>& can, uint32_t waiter) {
@@ -280,6 +297,13 @@ std::vector<Finding> Search::Take() {
                           (one && !instead.empty() ? ", it " + instead : "") + "; " + waiting + ".";
         break;
       case VerdictKind::kStuckKernel:
+        if (check == kMemoryWait) {
+          finding.summary = (one ? "A stream of " : "Streams of ") + RankList(finding.culprit_ranks) +
+                            (one ? " waits" : " wait") +
+                            " for a value in memory that has not come, and " + entry.operation +
+                            " waits for that" + (victims.empty() ? "." : "; " + waiting + ".");
+          break;
+        }
         finding.summary = "Nothing ends although " + entry.operation +
                           " has been issued by all that it needs; " + waiting + ".";
         break;
@@ -372,7 +396,13 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
       }
       if (mismatched || kernel == nullptr || !kernel->enqueued) continue;
       if (age(n) >= (without_kernels[n] ? kAllIssuedFactor : kKernelFactor) * threshold) {
-        search.AllIssued(can, n);
+        // Kernels might have written what a stream waits for; after so long that is the likelier story.
+        const std::set<ProcessId> memory = Reach(graph, without_kernels, n).memory;
+        if (memory.empty()) {
+          search.AllIssued(can, n);
+        } else {
+          search.NotWritten(without_kernels, n, memory);
+        }
       }
     }
   }

@@ -40,6 +40,12 @@ std::string Label(const WaitForGraph& graph, const Names& names, const WaitNode&
       return "all started #" + std::to_string(node.sequence) + " on " + names.Comm(node.comm);
     case NodeKind::kAllCalled:
       return "all called #" + std::to_string(node.sequence) + " on " + names.Comm(node.comm);
+    case NodeKind::kMemory:
+      return "the value that " + rank + " stream " + std::to_string(node.stream) + " waits for";
+    case NodeKind::kProcessors:
+      return "multiprocessors of " + rank + " are free";
+    case NodeKind::kAnyWork:
+      return "any work of " + rank;
     case NodeKind::kInit:
       return "all make the communicator";
     case NodeKind::kLeaf:
@@ -62,6 +68,8 @@ std::string Label(const WaitForGraph& graph, const Names& names, const WaitNode&
       return rank + " aborted";
     case LeafKind::kLeft:
       return rank + " left";
+    case LeafKind::kMemory:
+      return "an unseen writer";
     case LeafKind::kDone:
     case LeafKind::kNone:
       break;

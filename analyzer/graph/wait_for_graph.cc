@@ -42,17 +42,25 @@ const char* Name(Reason reason) {
       return "polling";
     case Reason::kGraphOrder:
       return "graph_order";
+    case Reason::kMemoryWait:
+      return "memory_wait";
+    case Reason::kSharedResources:
+      return "shared_resources";
+    case Reason::kLaunchOrder:
+      return "launch_order";
+    case Reason::kResources:
+      return "resources";
   }
   return "";
 }
 
 WaitForGraph::WaitForGraph(const ExecutionGraph& execution, const Matcher& matcher,
-                           const ModelOptions& options, uint64_t now_ns, bool strict)
+                           const ModelOptions& options, uint64_t now_ns, Conjecture conjecture)
     : execution_(execution),
       matcher_(matcher),
       options_(options),
       now_ns_(now_ns),
-      strict_(strict) {
+      conjecture_(conjecture) {
   // Nodes first, so that edges can name them.
   for (const auto& [id, process] : execution_.processes()) {
     if (process.Dead()) continue;
@@ -98,6 +106,7 @@ WaitForGraph::WaitForGraph(const ExecutionGraph& execution, const Matcher& match
     }
   }
   for (KernelId id : kernels) LaunchWaits(*execution_.FindKernel(id));
+  if (conjecture_ == Conjecture::kNoProcessors) ProcessorWaits(kernels);
   for (const auto& [id, process] : execution_.processes()) {
     if (process.Dead() || !process.has_state) continue;
     for (const ThreadState& state : process.state.threads) {
@@ -158,6 +167,10 @@ void WaitForGraph::ItemWaits(const Process& process, const StreamQueue& queue,
   for (const StreamPosition& position : item.legacy) {
     Wait(node, DoneBy(process, position), Reason::kLegacyStream);
   }
+  if (item.kind == WorkKind::kMemoryWait) {
+    memory_waits_.push_back(node);
+    Wait(node, MemoryWritten(process, queue, item), Reason::kMemoryWait);
+  }
   // A lost record may have been the one that moved the event on.
   if (process.Lossy()) return;
   for (const StreamPosition& position : item.event) {
@@ -215,6 +228,14 @@ void WaitForGraph::LaunchWaits(const Kernel& kernel) {
     }
     auto before = dones_.find(kernel.previous_on_comm);
     if (before != dones_.end()) Wait(start, before->second, Reason::kCommunicatorOrder);
+    if (conjecture_ == Conjecture::kSharedQueue) QueueWaits(process, kernel);
+    before = dones_.find(kernel.shared_before);
+    if (before != dones_.end() && kernel.shared_before != kernel.previous_on_comm) {
+      Wait(start, before->second, Reason::kSharedResources);
+    }
+    // One after the other, and then beside each other: NCCL waits until the earlier is launched.
+    before = starts_.find(kernel.device_before);
+    if (before != starts_.end()) Wait(start, before->second, Reason::kLaunchOrder);
     for (KernelId id : kernel.graph_order) {
       auto earlier = dones_.find(id);
       if (earlier != dones_.end()) Wait(start, earlier->second, Reason::kGraphOrder);
@@ -236,7 +257,7 @@ void WaitForGraph::PartWaits(const Kernel& kernel, int index, uint32_t done) {
     return;
   }
   if (ref.kind != PartKind::kCollective) {
-    if (ref.kind == PartKind::kSend && !strict_) return;
+    if (ref.kind == PartKind::kSend && conjecture_ != Conjecture::kUnbuffered) return;
     const Transfer* transfer = matcher_.FindTransfer(ref);
     if (transfer == nullptr || transfer->mismatch != kAgrees) return;
     const bool sends = ref.kind == PartKind::kSend;

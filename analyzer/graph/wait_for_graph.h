@@ -26,6 +26,9 @@ enum class NodeKind : uint8_t {
   kKernelDone,   // ... is done
   kAllStarted,   // all members of a collective have started it
   kAllCalled,    // all members of a collective have called it (W15)
+  kMemory,       // the word that a stream waits for has its value (W10)
+  kProcessors,   // one of the operations that hold a device's multiprocessors is done (W6)
+  kAnyWork,      // any work of the process runs, or any call of it is made
   kInit,         // all members of a call like making a communicator have called it (W11)
   kLeaf,
 };
@@ -40,7 +43,8 @@ enum class LeafKind : uint8_t {
   kDead,     // W14
   kStopped,
   kAborted,
-  kLeft,  // destroyed the communicator
+  kLeft,    // destroyed the communicator
+  kMemory,  // a writer of memory that nobody sees
 };
 using LeafMask = uint32_t;
 constexpr LeafMask Bit(LeafKind kind) { return 1u << static_cast<int>(kind); }
@@ -63,6 +67,10 @@ enum class Reason : uint8_t {
   kLegacyStream,
   kPolling,
   kGraphOrder,
+  kMemoryWait,
+  kSharedResources,
+  kLaunchOrder,
+  kResources,
 };
 const char* Name(Reason);  // as in WaitEdge::reason
 
@@ -90,11 +98,19 @@ struct WaitNode {
   std::vector<Edge> out;
 };
 
+// What nobody can see, taken to be so: a circle that needs it is a suspicion.
+enum class Conjecture : uint8_t {
+  kNone,
+  kUnbuffered,    // sends wait for their receives (§5)
+  kSharedQueue,   // W6: a device with more streams than hardware queues has one queue for all of them
+  kNoProcessors,  // W6: an operation of NCCL leaves no multiprocessors to later ones of its device
+};
+
 class WaitForGraph {
  public:
-  // now_ns: when the round began. strict: sends wait for their receives (§5).
+  // now_ns: when the round began.
   WaitForGraph(const ExecutionGraph& execution, const Matcher& matcher, const ModelOptions& options,
-               uint64_t now_ns, bool strict = false);
+               uint64_t now_ns, Conjecture conjecture = Conjecture::kNone);
 
   const std::vector<WaitNode>& nodes() const { return nodes_; }
 
@@ -110,6 +126,9 @@ class WaitForGraph {
 
   // The part behind a rendezvous edge; null for others.
   const Part* PartOf(const WaitNode::Edge&) const;
+
+  // Nodes of streams' waits for values in memory.
+  const std::vector<uint32_t>& memory_waits() const { return memory_waits_; }
 
   // True where the thread is blocked in something that this page knows to wait (its node has
   // edges).
@@ -137,20 +156,26 @@ class WaitForGraph {
             bool discouraged = false);
   void LaunchWaits(const Kernel&);
   void PartWaits(const Kernel&, int part, uint32_t done);
+  void QueueWaits(const Process&, const Kernel&);
+  void ProcessorWaits(const std::vector<KernelId>& kernels);
   void ItemWaits(const Process&, const StreamQueue&, const WorkItem&);
+  uint32_t MemoryWritten(const Process&, const StreamQueue&, const WorkItem& wait);
+  uint32_t AnyWork(const Process&);
+  const std::vector<std::pair<const WorkItem*, uint32_t>>& Writes(const Process&);
 
   const ExecutionGraph& execution_;
   const Matcher& matcher_;
   const ModelOptions& options_;
   const uint64_t now_ns_;
-  const bool strict_;
+  const Conjecture conjecture_;
   std::vector<WaitNode> nodes_;
-  std::vector<uint32_t> waiters_;
+  std::vector<uint32_t> waiters_, memory_waits_;
   std::map<std::tuple<LeafKind, ProcessId, int>, uint32_t> leaves_;
   std::map<std::pair<ProcessId, ThreadId>, uint32_t> threads_;
   std::map<std::tuple<ProcessId, StreamId, uint64_t>, uint32_t> items_;
   std::unordered_map<KernelId, uint32_t> starts_, dones_;
-  std::map<ProcessId, uint32_t> not_called_;
+  std::map<ProcessId, uint32_t> not_called_, any_work_;
+  std::map<ProcessId, std::vector<std::pair<const WorkItem*, uint32_t>>> writes_;  // unfinished
   std::map<CommUid, uint32_t> inits_;
   std::map<std::pair<int, uint64_t>, uint32_t> all_started_, all_called_;
 };

@@ -170,6 +170,15 @@ bool TranslateWorkKind(uint32_t kind, graph::WorkKind* out) {
     case ring::WorkKind::kEventForgotten:
       *out = graph::WorkKind::kEventForgotten;
       return true;
+    case ring::WorkKind::kMemoryWait:
+      *out = graph::WorkKind::kMemoryWait;
+      return true;
+    case ring::WorkKind::kMemoryWrite:
+      *out = graph::WorkKind::kMemoryWrite;
+      return true;
+    case ring::WorkKind::kMemoryShared:
+      *out = graph::WorkKind::kMemoryShared;
+      return true;
   }
   return false;
 }
@@ -401,6 +410,7 @@ bool GraphEvents::TranslatePayload(const v1::CallRecord& record, graph::CallReco
       out->stream = record.stream().stream();
       out->stream_flags = record.stream().flags();
       out->stream_handle = record.stream().handle();
+      out->connections = record.stream().connections();
       out->device = Device(record.stream().device());
       return true;
     case v1::CallRecord::kWork: {
@@ -409,6 +419,7 @@ bool GraphEvents::TranslatePayload(const v1::CallRecord& record, graph::CallReco
       out->stream = work.stream();
       out->ordinal = work.ordinal();
       out->event = work.event();
+      out->value = work.value();
       Learn(record.call(), Call::kStreamWork);
       return true;
     }

@@ -165,7 +165,17 @@ std::string WaitPhrase(const graph::WaitEdge& edge) {
     return "waits behind an operation of the same CUDA graph" +
            (own ? std::string() : ", held up by " + other);
   }
+  if (reason == "shared_resources") {
+    return "waits for an operation of a communicator that shares its resources, held up by " + other;
+  }
+  if (reason == "launch_order") {
+    return "waits until an operation that was called before it has started, held up by " + other;
+  }
+  if (reason == "resources") {
+    return "waits for a hardware queue or multiprocessors, held by what " + other + " waits in";
+  }
   std::string what = "waits";
+  if (reason == "memory_wait") what = "waits for a value that a stream has yet to write";
   if (reason == "stream_order") what = "waits behind earlier work on its stream";
   if (reason == "event_wait") what = "waits for an event that has not happened";
   if (reason == "host_sync") what = "blocks the host until work on the device is done";

@@ -16,7 +16,7 @@
 
 namespace gordian::ring {
 
-inline constexpr uint32_t kRingAbiVersion = 2;
+inline constexpr uint32_t kRingAbiVersion = 3;
 
 enum class RecordKind : uint8_t {
   kNone = 0,     // never published
@@ -47,6 +47,9 @@ inline constexpr uint8_t kFlagInGroup = 1;    // called between ncclGroupStart a
 inline constexpr uint8_t kFlagInPlace = 2;    // sendbuff and recvbuff overlap as NCCL defines it
 inline constexpr uint8_t kFlagCapturing = 4;  // the stream was being captured into a graph
 inline constexpr uint8_t kFlagNonBlocking = 8;  // the communicator was made with config.blocking = 0
+// kBegin of a call that makes a communicator:
+inline constexpr uint8_t kFlagSharesResources = 16;  // with its parent (splitShare, shrinkShare)
+inline constexpr uint8_t kFlagLaunchOrder = 32;      // NCCL_LAUNCH_ORDER_IMPLICIT is on
 
 inline constexpr uint32_t kNoId = 0;  // ids of communicators and streams start at 1
 
@@ -103,7 +106,7 @@ struct StreamPayload {
   uint32_t stream;
   uint32_t flags;  // StreamFlags
   int32_t device;
-  uint32_t reserved0;
+  uint32_t connections;  // CUDA_DEVICE_MAX_CONNECTIONS; 0: not set
   uint64_t handle;
   uint64_t reserved1;
 };
@@ -117,14 +120,23 @@ enum class WorkKind : uint32_t {
                         // destroyed, or was recorded on a whole context; it stands behind nothing
                         // that is known
   kGraphLaunch = 6,     // `event` is the executable graph
+  kMemoryWait = 7,      // cuStreamWaitValue and its kin: `event` is the address, `value` and
+  kMemoryWrite = 8,     // Record::flags what is waited for, or written
+  kMemoryShared = 9,    // takes no ordinal and no stream: from now on others than this process may
+                        // write `value` bytes from the address `event` on
 };
+
+// Record::flags of kMemoryWait and kMemoryWrite.
+inline constexpr uint8_t kMemoryCondition = 3;  // as CUstreamWaitValue_flags numbers it
+inline constexpr uint8_t kMemory64 = 4;         // of 8 bytes; else of 4
+inline constexpr uint8_t kMemoryOwn = 8;        // waits: in memory that cudaMalloc gave this process
 
 struct WorkPayload {
   uint32_t stream;
   WorkKind kind;
   uint64_t ordinal;  // position on the stream, from 1; all tracked work of a stream is numbered
   uint64_t event;    // cudaEvent_t value, or 0
-  uint64_t reserved0;
+  uint64_t value;    // kMemory...
 };
 
 enum class WaitKind : uint32_t {

@@ -30,12 +30,13 @@ LAST = "last"    # the highest rank
 
 
 class Expect:
-    def __init__(self, verdicts, culprits, confirmed=None, fast=False, hangs=True):
+    def __init__(self, verdicts, culprits, confirmed=None, fast=False, hangs=True, assumes=None):
         self.verdicts = verdicts      # accepted values of "verdict"
         self.culprits = culprits      # accepted culprit sets: lists of rank lists, ALL, LAST
         self.confirmed = confirmed    # True: confidence must be "confirmed"
         self.fast = fast              # True: within the second
         self.hangs = hangs            # False: the job ends by itself
+        self.assumes = assumes        # part of what evidence.assumes must say; then a suspicion at most
 
 
 def deadlock(*culprits):
@@ -81,6 +82,14 @@ JOBS = {
     "graph_inversion": deadlock(ALL),
     "graph_missing_replay": Expect(["rank_not_joined", "host_blocked"], [LAST]),
     "graph_against_sync": deadlock(ALL),
+    "memory_gate": Expect(["deadlock"], [ALL], assumes="writes to the memory"),
+    "memory_gate_batch": Expect(["deadlock"], [ALL], assumes="writes to the memory"),
+    "split_shares": deadlock(ALL),
+    "shrink_shares": deadlock([0, 1]),
+    "launch_order": deadlock(ALL),
+    "queue_behind": Expect(["deadlock"], [ALL], assumes="hardware queues"),
+    "no_processors": Expect(["deadlock"], [ALL], assumes="multiprocessors"),
+    "memory_gate_host": Expect(["stuck_kernel"], [[0]]),
 }
 JOBS.update({name: deadlock(*DEPARTS) for name in
              ("inversion_loaders", "inversion_dying_threads", "inversion_300_threads")})
@@ -101,6 +110,14 @@ BY_OTHER_WAYS = {"inversion_reopened": "dlopen", "inversion_two_copies": "dlopen
 # once the records of events are gone.
 HANG_BEFORE_FLOODS = ("init_missing", "init_order")
 NOT_WITHOUT_EVENTS = ("event_cycle",)
+# What makes a job hang is a setting, without which its twin runs.
+SETTINGS = {
+    "launch_order": {"NCCL_LAUNCH_ORDER_IMPLICIT": "1"},
+    "queue_behind": {"CUDA_DEVICE_MAX_CONNECTIONS": "1"},
+    "no_processors": {"GORDIAN_EMU_SMS": "1"},
+}
+# Nothing but the emulator takes the setting.
+EMULATED_ONLY = ["no_processors"]
 # Innocent with and without --twin.
 INNOCENT = ["inversion_two_streams_warm", "send_send_buffered", "long_capture"]
 PROBLEMS_NEVER = "no problem verdict"
@@ -183,6 +200,8 @@ def run_once(args, work):
         command.append("--emulator")
     command += ["--session", session, "--on-verdict", "kill-suspected", "--suspect-after", suspect_after, "--"] + job
     env = dict(os.environ, JOB_PROGRESS=progress, GORDIAN_EMU_STATS=stats)
+    if not args.twin:
+        env.update(SETTINGS.get(args.job, {}))
     if args.job == "inversion_two_copies":  # another file: the loader takes it for another library
         env["JOB_SECOND_NCCL"] = os.path.join(build, "lib", "emulator", "second", "libnccl.so.2")
     if args.ring_slots:
@@ -294,6 +313,11 @@ def check(args, result):
         raise Failure(f"culprits {culprits}, expected one of {accepted}: {verdict['summary']}")
     if expect.confirmed and not args.ring_slots and confidence != "confirmed":
         raise Failure(f"confidence {confidence}, expected confirmed")
+    if expect.assumes:
+        if confidence != "suspected":
+            raise Failure(f"confidence {confidence}, expected suspected")
+        if not any(expect.assumes in text for text in verdict["evidence"]["assumes"]):
+            raise Failure(f"assumes {verdict['evidence']['assumes']}, expected {expect.assumes}")
     if name == "deadlock" and not verdict["cycle"]:
         raise Failure("a deadlock without a cycle")
     if expect.hangs and result["code"] != 137:
@@ -323,7 +347,7 @@ def main():
     if not args.ranks:
         args.ranks = {"inversion_subset": 3, "three_comm_cycle": 3, "pipeline_swapped": 4, "exited_rank": 3,
                       "killed_rank": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3, "graph_missing_replay": 3,
-                      "split_divergent": 3, "split_against_all_reduce": 3}.get(args.job, 2)
+                      "split_divergent": 3, "shrink_shares": 3, "split_against_all_reduce": 3}.get(args.job, 2)
     times = []
     for i in range(args.repeat):
         work = tempfile.mkdtemp(prefix=f"gordian-e2e-{args.job}-")

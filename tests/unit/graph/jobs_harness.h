@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -64,10 +65,12 @@ inline void ExpectVerdict(const Verdict& verdict, const Want& want) {
 // Runs the job in many interleavings, with rounds on the way, until nothing moves; then for
 // `seconds`.
 inline void ExpectHang(const std::vector<SimComm>& comms, const std::vector<Program>& programs, Want want,
-                double seconds = 0.7, bool cold = false) {
+                double seconds = 0.7, bool cold = false,
+                const std::function<void(SimJob*)>& set = {}) {
   for (int seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     SimJob job(comms, programs, cold, static_cast<uint64_t>(seed));
+    if (set) set(&job);
     JobModel model;
     do {
       job.Run(seed % 5 + 1);
@@ -101,10 +104,11 @@ inline void ExpectHang(const std::vector<SimComm>& comms, const std::vector<Prog
 
 // The same with a job that must end; every verdict on the way is healthy.
 inline void ExpectHealthy(const std::vector<SimComm>& comms, const std::vector<Program>& programs,
-                   bool cold = false) {
+                   bool cold = false, const std::function<void(SimJob*)>& set = {}) {
   for (int seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     SimJob job(comms, programs, cold, static_cast<uint64_t>(seed));
+    if (set) set(&job);
     JobModel model;
     do {
       job.Run(seed % 5 + 1);

@@ -134,6 +134,18 @@ Op Graph(int number, std::vector<Op> inside, int stream) {
   o.inside = std::move(inside);
   return o;
 }
+Op WriteValue(int word, int stream, uint64_t value) {
+  Op o = Make(Do::kMemoryWrite);
+  o.event = word;
+  o.stream = stream;
+  o.value = value;
+  return o;
+}
+Op WaitValue(int word, int stream, uint64_t value) {
+  Op o = WriteValue(word, stream, value);
+  o.what = Do::kMemoryWait;
+  return o;
+}
 Op Window(int comm) {
   Op o = Make(Do::kWindow);
   o.comm = comm;
@@ -272,6 +284,16 @@ bool SimJob::CanStart(const Launch& launch) const {
   for (int earlier : launch.behind) {
     if (!launches_[earlier].done) return false;
   }
+  if (launch.issued_before >= 0 && (launch_order || one_queue) &&
+      !launches_[launch.issued_before].started) {
+    return false;
+  }
+  if (launch.shared_before >= 0 && !launches_[launch.shared_before].done) return false;
+  int resident = 0;
+  for (const Launch& other : launches_) {
+    resident += other.process == launch.process && other.started && !other.done ? 1 : 0;
+  }
+  if (processors > 0 && resident >= processors) return false;
   return launch.before < 0 || launches_[launch.before].done;
 }
 
@@ -302,6 +324,12 @@ bool SimJob::CanEnd(const Launch& launch) const {
   return true;
 }
 
+bool SimJob::Holds(const Proc& p, const Work& wait) {
+  const auto word = p.words.find(wait.word);
+  const uint64_t now = word == p.words.end() ? 0 : word->second;
+  return wait.condition == MemoryCondition::kEqual ? now == wait.value : now >= wait.value;
+}
+
 // Transitions: process p's host is p; start and end of launch l follow; then the plain work of all.
 std::vector<int> SimJob::Enabled() const {
   std::vector<int> enabled;
@@ -323,6 +351,7 @@ std::vector<int> SimJob::Enabled() const {
         for (const auto& [other, position] : w.after) {
           ready = ready && DoneTo(procs_[p], other, position);
         }
+        if (w.what == Do::kMemoryWait) ready = ready && Holds(procs_[p], w);
         if (ready) enabled.push_back(-1 - (p * 10000 + stream * 1000 + static_cast<int>(i)));
         break;  // a stream is in order
       }
@@ -336,7 +365,10 @@ void SimJob::Take(int transition) {
   const int n = static_cast<int>(procs_.size());
   if (transition < 0) {
     const int code = -1 - transition;
-    procs_[code / 10000].streams[code / 1000 % 10][code % 1000].done = true;
+    Proc& p = procs_[code / 10000];
+    Work& work = p.streams[code / 1000 % 10][code % 1000];
+    work.done = true;
+    if (work.what == Do::kMemoryWrite) p.words[work.word] = work.value;
   } else if (transition < n) {
     Host(transition);
   } else {

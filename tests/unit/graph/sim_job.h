@@ -45,6 +45,8 @@ enum class Do : uint8_t {
   kFinalize,
   kWindow,
   kGraph,
+  kMemoryWait,
+  kMemoryWrite,
 };
 
 struct Op {
@@ -58,6 +60,9 @@ struct Op {
   int root_or_peer = -1;  // root or peer rank within the communicator; kExit: code; kKill: signal
   int event = 0;
   bool endless = false;  // kernels
+  MemoryCondition condition = MemoryCondition::kGreaterOrEqual;  // kMemoryWait; `event` names the word
+  uint64_t value = 1;                                            // and kMemoryWrite
+  bool own = true;                                               // only this process writes it
   std::vector<Op> inside;  // kGraph: operations, captured on streams of their own
 };
 
@@ -89,6 +94,8 @@ Op Abort(int comm);
 Op Destroy(int comm);
 Op Finalize(int comm);
 Op Window(int comm);
+Op WaitValue(int word, int stream, uint64_t value = 1);
+Op WriteValue(int word, int stream, uint64_t value = 1);
 // Launches a graph, captured when its number is first met. Of the operations inside, those that name
 // one stream are in order.
 Op Graph(int number, std::vector<Op> inside, int stream = 1);
@@ -102,7 +109,11 @@ struct SimComm {
   std::string name;
   // Splits of one parent: those with the same number are one call.
   int split = 0;
+  bool shares = false;  // its parent's resources
 };
+
+// The stream's number in records.
+constexpr StreamId Id(int stream) { return static_cast<StreamId>(stream + 1); }
 
 class SimJob {
  public:
@@ -138,6 +149,9 @@ class SimJob {
 
   std::vector<CallRecord> log;
   std::map<int, std::pair<int, int>> env;  // process -> rank, world size
+  bool launch_order = false;  // NCCL_LAUNCH_ORDER_IMPLICIT
+  bool one_queue = false;     // CUDA_DEVICE_MAX_CONNECTIONS=1
+  int processors = 0;         // launches of a process that can run at once; 0: enough
   bool answers = true;
   bool other_thread = false;  // a second application thread, asleep
   bool other_runs = false;
@@ -150,6 +164,9 @@ class SimJob {
     bool done = false;
     bool endless = false;
     std::vector<std::pair<int, uint64_t>> after;  // (stream, ordinal) of the same process
+    int word = -1;
+    uint64_t value = 0;
+    MemoryCondition condition = MemoryCondition::kGreaterOrEqual;
   };
   struct OpPart {
     Op op;
@@ -163,6 +180,8 @@ class SimJob {
     std::vector<OpPart> parts;
     std::vector<std::pair<int, uint64_t>> places;
     int before = -1;  // on the communicator
+    int shared_before = -1;  // on one with the same resources
+    int issued_before = -1;  // at the process, outside graphs
     std::vector<int> behind;  // in its graph
     bool started = false, done = false, aborted = false;
   };
@@ -175,10 +194,13 @@ class SimJob {
     int exit_code = 0, exit_signal = 0;
     uint64_t ended_ns = 0;
     std::map<int, std::vector<Work>> streams;
+    std::map<int, uint64_t> words;  // device memory
     std::map<int, std::vector<std::pair<int, uint64_t>>> events;
     std::map<int, uint64_t> next_sequence;                    // by communicator
     std::map<std::tuple<int, int, bool>, uint64_t> next_p2p;  // (communicator, peer, send)
     std::map<int, int> last_launch;
+    std::map<int, int> last_on_chain;  // by ChainOf()
+    int last_issued = -1;
     std::set<int> used, made, aborted, destroyed;
     std::set<int> captured;  // graphs
     std::map<int, uint64_t> eager;                             // collectives called, by communicator
@@ -201,6 +223,7 @@ class SimJob {
   void Begin(int process, const Op& op);
   bool StreamEmptyBefore(const Proc& p, int stream, uint64_t ordinal) const;
   bool DoneTo(const Proc& p, int stream, uint64_t ordinal) const;
+  static bool Holds(const Proc& p, const Work& wait);
   bool CanStart(const Launch& launch) const;
   bool CanEnd(const Launch& launch) const;
   bool Started(int comm, int rank, uint64_t sequence) const;
@@ -209,6 +232,7 @@ class SimJob {
   bool P2pCalled(int comm, int source, int target, uint64_t sequence, bool send) const;
   bool Connects(int process, const OpPart& part) const;
   int RankIn(int comm, int process) const;
+  int ChainOf(int comm) const { return comms_[comm].shares ? ChainOf(comms_[comm].parent) : comm; }
   void LaunchGraph(int process, const Op& op);
   void Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_t group_number);
   CallRecord& Emit(int process, RecordKind kind, Call call);

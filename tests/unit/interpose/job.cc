@@ -27,6 +27,7 @@
 #include "proto/ring/calls.h"
 #include "proto/ring/layout.h"
 #include "tests/unit/interpose/fake_libraries.h"
+#include "tests/unit/interpose/job_waits.h"
 
 namespace ring = gordian::ring;
 
@@ -544,6 +545,8 @@ int main(int argc, char** argv) {
       {"waits", Waits},
       {"events", Events},
       {"event-handles", EventHandles},
+      {"memory-words", MemoryWords},
+      {"shared-resources", SharedResources},
       {"polls", Polls},
       {"polls-end", PollsEnd},
       {"blocked", Blocked},

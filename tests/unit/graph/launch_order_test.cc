@@ -1,0 +1,137 @@
+// What orders operations of different communicators: shared resources and NCCL_LAUNCH_ORDER_IMPLICIT
+// (W8), and, as a conjecture, hardware queues and multiprocessors (W6).
+#include <gtest/gtest.h>
+
+#include "tests/unit/graph/jobs_harness.h"
+
+namespace gordian::graph {
+namespace {
+
+using namespace gordian::graph::testing;  // NOLINT: the programs below are all words of it
+
+// A communicator of two and its child.
+std::vector<SimComm> Family(bool shares) {
+  std::vector<SimComm> comms = Comms(2, 2);
+  comms[1].parent = 0;
+  comms[1].shares = shares;
+  return comms;
+}
+const Program kMade = {Init(0), Split(1)};
+const Program kUsual = kMade + Program{AllReduce(0, 1), AllReduce(1, 2), DeviceSync()};
+const Program kOpposite = kMade + Program{AllReduce(1, 2), AllReduce(0, 1), DeviceSync()};
+
+TEST(LaunchOrder, SharedResourcesTakeTurns) {
+  ExpectHang(Family(true), {kUsual, kOpposite}, Deadlock({0, 1}, "communicator-order-cycle"));
+  ExpectHealthy(Family(false), {kUsual, kOpposite});
+  ExpectHealthy(Family(true), {kUsual, kUsual});
+}
+
+TEST(LaunchOrder, GrandchildrenShareWithAll) {
+  std::vector<SimComm> comms = Comms(3, 2);
+  comms[1].parent = 0;
+  comms[2].parent = 1;
+  comms[1].shares = comms[2].shares = true;
+  const Program made = {Init(0), Split(1), Split(2)};
+  const Program usual = made + Program{AllReduce(0, 1), AllReduce(2, 2), DeviceSync()};
+  const Program opposite = made + Program{AllReduce(2, 2), AllReduce(0, 1), DeviceSync()};
+  ExpectHang(comms, {usual, opposite}, Deadlock({0, 1}, "communicator-order-cycle"));
+  comms[1].shares = false;
+  ExpectHealthy(comms, {usual, opposite});
+}
+
+// NCCL orders them, equally at all ranks, but nobody sees how.
+TEST(LaunchOrder, NoneIsAssumedWithinAGroup) {
+  const Program a = kMade + Program{GroupStart(), AllReduce(0, 1), AllReduce(1, 2), GroupEnd(),
+                                    DeviceSync()};
+  const Program b = kMade + Program{GroupStart(), AllReduce(1, 2), AllReduce(0, 1), GroupEnd(),
+                                    DeviceSync()};
+  ExpectHealthy(Family(true), {a, b});
+  // But behind what was called before the group.
+  ExpectHang(Family(true),
+             {kMade + Program{AllReduce(0, 1), GroupStart(), AllReduce(1, 2), GroupEnd(), DeviceSync()},
+              kMade + Program{GroupStart(), AllReduce(1, 2), GroupEnd(), AllReduce(0, 1), DeviceSync()}},
+             Deadlock({0, 1}, "communicator-order-cycle"));
+}
+
+// Rank 0's second operation of A waits on its stream behind the first; B, called after it, starts
+// after it.
+const Program kBehind =
+    Inits(2) + Program{AllReduce(0, 1), AllReduce(0, 1), AllReduce(1, 2), DeviceSync()};
+const Program kFirst =
+    Inits(2) + Program{AllReduce(1, 1), AllReduce(0, 1), AllReduce(0, 1), DeviceSync()};
+
+TEST(LaunchOrder, ImplicitOrderHoldsUpStarts) {
+  const auto ordered = [](SimJob* job) { job->launch_order = true; };
+  ExpectHang(Comms(2, 2), {kBehind, kFirst}, Deadlock({0, 1}, "communicator-order-cycle"), 0.7,
+             false, ordered);
+  ExpectHealthy(Comms(2, 2), {kBehind, kFirst});
+  // It does not make one wait for the other's end.
+  ExpectHealthy(Comms(2, 2),
+                {Inits(2) + Program{AllReduce(0, 1), AllReduce(1, 2), DeviceSync()},
+                 Inits(2) + Program{AllReduce(1, 2), AllReduce(0, 1), DeviceSync()}},
+                false, ordered);
+}
+
+Want Suspected(const char* check) {
+  return {VerdictKind::kDeadlock, Confidence::kSuspected, {0, 1}, check};
+}
+
+bool Assumes(const Finding& finding, const std::string& part) {
+  for (const std::string& text : finding.evidence.assumes) {
+    if (text.find(part) != text.npos) return true;
+  }
+  return false;
+}
+
+TEST(Resources, ASharedQueueIsASuspicion) {
+  const auto narrow = [](SimJob* job) { job->one_queue = true; };
+  ExpectHang(Comms(2, 2), {kBehind, kFirst}, Suspected("resource-cycle"), 8, false, narrow);
+  ExpectHealthy(Comms(2, 2), {kBehind, kFirst});
+  SimJob job(Comms(2, 2), {kBehind, kFirst});
+  narrow(&job);
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 4);
+  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy);  // too early to say
+  job.Rounds(&model, 60);
+  EXPECT_EQ(model.Current().main.confidence, Confidence::kSuspected);
+  EXPECT_TRUE(Assumes(model.Current().main, "hardware queues"));
+  EXPECT_TRUE(model.Current().findings.empty());
+}
+
+TEST(Resources, OperationsThatLeaveEachOtherNoRoom) {
+  const std::vector<Program> programs = {
+      Inits(2) + Program{AllReduce(0, 1), AllReduce(1, 2), DeviceSync()},
+      Inits(2) + Program{AllReduce(1, 2), AllReduce(0, 1), DeviceSync()}};
+  const auto small = [](SimJob* job) { job->processors = 1; };
+  ExpectHealthy(Comms(2, 2), programs);
+  int hangs = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SimJob job(Comms(2, 2), programs, false, seed);
+    small(&job);
+    JobModel model;
+    job.Run();
+    job.Rounds(&model, 8);
+    // It hangs if each rank starts the operation first that it called first.
+    if (job.Unfinished().empty()) continue;
+    ++hangs;
+    ExpectVerdict(model.Current(), Suspected("resource-cycle"));
+    EXPECT_TRUE(Assumes(model.Current().main, "multiprocessors"));
+  }
+  EXPECT_GT(hangs, 0);
+}
+
+// Queues and multiprocessors explain nothing while something else may.
+TEST(Resources, AreNotBlamedForARankThatIsLate) {
+  const Program late = Inits(2) + Program{Spin()};
+  SimJob job(Comms(2, 2), {kBehind, late});
+  job.one_queue = true;
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 30);
+  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kRankNotJoined)
+      << model.Current().main.summary;
+}
+
+}  // namespace
+}  // namespace gordian::graph
