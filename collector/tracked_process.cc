@@ -269,6 +269,7 @@ void TrackedProcess::ReadThreads(const ring::Header* header, v1::ProcessState* o
   }
   out->set_stopped(all_stopped);
 
+  const uint32_t watcher_tid = header != nullptr ? header->watcher_tid : 0;
   std::unordered_set<uint32_t> with_slot;
   for (const auto& [index, slot] : slots) {
     v1::ThreadState* const thread = out->add_threads();
@@ -294,9 +295,9 @@ void TrackedProcess::ReadThreads(const ring::Header* header, v1::ProcessState* o
     thread->set_poll_since_ns(slot.poll_object != 0 ? clock_.ToMonoNs(slot.poll_since_ticks) : 0);
     thread->set_poll_call(slot.poll_call);
     thread->set_library_thread(slot.gpu_thread == 0 &&
-                               IsLibraryThread(thread->name(), main_name, executable_));
+                               ((slot.tid != 0 && slot.tid == watcher_tid) ||
+                                IsLibraryThread(thread->name(), main_name, executable_)));
   }
-  const uint32_t watcher_tid = header != nullptr ? header->watcher_tid : 0;
   for (const TaskState& task : tasks) {
     if (with_slot.contains(static_cast<uint32_t>(task.tid))) {
       continue;

@@ -42,6 +42,10 @@ enum class WorkKind : uint8_t {
   kEventRecord,
   kEventForgotten,  // the handle `event` stands for another event from here on, or for none
   kGraphLaunch,
+  kGraphMarkers,   // what the thread captured last on `stream`, into capture `ordinal`, lies between
+                   // two markers: `event` holds the number of the first in its lower half
+  kGraphProgress,  // looked at after record `ordinal` was written: marker `stream` + i is done for
+                   // each bit i of `event`
 };
 enum class WaitKind : uint8_t { kNone, kStream, kEvent, kDevice, kFree, kCopy, kAsyncCopy };
 

@@ -53,6 +53,15 @@ struct StreamQueue {
   bool Legacy() const { return (flags & kStreamLegacy) != 0; }
 };
 
+// Events in front of and behind captured operations on one stream (W12), by their numbers.
+struct GraphMarkerPair {
+  StreamId stream = 0;
+  uint32_t front = 0;
+  uint32_t behind = 0;
+  bool reached = false;  // the one in front is done: for this launch
+  bool passed = false;   // the one behind is done
+};
+
 struct Part {
   PartRef ref;
   OpSignature signature;
@@ -80,6 +89,9 @@ struct Kernel {
   size_t open_positions = 0;
   KernelId previous_on_comm = 0;  // W8
   std::vector<KernelId> graph_order;  // W12: on each of its captured streams the one before it
+  std::vector<GraphMarkerPair> graph_markers;  // W12: in the graph that it is a part of; may be none
+  uint64_t graph_instance = 0;                 // CapturedGraph::instance
+  uint64_t launch_order = 0;                   // CallRecord::order of the graph's launch
   uint64_t time_ns = 0;           // of the call
 };
 
@@ -113,10 +125,12 @@ struct CapturedKernel {
   uint32_t group = 0;
   std::vector<StreamId> streams;  // captured ones
   std::vector<Part> parts;        // without sequence numbers
+  std::vector<GraphMarkerPair> markers;
 };
 
 struct CapturedGraph {
   std::vector<CapturedKernel> kernels;  // in the order of their calls
+  uint64_t instance = 0;                // of executable graphs: unique
 };
 
 struct Thread {
@@ -245,6 +259,8 @@ class ExecutionGraph {
   void EndCaptured(Process&, Thread&, bool accepted);
   void ApplyGraphCall(Process&, const CallRecord&);
   void ApplyGraphLaunch(Process&, const CallRecord&, WorkItem);
+  void ApplyGraphMarkers(Process&, const CallRecord&);
+  void ApplyGraphProgress(Process&, const CallRecord&);
   Kernel* LaunchCaptured(Process&, const CapturedKernel&, const CallRecord&, uint32_t place);
   void LoseSight(Process&, const CapturedGraph&);
   void LoseSight(Process&, CommId);
@@ -271,6 +287,7 @@ class ExecutionGraph {
   std::map<ProcessId, Process> processes_;
   std::unordered_map<KernelId, Kernel> kernels_;
   KernelId next_kernel_ = 1;
+  uint64_t next_instance_ = 1;
 };
 
 }  // namespace gordian::graph

@@ -170,6 +170,12 @@ bool TranslateWorkKind(uint32_t kind, graph::WorkKind* out) {
     case ring::WorkKind::kEventForgotten:
       *out = graph::WorkKind::kEventForgotten;
       return true;
+    case ring::WorkKind::kGraphMarkers:
+      *out = graph::WorkKind::kGraphMarkers;
+      return true;
+    case ring::WorkKind::kGraphProgress:
+      *out = graph::WorkKind::kGraphProgress;
+      return true;
   }
   return false;
 }

@@ -117,6 +117,12 @@ enum class WorkKind : uint32_t {
                         // destroyed, or was recorded on a whole context; it stands behind nothing
                         // that is known
   kGraphLaunch = 6,     // `event` is the executable graph
+  // Events in captured graphs (interpose/graph_markers.h). Neither takes an ordinal.
+  kGraphMarkers = 20,   // the operation that this thread captured last on `stream`, or its group, into
+                        // capture `ordinal`, lies between two of them: `event` holds the number of
+                        // the one in front in its lower half, of the one behind in its upper half
+  kGraphProgress = 21,  // looked at after record number `ordinal` of the process was taken: bit i of
+                        // `event` says that marker `stream` + i is done
 };
 
 struct WorkPayload {
