@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "proto/ring/calls.h"
 
 namespace gordian::collector {
 namespace {
@@ -15,6 +16,20 @@ namespace {
 constexpr uint64_t kModulesEveryNs = 100 * kNsPerMs;
 constexpr size_t kMaxUncoveredPages = 1024;
 constexpr int kPageBits = 12;
+
+// NCCL was called, and through none of its symbols.
+bool CallsAreToldByProfiler(const ring::Header& header) {
+  if (header.nccl_calls == 0) {
+    return false;
+  }
+  for (uint16_t call = 1; call < ring::kCallCount; ++call) {
+    if (ring::kCalls[call].library[0] == 'n' &&
+        (header.rows_used[call / 64] >> call % 64 & 1) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
 
 v1::OsState OsStateOf(char state) {
   switch (state) {
@@ -344,6 +359,11 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
       comm->set_state(slot.state);
       comm->set_next_sequence(slot.next_sequence);
     }
+  }
+  if (CallsAreToldByProfiler(header)) {
+    out->add_not_visible("host waits, reduction operators and the making of communicators of pid " +
+                         std::to_string(name_.identity.pid) +
+                         " (NCCL's calls were told by its profiler interface)");
   }
   // Without a watcher an answer is needed only where there is something it could have looked at.
   out->set_answered(header.watcher_tid != 0 ? WatcherAnswered() : !unfinished);
