@@ -131,11 +131,12 @@ NcclInside FindNcclInside(std::string_view bytes) {
        at = bytes.find(kVersion, at + 1)) {
     // "NCCL version 2.28.9+cuda13.0": others print such words too, without the last part.
     const std::string_view rest = bytes.substr(at + kVersion.size(), 48);
-    const size_t end = std::find_if_not(rest.begin(), rest.end(), [](unsigned char c) {
-                         return std::isdigit(c) != 0 || c == '.';
-                       }) - rest.begin();
-    if (end > 0 && rest.substr(end).starts_with("+cuda")) {
-      found.version = rest.substr(0, end);
+    const auto end = std::find_if_not(rest.begin(), rest.end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
+    });
+    const std::string_view version = rest.substr(0, static_cast<size_t>(end - rest.begin()));
+    if (!version.empty() && rest.substr(version.size()).starts_with("+cuda")) {
+      found.version = version;
     }
   }
   constexpr std::string_view kTable = "ncclProfiler_v";

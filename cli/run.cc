@@ -249,6 +249,11 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
     PrintError(missing);
     return kExitOwnFailure;
   }
+  constexpr size_t kNcclNameLimit = 254;  // what is longer NCCL cuts
+  if (config->nccl_profiler && paths.shim.size() > kNcclNameLimit) {
+    PrintError("the path " + paths.shim + " is too long for NCCL to load a profiler plugin from");
+    return kExitOwnFailure;
+  }
   const char* search_path = getenv("PATH");
   const Program program =
       FindProgram(command[0], search_path != nullptr ? search_path : "/bin:/usr/bin");

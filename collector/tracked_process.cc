@@ -361,7 +361,7 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
     }
   }
   if (CallsAreToldByProfiler(header)) {
-    out->add_not_visible("host waits, reduction operators and the making of communicators of pid " +
+    out->add_not_visible("host waits and how communicators were made, of pid " +
                          std::to_string(name_.identity.pid) +
                          " (NCCL's calls were told by its profiler interface)");
   }

@@ -157,7 +157,11 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
   note->graph_front = 0;
   uint64_t number = note->sequence;
   if ((flags & ring::kFlagCapturing) != 0) {
-    number = note->capture = CaptureOf(stream->handle);
+    // Begun out of our sight: so will be the launches of its graph, and nobody knows when it runs.
+    if (process.active_captures.load(std::memory_order_relaxed) != 0) {
+      note->capture = CaptureOf(stream->handle);
+    }
+    number = note->capture;
     process.captured_operations.store(1, std::memory_order_relaxed);
     if (GraphMarkersOn(process) && (flags & ring::kFlagInGroup) == 0) {
       note->graph_front = MarkCaptured(thread, *stream, note->capture);

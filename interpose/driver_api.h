@@ -21,6 +21,7 @@ struct DriverApi {
   CUresult (*stream_capture_info)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
                                   const CUgraphNode**, size_t*);
   CUresult (*stream_get_context)(CUstream, CUcontext*);
+  CUresult (*stream_get_id)(CUstream, unsigned long long*);
   CUresult (*context_get_current)(CUcontext*);
   CUresult (*context_set_current)(CUcontext);
   CUresult (*context_push)(CUcontext);

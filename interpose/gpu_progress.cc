@@ -128,6 +128,7 @@ void FindDriver(ThreadContext& thread) {
       Find("cuStreamIsCapturing", &g_driver.stream_is_capturing);
       Find("cuStreamGetCaptureInfo_v2", &g_driver.stream_capture_info);
       Find("cuStreamGetCtx", &g_driver.stream_get_context);
+      Find("cuStreamGetId", &g_driver.stream_get_id);
       Find("cuCtxGetCurrent", &g_driver.context_get_current);
       Find("cuCtxSetCurrent", &g_driver.context_set_current);
       Find("cuCtxPushCurrent_v2", &g_driver.context_push);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "interpose/driver_api.h"
 #include "interpose/gpu_progress.h"
 #include "interpose/handle_tables.h"
 #include "interpose/lifecycle.h"
@@ -141,9 +142,29 @@ void EnterGroupEnd(ThreadGroup& group) {
   BeginGroupEnd(*group.thread, ring::kCall_ncclGroupEnd, 0);
 }
 
+void CloseGroup(ThreadGroup& group, ncclResult_t result) {
+  ThreadContext& thread = *group.thread;
+  if (group.own) {
+    if (group.pending) EndOperation(thread, group.call, 0, group.note, result);
+  } else {
+    EnterGroupEnd(group);
+    Count(thread);
+    EndGroupEnd(thread, ring::kCall_ncclGroupEnd, 0, result);
+  }
+  group.thread = nullptr;
+}
+
+void StopGroup(const Event& event) {
+  ThreadGroup* const group = Group();
+  if (group != nullptr && group->event == &event) CloseGroup(*group, ResultOf(*group));
+}
+
+
 void StartGroup(Event& event, const GroupApiFields& fields) {
   ThreadContext* const thread = CurrentThread();
-  if (thread == nullptr || Group() != nullptr || thread->group_depth != 0) return;
+  // NCCL opens one at a time: it gave the last one up without a word, for an error.
+  if (ThreadGroup* const left = Group()) CloseGroup(*left, ncclInternalError);
+  if (thread == nullptr || thread->group_depth != 0) return;
   thread->device = -1;
   if (CommOf(*thread, *event.comm) == nullptr) return;
   ThreadGroup& group = t_group;
@@ -158,18 +179,22 @@ void StartGroup(Event& event, const GroupApiFields& fields) {
   }
 }
 
-void StopGroup(const Event& event) {
-  ThreadGroup* const group = Group();
-  if (group == nullptr || group->event != &event) return;
-  ThreadContext& thread = *group->thread;
-  if (group->own) {
-    if (group->pending) EndOperation(thread, group->call, 0, group->note, ResultOf(*group));
-  } else {
-    EnterGroupEnd(*group);
-    Count(thread);
-    EndGroupEnd(thread, ring::kCall_ncclGroupEnd, 0, ResultOf(*group));
+// A stream may have been destroyed where we do not see it, and its handle given to another.
+void CheckStream(ThreadContext& thread, void* stream) {
+  const auto handle = reinterpret_cast<uint64_t>(stream);
+  unsigned long long id = 0;
+  if (handle <= kPerThreadHandle || !DriverKnown() || g_driver.stream_get_id == nullptr ||
+      g_driver.stream_get_id(static_cast<CUstream>(stream), &id) != CUDA_SUCCESS || id == 0) {
+    return;
   }
-  group->thread = nullptr;
+  StreamState* known = FindStream(thread, handle, 0);
+  if (known == nullptr) return;
+  const uint64_t before = known->driver_id.load(std::memory_order_relaxed);
+  if (before != 0 && before != id) {
+    known = AddStream(thread, handle, CurrentDevice(thread), ring::kStreamFlagsUnknown,
+                      ring::kCall_cudaStreamCreateWithFlags, 0);
+  }
+  if (known != nullptr) known->driver_id.store(id, std::memory_order_relaxed);
 }
 
 // True when the call of it is over when NCCL says so: inside a group.
@@ -183,6 +208,7 @@ bool StartOperation(ThreadGroup& group, Comm& comm, CallId call,
     EndOperation(thread, group.call, 0, group.note, ncclInProgress);
   }
   Count(thread);
+  CheckStream(thread, arguments.stream);
   group.call = call;
   BeginOperation(thread, call, 0, arguments, &group.note);
   group.pending = group.own;
