@@ -19,6 +19,21 @@ import tempfile
 FIRST, SECOND, FIFTH, SIXTH = ("a", 1), ("b", 1), ("a", 3), ("b", 3)
 
 
+def nodes(build, options):
+    """Nodes of a graph of three operations and a copy; of one captured into another; of one captured after that."""
+    work = tempfile.mkdtemp(prefix="gordian-graph-nodes-")
+    command = [os.path.join(build, "bin", "gordian"), "run", "--emulator", "--quiet", "--session",
+               os.path.join(work, "session")] + options + \
+              ["--", os.path.join(build, "tests", "gordian_e2e_job"), "graph_nodes", "--ranks", "2"]
+    done = subprocess.run(command, env=dict(os.environ, JOB_PROGRESS=os.path.join(work, "progress")),
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
+    shutil.rmtree(work)
+    words = done.stdout.decode().split()
+    if done.returncode != 0 or words[:1] != ["nodes"]:
+        sys.exit(f"graph_nodes: exit code {done.returncode}, {done.stdout.decode()}{done.stderr.decode()}")
+    return [int(word) for word in words[1:]]
+
+
 def run(build, options, twin):
     work = tempfile.mkdtemp(prefix="gordian-graph-markers-")
     session = os.path.join(work, "session")
@@ -42,6 +57,12 @@ def states(verdict):
 
 def main():
     build = os.path.abspath(sys.argv[1])
+    # Five markers, not six: one lies between the first two operations. A capture into a graph ends them.
+    for options, expected in (([], [4, 4, 4]), (["--graph-markers"], [9, 4, 4])):
+        found = nodes(build, options)
+        print(f"nodes with {options}: {found}")
+        if found != expected:
+            sys.exit(f"expected {expected} nodes")
     code, verdict = run(build, ["--graph-markers"], twin=False)
     found = states(verdict)
     print(f"with markers: {verdict['verdict']}: {verdict['summary']} {found}")

@@ -77,6 +77,44 @@ JOB(graph_stuck_inside, 2) {
   CUDA_OK(cudaGraphExecDestroy(exec));
 }
 
+// How many nodes a captured graph has: two operations with nothing between them, a copy, and another
+// operation. Then the same captured into a graph that is there already, and from scratch once more.
+JOB(graph_nodes, 2) {
+  cudaStream_t s = c.Stream();
+  ncclComm_t a = c.World();
+  c.Warm(a, s);
+  float* memory = c.Buffer(16);
+  const auto operations = [&] {
+    c.AllReduce(a, s);
+    c.AllReduce(a, s);
+    CUDA_OK(cudaMemsetAsync(memory, 0, 16, s));
+    c.AllReduce(a, s);
+  };
+  const auto captured = [&] {
+    cudaGraph_t graph = nullptr;
+    CUDA_OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+    operations();
+    CUDA_OK(cudaStreamEndCapture(s, &graph));
+    size_t nodes = 0;
+    CUDA_OK(cudaGraphGetNodes(graph, nullptr, &nodes));
+    CUDA_OK(cudaGraphDestroy(graph));
+    return nodes;
+  };
+  const size_t first = captured();
+  cudaGraph_t body = nullptr;
+  CUDA_OK(cudaGraphCreate(&body, 0));
+  CUDA_OK(cudaStreamBeginCaptureToGraph(s, body, nullptr, nullptr, 0, cudaStreamCaptureModeGlobal));
+  operations();
+  cudaGraph_t same = nullptr;
+  CUDA_OK(cudaStreamEndCapture(s, &same));
+  size_t into = 0;
+  CUDA_OK(cudaGraphGetNodes(body, nullptr, &into));
+  CUDA_OK(cudaGraphDestroy(body));
+  const size_t later = captured();
+  if (c.rank == 0) std::printf("nodes %zu %zu %zu\n", first, into, later);
+  std::fflush(stdout);
+}
+
 JOB(graph_missing_replay, 3) {
   // The last rank leaves the loop a step early.
   cudaStream_t s = c.Stream();
