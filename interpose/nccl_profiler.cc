@@ -55,17 +55,17 @@ struct NamedType {
   const char* name;
   ncclDataType_t type;
 };
+// Without the "nccl" in front; the usual ones first.
 constexpr NamedType kTypes[] = {
-    {"ncclInt8", ncclInt8},             {"ncclUint8", ncclUint8},
-    {"ncclInt32", ncclInt32},           {"ncclUint32", ncclUint32},
-    {"ncclInt64", ncclInt64},           {"ncclUint64", ncclUint64},
-    {"ncclFloat16", ncclFloat16},       {"ncclFloat32", ncclFloat32},
-    {"ncclFloat64", ncclFloat64},       {"ncclBfloat16", ncclBfloat16},
-    {"ncclFloat8e4m3", ncclFloat8e4m3}, {"ncclFloat8e5m2", ncclFloat8e5m2}};
+    {"Bfloat16", ncclBfloat16}, {"Float32", ncclFloat32},       {"Float16", ncclFloat16},
+    {"Int32", ncclInt32},       {"Int64", ncclInt64},           {"Uint8", ncclUint8},
+    {"Int8", ncclInt8},         {"Float64", ncclFloat64},       {"Uint32", ncclUint32},
+    {"Uint64", ncclUint64},     {"Float8e4m3", ncclFloat8e4m3}, {"Float8e5m2", ncclFloat8e5m2}};
 
 ncclDataType_t TypeOf(const char* name) {
+  if (name == nullptr || !BeginsWith(name, "nccl")) return ncclInt8;
   for (const NamedType& type : kTypes) {
-    if (name != nullptr && SameText(type.name, name)) return type.type;
+    if (SameText(type.name, name + 4)) return type.type;
   }
   return ncclInt8;
 }
@@ -168,10 +168,11 @@ void StartGroup(Event& event, const GroupApiFields& fields) {
   thread->device = -1;
   if (CommOf(*thread, *event.comm) == nullptr) return;
   ThreadGroup& group = t_group;
-  group = {};
   group.thread = thread;
   group.event = &event;
   group.own = fields.group_depth <= 1;
+  group.ending = group.pending = group.overflow = false;
+  group.comms = 0;
   event.taken = true;
   if (!group.own) {
     Count(*thread);
