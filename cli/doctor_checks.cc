@@ -21,6 +21,7 @@
 #include "cli/emulator_check.h"
 #include "cli/hook_coverage.h"
 #include "cli/launcher.h"
+#include "cli/program_sources.h"
 #include "cli/ring_folder.h"
 #include "proto/ring/layout.h"
 
@@ -165,54 +166,12 @@ DoctorCheck CheckTsc() {
   return check;
 }
 
-// Symbols that only the library itself defines.
-const std::vector<std::string>& TellingSymbols() {
-  static const std::vector<std::string> symbols = {"ncclAllReduce", "ncclCommInitRank",
-                                                   "cudaLaunchKernel", "cudaMalloc",
-                                                   "cudaStreamSynchronize"};
-  return symbols;
-}
-
 std::string FirstLine(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string line(256, '\0');
   file.read(line.data(), static_cast<std::streamsize>(line.size()));
   line.resize(static_cast<size_t>(file.gcount()));
   return line.substr(0, line.find('\n'));
-}
-
-bool Defines(const ElfSummary& elf, std::string_view prefix) {
-  return std::any_of(elf.defined.begin(), elf.defined.end(),
-                     [&](const std::string& name) { return name.starts_with(prefix); });
-}
-
-std::string NeededOf(const ElfSummary& elf, std::string_view prefix) {
-  for (const std::string& name : elf.needed) {
-    if (name.starts_with(prefix)) {
-      return name;
-    }
-  }
-  return "";
-}
-
-DoctorCheck CheckLibraryOf(const ElfSummary& elf, const std::string& label, std::string_view soname,
-                           std::string_view symbol_prefix) {
-  DoctorCheck check{.name = label};
-  if (const std::string needed = NeededOf(elf, soname); !needed.empty()) {
-    check.detail = "linked dynamically (" + needed + "): its calls are seen";
-  } else if (Defines(elf, symbol_prefix)) {
-    check.state = State::kNote;
-    check.detail =
-        "linked statically: its calls cannot be seen; link " + std::string(soname) + " instead";
-  } else if (!elf.has_symbols) {
-    check.state = State::kNote;
-    check.detail =
-        "not linked dynamically; the program is stripped, so a static copy cannot be "
-        "excluded. Loaded later, its calls are seen";
-  } else {
-    check.detail = "not linked; if it is loaded later (dlopen, Python), its calls are seen";
-  }
-  return check;
 }
 
 // What the library has that is newer than the table: those calls are not seen.
@@ -343,7 +302,7 @@ std::vector<DoctorCheck> CheckProgram(const std::string& name) {
   DoctorCheck about{.name = "program", .path = program.path};
   struct stat info {};
   stat(program.path.c_str(), &info);
-  const StatusOr<ElfSummary> elf = ReadElf(program.path, TellingSymbols());
+  const StatusOr<ElfSummary> elf = ReadElf(program.path, {"ncclAllReduce", "ncclCommInitRank"});
   const bool set_id = (info.st_mode & (S_ISUID | S_ISGID)) != 0;
   if (set_id) {
     about.state = State::kFailed;
@@ -364,8 +323,13 @@ std::vector<DoctorCheck> CheckProgram(const std::string& name) {
   }
   checks.push_back(std::move(about));
   if (elf.ok() && !elf->interpreter.empty()) {
-    checks.push_back(CheckLibraryOf(*elf, "program's NCCL", "libnccl.so", "nccl"));
-    checks.push_back(CheckLibraryOf(*elf, "program's CUDA runtime", "libcudart.so", "cuda"));
+    for (DoctorCheck& check : CheckSources(program.path, *elf)) {
+      checks.push_back(std::move(check));
+    }
+  }
+  const char* profiler = getenv("NCCL_PROFILER_PLUGIN");
+  for (DoctorCheck& check : CheckOwnProfiler(profiler != nullptr ? profiler : "")) {
+    checks.push_back(std::move(check));
   }
   return checks;
 }

@@ -95,9 +95,8 @@ std::vector<std::string> ForeignLibrariesOf(pid_t pid, const std::string& emulat
   return ForeignLibraries(maps, emulator_dir);
 }
 
-std::vector<std::string> ForeignLibrariesAtLoad(const std::string& program,
-                                                const std::vector<std::string>& environment,
-                                                const std::string& emulator_dir) {
+std::vector<std::string> LibrariesAtLoad(const std::string& program,
+                                         const std::vector<std::string>& environment) {
   const StatusOr<ElfSummary> elf = ReadElf(program);
   if (!elf.ok() || elf->interpreter.empty()) {
     return {};
@@ -139,11 +138,21 @@ std::vector<std::string> ForeignLibrariesAtLoad(const std::string& program,
       const size_t arrow = line.find(" => /");
       const size_t end = line.rfind(" (0x");
       if (arrow != std::string_view::npos && end != std::string_view::npos && end > arrow + 4) {
-        AddForeign(line.substr(arrow + 4, end - arrow - 4), emulator_dir, &out);
+        out.emplace_back(line.substr(arrow + 4, end - arrow - 4));
       }
     });
   }
   close(ends[0]);
+  return out;
+}
+
+std::vector<std::string> ForeignLibrariesAtLoad(const std::string& program,
+                                                const std::vector<std::string>& environment,
+                                                const std::string& emulator_dir) {
+  std::vector<std::string> out;
+  for (const std::string& path : LibrariesAtLoad(program, environment)) {
+    AddForeign(path, emulator_dir, &out);
+  }
   return out;
 }
 

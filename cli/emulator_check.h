@@ -20,7 +20,10 @@ std::vector<std::string> ForeignLibraries(std::string_view maps, std::string_vie
 std::vector<std::string> ForeignLibrariesOf(pid_t pid, const std::string& emulator_dir);
 
 // What the program's own loader would map, asked by `ld.so --list`, which runs nothing of the
-// program: foreign libraries among it. Empty when the program is no dynamic ELF file.
+// program. LD_PRELOAD is left out. Empty when the program is no dynamic ELF file.
+std::vector<std::string> LibrariesAtLoad(const std::string& program,
+                                         const std::vector<std::string>& environment);
+// Foreign libraries among that.
 std::vector<std::string> ForeignLibrariesAtLoad(const std::string& program,
                                                 const std::vector<std::string>& environment,
                                                 const std::string& emulator_dir);

@@ -20,6 +20,8 @@ struct EnvFlags {
   std::optional<std::string> ring_dir;
   std::optional<std::string> session;
   bool emulator = false;
+  bool graph_markers = false;
+  bool nccl_profiler = false;
   bool json = false;
 };
 
@@ -34,6 +36,8 @@ int Env(const EnvFlags& flags) {
   const Environment environment = ProcessEnvironment();
   JobEnvironmentOptions options;
   options.emulator = flags.emulator;
+  options.graph_markers = flags.graph_markers;
+  options.nccl_profiler = flags.nccl_profiler;
   if (flags.session) {
     options.session_dir = AbsolutePath(*flags.session);
     if (!flags.ring_dir) {
@@ -89,6 +93,8 @@ void AddEnvVerb(CLI::App& app, VerbContext* context) {
                    "A running session: its ring folder is used, so that its gordian sees the job")
       ->type_name("DIR");
   verb->add_flag("--emulator", flags->emulator, "The emulated CUDA and NCCL libraries first");
+  verb->add_flag("--nccl-profiler", flags->nccl_profiler, "As of run");
+  verb->add_flag("--graph-markers", flags->graph_markers, "As of run");
   verb->add_flag("--json", flags->json, "As JSON instead of export lines");
   verb->footer("Example: eval \"$(gordian env --ring-dir /dev/shm/mine)\" && ./train");
   verb->callback([=] { context->chosen = [=] { return Env(*flags); }; });

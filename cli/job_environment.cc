@@ -55,6 +55,16 @@ std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironme
   if (!options.session_dir.empty()) {
     variables.emplace_back("GORDIAN_SESSION", options.session_dir);
   }
+  if (options.graph_markers) {
+    variables.emplace_back("GORDIAN_GRAPH_MARKERS", "1");
+  }
+  if (options.nccl_profiler) {
+    const std::string own = before("NCCL_PROFILER_PLUGIN").value_or("");
+    if (!own.empty() && own != "none" && own != paths.shim) {
+      variables.emplace_back("GORDIAN_NCCL_PROFILER_PLUGIN", own);
+    }
+    variables.emplace_back("NCCL_PROFILER_PLUGIN", paths.shim);
+  }
   return variables;
 }
 

@@ -19,6 +19,9 @@ struct JobEnvironmentOptions {
   // The emulated libraries in LD_PRELOAD too, for programs whose own search path comes before
   // LD_LIBRARY_PATH.
   bool preload_emulator = false;
+  bool graph_markers = false;
+  // The shim as NCCL's profiler plugin; one that NCCL_PROFILER_PLUGIN names already is kept behind it.
+  bool nccl_profiler = false;
 };
 
 using Variable = std::pair<std::string, std::string>;

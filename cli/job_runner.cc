@@ -82,7 +82,9 @@ JobOutcome JobRunner::Run(bool preload_emulator) {
                    {.ring_dir = collector_ != nullptr ? options_.ring_dir : "",
                     .session_dir = options_.absolute_session_dir,
                     .emulator = options_.config.emulator,
-                    .preload_emulator = preload_emulator},
+                    .preload_emulator = preload_emulator,
+                    .graph_markers = options_.config.graph_markers,
+                    .nccl_profiler = options_.config.nccl_profiler},
                    ProcessEnvironment());
   inherited_.KeepOthersFromChildren();
   const Launched launched = Launch({.path = options_.program,

@@ -32,6 +32,8 @@ namespace {
 struct RunFlags {
   std::optional<std::string> session;
   bool emulator = false;
+  bool graph_markers = false;
+  bool nccl_profiler = false;
   std::optional<std::string> on_verdict;
   std::optional<std::string> suspect_after;
   std::optional<std::string> analyzer;
@@ -51,6 +53,8 @@ StatusOr<RunConfig> MakeConfig(const RunFlags& flags) {
     }
   }
   config.emulator |= flags.emulator;
+  config.graph_markers |= flags.graph_markers;
+  config.nccl_profiler |= flags.nccl_profiler;
   config.quiet |= flags.quiet;
   if (flags.analyzer) {
     config.analyzer = *flags.analyzer;
@@ -245,6 +249,11 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
     PrintError(missing);
     return kExitOwnFailure;
   }
+  constexpr size_t kNcclNameLimit = 254;  // what is longer NCCL cuts
+  if (config->nccl_profiler && paths.shim.size() > kNcclNameLimit) {
+    PrintError("the path " + paths.shim + " is too long for NCCL to load a profiler plugin from");
+    return kExitOwnFailure;
+  }
   const char* search_path = getenv("PATH");
   const Program program =
       FindProgram(command[0], search_path != nullptr ? search_path : "/bin:/usr/bin");
@@ -346,6 +355,10 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
       ->type_name("DIR");
   verb->add_flag("--emulator", flags->emulator,
                  "No GPU: put the emulated CUDA and NCCL libraries first");
+  verb->add_flag("--nccl-profiler", flags->nccl_profiler,
+                 "For NCCL that is linked statically: see its calls through its profiler interface");
+  verb->add_flag("--graph-markers", flags->graph_markers,
+                 "Put events into captured CUDA graphs, to see which operation a launch is in");
   verb->add_option("--on-verdict", flags->on_verdict,
                    "report: say it and let the job be (default); kill: end the job on a confirmed "
                    "problem; kill-suspected: on a suspected one too; exec:CMD: run a shell command")

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "proto/ring/calls.h"
 
 namespace gordian::collector {
 namespace {
@@ -15,6 +16,20 @@ namespace {
 constexpr uint64_t kModulesEveryNs = 100 * kNsPerMs;
 constexpr size_t kMaxUncoveredPages = 1024;
 constexpr int kPageBits = 12;
+
+// NCCL was called, and through none of its symbols.
+bool CallsAreToldByProfiler(const ring::Header& header) {
+  if (header.nccl_calls == 0) {
+    return false;
+  }
+  for (uint16_t call = 1; call < ring::kCallCount; ++call) {
+    if (ring::kCalls[call].library[0] == 'n' &&
+        (header.rows_used[call / 64] >> call % 64 & 1) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
 
 v1::OsState OsStateOf(char state) {
   switch (state) {
@@ -269,6 +284,7 @@ void TrackedProcess::ReadThreads(const ring::Header* header, v1::ProcessState* o
   }
   out->set_stopped(all_stopped);
 
+  const uint32_t watcher_tid = header != nullptr ? header->watcher_tid : 0;
   std::unordered_set<uint32_t> with_slot;
   for (const auto& [index, slot] : slots) {
     v1::ThreadState* const thread = out->add_threads();
@@ -294,9 +310,9 @@ void TrackedProcess::ReadThreads(const ring::Header* header, v1::ProcessState* o
     thread->set_poll_since_ns(slot.poll_object != 0 ? clock_.ToMonoNs(slot.poll_since_ticks) : 0);
     thread->set_poll_call(slot.poll_call);
     thread->set_library_thread(slot.gpu_thread == 0 &&
-                               IsLibraryThread(thread->name(), main_name, executable_));
+                               ((slot.tid != 0 && slot.tid == watcher_tid) ||
+                                IsLibraryThread(thread->name(), main_name, executable_)));
   }
-  const uint32_t watcher_tid = header != nullptr ? header->watcher_tid : 0;
   for (const TaskState& task : tasks) {
     if (with_slot.contains(static_cast<uint32_t>(task.tid))) {
       continue;
@@ -343,6 +359,11 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
       comm->set_state(slot.state);
       comm->set_next_sequence(slot.next_sequence);
     }
+  }
+  if (CallsAreToldByProfiler(header)) {
+    out->add_not_visible("host waits and how communicators were made, of pid " +
+                         std::to_string(name_.identity.pid) +
+                         " (NCCL's calls were told by its profiler interface)");
   }
   // Without a watcher an answer is needed only where there is something it could have looked at.
   out->set_answered(header.watcher_tid != 0 ? WatcherAnswered() : !unfinished);

@@ -25,12 +25,18 @@ constexpr Setting kSettings[] = {
      "seconds without progress and without proof that make a suspicion"},
     {"GORDIAN_QUIET", "run", "0", "1: nothing on stderr but errors"},
     {"GORDIAN_EMULATOR", "run", "0", "1: the emulated CUDA and NCCL libraries come first"},
+    {"GORDIAN_NCCL_PROFILER", "run", "0",
+     "1: calls of an NCCL that is linked statically are seen, by its profiler interface"},
     {"GORDIAN_LOG", "run", "info",
      "trace | debug | info | warning | error | off: level of <session>/gordian.log"},
     {"GORDIAN_LIB_DIR", "run", "<executable>/../../lib", "folder of gordian's own libraries"},
     {"GORDIAN_RING_DIR", "shim", "", "folder of ring files; empty: nothing is recorded"},
     {"GORDIAN_MARKERS", "shim", "1",
      "0: no events behind operations, hence no evidence of the GPU"},
+    {"GORDIAN_GRAPH_MARKERS", "shim", "0",
+     "1: events in captured graphs too, which changes the job's graphs"},
+    {"GORDIAN_NCCL_PROFILER_PLUGIN", "shim", "",
+     "the user's own profiler plugin, which NCCL_PROFILER_PLUGIN named before us"},
     {"GORDIAN_RING_SLOTS", "shim", "", "records of one thread's ring; for tests"},
     {"GORDIAN_EMU_DEVICES", "emulator", "8", "devices"},
     {"GORDIAN_EMU_SMS", "emulator", "132", "multiprocessors of a device"},
@@ -47,6 +53,8 @@ constexpr Setting kSettings[] = {
     {"GORDIAN_EMU_PROCESSES", "emulator", "0",
      "no job of fewer processes counts as unable to move"},
     {"GORDIAN_EMU_IGNORE_THREADS", "emulator", "", "names of threads that may go on in such a job"},
+    {"GORDIAN_EMU_NCCL_PROFILER", "emulator", "5",
+     "newest version of a profiler plugin that the emulated NCCL asks for; 0: none"},
     {"GORDIAN_EMU_P2P_BUFFER", "emulator", "", "bytes that a send may be ahead of its receive"},
     {"GORDIAN_VERDICT", "command", "", "name of the verdict"},
     {"GORDIAN_CONFIDENCE", "command", "", "confirmed, suspected or possible"},
@@ -149,6 +157,8 @@ StatusOr<RunConfig> RunConfig::FromEnvironment(const Environment& environment) {
   };
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_QUIET", &config.quiet));
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_EMULATOR", &config.emulator));
+  GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_GRAPH_MARKERS", &config.graph_markers));
+  GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_NCCL_PROFILER", &config.nccl_profiler));
   if (auto text = environment("GORDIAN_SPOOL_MB")) {
     StatusOr<uint64_t> value = ParseUnsigned("GORDIAN_SPOOL_MB", *text);
     GORDIAN_RETURN_IF_ERROR(value.status());

@@ -41,6 +41,10 @@ struct RunConfig {
   bool quiet = false;
   // GORDIAN_EMULATOR: 1 puts the emulated libraries first.
   bool emulator = false;
+  // GORDIAN_GRAPH_MARKERS: 1 puts events into captured graphs (interpose/graph_markers.h).
+  bool graph_markers = false;
+  // GORDIAN_NCCL_PROFILER: 1 makes the shim NCCL's profiler plugin (interpose/nccl_profiler.h).
+  bool nccl_profiler = false;
   // GORDIAN_LOG: trace | debug | info | warning | error | off; what goes to <session>/gordian.log.
   std::string log_level = "info";
 

@@ -84,6 +84,8 @@ void NoteStreamWork(ThreadContext& thread, CallId call, uint64_t site, ring::Wor
   if (kind == ring::WorkKind::kGraphLaunch &&
       process.captured_operations.load(std::memory_order_relaxed) != 0) {
     MarkAfter(thread, *stream, ordinal);
+    // After its number was taken: who reads the count looks at events of this launch.
+    process.graph_launches.fetch_add(1, std::memory_order_release);
   }
 }
 

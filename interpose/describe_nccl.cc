@@ -1,6 +1,7 @@
 #include "interpose/describe_nccl.h"
 
 #include "interpose/gpu_progress.h"
+#include "interpose/graph_markers.h"
 #include "interpose/handle_tables.h"
 #include "interpose/lifecycle.h"
 #include "interpose/nccl_deferred.h"
@@ -107,6 +108,14 @@ bool EndsComm(CallId call) {
   return call == ring::kCall_ncclCommDestroy || call == ring::kCall_ncclCommAbort;
 }
 
+void AddGraphStream(ThreadContext& thread, StreamState& stream, uint64_t capture) {
+  for (uint32_t i = 0; i < thread.group_graph_stream_count; ++i) {
+    if (thread.group_graph_streams[i].stream == &stream) return;
+  }
+  if (thread.group_graph_stream_count == kGroupGraphStreams) return;
+  thread.group_graph_streams[thread.group_graph_stream_count++] = {&stream, capture, 0};
+}
+
 uint64_t GiveOrdinal(StreamState& stream) {
   return Shared(stream.slot->enqueued).fetch_add(1, std::memory_order_relaxed) + 1;
 }
@@ -125,8 +134,8 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
   if (handle == 0) handle = kLegacyHandle;
   // A default stream is that of the communicator's device, whatever device is current.
   int32_t device = 0;
-  if (handle <= kPerThreadHandle) device = comm != nullptr ? comm->device : CurrentDevice(thread);
-  StreamState* stream = FindStream(thread, handle, device);
+  if (handle <= kPerThreadHandle && !arguments.no_stream) device = comm != nullptr ? comm->device : CurrentDevice(thread);
+  StreamState* stream = arguments.no_stream ? nullptr : FindStream(thread, handle, device);
 
   uint8_t flags = comm != nullptr ? comm->flags : 0;
   if (thread.group_depth != 0) flags |= ring::kFlagInGroup;
@@ -144,10 +153,19 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
   note->counter = CounterOf(call, comm, arguments.root_or_peer);
   note->sequence = note->counter != nullptr ? note->counter->load(std::memory_order_relaxed) : 0;
 
+  note->capture = 0;
+  note->graph_front = 0;
   uint64_t number = note->sequence;
   if ((flags & ring::kFlagCapturing) != 0) {
-    number = CaptureOf(stream->handle);
+    // Begun out of our sight: so will be the launches of its graph, and nobody knows when it runs.
+    if (process.active_captures.load(std::memory_order_relaxed) != 0) {
+      note->capture = CaptureOf(stream->handle);
+    }
+    number = note->capture;
     process.captured_operations.store(1, std::memory_order_relaxed);
+    if (GraphMarkersOn(process) && (flags & ring::kFlagInGroup) == 0) {
+      note->graph_front = MarkCaptured(thread, *stream, note->capture);
+    }
   }
   const uint64_t order = NextOrder(thread);
   const uint64_t ticks = ReadTicks(thread);
@@ -207,6 +225,14 @@ void EndOperation(ThreadContext& thread, CallId call, uint64_t site, const Opera
   const uint64_t order = NextOrder(thread);
   EndKernelRuns(thread, order);
   PublishEnd(thread, call, note.flags, order, site, end);
+  if (capturing && result == ncclSuccess && GraphMarkersOn(*thread.process)) {
+    if (in_group) {
+      AddGraphStream(thread, *note.stream, note.capture);
+    } else {
+      NoteCapturedBetween(thread, site, *note.stream, note.capture, note.graph_front,
+                          MarkCaptured(thread, *note.stream, note.capture));
+    }
+  }
   LeaveCall(thread);
 }
 
@@ -219,6 +245,7 @@ void EndGroupStart(ThreadContext& thread, ncclResult_t result) {
     thread.group_stream_count = 0;
     thread.group_init_count = 0;
     thread.group_comm_count = 0;
+    thread.group_graph_stream_count = 0;
     thread.group_number_count = 0;
   }
   Put(thread.slot->open_group, thread.group_depth);
@@ -239,6 +266,10 @@ void BeginGroupEnd(ThreadContext& thread, CallId call, uint64_t site) {
   EnterCall(thread, call, order, ticks, site);
   for (uint32_t i = 0; i < thread.group_stream_count; ++i) {
     MarkBefore(thread, *thread.group_streams[i]);
+  }
+  for (uint32_t i = 0; i < thread.group_graph_stream_count; ++i) {
+    ThreadContext::GroupGraphStream& captured = thread.group_graph_streams[i];
+    captured.front = MarkCaptured(thread, *captured.stream, captured.capture);
   }
 }
 
@@ -270,6 +301,11 @@ void EndGroupEnd(ThreadContext& thread, CallId call, uint64_t site, ncclResult_t
     }
   } else {
     GiveNumbersBack(thread);
+  }
+  for (uint32_t i = 0; result == ncclSuccess && i < thread.group_graph_stream_count; ++i) {
+    const ThreadContext::GroupGraphStream& captured = thread.group_graph_streams[i];
+    NoteCapturedBetween(thread, site, *captured.stream, captured.capture, captured.front,
+                        MarkCaptured(thread, *captured.stream, captured.capture));
   }
   FinishGroupInits(thread, result);
   const uint64_t order = NextOrder(thread);

@@ -21,6 +21,7 @@ struct OperationArguments {
   int root_or_peer = -1;
   const void* comm = nullptr;
   void* stream = nullptr;
+  bool no_stream = false;  // it is not known; 0 would be the default one
 };
 
 struct OperationNote {
@@ -28,6 +29,8 @@ struct OperationNote {
   StreamState* stream;
   std::atomic<uint64_t>* counter;  // the sequence number's, null when the call takes none
   uint64_t sequence;
+  uint64_t capture;      // that the operation goes into; 0: none, or not known
+  uint32_t graph_front;  // marker in front of it there; 0: none
   uint8_t flags;
 };
 void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,

@@ -15,10 +15,13 @@ struct DriverApi {
   CUresult (*event_create)(CUevent*, unsigned);
   CUresult (*event_record)(CUevent, CUstream);
   CUresult (*event_query)(CUevent);
+  CUresult (*event_record_with_flags)(CUevent, CUstream, unsigned);
+  CUresult (*event_destroy)(CUevent);
   CUresult (*stream_is_capturing)(CUstream, CUstreamCaptureStatus*);
   CUresult (*stream_capture_info)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
                                   const CUgraphNode**, size_t*);
   CUresult (*stream_get_context)(CUstream, CUcontext*);
+  CUresult (*stream_get_id)(CUstream, unsigned long long*);
   CUresult (*context_get_current)(CUcontext*);
   CUresult (*context_set_current)(CUcontext);
   CUresult (*context_push)(CUcontext);
@@ -30,6 +33,30 @@ struct DriverApi {
   CUresult (*primary_retain)(CUcontext*, CUdevice);
 };
 extern DriverApi g_driver;
+
+// Pushes a context for one scope where it is not the current one already.
+class ContextScope {
+ public:
+  explicit ContextScope(void* wanted) {
+    CUcontext current = nullptr;
+    if (wanted == nullptr) return;
+    if (g_driver.context_get_current != nullptr &&
+        g_driver.context_get_current(&current) == CUDA_SUCCESS && current == wanted) {
+      return;
+    }
+    pushed_ = g_driver.context_push != nullptr && g_driver.context_pop != nullptr &&
+              g_driver.context_push(static_cast<CUcontext>(wanted)) == CUDA_SUCCESS;
+  }
+  ~ContextScope() {
+    CUcontext popped = nullptr;
+    if (pushed_) g_driver.context_pop(&popped);
+  }
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+
+ private:
+  bool pushed_ = false;
+};
 
 }  // namespace gordian::interpose
 

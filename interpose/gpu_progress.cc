@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include "interpose/driver_api.h"
+#include "interpose/graph_markers.h"
 #include "interpose/lifecycle.h"
 #include "interpose/real_symbols.h"
 
@@ -18,30 +19,6 @@ template <typename Pointer>
 void Find(const char* name, Pointer* function) {
   *function = reinterpret_cast<Pointer>(FindInLibrary(Library::kDriver, name));
 }
-
-// Pushes a context for one scope where it is not the current one already.
-class ContextScope {
- public:
-  explicit ContextScope(void* wanted) {
-    CUcontext current = nullptr;
-    if (wanted == nullptr) return;
-    if (g_driver.context_get_current != nullptr &&
-        g_driver.context_get_current(&current) == CUDA_SUCCESS && current == wanted) {
-      return;
-    }
-    pushed_ = g_driver.context_push != nullptr && g_driver.context_pop != nullptr &&
-              g_driver.context_push(static_cast<CUcontext>(wanted)) == CUDA_SUCCESS;
-  }
-  ~ContextScope() {
-    CUcontext popped = nullptr;
-    if (pushed_) g_driver.context_pop(&popped);
-  }
-  ContextScope(const ContextScope&) = delete;
-  ContextScope& operator=(const ContextScope&) = delete;
-
- private:
-  bool pushed_ = false;
-};
 
 // The context that work on the stream runs in, or null. Never makes one: a primary context is
 // retained only where it is active.
@@ -146,9 +123,12 @@ void FindDriver(ThreadContext& thread) {
     if (g_driver.event_create != nullptr) {
       Find("cuEventRecord", &g_driver.event_record);
       Find("cuEventQuery", &g_driver.event_query);
+      Find("cuEventRecordWithFlags", &g_driver.event_record_with_flags);
+      Find("cuEventDestroy_v2", &g_driver.event_destroy);
       Find("cuStreamIsCapturing", &g_driver.stream_is_capturing);
       Find("cuStreamGetCaptureInfo_v2", &g_driver.stream_capture_info);
       Find("cuStreamGetCtx", &g_driver.stream_get_context);
+      Find("cuStreamGetId", &g_driver.stream_get_id);
       Find("cuCtxGetCurrent", &g_driver.context_get_current);
       Find("cuCtxSetCurrent", &g_driver.context_set_current);
       Find("cuCtxPushCurrent_v2", &g_driver.context_push);
@@ -260,6 +240,9 @@ namespace {
 
 template <typename Belongs>
 void DropMarkers(Process& process, const Belongs& belongs) {
+  // Those in graphs may be of any context, and are few: none is looked at from here on.
+  StopGraphMarkers(process);
+  process.graph_markers.store(nullptr, std::memory_order_seq_cst);
   const uint32_t used = Shared(process.header->streams_used).load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used; ++i) {
     StreamState& stream = process.stream_states[i];

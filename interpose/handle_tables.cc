@@ -94,6 +94,7 @@ StreamState* InsertStream(Process& process, uint64_t key, uint64_t handle, int32
   state.device = device;
   state.run_mark.store(0, std::memory_order_relaxed);
   state.deferred.store(0, std::memory_order_relaxed);
+  state.driver_id.store(0, std::memory_order_relaxed);
   ForgetMarkers(state);
   Put(slot.flags, flags);
   Put(slot.device, device);

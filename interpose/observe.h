@@ -13,6 +13,7 @@
 #include "interpose/describe_cuda.h"
 #include "interpose/describe_memory.h"
 #include "interpose/describe_nccl.h"
+#include "interpose/graph_markers.h"
 #include "interpose/lifecycle.h"
 #include "interpose/nccl_newer.h"
 
@@ -522,6 +523,7 @@ struct Call {
       NoteGraphCall(thread, kCall, site, payload);
       return forward();
     }
+    if constexpr (NameHas(kCall, "BeginCaptureToGraph")) StopGraphMarkers(*thread.process);
     const auto result = forward();
     if constexpr (kBegins || kEnds) {
       std::atomic<uint32_t>& active = thread.process->active_captures;

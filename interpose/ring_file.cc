@@ -312,6 +312,8 @@ Process* CreateProcess(uint64_t epoch) {
   }
   const bool markers_off = ParseNumber(getenv("GORDIAN_MARKERS"), &value) && value == 0;
   process->markers_on.store(markers_off ? 0 : 1, std::memory_order_relaxed);
+  const bool in_graphs = ParseNumber(getenv("GORDIAN_GRAPH_MARKERS"), &value) && value != 0;
+  process->graph_markers_on.store(in_graphs ? 1 : 0, std::memory_order_relaxed);
   return process;
 }
 

@@ -147,6 +147,9 @@ struct StreamState {
   // changed, a further kernel belongs to that run.
   std::atomic<uint64_t> run_mark;
   std::atomic<MarkerQueue*> markers;
+  // The driver's own number of it, which no other stream is ever given; 0: not asked. Only of streams
+  // whose ends may go unseen (interpose/nccl_profiler.cc).
+  std::atomic<uint64_t> driver_id;
   // Communicators whose NCCL call on this stream said "in progress": the last one that has launched
   // its work marks the stream.
   std::atomic<uint32_t> deferred;
@@ -179,11 +182,14 @@ struct CommState {
 };
 
 inline constexpr uint32_t kGroupStreams = 256;
+inline constexpr uint32_t kGroupGraphStreams = 16;
+inline constexpr uint32_t kGraphMarkers = 4096;  // in one process (interpose/graph_markers.h)
 inline constexpr uint32_t kGroupInits = 64;
 inline constexpr uint32_t kGroupComms = 16;
 inline constexpr uint32_t kGroupNumbers = 1024;
 
 struct Process;
+struct GraphMarkers;
 
 // Of one thread in one Process. Only that thread touches it.
 struct ThreadContext {
@@ -214,12 +220,19 @@ struct ThreadContext {
   uint32_t group_stream_count;
   uint32_t group_init_count;
   uint32_t group_comm_count;
+  uint32_t group_graph_stream_count;
   StreamState* group_streams[kGroupStreams];
   struct GroupInit {
     CommState* comm;
     void** out;
   } group_inits[kGroupInits];
   CommState* group_comms[kGroupComms];  // non-blocking ones only
+  // Streams whose operations in this group are captured, with GORDIAN_GRAPH_MARKERS only.
+  struct GroupGraphStream {
+    StreamState* stream;
+    uint64_t capture;
+    uint32_t front;  // marker in front of the group
+  } group_graph_streams[kGroupGraphStreams];
   // Sequence numbers taken in the open group, given back when nothing of it is launched. Those of
   // further operations are not. Last: only what is counted is ever read.
   uint32_t group_number_count;
@@ -245,6 +258,10 @@ struct Process {
   std::atomic<uint32_t> active_captures;
   std::atomic<uint32_t> captured_operations;  // not 0: some graph holds an NCCL operation
   std::atomic<uint32_t> markers_on;
+  std::atomic<uint32_t> graph_markers_on;
+  std::atomic<GraphMarkers*> graph_markers;
+  std::atomic<uint64_t> graph_launches;  // that may hold an NCCL operation; counted once recorded
+  std::atomic<uint64_t> profiler_calls;  // of Header::nccl_calls: told by NCCL's profiler interface
   std::atomic<uint32_t> watcher_started;
   std::atomic<uint32_t> watcher_busy;
   std::atomic<uint32_t> exiting;

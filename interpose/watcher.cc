@@ -17,6 +17,7 @@
 #include "interpose/driver_api.h"
 #include "interpose/glibc_floor.h"
 #include "interpose/gpu_progress.h"
+#include "interpose/graph_markers.h"
 #include "interpose/lifecycle.h"
 #include "interpose/ring_file.h"
 
@@ -108,8 +109,9 @@ void PublishHead(const StreamState& stream) {
   }
 }
 
-// False when the evidence is not fresh: the process is exiting and the driver may be gone.
-bool Poll(Process& process, PollResult* result) {
+// False when the evidence is not fresh: the process is exiting and the driver may be gone. `asked`: a
+// round waits for the answer.
+bool Poll(Process& process, bool asked, PollResult* result) {
   const uint32_t used = Shared(process.header->streams_used).load(std::memory_order_acquire);
   const bool driver = DriverKnown();
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -131,6 +133,13 @@ bool Poll(Process& process, PollResult* result) {
     }
     PollStream(process, stream, *queue, result);
     PublishHead(stream);
+  }
+  if (asked && driver && process.graph_launches.load(std::memory_order_relaxed) != 0 &&
+      process.exiting.load(std::memory_order_seq_cst) == 0) {
+    if (!exchanged && g_driver.exchange_capture_mode != nullptr) {
+      exchanged = g_driver.exchange_capture_mode(&mode) == CUDA_SUCCESS;
+    }
+    PublishGraphProgress(process);
   }
   if (exchanged && process.exiting.load(std::memory_order_seq_cst) == 0) {
     g_driver.exchange_capture_mode(&mode);
@@ -179,7 +188,8 @@ void* Watch(void* argument) {
   for (;;) {
     const uint32_t request = Shared(header.round_request).load(std::memory_order_seq_cst);
     PollResult result;
-    if (Poll(process, &result)) {
+    const bool asked = request != Shared(header.round_answer).load(std::memory_order_relaxed);
+    if (Poll(process, asked, &result)) {
       Shared(header.round_answer).store(request, std::memory_order_release);
     }
     if (result.pressed) {

@@ -328,6 +328,10 @@ OperationMember Describer::Member(int comm, int rank, const MemberSlot& slot) co
       member.state = PartState::kEnqueued;
     }
   }
+  // Of a captured operation its place on the stream says only that the graph has come to its turn.
+  for (const GraphMarkerPair& pair : kernel->graph_markers) {
+    if (!pair.reached) member.state = PartState::kEnqueued;
+  }
   return member;
 }
 

@@ -45,6 +45,10 @@ enum class WorkKind : uint8_t {
   kMemoryWait,    // W10: a stream waits for a value in memory
   kMemoryWrite,   // a stream writes one
   kMemoryShared,  // others than this process may write so many (`value`) bytes from `event` on
+  kGraphMarkers,   // what the thread captured last on `stream`, into capture `ordinal`, lies between
+                   // two markers: `event` holds the number of the first in its lower half
+  kGraphProgress,  // looked at after record `ordinal` was written: marker `stream` + i is done for
+                   // each bit i of `event`
 };
 enum class WaitKind : uint8_t { kNone, kStream, kEvent, kDevice, kFree, kCopy, kAsyncCopy };
 

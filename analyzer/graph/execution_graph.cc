@@ -459,6 +459,8 @@ void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
     return;
   }
   if (record.work == WorkKind::kMemoryShared) return ApplyMemoryShared(process, record);
+  if (record.work == WorkKind::kGraphMarkers) return ApplyGraphMarkers(process, record);
+  if (record.work == WorkKind::kGraphProgress) return ApplyGraphProgress(process, record);
   StreamQueue& queue = Stream(process, record.stream, -1);
   if (record.work == WorkKind::kEventRecord) {
     EventTarget target;

@@ -68,6 +68,15 @@ struct StreamQueue {
   bool Legacy() const { return (flags & kStreamLegacy) != 0; }
 };
 
+// Events in front of and behind captured operations on one stream (W12), by their numbers.
+struct GraphMarkerPair {
+  StreamId stream = 0;
+  uint32_t front = 0;
+  uint32_t behind = 0;
+  bool reached = false;  // the one in front is done: for this launch
+  bool passed = false;   // the one behind is done
+};
+
 struct Part {
   PartRef ref;
   OpSignature signature;
@@ -99,6 +108,9 @@ struct Kernel {
   KernelId device_before = 0;     // on any of its device, with NCCL_LAUNCH_ORDER_IMPLICIT
   uint64_t launch_begun = 0, launch_ended = 0;  // orders of the call that launched it
   std::vector<KernelId> graph_order;  // W12: on each of its captured streams the one before it
+  std::vector<GraphMarkerPair> graph_markers;  // W12: in the graph that it is a part of; may be none
+  uint64_t graph_instance = 0;                 // CapturedGraph::instance
+  uint64_t launch_order = 0;                   // CallRecord::order of the graph's launch
   uint64_t time_ns = 0;           // of the call
 };
 
@@ -132,10 +144,12 @@ struct CapturedKernel {
   uint32_t group = 0;
   std::vector<StreamId> streams;  // captured ones
   std::vector<Part> parts;        // without sequence numbers
+  std::vector<GraphMarkerPair> markers;
 };
 
 struct CapturedGraph {
   std::vector<CapturedKernel> kernels;  // in the order of their calls
+  uint64_t instance = 0;                // of executable graphs: unique
 };
 
 struct Thread {
@@ -272,6 +286,8 @@ class ExecutionGraph {
   void EndCaptured(Process&, Thread&, bool accepted);
   void ApplyGraphCall(Process&, const CallRecord&);
   void ApplyGraphLaunch(Process&, const CallRecord&, WorkItem);
+  void ApplyGraphMarkers(Process&, const CallRecord&);
+  void ApplyGraphProgress(Process&, const CallRecord&);
   Kernel* LaunchCaptured(Process&, const CapturedKernel&, const CallRecord&, uint32_t place);
   void LoseSight(Process&, const CapturedGraph&);
   void LoseSight(Process&, CommId);
@@ -300,6 +316,7 @@ class ExecutionGraph {
   std::map<ProcessId, Process> processes_;
   std::unordered_map<KernelId, Kernel> kernels_;
   KernelId next_kernel_ = 1;
+  uint64_t next_instance_ = 1;
 };
 
 }  // namespace gordian::graph

@@ -111,7 +111,9 @@ void ExecutionGraph::ApplyGraphCall(Process& process, const CallRecord& record) 
     case Call::kGraphInstantiate: {
       auto& into = record.call == Call::kGraphClone ? process.graphs : process.graph_execs;
       auto graph = process.graphs.find(record.graph);
-      hold(&into, record.event, graph != process.graphs.end() ? graph->second : CapturedGraph{});
+      CapturedGraph made = graph != process.graphs.end() ? graph->second : CapturedGraph{};
+      made.instance = next_instance_++;
+      hold(&into, record.event, std::move(made));
       return;
     }
     case Call::kGraphNest: {
@@ -145,6 +147,9 @@ void ExecutionGraph::ApplyGraphLaunch(Process& process, const CallRecord& record
     for (size_t i = 0; i < captured.size(); ++i) {
       Kernel* const kernel = LaunchCaptured(process, captured[i], record, static_cast<uint32_t>(i));
       if (kernel == nullptr) continue;
+      kernel->graph_markers = captured[i].markers;
+      kernel->graph_instance = exec->second.instance;
+      kernel->launch_order = record.order;
       for (const StreamId stream : captured[i].streams) {
         KernelId& before = last[stream];
         auto& order = kernel->graph_order;

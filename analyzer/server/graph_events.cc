@@ -179,6 +179,12 @@ bool TranslateWorkKind(uint32_t kind, graph::WorkKind* out) {
     case ring::WorkKind::kMemoryShared:
       *out = graph::WorkKind::kMemoryShared;
       return true;
+    case ring::WorkKind::kGraphMarkers:
+      *out = graph::WorkKind::kGraphMarkers;
+      return true;
+    case ring::WorkKind::kGraphProgress:
+      *out = graph::WorkKind::kGraphProgress;
+      return true;
   }
   return false;
 }

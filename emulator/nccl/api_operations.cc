@@ -27,6 +27,7 @@ ncclResult_t Submit(ncclComm_t handle, const OperationArguments& arguments) {
          arguments.op, arguments.root, static_cast<void*>(handle), comm->nranks(),
          static_cast<void*>(arguments.stream));
   }
+  operation.stream_handle = arguments.stream;
   // NCCL discards empty collectives; an empty send still meets its receive.
   if (arguments.count == 0 && !operation.IsPointToPoint()) return ncclSuccess;
   return NoteInGroup(SubmitOperation(comm, operation));

@@ -108,9 +108,12 @@ std::shared_ptr<Comm> Comm::Find(ncclComm_t handle) {
 }
 
 void Comm::Forget() {
-  Table& table = GetTable();
-  std::unique_lock lock(table.mutex);
-  table.live.erase(this);
+  {
+    Table& table = GetTable();
+    std::unique_lock lock(table.mutex);
+    table.live.erase(this);
+  }
+  profiled_.Finish();
 }
 
 void Comm::SetIdentity(int rank_if_first) {
@@ -148,6 +151,9 @@ ncclResult_t Comm::Init(const CommKey& key, int nranks, int rank) {
   collectives_connected_ = connects_at_init_ || nranks_ == 1;
   sends_connected_[rank_] = receives_connected_[rank_] = true;
   JoinProcess();
+  uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
+  for (const uint8_t byte : key_) hash = (hash ^ byte) * 0x100000001b3ull;
+  profiled_.Start(hash, config_.name, nranks_, rank_);
   if (WantsInfo(DebugSubsystem::kInit)) {
     Info(device_, "comm %p rank %d nranks %d cudaDev %d commId 0x%s commName %s - Init COMPLETE",
          static_cast<void*>(this), rank_, nranks_, device_, IdOf(key_).c_str(),

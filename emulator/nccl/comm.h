@@ -14,6 +14,7 @@
 #include "emulator/nccl/config.h"
 #include "emulator/nccl/nccl_header.h"
 #include "emulator/nccl/operation.h"
+#include "emulator/nccl/profiler.h"
 #include "emulator/nccl/registrations.h"
 #include "emulator/nccl/segment.h"
 #include "emulator/nccl/transfer.h"
@@ -105,6 +106,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   // Blocks until everything launched here is done and no graph holds an operation.
   void WaitLaunched();
 
+  ProfiledComm& profiled() { return profiled_; }
+
   Registrations& registrations() { return registrations_; }
   // Registers a window: waits until all members have made as many registrations.
   ncclResult_t AwaitWindow();
@@ -147,6 +150,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
   int job_ordinal_ = 0;
   mutable std::atomic<uint64_t> submitted_{0};
   Registrations registrations_;
+  ProfiledComm profiled_;
   int nranks_ = 0;
   int rank_ = 0;
   CommKey key_ = {};

@@ -83,7 +83,12 @@ ncclResult_t RunOperations(std::vector<CommOperations>& comms, Turn& turn) {
     if (result != ncclSuccess) return result;
   }
   for (auto& entry : comms) {
+    if (entry.operations.empty()) continue;
+    ProfiledComm& profiled = entry.comm->profiled();
+    void* launch = nullptr;
+    profiled.OnLaunch(entry.operations.front(), &launch);
     ncclResult_t result = entry.comm->Launch(entry.operations);
+    profiled.OnLaunched(entry.operations, entry.operations.front().captured, launch);
     if (result != ncclSuccess) return result;
   }
   return ncclSuccess;
@@ -199,9 +204,12 @@ ncclResult_t GroupStart() {
 
 ncclResult_t GroupEnd() {
   Group group;
+  if (thread_group.depth == 1) ProfileGroupEnd();
   ncclResult_t result = Close(&group);
   if (result == ncclInProgress) return ncclSuccess;
-  return result == ncclSuccess ? Submit(std::move(group)) : result;
+  if (result == ncclSuccess) result = Submit(std::move(group));
+  ProfileGroupStop();
+  return result;
 }
 
 ncclResult_t GroupSimulate(float* estimated_us) {
@@ -222,15 +230,20 @@ ncclResult_t GroupSimulate(float* estimated_us) {
 ncclResult_t SubmitOperation(const std::shared_ptr<Comm>& comm, const Operation& operation) {
   Turn turn;
   if (Schedule* schedule = Schedule::Get()) turn.Add(schedule->StepsOf(*comm, true));
+  Operation called = operation;
+  called.captured = GetEngine().IsCapturing(called.stream);
+  comm->profiled().OnCall(&called, thread_group.depth + 1);
   if (thread_group.depth > 0) {
     thread_group.group.turn.Join(std::move(turn));
-    AddOperation(&thread_group.group, comm, operation);
+    AddOperation(&thread_group.group, comm, called);
     return ncclSuccess;
   }
   Group group;
   group.turn = std::move(turn);
-  AddOperation(&group, comm, operation);
-  return Submit(std::move(group));
+  AddOperation(&group, comm, called);
+  const ncclResult_t result = Submit(std::move(group));
+  ProfileGroupStop();
+  return result;
 }
 
 ncclResult_t SubmitJob(const std::shared_ptr<Comm>& comm, const void* order,

@@ -26,6 +26,10 @@ struct Operation {
   const void* scalar_address = nullptr;
   int root = 0;  // or the peer
   Stream* stream = nullptr;
+  // For profiler plugins.
+  void* stream_handle = nullptr;  // as passed
+  bool captured = false;
+  void* call_event = nullptr;
 
   uint64_t bytes() const { return count * ElementSize(datatype); }
   bool IsPointToPoint() const { return kind == Kind::kSend || kind == Kind::kRecv; }

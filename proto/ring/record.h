@@ -124,6 +124,12 @@ enum class WorkKind : uint32_t {
   kMemoryWrite = 8,     // Record::flags what is waited for, or written
   kMemoryShared = 9,    // takes no ordinal and no stream: from now on others than this process may
                         // write `value` bytes from the address `event` on
+  // Events in captured graphs (interpose/graph_markers.h). Neither takes an ordinal.
+  kGraphMarkers = 20,   // the operation that this thread captured last on `stream`, or its group, into
+                        // capture `ordinal`, lies between two of them: `event` holds the number of
+                        // the one in front in its lower half, of the one behind in its upper half
+  kGraphProgress = 21,  // looked at after record number `ordinal` of the process was taken: bit i of
+                        // `event` says that marker `stream` + i is done
 };
 
 // Record::flags of kMemoryWait and kMemoryWrite.

@@ -184,6 +184,33 @@ class Printing(CliTest):
             check = next(c for c in data["checks"] if c["name"] == "program's NCCL")
             self.assertIn("libnccl.so.2", check["detail"])
 
+    def test_doctor_finds_nccl_inside_a_program(self):
+        def sources(program, **env):
+            data = json.loads(self.gordian("doctor", "--json", "--", program, env=clean_environment(**env)).stdout)
+            return {check["name"]: check for check in data["checks"]}
+        for name, more, state, words in [  # /bin/true, stripped, with what such an NCCL has in it
+            ("new", b"NCCL version 2.28.9+cuda13.0\0ncclProfiler_v4\0ncclProfiler_v5\0", "note",
+             ["NCCL 2.28.9 linked statically", "--nccl-profiler", "interface 5"]),
+            ("newest", b"NCCL version 2.31.0+cuda13.1\0ncclProfiler_v7\0", "note", ["2.31.0", "interface 6"]),
+            ("older", b"NCCL version 2.27.3+cuda12.9\0ncclProfiler_v4\0", "note", ["without their streams"]),
+            ("old", b"NCCL version 2.21.5+cuda12.4\0", "note", ["NCCL 2.21.5 linked statically", "too old"]),
+            ("speaks_of_it", b"NCCL version 2.28.9 is wanted\0ncclProfiler_vendor\0", "ok", ["not linked"]),
+        ]:
+            path = self.path(name)
+            with open("/bin/true", "rb") as src, open(path, "wb") as dst:
+                dst.write(src.read() + more)
+            os.chmod(path, 0o755)
+            check = sources(path)["program's NCCL"]
+            self.assertEqual(check["state"], state, check)
+            for word in words:
+                self.assertIn(word, check["detail"])
+        plugin = self.path("plugin.so")
+        with open(plugin, "wb") as f:
+            f.write(b"\0ncclProfiler_v5\0")
+        self.assertNotIn("own profiler plugin", sources("true"))
+        check = sources("true", NCCL_PROFILER_PLUGIN=plugin)["own profiler plugin"]
+        self.assertIn("version 4, 6, which it lacks", check["detail"])
+
     def test_run_without_a_shim_is_our_own_failure(self):
         done = self.gordian("run", "--", "true", env=clean_environment(GORDIAN_LIB_DIR="/nowhere"))
         self.assertEqual(done.returncode, 125)

@@ -15,6 +15,7 @@ import glob
 import json
 import mmap
 import os
+import re
 import shutil
 import signal
 import struct
@@ -90,6 +91,7 @@ JOBS = {
     "queue_behind": Expect(["deadlock"], [ALL], assumes="hardware queues"),
     "no_processors": Expect(["deadlock"], [ALL], assumes="multiprocessors"),
     "memory_gate_host": Expect(["stuck_kernel"], [[0]]),
+    "graph_stuck_inside": Expect(["stuck_kernel"], [[]]),
 }
 JOBS.update({name: deadlock(*DEPARTS) for name in
              ("inversion_loaders", "inversion_dying_threads", "inversion_300_threads")})
@@ -98,14 +100,17 @@ JOBS.update({name: deadlock(*DEPARTS) for name in ("inversion_reopened", "invers
 # How a job comes by the libraries, other than by being linked to them: its command.
 WAYS = {
     "link": ["gordian_e2e_job"],
-    "static": ["gordian_e2e_static"],  # static cudart: on GPUs only
+    "static_cudart": ["gordian_e2e_static_cudart"],  # on GPUs only
     "dlopen": ["gordian_e2e_dlopen"],
     "driver": ["gordian_e2e_driver"],
     "trampoline": ["gordian_e2e_trampolined"],
     "plugin": ["gordian_e2e_plugin_host", "libgordian_e2e_plugin.so", "local"],
+    "static": ["gordian_e2e_plugin_host", "libgordian_e2e_plugin.so", "deepbind"],  # with --nccl-profiler
     "ctypes": [os.path.join(os.path.dirname(os.path.abspath(__file__)), "jobs", "ctypes_job.py")],
 }
 BY_OTHER_WAYS = {"inversion_reopened": "dlopen", "inversion_two_copies": "dlopen", "inversion": "ctypes"}
+# What NCCL's profiler interface tells of.
+TOLD_BY_PROFILER = re.compile("nccl(CommInitRank|All|Reduce|Broadcast|Gather|Scatter|Send|Recv|GroupStart|GroupEnd)")
 # With --flood: hang before there are records enough to overrun a ring; and what nobody can tell any more
 # once the records of events are gone.
 HANG_BEFORE_FLOODS = ("init_missing", "init_order")
@@ -182,7 +187,7 @@ def run_once(args, work):
     session = os.path.join(work, "session")
     progress = os.path.join(work, "progress")
     stats = os.path.join(work, "stats")
-    way = [word if word == "local" else os.path.join(build, "tests", word) for word in WAYS[args.by]]
+    way = [word if word in ("local", "deepbind") else os.path.join(build, "tests", word) for word in WAYS[args.by]]
     job = ([sys.executable] if way[0].endswith(".py") else []) + way + [args.job, "--ranks", str(args.ranks)]
     if args.twin:
         job.append("--twin")
@@ -198,12 +203,16 @@ def run_once(args, work):
     command = [os.path.join(build, "bin", "gordian"), "run"]
     if not args.hardware:
         command.append("--emulator")
+    if args.profiler or args.by == "static":
+        command.append("--nccl-profiler")
     command += ["--session", session, "--on-verdict", "kill-suspected", "--suspect-after", suspect_after, "--"] + job
     env = dict(os.environ, JOB_PROGRESS=progress, GORDIAN_EMU_STATS=stats)
     if not args.twin:
         env.update(SETTINGS.get(args.job, {}))
     if args.job == "inversion_two_copies":  # another file: the loader takes it for another library
         env["JOB_SECOND_NCCL"] = os.path.join(build, "lib", "emulator", "second", "libnccl.so.2")
+    if args.profiler_version:
+        env["GORDIAN_EMU_NCCL_PROFILER"] = args.profiler_version
     if args.ring_slots:
         env["GORDIAN_RING_SLOTS"] = str(args.ring_slots)
     load = []
@@ -274,6 +283,10 @@ def run_once(args, work):
         with open(name) as f:
             for line in f:
                 fields = line.split()
+                if args.by == "static" and not TOLD_BY_PROFILER.match(fields[0]):
+                    continue
+                if args.by == "static" and args.profiler_version == "4" and fields[0].startswith("ncclGroup"):
+                    continue
                 if len(fields) == 2 and fields[0].startswith("nccl"):
                     counted += int(fields[1])
     if counted != evidence["nccl_calls"]:
@@ -335,6 +348,8 @@ def main():
     parser.add_argument("--ranks", type=int, default=0)
     parser.add_argument("--by", choices=sorted(WAYS), default="link", help="how the job comes by the libraries")
     parser.add_argument("--twin", action="store_true")
+    parser.add_argument("--profiler", action="store_true", help="the shim is NCCL's profiler plugin as well")
+    parser.add_argument("--profiler-version", help="that the emulated NCCL asks for")
     parser.add_argument("--perturb", choices=["late", "busy", "load"])
     parser.add_argument("--ring-slots", type=int, help="records that a thread's ring holds; losses are then allowed, "
                         "if they are named, and so is a verdict of less confidence")

@@ -40,6 +40,85 @@ JOB(graph_inversion, 2) {
   CUDA_OK(cudaGraphExecDestroy(graph));
 }
 
+JOB(graph_stuck_inside, 2) {
+  // Six operations, two of them in a group on two streams that fork and join; the last rank's graph has
+  // a kernel in it that does not end, before the fifth (in the twin it ends soon).
+  cudaStream_t s = c.Stream();
+  cudaStream_t side = c.Stream();
+  ncclComm_t a = c.MakeComm("a", c.All());
+  ncclComm_t b = c.MakeComm("b", c.All());
+  c.Warm(a, s);
+  c.Warm(b, s);
+  cudaEvent_t fork = nullptr, join = nullptr;
+  CUDA_OK(cudaEventCreateWithFlags(&fork, cudaEventDisableTiming));
+  CUDA_OK(cudaEventCreateWithFlags(&join, cudaEventDisableTiming));
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  CUDA_OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+  c.AllReduce(a, s);
+  c.AllReduce(b, s);
+  CUDA_OK(cudaEventRecord(fork, s));
+  CUDA_OK(cudaStreamWaitEvent(side, fork, 0));
+  NCCL_OK(ncclGroupStart());
+  c.AllReduce(a, s);
+  c.AllReduce(b, side);
+  NCCL_OK(ncclGroupEnd());
+  CUDA_OK(cudaEventRecord(join, side));
+  CUDA_OK(cudaStreamWaitEvent(s, join, 0));
+  if (c.rank == c.nranks - 1) c.BusyKernel(s, c.twin ? 0.05 : 3600);
+  c.AllReduce(a, s);
+  c.AllReduce(b, s);
+  CUDA_OK(cudaStreamEndCapture(s, &graph));
+  CUDA_OK(cudaGraphInstantiate(&exec, graph, 0));
+  CUDA_OK(cudaGraphDestroy(graph));
+  c.Begin(s);
+  const int replays = c.twin ? 20 : 1;
+  for (int i = 0; i < replays; ++i) {
+    c.Step("replay");
+    CUDA_OK(cudaGraphLaunch(exec, s));
+  }
+  c.Sync(s);
+  CUDA_OK(cudaGraphExecDestroy(exec));
+}
+
+// How many nodes a captured graph has: two operations with nothing between them, a copy, and another
+// operation. Then the same captured into a graph that is there already, and from scratch once more.
+JOB(graph_nodes, 2) {
+  cudaStream_t s = c.Stream();
+  ncclComm_t a = c.World();
+  c.Warm(a, s);
+  float* memory = c.Buffer(16);
+  const auto operations = [&] {
+    c.AllReduce(a, s);
+    c.AllReduce(a, s);
+    CUDA_OK(cudaMemsetAsync(memory, 0, 16, s));
+    c.AllReduce(a, s);
+  };
+  const auto captured = [&] {
+    cudaGraph_t graph = nullptr;
+    CUDA_OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+    operations();
+    CUDA_OK(cudaStreamEndCapture(s, &graph));
+    size_t nodes = 0;
+    CUDA_OK(cudaGraphGetNodes(graph, nullptr, &nodes));
+    CUDA_OK(cudaGraphDestroy(graph));
+    return nodes;
+  };
+  const size_t first = captured();
+  cudaGraph_t body = nullptr;
+  CUDA_OK(cudaGraphCreate(&body, 0));
+  CUDA_OK(cudaStreamBeginCaptureToGraph(s, body, nullptr, nullptr, 0, cudaStreamCaptureModeGlobal));
+  operations();
+  cudaGraph_t same = nullptr;
+  CUDA_OK(cudaStreamEndCapture(s, &same));
+  size_t into = 0;
+  CUDA_OK(cudaGraphGetNodes(body, nullptr, &into));
+  CUDA_OK(cudaGraphDestroy(body));
+  const size_t later = captured();
+  if (c.rank == 0) std::printf("nodes %zu %zu %zu\n", first, into, later);
+  std::fflush(stdout);
+}
+
 JOB(graph_missing_replay, 3) {
   // The last rank leaves the loop a step early.
   cudaStream_t s = c.Stream();

@@ -252,6 +252,28 @@ TEST(JobVariables, AppendsTheShimAndPutsTheEmulatorFirst) {
   EXPECT_EQ(again, full);
 }
 
+TEST(JobVariables, KeepsTheUsersProfilerPluginBehindOurs) {
+  const InstallPaths paths{.lib_dir = "/l", .shim = "/l/shim.so", .emulator_dir = "/l/emulator"};
+  const auto without = JobVariables(paths, {}, From({{"NCCL_PROFILER_PLUGIN", "own"}}));
+  EXPECT_EQ(ValueOf(without, "NCCL_PROFILER_PLUGIN"), "(not set)");
+  EXPECT_EQ(ValueOf(without, "GORDIAN_GRAPH_MARKERS"), "(not set)");
+
+  JobEnvironmentOptions options;
+  options.nccl_profiler = true;
+  options.graph_markers = true;
+  const auto plain = JobVariables(paths, options, From({{"NCCL_PROFILER_PLUGIN", "none"}}));
+  EXPECT_EQ(ValueOf(plain, "NCCL_PROFILER_PLUGIN"), "/l/shim.so");
+  EXPECT_EQ(ValueOf(plain, "GORDIAN_NCCL_PROFILER_PLUGIN"), "(not set)");
+  EXPECT_EQ(ValueOf(plain, "GORDIAN_GRAPH_MARKERS"), "1");
+
+  const auto chained = JobVariables(paths, options, From({{"NCCL_PROFILER_PLUGIN", "own"}}));
+  EXPECT_EQ(ValueOf(chained, "NCCL_PROFILER_PLUGIN"), "/l/shim.so");
+  EXPECT_EQ(ValueOf(chained, "GORDIAN_NCCL_PROFILER_PLUGIN"), "own");
+  // In a job of a job ours is not taken for the user's.
+  const auto again = JobVariables(paths, options, From(chained));
+  EXPECT_EQ(ValueOf(again, "GORDIAN_NCCL_PROFILER_PLUGIN"), "(not set)");
+}
+
 TEST(EmulatorCheck, NamesLibrariesFromElsewhere) {
   EXPECT_TRUE(IsReplacedLibrary("/usr/lib/libcudart.so.13.0.48"));
   EXPECT_TRUE(IsReplacedLibrary("libnccl.so.2"));

@@ -1,0 +1,208 @@
+#include "cli/program_sources.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+
+#include "cli/emulator_check.h"
+#include "cli/job_environment.h"
+
+namespace gordian::cli {
+namespace {
+
+using State = DoctorCheck::State;
+
+constexpr int kOldestProfiler = 4;  // of those that the shim offers
+constexpr int kNewestProfiler = 6;
+
+// A file's bytes, for as long as this lives. Nothing where it cannot be read.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path) {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat info {};
+    if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0) {
+      void* base = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
+      if (base != MAP_FAILED) {
+        bytes_ = {static_cast<const char*>(base), static_cast<size_t>(info.st_size)};
+      }
+    }
+    if (fd >= 0) {
+      close(fd);
+    }
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile() {
+    if (!bytes_.empty()) {
+      munmap(const_cast<char*>(bytes_.data()), bytes_.size());
+    }
+  }
+  std::string_view bytes() const { return bytes_; }
+
+ private:
+  std::string_view bytes_;
+};
+
+std::string FileName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+std::string NeededOf(const ElfSummary& elf, std::string_view prefix) {
+  const auto found = std::find_if(elf.needed.begin(), elf.needed.end(),
+                                  [&](const std::string& name) { return name.starts_with(prefix); });
+  return found == elf.needed.end() ? "" : *found;
+}
+
+const std::vector<std::string>& NcclSymbols() {
+  static const std::vector<std::string> symbols = {"ncclAllReduce", "ncclCommInitRank"};
+  return symbols;
+}
+
+// NCCL in one file: linked to it, part of it, or nothing.
+std::optional<DoctorCheck> NcclOf(const std::string& path, const ElfSummary& elf,
+                                  const std::string& inside) {
+  DoctorCheck check{.name = "program's NCCL", .path = path};
+  if (const std::string needed = NeededOf(elf, "libnccl.so"); !needed.empty()) {
+    check.detail = fmt::format("linked dynamically ({}){}: its calls are seen", needed, inside);
+    return check;
+  }
+  const NcclInside nccl = FindNcclInside(MappedFile(path).bytes());
+  if (elf.defined.empty() && nccl.version.empty()) {
+    return std::nullopt;
+  }
+  const std::string what = nccl.version.empty() ? "NCCL" : "NCCL " + nccl.version;
+  check.state = State::kNote;
+  check.detail = fmt::format("{} linked statically{}: no symbol leads to its calls", what, inside);
+  if (nccl.profiler_version >= kOldestProfiler) {
+    const int version = std::min(nccl.profiler_version, kNewestProfiler);
+    check.detail += fmt::format(
+        "; gordian run --nccl-profiler sees its operations (profiler interface {}{}), and not the "
+        "making of communicators",
+        version, version == 4 ? ", without their streams" : "");
+  } else if (!nccl.version.empty()) {
+    check.detail += "; it is too old for --nccl-profiler, which begins with NCCL 2.27";
+  } else {
+    check.detail += "; gordian run --nccl-profiler sees its operations if it is 2.27 or newer";
+  }
+  return check;
+}
+
+DoctorCheck NoNccl(const ElfSummary& elf) {
+  DoctorCheck check{.name = "program's NCCL"};
+  check.detail = elf.has_symbols
+                     ? "not linked; if it is loaded later (dlopen, Python), its calls are seen"
+                     : "not linked, and none is found in the stripped program; loaded later, its "
+                       "calls are seen";
+  return check;
+}
+
+DoctorCheck RuntimeOf(const std::string& path, const ElfSummary& elf) {
+  DoctorCheck check{.name = "program's CUDA runtime"};
+  const std::string needed = NeededOf(elf, "libcudart.so");
+  if (!needed.empty()) {
+    check.detail = "linked dynamically (" + needed + "): its calls are seen";
+  } else if (HasStaticCudaRuntime(path)) {
+    check.state = State::kNote;
+    check.detail =
+        "linked statically: its own calls are not seen, those of the driver that it looks up may be; "
+        "link it with -cudart shared to see host waits and events for certain";
+  } else if (!elf.has_symbols) {
+    check.state = State::kNote;
+    check.detail =
+        "not linked dynamically; the program is stripped, so a static copy cannot be excluded. "
+        "Loaded later, its calls are seen";
+  } else {
+    check.detail = "not linked; if it is loaded later (dlopen, Python), its calls are seen";
+  }
+  return check;
+}
+
+}  // namespace
+
+NcclInside FindNcclInside(std::string_view bytes) {
+  NcclInside found;
+  constexpr std::string_view kVersion = "NCCL version ";
+  for (size_t at = bytes.find(kVersion); at != std::string_view::npos && found.version.empty();
+       at = bytes.find(kVersion, at + 1)) {
+    // "NCCL version 2.28.9+cuda13.0": others print such words too, without the last part.
+    const std::string_view rest = bytes.substr(at + kVersion.size(), 48);
+    const auto end = std::find_if_not(rest.begin(), rest.end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
+    });
+    const std::string_view version = rest.substr(0, static_cast<size_t>(end - rest.begin()));
+    if (!version.empty() && rest.substr(version.size()).starts_with("+cuda")) {
+      found.version = version;
+    }
+  }
+  constexpr std::string_view kTable = "ncclProfiler_v";
+  for (size_t at = bytes.find(kTable); at != std::string_view::npos;
+       at = bytes.find(kTable, at + 1)) {
+    const std::string_view rest = bytes.substr(at + kTable.size(), 2);
+    if (rest.size() == 2 && rest[0] >= '1' && rest[0] <= '9' && rest[1] == '\0') {
+      found.profiler_version = std::max(found.profiler_version, rest[0] - '0');
+    }
+  }
+  return found;
+}
+
+std::vector<DoctorCheck> CheckSources(const std::string& program, const ElfSummary& elf) {
+  std::vector<DoctorCheck> checks;
+  if (auto check = NcclOf(program, elf, "")) {
+    checks.push_back(std::move(*check));
+  }
+  for (const std::string& path : LibrariesAtLoad(program, FullEnvironment({}))) {
+    if (IsReplacedLibrary(path)) {
+      continue;  // NCCL itself
+    }
+    const StatusOr<ElfSummary> library = ReadElf(path, NcclSymbols());
+    if (!library.ok()) {
+      continue;
+    }
+    if (auto check = NcclOf(path, *library, " into " + FileName(path))) {
+      checks.push_back(std::move(*check));
+    }
+  }
+  if (checks.empty()) {
+    checks.push_back(NoNccl(elf));
+  }
+  checks.push_back(RuntimeOf(program, elf));
+  return checks;
+}
+
+std::vector<DoctorCheck> CheckOwnProfiler(const std::string& plugin) {
+  if (plugin.empty() || plugin == "none") {
+    return {};
+  }
+  DoctorCheck check{.name = "own profiler plugin", .path = plugin};
+  if (plugin.find('/') == std::string::npos) {
+    check.detail = "NCCL_PROFILER_PLUGIN; with --nccl-profiler it is called behind gordian's";
+    return {check};
+  }
+  std::string lacks;
+  const NcclInside names = FindNcclInside(MappedFile(plugin).bytes());
+  if (names.profiler_version == 0) {
+    check.state = State::kNote;
+    check.detail = "NCCL_PROFILER_PLUGIN names what is no profiler plugin";
+    return {check};
+  }
+  for (int version = kOldestProfiler; version <= kNewestProfiler; ++version) {
+    const std::string name = fmt::format("ncclProfiler_v{}", version);
+    if (MappedFile(plugin).bytes().find(std::string_view(name.c_str(), name.size() + 1)) ==
+        std::string_view::npos) {
+      lacks += (lacks.empty() ? "" : ", ") + std::to_string(version);
+    }
+  }
+  check.detail = "with --nccl-profiler it is called behind gordian's";
+  if (!lacks.empty()) {
+    check.state = State::kNote;
+    check.detail += ", but not by an NCCL that asks for version " + lacks + ", which it lacks";
+  }
+  return {check};
+}
+
+}  // namespace gordian::cli
