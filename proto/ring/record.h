@@ -16,7 +16,7 @@
 
 namespace gordian::ring {
 
-inline constexpr uint32_t kRingAbiVersion = 2;
+inline constexpr uint32_t kRingAbiVersion = 3;
 
 enum class RecordKind : uint8_t {
   kNone = 0,     // never published
