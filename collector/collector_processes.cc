@@ -192,6 +192,9 @@ void Collector::Impl::FinishEnded(bool no_grace) {
     ended->set_time_ns(*followed.ended_ns);
     ended->set_lost_records(process.lost_records());
     ended->set_nccl_calls(process.nccl_calls());
+    if (!process.ReadFinalBlock(ended->mutable_block())) {
+      ended->clear_block();
+    }
     Emit(std::move(event));
     spdlog::info("process {} ended: {} {}", it->first, v1::ExitKind_Name(KindOf(status.how)),
                  status.value);

@@ -144,6 +144,12 @@ Status RingFile::CheckHeader() {
       h.rings_offset < sizeof(ring::Header) || h.rings_offset > bytes_) {
     return bad("a part lies outside of the file");
   }
+  if (h.max_numbers > ring::kMaxNumbers ||
+      (h.max_numbers > 0 &&
+       (h.numbers_offset < sizeof(ring::Header) ||
+        !Fits(h.numbers_offset, h.max_numbers, sizeof(ring::NumberSlot), bytes_)))) {
+    return bad("the numbers lie outside of the file");
+  }
   if (h.pid == 0 || h.pid > static_cast<uint32_t>(INT_MAX)) {
     return bad("pid " + std::to_string(h.pid));
   }
@@ -158,6 +164,7 @@ bool RingFile::ReadHeader(ring::Header* out) {
   out->threads_used = std::min(out->threads_used, header_.max_threads);
   out->streams_used = std::min(out->streams_used, header_.max_streams);
   out->comms_used = std::min(out->comms_used, header_.max_comms);
+  out->numbers_used = std::min(out->numbers_used, header_.max_numbers);
   return true;
 }
 
@@ -195,6 +202,54 @@ bool RingFile::ReadComm(uint32_t index, ring::CommSlot* out) {
   return index < header_.max_comms && Guarded([&] {
            LoadWords(base_ + header_.comms_offset + index * sizeof(ring::CommSlot), out);
          });
+}
+
+bool RingFile::ReadNumbers(uint32_t index, ring::NumberSlot* out, bool* consistent) {
+  *consistent = false;
+  if (index >= header_.max_numbers) {
+    return false;
+  }
+  unsigned char* const at = base_ + header_.numbers_offset + index * sizeof(ring::NumberSlot);
+  auto* const slot = reinterpret_cast<ring::NumberSlot*>(at);
+  return Guarded([&] {
+    for (int i = 0; i < kSequenceTries && !*consistent; ++i) {
+      const uint32_t before = LoadAcquire(&slot->seq);
+      LoadWords(at, out);
+      __atomic_thread_fence(__ATOMIC_ACQUIRE);
+      *consistent = before == Load(&slot->seq) && before % 2 == 0;
+    }
+  });
+}
+
+bool RingFile::ReadPending(uint64_t offset, Pending* out) {
+  *out = Pending();
+  if (offset < header_.rings_offset || !Fits(offset, 1, sizeof(ring::PendingQueue), bytes_)) {
+    return true;  // nonsense: nothing is known of it
+  }
+  auto* const queue = reinterpret_cast<ring::PendingQueue*>(base_ + offset);
+  return Guarded([&] {
+    // The end first: what is reclaimed meanwhile is done, what comes later was called later.
+    const uint64_t next = LoadAcquire(&queue->next);
+    const uint64_t first = LoadAcquire(&queue->first);
+    if (first > next) {
+      out->whole = true;  // all of it was reclaimed since
+    } else if (next - first <= ring::kPendingSlots) {
+      out->whole = true;
+      for (uint64_t place = first; place < next; ++place) {
+        auto* const slot = &queue->ring[place % ring::kPendingSlots];
+        ring::PendingOperation copy;
+        const uint64_t before = LoadAcquire(&slot->stamp);
+        LoadWords(reinterpret_cast<const unsigned char*>(slot), &copy);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (before == place + 1 && Load(&slot->stamp) == before) {
+          out->operations.push_back(copy);
+        } else if (LoadAcquire(&queue->first) <= place) {
+          out->whole = false;  // not reclaimed, and not readable
+        }
+      }
+    }
+    out->gap_last = Load(&queue->gap_last);
+  });
 }
 
 bool RingFile::ReadStreams(uint32_t used, std::vector<ring::StreamSlot>* out) {

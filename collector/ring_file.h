@@ -56,6 +56,16 @@ class RingFile {
   bool ReadThread(uint32_t index, ring::ThreadSlot* out, bool* consistent);
   bool ReadStream(uint32_t index, ring::StreamSlot* out);
   bool ReadComm(uint32_t index, ring::CommSlot* out);
+  // As ReadThread: *consistent, if the slot came to rest.
+  bool ReadNumbers(uint32_t index, ring::NumberSlot* out, bool* consistent);
+  // The entries of a stream's queue that may be unfinished, oldest first, and its gap. *whole: none
+  // is missing because it was being written, and the queue makes sense.
+  struct Pending {
+    std::vector<ring::PendingOperation> operations;
+    uint64_t gap_last = 0;
+    bool whole = false;
+  };
+  bool ReadPending(uint64_t offset, Pending* out);
   // All used slots of a kind; slots that are free (id 0) are left out.
   bool ReadStreams(uint32_t used, std::vector<ring::StreamSlot>* out);
   bool ReadComms(uint32_t used, std::vector<ring::CommSlot>* out);

@@ -14,6 +14,7 @@
 
 #include "collector/record_decoder.h"
 #include "collector/ring_file.h"
+#include "collector/state_block.h"
 #include "proto/ring/calls.h"
 
 namespace gordian::collector {
@@ -134,6 +135,10 @@ bool SalvagedRings::Read(const std::string& path, Ring* ring) {
     }
   }
   ring->lost = std::max(lost, ring->header.lost_records);
+  StateBlockReader block;
+  if (!block.Read(file->get(), true, &ring->block)) {
+    ring->block.Clear();
+  }
   return true;
 }
 
@@ -236,6 +241,9 @@ uint64_t SalvagedRings::AddMissing(const Sink& sink) {
     ended->set_time_ns(last_ns_);
     ended->set_lost_records(ring.lost);
     ended->set_nccl_calls(ring.header.nccl_calls);
+    if (ring.block.comms_size() > 0) {
+      *ended->mutable_block() = ring.block;
+    }
     sink(event);
   }
   return added;

@@ -247,7 +247,23 @@ uint64_t TrackedProcess::nccl_calls() {
   return ring_ != nullptr && ring_->ReadHeader(&header) ? header.nccl_calls : 0;
 }
 
-void TrackedProcess::ReadThreads(const ring::Header* header, v1::ProcessState* out) {
+// Records that were overwritten, or made no sense, may have been of anything.
+void TrackedProcess::NoteOtherLosses(v1::StateBlock* block) const {
+  if (drainer_->overrun() + bad_records_ + drainer_->corrupt() > 0) {
+    block->set_only_work_lost(false);
+  }
+}
+
+bool TrackedProcess::ReadFinalBlock(v1::StateBlock* out) {
+  if (ring_ == nullptr || !block_.Read(ring_.get(), true, out)) {
+    return false;
+  }
+  NoteOtherLosses(out);
+  return out->comms_size() > 0;
+}
+
+void TrackedProcess::ReadThreads(const ring::Header* header, bool with_details,
+                                 v1::ProcessState* out) {
   // Slots first: a thread that ends in between then reads as gone, not as one that never was.
   std::vector<std::pair<uint32_t, ring::ThreadSlot>> slots;
   for (uint32_t i = 0; header != nullptr && i < header->threads_used; ++i) {
@@ -309,6 +325,10 @@ void TrackedProcess::ReadThreads(const ring::Header* header, v1::ProcessState* o
     thread->set_poll_count(slot.poll_count);
     thread->set_poll_since_ns(slot.poll_object != 0 ? clock_.ToMonoNs(slot.poll_since_ticks) : 0);
     thread->set_poll_call(slot.poll_call);
+    if (slot.call != 0 && with_details) {
+      FillDetail(slot.detail, thread->mutable_detail());
+      NoteCallSite(slot.call_site);
+    }
     thread->set_library_thread(slot.gpu_thread == 0 &&
                                ((slot.tid != 0 && slot.tid == watcher_tid) ||
                                 IsLibraryThread(thread->name(), main_name, executable_)));
@@ -329,13 +349,27 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
   out->set_alive(!watch_.Ended());
   ring::Header header;
   if (ring_ == nullptr || !ring_->ReadHeader(&header)) {
-    ReadThreads(nullptr, out);
+    ReadThreads(nullptr, false, out);
     out->add_not_visible(ring_ == nullptr ? why_no_ring_
                                           : "its ring file was cut while it was read");
     return;
   }
   clock_ = TickClock(header.clock);
-  ReadThreads(&header, out);
+  // What was lost, the state block has to tell. What is lost while this is read, the next one.
+  const bool lossy = lost_records() > 0;
+  // Before the threads: what it counts was published before their heads are read, and so is sent
+  // before this round.
+  if (lossy) {
+    if (block_.Read(ring_.get(), false, out->mutable_block())) {
+      NoteOtherLosses(out->mutable_block());
+    } else {
+      out->clear_block();
+    }
+  }
+  ReadThreads(&header, lossy, out);
+  for (const v1::PendingStream& stream : out->block().streams()) {
+    for (const v1::PendingOperation& operation : stream.pending()) NoteCallSite(operation.site());
+  }
 
   std::vector<ring::StreamSlot> streams;
   bool unfinished = false;
@@ -381,7 +415,7 @@ std::vector<StackThread> TrackedProcess::StuckThreads(bool every_thread) {
   ring::Header header;
   const bool with_ring = ring_ != nullptr && ring_->ReadHeader(&header);
   v1::ProcessState state;
-  ReadThreads(with_ring ? &header : nullptr, &state);
+  ReadThreads(with_ring ? &header : nullptr, false, &state);
   const uint32_t watcher_tid = with_ring ? header.watcher_tid : 0;
   std::vector<StackThread> in_call, gpu, all;
   for (const v1::ThreadState& thread : state.threads()) {

@@ -16,6 +16,7 @@
 #include "collector/ring_drainer.h"
 #include "collector/ring_file.h"
 #include "collector/stack_taker.h"
+#include "collector/state_block.h"
 #include "common/ids.h"
 #include "gordian/v1/event.pb.h"
 
@@ -74,11 +75,15 @@ class TrackedProcess {
   uint64_t lost_records();
   // NCCL calls entered, by the process's own account; 0 where the ring cannot be read.
   uint64_t nccl_calls();
+  // The state block as it is now, all of it; for a process that has ended. False: there is nothing to
+  // tell.
+  bool ReadFinalBlock(v1::StateBlock* out);
 
  private:
   void SendModules(const Sink& sink);
+  void NoteOtherLosses(v1::StateBlock* block) const;
   void NoteCallSite(uint64_t site);
-  void ReadThreads(const ring::Header* header, v1::ProcessState* out);
+  void ReadThreads(const ring::Header* header, bool with_details, v1::ProcessState* out);
   bool Covered(uint64_t site) const;
 
   const ProcessNumber number_;
@@ -89,6 +94,7 @@ class TrackedProcess {
   BuildIds* const build_ids_;
   ProcessWatch watch_;
   std::unique_ptr<RingDrainer> drainer_;
+  StateBlockReader block_;
   std::string executable_;
   TickClock clock_;
 

@@ -3,9 +3,42 @@
 #include <cuda_runtime_api.h>
 
 #include "interpose/lifecycle.h"
+#include "interpose/operation_order.h"
 #include "interpose/real_symbols.h"
 
 namespace gordian::interpose {
+
+namespace {
+
+// The operations that a host wait covers, as of now.
+void Cover(ThreadContext& thread, ring::WaitKind kind, StreamState* stream, const void* event,
+           int32_t device) {
+  Behind& covered = thread.covered;
+  covered.count = 0;
+  switch (kind) {
+    case ring::WaitKind::kStream:
+    case ring::WaitKind::kCopy:
+    case ring::WaitKind::kAsyncCopy:
+      if (stream != nullptr) AddBehindStream(*thread.process, *stream, &covered);
+      break;
+    case ring::WaitKind::kEvent:
+      AddBehindEvent(*thread.process, event, &covered);
+      break;
+    case ring::WaitKind::kDevice:
+    case ring::WaitKind::kFree:
+      AddBehindDevice(*thread.process, device, &covered);
+      break;
+  }
+}
+
+// By contract: once it has returned, what it covered is done.
+bool Proves(uint8_t wait) {
+  const auto kind = static_cast<ring::WaitKind>(wait);
+  return kind == ring::WaitKind::kStream || kind == ring::WaitKind::kEvent ||
+         kind == ring::WaitKind::kDevice || kind == ring::WaitKind::kCopy;
+}
+
+}  // namespace
 
 void BeginHostWait(ThreadContext& thread, CallId call, uint64_t site, ring::WaitKind kind,
                    StreamState* stream, const void* event, int32_t device) {
@@ -27,10 +60,16 @@ void BeginHostWait(ThreadContext& thread, CallId call, uint64_t site, ring::Wait
                                  ordinal};
     FinishRecord(thread);
   }
-  EnterCall(thread, call, order, ticks, site);
+  Cover(thread, kind, stream, event, device);
+  ring::CallArguments given = {};
+  given.stream = stream != nullptr ? stream->id : ring::kNoId;
+  given.wait = static_cast<uint8_t>(kind);
+  given.device = device;
+  EnterCall(thread, call, order, ticks, site, given, &thread.covered);
 }
 
 void EndHostWait(ThreadContext& thread, CallId call, uint64_t site, int result) {
+  if (result == 0 && Proves(thread.slot->detail.arguments.wait)) NoteSynced(*thread.process, thread.covered);
   const uint64_t order = NextOrder(thread);
   PublishEnd(thread, call, 0, order, site, {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1});
   LeaveCall(thread);
@@ -63,6 +102,7 @@ void NoteStreamWork(ThreadContext& thread, CallId call, uint64_t site, ring::Wor
   Process& process = *thread.process;
   if (__builtin_expect(process.active_captures.load(std::memory_order_relaxed) != 0, 0) &&
       IsCapturing(thread, *stream)) {
+    if (kind == ring::WorkKind::kEventRecord) EventForgotten(process, event);
     if (kind == ring::WorkKind::kGraphLaunch) {  // becomes a node of the graph that is captured
       NoteGraphCall(thread, call, site, {ring::GraphCall::kNest, 0, 0, (uintptr_t)event, 0});
     }
@@ -71,13 +111,21 @@ void NoteStreamWork(ThreadContext& thread, CallId call, uint64_t site, ring::Wor
   uint64_t ordinal = 0;
   if (kind == ring::WorkKind::kEventRecord) {
     ordinal = Shared(stream->slot->enqueued).load(std::memory_order_relaxed);
+    EventRecorded(process, event, *stream);
   } else {
     ordinal = Shared(stream->slot->enqueued).fetch_add(1, std::memory_order_relaxed) + 1;
+    if (kind == ring::WorkKind::kEventWait) EventAwaited(process, event, *stream, ordinal);
   }
   const uint64_t order = NextOrder(thread);
+  const uint64_t ticks = ReadTicks(thread);
   EndKernelRuns(thread, order);
-  if (ring::Record* record = StartRecord<GivesWay::kFirst>(thread, ring::RecordKind::kPoint, call,
-                                                           0, order, ReadTicks(thread), site)) {
+  // A graph may hold operations of NCCL, which nothing else tells of.
+  ring::Record* record =
+      kind == ring::WorkKind::kGraphLaunch
+          ? StartRecord(thread, ring::RecordKind::kPoint, call, 0, order, ticks, site)
+          : StartRecord<GivesWay::kFirst>(thread, ring::RecordKind::kPoint, call, 0, order, ticks,
+                                          site);
+  if (record != nullptr) {
     record->payload.work = {stream->id, kind, ordinal, reinterpret_cast<uint64_t>(event), 0};
     FinishRecord(thread);
   }
@@ -103,6 +151,7 @@ void NoteEventForgotten(ThreadContext& thread, CallId call, uint64_t site, const
   StopPolling(thread);
   const uint64_t handle = reinterpret_cast<uint64_t>(event);
   if (handle == 0) return;
+  EventForgotten(*thread.process, event);
   if (ring::Record* record = StartRecord<GivesWay::kFirst>(
           thread, ring::RecordKind::kPoint, call, 0, NextOrder(thread), ReadTicks(thread), site)) {
     record->payload.work = {ring::kNoId, ring::WorkKind::kEventForgotten, 0, handle, 0};

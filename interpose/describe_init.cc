@@ -164,7 +164,14 @@ CommState* BeginInit(ThreadContext& thread, CallId call, uint64_t site, const In
     FinishRecord(thread);
   }
   if (comm != nullptr) PublishName(thread, call, *comm, init.config);
-  if (first) EnterCall(thread, call, order, ticks, site);
+  if (comm != nullptr && comm->numbers != nullptr) Put(comm->numbers->color, init.color);
+  if (first) {
+    ring::CallArguments given = {};
+    given.comm = comm != nullptr ? comm->id : ring::kNoId;
+    given.device = device;
+    given.flags = flags;
+    EnterCall(thread, call, order, ticks, site, given);
+  }
   return comm;
 }
 

@@ -5,6 +5,8 @@
 #include "interpose/handle_tables.h"
 #include "interpose/lifecycle.h"
 #include "interpose/nccl_deferred.h"
+#include "interpose/number_slots.h"
+#include "interpose/operation_order.h"
 #include "interpose/ring_client.h"
 
 namespace gordian::interpose {
@@ -63,13 +65,84 @@ uint8_t ReduceOpByte(int op) {
   return op < ncclNumOps ? static_cast<uint8_t>(op) : uint8_t{254};
 }
 
-// The counter that numbers this call; null for a peer that does not exist.
-std::atomic<uint64_t>* CounterOf(CallId call, CommState* comm, int peer) {
-  if (comm == nullptr) return nullptr;
-  const bool send = call == ring::kCall_ncclSend;
-  if (!send && call != ring::kCall_ncclRecv) return &comm->next_sequence;
-  if (peer < 0 || peer >= comm->nranks || comm->p2p == nullptr) return nullptr;
-  return &comm->p2p[2 * peer + (send ? 0 : 1)];
+bool IsTransfer(CallId call) {
+  return call == ring::kCall_ncclSend || call == ring::kCall_ncclRecv;
+}
+
+// Null for collectives, and for a peer that does not exist.
+PairNumbers* PairOf(CallId call, CommState* comm, int peer) {
+  if (comm == nullptr || !IsTransfer(call) || peer < 0 || peer >= comm->nranks ||
+      comm->p2p == nullptr) {
+    return nullptr;
+  }
+  return &comm->p2p[2 * peer + (call == ring::kCall_ncclSend ? 0 : 1)];
+}
+
+bool HasRoot(CallId call) {
+  return call == ring::kCall_ncclBroadcast || call == ring::kCall_ncclBcast ||
+         call == ring::kCall_ncclReduce || call == ring::kCall_ncclGather ||
+         call == ring::kCall_ncclScatter;
+}
+
+// What all members must agree on, in the same words at each of them.
+ring::Signature SignatureOf(CallId call, uint64_t site, const OperationNote& note) {
+  if (IsTransfer(call)) {
+    const uint64_t bytes = note.count * SizeOf(static_cast<ncclDataType_t>(note.datatype));
+    return {bytes, -1, ring::kCall_ncclSend, 0, 255, 0, site};
+  }
+  const CallId same = call == ring::kCall_ncclBcast ? ring::kCall_ncclBroadcast : call;
+  return {note.count, HasRoot(call) ? note.root_or_peer : -1, same, note.datatype, note.reduce_op,
+          0,          site};
+}
+
+// Where the call is counted in the state block; null when it is not, or nowhere.
+ring::NumberSlot* NumbersOf(ThreadContext& thread, CallId call, const OperationNote& note) {
+  if (note.counter == nullptr) return nullptr;
+  if (note.pair == nullptr) return note.comm->numbers;
+  if (__builtin_expect(note.pair->slot == nullptr, 0)) {
+    const bool send = call == ring::kCall_ncclSend;
+    note.pair->slot =
+        ClaimNumbers(*thread.process, *note.comm,
+                     send ? ring::NumberKind::kSend : ring::NumberKind::kReceive, note.root_or_peer);
+  }
+  return note.pair->slot;
+}
+
+// False for a collective of nothing, which NCCL takes and does not launch.
+bool IsLaunched(CallId call, const OperationNote& note) {
+  return note.count != 0 || IsTransfer(call);
+}
+
+CalledOperation Called(CallId call, uint64_t site, const OperationNote& note) {
+  return {site,
+          note.count,
+          note.sequence,
+          note.comm != nullptr ? note.comm->id : ring::kNoId,
+          note.root_or_peer,
+          call,
+          note.datatype,
+          note.reduce_op};
+}
+
+// An operation inside the open group, whose place is known at its end.
+void HoldForGroup(ThreadContext& thread, CallId call, uint64_t site, const OperationNote& note) {
+  if (!IsLaunched(call, note)) return;
+  if (thread.group_operation_count == kGroupOperations) {
+    ++thread.group_operations_left_out;
+    return;
+  }
+  thread.group_operations_held[thread.group_operation_count++] = {note.stream,
+                                                                  Called(call, site, note)};
+}
+
+// The group's work on one stream was given its place.
+void LaunchHeld(ThreadContext& thread, StreamState& stream, uint64_t ordinal) {
+  for (uint32_t i = 0; i < thread.group_operation_count; ++i) {
+    const ThreadContext::GroupOperation& held = thread.group_operations_held[i];
+    if (held.stream != &stream) continue;
+    AddPending(*thread.process, stream, held.operation, ordinal, thread.slot->call_order, true);
+  }
+  if (thread.group_operations_left_out != 0) AddPendingGap(stream, ordinal);
 }
 
 template <typename T, uint32_t kSize>
@@ -86,6 +159,7 @@ void GiveNumbersBack(ThreadContext& thread) {
     const ThreadContext::GroupNumber& taken = thread.group_numbers[i];
     const uint64_t next = taken.counter->load(std::memory_order_relaxed) - 1;
     taken.counter->store(next, std::memory_order_relaxed);
+    CountWithdrawn(taken.slot);
     if (taken.counter == &taken.comm->next_sequence) Put(taken.comm->slot->next_sequence, next);
   }
   thread.group_number_count = 0;
@@ -150,7 +224,14 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
   note->comm = comm;
   note->stream = stream;
   note->flags = flags;
-  note->counter = CounterOf(call, comm, arguments.root_or_peer);
+  note->pair = PairOf(call, comm, arguments.root_or_peer);
+  note->counter = note->pair != nullptr                  ? &note->pair->next
+                  : comm != nullptr && !IsTransfer(call) ? &comm->next_sequence
+                                                         : nullptr;
+  note->count = arguments.count;
+  note->root_or_peer = arguments.root_or_peer;
+  note->datatype = static_cast<uint8_t>(arguments.datatype);
+  note->reduce_op = ReduceOpByte(arguments.reduce_op);
   note->sequence = note->counter != nullptr ? note->counter->load(std::memory_order_relaxed) : 0;
 
   note->capture = 0;
@@ -166,23 +247,31 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
     if (GraphMarkersOn(process) && (flags & ring::kFlagInGroup) == 0) {
       note->graph_front = MarkCaptured(thread, *stream, note->capture);
     }
+    if (comm != nullptr) {
+      FlagNumbers(comm->numbers, ring::kNumbersCaptured | ring::kNumbersIncomparable);
+    }
   }
   const uint64_t order = NextOrder(thread);
   const uint64_t ticks = ReadTicks(thread);
+  note->order = order;
+  const uint32_t comm_id = comm != nullptr ? comm->id : ring::kNoId;
+  const uint32_t stream_id = stream != nullptr ? stream->id : ring::kNoId;
   if (ring::Record* record =
           StartRecord(thread, ring::RecordKind::kBegin, call, flags, order, ticks, site)) {
     record->payload.operation = {
-        comm != nullptr ? comm->id : ring::kNoId,
-        stream != nullptr ? stream->id : ring::kNoId,
+        comm_id,
+        stream_id,
         arguments.count,
         number,
         arguments.root_or_peer,
-        static_cast<uint8_t>(arguments.datatype),
-        ReduceOpByte(arguments.reduce_op),
+        note->datatype,
+        note->reduce_op,
         thread.group_depth != 0 ? static_cast<uint16_t>(thread.group_number) : uint16_t{0}};
     FinishRecord(thread);
   }
-  EnterCall(thread, call, order, ticks, site);
+  EnterCall(thread, call, order, ticks, site,
+            {comm_id, stream_id, arguments.count, number, arguments.root_or_peer, note->datatype,
+             note->reduce_op, 0, flags, -1, 0});
   if (stream != nullptr && (flags & (ring::kFlagInGroup | ring::kFlagCapturing)) == 0) {
     MarkBefore(thread, *stream);
   }
@@ -195,6 +284,7 @@ void EndOperation(ThreadContext& thread, CallId call, uint64_t site, const Opera
   ring::EndPayload end = {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1};
   // What is captured runs when its graph is launched, and counts then.
   if (Accepted(result) && !capturing) {
+    ring::NumberSlot* numbers = NumbersOf(thread, call, note);
     if (note.counter != nullptr) {
       note.counter->store(note.sequence + 1, std::memory_order_relaxed);
       if (note.counter == &note.comm->next_sequence) {
@@ -203,10 +293,12 @@ void EndOperation(ThreadContext& thread, CallId call, uint64_t site, const Opera
     }
     if (in_group) {
       ++thread.group_operations;
+      CountOperation(numbers, note.sequence, SignatureOf(call, site, note), true);
       if (note.counter != nullptr && thread.group_number_count < kGroupNumbers) {
-        thread.group_numbers[thread.group_number_count++] = {note.comm, note.counter};
+        thread.group_numbers[thread.group_number_count++] = {note.comm, note.counter, numbers};
       }
       if (note.stream != nullptr) {
+        HoldForGroup(thread, call, site, note);
         AddOnce(note.stream, thread.group_streams, &thread.group_stream_count);
       }
       if (note.comm != nullptr && (note.flags & ring::kFlagNonBlocking) != 0) {
@@ -215,6 +307,11 @@ void EndOperation(ThreadContext& thread, CallId call, uint64_t site, const Opera
     } else if (note.stream != nullptr) {
       end.stream = note.stream->id;
       end.ordinal = GiveOrdinal(*note.stream);
+      if (IsLaunched(call, note)) {
+        AddPending(*thread.process, *note.stream, Called(call, site, note), end.ordinal, note.order,
+                   false);
+      }
+      CountOperation(numbers, note.sequence, SignatureOf(call, site, note), false);
       if (result == ncclSuccess) {
         MarkAfter(thread, *note.stream, end.ordinal);
       } else if (note.comm != nullptr) {
@@ -247,6 +344,8 @@ void EndGroupStart(ThreadContext& thread, ncclResult_t result) {
     thread.group_comm_count = 0;
     thread.group_graph_stream_count = 0;
     thread.group_number_count = 0;
+    thread.group_operation_count = 0;
+    thread.group_operations_left_out = 0;
   }
   Put(thread.slot->open_group, thread.group_depth);
 }
@@ -263,7 +362,7 @@ void BeginGroupEnd(ThreadContext& thread, CallId call, uint64_t site) {
         thread.group_number, thread.group_operations, thread.group_stream_count, 0, {0, 0}};
     FinishRecord(thread);
   }
-  EnterCall(thread, call, order, ticks, site);
+  EnterCall(thread, call, order, ticks, site, {});
   for (uint32_t i = 0; i < thread.group_stream_count; ++i) {
     MarkBefore(thread, *thread.group_streams[i]);
   }
@@ -283,6 +382,7 @@ void EndGroupEnd(ThreadContext& thread, CallId call, uint64_t site, ncclResult_t
     for (uint32_t i = 0; i < thread.group_stream_count; ++i) {
       StreamState& stream = *thread.group_streams[i];
       const uint64_t ordinal = GiveOrdinal(stream);
+      LaunchHeld(thread, stream, ordinal);
       const uint64_t order = NextOrder(thread);
       EndKernelRuns(thread, order);
       if (ring::Record* record = StartRecord(thread, ring::RecordKind::kEnqueue, call, 0, order,
@@ -298,6 +398,9 @@ void EndGroupEnd(ThreadContext& thread, CallId call, uint64_t site, ncclResult_t
           Defer(thread, *thread.group_comms[c], stream);
         }
       }
+    }
+    for (uint32_t i = 0; i < thread.group_number_count; ++i) {
+      CountLaunched(thread.group_numbers[i].slot);
     }
   } else {
     GiveNumbersBack(thread);
@@ -338,8 +441,11 @@ CommState* BeginCommCall(ThreadContext& thread, CallId call, uint64_t site, nccl
     record->payload.comm_call = {comm != nullptr ? comm->id : ring::kNoId, 0, {0, 0, 0}};
     FinishRecord(thread);
   }
-  EnterCall(thread, call, order, ticks, site);
+  ring::CallArguments given = {};
+  given.comm = comm != nullptr ? comm->id : ring::kNoId;
+  EnterCall(thread, call, order, ticks, site, given);
   if (comm == nullptr) return nullptr;
+  if (call == ring::kCall_ncclCommWindowRegister) CountWindow(comm->numbers, false);
   *before = GetCommState(*comm);
   if (const uint32_t state = StateDuring(call)) {
     SetCommState(*comm, static_cast<ring::CommState>(state));
@@ -355,6 +461,7 @@ void EndCommCall(ThreadContext& thread, CallId call, uint64_t site, CommState* c
     // Only what this call had set: it may have failed because another thread aborted.
     uint32_t during = StateDuring(call);
     if (during != 0) Shared(comm->slot->state).compare_exchange_strong(during, uint32_t{before});
+    if (call == ring::kCall_ncclCommWindowRegister) CountWindow(comm->numbers, true);
     if (EndsComm(call)) BindComm(*thread.process, *comm, reinterpret_cast<uint64_t>(handle));
   } else if (comm != nullptr && EndsComm(call)) {
     if (call == ring::kCall_ncclCommDestroy) SetCommState(*comm, ring::kCommDestroyed);

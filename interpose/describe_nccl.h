@@ -28,9 +28,15 @@ struct OperationNote {
   CommState* comm;
   StreamState* stream;
   std::atomic<uint64_t>* counter;  // the sequence number's, null when the call takes none
+  PairNumbers* pair;               // of a send or receive
   uint64_t sequence;
   uint64_t capture;      // that the operation goes into; 0: none, or not known
   uint32_t graph_front;  // marker in front of it there; 0: none
+  uint64_t order;  // of kBegin
+  uint64_t count;
+  int32_t root_or_peer;
+  uint8_t datatype;
+  uint8_t reduce_op;
   uint8_t flags;
 };
 void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,

@@ -8,6 +8,8 @@
 
 #include "interpose/gpu_progress.h"
 #include "interpose/lifecycle.h"
+#include "interpose/number_slots.h"
+#include "interpose/operation_order.h"
 #include "interpose/real_symbols.h"
 #include "interpose/ring_client.h"
 
@@ -96,12 +98,14 @@ StreamState* InsertStream(Process& process, uint64_t key, uint64_t handle, int32
   state.deferred.store(0, std::memory_order_relaxed);
   state.driver_id.store(0, std::memory_order_relaxed);
   ForgetMarkers(state);
+  ForgetOrder(state);
   Put(slot.flags, flags);
   Put(slot.device, device);
   Put(slot.handle, handle);
   Put(slot.enqueued, uint64_t{0});
   Put(slot.head, uint64_t{0});
   Put(slot.done, uint64_t{0});
+  Put(slot.synced, uint64_t{0});
   Shared(slot.stream).store(state.id, std::memory_order_release);
   state.key.store(key, std::memory_order_release);
   if (index == Shared(header.streams_used).load(std::memory_order_relaxed)) {
@@ -327,6 +331,7 @@ CommState* AddComm(Process& process, uint64_t uid, uint32_t parent, int32_t nran
   Put(slot.parent, parent);
   Put(slot.state, uint32_t{ring::kCommIniting});
   for (char& letter : slot.name) Put(letter, '\0');
+  comm.numbers = ClaimNumbers(process, comm, ring::NumberKind::kCollective, -1);
   SizeComm(process, comm, nranks, rank);
   Shared(slot.comm).store(comm.id, std::memory_order_release);
   if (index == Shared(header.comms_used).load(std::memory_order_relaxed)) {
@@ -369,11 +374,14 @@ void ReleaseComm(Process& process, CommState& comm) {
 
 void SizeComm(Process& process, CommState& comm, int32_t nranks, int32_t rank) {
   if (nranks > comm.p2p_capacity) {
-    const size_t bytes = 2 * static_cast<size_t>(nranks) * sizeof(uint64_t);
-    comm.p2p = static_cast<std::atomic<uint64_t>*>(ArenaAllocate(process, bytes));
+    const size_t bytes = 2 * static_cast<size_t>(nranks) * sizeof(PairNumbers);
+    comm.p2p = static_cast<PairNumbers*>(ArenaAllocate(process, bytes));
     comm.p2p_capacity = comm.p2p != nullptr ? nranks : 0;
   } else if (comm.nranks == 0) {
-    for (int32_t i = 0; i < 2 * nranks; ++i) comm.p2p[i].store(0, std::memory_order_relaxed);
+    for (int32_t i = 0; i < 2 * nranks; ++i) {
+      comm.p2p[i].next.store(0, std::memory_order_relaxed);
+      comm.p2p[i].slot = nullptr;
+    }
   }
   comm.nranks = nranks;
   comm.rank = rank;

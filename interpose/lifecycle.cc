@@ -80,6 +80,12 @@ bool IsReusable(const Process& process, ring::ThreadSlot& slot, uint32_t own_tid
   return syscall(SYS_tgkill, process.pid, tid, 0) != 0 && errno == ESRCH;
 }
 
+// A call that leaves no trace in the state block either.
+void CountUnseen(ring::Header& header) {
+  Add(header.lost_records, uint64_t{1});
+  Add(header.lost_calls, uint64_t{1});
+}
+
 // Under the thread_lock. *space: where the thread's ring is to be; none for a slot that has one.
 ThreadContext* TakeSlot(Process& process, uint32_t tid, RingSpace* space) {
   ring::Header& header = *process.header;
@@ -159,11 +165,11 @@ ThreadContext* AttachThread() {
   if (process != nullptr) {
     if (t_local.skip != 0) {
       --t_local.skip;
-      Add(process->header->lost_records, uint64_t{1});
+      CountUnseen(*process->header);
       return nullptr;
     }
     if (!process->thread_lock.Acquire()) {
-      Add(process->header->lost_records, uint64_t{1});
+      CountUnseen(*process->header);
       return nullptr;  // tried again at the next call
     }
     RingSpace space = {0, 0};
@@ -172,7 +178,7 @@ ThreadContext* AttachThread() {
     if (space.bytes != 0) HandOutRing(*process, *thread, space);
     if (thread == nullptr) {
       t_local.skip = kSkippedCalls;
-      Add(process->header->lost_records, uint64_t{1});
+      CountUnseen(*process->header);
       return nullptr;
     }
   }

@@ -9,6 +9,8 @@ bool MakeRoom(ThreadContext& thread, uint64_t most) {
     if (thread.head - thread.cached_tail < most) return true;
   }
   Put(thread.slot->lost_records, thread.slot->lost_records + 1);
+  // In this order: who reads both never takes it for a loss of something else.
+  if (most < thread.ring_slots) Add(thread.header->lost_work, uint64_t{1});
   Add(thread.header->lost_records, uint64_t{1});
   return false;
 }

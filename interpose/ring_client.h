@@ -89,9 +89,10 @@ inline void MarkGpuThread(ThreadContext& thread) {
   }
 }
 
-// The thread is in a call that may block, until LeaveCall.
+// The thread is in a call that may block, until LeaveCall. `covered`: of a wait for the GPU.
 inline void EnterCall(ThreadContext& thread, CallId call, uint64_t order, uint64_t ticks,
-                      uint64_t site) {
+                      uint64_t site, const ring::CallArguments& arguments,
+                      const Behind* covered = nullptr) {
   ring::ThreadSlot& slot = *thread.slot;
   Put(slot.seq, ++thread.seq);
   std::atomic_thread_fence(std::memory_order_release);
@@ -100,6 +101,22 @@ inline void EnterCall(ThreadContext& thread, CallId call, uint64_t order, uint64
   Put(slot.since_ticks, ticks);
   Put(slot.call_site, site);
   Put(slot.entered, slot.entered + 1);
+  ring::CallArguments& to = slot.detail.arguments;
+  Put(to.comm, arguments.comm);
+  Put(to.stream, arguments.stream);
+  Put(to.count, arguments.count);
+  Put(to.sequence, arguments.sequence);
+  Put(to.root_or_peer, arguments.root_or_peer);
+  Put(to.datatype, arguments.datatype);
+  Put(to.reduce_op, arguments.reduce_op);
+  Put(to.wait, arguments.wait);
+  Put(to.flags, arguments.flags);
+  Put(to.device, arguments.device);
+  Put(to.covered, covered != nullptr ? covered->count : 0u);
+  for (uint32_t i = 0; covered != nullptr && i < covered->count; ++i) {
+    Put(slot.detail.positions[i].stream, covered->places[i].stream);
+    Put(slot.detail.positions[i].ordinal, covered->places[i].ordinal);
+  }
   Shared(slot.seq).store(++thread.seq, std::memory_order_release);
 }
 

@@ -36,7 +36,10 @@ constexpr uint64_t kStreamsOffset =
     kThreadsOffset + RoundUp(sizeof(ring::ThreadSlot) * ring::kMaxThreads);
 constexpr uint64_t kCommsOffset =
     kStreamsOffset + RoundUp(sizeof(ring::StreamSlot) * ring::kMaxStreams);
-constexpr uint64_t kRingsOffset = kCommsOffset + RoundUp(sizeof(ring::CommSlot) * ring::kMaxComms);
+constexpr uint64_t kNumbersOffset =
+    kCommsOffset + RoundUp(sizeof(ring::CommSlot) * ring::kMaxComms);
+constexpr uint64_t kRingsOffset =
+    kNumbersOffset + RoundUp(sizeof(ring::NumberSlot) * ring::kMaxNumbers);
 static_assert(kRingsOffset + kFirstRings * kFirstRingBytes < ring::kMaxFileBytes);
 
 // The kernel's own call: glibc's fstat is a symbol of glibc 2.33.
@@ -186,6 +189,8 @@ void FillHeader(Process& process, uint64_t start) {
   header.max_streams = ring::kMaxStreams;
   header.comms_offset = kCommsOffset;
   header.max_comms = ring::kMaxComms;
+  header.numbers_offset = kNumbersOffset;
+  header.max_numbers = ring::kMaxNumbers;
   header.rings_offset = kRingsOffset;
   strncpy(header.build_id, "gordian " GORDIAN_VERSION, sizeof(header.build_id) - 1);
   // NCCL connects at first use only with cuMem, and at init without it.
@@ -263,6 +268,7 @@ bool BuildFile(Process& process, const char* directory) {
   process.threads = reinterpret_cast<ring::ThreadSlot*>(process.base + kThreadsOffset);
   process.streams = reinterpret_cast<ring::StreamSlot*>(process.base + kStreamsOffset);
   process.comms = reinterpret_cast<ring::CommSlot*>(process.base + kCommsOffset);
+  process.numbers = reinterpret_cast<ring::NumberSlot*>(process.base + kNumbersOffset);
   process.file_device = status.st_dev;
   process.file_inode = status.st_ino;
   process.next_ring_offset = kRingsOffset;
@@ -306,9 +312,12 @@ Process* CreateProcess(uint64_t epoch) {
   int64_t value = 0;
   process->forced_blocking =
       ParseNumber(getenv("NCCL_COMM_BLOCKING"), &value) ? static_cast<int32_t>(value != 0) : -1;
-  if (ParseNumber(getenv("GORDIAN_RING_SLOTS"), &value) && value >= 2) {
-    process->forced_ring_slots = uint64_t{1}
-                                 << (63 - __builtin_clzll(static_cast<uint64_t>(value)));
+  if (ParseNumber(getenv("GORDIAN_RING_SLOTS"), &value)) {
+    if (value >= 2) {
+      process->forced_ring_slots = uint64_t{1}
+                                   << (63 - __builtin_clzll(static_cast<uint64_t>(value)));
+    }
+    process->no_rings = value == 0;
   }
   const bool markers_off = ParseNumber(getenv("GORDIAN_MARKERS"), &value) && value == 0;
   process->markers_on.store(markers_off ? 0 : 1, std::memory_order_relaxed);
@@ -318,6 +327,7 @@ Process* CreateProcess(uint64_t epoch) {
 }
 
 RingSpace TakeRingSpace(Process& process) {
+  if (process.no_rings) return {0, 0};
   uint64_t bytes = process.rings_handed_out < kFirstRings ? kFirstRingBytes : kLaterRingBytes;
   if (process.forced_ring_slots != 0) bytes = process.forced_ring_slots * sizeof(ring::Record);
   const RingSpace space = {process.next_ring_offset, bytes};
@@ -325,6 +335,16 @@ RingSpace TakeRingSpace(Process& process) {
   process.next_ring_offset += RoundUp(bytes);
   ++process.rings_handed_out;
   return space;
+}
+
+uint64_t TakeStateSpace(Process& process, uint64_t bytes) {
+  if (!process.thread_lock.Acquire()) return 0;
+  const uint64_t offset = process.next_ring_offset;
+  const bool room = RoundUp(bytes) <= ring::kMaxFileBytes - offset;
+  if (room) process.next_ring_offset += RoundUp(bytes);
+  process.thread_lock.Release();
+  const ErrnoKeeper keep_errno;
+  return room && ReserveRing(process, offset, RoundUp(bytes)) ? offset : 0;
 }
 
 void HandOutRing(Process& process, ThreadContext& thread, RingSpace space) {

@@ -137,6 +137,32 @@ struct MarkerQueue {
   Marker ring[kMarkersPerStream];
 };
 
+// The operation of NCCL at `ordinal` of a stream, which something stands behind.
+struct OrderedAfter {
+  uint32_t stream;  // id
+  uint32_t index;   // of its slot
+  uint64_t ordinal;
+  uint64_t at;  // of a stream that waits for it: where, on that stream
+};
+
+// At most kMaxCovered places of unfinished operations.
+struct Behind {
+  uint32_t count;
+  OrderedAfter places[ring::kMaxCovered];
+};
+
+inline constexpr uint32_t kMaxEvents = 4096;
+inline constexpr uint32_t kEventPlaces = 3;
+
+// What an event stood behind when it was recorded; events that stand behind nothing need no entry.
+// Each place is one word, written at once, so that nobody reads half of one: 11 bits of index, 21 of
+// the stream's id, 32 of the ordinal. 0: none.
+struct EventEntry {
+  std::atomic<uint64_t> key;  // cudaEvent_t; 0 never used, 1 erased
+  std::atomic<uint64_t> places[kEventPlaces];
+};
+static_assert(ring::kMaxStreams == 1 << 11);
+
 struct StreamState {
   std::atomic<uint64_t> key;  // StreamKey; 0 when free or destroyed
   uint64_t handle;            // what the driver takes: 1 legacy, 2 per thread, else the handle
@@ -153,6 +179,19 @@ struct StreamState {
   // Communicators whose NCCL call on this stream said "in progress": the last one that has launched
   // its work marks the stream.
   std::atomic<uint32_t> deferred;
+  // operation_order.h. The lock guards what follows it.
+  std::atomic<uint64_t> last_word;  // its last operation of NCCL, as in EventEntry; 0: none
+  std::atomic<uint32_t> awaited_count;
+  TryLock order_lock;
+  bool no_pending;  // there was no room for a queue
+  OrderedAfter awaited[ring::kMaxAfter];  // waits since the last operation
+  ring::PendingQueue* pending;  // in the mapped file; stays with the slot
+};
+
+// Sends to a peer, or receives from it, so far.
+struct PairNumbers {
+  std::atomic<uint64_t> next;
+  ring::NumberSlot* slot;  // claimed with the first one; null: none, or none was left
 };
 
 struct CommState {
@@ -168,8 +207,9 @@ struct CommState {
   std::atomic<uint32_t> in_use;
   uint8_t flags;  // ring::kFlagNonBlocking
   uint8_t shares;  // kSharesBySplit, kSharesByShrink: what its children share with it
-  // [2 * peer] sends to and [2 * peer + 1] receives from that peer so far; p2p_capacity peers.
-  std::atomic<uint64_t>* p2p;
+  ring::NumberSlot* numbers;  // of its collectives; null: none was left
+  // [2 * peer] sends to and [2 * peer + 1] receives from that peer; p2p_capacity peers.
+  PairNumbers* p2p;
   int32_t p2p_capacity;
   // Streams with work of this communicator that NCCL may not have launched yet. Changed under the
   // lock: a thread that polls the communicator meets the one that uses it.
@@ -187,6 +227,19 @@ inline constexpr uint32_t kGraphMarkers = 4096;  // in one process (interpose/gr
 inline constexpr uint32_t kGroupInits = 64;
 inline constexpr uint32_t kGroupComms = 16;
 inline constexpr uint32_t kGroupNumbers = 1024;
+inline constexpr uint32_t kGroupOperations = 128;
+
+// What the state block tells of an operation that was accepted.
+struct CalledOperation {
+  uint64_t site;
+  uint64_t count;
+  uint64_t sequence;
+  uint32_t comm;  // id
+  int32_t root_or_peer;
+  CallId call;
+  uint8_t datatype;
+  uint8_t reduce_op;
+};
 
 struct Process;
 struct GraphMarkers;
@@ -209,6 +262,7 @@ struct ThreadContext {
   bool polling;
   bool gpu_thread;
   uint32_t driver_retry;
+  Behind covered;  // by the host wait that it is in
 
   StreamState* cached_stream;
   StreamState* cached_default;  // default stream that this thread used last
@@ -239,7 +293,15 @@ struct ThreadContext {
   struct GroupNumber {
     CommState* comm;
     std::atomic<uint64_t>* counter;
+    ring::NumberSlot* slot;
   } group_numbers[kGroupNumbers];
+  // What the open group is to launch, by stream; those that there is no room for are counted.
+  uint32_t group_operation_count;
+  uint32_t group_operations_left_out;
+  struct GroupOperation {
+    StreamState* stream;
+    CalledOperation operation;
+  } group_operations_held[kGroupOperations];
 };
 
 struct Process {
@@ -249,6 +311,7 @@ struct Process {
   ring::ThreadSlot* threads;
   ring::StreamSlot* streams;
   ring::CommSlot* comms;
+  ring::NumberSlot* numbers;
   int32_t pid;
   bool tsc;
   int32_t forced_blocking;  // NCCL_COMM_BLOCKING, -1 when not set
@@ -270,16 +333,20 @@ struct Process {
   TryLock stream_lock;
   TryLock comm_lock;
   TryLock arena_lock;
+  TryLock number_lock;
   char* arena_next;
   char* arena_end;
 
   uint64_t next_ring_offset;
   uint32_t rings_handed_out;
   uint64_t forced_ring_slots;  // GORDIAN_RING_SLOTS, 0 when not set
+  bool no_rings;               // GORDIAN_RING_SLOTS=0: the state block alone, for tests
   uint32_t next_stream_id;
   uint32_t next_comm_id;
   uint32_t stream_reuse_cursor;
   uint32_t comm_reuse_cursor;
+  uint32_t number_reuse_cursor;
+  std::atomic<uint32_t> claims_to_skip;
   std::atomic<uint32_t> init_all_calls;
   char path[512];
   dev_t file_device;
@@ -287,6 +354,7 @@ struct Process {
 
   HandleTable<2 * ring::kMaxStreams> stream_table;
   HandleTable<2 * ring::kMaxComms> comm_table;
+  EventEntry events[kMaxEvents];
   ThreadContext contexts[ring::kMaxThreads];
   StreamState stream_states[ring::kMaxStreams];
   CommState comm_states[ring::kMaxComms];

@@ -4,7 +4,6 @@
 #include "analyzer/graph/execution_graph.h"
 
 namespace gordian::graph {
-namespace {
 
 // Unlike any hash of an ncclUniqueId, as far as 64 bits go.
 CommUid MeetingUid(const Communicator& comm, Call call, uint64_t ordinal) {
@@ -16,8 +15,6 @@ CommUid MeetingUid(const Communicator& comm, Call call, uint64_t ordinal) {
   }
   return hash == 0 ? 1 : hash;
 }
-
-}  // namespace
 
 void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const CallRecord& record) {
   LocalComm& local = process.comms[record.comm];

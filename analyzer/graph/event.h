@@ -5,6 +5,7 @@
 #define GORDIAN_ANALYZER_GRAPH_EVENT_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -130,6 +131,9 @@ enum class ExitKind : uint8_t { kCode, kSignal, kUnknown };
 
 enum class OsState : uint8_t { kUnknown, kRunning, kSleeping, kDisk, kStopped, kGone };
 
+struct CallDetail;  // state_block.h
+struct StateBlock;
+
 struct ThreadState {
   ThreadId thread = 0;  // 0: never made an intercepted call
   uint32_t tid = 0;
@@ -137,6 +141,7 @@ struct ThreadState {
   uint16_t call_id = 0;   // 0: in no call that may block
   uint64_t call_order = 0;
   uint64_t since_ns = 0;
+  uint64_t call_site = 0;
   uint64_t entered = 0, left = 0;      // calls that may block
   uint64_t published = 0, collected = 0;  // records; equal when nothing is in flight
   bool gpu_thread = false;
@@ -147,6 +152,7 @@ struct ThreadState {
   uint64_t cpu_ticks = 0;
   uint64_t context_switches = 0;
   bool library_thread = false;  // never calls for the application
+  std::shared_ptr<const CallDetail> detail;  // of the call; null: not told
   std::string name;
 };
 
@@ -176,6 +182,7 @@ struct ProcessState {
   uint64_t lost_records = 0, lost_streams = 0, lost_comms = 0, lost_markers = 0;
   uint64_t nccl_calls = 0;
   std::vector<std::string> not_visible;
+  std::shared_ptr<const StateBlock> block;  // null: not told, since no records were lost
 };
 
 // The state of every live process, all of it read after the previous round had ended everywhere.

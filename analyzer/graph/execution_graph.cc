@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "analyzer/graph/state_merge.h"
+
 namespace gordian::graph {
 namespace {
 
@@ -74,6 +76,7 @@ void ExecutionGraph::End(ProcessId id, ExitKind kind, int exit_value, uint64_t t
   process->ended_ns = time_ns;
   // Nobody writes any more: what has not come by now is lost, and the rest need not wait for it.
   process->merger.AtRound(true, [&](const CallRecord& r) { Apply(*process, r); });
+  MergeState(this, process, time_ns);
 }
 
 void ExecutionGraph::FinalCounts(ProcessId id, uint64_t lost_records, uint64_t nccl_calls) {
@@ -81,6 +84,11 @@ void ExecutionGraph::FinalCounts(ProcessId id, uint64_t lost_records, uint64_t n
   if (process == nullptr) return;
   process->state.lost_records = std::max(process->state.lost_records, lost_records);
   process->state.nccl_calls = std::max(process->state.nccl_calls, nccl_calls);
+}
+
+void ExecutionGraph::FinalBlock(ProcessId id, std::shared_ptr<const StateBlock> block) {
+  Process* process = Find(id);
+  if (process != nullptr && block != nullptr) process->block = std::move(block);
 }
 
 void ExecutionGraph::RecordsMissing(ProcessId id) {
@@ -109,6 +117,8 @@ void ExecutionGraph::TakeRound(const Round& round) {
     NoteAwake(state, round.end_ns, &process);
     process.state = state;
     process.has_state = true;
+    if (state.block != nullptr) process.block = state.block;
+    if (!process.ended) MergeState(this, &process, round.begin_ns);
     if (!state.stopped) {
       process.stopped_since_ns = 0;
     } else if (process.stopped_since_ns == 0) {
@@ -279,7 +289,7 @@ void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
   }
   if (local != process.comms.end()) {
     PartNumbers& numbers = local->second.Numbers(part.ref);
-    numbers.next = record.sequence + 1;
+    numbers.See(record.sequence);
     part.ref.sequence += numbers.launched;
   }
   Kernel* kernel = nullptr;

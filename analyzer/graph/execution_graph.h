@@ -6,10 +6,13 @@
 #ifndef GORDIAN_ANALYZER_GRAPH_EXECUTION_GRAPH_H_
 #define GORDIAN_ANALYZER_GRAPH_EXECUTION_GRAPH_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -18,6 +21,7 @@
 #include "analyzer/graph/event.h"
 #include "analyzer/graph/matcher.h"
 #include "analyzer/graph/record_merger.h"
+#include "analyzer/graph/state_block.h"
 
 namespace gordian::graph {
 
@@ -48,6 +52,7 @@ struct WorkItem {
   bool graph = false;                  // a launch of a graph, with whatever else is in it
   uint64_t order = 0;                  // of its record
   uint64_t site = 0;
+  bool certain = false;  // `event` is the process's own account: no lost record can have changed it
 };
 
 struct StreamQueue {
@@ -102,6 +107,7 @@ struct Kernel {
   std::vector<StreamId> streams;          // distinct ones that it needs: none if all are empty
   std::vector<StreamPosition> positions;  // where it was enqueued
   size_t open_positions = 0;
+  bool from_state = false;  // known from the process's state block, not from records
   KernelId previous_on_comm = 0;  // W8
   // W8, of other communicators; 0: none. What is launched while this is has no order with it.
   KernelId shared_before = 0;     // on one that shares resources with its own
@@ -126,6 +132,7 @@ struct OpenCall {
   CallRecord record;
   std::vector<StreamPosition> covered;  // host waits
   bool covered_known = true;
+  bool certain = false;  // `covered` is the process's own account
   CommUid init = 0;  // calls that all members make
   int init_rank = -1;
   KernelId kernel = 0;  // operations outside a group
@@ -170,6 +177,15 @@ struct Thread {
 struct PartNumbers {
   uint64_t next = 0;      // of the calls
   uint64_t launched = 0;  // by graphs
+  // Numbers of calls whose records were lost, [first, second), until the state block has told what
+  // became of them.
+  std::vector<std::pair<uint64_t, uint64_t>> missing;
+
+  // The call with number n was seen.
+  void See(uint64_t n) {
+    if (n > next) missing.emplace_back(next, n);
+    next = std::max(next, n + 1);
+  }
 };
 
 struct LocalComm {
@@ -230,18 +246,27 @@ struct Process {
 
   bool has_state = false;  // in the last round
   ProcessState state;
+  // As the process left it, or of the last round that had one; null: none was told.
+  std::shared_ptr<const StateBlock> block;
+  std::map<std::pair<uint64_t, CommId>, KernelId> state_launches;  // made from state blocks
+  std::set<KernelId> perhaps_refused;  // by what the state block of the last round said
   uint64_t stopped_since_ns = 0;
   uint64_t last_busy_ns = 0;      // a thread that may call was seen to use a processor
   // By thread id: when each that may call was last seen to run, or to have run since the round before.
   std::map<uint32_t, uint64_t> awake_ns;
   uint64_t last_progress_ns = 0;  // any record, any done operation
 
+  // False for what may be a launcher.
+  bool CalledNccl() const { return records > 0 || state.nccl_calls > 0; }
   bool Dead() const { return ended || (has_state && !state.alive); }
   bool Lossy() const {
     return merger.lost() > 0 || state.lost_records > 0 || state.lost_streams > 0 ||
            state.lost_comms > 0 || records_missing;
   }
 };
+
+// Names the ordinal-th call of its kind that all members of a communicator make and wait in (W11).
+CommUid MeetingUid(const Communicator& comm, Call call, uint64_t ordinal);
 
 class ExecutionGraph {
  public:
@@ -250,6 +275,8 @@ class ExecutionGraph {
   Process& Start(const ProcessInfo&);
   void End(ProcessId, ExitKind, int exit_value, uint64_t time_ns);
   void FinalCounts(ProcessId, uint64_t lost_records, uint64_t nccl_calls);
+  // The state block of a process that is about to be told ended.
+  void FinalBlock(ProcessId, std::shared_ptr<const StateBlock> block);
   void RecordsMissing(ProcessId);
   void Record(const CallRecord&);
 
@@ -270,6 +297,8 @@ class ExecutionGraph {
   size_t Held() const;
 
  private:
+  friend class StateMerge;
+
   void Apply(Process&, const CallRecord&);
   void ApplyOperationBegin(Process&, Thread&, const CallRecord&);
   void ApplyOperationEnd(Process&, Thread&, const CallRecord&);

@@ -48,6 +48,8 @@ Hang CycleHang(const RoundView&, const std::vector<bool>& can, const std::vector
 // `forced` for WaitForGraph::Decide(): the witness, and what `forced` has already.
 void Force(const std::vector<WitnessStep>& witness, std::vector<bool>* forced);
 
+// By hash alone: state_block.h.
+std::vector<Finding> UnlocatedFindings(const Matcher&, const Names&, uint64_t now_ns);
 std::vector<Finding> MismatchFindings(const Matcher&, const Names&, uint64_t now_ns, bool settled);
 
 }  // namespace gordian::graph

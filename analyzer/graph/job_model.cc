@@ -364,6 +364,9 @@ Verdict JobModel::Impl::Current() const {
   for (Finding& finding : MismatchFindings(matcher_, names, now_ns_, ended_)) {
     findings.push_back(std::move(finding));
   }
+  for (Finding& finding : UnlocatedFindings(matcher_, names, now_ns_)) {
+    findings.push_back(std::move(finding));
+  }
   findings.insert(findings.end(), suspected_.begin(), suspected_.end());
   if (findings.empty()) findings.push_back(Base(names));
   Sort(&findings);
@@ -388,6 +391,10 @@ void JobModel::OnProcessEnded(ProcessId process, ExitKind kind, int exit_value, 
 
 void JobModel::OnFinalCounts(ProcessId process, uint64_t lost_records, uint64_t nccl_calls) {
   impl_->execution_.FinalCounts(process, lost_records, nccl_calls);
+}
+
+void JobModel::OnFinalBlock(ProcessId process, std::shared_ptr<const StateBlock> block) {
+  impl_->execution_.FinalBlock(process, std::move(block));
 }
 
 void JobModel::OnRecordsMissing(ProcessId process) { impl_->execution_.RecordsMissing(process); }

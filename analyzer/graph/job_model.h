@@ -35,6 +35,8 @@ class JobModel {
   void OnProcessEnded(ProcessId, ExitKind, int exit_value, uint64_t time_ns);
   // A process's last account of itself, before OnProcessEnded.
   void OnFinalCounts(ProcessId, uint64_t lost_records, uint64_t nccl_calls);
+  // What its state block says at its end, before OnProcessEnded.
+  void OnFinalBlock(ProcessId, std::shared_ptr<const StateBlock> block);
   // Something that this process did will never be told. The order of its records shows holes between
   // them, but not that the last ones are missing.
   void OnRecordsMissing(ProcessId);

@@ -137,7 +137,7 @@ JobSnapshot TakeSnapshot(const ExecutionGraph& execution, const Matcher& matcher
   }
   for (const auto& [id, process] : execution.processes()) {
     snapshot.last_progress_ns = std::max(snapshot.last_progress_ns, process.last_progress_ns);
-    const bool is_rank = process.records > 0 || process.info.env_rank >= 0;
+    const bool is_rank = process.CalledNccl() || process.info.env_rank >= 0;
     // A launcher, an earlier incarnation of a rank that came back, or a worker of one.
     const Incarnations& incarnations = names.incarnations();
     if (!is_rank || incarnations.Replaced(id) || incarnations.Beside(id)) continue;

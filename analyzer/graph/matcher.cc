@@ -288,6 +288,44 @@ void Matcher::MaybeRetireTransfer(const PartRef& part) {
   peer.forgotten = true;
 }
 
+std::vector<uint64_t> Matcher::Unfinished(const PartRef& member, uint64_t from,
+                                          uint64_t to) const {
+  std::vector<uint64_t> numbers;
+  const Communicator& comm = comms_[member.comm];
+  if (member.kind == PartKind::kCollective) {
+    for (auto it = comm.instances.lower_bound(from);
+         it != comm.instances.end() && it->first < to; ++it) {
+      if (it->second.members[member.rank].state == SlotState::kNone) numbers.push_back(it->first);
+    }
+    return numbers;
+  }
+  const bool sends = member.kind == PartKind::kSend;
+  const auto channel = comm.transfers.find(sends ? std::pair(member.rank, member.peer)
+                                                 : std::pair(member.peer, member.rank));
+  if (channel == comm.transfers.end()) return numbers;
+  for (auto it = channel->second.lower_bound(from);
+       it != channel->second.end() && it->first < to; ++it) {
+    const MemberSlot& mine = sends ? it->second.send : it->second.receive;
+    if (mine.state == SlotState::kNone) numbers.push_back(it->first);
+  }
+  return numbers;
+}
+
+void Matcher::RetireLost(int index) {
+  constexpr uint64_t kKept = 64;  // a record may be late
+  Communicator& comm = comms_[index];
+  while (!comm.instances.empty()) {
+    const auto oldest = comm.instances.begin();
+    for (size_t r = 0; r < oldest->second.members.size(); ++r) {
+      const CommMember& member = comm.members[r];
+      const SlotState state = oldest->second.members[r].state;
+      if (!member.known || state == SlotState::kCalled || state == SlotState::kAborted) return;
+      if (state == SlotState::kNone && member.next_sequence <= oldest->first + kKept) return;
+    }
+    comm.instances.erase(oldest);
+  }
+}
+
 InitCall& Matcher::Init(CommUid uid, Call call, int parent, int nranks) {
   auto [it, added] = inits_.try_emplace(uid);
   InitCall& init = it->second;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "analyzer/graph/event.h"
+#include "analyzer/graph/tallies.h"
 
 namespace gordian::graph {
 
@@ -91,6 +92,7 @@ struct Communicator {
   std::vector<CommMember> members;                                        // by rank
   std::map<uint64_t, Instance> instances;                                 // unfinished, by sequence
   std::map<std::pair<int, int>, std::map<uint64_t, Transfer>> transfers;  // (source, destination)
+  bool unsure = false;  // numbers of some member may be wrong: no mismatch is one
   int collective_mismatch = -1;
   int transfer_mismatch = -1;
 };
@@ -184,6 +186,15 @@ class Matcher {
   const std::vector<Mismatch>& mismatches() const { return mismatches_; }
   const std::map<CommUid, InitCall>& inits() const { return inits_; }
 
+  // From state blocks, where records were lost (state_merge.h). Of the operations with the numbers
+  // [from, to): those that others hold unfinished and that this member is not known to have called.
+  std::vector<uint64_t> Unfinished(const PartRef& member, uint64_t from, uint64_t to) const;
+  // Lets go of collectives that every member has called, by its own account, and that nobody known
+  // to have called them has left unfinished.
+  void RetireLost(int comm);
+  Tallies& tallies() { return tallies_; }
+  const Tallies& tallies() const { return tallies_; }
+
   // Instances and transfers held: what memory grows with.
   size_t Held() const;
 
@@ -197,6 +208,7 @@ class Matcher {
   std::map<std::pair<CommUid, int>, int> by_uid_;
   std::vector<Mismatch> mismatches_;
   std::map<CommUid, InitCall> inits_;
+  Tallies tallies_;
 };
 
 }  // namespace gordian::graph

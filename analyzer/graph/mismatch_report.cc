@@ -53,6 +53,7 @@ std::vector<Finding> MismatchFindings(const Matcher& matcher, const Names& names
   constexpr uint64_t kSettleNs = 300'000'000;
   std::vector<Finding> findings;
   for (const Mismatch& mismatch : matcher.mismatches()) {
+    if (matcher.comms()[mismatch.comm].unsure) continue;
     const bool transfer = mismatch.kind != PartKind::kCollective;
     std::vector<std::vector<const MismatchMember*>> camps;
     for (const MismatchMember& member : mismatch.members) {

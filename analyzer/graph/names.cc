@@ -126,7 +126,7 @@ Names::Names(const ExecutionGraph& execution, const Matcher& matcher)
   for (const auto& [id, process] : execution.processes()) {
     if (incarnations_.Replaced(id) || incarnations_.Beside(id)) continue;
     expected_ = std::max(expected_, process.info.env_world_size);
-    if (process.records == 0 && process.info.env_rank < 0) continue;  // perhaps a launcher
+    if (!process.CalledNccl() && process.info.env_rank < 0) continue;  // perhaps a launcher
     by_environment_ &= process.info.env_rank >= 0 && ranks.insert(process.info.env_rank).second;
   }
   // Where no communicator spans the job, two members may have the same rank in theirs. Then only
@@ -150,7 +150,7 @@ Names::Names(const ExecutionGraph& execution, const Matcher& matcher)
   seen_ = static_cast<int>(by_device_.size());
   for (const auto& [id, process] : execution.processes()) {
     if (members.count(id) == 0 && !incarnations_.Replaced(id) && !incarnations_.Beside(id) &&
-        (process.records > 0 || process.info.env_rank >= 0)) ++seen_;
+        (process.CalledNccl() || process.info.env_rank >= 0)) ++seen_;
   }
   expected_ = std::max(expected_, seen_);
 }

@@ -26,15 +26,15 @@ class RecordMerger {
 
   // All that was published before the round has arrived. A thread may have taken its number and not
   // published yet, so a hole is given up for lost only at the second round that meets it (`all`: at
-  // once, for a process that has ended).
+  // once, for a process that has ended): all holes below the last record that the round before saw.
   template <typename Sink>
   void AtRound(bool all, Sink&& sink) {
-    while (!waiting_.empty() && (all || next_ == hole_seen_)) {
+    while (!waiting_.empty() && (all || waiting_.begin()->first <= seen_to_)) {
       lost_ += waiting_.begin()->first - next_;
       next_ = waiting_.begin()->first;
       Drain(sink);
     }
-    hole_seen_ = waiting_.empty() ? 0 : next_;
+    seen_to_ = waiting_.empty() ? 0 : waiting_.rbegin()->first;
   }
 
   bool incomplete() const { return !waiting_.empty(); }
@@ -52,7 +52,7 @@ class RecordMerger {
 
   std::multimap<uint64_t, CallRecord> waiting_;
   uint64_t next_ = 1;
-  uint64_t hole_seen_ = 0;  // value of next_ at the previous round, if it was missing then
+  uint64_t seen_to_ = 0;  // the last record that waited at the previous round
   uint64_t lost_ = 0;
 };
 

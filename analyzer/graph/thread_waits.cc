@@ -108,7 +108,8 @@ void WaitForGraph::HostWait(const Process& process, const ThreadState&, const Op
   const uint64_t inside = now_ns_ - std::min(now_ns_, nodes_[node].since_ns);
   const bool by_implementation = kind == WaitKind::kFree || kind == WaitKind::kAsyncCopy;
   if (by_implementation && inside < options_.free_counts_after_ns) return;
-  if (kind == WaitKind::kEvent && process.Lossy()) return;  // the event may have moved on unseen
+  // The event may have moved on unseen.
+  if (kind == WaitKind::kEvent && process.Lossy() && !open.certain) return;
   const Reason reason = kind == WaitKind::kFree ? Reason::kHostFree
                         : kind == WaitKind::kCopy || kind == WaitKind::kAsyncCopy
                             ? Reason::kHostCopy

@@ -172,7 +172,7 @@ void WaitForGraph::ItemWaits(const Process& process, const StreamQueue& queue,
     Wait(node, MemoryWritten(process, queue, item), Reason::kMemoryWait);
   }
   // A lost record may have been the one that moved the event on.
-  if (process.Lossy()) return;
+  if (process.Lossy() && !item.certain) return;
   for (const StreamPosition& position : item.event) {
     Wait(node, DoneBy(process, position), Reason::kEventWait);
   }
@@ -331,8 +331,8 @@ uint32_t WaitForGraph::SlotStart(const MemberSlot& slot, int comm, int rank, con
   return it == starts_.end() ? Leaf(LeafKind::kDone, 0) : it->second;
 }
 
-// W5, W14. `part` tells what was not called; null for communicator-making calls.
-uint32_t WaitForGraph::NotCalled(int index, int rank, const PartRef* part) {
+// W5, W14. `part` tells what was not called; for calls that all members make, `init` does.
+uint32_t WaitForGraph::NotCalled(int index, int rank, const PartRef* part, const InitCall* init) {
   const Communicator& comm = matcher_.comms()[index];
   if (rank < 0 || rank >= comm.nranks || !comm.members[rank].known) {
     return Leaf(LeafKind::kUnknown, 0, index);
@@ -342,27 +342,19 @@ uint32_t WaitForGraph::NotCalled(int index, int rank, const PartRef* part) {
   if (member.left) return Leaf(LeafKind::kLeft, member.process, index);
   const Process* process = execution_.Find(member.process);
   if (process == nullptr) return Leaf(LeafKind::kUnknown, 0, index);
+  const Account account = part != nullptr ? AccountOf(*process, member, *part) : Account::kSilent;
+  // It did call, and the record of that is missing.
+  if (account == Account::kCalled && (process->Lossy() || !process->Dead())) {
+    return Leaf(LeafKind::kUnknown, member.process);
+  }
   if (process->Dead()) return Leaf(LeafKind::kDead, member.process);
   if (part != nullptr && part->kind != PartKind::kCollective &&
       comm.members[part->peer].forgotten) {
     return Leaf(LeafKind::kUnknown, member.process);
   }
-  bool proven = false;
-  if (part != nullptr && part->kind == PartKind::kCollective) {
-    for (const CommStateNow& now : process->state.comms) {
-      // It did call, and the record of that is missing.
-      if (now.comm != member.comm) continue;
-      auto local = process->comms.find(member.comm);
-      const uint64_t launched =
-          local == process->comms.end() ? 0 : local->second.collectives.launched;
-      if (now.next_sequence + launched > part->sequence) {
-        return Leaf(LeafKind::kUnknown, member.process);
-      }
-      // What graphs launched is not among that number.
-      proven = process->graph_execs.empty() && !process->lost_sight;
-    }
-  }
-  return ProcessNotCalled(member.process, proven);
+  return ProcessNotCalled(member.process,
+                          account == Account::kNotCalled ||
+                              (init != nullptr && NotIn(*process, *init, member.comm)));
 }
 
 uint32_t WaitForGraph::ProcessNotCalled(ProcessId id, bool proven) {
@@ -428,14 +420,14 @@ uint32_t WaitForGraph::InitNode(const InitCall& init) {
           (member.aborted || (process != nullptr && process->Dead()))) {
         continue;
       }
-      Wait(node, NotCalled(init.parent, static_cast<int>(r), nullptr),
+      Wait(node, NotCalled(init.parent, static_cast<int>(r), nullptr, &init),
            MakesCommunicator(init.call) ? Reason::kCommunicatorInit : Reason::kCommunicatorCall);
       continue;
     }
     if (by_environment) {
       uint32_t target = Leaf(LeafKind::kUnknown, 0, init.comm);
       for (const auto& [id, process] : processes) {
-        if (process.info.env_rank == static_cast<int>(r)) target = ProcessNotCalled(id);
+        if (process.info.env_rank == static_cast<int>(r)) target = ProcessNotCalled(id, NotIn(process, init, 0));
       }
       Wait(node, target, Reason::kCommunicatorInit);
       continue;
@@ -445,7 +437,8 @@ uint32_t WaitForGraph::InitNode(const InitCall& init) {
     any = Add(NodeKind::kAnyProcess, true);
     nodes_[any].init = init.uid;
     for (const auto& [id, process] : processes) {
-      Wait(any, ProcessNotCalled(id), Reason::kNotCalled, -1, 0, members.count(id) > 0);
+      Wait(any, ProcessNotCalled(id, NotIn(process, init, 0)), Reason::kNotCalled, -1, 0,
+           members.count(id) > 0);
     }
     if (processes.size() < expected) {
       Wait(any, Leaf(LeafKind::kUnknown, 0, init.comm), Reason::kNotCalled);

@@ -143,7 +143,12 @@ class WaitForGraph {
   void Meeting(const OpenCall&, uint32_t node);
   void Polling(const Process&, const ThreadState&, uint32_t node);
   void FirstUse(const Process&, const OpenCall&, const std::vector<KernelId>&, uint32_t node);
-  uint32_t NotCalled(int comm, int rank, const PartRef* part);
+  uint32_t NotCalled(int comm, int rank, const PartRef* part, const InitCall* init = nullptr);
+  // What the process's own state says of a part that no record told of. What graphs launched is not
+  // among its numbers.
+  enum class Account : uint8_t { kSilent, kCalled, kNotCalled };
+  static Account AccountOf(const Process&, const CommMember&, const PartRef&);
+  bool NotIn(const Process&, const InitCall&, CommId parent) const;
   // `proven`: its own state says that it has not called, whatever records were lost.
   uint32_t ProcessNotCalled(ProcessId, bool proven = false);
   uint32_t InitNode(const InitCall&);

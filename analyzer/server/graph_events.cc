@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "analyzer/server/graph_state_block.h"
 #include "proto/ring/calls.h"
 
 namespace gordian::server {
@@ -370,6 +371,11 @@ bool GraphEvents::OnProcessEnded(const v1::ProcessEnded& ended) {
   auto found = processes_.find(ended.process());
   if (found == processes_.end() || !found->second) return false;
   found->second = false;
+  if (ended.has_block()) {
+    model_->OnFinalBlock(ended.process(), TranslateBlock(ended.block(), [this](uint32_t call) {
+                           return Meaning(call);
+                         }));
+  }
   model_->OnFinalCounts(ended.process(), ended.lost_records(), ended.nccl_calls());
   model_->OnProcessEnded(ended.process(), TranslateExit(ended.kind()), ended.exit_value(),
                          OurTime(ended.process(), ended.time_ns()));
@@ -544,6 +550,14 @@ bool GraphEvents::TranslateProcessState(const v1::ProcessState& state,
     to.context_switches = from.context_switches();
     to.library_thread = from.library_thread();
     to.name = Cut(from.name());
+    if (from.has_detail()) {
+      to.detail = TranslateDetail(from.detail());
+      to.call_site = from.call_site();
+    }
+  }
+  if (state.has_block()) {
+    out->block =
+        TranslateBlock(state.block(), [this](uint32_t call) { return Meaning(call); });
   }
   out->streams.reserve(static_cast<size_t>(state.streams_size()));
   for (const v1::StreamState& from : state.streams()) {

@@ -12,7 +12,9 @@
 //   Header::threads_offset     ThreadSlot[kMaxThreads]
 //   Header::streams_offset     StreamSlot[kMaxStreams]
 //   Header::comms_offset       CommSlot[kMaxComms]
-//   Header::rings_offset       ring space, handed out by the writer: ThreadSlot says which part
+//   Header::numbers_offset     NumberSlot[kMaxNumbers]      (state_block.h)
+//   Header::rings_offset       ring space, handed out by the writer: ThreadSlot says which part is
+//                              a ring, StreamSlot which part is a PendingQueue (state_block.h)
 //
 // Guarantees by the writer: a Record below ring_head is complete; state fields are written with
 // relaxed or release stores that never tear (aligned, at most 8 bytes); a ThreadSlot's call fields
@@ -21,13 +23,14 @@
 //
 // All multi-byte fields that change after creation are accessed atomically (std::atomic_ref /
 // __atomic builtins) at both ends. Threads: one writer per ThreadSlot; StreamSlot::done and ::head
-// are written by the watcher only; StreamSlot::enqueued and CommSlot by whoever makes the call.
+// are written by the watcher only; the rest of StreamSlot, and CommSlot, by whoever makes the call.
 #ifndef GORDIAN_PROTO_RING_LAYOUT_H_
 #define GORDIAN_PROTO_RING_LAYOUT_H_
 
 #include <stdint.h>
 
 #include "proto/ring/record.h"
+#include "proto/ring/state_block.h"
 
 namespace gordian::ring {
 
@@ -83,7 +86,13 @@ struct Header {
   uint64_t nccl_calls;      // outermost NCCL calls entered, lost ones included
   uint32_t markers_enabled; // 0: no GPU evidence at all (no driver found, or GORDIAN_MARKERS=0)
   uint32_t runtime_connect; // 0: NCCL_RUNTIME_CONNECT=0 or NCCL_CUMEM_ENABLE=0, which connect at init
-  uint64_t reserved[8];
+  uint64_t lost_calls;      // calls of threads without a slot: the state block does not know of them
+  uint32_t numbers_offset, max_numbers;
+  uint32_t numbers_used;
+  uint32_t reserved0;
+  uint64_t lost_numbers;    // communicators and peers that found no NumberSlot
+  uint64_t lost_work;       // of lost_records: kernels and events, which give way first
+  uint64_t reserved[3];
   // Bit n % 64 of word n / 64: an outermost call of row n was made, whether or not it leaves records.
   alignas(64) uint64_t rows_used[8];
 };
@@ -112,6 +121,7 @@ struct ThreadSlot {
   uint64_t poll_since_ticks;
   uint32_t poll_call;      // CallId
   uint32_t open_group;     // depth of ncclGroupStart
+  CallDetail detail;       // under seq; of `call`
 };
 
 struct StreamSlot {
@@ -123,7 +133,8 @@ struct StreamSlot {
   uint64_t enqueued;  // last ordinal handed out
   uint64_t head;      // highest ordinal whose head marker was seen complete: everything before it is done
   uint64_t done;      // highest ordinal seen done: every ordinal up to it is done
-  uint64_t reserved1[2];
+  uint64_t synced;    // the same, by what host waits that have returned covered
+  uint64_t pending_offset;  // of its PendingQueue, from the start of the file; 0: it has none
 };
 
 struct CommSlot {
@@ -150,7 +161,7 @@ enum CommState : uint32_t {
 };
 
 static_assert(sizeof(ClockCalibration) == 40);
-static_assert(sizeof(ThreadSlot) == 128);
+static_assert(sizeof(ThreadSlot) == 256);
 static_assert(sizeof(StreamSlot) == 64);
 static_assert(sizeof(CommSlot) == 64);
 static_assert(sizeof(Header) <= 4096);

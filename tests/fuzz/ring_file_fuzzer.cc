@@ -11,6 +11,7 @@
 #include "collector/record_decoder.h"
 #include "collector/ring_drainer.h"
 #include "collector/ring_file.h"
+#include "collector/state_block.h"
 #include "tests/fuzz/fuzz_entry.h"
 
 namespace gordian::fuzz {
@@ -49,6 +50,25 @@ void ReadEverything(collector::RingFile* file) {
     ring::ThreadSlot slot;
     bool consistent = false;
     file->ReadThread(i, &slot, &consistent);
+    v1::CallDetail detail;
+    collector::FillDetail(slot.detail, &detail);
+    if (detail.covered_size() > static_cast<int>(ring::kMaxCovered)) {
+      std::abort();
+    }
+  }
+  collector::StateBlockReader reader;
+  for (const bool all : {false, true}) {
+    v1::StateBlock block, back;
+    std::string wire;
+    if (reader.Read(file, all, &block) &&
+        (!block.SerializeToString(&wire) || !back.ParseFromString(wire))) {
+      std::abort();
+    }
+    for (const v1::PendingStream& stream : block.streams()) {
+      if (stream.pending_size() > static_cast<int>(ring::kPendingSlots)) {
+        std::abort();
+      }
+    }
   }
   std::vector<ring::StreamSlot> streams;
   std::vector<ring::CommSlot> comms;

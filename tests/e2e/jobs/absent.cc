@@ -108,3 +108,24 @@ JOB(aborted_rank, 3) {
   c.AllReduce(world, s);
   c.Sync(s);
 }
+
+JOB(leaves_early, 3) {
+  // Innocent as it stands: the last rank takes part in all that it is needed for and goes; the others
+  // work on for longer than it takes to suspect anybody.
+  cudaStream_t s = c.Stream();
+  ncclComm_t world = c.World();
+  std::vector<int> rest = c.All();
+  rest.pop_back();
+  ncclComm_t some = c.MakeComm("rest", rest);
+  c.Warm(world, s);
+  c.Warm(some, s);
+  c.Begin(s);
+  c.AllReduce(world, s);
+  c.Sync(s);
+  if (some == nullptr) return;
+  for (int i = 0; i < 50; ++i) {
+    c.AllReduce(some, s);
+    c.Sync(s);
+    c.SleepInUserCode(0.1);
+  }
+}

@@ -65,6 +65,14 @@ void Kind(job::Context& c, size_t n) {
   c.Sync(s.stream);
 }
 
+// The mismatch passes, and so do those operations that come after it.
+void ThenMore(job::Context& c, int operations) {
+  Setup s = Prepare(c);
+  NCCL_OK(ncclAllReduce(s.in, s.out, kSmall, ncclFloat, Departs(c) ? ncclMax : ncclSum, s.world, s.stream));
+  for (int i = 0; i < operations; ++i) c.AllReduce(s.world, s.stream);
+  c.Sync(s.stream);
+}
+
 }  // namespace
 
 JOB(mismatch_count_hangs, 2) { Count(c, kSmall); }
@@ -74,6 +82,9 @@ JOB(mismatch_two_roots_ends, 2) { TwoRoots(c, kSmall); }
 JOB(mismatch_no_root_hangs, 2) { NoRoot(c, kSmall); }
 JOB(mismatch_operator_ends, 2) { Operator(c, kSmall); }
 JOB(mismatch_kind_hangs, 2) { Kind(c, kSmall); }
+
+JOB(mismatch_long_past, 2) { ThenMore(c, 40); }
+JOB(mismatch_just_past, 2) { ThenMore(c, 3); }
 
 JOB(mismatch_p2p_count, 2) {
   cudaStream_t s = c.Stream();

@@ -91,3 +91,21 @@ JOB(send_send_buffered, 2) {
   }
   c.Sync(s);
 }
+
+JOB(missing_send, 2) {
+  // Rank 0 receives twice, and the last rank sends once.
+  cudaStream_t s = c.Stream();
+  ncclComm_t pipe = c.MakeComm("pp", c.All());
+  float* buffer = c.Buffer(4096);
+  WarmNeighbours(c, pipe, s, buffer);
+  c.Begin(s);
+  if (c.rank == 0) {
+    RecvFrom(c, pipe, c.nranks - 1, s, buffer);
+    RecvFrom(c, pipe, c.nranks - 1, s, buffer);
+  } else if (c.rank == c.nranks - 1) {
+    SendTo(c, pipe, 0, s, buffer);
+    if (!c.twin) c.SleepInUserCode(3600);
+    SendTo(c, pipe, 0, s, buffer);
+  }
+  c.Sync(s);
+}

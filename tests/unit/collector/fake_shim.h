@@ -31,7 +31,8 @@ class FakeShim {
  public:
   static constexpr uint64_t kStateBytes = 4096 + ring::kMaxThreads * sizeof(ring::ThreadSlot) +
                                           ring::kMaxStreams * sizeof(ring::StreamSlot) +
-                                          ring::kMaxComms * sizeof(ring::CommSlot);
+                                          ring::kMaxComms * sizeof(ring::CommSlot) +
+                                          ring::kMaxNumbers * sizeof(ring::NumberSlot);
 
   // Creates <dir>/<pid>.<start>.ring, or `name`, with room for `rings` rings of `slots` records.
   FakeShim(const std::string& dir, pid_t pid, uint64_t slots, uint32_t rings, std::string name = "")
@@ -72,6 +73,8 @@ class FakeShim {
     h.threads_offset = 4096;
     h.streams_offset = h.threads_offset + h.max_threads * sizeof(ring::ThreadSlot);
     h.comms_offset = h.streams_offset + h.max_streams * sizeof(ring::StreamSlot);
+    h.max_numbers = ring::kMaxNumbers;
+    h.numbers_offset = h.comms_offset + h.max_comms * sizeof(ring::CommSlot);
     h.rings_offset = kStateBytes;
     h.runtime_connect = 1;
     std::strncpy(h.build_id, "fake 1", sizeof(h.build_id) - 1);
@@ -99,6 +102,13 @@ class FakeShim {
   }
   ring::CommSlot* comm(uint32_t i) {
     return reinterpret_cast<ring::CommSlot*>(base_ + header()->comms_offset) + i;
+  }
+
+  ring::NumberSlot* numbers(uint32_t i) {
+    return reinterpret_cast<ring::NumberSlot*>(base_ + header()->numbers_offset) + i;
+  }
+  ring::PendingQueue* queue(uint64_t offset) {
+    return reinterpret_cast<ring::PendingQueue*>(base_ + offset);
   }
 
   // Gives slot `i` to `tid`. Slots in order.

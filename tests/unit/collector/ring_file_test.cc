@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "collector/state_block.h"
 #include "common/clock.h"
 #include "tests/fuzz/fuzz_entry.h"
 #include "tests/unit/collector/fake_shim.h"
@@ -237,6 +238,104 @@ TEST(RingFileTest, TruncatedUnderTheReader) {
   EXPECT_FALSE((*file)->RaiseRound(&request));
 }
 
+// The state block of a file with one communicator whose collectives were called by somebody else
+// all the while.
+TEST(RingFileTest, NumbersComeWhole) {
+  TemporaryDir dir;
+  FakeShim shim(dir.path(), getpid(), 64, 1);
+  ring::NumberSlot& slot = *shim.numbers(0);
+  slot.kind = ring::NumberKind::kCollective;
+  shim.header()->numbers_used = 1;
+  slot.comm = 7;
+  auto file = RingFile::Open(shim.path());
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  std::atomic<bool> stop = false;
+  std::thread writer([&] {
+    for (uint64_t n = 1; !stop; ++n) {
+      __atomic_store_n(&slot.seq, slot.seq + 1, __ATOMIC_RELAXED);
+      __atomic_thread_fence(__ATOMIC_RELEASE);
+      __atomic_store_n(&slot.next, n, __ATOMIC_RELAXED);
+      __atomic_store_n(&slot.hash, n * 3, __ATOMIC_RELAXED);
+      __atomic_store_n(&slot.last[n % ring::kSignatures].hash, n * 5, __ATOMIC_RELAXED);
+      __atomic_store_n(&slot.seq, slot.seq + 1, __ATOMIC_RELEASE);
+    }
+  });
+  int good = 0;
+  for (int i = 0; i < 20000; ++i) {
+    ring::NumberSlot copy;
+    bool consistent = false;
+    ASSERT_TRUE((*file)->ReadNumbers(0, &copy, &consistent));
+    if (!consistent || copy.next == 0) continue;
+    ++good;
+    ASSERT_EQ(copy.hash, copy.next * 3);
+    ASSERT_EQ(copy.last[copy.next % ring::kSignatures].hash, copy.next * 5);
+  }
+  stop = true;
+  writer.join();
+  EXPECT_GT(good, 1000);
+  slot.seq |= 1;  // its writer died inside
+  ring::NumberSlot copy;
+  bool consistent = true;
+  EXPECT_TRUE((*file)->ReadNumbers(0, &copy, &consistent));
+  EXPECT_FALSE(consistent);
+  StateBlockReader reader;
+  v1::StateBlock block;
+  EXPECT_TRUE(reader.Read(file->get(), true, &block));
+  EXPECT_EQ(block.numbers_size(), 0);
+  EXPECT_TRUE(block.numbers_incomplete());
+  EXPECT_FALSE((*file)->ReadNumbers(ring::kMaxNumbers, &copy, &consistent));
+}
+
+TEST(RingFileTest, PendingOperationsAndTheirGap) {
+  TemporaryDir dir;
+  FakeShim shim(dir.path(), getpid(), 1024, 1);
+  const uint64_t offset = shim.header()->rings_offset;  // the ring's place: nobody uses it here
+  auto* const queue = shim.queue(offset);
+  ring::StreamSlot& stream = *shim.stream(0);
+  stream.stream = 4;
+  stream.enqueued = 300;
+  stream.done = 9;
+  stream.synced = 11;
+  stream.pending_offset = offset;
+  shim.header()->streams_used = 1;
+  queue->first = 125;  // goes over the end of the ring
+  queue->next = 130;
+  for (uint64_t place = 125; place < 130; ++place) {
+    ring::PendingOperation& operation = queue->ring[place % ring::kPendingSlots];
+    operation.stamp = place + 1;
+    operation.ordinal = place - 115;
+    operation.after_count = 200;  // more than there is room for
+  }
+  queue->gap_first = 200;
+  queue->gap_last = 300;
+  auto file = RingFile::Open(shim.path());
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  const auto read = [&] {
+    StateBlockReader reader;
+    v1::StateBlock block;
+    EXPECT_TRUE(reader.Read(file->get(), true, &block));
+    EXPECT_EQ(block.streams_size(), 1);
+    return block.streams(0);
+  };
+  v1::PendingStream told = read();
+  EXPECT_TRUE(told.whole());
+  EXPECT_EQ(told.done(), 11u) << "what a host wait proved counts as well";
+  EXPECT_EQ(told.gap_last(), 300u);
+  ASSERT_EQ(told.pending_size(), 3) << "10 and 11 are done";
+  EXPECT_EQ(told.pending(0).ordinal(), 12u);
+  EXPECT_EQ(told.pending(0).after_size(), static_cast<int>(ring::kMaxAfter));
+  stream.done = 300;
+  EXPECT_EQ(read().gap_last(), 0u) << "what was left out is done";
+  queue->ring[128 % ring::kPendingSlots].stamp = 0;  // amid a change
+  EXPECT_FALSE(read().whole());
+  queue->next = queue->first + ring::kPendingSlots + 1;  // nonsense
+  EXPECT_FALSE(read().whole());
+  stream.pending_offset = shim.bytes() - 8;
+  EXPECT_FALSE(read().whole());
+  stream.pending_offset = 0;
+  EXPECT_TRUE(read().whole()) << "no operation was ever put on it";
+}
+
 TEST(RingFileTest, FuzzSmokeOfRandomBytes) {
   for (uint32_t seed = 0; seed < 2000; ++seed) {
     std::mt19937_64 random(seed);
@@ -262,9 +361,11 @@ std::string SmallRingFile() {
   header.threads_offset = 1024;
   header.streams_offset = header.threads_offset + kSlots * sizeof(ring::ThreadSlot);
   header.comms_offset = header.streams_offset + kSlots * sizeof(ring::StreamSlot);
-  header.rings_offset = header.comms_offset + kSlots * sizeof(ring::CommSlot);
-  header.max_threads = header.max_streams = header.max_comms = kSlots;
-  header.file_bytes = header.rings_offset + kRings * kRecords * sizeof(ring::Record);
+  header.numbers_offset = header.comms_offset + kSlots * sizeof(ring::CommSlot);
+  header.rings_offset = header.numbers_offset + kSlots * sizeof(ring::NumberSlot);
+  header.max_threads = header.max_streams = header.max_comms = header.max_numbers = kSlots;
+  const uint64_t queue = header.rings_offset + kRings * kRecords * sizeof(ring::Record);
+  header.file_bytes = queue + sizeof(ring::PendingQueue);
   std::string bytes(header.file_bytes, '\0');
   std::memcpy(bytes.data(), &header, sizeof(header));
   for (uint32_t i = 0; i < kRings; ++i) {
@@ -275,6 +376,10 @@ std::string SmallRingFile() {
     slot.ring_head = kRecords - i;
     std::memcpy(bytes.data() + header.threads_offset + i * sizeof(slot), &slot, sizeof(slot));
   }
+  ring::StreamSlot stream{};
+  stream.stream = 1;
+  stream.pending_offset = queue;
+  std::memcpy(bytes.data() + header.streams_offset, &stream, sizeof(stream));
   return bytes;
 }
 
@@ -303,6 +408,16 @@ TEST(RingFileTest, FuzzSmokeOfAGoodHeaderWithRandomRest) {
     header->threads_used = random() % 2 == 0 ? 4 : static_cast<uint32_t>(random());
     header->streams_used = static_cast<uint32_t>(random() >> random() % 64);
     header->comms_used = static_cast<uint32_t>(random() >> random() % 64);
+    header->numbers_used = static_cast<uint32_t>(random() >> random() % 64);
+    auto* const queue = reinterpret_cast<ring::PendingQueue*>(
+        bytes.data() + bytes.size() - sizeof(ring::PendingQueue));
+    if (random() % 2 == 0) {  // plausible ends, with entries that are whole or are not
+      queue->first = random() % 1000;
+      queue->next = queue->first + random() % 140;
+      for (uint64_t place = queue->first; place < queue->next; ++place) {
+        if (random() % 4 != 0) queue->ring[place % ring::kPendingSlots].stamp = place + 1;
+      }
+    }
     header->clock.ns_per_tick_q32 = random() >> random() % 64;
     header->clock.mono_base_ns = random() >> random() % 64;
     header->clock.ticks_base = random() >> random() % 64;

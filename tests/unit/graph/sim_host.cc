@@ -6,11 +6,6 @@
 namespace gordian::graph::testing {
 namespace {
 
-CommUid UidOf(const std::vector<SimComm>& comms, int comm) {
-  const SimComm& c = comms[comm];
-  if (c.parent < 0) return 100 + static_cast<CommUid>(comm);
-  return 10000 + static_cast<CommUid>(c.parent) * 100 + static_cast<CommUid>(c.split);
-}
 
 }  // namespace
 
@@ -28,11 +23,11 @@ bool SimJob::CallCanEnd(int process, const Op& op) const {
     case Do::kInit:
     case Do::kSplit: {
       const int over = op.what == Do::kInit ? op.comm : comms_[op.comm].parent;
-      const CommUid uid = UidOf(comms_, op.comm);
+      const CommUid uid = UidOf(op.comm);
       for (int member : comms_[over].members) {
         const Proc& other = procs_[member];
         bool called = false;
-        for (int made : other.made) called = called || UidOf(comms_, made) == uid;
+        for (int made : other.made) called = called || UidOf(made) == uid;
         if (!called && !Granted(member)) return false;
       }
       return true;
@@ -194,7 +189,7 @@ void SimJob::Begin(int process, const Op& op) {
     case Do::kSplit: {
       CallRecord& r = blocks(op.what == Do::kInit ? Call::kCommInit : Call::kCommSplit);
       r.comm = static_cast<CommId>(op.comm + 1);
-      r.uid = UidOf(comms_, op.comm);
+      r.uid = UidOf(op.comm);
       r.device = 0;
       if (op.what == Do::kInit) {
         r.nranks = static_cast<int>(comms_[op.comm].members.size());

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
 #include <string>
@@ -14,6 +15,8 @@
 #include <vector>
 
 #include "analyzer/graph/job_model.h"
+#include "analyzer/graph/matcher.h"
+#include "analyzer/graph/state_block.h"
 
 namespace gordian::graph::testing {
 
@@ -135,6 +138,10 @@ class SimJob {
   // Facts since the last call, in order; the processes' starts and ends included.
   void Feed(JobModel* model);
   Round MakeRound();
+  // Adds what the state blocks say to the processes that lost records; says how many they lost.
+  void TellState(Round* round, const std::map<ProcessId, uint64_t>& lost) const;
+  // As such a process leaves it.
+  std::shared_ptr<const StateBlock> MakeBlock(int process) const;
   // Lets `seconds` pass with a round each `period` and all facts fed.
   void Rounds(JobModel* model, double seconds, double period = 0.1);
   void EndJob(JobModel* model, int exit_code = 0);
@@ -233,6 +240,10 @@ class SimJob {
   bool Connects(int process, const OpPart& part) const;
   int RankIn(int comm, int process) const;
   int ChainOf(int comm) const { return comms_[comm].shares ? ChainOf(comms_[comm].parent) : comm; }
+  CommUid UidOf(int comm) const;
+  uint64_t DoneByMarkers(const Proc& p, int stream) const;
+  void Resolve(const Proc& p, int stream, uint64_t ordinal, std::vector<StreamPlace>* places) const;
+  std::shared_ptr<const CallDetail> MakeDetail(int process) const;
   void LaunchGraph(int process, const Op& op);
   void Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_t group_number);
   CallRecord& Emit(int process, RecordKind kind, Call call);

@@ -442,7 +442,7 @@ TEST(Shim, SilentWhenTheFileSystemIsFull) {
   }
   umount(folder.path().c_str());
   // Room for the state block, but not for a ring.
-  ASSERT_EQ(mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=600k"), 0);
+  ASSERT_EQ(mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=1200k"), 0);
   {
     Job job("operations", folder.path());
     EXPECT_EQ(job.Wait(), 0);

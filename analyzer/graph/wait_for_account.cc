@@ -1,0 +1,60 @@
+// What a process that lost records says itself of a call that others wait for.
+#include <algorithm>
+
+#include "analyzer/graph/wait_for_graph.h"
+
+namespace gordian::graph {
+
+WaitForGraph::Account WaitForGraph::AccountOf(const Process& process, const CommMember& member,
+                                              const PartRef& part) {
+  const bool follows_graphs = process.graph_execs.empty() && !process.lost_sight;
+  const auto local = process.comms.find(member.comm);
+  const bool collective = part.kind == PartKind::kCollective;
+  const uint64_t launched =
+      local == process.comms.end() || !collective ? 0 : local->second.collectives.launched;
+  const StateBlock* block = process.block.get();
+  if (process.Lossy() && block != nullptr && !block->blind && block->FindComm(member.comm)) {
+    const NumberKind kind = collective                        ? NumberKind::kCollective
+                            : part.kind == PartKind::kSend    ? NumberKind::kSend
+                                                              : NumberKind::kReceive;
+    const CalledNumbers* numbers = block->FindNumbers(member.comm, kind, part.peer);
+    if (numbers != nullptr && numbers->next + launched > part.sequence) return Account::kCalled;
+    // A peer that nothing was ever sent to has no numbers, unless they ran out.
+    const bool told = numbers != nullptr || (!collective && !block->numbers_incomplete);
+    if (told && follows_graphs) return Account::kNotCalled;
+  }
+  if (!collective) return Account::kSilent;
+  for (const CommStateNow& now : process.state.comms) {
+    if (now.comm != member.comm) continue;
+    if (now.next_sequence + launched > part.sequence) return Account::kCalled;
+    return follows_graphs ? Account::kNotCalled : Account::kSilent;
+  }
+  return Account::kSilent;
+}
+
+// True: its own state says that it has not made the call.
+bool WaitForGraph::NotIn(const Process& process, const InitCall& init, CommId parent) const {
+  const StateBlock* block = process.block.get();
+  if (block == nullptr || block->blind) return false;
+  if (MakesCommunicator(init.call)) {
+    return std::none_of(block->comms.begin(), block->comms.end(),
+                        [&](const BlockComm& comm) { return comm.uid == init.uid; });
+  }
+  const BlockComm* comm = block->FindComm(parent);
+  if (comm == nullptr || comm->state != CommStateKind::kReady) return false;
+  for (const ThreadState& state : process.state.threads) {
+    // Inside, and not known to be: the state is newer than what it tells of the call.
+    if (state.call_id != 0 && state.call == init.call) return false;
+  }
+  if (init.call != Call::kCommWindowRegister) return true;
+  const CalledNumbers* numbers = block->FindNumbers(parent, NumberKind::kCollective, -1);
+  constexpr uint64_t kAhead = 64;  // nobody is further ahead of the others than by one
+  for (uint64_t n = 0; numbers != nullptr && n < kAhead; ++n) {
+    if (MeetingUid(matcher_.comms()[init.parent], init.call, numbers->windows + n) == init.uid) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace gordian::graph

@@ -1,0 +1,172 @@
+#include "interpose/number_slots.h"
+
+namespace gordian::interpose {
+namespace {
+
+constexpr uint8_t kUserOperator = 254;
+
+// The fields of a slot change under its sequence number. One that its thread left odd, ended amid a
+// change by a signal's handler, is made odd again and then even.
+class Change {
+ public:
+  explicit Change(ring::NumberSlot& slot)
+      : slot_(slot), seq_(Shared(slot.seq).load(std::memory_order_relaxed) | 1) {
+    Put(slot_.seq, seq_);
+    std::atomic_thread_fence(std::memory_order_release);
+  }
+  ~Change() { Shared(slot_.seq).store(seq_ + 1, std::memory_order_release); }
+  Change(const Change&) = delete;
+  Change& operator=(const Change&) = delete;
+
+ private:
+  ring::NumberSlot& slot_;
+  const uint32_t seq_;
+};
+
+// The same at all members whose arguments agree. A product of 128 bits, folded: one multiplication
+// mixes all of both words.
+uint64_t HashOf(uint64_t before, const ring::Signature& s) {
+  const uint64_t rest =
+      static_cast<uint64_t>(s.call) << 48 | static_cast<uint64_t>(s.datatype) << 40 |
+      static_cast<uint64_t>(s.reduce_op) << 32 | static_cast<uint32_t>(s.root);
+  const auto product =
+      static_cast<unsigned __int128>(before ^ s.count ^ 0xff51afd7ed558ccdull) *
+      (rest ^ 0xc4ceb9fe1a85ec53ull);
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64) ^ (before << 1);
+}
+
+// Whether nobody will ask about the slot's communicator any more.
+bool IsOver(const Process& process, ring::NumberSlot& slot) {
+  const uint32_t owner = Shared(slot.comm).load(std::memory_order_relaxed);
+  if (owner == ring::kNoId) return true;
+  const uint32_t used = Shared(process.header->comms_used).load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < used; ++i) {
+    ring::CommSlot& comm = process.comms[i];
+    if (Shared(comm.comm).load(std::memory_order_relaxed) != owner) continue;
+    const uint32_t state = Shared(comm.state).load(std::memory_order_relaxed);
+    return state == ring::kCommDestroyed || state == ring::kCommFailed ||
+           state == ring::kCommAborted;
+  }
+  return true;
+}
+
+// Under the number_lock.
+uint32_t TakeNumberSlot(Process& process) {
+  const uint32_t used = Shared(process.header->numbers_used).load(std::memory_order_relaxed);
+  if (used < ring::kMaxNumbers) return used;
+  for (uint32_t i = 0; i < ring::kMaxNumbers; ++i) {
+    const uint32_t index = (process.number_reuse_cursor + i) % ring::kMaxNumbers;
+    if (!IsOver(process, process.numbers[index])) continue;
+    process.number_reuse_cursor = index + 1;
+    return index;
+  }
+  return UINT32_MAX;
+}
+
+}  // namespace
+
+ring::NumberSlot* ClaimNumbers(Process& process, const CommState& comm, ring::NumberKind kind,
+                               int32_t peer) {
+  ring::Header& header = *process.header;
+  // Looking in vain is slow: not at each of the calls that it would be for.
+  constexpr uint32_t kSkippedClaims = 1000;
+  const uint32_t to_skip = process.claims_to_skip.load(std::memory_order_relaxed);
+  if (to_skip != 0) process.claims_to_skip.store(to_skip - 1, std::memory_order_relaxed);
+  if (to_skip != 0 || !process.number_lock.Acquire()) {
+    Add(header.lost_numbers, uint64_t{1});
+    return nullptr;
+  }
+  const uint32_t index = TakeNumberSlot(process);
+  if (index == UINT32_MAX) {
+    process.claims_to_skip.store(kSkippedClaims, std::memory_order_relaxed);
+    process.number_lock.Release();
+    Add(header.lost_numbers, uint64_t{1});
+    return nullptr;
+  }
+  ring::NumberSlot& slot = process.numbers[index];
+  Shared(slot.comm).store(ring::kNoId, std::memory_order_release);
+  {
+    const Change change(slot);
+    Put(slot.kind, kind);
+    Put(slot.peer, peer);
+    Put(slot.flags, uint32_t{0});
+    Put(slot.open, uint32_t{0});
+    Put(slot.next, uint64_t{0});
+    Put(slot.hash, uint64_t{0});
+    Put(slot.color, int32_t{0});
+    Put(slot.windows, uint64_t{0});
+    Put(slot.intact, uint64_t{0});
+  }
+  Shared(slot.comm).store(comm.id, std::memory_order_release);
+  if (index == Shared(header.numbers_used).load(std::memory_order_relaxed)) {
+    Shared(header.numbers_used).store(index + 1, std::memory_order_release);
+  }
+  process.number_lock.Release();
+  return &slot;
+}
+
+void CountOperation(ring::NumberSlot* slot, uint64_t sequence, const ring::Signature& arguments,
+                    bool in_group) {
+  if (slot == nullptr) return;
+  const uint64_t hash = HashOf(slot->hash, arguments);
+  ring::Signature& at = slot->last[sequence % ring::kSignatures];
+  const Change change(*slot);
+  Put(at.count, arguments.count);
+  Put(at.root, arguments.root);
+  Put(at.call, arguments.call);
+  Put(at.datatype, arguments.datatype);
+  Put(at.reduce_op, arguments.reduce_op);
+  Put(at.hash, hash);
+  Put(at.site, arguments.site);
+  Put(slot->hash, hash);
+  Put(slot->next, sequence + 1);
+  if (in_group) {
+    Put(slot->open, slot->open + 1);
+  } else if (__builtin_expect((slot->flags & ring::kNumbersUsed) == 0, 0) && arguments.count != 0) {
+    Put(slot->flags, slot->flags | ring::kNumbersUsed);
+  }
+  if (__builtin_expect(arguments.reduce_op == kUserOperator, 0)) {
+    Put(slot->flags, slot->flags | ring::kNumbersIncomparable);
+  }
+}
+
+void CountLaunched(ring::NumberSlot* slot) {
+  if (slot == nullptr) return;
+  const Change change(*slot);
+  if (slot->open != 0) Put(slot->open, slot->open - 1);
+  Put(slot->flags, slot->flags | ring::kNumbersUsed);
+}
+
+void CountWithdrawn(ring::NumberSlot* slot) {
+  if (slot == nullptr || slot->next == 0) return;
+  const Change change(*slot);
+  if (slot->open != 0) Put(slot->open, slot->open - 1);
+  const uint64_t next = slot->next - 1;
+  // What stood 16 numbers before those that are taken back was overwritten by them, so no more than
+  // 15 can be taken back exactly.
+  if (slot->next > ring::kSignatures && slot->intact < slot->next - ring::kSignatures) {
+    Put(slot->intact, slot->next - ring::kSignatures);
+  }
+  Put(slot->next, next);
+  if (next == 0) {
+    Put(slot->hash, uint64_t{0});
+  } else if (slot->open < ring::kSignatures - 1) {
+    Put(slot->hash, slot->last[(next - 1) % ring::kSignatures].hash);
+  } else {
+    Put(slot->flags, slot->flags | ring::kNumbersIncomparable);
+  }
+}
+
+void FlagNumbers(ring::NumberSlot* slot, uint32_t flags) {
+  if (slot == nullptr || (slot->flags & flags) == flags) return;
+  const Change change(*slot);
+  Put(slot->flags, slot->flags | flags);
+}
+
+void CountWindow(ring::NumberSlot* slot, bool failed) {
+  if (slot == nullptr) return;
+  const Change change(*slot);
+  Put(slot->windows, failed ? slot->windows - 1 : slot->windows + 1);
+}
+
+}  // namespace gordian::interpose

@@ -1,0 +1,143 @@
+// The part of the state block that says *which* operations are unfinished and which were called, so
+// that a verdict survives the loss of every record (layout.h says where it lies).
+//
+//   CallDetail     what the call that a thread is in was given, and for a wait for the GPU which
+//                  operations it covers. Guarded by the sequence lock of its ThreadSlot.
+//   NumberSlot     one for the collectives of a communicator, one for the sends to and one for the
+//                  receives from each peer: how many were called, the arguments of the last 16, and
+//                  a rolling hash of the arguments of all. Guarded by its own sequence lock; written
+//                  by whoever calls NCCL on that communicator, which is one thread at a time.
+//   PendingQueue   one for each stream that NCCL was ever called on: its unfinished operations in
+//                  order, each with what its stream waits for in front of it. Producers hold a lock
+//                  of the shim's; a reader trusts an entry only where its stamp is the same before
+//                  and after it was copied.
+//
+// An event, or a stream, stands behind *operations of NCCL*: kernels, copies and host functions end
+// by themselves, so what a wait for an event comes to is a list of places of operations. The shim
+// resolves it when the event is recorded and when it is waited for; lists are cut where they are
+// full, which loses a wait and never invents one.
+//
+// Order of writing, on which readers rely (they read NumberSlots before PendingQueues): an operation
+// is in its PendingQueue before NumberSlot::next counts it or, in a group, before NumberSlot::open
+// no longer does. So what was counted, is not open and is not in a queue without a gap, is done.
+#ifndef GORDIAN_PROTO_RING_STATE_BLOCK_H_
+#define GORDIAN_PROTO_RING_STATE_BLOCK_H_
+
+#include <stdint.h>
+
+namespace gordian::ring {
+
+inline constexpr uint32_t kMaxNumbers = 1024;
+inline constexpr uint32_t kSignatures = 16;
+inline constexpr uint32_t kPendingSlots = 127;
+inline constexpr uint32_t kMaxAfter = 4;
+inline constexpr uint32_t kMaxCovered = 5;
+
+struct Position {
+  uint32_t stream;  // id
+  uint32_t reserved0;
+  uint64_t ordinal;
+};
+
+struct CallArguments {
+  uint32_t comm;     // id; kNoId where the call has none
+  uint32_t stream;   // id
+  uint64_t count;    // operations
+  uint64_t sequence;  // operations: as OperationPayload::sequence
+  int32_t root_or_peer;
+  uint8_t datatype;
+  uint8_t reduce_op;
+  uint8_t wait;   // WaitKind; 0: does not wait for the GPU
+  uint8_t flags;  // as Record::flags
+  int32_t device;
+  uint32_t covered;  // how many of CallDetail::positions count
+};
+
+struct CallDetail {
+  CallArguments arguments;
+  Position positions[kMaxCovered];
+  uint64_t reserved0;
+};
+
+// Arguments that all members must agree on.
+struct Signature {
+  uint64_t count;  // of a transfer: bytes
+  int32_t root;    // -1 where the call has none
+  uint16_t call;   // CallId
+  uint8_t datatype;   // of a transfer: 0
+  uint8_t reduce_op;  // 255 where the call has none; user-made operators are 254
+  uint64_t hash;      // of all up to and with this one
+  uint64_t site;
+};
+
+enum class NumberKind : uint32_t { kCollective = 1, kSend = 2, kReceive = 3 };
+
+enum NumberFlags : uint32_t {
+  // Operations in graphs, user-made operators, or numbers taken back too far: hashes of two members
+  // may differ although nothing is wrong.
+  kNumbersIncomparable = 1,
+  // Operations were captured: graphs take numbers that are not counted here.
+  kNumbersCaptured = 2,
+  kNumbersUsed = 4,  // some of these were launched: nothing is left to connect (W15)
+};
+
+struct NumberSlot {
+  uint32_t comm;  // id; 0: free
+  NumberKind kind;
+  int32_t peer;   // of transfers
+  uint32_t flags;
+  uint32_t seq;   // odd while the fields below change
+  uint32_t open;  // of `next`: called in groups that have not ended
+  uint64_t next;  // accepted so far
+  uint64_t hash;  // of all of them
+  int32_t color;  // collectives: of the call that made the communicator
+  uint32_t reserved0;
+  uint64_t windows;  // collectives: registrations of windows begun
+  uint64_t intact;   // `last` holds nothing of numbers below this one
+  Signature last[kSignatures];  // of number n at n % kSignatures
+};
+
+struct PendingOperation {
+  uint64_t stamp;    // place in the queue + 1; 0 while it is written
+  uint64_t ordinal;  // on the stream
+  uint64_t launch;   // Record::order of the call that launched it: the same for all of a group
+  uint64_t site;
+  uint32_t comm;
+  int32_t root_or_peer;
+  uint64_t sequence;
+  uint64_t count;
+  uint16_t call;  // CallId
+  uint8_t datatype;
+  uint8_t reduce_op;
+  uint8_t in_group;
+  uint8_t after_count;
+  uint16_t reserved0;
+  // Waits on this stream since the operation before: for `ordinal` of `stream`, `back` places in
+  // front of this operation.
+  struct After {
+    uint32_t stream;
+    uint32_t back;
+    uint64_t ordinal;
+  } after[kMaxAfter];
+};
+
+struct PendingQueue {
+  uint64_t first;      // place of the oldest entry that may be unfinished
+  uint64_t next;       // place of the entry to be filled next
+  uint64_t gap_first;  // ordinals of operations that found no room; 0: none
+  uint64_t gap_last;
+  uint64_t reserved0[12];
+  PendingOperation ring[kPendingSlots];  // place p at p % kPendingSlots
+};
+
+static_assert(sizeof(Position) == 16);
+static_assert(sizeof(CallArguments) == 40);
+static_assert(sizeof(CallDetail) == 128);
+static_assert(sizeof(Signature) == 32);
+static_assert(sizeof(NumberSlot) == 64 + 32 * kSignatures);
+static_assert(sizeof(PendingOperation) == 128);
+static_assert(sizeof(PendingQueue) == 16384);
+
+}  // namespace gordian::ring
+
+#endif  // GORDIAN_PROTO_RING_STATE_BLOCK_H_
