@@ -118,7 +118,7 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
         if (item != nullptr) edge.site.address = item->site;
       }
       arrow.operation = "a stream's wait for a value in memory";
-      arrow.awaited = "the write of that value";
+      arrow.awaited = "the write of the value that a stream waits for";
     } else {
       const WaitNode& init_node = nodes[witness[i].edge.to];
       auto it = graph_.matcher().inits().find(init_node.init);

@@ -140,7 +140,7 @@ TEST(MemoryWaits, WriteBehindItsOwnWait) {
   EXPECT_EQ(finding.victim_ranks, std::vector<int>{1});
   EXPECT_EQ(finding.summary,
             "Rank 0 waits for itself: rank 0 is in a stream's wait for a value in memory and has not "
-            "reached the write of that value.");
+            "reached the write of the value that a stream waits for.");
 }
 
 // What was handed to another process, or registered with NCCL, others may write.

@@ -262,6 +262,11 @@ void Prepare(P&... parameters) {
     }
     if constexpr (std::is_same_v<T, unsigned>) {
       if (has("cuStreamCreate")) value = CU_STREAM_NON_BLOCKING;
+      if (has("BatchMemOp") && at == 1) value = 1;
+    }
+    if constexpr (std::is_same_v<T, CUstreamBatchMemOpParams*>) {
+      value->writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+      value->writeValue.address = reinterpret_cast<CUdeviceptr>(w.memory);
     }
     if constexpr (std::is_same_v<T, ncclComm_t>) {
       if (name == "ncclCommGrow") value = nullptr;

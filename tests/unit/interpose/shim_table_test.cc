@@ -82,7 +82,8 @@ TEST(Shim, EveryRowPassesResultAndErrnoThrough) {
     } else if (info.style == CallStyle::kSilent) {
       EXPECT_TRUE(records.empty()) << name;
     } else if (info.payload == PayloadKind::kStreamWork) {
-      EXPECT_LE(records.size(), 1u) << name;
+      // Memory that is registered with NCCL goes under that number, too.
+      EXPECT_LE(records.size(), name == "cuIpcGetMemHandle" ? 3u : 1u) << name;
     }
   }
 }
