@@ -54,14 +54,16 @@ struct Comm {
   int* nccl_mask;
 };
 
-// An event that NCCL holds a handle of: the address of this.
-struct Event {
+// An event that NCCL holds a handle of: the address of this, with how often it has been given out in the
+// bits that its alignment leaves free. NCCL names call events as parents long after it has stopped them.
+struct alignas(64) Event {
   std::atomic<uint32_t> in_use;
+  uint32_t times;   // given out
   uint32_t type;
+  bool taken;       // something is recorded at its end
   Comm* comm;
   void* stream;     // of a kP2pApi
   void* user;       // handle of the user's plugin
-  bool taken;       // something is recorded at its end
 };
 
 // What of ours NCCL is to tell.

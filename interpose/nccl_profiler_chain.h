@@ -22,9 +22,10 @@ void ChainFinalize(const Comm& comm);
 // Whether the user's plugin is to hear of events of the type.
 bool ChainWants(Comm& comm, uint32_t type);
 
-// Handle of the user's plugin behind a handle that NCCL has: ours, or its own.
+// Handle of the user's plugin behind a handle that NCCL has, which is ours or its own; null behind one of
+// ours that has been given to another event since.
 void* UserHandle(void* handle);
-// Ours, or null.
+// Ours, or null; null too when it has been given to another event since.
 Event* OwnEvent(void* handle);
 
 }  // namespace gordian::interpose::profiler
