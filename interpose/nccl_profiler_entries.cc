@@ -1,5 +1,5 @@
-// The tables that NCCL looks up, and the pools behind the handles that it is given. Keeps our side and
-// the user's plugin apart: each event goes to both, as each of them asked.
+// The tables that NCCL looks up, and the pools behind the handles that it is given. Keeps our side
+// and the user's plugin apart: each event goes to both, as each of them asked.
 #include <string.h>
 
 #include "interpose/lifecycle.h"
@@ -12,8 +12,8 @@ namespace {
 constexpr uint32_t kComms = 1024;   // of one process at a time
 constexpr uint32_t kEvents = 1024;  // not stopped yet
 constinit Comm g_comms[kComms] = {};
-// Call events go round, so that one that has been stopped is to be met again for as long as can be; the
-// others are given out where the thread had them before, in its cache.
+// Call events go round, so that one that has been stopped is to be met again for as long as can be;
+// the others are given out where the thread had them before, in its cache.
 constexpr uint32_t kCallEvents = 4096;
 constinit Event g_events[kCallEvents + kEvents] = {};
 constinit std::atomic<uint32_t> g_next_call = 0;
@@ -89,9 +89,8 @@ int Start(void* context, void** handle, Description* description) {
   if (comm->user_context != nullptr) UpdateMask(*comm);
   void* user = nullptr;
   if (ChainWants(*comm, type)) ChainStart(*comm, &user, description);
-  Event* const event = (static_cast<uint32_t>(OurMask(kVersion)) & type) != 0
-                           ? TakeEvent(type)
-                           : nullptr;
+  Event* const event =
+      (static_cast<uint32_t>(OurMask(kVersion)) & type) != 0 ? TakeEvent(type) : nullptr;
   if (event == nullptr) {  // not ours, or none is left: the user's own
     *handle = user;
     return 0;
@@ -176,13 +175,13 @@ extern __attribute__((visibility("default"))) const profiler::TableV4 ncclProfil
 extern __attribute__((visibility("default"))) const profiler::TableV5 ncclProfiler_v5;
 extern __attribute__((visibility("default"))) const profiler::TableV5 ncclProfiler_v6;
 
-constinit const profiler::TableV4 ncclProfiler_v4 = {
-    "gordian", profiler::InitV4, profiler::Start<4>, profiler::Stop<4>, profiler::State<4>,
-    profiler::Finalize};
-constinit const profiler::TableV5 ncclProfiler_v5 = {
-    "gordian", profiler::InitLater<5>, profiler::Start<5>, profiler::Stop<5>, profiler::State<5>,
-    profiler::Finalize};
-constinit const profiler::TableV5 ncclProfiler_v6 = {
-    "gordian", profiler::InitLater<6>, profiler::Start<6>, profiler::Stop<6>, profiler::State<6>,
-    profiler::Finalize};
+constinit const profiler::TableV4 ncclProfiler_v4 = {"gordian",          profiler::InitV4,
+                                                     profiler::Start<4>, profiler::Stop<4>,
+                                                     profiler::State<4>, profiler::Finalize};
+constinit const profiler::TableV5 ncclProfiler_v5 = {"gordian",          profiler::InitLater<5>,
+                                                     profiler::Start<5>, profiler::Stop<5>,
+                                                     profiler::State<5>, profiler::Finalize};
+constinit const profiler::TableV5 ncclProfiler_v6 = {"gordian",          profiler::InitLater<6>,
+                                                     profiler::Start<6>, profiler::Stop<6>,
+                                                     profiler::State<6>, profiler::Finalize};
 }
