@@ -20,7 +20,8 @@ struct JobEnvironmentOptions {
   // LD_LIBRARY_PATH.
   bool preload_emulator = false;
   bool graph_markers = false;
-  // The shim as NCCL's profiler plugin; one that NCCL_PROFILER_PLUGIN names already is kept behind it.
+  // The shim as NCCL's profiler plugin; one that NCCL_PROFILER_PLUGIN names already is kept behind
+  // it.
   bool nccl_profiler = false;
 };
 

@@ -53,8 +53,9 @@ class MappedFile {
 std::string FileName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 std::string NeededOf(const ElfSummary& elf, std::string_view prefix) {
-  const auto found = std::find_if(elf.needed.begin(), elf.needed.end(),
-                                  [&](const std::string& name) { return name.starts_with(prefix); });
+  const auto found =
+      std::find_if(elf.needed.begin(), elf.needed.end(),
+                   [&](const std::string& name) { return name.starts_with(prefix); });
   return found == elf.needed.end() ? "" : *found;
 }
 
@@ -109,7 +110,8 @@ DoctorCheck RuntimeOf(const std::string& path, const ElfSummary& elf) {
   } else if (HasStaticCudaRuntime(path)) {
     check.state = State::kNote;
     check.detail =
-        "linked statically: its own calls are not seen, those of the driver that it looks up may be; "
+        "linked statically: its own calls are not seen, those of the driver that it looks up may "
+        "be; "
         "link it with -cudart shared to see host waits and events for certain";
   } else if (!elf.has_symbols) {
     check.state = State::kNote;

@@ -208,7 +208,9 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
   if (handle == 0) handle = kLegacyHandle;
   // A default stream is that of the communicator's device, whatever device is current.
   int32_t device = 0;
-  if (handle <= kPerThreadHandle && !arguments.no_stream) device = comm != nullptr ? comm->device : CurrentDevice(thread);
+  if (handle <= kPerThreadHandle && !arguments.no_stream) {
+    device = comm != nullptr ? comm->device : CurrentDevice(thread);
+  }
   StreamState* stream = arguments.no_stream ? nullptr : FindStream(thread, handle, device);
 
   uint8_t flags = comm != nullptr ? comm->flags : 0;

@@ -26,7 +26,7 @@ struct GraphMarkers {
   std::atomic<uint32_t> used;  // markers [1, used] exist
   uint32_t next_last;
   Last last[kLast];
-  uint64_t launches_before;    // at the round before; the watcher's
+  uint64_t launches_before;           // at the round before; the watcher's
   Marker markers[kGraphMarkers + 1];  // by number, from 1
 };
 

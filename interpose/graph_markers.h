@@ -1,20 +1,21 @@
 // Events inside captured graphs: which captured NCCL operation a launch of the graph is in.
 //
-// With GORDIAN_GRAPH_MARKERS=1 an event is recorded, as an event-record node (CU_EVENT_RECORD_EXTERNAL:
-// CUDA Driver API, cuEventRecordWithFlags), on the captured stream in front of each captured NCCL
-// operation and behind it. Recorded on the stream that captures, a node joins nothing that was not
-// joined: it only makes the chain longer. Where nothing was captured between two operations the marker
-// behind the first is the one in front of the second.
+// With GORDIAN_GRAPH_MARKERS=1 an event is recorded, as an event-record node
+// (CU_EVENT_RECORD_EXTERNAL: CUDA Driver API, cuEventRecordWithFlags), on the captured stream in
+// front of each captured NCCL operation and behind it. Recorded on the stream that captures, a node
+// joins nothing that was not joined: it only makes the chain longer. Where nothing was captured
+// between two operations the marker behind the first is the one in front of the second.
 //
 // Such an event is not "captured" in the sense that forbids to query it: every launch of the graph
-// records it anew, and from the return of the launch a query answers for that launch. Who launched what
-// is not known here but in the analyzer: the watcher says which markers are done, and after which record
-// it asked (ring::WorkKind::kGraphProgress); analyzer/graph/graph_progress.cc decides for which launch
-// that counts, and when it says nothing at all.
+// records it anew, and from the return of the launch a query answers for that launch. Who launched
+// what is not known here but in the analyzer: the watcher says which markers are done, and after
+// which record it asked (ring::WorkKind::kGraphProgress); analyzer/graph/graph_progress.cc decides
+// for which launch that counts, and when it says nothing at all.
 //
-// Off unless asked for, since it changes the job's graphs: they have more nodes than the job knows of,
-// they can no longer be launched from the device or become the body of a condition, and an update of an
-// executable graph fails when markers run out between two captures. See docs/limits.md.
+// Off unless asked for, since it changes the job's graphs: they have more nodes than the job knows
+// of, they can no longer be launched from the device or become the body of a condition, and an
+// update of an executable graph fails when markers run out between two captures. See
+// docs/limits.md.
 #ifndef GORDIAN_INTERPOSE_GRAPH_MARKERS_H_
 #define GORDIAN_INTERPOSE_GRAPH_MARKERS_H_
 
@@ -22,8 +23,8 @@
 
 namespace gordian::interpose {
 
-// Capture `capture` is at the stream: puts a marker there, or finds the last one still in place. Gives
-// its number; 0: none.
+// Capture `capture` is at the stream: puts a marker there, or finds the last one still in place.
+// Gives its number; 0: none.
 uint32_t MarkCaptured(ThreadContext& thread, StreamState& stream, uint64_t capture);
 
 // Says that what the thread just captured on the stream lies between the two markers.
@@ -34,9 +35,9 @@ void NoteCapturedBetween(ThreadContext& thread, uint64_t site, const StreamState
 // event-record nodes are forbidden. No further marker is captured in this process.
 void StopGraphMarkers(Process& process);
 
-// By the watcher, at a round: publishes which markers are done once nothing has been launched since the
-// round before, so that a job that goes on costs nothing. Holds no lock; the context that was current is
-// not kept.
+// By the watcher, at a round: publishes which markers are done once nothing has been launched since
+// the round before, so that a job that goes on costs nothing. Holds no lock; the context that was
+// current is not kept.
 void PublishGraphProgress(Process& process);
 
 inline bool GraphMarkersOn(const Process& process) {

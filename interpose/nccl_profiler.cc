@@ -36,11 +36,14 @@ struct NamedCall {
   const char* name;
   CallId call;
 };
-constexpr NamedCall kCollectives[] = {
-    {"AllReduce", ring::kCall_ncclAllReduce},         {"AllGather", ring::kCall_ncclAllGather},
-    {"ReduceScatter", ring::kCall_ncclReduceScatter}, {"Broadcast", ring::kCall_ncclBroadcast},
-    {"Reduce", ring::kCall_ncclReduce},               {"AlltoAll", ring::kCall_ncclAlltoAll},
-    {"Gather", ring::kCall_ncclGather},               {"Scatter", ring::kCall_ncclScatter}};
+constexpr NamedCall kCollectives[] = {{"AllReduce", ring::kCall_ncclAllReduce},
+                                      {"AllGather", ring::kCall_ncclAllGather},
+                                      {"ReduceScatter", ring::kCall_ncclReduceScatter},
+                                      {"Broadcast", ring::kCall_ncclBroadcast},
+                                      {"Reduce", ring::kCall_ncclReduce},
+                                      {"AlltoAll", ring::kCall_ncclAlltoAll},
+                                      {"Gather", ring::kCall_ncclGather},
+                                      {"Scatter", ring::kCall_ncclScatter}};
 constexpr NamedCall kTransfers[] = {{"Send", ring::kCall_ncclSend}, {"Recv", ring::kCall_ncclRecv}};
 
 template <size_t kSize>
@@ -158,7 +161,6 @@ void StopGroup(const Event& event) {
   ThreadGroup* const group = Group();
   if (group != nullptr && group->event == &event) CloseGroup(*group, ResultOf(*group));
 }
-
 
 void StartGroup(Event& event, const GroupApiFields& fields) {
   ThreadContext* const thread = CurrentThread();

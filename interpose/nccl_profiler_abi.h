@@ -1,11 +1,11 @@
-// NCCL's profiler plugin interface, versions 4 (NCCL 2.27), 5 (2.28) and 6 (2.29): what of it is read
-// here, declared anew after NCCL's published headers (github.com/NVIDIA/nccl,
-// plugins/profiler/example/nccl/profiler_v4.h to profiler_v6.h, and profiler.h for the numbers; which
-// calls make which events: src/plugin/profiler.cc).
+// NCCL's profiler plugin interface, versions 4 (NCCL 2.27), 5 (2.28) and 6 (2.29): what of it is
+// read here, declared anew after NCCL's published headers (github.com/NVIDIA/nccl,
+// plugins/profiler/example/nccl/profiler_v4.h to profiler_v6.h, and profiler.h for the numbers;
+// which calls make which events: src/plugin/profiler.cc).
 //
 // The three descriptions of an event agree in all that is read: a head of 24 bytes, and behind it a
-// union whose members have the same first fields. They differ in length, and version 4 has a type of one
-// byte.
+// union whose members have the same first fields. They differ in length, and version 4 has a type
+// of one byte.
 #ifndef GORDIAN_INTERPOSE_NCCL_PROFILER_ABI_H_
 #define GORDIAN_INTERPOSE_NCCL_PROFILER_ABI_H_
 
@@ -15,17 +15,18 @@
 namespace gordian::interpose::profiler {
 
 enum EventType : uint32_t {
-  kGroup = 1 << 0,      // a plan is launched
-  kColl = 1 << 1,       // a collective of the plan
-  kP2p = 1 << 2,        // a send or receive of the plan
+  kGroup = 1 << 0,  // a plan is launched
+  kColl = 1 << 1,   // a collective of the plan
+  kP2p = 1 << 2,    // a send or receive of the plan
   kProxyOp = 1 << 3,
   kProxyStep = 1 << 4,
   kProxyCtrl = 1 << 5,
   kKernelCh = 1 << 6,
   kNetPlugin = 1 << 7,
-  kGroupApi = 1 << 8,   // from version 5: from the first operation of a group to the end of the group
-  kCollApi = 1 << 9,    // from version 5: the call of a collective
-  kP2pApi = 1 << 10,    // from version 5: the call of a send or receive
+  kGroupApi =
+      1 << 8,         // from version 5: from the first operation of a group to the end of the group
+  kCollApi = 1 << 9,  // from version 5: the call of a collective
+  kP2pApi = 1 << 10,  // from version 5: the call of a send or receive
   kKernelLaunch = 1 << 11,  // from version 5: NCCL launches a kernel
   kCeColl = 1 << 12,
   kCeSync = 1 << 13,

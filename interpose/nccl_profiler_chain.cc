@@ -118,10 +118,11 @@ void ChainStart(Comm& comm, void** handle, const Description* description) {
   // A copy: it has the user's handles for ours. NCCL's own is as long as its version says.
   Description copy;
   memcpy(&copy, description, BytesOfDescription(comm.version));
-  const uint32_t type = comm.version == 4 ? static_cast<uint8_t>(copy.type)
-                                          : static_cast<uint32_t>(copy.type);
+  const uint32_t type =
+      comm.version == 4 ? static_cast<uint8_t>(copy.type) : static_cast<uint32_t>(copy.type);
   copy.parent = UserHandle(copy.parent);
-  if (comm.version != 4 && type == kColl) copy.coll.parent_group = UserHandle(copy.coll.parent_group);
+  if (comm.version != 4 && type == kColl)
+    copy.coll.parent_group = UserHandle(copy.coll.parent_group);
   if (comm.version != 4 && type == kP2p) copy.p2p.parent_group = UserHandle(copy.p2p.parent_group);
   if (comm.version == 4) {
     g_v4->start_event(comm.user_context, handle, &copy);

@@ -1,10 +1,10 @@
-// The user's own profiler plugin behind ours: NCCL loads one, so that whoever set NCCL_PROFILER_PLUGIN
-// would go without. GORDIAN_NCCL_PROFILER_PLUGIN names it.
+// The user's own profiler plugin behind ours: NCCL loads one, so that whoever set
+// NCCL_PROFILER_PLUGIN would go without. GORDIAN_NCCL_PROFILER_PLUGIN names it.
 //
-// It is called as NCCL would call it, with its own contexts and handles, and for those events only that
-// NCCL would have made for its mask (which implies the events around what it asks for). It must offer
-// the version that NCCL asked us for: nothing is translated. Its mask may change at any time and is
-// taken up at the next event.
+// It is called as NCCL would call it, with its own contexts and handles, and for those events only
+// that NCCL would have made for its mask (which implies the events around what it asks for). It
+// must offer the version that NCCL asked us for: nothing is translated. Its mask may change at any
+// time and is taken up at the next event.
 #ifndef GORDIAN_INTERPOSE_NCCL_PROFILER_CHAIN_H_
 #define GORDIAN_INTERPOSE_NCCL_PROFILER_CHAIN_H_
 
@@ -22,9 +22,10 @@ void ChainFinalize(const Comm& comm);
 // Whether the user's plugin is to hear of events of the type.
 bool ChainWants(Comm& comm, uint32_t type);
 
-// Handle of the user's plugin behind a handle that NCCL has: ours, or its own.
+// Handle of the user's plugin behind a handle that NCCL has, which is ours or its own; null behind
+// one of ours that has been given to another event since.
 void* UserHandle(void* handle);
-// Ours, or null.
+// Ours, or null; null too when it has been given to another event since.
 Event* OwnEvent(void* handle);
 
 }  // namespace gordian::interpose::profiler

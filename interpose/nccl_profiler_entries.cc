@@ -1,5 +1,5 @@
-// The tables that NCCL looks up, and the pools behind the handles that it is given. Keeps our side and
-// the user's plugin apart: each event goes to both, as each of them asked.
+// The tables that NCCL looks up, and the pools behind the handles that it is given. Keeps our side
+// and the user's plugin apart: each event goes to both, as each of them asked.
 #include <string.h>
 
 #include "interpose/lifecycle.h"
@@ -10,15 +10,20 @@ namespace gordian::interpose::profiler {
 namespace {
 
 constexpr uint32_t kComms = 1024;   // of one process at a time
-constexpr uint32_t kEvents = 4096;  // not stopped yet
+constexpr uint32_t kEvents = 1024;  // not stopped yet
 constinit Comm g_comms[kComms] = {};
-constinit Event g_events[kEvents] = {};
+// Call events go round, so that one that has been stopped is to be met again for as long as can be;
+// the others are given out where the thread had them before, in its cache.
+constexpr uint32_t kCallEvents = 4096;
+constinit Event g_events[kCallEvents + kEvents] = {};
+constinit std::atomic<uint32_t> g_next_call = 0;
+constexpr uintptr_t kTimesMask = alignof(Event) - 1;
 
-// The first free one from `first` on.
-template <typename Entry, uint32_t kSize>
-Entry* Take(Entry (&pool)[kSize], uint32_t first, uint32_t tries) {
+// The first free one of `size` from `first` on.
+template <typename Entry>
+Entry* Take(Entry* pool, uint32_t size, uint32_t first, uint32_t tries) {
   for (uint32_t i = 0; i < tries; ++i) {
-    Entry& entry = pool[(first + i) % kSize];
+    Entry& entry = pool[(first + i) % size];
     uint32_t free = 0;
     if (entry.in_use.load(std::memory_order_relaxed) == 0 &&
         entry.in_use.compare_exchange_strong(free, 1, std::memory_order_acquire)) {
@@ -28,9 +33,18 @@ Entry* Take(Entry (&pool)[kSize], uint32_t first, uint32_t tries) {
   return nullptr;
 }
 
-// Each thread begins at a place of its own, so that it meets the entries that it had before, in its cache.
-uint32_t PlaceOfThread() {
-  return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(&t_local) >> 6) * 0x9E3779B1u >> 8);
+Event* TakeEvent(uint32_t type) {
+  constexpr uint32_t kTries = 64;
+  if (type == kCollApi || type == kP2pApi) {
+    const uint32_t next = g_next_call.fetch_add(1, std::memory_order_relaxed);
+    return Take(g_events, kCallEvents, next, kTries);
+  }
+  const auto thread = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&t_local) >> 6);
+  return Take(g_events + kCallEvents, kEvents, thread * 0x9E3779B1u >> 8, kTries);
+}
+
+void* HandleOf(Event& event) {
+  return reinterpret_cast<char*>(&event) + (++event.times & kTimesMask);
 }
 
 // The user's plugin may have changed its mind.
@@ -43,7 +57,7 @@ int Init(int version, void** context, uint64_t id, int* mask, const char* name, 
          int ranks, int rank, void* log) {
   const ErrnoKeeper keep_errno;
   *context = nullptr;
-  Comm* const comm = Take(g_comms, 0, kComms);
+  Comm* const comm = Take(g_comms, kComms, 0, kComms);
   if (comm == nullptr) return 0;
   comm->version = version;
   comm->id = id;
@@ -75,9 +89,8 @@ int Start(void* context, void** handle, Description* description) {
   if (comm->user_context != nullptr) UpdateMask(*comm);
   void* user = nullptr;
   if (ChainWants(*comm, type)) ChainStart(*comm, &user, description);
-  Event* const event = (static_cast<uint32_t>(OurMask(kVersion)) & type) != 0
-                           ? Take(g_events, PlaceOfThread(), 64)
-                           : nullptr;
+  Event* const event =
+      (static_cast<uint32_t>(OurMask(kVersion)) & type) != 0 ? TakeEvent(type) : nullptr;
   if (event == nullptr) {  // not ours, or none is left: the user's own
     *handle = user;
     return 0;
@@ -87,7 +100,7 @@ int Start(void* context, void** handle, Description* description) {
   event->stream = nullptr;
   event->user = user;
   event->taken = false;
-  *handle = event;
+  *handle = HandleOf(*event);
   Description seen;  // NCCL's own is as long as its version says
   memcpy(&seen, description, BytesOfDescription(kVersion));
   seen.parent = OwnEvent(description->parent);
@@ -140,12 +153,17 @@ int InitLater(void** context, uint64_t id, int* mask, const char* name, int node
 Event* OwnEvent(void* handle) {
   const auto at = reinterpret_cast<uintptr_t>(handle);
   const auto first = reinterpret_cast<uintptr_t>(&g_events[0]);
-  return at >= first && at - first < sizeof(g_events) ? static_cast<Event*>(handle) : nullptr;
+  if (at < first || at - first >= sizeof(g_events)) return nullptr;
+  Event* const event = reinterpret_cast<Event*>(at & ~kTimesMask);
+  return (event->times & kTimesMask) == (at & kTimesMask) ? event : nullptr;
 }
 
 void* UserHandle(void* handle) {
+  const auto at = reinterpret_cast<uintptr_t>(handle);
+  const auto first = reinterpret_cast<uintptr_t>(&g_events[0]);
+  if (at < first || at - first >= sizeof(g_events)) return handle;
   const Event* const event = OwnEvent(handle);
-  return event != nullptr ? event->user : handle;
+  return event != nullptr ? event->user : nullptr;
 }
 
 }  // namespace gordian::interpose::profiler
@@ -157,13 +175,13 @@ extern __attribute__((visibility("default"))) const profiler::TableV4 ncclProfil
 extern __attribute__((visibility("default"))) const profiler::TableV5 ncclProfiler_v5;
 extern __attribute__((visibility("default"))) const profiler::TableV5 ncclProfiler_v6;
 
-constinit const profiler::TableV4 ncclProfiler_v4 = {
-    "gordian", profiler::InitV4, profiler::Start<4>, profiler::Stop<4>, profiler::State<4>,
-    profiler::Finalize};
-constinit const profiler::TableV5 ncclProfiler_v5 = {
-    "gordian", profiler::InitLater<5>, profiler::Start<5>, profiler::Stop<5>, profiler::State<5>,
-    profiler::Finalize};
-constinit const profiler::TableV5 ncclProfiler_v6 = {
-    "gordian", profiler::InitLater<6>, profiler::Start<6>, profiler::Stop<6>, profiler::State<6>,
-    profiler::Finalize};
+constinit const profiler::TableV4 ncclProfiler_v4 = {"gordian",          profiler::InitV4,
+                                                     profiler::Start<4>, profiler::Stop<4>,
+                                                     profiler::State<4>, profiler::Finalize};
+constinit const profiler::TableV5 ncclProfiler_v5 = {"gordian",          profiler::InitLater<5>,
+                                                     profiler::Start<5>, profiler::Stop<5>,
+                                                     profiler::State<5>, profiler::Finalize};
+constinit const profiler::TableV5 ncclProfiler_v6 = {"gordian",          profiler::InitLater<6>,
+                                                     profiler::Start<6>, profiler::Stop<6>,
+                                                     profiler::State<6>, profiler::Finalize};
 }

@@ -173,8 +173,8 @@ struct StreamState {
   // changed, a further kernel belongs to that run.
   std::atomic<uint64_t> run_mark;
   std::atomic<MarkerQueue*> markers;
-  // The driver's own number of it, which no other stream is ever given; 0: not asked. Only of streams
-  // whose ends may go unseen (interpose/nccl_profiler.cc).
+  // The driver's own number of it, which no other stream is ever given; 0: not asked. Only of
+  // streams whose ends may go unseen (interpose/nccl_profiler.cc).
   std::atomic<uint64_t> driver_id;
   // Communicators whose NCCL call on this stream said "in progress": the last one that has launched
   // its work marks the stream.

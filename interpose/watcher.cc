@@ -109,8 +109,8 @@ void PublishHead(const StreamState& stream) {
   }
 }
 
-// False when the evidence is not fresh: the process is exiting and the driver may be gone. `asked`: a
-// round waits for the answer.
+// False when the evidence is not fresh: the process is exiting and the driver may be gone. `asked`:
+// a round waits for the answer.
 bool Poll(Process& process, bool asked, PollResult* result) {
   const uint32_t used = Shared(process.header->streams_used).load(std::memory_order_acquire);
   const bool driver = DriverKnown();

@@ -182,7 +182,8 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
   Thread& thread = process.threads[record.thread];
   thread.id = record.thread;
   thread.last_ns = record.time_ns;
-  if (record.kind == RecordKind::kBegin || record.kind == RecordKind::kPoint) {
+  const bool ours = record.work == WorkKind::kGraphMarkers || record.work == WorkKind::kGraphProgress;
+  if ((record.kind == RecordKind::kBegin || record.kind == RecordKind::kPoint) && !ours) {
     thread.last_call = record.call;
     thread.last_site = record.call_site;
   }

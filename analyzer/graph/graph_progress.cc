@@ -1,11 +1,11 @@
-// Which operation of a launched graph the GPU is in (W12), from events that the shim put into the graph
-// (interpose/graph_markers.h).
+// Which operation of a launched graph the GPU is in (W12), from events that the shim put into the
+// graph (interpose/graph_markers.h).
 //
-// A marker is one event, whichever launch records it, so that "done" is about the launch that recorded
-// it last. It counts for a launch when that one was called before the event was looked at, and no other
-// executable graph holds the same marker: launches of one executable graph run one after the other, so
-// that the end of a later one is the end of all before it. A graph that was instantiated twice, or
-// cloned, could run twice at once: then the marker says nothing.
+// A marker is one event, whichever launch records it, so that "done" is about the launch that
+// recorded it last. It counts for a launch when that one was called before the event was looked at,
+// and no other executable graph holds the same marker: launches of one executable graph run one
+// after the other, so that the end of a later one is the end of all before it. A graph that was
+// instantiated twice, or cloned, could run twice at once: then the marker says nothing.
 #include <set>
 
 #include "analyzer/graph/execution_graph.h"

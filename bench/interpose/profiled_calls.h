@@ -1,5 +1,5 @@
-// What NCCL 2.28 tells a profiler plugin of one collective call: six calls of the plugin's table, version
-// 5 (after NCCL's plugins/profiler/example/nccl/profiler_v5.h).
+// What NCCL 2.28 tells a profiler plugin of one collective call: six calls of the plugin's table,
+// version 5 (after NCCL's plugins/profiler/example/nccl/profiler_v5.h).
 #ifndef GORDIAN_BENCH_INTERPOSE_PROFILED_CALLS_H_
 #define GORDIAN_BENCH_INTERPOSE_PROFILED_CALLS_H_
 

@@ -146,8 +146,8 @@ Plugin& ThePlugin() {
 
 void* OpenLibrary(const std::string& name) {
   void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  const bool is_file = name.find('/') != std::string::npos ||
-                       (name.starts_with("lib") && name.ends_with(".so"));
+  const bool is_file =
+      name.find('/') != std::string::npos || (name.starts_with("lib") && name.ends_with(".so"));
   if (library == nullptr && !is_file) {
     library = dlopen(("libnccl-profiler-" + name + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
   }
@@ -315,15 +315,15 @@ void ProfiledComm::OnTask(const Operation& operation, void* group) {
                        16,
                        "RING",
                        "LL"};
-  void* buffer = const_cast<std::byte*>(operation.kind == Kind::kSend ? operation.send
-                                                                      : operation.recv);
+  void* buffer =
+      const_cast<std::byte*>(operation.kind == Kind::kSend ? operation.send : operation.recv);
   if (plugin.v4 != nullptr) {
     EventV4 event = {};
     event.type = static_cast<uint8_t>(transfer ? kP2p : kColl);
     event.parent = group;
     if (transfer) {
-      event.p2p = {NameOf(operation.kind), buffer, NameOfType(operation.datatype), operation.count,
-                   operation.root, 1};
+      event.p2p = {NameOf(operation.kind), buffer,         NameOfType(operation.datatype),
+                   operation.count,        operation.root, 1};
     } else {
       event.coll = coll;
     }
@@ -333,8 +333,13 @@ void ProfiledComm::OnTask(const Operation& operation, void* group) {
     event.type = transfer ? kP2p : kColl;
     event.parent = operation.call_event;
     if (transfer) {
-      event.p2p = {NameOf(operation.kind), buffer, NameOfType(operation.datatype), operation.count,
-                   operation.root, 1, group};
+      event.p2p = {NameOf(operation.kind),
+                   buffer,
+                   NameOfType(operation.datatype),
+                   operation.count,
+                   operation.root,
+                   1,
+                   group};
     } else {
       event.coll = {coll, group};
     }

@@ -1,10 +1,10 @@
-// Profiler plugins, as NCCL loads and calls them: NCCL_PROFILER_PLUGIN names a library, of which the
-// newest table that both know is taken. Written after NCCL 2.28.9 (src/plugin/profiler.cc, and where
-// src/group.cc and src/enqueue.cc call it), which knows tables up to version 5; GORDIAN_EMU_NCCL_PROFILER
-// says another, so that what plugins offer to later releases can be run.
+// Profiler plugins, as NCCL loads and calls them: NCCL_PROFILER_PLUGIN names a library, of which
+// the newest table that both know is taken. Written after NCCL 2.28.9 (src/plugin/profiler.cc, and
+// where src/group.cc and src/enqueue.cc call it), which knows tables up to version 5;
+// GORDIAN_EMU_NCCL_PROFILER says another, so that what plugins offer to later releases can be run.
 //
-// Not made, whatever the plugin asks for: events of proxies, network plugins and the kernels' channels,
-// and, as long as a graph is not launched, those of what was captured.
+// Not made, whatever the plugin asks for: events of proxies, network plugins and the kernels'
+// channels, and, as long as a graph is not launched, those of what was captured.
 //
 // Threads: any; what is about the open group is of the calling thread.
 #ifndef GORDIAN_EMULATOR_NCCL_PROFILER_H_

@@ -122,6 +122,13 @@ class Printing(CliTest):
                             env=clean_environment(LD_LIBRARY_PATH="/with space"))
         self.assertEqual(done.returncode, 0)
         self.assertIn(f"export LD_LIBRARY_PATH='{EMULATOR}:/with space'\n", done.stdout)
+        self.assertNotIn("NCCL_PROFILER_PLUGIN", data)
+        self.assertNotIn("GORDIAN_GRAPH_MARKERS", data)
+        data = json.loads(self.gordian("env", "--json", "--ring-dir", "rings", "--nccl-profiler", "--graph-markers",
+                                       env=clean_environment(NCCL_PROFILER_PLUGIN="own")).stdout)
+        self.assertEqual(data["NCCL_PROFILER_PLUGIN"], data["LD_PRELOAD"])
+        self.assertEqual(data["GORDIAN_NCCL_PROFILER_PLUGIN"], "own")
+        self.assertEqual(data["GORDIAN_GRAPH_MARKERS"], "1")
         done = self.gordian("env")
         self.assertEqual(done.returncode, 0)
         self.assertNotIn("GORDIAN_RING_DIR", done.stdout)

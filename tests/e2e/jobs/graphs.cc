@@ -41,8 +41,8 @@ JOB(graph_inversion, 2) {
 }
 
 JOB(graph_stuck_inside, 2) {
-  // Six operations, two of them in a group on two streams that fork and join; the last rank's graph has
-  // a kernel in it that does not end, before the fifth (in the twin it ends soon).
+  // Six operations, two of them in a group on two streams that fork and join; the last rank's graph
+  // has a kernel in it that does not end, before the fifth (in the twin it ends soon).
   cudaStream_t s = c.Stream();
   cudaStream_t side = c.Stream();
   ncclComm_t a = c.MakeComm("a", c.All());
@@ -81,8 +81,9 @@ JOB(graph_stuck_inside, 2) {
   CUDA_OK(cudaGraphExecDestroy(exec));
 }
 
-// How many nodes a captured graph has: two operations with nothing between them, a copy, and another
-// operation. Then the same captured into a graph that is there already, and from scratch once more.
+// How many nodes a captured graph has: two operations with nothing between them, a copy, and
+// another operation. Then the same captured into a graph that is there already, and from scratch
+// once more.
 JOB(graph_nodes, 2) {
   cudaStream_t s = c.Stream();
   ncclComm_t a = c.World();

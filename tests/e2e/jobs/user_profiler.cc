@@ -1,6 +1,6 @@
 // A user's own NCCL profiler plugin, version 5: counts what it is told into
-// $USER_PROFILER_OUT.PID, and holds NCCL to its word: handles come back as they were given, an event's
-// parent is a handle of ours, and nothing comes that this plugin's mask does not imply.
+// $USER_PROFILER_OUT.PID, and holds NCCL to its word: handles come back as they were given, an
+// event's parent is a handle of ours, and nothing comes that this plugin's mask does not imply.
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -53,13 +53,15 @@ void Tell() {
   if (path == nullptr) return;
   std::FILE* file = std::fopen((std::string(path) + "." + std::to_string(getpid())).c_str(), "w");
   if (file == nullptr) return;
-  std::fprintf(file, "init %d final %d group %d call %d coll %d stop %d state %d unasked %d broken %d\n",
+  std::fprintf(file,
+               "init %d final %d group %d call %d coll %d stop %d state %d unasked %d broken %d\n",
                inits.load(), finals.load(), groups.load(), calls.load(), colls.load(), stops.load(),
                states.load(), unasked.load(), broken.load());
   std::fclose(file);
 }
 
-int Init(void** context, uint64_t, int* mask, const char*, int nodes, int ranks, int rank, void* log) {
+int Init(void** context, uint64_t, int* mask, const char*, int nodes, int ranks, int rank,
+         void* log) {
   ++inits;
   Expect(nodes == 1 && ranks >= 1 && rank >= 0 && rank < ranks && log != nullptr);
   *context = new Context;
@@ -130,5 +132,5 @@ struct Table {
   int (*record)(void*, int, void*);
   int (*finalize)(void*);
 };
-extern "C" __attribute__((visibility("default"))) const Table ncclProfiler_v5 = {
-    "user", Init, Start, Stop, Record, Finalize};
+extern "C" __attribute__((visibility("default")))
+const Table ncclProfiler_v5 = {"user", Init, Start, Stop, Record, Finalize};

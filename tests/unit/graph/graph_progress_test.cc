@@ -19,8 +19,8 @@ constexpr uint64_t kCapture = 77;
 constexpr uint64_t kGraph = 0x1000;
 constexpr uint64_t kExec = 0x2000;
 
-// One rank of two with a communicator, and a graph of three all-reduces with a marker between each two:
-// 1 a 2 b 3 c 4.
+// One rank of two with a communicator, and a graph of three all-reduces with a marker between each
+// two: 1 a 2 b 3 c 4.
 class GraphProgress : public ::testing::Test {
  protected:
   GraphProgress() {

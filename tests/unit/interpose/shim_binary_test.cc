@@ -43,8 +43,9 @@ TEST(ShimBinary, ExportsExactlyTheTable) {
     EXPECT_EQ(name.find('@'), std::string::npos) << name << " has a version: it would not hook";
     exported.insert(name);
   }
-  std::set<std::string> table = {"dlsym", "dlvsym", "dlclose",  // for who looks symbols up
-                                 "ncclProfiler_v4", "ncclProfiler_v5", "ncclProfiler_v6"};
+  std::set<std::string> table = {
+      "dlsym",           "dlvsym",          "dlclose",  // for who looks symbols up
+      "ncclProfiler_v4", "ncclProfiler_v5", "ncclProfiler_v6"};
   for (int call = 1; call < gordian::ring::kCallCount; ++call) {
     table.insert(gordian::ring::kCalls[call].name);
   }
@@ -107,6 +108,8 @@ TEST(ShimBinary, RunsNothingWhenLoadedOrUnloaded) {
   for (const char* tag : {"(INIT)", "(FINI)", "(INIT_ARRAY)", "(FINI_ARRAY)", "(PREINIT_ARRAY)"}) {
     EXPECT_EQ(dynamic.find(tag), std::string::npos) << tag;
   }
+  EXPECT_NE(dynamic.find("NODELETE"), std::string::npos)
+      << "NCCL closes its plugins, and the watcher would run on in nothing";
   EXPECT_NE(dynamic.find("STATIC_TLS"), std::string::npos)
       << "TLS is not of the initial-exec model";
 }
