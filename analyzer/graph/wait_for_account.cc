@@ -43,8 +43,14 @@ bool WaitForGraph::NotIn(const Process& process, const InitCall& init, CommId pa
   const BlockComm* comm = block->FindComm(parent);
   if (comm == nullptr || comm->state != CommStateKind::kReady) return false;
   for (const ThreadState& state : process.state.threads) {
-    // Inside, and not known to be: the state is newer than what it tells of the call.
-    if (state.call_id != 0 && state.call == init.call) return false;
+    if (state.call_id == 0 || state.call != init.call) continue;
+    // In such a call: in another one, if that is known.
+    const auto thread = process.threads.find(state.thread);
+    if (thread == process.threads.end() || !thread->second.open ||
+        thread->second.open->record.order != state.call_order || thread->second.open->init == 0 ||
+        thread->second.open->init == init.uid) {
+      return false;
+    }
   }
   if (init.call != Call::kCommWindowRegister) return true;
   const CalledNumbers* numbers = block->FindNumbers(parent, NumberKind::kCollective, -1);

@@ -353,7 +353,8 @@ def main():
     if not args.ranks:
         args.ranks = {"inversion_subset": 3, "three_comm_cycle": 3, "pipeline_swapped": 4, "exited_rank": 3,
                       "killed_rank": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3, "graph_missing_replay": 3,
-                      "split_divergent": 3, "shrink_shares": 3, "split_against_all_reduce": 3}.get(args.job, 2)
+                      "split_divergent": 3, "shrink_shares": 3, "split_against_all_reduce": 3,
+                      "leaves_early": 3}.get(args.job, 2)
     times = []
     for i in range(args.repeat):
         work = tempfile.mkdtemp(prefix=f"gordian-e2e-{args.job}-")

@@ -252,6 +252,7 @@ void SimJob::TellState(Round* round, const std::map<ProcessId, uint64_t>& lost) 
     const int process = static_cast<int>(state.process) - 1;
     state.lost_records = found->second;
     state.block = MakeBlock(process);
+    if (!state.block->comms.empty()) state.nccl_calls = 1;  // some
     for (ThreadState& thread : state.threads) {
       if (thread.thread != 1) continue;
       thread.detail = MakeDetail(process);
