@@ -183,14 +183,19 @@ void EventForgotten(Process& process, const void* event) {
 
 void EventAwaited(const Process& process, const void* event, StreamState& stream,
                   uint64_t ordinal) {
+  const EventEntry* entry = FindEvent(process, reinterpret_cast<uint64_t>(event));
+  if (entry == nullptr) return;
+  const uint64_t own = IndexOf(process, stream);
+  bool elsewhere = false;  // a stream is in order with itself
+  for (const std::atomic<uint64_t>& word : entry->places) {
+    const uint64_t place = word.load(std::memory_order_relaxed);
+    elsewhere |= place != 0 && place >> 53 != own;
+  }
+  if (!elsewhere) return;
   Behind behind;
   behind.count = 0;
   AddBehindEvent(process, event, &behind);
-  uint32_t elsewhere = 0;
-  for (uint32_t i = 0; i < behind.count; ++i) {
-    if (behind.places[i].stream != stream.id) ++elsewhere;  // it is in order with itself
-  }
-  if (elsewhere == 0 || !stream.order_lock.Acquire()) return;
+  if (behind.count == 0 || !stream.order_lock.Acquire()) return;
   uint32_t kept = 0;
   const uint32_t count = stream.awaited_count.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < count; ++i) {
