@@ -14,24 +14,6 @@ uint32_t GpuProgress::EmitOutOfOrder(uint32_t skip) {
   return front++;
 }
 
-uint32_t FindBlocker(const Component& c, const std::vector<GpuProgress>& at, uint32_t u) {
-  const Profile& pu = *c.profile[u];
-  for (uint32_t slot = 0; slot < pu.slots; ++slot) {
-    const uint32_t last = LastEmitted(pu, slot, at[u].front, at[u].pending);
-    if (last == kNothing) {
-      continue;
-    }
-    const uint32_t group = c.Group(u, slot);
-    for (const Member* m = c.MembersBegin(group); m != c.MembersEnd(group); ++m) {
-      if (m->gpu != u &&
-          HoldsAgainst(pu, slot, last, at[u], *c.profile[m->gpu], m->slot, at[m->gpu])) {
-        return m->gpu;
-      }
-    }
-  }
-  return kNobody;
-}
-
 Clash ClashOf(const Component& c, const std::vector<GpuProgress>& at,
               const std::vector<uint8_t>& waiting, uint32_t n) {
   Clash clash;

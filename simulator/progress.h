@@ -62,8 +62,33 @@ inline bool HoldsAgainst(const Profile& pu, uint32_t slot_u, uint32_t last, cons
   return false;
 }
 
-// A GPU that lacks what u has emitted, so that u's wait cannot end; kNobody: none does.
-uint32_t FindBlocker(const Component& component, const std::vector<GpuProgress>& at, uint32_t u);
+// A GPU that lacks what u has emitted, so that u's wait cannot end; kNobody: none does. `at(gpu)`
+// gives a GPU's progress.
+template <class At>
+uint32_t FindBlockerOf(const Component& c, const At& at, uint32_t u) {
+  const Profile& pu = *c.profile[u];
+  const GpuProgress& mine = at(u);
+  for (uint32_t slot = 0; slot < pu.slots; ++slot) {
+    const uint32_t last = LastEmitted(pu, slot, mine.front, mine.pending);
+    if (last == kNothing) {
+      continue;
+    }
+    const uint32_t group = c.Group(u, slot);
+    for (const Member* m = c.MembersBegin(group); m != c.MembersEnd(group); ++m) {
+      if (m->gpu != u &&
+          HoldsAgainst(pu, slot, last, mine, *c.profile[m->gpu], m->slot, at(m->gpu))) {
+        return m->gpu;
+      }
+    }
+  }
+  return kNobody;
+}
+
+inline uint32_t FindBlocker(const Component& component, const std::vector<GpuProgress>& at,
+                            uint32_t u) {
+  return FindBlockerOf(
+      component, [&](uint32_t gpu) -> const GpuProgress& { return at[gpu]; }, u);
+}
 
 // What stands between a GPU that waits and the others that wait (`waiting`[gpu]): it holds what one of
 // them lacks; it lacks what one of them holds.
