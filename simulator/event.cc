@@ -55,16 +55,20 @@ bool EventEngine::MayClash(const Perturbations& drawn) {
   if (with_sync_.size() > kFewSyncs || neighbours_.empty() || !c_.common_order) {
     return true;
   }
+  const auto skips = [&](uint32_t gpu) {
+    return std::any_of(drawn.skips.begin(), drawn.skips.end(),
+                       [gpu](const Mark& mark) { return mark.gpu == gpu; });
+  };
   for (const uint32_t n : with_sync_) {
     uint32_t near = 0;
-    bool skipped = drawn.skip_begin[n] != drawn.skip_begin[n + 1];
+    uint32_t neighbour = 0;
     for (const uint32_t h : with_sync_) {
       if ((neighbours_[static_cast<size_t>(n) * row_ + h / 64] >> (h % 64) & 1) != 0) {
         ++near;
-        skipped |= drawn.skip_begin[h] != drawn.skip_begin[h + 1];
+        neighbour = h;
       }
     }
-    if (near >= 2 || (near == 1 && skipped)) {
+    if (near >= 2 || (near == 1 && (skips(n) || skips(neighbour)))) {
       return true;
     }
   }

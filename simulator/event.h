@@ -46,7 +46,7 @@ class EventEngine {
   // Whether the default detector calls the round a deadlock. `drawn` indexed.
   bool Run(const Perturbations& drawn);
 
-  // False: it certainly does not. Cheap where few GPUs wait.
+  // False: it certainly does not. Cheap where few GPUs wait; `drawn` needs no index.
   bool MayClash(const Perturbations& drawn);
 
   uint32_t sweep() const { return sweep_; }  // of the verdict
