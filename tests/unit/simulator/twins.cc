@@ -49,30 +49,27 @@ Config RandomJob(uint64_t number, uint32_t gpus, uint32_t collectives) {
   Config config;
   config.model = Model::kStreamWithSync;
   config.gpu_num = 2 + static_cast<int64_t>(random.Below(gpus - 1));
-  uint32_t left = collectives;
-  std::vector<bool> seen(static_cast<size_t>(config.gpu_num), false);
-  while (left > 0) {
+  for (uint32_t left = collectives; left > 0 && (config.groups.empty() || random.Below(4) > 0);) {
     GroupSpec group;
-    const auto lonely = static_cast<size_t>(std::find(seen.begin(), seen.end(), false) - seen.begin());
-    const bool last = left == 1;
     for (uint32_t gpu = 0; gpu < config.gpu_num; ++gpu) {
-      if ((last && !seen[gpu]) || gpu == lonely || random.Below(2) == 0) {
+      if (random.Below(2) == 0) {
         group.gpus.push_back(gpu);
-        seen[gpu] = true;
       }
     }
     if (group.gpus.size() < 2) {
-      group.gpus = {0, 1};
-      seen[0] = seen[1] = true;
-      if (lonely < seen.size()) {
-        continue;
-      }
+      continue;
     }
-    group.count = last ? 1 : 1 + static_cast<uint32_t>(random.Below(std::min(left - 1, 3u)));
+    group.count = 1 + static_cast<uint32_t>(random.Below(std::min(left, 3u)));
     left -= group.count;
     config.groups.push_back(group);
-    if (random.Below(3) == 0 && std::find(seen.begin(), seen.end(), false) == seen.end()) {
-      break;
+  }
+  // Who is in no group joins one.
+  for (uint32_t gpu = 0; gpu < config.gpu_num; ++gpu) {
+    const auto has = [gpu](const GroupSpec& group) {
+      return std::find(group.gpus.begin(), group.gpus.end(), gpu) != group.gpus.end();
+    };
+    if (std::none_of(config.groups.begin(), config.groups.end(), has)) {
+      config.groups[random.Below(config.groups.size())].gpus.push_back(gpu);
     }
   }
   return config;
