@@ -11,13 +11,19 @@
 #include "cli/config_text.h"
 #include "cli/output.h"
 #include "cli/simulate_output.h"
+#include "cli/simulate_sweep.h"
+#include "cli/simulate_trace.h"
 #include "cli/verbs.h"
 #include "simulator/simulate.h"
+#include "simulator/sweep.h"
+#include "simulator/witness.h"
 
 namespace gordian::cli {
 namespace {
 
 namespace sim = gordian::simulator;
+
+constexpr int64_t kSweepRounds = 65536;  // of a point
 
 struct SimulateFlags {
   std::string config;
@@ -31,6 +37,14 @@ struct SimulateFlags {
   uint64_t seed = 2023;
   int threads = 0;
   bool json = false;
+  int64_t witnesses = 0;
+  bool from_trace = false;
+  double disorder_prob = -1;
+  double sync_prob = -1;
+  std::string model;
+  bool print_config = false;
+  bool mpi = false;
+  SweepFiles files;
 };
 
 // Which of `words` the flag names; CLI11 has made sure that it is one.
@@ -58,9 +72,9 @@ sim::SimulateOptions OptionsOf(const SimulateFlags& flags) {
   return options;
 }
 
-int RunOne(const SimulateFlags& flags, const nlohmann::json& text) {
-  sim::Config config;
-  std::string wrong = sim::ParseConfig(text, &config);
+int RunOne(const SimulateFlags& flags, const sim::Config& given, std::string wrong,
+           const std::vector<std::string>& notes) {
+  sim::Config config = given;
   if (wrong.empty() && !flags.lists.empty() && config.lists != sim::ListOrder::kGiven) {
     config.lists =
         flags.lists == "concat" ? sim::ListOrder::kConcat : sim::ListOrder::kInterleaved;
@@ -68,6 +82,9 @@ int RunOne(const SimulateFlags& flags, const nlohmann::json& text) {
   if (!wrong.empty()) {
     PrintError(flags.config + ": " + wrong);
     return kExitUsage;
+  }
+  if (flags.print_config) {
+    return PrintOut(sim::ConfigToJson(config).dump() + "\n") ? kExitOk : kExitUsage;
   }
   sim::SimulateOptions options = OptionsOf(flags);
   const auto begin = std::chrono::steady_clock::now();
@@ -87,24 +104,97 @@ int RunOne(const SimulateFlags& flags, const nlohmann::json& text) {
     return kExitUsage;
   }
   const double took = seconds();
+  std::vector<sim::Witness> witnesses;
+  if (flags.witnesses > 0) {
+    const int64_t within = std::max<int64_t>(report.rounds, 1000000);
+    witnesses = sim::FindWitnesses(config, options, flags.witnesses, within);
+  }
   if (flags.json) {
     nlohmann::json out = sim::ReportToJson(config, report);
     out["seconds"] = took;
     if (report.rounds > 0 && took > 0) {
       out["rounds_per_second"] = static_cast<double>(report.rounds) / took;
     }
+    if (!notes.empty()) {
+      out["notes"] = notes;
+    }
+    for (const sim::Witness& witness : witnesses) {
+      out["witnesses"].push_back(sim::WitnessToJson(witness));
+    }
     return PrintOut(out.dump(2) + "\n") ? kExitOk : kExitUsage;
   }
-  return PrintOut(SimulationText(config, report, took)) ? kExitOk : kExitUsage;
+  std::string said = SimulationText(config, report, took);
+  for (const std::string& note : notes) {
+    said += note + "\n";
+  }
+  for (const sim::Witness& witness : witnesses) {
+    said += sim::WitnessToJson(witness).dump() + "\n";
+  }
+  return PrintOut(said) ? kExitOk : kExitUsage;
+}
+
+int RunTraced(const SimulateFlags& flags) {
+  StatusOr<TracedJob> job = JobFromTrace(flags.config);
+  if (!job.ok()) {
+    PrintError(job.status().message());
+    return kExitUsage;
+  }
+  if (flags.disorder_prob < 0) {
+    PrintError("--from-trace needs --disorder-prob P: how often a process calls another collective "
+               "than the next (try 1e-4)");
+    return kExitUsage;
+  }
+  sim::Config& config = job->config;
+  config.model = flags.model == "Single" ? sim::Model::kSingle : sim::Model::kStreamWithSync;
+  config.disorder_prob = flags.disorder_prob;
+  config.sync_prob = std::max(0.0, flags.sync_prob);
+  return RunOne(flags, config, sim::CheckConfig(config), job->notes);
 }
 
 int RunSimulate(const SimulateFlags& flags) {
+  if (flags.mpi && !OwnRanks().exchange) {
+    return BecomeMpiProgram();
+  }
+  if (flags.files.resume && flags.files.checkpoint.empty()) {
+    PrintError("--resume needs --checkpoint FILE");
+    return kExitUsage;
+  }
+  if (flags.from_trace) {
+    return RunTraced(flags);
+  }
   const StatusOr<nlohmann::json> text = ReadConfigFile(flags.config);
   if (!text.ok()) {
     PrintError(text.status().message());
     return kExitUsage;
   }
-  return RunOne(flags, *text);
+  if (sim::IsSweep(*text)) {
+    sim::SweepOptions options;
+    const sim::SimulateOptions one = OptionsOf(flags);
+    options.wanted = one.wanted;
+    options.rounds = flags.rounds > 0 ? flags.rounds : kSweepRounds;
+    options.seed = flags.seed;
+    options.threads = one.control.threads;
+    const auto begin = std::chrono::steady_clock::now();
+    if (flags.time_limit > 0) {
+      options.stop = [&flags, begin] {
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() >
+               flags.time_limit;
+      };
+    }
+    SweepFiles files = flags.files;
+    files.json = flags.json;
+    return RunSweepCommand(flags.config, *text, options, files);
+  }
+  if (flags.mpi || !flags.files.csv.empty() || !flags.files.svg.empty() ||
+      !flags.files.checkpoint.empty()) {
+    PrintError(flags.config + ": --mpi, --csv, --svg and --checkpoint are for sweeps: a list of "
+               "configurations, or one with a range such as \"disorder_prob\": {\"log\": [1e-5, "
+               "1e-3, 9]}");
+    return kExitUsage;
+  }
+  sim::Config config;
+  const std::string wrong = sim::ParseConfig(*text, &config);
+  return RunOne(flags, config, wrong, {});
 }
 
 }  // namespace
@@ -114,8 +204,9 @@ void AddSimulateVerb(CLI::App& app, VerbContext* context) {
   CLI::App* verb =
       app.add_subcommand("simulate", "How likely is a deadlock at given rates of disorder");
   verb->add_option("config", flags->config,
-                   "What to simulate, JSON or TOML, with the keys of DFCCL's simulator; - is "
-                   "standard input")
+                   "What to simulate, JSON or TOML, with the keys of DFCCL's simulator; a list of "
+                   "such, or one with ranges, is a sweep; - is standard input. With --from-trace: a "
+                   "session or a trace")
       ->required()
       ->type_name("CONFIG");
   verb->add_option("--engine", flags->engine,
@@ -153,9 +244,39 @@ void AddSimulateVerb(CLI::App& app, VerbContext* context) {
                    "Of a GPU's groups: interleaved (the default) or concat, one behind the other")
       ->check(CLI::IsMember({"interleaved", "concat"}))
       ->type_name("NAME");
-  verb->add_flag("--json", flags->json, "As JSON (schema gordian.simulation.v1)");
+  verb->add_option("--witness", flags->witnesses,
+                   "Write out K rounds that deadlock and K that only the published detector calls "
+                   "deadlocks: what each GPU does")
+      ->check(CLI::Range(int64_t{1}, int64_t{100000}))
+      ->type_name("K");
+  auto* traced = verb->add_flag("--from-trace", flags->from_trace,
+                                "Groups, counts and order of a recorded job");
+  verb->add_option("--disorder-prob", flags->disorder_prob, "With --from-trace")
+      ->check(CLI::Range(0.0, 1.0))
+      ->needs(traced)
+      ->type_name("P");
+  verb->add_option("--sync-prob", flags->sync_prob, "With --from-trace")
+      ->check(CLI::Range(0.0, 1.0))
+      ->needs(traced)
+      ->type_name("Q");
+  verb->add_option("--model", flags->model, "With --from-trace: Single, or StreamWithSync (default)")
+      ->check(CLI::IsMember({"Single", "StreamWithSync"}))
+      ->needs(traced)
+      ->type_name("NAME");
+  verb->add_flag("--print-config", flags->print_config,
+                 "Print what would be simulated as a CONFIG, and no more");
+  verb->add_option("--csv", flags->files.csv, "Of a sweep: the table, instead of standard output")
+      ->type_name("FILE");
+  verb->add_option("--svg", flags->files.svg, "Of a sweep: a picture")->type_name("FILE");
+  verb->add_option("--checkpoint", flags->files.checkpoint,
+                   "Of a sweep: what is counted after each stage")
+      ->type_name("FILE");
+  verb->add_flag("--resume", flags->files.resume, "Go on from the checkpoint");
+  verb->add_flag("--mpi", flags->mpi, "Of a sweep: under mpirun, this process does its part");
+  verb->add_flag("--json", flags->json, "As JSON (schema gordian.simulation.v1, gordian.sweep.v1)");
   verb->footer(
-      "Exit code: 0 simulated; 2 usage, or a configuration that cannot be.\n"
+      "Exit code: 0 simulated; 2 usage, or a configuration that cannot be; 3 a sweep that is not "
+      "complete.\n"
       "Example: gordian simulate job.json --rel-err 0.01");
   verb->callback([=] { context->chosen = [=] { return RunSimulate(*flags); }; });
 }
