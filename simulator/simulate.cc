@@ -103,7 +103,8 @@ class Run {
     // square of its mean is near 1; a plain round's is 1 / P.
     const bool rare = expected < 0.02;
     const double waits = static_cast<double>(WaitPlaces(problem_)) * q_;
-    if (exact && ordered && !single && sampler_.capacity == kUnbounded && p_ > 0 && q_ > 0 && rare) {
+    if (exact && ordered && !single && sampler_.capacity == kUnbounded && p_ > 0 && q_ > 0 && rare &&
+        report_->m2.value_or(0) > 0) {
       *why = "first order p*q^2*M2 = " + Digits(expected) +
              ": a site of two waits and a skip is forced, plain rounds would need " +
              Digits(3.84 / expected / options_.relative_error / options_.relative_error);
