@@ -75,12 +75,34 @@ bool EventEngine::MayClash(const Perturbations& drawn) {
   return false;
 }
 
-const GpuProgress& EventEngine::At(uint32_t gpu) const {
-  if (mode_[gpu] == Mode::kRegular) {
-    const int64_t emitted = sweep_ - base_[gpu] + (gpu < acting_ ? 1 : 0);
-    at_[gpu].front = static_cast<uint32_t>(std::min<int64_t>(emitted, c_.Length(gpu)));
+// Whether some GPU lacks what u, which is not regular, has emitted.
+bool EventEngine::IsHeldUp(uint32_t u) const {
+  const Profile& pu = *c_.profile[u];
+  const GpuProgress& mine = at_[u];
+  for (uint32_t slot = 0; slot < pu.slots; ++slot) {
+    const uint32_t last = LastEmitted(pu, slot, mine.front, mine.pending);
+    if (last == kNothing) {
+      continue;
+    }
+    const uint32_t group = c_.Group(u, slot);
+    for (const Member* m = c_.MembersBegin(group); m != c_.MembersEnd(group); ++m) {
+      const uint32_t h = m->gpu;
+      if (h == u) {
+        continue;
+      }
+      const Profile& ph = *c_.profile[h];
+      if (mode_[h] == Mode::kRegular) {
+        // In which sweep it emits the same; in this one those ahead of the acting GPU have.
+        const int64_t turn = base_[h] + ph.Position(m->slot, last);
+        if (turn > sweep_ || (turn == sweep_ && h > acting_)) {
+          return true;
+        }
+      } else if (HoldsAgainst(pu, slot, last, mine, ph, m->slot, at_[h])) {
+        return true;
+      }
+    }
   }
-  return at_[gpu];
+  return false;
 }
 
 // Keys are of turns: a GPU has one in each sweep.
@@ -153,7 +175,6 @@ void EventEngine::PredictNeighbours(uint32_t u) {
 
 // u waits from now on. True: the detector calls it a deadlock.
 bool EventEngine::BeginsToWait(uint32_t u) {
-  const auto at = [this](uint32_t gpu) -> const GpuProgress& { return At(gpu); };
   mode_[u] = Mode::kWaiting;
   Clash clash;
   const Profile& pu = *c_.profile[u];
@@ -174,7 +195,7 @@ bool EventEngine::BeginsToWait(uint32_t u) {
                            HoldsAgainst(ph, m->slot, last_h, at_[h], pu, slot, at_[u]);
         // What h holds and u lacks keeps h waiting; else it may have nothing left to wait for, and
         // only not had its turn since.
-        if (lacks || (holds && FindBlockerOf(c_, at, h) != kNobody)) {
+        if (lacks || (holds && IsHeldUp(h))) {
           clash.holds |= holds;
           clash.lacks |= lacks;
         }
@@ -187,10 +208,9 @@ bool EventEngine::BeginsToWait(uint32_t u) {
 
 // One turn of u. True: a deadlock was called.
 bool EventEngine::Turn(uint32_t u, const Perturbations& drawn) {
-  const auto at = [this](uint32_t gpu) -> const GpuProgress& { return At(gpu); };
   bool moved_oddly = false;
   if (mode_[u] == Mode::kWaiting) {
-    if (FindBlockerOf(c_, at, u) != kNobody) {
+    if (IsHeldUp(u)) {
       Schedule(u, PredictRelease(u));
       return false;
     }
@@ -200,7 +220,9 @@ bool EventEngine::Turn(uint32_t u, const Perturbations& drawn) {
     moved_oddly = true;
   }
   GpuProgress& mine = at_[u];
-  At(u);
+  if (mode_[u] == Mode::kRegular) {
+    mine.front = static_cast<uint32_t>(sweep_ - base_[u]);
+  }
   const uint32_t n = mine.Emitted();
   if (next_sync_[u] != drawn.sync_begin[u + 1] && drawn.syncs[next_sync_[u]].at == n) {
     if (++taken_[u] == drawn.syncs[next_sync_[u]].times) {
@@ -209,7 +231,7 @@ bool EventEngine::Turn(uint32_t u, const Perturbations& drawn) {
     }
     const Mode before = mode_[u];
     mode_[u] = Mode::kWaiting;  // so that nobody takes it for moving on
-    const bool holds = FindBlockerOf(c_, at, u) != kNobody;
+    const bool holds = IsHeldUp(u);
     mode_[u] = before;
     if (holds) {
       if (BeginsToWait(u)) {

@@ -55,7 +55,7 @@ class EventEngine {
  private:
   enum class Mode : uint8_t { kRegular, kOutOfOrder, kWaiting };
 
-  const GpuProgress& At(uint32_t gpu) const;
+  bool IsHeldUp(uint32_t u) const;
   bool Turn(uint32_t u, const Perturbations& drawn);
   bool BeginsToWait(uint32_t u);
   void ScheduleRunning(uint32_t u, const Perturbations& drawn);
@@ -66,8 +66,8 @@ class EventEngine {
   const Component& c_;
   uint32_t shift_ = 0;  // of the sweep in a key; the GPU is in the bits below
   KeyTree keys_;
-  // Where a regular GPU is follows from base_ and the clock; At() writes it down when asked.
-  mutable std::vector<GpuProgress> at_;
+  // Of GPUs that are not regular; where those are follows from base_ and the clock.
+  std::vector<GpuProgress> at_;
   std::vector<Mode> mode_;
   std::vector<int64_t> base_;  // a regular GPU has emitted sweep - base before its turn in it
   std::vector<uint8_t> waiting_;
