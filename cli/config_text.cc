@@ -1,6 +1,7 @@
 #include "cli/config_text.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <iostream>
@@ -79,13 +80,17 @@ StatusOr<json> ReadConfigFile(const std::string& path) {
     const std::string text(std::istreambuf_iterator<char>(std::cin), {});
     return ParseConfigText(text, "standard input");
   }
+  struct stat info {};
+  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    return Status::InvalidArgument(path + " is a folder (a session goes with --from-trace)");
+  }
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     return Status::FromErrno(errno, "cannot open " + path);
   }
   const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (file.bad() || errno == EISDIR) {
+  if (file.bad()) {
     return Status::FromErrno(errno, "cannot read " + path);
   }
   return ParseConfigText(text, path);

@@ -58,6 +58,11 @@ void Add(const WeightedBlock& block, WeightedBlock* all) {
   }
 }
 
+// A block may take long: what was done of it counts.
+bool StopsHere(const RunControl& control, int64_t round) {
+  return control.stop && round % 16 == 15 && control.stop();
+}
+
 int64_t BlocksOf(int64_t n) { return (n + kBlock - 1) / kBlock; }
 
 // Of numbers 0 .. sum(weights) - 1 laid out behind one another: whose is `number`, and which of its own.
@@ -132,8 +137,8 @@ Estimate RestWithoutSites(const Problem& problem, const SamplerOptions& options,
     auto drawn = std::make_shared<Perturbations>();
     return [&, sampler, drawn](int64_t block) {
       RestBlock result;
-      result.n = std::min(kBlock, rounds - block * kBlock);
-      for (int64_t r = block * kBlock; r < block * kBlock + result.n; ++r) {
+      const int64_t end = std::min((block + 1) * kBlock, rounds);
+      for (int64_t r = block * kBlock; r < end && !StopsHere(control, r); ++r, ++result.n) {
         uint64_t part = 0;
         bool found = false;
         for (size_t i = 0; i < sampler->judges().size() && !found; ++i) {
@@ -204,13 +209,12 @@ PlainCounts CountPlainFrom(const Problem& problem, const SamplerOptions& options
       PlainCounts counts;
       const int64_t begin = block * kBlock;
       const int64_t end = std::min(begin + kBlock, first_round + n);
-      for (int64_t r = begin; r < end; ++r) {
+      for (int64_t r = begin; r < end && !StopsHere(control, r); ++r, ++counts.rounds) {
         const Verdicts verdicts = sampler->Round(seed, static_cast<uint64_t>(r));
         counts.by_default += verdicts.by_default ? 1 : 0;
         counts.exact += verdicts.exact ? 1 : 0;
         counts.not_exact += verdicts.by_default && !verdicts.exact ? 1 : 0;
       }
-      counts.rounds = end - begin;
       return counts;
     };
   };
@@ -261,8 +265,8 @@ Estimate ForcedPair(const Problem& problem, const SamplerOptions& given, uint64_
       return [&, sampler, drawn, sources](int64_t block) {
         WeightedBlock result;
         result.of_component.assign(problem.components.size(), 0);
-        result.n = std::min(kBlock, n - block * kBlock);
-        for (int64_t s = block * kBlock; s < block * kBlock + result.n; ++s) {
+        const int64_t end = std::min((block + 1) * kBlock, n);
+        for (int64_t s = block * kBlock; s < end && !StopsHere(control, s); ++s, ++result.n) {
           const size_t i =
               forcer.Draw(sources->data(), seed, static_cast<uint64_t>(s), drawn.get());
           if (sampler->judges()[i]->IsExact(drawn.get())) {
@@ -330,8 +334,8 @@ Estimate ForcedSwap(const Problem& problem, const SamplerOptions& given, bool ex
     return [&, sampler, drawn](int64_t block) {
       WeightedBlock result;
       result.of_component.assign(problem.components.size(), 0);
-      result.n = std::min(kBlock, n - block * kBlock);
-      for (int64_t s = block * kBlock; s < block * kBlock + result.n; ++s) {
+      const int64_t end = std::min((block + 1) * kBlock, n);
+      for (int64_t s = block * kBlock; s < end && !StopsHere(control, s); ++s, ++result.n) {
         const auto sample = static_cast<uint64_t>(s);
         uint64_t number = CounterStream(seed, sample, 0, Purpose::kSite).Below(places);
         const size_t i = Locate(
@@ -379,8 +383,8 @@ Estimate ConditionedCounts(const Problem& problem, const SamplerOptions& given, 
     auto chosen = std::make_shared<std::vector<uint64_t>>();
     return [&, sampler, drawn, chosen](int64_t block) {
       RestBlock result;
-      result.n = std::min(kBlock, n - block * kBlock);
-      for (int64_t s = block * kBlock; s < block * kBlock + result.n; ++s) {
+      const int64_t end = std::min((block + 1) * kBlock, n);
+      for (int64_t s = block * kBlock; s < end && !StopsHere(control, s); ++s, ++result.n) {
         const auto sample = static_cast<uint64_t>(s);
         // The number of waits by inversion, then as many different places.
         double left = CounterStream(seed, sample, 0, Purpose::kCount).NextPositive() * tail;
