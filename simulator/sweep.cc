@@ -109,6 +109,18 @@ std::vector<int64_t> PlanStage(const SweepCounts& counts, int64_t blocks_each, b
   return added;
 }
 
+// A field of RFC 4180.
+std::string InCsv(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) {
+    return text;
+  }
+  std::string quoted = "\"";
+  for (const char c : text) {
+    quoted += c == '"' ? "\"\"" : std::string(1, c);
+  }
+  return quoted + "\"";
+}
+
 uint64_t HashOfSweep(const Sweep& sweep, const SweepOptions& options) {
   uint64_t hash = MixBits(options.seed) ^ MixBits(static_cast<uint64_t>(options.rounds)) ^
                   (options.wanted.by_default ? 1 : 0) ^ (options.wanted.exact ? 2 : 0);
@@ -323,7 +335,7 @@ std::string SweepToCsv(const Sweep& sweep, const SweepOptions& options,
     const int64_t rounds = point.blocks * kSweepBlock;
     for (const json& value : sweep.points[c].values) {
       const std::string text = value.is_number_float() ? Exactly(value.get<double>()) : value.dump();
-      csv += (text.find_first_of(",\"") == std::string::npos ? text : "\"...\"") + ",";
+      csv += InCsv(text) + ",";
     }
     csv += std::to_string(rounds);
     for (const auto& [asked, hits] : {std::pair{options.wanted.by_default, point.by_default},
@@ -333,7 +345,8 @@ std::string SweepToCsv(const Sweep& sweep, const SweepOptions& options,
                          Exactly(side.interval.low) + "," + Exactly(side.interval.high)
                    : ",,,,";
     }
-    const double first = FirstOrder(sweep.points[c].config);
+    // Counting is work: at the end only.
+    const double first = counts.complete() ? FirstOrder(sweep.points[c].config) : -1;
     csv += "," + (first >= 0 ? Exactly(first) : "");
     csv += counts.complete() ? ",1\n" : ",0\n";
   }
