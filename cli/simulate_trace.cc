@@ -29,7 +29,9 @@ class Collector {
     if (event.has_call_name()) {
       calls_[event.call_name().call()] = server::CallFromSymbol(event.call_name().symbol());
     } else if (event.has_process_started()) {
-      pids_[event.process_started().process()] = event.process_started().pid();
+      const v1::ProcessStarted& started = event.process_started();
+      pids_[started.process()] = started.pid();
+      processes_[started.process()].rank = started.env_rank();
     } else if (event.has_record()) {
       OnRecord(event.record());
     }
@@ -43,6 +45,8 @@ class Collector {
     int32_t nranks = 0;
   };
   struct Process {
+    int32_t rank = -1;    // as its environment says, else in its largest communicator
+    int32_t of = 0;       // that communicator's size
     std::map<uint32_t, Pending> making;               // by thread
     std::map<uint32_t, CommKey> comms;                // by handle
     std::map<CommKey, uint64_t> splits;               // of a parent, by what it became
@@ -84,6 +88,11 @@ void Collector::OnRecord(const v1::CallRecord& record) {
     if (making != process.making.end()) {
       if (record.end().comm() != 0) {
         process.comms[record.end().comm()] = making->second.key;
+        // The environment's rank is the job's; `of` stays 0 then.
+        if ((process.rank < 0 || process.of > 0) && making->second.nranks > process.of) {
+          process.of = making->second.nranks;
+          process.rank = record.end().rank();
+        }
       }
       process.making.erase(making);
     }
@@ -122,6 +131,22 @@ StatusOr<TracedJob> Collector::Job(const std::string& path) {
   }
   std::map<CommKey, uint32_t> group_of;
   std::map<uint32_t, uint32_t> gpu_of;
+  std::set<std::pair<int32_t, uint32_t>> by_rank;
+  for (const auto& [key, members] : called) {
+    const bool shared = members.size() > 1 &&
+                        std::all_of(members.begin(), members.end(), [](const auto& member) {
+                          return member.second > 0;
+                        });
+    for (const auto& [id, count] : members) {
+      if (shared) {
+        by_rank.emplace(processes_[id].rank, id);
+      }
+    }
+  }
+  for (const auto& [rank, id] : by_rank) {
+    gpu_of.emplace(id, static_cast<uint32_t>(gpu_of.size()));
+    job.pids.push_back(pids_.contains(id) ? pids_.at(id) : 0);
+  }
   uint64_t unshared = 0;
   uint64_t cut = 0;
   for (const auto& [key, members] : called) {
@@ -140,12 +165,9 @@ StatusOr<TracedJob> Collector::Job(const std::string& path) {
     simulator::GroupSpec group;
     group.count = least;
     for (const auto& [id, count] : members) {
-      const auto [gpu, fresh] = gpu_of.emplace(id, static_cast<uint32_t>(gpu_of.size()));
-      if (fresh) {
-        job.pids.push_back(pids_.contains(id) ? pids_.at(id) : 0);
-      }
-      group.gpus.push_back(gpu->second);
+      group.gpus.push_back(gpu_of.at(id));
     }
+    std::sort(group.gpus.begin(), group.gpus.end());
     job.config.groups.push_back(std::move(group));
     job.groups.push_back(names_.contains(key) ? names_.at(key)
                                               : std::to_string(job.groups.size()));

@@ -83,8 +83,19 @@ void PerturbationSource::EverySkip(std::vector<Mark>* marks) const {
 
 void PerturbationSource::Draw(uint64_t seed, uint64_t round, uint64_t part,
                               Perturbations* drawn) const {
-  drawn->Clear();
+  DrawSyncs(seed, round, part, drawn);
+  DrawSkips(seed, round, part, drawn);
+}
+
+void PerturbationSource::DrawSyncs(uint64_t seed, uint64_t round, uint64_t part,
+                                   Perturbations* drawn) const {
+  drawn->syncs.clear();
   Walk(sync_gaps_, false, CounterStream(seed, round, part, Purpose::kSync), &drawn->syncs);
+}
+
+void PerturbationSource::DrawSkips(uint64_t seed, uint64_t round, uint64_t part,
+                                   Perturbations* drawn) const {
+  drawn->skips.clear();
   if (disorder_prob_ >= 1) {
     EverySkip(&drawn->skips);
   } else {
@@ -94,7 +105,6 @@ void PerturbationSource::Draw(uint64_t seed, uint64_t round, uint64_t part,
 
 void PerturbationSource::DrawAround(uint64_t seed, uint64_t round, uint64_t part,
                                     Perturbations* drawn) const {
-  drawn->skips.clear();
   CounterStream stream(seed, round, part, Purpose::kSync);
   for (Mark& mark : drawn->syncs) {
     mark.times = 1;
@@ -102,11 +112,7 @@ void PerturbationSource::DrawAround(uint64_t seed, uint64_t round, uint64_t part
       ++mark.times;
     }
   }
-  if (disorder_prob_ >= 1) {
-    EverySkip(&drawn->skips);
-  } else {
-    Walk(skip_gaps_, true, CounterStream(seed, round, part, Purpose::kSkip), &drawn->skips);
-  }
+  DrawSkips(seed, round, part, drawn);
 }
 
 bool WaitsWhileSkipping(const Perturbations& drawn) {

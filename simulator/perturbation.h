@@ -46,6 +46,11 @@ class PerturbationSource {
   // `part` is the number of the component's copy. Overwrites *drawn, all but the indices.
   void Draw(uint64_t seed, uint64_t round, uint64_t part, Perturbations* drawn) const;
 
+  // The two halves of Draw(), from streams of their own, so that the skips may be left out where the
+  // syncs alone decide.
+  void DrawSyncs(uint64_t seed, uint64_t round, uint64_t part, Perturbations* drawn) const;
+  void DrawSkips(uint64_t seed, uint64_t round, uint64_t part, Perturbations* drawn) const;
+
   // The syncs are given (sorted, no place twice); only the skips and how often each sync is repeated
   // are drawn.
   void DrawAround(uint64_t seed, uint64_t round, uint64_t part, Perturbations* drawn) const;

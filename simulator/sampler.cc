@@ -96,7 +96,12 @@ Verdicts RoundSampler::Round(uint64_t seed, uint64_t round) {
   uint64_t part = 0;
   for (const auto& judge : judges_) {
     for (uint64_t copy = 0; copy < judge->component().copies; ++copy, ++part) {
-      judge->source().Draw(seed, round, part, &drawn_);
+      judge->source().DrawSyncs(seed, round, part, &drawn_);
+      if (judge->NeedsTwoWaits() &&
+          (drawn_.syncs.empty() || drawn_.syncs.front().gpu == drawn_.syncs.back().gpu)) {
+        continue;
+      }
+      judge->source().DrawSkips(seed, round, part, &drawn_);
       const Wanted wanted{options_.wanted.by_default && !verdicts.by_default,
                           options_.wanted.exact && !verdicts.exact};
       const Verdicts here = judge->Judge(&drawn_, wanted);

@@ -53,6 +53,11 @@ class ComponentJudge {
   bool IsExact(Perturbations* drawn) { return Judge(drawn, {false, true}).exact; }
   bool IsDefault(Perturbations* drawn) { return Judge(drawn, {true, false}).by_default; }
 
+  // Whether a round in which fewer than two GPUs wait is no deadlock, whatever its skips.
+  bool NeedsTwoWaits() const {
+    return c_.common_order && dense_ == nullptr && window_ == nullptr && fixpoint_ == nullptr;
+  }
+
   const Component& component() const { return c_; }
   const PerturbationSource& source() const { return source_; }
 

@@ -64,7 +64,8 @@ class Simulate(unittest.TestCase):
         self.assertGreater(one["exact"]["hits"], 100)
 
     def test_refusals_name_the_key(self):
-        good = json.loads(open(os.path.join(EXAMPLES, "arbitrary_example.json")).read())
+        with open(os.path.join(EXAMPLES, "arbitrary_example.json")) as f:
+            good = json.load(f)
         for key, value, complaint in (("coll_cnt_per_group", [1, 2], "coll_cnt_per_group has 2 entries"),
                                       ("gpu_per_group", [[0, 0], [1], [2], [3]], "names GPU 0 twice"),
                                       ("disorder_prob", 2, "disorder_prob is a probability"),
