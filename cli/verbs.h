@@ -44,6 +44,7 @@ void AddAttachVerb(CLI::App& app, VerbContext* context);
 void AddDoctorVerb(CLI::App& app, VerbContext* context);
 void AddHooksVerb(CLI::App& app, VerbContext* context);
 void AddServeVerb(CLI::App& app, VerbContext* context);
+void AddSimulateVerb(CLI::App& app, VerbContext* context);
 void AddStatusVerb(CLI::App& app, VerbContext* context);
 void AddWatchVerb(CLI::App& app, VerbContext* context);
 void AddVersionVerb(CLI::App& app, VerbContext* context);

@@ -30,7 +30,12 @@ RULES = {
     "analyzer/server": (["analyzer/", "common/", "proto/ring/calls.h", "gordian/v1/"], r"CLI/|cuda", ["gordian::collector"]),
     "emulator": (["emulator/"], HEAVY.replace("|cuda_runtime_api", ""),
                  ["gordian_sanitize", "gordian::interpose", "gordian::graph", "gordian::common", "grpc", "protobuf"]),
-    "cli": (["cli/", "analyzer/", "collector/", "common/", "proto/", "gordian/v1/"], r"cuda_runtime|nccl", []),
+    "simulator": (["simulator/"],
+                  r"google/protobuf|grpc|spdlog|boost/|CLI/|zstd|toml|cuda|mpi"
+                  r"|^(chrono|fstream|iostream|filesystem|random|cstdio|ctime)$"
+                  r"|^(unistd|time|stdio|fcntl|pthread|sys/.*)\.h$",
+                  ["grpc", "protobuf", "spdlog", "gordian::common", "gordian::proto", "CLI11", "MPI"]),
+    "cli": (["cli/", "simulator/", "analyzer/", "collector/", "common/", "proto/", "gordian/v1/"], r"cuda_runtime|nccl", []),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 

@@ -1,0 +1,99 @@
+#include "cli/config_text.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <toml++/toml.h>
+
+namespace gordian::cli {
+namespace {
+
+using nlohmann::json;
+
+json FromToml(const toml::node& node) {
+  if (const toml::table* table = node.as_table()) {
+    json out = json::object();
+    for (const auto& [key, value] : *table) {
+      out[std::string(key.str())] = FromToml(value);
+    }
+    return out;
+  }
+  if (const toml::array* array = node.as_array()) {
+    json out = json::array();
+    for (const toml::node& value : *array) {
+      out.push_back(FromToml(value));
+    }
+    return out;
+  }
+  if (const auto value = node.value<bool>(); node.is_boolean()) {
+    return *value;
+  }
+  if (const auto value = node.value<int64_t>(); node.is_integer()) {
+    return *value;
+  }
+  if (const auto value = node.value<double>(); node.is_floating_point()) {
+    return *value;
+  }
+  if (const auto value = node.value<std::string>()) {
+    return *value;
+  }
+  return "a date";  // no key takes one, so it will be complained of
+}
+
+bool LooksLikeToml(const std::string& text, const std::string& name) {
+  if (name.ends_with(".toml")) {
+    return true;
+  }
+  const size_t at = text.find_first_not_of(" \t\r\n");
+  // A TOML file may begin with [table]; no configuration does.
+  return !name.ends_with(".json") && at != std::string::npos && text[at] != '{' && text[at] != '[';
+}
+
+}  // namespace
+
+StatusOr<json> ParseConfigText(const std::string& text, const std::string& name) {
+  if (LooksLikeToml(text, name)) {
+    try {
+      return FromToml(toml::parse(text));
+    } catch (const toml::parse_error& error) {
+      return Status::InvalidArgument(name + ": line " +
+                                     std::to_string(error.source().begin.line) + ": " +
+                                     std::string(error.description()));
+    }
+  }
+  try {
+    return json::parse(text);
+  } catch (const json::parse_error& error) {
+    std::string what = error.what();
+    const size_t at = what.find("at line");  // behind the library's own prefix
+    return Status::InvalidArgument(name + ": not JSON: " +
+                                   (at == std::string::npos ? what : what.substr(at)));
+  }
+}
+
+StatusOr<json> ReadConfigFile(const std::string& path) {
+  if (path == "-") {
+    const std::string text(std::istreambuf_iterator<char>(std::cin), {});
+    return ParseConfigText(text, "standard input");
+  }
+  struct stat info {};
+  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    return Status::InvalidArgument(path + " is a folder (a session goes with --from-trace)");
+  }
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return Status::FromErrno(errno, "cannot open " + path);
+  }
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  if (file.bad()) {
+    return Status::FromErrno(errno, "cannot read " + path);
+  }
+  return ParseConfigText(text, path);
+}
+
+}  // namespace gordian::cli

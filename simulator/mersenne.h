@@ -1,0 +1,46 @@
+// The random numbers of CPython's random module: MT19937 (Matsumoto and Nishimura 1998), seeded by its
+// init_by_array, two words to a number of 53 bits. Same seed, same numbers, bit for bit.
+#ifndef GORDIAN_SIMULATOR_MERSENNE_H_
+#define GORDIAN_SIMULATOR_MERSENNE_H_
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+namespace gordian::simulator {
+
+// Not thread-safe.
+class PythonRandom {
+ public:
+  // random.seed(number): key holds the number's 32-bit digits, least first.
+  explicit PythonRandom(const std::vector<uint32_t>& key);
+  explicit PythonRandom(uint32_t seed) : PythonRandom(std::vector<uint32_t>{seed}) {}
+
+  // The number that random() returns, times 2^53.
+  uint64_t Next53() {
+    if (at_ == kNumbers) {
+      Refill();
+    }
+    return ready_[at_++];
+  }
+  double Next() { return static_cast<double>(Next53()) * 0x1p-53; }
+
+  // random() < p exactly when Next53() < Threshold(p).
+  static uint64_t Threshold(double p) {
+    return static_cast<uint64_t>(std::ceil(std::ldexp(p, 53)));
+  }
+
+ private:
+  static constexpr int kWords = 624;
+  static constexpr int kNumbers = kWords / 2;
+  void Refill();
+
+  std::array<uint32_t, kWords> state_;
+  std::array<uint64_t, kNumbers> ready_;
+  int at_ = kNumbers;
+};
+
+}  // namespace gordian::simulator
+
+#endif  // GORDIAN_SIMULATOR_MERSENNE_H_

@@ -1,0 +1,96 @@
+// Rounds of a whole configuration: what each detector says of round number r depends on the seed and r
+// alone.
+#ifndef GORDIAN_SIMULATOR_SAMPLER_H_
+#define GORDIAN_SIMULATOR_SAMPLER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "simulator/dense.h"
+#include "simulator/event.h"
+#include "simulator/fixpoint.h"
+#include "simulator/perturbation.h"
+#include "simulator/single_window.h"
+#include "simulator/topology.h"
+
+namespace gordian::simulator {
+
+// Sparse: only what is near a perturbation is looked at. Event: the same, named for the model
+// StreamWithSync with the default detector. Fixpoint: exact, collective by collective. Dense: turn by
+// turn. Replay (not of a RoundSampler): dense, on CPython's random stream.
+enum class Engine { kSparse, kEvent, kFixpoint, kDense, kReplay };
+
+const char* EngineName(Engine);
+
+struct Wanted {
+  bool by_default = true;  // the published detector
+  bool exact = true;       // the fixpoint
+};
+
+struct SamplerOptions {
+  Model model = Model::kSingle;
+  double disorder_prob = 0;
+  double sync_prob = 0;
+  int64_t resource_limit = -1;     // of the published detector; dense engine only
+  uint32_t capacity = kUnbounded;  // of the exact one
+  Engine engine = Engine::kSparse;
+  Wanted wanted;
+};
+
+struct Verdicts {
+  bool by_default = false;
+  bool exact = false;
+};
+
+// What decides about one component, and its memory. Not thread-safe.
+class ComponentJudge {
+ public:
+  ComponentJudge(const Component& component, const SamplerOptions& options);
+
+  // Indexes *drawn where it must.
+  Verdicts Judge(Perturbations* drawn, Wanted wanted);
+  bool IsExact(Perturbations* drawn) { return Judge(drawn, {false, true}).exact; }
+  bool IsDefault(Perturbations* drawn) { return Judge(drawn, {true, false}).by_default; }
+
+  // Whether a round in which fewer than two GPUs wait is no deadlock, whatever its skips.
+  bool NeedsTwoWaits() const {
+    return c_.common_order && dense_ == nullptr && window_ == nullptr && fixpoint_ == nullptr;
+  }
+
+  const Component& component() const { return c_; }
+  const PerturbationSource& source() const { return source_; }
+
+ private:
+  bool JudgeExact(Perturbations* drawn);
+
+  const Component& c_;
+  const SamplerOptions options_;
+  const PerturbationSource source_;
+  std::unique_ptr<DenseEngine> dense_;
+  std::unique_ptr<EventEngine> event_;
+  std::unique_ptr<SingleWindow> window_;
+  std::unique_ptr<Fixpoint> fixpoint_;
+  std::unique_ptr<SyncGraph> sync_graph_;
+};
+
+// Not thread-safe; one a thread.
+class RoundSampler {
+ public:
+  RoundSampler(const Problem& problem, const SamplerOptions& options);  // `problem` must outlive this
+
+  // A round ends at its first deadlock, of each kind that is wanted.
+  Verdicts Round(uint64_t seed, uint64_t round);
+
+  std::vector<std::unique_ptr<ComponentJudge>>& judges() { return judges_; }
+
+ private:
+  const Problem& problem_;
+  const SamplerOptions options_;
+  std::vector<std::unique_ptr<ComponentJudge>> judges_;
+  Perturbations drawn_;
+};
+
+}  // namespace gordian::simulator
+
+#endif  // GORDIAN_SIMULATOR_SAMPLER_H_
