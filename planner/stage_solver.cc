@@ -1,8 +1,10 @@
 #include "planner/stage_solver.h"
 
 #include <algorithm>
+#include <array>
+#include <compare>
+#include <cstdint>
 #include <numeric>
-#include <unordered_map>
 #include <utility>
 
 namespace gordian::planner {
@@ -17,56 +19,42 @@ bool Fits(const StageProblem& problem, const StageItem& item, int link, Micros l
 
 struct Loads {
   Micros first = 0, second = 0;
-  bool operator==(const Loads&) const = default;
-};
-struct LoadsHash {
-  size_t operator()(const Loads& loads) const {
-    uint64_t h = static_cast<uint64_t>(loads.first) * 0x9E3779B97F4A7C15u;
-    h ^= static_cast<uint64_t>(loads.second) + 0x7F4A7C15u + (h << 6) + (h >> 2);
-    return static_cast<size_t>(h * 0xBF58476D1CE4E5B9u);
-  }
+  auto operator<=>(const Loads&) const = default;
 };
 
 // What the items from one place on can still bring: in all, and on the first link.
 struct Gain {
   Micros all = -1, first = -1;
-  bool Better(const Gain& other) const {
-    return all != other.all ? all > other.all : first > other.first;
-  }
-  bool operator==(const Gain&) const = default;
+  auto operator<=>(const Gain&) const = default;
 };
 
+constexpr uint32_t kNone = UINT32_MAX;
+constexpr int kWays = kMaxLinks + 1;  // on link 1, on link 2, not sent: the order that breaks ties
+
+// Which loads of the links can be reached before each item (forward), and what each is still worth
+// (backward). Loads are kept sorted: the next item's are three sorted runs to merge.
 class ExactSearch {
  public:
-  explicit ExactSearch(const StageProblem& problem)
-      : problem_(problem), layers_(problem.items.size()) {}
+  explicit ExactSearch(const StageProblem& problem) : problem_(problem) {}
 
   // False: too many states.
   bool Run() {
-    // Forward: which loads can be reached before each item. Backward: what each is worth.
     const size_t n = problem_.items.size();
-    std::unordered_map<Loads, Gain, LoadsHash> reached{{Loads{}, Gain{}}};
+    layers_.resize(n + 1);
+    layers_[0].loads = {Loads{}};
     size_t states = 1;
     for (size_t j = 0; j < n; ++j) {
-      layers_[j] = reached;
-      std::unordered_map<Loads, Gain, LoadsHash> next = reached;
-      for (const auto& [loads, unused] : reached) {
-        for (int link = 0; link < problem_.links; ++link) {
-          if (const Loads* to = After(j, loads, link)) next.emplace(*to, Gain{});
-        }
-      }
-      reached = std::move(next);
-      states += reached.size();
+      Expand(j);
+      states += layers_[j + 1].loads.size();
       if (states > kMostStates) return false;
     }
-    for (auto& [loads, gain] : reached) gain = {0, 0};
-    last_ = std::move(reached);
+    layers_[n].gain.assign(layers_[n].loads.size(), {0, 0});
     for (size_t j = n; j-- > 0;) {
-      for (auto& [loads, gain] : layers_[j]) {
-        gain = At(j + 1, loads);
-        for (int link = 0; link < problem_.links; ++link) {
-          const Gain sent = Sent(j, loads, link);
-          if (sent.Better(gain)) gain = sent;
+      Layer& layer = layers_[j];
+      layer.gain.resize(layer.loads.size());
+      for (uint32_t i = 0; i < layer.loads.size(); ++i) {
+        for (int way = 0; way < kWays; ++way) {
+          layer.gain[i] = std::max(layer.gain[i], Worth(j, i, way));
         }
       }
     }
@@ -75,46 +63,68 @@ class ExactSearch {
 
   StageChoice Read() const {
     StageChoice choice;
-    Loads loads;
+    uint32_t at = 0;
     for (size_t j = 0; j < problem_.items.size(); ++j) {
-      const Gain best = At(j, loads);
-      int chosen = 0;
-      for (int link = 0; link < problem_.links && chosen == 0; ++link) {
-        if (Sent(j, loads, link) == best) chosen = link + 1;
-      }
-      if (chosen != 0) loads = *After(j, loads, chosen - 1);
-      choice.link.push_back(chosen);
+      int way = 0;
+      while (Worth(j, at, way) != layers_[j].gain[at]) ++way;
+      choice.link.push_back(way == kMaxLinks ? 0 : way + 1);
+      at = layers_[j].next[at][way];
     }
     return choice;
   }
 
  private:
-  // Where sending item j on `link` leads; null: it does not fit.
-  const Loads* After(size_t j, const Loads& loads, int link) const {
+  struct Layer {
+    std::vector<Loads> loads;
+    std::vector<std::array<uint32_t, kWays>> next;  // places in the next layer
+    std::vector<Gain> gain;
+  };
+
+  // Where `way` leads from these loads; false: the item does not fit.
+  bool After(const StageItem& item, int way, Loads* loads) const {
+    if (way == kMaxLinks) return true;
+    if (way >= problem_.links) return false;
+    Micros& load = way == 0 ? loads->first : loads->second;
+    if (!Fits(problem_, item, way, load)) return false;
+    load += item.weight[way];
+    return true;
+  }
+
+  void Expand(size_t j) {
     const StageItem& item = problem_.items[j];
-    if (!Fits(problem_, item, link, link == 0 ? loads.first : loads.second)) return nullptr;
-    after_ = loads;
-    (link == 0 ? after_.first : after_.second) += item.weight[link];
-    return &after_;
+    Layer& layer = layers_[j];
+    std::vector<Loads>& to = layers_[j + 1].loads;
+    layer.next.assign(layer.loads.size(), {kNone, kNone, kNone});
+    std::array<uint32_t, kWays> at{};  // the next state that each way starts from
+    while (true) {
+      std::array<Loads, kWays> heads;
+      int least = -1;
+      for (int way = 0; way < kWays; ++way) {
+        for (; at[way] < layer.loads.size(); ++at[way]) {
+          heads[way] = layer.loads[at[way]];
+          if (After(item, way, &heads[way])) break;
+        }
+        if (at[way] == layer.loads.size()) continue;
+        if (least < 0 || heads[way] < heads[least]) least = way;
+      }
+      if (least < 0) return;
+      if (to.empty() || to.back() != heads[least]) to.push_back(heads[least]);
+      layer.next[at[least]++][least] = static_cast<uint32_t>(to.size() - 1);
+    }
   }
 
-  Gain At(size_t j, const Loads& loads) const {
-    return (j == layers_.size() ? last_ : layers_[j]).at(loads);
-  }
-
-  Gain Sent(size_t j, const Loads& loads, int link) const {
-    const Loads* to = After(j, loads, link);
-    if (to == nullptr) return {};
-    Gain gain = At(j + 1, *to);
-    gain.all += problem_.items[j].value;
-    if (link == 0) gain.first += problem_.items[j].value;
+  // Of going `way` with item j from state i.
+  Gain Worth(size_t j, uint32_t i, int way) const {
+    const uint32_t to = layers_[j].next[i][way];
+    if (to == kNone) return {};
+    Gain gain = layers_[j + 1].gain[to];
+    if (way != kMaxLinks) gain.all += problem_.items[j].value;
+    if (way == 0) gain.first += problem_.items[j].value;
     return gain;
   }
 
   const StageProblem& problem_;
-  std::vector<std::unordered_map<Loads, Gain, LoadsHash>> layers_;
-  std::unordered_map<Loads, Gain, LoadsHash> last_;
-  mutable Loads after_;
+  std::vector<Layer> layers_;
 };
 
 }  // namespace
