@@ -33,12 +33,16 @@ std::vector<Micros> ReadyTimes(const std::vector<Bucket>& buckets) {
   return ready;
 }
 
-std::vector<Item> Partition(const std::vector<Bucket>& buckets, Micros cap, double mu) {
+std::vector<Item> Partition(const std::vector<Bucket>& buckets, Micros cap, double mu,
+                            int64_t most_elements) {
   std::vector<Item> items;
   for (size_t b = 0; b < buckets.size(); ++b) {
     const Bucket& bucket = buckets[b];
     int64_t pieces = 1;
     if (cap > 0) pieces = std::max<int64_t>(1, (bucket.comm + cap - 1) / cap);
+    if (most_elements > 0) {
+      pieces = std::max(pieces, (bucket.elements + most_elements - 1) / most_elements);
+    }
     if (bucket.elements > 0) pieces = std::min(pieces, bucket.elements);
     int64_t first = 0;
     for (int64_t at = 0; at < pieces; ++at) {

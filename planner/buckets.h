@@ -47,9 +47,10 @@ struct Item {
 };
 
 // Cuts each bucket into ceil(C / cap) items of nearly equal communication time; remainders go to the
-// first pieces; computation times and elements are cut alike. cap <= 0: nothing is cut. A bucket
-// of c microseconds cannot become more than c items.
-std::vector<Item> Partition(const std::vector<Bucket>& buckets, Micros cap, double mu);
+// first pieces; computation times and elements are cut alike. cap <= 0: no limit of time; most_elements
+// <= 0: none of elements.
+std::vector<Item> Partition(const std::vector<Bucket>& buckets, Micros cap, double mu,
+                            int64_t most_elements = 0);
 
 // The items as buckets of their own, for the functions that take buckets.
 std::vector<Bucket> AsBuckets(const std::vector<Item>& items);
