@@ -73,6 +73,7 @@ int Main(int argc, char** argv) {
   AddDoctorVerb(app, &context);
   AddHooksVerb(app, &context);
   AddServeVerb(app, &context);
+  AddPlanVerb(app, &context);
   AddVersionVerb(app, &context);
 
   try {

@@ -8,15 +8,6 @@ using graph::Call;
 using graph::CallRecord;
 using graph::RecordKind;
 
-uint64_t BytesOf(uint8_t datatype) {
-  switch (datatype) {
-    case 2: case 3: case 7: return 4;
-    case 4: case 5: case 8: return 8;
-    case 6: case 9: return 2;
-    default: return 1;
-  }
-}
-
 std::string NameOf(const JobComm& comm, int index) {
   return comm.name.empty() ? "comm " + std::to_string(index) : comm.name;
 }

@@ -37,9 +37,6 @@ inline bool IsOperation(graph::Call call) {
   return call >= graph::Call::kAllReduce && call <= graph::Call::kRecv;
 }
 
-// Bytes of an element of an ncclDataType_t; 1 for unknown ones.
-uint64_t BytesOf(uint8_t datatype);
-
 struct JobComm {
   graph::CommUid uid = 0;
   int color = -1;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "analyzer/graph/matcher.h"
+
 namespace gordian::planner {
 namespace {
 
@@ -40,7 +42,7 @@ int ChooseComm(const JobTrace& trace, const std::string& name) {
   for (const auto& [id, process] : trace.processes()) {
     for (const JobCall& call : process.calls) {
       if (call.call == Call::kAllReduce && call.comm >= 0) {
-        bytes[call.comm] += call.count * BytesOf(call.datatype);
+        bytes[call.comm] += call.count * graph::DatatypeBytes(call.datatype);
       }
     }
   }
@@ -156,19 +158,23 @@ void FindTimes(const JobProcess& process, std::vector<std::vector<BucketCall>>* 
 }
 
 // The backward pass begins when the last wait ends that lies between the previous iteration's last
-// reduction and the first gradient: the loss is read.
+// reduction and the first gradient: the loss is read. Where neither of the two is seen, between their
+// calls.
 void FindBackward(const JobProcess& process, RankIterations* rank) {
   rank->backward_ns.assign(rank->iterations.size(), 0);
   rank->backward_call.assign(rank->iterations.size(), SIZE_MAX);
   for (size_t t = 1; t < rank->iterations.size(); ++t) {
-    const uint64_t from = rank->iterations[t - 1].back().done_ns;
-    const uint64_t until = rank->iterations[t].front().ready_ns;
-    if (from == 0 || until == 0) continue;
-    for (size_t i = rank->iterations[t - 1].back().call; i < process.calls.size(); ++i) {
+    const BucketCall& before = rank->iterations[t - 1].back();
+    const BucketCall& first = rank->iterations[t].front();
+    const uint64_t from = std::max(before.done_ns, process.calls[before.call].end_ns);
+    const uint64_t until = first.ready_ns != 0 && before.done_ns != 0 ? first.ready_ns
+                                                                     : process.calls[first.call].begin_ns;
+    for (size_t i = before.call; i < process.calls.size(); ++i) {
       const JobCall& call = process.calls[i];
       if (call.begin_ns > until) break;
-      if (call.call != Call::kHostWait || call.end_ns <= from || call.end_ns >= until) continue;
-      if (!ReallyWaited(call) || call.end_ns <= rank->backward_ns[t]) continue;
+      if (!ReallyWaited(call) || call.end_ns <= from || call.end_ns > until) continue;
+      if (call.end_ns == first.ready_ns && before.done_ns != 0) continue;  // the gradient's own
+      if (call.end_ns <= rank->backward_ns[t]) continue;
       rank->backward_ns[t] = call.end_ns;
       rank->backward_call[t] = i;
     }

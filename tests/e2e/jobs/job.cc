@@ -204,6 +204,8 @@ void Context::Sync(cudaStream_t stream) {
   Step("synchronised");
 }
 
+void Context::Busy(cudaStream_t stream, double seconds) { LaunchBusyKernel(stream, seconds); }
+
 void Context::SleepInUserCode(double seconds) {
   timespec t{static_cast<time_t>(seconds), static_cast<long>((seconds - static_cast<time_t>(seconds)) * 1e9)};
   while (nanosleep(&t, &t) != 0) {

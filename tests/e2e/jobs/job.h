@@ -58,6 +58,7 @@ class Context {
   // Uses the communicator once and waits, so that nothing is left to connect.
   void Warm(ncclComm_t comm, cudaStream_t stream);
   void Sync(cudaStream_t stream);
+  void Busy(cudaStream_t stream, double seconds);  // a kernel that takes so long
   void SleepInUserCode(double seconds);
   void WaitForOthersToReach(const char* what, int count);  // shared-memory gate, no NCCL
 
