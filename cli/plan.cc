@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/output.h"
+#include "cli/plan_collectives.h"
 #include "cli/plan_input.h"
 #include "cli/plan_output.h"
 #include "cli/verbs.h"
@@ -34,6 +35,8 @@ struct PlanFlags {
   int ranks = 2;
   bool baselines = false;
   bool json = false;
+  bool collectives = false;  // a report instead of a plan
+  std::string samples;
 };
 
 bool WriteFile(const std::string& path, const std::string& text) {
@@ -172,6 +175,9 @@ bool WritePictures(const std::string& folder, const planner::Plan& plan) {
 }
 
 int RunPlan(PlanFlags flags) {
+  if (flags.collectives) {
+    return RunCollectives({.path = flags.path, .samples = flags.samples, .json = flags.json});
+  }
   flags.options.solver =
       flags.solver == "greedy" ? planner::Solver::kGreedy : planner::Solver::kExact;
   flags.options.merge = flags.merge == "mean" ? planner::Merge::kMean : planner::Merge::kSum;
@@ -252,6 +258,11 @@ void AddPlanVerb(CLI::App& app, VerbContext* context) {
       ->type_name("FILE");
   verb->add_option("--inject", flags->inject, "rank-local: a plan of each rank's own times, to see it hang")
       ->check(CLI::IsMember({"rank-local"}));
+  verb->add_flag("--collectives", flags->collectives,
+                 "Instead of a plan: how long each collective took, and how long it should take");
+  verb->add_option("--samples", flags->samples,
+                   "With --collectives: fit the cost from these (CSV: plan,ranks,bytes,us)")
+      ->type_name("FILE");
   verb->add_flag("--json", flags->json, "As JSON (schema gordian.plan.v1)");
   verb->footer("Exit code: 0 a plan; 1 refused, with the reason; 2 unreadable input.\n"
                "Example: gordian plan latest --links 2 --baselines -o plan.json");

@@ -228,7 +228,10 @@ StatusOr<RecordedJob> ReadRecordedJob(const std::string& path) {
               [&job](const graph::CallRecord& record) { job.trace.OnRecord(record); });
   v1::TraceChunk chunk;
   while ((*reader)->Next(&chunk)) {
-    for (const v1::Event& event : chunk.events()) events.OnEvent(event);
+    for (const v1::Event& event : chunk.events()) {
+      if (event.has_clock_offset()) job.one_clock = false;
+      events.OnEvent(event);
+    }
   }
   if ((*reader)->ending() != TraceReader::Ending::kComplete) job.note = job.file + " is " + (*reader)->Describe();
   job.trace.Finish();

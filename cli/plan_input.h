@@ -35,6 +35,7 @@ struct RecordedJob {
   planner::JobTrace trace;
   std::string file;
   std::string note;  // how the trace ends, where it is cut; "": whole
+  bool one_clock = true;  // all processes are of one node
 };
 // `path`: a session, or a trace.
 StatusOr<RecordedJob> ReadRecordedJob(const std::string& path);

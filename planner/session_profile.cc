@@ -5,15 +5,12 @@
 #include <numeric>
 
 #include "analyzer/graph/matcher.h"
+#include "planner/host_times.h"
 
 namespace gordian::planner {
 namespace {
 
 using graph::Call;
-using graph::WaitKind;
-using graph::WorkKind;
-
-constexpr uint64_t kRealWaitNs = 20'000;
 
 double Quantile(std::vector<double> values, double q) {
   if (values.empty()) return 0;
@@ -81,38 +78,6 @@ size_t FirstOfIteration(const JobProcess& process, const std::vector<size_t>& ca
     if (Median(pauses[phase]) > Median(pauses[best])) best = phase;
   }
   return best;
-}
-
-// Whether a host wait, at the place where it was called, covers work on a stream up to an ordinal.
-class Coverage {
- public:
-  void Take(const JobCall& call) {
-    if (call.call != Call::kStreamWork) return;
-    if (call.work == WorkKind::kEventRecord) events_[call.event] = {call.stream, call.ordinal};
-    if (call.work == WorkKind::kEventForgotten) events_.erase(call.event);
-  }
-  bool Covers(const JobCall& wait, const JobCall& op) const {
-    switch (wait.wait) {
-      case WaitKind::kDevice:
-        return true;
-      case WaitKind::kStream:
-      case WaitKind::kCopy:
-        return wait.stream == op.stream && wait.ordinal >= op.ordinal;
-      case WaitKind::kEvent: {
-        const auto at = events_.find(wait.event);
-        return at != events_.end() && at->second.first == op.stream && at->second.second >= op.ordinal;
-      }
-      default:
-        return false;
-    }
-  }
-
- private:
-  std::map<uint64_t, std::pair<graph::StreamId, uint64_t>> events_;
-};
-
-bool ReallyWaited(const JobCall& call) {
-  return call.call == Call::kHostWait && call.end_ns >= call.begin_ns + kRealWaitNs;
 }
 
 void FindTimes(const JobProcess& process, std::vector<std::vector<BucketCall>>* iterations) {

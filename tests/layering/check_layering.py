@@ -25,10 +25,17 @@ RULES = {
                        r"|^(thread|mutex|chrono|fstream|iostream|filesystem|condition_variable|future|random)$"
                        r"|^(unistd|time|stdio|fcntl|pthread|sys/.*)\.h$|^(ctime|cstdio)$",
                        ["grpc", "protobuf", "spdlog", "gordian::common", "gordian::proto", "Threads"]),
+    "runtime/core": (["runtime/core/"], HEAVY + r"|^(thread|mutex|vector|string|map|chrono|iostream)$", []),
+    "runtime/cpu": (["runtime/"], HEAVY, []),
+    "planner": (["planner/", "analyzer/graph/", "runtime/core/"],
+                r"google/protobuf|grpc|spdlog|nlohmann|CLI/|zstd|cuda"
+                r"|^(thread|mutex|chrono|fstream|iostream|filesystem|condition_variable|future|random)$"
+                r"|^(unistd|time|stdio|fcntl|pthread|sys/.*)\.h$|^(ctime|cstdio)$",
+                ["grpc", "protobuf", "spdlog", "gordian::common", "gordian::proto", "gordian::analysis", "Threads"]),
     "analyzer/server": (["analyzer/", "common/", "proto/ring/calls.h", "gordian/v1/"], r"CLI/|cuda", ["gordian::collector"]),
     "emulator": (["emulator/"], HEAVY.replace("|cuda_runtime_api", ""),
                  ["gordian_sanitize", "gordian::interpose", "gordian::graph", "gordian::common", "grpc", "protobuf"]),
-    "cli": (["cli/", "analyzer/", "collector/", "common/", "proto/", "gordian/v1/"], r"cuda_runtime|nccl", []),
+    "cli": (["cli/", "analyzer/", "planner/", "collector/", "common/", "proto/", "gordian/v1/"], r"cuda_runtime|nccl", []),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
