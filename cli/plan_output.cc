@@ -219,7 +219,7 @@ std::string PlanText(const Plan& plan, const PlanSource& source, const planner::
   std::string text = "gordian: plan " + HashText(plan.hash) + ": " + std::to_string(plan.buckets.size()) +
                      " buckets in " + std::to_string(plan.items.size()) + " items over " +
                      std::to_string(plan.options.links) + (plan.options.links == 1 ? " link\n" : " links\n");
-  if (!source.comm.empty()) {
+  if (source.iterations > 0) {
     text += "  times from " + std::to_string(source.iterations) + " iterations on " + source.comm +
             Format(", widest spread %.1f %%\n", 100 * source.spread);
   }
@@ -250,7 +250,7 @@ std::string PlanText(const Plan& plan, const PlanSource& source, const planner::
     text += "proof     free of deadlock: " + WithCommas(proof.operations) + " operations and " +
             WithCommas(proof.waits) + " waits over " + std::to_string(proof.iterations) + " iterations, ";
     for (size_t i = 0; i < proof.models.size(); ++i) text += (i == 0 ? "" : ", ") + proof.models[i];
-    text += source.comm.empty() ? "; the plan alone: no session was given\n" : "\n";
+    text += source.comm.empty() ? "; the plan alone: no session was given\n" : "; with all that the session shows\n";
   }
   return text;
 }

@@ -93,13 +93,16 @@ void FindTimes(const JobProcess& process, std::vector<std::vector<BucketCall>>* 
     const JobCall& call = process.calls[i];
     coverage.Take(call);
     if (call.call == Call::kHostWait) {
-      for (size_t k = 0; k < open.size();) {
-        if (coverage.Covers(call, process.calls[open[k]->call])) {
-          if (ReallyWaited(call)) open[k]->done_ns = call.end_ns;
-          open.erase(open.begin() + static_cast<ptrdiff_t>(k));
-        } else {
-          ++k;
-        }
+      // Of several on one stream that a wait covers, only the last one's end is seen.
+      std::map<graph::StreamId, BucketCall*> last;
+      std::erase_if(open, [&](BucketCall* bucket) {
+        const JobCall& op = process.calls[bucket->call];
+        if (!coverage.Covers(call, op)) return false;
+        last[op.stream] = bucket;
+        return true;
+      });
+      for (const auto& [stream, bucket] : last) {
+        if (ReallyWaited(call)) bucket->done_ns = call.end_ns;
       }
       if (ReallyWaited(call)) waited[call.thread] = call.end_ns;
     }
