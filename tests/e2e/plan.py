@@ -266,6 +266,25 @@ def d5_from_a_trace(case):
     hashes = {json.load(open(case.path(f"local.rank{r}")))["hash"] for r in range(2)}
     expect(len(hashes) == 2, "the ranks' own times do not differ: nothing was tested")
     expect(plan["proof"]["result"] == "accepted", plan["proof"])
+    # Measured against expected: the same times, who came last, and what a model of other samples says.
+    samples = case.write("samples.csv", "plan,ranks,bytes,us\n" + "".join(
+        f"{name},{p},{size},{20 * steps + size * k * 0.001 * (p - 1) / p}\n" for size in (1 << 14, 1 << 20, 1 << 26)
+        for p in (2, 8) for name, steps, k in (("ring", p - 1, 1), ("doubling", p.bit_length() - 1, 1.5))))
+    report = json.loads(case.plan(case.path("session"), "--collectives", "--samples", samples, "--json").stdout)
+    cost = report["cost"]
+    expect(abs(cost["alpha_us"] - 20) < 0.1 and abs(cost["kappa"] - 1.5) < 0.01 and not cost["missing"], cost)
+    rows = {row["bytes"]: row for row in report["collectives"] if row["bytes"] in (4000, 8000, 12000)}
+    for j, size in enumerate((12000, 8000, 4000)):
+        row, want = rows[size], ranks[0][j]["comm_us"]
+        expect(row["operation"] == "AllReduce" and row["communicator"] == "dp" and row["instances"] >= steps, row)
+        expect(row["measured"] >= 20 and abs(row["median_us"] / want - 1) < 0.05, row)
+        expect(row["late_rank"] == 1 and row["late_us"] > 1000, row)  # it computes 8 % longer
+        expect(len(row["plans"]) == 2 and row["plans"][0]["us"] <= row["plans"][1]["us"] < want, row)
+    text = case.plan(case.path("session"), "--collectives").stdout
+    expect("no cost for: alpha and beta" in text and "AllReduce on dp, 2 ranks, 12,000 bytes" in text, text)
+    bad = case.plan(case.path("session"), "--collectives", "--samples", case.write("bad", "plan,ranks,bytes,us\nx,2,1,1\n"),
+                    code=2).stderr
+    expect("line 2: there is no plan 'x'" in bad, bad)
 
 
 def main():
