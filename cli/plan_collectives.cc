@@ -60,6 +60,7 @@ std::string TextOf(const planner::CollectiveRow& row, const planner::JobTrace& t
             ", by " + Us(row.late_us) + "\n";
   }
   if (!row.modelled) return text + "  expected  not modelled\n";
+  if (row.candidates.empty()) return text + "  expected  nothing to go by\n";
   for (size_t i = 0; i < std::min(kShown, row.candidates.size()); ++i) {
     text += (i == 0 ? "  expected  " : "            ") + Us(row.candidates[i].time) + "  " +
             planner::Name(row.candidates[i]) + "\n";
@@ -85,13 +86,15 @@ int RunCollectives(const CollectivesFlags& flags) {
     }
     samples = std::move(*read);
   } else {
-    samples = planner::SamplesOf(planner::ReportCollectives(job->trace, job->one_clock, nullptr));
+    samples = planner::SamplesOf(planner::ReportCollectives(job->trace, job->one_clock, {}));
   }
   const planner::CostFit fit = planner::FitCost(samples, flags.launch_us);
   const planner::MachineCost cost{.flat = fit.cost};
   const bool fitted = fit.cost.beta > 0;
   const std::vector<planner::CollectiveRow> rows =
-      planner::ReportCollectives(job->trace, job->one_clock, fitted ? &cost : nullptr);
+      planner::ReportCollectives(job->trace, job->one_clock,
+                                 {.cost = fitted ? &cost : nullptr,
+                                  .samples = flags.samples.empty() ? nullptr : &samples});
   if (flags.json) {
     ordered_json list = ordered_json::array();
     for (const planner::CollectiveRow& row : rows) list.push_back(JsonOf(row, job->trace));

@@ -75,6 +75,17 @@ double BytesMoved(const JobCall& call, int ranks) {
   return call.call == Call::kAllGather || call.call == Call::kReduceScatter ? bytes * ranks : bytes;
 }
 
+// An all-reduce is two phases of the same size.
+std::vector<Candidate> FromSamples(Call call, const std::vector<CostSample>& samples, uint32_t p, double m) {
+  std::vector<Candidate> all;
+  for (const InterPlan plan : {InterPlan::kRing, InterPlan::kDoubling, InterPlan::kBruck}) {
+    const double us = TableTime(samples, plan, p, m);
+    if (us > 0) all.push_back({false, plan, us * (call == Call::kAllReduce ? 2 : 1)});
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.time < b.time; });
+  return all;
+}
+
 std::vector<Candidate> CandidatesFor(Call call, const MachineCost& cost, uint32_t p, double m) {
   if (call != Call::kAllReduce) return Candidates(cost, p, m, call == Call::kReduceScatter);
   // A reduce-scatter and an all-gather of the same plan.
@@ -90,7 +101,7 @@ std::vector<Candidate> CandidatesFor(Call call, const MachineCost& cost, uint32_
 
 }  // namespace
 
-std::vector<CollectiveRow> ReportCollectives(const JobTrace& trace, bool one_clock, const MachineCost* cost) {
+std::vector<CollectiveRow> ReportCollectives(const JobTrace& trace, bool one_clock, const Expectation& expected) {
   Instances instances;
   for (const auto& [id, process] : trace.processes()) Collect(process, &instances);
   std::map<std::tuple<int, Call, double>, std::vector<const Instance*>> groups;
@@ -135,8 +146,13 @@ std::vector<CollectiveRow> ReportCollectives(const JobTrace& trace, bool one_clo
       row.late_us = Median(behind);
     }
     row.modelled = row.call == Call::kAllReduce || row.call == Call::kAllGather || row.call == Call::kReduceScatter;
-    if (row.modelled && cost != nullptr && row.ranks >= 2) {
-      row.candidates = CandidatesFor(row.call, *cost, static_cast<uint32_t>(row.ranks), row.bytes);
+    const auto p = static_cast<uint32_t>(row.ranks);
+    if (row.modelled && row.ranks >= 2) {
+      if (row.bytes < kSmallestFitted) {
+        if (expected.samples != nullptr) row.candidates = FromSamples(row.call, *expected.samples, p, row.bytes);
+      } else if (expected.cost != nullptr) {
+        row.candidates = CandidatesFor(row.call, *expected.cost, p, row.bytes);
+      }
     }
     rows.push_back(std::move(row));
   }

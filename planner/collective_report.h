@@ -31,8 +31,14 @@ struct CollectiveRow {
   std::vector<Candidate> candidates;  // fastest first; empty: there is no cost to reckon with
 };
 
+// What is expected: `cost` from kSmallestFitted bytes on, below that what `samples` measured at such sizes.
+struct Expectation {
+  const MachineCost* cost = nullptr;
+  const std::vector<CostSample>* samples = nullptr;
+};
+
 // `one_clock`: processes share a clock (one node). Rows by communicator, call and size.
-std::vector<CollectiveRow> ReportCollectives(const JobTrace& trace, bool one_clock, const MachineCost* cost);
+std::vector<CollectiveRow> ReportCollectives(const JobTrace& trace, bool one_clock, const Expectation& expected);
 
 // The measured rows as samples of rings, to fit a cost from: NCCL does not tell what it used.
 std::vector<CostSample> SamplesOf(const std::vector<CollectiveRow>& rows);

@@ -237,8 +237,8 @@ def d4_refused(case):
 def d5_from_a_trace(case):
     def buckets(slower):
         return [{"forward_us": f, "backward_us": int(b * slower), "comm_us": c, "elements": e}
-                for f, b, c, e in ((50000, 150000, 80000, 3000), (30000, 120000, 100000, 2000),
-                                   (20000, 120000, 60000, 1000))]
+                for f, b, c, e in ((50000, 150000, 80000, 30000), (30000, 120000, 100000, 20000),
+                                   (20000, 120000, 60000, 10000))]
     ranks = [buckets(1.0), buckets(1.08)]
     times = case.write("times.json", {"ranks": ranks})
     steps = 22 if case.runs < 20 else 40
@@ -246,7 +246,7 @@ def d5_from_a_trace(case):
     expect(code == 0 and verdict["verdict"] in ("finished", "healthy"), (code, verdict["summary"], said))
     plan = json.loads(case.plan(case.path("session"), "--json").stdout)
     seen = plan["inputs"]["buckets"]
-    expect(len(seen) == 3 and [b["elements"] for b in seen] == [3000, 2000, 1000], seen)
+    expect(len(seen) == 3 and [b["elements"] for b in seen] == [30000, 20000, 10000], seen)
     expect(plan["inputs"]["communicator"] == "dp" and plan["inputs"]["iterations"] >= 20, plan["inputs"])
     worst_c = worst_r = 0
     for j in range(3):
@@ -273,15 +273,15 @@ def d5_from_a_trace(case):
     report = json.loads(case.plan(case.path("session"), "--collectives", "--samples", samples, "--json").stdout)
     cost = report["cost"]
     expect(abs(cost["alpha_us"] - 20) < 0.1 and abs(cost["kappa"] - 1.5) < 0.01 and not cost["missing"], cost)
-    rows = {row["bytes"]: row for row in report["collectives"] if row["bytes"] in (4000, 8000, 12000)}
-    for j, size in enumerate((12000, 8000, 4000)):
+    rows = {row["bytes"]: row for row in report["collectives"] if row["bytes"] in (40000, 80000, 120000)}
+    for j, size in enumerate((120000, 80000, 40000)):
         row, want = rows[size], ranks[0][j]["comm_us"]
         expect(row["operation"] == "AllReduce" and row["communicator"] == "dp" and row["instances"] >= steps, row)
         expect(row["measured"] >= 20 and abs(row["median_us"] / want - 1) < 0.05, row)
         expect(row["late_rank"] == 1 and row["late_us"] > 1000, row)  # it computes 8 % longer
         expect(len(row["plans"]) == 2 and row["plans"][0]["us"] <= row["plans"][1]["us"] < want, row)
     text = case.plan(case.path("session"), "--collectives").stdout
-    expect("no cost for: alpha and beta" in text and "AllReduce on dp, 2 ranks, 12,000 bytes" in text, text)
+    expect("no cost for: kappa" in text and "AllReduce on dp, 2 ranks, 120,000 bytes" in text, text)
     bad = case.plan(case.path("session"), "--collectives", "--samples", case.write("bad", "plan,ranks,bytes,us\nx,2,1,1\n"),
                     code=2).stderr
     expect("line 2: there is no plan 'x'" in bad, bad)

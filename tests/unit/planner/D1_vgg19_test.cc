@@ -157,6 +157,18 @@ TEST(D1, NothingToHide) {
   EXPECT_EQ(schedule.max_staleness, 1);
 }
 
+TEST(D1, PartitionByElements) {
+  const std::vector<Item> items = Partition({{10, 20, 30, 7}, {1, 2, 3, 2}}, 0, kMu, 3);
+  ASSERT_EQ(items.size(), 4u);
+  EXPECT_EQ(items[0].elements, 3);
+  EXPECT_EQ(items[1].first_element, 3);
+  EXPECT_EQ(items[1].elements, 2);
+  EXPECT_EQ(items[2].first_element, 5);
+  EXPECT_EQ(items[2].elements, 2);
+  EXPECT_EQ(items[3].bucket, 2);
+  EXPECT_EQ(items[3].elements, 2);
+}
+
 TEST(D1, BadTables) {
   EXPECT_EQ(CheckBuckets(Vgg19()), "");
   EXPECT_NE(CheckBuckets({}), "");

@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <random>
+#include <string>
 
+#include "planner/plan.h"
 #include "planner/preserver.h"
 
 namespace gordian::planner {
@@ -50,6 +53,27 @@ TEST(D3, WhatIsAccepted) {
   EXPECT_NEAR(merged.delayed, 0.028439905, 1e-9);
   EXPECT_FALSE(merged.accepted);
   EXPECT_TRUE(Assess(kWalk, {1, 1, 1}, 0.01).accepted);
+}
+
+// Stages are stretched until merging is rare enough, ten times at most.
+TEST(D3, Retries) {
+  const auto plan = [](Micros comm, double epsilon) {
+    std::string error;
+    const std::optional<Plan> made = MakePlan({{3000, 9000, comm}, {3000, 9000, comm}},
+                                              {.epsilon = epsilon, .walk = kWalk}, &error);
+    EXPECT_TRUE(made) << error;
+    return *made;
+  };
+  const Plan kept = plan(18'000, 0.01);
+  EXPECT_EQ(kept.convergence, Convergence::kKept);
+  EXPECT_GT(kept.retries, 0);
+  EXPECT_LE(kept.retries, kMostRetries);
+  EXPECT_NEAR(kept.scale, std::pow(1.1, kept.retries), 1e-9);
+  const Plan refused = plan(90'000, 0.01);
+  EXPECT_EQ(refused.convergence, Convergence::kRefused);
+  EXPECT_EQ(refused.retries, kMostRetries);
+  EXPECT_EQ(plan(90'000, 0.9).convergence, Convergence::kKept);
+  EXPECT_EQ(plan(90'000, 0.9).retries, 0);
 }
 
 TEST(D3, NoNoise) {

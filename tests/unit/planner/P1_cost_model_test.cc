@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 
+#include "planner/collective_report.h"
 #include "planner/cost_model.h"
 
 namespace gordian::planner {
@@ -155,6 +156,57 @@ TEST(P1, SmallSizesComeFromTheTable) {
   EXPECT_DOUBLE_EQ(TableTime(samples, InterPlan::kRing, 4, 64), 17);
   EXPECT_LT(TableTime(samples, InterPlan::kRing, 4, 4), 0);
   EXPECT_LT(TableTime(samples, InterPlan::kRing, 8, 64), 0);
+}
+
+// In a report the line serves from 8 KB on, the table below.
+TEST(P1, ReportUsesLineAndTable) {
+  JobTrace trace;
+  for (const uint32_t process : {1u, 2u}) {
+    uint64_t order = 0, now = 1'000'000'000;
+    trace.OnProcess(process, static_cast<int>(process) - 1);
+    graph::CallRecord record;
+    record.process = process;
+    record.thread = 1;
+    record.rank = static_cast<int>(process) - 1;
+    record.nranks = 2;
+    record.comm = 1;
+    record.uid = 9;
+    const auto put = [&](graph::RecordKind kind, graph::Call call, uint64_t after) {
+      record.kind = kind;
+      record.call = call;
+      record.order = ++order;
+      record.time_ns = now += after;
+      trace.OnRecord(record);
+    };
+    put(graph::RecordKind::kBegin, graph::Call::kCommInit, 1000);
+    put(graph::RecordKind::kEnd, graph::Call::kCommInit, 1000);
+    record.stream = 1;
+    for (const uint64_t count : {uint64_t{64}, uint64_t{1} << 20}) {
+      record.count = count;
+      record.datatype = 7;
+      put(graph::RecordKind::kBegin, graph::Call::kAllReduce, process == 2 ? 500'000 : 1000);  // rank 1 comes late
+      ++record.ordinal;
+      put(graph::RecordKind::kEnd, graph::Call::kAllReduce, 1000);
+      record.wait = graph::WaitKind::kStream;
+      put(graph::RecordKind::kBegin, graph::Call::kHostWait, 1000);
+      put(graph::RecordKind::kEnd, graph::Call::kHostWait, process == 2 ? 98'000 : 597'000);
+      ++record.sequence;
+    }
+  }
+  trace.Finish();
+  const MachineCost cost{.flat = {.alpha = 10, .beta = 1e-4, .kappa = 1.2}};
+  const std::vector<CostSample> samples = {{InterPlan::kRing, 2, 128, 20}, {InterPlan::kRing, 2, 512, 40}};
+  const std::vector<CollectiveRow> rows = ReportCollectives(trace, true, {&cost, &samples});
+  ASSERT_EQ(rows.size(), 2u);
+  for (const CollectiveRow& row : rows) {
+    EXPECT_EQ(row.measured, 1);
+    EXPECT_NEAR(row.median_us, 100, 1e-6);  // of the last to come: the others wait for it
+    EXPECT_EQ(row.late_rank, 1);
+  }
+  ASSERT_EQ(rows[0].candidates.size(), 1u);  // 256 bytes: halfway between the samples, twice
+  EXPECT_NEAR(rows[0].candidates[0].time, 60, 1e-9);
+  ASSERT_EQ(rows[1].candidates.size(), 2u);
+  EXPECT_NEAR(rows[1].candidates[0].time, 2 * (10 + 1e-4 * (1 << 22) / 2), 1e-6);
 }
 
 }  // namespace
