@@ -46,18 +46,19 @@ ordered_json JsonOf(const planner::CollectiveRow& row, const planner::JobTrace& 
 
 std::string TextOf(const planner::CollectiveRow& row, const planner::JobTrace& trace) {
   std::string text = std::string(graph::Name(row.call)) + " on " +
-                     planner::NameOf(trace.comms()[row.comm], row.comm) + ", " + std::to_string(row.ranks) +
-                     " ranks, " + WithCommas(static_cast<uint64_t>(row.bytes)) + " bytes, " +
+                     planner::NameOf(trace.comms()[row.comm], row.comm) + ", " +
+                     std::to_string(row.ranks) + " ranks, " +
+                     WithCommas(static_cast<uint64_t>(row.bytes)) + " bytes, " +
                      std::to_string(row.instances) + " times\n";
   if (row.measured == 0) {
     text += "  measured  no host wait shows an end\n";
   } else {
-    text += "  measured  " + Us(row.median_us) + " (" + Us(row.best_us) + " to " + Us(row.worst_us) + ", " +
-            std::to_string(row.measured) + " of them)\n";
+    text += "  measured  " + Us(row.median_us) + " (" + Us(row.best_us) + " to " +
+            Us(row.worst_us) + ", " + std::to_string(row.measured) + " of them)\n";
   }
   if (row.late_rank >= 0) {
-    text += "  last      rank " + std::to_string(row.late_rank) + " in " + std::to_string(row.late_times) +
-            ", by " + Us(row.late_us) + "\n";
+    text += "  last      rank " + std::to_string(row.late_rank) + " in " +
+            std::to_string(row.late_times) + ", by " + Us(row.late_us) + "\n";
   }
   if (!row.modelled) return text + "  expected  not modelled\n";
   if (row.candidates.empty()) return text + "  expected  nothing to go by\n";
@@ -91,10 +92,9 @@ int RunCollectives(const CollectivesFlags& flags) {
   const planner::CostFit fit = planner::FitCost(samples, flags.launch_us);
   const planner::MachineCost cost{.flat = fit.cost};
   const bool fitted = fit.cost.beta > 0;
-  const std::vector<planner::CollectiveRow> rows =
-      planner::ReportCollectives(job->trace, job->one_clock,
-                                 {.cost = fitted ? &cost : nullptr,
-                                  .samples = flags.samples.empty() ? nullptr : &samples});
+  const std::vector<planner::CollectiveRow> rows = planner::ReportCollectives(
+      job->trace, job->one_clock,
+      {.cost = fitted ? &cost : nullptr, .samples = flags.samples.empty() ? nullptr : &samples});
   if (flags.json) {
     ordered_json list = ordered_json::array();
     for (const planner::CollectiveRow& row : rows) list.push_back(JsonOf(row, job->trace));
@@ -113,8 +113,10 @@ int RunCollectives(const CollectivesFlags& flags) {
   std::string text;
   if (fitted) {
     char line[160];
-    std::snprintf(line, sizeof line, "cost of %d samples: alpha %.2f us, %.2f GB/s, kappa %.2f; worst error %.0f %%\n",
-                  fit.used, fit.cost.alpha, 1e-3 / fit.cost.beta, fit.cost.kappa, 100 * fit.worst_error);
+    std::snprintf(line, sizeof line,
+                  "cost of %d samples: alpha %.2f us, %.2f GB/s, kappa %.2f; worst error %.0f %%\n",
+                  fit.used, fit.cost.alpha, 1e-3 / fit.cost.beta, fit.cost.kappa,
+                  100 * fit.worst_error);
     text += line;
   }
   if (!fit.missing.empty()) text += "no cost for: " + fit.missing + "\n";

@@ -97,7 +97,8 @@ StatusOr<std::vector<planner::Bucket>> BucketsOf(const std::string& path, const 
                        : key == "elements"    ? &bucket.elements
                                               : nullptr;
       if (field == nullptr) return Status::InvalidArgument(where + "unknown key '" + key + "'");
-      if (!value.is_number_integer()) return Status::InvalidArgument(where + key + " is no whole number");
+      if (!value.is_number_integer())
+        return Status::InvalidArgument(where + key + " is no whole number");
       *field = value.get<int64_t>();
     }
     for (const char* key : {"forward_us", "backward_us", "comm_us"}) {
@@ -124,7 +125,8 @@ StatusOr<BucketTable> FromJson(const std::string& path, const std::string& text)
   }
   table.per_rank = document.contains("ranks");
   if (table.per_rank && (!document["ranks"].is_array() || document["ranks"].empty())) {
-    return Status::InvalidArgument(path + ": ranks: a list with an entry for each rank was expected");
+    return Status::InvalidArgument(path +
+                                   ": ranks: a list with an entry for each rank was expected");
   }
   const json lists = table.per_rank ? document["ranks"] : json::array({document["buckets"]});
   for (const json& list : lists) {
@@ -171,7 +173,8 @@ StatusOr<BucketTable> ReadBucketTable(const std::string& path) {
   return BucketTable{.by_rank = {std::move(buckets)}};
 }
 
-std::vector<planner::Bucket> AgreeOnTimes(const std::vector<std::vector<planner::Bucket>>& by_rank) {
+std::vector<planner::Bucket> AgreeOnTimes(
+    const std::vector<std::vector<planner::Bucket>>& by_rank) {
   std::vector<planner::Bucket> agreed = by_rank.front();
   for (const auto& buckets : by_rank) {
     for (size_t i = 0; i < agreed.size(); ++i) {
@@ -194,7 +197,8 @@ StatusOr<std::vector<planner::CostSample>> ReadCostSamples(const std::string& pa
     const std::string where = path + ", line " + std::to_string(line) + ": ";
     planner::CostSample sample;
     bool known = false;
-    for (const auto plan : {planner::InterPlan::kRing, planner::InterPlan::kDoubling, planner::InterPlan::kBruck}) {
+    for (const auto plan :
+         {planner::InterPlan::kRing, planner::InterPlan::kDoubling, planner::InterPlan::kBruck}) {
       if (fields[0] == planner::Name(plan)) {
         sample.plan = plan;
         known = true;
@@ -224,8 +228,11 @@ StatusOr<RecordedJob> ReadRecordedJob(const std::string& path) {
   GORDIAN_RETURN_IF_ERROR(reader.status());
   graph::JobModel model;  // what does not make sense to it is not planned with
   server::GraphEvents events(&model);
-  events.Tell([&job](const graph::ProcessInfo& process) { job.trace.OnProcess(process.process, process.env_rank); },
-              [&job](const graph::CallRecord& record) { job.trace.OnRecord(record); });
+  events.Tell(
+      [&job](const graph::ProcessInfo& process) {
+        job.trace.OnProcess(process.process, process.env_rank);
+      },
+      [&job](const graph::CallRecord& record) { job.trace.OnRecord(record); });
   v1::TraceChunk chunk;
   while ((*reader)->Next(&chunk)) {
     for (const v1::Event& event : chunk.events()) {
@@ -233,7 +240,8 @@ StatusOr<RecordedJob> ReadRecordedJob(const std::string& path) {
       events.OnEvent(event);
     }
   }
-  if ((*reader)->ending() != TraceReader::Ending::kComplete) job.note = job.file + " is " + (*reader)->Describe();
+  if ((*reader)->ending() != TraceReader::Ending::kComplete)
+    job.note = job.file + " is " + (*reader)->Describe();
   job.trace.Finish();
   return job;
 }

@@ -34,7 +34,7 @@ StatusOr<std::vector<planner::CostSample>> ReadCostSamples(const std::string& pa
 struct RecordedJob {
   planner::JobTrace trace;
   std::string file;
-  std::string note;  // how the trace ends, where it is cut; "": whole
+  std::string note;       // how the trace ends, where it is cut; "": whole
   bool one_clock = true;  // all processes are of one node
 };
 // `path`: a session, or a trace.

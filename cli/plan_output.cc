@@ -42,9 +42,12 @@ ordered_json IterationsOf(const std::vector<planner::Iteration>& iterations) {
 
 const char* ConvergenceText(const Plan& plan) {
   switch (plan.convergence) {
-    case planner::Convergence::kNotAssessed: return "not assessed";
-    case planner::Convergence::kKept: return "kept";
-    case planner::Convergence::kRefused: return "refused";
+    case planner::Convergence::kNotAssessed:
+      return "not assessed";
+    case planner::Convergence::kKept:
+      return "kept";
+    case planner::Convergence::kRefused:
+      return "refused";
   }
   return "?";
 }
@@ -103,22 +106,24 @@ class Timeline {
     constexpr double kWidth = 1400, kLeft = 90, kTop = 40, kRow = 34;
     const double height = kTop + kRow * static_cast<double>(rows_.size()) + 30;
     const double scale = (kWidth - kLeft - 20) / (end_ > 0 ? end_ : 1);
-    std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1400\" height=\"" +
-                      Format("%.0f", height) +
-                      "\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" "
-                      "height=\"100%\" fill=\"white\"/>\n<text x=\"10\" y=\"20\" font-size=\"14\">" +
-                      title_ + "</text>\n";
+    std::string svg =
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1400\" height=\"" +
+        Format("%.0f", height) +
+        "\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" "
+        "height=\"100%\" fill=\"white\"/>\n<text x=\"10\" y=\"20\" font-size=\"14\">" +
+        title_ + "</text>\n";
     for (size_t i = 0; i < rows_.size(); ++i) {
-      svg += "<text x=\"10\" y=\"" + Format("%.0f", kTop + kRow * static_cast<double>(i) + 20) + "\">" +
-             rows_[i] + "</text>\n";
+      svg += "<text x=\"10\" y=\"" + Format("%.0f", kTop + kRow * static_cast<double>(i) + 20) +
+             "\">" + rows_[i] + "</text>\n";
     }
     for (const auto& box : boxes_) {
       const double x = kLeft + box.begin * scale;
       const double width = (box.end - box.begin) * scale;
       const double y = kTop + kRow * box.row + 2;
-      svg += "<rect x=\"" + Format("%.2f\" y=\"%.0f", x, y) + "\" width=\"" + Format("%.2f", width) +
-             "\" height=\"28\" fill=\"" + box.colour + "\" stroke=\"#555\" stroke-width=\"0.4\"><title>" +
-             box.label + Format(", %.0f to %.0f us", box.begin, box.end) + "</title></rect>\n";
+      svg += "<rect x=\"" + Format("%.2f\" y=\"%.0f", x, y) + "\" width=\"" +
+             Format("%.2f", width) + "\" height=\"28\" fill=\"" + box.colour +
+             "\" stroke=\"#555\" stroke-width=\"0.4\"><title>" + box.label +
+             Format(", %.0f to %.0f us", box.begin, box.end) + "</title></rect>\n";
       if (width > 6.5 * static_cast<double>(box.label.size())) {
         svg += "<text x=\"" + Format("%.2f\" y=\"%.0f", x + width / 2, y + 18) +
                "\" text-anchor=\"middle\">" + box.label + "</text>\n";
@@ -127,8 +132,10 @@ class Timeline {
     for (const auto& [at, label] : lines_) {
       const double x = kLeft + at * scale;
       svg += "<line x1=\"" + Format("%.2f\" x2=\"%.2f", x, x) + "\" y1=\"30\" y2=\"" +
-             Format("%.0f", height - 20) + "\" stroke=\"#c00\" stroke-dasharray=\"3,3\"/>\n<text x=\"" +
-             Format("%.2f\" y=\"%.0f", x + 2, height - 8) + "\" fill=\"#c00\">" + label + "</text>\n";
+             Format("%.0f", height - 20) +
+             "\" stroke=\"#c00\" stroke-dasharray=\"3,3\"/>\n<text x=\"" +
+             Format("%.2f\" y=\"%.0f", x + 2, height - 8) + "\" fill=\"#c00\">" + label +
+             "</text>\n";
     }
     return svg + "</svg>\n";
   }
@@ -188,7 +195,9 @@ std::string PlanJson(const Plan& plan, const PlanSource& source, const planner::
         {"mu", plan.options.mu},
         {"epsilon", plan.options.epsilon},
         {"partition", plan.options.partition},
-        {"solver", plan.schedule.exact && plan.options.solver == planner::Solver::kExact ? "exact" : "greedy"},
+        {"solver", plan.schedule.exact && plan.options.solver == planner::Solver::kExact
+                       ? "exact"
+                       : "greedy"},
         {"buckets", buckets}}},
       {"items", items},
       {"warm_up", IterationsOf(plan.schedule.warm_up)},
@@ -216,41 +225,49 @@ std::string PlanJson(const Plan& plan, const PlanSource& source, const planner::
 std::string PlanText(const Plan& plan, const PlanSource& source, const planner::Proof& proof,
                      bool baselines) {
   const planner::Totals totals = planner::Sum(plan.buckets);
-  std::string text = "gordian: plan " + HashText(plan.hash) + ": " + std::to_string(plan.buckets.size()) +
-                     " buckets in " + std::to_string(plan.items.size()) + " items over " +
-                     std::to_string(plan.options.links) + (plan.options.links == 1 ? " link\n" : " links\n");
+  std::string text =
+      "gordian: plan " + HashText(plan.hash) + ": " + std::to_string(plan.buckets.size()) +
+      " buckets in " + std::to_string(plan.items.size()) + " items over " +
+      std::to_string(plan.options.links) + (plan.options.links == 1 ? " link\n" : " links\n");
   if (source.iterations > 0) {
     text += "  times from " + std::to_string(source.iterations) + " iterations on " + source.comm +
             Format(", widest spread %.1f %%\n", 100 * source.spread);
   }
   for (const std::string& what : source.estimated) text += "  estimated: " + what + "\n";
   text += Format("  coverage rate %.3f: forward and backward ", totals.CoverageRate()) +
-          WithCommas(static_cast<uint64_t>(totals.forward + totals.backward)) + " us, communication " +
-          WithCommas(static_cast<uint64_t>(totals.comm)) + " us\n";
-  if (!plan.schedule.exact) text += "  a stage was too large for the exact solver: greedy choices\n";
+          WithCommas(static_cast<uint64_t>(totals.forward + totals.backward)) +
+          " us, communication " + WithCommas(static_cast<uint64_t>(totals.comm)) + " us\n";
+  if (!plan.schedule.exact)
+    text += "  a stage was too large for the exact solver: greedy choices\n";
   text += "step\n" + StepLine("this plan", plan.schedule.step, plan.schedule.step) +
           StepLine("WFBP", static_cast<double>(plan.wfbp), plan.schedule.step);
   if (baselines) {
-    text += StepLine("priority, whole buckets", static_cast<double>(plan.priority), plan.schedule.step) +
-            StepLine("priority, chunks", static_cast<double>(plan.priority_chunked), plan.schedule.step) +
-            StepLine("bound of priority orders", static_cast<double>(plan.priority_bound), plan.schedule.step);
+    text += StepLine("priority, whole buckets", static_cast<double>(plan.priority),
+                     plan.schedule.step) +
+            StepLine("priority, chunks", static_cast<double>(plan.priority_chunked),
+                     plan.schedule.step) +
+            StepLine("bound of priority orders", static_cast<double>(plan.priority_bound),
+                     plan.schedule.step);
   }
-  text += Format("updates   %.3f an iteration", plan.schedule.updates_per_iteration) + ", merged gradients " +
-          Numbers(plan.schedule.merged) + Format("; staleness %.2f iterations, at most %.0f\n",
-                                                 plan.schedule.mean_staleness, plan.schedule.max_staleness);
+  text += Format("updates   %.3f an iteration", plan.schedule.updates_per_iteration) +
+          ", merged gradients " + Numbers(plan.schedule.merged) +
+          Format("; staleness %.2f iterations, at most %.0f\n", plan.schedule.mean_staleness,
+                 plan.schedule.max_staleness);
   text += std::string("convergence ") + ConvergenceText(plan);
   if (plan.convergence != planner::Convergence::kNotAssessed) {
-    text += Format(": ratio of expected losses %.4f, stages stretched %.3f times", plan.preservation.ratio,
-                   plan.scale);
+    text += Format(": ratio of expected losses %.4f, stages stretched %.3f times",
+                   plan.preservation.ratio, plan.scale);
   } else {
     text += " (no --loss)";
   }
   text += "\n";
   if (proof.accepted) {
     text += "proof     free of deadlock: " + WithCommas(proof.operations) + " operations and " +
-            WithCommas(proof.waits) + " waits over " + std::to_string(proof.iterations) + " iterations, ";
+            WithCommas(proof.waits) + " waits over " + std::to_string(proof.iterations) +
+            " iterations, ";
     for (size_t i = 0; i < proof.models.size(); ++i) text += (i == 0 ? "" : ", ") + proof.models[i];
-    text += source.comm.empty() ? "; the plan alone: no session was given\n" : "; with all that the session shows\n";
+    text += source.comm.empty() ? "; the plan alone: no session was given\n"
+                                : "; with all that the session shows\n";
   }
   return text;
 }
@@ -275,21 +292,24 @@ std::string RefusalText(const planner::Proof& proof) {
 std::string PlanSvg(const Plan& plan) {
   std::vector<std::string> rows = {"compute", "link 1"};
   if (plan.options.links == 2) rows.push_back("link 2");
-  Timeline timeline("plan " + HashText(plan.hash) + ", " + std::to_string(plan.schedule.warm_up.size()) +
-                        " iterations of warm-up, period " + std::to_string(plan.schedule.period.size()),
-                    rows);
+  Timeline timeline(
+      "plan " + HashText(plan.hash) + ", " + std::to_string(plan.schedule.warm_up.size()) +
+          " iterations of warm-up, period " + std::to_string(plan.schedule.period.size()),
+      rows);
   const size_t iterations = plan.schedule.warm_up.size() + plan.schedule.period.size();
   double now = 0;
   for (size_t t = 0; t < iterations; ++t) {
     const planner::PlannedIteration at = planner::At(plan.schedule, static_cast<int64_t>(t));
     for (const planner::Stage* stage : {&at.shape->forward, &at.shape->backward}) {
       timeline.Box(0, now, now + static_cast<double>(stage->compute),
-                   (stage->backward ? "B" : "F") + std::to_string(t), stage->backward ? kBackward : kForward);
+                   (stage->backward ? "B" : "F") + std::to_string(t),
+                   stage->backward ? kBackward : kForward);
       for (const planner::Send& send : stage->sends) {
         const int64_t generation = send.generation + at.generation_offset;
-        timeline.Box(send.link, now + static_cast<double>(send.begin), now + static_cast<double>(send.end),
-                     std::to_string(plan.items[send.item].bucket) + " g" + std::to_string(generation),
-                     kGenerations[generation % 5]);
+        timeline.Box(
+            send.link, now + static_cast<double>(send.begin), now + static_cast<double>(send.end),
+            std::to_string(plan.items[send.item].bucket) + " g" + std::to_string(generation),
+            kGenerations[generation % 5]);
       }
       now += static_cast<double>(stage->length);
     }
@@ -300,19 +320,22 @@ std::string PlanSvg(const Plan& plan) {
   return timeline.Svg();
 }
 
-std::string BaselineSvg(const Plan& plan, const planner::Baseline& baseline, const std::string& title) {
+std::string BaselineSvg(const Plan& plan, const planner::Baseline& baseline,
+                        const std::string& title) {
   Timeline timeline(title + ", step " + std::to_string(baseline.step) + " us", {"compute", "link"});
   double now = 0;
   for (size_t i = plan.buckets.size(); i-- > 0;) {
-    timeline.Box(0, now, now + static_cast<double>(plan.buckets[i].backward), "B" + std::to_string(i + 1), kBackward);
+    timeline.Box(0, now, now + static_cast<double>(plan.buckets[i].backward),
+                 "B" + std::to_string(i + 1), kBackward);
     now += static_cast<double>(plan.buckets[i].backward);
   }
   for (const planner::Span& span : baseline.forwards) {
-    timeline.Box(0, static_cast<double>(span.begin), static_cast<double>(span.end), "F" + std::to_string(span.item), kForward);
+    timeline.Box(0, static_cast<double>(span.begin), static_cast<double>(span.end),
+                 "F" + std::to_string(span.item), kForward);
   }
   for (const planner::Span& span : baseline.sends) {
-    timeline.Box(1, static_cast<double>(span.begin), static_cast<double>(span.end), std::to_string(span.item),
-                 kGenerations[span.item % 5]);
+    timeline.Box(1, static_cast<double>(span.begin), static_cast<double>(span.end),
+                 std::to_string(span.item), kGenerations[span.item % 5]);
   }
   return timeline.Svg();
 }

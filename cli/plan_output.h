@@ -11,9 +11,9 @@
 namespace gordian::cli {
 
 struct PlanSource {
-  std::string path;                    // what was read
-  std::string comm;                    // the data-parallel communicator; "": a table
-  int iterations = 0;                  // that times were taken from
+  std::string path;    // what was read
+  std::string comm;    // the data-parallel communicator; "": a table
+  int iterations = 0;  // that times were taken from
   double spread = 0;
   std::vector<std::string> estimated;  // what is not measured
 };
@@ -21,9 +21,10 @@ struct PlanSource {
 // "0123456789abcdef".
 std::string HashText(uint64_t hash);
 
-std::string PlanJson(const planner::Plan& plan, const PlanSource& source, const planner::Proof& proof);
-std::string PlanText(const planner::Plan& plan, const PlanSource& source, const planner::Proof& proof,
-                     bool baselines);
+std::string PlanJson(const planner::Plan& plan, const PlanSource& source,
+                     const planner::Proof& proof);
+std::string PlanText(const planner::Plan& plan, const PlanSource& source,
+                     const planner::Proof& proof, bool baselines);
 // Why there is no plan, with the circle.
 std::string RefusalText(const planner::Proof& proof);
 

@@ -1,9 +1,10 @@
-// Schedules that every synchronous training job could have: what the delayed ones are compared with.
+// Schedules that every synchronous training job could have: what the delayed ones are compared
+// with.
 //
-// WFBP: wait-free back-propagation, as DDP does it; buckets in the order in which they become ready,
-// and the next forward pass waits for all. Priority: the lowest ready index first, in chunks that are
-// not interrupted, and the forward pass of a bucket waits for that bucket only (ByteScheduler,
-// US-Byte). The bound holds for any order that sends everything in every iteration.
+// WFBP: wait-free back-propagation, as DDP does it; buckets in the order in which they become
+// ready, and the next forward pass waits for all. Priority: the lowest ready index first, in chunks
+// that are not interrupted, and the forward pass of a bucket waits for that bucket only
+// (ByteScheduler, US-Byte). The bound holds for any order that sends everything in every iteration.
 #ifndef GORDIAN_PLANNER_BASELINES_H_
 #define GORDIAN_PLANNER_BASELINES_H_
 

@@ -1,5 +1,6 @@
-// What the planner plans with: buckets of gradients and their times, and the pieces (items) that are
-// sent. Plain data; times are whole microseconds, so that equal inputs give equal plans everywhere.
+// What the planner plans with: buckets of gradients and their times, and the pieces (items) that
+// are sent. Plain data; times are whole microseconds, so that equal inputs give equal plans
+// everywhere.
 #ifndef GORDIAN_PLANNER_BUCKETS_H_
 #define GORDIAN_PLANNER_BUCKETS_H_
 
@@ -26,8 +27,9 @@ struct Totals {
   Micros forward = 0, backward = 0, comm = 0;
   // All-reduce time by computation time: below 1 everything can be hidden in every iteration.
   double CoverageRate() const {
-    return forward + backward == 0 ? 0
-                                   : static_cast<double>(comm) / static_cast<double>(forward + backward);
+    return forward + backward == 0
+               ? 0
+               : static_cast<double>(comm) / static_cast<double>(forward + backward);
   }
 };
 
@@ -42,12 +44,13 @@ struct Item {
   int bucket = 0;             // from 1
   int64_t first_element = 0;  // within the bucket
   int64_t elements = 0;
-  Bucket time;                // its share of the bucket's times
-  Micros slow_comm = 0;       // its time on the second link: round(mu * comm)
+  Bucket time;           // its share of the bucket's times
+  Micros slow_comm = 0;  // its time on the second link: round(mu * comm)
 };
 
-// Cuts each bucket into ceil(C / cap) items of nearly equal communication time; remainders go to the
-// first pieces; computation times and elements are cut alike. cap <= 0: no limit of time; most_elements
+// Cuts each bucket into ceil(C / cap) items of nearly equal communication time; remainders go to
+// the first pieces; computation times and elements are cut alike. cap <= 0: no limit of time;
+// most_elements
 // <= 0: none of elements.
 std::vector<Item> Partition(const std::vector<Bucket>& buckets, Micros cap, double mu,
                             int64_t most_elements = 0);
@@ -58,8 +61,9 @@ std::vector<Bucket> AsBuckets(const std::vector<Item>& items);
 // The paper's choice of a cap: the smallest knapsack, forward time by mu.
 Micros SmallestKnapsack(const Totals& totals, double mu);
 
-// What is wrong with such a table, naming the bucket; "": nothing. Refused are empty tables, more than
-// 4,096 buckets, negative times, sums beyond 2^53, and a backward or forward pass that takes no time.
+// What is wrong with such a table, naming the bucket; "": nothing. Refused are empty tables, more
+// than 4,096 buckets, negative times, sums beyond 2^53, and a backward or forward pass that takes
+// no time.
 std::string CheckBuckets(const std::vector<Bucket>& buckets);
 
 }  // namespace gordian::planner

@@ -34,7 +34,8 @@ double Median(std::vector<double> values) {
 
 void Collect(const JobProcess& process, Instances* instances) {
   Coverage coverage;
-  std::vector<std::pair<const JobCall*, size_t>> open;  // and its place among the instance's members
+  std::vector<std::pair<const JobCall*, size_t>>
+      open;  // and its place among the instance's members
   std::map<graph::StreamId, uint64_t> last_done;
   const auto member = [&](const std::pair<const JobCall*, size_t>& at) -> Member& {
     return (*instances)[{at.first->comm, at.first->sequence}].members[at.second];
@@ -52,9 +53,10 @@ void Collect(const JobProcess& process, Instances* instances) {
         one.start_ns = std::max(one.begin_ns, before);
         if (ReallyWaited(call)) {
           // Of several that one wait covers, only the last one's end is seen.
-          const bool last = std::none_of(open.begin() + static_cast<ptrdiff_t>(k) + 1, open.end(), [&](const auto& o) {
-            return o.first->stream == open[k].first->stream && coverage.Covers(call, *o.first);
-          });
+          const bool last = std::none_of(
+              open.begin() + static_cast<ptrdiff_t>(k) + 1, open.end(), [&](const auto& o) {
+                return o.first->stream == open[k].first->stream && coverage.Covers(call, *o.first);
+              });
           if (last) one.done_ns = call.end_ns;
           before = call.end_ns;
         }
@@ -64,7 +66,8 @@ void Collect(const JobProcess& process, Instances* instances) {
     if (graph::IsCollective(call.call) && call.comm >= 0) {
       Instance& instance = (*instances)[{call.comm, call.sequence}];
       instance.call = &call;
-      instance.members.push_back({.rank = process.rank, .begin_ns = call.begin_ns, .start_ns = call.begin_ns});
+      instance.members.push_back(
+          {.rank = process.rank, .begin_ns = call.begin_ns, .start_ns = call.begin_ns});
       if (call.group == 0) open.emplace_back(&call, instance.members.size() - 1);
     }
   }
@@ -76,13 +79,15 @@ double BytesMoved(const JobCall& call, int ranks) {
 }
 
 // An all-reduce is two phases of the same size.
-std::vector<Candidate> FromSamples(Call call, const std::vector<CostSample>& samples, uint32_t p, double m) {
+std::vector<Candidate> FromSamples(Call call, const std::vector<CostSample>& samples, uint32_t p,
+                                   double m) {
   std::vector<Candidate> all;
   for (const InterPlan plan : {InterPlan::kRing, InterPlan::kDoubling, InterPlan::kBruck}) {
     const double us = TableTime(samples, plan, p, m);
     if (us > 0) all.push_back({false, plan, us * (call == Call::kAllReduce ? 2 : 1)});
   }
-  std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.time < b.time; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.time < b.time; });
   return all;
 }
 
@@ -92,22 +97,26 @@ std::vector<Candidate> CandidatesFor(Call call, const MachineCost& cost, uint32_
   std::vector<Candidate> both = Candidates(cost, p, m, false);
   for (const Candidate& scatter : Candidates(cost, p, m, true)) {
     for (Candidate& gather : both) {
-      if (gather.hierarchical == scatter.hierarchical && gather.inter == scatter.inter) gather.time += scatter.time;
+      if (gather.hierarchical == scatter.hierarchical && gather.inter == scatter.inter)
+        gather.time += scatter.time;
     }
   }
-  std::stable_sort(both.begin(), both.end(), [](const Candidate& a, const Candidate& b) { return a.time < b.time; });
+  std::stable_sort(both.begin(), both.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.time < b.time; });
   return both;
 }
 
 }  // namespace
 
-std::vector<CollectiveRow> ReportCollectives(const JobTrace& trace, bool one_clock, const Expectation& expected) {
+std::vector<CollectiveRow> ReportCollectives(const JobTrace& trace, bool one_clock,
+                                             const Expectation& expected) {
   Instances instances;
   for (const auto& [id, process] : trace.processes()) Collect(process, &instances);
   std::map<std::tuple<int, Call, double>, std::vector<const Instance*>> groups;
   for (const auto& [key, instance] : instances) {
     const JobComm& comm = trace.comms()[key.first];
-    groups[{key.first, instance.call->call, BytesMoved(*instance.call, comm.size)}].push_back(&instance);
+    groups[{key.first, instance.call->call, BytesMoved(*instance.call, comm.size)}].push_back(
+        &instance);
   }
   std::vector<CollectiveRow> rows;
   for (const auto& [key, group] : groups) {
@@ -145,11 +154,13 @@ std::vector<CollectiveRow> ReportCollectives(const JobTrace& trace, bool one_clo
       row.late_times = static_cast<int>(behind.size());
       row.late_us = Median(behind);
     }
-    row.modelled = row.call == Call::kAllReduce || row.call == Call::kAllGather || row.call == Call::kReduceScatter;
+    row.modelled = row.call == Call::kAllReduce || row.call == Call::kAllGather ||
+                   row.call == Call::kReduceScatter;
     const auto p = static_cast<uint32_t>(row.ranks);
     if (row.modelled && row.ranks >= 2) {
       if (row.bytes < kSmallestFitted) {
-        if (expected.samples != nullptr) row.candidates = FromSamples(row.call, *expected.samples, p, row.bytes);
+        if (expected.samples != nullptr)
+          row.candidates = FromSamples(row.call, *expected.samples, p, row.bytes);
       } else if (expected.cost != nullptr) {
         row.candidates = CandidatesFor(row.call, *expected.cost, p, row.bytes);
       }
@@ -164,7 +175,8 @@ std::vector<CostSample> SamplesOf(const std::vector<CollectiveRow>& rows) {
   for (const CollectiveRow& row : rows) {
     if (!row.modelled || row.measured == 0 || row.ranks < 2) continue;
     const double phases = row.call == Call::kAllReduce ? 2 : 1;
-    samples.push_back({InterPlan::kRing, static_cast<uint32_t>(row.ranks), row.bytes, row.median_us / phases});
+    samples.push_back(
+        {InterPlan::kRing, static_cast<uint32_t>(row.ranks), row.bytes, row.median_us / phases});
   }
   return samples;
 }

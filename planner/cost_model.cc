@@ -18,7 +18,8 @@ PublishedFit Published(double alpha, double inter_alpha, double intra_alpha, dou
                        uint32_t local) {
   PublishedFit fit;
   fit.flat = {.alpha = alpha, .beta = 1};
-  fit.hierarchical = {.alpha_inter = inter_alpha, .beta_inter = beta * local, .alpha_intra = intra_alpha};
+  fit.hierarchical = {
+      .alpha_inter = inter_alpha, .beta_inter = beta * local, .alpha_intra = intra_alpha};
   fit.local = local;
   return fit;
 }
@@ -42,12 +43,13 @@ uint32_t Latencies(InterPlan inter, uint32_t n) {
 
 double FlatTime(const FlatCost& cost, InterPlan inter, uint32_t p, double m, bool reduce_scatter) {
   const double moved = m * Share(p);
-  return cost.launch + cost.alpha * Latencies(inter, p) + Kappa(cost.kappa, inter) * cost.beta * moved +
+  return cost.launch + cost.alpha * Latencies(inter, p) +
+         Kappa(cost.kappa, inter) * cost.beta * moved +
          (reduce_scatter ? cost.reduction * moved : 0);
 }
 
-double HierarchicalTime(const HierarchicalCost& cost, InterPlan inter, uint32_t nodes, uint32_t local,
-                        double m) {
+double HierarchicalTime(const HierarchicalCost& cost, InterPlan inter, uint32_t nodes,
+                        uint32_t local, double m) {
   return cost.launch + cost.alpha_inter * Latencies(inter, nodes) +
          Kappa(cost.kappa, inter) * cost.beta_inter * (m / local) * Share(nodes) +
          cost.alpha_intra * (local - 1) + cost.beta_intra * m * Share(local) + cost.shuffle * m;
@@ -138,8 +140,7 @@ double TableTime(const std::vector<CostSample>& samples, InterPlan plan, uint32_
   if (above->first == bytes) return mean(above->second);
   if (above == by_size.begin()) return -1;
   const auto below = std::prev(above);
-  const double part =
-      std::log(bytes / below->first) / std::log(above->first / below->first);
+  const double part = std::log(bytes / below->first) / std::log(above->first / below->first);
   return mean(below->second) + part * (mean(above->second) - mean(below->second));
 }
 
@@ -172,9 +173,12 @@ MachineCost Agree(const std::vector<MachineCost>& by_rank) {
 
 const char* Name(InterPlan inter) {
   switch (inter) {
-    case InterPlan::kRing: return "ring";
-    case InterPlan::kDoubling: return "doubling";
-    case InterPlan::kBruck: return "bruck";
+    case InterPlan::kRing:
+      return "ring";
+    case InterPlan::kDoubling:
+      return "doubling";
+    case InterPlan::kBruck:
+      return "bruck";
   }
   return "?";
 }
@@ -184,7 +188,8 @@ std::string Name(const Candidate& candidate) {
          Name(candidate.inter);
 }
 
-std::vector<Candidate> Candidates(const MachineCost& cost, uint32_t p, double m, bool reduce_scatter) {
+std::vector<Candidate> Candidates(const MachineCost& cost, uint32_t p, double m,
+                                  bool reduce_scatter) {
   std::vector<Candidate> all;
   for (const InterPlan inter : {InterPlan::kRing, Recursive(p)}) {
     all.push_back({false, inter, FlatTime(cost.flat, inter, p, m, reduce_scatter)});

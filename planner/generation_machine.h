@@ -1,11 +1,11 @@
-// DeFT's delayed updates as a finite machine: which items are sent in which stage of which iteration,
-// and when an optimizer step has all that it needs.
+// DeFT's delayed updates as a finite machine: which items are sent in which stage of which
+// iteration, and when an optimizer step has all that it needs.
 //
-// A *generation* is a set of merged gradients that is sent and applied as one. What does not fit into
-// the computation of an iteration is sent in the next ones; meanwhile the gradients of further
-// iterations are added up locally and become the next generation. Weights change only at the end of an
-// iteration. Since a state is only "which items of the current generation are left, how many gradients
-// it holds, how many wait", the sequence becomes periodic.
+// A *generation* is a set of merged gradients that is sent and applied as one. What does not fit
+// into the computation of an iteration is sent in the next ones; meanwhile the gradients of further
+// iterations are added up locally and become the next generation. Weights change only at the end of
+// an iteration. Since a state is only "which items of the current generation are left, how many
+// gradients it holds, how many wait", the sequence becomes periodic.
 //
 // Source: DeFT, algorithm 2 (four cases), with the gaps of its pseudocode filled: new gradients are
 // accounted for once, generations are numbered, and readiness is honoured (stage_solver.h).
@@ -37,8 +37,8 @@ struct Stage {
 
 struct Update {
   int64_t generation = 0;
-  int merged = 1;                  // gradients in it
-  int64_t first_gradient = 0;      // iteration of the oldest of them, from 0
+  int merged = 1;              // gradients in it
+  int64_t first_gradient = 0;  // iteration of the oldest of them, from 0
 };
 
 struct Iteration {
@@ -59,8 +59,8 @@ class GenerationMachine {
 
   Iteration Next();
 
-  // Equal states go on equally. Held: the items left of the current generation, gradients in it, and
-  // gradients waiting.
+  // Equal states go on equally. Held: the items left of the current generation, gradients in it,
+  // and gradients waiting.
   struct State {
     std::vector<int> current;
     int merged = 0, waiting = 0;
@@ -97,8 +97,8 @@ struct PeriodicSchedule {
   std::vector<int> merged;  // of the updates of one period, in order
   int64_t generations = 0;  // of one period
   double updates_per_iteration = 0;
-  double step = 0;          // mean length of an iteration of the period, us
-  double fill = 0;          // share of the period in which a link sends, mean over the links
+  double step = 0;            // mean length of an iteration of the period, us
+  double fill = 0;            // share of the period in which a link sends, mean over the links
   double mean_staleness = 0;  // iterations from a gradient to its update, over the period
   int max_staleness = 0;
   bool exact = true;

@@ -21,7 +21,8 @@ class Coverage {
  public:
   void Take(const JobCall& call) {
     if (call.call != graph::Call::kStreamWork) return;
-    if (call.work == graph::WorkKind::kEventRecord) events_[call.event] = {call.stream, call.ordinal};
+    if (call.work == graph::WorkKind::kEventRecord)
+      events_[call.event] = {call.stream, call.ordinal};
     if (call.work == graph::WorkKind::kEventForgotten) events_.erase(call.event);
   }
   bool Covers(const JobCall& wait, const JobCall& op) const {
@@ -33,7 +34,8 @@ class Coverage {
         return wait.stream == op.stream && wait.ordinal >= op.ordinal;
       case graph::WaitKind::kEvent: {
         const auto at = events_.find(wait.event);
-        return at != events_.end() && at->second.first == op.stream && at->second.second >= op.ordinal;
+        return at != events_.end() && at->second.first == op.stream &&
+               at->second.second >= op.ordinal;
       }
       default:
         return false;

@@ -4,7 +4,8 @@ namespace gordian::planner {
 
 using graph::Call;
 
-std::pair<Moment, Moment> JobProgram::Operation(int job_rank, const std::vector<Meeting>& meetings) {
+std::pair<Moment, Moment> JobProgram::Operation(int job_rank,
+                                                const std::vector<Meeting>& meetings) {
   std::string what;
   for (const Meeting& meeting : meetings) what += (what.empty() ? "" : ", ") + meeting.what;
   const Moment start = Add(job_rank, what);
@@ -14,7 +15,8 @@ std::pair<Moment, Moment> JobProgram::Operation(int job_rank, const std::vector<
     ++operations_;
     const Part part{meeting, job_rank, start, done};
     const auto member = std::make_pair(meeting.comm, meeting.rank);
-    if (const auto last = last_on_comm_.find(member); last != last_on_comm_.end() && last->second != done) {
+    if (const auto last = last_on_comm_.find(member);
+        last != last_on_comm_.end() && last->second != done) {
       Wait(start, last->second);
     }
     last_on_comm_[member] = done;
@@ -38,16 +40,19 @@ std::string JobProgram::Meet() {
     const Part& first = parts.front();
     for (const Part& part : parts) {
       if (part.meeting.signature != first.meeting.signature) {
-        return "rank " + std::to_string(first.job_rank) + " makes " + first.meeting.what + ", rank " +
-               std::to_string(part.job_rank) + " " + part.meeting.what + " at the same place";
+        return "rank " + std::to_string(first.job_rank) + " makes " + first.meeting.what +
+               ", rank " + std::to_string(part.job_rank) + " " + part.meeting.what +
+               " at the same place";
       }
     }
     if (static_cast<int>(parts.size()) < first.meeting.size) {
       return first.meeting.what + " is made by " + std::to_string(parts.size()) + " of " +
              std::to_string(first.meeting.size) + " ranks";
     }
-    const bool rooted_down = first.meeting.call == Call::kBroadcast || first.meeting.call == Call::kScatter;
-    const bool rooted_up = first.meeting.call == Call::kReduce || first.meeting.call == Call::kGather;
+    const bool rooted_down =
+        first.meeting.call == Call::kBroadcast || first.meeting.call == Call::kScatter;
+    const bool rooted_up =
+        first.meeting.call == Call::kReduce || first.meeting.call == Call::kGather;
     for (const Part& part : parts) {
       for (const Part& other : parts) {
         if (part.start == other.start) continue;
@@ -62,7 +67,8 @@ std::string JobProgram::Meet() {
   for (auto& [key, transfer] : transfers_) {
     if (!transfer.first || !transfer.second) {
       const Part& there = transfer.first ? *transfer.first : *transfer.second;
-      return there.meeting.what + " at rank " + std::to_string(there.job_rank) + " has no counterpart";
+      return there.meeting.what + " at rank " + std::to_string(there.job_rank) +
+             " has no counterpart";
     }
     Wait(transfer.second->done, transfer.first->start);
     if (strict_) Wait(transfer.first->done, transfer.second->start);
@@ -71,7 +77,8 @@ std::string JobProgram::Meet() {
 }
 
 void RankProgram::Order(uint64_t stream, graph::ThreadId thread, Moment start) {
-  if (const auto tail = tails_.find(stream); tail != tails_.end()) program_.Wait(start, tail->second);
+  if (const auto tail = tails_.find(stream); tail != tails_.end())
+    program_.Wait(start, tail->second);
   if (const auto at = threads_.find(thread); at != threads_.end()) program_.Wait(start, at->second);
   // W13, both ways.
   const auto flags_of = [this](uint64_t s) {
@@ -82,8 +89,10 @@ void RankProgram::Order(uint64_t stream, graph::ThreadId thread, Moment start) {
   for (const auto& [other, tail] : tails_) {
     if (other == stream) continue;
     const uint32_t flags = flags_of(other);
-    const bool blocks = ((own & graph::kStreamLegacy) != 0 && (flags & (graph::kStreamBlocking | graph::kStreamPerThread)) != 0) ||
-                        ((flags & graph::kStreamLegacy) != 0 && (own & (graph::kStreamBlocking | graph::kStreamPerThread)) != 0);
+    const bool blocks = ((own & graph::kStreamLegacy) != 0 &&
+                         (flags & (graph::kStreamBlocking | graph::kStreamPerThread)) != 0) ||
+                        ((flags & graph::kStreamLegacy) != 0 &&
+                         (own & (graph::kStreamBlocking | graph::kStreamPerThread)) != 0);
     if (blocks) program_.Wait(start, tail);
   }
 }
@@ -98,7 +107,8 @@ Moment RankProgram::Work(uint64_t stream, graph::ThreadId thread, const std::vec
 }
 
 Moment RankProgram::Operation(const std::vector<uint64_t>& streams, graph::ThreadId thread,
-                              const std::vector<Moment>& after, const std::vector<Meeting>& meetings) {
+                              const std::vector<Moment>& after,
+                              const std::vector<Meeting>& meetings) {
   const auto [start, done] = program_.Operation(rank_, meetings);
   for (const uint64_t stream : streams) Order(stream, thread, start);
   for (const Moment moment : after) program_.Wait(start, moment);
@@ -106,9 +116,11 @@ Moment RankProgram::Operation(const std::vector<uint64_t>& streams, graph::Threa
   return done;
 }
 
-void RankProgram::HostWait(graph::ThreadId thread, const std::vector<Moment>& on, std::string what) {
+void RankProgram::HostWait(graph::ThreadId thread, const std::vector<Moment>& on,
+                           std::string what) {
   const Moment returned = program_.Add(rank_, std::move(what));
-  if (const auto at = threads_.find(thread); at != threads_.end()) program_.Wait(returned, at->second);
+  if (const auto at = threads_.find(thread); at != threads_.end())
+    program_.Wait(returned, at->second);
   for (const Moment moment : on) program_.Wait(returned, moment);
   threads_[thread] = returned;
 }

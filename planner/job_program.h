@@ -1,5 +1,5 @@
-// The program of all ranks under construction: streams, events, host threads and rendezvous, as moments of
-// a WaitProgram. Implementation of proof.h.
+// The program of all ranks under construction: streams, events, host threads and rendezvous, as
+// moments of a WaitProgram. Implementation of proof.h.
 #ifndef GORDIAN_PLANNER_JOB_PROGRAM_H_
 #define GORDIAN_PLANNER_JOB_PROGRAM_H_
 
@@ -16,7 +16,8 @@
 
 namespace gordian::planner {
 
-inline constexpr uint64_t kLinkStreams = uint64_t{1} << 32;  // streams of links: beyond all recorded ids
+inline constexpr uint64_t kLinkStreams = uint64_t{1}
+                                         << 32;  // streams of links: beyond all recorded ids
 
 // What an operation is to the others that must make the same one.
 struct Meeting {
@@ -31,7 +32,8 @@ struct Meeting {
 
 class JobProgram {
  public:
-  // strict: broadcasts and reduces end at nobody before all have begun, and sends with their receives.
+  // strict: broadcasts and reduces end at nobody before all have begun, and sends with their
+  // receives.
   explicit JobProgram(bool strict) : strict_(strict) {}
 
   Moment Add(int rank, std::string what) {
@@ -44,8 +46,8 @@ class JobProgram {
   // An operation that starts and ends; returns both.
   std::pair<Moment, Moment> Operation(int job_rank, const std::vector<Meeting>& meetings);
 
-  // After all operations: who waits for whom among members. A member that makes another operation than the
-  // rest at the same place is told: "".
+  // After all operations: who waits for whom among members. A member that makes another operation
+  // than the rest at the same place is told: "".
   std::string Meet();
 
   WaitDecision Decide() const { return program_.Decide(); }
@@ -82,7 +84,8 @@ class RankProgram {
   void SetFlags(uint64_t stream, uint32_t flags) { flags_[stream] = flags; }
 
   // Work on a stream, called by a thread; it also waits for `after`. Returns its end.
-  Moment Work(uint64_t stream, graph::ThreadId thread, const std::vector<Moment>& after, std::string what);
+  Moment Work(uint64_t stream, graph::ThreadId thread, const std::vector<Moment>& after,
+              std::string what);
   // An operation that needs all of `streams`.
   Moment Operation(const std::vector<uint64_t>& streams, graph::ThreadId thread,
                    const std::vector<Moment>& after, const std::vector<Meeting>& meetings);

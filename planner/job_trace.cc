@@ -18,7 +18,9 @@ JobProcess& JobTrace::Process(graph::ProcessId process) {
   return found;
 }
 
-void JobTrace::OnProcess(graph::ProcessId process, int env_rank) { Process(process).rank = env_rank; }
+void JobTrace::OnProcess(graph::ProcessId process, int env_rank) {
+  Process(process).rank = env_rank;
+}
 
 void JobTrace::OnCommInit(JobProcess& process, const CallRecord& record) {
   const auto key = std::make_pair(process.process, record.comm);
@@ -34,7 +36,8 @@ void JobTrace::OnCommInit(JobProcess& process, const CallRecord& record) {
   if (record.rank >= 0) init.rank = record.rank;
   if (init.rank < 0) return;  // nothing came out of it
   const int color = init.parent == 0 ? -1 : init.color;
-  const auto [at, fresh] = by_uid_.emplace(std::make_pair(init.uid, color), static_cast<int>(comms_.size()));
+  const auto [at, fresh] =
+      by_uid_.emplace(std::make_pair(init.uid, color), static_cast<int>(comms_.size()));
   if (fresh) comms_.push_back({.uid = init.uid, .color = color, .size = init.nranks});
   comms_[at->second].members[init.rank] = process.process;
   process.comm_of[record.comm] = at->second;

@@ -1,5 +1,6 @@
-// A recorded job as the planner reads it: for each process the calls that order or time its work, in the
-// order in which they were made. Pure; whoever reads trace files feeds it graph::CallRecords.
+// A recorded job as the planner reads it: for each process the calls that order or time its work,
+// in the order in which they were made. Pure; whoever reads trace files feeds it
+// graph::CallRecords.
 #ifndef GORDIAN_PLANNER_JOB_TRACE_H_
 #define GORDIAN_PLANNER_JOB_TRACE_H_
 
@@ -48,10 +49,10 @@ std::string NameOf(const JobComm& comm, int index);
 
 struct JobProcess {
   graph::ProcessId process = 0;
-  int rank = -1;                             // in the job
+  int rank = -1;                                // in the job
   std::map<graph::StreamId, uint32_t> streams;  // flags
-  std::vector<JobCall> calls;                // by order
-  bool graphs = false;                       // it launches CUDA graphs
+  std::vector<JobCall> calls;                   // by order
+  bool graphs = false;                          // it launches CUDA graphs
   std::map<graph::CommId, int> comm_of;
 };
 
@@ -76,7 +77,8 @@ class JobTrace {
   std::map<std::pair<graph::CommUid, int>, int> by_uid_;
   std::map<std::pair<graph::ProcessId, graph::ThreadId>, size_t> open_;
   std::map<std::pair<graph::ProcessId, graph::CommId>, graph::CallRecord> inits_;
-  std::map<std::pair<graph::ProcessId, graph::CommId>, std::string> names_;  // told before the init's end
+  std::map<std::pair<graph::ProcessId, graph::CommId>, std::string>
+      names_;  // told before the init's end
 };
 
 }  // namespace gordian::planner

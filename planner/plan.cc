@@ -16,8 +16,8 @@ Micros ChunkOf(const std::vector<Bucket>& buckets) {
   int64_t elements = 0;
   for (const Bucket& bucket : buckets) elements += bucket.elements;
   if (elements == 0) return SmallestKnapsack(totals, 1) / 3;
-  return std::max<Micros>(
-      1, std::llround(static_cast<double>(totals.comm) * kChunkElements / static_cast<double>(elements)));
+  return std::max<Micros>(1, std::llround(static_cast<double>(totals.comm) * kChunkElements /
+                                          static_cast<double>(elements)));
 }
 
 }  // namespace
@@ -31,7 +31,8 @@ std::optional<Plan> MakePlan(const std::vector<Bucket>& buckets, const PlanOptio
   if (std::string wrong = CheckBuckets(buckets); !wrong.empty()) return fail(std::move(wrong));
   if (options.links != 1 && options.links != 2) return fail("links must be 1 or 2");
   if (!(options.mu >= 1 && options.mu <= 1000)) return fail("mu must be 1 to 1000");
-  if (!(options.epsilon >= 0 && options.epsilon < 1)) return fail("epsilon must be 0 up to below 1");
+  if (!(options.epsilon >= 0 && options.epsilon < 1))
+    return fail("epsilon must be 0 up to below 1");
   if (!(options.scale >= 1 && options.scale <= 1000)) return fail("scale must be 1 to 1000");
   Plan plan;
   plan.options = options;
@@ -57,8 +58,7 @@ std::optional<Plan> MakePlan(const std::vector<Bucket>& buckets, const PlanOptio
       return fail("some item fits into no stage: choose a smaller partition");
     }
     if (!options.walk) break;
-    plan.preservation =
-        Assess(*options.walk, plan.schedule.merged, options.epsilon, options.merge);
+    plan.preservation = Assess(*options.walk, plan.schedule.merged, options.epsilon, options.merge);
     plan.convergence = plan.preservation.accepted ? Convergence::kKept : Convergence::kRefused;
     if (plan.preservation.accepted || plan.retries == kMostRetries) break;
     plan.scale *= kRetryGrowth;

@@ -1,6 +1,6 @@
-// A plan: which items of which generations go over which link in which stage of which iteration, with
-// what it is expected to bring. One plan for all ranks: equal inputs give equal bytes and an equal hash,
-// which the ranks compare before the plan starts.
+// A plan: which items of which generations go over which link in which stage of which iteration,
+// with what it is expected to bring. One plan for all ranks: equal inputs give equal bytes and an
+// equal hash, which the ranks compare before the plan starts.
 #ifndef GORDIAN_PLANNER_PLAN_H_
 #define GORDIAN_PLANNER_PLAN_H_
 
@@ -18,9 +18,10 @@ namespace gordian::planner {
 
 struct PlanOptions {
   int links = 1;
-  double mu = 1.65;      // time of the second link by that of the first
+  double mu = 1.65;       // time of the second link by that of the first
   double epsilon = 0.01;  // of the Preserver
-  // Most elements of an item; 0: no limit. The longest item fits into the smallest knapsack in any case.
+  // Most elements of an item; 0: no limit. The longest item fits into the smallest knapsack in any
+  // case.
   int64_t partition = 0;
   Solver solver = Solver::kExact;
   // Stages may be longer than their computation by this factor to begin with.
@@ -50,8 +51,8 @@ struct Plan {
 inline constexpr int kMostRetries = 10;
 inline constexpr double kRetryGrowth = 1.1;
 
-// Errors are told in `*error`, naming what is wrong: a table that CheckBuckets refuses, links other than
-// 1 or 2, mu below 1, an item that fits into no stage, a schedule without a period.
+// Errors are told in `*error`, naming what is wrong: a table that CheckBuckets refuses, links other
+// than 1 or 2, mu below 1, an item that fits into no stage, a schedule without a period.
 std::optional<Plan> MakePlan(const std::vector<Bucket>& buckets, const PlanOptions& options,
                              std::string* error);
 

@@ -19,10 +19,10 @@ bool SendsFirst(Posting posting, const runtime::StepPlan& plan, uint32_t rank,
       // The distance of this step, whichever way it goes round.
       const uint32_t n = runtime::Ranks(plan);
       const uint32_t up = (step.to + n - rank) % n;
-      const uint32_t distance = plan.inter == runtime::InterPlan::kBruck &&
-                                        plan.kind == runtime::PlanKind::kAllGather
-                                    ? n - up
-                                    : up;
+      const uint32_t distance =
+          plan.inter == runtime::InterPlan::kBruck && plan.kind == runtime::PlanKind::kAllGather
+              ? n - up
+              : up;
       return rank / distance % 2 == 0;
     }
   }
@@ -33,11 +33,16 @@ bool SendsFirst(Posting posting, const runtime::StepPlan& plan, uint32_t rank,
 
 const char* Name(Posting posting) {
   switch (posting) {
-    case Posting::kTogether: return "send and receive together";
-    case Posting::kSendFirst: return "send first";
-    case Posting::kEvenSendsFirst: return "even ranks send first";
-    case Posting::kHigherSendsFirst: return "send first if above the destination";
-    case Posting::kStrideEvenFirst: return "send first if rank / distance is even";
+    case Posting::kTogether:
+      return "send and receive together";
+    case Posting::kSendFirst:
+      return "send first";
+    case Posting::kEvenSendsFirst:
+      return "even ranks send first";
+    case Posting::kHigherSendsFirst:
+      return "send first if above the destination";
+    case Posting::kStrideEvenFirst:
+      return "send first if rank / distance is even";
   }
   return "?";
 }
@@ -76,13 +81,15 @@ LintResult Lint(const runtime::StepPlan& plan, Posting posting) {
   result.operations = size_t{2} * ranks * steps;
   for (size_t i = 0; i < decision.cycle.size(); ++i) {
     const Moment at = decision.cycle[i];
-    if (at % 2 == 0) continue;  // a start waits for its own rank's past: the done that follows says it
+    if (at % 2 == 0)
+      continue;  // a start waits for its own rank's past: the done that follows says it
     const uint32_t rank = at / 4 / steps;
     const uint32_t step = at / 4 % steps;
     const bool sends = at / 2 % 2 == 0;
     const runtime::PlanStep now = runtime::StepAt(plan, rank, step);
     const Moment next = decision.cycle[(i + 1) % decision.cycle.size()];
-    result.cycle.push_back({rank, step, sends, sends ? now.to : now.from, next / 4 / steps != rank});
+    result.cycle.push_back(
+        {rank, step, sends, sends ? now.to : now.from, next / 4 / steps != rank});
   }
   return result;
 }

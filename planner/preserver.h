@@ -1,9 +1,9 @@
 // Does delaying and merging updates keep the expected loss? DeFT's Preserver.
 //
-// The loss is a Gaussian walk s' = s - eta * D that rebounds at its least value S*; D ~ N(mu, sigma^2 /
-// batch), mu = |gradient|^2, sigma^2 = gradient^T Sigma gradient. The expectation after one step is that
-// of a folded normal; steps are chained by their expectations. k merged gradients, summed, move k times
-// as far with sqrt(k) times the deviation.
+// The loss is a Gaussian walk s' = s - eta * D that rebounds at its least value S*; D ~ N(mu,
+// sigma^2 / batch), mu = |gradient|^2, sigma^2 = gradient^T Sigma gradient. The expectation after
+// one step is that of a folded normal; steps are chained by their expectations. k merged gradients,
+// summed, move k times as far with sqrt(k) times the deviation.
 //
 // Source: DeFT section IV; its formula's mean is mu (printed as the step itself), and Phi is the
 // standard normal distribution.

@@ -25,12 +25,12 @@ struct Window {
   const JobProcess* process = nullptr;
   int member = 0;  // rank in the data-parallel communicator
   std::vector<const JobCall*> calls;
-  std::map<const JobCall*, int> bucket;      // of the calls that are gradient all-reduces
-  const JobCall* backward = nullptr;         // the wait that ends when the backward pass begins
-  uint64_t link_stream = kLinkStreams + 1;   // where link 1 lies
-  uint64_t gradient_stream = 0;              // of the recorded all-reduces
-  std::set<uint64_t> computes;               // streams with kernels
-  ThreadId thread = 0;                       // that calls the all-reduces
+  std::map<const JobCall*, int> bucket;     // of the calls that are gradient all-reduces
+  const JobCall* backward = nullptr;        // the wait that ends when the backward pass begins
+  uint64_t link_stream = kLinkStreams + 1;  // where link 1 lies
+  uint64_t gradient_stream = 0;             // of the recorded all-reduces
+  std::set<uint64_t> computes;              // streams with kernels
+  ThreadId thread = 0;                      // that calls the all-reduces
 };
 
 // A plan's sends of one iteration at a rank.
@@ -47,7 +47,8 @@ class PlanSends {
       const PlannedIteration at = At(s, t);
       for (const Update& update : at.shape->updates) {
         for (int g = 0; g < update.merged; ++g) {
-          of[update.first_gradient + at.iteration_offset + g] = update.generation + at.generation_offset;
+          of[update.first_gradient + at.iteration_offset + g] =
+              update.generation + at.generation_offset;
         }
       }
     }
@@ -61,9 +62,14 @@ class PlanSends {
 
 class RankWriter {
  public:
-  RankWriter(JobProgram* program, const Window& window, const Plan& plan, const JobTrace* trace, int size,
-             int dp_comm, int iterations)
-      : job_(*program), window_(window), plan_(plan), trace_(trace), size_(size), dp_comm_(dp_comm),
+  RankWriter(JobProgram* program, const Window& window, const Plan& plan, const JobTrace* trace,
+             int size, int dp_comm, int iterations)
+      : job_(*program),
+        window_(window),
+        plan_(plan),
+        trace_(trace),
+        size_(size),
+        dp_comm_(dp_comm),
         out_(program, window.process->rank),
         generations_(PlanSends(plan).Generations(iterations)) {
     for (const auto& [stream, flags] : window.process->streams) out_.SetFlags(stream, flags);
@@ -122,15 +128,13 @@ class RankWriter {
   void SendItem(const Send& send, ThreadId thread, std::vector<Moment> after) {
     const int64_t generation = send.generation + at_.generation_offset;
     const Item& item = plan_.items[send.item];
-    Meeting meeting{.comm = CommOf(send.link),
-                    .rank = window_.member,
-                    .size = size_,
-                    .call = Call::kAllReduce};
-    meeting.signature = std::to_string(item.bucket) + ":" + std::to_string(item.first_element) + ":" +
-                        std::to_string(item.elements) + ":" + std::to_string(item.time.comm) + ":" +
-                        std::to_string(generation);
-    meeting.what = "AllReduce of " + SendText(generation, send.item) + " on link " +
-                   std::to_string(send.link);
+    Meeting meeting{
+        .comm = CommOf(send.link), .rank = window_.member, .size = size_, .call = Call::kAllReduce};
+    meeting.signature = std::to_string(item.bucket) + ":" + std::to_string(item.first_element) +
+                        ":" + std::to_string(item.elements) + ":" + std::to_string(item.time.comm) +
+                        ":" + std::to_string(generation);
+    meeting.what =
+        "AllReduce of " + SendText(generation, send.item) + " on link " + std::to_string(send.link);
     collective_streams_.insert(StreamOf(send.link));
     const Moment done = out_.Operation({StreamOf(send.link)}, thread, after, {meeting});
     job_.Wait(DoneOf(generation, send.item), done);
@@ -162,10 +166,11 @@ class RankWriter {
     pending_.clear();
     const std::vector<Moment> updates = Updates();
     for (const uint64_t stream : window_.computes) {
-      job_tails_[stream] =
-          out_.Work(stream, 0, updates, "the optimizer's wait before iteration " + std::to_string(t_));
+      job_tails_[stream] = out_.Work(stream, 0, updates,
+                                     "the optimizer's wait before iteration " + std::to_string(t_));
     }
-    for (const Send& send : at_.shape->forward.sends) SendItem(send, window_.thread, ComputeTails());
+    for (const Send& send : at_.shape->forward.sends)
+      SendItem(send, window_.thread, ComputeTails());
   }
 
   void BeginBackward(ThreadId thread) {
@@ -189,8 +194,8 @@ class RankWriter {
     references_[call.stream].push_back({t_, bucket});
   }
 
-  // Whether, later in this iteration, a stream or thread that waits for a gradient goes on to an operation of
-  // another communicator.
+  // Whether, later in this iteration, a stream or thread that waits for a gradient goes on to an
+  // operation of another communicator.
   bool LeadsElsewhere(size_t from, uint64_t stream, ThreadId thread) const {
     for (size_t i = from + 1; i < window_.calls.size(); ++i) {
       const JobCall& call = *window_.calls[i];
@@ -262,7 +267,8 @@ class RankWriter {
         if (call.stream == window_.link_stream) {
           pending_.insert(pending_.end(), on.begin(), on.end());
         } else {
-          job_tails_[call.stream] = out_.Work(call.stream, call.thread, on, "an event wait" + iteration);
+          job_tails_[call.stream] =
+              out_.Work(call.stream, call.thread, on, "an event wait" + iteration);
         }
         break;
       }
@@ -302,18 +308,20 @@ class RankWriter {
       }
     }
     const std::vector<Moment> on = Translate(behind, at, UINT64_MAX, call.thread);
-    out_.HostWait(call.thread, on, std::string(graph::Name(call.wait)) + " in iteration " + std::to_string(t_));
+    out_.HostWait(call.thread, on,
+                  std::string(graph::Name(call.wait)) + " in iteration " + std::to_string(t_));
   }
 
   Meeting MeetingOf(const JobCall& call) {
     const JobComm& comm = trace_->comms()[call.comm];
-    Meeting meeting{.comm = call.comm, .size = comm.size, .call = call.call, .root_or_peer = call.root_or_peer};
+    Meeting meeting{
+        .comm = call.comm, .size = comm.size, .call = call.call, .root_or_peer = call.root_or_peer};
     for (const auto& [rank, process] : comm.members) {
       if (process == window_.process->process) meeting.rank = rank;
     }
-    meeting.signature = std::string(graph::Name(call.call)) + " " + std::to_string(call.count) + " " +
-                        std::to_string(call.datatype) + " " + std::to_string(call.reduce_op) + " " +
-                        std::to_string(call.root_or_peer);
+    meeting.signature = std::string(graph::Name(call.call)) + " " + std::to_string(call.count) +
+                        " " + std::to_string(call.datatype) + " " + std::to_string(call.reduce_op) +
+                        " " + std::to_string(call.root_or_peer);
     meeting.what = std::string(graph::Name(call.call)) + " on " + NameOf(comm, call.comm) +
                    " in iteration " + std::to_string(t_);
     return meeting;
@@ -366,9 +374,9 @@ class RankWriter {
   int64_t t_ = 0;
   PlannedIteration at_;
   bool backward_begun_ = false;
-  std::map<std::pair<int64_t, int>, Moment> done_;       // (generation, item)
+  std::map<std::pair<int64_t, int>, Moment> done_;  // (generation, item)
   std::map<uint64_t, Behind> events_;
-  std::map<uint64_t, Moment> job_tails_;                 // the job's own last work on a stream
+  std::map<uint64_t, Moment> job_tails_;                   // the job's own last work on a stream
   std::map<uint64_t, std::vector<Reference>> references_;  // gradients that a stream carried
   std::vector<Moment> pending_;  // waits on the link's stream whose gradient has not been sent yet
   std::map<std::pair<ThreadId, uint32_t>, std::vector<const JobCall*>> groups_;
@@ -394,7 +402,8 @@ Window TakeWindow(const JobProcess& process, const RankIterations& rank, size_t 
     if (call->call == Call::kStreamWork && computes) window.computes.insert(call->stream);
   }
   // Where the gradients' stream computes as well, link 1 gets a stream of its own.
-  if (!window.computes.contains(window.gradient_stream)) window.link_stream = window.gradient_stream;
+  if (!window.computes.contains(window.gradient_stream))
+    window.link_stream = window.gradient_stream;
   return window;
 }
 
@@ -427,16 +436,19 @@ std::vector<Window> Template(const JobTrace& trace, const BucketCalls& calls, st
     }
     bool even = true;
     for (const auto& [comm, different] : counts) {
-      even = even && different.size() == 1 && (comm < 0 || members[comm] == trace.comms()[comm].members.size());
+      even = even && different.size() == 1 &&
+             (comm < 0 || members[comm] == trace.comms()[comm].members.size());
     }
     if (even) return windows;
   }
-  *error = "the ranks' iterations do not match: on some communicator members make different numbers of operations";
+  *error =
+      "the ranks' iterations do not match: on some communicator members make different numbers of "
+      "operations";
   return {};
 }
 
-// What blocks everything where more collectives than a GPU can hold are in flight: each of `ranks` leaves
-// out some of the `streams` that it could hold, so that every one is missing somewhere.
+// What blocks everything where more collectives than a GPU can hold are in flight: each of `ranks`
+// leaves out some of the `streams` that it could hold, so that every one is missing somewhere.
 bool CapacityBinds(int streams, int resident, int ranks) {
   if (resident <= 0 || streams <= resident) return false;
   return ranks * (streams - resident) >= streams;
@@ -451,8 +463,10 @@ void Decide(const JobProgram& program, Proof* proof) {
   for (size_t i = 0; i < decision.cycle.size(); ++i) {
     const Moment at = decision.cycle[i];
     const Moment next = decision.cycle[(i + 1) % decision.cycle.size()];
-    if (program.RankOf(at) == program.RankOf(next) && program.What(at) == program.What(next)) continue;
-    proof->cycle.push_back({program.RankOf(at), program.RankOf(next), program.What(at), program.What(next)});
+    if (program.RankOf(at) == program.RankOf(next) && program.What(at) == program.What(next))
+      continue;
+    proof->cycle.push_back(
+        {program.RankOf(at), program.RankOf(next), program.What(at), program.What(next)});
   }
 }
 
@@ -488,12 +502,17 @@ Proof Prove(const ProofInput& input) {
     calls.resize(1 + 2 * n);
     calls[0] = {.thread = 1, .call = Call::kStreamWork, .work = WorkKind::kKernels, .stream = 1};
     for (size_t k = 0; k < n; ++k) {
-      calls[1 + 2 * k] = {.thread = 1, .call = Call::kStreamWork, .work = WorkKind::kKernels, .stream = 1};
+      calls[1 + 2 * k] = {
+          .thread = 1, .call = Call::kStreamWork, .work = WorkKind::kKernels, .stream = 1};
       calls[2 + 2 * k] = {.thread = 1, .call = Call::kAllReduce, .stream = 1};
     }
     for (int r = 0; r < input.ranks; ++r) {
       processes[r].rank = r;
-      Window window{.process = &processes[r], .member = r, .gradient_stream = 1, .computes = {1}, .thread = 1};
+      Window window{.process = &processes[r],
+                    .member = r,
+                    .gradient_stream = 1,
+                    .computes = {1},
+                    .thread = 1};
       for (const JobCall& call : calls) window.calls.push_back(&call);
       for (size_t k = 0; k < n; ++k) window.bucket[&calls[2 + 2 * k]] = static_cast<int>(n - k);
       windows.push_back(std::move(window));
@@ -502,7 +521,8 @@ Proof Prove(const ProofInput& input) {
   const int size = static_cast<int>(windows.size());
   size_t length = 0;
   for (const Plan* plan : input.plans) {
-    length = std::max(length, plan->schedule.warm_up.size() + kPeriods * plan->schedule.period.size());
+    length =
+        std::max(length, plan->schedule.warm_up.size() + kPeriods * plan->schedule.period.size());
   }
   proof.iterations = static_cast<int>(length);
   for (const bool strict : {true, false}) {

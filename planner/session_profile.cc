@@ -52,7 +52,8 @@ int ChooseComm(const JobTrace& trace, const std::string& name) {
   return best;
 }
 
-// The shortest period of the sizes, when up to half of the list may be a different beginning. 0: none.
+// The shortest period of the sizes, when up to half of the list may be a different beginning. 0:
+// none.
 size_t PeriodOf(const std::vector<uint64_t>& sizes, size_t* begin) {
   for (size_t period = 1; period <= sizes.size() / 3; ++period) {
     size_t from = sizes.size();
@@ -70,8 +71,8 @@ size_t FirstOfIteration(const JobProcess& process, const std::vector<size_t>& ca
                         size_t period) {
   std::vector<std::vector<double>> pauses(period);
   for (size_t i = begin + 1; i < calls.size(); ++i) {
-    pauses[i % period].push_back(
-        static_cast<double>(process.calls[calls[i]].begin_ns - process.calls[calls[i - 1]].begin_ns));
+    pauses[i % period].push_back(static_cast<double>(process.calls[calls[i]].begin_ns -
+                                                     process.calls[calls[i - 1]].begin_ns));
   }
   size_t best = 0;
   for (size_t phase = 1; phase < period; ++phase) {
@@ -86,8 +87,8 @@ void FindTimes(const JobProcess& process, std::vector<std::vector<BucketCall>>* 
     for (BucketCall& bucket : iteration) by_call[bucket.call] = &bucket;
   }
   Coverage coverage;
-  std::vector<BucketCall*> open;                           // called, not seen to be done
-  std::map<graph::ThreadId, uint64_t> waited;              // end of the thread's last wait
+  std::vector<BucketCall*> open;               // called, not seen to be done
+  std::map<graph::ThreadId, uint64_t> waited;  // end of the thread's last wait
   std::map<graph::StreamId, uint64_t> last_done;
   for (size_t i = 0; i < process.calls.size(); ++i) {
     const JobCall& call = process.calls[i];
@@ -126,8 +127,8 @@ void FindTimes(const JobProcess& process, std::vector<std::vector<BucketCall>>* 
 }
 
 // The backward pass begins when the last wait ends that lies between the previous iteration's last
-// reduction and the first gradient: the loss is read. Where neither of the two is seen, between their
-// calls.
+// reduction and the first gradient: the loss is read. Where neither of the two is seen, between
+// their calls.
 void FindBackward(const JobProcess& process, RankIterations* rank) {
   rank->backward_ns.assign(rank->iterations.size(), 0);
   rank->backward_call.assign(rank->iterations.size(), SIZE_MAX);
@@ -135,8 +136,9 @@ void FindBackward(const JobProcess& process, RankIterations* rank) {
     const BucketCall& before = rank->iterations[t - 1].back();
     const BucketCall& first = rank->iterations[t].front();
     const uint64_t from = std::max(before.done_ns, process.calls[before.call].end_ns);
-    const uint64_t until = first.ready_ns != 0 && before.done_ns != 0 ? first.ready_ns
-                                                                     : process.calls[first.call].begin_ns;
+    const uint64_t until = first.ready_ns != 0 && before.done_ns != 0
+                               ? first.ready_ns
+                               : process.calls[first.call].begin_ns;
     for (size_t i = before.call; i < process.calls.size(); ++i) {
       const JobCall& call = process.calls[i];
       if (call.begin_ns > until) break;
@@ -156,8 +158,9 @@ std::optional<BucketCalls> FindBuckets(const JobTrace& trace, const ProfileOptio
   BucketCalls found;
   found.comm = ChooseComm(trace, options.comm);
   if (found.comm < 0) {
-    *error = options.comm.empty() ? "no communicator of two or more ranks carries all-reduces"
-                                  : "no communicator named '" + options.comm + "' carries all-reduces";
+    *error = options.comm.empty()
+                 ? "no communicator of two or more ranks carries all-reduces"
+                 : "no communicator named '" + options.comm + "' carries all-reduces";
     return std::nullopt;
   }
   const JobComm& comm = trace.comms()[found.comm];
@@ -238,8 +241,8 @@ std::optional<SessionProfile> Profile(const JobTrace& trace, const BucketCalls& 
       return std::nullopt;
     }
     profile.buckets[bucket - 1].comm = std::max<Micros>(1, ToMicros(Median(comm[k])));
-    profile.spread =
-        std::max(profile.spread, (Quantile(comm[k], 0.9) - Quantile(comm[k], 0.1)) / Median(comm[k]));
+    profile.spread = std::max(profile.spread,
+                              (Quantile(comm[k], 0.9) - Quantile(comm[k], 0.1)) / Median(comm[k]));
   }
   profile.iterations = static_cast<int>(iterations);
 
@@ -249,7 +252,9 @@ std::optional<SessionProfile> Profile(const JobTrace& trace, const BucketCalls& 
   for (size_t r = 0; r < calls.ranks.size(); ++r) {
     const RankIterations& rank = calls.ranks[r];
     const JobProcess& process = trace.processes().at(rank.process);
-    RankTimes times{.rank = rank.rank, .backward = std::vector<Micros>(n, 0), .comm = std::vector<Micros>(n, 0)};
+    RankTimes times{.rank = rank.rank,
+                    .backward = std::vector<Micros>(n, 0),
+                    .comm = std::vector<Micros>(n, 0)};
     std::vector<std::vector<double>> backward(n);
     std::vector<double> step, exposed;
     for (size_t t = 0; t < iterations; ++t) {
@@ -262,7 +267,8 @@ std::optional<SessionProfile> Profile(const JobTrace& trace, const BucketCalls& 
       }
       const uint64_t ready = now.back().ready_ns;
       if (ready == 0) continue;
-      if (now.back().done_ns > ready) exposed.push_back(static_cast<double>(now.back().done_ns - ready));
+      if (now.back().done_ns > ready)
+        exposed.push_back(static_cast<double>(now.back().done_ns - ready));
       if (t > 0 && rank.iterations[t - 1].back().ready_ns != 0) {
         step.push_back(static_cast<double>(ready - rank.iterations[t - 1].back().ready_ns));
       }
@@ -278,7 +284,8 @@ std::optional<SessionProfile> Profile(const JobTrace& trace, const BucketCalls& 
     }
     if (step.size() < enough) {
       *error = "rank " + std::to_string(rank.rank) + " shows the length of " +
-               std::to_string(step.size()) + " iterations, and " + std::to_string(enough) + " are needed";
+               std::to_string(step.size()) + " iterations, and " + std::to_string(enough) +
+               " are needed";
       return std::nullopt;
     }
     for (size_t k = 0; k < n; ++k) times.backward[n - 1 - k] = ToMicros(Median(backward[k]));
@@ -290,10 +297,12 @@ std::optional<SessionProfile> Profile(const JobTrace& trace, const BucketCalls& 
         elements += static_cast<double>(process.calls[rank.iterations[0][k].call].count);
       }
       const auto own = static_cast<double>(process.calls[rank.iterations[0][0].call].count);
-      times.backward[n - 1] = std::max<Micros>(1, elements > 0 ? ToMicros(rest * own / elements) : 1);
+      times.backward[n - 1] =
+          std::max<Micros>(1, elements > 0 ? ToMicros(rest * own / elements) : 1);
       const std::string what = "B of bucket " + std::to_string(n) +
                                " (no wait shows where the backward pass begins): by its elements";
-      if (std::find(profile.estimated.begin(), profile.estimated.end(), what) == profile.estimated.end()) {
+      if (std::find(profile.estimated.begin(), profile.estimated.end(), what) ==
+          profile.estimated.end()) {
         profile.estimated.push_back(what);
       }
     }
@@ -307,8 +316,8 @@ std::optional<SessionProfile> Profile(const JobTrace& trace, const BucketCalls& 
     forward = std::max(forward, times.forward);
     for (size_t b = 0; b < n; ++b) {
       profile.buckets[b].backward = std::max(profile.buckets[b].backward, times.backward[b]);
-      profile.buckets[b].elements = static_cast<int64_t>(
-          process.calls[rank.iterations[0][n - 1 - b].call].count);
+      profile.buckets[b].elements =
+          static_cast<int64_t>(process.calls[rank.iterations[0][n - 1 - b].call].count);
     }
     ranks.push_back(std::move(times));
   }
@@ -317,11 +326,13 @@ std::optional<SessionProfile> Profile(const JobTrace& trace, const BucketCalls& 
   Micros given = 0, seen = 0;
   for (size_t b = 0; b < n; ++b) {
     seen += profile.buckets[b].backward;
-    const auto until = static_cast<Micros>(static_cast<__int128>(forward) * seen / std::max<Micros>(1, backward));
+    const auto until =
+        static_cast<Micros>(static_cast<__int128>(forward) * seen / std::max<Micros>(1, backward));
     profile.buckets[b].forward = until - given;
     given = until;
   }
-  profile.estimated.push_back("F of single buckets: in proportion to B (only the priority baseline uses them)");
+  profile.estimated.push_back(
+      "F of single buckets: in proportion to B (only the priority baseline uses them)");
   profile.ready = ReadyTimes(profile.buckets);
   if (by_rank != nullptr) *by_rank = std::move(ranks);
   return profile;

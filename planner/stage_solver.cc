@@ -10,11 +10,10 @@
 namespace gordian::planner {
 namespace {
 
-// What an item that is sent with `load` behind it (items of lower index, sent later) must leave room
-// for: its own release, or the older items on the link, whichever ends last.
+// What an item that is sent with `load` behind it (items of lower index, sent later) must leave
+// room for: its own release, or the older items on the link, whichever ends last.
 bool Fits(const StageProblem& problem, const StageItem& item, int link, Micros load) {
-  return load + item.weight[link] <=
-         problem.deadline - std::max(item.release, problem.busy[link]);
+  return load + item.weight[link] <= problem.deadline - std::max(item.release, problem.busy[link]);
 }
 
 struct Loads {

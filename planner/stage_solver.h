@@ -1,12 +1,13 @@
-// Which items to send in one stage (a forward or a backward pass), so that all of them end within it.
+// Which items to send in one stage (a forward or a backward pass), so that all of them end within
+// it.
 //
 // DeFT's problems 1 and 2 (knapsacks whose capacity is the stage's computation time) with what the
-// paper leaves out: an item cannot start before its gradient is ready, and a link that still carries
-// older items is busy until then. On one link items go in the order in which they become ready, which
-// meets all deadlines if any order does (earliest release first, common deadline).
+// paper leaves out: an item cannot start before its gradient is ready, and a link that still
+// carries older items is busy until then. On one link items go in the order in which they become
+// ready, which meets all deadlines if any order does (earliest release first, common deadline).
 //
-// Source: DeFT, problems 1 and 2 and its greedy algorithm. The dynamic program over reachable loads,
-// and the feasibility test of both, are ours.
+// Source: DeFT, problems 1 and 2 and its greedy algorithm. The dynamic program over reachable
+// loads, and the feasibility test of both, are ours.
 #ifndef GORDIAN_PLANNER_STAGE_SOLVER_H_
 #define GORDIAN_PLANNER_STAGE_SOLVER_H_
 
@@ -44,7 +45,8 @@ enum class Solver : uint8_t { kExact, kGreedy };
 
 // The greatest sum of values; among those the greatest on the first link; among those the first in
 // the order "on link 1, on link 2, not sent" read from the first item on. Two links: the reachable
-// loads can be as many as 3^items; beyond `kMostStates` of them the greedy choice is returned, marked.
+// loads can be as many as 3^items; beyond `kMostStates` of them the greedy choice is returned,
+// marked.
 inline constexpr size_t kMostStates = 500'000;
 StageChoice SolveExact(const StageProblem& problem);
 

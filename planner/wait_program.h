@@ -1,7 +1,8 @@
 // A whole program of operations with all that each waits for, and whether all of it can happen: the
-// wait model's decision before a job runs. Moments (something starts, something is done) are nodes; a
-// moment comes when all that it waits for have come. The least fixed point is analyzer/graph's; what
-// it leaves over contains a cycle, and the shortest one through a few of the moments is the witness.
+// wait model's decision before a job runs. Moments (something starts, something is done) are nodes;
+// a moment comes when all that it waits for have come. The least fixed point is analyzer/graph's;
+// what it leaves over contains a cycle, and the shortest one through a few of the moments is the
+// witness.
 //
 // With AND waits only, the result does not depend on the order in which things happen: either every
 // run reaches the end, or none does.
@@ -19,9 +20,9 @@ namespace gordian::planner {
 using Moment = uint32_t;
 
 struct WaitDecision {
-  bool ends = true;                // all of it happens
-  std::vector<Moment> stuck;       // what never does
-  std::vector<Moment> cycle;       // each waits for the next, the last for the first; empty if `ends`
+  bool ends = true;           // all of it happens
+  std::vector<Moment> stuck;  // what never does
+  std::vector<Moment> cycle;  // each waits for the next, the last for the first; empty if `ends`
 };
 
 // Not thread-safe.

@@ -1,6 +1,6 @@
 // The element types and operators of NCCL's reductions, on any processor. 16- and 8-bit floats are
-// computed in 32 bits and rounded to nearest even after each operation; 8-bit ones saturate. Integers
-// wrap. An average is a sum that is divided once, at the end.
+// computed in 32 bits and rounded to nearest even after each operation; 8-bit ones saturate.
+// Integers wrap. An average is a sum that is divided once, at the end.
 //
 // Portable C++20; no CUDA, no library, no tables.
 #ifndef GORDIAN_RUNTIME_CORE_ELEMENTS_H_
@@ -16,7 +16,17 @@ namespace gordian::runtime {
 
 // Numbered as ncclDataType_t and ncclRedOp_t.
 enum class DataType : uint8_t {
-  kInt8, kUint8, kInt32, kUint32, kInt64, kUint64, kHalf, kFloat, kDouble, kBfloat16, kFloat8E4M3,
+  kInt8,
+  kUint8,
+  kInt32,
+  kUint32,
+  kInt64,
+  kUint64,
+  kHalf,
+  kFloat,
+  kDouble,
+  kBfloat16,
+  kFloat8E4M3,
   kFloat8E5M2,
 };
 inline constexpr int kDataTypes = 12;
@@ -73,7 +83,8 @@ struct SmallFloat {
     const uint32_t half = 1u << (shift - 1);
     if (rest > half || (rest == half && (rounded & 1) != 0)) ++rounded;
     uint32_t code = rounded;
-    if (!subnormal) code += (static_cast<uint32_t>(exponent + kBias) << kMantissa) - (1u << kMantissa);
+    if (!subnormal)
+      code += (static_cast<uint32_t>(exponent + kBias) << kMantissa) - (1u << kMantissa);
     return static_cast<Bits>(sign | (code >= kEndOfFinite ? kOverflow : code));
   }
 };
@@ -111,7 +122,8 @@ constexpr T Apply(Operator op, T a, T b) {
     if (op == Operator::kSum || op == Operator::kAverage) {
       return static_cast<T>(static_cast<Wide>(a) + static_cast<Wide>(b));
     }
-    if (op == Operator::kProduct) return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b));
+    if (op == Operator::kProduct)
+      return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b));
   } else {
     if (op == Operator::kSum || op == Operator::kAverage) return a + b;
     if (op == Operator::kProduct) return a * b;
@@ -161,18 +173,30 @@ void ForSmall(void* own, const void* other, size_t count, F f) {
 template <typename F>
 void ForType(DataType type, void* own, const void* other, size_t count, F f) {
   switch (type) {
-    case DataType::kInt8: return ForPlain<int8_t>(own, other, count, f);
-    case DataType::kUint8: return ForPlain<uint8_t>(own, other, count, f);
-    case DataType::kInt32: return ForPlain<int32_t>(own, other, count, f);
-    case DataType::kUint32: return ForPlain<uint32_t>(own, other, count, f);
-    case DataType::kInt64: return ForPlain<int64_t>(own, other, count, f);
-    case DataType::kUint64: return ForPlain<uint64_t>(own, other, count, f);
-    case DataType::kHalf: return ForSmall<Half>(own, other, count, f);
-    case DataType::kFloat: return ForPlain<float>(own, other, count, f);
-    case DataType::kDouble: return ForPlain<double>(own, other, count, f);
-    case DataType::kBfloat16: return ForSmall<Bfloat16>(own, other, count, f);
-    case DataType::kFloat8E4M3: return ForSmall<Float8E4M3>(own, other, count, f);
-    case DataType::kFloat8E5M2: return ForSmall<Float8E5M2>(own, other, count, f);
+    case DataType::kInt8:
+      return ForPlain<int8_t>(own, other, count, f);
+    case DataType::kUint8:
+      return ForPlain<uint8_t>(own, other, count, f);
+    case DataType::kInt32:
+      return ForPlain<int32_t>(own, other, count, f);
+    case DataType::kUint32:
+      return ForPlain<uint32_t>(own, other, count, f);
+    case DataType::kInt64:
+      return ForPlain<int64_t>(own, other, count, f);
+    case DataType::kUint64:
+      return ForPlain<uint64_t>(own, other, count, f);
+    case DataType::kHalf:
+      return ForSmall<Half>(own, other, count, f);
+    case DataType::kFloat:
+      return ForPlain<float>(own, other, count, f);
+    case DataType::kDouble:
+      return ForPlain<double>(own, other, count, f);
+    case DataType::kBfloat16:
+      return ForSmall<Bfloat16>(own, other, count, f);
+    case DataType::kFloat8E4M3:
+      return ForSmall<Float8E4M3>(own, other, count, f);
+    case DataType::kFloat8E5M2:
+      return ForSmall<Float8E5M2>(own, other, count, f);
   }
 }
 

@@ -1,14 +1,15 @@
-// The steps of an all-gather or reduce-scatter, as a pure function of (plan, rank, step counter): no
-// tables, no memory, so that a preempted operation is resumed from its step counter alone.
+// The steps of an all-gather or reduce-scatter, as a pure function of (plan, rank, step counter):
+// no tables, no memory, so that a preempted operation is resumed from its step counter alone.
 //
-// Flat plans are those with one rank a node. A hierarchical all-gather of N nodes x M ranks runs the
-// inter plan over the nodes, for every local index at once, then a ring inside each node; blocks stand
-// at their final places all along, so that there is no shuffle. A reduce-scatter is the all-gather read
-// backwards: every message reversed, receiving is reducing. One generator, one proof.
+// Flat plans are those with one rank a node. A hierarchical all-gather of N nodes x M ranks runs
+// the inter plan over the nodes, for every local index at once, then a ring inside each node;
+// blocks stand at their final places all along, so that there is no shuffle. A reduce-scatter is
+// the all-gather read backwards: every message reversed, receiving is reducing. One generator, one
+// proof.
 //
-// Source: ring, recursive doubling and Bruck's all-gather as they are known; the hierarchy is PCCL's
-// (without its transpose). Every rank ends with the same bits in every run, since the order in which
-// contributions are added up is a function of the plan; between plans it differs.
+// Source: ring, recursive doubling and Bruck's all-gather as they are known; the hierarchy is
+// PCCL's (without its transpose). Every rank ends with the same bits in every run, since the order
+// in which contributions are added up is a function of the plan; between plans it differs.
 //
 // Portable C++20; no CUDA, no library. A rank is node * M + local index.
 #ifndef GORDIAN_RUNTIME_CORE_STEP_PLAN_H_

@@ -1,10 +1,10 @@
-// Step plans on real data, one step of one rank at a time: all ranks of one host as explicit state. An
-// operation can be left after any step and gone on with from 32 bytes; any number of operations may be
-// under way between the same ranks, in any order at each.
+// Step plans on real data, one step of one rank at a time: all ranks of one host as explicit state.
+// An operation can be left after any step and gone on with from 32 bytes; any number of operations
+// may be under way between the same ranks, in any order at each.
 //
-// A step sends as soon as its lane has room for a message, and ends once its own message has come; a
-// lane (one operation, one pair of ranks) holds one message. Nothing here waits: who cannot go on says
-// so. Not thread-safe; memory of the job is the caller's.
+// A step sends as soon as its lane has room for a message, and ends once its own message has come;
+// a lane (one operation, one pair of ranks) holds one message. Nothing here waits: who cannot go on
+// says so. Not thread-safe; memory of the job is the caller's.
 #ifndef GORDIAN_RUNTIME_CPU_STEP_WORLD_H_
 #define GORDIAN_RUNTIME_CPU_STEP_WORLD_H_
 
@@ -22,11 +22,11 @@ namespace gordian::runtime {
 // All that is kept of an operation at a rank between two steps.
 struct StepContext {
   uint32_t pc = 0;
-  uint32_t slice = 0;    // 1: the message of this step is out
-  uint64_t sent = 0;     // messages
+  uint32_t slice = 0;  // 1: the message of this step is out
+  uint64_t sent = 0;   // messages
   uint64_t received = 0;
-  uint32_t state = 0;    // 1: done
-  uint32_t owner = 0;    // who runs it
+  uint32_t state = 0;  // 1: done
+  uint32_t owner = 0;  // who runs it
 };
 static_assert(sizeof(StepContext) == 32);
 

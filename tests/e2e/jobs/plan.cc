@@ -1,14 +1,15 @@
-// Jobs for the planner: one that trains as data-parallel jobs do, with set times, and one that does what a
-// plan.json says, with random delays, and checks every sum that comes out.
+// Jobs for the planner: one that trains as data-parallel jobs do, with set times, and one that does
+// what a plan.json says, with random delays, and checks every sum that comes out.
 //
 //   PLAN_FILE      plan_run: the plan; with PLAN_PER_RANK=1 FILE.rankN is rank N's own
 //   PLAN_AGREE=0   plan_run: start without comparing the plans' hashes
 //   PLAN_SEED      of the delays
 //   PLAN_DELAY_US  longest delay (300)
-//   PLAN_TP=1      an all-reduce of another communicator in each iteration on the stream of link 1: even ranks
+//   PLAN_TP=1      an all-reduce of another communicator in each iteration on the stream of link 1:
+//   even ranks
 //                  call it before the loss is read, odd ones after; with --twin all of them before
-//   PLAN_TIMES     plan_train: a table {"ranks": [[{"forward_us", "backward_us", "comm_us", "elements"}]]}
-//   PLAN_STEPS     plan_train, plan_ddp: iterations
+//   PLAN_TIMES     plan_train: a table {"ranks": [[{"forward_us", "backward_us", "comm_us",
+//   "elements"}]]} PLAN_STEPS     plan_train, plan_ddp: iterations
 #include <unistd.h>
 
 #include <condition_variable>
@@ -85,7 +86,8 @@ class PlanFile {
     for (const json& send : Shape(t)["sends"]) {
       if ((send["stage"] == "backward") != backward) continue;
       sends.push_back({send["link"], send["item"],
-                       send["generation"].get<int64_t>() + Round(t) * plan_["generations_per_period"].get<int64_t>(),
+                       send["generation"].get<int64_t>() +
+                           Round(t) * plan_["generations_per_period"].get<int64_t>(),
                        send["when"] == "ready"});
     }
     return sends;
@@ -93,9 +95,10 @@ class PlanFile {
   std::vector<Generation> Updates(int64_t t) const {
     std::vector<Generation> updates;
     for (const json& update : Shape(t)["updates"]) {
-      updates.push_back(
-          {update["generation"].get<int64_t>() + Round(t) * plan_["generations_per_period"].get<int64_t>(),
-           update["first_gradient"].get<int64_t>() + Round(t) * Period(), update["merged"]});
+      updates.push_back({update["generation"].get<int64_t>() +
+                             Round(t) * plan_["generations_per_period"].get<int64_t>(),
+                         update["first_gradient"].get<int64_t>() + Round(t) * Period(),
+                         update["merged"]});
     }
     return updates;
   }
@@ -122,7 +125,9 @@ float Gradient(int rank, int64_t iteration, int item) {
 class Delays {
  public:
   explicit Delays(job::Context& c)
-      : c_(c), random_(Number("PLAN_SEED", 1) * 1000 + c.rank), most_(Number("PLAN_DELAY_US", 300)) {}
+      : c_(c),
+        random_(Number("PLAN_SEED", 1) * 1000 + c.rank),
+        most_(Number("PLAN_DELAY_US", 300)) {}
   void Host() {
     if (most_ > 0 && random_() % 4 == 0) usleep(static_cast<useconds_t>(random_() % most_));
   }
@@ -152,7 +157,8 @@ void Agree(job::Context& c, ncclComm_t comm, cudaStream_t stream, uint64_t hash)
       differ = true;
       if (c.rank == 0) {
         std::printf("plans differ: rank %d has %016llx, rank %d has %016llx\n", a,
-                    static_cast<unsigned long long>(hashes[a]), b, static_cast<unsigned long long>(hashes[b]));
+                    static_cast<unsigned long long>(hashes[a]), b,
+                    static_cast<unsigned long long>(hashes[b]));
       }
     }
   }
@@ -223,7 +229,8 @@ class Runner {
     CUDA_OK(cudaStreamWaitEvent(link, after, 0));
     c_.Step("send");
     float* data = buffers_[parity][send.item];
-    NCCL_OK(ncclAllReduce(data, data, plan_.Elements(send.item), ncclFloat, ncclSum, comms_[send.link - 1], link));
+    NCCL_OK(ncclAllReduce(data, data, plan_.Elements(send.item), ncclFloat, ncclSum,
+                          comms_[send.link - 1], link));
     CUDA_OK(cudaEventRecord(done_[parity][send.item], link));
   }
 
@@ -255,8 +262,8 @@ class Runner {
         for (float& value : *sum) value += Gradient(c_.rank, formed->first + g, item);
       }
       gradients_.push_back(sum);
-      CUDA_OK(cudaMemcpyAsync(buffers_[formed->number % 2][item], sum->data(), sum->size() * sizeof(float),
-                              cudaMemcpyHostToDevice, compute_));
+      CUDA_OK(cudaMemcpyAsync(buffers_[formed->number % 2][item], sum->data(),
+                              sum->size() * sizeof(float), cudaMemcpyHostToDevice, compute_));
       CUDA_OK(cudaEventRecord(ready_[item], compute_));
       for (const PlanFile::Send& send : sends) {
         if (send.ready && send.item == item) Send(send, ready_[item]);
@@ -321,8 +328,8 @@ JOB(plan_run, 2) {
   Runner(c, plan).Run();
 }
 
-// Gradients are handed to a thread that waits on the host for each of them, and for each all-reduce. The wire's
-// time is a kernel behind the all-reduce.
+// Gradients are handed to a thread that waits on the host for each of them, and for each
+// all-reduce. The wire's time is a kernel behind the all-reduce.
 JOB(plan_train, 2) {
   const Times times = ReadTimes(c.rank);
   const int n = static_cast<int>(times.backward.size());
@@ -391,7 +398,9 @@ JOB(plan_ddp, 2) {
   c.Warm(comm, link);
   c.Warm(tp, link);
   c.Begin(compute);
-  const auto tensor = [&] { NCCL_OK(ncclAllReduce(activations, activations, 16, ncclFloat, ncclSum, tp, link)); };
+  const auto tensor = [&] {
+    NCCL_OK(ncclAllReduce(activations, activations, 16, ncclFloat, ncclSum, tp, link));
+  };
   const long steps = Number("PLAN_STEPS", 6);
   for (long step = 0; step < steps; ++step) {
     c.Step("forward");

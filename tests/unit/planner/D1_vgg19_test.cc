@@ -78,13 +78,11 @@ struct Row {
 
 // The exact steps of the scaled rows hang on which of several equally good choices is taken.
 TEST(D1, FrequenciesAndSteps) {
-  const std::vector<Row> rows = {{1, 1.0, 0.500, {2}, 130'285},
-                                 {1, 1.2, 0.600, {1, 2, 2}, 151'195},
-                                 {1, 1.5, 0.750, {1, 1, 2}, 187'502},
-                                 {1, 2.0, 1.000, {1}, 247'875},
-                                 {2, 1.0, 0.800, {1, 1, 1, 2}, 130'285},
-                                 {2, 1.1, 0.875, {1, 1, 1, 1, 1, 1, 2}, 140'856},
-                                 {2, 1.2, 1.000, {1}, 156'155}};
+  const std::vector<Row> rows = {
+      {1, 1.0, 0.500, {2}, 130'285},          {1, 1.2, 0.600, {1, 2, 2}, 151'195},
+      {1, 1.5, 0.750, {1, 1, 2}, 187'502},    {1, 2.0, 1.000, {1}, 247'875},
+      {2, 1.0, 0.800, {1, 1, 1, 2}, 130'285}, {2, 1.1, 0.875, {1, 1, 1, 1, 1, 1, 2}, 140'856},
+      {2, 1.2, 1.000, {1}, 156'155}};
   for (const Row& row : rows) {
     PeriodicSchedule schedule =
         RunUntilPeriodic(Vgg19Items(), {.links = row.links, .scale = row.scale});
@@ -114,9 +112,10 @@ TEST(D1, FirstBackwardStage) {
 
 TEST(D1, FillAndLimits) {
   const std::vector<Item> items = Vgg19Items();
-  for (const auto& [links, solver, want] :
-       {std::tuple{1, Solver::kExact, 0.9506}, {1, Solver::kGreedy, 0.9506},
-        {2, Solver::kExact, 0.9470}, {2, Solver::kGreedy, 0.9470}}) {
+  for (const auto& [links, solver, want] : {std::tuple{1, Solver::kExact, 0.9506},
+                                            {1, Solver::kGreedy, 0.9506},
+                                            {2, Solver::kExact, 0.9470},
+                                            {2, Solver::kGreedy, 0.9470}}) {
     GenerationMachine machine(items, {.links = links, .solver = solver});
     Micros sending = 0, time = 0;
     int updates = 0;
@@ -148,8 +147,9 @@ TEST(D1, BoundsOfTableI) {
 }
 
 TEST(D1, NothingToHide) {
-  // Communication far below the computation, as with large models: an update in every iteration, but
-  // for the bucket nearest the input, whose gradient is ready last: it goes in the next forward pass.
+  // Communication far below the computation, as with large models: an update in every iteration,
+  // but for the bucket nearest the input, whose gradient is ready last: it goes in the next forward
+  // pass.
   const std::vector<Bucket> buckets = {{100, 200, 5}, {100, 200, 5}, {100, 200, 5}};
   const PeriodicSchedule schedule = RunUntilPeriodic(Partition(buckets, 0, kMu), {.links = 1});
   EXPECT_EQ(schedule.updates_per_iteration, 1);

@@ -29,7 +29,8 @@ StageProblem RandomProblem(std::mt19937_64& random) {
   problem.deadline = pick(5, longest * 4);
   std::vector<Micros> releases;
   const bool old = pick(0, 3) == 0;  // all gradients are there
-  for (int i = 0; i < n; ++i) releases.push_back(old ? 0 : pick(0, static_cast<int>(problem.deadline)));
+  for (int i = 0; i < n; ++i)
+    releases.push_back(old ? 0 : pick(0, static_cast<int>(problem.deadline)));
   std::sort(releases.rbegin(), releases.rend());
   for (int i = 0; i < n; ++i) {
     const Micros c = pick(0, longest);
@@ -68,7 +69,8 @@ struct BruteForce {
   }
 
   // worth: on both links, on the first, and minus the place among equally good ones.
-  void Assign(size_t left, std::array<Micros, 2> clock, std::array<int64_t, 3> worth, int64_t digit) {
+  void Assign(size_t left, std::array<Micros, 2> clock, std::array<int64_t, 3> worth,
+              int64_t digit) {
     if (left == 0) {
       if (worth > best_worth) {
         best_worth = worth;
@@ -127,7 +129,8 @@ TEST(D2, FeasibleIsTheTimeline) {
   for (int i = 0; i < 20'000; ++i) {
     const StageProblem problem = RandomProblem(random);
     StageChoice choice;
-    for (size_t j = 0; j < problem.items.size(); ++j) choice.link.push_back(static_cast<int>(random() % 3));
+    for (size_t j = 0; j < problem.items.size(); ++j)
+      choice.link.push_back(static_cast<int>(random() % 3));
     ASSERT_EQ(Feasible(problem, choice), Meets(problem, choice.link)) << "instance " << i;
     feasible += Feasible(problem, choice);
   }
@@ -159,7 +162,7 @@ void RunTimeline(const std::vector<Item>& items, int links, double scale,
   std::map<int64_t, std::set<int>> sent;  // generation -> items
   // Iterations in which items of a generation went as soon as they were ready, and afterwards.
   std::map<int64_t, std::set<int64_t>> fresh, late;
-  int64_t next_gradient = 0;                    // not yet in any update
+  int64_t next_gradient = 0;  // not yet in any update
   for (size_t t = 0; t < iterations.size(); ++t) {
     for (const Stage* stage : {&iterations[t].forward, &iterations[t].backward}) {
       const Micros compute = stage->backward ? backward : forward;
@@ -210,8 +213,7 @@ TEST(D2, SchedulesMeetTheirDeadlines) {
     const int n = pick(1, 4);
     for (int b = 0; b < n; ++b) buckets.push_back({pick(200, 400), pick(5, 900), pick(1, 1000)});
     const Totals totals = Sum(buckets);
-    const std::vector<Item> items =
-        Partition(buckets, SmallestKnapsack(totals, kMu), kMu);
+    const std::vector<Item> items = Partition(buckets, SmallestKnapsack(totals, kMu), kMu);
     for (const Solver solver : {Solver::kExact, Solver::kGreedy}) {
       const int links = pick(1, 2);
       const double scale = 1 + 0.1 * pick(0, 4);
@@ -247,8 +249,8 @@ TEST(D2, ThePeriodRepeats) {
     for (size_t t = 0; t < schedule.warm_up.size() + 3 * schedule.period.size(); ++t) {
       const Iteration now = machine.Next();
       const size_t warm = schedule.warm_up.size();
-      const Iteration& planned = t < warm ? schedule.warm_up[t]
-                                          : schedule.period[(t - warm) % schedule.period.size()];
+      const Iteration& planned =
+          t < warm ? schedule.warm_up[t] : schedule.period[(t - warm) % schedule.period.size()];
       ASSERT_EQ(sends(now.forward), sends(planned.forward));
       ASSERT_EQ(sends(now.backward), sends(planned.backward));
       ASSERT_EQ(now.updates.size(), planned.updates.size());

@@ -25,8 +25,9 @@ TEST(D3, ListedValues) {
   ExpectLosses({1, 1, 1, 1}, Merge::kSum, {0.019951103, 0.023640009, 0.025523407, 0.026612143});
   ExpectLosses({2, 1, 1}, Merge::kSum, {0.028389828, 0.028419976, 0.028439905});
   ExpectLosses({2, 1, 1}, Merge::kMean, {0.014110381, 0.021403072, 0.024340386});
-  EXPECT_NEAR(ExpectedLoss({.loss = 1, .least = 0, .rate = 1, .drift = 0, .deviation = 1, .batch = 1}),
-              1.1666309412, 1e-9);
+  EXPECT_NEAR(
+      ExpectedLoss({.loss = 1, .least = 0, .rate = 1, .drift = 0, .deviation = 1, .batch = 1}),
+      1.1666309412, 1e-9);
 }
 
 TEST(D3, TheExpectationIsThatOfTheWalk) {
@@ -77,8 +78,10 @@ TEST(D3, Retries) {
 }
 
 TEST(D3, NoNoise) {
-  EXPECT_DOUBLE_EQ(ExpectedLoss({.loss = 1, .least = 0.2, .rate = 0.1, .drift = 2, .deviation = 0}), 0.8);
-  EXPECT_DOUBLE_EQ(ExpectedLoss({.loss = 1, .least = 0.9, .rate = 0.1, .drift = 2, .deviation = 0}), 1.0);
+  EXPECT_DOUBLE_EQ(ExpectedLoss({.loss = 1, .least = 0.2, .rate = 0.1, .drift = 2, .deviation = 0}),
+                   0.8);
+  EXPECT_DOUBLE_EQ(ExpectedLoss({.loss = 1, .least = 0.9, .rate = 0.1, .drift = 2, .deviation = 0}),
+                   1.0);
 }
 
 }  // namespace

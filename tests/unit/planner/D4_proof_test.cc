@@ -21,7 +21,8 @@ constexpr graph::CommId kDp = 1, kTp = 2;
 // Writes the records of one process.
 class Writer {
  public:
-  Writer(JobTrace* trace, graph::ProcessId process, int rank, int ranks) : trace_(*trace), process_(process) {
+  Writer(JobTrace* trace, graph::ProcessId process, int rank, int ranks)
+      : trace_(*trace), process_(process) {
     trace_.OnProcess(process, rank);
     for (const graph::CommId comm : {kDp, kTp}) {
       CallRecord init = Next(RecordKind::kBegin, Call::kCommInit);
@@ -54,9 +55,15 @@ class Writer {
     trace_.OnRecord(end);
   }
   void Kernel(graph::StreamId stream) { Work(WorkKind::kKernels, stream, 0, ++ordinal_[stream]); }
-  void Record(uint64_t event, graph::StreamId stream) { Work(WorkKind::kEventRecord, stream, event, ordinal_[stream]); }
-  void WaitEvent(uint64_t event, graph::StreamId stream) { Work(WorkKind::kEventWait, stream, event, ++ordinal_[stream]); }
-  void GraphLaunch(graph::StreamId stream) { Work(WorkKind::kGraphLaunch, stream, 7, ++ordinal_[stream]); }
+  void Record(uint64_t event, graph::StreamId stream) {
+    Work(WorkKind::kEventRecord, stream, event, ordinal_[stream]);
+  }
+  void WaitEvent(uint64_t event, graph::StreamId stream) {
+    Work(WorkKind::kEventWait, stream, event, ++ordinal_[stream]);
+  }
+  void GraphLaunch(graph::StreamId stream) {
+    Work(WorkKind::kGraphLaunch, stream, 7, ++ordinal_[stream]);
+  }
   void HostWait(uint64_t event) {
     CallRecord wait = Next(RecordKind::kBegin, Call::kHostWait);
     wait.wait = WaitKind::kEvent;
@@ -95,10 +102,10 @@ class Writer {
 };
 
 enum class Shape {
-  kPlain,            // an all-reduce of tp in the forward pass
+  kPlain,                // an all-reduce of tp in the forward pass
   kTensorNeedsGradient,  // tp's all-reduce waits for bucket 3's reduction, amid the backward pass
   kGraphs,
-  kUneven,           // rank 1 makes one all-reduce of tp more each iteration
+  kUneven,  // rank 1 makes one all-reduce of tp more each iteration
 };
 
 constexpr uint64_t kReady = 50, kReduced = 60, kLoss = 70;
@@ -145,7 +152,8 @@ Plan PlanOf(const std::vector<Bucket>& buckets, int links = 1) {
   return std::move(*plan);
 }
 
-Proof ProveJob(Shape shape, const std::vector<Bucket>& buckets, int links = 1, int resident = 0, int ranks = 2) {
+Proof ProveJob(Shape shape, const std::vector<Bucket>& buckets, int links = 1, int resident = 0,
+               int ranks = 2) {
   JobTrace trace;
   WriteJob(&trace, ranks, shape);
   std::string error;
@@ -188,7 +196,8 @@ TEST(D4, RefusedWhereAnOperationNeedsAGradientThatIsPutOff) {
 
 // The same job, when its gradients all go in the pass that makes them: bucket 3 has time enough.
 TEST(D4, AcceptedWhereItGoesAtOnce) {
-  const std::vector<Bucket> buckets = {{4000, 100, 100, 1000}, {0, 5000, 100, 2000}, {0, 5000, 100, 3000}};
+  const std::vector<Bucket> buckets = {
+      {4000, 100, 100, 1000}, {0, 5000, 100, 2000}, {0, 5000, 100, 3000}};
   const Proof proof = ProveJob(Shape::kTensorNeedsGradient, buckets);
   EXPECT_TRUE(proof.accepted) << proof.refusal << ": " << proof.detail;
 }
@@ -198,11 +207,13 @@ TEST(D4, WhatCannotBeFollowedIsNotAccepted) {
   EXPECT_EQ(ProveJob(Shape::kUneven, Buckets()).refusal, "not-provable");
 }
 
-// Three streams of collectives on GPUs that hold two at once: three ranks can each hold another two.
+// Three streams of collectives on GPUs that hold two at once: three ranks can each hold another
+// two.
 TEST(D4, MultiprocessorsAreShared) {
   EXPECT_TRUE(ProveJob(Shape::kPlain, Buckets(), 2, 3, 3).accepted);
   EXPECT_EQ(ProveJob(Shape::kPlain, Buckets(), 2, 2, 3).refusal, "capacity");
-  EXPECT_TRUE(ProveJob(Shape::kPlain, Buckets(), 2, 2, 2).accepted);  // two ranks share one of the three
+  EXPECT_TRUE(
+      ProveJob(Shape::kPlain, Buckets(), 2, 2, 2).accepted);  // two ranks share one of the three
   EXPECT_EQ(ProveJob(Shape::kPlain, Buckets(), 2, 1, 2).refusal, "capacity");
 }
 

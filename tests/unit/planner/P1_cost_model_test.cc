@@ -29,13 +29,15 @@ TEST(P1, RingAndRecursive) {
               {128, 6.350, 5.150}, {512, 10.220, 5.200}, {2048, 25.588, 5.227}};
   for (const auto& row : rows) {
     EXPECT_NEAR(FlatTime(plain, InterPlan::kRing, row.p, 64) / 1000, row.ring, 0.0005 + 1e-9);
-    EXPECT_NEAR(FlatTime(plain, InterPlan::kDoubling, row.p, 64) / 1000, row.recursive, 0.0005 + 1e-9);
+    EXPECT_NEAR(FlatTime(plain, InterPlan::kDoubling, row.p, 64) / 1000, row.recursive,
+                0.0005 + 1e-9);
   }
   EXPECT_TRUE(std::isinf(RingCrossing(plain, 8)));
 }
 
 TEST(P1, CrossingsOfRingAndRecursive) {
-  const std::map<uint32_t, double> want = {{8, 2.86}, {32, 16.8}, {128, 75.6}, {512, 314}, {2048, 1273}};
+  const std::map<uint32_t, double> want = {
+      {8, 2.86}, {32, 16.8}, {128, 75.6}, {512, 314}, {2048, 1273}};
   for (const auto& [p, m] : want) {
     EXPECT_NEAR(RingCrossing(kExample, p) / m, 1, 0.005) << p;
     const double at = RingCrossing(kExample, p);
@@ -56,7 +58,8 @@ TEST(P1, AllGatherOnFrontier) {
       {1024, {0.52, 0.58, 0.77, 1.19, 2.04, 3.71, 6.98}}};
   for (const auto& [m, row] : want) {
     for (size_t i = 0; i < row.size(); ++i) {
-      EXPECT_NEAR(SpeedUp(FrontierAllGather(), 32u << i, m), row[i], 0.01) << m << " MB, " << (32u << i);
+      EXPECT_NEAR(SpeedUp(FrontierAllGather(), 32u << i, m), row[i], 0.01)
+          << m << " MB, " << (32u << i);
     }
   }
 }
@@ -111,9 +114,11 @@ TEST(P1, FitReturnsWhatWasSet) {
   constexpr int kFits = 500;
   for (int i = 0; i < kFits; ++i) {
     const auto pick = [&](double low, double high) {
-      return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
+      return std::exp(
+          std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
     };
-    const FlatCost truth{.launch = 3, .alpha = pick(1, 50), .beta = pick(1e-6, 1e-3), .kappa = pick(1.05, 2)};
+    const FlatCost truth{
+        .launch = 3, .alpha = pick(1, 50), .beta = pick(1e-6, 1e-3), .kappa = pick(1.05, 2)};
     std::normal_distribution<double> noise(1, 0.03);
     std::vector<CostSample> samples;
     for (const uint32_t p : {2, 4, 8, 16}) {
@@ -129,7 +134,8 @@ TEST(P1, FitReturnsWhatWasSet) {
     EXPECT_EQ(fit.missing, "");
     EXPECT_EQ(fit.used, static_cast<int>(samples.size()));
     EXPECT_LT(fit.worst_error, 0.2);
-    beyond += std::abs(fit.cost.alpha / truth.alpha - 1) > 0.05 || std::abs(fit.cost.beta / truth.beta - 1) > 0.05;
+    beyond += std::abs(fit.cost.alpha / truth.alpha - 1) > 0.05 ||
+              std::abs(fit.cost.beta / truth.beta - 1) > 0.05;
     worst_kappa = std::max(worst_kappa, std::abs(fit.cost.kappa / truth.kappa - 1));
   }
   EXPECT_EQ(beyond, 0) << "of " << kFits;
@@ -150,8 +156,8 @@ TEST(P1, WhatCannotBeFittedIsSaid) {
 }
 
 TEST(P1, SmallSizesComeFromTheTable) {
-  const std::vector<CostSample> samples = {{InterPlan::kRing, 4, 8, 10}, {InterPlan::kRing, 4, 8, 12},
-                                           {InterPlan::kRing, 4, 512, 23}};
+  const std::vector<CostSample> samples = {
+      {InterPlan::kRing, 4, 8, 10}, {InterPlan::kRing, 4, 8, 12}, {InterPlan::kRing, 4, 512, 23}};
   EXPECT_DOUBLE_EQ(TableTime(samples, InterPlan::kRing, 4, 8), 11);
   EXPECT_DOUBLE_EQ(TableTime(samples, InterPlan::kRing, 4, 64), 17);
   EXPECT_LT(TableTime(samples, InterPlan::kRing, 4, 4), 0);
@@ -184,7 +190,8 @@ TEST(P1, ReportUsesLineAndTable) {
     for (const uint64_t count : {uint64_t{64}, uint64_t{1} << 20}) {
       record.count = count;
       record.datatype = 7;
-      put(graph::RecordKind::kBegin, graph::Call::kAllReduce, process == 2 ? 500'000 : 1000);  // rank 1 comes late
+      put(graph::RecordKind::kBegin, graph::Call::kAllReduce,
+          process == 2 ? 500'000 : 1000);  // rank 1 comes late
       ++record.ordinal;
       put(graph::RecordKind::kEnd, graph::Call::kAllReduce, 1000);
       record.wait = graph::WaitKind::kStream;
@@ -195,7 +202,8 @@ TEST(P1, ReportUsesLineAndTable) {
   }
   trace.Finish();
   const MachineCost cost{.flat = {.alpha = 10, .beta = 1e-4, .kappa = 1.2}};
-  const std::vector<CostSample> samples = {{InterPlan::kRing, 2, 128, 20}, {InterPlan::kRing, 2, 512, 40}};
+  const std::vector<CostSample> samples = {{InterPlan::kRing, 2, 128, 20},
+                                           {InterPlan::kRing, 2, 512, 40}};
   const std::vector<CollectiveRow> rows = ReportCollectives(trace, true, {&cost, &samples});
   ASSERT_EQ(rows.size(), 2u);
   for (const CollectiveRow& row : rows) {

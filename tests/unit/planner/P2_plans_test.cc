@@ -1,5 +1,5 @@
-// P2: every step plan moves every block once and adds every contribution once; then real data of all
-// types, left and gone on with at every step.
+// P2: every step plan moves every block once and adds every contribution once; then real data of
+// all types, left and gone on with at every step.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,8 @@ std::string Check(const StepPlan& plan) {
     const auto before = in;
     for (uint32_t r = 0; r < p; ++r) {
       const PlanStep mine = StepAt(plan, r, pc);
-      if (mine.to >= p || mine.from >= p || mine.to == r || mine.from == r) return "a peer is wrong";
+      if (mine.to >= p || mine.from >= p || mine.to == r || mine.from == r)
+        return "a peer is wrong";
       if (mine.reduce == gather) return "reduces and should not, or the other way";
       const PlanStep theirs = StepAt(plan, mine.from, pc);
       if (theirs.to != r) return "the sender sends elsewhere";
@@ -59,7 +60,8 @@ std::string Check(const StepPlan& plan) {
   for (uint32_t r = 0; r < p; ++r) {
     if (out[r] != p - 1) return "moves " + std::to_string(out[r]) + " blocks";
     for (uint32_t b = 0; b < p; ++b) {
-      if (gather ? in[r][b] != uint64_t{1} << b : (b == r && in[r][b] != all)) return "is not complete";
+      if (gather ? in[r][b] != uint64_t{1} << b : (b == r && in[r][b] != all))
+        return "is not complete";
     }
   }
   return "";
@@ -123,7 +125,8 @@ TEST(P2, SmallFloats) {
   EXPECT_EQ(Float8E5M2::Encode(57344.0f), 0x7b);
   EXPECT_EQ(Float8E4M3::Decode(0x38), 1.0f);
   EXPECT_EQ(Float8E5M2::Decode(0x3c), 1.0f);
-  // All codes but NaNs come back; values between two codes go to the nearer, halves to the even one.
+  // All codes but NaNs come back; values between two codes go to the nearer, halves to the even
+  // one.
   const auto round_trip = [](auto format, uint32_t codes) {
     using F = decltype(format);
     for (uint32_t code = 0; code < codes; ++code) {
@@ -143,8 +146,8 @@ TEST(P2, SmallFloats) {
   round_trip(Float8E5M2{}, 0x7b);
 }
 
-// Who gave block b to whom in the all-gather, in order, by the textbook and not by StepAt. A message is
-// (step, from, to, block).
+// Who gave block b to whom in the all-gather, in order, by the textbook and not by StepAt. A
+// message is (step, from, to, block).
 struct Message {
   uint32_t step, from, to, block;
 };
@@ -154,7 +157,8 @@ std::vector<Message> TextbookGather(const StepPlan& plan) {
   std::vector<std::vector<uint32_t>> has(n);  // blocks of nodes, in the order in which they came
   for (uint32_t i = 0; i < n; ++i) has[i] = {i};
   uint32_t step = 0;
-  for (uint32_t far = 1; far < n; far = plan.inter == InterPlan::kRing ? far + 1 : far * 2, ++step) {
+  for (uint32_t far = 1; far < n;
+       far = plan.inter == InterPlan::kRing ? far + 1 : far * 2, ++step) {
     const auto before = has;
     for (uint32_t to = 0; to < n; ++to) {
       uint32_t from = 0;
@@ -172,7 +176,8 @@ std::vector<Message> TextbookGather(const StepPlan& plan) {
       }
       for (const uint32_t b : blocks) {
         has[to].push_back(b);
-        for (uint32_t j = 0; j < m; ++j) messages.push_back({step, from * m + j, to * m + j, b * m + j});
+        for (uint32_t j = 0; j < m; ++j)
+          messages.push_back({step, from * m + j, to * m + j, b * m + j});
       }
     }
   }
@@ -223,7 +228,8 @@ class Data {
         }
         continue;
       }
-      // The tree of block b, read backwards: a rank adds what it gave the block to, last given first.
+      // The tree of block b, read backwards: a rank adds what it gave the block to, last given
+      // first.
       std::map<uint32_t, std::vector<uint32_t>> children;
       for (const Message& message : messages) {
         if (message.block == b) children[message.from].push_back(message.to);
@@ -274,12 +280,18 @@ class Data {
   void Fill(unsigned char* at, std::mt19937& random) const {
     const float small = static_cast<float>(static_cast<int>(random() % 400) - 200) / 128;
     switch (type_) {
-      case DataType::kHalf: return Store(at, Half::Encode(small));
-      case DataType::kBfloat16: return Store(at, Bfloat16::Encode(small));
-      case DataType::kFloat8E4M3: return Store(at, Float8E4M3::Encode(small));
-      case DataType::kFloat8E5M2: return Store(at, Float8E5M2::Encode(small));
-      case DataType::kFloat: return Store(at, small * 1.1f);
-      case DataType::kDouble: return Store(at, static_cast<double>(small) * 1.1);
+      case DataType::kHalf:
+        return Store(at, Half::Encode(small));
+      case DataType::kBfloat16:
+        return Store(at, Bfloat16::Encode(small));
+      case DataType::kFloat8E4M3:
+        return Store(at, Float8E4M3::Encode(small));
+      case DataType::kFloat8E5M2:
+        return Store(at, Float8E5M2::Encode(small));
+      case DataType::kFloat:
+        return Store(at, small * 1.1f);
+      case DataType::kDouble:
+        return Store(at, static_cast<double>(small) * 1.1);
       default:
         for (size_t i = 0; i < size_; ++i) at[i] = static_cast<unsigned char>(random());
     }
@@ -297,11 +309,12 @@ class Data {
   std::vector<std::vector<unsigned char>> buffers_, inputs_;
 };
 
-// Runs two operations between the same ranks, taken up in opposite orders by odd and even ranks. After
-// every single step the rank is left, and whatever it is gone on with comes from 32 bytes.
+// Runs two operations between the same ranks, taken up in opposite orders by odd and even ranks.
+// After every single step the rank is left, and whatever it is gone on with comes from 32 bytes.
 std::string RunPreempted(Data* first, Data* second, uint32_t ranks, uint32_t seed) {
   StepWorld world;
-  const std::vector<int> operations = {world.Add(first->Operation()), world.Add(second->Operation())};
+  const std::vector<int> operations = {world.Add(first->Operation()),
+                                       world.Add(second->Operation())};
   std::vector<unsigned char> kept(operations.size() * ranks * sizeof(StepContext), 0);
   std::mt19937 random(seed);
   struct Turn {

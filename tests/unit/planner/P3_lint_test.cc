@@ -12,8 +12,8 @@ using runtime::InterPlan;
 using runtime::PlanKind;
 using runtime::StepPlan;
 
-// A cycle is one only if each waits for the next: a half that waits for its peer's half of the same step, or
-// for what its own rank does before.
+// A cycle is one only if each waits for the next: a half that waits for its peer's half of the same
+// step, or for what its own rank does before.
 void ExpectCycle(const StepPlan& plan, const LintResult& result) {
   ASSERT_GE(result.cycle.size(), 2u);
   for (size_t i = 0; i < result.cycle.size(); ++i) {
@@ -22,7 +22,8 @@ void ExpectCycle(const StepPlan& plan, const LintResult& result) {
     const runtime::PlanStep step = runtime::StepAt(plan, now.rank, now.step);
     ASSERT_EQ(now.peer, now.sends ? step.to : step.from);
     if (now.waits_for_peer) {
-      // Its peer has not come to the other half: it is in another half of the same step, or an earlier one.
+      // Its peer has not come to the other half: it is in another half of the same step, or an
+      // earlier one.
       ASSERT_EQ(next.rank, now.peer);
       ASSERT_LE(next.step, now.step);
       ASSERT_TRUE(next.step < now.step || next.sends == now.sends);
@@ -51,11 +52,13 @@ TEST(P3, BlockingOrders) {
     InterPlan inter;
     Posting posting;
     int want;
-  } rows[] = {
-      {InterPlan::kRing, Posting::kSendFirst, 63},       {InterPlan::kBruck, Posting::kSendFirst, 63},
-      {InterPlan::kRing, Posting::kEvenSendsFirst, 0},   {InterPlan::kBruck, Posting::kEvenSendsFirst, 31},
-      {InterPlan::kRing, Posting::kHigherSendsFirst, 0}, {InterPlan::kBruck, Posting::kHigherSendsFirst, 0},
-      {InterPlan::kBruck, Posting::kStrideEvenFirst, 0}};
+  } rows[] = {{InterPlan::kRing, Posting::kSendFirst, 63},
+              {InterPlan::kBruck, Posting::kSendFirst, 63},
+              {InterPlan::kRing, Posting::kEvenSendsFirst, 0},
+              {InterPlan::kBruck, Posting::kEvenSendsFirst, 31},
+              {InterPlan::kRing, Posting::kHigherSendsFirst, 0},
+              {InterPlan::kBruck, Posting::kHigherSendsFirst, 0},
+              {InterPlan::kBruck, Posting::kStrideEvenFirst, 0}};
   for (const auto& row : rows) {
     std::printf("%s, %s:\n", row.inter == InterPlan::kRing ? "ring" : "Bruck", Name(row.posting));
     const int count = Deadlocks(row.inter, row.posting, PlanKind::kAllGather, true);

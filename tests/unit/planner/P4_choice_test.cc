@@ -41,7 +41,8 @@ TEST(P4, NeverMoreThanFivePercentAboveTheBest) {
         if (p % 8 == 0 && p > 8) {
           const double more = reduce_scatter ? 0.1 * sizes[i] * (p - 1) / p : 0;
           for (const InterPlan inter : {InterPlan::kRing, InterPlan::kBruck}) {
-            best = std::min(best, HierarchicalTime(cost.hierarchical, inter, p / 8, 8, sizes[i]) + more);
+            best = std::min(best,
+                            HierarchicalTime(cost.hierarchical, inter, p / 8, 8, sizes[i]) + more);
           }
         }
         ASSERT_GE(table[i].chosen.time, best * (1 - 1e-12)) << p << " " << sizes[i];
@@ -54,7 +55,8 @@ TEST(P4, NeverMoreThanFivePercentAboveTheBest) {
         seen.insert(Name(table[i].chosen));
         if (i > 0) {
           const auto differ = [](const ChoiceRow& a, const ChoiceRow& b) {
-            return a.chosen.inter != b.chosen.inter || a.chosen.hierarchical != b.chosen.hierarchical;
+            return a.chosen.inter != b.chosen.inter ||
+                   a.chosen.hierarchical != b.chosen.hierarchical;
           };
           switches_with += differ(table[i], table[i - 1]);
           switches_without += differ(eager[i], eager[i - 1]);
