@@ -32,6 +32,8 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
+constexpr size_t kMostOpen = 4096;  // operations whose end may still be seen
+
 void Collect(const JobProcess& process, Instances* instances) {
   Coverage coverage;
   std::vector<std::pair<const JobCall*, size_t>>
@@ -69,6 +71,7 @@ void Collect(const JobProcess& process, Instances* instances) {
       instance.members.push_back(
           {.rank = process.rank, .begin_ns = call.begin_ns, .start_ns = call.begin_ns});
       if (call.group == 0) open.emplace_back(&call, instance.members.size() - 1);
+      if (open.size() > kMostOpen) open.erase(open.begin());
     }
   }
 }

@@ -33,32 +33,24 @@ struct Window {
   ThreadId thread = 0;                      // that calls the all-reduces
 };
 
-// A plan's sends of one iteration at a rank.
-class PlanSends {
- public:
-  explicit PlanSends(const Plan& plan) : plan_(plan) {}
-
-  // Gradients of iterations below `until`: generation of each.
-  std::map<int64_t, int64_t> Generations(int64_t until) const {
-    std::map<int64_t, int64_t> of;
-    const auto& s = plan_.schedule;
-    const auto most = static_cast<int64_t>(s.warm_up.size() + s.period.size() * 3) + until;
-    for (int64_t t = 0; t < most; ++t) {
-      const PlannedIteration at = At(s, t);
-      for (const Update& update : at.shape->updates) {
-        for (int g = 0; g < update.merged; ++g) {
-          of[update.first_gradient + at.iteration_offset + g] =
-              update.generation + at.generation_offset;
-        }
+// The generation that the gradient of each iteration below `until` goes with.
+std::map<int64_t, int64_t> GenerationsOf(const Plan& plan, int64_t until) {
+  std::map<int64_t, int64_t> of;
+  const PeriodicSchedule& schedule = plan.schedule;
+  // A gradient is applied within a few periods.
+  const int64_t most =
+      until + static_cast<int64_t>(schedule.warm_up.size() + 3 * schedule.period.size());
+  for (int64_t t = 0; t < most; ++t) {
+    const PlannedIteration at = At(schedule, t);
+    for (const Update& update : at.shape->updates) {
+      for (int g = 0; g < update.merged; ++g) {
+        of[update.first_gradient + at.iteration_offset + g] =
+            update.generation + at.generation_offset;
       }
     }
-    return of;
   }
-  const Plan& plan() const { return plan_; }
-
- private:
-  const Plan& plan_;
-};
+  return of;
+}
 
 class RankWriter {
  public:
@@ -71,7 +63,7 @@ class RankWriter {
         size_(size),
         dp_comm_(dp_comm),
         out_(program, window.process->rank),
-        generations_(PlanSends(plan).Generations(iterations)) {
+        generations_(GenerationsOf(plan, iterations)) {
     for (const auto& [stream, flags] : window.process->streams) out_.SetFlags(stream, flags);
   }
 

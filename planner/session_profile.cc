@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "analyzer/graph/matcher.h"
 #include "planner/host_times.h"
@@ -81,6 +82,9 @@ size_t FirstOfIteration(const JobProcess& process, const std::vector<size_t>& ca
   return best;
 }
 
+// All-reduces whose end may still be seen: nobody waits for one after so many more.
+constexpr size_t kMostOpen = 4096;
+
 void FindTimes(const JobProcess& process, std::vector<std::vector<BucketCall>>* iterations) {
   std::map<size_t, BucketCall*> by_call;
   for (auto& iteration : *iterations) {
@@ -114,6 +118,7 @@ void FindTimes(const JobProcess& process, std::vector<std::vector<BucketCall>>* 
       waited[call.thread] = 0;
       now.start_ns = call.begin_ns;
       open.push_back(&now);
+      if (open.size() > kMostOpen) open.erase(open.begin());
     }
   }
   // What stood before it on its stream may have ended later than its call.
@@ -164,6 +169,18 @@ std::optional<BucketCalls> FindBuckets(const JobTrace& trace, const ProfileOptio
     return std::nullopt;
   }
   const JobComm& comm = trace.comms()[found.comm];
+  std::set<graph::ProcessId> processes;
+  for (const auto& [member, id] : comm.members) {
+    if (processes.insert(id).second) continue;
+    *error = "one process holds several ranks of " + NameOf(comm, found.comm) +
+             ": only jobs of a process for each rank are planned for";
+    return std::nullopt;
+  }
+  if (static_cast<int>(comm.members.size()) < comm.size) {
+    *error = "of " + NameOf(comm, found.comm) + " only " + std::to_string(comm.members.size()) +
+             " of " + std::to_string(comm.size) + " ranks were recorded";
+    return std::nullopt;
+  }
   size_t iterations = SIZE_MAX;
   for (const auto& [member, id] : comm.members) {
     const JobProcess& process = trace.processes().at(id);
