@@ -42,7 +42,7 @@ std::optional<Plan> MakePlan(const std::vector<Bucket>& buckets, const PlanOptio
   plan.items = Partition(buckets, cap, options.mu, options.partition);
   if (plan.items.size() > 1024) {
     return fail("this would be " + std::to_string(plan.items.size()) +
-                " items: the communication is too long for the computation that should hide it");
+                " items: pieces must be larger, or the computation that hides them longer");
   }
   plan.wfbp = Wfbp(buckets).step;
   plan.chunk = ChunkOf(buckets);
