@@ -10,7 +10,7 @@ for name in D1_vgg19 D2_solver D3_preserver P1_cost_model P2_plans P3_lint P4_ch
   echo "== $name"
   GORDIAN_PLAN_FULL=1 "$build/tests/planner_${name}_test" --gtest_brief=1
 done
-for case in D1_by_hand D4_runs D4_rank_local D4_refused D5_from_a_trace; do
-  echo "== $case"
-  python3 "$here/../../tests/e2e/plan.py" "$build" "$case" --runs "$runs"
+for story in D1_by_hand D4_runs D4_rank_local D4_refused D5_from_a_trace; do
+  echo "== $story"
+  python3 "$here/../../tests/e2e/plan.py" "$build" "$story" --runs "$runs"
 done
