@@ -74,6 +74,7 @@ int Main(int argc, char** argv) {
   AddHooksVerb(app, &context);
   AddServeVerb(app, &context);
   AddSimulateVerb(app, &context);
+  AddPlanVerb(app, &context);
   AddVersionVerb(app, &context);
 
   try {

@@ -47,6 +47,7 @@ void AddServeVerb(CLI::App& app, VerbContext* context);
 void AddSimulateVerb(CLI::App& app, VerbContext* context);
 void AddStatusVerb(CLI::App& app, VerbContext* context);
 void AddWatchVerb(CLI::App& app, VerbContext* context);
+void AddPlanVerb(CLI::App& app, VerbContext* context);
 void AddVersionVerb(CLI::App& app, VerbContext* context);
 
 }  // namespace gordian::cli

@@ -364,6 +364,7 @@ bool GraphEvents::OnProcessStarted(const v1::ProcessStarted& started) {
   info.markers_enabled = started.markers_enabled();
   info.runtime_connect = started.runtime_connect();
   model_->OnProcessStarted(info);
+  if (tell_process_) tell_process_(info);
   return true;
 }
 
@@ -510,6 +511,7 @@ bool GraphEvents::OnRecord(const v1::CallRecord& record) {
   if (Symbol(record.call()).empty()) ++unnamed_;
   ++records_;
   model_->OnRecord(out);
+  if (tell_record_) tell_record_(out);
   return true;
 }
 

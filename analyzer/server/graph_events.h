@@ -7,9 +7,11 @@
 #define GORDIAN_ANALYZER_SERVER_GRAPH_EVENTS_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "analyzer/graph/job_model.h"
@@ -33,6 +35,13 @@ class GraphEvents {
 
   // Translates one event and hands it to the model. Returns false when it was dropped.
   bool OnEvent(const v1::Event& event);
+
+  // Each process and record is told to these besides, right after the model.
+  void Tell(std::function<void(const graph::ProcessInfo&)> process,
+            std::function<void(const graph::CallRecord&)> record) {
+    tell_process_ = std::move(process);
+    tell_record_ = std::move(record);
+  }
 
   // Symbol of a call number; empty when no CallName told.
   const std::string& Symbol(uint32_t call) const;
@@ -63,6 +72,8 @@ class GraphEvents {
   void Learn(uint32_t call, graph::Call meaning);  // unless the symbol told already
 
   graph::JobModel* model_;
+  std::function<void(const graph::ProcessInfo&)> tell_process_;
+  std::function<void(const graph::CallRecord&)> tell_record_;
   std::vector<NamedCall> calls_;                  // by call number
   std::unordered_map<uint32_t, bool> processes_;  // known ones; true: alive
   std::unordered_map<uint32_t, int64_t> clocks_;  // by node; none: its clock is ours

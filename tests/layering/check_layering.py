@@ -25,6 +25,13 @@ RULES = {
                        r"|^(thread|mutex|chrono|fstream|iostream|filesystem|condition_variable|future|random)$"
                        r"|^(unistd|time|stdio|fcntl|pthread|sys/.*)\.h$|^(ctime|cstdio)$",
                        ["grpc", "protobuf", "spdlog", "gordian::common", "gordian::proto", "Threads"]),
+    "runtime/core": (["runtime/core/"], HEAVY + r"|^(thread|mutex|vector|string|map|chrono|iostream)$", []),
+    "runtime/cpu": (["runtime/"], HEAVY, []),
+    "planner": (["planner/", "analyzer/graph/", "runtime/core/"],
+                r"google/protobuf|grpc|spdlog|nlohmann|CLI/|zstd|cuda"
+                r"|^(thread|mutex|chrono|fstream|iostream|filesystem|condition_variable|future|random)$"
+                r"|^(unistd|time|stdio|fcntl|pthread|sys/.*)\.h$|^(ctime|cstdio)$",
+                ["grpc", "protobuf", "spdlog", "gordian::common", "gordian::proto", "gordian::analysis", "Threads"]),
     "analyzer/importers": (["analyzer/importers/", "analyzer/graph/", "common/", "gordian/v1/"], r"grpc|CLI/|cuda|boost/",
                            ["grpc", "gordian::server", "gordian::collector"]),
     "analyzer/server": (["analyzer/", "common/", "proto/ring/calls.h", "gordian/v1/"], r"CLI/|cuda", ["gordian::collector"]),
@@ -35,7 +42,7 @@ RULES = {
                   r"|^(chrono|fstream|iostream|filesystem|random|cstdio|ctime)$"
                   r"|^(unistd|time|stdio|fcntl|pthread|sys/.*)\.h$",
                   ["grpc", "protobuf", "spdlog", "gordian::common", "gordian::proto", "CLI11", "MPI"]),
-    "cli": (["cli/", "simulator/", "analyzer/", "collector/", "common/", "proto/", "gordian/v1/"], r"cuda_runtime|nccl", []),
+    "cli": (["cli/", "planner/", "simulator/", "analyzer/", "collector/", "common/", "proto/", "gordian/v1/"], r"cuda_runtime|nccl", []),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 

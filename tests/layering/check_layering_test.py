@@ -40,6 +40,13 @@ class LayeringTest(unittest.TestCase):
     def test_emulator_knows_nothing_of_the_analyzer(self):
         self.assertTrue(check_layering.check(self.tree(emulator__x_DOT_cc='#include "analyzer/graph/event.h"\n')))
 
+    def test_planner_is_pure_and_plans_are_portable(self):
+        for text in ("#include <fstream>\n", '#include "gordian/v1/event.pb.h"\n', '#include "analyzer/server/report.h"\n',
+                     "#include <nlohmann/json.hpp>\n"):
+            self.assertTrue(check_layering.check(self.tree(planner__x_DOT_cc=text)), text)
+        for text in ("#include <cuda_runtime_api.h>\n", "#include <vector>\n", '#include "planner/plan.h"\n'):
+            self.assertTrue(check_layering.check(self.tree(runtime__core__x_DOT_h=text)), text)
+
     def test_globs(self):
         self.assertTrue(check_layering.check(self.tree(cli__CMakeLists_DOT_txt="file(GLOB S *.cc)\n")))
 

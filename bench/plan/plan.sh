@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# The planner's acceptance lines D1 to D5 and P1 to P4 in full.
+#
+#   bench/plan/plan.sh BUILD [RUNS]
+set -euo pipefail
+build=$1
+runs=${2:-1000}
+here=$(dirname "$(readlink -f "$0")")
+for name in D1_vgg19 D2_solver D3_preserver P1_cost_model P2_plans P3_lint P4_choice; do
+  echo "== $name"
+  GORDIAN_PLAN_FULL=1 "$build/tests/planner_${name}_test" --gtest_brief=1
+done
+for story in D1_by_hand D4_runs D4_rank_local D4_refused D5_from_a_trace; do
+  echo "== $story"
+  python3 "$here/../../tests/e2e/plan.py" "$build" "$story" --runs "$runs"
+done
