@@ -89,6 +89,7 @@ void JobTrace::OnRecord(const CallRecord& record) {
     return;
   }
   if (record.work == graph::WorkKind::kGraphLaunch) process.graphs = true;
+  if (record.work == graph::WorkKind::kMemoryWait) process.memory_waits = true;
   JobCall call{.thread = record.thread,
                .order = record.order,
                .end_order = record.order,

@@ -52,6 +52,7 @@ struct JobProcess {
   int rank = -1;                                // in the job
   std::map<graph::StreamId, uint32_t> streams;  // flags
   std::vector<JobCall> calls;                   // by order
+  bool memory_waits = false;                    // a stream of it waits for values in memory
   bool graphs = false;                          // it launches CUDA graphs
   std::map<graph::CommId, int> comm_of;
 };

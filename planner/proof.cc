@@ -269,6 +269,11 @@ class RankWriter {
       case WorkKind::kGraphLaunch:
         job_tails_[call.stream] = out_.Work(call.stream, call.thread, {}, "work" + iteration);
         break;
+      case WorkKind::kMemoryWait:  // such a job is refused
+      case WorkKind::kMemoryWrite:
+      case WorkKind::kMemoryShared:
+      case WorkKind::kGraphMarkers:
+      case WorkKind::kGraphProgress:
       case WorkKind::kNone:
         break;
     }
@@ -473,10 +478,11 @@ Proof Prove(const ProofInput& input) {
   const Plan& first = *input.plans.front();
   if (input.trace != nullptr) {
     for (const auto& [id, process] : input.trace->processes()) {
-      if (process.graphs) {
+      if (process.graphs || process.memory_waits) {
         proof.refusal = "not-provable";
         proof.detail = "rank " + std::to_string(process.rank) +
-                       " launches CUDA graphs, whose operations are not followed";
+                       (process.graphs ? " launches CUDA graphs, whose operations are not followed"
+                                       : " has streams that wait for values in memory, whose writers are not followed");
         return proof;
       }
     }
