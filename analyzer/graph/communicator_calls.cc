@@ -24,14 +24,12 @@ void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const Call
   local.color = record.color;
   local.device = record.device;
   const bool child = record.parent != 0;
-  local.chain = local.id;
   local.launch_order = (record.flags & kLaunchOrder) != 0;
   int parent_index = -1;
   if (child) {
     auto parent = process.comms.find(record.parent);
     if (parent == process.comms.end() || parent->second.index < 0) return;
     parent_index = parent->second.index;
-    if ((record.flags & kSharesResources) != 0) local.chain = parent->second.chain;
     local.init_rank = parent->second.rank;
     if (local.device < 0) local.device = parent->second.device;
   } else {

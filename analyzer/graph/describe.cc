@@ -23,8 +23,6 @@ const char* Why(Reason reason) {
       return "held by the legacy default stream";
     case Reason::kCommunicatorOrder:
       return "one communicator runs its operations in order";
-    case Reason::kSharedResources:
-      return "their communicators share resources, and take turns";
     case Reason::kLaunchOrder:
       return "NCCL_LAUNCH_ORDER_IMPLICIT starts operations in the order of their calls";
     case Reason::kResources:
@@ -165,7 +163,7 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
     } else {
       Reason why = Reason::kStreamOrder;
       for (Reason reason : {Reason::kOpenGroup, Reason::kGraphOrder, Reason::kCommunicatorOrder,
-                            Reason::kSharedResources, Reason::kLaunchOrder, Reason::kResources,
+                            Reason::kLaunchOrder, Reason::kResources,
                             Reason::kLegacyStream, Reason::kEventWait}) {
         if (arrow.local.count(reason) > 0) why = reason;
       }

@@ -62,7 +62,6 @@ inline constexpr uint8_t kInGroup = 1;
 inline constexpr uint8_t kInPlace = 2;
 inline constexpr uint8_t kCapturing = 4;
 inline constexpr uint8_t kNonBlockingComm = 8;
-inline constexpr uint8_t kSharesResources = 16;  // calls that make a child: with its parent
 inline constexpr uint8_t kLaunchOrder = 32;      // calls that make a communicator
 
 // CallRecord::flags of kMemoryWait and kMemoryWrite.

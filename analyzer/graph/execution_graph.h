@@ -110,7 +110,6 @@ struct Kernel {
   bool from_state = false;  // known from the process's state block, not from records
   KernelId previous_on_comm = 0;  // W8
   // W8, of other communicators; 0: none. What is launched while this is has no order with it.
-  KernelId shared_before = 0;     // on one that shares resources with its own
   KernelId device_before = 0;     // on any of its device, with NCCL_LAUNCH_ORDER_IMPLICIT
   uint64_t launch_begun = 0, launch_ended = 0;  // orders of the call that launched it
   std::vector<KernelId> graph_order;  // W12: on each of its captured streams the one before it
@@ -203,7 +202,6 @@ struct LocalComm {
   uint64_t windows = 0;  // registrations begun
   PartNumbers collectives;
   std::map<std::pair<int, bool>, PartNumbers> transfers;  // by peer, and whether it sends
-  CommId chain = 0;           // the first of those that share its resources
   bool launch_order = false;  // NCCL_LAUNCH_ORDER_IMPLICIT is on
   bool unsettled = false;  // non-blocking, made but perhaps not ready
   std::string name;
@@ -236,7 +234,6 @@ struct Process {
   std::unordered_map<uint64_t, EventTarget> events;
   size_t events_limit = 4096;
   std::map<CommId, LocalComm> comms;
-  std::map<CommId, KernelId> last_on_chain;  // by LocalComm::chain
   std::map<int, KernelId> last_on_device;    // with NCCL_LAUNCH_ORDER_IMPLICIT
   bool lost_sight = false;  // some operations in graphs are not followed
   std::map<uint64_t, CapturedGraph> captures, graphs, graph_execs;  // with operations in them

@@ -328,6 +328,10 @@ void CyclesBesideSleepers(const RoundView& view, const std::vector<bool>& stuck,
   if (std::none_of(old.begin(), old.end(), [&](uint32_t n) { return !can[n]; })) return;
   const std::vector<WitnessStep> witness = FindWitness(graph, can, stuck);
   if (witness.empty()) return;
+  // Who is already a member does not make the call a second time; and who writes memory nobody sees.
+  for (const WitnessStep& step : witness) {
+    if (step.edge.discouraged || step.edge.reason == Reason::kMemoryWait) return;
+  }
   std::vector<bool> forced(can.size(), false);
   Force(witness, &forced);
   Finding finding = CycleHang(view, can, graph.Decide(kAwake, forced), witness).finding;

@@ -44,8 +44,6 @@ const char* Name(Reason reason) {
       return "graph_order";
     case Reason::kMemoryWait:
       return "memory_wait";
-    case Reason::kSharedResources:
-      return "shared_resources";
     case Reason::kLaunchOrder:
       return "launch_order";
     case Reason::kResources:
@@ -229,10 +227,6 @@ void WaitForGraph::LaunchWaits(const Kernel& kernel) {
     auto before = dones_.find(kernel.previous_on_comm);
     if (before != dones_.end()) Wait(start, before->second, Reason::kCommunicatorOrder);
     if (conjecture_ == Conjecture::kSharedQueue) QueueWaits(process, kernel);
-    before = dones_.find(kernel.shared_before);
-    if (before != dones_.end() && kernel.shared_before != kernel.previous_on_comm) {
-      Wait(start, before->second, Reason::kSharedResources);
-    }
     // One after the other, and then beside each other: NCCL waits until the earlier is launched.
     before = starts_.find(kernel.device_before);
     if (before != starts_.end()) Wait(start, before->second, Reason::kLaunchOrder);

@@ -68,7 +68,6 @@ enum class Reason : uint8_t {
   kPolling,
   kGraphOrder,
   kMemoryWait,
-  kSharedResources,
   kLaunchOrder,
   kResources,
 };

@@ -165,9 +165,6 @@ std::string WaitPhrase(const graph::WaitEdge& edge) {
     return "waits behind an operation of the same CUDA graph" +
            (own ? std::string() : ", held up by " + other);
   }
-  if (reason == "shared_resources") {
-    return "waits for an operation of a communicator that shares its resources, held up by " + other;
-  }
   if (reason == "launch_order") {
     return "waits until an operation that was called before it has started, held up by " + other;
   }

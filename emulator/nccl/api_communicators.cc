@@ -25,14 +25,13 @@ CommKey KeyOf(const ncclUniqueId& id) {
 }
 
 // Makes the handle now and runs `init` on it in a job. When a blocking init fails there is no
-// communicator. `rank` counts for the first communicator of a device; `shared`: see ShareWith.
+// communicator. `rank` counts for the first communicator of a device.
 ncclResult_t StartInit(ncclComm_t* out, int device, const CommConfig& config, int rank,
-                       const Comm* shared, const void* order,
+                       const void* order,
                        std::function<ncclResult_t(Comm&)> init) {
   PrintVersion();
   auto comm = Comm::Create(device, config);
   comm->SetIdentity(rank);
-  if (shared != nullptr) comm->ShareWith(*shared);
   *out = comm->handle();
   return SubmitJob(comm, order == nullptr ? comm.get() : order,
                    [comm, out, init = std::move(init)] {
@@ -46,8 +45,8 @@ ncclResult_t StartInit(ncclComm_t* out, int device, const CommConfig& config, in
 }
 
 ncclResult_t StartInit(ncclComm_t* out, const CommKey& key, int nranks, int rank, int device,
-                       const CommConfig& config, const Comm* shared = nullptr) {
-  return StartInit(out, device, config, rank, shared, nullptr,
+                       const CommConfig& config) {
+  return StartInit(out, device, config, rank, nullptr,
                    [=](Comm& comm) { return comm.Init(key, nranks, rank); });
 }
 
@@ -118,9 +117,8 @@ ncclResult_t Split(ncclComm_t handle, int color, int key, ncclComm_t* out,
       return parent->ExchangeSplit(ordinal, color, key, &nobody);
     });
   }
-  const Comm* shared = parent->config().split_share ? parent.get() : nullptr;
   return StartInit(
-      out, parent->device(), settings, parent->rank(), shared, parent.get(), [=](Comm& child) {
+      out, parent->device(), settings, parent->rank(), parent.get(), [=](Comm& child) {
         std::vector<int> members;
         ncclResult_t exchanged = parent->ExchangeSplit(ordinal, color, key, &members);
         if (exchanged != ncclSuccess) return exchanged;
@@ -167,9 +165,7 @@ ncclResult_t Shrink(ncclComm_t handle, const int* exclude, int exclude_count, nc
       static_cast<int>(std::count(excluded.begin(), excluded.begin() + parent->rank(), false));
   CommKey key = ChildKey(parent->key(), /*shrink=*/true, parent->NextShrink(), 0);
   *out = nullptr;
-  bool shares = parent->config().shrink_share && (flags & NCCL_SHRINK_ABORT) == 0;
-  return StartInit(out, key, parent->nranks() - exclude_count, rank, parent->device(), settings,
-                   shares ? parent.get() : nullptr);
+  return StartInit(out, key, parent->nranks() - exclude_count, rank, parent->device(), settings);
 }
 
 // The handle is dead at once.

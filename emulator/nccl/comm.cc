@@ -323,17 +323,17 @@ ncclResult_t Comm::Launch(const std::vector<Operation>& operations) {
   request.op = std::make_shared<Kernel>(shared_from_this(), operations);
   request.in_launch_order = InLaunchOrder();
   request.sms = sms;
-  std::lock_guard lock(chain_->mutex);
+  std::lock_guard lock(chain_.mutex);
   last_ = request.op;
-  request.after = std::exchange(chain_->last, request.op);
+  request.after = std::exchange(chain_.last, request.op);
   GetEngine().Enqueue(std::move(request));
   return ncclSuccess;
 }
 
 std::shared_ptr<DeviceOp> Comm::ExchangeLast(std::shared_ptr<DeviceOp> op) {
-  std::lock_guard lock(chain_->mutex);
+  std::lock_guard lock(chain_.mutex);
   last_ = op;
-  return std::exchange(chain_->last, std::move(op));
+  return std::exchange(chain_.last, std::move(op));
 }
 
 void Comm::ReleaseForGraph() {

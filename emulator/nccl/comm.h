@@ -41,8 +41,7 @@ struct Connections {
   std::vector<int> receive_from;
 };
 
-// Communicators that share their resources (splitShare, shrinkShare) run one operation at a time,
-// in the order of the calls of this member.
+// A communicator runs one operation at a time, in the order of the calls of this member.
 struct LaunchChain {
   std::mutex mutex;
   std::shared_ptr<DeviceOp> last;
@@ -66,8 +65,6 @@ class Comm : public std::enable_shared_from_this<Comm> {
   int device() const { return device_; }
   bool blocking() const { return config_.blocking; }
   const CommConfig& config() const { return config_; }
-  // Before the first launch: `parent`'s operations and ours take turns.
-  void ShareWith(const Comm& parent) { chain_ = parent.chain_; }
 
   // For schedules. The rank in the first communicator of this process's device, and the how-manieth
   // communicator (from 0) of that rank this is.
@@ -174,7 +171,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
 
   std::atomic<uint64_t> graph_references_{0};
   // Its mutex guards what follows; to become the last and to be enqueued are one.
-  std::shared_ptr<LaunchChain> chain_ = std::make_shared<LaunchChain>();
+  LaunchChain chain_;
   std::shared_ptr<DeviceOp> last_;
 
   std::mutex reductions_mutex_;

@@ -82,7 +82,7 @@ void Comm::JoinProcess() {
 void Comm::WaitLaunched() {
   std::shared_ptr<DeviceOp> last;
   {
-    std::lock_guard lock(chain_->mutex);
+    std::lock_guard lock(chain_.mutex);
     last = last_;
   }
   // Operations of a communicator are done in order, so the last one stands for all.

@@ -90,20 +90,12 @@ ncclResult_t ReadConfig(const ncclConfig_t* config, CommConfig* resolved) {
     if (wide.blocking != NCCL_CONFIG_UNDEF_INT) resolved->blocking = wide.blocking != 0;
     if (wide.minCTAs != NCCL_CONFIG_UNDEF_INT) resolved->min_ctas = wide.minCTAs;
     if (wide.maxCTAs != NCCL_CONFIG_UNDEF_INT) resolved->max_ctas = wide.maxCTAs;
-    if (wide.splitShare != NCCL_CONFIG_UNDEF_INT) resolved->split_share = wide.splitShare != 0;
-    if (wide.shrinkShare != NCCL_CONFIG_UNDEF_INT) resolved->shrink_share = wide.shrinkShare != 0;
     if (wide.commName != NCCL_CONFIG_UNDEF_PTR) resolved->name = wide.commName;
   }
   int value = 0;
   if (FromEnvironment("NCCL_COMM_BLOCKING", 0, 1, &value)) resolved->blocking = value != 0;
   if (FromEnvironment("NCCL_MIN_CTAS", 1, kMaxChannels, &value)) resolved->min_ctas = value;
   if (FromEnvironment("NCCL_MAX_CTAS", 1, kMaxChannels, &value)) resolved->max_ctas = value;
-  if (FromEnvironment("NCCL_COMM_SPLIT_SHARE_RESOURCES", 0, 1, &value)) {
-    resolved->split_share = value != 0;
-  }
-  if (FromEnvironment("NCCL_COMM_SHRINK_SHARE_RESOURCES", 0, 1, &value)) {
-    resolved->shrink_share = value != 0;
-  }
   resolved->max_ctas = std::max(resolved->max_ctas, resolved->min_ctas);
   return ncclSuccess;
 }

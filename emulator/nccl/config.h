@@ -15,9 +15,6 @@ struct CommConfig {
   // How many SMs an operation may take; INT_MAX: as many as its size asks for.
   int min_ctas = 1;
   int max_ctas = INT_MAX;
-  // Children made by split (shrink) share the launch order of their parent.
-  bool split_share = false;
-  bool shrink_share = false;
   std::string name;  // commName
 };
 

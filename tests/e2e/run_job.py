@@ -87,8 +87,6 @@ JOBS = {
     "graph_against_sync": deadlock(ALL),
     "memory_gate": Expect(["deadlock"], [ALL], assumes="writes to the memory"),
     "memory_gate_batch": Expect(["deadlock"], [ALL], assumes="writes to the memory"),
-    "split_shares": deadlock(ALL),
-    "shrink_shares": deadlock([0, 1]),
     "launch_order": deadlock(ALL),
     "queue_behind": Expect(["deadlock"], [ALL], assumes="hardware queues"),
     "no_processors": Expect(["deadlock"], [ALL], assumes="multiprocessors"),
@@ -124,7 +122,7 @@ SETTINGS = {
 # Nothing but the emulator takes the setting.
 EMULATED_ONLY = ["no_processors"]
 # Innocent with and without --twin.
-INNOCENT = ["inversion_two_streams_warm", "send_send_buffered", "leaves_early", "long_capture"]
+INNOCENT = ["inversion_two_streams_warm", "send_send_buffered", "leaves_early", "long_capture", "split_shares", "shrink_shares"]
 # With no rings: what the state block knows of such a mismatch.
 ALONE = {"mismatch_long_past": "mismatch-unlocated", "mismatch_just_past": "mismatch-operator"}
 PROBLEMS_NEVER = "no problem verdict"

@@ -63,7 +63,7 @@ class Ring:
         self.orders = []
         self.operations = []
         for i in range(self.threads):
-            at = threads_offset + 128 * i
+            at = threads_offset + 256 * i
             offset, slots, head, tail = struct.unpack_from("<QQQQ", data, at + 8)
             if offset == 0:
                 continue

@@ -1,5 +1,5 @@
 // Operations of different communicators on streams that do not wait for each other, which something
-// else orders: shared resources, NCCL_LAUNCH_ORDER_IMPLICIT, hardware queues, multiprocessors.
+// else orders, or does not: shared resources, NCCL_LAUNCH_ORDER_IMPLICIT, hardware queues, multiprocessors.
 #include "tests/e2e/jobs/job.h"
 
 namespace {
@@ -28,8 +28,8 @@ void Opposite(job::Context& c, ncclComm_t world, ncclComm_t child, cudaStream_t 
 
 }  // namespace
 
-// A child that shares its parent's resources takes turns with it, on whatever streams. The twin's
-// communicators share nothing.
+// A child that shares its parent's resources does not take turns with it (measured on H200s). Innocent, and
+// so is the twin, whose communicators share nothing.
 JOB(split_shares, 2) {
   cudaStream_t s1 = c.Stream();
   cudaStream_t s2 = c.Stream();

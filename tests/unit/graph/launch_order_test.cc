@@ -1,5 +1,5 @@
-// What orders operations of different communicators: shared resources and NCCL_LAUNCH_ORDER_IMPLICIT
-// (W8), and, as a conjecture, hardware queues and multiprocessors (W6).
+// What orders operations of different communicators: NCCL_LAUNCH_ORDER_IMPLICIT (W8), and, as a conjecture,
+// hardware queues and multiprocessors (W6).
 #include <gtest/gtest.h>
 
 #include "tests/unit/graph/jobs_harness.h"
@@ -8,50 +8,6 @@ namespace gordian::graph {
 namespace {
 
 using namespace gordian::graph::testing;  // NOLINT: the programs below are all words of it
-
-// A communicator of two and its child.
-std::vector<SimComm> Family(bool shares) {
-  std::vector<SimComm> comms = Comms(2, 2);
-  comms[1].parent = 0;
-  comms[1].shares = shares;
-  return comms;
-}
-const Program kMade = {Init(0), Split(1)};
-const Program kUsual = kMade + Program{AllReduce(0, 1), AllReduce(1, 2), DeviceSync()};
-const Program kOpposite = kMade + Program{AllReduce(1, 2), AllReduce(0, 1), DeviceSync()};
-
-TEST(LaunchOrder, SharedResourcesTakeTurns) {
-  ExpectHang(Family(true), {kUsual, kOpposite}, Deadlock({0, 1}, "communicator-order-cycle"));
-  ExpectHealthy(Family(false), {kUsual, kOpposite});
-  ExpectHealthy(Family(true), {kUsual, kUsual});
-}
-
-TEST(LaunchOrder, GrandchildrenShareWithAll) {
-  std::vector<SimComm> comms = Comms(3, 2);
-  comms[1].parent = 0;
-  comms[2].parent = 1;
-  comms[1].shares = comms[2].shares = true;
-  const Program made = {Init(0), Split(1), Split(2)};
-  const Program usual = made + Program{AllReduce(0, 1), AllReduce(2, 2), DeviceSync()};
-  const Program opposite = made + Program{AllReduce(2, 2), AllReduce(0, 1), DeviceSync()};
-  ExpectHang(comms, {usual, opposite}, Deadlock({0, 1}, "communicator-order-cycle"));
-  comms[1].shares = false;
-  ExpectHealthy(comms, {usual, opposite});
-}
-
-// NCCL orders them, equally at all ranks, but nobody sees how.
-TEST(LaunchOrder, NoneIsAssumedWithinAGroup) {
-  const Program a = kMade + Program{GroupStart(), AllReduce(0, 1), AllReduce(1, 2), GroupEnd(),
-                                    DeviceSync()};
-  const Program b = kMade + Program{GroupStart(), AllReduce(1, 2), AllReduce(0, 1), GroupEnd(),
-                                    DeviceSync()};
-  ExpectHealthy(Family(true), {a, b});
-  // But behind what was called before the group.
-  ExpectHang(Family(true),
-             {kMade + Program{AllReduce(0, 1), GroupStart(), AllReduce(1, 2), GroupEnd(), DeviceSync()},
-              kMade + Program{GroupStart(), AllReduce(1, 2), GroupEnd(), AllReduce(0, 1), DeviceSync()}},
-             Deadlock({0, 1}, "communicator-order-cycle"));
-}
 
 // Rank 0's second operation of A waits on its stream behind the first; B, called after it, starts
 // after it.

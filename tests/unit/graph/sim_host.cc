@@ -197,7 +197,6 @@ void SimJob::Begin(int process, const Op& op) {
       } else {
         r.parent = static_cast<CommId>(comms_[op.comm].parent + 1);
         r.color = comms_[op.comm].color;
-        if (comms_[op.comm].shares) r.flags |= kSharesResources;
       }
       if (launch_order) r.flags |= kLaunchOrder;
       p.made.insert(op.comm);
@@ -402,7 +401,6 @@ void SimJob::Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_
   std::map<int, size_t> before;  // the group does not stand behind itself
   for (const auto& [stream, works] : p.streams) before[stream] = works.size();
   // Nor do the operations of a group behind each other.
-  const std::map<int, int> chains = p.last_on_chain;
   const int issued = p.last_issued;
   std::map<int, uint64_t> place;  // stream -> ordinal
   std::map<int, int> launch_of;   // communicator -> launch
@@ -433,9 +431,6 @@ void SimJob::Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_
       auto last = p.last_launch.find(part.op.comm);
       if (last != p.last_launch.end()) launch.before = last->second;
       p.last_launch[part.op.comm] = it->second;
-      auto shared = chains.find(ChainOf(part.op.comm));
-      if (shared != chains.end()) launch.shared_before = shared->second;
-      p.last_on_chain[ChainOf(part.op.comm)] = it->second;
       launch.issued_before = issued;
       p.last_issued = it->second;
       launches_.push_back(launch);

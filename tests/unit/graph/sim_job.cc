@@ -288,7 +288,6 @@ bool SimJob::CanStart(const Launch& launch) const {
       !launches_[launch.issued_before].started) {
     return false;
   }
-  if (launch.shared_before >= 0 && !launches_[launch.shared_before].done) return false;
   int resident = 0;
   for (const Launch& other : launches_) {
     resident += other.process == launch.process && other.started && !other.done ? 1 : 0;

@@ -112,7 +112,6 @@ struct SimComm {
   std::string name;
   // Splits of one parent: those with the same number are one call.
   int split = 0;
-  bool shares = false;  // its parent's resources
 };
 
 // The stream's number in records.
@@ -187,7 +186,6 @@ class SimJob {
     std::vector<OpPart> parts;
     std::vector<std::pair<int, uint64_t>> places;
     int before = -1;  // on the communicator
-    int shared_before = -1;  // on one with the same resources
     int issued_before = -1;  // at the process, outside graphs
     std::vector<int> behind;  // in its graph
     bool started = false, done = false, aborted = false;
@@ -206,7 +204,6 @@ class SimJob {
     std::map<int, uint64_t> next_sequence;                    // by communicator
     std::map<std::tuple<int, int, bool>, uint64_t> next_p2p;  // (communicator, peer, send)
     std::map<int, int> last_launch;
-    std::map<int, int> last_on_chain;  // by ChainOf()
     int last_issued = -1;
     std::set<int> used, made, aborted, destroyed;
     std::set<int> captured;  // graphs
@@ -239,7 +236,6 @@ class SimJob {
   bool P2pCalled(int comm, int source, int target, uint64_t sequence, bool send) const;
   bool Connects(int process, const OpPart& part) const;
   int RankIn(int comm, int process) const;
-  int ChainOf(int comm) const { return comms_[comm].shares ? ChainOf(comms_[comm].parent) : comm; }
   CommUid UidOf(int comm) const;
   uint64_t DoneByMarkers(const Proc& p, int stream) const;
   void Resolve(const Proc& p, int stream, uint64_t ordinal, std::vector<StreamPlace>* places) const;
