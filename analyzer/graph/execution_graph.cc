@@ -498,6 +498,9 @@ void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
   if (record.work == WorkKind::kMemoryWait || record.work == WorkKind::kMemoryWrite) {
     item.memory = {record.event, record.value, record.flags};
   }
+  if (record.work == WorkKind::kMemoryWrite) {
+    NoteWrite(process, item.memory, {record.stream, record.ordinal});
+  }
   Append(process, queue, std::move(item));
 }
 

@@ -42,6 +42,11 @@ struct MemoryOp {
 // Whether the write may make the wait's condition true; one that covers the word only in part may.
 bool MaySatisfy(const MemoryOp& write, const MemoryOp& wait);
 
+struct WrittenWord {
+  std::vector<std::pair<MemoryOp, StreamPosition>> writes;
+  bool forgotten = false;  // there were more
+};
+
 struct WorkItem {
   uint64_t ordinal = 0;
   WorkKind kind = WorkKind::kNone;     // kNone: NCCL
@@ -238,6 +243,10 @@ struct Process {
   bool lost_sight = false;  // some operations in graphs are not followed
   std::map<uint64_t, CapturedGraph> captures, graphs, graph_execs;  // with operations in them
   std::unordered_set<uint64_t> graph_bodies;                        // parts of other graphs
+  // By address, the latest writes that streams were given: one that has ended may have left the value that
+  // a later wait asks for.
+  std::map<uint64_t, WrittenWord> written_words;
+  bool words_forgotten = false;  // there were more words than are kept
   std::map<uint64_t, uint64_t> shared_memory;  // begin -> end: memory that others may write
   bool records_missing = false;  // nobody knows how many
 
@@ -307,6 +316,7 @@ class ExecutionGraph {
   void ApplyMeeting(Process&, Thread&, LocalComm&, const CallRecord&);
   void ApplyWork(Process&, const CallRecord&);
   void ApplyMemoryShared(Process&, const CallRecord&);
+  void NoteWrite(Process&, const MemoryOp&, StreamPosition);
   void ApplyHostWait(Process&, Thread&, const CallRecord&);
   void ApplyCaptured(Process&, Thread&, const CallRecord&, const LocalComm&, Part);
   void EndCaptured(Process&, Thread&, bool accepted);

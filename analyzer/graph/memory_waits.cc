@@ -98,6 +98,38 @@ uint32_t WaitForGraph::AnyWork(const Process& process) {
   return node;
 }
 
+// Whether a write that has ended may have left the value that `wait` asks for.
+bool WrittenBefore(const Process& process, const MemoryOp& wait) {
+  if (process.words_forgotten) return true;
+  constexpr uint64_t kWidest = 8;
+  auto at = process.written_words.lower_bound(wait.address - std::min(wait.address, kWidest));
+  for (; at != process.written_words.end() && at->first < wait.address + wait.Bytes(); ++at) {
+    if (at->second.forgotten) return true;
+    for (const auto& [write, position] : at->second.writes) {
+      const WorkItem* item = ExecutionGraph::ItemAt(process, position);
+      const bool stands = item != nullptr && item->ordinal == position.ordinal;
+      if (!stands && MaySatisfy(write, wait)) return true;
+    }
+  }
+  return false;
+}
+
+void ExecutionGraph::NoteWrite(Process& process, const MemoryOp& write, StreamPosition position) {
+  constexpr size_t kMost = 64, kMostWords = 4096;
+  if (process.words_forgotten) return;
+  if (process.written_words.size() == kMostWords) {
+    process.written_words.clear();
+    process.words_forgotten = true;
+    return;
+  }
+  WrittenWord& word = process.written_words[write.address];
+  if (word.writes.size() == kMost) {
+    word.writes.erase(word.writes.begin());
+    word.forgotten = true;
+  }
+  word.writes.emplace_back(write, position);
+}
+
 uint32_t WaitForGraph::MemoryWritten(const Process& process, const StreamQueue& queue,
                                      const WorkItem& wait) {
   const ProcessId id = process.info.process;
@@ -111,7 +143,7 @@ uint32_t WaitForGraph::MemoryWritten(const Process& process, const StreamQueue& 
     return node;
   }
   bool known = false;
-  if (WrittenHereOnly(process, wait.memory)) {
+  if (WrittenHereOnly(process, wait.memory) && !WrittenBefore(process, wait.memory)) {
     for (const auto& [write, done] : Writes(process)) {
       if (!MaySatisfy(write->memory, wait.memory)) continue;
       known |= SameWord(write->memory, wait.memory);
