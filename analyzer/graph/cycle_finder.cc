@@ -14,7 +14,8 @@ constexpr uint64_t kNotCalledStep = 1'000'000;
 constexpr uint64_t kDiscouraged = 1'000'000'000;
 constexpr uint64_t kFar = std::numeric_limits<uint64_t>::max();
 
-// A search is linear in the stuck set; more starts than this find no shorter cycle worth the time.
+// A search is linear in the start's component; more starts than this find no shorter cycle worth the
+// time.
 constexpr size_t kMaxStarts = 256;
 constexpr size_t kMaxVisits = 2'000'000;
 
@@ -26,6 +27,70 @@ uint64_t Cost(const WaitForGraph& graph, const WaitNode& from, const WaitNode::E
   // Nodes between a waiter and the members it waits for add nothing.
   return IsOrigin(from, edge) ? kRendezvous : kStep;
 }
+
+// The strongly connected components of the usable nodes (Tarjan 1972, without recursion): a cycle lies
+// within one. Victims, which in a large job are nearly everybody, are components of their own.
+class Components {
+ public:
+  template <typename Usable>
+  Components(const WaitForGraph& graph, const Usable& usable) : of_(graph.nodes().size(), kNone) {
+    const auto& nodes = graph.nodes();
+    std::vector<uint32_t> index(nodes.size(), 0), low(nodes.size(), 0), open;
+    struct Frame {
+      uint32_t node;
+      size_t edge;
+    };
+    std::vector<Frame> path;
+    uint32_t next = 0;
+    const auto enter = [&](uint32_t n) {
+      index[n] = low[n] = ++next;
+      open.push_back(n);
+      path.push_back({n, 0});
+    };
+    for (uint32_t root = 0; root < nodes.size(); ++root) {
+      if (index[root] != 0 || !usable(root)) continue;
+      enter(root);
+      while (!path.empty()) {
+        const uint32_t n = path.back().node;
+        if (path.back().edge < nodes[n].out.size()) {
+          const uint32_t to = nodes[n].out[path.back().edge++].to;
+          if (to == n) loops_.push_back(n);
+          if (!usable(to)) continue;
+          if (index[to] == 0) {
+            enter(to);
+          } else if (of_[to] == kNone) {
+            low[n] = std::min(low[n], index[to]);
+          }
+          continue;
+        }
+        path.pop_back();
+        if (!path.empty()) low[path.back().node] = std::min(low[path.back().node], low[n]);
+        if (low[n] != index[n]) continue;
+        uint32_t member;
+        uint32_t size = 0;
+        do {
+          member = open.back();
+          open.pop_back();
+          of_[member] = static_cast<uint32_t>(sizes_.size());
+          ++size;
+        } while (member != n);
+        sizes_.push_back(size);
+      }
+    }
+  }
+
+  bool Same(uint32_t a, uint32_t b) const { return of_[a] == of_[b]; }
+  bool OnCycle(uint32_t n) const {
+    return of_[n] != kNone &&
+           (sizes_[of_[n]] > 1 || std::find(loops_.begin(), loops_.end(), n) != loops_.end());
+  }
+
+ private:
+  static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+  std::vector<uint32_t> of_;     // by node
+  std::vector<uint32_t> sizes_;  // by component
+  std::vector<uint32_t> loops_;  // nodes that wait for themselves
+};
 
 }  // namespace
 
@@ -46,18 +111,19 @@ std::vector<WitnessStep> FindWitness(const WaitForGraph& graph, const std::vecto
                                      const std::vector<bool>& except) {
   const auto& nodes = graph.nodes();
   auto usable = [&](uint32_t n) { return !can[n] && (except.empty() || !except[n]); };
+  const Components components(graph, usable);
   std::vector<uint32_t> starts;
   for (uint32_t n : graph.waiters()) {
-    if (usable(n)) starts.push_back(n);
+    if (components.OnCycle(n)) starts.push_back(n);
   }
   // Those that have waited longest first: a hang begins there.
   std::stable_sort(starts.begin(), starts.end(),
                    [&](uint32_t a, uint32_t b) { return nodes[a].since_ns < nodes[b].since_ns; });
   if (starts.size() > kMaxStarts) starts.resize(kMaxStarts);
   // One that waits for itself may hold up launches and threads without being held up by them.
-  if (!starts.empty()) {
+  if (std::any_of(graph.waiters().begin(), graph.waiters().end(), usable)) {
     for (uint32_t n : graph.memory_waits()) {
-      if (usable(n) && starts.size() < 2 * kMaxStarts) starts.push_back(n);
+      if (components.OnCycle(n) && starts.size() < 2 * kMaxStarts) starts.push_back(n);
     }
   }
 
@@ -76,7 +142,7 @@ std::vector<WitnessStep> FindWitness(const WaitForGraph& graph, const std::vecto
     // The start itself stays at "far", so that coming back to it is found like any other node.
     auto relax = [&](uint32_t from, uint64_t base) {
       for (const WaitNode::Edge& edge : nodes[from].out) {
-        if (!usable(edge.to)) continue;
+        if (!components.Same(edge.to, start)) continue;
         const uint64_t cost = base + Cost(graph, nodes[from], edge);
         if (cost >= distance[edge.to] || cost >= best_cost) continue;
         if (distance[edge.to] == kFar) touched.push_back(edge.to);

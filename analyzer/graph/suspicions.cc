@@ -346,6 +346,26 @@ void CyclesBesideSleepers(const RoundView& view, const std::vector<bool>& stuck,
   findings->push_back(std::move(finding));
 }
 
+// Calls that make communicators in a circle: other processes might be the members that are missing,
+// which is why this is no proof; it is the likelier story all the same.
+void CycleOfInits(const RoundView& view, const std::vector<bool>& stuck,
+                  const std::vector<bool>& can, std::vector<Finding>* findings) {
+  const WaitForGraph& graph = view.graph;
+  const std::vector<WitnessStep> witness = FindWitness(graph, can);
+  if (witness.empty()) return;
+  for (const WitnessStep& step : witness) {
+    const WaitNode& node = graph.nodes()[step.node];
+    if (step.edge.discouraged || stuck[step.node]) return;
+    if (node.kind != NodeKind::kThread && node.process != 0 && node.kind != NodeKind::kNotCalled) {
+      return;
+    }
+  }
+  std::vector<bool> forced(can.size(), false);
+  Force(witness, &forced);
+  findings->push_back(
+      CycleHang(view, can, graph.Decide(kSurelyProgressing, forced), witness).finding);
+}
+
 }  // namespace
 
 std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<bool>& stuck) {
@@ -367,28 +387,13 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
   std::vector<Finding> findings;
   CyclesBesideSleepers(view, stuck, old, &findings);
   if (!findings.empty()) return findings;
-  bool cycle = false;
+  if (std::any_of(old.begin(), old.end(), [&](uint32_t n) {
+        return !can[n] && graph.nodes()[n].kind == NodeKind::kThread;
+      })) {
+    CycleOfInits(view, stuck, can, &findings);
+    if (!findings.empty()) return findings;
+  }
   for (uint32_t n : old) {
-    if (!can[n] && !cycle && graph.nodes()[n].kind == NodeKind::kThread) {
-      // Calls that make communicators in a circle: other processes might be the members that are
-      // missing, which is why this is no proof; it is the likelier story all the same.
-      const std::vector<WitnessStep> witness = FindWitness(graph, can);
-      bool convincing = !witness.empty();
-      for (const WitnessStep& step : witness) {
-        convincing &= !step.edge.discouraged && !stuck[step.node];
-        convincing &= graph.nodes()[step.node].kind == NodeKind::kThread ||
-                      graph.nodes()[step.node].process == 0 ||
-                      graph.nodes()[step.node].kind == NodeKind::kNotCalled;
-      }
-      if (convincing) {
-        cycle = true;
-        std::vector<bool> forced(can.size(), false);
-        Force(witness, &forced);
-        findings.push_back(
-            CycleHang(view, can, graph.Decide(kSurelyProgressing, forced), witness).finding);
-      }
-    }
-    if (cycle) break;
     if (!can[n]) {
       search.NotJoined(can, n);
     } else if (graph.nodes()[n].kind == NodeKind::kKernelDone) {
@@ -410,7 +415,6 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
       }
     }
   }
-  if (cycle) return findings;
   return search.Take();
 }
 

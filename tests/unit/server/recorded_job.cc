@@ -15,7 +15,7 @@ constexpr const char* kSymbols[] = {
     "ncclAllReduce",          "ncclAllGather",    "ncclReduceScatter",
     "ncclBroadcast",          "ncclSend",         "ncclRecv",
     "ncclCommInitRankConfig", "cudaStreamCreate", "cudaStreamSynchronize",
-    "cudaEventRecord",        "cudaLaunchKernel",
+    "cudaEventRecord",        "cudaLaunchKernel", "cudaStreamWaitEvent",
 };
 
 }  // namespace
@@ -183,6 +183,18 @@ void RecordedJob::RecordEvent(int rank, uint32_t stream_id, uint64_t event) {
   ++At(rank).tracked_since_kernels;
 }
 
+uint64_t RecordedJob::WaitEvent(int rank, uint32_t stream_id, uint64_t event) {
+  Stream& stream = At(rank).streams.at(stream_id);
+  v1::Work* work = Record(rank, v1::RECORD_KIND_POINT, "cudaStreamWaitEvent")->mutable_work();
+  work->set_stream(stream_id);
+  work->set_kind(3);
+  work->set_ordinal(++stream.enqueued);
+  work->set_event(event);
+  stream.last_is_kernels = false;
+  ++At(rank).tracked_since_kernels;
+  return stream.enqueued;
+}
+
 void RecordedJob::BeginSynchronize(int rank, uint32_t stream_id) {
   v1::HostWait* wait =
       Record(rank, v1::RECORD_KIND_BEGIN, "cudaStreamSynchronize")->mutable_host_wait();
@@ -217,12 +229,12 @@ void RecordedJob::AllDone() {
   }
 }
 
-v1::Event RecordedJob::RoundEvent(uint64_t number) {
+v1::Event RecordedJob::RoundEvent(uint64_t number, size_t first, size_t last) {
   v1::Event event;
   v1::Round* round = event.mutable_round();
   round->set_round(number);
   round->set_begin_ns(Tick());
-  for (size_t rank = 0; rank < processes_.size(); ++rank) {
+  for (size_t rank = first; rank < last; ++rank) {
     const Process& process = processes_[rank];
     if (!process.alive) continue;
     v1::ProcessState* state = round->add_processes();
@@ -294,6 +306,11 @@ std::vector<v1::Event> RecordedJob::Take() {
   std::vector<v1::Event> out(events_.begin() + static_cast<std::ptrdiff_t>(taken_), events_.end());
   taken_ = events_.size();
   return out;
+}
+
+std::vector<v1::Event> RecordedJob::Drain() {
+  taken_ = 0;
+  return std::exchange(events_, {});
 }
 
 RecordedJob TwoRanks(bool inverted, const std::string& module) {

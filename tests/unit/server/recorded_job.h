@@ -37,6 +37,7 @@ class RecordedJob {
   uint64_t Receive(int rank, uint64_t uid, int peer, uint32_t stream, uint64_t count);
   void Kernels(int rank, uint32_t stream);  // coalesced as the shim does
   void RecordEvent(int rank, uint32_t stream, uint64_t event);
+  uint64_t WaitEvent(int rank, uint32_t stream, uint64_t event);  // the stream waits
 
   // The host waits for all of a stream; End when it came back.
   void BeginSynchronize(int rank, uint32_t stream);
@@ -63,8 +64,11 @@ class RecordedJob {
   const std::vector<v1::Event>& events() const { return events_; }
   // Events since the last Take, for whoever sends them on.
   std::vector<v1::Event> Take();
-  // A Round event for request `number`, not appended to events().
-  v1::Event RoundEvent(uint64_t number);
+  // The same for jobs that are too large to be kept: events() and Take() know nothing of them afterwards.
+  std::vector<v1::Event> Drain();
+  // A Round event for request `number`, not appended to events(); of these ranks only.
+  v1::Event RoundEvent(uint64_t number) { return RoundEvent(number, 0, processes_.size()); }
+  v1::Event RoundEvent(uint64_t number, size_t first, size_t end);
 
  private:
   struct Stream {
