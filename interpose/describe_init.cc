@@ -37,53 +37,16 @@ bool IsNonBlocking(const Process& process, const ncclConfig_t* config, const Com
   return parent != nullptr && (parent->flags & ring::kFlagNonBlocking) != 0;
 }
 
-constexpr uint8_t kSharesBySplit = 1, kSharesByShrink = 2;
-
-// A setting of the environment that is 0 or 1, as NCCL reads it: once, at its first use. -1: neither.
-struct Setting {
-  const char* const name;
-  std::atomic<int> value{-2};
-
-  int Read() {
-    int known = value.load(std::memory_order_relaxed);
-    if (known != -2) return known;
-    const char* text = getenv(name);
-    const bool digit = text != nullptr && (text[0] == '0' || text[0] == '1') && text[1] == '\0';
-    known = digit ? text[0] - '0' : -1;
-    value.store(known, std::memory_order_relaxed);
-    return known;
+// As NCCL reads it: once, at its first use.
+bool LaunchesInOrder() {
+  static constinit std::atomic<int> known{-1};
+  int value = known.load(std::memory_order_relaxed);
+  if (value < 0) {
+    const char* text = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    value = text != nullptr && text[0] == '1' && text[1] == '\0' ? 1 : 0;
+    known.store(value, std::memory_order_relaxed);
   }
-};
-constinit Setting g_split_shares = {"NCCL_COMM_SPLIT_SHARE_RESOURCES"};
-constinit Setting g_shrink_shares = {"NCCL_COMM_SHRINK_SHARE_RESOURCES"};
-constinit Setting g_launch_order = {"NCCL_LAUNCH_ORDER_IMPLICIT"};
-
-// What the environment says goes before the configuration, and that before the parent's.
-uint8_t SharesOf(const ncclConfig_t* config, const CommState* parent) {
-  uint8_t shares = parent != nullptr ? parent->shares : uint8_t{0};
-  const auto set = [&shares](uint8_t bit, int value) {
-    shares = static_cast<uint8_t>(value != 0 ? shares | bit : shares & ~bit);
-  };
-  if (ConfigHas(config, offsetof(ncclConfig_t, splitShare), sizeof(config->splitShare)) &&
-      config->splitShare != NCCL_CONFIG_UNDEF_INT) {
-    set(kSharesBySplit, config->splitShare);
-  }
-  if (ConfigHas(config, offsetof(ncclConfig_t, shrinkShare), sizeof(config->shrinkShare)) &&
-      config->shrinkShare != NCCL_CONFIG_UNDEF_INT) {
-    set(kSharesByShrink, config->shrinkShare);
-  }
-  if (g_split_shares.Read() >= 0) set(kSharesBySplit, g_split_shares.Read());
-  if (g_shrink_shares.Read() >= 0) set(kSharesByShrink, g_shrink_shares.Read());
-  return shares;
-}
-
-// W8: with whom the operations of what this call makes take turns.
-uint8_t OrderFlags(CallId call, const InitArguments& init) {
-  uint8_t flags = g_launch_order.Read() == 1 ? ring::kFlagLaunchOrder : uint8_t{0};
-  if (init.parent == nullptr || init.aborts_parent) return flags;
-  const uint8_t bit = call == ring::kCall_ncclCommShrink ? kSharesByShrink : kSharesBySplit;
-  if ((init.parent->shares & bit) != 0) flags |= ring::kFlagSharesResources;
-  return flags;
+  return value != 0;
 }
 
 void PublishName(ThreadContext& thread, CallId call, CommState& comm, const ncclConfig_t* config) {
@@ -148,8 +111,7 @@ CommState* BeginInit(ThreadContext& thread, CallId call, uint64_t site, const In
   }
   uint8_t flags = comm != nullptr ? comm->flags : 0;
   if (thread.group_depth != 0) flags |= ring::kFlagInGroup;
-  flags |= OrderFlags(call, init);
-  if (comm != nullptr) comm->shares = SharesOf(init.config, init.parent);
+  if (LaunchesInOrder()) flags |= ring::kFlagLaunchOrder;
   const uint64_t order = NextOrder(thread);
   const uint64_t ticks = ReadTicks(thread);
   if (ring::Record* record =

@@ -58,7 +58,6 @@ struct InitArguments {
   CommState* parent = nullptr;
   int color = 0;
   const ncclConfig_t* config = nullptr;
-  bool aborts_parent = false;  // a shrink that shares nothing
 };
 // `first` of several that one call makes (ncclCommInitAll). Null when there is no slot left.
 CommState* BeginInit(ThreadContext& thread, CallId call, uint64_t site, const InitArguments& init,

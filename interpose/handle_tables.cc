@@ -320,7 +320,6 @@ CommState* AddComm(Process& process, uint64_t uid, uint32_t parent, int32_t nran
   comm.next_sequence.store(0, std::memory_order_relaxed);
   comm.child_calls.store(0, std::memory_order_relaxed);
   comm.flags = 0;
-  comm.shares = 0;
   comm.deferred_count.store(0, std::memory_order_relaxed);
   comm.nranks = 0;
   comm.rank = -1;

@@ -259,14 +259,12 @@ struct Call {
     return result;
   }
   // Children:
-  ncclResult_t Child(ncclComm_t parent, int color, ncclComm_t* made, ncclConfig_t* config,
-                     bool aborts_parent = false) const {
+  ncclResult_t Child(ncclComm_t parent, int color, ncclComm_t* made, ncclConfig_t* config) const {
     InitArguments init;
     init.parent = FindComm(thread, parent);
     init.uid = ChildUid(init.parent, kCall);
     init.color = color;
     init.config = config;
-    init.aborts_parent = aborts_parent;
     if (init.parent != nullptr) init.device = init.parent->device;
     return Make(init, made);
   }
@@ -274,9 +272,8 @@ struct Call {
                     ncclConfig_t* config) const {
     return Child(parent, color, made, config);
   }
-  ncclResult_t Init(ncclComm_t parent, int*, int, ncclComm_t* made, ncclConfig_t* config,
-                    int flags) const {
-    return Child(parent, 0, made, config, (flags & NCCL_SHRINK_ABORT) != 0);
+  ncclResult_t Init(ncclComm_t parent, int*, int, ncclComm_t* made, ncclConfig_t* config, int) const {
+    return Child(parent, 0, made, config);
   }
 
   // Existing members know the parent, new ones only the id: nothing that both know could serve as

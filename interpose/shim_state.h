@@ -206,7 +206,6 @@ struct CommState {
   std::atomic<uint32_t> child_calls;  // splits and shrinks called on it so far
   std::atomic<uint32_t> in_use;
   uint8_t flags;  // ring::kFlagNonBlocking
-  uint8_t shares;  // kSharesBySplit, kSharesByShrink: what its children share with it
   ring::NumberSlot* numbers;  // of its collectives; null: none was left
   // [2 * peer] sends to and [2 * peer + 1] receives from that peer; p2p_capacity peers.
   PairNumbers* p2p;

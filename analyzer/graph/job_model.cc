@@ -1,6 +1,7 @@
 #include "analyzer/graph/job_model.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "analyzer/graph/check_catalogue.h"
@@ -43,6 +44,8 @@ class JobModel::Impl {
   Matcher matcher_;
   ExecutionGraph execution_{&matcher_};
   Confirmer confirmer_;
+  // What names are made from has changed.
+  void Forget() { names_.reset(); }
   uint64_t now_ns_ = 0;
   uint64_t first_ns_ = 0;  // begin of the first round
 
@@ -53,6 +56,11 @@ class JobModel::Impl {
     std::set<ProcessId> ended;  // as Hang's
   };
 
+  // Valid until the next fact. A report right after a round needs the same as the round.
+  const Names& NamesNow() const {
+    if (!names_) names_.emplace(execution_, matcher_);
+    return *names_;
+  }
   void AcceptBlocked(const Round& round);
   bool SuspectCircle(const Round& round, const Names& names, Conjecture conjecture,
                      const std::vector<bool>& moves);
@@ -63,6 +71,7 @@ class JobModel::Impl {
   Finding Base(const Names& names) const;
   void FillEvidence(const Names& names, Finding* finding) const;
 
+  mutable std::optional<Names> names_;
   std::vector<Standing> confirmed_;
   std::vector<Finding> suspected_;
   bool ended_ = false, killed_by_gordian_ = false;
@@ -185,13 +194,14 @@ void JobModel::Impl::SuspectResources(const Round& round, const Names& names,
 }
 
 void JobModel::Impl::OnRound(const Round& round) {
+  Forget();
   now_ns_ = std::max(now_ns_, round.end_ns);
   if (first_ns_ == 0) first_ns_ = round.begin_ns;
   if (ended_) return;
   execution_.TakeRound(round);
   AcceptBlocked(round);
   const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns);
-  const Names names(execution_, matcher_);
+  const Names& names = NamesNow();
   const RoundView view{graph, names, options_, round.begin_ns,
                        !confirmed_.empty() || !suspected_.empty()};
   suspected_.clear();
@@ -239,6 +249,7 @@ void JobModel::Impl::OnRound(const Round& round) {
 }
 
 void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed) {
+  Forget();
   ended_ = true;
   killed_by_gordian_ = killed;
   exit_kind_ = kind;
@@ -358,7 +369,7 @@ Finding JobModel::Impl::Base(const Names& names) const {
 }
 
 Verdict JobModel::Impl::Current() const {
-  const Names names(execution_, matcher_);
+  const Names& names = NamesNow();
   std::vector<Finding> findings;
   for (const Standing& standing : confirmed_) findings.push_back(standing.finding);
   for (Finding& finding : MismatchFindings(matcher_, names, now_ns_, ended_)) {
@@ -382,24 +393,34 @@ Verdict JobModel::Impl::Current() const {
 JobModel::JobModel(ModelOptions options) : impl_(std::make_unique<Impl>(options)) {}
 JobModel::~JobModel() = default;
 
-void JobModel::OnProcessStarted(const ProcessInfo& info) { impl_->execution_.Start(info); }
+void JobModel::OnProcessStarted(const ProcessInfo& info) {
+  impl_->Forget();
+  impl_->execution_.Start(info);
+}
 
 void JobModel::OnProcessEnded(ProcessId process, ExitKind kind, int exit_value, uint64_t time_ns) {
+  impl_->Forget();
   impl_->now_ns_ = std::max(impl_->now_ns_, time_ns);
   impl_->execution_.End(process, kind, exit_value, time_ns);
 }
 
 void JobModel::OnFinalCounts(ProcessId process, uint64_t lost_records, uint64_t nccl_calls) {
+  impl_->Forget();
   impl_->execution_.FinalCounts(process, lost_records, nccl_calls);
 }
 
 void JobModel::OnFinalBlock(ProcessId process, std::shared_ptr<const StateBlock> block) {
+  impl_->Forget();
   impl_->execution_.FinalBlock(process, std::move(block));
 }
 
-void JobModel::OnRecordsMissing(ProcessId process) { impl_->execution_.RecordsMissing(process); }
+void JobModel::OnRecordsMissing(ProcessId process) {
+  impl_->Forget();
+  impl_->execution_.RecordsMissing(process);
+}
 
 void JobModel::OnRecord(const CallRecord& record) {
+  impl_->Forget();
   impl_->now_ns_ = std::max(impl_->now_ns_, record.time_ns);
   impl_->execution_.Record(record);
 }

@@ -48,8 +48,7 @@ inline constexpr uint8_t kFlagInPlace = 2;    // sendbuff and recvbuff overlap a
 inline constexpr uint8_t kFlagCapturing = 4;  // the stream was being captured into a graph
 inline constexpr uint8_t kFlagNonBlocking = 8;  // the communicator was made with config.blocking = 0
 // kBegin of a call that makes a communicator:
-inline constexpr uint8_t kFlagSharesResources = 16;  // with its parent (splitShare, shrinkShare); orders nothing
-inline constexpr uint8_t kFlagLaunchOrder = 32;      // NCCL_LAUNCH_ORDER_IMPLICIT is on
+inline constexpr uint8_t kFlagLaunchOrder = 32;  // NCCL_LAUNCH_ORDER_IMPLICIT is on
 
 inline constexpr uint32_t kNoId = 0;  // ids of communicators and streams start at 1
 

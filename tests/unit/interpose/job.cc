@@ -546,7 +546,7 @@ int main(int argc, char** argv) {
       {"events", Events},
       {"event-handles", EventHandles},
       {"memory-words", MemoryWords},
-      {"shared-resources", SharedResources},
+      {"children", Children},
       {"polls", Polls},
       {"polls-end", PollsEnd},
       {"blocked", Blocked},

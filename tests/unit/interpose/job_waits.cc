@@ -4,7 +4,6 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
-#include <stddef.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -18,26 +17,6 @@ void Check(bool right, const char* what, int line) {
   _exit(1);
 }
 #define CHECK(condition) Check((condition), #condition, __LINE__)
-
-ncclComm_t Make(ncclConfig_t config) {
-  ncclUniqueId id = {};
-  std::strcpy(id.internal, "the id");
-  ncclComm_t comm = nullptr;
-  CHECK(ncclCommInitRankConfig(&comm, 2, id, 0, &config) == ncclSuccess);
-  return comm;
-}
-
-ncclComm_t Split(ncclComm_t parent, ncclConfig_t* config = nullptr) {
-  ncclComm_t child = nullptr;
-  CHECK(ncclCommSplit(parent, 0, 0, &child, config) == ncclSuccess);
-  return child;
-}
-
-void Shrink(ncclComm_t parent, int flags) {
-  ncclComm_t child = nullptr;
-  int excluded = 1;
-  CHECK(ncclCommShrink(parent, &excluded, 1, &child, nullptr, flags) == ncclSuccess);
-}
 
 }  // namespace
 
@@ -63,22 +42,13 @@ void MemoryWords() {
                                       0) == CUDA_SUCCESS);
 }
 
-void SharedResources() {
+void Children() {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.splitShare = 1;
-  ncclComm_t splits = Make(config);
-  Split(Split(splits));  // a child is set as its parent is
-  Shrink(splits, NCCL_SHRINK_DEFAULT);
-  ncclConfig_t apart = NCCL_CONFIG_INITIALIZER;
-  apart.splitShare = 0;
-  Split(Split(splits, &apart));
-  // A caller whose nccl.h did not have the member.
-  config.size = offsetof(ncclConfig_t, splitShare);
-  Split(Make(config));
-  ncclConfig_t other = NCCL_CONFIG_INITIALIZER;
-  other.shrinkShare = 1;
-  ncclComm_t shrinks = Make(other);
-  Split(shrinks);
-  Shrink(shrinks, NCCL_SHRINK_DEFAULT);
-  Shrink(shrinks, NCCL_SHRINK_ABORT);
+  ncclComm_t parent = nullptr, child = nullptr;
+  ncclUniqueId id = {};
+  std::strcpy(id.internal, "the id");
+  CHECK(ncclCommInitRankConfig(&parent, 2, id, 0, &config) == ncclSuccess);
+  CHECK(ncclCommSplit(parent, 0, 0, &child, nullptr) == ncclSuccess);
+  int excluded = 1;
+  CHECK(ncclCommShrink(parent, &excluded, 1, &child, nullptr, NCCL_SHRINK_DEFAULT) == ncclSuccess);
 }

@@ -3,6 +3,6 @@
 #define GORDIAN_TESTS_UNIT_INTERPOSE_JOB_WAITS_H_
 
 void MemoryWords();
-void SharedResources();
+void Children();
 
 #endif  // GORDIAN_TESTS_UNIT_INTERPOSE_JOB_WAITS_H_

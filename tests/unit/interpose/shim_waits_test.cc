@@ -1,4 +1,4 @@
-// What the shim tells of streams' waits for memory and of communicators that share resources.
+// What the shim tells of streams' waits for memory and of the order of launches.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -44,38 +44,17 @@ TEST(Shim, MemoryWordsAreToldOneByOne) {
   }
 }
 
-// Of each call that makes a communicator, in order: whether it shares, whether launches are ordered.
-std::vector<uint8_t> OrderFlags(const Job::Environment& environment) {
-  std::vector<uint8_t> flags;
-  for (const Record& record : RunOne("shared-resources", environment).records) {
-    if (kCalls[record.call].payload != PayloadKind::kCommInit) continue;
-    if (record.kind != RecordKind::kBegin) continue;
-    flags.push_back(record.flags & (kFlagSharesResources | kFlagLaunchOrder));
-  }
-  return flags;
-}
-
-TEST(Shim, ChildrenSayWhetherTheyShare) {
-  constexpr uint8_t kAlone = 0, kShares = kFlagSharesResources;
-  const std::vector<uint8_t> asked = {kAlone,  kShares, kShares, kAlone, kShares, kAlone,
-                                      kAlone,  kAlone,  kAlone,  kAlone, kShares, kAlone};
-  EXPECT_EQ(OrderFlags({}), asked);
-  // The environment goes first.
-  const std::vector<uint8_t> never(12, kAlone);
-  EXPECT_EQ(OrderFlags({{"NCCL_COMM_SPLIT_SHARE_RESOURCES", "0"},
-                        {"NCCL_COMM_SHRINK_SHARE_RESOURCES", "0"}}),
-            never);
-  const std::vector<uint8_t> always = {kAlone,  kShares, kShares, kAlone,  kShares, kShares,
-                                       kAlone,  kShares, kAlone,  kShares, kShares, kAlone};
-  EXPECT_EQ(OrderFlags({{"NCCL_COMM_SPLIT_SHARE_RESOURCES", "1"}}), always);
-}
-
 TEST(Shim, LaunchOrderIsTold) {
-  for (const uint8_t flags : OrderFlags({{"NCCL_LAUNCH_ORDER_IMPLICIT", "1"}})) {
-    EXPECT_NE(flags & kFlagLaunchOrder, 0);
-  }
-  for (const uint8_t flags : OrderFlags({{"NCCL_LAUNCH_ORDER_IMPLICIT", "0"}})) {
-    EXPECT_EQ(flags & kFlagLaunchOrder, 0);
+  for (const char* const value : {"1", "0"}) {
+    int calls = 0;
+    for (const Record& record :
+         RunOne("children", {{"NCCL_LAUNCH_ORDER_IMPLICIT", value}}).records) {
+      if (kCalls[record.call].payload != PayloadKind::kCommInit) continue;
+      if (record.kind != RecordKind::kBegin) continue;
+      ++calls;
+      EXPECT_EQ((record.flags & kFlagLaunchOrder) != 0, *value == '1') << record.call;
+    }
+    EXPECT_EQ(calls, 3);
   }
 }
 
