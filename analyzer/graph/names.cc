@@ -105,12 +105,12 @@ Names::Names(const ExecutionGraph& execution, const Matcher& matcher)
   std::map<std::pair<ProcessId, int>, int> size;
   bool several = false;
   for (const Communicator& comm : matcher.comms()) {
-    std::set<ProcessId> processes;
+    std::vector<ProcessId> processes;
     bool current = false;
     for (int r = 0; r < comm.nranks; ++r) {
       const CommMember& member = comm.members[r];
       if (!member.known) continue;
-      several |= !processes.insert(member.process).second;
+      processes.push_back(member.process);
       if (incarnations_.Replaced(member.process)) continue;
       current = true;
       auto [it, added] = size.try_emplace({member.process, member.device}, 0);
@@ -119,6 +119,8 @@ Names::Names(const ExecutionGraph& execution, const Matcher& matcher)
         by_device_[it->first] = r;
       }
     }
+    std::sort(processes.begin(), processes.end());
+    several |= std::adjacent_find(processes.begin(), processes.end()) != processes.end();
     if (current) expected_ = std::max(expected_, comm.nranks);
   }
   std::set<int> ranks;

@@ -24,6 +24,8 @@ const char* Name(Confidence);    // "confirmed"
 struct Site {  // resolved to function, file and line by whoever has the modules
   ProcessId process = 0;
   uint64_t address = 0;
+
+  friend bool operator==(const Site&, const Site&) = default;
 };
 
 // One arrow of the witness: a rank, what it is in, and whom that waits for.
@@ -43,6 +45,8 @@ struct WaitEdge {
   uint64_t bytes = 0;
   Site site;              // where the rank made the call that waits
   std::string detail;     // one line, e.g. "calls AllReduce #0 of B only after this"
+
+  friend bool operator==(const WaitEdge&, const WaitEdge&) = default;
 };
 
 enum class PartState : uint8_t { kNotCalled, kCalled, kInOpenGroup, kEnqueued, kAtHead, kDone };
@@ -52,6 +56,8 @@ struct OperationMember {
   PartState state = PartState::kNotCalled;
   std::string instead;  // for one that has not joined: what it does; empty when unknown
   Site site;            // of its own call, or of what it does instead
+
+  friend bool operator==(const OperationMember&, const OperationMember&) = default;
 };
 
 struct StuckOperation {
@@ -61,6 +67,8 @@ struct StuckOperation {
   int64_t sequence = -1;
   uint64_t bytes = 0;
   std::vector<OperationMember> members;
+
+  friend bool operator==(const StuckOperation&, const StuckOperation&) = default;
 };
 
 struct Evidence {
@@ -71,6 +79,8 @@ struct Evidence {
   uint64_t nccl_calls = 0;
   std::vector<std::string> not_visible;
   std::vector<std::string> assumes;
+
+  friend bool operator==(const Evidence&, const Evidence&) = default;
 };
 
 struct Finding {
@@ -86,6 +96,8 @@ struct Finding {
   uint64_t stalled_at_ns = 0;
   double detected_after_s = 0;
   Evidence evidence;
+
+  friend bool operator==(const Finding&, const Finding&) = default;
 };
 
 // Ranks that ended and were started again.
@@ -93,6 +105,8 @@ struct Restarts {
   int times = 0;           // how often the rank that came back most often did; 0: none has
   std::vector<int> ranks;  // that run, or ended, in a later incarnation
   std::string because;     // the end that the last restart followed: "rank 1 was killed by signal 9"
+
+  friend bool operator==(const Restarts&, const Restarts&) = default;
 };
 
 // A function on the stack of a thread of the job.
@@ -113,10 +127,14 @@ struct FoldedStack {
     uint32_t pid = 0;
     uint32_t tid = 0;
     std::string name;
+
+    friend bool operator==(const Thread&, const Thread&) = default;
   };
   std::vector<int> ranks;  // ascending, each once; empty: of processes that are no rank
   std::vector<Thread> threads;
   std::vector<StackFrame> frames;  // innermost first
+
+  friend bool operator==(const FoldedStack&, const FoldedStack&) = default;
 };
 
 struct Verdict {
@@ -126,6 +144,8 @@ struct Verdict {
   // Where the stuck threads are, those of the culprits first; empty until they have been read. The
   // model does not fill it.
   std::vector<FoldedStack> stacks;
+
+  friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
 }  // namespace gordian::graph

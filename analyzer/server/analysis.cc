@@ -36,8 +36,7 @@ bool IsProblem(graph::VerdictKind kind) {
 
 // What makes two verdicts different for people: all but the numbers that grow by themselves, be
 // they within a text ("12 records of rank 0").
-// Written out as the unresolved JSON, so that nothing can be forgotten.
-std::string Essence(graph::Verdict verdict) {
+graph::Verdict Essence(graph::Verdict verdict) {
   auto strip = [](graph::Finding* finding) {
     finding->stalled_at_ns = 0;
     finding->detected_after_s = 0;
@@ -53,9 +52,7 @@ std::string Essence(graph::Verdict verdict) {
   };
   strip(&verdict.main);
   for (graph::Finding& finding : verdict.findings) strip(&finding);
-  return VerdictToText(verdict, [](const graph::Site& site) {
-    return fmt::format("{}:{:x}", site.process, site.address);
-  });
+  return verdict;
 }
 
 void AddNotes(const std::vector<std::string>& notes, graph::Verdict* verdict) {
@@ -406,7 +403,7 @@ class Analysis::Impl {
   // Writes the files if the verdict is another one than before, or if it is to be written anyway.
   std::optional<News> Refresh(bool always) {
     graph::Verdict verdict = WithoutStacks();
-    std::string essence = Essence(verdict);
+    graph::Verdict essence = Essence(verdict);
     const bool same = essence == essence_;
     if (!always && same && stacks_told_ == stacks_.changes()) return std::nullopt;
     std::optional<v1::StacksRequest> stacks_wanted;
@@ -482,7 +479,7 @@ class Analysis::Impl {
   bool seen_process_ = false;
   std::vector<std::string> notes_;
   std::string host_;  // as the trace has it
-  std::string essence_;
+  std::optional<graph::Verdict> essence_;  // of the verdict that was told last
   std::string json_;
   Stats stats_;
 };
