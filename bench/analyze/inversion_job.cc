@@ -69,13 +69,15 @@ gordian::testing::RecordedJob Build(int steps, int padding) {
 
 }  // namespace
 
-std::vector<v1::Event> InversionJob() {
+std::vector<v1::Event> InversionJob(int events) {
+  const auto wanted = static_cast<size_t>(events);
   int steps = 0;
-  while (Build(steps + 1, 0).events().size() <= kEvents) ++steps;
-  const size_t missing = kEvents - Build(steps, 0).events().size();
-  std::vector<v1::Event> events = Build(steps, static_cast<int>(missing)).events();
-  if (events.size() != kEvents) abort();  // padding adds one event each, or the books are wrong
-  return events;
+  while (Build(steps + 1, 0).events().size() <= wanted) ++steps;
+  const size_t without = Build(steps, 0).events().size();
+  if (without > wanted) abort();  // not even the end of the job is so short
+  std::vector<v1::Event> made = Build(steps, static_cast<int>(wanted - without)).events();
+  if (made.size() != wanted) abort();  // padding adds one event each, or the books are wrong
+  return made;
 }
 
 }  // namespace gordian::bench

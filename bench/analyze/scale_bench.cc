@@ -1,6 +1,7 @@
 // How the analyzer grows with the job: a training job of 64 to 16,384 ranks (training_job.h) hangs, and
 // the time counts from the moment that the last node has answered the round that proves it until the
-// verdict is there. Also what a record costs on the way in, and what the model keeps.
+// verdict is there, in seconds of the one thread that does it. Also what a record costs, in process,
+// from the message to the model, and by how much the process grows (with what the job's writer keeps).
 //
 //   bench_scale [MAX_RANKS]        default 16384
 #include <time.h>
@@ -10,7 +11,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -87,25 +87,41 @@ Measured Measure(const TrainingShape& shape) {
       verdict.main.confidence != graph::Confidence::kConfirmed) {
     Fail("the verdict is wrong: " + verdict.main.summary);
   }
-  if (std::getenv("SHOW")) std::fprintf(stderr, "%s\n", verdict.main.summary.c_str());
   return result;
 }
 
 int Main(int argc, char** argv) {
   SilenceLog();
   const int most = argc > 1 ? atoi(argv[1]) : 16'384;
-  for (const int ranks : {std::getenv("R") ? atoi(std::getenv("R")) : 64, 512, 4096, 16384}) {
+  std::vector<Measured> all;
+  for (const int ranks : {64, 512, 4096, 16384}) {
     if (ranks > most) break;
     TrainingShape shape;
-    shape.pipeline = std::getenv("PIPE") ? atoi(std::getenv("PIPE")) : ranks >= 512 ? 16 : 4; if (std::getenv("MB")) shape.micro_batches = atoi(std::getenv("MB"));
+    shape.pipeline = ranks >= 512 ? 16 : 4;
     shape.data = ranks / (shape.tensor * shape.pipeline);
     shape.fault = Fault::kInversion;
-    const Measured m = Measure(shape);
-    std::printf("%6d ranks: %8llu records, %.2f M/s in; round %.3f s, proof %.3f s; %.0f MiB\n",
-                m.ranks, static_cast<unsigned long long>(m.records),
-                static_cast<double>(m.records) / m.feed_s / 1e6, m.first_round_s, m.proof_s,
-                m.model_mib);
+    all.push_back(Measure(shape));
+    const Measured& m = all.back();
+    std::printf(
+        "scale, %5d ranks: verdict %.3f s after the last report%s; %llu records at %.2f M/s; the round "
+        "before it %.3f s; %.0f MiB\n",
+        m.ranks, m.proof_s,
+        m.ranks == 4096    ? " (goal 0.3)"
+        : m.ranks == 16384 ? " (goal 1)"
+                           : "",
+        static_cast<unsigned long long>(m.records), static_cast<double>(m.records) / m.feed_s / 1e6,
+        m.first_round_s, m.model_mib);
     std::fflush(stdout);
+  }
+  if (all.size() > 1) {
+    // Least squares of log(time) over log(ranks).
+    double n = 0, x = 0, y = 0, xx = 0, xy = 0;
+    for (const Measured& m : all) {
+      const double lx = std::log(m.ranks), ly = std::log(m.proof_s);
+      n += 1, x += lx, y += ly, xx += lx * lx, xy += lx * ly;
+    }
+    std::printf("  the time grows with the ranks to the power of %.2f\n",
+                (n * xy - x * y) / (n * xx - x * x));
   }
   return 0;
 }
