@@ -14,6 +14,7 @@
 
 #include "collector/outgoing.h"
 #include "common/clock.h"
+#include "common/packed_batch.h"
 #include "gordian/v1/ingest.grpc.pb.h"
 
 namespace gordian::collector {
@@ -263,7 +264,7 @@ struct FleetLink::State {
         if (small.has_ping()) {
           small.mutable_ping()->set_sent_ns(MonoNs());
         }
-        const bool fine = stream->Write(batch != nullptr ? *batch : small);
+        const bool fine = stream->Write(batch != nullptr ? PackedMessage(*batch) : small);
         TellProblems();
         lock.lock();
         if (!fine) {

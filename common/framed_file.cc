@@ -2,17 +2,17 @@
 
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zstd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
+#include "common/compression.h"
 #include "common/crc32.h"
 
 namespace gordian {
 namespace {
 
-constexpr int kCompressionLevel = 1;
 constexpr size_t kPrefixBytes = 8;  // length, CRC
 
 void PutLe32(uint32_t value, unsigned char* out) {
@@ -27,26 +27,6 @@ uint32_t GetLe32(const unsigned char* in) {
     value = value << 8 | in[i];
   }
   return value;
-}
-
-bool Decompress(const std::vector<unsigned char>& frame, std::vector<char>* out, std::string* why) {
-  const unsigned long long claimed = ZSTD_getFrameContentSize(frame.data(), frame.size());
-  if (claimed == ZSTD_CONTENTSIZE_ERROR || claimed == ZSTD_CONTENTSIZE_UNKNOWN) {
-    *why = "not a zstd frame";
-    return false;
-  }
-  if (claimed > kMaxFrameContents) {
-    *why = "chunk claims " + std::to_string(claimed) + " bytes";
-    return false;
-  }
-  out->resize(static_cast<size_t>(claimed));
-  const size_t n = ZSTD_decompress(out->data(), out->size(), frame.data(), frame.size());
-  if (ZSTD_isError(n) != 0) {
-    *why = std::string("decompression failed: ") + ZSTD_getErrorName(n);
-    return false;
-  }
-  out->resize(n);
-  return true;
 }
 
 }  // namespace
@@ -95,15 +75,16 @@ Status WriteFrame(int fd, const std::string& path, uint64_t* offset, const std::
     return Status::InvalidArgument(std::to_string(contents.size()) + " bytes are too many for " +
                                    path);
   }
-  std::vector<unsigned char> out(kPrefixBytes + ZSTD_compressBound(contents.size()));
-  const size_t n = ZSTD_compress(out.data() + kPrefixBytes, out.size() - kPrefixBytes,
-                                 contents.data(), contents.size(), kCompressionLevel);
-  if (ZSTD_isError(n) != 0 || n > kMaxFrameBytes) {
+  std::string out(kPrefixBytes, '\0');
+  GORDIAN_RETURN_IF_ERROR(Compress(contents, &out));
+  const size_t n = out.size() - kPrefixBytes;
+  if (n > kMaxFrameBytes) {
     return Status::Internal("cannot compress what " + path + " should hold");
   }
-  PutLe32(static_cast<uint32_t>(n), out.data());
-  PutLe32(Crc32(out.data() + kPrefixBytes, n), out.data() + 4);
-  GORDIAN_RETURN_IF_ERROR(WriteAllAt(fd, path, *offset, out.data(), kPrefixBytes + n));
+  auto* const prefix = reinterpret_cast<unsigned char*>(out.data());
+  PutLe32(static_cast<uint32_t>(n), prefix);
+  PutLe32(Crc32(prefix + kPrefixBytes, n), prefix + 4);
+  GORDIAN_RETURN_IF_ERROR(WriteAllAt(fd, path, *offset, out.data(), out.size()));
   *offset += kPrefixBytes + n;
   return Status::Ok();
 }
@@ -148,7 +129,8 @@ FrameGot ReadFrame(int fd, uint64_t* offset, std::vector<char>* contents, std::s
     *why = "checksum";
     return FrameGot::kDamaged;
   }
-  if (!Decompress(frame, contents, why)) {
+  const std::string_view packed(reinterpret_cast<const char*>(frame.data()), frame.size());
+  if (!Decompress(packed, kMaxFrameContents, contents, why)) {
     return FrameGot::kDamaged;
   }
   *offset += kPrefixBytes + length;

@@ -10,7 +10,10 @@
 #include <grpcpp/support/method_handler.h>
 #include <grpcpp/support/proto_buffer_reader.h>
 
+#include <string_view>
 #include <utility>
+
+#include "common/packed_batch.h"
 
 namespace gordian::server {
 namespace {
@@ -56,6 +59,14 @@ bool CountParts(CodedInputStream* in, const Descriptor* type, int depth, size_t*
   return true;
 }
 
+bool FewEnough(CodedInputStream* in, const Descriptor* type, size_t bytes, std::string* why) {
+  size_t left = kMaxMessageParts;
+  if (CountParts(in, type, 0, &left)) return true;
+  *why = fmt::format("a message of {} bytes has more than {} parts, the most that is taken", bytes,
+                     kMaxMessageParts);
+  return false;
+}
+
 }  // namespace
 
 bool ParseMessage(grpc::ByteBuffer* bytes, v1::ToAnalyzer* message, std::string* why) {
@@ -63,19 +74,25 @@ bool ParseMessage(grpc::ByteBuffer* bytes, v1::ToAnalyzer* message, std::string*
     grpc::ByteBuffer copy = *bytes;  // of references, not of what they refer to
     grpc::ProtoBufferReader reader(&copy);
     CodedInputStream in(&reader);
-    size_t left = kMaxMessageParts;
-    if (!CountParts(&in, v1::ToAnalyzer::descriptor(), 0, &left)) {
-      *why = fmt::format("a message of {} bytes has more than {} parts, the most that is taken",
-                         bytes->Length(), kMaxMessageParts);
+    if (!FewEnough(&in, v1::ToAnalyzer::descriptor(), bytes->Length(), why)) {
       bytes->Clear();
       return false;
     }
   }
   const grpc::Status status =
       grpc::SerializationTraits<v1::ToAnalyzer>::Deserialize(bytes, message);
-  if (status.ok()) return true;
-  *why = "a message makes no sense: " + status.error_message();
-  return false;
+  if (!status.ok()) {
+    *why = "a message makes no sense: " + status.error_message();
+    return false;
+  }
+  if (!message->has_batch()) return true;
+  const auto few_enough = [](std::string_view contents, std::string* what) {
+    if (contents.size() <= kCountAboveBytes) return true;
+    CodedInputStream in(reinterpret_cast<const uint8_t*>(contents.data()),
+                        static_cast<int>(contents.size()));
+    return FewEnough(&in, v1::EventBatch::descriptor(), contents.size(), what);
+  };
+  return Unpack(kMaxMessageBytes, few_enough, message->mutable_batch(), why);
 }
 
 bool ReadMessage(IngestStream* stream, v1::ToAnalyzer* message, std::string* why) {

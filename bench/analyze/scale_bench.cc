@@ -19,6 +19,7 @@
 #include "analyzer/server/graph_events.h"
 #include "tests/unit/server/training_job.h"
 #include "common/log.h"
+#include "common/packed_batch.h"
 
 namespace gordian::bench {
 namespace {
@@ -51,7 +52,23 @@ struct Measured {
   uint64_t records = 0;
   double feed_s = 0, first_round_s = 0, proof_s = 0;
   double model_mib = 0;
+  uint64_t sent_records = 0, plain_bytes = 0, wire_bytes = 0;
 };
+
+// As a collector would send them: at most so many to a batch.
+void CountBytes(const std::vector<v1::Event>& events, Measured* measured) {
+  constexpr size_t kBatch = 512;
+  for (size_t first = 0; first < events.size(); first += kBatch) {
+    v1::ToAnalyzer message;
+    message.mutable_batch()->set_number(first + 1);
+    for (size_t i = first; i < std::min(first + kBatch, events.size()); ++i) {
+      measured->sent_records += events[i].has_record() ? 1 : 0;
+      *message.mutable_batch()->add_events() = events[i];
+    }
+    measured->plain_bytes += message.ByteSizeLong();
+    measured->wire_bytes += PackedMessage(message).ByteSizeLong();
+  }
+}
 
 Measured Measure(const TrainingShape& shape) {
   Measured result;
@@ -59,6 +76,7 @@ Measured Measure(const TrainingShape& shape) {
   TrainingJob job(shape);
   server::Analysis analysis({});
   const TrainingJob::Sink feed = [&](int node, std::vector<v1::Event> events) {
+    CountBytes(events, &result);
     for (v1::Event& event : events) TrainingJob::MakeUnique(node, &event);
     const double begin = CpuSeconds();
     analysis.OnBatch(events);
@@ -122,6 +140,12 @@ int Main(int argc, char** argv) {
     }
     std::printf("  the time grows with the ranks to the power of %.2f\n",
                 (n * xy - x * y) / (n * xx - x * x));
+  }
+  if (!all.empty()) {
+    const Measured& m = all.back();
+    std::printf("  %.1f B a record on the wire (goal 32), %.1f B before it is packed\n",
+                static_cast<double>(m.wire_bytes) / static_cast<double>(m.sent_records),
+                static_cast<double>(m.plain_bytes) / static_cast<double>(m.sent_records));
   }
   return 0;
 }

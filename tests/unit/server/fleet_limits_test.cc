@@ -13,6 +13,8 @@
 
 #include "analyzer/server/ingest_stream.h"
 #include "analyzer/server/job_folders.h"
+#include "common/compression.h"
+#include "common/packed_batch.h"
 #include "tests/unit/server/fleet_server_fixture.h"
 
 namespace gordian::server {
@@ -215,6 +217,81 @@ TEST(IngestStreamTest, WhatIsWithinEventsCountsToo) {
   std::string why;
   EXPECT_FALSE(ParseMessage(&bytes, &message, &why));
   EXPECT_NE(why.find("parts"), std::string::npos) << why;
+}
+
+bool Parse(const v1::ToAnalyzer& sent, v1::ToAnalyzer* got, std::string* why) {
+  grpc::Slice slice(sent.SerializeAsString());
+  grpc::ByteBuffer bytes(&slice, 1);
+  return ParseMessage(&bytes, got, why);
+}
+
+TEST(IngestStreamTest, PackedBatchesAreTheSameBatches) {
+  v1::ToAnalyzer plain;
+  plain.mutable_batch()->set_number(7);
+  for (v1::Event& event : testing::TwoRanks(true).Take()) {
+    *plain.mutable_batch()->add_events() = std::move(event);
+  }
+  const v1::ToAnalyzer packed = PackedMessage(plain);
+  EXPECT_EQ(packed.batch().events_size(), 0);
+  EXPECT_LT(packed.ByteSizeLong(), plain.ByteSizeLong());
+  v1::ToAnalyzer got;
+  std::string why;
+  ASSERT_TRUE(Parse(packed, &got, &why)) << why;
+  EXPECT_EQ(got.SerializeAsString(), plain.SerializeAsString());
+  // Small ones stay as they are.
+  v1::ToAnalyzer small;
+  small.mutable_batch()->set_number(8);
+  small.mutable_batch()->add_events()->mutable_module()->set_path("p");
+  EXPECT_EQ(PackedMessage(small).batch().events_size(), 1);
+}
+
+TEST(IngestStreamTest, PackedBatchesThatAreNotTakenAreNamed) {
+  const auto refusal = [](uint64_t number, std::string_view contents, const auto& change) {
+    v1::ToAnalyzer message, got;
+    message.mutable_batch()->set_number(number);
+    EXPECT_TRUE(Compress(contents, message.mutable_batch()->mutable_packed()).ok());
+    change(message.mutable_batch());
+    std::string why;
+    EXPECT_FALSE(Parse(message, &got, &why));
+    return why;
+  };
+  const auto as_it_is = [](v1::EventBatch*) {};
+  v1::EventBatch batch;
+  batch.set_number(3);
+  batch.add_events()->mutable_module()->set_path("p");
+  const std::string good = batch.SerializeAsString();
+  // Much out of little.
+  EXPECT_NE(refusal(3, std::string(kMaxMessageBytes + 1, 'x'), as_it_is).find("claims"),
+            std::string::npos);
+  std::string many;
+  for (size_t i = 0; i <= kMaxMessageParts; ++i) many += std::string("\x12\x00", 2);
+  EXPECT_NE(refusal(3, many, as_it_is).find("parts"), std::string::npos);
+  EXPECT_NE(refusal(3, std::string(100, '\xff'), as_it_is).find("no sense"), std::string::npos);
+  EXPECT_NE(refusal(4, good, as_it_is).find("not what"), std::string::npos);
+  EXPECT_NE(refusal(3, good, [](v1::EventBatch* b) { b->add_events(); }).find("not what"),
+            std::string::npos);
+  EXPECT_NE(refusal(3, good, [](v1::EventBatch* b) { b->set_packed("plain"); }).find("zstd"),
+            std::string::npos);
+  // One within the other.
+  v1::EventBatch outer;
+  outer.set_number(3);
+  ASSERT_TRUE(Compress(good, outer.mutable_packed()).ok());
+  EXPECT_NE(refusal(3, outer.SerializeAsString(), as_it_is).find("not what"), std::string::npos);
+  // A frame cut or changed anywhere: refused or not, it is no more than a refusal.
+  std::string frame;
+  ASSERT_TRUE(Compress(good, &frame).ok());
+  for (size_t i = 0; i < frame.size(); ++i) {
+    for (const std::string& bad :
+         {frame.substr(0, i), frame.substr(0, i) + '\x5a' + frame.substr(i + 1)}) {
+      v1::ToAnalyzer message, got;
+      message.mutable_batch()->set_number(3);
+      message.mutable_batch()->set_packed(bad);
+      std::string why;
+      if (!Parse(message, &got, &why)) {
+        EXPECT_FALSE(why.empty());
+      }
+    }
+  }
 }
 
 TEST(IngestStreamTest, NonsenseIsNamed) {

@@ -15,6 +15,7 @@ namespace {
 constexpr uint32_t kCompute = 1, kSends = 2, kReceives = 3, kData = 4;
 constexpr uint32_t kStreams = 4;
 constexpr uint64_t kWorld = 1;
+constexpr uint64_t kStartNs = 5'000'000'000'000;  // a machine that has been up for hours
 constexpr uint64_t kActivations = 4096 * 8192, kGradients = 1 << 26;
 
 [[noreturn]] void Fail(const std::string& what) {
@@ -40,7 +41,7 @@ void Renumber(v1::Event* event, uint32_t by) {
 
 TrainingJob::TrainingJob(const TrainingShape& shape)
     : shape_(shape),
-      job_(shape.ranks()),
+      job_(shape.ranks(), /*module=*/"", kStartNs),
       // Somewhere in the middle of everything.
       faulty_(RankOf(shape.data / 2, shape.pipeline / 2, shape.tensor / 2)) {
   if (shape.data > kReplicasOfPod && shape.data % kReplicasOfPod != 0) {
@@ -161,6 +162,7 @@ void TrainingJob::NoteOperation(int rank, uint64_t uid, Entry entry) {
 void TrainingJob::Collective(int rank, const char* symbol, uint64_t uid, int members,
                              uint32_t stream, uint64_t count) {
   if (members < 2) return;
+  job_.CallSiteOf(rank, RecordedJob::kModuleStart + 0x10000 + (uid / 1'000'000) * 0x140 + stream * 0x34);
   job_.Collective(rank, symbol, uid, stream, count);
   const uint64_t number = programs_[static_cast<size_t>(rank)].numbers[uid]++;
   NoteOperation(rank, uid, {.stream = stream, .match = uid << 32 | number, .members = members});
@@ -171,6 +173,7 @@ void TrainingJob::Transfer(int rank, bool send, int stage, bool forward) {
   const Place at = PlaceOf(rank);
   const uint32_t stream = send ? kSends : kReceives;
   const uint64_t pp = Pp(at, forward);
+  job_.CallSiteOf(rank, RecordedJob::kModuleStart + 0x20000 + (forward ? 0x150 : 0x260) + stream * 0x34);
   if (send) {
     job_.Send(rank, pp, stage, stream, kActivations);
   } else {
@@ -186,6 +189,7 @@ void TrainingJob::Transfer(int rank, bool send, int stage, bool forward) {
 
 void TrainingJob::Order(int rank, uint32_t from, uint32_t to) {
   const uint64_t event = 0xe000 + from * 16 + to;
+  job_.CallSiteOf(rank, RecordedJob::kModuleStart + 0x30000 + from * 0x80 + to * 0x24);
   job_.RecordEvent(rank, from, event);
   job_.WaitEvent(rank, to, event);
   if (!last_step_) return;

@@ -1,0 +1,42 @@
+#include "common/packed_batch.h"
+
+#include <utility>
+#include <vector>
+
+#include "common/compression.h"
+
+namespace gordian {
+namespace {
+
+constexpr size_t kWorthPacking = 512;  // bytes
+
+}  // namespace
+
+v1::ToAnalyzer PackedMessage(const v1::ToAnalyzer& message) {
+  const std::string contents = message.batch().SerializeAsString();
+  if (contents.size() < kWorthPacking) return message;
+  v1::ToAnalyzer packed;
+  packed.mutable_batch()->set_number(message.batch().number());
+  if (!Compress(contents, packed.mutable_batch()->mutable_packed()).ok()) return message;
+  return packed;
+}
+
+bool Unpack(size_t most, const Acceptable& acceptable, v1::EventBatch* batch, std::string* why) {
+  if (batch->packed().empty()) return true;
+  std::vector<char> contents;
+  if (!Decompress(batch->packed(), most, &contents, why)) return false;
+  if (!acceptable({contents.data(), contents.size()}, why)) return false;
+  v1::EventBatch inner;
+  if (!inner.ParseFromArray(contents.data(), static_cast<int>(contents.size()))) {
+    *why = "a packed batch makes no sense";
+    return false;
+  }
+  if (inner.number() != batch->number() || !inner.packed().empty() || batch->events_size() != 0) {
+    *why = "a packed batch is not what its message says";
+    return false;
+  }
+  *batch = std::move(inner);
+  return true;
+}
+
+}  // namespace gordian
