@@ -1,0 +1,172 @@
+// Records a second from many collectors to one analyzer, over gRPC on loopback: a healthy training job of
+// 512 ranks on 64 nodes, each with a stream of its own, batches as collectors send them, until the model
+// has every record and the trace is written. Batches packed as they are sent, and the same batches plain.
+// Both ends are in this process and share its cores.
+//
+//   bench_ingest [STEPS]        default 10
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "analyzer/server/fleet_server.h"
+#include "common/log.h"
+#include "common/packed_batch.h"
+#include "common/version.h"
+#include "gordian/v1/ingest.grpc.pb.h"
+#include "tests/unit/server/training_job.h"
+
+namespace gordian::bench {
+namespace {
+
+constexpr size_t kBatch = 512;  // events
+constexpr size_t kSenders = 2;
+
+[[noreturn]] void Fail(const std::string& what) {
+  std::fprintf(stderr, "bench_ingest: %s\n", what.c_str());
+  exit(1);
+}
+
+struct Job {
+  std::vector<std::vector<v1::ToAnalyzer>> messages;  // by node, in order
+  uint64_t records = 0;
+};
+
+Job Make(int steps) {
+  testing::TrainingShape shape;
+  shape.data = 4;
+  shape.steps = steps;
+  testing::TrainingJob training(shape);
+  Job job;
+  job.messages.resize(static_cast<size_t>(training.nodes()));
+  const testing::TrainingJob::Sink send = [&](int node, std::vector<v1::Event> events) {
+    std::vector<v1::ToAnalyzer>& to = job.messages[static_cast<size_t>(node)];
+    for (size_t first = 0; first < events.size(); first += kBatch) {
+      v1::EventBatch* const batch = to.emplace_back().mutable_batch();
+      batch->set_number(to.size());
+      for (size_t i = first; i < std::min(first + kBatch, events.size()); ++i) {
+        job.records += events[i].has_record() ? 1 : 0;
+        *batch->add_events() = std::move(events[i]);
+      }
+    }
+  };
+  training.Begin(send);
+  for (int step = 0; step < steps; ++step) training.Step(step, send);
+  return job;
+}
+
+class Collector {
+ public:
+  Collector(int port, size_t node)
+      : stub_(v1::Ingest::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                                                      grpc::InsecureChannelCredentials()))),
+        stream_(stub_->Collect(&context_)) {
+    v1::ToAnalyzer message;
+    v1::Hello* const hello = message.mutable_hello();
+    hello->set_protocol(kIngestProtocol);
+    hello->set_gordian_version(kVersion);
+    hello->set_host("host" + std::to_string(node));
+    hello->set_session("bench");
+    hello->set_job("bench");
+    hello->set_incarnation(node + 1);
+    v1::ToCollector answer;
+    if (!stream_->Write(message) || !stream_->Read(&answer) || !answer.has_welcome()) {
+      Fail("node " + std::to_string(node) + " is not welcome");
+    }
+  }
+  ~Collector() {
+    context_.TryCancel();
+    v1::ToCollector message;
+    while (stream_->Read(&message)) {
+    }
+    (void)stream_->Finish();
+  }
+  void Send(const v1::ToAnalyzer& message) {
+    if (!stream_->Write(message)) Fail("a stream broke");
+  }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<v1::Ingest::Stub> stub_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::ToAnalyzer, v1::ToCollector>> stream_;
+};
+
+// Seconds from the first batch until the model has all records.
+double Measure(const Job& job) {
+  std::string folder = (std::filesystem::temp_directory_path() / "bench_ingest.XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) Fail("cannot make a temporary folder");
+  double seconds = 0;
+  {
+    server::FleetServer server;
+    server::FleetOptions options;
+    options.listen = "127.0.0.1:0";
+    options.sessions_dir = folder;
+    if (const Status status = server.Start(std::move(options)); !status.ok()) {
+      Fail(status.ToString());
+    }
+    std::vector<std::unique_ptr<Collector>> collectors;
+    for (size_t node = 0; node < job.messages.size(); ++node) {
+      collectors.push_back(std::make_unique<Collector>(server.port(), node));
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    std::vector<std::thread> senders;
+    for (size_t sender = 0; sender < kSenders; ++sender) {
+      senders.emplace_back([&, sender] {
+        bool more = true;
+        for (size_t i = 0; more; ++i) {  // as time goes by at all nodes
+          more = false;
+          for (size_t node = sender; node < job.messages.size(); node += kSenders) {
+            if (i >= job.messages[node].size()) continue;
+            collectors[node]->Send(job.messages[node][i]);
+            more = true;
+          }
+        }
+      });
+    }
+    for (std::thread& sender : senders) sender.join();
+    while (server.jobs().at(0).records < job.records) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (server.jobs().at(0).dropped_events != 0) Fail("events were dropped");
+    collectors.clear();
+    server.Stop();
+  }
+  std::filesystem::remove_all(folder);
+  return seconds;
+}
+
+int Main(int argc, char** argv) {
+  const int steps = argc > 1 ? atoi(argv[1]) : 10;
+  if (steps < 1 || steps > 1000) {
+    std::fprintf(stderr, "usage: bench_ingest [STEPS]   (1 to 1000)\n");
+    return 2;
+  }
+  SilenceLog();
+  const Job plain = Make(steps);
+  Job packed = plain;
+  for (std::vector<v1::ToAnalyzer>& messages : packed.messages) {
+    for (v1::ToAnalyzer& message : messages) message = PackedMessage(message);
+  }
+  const double packed_s = Measure(packed), plain_s = Measure(plain);
+  const auto rate = [&](double seconds) { return static_cast<double>(plain.records) / seconds / 1e6; };
+  std::printf("ingest: packed %.2f times as fast as plain over loopback\n", plain_s / packed_s);
+  std::printf("  packed %.2f M records/s, plain %.2f M records/s   (goal: 1)\n", rate(packed_s),
+              rate(plain_s));
+  std::printf("  %llu records of %zu nodes, both ends in one process\n",
+              static_cast<unsigned long long>(plain.records), plain.messages.size());
+  return 0;
+}
+
+}  // namespace
+}  // namespace gordian::bench
+
+int main(int argc, char** argv) { return gordian::bench::Main(argc, argv); }
