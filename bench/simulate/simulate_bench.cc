@@ -19,8 +19,8 @@
 #include <thread>
 #include <vector>
 
-#include "simulator/dense.h"
 #include "simulator/estimate.h"
+#include "simulator/replay.h"
 #include "simulator/simulate.h"
 #include "simulator/sites.h"
 #include "tests/unit/simulator/table1.h"
@@ -64,11 +64,11 @@ void Replayed(const std::string& name, const Config& config, Detector detector, 
               int wanted) {
   Problem problem;
   (void)BuildProblem(config, false, &problem);
-  DenseEngine engine(problem.components.front(), {config.model, detector, config.resource_limit});
+  ReplayEngine engine(problem.components.front(), {config.model, detector, config.resource_limit});
   PythonRandom random(2023);
   int deadlocks = 0;
   for (int r = 0; r < rounds; ++r) {
-    deadlocks += engine.Replay(config.disorder_prob, config.sync_prob, &random).deadlock ? 1 : 0;
+    deadlocks += engine.Round(config.disorder_prob, config.sync_prob, &random).deadlock ? 1 : 0;
   }
   printf("S1 %-34s %6d rounds: %6d, published %6d", name.c_str(), rounds, deadlocks, wanted);
   Check(deadlocks == wanted);
@@ -289,12 +289,12 @@ double OwnRate(const Config& config, Wanted wanted) {
 double ReplayRate(const Config& config) {
   Problem problem;
   (void)BuildProblem(config, false, &problem);
-  DenseEngine engine(problem.components.front(), {config.model, Detector::kIntersection, -1});
+  ReplayEngine engine(problem.components.front(), {config.model, Detector::kIntersection, -1});
   PythonRandom random(2023);
   const double begin = OwnCpu();
   int rounds = 0;
   for (; OwnCpu() - begin < 2; ++rounds) {
-    (void)engine.Replay(config.disorder_prob, config.sync_prob, &random);
+    (void)engine.Round(config.disorder_prob, config.sync_prob, &random);
   }
   return rounds / (OwnCpu() - begin);
 }
