@@ -10,7 +10,7 @@ namespace {
 constexpr int kWords = 624;
 constexpr int kShift = 397;
 constexpr uint32_t kMatrix = 0x9908b0dfu;
-constexpr uint64_t kStride = 8;  // numbers, or pairs, looked at together
+constexpr uint64_t kStride = 16;  // numbers looked at together
 
 inline uint32_t Twist(uint32_t here, uint32_t next, uint32_t far) {
   const uint32_t mixed = (here & 0x80000000u) | (next & 0x7fffffffu);
@@ -46,19 +46,54 @@ inline uint32_t Temper(uint32_t y) {
   }
 }
 
-void RefillAnywhere(uint32_t* s, uint64_t* ready) { RefillBlock(s, ready); }
+// So many numbers, whole strides, are no less than what each is compared with: `even` those at even
+// places, `odd` the others. Numbers have 53 bits, so that the top bit of a difference says which is less.
+[[gnu::always_inline]] inline uint64_t CountNotLess(const uint64_t* next, uint64_t count, uint64_t even,
+                                                    uint64_t odd) {
+  uint64_t k = 0;
+  for (; k + kStride <= count; k += kStride) {
+    uint64_t less = 0;
+    for (uint64_t i = 0; i < kStride; i += 2) {
+      less |= (next[k + i] - even) | (next[k + i + 1] - odd);
+    }
+    if (less >> 63 != 0) {
+      break;
+    }
+  }
+  return k;
+}
 
-using RefillFunction = void (*)(uint32_t*, uint64_t*);
+struct Loops {
+  void (*refill)(uint32_t* state, uint64_t* ready);
+  uint64_t (*count)(const uint64_t* next, uint64_t count, uint64_t even, uint64_t odd);
+};
+
+void RefillAnywhere(uint32_t* s, uint64_t* ready) { RefillBlock(s, ready); }
+uint64_t CountAnywhere(const uint64_t* next, uint64_t count, uint64_t even, uint64_t odd) {
+  return CountNotLess(next, count, even, odd);
+}
 
 #if defined(__x86_64__)
 [[gnu::target("avx2")]] void RefillWide(uint32_t* s, uint64_t* ready) { RefillBlock(s, ready); }
-
-RefillFunction FastestRefill() {
-  return __builtin_cpu_supports("avx2") ? RefillWide : RefillAnywhere;
+[[gnu::target("avx2")]] uint64_t CountWide(const uint64_t* next, uint64_t count, uint64_t even,
+                                           uint64_t odd) {
+  return CountNotLess(next, count, even, odd);
 }
-#else
-RefillFunction FastestRefill() { return RefillAnywhere; }
 #endif
+
+Loops FastestLoops() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) {
+    return {RefillWide, CountWide};
+  }
+#endif
+  return {RefillAnywhere, CountAnywhere};
+}
+
+const Loops& TheLoops() {
+  static const Loops loops = FastestLoops();
+  return loops;
+}
 
 }  // namespace
 
@@ -90,12 +125,10 @@ PythonRandom::PythonRandom(const std::vector<uint32_t>& key) {
 }
 
 void PythonRandom::Refill() {
-  static const auto refill = FastestRefill();
-  refill(state_.data(), ready_.data() + 1);
+  TheLoops().refill(state_.data(), ready_.data() + 1);
   at_ = 1;
 }
 
-// Numbers have 53 bits, so that the top bit of a difference says which is less.
 uint64_t PythonRandom::PassOver(uint64_t threshold, uint64_t most) {
   uint64_t passed = 0;
   while (passed < most) {
@@ -104,16 +137,7 @@ uint64_t PythonRandom::PassOver(uint64_t threshold, uint64_t most) {
     }
     const uint64_t* next = ready_.data() + at_;
     const uint64_t count = std::min<uint64_t>(most - passed, static_cast<uint64_t>(kEnd - at_));
-    uint64_t k = 0;
-    for (; k + kStride <= count; k += kStride) {
-      uint64_t less = 0;
-      for (uint64_t i = 0; i < kStride; ++i) {
-        less |= next[k + i] - threshold;
-      }
-      if (less >> 63 != 0) {
-        break;
-      }
-    }
+    uint64_t k = TheLoops().count(next, count, threshold, threshold);
     while (k < count && next[k] >= threshold) {
       ++k;
     }
@@ -137,16 +161,7 @@ uint64_t PythonRandom::PassOverPairs(uint64_t first, uint64_t second, uint64_t m
     }
     const uint64_t* next = ready_.data() + at_;
     const uint64_t count = std::min<uint64_t>(most - passed, static_cast<uint64_t>(kEnd - at_) / 2);
-    uint64_t k = 0;
-    for (; k + kStride <= count; k += kStride) {
-      uint64_t less = 0;
-      for (uint64_t i = 0; i < kStride; ++i) {
-        less |= (next[2 * (k + i)] - first) | (next[2 * (k + i) + 1] - second);
-      }
-      if (less >> 63 != 0) {
-        break;
-      }
-    }
+    uint64_t k = TheLoops().count(next, 2 * count, first, second) / 2;
     while (k < count && next[2 * k] >= first && next[2 * k + 1] >= second) {
       ++k;
     }
