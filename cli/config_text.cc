@@ -1,18 +1,20 @@
 #include "cli/config_text.h"
 
-#include <errno.h>
 #include <sys/stat.h>
 
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <toml++/toml.h>
 
+#include "common/read_file.h"
+
 namespace gordian::cli {
 namespace {
 
 using nlohmann::json;
+
+constexpr int kDeepest = 64;
 
 json FromToml(const toml::node& node) {
   if (const toml::table* table = node.as_table()) {
@@ -65,13 +67,32 @@ StatusOr<json> ParseConfigText(const std::string& text, const std::string& name)
                                      std::string(error.description()));
     }
   }
+  // What is built of deeper lists could not be written into a complaint, or taken down, without as much
+  // stack.
+  std::string key;
+  bool too_deep = false;
+  const auto look = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::key && depth == 1 && !too_deep) {
+      key = parsed.get<std::string>();
+    }
+    too_deep |= depth > kDeepest;
+    return depth <= kDeepest;
+  };
   try {
-    return json::parse(text);
-  } catch (const json::parse_error& error) {
-    std::string what = error.what();
-    const size_t at = what.find("at line");  // behind the library's own prefix
-    return Status::InvalidArgument(name + ": not JSON: " +
-                                   (at == std::string::npos ? what : what.substr(at)));
+    json document = json::parse(text, look);
+    if (too_deep) {
+      return Status::InvalidArgument(name + ": " + (key.empty() ? "" : key + ": ") +
+                                     "lists and objects in one another, more than " +
+                                     std::to_string(kDeepest) + " deep");
+    }
+    return document;
+  } catch (const json::exception& error) {  // a number that no double holds is no parse_error
+    const std::string what = error.what();
+    size_t at = what.find("at line");  // behind the library's own prefix
+    if (at == std::string::npos) {
+      at = what.find("] ") == std::string::npos ? 0 : what.find("] ") + 2;
+    }
+    return Status::InvalidArgument(name + ": not JSON: " + what.substr(at));
   }
 }
 
@@ -84,16 +105,9 @@ StatusOr<json> ReadConfigFile(const std::string& path) {
   if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
     return Status::InvalidArgument(path + " is a folder (a session goes with --from-trace)");
   }
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return Status::FromErrno(errno, "cannot open " + path);
-  }
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (file.bad()) {
-    return Status::FromErrno(errno, "cannot read " + path);
-  }
-  return ParseConfigText(text, path);
+  const StatusOr<std::string> text = ReadWholeFile(path);
+  GORDIAN_RETURN_IF_ERROR(text.status());
+  return ParseConfigText(*text, path);
 }
 
 }  // namespace gordian::cli

@@ -13,21 +13,14 @@
 
 #include "analyzer/graph/job_model.h"
 #include "analyzer/server/graph_events.h"
+#include "cli/config_text.h"
+#include "common/read_file.h"
 #include "common/trace_file.h"
 
 namespace gordian::cli {
 namespace {
 
 using nlohmann::json;
-
-StatusOr<std::string> ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status::NotFound("cannot read " + path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (file.bad()) return Status::NotFound("cannot read " + path);
-  return text.str();
-}
 
 std::vector<std::string> Fields(const std::string& line) {
   std::vector<std::string> fields;
@@ -99,6 +92,8 @@ StatusOr<std::vector<planner::Bucket>> BucketsOf(const std::string& path, const 
       if (field == nullptr) return Status::InvalidArgument(where + "unknown key '" + key + "'");
       if (!value.is_number_integer())
         return Status::InvalidArgument(where + key + " is no whole number");
+      if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX)
+        return Status::InvalidArgument(where + key + " is too large");
       *field = value.get<int64_t>();
     }
     for (const char* key : {"forward_us", "backward_us", "comm_us"}) {
@@ -110,10 +105,10 @@ StatusOr<std::vector<planner::Bucket>> BucketsOf(const std::string& path, const 
 }
 
 StatusOr<BucketTable> FromJson(const std::string& path, const std::string& text) {
-  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (document.is_discarded() || !document.is_object()) {
-    return Status::InvalidArgument(path + " is no JSON object");
-  }
+  const StatusOr<json> parsed = ParseConfigText(text, path);
+  GORDIAN_RETURN_IF_ERROR(parsed.status());
+  const json& document = *parsed;
+  if (!document.is_object()) return Status::InvalidArgument(path + " is no JSON object");
   BucketTable table;
   for (const auto& [key, value] : document.items()) {
     if (key != "buckets" && key != "ranks") {
@@ -152,7 +147,7 @@ bool LooksLikeTable(const std::string& path) {
 }
 
 StatusOr<BucketTable> ReadBucketTable(const std::string& path) {
-  StatusOr<std::string> text = ReadAll(path);
+  StatusOr<std::string> text = ReadWholeFile(path);
   GORDIAN_RETURN_IF_ERROR(text.status());
   const size_t first = text->find_first_not_of(" \t\r\n");
   if (first != std::string::npos && (*text)[first] == '{') return FromJson(path, *text);
@@ -188,7 +183,7 @@ std::vector<planner::Bucket> AgreeOnTimes(
 }
 
 StatusOr<std::vector<planner::CostSample>> ReadCostSamples(const std::string& path) {
-  StatusOr<std::string> text = ReadAll(path);
+  StatusOr<std::string> text = ReadWholeFile(path);
   GORDIAN_RETURN_IF_ERROR(text.status());
   const auto rows = CsvRows(path, *text, {"plan", "ranks", "bytes", "us"}, 4);
   GORDIAN_RETURN_IF_ERROR(rows.status());

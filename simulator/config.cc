@@ -9,6 +9,8 @@
 namespace gordian::simulator {
 namespace {
 
+constexpr double kMostSyncProb = 0.999999;
+
 using nlohmann::json;
 
 constexpr std::array kKeys = {
@@ -318,8 +320,10 @@ std::string ParseConfig(const json& from, Config* config) {
 }
 
 std::string CheckConfig(const Config& config) {
-  if (config.model == Model::kStreamWithSync && config.sync_prob >= 1) {
-    return "sync_prob must be below 1: with 1 no GPU ever starts a collective";
+  if (config.model == Model::kStreamWithSync && config.sync_prob > kMostSyncProb) {
+    return config.sync_prob >= 1
+               ? "sync_prob must be below 1: with 1 no GPU ever starts a collective"
+               : "sync_prob must be at most 0.999999: above, a GPU waits millions of turns before each collective";
   }
   if (config.resource_limit == 0) {
     return "resource_limit must be -1 (none) or 1 at least, not 0";

@@ -4,6 +4,7 @@
 #ifndef GORDIAN_SIMULATOR_COUNTER_RANDOM_H_
 #define GORDIAN_SIMULATOR_COUNTER_RANDOM_H_
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -39,25 +40,72 @@ class CounterStream {
   uint64_t at_;
 };
 
-// How many failures come before the next success of coins with success probability p.
+// Logarithms to 1e-12, of the numbers that a stream gives: enough to say which whole number a gap is
+// rounded down to but for those next to one.
+class QuickLog {
+ public:
+  static const QuickLog& Table();
+
+  // Of an integer between 1 and 2^53, less that of 2^53.
+  double operator()(uint64_t integer) const {
+    const auto bits = std::bit_cast<uint64_t>(static_cast<double>(integer));
+    const Entry& entry = entries_[bits >> (52 - kBits) & (kEntries - 1)];
+    const auto fraction = std::bit_cast<double>((bits & ((uint64_t{1} << 52) - 1)) | uint64_t{1023} << 52);
+    const double r = fraction * entry.inverse - 1;
+    const double series = r - r * r * (0.5 - r * (1.0 / 3 - r * 0.25));
+    return static_cast<double>(static_cast<int64_t>(bits >> 52) - (1023 + 53)) * kLn2 + entry.log + series;
+  }
+  static constexpr double kError = 1e-12;
+
+ private:
+  static constexpr int kBits = 7;
+  static constexpr int kEntries = 1 << kBits;
+  static constexpr double kLn2 = 0.693147180559945309417;
+  struct Entry {
+    double inverse;  // of the middle of 1/kEntries
+    double log;      // of that middle
+  };
+  QuickLog();
+  Entry entries_[kEntries];
+};
+
+// How many failures come before the next success of coins with success probability p: the logarithm of a
+// number from (0, 1], times 1 / ln(1 - p), rounded down.
 class Gaps {
  public:
-  explicit Gaps(double p) : scale_(p > 0 && p < 1 ? 1 / std::log1p(-p) : 0), never_(p <= 0) {}
+  explicit Gaps(double p)
+      : scale_(p > 0 && p < 1 ? 1 / std::log1p(-p) : 0),
+        unsure_(-scale_ * QuickLog::kError),
+        never_(p <= 0),
+        log_(QuickLog::Table()) {}
 
   // 2^62: none ever comes.
   uint64_t Next(CounterStream* stream) const {
     if (never_) {
       return kNever;
     }
-    const double gap = std::log(stream->NextPositive()) * scale_;
+    const uint64_t number = (stream->Next() >> 11) + 1;
+    const double quick = log_(number) * scale_;
+    // Not above 2^30, where this product's own rounding would count.
+    if (quick < 0x1p30) [[likely]] {
+      const auto whole = static_cast<int64_t>(quick);
+      const double rest = quick - static_cast<double>(whole);
+      const double margin = unsure_ + 1e-6;
+      if (rest > margin && rest < 1 - margin) [[likely]] {
+        return static_cast<uint64_t>(whole);
+      }
+    }
+    const double gap = std::log(static_cast<double>(number) * 0x1p-53) * scale_;
     return gap < 0x1p62 ? static_cast<uint64_t>(gap) : kNever;
   }
 
   static constexpr uint64_t kNever = uint64_t{1} << 62;
 
  private:
-  double scale_;  // 0 with p = 1: no failure ever comes
+  double scale_;   // 0 with p = 1: no failure ever comes
+  double unsure_;  // by how much a gap by QuickLog may be wrong
   bool never_;
+  const QuickLog& log_;
 };
 
 }  // namespace gordian::simulator

@@ -148,6 +148,10 @@ bool DenseEngine::OverLimit(uint32_t u, uint32_t position) {
   return false;
 }
 
+void DenseEngine::DropFinished() {
+  std::erase_if(active_, [&](uint32_t u) { return at_[u].Emitted() == c_.Length(u); });
+}
+
 template <class Coins>
 RoundResult DenseEngine::RunSync(Coins coins) {
   RoundResult result;
@@ -180,7 +184,7 @@ RoundResult DenseEngine::RunSync(Coins coins) {
       finished |= left == 1;
     }
     if (finished) {
-      std::erase_if(active_, [&](uint32_t u) { return at_[u].Emitted() == c_.Length(u); });
+      DropFinished();
     }
     ++result.sweep;
   }
@@ -229,7 +233,7 @@ RoundResult DenseEngine::RunSingle(Coins coins) {
       finished |= left == 1;
     }
     if (finished) {
-      std::erase_if(active_, [&](uint32_t u) { return at_[u].Emitted() == c_.Length(u); });
+      DropFinished();
     }
     ++result.sweep;
   }
@@ -271,7 +275,7 @@ bool DenseEngine::IsLevel() {
     if (half_way_ > 0) {
       return false;
     }
-    std::erase_if(active_, [&](uint32_t u) { return at_[u].front == c_.Length(u); });
+    DropFinished();
   }
   return true;
 }

@@ -67,6 +67,7 @@ class DenseEngine {
   RoundResult RunSingle(Coins coins);
 
   void Reset();
+  void DropFinished();
   bool FindsDeadlock(uint32_t n);
   bool OverLimit(uint32_t u, uint32_t position);
   // Hands the collective at `position` of GPU u to its group. True: two different ones are there.

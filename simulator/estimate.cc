@@ -16,6 +16,13 @@ struct WeightedBlock {
   double sum = 0;
   double squares = 0;
   std::vector<double> of_component;
+
+  void Hit(size_t component, double weight) {
+    ++hits;
+    sum += weight;
+    squares += weight * weight;
+    of_component[component] += weight;
+  }
 };
 
 // What is summed over blocks becomes P: `scale` times the mean weight is the expected number of copies
@@ -270,11 +277,7 @@ Estimate ForcedPair(const Problem& problem, const SamplerOptions& given, uint64_
           const size_t i =
               forcer.Draw(sources->data(), seed, static_cast<uint64_t>(s), drawn.get());
           if (sampler->judges()[i]->IsExact(drawn.get())) {
-            const double weight = 1 / static_cast<double>(forcer.sites(i).Active(*drawn));
-            ++result.hits;
-            result.sum += weight;
-            result.squares += weight * weight;
-            result.of_component[i] += weight;
+            result.Hit(i, 1 / static_cast<double>(forcer.sites(i).Active(*drawn)));
           }
         }
         return result;
@@ -351,11 +354,7 @@ Estimate ForcedSwap(const Problem& problem, const SamplerOptions& given, bool ex
         AddSkip(c, gpu, static_cast<uint32_t>(number), drawn.get());
         ComponentJudge& judge = *sampler->judges()[i];
         if (exact ? judge.IsExact(drawn.get()) : judge.IsDefault(drawn.get())) {
-          const double weight = 1 / static_cast<double>(drawn->skips.size());
-          ++result.hits;
-          result.sum += weight;
-          result.squares += weight * weight;
-          result.of_component[i] += weight;
+          result.Hit(i, 1 / static_cast<double>(drawn->skips.size()));
         }
       }
       return result;

@@ -10,18 +10,21 @@ constexpr size_t kFewSyncs = 24;        // GPUs; more are not worth looking at i
 
 }  // namespace
 
-void KeyTree::Reset(uint32_t keys) {
-  leaves_ = std::bit_ceil(std::max(keys, 2u));
-  key_.assign(2 * static_cast<size_t>(leaves_), kNever);
-}
+KeyTree::KeyTree(uint32_t keys)
+    : leaves_(std::bit_ceil(std::max(keys, 2u))),
+      key_(2 * static_cast<size_t>(leaves_), kNever) {}
 
 EventEngine::EventEngine(const Component& component)
     : c_(component),
       shift_(static_cast<uint32_t>(std::bit_width(component.gpus))),
-      at_(component.gpus),
-      mode_(component.gpus),
-      base_(component.gpus),
-      waiting_(component.gpus) {
+      keys_(component.gpus),
+      pace_(component.gpus),
+      course_(component.gpus),
+      at_(component.gpus) {
+  for (const Member& m : c_.members) {
+    const Profile& profile = *c_.profile[m.gpu];
+    peers_.push_back({profile.position.data() + profile.first[m.slot], m.gpu, m.slot});
+  }
   if (c_.gpus > kMostRows) {
     return;
   }
@@ -42,7 +45,7 @@ EventEngine::EventEngine(const Component& component)
 // A verdict needs a waiting GPU that holds what one waiting neighbour lacks and lacks what one holds. Two
 // neighbours may be needed, and waits; if both are the same, one of the two was out of order: in order,
 // the first says that the collective held comes before the one lacked, the second the reverse.
-bool EventEngine::MayClash(const Perturbations& drawn) {
+EventEngine::Chance EventEngine::ChanceOf(const Perturbations& drawn) {
   with_sync_.clear();
   for (const Mark& mark : drawn.syncs) {
     if (with_sync_.empty() || with_sync_.back() != mark.gpu) {
@@ -50,54 +53,98 @@ bool EventEngine::MayClash(const Perturbations& drawn) {
     }
   }
   if (with_sync_.size() < 2) {
-    return false;
+    return Chance::kNone;
   }
   if (with_sync_.size() > kFewSyncs || neighbours_.empty() || !c_.common_order) {
-    return true;
+    return Chance::kMaybe;
   }
-  const auto skips = [&](uint32_t gpu) {
-    return std::any_of(drawn.skips.begin(), drawn.skips.end(),
-                       [gpu](const Mark& mark) { return mark.gpu == gpu; });
-  };
+  Chance chance = Chance::kNone;
   for (const uint32_t n : with_sync_) {
-    uint32_t near = 0;
-    uint32_t neighbour = 0;
+    const uint64_t* row = neighbours_.data() + static_cast<size_t>(n) * row_;
+    uint64_t near = 0;
     for (const uint32_t h : with_sync_) {
-      if ((neighbours_[static_cast<size_t>(n) * row_ + h / 64] >> (h % 64) & 1) != 0) {
-        ++near;
-        neighbour = h;
-      }
+      near += row[h / 64] >> (h % 64) & 1;
     }
-    if (near >= 2 || (near == 1 && (skips(n) || skips(neighbour)))) {
-      return true;
+    if (near >= 2) {
+      return Chance::kMaybe;
+    }
+    if (near == 1) {
+      chance = Chance::kOutOfOrder;
     }
   }
-  return false;
+  return chance;
 }
 
-// Whether some GPU lacks what u, which is not regular, has emitted.
-bool EventEngine::IsHeldUp(uint32_t u) const {
+// As of now: the GPUs up to the acting one have had their turn in this sweep. (The acting one itself asks
+// in the midst of it, but knows how many.)
+uint32_t EventEngine::Emitted(uint32_t u) const {
+  if (Waits(u)) {
+    return pace_[u].waits_at;
+  }
+  const int64_t n = sweep_ - pace_[u].base + (u <= acting_ ? 1 : 0);
+  return static_cast<uint32_t>(std::min<int64_t>(n, c_.Length(u)));
+}
+
+// Brings at_[u] to n emissions, of which there were no fewer before.
+void EventEngine::CatchUp(uint32_t u, uint32_t n) {
+  GpuProgress& at = at_[u];
+  Course& course = course_[u];
+  const Mark* skips = drawn_->skips.data();
+  while (true) {
+    if (at.pending.empty()) {
+      uint32_t next = course.next_skip;
+      while (next != course.skip_end && skips[next].at < n) {
+        const uint32_t over = skips[next].at + skips[next].times + 1;  // nothing is passed over then
+        if (over > n || (next + 1 != course.skip_end && skips[next + 1].at < over)) {
+          break;
+        }
+        ++next;
+      }
+      course.next_skip = next;
+      if (next == course.skip_end || skips[next].at >= n) {
+        at.front = n;
+        pace_[u].in_order_to = next == course.skip_end ? kAlways : skips[next].at;
+        return;
+      }
+      at.front = skips[next].at;
+    }
+    const uint32_t emitted = at.Emitted();
+    if (emitted == n && !at.pending.empty()) {
+      pace_[u].in_order_to = 0;
+      return;
+    }
+    const bool skips_now = course.next_skip != course.skip_end && skips[course.next_skip].at == emitted;
+    at.Emit(skips_now ? skips[course.next_skip++].times : 0);
+  }
+}
+
+// As of now.
+const GpuProgress& EventEngine::Where(uint32_t u) {
+  if (!Waits(u)) {
+    CatchUp(u, Emitted(u));
+  }
+  return at_[u];
+}
+
+// Of the slot's collectives the last of the first n emissions of u, which at_[u] knows of if they are out
+// of order; kNothing: none.
+inline uint32_t EventEngine::LastOf(uint32_t u, uint32_t n, uint32_t slot) const {
+  const Pending& pending = at_[u].pending;
+  return LastEmitted(*c_.profile[u], slot, n + static_cast<uint32_t>(pending.size()), pending);
+}
+
+// Whether some GPU lacks what u, which waits, has emitted.
+bool EventEngine::IsHeldUp(uint32_t u) {
   const Profile& pu = *c_.profile[u];
-  const GpuProgress& mine = at_[u];
   for (uint32_t slot = 0; slot < pu.slots; ++slot) {
-    const uint32_t last = LastEmitted(pu, slot, mine.front, mine.pending);
+    const uint32_t last = LastOf(u, pace_[u].waits_at, slot);
     if (last == kNothing) {
       continue;
     }
     const uint32_t group = c_.Group(u, slot);
     for (const Member* m = c_.MembersBegin(group); m != c_.MembersEnd(group); ++m) {
-      const uint32_t h = m->gpu;
-      if (h == u) {
-        continue;
-      }
-      const Profile& ph = *c_.profile[h];
-      if (mode_[h] == Mode::kRegular) {
-        // In which sweep it emits the same; in this one those ahead of the acting GPU have.
-        const int64_t turn = base_[h] + ph.Position(m->slot, last);
-        if (turn > sweep_ || (turn == sweep_ && h > acting_)) {
-          return true;
-        }
-      } else if (HoldsAgainst(pu, slot, last, mine, ph, m->slot, at_[h])) {
+      if (m->gpu != u && HoldsAgainst(pu, slot, last, at_[u], *c_.profile[m->gpu], m->slot,
+                                      Where(m->gpu))) {
         return true;
       }
     }
@@ -105,92 +152,113 @@ bool EventEngine::IsHeldUp(uint32_t u) const {
   return false;
 }
 
-// Keys are of turns: a GPU has one in each sweep.
-void EventEngine::Schedule(uint32_t u, uint64_t key) { keys_.Set(u, key); }
-
-void EventEngine::ScheduleRunning(uint32_t u, const Perturbations& drawn) {
-  if (mode_[u] == Mode::kOutOfOrder) {
-    return Schedule(u, (static_cast<uint64_t>(sweep_ + 1) << shift_) | u);
+// The sweep in whose turn of u nobody lacks any more what u, which has emitted n, has, if nobody waits who
+// does not now: it may turn out later, never sooner. In u's own turn: it is held up if that is after this
+// sweep. kNoTurn: a GPU that waits must go on first.
+int64_t EventEngine::FreeFrom(uint32_t u, uint32_t n) {
+  Pace& own = pace_[u];
+  if (!Waits(u) && n > own.in_order_to) {
+    CatchUp(u, n);
   }
-  uint32_t at = UINT32_MAX;
-  if (next_sync_[u] != drawn.sync_begin[u + 1]) {
-    at = drawn.syncs[next_sync_[u]].at;
-  }
-  if (next_skip_[u] != drawn.skip_begin[u + 1]) {
-    at = std::min(at, drawn.skips[next_skip_[u]].at);
-  }
-  Schedule(u, at == UINT32_MAX
-                  ? KeyTree::kNever
-                  : (static_cast<uint64_t>(base_[u] + at) << shift_) | u);
-}
-
-// The turn of u in which its wait is over if nobody is held up any more than now; never, when that is
-// another's to say: its turn then asks again. Others may be held up, so it is not later than this... and
-// a skip, which may emit something sooner, asks again as well.
-uint64_t EventEngine::PredictRelease(uint32_t u) const {
+  GpuProgress& mine = at_[u];
+  const bool in_order = mine.pending.empty();
+  mine.front = n + static_cast<uint32_t>(mine.pending.size());
   const Profile& pu = *c_.profile[u];
-  const GpuProgress& mine = at_[u];
-  uint64_t key = (static_cast<uint64_t>(acting_ < u ? sweep_ : sweep_ + 1) << shift_) | u;
+  const uint32_t* before = pu.before.data() + static_cast<size_t>(mine.front) * pu.slots;
+  const uint32_t* groups = c_.slot_group.data() + c_.slot_begin[u];
+  // u is a member too; what it has emitted was before this sweep, so that it holds up nobody.
+  const uint32_t in_order_to = own.in_order_to;
+  own.in_order_to = kAlways;
+  const Peer* peers = peers_.data();
+  const Pace* paces = pace_.data();
+  const uint32_t* member_begin = c_.member_begin.data();
+  const int64_t sweep = sweep_;
+  const uint32_t acting = acting_;
+  int64_t from = INT64_MIN;
   for (uint32_t slot = 0; slot < pu.slots; ++slot) {
-    const uint32_t last = LastEmitted(pu, slot, mine.front, mine.pending);
+    const uint32_t last =
+        in_order ? before[slot] - 1 : LastEmitted(pu, slot, mine.front, mine.pending);
     if (last == kNothing) {
       continue;
     }
-    const uint32_t group = c_.Group(u, slot);
-    for (const Member* m = c_.MembersBegin(group); m != c_.MembersEnd(group); ++m) {
-      const uint32_t h = m->gpu;
-      if (h == u) {
-        continue;
-      }
-      const Profile& ph = *c_.profile[h];
-      if (mode_[h] != Mode::kRegular) {
-        if (HoldsAgainst(pu, slot, last, mine, ph, m->slot, at_[h])) {
-          return KeyTree::kNever;
+    const Peer* end = peers + member_begin[groups[slot] + 1];
+    for (const Peer* peer = peers + member_begin[groups[slot]]; peer != end; ++peer) {
+      const uint32_t h = peer->gpu;
+      const Pace& pace = paces[h];
+      if (sweep - pace.base + (h <= acting ? 1 : 0) > pace.in_order_to) [[unlikely]] {
+        const GpuProgress& other = Where(h);
+        if (pace.in_order_to == 0) {
+          if (HoldsAgainst(pu, slot, last, mine, *c_.profile[h], peer->slot, other)) {
+            if (Waits(h)) {
+              own.in_order_to = in_order_to;
+              return kNoTurn;
+            }
+            // What was passed over comes soon: ask when it may.
+            from = std::max(from, sweep + (h <= acting ? 1 : 0) + (h > u ? 1 : 0));
+          }
+          continue;
         }
-        continue;
       }
-      const int64_t turn = base_[h] + ph.Position(m->slot, last);
-      const int64_t mine_then = h < u ? turn : turn + 1;
-      if (mine_then > static_cast<int64_t>(key >> shift_)) {
-        key = (static_cast<uint64_t>(mine_then) << shift_) | u;
-      }
+      // From in_order_to on it may come sooner than it stands in the list.
+      const uint32_t soonest = std::min(peer->positions[last], pace.in_order_to);
+      from = std::max(from, pace.base + soonest + (h > u ? 1 : 0));
     }
   }
-  return key;
+  own.in_order_to = in_order_to;
+  return from;
 }
 
-void EventEngine::PredictNeighbours(uint32_t u) {
+// Keys are of turns: a GPU has one in each sweep.
+void EventEngine::ScheduleWait(uint32_t u) {
+  const Course& course = course_[u];
+  if (course.next_sync == course.sync_end) {
+    return keys_.Set(u, KeyTree::kNever);
+  }
+  const int64_t sweep = pace_[u].base + drawn_->syncs[course.next_sync].at;
+  keys_.Set(u, (static_cast<uint64_t>(sweep) << shift_) | u);
+}
+
+void EventEngine::ScheduleRelease(uint32_t u, int64_t sweep) {
+  const int64_t next = static_cast<int64_t>(sweep_) + (acting_ < u ? 0 : 1);
+  keys_.Set(u, sweep == kNoTurn ? KeyTree::kNever
+                                : (static_cast<uint64_t>(std::max(sweep, next)) << shift_) | u);
+}
+
+// u goes on, for which others may have waited.
+void EventEngine::AskNeighbours(uint32_t u) {
   if (waiters_.empty()) {
     return;
   }
   for (uint32_t slot = c_.slot_begin[u]; slot < c_.slot_begin[u + 1]; ++slot) {
     const uint32_t group = c_.slot_group[slot];
     for (const Member* m = c_.MembersBegin(group); m != c_.MembersEnd(group); ++m) {
-      if (m->gpu != u && mode_[m->gpu] == Mode::kWaiting) {
-        Schedule(m->gpu, PredictRelease(m->gpu));
+      if (m->gpu != u && Waits(m->gpu)) {
+        ScheduleRelease(m->gpu, FreeFrom(m->gpu, pace_[m->gpu].waits_at));
       }
     }
   }
 }
 
-// u waits from now on. True: the detector calls it a deadlock.
-bool EventEngine::BeginsToWait(uint32_t u) {
-  mode_[u] = Mode::kWaiting;
+// u, which has emitted n, waits from now on. True: the detector calls it a deadlock.
+bool EventEngine::BeginsToWait(uint32_t u, uint32_t n) {
+  CatchUp(u, n);
+  pace_[u].waits_at = n;
+  pace_[u].in_order_to = 0;
   Clash clash;
   const Profile& pu = *c_.profile[u];
   if (!waiters_.empty()) {
     for (uint32_t slot = 0; slot < pu.slots && !(clash.holds && clash.lacks); ++slot) {
       const uint32_t group = c_.Group(u, slot);
-      const uint32_t last = LastEmitted(pu, slot, at_[u].front, at_[u].pending);
+      const uint32_t last = LastOf(u, n, slot);
       for (const Member* m = c_.MembersBegin(group); m != c_.MembersEnd(group); ++m) {
         const uint32_t h = m->gpu;
-        if (h == u || mode_[h] != Mode::kWaiting) {
+        if (h == u || !Waits(h)) {
           continue;
         }
         const Profile& ph = *c_.profile[h];
         const bool holds = !clash.holds && last != kNothing &&
                            HoldsAgainst(pu, slot, last, at_[u], ph, m->slot, at_[h]);
-        const uint32_t last_h = LastEmitted(ph, m->slot, at_[h].front, at_[h].pending);
+        const uint32_t last_h = LastOf(h, pace_[h].waits_at, m->slot);
         const bool lacks = !clash.lacks && last_h != kNothing &&
                            HoldsAgainst(ph, m->slot, last_h, at_[h], pu, slot, at_[u]);
         // What h holds and u lacks keeps h waiting; else it may have nothing left to wait for, and
@@ -207,83 +275,87 @@ bool EventEngine::BeginsToWait(uint32_t u) {
 }
 
 // One turn of u. True: a deadlock was called.
-bool EventEngine::Turn(uint32_t u, const Perturbations& drawn) {
-  bool moved_oddly = false;
-  if (mode_[u] == Mode::kWaiting) {
-    if (IsHeldUp(u)) {
-      Schedule(u, PredictRelease(u));
+bool EventEngine::Turn(uint32_t u) {
+  Pace& pace = pace_[u];
+  const bool waited = Waits(u);
+  if (waited) {
+    const int64_t from = FreeFrom(u, pace.waits_at);
+    if (from > sweep_) {
+      ScheduleRelease(u, from);
       return false;
     }
     std::erase(waiters_, u);
-    mode_[u] = at_[u].pending.empty() ? Mode::kRegular : Mode::kOutOfOrder;
-    base_[u] = static_cast<int64_t>(sweep_) - at_[u].Emitted();
-    moved_oddly = true;
+    pace.base = static_cast<int64_t>(sweep_) - pace.waits_at;
+    CatchUp(u, pace.waits_at);
+    pace.waits_at = kRuns;
   }
-  GpuProgress& mine = at_[u];
-  if (mode_[u] == Mode::kRegular) {
-    mine.front = static_cast<uint32_t>(sweep_ - base_[u]);
-  }
-  const uint32_t n = mine.Emitted();
-  if (next_sync_[u] != drawn.sync_begin[u + 1] && drawn.syncs[next_sync_[u]].at == n) {
-    if (++taken_[u] == drawn.syncs[next_sync_[u]].times) {
-      ++next_sync_[u];
-      taken_[u] = 0;
+  const auto n = static_cast<uint32_t>(sweep_ - pace.base);
+  Course& course = course_[u];
+  if (course.next_sync != course.sync_end && drawn_->syncs[course.next_sync].at == n) {
+    if (++course.taken == drawn_->syncs[course.next_sync].times) {
+      ++course.next_sync;
+      course.taken = 0;
     }
-    const Mode before = mode_[u];
-    mode_[u] = Mode::kWaiting;  // so that nobody takes it for moving on
-    const bool holds = IsHeldUp(u);
-    mode_[u] = before;
-    if (holds) {
-      if (BeginsToWait(u)) {
+    const int64_t from = FreeFrom(u, n);
+    if (from > sweep_) {
+      if (BeginsToWait(u, n)) {
         return true;
       }
-      Schedule(u, PredictRelease(u));
-    } else {
-      ++base_[u];
-      ScheduleRunning(u, drawn);
+      ScheduleRelease(u, from);
+      return false;
     }
-    if (moved_oddly && !holds) {
-      PredictNeighbours(u);
-    }
-    return false;
+    ++pace.base;
   }
-  uint32_t skip = 0;
-  if (next_skip_[u] != drawn.skip_begin[u + 1] && drawn.skips[next_skip_[u]].at == n) {
-    skip = drawn.skips[next_skip_[u]++].times;
-  }
-  moved_oddly |= skip > 0 || mode_[u] == Mode::kOutOfOrder;
-  mine.Emit(skip);
-  mode_[u] = mine.pending.empty() ? Mode::kRegular : Mode::kOutOfOrder;
-  ScheduleRunning(u, drawn);
-  if (moved_oddly) {
-    // The emission of this turn counts: for a regular GPU the clock says so only to those behind it.
-    PredictNeighbours(u);
+  ScheduleWait(u);
+  if (waited) {
+    AskNeighbours(u);
   }
   return false;
 }
 
-bool EventEngine::Run(const Perturbations& drawn) {
-  keys_.Reset(c_.gpus);
-  std::fill(mode_.begin(), mode_.end(), Mode::kRegular);
-  std::fill(base_.begin(), base_.end(), 0);
+// All GPUs as they are without waits and skips, then those that have any.
+void EventEngine::Begin() {
+  for (const uint32_t u : touched_) {
+    pace_[u] = Pace();
+    course_[u] = Course();
+    at_[u].pending.clear();
+    keys_.Set(u, KeyTree::kNever);
+  }
+  touched_.clear();
   waiters_.clear();
-  next_sync_.assign(drawn.sync_begin.begin(), drawn.sync_begin.begin() + c_.gpus);
-  next_skip_.assign(drawn.skip_begin.begin(), drawn.skip_begin.begin() + c_.gpus);
-  taken_.assign(c_.gpus, 0);
   sweep_ = 0;
   acting_ = 0;
-  for (uint32_t u = 0; u < c_.gpus; ++u) {
-    at_[u].pending.clear();
-    if (drawn.sync_begin[u] != drawn.sync_begin[u + 1] ||
-        drawn.skip_begin[u] != drawn.skip_begin[u + 1]) {
-      ScheduleRunning(u, drawn);
+  uint32_t i = 0;
+  for (const Mark& mark : drawn_->skips) {
+    Course& course = course_[mark.gpu];
+    if (course.skip_end == 0) {
+      course.next_skip = i;
+      pace_[mark.gpu].in_order_to = mark.at;
+      touched_.push_back(mark.gpu);
     }
+    course.skip_end = ++i;
   }
+  i = 0;
+  for (const Mark& mark : drawn_->syncs) {
+    Course& course = course_[mark.gpu];
+    if (course.sync_end == 0) {
+      course.next_sync = i;
+      course.sync_end = i + 1;  // so that there is one to schedule
+      touched_.push_back(mark.gpu);
+      ScheduleWait(mark.gpu);
+    }
+    course.sync_end = ++i;
+  }
+}
+
+bool EventEngine::Run(const Perturbations& drawn) {
+  drawn_ = &drawn;
+  Begin();
   const uint64_t gpu_bits = (uint64_t{1} << shift_) - 1;
   for (uint64_t key = keys_.Least(); key != KeyTree::kNever; key = keys_.Least()) {
     sweep_ = static_cast<uint32_t>(key >> shift_);
     acting_ = static_cast<uint32_t>(key & gpu_bits);
-    if (Turn(acting_, drawn)) {
+    if (Turn(acting_)) {
       return true;
     }
   }

@@ -1,9 +1,12 @@
 // The published simulation of StreamWithSync with its "default" detector, without the turns in which
-// nothing happens: between its waits and skips a GPU emits one collective a sweep, so that where it is at
-// sweep t is t less a constant. Same verdict as the turn-by-turn engine on the same perturbations.
+// nothing happens: between its waits a GPU emits one collective a sweep, so that how many it has emitted
+// at sweep t is t less a constant, and which follows from the skips. Only waits are looked at, when they
+// begin and when they may end; what a GPU has passed over matters only to who asks while it is passed
+// over. Same verdict as the turn-by-turn engine on the same perturbations.
 #ifndef GORDIAN_SIMULATOR_EVENT_H_
 #define GORDIAN_SIMULATOR_EVENT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -17,7 +20,7 @@ namespace gordian::simulator {
 class KeyTree {
  public:
   static constexpr uint64_t kNever = UINT64_MAX;
-  void Reset(uint32_t keys);
+  explicit KeyTree(uint32_t keys);  // all of them kNever
   void Set(uint32_t at, uint64_t key) {
     uint32_t node = leaves_ + at;
     key_[node] = key;
@@ -31,7 +34,6 @@ class KeyTree {
     }
   }
   uint64_t Least() const { return key_[1]; }
-  uint64_t Get(uint32_t at) const { return key_[leaves_ + at]; }
 
  private:
   uint32_t leaves_ = 0;
@@ -43,38 +45,69 @@ class EventEngine {
  public:
   explicit EventEngine(const Component& component);  // `component` must outlive this
 
-  // Whether the default detector calls the round a deadlock. `drawn` indexed.
+  // Whether the default detector calls the round a deadlock. `drawn` needs no index.
   bool Run(const Perturbations& drawn);
 
-  // False: it certainly does not. Cheap where few GPUs wait; `drawn` needs no index.
-  bool MayClash(const Perturbations& drawn);
+  // Whether it can be one. Cheap where few GPUs wait; needs no index. By the waits alone: no, whatever
+  // is skipped; only if some GPU waits while a collective that it passed over is still to come; maybe.
+  enum class Chance : uint8_t { kNone, kOutOfOrder, kMaybe };
+  Chance ChanceOf(const Perturbations& drawn);
+  bool MayClash(const Perturbations& drawn) {
+    const Chance chance = ChanceOf(drawn);
+    return chance == Chance::kMaybe || (chance == Chance::kOutOfOrder && WaitsWhileSkipping(drawn));
+  }
 
   uint32_t sweep() const { return sweep_; }  // of the verdict
   uint32_t gpu() const { return acting_; }
 
  private:
-  enum class Mode : uint8_t { kRegular, kOutOfOrder, kWaiting };
+  // What others ask about a GPU. It emits its n-th in sweep base + n, unless it waits; and that is the
+  // n-th of its list as far as `in_order_to`, which is 0 while it waits or has passed something over.
+  struct Pace {
+    int64_t base = 0;
+    uint32_t in_order_to = kAlways;
+    uint32_t waits_at = kRuns;  // what it had emitted when it began to wait
+  };
+  struct Course {
+    uint32_t next_sync = 0;
+    uint32_t sync_end = 0;
+    uint32_t taken = 0;  // of the times of the next sync
+    uint32_t next_skip = 0;
+    uint32_t skip_end = 0;
+  };
+  struct Peer {
+    const uint32_t* positions;  // where its list has the group's collectives
+    uint32_t gpu;
+    uint32_t slot;
+  };
+  static constexpr uint32_t kAlways = UINT32_MAX;
+  static constexpr uint32_t kRuns = UINT32_MAX;
+  static constexpr int64_t kNoTurn = INT64_MAX;
 
-  bool IsHeldUp(uint32_t u) const;
-  bool Turn(uint32_t u, const Perturbations& drawn);
-  bool BeginsToWait(uint32_t u);
-  void ScheduleRunning(uint32_t u, const Perturbations& drawn);
-  uint64_t PredictRelease(uint32_t u) const;
-  void PredictNeighbours(uint32_t u);
-  void Schedule(uint32_t u, uint64_t key);
+  void Begin();
+  bool Waits(uint32_t u) const { return pace_[u].waits_at != kRuns; }
+  uint32_t Emitted(uint32_t u) const;
+  const GpuProgress& Where(uint32_t u);
+  void CatchUp(uint32_t u, uint32_t n);
+  uint32_t LastOf(uint32_t u, uint32_t n, uint32_t slot) const;
+  int64_t FreeFrom(uint32_t u, uint32_t n);
+  bool IsHeldUp(uint32_t u);
+  bool Turn(uint32_t u);
+  bool BeginsToWait(uint32_t u, uint32_t n);
+  void ScheduleWait(uint32_t u);
+  void ScheduleRelease(uint32_t u, int64_t sweep);
+  void AskNeighbours(uint32_t u);
 
   const Component& c_;
   uint32_t shift_ = 0;  // of the sweep in a key; the GPU is in the bits below
-  KeyTree keys_;
-  // Of GPUs that are not regular; where those are follows from base_ and the clock.
-  std::vector<GpuProgress> at_;
-  std::vector<Mode> mode_;
-  std::vector<int64_t> base_;  // a regular GPU has emitted sweep - base before its turn in it
-  std::vector<uint8_t> waiting_;
+  KeyTree keys_;        // turns in which a GPU waits, or may go on
+  std::vector<Pace> pace_;
+  std::vector<Course> course_;
+  std::vector<GpuProgress> at_;  // as of when somebody last had to know
   std::vector<uint32_t> waiters_;
-  std::vector<uint32_t> next_sync_;
-  std::vector<uint32_t> taken_;  // of the times of the next sync
-  std::vector<uint32_t> next_skip_;
+  std::vector<uint32_t> touched_;  // what differs from a GPU without waits and skips
+  std::vector<Peer> peers_;        // as the component's members
+  const Perturbations* drawn_ = nullptr;
   uint32_t sweep_ = 0;
   uint32_t acting_ = 0;
   // Who shares a group with whom; empty when there are too many GPUs.

@@ -19,12 +19,19 @@ class PythonRandom {
 
   // The number that random() returns, times 2^53.
   uint64_t Next53() {
-    if (at_ == kNumbers) {
+    if (at_ == kEnd) {
       Refill();
     }
     return ready_[at_++];
   }
   double Next() { return static_cast<double>(Next53()) * 0x1p-53; }
+
+  // Draws numbers as long as they are no less than `threshold`, `most` at most. Returns how many.
+  uint64_t PassOver(uint64_t threshold, uint64_t most);
+
+  // The same by pairs: a pair is drawn when its first is no less than `first` and its second no less than
+  // `second`. Returns how many pairs.
+  uint64_t PassOverPairs(uint64_t first, uint64_t second, uint64_t most);
 
   // random() < p exactly when Next53() < Threshold(p).
   static uint64_t Threshold(double p) {
@@ -34,11 +41,12 @@ class PythonRandom {
  private:
   static constexpr int kWords = 624;
   static constexpr int kNumbers = kWords / 2;
+  static constexpr int kEnd = kNumbers + 1;
   void Refill();
 
   std::array<uint32_t, kWords> state_;
-  std::array<uint64_t, kNumbers> ready_;
-  int at_ = kNumbers;
+  std::array<uint64_t, kEnd> ready_;  // from 1 on; a number is kept in 0 when its pair's other comes next
+  int at_ = kEnd;
 };
 
 }  // namespace gordian::simulator

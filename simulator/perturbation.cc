@@ -44,7 +44,18 @@ PerturbationSource::PerturbationSource(const Component& component, double disord
     : component_(component),
       disorder_prob_(disorder_prob),
       sync_gaps_(sync_prob),
-      skip_gaps_(disorder_prob) {}
+      skip_gaps_(disorder_prob) {
+  while (component.total >> guide_shift_ > 8 * static_cast<uint64_t>(component.gpus)) {
+    ++guide_shift_;
+  }
+  uint32_t gpu = 0;
+  for (uint64_t place = 0; place < component.total; place += uint64_t{1} << guide_shift_) {
+    while (place >= component.offset[gpu + 1]) {
+      ++gpu;
+    }
+    guide_.push_back(gpu);
+  }
+}
 
 void PerturbationSource::Walk(const Gaps& gaps, bool skips, CounterStream stream,
                               std::vector<Mark>* marks) const {
@@ -52,6 +63,7 @@ void PerturbationSource::Walk(const Gaps& gaps, bool skips, CounterStream stream
   uint32_t gpu = 0;
   uint64_t place = gaps.Next(&stream);
   while (place < component_.total) {
+    gpu = std::max(gpu, guide_[place >> guide_shift_]);
     while (place >= offset[gpu + 1]) {
       ++gpu;
     }

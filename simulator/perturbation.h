@@ -63,6 +63,9 @@ class PerturbationSource {
   double disorder_prob_;
   Gaps sync_gaps_;
   Gaps skip_gaps_;
+  // Which GPU's list a place is in, or one before it: [place >> guide_shift_].
+  std::vector<uint32_t> guide_;
+  uint32_t guide_shift_ = 0;
 };
 
 // Whether a GPU waits while a collective that it passed over is still to come. Without that nothing

@@ -70,7 +70,6 @@ Verdicts ComponentJudge::Judge(Perturbations* drawn, Wanted wanted) {
         verdicts.by_default = window_->Run(*drawn);
       }
     } else if (event_->MayClash(*drawn)) {
-      drawn->Index(c_.gpus);
       verdicts.by_default = event_->Run(*drawn);
     }
   }
@@ -99,6 +98,9 @@ Verdicts RoundSampler::Round(uint64_t seed, uint64_t round) {
       judge->source().DrawSyncs(seed, round, part, &drawn_);
       if (judge->NeedsTwoWaits() &&
           (drawn_.syncs.empty() || drawn_.syncs.front().gpu == drawn_.syncs.back().gpu)) {
+        continue;
+      }
+      if (judge->IsRuledOut(drawn_)) {
         continue;
       }
       judge->source().DrawSkips(seed, round, part, &drawn_);

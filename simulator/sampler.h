@@ -58,6 +58,12 @@ class ComponentJudge {
     return c_.common_order && dense_ == nullptr && window_ == nullptr && fixpoint_ == nullptr;
   }
 
+  // Whether the waits alone say that a round is no deadlock, by either detector, whatever its skips.
+  bool IsRuledOut(const Perturbations& drawn) {
+    return NeedsTwoWaits() && event_ != nullptr &&
+           event_->ChanceOf(drawn) == EventEngine::Chance::kNone;
+  }
+
   const Component& component() const { return c_; }
   const PerturbationSource& source() const { return source_; }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "simulator/replay.h"
 #include "simulator/sites.h"
 #include "simulator/text.h"
 
@@ -212,8 +213,8 @@ void Replay(const Config& config, const SimulateOptions& options, const Problem&
     const auto make = [&] {
       return [&, detector](int64_t process) {
         PlainCounts counts;
-        DenseEngine engine(problem.components.front(),
-                           {config.model, detector, config.resource_limit});
+        ReplayEngine engine(problem.components.front(),
+                            {config.model, detector, config.resource_limit});
         const std::vector<uint32_t> fixed{static_cast<uint32_t>(options.seed)};
         const std::vector<uint32_t> own{static_cast<uint32_t>(options.seed),
                                         static_cast<uint32_t>(options.seed >> 32),
@@ -224,7 +225,7 @@ void Replay(const Config& config, const SimulateOptions& options, const Problem&
             break;
           }
           counts.by_default +=
-              engine.Replay(config.disorder_prob, config.sync_prob, &random).deadlock ? 1 : 0;
+              engine.Round(config.disorder_prob, config.sync_prob, &random).deadlock ? 1 : 0;
         }
         return counts;
       };

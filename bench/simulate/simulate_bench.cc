@@ -2,6 +2,9 @@
 // rare estimators, and speed against the published algorithm.
 //
 //   bench_simulate [S1] [S2] [S3] [S4] [S5]     (none named: all)
+//   bench_simulate S2:B7 S3:naive S5:B2         single lines, so that a long run can be gone on with
+//
+// Lines: of S2 and S5 the table's rows; of S3 naive, single, larger, ordered.
 //
 // S5 runs both sides on one core and compares processor time; the slow side is published.py beside this
 // file, a re-implementation of ours.
@@ -10,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -19,8 +23,8 @@
 #include <thread>
 #include <vector>
 
-#include "simulator/dense.h"
 #include "simulator/estimate.h"
+#include "simulator/replay.h"
 #include "simulator/simulate.h"
 #include "simulator/sites.h"
 #include "tests/unit/simulator/table1.h"
@@ -60,15 +64,24 @@ const Row& RowOf(const std::string& name) {
   exit(2);
 }
 
+// What is to be run: "S2", or "S2:B7" for one line of it.
+std::vector<std::string> asked;
+
+bool IsAsked(const std::string& part, const std::string& line) {
+  return asked.empty() || std::any_of(asked.begin(), asked.end(), [&](const std::string& one) {
+           return one == part || one == part + ":" + line;
+         });
+}
+
 void Replayed(const std::string& name, const Config& config, Detector detector, int rounds,
               int wanted) {
   Problem problem;
   (void)BuildProblem(config, false, &problem);
-  DenseEngine engine(problem.components.front(), {config.model, detector, config.resource_limit});
+  ReplayEngine engine(problem.components.front(), {config.model, detector, config.resource_limit});
   PythonRandom random(2023);
   int deadlocks = 0;
   for (int r = 0; r < rounds; ++r) {
-    deadlocks += engine.Replay(config.disorder_prob, config.sync_prob, &random).deadlock ? 1 : 0;
+    deadlocks += engine.Round(config.disorder_prob, config.sync_prob, &random).deadlock ? 1 : 0;
   }
   printf("S1 %-34s %6d rounds: %6d, published %6d", name.c_str(), rounds, deadlocks, wanted);
   Check(deadlocks == wanted);
@@ -122,6 +135,9 @@ SamplerOptions SamplerOf(const Config& config) {
 
 void S2() {
   for (const Row& row : Table1()) {
+    if (!IsAsked("S2", row.name)) {
+      continue;
+    }
     Problem problem;
     (void)BuildProblem(row.config, true, &problem);
     const bool large = row.config.GpuCount() > 1000;
@@ -149,6 +165,9 @@ void S2() {
 }
 
 void PrintTwins(const char* what, const TwinCounts& counts) {
+  if (counts.rounds == 0) {
+    return;
+  }
   printf("S3 %-44s %9lld rounds, default %8lld, exact %8lld, differences %lld %s", what,
          static_cast<long long>(counts.rounds), static_cast<long long>(counts.by_default),
          static_cast<long long>(counts.exact), static_cast<long long>(counts.differences),
@@ -168,18 +187,18 @@ void Join(const TwinCounts& more, TwinCounts* all) {
 
 void S3() {
   TwinCounts naive;
-  for (uint64_t job = 0; naive.rounds < 1000000; ++job) {
+  for (uint64_t job = 0; IsAsked("S3", "naive") && naive.rounds < 1000000; ++job) {
     Join(CompareSync(With(RandomJob(job, 4, 5), Model::kStreamWithSync, 0.3, 0.3), job, 200, true),
          &naive);
   }
   PrintTwins("all engines = naive, <= 4 GPUs x 5", naive);
   TwinCounts single;
-  for (uint64_t job = 0; single.rounds < 1000000; ++job) {
+  for (uint64_t job = 0; IsAsked("S3", "single") && single.rounds < 1000000; ++job) {
     Join(CompareSingle(With(RandomJob(job, 4, 5), Model::kSingle, 0.3, 0), job, 500, true), &single);
   }
   PrintTwins("Single: windows = turns, fixpoint = naive", single);
   TwinCounts larger;
-  for (uint64_t job = 0; larger.rounds < 1000000; ++job) {
+  for (uint64_t job = 0; IsAsked("S3", "larger") && larger.rounds < 1000000; ++job) {
     const double p = job % 3 == 0 ? 0.02 : 0.2;
     Join(CompareSync(With(RandomJob(job, 12, 60), Model::kStreamWithSync, p, 0.1), job, 1000, false),
          &larger);
@@ -187,7 +206,7 @@ void S3() {
   PrintTwins("event = turns, ring = fixpoint, <= 12 x 60", larger);
   int64_t rounds = 0;
   int64_t deadlocks = 0;
-  for (uint64_t job = 0; rounds < 10000000; ++job) {
+  for (uint64_t job = 0; IsAsked("S3", "ordered") && rounds < 10000000; ++job) {
     Problem problem;
     (void)BuildProblem(RandomJob(job, 6, 12), true, &problem);
     for (const Component& c : problem.components) {
@@ -200,6 +219,9 @@ void S3() {
         deadlocks += fixpoint.Deadlocks(drawn) ? 1 : 0;
       }
     }
+  }
+  if (rounds == 0) {
+    return;
   }
   printf("S3 p = 0: %lld deadlocks in %lld rounds", static_cast<long long>(deadlocks),
          static_cast<long long>(rounds));
@@ -289,44 +311,73 @@ double OwnRate(const Config& config, Wanted wanted) {
 double ReplayRate(const Config& config) {
   Problem problem;
   (void)BuildProblem(config, false, &problem);
-  DenseEngine engine(problem.components.front(), {config.model, Detector::kIntersection, -1});
+  ReplayEngine engine(problem.components.front(), {config.model, Detector::kIntersection, -1});
   PythonRandom random(2023);
   const double begin = OwnCpu();
   int rounds = 0;
   for (; OwnCpu() - begin < 2; ++rounds) {
-    (void)engine.Replay(config.disorder_prob, config.sync_prob, &random);
+    (void)engine.Round(config.disorder_prob, config.sync_prob, &random);
   }
   return rounds / (OwnCpu() - begin);
+}
+
+// Rounds a second of wall time.
+double WallRate(const Config& config, int threads, int64_t rounds) {
+  Problem problem;
+  (void)BuildProblem(config, true, &problem);
+  SimulateOptions simulate;
+  simulate.wanted = {true, false};
+  const double begin = Wall();
+  const PlainCounts counts = CountPlain(problem, gordian::simulator::SamplerOf(config, simulate), 1, rounds,
+                                        {.threads = threads});
+  return static_cast<double>(counts.rounds) / (Wall() - begin);
 }
 
 void S5() {
   printf("S5 rounds per second of processor time, one core; published algorithm in Python (ours), and\n"
          "   what the published program itself did in an earlier measurement (another day, same kind of "
          "machine)\n");
-  for (const auto& [name, rounds] : {std::pair{"A2", 8}, {"A5", 2000}, {"B2", 6}, {"B7", 6}, {"B5", 1}}) {
+  struct Speed {
+    const char* name;
+    int rounds;         // of the slow side
+    double replay;      // how many times as fast its replay is to be; 0: not asked
+    double both_cores;  // the same of the chosen engine on two cores
+    int64_t wall_rounds;
+  };
+  for (const Speed& speed : {Speed{"A1", 8, 0, 0, 0}, {"A2", 8, 300, 0, 0}, {"A4", 1, 0, 0, 0}, {"A5", 2000, 0, 0, 0},
+                             {"A6", 500, 0, 0, 0}, {"A7", 500, 0, 0, 0}, {"A8", 500, 0, 0, 0}, {"B1", 6, 0, 0, 0},
+                             {"B2", 6, 300, 20000, 32768}, {"B3", 6, 0, 0, 0}, {"B4", 3, 0, 0, 0}, {"B5", 1, 0, 0, 0},
+                             {"B6", 6, 0, 0, 0}, {"B7", 6, 0, 1e6, 2097152}, {"B8", 6, 0, 0, 0}, {"B9", 3, 0, 0, 0},
+                             {"B10", 3, 0, 0, 0}}) {
+    const char* name = speed.name;
+    if (!IsAsked("S5", name)) {
+      continue;
+    }
     const Row& row = RowOf(name);
-    const double slow = PublishedRate(row.config, rounds);
+    const double slow = PublishedRate(row.config, speed.rounds);
     const double fast = OwnRate(row.config, {true, false});
     const double replay = row.config.GpuCount() > 1000 ? 0 : ReplayRate(row.config);
     printf("S5 %-4s ratio %.0f (replay %.0f): %.4g rounds/s (replay %.4g), Python %.4g; the published "
-           "program, earlier, %.4g: ratio %.0f",
+           "program, earlier, %.4g: ratio %.0f, replay %.0f",
            name, slow > 0 ? fast / slow : 0, slow > 0 ? replay / slow : 0, fast, replay, slow,
-           row.original_rate, row.original_rate > 0 ? fast / row.original_rate : 0);
+           row.original_rate, row.original_rate > 0 ? fast / row.original_rate : 0,
+           row.original_rate > 0 ? replay / row.original_rate : 0);
     Check(slow > 0 && fast / slow >= 1000);
+    if (speed.replay > 0) {
+      printf("S5 %-4s replay at least %.0f times Python", name, speed.replay);
+      Check(slow > 0 && replay / slow >= speed.replay);
+    }
+    if (speed.both_cores > 0) {
+      const double one = WallRate(row.config, 1, speed.wall_rounds);
+      const double two = WallRate(row.config, 2, speed.wall_rounds);
+      printf("S5 %-4s two threads, wall time: %.4g rounds/s, %.0f times Python (%.0f asked), %.0f times the "
+             "published program",
+             name, two, slow > 0 ? two / slow : 0, speed.both_cores, two / row.original_rate);
+      Check(slow > 0 && two / slow >= speed.both_cores);
+      printf("S5 %-4s two threads are %.2f times one", name, two / one);
+      Check(two / one >= 1.8);
+    }
   }
-  Problem problem;
-  const Config config = RowOf("B2").config;
-  (void)BuildProblem(config, true, &problem);
-  const SamplerOptions options = SamplerOf(config);
-  double rate[3] = {};
-  for (const int threads : {1, 2}) {
-    const double begin = Wall();
-    const PlainCounts counts = CountPlain(problem, options, 1, 32768, {.threads = threads});
-    rate[threads] = static_cast<double>(counts.rounds) / (Wall() - begin);
-  }
-  printf("S5 B2 on two threads: %.2f times one (%.4g and %.4g rounds/s of wall time)", rate[2] / rate[1],
-         rate[2], rate[1]);
-  Check(rate[2] / rate[1] >= 1.8);
 }
 
 }  // namespace
@@ -334,12 +385,11 @@ void S5() {
 int Main(int argc, char** argv) {
   const std::vector<std::pair<std::string, void (*)()>> parts{
       {"S1", S1}, {"S2", S2}, {"S3", S3}, {"S4", S4}, {"S5", S5}};
+  asked.assign(argv + 1, argv + argc);
   for (const auto& [name, run] : parts) {
-    bool asked = argc == 1;
-    for (int i = 1; i < argc; ++i) {
-      asked |= name == argv[i];
-    }
-    if (asked) {
+    if (asked.empty() || std::any_of(asked.begin(), asked.end(), [&](const std::string& one) {
+          return one == name || one.starts_with(name + ":");
+        })) {
       run();
     }
   }

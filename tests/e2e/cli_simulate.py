@@ -74,7 +74,16 @@ class Simulate(unittest.TestCase):
             self.assertEqual(done.returncode, 2)
             self.assertIn(complaint, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1)
+        huge = json.dumps(good).replace('"disorder_prob": 0.1', '"disorder_prob": 1e400')
+        nan = json.dumps(good).replace('"disorder_prob": 0.1', '"disorder_prob": NaN')
+        self.assertNotEqual(huge, json.dumps(good))
+        deep = json.dumps(dict(good, gpu_per_group="deep")).replace('"deep"', "[" * 100000 + "]" * 100000)
         for arguments, complaint in (([self.write("x = [", ".toml")], "line 1"), ([self.write('{"a":', ".json")], "not JSON"),
+                                     ([self.write(huge, ".json")], "1e400"), ([self.write(nan, ".json")], "disorder_prob"),
+                                     ([self.write(deep, ".json")], "gpu_per_group: lists and objects"),
+                                     ([self.write("[" * 100000 + "]" * 100000, ".json")], "more than 64 deep"),
+                                     ([self.write(TOML.replace("sync_prob = 0.1", "sync_prob = nan"), ".toml")],
+                                      "sync_prob is a probability"),
                                      (["/nowhere"], "cannot open /nowhere"), (["/tmp"], "is a folder"),
                                      (["/tmp", "--from-trace"], "trace.gtrace"),
                                      ([self.write(TOML, ".toml"), "--svg", "x.svg"], "are for sweeps")):

@@ -7,6 +7,7 @@ Cases: D1_by_hand D4_runs D4_rank_local D4_refused D5_from_a_trace. A failure le
 names it.
 """
 
+import functools
 import json
 import os
 import re
@@ -124,10 +125,14 @@ def d1_by_hand(case):
            ({"buckets": [{"forward_us": 1, "backward_us": 1, "comm_us": 1.5}]}, "comm_us is no whole number"),
            ({"buckets": [{"forward_us": 1, "backward_us": 1, "comm_us": 1, "x": 1}]}, "unknown key 'x'"),
            ({"buckets": [{"forward_us": 1, "backward_us": -1, "comm_us": 1}]}, "bucket 1: backward is negative"),
+           ({"buckets": [{"forward_us": 1, "backward_us": 10**19, "comm_us": 1}]}, "backward_us is too large"),
+           ({"buckets": [{"forward_us": 1, "backward_us": 10**30, "comm_us": 1}]}, "backward_us is no whole number"),
+           ({"buckets": [{"forward_us": 1, "backward_us": float("nan"), "comm_us": 1}]}, "backward_us"),
+           ({"buckets": functools.reduce(lambda inner, _: [inner], range(500), 1)}, "buckets: lists and objects"),
            ({"buckets": []}, "no buckets"), ({"bucket": []}, "unknown key 'bucket'"),
            ({"ranks": [[], [{}]]}, "missing"), ("forward_us,comm_us\n1,1\n", "first line"),
            ("forward_us,backward_us,comm_us\n1,1\n", "line 2"), ("forward_us,backward_us,comm_us\n1,a,1\n", "'a'"),
-           ("{", "no JSON")]
+           ("{", "not JSON")]
     for content, told in bad:
         said = case.plan(case.write("bad", content), code=2).stderr
         expect(told in said and said.count("\n") == 1, (content, said))

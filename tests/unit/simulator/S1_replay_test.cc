@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "simulator/dense.h"
+#include "simulator/replay.h"
 #include "tests/unit/simulator/table1.h"
+#include "tests/unit/simulator/twins.h"
 
 namespace gordian::simulator {
 namespace {
@@ -16,7 +18,7 @@ Component Whole(const Config& config) {
 // Deadlocks among the first rounds of one stream from seed 2023, at each of the counts asked for.
 std::vector<int> Deadlocks(const Config& config, Detector detector, const std::vector<int>& at) {
   const Component whole = Whole(config);
-  DenseEngine engine(whole, {config.model, detector, config.resource_limit});
+  ReplayEngine engine(whole, {config.model, detector, config.resource_limit});
   PythonRandom random(2023);
   std::vector<int> counts;
   int rounds = 0;
@@ -24,11 +26,57 @@ std::vector<int> Deadlocks(const Config& config, Detector detector, const std::v
   for (const int until : at) {
     for (; rounds < until; ++rounds) {
       deadlocks +=
-          engine.Replay(config.disorder_prob, config.sync_prob, &random).deadlock ? 1 : 0;
+          engine.Round(config.disorder_prob, config.sync_prob, &random).deadlock ? 1 : 0;
     }
     counts.push_back(deadlocks);
   }
   return counts;
+}
+
+// Drawing number by number and looking through those that do nothing are the same: verdict, where the
+// round ended, and which number comes next.
+void SameAsTurnByTurn(const Config& config, Detector detector, int rounds, int64_t* deadlocks) {
+  const Component whole = Whole(config);
+  const DenseOptions options{config.model, detector, config.resource_limit};
+  ReplayEngine engine(whole, options);
+  DenseEngine twin(whole, options);
+  PythonRandom random(7);
+  PythonRandom again(7);
+  for (int r = 0; r < rounds; ++r) {
+    const RoundResult one = engine.Round(config.disorder_prob, config.sync_prob, &random);
+    const RoundResult other = twin.Replay(config.disorder_prob, config.sync_prob, &again);
+    ASSERT_EQ(one.deadlock, other.deadlock) << "round " << r;
+    ASSERT_EQ(one.by_resource, other.by_resource) << "round " << r;
+    ASSERT_EQ(one.sweep, other.sweep) << "round " << r;
+    ASSERT_EQ(one.gpu, other.gpu) << "round " << r;
+    ASSERT_EQ(random.Next53(), again.Next53()) << "round " << r;
+    *deadlocks += one.deadlock ? 1 : 0;
+  }
+}
+
+TEST(S1, LookingThroughIsDrawing) {
+  for (const Model model : {Model::kStreamWithSync, Model::kSingle}) {
+    for (const Detector detector : {Detector::kIntersection, Detector::kRing}) {
+      int64_t deadlocks = 0;
+      int64_t rounds = 0;
+      for (uint64_t job = 0; job < 60; ++job, rounds += 200) {
+        for (const double p : {0.0, 0.002, 0.3}) {
+          for (const double q : {0.002, 0.3}) {
+            const Config config = With(RandomJob(job, 7, 30), model, p, q);
+            ASSERT_NO_FATAL_FAILURE(SameAsTurnByTurn(config, detector, 200, &deadlocks)) << job;
+          }
+        }
+      }
+      EXPECT_GT(deadlocks, 100);
+      EXPECT_LT(deadlocks, 6 * rounds - 100);
+    }
+  }
+  int64_t deadlocks = 0;
+  SameAsTurnByTurn(With(Megatron(4, 4, 1, 40, 120), Model::kSingle, 1e-3, 0), Detector::kIntersection, 3000,
+                   &deadlocks);
+  EXPECT_GT(deadlocks, 100);
+  SameAsTurnByTurn(With(Megatron(4, 4, 4, 40, 120), Model::kStreamWithSync, 4e-3, 4e-3),
+                   Detector::kIntersection, 1000, &deadlocks);
 }
 
 using Counts = std::vector<int>;

@@ -39,6 +39,7 @@ TEST(Config, ComplaintsNameTheKey) {
       {"disorder_prob", "-0.1", "disorder_prob is a probability"},
       {"disorder_prob", "\"x\"", "disorder_prob must be a number"},
       {"sync_prob", "1", "sync_prob must be below 1"},
+      {"sync_prob", "0.9999999", "sync_prob must be at most 0.999999"},
       {"model", "\"Double\"", "model must be Single or StreamWithSync"},
       {"grouping_policy", "3", "grouping_policy must be"},
       {"total_rounds", "0", "total_rounds must be from 1"},
