@@ -92,6 +92,18 @@ JOBS = {
     "no_processors": Expect(["deadlock"], [ALL], assumes="multiprocessors"),
     "memory_gate_host": Expect(["stuck_kernel"], [[0]]),
     "graph_stuck_inside": Expect(["stuck_kernel"], [[]]),
+    "flag_reduced_to_one": Expect(["host_blocked"], [LAST]),
+    "fused_differently": Expect(["mismatch"], [LAST, ALL]),
+    "one_step_less": Expect(["host_blocked"], [LAST]),
+    "batch_asymmetric": deadlock([0, 1], [1]),
+    "wrong_peer": deadlock([0, 1], [0]),
+    "send_never_received": Expect(["host_blocked"], [LAST]),
+    "destroyed_with_pending": Expect(["rank_not_joined", "deadlock"], [LAST]),
+    "waits_in_mpi": Expect(["host_blocked"], [LAST]),
+    "blocked_in_teardown": Expect(["host_blocked"], [LAST]),
+    "endless_kernel": Expect(["stuck_kernel"], [LAST]),
+    "blocking_launches": Expect(["rank_not_joined"], [ALL]),
+    "same_device": Expect(["finished"], [[]], hangs=False),
 }
 JOBS.update({name: deadlock(*DEPARTS) for name in
              ("inversion_loaders", "inversion_dying_threads", "inversion_300_threads")})
@@ -118,6 +130,7 @@ SETTINGS = {
     "launch_order": {"NCCL_LAUNCH_ORDER_IMPLICIT": "1"},
     "queue_behind": {"CUDA_DEVICE_MAX_CONNECTIONS": "1"},
     "no_processors": {"GORDIAN_EMU_SMS": "1"},
+    "blocking_launches": {"CUDA_LAUNCH_BLOCKING": "1"},
 }
 # Nothing but the emulator takes the setting.
 EMULATED_ONLY = ["no_processors"]
@@ -356,7 +369,7 @@ def main():
         args.ranks = {"inversion_subset": 3, "three_comm_cycle": 3, "pipeline_swapped": 4, "exited_rank": 3,
                       "killed_rank": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3, "graph_missing_replay": 3,
                       "split_divergent": 3, "shrink_shares": 3, "split_against_all_reduce": 3,
-                      "leaves_early": 3}.get(args.job, 2)
+                      "leaves_early": 3, "wrong_peer": 3}.get(args.job, 2)
     times = []
     for i in range(args.repeat):
         work = tempfile.mkdtemp(prefix=f"gordian-e2e-{args.job}-")
