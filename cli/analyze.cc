@@ -49,7 +49,8 @@ constexpr char kExitCodes[] =
 void AddAnalyzeVerb(CLI::App& app, VerbContext* context) {
   auto flags = std::make_shared<ReadFlags>();
   CLI::App* verb = app.add_subcommand("analyze", "Decide again from what was recorded of a job");
-  verb->add_option("path", flags->path, "A session, a .gtrace file, or a folder of Flight Recorder dumps (pickle or JSON)")
+  verb->add_option("path", flags->path, "A session, a .gtrace file, or a file or folder of Flight Recorder dumps (pickle or JSON), NCCL "
+                   "RAS reports or NCCL Inspector files (JSON)")
       ->required()
       ->type_name("PATH");
   verb->add_flag("--json", flags->json, "As JSON (schema gordian.verdict.v1)");
