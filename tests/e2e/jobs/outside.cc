@@ -98,3 +98,15 @@ JOB(same_device, 2) {
   ncclComm_t world = c.World();
   c.Warm(world, s);
 }
+
+JOB(settings_differ, 2) {
+  // The harness starts each rank by itself, the last one with another NCCL_PROTO. Real NCCL would hang inside
+  // the first operation or before; here the last rank does not come to it.
+  cudaStream_t s = c.Stream();
+  ncclComm_t world = c.World();
+  c.Warm(world, s);
+  c.Begin(s);
+  if (Guilty(c)) c.SleepInUserCode(3600);
+  c.AllReduce(world, s);
+  c.Sync(s);
+}
