@@ -289,6 +289,13 @@ std::vector<Finding> Search::Take() {
     victims.erase(-1);
     finding.victim_ranks.assign(victims.begin(), victims.end());
     finding.operations = describer_.Operations(entry.waiters);
+    if (check == kKernelInFront) {  // nothing but a kernel is in front, which counts as being there
+      for (StuckOperation& operation : finding.operations) {
+        for (OperationMember& member : operation.members) {
+          if (entry.culprits.count(member.rank) > 0 && member.state == PartState::kAtHead) member.state = PartState::kEnqueued;
+        }
+      }
+    }
     if (finding.verdict == VerdictKind::kInitHang || check == kCallMissing) {
       std::vector<uint32_t> nodes;
       for (uint32_t n : entry.waiters) {
