@@ -13,10 +13,11 @@ namespace {
 
 constexpr size_t kMaxProcesses = 1u << 16;
 constexpr size_t kMaxCommunicators = 4096;  // of a process
-constexpr size_t kMaxSymbols = 1u << 14;
+constexpr uint32_t kMaxCallNumber = 1u << 14;
 constexpr size_t kMostSigns = 8;            // of a kind
 constexpr int kNcclInProgress = 7;
 constexpr int kCudaNotReady = 600;
+constexpr int kCudaUnloading = 4;  // what a process gets that ends
 
 // Variables that members of a communicator must agree on, or it hangs or fails at init.
 constexpr const char* kAgreed[] = {"NCCL_ALGO",       "NCCL_COMM_BLOCKING", "NCCL_CUMEM_ENABLE", "NCCL_IB_DISABLE",
@@ -36,7 +37,11 @@ bool IsCollectiveSymbol(const std::string& symbol) {
 void SignBook::OnEvent(const v1::Event& event) {
   switch (event.event_case()) {
     case v1::Event::kCallName:
-      if (symbols_.size() < kMaxSymbols) symbols_[event.call_name().call()] = event.call_name().symbol();
+      if (const v1::CallName& name = event.call_name(); name.call() < kMaxCallNumber) {
+        if (name.call() >= calls_.size()) calls_.resize(name.call() + 1);
+        calls_[name.call()] = {name.symbol(), IsCollectiveSymbol(name.symbol()), name.symbol() == "ncclReduce",
+                               name.symbol().starts_with("nccl")};
+      }
       break;
     case v1::Event::kProcessStarted: {
       if (processes_.size() >= kMaxProcesses) break;
@@ -55,6 +60,10 @@ void SignBook::OnEvent(const v1::Event& event) {
   }
 }
 
+const SignBook::NamedCall* SignBook::Named(uint32_t call) const {
+  return call < calls_.size() && !calls_[call].symbol.empty() ? &calls_[call] : nullptr;
+}
+
 void SignBook::OnRecord(const v1::CallRecord& record) {
   const auto found = processes_.find(record.process());
   if (found == processes_.end()) return;
@@ -63,16 +72,15 @@ void SignBook::OnRecord(const v1::CallRecord& record) {
     const v1::CommInit& init = record.comm_init();
     if (process.ranks.size() < kMaxCommunicators) process.ranks[init.comm()] = init.rank();
   } else if (record.kind() == v1::RECORD_KIND_BEGIN && record.has_operation()) {
-    const auto symbol = symbols_.find(record.call());
-    if (symbol == symbols_.end() || !IsCollectiveSymbol(symbol->second)) return;
-    process.last = {symbol->second == "ncclReduce", record.operation().root_or_peer(), record.operation().comm()};
+    const NamedCall* const call = Named(record.call());
+    if (call == nullptr || !call->collective) return;
+    process.last = {call->reduce, record.operation().root_or_peer(), record.operation().comm()};
   } else if (record.kind() == v1::RECORD_KIND_END && record.has_end()) {
     const int result = record.end().result();
     if (result == 0 || process.failed_call != 0) return;
-    const auto symbol = symbols_.find(record.call());
-    if (symbol == symbols_.end()) return;
-    const bool nccl = symbol->second.starts_with("nccl");
-    if (result == (nccl ? kNcclInProgress : kCudaNotReady)) return;
+    const NamedCall* const call = Named(record.call());
+    if (call == nullptr || result == (call->nccl ? kNcclInProgress : kCudaNotReady)) return;
+    if (!call->nccl && result == kCudaUnloading) return;
     process.failed_call = record.call();
     process.result = result;
   }
@@ -94,7 +102,7 @@ void SignBook::CallsThatFailed(const std::map<uint32_t, int>& ranks, graph::Verd
   for (const auto& [id, process] : processes_) {
     if (process.failed_call == 0) continue;
     const auto rank = ranks.find(id);
-    failed[{symbols_.at(process.failed_call), process.result}].push_back(rank == ranks.end() ? -1 : rank->second);
+    failed[{calls_.at(process.failed_call).symbol, process.result}].push_back(rank == ranks.end() ? -1 : rank->second);
   }
   size_t shown = 0;
   for (auto& [what, who] : failed) {

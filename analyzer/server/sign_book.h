@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "analyzer/graph/job_model.h"
@@ -13,7 +14,7 @@
 
 namespace gordian::server {
 
-// Not thread-safe. Memory: a few words for each process and each communicator of it.
+// Not thread-safe. A record costs two look-ups. Memory: a few words for each process and each communicator of it.
 class SignBook {
  public:
   void OnEvent(const v1::Event& event);
@@ -40,8 +41,14 @@ class SignBook {
   void Settings(const std::map<uint32_t, int>& ranks, graph::Verdict* verdict) const;
   void ReducedToOne(const std::map<uint32_t, int>& ranks, graph::Verdict* verdict) const;
 
-  std::map<uint32_t, Process> processes_;
-  std::map<uint32_t, std::string> symbols_;  // by number of the call
+  struct NamedCall {
+    std::string symbol;  // "" until a CallName has told
+    bool collective = false, reduce = false, nccl = false;
+  };
+  const NamedCall* Named(uint32_t call) const;
+
+  std::unordered_map<uint32_t, Process> processes_;
+  std::vector<NamedCall> calls_;  // by number
 };
 
 // Signs by what the culprits' threads are in: MPI, Python's lock, a wait for input, the end of the process.
