@@ -263,7 +263,8 @@ std::string Dumps::GroupName(const std::string& key) const {
 
 std::string Dumps::Name(const Operation& operation) const {
   std::string text;
-  for (const auto& [number, rank] : ranks_) {
+  for (const int number : users_.at(operation.group)) {
+    const Rank& rank = ranks_.at(number);
     const auto entry = rank.entries.find(operation);
     if (entry != rank.entries.end()) text = entry->second->operation;
   }
@@ -332,7 +333,8 @@ void Dumps::FindMismatches(std::vector<Finding>* findings) const {
   for (const Operation& operation : operations_) {
     if (operation.p2p || reported.count(operation.group) > 0) continue;
     std::map<std::string, std::vector<int>> by_kind, by_shape;
-    for (const auto& [number, rank] : ranks_) {
+    for (const int number : users_.at(operation.group)) {
+      const Rank& rank = ranks_.at(number);
       const auto entry = rank.entries.find(operation);
       if (entry == rank.entries.end()) continue;
       const FlightEntry& e = *entry->second;
