@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <compare>
 #include <deque>
 #include <functional>
 #include <iterator>
@@ -25,9 +26,19 @@ constexpr size_t kMostOperations = 16;  // in a finding
 // What a rank has made of an operation.
 enum class Made : uint8_t { kOpen, kDone, kCalled, kNotCalled, kUnknown };
 
+// A group's key, which names all its ranks and is long: each is held once, so that equal ones are one.
+struct GroupKey {
+  const std::string* text = nullptr;
+  operator const std::string&() const { return *text; }  // NOLINT: it is that text
+  friend bool operator==(const GroupKey& a, const GroupKey& b) { return a.text == b.text; }
+  friend std::strong_ordering operator<=>(const GroupKey& a, const GroupKey& b) {
+    return a.text == b.text ? std::strong_ordering::equal : *a.text <=> *b.text;
+  }
+};
+
 // One operation of all its members. Of sends and receives: the pair's, as seen from one of its ends.
 struct Operation {
-  std::string group;
+  GroupKey group;
   bool p2p = false;
   int64_t sequence = 0;
   int low = -1, high = -1;  // p2p: ranks of the job
@@ -36,7 +47,7 @@ struct Operation {
 
 // Where sequence numbers count by themselves at a rank: a group's collectives, or a pair's sends and receives.
 struct Channel {
-  std::string group;
+  GroupKey group;
   bool p2p = false;
   int low = -1, high = -1;
   friend auto operator<=>(const Channel&, const Channel&) = default;
@@ -91,7 +102,8 @@ class Dumps {
   std::set<std::string> mixed_;  // groups of collectives and of sends: their status counts both
   std::set<std::string> lockstep_;  // groups whose sends have one number at both ends
   std::set<Operation> operations_;
-  std::map<std::string, std::set<int>> users_;  // of a group, by their entries
+  std::set<std::string> keys_;  // what each GroupKey is one of
+  std::map<GroupKey, std::set<int>> users_;  // of a group, by their entries
   std::map<int, std::map<Operation, std::set<int>>> missing_;  // what a rank has open, and who has not called it
   int expected_ = 0;
   size_t entries_ = 0;
@@ -105,10 +117,11 @@ Dumps::Dumps(const std::vector<FlightDump>& dumps) {
     rank.dump = &dump;
     groups_.insert(dump.groups.begin(), dump.groups.end());
     for (const FlightEntry& entry : dump.entries) {
+      const GroupKey key{&*keys_.insert(entry.group).first};
       ++entries_;
       kinds[entry.group].insert(entry.p2p);
       const auto group = groups_.find(entry.group);
-      Operation operation{entry.group, entry.p2p, entry.sequence};
+      Operation operation{key, entry.p2p, entry.sequence};
       if (entry.p2p) {
         if (group == groups_.end() || entry.peer < 0 || static_cast<size_t>(entry.peer) >= group->second.ranks.size()) {
           not_visible_.insert("sends and receives whose peers the dumps do not name");
@@ -207,7 +220,7 @@ void Dumps::FindStuck() {
     }
   }
   for (const auto& [number, rank] : ranks_) {
-    std::map<std::string, uint32_t> last;  // of the group at this rank
+    std::map<GroupKey, uint32_t> last;  // of the group at this rank
     std::vector<std::pair<int64_t, const Operation*>> in_order;
     for (const auto& [operation, entry] : rank.open) in_order.emplace_back(entry->record, &operation);
     std::sort(in_order.begin(), in_order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
