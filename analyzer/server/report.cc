@@ -318,8 +318,10 @@ class Page {
                           : "look at " + RankList(finding.culprit_ranks) + " first");
   }
 
-  void Signs(const graph::Verdict& verdict) {
+  void Signs(const graph::Verdict& verdict, bool of_stacks_only = false) {
     for (const graph::Sign& sign : verdict.signs) {
+      const std::string_view unit = graph::CheckById(sign.check).threshold.unit;
+      if (of_stacks_only && unit != "stacks") continue;
       Labelled("sign", fmt::format("{} ({})", Printable(sign.text), Printable(sign.check)));
     }
   }
@@ -517,6 +519,7 @@ std::string StacksText(const graph::Verdict& verdict, const ReportOptions& optio
   const SiteResolver none;
   Page page(none, options);
   page.Stacks(StacksInShort(verdict.stacks));
+  page.Signs(verdict, /*of_stacks_only=*/true);  // the others have been told with the verdict
   return page.Take();
 }
 
