@@ -70,6 +70,7 @@ int Main(int argc, char** argv) {
   AddAnalyzeVerb(app, &context);
   AddExplainVerb(app, &context);
   AddAttachVerb(app, &context);
+  AddChecksVerb(app, &context);
   AddDoctorVerb(app, &context);
   AddHooksVerb(app, &context);
   AddServeVerb(app, &context);

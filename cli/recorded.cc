@@ -11,6 +11,9 @@
 #include <utility>
 
 #include "analyzer/importers/flight_verdict.h"
+#include "analyzer/importers/inspector.h"
+#include "analyzer/importers/ras.h"
+#include "analyzer/importers/sources.h"
 #include "analyzer/server/analysis.h"
 #include "analyzer/server/status_json.h"
 #include "analyzer/server/verdict_json.h"
@@ -60,6 +63,45 @@ StatusOr<RecordedVerdict> FromDumps(const std::string& path) {
   recorded.verdict = importers::DecideFlightDumps(*dumps);
   recorded.sites = [](const graph::Site&) { return std::string(); };  // dumps hold no addresses
   recorded.note = std::to_string(dumps->size()) + " Flight Recorder dumps of version " + dumps->front().version;
+  return recorded;
+}
+
+// Reports of NCCL RAS, or NCCL Inspector's: files that begin like one, or a folder of them that is no session.
+bool AreReports(const std::string& path, importers::SourceFiles* files, Status* problem) {
+  const StatusOr<std::string> session = SessionOf(path);
+  if (session.ok() && !session->empty()) return false;
+  StatusOr<importers::SourceFiles> found = importers::FindSources(path);
+  if (!found.ok()) {
+    *problem = found.status();
+    return true;
+  }
+  *files = std::move(*found);
+  return files->source != importers::Source::kUnknown;
+}
+
+StatusOr<RecordedVerdict> FromReports(const importers::SourceFiles& files) {
+  RecordedVerdict recorded;
+  recorded.sites = [](const graph::Site&) { return std::string(); };  // reports hold no addresses
+  std::vector<importers::RasReport> reports;
+  importers::InspectorJob inspector;
+  const bool ras = files.source == importers::Source::kRas;
+  for (const std::string& path : files.paths) {
+    const StatusOr<std::string> bytes = importers::ReadSource(path);
+    GORDIAN_RETURN_IF_ERROR(bytes.status());
+    if (ras) {
+      StatusOr<importers::RasReport> report = importers::ParseRasReport(*bytes);
+      if (!report.ok()) return Status(report.status().code(), path + " is no report of NCCL RAS: " + report.status().message());
+      report->path = path;
+      reports.push_back(std::move(*report));
+    } else if (const Status status = inspector.Add(*bytes); !status.ok()) {
+      return Status(status.code(), path + " is not NCCL Inspector's: " + status.message());
+    }
+  }
+  const std::string count = std::to_string(files.paths.size());
+  const std::string plural = files.paths.size() == 1 ? "" : "s";
+  recorded.note = ras ? count + " report" + plural + " of NCCL RAS, NCCL " + reports.front().nccl_version
+                      : count + " file" + plural + " of NCCL Inspector, " + WithCommas(inspector.records()) + " operations";
+  recorded.verdict = ras ? importers::DecideRasReports(std::move(reports)) : inspector.Decide();
   return recorded;
 }
 
@@ -122,7 +164,12 @@ namespace {
 
 // `status`, if asked for, is filled whenever a trace or rings could be read.
 StatusOr<RecordedVerdict> Decide(const std::string& path, RecordedStatus* status) {
-  if (status == nullptr && AreDumps(path)) return FromDumps(path);
+  if (status == nullptr) {
+    importers::SourceFiles files;
+    Status problem = Status::Ok();
+    if (AreReports(path, &files, &problem)) return problem.ok() ? FromReports(files) : problem;
+    if (AreDumps(path)) return FromDumps(path);
+  }
   StatusOr<std::string> session = SessionOf(path);
   GORDIAN_RETURN_IF_ERROR(session.status());
   server::AnalysisOptions options;
@@ -195,6 +242,9 @@ StatusOr<RecordedStatus> StatusAsRecorded(const std::string& path) {
 }
 
 StatusOr<RecordedVerdict> AsDecided(const std::string& path) {
+  importers::SourceFiles files;
+  Status problem = Status::Ok();
+  if (AreReports(path, &files, &problem)) return problem.ok() ? FromReports(files) : problem;
   if (AreDumps(path)) return FromDumps(path);
   StatusOr<std::string> session = SessionOf(path);
   GORDIAN_RETURN_IF_ERROR(session.status());

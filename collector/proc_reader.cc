@@ -241,6 +241,24 @@ std::optional<std::string> ReadEnvironmentVariable(pid_t pid, std::string_view n
   return std::nullopt;
 }
 
+std::vector<std::string> ReadSettings(pid_t pid) {
+  static constexpr size_t kMostSettings = 64;
+  static constexpr size_t kMostBytes = 256;
+  const std::string block = ReadWhole(ProcPath(pid, "environ"), kMaxProcFileBytes);
+  std::vector<std::string> settings;
+  for (size_t at = 0; at < block.size() && settings.size() < kMostSettings;) {
+    const size_t end = std::min(block.find('\0', at), block.size());
+    const std::string_view entry = std::string_view(block).substr(at, end - at);
+    if ((entry.starts_with("NCCL_") || entry.starts_with("CUDA_")) && entry.size() <= kMostBytes &&
+        entry.find('=') != std::string_view::npos) {
+      settings.emplace_back(entry);
+    }
+    at = end + 1;
+  }
+  std::sort(settings.begin(), settings.end());
+  return settings;
+}
+
 std::string ReadBuildId(const std::string& path) {
   static constexpr size_t kMaxNoteBytes = 64u << 10;
   // NONBLOCK and the check of the type: the path comes from another process and may be a device.

@@ -111,6 +111,7 @@ void TrackedProcess::Announce(const Sink& sink) {
     if (const auto wanted = ReadEnvironmentVariable(pid, "GORDIAN_MARKERS")) {
       started->set_markers_enabled(*wanted != "0");
     }
+    for (const std::string& setting : ReadSettings(pid)) started->add_settings(CleanUtf8(setting));
   }
   if (ring_ != nullptr) {
     const ring::Header& header = ring_->header();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 namespace gordian::graph {
 namespace {
@@ -108,6 +109,13 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
       edge.bytes = Bytes(part.signature);
       edge.site.address = part.site;
       arrow.operation = names_.Operation(part.signature.call, part.ref);
+      if (part.ref.kind != PartKind::kCollective) {  // what the other has to do is the other end of it
+        const bool sends = part.ref.kind == PartKind::kSend;
+        PartRef end = part.ref;
+        end.kind = sends ? PartKind::kReceive : PartKind::kSend;
+        std::swap(end.rank, end.peer);
+        arrow.awaited = names_.Operation(sends ? Call::kRecv : Call::kSend, end);
+      }
     } else if (witness[i].edge.reason == Reason::kMemoryWait) {
       edge.op = "cuStreamWaitValue";
       edge.stream = from.stream;

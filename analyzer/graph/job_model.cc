@@ -11,6 +11,7 @@
 #include "analyzer/graph/incarnations.h"
 #include "analyzer/graph/matcher.h"
 #include "analyzer/graph/names.h"
+#include "analyzer/graph/transfer_signs.h"
 #include "analyzer/graph/wait_for_graph.h"
 
 namespace gordian::graph {
@@ -387,6 +388,7 @@ Verdict JobModel::Impl::Current() const {
   verdict.main = std::move(findings.front());
   verdict.findings.assign(std::make_move_iterator(findings.begin() + 1),
                           std::make_move_iterator(findings.end()));
+  if (SaysTrouble(verdict.main.verdict)) verdict.signs = TransferSigns(matcher_, names);
   return verdict;
 }
 

@@ -23,11 +23,13 @@ constexpr uint64_t kKernelFactor = 10;
 constexpr uint64_t kDestroyFactor = 12;
 
 constexpr char kMemoryWait[] = "memory-wait";
+constexpr char kKernelInFront[] = "kernel-in-front";
 constexpr char kCallMissing[] = "communicator-call-missing";
 
 struct Reached {
   std::set<ProcessId> running;
   std::set<std::pair<ProcessId, int>> unknown;
+  std::set<ProcessId> kernels;
   std::set<ProcessId> memory;  // streams of which wait for a value that somebody unseen may write
 };
 
@@ -45,6 +47,7 @@ Reached Reach(const WaitForGraph& graph, const std::vector<bool>& can, uint32_t 
       reached.running.insert(node.process);
     }
     if (node.leaf == LeafKind::kMemory) reached.memory.insert(node.process);
+    if (node.leaf == LeafKind::kKernel) reached.kernels.insert(node.process);
     if (node.leaf == LeafKind::kUnknown) reached.unknown.insert({node.process, node.comm});
     for (const WaitNode::Edge& edge : node.out) {
       // Who is already a member does not make the call a second time.
@@ -142,6 +145,7 @@ class Search {
   void Missing(const std::vector<bool>& can, uint32_t waiter);
   void NotWritten(const std::vector<bool>& can, uint32_t waiter, const std::set<ProcessId>& whose);
   void AllIssued(const std::vector<bool>& can, uint32_t waiter);
+  void KernelInFront(const std::vector<bool>& without_kernels, uint32_t waiter);
   std::vector<Finding> Take();
 
  private:
@@ -257,6 +261,23 @@ void Search::AllIssued(const std::vector<bool>& can, uint32_t waiter) {
   unseen.insert(unseen.end(), lost.begin(), lost.end());
 }
 
+// Nothing but kernels of the program are in the way. Whoever has one to end is named, not who waits behind it.
+void Search::KernelInFront(const std::vector<bool>& without_kernels, uint32_t waiter) {
+  const std::set<ProcessId> kernels = Reach(view_.graph, without_kernels, waiter).kernels;
+  bool sure = !kernels.empty();
+  for (const auto& [id, process] : view_.graph.execution().processes()) {
+    sure &= !process.Lossy() && process.info.markers_enabled;
+  }
+  if (!sure) {
+    AllIssued(without_kernels, waiter);
+    return;
+  }
+  Entry& entry = Of(kKernelInFront, without_kernels, waiter);
+  for (ProcessId id : kernels) {
+    for (int rank : view_.names.AllRanks(id)) entry.culprits.insert(rank);
+  }
+}
+
 std::vector<Finding> Search::Take() {
   std::vector<Finding> findings;
   for (auto& [check, entry] : entries_) {
@@ -268,6 +289,13 @@ std::vector<Finding> Search::Take() {
     victims.erase(-1);
     finding.victim_ranks.assign(victims.begin(), victims.end());
     finding.operations = describer_.Operations(entry.waiters);
+    if (check == kKernelInFront) {  // nothing but a kernel is in front, which counts as being there
+      for (StuckOperation& operation : finding.operations) {
+        for (OperationMember& member : operation.members) {
+          if (entry.culprits.count(member.rank) > 0 && member.state == PartState::kAtHead) member.state = PartState::kEnqueued;
+        }
+      }
+    }
     if (finding.verdict == VerdictKind::kInitHang || check == kCallMissing) {
       std::vector<uint32_t> nodes;
       for (uint32_t n : entry.waiters) {
@@ -302,6 +330,12 @@ std::vector<Finding> Search::Take() {
                             (one ? " waits" : " wait") +
                             " for a value in memory that has not come, and " + entry.operation +
                             " waits for that" + (victims.empty() ? "." : "; " + waiting + ".");
+          break;
+        }
+        if (check == kKernelInFront) {
+          finding.summary = (one ? "A kernel or host function of " : "Kernels or host functions of ") +
+                            RankList(finding.culprit_ranks) + (one ? " does" : " do") + " not end, and " + entry.operation + " waits for that" +
+                            (victims.empty() ? "." : "; " + waiting + ".");
           break;
         }
         finding.summary = "Nothing ends although " + entry.operation +
@@ -407,8 +441,10 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
       if (age(n) >= (without_kernels[n] ? kAllIssuedFactor : kKernelFactor) * threshold) {
         // Kernels might have written what a stream waits for; after so long that is the likelier story.
         const std::set<ProcessId> memory = Reach(graph, without_kernels, n).memory;
-        if (memory.empty()) {
+        if (memory.empty() && without_kernels[n]) {
           search.AllIssued(can, n);
+        } else if (memory.empty()) {
+          search.KernelInFront(without_kernels, n);
         } else {
           search.NotWritten(without_kernels, n, memory);
         }

@@ -137,9 +137,19 @@ struct FoldedStack {
   friend bool operator==(const FoldedStack&, const FoldedStack&) = default;
 };
 
+// What was seen beside a finding and may be why. It changes no verdict and blames nobody.
+struct Sign {
+  std::string check;  // catalogue id, e.g. "waits-in-mpi"
+  std::vector<int> ranks;
+  std::string text;  // one line
+
+  friend bool operator==(const Sign&, const Sign&) = default;
+};
+
 struct Verdict {
   Finding main;                   // the worst
   std::vector<Finding> findings;  // every further one, worst first
+  std::vector<Sign> signs;
   Restarts restarts;
   // Where the stuck threads are, those of the culprits first; empty until they have been read. The
   // model does not fill it.

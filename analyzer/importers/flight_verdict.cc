@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <compare>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <set>
 #include <tuple>
 
@@ -24,21 +26,46 @@ constexpr size_t kMostOperations = 16;  // in a finding
 // What a rank has made of an operation.
 enum class Made : uint8_t { kOpen, kDone, kCalled, kNotCalled, kUnknown };
 
+// A group's key, which names all its ranks and is long: each is held once, so that equal ones are one.
+struct GroupKey {
+  const std::string* text = nullptr;
+  operator const std::string&() const { return *text; }  // NOLINT: it is that text
+  friend bool operator==(const GroupKey& a, const GroupKey& b) { return a.text == b.text; }
+  friend std::strong_ordering operator<=>(const GroupKey& a, const GroupKey& b) {
+    return a.text == b.text ? std::strong_ordering::equal : *a.text <=> *b.text;
+  }
+};
+
 // One operation of all its members. Of sends and receives: the pair's, as seen from one of its ends.
 struct Operation {
-  std::string group;
+  GroupKey group;
   bool p2p = false;
   int64_t sequence = 0;
   int low = -1, high = -1;  // p2p: ranks of the job
   friend auto operator<=>(const Operation&, const Operation&) = default;
 };
 
+// Where sequence numbers count by themselves at a rank: a group's collectives, or a pair's sends and receives.
+struct Channel {
+  GroupKey group;
+  bool p2p = false;
+  int low = -1, high = -1;
+  friend auto operator<=>(const Channel&, const Channel&) = default;
+};
+
+Channel ChannelOf(const Operation& operation) {
+  return {operation.group, operation.p2p, operation.low, operation.high};
+}
+
 struct Rank {
   const FlightDump* dump = nullptr;
   // By operation: its first entry. Coalesced operations share a number, and are one launch.
   std::map<Operation, const FlightEntry*> entries;
   std::map<Operation, const FlightEntry*> open;
+  std::map<Channel, std::pair<int64_t, int64_t>> numbers;  // the lowest and the highest in `entries`
   bool stuck = false;  // has something open that some member has not called, or waits behind such a one
+  // Where stuck: whose calls, or whose starts, it waits for, and whose part was not seen.
+  std::set<int> waits_for, unseen;
 };
 
 std::string RankText(int rank) { return "rank " + std::to_string(rank); }
@@ -60,11 +87,12 @@ class Dumps {
   std::vector<int> Members(const Operation& operation) const;
   void FindLockstep();
   void FindStuck();
-  std::set<int> WaitsFor(int rank, std::set<int>* unseen) const;
+  void FindWaits();
   void FindMismatches(std::vector<Finding>* findings) const;
   void FindWaiting(std::vector<Finding>* findings) const;
   void FindCircle(const std::set<int>& left, std::vector<Finding>* findings) const;
   Finding Make(const char* check) const;
+  std::string GroupName(const std::string& key) const;
   std::string Name(const Operation& operation) const;
   graph::StuckOperation Describe(const Operation& operation) const;
   std::string Instead(int rank) const;
@@ -74,6 +102,8 @@ class Dumps {
   std::set<std::string> mixed_;  // groups of collectives and of sends: their status counts both
   std::set<std::string> lockstep_;  // groups whose sends have one number at both ends
   std::set<Operation> operations_;
+  std::set<std::string> keys_;  // what each GroupKey is one of
+  std::map<GroupKey, std::set<int>> users_;  // of a group, by their entries
   std::map<int, std::map<Operation, std::set<int>>> missing_;  // what a rank has open, and who has not called it
   int expected_ = 0;
   size_t entries_ = 0;
@@ -87,10 +117,11 @@ Dumps::Dumps(const std::vector<FlightDump>& dumps) {
     rank.dump = &dump;
     groups_.insert(dump.groups.begin(), dump.groups.end());
     for (const FlightEntry& entry : dump.entries) {
+      const GroupKey key{&*keys_.insert(entry.group).first};
       ++entries_;
       kinds[entry.group].insert(entry.p2p);
       const auto group = groups_.find(entry.group);
-      Operation operation{entry.group, entry.p2p, entry.sequence};
+      Operation operation{key, entry.p2p, entry.sequence};
       if (entry.p2p) {
         if (group == groups_.end() || entry.peer < 0 || static_cast<size_t>(entry.peer) >= group->second.ranks.size()) {
           not_visible_.insert("sends and receives whose peers the dumps do not name");
@@ -101,6 +132,10 @@ Dumps::Dumps(const std::vector<FlightDump>& dumps) {
         operation.high = std::max(dump.rank, peer);
       }
       rank.entries.emplace(operation, &entry);
+      auto [numbers, added] = rank.numbers.try_emplace(ChannelOf(operation), entry.sequence, entry.sequence);
+      numbers->second.first = std::min(numbers->second.first, entry.sequence);
+      numbers->second.second = std::max(numbers->second.second, entry.sequence);
+      users_[operation.group].insert(dump.rank);
       if (!entry.completed) rank.open.emplace(operation, &entry);
       operations_.insert(operation);
     }
@@ -122,13 +157,8 @@ std::vector<int> Dumps::Members(const Operation& operation) const {
   if (operation.p2p) return {operation.low, operation.high};
   const auto group = groups_.find(operation.group);
   if (group != groups_.end() && !group->second.ranks.empty()) return group->second.ranks;
-  std::vector<int> members;  // whoever is known to use it
-  for (const auto& [number, rank] : ranks_) {
-    for (const auto& [other, entry] : rank.entries) {
-      if (other.group == operation.group && (members.empty() || members.back() != number)) members.push_back(number);
-    }
-  }
-  return members;
+  const auto users = users_.find(operation.group);  // whoever is known to use it
+  return users == users_.end() ? std::vector<int>() : std::vector<int>(users->second.begin(), users->second.end());
 }
 
 // Each rank numbers its sends and receives on a group by itself: the numbers of a pair are the same only where
@@ -166,15 +196,11 @@ Made Dumps::At(int number, const Operation& operation) const {
   if (operation.p2p && lockstep_.count(operation.group) == 0) return Made::kUnknown;
   // A dump drops what is complete, or the oldest: whoever still has one of the group before this, and none
   // after it, has not called this.
-  bool before = false, after = false;
-  for (const auto& [other, unused] : rank.entries) {
-    if (other.group != operation.group || other.p2p != operation.p2p) continue;
-    if (operation.p2p && (other.low != operation.low || other.high != operation.high)) continue;
-    before = before || other.sequence < operation.sequence;
-    after = after || other.sequence > operation.sequence;
+  const auto numbers = rank.numbers.find(ChannelOf(operation));
+  if (numbers != rank.numbers.end()) {
+    if (numbers->second.second > operation.sequence) return Made::kDone;
+    if (numbers->second.first < operation.sequence) return Made::kNotCalled;
   }
-  if (after) return Made::kDone;
-  if (before) return Made::kNotCalled;
   const auto status = rank.dump->status.find(operation.group);
   if (status == rank.dump->status.end() || mixed_.count(operation.group) > 0) return Made::kUnknown;
   if (operation.sequence > status->second.enqueued) return Made::kNotCalled;
@@ -194,7 +220,7 @@ void Dumps::FindStuck() {
     }
   }
   for (const auto& [number, rank] : ranks_) {
-    std::map<std::string, uint32_t> last;  // of the group at this rank
+    std::map<GroupKey, uint32_t> last;  // of the group at this rank
     std::vector<std::pair<int64_t, const Operation*>> in_order;
     for (const auto& [operation, entry] : rank.open) in_order.emplace_back(entry->record, &operation);
     std::sort(in_order.begin(), in_order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -224,34 +250,38 @@ void Dumps::FindStuck() {
   }
 }
 
-// Whose calls, or whose starts, a rank waits for.
-std::set<int> Dumps::WaitsFor(int number, std::set<int>* unseen) const {
-  std::set<int> ranks;
-  for (const auto& [operation, entry] : ranks_.at(number).open) {
-    for (const int member : Members(operation)) {
-      if (member == number) continue;
-      const Made made = At(member, operation);
-      if (made == Made::kUnknown) {
-        unseen->insert(member);
-      } else if (made == Made::kNotCalled || (made == Made::kOpen && ranks_.at(member).stuck)) {
-        ranks.insert(member);
+void Dumps::FindWaits() {
+  for (auto& [number, rank] : ranks_) {
+    if (!rank.stuck) continue;
+    for (const auto& [operation, entry] : rank.open) {
+      for (const int member : Members(operation)) {
+        if (member == number) continue;
+        const Made made = At(member, operation);
+        if (made == Made::kUnknown) {
+          rank.unseen.insert(member);
+        } else if (made == Made::kNotCalled || (made == Made::kOpen && ranks_.at(member).stuck)) {
+          rank.waits_for.insert(member);
+        }
       }
     }
   }
-  return ranks;
+}
+
+// For people: "description", "group 3"; of a group without a configuration what its key begins with.
+std::string Dumps::GroupName(const std::string& key) const {
+  const auto group = groups_.find(key);
+  if (group == groups_.end()) return key.substr(0, key.find('/'));
+  return group->second.description.empty() ? "group " + group->second.name : group->second.description;
 }
 
 std::string Dumps::Name(const Operation& operation) const {
   std::string text;
-  for (const auto& [number, rank] : ranks_) {
+  for (const int number : users_.at(operation.group)) {
+    const Rank& rank = ranks_.at(number);
     const auto entry = rank.entries.find(operation);
     if (entry != rank.entries.end()) text = entry->second->operation;
   }
-  const auto group = groups_.find(operation.group);
-  const std::string name = group == groups_.end() ? operation.group.substr(0, operation.group.find('/'))
-                           : group->second.description.empty() ? "group " + group->second.name
-                                                               : group->second.description;
-  return text + " #" + std::to_string(operation.sequence) + " on " + name + " (" + graph::RankList(Members(operation)) + ")";
+  return text + " #" + std::to_string(operation.sequence) + " on " + GroupName(operation.group) + " (" + graph::RankList(Members(operation)) + ")";
 }
 
 // What a rank does that has not called: as much as the dumps know of it.
@@ -269,10 +299,7 @@ std::string Dumps::Instead(int number) const {
 
 graph::StuckOperation Dumps::Describe(const Operation& operation) const {
   graph::StuckOperation out;
-  const auto group = groups_.find(operation.group);
-  out.comm_name = group == groups_.end()                   ? operation.group
-                  : group->second.description.empty() ? "group " + group->second.name
-                                                      : group->second.description;
+  out.comm_name = GroupName(operation.group);
   out.comm = std::hash<std::string>{}(operation.group);
   out.sequence = operation.sequence;
   for (const int number : Members(operation)) {
@@ -319,7 +346,8 @@ void Dumps::FindMismatches(std::vector<Finding>* findings) const {
   for (const Operation& operation : operations_) {
     if (operation.p2p || reported.count(operation.group) > 0) continue;
     std::map<std::string, std::vector<int>> by_kind, by_shape;
-    for (const auto& [number, rank] : ranks_) {
+    for (const int number : users_.at(operation.group)) {
+      const Rank& rank = ranks_.at(number);
       const auto entry = rank.entries.find(operation);
       if (entry == rank.entries.end()) continue;
       const FlightEntry& e = *entry->second;
@@ -353,35 +381,32 @@ void Dumps::FindMismatches(std::vector<Finding>* findings) const {
 }
 
 void Dumps::FindWaiting(std::vector<Finding>* findings) const {
-  // From every rank that is stuck, along whom it waits for, to where that ends.
-  std::set<int> culprits, unseen, ended;
-  std::map<int, std::set<int>> waits;
+  // From where waiting ends back to whoever waits for that.
+  std::set<int> culprits, unseen, waits;
+  std::map<int, std::vector<int>> back;
   for (const auto& [number, rank] : ranks_) {
-    if (rank.stuck) waits[number] = WaitsFor(number, &unseen);
-  }
-  for (const auto& [from, to] : waits) {
-    for (const int rank : to) {
-      if (!ranks_.at(rank).stuck) culprits.insert(rank);
+    if (!rank.stuck) continue;
+    waits.insert(number);
+    unseen.insert(rank.unseen.begin(), rank.unseen.end());
+    for (const int to : rank.waits_for) {
+      back[to].push_back(number);
+      if (!ranks_.at(to).stuck) culprits.insert(to);
     }
   }
   // Who reaches such an end, or a rank that was not seen, is explained; the others wait in a circle.
-  std::set<int> left;
-  for (const auto& [from, unused] : waits) {
-    std::set<int> seen = {from};
-    std::deque<int> work = {from};
-    bool explained = false;
-    while (!work.empty() && !explained) {
-      const int rank = work.front();
-      work.pop_front();
-      std::set<int> missing;
-      const std::set<int> next = ranks_.at(rank).stuck ? WaitsFor(rank, &missing) : std::set<int>{};
-      explained = culprits.count(rank) > 0 || !missing.empty();
-      for (const int to : next) {
-        if (seen.insert(to).second) work.push_back(to);
-      }
-    }
-    if (!explained) left.insert(from);
+  std::set<int> explained = culprits;
+  for (const int number : waits) {
+    if (!ranks_.at(number).unseen.empty()) explained.insert(number);
   }
+  std::deque<int> work(explained.begin(), explained.end());
+  while (!work.empty()) {
+    for (const int from : back[work.front()]) {
+      if (explained.insert(from).second) work.push_back(from);
+    }
+    work.pop_front();
+  }
+  std::set<int> left;
+  std::set_difference(waits.begin(), waits.end(), explained.begin(), explained.end(), std::inserter(left, left.end()));
   if (!left.empty()) FindCircle(left, findings);
   if (!culprits.empty()) {
     Finding finding = Make("rank-not-joined");
@@ -405,7 +430,7 @@ void Dumps::FindWaiting(std::vector<Finding>* findings) const {
     const std::string first = Name(in_order.front().first);
     if (in_order.size() > kMostOperations) in_order.resize(kMostOperations);
     for (const auto& [operation, waiters] : in_order) finding.operations.push_back(Describe(operation));
-    for (const auto& [number, unused] : waits) {
+    for (const int number : waits) {
       if (culprits.count(number) == 0) finding.victim_ranks.push_back(number);
     }
     const bool one = culprits.size() == 1;
@@ -419,8 +444,7 @@ void Dumps::FindWaiting(std::vector<Finding>* findings) const {
     findings->push_back(std::move(finding));
   } else if (left.empty() && !waits.empty()) {
     Finding finding = Make("evidence-missing");
-    std::vector<int> waiting;
-    for (const auto& [number, unused] : waits) waiting.push_back(number);
+    const std::vector<int> waiting(waits.begin(), waits.end());
     finding.victim_ranks = waiting;
     const std::vector<int> who(unseen.begin(), unseen.end());
     finding.summary = Waiting(waiting) + " for what was not seen: the part of " + graph::RankList(who) + ".";
@@ -444,8 +468,7 @@ void Dumps::FindCircle(const std::set<int>& left, std::vector<Finding>* findings
     while (!work.empty() && !round) {
       const int rank = work.front();
       work.pop_front();
-      std::set<int> unseen;
-      for (const int to : WaitsFor(rank, &unseen)) {
+      for (const int to : ranks_.at(rank).waits_for) {
         if (to == start) {
           std::vector<int> circle = {rank};
           while (circle.back() != start) circle.push_back(via[circle.back()]);
@@ -498,6 +521,7 @@ void Dumps::FindCircle(const std::set<int>& left, std::vector<Finding>* findings
 
 graph::Verdict Dumps::Decide() {
   FindStuck();
+  FindWaits();
   std::vector<Finding> findings;
   FindMismatches(&findings);
   FindWaiting(&findings);

@@ -16,6 +16,7 @@
 #include "analyzer/server/graph_events.h"
 #include "analyzer/server/report.h"
 #include "analyzer/server/session_files.h"
+#include "analyzer/server/sign_book.h"
 #include "analyzer/server/stack_book.h"
 #include "analyzer/server/status_json.h"
 #include "analyzer/server/verdict_json.h"
@@ -340,6 +341,7 @@ class Analysis::Impl {
     }
     fleet_.OnEvent(event);
     stacks_.OnEvent(event);
+    signs_.OnEvent(event);
     events_.OnEvent(event);
   }
 
@@ -395,6 +397,7 @@ class Analysis::Impl {
     AddNotes(notes_, &verdict);
     AddNotes(fleet_.Texts(), &verdict);
     NoteDropped(events_.dropped(), &verdict);
+    signs_.AddTo(model_, &verdict);
     return verdict;
   }
 
@@ -469,6 +472,7 @@ class Analysis::Impl {
   GraphEvents events_;
   FleetNotes fleet_;
   StackBook stacks_;
+  SignBook signs_;
   uint64_t stacks_told_ = 0;  // StackBook::changes
   CallSites call_sites_;
   const SiteResolver resolver_;
@@ -526,6 +530,7 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
   GraphEvents events(&model);
   FleetNotes fleet;
   StackBook stacks;
+  SignBook signs;
   CallSites call_sites;
   google::protobuf::Arena arena;  // thousands of small messages, all gone with their chunk
   bool job_ended = false;
@@ -533,6 +538,7 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
     job_ended |= event.has_job_ended();
     if (event.event_case() == v1::Event::kModule) call_sites.OnModule(event.module());
     stacks.OnEvent(event);
+    signs.OnEvent(event);
     events.OnEvent(event);
     ++result.events;
   };
@@ -563,6 +569,7 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
       main.summary = "The trace is " + result.ending + "; up to there the job was healthy";
     }
   }
+  signs.AddTo(model, &result.verdict);
   stacks.AddTo(model, &result.verdict);
   if (options.want_status) {
     StatusFacts facts;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/graph/check_catalogue.h"
 #include "analyzer/server/stack_text.h"
 #include "analyzer/server/text_layout.h"
 
@@ -317,6 +318,24 @@ class Page {
                           : "look at " + RankList(finding.culprit_ranks) + " first");
   }
 
+  void Signs(const graph::Verdict& verdict, bool of_stacks_only = false) {
+    for (const graph::Sign& sign : verdict.signs) {
+      const std::string_view unit = graph::CheckById(sign.check).threshold.unit;
+      if (of_stacks_only && unit != "stacks") continue;
+      Labelled("sign", fmt::format("{} ({})", Printable(sign.text), Printable(sign.check)));
+    }
+  }
+
+  void SignsInFull(const graph::Verdict& verdict) {
+    if (verdict.signs.empty()) return;
+    Section("What may be why");
+    for (const graph::Sign& sign : verdict.signs) {
+      text_ += Wrap("  ", "    ", fmt::format("{} ({})", Printable(sign.text), Printable(sign.check)), width_);
+      const char* const advice = graph::CheckById(sign.check).advice;
+      if (graph::FindCheck(sign.check) != nullptr) text_ += Wrap("    ", "    ", advice, width_);
+    }
+  }
+
   void Notes(const Finding& finding, size_t limit) {
     List("not seen", finding.evidence.not_visible, limit);
     List("assumed", finding.evidence.assumes, limit);
@@ -487,6 +506,7 @@ std::string ReportText(const graph::Verdict& verdict, const SiteResolver& sites,
   page.Culprits(main);
   page.Victims(main);
   page.Restarted(verdict.restarts);
+  page.Signs(verdict);
   page.Notes(main, kMaxNotesOnScreen);
   page.Further(verdict, kMaxNotesOnScreen);
   page.Stacks(StacksInShort(verdict.stacks));
@@ -499,6 +519,7 @@ std::string StacksText(const graph::Verdict& verdict, const ReportOptions& optio
   const SiteResolver none;
   Page page(none, options);
   page.Stacks(StacksInShort(verdict.stacks));
+  page.Signs(verdict, /*of_stacks_only=*/true);  // the others have been told with the verdict
   return page.Take();
 }
 
@@ -526,6 +547,7 @@ std::string ExplainText(const graph::Verdict& verdict, const SiteResolver& sites
     page.Operations(finding, kAll, kAll);
     if (!finding.advice.empty()) page.Advice(finding);
   }
+  page.SignsInFull(verdict);
   if (!verdict.stacks.empty()) {
     page.Section("Where the threads are");
     page.Text(StacksInFull(verdict.stacks));

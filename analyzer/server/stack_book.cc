@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "analyzer/graph/check_catalogue.h"
+#include "analyzer/server/sign_book.h"
 #include "analyzer/server/stack_merge.h"
 #include "common/clock.h"
 
@@ -87,6 +88,7 @@ void StackBook::AddTo(const graph::JobModel& model, graph::Verdict* verdict) con
     folded_for_ = verdict->main.culprit_ranks;
   }
   verdict->stacks = folded_;
+  AddStackSigns(verdict);
   std::vector<std::string>& unseen = verdict->main.evidence.not_visible;
   unseen.insert(unseen.end(), not_visible_.begin(), not_visible_.end());
 }

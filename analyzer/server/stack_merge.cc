@@ -23,6 +23,13 @@ bool IsEvaluation(const v1::StackFrame& frame) {
   return name == kEvaluation || (name.starts_with(kEvaluation) && name[kEvaluation.size()] == '.');
 }
 
+// In the interpreter, and on no stack but of a thread that waits for the interpreter's lock: worth keeping.
+bool WaitsForLock(const v1::StackFrame& frame) {
+  static const std::set<std::string_view> kNames = {"take_gil", "PyEval_RestoreThread", "PyEval_AcquireThread",
+                                                    "PyGILState_Ensure"};
+  return kNames.contains(frame.function());
+}
+
 graph::StackFrame Native(const v1::StackFrame& frame) {
   return {.function = frame.function().empty() ? std::string()
                                                : ReadableFunctionName(frame.function().c_str()),
@@ -129,7 +136,7 @@ std::vector<graph::StackFrame> MergeFrames(const v1::ThreadStack& thread,
     for (const v1::StackFrame& frame : native) {
       if (IsEvaluation(frame)) {
         add_python(/*all=*/false);
-      } else if (!of_interpreter(frame)) {
+      } else if (!of_interpreter(frame) || WaitsForLock(frame)) {
         out.push_back(Native(frame));
       }
     }

@@ -187,6 +187,10 @@ class Reader {
     }
   }
 
+  std::vector<int> Ranks(const json& from, const std::string& path, const char* key) {
+    return List<int>(from, path, key, &json::is_number_integer, "rank");
+  }
+
   std::string Text(const json& from, const std::string& path, const char* key) {
     const json* value = Member(from, path, key, json::value_t::string);
     return value == nullptr ? "" : value->get<std::string>();
@@ -266,9 +270,6 @@ class Reader {
       }
     }
     return items;
-  }
-  std::vector<int> Ranks(const json& from, const std::string& path, const char* key) {
-    return List<int>(from, path, key, &json::is_number_integer, "rank");
   }
   std::vector<std::string> Texts(const json& from, const std::string& path, const char* key) {
     return List<std::string>(from, path, key, &json::is_string, "text");
@@ -389,6 +390,10 @@ ordered_json VerdictToJson(const graph::Verdict& verdict, const SiteResolver& si
     out["restarts"] = {
         {"times", restarts.times}, {"ranks", restarts.ranks}, {"because", restarts.because}};
   }
+  out["signs"] = ordered_json::array();
+  for (const graph::Sign& sign : verdict.signs) {
+    out["signs"].push_back({{"check", sign.check}, {"ranks", sign.ranks}, {"text", sign.text}});
+  }
   out["stacks"] = ordered_json::array();
   for (const graph::FoldedStack& stack : verdict.stacks) {
     out["stacks"].push_back(StackToJson(stack));
@@ -429,7 +434,14 @@ StatusOr<VerdictDocument> ParseVerdict(std::string_view text) {
     reader.Finding(finding, at, &out.verdict.findings.emplace_back());
   });
   reader.Restarts(document, &out.verdict.restarts);
-  if (document.contains("stacks")) {  // not in files of earlier versions
+  if (document.contains("signs")) {  // not in files of earlier versions
+    reader.Each(document, "", "signs", [&](const json& sign, const std::string& at) {
+      out.verdict.signs.push_back({.check = reader.Text(sign, at, "check"),
+                                   .ranks = reader.Ranks(sign, at, "ranks"),
+                                   .text = reader.Text(sign, at, "text")});
+    });
+  }
+  if (document.contains("stacks")) {  // nor these
     reader.Each(document, "", "stacks", [&](const json& stack, const std::string& at) {
       out.verdict.stacks.push_back(reader.Stack(stack, at));
     });

@@ -4,7 +4,7 @@ import os
 
 from cli_testing import BUILD, EMULATOR, GORDIAN, CliTest, clean_environment, main
 
-VERBS = ["run", "env", "status", "watch", "analyze", "explain", "doctor", "hooks", "version"]
+VERBS = ["run", "env", "status", "watch", "analyze", "explain", "checks", "doctor", "hooks", "version"]
 
 
 class Parsing(CliTest):
@@ -97,6 +97,18 @@ class Printing(CliTest):
         self.assertEqual(rows["ncclGetVersion"]["rules"], [])
         table = self.gordian("hooks").stdout.splitlines()
         self.assertEqual(len(table), len(rows) + 1)
+
+    def test_checks(self):
+        data = json.loads(self.gordian("checks", "--json").stdout)
+        self.assertEqual([row["number"] for row in data["classes"]], list(range(1, 50)))
+        ids = [check["id"] for check in data["checks"]]
+        self.assertEqual(len(set(ids)), len(ids))
+        self.assertEqual([line.split()[0] for line in self.gordian("checks").stdout.splitlines()], ["CHECK"] + ids)
+        said = self.gordian("checks", "host-wait-cycle")
+        self.assertIn("e2e.inversion_sync", said.stdout)
+        self.assertEqual(self.gordian("explain", "host-wait-cycle").stdout, said.stdout)
+        wrong = self.gordian("checks", "host-wait")
+        self.assertEqual((wrong.returncode, len(wrong.stderr.splitlines())), (2, 1))
 
     def test_doctor_names_what_is_newer_than_the_table(self):
         newer = os.path.join(os.path.dirname(os.path.dirname(GORDIAN)), "tests", "newer")

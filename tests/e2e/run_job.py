@@ -16,6 +16,7 @@ import json
 import mmap
 import os
 import re
+import shlex
 import shutil
 import signal
 import struct
@@ -29,12 +30,14 @@ LAST = "last"    # the highest rank
 
 
 class Expect:
-    def __init__(self, verdicts, culprits, confirmed=None, fast=False, hangs=True, assumes=None):
+    def __init__(self, verdicts, culprits, confirmed=None, fast=False, hangs=True, assumes=None, signs=None, code=0):
         self.verdicts = verdicts      # accepted values of "verdict"
         self.culprits = culprits      # accepted culprit sets: lists of rank lists, ALL, LAST
         self.confirmed = confirmed    # True: confidence must be "confirmed"
         self.fast = fast              # True: within the second
         self.hangs = hangs            # False: the job ends by itself
+        self.signs = signs or []      # checks of the signs that must stand beside it
+        self.code = code              # of a job that ends by itself
         self.assumes = assumes        # part of what evidence.assumes must say; then a suspicion at most
 
 
@@ -92,6 +95,20 @@ JOBS = {
     "no_processors": Expect(["deadlock"], [ALL], assumes="multiprocessors"),
     "memory_gate_host": Expect(["stuck_kernel"], [[0]]),
     "graph_stuck_inside": Expect(["stuck_kernel"], [[]]),
+    "flag_reduced_to_one": Expect(["host_blocked"], [LAST], signs=["reduced-to-one", "waits-for-input"]),
+    "fused_differently": Expect(["mismatch"], [LAST, ALL]),
+    "one_step_less": Expect(["host_blocked"], [LAST], signs=["waits-for-input"]),
+    "batch_asymmetric": deadlock([0, 1], [1]),
+    "wrong_peer": Expect(["deadlock"], [[0, 1]], confirmed=True, fast=True, signs=["wrong-peer"]),
+    "send_never_received": Expect(["host_blocked"], [LAST]),
+    "destroyed_with_pending": Expect(["rank_not_joined", "deadlock"], [LAST]),
+    "waits_in_mpi": Expect(["host_blocked"], [LAST], signs=["waits-in-mpi"]),
+    "blocked_in_teardown": Expect(["host_blocked"], [LAST], signs=["in-teardown"]),
+    "endless_kernel": Expect(["stuck_kernel"], [LAST]),
+    "blocking_launches": Expect(["rank_not_joined"], [ALL], signs=["blocking-launches"]),
+    "same_device": Expect(["finished"], [[]], hangs=False, signs=["call-failed"], code=8),
+    "settings_differ": Expect(["host_blocked"], [LAST], signs=["settings-differ"]),
+    "graphs_share_communicator": Expect(["mismatch"], [[0, 1]], hangs=None),
 }
 JOBS.update({name: deadlock(*DEPARTS) for name in
              ("inversion_loaders", "inversion_dying_threads", "inversion_300_threads")})
@@ -118,7 +135,10 @@ SETTINGS = {
     "launch_order": {"NCCL_LAUNCH_ORDER_IMPLICIT": "1"},
     "queue_behind": {"CUDA_DEVICE_MAX_CONNECTIONS": "1"},
     "no_processors": {"GORDIAN_EMU_SMS": "1"},
+    "blocking_launches": {"CUDA_LAUNCH_BLOCKING": "1"},
 }
+# Each rank is started by itself, the last one with another setting.
+APART = {"settings_differ": "NCCL_PROTO=LL"}
 # Nothing but the emulator takes the setting.
 EMULATED_ONLY = ["no_processors"]
 # Innocent with and without --twin.
@@ -199,7 +219,12 @@ def run_once(args, work):
         job += ["--flood", str(args.flood)]
     if args.flood_each:
         job += ["--flood-each", str(args.flood_each)]
-    suspect_after = "3" if not args.perturb else "12"
+    if args.job in APART:
+        start = [f"{APART[args.job] if rank == args.ranks - 1 and not args.twin else ''} {shlex.join(job)} --rank {rank} & pids=\"$pids $!\""
+                 for rank in range(args.ranks)]
+        job = ["sh", "-c", "\n".join(start) + "\nfor pid in $pids; do wait $pid || exit $?; done"]
+    # A kernel may be long: ten times as much goes by before one is suspected.
+    suspect_after = "1" if args.job == "endless_kernel" else "3" if not args.perturb else "12"
     command = [os.path.join(build, "bin", "gordian"), "run"]
     if not args.hardware:
         command.append("--emulator")
@@ -298,12 +323,20 @@ def check_losses(args, evidence):
         raise Failure(f"{lost} records lost, and not_visible says {evidence['not_visible']}")
 
 
+def checks_listed(args):
+    """What the table of the 49 kinds of hangs says this job is told as; empty: it is not in there."""
+    out = subprocess.run([os.path.join(os.path.abspath(args.build), "bin", "gordian"), "checks", "--json"],
+                         capture_output=True, text=True, check=True, timeout=60).stdout
+    rows = [row for row in json.loads(out)["classes"] if row["test"] == f"e2e.{args.job}"]
+    return {check for row in rows for check in row["checks"]}
+
+
 def check(args, result):
     verdict = result["verdict"]
     name, confidence = verdict["verdict"], verdict["confidence"]
     innocent = args.twin or args.job in INNOCENT
     if innocent:
-        if name not in ("healthy", "finished") or verdict["findings"]:
+        if name not in ("healthy", "finished") or verdict["findings"] or verdict["signs"]:
             raise Failure(f"an innocent job was called {name} ({confidence}): {verdict['summary']}")
         if result["code"] != 0:
             raise Failure(f"the job's exit code became {result['code']}")
@@ -328,8 +361,15 @@ def check(args, result):
         raise Failure("a deadlock without a cycle")
     if expect.hangs and result["code"] != 137:
         raise Failure(f"exit code {result['code']}, expected 137 after the kill")
-    if expect.hangs is False and result["code"] != 0:
-        raise Failure(f"exit code {result['code']}, expected the job's own 0")
+    if expect.hangs is False and result["code"] != expect.code:
+        raise Failure(f"exit code {result['code']}, expected the job's own {expect.code}")
+    # Those made of records and of stacks: neither is there for certain when rings are lost.
+    signs = [sign["check"] for sign in verdict["signs"]]
+    if args.ring_slots is None and not set(expect.signs) <= set(signs):
+        raise Failure(f"signs {signs}, expected {expect.signs}")
+    listed = checks_listed(args)
+    if args.ring_slots is None and listed and not listed & {verdict["check"], *signs}:
+        raise Failure(f"check {verdict['check']}, signs {signs}; docs/checks says {sorted(listed)}")
     if expect.fast and result["seconds"] is None:
         raise Failure("verdict.json appeared only after the job had ended")
 
@@ -356,7 +396,7 @@ def main():
         args.ranks = {"inversion_subset": 3, "three_comm_cycle": 3, "pipeline_swapped": 4, "exited_rank": 3,
                       "killed_rank": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3, "graph_missing_replay": 3,
                       "split_divergent": 3, "shrink_shares": 3, "split_against_all_reduce": 3,
-                      "leaves_early": 3}.get(args.job, 2)
+                      "leaves_early": 3, "wrong_peer": 3}.get(args.job, 2)
     times = []
     for i in range(args.repeat):
         work = tempfile.mkdtemp(prefix=f"gordian-e2e-{args.job}-")

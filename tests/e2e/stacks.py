@@ -123,6 +123,17 @@ class Stacks(CliTest):
                 self.assertIn("python_ranks.py", done.stderr)
                 shutil.rmtree(session)
 
+    def test_a_python_rank_that_waits_for_the_interpreters_lock(self):
+        self.need(RANK_LIBRARY)
+        done, verdict, session = self.run_job(sys.executable, RANKS, RANK_LIBRARY, "3", "--lock")
+        self.assertIn(verdict["verdict"], ("rank_not_joined", "host_blocked"), done.stderr)
+        self.assertEqual(verdict["culprit_ranks"], [2])
+        self.assertIn(("waits-for-gil", [2]), [(s["check"], s["ranks"]) for s in verdict["signs"]], verdict["stacks"])
+        self.assertIn("waits-for-gil", self.gordian("explain", session).stdout)
+        shutil.rmtree(session)
+        done, verdict, _ = self.run_job(sys.executable, RANKS, RANK_LIBRARY, "3", "--lock-twin")
+        self.assertEqual((done.returncode, verdict["verdict"], verdict["signs"]), (0, "finished", []), done.stderr)
+
     def test_python_ranks_that_all_come(self):
         self.need(RANK_LIBRARY)
         done, verdict, _ = self.run_job(sys.executable, RANKS, RANK_LIBRARY, "3", "--twin")

@@ -12,6 +12,7 @@ namespace gordian::fuzz {
 void FuzzTraceReader(const uint8_t* data, size_t bytes);
 void FuzzRingFile(const uint8_t* data, size_t bytes);
 void FuzzFlightDump(const uint8_t* data, size_t bytes);
+void FuzzNcclReport(const uint8_t* data, size_t bytes);
 
 }  // namespace gordian::fuzz
 

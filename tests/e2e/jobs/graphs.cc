@@ -40,6 +40,31 @@ JOB(graph_inversion, 2) {
   CUDA_OK(cudaGraphExecDestroy(graph));
 }
 
+JOB(graphs_share_communicator, 2) {
+  // Two graphs with one communicator, on a stream each; the last rank replays them the other way round.
+  cudaStream_t one = c.Stream(), other = c.Stream();
+  ncclComm_t world = c.World();
+  c.Warm(world, one);
+  float* buffer = c.Buffer(1 << 16);
+  cudaGraphExec_t execs[2];
+  for (int i = 0; i < 2; ++i) {
+    cudaGraph_t graph = nullptr;
+    CUDA_OK(cudaStreamBeginCapture(i == 0 ? one : other, cudaStreamCaptureModeThreadLocal));
+    NCCL_OK(ncclAllReduce(buffer, buffer, i == 0 ? 1024 : 4096, ncclFloat, ncclSum, world, i == 0 ? one : other));
+    CUDA_OK(cudaStreamEndCapture(i == 0 ? one : other, &graph));
+    CUDA_OK(cudaGraphInstantiate(&execs[i], graph, 0));
+    CUDA_OK(cudaGraphDestroy(graph));
+  }
+  c.Begin(one);
+  const bool reverse = !c.twin && c.rank == c.nranks - 1;
+  c.Step("replay");
+  CUDA_OK(cudaGraphLaunch(execs[reverse ? 1 : 0], reverse ? other : one));
+  CUDA_OK(cudaGraphLaunch(execs[reverse ? 0 : 1], reverse ? one : other));
+  c.Sync(one);
+  c.Sync(other);
+  for (cudaGraphExec_t exec : execs) CUDA_OK(cudaGraphExecDestroy(exec));
+}
+
 JOB(graph_stuck_inside, 2) {
   // Six operations, two of them in a group on two streams that fork and join; the last rank's graph
   // has a kernel in it that does not end, before the fifth (in the twin it ends soon).

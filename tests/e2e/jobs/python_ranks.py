@@ -1,5 +1,6 @@
-"""Ranks in Python: python_ranks.py LIBRARY RANKS [--twin]. Without --twin the last rank waits for a
-batch that never comes instead of joining the last all-reduce."""
+"""Ranks in Python: python_ranks.py LIBRARY RANKS [--twin | --lock | --lock-twin]. Without any the last rank waits for a
+batch that never comes instead of joining the last all-reduce; with --lock, another thread of it waits in native code
+for ever and keeps the interpreter's lock meanwhile, which with --lock-twin it lets go of."""
 import ctypes
 import os
 import sys
@@ -45,6 +46,9 @@ class Trainer:
 def run(rank, ranks, folder, library, twin):
     trainer = Trainer(ctypes.CDLL(library), rank, ranks, folder)
     trainer.step(0)
+    if rank == ranks - 1 and ("--lock" in sys.argv or "--lock-twin" in sys.argv):
+        libc = ctypes.PyDLL(None) if "--lock" in sys.argv else ctypes.CDLL(None)
+        threading.Thread(target=libc.pause, daemon=True).start()
     loader = Loader(twin or rank != ranks - 1)
     trainer.step(loader.next_batch())
     assert trainer.library.rank_end() == 0
@@ -58,7 +62,7 @@ def main():
             pid = os.fork()
             if pid == 0:
                 os.environ["RANK"] = str(rank)
-                run(rank, ranks, folder, library, "--twin" in sys.argv)
+                run(rank, ranks, folder, library, "--twin" in sys.argv or "--lock" in sys.argv or "--lock-twin" in sys.argv)
                 os._exit(0)
             children.append(pid)
         codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]

@@ -211,7 +211,7 @@ TEST(Jobs, LongKernelIsNoSuspicion) {
   job.Rounds(&model, 10);
   EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy);
   job.Rounds(&model, 45, 1);
-  ExpectVerdict(model.Current(), {VerdictKind::kStuckKernel, Confidence::kSuspected, {}, ""});
+  ExpectVerdict(model.Current(), {VerdictKind::kStuckKernel, Confidence::kSuspected, {1}, "kernel-in-front"});
 }
 
 TEST(Jobs, OneCollectiveTooMany) {

@@ -1,0 +1,114 @@
+#include "analyzer/importers/ras.h"
+
+#include <algorithm>
+
+#include "analyzer/importers/plain_data.h"
+
+namespace gordian::importers {
+namespace {
+
+using View = PlainData::View;
+
+constexpr size_t kMaxMembers = 1u << 20;
+constexpr int64_t kMaxRank = 1 << 24;
+
+StatusOr<int> RankOf(const View& from) {
+  const auto rank = from["rank"].AsInt();
+  if (!rank || *rank < 0 || *rank > kMaxRank) return Status::DataLoss("has no rank");
+  return static_cast<int>(*rank);
+}
+
+std::string ProcessOf(const View& from) {
+  const auto pid = from["pid"].AsInt();
+  const auto device = from["cuda_dev"].AsInt();
+  const std::string host(from["host"].AsText());
+  if (!pid || *pid <= 0 || !device || host.empty() || host == "unknown") return "";
+  return host + ":" + std::to_string(*pid) + ":" + std::to_string(*device);
+}
+
+StatusOr<RasMember> Member(const View& from) {
+  RasMember member;
+  StatusOr<int> rank = RankOf(from);
+  GORDIAN_RETURN_IF_ERROR(rank.status());
+  member.rank = *rank;
+  member.process = ProcessOf(from);
+  const View status = from["status"];
+  member.aborted = status["abort_flag"].AsBool().value_or(false);
+  member.left = status["finalize_called"].AsBool().value_or(false) || status["destroy_flag"].AsBool().value_or(false);
+  member.async_error = static_cast<int>(std::clamp<int64_t>(status["async_error"].AsInt().value_or(0), 0, 1000));
+  const View counts = from["collective_counts"];
+  if (counts.kind() != PlainData::Kind::kDict) return Status::DataLoss("has no collective_counts");
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const auto [name, count] = counts.Item(i);
+    const auto value = count.AsInt();
+    if (!value || *value < 0) return Status::DataLoss("has a count that is no number");
+    member.counts[name] = static_cast<uint64_t>(*value);
+  }
+  return member;
+}
+
+StatusOr<RasMember> Missing(const View& from) {
+  RasMember member;
+  StatusOr<int> rank = RankOf(from);
+  GORDIAN_RETURN_IF_ERROR(rank.status());
+  member.rank = *rank;
+  member.process = ProcessOf(from);
+  member.answered = false;
+  // Beside the rank in the first releases, in its status since.
+  member.dead = from["status"]["considered_dead"].AsBool().value_or(from["considered_dead"].AsBool().value_or(false));
+  return member;
+}
+
+}  // namespace
+
+uint64_t RasMember::Total() const {
+  uint64_t total = 0;
+  for (const auto& [name, count] : counts) total += count;
+  return total;
+}
+
+StatusOr<RasReport> ParseRasReport(std::string_view bytes) {
+  StatusOr<PlainData> data = ReadJson(bytes);
+  GORDIAN_RETURN_IF_ERROR(data.status());
+  const View root = data->root();
+  const View comms = root["communicators"];
+  if (root["nccl_version"].AsText().empty() || comms.kind() != PlainData::Kind::kList) {
+    return Status::DataLoss("it has no nccl_version and communicators");
+  }
+  RasReport report;
+  report.nccl_version = root["nccl_version"].AsText();
+  report.time = root["timestamp"].AsText();
+  size_t members = 0;
+  for (size_t c = 0; c < comms.size(); ++c) {
+    const View from = comms[c];
+    const std::string where = "communicator " + std::to_string(c);
+    RasCommunicator comm;
+    comm.key = std::string(from["hash"].AsText()) + "/" + std::string(from["secondary_hash"].AsText());
+    const auto size = from["size"].AsInt();
+    if (from["hash"].AsText().empty() || !size || *size <= 0 || *size > kMaxRank) {
+      return Status::DataLoss(where + " has no hash and size");
+    }
+    comm.size = static_cast<int>(*size);
+    for (const char* list : {"ranks", "missing_ranks"}) {
+      const bool there = list[0] == 'r';
+      for (size_t i = 0; i < from[list].size(); ++i) {
+        if (++members > kMaxMembers) return Status::DataLoss("it has more than a million members");
+        StatusOr<RasMember> member = there ? Member(from[list][i]) : Missing(from[list][i]);
+        if (!member.ok()) {
+          return Status::DataLoss(where + ", " + list + " " + std::to_string(i) + " " + member.status().message());
+        }
+        if (member->rank >= comm.size) return Status::DataLoss(where + " has a rank beyond its size");
+        comm.members.push_back(std::move(*member));
+      }
+    }
+    std::stable_sort(comm.members.begin(), comm.members.end(),
+                     [](const RasMember& a, const RasMember& b) { return a.rank < b.rank; });
+    for (size_t i = 1; i < comm.members.size(); ++i) {
+      if (comm.members[i].rank == comm.members[i - 1].rank) return Status::DataLoss(where + " has a rank twice");
+    }
+    report.communicators.push_back(std::move(comm));
+  }
+  return report;
+}
+
+}  // namespace gordian::importers

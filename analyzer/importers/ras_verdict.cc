@@ -1,0 +1,351 @@
+#include <algorithm>
+#include <deque>
+#include <iterator>
+#include <set>
+#include <tuple>
+
+#include "analyzer/graph/check_catalogue.h"
+#include "analyzer/graph/names.h"
+#include "analyzer/importers/ras.h"
+
+namespace gordian::importers {
+namespace {
+
+using graph::Confidence;
+using graph::Finding;
+
+constexpr size_t kMostOperations = 16;
+
+using Identity = std::string;  // of a process and its device; of a member alone where that is not known
+
+Identity Of(const RasCommunicator& comm, const RasMember& member) {
+  return member.process.empty() ? comm.key + "#" + std::to_string(member.rank) : member.process;
+}
+
+class Reports {
+ public:
+  explicit Reports(std::vector<RasReport> reports);
+  graph::Verdict Decide();
+
+ private:
+  void NameRanks();
+  void FindWhatMoves();
+  Finding Make(const char* check) const;
+  std::vector<int> RanksOf(const std::set<Identity>& who) const;
+  std::string Name(const RasCommunicator& comm) const;
+  graph::StuckOperation Describe(const RasCommunicator& comm) const;
+  void FindGone(std::vector<Finding>* findings) const;
+  void FindMismatches(std::vector<Finding>* findings) const;
+  void FindWaiting(std::vector<Finding>* findings) const;
+  Finding Nothing() const;
+
+  std::vector<RasReport> reports_;  // by time
+  const RasReport* last_ = nullptr;
+  bool twice_ = false;              // two reports of different times
+  std::set<Identity> moves_;        // whose counts differ between reports
+  std::map<Identity, int> ranks_;   // of the job: in its largest communicator
+  std::set<Identity> silent_;       // neither answers nor is known to be dead
+};
+
+Reports::Reports(std::vector<RasReport> reports) : reports_(std::move(reports)) {
+  std::sort(reports_.begin(), reports_.end(), [](const RasReport& a, const RasReport& b) {
+    return std::tie(a.time, a.path) < std::tie(b.time, b.path);
+  });
+  last_ = &reports_.back();
+  twice_ = reports_.front().time != last_->time;
+  NameRanks();
+  FindWhatMoves();
+}
+
+void Reports::NameRanks() {
+  std::vector<const RasCommunicator*> by_size;
+  for (const RasCommunicator& comm : last_->communicators) by_size.push_back(&comm);
+  std::stable_sort(by_size.begin(), by_size.end(), [](const auto* a, const auto* b) { return a->size > b->size; });
+  for (const RasCommunicator* comm : by_size) {
+    for (const RasMember& member : comm->members) {
+      ranks_.emplace(Of(*comm, member), member.rank);
+      if (!member.answered && !member.dead) silent_.insert(Of(*comm, member));
+    }
+  }
+}
+
+void Reports::FindWhatMoves() {
+  std::map<std::pair<std::string, int>, std::map<std::string, uint64_t>> now;
+  for (const RasCommunicator& comm : last_->communicators) {
+    for (const RasMember& member : comm.members) now[{comm.key, member.rank}] = member.counts;
+  }
+  // Who was not there in the first report has come since.
+  std::set<std::pair<std::string, int>> before;
+  for (const RasCommunicator& comm : reports_.front().communicators) {
+    for (const RasMember& member : comm.members) {
+      before.insert({comm.key, member.rank});
+      const auto found = now.find({comm.key, member.rank});
+      if (found == now.end() || found->second != member.counts) moves_.insert(Of(comm, member));
+    }
+  }
+  for (const RasCommunicator& comm : last_->communicators) {
+    for (const RasMember& member : comm.members) {
+      if (before.count({comm.key, member.rank}) == 0) moves_.insert(Of(comm, member));
+    }
+  }
+}
+
+Finding Reports::Make(const char* id) const {
+  const graph::Check& check = graph::CheckById(id);
+  Finding finding;
+  finding.verdict = check.verdict;
+  finding.check = check.id;
+  finding.advice = check.advice;
+  finding.confidence = Confidence::kSuspected;
+  std::set<Identity> seen;
+  uint64_t calls = 0;
+  size_t unnamed = 0;
+  for (const RasCommunicator& comm : last_->communicators) {
+    unnamed += static_cast<size_t>(comm.size) - std::min(static_cast<size_t>(comm.size), comm.members.size());
+    for (const RasMember& member : comm.members) {
+      if (member.answered) seen.insert(Of(comm, member));
+      calls += member.Total();
+    }
+  }
+  finding.evidence.ranks_seen = static_cast<int>(seen.size());
+  finding.evidence.ranks_expected = static_cast<int>(ranks_.size());
+  finding.evidence.records = calls;
+  finding.evidence.nccl_calls = calls;
+  auto& unseen = finding.evidence.not_visible;
+  if (!silent_.empty()) unseen.push_back(graph::RankList(RanksOf(silent_)) + " did not answer RAS");
+  if (unnamed > 0) unseen.push_back(std::to_string(unnamed) + " members that RAS does not name");
+  unseen.push_back("order, streams, host waits, sends and receives, operations in CUDA graphs and the device's "
+                   "progress: RAS counts launches of five functions");
+  if (!twice_) unseen.push_back("whether anything moves: one report is one moment, two tell");
+  return finding;
+}
+
+std::vector<int> Reports::RanksOf(const std::set<Identity>& who) const {
+  std::set<int> ranks;
+  for (const Identity& identity : who) ranks.insert(ranks_.at(identity));
+  return {ranks.begin(), ranks.end()};
+}
+
+std::string Reports::Name(const RasCommunicator& comm) const {
+  return "communicator " + comm.key.substr(0, comm.key.find('/')) + " of " + std::to_string(comm.size) + " ranks";
+}
+
+graph::StuckOperation Reports::Describe(const RasCommunicator& comm) const {
+  graph::StuckOperation out;
+  out.op = "Operation";  // of any of the five functions
+  out.comm_name = Name(comm);
+  uint64_t most = 0;
+  for (const RasMember& member : comm.members) most = std::max(most, member.Total());
+  out.sequence = static_cast<int64_t>(most);
+  for (const RasMember& member : comm.members) {
+    graph::OperationMember shown;
+    shown.rank = ranks_.at(Of(comm, member));
+    shown.state = member.Total() == most ? graph::PartState::kCalled : graph::PartState::kNotCalled;
+    shown.instead = !member.answered ? "did not answer RAS" : "has launched " + std::to_string(member.Total());
+    out.members.push_back(std::move(shown));
+  }
+  return out;
+}
+
+void Reports::FindGone(std::vector<Finding>* findings) const {
+  std::set<Identity> dead, aborted, others_of_dead, others_of_aborted;
+  for (const RasCommunicator& comm : last_->communicators) {
+    std::set<Identity> here_dead, here_aborted, rest;
+    for (const RasMember& member : comm.members) {
+      (member.dead ? here_dead : member.aborted ? here_aborted : rest).insert(Of(comm, member));
+    }
+    if (rest.empty()) continue;  // all of them are: nobody waits
+    dead.insert(here_dead.begin(), here_dead.end());
+    aborted.insert(here_aborted.begin(), here_aborted.end());
+    if (!here_dead.empty()) others_of_dead.insert(rest.begin(), rest.end());
+    if (!here_aborted.empty()) others_of_aborted.insert(rest.begin(), rest.end());
+  }
+  const auto add = [&](const char* check, const std::set<Identity>& who, const std::set<Identity>& others,
+                       const std::string& what) {
+    if (who.empty()) return;
+    Finding finding = Make(check);
+    finding.culprit_ranks = RanksOf(who);
+    finding.victim_ranks = RanksOf(others);
+    std::erase_if(finding.victim_ranks, [&](int rank) {
+      return std::binary_search(finding.culprit_ranks.begin(), finding.culprit_ranks.end(), rank);
+    });
+    finding.summary = graph::RankList(finding.culprit_ranks, true) + what + "; " +
+                      (finding.victim_ranks.empty() ? "others are" : graph::RankList(finding.victim_ranks) +
+                                                                         (finding.victim_ranks.size() == 1 ? " is" : " are")) +
+                      " in communicators with " + (who.size() == 1 ? "it" : "them") + ".";
+    findings->push_back(std::move(finding));
+  };
+  add("rank-exited", dead, others_of_dead, dead.size() == 1 ? " is dead, says RAS" : " are dead, says RAS");
+  add("rank-aborted", aborted, others_of_aborted,
+      aborted.size() == 1 ? " has aborted" : " have aborted");
+}
+
+// Members that have launched equally many operations, and not the same ones.
+void Reports::FindMismatches(std::vector<Finding>* findings) const {
+  if (!twice_) return;  // RAS reads the counts one after another
+  for (const RasCommunicator& comm : last_->communicators) {
+    std::map<uint64_t, std::map<std::map<std::string, uint64_t>, std::set<Identity>>> by_total;
+    for (const RasMember& member : comm.members) {
+      if (!member.answered || moves_.count(Of(comm, member)) > 0) continue;
+      by_total[member.Total()][member.counts].insert(Of(comm, member));
+    }
+    for (const auto& [total, by_counts] : by_total) {
+      if (by_counts.size() < 2) continue;
+      size_t most = 0, same = 0;
+      for (const auto& [counts, who] : by_counts) {
+        same = who.size() == most ? same + 1 : who.size() > most ? 1 : same;
+        most = std::max(most, who.size());
+      }
+      Finding finding = Make("mismatch-kind");
+      std::set<Identity> culprits;
+      std::string text;
+      for (const auto& [counts, who] : by_counts) {
+        if (same > 1 || who.size() < most) culprits.insert(who.begin(), who.end());
+        std::string had;
+        for (const auto& [name, count] : counts) {
+          if (count > 0) had += (had.empty() ? "" : ", ") + std::to_string(count) + " " + name;
+        }
+        text += (text.empty() ? "" : "; ") + graph::RankList(RanksOf(who)) + " launched " + had;
+      }
+      finding.culprit_ranks = RanksOf(culprits);
+      finding.summary = "Of " + std::to_string(total) + " operations on " + Name(comm) + " not all were the same: " + text + ".";
+      finding.operations.push_back(Describe(comm));
+      findings->push_back(std::move(finding));
+      break;
+    }
+  }
+}
+
+void Reports::FindWaiting(std::vector<Finding>* findings) const {
+  if (!twice_) return;
+  std::map<Identity, std::set<Identity>> waits;  // who is ahead for who is behind
+  std::map<Identity, std::set<Identity>> back;
+  std::set<Identity> hidden;                     // may wait for who did not answer
+  std::vector<const RasCommunicator*> uneven;
+  for (const RasCommunicator& comm : last_->communicators) {
+    // Per total, not per pair of members: of those ahead each waits for all that are behind it.
+    std::map<uint64_t, std::set<Identity>> by_total;
+    bool silent = false, moving = false;
+    for (const RasMember& member : comm.members) {
+      const Identity who = Of(comm, member);
+      silent |= !member.answered && !member.dead;
+      moving |= moves_.count(who) > 0;
+      if (member.answered && !member.aborted) by_total[member.Total()].insert(who);
+    }
+    if (by_total.size() < 2 || moving) {
+      if (silent) {
+        for (const auto& [total, who] : by_total) hidden.insert(who.begin(), who.end());
+      }
+      continue;
+    }
+    uneven.push_back(&comm);
+    // The furthest behind hold up all others; who is between waits for them too.
+    const std::set<Identity>& behind = by_total.begin()->second;
+    for (auto it = std::next(by_total.begin()); it != by_total.end(); ++it) {
+      for (const Identity& who : it->second) {
+        waits[who].insert(behind.begin(), behind.end());
+        if (silent) hidden.insert(who);
+      }
+    }
+  }
+  for (const auto& [from, to] : waits) {
+    for (const Identity& rank : to) back[rank].insert(from);
+  }
+  std::set<Identity> culprits;
+  for (const auto& [rank, who] : back) {
+    if (waits.count(rank) == 0 && hidden.count(rank) == 0) culprits.insert(rank);
+  }
+  // Backwards from where waiting ends, or may end out of sight; who is not met waits in a circle.
+  std::set<Identity> explained = culprits;
+  explained.insert(hidden.begin(), hidden.end());
+  std::deque<Identity> work(explained.begin(), explained.end());
+  while (!work.empty()) {
+    const auto from = back.find(work.front());
+    work.pop_front();
+    if (from == back.end()) continue;
+    for (const Identity& who : from->second) {
+      if (explained.insert(who).second) work.push_back(who);
+    }
+  }
+  std::set<Identity> circle, victims;
+  for (const auto& [from, to] : waits) {
+    const bool waited_for = back.count(from) > 0;
+    if (explained.count(from) == 0 && waited_for) circle.insert(from);
+    if (culprits.count(from) == 0 && (explained.count(from) > 0 || !waited_for)) victims.insert(from);
+  }
+  const auto describe = [&](const std::set<Identity>& who, Finding* finding) {
+    for (const RasCommunicator* comm : uneven) {
+      const bool theirs = std::any_of(comm->members.begin(), comm->members.end(),
+                                      [&](const RasMember& m) { return who.count(Of(*comm, m)) > 0; });
+      if (theirs && finding->operations.size() < kMostOperations) finding->operations.push_back(Describe(*comm));
+    }
+  };
+  if (!circle.empty()) {
+    Finding finding = Make("communicator-order-cycle");
+    finding.culprit_ranks = RanksOf(circle);
+    finding.summary = graph::RankList(finding.culprit_ranks, true) +
+                      " wait for one another: each is ahead of another on one communicator and behind on the next, "
+                      "and no count has moved between the reports.";
+    finding.evidence.assumes.push_back("a rank that is ahead on a communicator waits there");
+    describe(circle, &finding);
+    findings->push_back(std::move(finding));
+  }
+  if (!culprits.empty()) {
+    Finding finding = Make("rank-not-joined");
+    finding.culprit_ranks = RanksOf(culprits);
+    finding.victim_ranks = RanksOf(victims);
+    const bool one = culprits.size() == 1;
+    finding.summary = graph::RankList(finding.culprit_ranks, true) + (one ? " is" : " are") +
+                      " behind the others on " + std::to_string(uneven.size()) +
+                      (uneven.size() == 1 ? " communicator" : " communicators") + " and ahead on none, and no count has "
+                      "moved between the reports.";
+    describe(culprits, &finding);
+    findings->push_back(std::move(finding));
+  }
+}
+
+Finding Reports::Nothing() const {
+  Finding finding = Make("evidence-missing");
+  const RasCommunicator* uneven = nullptr;
+  for (const RasCommunicator& comm : last_->communicators) {
+    std::set<uint64_t> totals;
+    for (const RasMember& member : comm.members) {
+      if (member.answered) totals.insert(member.Total());
+    }
+    if (totals.size() > 1) {
+      if (uneven == nullptr) uneven = &comm;
+      if (finding.operations.size() < kMostOperations) finding.operations.push_back(Describe(comm));
+    }
+  }
+  if (uneven == nullptr) {
+    finding.summary = "All members of every communicator have launched equally many operations: the counts do not tell "
+                      "whether anything is stuck.";
+  } else if (!twice_) {
+    finding.summary = "The members of " + Name(*uneven) + " have not launched equally many operations at this moment: "
+                      "who is behind may be on its way.";
+  } else {
+    finding.summary = "Counts moved between the reports, or not all members answered: what is uneven may even out.";
+  }
+  return finding;
+}
+
+graph::Verdict Reports::Decide() {
+  std::vector<Finding> findings;
+  FindGone(&findings);
+  FindMismatches(&findings);
+  FindWaiting(&findings);
+  if (findings.empty()) findings.push_back(Nothing());
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    return graph::Severity(a.verdict) > graph::Severity(b.verdict);
+  });
+  graph::Verdict verdict;
+  verdict.main = std::move(findings.front());
+  verdict.findings.assign(std::make_move_iterator(findings.begin() + 1), std::make_move_iterator(findings.end()));
+  return verdict;
+}
+
+}  // namespace
+
+graph::Verdict DecideRasReports(std::vector<RasReport> reports) { return Reports(std::move(reports)).Decide(); }
+
+}  // namespace gordian::importers

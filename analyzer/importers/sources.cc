@@ -1,0 +1,66 @@
+#include "analyzer/importers/sources.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace gordian::importers {
+namespace {
+
+constexpr size_t kBeginning = 4096;
+constexpr uintmax_t kMaxBytes = 256u << 20;
+
+std::string Beginning(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes(kBeginning, '\0');
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  return bytes;
+}
+
+}  // namespace
+
+Source SourceOf(std::string_view beginning) {
+  const size_t first = beginning.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos || beginning[first] != '{') return Source::kUnknown;
+  const auto has = [&](std::string_view key) { return beginning.find(key) != std::string_view::npos; };
+  if (has("\"inspector_output_format_version\"")) return Source::kInspector;
+  if (has("\"nccl_version\"") && has("\"communicators\"") && has("\"communicators_count\"")) return Source::kRas;
+  return Source::kUnknown;
+}
+
+StatusOr<SourceFiles> FindSources(const std::string& path) {
+  SourceFiles files;
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) {
+    files.source = SourceOf(Beginning(path));
+    if (files.source != Source::kUnknown) files.paths.push_back(path);
+    return files;
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    if (!entry.is_regular_file(error)) continue;
+    const Source source = SourceOf(Beginning(entry.path()));
+    if (source == Source::kUnknown) continue;
+    if (files.source != Source::kUnknown && files.source != source) {
+      return Status::InvalidArgument(path + " holds files of NCCL RAS and of NCCL Inspector: put each kind into a "
+                                     "folder of its own");
+    }
+    files.source = source;
+    files.paths.push_back(entry.path());
+  }
+  std::sort(files.paths.begin(), files.paths.end());
+  return files;
+}
+
+StatusOr<std::string> ReadSource(const std::string& path) {
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(path, error);
+  if (error) return Status::NotFound("cannot read " + path + ": " + error.message());
+  if (size > kMaxBytes) return Status::InvalidArgument(path + " has more than 256 MiB");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Status::NotFound("cannot read " + path);
+  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+}
+
+}  // namespace gordian::importers

@@ -1,0 +1,171 @@
+#include "analyzer/server/sign_book.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "analyzer/graph/check_catalogue.h"
+#include "analyzer/graph/names.h"
+
+namespace gordian::server {
+namespace {
+
+constexpr size_t kMaxProcesses = 1u << 16;
+constexpr size_t kMaxCommunicators = 4096;  // of a process
+constexpr uint32_t kMaxCallNumber = 1u << 14;
+constexpr size_t kMostSigns = 8;            // of a kind
+constexpr int kNcclInProgress = 7;
+constexpr int kCudaNotReady = 600;
+constexpr int kCudaUnloading = 4;  // what a process gets that ends
+
+// Variables that members of a communicator must agree on, or it hangs or fails at init.
+constexpr const char* kAgreed[] = {"NCCL_ALGO",       "NCCL_COMM_BLOCKING", "NCCL_CUMEM_ENABLE", "NCCL_IB_DISABLE",
+                                   "NCCL_NET",        "NCCL_NET_PLUGIN",    "NCCL_NVLS_ENABLE",  "NCCL_P2P_DISABLE",
+                                   "NCCL_PROTO",      "NCCL_RUNTIME_CONNECT", "NCCL_SHM_DISABLE", "NCCL_MAX_NCHANNELS",
+                                   "NCCL_MIN_NCHANNELS", "NCCL_BUFFSIZE",   "NCCL_LAUNCH_ORDER_IMPLICIT"};
+
+bool IsCollectiveSymbol(const std::string& symbol) {
+  static const std::set<std::string> kNames = {"ncclAllReduce", "ncclAllGather", "ncclReduceScatter", "ncclBroadcast",
+                                               "ncclBcast",     "ncclReduce",    "ncclAlltoAll",      "ncclGather",
+                                               "ncclScatter"};
+  return kNames.count(symbol) > 0;
+}
+
+}  // namespace
+
+void SignBook::OnEvent(const v1::Event& event) {
+  switch (event.event_case()) {
+    case v1::Event::kCallName:
+      if (const v1::CallName& name = event.call_name(); name.call() < kMaxCallNumber) {
+        if (name.call() >= calls_.size()) calls_.resize(name.call() + 1);
+        calls_[name.call()] = {name.symbol(), IsCollectiveSymbol(name.symbol()), name.symbol() == "ncclReduce",
+                               name.symbol().starts_with("nccl")};
+      }
+      break;
+    case v1::Event::kProcessStarted: {
+      if (processes_.size() >= kMaxProcesses) break;
+      Process& process = processes_[event.process_started().process()];
+      for (const std::string& setting : event.process_started().settings()) {
+        const size_t at = setting.find('=');
+        if (at != std::string::npos) process.settings[setting.substr(0, at)] = setting.substr(at + 1);
+      }
+      break;
+    }
+    case v1::Event::kRecord:
+      OnRecord(event.record());
+      break;
+    default:
+      break;
+  }
+}
+
+const SignBook::NamedCall* SignBook::Named(uint32_t call) const {
+  return call < calls_.size() && !calls_[call].symbol.empty() ? &calls_[call] : nullptr;
+}
+
+void SignBook::OnRecord(const v1::CallRecord& record) {
+  const auto found = processes_.find(record.process());
+  if (found == processes_.end()) return;
+  Process& process = found->second;
+  if (record.kind() == v1::RECORD_KIND_BEGIN && record.has_comm_init()) {
+    const v1::CommInit& init = record.comm_init();
+    if (process.ranks.size() < kMaxCommunicators) process.ranks[init.comm()] = init.rank();
+  } else if (record.kind() == v1::RECORD_KIND_BEGIN && record.has_operation()) {
+    const NamedCall* const call = Named(record.call());
+    if (call == nullptr || !call->collective) return;
+    process.last = {call->reduce, record.operation().root_or_peer(), record.operation().comm()};
+  } else if (record.kind() == v1::RECORD_KIND_END && record.has_end()) {
+    const int result = record.end().result();
+    if (result == 0 || process.failed_call != 0) return;
+    const NamedCall* const call = Named(record.call());
+    if (call == nullptr || result == (call->nccl ? kNcclInProgress : kCudaNotReady)) return;
+    if (!call->nccl && result == kCudaUnloading) return;
+    process.failed_call = record.call();
+    process.result = result;
+  }
+}
+
+void SignBook::AddTo(const graph::JobModel& model, graph::Verdict* verdict) const {
+  std::map<uint32_t, int> ranks;  // by process
+  for (const graph::RankSnapshot& rank : model.Snapshot().ranks) {
+    if (rank.rank >= 0) ranks.emplace(rank.process, rank.rank);
+  }
+  CallsThatFailed(ranks, verdict);
+  if (!graph::SaysTrouble(verdict->main.verdict)) return;
+  ReducedToOne(ranks, verdict);
+  Settings(ranks, verdict);
+}
+
+void SignBook::CallsThatFailed(const std::map<uint32_t, int>& ranks, graph::Verdict* verdict) const {
+  std::map<std::pair<std::string, int>, std::vector<int>> failed;
+  for (const auto& [id, process] : processes_) {
+    if (process.failed_call == 0) continue;
+    const auto rank = ranks.find(id);
+    failed[{calls_.at(process.failed_call).symbol, process.result}].push_back(rank == ranks.end() ? -1 : rank->second);
+  }
+  size_t shown = 0;
+  for (auto& [what, who] : failed) {
+    if (shown++ == kMostSigns) break;
+    std::erase(who, -1);
+    std::sort(who.begin(), who.end());
+    verdict->signs.push_back({"call-failed", who,
+                              fmt::format("{} of {} returned {}", what.first,
+                                          who.empty() ? "a process" : graph::RankList(who), what.second)});
+  }
+}
+
+void SignBook::ReducedToOne(const std::map<uint32_t, int>& ranks, graph::Verdict* verdict) const {
+  const graph::Finding& main = verdict->main;
+  const bool absent = main.verdict == graph::VerdictKind::kRankNotJoined || main.verdict == graph::VerdictKind::kHostBlocked;
+  if (!absent) return;
+  for (const auto& [id, rank] : ranks) {
+    if (std::find(main.culprit_ranks.begin(), main.culprit_ranks.end(), rank) == main.culprit_ranks.end()) continue;
+    const auto found = processes_.find(id);
+    if (found == processes_.end() || !found->second.last.reduce) continue;
+    const LastCollective& last = found->second.last;
+    const auto own = found->second.ranks.find(last.comm);
+    if (own == found->second.ranks.end() || own->second == last.root) continue;
+    verdict->signs.push_back({"reduced-to-one", {rank},
+                              fmt::format("the last collective of rank {} was a Reduce to another rank: it has not its "
+                                          "result",
+                                          rank)});
+  }
+}
+
+void SignBook::Settings(const std::map<uint32_t, int>& ranks, graph::Verdict* verdict) const {
+  std::vector<int> blocking;
+  for (const auto& [id, rank] : ranks) {
+    const auto found = processes_.find(id);
+    if (found == processes_.end()) continue;
+    const auto set = found->second.settings.find("CUDA_LAUNCH_BLOCKING");
+    if (set != found->second.settings.end() && !set->second.empty() && set->second != "0") blocking.push_back(rank);
+  }
+  std::sort(blocking.begin(), blocking.end());
+  if (!blocking.empty()) {
+    verdict->signs.push_back(
+        {"blocking-launches", blocking, "CUDA_LAUNCH_BLOCKING is set for " + graph::RankList(blocking)});
+  }
+  size_t shown = 0;
+  for (const char* name : kAgreed) {
+    std::map<std::string, std::vector<int>> by_value;
+    for (const auto& [id, rank] : ranks) {
+      const auto found = processes_.find(id);
+      if (found == processes_.end()) continue;
+      const auto set = found->second.settings.find(name);
+      by_value[set == found->second.settings.end() ? "not set" : set->second].push_back(rank);
+    }
+    if (by_value.size() < 2 || shown++ == kMostSigns) continue;
+    std::string text;
+    std::vector<int> everybody;
+    for (auto& [value, who] : by_value) {
+      std::sort(who.begin(), who.end());
+      text += (text.empty() ? "" : "; ") + fmt::format("{} for {}", value, graph::RankList(who));
+      everybody.insert(everybody.end(), who.begin(), who.end());
+    }
+    std::sort(everybody.begin(), everybody.end());
+    verdict->signs.push_back({"settings-differ", everybody, std::string(name) + ": " + text});
+  }
+}
+
+}  // namespace gordian::server
