@@ -55,18 +55,19 @@ class Truth:
                     found.append(ranks)
         return [list(ranks) for ranks in found]
 
-    def mends(self, culprits, rank):
-        """Whether the job ends as well when `rank` does what the only culprit does: then nobody could tell which of
-        the two departs."""
-        if [rank] in culprits:
+    def mends(self, accepted, rank):
+        """Whether the job ends as well when `rank` does what one of the culprits does, instead of putting that one
+        back: then nobody could tell which of the two departs."""
+        if any(rank in ranks for ranks in accepted):
             return True
-        for single in (ranks[0] for ranks in culprits if len(ranks) == 1):
-            program = self.job.mutated
-            for mutation in self.job.mutations:
-                if mutation.rank == single and program is not None:
-                    program = mutations.mirror(program, mutation, rank)
-            if program is not None and self.run(program).state in ("ended", "error"):
-                return True
+        for ranks in accepted:
+            for single in ranks:
+                program = self.job.mutated.with_ranks_of(self.job.original, [r for r in ranks if r != single])
+                for mutation in self.job.mutations:
+                    if mutation.rank == single and program is not None:
+                        program = mutations.mirror(program, mutation, rank)
+                if program is not None and self.run(program).state in ("ended", "error"):
+                    return True
         return False
 
 
@@ -110,15 +111,14 @@ def judge(job, build, folder):
 
 
 def named(truth, accepted, culprits):
+    """right: one of the minimal sets. tie: with others that could as well be changed. part: of several mistakes in
+    one job some, and nobody else. wide: all of a minimal set, and others too. wrong: something else."""
     if not culprits:
         return "nobody"
     if culprits in accepted:
         return "right"
-    inside = [rank for rank in culprits if any(rank in ranks for ranks in accepted)]
-    others = [rank for rank in culprits if rank not in inside]
-    if not others and any(set(culprits) < set(ranks) for ranks in accepted):
-        return "part"  # of several mistakes in one job; nobody else is named
-    # All that an observer could tell apart are told apart: the rest are as much the cause as those that were changed.
-    if all(truth.mends(accepted, rank) for rank in others) and (inside or len(culprits) == 1):
+    if any(set(culprits) < set(ranks) for ranks in accepted):
+        return "part"
+    if all(truth.mends(accepted, rank) for rank in culprits):
         return "tie"
-    return "wrong"
+    return "wide" if any(set(ranks) < set(culprits) for ranks in accepted) else "wrong"

@@ -5,7 +5,11 @@ The same mutation can be made at another rank by label (`mirror`): where two ran
 to say which of them is right, both are right to be named.
 """
 
-from program import COLLECTIVES, REDUCING, ROOTED, SYNCS
+from program import COLLECTIVES, Op, REDUCING, ROOTED, SYNCS
+
+
+# What nothing is moved across.
+BORDERS = ("group_start", "group_end", "init", "split", "destroy", "capture_begin", "capture_end")
 
 
 class Mutation:
@@ -23,12 +27,16 @@ def _drop(program, rank, t, i, choice):
 
 def _duplicate(program, rank, t, i, choice):
     op = program.threads[rank][t][i]
-    program.threads[rank][t].insert(i + 1, op.copy(label=op.label + "~again"))
+    label = op.label + "~again"
+    if program.find(rank, label) is not None:
+        return None
+    program.threads[rank][t].insert(i + 1, op.copy(label=label))
     return {}
 
 
 def _swap(program, rank, t, i, choice):
     thread = program.threads[rank][t]
+    makes = ("init", "split", "destroy")
     if "with" in choice:
         found = program.find(rank, choice["with"])
         if found is None or found[0] != t:
@@ -36,9 +44,10 @@ def _swap(program, rank, t, i, choice):
         j = found[1]
     else:
         # The next operation that communicates, not across the borders of a group.
-        j = next((k for k in range(i + 1, len(thread)) if thread[k].communicates
-                  or thread[k].kind in ("group_start", "group_end", "init", "split", "capture_begin", "capture_end")), None)
-        if j is None or not thread[j].communicates:
+        own = thread[i].kind
+        j = next((k for k in range(i + 1, len(thread)) if thread[k].communicates or thread[k].kind in BORDERS
+                  or thread[k].kind == own), None)
+        if j is None or (thread[j].kind in BORDERS and not (own in makes and thread[j].kind in makes)):
             return None
     thread[i], thread[j] = thread[j], thread[i]
     return {"with": thread[i].label}
@@ -67,6 +76,8 @@ def _change_group(program, rank, t, i, choice):
 
 def _change_count(program, rank, t, i, choice):
     op = program.threads[rank][t][i]
+    if not op.communicates:
+        return None
     count = choice["count"] if "count" in choice else choice["random"].choice([op["count"] * 2, op["count"] // 2])
     if count <= 0 or count > 2 * op["count"]:
         return None
@@ -76,6 +87,8 @@ def _change_count(program, rank, t, i, choice):
 
 def _change_type(program, rank, t, i, choice):
     op = program.threads[rank][t][i]
+    if not op.communicates:
+        return None
     other = choice["type"] if "type" in choice else choice["random"].choice(["f64", "i32", "i64"])
     if other == op["type"]:
         return None
@@ -137,7 +150,7 @@ def _move_across_sync(program, rank, t, i, choice):
         span = range(i + 1, len(thread)) if later else range(i - 1, -1, -1)
         j = None
         for k in span:
-            if thread[k].kind in ("group_start", "group_end", "init", "split", "capture_begin", "capture_end"):
+            if thread[k].kind in BORDERS:
                 break
             if thread[k].kind in SYNCS:
                 j = k
@@ -150,23 +163,74 @@ def _move_across_sync(program, rank, t, i, choice):
     return {"behind" if later else "before": label}
 
 
+def _change_color(program, rank, t, i, choice):
+    op = program.threads[rank][t][i]
+    if op.kind != "split":
+        return None
+    program.threads[rank][t][i] = op.copy(color=op["color"] + 1)
+    return {}
+
+
+def _insert(program, rank, t, i, kind, values):
+    op = program.threads[rank][t][i]
+    program.threads[rank][t].insert(i, Op(f"{op.label}~{kind}", kind, **values))
+
+
+def _exit(program, rank, t, i, choice):
+    code = choice["code"] if "code" in choice else choice["random"].choice([0, 3])
+    _insert(program, rank, t, i, "exit", {"code": code})
+    return {"code": code}
+
+
+def _block(program, rank, t, i, choice):
+    """The host thread waits for something that nobody will do."""
+    _insert(program, rank, t, i, "wait", {"flag": 63})
+    return {}
+
+
+def _abort(program, rank, t, i, choice):
+    comm = program.threads[rank][t][i].get("comm")
+    if comm is None:
+        return None
+    _insert(program, rank, t, i, "abort", {"comm": comm})
+    return {}
+
+
 def _delay(program, rank, t, i, choice):
     ms = choice["ms"] if "ms" in choice else choice["random"].choice([20, 60, 150])
-    from program import Op
+    if program.find(rank, program.threads[rank][t][i].label + "~delay") is not None:
+        return None
     program.threads[rank][t].insert(i, Op(program.threads[rank][t][i].label + "~delay", "sleep", ms=ms))
     return {"ms": ms}
+
+
+def _reorder_branches(program, rank, t, i, choice):
+    """The branches of the block that the label names (`BLOCK.BRANCH.what`), one behind the other in another order."""
+    thread = program.threads[rank][t]
+    block = thread[i].label.split(".")[0]
+    parts = {name: [] for name in choice["order"]}
+    places = []
+    for k, op in enumerate(thread):
+        words = op.label.split(".")
+        if words[0] == block and len(words) > 2 and words[1] in parts:
+            parts[words[1]].append(op)
+            places.append(k)
+    thread[places[0]:places[-1] + 1] = [op for name in choice["order"] for op in parts[name]]
+    return dict(choice)
 
 
 MUTATIONS = {
     "drop": _drop, "duplicate": _duplicate, "swap": _swap, "group": _change_group, "size": _change_count,
     "type": _change_type, "root": _change_root, "operator": _change_operator, "peer": _change_peer,
-    "across": _move_across_sync, "delay": _delay,
+    "across": _move_across_sync, "delay": _delay, "branches": _reorder_branches,
+    "color": _change_color, "exit": _exit, "block": _block, "abort": _abort,
 }
+RANDOM = sorted(set(MUTATIONS) - {"branches", "color", "exit", "block", "abort"})  # what dl2 has
 
 
 def mutate(program, random, names=None, ranks=None, eligible=None):
     """One random mutation; (mutated copy, Mutation). Tries places until one takes it."""
-    names = sorted(names or MUTATIONS)
+    names = sorted(names or RANDOM)
     for _ in range(1000):
         name = random.choice(names)
         rank = random.choice(sorted(ranks) if ranks is not None else range(program.ranks))

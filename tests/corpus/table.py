@@ -32,7 +32,8 @@ def names(results, score, named):
 
 def short(results):
     return ", ".join(f"{score} {count(results, score)}" for score in ("tp", "fp", "tn", "fn", "said", "unsaid")) + \
-        f", culprits wrong {names(results, 'tp', 'wrong') + names(results, 'tp', 'nobody')}"
+        f", culprits wrong " + \
+        str(sum(names(results, "tp", how) for how in ("wide", "wrong", "nobody")))
 
 
 def percent(part, whole):
@@ -40,9 +41,9 @@ def percent(part, whole):
 
 
 def render(results):
-    rows = ["| Table | Jobs | tp | fp | tn | fn | Precision | Recall | Confirmed | Culprits right | tied | in part | wrong | none "
+    rows = ["| Table | Jobs | tp | fp | tn | fn | Precision | Recall | Confirmed | Culprits right | tied | in part | too many | wrong | none "
             "| Wrong data: said | unsaid | Invalid | Verdict after, median | most |",
-            "|" + "---|" * 19]
+            "|" + "---|" * 20]
     tables = sorted({r["table"] for r in results})
     for name in tables + ["All"]:
         mine = [r for r in results if name in (r["table"], "All")]
@@ -50,7 +51,7 @@ def render(results):
         times = [r["seconds"] for r in mine if r.get("score") == "tp" and r["seconds"] is not None]
         cells = [name, len(mine), tp, fp, tn, fn, percent(tp, tp + fp), percent(tp, tp + fn),
                  sum(r.get("score") == "tp" and r["confidence"] == "confirmed" for r in mine)]
-        cells += [names(mine, "tp", how) for how in ("right", "tie", "part", "wrong", "nobody")]
+        cells += [names(mine, "tp", how) for how in ("right", "tie", "part", "wide", "wrong", "nobody")]
         cells += [count(mine, "said"), count(mine, "unsaid"),
                   sum(r["truth"] in ("invalid", "unclear") for r in mine)]
         cells += [f"{max(0, statistics.median(times)):.2f} s", f"{max(times):.2f} s"] if times else ["–", "–"]

@@ -1,5 +1,5 @@
 """Families of corpus jobs by name. Each has COUNT, how many there are, and job(index, random) -> job.Job."""
 
-from families import models
+from families import collectives, inception, models, ours
 
-FAMILIES = {**models.FAMILIES}
+FAMILIES = {**models.FAMILIES, **collectives.FAMILIES, **inception.FAMILIES, **ours.FAMILIES}

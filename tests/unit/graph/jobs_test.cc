@@ -88,6 +88,32 @@ TEST(Jobs, ThreeCommunicatorsInACycle) {
                         i2 + Program{AllReduce(2), AllReduce(1), StreamSync()}});
 }
 
+// Whoever has received from a peer has not yet connected to send to it.
+TEST(Jobs, ColdCircleOfDirections) {
+  const std::vector<SimComm> comms = Comms(1, 3);
+  const Program zero = {Init(0), Send(0, 1), Recv(0, 2), Recv(0, 1), StreamSync()};
+  const Program two = {Init(0), Recv(0, 1), Send(0, 0), StreamSync()};
+  ExpectHang(comms, {zero, {Init(0), Recv(0, 0), Send(0, 0), Send(0, 2), StreamSync()}, two},
+             Deadlock({0, 1, 2}, "first-use-order-cycle"), 0.7, true);
+  ExpectHealthy(comms, {zero, {Init(0), Recv(0, 0), Send(0, 2), Send(0, 0), StreamSync()}, two}, true);
+}
+
+// An all-to-all connects pair by pair, whatever other collectives have connected.
+TEST(Jobs, ColdAllToAll) {
+  const Op exchange = Collective(Call::kAllToAll, 0);
+  const Program used = Inits(2) + Program{AllReduce(0), StreamSync()};
+  ExpectHang(Comms(2, 2),
+             {used + Program{exchange, AllReduce(1), StreamSync()}, used + Program{AllReduce(1), exchange, StreamSync()}},
+             Deadlock({0, 1}, "first-use-order-cycle"), 0.7, true);
+  const Program same = used + Program{exchange, AllReduce(1), exchange, StreamSync()};
+  ExpectHealthy(Comms(2, 2), {same, same}, true);
+  // Used before, it waits for nobody on the host: on two streams the order does not matter.
+  const Program warm = used + Program{exchange, AllReduce(1, 2), DeviceSync()};
+  ExpectHealthy(Comms(2, 2),
+                {warm + Program{exchange, AllReduce(1, 2), DeviceSync()},
+                 warm + Program{AllReduce(1, 2), exchange, DeviceSync()}}, true);
+}
+
 TEST(Jobs, HybridReceiveAndAllReduce) {
   ExpectHang(Comms(2, 2),
              {Inits(2) + Program{Recv(0, 1), AllReduce(1), StreamSync()},
