@@ -216,15 +216,23 @@ void AddRanks(const Names& names, ProcessId process, std::set<int>* ranks) {
   for (int rank : names.AllRanks(process)) ranks->insert(rank);
 }
 
-// The instance that a launch waits in: how many of its members called, how many did not.
-std::pair<int, int> Callers(const WaitForGraph& graph, const WaitNode& waiter) {
-  const Kernel* kernel = graph.execution().FindKernel(waiter.kernel);
-  if (kernel == nullptr || kernel->parts.empty()) return {1, 1};
+// Those who have called the collective that a launch waits in, when most of its members never will: `gone` of
+// them have ended, or destroyed the communicator. It is the few that issued one too many. Else nobody.
+std::set<int> CallersOfOneTooMany(const RoundView& view, const WaitNode& waiter, size_t gone) {
+  const Kernel* kernel = view.graph.execution().FindKernel(waiter.kernel);
+  if (kernel == nullptr || kernel->parts.empty()) return {};
   const PartRef& ref = kernel->parts.front().ref;
-  if (ref.kind != PartKind::kCollective || ref.comm < 0) return {1, 1};
-  const Instance* instance = graph.matcher().FindInstance(ref.comm, ref.sequence);
-  if (instance == nullptr) return {1, 1};
-  return {instance->called, static_cast<int>(instance->members.size()) - instance->called};
+  if (ref.kind != PartKind::kCollective || ref.comm < 0) return {};
+  const Instance* instance = view.graph.matcher().FindInstance(ref.comm, ref.sequence);
+  if (instance == nullptr) return {};
+  std::set<int> callers;
+  for (size_t r = 0; r < instance->members.size(); ++r) {
+    if (instance->members[r].state == SlotState::kNone) continue;
+    callers.insert(view.names.MemberRank(ref.comm, static_cast<int>(r)));
+  }
+  const size_t missing = instance->members.size() - static_cast<size_t>(instance->called);
+  const bool few = missing > static_cast<size_t>(instance->called) && missing == gone;
+  return few ? callers : std::set<int>();
 }
 
 // One finding for everything that is stuck because of leaves of one kind.
@@ -246,7 +254,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
   const Describer describer(graph, view.names);
   const std::string operation = describer.Operation(graph.nodes()[waiters.front()]);
   Hang hang;
-  std::set<int> culprits;
+  std::set<int> culprits, too_many;
   std::string what;
   switch (kind) {
     case LeafKind::kAborted: {
@@ -273,6 +281,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
           culprits.insert(view.names.Rank(process, member.device));
         }
       }
+      too_many = CallersOfOneTooMany(view, graph.nodes()[waiters.front()], culprits.size());
       hang.finding = MakeFinding("rank-left", Confidence::kSuspected);
       hang.ripe = view.now_ns >= last + kSettleNs;
       what = " destroyed the communicator without it";
@@ -301,11 +310,10 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
         hang.ripe = view.now_ns >= last + kSettleNs;
         what = culprits.size() == 1 ? " has exited with code 0" : " have exited with code 0";
       }
-      // Most have ended well without it: it is the few that wait who issued one too many.
-      const auto [called, missing] = Callers(graph, graph.nodes()[waiters.front()]);
-      const bool too_many =
-          first == nullptr && missing > called && missing == static_cast<int>(culprits.size());
-      hang.finding = MakeFinding(too_many ? "rank-left" : "rank-exited", Confidence::kSuspected);
+      if (first == nullptr) {
+        too_many = CallersOfOneTooMany(view, graph.nodes()[waiters.front()], culprits.size());
+      }
+      hang.finding = MakeFinding(too_many.empty() ? "rank-exited" : "rank-left", Confidence::kSuspected);
       hang.ended = ends.processes;
       break;
     }
@@ -338,6 +346,11 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
                                      : RankList(finding.victim_ranks) +
                                            (victims.size() == 1 ? " waits" : " wait")) +
                     " in " + operation + ".";
+  if (!too_many.empty()) {
+    finding.culprit_ranks.assign(too_many.begin(), too_many.end());
+    Remove(finding.culprit_ranks, &victims);
+    finding.victim_ranks.assign(victims.begin(), victims.end());
+  }
   finding.operations = describer.Operations(waiters);
   std::vector<uint32_t> leaves;
   hang.proof = MakeProof(graph, view.names, ProofOf(graph, can, waiters.front(), &leaves), leaves);
