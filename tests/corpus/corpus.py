@@ -81,6 +81,17 @@ def load(path, seed):
     return done
 
 
+def known_mistakes():
+    """Jobs of the default seed whose mistake is known, with why (known.txt). They count in the table as any other."""
+    known = {}
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "known.txt")) as f:
+        for line in f:
+            words = line.split(maxsplit=1)
+            if words and not line.startswith("#"):
+                known[words[0]] = words[1].strip()
+    return known
+
+
 def repeat_command(result):
     return f"tests/corpus/corpus.py --build build/release --seed {result['seed']} --job {result['job']}"
 
@@ -152,7 +163,8 @@ def main():
     args.work = os.path.join(os.path.abspath(args.out), "jobs")
     results = run_all(args)
     print(table.render(results))
-    mistakes = [r for r in results if table.is_mistake(r)]
+    known = known_mistakes() if args.sample and args.seed == SEED else {}
+    mistakes = [r for r in results if table.is_mistake(r) and r["job"] not in known]
     if temporary and not mistakes:
         shutil.rmtree(temporary)
     if mistakes and args.sample:

@@ -18,6 +18,8 @@ SUSPECT_AFTER_S = 1.0
 # A rank that is seen to make other calls gets three times as long.
 PATIENCE_S = 3 * SUSPECT_AFTER_S + 2.0
 SETTLE_S = 0.4       # a verdict may be followed by a better one
+# Whoever kills us ends what we started.
+WITH_US = ["setpriv", "--pdeathsig", "TERM", "--"]
 QUIET = ("healthy", "finished", "inconclusive", "straggler")
 
 
@@ -71,8 +73,8 @@ def run_alone(build, program, folder):
     env["LD_LIBRARY_PATH"] = os.path.join(build, "lib", "emulator")
     start = time.monotonic()
     with open(os.path.join(folder, "stderr"), "wb") as err:
-        process = subprocess.Popen([os.path.join(build, "tests", "gordian_corpus_job"), text, results], env=env,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err,
+        process = subprocess.Popen(WITH_US + [os.path.join(build, "tests", "gordian_corpus_job"), text, results],
+                                   env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err,
                                    start_new_session=True)
         try:
             while True:
@@ -139,7 +141,7 @@ def run_watched(build, program, folder):
     start = time.monotonic()
     with open(os.path.join(folder, "stderr"), "wb") as err:
         process = subprocess.Popen(
-            [os.path.join(build, "bin", "gordian"), "run", "--emulator", "--quiet", "--suspect-after",
+            WITH_US + [os.path.join(build, "bin", "gordian"), "run", "--emulator", "--quiet", "--suspect-after",
              str(SUSPECT_AFTER_S), "--session", session, "--", os.path.join(build, "tests", "gordian_corpus_job"),
              text, results],
             env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True)

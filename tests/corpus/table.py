@@ -56,8 +56,14 @@ def render(results):
                   sum(r["truth"] in ("invalid", "unclear") for r in mine)]
         cells += [f"{max(0, statistics.median(times)):.2f} s", f"{max(times):.2f} s"] if times else ["–", "–"]
         rows.append("| " + " | ".join(str(c) for c in cells) + " |")
-    healthy = [r for r in results if r["truth"] == "ended"]
+    rows += ["", "| Culprits of stuck jobs, by what was said | Right | tied | in part | too many | wrong | none |",
+             "|" + "---|" * 7]
+    for said in sorted({r["verdict"] for r in results if r.get("score") == "tp"}):
+        mine = [r for r in results if r.get("score") == "tp" and r["verdict"] == said]
+        rows.append("| " + " | ".join(str(c) for c in [f"`{said}`"] + [
+            names(mine, "tp", how) for how in ("right", "tie", "part", "wide", "wrong", "nobody")]) + " |")
     rows.append("")
+    healthy = [r for r in results if r["truth"] == "ended"]
     rows.append(f"{len(healthy)} jobs ended with the right data; confirmed trouble was said of "
                 f"{sum(bool(r['confirmed']) for r in healthy)} of them.")
     other = [r for r in results if "alone" in r and r["alone"] != r["truth"]]
