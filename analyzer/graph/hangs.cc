@@ -216,15 +216,20 @@ void AddRanks(const Names& names, ProcessId process, std::set<int>* ranks) {
   for (int rank : names.AllRanks(process)) ranks->insert(rank);
 }
 
-// Those who have called the collective that a launch waits in, when most of its members never will: `gone` of
+// Those who have called the collective that one of `waiters` waits in, when most of its members never will: `gone` of
 // them have ended, or destroyed the communicator. It is the few that issued one too many. Else nobody.
-std::set<int> CallersOfOneTooMany(const RoundView& view, const WaitNode& waiter, size_t gone) {
-  const Kernel* kernel = view.graph.execution().FindKernel(waiter.kernel);
-  if (kernel == nullptr || kernel->parts.empty()) return {};
-  const PartRef& ref = kernel->parts.front().ref;
-  if (ref.kind != PartKind::kCollective || ref.comm < 0) return {};
-  const Instance* instance = view.graph.matcher().FindInstance(ref.comm, ref.sequence);
-  if (instance == nullptr) return {};
+std::set<int> CallersOfOneTooMany(const RoundView& view, const std::vector<uint32_t>& waiters, size_t gone) {
+  const auto instance_of = [&](uint32_t n) -> const Instance* {
+    const Kernel* kernel = view.graph.execution().FindKernel(view.graph.nodes()[n].kernel);
+    if (kernel == nullptr || kernel->parts.empty()) return nullptr;
+    const PartRef& ref = kernel->parts.front().ref;
+    if (ref.kind != PartKind::kCollective || ref.comm < 0) return nullptr;
+    return view.graph.matcher().FindInstance(ref.comm, ref.sequence);
+  };
+  const auto first = std::find_if(waiters.begin(), waiters.end(), [&](uint32_t n) { return instance_of(n) != nullptr; });
+  if (first == waiters.end()) return {};
+  const Instance* const instance = instance_of(*first);
+  const PartRef& ref = view.graph.execution().FindKernel(view.graph.nodes()[*first].kernel)->parts.front().ref;
   std::set<int> callers;
   for (size_t r = 0; r < instance->members.size(); ++r) {
     if (instance->members[r].state == SlotState::kNone) continue;
@@ -281,7 +286,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
           culprits.insert(view.names.Rank(process, member.device));
         }
       }
-      too_many = CallersOfOneTooMany(view, graph.nodes()[waiters.front()], culprits.size());
+      too_many = CallersOfOneTooMany(view, waiters, culprits.size());
       hang.finding = MakeFinding("rank-left", Confidence::kSuspected);
       hang.ripe = view.now_ns >= last + kSettleNs;
       what = " destroyed the communicator without it";
@@ -311,7 +316,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
         what = culprits.size() == 1 ? " has exited with code 0" : " have exited with code 0";
       }
       if (first == nullptr) {
-        too_many = CallersOfOneTooMany(view, graph.nodes()[waiters.front()], culprits.size());
+        too_many = CallersOfOneTooMany(view, waiters, culprits.size());
       }
       hang.finding = MakeFinding(too_many.empty() ? "rank-exited" : "rank-left", Confidence::kSuspected);
       hang.ended = ends.processes;

@@ -7,10 +7,17 @@ import execute
 import mutations
 
 
-def differs(outcome, reference):
-    """Whether a run that ended left other results than the unmutated program does."""
+def differs(outcome, reference, job):
+    """Whether a run that ended left other results than the unmutated program does, or was to carry something else: who
+    sends more than the other takes has not delivered it."""
     if outcome.code != 0:
         return True
+    for rank in range(job.original.ranks):
+        meant = {op.label: op for op in job.original.operations(rank) if op.communicates}
+        for op in job.mutated.operations(rank):
+            before = meant.get(op.label)
+            if before is not None and (op["count"], op["type"]) != (before["count"], before["type"]):
+                return True
     for rank, expected in reference.results.items():
         got = outcome.results[rank]
         if got is None:
@@ -21,10 +28,10 @@ def differs(outcome, reference):
     return False
 
 
-def state_of(outcome, reference):
+def state_of(outcome, reference, job):
     if outcome.state in ("stuck", "unclear"):
         return outcome.state
-    return "wrong" if differs(outcome, reference) else "ended"
+    return "wrong" if differs(outcome, reference, job) else "ended"
 
 
 class Truth:
@@ -83,10 +90,10 @@ def judge(job, build, folder):
     alone = truth.run(job.mutated)
     watched = execute.run_watched(build, job.mutated, os.path.join(folder, "watched"))
     verdict = watched.verdict or {"verdict": "none", "confidence": "", "culprit_ranks": [], "check": "", "summary": ""}
-    state = state_of(watched.outcome, reference)
+    state = state_of(watched.outcome, reference, job)
     said = verdict["verdict"]
     trouble = said not in execute.QUIET + ("none",)
-    result.update(truth=state, alone=state_of(alone, reference), verdict=said, confidence=verdict["confidence"],
+    result.update(truth=state, alone=state_of(alone, reference, job), verdict=said, confidence=verdict["confidence"],
                   check=verdict.get("check", ""), culprits=sorted(verdict["culprit_ranks"]),
                   seconds=watched.seconds, confirmed=[list(c) for c in watched.confirmed], left=watched.left,
                   summary=verdict["summary"])
