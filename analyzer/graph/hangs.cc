@@ -84,10 +84,15 @@ std::vector<int> InitCulprits(const std::vector<Arrow>& arrows, bool all_inits,
     }
   }
   if (!all_inits) {
-    // The call is what most of the members are in: those of the cycle that are not are the odd
-    // ones.
+    // Where most of the members are in the call, those of the cycle that are not are the odd ones; where few
+    // are, they are.
+    bool most = true, few = true;
+    for (const auto& [uid, init] : inits) {
+      most &= 2 * static_cast<size_t>(init->called) > init->members.size();
+      few &= 2 * static_cast<size_t>(init->called) < init->members.size();
+    }
     for (const Arrow& arrow : arrows) {
-      if (arrow.init == nullptr) culprits.insert(arrow.edge.rank);
+      if ((!few || arrow.init != nullptr) && (!most || arrow.init == nullptr)) culprits.insert(arrow.edge.rank);
     }
   } else if (child) {
     size_t most = 0, second = 0;

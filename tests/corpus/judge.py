@@ -119,7 +119,7 @@ def judge(job, build, folder):
 
 def named(truth, accepted, culprits):
     """right: one of the minimal sets. tie: with others that could as well be changed. part: of several mistakes in
-    one job some, and nobody else. wide: all of a minimal set, and others too. wrong: something else."""
+    one job some, and nobody else. wide: ranks of a minimal set, and others too. wrong: only others."""
     if not culprits:
         return "nobody"
     if culprits in accepted:
@@ -128,4 +128,4 @@ def named(truth, accepted, culprits):
         return "part"
     if all(truth.mends(accepted, rank) for rank in culprits):
         return "tie"
-    return "wide" if any(set(ranks) < set(culprits) for ranks in accepted) else "wrong"
+    return "wide" if any(set(ranks) & set(culprits) for ranks in accepted) else "wrong"
