@@ -63,8 +63,9 @@ const char* CycleCheck(const std::vector<Arrow>& arrows) {
   return host ? "host-wait-cycle" : "communicator-order-cycle";
 }
 
+// `stuck`: ranks that something holds up.
 std::vector<int> InitCulprits(const std::vector<Arrow>& arrows, bool all_inits,
-                              const Names& names) {
+                              const std::set<int>& stuck, const Names& names) {
   std::set<int> culprits, everyone;
   std::map<CommUid, const InitCall*> inits;
   bool child = false;
@@ -84,15 +85,19 @@ std::vector<int> InitCulprits(const std::vector<Arrow>& arrows, bool all_inits,
     }
   }
   if (!all_inits) {
-    // Where most of the members are in the call, those of the cycle that are not are the odd ones; where few
-    // are, they are.
-    bool most = true, few = true;
+    // The call is what most of the members are in: those of the cycle that are not are the odd ones. But when more
+    // members than have called it can no longer come, it is one call too many.
+    bool too_many = true;
     for (const auto& [uid, init] : inits) {
-      most &= 2 * static_cast<size_t>(init->called) > init->members.size();
-      few &= 2 * static_cast<size_t>(init->called) < init->members.size();
+      int held_up = 0;
+      for (size_t r = 0; r < init->members.size() && init->parent >= 0; ++r) {
+        held_up += !init->members[r].called &&
+                   stuck.count(names.MemberRank(init->parent, static_cast<int>(r))) > 0;
+      }
+      too_many &= init->called < held_up;
     }
     for (const Arrow& arrow : arrows) {
-      if ((!few || arrow.init != nullptr) && (!most || arrow.init == nullptr)) culprits.insert(arrow.edge.rank);
+      if ((arrow.init != nullptr) == too_many) culprits.insert(arrow.edge.rank);
     }
   } else if (child) {
     size_t most = 0, second = 0;
@@ -156,7 +161,8 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
   hang.finding = MakeFinding(check, Confidence::kSuspected);
   Finding& finding = hang.finding;
   finding.culprit_ranks = !makes ? describer.Culprits(arrows)
-                                 : InitCulprits(arrows, inits == arrows.size(), view.names);
+                                 : InitCulprits(arrows, inits == arrows.size(),
+                                                describer.StuckRanks(can), view.names);
   std::vector<bool> unaffected = can;  // can move, or is stuck for another reason as well
   for (size_t i = 0; i < unaffected.size(); ++i) unaffected[i] = can[i] || !without[i];
   std::set<int> victims = describer.StuckRanks(unaffected);
