@@ -20,9 +20,11 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import execute  # noqa: E402
 import judge  # noqa: E402
 import table  # noqa: E402
 from families import FAMILIES  # noqa: E402
+from program import Program  # noqa: E402
 
 SEED = 20260
 
@@ -96,6 +98,15 @@ def repeat_command(result):
     return f"tests/corpus/corpus.py --build build/release --seed {result['seed']} --job {result['job']}"
 
 
+def sweep(args):
+    """A job that ends: it takes away what those that were killed left in /dev/shm."""
+    program = Program(1)
+    program.add(0, "sync", "device_sync")
+    folder = os.path.join(args.work, "sweep")
+    execute.run_alone(args.build, program, folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def run_all(args):
     os.makedirs(args.out, exist_ok=True)
     path = os.path.join(args.out, "results.jsonl")
@@ -125,6 +136,7 @@ def run_all(args):
             for future in futures:
                 future.cancel()
             raise
+    sweep(args)
     return results
 
 
@@ -155,6 +167,7 @@ def main():
         args.work = tempfile.mkdtemp(prefix="gordian-corpus-")
         family, index = args.job.rsplit(".", 1)
         result = run_one(args, family, int(index))
+        sweep(args)
         print(json.dumps(result, indent=1))
         return 1 if table.is_mistake(result) else 0
     temporary = None

@@ -17,7 +17,8 @@ LIMIT_S = 60         # nobody knows what a job does that neither ends nor stands
 SUSPECT_AFTER_S = 1.0
 # A rank that is seen to make other calls gets three times as long.
 PATIENCE_S = 3 * SUSPECT_AFTER_S + 2.0
-SETTLE_S = 0.4       # a verdict may be followed by a better one
+SETTLE_S = 0.4       # a verdict may be followed by a better one,
+SETTLE_OF_SEVERAL_S = 2.5  # and of several mistakes in one job by further findings
 # Whoever kills us ends what we started.
 WITH_US = ["setpriv", "--pdeathsig", "TERM", "--"]
 QUIET = ("healthy", "finished", "inconclusive", "straggler")
@@ -123,7 +124,7 @@ def read_verdict(path):
         return None
 
 
-def run_watched(build, program, folder):
+def run_watched(build, program, folder, settle_s=SETTLE_S):
     """`gordian run` leaves the job alone; we end it once it stands still and gordian has had its time."""
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
@@ -179,7 +180,7 @@ def run_watched(build, program, folder):
                     except OSError:
                         still_since = None  # moving again
                 elif (now - still_since > PATIENCE_S
-                      or (said and said[0] not in QUIET and now - max(changed, still_since) > SETTLE_S)):
+                      or (said and said[0] not in QUIET and now - max(changed, still_since) > settle_s)):
                     watched.outcome = Outcome("stuck", None, None, now - start, read_waits(found))
                     end_job(found, process)
                     return finish(watched, first_trouble, still_at)

@@ -88,7 +88,8 @@ def judge(job, build, folder):
     if reference.state != "ended":
         return dict(result, truth="invalid", why=f"the program without mutations: {reference.state} {reference.code}")
     alone = truth.run(job.mutated)
-    watched = execute.run_watched(build, job.mutated, os.path.join(folder, "watched"))
+    settle = execute.SETTLE_S if len(job.mutations) < 2 else execute.SETTLE_OF_SEVERAL_S
+    watched = execute.run_watched(build, job.mutated, os.path.join(folder, "watched"), settle)
     verdict = watched.verdict or {"verdict": "none", "confidence": "", "culprit_ranks": [], "check": "", "summary": ""}
     state = state_of(watched.outcome, reference, job)
     said = verdict["verdict"]
@@ -102,7 +103,14 @@ def judge(job, build, folder):
         accepted = truth.minimal_sets()
         result["accepted"] = accepted
         if trouble:
+            result["further"] = [[f["verdict"], f["confidence"], sorted(f["culprit_ranks"])]
+                                 for f in verdict.get("findings", [])]
             result["named"] = named(truth, accepted, result["culprits"])
+            # Of two mistakes the first thing said may be the one that holds nothing up.
+            if (result["named"] not in ("right", "tie", "part") and said == "mismatch" and len(job.mutations) > 1
+                    and set(result["culprits"]) & set(job.changed_ranks())
+                    and any(named(truth, accepted, f[2]) in ("right", "tie", "part") for f in result["further"])):
+                result["named"] = "further"
     elif state == "ended":
         result["score"] = "fp" if trouble else "tn"
     elif state == "wrong":

@@ -8,7 +8,7 @@ def is_mistake(result):
         return True
     if result["score"] in ("fp", "fn") or (result["truth"] == "ended" and result["confirmed"]):
         return True
-    return result["score"] == "tp" and result["named"] not in ("right", "tie", "part")
+    return result["score"] == "tp" and result["named"] not in ("right", "tie", "part", "further")
 
 
 def one_line(result):
@@ -41,9 +41,9 @@ def percent(part, whole):
 
 
 def render(results):
-    rows = ["| Table | Jobs | tp | fp | tn | fn | Precision | Recall | Confirmed | Culprits right | tied | in part | too many | wrong | none "
+    rows = ["| Table | Jobs | tp | fp | tn | fn | Precision | Recall | Confirmed | Culprits right | tied | in part | further | too many | wrong | none "
             "| Wrong data: said | unsaid | Invalid | Verdict after, median | most |",
-            "|" + "---|" * 20]
+            "|" + "---|" * 21]
     tables = sorted({r["table"] for r in results})
     for name in tables + ["All"]:
         mine = [r for r in results if name in (r["table"], "All")]
@@ -51,17 +51,17 @@ def render(results):
         times = [r["seconds"] for r in mine if r.get("score") == "tp" and r["seconds"] is not None]
         cells = [name, len(mine), tp, fp, tn, fn, percent(tp, tp + fp), percent(tp, tp + fn),
                  sum(r.get("score") == "tp" and r["confidence"] == "confirmed" for r in mine)]
-        cells += [names(mine, "tp", how) for how in ("right", "tie", "part", "wide", "wrong", "nobody")]
+        cells += [names(mine, "tp", how) for how in ("right", "tie", "part", "further", "wide", "wrong", "nobody")]
         cells += [count(mine, "said"), count(mine, "unsaid"),
                   sum(r["truth"] in ("invalid", "unclear") for r in mine)]
         cells += [f"{max(0, statistics.median(times)):.2f} s", f"{max(times):.2f} s"] if times else ["–", "–"]
         rows.append("| " + " | ".join(str(c) for c in cells) + " |")
-    rows += ["", "| Culprits of stuck jobs, by what was said | Right | tied | in part | too many | wrong | none |",
-             "|" + "---|" * 7]
+    rows += ["", "| Culprits of stuck jobs, by what was said | Right | tied | in part | further | too many | wrong | none |",
+             "|" + "---|" * 8]
     for said in sorted({r["verdict"] for r in results if r.get("score") == "tp"}):
         mine = [r for r in results if r.get("score") == "tp" and r["verdict"] == said]
         rows.append("| " + " | ".join(str(c) for c in [f"`{said}`"] + [
-            names(mine, "tp", how) for how in ("right", "tie", "part", "wide", "wrong", "nobody")]) + " |")
+            names(mine, "tp", how) for how in ("right", "tie", "part", "further", "wide", "wrong", "nobody")]) + " |")
     rows.append("")
     healthy = [r for r in results if r["truth"] == "ended"]
     rows.append(f"{len(healthy)} jobs ended with the right data; confirmed trouble was said of "
