@@ -230,25 +230,25 @@ void AddRanks(const Names& names, ProcessId process, std::set<int>* ranks) {
 // Those who have called the collective that one of `waiters` waits in, when most of its members never will: `gone` of
 // them have ended, or destroyed the communicator. It is the few that issued one too many. Else nobody.
 std::set<int> CallersOfOneTooMany(const RoundView& view, const std::vector<uint32_t>& waiters, size_t gone) {
-  const auto instance_of = [&](uint32_t n) -> const Instance* {
+  for (const uint32_t n : waiters) {
     const Kernel* kernel = view.graph.execution().FindKernel(view.graph.nodes()[n].kernel);
-    if (kernel == nullptr || kernel->parts.empty()) return nullptr;
-    const PartRef& ref = kernel->parts.front().ref;
-    if (ref.kind != PartKind::kCollective || ref.comm < 0) return nullptr;
-    return view.graph.matcher().FindInstance(ref.comm, ref.sequence);
-  };
-  const auto first = std::find_if(waiters.begin(), waiters.end(), [&](uint32_t n) { return instance_of(n) != nullptr; });
-  if (first == waiters.end()) return {};
-  const Instance* const instance = instance_of(*first);
-  const PartRef& ref = view.graph.execution().FindKernel(view.graph.nodes()[*first].kernel)->parts.front().ref;
-  std::set<int> callers;
-  for (size_t r = 0; r < instance->members.size(); ++r) {
-    if (instance->members[r].state == SlotState::kNone) continue;
-    callers.insert(view.names.MemberRank(ref.comm, static_cast<int>(r)));
+    for (size_t i = 0; kernel != nullptr && i < kernel->parts.size(); ++i) {
+      const PartRef& ref = kernel->parts[i].ref;
+      if (ref.kind != PartKind::kCollective || ref.comm < 0) continue;
+      const Instance* instance = view.graph.matcher().FindInstance(ref.comm, ref.sequence);
+      if (instance == nullptr) continue;
+      const size_t called = static_cast<size_t>(instance->called);
+      const size_t missing = instance->members.size() - called;
+      if (missing == 0) continue;  // of a group, another part
+      std::set<int> callers;
+      for (size_t r = 0; r < instance->members.size(); ++r) {
+        if (instance->members[r].state == SlotState::kNone) continue;
+        callers.insert(view.names.MemberRank(ref.comm, static_cast<int>(r)));
+      }
+      return missing > called && missing == gone ? callers : std::set<int>();
+    }
   }
-  const size_t missing = instance->members.size() - static_cast<size_t>(instance->called);
-  const bool few = missing > static_cast<size_t>(instance->called) && missing == gone;
-  return few ? callers : std::set<int>();
+  return {};
 }
 
 // One finding for everything that is stuck because of leaves of one kind.

@@ -249,6 +249,11 @@ TEST(Jobs, OneCollectiveTooMany) {
   const Program plain = {Init(0), AllReduce(0), StreamSync(), Exit(0)};
   ExpectHang(Comms(1, 3), {plain, more, plain},
              {VerdictKind::kRankNotJoined, Confidence::kConfirmed, {1}, "rank-left"}, 3);
+  // In a group, behind one that all have called.
+  const Program group = {Init(0), GroupStart(), AllReduce(0), GroupEnd(), StreamSync(), Exit(0)};
+  const Program larger = {Init(0), GroupStart(), AllReduce(0), AllReduce(0), GroupEnd(), StreamSync(), Exit(0)};
+  ExpectHang(Comms(1, 3), {group, larger, group},
+             {VerdictKind::kRankNotJoined, Confidence::kConfirmed, {1}, "rank-left"}, 3);
   // Of two, nobody can tell which is one too many or one too few.
   ExpectHang(Comms(1, 2), {plain, more},
              {VerdictKind::kRankExited, Confidence::kConfirmed, {0}, "rank-exited"}, 3);
