@@ -177,7 +177,9 @@ def main():
     results = run_all(args)
     print(table.render(results))
     known = known_mistakes() if args.sample and args.seed == SEED else {}
-    mistakes = [r for r in results if table.is_mistake(r) and r["job"] not in known]
+    # Only about whom gordian names, never about whether it says anything.
+    excused = [r["job"] for r in results if r["job"] in known and r["score"] == "tp" and not r["left"]]
+    mistakes = [r for r in results if table.is_mistake(r) and r["job"] not in excused]
     if temporary and not mistakes:
         shutil.rmtree(temporary)
     if mistakes and args.sample:
