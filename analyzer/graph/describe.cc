@@ -248,6 +248,18 @@ std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle) const {
     std::sort(culprits.begin(), culprits.end());
     return culprits;
   }
+  // None of the others in it, of two and more, has come to call what one rank of the circle waits in.
+  std::set<int> alone;
+  for (const Arrow& arrow : cycle) {
+    if (arrow.part == nullptr || arrow.part->ref.kind != PartKind::kCollective) continue;
+    const PartRef& ref = arrow.part->ref;
+    const Instance* instance = graph_.matcher().FindInstance(ref.comm, ref.sequence);
+    const std::vector<CommMember>& members = graph_.matcher().comms()[ref.comm].members;
+    const bool known = std::all_of(members.begin(), members.end(), [](const CommMember& m) { return m.known; });
+    if (instance == nullptr || !known || instance->members.size() < 3 || instance->called != 1) continue;
+    alone.insert(names_.MemberRank(ref.comm, ref.rank));
+  }
+  if (alone.size() == 1) return {*alone.begin()};
   return {in_cycle.begin(), in_cycle.end()};
 }
 

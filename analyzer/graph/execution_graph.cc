@@ -418,14 +418,36 @@ void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallR
   }
 }
 
+std::vector<std::pair<int, bool>> PeersOf(const Part& part, int nranks) {
+  const PartRef& ref = part.ref;
+  std::vector<std::pair<int, bool>> peers;
+  if (ref.kind != PartKind::kCollective) {
+    if (ref.peer != ref.rank) peers.emplace_back(ref.peer, ref.kind == PartKind::kSend);
+    return peers;
+  }
+  if (!IsPairwise(part.signature.call) || IsEmpty(part)) return peers;
+  const Call call = part.signature.call;
+  const int root = part.signature.root;
+  for (int peer = 0; peer < nranks; ++peer) {
+    if (peer == ref.rank) continue;
+    const bool to_all = call == Call::kAllToAll || (call == Call::kScatter && ref.rank == root);
+    const bool from_all = call == Call::kAllToAll || (call == Call::kGather && ref.rank == root);
+    if (to_all || (call == Call::kGather && peer == root)) peers.emplace_back(peer, true);
+    if (from_all || (call == Call::kScatter && peer == root)) peers.emplace_back(peer, false);
+  }
+  return peers;
+}
+
 // W15: what has connected once does not connect again.
 void ExecutionGraph::NoteUsed(Process& process, const Kernel& kernel) {
   auto local = process.comms.find(kernel.comm);
   if (local == process.comms.end()) return;
   for (const Part& part : kernel.parts) {
-    if (part.ref.kind != PartKind::kCollective) {
-      local->second.peers_used.insert(part.ref.peer);
-    } else if (!IsEmpty(part)) {
+    if (part.ref.comm < 0) continue;
+    const std::vector<std::pair<int, bool>> peers =
+        PeersOf(part, matcher_.comms()[static_cast<size_t>(part.ref.comm)].nranks);
+    local->second.peers_used.insert(peers.begin(), peers.end());
+    if (part.ref.kind == PartKind::kCollective && !IsEmpty(part) && !IsPairwise(part.signature.call)) {
       local->second.collective_used = true;
     }
   }

@@ -201,8 +201,8 @@ struct LocalComm {
   int color = -1;
   int device = -1;
   int init_rank = -1;  // rank in the communicator-making call
-  bool collective_used = false;
-  std::unordered_set<int> peers_used;
+  bool collective_used = false;  // connected for those that are not carried out as transfers
+  std::set<std::pair<int, bool>> peers_used;  // connected with a peer, and whether to send to it
   KernelId last_kernel = 0;
   uint64_t windows = 0;  // registrations begun
   PartNumbers collectives;
@@ -270,6 +270,10 @@ struct Process {
            state.lost_comms > 0 || records_missing;
   }
 };
+
+// Whom a part connects with before it is launched, and whether to send to them (W15): sends, receives, and
+// the collectives that NCCL carries out as such.
+std::vector<std::pair<int, bool>> PeersOf(const Part&, int nranks);
 
 // Names the ordinal-th call of its kind that all members of a communicator make and wait in (W11).
 CommUid MeetingUid(const Communicator& comm, Call call, uint64_t ordinal);

@@ -63,8 +63,9 @@ const char* CycleCheck(const std::vector<Arrow>& arrows) {
   return host ? "host-wait-cycle" : "communicator-order-cycle";
 }
 
+// `stuck`: ranks that something holds up.
 std::vector<int> InitCulprits(const std::vector<Arrow>& arrows, bool all_inits,
-                              const Names& names) {
+                              const std::set<int>& stuck, const Names& names) {
   std::set<int> culprits, everyone;
   std::map<CommUid, const InitCall*> inits;
   bool child = false;
@@ -84,10 +85,19 @@ std::vector<int> InitCulprits(const std::vector<Arrow>& arrows, bool all_inits,
     }
   }
   if (!all_inits) {
-    // The call is what most of the members are in: those of the cycle that are not are the odd
-    // ones.
+    // The call is what most of the members are in: those of the cycle that are not are the odd ones. But when more
+    // members than have called it can no longer come, it is one call too many.
+    bool too_many = true;
+    for (const auto& [uid, init] : inits) {
+      int held_up = 0;
+      for (size_t r = 0; r < init->members.size() && init->parent >= 0; ++r) {
+        held_up += !init->members[r].called &&
+                   stuck.count(names.MemberRank(init->parent, static_cast<int>(r))) > 0;
+      }
+      too_many &= init->called < held_up;
+    }
     for (const Arrow& arrow : arrows) {
-      if (arrow.init == nullptr) culprits.insert(arrow.edge.rank);
+      if ((arrow.init != nullptr) == too_many) culprits.insert(arrow.edge.rank);
     }
   } else if (child) {
     size_t most = 0, second = 0;
@@ -151,7 +161,8 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
   hang.finding = MakeFinding(check, Confidence::kSuspected);
   Finding& finding = hang.finding;
   finding.culprit_ranks = !makes ? describer.Culprits(arrows)
-                                 : InitCulprits(arrows, inits == arrows.size(), view.names);
+                                 : InitCulprits(arrows, inits == arrows.size(),
+                                                describer.StuckRanks(can), view.names);
   std::vector<bool> unaffected = can;  // can move, or is stuck for another reason as well
   for (size_t i = 0; i < unaffected.size(); ++i) unaffected[i] = can[i] || !without[i];
   std::set<int> victims = describer.StuckRanks(unaffected);
@@ -216,15 +227,28 @@ void AddRanks(const Names& names, ProcessId process, std::set<int>* ranks) {
   for (int rank : names.AllRanks(process)) ranks->insert(rank);
 }
 
-// The instance that a launch waits in: how many of its members called, how many did not.
-std::pair<int, int> Callers(const WaitForGraph& graph, const WaitNode& waiter) {
-  const Kernel* kernel = graph.execution().FindKernel(waiter.kernel);
-  if (kernel == nullptr || kernel->parts.empty()) return {1, 1};
-  const PartRef& ref = kernel->parts.front().ref;
-  if (ref.kind != PartKind::kCollective || ref.comm < 0) return {1, 1};
-  const Instance* instance = graph.matcher().FindInstance(ref.comm, ref.sequence);
-  if (instance == nullptr) return {1, 1};
-  return {instance->called, static_cast<int>(instance->members.size()) - instance->called};
+// Those who have called the collective that one of `waiters` waits in, when most of its members never will: `gone` of
+// them have ended, or destroyed the communicator. It is the few that issued one too many. Else nobody.
+std::set<int> CallersOfOneTooMany(const RoundView& view, const std::vector<uint32_t>& waiters, size_t gone) {
+  for (const uint32_t n : waiters) {
+    const Kernel* kernel = view.graph.execution().FindKernel(view.graph.nodes()[n].kernel);
+    for (size_t i = 0; kernel != nullptr && i < kernel->parts.size(); ++i) {
+      const PartRef& ref = kernel->parts[i].ref;
+      if (ref.kind != PartKind::kCollective || ref.comm < 0) continue;
+      const Instance* instance = view.graph.matcher().FindInstance(ref.comm, ref.sequence);
+      if (instance == nullptr) continue;
+      const size_t called = static_cast<size_t>(instance->called);
+      const size_t missing = instance->members.size() - called;
+      if (missing == 0) continue;  // of a group, another part
+      std::set<int> callers;
+      for (size_t r = 0; r < instance->members.size(); ++r) {
+        if (instance->members[r].state == SlotState::kNone) continue;
+        callers.insert(view.names.MemberRank(ref.comm, static_cast<int>(r)));
+      }
+      return missing > called && missing == gone ? callers : std::set<int>();
+    }
+  }
+  return {};
 }
 
 // One finding for everything that is stuck because of leaves of one kind.
@@ -246,7 +270,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
   const Describer describer(graph, view.names);
   const std::string operation = describer.Operation(graph.nodes()[waiters.front()]);
   Hang hang;
-  std::set<int> culprits;
+  std::set<int> culprits, too_many;
   std::string what;
   switch (kind) {
     case LeafKind::kAborted: {
@@ -273,6 +297,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
           culprits.insert(view.names.Rank(process, member.device));
         }
       }
+      too_many = CallersOfOneTooMany(view, waiters, culprits.size());
       hang.finding = MakeFinding("rank-left", Confidence::kSuspected);
       hang.ripe = view.now_ns >= last + kSettleNs;
       what = " destroyed the communicator without it";
@@ -301,11 +326,10 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
         hang.ripe = view.now_ns >= last + kSettleNs;
         what = culprits.size() == 1 ? " has exited with code 0" : " have exited with code 0";
       }
-      // Most have ended well without it: it is the few that wait who issued one too many.
-      const auto [called, missing] = Callers(graph, graph.nodes()[waiters.front()]);
-      const bool too_many =
-          first == nullptr && missing > called && missing == static_cast<int>(culprits.size());
-      hang.finding = MakeFinding(too_many ? "rank-left" : "rank-exited", Confidence::kSuspected);
+      if (first == nullptr) {
+        too_many = CallersOfOneTooMany(view, waiters, culprits.size());
+      }
+      hang.finding = MakeFinding(too_many.empty() ? "rank-exited" : "rank-left", Confidence::kSuspected);
       hang.ended = ends.processes;
       break;
     }
@@ -338,6 +362,11 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
                                      : RankList(finding.victim_ranks) +
                                            (victims.size() == 1 ? " waits" : " wait")) +
                     " in " + operation + ".";
+  if (!too_many.empty()) {
+    finding.culprit_ranks.assign(too_many.begin(), too_many.end());
+    Remove(finding.culprit_ranks, &victims);
+    finding.victim_ranks.assign(victims.begin(), victims.end());
+  }
   finding.operations = describer.Operations(waiters);
   std::vector<uint32_t> leaves;
   hang.proof = MakeProof(graph, view.names, ProofOf(graph, can, waiters.front(), &leaves), leaves);

@@ -24,6 +24,10 @@ bool NeedsRoot(Call call) {
          call == Call::kScatter;
 }
 
+bool IsPairwise(Call call) {
+  return call == Call::kAllToAll || call == Call::kGather || call == Call::kScatter;
+}
+
 bool MakesCommunicator(Call call) {
   return call == Call::kCommInit || call == Call::kCommInitAll || call == Call::kCommSplit ||
          call == Call::kCommShrink;

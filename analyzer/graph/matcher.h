@@ -39,6 +39,7 @@ uint32_t TransferDifference(const OpSignature& send, const OpSignature& receive)
 uint64_t DatatypeBytes(uint8_t datatype);
 bool IsCollective(Call);
 bool NeedsRoot(Call);
+bool IsPairwise(Call);  // carried out as sends and receives
 bool MakesCommunicator(Call);
 
 enum class SlotState : uint8_t { kNone, kCalled, kDone, kAborted };

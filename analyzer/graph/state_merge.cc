@@ -150,7 +150,7 @@ void StateMerge::Comms() {
   for (const CalledNumbers& numbers : block_.numbers) {
     LocalComm* local = Known(numbers.comm);
     if (local != nullptr && numbers.used && numbers.kind != NumberKind::kCollective) {
-      local->peers_used.insert(numbers.peer);
+      local->peers_used.emplace(numbers.peer, numbers.kind == NumberKind::kSend);
     }
   }
 }

@@ -170,10 +170,35 @@ class Search {
     return it->second;
   }
 
+  std::set<ProcessId> Roots(const std::vector<bool>& can, const std::set<ProcessId>& running);
+
   const RoundView& view_;
   Describer describer_;
   std::map<std::string, Entry> entries_;
+  std::map<ProcessId, std::set<ProcessId>> held_by_;  // by way of threads that wait: others that run
 };
+
+// Those of `running` none of whose threads waits for another that runs: a thread that sleeps in code of its own
+// often waits for one of its own process. All of them, where each has such a thread.
+std::set<ProcessId> Search::Roots(const std::vector<bool>& can, const std::set<ProcessId>& running) {
+  if (running.size() < 2 || running.size() > kMaxWaiters) return running;
+  for (ProcessId id : running) {
+    if (held_by_.count(id) > 0) continue;
+    std::set<ProcessId>& others = held_by_[id];
+    for (uint32_t n : view_.graph.waiters()) {
+      const WaitNode& node = view_.graph.nodes()[n];
+      if (node.process != id || node.kind != NodeKind::kThread || can[n]) continue;
+      const std::set<ProcessId> reached = Reach(view_.graph, can, n).running;
+      others.insert(reached.begin(), reached.end());
+    }
+    others.erase(id);
+  }
+  std::set<ProcessId> roots;
+  for (ProcessId id : running) {
+    if (held_by_.at(id).empty()) roots.insert(id);
+  }
+  return roots.empty() ? running : roots;
+}
 
 void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
   const Reached reached = Reach(view_.graph, can, waiter);
@@ -196,7 +221,7 @@ void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
     for (ProcessId id : reached.running) entry.instead.insert(describer_.Instead(id, nullptr));
     return;
   }
-  for (ProcessId id : reached.running) {
+  for (ProcessId id : Roots(can, reached.running)) {
     const Process& process = *view_.graph.execution().Find(id);
     const uint64_t idle = view_.now_ns - std::min(view_.now_ns, process.last_progress_ns);
     const uint64_t age =

@@ -156,17 +156,32 @@ void WaitForGraph::FirstUse(const Process& process, const OpenCall& open,
     for (size_t i = 0; i < kernel->parts.size(); ++i) {
       const PartRef& ref = kernel->parts[i].ref;
       if (ref.comm < 0 || matcher_.comms()[ref.comm].opaque) continue;
-      if (ref.kind == PartKind::kCollective) {
+      const Part& part = kernel->parts[i];
+      if (ref.kind == PartKind::kCollective && IsPairwise(part.signature.call)) {
+        // What it has used before may be among what was lost.
+        if (process.Lossy()) continue;
+        const Instance* instance = matcher_.FindInstance(ref.comm, ref.sequence);
+        if (instance == nullptr || instance->mismatch != kAgrees) continue;
+        std::set<int> peers;
+        for (const std::pair<int, bool>& peer : PeersOf(part, matcher_.comms()[ref.comm].nranks)) {
+          if (local->second.peers_used.count(peer) == 0) peers.insert(peer.first);
+        }
+        for (const int peer : peers) {
+          PartRef other = ref;
+          other.rank = peer;
+          Wait(node, CalledNode(instance->members[peer], other), Reason::kFirstUse, static_cast<int>(i), id);
+        }
+      } else if (ref.kind == PartKind::kCollective) {
         if (!process.info.runtime_connect) continue;  // connected by the call that made it
         if (local->second.collective_used || IsEmpty(kernel->parts[i])) continue;
         const Instance* instance = matcher_.FindInstance(ref.comm, ref.sequence);
         if (instance == nullptr || instance->mismatch != kAgrees) continue;
         Wait(node, AllCalled(ref.comm, ref.sequence), Reason::kFirstUse, static_cast<int>(i), id);
       } else {
-        if (local->second.peers_used.count(ref.peer) > 0 || ref.peer == ref.rank) continue;
+        const bool sends = ref.kind == PartKind::kSend;
+        if (local->second.peers_used.count({ref.peer, sends}) > 0 || ref.peer == ref.rank) continue;
         const Transfer* transfer = matcher_.FindTransfer(ref);
         if (transfer == nullptr) continue;
-        const bool sends = ref.kind == PartKind::kSend;
         PartRef other = ref;
         other.kind = sends ? PartKind::kReceive : PartKind::kSend;
         std::swap(other.rank, other.peer);

@@ -405,7 +405,15 @@ uint32_t WaitForGraph::InitNode(const InitCall& init) {
   uint32_t any = 0;
   bool have_any = false;
   for (size_t r = 0; r < init.members.size(); ++r) {
-    if (init.members[r].called) continue;
+    if (init.members[r].called) {
+      // W14: who ended in the middle of the call takes no more part in it.
+      const Process* process = execution_.Find(init.members[r].process);
+      if (!init.members[r].done && init.call != Call::kCommDestroy && process != nullptr && process->Dead()) {
+        Wait(node, Leaf(process->Lossy() ? LeafKind::kUnknown : LeafKind::kDead, init.members[r].process),
+             Reason::kCommunicatorInit);
+      }
+      continue;
+    }
     if (init.parent >= 0) {
       const CommMember& member = matcher_.comms()[init.parent].members[r];
       const Process* process = member.known ? execution_.Find(member.process) : nullptr;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "emulator/engine/engine_impl.h"
+#include "emulator/engine/futex.h"
 
 namespace gordian::emu {
 namespace {
@@ -47,6 +48,17 @@ bool HostWaits::AllAsleep() const {
   return std::all_of(waits_.begin(), waits_.end(), [](const HostWait* wait) {
     return wait->word->load() == wait->seen.load();
   });
+}
+
+bool HostWaits::WakeTheChanged() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  bool any = false;
+  for (const HostWait* wait : waits_) {
+    if (wait->word->load() == wait->seen.load()) continue;
+    FutexWakeAll(wait->word);
+    any = true;
+  }
+  return any;
 }
 
 WaitName::WaitName(const char* name) : outermost_(wait_name == nullptr) {

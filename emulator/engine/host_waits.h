@@ -22,6 +22,8 @@ class HostWaits {
 
   // False when one of them has been woken, or was just about to look again.
   bool AllAsleep() const;
+  // Wakes those whose word has changed since they looked; true when there is one.
+  bool WakeTheChanged() const;
   // `visit` for each, while none of them can leave.
   template <typename Visit>
   void ForEach(Visit visit) const {

@@ -49,7 +49,7 @@ void Quiescence::Main() {
   JobProcess& self = job_.self();
   int64_t pause_ns = kFirstLookNs;
   for (;;) {
-    const uint32_t seen = self.event.load();
+    uint32_t seen = self.event.load();
     int64_t timeout_ns = INT64_MAX;
     if (self.answered.load() != state_.round.load()) Answer();
     if (reported_ != 0 && state_.quiescent.load() != reported_) RemoveReport();
@@ -61,9 +61,17 @@ void Quiescence::Main() {
         pause_ns = std::min(2 * pause_ns, kLastLookNs);
       } else if (sleep == Sleep::kAsleep) {
         pause_ns = kFirstLookNs;
-        if (!FindQuiescent()) timeout_ns = kLivenessNs;
+        // Another monitor, of a process that has left since, may have found it and taken it back.
+        if (!FindQuiescent() || state_.quiescent.load() == 0) {
+          timeout_ns = kLivenessNs;
+          // To ask is to wake everybody, this thread as well: it would not sleep while another process is awake.
+          seen = self.event.load();
+          if (self.answered.load() != state_.round.load()) continue;
+        }
       } else {
         pause_ns = kFirstLookNs;
+        // Who was killed between a change and the wake-up for it wakes nobody.
+        if (HostWaits::Get().WakeTheChanged()) timeout_ns = kLivenessNs;
       }
     }
     const uint32_t quiescent = state_.quiescent.load();

@@ -80,6 +80,21 @@ TEST(Jobs, ARankThatSleepsIsInNoCircle) {
   ExpectVerdict(model.Current(), {VerdictKind::kHostBlocked, Confidence::kSuspected, {1}, "host-blocked"});
 }
 
+// A thread that sleeps mostly waits for one of its own process: it is the rank behind that is in the way.
+TEST(Jobs, WhoSleepsBesideAThreadThatWaitsIsNotTheCause) {
+  std::vector<SimComm> comms = Comms(2, 3);
+  comms[0].members = {0, 2};
+  comms[1].members = {0, 1};
+  SimJob job(comms, {{Init(0), Init(1), AllReduce(1), StreamSync(), AllReduce(0), StreamSync()},
+                     {Init(1), Sleep()},
+                     {Init(0), AllReduce(0), StreamSync()}});
+  job.other_thread = job.other_has_called = true;
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 6);
+  ExpectVerdict(model.Current(), {VerdictKind::kHostBlocked, Confidence::kSuspected, {1}, "host-blocked"});
+}
+
 TEST(Jobs, SilentProcessForbidsCertainty) {
   SimJob job(Comms(2, 2), {Inits(2) + Program{AllReduce(0), AllReduce(1), StreamSync()},
                            Inits(2) + Program{AllReduce(1), AllReduce(0), StreamSync()}});

@@ -88,6 +88,32 @@ TEST(Jobs, ThreeCommunicatorsInACycle) {
                         i2 + Program{AllReduce(2), AllReduce(1), StreamSync()}});
 }
 
+// Whoever has received from a peer has not yet connected to send to it.
+TEST(Jobs, ColdCircleOfDirections) {
+  const std::vector<SimComm> comms = Comms(1, 3);
+  const Program zero = {Init(0), Send(0, 1), Recv(0, 2), Recv(0, 1), StreamSync()};
+  const Program two = {Init(0), Recv(0, 1), Send(0, 0), StreamSync()};
+  ExpectHang(comms, {zero, {Init(0), Recv(0, 0), Send(0, 0), Send(0, 2), StreamSync()}, two},
+             Deadlock({0, 1, 2}, "first-use-order-cycle"), 0.7, true);
+  ExpectHealthy(comms, {zero, {Init(0), Recv(0, 0), Send(0, 2), Send(0, 0), StreamSync()}, two}, true);
+}
+
+// An all-to-all connects pair by pair, whatever other collectives have connected.
+TEST(Jobs, ColdAllToAll) {
+  const Op exchange = Collective(Call::kAllToAll, 0);
+  const Program used = Inits(2) + Program{AllReduce(0), StreamSync()};
+  ExpectHang(Comms(2, 2),
+             {used + Program{exchange, AllReduce(1), StreamSync()}, used + Program{AllReduce(1), exchange, StreamSync()}},
+             Deadlock({0, 1}, "first-use-order-cycle"), 0.7, true);
+  const Program same = used + Program{exchange, AllReduce(1), exchange, StreamSync()};
+  ExpectHealthy(Comms(2, 2), {same, same}, true);
+  // Used before, it waits for nobody on the host: on two streams the order does not matter.
+  const Program warm = used + Program{exchange, AllReduce(1, 2), DeviceSync()};
+  ExpectHealthy(Comms(2, 2),
+                {warm + Program{exchange, AllReduce(1, 2), DeviceSync()},
+                 warm + Program{AllReduce(1, 2), exchange, DeviceSync()}}, true);
+}
+
 TEST(Jobs, HybridReceiveAndAllReduce) {
   ExpectHang(Comms(2, 2),
              {Inits(2) + Program{Recv(0, 1), AllReduce(1), StreamSync()},
@@ -218,11 +244,19 @@ TEST(Jobs, OneCollectiveTooMany) {
   const Program usual = {Init(0), AllReduce(0), StreamSync(), Destroy(0), Exit(0)};
   const Program more = {Init(0), AllReduce(0), StreamSync(), AllReduce(0), StreamSync(), Exit(0)};
   ExpectHang(Comms(1, 3), {usual, more, usual},
-             {VerdictKind::kRankNotJoined, Confidence::kConfirmed, {0, 2}, "rank-left"}, 3);
+             {VerdictKind::kRankNotJoined, Confidence::kConfirmed, {1}, "rank-left"}, 3);
   // Without a destroy, it is the majority that ended well.
   const Program plain = {Init(0), AllReduce(0), StreamSync(), Exit(0)};
   ExpectHang(Comms(1, 3), {plain, more, plain},
-             {VerdictKind::kRankNotJoined, Confidence::kConfirmed, {0, 2}, "rank-left"}, 3);
+             {VerdictKind::kRankNotJoined, Confidence::kConfirmed, {1}, "rank-left"}, 3);
+  // In a group, behind one that all have called.
+  const Program group = {Init(0), GroupStart(), AllReduce(0), GroupEnd(), StreamSync(), Exit(0)};
+  const Program larger = {Init(0), GroupStart(), AllReduce(0), AllReduce(0), GroupEnd(), StreamSync(), Exit(0)};
+  ExpectHang(Comms(1, 3), {group, larger, group},
+             {VerdictKind::kRankNotJoined, Confidence::kConfirmed, {1}, "rank-left"}, 3);
+  // Of two, nobody can tell which is one too many or one too few.
+  ExpectHang(Comms(1, 2), {plain, more},
+             {VerdictKind::kRankExited, Confidence::kConfirmed, {0}, "rank-exited"}, 3);
   // They went on with something else on the same communicator.
   const Program other = {Init(0), AllReduce(0), StreamSync(), Bcast(0, 0), StreamSync(), Exit(0)};
   ExpectHang(Comms(1, 3), {other, more, other},
@@ -231,6 +265,21 @@ TEST(Jobs, OneCollectiveTooMany) {
   const Program finalizes = {Init(0), AllReduce(0), StreamSync(), Finalize(0), Sleep()};
   ExpectHang(Comms(1, 3), {finalizes, more, finalizes},
              {VerdictKind::kHostBlocked, Confidence::kSuspected, {0, 2}, ""}, 6);
+}
+
+// Rank 1 takes the communicator of all for that of its pair, and goes on; the other members of it come no more,
+// since they wait for rank 1 or for each other in what it left out.
+TEST(Jobs, CircleThroughACallOfOneAlone) {
+  std::vector<SimComm> comms = Comms(3, 4);
+  comms[1].members = {0, 1};
+  comms[2].members = {1, 3};
+  const Program zero = {Init(0), Init(1), AllReduce(1), StreamSync(), AllReduce(0), StreamSync()};
+  const Program one = {Init(0), Init(1), Init(2), AllReduce(0), AllReduce(2), StreamSync()};
+  const Program two = {Init(0), Sleep(), AllReduce(0), StreamSync()};
+  const Program three = {Init(0), Init(2), AllReduce(2), StreamSync(), AllReduce(0), StreamSync()};
+  ExpectHang(comms, {zero, one, two, three}, Deadlock({1}, "host-wait-cycle"), 0.7);
+  const Program right = {Init(0), Init(1), Init(2), AllReduce(1), AllReduce(2), StreamSync(), AllReduce(0), StreamSync()};
+  ExpectHealthy(comms, {zero, right, {Init(0), AllReduce(0), StreamSync()}, three});
 }
 
 TEST(Jobs, InversionInAGraph) {

@@ -381,11 +381,7 @@ void SimJob::LaunchGraph(int process, const Op& op) {
     mine.push_back(static_cast<int>(launches_.size()));
     p.last_launch[inner.comm] = mine.back();
     launches_.push_back(std::move(launch));
-    if (inner.what == Do::kCollective) {
-      p.used.insert(inner.comm);
-    } else {
-      p.peers.insert({inner.comm, inner.root_or_peer});
-    }
+    NoteUsed(process, inner);
   }
   CallRecord& r = Emit(process, RecordKind::kPoint, Call::kStreamWork);
   r.work = WorkKind::kGraphLaunch;
@@ -441,11 +437,7 @@ void SimJob::Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_
     if (std::find(launch.places.begin(), launch.places.end(), here) == launch.places.end()) {
       launch.places.push_back(here);
     }
-    if (part.op.what == Do::kCollective) {
-      p.used.insert(part.op.comm);
-    } else {
-      p.peers.insert({part.op.comm, part.op.root_or_peer});
-    }
+    NoteUsed(process, part.op);
   }
 }
 

@@ -13,6 +13,10 @@ Op Make(Do what) {
   return op;
 }
 
+bool Pairwise(Call call) {
+  return call == Call::kAllToAll || call == Call::kGather || call == Call::kScatter;
+}
+
 bool NeedsAll(Call call) {
   return call == Call::kAllReduce || call == Call::kAllGather || call == Call::kReduceScatter ||
          call == Call::kAllToAll;
@@ -249,6 +253,32 @@ bool SimJob::P2pCalled(int comm, int source, int target, uint64_t sequence, bool
   return true;
 }
 
+std::vector<std::pair<int, bool>> SimJob::PairsOf(int process, const Op& op) const {
+  std::vector<std::pair<int, bool>> pairs;
+  const int me = RankIn(op.comm, process), root = op.root_or_peer;
+  for (int rank = 0; rank < static_cast<int>(comms_[op.comm].members.size()); ++rank) {
+    if (rank == me) continue;
+    if (op.call == Call::kAllToAll) {
+      pairs.emplace_back(rank, true);
+      pairs.emplace_back(rank, false);
+    } else if (me == root || rank == root) {
+      pairs.emplace_back(rank, (op.call == Call::kScatter) == (me == root));
+    }
+  }
+  return pairs;
+}
+
+void SimJob::NoteUsed(int process, const Op& op) {
+  Proc& p = procs_[process];
+  if (op.what != Do::kCollective) {
+    p.peers.insert({op.comm, op.root_or_peer, op.what == Do::kSend});
+  } else if (!Pairwise(op.call)) {
+    p.used.insert(op.comm);
+  } else {
+    for (const auto& [rank, sends] : PairsOf(process, op)) p.peers.insert({op.comm, rank, sends});
+  }
+}
+
 // First use: the host waits until the others have made the call too.
 bool SimJob::Connects(int process, const OpPart& part) const {
   if (!cold_) return true;
@@ -258,6 +288,12 @@ bool SimJob::Connects(int process, const OpPart& part) const {
   auto granted = [&](int rank, bool called) {
     return called || Granted(comms_[comm].members[rank]);
   };
+  if (part.op.what == Do::kCollective && Pairwise(part.op.call)) {
+    for (const auto& [rank, sends] : PairsOf(process, part.op)) {
+      if (p.peers.count({comm, rank, sends}) == 0 && !granted(rank, Called(comm, rank, part.sequence))) return false;
+    }
+    return true;
+  }
   if (part.op.what == Do::kCollective) {
     if (p.used.count(comm) > 0) return true;
     for (size_t r = 0; r < comms_[comm].members.size(); ++r) {
@@ -267,7 +303,7 @@ bool SimJob::Connects(int process, const OpPart& part) const {
     return true;
   }
   const int peer = part.op.root_or_peer;
-  if (peer == me || p.peers.count({comm, peer}) > 0) return true;
+  if (peer == me || p.peers.count({comm, peer, part.op.what == Do::kSend}) > 0) return true;
   return part.op.what == Do::kSend ? granted(peer, P2pCalled(comm, me, peer, part.sequence, false))
                                    : granted(peer, P2pCalled(comm, peer, me, part.sequence, true));
 }

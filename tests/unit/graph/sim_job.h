@@ -210,7 +210,7 @@ class SimJob {
     std::map<int, uint64_t> eager;                             // collectives called, by communicator
     std::map<std::tuple<int, int, bool>, uint64_t> eager_p2p;  // as next_p2p
     std::map<int, uint64_t> windows;  // by communicator: registrations begun
-    std::set<std::pair<int, int>> peers;
+    std::set<std::tuple<int, int, bool>> peers;  // communicator, peer, whether to send
     std::vector<std::pair<int, uint64_t>> covered;
     bool in_group = false;
     uint32_t group = 0;
@@ -235,6 +235,9 @@ class SimJob {
   bool Called(int comm, int rank, uint64_t sequence) const;
   bool P2pCalled(int comm, int source, int target, uint64_t sequence, bool send) const;
   bool Connects(int process, const OpPart& part) const;
+  // The others that a collective connects with one by one, in which directions.
+  std::vector<std::pair<int, bool>> PairsOf(int process, const Op& op) const;
+  void NoteUsed(int process, const Op& op);
   int RankIn(int comm, int process) const;
   CommUid UidOf(int comm) const;
   uint64_t DoneByMarkers(const Proc& p, int stream) const;

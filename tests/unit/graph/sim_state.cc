@@ -144,7 +144,7 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
     out.captured = captured.count(comm) > 0;
     out.comparable = !out.captured;
     out.used = kind == NumberKind::kCollective ? p.used.count(comm) > 0
-                                               : p.peers.count({comm, peer}) > 0;
+                                               : p.peers.count({comm, peer, kind == NumberKind::kSend}) > 0;
     out.color = comms_[comm].color;
     auto windows = p.windows.find(comm);
     out.windows = windows == p.windows.end() ? 0 : windows->second;

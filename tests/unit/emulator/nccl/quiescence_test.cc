@@ -93,6 +93,25 @@ TEST(Quiescence, NamesWhatEachRankWaitsFor) {
   EXPECT_LT(beta, alpha) << one;  // started ones first
 }
 
+// Who is asleep while another is awake asks now and then, not all the time: the report says how often was asked.
+TEST(Quiescence, IsNotAskedForAllTheTime) {
+  Report report;
+  Outcome outcome = RunJob(
+      2,
+      [](Rank& rank) {
+        Scene scene(rank);
+        if (rank.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(600));
+        scene.AllReduce(rank.rank());
+        Synchronize(scene.stream);
+      },
+      report.environment());
+  ASSERT_TRUE(outcome.hung);
+  const std::string zero = report.Of(outcome.pids[0]);
+  const size_t at = zero.find("\"round\": ");
+  ASSERT_NE(at, std::string::npos) << zero;
+  EXPECT_LT(std::atoi(zero.c_str() + at + 9), 300) << zero;
+}
+
 TEST(Quiescence, IsNotSaidOfAJobThatEnds) {
   Report report;
   Outcome outcome = RunJob(2, [](Rank& r) { Inversion(r, false); }, report.environment());

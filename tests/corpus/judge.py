@@ -1,0 +1,139 @@
+"""What a job did, whose programs made it so, and whether gordian said the same. All of it by running programs."""
+
+import itertools
+import os
+
+import execute
+import mutations
+
+
+def differs(outcome, reference, job):
+    """Whether a run that ended left other results than the unmutated program does, or was to carry something else: who
+    sends more than the other takes has not delivered it."""
+    if outcome.code != 0:
+        return True
+    for rank in range(job.original.ranks):
+        meant = {op.label: op for op in job.original.operations(rank) if op.communicates}
+        for op in job.mutated.operations(rank):
+            before = meant.get(op.label)
+            if before is not None and (op["count"], op["type"]) != (before["count"], before["type"]):
+                return True
+    for rank, expected in reference.results.items():
+        got = outcome.results[rank]
+        if got is None:
+            return True
+        # Operations that were added have no counterpart; those that are missing left nothing.
+        if any(got.get(label) != value for label, value in expected.items()):
+            return True
+    return False
+
+
+def state_of(outcome, reference, job):
+    if outcome.state in ("stuck", "unclear"):
+        return outcome.state
+    return "wrong" if differs(outcome, reference, job) else "ended"
+
+
+class Truth:
+    def __init__(self, job, build, folder):
+        self.job, self.build, self.folder = job, build, folder
+        self.runs = 0
+        self._known = {}
+
+    def run(self, program):
+        text = program.text()
+        if text not in self._known:
+            self.runs += 1
+            self._known[text] = execute.run_alone(self.build, program, os.path.join(self.folder, f"alone{self.runs}"))
+        return self._known[text]
+
+    def reference(self):
+        return self.run(self.job.original)
+
+    def minimal_sets(self):
+        """The minimal sets of ranks whose programs, put back as they were, make the job end."""
+        changed = self.job.changed_ranks()
+        found = []
+        for size in range(1, len(changed) + 1):
+            for ranks in itertools.combinations(changed, size):
+                if any(set(smaller) <= set(ranks) for smaller in found):
+                    continue
+                if self.run(self.job.mutated.with_ranks_of(self.job.original, ranks)).state in ("ended", "error"):
+                    found.append(ranks)
+        return [list(ranks) for ranks in found]
+
+    def mends(self, accepted, rank):
+        """Whether the job ends as well when `rank` does what one of the culprits does, instead of putting that one
+        back: then nobody could tell which of the two departs."""
+        if any(rank in ranks for ranks in accepted):
+            return True
+        for ranks in accepted:
+            for single in ranks:
+                program = self.job.mutated.with_ranks_of(self.job.original, [r for r in ranks if r != single])
+                for mutation in self.job.mutations:
+                    if mutation.rank == single and program is not None:
+                        program = mutations.mirror(program, mutation, rank)
+                if program is not None and self.run(program).state in ("ended", "error"):
+                    return True
+        return False
+
+
+def judge(job, build, folder):
+    """A result as JSON has it."""
+    truth = Truth(job, build, folder)
+    reference = truth.reference()
+    result = {"job": job.name, "table": job.table, "ranks": job.original.ranks,
+              "operations": sum(len(job.original.operations(r)) for r in range(job.original.ranks)),
+              "mutations": [m.as_json() for m in job.mutations]}
+    if reference.state != "ended":
+        return dict(result, truth="invalid", why=f"the program without mutations: {reference.state} {reference.code}")
+    alone = truth.run(job.mutated)
+    settle = execute.SETTLE_S if len(job.mutations) < 2 else execute.SETTLE_OF_SEVERAL_S
+    watched = execute.run_watched(build, job.mutated, os.path.join(folder, "watched"), settle)
+    verdict = watched.verdict or {"verdict": "none", "confidence": "", "culprit_ranks": [], "check": "", "summary": ""}
+    state = state_of(watched.outcome, reference, job)
+    said = verdict["verdict"]
+    trouble = said not in execute.QUIET + ("none",)
+    result.update(truth=state, alone=state_of(alone, reference, job), verdict=said, confidence=verdict["confidence"],
+                  check=verdict.get("check", ""), culprits=sorted(verdict["culprit_ranks"]),
+                  seconds=watched.seconds, confirmed=[list(c) for c in watched.confirmed], left=watched.left,
+                  summary=verdict["summary"])
+    if state == "stuck":
+        result["score"] = "tp" if trouble else "fn"
+        accepted = truth.minimal_sets()
+        result["accepted"] = accepted
+        if trouble:
+            result["further"] = [[f["verdict"], f["confidence"], sorted(f["culprit_ranks"])]
+                                 for f in verdict.get("findings", [])]
+            result["named"] = named(truth, accepted, result["culprits"])
+            # Of two mistakes the first thing said may be the one that holds nothing up.
+            if (result["named"] not in ("right", "tie", "part") and said == "mismatch" and len(job.mutations) > 1
+                    and set(result["culprits"]) & set(job.changed_ranks())
+                    and any(named(truth, accepted, f[2]) in ("right", "tie", "part") for f in result["further"])):
+                result["named"] = "further"
+    elif state == "ended":
+        result["score"] = "fp" if trouble else "tn"
+    elif state == "wrong":
+        result["score"] = "said" if trouble else "unsaid"
+        result["accepted"] = [job.changed_ranks()]
+        if trouble:
+            result["named"] = "right" if result["culprits"] == job.changed_ranks() else \
+                "tie" if set(job.changed_ranks()) <= set(result["culprits"]) else "wrong"
+    else:
+        result["score"] = "unclear"
+    result["runs"] = truth.runs + 1
+    return result
+
+
+def named(truth, accepted, culprits):
+    """right: one of the minimal sets. tie: with others that could as well be changed. part: of several mistakes in
+    one job some, and nobody else. wide: ranks of a minimal set, and others too. wrong: only others."""
+    if not culprits:
+        return "nobody"
+    if culprits in accepted:
+        return "right"
+    if any(set(culprits) < set(ranks) for ranks in accepted):
+        return "part"
+    if all(truth.mends(accepted, rank) for rank in culprits):
+        return "tie"
+    return "wide" if any(set(ranks) & set(culprits) for ranks in accepted) else "wrong"
