@@ -166,8 +166,10 @@ int64_t EventEngine::FreeFrom(uint32_t u, uint32_t n) {
   const Profile& pu = *c_.profile[u];
   const uint32_t* before = pu.before.data() + static_cast<size_t>(mine.front) * pu.slots;
   const uint32_t* groups = c_.slot_group.data() + c_.slot_begin[u];
-  // u is a member too; what it has emitted was before this sweep, so that it holds up nobody.
-  const uint32_t in_order_to = own.in_order_to;
+  // u is a member too, and never holds up itself. Its list does not say when it emitted what it has if it
+  // passed something over, so it poses as one that was done with any list long ago.
+  const Pace kept = own;
+  own.base = static_cast<int64_t>(sweep_) - (kAlways - 1);
   own.in_order_to = kAlways;
   const Peer* peers = peers_.data();
   const Pace* paces = pace_.data();
@@ -190,7 +192,7 @@ int64_t EventEngine::FreeFrom(uint32_t u, uint32_t n) {
         if (pace.in_order_to == 0) {
           if (HoldsAgainst(pu, slot, last, mine, *c_.profile[h], peer->slot, other)) {
             if (Waits(h)) {
-              own.in_order_to = in_order_to;
+              own = kept;
               return kNoTurn;
             }
             // What was passed over comes soon: ask when it may.
@@ -204,7 +206,7 @@ int64_t EventEngine::FreeFrom(uint32_t u, uint32_t n) {
       from = std::max(from, pace.base + soonest + (h > u ? 1 : 0));
     }
   }
-  own.in_order_to = in_order_to;
+  own = kept;
   return from;
 }
 

@@ -4,7 +4,7 @@
 //   bench_simulate [S1] [S2] [S3] [S4] [S5]     (none named: all)
 //   bench_simulate S2:B7 S3:naive S5:B2         single lines, so that a long run can be gone on with
 //
-// Lines: of S2 and S5 the table's rows; of S3 naive, single, larger, ordered.
+// Lines: of S2 and S5 the table's rows; of S3 naive, single, larger, further, ordered.
 //
 // S5 runs both sides on one core and compares processor time; the slow side is published.py beside this
 // file, a re-implementation of ours.
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -175,12 +176,12 @@ void PrintTwins(const char* what, const TwinCounts& counts) {
   Check(counts.differences == 0);
 }
 
-void Join(const TwinCounts& more, TwinCounts* all) {
+void Join(uint64_t job, const TwinCounts& more, TwinCounts* all) {
   all->rounds += more.rounds;
   all->by_default += more.by_default;
   all->exact += more.exact;
-  if (all->differences == 0) {
-    all->first = more.first;
+  if (all->differences == 0 && more.differences > 0) {
+    all->first = "job " + std::to_string(job) + ": " + more.first;
   }
   all->differences += more.differences;
 }
@@ -188,22 +189,35 @@ void Join(const TwinCounts& more, TwinCounts* all) {
 void S3() {
   TwinCounts naive;
   for (uint64_t job = 0; IsAsked("S3", "naive") && naive.rounds < 1000000; ++job) {
-    Join(CompareSync(With(RandomJob(job, 4, 5), Model::kStreamWithSync, 0.3, 0.3), job, 200, true),
+    Join(job,
+         CompareSync(With(RandomJob(job, 4, 5), Model::kStreamWithSync, 0.3, 0.3), job, 200, true),
          &naive);
   }
   PrintTwins("all engines = naive, <= 4 GPUs x 5", naive);
   TwinCounts single;
   for (uint64_t job = 0; IsAsked("S3", "single") && single.rounds < 1000000; ++job) {
-    Join(CompareSingle(With(RandomJob(job, 4, 5), Model::kSingle, 0.3, 0), job, 500, true), &single);
+    Join(job, CompareSingle(With(RandomJob(job, 4, 5), Model::kSingle, 0.3, 0), job, 500, true),
+         &single);
   }
   PrintTwins("Single: windows = turns, fixpoint = naive", single);
   TwinCounts larger;
   for (uint64_t job = 0; IsAsked("S3", "larger") && larger.rounds < 1000000; ++job) {
     const double p = job % 3 == 0 ? 0.02 : 0.2;
-    Join(CompareSync(With(RandomJob(job, 12, 60), Model::kStreamWithSync, p, 0.1), job, 1000, false),
+    Join(job,
+         CompareSync(With(RandomJob(job, 12, 60), Model::kStreamWithSync, p, 0.1), job, 1000, false),
          &larger);
   }
   PrintTwins("event = turns, ring = fixpoint, <= 12 x 60", larger);
+  // Other jobs and random numbers, and rates at which GPUs pass over a good deal more.
+  TwinCounts further;
+  for (uint64_t job = 1000000; IsAsked("S3", "further") && further.rounds < 5000000; ++job) {
+    const double p = std::array{0.02, 0.2, 0.4, 0.6}[job % 4];
+    const double q = std::array{0.1, 0.03, 0.25}[job % 3];
+    Join(job,
+         CompareSync(With(RandomJob(job, 12, 60), Model::kStreamWithSync, p, q), job, 1000, false),
+         &further);
+  }
+  PrintTwins("the same, other jobs, p to 0.6", further);
   int64_t rounds = 0;
   int64_t deadlocks = 0;
   for (uint64_t job = 0; IsAsked("S3", "ordered") && rounds < 10000000; ++job) {

@@ -1,6 +1,8 @@
 // S3: every engine against its twin, on the same perturbations. In full: ./dev bench simulate S3.
 #include <gtest/gtest.h>
 
+#include "simulator/dense.h"
+#include "simulator/event.h"
 #include "simulator/fixpoint.h"
 #include "tests/unit/simulator/table1.h"
 #include "tests/unit/simulator/twins.h"
@@ -47,6 +49,45 @@ TEST(S3, LargerRandomJobs) {
     const TwinCounts counts = CompareSync(config, job, 100, false);
     ASSERT_EQ(counts.differences, 0) << "job " << job << ": " << counts.first;
   }
+}
+
+// By default a deadlock: turn by turn, by the naive judge, and by the event engine, which must agree.
+void ExpectDefault(const std::vector<GroupSpec>& groups, Perturbations drawn, bool deadlock) {
+  Config config;
+  config.gpu_num = 4;
+  config.groups = groups;
+  Problem problem;
+  ASSERT_EQ(BuildProblem(config, true, &problem), "");
+  ASSERT_EQ(problem.components.size(), 1u);
+  const Component& c = problem.components[0];
+  drawn.Index(c.gpus);
+  DenseEngine turns(c, {Model::kStreamWithSync, Detector::kIntersection, -1});
+  EXPECT_EQ(turns.Run(drawn).deadlock, deadlock);
+  EXPECT_EQ(NaiveTurns(groups, SequencesOf(c, drawn), false), deadlock);
+  EXPECT_EQ(EventEngine(c).Run(drawn), deadlock);
+}
+
+// GPU 3 passes over four, emits the fifth of its list and waits at once. All that counts is whether the
+// others have that one; not that its own list, in order, would come to it three sweeps later.
+TEST(S3, AWaitAheadOfTheOwnListIsNoLonger) {
+  Perturbations drawn;
+  drawn.syncs = {{0, 4, 1}, {1, 1, 1}, {2, 3, 1}, {3, 1, 1}};
+  drawn.skips = {{0, 3, 1}, {2, 2, 1}, {3, 0, 4}};
+  ExpectDefault({{{1, 2, 3}, 2}, {{0, 3}, 3}, {{0, 1, 2}, 2}}, drawn, false);
+}
+
+// The same in a round that is called a deadlock, and is not if that wait is taken for longer.
+TEST(S3, AWaitAheadOfTheOwnListHidesNoDeadlock) {
+  Perturbations drawn;
+  drawn.syncs = {{0, 6, 1}, {1, 4, 1}, {2, 1, 1}, {2, 4, 2}, {3, 3, 2}, {3, 5, 1}};
+  drawn.skips = {{2, 1, 1}, {2, 2, 1}, {2, 3, 1}, {2, 4, 1}, {3, 2, 3}, {3, 4, 2}};
+  ExpectDefault({{{0, 3}, 2},
+                 {{1, 2, 3}, 2},
+                 {{0, 1, 2, 3}, 3},
+                 {{0, 3}, 1},
+                 {{0, 2}, 1},
+                 {{1, 2}, 1}},
+                drawn, true);
 }
 
 TEST(S3, TheTablesConfigurations) {
