@@ -166,8 +166,8 @@ int64_t EventEngine::FreeFrom(uint32_t u, uint32_t n) {
   const Profile& pu = *c_.profile[u];
   const uint32_t* before = pu.before.data() + static_cast<size_t>(mine.front) * pu.slots;
   const uint32_t* groups = c_.slot_group.data() + c_.slot_begin[u];
-  // u is a member too, and never holds up itself. Its list does not say when it emitted what it has if it
-  // passed something over, so it poses as one that was done with any list long ago.
+  // u is a member too, and never holds up itself. Its list does not say when it emitted what it has
+  // if it passed something over, so it poses as one that was done with any list long ago.
   const Pace kept = own;
   own.base = static_cast<int64_t>(sweep_) - (kAlways - 1);
   own.in_order_to = kAlways;

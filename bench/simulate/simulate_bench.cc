@@ -203,9 +203,10 @@ void S3() {
   TwinCounts larger;
   for (uint64_t job = 0; IsAsked("S3", "larger") && larger.rounds < 1000000; ++job) {
     const double p = job % 3 == 0 ? 0.02 : 0.2;
-    Join(job,
-         CompareSync(With(RandomJob(job, 12, 60), Model::kStreamWithSync, p, 0.1), job, 1000, false),
-         &larger);
+    Join(
+        job,
+        CompareSync(With(RandomJob(job, 12, 60), Model::kStreamWithSync, p, 0.1), job, 1000, false),
+        &larger);
   }
   PrintTwins("event = turns, ring = fixpoint, <= 12 x 60", larger);
   // Other jobs and random numbers, and rates at which GPUs pass over a good deal more.

@@ -51,7 +51,8 @@ TEST(S3, LargerRandomJobs) {
   }
 }
 
-// By default a deadlock: turn by turn, by the naive judge, and by the event engine, which must agree.
+// By default a deadlock: turn by turn, by the naive judge, and by the event engine, which must
+// agree.
 void ExpectDefault(const std::vector<GroupSpec>& groups, Perturbations drawn, bool deadlock) {
   Config config;
   config.gpu_num = 4;
@@ -67,8 +68,8 @@ void ExpectDefault(const std::vector<GroupSpec>& groups, Perturbations drawn, bo
   EXPECT_EQ(EventEngine(c).Run(drawn), deadlock);
 }
 
-// GPU 3 passes over four, emits the fifth of its list and waits at once. All that counts is whether the
-// others have that one; not that its own list, in order, would come to it three sweeps later.
+// GPU 3 passes over four, emits the fifth of its list and waits at once. All that counts is whether
+// the others have that one; not that its own list, in order, would come to it three sweeps later.
 TEST(S3, AWaitAheadOfTheOwnListIsNoLonger) {
   Perturbations drawn;
   drawn.syncs = {{0, 4, 1}, {1, 1, 1}, {2, 3, 1}, {3, 1, 1}};
@@ -81,13 +82,9 @@ TEST(S3, AWaitAheadOfTheOwnListHidesNoDeadlock) {
   Perturbations drawn;
   drawn.syncs = {{0, 6, 1}, {1, 4, 1}, {2, 1, 1}, {2, 4, 2}, {3, 3, 2}, {3, 5, 1}};
   drawn.skips = {{2, 1, 1}, {2, 2, 1}, {2, 3, 1}, {2, 4, 1}, {3, 2, 3}, {3, 4, 2}};
-  ExpectDefault({{{0, 3}, 2},
-                 {{1, 2, 3}, 2},
-                 {{0, 1, 2, 3}, 3},
-                 {{0, 3}, 1},
-                 {{0, 2}, 1},
-                 {{1, 2}, 1}},
-                drawn, true);
+  ExpectDefault(
+      {{{0, 3}, 2}, {{1, 2, 3}, 2}, {{0, 1, 2, 3}, 3}, {{0, 3}, 1}, {{0, 2}, 1}, {{1, 2}, 1}},
+      drawn, true);
 }
 
 TEST(S3, TheTablesConfigurations) {
