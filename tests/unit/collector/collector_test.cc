@@ -20,6 +20,7 @@
 #include "collector/proc_reader.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/version.h"
 #include "proto/ring/calls.h"
 #include "tests/unit/collector/fake_ingest.h"
 #include "tests/unit/collector/fake_shim.h"
@@ -172,7 +173,7 @@ TEST_F(CollectorTest, SaysHelloAndNamesCalls) {
   Stop();
   ASSERT_EQ(ingest_.hellos().size(), 1u);
   const v1::Hello hello = ingest_.hellos()[0];
-  EXPECT_EQ(hello.protocol(), 1u);
+  EXPECT_EQ(hello.protocol(), kIngestProtocol);
   EXPECT_EQ(hello.host(), "here");
   EXPECT_EQ(hello.command_line(), "fake_job");
   EXPECT_EQ(hello.environment(0), "NCCL_DEBUG=WARN");

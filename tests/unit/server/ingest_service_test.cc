@@ -228,7 +228,7 @@ TEST_F(IngestServiceTest, RefusesAnotherProtocolInOneLine) {
   Start();
   FakeCollector collector(server_.InProcessChannel());
   v1::ToAnalyzer hello = Hello("node\n7");
-  hello.mutable_hello()->set_protocol(2);
+  hello.mutable_hello()->set_protocol(kIngestProtocol + 1);
   ASSERT_TRUE(collector.Write(hello));
   v1::ToCollector message;
   ASSERT_TRUE(collector.Read(&message));
