@@ -87,12 +87,16 @@ void SignBook::OnRecord(const v1::CallRecord& record) {
 }
 
 void SignBook::AddTo(const graph::JobModel& model, graph::Verdict* verdict) const {
+  const bool trouble = graph::SaysTrouble(verdict->main.verdict);
+  const bool failed = std::any_of(processes_.begin(), processes_.end(),
+                                  [](const auto& entry) { return entry.second.failed_call != 0; });
+  if (!trouble && !failed) return;  // as in most rounds
   std::map<uint32_t, int> ranks;  // by process
   for (const graph::RankSnapshot& rank : model.Snapshot().ranks) {
     if (rank.rank >= 0) ranks.emplace(rank.process, rank.rank);
   }
   CallsThatFailed(ranks, verdict);
-  if (!graph::SaysTrouble(verdict->main.verdict)) return;
+  if (!trouble) return;
   ReducedToOne(ranks, verdict);
   Settings(ranks, verdict);
 }
