@@ -85,6 +85,14 @@ class Steps:
             self.p.add(rank, f"{label}.record", "event_record", event=event, stream=a)
             self.p.add(rank, f"{label}.wait", "stream_wait", event=event, stream=b)
 
+    def chain(self, before, after):
+        """The stream of one communicator waits for that of another, on all ranks."""
+        label, event = self.label("event"), self.events
+        self.events += 1
+        for rank in self.everybody:
+            self.p.add(rank, f"{label}.record", "event_record", event=event, stream=self.stream(before, rank))
+            self.p.add(rank, f"{label}.wait", "stream_wait", event=event, stream=self.stream(after, rank))
+
     def wait(self, ranks, kinds=("stream_sync", "device_sync", "event_sync", "read"), thread=0):
         label = self.label("wait")
         for rank in ranks:
@@ -303,8 +311,14 @@ def resources(random):
         s.p.environment["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     else:
         s.p.environment["GORDIAN_EMU_SMS"] = "1"
+    last = None
     for _ in range(random.randint(4, 8)):
-        s.collective(random.choice(comms))
+        comm = random.choice(comms)
+        # Only one kernel fits: were the streams not ordered, each rank could run another one first.
+        if what == "processors" and last not in (None, comm):
+            s.chain(last, comm)
+        s.collective(comm)
+        last = comm
     s.end()
     return s.p, dict(chance=0.8, names=["swap", "swap", "across"])
 

@@ -150,7 +150,7 @@ JOB(inversion_beside_sleeper, 2) {
   const Pair pair = MakePair(c);
   std::mutex mutex;
   std::condition_variable condition;
-  int wanted = 1;
+  int wanted = 0;
   int done = 0;
   bool ends = false;
   std::thread sleeper([&] {
