@@ -1,6 +1,8 @@
 #include "analyzer/graph/check_catalogue.h"
 
+#include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace gordian::graph {
 namespace {
@@ -255,6 +257,28 @@ const Check& CheckById(std::string_view id) {
 const Check* AllChecks(size_t* count) {
   *count = std::size(kChecks);
   return kChecks;
+}
+
+Finding MakeFinding(const char* id, Confidence confidence) {
+  const Check& check = CheckById(id);
+  Finding finding;
+  finding.verdict = check.verdict;
+  finding.check = check.id;
+  finding.confidence = confidence;
+  finding.advice = check.advice;
+  return finding;
+}
+
+Verdict WorstFirst(std::vector<Finding> findings) {
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    if (a.confidence != b.confidence) return a.confidence > b.confidence;
+    return Severity(a.verdict) > Severity(b.verdict);
+  });
+  Verdict verdict;
+  verdict.main = std::move(findings.front());
+  verdict.findings.assign(std::make_move_iterator(findings.begin() + 1),
+                          std::make_move_iterator(findings.end()));
+  return verdict;
 }
 
 }  // namespace gordian::graph

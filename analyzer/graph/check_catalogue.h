@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <vector>
 
 #include "analyzer/graph/verdict.h"
 
@@ -35,8 +36,14 @@ const Check* AllChecks(size_t* count);
 // Null for an unknown id.
 const Check* FindCheck(std::string_view id);
 
+// Fills in id, verdict and advice.
+Finding MakeFinding(const char* check, Confidence confidence);
+
 // Worst first: how bad a verdict is when two findings compete; higher is worse.
 int Severity(VerdictKind);
+
+// The surest first, then the worst; of equal ones in their order. At least one.
+Verdict WorstFirst(std::vector<Finding> findings);
 
 // Whether a verdict says that something is wrong with the job: all but healthy, finished, straggler
 // and inconclusive.

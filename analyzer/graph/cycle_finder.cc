@@ -111,6 +111,7 @@ std::vector<WitnessStep> FindWitness(const WaitForGraph& graph, const std::vecto
                                      const std::vector<bool>& except) {
   const auto& nodes = graph.nodes();
   auto usable = [&](uint32_t n) { return !can[n] && (except.empty() || !except[n]); };
+  if (std::none_of(graph.waiters().begin(), graph.waiters().end(), usable)) return {};
   const Components components(graph, usable);
   std::vector<uint32_t> starts;
   for (uint32_t n : graph.waiters()) {
@@ -121,10 +122,8 @@ std::vector<WitnessStep> FindWitness(const WaitForGraph& graph, const std::vecto
                    [&](uint32_t a, uint32_t b) { return nodes[a].since_ns < nodes[b].since_ns; });
   if (starts.size() > kMaxStarts) starts.resize(kMaxStarts);
   // One that waits for itself may hold up launches and threads without being held up by them.
-  if (std::any_of(graph.waiters().begin(), graph.waiters().end(), usable)) {
-    for (uint32_t n : graph.memory_waits()) {
-      if (components.OnCycle(n) && starts.size() < 2 * kMaxStarts) starts.push_back(n);
-    }
+  for (uint32_t n : graph.memory_waits()) {
+    if (components.OnCycle(n) && starts.size() < 2 * kMaxStarts) starts.push_back(n);
   }
 
   std::vector<uint64_t> distance(nodes.size(), kFar);

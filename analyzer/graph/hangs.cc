@@ -123,16 +123,6 @@ std::vector<int> InitCulprits(const std::vector<Arrow>& arrows, bool all_inits,
 
 }  // namespace
 
-Finding MakeFinding(const char* id, Confidence confidence) {
-  const Check& check = CheckById(id);
-  Finding finding;
-  finding.verdict = check.verdict;
-  finding.check = check.id;
-  finding.confidence = confidence;
-  finding.advice = check.advice;
-  return finding;
-}
-
 void Force(const std::vector<WitnessStep>& witness, std::vector<bool>* forced) {
   for (const WitnessStep& step : witness) (*forced)[step.node] = true;
 }

@@ -38,9 +38,6 @@ std::vector<Hang> FindHangs(const RoundView&, std::vector<bool>* stuck);
 // What has waited for longer than the threshold without a proof, and is not in `stuck`.
 std::vector<Finding> FindSuspicions(const RoundView&, const std::vector<bool>& stuck);
 
-// Fills in id, verdict and advice.
-Finding MakeFinding(const char* check, Confidence confidence);
-
 // Used by both: one finding for a cycle. `without`: what can progress once the witness does, for
 // only who is then free waited because of it.
 Hang CycleHang(const RoundView&, const std::vector<bool>& can, const std::vector<bool>& without,

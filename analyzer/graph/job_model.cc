@@ -17,13 +17,6 @@
 namespace gordian::graph {
 namespace {
 
-void Sort(std::vector<Finding>* findings) {
-  std::stable_sort(findings->begin(), findings->end(), [](const Finding& a, const Finding& b) {
-    if (a.confidence != b.confidence) return a.confidence > b.confidence;
-    return Severity(a.verdict) > Severity(b.verdict);
-  });
-}
-
 void Unite(const std::vector<std::string>& from, std::vector<std::string>* into) {
   into->insert(into->end(), from.begin(), from.end());
   std::sort(into->begin(), into->end());
@@ -381,13 +374,9 @@ Verdict JobModel::Impl::Current() const {
   }
   findings.insert(findings.end(), suspected_.begin(), suspected_.end());
   if (findings.empty()) findings.push_back(Base(names));
-  Sort(&findings);
   for (Finding& finding : findings) FillEvidence(names, &finding);
-  Verdict verdict;
+  Verdict verdict = WorstFirst(std::move(findings));
   verdict.restarts = names.incarnations().Told();
-  verdict.main = std::move(findings.front());
-  verdict.findings.assign(std::make_move_iterator(findings.begin() + 1),
-                          std::make_move_iterator(findings.end()));
   if (SaysTrouble(verdict.main.verdict)) verdict.signs = TransferSigns(matcher_, names);
   return verdict;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analyzer/graph/check_catalogue.h"
 #include "analyzer/graph/hangs.h"
 
 namespace gordian::graph {

@@ -1,6 +1,7 @@
 // Findings about mismatches among operations that nothing but their hashes is left of.
 #include <algorithm>
 
+#include "analyzer/graph/check_catalogue.h"
 #include "analyzer/graph/hangs.h"
 
 namespace gordian::graph {

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "analyzer/graph/check_catalogue.h"
 #include "analyzer/graph/decider.h"
@@ -322,12 +323,7 @@ graph::StuckOperation Dumps::Describe(const Operation& operation) const {
 }
 
 Finding Dumps::Make(const char* id) const {
-  const graph::Check& check = graph::CheckById(id);
-  Finding finding;
-  finding.verdict = check.verdict;
-  finding.check = check.id;
-  finding.advice = check.advice;
-  finding.confidence = Confidence::kSuspected;
+  Finding finding = graph::MakeFinding(id, Confidence::kSuspected);
   finding.evidence.ranks_seen = static_cast<int>(ranks_.size());
   finding.evidence.ranks_expected = expected_;
   finding.evidence.records = entries_;
@@ -534,13 +530,7 @@ graph::Verdict Dumps::Decide() {
                                   "tell what holds them up.";
     findings.push_back(std::move(finding));
   }
-  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
-    return graph::Severity(a.verdict) > graph::Severity(b.verdict);
-  });
-  graph::Verdict verdict;
-  verdict.main = std::move(findings.front());
-  verdict.findings.assign(std::make_move_iterator(findings.begin() + 1), std::make_move_iterator(findings.end()));
-  return verdict;
+  return graph::WorstFirst(std::move(findings));
 }
 
 }  // namespace

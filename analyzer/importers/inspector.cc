@@ -115,12 +115,7 @@ graph::Verdict InspectorJob::Decide() const {
     return given.empty() ? "communicator " + id : given;
   };
   const auto make = [&](const char* id) {
-    const graph::Check& check = graph::CheckById(id);
-    graph::Finding finding;
-    finding.verdict = check.verdict;
-    finding.check = check.id;
-    finding.advice = check.advice;
-    finding.confidence = graph::Confidence::kSuspected;
+    graph::Finding finding = graph::MakeFinding(id, graph::Confidence::kSuspected);
     finding.evidence.ranks_seen = static_cast<int>(seen.size());
     finding.evidence.ranks_expected = expected;
     finding.evidence.records = records_;

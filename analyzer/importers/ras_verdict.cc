@@ -3,6 +3,7 @@
 #include <iterator>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "analyzer/graph/check_catalogue.h"
 #include "analyzer/graph/names.h"
@@ -91,12 +92,7 @@ void Reports::FindWhatMoves() {
 }
 
 Finding Reports::Make(const char* id) const {
-  const graph::Check& check = graph::CheckById(id);
-  Finding finding;
-  finding.verdict = check.verdict;
-  finding.check = check.id;
-  finding.advice = check.advice;
-  finding.confidence = Confidence::kSuspected;
+  Finding finding = graph::MakeFinding(id, Confidence::kSuspected);
   std::set<Identity> seen;
   uint64_t calls = 0;
   size_t unnamed = 0;
@@ -335,13 +331,7 @@ graph::Verdict Reports::Decide() {
   FindMismatches(&findings);
   FindWaiting(&findings);
   if (findings.empty()) findings.push_back(Nothing());
-  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
-    return graph::Severity(a.verdict) > graph::Severity(b.verdict);
-  });
-  graph::Verdict verdict;
-  verdict.main = std::move(findings.front());
-  verdict.findings.assign(std::make_move_iterator(findings.begin() + 1), std::make_move_iterator(findings.end()));
-  return verdict;
+  return graph::WorstFirst(std::move(findings));
 }
 
 }  // namespace
