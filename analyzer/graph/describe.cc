@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "analyzer/graph/wrong_peer.h"
+
 namespace gordian::graph {
 namespace {
 
@@ -260,6 +262,13 @@ std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle) const {
     alone.insert(names_.MemberRank(ref.comm, ref.rank));
   }
   if (alone.size() == 1) return {*alone.begin()};
+  std::set<int> mistaken;
+  for (const Arrow& arrow : cycle) {
+    if (arrow.part == nullptr) continue;
+    if (MeantAnotherPeer(graph_.matcher(), arrow.part->ref) != WrongPeer::kLikely) continue;
+    mistaken.insert(names_.MemberRank(arrow.part->ref.comm, arrow.part->ref.rank));
+  }
+  if (mistaken.size() == 1) return {*mistaken.begin()};
   return {in_cycle.begin(), in_cycle.end()};
 }
 

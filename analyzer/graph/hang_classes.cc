@@ -10,7 +10,7 @@ constexpr Visibility kInferred = Visibility::kInferred;
 constexpr Visibility kNotVisible = Visibility::kNotVisible;
 
 constexpr HangClass kClasses[] = {
-    {1, "Kind or order of operations differs inside one communicator", kDetected, "mismatch-kind",
+    {1, "Kind or order of operations differs inside one communicator", kDetected, "mismatch-kind, divergent-calls",
      "e2e.mismatch_kind_hangs", "e2e.mismatch_kind_hangs.twin", ""},
     {2, "Sizes differ", kDetected, "mismatch-count", "e2e.mismatch_count_hangs", "e2e.mismatch_count_hangs.twin",
      "Whether it hangs or passes with wrong data."},

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "analyzer/graph/check_catalogue.h"
+#include "analyzer/graph/wrong_peer.h"
 
 namespace gordian::graph {
 namespace {
@@ -241,6 +242,23 @@ std::set<int> CallersOfOneTooMany(const RoundView& view, const std::vector<uint3
   return {};
 }
 
+// Those who wait in a transfer with one of `ended` that was meant for another peer, as it looks.
+std::set<int> MistakenAboutPeers(const RoundView& view, const std::vector<uint32_t>& waiters,
+                                 const std::set<int>& ended, WrongPeer how_likely) {
+  std::set<int> mistaken;
+  for (const uint32_t n : waiters) {
+    const Kernel* kernel = view.graph.execution().FindKernel(view.graph.nodes()[n].kernel);
+    for (size_t i = 0; kernel != nullptr && i < kernel->parts.size(); ++i) {
+      const PartRef& ref = kernel->parts[i].ref;
+      if (ref.kind == PartKind::kCollective || ref.comm < 0) continue;
+      if (ended.count(view.names.MemberRank(ref.comm, ref.peer)) == 0) continue;
+      if (MeantAnotherPeer(view.graph.matcher(), ref) < how_likely) continue;
+      mistaken.insert(view.names.MemberRank(ref.comm, ref.rank));
+    }
+  }
+  return mistaken;
+}
+
 // One finding for everything that is stuck because of leaves of one kind.
 void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& without,
               std::vector<bool>* stuck, std::vector<Hang>* hangs) {
@@ -260,7 +278,8 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
   const Describer describer(graph, view.names);
   const std::string operation = describer.Operation(graph.nodes()[waiters.front()]);
   Hang hang;
-  std::set<int> culprits, too_many;
+  std::set<int> culprits, too_many;  // the latter took a step that the former need not have joined
+  std::set<int> perhaps;             // or did
   std::string what;
   switch (kind) {
     case LeafKind::kAborted: {
@@ -318,6 +337,8 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
       }
       if (first == nullptr) {
         too_many = CallersOfOneTooMany(view, waiters, culprits.size());
+        if (too_many.empty()) too_many = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kLikely);
+        if (too_many.empty()) perhaps = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kPossible);
       }
       hang.finding = MakeFinding(too_many.empty() ? "rank-exited" : "rank-left", Confidence::kSuspected);
       hang.ended = ends.processes;
@@ -352,7 +373,9 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
                                      : RankList(finding.victim_ranks) +
                                            (victims.size() == 1 ? " waits" : " wait")) +
                     " in " + operation + ".";
-  if (!too_many.empty()) {
+  if (!too_many.empty() || !perhaps.empty()) {
+    if (too_many.empty()) too_many = std::move(culprits);
+    too_many.insert(perhaps.begin(), perhaps.end());
     finding.culprit_ranks.assign(too_many.begin(), too_many.end());
     Remove(finding.culprit_ranks, &victims);
     finding.victim_ranks.assign(victims.begin(), victims.end());

@@ -6,6 +6,7 @@
 
 #include "analyzer/graph/check_catalogue.h"
 #include "analyzer/graph/confirm.h"
+#include "analyzer/graph/divergence_signs.h"
 #include "analyzer/graph/execution_graph.h"
 #include "analyzer/graph/hangs.h"
 #include "analyzer/graph/incarnations.h"
@@ -377,7 +378,11 @@ Verdict JobModel::Impl::Current() const {
   for (Finding& finding : findings) FillEvidence(names, &finding);
   Verdict verdict = WorstFirst(std::move(findings));
   verdict.restarts = names.incarnations().Told();
-  if (SaysTrouble(verdict.main.verdict)) verdict.signs = TransferSigns(matcher_, names);
+  if (SaysTrouble(verdict.main.verdict)) {
+    verdict.signs = TransferSigns(matcher_, names);
+    const std::vector<Sign> divergent = DivergenceSigns(matcher_, names);
+    verdict.signs.insert(verdict.signs.end(), divergent.begin(), divergent.end());
+  }
   return verdict;
 }
 

@@ -148,11 +148,18 @@ void Matcher::Accept(const PartRef& part, uint64_t now_ns) {
   slot->accepted = true;
   if (comms_[part.comm].opaque) return;
   if (part.kind == PartKind::kCollective) {
+    const int earlier = comms_[part.comm].collective_mismatch;
+    if (earlier >= 0) Keep(earlier, part.rank, part.sequence, slot->signature);
     CheckInstance(part.comm, part.sequence, *FindInstance(part.comm, part.sequence), part.rank,
                   now_ns);
   } else {
     CheckTransfer(part, *FindTransfer(part), now_ns);
   }
+}
+
+void Matcher::Keep(int mismatch, int rank, uint64_t sequence, const OpSignature& signature) {
+  Mismatch& m = mismatches_[mismatch];
+  if (sequence >= m.sequence && sequence - m.sequence < kCallsKept) m.calls[{rank, sequence}] = signature;
 }
 
 void Matcher::CheckInstance(int index, uint64_t sequence, Instance& instance, int rank,
@@ -194,6 +201,12 @@ void Matcher::CheckInstance(int index, uint64_t sequence, Instance& instance, in
     }
     instance.mismatch = comm.collective_mismatch = static_cast<int>(mismatches_.size());
     mismatches_.push_back(std::move(m));
+    for (auto it = comm.instances.lower_bound(sequence); it != comm.instances.end(); ++it) {
+      for (size_t i = 0; i < it->second.members.size(); ++i) {
+        const MemberSlot& slot = it->second.members[i];
+        if (slot.accepted) Keep(comm.collective_mismatch, static_cast<int>(i), it->first, slot.signature);
+      }
+    }
     return;
   }
 }

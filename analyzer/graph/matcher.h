@@ -116,6 +116,9 @@ struct MismatchMember {
   OpSignature signature;
 };
 
+// Calls of a member from a mismatch on that are kept.
+inline constexpr uint64_t kCallsKept = 16;
+
 struct Mismatch {
   int comm = -1;
   PartKind kind = PartKind::kCollective;
@@ -125,6 +128,8 @@ struct Mismatch {
   int further = 0;  // later ones on the same communicator
   std::vector<MismatchMember> members;
   int expected_members = 0;
+  // Of collectives, by rank and sequence: what each has called from this one on.
+  std::map<std::pair<int, uint64_t>, OpSignature> calls;
 };
 
 struct InitMember {
@@ -200,6 +205,7 @@ class Matcher {
   size_t Held() const;
 
  private:
+  void Keep(int mismatch, int rank, uint64_t sequence, const OpSignature&);
   void CheckInstance(int comm, uint64_t sequence, Instance&, int rank, uint64_t now_ns);
   void CheckTransfer(const PartRef&, Transfer&, uint64_t now_ns);
   void MaybeRetire(int comm, uint64_t sequence);

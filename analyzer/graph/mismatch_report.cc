@@ -23,8 +23,8 @@ const char* OperatorName(uint8_t op) {
 }
 
 // What a member passed, as far as the members disagree on it.
-std::string Passed(const OpSignature& signature, uint32_t bits) {
-  if ((bits & kKindDiffers) != 0) return std::string("calls ") + Name(signature.call);
+std::string Passed(const OpSignature& signature, uint32_t bits, bool several = false) {
+  if ((bits & kKindDiffers) != 0) return std::string(several ? "call " : "calls ") + Name(signature.call);
   std::string text;
   auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
   if ((bits & kCountDiffers) != 0) add("count " + Number(signature.count));
@@ -33,7 +33,7 @@ std::string Passed(const OpSignature& signature, uint32_t bits) {
     add(std::string("operator ") + OperatorName(signature.reduce_op));
   }
   if ((bits & kRootDiffers) != 0) add("root " + std::to_string(signature.root));
-  return "passes " + text;
+  return (several ? "pass " : "passes ") + text;
 }
 
 const char* CheckOf(const Mismatch& mismatch) {
@@ -97,7 +97,7 @@ std::vector<Finding> MismatchFindings(const Matcher& matcher, const Names& names
       side.insert(side.end(), ranks.begin(), ranks.end());
       if (c < 4) {
         text += (c == 0 ? "" : ", ") + RankList(ranks, c == 0) + " " +
-                Passed(camps[c].front()->signature, mismatch.bits);
+                Passed(camps[c].front()->signature, mismatch.bits, ranks.size() > 1);
       }
     }
     std::sort(finding.culprit_ranks.begin(), finding.culprit_ranks.end());

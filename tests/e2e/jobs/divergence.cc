@@ -62,6 +62,20 @@ JOB(fused_differently, 2) {
   c.Sync(s);
 }
 
+JOB(branch_taken_alone, 3) {
+  // The last rank alone finds that its gradients overflow, and adds up one more thing.
+  cudaStream_t s = c.Stream();
+  ncclComm_t world = c.World();
+  c.Warm(world, s);
+  c.Begin(s);
+  c.AllReduce(world, s, 1024);
+  if (!c.twin && Last(c)) c.AllReduce(world, s, 1);
+  c.AllReduce(world, s, 512);
+  c.AllReduce(world, s, 256);
+  c.AllReduce(world, s, 128);
+  c.Sync(s);
+}
+
 JOB(one_step_less, 2) {
   // Each rank of a serving job decides by its own queue whether there is another step.
   cudaStream_t s = c.Stream();

@@ -298,6 +298,11 @@ const std::map<std::string, std::function<Verdict()>>& Jobs() {
                                    Program{Init(0), Recv(0, 0), AllReduce(0), StreamSync()},
                                    Program{Init(0), AllReduce(0), StreamSync()}});
        }},
+      {"divergent-calls", [] {
+         const Program usual = {Init(0), AllReduce(0), Collective(Call::kReduceScatter, 0), AllReduce(0, 1, 64), StreamSync()};
+         return Hang(Comms(1, 3), {usual, usual, Program{Init(0), AllReduce(0), Collective(Call::kAllGather, 0),
+                                                         Collective(Call::kReduceScatter, 0), AllReduce(0, 1, 64), StreamSync()}}, 0.7);
+       }},
       {"blocking-launches", [] {
          return WithEvents({Process(1, {"CUDA_LAUNCH_BLOCKING=1"}), Process(2, {"CUDA_LAUNCH_BLOCKING=1"}),
                             Process(3, {"CUDA_LAUNCH_BLOCKING=0"})});

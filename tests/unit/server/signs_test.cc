@@ -173,5 +173,43 @@ TEST(Signs, AWrongPeer) {
   EXPECT_TRUE(signs(2, 77).empty());  // another length: no more than a send too many and a receive too many
 }
 
+// What is said of the last of three ranks, or of two, beside those that call `usual`.
+std::vector<Sign> Divergence(const Program& usual, const Program& odd, int ranks = 3) {
+  std::vector<Program> programs(ranks, Program{Init(0)} + usual + Program{StreamSync()});
+  programs.back() = Program{Init(0)} + odd + Program{StreamSync()};
+  SimJob job(Comms(1, ranks), programs);
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 1);
+  return model.Current().signs;
+}
+
+TEST(Signs, CallsThatPart) {
+  const Op a = AllReduce(0), b = Collective(Call::kAllGather, 0), c = Collective(Call::kReduceScatter, 0),
+           d = AllReduce(0, 1, 64);
+  const auto text = [&](const Program& odd, int ranks = 3) {
+    const std::vector<Sign> signs = Divergence({a, b, c, d}, odd, ranks);
+    if (signs.size() != 1) return std::to_string(signs.size()) + " signs";
+    EXPECT_EQ(signs[0].check, "divergent-calls");
+    EXPECT_EQ(signs[0].ranks, (ranks == 3 ? std::vector<int>{2} : std::vector<int>{0, 1}));
+    return signs[0].text;
+  };
+  EXPECT_EQ(text({a, d, b, c, d}), "rank 2 calls AllReduce #1 on A in addition: its calls after it are what the others call from #1 on (3 compared)");
+  EXPECT_EQ(text({a, c, d}), "rank 2 leaves out AllGather #1 on A, which the others call: its calls are those from #2 on (2 compared)");
+  EXPECT_EQ(text({a, c, b, d}), "rank 2 calls ReduceScatter and AllGather on A as #1 and #2, the others the other way round (3 compared)");
+  EXPECT_EQ(text({a, c, b}), "rank 2 calls ReduceScatter and AllGather on A as #1 and #2, the others the other way round (2 compared)");
+  EXPECT_EQ(text({a, c, d}, 2), "rank 1 leaves out AllGather #1 on A, which rank 0 calls: its calls are those from #2 on (2 compared)");
+  EXPECT_EQ(text({a, d, c, d}), "0 signs");     // another operation
+  EXPECT_EQ(text({a, c}), "0 signs");           // left out, or swapped and the second not called yet
+  EXPECT_EQ(text({a, d, c, b}), "0 signs");     // no one change
+  EXPECT_EQ(text({a, b, c, d}), "0 signs");
+  EXPECT_EQ(text({a, d}), "0 signs");           // two left out
+}
+
+TEST(Signs, CallsThatAreAlikeTellNothing) {
+  const Op a = AllReduce(0), b = Collective(Call::kAllGather, 0);
+  EXPECT_TRUE(Divergence({a, a, a, a}, {a, b, a, a}).empty());  // as well one in addition as another one
+}
+
 }  // namespace
 }  // namespace gordian::server
