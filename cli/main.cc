@@ -76,6 +76,7 @@ int Main(int argc, char** argv) {
   AddServeVerb(app, &context);
   AddSimulateVerb(app, &context);
   AddPlanVerb(app, &context);
+  AddBenchVerb(app, &context);
   AddVersionVerb(app, &context);
 
   try {

@@ -41,6 +41,7 @@ void AddEnvVerb(CLI::App& app, VerbContext* context);
 void AddAnalyzeVerb(CLI::App& app, VerbContext* context);
 void AddExplainVerb(CLI::App& app, VerbContext* context);
 void AddAttachVerb(CLI::App& app, VerbContext* context);
+void AddBenchVerb(CLI::App& app, VerbContext* context);
 void AddChecksVerb(CLI::App& app, VerbContext* context);
 void AddDoctorVerb(CLI::App& app, VerbContext* context);
 void AddHooksVerb(CLI::App& app, VerbContext* context);

@@ -336,7 +336,8 @@ class Round:
                 out = f.read()
         if out or code == 0:  # the job had been started
             self.same(alone, (0, out))
-        if os.path.exists(session + "/manifest.json"):
+        # Empty: gordian had claimed the session, and was killed before it wrote what the session is.
+        if os.path.exists(session + "/manifest.json") and os.path.getsize(session + "/manifest.json") > 0:
             with open(session + "/manifest.json") as f:
                 ring_dir = json.load(f)["ring_dir"]
             need(wait_until(lambda: not os.path.exists(ring_dir)), f"{ring_dir} is left")

@@ -1,0 +1,172 @@
+// gordian bench collectives: samples for the cost model, measured on this machine.
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/install_paths.h"
+#include "cli/output.h"
+#include "cli/verbs.h"
+
+extern char** environ;
+
+namespace gordian::cli {
+namespace {
+
+constexpr int kExitNotLoaded = 127;  // ld.so: a library is missing
+
+struct BenchFlags {
+  int ranks = 0;
+  std::string operation = "all_gather";
+  uint64_t from = 8 << 10;
+  uint64_t to = 64 << 20;
+  std::string output;
+  bool emulator = false;
+  bool json = false;
+};
+
+// The job's environment is left as it is, but for what makes the samples what their name says.
+std::vector<std::string> Environment(const InstallPaths& paths, bool emulator) {
+  std::vector<std::string> out;
+  std::string libraries = emulator ? paths.emulator_dir : "";
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string variable = *entry;
+    if (emulator && variable.starts_with("LD_LIBRARY_PATH=")) {
+      libraries += ":" + variable.substr(std::strlen("LD_LIBRARY_PATH="));
+    } else if (!variable.starts_with("NCCL_ALGO=")) {
+      out.push_back(variable);
+    }
+  }
+  if (emulator) out.push_back("LD_LIBRARY_PATH=" + libraries);
+  out.push_back("NCCL_ALGO=Ring");
+  return out;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>* strings) {
+  std::vector<char*> pointers;
+  for (std::string& s : *strings) pointers.push_back(s.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// Each line as it comes goes to `each`; then the exit status, -1 if it could not be started or was killed.
+template <typename Each>
+int RunMeasuring(std::vector<std::string> arguments, std::vector<std::string> environment, const Each& each) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  pid_t child = 0;
+  const int error = posix_spawn(&child, arguments[0].c_str(), &actions, nullptr, Pointers(&arguments).data(),
+                                Pointers(&environment).data());
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  std::FILE* const lines = error == 0 ? fdopen(ends[0], "r") : nullptr;
+  if (lines == nullptr) {
+    close(ends[0]);
+    errno = error;
+    return -1;
+  }
+  char line[256];
+  while (std::fgets(line, sizeof line, lines) != nullptr) each(std::string(line));
+  std::fclose(lines);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int Collectives(const BenchFlags& flags) {
+  const InstallPaths paths = FindInstallPaths();
+  const std::string program =
+      (std::filesystem::path(paths.executable).parent_path() / "gordian-measure-collectives").string();
+  if (access(program.c_str(), X_OK) != 0) {
+    PrintError("bench collectives needs " + program + ", which is missing; build it");
+    return kExitOwnFailure;
+  }
+  if (flags.from > flags.to) {
+    PrintError("--from " + std::to_string(flags.from) + " is above --to " + std::to_string(flags.to));
+    return kExitUsage;
+  }
+  std::ofstream file;
+  if (!flags.output.empty()) {
+    file.open(flags.output);
+    if (!file) {
+      PrintError("cannot write " + flags.output + ": " + std::strerror(errno));
+      return kExitUsage;
+    }
+  }
+  nlohmann::ordered_json samples = nlohmann::ordered_json::array();
+  const bool shown = isatty(STDERR_FILENO) != 0 && !flags.output.empty();
+  const int status = RunMeasuring(
+      {program, "--ranks", std::to_string(flags.ranks), "--operation", flags.operation, "--from",
+       std::to_string(flags.from), "--to", std::to_string(flags.to)},
+      Environment(paths, flags.emulator), [&](const std::string& line) {
+        if (file.is_open()) file << line << std::flush;
+        if (!file.is_open() && !flags.json) PrintOut(line);
+        if (shown) std::fputs(line.c_str(), stderr);
+        std::istringstream fields(line);
+        std::string plan, ranks, bytes, us;
+        std::getline(fields, plan, ',');
+        std::getline(fields, ranks, ',');
+        std::getline(fields, bytes, ',');
+        std::getline(fields, us, '\n');
+        if (plan == "plan" || us.empty()) return;
+        samples.push_back({{"plan", plan}, {"ranks", std::stoi(ranks)}, {"bytes", std::stoull(bytes)}, {"us", std::stod(us)}});
+      });
+  if (status == kExitNotLoaded) {
+    PrintError("the measuring program found no NCCL or CUDA runtime (put their folders into LD_LIBRARY_PATH, or try --emulator)");
+    return kExitNotFound;
+  }
+  if (status != 0) {
+    if (status < 0) PrintError(program + " could not be run to its end");
+    return kExitProblem;
+  }
+  if (file.is_open() && !file.flush()) {
+    PrintError("cannot write " + flags.output + ": " + std::strerror(errno));
+    return kExitUsage;
+  }
+  if (flags.json) {
+    PrintOut(nlohmann::ordered_json{{"schema", "gordian.samples.v1"},
+                                    {"operation", flags.operation},
+                                    {"emulated", flags.emulator},
+                                    {"samples", samples}}.dump(2) + "\n");
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddBenchVerb(CLI::App& app, VerbContext* context) {
+  auto flags = std::make_shared<BenchFlags>();
+  CLI::App* verb = app.add_subcommand("bench", "Time what the cost model is fitted to");
+  verb->require_subcommand(1);
+  CLI::App* what = verb->add_subcommand("collectives", "Time NCCL's collectives between the GPUs of this machine, as rings: samples for `gordian plan --samples`");
+  what->add_option("--ranks", flags->ranks, "GPUs, one rank each (default: all)")->check(CLI::Range(2, 64));
+  what->add_option("--operation", flags->operation, "What to time (default: all_gather)")
+      ->check(CLI::IsMember({"all_gather", "reduce_scatter"}));
+  what->add_option("--from", flags->from, "Bytes of the smallest buffer (default: 8192)")
+      ->check(CLI::Range(uint64_t{4}, uint64_t{1} << 40))->type_name("BYTES");
+  what->add_option("--to", flags->to, "Bytes of the largest; each is four times the one before (default: 67108864)")
+      ->check(CLI::Range(uint64_t{4}, uint64_t{1} << 40))->type_name("BYTES");
+  what->add_option("-o,--output", flags->output, "Write the samples there, not to the terminal")->type_name("FILE");
+  what->add_flag("--emulator", flags->emulator, "On the emulated GPUs: to see that it works; the times say nothing of a link");
+  what->add_flag("--json", flags->json, "The samples as JSON (schema gordian.samples.v1)");
+  what->footer("Example: gordian bench collectives -o samples.csv && gordian plan SESSION --collectives --samples samples.csv");
+  what->callback([=] { context->chosen = [=] { return Collectives(*flags); }; });
+}
+
+}  // namespace gordian::cli
