@@ -104,7 +104,7 @@ void ExecutionGraph::Record(const CallRecord& record) {
 void ExecutionGraph::TakeRound(const Round& round) {
   for (auto& [id, process] : processes_) {
     process.has_state = false;
-    if (process.ended) process.merger.AtRound(true, [&](const CallRecord& r) { Apply(process, r); });
+    if (process.ended) process.merger.AtRound(true, [&, &own = process](const CallRecord& r) { Apply(own, r); });
   }
   for (const ProcessState& state : round.processes) {
     Process& process = processes_[state.process];
