@@ -109,7 +109,8 @@ class Checker {
       Add("its stream is none");
     }
     const bool of_event = op.kind == OpKind::kEventRecord || op.kind == OpKind::kStreamWaitEvent || op.kind == OpKind::kEventSync;
-    if (of_event && (op.event < 0 || op.event >= rank.events)) Add("its event is none");
+    if (op.kind == OpKind::kPoll && (op.event < 0) == (op.stream < 0)) Add("polls an event or a stream");
+    if (op.event >= rank.events || (of_event && op.event < 0)) Add("its event is none");
     const bool of_graph = op.kind >= OpKind::kGraphLaunch && op.kind <= OpKind::kCaptureEnd;
     if (of_graph && (op.graph < 0 || op.graph >= rank.graphs)) Add("its graph is none");
   }
@@ -160,6 +161,7 @@ const char* Name(OpKind kind) {
     case OpKind::kDeviceSync: return "DeviceSync";
     case OpKind::kFree: return "Free";
     case OpKind::kCopy: return "Copy";
+    case OpKind::kPoll: return "Poll";
     case OpKind::kSleep: return "Sleep";
     case OpKind::kSpin: return "Spin";
     case OpKind::kExit: return "Exit";

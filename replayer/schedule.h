@@ -30,8 +30,9 @@ enum class OpKind : uint8_t {
   // Between these two, what is called on a stream of the capture goes into the graph.
   kCaptureBegin, kCaptureEnd,
   // Waits of the host. kFree stands for all calls that wait for the device by implementation,
-  // kCopy for copies between the device and pageable memory.
-  kStreamSync, kEventSync, kDeviceSync, kFree, kCopy,
+  // kCopy for copies between the device and pageable memory, kPoll for asking again and again whether
+  // an event, or all of a stream, is done.
+  kStreamSync, kEventSync, kDeviceSync, kFree, kCopy, kPoll,
   // What a thread does that makes no further call: sleeps, or computes, for ever.
   kSleep, kSpin,
   // What becomes of the whole process: leaves with `exit_code`, dies of or is stopped by a signal.
@@ -42,7 +43,7 @@ constexpr bool IsCollective(OpKind kind) { return kind <= OpKind::kScatter; }
 constexpr bool IsTransfer(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kRecv; }
 // Calls that are made on a communicator and on a stream.
 constexpr bool IsOperation(OpKind kind) { return kind <= OpKind::kRecv; }
-constexpr bool IsHostWait(OpKind kind) { return kind >= OpKind::kStreamSync && kind <= OpKind::kCopy; }
+constexpr bool IsHostWait(OpKind kind) { return kind >= OpKind::kStreamSync && kind <= OpKind::kPoll; }
 // Nothing stands behind it in its thread.
 constexpr bool EndsThread(OpKind kind) { return kind >= OpKind::kSleep; }
 
@@ -84,7 +85,8 @@ struct Op {
   int exit_code = 0;         // kExit; of kKill the signal
   bool in_group = false;     // between kGroupStart and kGroupEnd of its thread
   bool captured = false;     // goes into a graph
-  bool unfinished = false;   // a call that had not returned, or work that was not done, when the record ends
+  bool unfinished = false;   // the call had not returned when the record ends
+  bool witness = false;      // the verdict names it: it is in the cycle, or part of what is stuck
   std::string symbol;        // the call as the original made it: "cudaFreeHost"; empty: made up
   std::string site;          // where: "train.cc:88 step()"; empty: not known
   std::vector<Gate> gates;   // all of them, before it is called
