@@ -141,7 +141,7 @@ std::string Seconds(double seconds) {
 Status CompileReplay(const std::string& source, const std::string& binary, const VerifyTools& tools) {
   const StatusOr<std::unique_ptr<TemporaryFolder>> folder = TemporaryFolder::Make();
   GORDIAN_RETURN_IF_ERROR(folder.status());
-  std::vector<std::string> command = {tools.compiler, "-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", source, "-o", binary};
+  std::vector<std::string> command = {tools.compiler, "-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", "-pthread", source, "-o", binary};
   for (const std::string& include : tools.include_dirs) command.insert(command.end(), {"-isystem", include});
   command.insert(command.end(), {"-L" + tools.library_dir, "-lnccl", "-lcudart", "-Wl,-rpath-link," + tools.library_dir});
   StatusOr<std::unique_ptr<Child>> child = Child::Start(command, (*folder)->path() + "/compiler", (*folder)->path());
