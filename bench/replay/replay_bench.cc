@@ -2,8 +2,8 @@
 //
 //   bench_replay [EVENTS ...]      (default: 10000 1000000)
 //
-// The trace is bench_analyze's: eight ranks that train and end in an order inversion. The ratio comes first:
-// operations recorded by operations left. Exits with 1 where the witness is not the inversion's.
+// The trace: eight ranks that train on two communicators and end in an order inversion of the last one. The ratio
+// comes first: operations recorded by operations left. Exits with 1 where the witness is not the inversion's.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -13,24 +13,53 @@
 #include <string>
 #include <vector>
 
-#include "bench/analyze/inversion_job.h"
 #include "common/trace_file.h"
 #include "replayer/extract.h"
 #include "replayer/witness.h"
+#include "tests/unit/server/recorded_job.h"
 
 namespace gordian::bench {
 namespace {
+
+constexpr int kRanks = 8;
+constexpr uint64_t kDp = 1, kTp = 2;
 
 [[noreturn]] void Fail(const std::string& what) {
   std::fprintf(stderr, "bench_replay: %s\n", what.c_str());
   exit(1);
 }
 
+testing::RecordedJob Job(int events) {
+  testing::RecordedJob job(kRanks);
+  const std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
+  job.MakeCommunicator(kDp, all, "dp");
+  job.MakeCommunicator(kTp, all, "tp");
+  for (const int rank : all) job.MakeStream(rank);
+  while (job.events().size() < static_cast<size_t>(events)) {
+    for (const int rank : all) {
+      job.Kernels(rank, 1);
+      job.Collective(rank, "ncclAllReduce", kDp, 1, 1024);
+      job.Collective(rank, "ncclAllReduce", kTp, 1, 1024);
+      job.RecordEvent(rank, 1, 0xe0);
+    }
+    job.AllDone();
+    job.Round();
+  }
+  for (const int rank : all) {
+    job.Collective(rank, "ncclAllReduce", rank == kRanks - 1 ? kTp : kDp, 1, 1024);
+    job.Collective(rank, "ncclAllReduce", rank == kRanks - 1 ? kDp : kTp, 1, 1024);
+    job.BeginSynchronize(rank, 1);
+  }
+  for (int round = 0; round < 3; ++round) job.Round();
+  return job;
+}
+
 void Write(const std::string& path, int events) {
   StatusOr<std::unique_ptr<TraceWriter>> writer = TraceWriter::Create(path, {});
   if (!writer.ok()) Fail(writer.status().ToString());
-  for (v1::Event& event : InversionJob(events)) {
-    if (Status status = (*writer)->Append(std::move(event)); !status.ok()) Fail(status.ToString());
+  const testing::RecordedJob job = Job(events);
+  for (const v1::Event& event : job.events()) {
+    if (Status status = (*writer)->Append(event); !status.ok()) Fail(status.ToString());
   }
   if (Status status = (*writer)->Close(); !status.ok()) Fail(status.ToString());
 }
