@@ -429,6 +429,8 @@ void JobModel::OnRound(const Round& round) { impl_->OnRound(round); }
 bool JobModel::WantsConfirmation() const { return impl_->confirmer_.WantsRound(); }
 bool JobModel::HasUnfinished() const { return impl_->HasUnfinished(); }
 Verdict JobModel::Current() const { return impl_->Current(); }
+const ExecutionGraph& JobModel::execution() const { return impl_->execution_; }
+const Matcher& JobModel::matcher() const { return impl_->matcher_; }
 JobSnapshot JobModel::Snapshot() const {
   return TakeSnapshot(impl_->execution_, impl_->matcher_, impl_->now_ns_);
 }

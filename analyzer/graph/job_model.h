@@ -26,6 +26,9 @@ struct ModelOptions {
   uint64_t destroy_counts_after_ns = 1'000'000'000;  // W11: by implementation, not by contract
 };
 
+class ExecutionGraph;
+class Matcher;
+
 class JobModel {
  public:
   explicit JobModel(ModelOptions options = {});
@@ -59,6 +62,10 @@ class JobModel {
 
   // What every rank and communicator is at now.
   JobSnapshot Snapshot() const;
+
+  // All that is unfinished, for who wants more than a verdict. Valid until the next fact.
+  const ExecutionGraph& execution() const;
+  const Matcher& matcher() const;
 
  private:
   class Impl;

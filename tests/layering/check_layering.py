@@ -42,7 +42,9 @@ RULES = {
                   r"|^(chrono|fstream|iostream|filesystem|random|cstdio|ctime)$"
                   r"|^(unistd|time|stdio|fcntl|pthread|sys/.*)\.h$",
                   ["grpc", "protobuf", "spdlog", "gordian::common", "gordian::proto", "CLI11", "MPI"]),
-    "cli": (["cli/", "planner/", "simulator/", "analyzer/", "collector/", "common/", "proto/", "gordian/v1/"], r"cuda_runtime|nccl", []),
+    "replayer": (["replayer/", "analyzer/", "common/", "gordian/v1/"], r"grpc|boost/|CLI/|cuda|nccl",
+                 ["grpc", "gordian::collector", "gordian::interpose"]),
+    "cli": (["cli/", "replayer/", "planner/", "simulator/", "analyzer/", "collector/", "common/", "proto/", "gordian/v1/"], r"cuda_runtime|nccl", []),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
