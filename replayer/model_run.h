@@ -1,0 +1,34 @@
+// What becomes of a schedule, without a process: its calls are carried out one by one by the rules of CUDA
+// and NCCL until nothing moves any more, and the wait model (analyzer/graph) is told what a shim would have
+// recorded of that, and asked for its verdict. So the model that judges a candidate is the one that judged
+// the job, and the only thing written down twice is what calls do.
+//
+// One order of all that could happen is taken, the same each time: gates are what forces the recorded one.
+// Sends count as buffered, kernels as ending. What a mismatched operation does is what was measured on two
+// H200s (docs/emulator-truth.md). A rank whose threads have come to their ends waits for its device and
+// exits with 0, as written replays do.
+//
+// Pure: no I/O, clock or thread. Never throws on a schedule in which Check() finds nothing.
+#ifndef GORDIAN_REPLAYER_MODEL_RUN_H_
+#define GORDIAN_REPLAYER_MODEL_RUN_H_
+
+#include <string>
+
+#include "replayer/schedule.h"
+
+namespace gordian::replayer {
+
+struct ModelRun {
+  // Something is left that cannot move, and the verdict is about that. What only sleeps or computes for ever,
+  // and keeps nobody waiting, does not hang.
+  bool hangs = false;
+  Signature signature;  // also of what does not hang: "finished", "healthy"
+  std::string check;    // "communicator-order-cycle"
+  std::string summary;  // one line; ranks are places in Schedule::ranks
+};
+
+ModelRun RunModel(const Schedule& schedule);
+
+}  // namespace gordian::replayer
+
+#endif  // GORDIAN_REPLAYER_MODEL_RUN_H_
