@@ -1,6 +1,8 @@
 #include "replayer/model_run.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "analyzer/graph/check_catalogue.h"
 #include "replayer/model_run_machine.h"
@@ -14,17 +16,40 @@ namespace {
 constexpr uint64_t kFirstRoundNs = 5'000'000'000;
 constexpr uint64_t kSecondRoundNs = 120'000'000'000;
 
+// The end of WaitEdge::detail, without what is different in each job.
+std::string BecauseOf(const graph::WaitEdge& edge) {
+  constexpr std::string_view kInCall = ": it is in ";
+  const size_t verb = edge.detail.find(' ', edge.detail.find(' ') + 1);  // "rank 1 starts ...", "rank 1 calls ..."
+  if (verb != std::string::npos && edge.detail.compare(verb, 7, " calls ") == 0) return "not called";
+  if (edge.detail.find(kInCall) != std::string::npos) return "in a call";
+  return edge.detail.substr(edge.detail.rfind(": ") + 2);
+}
+
 }  // namespace
 
-void Machine::Run() {
+void Machine::Run(Turn turn) {
+  const auto place = [turn](size_t i, size_t of) { return turn == Turn::kFirstRank ? i : of - 1 - i; };
   bool moved = true;
   while (moved) {
     moved = false;
-    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-      for (size_t thread = 0; thread < ranks_[rank].threads.size(); ++thread) moved |= RunThread(rank, thread);
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      const size_t rank = place(i, ranks_.size());
+      const size_t threads = ranks_[rank].threads.size();
+      for (size_t thread = 0; thread < threads; ++thread) moved |= RunThread(rank, place(thread, threads));
       moved |= RunStreams(rank);
     }
   }
+}
+
+std::vector<OpId> Machine::Standing() const {
+  std::vector<OpId> standing;
+  for (const Rank& rank : ranks_) {
+    for (const Thread& thread : rank.threads) {
+      if (!rank.dead && thread.at < thread.ops->size()) standing.push_back((*thread.ops)[thread.at].id);
+    }
+  }
+  std::sort(standing.begin(), standing.end());
+  return standing;
 }
 
 bool Machine::AllEnded() const {
@@ -124,10 +149,11 @@ graph::ThreadState Machine::StateOf(size_t rank, size_t index, uint64_t round) c
   return state;
 }
 
-ModelRun RunModel(const Schedule& schedule) {
+ModelRun RunModel(const Schedule& schedule, Turn turn) {
   Machine machine(schedule);
-  machine.Run();
+  machine.Run(turn);
   ModelRun run;
+  run.standing = machine.Standing();
   if (machine.AllEnded()) {
     run.signature.verdict = graph::Name(graph::VerdictKind::kFinished);
     run.check = "job-finished";
@@ -137,6 +163,9 @@ ModelRun RunModel(const Schedule& schedule) {
   run.signature = SignatureOf(verdict);
   run.check = verdict.main.check;
   run.summary = verdict.main.summary;
+  std::set<std::string> because;
+  for (const graph::WaitEdge& edge : verdict.main.cycle) because.insert(BecauseOf(edge));
+  run.because.assign(because.begin(), because.end());
   run.hangs = machine.SomethingWaits() && graph::SaysTrouble(verdict.main.verdict);
   return run;
 }

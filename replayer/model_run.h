@@ -3,7 +3,8 @@
 // recorded of that, and asked for its verdict. So the model that judges a candidate is the one that judged
 // the job, and the only thing written down twice is what calls do.
 //
-// One order of all that could happen is taken, the same each time: gates are what forces the recorded one.
+// One order of all that could happen is taken, the same each time: gates are what forces the recorded one. `Turn`
+// gives another one.
 // Sends count as buffered, kernels as ending. What a mismatched operation does is what was measured on two
 // H200s (docs/emulator-truth.md). A rank whose threads have come to their ends waits for its device and
 // exits with 0, as written replays do.
@@ -12,7 +13,9 @@
 #ifndef GORDIAN_REPLAYER_MODEL_RUN_H_
 #define GORDIAN_REPLAYER_MODEL_RUN_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "replayer/schedule.h"
 
@@ -24,10 +27,18 @@ struct ModelRun {
   bool hangs = false;
   Signature signature;  // also of what does not hang: "finished", "healthy"
   std::string check;    // "communicator-order-cycle"
+  // What holds back those that are waited for in a cycle, each kind once: "on the same stream"; "not called" where
+  // nobody has come so far as to make the call, and somebody might say that it never would have been made.
+  std::vector<std::string> because;
   std::string summary;  // one line; ranks are places in Schedule::ranks
+  // The calls that threads are in and cannot return from, or stop at, ascending.
+  std::vector<OpId> standing;
 };
 
-ModelRun RunModel(const Schedule& schedule);
+// Who of those that could go on does so first, again and again. What nothing forces may differ between the two.
+enum class Turn : uint8_t { kFirstRank, kLastRank };
+
+ModelRun RunModel(const Schedule& schedule, Turn turn = Turn::kFirstRank);
 
 }  // namespace gordian::replayer
 

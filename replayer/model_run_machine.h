@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "analyzer/graph/job_model.h"
+#include "replayer/model_run.h"
 #include "replayer/schedule.h"
 
 namespace gordian::replayer {
@@ -24,11 +25,12 @@ class Machine {
   explicit Machine(const Schedule& schedule);
 
   // Until nothing moves.
-  void Run();
+  void Run(Turn turn);
   // Every rank has left by itself, or was made to.
   bool AllEnded() const;
   // A call that cannot return, or work that cannot end.
   bool SomethingWaits() const;
+  std::vector<OpId> Standing() const;
   graph::Verdict Judge() const;
 
  private:
