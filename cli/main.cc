@@ -73,6 +73,7 @@ int Main(int argc, char** argv) {
   AddChecksVerb(app, &context);
   AddDoctorVerb(app, &context);
   AddHooksVerb(app, &context);
+  AddReplayVerb(app, &context);
   AddServeVerb(app, &context);
   AddSimulateVerb(app, &context);
   AddPlanVerb(app, &context);

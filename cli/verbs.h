@@ -44,6 +44,7 @@ void AddAttachVerb(CLI::App& app, VerbContext* context);
 void AddChecksVerb(CLI::App& app, VerbContext* context);
 void AddDoctorVerb(CLI::App& app, VerbContext* context);
 void AddHooksVerb(CLI::App& app, VerbContext* context);
+void AddReplayVerb(CLI::App& app, VerbContext* context);
 void AddServeVerb(CLI::App& app, VerbContext* context);
 void AddSimulateVerb(CLI::App& app, VerbContext* context);
 void AddStatusVerb(CLI::App& app, VerbContext* context);
