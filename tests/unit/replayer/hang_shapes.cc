@@ -185,7 +185,7 @@ Schedule Bury(const HangShape& shape, bool twin, int ranks, int steps) {
               .tp = job.Comm("tp", {a, b}),
               .ab = job.Comm("ab", {a, b}),
               .bc = job.Comm("bc", {b, c}),
-              .ca = job.Comm("ca", {c, a}),
+              .ca = job.Comm("ca", {a, c}),
               .cold = job.Comm("cold", {a, b}, /*cold=*/true),
               .colder = job.Comm("colder", {a, b}, /*cold=*/true),
               .all = job.Comm("all", {a, b, c}),

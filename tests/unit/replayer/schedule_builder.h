@@ -49,9 +49,9 @@ class Calls {
   // The last call waits until the one with that id has returned, or was called.
   Calls& After(OpId id, Gate::Moment moment = Gate::Moment::kReturned);
   OpId last() const;
+  Calls& Add(Op op);  // anything else
 
  private:
-  Calls& Add(Op op);
   std::vector<Op>& ops() const;
 
   Schedule* const schedule_;
