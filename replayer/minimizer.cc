@@ -15,8 +15,18 @@ namespace {
 // The call that a thread stands in, and that is left there.
 bool IsStand(const Op& op) { return (op.unfinished && IsHostWait(op.kind)) || EndsThread(op.kind); }
 
-bool ManyThreads(const Schedule& schedule) {
-  return std::any_of(schedule.ranks.begin(), schedule.ranks.end(), [](const RankProgram& rank) { return rank.threads.size() > 1; });
+// Other orders in which threads may come, as far as ranks have several: all the other way round; one rank's alone; all
+// but one rank's.
+std::vector<Turns> OtherOrders(const Schedule& schedule) {
+  constexpr size_t kMostRanks = 8;
+  std::vector<Turns> orders;
+  for (size_t rank = 0; rank < schedule.ranks.size() && orders.size() < 2 * kMostRanks; ++rank) {
+    if (schedule.ranks[rank].threads.size() < 2) continue;
+    orders.push_back(LastThreadFirst(rank));
+    orders.push_back(~LastThreadFirst(rank));
+  }
+  if (!orders.empty()) orders.push_back(~kFirstFirst);
+  return orders;
 }
 
 template <typename Visit>
@@ -43,7 +53,7 @@ class Minimizer {
       return std::move(report_);
     }
     stood_.insert(goal_.standing.begin(), goal_.standing.end());
-    same_in_any_order_ = Same(original_, Turn::kLastRank);
+    same_in_any_order_ = SameInOtherOrders(original_);
     chain_.push_back(original_);
     Search();
     if (options_.confirm) Confirm();
@@ -61,8 +71,13 @@ class Minimizer {
   template <typename Unit>
   using Cut = std::function<Schedule(const Schedule& base, const std::vector<Unit>& removed)>;
 
-  bool Same(const Schedule& candidate, Turn turn) const {
-    const ModelRun run = RunModel(candidate, turn);
+  bool SameInOtherOrders(const Schedule& candidate) const {
+    const std::vector<Turns> orders = OtherOrders(candidate);
+    return std::all_of(orders.begin(), orders.end(), [&](Turns turns) { return Same(candidate, turns); });
+  }
+
+  bool Same(const Schedule& candidate, Turns turns) const {
+    const ModelRun run = RunModel(candidate, turns);
     if (!run.hangs || run.check != goal_.check || !(run.signature == goal_.signature) || run.because != goal_.because) return false;
     bool stands = true;
     ForEachOp(candidate, [&](size_t, size_t, const Op& op) {
@@ -80,8 +95,7 @@ class Minimizer {
     }
     ++report_.candidates;
     if (candidate == best_ || candidate.ranks.empty() || !Check(candidate).empty()) return false;
-    if (!Same(candidate, Turn::kFirstRank)) return false;
-    if (same_in_any_order_ && ManyThreads(candidate) && !Same(candidate, Turn::kLastRank)) return false;
+    if (!Same(candidate, kFirstFirst) || (same_in_any_order_ && !SameInOtherOrders(candidate))) return false;
     if (confirm_each_ && !Confirms(candidate)) return false;
     best_ = candidate;
     changed_ = true;
@@ -237,10 +251,17 @@ class Minimizer {
   void Connections() {
     using Connection = std::pair<int, std::pair<int, int>>;
     std::vector<Connection> connections;
-    for (size_t i = 0; i < best_.comms.size(); ++i) {
-      const Communicator& comm = best_.comms[i];
-      if (comm.connected) connections.push_back({static_cast<int>(i), {-1, -1}});
-      for (const auto& pair : comm.connected_pairs) connections.push_back({static_cast<int>(i), pair});
+    std::set<std::pair<int, bool>> captured;  // and whether one by one. The model does not know of first uses in a capture
+    ForEachOp(best_, [&](size_t, size_t, const Op& op) {
+      const bool one_by_one = IsTransfer(op.kind) || op.kind == OpKind::kAllToAll || op.kind == OpKind::kGather || op.kind == OpKind::kScatter;
+      if (op.captured && IsOperation(op.kind)) captured.insert({op.comm, one_by_one});
+    });
+    for (int i = 0; i < static_cast<int>(best_.comms.size()); ++i) {
+      const Communicator& comm = best_.comms[static_cast<size_t>(i)];
+      if (comm.connected && !captured.contains({i, false})) connections.push_back({i, {-1, -1}});
+      for (const auto& pair : comm.connected_pairs) {
+        if (!captured.contains({i, true})) connections.push_back({i, pair});
+      }
     }
     Reduce<Connection>("connections", connections, [](const Schedule& base, const std::vector<Connection>& removed) {
       Schedule after = base;

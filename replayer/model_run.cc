@@ -27,15 +27,17 @@ std::string BecauseOf(const graph::WaitEdge& edge) {
 
 }  // namespace
 
-void Machine::Run(Turn turn) {
-  const auto place = [turn](size_t i, size_t of) { return turn == Turn::kFirstRank ? i : of - 1 - i; };
+void Machine::Run(Turns turns) {
+  const auto place = [](size_t i, size_t of, bool last_first) { return last_first ? of - 1 - i : i; };
   bool moved = true;
   while (moved) {
     moved = false;
     for (size_t i = 0; i < ranks_.size(); ++i) {
-      const size_t rank = place(i, ranks_.size());
+      const size_t rank = place(i, ranks_.size(), (turns & 1) != 0);
       const size_t threads = ranks_[rank].threads.size();
-      for (size_t thread = 0; thread < threads; ++thread) moved |= RunThread(rank, place(thread, threads));
+      for (size_t thread = 0; thread < threads; ++thread) {
+        moved |= RunThread(rank, place(thread, threads, (turns & LastThreadFirst(rank)) != 0));
+      }
       moved |= RunStreams(rank);
     }
   }
@@ -149,9 +151,9 @@ graph::ThreadState Machine::StateOf(size_t rank, size_t index, uint64_t round) c
   return state;
 }
 
-ModelRun RunModel(const Schedule& schedule, Turn turn) {
+ModelRun RunModel(const Schedule& schedule, Turns turns) {
   Machine machine(schedule);
-  machine.Run(turn);
+  machine.Run(turns);
   ModelRun run;
   run.standing = machine.Standing();
   if (machine.AllEnded()) {

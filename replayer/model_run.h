@@ -3,8 +3,8 @@
 // recorded of that, and asked for its verdict. So the model that judges a candidate is the one that judged
 // the job, and the only thing written down twice is what calls do.
 //
-// One order of all that could happen is taken, the same each time: gates are what forces the recorded one. `Turn`
-// gives another one.
+// One order of all that could happen is taken, the same each time: gates are what forces the recorded one. `Turns`
+// give others.
 // Sends count as buffered, kernels as ending. What a mismatched operation does is what was measured on two
 // H200s (docs/emulator-truth.md). A rank whose threads have come to their ends waits for its device and
 // exits with 0, as written replays do.
@@ -13,6 +13,7 @@
 #ifndef GORDIAN_REPLAYER_MODEL_RUN_H_
 #define GORDIAN_REPLAYER_MODEL_RUN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -35,10 +36,13 @@ struct ModelRun {
   std::vector<OpId> standing;
 };
 
-// Who of those that could go on does so first, again and again. What nothing forces may differ between the two.
-enum class Turn : uint8_t { kFirstRank, kLastRank };
+// Who of those that could go on does so first, again and again: bit 0: the last rank, not the first; bit 1 + r:
+// of rank r the last thread. What nothing forces may differ between them.
+using Turns = uint64_t;
+inline constexpr Turns kFirstFirst = 0;
+constexpr Turns LastThreadFirst(size_t rank) { return Turns{2} << (rank % 63); }
 
-ModelRun RunModel(const Schedule& schedule, Turn turn = Turn::kFirstRank);
+ModelRun RunModel(const Schedule& schedule, Turns turns = kFirstFirst);
 
 }  // namespace gordian::replayer
 

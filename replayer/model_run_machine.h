@@ -25,7 +25,7 @@ class Machine {
   explicit Machine(const Schedule& schedule);
 
   // Until nothing moves.
-  void Run(Turn turn);
+  void Run(Turns turns);
   // Every rank has left by itself, or was made to.
   bool AllEnded() const;
   // A call that cannot return, or work that cannot end.

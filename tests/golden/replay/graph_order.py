@@ -40,10 +40,20 @@ def on(stream):
     return torch.cuda.stream(stream)
 
 
+def connect(group):
+    """The first use of a communicator connects its members, and waits for all of them."""
+    dist.all_reduce(data(1, torch.float32), group=group)
+    torch.cuda.synchronize()
+
+
 def make_groups():
     global dp, tp
     dp = dist.new_group([0, 1])
     tp = dist.new_group([0, 1])
+    if dist.get_rank() in [0, 1]:
+        connect(dp)
+    if dist.get_rank() in [0, 1]:
+        connect(tp)
 
 
 def rank_0():

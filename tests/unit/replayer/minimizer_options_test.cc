@@ -181,6 +181,38 @@ TEST(Minimizer, ThreadsAndStreamsBecomeOneWhereThatChangesNothing) {
   for (const Op& op : report.schedule.ranks[0].threads[0].ops) EXPECT_TRUE(op.gates.empty());
 }
 
+// Both ranks' threads in their order, or both the other way round, hang; one of each does not.
+TEST(Minimizer, AGateThatAnotherOrderNeedsStays) {
+  ScheduleBuilder job(2);
+  const int dp = job.Comm("dp", {0, 1}), tp = job.Comm("tp", {0, 1});
+  for (int rank = 0; rank < 2; ++rank) {
+    const OpId first = job.On(rank).AllReduce(rank == 0 ? dp : tp).last();
+    job.On(rank).Sync().Stands();
+    job.On(rank, 1).AllReduce(rank == 0 ? tp : dp).After(first).Sync().Stands();
+  }
+  Schedule free = job.Build();
+  for (RankProgram& rank : free.ranks) rank.threads[1].ops[0].gates.clear();
+  EXPECT_TRUE(RunModel(free).hangs);
+  EXPECT_TRUE(RunModel(free, ~kFirstFirst).hangs);
+  EXPECT_FALSE(RunModel(free, LastThreadFirst(1)).hangs);
+  const MinimizeReport report = Minimize(job.Build());
+  for (const RankProgram& rank : report.schedule.ranks) {
+    ASSERT_EQ(rank.threads.size(), 2u);
+    EXPECT_EQ(rank.threads[0].ops[0].gates.size() + rank.threads[1].ops[0].gates.size(), 1u);
+  }
+}
+
+// What a capture uses first connects on the host, which the model does not know.
+TEST(Minimizer, CapturedCommunicatorsStayConnected) {
+  const auto shape = std::find_if(HangShapes().begin(), HangShapes().end(), [](const auto& s) { return s.name == "graph_order"; });
+  const MinimizeReport report = Minimize(Bury(*shape, /*twin=*/false, 6, 2));
+  ASSERT_EQ(report.schedule.comms.size(), 2u);
+  for (const Communicator& comm : report.schedule.comms) {
+    EXPECT_TRUE(comm.connected);
+    EXPECT_TRUE(comm.connected_pairs.empty());
+  }
+}
+
 TEST(Minimizer, AGateThatIsNeededStays) {
   const auto shape = std::find_if(HangShapes().begin(), HangShapes().end(), [](const auto& s) { return s.name == "two_threads"; });
   const MinimizeReport report = Minimize(Bury(*shape, /*twin=*/false, 6, 2));
