@@ -1,6 +1,8 @@
 // By hand: replay_minimize_session SESSION PROGRAM.cc [BUILD RUNS]. Makes the smallest schedule of a session by the model
 // alone, writes it as a program and, with a build folder, compiles it and runs it so many times under the emulator.
 // So what the model says of a schedule is held against what happens.
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -29,8 +31,11 @@ int main(int argc, char** argv) {
   const gordian::replayer::ModelRun run = gordian::replayer::RunModel(extracted->schedule);
   std::printf("recorded: %s [%s]\nmodel:    %s [%s]%s\n", Describe(recorded).c_str(), extracted->schedule.origin.check.c_str(),
               Describe(run.signature).c_str(), run.check.c_str(), run.signature == recorded ? "" : " DIFFERS");
+  const auto begin = std::chrono::steady_clock::now();
   const gordian::replayer::MinimizeReport report = gordian::replayer::Minimize(extracted->schedule);
-  std::printf("result:   %s; of unfinished calls: %zu of %zu\n", Describe(report).c_str(), report.calls_after, report.calls_before);
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
+  std::printf("result:   %s; %zu of %zu unfinished calls; %.1f ms, %.0f us a candidate\n", Describe(report).c_str(), report.calls_after,
+              report.calls_before, took.count() * 1e-3, took.count() / static_cast<double>(std::max<size_t>(report.candidates, 1)));
   if (!report.refused.empty()) return 1;
   std::ofstream(argv[2]) << gordian::replayer::WriteCxx(report.schedule, {});
   if (argc < 5) return 0;

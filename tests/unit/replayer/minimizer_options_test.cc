@@ -92,6 +92,16 @@ TEST(Minimizer, LimitsEndTheSearchWithWhatThereIs) {
   EXPECT_EQ(Describe(stopped).find("not searched to the end") == std::string::npos, false) << Describe(stopped);
 }
 
+TEST(Minimizer, SixtyFourRanksOfNoiseAreNoMore) {
+  const Schedule whole = Bury(HangShapes().front(), /*twin=*/false, 64, 12);
+  EXPECT_GT(CountCalls(whole), 6000u);
+  const MinimizeReport report = Minimize(whole);
+  EXPECT_TRUE(report.minimal);
+  EXPECT_EQ(report.ranks_after, 2u);
+  EXPECT_EQ(report.operations_after, 4u);
+  EXPECT_LT(report.candidates, 400u);
+}
+
 TEST(Minimizer, RanksAreNumberedAnewAndKeepTheirNames) {
   const Schedule whole = BuriedInversion();
   const MinimizeReport report = Minimize(whole);
