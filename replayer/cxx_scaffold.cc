@@ -216,12 +216,13 @@ void RunRank(int rank) {
   std::_Exit(0);
 }
 
-void PrintPositions() {
+void PrintPositions(const std::vector<bool>& ended) {
   for (int rank = 0; rank < kRanks; ++rank) {
+    if (ended[static_cast<size_t>(rank)]) std::fprintf(stderr, "  rank %d has ended\n", rank);
     for (int thread = 0; thread < kThreads; ++thread) {
       const auto& at = shared->threads[rank][thread];
       const char* const doing = at.doing;
-      if (doing == nullptr) continue;
+      if (doing == nullptr || ended[static_cast<size_t>(rank)]) continue;
       std::fprintf(stderr, "  rank %d", rank);
       if (thread > 0) std::fprintf(stderr, ", thread %d", thread);
       std::fprintf(stderr, ": %s %s", at.inside ? "is in" : "has done", doing);
@@ -266,7 +267,7 @@ int Watch(const std::vector<pid_t>& ranks, double patience) {
       result = 42;
     }
   }
-  if (result != 0) PrintPositions();
+  if (result != 0) PrintPositions(ended);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (!ended[rank]) kill(ranks[rank], SIGKILL);
   }

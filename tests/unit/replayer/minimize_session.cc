@@ -1,4 +1,4 @@
-// By hand: replay_minimize_session SESSION PROGRAM.cc [BUILD RUNS]. Makes the smallest schedule of a session by the model
+// By hand: replayer_minimize_session SESSION PROGRAM.cc [BUILD RUNS]. Makes the smallest schedule of a session by the model
 // alone, writes it as a program and, with a build folder, compiles it and runs it so many times under the emulator.
 // So what the model says of a schedule is held against what happens.
 #include <algorithm>

@@ -48,7 +48,7 @@ bool HangsInSimulation(const Schedule& schedule, uint64_t seed) {
 
 TEST(RandomSchedules, HangWhereASimulationHangs) {
   int hanging = 0;
-  constexpr int kJobs = 4000;
+  constexpr int kJobs = 3000;
   for (uint64_t number = 0; number < kJobs; ++number) {
     const Schedule schedule = RandomSchedule(number);
     const ModelRun run = RunModel(schedule);
@@ -62,7 +62,7 @@ TEST(RandomSchedules, HangWhereASimulationHangs) {
 
 TEST(RandomSchedules, ComeOutMinimal) {
   int minimised = 0;
-  for (uint64_t number = 10'000; number < 10'600; ++number) {
+  for (uint64_t number = 10'000; number < 10'400; ++number) {
     const Schedule schedule = RandomSchedule(number);
     const ModelRun whole = RunModel(schedule);
     const MinimizeReport report = Minimize(schedule);
@@ -91,7 +91,7 @@ TEST(RandomSchedules, ComeOutMinimal) {
       }
     }
   }
-  EXPECT_GT(minimised, 60);
+  EXPECT_GT(minimised, 40);
 }
 
 }  // namespace

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""gordian replay from outside: jobs are recorded, replayed as programs of their own, and these must hang and be told alike.
+
+  replay.py BUILD CASE ... [--runs K] [--jobs N]    cases: names of end-to-end jobs; JOB.twin, golden, unreadable, all
+  replay.py BUILD --table [--runs K]                 every job that hangs, as a table (docs/replay.md)
+
+A job that hangs must be replayed with exit code 0: gordian itself has run the program, and wants exit code 42 and the
+same signature K times out of K. Its innocent twin must be refused with exit code 3 and a reason. A failure leaves its
+folder behind and names it.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIMIT = 100  # seconds; for one command
+
+# What makes these hang is a setting.
+SETTINGS = {
+    "launch_order": {"NCCL_LAUNCH_ORDER_IMPLICIT": "1"},
+    "queue_behind": {"CUDA_DEVICE_MAX_CONNECTIONS": "1"},
+}
+HANGING = [
+    "inversion_one_stream", "inversion_subset", "inversion_sync", "inversion_free", "inversion_cold",
+    "inversion_pageable_copy", "three_comm_cycle", "event_cycle", "hybrid_recv_all_reduce", "pipeline_swapped",
+    "missing_rank", "spinning_rank", "one_too_many", "exited_rank", "killed_rank", "stopped_rank", "aborted_rank",
+    "missing_send", "mismatch_count_hangs", "mismatch_type_hangs", "mismatch_no_root_hangs", "mismatch_kind_hangs",
+    "init_missing", "init_order", "split_divergent", "split_against_all_reduce", "windows_opposite", "destroy_opposite",
+    "graph_inversion", "graph_missing_replay", "graph_against_sync", "inversion_loaders", "inversion_dying_threads",
+    "inversion_beside_sleeper", "launch_order", "queue_behind", "flag_reduced_to_one", "fused_differently",
+    "one_step_less", "batch_asymmetric", "wrong_peer", "send_never_received", "destroyed_with_pending",
+    "blocked_in_teardown",
+]
+# Hang, and cannot be replayed: part of the reason.
+REFUSED = {
+    "memory_gate": "waits for a value in memory",
+    "graph_stuck_inside": "kernel of the program's own",
+    "endless_kernel": "kernel of the program's own",
+}
+# Ends in spite of its mismatch.
+ENDS = ["mismatch_count_ends"]
+
+
+class Failure(Exception):
+    pass
+
+
+def expect(condition, what):
+    if not condition:
+        raise Failure(what)
+
+
+def environment(**more):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("GORDIAN_", "NCCL_", "CUDA_", "LD_"))}
+    env.update({k: v for k, v in os.environ.items() if k == "CUDA_HOME"})
+    env.update(more)
+    return env
+
+
+class Case:
+    def __init__(self, build, name, runs):
+        self.build, self.name, self.runs = os.path.abspath(build), name, runs
+        self.gordian = os.path.join(self.build, "bin", "gordian")
+        self.work = tempfile.mkdtemp(prefix="gordian-replay-")
+        self.row = None
+
+    def command(self, *words, **variables):
+        return subprocess.run(list(words), capture_output=True, text=True, timeout=LIMIT, cwd=self.work,
+                              env=environment(**variables))
+
+    def record(self, job, *arguments):
+        session = os.path.join(self.work, "session")
+        self.command(self.gordian, "run", "--emulator", "--session", session, "--on-verdict", "kill-suspected",
+                     "--suspect-after", "2", "--", os.path.join(self.build, "tests", "gordian_e2e_job"), job, *arguments,
+                     **({} if "--twin" in arguments else SETTINGS.get(job, {})))
+        expect(os.path.exists(os.path.join(session, "trace.gtrace")), "nothing was recorded")
+        return session
+
+    def replay(self, path, *options):
+        began = time.monotonic()
+        done = self.command(self.gordian, "replay", path, "-o", os.path.join(self.work, "replay"), "--json", *options)
+        try:
+            return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr, time.monotonic() - began
+        except ValueError:
+            raise Failure(f"no JSON: {done.stdout}{done.stderr}")
+
+    def refused(self, path, reason):
+        code, document, err, _ = self.replay(path, "--minimize", "--verify", "1")
+        expect(code == 3, f"exit code {code} instead of 3: {document} {err}")
+        expect(document["replayed"] is False, "it says that it was replayed")
+        expect(any(reason in text for text in document["refused"]), f"not the reason: {document['refused']}")
+        expect(reason in err, f"the reason is not told to people: {err}")
+        expect(not os.path.exists(os.path.join(self.work, "replay", "replay.cc")), "a program was written all the same")
+
+    def hangs(self, job):
+        session = self.record(job)
+        with open(os.path.join(session, "verdict.json")) as f:
+            verdict = json.load(f)["verdict"]
+        code, document, err, seconds = self.replay(session, "--minimize", "--verify", str(self.runs))
+        expect(code == 0, f"exit code {code}: {json.dumps(document)} {err}")
+        verified = document["verified"]
+        expect(verified["runs"] == verified["hung"] == verified["same"] == self.runs, f"{verified}")
+        expect(all(run["exit_code"] == 42 and run["signature"] == document["signature"] for run in verified["told"]),
+               f"{verified}")
+        expect(document["signature"]["verdict"] == verdict, f"{document['signature']} of a job that is {verdict}")
+        with open(document["program"]) as f:
+            text = f.read()
+        expect(f"{self.runs} of {self.runs} runs" in text, "the header does not say how it was verified")
+        self.row = (job, document["signature"], document["ranks"], document["operations"], seconds)
+
+    # The golden programs: they compile without a warning and hang by themselves, without gordian too.
+    def golden(self, name):
+        headers = [os.path.join(os.environ[v], "include") for v in ("CUDA_HOME", "NCCL_HOME") if v in os.environ]
+        with open(os.path.join(self.build, "CMakeCache.txt")) as f:
+            headers += [line.split("=", 1)[1].strip() for line in f if line.startswith(("GORDIAN_CUDA_INCLUDE:", "GORDIAN_NCCL_INCLUDE:"))]
+        emulator = os.path.join(self.build, "lib", "emulator")
+        binary = os.path.join(self.work, "replay")
+        done = self.command("g++", "-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", "-pthread",
+                            os.path.join(ROOT, "tests", "golden", "replays", name + ".cc"), "-o", binary,
+                            *[word for folder in headers for word in ("-isystem", folder)],
+                            "-L" + emulator, "-lnccl", "-lcudart", "-Wl,-rpath-link," + emulator)
+        expect(done.returncode == 0, done.stderr)
+        done = self.command(binary, "--patience", "1.5", LD_LIBRARY_PATH=emulator)
+        expect(done.returncode == 42, f"exit code {done.returncode}: {done.stderr}")
+        expect("reproduced" in done.stderr and ": is in " in done.stderr, done.stderr)
+
+    def unreadable(self):
+        path = os.path.join(self.work, "none.gtrace")
+        with open(path, "w") as f:
+            f.write("this is no trace")
+        code, document, err, _ = self.replay(path)
+        expect(code == 2 and document is None and "none.gtrace" in err, f"{code} {document} {err}")
+
+    def run(self):
+        if self.name == "unreadable":
+            self.unreadable()
+        elif self.name.startswith("golden."):
+            self.golden(self.name[7:])
+        elif self.name.endswith(".twin"):
+            self.refused(self.record(self.name[:-5], "--twin"), "nothing hangs in it")
+        elif self.name in REFUSED:
+            self.refused(self.record(self.name), REFUSED[self.name])
+        elif self.name in ENDS:
+            self.refused(self.record(self.name), "came to its end by itself")
+        else:
+            self.hangs(self.name)
+
+    def forget(self):
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("cases", nargs="*")
+    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--table", action="store_true")
+    args = parser.parse_args()
+    names = args.cases
+    if args.table:
+        names = HANGING
+    elif names == ["all"]:
+        names = HANGING + list(REFUSED) + ENDS + ["unreadable"] + [f"{name}.twin" for name in HANGING[:12]]
+    failed = 0
+
+    def one(name):
+        case = Case(args.build, name, args.runs)
+        try:
+            case.run()
+            case.forget()
+            return case, ""
+        except (Failure, OSError, subprocess.TimeoutExpired, KeyError) as error:
+            return case, f"{type(error).__name__}: {error}\n  its folder: {case.work}"
+
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for case, error in pool.map(one, names):
+            if error:
+                failed += 1
+                print(f"FAILED {case.name}: {error}", flush=True)
+            elif args.table and case.row:
+                job, signature, ranks, operations, seconds = case.row
+                edges = f" ({', '.join(signature['edges'])})" if signature["edges"] else ""
+                print(f"| `{job}` | {signature['verdict']}{edges} | {ranks['recorded']} → {ranks['replay']} | "
+                      f"{operations['recorded']} → {operations['replay']} | {args.runs} of {args.runs} | {seconds:.1f} s |", flush=True)
+            else:
+                print(f"ok {case.name}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+// Programs of schedules made by hand, against tests/golden/replays. tests/golden/update.sh writes them anew; that
+// they compile without a warning is tests/e2e/replay.py's business.
+#include "replayer/cxx_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "tests/unit/replayer/hand_made.h"
+
+namespace gordian::replayer {
+namespace {
+
+class GoldenReplays : public ::testing::TestWithParam<testing::Sample> {};
+
+TEST_P(GoldenReplays, Cxx) {
+  const std::string path = std::string(GORDIAN_GOLDEN_DIR) + "/" + GetParam().name + ".cc";
+  const std::string text = WriteCxx(GetParam().schedule, {.file = "replay.cc", .verified = ""});
+  if (std::getenv("GORDIAN_UPDATE_GOLDEN") != nullptr) {
+    std::ofstream(path) << text;
+    return;
+  }
+  std::ifstream file(path);
+  std::stringstream expected;
+  expected << file.rdbuf();
+  EXPECT_EQ(expected.str(), text) << path << " differs. If the new text is right: tests/golden/update.sh";
+}
+
+INSTANTIATE_TEST_SUITE_P(Samples, GoldenReplays, ::testing::ValuesIn(testing::Samples()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(CxxWriter, NobodyGetsOutOfAComment) {
+  Schedule schedule = testing::SampleOf(testing::Samples(), "missing");
+  schedule.origin.summary = "first\nint evil() { return 1; } \\";
+  schedule.origin.command = "run \\\n*/ #error";
+  schedule.ranks[0].threads[0].ops[0].site = "a\nb \\";
+  const std::string text = WriteCxx(schedule, {.file = "replay.cc", .verified = ""});
+  EXPECT_EQ(text.find("\nint evil"), std::string::npos);
+  EXPECT_EQ(text.find("\n*/"), std::string::npos);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("//") != std::string::npos) {
+      EXPECT_NE(line.back(), '\\') << line;
+    }
+  }
+  EXPECT_NE(text.find("// a b\n"), std::string::npos);
+}
+
+TEST(CxxWriter, RanksThatDoTheSameShareAFunction) {
+  const std::string text = WriteCxx(testing::SampleOf(testing::Samples(), "missing"), {.file = "replay.cc", .verified = ""});
+  EXPECT_NE(text.find("// Ranks 0, 1, 2, 3, 4, 6 and 7.\nvoid Rank0(Thread& me)"), std::string::npos);
+  EXPECT_EQ(text.find("void Rank1("), std::string::npos);
+  EXPECT_NE(text.find("void Rank5("), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gordian::replayer
