@@ -22,7 +22,8 @@ std::string BecauseOf(const graph::WaitEdge& edge) {
   const size_t verb = edge.detail.find(' ', edge.detail.find(' ') + 1);  // "rank 1 starts ...", "rank 1 calls ..."
   if (verb != std::string::npos && edge.detail.compare(verb, 7, " calls ") == 0) return "not called";
   if (edge.detail.find(kInCall) != std::string::npos) return "in a call";
-  return edge.detail.substr(edge.detail.rfind(": ") + 2);
+  const size_t why = edge.detail.rfind(": ");
+  return why == std::string::npos ? edge.detail : edge.detail.substr(why + 2);
 }
 
 }  // namespace
