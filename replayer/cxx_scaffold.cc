@@ -268,9 +268,10 @@ int Watch(const std::vector<pid_t>& ranks, double patience) {
   }
   if (result != 0) PrintPositions();
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (ended[rank]) continue;
-    kill(ranks[rank], SIGKILL);
-    waitpid(ranks[rank], nullptr, 0);
+    if (!ended[rank]) kill(ranks[rank], SIGKILL);
+  }
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (!ended[rank]) waitpid(ranks[rank], nullptr, 0);
   }
   if (result == 0) std::fprintf(stderr, "replay: all ranks have ended\n");
   return result;

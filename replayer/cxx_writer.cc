@@ -131,8 +131,8 @@ class RankWriter {
       const Communicator& comm = schedule_.comms[i];
       const int place = static_cast<int>(i);
       const bool of_parent = comm.parent >= 0 && PlaceIn(schedule_.comms[static_cast<size_t>(comm.parent)]) >= 0;
-      const bool made = Uses([&](const Op& op) { return op.kind == OpKind::kCommSplit && op.comm == place; });
-      if (PlaceIn(comm) < 0 && !(comm.ready && of_parent) && !made) continue;
+      const bool called = Uses([&](const Op& op) { return op.comm == place || op.parent == place; });
+      if (comm.ready ? PlaceIn(comm) < 0 && !of_parent : !called) continue;
       Line("ncclComm_t " + comm.name + " = nullptr;");
       if (!comm.ready) continue;
       if (comm.parent < 0) {

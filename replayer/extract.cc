@@ -10,6 +10,7 @@
 #include <set>
 #include <string_view>
 
+#include "analyzer/graph/check_catalogue.h"
 #include "analyzer/server/call_sites.h"
 #include "analyzer/server/graph_events.h"
 #include "common/trace_file.h"
@@ -31,8 +32,8 @@ class Reading {
     events_.Tell([](const graph::ProcessInfo&) {}, [this](const graph::CallRecord& record) { recording_.OnRecord(record); });
   }
 
-  // Facts are fed up to the last round. What came behind it (the end of the job, by whoever killed it) says
-  // nothing about what was stuck, but for whether it ended by itself.
+  // Facts are fed up to the last round at which the job was as the verdict says. Once there is trouble, the end
+  // of a process is what somebody made of it: it says nothing about what was stuck.
   void OnEvent(const v1::Event& event) {
     switch (event.event_case()) {
       case v1::Event::kModule:
@@ -48,11 +49,15 @@ class Reading {
       default:
         break;
     }
-    if (event.has_round()) {
+    if (over_) return;
+    const bool ends = event.has_process_ended() || (event.has_round() && HoldsDead(event.round()));
+    if (event.has_job_ended() || (ends && graph::SaysTrouble(model_.Current().main.verdict))) {
+      over_ = true;
+    } else if (event.has_round()) {
       for (const v1::Event& held : held_) events_.OnEvent(held);
       held_.clear();
       events_.OnEvent(event);
-    } else if (event.has_process_ended() || event.has_job_ended() || !held_.empty()) {
+    } else if (event.has_process_ended() || !held_.empty()) {
       held_.push_back(event);
     } else {
       events_.OnEvent(event);
@@ -88,6 +93,11 @@ class Reading {
   }
 
  private:
+  static bool HoldsDead(const v1::Round& round) {
+    return std::any_of(round.processes().begin(), round.processes().end(),
+                       [](const v1::ProcessState& state) { return !state.alive(); });
+  }
+
   void NoteSetting(const std::string& setting) {
     const size_t sign = setting.find('=');
     if (sign == std::string::npos) return;
@@ -128,6 +138,7 @@ class Reading {
   std::vector<v1::Event> held_;
   std::map<std::string, std::set<std::string>> settings_;
   bool ended_well_ = false;
+  bool over_ = false;  // what comes now is the aftermath
 };
 
 }  // namespace

@@ -101,6 +101,9 @@ class Builder {
         refused_.insert(std::to_string(unseen) + " members of " + comm.name + " were not seen");
       } else if (unseen > 0) {
         GuessMembers(&comm);
+        if (std::find(comm.members.begin(), comm.members.end(), -1) != comm.members.end()) {
+          schedule_.origin.notes.push_back("members of " + comm.name + " that have not called what makes it are not here");
+        }
       }
       NoteUse(index, &comm);
       comm_of_[index] = static_cast<int>(schedule_.comms.size());

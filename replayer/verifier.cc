@@ -14,9 +14,8 @@
 #include <memory>
 #include <thread>
 
-#include "analyzer/server/verdict_json.h"
 #include "common/read_file.h"
-#include "replayer/unfinished.h"
+#include "replayer/extract.h"
 
 extern char** environ;
 
@@ -118,15 +117,18 @@ struct Running {
   std::string session;
 };
 
-VerifyRun Finished(const Running& running) {
+VerifyRun Finished(const Running& running, const VerifyTools& tools) {
   VerifyRun run;
   run.exit_code = running.child->exit_code();
   run.output = running.child->Output();
-  const StatusOr<server::VerdictDocument> document = server::ReadVerdictFile(running.session + "/verdict.json");
-  if (document.ok()) {
-    run.signature = SignatureOf(document->verdict);
+  // Read from the trace as the recorded job's was, so that what the watchdog's kills add is left out of both.
+  ExtractOptions options;
+  options.model.suspect_after_ns = static_cast<uint64_t>(tools.suspect_after_s * 1e9);
+  const StatusOr<Extracted> extracted = Extract(running.session, options);
+  if (extracted.ok()) {
+    run.signature = extracted->schedule.origin.signature;
   } else {
-    run.output += "\n" + document.status().message();
+    run.output += "\n" + extracted.status().message();
   }
   return run;
 }
@@ -141,7 +143,7 @@ std::string Seconds(double seconds) {
 Status CompileReplay(const std::string& source, const std::string& binary, const VerifyTools& tools) {
   const StatusOr<std::unique_ptr<TemporaryFolder>> folder = TemporaryFolder::Make();
   GORDIAN_RETURN_IF_ERROR(folder.status());
-  std::vector<std::string> command = {tools.compiler, "-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", source, "-o", binary};
+  std::vector<std::string> command = {tools.compiler, "-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", "-pthread", source, "-o", binary};
   for (const std::string& include : tools.include_dirs) command.insert(command.end(), {"-isystem", include});
   command.insert(command.end(), {"-L" + tools.library_dir, "-lnccl", "-lcudart", "-Wl,-rpath-link," + tools.library_dir});
   StatusOr<std::unique_ptr<Child>> child = Child::Start(command, (*folder)->path() + "/compiler", (*folder)->path());
@@ -180,7 +182,7 @@ StatusOr<Verified> VerifyReplay(const std::string& binary, const Signature& want
         continue;
       }
       if (late) each->child->Kill();
-      VerifyRun run = Finished(*each);
+      VerifyRun run = Finished(*each, tools);
       if (run.exit_code == kReproduced) {
         ++verified.hung;
         verified.same += run.signature == wanted;
