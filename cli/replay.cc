@@ -75,7 +75,9 @@ StatusOr<replayer::Extracted> ExtractFrom(const std::string& path, bool* from_du
   *from_dumps = true;
   const StatusOr<std::vector<importers::FlightDump>> dumps = importers::ReadFlightDumps(path);
   GORDIAN_RETURN_IF_ERROR(dumps.status());
-  return replayer::ScheduleFlightDumps(*dumps, path.substr(path.find_last_of('/') + 1));
+  std::filesystem::path source = path;
+  if (!source.has_filename()) source = source.parent_path();  // "dumps/"
+  return replayer::ScheduleFlightDumps(*dumps, source.filename());
 }
 
 // Dumps tell less of a hang than a run of it: what the first run says that is the hang of the dumps is what all have to

@@ -86,6 +86,10 @@ const Type* TypeOf(const std::string& name) {
 bool HasRoot(OpKind kind) {
   return kind == OpKind::kBroadcast || kind == OpKind::kReduce || kind == OpKind::kGather || kind == OpKind::kScatter;
 }
+// Moves data from member to member, as transfers do, and is connected as they are.
+bool IsPairwise(OpKind kind) {
+  return IsTransfer(kind) || kind == OpKind::kAllToAll || kind == OpKind::kGather || kind == OpKind::kScatter;
+}
 bool Scatters(OpKind kind) { return kind == OpKind::kBroadcast || kind == OpKind::kScatter; }
 
 std::string Plural(size_t count, const std::string& what) { return std::to_string(count) + " " + what + (count == 1 ? "" : "s"); }
@@ -258,6 +262,9 @@ class FlightSchedule {
     for (const auto& [number, units] : units_) {
       for (const Unit& unit : units) {
         const int64_t sequence = unit.calls.front().second.sequence;
+        for (const auto& [entry, operation] : unit.calls) {
+          if (IsPairwise(Find(entry->operation)->kind)) pairwise_.insert(QueueOf(unit));
+        }
         const auto [found, added] = queues.try_emplace(QueueOf(unit), sequence);
         found->second = std::min(found->second, sequence);
       }
@@ -280,7 +287,7 @@ class FlightSchedule {
       const auto group = calls_.groups().find(queue.group);
       if (group == calls_.groups().end()) continue;  // refused above
       std::string name = Described(group->second);
-      if (described_.at(name) > 1) name += "_" + Identifier("g" + group->second.name);
+      if (described_.at(name) > 1) name += "_" + Identifier("pg" + group->second.name);
       if (queue.low >= 0) name += "_" + std::to_string(queue.low) + "_" + std::to_string(queue.high);
       comm.name = names_of_comms_.Take(name);
       comm.label = group->second.description;
@@ -288,7 +295,14 @@ class FlightSchedule {
       comm.ready = true;
       // The first operation of a group has number 1; what came before this one has connected the members.
       comm.connected = sequence > 1 && queue.low < 0;
-      if (sequence > 1 && queue.low >= 0) comm.connected_pairs = {{0, 1}, {1, 0}};
+      if (sequence > 1 && (queue.low >= 0 || pairwise_.contains(queue))) {
+        const int size = static_cast<int>(comm.members.size());
+        for (int from = 0; from < size; ++from) {
+          for (int to = 0; to < size; ++to) {
+            if (from != to) comm.connected_pairs.emplace_back(from, to);
+          }
+        }
+      }
       comm_of_[queue] = static_cast<int>(schedule_.comms.size());
       schedule_.comms.push_back(std::move(comm));
     }
@@ -452,7 +466,7 @@ class FlightSchedule {
     if (roots_guessed_) notes.push_back("guessed: roots, such that who waits in the dumps waits here");
     if (!sleeping_.empty()) {
       notes.push_back("guessed: " + graph::RankList(sleeping_) + (sleeping_.size() == 1 ? " is" : " are") +
-                      " in code of the program's own, and calls nothing more");
+                      " in code of the program's own and " + (sleeping_.size() == 1 ? "calls" : "call") + " nothing more");
     }
     if (!no_dump_.empty()) notes.push_back("guessed: " + graph::RankList(no_dump_) + " left no dump, and is taken to have called nothing");
     notes.push_back("every reduction is a sum; the dumps do not say");
@@ -478,6 +492,7 @@ class FlightSchedule {
   std::vector<int> numbers_;       // ranks of the job, by place in Schedule::ranks
   std::map<int, int> place_of_;    // and back
   std::map<Queue, int> comm_of_;
+  std::set<Queue> pairwise_;  // that have operations between pairs
   std::map<OpId, FlightOperation> operation_of_;
   std::vector<int> sleeping_, no_dump_;
   std::vector<std::string> guesses_;
