@@ -58,6 +58,11 @@ std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironme
   if (options.graph_markers) {
     variables.emplace_back("GORDIAN_GRAPH_MARKERS", "1");
   }
+  if (options.stub_compute) {
+    variables.emplace_back("GORDIAN_STUB_COMPUTE", "1");
+    variables.emplace_back("GORDIAN_STUB_COMPUTE_KEEP", options.stub_keep);
+    variables.emplace_back("GORDIAN_STUB_COMPUTE_SKIP", options.stub_skip);
+  }
   if (options.nccl_profiler) {
     const std::string own = before("NCCL_PROFILER_PLUGIN").value_or("");
     if (!own.empty() && own != "none" && own != paths.shim) {

@@ -20,6 +20,9 @@ struct JobEnvironmentOptions {
   // LD_LIBRARY_PATH.
   bool preload_emulator = false;
   bool graph_markers = false;
+  // Launches of kernels are left out; patterns as the shim takes them, empty: none.
+  bool stub_compute = false;
+  std::string stub_keep, stub_skip;
   // The shim as NCCL's profiler plugin; one that NCCL_PROFILER_PLUGIN names already is kept behind
   // it.
   bool nccl_profiler = false;

@@ -84,6 +84,9 @@ JobOutcome JobRunner::Run(bool preload_emulator) {
                     .emulator = options_.config.emulator,
                     .preload_emulator = preload_emulator,
                     .graph_markers = options_.config.graph_markers,
+                    .stub_compute = options_.config.stub_compute,
+                    .stub_keep = options_.config.stub_keep,
+                    .stub_skip = options_.config.stub_skip,
                     .nccl_profiler = options_.config.nccl_profiler},
                    ProcessEnvironment());
   inherited_.KeepOthersFromChildren();
@@ -468,6 +471,7 @@ void JobRunner::StopObserving() {
   const collector::Collector::Stats stats = collector_->stats();
   outcome_.records = stats.records;
   outcome_.lost_records = stats.lost_records;
+  outcome_.skipped_kernels = stats.skipped_kernels;
   outcome_.processes = stats.processes;
   outcome_.refused_files = stats.refused_files;
   outcome_.problem = outcome_.problem || desk_->problem();

@@ -54,7 +54,7 @@ struct JobOutcome {
   graph::Verdict verdict;
   std::string analyzed_at;  // HOST:PORT; empty: here
   bool observed = false;  // the fields above say something about calls
-  uint64_t records = 0, lost_records = 0, processes = 0, refused_files = 0;
+  uint64_t records = 0, lost_records = 0, skipped_kernels = 0, processes = 0, refused_files = 0;
 };
 
 // Use once, from one thread.

@@ -146,6 +146,16 @@ class RingSupplement final : public server::TraceSupplement {
 
 }  // namespace
 
+StatusOr<RecordedBy> WhoRecorded(const std::string& path) {
+  importers::SourceFiles files;
+  Status problem = Status::Ok();
+  if (AreReports(path, &files, &problem)) {
+    if (!problem.ok()) return problem;
+    return files.source == importers::Source::kRas ? RecordedBy::kRas : RecordedBy::kInspector;
+  }
+  return AreDumps(path) ? RecordedBy::kFlightRecorder : RecordedBy::kGordian;
+}
+
 bool IsRunning(const std::string& session) {
   const StatusOr<nlohmann::ordered_json> manifest = ReadManifest(session);
   if (!manifest.ok()) {

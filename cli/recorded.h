@@ -17,6 +17,10 @@ struct RecordedVerdict {
   std::string note;     // one line on what could not be read whole; empty: nothing
 };
 
+// Who wrote what lies at a path, by how its files begin. Errors: files of more than one tool.
+enum class RecordedBy { kGordian, kFlightRecorder, kRas, kInspector };  // kGordian also where nothing is known
+StatusOr<RecordedBy> WhoRecorded(const std::string& path);
+
 // Whether the `gordian run` of a session is still at work.
 bool IsRunning(const std::string& session);
 

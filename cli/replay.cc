@@ -14,13 +14,16 @@
 #include <system_error>
 #include <vector>
 
+#include "analyzer/importers/flight_recorder.h"
 #include "cli/install_paths.h"
 #include "cli/output.h"
+#include "cli/recorded.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
 #include "replayer/buffers.h"
 #include "replayer/cxx_writer.h"
 #include "replayer/extract.h"
+#include "replayer/from_flight_recorder.h"
 #include "replayer/verifier.h"
 #include "replayer/witness.h"
 
@@ -38,6 +41,7 @@ struct ReplayFlags {
   bool minimize = false;
   bool free_running = false;
   bool json = false;
+  bool from_dumps = false;  // not a flag: what the path turned out to be
 };
 
 Status WriteText(const std::string& path, const std::string& text) {
@@ -56,6 +60,39 @@ replayer::ExtractOptions OptionsOf(const std::string& path) {
     options.model.suspect_after_ns = static_cast<uint64_t>(seconds * 1e9);
   }
   return options;
+}
+
+// From whatever a person names, as `gordian analyze` recognises it.
+StatusOr<replayer::Extracted> ExtractFrom(const std::string& path, bool* from_dumps) {
+  const StatusOr<RecordedBy> who = WhoRecorded(path);
+  GORDIAN_RETURN_IF_ERROR(who.status());
+  if (*who == RecordedBy::kGordian) return replayer::Extract(path, OptionsOf(path));
+  if (*who != RecordedBy::kFlightRecorder) {
+    replayer::Extracted refused;
+    refused.refused.push_back(std::string(*who == RecordedBy::kRas ? "reports of NCCL RAS" : "files of NCCL Inspector") +
+                              " hold no order of calls");
+    return refused;
+  }
+  *from_dumps = true;
+  const StatusOr<std::vector<importers::FlightDump>> dumps = importers::ReadFlightDumps(path);
+  GORDIAN_RETURN_IF_ERROR(dumps.status());
+  std::filesystem::path source = path;
+  if (!source.has_filename()) source = source.parent_path();  // "dumps/"
+  return replayer::ScheduleFlightDumps(*dumps, source.filename());
+}
+
+// Dumps tell less of a hang than a run of it: what the first run says that is the hang of the dumps is what all have to
+// be told as.
+void LearnSignature(replayer::Signature* wanted, replayer::Verified* verified) {
+  const auto hangs = [&](const replayer::VerifyRun& run) {
+    return run.exit_code == replayer::kReproduced && replayer::IsHangOfDumps(run.signature, *wanted);
+  };
+  const auto first = std::find_if(verified->runs.begin(), verified->runs.end(), hangs);
+  if (first == verified->runs.end()) return;
+  *wanted = first->signature;
+  verified->same = static_cast<int>(std::count_if(verified->runs.begin(), verified->runs.end(), [&](const replayer::VerifyRun& run) {
+    return run.exit_code == replayer::kReproduced && run.signature == *wanted;
+  }));
 }
 
 bool HoldsHeader(const std::string& folder, const char* name) { return access((folder + "/" + name).c_str(), R_OK) == 0; }
@@ -128,6 +165,7 @@ StatusOr<Attempt> Try(replayer::Schedule schedule, const ReplayFlags& flags, Pro
                              [&](int done) { progress->Say("run " + std::to_string(done) + " of " + std::to_string(flags.verify)); });
   progress->Clear();
   GORDIAN_RETURN_IF_ERROR(verified.status());
+  if (flags.from_dumps) LearnSignature(&attempt.schedule.origin.signature, &*verified);
   options.verified = replayer::Describe(*verified, attempt.schedule.origin.signature) + (flags.free_running ? " (--free)" : "");
   attempt.verified = std::move(*verified);
   GORDIAN_RETURN_IF_ERROR(WriteText(source, replayer::WriteCxx(attempt.schedule, options)));
@@ -184,10 +222,10 @@ int Report(const ReplayFlags& flags, const Attempt& attempt) {
   return kExitProblem;
 }
 
-int Replay(const ReplayFlags& flags) {
+int Replay(ReplayFlags flags) {
   Progress progress(flags.json);
   progress.Say("reading " + flags.path);
-  StatusOr<replayer::Extracted> extracted = replayer::Extract(flags.path, OptionsOf(flags.path));
+  StatusOr<replayer::Extracted> extracted = ExtractFrom(flags.path, &flags.from_dumps);
   progress.Clear();
   if (!extracted.ok()) {
     PrintError(extracted.status().message());
@@ -220,7 +258,7 @@ int Replay(const ReplayFlags& flags) {
 void AddReplayVerb(CLI::App& app, VerbContext* context) {
   auto flags = std::make_shared<ReplayFlags>();
   CLI::App* verb = app.add_subcommand("replay", "Write a small program that hangs as a recorded job did");
-  verb->add_option("path", flags->path, "A session, or a .gtrace file")->required()->type_name("PATH");
+  verb->add_option("path", flags->path, "A session, a .gtrace file, or a file or folder of Flight Recorder dumps")->required()->type_name("PATH");
   verb->add_option("-o,--output", flags->output, "Folder for the program")->required()->type_name("DIR");
   verb->add_flag("--minimize", flags->minimize, "Only what the verdict names");
   verb->add_option("--verify", flags->verify, "Compile it and run it so many times under the emulator: each run must hang and be told as the same")

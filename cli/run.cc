@@ -34,6 +34,8 @@ struct RunFlags {
   bool emulator = false;
   bool graph_markers = false;
   bool nccl_profiler = false;
+  bool stub_compute = false;
+  std::vector<std::string> stub_keep, stub_skip;
   std::optional<std::string> on_verdict;
   std::optional<std::string> suspect_after;
   std::optional<std::string> analyzer;
@@ -41,6 +43,18 @@ struct RunFlags {
   std::optional<int> error_exitcode;
   bool quiet = false;
 };
+
+// Onto the list that the shim is given; see interpose/stub_compute.h.
+Status AddPatterns(const std::string& flag, const std::vector<std::string>& patterns, bool stubs, std::string* list) {
+  constexpr size_t kMostBytes = 1000;
+  if (!patterns.empty() && !stubs) return Status::InvalidArgument(flag + " needs --stub-compute");
+  for (const std::string& pattern : patterns) {
+    if (pattern.empty()) return Status::InvalidArgument(flag + " is empty; give it a pattern of names of kernels");
+    *list += (list->empty() ? "" : ":") + pattern;
+  }
+  if (stubs && list->size() > kMostBytes) return Status::InvalidArgument(flag + ": the patterns are longer than 1,000 bytes");
+  return Status::Ok();
+}
 
 StatusOr<RunConfig> MakeConfig(const RunFlags& flags) {
   StatusOr<RunConfig> from_environment = RunConfig::FromEnvironment(ProcessEnvironment());
@@ -55,6 +69,9 @@ StatusOr<RunConfig> MakeConfig(const RunFlags& flags) {
   config.emulator |= flags.emulator;
   config.graph_markers |= flags.graph_markers;
   config.nccl_profiler |= flags.nccl_profiler;
+  config.stub_compute |= flags.stub_compute;
+  GORDIAN_RETURN_IF_ERROR(AddPatterns("--stub-keep", flags.stub_keep, config.stub_compute, &config.stub_keep));
+  GORDIAN_RETURN_IF_ERROR(AddPatterns("--stub-skip", flags.stub_skip, config.stub_compute, &config.stub_skip));
   config.quiet |= flags.quiet;
   if (flags.analyzer) {
     config.analyzer = *flags.analyzer;
@@ -172,10 +189,14 @@ void DescribeEnd(const JobOutcome& outcome, int exit_code, Session* session) {
 std::string ClosingLine(const JobOutcome& outcome, const std::string& session_dir, int job_code) {
   const graph::Finding& main = outcome.verdict.main;
   std::string line = "gordian: ";
+  const std::string skipped = outcome.skipped_kernels == 0   ? ""
+                              : outcome.skipped_kernels == 1 ? ", 1 kernel not run"
+                                                             : ", " + WithCommas(outcome.skipped_kernels) + " kernels not run";
   if (outcome.problem) {
     line += std::string(graph::Name(main.verdict)) + " (" + graph::Name(main.confidence) + ")";
     line +=
         outcome.killed_by_gordian ? ", job killed" : ", job ended with " + std::to_string(job_code);
+    line += skipped;
     if (!session_dir.empty()) {
       line += "; next: gordian explain " + ShellQuote(session_dir);
     }
@@ -189,6 +210,7 @@ std::string ClosingLine(const JobOutcome& outcome, const std::string& session_di
     line += ", " + std::to_string(ranks) + (ranks == 1 ? " rank, " : " ranks, ");
     line += WithCommas(main.evidence.nccl_calls) + " NCCL calls";
   }
+  line += skipped;
   if (outcome.lost_records > 0) {
     line += ", " + WithCommas(outcome.lost_records) + " records lost";
   }
@@ -359,6 +381,13 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
                  "For NCCL that is linked statically: see its calls through its profiler interface");
   verb->add_flag("--graph-markers", flags->graph_markers,
                  "Put events into captured CUDA graphs, to see which operation a launch is in");
+  verb->add_flag("--stub-compute", flags->stub_compute,
+                 "Do not run kernels that take no part in communication; results are wrong then");
+  verb->add_option("--stub-keep", flags->stub_keep,
+                   "With --stub-compute: run kernels of such (mangled) names all the same, as *gate*; may be repeated")
+      ->type_name("GLOB");
+  verb->add_option("--stub-skip", flags->stub_skip, "With --stub-compute: leave out kernels of such names only")
+      ->type_name("GLOB");
   verb->add_option("--on-verdict", flags->on_verdict,
                    "report: say it and let the job be (default); kill: end the job on a confirmed "
                    "problem; kill-suspected: on a suspected one too; exec:CMD: run a shell command")

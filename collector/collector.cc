@@ -412,6 +412,7 @@ void Collector::Impl::EndAll() {
     spdlog::warn("process {} (pid {}) outlives the collector", number, process.name().identity.pid);
     records_before_ += process.records();
     lost_before_ += process.lost_records();
+    skipped_before_ += process.skipped_kernels();
     bad_before_ += process.bad_records();
     to_salvage_.push_back(process.ring_name());
   }
@@ -452,10 +453,12 @@ void Collector::Impl::PublishStats() {
   now.refused_files = refused_;
   now.records = records_before_;
   now.lost_records = lost_before_;
+  now.skipped_kernels = skipped_before_;
   now.bad_records = bad_before_;
   for (const auto& [number, followed] : processes_) {
     now.records += followed.process->records();
     now.lost_records += followed.process->lost_records();
+    now.skipped_kernels += followed.process->skipped_kernels();
     now.bad_records += followed.process->bad_records();
   }
   now.rounds = rounds_;

@@ -84,6 +84,7 @@ class Collector {
     uint64_t refused_files = 0;  // ring files that are none (damaged, other version, foreign)
     uint64_t records = 0;        // decoded and sent
     uint64_t lost_records = 0;   // the shims' own counts and what was overwritten before we read
+    uint64_t skipped_kernels = 0;  // launches that the shims left out (GORDIAN_STUB_COMPUTE)
     uint64_t bad_records = 0;    // published but not understood
     uint64_t rounds = 0;
     uint64_t last_round_ns = 0;  // how long it took from request to send

@@ -144,7 +144,7 @@ class Collector::Impl {
   uint64_t flushed_ns_ = 0;
   uint64_t stats_published_ns_ = 0;
   // Of processes that have been finished; the living are added by PublishStats.
-  uint64_t records_before_ = 0, lost_before_ = 0, bad_before_ = 0;
+  uint64_t records_before_ = 0, lost_before_ = 0, skipped_before_ = 0, bad_before_ = 0;
   uint64_t adopted_ = 0, refused_ = 0, rounds_ = 0, last_round_ns_ = 0;
   StackTaker taker_{[this] { Wake(); }};
   TrackedProcess::Sink sink_ = [this](v1::Event&& event) { Emit(std::move(event)); };

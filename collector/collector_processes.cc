@@ -200,6 +200,7 @@ void Collector::Impl::FinishEnded(bool no_grace) {
                  status.value);
     records_before_ += process.records();
     lost_before_ += process.lost_records();
+    skipped_before_ += process.skipped_kernels();
     bad_before_ += process.bad_records();
     by_ring_name_.erase(process.ring_name());
     done_names_.insert(process.ring_name());

@@ -248,6 +248,11 @@ uint64_t TrackedProcess::nccl_calls() {
   return ring_ != nullptr && ring_->ReadHeader(&header) ? header.nccl_calls : 0;
 }
 
+uint64_t TrackedProcess::skipped_kernels() {
+  ring::Header header;
+  return ring_ != nullptr && ring_->ReadHeader(&header) ? header.skipped_kernels : 0;
+}
+
 // Records that were overwritten, or made no sense, may have been of anything.
 void TrackedProcess::NoteOtherLosses(v1::StateBlock* block) const {
   if (drainer_->overrun() + bad_records_ + drainer_->corrupt() > 0) {
@@ -399,6 +404,10 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
     out->add_not_visible("host waits and how communicators were made, of pid " +
                          std::to_string(name_.identity.pid) +
                          " (NCCL's calls were told by its profiler interface)");
+  }
+  if (header.skipped_kernels > 0) {
+    out->add_not_visible("what " + std::to_string(header.skipped_kernels) +
+                         " kernels would have computed, which were not run (--stub-compute),");
   }
   // Without a watcher an answer is needed only where there is something it could have looked at.
   out->set_answered(header.watcher_tid != 0 ? WatcherAnswered() : !unfinished);

@@ -35,6 +35,12 @@ constexpr Setting kSettings[] = {
      "0: no events behind operations, hence no evidence of the GPU"},
     {"GORDIAN_GRAPH_MARKERS", "shim", "0",
      "1: events in captured graphs too, which changes the job's graphs"},
+    {"GORDIAN_STUB_COMPUTE", "shim", "0",
+     "1: kernels that take no part in communication are not run"},
+    {"GORDIAN_STUB_COMPUTE_KEEP", "shim", "",
+     "patterns, separated by ':', of names of kernels that are run all the same"},
+    {"GORDIAN_STUB_COMPUTE_SKIP", "shim", "",
+     "patterns of names of the kernels that are not run; empty: all"},
     {"GORDIAN_NCCL_PROFILER_PLUGIN", "shim", "",
      "the user's own profiler plugin, which NCCL_PROFILER_PLUGIN named before us"},
     {"GORDIAN_RING_SLOTS", "shim", "", "records of one thread's ring; for tests"},
@@ -159,6 +165,9 @@ StatusOr<RunConfig> RunConfig::FromEnvironment(const Environment& environment) {
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_EMULATOR", &config.emulator));
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_GRAPH_MARKERS", &config.graph_markers));
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_NCCL_PROFILER", &config.nccl_profiler));
+  GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_STUB_COMPUTE", &config.stub_compute));
+  config.stub_keep = environment("GORDIAN_STUB_COMPUTE_KEEP").value_or("");
+  config.stub_skip = environment("GORDIAN_STUB_COMPUTE_SKIP").value_or("");
   if (auto text = environment("GORDIAN_SPOOL_MB")) {
     StatusOr<uint64_t> value = ParseUnsigned("GORDIAN_SPOOL_MB", *text);
     GORDIAN_RETURN_IF_ERROR(value.status());

@@ -43,6 +43,10 @@ struct RunConfig {
   bool emulator = false;
   // GORDIAN_GRAPH_MARKERS: 1 puts events into captured graphs (interpose/graph_markers.h).
   bool graph_markers = false;
+  // GORDIAN_STUB_COMPUTE: 1 leaves out launches of kernels (interpose/stub_compute.h), but for those whose names
+  // match a pattern of _KEEP; where _SKIP has patterns, of those only that match one.
+  bool stub_compute = false;
+  std::string stub_keep, stub_skip;
   // GORDIAN_NCCL_PROFILER: 1 makes the shim NCCL's profiler plugin (interpose/nccl_profiler.h).
   bool nccl_profiler = false;
   // GORDIAN_LOG: trace | debug | info | warning | error | off; what goes to <session>/gordian.log.

@@ -16,6 +16,7 @@
 #include "interpose/graph_markers.h"
 #include "interpose/lifecycle.h"
 #include "interpose/nccl_newer.h"
+#include "interpose/stub_compute.h"
 
 namespace gordian::interpose {
 
@@ -73,6 +74,29 @@ constexpr ring::WaitKind WaitKindOf(CallId call) {
   }
   if (NameHas(call, "Free") || NameHas(call, "Unregister")) return ring::WaitKind::kFree;
   return ring::WaitKind::kCopy;
+}
+
+// A launch of one kernel.
+constexpr bool LaunchesKernel(CallId call) {
+  return (NameHas(call, "LaunchKernel") || NameHas(call, "LaunchCooperativeKernel")) && !NameHas(call, "MultiDevice");
+}
+
+// Whether a launch of a kernel is left out (interpose/stub_compute.h).
+template <typename... Arguments>
+bool IsStubbedLaunch(const Arguments&... arguments) {
+  if constexpr (kTakes<const cudaLaunchConfig_t*, Arguments...>) {
+    if (RecordsEvent(Pick<const cudaLaunchConfig_t*>(nullptr, arguments...))) return false;
+  } else if constexpr (kTakes<const CUlaunchConfig*, Arguments...>) {
+    if (RecordsEvent(Pick<const CUlaunchConfig*>(nullptr, arguments...))) return false;
+  }
+  if constexpr (kTakes<CUfunction, Arguments...>) {
+    return IsStubbed(Pick<CUfunction>(nullptr, arguments...));
+  } else if constexpr (kTakes<cudaKernel_t, Arguments...>) {
+    return IsStubbed(Pick<cudaKernel_t>(nullptr, arguments...));
+  } else {
+    static_assert(kTakes<const void*, Arguments...>);
+    return IsStubbed(Pick<const void*>(nullptr, arguments...));
+  }
 }
 
 // The stream of a launch, a copy or an event call; 0 where the call has no such argument.
@@ -462,6 +486,12 @@ struct Call {
   template <typename... Arguments>
   auto OnStream(const Arguments&... arguments) const {
     constexpr ring::WorkKind kKind = WorkKindOf(kCall);
+    if constexpr (LaunchesKernel(kCall)) {
+      if (StubsCompute() && IsStubbedLaunch(arguments...)) {
+        Add(thread.header->skipped_kernels, uint64_t{1});
+        return static_cast<decltype(forward())>(0);
+      }
+    }
     StreamState* stream = ResolveStream(thread, StreamArgument(arguments...), IsPerThread(kCall));
     if constexpr (NameHas(kCall, "Memcpy") && NameHas(kCall, "Async")) {
       constexpr bool kToHost = NameHas(kCall, "DtoH") || NameHas(kCall, "AtoH");

@@ -17,6 +17,7 @@
 
 #include "interpose/handle_tables.h"
 #include "interpose/lifecycle.h"
+#include "interpose/stub_compute.h"
 
 namespace gordian::interpose {
 namespace {
@@ -323,6 +324,7 @@ Process* CreateProcess(uint64_t epoch) {
   process->markers_on.store(markers_off ? 0 : 1, std::memory_order_relaxed);
   const bool in_graphs = ParseNumber(getenv("GORDIAN_GRAPH_MARKERS"), &value) && value != 0;
   process->graph_markers_on.store(in_graphs ? 1 : 0, std::memory_order_relaxed);
+  ReadStubSettings();
   return process;
 }
 

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "analyzer/importers/plain_data.h"
 
@@ -15,6 +16,7 @@ namespace {
 
 using View = PlainData::View;
 
+constexpr std::string_view kEndOfBatch = "coalesced";
 constexpr std::string_view kBackends[] = {"nccl:", "xccl:", "gloo:", "ucc:", "mpi:"};
 
 // "[0, 1, 2]" or a list.
@@ -103,6 +105,18 @@ StatusOr<FlightEntry> Entry(const View& from, const std::map<std::string, std::s
                     from["time_discovered_completed_ns"].AsInt().value_or(0) > 0;
   entry.site = SiteOf(from["frames"]);
   return entry;
+}
+
+// Operations of a batch are recorded without a state of their own, which stays "scheduled"; the entry that ends the
+// batch has it, and no more. Facts: ProcessGroupNCCL::endCoalescing.
+void CompleteBatches(std::vector<FlightEntry>* entries) {
+  std::set<std::tuple<std::string_view, bool, int64_t>> completed;
+  for (const FlightEntry& entry : *entries) {
+    if (entry.operation == kEndOfBatch && entry.completed) completed.emplace(entry.group, entry.p2p, entry.sequence);
+  }
+  for (FlightEntry& entry : *entries) {
+    entry.completed = entry.completed || completed.count({entry.group, entry.p2p, entry.sequence}) > 0;
+  }
 }
 
 // Which group a status is of: pg_status goes by a number of the rank's own, entries name both. For the rest:
@@ -231,6 +245,7 @@ StatusOr<FlightDump> ParseFlightDump(std::string_view bytes) {
   }
   std::stable_sort(dump.entries.begin(), dump.entries.end(),
                    [](const FlightEntry& a, const FlightEntry& b) { return a.record < b.record; });
+  CompleteBatches(&dump.entries);
   AssignStatus(root["pg_status"], entries, key_of_name, &dump);
   return dump;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <compare>
 #include <deque>
 #include <functional>
 #include <iterator>
@@ -11,8 +10,8 @@
 #include <utility>
 
 #include "analyzer/graph/check_catalogue.h"
-#include "analyzer/graph/decider.h"
 #include "analyzer/graph/names.h"
+#include "analyzer/importers/flight_calls.h"
 
 namespace gordian::importers {
 namespace {
@@ -24,51 +23,6 @@ using graph::VerdictKind;
 
 constexpr size_t kMostOperations = 16;  // in a finding
 
-// What a rank has made of an operation.
-enum class Made : uint8_t { kOpen, kDone, kCalled, kNotCalled, kUnknown };
-
-// A group's key, which names all its ranks and is long: each is held once, so that equal ones are one.
-struct GroupKey {
-  const std::string* text = nullptr;
-  operator const std::string&() const { return *text; }  // NOLINT: it is that text
-  friend bool operator==(const GroupKey& a, const GroupKey& b) { return a.text == b.text; }
-  friend std::strong_ordering operator<=>(const GroupKey& a, const GroupKey& b) {
-    return a.text == b.text ? std::strong_ordering::equal : *a.text <=> *b.text;
-  }
-};
-
-// One operation of all its members. Of sends and receives: the pair's, as seen from one of its ends.
-struct Operation {
-  GroupKey group;
-  bool p2p = false;
-  int64_t sequence = 0;
-  int low = -1, high = -1;  // p2p: ranks of the job
-  friend auto operator<=>(const Operation&, const Operation&) = default;
-};
-
-// Where sequence numbers count by themselves at a rank: a group's collectives, or a pair's sends and receives.
-struct Channel {
-  GroupKey group;
-  bool p2p = false;
-  int low = -1, high = -1;
-  friend auto operator<=>(const Channel&, const Channel&) = default;
-};
-
-Channel ChannelOf(const Operation& operation) {
-  return {operation.group, operation.p2p, operation.low, operation.high};
-}
-
-struct Rank {
-  const FlightDump* dump = nullptr;
-  // By operation: its first entry. Coalesced operations share a number, and are one launch.
-  std::map<Operation, const FlightEntry*> entries;
-  std::map<Operation, const FlightEntry*> open;
-  std::map<Channel, std::pair<int64_t, int64_t>> numbers;  // the lowest and the highest in `entries`
-  bool stuck = false;  // has something open that some member has not called, or waits behind such a one
-  // Where stuck: whose calls, or whose starts, it waits for, and whose part was not seen.
-  std::set<int> waits_for, unseen;
-};
-
 std::string RankText(int rank) { return "rank " + std::to_string(rank); }
 
 // "rank 3 waits", "14 ranks wait".
@@ -78,15 +32,23 @@ std::string Waiting(const std::vector<int>& ranks) {
   return (ranks.size() <= kNamed ? graph::RankList(ranks) : std::to_string(ranks.size()) + " ranks") + " wait";
 }
 
+using Operation = FlightOperation;
+
+// Of a rank that has something open which some member has not called, or waits behind such a one.
+struct Waits {
+  // Whose calls, or whose starts, it waits for, and whose part was not seen.
+  std::set<int> waits_for, unseen;
+};
+
 class Dumps {
  public:
-  explicit Dumps(const std::vector<FlightDump>& dumps);
+  explicit Dumps(const std::vector<FlightDump>& dumps) : calls_(dumps), ranks_(calls_.ranks()) {}
   graph::Verdict Decide();
 
  private:
-  Made At(int rank, const Operation& operation) const;
-  std::vector<int> Members(const Operation& operation) const;
-  void FindLockstep();
+  Made At(int rank, const Operation& operation) const { return calls_.At(rank, operation); }
+  std::vector<int> Members(const Operation& operation) const { return calls_.Members(operation); }
+  bool Stuck(int rank) const { return stuck_.count(rank) > 0; }
   void FindStuck();
   void FindWaits();
   void FindMismatches(std::vector<Finding>* findings) const;
@@ -98,170 +60,35 @@ class Dumps {
   graph::StuckOperation Describe(const Operation& operation) const;
   std::string Instead(int rank) const;
 
-  std::map<int, Rank> ranks_;
-  std::map<std::string, FlightGroup> groups_;
-  std::set<std::string> mixed_;  // groups of collectives and of sends: their status counts both
-  std::set<std::string> lockstep_;  // groups whose sends have one number at both ends
-  std::set<Operation> operations_;
-  std::set<std::string> keys_;  // what each GroupKey is one of
-  std::map<GroupKey, std::set<int>> users_;  // of a group, by their entries
+  const FlightCalls calls_;
+  const std::map<int, FlightRank>& ranks_;
+  std::map<int, Waits> stuck_;
   std::map<int, std::map<Operation, std::set<int>>> missing_;  // what a rank has open, and who has not called it
-  int expected_ = 0;
-  size_t entries_ = 0;
-  std::set<std::string> not_visible_;
 };
 
-Dumps::Dumps(const std::vector<FlightDump>& dumps) {
-  std::map<std::string, std::set<bool>> kinds;
-  for (const FlightDump& dump : dumps) {
-    Rank& rank = ranks_[dump.rank];
-    rank.dump = &dump;
-    groups_.insert(dump.groups.begin(), dump.groups.end());
-    for (const FlightEntry& entry : dump.entries) {
-      const GroupKey key{&*keys_.insert(entry.group).first};
-      ++entries_;
-      kinds[entry.group].insert(entry.p2p);
-      const auto group = groups_.find(entry.group);
-      Operation operation{key, entry.p2p, entry.sequence};
-      if (entry.p2p) {
-        if (group == groups_.end() || entry.peer < 0 || static_cast<size_t>(entry.peer) >= group->second.ranks.size()) {
-          not_visible_.insert("sends and receives whose peers the dumps do not name");
-          continue;
-        }
-        const int peer = group->second.ranks[static_cast<size_t>(entry.peer)];
-        operation.low = std::min(dump.rank, peer);
-        operation.high = std::max(dump.rank, peer);
-      }
-      rank.entries.emplace(operation, &entry);
-      auto [numbers, added] = rank.numbers.try_emplace(ChannelOf(operation), entry.sequence, entry.sequence);
-      numbers->second.first = std::min(numbers->second.first, entry.sequence);
-      numbers->second.second = std::max(numbers->second.second, entry.sequence);
-      users_[operation.group].insert(dump.rank);
-      if (!entry.completed) rank.open.emplace(operation, &entry);
-      operations_.insert(operation);
-    }
-  }
-  for (const auto& [group, seen] : kinds) {
-    if (seen.size() > 1) mixed_.insert(group);
-  }
-  FindLockstep();
-  std::set<int> everybody;
-  for (const auto& [key, group] : groups_) everybody.insert(group.ranks.begin(), group.ranks.end());
-  for (const auto& [number, rank] : ranks_) everybody.insert(number);
-  expected_ = static_cast<int>(everybody.size());
-  for (const int rank : everybody) {
-    if (ranks_.count(rank) == 0) not_visible_.insert(RankText(rank) + " left no dump");
-  }
-}
-
-std::vector<int> Dumps::Members(const Operation& operation) const {
-  if (operation.p2p) return {operation.low, operation.high};
-  const auto group = groups_.find(operation.group);
-  if (group != groups_.end() && !group->second.ranks.empty()) return group->second.ranks;
-  const auto users = users_.find(operation.group);  // whoever is known to use it
-  return users == users_.end() ? std::vector<int>() : std::vector<int>(users->second.begin(), users->second.end());
-}
-
-// Each rank numbers its sends and receives on a group by itself: the numbers of a pair are the same only where
-// both have no other peer there. In a group of two they have not. In a larger one they have not as far as one
-// can see if no dump shows a rank with two peers, and some pair has an operation open at both ends under
-// one number.
-void Dumps::FindLockstep() {
-  std::map<std::string, std::map<int, std::set<int>>> peers;
-  std::set<std::string> equal;
-  for (const auto& [number, rank] : ranks_) {
-    for (const auto& [operation, entry] : rank.entries) {
-      if (!operation.p2p) continue;
-      const int peer = operation.low == number ? operation.high : operation.low;
-      peers[operation.group][number].insert(peer);
-      const auto other = ranks_.find(peer);
-      if (other == ranks_.end()) continue;
-      const auto theirs = other->second.entries.find(operation);
-      if (theirs != other->second.entries.end() && theirs->second->sends != entry->sends) equal.insert(operation.group);
-    }
-  }
-  for (const auto& [key, by_rank] : peers) {
-    const auto group = groups_.find(key);
-    const bool pair = group != groups_.end() && group->second.ranks.size() == 2;
-    const bool single = std::all_of(by_rank.begin(), by_rank.end(), [](const auto& of) { return of.second.size() == 1; });
-    if (pair || (single && equal.count(key) > 0)) lockstep_.insert(key);
-  }
-}
-
-Made Dumps::At(int number, const Operation& operation) const {
-  const auto found = ranks_.find(number);
-  if (found == ranks_.end()) return Made::kUnknown;
-  const Rank& rank = found->second;
-  const auto entry = rank.entries.find(operation);
-  if (entry != rank.entries.end()) return entry->second->completed ? Made::kDone : Made::kOpen;
-  if (operation.p2p && lockstep_.count(operation.group) == 0) return Made::kUnknown;
-  // A dump drops what is complete, or the oldest: whoever still has one of the group before this, and none
-  // after it, has not called this.
-  const auto numbers = rank.numbers.find(ChannelOf(operation));
-  if (numbers != rank.numbers.end()) {
-    if (numbers->second.second > operation.sequence) return Made::kDone;
-    if (numbers->second.first < operation.sequence) return Made::kNotCalled;
-  }
-  const auto status = rank.dump->status.find(operation.group);
-  if (status == rank.dump->status.end() || mixed_.count(operation.group) > 0) return Made::kUnknown;
-  if (operation.sequence > status->second.enqueued) return Made::kNotCalled;
-  return operation.sequence <= status->second.completed ? Made::kDone : Made::kCalled;
-}
-
-// Least fixed point, with no call made that was not made: what cannot end then waits for a call.
 void Dumps::FindStuck() {
-  using Kind = graph::AndOrGraph::Kind;
-  graph::AndOrGraph waits;
-  const uint32_t can = waits.AddNode(Kind::kCan), cannot = waits.AddNode(Kind::kCannot);
-  std::map<std::pair<int, Operation>, uint32_t> starts, dones;
+  for (const auto& [number, operation] : calls_.Stuck(FlightCalls::Order::kGroup)) stuck_[number];
   for (const auto& [number, rank] : ranks_) {
     for (const auto& [operation, entry] : rank.open) {
-      starts[{number, operation}] = waits.AddNode(Kind::kAnd);
-      dones[{number, operation}] = waits.AddNode(Kind::kAnd);
-    }
-  }
-  for (const auto& [number, rank] : ranks_) {
-    std::map<GroupKey, uint32_t> last;  // of the group at this rank
-    std::vector<std::pair<int64_t, const Operation*>> in_order;
-    for (const auto& [operation, entry] : rank.open) in_order.emplace_back(entry->record, &operation);
-    std::sort(in_order.begin(), in_order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (const auto& [record, operation] : in_order) {
-      const uint32_t start = starts[{number, *operation}], done = dones[{number, *operation}];
-      waits.AddEdge(done, start);
-      const auto before = last.find(operation->group);
-      if (before != last.end()) waits.AddEdge(start, before->second);
-      last[operation->group] = done;
-      for (const int member : Members(*operation)) {
+      for (const int member : Members(operation)) {
         if (member == number) continue;
-        const Made made = At(member, *operation);
-        if (made == Made::kOpen) {
-          waits.AddEdge(done, starts[{member, *operation}]);
-        } else {
-          waits.AddEdge(done, made == Made::kNotCalled || made == Made::kUnknown ? cannot : can);
-        }
-        if (made == Made::kNotCalled || made == Made::kUnknown) missing_[number][*operation].insert(member);
+        const Made made = At(member, operation);
+        if (made == Made::kNotCalled || made == Made::kUnknown) missing_[number][operation].insert(member);
       }
-    }
-  }
-  const std::vector<bool> decided = waits.Decide();
-  for (auto& [number, rank] : ranks_) {
-    for (const auto& [operation, entry] : rank.open) {
-      rank.stuck = rank.stuck || !decided[dones[{number, operation}]];
     }
   }
 }
 
 void Dumps::FindWaits() {
-  for (auto& [number, rank] : ranks_) {
-    if (!rank.stuck) continue;
-    for (const auto& [operation, entry] : rank.open) {
+  for (auto& [number, waits] : stuck_) {
+    for (const auto& [operation, entry] : ranks_.at(number).open) {
       for (const int member : Members(operation)) {
         if (member == number) continue;
         const Made made = At(member, operation);
         if (made == Made::kUnknown) {
-          rank.unseen.insert(member);
-        } else if (made == Made::kNotCalled || (made == Made::kOpen && ranks_.at(member).stuck)) {
-          rank.waits_for.insert(member);
+          waits.unseen.insert(member);
+        } else if (made == Made::kNotCalled || (made == Made::kOpen && Stuck(member))) {
+          waits.waits_for.insert(member);
         }
       }
     }
@@ -270,26 +97,21 @@ void Dumps::FindWaits() {
 
 // For people: "description", "group 3"; of a group without a configuration what its key begins with.
 std::string Dumps::GroupName(const std::string& key) const {
-  const auto group = groups_.find(key);
-  if (group == groups_.end()) return key.substr(0, key.find('/'));
+  const auto group = calls_.groups().find(key);
+  if (group == calls_.groups().end()) return key.substr(0, key.find('/'));
   return group->second.description.empty() ? "group " + group->second.name : group->second.description;
 }
 
 std::string Dumps::Name(const Operation& operation) const {
-  std::string text;
-  for (const int number : users_.at(operation.group)) {
-    const Rank& rank = ranks_.at(number);
-    const auto entry = rank.entries.find(operation);
-    if (entry != rank.entries.end()) text = entry->second->operation;
-  }
-  return text + " #" + std::to_string(operation.sequence) + " on " + GroupName(operation.group) + " (" + graph::RankList(Members(operation)) + ")";
+  const FlightEntry* const entry = calls_.AnyEntry(operation);
+  return (entry == nullptr ? "" : entry->operation) + " #" + std::to_string(operation.sequence) + " on " + GroupName(operation.group) + " (" + graph::RankList(Members(operation)) + ")";
 }
 
 // What a rank does that has not called: as much as the dumps know of it.
 std::string Dumps::Instead(int number) const {
   const auto found = ranks_.find(number);
   if (found == ranks_.end()) return "left no dump";
-  const Rank& rank = found->second;
+  const FlightRank& rank = found->second;
   const FlightEntry* last = nullptr;
   for (const auto& [operation, entry] : rank.open) {
     if (last == nullptr || entry->record > last->record) last = entry;
@@ -325,10 +147,10 @@ graph::StuckOperation Dumps::Describe(const Operation& operation) const {
 Finding Dumps::Make(const char* id) const {
   Finding finding = graph::MakeFinding(id, Confidence::kSuspected);
   finding.evidence.ranks_seen = static_cast<int>(ranks_.size());
-  finding.evidence.ranks_expected = expected_;
-  finding.evidence.records = entries_;
-  finding.evidence.nccl_calls = entries_;
-  finding.evidence.not_visible.assign(not_visible_.begin(), not_visible_.end());
+  finding.evidence.ranks_expected = calls_.expected();
+  finding.evidence.records = calls_.entries();
+  finding.evidence.nccl_calls = calls_.entries();
+  finding.evidence.not_visible.assign(calls_.not_visible().begin(), calls_.not_visible().end());
   finding.evidence.not_visible.push_back(
       "streams, events, host waits and the device's progress: Flight Recorder dumps do not hold them");
   return finding;
@@ -339,11 +161,11 @@ void Dumps::FindMismatches(std::vector<Finding>* findings) const {
   static const std::set<std::string> kEqualSizes = {"all_reduce", "allreduce_coalesced", "broadcast", "reduce",
                                                     "_all_gather_base", "_reduce_scatter_base"};
   std::set<std::string> reported;  // what follows the first of a group follows from it
-  for (const Operation& operation : operations_) {
+  for (const Operation& operation : calls_.operations()) {
     if (operation.p2p || reported.count(operation.group) > 0) continue;
     std::map<std::string, std::vector<int>> by_kind, by_shape;
-    for (const int number : users_.at(operation.group)) {
-      const Rank& rank = ranks_.at(number);
+    for (const int number : calls_.Users(operation.group)) {
+      const FlightRank& rank = ranks_.at(number);
       const auto entry = rank.entries.find(operation);
       if (entry == rank.entries.end()) continue;
       const FlightEntry& e = *entry->second;
@@ -380,19 +202,18 @@ void Dumps::FindWaiting(std::vector<Finding>* findings) const {
   // From where waiting ends back to whoever waits for that.
   std::set<int> culprits, unseen, waits;
   std::map<int, std::vector<int>> back;
-  for (const auto& [number, rank] : ranks_) {
-    if (!rank.stuck) continue;
+  for (const auto& [number, rank] : stuck_) {
     waits.insert(number);
     unseen.insert(rank.unseen.begin(), rank.unseen.end());
     for (const int to : rank.waits_for) {
       back[to].push_back(number);
-      if (!ranks_.at(to).stuck) culprits.insert(to);
+      if (!Stuck(to)) culprits.insert(to);
     }
   }
   // Who reaches such an end, or a rank that was not seen, is explained; the others wait in a circle.
   std::set<int> explained = culprits;
   for (const int number : waits) {
-    if (!ranks_.at(number).unseen.empty()) explained.insert(number);
+    if (!stuck_.at(number).unseen.empty()) explained.insert(number);
   }
   std::deque<int> work(explained.begin(), explained.end());
   while (!work.empty()) {
@@ -464,7 +285,7 @@ void Dumps::FindCircle(const std::set<int>& left, std::vector<Finding>* findings
     while (!work.empty() && !round) {
       const int rank = work.front();
       work.pop_front();
-      for (const int to : ranks_.at(rank).waits_for) {
+      for (const int to : stuck_.at(rank).waits_for) {
         if (to == start) {
           std::vector<int> circle = {rank};
           while (circle.back() != start) circle.push_back(via[circle.back()]);
@@ -490,7 +311,7 @@ void Dumps::FindCircle(const std::set<int>& left, std::vector<Finding>* findings
       const std::vector<int> members = Members(operation);
       if (std::find(members.begin(), members.end(), to) == members.end()) continue;
       const Made made = At(to, operation);
-      if (made != Made::kNotCalled && !(made == Made::kOpen && ranks_.at(to).stuck)) continue;
+      if (made != Made::kNotCalled && !(made == Made::kOpen && Stuck(to))) continue;
       edge.reason = made == Made::kNotCalled ? "not_called" : "started_collective";
       edge.op = entry->operation;
       edge.comm = std::hash<std::string>{}(operation.group);

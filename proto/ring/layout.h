@@ -92,7 +92,8 @@ struct Header {
   uint32_t reserved0;
   uint64_t lost_numbers;    // communicators and peers that found no NumberSlot
   uint64_t lost_work;       // of lost_records: kernels and events, which give way first
-  uint64_t reserved[3];
+  uint64_t skipped_kernels; // launches that were left out (GORDIAN_STUB_COMPUTE)
+  uint64_t reserved[2];
   // Bit n % 64 of word n / 64: an outermost call of row n was made, whether or not it leaves records.
   alignas(64) uint64_t rows_used[8];
 };

@@ -193,6 +193,22 @@ TEST(FlightRecorder, RefusesWhatIsNoDump) {
   EXPECT_TRUE(ParseFlightDump(R"({"version": "2.4", "entries": []})").ok());
 }
 
+TEST(FlightRecorder, OperationsOfABatchEndWithIt) {
+  for (const bool completed : {false, true}) {
+    std::string entries;
+    for (const char* const name : {"nccl:send 0->1", "nccl:recv 0<-1", "nccl:coalesced"}) {
+      const bool last = std::string(name) == "nccl:coalesced";
+      entries += std::string(entries.empty() ? "" : ", ") + R"({"record_id": 1, "process_group": ["0", "d"], "p2p_seq_id": 5, "is_p2p": true, )" +
+                 R"("collective_seq_id": 0, "profiling_name": ")" + name + R"(", "state": ")" +
+                 (last && completed ? "completed" : "scheduled") + "\"}";
+    }
+    const StatusOr<FlightDump> dump = ParseFlightDump(R"({"version": "2.9", "entries": [)" + entries + "]}");
+    ASSERT_TRUE(dump.ok()) << dump.status().ToString();
+    ASSERT_EQ(dump->entries.size(), 3u);
+    for (const FlightEntry& entry : dump->entries) EXPECT_EQ(entry.completed, completed) << entry.operation;
+  }
+}
+
 TEST(FlightRecorder, AnyBytesAreReadOrRefused) {
   const std::string seeds[] = {
       R"({"version": "2.9", "pg_config": {"0": {"name": "0", "desc": "d", "ranks": "[0, 1]"}},
