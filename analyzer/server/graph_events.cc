@@ -606,6 +606,7 @@ bool GraphEvents::OnRound(const v1::Round& round) {
   last_round_ = round.round();
   ++rounds_;
   model_->OnRound(out);
+  if (tell_round_) tell_round_(out);
   return true;
 }
 

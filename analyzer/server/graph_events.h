@@ -42,6 +42,8 @@ class GraphEvents {
     tell_process_ = std::move(process);
     tell_record_ = std::move(record);
   }
+  // The same for rounds.
+  void TellRounds(std::function<void(const graph::Round&)> round) { tell_round_ = std::move(round); }
 
   // Symbol of a call number; empty when no CallName told.
   const std::string& Symbol(uint32_t call) const;
@@ -74,6 +76,7 @@ class GraphEvents {
   graph::JobModel* model_;
   std::function<void(const graph::ProcessInfo&)> tell_process_;
   std::function<void(const graph::CallRecord&)> tell_record_;
+  std::function<void(const graph::Round&)> tell_round_;
   std::vector<NamedCall> calls_;                  // by call number
   std::unordered_map<uint32_t, bool> processes_;  // known ones; true: alive
   std::unordered_map<uint32_t, int64_t> clocks_;  // by node; none: its clock is ours
