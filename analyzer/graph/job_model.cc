@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "analyzer/graph/check_catalogue.h"
 #include "analyzer/graph/confirm.h"
@@ -29,7 +30,7 @@ class JobModel::Impl {
  public:
   explicit Impl(ModelOptions options) : options_(options) {}
 
-  void OnRound(const Round& round);
+  void OnRound(Round round);
   bool HasUnfinished() const;
   Verdict Current() const;
   void OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed);
@@ -78,7 +79,7 @@ void JobModel::Impl::AcceptBlocked(const Round& round) {
   for (const ProcessState& state : round.processes) {
     const Process* process = execution_.Find(state.process);
     if (process == nullptr) continue;
-    for (const ThreadState& now : state.threads) {
+    for (const ThreadState& now : process->state.threads) {
       auto it = process->threads.find(now.thread);
       if (now.call_id == 0 || it == process->threads.end() || !it->second.open) continue;
       const OpenCall& open = *it->second.open;
@@ -187,12 +188,12 @@ void JobModel::Impl::SuspectResources(const Round& round, const Names& names,
   std::erase_if(suspected_, [](const Finding& finding) { return finding.check == "stuck-kernel"; });
 }
 
-void JobModel::Impl::OnRound(const Round& round) {
+void JobModel::Impl::OnRound(Round round) {
   Forget();
   now_ns_ = std::max(now_ns_, round.end_ns);
   if (first_ns_ == 0) first_ns_ = round.begin_ns;
   if (ended_) return;
-  execution_.TakeRound(round);
+  execution_.TakeRound(&round);
   AcceptBlocked(round);
   const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns);
   const Names& names = NamesNow();
@@ -255,7 +256,7 @@ void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns,
   }
   Round last;
   last.begin_ns = last.end_ns = time_ns;
-  execution_.TakeRound(last);
+  execution_.TakeRound(&last);
   RetireReplaced({}, Incarnations(execution_));
   // It came to its end by itself after all.
   if (!killed && kind == ExitKind::kCode && exit_value == 0) suspected_.clear();
@@ -420,7 +421,7 @@ void JobModel::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool 
   impl_->OnJobEnded(kind, exit_value, time_ns, killed_by_gordian);
 }
 
-void JobModel::OnRound(const Round& round) { impl_->OnRound(round); }
+void JobModel::OnRound(Round round) { impl_->OnRound(std::move(round)); }
 bool JobModel::WantsConfirmation() const { return impl_->confirmer_.WantsRound(); }
 bool JobModel::HasUnfinished() const { return impl_->HasUnfinished(); }
 Verdict JobModel::Current() const { return impl_->Current(); }

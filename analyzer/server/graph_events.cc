@@ -605,8 +605,8 @@ bool GraphEvents::OnRound(const v1::Round& round) {
   }
   last_round_ = round.round();
   ++rounds_;
-  model_->OnRound(out);
   if (tell_round_) tell_round_(out);
+  model_->OnRound(std::move(out));
   return true;
 }
 

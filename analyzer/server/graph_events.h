@@ -42,7 +42,7 @@ class GraphEvents {
     tell_process_ = std::move(process);
     tell_record_ = std::move(record);
   }
-  // The same for rounds.
+  // The same for rounds, before the model takes them.
   void TellRounds(std::function<void(const graph::Round&)> round) { tell_round_ = std::move(round); }
 
   // Symbol of a call number; empty when no CallName told.
