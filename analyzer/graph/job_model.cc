@@ -202,7 +202,7 @@ void JobModel::Impl::OnRound(Round round) {
   suspected_.clear();
   std::vector<bool> stuck;
   std::vector<Hang> hangs = FindHangs(view, &stuck);
-  RetireReplaced(hangs, names.incarnations());
+  if (!confirmed_.empty()) RetireReplaced(hangs, names.incarnations());
   for (Hang& hang : hangs) {
     const Confirmer::Standing standing = confirmer_.Check(hang.proof, round.begin_ns);
     if (!hang.ripe) continue;
