@@ -2,19 +2,42 @@
 
 #include <zstd.h>
 
+#include <memory>
+
 namespace gordian {
 namespace {
 
 // Records are much alike: the quickest level finds what there is to find.
 constexpr int kLevel = 1;
 
+// Making a context takes longer than a small frame: one a thread, for as long as the thread lives.
+struct FreeContext {
+  void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
+  void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
+};
+
+ZSTD_DCtx* Decompressor() {
+  thread_local const std::unique_ptr<ZSTD_DCtx, FreeContext> context(ZSTD_createDCtx());
+  return context.get();
+}
+
+ZSTD_CCtx* Compressor() {
+  thread_local const std::unique_ptr<ZSTD_CCtx, FreeContext> context(ZSTD_createCCtx());
+  return context.get();
+}
+
 }  // namespace
 
 Status Compress(std::string_view contents, std::string* out) {
   const size_t before = out->size();
   out->resize(before + ZSTD_compressBound(contents.size()));
-  const size_t n = ZSTD_compress(out->data() + before, out->size() - before, contents.data(),
-                                 contents.size(), kLevel);
+  ZSTD_CCtx* const context = Compressor();
+  if (context == nullptr) {
+    out->resize(before);
+    return Status::Unavailable("compression failed: no memory");
+  }
+  const size_t n = ZSTD_compressCCtx(context, out->data() + before, out->size() - before, contents.data(),
+                                     contents.size(), kLevel);
   if (ZSTD_isError(n) != 0) {
     out->resize(before);
     return Status::Unavailable(std::string("compression failed: ") + ZSTD_getErrorName(n));
@@ -34,7 +57,12 @@ bool Decompress(std::string_view frame, size_t most, std::vector<char>* out, std
     return false;
   }
   out->resize(static_cast<size_t>(claimed));
-  const size_t n = ZSTD_decompress(out->data(), out->size(), frame.data(), frame.size());
+  ZSTD_DCtx* const context = Decompressor();
+  if (context == nullptr) {
+    *why = "decompression failed: no memory";
+    return false;
+  }
+  const size_t n = ZSTD_decompressDCtx(context, out->data(), out->size(), frame.data(), frame.size());
   if (ZSTD_isError(n) != 0) {
     *why = std::string("decompression failed: ") + ZSTD_getErrorName(n);
     return false;

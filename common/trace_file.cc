@@ -146,7 +146,9 @@ StatusOr<std::unique_ptr<TraceReader>> TraceReader::Open(const std::string& path
   }
   reader->offset_ = kTraceMagicBytes;
   std::string why;
-  switch (reader->ReadChunk(&reader->first_, &why)) {
+  v1::TraceChunk first;
+  switch (reader->ReadChunk(
+      [&first](std::string_view contents, Contents* what) { return ParseChunk(contents, &first, what); }, &why)) {
     case FrameGot::kFrame:
       break;
     case FrameGot::kEnd:
@@ -155,10 +157,11 @@ StatusOr<std::unique_ptr<TraceReader>> TraceReader::Open(const std::string& path
     case FrameGot::kDamaged:
       return Status::DataLoss(path + " is damaged in its first chunk (" + why + ")");
   }
-  if (!reader->first_.has_header()) {
+  if (!first.has_header()) {
     return Status::DataLoss(path + " has no header in its first chunk");
   }
-  reader->header_ = reader->first_.header();
+  reader->header_ = first.header();
+  reader->offset_ = kTraceMagicBytes;  // Next returns it again
   if (reader->header_.format() > kTraceFormat) {
     return Status::NewerVersion(path + " was written by a newer gordian (" +
                                 reader->header_.gordian_version() + ", trace format " +
@@ -171,14 +174,20 @@ StatusOr<std::unique_ptr<TraceReader>> TraceReader::Open(const std::string& path
   return reader;
 }
 
-FrameGot TraceReader::ReadChunk(v1::TraceChunk* chunk, std::string* why) {
-  std::vector<char> plain;
+bool TraceReader::ParseChunk(std::string_view contents, v1::TraceChunk* chunk, Contents* what) {
+  if (!chunk->ParseFromArray(contents.data(), static_cast<int>(contents.size()))) return false;
+  *what = {static_cast<uint64_t>(chunk->events_size()), chunk->last()};
+  return true;
+}
+
+FrameGot TraceReader::ReadChunk(const Parse& parse, std::string* why) {
   uint64_t offset = offset_;
-  const FrameGot got = ReadFrame(fd_, &offset, &plain, why);
+  const FrameGot got = ReadFrame(fd_, &offset, &plain_, why);
   if (got != FrameGot::kFrame) {
     return got;
   }
-  if (!chunk->ParseFromArray(plain.data(), static_cast<int>(plain.size()))) {
+  latest_ = {};
+  if (!parse({plain_.data(), plain_.size()}, &latest_)) {
     *why = "contents";
     return FrameGot::kDamaged;
   }
@@ -187,32 +196,31 @@ FrameGot TraceReader::ReadChunk(v1::TraceChunk* chunk, std::string* why) {
 }
 
 bool TraceReader::Next(v1::TraceChunk* chunk) {
-  if (!first_returned_) {
-    first_returned_ = true;
-    chunk->Swap(&first_);
-  } else {
-    if (closed_) {
+  chunk->Clear();
+  return Next([&](std::string_view contents, Contents* what) { return ParseChunk(contents, chunk, what); });
+}
+
+bool TraceReader::Next(const Parse& parse) {
+  if (closed_) {
+    return false;
+  }
+  switch (ReadChunk(parse, &why_damaged_)) {
+    case FrameGot::kFrame:
+      break;
+    case FrameGot::kEnd:
+    case FrameGot::kCut:
+      ending_ = Ending::kIncomplete;
       return false;
-    }
-    chunk->Clear();
-    switch (ReadChunk(chunk, &why_damaged_)) {
-      case FrameGot::kFrame:
-        break;
-      case FrameGot::kEnd:
-      case FrameGot::kCut:
-        ending_ = Ending::kIncomplete;
-        return false;
-      case FrameGot::kDamaged:
-        ending_ = Ending::kDamaged;
-        return false;
-    }
+    case FrameGot::kDamaged:
+      ending_ = Ending::kDamaged;
+      return false;
   }
   ++chunks_;
-  if (!chunk->last() || chunk->events_size() > 0) {
+  if (!latest_.last || latest_.events > 0) {
     resume_offset_ = offset_;
   }
-  events_ += static_cast<uint64_t>(chunk->events_size());
-  if (chunk->last()) {
+  events_ += latest_.events;
+  if (latest_.last) {
     closed_ = true;
     ending_ = Ending::kComplete;
   }

@@ -4,8 +4,10 @@
 #define GORDIAN_COMMON_TRACE_FILE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/framed_file.h"
@@ -78,6 +80,16 @@ class TraceReader {
   // ending() tells. The first chunk returned is the one that carries the header.
   bool Next(v1::TraceChunk* chunk);
 
+  // The same, with the chunk left to `parse`, which gets it serialised, valid during the call, and says how many events
+  // it holds and whether it is the last; false: it is no chunk, and the trace is damaged there. From the first chunk
+  // on. Mixes with the other Next.
+  struct Contents {
+    uint64_t events = 0;
+    bool last = false;
+  };
+  using Parse = std::function<bool(std::string_view contents, Contents* what)>;
+  bool Next(const Parse& parse);
+
   // How the trace ended, valid once Next returned false.
   enum class Ending {
     kComplete,    // closed in order
@@ -94,18 +106,19 @@ class TraceReader {
 
  private:
   TraceReader(int fd, std::string path);
-  FrameGot ReadChunk(v1::TraceChunk* chunk, std::string* why);
+  FrameGot ReadChunk(const Parse& parse, std::string* why);
+  static bool ParseChunk(std::string_view contents, v1::TraceChunk* chunk, Contents* what);
 
   int fd_;
   std::string path_;
   uint64_t offset_ = 0;  // of the next chunk
   uint64_t resume_offset_ = 0;
   v1::TraceHeader header_;
-  v1::TraceChunk first_;  // read by Open, returned by the first Next
-  bool first_returned_ = false;
   bool closed_ = false;  // a chunk with `last` was read
   uint64_t chunks_ = 0;
   uint64_t events_ = 0;
+  std::vector<char> plain_;  // used again for each chunk
+  Contents latest_;
   Ending ending_ = Ending::kIncomplete;
   std::string why_damaged_;
 };

@@ -56,7 +56,7 @@ std::vector<StreamPosition> ExecutionGraph::LegacyOrder(const Process& process,
 }
 
 void ExecutionGraph::Behind(const Process& process, const StreamQueue& queue,
-                            std::vector<StreamPosition>* behind) const {
+                            StreamPositions* behind) const {
   behind->push_back({queue.id, queue.last});
   for (const StreamPosition& position : LegacyOrder(process, queue)) behind->push_back(position);
 }
@@ -74,7 +74,8 @@ void ExecutionGraph::CommDone(Process& process, CommId comm, uint64_t now_ns) {
 }
 
 void ExecutionGraph::MarkDone(Process& process, StreamPosition first, uint64_t now_ns) {
-  std::vector<StreamPosition> work = {first};
+  boost::container::small_vector<StreamPosition, 8> work;
+  work.push_back(first);
   while (!work.empty()) {
     const StreamPosition position = work.back();
     work.pop_back();
@@ -94,10 +95,10 @@ void ExecutionGraph::MarkDone(Process& process, StreamPosition first, uint64_t n
       work.insert(work.end(), item.legacy.begin(), item.legacy.end());
       work.insert(work.end(), item.event.begin(), item.event.end());
       for (KernelId id : item.kernels) {
-        auto kernel = kernels_.find(id);
-        if (kernel == kernels_.end()) continue;
-        --kernel->second.open_positions;
-        if (kernel->second.enqueued && kernel->second.open_positions == 0) KernelDone(id);
+        Kernel* const kernel = kernels_.Find(id);
+        if (kernel == nullptr) continue;
+        --kernel->open_positions;
+        if (kernel->enqueued && kernel->open_positions == 0) KernelDone(id);
       }
     }
   }
@@ -107,28 +108,29 @@ void ExecutionGraph::KernelDone(KernelId id) {
   // A communicator's launches are done in order (W8): one that nobody could place goes with the
   // next.
   for (bool first = true; id != 0; first = false) {
-    auto it = kernels_.find(id);
-    if (it == kernels_.end() || (!first && it->second.follows)) return;
-    for (const Part& part : it->second.parts) {
-      if (!it->second.aborted) matcher_.Done(part.ref);
+    const Kernel* const kernel = kernels_.Find(id);
+    if (kernel == nullptr || (!first && kernel->follows)) return;
+    for (const Part& part : kernel->parts) {
+      if (!kernel->aborted) matcher_.Done(part.ref);
     }
-    id = it->second.previous_on_comm;
-    kernels_.erase(it);
+    const KernelId over = id;
+    id = kernel->previous_on_comm;
+    kernels_.erase(over);
   }
 }
 
 // A launch that NCCL refused: what of it was enqueued anyway stays as work that ends by itself.
 void ExecutionGraph::DropKernel(KernelId id, bool enqueued_some) {
-  auto it = kernels_.find(id);
-  if (it == kernels_.end()) return;
+  Kernel* const kernel = kernels_.Find(id);
+  if (kernel == nullptr) return;
   if (enqueued_some) {
-    it->second.follows = false;
-    it->second.enqueued = true;
+    kernel->follows = false;
+    kernel->enqueued = true;
     return;
   }
-  Process& process = processes_.at(it->second.process);
-  for (const Part& part : it->second.parts) Withdraw(process, it->second, part);
-  kernels_.erase(it);
+  Process& process = *Find(kernel->process);
+  for (const Part& part : kernel->parts) Withdraw(process, *kernel, part);
+  kernels_.erase(id);
 }
 
 // It never happened: its number is given again.
@@ -145,7 +147,7 @@ void ExecutionGraph::Withdraw(Process& process, const Kernel& kernel, const Part
 // Moves `soft` over kernels, host functions and waits for what is soft itself: they end without
 // help.
 void ExecutionGraph::Soften(Process& process) {
-  auto soft = [&](const std::vector<StreamPosition>& positions) {
+  auto soft = [&](const auto& positions) {
     for (const StreamPosition& position : positions) {
       auto it = process.streams.find(position.stream);
       if (it != process.streams.end() && position.ordinal > it->second.soft) return false;

@@ -2,18 +2,24 @@
 
 namespace gordian::graph {
 
+void AndOrGraph::Index() const {
+  const size_t n = kinds_.size();
+  conditions_.assign(n, 0);
+  first_.assign(n + 1, 0);
+  for (const auto& [from, to] : edges_) {
+    ++conditions_[from];
+    ++first_[to + 1];
+  }
+  for (size_t i = 0; i < n; ++i) first_[i + 1] += first_[i];
+  by_target_.resize(edges_.size());
+  std::vector<uint32_t> fill(first_.begin(), first_.end() - 1);
+  for (const auto& [from, to] : edges_) by_target_[fill[to]++] = from;
+}
+
 std::vector<bool> AndOrGraph::Decide() const {
   const size_t n = kinds_.size();
-  std::vector<uint32_t> waits(n, 0);      // conditions not yet met
-  std::vector<uint32_t> first(n + 1, 0);  // waiters of a node: by_target[first[i], first[i + 1])
-  for (const auto& [from, to] : edges_) {
-    ++waits[from];
-    ++first[to + 1];
-  }
-  for (size_t i = 0; i < n; ++i) first[i + 1] += first[i];
-  std::vector<uint32_t> by_target(edges_.size()), fill(first.begin(), first.end() - 1);
-  for (const auto& [from, to] : edges_) by_target[fill[to]++] = from;
-
+  if (first_.size() != n + 1 || by_target_.size() != edges_.size()) Index();
+  std::vector<uint32_t> waits = conditions_;  // not yet met
   std::vector<bool> can(n, false);
   std::vector<uint32_t> work;
   auto reach = [&](uint32_t node) {
@@ -27,8 +33,8 @@ std::vector<bool> AndOrGraph::Decide() const {
   while (!work.empty()) {
     const uint32_t node = work.back();
     work.pop_back();
-    for (uint32_t e = first[node]; e < first[node + 1]; ++e) {
-      const uint32_t waiter = by_target[e];
+    for (uint32_t e = first_[node]; e < first_[node + 1]; ++e) {
+      const uint32_t waiter = by_target_[e];
       switch (kinds_[waiter]) {
         case Kind::kAnd:
           if (--waits[waiter] == 0) reach(waiter);

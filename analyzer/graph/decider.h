@@ -29,14 +29,24 @@ class AndOrGraph {
   // `from` waits for `to`.
   void AddEdge(uint32_t from, uint32_t to) { edges_.emplace_back(from, to); }
 
+  void Reserve(size_t nodes, size_t edges) {
+    kinds_.reserve(nodes);
+    edges_.reserve(edges);
+  }
+
   size_t size() const { return kinds_.size(); }
 
-  // can[i] tells whether node i can progress.
+  // can[i] tells whether node i can progress. Asked again with other kinds of nodes, it need not look at the edges
+  // anew. Not thread-safe, for that reason.
   std::vector<bool> Decide() const;
 
  private:
   std::vector<Kind> kinds_;
   std::vector<std::pair<uint32_t, uint32_t>> edges_;
+
+  void Index() const;
+  // Of the last Decide(): conditions of each node, and the waiters of node i, by_target_[first_[i], first_[i + 1]).
+  mutable std::vector<uint32_t> conditions_, first_, by_target_;
 };
 
 }  // namespace gordian::graph

@@ -24,7 +24,8 @@ bool CountsAsNcclCall(Call call) {
 // state `process` still holds.
 void NoteAwake(const ProcessState& now, uint64_t now_ns, Process* process) {
   const std::vector<ThreadState>& before = process->state.threads;
-  std::map<uint32_t, uint64_t> awake;  // of those that are still there
+  boost::container::flat_map<uint32_t, uint64_t> awake;  // of those that are still there
+  awake.reserve(process->awake_ns.size());
   size_t at = 0;  // both name the threads in nearly the same order
   for (const ThreadState& state : now.threads) {
     if (state.library_thread || (state.thread != 0 && !state.gpu_thread)) continue;
@@ -47,24 +48,32 @@ void NoteAwake(const ProcessState& now, uint64_t now_ns, Process* process) {
 }  // namespace
 
 Process& ExecutionGraph::Start(const ProcessInfo& info) {
-  Process& process = processes_[info.process];
+  Process& process = Known(info.process);
   process.info = info;
   return process;
 }
 
+// Finds or makes.
+Process& ExecutionGraph::Known(ProcessId id) {
+  if (Process* const known = Find(id); known != nullptr) return *known;
+  Process& process = processes_[id];
+  process.info.process = id;
+  if (id != 0) by_id_.Insert(id, &process);
+  return process;
+}
+
 Process* ExecutionGraph::Find(ProcessId id) {
-  auto it = processes_.find(id);
-  return it == processes_.end() ? nullptr : &it->second;
+  Process* const* const found = by_id_.Find(id);
+  return found == nullptr ? nullptr : *found;
 }
 
 const Process* ExecutionGraph::Find(ProcessId id) const {
-  auto it = processes_.find(id);
-  return it == processes_.end() ? nullptr : &it->second;
+  Process* const* const found = by_id_.Find(id);
+  return found == nullptr ? nullptr : *found;
 }
 
 const Kernel* ExecutionGraph::FindKernel(KernelId id) const {
-  auto it = kernels_.find(id);
-  return it == kernels_.end() ? nullptr : &it->second;
+  return kernels_.Find(id);
 }
 
 void ExecutionGraph::End(ProcessId id, ExitKind kind, int exit_value, uint64_t time_ns) {
@@ -96,26 +105,28 @@ void ExecutionGraph::RecordsMissing(ProcessId id) {
 }
 
 void ExecutionGraph::Record(const CallRecord& record) {
-  Process& process = processes_[record.process];
-  if (process.info.process == 0) process.info.process = record.process;
+  if (latest_ == nullptr || latest_->info.process != record.process) latest_ = &Known(record.process);
+  Process& process = *latest_;
   process.merger.Add(record, [&](const CallRecord& r) { Apply(process, r); });
 }
 
-void ExecutionGraph::TakeRound(const Round& round) {
+void ExecutionGraph::TakeRound(Round* taken) {
+  const Round& round = *taken;
   for (auto& [id, process] : processes_) {
     process.has_state = false;
     if (process.ended) process.merger.AtRound(true, [&, &own = process](const CallRecord& r) { Apply(own, r); });
   }
-  for (const ProcessState& state : round.processes) {
-    Process& process = processes_[state.process];
-    if (process.info.process == 0) process.info.process = state.process;
+  for (ProcessState& told : taken->processes) {
+    Process& process = Known(told.process);
     // Only who is in the round has sent all that came before it: the missing records of a node that
     // is away are not lost, they come with the node.
     if (!process.ended) {
       process.merger.AtRound(false, [&](const CallRecord& r) { Apply(process, r); });
     }
-    NoteAwake(state, round.end_ns, &process);
-    process.state = state;
+    NoteAwake(told, round.end_ns, &process);
+    process.state = std::move(told);  // but for its number
+    told.process = process.state.process;
+    const ProcessState& state = process.state;
     process.has_state = true;
     if (state.block != nullptr) process.block = state.block;
     if (!process.ended) MergeState(this, &process, round.begin_ns);
@@ -353,9 +364,9 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
     return;
   }
   if (!thread.open || thread.open->kernel == 0) return;
-  auto it = kernels_.find(thread.open->kernel);
-  if (it == kernels_.end()) return;
-  Kernel& kernel = it->second;
+  Kernel* const found = kernels_.Find(thread.open->kernel);
+  if (found == nullptr) return;
+  Kernel& kernel = *found;
   if (!Took(record.result)) {
     DropKernel(kernel.id, false);
     return;
@@ -444,12 +455,19 @@ void ExecutionGraph::NoteUsed(Process& process, const Kernel& kernel) {
   if (local == process.comms.end()) return;
   for (const Part& part : kernel.parts) {
     if (part.ref.comm < 0) continue;
+    if (part.ref.kind != PartKind::kCollective) {
+      if (part.ref.peer != part.ref.rank) {
+        local->second.peers_used.insert({part.ref.peer, part.ref.kind == PartKind::kSend});
+      }
+      continue;
+    }
+    if (!IsPairwise(part.signature.call)) {
+      local->second.collective_used |= !IsEmpty(part);
+      continue;
+    }
     const std::vector<std::pair<int, bool>> peers =
         PeersOf(part, matcher_.comms()[static_cast<size_t>(part.ref.comm)].nranks);
     local->second.peers_used.insert(peers.begin(), peers.end());
-    if (part.ref.kind == PartKind::kCollective && !IsEmpty(part) && !IsPairwise(part.signature.call)) {
-      local->second.collective_used = true;
-    }
   }
 }
 
@@ -532,7 +550,7 @@ void ExecutionGraph::ApplyHostWait(Process& process, Thread& thread, const CallR
     // By implementation, not by contract: these may not have waited at all.
     const WaitKind wait = thread.open->record.wait;
     if (wait == WaitKind::kAsyncCopy || wait == WaitKind::kFree) return;
-    const std::vector<StreamPosition> covered = thread.open->covered;
+    const StreamPositions covered = thread.open->covered;
     for (const StreamPosition& position : covered) MarkDone(process, position, record.time_ns);
     return;
   }

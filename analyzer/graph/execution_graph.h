@@ -7,6 +7,8 @@
 #define GORDIAN_ANALYZER_GRAPH_EXECUTION_GRAPH_H_
 
 #include <algorithm>
+#include <boost/container/flat_map.hpp>
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -19,6 +21,8 @@
 #include <vector>
 
 #include "analyzer/graph/event.h"
+#include "analyzer/graph/id_table.h"
+#include "analyzer/graph/kernel_table.h"
 #include "analyzer/graph/matcher.h"
 #include "analyzer/graph/record_merger.h"
 #include "analyzer/graph/state_block.h"
@@ -30,6 +34,9 @@ struct StreamPosition {
   StreamId stream = 0;
   uint64_t ordinal = 0;
 };
+
+// Mostly one: kept in place.
+using StreamPositions = boost::container::small_vector<StreamPosition, 1>;
 
 // A wait for, or a write of, a value in memory (W10).
 struct MemoryOp {
@@ -50,9 +57,9 @@ struct WrittenWord {
 struct WorkItem {
   uint64_t ordinal = 0;
   WorkKind kind = WorkKind::kNone;     // kNone: NCCL
-  std::vector<KernelId> kernels;       // NCCL: those that use this position (several in a group)
+  boost::container::small_vector<KernelId, 1> kernels;  // NCCL: those that use this position (several in a group)
   std::vector<StreamPosition> legacy;  // W13: what the legacy stream, or blocking ones, hold it for
-  std::vector<StreamPosition> event;   // W3: what the event stood behind when the wait was issued
+  StreamPositions event;               // W3: what the event stood behind when the wait was issued
   MemoryOp memory;                     // kMemoryWait, kMemoryWrite
   bool graph = false;                  // a launch of a graph, with whatever else is in it
   uint64_t order = 0;                  // of its record
@@ -73,6 +80,7 @@ struct StreamQueue {
   uint64_t last_progress_ns = 0;
   StreamState now;  // of the last round
   bool destroyed = false;
+  mutable uint32_t first_node = 0;  // of `items`, in the WaitForGraph that is being made
 
   bool Blocking() const { return (flags & (kStreamBlocking | kStreamPerThread)) != 0; }
   bool Legacy() const { return (flags & kStreamLegacy) != 0; }
@@ -122,6 +130,20 @@ struct Kernel {
   uint64_t graph_instance = 0;                 // CapturedGraph::instance
   uint64_t launch_order = 0;                   // CallRecord::order of the graph's launch
   uint64_t time_ns = 0;           // of the call
+
+  // As new, with the memory of its lists.
+  void Clear() {
+    Kernel fresh;
+    fresh.parts.swap(parts);
+    fresh.streams.swap(streams);
+    fresh.positions.swap(positions);
+    constexpr size_t kKept = 16;  // a group of thousands would hold on to a lot
+    if (fresh.parts.capacity() > kKept) fresh.parts = {};
+    fresh.parts.clear();
+    fresh.streams.clear();
+    fresh.positions.clear();
+    *this = std::move(fresh);
+  }
 };
 
 // A collective of nothing: NCCL takes it, and launches nothing for it.
@@ -134,7 +156,7 @@ inline bool Took(int32_t result) { return result == 0 || result == kInProgress; 
 
 struct OpenCall {
   CallRecord record;
-  std::vector<StreamPosition> covered;  // host waits
+  StreamPositions covered;  // host waits
   bool covered_known = true;
   bool certain = false;  // `covered` is the process's own account
   CommUid init = 0;  // calls that all members make
@@ -219,7 +241,7 @@ struct LocalComm {
 };
 
 struct EventTarget {
-  std::vector<StreamPosition> behind;
+  StreamPositions behind;
 };
 
 struct Process {
@@ -259,7 +281,7 @@ struct Process {
   uint64_t stopped_since_ns = 0;
   uint64_t last_busy_ns = 0;      // a thread that may call was seen to use a processor
   // By thread id: when each that may call was last seen to run, or to have run since the round before.
-  std::map<uint32_t, uint64_t> awake_ns;
+  boost::container::flat_map<uint32_t, uint64_t> awake_ns;
   uint64_t last_progress_ns = 0;  // any record, any done operation
 
   // False for what may be a launcher.
@@ -291,14 +313,19 @@ class ExecutionGraph {
   void Record(const CallRecord&);
 
   // Takes over the states of a round: what is done, who is alive. now_ns: the round's begin.
-  void TakeRound(const Round&);
+  // The overload takes the states out of the round; numbers and times stay.
+  void TakeRound(Round*);
+  void TakeRound(const Round& round) {
+    Round copy = round;
+    TakeRound(&copy);
+  }
 
   const std::map<ProcessId, Process>& processes() const { return processes_; }
   std::map<ProcessId, Process>& processes() { return processes_; }
   Process* Find(ProcessId);
   const Process* Find(ProcessId) const;
   const Kernel* FindKernel(KernelId) const;
-  const std::unordered_map<KernelId, Kernel>& kernels() const { return kernels_; }
+  const KernelTable<Kernel>& kernels() const { return kernels_; }
 
   // The last unfinished work at or before a position; null when nothing unfinished stands there.
   static const WorkItem* ItemAt(const Process&, StreamPosition);
@@ -348,13 +375,16 @@ class ExecutionGraph {
   void Append(Process&, StreamQueue&, WorkItem);
   void AppendNothing(Process&, StreamPosition);
   StreamQueue& Stream(Process&, StreamId, int device);
-  void Behind(const Process&, const StreamQueue&, std::vector<StreamPosition>*) const;
+  void Behind(const Process&, const StreamQueue&, StreamPositions*) const;
+  Process& Known(ProcessId);
   std::vector<StreamPosition> LegacyOrder(const Process&, const StreamQueue&) const;
   void TrimEvents(Process&);
 
   Matcher& matcher_;
   std::map<ProcessId, Process> processes_;
-  std::unordered_map<KernelId, Kernel> kernels_;
+  Process* latest_ = nullptr;  // whose record came last: most come in runs
+  IdTable<Process*> by_id_;    // of processes_
+  KernelTable<Kernel> kernels_;
   KernelId next_kernel_ = 1;
   uint64_t next_instance_ = 1;
 };

@@ -169,7 +169,7 @@ void ExecutionGraph::ApplyGraphLaunch(Process& process, const CallRecord& record
   }
   item.graph = true;
   item.kind = launched.empty() ? WorkKind::kKernels : WorkKind::kNone;
-  item.kernels = std::move(launched);
+  item.kernels.assign(launched.begin(), launched.end());
   Append(process, queue, std::move(item));
 }
 

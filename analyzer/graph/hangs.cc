@@ -436,10 +436,10 @@ std::vector<Hang> FindHangs(const RoundView& view, std::vector<bool>* stuck) {
       AddVictims(hang.finding.victim_ranks, &earlier->finding);
     }
   }
-  std::set<LeafKind> kinds;
-  for (const WaitNode& node : graph.nodes()) kinds.insert(node.leaf);
+  LeafMask kinds = 0;
+  for (const WaitNode& node : graph.nodes()) kinds |= Bit(node.leaf);
   for (LeafKind kind : {LeafKind::kAborted, LeafKind::kDead, LeafKind::kStopped, LeafKind::kLeft}) {
-    if (kinds.count(kind) > 0) FindEnds(view, kind, can, stuck, &hangs);
+    if ((kinds & Bit(kind)) != 0) FindEnds(view, kind, can, stuck, &hangs);
   }
   return hangs;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "analyzer/graph/check_catalogue.h"
 #include "analyzer/graph/confirm.h"
@@ -30,7 +31,7 @@ class JobModel::Impl {
  public:
   explicit Impl(ModelOptions options) : options_(options) {}
 
-  void OnRound(const Round& round);
+  void OnRound(Round round);
   bool HasUnfinished() const;
   Verdict Current() const;
   void OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed);
@@ -79,7 +80,7 @@ void JobModel::Impl::AcceptBlocked(const Round& round) {
   for (const ProcessState& state : round.processes) {
     const Process* process = execution_.Find(state.process);
     if (process == nullptr) continue;
-    for (const ThreadState& now : state.threads) {
+    for (const ThreadState& now : process->state.threads) {
       auto it = process->threads.find(now.thread);
       if (now.call_id == 0 || it == process->threads.end() || !it->second.open) continue;
       const OpenCall& open = *it->second.open;
@@ -188,12 +189,12 @@ void JobModel::Impl::SuspectResources(const Round& round, const Names& names,
   std::erase_if(suspected_, [](const Finding& finding) { return finding.check == "stuck-kernel"; });
 }
 
-void JobModel::Impl::OnRound(const Round& round) {
+void JobModel::Impl::OnRound(Round round) {
   Forget();
   now_ns_ = std::max(now_ns_, round.end_ns);
   if (first_ns_ == 0) first_ns_ = round.begin_ns;
   if (ended_) return;
-  execution_.TakeRound(round);
+  execution_.TakeRound(&round);
   AcceptBlocked(round);
   const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns);
   const Names& names = NamesNow();
@@ -202,7 +203,7 @@ void JobModel::Impl::OnRound(const Round& round) {
   suspected_.clear();
   std::vector<bool> stuck;
   std::vector<Hang> hangs = FindHangs(view, &stuck);
-  RetireReplaced(hangs, names.incarnations());
+  if (!confirmed_.empty()) RetireReplaced(hangs, names.incarnations());
   for (Hang& hang : hangs) {
     const Confirmer::Standing standing = confirmer_.Check(hang.proof, round.begin_ns);
     if (!hang.ripe) continue;
@@ -256,7 +257,7 @@ void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns,
   }
   Round last;
   last.begin_ns = last.end_ns = time_ns;
-  execution_.TakeRound(last);
+  execution_.TakeRound(&last);
   RetireReplaced({}, Incarnations(execution_));
   // It came to its end by itself after all.
   if (!killed && kind == ExitKind::kCode && exit_value == 0) suspected_.clear();
@@ -425,7 +426,7 @@ void JobModel::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool 
   impl_->OnJobEnded(kind, exit_value, time_ns, killed_by_gordian);
 }
 
-void JobModel::OnRound(const Round& round) { impl_->OnRound(round); }
+void JobModel::OnRound(Round round) { impl_->OnRound(std::move(round)); }
 bool JobModel::WantsConfirmation() const { return impl_->confirmer_.WantsRound(); }
 bool JobModel::HasUnfinished() const { return impl_->HasUnfinished(); }
 Verdict JobModel::Current() const { return impl_->Current(); }

@@ -48,7 +48,7 @@ class JobModel {
 
   // Takes the state of all processes and decides. Call it once a round, rounds in order. A deadlock
   // is confirmed only when two successive rounds show the same stuck set without any progress.
-  void OnRound(const Round&);
+  void OnRound(Round);
 
   // True when something is stuck in the last round that another round soon could confirm.
   bool WantsConfirmation() const;

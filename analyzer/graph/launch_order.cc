@@ -14,10 +14,10 @@ namespace gordian::graph {
 KernelId ExecutionGraph::Before(const Kernel& kernel, KernelId last,
                                 KernelId Kernel::* before) const {
   while (last != 0) {
-    auto it = kernels_.find(last);
-    if (it == kernels_.end()) return 0;  // done
-    if (it->second.launch_ended <= kernel.launch_begun) return last;
-    last = it->second.*before;
+    const Kernel* const launch = kernels_.Find(last);
+    if (launch == nullptr) return 0;  // done
+    if (launch->launch_ended <= kernel.launch_begun) return last;
+    last = launch->*before;
   }
   return 0;
 }

@@ -71,7 +71,7 @@ const std::vector<std::pair<const WorkItem*, uint32_t>>& WaitForGraph::Writes(
   for (const auto& [stream, queue] : process.streams) {
     for (const WorkItem& item : queue.items) {
       if (item.kind != WorkKind::kMemoryWrite) continue;
-      it->second.push_back({&item, items_.at({process.info.process, stream, item.ordinal})});
+      it->second.push_back({&item, ItemNode(queue, item.ordinal)});
     }
   }
   return it->second;

@@ -98,8 +98,7 @@ const char* Name(WaitKind kind) {
   return "a host wait";
 }
 
-Names::Names(const ExecutionGraph& execution, const Matcher& matcher)
-    : execution_(execution), matcher_(matcher), incarnations_(execution) {
+Names::Ranks::Ranks(const ExecutionGraph& execution, const Matcher& matcher) : incarnations(execution) {
   // Of ranks that came back, the earlier processes are no ranks of the job any more, but keep their
   // name.
   std::map<std::pair<ProcessId, int>, int> size;
@@ -111,61 +110,61 @@ Names::Names(const ExecutionGraph& execution, const Matcher& matcher)
       const CommMember& member = comm.members[r];
       if (!member.known) continue;
       processes.push_back(member.process);
-      if (incarnations_.Replaced(member.process)) continue;
+      if (incarnations.Replaced(member.process)) continue;
       current = true;
       auto [it, added] = size.try_emplace({member.process, member.device}, 0);
       if (comm.nranks > it->second) {
         it->second = comm.nranks;
-        by_device_[it->first] = r;
+        by_device[it->first] = r;
       }
     }
     std::sort(processes.begin(), processes.end());
     several |= std::adjacent_find(processes.begin(), processes.end()) != processes.end();
-    if (current) expected_ = std::max(expected_, comm.nranks);
+    if (current) expected = std::max(expected, comm.nranks);
   }
   std::set<int> ranks;
-  by_environment_ = !several;
+  by_environment = !several;
   for (const auto& [id, process] : execution.processes()) {
-    if (incarnations_.Replaced(id) || incarnations_.Beside(id)) continue;
-    expected_ = std::max(expected_, process.info.env_world_size);
+    if (incarnations.Replaced(id) || incarnations.Beside(id)) continue;
+    expected = std::max(expected, process.info.env_world_size);
     if (!process.CalledNccl() && process.info.env_rank < 0) continue;  // perhaps a launcher
-    by_environment_ &= process.info.env_rank >= 0 && ranks.insert(process.info.env_rank).second;
+    by_environment &= process.info.env_rank >= 0 && ranks.insert(process.info.env_rank).second;
   }
   // Where no communicator spans the job, two members may have the same rank in theirs. Then only
   // the order of the processes is left to tell them apart.
   std::set<int> distinct;
-  for (const auto& [key, rank] : by_device_) distinct.insert(rank);
-  if (!by_environment_ && distinct.size() < by_device_.size()) {
+  for (const auto& [key, rank] : by_device) distinct.insert(rank);
+  if (!by_environment && distinct.size() < by_device.size()) {
     std::vector<std::tuple<uint32_t, ProcessId, int>> in_order;
-    for (const auto& [key, rank] : by_device_) {
+    for (const auto& [key, rank] : by_device) {
       const Process* process = execution.Find(key.first);
       in_order.emplace_back(process == nullptr ? 0 : process->info.pid, key.first, key.second);
     }
     std::sort(in_order.begin(), in_order.end());
     for (size_t i = 0; i < in_order.size(); ++i) {
-      by_device_[{std::get<1>(in_order[i]), std::get<2>(in_order[i])}] = static_cast<int>(i);
+      by_device[{std::get<1>(in_order[i]), std::get<2>(in_order[i])}] = static_cast<int>(i);
     }
   }
   // Before there are communicators, whoever made a call is one.
   std::set<ProcessId> members;
-  for (const auto& [key, rank] : by_device_) members.insert(key.first);
-  seen_ = static_cast<int>(by_device_.size());
+  for (const auto& [key, rank] : by_device) members.insert(key.first);
+  seen = static_cast<int>(by_device.size());
   for (const auto& [id, process] : execution.processes()) {
-    if (members.count(id) == 0 && !incarnations_.Replaced(id) && !incarnations_.Beside(id) &&
-        (process.CalledNccl() || process.info.env_rank >= 0)) ++seen_;
+    if (members.count(id) == 0 && !incarnations.Replaced(id) && !incarnations.Beside(id) &&
+        (process.CalledNccl() || process.info.env_rank >= 0)) ++seen;
   }
-  expected_ = std::max(expected_, seen_);
+  expected = std::max(expected, seen);
 }
 
 int Names::Rank(ProcessId process, int device) const {
-  if (by_environment_) {
+  if (Known().by_environment) {
     const Process* p = execution_.Find(process);
     if (p != nullptr) return p->info.env_rank;
   }
-  auto it = by_device_.find({process, device});
-  if (it != by_device_.end()) return it->second;
-  it = by_device_.lower_bound({process, -1});
-  if (it != by_device_.end() && it->first.first == process) return it->second;
+  auto it = Known().by_device.find({process, device});
+  if (it != Known().by_device.end()) return it->second;
+  it = Known().by_device.lower_bound({process, -1});
+  if (it != Known().by_device.end() && it->first.first == process) return it->second;
   const Process* p = execution_.Find(process);
   return p == nullptr ? -1 : p->info.env_rank;
 }
@@ -186,9 +185,9 @@ int Names::KernelRank(const Kernel& kernel) const {
 
 std::vector<int> Names::AllRanks(ProcessId process) const {
   std::vector<int> ranks;
-  if (!by_environment_) {
-    for (auto it = by_device_.lower_bound({process, -1});
-         it != by_device_.end() && it->first.first == process; ++it) {
+  if (!Known().by_environment) {
+    for (auto it = Known().by_device.lower_bound({process, -1});
+         it != Known().by_device.end() && it->first.first == process; ++it) {
       ranks.push_back(it->second);
     }
   }

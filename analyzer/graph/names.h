@@ -3,6 +3,7 @@
 #define GORDIAN_ANALYZER_GRAPH_NAMES_H_
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -17,14 +18,15 @@ namespace gordian::graph {
 const char* Name(Call);      // "AllReduce"
 const char* Name(WaitKind);  // "cudaStreamSynchronize"
 
-// A snapshot: made anew whenever something is reported.
+// A snapshot: made anew whenever something is reported, at the first question (most rounds ask none). What it is made of
+// must not change before it is gone. Not thread-safe.
 //
 // A rank is the environment's when every process has one and none holds two members of one
 // communicator; else the rank in the largest, then oldest, communicator of the (process, device),
 // or its place among all of them by process id where those ranks are not unique.
 class Names {
  public:
-  Names(const ExecutionGraph&, const Matcher&);
+  Names(const ExecutionGraph& execution, const Matcher& matcher) : execution_(execution), matcher_(matcher) {}
 
   int Rank(ProcessId, int device = -1) const;  // -1: not known
   int MemberRank(int comm, int rank) const;    // falls back to the rank itself
@@ -37,17 +39,27 @@ class Names {
   std::string Init(const InitCall&) const;            // "CommSplit of dp"
   std::string RankOf(ProcessId) const;                // "rank 1", "process 4711"
 
-  const Incarnations& incarnations() const { return incarnations_; }
-  int seen() const { return seen_; }
-  int expected() const { return expected_; }
+  const Incarnations& incarnations() const { return Known().incarnations; }
+  int seen() const { return Known().seen; }
+  int expected() const { return Known().expected; }
 
  private:
+  struct Ranks {
+    Ranks(const ExecutionGraph&, const Matcher&);
+
+    const Incarnations incarnations;
+    bool by_environment = false;
+    std::map<std::pair<ProcessId, int>, int> by_device;
+    int seen = 0, expected = 0;
+  };
+  const Ranks& Known() const {
+    if (!ranks_) ranks_.emplace(execution_, matcher_);
+    return *ranks_;
+  }
+
   const ExecutionGraph& execution_;
   const Matcher& matcher_;
-  const Incarnations incarnations_;
-  bool by_environment_ = false;
-  std::map<std::pair<ProcessId, int>, int> by_device_;
-  int seen_ = 0, expected_ = 0;
+  mutable std::optional<Ranks> ranks_;
 };
 
 // "rank 1", "ranks 0 and 2", "ranks 0, 1 and 2"; upper: "Rank", "Ranks".

@@ -40,7 +40,7 @@ bool MoreStreamsThanQueues(const Process& process, int device) {
 void WaitForGraph::QueueWaits(const Process& process, const Kernel& kernel) {
   const int device = DeviceOf(process, kernel);
   if (device < 0 || kernel.parts.empty() || !MoreStreamsThanQueues(process, device)) return;
-  const uint32_t start = starts_.at(kernel.id);
+  const uint32_t start = StartOf(kernel.id);
   const uint64_t order = kernel.parts.front().order;
   for (const auto& [id, queue] : process.streams) {
     if (queue.device != device) continue;
@@ -54,8 +54,8 @@ void WaitForGraph::QueueWaits(const Process& process, const Kernel& kernel) {
       continue;
     }
     for (KernelId before : last.kernels) {
-      auto it = starts_.find(before);
-      if (it != starts_.end() && before != kernel.id) Wait(start, it->second, Reason::kResources);
+      const uint32_t other = StartOf(before);
+      if (other != kNoNode && before != kernel.id) Wait(start, other, Reason::kResources);
     }
   }
 }
@@ -78,11 +78,11 @@ void WaitForGraph::ProcessorWaits(const std::vector<KernelId>& kernels) {
     const uint32_t node = Add(NodeKind::kProcessors, true);
     nodes_[node].process = kernel->process;
     nodes_[node].kernel = kernel->id;
-    Wait(node, dones_.at(kernel->id), Reason::kResources);
+    Wait(node, DoneOf(kernel->id), Reason::kResources);
     auto [before, first] = held.try_emplace({kernel->process, device}, node);
     if (first) continue;
     Wait(node, before->second, Reason::kResources);
-    Wait(starts_.at(kernel->id), before->second, Reason::kResources);
+    Wait(StartOf(kernel->id), before->second, Reason::kResources);
     before->second = node;
   }
 }

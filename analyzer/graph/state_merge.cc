@@ -312,9 +312,9 @@ void StateMerge::PendingPart(const PendingStream& stream, const PendingOperation
   EventWait(stream.stream, operation);
   const MemberSlot* slot = matcher_.Slot(part.ref);
   if (slot != nullptr && slot->state != SlotState::kNone) {
-    auto kernel = execution_.kernels_.find(slot->kernel);
-    if (slot->state == SlotState::kCalled && kernel != execution_.kernels_.end()) {
-      Place(&kernel->second, position);  // only where it went was lost, if anything
+    Kernel* const kernel = execution_.kernels_.Find(slot->kernel);
+    if (slot->state == SlotState::kCalled && kernel != nullptr) {
+      Place(kernel, position);  // only where it went was lost, if anything
     }
     return;
   }
@@ -329,8 +329,7 @@ void StateMerge::PendingPart(const PendingStream& stream, const PendingOperation
 // The launch that the operation is a part of.
 Kernel* StateMerge::KernelOf(const PendingOperation& operation, const LocalComm& local) {
   KernelId& id = process_.state_launches[{operation.launch, operation.comm}];
-  auto found = execution_.kernels_.find(id);
-  if (id != 0 && found != execution_.kernels_.end()) return &found->second;
+  if (Kernel* const found = execution_.kernels_.Find(id); found != nullptr) return found;
   id = execution_.next_kernel_++;
   Kernel& kernel = execution_.kernels_[id];
   kernel.id = id;

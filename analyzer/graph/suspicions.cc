@@ -430,9 +430,6 @@ void CycleOfInits(const RoundView& view, const std::vector<bool>& stuck,
 std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<bool>& stuck) {
   const WaitForGraph& graph = view.graph;
   const uint64_t threshold = view.options.suspect_after_ns;
-  const std::vector<bool> can = graph.Decide(kSurelyProgressing);
-  const std::vector<bool> without_kernels =
-      graph.Decide(kSurelyProgressing & ~Bit(LeafKind::kKernel));
   std::vector<uint32_t> old;
   auto age = [&](uint32_t n) {
     return view.now_ns - std::min(view.now_ns, graph.nodes()[n].since_ns);
@@ -442,8 +439,12 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
   }
   std::stable_sort(old.begin(), old.end(), [&](uint32_t a, uint32_t b) { return age(a) > age(b); });
   if (old.size() > kMaxWaiters) old.resize(kMaxWaiters);
-  Search search(view);
   std::vector<Finding> findings;
+  if (old.empty()) return findings;
+  const std::vector<bool> can = graph.Decide(kSurelyProgressing);
+  const std::vector<bool> without_kernels =
+      graph.Decide(kSurelyProgressing & ~Bit(LeafKind::kKernel));
+  Search search(view);
   CyclesBesideSleepers(view, stuck, old, &findings);
   if (!findings.empty()) return findings;
   if (std::any_of(old.begin(), old.end(), [&](uint32_t n) {

@@ -10,7 +10,7 @@ uint32_t WaitForGraph::AddThread(const Process& process, const ThreadState& stat
   nodes_[node].process = process.info.process;
   nodes_[node].thread = state.thread;
   nodes_[node].tid = state.tid;
-  threads_[{process.info.process, state.thread}] = node;
+  threads_.emplace_back(process.info.process, state.thread, node);
   return node;
 }
 
@@ -49,10 +49,10 @@ void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state,
           FirstUse(process, *open, thread->group_kernels, node);
           break;
         case Call::kCommDestroy:  // W4 on its own communicator
-          for (const auto& [kernel_id, done] : dones_) {
+          for (KernelId kernel_id : kernels_) {
             const Kernel& kernel = *execution_.FindKernel(kernel_id);
             if (kernel.process == id && kernel.comm == open->record.comm && kernel.enqueued) {
-              Wait(node, done, Reason::kHostSync);
+              Wait(node, DoneOf(kernel_id), Reason::kHostSync);
             }
           }
           std::sort(nodes_[node].out.begin(), nodes_[node].out.end(),
@@ -130,7 +130,7 @@ void WaitForGraph::Polling(const Process& process, const ThreadState& state, uin
   std::vector<StreamPosition> on;
   auto event = process.events.find(state.poll_object);
   if (event != process.events.end()) {
-    on = event->second.behind;
+    on.assign(event->second.behind.begin(), event->second.behind.end());
   } else {
     for (const auto& [id, queue] : process.streams) {
       if (queue.handle == state.poll_object && !queue.destroyed) on.push_back({id, queue.last});
@@ -219,8 +219,8 @@ uint32_t WaitForGraph::CalledNode(const MemberSlot& slot, const PartRef& part) {
     if (process.Dead()) return Leaf(LeafKind::kDead, kernel->process);
     auto thread = process.threads.find(kernel->thread);
     if (thread != process.threads.end() && !thread->second.in_group_end) {  // W5g
-      auto node = threads_.find({kernel->process, kernel->thread});
-      return node == threads_.end() ? Leaf(LeafKind::kUnknown, kernel->process) : node->second;
+      const uint32_t node = ThreadOf(kernel->process, kernel->thread);
+      return node == kNoNode ? Leaf(LeafKind::kUnknown, kernel->process) : node;
     }
   }
   return Leaf(LeafKind::kDone, 0);

@@ -59,7 +59,36 @@ WaitForGraph::WaitForGraph(const ExecutionGraph& execution, const Matcher& match
       options_(options),
       now_ns_(now_ns),
       conjecture_(conjecture) {
-  // Nodes first, so that edges can name them.
+  AddNodes();  // first, so that edges can name them
+  for (const auto& [id, process] : execution_.processes()) {
+    if (process.Dead()) continue;
+    for (const auto& [stream, queue] : process.streams) {
+      for (const WorkItem& item : queue.items) ItemWaits(process, queue, item);
+    }
+  }
+  for (KernelId id : kernels_) LaunchWaits(*execution_.FindKernel(id));
+  if (conjecture_ == Conjecture::kNoProcessors) ProcessorWaits(kernels_);
+  for (const auto& [id, process] : execution_.processes()) {
+    if (process.Dead() || !process.has_state) continue;
+    for (const ThreadState& state : process.state.threads) {
+      const uint32_t node = ThreadOf(id, state.thread);
+      if (state.thread == 0 || node == kNoNode) continue;
+      ThreadWaits(process, state, node);
+    }
+  }
+}
+
+// Threads, what stands on streams, launches.
+void WaitForGraph::AddNodes() {
+  kernels_.reserve(execution_.kernels().size());
+  for (const auto& [id, kernel] : execution_.kernels()) kernels_.push_back(id);
+  std::sort(kernels_.begin(), kernels_.end());  // the same facts give the same graph
+  size_t known = 2 * kernels_.size();
+  for (const auto& [id, process] : execution_.processes()) {
+    if (process.has_state) known += process.state.threads.size();
+    for (const auto& [stream, queue] : process.streams) known += queue.items.size();
+  }
+  nodes_.reserve(known + known / 4);  // and what these wait for
   for (const auto& [id, process] : execution_.processes()) {
     if (process.Dead()) continue;
     if (process.has_state) {
@@ -68,19 +97,18 @@ WaitForGraph::WaitForGraph(const ExecutionGraph& execution, const Matcher& match
       }
     }
     for (const auto& [stream, queue] : process.streams) {
+      queue.first_node = static_cast<uint32_t>(nodes_.size());
       for (const WorkItem& item : queue.items) {
         const uint32_t node = Add(NodeKind::kItemDone);
         nodes_[node].process = id;
         nodes_[node].stream = stream;
         nodes_[node].ordinal = item.ordinal;
-        items_[{id, stream, item.ordinal}] = node;
       }
     }
   }
-  std::vector<KernelId> kernels;
-  for (const auto& [id, kernel] : execution_.kernels()) kernels.push_back(id);
-  std::sort(kernels.begin(), kernels.end());  // the same facts give the same graph
-  for (KernelId id : kernels) {
+  std::sort(threads_.begin(), threads_.end());
+  starts_.Reserve(kernels_.size());
+  for (KernelId id : kernels_) {
     const Kernel& kernel = *execution_.FindKernel(id);
     uint64_t since = kernel.time_ns;
     const Process* process = execution_.Find(kernel.process);
@@ -93,26 +121,34 @@ WaitForGraph::WaitForGraph(const ExecutionGraph& execution, const Matcher& match
       nodes_[node].process = kernel.process;
       nodes_[node].kernel = id;
       nodes_[node].since_ns = since;
-      (done ? dones_ : starts_)[id] = node;
+      if (!done) starts_.Insert(id, node);
       if (done && !process->Dead()) waiters_.push_back(node);
     }
   }
-  for (const auto& [id, process] : execution_.processes()) {
-    if (process.Dead()) continue;
-    for (const auto& [stream, queue] : process.streams) {
-      for (const WorkItem& item : queue.items) ItemWaits(process, queue, item);
-    }
-  }
-  for (KernelId id : kernels) LaunchWaits(*execution_.FindKernel(id));
-  if (conjecture_ == Conjecture::kNoProcessors) ProcessorWaits(kernels);
-  for (const auto& [id, process] : execution_.processes()) {
-    if (process.Dead() || !process.has_state) continue;
-    for (const ThreadState& state : process.state.threads) {
-      auto it = threads_.find({id, state.thread});
-      if (state.thread == 0 || it == threads_.end()) continue;
-      ThreadWaits(process, state, it->second);
-    }
-  }
+}
+
+uint32_t WaitForGraph::StartOf(KernelId id) const {
+  const uint32_t* const node = starts_.Find(id);
+  return node == nullptr ? kNoNode : *node;
+}
+
+uint32_t WaitForGraph::DoneOf(KernelId id) const {
+  const uint32_t start = StartOf(id);
+  return start == kNoNode ? kNoNode : start + 1;
+}
+
+uint32_t WaitForGraph::ThreadOf(ProcessId process, ThreadId thread) const {
+  const auto after = std::upper_bound(threads_.begin(), threads_.end(), std::tuple(process, thread, kNoNode));
+  if (after == threads_.begin()) return kNoNode;
+  const auto& [its_process, its_thread, node] = *std::prev(after);
+  return its_process == process && its_thread == thread ? node : kNoNode;
+}
+
+uint32_t WaitForGraph::ItemNode(const StreamQueue& queue, uint64_t ordinal) {
+  const auto after = std::upper_bound(queue.items.begin(), queue.items.end(), ordinal,
+                                      [](uint64_t n, const WorkItem& item) { return n < item.ordinal; });
+  if (after == queue.items.begin()) return kNoNode;
+  return queue.first_node + static_cast<uint32_t>(after - queue.items.begin()) - 1;
 }
 
 uint32_t WaitForGraph::Add(NodeKind kind, bool any) {
@@ -124,6 +160,8 @@ uint32_t WaitForGraph::Add(NodeKind kind, bool any) {
 }
 
 uint32_t WaitForGraph::Leaf(LeafKind kind, ProcessId process, int comm) {
+  const bool done = kind == LeafKind::kDone && process == 0 && comm == -1;
+  if (done && done_leaf_ != kNoNode) return done_leaf_;
   auto [it, added] = leaves_.try_emplace({kind, process, comm}, 0);
   if (added) {
     it->second = Add(NodeKind::kLeaf);
@@ -131,20 +169,21 @@ uint32_t WaitForGraph::Leaf(LeafKind kind, ProcessId process, int comm) {
     node.leaf = kind;
     node.process = process;
     node.comm = comm;
+    if (done) done_leaf_ = it->second;
   }
   return it->second;
 }
 
 void WaitForGraph::Wait(uint32_t node, uint32_t on, Reason reason, int part, KernelId kernel,
                         bool discouraged) {
-  nodes_[node].out.push_back({on, reason, static_cast<int16_t>(part), discouraged, kernel});
+  nodes_[node].out.push_back({on, static_cast<int16_t>(part), reason, discouraged, kernel});
 }
 
 uint32_t WaitForGraph::DoneBy(const Process& process, StreamPosition position) {
-  const WorkItem* item = ExecutionGraph::ItemAt(process, position);
-  if (item != nullptr) return items_.at({process.info.process, position.stream, item->ordinal});
   auto it = process.streams.find(position.stream);
-  if (it == process.streams.end() || position.ordinal <= it->second.done) {
+  if (it == process.streams.end()) return Leaf(LeafKind::kDone, 0);
+  if (const uint32_t node = ItemNode(it->second, position.ordinal); node != kNoNode) return node;
+  if (position.ordinal <= it->second.done) {
     return Leaf(LeafKind::kDone, 0);
   }
   return Leaf(position.ordinal <= it->second.soft ? LeafKind::kKernel : LeafKind::kUnknown,
@@ -153,11 +192,11 @@ uint32_t WaitForGraph::DoneBy(const Process& process, StreamPosition position) {
 
 void WaitForGraph::ItemWaits(const Process& process, const StreamQueue& queue,
                              const WorkItem& item) {
-  const uint32_t node = items_.at({process.info.process, queue.id, item.ordinal});
+  const uint32_t node = ItemNode(queue, item.ordinal);
   if (item.kind == WorkKind::kNone) {
     for (KernelId id : item.kernels) {
-      auto it = dones_.find(id);
-      if (it != dones_.end()) Wait(node, it->second, Reason::kStreamOrder);
+      const uint32_t done = DoneOf(id);
+      if (done != kNoNode) Wait(node, done, Reason::kStreamOrder);
     }
     return;
   }
@@ -177,7 +216,7 @@ void WaitForGraph::ItemWaits(const Process& process, const StreamQueue& queue,
 }
 
 void WaitForGraph::LaunchWaits(const Kernel& kernel) {
-  const uint32_t start = starts_.at(kernel.id), done = dones_.at(kernel.id);
+  const uint32_t start = StartOf(kernel.id), done = DoneOf(kernel.id);
   const Process& process = *execution_.Find(kernel.process);
   Wait(done, start, Reason::kStreamOrder);
   if (process.Dead()) {
@@ -188,9 +227,8 @@ void WaitForGraph::LaunchWaits(const Kernel& kernel) {
     Wait(start, Leaf(LeafKind::kStopped, kernel.process), Reason::kStreamOrder);
   }
   if (!kernel.enqueued) {
-    auto thread = threads_.find({kernel.process, kernel.thread});
-    Wait(start,
-         thread != threads_.end() ? thread->second : Leaf(LeafKind::kUnknown, kernel.process),
+    const uint32_t thread = ThreadOf(kernel.process, kernel.thread);
+    Wait(start, thread != kNoNode ? thread : Leaf(LeafKind::kUnknown, kernel.process),
          kernel.in_group ? Reason::kOpenGroup : Reason::kFirstUse);
     for (StreamId id : kernel.streams) {
       auto it = process.streams.find(id);
@@ -204,9 +242,9 @@ void WaitForGraph::LaunchWaits(const Kernel& kernel) {
     }
     auto local = process.comms.find(kernel.comm);
     if (local != process.comms.end()) {
-      auto before = dones_.find(local->second.last_kernel);
-      if (before != dones_.end() && before->second != done) {
-        Wait(start, before->second, Reason::kCommunicatorOrder);
+      const uint32_t before = DoneOf(local->second.last_kernel);
+      if (before != kNoNode && before != done) {
+        Wait(start, before, Reason::kCommunicatorOrder);
       }
     }
   } else {
@@ -224,15 +262,15 @@ void WaitForGraph::LaunchWaits(const Kernel& kernel) {
         Wait(start, DoneBy(process, legacy), Reason::kLegacyStream);
       }
     }
-    auto before = dones_.find(kernel.previous_on_comm);
-    if (before != dones_.end()) Wait(start, before->second, Reason::kCommunicatorOrder);
+    uint32_t before = DoneOf(kernel.previous_on_comm);
+    if (before != kNoNode) Wait(start, before, Reason::kCommunicatorOrder);
     if (conjecture_ == Conjecture::kSharedQueue) QueueWaits(process, kernel);
     // One after the other, and then beside each other: NCCL waits until the earlier is launched.
-    before = starts_.find(kernel.device_before);
-    if (before != starts_.end()) Wait(start, before->second, Reason::kLaunchOrder);
+    before = StartOf(kernel.device_before);
+    if (before != kNoNode) Wait(start, before, Reason::kLaunchOrder);
     for (KernelId id : kernel.graph_order) {
-      auto earlier = dones_.find(id);
-      if (earlier != dones_.end()) Wait(start, earlier->second, Reason::kGraphOrder);
+      const uint32_t earlier = DoneOf(id);
+      if (earlier != kNoNode) Wait(start, earlier, Reason::kGraphOrder);
     }
   }
   if (kernel.aborted) return;
@@ -321,8 +359,8 @@ uint32_t WaitForGraph::SlotStart(const MemberSlot& slot, int comm, int rank, con
     case SlotState::kCalled:
       break;
   }
-  auto it = starts_.find(slot.kernel);
-  return it == starts_.end() ? Leaf(LeafKind::kDone, 0) : it->second;
+  const uint32_t start = StartOf(slot.kernel);
+  return start == kNoNode ? Leaf(LeafKind::kDone, 0) : start;
 }
 
 // W5, W14. `part` tells what was not called; for calls that all members make, `init` does.
@@ -358,14 +396,14 @@ uint32_t WaitForGraph::ProcessNotCalled(ProcessId id, bool proven) {
   if (!process->has_state || (process->Lossy() && !proven) || process->merger.incomplete()) {
     return Leaf(LeafKind::kUnknown, id);
   }
-  auto [it, added] = not_called_.try_emplace(id, 0);
-  if (!added) return it->second;
-  const uint32_t node = it->second = Add(NodeKind::kNotCalled, true);
+  if (const uint32_t* const known = not_called_.Find(id); known != nullptr) return *known;
+  const uint32_t node = Add(NodeKind::kNotCalled, true);
+  not_called_.Insert(id, node);
   nodes_[node].process = id;
   for (const ThreadState& state : process->state.threads) {
     if (!state.gpu_thread || state.library_thread) continue;
-    auto thread = threads_.find({id, state.thread});
-    if (thread != threads_.end()) Wait(node, thread->second, Reason::kNotCalled);
+    const uint32_t thread = ThreadOf(id, state.thread);
+    if (thread != kNoNode) Wait(node, thread, Reason::kNotCalled);
   }
   // Nobody there has called anything yet: whoever will is in code of its own.
   if (nodes_[node].out.empty()) {
@@ -456,29 +494,39 @@ const Part* WaitForGraph::PartOf(const WaitNode::Edge& edge) const {
 }
 
 const WaitNode* WaitForGraph::ThreadNode(ProcessId process, ThreadId thread) const {
-  auto it = threads_.find({process, thread});
-  return it == threads_.end() ? nullptr : &nodes_[it->second];
+  const uint32_t node = ThreadOf(process, thread);
+  return node == kNoNode ? nullptr : &nodes_[node];
 }
 
 std::vector<bool> WaitForGraph::Decide(LeafMask progressing,
                                        const std::vector<bool>& forced) const {
-  AndOrGraph graph;
-  for (uint32_t i = 0; i < nodes_.size(); ++i) {
-    using Kind = AndOrGraph::Kind;
-    const WaitNode& node = nodes_[i];
-    if (!forced.empty() && forced[i]) {
-      graph.AddNode(Kind::kCan);
-    } else if (node.kind == NodeKind::kLeaf) {
-      const bool can = node.leaf == LeafKind::kDone || (Bit(node.leaf) & progressing) != 0;
-      graph.AddNode(can ? Kind::kCan : Kind::kCannot);
-    } else {
-      graph.AddNode(node.any ? Kind::kOr : Kind::kAnd);
+  using Kind = AndOrGraph::Kind;
+  if (decider_.size() == 0) {
+    size_t edges = 0;
+    for (const WaitNode& node : nodes_) edges += node.out.size();
+    decider_.Reserve(nodes_.size(), edges);
+    for (const WaitNode& node : nodes_) decider_.AddNode(node.any ? Kind::kOr : Kind::kAnd);
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      for (const WaitNode::Edge& edge : nodes_[i].out) decider_.AddEdge(i, edge.to);
     }
   }
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
-    for (const WaitNode::Edge& edge : nodes_[i].out) graph.AddEdge(i, edge.to);
+    const WaitNode& node = nodes_[i];
+    if (!forced.empty() && forced[i]) {
+      decider_.SetKind(i, Kind::kCan);
+    } else if (node.kind == NodeKind::kLeaf) {
+      const bool can = node.leaf == LeafKind::kDone || (Bit(node.leaf) & progressing) != 0;
+      decider_.SetKind(i, can ? Kind::kCan : Kind::kCannot);
+    } else if (!forced.empty()) {
+      decider_.SetKind(i, node.any ? Kind::kOr : Kind::kAnd);
+    }
   }
-  return graph.Decide();
+  std::vector<bool> can = decider_.Decide();
+  // As it was: most of the time nothing is forced.
+  for (uint32_t i = 0; i < forced.size(); ++i) {
+    if (forced[i]) decider_.SetKind(i, nodes_[i].any ? Kind::kOr : Kind::kAnd);
+  }
+  return can;
 }
 
 }  // namespace gordian::graph

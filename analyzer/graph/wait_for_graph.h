@@ -3,15 +3,17 @@
 #ifndef GORDIAN_ANALYZER_GRAPH_WAIT_FOR_GRAPH_H_
 #define GORDIAN_ANALYZER_GRAPH_WAIT_FOR_GRAPH_H_
 
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "analyzer/graph/decider.h"
 #include "analyzer/graph/execution_graph.h"
+#include "analyzer/graph/id_table.h"
 #include "analyzer/graph/job_model.h"
 #include "analyzer/graph/matcher.h"
 
@@ -89,12 +91,12 @@ struct WaitNode {
   uint64_t since_ns = 0;  // threads and launches: waiting since, at the earliest
   struct Edge {
     uint32_t to;
-    Reason reason;
     int16_t part = -1;         // of the launch, where the reason is a rendezvous
+    Reason reason;
     bool discouraged = false;  // true, but an odd thing to show to people
     KernelId kernel = 0;       // of `part`
   };
-  std::vector<Edge> out;
+  boost::container::small_vector<Edge, 2> out;  // mostly one or two: kept in place
 };
 
 // What nobody can see, taken to be so: a circle that needs it is a suspicion.
@@ -134,7 +136,13 @@ class WaitForGraph {
   const WaitNode* ThreadNode(ProcessId, ThreadId) const;
 
  private:
+  static constexpr uint32_t kNoNode = UINT32_MAX;
+
+  void AddNodes();
   uint32_t Add(NodeKind, bool any = false);
+  uint32_t StartOf(KernelId) const;  // kNoNode: it is over
+  uint32_t DoneOf(KernelId) const;
+  uint32_t ThreadOf(ProcessId, ThreadId) const;  // kNoNode: not in the round
   uint32_t Leaf(LeafKind, ProcessId, int comm = -1);
   uint32_t AddThread(const Process&, const ThreadState&);
   void ThreadWaits(const Process&, const ThreadState&, uint32_t node);
@@ -156,6 +164,8 @@ class WaitForGraph {
   uint32_t SlotStart(const MemberSlot&, int comm, int rank, const PartRef& part);
   uint32_t CalledNode(const MemberSlot&, const PartRef& part);
   uint32_t DoneBy(const Process&, StreamPosition);  // everything up to there is done
+  // Of the last item at or before `ordinal`; kNoNode: there is none.
+  static uint32_t ItemNode(const StreamQueue&, uint64_t ordinal);
   void Wait(uint32_t node, uint32_t on, Reason, int part = -1, KernelId kernel = 0,
             bool discouraged = false);
   void LaunchWaits(const Kernel&);
@@ -173,12 +183,15 @@ class WaitForGraph {
   const uint64_t now_ns_;
   const Conjecture conjecture_;
   std::vector<WaitNode> nodes_;
+  std::vector<KernelId> kernels_;  // in their order
   std::vector<uint32_t> waiters_, memory_waits_;
   std::map<std::tuple<LeafKind, ProcessId, int>, uint32_t> leaves_;
-  std::map<std::pair<ProcessId, ThreadId>, uint32_t> threads_;
-  std::map<std::tuple<ProcessId, StreamId, uint64_t>, uint32_t> items_;
-  std::unordered_map<KernelId, uint32_t> starts_, dones_;
-  std::map<ProcessId, uint32_t> not_called_, any_work_;
+  uint32_t done_leaf_ = kNoNode;
+  std::vector<std::tuple<ProcessId, ThreadId, uint32_t>> threads_;  // sorted
+  IdTable<uint32_t> starts_;  // by launch; the node of its end is the next one
+  IdTable<uint32_t> not_called_;
+  std::map<ProcessId, uint32_t> any_work_;
+  mutable AndOrGraph decider_;  // filled by the first Decide()
   std::map<ProcessId, std::vector<std::pair<const WorkItem*, uint32_t>>> writes_;  // unfinished
   std::map<CommUid, uint32_t> inits_;
   std::map<std::pair<int, uint64_t>, uint32_t> all_started_, all_called_;

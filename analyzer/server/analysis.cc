@@ -14,6 +14,7 @@
 
 #include "analyzer/server/fleet_notes.h"
 #include "analyzer/server/graph_events.h"
+#include "analyzer/server/plain_events.h"
 #include "analyzer/server/report.h"
 #include "analyzer/server/session_files.h"
 #include "analyzer/server/sign_book.h"
@@ -542,15 +543,44 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
     events.OnEvent(event);
     ++result.events;
   };
-  while (reader.ok()) {
+  const auto whole = [&](const v1::Event& event) {
+    fleet.OnEvent(event);
+    feed(event);
+  };
+  // Whoever has to see each event gets protobuf's.
+  while (reader.ok() && supplement != nullptr) {
     arena.Reset();
     auto* chunk = google::protobuf::Arena::CreateMessage<v1::TraceChunk>(&arena);
     if (!(*reader)->Next(chunk)) break;
     for (const v1::Event& event : chunk->events()) {
-      fleet.OnEvent(event);
-      if (supplement != nullptr) supplement->Seen(event);
-      feed(event);
+      supplement->Seen(event);
+      whole(event);
     }
+  }
+  plain::Chunk chunk;
+  const auto take = [&](std::string_view contents, TraceReader::Contents* what) {
+    if (!chunk.Read(contents)) return false;
+    what->events = chunk.events().size();
+    what->last = chunk.last();
+    for (const plain::Chunk::Event& event : chunk.events()) {
+      switch (event.kind) {
+        case plain::Chunk::Kind::kRecord:
+          signs.OnRecord(chunk.record(event));
+          events.OnRecord(chunk.record(event));
+          ++result.events;
+          break;
+        case plain::Chunk::Kind::kRound:
+          events.OnRound(chunk.round(event));
+          ++result.events;
+          break;
+        case plain::Chunk::Kind::kOther:
+          whole(chunk.other(event));
+          break;
+      }
+    }
+    return true;
+  };
+  while (reader.ok() && supplement == nullptr && (*reader)->Next(take)) {
   }
   result.ending = reader.ok() ? (*reader)->Describe() : "missing: " + reader.status().message();
   result.complete = reader.ok() && (*reader)->ending() == TraceReader::Ending::kComplete;

@@ -284,10 +284,10 @@ bool GraphEvents::OnEvent(const v1::Event& event) {
       understood = OnCallName(event.call_name());
       break;
     case v1::Event::kRecord:
-      understood = OnRecord(event.record());
+      understood = TakeRecord(event.record());
       break;
     case v1::Event::kRound:
-      understood = OnRound(event.round());
+      understood = TakeRound(event.round());
       break;
     case v1::Event::kJobEnded:
       if (!job_ended_) {
@@ -315,8 +315,7 @@ bool GraphEvents::OnEvent(const v1::Event& event) {
     case v1::Event::EVENT_NOT_SET:
       break;
   }
-  if (!understood) ++dropped_;
-  return understood;
+  return Counted(understood);
 }
 
 bool GraphEvents::OnClockOffset(const v1::ClockOffset& clock) {
@@ -383,10 +382,11 @@ bool GraphEvents::OnProcessEnded(const v1::ProcessEnded& ended) {
   return true;
 }
 
-bool GraphEvents::TranslatePayload(const v1::CallRecord& record, graph::CallRecord* out) {
+template <typename CallRecord>
+bool GraphEvents::TranslatePayload(const CallRecord& record, graph::CallRecord* out) {
   switch (record.payload_case()) {
     case v1::CallRecord::kOperation: {
-      const v1::Operation& operation = record.operation();
+      const auto& operation = record.operation();
       if (!IsSane(operation.sequence())) return false;
       out->comm = operation.comm();
       out->stream = operation.stream();
@@ -403,7 +403,7 @@ bool GraphEvents::TranslatePayload(const v1::CallRecord& record, graph::CallReco
       return true;
     }
     case v1::CallRecord::kCommInit: {
-      const v1::CommInit& init = record.comm_init();
+      const auto& init = record.comm_init();
       out->comm = init.comm();
       out->nranks = std::clamp(init.nranks(), 0, kMaxRanks);
       out->rank = Rank(init.rank());
@@ -427,7 +427,7 @@ bool GraphEvents::TranslatePayload(const v1::CallRecord& record, graph::CallReco
       out->device = Device(record.stream().device());
       return true;
     case v1::CallRecord::kWork: {
-      const v1::Work& work = record.work();
+      const auto& work = record.work();
       if (!IsSane(work.ordinal()) || !TranslateWorkKind(work.kind(), &out->work)) return false;
       out->stream = work.stream();
       out->ordinal = work.ordinal();
@@ -437,7 +437,7 @@ bool GraphEvents::TranslatePayload(const v1::CallRecord& record, graph::CallReco
       return true;
     }
     case v1::CallRecord::kGraph: {
-      const v1::GraphCall& call = record.graph();
+      const auto& call = record.graph();
       if (!TranslateGraphCall(call.what(), &out->call)) return false;
       out->graph = call.graph();
       out->event = call.made();
@@ -445,7 +445,7 @@ bool GraphEvents::TranslatePayload(const v1::CallRecord& record, graph::CallReco
       return true;
     }
     case v1::CallRecord::kHostWait: {
-      const v1::HostWait& wait = record.host_wait();
+      const auto& wait = record.host_wait();
       if (!IsSane(wait.ordinal()) || !TranslateWaitKind(wait.kind(), &out->wait)) return false;
       out->stream = wait.stream();
       out->device = Device(wait.device());
@@ -455,7 +455,7 @@ bool GraphEvents::TranslatePayload(const v1::CallRecord& record, graph::CallReco
       return true;
     }
     case v1::CallRecord::kEnd: {
-      const v1::CallEnd& end = record.end();
+      const auto& end = record.end();
       if (!IsSane(end.ordinal())) return false;
       out->result = end.result();
       out->stream = end.stream();
@@ -482,11 +482,15 @@ bool GraphEvents::TranslatePayload(const v1::CallRecord& record, graph::CallReco
   return true;
 }
 
-bool GraphEvents::OnRecord(const v1::CallRecord& record) {
+template <typename CallRecord>
+bool GraphEvents::TakeRecord(const CallRecord& record) {
   if (record.call() > kMaxCallNumber || record.thread() == 0 || !IsSane(record.order())) {
     return false;
   }
-  if (!processes_.contains(record.process())) return false;
+  if (record.process() != latest_ || latest_ == 0) {
+    if (!processes_.contains(record.process())) return false;
+    latest_ = record.process();
+  }
   graph::CallRecord& out = scratch_;
   out = graph::CallRecord();
   if (!TranslateKind(record.kind(), &out.kind)) return false;
@@ -515,7 +519,8 @@ bool GraphEvents::OnRecord(const v1::CallRecord& record) {
   return true;
 }
 
-bool GraphEvents::TranslateProcessState(const v1::ProcessState& state,
+template <typename ProcessState>
+bool GraphEvents::TranslateProcessState(const ProcessState& state,
                                         graph::ProcessState* out) const {
   if (state.threads_size() > kMaxThreadStates || state.streams_size() > kMaxStreamStates ||
       state.comms_size() > kMaxCommStates) {
@@ -531,7 +536,7 @@ bool GraphEvents::TranslateProcessState(const v1::ProcessState& state,
   out->lost_markers = state.lost_markers();
   out->nccl_calls = state.nccl_calls();
   out->threads.reserve(static_cast<size_t>(state.threads_size()));
-  for (const v1::ThreadState& from : state.threads()) {
+  for (const auto& from : state.threads()) {
     graph::ThreadState& to = out->threads.emplace_back();
     to.thread = from.thread();
     to.tid = from.tid();
@@ -562,7 +567,7 @@ bool GraphEvents::TranslateProcessState(const v1::ProcessState& state,
         TranslateBlock(state.block(), [this](uint32_t call) { return Meaning(call); });
   }
   out->streams.reserve(static_cast<size_t>(state.streams_size()));
-  for (const v1::StreamState& from : state.streams()) {
+  for (const auto& from : state.streams()) {
     if (!IsSane(from.enqueued()) || !IsSane(from.head()) || !IsSane(from.done())) return false;
     out->streams.push_back({.stream = from.stream(),
                             .enqueued = from.enqueued(),
@@ -570,7 +575,7 @@ bool GraphEvents::TranslateProcessState(const v1::ProcessState& state,
                             .done = from.done()});
   }
   out->comms.reserve(static_cast<size_t>(state.comms_size()));
-  for (const v1::CommState& from : state.comms()) {
+  for (const auto& from : state.comms()) {
     out->comms.push_back({.comm = from.comm(),
                           .state = TranslateCommState(from.state()),
                           .next_sequence = from.next_sequence()});
@@ -580,7 +585,8 @@ bool GraphEvents::TranslateProcessState(const v1::ProcessState& state,
   return true;
 }
 
-bool GraphEvents::OnRound(const v1::Round& round) {
+template <typename Round>
+bool GraphEvents::TakeRound(const Round& round) {
   // Rounds prove something only in order.
   if (round.round() <= last_round_ || round.end_ns() < round.begin_ns() ||
       static_cast<size_t>(round.processes_size()) > kMaxProcesses) {
@@ -591,7 +597,7 @@ bool GraphEvents::OnRound(const v1::Round& round) {
   out.begin_ns = round.begin_ns();
   out.end_ns = round.end_ns();
   out.processes.reserve(static_cast<size_t>(round.processes_size()));
-  for (const v1::ProcessState& state : round.processes()) {
+  for (const auto& state : round.processes()) {
     if (!processes_.contains(state.process())) {
       ++dropped_;
       continue;
@@ -605,8 +611,12 @@ bool GraphEvents::OnRound(const v1::Round& round) {
   }
   last_round_ = round.round();
   ++rounds_;
-  model_->OnRound(out);
+  if (tell_round_) tell_round_(out);
+  model_->OnRound(std::move(out));
   return true;
 }
+
+template bool GraphEvents::TakeRecord(const plain::CallRecord&);
+template bool GraphEvents::TakeRound(const plain::Round&);
 
 }  // namespace gordian::server

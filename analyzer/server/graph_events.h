@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "analyzer/graph/job_model.h"
+#include "analyzer/server/plain_events.h"
 #include "gordian/v1/event.pb.h"
 
 namespace gordian::server {
@@ -35,6 +36,9 @@ class GraphEvents {
 
   // Translates one event and hands it to the model. Returns false when it was dropped.
   bool OnEvent(const v1::Event& event);
+  // The same for what was read without protobuf.
+  bool OnRecord(const plain::CallRecord& record) { return Counted(TakeRecord(record)); }
+  bool OnRound(const plain::Round& round) { return Counted(TakeRound(round)); }
 
   // Each process and record is told to these besides, right after the model.
   void Tell(std::function<void(const graph::ProcessInfo&)> process,
@@ -42,6 +46,8 @@ class GraphEvents {
     tell_process_ = std::move(process);
     tell_record_ = std::move(record);
   }
+  // The same for rounds, before the model takes them.
+  void TellRounds(std::function<void(const graph::Round&)> round) { tell_round_ = std::move(round); }
 
   // Symbol of a call number; empty when no CallName told.
   const std::string& Symbol(uint32_t call) const;
@@ -64,19 +70,31 @@ class GraphEvents {
   uint64_t OurTime(uint32_t process, uint64_t time_ns) const;
   bool OnProcessStarted(const v1::ProcessStarted& started);
   bool OnProcessEnded(const v1::ProcessEnded& ended);
-  bool OnRecord(const v1::CallRecord& record);
-  bool OnRound(const v1::Round& round);
-  bool TranslatePayload(const v1::CallRecord& record, graph::CallRecord* out);
-  bool TranslateProcessState(const v1::ProcessState& state, graph::ProcessState* out) const;
+  // Of v1's messages and of plain's, which read alike.
+  template <typename CallRecord>
+  bool TakeRecord(const CallRecord& record);
+  template <typename Round>
+  bool TakeRound(const Round& round);
+  template <typename CallRecord>
+  bool TranslatePayload(const CallRecord& record, graph::CallRecord* out);
+  template <typename ProcessState>
+  bool TranslateProcessState(const ProcessState& state, graph::ProcessState* out) const;
+  bool Counted(bool understood) {
+    if (!understood) ++dropped_;
+    return understood;
+  }
   graph::Call Meaning(uint32_t call) const;
   void Learn(uint32_t call, graph::Call meaning);  // unless the symbol told already
 
   graph::JobModel* model_;
   std::function<void(const graph::ProcessInfo&)> tell_process_;
   std::function<void(const graph::CallRecord&)> tell_record_;
+  std::function<void(const graph::Round&)> tell_round_;
   std::vector<NamedCall> calls_;                  // by call number
   std::unordered_map<uint32_t, bool> processes_;  // known ones; true: alive
   std::unordered_map<uint32_t, int64_t> clocks_;  // by node; none: its clock is ours
+  // The known process whose record came last, since most come in runs; 0: none.
+  uint32_t latest_ = 0;
   bool job_ended_ = false;
   graph::CallRecord scratch_;  // reused, so that a record costs no allocation
   uint64_t last_round_ = 0;

@@ -53,7 +53,7 @@ void SignBook::OnEvent(const v1::Event& event) {
       break;
     }
     case v1::Event::kRecord:
-      OnRecord(event.record());
+      TakeRecord(event.record());
       break;
     default:
       break;
@@ -64,12 +64,17 @@ const SignBook::NamedCall* SignBook::Named(uint32_t call) const {
   return call < calls_.size() && !calls_[call].symbol.empty() ? &calls_[call] : nullptr;
 }
 
-void SignBook::OnRecord(const v1::CallRecord& record) {
-  const auto found = processes_.find(record.process());
-  if (found == processes_.end()) return;
-  Process& process = found->second;
+template <typename CallRecord>
+void SignBook::TakeRecord(const CallRecord& record) {
+  if (latest_ == nullptr || record.process() != latest_id_) {
+    const auto found = processes_.find(record.process());
+    latest_ = found == processes_.end() ? nullptr : &found->second;
+    latest_id_ = record.process();
+  }
+  if (latest_ == nullptr) return;
+  Process& process = *latest_;
   if (record.kind() == v1::RECORD_KIND_BEGIN && record.has_comm_init()) {
-    const v1::CommInit& init = record.comm_init();
+    const auto& init = record.comm_init();
     if (process.ranks.size() < kMaxCommunicators) process.ranks[init.comm()] = init.rank();
   } else if (record.kind() == v1::RECORD_KIND_BEGIN && record.has_operation()) {
     const NamedCall* const call = Named(record.call());
@@ -85,6 +90,8 @@ void SignBook::OnRecord(const v1::CallRecord& record) {
     process.result = result;
   }
 }
+
+template void SignBook::TakeRecord(const plain::CallRecord&);
 
 void SignBook::AddTo(const graph::JobModel& model, graph::Verdict* verdict) const {
   const bool trouble = graph::SaysTrouble(verdict->main.verdict);

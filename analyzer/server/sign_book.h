@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analyzer/graph/job_model.h"
+#include "analyzer/server/plain_events.h"
 #include "gordian/v1/event.pb.h"
 
 namespace gordian::server {
@@ -18,6 +19,7 @@ namespace gordian::server {
 class SignBook {
  public:
   void OnEvent(const v1::Event& event);
+  void OnRecord(const plain::CallRecord& record) { TakeRecord(record); }
 
   // Appends to `signs`; ranks are those of the model.
   void AddTo(const graph::JobModel& model, graph::Verdict* verdict) const;
@@ -36,7 +38,8 @@ class SignBook {
     std::map<uint32_t, int> ranks;  // its own, by communicator
   };
 
-  void OnRecord(const v1::CallRecord& record);
+  template <typename CallRecord>
+  void TakeRecord(const CallRecord& record);
   void CallsThatFailed(const std::map<uint32_t, int>& ranks, graph::Verdict* verdict) const;
   void Settings(const std::map<uint32_t, int>& ranks, graph::Verdict* verdict) const;
   void ReducedToOne(const std::map<uint32_t, int>& ranks, graph::Verdict* verdict) const;
@@ -46,6 +49,8 @@ class SignBook {
     bool collective = false, reduce = false, nccl = false;
   };
   const NamedCall* Named(uint32_t call) const;
+  uint32_t latest_id_ = 0;     // of the record that came last, since most come in runs
+  Process* latest_ = nullptr;  // null: not known
 
   std::unordered_map<uint32_t, Process> processes_;
   std::vector<NamedCall> calls_;  // by number

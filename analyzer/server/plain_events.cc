@@ -1,0 +1,286 @@
+#include "analyzer/server/plain_events.h"
+
+#include <utility>
+
+#include "gordian/v1/trace.pb.h"
+
+namespace gordian::server::plain {
+namespace {
+
+constexpr uint32_t kVarint = 0, kFixed64 = 1, kBytes = 2;
+
+// Fields of 8 bytes, by message: the others are varints.
+constexpr uint32_t Bit(uint32_t field) { return 1u << field; }
+constexpr uint32_t kNoFixed = 0;
+
+class Wire {
+ public:
+  explicit Wire(std::string_view bytes) : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
+
+  bool AtEnd() const { return at_ == end_; }
+
+  // Of one byte or two, as all of ours are; protobuf decides about others.
+  bool Tag(uint64_t* out) {
+    if (at_ == end_) return false;
+    const auto low = static_cast<uint8_t>(*at_++);
+    *out = low & 0x7f;
+    if (low < 0x80) return true;
+    if (at_ == end_) return false;
+    const auto high = static_cast<uint8_t>(*at_++);
+    *out |= static_cast<uint64_t>(high) << 7;
+    return high != 0 && high < 0x80;
+  }
+  bool Varint(uint64_t* out) {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 70 && at_ != end_; shift += 7) {
+      const auto byte = static_cast<uint8_t>(*at_++);
+      value |= static_cast<uint64_t>(byte & 0x7f) << (shift < 64 ? shift : 63);
+      if (byte < 0x80) {
+        *out = value;
+        return shift < 63 || byte <= 1;  // more than 64 bits: protobuf decides
+      }
+    }
+    return false;
+  }
+  bool Fixed64(uint64_t* out) {
+    if (end_ - at_ < 8) return false;
+    uint64_t value = 0;
+    for (int i = 7; i >= 0; --i) value = value << 8 | static_cast<uint8_t>(at_[i]);
+    *out = value;
+    at_ += 8;
+    return true;
+  }
+  bool Bytes(std::string_view* out) {
+    const char* const begin = at_;
+    uint64_t length = 0;
+    if (!Varint(&length) || at_ - begin > 4 || length > static_cast<uint64_t>(end_ - at_)) return false;
+    *out = {at_, static_cast<size_t>(length)};
+    at_ += length;
+    return true;
+  }
+
+ private:
+  const char* at_;
+  const char* end_;
+};
+
+// Reads a message whose numbers go into `fields`; other(field, bytes) gets what is neither. False: not what is told
+// here, or nothing that makes sense.
+template <uint32_t kFixed, size_t kFields, typename Other>
+bool ReadFields(std::string_view bytes, Fields<kFields>* fields, Other&& other) {
+  static_assert(kFields <= 32);
+  Wire wire(bytes);
+  while (!wire.AtEnd()) {
+    uint64_t tag = 0;
+    if (!wire.Tag(&tag)) return false;
+    const uint64_t field = tag >> 3;
+    const uint32_t type = tag & 7;
+    if (type == kBytes) {
+      std::string_view part;
+      if (!wire.Bytes(&part) || !other(field, part)) return false;
+      continue;
+    }
+    uint64_t value = 0;
+    if (type == kVarint ? !wire.Varint(&value) : type != kFixed64 || !wire.Fixed64(&value)) return false;
+    if (field == 0) return false;
+    if (field >= kFields) {
+      if (!other(field, value)) return false;
+      continue;
+    }
+    if ((type == kFixed64) != ((kFixed >> field & 1) != 0)) return false;
+    fields->at[field] = value;
+  }
+  return true;
+}
+
+struct Nothing {
+  bool operator()(uint64_t, std::string_view) const { return false; }
+  bool operator()(uint64_t, uint64_t) const { return false; }
+};
+
+template <typename... Functions>
+struct Either : Functions... {
+  using Functions::operator()...;
+};
+template <typename... Functions>
+Either(Functions...) -> Either<Functions...>;
+
+bool IsAscii(std::string_view text) {
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) >= 0x80) return false;
+  }
+  return true;
+}
+
+// By the payload's field in v1::CallRecord.
+bool ReadPayload(v1::CallRecord::PayloadCase payload, std::string_view bytes, Payload* told) {
+  switch (payload) {
+    case v1::CallRecord::kCommInit:
+      return ReadFields<Bit(5)>(bytes, told, Nothing());
+    case v1::CallRecord::kStream:
+    case v1::CallRecord::kWork:
+    case v1::CallRecord::kHostWait:
+      return ReadFields<Bit(4)>(bytes, told, Nothing());
+    case v1::CallRecord::kGraph:
+      return ReadFields<Bit(2) | Bit(3)>(bytes, told, Nothing());
+    case v1::CallRecord::kOperation:
+    case v1::CallRecord::kCommCall:
+    case v1::CallRecord::kGroup:
+    case v1::CallRecord::kEnd:
+    case v1::CallRecord::kEnqueue:
+      return ReadFields<kNoFixed>(bytes, told, Nothing());
+    case v1::CallRecord::kText:
+    case v1::CallRecord::PAYLOAD_NOT_SET:
+      break;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::span<const ThreadState> ProcessState::threads() const {
+  return {chunk->threads_.data() + first_thread, n_threads};
+}
+std::span<const StreamState> ProcessState::streams() const {
+  return {chunk->streams_.data() + first_stream, n_streams};
+}
+std::span<const CommState> ProcessState::comms() const {
+  return {chunk->comms_.data() + first_comm, n_comms};
+}
+std::span<const ProcessState> Round::processes() const {
+  return {chunk->processes_.data() + first_process, n_processes};
+}
+
+void Chunk::Clear() {
+  events_.clear();
+  records_.clear();
+  rounds_.clear();
+  processes_.clear();
+  threads_.clear();
+  streams_.clear();
+  comms_.clear();
+  others_.clear();
+  last_ = false;
+}
+
+bool Chunk::Read(std::string_view contents) {
+  Clear();
+  if (ReadPlain(contents)) return true;
+  // What is not told here, or nothing that makes sense: protobuf knows.
+  Clear();
+  v1::TraceChunk chunk;
+  if (!chunk.ParseFromArray(contents.data(), static_cast<int>(contents.size()))) return false;
+  for (v1::Event& event : *chunk.mutable_events()) AddOther(std::make_unique<v1::Event>(std::move(event)));
+  last_ = chunk.last();
+  return true;
+}
+
+bool Chunk::ReadPlain(std::string_view contents) {
+  constexpr uint64_t kEvents = 2, kLast = 3;
+  Fields<1> none;
+  return ReadFields<kNoFixed>(
+      contents, &none,
+      Either{[this](uint64_t field, std::string_view bytes) { return field == kEvents && ReadEvent(bytes); },
+             [this](uint64_t field, uint64_t value) {
+               last_ = value != 0;
+               return field == kLast;
+             }});
+}
+
+void Chunk::AddOther(std::unique_ptr<v1::Event> event) {
+  events_.push_back({Kind::kOther, static_cast<uint32_t>(others_.size())});
+  others_.push_back(std::move(event));
+}
+
+bool Chunk::ReadEvent(std::string_view bytes) {
+  Wire wire(bytes);
+  uint64_t tag = 0;
+  std::string_view part;
+  // One field, as whoever writes events writes them.
+  if (wire.Tag(&tag) && (tag & 7) == kBytes && wire.Bytes(&part) && wire.AtEnd()) {
+    if (tag >> 3 == v1::Event::kRecord) {
+      CallRecord& record = records_.emplace_back();
+      if (ReadRecord(part, &record)) {
+        events_.push_back({Kind::kRecord, static_cast<uint32_t>(records_.size() - 1)});
+        return true;
+      }
+      records_.pop_back();
+    } else if (tag >> 3 == v1::Event::kRound) {
+      Round round;
+      if (ReadRound(part, &round)) {
+        events_.push_back({Kind::kRound, static_cast<uint32_t>(rounds_.size())});
+        rounds_.push_back(round);
+        return true;
+      }
+    }
+  }
+  auto event = std::make_unique<v1::Event>();
+  if (!event->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return false;
+  AddOther(std::move(event));
+  return true;
+}
+
+bool Chunk::ReadRecord(std::string_view bytes, CallRecord* record) {
+  constexpr uint64_t kProcess = 18;
+  return ReadFields<Bit(7)>(bytes, record,
+                            Either{[record](uint64_t field, std::string_view part) {
+                                     if (record->payload != v1::CallRecord::PAYLOAD_NOT_SET) return false;
+                                     record->payload = static_cast<v1::CallRecord::PayloadCase>(field);
+                                     return ReadPayload(record->payload, part, &record->told);
+                                   },
+                                   [record](uint64_t field, uint64_t value) {
+                                     record->of_process = static_cast<uint32_t>(value);
+                                     return field == kProcess;
+                                   }});
+}
+
+bool Chunk::ReadRound(std::string_view bytes, Round* round) {
+  constexpr uint64_t kProcesses = 4;
+  round->chunk = this;
+  round->first_process = processes_.size();
+  const bool read = ReadFields<kNoFixed>(
+      bytes, round, Either{[this](uint64_t field, std::string_view part) { return field == kProcesses && ReadProcess(part); },
+                           [](uint64_t, uint64_t) { return false; }});
+  round->n_processes = processes_.size() - round->first_process;
+  return read;
+}
+
+bool Chunk::ReadProcess(std::string_view bytes) {
+  constexpr uint64_t kThreads = 5, kStreams = 6, kComms = 7;
+  ProcessState process;
+  process.chunk = this;
+  process.first_thread = threads_.size();
+  process.first_stream = streams_.size();
+  process.first_comm = comms_.size();
+  const auto part = [this](uint64_t field, std::string_view inner) {
+    switch (field) {
+      case kThreads:
+        return ReadThread(inner, &threads_.emplace_back());
+      case kStreams:
+        return ReadFields<kNoFixed>(inner, &streams_.emplace_back(), Nothing());
+      case kComms:
+        return ReadFields<kNoFixed>(inner, &comms_.emplace_back(), Nothing());
+      default:
+        return false;
+    }
+  };
+  if (!ReadFields<kNoFixed>(bytes, &process, Either{part, [](uint64_t, uint64_t) { return false; }})) return false;
+  process.n_threads = threads_.size() - process.first_thread;
+  process.n_streams = streams_.size() - process.first_stream;
+  process.n_comms = comms_.size() - process.first_comm;
+  processes_.push_back(process);
+  return true;
+}
+
+bool Chunk::ReadThread(std::string_view bytes, ThreadState* thread) {
+  constexpr uint64_t kName = 19;
+  return ReadFields<Bit(6) | Bit(12)>(bytes, thread,
+                                      Either{[thread](uint64_t field, std::string_view part) {
+                                               thread->of_task = part;
+                                               // Whether it is UTF-8 protobuf says.
+                                               return field == kName && IsAscii(part);
+                                             },
+                                             [](uint64_t, uint64_t) { return false; }});
+}
+
+}  // namespace gordian::server::plain
