@@ -27,6 +27,9 @@ constexpr std::string_view kSettings[] = {
     "NCCL_CUMEM_ENABLE",           "NCCL_GRAPH_MIXING_SUPPORT", "NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_MAX_NCHANNELS",
     "NCCL_MIN_NCHANNELS",          "NCCL_NTHREADS",            "NCCL_PROTO",     "NCCL_RUNTIME_CONNECT"};
 
+// What an emulated machine was like; real ones do not know of these.
+constexpr std::string_view kMachine[] = {"GORDIAN_EMU_P2P_BUFFER", "GORDIAN_EMU_SMS"};
+
 class Reading {
  public:
   explicit Reading(const ExtractOptions& options) : model_(options.model), events_(&model_) {
@@ -41,7 +44,7 @@ class Reading {
         sites_.OnModule(event.module());
         break;
       case v1::Event::kProcessStarted:
-        for (const std::string& setting : event.process_started().settings()) NoteSetting(setting);
+        for (const std::string& setting : event.process_started().settings()) NoteSetting(setting, kSettings);
         break;
       case v1::Event::kJobEnded:
         ended_well_ = !event.job_ended().killed_by_gordian() && event.job_ended().kind() == v1::EXIT_KIND_CODE &&
@@ -86,6 +89,7 @@ class Reading {
     origin.summary = verdict.main.summary;
     origin.command = header.command_line();
     origin.gordian_version = header.gordian_version();
+    for (const std::string& setting : header.environment()) NoteSetting(setting, kMachine);
     for (const auto& [name, values] : settings_) {
       extracted.schedule.environment.emplace_back(name, *values.begin());
       if (values.size() > 1) origin.notes.push_back(name + " differs between ranks; here all have " + *values.begin());
@@ -99,11 +103,12 @@ class Reading {
                        [](const v1::ProcessState& state) { return !state.alive(); });
   }
 
-  void NoteSetting(const std::string& setting) {
+  template <size_t N>
+  void NoteSetting(const std::string& setting, const std::string_view (&wanted)[N]) {
     const size_t sign = setting.find('=');
     if (sign == std::string::npos) return;
     const std::string name = setting.substr(0, sign);
-    if (std::find(std::begin(kSettings), std::end(kSettings), name) != std::end(kSettings)) {
+    if (std::find(std::begin(wanted), std::end(wanted), name) != std::end(wanted)) {
       settings_[name].insert(setting.substr(sign + 1));
     }
   }
