@@ -18,6 +18,7 @@
 #include "cli/output.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
+#include "replayer/buffers.h"
 #include "replayer/cxx_writer.h"
 #include "replayer/extract.h"
 #include "replayer/verifier.h"
@@ -200,6 +201,7 @@ int Replay(const ReplayFlags& flags) {
     return kExitUsage;
   }
   replayer::Schedule& whole = extracted->schedule;
+  replayer::ShrinkBuffers(&whole);
   StatusOr<Attempt> attempt = Try(flags.minimize ? replayer::CutToWitness(whole) : whole, flags, &progress);
   if (attempt.ok() && flags.minimize && !attempt->Holds()) {
     whole.origin.notes.push_back("what the verdict names alone does not hang in the same way: all that was unfinished is here");

@@ -331,27 +331,12 @@ class Writer {
   }
 
   static std::string Includes() {
-    return R"cc(#include <cuda_runtime.h>
-#include <nccl.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <initializer_list>
-#include <thread>
-#include <utility>
-#include <vector>
-
-namespace {
-
-)cc";
+    std::string text;
+    for (const char* const header : {"cuda_runtime.h", "nccl.h", "signal.h", "sys/mman.h", "sys/prctl.h", "sys/wait.h", "time.h", "unistd.h",
+                                     "", "atomic", "cstdio", "cstdlib", "cstring", "initializer_list", "thread", "utility", "vector"}) {
+      text += *header == 0 ? "\n" : "#include <" + std::string(header) + ">\n";
+    }
+    return text + "\nnamespace {\n\n";
   }
 
   std::string Constants() const {

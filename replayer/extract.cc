@@ -15,6 +15,7 @@
 #include "analyzer/server/graph_events.h"
 #include "common/trace_file.h"
 #include "common/version.h"
+#include "replayer/signature.h"
 #include "replayer/unfinished.h"
 
 namespace gordian::replayer {
@@ -126,7 +127,7 @@ class Reading {
     }
     if (main.evidence.records_lost > 0) {
       refused.push_back(std::to_string(main.evidence.records_lost) +
-                        " records were lost; with larger rings (--ring-size) they are not");
+                        " records were lost, and with them what some rank called");
     }
     return refused;
   }

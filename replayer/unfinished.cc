@@ -7,6 +7,7 @@
 #include "analyzer/graph/names.h"
 #include "replayer/identifier.h"
 #include "replayer/needed_calls.h"
+#include "replayer/signature.h"
 
 namespace gordian::replayer {
 namespace {
@@ -65,14 +66,7 @@ class Builder {
       sorted.emplace_back(rank < 0 ? INT32_MAX : rank, id);
     }
     std::sort(sorted.begin(), sorted.end());
-    for (const auto& [rank, id] : sorted) {
-      rank_of_[id] = static_cast<int>(built_.size());
-      built_.emplace_back().process = id;
-      RankProgram& program = schedule_.ranks.emplace_back();
-      program.rank = rank == INT32_MAX ? -1 : rank;
-      program.device = static_cast<int>(schedule_.ranks.size()) - 1;
-      program.pid = facts_.execution.Find(id)->info.pid;
-    }
+    for (const auto& [rank, id] : sorted) AddRank(id);
   }
 
   const graph::Communicator& Comm(int index) const { return facts_.matcher.comms()[static_cast<size_t>(index)]; }
@@ -597,14 +591,5 @@ class Builder {
 }  // namespace
 
 UnfinishedJob ScheduleUnfinished(const JobFacts& facts) { return Builder(facts).Run(); }
-
-Signature SignatureOf(const graph::Verdict& verdict) {
-  Signature signature;
-  signature.verdict = graph::Name(verdict.main.verdict);
-  std::set<std::string> edges;
-  for (const graph::WaitEdge& edge : verdict.main.cycle) edges.insert(edge.reason);
-  signature.edges.assign(edges.begin(), edges.end());
-  return signature;
-}
 
 }  // namespace gordian::replayer

@@ -37,9 +37,6 @@ struct UnfinishedJob {
 
 UnfinishedJob ScheduleUnfinished(const JobFacts& facts);
 
-// Of a verdict.
-Signature SignatureOf(const graph::Verdict& verdict);
-
 }  // namespace gordian::replayer
 
 #endif  // GORDIAN_REPLAYER_UNFINISHED_H_

@@ -1,0 +1,34 @@
+#include "replayer/buffers.h"
+
+#include <map>
+#include <string>
+
+#include "analyzer/graph/matcher.h"
+
+namespace gordian::replayer {
+
+void ShrinkBuffers(Schedule* schedule, uint64_t most_bytes) {
+  if (schedule->origin.signature.verdict == "mismatch") return;
+  // By the bytes of an element, since what is sent as one type may be received as another: counts in order.
+  std::map<uint64_t, uint64_t> shrunk;  // bytes before, and how many smaller ones there are
+  const auto each = [&](auto visit) {
+    for (RankProgram& rank : schedule->ranks) {
+      for (ThreadProgram& thread : rank.threads) {
+        for (Op& op : thread.ops) {
+          const uint64_t element = graph::DatatypeBytes(op.datatype);
+          if (IsOperation(op.kind) && element > 0 && op.count > most_bytes / element) visit(&op, element);
+        }
+      }
+    }
+  };
+  each([&](Op* op, uint64_t element) { shrunk[op->count * element]; });
+  if (shrunk.empty()) return;
+  constexpr uint64_t kStep = 64;  // a multiple of every element
+  uint64_t smaller = 0;
+  for (auto& [bytes, place] : shrunk) place = smaller++;
+  each([&](Op* op, uint64_t element) { op->count = (most_bytes + kStep * shrunk.at(op->count * element)) / element; });
+  schedule->origin.notes.push_back("operations of more than " + std::to_string(most_bytes >> 20) +
+                                   " MiB are of about that here, by the same protocol");
+}
+
+}  // namespace gordian::replayer
