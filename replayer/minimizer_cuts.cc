@@ -5,12 +5,13 @@
 #include <tuple>
 
 #include "analyzer/graph/matcher.h"
+#include "replayer/buffers.h"
 
 namespace gordian::replayer {
 namespace {
 
 constexpr uint64_t kSmallBelowBytes = 256ull << 10;
-constexpr uint64_t kLargeAboveBytes = 64ull << 20;
+constexpr uint64_t kHugeAboveBytes = 64ull << 20;
 
 template <typename Function>
 void ForEachOp(Schedule* schedule, Function function) {
@@ -320,7 +321,8 @@ SizeClass ClassOf(const Op& op, size_t members) {
   const uint64_t bytes = Bytes(op) * (of_all ? members : 1);
   return bytes == 0                  ? SizeClass::kNothing
          : bytes < kSmallBelowBytes  ? SizeClass::kSmall
-         : bytes > kLargeAboveBytes  ? SizeClass::kLarge
+         : bytes > kHugeAboveBytes   ? SizeClass::kHuge
+         : bytes >= kMostBytes       ? SizeClass::kLarge
                                      : SizeClass::kMedium;
 }
 
@@ -366,8 +368,11 @@ Schedule WithLeastBytes(const Schedule& schedule, const Schedule& original, cons
       // The same bytes for each type: the largest has eight.
       const uint64_t least = size == SizeClass::kSmall    ? 8
                              : size == SizeClass::kMedium ? kSmallBelowBytes
-                                                          : kLargeAboveBytes + 8;
-      const uint64_t count = (least * step + share * width - 1) / (share * width);
+                             : size == SizeClass::kLarge  ? kMostBytes
+                                                          : kHugeAboveBytes + 8;
+      // Those that differ are a little more apart than one element of the largest type.
+      const uint64_t bytes = size == SizeClass::kSmall ? least * step : least + 64 * (step - 1);
+      const uint64_t count = (bytes + share * width - 1) / (share * width);
       op.count = std::min(op.count, count);
     }
   }

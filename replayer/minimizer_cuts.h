@@ -38,12 +38,12 @@ Schedule WithStreamsMerged(const Schedule& schedule, size_t rank, int into, int 
 // The same calls on as few bytes as leave each operation in the size class of `original`, where it has the same id.
 // Operations of `groups` (ids of what belongs together) alone. Counts that differed within a group still do.
 //
-// Three classes, by bytes of all members together where NCCL counts so: what it moves with its protocols for small
-// messages (LL), for medium ones (LL128), and for large ones (Simple). The limits are those at which what a
-// mismatched operation does was seen to change (docs/emulator-truth.md), since that is what must stay the same.
+// Classes, by bytes of all members together where NCCL counts so: what it moves with its protocols for small messages
+// (LL) and medium ones (LL128); for large ones (Simple, buffers.h); and what is larger still. The first limit and the
+// last are those at which what a mismatched operation does was seen to change (docs/emulator-truth.md).
 Schedule WithLeastBytes(const Schedule& schedule, const Schedule& original, const std::vector<std::vector<OpId>>& groups);
 
-enum class SizeClass { kNothing, kSmall, kMedium, kLarge };
+enum class SizeClass { kNothing, kSmall, kMedium, kLarge, kHuge };
 SizeClass ClassOf(const Op& op, size_t members);
 
 // What belongs together: the shares of each collective at its members, and the two ends of each transfer, as far as

@@ -6,7 +6,7 @@
 
 #include "analyzer/graph/check_catalogue.h"
 #include "replayer/model_run_machine.h"
-#include "replayer/unfinished.h"
+#include "replayer/signature.h"
 
 namespace gordian::replayer {
 namespace {
