@@ -33,6 +33,7 @@ class JobModel::Impl {
   void OnRound(Round round);
   bool HasUnfinished() const;
   Verdict Current() const;
+  std::map<ProcessId, int> Ranks() const { return RanksNow(execution_, NamesNow()); }
   void OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed);
 
   const ModelOptions options_;
@@ -67,6 +68,7 @@ class JobModel::Impl {
   void FillEvidence(const Names& names, Finding* finding) const;
 
   mutable std::optional<Names> names_;
+  std::vector<WaitNode> nodes_;  // memory of the last round's graph
   std::vector<Standing> confirmed_;
   std::vector<Finding> suspected_;
   bool ended_ = false, killed_by_gordian_ = false;
@@ -195,7 +197,7 @@ void JobModel::Impl::OnRound(Round round) {
   if (ended_) return;
   execution_.TakeRound(&round);
   AcceptBlocked(round);
-  const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns);
+  const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns, Conjecture::kNone, &nodes_);
   const Names& names = NamesNow();
   const RoundView view{graph, names, options_, round.begin_ns,
                        !confirmed_.empty() || !suspected_.empty()};
@@ -425,6 +427,7 @@ void JobModel::OnRound(Round round) { impl_->OnRound(std::move(round)); }
 bool JobModel::WantsConfirmation() const { return impl_->confirmer_.WantsRound(); }
 bool JobModel::HasUnfinished() const { return impl_->HasUnfinished(); }
 Verdict JobModel::Current() const { return impl_->Current(); }
+std::map<ProcessId, int> JobModel::Ranks() const { return impl_->Ranks(); }
 JobSnapshot JobModel::Snapshot() const {
   return TakeSnapshot(impl_->execution_, impl_->matcher_, impl_->now_ns_);
 }

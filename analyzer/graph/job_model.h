@@ -9,6 +9,7 @@
 #ifndef GORDIAN_ANALYZER_GRAPH_JOB_MODEL_H_
 #define GORDIAN_ANALYZER_GRAPH_JOB_MODEL_H_
 
+#include <map>
 #include <memory>
 
 #include "analyzer/graph/event.h"
@@ -59,6 +60,9 @@ class JobModel {
 
   // What every rank and communicator is at now.
   JobSnapshot Snapshot() const;
+
+  // The rank of each process that is one now; the lowest, where it has several. Much less than a Snapshot.
+  std::map<ProcessId, int> Ranks() const;
 
  private:
   class Impl;
