@@ -1,6 +1,7 @@
 #include "common/trace_file.h"
 
 #include <fcntl.h>
+#include <google/protobuf/io/coded_stream.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,7 +40,9 @@ StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Create(const std::string& pa
   writer->bytes_ = kTraceMagicBytes;
   header.set_format(kTraceFormat);
   header.set_gordian_version(kVersion);
-  *writer->chunk_.mutable_header() = std::move(header);
+  v1::TraceChunk first;
+  *first.mutable_header() = std::move(header);
+  first.AppendToString(&writer->chunk_);
   GORDIAN_RETURN_IF_ERROR(writer->WriteChunk());
   return writer;
 }
@@ -63,32 +66,43 @@ StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Continue(const std::string& 
   return writer;
 }
 
-Status TraceWriter::Append(const v1::Event& event) { return Append(v1::Event(event)); }
-
-Status TraceWriter::Append(v1::Event&& event) {
-  chunk_bytes_ += event.ByteSizeLong() + 4;
-  *chunk_.add_events() = std::move(event);
+// As a further element of TraceChunk.events: the parts of a message may be written one after the other.
+void TraceWriter::Add(const v1::Event& event) {
+  using google::protobuf::io::CodedOutputStream;
+  constexpr uint32_t kTag = v1::TraceChunk::kEventsFieldNumber << 3 | 2;
+  const size_t size = event.ByteSizeLong();
+  const size_t before = chunk_.size();
+  constexpr size_t kPrefix = 1 + 5;  // tag, length
+  chunk_.resize(before + kPrefix + size);
+  auto* const begin = reinterpret_cast<uint8_t*>(chunk_.data());
+  uint8_t* at = CodedOutputStream::WriteVarint32ToArray(kTag, begin + before);
+  at = CodedOutputStream::WriteVarint32ToArray(static_cast<uint32_t>(size), at);
+  at = event.SerializeWithCachedSizesToArray(at);
+  chunk_.resize(static_cast<size_t>(at - begin));
+  ++chunk_events_;
   ++events_;
-  return chunk_bytes_ >= kChunkTargetBytes ? WriteChunk() : Status::Ok();
+}
+
+Status TraceWriter::Append(const v1::Event& event) {
+  Add(event);
+  return chunk_.size() >= kChunkTargetBytes ? WriteChunk() : Status::Ok();
 }
 
 Status TraceWriter::AppendTogether(const std::vector<v1::Event>& events) {
-  for (const v1::Event& event : events) {
-    chunk_bytes_ += event.ByteSizeLong() + 4;
-    *chunk_.add_events() = event;
-    ++events_;
-  }
-  return chunk_bytes_ >= kChunkTargetBytes ? WriteChunk() : Status::Ok();
+  for (const v1::Event& event : events) Add(event);
+  return chunk_.size() >= kChunkTargetBytes ? WriteChunk() : Status::Ok();
 }
 
-Status TraceWriter::Flush() { return chunk_.events_size() > 0 ? WriteChunk() : Status::Ok(); }
+Status TraceWriter::Flush() { return chunk_events_ > 0 ? WriteChunk() : Status::Ok(); }
 
 Status TraceWriter::Close() {
   if (fd_ < 0) {
     return Status::Ok();
   }
   GORDIAN_RETURN_IF_ERROR(Flush());
-  chunk_.set_last(true);
+  v1::TraceChunk mark;
+  mark.set_last(true);
+  mark.AppendToString(&chunk_);
   GORDIAN_RETURN_IF_ERROR(WriteChunk());
   const int fd = std::exchange(fd_, -1);
   if (close(fd) != 0) {
@@ -103,11 +117,10 @@ Status TraceWriter::WriteChunk() {
   }
   // One event may be large, a chunk of them never beyond what a reader accepts: 256 KiB and one
   // event.
-  const std::string plain = chunk_.SerializeAsString();
-  const uint64_t events = static_cast<uint64_t>(chunk_.events_size());
-  chunk_.Clear();
-  chunk_bytes_ = 0;
-  const Status status = WriteFrame(fd_, path_, &bytes_, plain);
+  const Status status = WriteFrame(fd_, path_, &bytes_, chunk_);
+  const uint64_t events = chunk_events_;
+  chunk_.clear();
+  chunk_events_ = 0;
   if (!status.ok()) {
     lost_events_ += events;
   }

@@ -37,7 +37,6 @@ class TraceWriter {
   // Takes an event into the current chunk; writes the chunk once it has enough. After an error the
   // writer stays usable: the events of the failed chunk are lost and counted.
   Status Append(const v1::Event& event);
-  Status Append(v1::Event&& event);
   // The same, all of them in one chunk: a reader sees all or none, wherever the file was cut.
   Status AppendTogether(const std::vector<v1::Event>& events);
 
@@ -54,12 +53,13 @@ class TraceWriter {
 
  private:
   TraceWriter(int fd, std::string path);
+  void Add(const v1::Event& event);
   Status WriteChunk();
 
   int fd_;
   std::string path_;
-  v1::TraceChunk chunk_;
-  uint64_t chunk_bytes_ = 0;  // estimate of the serialised size
+  std::string chunk_;  // the current one, serialised
+  uint64_t chunk_events_ = 0;
   uint64_t events_ = 0;
   uint64_t lost_events_ = 0;
   uint64_t bytes_ = 0;

@@ -34,6 +34,7 @@ class JobModel::Impl {
   void OnRound(Round round);
   bool HasUnfinished() const;
   Verdict Current() const;
+  std::map<ProcessId, int> Ranks() const { return RanksNow(execution_, NamesNow()); }
   void OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed);
 
   const ModelOptions options_;
@@ -68,6 +69,7 @@ class JobModel::Impl {
   void FillEvidence(const Names& names, Finding* finding) const;
 
   mutable std::optional<Names> names_;
+  std::vector<WaitNode> nodes_;  // memory of the last round's graph
   std::vector<Standing> confirmed_;
   std::vector<Finding> suspected_;
   bool ended_ = false, killed_by_gordian_ = false;
@@ -196,7 +198,7 @@ void JobModel::Impl::OnRound(Round round) {
   if (ended_) return;
   execution_.TakeRound(&round);
   AcceptBlocked(round);
-  const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns);
+  const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns, Conjecture::kNone, &nodes_);
   const Names& names = NamesNow();
   const RoundView view{graph, names, options_, round.begin_ns,
                        !confirmed_.empty() || !suspected_.empty()};
@@ -432,6 +434,7 @@ bool JobModel::HasUnfinished() const { return impl_->HasUnfinished(); }
 Verdict JobModel::Current() const { return impl_->Current(); }
 const ExecutionGraph& JobModel::execution() const { return impl_->execution_; }
 const Matcher& JobModel::matcher() const { return impl_->matcher_; }
+std::map<ProcessId, int> JobModel::Ranks() const { return impl_->Ranks(); }
 JobSnapshot JobModel::Snapshot() const {
   return TakeSnapshot(impl_->execution_, impl_->matcher_, impl_->now_ns_);
 }

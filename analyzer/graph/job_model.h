@@ -9,6 +9,7 @@
 #ifndef GORDIAN_ANALYZER_GRAPH_JOB_MODEL_H_
 #define GORDIAN_ANALYZER_GRAPH_JOB_MODEL_H_
 
+#include <map>
 #include <memory>
 
 #include "analyzer/graph/event.h"
@@ -66,6 +67,8 @@ class JobModel {
   // All that is unfinished, for who wants more than a verdict. Valid until the next fact.
   const ExecutionGraph& execution() const;
   const Matcher& matcher() const;
+  // The rank of each process that is one now; the lowest, where it has several. Much less than a Snapshot.
+  std::map<ProcessId, int> Ranks() const;
 
  private:
   class Impl;

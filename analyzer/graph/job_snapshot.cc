@@ -126,6 +126,26 @@ const char* Name(RankState state) {
   return "running";
 }
 
+namespace {
+
+// Not a launcher, an earlier incarnation of a rank that came back, or a worker of one.
+bool IsRank(ProcessId id, const Process& process, const Incarnations& incarnations) {
+  return (process.CalledNccl() || process.info.env_rank >= 0) && !incarnations.Replaced(id) && !incarnations.Beside(id);
+}
+
+}  // namespace
+
+std::map<ProcessId, int> RanksNow(const ExecutionGraph& execution, const Names& names) {
+  std::map<ProcessId, int> all;
+  for (const auto& [id, process] : execution.processes()) {
+    if (!IsRank(id, process, names.incarnations())) continue;
+    const std::vector<int> ranks = names.AllRanks(id);
+    const auto lowest = std::min_element(ranks.begin(), ranks.end());
+    if (lowest != ranks.end() && *lowest >= 0) all.emplace_hint(all.end(), id, *lowest);
+  }
+  return all;
+}
+
 JobSnapshot TakeSnapshot(const ExecutionGraph& execution, const Matcher& matcher, uint64_t now_ns) {
   JobSnapshot snapshot;
   snapshot.now_ns = now_ns;
@@ -137,10 +157,8 @@ JobSnapshot TakeSnapshot(const ExecutionGraph& execution, const Matcher& matcher
   }
   for (const auto& [id, process] : execution.processes()) {
     snapshot.last_progress_ns = std::max(snapshot.last_progress_ns, process.last_progress_ns);
-    const bool is_rank = process.CalledNccl() || process.info.env_rank >= 0;
-    // A launcher, an earlier incarnation of a rank that came back, or a worker of one.
     const Incarnations& incarnations = names.incarnations();
-    if (!is_rank || incarnations.Replaced(id) || incarnations.Beside(id)) continue;
+    if (!IsRank(id, process, incarnations)) continue;
     const auto kernel = oldest.find(id);
     RankSnapshot one = RankOf(process, kernel == oldest.end() ? nullptr : kernel->second, execution,
                               matcher, names);

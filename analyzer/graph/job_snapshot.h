@@ -4,6 +4,7 @@
 #define GORDIAN_ANALYZER_GRAPH_JOB_SNAPSHOT_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace gordian::graph {
 
 class ExecutionGraph;
 class Matcher;
+class Names;
 
 enum class RankState : uint8_t { kRunning, kInCall, kStopped, kEnded };
 
@@ -52,6 +54,9 @@ struct JobSnapshot {
   uint64_t last_progress_ns = 0;            // of any rank
   uint64_t now_ns = 0;                      // time of the latest fact
 };
+
+// As in the snapshot: the lowest rank of each process that has one.
+std::map<ProcessId, int> RanksNow(const ExecutionGraph&, const Names&);
 
 JobSnapshot TakeSnapshot(const ExecutionGraph&, const Matcher&, uint64_t now_ns);
 

@@ -53,12 +53,16 @@ const char* Name(Reason reason) {
 }
 
 WaitForGraph::WaitForGraph(const ExecutionGraph& execution, const Matcher& matcher,
-                           const ModelOptions& options, uint64_t now_ns, Conjecture conjecture)
+                           const ModelOptions& options, uint64_t now_ns, Conjecture conjecture,
+                           std::vector<WaitNode>* memory)
     : execution_(execution),
       matcher_(matcher),
       options_(options),
       now_ns_(now_ns),
-      conjecture_(conjecture) {
+      conjecture_(conjecture),
+      memory_(memory) {
+  if (memory_ != nullptr) nodes_.swap(*memory_);
+  nodes_.clear();
   AddNodes();  // first, so that edges can name them
   for (const auto& [id, process] : execution_.processes()) {
     if (process.Dead()) continue;

@@ -109,9 +109,14 @@ enum class Conjecture : uint8_t {
 
 class WaitForGraph {
  public:
-  // now_ns: when the round began.
+  // now_ns: when the round began. memory: of an earlier graph's nodes, to be used again and given back; may be null.
   WaitForGraph(const ExecutionGraph& execution, const Matcher& matcher, const ModelOptions& options,
-               uint64_t now_ns, Conjecture conjecture = Conjecture::kNone);
+               uint64_t now_ns, Conjecture conjecture = Conjecture::kNone, std::vector<WaitNode>* memory = nullptr);
+  ~WaitForGraph() {
+    if (memory_ != nullptr) memory_->swap(nodes_);
+  }
+  WaitForGraph(const WaitForGraph&) = delete;
+  WaitForGraph& operator=(const WaitForGraph&) = delete;
 
   const std::vector<WaitNode>& nodes() const { return nodes_; }
 
@@ -182,6 +187,7 @@ class WaitForGraph {
   const ModelOptions& options_;
   const uint64_t now_ns_;
   const Conjecture conjecture_;
+  std::vector<WaitNode>* const memory_;
   std::vector<WaitNode> nodes_;
   std::vector<KernelId> kernels_;  // in their order
   std::vector<uint32_t> waiters_, memory_waits_;

@@ -98,10 +98,7 @@ void SignBook::AddTo(const graph::JobModel& model, graph::Verdict* verdict) cons
   const bool failed = std::any_of(processes_.begin(), processes_.end(),
                                   [](const auto& entry) { return entry.second.failed_call != 0; });
   if (!trouble && !failed) return;  // as in most rounds
-  std::map<uint32_t, int> ranks;  // by process
-  for (const graph::RankSnapshot& rank : model.Snapshot().ranks) {
-    if (rank.rank >= 0) ranks.emplace(rank.process, rank.rank);
-  }
+  const std::map<uint32_t, int> ranks = model.Ranks();
   CallsThatFailed(ranks, verdict);
   if (!trouble) return;
   ReducedToOne(ranks, verdict);
@@ -145,12 +142,16 @@ void SignBook::ReducedToOne(const std::map<uint32_t, int>& ranks, graph::Verdict
 }
 
 void SignBook::Settings(const std::map<uint32_t, int>& ranks, graph::Verdict* verdict) const {
-  std::vector<int> blocking;
+  std::vector<std::pair<int, const std::map<std::string, std::string>*>> told;
   for (const auto& [id, rank] : ranks) {
     const auto found = processes_.find(id);
-    if (found == processes_.end()) continue;
-    const auto set = found->second.settings.find("CUDA_LAUNCH_BLOCKING");
-    if (set != found->second.settings.end() && !set->second.empty() && set->second != "0") blocking.push_back(rank);
+    if (found != processes_.end()) told.emplace_back(rank, &found->second.settings);
+  }
+  std::vector<int> blocking;
+  const std::string blocks = "CUDA_LAUNCH_BLOCKING";
+  for (const auto& [rank, settings] : told) {
+    const auto set = settings->find(blocks);
+    if (set != settings->end() && !set->second.empty() && set->second != "0") blocking.push_back(rank);
   }
   std::sort(blocking.begin(), blocking.end());
   if (!blocking.empty()) {
@@ -159,12 +160,14 @@ void SignBook::Settings(const std::map<uint32_t, int>& ranks, graph::Verdict* ve
   }
   size_t shown = 0;
   for (const char* name : kAgreed) {
+    const std::string key = name, not_set = "not set";
     std::map<std::string, std::vector<int>> by_value;
-    for (const auto& [id, rank] : ranks) {
-      const auto found = processes_.find(id);
-      if (found == processes_.end()) continue;
-      const auto set = found->second.settings.find(name);
-      by_value[set == found->second.settings.end() ? "not set" : set->second].push_back(rank);
+    auto at = by_value.end();  // nearly always that of the one before
+    for (const auto& [rank, settings] : told) {
+      const auto set = settings->find(key);
+      const std::string& value = set == settings->end() ? not_set : set->second;
+      if (at == by_value.end() || at->first != value) at = by_value.try_emplace(value).first;
+      at->second.push_back(rank);
     }
     if (by_value.size() < 2 || shown++ == kMostSigns) continue;
     std::string text;
