@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -23,7 +24,11 @@
 #include "replayer/buffers.h"
 #include "replayer/cxx_writer.h"
 #include "replayer/extract.h"
+#include "replayer/fixes.h"
 #include "replayer/from_flight_recorder.h"
+#include "replayer/minimizer.h"
+#include "replayer/not_reached.h"
+#include "replayer/torch_writer.h"
 #include "replayer/verifier.h"
 #include "replayer/witness.h"
 
@@ -32,13 +37,17 @@ namespace {
 
 constexpr char kSource[] = "replay.cc";
 constexpr char kBinary[] = "replay";
+constexpr char kScript[] = "replay.py";
 constexpr int kMostRuns = 1000;
+constexpr double kMinimizeSeconds = 30;  // then what there is must do
 
 struct ReplayFlags {
   std::string path;
   std::string output;
   int verify = 0;
   bool minimize = false;
+  std::string format = "cxx";
+  bool fix = false;
   bool free_running = false;
   bool json = false;
   bool from_dumps = false;  // not a flag: what the path turned out to be
@@ -139,22 +148,66 @@ class Progress {
   const bool shown_;
 };
 
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Nothing when the model finds no hang in it, and so has nothing to hold a smaller one against.
+std::optional<replayer::Schedule> Minimized(const replayer::Schedule& schedule, Progress* progress) {
+  const double begin = Now();
+  replayer::MinimizeOptions options;
+  options.progress = [&](const replayer::MinimizeProgress& now) {
+    if (now.candidates % 64 == 0) {
+      progress->Say("minimizing: " + std::string(now.step) + ", " + std::to_string(now.ranks) + " ranks, " +
+                    std::to_string(now.operations) + " operations");
+    }
+    return Now() - begin < kMinimizeSeconds;
+  };
+  replayer::MinimizeReport report = replayer::Minimize(schedule, options);
+  progress->Clear();
+  if (!report.refused.empty()) return std::nullopt;
+  if (!report.minimal) {
+    report.schedule.origin.notes.push_back("cut down for " + std::to_string(static_cast<int>(kMinimizeSeconds)) +
+                                           " s: it might be smaller still");
+  }
+  return std::move(report.schedule);
+}
+
 // What one schedule came to.
 struct Attempt {
   replayer::Schedule schedule;
   std::optional<replayer::Verified> verified;
+  std::vector<std::string> no_script;  // why there is none for torchrun
+  struct Tried {
+    std::string name, what, program;  // program: empty when it did not end each time, and is gone again
+    int runs = 0, ended = 0;
+  };
+  std::vector<Tried> fixes;
   bool Holds() const { return !verified || verified->same == static_cast<int>(verified->runs.size()); }
 };
 
+// The script for torchrun, beside the C++ program, which is what was verified.
+Status WriteScript(const ReplayFlags& flags, const std::string& verified, Attempt* attempt) {
+  if (flags.format != "torch") return Status::Ok();
+  replayer::TorchProgram script =
+      replayer::WriteTorch(attempt->schedule, {.file = kScript, .verified = verified.empty() ? "" : "as replay.cc: " + verified});
+  attempt->no_script = std::move(script.refused);
+  return attempt->no_script.empty() ? WriteText(flags.output + "/" + kScript, script.text) : Status::Ok();
+}
+
 StatusOr<Attempt> Try(replayer::Schedule schedule, const ReplayFlags& flags, Progress* progress) {
   const std::string source = flags.output + "/" + kSource;
-  Attempt attempt{.schedule = std::move(schedule), .verified = {}};
+  Attempt attempt{.schedule = std::move(schedule), .verified = {}, .no_script = {}};
+  replayer::AddNotReached(&attempt.schedule);
   if (const std::vector<std::string> problems = replayer::Check(attempt.schedule); !problems.empty()) {
     return Status::Internal("the schedule makes no sense: " + problems.front());
   }
   replayer::CxxOptions options{.file = kSource, .verified = ""};
   GORDIAN_RETURN_IF_ERROR(WriteText(source, replayer::WriteCxx(attempt.schedule, options)));
-  if (flags.verify == 0) return attempt;
+  if (flags.verify == 0) {
+    GORDIAN_RETURN_IF_ERROR(WriteScript(flags, "", &attempt));
+    return attempt;
+  }
   const replayer::VerifyTools tools = Tools(attempt.schedule);
   const std::string binary = flags.output + "/" + kBinary;
   progress->Say("compiling " + source);
@@ -169,7 +222,39 @@ StatusOr<Attempt> Try(replayer::Schedule schedule, const ReplayFlags& flags, Pro
   options.verified = replayer::Describe(*verified, attempt.schedule.origin.signature) + (flags.free_running ? " (--free)" : "");
   attempt.verified = std::move(*verified);
   GORDIAN_RETURN_IF_ERROR(WriteText(source, replayer::WriteCxx(attempt.schedule, options)));
+  GORDIAN_RETURN_IF_ERROR(WriteScript(flags, options.verified, &attempt));
   return attempt;
+}
+
+// Writes a program for each change after which it ends, and runs that as often as the replay itself.
+Status TryFixes(const ReplayFlags& flags, Progress* progress, Attempt* attempt) {
+  const replayer::VerifyTools tools = Tools(attempt->schedule);
+  const int runs = std::max(flags.verify, 1);
+  for (const replayer::Fix& fix : replayer::ProposeFixes(attempt->schedule)) {
+    Attempt::Tried tried{.name = fix.name, .what = fix.what, .program = flags.output + "/fix-" + fix.name + ".cc", .runs = runs};
+    replayer::CxxOptions options{.file = "fix-" + fix.name + ".cc", .fix = fix.what, .verified = ""};
+    const std::string binary = flags.output + "/fix-" + fix.name;
+    GORDIAN_RETURN_IF_ERROR(WriteText(tried.program, replayer::WriteCxx(fix.schedule, options)));
+    progress->Say("trying " + fix.name);
+    GORDIAN_RETURN_IF_ERROR(replayer::CompileReplay(tried.program, binary, tools));
+    const StatusOr<replayer::Verified> verified =
+        replayer::VerifyReplay(binary, attempt->schedule.origin.signature, runs, flags.free_running, tools, {});
+    progress->Clear();
+    GORDIAN_RETURN_IF_ERROR(verified.status());
+    tried.ended = static_cast<int>(std::count_if(verified->runs.begin(), verified->runs.end(), [](const replayer::VerifyRun& run) {
+      return run.exit_code == 0 && run.signature.verdict == "finished";
+    }));
+    unlink(binary.c_str());
+    if (tried.ended == runs) {
+      options.verified = std::to_string(runs) + " of " + std::to_string(runs) + " runs under the emulator ended";
+      GORDIAN_RETURN_IF_ERROR(WriteText(tried.program, replayer::WriteCxx(fix.schedule, options)));
+    } else {
+      unlink(tried.program.c_str());
+      tried.program.clear();
+    }
+    attempt->fixes.push_back(std::move(tried));
+  }
+  return Status::Ok();
 }
 
 nlohmann::ordered_json ToJson(const replayer::Signature& signature) {
@@ -196,6 +281,17 @@ int Report(const ReplayFlags& flags, const Attempt& attempt) {
                                    {"ranks", {{"recorded", origin.ranks}, {"replay", attempt.schedule.ranks.size()}}},
                                    {"operations", {{"recorded", origin.operations}, {"replay", replayer::CountOperations(attempt.schedule)}}},
                                    {"notes", origin.notes}};
+    if (flags.fix) {
+      json["fixes"] = nlohmann::ordered_json::array();
+      for (const Attempt::Tried& fix : attempt.fixes) {
+        json["fixes"].push_back({{"name", fix.name}, {"what", fix.what}, {"runs", fix.runs}, {"ended", fix.ended},
+                                 {"program", fix.program.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(fix.program)}});
+      }
+    }
+    if (flags.format == "torch") {
+      json["script"] = attempt.no_script.empty() ? nlohmann::ordered_json(flags.output + "/" + kScript) : nlohmann::ordered_json();
+      json["no_script"] = attempt.no_script;
+    }
     if (attempt.verified) {
       nlohmann::ordered_json told = nlohmann::ordered_json::array();
       for (const replayer::VerifyRun& run : attempt.verified->runs) {
@@ -211,9 +307,16 @@ int Report(const ReplayFlags& flags, const Attempt& attempt) {
                        " operations; to be told as " + Describe(origin.signature) + "\n";
     if (attempt.verified) text += "verified: " + Describe(*attempt.verified, origin.signature) + "\n";
     for (const std::string& note : origin.notes) text += "note: " + note + "\n";
+    for (const Attempt::Tried& fix : attempt.fixes) {
+      text += (fix.program.empty() ? "no fix: " : fix.program + ": ") + fix.what + "; " + std::to_string(fix.ended) + " of " +
+              std::to_string(fix.runs) + " runs ended\n";
+    }
+    if (flags.fix && attempt.fixes.empty()) text += "no fix: none of the changes that are tried lets it end\n";
+    if (flags.format == "torch" && attempt.no_script.empty()) text += flags.output + "/" + kScript + ": the same for torchrun\n";
     if (!PrintOut(text)) return kExitUsage;
   }
-  if (attempt.Holds()) return kExitOk;
+  for (const std::string& reason : attempt.no_script) PrintError("no script for torchrun: " + reason);
+  if (attempt.Holds()) return attempt.no_script.empty() ? kExitOk : kExitInconclusive;
   for (const replayer::VerifyRun& run : attempt.verified->runs) {
     if (run.signature == origin.signature && run.exit_code == replayer::kReproduced) continue;
     PrintError("a run that did not reproduce it said:\n" + run.output);
@@ -240,15 +343,30 @@ int Replay(ReplayFlags flags) {
   }
   replayer::Schedule& whole = extracted->schedule;
   replayer::ShrinkBuffers(&whole);
-  StatusOr<Attempt> attempt = Try(flags.minimize ? replayer::CutToWitness(whole) : whole, flags, &progress);
-  if (attempt.ok() && flags.minimize && !attempt->Holds()) {
-    whole.origin.notes.push_back("what the verdict names alone does not hang in the same way: all that was unfinished is here");
-    attempt = Try(std::move(whole), flags, &progress);
+  // The smallest first; what does not hang in the same way gives way to the next.
+  std::vector<replayer::Schedule> sizes;
+  if (flags.minimize) {
+    replayer::Schedule witness = replayer::CutToWitness(whole);
+    if (std::optional<replayer::Schedule> minimized = Minimized(witness, &progress)) sizes.push_back(std::move(*minimized));
+    sizes.push_back(std::move(witness));
+    whole.origin.notes.push_back("nothing smaller hangs in the same way: all that was unfinished is here");
+  }
+  sizes.push_back(std::move(whole));
+  StatusOr<Attempt> attempt = Try(std::move(sizes.front()), flags, &progress);
+  for (size_t i = 1; i < sizes.size() && attempt.ok() && !attempt->Holds(); ++i) {
+    attempt = Try(std::move(sizes[i]), flags, &progress);
   }
   if (!attempt.ok()) {
     progress.Clear();
     PrintError(attempt.status().message());
     return kExitUsage;
+  }
+  if (flags.fix && attempt->Holds()) {
+    if (const Status fixed = TryFixes(flags, &progress, &*attempt); !fixed.ok()) {
+      progress.Clear();
+      PrintError(fixed.message());
+      return kExitUsage;
+    }
   }
   return Report(flags, *attempt);
 }
@@ -260,14 +378,17 @@ void AddReplayVerb(CLI::App& app, VerbContext* context) {
   CLI::App* verb = app.add_subcommand("replay", "Write a small program that hangs as a recorded job did");
   verb->add_option("path", flags->path, "A session, a .gtrace file, or a file or folder of Flight Recorder dumps")->required()->type_name("PATH");
   verb->add_option("-o,--output", flags->output, "Folder for the program")->required()->type_name("DIR");
-  verb->add_flag("--minimize", flags->minimize, "Only what the verdict names");
+  verb->add_flag("--minimize", flags->minimize, "As few ranks, operations, threads and streams as hang in the same way");
+  verb->add_option("--format", flags->format, "cxx (default), or torch: a script for torchrun as well")
+      ->check(CLI::IsMember({"cxx", "torch"}));
   verb->add_option("--verify", flags->verify, "Compile it and run it so many times under the emulator: each run must hang and be told as the same")
       ->type_name("RUNS")
       ->check(CLI::Range(1, kMostRuns));
+  verb->add_flag("--fix", flags->fix, "Also write variants that end, as often as they are verified: one order, waits hoisted, grouped, NCCL_LAUNCH_ORDER_IMPLICIT");
   verb->add_flag("--free", flags->free_running, "Verify without forcing the recorded order between threads");
   verb->add_flag("--json", flags->json, "As JSON (schema gordian.replay.v1)");
   verb->footer("Exit code: 0 written (and verified); 1 written, but some run did not hang in the same way; 2 unreadable input; 3 "
-               "cannot be replayed, with the reason.\n"
+               "cannot be replayed, or not as a script, with the reason.\n"
                "Example: gordian replay latest -o hang --minimize --verify 2");
   verb->callback([=] { context->chosen = [=] { return Replay(*flags); }; });
 }

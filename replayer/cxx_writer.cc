@@ -310,8 +310,10 @@ class Writer {
   std::string Header() const {
     const Origin& origin = schedule_.origin;
     const std::string binary = options_.file.substr(0, options_.file.rfind('.'));
-    std::string text = "// A replay written by gordian " + std::string(kVersion) + ": a small program that hangs as the recorded job did.\n//\n";
-    text += Wrapped("Verdict   ", Describe(origin.signature) + (origin.confidence.empty() ? "" : ", " + origin.confidence) +
+    const bool fixed = !options_.fix.empty();
+    std::string text = "// A replay written by gordian " + std::string(kVersion) + (fixed ? ": the small program that hung, with one change, so that it ends.\n//\n" : ": a small program that hangs as the recorded job did.\n//\n");
+    if (fixed) text += Wrapped("Change    ", options_.fix);
+    text += Wrapped(fixed ? "Was       " : "Verdict   ", Describe(origin.signature) + (origin.confidence.empty() ? "" : ", " + origin.confidence) +
                                       (origin.check.empty() ? "" : " [" + origin.check + "]"));
     if (!origin.summary.empty()) text += Wrapped("          ", origin.summary);
     text += Wrapped("Recorded  ", origin.command.empty() ? origin.source : origin.command);
@@ -326,7 +328,8 @@ class Writer {
     text += "// Run       ./" + binary + "         on as many GPUs as ranks; or on none: gordian run --emulator -- ./" + binary + "\n";
     text += "//           --free               do not force the recorded order between threads\n";
     text += "//           --patience SECONDS   how long nobody may move before it counts as a hang (20)\n";
-    text += "// Expect    exit code 42: reproduced, and the position of each rank. 0: all ranks ended. 3: something else\n";
+    text += fixed ? "// Expect    exit code 0: all ranks ended. 42: it hangs, and the position of each rank. 3: something else\n"
+                  : "// Expect    exit code 42: reproduced, and the position of each rank. 0: all ranks ended. 3: something else\n";
     return text;
   }
 

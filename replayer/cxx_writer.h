@@ -11,6 +11,7 @@ namespace gordian::replayer {
 
 struct CxxOptions {
   std::string file = "replay.cc";  // as its header names it
+  std::string fix;                 // one line: what is changed, so that it ends; empty: it hangs
   std::string verified;            // one line, "2 of 2 runs under the emulator hung ..."; empty: not verified
 };
 

@@ -182,7 +182,7 @@ size_t CountOperations(const Schedule& schedule) {
   for (const RankProgram& rank : schedule.ranks) {
     for (const ThreadProgram& thread : rank.threads) {
       count += static_cast<size_t>(std::count_if(thread.ops.begin(), thread.ops.end(),
-                                                 [](const Op& op) { return IsOperation(op.kind); }));
+                                                 [](const Op& op) { return IsOperation(op.kind) && !op.not_reached; }));
     }
   }
   return count;

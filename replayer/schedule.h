@@ -86,6 +86,7 @@ struct Op {
   bool in_group = false;     // between kGroupStart and kGroupEnd of its thread
   bool captured = false;     // goes into a graph
   bool unfinished = false;   // the call had not returned when the record ends
+  bool not_reached = false;  // nobody saw it called: what others have called says that it would have been (not_reached.h)
   bool witness = false;      // the verdict names it: it is in the cycle, or part of what is stuck
   std::string symbol;        // the call as the original made it: "cudaFreeHost"; empty: made up
   std::string site;          // where: "train.cc:88 step()"; empty: not known
@@ -176,7 +177,7 @@ struct Schedule {
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
-// Calls of NCCL's operations.
+// Calls of NCCL's operations that were made.
 size_t CountOperations(const Schedule& schedule);
 // All calls of all threads.
 size_t CountCalls(const Schedule& schedule);

@@ -1,0 +1,197 @@
+#include "replayer/fixes.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "replayer/model_run.h"
+
+namespace gordian::replayer {
+namespace {
+
+bool Communicates(const Op& op) { return IsCollective(op.kind) || IsTransfer(op.kind); }
+
+// Names an operation at all its members: communicator, source and destination (-1 of collectives), which one.
+using Key = std::tuple<int, int, int, size_t>;
+
+class Keys {
+ public:
+  explicit Keys(const Schedule& schedule) : schedule_(schedule) {}
+
+  // Of the operations of one rank, in the order of its calls.
+  Key Next(int rank, const Op& op) {
+    int source = -1, destination = -1;
+    if (IsTransfer(op.kind)) {
+      const std::vector<int>& members = schedule_.comms[static_cast<size_t>(op.comm)].members;
+      const int peer = op.root_or_peer >= 0 && static_cast<size_t>(op.root_or_peer) < members.size()
+                           ? members[static_cast<size_t>(op.root_or_peer)]
+                           : -1;
+      source = op.kind == OpKind::kSend ? rank : peer;
+      destination = op.kind == OpKind::kSend ? peer : rank;
+    }
+    return {op.comm, source, destination, counts_[{rank, op.comm, source, destination}]++};
+  }
+
+ private:
+  const Schedule& schedule_;
+  std::map<std::tuple<int, int, int, int>, size_t> counts_;
+};
+
+// One thread of each rank calls, nothing out of graphs or in groups, no gates: then the order of calls is the program's.
+bool Plain(const Schedule& schedule) {
+  for (const RankProgram& rank : schedule.ranks) {
+    size_t calling = 0;
+    for (const ThreadProgram& thread : rank.threads) {
+      bool calls = false;
+      for (const Op& op : thread.ops) {
+        if (!op.gates.empty()) return false;
+        if (Communicates(op) && (op.in_group || op.captured)) return false;
+        calls |= Communicates(op);
+      }
+      calling += calls;
+    }
+    if (calling > 1) return false;
+  }
+  return true;
+}
+
+bool HasGates(const Schedule& schedule) {
+  for (const RankProgram& rank : schedule.ranks) {
+    for (const ThreadProgram& thread : rank.threads) {
+      for (const Op& op : thread.ops) {
+        if (!op.gates.empty()) return true;
+      }
+    }
+  }
+  return false;
+}
+
+std::optional<Schedule> OneOrder(const Schedule& schedule) {
+  if (!Plain(schedule)) return std::nullopt;
+  Schedule fixed = schedule;
+  Keys keys(schedule);
+  std::vector<std::vector<std::pair<Key, Op*>>> calls(fixed.ranks.size());
+  for (size_t r = 0; r < fixed.ranks.size(); ++r) {
+    for (ThreadProgram& thread : fixed.ranks[r].threads) {
+      for (Op& op : thread.ops) {
+        if (Communicates(op)) calls[r].emplace_back(keys.Next(static_cast<int>(r), op), &op);
+      }
+    }
+  }
+  // The rank with most of them first, then the others' own.
+  std::vector<size_t> by_length(calls.size());
+  for (size_t r = 0; r < by_length.size(); ++r) by_length[r] = r;
+  std::stable_sort(by_length.begin(), by_length.end(), [&](size_t a, size_t b) { return calls[a].size() > calls[b].size(); });
+  std::map<Key, size_t> place;
+  for (const size_t r : by_length) {
+    for (const auto& [key, op] : calls[r]) place.emplace(key, place.size());
+  }
+  bool changed = false;
+  for (auto& own : calls) {
+    std::vector<std::pair<size_t, Op>> ordered;
+    for (const auto& [key, op] : own) ordered.emplace_back(place.at(key), *op);
+    const bool in_order = std::is_sorted(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    if (in_order) continue;
+    changed = true;
+    std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (size_t i = 0; i < own.size(); ++i) *own[i].second = std::move(ordered[i].second);
+  }
+  return changed ? std::optional(std::move(fixed)) : std::nullopt;
+}
+
+std::optional<Schedule> Hoisted(const Schedule& schedule) {
+  Schedule fixed = schedule;
+  bool changed = false;
+  for (RankProgram& rank : fixed.ranks) {
+    for (ThreadProgram& thread : rank.threads) {
+      size_t end = thread.ops.size();  // behind the last operation, and the group that it is in
+      while (end > 0 && !Communicates(thread.ops[end - 1]) && thread.ops[end - 1].kind != OpKind::kGroupEnd) --end;
+      const auto waits = [](const Op& op) { return IsHostWait(op.kind); };
+      changed |= std::any_of(thread.ops.begin(), thread.ops.begin() + static_cast<std::ptrdiff_t>(end), waits);
+      std::stable_partition(thread.ops.begin(), thread.ops.begin() + static_cast<std::ptrdiff_t>(end),
+                            [&](const Op& op) { return !waits(op); });
+    }
+  }
+  return changed ? std::optional(std::move(fixed)) : std::nullopt;
+}
+
+std::optional<Schedule> Grouped(const Schedule& schedule) {
+  Schedule fixed = schedule;
+  OpId next = 1;
+  for (const RankProgram& rank : schedule.ranks) {
+    for (const ThreadProgram& thread : rank.threads) {
+      for (const Op& op : thread.ops) next = std::max(next, op.id + 1);
+    }
+  }
+  bool changed = false;
+  for (RankProgram& rank : fixed.ranks) {
+    for (ThreadProgram& thread : rank.threads) {
+      std::vector<Op> ops;
+      for (size_t i = 0; i < thread.ops.size();) {
+        size_t end = i;
+        while (end < thread.ops.size() && Communicates(thread.ops[end]) && !thread.ops[end].in_group && !thread.ops[end].captured) ++end;
+        const bool group = end - i > 1;
+        const auto bracket = [&](OpKind kind) {
+          Op op;
+          op.id = next++;
+          op.kind = kind;
+          ops.push_back(op);
+        };
+        if (group) bracket(OpKind::kGroupStart);
+        for (size_t j = i; j < std::max(end, i + 1); ++j) {
+          ops.push_back(thread.ops[j]);
+          ops.back().in_group |= group;
+        }
+        if (group) bracket(OpKind::kGroupEnd);
+        changed |= group;
+        i = std::max(end, i + 1);
+      }
+      thread.ops = std::move(ops);
+    }
+  }
+  return changed ? std::optional(std::move(fixed)) : std::nullopt;
+}
+
+std::optional<Schedule> Implicit(const Schedule& schedule) {
+  constexpr char kName[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
+  Schedule fixed = schedule;
+  for (auto& [name, value] : fixed.environment) {
+    if (name != kName) continue;
+    if (value == "1") return std::nullopt;
+    value = "1";
+    return fixed;
+  }
+  fixed.environment.emplace_back(kName, "1");
+  return fixed;
+}
+
+bool Ends(const Schedule& schedule) {
+  std::vector<Turns> turns = {kFirstFirst, Turns{1}};
+  for (size_t r = 0; r < schedule.ranks.size(); ++r) turns.push_back(LastThreadFirst(r));
+  return std::none_of(turns.begin(), turns.end(), [&](Turns t) { return RunModel(schedule, t).hangs; });
+}
+
+}  // namespace
+
+std::vector<Fix> ProposeFixes(const Schedule& schedule) {
+  std::vector<Fix> fixes;
+  if (HasGates(schedule)) return fixes;
+  const auto propose = [&](const char* name, const char* what, std::optional<Schedule> fixed) {
+    if (!fixed || !Check(*fixed).empty() || !Ends(*fixed)) return;
+    for (RankProgram& rank : fixed->ranks) {
+      for (ThreadProgram& thread : rank.threads) {
+        for (Op& op : thread.ops) op.unfinished = op.not_reached = false;
+      }
+    }
+    fixes.push_back({name, what, std::move(*fixed)});
+  };
+  propose("order", "every rank makes the operations in one order", OneOrder(schedule));
+  propose("hoisted", "waits of the host come after all operations of their thread", Hoisted(schedule));
+  propose("grouped", "operations with nothing between them are one group (ncclGroupStart, ncclGroupEnd)", Grouped(schedule));
+  propose("implicit", "NCCL_LAUNCH_ORDER_IMPLICIT=1: NCCL orders what one process launches on one device", Implicit(schedule));
+  return fixes;
+}
+
+}  // namespace gordian::replayer
