@@ -47,6 +47,8 @@ RULES = {
     "cli": (["cli/", "replayer/", "planner/", "simulator/", "analyzer/", "collector/", "common/", "proto/", "gordian/v1/"], r"cuda_runtime|nccl", []),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
+# Text of programs that a program writes is no code of its own.
+RAW_STRING = re.compile(r'R"([^()\\ ]{0,16})\(.*?\)\1"', re.S)
 
 
 def check(root):
@@ -68,7 +70,7 @@ def check(root):
                 seen += 1
                 with open(path) as f:
                     text = f.read()
-                for kind, target in INCLUDE.findall(text):
+                for kind, target in INCLUDE.findall(RAW_STRING.sub('""', text)):
                     if kind == '"':
                         if not any(target.startswith(a) for a in allowed):
                             problems.append(f"{shown}: includes {target}; {folder}/ may include {', '.join(allowed)}")
