@@ -7,8 +7,8 @@
 //   bench_circles [MAX_RANKS]        default 4096
 //
 // Seconds are of processor time, medians, of one run; what it takes to make each side's graph is counted for none. The
-// others are given less to do: any circle, where ours is the shortest one among what cannot move, told by AND and OR
-// say. Exits with 1 if they do not agree on whether there is one.
+// others are given less to do: any circle, where ours is the shortest one among what cannot move, told by AND and OR.
+// Exits with 1 if they do not agree on whether there is one.
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
