@@ -242,7 +242,7 @@ Status TryFixes(const ReplayFlags& flags, Progress* progress, Attempt* attempt) 
     progress->Clear();
     GORDIAN_RETURN_IF_ERROR(verified.status());
     tried.ended = static_cast<int>(std::count_if(verified->runs.begin(), verified->runs.end(), [](const replayer::VerifyRun& run) {
-      return run.exit_code == 0 && run.signature.verdict == "finished";
+      return run.exit_code == 0 && (run.signature.verdict == "finished" || run.signature.verdict == "healthy");
     }));
     unlink(binary.c_str());
     if (tried.ended == runs) {

@@ -160,7 +160,7 @@ std::optional<Schedule> Implicit(const Schedule& schedule) {
   for (auto& [name, value] : fixed.environment) {
     if (name != kName) continue;
     if (value == "1") return std::nullopt;
-    value = "1";
+    value = std::string("1");  // GCC 12 warns of a literal here
     return fixed;
   }
   fixed.environment.emplace_back(kName, "1");

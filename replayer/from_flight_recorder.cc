@@ -16,6 +16,7 @@
 #include "analyzer/importers/flight_verdict.h"
 #include "common/version.h"
 #include "replayer/identifier.h"
+#include "replayer/signature.h"
 #include "replayer/unfinished.h"
 
 namespace gordian::replayer {
