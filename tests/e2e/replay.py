@@ -46,6 +46,8 @@ REFUSED = {
 }
 # Ends in spite of its mismatch.
 ENDS = ["mismatch_count_ends"]
+# A change after which it ends.
+FIXES = {"inversion_sync": "order", "inversion_one_stream": "order", "pipeline_swapped": "order", "hybrid_recv_all_reduce": "order"}
 
 
 class Failure(Exception):
@@ -115,6 +117,22 @@ class Case:
         expect(f"{self.runs} of {self.runs} runs" in text, "the header does not say how it was verified")
         self.row = (job, document["signature"], document["ranks"], document["operations"], seconds)
 
+    # A replay with one change ends, by itself too; and the script for torchrun lies beside it.
+    def fixed(self, job):
+        code, document, err, _ = self.replay(self.record(job), "--minimize", "--verify", str(self.runs), "--fix", "--format", "torch")
+        expect(code == 0, f"exit code {code}: {json.dumps(document)} {err}")
+        fixes = {fix["name"]: fix for fix in document["fixes"]}
+        expect(FIXES[job] in fixes, f"{list(fixes)} without {FIXES[job]}")
+        fix = fixes[FIXES[job]]
+        expect(fix["ended"] == fix["runs"] == self.runs, f"{fix}")
+        for other in fixes.values():
+            expect((other["program"] is not None) == (other["ended"] == other["runs"]), f"{other}")
+        with open(fix["program"]) as f:
+            text = f.read()
+        expect(f"{self.runs} of {self.runs} runs under the emulator ended" in text and fix["what"] in text, text[:600])
+        expect(document["no_script"] == [] and self.command(sys.executable, "-m", "py_compile", document["script"]).returncode == 0,
+               f"{document['no_script']}")
+
     # The golden programs: they compile without a warning and hang by themselves, without gordian too.
     def golden(self, name):
         headers = [os.path.join(os.environ[v], "include") for v in ("CUDA_HOME", "NCCL_HOME") if v in os.environ]
@@ -143,6 +161,8 @@ class Case:
             self.unreadable()
         elif self.name.startswith("golden."):
             self.golden(self.name[7:])
+        elif self.name.startswith("fix."):
+            self.fixed(self.name[4:])
         elif self.name.endswith(".twin"):
             self.refused(self.record(self.name[:-5], "--twin"), "nothing hangs in it")
         elif self.name in REFUSED:
