@@ -154,6 +154,10 @@ bool JobModel::Impl::SuspectCircle(const Round& round, const Names& names, Conje
   const std::vector<bool> can = graph.Decide(~LeafMask{0});
   const std::vector<WitnessStep> witness = FindWitness(graph, can);
   if (witness.empty()) return false;
+  // One that stands without the conjecture is told elsewhere, and with fewer victims.
+  const Reason conjectured = conjecture == Conjecture::kUnbuffered ? Reason::kSend : Reason::kResources;
+  const auto needs_it = [&](const WitnessStep& step) { return step.edge.reason == conjectured; };
+  if (std::none_of(witness.begin(), witness.end(), needs_it)) return false;
   for (const WitnessStep& step : witness) {
     if (moves.empty() || graph.nodes()[step.node].kind != NodeKind::kKernelDone) continue;
     if (!moves[step.node]) return false;
