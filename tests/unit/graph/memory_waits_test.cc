@@ -167,18 +167,5 @@ TEST(MemoryWaits, SharedMemoryIsNotItsOwn) {
   }
 }
 
-// A random program, cut down: sends that nothing buffers were blamed on a circle that stands without them.
-TEST(MemoryWaits, WhoSendsToOneThatWaitsForItselfIsNoVictim) {
-  SimJob job(Comms(1, 2), {Program{Init(0), AllReduce(0), StreamSync(), Send(0, 1), StreamSync(), Sleep()},
-                           Program{Init(0), AllReduce(0), StreamSync(), WaitValue(1, 1), Recv(0, 0), WriteValue(1, 1), StreamSync()}});
-  JobModel model;
-  job.Run();
-  job.Rounds(&model, 8, 0.6);
-  const Verdict verdict = model.Current();
-  ExpectVerdict(verdict, {VerdictKind::kDeadlock, Confidence::kSuspected, {1}, "memory-wait-cycle"});
-  EXPECT_TRUE(verdict.main.victim_ranks.empty()) << verdict.main.victim_ranks.front();
-  for (const Finding& finding : verdict.findings) EXPECT_NE(finding.check, "memory-wait-cycle");
-}
-
 }  // namespace
 }  // namespace gordian::graph

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <iterator>
 #include <numeric>
 #include <set>
 #include <sstream>
@@ -285,6 +286,11 @@ void ExpectOneEnd(const Case& c) {
   EXPECT_LE(ends.size(), 1u) << Print(c);
 }
 
+// Programs that the model was once wrong about, beside those of the seed.
+constexpr uint64_t kFailedOnce[] = {
+    20304678,  // a circle that stands by itself, and whom else sends without buffers would hold up
+};
+
 TEST(Reference, RandomPrograms) {
   const uint64_t programs = FromEnvironment("GORDIAN_TEST_PROGRAMS", 20000);
   const uint64_t seed = FromEnvironment("GORDIAN_TEST_SEED", 20260401);
@@ -294,13 +300,14 @@ TEST(Reference, RandomPrograms) {
   uint64_t deadlocks = 0, compared = 0, mismatches = 0, memory = 0, memory_stuck = 0;
   for (uint64_t i = 0; i < programs; ++i) {
     if (limited && std::chrono::steady_clock::now() - began > std::chrono::seconds(60)) break;
-    const Case c = Generator(seed + i).Next();
-    SimJob job = Make(c, seed + i);
+    const uint64_t number = i < std::size(kFailedOnce) ? kFailedOnce[i] : seed + i - std::size(kFailedOnce);
+    const Case c = Generator(number).Next();
+    SimJob job = Make(c, number);
     JobModel model;
     // On the way: what is said to be stuck must be so in the end.
     std::set<int> early;
     for (int step = 0; step < 3; ++step) {
-      job.Run(static_cast<int>((seed + i) % 11) + 3);
+      job.Run(static_cast<int>(number % 11) + 3);
       job.Rounds(&model, 0.6, 0.3);
       const std::set<int> now = Stuck(model.Current());
       early.insert(now.begin(), now.end());
@@ -326,7 +333,7 @@ TEST(Reference, RandomPrograms) {
       memory_stuck += Waits(verdict);
     }
     if ((expected != got && !c.memory) || !sound) {
-      FAIL() << "program " << i << " (GORDIAN_TEST_SEED=" << seed + i << ")\n"
+      FAIL() << "program " << i << " (GORDIAN_TEST_SEED=" << number << ")\n"
              << Print(c) << "it leaves unfinished: " << ::testing::PrintToString(expected)
              << "\nthe model says stuck: " << ::testing::PrintToString(got)
              << "\nand said so early: " << ::testing::PrintToString(early) << "\n"
