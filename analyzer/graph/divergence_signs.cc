@@ -69,26 +69,16 @@ std::vector<Sign> DivergenceSigns(const Matcher& matcher, const Names& names) {
   std::vector<Sign> signs;
   for (const Mismatch& mismatch : matcher.mismatches()) {
     if (mismatch.kind != PartKind::kCollective || matcher.comms()[mismatch.comm].unsure) continue;
-    std::vector<std::vector<int>> camps;  // of ranks in the communicator, the largest first
-    std::vector<const MismatchMember*> fronts;
-    for (const MismatchMember& member : mismatch.members) {
-      size_t c = 0;
-      while (c < camps.size() && Difference(fronts[c]->signature, member.signature) != 0) ++c;
-      if (c == camps.size()) {
-        camps.emplace_back();
-        fronts.push_back(&member);
-      }
-      camps[c].push_back(member.rank);
-    }
-    std::stable_sort(camps.begin(), camps.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+    const std::vector<std::vector<const MismatchMember*>> camps = Camps(mismatch);
     if (camps.size() < 2) continue;
     const bool tie = camps[0].size() == camps[1].size();
-    const int reference = camps[0].front();
+    const int reference = camps[0].front()->rank;
     const Calls usual = CallsOf(mismatch, reference);
     const auto rank = [&](int r) { return "rank " + std::to_string(names.MemberRank(mismatch.comm, r)); };
     for (size_t c = 1; c < camps.size(); ++c) {
-      for (const int member : camps[c]) {
+      for (const MismatchMember* const odd : camps[c]) {
         if (signs.size() >= kMostSigns) return signs;
+        const int member = odd->rank;
         const Calls own = CallsOf(mismatch, member);
         const std::string change =
             Change(own, usual, mismatch.sequence, " on " + names.Comm(mismatch.comm), tie ? rank(reference) : "the others", tie);

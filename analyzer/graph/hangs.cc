@@ -278,8 +278,8 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
   const Describer describer(graph, view.names);
   const std::string operation = describer.Operation(graph.nodes()[waiters.front()]);
   Hang hang;
-  std::set<int> culprits, too_many;  // the latter took a step that the former need not have joined
-  std::set<int> perhaps;             // or did
+  std::set<int> culprits;
+  std::set<int> named;  // instead of them, where others took a step that they need not have joined
   std::string what;
   switch (kind) {
     case LeafKind::kAborted: {
@@ -306,7 +306,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
           culprits.insert(view.names.Rank(process, member.device));
         }
       }
-      too_many = CallersOfOneTooMany(view, waiters, culprits.size());
+      named = CallersOfOneTooMany(view, waiters, culprits.size());
       hang.finding = MakeFinding("rank-left", Confidence::kSuspected);
       hang.ripe = view.now_ns >= last + kSettleNs;
       what = " destroyed the communicator without it";
@@ -336,11 +336,14 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
         what = culprits.size() == 1 ? " has exited with code 0" : " have exited with code 0";
       }
       if (first == nullptr) {
-        too_many = CallersOfOneTooMany(view, waiters, culprits.size());
-        if (too_many.empty()) too_many = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kLikely);
-        if (too_many.empty()) perhaps = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kPossible);
+        named = CallersOfOneTooMany(view, waiters, culprits.size());
+        if (named.empty()) named = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kLikely);
       }
-      hang.finding = MakeFinding(too_many.empty() ? "rank-exited" : "rank-left", Confidence::kSuspected);
+      hang.finding = MakeFinding(named.empty() ? "rank-exited" : "rank-left", Confidence::kSuspected);
+      if (first == nullptr && named.empty()) {  // either may be at fault
+        named = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kPossible);
+        if (!named.empty()) named.insert(culprits.begin(), culprits.end());
+      }
       hang.ended = ends.processes;
       break;
     }
@@ -373,10 +376,8 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
                                      : RankList(finding.victim_ranks) +
                                            (victims.size() == 1 ? " waits" : " wait")) +
                     " in " + operation + ".";
-  if (!too_many.empty() || !perhaps.empty()) {
-    if (too_many.empty()) too_many = std::move(culprits);
-    too_many.insert(perhaps.begin(), perhaps.end());
-    finding.culprit_ranks.assign(too_many.begin(), too_many.end());
+  if (!named.empty()) {
+    finding.culprit_ranks.assign(named.begin(), named.end());
     Remove(finding.culprit_ranks, &victims);
     finding.victim_ranks.assign(victims.begin(), victims.end());
   }

@@ -157,6 +157,20 @@ void Matcher::Accept(const PartRef& part, uint64_t now_ns) {
   }
 }
 
+std::vector<std::vector<const MismatchMember*>> Camps(const Mismatch& mismatch) {
+  const bool transfer = mismatch.kind != PartKind::kCollective;
+  std::vector<std::vector<const MismatchMember*>> camps;
+  for (const MismatchMember& member : mismatch.members) {
+    auto camp = std::find_if(camps.begin(), camps.end(), [&](const auto& c) {
+      return !transfer && Difference(c.front()->signature, member.signature) == 0;
+    });
+    if (camp == camps.end()) camp = camps.emplace(camps.end());
+    camp->push_back(&member);
+  }
+  std::stable_sort(camps.begin(), camps.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  return camps;
+}
+
 void Matcher::Keep(int mismatch, int rank, uint64_t sequence, const OpSignature& signature) {
   Mismatch& m = mismatches_[mismatch];
   if (sequence >= m.sequence && sequence - m.sequence < kCallsKept) m.calls[{rank, sequence}] = signature;

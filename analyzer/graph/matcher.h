@@ -54,6 +54,8 @@ struct MemberSlot {
   uint64_t time_ns = 0;
   uint64_t site = 0;
   OpSignature signature;
+
+  bool Called() const { return state == SlotState::kCalled || state == SlotState::kDone; }
 };
 
 // Values of `mismatch` that are no index into Matcher::mismatches().
@@ -131,6 +133,9 @@ struct Mismatch {
   // Of collectives, by rank and sequence: what each has called from this one on.
   std::map<std::pair<int, uint64_t>, OpSignature> calls;
 };
+
+// The members that agree, camp by camp, the largest first; of a transfer each end by itself. Valid as long as the mismatch.
+std::vector<std::vector<const MismatchMember*>> Camps(const Mismatch&);
 
 struct InitMember {
   bool called = false;

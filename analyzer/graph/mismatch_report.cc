@@ -56,16 +56,7 @@ std::vector<Finding> MismatchFindings(const Matcher& matcher, const Names& names
   for (const Mismatch& mismatch : matcher.mismatches()) {
     if (matcher.comms()[mismatch.comm].unsure) continue;
     const bool transfer = mismatch.kind != PartKind::kCollective;
-    std::vector<std::vector<const MismatchMember*>> camps;
-    for (const MismatchMember& member : mismatch.members) {
-      auto camp = std::find_if(camps.begin(), camps.end(), [&](const auto& c) {
-        return !transfer && Difference(c.front()->signature, member.signature) == 0;
-      });
-      if (camp == camps.end()) camp = camps.emplace(camps.end());
-      camp->push_back(&member);
-    }
-    std::stable_sort(camps.begin(), camps.end(),
-                     [](const auto& a, const auto& b) { return a.size() > b.size(); });
+    const std::vector<std::vector<const MismatchMember*>> camps = Camps(mismatch);
     const bool all = static_cast<int>(mismatch.members.size()) >= mismatch.expected_members;
     const bool majority = 2 * static_cast<int>(camps.front().size()) > mismatch.expected_members;
     if (!all && !majority && !settled && now_ns < mismatch.found_ns + kSettleNs) continue;

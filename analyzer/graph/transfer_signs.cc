@@ -17,10 +17,6 @@ struct Alone {
   uint64_t bytes = 0;
 };
 
-bool Called(const MemberSlot& slot) {
-  return slot.state == SlotState::kCalled || slot.state == SlotState::kDone;
-}
-
 }  // namespace
 
 std::vector<Sign> TransferSigns(const Matcher& matcher, const Names& names) {
@@ -32,7 +28,7 @@ std::vector<Sign> TransferSigns(const Matcher& matcher, const Names& names) {
     for (const auto& [pair, channel] : comm.transfers) {
       const auto& [source, destination] = pair;
       for (const auto& [sequence, transfer] : channel) {
-        const bool send = Called(transfer.send), receive = Called(transfer.receive);
+        const bool send = transfer.send.Called(), receive = transfer.receive.Called();
         if (send == receive) continue;
         if (send) sent[source].push_back({destination, Bytes(transfer.send.signature)});
         if (receive && transfer.receive.state != SlotState::kDone) {

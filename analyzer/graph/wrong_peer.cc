@@ -3,14 +3,6 @@
 #include "analyzer/graph/describe.h"
 
 namespace gordian::graph {
-namespace {
-
-bool Called(const MemberSlot& slot) {
-  return slot.state == SlotState::kCalled || slot.state == SlotState::kDone;
-}
-
-}  // namespace
-
 WrongPeer MeantAnotherPeer(const Matcher& matcher, const PartRef& part) {
   if (part.kind == PartKind::kCollective || part.comm < 0) return WrongPeer::kNo;
   const Communicator& comm = matcher.comms()[part.comm];
@@ -19,16 +11,16 @@ WrongPeer MeantAnotherPeer(const Matcher& matcher, const PartRef& part) {
   if (transfer == nullptr) return WrongPeer::kNo;
   const bool sends = part.kind == PartKind::kSend;
   const MemberSlot& own = sends ? transfer->send : transfer->receive;
-  if (!Called(own) || Called(sends ? transfer->receive : transfer->send)) return WrongPeer::kNo;
+  if (!own.Called() || (sends ? transfer->receive : transfer->send).Called()) return WrongPeer::kNo;
   WrongPeer found = WrongPeer::kNo;
   for (const auto& [pair, channel] : comm.transfers) {
     const auto& [source, destination] = pair;
     if ((sends ? source : destination) != part.rank || (sends ? destination : source) == part.peer) continue;
     for (const auto& [sequence, other] : channel) {
-      const bool sent = Called(other.send), received = Called(other.receive);
+      const bool sent = other.send.Called(), received = other.receive.Called();
       if (sent == received) continue;
       const MemberSlot& end = sends ? other.receive : other.send;
-      if (Called(end) && Bytes(end.signature) == Bytes(own.signature)) {
+      if (end.Called() && Bytes(end.signature) == Bytes(own.signature)) {
         if (part.sequence == 0 && sequence > 0) return WrongPeer::kLikely;
         found = WrongPeer::kPossible;
       }
