@@ -7,19 +7,17 @@
 
 namespace gordian::replayer {
 
+uint64_t Bytes(const Op& op) { return op.count * graph::DatatypeBytes(op.datatype); }
+
 void ShrinkBuffers(Schedule* schedule, uint64_t most_bytes) {
   if (schedule->origin.signature.verdict == "mismatch") return;
   // By the bytes of an element, since what is sent as one type may be received as another: counts in order.
   std::map<uint64_t, uint64_t> shrunk;  // bytes before, and how many smaller ones there are
   const auto each = [&](auto visit) {
-    for (RankProgram& rank : schedule->ranks) {
-      for (ThreadProgram& thread : rank.threads) {
-        for (Op& op : thread.ops) {
-          const uint64_t element = graph::DatatypeBytes(op.datatype);
-          if (IsOperation(op.kind) && element > 0 && op.count > most_bytes / element) visit(&op, element);
-        }
-      }
-    }
+    ForEachOp(*schedule, [&](size_t, size_t, Op& op) {
+      const uint64_t element = graph::DatatypeBytes(op.datatype);
+      if (IsOperation(op.kind) && element > 0 && op.count > most_bytes / element) visit(&op, element);
+    });
   };
   each([&](Op* op, uint64_t element) { shrunk[op->count * element]; });
   if (shrunk.empty()) return;

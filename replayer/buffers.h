@@ -9,6 +9,13 @@
 
 namespace gordian::replayer {
 
+// How NCCL moves data changes with the size; so does what becomes of members that do not agree on it (docs/emulator.md).
+inline constexpr uint64_t kSmallBelowBytes = 256ull << 10;
+inline constexpr uint64_t kLargeAboveBytes = 64ull << 20;
+
+// What the operation's count says, of its type.
+uint64_t Bytes(const Op& op);
+
 // Above this NCCL uses its Simple protocol on every path of one node.
 inline constexpr uint64_t kMostBytes = 32 << 20;
 

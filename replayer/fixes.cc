@@ -11,8 +11,6 @@
 namespace gordian::replayer {
 namespace {
 
-bool Communicates(const Op& op) { return IsCollective(op.kind) || IsTransfer(op.kind); }
-
 // Names an operation at all its members: communicator, source and destination (-1 of collectives), which one.
 using Key = std::tuple<int, int, int, size_t>;
 
@@ -39,16 +37,15 @@ class Keys {
   std::map<std::tuple<int, int, int, int>, size_t> counts_;
 };
 
-// One thread of each rank calls, nothing out of graphs or in groups, no gates: then the order of calls is the program's.
+// One thread of each rank calls, nothing out of graphs or in groups: then the order of calls is the program's.
 bool Plain(const Schedule& schedule) {
   for (const RankProgram& rank : schedule.ranks) {
     size_t calling = 0;
     for (const ThreadProgram& thread : rank.threads) {
       bool calls = false;
       for (const Op& op : thread.ops) {
-        if (!op.gates.empty()) return false;
-        if (Communicates(op) && (op.in_group || op.captured)) return false;
-        calls |= Communicates(op);
+        if (IsOperation(op.kind) && (op.in_group || op.captured)) return false;
+        calls |= IsOperation(op.kind);
       }
       calling += calls;
     }
@@ -58,14 +55,9 @@ bool Plain(const Schedule& schedule) {
 }
 
 bool HasGates(const Schedule& schedule) {
-  for (const RankProgram& rank : schedule.ranks) {
-    for (const ThreadProgram& thread : rank.threads) {
-      for (const Op& op : thread.ops) {
-        if (!op.gates.empty()) return true;
-      }
-    }
-  }
-  return false;
+  bool has = false;
+  ForEachOp(schedule, [&](size_t, size_t, const Op& op) { has |= !op.gates.empty(); });
+  return has;
 }
 
 std::optional<Schedule> OneOrder(const Schedule& schedule) {
@@ -76,7 +68,7 @@ std::optional<Schedule> OneOrder(const Schedule& schedule) {
   for (size_t r = 0; r < fixed.ranks.size(); ++r) {
     for (ThreadProgram& thread : fixed.ranks[r].threads) {
       for (Op& op : thread.ops) {
-        if (Communicates(op)) calls[r].emplace_back(keys.Next(static_cast<int>(r), op), &op);
+        if (IsOperation(op.kind)) calls[r].emplace_back(keys.Next(static_cast<int>(r), op), &op);
       }
     }
   }
@@ -107,7 +99,7 @@ std::optional<Schedule> Hoisted(const Schedule& schedule) {
   for (RankProgram& rank : fixed.ranks) {
     for (ThreadProgram& thread : rank.threads) {
       size_t end = thread.ops.size();  // behind the last operation, and the group that it is in
-      while (end > 0 && !Communicates(thread.ops[end - 1]) && thread.ops[end - 1].kind != OpKind::kGroupEnd) --end;
+      while (end > 0 && !IsOperation(thread.ops[end - 1].kind) && thread.ops[end - 1].kind != OpKind::kGroupEnd) --end;
       const auto waits = [](const Op& op) { return IsHostWait(op.kind); };
       changed |= std::any_of(thread.ops.begin(), thread.ops.begin() + static_cast<std::ptrdiff_t>(end), waits);
       std::stable_partition(thread.ops.begin(), thread.ops.begin() + static_cast<std::ptrdiff_t>(end),
@@ -117,21 +109,35 @@ std::optional<Schedule> Hoisted(const Schedule& schedule) {
   return changed ? std::optional(std::move(fixed)) : std::nullopt;
 }
 
+// NCCL makes one kernel of a communicator's operations in one group: each member has to have the same in it.
+bool SameGroups(const Schedule& schedule) {
+  std::map<int, std::map<size_t, std::map<size_t, size_t>>> calls;  // by communicator, rank and group: how many
+  size_t group = 0;
+  ForEachOp(schedule, [&](size_t rank, size_t, const Op& op) {
+    if (!op.in_group || op.kind == OpKind::kGroupStart) ++group;
+    if (IsCollective(op.kind)) ++calls[op.comm][rank][group];
+  });
+  const auto sizes = [](const auto& groups) {
+    std::vector<size_t> out;
+    for (const auto& [number, count] : groups) out.push_back(count);
+    return out;
+  };
+  return std::all_of(calls.begin(), calls.end(), [&](const auto& comm) {
+    const std::vector<size_t> first = sizes(comm.second.begin()->second);
+    return std::all_of(comm.second.begin(), comm.second.end(), [&](const auto& rank) { return sizes(rank.second) == first; });
+  });
+}
+
 std::optional<Schedule> Grouped(const Schedule& schedule) {
   Schedule fixed = schedule;
-  OpId next = 1;
-  for (const RankProgram& rank : schedule.ranks) {
-    for (const ThreadProgram& thread : rank.threads) {
-      for (const Op& op : thread.ops) next = std::max(next, op.id + 1);
-    }
-  }
+  OpId next = NextId(schedule);
   bool changed = false;
   for (RankProgram& rank : fixed.ranks) {
     for (ThreadProgram& thread : rank.threads) {
       std::vector<Op> ops;
       for (size_t i = 0; i < thread.ops.size();) {
         size_t end = i;
-        while (end < thread.ops.size() && Communicates(thread.ops[end]) && !thread.ops[end].in_group && !thread.ops[end].captured) ++end;
+        while (end < thread.ops.size() && IsOperation(thread.ops[end].kind) && !thread.ops[end].in_group && !thread.ops[end].captured) ++end;
         const bool group = end - i > 1;
         const auto bracket = [&](OpKind kind) {
           Op op;
@@ -151,6 +157,7 @@ std::optional<Schedule> Grouped(const Schedule& schedule) {
       thread.ops = std::move(ops);
     }
   }
+  if (!SameGroups(fixed)) return std::nullopt;
   return changed ? std::optional(std::move(fixed)) : std::nullopt;
 }
 
@@ -180,11 +187,7 @@ std::vector<Fix> ProposeFixes(const Schedule& schedule) {
   if (HasGates(schedule)) return fixes;
   const auto propose = [&](const char* name, const char* what, std::optional<Schedule> fixed) {
     if (!fixed || !Check(*fixed).empty() || !Ends(*fixed)) return;
-    for (RankProgram& rank : fixed->ranks) {
-      for (ThreadProgram& thread : rank.threads) {
-        for (Op& op : thread.ops) op.unfinished = op.not_reached = false;
-      }
-    }
+    ForEachOp(*fixed, [](size_t, size_t, Op& op) { op.unfinished = op.not_reached = false; });
     fixes.push_back({name, what, std::move(*fixed)});
   };
   propose("order", "every rank makes the operations in one order", OneOrder(schedule));

@@ -84,13 +84,6 @@ const Type* TypeOf(const std::string& name) {
   return found == std::end(kTypes) ? nullptr : found;
 }
 
-bool HasRoot(OpKind kind) {
-  return kind == OpKind::kBroadcast || kind == OpKind::kReduce || kind == OpKind::kGather || kind == OpKind::kScatter;
-}
-// Moves data from member to member, as transfers do, and is connected as they are.
-bool IsPairwise(OpKind kind) {
-  return IsTransfer(kind) || kind == OpKind::kAllToAll || kind == OpKind::kGather || kind == OpKind::kScatter;
-}
 bool Scatters(OpKind kind) { return kind == OpKind::kBroadcast || kind == OpKind::kScatter; }
 
 std::string Plural(size_t count, const std::string& what) { return std::to_string(count) + " " + what + (count == 1 ? "" : "s"); }
@@ -264,7 +257,7 @@ class FlightSchedule {
       for (const Unit& unit : units) {
         const int64_t sequence = unit.calls.front().second.sequence;
         for (const auto& [entry, operation] : unit.calls) {
-          if (IsPairwise(Find(entry->operation)->kind)) pairwise_.insert(QueueOf(unit));
+          if (const OpKind kind = Find(entry->operation)->kind; IsTransfer(kind) || IsPairwise(kind)) pairwise_.insert(QueueOf(unit));
         }
         const auto [found, added] = queues.try_emplace(QueueOf(unit), sequence);
         found->second = std::min(found->second, sequence);

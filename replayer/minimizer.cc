@@ -29,15 +29,6 @@ std::vector<Turns> OtherOrders(const Schedule& schedule) {
   return orders;
 }
 
-template <typename Visit>
-void ForEachOp(const Schedule& schedule, Visit visit) {
-  for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-    for (size_t thread = 0; thread < schedule.ranks[rank].threads.size(); ++thread) {
-      for (const Op& op : schedule.ranks[rank].threads[thread].ops) visit(rank, thread, op);
-    }
-  }
-}
-
 class Minimizer {
  public:
   Minimizer(const Schedule& schedule, const MinimizeOptions& options) : original_(schedule), options_(options), best_(schedule) {}

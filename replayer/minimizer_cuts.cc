@@ -10,25 +10,6 @@
 namespace gordian::replayer {
 namespace {
 
-constexpr uint64_t kSmallBelowBytes = 256ull << 10;
-constexpr uint64_t kHugeAboveBytes = 64ull << 20;
-
-template <typename Function>
-void ForEachOp(Schedule* schedule, Function function) {
-  for (size_t rank = 0; rank < schedule->ranks.size(); ++rank) {
-    for (ThreadProgram& thread : schedule->ranks[rank].threads) {
-      for (Op& op : thread.ops) function(static_cast<int>(rank), op);
-    }
-  }
-}
-template <typename Function>
-void ForEachOp(const Schedule& schedule, Function function) {
-  for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-    for (const ThreadProgram& thread : schedule.ranks[rank].threads) {
-      for (const Op& op : thread.ops) function(static_cast<int>(rank), op);
-    }
-  }
-}
 template <typename Condition>
 void EraseOps(Schedule* schedule, Condition condition) {
   for (size_t rank = 0; rank < schedule->ranks.size(); ++rank) {
@@ -38,10 +19,7 @@ void EraseOps(Schedule* schedule, Condition condition) {
   }
 }
 
-bool HasRoot(OpKind kind) {
-  return IsTransfer(kind) || kind == OpKind::kBroadcast || kind == OpKind::kReduce || kind == OpKind::kGather ||
-         kind == OpKind::kScatter;
-}
+bool NamesMember(OpKind kind) { return IsTransfer(kind) || HasRoot(kind); }
 
 // The new numbers of what is left of `size` things; -1: gone.
 std::vector<int> Renumber(const std::vector<bool>& left) {
@@ -122,8 +100,8 @@ void TidyGraphs(RankProgram* rank) {
 // Communicators that a rank uses and does not make.
 void TidyUnmade(Schedule* schedule) {
   std::set<std::pair<int, int>> made;
-  ForEachOp(*schedule, [&](int rank, const Op& op) {
-    if (op.kind == OpKind::kCommInit || op.kind == OpKind::kCommSplit) made.insert({rank, op.comm});
+  ForEachOp(*schedule, [&](size_t rank, size_t, const Op& op) {
+    if (op.kind == OpKind::kCommInit || op.kind == OpKind::kCommSplit) made.insert({static_cast<int>(rank), op.comm});
   });
   EraseOps(schedule, [&](int rank, const Op& op) {
     const int used = op.kind == OpKind::kCommSplit ? op.parent : op.kind == OpKind::kCommInit ? -1 : op.comm;
@@ -133,14 +111,14 @@ void TidyUnmade(Schedule* schedule) {
 
 void TidyComms(Schedule* schedule) {
   std::vector<bool> left(schedule->comms.size(), false);
-  ForEachOp(*schedule, [&](int, const Op& op) {
+  ForEachOp(*schedule, [&](size_t, size_t, const Op& op) {
     if (op.comm >= 0) left[static_cast<size_t>(op.comm)] = true;
     if (op.parent >= 0) left[static_cast<size_t>(op.parent)] = true;
   });
   const std::vector<int> numbers = Renumber(left);
   for (Communicator& comm : schedule->comms) Move(numbers, &comm.parent);
   Keep(left, &schedule->comms);
-  ForEachOp(schedule, [&](int, Op& op) {
+  ForEachOp(*schedule, [&](size_t, size_t, Op& op) {
     Move(numbers, &op.comm);
     Move(numbers, &op.parent);
   });
@@ -148,7 +126,7 @@ void TidyComms(Schedule* schedule) {
 
 void TidyRanks(Schedule* schedule) {
   std::vector<bool> left(schedule->ranks.size(), false);
-  ForEachOp(*schedule, [&](int rank, const Op&) { left[static_cast<size_t>(rank)] = true; });
+  ForEachOp(*schedule, [&](size_t rank, size_t, const Op&) { left[rank] = true; });
   for (const Communicator& comm : schedule->comms) {
     for (const int member : comm.members) {
       if (member >= 0) left[static_cast<size_t>(member)] = true;
@@ -202,8 +180,6 @@ Schedule Tidy(const Schedule& before, Schedule after) {
   return after;
 }
 
-uint64_t Bytes(const Op& op) { return op.count * graph::DatatypeBytes(op.datatype); }
-
 }  // namespace
 
 Schedule WithoutOps(const Schedule& schedule, const OpSet& ops) {
@@ -238,11 +214,11 @@ Schedule WithoutMembers(const Schedule& schedule, const std::set<std::pair<int, 
     if (op.comm < 0) return false;
     if (!is_member(op.comm, rank)) return true;
     const std::vector<int>& of = numbers[static_cast<size_t>(op.comm)];
-    return HasRoot(op.kind) && op.root_or_peer >= 0 && op.root_or_peer < static_cast<int>(of.size()) &&
+    return NamesMember(op.kind) && op.root_or_peer >= 0 && op.root_or_peer < static_cast<int>(of.size()) &&
            of[static_cast<size_t>(op.root_or_peer)] < 0;
   });
-  ForEachOp(&after, [&](int, Op& op) {
-    if (op.comm < 0 || !HasRoot(op.kind)) return;
+  ForEachOp(after, [&](size_t, size_t, Op& op) {
+    if (op.comm < 0 || !NamesMember(op.kind)) return;
     const std::vector<int>& of = numbers[static_cast<size_t>(op.comm)];
     if (op.root_or_peer < static_cast<int>(of.size())) Move(of, &op.root_or_peer);
   });
@@ -321,7 +297,7 @@ SizeClass ClassOf(const Op& op, size_t members) {
   const uint64_t bytes = Bytes(op) * (of_all ? members : 1);
   return bytes == 0                  ? SizeClass::kNothing
          : bytes < kSmallBelowBytes  ? SizeClass::kSmall
-         : bytes > kHugeAboveBytes   ? SizeClass::kHuge
+         : bytes > kLargeAboveBytes   ? SizeClass::kHuge
          : bytes >= kMostBytes       ? SizeClass::kLarge
                                      : SizeClass::kMedium;
 }
@@ -330,8 +306,9 @@ std::vector<std::vector<OpId>> Steps(const Schedule& schedule) {
   // Communicator; source and destination of a transfer, else -1; number at the member.
   std::map<std::tuple<int, int, int, int>, std::vector<OpId>> steps;
   std::map<std::tuple<int, int, int, int>, int> next;  // rank, communicator, source, destination
-  ForEachOp(schedule, [&](int rank, const Op& op) {
+  ForEachOp(schedule, [&](size_t place, size_t, const Op& op) {
     if (!IsOperation(op.kind)) return;
+    const int rank = static_cast<int>(place);
     const std::vector<int>& members = schedule.comms[static_cast<size_t>(op.comm)].members;
     const int me = static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
     int from = -1, to = -1;
@@ -347,12 +324,12 @@ std::vector<std::vector<OpId>> Steps(const Schedule& schedule) {
 
 Schedule WithLeastBytes(const Schedule& schedule, const Schedule& original, const std::vector<std::vector<OpId>>& groups) {
   std::map<OpId, SizeClass> classes;
-  ForEachOp(original, [&](int, const Op& op) {
+  ForEachOp(original, [&](size_t, size_t, const Op& op) {
     if (IsOperation(op.kind)) classes[op.id] = ClassOf(op, original.comms[static_cast<size_t>(op.comm)].members.size());
   });
   Schedule after = schedule;
   std::map<OpId, Op*> ops;
-  ForEachOp(&after, [&](int, Op& op) { ops[op.id] = &op; });
+  ForEachOp(after, [&](size_t, size_t, Op& op) { ops[op.id] = &op; });
   for (const std::vector<OpId>& group : groups) {
     std::map<SizeClass, std::set<uint64_t>> sizes;  // those that differ, in their order
     for (const OpId id : group) sizes[classes.at(id)].insert(Bytes(*ops.at(id)));
@@ -369,7 +346,7 @@ Schedule WithLeastBytes(const Schedule& schedule, const Schedule& original, cons
       const uint64_t least = size == SizeClass::kSmall    ? 8
                              : size == SizeClass::kMedium ? kSmallBelowBytes
                              : size == SizeClass::kLarge  ? kMostBytes
-                                                          : kHugeAboveBytes + 8;
+                                                          : kLargeAboveBytes + 8;
       // Those that differ are a little more apart than one element of the largest type.
       const uint64_t bytes = size == SizeClass::kSmall ? least * step : least + 64 * (step - 1);
       const uint64_t count = (bytes + share * width - 1) / (share * width);

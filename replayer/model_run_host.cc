@@ -16,7 +16,6 @@ namespace {
 
 constexpr uint64_t kStepNs = 1000;
 
-bool IsPairwise(OpKind kind) { return kind == OpKind::kAllToAll || kind == OpKind::kGather || kind == OpKind::kScatter; }
 
 }  // namespace
 
@@ -360,8 +359,13 @@ bool Machine::CanReturn(size_t index, const Thread& thread, const Op* op) const 
     for (const Launch& launch : launches_) {
       if (launch.rank == static_cast<int>(index) && launch.comm == op->comm && !launch.done) return false;
     }
-    for (const int member : Comm(op->comm).members) {
+    const std::vector<int>& members = Comm(op->comm).members;
+    const Local& own = rank.comms.at(op->comm);
+    for (size_t place = 0; place < members.size(); ++place) {
+      const int member = members[place], peer = static_cast<int>(place);
       if (op->kind == OpKind::kCommFinalize || member < 0) continue;
+      // Only those that are connected wait for each other.
+      if (runtime_connect_ && !own.used && !own.peers.contains({peer, false}) && !own.peers.contains({peer, true})) continue;
       const Rank& other = ranks_[static_cast<size_t>(member)];
       const Local& theirs = other.comms.at(op->comm);
       if (!theirs.destroyed && !theirs.aborted && !other.dead) return false;

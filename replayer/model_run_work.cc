@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "analyzer/graph/matcher.h"
+#include "replayer/buffers.h"
 #include "replayer/model_run_machine.h"
 
 namespace gordian::replayer {
@@ -9,15 +10,6 @@ namespace {
 
 // Bytes of a member below which a mismatch is met as in NCCL's smallest protocols, and above which as in its
 // largest: docs/emulator-truth.md.
-constexpr uint64_t kSmallBelowBytes = 256ull << 10;
-constexpr uint64_t kLargeAboveBytes = 64ull << 20;
-
-uint64_t Bytes(const Op& op) { return op.count * graph::DatatypeBytes(op.datatype); }
-
-bool NeedsRoot(OpKind kind) {
-  return kind == OpKind::kBroadcast || kind == OpKind::kReduce || kind == OpKind::kGather || kind == OpKind::kScatter;
-}
-bool IsPairwise(OpKind kind) { return kind == OpKind::kAllToAll || kind == OpKind::kGather || kind == OpKind::kScatter; }
 // NCCL takes it, and launches nothing for it.
 bool IsEmpty(const Op& op) { return IsCollective(op.kind) && op.count == 0; }
 
@@ -212,7 +204,7 @@ bool Machine::EndsBeside(const Op& own, const std::vector<Slot>& members) {
   uint64_t least = Bytes(own), most = Bytes(own);
   for (const Slot& other : members) {
     kinds |= other.op->kind != own.kind;
-    roots |= NeedsRoot(own.kind) && other.op->root_or_peer != own.root_or_peer;
+    roots |= HasRoot(own.kind) && other.op->root_or_peer != own.root_or_peer;
     least = std::min(least, Bytes(*other.op));
     most = std::max(most, Bytes(*other.op));
   }

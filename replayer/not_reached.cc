@@ -24,14 +24,9 @@ struct Missing {
 
 class Adder {
  public:
-  explicit Adder(Schedule* schedule) : schedule_(*schedule) {}
+  explicit Adder(Schedule* schedule) : schedule_(*schedule), next_id_(NextId(*schedule)) {}
 
   size_t Add() {
-    for (size_t r = 0; r < schedule_.ranks.size(); ++r) {
-      for (const ThreadProgram& thread : schedule_.ranks[r].threads) {
-        for (const Op& op : thread.ops) next_id_ = std::max(next_id_, op.id + 1);
-      }
-    }
     std::map<int, std::vector<Missing>> missing;  // by rank
     for (size_t c = 0; c < schedule_.comms.size(); ++c) {
       if (Follows(static_cast<int>(c))) FindMissing(static_cast<int>(c), &missing);
@@ -52,9 +47,7 @@ class Adder {
       for (size_t t = 0; t < schedule_.ranks[r].threads.size(); ++t) {
         const std::vector<Op>& ops = schedule_.ranks[r].threads[t].ops;
         for (size_t i = 0; i < ops.size(); ++i) {
-          if (ops[i].comm == comm && (IsCollective(ops[i].kind) || IsTransfer(ops[i].kind))) {
-            visit(Place{static_cast<int>(r), static_cast<int>(t), i}, ops[i]);
-          }
+          if (ops[i].comm == comm && IsOperation(ops[i].kind)) visit(Place{static_cast<int>(r), static_cast<int>(t), i}, ops[i]);
         }
       }
     }
@@ -160,12 +153,22 @@ class Adder {
     int any = -1;
     for (const ThreadProgram& thread : schedule_.ranks[rank].threads) {
       for (const Op& op : thread.ops) {
-        if (!IsCollective(op.kind) && !IsTransfer(op.kind)) continue;
+        if (!IsOperation(op.kind)) continue;
         if (op.comm == comm) return op.stream;
         any = op.stream;
       }
     }
     return any >= 0 || schedule_.ranks[rank].streams.empty() ? any : 0;
+  }
+
+  // Behind these calls there is no communicator.
+  static bool Left(const RankProgram& program, int comm) {
+    for (const ThreadProgram& thread : program.threads) {
+      for (const Op& op : thread.ops) {
+        if (op.comm == comm && (op.kind == OpKind::kCommDestroy || op.kind == OpKind::kCommAbort)) return true;
+      }
+    }
+    return false;
   }
 
   size_t Append(int rank, std::vector<Missing> calls) {
@@ -174,6 +177,7 @@ class Adder {
     for (const ThreadProgram& thread : program.threads) {
       if (!thread.ops.empty() && EndsThread(thread.ops.back().kind)) return 0;
     }
+    std::erase_if(calls, [&](const Missing& call) { return Left(program, call.op.comm); });
     // In the order of whoever has called most of them; what others call follows.
     std::map<std::pair<int, int>, size_t> by_caller;
     for (const Missing& call : calls) ++by_caller[{call.counterpart.rank, call.counterpart.thread}];
@@ -224,7 +228,7 @@ class Adder {
   }
 
   Schedule& schedule_;
-  OpId next_id_ = 1;
+  OpId next_id_;
 };
 
 }  // namespace

@@ -177,6 +177,12 @@ std::string Describe(const Signature& signature) {
   return signature.verdict + text + (text.empty() ? "" : ")");
 }
 
+OpId NextId(const Schedule& schedule) {
+  OpId next = 1;
+  ForEachOp(schedule, [&](size_t, size_t, const Op& op) { next = std::max(next, op.id + 1); });
+  return next;
+}
+
 size_t CountOperations(const Schedule& schedule) {
   size_t count = 0;
   for (const RankProgram& rank : schedule.ranks) {

@@ -43,6 +43,12 @@ constexpr bool IsCollective(OpKind kind) { return kind <= OpKind::kScatter; }
 constexpr bool IsTransfer(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kRecv; }
 // Calls that are made on a communicator and on a stream.
 constexpr bool IsOperation(OpKind kind) { return kind <= OpKind::kRecv; }
+// Collectives that one member gives to, or gets from, all others.
+constexpr bool HasRoot(OpKind kind) {
+  return kind == OpKind::kBroadcast || kind == OpKind::kReduce || kind == OpKind::kGather || kind == OpKind::kScatter;
+}
+// Collectives that NCCL carries out as sends and receives; members are connected as by these.
+constexpr bool IsPairwise(OpKind kind) { return kind == OpKind::kAllToAll || kind == OpKind::kGather || kind == OpKind::kScatter; }
 constexpr bool IsHostWait(OpKind kind) { return kind >= OpKind::kStreamSync && kind <= OpKind::kPoll; }
 // Nothing stands behind it in its thread.
 constexpr bool EndsThread(OpKind kind) { return kind >= OpKind::kSleep; }
@@ -177,6 +183,18 @@ struct Schedule {
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
+// visit(rank, thread, op), places in the schedule, in order; of a schedule that is to be changed, `op` may be.
+template <typename Program, typename Visit>
+void ForEachOp(Program& schedule, Visit visit) {
+  for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    for (size_t thread = 0; thread < schedule.ranks[rank].threads.size(); ++thread) {
+      for (auto& op : schedule.ranks[rank].threads[thread].ops) visit(rank, thread, op);
+    }
+  }
+}
+
+// An id that no operation has, nor any id above it.
+OpId NextId(const Schedule& schedule);
 // Calls of NCCL's operations that were made.
 size_t CountOperations(const Schedule& schedule);
 // All calls of all threads.

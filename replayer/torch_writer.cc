@@ -27,10 +27,6 @@ constexpr const char* kOperators[] = {"SUM", "PRODUCT", "MAX", "MIN", "AVG"};  /
 
 Type TypeOf(const Op& op) { return op.datatype < std::size(kTypes) ? kTypes[op.datatype] : Type{nullptr, 1}; }
 bool Reduces(OpKind kind) { return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce; }
-bool HasRoot(OpKind kind) {
-  return kind == OpKind::kBroadcast || kind == OpKind::kReduce || kind == OpKind::kGather || kind == OpKind::kScatter;
-}
-
 std::string Number(uint64_t number) { return std::to_string(number); }
 
 // For a comment or a docstring: one line, and no way out of it.

@@ -1,6 +1,7 @@
 // How communicators end.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -105,8 +106,14 @@ ncclResult_t Comm::Destroy() {
   if (segment_ == nullptr || !TakeOut(this, /*destroyed=*/true, &ending)) return ncclSuccess;
   for (const auto& comm : ending) comm->WaitLaunched();
   for (const auto& comm : ending) End(*comm);
-  auto there = [this](int r) {
-    return segment_->member(r).ended.load() != 0 || segment_->IsGone(r);
+  // NCCL's proxies serve until those that have connected to them are gone; the others nobody waits for.
+  auto connected = [&ending](int r) {
+    return std::any_of(ending.begin(), ending.end(), [r](const auto& comm) {
+      return comm->collectives_connected_ || comm->sends_connected_[r] || comm->receives_connected_[r];
+    });
+  };
+  auto there = [&](int r) {
+    return !connected(r) || segment_->member(r).ended.load() != 0 || segment_->IsGone(r);
   };
   segment_->WaitMembers("destroy", there, cancelled_);
   return ncclSuccess;

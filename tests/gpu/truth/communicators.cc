@@ -267,6 +267,37 @@ TRUTH_PROGRAM(destroy_opposite, 2) {
   r.Finish({});
 }
 
+// The same of communicators that nobody has used: their members are not connected to each other.
+TRUTH_PROGRAM(destroy_opposite_unused, 2) {
+  Comm dp = r.MakeComm("dp");
+  Comm tp = r.MakeComm("tp");
+  r.Begin();
+  r.Call("ncclCommDestroy first", [&] { return ncclCommDestroy((r.Departs() ? tp : dp).handle); });
+  r.Call("ncclCommDestroy second", [&] { return ncclCommDestroy((r.Departs() ? dp : tp).handle); });
+  r.Finish({});
+}
+
+namespace {
+
+// The communicator was used for one transfer from rank 0 to rank 1. `first` destroys it alone.
+void EndAloneAfterTransfer(Rank& r, int first) {
+  cudaStream_t s = r.Stream();
+  Comm pp = r.MakeComm("pp");
+  if (r.rank == 0) r.Send(pp, 1, s, pp.count);
+  if (r.rank == 1) r.Recv(pp, 0, s, pp.count);
+  r.Sync(s, "warm pp");
+  r.Begin();
+  if (r.rank != first) r.WaitFor(0, "end of the first rank's communicator");
+  r.Call("ncclCommDestroy", [&] { return ncclCommDestroy(pp.handle); });
+  if (r.rank == first) r.Raise(0);
+  r.Finish({});
+}
+
+}  // namespace
+
+TRUTH_PROGRAM(destroy_sender_alone, 2) { EndAloneAfterTransfer(r, 0); }
+TRUTH_PROGRAM(destroy_receiver_alone, 2) { EndAloneAfterTransfer(r, 1); }
+
 TRUTH_PROGRAM(finalize_opposite, 2) {
   Comm dp = r.Ready("dp");
   Comm tp = r.Ready("tp");

@@ -136,6 +136,23 @@ TRUTH_PROGRAM(group_two_comms_start_together, 2) {
   r.Finish({a, b});
 }
 
+// Two all-reduces of one communicator are one kernel in a group; the departing rank calls them one by one.
+namespace {
+void TwoAgainstCalls(Rank& r, bool synced) {
+  cudaStream_t s = r.Stream();
+  Comm dp = r.Ready("dp");
+  r.Begin();
+  if (!r.Departs()) r.GroupStart();
+  r.AllReduce(dp, s);
+  if (r.Departs() && synced) r.Sync(s, "first");
+  r.AllReduce(dp, s);
+  if (!r.Departs()) r.GroupEnd();
+  r.Finish({s});
+}
+}  // namespace
+TRUTH_PROGRAM(group_of_two_against_calls, 2) { TwoAgainstCalls(r, false); }
+TRUTH_PROGRAM(group_of_two_against_calls_synced, 2) { TwoAgainstCalls(r, true); }
+
 // An all-reduce with sends in one group, in different order.
 TRUTH_PROGRAM(group_collective_and_pair, 2) {
   cudaStream_t s = r.Stream();

@@ -28,6 +28,8 @@ SIZES = {
     "send_more_than_received": [4096, 4 * MI],
     "recv_recv_grouped": [4096, 64 * MI],
     "inversion_two_streams": [4096, 64 * MI],
+    "group_of_two_against_calls": PUSH_SIZES,
+    "group_of_two_against_calls_synced": PUSH_SIZES,
 }
 
 ONE_CONNECTION = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}

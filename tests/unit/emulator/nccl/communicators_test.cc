@@ -205,6 +205,7 @@ TEST(Finalize, WaitsForOwnOperationsOnly) {
 TEST(Destroy, WaitsForTheOthers) {
   Outcome outcome = RunJob(2, [](Rank& rank) {
     ncclComm_t comm = rank.Init();
+    REQUIRE(Sum(comm, 1) == 2);
     rank.Mark(1);
     if (rank.rank() == 1) pause();
     ncclCommDestroy(comm);
@@ -212,6 +213,18 @@ TEST(Destroy, WaitsForTheOthers) {
   });
   EXPECT_TRUE(outcome.hung);
   EXPECT_EQ(outcome.marks, (std::vector<uint32_t>{1, 1}));
+}
+
+TEST(Destroy, WaitsForNobodyUnconnected) {
+  Outcome outcome = RunJob(2, [](Rank& rank) {
+    ncclComm_t comm = rank.Init();
+    rank.Mark(1);
+    if (rank.rank() == 1) pause();
+    ncclCommDestroy(comm);
+    rank.Mark(2);
+  });
+  EXPECT_TRUE(outcome.hung);
+  EXPECT_EQ(outcome.marks, (std::vector<uint32_t>{2, 1}));
 }
 
 TEST(Destroy, WaitsForOwnOperations) {
