@@ -347,6 +347,13 @@ bool Machine::Connects(size_t rank, const Part& part) const {
   return true;
 }
 
+// All that the rank has launched on the communicator is done.
+bool Machine::IsIdle(size_t rank, int comm) const {
+  return std::none_of(launches_.begin(), launches_.end(), [&](const Launch& launch) {
+    return launch.rank == static_cast<int>(rank) && launch.comm == comm && !launch.done;
+  });
+}
+
 bool Machine::CanReturn(size_t index, const Thread& thread, const Op* op) const {
   const Rank& rank = ranks_[index];
   if (IsHostWait(op->kind)) {
@@ -356,9 +363,7 @@ bool Machine::CanReturn(size_t index, const Thread& thread, const Op* op) const 
     if (meetings_.at(meeting) < Comm(std::get<1>(meeting)).members.size()) return false;
   }
   if (op->kind == OpKind::kCommDestroy || op->kind == OpKind::kCommFinalize) {
-    for (const Launch& launch : launches_) {
-      if (launch.rank == static_cast<int>(index) && launch.comm == op->comm && !launch.done) return false;
-    }
+    if (!IsIdle(index, op->comm)) return false;
     const std::vector<int>& members = Comm(op->comm).members;
     const Local& own = rank.comms.at(op->comm);
     for (size_t place = 0; place < members.size(); ++place) {
@@ -368,7 +373,8 @@ bool Machine::CanReturn(size_t index, const Thread& thread, const Op* op) const 
       if (runtime_connect_ && !own.used && !own.peers.contains({peer, false}) && !own.peers.contains({peer, true})) continue;
       const Rank& other = ranks_[static_cast<size_t>(member)];
       const Local& theirs = other.comms.at(op->comm);
-      if (!theirs.destroyed && !theirs.aborted && !other.dead) return false;
+      const bool ended = theirs.destroyed && IsIdle(static_cast<size_t>(member), op->comm);
+      if (!ended && !theirs.aborted && !other.dead) return false;
     }
     return true;
   }

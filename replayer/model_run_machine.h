@@ -155,6 +155,7 @@ class Machine {
   bool RunThread(size_t rank, size_t thread);
   bool MayBegin(const Op& op) const;
   void Begin(size_t rank, size_t thread, const Op& op);
+  bool IsIdle(size_t rank, int comm) const;
   bool CanReturn(size_t rank, const Thread& thread, const Op* op) const;
   void Return(size_t rank, size_t thread, const Op& op);
   bool RunEnd(size_t rank, size_t thread);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Replays of the end-to-end jobs, with real NCCL on real GPUs.
 
-  replays.py make BUILD FOLDER [--jobs N] [NAME ...]     where gordian is built: records the jobs, writes the programs
-  replays.py run FOLDER OUT [--jobs N] [NAME ...]        where the GPUs are: compiles and runs them, prints the table
+  replays.py make BUILD FOLDER [--jobs N] [--only NAME,...]     where gordian is built: records the jobs, writes the programs
+  replays.py run FOLDER OUT [--jobs N] [--only NAME,...]        where the GPUs are: compiles and runs them, prints the table
 
 A program must hang (exit code 42), its fixed variants must end (0), and so for the script that torchrun runs. Programs of
 more ranks than there are GPUs are named and left out. Settings of `run`: CXX, NCCL_HOME (include/, lib/), CUDA_HOME, and
@@ -135,7 +135,7 @@ def main():
         sub = verbs.add_parser(verb)
         for place in places:
             sub.add_argument(place, type=os.path.abspath)
-        sub.add_argument("names", nargs="*")
+        sub.add_argument("--only", dest="names", type=lambda names: names.split(","))
         sub.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     return make(args) if args.verb == "make" else run(args)
