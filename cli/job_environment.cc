@@ -55,6 +55,11 @@ std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironme
   if (!options.session_dir.empty()) {
     variables.emplace_back("GORDIAN_SESSION", options.session_dir);
   }
+  // Without it NCCL's threads are called as the program is, and a wait for a word in memory is never
+  // told, since one of them might write it. It names threads and does nothing else.
+  if (!options.emulator && !before("NCCL_SET_THREAD_NAME")) {
+    variables.emplace_back("NCCL_SET_THREAD_NAME", "1");
+  }
   if (options.graph_markers) {
     variables.emplace_back("GORDIAN_GRAPH_MARKERS", "1");
   }

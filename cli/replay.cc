@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -25,6 +27,7 @@
 #include "replayer/cxx_writer.h"
 #include "replayer/extract.h"
 #include "replayer/fixes.h"
+#include "replayer/fold.h"
 #include "replayer/from_flight_recorder.h"
 #include "replayer/minimizer.h"
 #include "replayer/not_reached.h"
@@ -38,6 +41,8 @@ namespace {
 constexpr char kSource[] = "replay.cc";
 constexpr char kBinary[] = "replay";
 constexpr char kScript[] = "replay.py";
+constexpr char kBenchSource[] = "bench.cc";
+constexpr char kBenchBinary[] = "bench";
 constexpr int kMostRuns = 1000;
 constexpr double kMinimizeSeconds = 30;  // then what there is must do
 
@@ -50,6 +55,9 @@ struct ReplayFlags {
   bool fix = false;
   bool free_running = false;
   bool json = false;
+  std::string all_steps;   // "", "A..B"
+  bool benchmark = false;  // --all-steps was given
+  std::vector<std::string> folds;
   bool from_dumps = false;  // not a flag: what the path turned out to be
 };
 
@@ -71,11 +79,57 @@ replayer::ExtractOptions OptionsOf(const std::string& path) {
   return options;
 }
 
+// "3", "3..5", or nothing.
+StatusOr<replayer::StepRange> StepsOf(const std::string& text) {
+  replayer::StepRange range;
+  if (text.empty()) return range;
+  range.all = false;
+  const char* const end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, range.first);
+  range.last = range.first;
+  std::from_chars_result rest = first;
+  if (first.ec == std::errc() && std::string_view(first.ptr, static_cast<size_t>(end - first.ptr)).starts_with("..")) {
+    rest = std::from_chars(first.ptr + 2, end, range.last);
+  }
+  if (first.ec == std::errc() && rest.ec == std::errc() && rest.ptr == end && range.first <= range.last) return range;
+  return Status::InvalidArgument("--all-steps takes steps as 3 or as 3..5, not " + text);
+}
+
+// Each "NAME=MEMBERS".
+Status FoldAll(const std::vector<std::string>& folds, replayer::Schedule* schedule) {
+  for (const std::string& fold : folds) {
+    const size_t sign = fold.rfind('=');
+    size_t members = 0;
+    const char* const end = fold.data() + fold.size();
+    if (sign == std::string::npos || std::from_chars(fold.data() + sign + 1, end, members).ptr != end || sign + 1 == fold.size()) {
+      return Status::InvalidArgument("--fold takes NAME=MEMBERS, as dp=2, not " + fold);
+    }
+    StatusOr<replayer::Schedule> folded = replayer::Fold(*schedule, fold.substr(0, sign), members);
+    GORDIAN_RETURN_IF_ERROR(folded.status());
+    *schedule = std::move(*folded);
+  }
+  return Status::Ok();
+}
+
 // From whatever a person names, as `gordian analyze` recognises it.
-StatusOr<replayer::Extracted> ExtractFrom(const std::string& path, bool* from_dumps) {
+StatusOr<replayer::Extracted> ExtractFrom(const ReplayFlags& flags, bool* from_dumps) {
+  const std::string& path = flags.path;
   const StatusOr<RecordedBy> who = WhoRecorded(path);
   GORDIAN_RETURN_IF_ERROR(who.status());
-  if (*who == RecordedBy::kGordian) return replayer::Extract(path, OptionsOf(path));
+  if (*who == RecordedBy::kGordian) {
+    replayer::ExtractOptions options = OptionsOf(path);
+    if (flags.benchmark) {
+      const StatusOr<replayer::StepRange> steps = StepsOf(flags.all_steps);
+      GORDIAN_RETURN_IF_ERROR(steps.status());
+      options.steps = *steps;
+    }
+    return replayer::Extract(path, options);
+  }
+  if (flags.benchmark) {
+    replayer::Extracted refused;
+    refused.refused.push_back("--all-steps needs what gordian recorded: other dumps hold the last operations only");
+    return refused;
+  }
   if (*who != RecordedBy::kFlightRecorder) {
     replayer::Extracted refused;
     refused.refused.push_back(std::string(*who == RecordedBy::kRas ? "reports of NCCL RAS" : "files of NCCL Inspector") +
@@ -173,6 +227,14 @@ std::optional<replayer::Schedule> Minimized(const replayer::Schedule& schedule, 
   return std::move(report.schedule);
 }
 
+// Ended by itself, as gordian saw it too.
+bool HasEnded(const replayer::VerifyRun& run) {
+  return run.exit_code == 0 && (run.signature.verdict == "finished" || run.signature.verdict == "healthy");
+}
+int Ended(const replayer::Verified& verified) {
+  return static_cast<int>(std::count_if(verified.runs.begin(), verified.runs.end(), HasEnded));
+}
+
 // What one schedule came to.
 struct Attempt {
   replayer::Schedule schedule;
@@ -241,9 +303,7 @@ Status TryFixes(const ReplayFlags& flags, Progress* progress, Attempt* attempt) 
         replayer::VerifyReplay(binary, attempt->schedule.origin.signature, runs, flags.free_running, tools, {});
     progress->Clear();
     GORDIAN_RETURN_IF_ERROR(verified.status());
-    tried.ended = static_cast<int>(std::count_if(verified->runs.begin(), verified->runs.end(), [](const replayer::VerifyRun& run) {
-      return run.exit_code == 0 && (run.signature.verdict == "finished" || run.signature.verdict == "healthy");
-    }));
+    tried.ended = Ended(*verified);
     unlink(binary.c_str());
     if (tried.ended == runs) {
       options.verified = std::to_string(runs) + " of " + std::to_string(runs) + " runs under the emulator ended";
@@ -325,10 +385,71 @@ int Report(const ReplayFlags& flags, const Attempt& attempt) {
   return kExitProblem;
 }
 
+// The steps of a job, repeated, timed, and with their results checked.
+StatusOr<std::optional<replayer::Verified>> WriteBenchmark(const ReplayFlags& flags, const replayer::Schedule& schedule, Progress* progress) {
+  if (const std::vector<std::string> problems = replayer::Check(schedule); !problems.empty()) {
+    return Status::Internal("the schedule makes no sense: " + problems.front());
+  }
+  const std::string source = flags.output + "/" + kBenchSource;
+  replayer::CxxOptions options{.file = kBenchSource, .fix = "", .verified = "", .benchmark = true};
+  GORDIAN_RETURN_IF_ERROR(WriteText(source, replayer::WriteCxx(schedule, options)));
+  std::optional<replayer::Verified> verified;
+  if (flags.verify == 0) return verified;
+  const replayer::VerifyTools tools = Tools(schedule);
+  const std::string binary = flags.output + "/" + kBenchBinary;
+  progress->Say("compiling " + source);
+  GORDIAN_RETURN_IF_ERROR(replayer::CompileReplay(source, binary, tools));
+  StatusOr<replayer::Verified> runs = replayer::VerifyReplay(
+      binary, schedule.origin.signature, flags.verify, /*free_running=*/false, tools,
+      [&](int done) { progress->Say("run " + std::to_string(done) + " of " + std::to_string(flags.verify)); });
+  progress->Clear();
+  GORDIAN_RETURN_IF_ERROR(runs.status());
+  options.verified = std::to_string(Ended(*runs)) + " of " + std::to_string(runs->runs.size()) + " runs under the emulator ended, with right results";
+  GORDIAN_RETURN_IF_ERROR(WriteText(source, replayer::WriteCxx(schedule, options)));
+  verified = std::move(*runs);
+  return verified;
+}
+
+int Benchmark(const ReplayFlags& flags, const replayer::Schedule& schedule, Progress* progress) {
+  const StatusOr<std::optional<replayer::Verified>> written = WriteBenchmark(flags, schedule, progress);
+  if (!written.ok()) {
+    progress->Clear();
+    PrintError(written.status().message());
+    return kExitUsage;
+  }
+  const std::optional<replayer::Verified>& verified = *written;
+  const replayer::Origin& origin = schedule.origin;
+  const std::string source = flags.output + "/" + kBenchSource;
+  const size_t operations = replayer::CountOperations(schedule);
+  const int ended = verified ? Ended(*verified) : 0;
+  if (flags.json) {
+    nlohmann::ordered_json json = {{"schema", "gordian.replay.v1"},
+                                   {"replayed", true},
+                                   {"benchmark", source},
+                                   {"ranks", {{"recorded", origin.ranks}, {"replay", schedule.ranks.size()}}},
+                                   {"operations", {{"recorded", origin.operations}, {"replay", operations}}},
+                                   {"notes", origin.notes}};
+    if (verified) json["verified"] = {{"runs", verified->runs.size()}, {"ended", ended}};
+    if (!PrintOut(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n")) return kExitUsage;
+  } else {
+    std::string text = source + ": " + std::to_string(schedule.ranks.size()) + " of " + std::to_string(origin.ranks) + " ranks, " +
+                       WithCommas(operations) + " of " + WithCommas(origin.operations) + " operations a repetition\n";
+    for (const std::string& note : origin.notes) text += "note: " + note + "\n";
+    if (verified) {
+      text += std::to_string(ended) + " of " + std::to_string(verified->runs.size()) + " runs under the emulator ended, with right results\n";
+    }
+    if (!PrintOut(text)) return kExitUsage;
+  }
+  if (!verified || ended == static_cast<int>(verified->runs.size())) return kExitOk;
+  const auto bad = std::find_if(verified->runs.begin(), verified->runs.end(), [](const replayer::VerifyRun& run) { return !HasEnded(run); });
+  PrintError("a run that did not end well said:\n" + bad->output);
+  return kExitProblem;
+}
+
 int Replay(ReplayFlags flags) {
   Progress progress(flags.json);
   progress.Say("reading " + flags.path);
-  StatusOr<replayer::Extracted> extracted = ExtractFrom(flags.path, &flags.from_dumps);
+  StatusOr<replayer::Extracted> extracted = ExtractFrom(flags, &flags.from_dumps);
   progress.Clear();
   if (!extracted.ok()) {
     PrintError(extracted.status().message());
@@ -342,6 +463,11 @@ int Replay(ReplayFlags flags) {
     return kExitUsage;
   }
   replayer::Schedule& whole = extracted->schedule;
+  if (const Status folded = FoldAll(flags.folds, &whole); !folded.ok()) {
+    PrintError(folded.message());
+    return kExitUsage;
+  }
+  if (flags.benchmark) return Benchmark(flags, whole, &progress);
   replayer::ShrinkBuffers(&whole);
   // The smallest first; what does not hang in the same way gives way to the next.
   std::vector<replayer::Schedule> sizes;
@@ -385,12 +511,21 @@ void AddReplayVerb(CLI::App& app, VerbContext* context) {
       ->type_name("RUNS")
       ->check(CLI::Range(1, kMostRuns));
   verb->add_flag("--fix", flags->fix, "Also write variants that end, as often as they are verified: one order, waits hoisted, grouped, NCCL_LAUNCH_ORDER_IMPLICIT");
+  verb->add_option("--all-steps", flags->all_steps,
+                   "Not the hang but what was done: the operations of these steps of the job (all: none named), repeated, timed, and with checked results")
+      ->type_name("[A..B]")
+      ->expected(0, 1);
+  verb->add_option("--fold", flags->folds, "Fewer ranks: only so many members of each communicator of that name (dp=2)")->type_name("NAME=MEMBERS");
   verb->add_flag("--free", flags->free_running, "Verify without forcing the recorded order between threads");
   verb->add_flag("--json", flags->json, "As JSON (schema gordian.replay.v1)");
   verb->footer("Exit code: 0 written (and verified); 1 written, but some run did not hang in the same way; 2 unreadable input; 3 "
                "cannot be replayed, or not as a script, with the reason.\n"
-               "Example: gordian replay latest -o hang --minimize --verify 2");
-  verb->callback([=] { context->chosen = [=] { return Replay(*flags); }; });
+               "Example: gordian replay latest -o hang --minimize --verify 2\n"
+               "         gordian replay latest -o steps --all-steps 3..5 --fold dp=2");
+  verb->callback([=, all_steps = verb->get_option("--all-steps")] {
+    flags->benchmark = all_steps->count() > 0;
+    context->chosen = [=] { return Replay(*flags); };
+  });
 }
 
 }  // namespace gordian::cli

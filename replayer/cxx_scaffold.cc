@@ -194,7 +194,7 @@ void ComputeForEver(Thread& me) {
 };
 const int kCxxHelperCount = sizeof kCxxHelpers / sizeof kCxxHelpers[0];
 
-const std::string_view kCxxAfterRanks = R"cc(
+const std::string_view kCxxRunRank = R"cc(
 void RunRank(int rank) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // no rank outlives the watchdog
   Thread me{rank, 0};
@@ -215,7 +215,9 @@ void RunRank(int rank) {
   shared->threads[rank][0].doing = nullptr;
   std::_Exit(0);
 }
+)cc";
 
+const std::string_view kCxxWatch = R"cc(
 void PrintPositions(const std::vector<bool>& ended) {
   for (int rank = 0; rank < kRanks; ++rank) {
     if (ended[static_cast<size_t>(rank)]) std::fprintf(stderr, "  rank %d has ended\n", rank);
@@ -278,20 +280,8 @@ int Watch(const std::vector<pid_t>& ranks, double patience) {
   return result;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  double patience = 20;
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--free") == 0) {
-      free_running = true;
-    } else if (std::strcmp(argv[i], "--patience") == 0 && i + 1 < argc && std::atof(argv[i + 1]) > 0) {
-      patience = std::atof(argv[++i]);
-    } else {
-      std::fprintf(stderr, "usage: %s [--free] [--patience SECONDS]\n", argv[0]);
-      return 2;
-    }
-  }
+// Each rank is a process. Exit code of the whole.
+int RunRanks(double patience) {
   SetEnvironment();
   void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
@@ -311,6 +301,25 @@ int main(int argc, char** argv) {
     ranks.push_back(pid);
   }
   return Watch(ranks, patience);
+}
+
+}  // namespace
+)cc";
+
+const std::string_view kCxxMain = R"cc(
+int main(int argc, char** argv) {
+  double patience = 20;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--free") == 0) {
+      free_running = true;
+    } else if (std::strcmp(argv[i], "--patience") == 0 && i + 1 < argc && std::atof(argv[i + 1]) > 0) {
+      patience = std::atof(argv[++i]);
+    } else {
+      std::fprintf(stderr, "usage: %s [--free] [--patience SECONDS]\n", argv[0]);
+      return 2;
+    }
+  }
+  return RunRanks(patience);
 }
 )cc";
 

@@ -9,8 +9,9 @@ namespace gordian::replayer {
 // In front of the ranks' functions; needs the constants kRanks, kThreads, kComms, kMarks, kBufferBytes and
 // kCreator (of each communicator, the rank that makes its unique id).
 extern const std::string_view kCxxBeforeRanks;
-// Behind them; needs kRankFunctions, kExpectedEnds (exit code of each rank, 128 + signal) and SetEnvironment().
-extern const std::string_view kCxxAfterRanks;
+// Behind them, in this order. What a rank does: needs kRankFunctions. Processes and their watchdog: kExpectedEnds (exit code of
+// each rank, 128 + signal) and SetEnvironment(). main().
+extern const std::string_view kCxxRunRank, kCxxWatch, kCxxMain;
 
 // Whether a rank's function needs it; each is a function of the scaffold.
 struct CxxHelper {

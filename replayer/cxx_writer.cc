@@ -5,6 +5,8 @@
 #include <sstream>
 
 #include "common/version.h"
+#include "replayer/cxx_bench_tables.h"
+#include "replayer/cxx_rank_writer.h"
 #include "replayer/cxx_scaffold.h"
 
 namespace gordian::replayer {
@@ -14,39 +16,10 @@ constexpr size_t kWidth = 110;
 constexpr uint64_t kWindowBytes = 1 << 20;
 constexpr uint64_t kLeastBuffer = 1 << 16;
 
-struct Type {
-  const char* name;
-  uint64_t bytes;
-};
-constexpr Type kTypes[] = {{"ncclInt8", 1},    {"ncclUint8", 1},   {"ncclInt32", 4},    {"ncclUint32", 4},
-                           {"ncclInt64", 8},   {"ncclUint64", 8},  {"ncclFloat16", 2},  {"ncclFloat", 4},
-                           {"ncclDouble", 8},  {"ncclBfloat16", 2}, {"ncclFloat8e4m3", 1}, {"ncclFloat8e5m2", 1}};
-constexpr const char* kOperators[] = {"ncclSum", "ncclProd", "ncclMax", "ncclMin", "ncclAvg"};
-
-Type TypeOf(const Op& op) { return op.datatype < std::size(kTypes) ? kTypes[op.datatype] : kTypes[1]; }
-std::string OperatorOf(const Op& op) { return kOperators[op.reduce_op < std::size(kOperators) ? op.reduce_op : 0]; }
-
-std::string Quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) >= ' ') out += c;
-  }
-  return out + "\"";
-}
-
-// For a comment: one line, and no way out of it.
-std::string Commented(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
-  while (!out.empty() && (out.back() == '\\' || out.back() == ' ')) out.pop_back();
-  return out;
-}
-
 // "// " lines of at most kWidth characters; `first` stands in front, and as many spaces before the rest.
 std::string Wrapped(const std::string& first, const std::string& text) {
   std::string out, line = "// " + first;
-  std::istringstream words(Commented(text));
+  std::istringstream words(CxxCommented(text));
   const std::string indent = "// " + std::string(first.size(), ' ');
   bool empty = true;
   for (std::string word; words >> word;) {
@@ -58,7 +31,7 @@ std::string Wrapped(const std::string& first, const std::string& text) {
     line += (empty ? "" : " ") + word;
     empty = false;
   }
-  return out + Commented(line) + "\n";
+  return out + CxxCommented(line) + "\n";
 }
 
 std::string Plural(size_t count, const std::string& what) { return std::to_string(count) + " " + what + (count == 1 ? "" : "s"); }
@@ -71,239 +44,23 @@ std::string Names(const std::vector<int>& ranks) {
   return text;
 }
 
-// One rank's function.
-class RankWriter {
- public:
-  RankWriter(const Schedule& schedule, size_t rank, const std::map<std::pair<OpId, Gate::Moment>, int>& marks)
-      : schedule_(schedule), rank_(static_cast<int>(rank)), program_(schedule.ranks[rank]), marks_(marks) {}
-
-  // All of its body.
-  std::string Write() {
-    SetUp();
-    for (size_t thread = 1; thread < program_.threads.size(); ++thread) {
-      Line("");
-      Line("std::thread thread" + std::to_string(thread) + "([&] {");
-      indent_ += 2;
-      Line("Thread me{rank, " + std::to_string(thread) + "};");
-      Line("CUDA(cudaSetDevice(rank));");
-      WriteThread(program_.threads[thread]);
-      indent_ -= 2;
-      Line("});");
-      site_.clear();
-    }
-    Line("");
-    if (!program_.threads.empty()) WriteThread(program_.threads[0]);
-    for (size_t thread = 1; thread < program_.threads.size(); ++thread) Line("thread" + std::to_string(thread) + ".join();");
-    if (program_.threads.size() > 1) text_ = "  const int rank = me.rank;\n" + text_;
-    if (text_.find("me") == std::string::npos) text_ = "  (void)me;\n" + text_;
-    return text_;
-  }
-
- private:
-  void Line(const std::string& text) { text_ += text.empty() ? "\n" : std::string(indent_, ' ') + text + "\n"; }
-
-  const std::string& Comm(int place) const { return schedule_.comms[static_cast<size_t>(place)].name; }
-  int PlaceIn(const Communicator& comm) const {
-    const auto found = std::find(comm.members.begin(), comm.members.end(), rank_);
-    return found == comm.members.end() ? -1 : static_cast<int>(found - comm.members.begin());
-  }
-  // The rank in it: the same expression at all ranks where possible, so that equal functions are one.
-  std::string RankIn(const Communicator& comm) const {
-    for (size_t i = 0; i < comm.members.size(); ++i) {
-      if (comm.members[i] >= 0 && comm.members[i] != static_cast<int>(i)) return std::to_string(PlaceIn(comm));
-    }
-    return "me.rank";
-  }
-  std::string Make(int place) const {
-    const Communicator& comm = schedule_.comms[static_cast<size_t>(place)];
-    return "NCCL(MakeComm(&" + comm.name + ", " + Quoted(comm.label.empty() ? comm.name : comm.label) + ", " + std::to_string(place) +
-           ", " + std::to_string(comm.members.size()) + ", " + RankIn(comm) + "));";
-  }
-
-  template <typename Wanted>
-  bool Uses(Wanted wanted) const {
-    return std::any_of(program_.threads.begin(), program_.threads.end(),
-                       [&](const ThreadProgram& thread) { return std::any_of(thread.ops.begin(), thread.ops.end(), wanted); });
-  }
-
-  void SetUp() {
-    for (size_t i = 0; i < schedule_.comms.size(); ++i) {
-      const Communicator& comm = schedule_.comms[i];
-      const int place = static_cast<int>(i);
-      const bool of_parent = comm.parent >= 0 && PlaceIn(schedule_.comms[static_cast<size_t>(comm.parent)]) >= 0;
-      const bool called = Uses([&](const Op& op) { return op.comm == place || op.parent == place; });
-      if (comm.ready ? PlaceIn(comm) < 0 && !of_parent : !called) continue;
-      Line("ncclComm_t " + comm.name + " = nullptr;");
-      if (!comm.ready) continue;
-      if (comm.parent < 0) {
-        Line(Make(place));
-      } else {
-        const bool joins = PlaceIn(comm) >= 0;
-        Line("NCCL(SplitComm(" + Comm(comm.parent) + ", " + (joins ? "0, " + RankIn(comm) : "NCCL_SPLIT_NOCOLOR, 0") + ", &" +
-             comm.name + ", " + Quoted(comm.label.empty() ? comm.name : comm.label) + "));");
-      }
-      if (PlaceIn(comm) < 0) continue;
-      if (comm.connected) Line("Connect(me, " + comm.name + ");");
-      WritePairs(comm);
-    }
-    if (Uses([](const Op& op) { return op.kind == OpKind::kCommSplit && op.comm < 0; })) Line("ncclComm_t none = nullptr;");
-    for (size_t i = 0; i < program_.streams.size(); ++i) {
-      const Stream& stream = program_.streams[i];
-      if (!Uses([&](const Op& op) { return op.stream == static_cast<int>(i); })) continue;
-      switch (stream.kind) {
-        case StreamKind::kNonBlocking:
-          Line("const cudaStream_t " + stream.name + " = NewStream(me, cudaStreamNonBlocking);");
-          break;
-        case StreamKind::kBlocking:
-          Line("const cudaStream_t " + stream.name + " = NewStream(me, cudaStreamDefault);");
-          break;
-        case StreamKind::kLegacy:
-          Line("const cudaStream_t " + stream.name + " = cudaStreamLegacy;");
-          break;
-        case StreamKind::kPerThread:
-          Line("const cudaStream_t " + stream.name + " = cudaStreamPerThread;");
-          break;
-      }
-    }
-    for (int i = 0; i < program_.events; ++i) {
-      if (Uses([&](const Op& op) { return op.event == i; })) Line("const cudaEvent_t e" + std::to_string(i + 1) + " = NewEvent(me);");
-    }
-    for (int i = 0; i < program_.graphs; ++i) {
-      if (Uses([&](const Op& op) { return op.graph == i; })) Line("cudaGraphExec_t g" + std::to_string(i + 1) + " = nullptr;");
-    }
-    int frees = 0;
-    const auto count = [&](const Op& op) {
-      if (op.kind == OpKind::kFree) Line("void* const scratch" + std::to_string(++frees) + " = Scratch(me, 4096);");
-      return false;
-    };
-    Uses(count);
-    if (Uses([](const Op& op) { return op.kind == OpKind::kWindowRegister; })) Line("void* const window = WindowMemory(me);");
-    if (Uses([](const Op& op) { return op.kind == OpKind::kCopy; })) Line("char host[4096];  // pageable");
-  }
-
-  void WritePairs(const Communicator& comm) {
-    const int mine = PlaceIn(comm);
-    std::string pairs;
-    for (const auto& [from, to] : comm.connected_pairs) {
-      if (from != mine && to != mine) continue;
-      pairs += (pairs.empty() ? "{" : ", {") + std::to_string(from) + ", " + std::to_string(to) + "}";
-    }
-    if (!pairs.empty()) Line("ConnectPairs(me, " + comm.name + ", " + std::to_string(mine) + ", {" + pairs + "});");
-  }
-
-  void WriteThread(const ThreadProgram& thread) {
-    for (const Op& op : thread.ops) {
-      for (const Gate& gate : op.gates) Line("Await(me, " + std::to_string(marks_.at({gate.after, gate.moment})) + ");");
-      if (!op.site.empty() && op.site != site_) {
-        Line("// " + Commented(op.site));
-        site_ = op.site;
-      }
-      if (const auto mark = marks_.find({op.id, Gate::Moment::kCalled}); mark != marks_.end()) {
-        Line("Reach(" + std::to_string(mark->second) + ");");
-      }
-      WriteOp(op);
-      if (const auto mark = marks_.find({op.id, Gate::Moment::kReturned}); mark != marks_.end()) {
-        Line("Reach(" + std::to_string(mark->second) + ");");
-      }
-    }
-  }
-
-  std::string StreamOf(const Op& op) const { return program_.streams[static_cast<size_t>(op.stream)].name; }
-  static std::string EventOf(const Op& op) { return "e" + std::to_string(op.event + 1); }
-  static std::string GraphOf(const Op& op) { return "g" + std::to_string(op.graph + 1); }
-
-  void WriteOp(const Op& op) {
-    const auto cuda = [&](const std::string& call) { Line("CUDA(" + call + ");"); };
-    const auto nccl = [&](const std::string& call) { Line("NCCL(" + call + ");"); };
-    switch (op.kind) {
-      case OpKind::kGroupStart: return nccl("ncclGroupStart()");
-      case OpKind::kGroupEnd: return nccl("ncclGroupEnd()");
-      case OpKind::kCommInit: return Line(Make(op.comm));
-      case OpKind::kCommSplit: {
-        const std::string child = op.comm < 0 ? "none" : Comm(op.comm);
-        return nccl("SplitComm(" + Comm(op.parent) + ", " + (op.color < 0 ? "NCCL_SPLIT_NOCOLOR" : std::to_string(op.color)) + ", " +
-                    std::to_string(op.key) + ", &" + child + ", " + Quoted(child) + ")");
-      }
-      case OpKind::kCommFinalize: return nccl("ncclCommFinalize(" + Comm(op.comm) + ")");
-      case OpKind::kCommDestroy: return nccl("ncclCommDestroy(" + Comm(op.comm) + ")");
-      case OpKind::kCommAbort: return nccl("ncclCommAbort(" + Comm(op.comm) + ")");
-      case OpKind::kWindowRegister:
-        Line("ncclWindow_t window" + std::to_string(++windows_) + " = nullptr;");
-        return nccl("ncclCommWindowRegister(" + Comm(op.comm) + ", window, kWindowBytes, &window" + std::to_string(windows_) +
-                    ", NCCL_WIN_COLL_SYMMETRIC)");
-      case OpKind::kEventRecord: return cuda("cudaEventRecord(" + EventOf(op) + ", " + StreamOf(op) + ")");
-      case OpKind::kStreamWaitEvent: return cuda("cudaStreamWaitEvent(" + StreamOf(op) + ", " + EventOf(op) + ", 0)");
-      case OpKind::kKernel: return Line("CUDA(cudaMemsetAsync(out, 0, 64, " + StreamOf(op) + "));  // in place of a kernel");
-      case OpKind::kHostFunction: return cuda("cudaLaunchHostFunc(" + StreamOf(op) + ", Nothing, nullptr)");
-      case OpKind::kGraphLaunch: return cuda("cudaGraphLaunch(" + GraphOf(op) + ", " + StreamOf(op) + ")");
-      case OpKind::kCaptureBegin: return Line("Capture(me, " + StreamOf(op) + ");");
-      case OpKind::kCaptureEnd: return Line(GraphOf(op) + " = EndCapture(me, " + StreamOf(op) + ");");
-      case OpKind::kStreamSync: return cuda("cudaStreamSynchronize(" + StreamOf(op) + ")");
-      case OpKind::kEventSync: return cuda("cudaEventSynchronize(" + EventOf(op) + ")");
-      case OpKind::kDeviceSync: return cuda("cudaDeviceSynchronize()");
-      case OpKind::kFree: return cuda("cudaFree(scratch" + std::to_string(++frees_) + ")");
-      case OpKind::kCopy:
-        if (op.symbol.find("Async") == std::string::npos) return cuda("cudaMemcpy(host, out, sizeof host, cudaMemcpyDeviceToHost)");
-        return cuda("cudaMemcpyAsync(host, out, sizeof host, cudaMemcpyDeviceToHost, " + StreamOf(op) + ")");
-      case OpKind::kPoll: {
-        const std::string query = op.event >= 0 ? "cudaEventQuery(" + EventOf(op) + ")" : "cudaStreamQuery(" + StreamOf(op) + ")";
-        return Line("Poll(me, " + Quoted(query) + ", [&] { return " + query + "; });");
-      }
-      case OpKind::kSleep: return Line("SleepForEver(me);");
-      case OpKind::kSpin: return Line("ComputeForEver(me);");
-      case OpKind::kExit: return Line("Leave(me, " + std::to_string(op.exit_code) + ");");
-      case OpKind::kKill: return Line("Signal(me, " + std::to_string(op.exit_code) + ");");
-      case OpKind::kStop: return Line("Signal(me, SIGSTOP);");
-      default: return nccl(Operation(op));
-    }
-  }
-
-  std::string Operation(const Op& op) const {
-    const std::string count = std::to_string(op.count) + ", " + TypeOf(op).name;
-    const std::string reduce = ", " + OperatorOf(op);
-    const std::string root = ", " + std::to_string(op.root_or_peer);
-    const std::string end = ", " + Comm(op.comm) + ", " + StreamOf(op) + ")";
-    switch (op.kind) {
-      case OpKind::kAllReduce: return "ncclAllReduce(in, out, " + count + reduce + end;
-      case OpKind::kAllGather: return "ncclAllGather(in, out, " + count + end;
-      case OpKind::kReduceScatter: return "ncclReduceScatter(in, out, " + count + reduce + end;
-      case OpKind::kBroadcast: return "ncclBroadcast(in, out, " + count + root + end;
-      case OpKind::kReduce: return "ncclReduce(in, out, " + count + reduce + root + end;
-      case OpKind::kAllToAll: return "ncclAlltoAll(in, out, " + count + end;
-      case OpKind::kGather: return "ncclGather(in, out, " + count + root + end;
-      case OpKind::kScatter: return "ncclScatter(in, out, " + count + root + end;
-      case OpKind::kSend: return "ncclSend(in, " + count + root + end;
-      default: return "ncclRecv(out, " + count + root + end;
-    }
-  }
-
-  const Schedule& schedule_;
-  const int rank_;
-  const RankProgram& program_;
-  const std::map<std::pair<OpId, Gate::Moment>, int>& marks_;
-  std::string text_, site_;
-  size_t indent_ = 2;
-  int frees_ = 0, windows_ = 0;
-};
-
 class Writer {
  public:
   Writer(const Schedule& schedule, const CxxOptions& options) : schedule_(schedule), options_(options) {}
 
   std::string Write() {
-    for (const RankProgram& rank : schedule_.ranks) {
-      for (const ThreadProgram& thread : rank.threads) {
-        for (const Op& op : thread.ops) {
-          for (const Gate& gate : op.gates) marks_.try_emplace({gate.after, gate.moment}, static_cast<int>(marks_.size()));
-        }
-      }
-    }
+    ForEachOp(schedule_, [&](size_t, size_t, const Op& op) {
+      for (const Gate& gate : op.gates) marks_.try_emplace({gate.after, gate.moment}, static_cast<int>(marks_.size()));
+    });
     const std::string ranks = Ranks();
     std::string helpers;
     for (int i = 0; i < kCxxHelperCount; ++i) {
       if (ranks.find(kCxxHelpers[i].call) != std::string::npos) helpers += kCxxHelpers[i].text;
     }
-    return Header() + Includes() + Constants() + std::string(kCxxBeforeRanks) + helpers + ranks + Tables() + std::string(kCxxAfterRanks);
+    std::string text = Header() + Includes() + Constants() + std::string(kCxxBeforeRanks);
+    if (options_.benchmark) text += CxxBenchTables(schedule_, timed_) + std::string(kCxxBenchBeforeRanks);
+    text += helpers + ranks + Tables() + std::string(kCxxRunRank) + std::string(kCxxWatch);
+    return text + std::string(options_.benchmark ? kCxxBenchMain : kCxxMain);
   }
 
  private:
@@ -311,21 +68,13 @@ class Writer {
     const Origin& origin = schedule_.origin;
     const std::string binary = options_.file.substr(0, options_.file.rfind('.'));
     const bool fixed = !options_.fix.empty();
+    if (options_.benchmark) return BenchHeader(binary);
     std::string text = "// A replay written by gordian " + std::string(kVersion) + (fixed ? ": the small program that hung, with one change, so that it ends.\n//\n" : ": a small program that hangs as the recorded job did.\n//\n");
     if (fixed) text += Wrapped("Change    ", options_.fix);
     text += Wrapped(fixed ? "Was       " : "Verdict   ", Describe(origin.signature) + (origin.confidence.empty() ? "" : ", " + origin.confidence) +
                                       (origin.check.empty() ? "" : " [" + origin.check + "]"));
     if (!origin.summary.empty()) text += Wrapped("          ", origin.summary);
-    text += Wrapped("Recorded  ", origin.command.empty() ? origin.source : origin.command);
-    text += Wrapped("          ", Plural(origin.ranks, "rank") + ", " + Plural(origin.operations, "operation") + " of NCCL, " +
-                                      Plural(origin.records, "record") + "; gordian " + origin.gordian_version);
-    text += Wrapped("Here      ", Plural(schedule_.ranks.size(), "rank") + ", " + Plural(CountOperations(schedule_), "operation") +
-                                      (marks_.empty() ? "" : ", " + Plural(marks_.size(), "mark") + " that keep the recorded order"));
-    text += Wrapped("Verified  ", options_.verified.empty() ? "not yet" : options_.verified);
-    for (const std::string& note : origin.notes) text += Wrapped("Note      ", note);
-    text += "//\n";
-    text += "// Build     g++ -std=c++17 -O1 -g -pthread " + options_.file + " -o " + binary + " -I$CUDA_HOME/include -L$CUDA_HOME/lib64 -lnccl -lcudart\n";
-    text += "// Run       ./" + binary + "         on as many GPUs as ranks; or on none: gordian run --emulator -- ./" + binary + "\n";
+    text += Provenance() + Usage(binary);
     text += "//           --free               do not force the recorded order between threads\n";
     text += "//           --patience SECONDS   how long nobody may move before it counts as a hang (20)\n";
     text += fixed ? "// Expect    exit code 0: all ranks ended. 42: it hangs, and the position of each rank. 3: something else\n"
@@ -333,10 +82,36 @@ class Writer {
     return text;
   }
 
-  static std::string Includes() {
+  std::string BenchHeader(const std::string& binary) const {
+    std::string text = "// A replay written by gordian " + std::string(kVersion) + ": the communication of a recorded job, as a benchmark.\n//\n";
+    text += Provenance() + Usage(binary);
+    text += "//           --repeat COUNT       how often, after one repetition that is not counted (20)\n";
+    text += "//           --patience SECONDS   how long nobody may move before it counts as a hang (60)\n";
+    return text + "// Expect    exit code 0: all results were right; the times are printed. 42: it hangs. 3: a wrong result, or something else\n";
+  }
+
+  std::string Provenance() const {
+    const Origin& origin = schedule_.origin;
+    std::string text = Wrapped("Recorded  ", origin.command.empty() ? origin.source : origin.command);
+    text += Wrapped("          ", Plural(origin.ranks, "rank") + ", " + Plural(origin.operations, "operation") + " of NCCL, " +
+                                      Plural(origin.records, "record") + "; gordian " + origin.gordian_version);
+    text += Wrapped("Here      ", Plural(schedule_.ranks.size(), "rank") + ", " + Plural(CountOperations(schedule_), "operation") +
+                                      (marks_.empty() ? "" : ", " + Plural(marks_.size(), "mark") + " that keep the recorded order"));
+    text += Wrapped("Verified  ", options_.verified.empty() ? "not yet" : options_.verified);
+    for (const std::string& note : origin.notes) text += Wrapped("Note      ", note);
+    return text + "//\n";
+  }
+
+  std::string Usage(const std::string& binary) const {
+    return "// Build     g++ -std=c++17 -O1 -g -pthread " + options_.file + " -o " + binary + " -I$CUDA_HOME/include -L$CUDA_HOME/lib64 -lnccl -lcudart\n" +
+           "// Run       ./" + binary + "         on as many GPUs as ranks; or on none: gordian run --emulator -- ./" + binary + "\n";
+  }
+
+  std::string Includes() const {
     std::string text;
     for (const char* const header : {"cuda_runtime.h", "nccl.h", "signal.h", "sys/mman.h", "sys/prctl.h", "sys/wait.h", "time.h", "unistd.h",
-                                     "", "atomic", "cstdio", "cstdlib", "cstring", "initializer_list", "thread", "utility", "vector"}) {
+                                     "", options_.benchmark ? "algorithm" : nullptr, "atomic", "cstdio", "cstdlib", "cstring", "initializer_list", "thread", "utility", "vector"}) {
+      if (header == nullptr) continue;
       text += *header == 0 ? "\n" : "#include <" + std::string(header) + ">\n";
     }
     return text + "\nnamespace {\n\n";
@@ -355,7 +130,7 @@ class Writer {
           const uint64_t members = schedule_.comms[static_cast<size_t>(op.comm)].members.size();
           const bool wide = op.kind == OpKind::kAllGather || op.kind == OpKind::kReduceScatter || op.kind == OpKind::kAllToAll ||
                             op.kind == OpKind::kGather || op.kind == OpKind::kScatter;
-          bytes = std::max(bytes, op.count * TypeOf(op).bytes * (wide ? members : 1));
+          bytes = std::max(bytes, op.count * CxxTypeOf(op).bytes * (wide ? members : 1));
         }
       }
     }
@@ -371,8 +146,9 @@ class Writer {
   // Ranks whose functions are the same share one.
   std::string Ranks() {
     std::vector<std::pair<std::string, std::vector<int>>> bodies;
+    timed_.resize(schedule_.ranks.size());
     for (size_t rank = 0; rank < schedule_.ranks.size(); ++rank) {
-      const std::string body = RankWriter(schedule_, rank, marks_).Write();
+      const std::string body = options_.benchmark ? WriteCxxBenchRank(schedule_, rank, &timed_[rank]) : WriteCxxRank(schedule_, rank, marks_);
       auto same = std::find_if(bodies.begin(), bodies.end(), [&](const auto& other) { return other.first == body; });
       if (same == bodies.end()) same = bodies.insert(bodies.end(), {body, {}});
       same->second.push_back(static_cast<int>(rank));
@@ -401,7 +177,7 @@ class Writer {
     text += "-1};  // of unique ids\nconstexpr int kExpectedEnds[kRanks] = {";
     for (size_t i = 0; i < schedule_.ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ExpectedEnd(schedule_.ranks[i]));
     text += "};  // exit codes\n\nvoid SetEnvironment() {";
-    for (const auto& [name, value] : schedule_.environment) text += "\n  setenv(" + Quoted(name) + ", " + Quoted(value) + ", 1);";
+    for (const auto& [name, value] : schedule_.environment) text += "\n  setenv(" + CxxQuoted(name) + ", " + CxxQuoted(value) + ", 1);";
     return text + (schedule_.environment.empty() ? "}\n" : "\n}\n");
   }
 
@@ -432,8 +208,9 @@ class Writer {
 
   const Schedule& schedule_;
   const CxxOptions& options_;
-  std::map<std::pair<OpId, Gate::Moment>, int> marks_;
+  CxxMarks marks_;
   std::vector<std::string> functions_;
+  std::vector<std::vector<OpId>> timed_;  // by rank, of a benchmark
 };
 
 }  // namespace

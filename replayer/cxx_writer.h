@@ -13,6 +13,7 @@ struct CxxOptions {
   std::string file = "replay.cc";  // as its header names it
   std::string fix;                 // one line: what is changed, so that it ends; empty: it hangs
   std::string verified;            // one line, "2 of 2 runs under the emulator hung ..."; empty: not verified
+  bool benchmark = false;          // what is in it ends: it is repeated, timed, and its results are checked; one thread a rank, no gates
 };
 
 // Of a schedule in which Check() finds nothing.

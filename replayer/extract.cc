@@ -32,7 +32,7 @@ constexpr std::string_view kMachine[] = {"GORDIAN_EMU_P2P_BUFFER", "GORDIAN_EMU_
 
 class Reading {
  public:
-  explicit Reading(const ExtractOptions& options) : model_(options.model), events_(&model_) {
+  explicit Reading(const ExtractOptions& options) : model_(options.model), wanted_steps_(options.steps), events_(&model_) {
     events_.Tell([](const graph::ProcessInfo&) {}, [this](const graph::CallRecord& record) { recording_.OnRecord(record); });
   }
 
@@ -72,7 +72,7 @@ class Reading {
     recording_.Finish();
     const graph::Verdict verdict = model_.Current();
     Extracted extracted;
-    extracted.refused = Refusals(verdict);
+    extracted.refused = wanted_steps_ ? Losses(verdict) : Refusals(verdict);
     JobFacts facts{.execution = model_.execution(),
                    .matcher = model_.matcher(),
                    .recording = recording_,
@@ -80,7 +80,7 @@ class Reading {
                    .site = [this](graph::ProcessId id, uint64_t site) { return site == 0 ? "" : sites_.Describe({id, site}); },
                    .symbol = [this](uint16_t call) { return events_.Symbol(call); }};
     if (extracted.refused.empty()) {
-      UnfinishedJob job = ScheduleUnfinished(facts);
+      UnfinishedJob job = wanted_steps_ ? StepsOf(facts) : ScheduleUnfinished(facts);
       extracted.schedule = std::move(job.schedule);
       extracted.refused = std::move(job.refused);
     }
@@ -130,14 +130,27 @@ class Reading {
       default:
         if (ended_well_) nothing("the job came to its end by itself (" + main.summary + ")");
     }
-    if (main.evidence.records_lost > 0) {
-      refused.push_back(std::to_string(main.evidence.records_lost) +
-                        " records were lost, and with them what some rank called");
-    }
+    const std::vector<std::string> losses = Losses(verdict);
+    refused.insert(refused.end(), losses.begin(), losses.end());
     return refused;
   }
 
+  static std::vector<std::string> Losses(const graph::Verdict& verdict) {
+    const uint64_t lost = verdict.main.evidence.records_lost;
+    if (lost == 0) return {};
+    return {std::to_string(lost) + " records were lost, and with them what some rank called"};
+  }
+
+  UnfinishedJob StepsOf(const JobFacts& facts) const {
+    const JobSteps steps = FindSteps(facts, *wanted_steps_);
+    if (!steps.calls.refused.empty()) return {.schedule = {}, .refused = {steps.calls.refused.begin(), steps.calls.refused.end()}};
+    UnfinishedJob job = ScheduleCalls(facts, steps.calls);
+    job.schedule.origin.notes.insert(job.schedule.origin.notes.begin(), steps.notes.begin(), steps.notes.end());
+    return job;
+  }
+
   graph::JobModel model_;
+  const std::optional<StepRange> wanted_steps_;
   server::GraphEvents events_;
   server::CallSites sites_;
   Recording recording_;

@@ -1,19 +1,22 @@
 // From what was recorded of a job to a schedule: the trace is read once, the wait model says what is
-// unfinished at its last round, and unfinished.h makes a schedule of that.
+// unfinished at its last round, and unfinished.h makes a schedule of that. Or, of a job that did not hang, of its steps (steps.h).
 #ifndef GORDIAN_REPLAYER_EXTRACT_H_
 #define GORDIAN_REPLAYER_EXTRACT_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "analyzer/graph/job_model.h"
 #include "common/status.h"
 #include "replayer/schedule.h"
+#include "replayer/steps.h"
 
 namespace gordian::replayer {
 
 struct ExtractOptions {
   graph::ModelOptions model;
+  std::optional<StepRange> steps;  // instead of what is unfinished
 };
 
 struct Extracted {

@@ -30,8 +30,8 @@ struct RankBuild {
 
 class Builder {
  public:
-  explicit Builder(const JobFacts& facts)
-      : facts_(facts), names_(facts.execution, facts.matcher), needed_(FindNeededCalls(facts)) {}
+  Builder(const JobFacts& facts, const NeededCalls& needed, bool unfinished)
+      : facts_(facts), names_(facts.execution, facts.matcher), needed_(needed), unfinished_(unfinished) {}
 
   UnfinishedJob Run() {
     refused_ = needed_.refused;
@@ -39,7 +39,7 @@ class Builder {
     MakeComms();
     for (size_t rank = 0; rank < built_.size(); ++rank) {
       WriteCalls(rank);
-      WriteEnds(rank);
+      if (unfinished_) WriteEnds(rank);
       AddGates(rank);
     }
     UnfinishedJob job;
@@ -163,7 +163,7 @@ class Builder {
       if (local == facts_.execution.Find(member.process)->comms.end()) continue;
       for (const RecordedCall& call : recorded->second.calls) {
         if (call.comm != member.comm || call.call < Call::kAllReduce || call.call > Call::kRecv) continue;
-        if (!call.Returned() || !graph::Took(call.result) || needed_.Has(member.process, call.order)) continue;
+        if (!call.Returned() || !graph::Took(call.result) || (unfinished_ && needed_.Has(member.process, call.order))) continue;
         graph::Part part;
         part.ref.rank = local->second.rank;
         part.ref.comm = index;
@@ -574,7 +574,8 @@ class Builder {
 
   const JobFacts& facts_;
   const graph::Names names_;
-  const NeededCalls needed_;
+  const NeededCalls& needed_;
+  const bool unfinished_;  // else nothing hangs in it
   Schedule schedule_;
   std::vector<RankBuild> built_;
   std::map<ProcessId, int> rank_of_;
@@ -590,6 +591,8 @@ class Builder {
 
 }  // namespace
 
-UnfinishedJob ScheduleUnfinished(const JobFacts& facts) { return Builder(facts).Run(); }
+UnfinishedJob ScheduleUnfinished(const JobFacts& facts) { return Builder(facts, FindNeededCalls(facts), /*unfinished=*/true).Run(); }
+
+UnfinishedJob ScheduleCalls(const JobFacts& facts, const NeededCalls& calls) { return Builder(facts, calls, /*unfinished=*/false).Run(); }
 
 }  // namespace gordian::replayer

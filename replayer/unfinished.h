@@ -37,6 +37,11 @@ struct UnfinishedJob {
 
 UnfinishedJob ScheduleUnfinished(const JobFacts& facts);
 
+struct NeededCalls;
+// Of these calls, whatever became of the job: all have returned, and what became of the processes is left out. All communicators
+// in it are connected beforehand.
+UnfinishedJob ScheduleCalls(const JobFacts& facts, const NeededCalls& calls);
+
 }  // namespace gordian::replayer
 
 #endif  // GORDIAN_REPLAYER_UNFINISHED_H_

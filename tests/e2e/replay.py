@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """gordian replay from outside: jobs are recorded, replayed as programs of their own, and these must hang and be told alike.
 
-  replay.py BUILD CASE ... [--runs K] [--jobs N]    cases: names of end-to-end jobs; JOB.twin, golden, unreadable, all
+  replay.py BUILD CASE ... [--runs K] [--jobs N]    cases: names of end-to-end jobs; JOB.twin, fix.JOB, golden.NAME, steps, wrong_result, unreadable, all
   replay.py BUILD --table [--runs K]                 every job that hangs, as a table (docs/replay.md)
 
 A job that hangs must be replayed with exit code 0: gordian itself has run the program, and wants exit code 42 and the
@@ -133,21 +133,78 @@ class Case:
         expect(document["no_script"] == [] and self.command(sys.executable, "-m", "py_compile", document["script"]).returncode == 0,
                f"{document['no_script']}")
 
-    # The golden programs: they compile without a warning and hang by themselves, without gordian too.
-    def golden(self, name):
+    # Against the emulator, without gordian.
+    def compiled(self, source, *arguments):
         headers = [os.path.join(os.environ[v], "include") for v in ("CUDA_HOME", "NCCL_HOME") if v in os.environ]
         with open(os.path.join(self.build, "CMakeCache.txt")) as f:
             headers += [line.split("=", 1)[1].strip() for line in f if line.startswith(("GORDIAN_CUDA_INCLUDE:", "GORDIAN_NCCL_INCLUDE:"))]
         emulator = os.path.join(self.build, "lib", "emulator")
-        binary = os.path.join(self.work, "replay")
-        done = self.command("g++", "-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", "-pthread",
-                            os.path.join(ROOT, "tests", "golden", "replays", name + ".cc"), "-o", binary,
+        binary = os.path.join(self.work, "compiled")
+        done = self.command("g++", "-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", "-pthread", source, "-o", binary,
                             *[word for folder in headers for word in ("-isystem", folder)],
                             "-L" + emulator, "-lnccl", "-lcudart", "-Wl,-rpath-link," + emulator)
         expect(done.returncode == 0, done.stderr)
-        done = self.command(binary, "--patience", "1.5", LD_LIBRARY_PATH=emulator)
+        return self.command(binary, *arguments, LD_LIBRARY_PATH=emulator)
+
+    # The golden programs: they compile without a warning and hang, or are timed, by themselves, without gordian too.
+    def golden(self, name):
+        ends = name == "benchmark"
+        done = self.compiled(os.path.join(ROOT, "tests", "golden", "replays", name + ".cc"), "--patience", "10" if ends else "1.5")
+        if ends:
+            expect(done.returncode == 0, f"exit code {done.returncode}: {done.stderr}")
+            expect("checks of results passed" in done.stdout and "graph g1" in done.stdout, done.stdout)
+            return
         expect(done.returncode == 42, f"exit code {done.returncode}: {done.stderr}")
         expect("reproduced" in done.stderr and ": is in " in done.stderr, done.stderr)
+
+    def record_example(self, *arguments):
+        session = os.path.join(self.work, "session")
+        done = self.command(self.gordian, "run", "--emulator", "--quiet", "--session", session, "--",
+                            os.path.join(self.build, "examples", "hybrid_training"), *arguments)
+        expect(done.returncode == 0, done.stderr)
+        return session
+
+    # Steps of a job that ends, as a benchmark: whole, some, with fewer ranks; and what there is no benchmark of.
+    def steps(self):
+        session = self.record_example("--steps", "6")
+        for options, ranks in ((["--all-steps"], 4), (["--all-steps", "2..3"], 4), (["--all-steps", "2", "--fold", "tp=1"], 2)):
+            code, document, err, _ = self.replay(session, *options, "--verify", str(self.runs))
+            expect(code == 0, f"{options}: exit code {code}: {json.dumps(document)} {err}")
+            expect(document["verified"] == {"runs": self.runs, "ended": self.runs}, f"{document}")
+            expect(document["ranks"] == {"recorded": 4, "replay": ranks}, f"{document}")
+            done = self.command(self.gordian, "run", "--emulator", "--quiet", "--", os.path.join(self.work, "replay", "bench"), "--repeat", "3")
+            expect(done.returncode == 0 and "checks of results passed" in done.stdout, f"{done.stdout} {done.stderr}")
+            rows = [line for line in done.stdout.splitlines() if line.startswith(("AllReduce on ", "group:", "AllGather on "))]
+            expect(rows and all(float(row.split()[-3]) > 0 for row in rows), done.stdout)
+            self.sizes = getattr(self, "sizes", []) + [document["operations"]["replay"]]
+        whole, two, folded = self.sizes
+        expect(0 < folded < two < whole, f"{self.sizes}")
+        code, document, err, _ = self.replay(session, "--all-steps", "7..99")
+        expect(code == 3 and "there are no steps 7..99" in err, f"{code} {err}")
+        for wrong, said in ((["--fold", "xp=1"], "there are "), (["--fold", "tp=7"], "a number from 1 to 1"), (["--fold", "tp"], "NAME=MEMBERS")):
+            code, document, err, _ = self.replay(session, "--all-steps", *wrong)
+            expect(code == 2 and said in err, f"{wrong}: {code} {err}")
+        code, document, err, _ = self.replay(session, "--all-steps", "x..3")
+        expect(code == 2 and "not x..3" in err, f"{code} {err}")
+
+    # A wrong result is found: the benchmark, with another operator in its calls than in its table.
+    def wrong_result(self):
+        session = self.record_example("--steps", "3")
+        code, document, err, _ = self.replay(session, "--all-steps")
+        expect(code == 0, err)
+        with open(document["benchmark"]) as f:
+            text = f.read()
+        changed = text.replace("return ncclAllReduce(in, out, check.count, check.type, check.op,", "return ncclAllReduce(in, out, check.count, check.type, ncclMax,")
+        expect(changed != text, "nothing to change in the program")
+        done = self.run_by_hand("wrong", changed)
+        expect(done.returncode == 3 and "a result is wrong" in done.stderr, f"exit code {done.returncode}: {done.stderr}")
+
+    # Compiles a program against the emulator and runs it without gordian.
+    def run_by_hand(self, name, text):
+        source = os.path.join(self.work, name + ".cc")
+        with open(source, "w") as f:
+            f.write(text)
+        return self.compiled(source, "--patience", "10")
 
     def unreadable(self):
         path = os.path.join(self.work, "none.gtrace")
@@ -161,6 +218,10 @@ class Case:
             self.unreadable()
         elif self.name.startswith("golden."):
             self.golden(self.name[7:])
+        elif self.name == "steps":
+            self.steps()
+        elif self.name == "wrong_result":
+            self.wrong_result()
         elif self.name.startswith("fix."):
             self.fixed(self.name[4:])
         elif self.name.endswith(".twin"):
@@ -188,7 +249,7 @@ def main():
     if args.table:
         names = HANGING
     elif names == ["all"]:
-        names = HANGING + list(REFUSED) + ENDS + ["unreadable"] + [f"{name}.twin" for name in HANGING[:12]]
+        names = HANGING + list(REFUSED) + ENDS + ["unreadable", "steps", "wrong_result"] + [f"{name}.twin" for name in HANGING[:12]]
     failed = 0
 
     def one(name):

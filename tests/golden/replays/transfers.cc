@@ -247,20 +247,8 @@ int Watch(const std::vector<pid_t>& ranks, double patience) {
   return result;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  double patience = 20;
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--free") == 0) {
-      free_running = true;
-    } else if (std::strcmp(argv[i], "--patience") == 0 && i + 1 < argc && std::atof(argv[i + 1]) > 0) {
-      patience = std::atof(argv[++i]);
-    } else {
-      std::fprintf(stderr, "usage: %s [--free] [--patience SECONDS]\n", argv[0]);
-      return 2;
-    }
-  }
+// Each rank is a process. Exit code of the whole.
+int RunRanks(double patience) {
   SetEnvironment();
   void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
@@ -280,4 +268,21 @@ int main(int argc, char** argv) {
     ranks.push_back(pid);
   }
   return Watch(ranks, patience);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  double patience = 20;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--free") == 0) {
+      free_running = true;
+    } else if (std::strcmp(argv[i], "--patience") == 0 && i + 1 < argc && std::atof(argv[i + 1]) > 0) {
+      patience = std::atof(argv[++i]);
+    } else {
+      std::fprintf(stderr, "usage: %s [--free] [--patience SECONDS]\n", argv[0]);
+      return 2;
+    }
+  }
+  return RunRanks(patience);
 }

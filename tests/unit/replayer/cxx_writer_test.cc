@@ -15,9 +15,9 @@ namespace {
 
 class GoldenReplays : public ::testing::TestWithParam<testing::Sample> {};
 
-TEST_P(GoldenReplays, Cxx) {
-  const std::string path = std::string(GORDIAN_GOLDEN_DIR) + "/" + GetParam().name + ".cc";
-  const std::string text = WriteCxx(GetParam().schedule, {.file = "replay.cc", .verified = ""});
+// In GORDIAN_GOLDEN_DIR.
+void ExpectGolden(const std::string& name, const std::string& text) {
+  const std::string path = std::string(GORDIAN_GOLDEN_DIR) + "/" + name + ".cc";
   if (std::getenv("GORDIAN_UPDATE_GOLDEN") != nullptr) {
     std::ofstream(path) << text;
     return;
@@ -26,6 +26,14 @@ TEST_P(GoldenReplays, Cxx) {
   std::stringstream expected;
   expected << file.rdbuf();
   EXPECT_EQ(expected.str(), text) << path << " differs. If the new text is right: tests/golden/update.sh";
+}
+
+TEST_P(GoldenReplays, Cxx) {
+  ExpectGolden(GetParam().name, WriteCxx(GetParam().schedule, {.file = "replay.cc", .fix = "", .verified = ""}));
+}
+
+TEST(GoldenBenchmark, Cxx) {
+  ExpectGolden("benchmark", WriteCxx(testing::Steps(), {.file = "bench.cc", .fix = "", .verified = "", .benchmark = true}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Samples, GoldenReplays, ::testing::ValuesIn(testing::Samples()),

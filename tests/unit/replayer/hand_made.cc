@@ -206,6 +206,31 @@ Schedule Split() {
 
 }  // namespace
 
+Schedule Steps() {
+  Maker maker(3);
+  const int dp = maker.Comm("dp", {0, 1, 2});
+  for (const int rank : {0, 1, 2}) {
+    maker.schedule().ranks[static_cast<size_t>(rank)].graphs = 1;
+    Op& begin = maker.Add(rank, OpKind::kCaptureBegin);
+    begin.stream = begin.graph = 0;
+    maker.Operation(rank, OpKind::kAllGather, dp).captured = true;
+    Op& end = maker.Add(rank, OpKind::kCaptureEnd);
+    end.stream = end.graph = 0;
+    Op& reduce = maker.Operation(rank, OpKind::kAllReduce, dp);
+    reduce.site = "train.cc:88 step()";
+    reduce.datatype = 9;
+    reduce.reduce_op = 2;
+    maker.Add(rank, OpKind::kGroupStart);
+    maker.Operation(rank, OpKind::kSend, dp).root_or_peer = (rank + 1) % 3;
+    maker.Operation(rank, OpKind::kRecv, dp).root_or_peer = (rank + 2) % 3;
+    maker.Add(rank, OpKind::kGroupEnd);
+    Op& launch = maker.Add(rank, OpKind::kGraphLaunch);
+    launch.stream = launch.graph = 0;
+    maker.Sync(rank).unfinished = false;
+  }
+  return maker.schedule();
+}
+
 std::vector<Sample> Samples() {
   return {{"inversion", Inversion()}, {"threads", TwoThreads()}, {"events", Events()}, {"graph", Graph()},
           {"transfers", Transfers()}, {"missing", Missing()},    {"split", Split()}};

@@ -16,6 +16,8 @@ struct Sample {
 // Order inversion; two threads of a rank; events; a graph; transfers in a group, and a rank that has left; a
 // rank that does not come; a communicator that is split by some.
 std::vector<Sample> Samples();
+// What does not hang: an all-reduce, a ring of transfers and a graph.
+Schedule Steps();
 const Schedule& SampleOf(const std::vector<Sample>& samples, const std::string& name);
 
 }  // namespace gordian::replayer::testing

@@ -1,0 +1,137 @@
+#include "replayer/cxx_bench_tables.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "replayer/buffers.h"
+#include "replayer/cxx_rank_writer.h"
+
+namespace gordian::replayer {
+namespace {
+
+// The bytes that NCCL's own benchmarks count: of the larger of the two buffers.
+uint64_t WholeBytes(const Schedule& schedule, const Op& op) {
+  const bool wide = op.kind == OpKind::kAllGather || op.kind == OpKind::kReduceScatter || op.kind == OpKind::kAllToAll ||
+                    op.kind == OpKind::kGather || op.kind == OpKind::kScatter;
+  return Bytes(op) * (wide ? schedule.comms[static_cast<size_t>(op.comm)].members.size() : 1);
+}
+
+class Tables {
+ public:
+  explicit Tables(const Schedule& schedule) : schedule_(schedule) {}
+
+  std::string Checks() {
+    ForEachOp(schedule_, [&](size_t rank, size_t, const Op& op) {
+      if (!IsOperation(op.kind) || op.count == 0) return;
+      int from = op.root_or_peer, to = -1;
+      if (IsTransfer(op.kind)) {
+        const std::vector<int>& members = schedule_.comms[static_cast<size_t>(op.comm)].members;
+        const int me = static_cast<int>(std::find(members.begin(), members.end(), static_cast<int>(rank)) - members.begin());
+        from = op.kind == OpKind::kSend ? me : op.root_or_peer;
+        to = op.kind == OpKind::kSend ? op.root_or_peer : me;
+        if (from == to) return;  // with itself
+      }
+      const std::string kind = IsTransfer(op.kind) ? "Transfer" : Name(op.kind);
+      const bool reduces = op.kind == OpKind::kAllReduce || op.kind == OpKind::kReduce || op.kind == OpKind::kReduceScatter;
+      const std::string row = "    {Kind::k" + kind + ", " + std::to_string(op.comm) + ", " + std::to_string(op.count) + ", " +
+                              CxxTypeOf(op).name + ", " + (reduces ? CxxOperatorOf(op) : "ncclSum") + ", " + std::to_string(from) + ", " +
+                              std::to_string(to) + "},\n";
+      if (std::find(checks_.begin(), checks_.end(), row) == checks_.end()) checks_.push_back(row);
+    });
+    std::string text;
+    for (const std::string& row : checks_) text += row;
+    return text;
+  }
+
+  // One text for calls that are alike, whichever rank makes them.
+  int Row(size_t rank, OpId id) {
+    const auto [what, bytes] = Describe(rank, id);
+    const auto [found, added] = rows_.try_emplace({what, bytes}, order_.size());
+    if (added) order_.push_back(found->first);
+    return static_cast<int>(found->second);
+  }
+
+  std::string Rows() const {
+    std::string text;
+    for (const auto& [what, bytes] : order_) text += "    {" + CxxQuoted(what) + ", " + std::to_string(bytes) + "},\n";
+    return text;
+  }
+
+  size_t check_count() const { return checks_.size(); }
+  size_t row_count() const { return order_.size(); }
+
+ private:
+  std::string Of(const Op& op) const {
+    return std::string(Name(op.kind)) + " on " + schedule_.comms[static_cast<size_t>(op.comm)].name;
+  }
+
+  std::pair<std::string, uint64_t> Describe(size_t rank, OpId id) const {
+    for (const ThreadProgram& thread : schedule_.ranks[rank].threads) {
+      const auto found = std::find_if(thread.ops.begin(), thread.ops.end(), [&](const Op& op) { return op.id == id; });
+      if (found == thread.ops.end()) continue;
+      const Op& op = *found;
+      if (IsOperation(op.kind)) return {Of(op), WholeBytes(schedule_, op)};
+      if (op.kind == OpKind::kGraphLaunch) return {"graph g" + std::to_string(op.graph + 1), 0};
+      std::map<std::string, size_t> members;
+      uint64_t bytes = 0;
+      for (auto member = found + 1; member != thread.ops.end() && member->kind != OpKind::kGroupEnd; ++member) {
+        if (!IsOperation(member->kind)) continue;
+        ++members[Of(*member)];
+        bytes += WholeBytes(schedule_, *member);
+      }
+      std::string what = "group:";
+      for (const auto& [name, count] : members) {
+        what += (what.back() == ':' ? " " : ", ") + (count > 1 ? std::to_string(count) + " " : "") + name;
+      }
+      return {what, bytes};
+    }
+    return {"?", 0};
+  }
+
+  const Schedule& schedule_;
+  std::vector<std::string> checks_;
+  std::map<std::pair<std::string, uint64_t>, size_t> rows_;
+  std::vector<std::pair<std::string, uint64_t>> order_;
+};
+
+}  // namespace
+
+std::string CxxBenchTables(const Schedule& schedule, const std::vector<std::vector<OpId>>& timed) {
+  Tables tables(schedule);
+  const std::string checks = tables.Checks();
+  std::string calls, lists;
+  for (size_t rank = 0; rank < timed.size(); ++rank) {
+    calls += "constexpr int kTimed" + std::to_string(rank) + "[] = {";
+    for (const OpId id : timed[rank]) calls += std::to_string(tables.Row(rank, id)) + ", ";
+    calls += "-1};\n";
+    lists += (rank == 0 ? "kTimed" : ", kTimed") + std::to_string(rank);
+  }
+  std::string text = R"cc(
+enum class Kind { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kReduce, kAllToAll, kGather, kScatter, kTransfer };
+
+// What is checked, each once. root: who sends, of a transfer.
+struct Check {
+  Kind kind;
+  int comm;
+  size_t count;
+  ncclDataType_t type;
+  ncclRedOp_t op;
+  int root, to;
+};
+)cc";
+  text += "constexpr int kChecks = " + std::to_string(tables.check_count()) + ";\n";
+  text += "constexpr Check kCheckList[kChecks + 1] = {\n" + checks + "    {}};\n";
+  text += R"cc(
+// What is timed, and which of these the calls of each rank are.
+struct Row {
+  const char* what;
+  size_t bytes;
+};
+)cc";
+  text += "constexpr int kRows = " + std::to_string(tables.row_count()) + ";\n";
+  text += "constexpr Row kRowList[kRows + 1] = {\n" + tables.Rows() + "    {}};\n" + calls;
+  return text + "constexpr const int* kTimed[kRanks] = {" + lists + "};\n";
+}
+
+}  // namespace gordian::replayer
