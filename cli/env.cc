@@ -6,6 +6,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "cli/install_paths.h"
 #include "cli/job_environment.h"
@@ -22,6 +25,8 @@ struct EnvFlags {
   bool emulator = false;
   bool graph_markers = false;
   bool nccl_profiler = false;
+  bool stub_compute = false;
+  std::vector<std::string> stub_keep, stub_skip;
   bool json = false;
 };
 
@@ -38,6 +43,14 @@ int Env(const EnvFlags& flags) {
   options.emulator = flags.emulator;
   options.graph_markers = flags.graph_markers;
   options.nccl_profiler = flags.nccl_profiler;
+  options.stub_compute = flags.stub_compute;
+  for (const auto& [flag, patterns, list] : {std::tuple("--stub-keep", &flags.stub_keep, &options.stub_keep),
+                                             std::tuple("--stub-skip", &flags.stub_skip, &options.stub_skip)}) {
+    if (const Status added = AddStubPatterns(flag, *patterns, flags.stub_compute, list); !added.ok()) {
+      PrintError(added.message());
+      return kExitUsage;
+    }
+  }
   if (flags.session) {
     options.session_dir = AbsolutePath(*flags.session);
     if (!flags.ring_dir) {
@@ -95,6 +108,9 @@ void AddEnvVerb(CLI::App& app, VerbContext* context) {
   verb->add_flag("--emulator", flags->emulator, "The emulated CUDA and NCCL libraries first");
   verb->add_flag("--nccl-profiler", flags->nccl_profiler, "As of run");
   verb->add_flag("--graph-markers", flags->graph_markers, "As of run");
+  verb->add_flag("--stub-compute", flags->stub_compute, "As of run");
+  verb->add_option("--stub-keep", flags->stub_keep, "As of run")->type_name("GLOB");
+  verb->add_option("--stub-skip", flags->stub_skip, "As of run")->type_name("GLOB");
   verb->add_flag("--json", flags->json, "As JSON instead of export lines");
   verb->footer("Example: eval \"$(gordian env --ring-dir /dev/shm/mine)\" && ./train");
   verb->callback([=] { context->chosen = [=] { return Env(*flags); }; });

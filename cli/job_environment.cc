@@ -78,6 +78,17 @@ std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironme
   return variables;
 }
 
+Status AddStubPatterns(const std::string& flag, const std::vector<std::string>& patterns, bool stubs, std::string* list) {
+  constexpr size_t kMostBytes = 1000;
+  if (!patterns.empty() && !stubs) return Status::InvalidArgument(flag + " needs --stub-compute");
+  for (const std::string& pattern : patterns) {
+    if (pattern.empty()) return Status::InvalidArgument(flag + " is empty; give it a pattern of names of kernels");
+    *list += (list->empty() ? "" : ":") + pattern;
+  }
+  if (stubs && list->size() > kMostBytes) return Status::InvalidArgument(flag + ": the patterns are longer than 1,000 bytes");
+  return Status::Ok();
+}
+
 std::vector<std::string> FullEnvironment(const std::vector<Variable>& variables) {
   std::vector<std::string> all;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {

@@ -9,6 +9,7 @@
 
 #include "cli/install_paths.h"
 #include "common/config.h"
+#include "common/status.h"
 
 namespace gordian::cli {
 
@@ -27,6 +28,10 @@ struct JobEnvironmentOptions {
   // it.
   bool nccl_profiler = false;
 };
+
+// Puts `patterns` onto the list that the shim is given (interpose/stub_compute.h). Errors: kInvalidArgument, naming `flag`: an empty
+// one, more than fit, or `stubs` (whether kernels are left out at all) is false.
+Status AddStubPatterns(const std::string& flag, const std::vector<std::string>& patterns, bool stubs, std::string* list);
 
 using Variable = std::pair<std::string, std::string>;
 

@@ -44,18 +44,6 @@ struct RunFlags {
   bool quiet = false;
 };
 
-// Onto the list that the shim is given; see interpose/stub_compute.h.
-Status AddPatterns(const std::string& flag, const std::vector<std::string>& patterns, bool stubs, std::string* list) {
-  constexpr size_t kMostBytes = 1000;
-  if (!patterns.empty() && !stubs) return Status::InvalidArgument(flag + " needs --stub-compute");
-  for (const std::string& pattern : patterns) {
-    if (pattern.empty()) return Status::InvalidArgument(flag + " is empty; give it a pattern of names of kernels");
-    *list += (list->empty() ? "" : ":") + pattern;
-  }
-  if (stubs && list->size() > kMostBytes) return Status::InvalidArgument(flag + ": the patterns are longer than 1,000 bytes");
-  return Status::Ok();
-}
-
 StatusOr<RunConfig> MakeConfig(const RunFlags& flags) {
   StatusOr<RunConfig> from_environment = RunConfig::FromEnvironment(ProcessEnvironment());
   GORDIAN_RETURN_IF_ERROR(from_environment.status());
@@ -70,8 +58,8 @@ StatusOr<RunConfig> MakeConfig(const RunFlags& flags) {
   config.graph_markers |= flags.graph_markers;
   config.nccl_profiler |= flags.nccl_profiler;
   config.stub_compute |= flags.stub_compute;
-  GORDIAN_RETURN_IF_ERROR(AddPatterns("--stub-keep", flags.stub_keep, config.stub_compute, &config.stub_keep));
-  GORDIAN_RETURN_IF_ERROR(AddPatterns("--stub-skip", flags.stub_skip, config.stub_compute, &config.stub_skip));
+  GORDIAN_RETURN_IF_ERROR(AddStubPatterns("--stub-keep", flags.stub_keep, config.stub_compute, &config.stub_keep));
+  GORDIAN_RETURN_IF_ERROR(AddStubPatterns("--stub-skip", flags.stub_skip, config.stub_compute, &config.stub_skip));
   config.quiet |= flags.quiet;
   if (flags.analyzer) {
     config.analyzer = *flags.analyzer;
