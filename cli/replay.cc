@@ -44,6 +44,7 @@ constexpr char kScript[] = "replay.py";
 constexpr char kBenchSource[] = "bench.cc";
 constexpr char kBenchBinary[] = "bench";
 constexpr int kMostRuns = 1000;
+constexpr size_t kManyCalls = 10'000;
 constexpr double kMinimizeSeconds = 30;  // then what there is must do
 
 struct ReplayFlags {
@@ -467,7 +468,12 @@ int Replay(ReplayFlags flags) {
     PrintError(folded.message());
     return kExitUsage;
   }
-  if (flags.benchmark) return Benchmark(flags, whole, &progress);
+  if (flags.benchmark) {
+    if (const size_t calls = replayer::CountCalls(whole); calls > kManyCalls) {
+      whole.origin.notes.push_back(WithCommas(calls) + " calls: a compiler takes long for so many; fewer steps are --all-steps A..B");
+    }
+    return Benchmark(flags, whole, &progress);
+  }
   replayer::ShrinkBuffers(&whole);
   // The smallest first; what does not hang in the same way gives way to the next.
   std::vector<replayer::Schedule> sizes;
