@@ -1,5 +1,6 @@
 // gordian replay: a small program that hangs as a recorded job did.
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -46,6 +47,19 @@ constexpr char kBenchBinary[] = "bench";
 constexpr int kMostRuns = 1000;
 constexpr size_t kManyCalls = 10'000;
 constexpr double kMinimizeSeconds = 30;  // then what there is must do
+
+volatile sig_atomic_t end_signal = 0;
+void OnEndSignal(int number) { end_signal = number; }
+
+// From here on, what was begun is ended in order.
+void TakeEndSignals() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction action {};
+    action.sa_handler = OnEndSignal;
+    sigemptyset(&action.sa_mask);
+    sigaction(number, &action, nullptr);
+  }
+}
 
 struct ReplayFlags {
   std::string path;
@@ -186,6 +200,7 @@ replayer::VerifyTools Tools(const replayer::Schedule& schedule) {
   tools.include_dirs = IncludeDirs();
   tools.library_dir = paths.emulator_dir;
   tools.gordian = paths.executable;
+  tools.stopped = [] { return end_signal != 0; };
   // A suspicion needs time, and some of them more than one round.
   if (schedule.origin.confidence != "confirmed") tools.patience_s = 4;
   return tools;
@@ -216,7 +231,7 @@ std::optional<replayer::Schedule> Minimized(const replayer::Schedule& schedule, 
       progress->Say("minimizing: " + std::string(now.step) + ", " + std::to_string(now.ranks) + " ranks, " +
                     std::to_string(now.operations) + " operations");
     }
-    return Now() - begin < kMinimizeSeconds;
+    return end_signal == 0 && Now() - begin < kMinimizeSeconds;
   };
   replayer::MinimizeReport report = replayer::Minimize(schedule, options);
   progress->Clear();
@@ -530,7 +545,11 @@ void AddReplayVerb(CLI::App& app, VerbContext* context) {
                "         gordian replay latest -o steps --all-steps 3..5 --fold dp=2");
   verb->callback([=, all_steps = verb->get_option("--all-steps")] {
     flags->benchmark = all_steps->count() > 0;
-    context->chosen = [=] { return Replay(*flags); };
+    context->chosen = [=] {
+      TakeEndSignals();
+      const int code = Replay(*flags);
+      return end_signal == 0 ? code : 128 + end_signal;
+    };
   });
 }
 

@@ -133,6 +133,10 @@ VerifyRun Finished(const Running& running, const VerifyTools& tools) {
   return run;
 }
 
+Status Stopped(const VerifyTools& tools) {
+  return tools.stopped && tools.stopped() ? Status::Unavailable("interrupted") : Status::Ok();
+}
+
 std::string Seconds(double seconds) {
   std::string text = std::to_string(seconds);
   return text.substr(0, text.find('.') + 3);
@@ -149,6 +153,7 @@ Status CompileReplay(const std::string& source, const std::string& binary, const
   StatusOr<std::unique_ptr<Child>> child = Child::Start(command, (*folder)->path() + "/compiler", (*folder)->path());
   GORDIAN_RETURN_IF_ERROR(child.status());
   while (!(*child)->Ended()) {
+    GORDIAN_RETURN_IF_ERROR(Stopped(tools));
     if ((*child)->Age() > tools.limit_s) return Status::Deadline(tools.compiler + " took longer than " + Seconds(tools.limit_s) + " s");
     Nap();
   }
@@ -175,6 +180,7 @@ StatusOr<Verified> VerifyReplay(const std::string& binary, const Signature& want
       running.push_back({std::move(*child), name + ".session"});
     }
     Nap();
+    GORDIAN_RETURN_IF_ERROR(Stopped(tools));
     for (auto each = running.begin(); each != running.end();) {
       const bool late = each->child->Age() > tools.limit_s;
       if (!late && !each->child->Ended()) {

@@ -26,6 +26,7 @@ struct VerifyTools {
   double suspect_after_s = 1;
   double limit_s = 60;  // for one compilation or run
   int at_once = 5;  // they mostly wait
+  std::function<bool()> stopped;  // may be empty; once it says so, all is killed and removed, and the error is kUnavailable
 };
 
 struct VerifyRun {

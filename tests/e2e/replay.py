@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """gordian replay from outside: jobs are recorded, replayed as programs of their own, and these must hang and be told alike.
 
-  replay.py BUILD CASE ... [--runs K] [--jobs N]    cases: names of end-to-end jobs; JOB.twin, fix.JOB, golden.NAME, steps, wrong_result, unreadable, all
+  replay.py BUILD CASE ... [--runs K] [--jobs N]    cases: names of end-to-end jobs; JOB.twin, fix.JOB, golden.NAME, steps, wrong_result, interrupted, unreadable, all
   replay.py BUILD --table [--runs K]                 every job that hangs, as a table (docs/replay.md)
 
 A job that hangs must be replayed with exit code 0: gordian itself has run the program, and wants exit code 42 and the
@@ -14,6 +14,7 @@ import concurrent.futures
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -206,6 +207,39 @@ class Case:
             f.write(text)
         return self.compiled(source, "--patience", "10")
 
+    # Ctrl-C leaves no process and no folder behind.
+    def interrupted(self):
+        session = self.record("inversion_sync")
+        folder = os.path.join(self.work, "tmp")
+        os.mkdir(folder)
+        process = subprocess.Popen([self.gordian, "replay", session, "-o", os.path.join(self.work, "replay"), "--verify", "200"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.work, env=environment(TMPDIR=folder))
+        began = time.monotonic()
+        while not any(name.endswith(".session") for _, names, _ in os.walk(folder) for name in names):
+            expect(process.poll() is None and time.monotonic() - began < LIMIT, "no run has begun")
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=LIMIT)
+        expect(process.returncode == 128 + signal.SIGINT and "interrupted" in err, f"exit code {process.returncode}: {err}")
+        expect(os.listdir(folder) == [], f"it leaves {os.listdir(folder)}")
+        began = time.monotonic()
+        while left := self.processes():
+            expect(time.monotonic() - began < 10, f"it leaves {left}")
+            time.sleep(0.05)
+
+    # Whose command names the folder.
+    def processes(self):
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as f:
+                    command = f.read().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if self.work in command and int(pid) != os.getpid():
+                found.append(command)
+        return found
+
     def unreadable(self):
         path = os.path.join(self.work, "none.gtrace")
         with open(path, "w") as f:
@@ -220,6 +254,8 @@ class Case:
             self.golden(self.name[7:])
         elif self.name == "steps":
             self.steps()
+        elif self.name == "interrupted":
+            self.interrupted()
         elif self.name == "wrong_result":
             self.wrong_result()
         elif self.name.startswith("fix."):
@@ -249,7 +285,7 @@ def main():
     if args.table:
         names = HANGING
     elif names == ["all"]:
-        names = HANGING + list(REFUSED) + ENDS + ["unreadable", "steps", "wrong_result"] + [f"{name}.twin" for name in HANGING[:12]]
+        names = HANGING + list(REFUSED) + ENDS + ["unreadable", "interrupted", "steps", "wrong_result"] + [f"{name}.twin" for name in HANGING[:12]]
     failed = 0
 
     def one(name):
