@@ -232,7 +232,7 @@ class RankWriter {
       case OpKind::kDeviceSync: return cuda("cudaDeviceSynchronize()");
       case OpKind::kFree: return cuda("cudaFree(scratch" + std::to_string(++frees_) + ")");
       case OpKind::kCopy:
-        if (op.symbol.find("Async") == std::string::npos) return cuda("cudaMemcpy(host, out, sizeof host, cudaMemcpyDeviceToHost)");
+        if (program_.streams[static_cast<size_t>(op.stream)].kind == StreamKind::kLegacy) return cuda("cudaMemcpy(host, out, sizeof host, cudaMemcpyDeviceToHost)");
         return cuda("cudaMemcpyAsync(host, out, sizeof host, cudaMemcpyDeviceToHost, " + StreamOf(op) + ")");
       case OpKind::kPoll: {
         const std::string query = op.event >= 0 ? "cudaEventQuery(" + EventOf(op) + ")" : "cudaStreamQuery(" + StreamOf(op) + ")";

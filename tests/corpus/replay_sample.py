@@ -2,6 +2,7 @@
 """Replays of corpus jobs that hang: each is recorded, and `gordian replay --minimize --verify` must hang in the same way.
 
   replay_sample.py --build build/release [--count 100] [--runs 5] [--seed S] [--families F,...] [--jobs N]
+  replay_sample.py --build build/release --only dl2_mlp.5,ours_splits.11 [--keep FOLDER]      these jobs, as a run names them
 
 Mutated jobs are drawn until so many of them hang (gordian's own verdict: deadlock, a rank that does not come, ...). What
 cannot be replayed is listed with its reason. Mismatches do not count: many of them do not hang.
@@ -77,13 +78,16 @@ def main():
     parser.add_argument("--families", default=",".join(FAMILIES))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--keep", default="")
+    parser.add_argument("--only", default="", type=lambda names: [name.rsplit(".", 1) for name in names.split(",")])
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
     families = args.families.split(",")
     hung, index, results = 0, 0, []
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        while hung < args.count:
+        while hung < args.count and not (args.only and index >= len(args.only)):
             batch = [(families[(index + i) % len(families)], (index + i) // len(families)) for i in range(args.jobs)]
+            if args.only:
+                batch = [(family, int(number)) for family, number in args.only[index:index + args.jobs]]
             index += args.jobs
             for name, kind, detail in pool.map(lambda each: one(args, *each), batch):
                 if kind == "no hang":
