@@ -189,6 +189,7 @@ struct Thread {
   ThreadId id = 0;
   std::optional<OpenCall> open;
   std::vector<KernelId> group_kernels;
+  uint16_t group = 0;  // low bits of the number of the group that they are of; 0: not known
   std::vector<PendingInit> group_inits;
   KernelId group_call = 0;  // the operation inside the group that is being called right now
   uint64_t capture = 0;     // the operation that is being called right now goes into it
@@ -340,6 +341,10 @@ class ExecutionGraph {
   void ApplyOperationBegin(Process&, Thread&, const CallRecord&);
   void ApplyOperationEnd(Process&, Thread&, const CallRecord&);
   void ApplyGroupEnd(Process&, Thread&, const CallRecord&);
+  // A record shows the thread in the group of this number (0: not known), or in none. What it had in an earlier one is
+  // past its end, whose record was lost: it was launched nobody knows where, or refused.
+  void InGroup(Process&, Thread&, uint32_t number);
+  void InNoGroup(Process&, Thread&);
   void ApplyEnqueue(Process&, Thread&, const CallRecord&);
   void ApplyInitBegin(Process&, Thread&, const CallRecord&);
   void ApplyInitEnd(Process&, Thread&, const CallRecord&, CommUid, int init_rank);
