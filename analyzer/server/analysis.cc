@@ -144,6 +144,45 @@ class Analysis::Impl {
     Tell(update);
   }
 
+  void OnBatch(const Together& together) {
+    const uint64_t number = together.before.size() + together.events.size() + together.behind.size();
+    // What takes long of this needs no lock.
+    std::string wire;
+    if (WantsTrace()) wire = WireOf(together);
+    std::lock_guard feed(feed_mutex_);
+    std::optional<News> update;
+    {
+      std::lock_guard lock(mutex_);
+      if (finished_) return;
+      stats_.events += number;
+      if (options_.write_trace) {
+        if (!begun_) BeginLocked({});
+        if (trace_ != nullptr) TraceStep(trace_->AppendTogether(wire, number));
+      }
+      bool bears = false;
+      const auto take = [&](const v1::Event& event) {
+        Feed(event);
+        bears |= BearsOnVerdict(event);
+      };
+      for (const v1::Event& event : together.before) take(event);
+      for (const plain::Chunk::Event& event : together.events) {
+        switch (event.kind) {
+          case plain::Chunk::Kind::kRecord:
+            Feed(together.chunk->record(event));
+            break;
+          case plain::Chunk::Kind::kOther:
+            take(together.chunk->other(event));
+            break;
+          case plain::Chunk::Kind::kRound:
+            break;  // of no batch
+        }
+      }
+      for (const v1::Event& event : together.behind) take(event);
+      if (bears) update = Refresh(/*always=*/stats_.job_ended);
+    }
+    Tell(update);
+  }
+
   Status Resume(const std::function<void(const v1::Event&)>& seen) {
     std::lock_guard feed(feed_mutex_);
     std::lock_guard lock(mutex_);
@@ -346,12 +385,35 @@ class Analysis::Impl {
     events_.OnEvent(event);
   }
 
+  void Feed(const plain::CallRecord& record) {
+    if (record.kind() == v1::RECORD_KIND_BEGIN) call_sites_.Note(record.process(), record.call_site());
+    signs_.OnRecord(record);
+    events_.OnRecord(record);
+  }
+
+  bool WantsTrace() const { return options_.write_trace && !options_.session_dir.empty(); }
+
+  // As the trace holds it.
+  static std::string WireOf(const Together& together) {
+    std::string wire;
+    for (const v1::Event& event : together.before) plain::AppendTo(event, &wire);
+    for (const plain::Chunk::Event& event : together.events) {
+      if (event.kind == plain::Chunk::Kind::kRecord) {
+        plain::AppendTo(together.chunk->record(event), &wire);
+      } else {
+        plain::AppendTo(together.chunk->other(event), &wire);
+      }
+    }
+    for (const v1::Event& event : together.behind) plain::AppendTo(event, &wire);
+    return wire;
+  }
+
   void BeginLocked(const v1::TraceHeader& header) {
     if (begun_ || finished_) return;
     begun_ = true;
     host_ = header.host();
     last_flush_ns_ = MonoNs();
-    if (options_.session_dir.empty() || !options_.write_trace) return;
+    if (!WantsTrace()) return;
     StatusOr<std::unique_ptr<TraceWriter>> writer = TraceWriter::Create(PathOf(kTraceFile), header);
     if (writer.ok()) {
       trace_ = std::move(writer).value();
@@ -498,6 +560,7 @@ void Analysis::OnBatch(const std::vector<v1::Event>& events) { impl_->OnBatch(ev
 Status Analysis::Resume(const std::function<void(const v1::Event&)>& seen) {
   return impl_->Resume(seen);
 }
+void Analysis::OnBatch(const Together& together) { impl_->OnBatch(together); }
 void Analysis::Flush() { impl_->Flush(); }
 void Analysis::Update() { impl_->Update(); }
 void Analysis::Tick() { impl_->Tick(); }
