@@ -190,8 +190,11 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
   }
   process.last_record_ns = std::max(process.last_record_ns, record.time_ns);
   process.last_progress_ns = std::max(process.last_progress_ns, record.time_ns);
-  Thread& thread = process.threads[record.thread];
-  thread.id = record.thread;
+  if (process.latest == nullptr || process.latest->id != record.thread) {
+    process.latest = &process.threads[record.thread];
+    process.latest->id = record.thread;
+  }
+  Thread& thread = *process.latest;
   thread.last_ns = record.time_ns;
   const bool ours = record.work == WorkKind::kGraphMarkers || record.work == WorkKind::kGraphProgress;
   if ((record.kind == RecordKind::kBegin || record.kind == RecordKind::kPoint) && !ours) {

@@ -257,7 +257,8 @@ struct Process {
   uint64_t calls_begun = 0;  // NCCL calls
   uint64_t last_record_ns = 0;
   uint64_t first_call_ns = 0;  // of NCCL; 0: none yet
-  std::unordered_map<ThreadId, Thread> threads;
+  std::unordered_map<ThreadId, Thread> threads;  // none ever leaves
+  Thread* latest = nullptr;                      // of the last record
   std::map<StreamId, StreamQueue> streams;
   std::unordered_map<uint64_t, EventTarget> events;
   size_t events_limit = 4096;

@@ -2,6 +2,8 @@
 
 #include <google/protobuf/io/coded_stream.h>
 
+#include <bit>
+#include <cstring>
 #include <utility>
 
 #include "gordian/v1/ingest.pb.h"
@@ -35,6 +37,10 @@ class Wire {
     return high != 0 && high < 0x80;
   }
   bool Varint(uint64_t* out) {
+    if (at_ != end_ && static_cast<uint8_t>(*at_) < 0x80) {  // as most are
+      *out = static_cast<uint8_t>(*at_++);
+      return true;
+    }
     uint64_t value = 0;
     for (int shift = 0; shift < 70 && at_ != end_; shift += 7) {
       const auto byte = static_cast<uint8_t>(*at_++);
@@ -48,9 +54,8 @@ class Wire {
   }
   bool Fixed64(uint64_t* out) {
     if (end_ - at_ < 8) return false;
-    uint64_t value = 0;
-    for (int i = 7; i >= 0; --i) value = value << 8 | static_cast<uint8_t>(at_[i]);
-    *out = value;
+    static_assert(std::endian::native == std::endian::little);
+    std::memcpy(out, at_, 8);
     at_ += 8;
     return true;
   }
