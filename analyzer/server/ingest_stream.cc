@@ -135,6 +135,7 @@ bool ParseMessage(grpc::ByteBuffer* bytes, IngestMessage* message, std::string* 
   message->unpacked.resize(message->other.batch().ByteSizeLong());
   message->other.batch().SerializeToArray(message->unpacked.data(), static_cast<int>(message->unpacked.size()));
   message->has_batch = message->batch.ReadBatch({message->unpacked.data(), message->unpacked.size()});
+  message->other.Clear();  // its objects are not kept
   if (!message->has_batch) *why = "a batch makes no sense";
   return message->has_batch;
 }
