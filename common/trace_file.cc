@@ -93,6 +93,13 @@ Status TraceWriter::AppendTogether(const std::vector<v1::Event>& events) {
   return chunk_.size() >= kChunkTargetBytes ? WriteChunk() : Status::Ok();
 }
 
+Status TraceWriter::AppendTogether(std::string_view events, uint64_t number) {
+  chunk_.append(events);  // the parts of a message may be written one after the other
+  chunk_events_ += number;
+  events_ += number;
+  return chunk_.size() >= kChunkTargetBytes ? WriteChunk() : Status::Ok();
+}
+
 Status TraceWriter::Flush() { return chunk_events_ > 0 ? WriteChunk() : Status::Ok(); }
 
 Status TraceWriter::Close() {

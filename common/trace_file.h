@@ -39,6 +39,8 @@ class TraceWriter {
   Status Append(const v1::Event& event);
   // The same, all of them in one chunk: a reader sees all or none, wherever the file was cut.
   Status AppendTogether(const std::vector<v1::Event>& events);
+  // The same of so many events, serialised as a v1::TraceChunk that holds nothing else.
+  Status AppendTogether(std::string_view events, uint64_t number);
 
   // Writes the current chunk, if it has events, by one write(): a crash of this process afterwards
   // loses nothing. Does not fsync: a crash of the machine may.

@@ -89,8 +89,7 @@ void ExecutionGraph::MarkDone(Process& process, StreamPosition first, uint64_t n
     queue.last = std::max(queue.last, queue.done);
     queue.soft = std::max(queue.soft, queue.done);
     while (!queue.items.empty() && queue.items.front().ordinal <= position.ordinal) {
-      WorkItem item = std::move(queue.items.front());
-      queue.items.pop_front();
+      const WorkItem& item = queue.items.front();
       // What it stood behind must be done as well.
       work.insert(work.end(), item.legacy.begin(), item.legacy.end());
       work.insert(work.end(), item.event.begin(), item.event.end());
@@ -100,6 +99,7 @@ void ExecutionGraph::MarkDone(Process& process, StreamPosition first, uint64_t n
         --kernel->open_positions;
         if (kernel->enqueued && kernel->open_positions == 0) KernelDone(id);
       }
+      queue.items.pop_front();
     }
   }
 }

@@ -190,8 +190,11 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
   }
   process.last_record_ns = std::max(process.last_record_ns, record.time_ns);
   process.last_progress_ns = std::max(process.last_progress_ns, record.time_ns);
-  Thread& thread = process.threads[record.thread];
-  thread.id = record.thread;
+  if (process.latest == nullptr || process.latest->id != record.thread) {
+    process.latest = &process.threads[record.thread];
+    process.latest->id = record.thread;
+  }
+  Thread& thread = *process.latest;
   thread.last_ns = record.time_ns;
   const bool ours = record.work == WorkKind::kGraphMarkers || record.work == WorkKind::kGraphProgress;
   if ((record.kind == RecordKind::kBegin || record.kind == RecordKind::kPoint) && !ours) {
@@ -227,7 +230,10 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
   } else {
     switch (record.call) {
       case Call::kGroupEnd:
-        if (record.kind == RecordKind::kBegin) thread.in_group_end = true;
+        if (record.kind == RecordKind::kBegin) {
+          InGroup(process, thread, record.group);
+          thread.in_group_end = true;
+        }
         if (record.kind == RecordKind::kEnd) ApplyGroupEnd(process, thread, record);
         break;
       case Call::kCommFinalize:
@@ -307,9 +313,13 @@ void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
   Kernel* kernel = nullptr;
   const bool in_group = (record.flags & kInGroup) != 0;
   if (in_group) {
-    for (KernelId id : thread.group_kernels) {
-      if (kernels_.at(id).comm == record.comm) kernel = &kernels_.at(id);
-    }
+    InGroup(process, thread, record.group);
+  } else {
+    InNoGroup(process, thread);
+  }
+  for (KernelId id : thread.group_kernels) {
+    Kernel* const earlier = kernels_.Find(id);
+    if (earlier != nullptr && earlier->comm == record.comm) kernel = earlier;
   }
   if (kernel == nullptr) {
     const KernelId id = next_kernel_++;
@@ -352,8 +362,10 @@ void ExecutionGraph::Post(const Part& part, KernelId kernel, uint32_t place) {
 void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const CallRecord& record) {
   if (thread.capture != 0) return EndCaptured(process, thread, Took(record.result));
   if (thread.group_call != 0) {  // comes back at once; GroupEnd launches it
-    Kernel& kernel = kernels_.at(thread.group_call);
+    Kernel* const found = kernels_.Find(thread.group_call);
     thread.group_call = 0;
+    if (found == nullptr) return;  // the process itself has said that it is over
+    Kernel& kernel = *found;
     const PartRef ref = kernel.parts.back().ref;
     if (Took(record.result)) {
       matcher_.Accept(ref, record.time_ns);
@@ -386,47 +398,6 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
   }
   Enqueued(process, kernel);
   PlaceKernel(process, kernel, {record.stream, record.ordinal});
-}
-
-void ExecutionGraph::ApplyEnqueue(Process& process, Thread& thread, const CallRecord& record) {
-  bool placed = false;
-  for (KernelId id : thread.group_kernels) {
-    Kernel& kernel = kernels_.at(id);
-    if (std::find(kernel.streams.begin(), kernel.streams.end(), record.stream) !=
-        kernel.streams.end()) {
-      PlaceKernel(process, kernel, {record.stream, record.ordinal});
-      placed = true;
-    }
-  }
-  if (!placed) AppendNothing(process, {record.stream, record.ordinal});
-}
-
-void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallRecord& record) {
-  std::vector<KernelId> ids = std::move(thread.group_kernels);
-  thread.group_kernels.clear();
-  std::vector<PendingInit> inits = std::move(thread.group_inits);
-  thread.group_inits.clear();
-  thread.group_call = 0;
-  thread.in_group_end = false;
-  for (KernelId id : ids) {
-    Kernel& kernel = kernels_.at(id);
-    if (!Took(record.result)) {
-      DropKernel(id, kernel.open_positions > 0);
-      continue;
-    }
-    if (record.result == 0) NoteUsed(process, kernel);
-    OrderAmongComms(process, thread, record, kernel);
-    if (kernel.streams.empty()) {
-      KernelDone(id);
-      continue;
-    }
-    if (kernel.positions.size() < kernel.streams.size()) kernel.follows = false;
-    Enqueued(process, kernel);
-    if (kernel.follows && kernel.open_positions == 0) KernelDone(id);
-  }
-  for (const PendingInit& init : inits) {
-    if (record.result == 0) matcher_.InitDone(init.uid, init.rank);
-  }
 }
 
 std::vector<std::pair<int, bool>> PeersOf(const Part& part, int nranks) {

@@ -189,6 +189,7 @@ struct Thread {
   ThreadId id = 0;
   std::optional<OpenCall> open;
   std::vector<KernelId> group_kernels;
+  uint16_t group = 0;  // low bits of the number of the group that they are of; 0: not known
   std::vector<PendingInit> group_inits;
   KernelId group_call = 0;  // the operation inside the group that is being called right now
   uint64_t capture = 0;     // the operation that is being called right now goes into it
@@ -256,7 +257,8 @@ struct Process {
   uint64_t calls_begun = 0;  // NCCL calls
   uint64_t last_record_ns = 0;
   uint64_t first_call_ns = 0;  // of NCCL; 0: none yet
-  std::unordered_map<ThreadId, Thread> threads;
+  std::unordered_map<ThreadId, Thread> threads;  // none ever leaves
+  Thread* latest = nullptr;                      // of the last record
   std::map<StreamId, StreamQueue> streams;
   std::unordered_map<uint64_t, EventTarget> events;
   size_t events_limit = 4096;
@@ -340,6 +342,10 @@ class ExecutionGraph {
   void ApplyOperationBegin(Process&, Thread&, const CallRecord&);
   void ApplyOperationEnd(Process&, Thread&, const CallRecord&);
   void ApplyGroupEnd(Process&, Thread&, const CallRecord&);
+  // A record shows the thread in the group of this number (0: not known), or in none. What it had in an earlier one is
+  // past its end, whose record was lost: it was launched nobody knows where, or refused.
+  void InGroup(Process&, Thread&, uint32_t number);
+  void InNoGroup(Process&, Thread&);
   void ApplyEnqueue(Process&, Thread&, const CallRecord&);
   void ApplyInitBegin(Process&, Thread&, const CallRecord&);
   void ApplyInitEnd(Process&, Thread&, const CallRecord&, CommUid, int init_rank);

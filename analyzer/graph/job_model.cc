@@ -178,8 +178,8 @@ void JobModel::Impl::SuspectResources(const Round& round, const Names& names,
                                       const WaitForGraph& graph, const std::vector<bool>& stuck) {
   // Nobody whose kernels, threads or records may yet explain it.
   const std::vector<bool> moves =
-      graph.Decide(~(Bit(LeafKind::kRunning) | Bit(LeafKind::kUnknown) | Bit(LeafKind::kKernel) |
-                     Bit(LeafKind::kMemory)));
+      graph.Decide(~(Bit(LeafKind::kRunning) | Bit(LeafKind::kAsleep) | Bit(LeafKind::kUnknown) |
+                     Bit(LeafKind::kKernel) | Bit(LeafKind::kMemory)));
   bool old = false;
   for (uint32_t n : graph.waiters()) {
     const WaitNode& node = graph.nodes()[n];

@@ -60,7 +60,24 @@ void WaitForGraph::QueueWaits(const Process& process, const Kernel& kernel) {
   }
 }
 
-// Each waits until one of those that were issued before it on its device is done.
+// Nothing known stands before it: it may be resident. Whatever is behind something else holds no multiprocessor yet.
+bool WaitForGraph::MayBeResident(const Process& process, const Kernel& kernel) const {
+  const auto unfinished = [this](KernelId id) { return DoneOf(id) != kNoNode; };
+  if (unfinished(kernel.previous_on_comm)) return false;
+  if (std::any_of(kernel.graph_order.begin(), kernel.graph_order.end(), unfinished)) return false;
+  for (const StreamPosition& position : kernel.positions) {
+    auto it = process.streams.find(position.stream);
+    if (it == process.streams.end() || it->second.items.empty()) continue;
+    const WorkItem& first = it->second.items.front();
+    if (first.ordinal < position.ordinal) return false;
+    for (const StreamPosition& legacy : first.legacy) {
+      if (ExecutionGraph::ItemAt(process, legacy) != nullptr) return false;
+    }
+  }
+  return true;
+}
+
+// Each waits until one of those that were issued before it on its device, and may be resident, is done.
 void WaitForGraph::ProcessorWaits(const std::vector<KernelId>& kernels) {
   std::map<std::pair<ProcessId, int>, uint32_t> held;  // one of all so far is done
   std::vector<const Kernel*> issued;
@@ -75,15 +92,15 @@ void WaitForGraph::ProcessorWaits(const std::vector<KernelId>& kernels) {
     const Process& process = *execution_.Find(kernel->process);
     const int device = DeviceOf(process, *kernel);
     if (device < 0 || process.Dead()) continue;
+    const auto before = held.find({kernel->process, device});
+    if (before != held.end()) Wait(StartOf(kernel->id), before->second, Reason::kResources);
+    if (!MayBeResident(process, *kernel)) continue;
     const uint32_t node = Add(NodeKind::kProcessors, true);
     nodes_[node].process = kernel->process;
     nodes_[node].kernel = kernel->id;
     Wait(node, DoneOf(kernel->id), Reason::kResources);
-    auto [before, first] = held.try_emplace({kernel->process, device}, node);
-    if (first) continue;
-    Wait(node, before->second, Reason::kResources);
-    Wait(StartOf(kernel->id), before->second, Reason::kResources);
-    before->second = node;
+    if (before != held.end()) Wait(node, before->second, Reason::kResources);
+    held[{kernel->process, device}] = node;
   }
 }
 

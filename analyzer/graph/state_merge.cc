@@ -72,6 +72,8 @@ class StateMerge {
   void Thread(const ThreadState& state);
   void OpenFromState(struct Thread* thread, const ThreadState& state);
   void Pending();
+  static PartRef RefOf(const PendingOperation& operation);  // of this process: without communicator and rank
+  void NoteLaunch(const PendingOperation& operation);
   void PendingPart(const PendingStream& stream, const PendingOperation& operation);
   Kernel* KernelOf(const PendingOperation& operation, const LocalComm& local);
   void Place(Kernel* kernel, StreamPosition position);
@@ -283,21 +285,41 @@ void StateMerge::Pending() {
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
     return a.second->launch < b.second->launch;
   });
+  // Of a group some may be known from records: what else is pending of it is of the same launch.
+  for (const auto& [stream, operation] : all) NoteLaunch(*operation);
   for (const auto& [stream, operation] : all) PendingPart(*stream, *operation);
   // Those that are over leave their names free.
   std::erase_if(process_.state_launches,
                 [&](const auto& entry) { return execution_.kernels_.count(entry.second) == 0; });
 }
 
+PartRef StateMerge::RefOf(const PendingOperation& operation) {
+  PartRef ref;
+  ref.kind = operation.call == Call::kSend   ? PartKind::kSend
+             : operation.call == Call::kRecv ? PartKind::kReceive
+                                             : PartKind::kCollective;
+  ref.sequence = operation.sequence;
+  if (ref.kind != PartKind::kCollective) ref.peer = operation.root_or_peer;
+  return ref;
+}
+
+void StateMerge::NoteLaunch(const PendingOperation& operation) {
+  const LocalComm* local = Known(operation.comm);
+  if (local == nullptr || Captured(operation.comm)) return;
+  PartRef ref = RefOf(operation);
+  if (ref.kind == PartKind::kCollective && !IsCollective(operation.call)) return;
+  ref.comm = local->index;
+  ref.rank = local->rank;
+  const MemberSlot* slot = matcher_.Slot(ref);
+  if (slot == nullptr || slot->state != SlotState::kCalled || execution_.kernels_.count(slot->kernel) == 0) return;
+  process_.state_launches.try_emplace({operation.launch, operation.comm}, slot->kernel);
+}
+
 void StateMerge::PendingPart(const PendingStream& stream, const PendingOperation& operation) {
   LocalComm* local = Known(operation.comm);
   Part part;
-  part.ref.kind = operation.call == Call::kSend   ? PartKind::kSend
-                  : operation.call == Call::kRecv ? PartKind::kReceive
-                                                  : PartKind::kCollective;
+  part.ref = RefOf(operation);
   if (part.ref.kind == PartKind::kCollective && !IsCollective(operation.call)) return;
-  part.ref.sequence = operation.sequence;
-  if (part.ref.kind != PartKind::kCollective) part.ref.peer = operation.root_or_peer;
   pending_.insert(KeyOf(operation.comm, part.ref));
   if (local == nullptr || Captured(operation.comm)) return;
   part.ref.comm = local->index;
@@ -351,7 +373,9 @@ Kernel* StateMerge::KernelOf(const PendingOperation& operation, const LocalComm&
 // Without the order by way of the legacy stream, whose state at the call nobody knows any more.
 void StateMerge::Place(Kernel* kernel, StreamPosition position) {
   for (const StreamPosition& known : kernel->positions) {
-    if (known.stream == position.stream) return;
+    if (known.stream != position.stream) continue;
+    kernel->enqueued = true;  // the record of the group's end may be lost
+    return;
   }
   StreamQueue& queue = execution_.Stream(process_, position.stream, -1);
   if (position.ordinal <= queue.done) return;

@@ -176,6 +176,7 @@ class WaitForGraph {
   void LaunchWaits(const Kernel&);
   void PartWaits(const Kernel&, int part, uint32_t done);
   void QueueWaits(const Process&, const Kernel&);
+  bool MayBeResident(const Process&, const Kernel&) const;
   void ProcessorWaits(const std::vector<KernelId>& kernels);
   void ItemWaits(const Process&, const StreamQueue&, const WorkItem&);
   uint32_t MemoryWritten(const Process&, const StreamQueue&, const WorkItem& wait);

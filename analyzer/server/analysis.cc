@@ -1,9 +1,7 @@
 #include "analyzer/server/analysis.h"
 
 #include <fmt/format.h>
-#include <google/protobuf/arena.h>
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -14,13 +12,13 @@
 
 #include "analyzer/server/fleet_notes.h"
 #include "analyzer/server/graph_events.h"
-#include "analyzer/server/plain_events.h"
 #include "analyzer/server/report.h"
 #include "analyzer/server/session_files.h"
 #include "analyzer/server/sign_book.h"
 #include "analyzer/server/stack_book.h"
 #include "analyzer/server/status_json.h"
 #include "analyzer/server/verdict_json.h"
+#include "analyzer/server/verdict_notes.h"
 #include "common/clock.h"
 #include "common/trace_file.h"
 
@@ -55,38 +53,6 @@ graph::Verdict Essence(graph::Verdict verdict) {
   strip(&verdict.main);
   for (graph::Finding& finding : verdict.findings) strip(&finding);
   return verdict;
-}
-
-void AddNotes(const std::vector<std::string>& notes, graph::Verdict* verdict) {
-  auto add = [&notes](graph::Finding* finding) {
-    std::vector<std::string>& to = finding->evidence.not_visible;
-    to.insert(to.end(), notes.begin(), notes.end());
-  };
-  add(&verdict->main);
-  for (graph::Finding& finding : verdict->findings) add(&finding);
-}
-
-void NoteDropped(uint64_t dropped, graph::Verdict* verdict) {
-  if (dropped == 0) return;
-  AddNotes({fmt::format("{} events made no sense and were left out", dropped)}, verdict);
-}
-
-template <typename Function>
-void ForEachSite(graph::Verdict* verdict, Function function) {
-  auto of = [&function](graph::Finding* finding) {
-    for (graph::WaitEdge& edge : finding->cycle) function(&edge.site);
-    for (graph::StuckOperation& operation : finding->operations) {
-      for (graph::OperationMember& member : operation.members) function(&member.site);
-    }
-  };
-  of(&verdict->main);
-  for (graph::Finding& finding : verdict->findings) of(&finding);
-}
-
-SiteResolver TextsAt(std::vector<std::string> texts) {
-  return [texts = std::move(texts)](const graph::Site& site) {
-    return site.address == 0 || site.address > texts.size() ? "" : texts[site.address - 1];
-  };
 }
 
 }  // namespace
@@ -139,6 +105,45 @@ class Analysis::Impl {
         Feed(event);
         bears |= BearsOnVerdict(event);
       }
+      if (bears) update = Refresh(/*always=*/stats_.job_ended);
+    }
+    Tell(update);
+  }
+
+  void OnBatch(const Together& together) {
+    const uint64_t number = together.before.size() + together.events.size() + together.behind.size();
+    // What takes long of this needs no lock.
+    std::string wire;
+    if (WantsTrace()) wire = WireOf(together);
+    std::lock_guard feed(feed_mutex_);
+    std::optional<News> update;
+    {
+      std::lock_guard lock(mutex_);
+      if (finished_) return;
+      stats_.events += number;
+      if (options_.write_trace) {
+        if (!begun_) BeginLocked({});
+        if (trace_ != nullptr) TraceStep(trace_->AppendTogether(wire, number));
+      }
+      bool bears = false;
+      const auto take = [&](const v1::Event& event) {
+        Feed(event);
+        bears |= BearsOnVerdict(event);
+      };
+      for (const v1::Event& event : together.before) take(event);
+      for (const plain::Chunk::Event& event : together.events) {
+        switch (event.kind) {
+          case plain::Chunk::Kind::kRecord:
+            Feed(together.chunk->record(event));
+            break;
+          case plain::Chunk::Kind::kOther:
+            take(together.chunk->other(event));
+            break;
+          case plain::Chunk::Kind::kRound:
+            break;  // of no batch
+        }
+      }
+      for (const v1::Event& event : together.behind) take(event);
       if (bears) update = Refresh(/*always=*/stats_.job_ended);
     }
     Tell(update);
@@ -346,12 +351,35 @@ class Analysis::Impl {
     events_.OnEvent(event);
   }
 
+  void Feed(const plain::CallRecord& record) {
+    if (record.kind() == v1::RECORD_KIND_BEGIN) call_sites_.Note(record.process(), record.call_site());
+    signs_.OnRecord(record);
+    events_.OnRecord(record);
+  }
+
+  bool WantsTrace() const { return options_.write_trace && !options_.session_dir.empty(); }
+
+  // As the trace holds it.
+  static std::string WireOf(const Together& together) {
+    std::string wire;
+    for (const v1::Event& event : together.before) plain::AppendTo(event, &wire);
+    for (const plain::Chunk::Event& event : together.events) {
+      if (event.kind == plain::Chunk::Kind::kRecord) {
+        plain::AppendTo(together.chunk->record(event), &wire);
+      } else {
+        plain::AppendTo(together.chunk->other(event), &wire);
+      }
+    }
+    for (const v1::Event& event : together.behind) plain::AppendTo(event, &wire);
+    return wire;
+  }
+
   void BeginLocked(const v1::TraceHeader& header) {
     if (begun_ || finished_) return;
     begun_ = true;
     host_ = header.host();
     last_flush_ns_ = MonoNs();
-    if (options_.session_dir.empty() || !options_.write_trace) return;
+    if (!WantsTrace()) return;
     StatusOr<std::unique_ptr<TraceWriter>> writer = TraceWriter::Create(PathOf(kTraceFile), header);
     if (writer.ok()) {
       trace_ = std::move(writer).value();
@@ -498,6 +526,7 @@ void Analysis::OnBatch(const std::vector<v1::Event>& events) { impl_->OnBatch(ev
 Status Analysis::Resume(const std::function<void(const v1::Event&)>& seen) {
   return impl_->Resume(seen);
 }
+void Analysis::OnBatch(const Together& together) { impl_->OnBatch(together); }
 void Analysis::Flush() { impl_->Flush(); }
 void Analysis::Update() { impl_->Update(); }
 void Analysis::Tick() { impl_->Tick(); }
@@ -512,113 +541,5 @@ std::string Analysis::StatusJson(uint64_t* revision) const { return impl_->Statu
 CallSites& Analysis::call_sites() { return impl_->call_sites(); }
 SiteResolver Analysis::sites() const { return impl_->sites(); }
 Analysis::Stats Analysis::stats() const { return impl_->stats(); }
-
-SiteResolver AnalysisResult::sites() const { return TextsAt(site_texts); }
-
-StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOptions& options,
-                                      TraceSupplement* supplement) {
-  AnalysisResult result;
-  result.trace = path;
-  struct stat about {};
-  if (stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode)) {
-    result.trace = path + "/" + kTraceFile;
-  }
-  StatusOr<std::unique_ptr<TraceReader>> reader = TraceReader::Open(result.trace);
-  if (!reader.ok() && supplement == nullptr) return reader.status();
-  if (reader.ok()) result.header = (*reader)->header();
-
-  graph::JobModel model(options.model);
-  GraphEvents events(&model);
-  FleetNotes fleet;
-  StackBook stacks;
-  SignBook signs;
-  CallSites call_sites;
-  google::protobuf::Arena arena;  // thousands of small messages, all gone with their chunk
-  bool job_ended = false;
-  const auto feed = [&](const v1::Event& event) {
-    job_ended |= event.has_job_ended();
-    if (event.event_case() == v1::Event::kModule) call_sites.OnModule(event.module());
-    stacks.OnEvent(event);
-    signs.OnEvent(event);
-    events.OnEvent(event);
-    ++result.events;
-  };
-  const auto whole = [&](const v1::Event& event) {
-    fleet.OnEvent(event);
-    feed(event);
-  };
-  // Whoever has to see each event gets protobuf's.
-  while (reader.ok() && supplement != nullptr) {
-    arena.Reset();
-    auto* chunk = google::protobuf::Arena::CreateMessage<v1::TraceChunk>(&arena);
-    if (!(*reader)->Next(chunk)) break;
-    for (const v1::Event& event : chunk->events()) {
-      supplement->Seen(event);
-      whole(event);
-    }
-  }
-  plain::Chunk chunk;
-  const auto take = [&](std::string_view contents, TraceReader::Contents* what) {
-    if (!chunk.Read(contents)) return false;
-    what->events = chunk.events().size();
-    what->last = chunk.last();
-    for (const plain::Chunk::Event& event : chunk.events()) {
-      switch (event.kind) {
-        case plain::Chunk::Kind::kRecord:
-          signs.OnRecord(chunk.record(event));
-          events.OnRecord(chunk.record(event));
-          ++result.events;
-          break;
-        case plain::Chunk::Kind::kRound:
-          events.OnRound(chunk.round(event));
-          ++result.events;
-          break;
-        case plain::Chunk::Kind::kOther:
-          whole(chunk.other(event));
-          break;
-      }
-    }
-    return true;
-  };
-  while (reader.ok() && supplement == nullptr && (*reader)->Next(take)) {
-  }
-  result.ending = reader.ok() ? (*reader)->Describe() : "missing: " + reader.status().message();
-  result.complete = reader.ok() && (*reader)->ending() == TraceReader::Ending::kComplete;
-  if (!result.complete && supplement != nullptr) supplement->AddMissing(feed);
-  result.dropped_events = events.dropped();
-
-  result.verdict = model.Current();
-  AddNotes(fleet.Texts(), &result.verdict);
-  NoteDropped(events.dropped(), &result.verdict);
-  if (!result.complete && !options.still_written) {
-    AddNotes({"what came after the end of the trace, which is " + result.ending}, &result.verdict);
-    // A problem that was seen stays one; that none was seen says nothing about the missing rest.
-    graph::Finding& main = result.verdict.main;
-    if (main.verdict == graph::VerdictKind::kHealthy) {
-      main.verdict = graph::VerdictKind::kInconclusive;
-      main.summary = "The trace is " + result.ending + "; up to there the job was healthy";
-    }
-  }
-  signs.AddTo(model, &result.verdict);
-  stacks.AddTo(model, &result.verdict);
-  if (options.want_status) {
-    StatusFacts facts;
-    facts.verdict = result.verdict;
-    facts.snapshot = model.Snapshot();
-    facts.job_ended = job_ended;
-    facts.now_ns = options.still_written ? MonoNs() : facts.snapshot.now_ns;
-    facts.nodes = fleet.Nodes();
-    facts.host = result.header.host();
-    facts.sites = call_sites.Resolver();
-    facts.symbol = [&events](uint16_t call) { return events.Symbol(call); };
-    result.status_json = StatusToText(facts);
-  }
-  ForEachSite(&result.verdict, [&](graph::Site* site) {
-    if (site->address == 0) return;
-    result.site_texts.push_back(call_sites.Describe(*site));
-    *site = {.process = 0, .address = result.site_texts.size()};
-  });
-  return result;
-}
 
 }  // namespace gordian::server

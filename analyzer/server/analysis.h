@@ -20,6 +20,7 @@
 
 #include "analyzer/graph/job_model.h"
 #include "analyzer/server/call_sites.h"
+#include "analyzer/server/plain_events.h"
 #include "common/status.h"
 #include "gordian/v1/event.pb.h"
 #include "gordian/v1/ingest.pb.h"
@@ -56,6 +57,15 @@ struct AnalysisOptions {
   std::function<void()> on_durable;
 };
 
+// What is fed at once: in the trace all of it or nothing, wherever it is cut.
+struct Together {
+  std::vector<v1::Event> before;
+  // Of `chunk`, which may be null when there are none. Records are told of the processes that they now name.
+  const plain::Chunk* chunk = nullptr;
+  std::vector<plain::Chunk::Event> events;
+  std::vector<v1::Event> behind;
+};
+
 // Thread-safe: calls are serialised inside.
 class Analysis {
  public:
@@ -72,6 +82,7 @@ class Analysis {
 
   // Several events at once: in the trace all of them or none, wherever it is cut.
   void OnBatch(const std::vector<v1::Event>& events);
+  void OnBatch(const Together& together);
 
   // Instead of Begin: reads the trace that the session holds, as far as it can be read, as if its
   // events came now (`seen` gets each, in order), and goes on writing behind it. No verdict is told

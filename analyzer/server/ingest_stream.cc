@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/compression.h"
 #include "common/packed_batch.h"
 
 namespace gordian::server {
@@ -69,30 +70,74 @@ bool FewEnough(CodedInputStream* in, const Descriptor* type, size_t bytes, std::
 
 }  // namespace
 
+namespace {
+
+// False: it has too many parts.
+bool FewEnough(grpc::ByteBuffer* bytes, std::string* why) {
+  if (bytes->Length() <= kCountAboveBytes) return true;
+  grpc::ByteBuffer copy = *bytes;  // of references, not of what they refer to
+  grpc::ProtoBufferReader reader(&copy);
+  CodedInputStream in(&reader);
+  return FewEnough(&in, v1::ToAnalyzer::descriptor(), bytes->Length(), why);
+}
+
+bool FewEnough(std::string_view batch, std::string* why) {
+  if (batch.size() <= kCountAboveBytes) return true;
+  CodedInputStream in(reinterpret_cast<const uint8_t*>(batch.data()), static_cast<int>(batch.size()));
+  return FewEnough(&in, v1::EventBatch::descriptor(), batch.size(), why);
+}
+
+bool Deserialize(grpc::ByteBuffer* bytes, v1::ToAnalyzer* message, std::string* why) {
+  const grpc::Status status = grpc::SerializationTraits<v1::ToAnalyzer>::Deserialize(bytes, message);
+  if (!status.ok()) *why = "a message makes no sense: " + status.error_message();
+  return status.ok();
+}
+
+}  // namespace
+
 bool ParseMessage(grpc::ByteBuffer* bytes, v1::ToAnalyzer* message, std::string* why) {
-  if (bytes->Length() > kCountAboveBytes) {
-    grpc::ByteBuffer copy = *bytes;  // of references, not of what they refer to
-    grpc::ProtoBufferReader reader(&copy);
-    CodedInputStream in(&reader);
-    if (!FewEnough(&in, v1::ToAnalyzer::descriptor(), bytes->Length(), why)) {
-      bytes->Clear();
-      return false;
-    }
-  }
-  const grpc::Status status =
-      grpc::SerializationTraits<v1::ToAnalyzer>::Deserialize(bytes, message);
-  if (!status.ok()) {
-    *why = "a message makes no sense: " + status.error_message();
+  if (!FewEnough(bytes, why)) {
+    bytes->Clear();
     return false;
   }
+  if (!Deserialize(bytes, message, why)) return false;
   if (!message->has_batch()) return true;
-  const auto few_enough = [](std::string_view contents, std::string* what) {
-    if (contents.size() <= kCountAboveBytes) return true;
-    CodedInputStream in(reinterpret_cast<const uint8_t*>(contents.data()),
-                        static_cast<int>(contents.size()));
-    return FewEnough(&in, v1::EventBatch::descriptor(), contents.size(), what);
-  };
+  const auto few_enough = [](std::string_view contents, std::string* what) { return FewEnough(contents, what); };
   return Unpack(kMaxMessageBytes, few_enough, message->mutable_batch(), why);
+}
+
+bool ParseMessage(grpc::ByteBuffer* bytes, IngestMessage* message, std::string* why) {
+  message->has_batch = false;
+  if (!FewEnough(bytes, why)) {
+    bytes->Clear();
+    return false;
+  }
+  plain::BatchEnvelope envelope;
+  if (bytes->DumpToSingleSlice(&message->bytes).ok() &&
+      plain::ReadEnvelope({reinterpret_cast<const char*>(message->bytes.begin()), message->bytes.size()}, &envelope)) {
+    if (envelope.packed.empty()) {
+      message->has_batch = message->batch.ReadBatch(envelope.batch);
+    } else if (!Decompress(envelope.packed, kMaxMessageBytes, &message->unpacked, why)) {
+      return false;
+    } else {
+      const std::string_view contents = {message->unpacked.data(), message->unpacked.size()};
+      if (!FewEnough(contents, why)) return false;
+      message->has_batch = message->batch.ReadBatch(contents) && message->batch.number() == envelope.number;
+    }
+    if (message->has_batch) {
+      bytes->Clear();
+      return true;
+    }
+  }
+  // Another message, or one that only protobuf can read or say what is wrong with.
+  if (!ParseMessage(bytes, &message->other, why)) return false;
+  if (!message->other.has_batch()) return true;
+  message->unpacked.resize(message->other.batch().ByteSizeLong());
+  message->other.batch().SerializeToArray(message->unpacked.data(), static_cast<int>(message->unpacked.size()));
+  message->has_batch = message->batch.ReadBatch({message->unpacked.data(), message->unpacked.size()});
+  message->other.Clear();  // its objects are not kept
+  if (!message->has_batch) *why = "a batch makes no sense";
+  return message->has_batch;
 }
 
 bool ReadMessage(IngestStream* stream, v1::ToAnalyzer* message, std::string* why) {

@@ -9,7 +9,9 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "analyzer/server/plain_events.h"
 #include "gordian/v1/ingest.pb.h"
 
 namespace gordian::server {
@@ -27,6 +29,19 @@ using IngestStream = grpc::ServerReaderWriter<v1::ToCollector, grpc::ByteBuffer>
 bool ReadMessage(IngestStream* stream, v1::ToAnalyzer* message, std::string* why);
 // The second half of it; clears `bytes`.
 bool ParseMessage(grpc::ByteBuffer* bytes, v1::ToAnalyzer* message, std::string* why);
+
+// A message that is read again and again into the same memory. Not thread-safe, not to be moved.
+struct IngestMessage {
+  bool has_batch = false;
+  plain::Chunk batch;    // if it brings one; its events point into what is below
+  v1::ToAnalyzer other;  // if it does not
+
+  grpc::Slice bytes;
+  std::vector<char> unpacked;
+};
+
+// The second half of reading one: takes and refuses what the other does.
+bool ParseMessage(grpc::ByteBuffer* bytes, IngestMessage* message, std::string* why);
 
 // v1::Ingest on such streams.
 class RawIngestService : public grpc::Service {

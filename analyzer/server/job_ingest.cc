@@ -225,23 +225,35 @@ grpc::Status JobIngest::Serve(IngestStream* stream, Node* node, StreamGuard::Pla
     });
   };
   join_rounds();
-  v1::ToAnalyzer message;
+  grpc::ByteBuffer bytes;
   std::string why;
-  while (ReadMessage(stream, &message, &why)) {
-    if (message.has_batch()) {
+  while (stream->Read(&bytes)) {
+    std::unique_ptr<IngestMessage> message = Scratch();
+    if (!ParseMessage(&bytes, message.get(), &why)) break;
+    const v1::ToAnalyzer& other = message->other;
+    if (message->has_batch) {
       // An answer to a round is no news: it must not keep the rounds quick.
-      const auto& events = message.batch().events();
-      const bool news = std::any_of(events.begin(), events.end(),
-                                    [](const v1::Event& event) { return !event.has_round(); });
-      if (!TakeBatch(message.mutable_batch(), node)) continue;
+      const auto& events = message->batch.events();
+      const bool news = std::any_of(events.begin(), events.end(), [&](const plain::Chunk::Event& event) {
+        return event.kind != plain::Chunk::Kind::kOther || !message->batch.other(event).has_round();
+      });
+      v1::Round answer;
+      bool answers = false;
+      const bool fresh = TakeBatch(&message->batch, node, &answer, &answers);
+      GiveBack(std::move(message));
+      if (answers) rounds_->Answer(index, std::move(answer));  // waits for the other nodes'
+      if (!fresh) continue;
       if (news) rounds_->Poke();
       join_rounds();
       if (!options_.fleet) outbox.Acknowledge(node->status.last_batch);
-    } else if (message.has_ping()) {
-      outbox.Answer(message.ping(), MonoNs());
-    } else if (message.has_clock() && options_.fleet) {
-      TakeClock(message.clock(), node);
+      continue;
+    }
+    if (other.has_ping()) {
+      outbox.Answer(other.ping(), MonoNs());
+    } else if (other.has_clock() && options_.fleet) {
+      TakeClock(other.clock(), node);
     }  // else of a later version, or a second Hello
+    GiveBack(std::move(message));
   }
   place->Hurry();  // it may have said its last without reading ours
   if (std::exchange(node->in_rounds, false)) rounds_->Leave(index);
@@ -273,11 +285,32 @@ grpc::Status JobIngest::Serve(IngestStream* stream, Node* node, StreamGuard::Pla
   return status;
 }
 
+std::unique_ptr<IngestMessage> JobIngest::Scratch() {
+  const std::lock_guard lock(scratch_mutex_);
+  if (scratch_.empty()) return std::make_unique<IngestMessage>();
+  std::unique_ptr<IngestMessage> message = std::move(scratch_.back());
+  scratch_.pop_back();
+  return message;
+}
+
+void JobIngest::GiveBack(std::unique_ptr<IngestMessage> message) {
+  constexpr size_t kKept = 8, kKeptBytes = 4 << 20;
+  if (message->unpacked.capacity() > kKeptBytes || message->batch.events().size() > kKeptBytes / 64) return;
+  message->bytes = {};
+  const std::lock_guard lock(scratch_mutex_);
+  if (scratch_.size() < kKept) scratch_.push_back(std::move(message));
+}
+
 // False: a repetition of what a lost connection had delivered already.
-bool JobIngest::TakeBatch(v1::EventBatch* batch, Node* node) {
+bool JobIngest::TakeBatch(plain::Chunk* batch, Node* node, v1::Round* answer, bool* answers) {
+  using Kind = plain::Chunk::Kind;
+  const uint32_t index = node->status.index;
   const uint64_t number = batch->number();
   if (number <= node->status.last_batch) return false;
   const uint64_t missing = number - node->status.last_batch - 1;
+  Together together;
+  together.chunk = batch;
+  together.events.reserve(batch->events().size());
   if (!options_.fleet) {
     if (missing > 0) {
       analysis_->AddNotVisible(fmt::format("{} batches of events from {} are missing", missing,
@@ -287,10 +320,20 @@ bool JobIngest::TakeBatch(v1::EventBatch* batch, Node* node) {
       const std::lock_guard lock(mutex_);
       node->status.last_batch = number;
     }
-    for (v1::Event& event : *batch->mutable_events()) {
-      if (!MakeUnique(&event, node->status.index)) continue;
+    const auto feed = [&] {
+      if (!together.events.empty()) analysis_->OnBatch(together);
+      together.events.clear();
+    };
+    for (const plain::Chunk::Event& place : batch->events()) {
+      if (place.kind == Kind::kRecord) {
+        if (MakeUnique(&batch->record(place).of_process, index)) together.events.push_back(place);
+        continue;
+      }
+      feed();
+      v1::Event& event = batch->other(place);
+      if (!MakeUnique(&event, index)) continue;
       if (event.event_case() == v1::Event::kRound) {
-        rounds_->Answer(node->status.index, std::move(*event.mutable_round()));
+        rounds_->Answer(index, std::move(*event.mutable_round()));
       } else if (event.event_case() == v1::Event::kJobEnded) {
         if (!NoteEnded(event.job_ended(), node)) continue;
         *event.mutable_job_ended() = job_ended_;
@@ -299,29 +342,32 @@ bool JobIngest::TakeBatch(v1::EventBatch* batch, Node* node) {
         analysis_->OnEvent(event);
       }
     }
+    feed();
     return true;
   }
 
-  std::vector<v1::Event> events;
-  events.reserve(static_cast<size_t>(batch->events_size()) + 4);
   // With the batch: a trace that was cut in between would name it twice.
-  if (missing > 0) events.push_back(StateOf(*node, v1::NODE_STATE_KIND_LOST, missing));
-  v1::Event round, ended;
-  const int last = batch->events_size() - 1;
-  for (int i = 0; i <= last; ++i) {
-    v1::Event& event = *batch->mutable_events(i);
-    if (!MakeUnique(&event, node->status.index)) continue;
+  if (missing > 0) together.before.push_back(StateOf(*node, v1::NODE_STATE_KIND_LOST, missing));
+  v1::Event ended;
+  for (const plain::Chunk::Event& place : batch->events()) {
+    if (place.kind == Kind::kRecord) {
+      if (MakeUnique(&batch->record(place).of_process, index)) together.events.push_back(place);
+      continue;
+    }
+    v1::Event& event = batch->other(place);
+    if (!MakeUnique(&event, index)) continue;
     if (event.event_case() == v1::Event::kRound) {
       // Elsewhere it would have to be told before what stands behind it: as good as no answer.
-      if (i == last) round = std::move(event);
+      *answers = &place == &batch->events().back();
+      if (*answers) *answer = std::move(*event.mutable_round());
     } else if (event.event_case() == v1::Event::kJobEnded) {
       ended = std::move(event);
     } else {
-      events.push_back(std::move(event));
+      together.events.push_back(place);
     }
   }
   v1::Event mark;
-  mark.mutable_batch_mark()->set_node(node->status.index);
+  mark.mutable_batch_mark()->set_node(index);
   mark.mutable_batch_mark()->set_number(number);
   if (ended.has_job_ended()) {
     // One at a time: the job's end must stand behind what every node had to say.
@@ -329,27 +375,25 @@ bool JobIngest::TakeBatch(v1::EventBatch* batch, Node* node) {
     ended.mutable_job_ended()->set_time_ns(ToOurClock(*node, ended.job_ended().time_ns()));
     v1::Event state = StateOf(*node, v1::NODE_STATE_KIND_ENDED);
     *state.mutable_node_state()->mutable_ended() = ended.job_ended();
-    events.push_back(std::move(state));
+    together.behind.push_back(std::move(state));
     if (NoteEnded(ended.job_ended(), node)) {
       v1::Event all;
       *all.mutable_job_ended() = job_ended_;
-      events.push_back(std::move(all));
+      together.behind.push_back(std::move(all));
     }
-    events.push_back(std::move(mark));
-    analysis_->OnBatch(events);
+    together.behind.push_back(std::move(mark));
+    analysis_->OnBatch(together);
   } else {
-    events.push_back(std::move(mark));
-    analysis_->OnBatch(events);
+    together.behind.push_back(std::move(mark));
+    analysis_->OnBatch(together);
   }
   {
     const std::lock_guard lock(mutex_);
     node->status.last_batch = number;
   }
-  if (round.has_round()) {
-    v1::Round& answer = *round.mutable_round();
-    answer.set_begin_ns(ToOurClock(*node, answer.begin_ns()));
-    answer.set_end_ns(ToOurClock(*node, answer.end_ns()));
-    rounds_->Answer(node->status.index, std::move(answer));
+  if (*answers) {
+    answer->set_begin_ns(ToOurClock(*node, answer->begin_ns()));
+    answer->set_end_ns(ToOurClock(*node, answer->end_ns()));
   }
   return true;
 }

@@ -99,7 +99,12 @@ class JobIngest {
   uint64_t changes() const;  // grows when nodes() says something new
 
  private:
-  bool TakeBatch(v1::EventBatch* batch, Node* node);
+  // *answers: the batch brought the node's answer to a round.
+  bool TakeBatch(plain::Chunk* batch, Node* node, v1::Round* answer, bool* answers);
+  // Memory to read a message into, kept for all streams: of thousands a few read at a time, and what they used last
+  // is still near.
+  std::unique_ptr<IngestMessage> Scratch();
+  void GiveBack(std::unique_ptr<IngestMessage> message);
   void TakeClock(const v1::ClockReading& reading, Node* node);
   v1::StacksRequest RequestOf(uint32_t index) const;
   static v1::Event StateOf(const Node& node, v1::NodeStateKind kind, uint64_t missing = 0);
@@ -111,6 +116,8 @@ class JobIngest {
   RoundDriver* rounds_ = nullptr;
   const Options options_;
 
+  std::mutex scratch_mutex_;  // nothing else is taken under it
+  std::vector<std::unique_ptr<IngestMessage>> scratch_;
   std::mutex ends_mutex_;  // while a node's end is taken in; before mutex_
   mutable std::mutex mutex_;  // never held while the analysis is called: OnDurable comes from it
   std::condition_variable left_;

@@ -1,7 +1,12 @@
 #include "analyzer/server/plain_events.h"
 
+#include <google/protobuf/io/coded_stream.h>
+
+#include <bit>
+#include <cstring>
 #include <utility>
 
+#include "gordian/v1/ingest.pb.h"
 #include "gordian/v1/trace.pb.h"
 
 namespace gordian::server::plain {
@@ -18,6 +23,7 @@ class Wire {
   explicit Wire(std::string_view bytes) : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
 
   bool AtEnd() const { return at_ == end_; }
+  const char* at() const { return at_; }
 
   // Of one byte or two, as all of ours are; protobuf decides about others.
   bool Tag(uint64_t* out) {
@@ -31,6 +37,10 @@ class Wire {
     return high != 0 && high < 0x80;
   }
   bool Varint(uint64_t* out) {
+    if (at_ != end_ && static_cast<uint8_t>(*at_) < 0x80) {  // as most are
+      *out = static_cast<uint8_t>(*at_++);
+      return true;
+    }
     uint64_t value = 0;
     for (int shift = 0; shift < 70 && at_ != end_; shift += 7) {
       const auto byte = static_cast<uint8_t>(*at_++);
@@ -44,9 +54,8 @@ class Wire {
   }
   bool Fixed64(uint64_t* out) {
     if (end_ - at_ < 8) return false;
-    uint64_t value = 0;
-    for (int i = 7; i >= 0; --i) value = value << 8 | static_cast<uint8_t>(at_[i]);
-    *out = value;
+    static_assert(std::endian::native == std::endian::little);
+    std::memcpy(out, at_, 8);
     at_ += 8;
     return true;
   }
@@ -64,13 +73,14 @@ class Wire {
   const char* end_;
 };
 
-// Reads a message whose numbers go into `fields`; other(field, bytes) gets what is neither. False: not what is told
-// here, or nothing that makes sense.
+// Reads a message whose numbers go into `fields`; other(field, bytes) gets parts, and other(field, value, wire) numbers
+// that are no such field. False: not what is told here, or nothing that makes sense.
 template <uint32_t kFixed, size_t kFields, typename Other>
 bool ReadFields(std::string_view bytes, Fields<kFields>* fields, Other&& other) {
   static_assert(kFields <= 32);
   Wire wire(bytes);
   while (!wire.AtEnd()) {
+    const char* const begin = wire.at();
     uint64_t tag = 0;
     if (!wire.Tag(&tag)) return false;
     const uint64_t field = tag >> 3;
@@ -84,7 +94,7 @@ bool ReadFields(std::string_view bytes, Fields<kFields>* fields, Other&& other) 
     if (type == kVarint ? !wire.Varint(&value) : type != kFixed64 || !wire.Fixed64(&value)) return false;
     if (field == 0) return false;
     if (field >= kFields) {
-      if (!other(field, value)) return false;
+      if (!other(field, value, {begin, static_cast<size_t>(wire.at() - begin)})) return false;
       continue;
     }
     if ((type == kFixed64) != ((kFixed >> field & 1) != 0)) return false;
@@ -95,7 +105,7 @@ bool ReadFields(std::string_view bytes, Fields<kFields>* fields, Other&& other) 
 
 struct Nothing {
   bool operator()(uint64_t, std::string_view) const { return false; }
-  bool operator()(uint64_t, uint64_t) const { return false; }
+  bool operator()(uint64_t, uint64_t, std::string_view) const { return false; }
 };
 
 template <typename... Functions>
@@ -161,6 +171,8 @@ void Chunk::Clear() {
   comms_.clear();
   others_.clear();
   last_ = false;
+  plain_rounds_ = true;
+  number_ = 0;
 }
 
 bool Chunk::Read(std::string_view contents) {
@@ -175,13 +187,35 @@ bool Chunk::Read(std::string_view contents) {
   return true;
 }
 
+bool Chunk::ReadBatch(std::string_view contents) {
+  constexpr uint64_t kNumber = 1, kEvents = 2;
+  static_assert(kNumber == v1::EventBatch::kNumberFieldNumber && kEvents == v1::EventBatch::kEventsFieldNumber);
+  Clear();
+  plain_rounds_ = false;
+  Fields<kNumber + 1> fields;
+  if (ReadFields<kNoFixed>(contents, &fields,
+                           Either{[this](uint64_t field, std::string_view bytes) {
+                                    return field == kEvents && ReadEvent(bytes);
+                                  },
+                                  [](uint64_t, uint64_t, std::string_view) { return false; }})) {
+    number_ = fields.at[kNumber];
+    return true;
+  }
+  Clear();
+  v1::EventBatch batch;
+  if (!batch.ParseFromArray(contents.data(), static_cast<int>(contents.size())) || !batch.packed().empty()) return false;
+  for (v1::Event& event : *batch.mutable_events()) AddOther(std::make_unique<v1::Event>(std::move(event)));
+  number_ = batch.number();
+  return true;
+}
+
 bool Chunk::ReadPlain(std::string_view contents) {
   constexpr uint64_t kEvents = 2, kLast = 3;
   Fields<1> none;
   return ReadFields<kNoFixed>(
       contents, &none,
       Either{[this](uint64_t field, std::string_view bytes) { return field == kEvents && ReadEvent(bytes); },
-             [this](uint64_t field, uint64_t value) {
+             [this](uint64_t field, uint64_t value, std::string_view) {
                last_ = value != 0;
                return field == kLast;
              }});
@@ -205,7 +239,7 @@ bool Chunk::ReadEvent(std::string_view bytes) {
         return true;
       }
       records_.pop_back();
-    } else if (tag >> 3 == v1::Event::kRound) {
+    } else if (tag >> 3 == v1::Event::kRound && plain_rounds_) {
       Round round;
       if (ReadRound(part, &round)) {
         events_.push_back({Kind::kRound, static_cast<uint32_t>(rounds_.size())});
@@ -221,15 +255,17 @@ bool Chunk::ReadEvent(std::string_view bytes) {
 }
 
 bool Chunk::ReadRecord(std::string_view bytes, CallRecord* record) {
-  constexpr uint64_t kProcess = 18;
+  constexpr uint64_t kProcess = v1::CallRecord::kProcessFieldNumber;
+  record->wire = bytes;
   return ReadFields<Bit(7)>(bytes, record,
                             Either{[record](uint64_t field, std::string_view part) {
                                      if (record->payload != v1::CallRecord::PAYLOAD_NOT_SET) return false;
                                      record->payload = static_cast<v1::CallRecord::PayloadCase>(field);
                                      return ReadPayload(record->payload, part, &record->told);
                                    },
-                                   [record](uint64_t field, uint64_t value) {
+                                   [record](uint64_t field, uint64_t value, std::string_view wire) {
                                      record->of_process = static_cast<uint32_t>(value);
+                                     record->process_on_wire = wire;
                                      return field == kProcess;
                                    }});
 }
@@ -240,7 +276,7 @@ bool Chunk::ReadRound(std::string_view bytes, Round* round) {
   round->first_process = processes_.size();
   const bool read = ReadFields<kNoFixed>(
       bytes, round, Either{[this](uint64_t field, std::string_view part) { return field == kProcesses && ReadProcess(part); },
-                           [](uint64_t, uint64_t) { return false; }});
+                           [](uint64_t, uint64_t, std::string_view) { return false; }});
   round->n_processes = processes_.size() - round->first_process;
   return read;
 }
@@ -264,7 +300,7 @@ bool Chunk::ReadProcess(std::string_view bytes) {
         return false;
     }
   };
-  if (!ReadFields<kNoFixed>(bytes, &process, Either{part, [](uint64_t, uint64_t) { return false; }})) return false;
+  if (!ReadFields<kNoFixed>(bytes, &process, Either{part, [](uint64_t, uint64_t, std::string_view) { return false; }})) return false;
   process.n_threads = threads_.size() - process.first_thread;
   process.n_streams = streams_.size() - process.first_stream;
   process.n_comms = comms_.size() - process.first_comm;
@@ -280,7 +316,66 @@ bool Chunk::ReadThread(std::string_view bytes, ThreadState* thread) {
                                                // Whether it is UTF-8 protobuf says.
                                                return field == kName && IsAscii(part);
                                              },
-                                             [](uint64_t, uint64_t) { return false; }});
+                                             [](uint64_t, uint64_t, std::string_view) { return false; }});
+}
+
+bool ReadEnvelope(std::string_view message, BatchEnvelope* envelope) {
+  *envelope = {};
+  Wire outer(message);
+  uint64_t tag = 0;
+  if (!outer.Tag(&tag) || tag != (v1::ToAnalyzer::kBatchFieldNumber << 3 | kBytes)) return false;
+  if (!outer.Bytes(&envelope->batch) || !outer.AtEnd()) return false;
+  Wire batch(envelope->batch);
+  const bool numbered = batch.Tag(&tag) && tag == (v1::EventBatch::kNumberFieldNumber << 3 | kVarint) &&
+                        batch.Varint(&envelope->number);
+  std::string_view packed;
+  if (numbered && batch.Tag(&tag) && tag == (v1::EventBatch::kPackedFieldNumber << 3 | kBytes) && batch.Bytes(&packed) &&
+      batch.AtEnd()) {
+    envelope->packed = packed;
+  }
+  return true;
+}
+
+namespace {
+
+using google::protobuf::io::CodedOutputStream;
+constexpr size_t kMostVarint = 10;
+constexpr uint32_t kEventTag = v1::TraceChunk::kEventsFieldNumber << 3 | kBytes;
+
+}  // namespace
+
+void AppendTo(const v1::Event& event, std::string* chunk) {
+  const size_t size = event.ByteSizeLong(), before = chunk->size();
+  chunk->resize(before + 2 * kMostVarint + size);
+  auto* const begin = reinterpret_cast<uint8_t*>(chunk->data());
+  uint8_t* at = CodedOutputStream::WriteVarint32ToArray(kEventTag, begin + before);
+  at = CodedOutputStream::WriteVarint32ToArray(static_cast<uint32_t>(size), at);
+  at = event.SerializeWithCachedSizesToArray(at);
+  chunk->resize(static_cast<size_t>(at - begin));
+}
+
+void AppendTo(const CallRecord& record, std::string* chunk) {
+  constexpr uint32_t kRecordTag = v1::Event::kRecordFieldNumber << 3 | kBytes;
+  constexpr uint32_t kProcessTag = v1::CallRecord::kProcessFieldNumber << 3 | kVarint;
+  // The field may have come more than once: the last counts, and goes on doing so.
+  const std::string_view wire = record.wire, old = record.process_on_wire;
+  const std::string_view front = old.empty() ? wire : wire.substr(0, static_cast<size_t>(old.data() - wire.data()));
+  const std::string_view rest = wire.substr(front.size() + old.size());
+  uint8_t process[2 * kMostVarint];
+  uint8_t* end = CodedOutputStream::WriteVarint32ToArray(kProcessTag, process);
+  end = CodedOutputStream::WriteVarint32ToArray(record.of_process, end);
+  const size_t named = static_cast<size_t>(end - process);
+  const auto size = static_cast<uint32_t>(front.size() + named + rest.size());
+  const uint32_t outer = 1 + CodedOutputStream::VarintSize32(size) + size;
+  uint8_t head[3 * kMostVarint];
+  uint8_t* at = CodedOutputStream::WriteVarint32ToArray(kEventTag, head);
+  at = CodedOutputStream::WriteVarint32ToArray(outer, at);
+  at = CodedOutputStream::WriteVarint32ToArray(kRecordTag, at);
+  at = CodedOutputStream::WriteVarint32ToArray(size, at);
+  chunk->append(reinterpret_cast<const char*>(head), static_cast<size_t>(at - head));
+  chunk->append(front);
+  chunk->append(reinterpret_cast<const char*>(process), named);
+  chunk->append(rest);
 }
 
 }  // namespace gordian::server::plain

@@ -1,4 +1,4 @@
-// The events of a trace's chunk, read straight from the wire format of protobuf into flat memory that is used again for
+// The events of a trace's chunk, or of a batch on its way to the analyzer, read straight from the wire format of protobuf into flat memory that is used again for
 // the next chunk: records and rounds, which are nearly all there is, cost no allocation and no object of protobuf's.
 //
 // What is read here reads as v1's messages do, by accessors of the same names, so that one template can take both.
@@ -103,6 +103,8 @@ struct GraphCall : Payload {
 };
 
 struct CallRecord : Fields<8> {
+  std::string_view wire;  // all of it, in the chunk's bytes
+  std::string_view process_on_wire;  // the field that names the process, within `wire`; empty: it is not there
   v1::CallRecord::PayloadCase payload = v1::CallRecord::PAYLOAD_NOT_SET;
   uint32_t of_process = 0;
   Payload told;
@@ -226,12 +228,19 @@ class Chunk {
   // A serialised v1::TraceChunk, which must live as long as what was read of it is used. False: it is none, and nothing
   // of it is to be used. The header is left out.
   bool Read(std::string_view contents);
+  // The same of a serialised v1::EventBatch that is not packed, but for its rounds, which are left to protobuf.
+  bool ReadBatch(std::string_view contents);
+
+  // Of a batch.
+  uint64_t number() const { return number_; }
 
   // In their order.
   const std::vector<Event>& events() const { return events_; }
   const CallRecord& record(const Event& event) const { return records_[event.at]; }
+  CallRecord& record(const Event& event) { return records_[event.at]; }
   const Round& round(const Event& event) const { return rounds_[event.at]; }
   const v1::Event& other(const Event& event) const { return *others_[event.at]; }
+  v1::Event& other(const Event& event) { return *others_[event.at]; }
   bool last() const { return last_; }
 
  private:
@@ -257,7 +266,23 @@ class Chunk {
   std::vector<CommState> comms_;
   std::vector<std::unique_ptr<v1::Event>> others_;
   bool last_ = false;
+  bool plain_rounds_ = true;
+  uint64_t number_ = 0;
 };
+
+// What a v1::ToAnalyzer that brings a batch holds. Views into the message.
+struct BatchEnvelope {
+  std::string_view batch;   // the serialised v1::EventBatch
+  uint64_t number = 0;      // of a packed one
+  std::string_view packed;  // EventBatch.packed, where the batch holds nothing but this and its number
+};
+// False: it is another message, or protobuf has to say.
+bool ReadEnvelope(std::string_view message, BatchEnvelope* envelope);
+
+// Appends the event as a further element of v1::TraceChunk.events.
+void AppendTo(const v1::Event& event, std::string* chunk);
+// The same for a record, whose process is told as of_process now says.
+void AppendTo(const CallRecord& record, std::string* chunk);
 
 }  // namespace gordian::server::plain
 

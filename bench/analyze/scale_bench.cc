@@ -1,7 +1,7 @@
 // How the analyzer grows with the job: a training job of 64 to 16,384 ranks (training_job.h) hangs, and
 // the time counts from the moment that the last node has answered the round that proves it until the
 // verdict is there, in seconds of the one thread that does it. Also what a record costs, in process,
-// from the message to the model, and by how much the process grows (with what the job's writer keeps).
+// from the unpacked message to the model, and by how much the process grows (with what the job's writer keeps).
 //
 //   bench_scale [MAX_RANKS]        default 16384
 #include <time.h>
@@ -55,9 +55,10 @@ struct Measured {
   uint64_t sent_records = 0, plain_bytes = 0, wire_bytes = 0;
 };
 
-// As a collector would send them: at most so many to a batch.
-void CountBytes(const std::vector<v1::Event>& events, Measured* measured) {
+// Events as a collector would send them, at most so many to a batch: the serialised batches.
+std::vector<std::string> Batches(const std::vector<v1::Event>& events, Measured* measured) {
   constexpr size_t kBatch = 512;
+  std::vector<std::string> batches;
   for (size_t first = 0; first < events.size(); first += kBatch) {
     v1::ToAnalyzer message;
     message.mutable_batch()->set_number(first + 1);
@@ -67,7 +68,26 @@ void CountBytes(const std::vector<v1::Event>& events, Measured* measured) {
     }
     measured->plain_bytes += message.ByteSizeLong();
     measured->wire_bytes += PackedMessage(message).ByteSizeLong();
+    batches.push_back(message.batch().SerializeAsString());
   }
+  return batches;
+}
+
+// As the ingest service takes a batch in, once it is unpacked.
+void Take(const std::string& bytes, int node, server::plain::Chunk* batch, server::Analysis* analysis) {
+  using Kind = server::plain::Chunk::Kind;
+  if (!batch->ReadBatch(bytes)) Fail("a batch makes no sense");
+  server::Together together;
+  together.chunk = batch;
+  together.events = batch->events();
+  for (const server::plain::Chunk::Event& event : batch->events()) {
+    if (event.kind == Kind::kRecord) {
+      batch->record(event).of_process += static_cast<uint32_t>(node) * server::kProcessesOfNode;
+    } else {
+      TrainingJob::MakeUnique(node, &batch->other(event));
+    }
+  }
+  analysis->OnBatch(together);
 }
 
 Measured Measure(const TrainingShape& shape) {
@@ -75,11 +95,11 @@ Measured Measure(const TrainingShape& shape) {
   result.ranks = shape.ranks();
   TrainingJob job(shape);
   server::Analysis analysis({});
+  server::plain::Chunk batch;
   const TrainingJob::Sink feed = [&](int node, std::vector<v1::Event> events) {
-    CountBytes(events, &result);
-    for (v1::Event& event : events) TrainingJob::MakeUnique(node, &event);
+    const std::vector<std::string> batches = Batches(events, &result);
     const double begin = CpuSeconds();
-    analysis.OnBatch(events);
+    for (const std::string& bytes : batches) Take(bytes, node, &batch, &analysis);
     result.feed_s += CpuSeconds() - begin;
   };
   uint64_t number = 0;

@@ -2,6 +2,8 @@
 // hardware queues and multiprocessors (W6).
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "tests/unit/graph/jobs_harness.h"
 
 namespace gordian::graph {
@@ -87,6 +89,40 @@ TEST(Resources, AreNotBlamedForARankThatIsLate) {
   job.Rounds(&model, 30);
   EXPECT_EQ(model.Current().main.verdict, VerdictKind::kRankNotJoined)
       << model.Current().main.summary;
+}
+
+// Nor for one that sleeps, which is why nothing ends here.
+TEST(Resources, AreNotBlamedForARankThatSleeps) {
+  const Program both = Inits(2) + Program{AllReduce(0, 1), AllReduce(1, 2), DeviceSync(), Sleep()};
+  const Program other = Inits(2) + Program{AllReduce(1, 2), AllReduce(0, 1), DeviceSync(), Sleep()};
+  const Program late = Inits(2) + Program{Sleep()};
+  SimJob job(Comms(2, 3), {both, other, late});
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 30);
+  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHostBlocked) << model.Current().main.summary;
+  EXPECT_EQ(model.Current().main.culprit_ranks, std::vector<int>{2});
+}
+
+// What waits for a value in memory has not started, and holds nothing that the writer needs: that this one does
+// not end has another reason.
+TEST(Resources, AreNotHeldByWhatCannotStart) {
+  const Program writes = Inits(2) + Program{WaitValue(1, 1), AllReduce(0, 1), AllReduce(1, 2), WriteValue(1, 2), DeviceSync()};
+  const Program waits = Inits(2) + Program{AllReduce(1, 2), AllReduce(0, 1), DeviceSync()};
+  SimJob job(Comms(2, 2), {writes, waits});
+  for (bool moved = true; std::exchange(moved, false);) {  // the hosts alone: nothing on the devices starts
+    for (const int transition : job.Enabled()) {
+      if (transition < 0 || transition >= 2) continue;
+      job.Take(transition);
+      moved = true;
+      break;
+    }
+  }
+  JobModel model;
+  job.Rounds(&model, 60);
+  const Verdict verdict = model.Current();
+  EXPECT_EQ(verdict.main.verdict, VerdictKind::kStuckKernel) << verdict.main.summary;
+  for (const Finding& finding : verdict.findings) EXPECT_NE(finding.check, "resource-cycle") << finding.summary;
 }
 
 }  // namespace

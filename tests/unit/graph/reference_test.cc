@@ -225,22 +225,39 @@ class Generator {
 
 std::vector<int> AsVector(const std::set<int>& s) { return {s.begin(), s.end()}; }
 
+bool Assumes(const Finding& finding, const char* part) {
+  return std::any_of(finding.evidence.assumes.begin(), finding.evidence.assumes.end(),
+                     [&](const std::string& text) { return text.find(part) != text.npos; });
+}
+
 // Ranks that the verdict holds to be in the deadlock; environment ranks make them process numbers.
 std::set<int> Stuck(const Verdict& verdict) {
   std::set<int> stuck;
   auto add = [&](const Finding& f) {
     if (f.verdict != VerdictKind::kDeadlock && f.verdict != VerdictKind::kInitHang) return;
     // Proofs, and those that would be if nobody unseen wrote to memory.
-    const bool memory = std::any_of(
-        f.evidence.assumes.begin(), f.evidence.assumes.end(),
-        [](const std::string& text) { return text.find("writes to the memory") != text.npos; });
-    if (f.confidence != Confidence::kConfirmed && !memory) return;
+    if (f.confidence != Confidence::kConfirmed && !Assumes(f, "writes to the memory")) return;
     stuck.insert(f.culprit_ranks.begin(), f.culprit_ranks.end());
     stuck.insert(f.victim_ranks.begin(), f.victim_ranks.end());
   };
   add(verdict.main);
   for (const Finding& f : verdict.findings) add(f);
   return stuck;
+}
+
+// All findings, with what each assumes.
+std::string Told(const Verdict& verdict) {
+  std::ostringstream out;
+  auto tell = [&](const Finding& f) {
+    out << Name(f.verdict) << " (" << Name(f.confidence) << ", " << f.check << "): " << f.summary << "\n";
+    for (const std::string& text : f.evidence.assumes) out << "  assuming that " << text << "\n";
+    for (const WaitEdge& edge : f.cycle) {
+      out << "  " << edge.rank << " > " << edge.waits_for_rank << " in " << edge.op << ": " << edge.reason << ", " << edge.detail << "\n";
+    }
+  };
+  tell(verdict.main);
+  for (const Finding& f : verdict.findings) tell(f);
+  return out.str();
 }
 
 SimJob Make(const Case& c, uint64_t seed) {
@@ -289,6 +306,15 @@ void ExpectOneEnd(const Case& c) {
 // Programs that the model was once wrong about, beside those of the seed.
 constexpr uint64_t kFailedOnce[] = {
     20304678,  // a circle that stands by itself, and whom else sends without buffers would hold up
+    20473321,  // multiprocessors blamed for what waits for a rank that sleeps
+    21081087,  // the same
+};
+
+// The same where records are lost.
+constexpr uint64_t kThinnedOnce[] = {
+    20281019, 20300969,  // multiprocessors blamed for what waits for a rank that sleeps
+    20302649, 20523846,  // the record of a group's end was lost: the group counted as open
+    20341346,            // of a group's operations one was lost, and taken for a launch of its own
 };
 
 TEST(Reference, RandomPrograms) {
@@ -337,7 +363,7 @@ TEST(Reference, RandomPrograms) {
              << Print(c) << "it leaves unfinished: " << ::testing::PrintToString(expected)
              << "\nthe model says stuck: " << ::testing::PrintToString(got)
              << "\nand said so early: " << ::testing::PrintToString(early) << "\n"
-             << Name(verdict.main.verdict) << ": " << verdict.main.summary;
+             << Told(verdict);
     }
     if (i % 200 == 0 && c.programs.size() <= 3) ExpectOneEnd(c);
   }
@@ -426,11 +452,12 @@ bool Says(const Verdict& verdict, VerdictKind kind) {
 }
 
 // Every rank that a finding of a circle names, however sure it is; but for what NCCL's buffers make
-// harmless.
-std::set<int> InCircles(const Verdict& verdict) {
+// harmless, and where the job was `stopped` for what would hold it up for so long: multiprocessors.
+std::set<int> InCircles(const Verdict& verdict, bool stopped) {
   std::set<int> named;
   auto add = [&](const Finding& f) {
-    if (f.verdict != VerdictKind::kDeadlock || f.check == "unbuffered-send-cycle") return;
+    if (f.verdict != VerdictKind::kDeadlock || Assumes(f, "does not buffer")) return;
+    if (stopped && Assumes(f, "multiprocessors")) return;
     named.insert(f.culprit_ranks.begin(), f.culprit_ranks.end());
     named.insert(f.victim_ranks.begin(), f.victim_ranks.end());
   };
@@ -450,9 +477,10 @@ TEST(Reference, StateBlocksFillInForThinnedRecords) {
   uint64_t hangs = 0, found = 0, mismatches = 0, mismatches_found = 0;
   for (uint64_t i = 0; i < programs; ++i) {
     if (limited && std::chrono::steady_clock::now() - began > std::chrono::seconds(30)) break;
-    const Case c = Generator(seed + i).Next();
-    SimJob job = Make(c, seed + i);
-    std::mt19937_64 random(seed + i);
+    const uint64_t number = i < std::size(kThinnedOnce) ? kThinnedOnce[i] : seed + i - std::size(kThinnedOnce);
+    const Case c = Generator(number).Next();
+    SimJob job = Make(c, number);
+    std::mt19937_64 random(number);
     job.Run(static_cast<int>(random() % 60) + 10);
     const bool to_the_end = random() % 2 == 0;
     if (to_the_end) job.Run();
@@ -490,8 +518,8 @@ TEST(Reference, StateBlocksFillInForThinnedRecords) {
     }
     const Verdict by_records = whole.Current(), verdict = told.Current();
     const std::string where = "program " + std::to_string(i) + " (GORDIAN_TEST_SEED=" +
-                              std::to_string(seed + i) + "), one record lost in " +
-                              std::to_string(one_in) + "\n" + Print(c) + verdict.main.summary;
+                              std::to_string(number) + "), one record lost in " +
+                              std::to_string(one_in) + "\n" + Print(c) + Told(verdict);
     const bool mismatched = Says(by_records, VerdictKind::kMismatch);
     if (Says(verdict, VerdictKind::kMismatch)) {
       ASSERT_TRUE(mismatched) << where;
@@ -500,13 +528,13 @@ TEST(Reference, StateBlocksFillInForThinnedRecords) {
     mismatches_found += mismatched && Says(verdict, VerdictKind::kMismatch);
     if (mismatched) continue;
     // One that is still to come makes the rest of the run anybody's guess.
-    SimJob rest = Make(c, seed + i);
+    SimJob rest = Make(c, number);
     rest.Run();
     JobModel later;
     rest.Rounds(&later, 0.6, 0.3);
     if (Mismatched(later.Current())) continue;
     const std::set<int> expected = truth.Unfinished();
-    for (int rank : InCircles(verdict)) {
+    for (int rank : InCircles(verdict, !to_the_end)) {
       ASSERT_TRUE(expected.count(rank) > 0)
           << where << "\nunfinished: " << ::testing::PrintToString(expected);
     }

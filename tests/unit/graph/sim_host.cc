@@ -428,6 +428,7 @@ void SimJob::Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_
       if (last != p.last_launch.end()) launch.before = last->second;
       p.last_launch[part.op.comm] = it->second;
       launch.issued_before = issued;
+      launch.group = group;
       p.last_issued = it->second;
       launches_.push_back(launch);
     }

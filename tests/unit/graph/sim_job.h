@@ -189,6 +189,7 @@ class SimJob {
     int issued_before = -1;  // at the process, outside graphs
     std::vector<int> behind;  // in its graph
     bool started = false, done = false, aborted = false;
+    bool group = false;
   };
   struct Proc {
     size_t pc = 0;

@@ -178,6 +178,7 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
           PendingOperation& pending = out.pending.emplace_back();
           pending.ordinal = ordinal;
           pending.launch = launch.parts.front().order;
+          pending.in_group = launch.group;
           pending.comm = static_cast<CommId>(part.op.comm + 1);
           pending.call = part.op.call;
           pending.root_or_peer = part.op.root_or_peer;

@@ -120,6 +120,55 @@ TEST(StateMerge, GroupsStandTogether) {
   ExpectNothing(Comms(2, 2), {forth, forth});
 }
 
+// Whichever record is lost: of groups those that are left, and the account, are one story.
+TEST(StateMerge, GroupsThatLoseOneRecord) {
+  const Program groups = Inits(2) + Program{GroupStart(), AllReduce(0, 1), Send(0, 1, 2), GroupEnd(),
+                                            GroupStart(), AllReduce(0, 1), AllReduce(1, 2), GroupEnd(), DeviceSync()};
+  const Program single = Inits(2) + Program{AllReduce(0, 1), Recv(0, 0, 2), AllReduce(0, 1), AllReduce(1, 2), DeviceSync()};
+  const std::vector<Program> programs = {groups, single};
+  size_t records = 0;
+  {
+    SimJob job(Comms(2, 2), programs);
+    job.Run();
+    ASSERT_TRUE(job.Unfinished().empty());
+    records = job.log.size();
+  }
+  for (size_t gone = 0; gone < records; ++gone) {
+    SCOPED_TRACE("record " + std::to_string(gone));
+    SimJob job(Comms(2, 2), programs);
+    JobModel model;
+    std::map<ProcessId, uint64_t> lost;
+    for (ProcessId process : {1u, 2u}) {
+      ProcessInfo info;
+      info.process = process;
+      info.env_rank = static_cast<int>(process) - 1;
+      info.env_world_size = 2;
+      model.OnProcessStarted(info);
+    }
+    size_t fed = 0;
+    for (bool moves = true; moves;) {
+      moves = job.Step();
+      for (; fed < job.log.size(); ++fed) {
+        if (fed == gone) {
+          lost[job.log[fed].process] = 1;
+        } else {
+          model.OnRecord(job.log[fed]);
+        }
+      }
+      for (int r = 0; r < 3; ++r) {
+        job.Advance(2'000'000'000);
+        Round round = job.MakeRound();
+        job.TellState(&round, lost);
+        model.OnRound(round);
+        const Finding& main = model.Current().main;
+        EXPECT_NE(main.verdict, VerdictKind::kDeadlock) << main.summary;
+        EXPECT_NE(main.verdict, VerdictKind::kMismatch) << main.summary;
+      }
+    }
+    EXPECT_STREQ(Name(model.Current().main.verdict), "healthy") << model.Current().main.summary;
+  }
+}
+
 TEST(StateMerge, WhoHasNotSent) {
   const Program receives = Inits(1) + Program{Recv(0, 1), Recv(0, 1), StreamSync()};
   const Verdict verdict = WithoutRecords(

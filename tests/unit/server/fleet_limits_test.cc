@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <string>
 #include <thread>
 
@@ -192,6 +193,14 @@ TEST(IngestStreamTest, AMessageOfManyEmptyEventsIsNotMadeIntoObjects) {
 #endif
   EXPECT_NE(why.find(std::to_string(kMaxMessageParts) + " parts"), std::string::npos) << why;
 
+  IngestMessage streamed;
+  std::string also;
+  large = EmptyEvents((kMaxMessageBytes - 100) / 2);
+  EXPECT_FALSE(ParseMessage(&large, &streamed, &also));
+  EXPECT_EQ(also, why);
+#ifndef __SANITIZE_ADDRESS__
+  EXPECT_LT(ResidentBytes() - std::min(before, ResidentBytes()), 200u << 20);
+#endif
   grpc::ByteBuffer most = EmptyEvents(kMaxMessageParts - 1);  // the batch is a part itself
   EXPECT_TRUE(ParseMessage(&most, &message, &why)) << why;
   EXPECT_EQ(static_cast<size_t>(message.batch().events_size()), kMaxMessageParts - 1);
@@ -219,10 +228,76 @@ TEST(IngestStreamTest, WhatIsWithinEventsCountsToo) {
   EXPECT_NE(why.find("parts"), std::string::npos) << why;
 }
 
+// By protobuf, and the way that streams are read: both take the same, or refuse it with the same words.
+bool Parse(const std::string& sent, v1::ToAnalyzer* got, std::string* why) {
+  grpc::Slice slice(sent);
+  grpc::ByteBuffer bytes(&slice, 1), again(&slice, 1);
+  const bool taken = ParseMessage(&bytes, got, why);
+  IngestMessage message;
+  std::string also;
+  EXPECT_EQ(ParseMessage(&again, &message, &also), taken);
+  EXPECT_EQ(also, *why);
+  if (!taken) return false;
+  EXPECT_EQ(message.has_batch, got->has_batch());
+  EXPECT_EQ(message.has_batch ? message.batch.number() : 0, got->batch().number());
+  EXPECT_EQ(message.has_batch ? message.batch.events().size() : 0, static_cast<size_t>(got->batch().events_size()));
+  EXPECT_EQ(message.has_batch ? got->SerializeAsString() : message.other.SerializeAsString(), got->SerializeAsString());
+  return true;
+}
+
 bool Parse(const v1::ToAnalyzer& sent, v1::ToAnalyzer* got, std::string* why) {
-  grpc::Slice slice(sent.SerializeAsString());
-  grpc::ByteBuffer bytes(&slice, 1);
-  return ParseMessage(&bytes, got, why);
+  return Parse(sent.SerializeAsString(), got, why);
+}
+
+TEST(IngestStreamTest, OtherMessagesAndManyBatchesInOneMemory) {
+  v1::ToAnalyzer ping, got, batch;
+  std::string why;
+  ping.mutable_ping()->set_sent_ns(5);
+  EXPECT_TRUE(Parse(ping, &got, &why));
+  EXPECT_TRUE(Parse(std::string(), &got, &why));
+  batch.mutable_batch();
+  EXPECT_TRUE(Parse(batch, &got, &why));
+  IngestMessage memory;
+  for (uint64_t number = 1; number < 40; ++number) {
+    batch.mutable_batch()->set_number(number);
+    v1::CallRecord* const record = batch.mutable_batch()->add_events()->mutable_record();
+    record->set_order(number);
+    record->set_process(3);
+    for (const v1::ToAnalyzer& message : {batch, PackedMessage(batch), ping}) {
+      grpc::Slice slice(message.SerializeAsString());
+      grpc::ByteBuffer bytes(&slice, 1);
+      ASSERT_TRUE(ParseMessage(&bytes, &memory, &why)) << why;
+      ASSERT_EQ(memory.has_batch, message.has_batch());
+      if (!memory.has_batch) continue;
+      EXPECT_EQ(memory.batch.number(), number);
+      ASSERT_EQ(memory.batch.events().size(), number);
+      EXPECT_EQ(memory.batch.record(memory.batch.events().back()).order(), number);
+    }
+  }
+}
+
+// Cut and changed anywhere.
+TEST(IngestStreamTest, DamagedMessagesAreTakenOrRefusedAlike) {
+  v1::ToAnalyzer plain;
+  plain.mutable_batch()->set_number(7);
+  for (v1::Event& event : testing::TwoRanks(true).Take()) *plain.mutable_batch()->add_events() = std::move(event);
+  std::mt19937 random(20261122);
+  size_t taken = 0, refused = 0;
+  for (const std::string& whole : {plain.SerializeAsString(), PackedMessage(plain).SerializeAsString()}) {
+    for (int i = 0; i < 1500; ++i) {
+      std::string bytes = whole;
+      if (i % 4 == 0) {
+        bytes.resize(random() % bytes.size());
+      } else {
+        bytes[random() % (i % 2 == 0 ? 24 : bytes.size())] = static_cast<char>(random());
+      }
+      v1::ToAnalyzer got;
+      std::string why;
+      (Parse(bytes, &got, &why) ? taken : refused) += 1;
+    }
+  }
+  EXPECT_GT(taken, 200u);
+  EXPECT_GT(refused, 200u);
 }
 
 TEST(IngestStreamTest, PackedBatchesAreTheSameBatches) {
@@ -297,11 +372,9 @@ TEST(IngestStreamTest, PackedBatchesThatAreNotTakenAreNamed) {
 TEST(IngestStreamTest, NonsenseIsNamed) {
   for (const std::string& text :
        {std::string("\xff\xff"), std::string(2 << 20, '\xff'), std::string(2 << 20, '\x12')}) {
-    grpc::Slice slice(text);
-    grpc::ByteBuffer bytes(&slice, 1);
     v1::ToAnalyzer message;
     std::string why;
-    EXPECT_FALSE(ParseMessage(&bytes, &message, &why));
+    EXPECT_FALSE(Parse(text, &message, &why));
     EXPECT_NE(why.find("makes no sense"), std::string::npos) << why;
   }
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analyzer/server/graph_events.h"
+#include "gordian/v1/ingest.pb.h"
 #include "gordian/v1/trace.pb.h"
 #include "tests/unit/server/recorded_job.h"
 
@@ -292,6 +293,52 @@ TEST(PlainEvents, OfDamagedOnesTheSameAreRefused) {
   }
   EXPECT_GT(refused, 500u);
   EXPECT_GT(taken, 500u);
+}
+
+// What becomes of a batch in the trace, with its processes under the job's numbers.
+TEST(PlainEvents, BatchesGoIntoTheTraceAsProtobufWouldWriteThem) {
+  constexpr uint32_t kBase = 5u << 20;
+  plain::Chunk batch;
+  size_t records = 0, refused = 0;
+  for (uint64_t seed = 1; seed <= 3000; ++seed) {
+    Dice dice(seed);
+    v1::TraceChunk events;
+    ASSERT_TRUE(events.ParseFromString(RandomChunk(&dice)));
+    v1::EventBatch sent;
+    if (dice.Below(8) != 0) sent.set_number(dice.Number());
+    *sent.mutable_events() = events.events();
+    std::string bytes = sent.SerializeAsString();
+    if (dice.Below(3) == 0) bytes[dice.Below(bytes.size())] = static_cast<char>(dice.Below(256));
+    v1::EventBatch want;
+    const bool taken = want.ParseFromString(bytes) && want.packed().empty();
+    ASSERT_EQ(batch.ReadBatch(bytes), taken) << "seed " << seed;
+    refused += taken ? 0 : 1;
+    if (!taken) continue;
+    ASSERT_EQ(batch.number(), want.number());
+    ASSERT_EQ(batch.events().size(), static_cast<size_t>(want.events_size()));
+    std::string wire;
+    for (size_t i = 0; i < batch.events().size(); ++i) {
+      const plain::Chunk::Event& event = batch.events()[i];
+      v1::Event& other = *want.mutable_events(static_cast<int>(i));
+      ASSERT_NE(event.kind, plain::Chunk::Kind::kRound);
+      if (event.kind == plain::Chunk::Kind::kRecord) {
+        ++records;
+        batch.record(event).of_process += kBase;
+        other.mutable_record()->set_process(other.record().process() + kBase);
+        plain::AppendTo(batch.record(event), &wire);
+      } else {
+        plain::AppendTo(batch.other(event), &wire);
+      }
+    }
+    v1::TraceChunk written;
+    ASSERT_TRUE(written.ParseFromString(wire)) << "seed " << seed;
+    ASSERT_EQ(written.events_size(), want.events_size());
+    for (int i = 0; i < written.events_size(); ++i) {
+      ASSERT_EQ(written.events(i).SerializeAsString(), want.events(i).SerializeAsString()) << "seed " << seed << ", " << i;
+    }
+  }
+  EXPECT_GT(records, 3000u);
+  EXPECT_GT(refused, 100u);
 }
 
 }  // namespace
