@@ -89,6 +89,7 @@ class Reading {
     origin.summary = verdict.main.summary;
     origin.command = header.command_line();
     origin.gordian_version = header.gordian_version();
+    NoteReads(facts, &origin);
     for (const std::string& setting : header.environment()) NoteSetting(setting, kMachine);
     for (const auto& [name, values] : settings_) {
       extracted.schedule.environment.emplace_back(name, *values.begin());
@@ -133,6 +134,22 @@ class Reading {
     const std::vector<std::string> losses = Losses(verdict);
     refused.insert(refused.end(), losses.begin(), losses.end());
     return refused;
+  }
+
+  // Which way a program goes because of what it has read is not in the trace: a replay goes the way that it went.
+  static void NoteReads(const JobFacts& facts, Origin* origin) {
+    size_t reads = 0;
+    std::string site;
+    for (const auto& [id, process] : facts.recording.processes()) {
+      for (const RecordedCall& call : process.calls) {
+        if (call.wait != graph::WaitKind::kCopy && call.wait != graph::WaitKind::kAsyncCopy) continue;
+        if (++reads == 1) site = facts.site(id, call.site);
+      }
+    }
+    if (reads == 0) return;
+    origin->notes.push_back("the job waited for " + std::to_string(reads) + (reads == 1 ? " copy" : " copies") + " between host and device" +
+                            (site.empty() ? "" : ", first at " + site) +
+                            "; what its program did because of what it read is here as it was, not decided anew");
   }
 
   static std::vector<std::string> Losses(const graph::Verdict& verdict) {
