@@ -18,7 +18,7 @@ namespace gordian::runtime {
 namespace {
 
 // Rounds in vain before a worker counts as stalled.
-constexpr uint32_t kPatientRounds = 64;
+constexpr uint32_t kPatientRounds = 16;
 constexpr int64_t kLongestSleepNs = 10'000'000;
 constexpr int64_t kLifeEveryNs = 20'000'000;
 // What all renamed operations of a device may take together.

@@ -98,7 +98,7 @@ template <typename T>
 T Average(T sum, int ranks) {
   if constexpr (std::is_integral_v<T>) {
     if constexpr (std::is_signed_v<T>) return static_cast<T>(int64_t{sum} / ranks);
-    return static_cast<T>(uint64_t{sum} / static_cast<uint64_t>(ranks));
+    else return static_cast<T>(static_cast<uint64_t>(sum) / static_cast<uint64_t>(ranks));
   } else {
     return sum / static_cast<T>(ranks);
   }
@@ -192,10 +192,14 @@ World::World(int ranks, const grtConfig_t* config) : ranks_(ranks) {
 
 World::~World() {
   for (Rank& rank : ranks_) {
-    if (rank.stream != nullptr) EXPECT_EQ(grtStreamDestroy(rank.stream), grtSuccess);
+    if (rank.stream != nullptr) {
+      EXPECT_EQ(grtStreamDestroy(rank.stream), grtSuccess);
+    }
   }
   for (Rank& rank : ranks_) {
-    if (rank.comm != nullptr) EXPECT_EQ(grtCommDestroy(rank.comm, kPatienceNs), grtSuccess);
+    if (rank.comm != nullptr) {
+      EXPECT_EQ(grtCommDestroy(rank.comm, kPatienceNs), grtSuccess);
+    }
   }
 }
 
