@@ -19,6 +19,9 @@ namespace {
 
 // Rounds in vain before a worker counts as stalled.
 constexpr uint32_t kPatientRounds = 16;
+// From when on operations may begin before their turn: peers are late by less all the time, and
+// memory to rename into is not for nothing.
+constexpr int64_t kPatienceNs = 300'000;
 constexpr int64_t kLongestSleepNs = 10'000'000;
 constexpr int64_t kLifeEveryNs = 20'000'000;
 // What all renamed operations of a device may take together.
@@ -226,13 +229,14 @@ bool Engine::Round(Worker& worker, const Unit* own) {
   uint32_t position = 0;
   if (own != nullptr) {
     for (const TaskPtr& task : own->tasks) any |= Work(worker, task, position++);
-    if (any) {
-      worker.fruitless = 0;
-      return true;
-    }
   }
-  for (const TaskPtr& task : worker.tasks) any |= Work(worker, task, position++);
-  if (any) worker.fruitless = 0;
+  if (!any) {
+    for (const TaskPtr& task : worker.tasks) any |= Work(worker, task, position++);
+  }
+  if (any) {
+    worker.fruitless = 0;
+    worker.stalled_since_ns = 0;
+  }
   return any;
 }
 
@@ -493,12 +497,16 @@ void Engine::Pause(Worker& worker, const Unit* own) {
     sched_yield();
     return;
   }
-  if (outstanding && PublishEarly()) {
-    worker.fruitless = 0;
-    return;
+  int64_t wake_ns = ReleaseDelayed();
+  if (outstanding) {
+    const int64_t now = NowNs();
+    if (worker.stalled_since_ns == 0) worker.stalled_since_ns = now;
+    const bool stalled = now - worker.stalled_since_ns >= kPatienceNs;
+    if (stalled && PublishEarly()) return;
+    wake_ns = std::min(wake_ns, stalled ? now + kLongestSleepNs
+                                        : worker.stalled_since_ns + kPatienceNs);
+    LookAtLife(worker);
   }
-  if (outstanding) LookAtLife(worker);
-  const int64_t delayed_ns = ReleaseDelayed();
   const uint32_t bell = bell_->Value();
   bell_->Announce();
   const bool own_done = own != nullptr && own->done.load(std::memory_order_acquire) != 0;
@@ -507,8 +515,7 @@ void Engine::Pause(Worker& worker, const Unit* own) {
       task->comm->statistics().sleeps.fetch_add(1, std::memory_order_relaxed);
       break;
     }
-    const bool idle = own == nullptr && worker.tasks.empty();
-    bell_->Sleep(bell, std::min(delayed_ns, idle ? kForever : NowNs() + kLongestSleepNs));
+    bell_->Sleep(bell, wake_ns);
   }
   bell_->Withdraw();
 }

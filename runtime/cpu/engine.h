@@ -59,6 +59,7 @@ class Engine {
     uint64_t version = 0;
     std::vector<TaskPtr> tasks;  // published, in the order of looking
     uint32_t fruitless = 0;      // rounds
+    int64_t stalled_since_ns = 0;  // 0: it is not
     int64_t looked_at_life_ns = 0;
     const Task* last = nullptr;  // where it last did a step
     uint32_t number = 1;

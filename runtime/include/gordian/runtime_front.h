@@ -25,6 +25,20 @@ typedef struct {
  * host's processors, in memory that the host can reach (the emulated devices'). */
 GRT_API grtResult_t grtUseCudaStreams(const grtCudaFunctions_t* functions);
 
+/* What a front counts, in a file GRT_COUNTERS_FILE<pid> of GORDIAN_SESSION's folder. Written with atomic
+ * additions, added up by `gordian run`. */
+#define GRT_COUNTERS_FILE "collectives."
+typedef struct {
+  uint64_t operations;      /* executed by the runtime */
+  uint64_t comms;           /* whose members agreed to it */
+  uint64_t comms_with_nccl; /* whose did not, or that were made in other ways */
+  uint64_t not_agreed;      /* operations that stayed with NCCL: of such a communicator */
+  uint64_t own_operator;    /* with an operator that the program made */
+  uint64_t in_graph;        /* on a stream that was captured */
+  uint64_t helped;          /* begun before their turn, of communicators that were destroyed */
+  uint64_t reserved[9];
+} grtFrontCounters_t;
+
 /* Whether all members want a communicator here, asked of each with the same id: *agreed is the same
  * at all. Waits for them at most timeout_ns, and then it is no, at all. */
 GRT_API grtResult_t grtAgree(grtUniqueId id, int nranks, int rank, int wanted, uint64_t timeout_ns,
