@@ -76,7 +76,10 @@ grtResult_t Engine::Submit(const UnitPtr& unit) {
   const grtResult_t result = unit->driver->Enqueue(unit);
   if (result != grtSuccess) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (const TaskPtr& task : unit->tasks) std::erase(unfinished_, task);
+    for (const TaskPtr& task : unit->tasks) {
+      std::erase(unfinished_, task);
+      task->unit = nullptr;
+    }
     return result;
   }
   {
@@ -390,8 +393,7 @@ bool Engine::TryClose(const TaskPtr& task) {
     t.comm->RingOthers(*t.port);
     advanced = true;
   }
-  const UnitPtr unit = t.unit.lock();
-  if (t.shadow != nullptr && !unit->turn.load(std::memory_order_acquire)) {
+  if (t.shadow != nullptr && !t.unit->turn.load(std::memory_order_acquire)) {
     t.closing.store(false, std::memory_order_release);
     return advanced;
   }
@@ -429,7 +431,7 @@ void Engine::Finish(const TaskPtr& task, grtResult_t result) {
   }
   FutexWakeAll(&t.done);
   for (const UnitPtr& unit : joiners) PartDone(unit, result);
-  if (const UnitPtr unit = t.unit.lock()) PartDone(unit, result);
+  PartDone(std::exchange(t.unit, nullptr), result);
   RunCallbacks(std::move(callbacks), result);
   bell_->Ring();
 }

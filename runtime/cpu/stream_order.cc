@@ -13,6 +13,7 @@ StreamOrder& StreamOrder::Get() {
 void StreamOrder::Declare(cudaStream_t stream, bool exclusive, bool empty) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Stream& s = streams_[stream];
+  if (s.exclusive && exclusive && !empty) return;  // what is known of it stays true
   s.exclusive = exclusive;
   s.foreign = !empty;
   s.run = nullptr;

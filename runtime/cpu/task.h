@@ -35,7 +35,7 @@ struct Task {
   OpView view;
   std::vector<ChanCtx> channels;
   Range reads, writes;
-  std::weak_ptr<Unit> unit;
+  std::shared_ptr<Unit> unit;  // until finished; the unit holds the task as well
   uint64_t number = 0;  // in the order of calls at this engine
 
   std::atomic<uint32_t> begin_owner{0};
