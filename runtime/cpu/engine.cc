@@ -203,7 +203,7 @@ void Engine::EnsureResident() {
     if (resident_) return;
     resident_ = true;
   }
-  StartThread("grt-resident", [this] { ResidentMain(); });
+  StartThread("gordian-grt", [this] { ResidentMain(); });
 }
 
 void Engine::ResidentMain() {
