@@ -318,6 +318,18 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
 // member is concerned.
 inline void Finish(const OpView& v) { Release(v.port.BoardOf(v.slot, v.me).done_seq, v.desc.seq); }
 
+// Of an operation that was given up and finished: whether a member that reaches into this one's memory
+// may still be in a step. Members that begin later see the abort word first.
+inline bool OthersInside(const OpView& v) {
+  for (uint32_t m = 0; m < v.port.geometry().members; ++m) {
+    const Board& board = v.port.BoardOf(v.slot, m);
+    const uint64_t at = std::atomic_ref<uint64_t>(const_cast<uint64_t&>(board.seq))
+                            .load(std::memory_order_seq_cst);
+    if (at == v.desc.seq && Acquire(board.done_seq) < v.desc.seq) return true;
+  }
+  return false;
+}
+
 // Whether the counters of an operation that all members have begun can be: for tests.
 inline bool CheckInvariants(const OpView& v) {
   const uint32_t n = v.port.geometry().members;

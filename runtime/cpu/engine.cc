@@ -289,6 +289,8 @@ bool Engine::TryBegin(Task& t) {
         t.begun.store(true, std::memory_order_release);
         t.comm->RingOthers(*t.port);
       } else if (progress != Progress::kNotReady) {
+        // A mismatch is found once the operation is on the board: it must be taken off again.
+        if (progress == Progress::kMismatch) t.begun.store(true, std::memory_order_release);
         GiveUp(t, CodeOf(progress, *t.comm));
       } else if ((wanted & t.dead.load(std::memory_order_acquire)) != 0) {
         GiveUp(t, grtPeerDead);
@@ -370,16 +372,26 @@ bool Engine::TryClose(const TaskPtr& task) {
   if (t.closing.exchange(true, std::memory_order_acq_rel)) return false;
   const auto failed = static_cast<grtResult_t>(t.failed.load(std::memory_order_acquire));
   if (failed != grtSuccess) {
-    size_t claimed = 0;
-    for (; claimed < t.channels.size(); ++claimed) {
-      uint32_t nobody = 0;
-      std::atomic_ref<uint32_t> owner(t.channels[claimed].owner);
-      if (!owner.compare_exchange_strong(nobody, UINT32_MAX, std::memory_order_acquire)) break;
-    }
-    if (claimed < t.channels.size()) {  // somebody is in there: later
-      while (claimed > 0) {
-        std::atomic_ref<uint32_t>(t.channels[--claimed].owner).store(0, std::memory_order_release);
+    if (!t.quiesced) {
+      size_t claimed = 0;
+      for (; claimed < t.channels.size(); ++claimed) {
+        uint32_t nobody = 0;
+        std::atomic_ref<uint32_t> owner(t.channels[claimed].owner);
+        if (!owner.compare_exchange_strong(nobody, UINT32_MAX, std::memory_order_acquire)) break;
       }
+      if (claimed < t.channels.size()) {  // somebody is in there: later
+        while (claimed > 0) {
+          std::atomic_ref<uint32_t>(t.channels[--claimed].owner).store(0, std::memory_order_release);
+        }
+        t.closing.store(false, std::memory_order_release);
+        return false;
+      }
+      t.quiesced = true;
+      if (t.begun.load(std::memory_order_acquire)) runtime::Finish(t.view);
+      t.comm->RingOthers(*t.port);
+    }
+    // The caller may free its memory afterwards.
+    if ((t.view.in_here || t.view.out_here) && OthersInside(t.view)) {
       t.closing.store(false, std::memory_order_release);
       return false;
     }

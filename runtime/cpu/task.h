@@ -46,6 +46,7 @@ struct Task {
   std::atomic<int> failed{0};        // a grtResult_t: to be given up
   std::atomic<bool> closing{false};  // somebody is finishing it
   std::atomic<bool> freed_slot{false};
+  bool quiesced = false;  // failed, and no thread is in a step of it; changed by who is closing it
   std::atomic<uint64_t> spins{0};  // spin threshold: earned by success
 
   // Renamed: executed early into memory of our own, since an earlier operation uses the output too.
