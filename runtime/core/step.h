@@ -273,7 +273,8 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
 
   if (reads && two_shot && ctx.pc < total) {
     uint64_t behind = Below<&Counters::published>(v, v.publishers, channel, ctx.pc + 1);
-    if (ctx.pc >= kSlots) {
+    // Results that go straight to the outputs take no room in a lane.
+    if (ctx.pc >= kSlots && !internal::AllOutHere(v)) {
       behind |= Below<&Counters::gathered>(v, v.readers, channel, ctx.pc - kSlots + 1);
     }
     if (behind == 0) {
@@ -346,7 +347,7 @@ inline bool CheckInvariants(const OpView& v) {
           if (Acquire(reader.consumed) > Acquire(writer.published)) return false;
           if (staged && Acquire(writer.published) > Acquire(reader.consumed) + kSlots) return false;
         }
-        if (v.chunks.two_shot && (Acquire(reader.gathered) > Acquire(writer.reduced) ||
+        if (v.chunks.two_shot && !internal::AllOutHere(v) && (Acquire(reader.gathered) > Acquire(writer.reduced) ||
                                   Acquire(writer.reduced) > Acquire(reader.gathered) + kSlots)) {
           return false;
         }

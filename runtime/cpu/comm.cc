@@ -8,7 +8,9 @@ namespace gordian::runtime {
 namespace {
 
 constexpr uint32_t kDefaultWindow = 4;
-constexpr uint32_t kDefaultChunkBytes = 64 << 10;
+// Of the communicator's own port; large chunks are fewer meetings. There may be many of the others.
+constexpr uint32_t kDefaultChunkBytes = 256 << 10;
+constexpr uint32_t kOtherChunkBytes = 64 << 10;
 
 // FNV-1a (public domain), then mixed. Never 0.
 uint64_t HashOf(const std::string& text, uint64_t more = 0) {
@@ -71,7 +73,9 @@ grtResult_t Comm::OpenPort(uint32_t tag, std::shared_ptr<Port>* out) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (tag == 0 || ports_.contains(tag)) return grtInvalidUsage;
   std::vector<uint32_t> members = main_->members;
-  const grtResult_t result = JoinPort(name_ + "-t" + std::to_string(tag), geometry_, rank_,
+  PortGeometry geometry = geometry_;
+  if (config_.chunk_bytes == 0) geometry.chunk_bytes = kOtherChunkBytes;
+  const grtResult_t result = JoinPort(name_ + "-t" + std::to_string(tag), geometry, rank_,
                                       std::move(members), out);
   if (result == grtSuccess) ports_[tag] = *out;
   return result;
@@ -84,6 +88,7 @@ grtResult_t Comm::PairPort(uint32_t from, uint32_t to, bool sends, std::shared_p
     PortGeometry geometry = geometry_;
     geometry.members = 2;
     geometry.channels = 1;
+    if (config_.chunk_bytes == 0) geometry.chunk_bytes = kOtherChunkBytes;
     const std::string name = name_ + "-p" + std::to_string(from) + "-" + std::to_string(to);
     const grtResult_t result = JoinPort(name, geometry, sends ? 0 : 1, {from, to}, &port);
     if (result != grtSuccess) return result;

@@ -25,6 +25,7 @@ void RandomOrders(int ranks, bool detached, int policy, uint32_t seed, int order
   grtConfig_t config = GRT_CONFIG_INITIALIZER;
   config.policy = policy;
   config.spin_head = 64;
+  config.chunk_bytes = 16 << 10;  // 64 ports of 8 ranks
   World world(ranks, &config);
   std::vector<std::vector<grtPort_t>> ports(ranks, std::vector<grtPort_t>(kPorts));
   for (int r = 0; r < ranks; ++r) {
