@@ -1,4 +1,4 @@
-// Operations in any order on any rank. GORDIAN_TEST_ORDERS: how many random orders (20).
+// Operations in any order on any rank. GORDIAN_TEST_ORDERS: how many random orders (10).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr int kPorts = 64;
 
 int Orders() {
   const char* given = std::getenv("GORDIAN_TEST_ORDERS");
-  return given != nullptr ? std::atoi(given) : 20;
+  return given != nullptr ? std::atoi(given) : 10;
 }
 
 // Each rank calls the 64 operations in its own order, on one stream and strict, or detached.
