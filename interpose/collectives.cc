@@ -240,6 +240,7 @@ bool RouteOperation(ring::CallId call, const OperationArguments& a, ncclResult_t
   RoutedComm* routed = Find(a.comm);
   if (routed == nullptr || routed->comm == nullptr) {
     Count(g_counters->not_agreed);
+    NoteForeignWork(a.stream);
     return false;
   }
   int capturing = 0;
