@@ -35,6 +35,7 @@ bool ReadConfig(const grtConfig_t* given, const grtConfig_t& defaults, grtConfig
 // What all members must agree on before a communicator is theirs.
 struct Ballot {
   uint64_t yes;       // votes
+  uint64_t arrived;   // members; the last one takes the name away
   uint32_t decision;  // kOpen, kYes, kNo; a futex
 };
 constexpr uint32_t kOpen = 0, kYes = 1, kNo = 2;
@@ -275,6 +276,8 @@ grtResult_t grtAgree(grtUniqueId id, int nranks, int, int wanted, uint64_t timeo
     } else if (std::atomic_ref<uint64_t>(ballot->yes).fetch_add(1) + 1 ==
                static_cast<uint64_t>(nranks)) {
       decide(kYes);
+    }
+    if (std::atomic_ref<uint64_t>(ballot->arrived).fetch_add(1) + 1 == static_cast<uint64_t>(nranks)) {
       memory->Unlink();
     }
     const int64_t deadline_ns = DeadlineIn(timeout_ns);
