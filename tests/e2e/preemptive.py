@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Jobs whose collectives go to the preemptive runtime: `gordian run --emulator --collectives=preemptive`.
+
+  preemptive.py BUILD JOB [--ranks N]
+
+A job that hangs for order alone must end by itself, with right results, and without a word of a deadlock; the same
+program with NCCL's collectives must hang. A job with a host wait between must hang either way and be told as before.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ORDER_ALONE = {"inversion_one_stream", "inversion_subset", "inversion_cold", "three_comm_cycle", "event_cycle",
+               "hybrid_recv_all_reduce"}
+HOST_WAIT = {"inversion_sync", "inversion_free", "inversion_pageable_copy"}
+GRAPHS = {"graph_inversion"}  # its twin: operations in graphs stay with NCCL
+
+
+def run(build, job, ranks, collectives, twin=False):
+    work = tempfile.mkdtemp(prefix="gordian-preemptive-")
+    session = os.path.join(work, "session")
+    command = [os.path.join(build, "bin", "gordian"), "run", "--emulator", "--collectives", collectives, "--session", session,
+               "--on-verdict", "kill", "--", os.path.join(build, "tests", "gordian_e2e_job"), job, "--check"]
+    if ranks:
+        command += ["--ranks", str(ranks)]
+    if twin:
+        command += ["--twin"]
+    done = subprocess.run(command, env=dict(os.environ, JOB_PROGRESS=os.path.join(work, "progress")), text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100, check=False)
+    with open(os.path.join(session, "verdict.json"), encoding="utf-8") as f:
+        verdict = json.load(f)
+    shutil.rmtree(work)
+    return done.returncode, verdict, done.stderr
+
+
+def need(condition, what, output):
+    if not condition:
+        sys.exit(f"{what}\n{output}")
+
+
+def operations(output):
+    found = re.search(r"gordian: ([\d,]+) operations? by the preemptive runtime(.*)", output)
+    need(found, "gordian does not say what the runtime did", output)
+    return int(found[1].replace(",", "")), found[2]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("job")
+    parser.add_argument("--ranks", type=int)
+    options = parser.parse_args()
+
+    if options.job in GRAPHS:
+        code, verdict, output = run(options.build, options.job, options.ranks, "preemptive", twin=True)
+        need(code == 0, f"the twin ended with {code}", output)
+        need("in captured CUDA graphs" in operations(output)[1], "what stays with NCCL is not named", output)
+        return
+    code, verdict, output = run(options.build, options.job, options.ranks, "preemptive")
+    done, left = operations(output)
+    need(done > 0 and left == ", none by NCCL", "not all went to the runtime", output)
+    if options.job in HOST_WAIT:
+        need(code == 137 and verdict["verdict"] == "deadlock" and verdict["confidence"] == "confirmed",
+             f"a hard cycle ended with {code} and {verdict['verdict']}", output)
+        code, verdict, output = run(options.build, options.job, options.ranks, "preemptive", twin=True)
+        need(code == 0, f"the twin ended with {code}", output)
+    else:
+        need(options.job in ORDER_ALONE, f"{options.job}: what should become of it?", "")
+        need(code == 0, f"it ended with {code}", output)
+        need(verdict["verdict"] in ("finished", "healthy"), f"the verdict is {verdict['verdict']}", output)
+        code, verdict, output = run(options.build, options.job, options.ranks, "nccl")
+        need(code == 137 and verdict["verdict"] == "deadlock", f"with NCCL it ended with {code}", output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+// Which units may begin before their turn; and how members agree on a route.
+#include "runtime/cpu/stream_order.h"
+
+#include <gtest/gtest.h>
+
+#include "gordian/runtime_front.h"
+#include "tests/unit/runtime/ranks.h"
+
+namespace gordian::runtime::testing {
+namespace {
+
+cudaStream_t Stream(uintptr_t n) { return reinterpret_cast<cudaStream_t>(n << 4); }
+
+class StreamOrderTest : public ::testing::Test {
+ protected:
+  StreamOrderTest() {
+    order_.Declare(one_, true, true);
+    order_.Declare(two_, true, true);
+  }
+  std::shared_ptr<Unit> Place(cudaStream_t stream) {
+    auto unit = std::make_shared<Unit>();
+    unit->stream = stream;
+    order_.Place(unit.get());
+    return unit;
+  }
+  StreamOrder order_;
+  const cudaStream_t one_ = Stream(1), two_ = Stream(2);
+  int event_ = 0;
+};
+
+TEST_F(StreamOrderTest, NothingButOperations) {
+  const auto a = Place(one_), b = Place(one_);
+  EXPECT_TRUE(b->early && order_.HasStarted(*a) && order_.HasStarted(*b));
+}
+
+TEST_F(StreamOrderTest, ForeignWorkEndsTheStretchUntilTheTurn) {
+  const auto a = Place(one_);
+  order_.Foreign(one_);
+  const auto b = Place(one_), c = Place(one_);
+  EXPECT_FALSE(order_.HasStarted(*b));
+  EXPECT_FALSE(order_.HasStarted(*c));
+  order_.Turn(a.get());
+  EXPECT_FALSE(order_.HasStarted(*c));
+  order_.Turn(b.get());  // what was in front of b is done, so c needs nothing else either
+  EXPECT_TRUE(order_.HasStarted(*c));
+}
+
+TEST_F(StreamOrderTest, EventsBehindOperationsAlone) {
+  const auto a = Place(one_);
+  order_.Recorded(&event_, one_);
+  order_.Awaited(&event_, two_);
+  const auto b = Place(two_);
+  EXPECT_TRUE(order_.HasStarted(*b));
+}
+
+TEST_F(StreamOrderTest, EventsBehindForeignWork) {
+  order_.Foreign(one_);
+  order_.Recorded(&event_, one_);
+  order_.Awaited(&event_, two_);
+  const auto b = Place(two_);
+  EXPECT_FALSE(order_.HasStarted(*b));
+}
+
+TEST_F(StreamOrderTest, EventsBehindAnOperationWhoseTurnHasNotCome) {
+  order_.Foreign(one_);
+  const auto a = Place(one_);
+  order_.Recorded(&event_, one_);
+  order_.Awaited(&event_, two_);
+  const auto b = Place(two_);
+  EXPECT_FALSE(order_.HasStarted(*b));
+  order_.Turn(a.get());
+  EXPECT_TRUE(order_.HasStarted(*b));
+}
+
+TEST_F(StreamOrderTest, UnknownEventsAndStreams) {
+  order_.Awaited(&event_, two_);
+  EXPECT_FALSE(order_.HasStarted(*Place(two_)));
+  EXPECT_FALSE(Place(Stream(3))->early);
+  order_.ForeignAll();
+  EXPECT_FALSE(order_.HasStarted(*Place(one_)));
+}
+
+TEST(Agree, OnlyIfAllWant) {
+  for (const int against : {-1, 1}) {
+    grtUniqueId id;
+    ASSERT_EQ(grtGetUniqueId(&id), grtSuccess);
+    int agreed[3] = {7, 7, 7};
+    OnRanks(3, [&](int r) { EXPECT_EQ(grtAgree(id, 3, r, r != against, kPatienceNs, &agreed[r]), grtSuccess); });
+    for (const int each : agreed) EXPECT_EQ(each, against < 0 ? 1 : 0);
+  }
+}
+
+TEST(Agree, WhoDoesNotComeMakesItNoForAll) {
+  grtUniqueId id;
+  ASSERT_EQ(grtGetUniqueId(&id), grtSuccess);
+  int agreed[3] = {7, 7, 7};
+  OnRanks(2, [&](int r) { EXPECT_EQ(grtAgree(id, 3, r, 1, 1'000'000, &agreed[r]), grtSuccess); });
+  EXPECT_EQ(grtAgree(id, 3, 2, 1, kPatienceNs, &agreed[2]), grtSuccess);  // too late
+  for (const int each : agreed) EXPECT_EQ(each, 0);
+}
+
+}  // namespace
+}  // namespace gordian::runtime::testing
