@@ -12,6 +12,14 @@
 #include <cstring>
 #include <type_traits>
 
+#ifndef GRT_HD
+#ifdef __CUDACC__
+#define GRT_HD __host__ __device__
+#else
+#define GRT_HD
+#endif
+#endif
+
 namespace gordian::runtime {
 
 // Numbered as ncclDataType_t and ncclRedOp_t.
@@ -30,8 +38,8 @@ enum class DataType : uint8_t {
   kFloat8E5M2,
 };
 inline constexpr int kDataTypes = 12;
-enum class Operator : uint8_t { kSum, kProduct, kMax, kMin, kAverage };
-inline constexpr int kOperators = 5;
+enum class Operator : uint8_t { kSum, kProduct, kMax, kMin, kAverage, kPreMulSum };
+inline constexpr int kOperators = 5;  // those without a scalar
 
 // A float of fewer than 32 bits.
 template <int kExponent, int kMantissa, uint32_t kOverflow, uint32_t kNan>
@@ -93,7 +101,7 @@ using Bfloat16 = SmallFloat<8, 7, 0x7f80, 0x7fc0>;
 using Float8E4M3 = SmallFloat<4, 3, 0x7e, 0x7f>;  // no infinities
 using Float8E5M2 = SmallFloat<5, 2, 0x7b, 0x7e>;
 
-inline constexpr size_t SizeOf(DataType type) {
+GRT_HD inline constexpr size_t SizeOf(DataType type) {
   switch (type) {
     case DataType::kInt8:
     case DataType::kUint8:
@@ -116,16 +124,18 @@ inline constexpr size_t SizeOf(DataType type) {
 }
 
 template <typename T>
-constexpr T Apply(Operator op, T a, T b) {
+GRT_HD constexpr T Apply(Operator op, T a, T b) {
   if constexpr (std::is_integral_v<T>) {
     using Wide = std::make_unsigned_t<std::common_type_t<T, int>>;  // wraps
-    if (op == Operator::kSum || op == Operator::kAverage) {
+    if (op == Operator::kSum || op == Operator::kAverage || op == Operator::kPreMulSum) {
       return static_cast<T>(static_cast<Wide>(a) + static_cast<Wide>(b));
     }
     if (op == Operator::kProduct)
       return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b));
   } else {
-    if (op == Operator::kSum || op == Operator::kAverage) return a + b;
+    if (op == Operator::kSum || op == Operator::kAverage || op == Operator::kPreMulSum) {
+      return a + b;
+    }
     if (op == Operator::kProduct) return a * b;
   }
   if (op == Operator::kMax) return a < b ? b : a;

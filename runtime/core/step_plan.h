@@ -18,10 +18,12 @@
 #include <cstdint>
 #include <type_traits>
 
+#ifndef GRT_HD
 #ifdef __CUDACC__
 #define GRT_HD __host__ __device__
 #else
 #define GRT_HD
+#endif
 #endif
 
 namespace gordian::runtime {
