@@ -38,7 +38,7 @@ GRT_HD inline uint64_t ChunkBytes(const Work& w, uint32_t channel, uint32_t inde
 
 // Copies by all threads. kStaged: `from` is staging, which peers write.
 template <bool kStaged, typename Block>
-GRT_HD inline void CopyChunk(Block& b, char* to, const char* from, uint64_t bytes) {
+GRT_APART GRT_HD void CopyChunk(Block& b, char* to, const char* from, uint64_t bytes) {
   constexpr uint32_t kInFlight = 4;
   uint64_t at = 0;
   if (IsAligned(to, 16) && IsAligned(from, 16)) {
@@ -71,7 +71,7 @@ GRT_HD inline void CopyChunk(Block& b, char* to, const char* from, uint64_t byte
 
 // One chunk of every contributor combined into the own output (if `out`) and into every target.
 template <typename T, uint32_t kRanks, uint32_t kInFlight, typename Block>
-GRT_HD inline void ReducePacks(Block& b, const Work& w, const char* const (&from)[kRanks], char* out,
+GRT_APART GRT_HD void ReducePacks(Block& b, const Work& w, const char* const (&from)[kRanks], char* out,
                                uint32_t present, uint32_t targets, uint64_t packs) {
   for (uint64_t i = b.Thread(); i < packs; i += uint64_t{b.Threads()} * kInFlight) {
     Pack pack[kInFlight][kRanks] = {};
@@ -260,8 +260,7 @@ GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const B
   }
 }
 
-// kSmall: one body for all numbers of ranks, for code that is seldom run.
-template <typename T, bool kSmall, typename Block>
+template <typename T, uint32_t kRanks, typename Block>
 GRT_HD inline bool MiddleStep(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
                               uint32_t index) {
   const bool shards = (w.flags & kTwoPhase) != 0;
@@ -289,15 +288,8 @@ GRT_HD inline bool MiddleStep(Block& b, const Work& w, uint32_t channel, const B
                     ? nullptr
                     : w.out + (shards ? w.rank * w.out_stride : 0) + begin;
     const uint32_t number = bulk.base + index;
-    if constexpr (kSmall) {
-      ReduceChunk<T, kMaxRanks, 1>(b, w, channel, number, begin, bytes, out);
-    } else if (w.ranks <= 2) {
-      ReduceChunk<T, 2, 4>(b, w, channel, number, begin, bytes, out);
-    } else if (w.ranks <= 4) {
-      ReduceChunk<T, 4, 2>(b, w, channel, number, begin, bytes, out);
-    } else {
-      ReduceChunk<T, kMaxRanks, 1>(b, w, channel, number, begin, bytes, out);
-    }
+    // As many loads in flight for few ranks as for many.
+    ReduceChunk<T, kRanks, kMaxRanks / kRanks>(b, w, channel, number, begin, bytes, out);
   } else {
     PlaceChunk(b, w, channel, bulk, index, arrives_direct);
   }
@@ -340,7 +332,7 @@ GRT_HD inline bool GatherStep(Block& b, const Work& w, uint32_t channel, const B
 }
 
 // One step. pc = 3 * turn + {scatter, middle, gather}.
-template <typename T, bool kSmall, typename Block>
+template <typename T, uint32_t kRanks, typename Block>
 GRT_HD inline StepResult StepBulk(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
   ChannelState* state = StateAt(w, channel);
   const Bulk bulk = {state->chunks, state->bulks + 1, ChunkCount(w, channel)};
@@ -363,7 +355,7 @@ GRT_HD inline StepResult StepBulk(Block& b, const Work& w, uint32_t channel, uin
         break;
       case 1: {
         const uint32_t index = turn - kLookAhead;
-        if (turn >= kLookAhead && index < bulk.chunks) ready = MiddleStep<T, kSmall>(b, w, channel, bulk, index);
+        if (turn >= kLookAhead && index < bulk.chunks) ready = MiddleStep<T, kRanks>(b, w, channel, bulk, index);
         break;
       }
       default: {

@@ -17,17 +17,17 @@ __global__ void __launch_bounds__(kCarrierThreads, 1)
   Carry<T, false, kRanks>(block, work, help);
 }
 
-template <typename T>
+template <typename T, uint32_t kRanks>
 __global__ void __launch_bounds__(kCarrierThreads, 2)
     BulkCarrier(const __grid_constant__ Work work, const __grid_constant__ HelpList help) {
   __shared__ DeviceBlock::Shared shared;
   DeviceBlock block(&shared);
-  Carry<T, true, kMaxRanks>(block, work, help);
+  Carry<T, true, kRanks>(block, work, help);
 }
 
 using Kernel = void (*)(Work, HelpList);
 constexpr int kTypes = 5;  // with code of their own
-constexpr int kVariants = 4;  // LL for up to 2, 4, 8 ranks; bulk
+constexpr int kVariants = 6;  // LL, bulk: each for up to 2, 4, 8 ranks
 
 template <typename T>
 Kernel Variant(int variant) {
@@ -38,8 +38,12 @@ Kernel Variant(int variant) {
       return LineCarrier<T, 4>;
     case 2:
       return LineCarrier<T, kMaxRanks>;
+    case 3:
+      return BulkCarrier<T, 2>;
+    case 4:
+      return BulkCarrier<T, 4>;
     default:
-      return BulkCarrier<T>;
+      return BulkCarrier<T, kMaxRanks>;
   }
 }
 
@@ -70,7 +74,7 @@ Kernel Choose(const Work& work) {
     type = 3;
   }
   const bool bulk = (work.flags & kBulk) != 0;
-  return KernelOf(type, bulk ? 3 : work.ranks <= 2 ? 0 : work.ranks <= 4 ? 1 : 2);
+  return KernelOf(type, (bulk ? 3 : 0) + (work.ranks <= 2 ? 0 : work.ranks <= 4 ? 1 : 2));
 }
 
 }  // namespace

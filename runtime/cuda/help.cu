@@ -5,12 +5,12 @@
 namespace gordian::runtime::cuda {
 
 template <>
-__device__ StepResult StepAny(DeviceBlock& b, const Work& w, uint32_t channel, uint32_t* pc) {
+__noinline__ __device__ StepResult StepAny(DeviceBlock& b, const Work& w, uint32_t channel, uint32_t* pc) {
   return StepAnyInline(b, w, channel, pc);
 }
 
 template <>
-__device__ bool HelpOnce(DeviceBlock& b, const HelpList& h, uint32_t own_key, uint32_t round) {
+__noinline__ __device__ bool HelpOnce(DeviceBlock& b, const HelpList& h, uint32_t own_key, uint32_t round) {
   return HelpOnceInline(b, h, own_key, round);
 }
 

@@ -66,7 +66,7 @@ GRT_HD bool HelpOnce(Block& b, const HelpList& h, uint32_t own_key, uint32_t rou
 template <typename Block>
 GRT_HD inline StepResult StepAnyInline(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
   if ((w.flags & kBulk) == 0) return StepLines<AnyType>(b, w, channel, pc);
-  return StepBulk<AnyType, true>(b, w, channel, pc);
+  return StepBulk<AnyType, kMaxRanks>(b, w, channel, pc);
 }
 
 // Runs a channel of a published operation as far as it goes now.
@@ -132,7 +132,7 @@ GRT_HD inline bool HelpOnceInline(Block& b, const HelpList& h, uint32_t own_key,
 }
 
 // What a block of the operation's own kernel does, from its start to its end.
-// kRanks as in ll_device.h; for bulk it does not matter.
+// kRanks as in ll_device.h.
 template <typename T, bool kIsBulk, uint32_t kRanks, typename Block>
 GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
   const uint32_t channel = b.Index();
@@ -158,7 +158,7 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
     }
   } else {
     for (;;) {
-      const StepResult result = StepBulk<T, false>(b, w, channel, &pc);
+      const StepResult result = StepBulk<T, kRanks>(b, w, channel, &pc);
       if (result == StepResult::kDone) return;
       if (result == StepResult::kNotReady && ++tries % kFruitless == 0 && !stall()) return;
     }

@@ -16,6 +16,13 @@
 
 #include "runtime/core/step_plan.h"  // GRT_HD
 
+// For the loops that move data: they get registers of their own, and the code around them stays small.
+#ifdef __CUDACC__
+#define GRT_APART __noinline__
+#else
+#define GRT_APART
+#endif
+
 namespace gordian::runtime::cuda {
 
 // A line of the LL protocol: 8 bytes of data, each half beside its flag. Both halves are written whole

@@ -148,10 +148,7 @@ GRT_HD inline uint64_t ReduceWordSlowly(const uint64_t* words, uint32_t present,
   return result;
 }
 
-#ifdef __CUDACC__
-__noinline__
-#endif
-GRT_HD inline uint64_t ReduceAnyWord(const uint64_t* words, uint32_t present, DataType type,
+GRT_APART GRT_HD inline uint64_t ReduceAnyWord(const uint64_t* words, uint32_t present, DataType type,
                                      Operator op, uint32_t ranks) {
   switch (type) {
     case DataType::kInt8:

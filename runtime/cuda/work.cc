@@ -39,28 +39,28 @@ bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
   w.block_bytes = bytes;
   w.in_stride = w.out_stride = 0;
   w.send2 = w.receive2 = 0;
-  switch (static_cast<Kind>(w.kind)) {
-    case Kind::kAllReduce:
+  switch (w.kind) {
+    case OpKind::kAllReduce:
       send = receive = others;
       flags = kReduces | kOwn | kWritesOutput;
       if (two_phase) w.send2 = w.receive2 = static_cast<uint8_t>(others);
       break;
-    case Kind::kAllGather:
+    case OpKind::kAllGather:
       send = receive = others;
       w.out_stride = bytes;
       flags = kOwn | kWritesOutput;
       break;
-    case Kind::kReduceScatter:
+    case OpKind::kReduceScatter:
       send = receive = others;
       w.in_stride = bytes;
       flags = kReduces | kOwn | kWritesOutput;
       break;
-    case Kind::kAllToAll:
+    case OpKind::kAllToAll:
       send = receive = others;
       w.in_stride = w.out_stride = bytes;
       flags = kOwn | kWritesOutput;
       break;
-    case Kind::kBroadcast:
+    case OpKind::kBroadcast:
       if (is_root) {
         send = others;
         flags = kOwn;
@@ -74,7 +74,7 @@ bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
         w.receive2 = static_cast<uint8_t>(is_root ? 0 : others);
       }
       break;
-    case Kind::kReduce:
+    case OpKind::kReduce:
       flags = kReduces | kOwn;
       if (two_phase) {
         send = receive = others;
@@ -88,7 +88,7 @@ bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
       }
       if (is_root) flags |= kWritesOutput;
       break;
-    case Kind::kGather:
+    case OpKind::kGather:
       if (is_root) {
         receive = others;
         flags = kOwn | kWritesOutput;
@@ -97,7 +97,7 @@ bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
       }
       w.out_stride = bytes;
       break;
-    case Kind::kScatter:
+    case OpKind::kScatter:
       if (is_root) {
         send = others;
         flags = kOwn;
@@ -107,11 +107,11 @@ bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
       flags |= kWritesOutput;
       w.in_stride = bytes;
       break;
-    case Kind::kSend:
+    case OpKind::kSend:
       send = root;
       flags = kPair;
       break;
-    case Kind::kReceive:
+    case OpKind::kRecv:
       receive = root;
       flags = kPair | kWritesOutput;
       break;
@@ -138,11 +138,11 @@ bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
 bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bool offers) {
   Work& w = *work;
   if (w.ranks < 1 || w.ranks > kMaxRanks || w.rank >= w.ranks || peer >= w.ranks) return false;
-  const auto kind = static_cast<Kind>(w.kind);
-  const bool pair = kind == Kind::kSend || kind == Kind::kReceive;
+  const OpKind kind = w.kind;
+  const bool pair = IsPointToPoint(kind);
   if (pair && peer == w.rank) return false;
   const uint64_t bytes = count * SizeOf(w.type);
-  const bool reduces_all = kind == Kind::kAllReduce;
+  const bool reduces_all = kind == OpKind::kAllReduce;
   const uint64_t lanes = uint64_t{w.port.line_channels} * w.port.lines_per_lane * 8;
   const uint64_t shard = RoundUp((bytes + w.ranks - 1) / w.ranks, 16);
 
@@ -151,7 +151,7 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
   if (!lines && reduces_all && w.ranks > 1) {
     two_phase = true;
     lines = bytes <= t.two_shot_lines && shard <= lanes;
-  } else if (!lines && (kind == Kind::kBroadcast || kind == Kind::kReduce) && w.ranks > 2) {
+  } else if (!lines && (kind == OpKind::kBroadcast || kind == OpKind::kReduce) && w.ranks > 2) {
     two_phase = true;
   }
   if (!Shape(&w, bytes, peer, two_phase)) return false;

@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "runtime/core/elements.h"
+#include "runtime/core/op.h"
 #include "runtime/cuda/memory_device.h"
 
 namespace gordian::runtime::cuda {
@@ -24,20 +25,6 @@ inline constexpr uint32_t kMaxChannels = 128;  // of one operation: the blocks o
 inline constexpr uint32_t kLineSlots = 2;      // LL operations of a channel under way at once
 inline constexpr uint32_t kStageSlots = 4;     // chunks of a channel and peer under way at once
 inline constexpr uint32_t kLookAhead = 1;      // chunks that a phase is ahead of the next; < kStageSlots
-
-enum class Kind : uint8_t {
-  kAllReduce,
-  kAllGather,
-  kReduceScatter,
-  kBroadcast,
-  kReduce,
-  kAllToAll,
-  kGather,
-  kScatter,
-  kSend,
-  kReceive,
-};
-inline constexpr int kKinds = 10;
 
 // Words that peers write and the owner polls, one set a channel. Indexed by the peer that writes.
 struct alignas(128) ChannelFlags {
@@ -99,7 +86,8 @@ struct alignas(16) Work {
   uint32_t order_key;    // operations with one key are carried in their order on the stream
   uint16_t channels;
   uint16_t flags;
-  uint8_t rank, ranks, peer, kind;
+  uint8_t rank, ranks, peer;
+  OpKind kind;
   uint8_t send1, receive1, send2, receive2;  // masks of ranks
   DataType type;
   Operator op;
