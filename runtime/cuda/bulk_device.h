@@ -166,7 +166,7 @@ struct Bulk {
 // place is p's output.
 GRT_HD inline bool FindTarget(const Work& w, uint32_t channel, const Bulk& bulk, uint32_t phase,
                               uint32_t p, uint32_t index, char** target, bool* direct) {
-  const bool placed = (w.flags & kTwoPhase) != 0 ? phase == 1 : (w.flags & kReduces) == 0;
+  const bool placed = (w.flags & kTwoPhase) != 0 ? phase == 1 : !Reduces(w.kind);
   *direct = false;
   if (placed && (w.flags & kOffers) != 0) {
     uint64_t offer;
@@ -265,7 +265,7 @@ GRT_HD inline bool MiddleStep(Block& b, const Work& w, uint32_t channel, const B
                               uint32_t index) {
   const bool shards = (w.flags & kTwoPhase) != 0;
   const bool arrives_direct =
-      !shards && (w.flags & kReduces) == 0 && (w.flags & kOffers) != 0 && w.offered != 0;
+      !shards && !Reduces(w.kind) && (w.flags & kOffers) != 0 && w.offered != 0;
   const bool looks = !arrives_direct || index + 1 == bulk.chunks;
   bool ready = true;
   uint32_t direct = 0;

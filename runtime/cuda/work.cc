@@ -172,7 +172,7 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
         std::min<uint64_t>(std::max<uint64_t>(split, 8 << 10), w.port.chunk_bytes));
     // What is combined in phase 1 passes through staging; only where data is placed for good is there
     // something to offer.
-    const bool places = (w.flags & kTwoPhase) != 0 || (w.flags & kReduces) == 0;
+    const bool places = two_phase || !Reduces(kind);
     if (offers && places) w.flags |= kOffers;
   }
   return true;
