@@ -74,6 +74,9 @@ class Domain {
   void* Allocate(size_t bytes);
   void Free(void* memory);  // null is fine
 
+  // For operations called from now on; equally on all ranks. For measuring.
+  void SetThresholds(const Thresholds& thresholds) { config_.thresholds = thresholds; }
+
   // All ranks' kernels leave, results are garbage. Any rank may call it, any thread.
   void Abort();
   // Ok, or why nothing works any more.

@@ -1,9 +1,9 @@
 #include "runtime/cuda/help_stream.h"
 
+#include <algorithm>
+
 namespace gordian::runtime::cuda {
 namespace {
-
-constexpr uint32_t kMarkEvery = 64;  // entries
 
 bool Overlap(uintptr_t begin_a, uintptr_t end_a, uintptr_t begin_b, uintptr_t end_b) {
   return begin_a < end_b && begin_b < end_a;
@@ -32,6 +32,11 @@ void HelpStream::Reap() {
   while (unfinished_.size() > next_ - done_) unfinished_.pop_front();
 }
 
+bool HelpStream::Follows(const Touched& touched) const {
+  return std::any_of(unfinished_.begin(), unfinished_.end(),
+                     [&](const Touched& earlier) { return MustFollow(touched, earlier); });
+}
+
 bool HelpStream::Publish(Work work, const Touched& touched, bool first, HelpList* help) {
   *help = {};
   help->stop = stop_;
@@ -42,7 +47,10 @@ bool HelpStream::Publish(Work work, const Touched& touched, bool first, HelpList
     return false;
   }
   bool marked = first || interrupted_;
-  for (size_t i = unfinished_.size(); !marked && i-- > 0;) marked = MustFollow(touched, unfinished_[i]);
+  if (!marked && Follows(touched)) {
+    Reap();  // perhaps what it follows is done
+    marked = Follows(touched);
+  }
   if (marked) {
     unfinished_.clear();
     work.flags |= kBarrier;
@@ -66,8 +74,6 @@ bool HelpStream::Publish(Work work, const Touched& touched, bool first, HelpList
 }
 
 cudaError_t HelpStream::Launched(cudaStream_t stream) {
-  if (next_ - marked_ < kMarkEvery) return cudaSuccess;
-  marked_ = next_;
   Mark mark{nullptr, next_ - 1};
   if (!spare_.empty()) {
     mark.event = spare_.front();

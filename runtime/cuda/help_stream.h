@@ -57,6 +57,7 @@ class HelpStream {
 
  private:
   void Reap();
+  bool Follows(const Touched& touched) const;
 
   struct Mark {
     cudaEvent_t event;
@@ -68,8 +69,7 @@ class HelpStream {
   Shared* const shared_;
   uint64_t* const claims_;
   uint32_t next_ = 0;
-  uint32_t done_ = 0;    // entries below are finished
-  uint32_t marked_ = 0;  // entries below have a mark behind them
+  uint32_t done_ = 0;  // entries below are known to be finished
   bool interrupted_ = true;
   std::deque<Touched> unfinished_;  // since the last marked entry, or of `done_`
   std::deque<Mark> marks_;

@@ -165,7 +165,8 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
   } else {
     w.flags |= kBulk;
     w.channels = static_cast<uint16_t>(std::clamp<uint64_t>(
-        (w.block_bytes + t.bulk_per_channel - 1) / t.bulk_per_channel, 1, w.port.bulk_channels));
+        (w.block_bytes + t.bulk_per_channel - 1) / t.bulk_per_channel, 1,
+        std::max(1u, std::min(t.most_channels, w.port.bulk_channels))));
     const uint64_t part = PartBytes(w);
     const uint64_t split = RoundUp((part + t.chunks_per_channel - 1) / t.chunks_per_channel, 16);
     w.chunk = static_cast<uint32_t>(

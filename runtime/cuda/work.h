@@ -101,7 +101,8 @@ struct Thresholds {
   uint64_t two_shot_lines = 256 << 10;  // all-reduce: shards, by LL lines
   uint64_t move_lines = 64 << 10;    // other kinds: a pair's block
   uint32_t line_threads = 512;       // lines of a channel before another channel is used
-  uint32_t bulk_per_channel = 8 << 10;
+  uint32_t bulk_per_channel = 8 << 10;  // bytes of a block before another channel is used
+  uint32_t most_channels = 64;          // of a bulk operation
   uint32_t chunks_per_channel = 2;   // a part is cut in at least so many, down to 8 KiB
 };
 
