@@ -72,6 +72,11 @@ Status Domain::Prepare() {
 }
 
 Domain::~Domain() {
+  // Memory of cudaIpc is gone with its owner, and others may not be done with it. A rank that is late or
+  // dead is its own concern: nothing follows here that could fail.
+  if (heap_ != nullptr && heap_->is_ipc() && Health().ok()) {
+    [[maybe_unused]] const Status all_done = rendezvous_->Barrier(config_.timeout_ms);
+  }
   rendezvous_.reset();  // ends the watch
   streams_.clear();
   if (order_event_ != nullptr) cudaEventDestroy(order_event_);
