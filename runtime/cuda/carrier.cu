@@ -10,7 +10,7 @@ namespace gordian::runtime::cuda {
 namespace {
 
 template <typename T, uint32_t kRanks>
-__global__ void __launch_bounds__(kCarrierThreads, 1)
+__global__ void __launch_bounds__(kCarrierThreads, 2)
     LineCarrier(const __grid_constant__ Work work, const __grid_constant__ HelpList help) {
   __shared__ DeviceBlock::Shared shared;
   DeviceBlock block(&shared);

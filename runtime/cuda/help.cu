@@ -1,5 +1,5 @@
-// The half of a carrier that runs only when something is late. It is compiled once, with few registers,
-// and called: the carriers' own paths stay small.
+// The half of a carrier that runs only when something is late. It is compiled once, and called: the
+// carriers' own paths stay small.
 #include "runtime/cuda/device_block.h"
 
 namespace gordian::runtime::cuda {

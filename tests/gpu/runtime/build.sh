@@ -11,7 +11,7 @@ cd "$root"
 nvcc=("$cuda/bin/nvcc" -std=c++20 -arch=sm_90 -O3 --expt-relaxed-constexpr -Xcompiler -fPIC -I.)
 "${nvcc[@]}" -rdc=true -maxrregcount=64 -c runtime/cuda/help.cu -o "$out/obj/help.o" &
 helper=$!
-"${nvcc[@]}" -rdc=true -c runtime/cuda/carrier.cu -o "$out/obj/carrier.o"
+"${nvcc[@]}" -rdc=true -maxrregcount=64 -c runtime/cuda/carrier.cu -o "$out/obj/carrier.o"
 wait $helper
 "${nvcc[@]}" -c tests/gpu/runtime/patterns.cu -o "$out/obj/patterns.o"
 "$cuda/bin/nvcc" -arch=sm_90 -dlink "$out/obj/help.o" "$out/obj/carrier.o" -o "$out/obj/device_link.o"
