@@ -41,7 +41,22 @@ bench="$programs/gordian-runtime-cuda-bench"
   echo "NCCL from: ${nccl:-the system}"
 } >"$out/machine.txt" 2>&1
 
+# The kernels must not read anything through the read-only cache: peers and hosts write while they run.
+sass() {
+  command -v cuobjdump >/dev/null || { echo "no cuobjdump here: not looked at"; return 0; }
+  cuobjdump --dump-sass "$cases" >"$out/sass.full" 2>&1
+  grep -q EXIT "$out/sass.full" || { echo "no machine code found: error"; return 1; }
+  local count
+  count=$(grep -cE 'LDG[A-Z0-9.]*\.CONSTANT' "$out/sass.full")
+  rm -f "$out/sass.full"
+  echo "$count loads through the read-only cache"
+  [ "$count" -eq 0 ]
+}
+export -f sass
+export cases out
+
 if has smoke; then
+  run sass 60 bash -c sass
   run inversion 60 "$cases" inversion --ranks "$ranks" --iterations 1000
   run kinds 100 "$cases" kinds --ranks "$ranks"
 fi
