@@ -22,6 +22,7 @@ InstallPaths FindInstallPaths() {
   }
   paths.lib_dir = lib.string();
   paths.shim = (lib / "libgordian_interpose.so").string();
+  paths.runtime = (lib / "libgordian_runtime.so").string();
   paths.emulator_dir = (lib / "emulator").string();
   return paths;
 }

@@ -11,6 +11,7 @@ struct InstallPaths {
   std::string lib_dir;       // GORDIAN_LIB_DIR, else <executable>/../../lib
   std::string shim;          // <lib_dir>/libgordian_interpose.so
   std::string emulator_dir;  // <lib_dir>/emulator
+  std::string runtime;       // <lib_dir>/libgordian_runtime.so
 };
 
 // Nothing is checked for existence. Links are resolved, so that a path is what /proc/PID/maps

@@ -1,5 +1,7 @@
 #include "cli/job_environment.h"
 
+#include "cli/collectives.h"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -57,6 +59,10 @@ std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironme
   }
   if (options.graph_markers) {
     variables.emplace_back("GORDIAN_GRAPH_MARKERS", "1");
+  }
+  if (options.preemptive_collectives) {
+    variables.emplace_back("GORDIAN_COLLECTIVES_LIBRARY", paths.runtime);
+    variables.emplace_back("GRT_SESSION", SharedMemoryTag(options.ring_dir));
   }
   if (options.stub_compute) {
     variables.emplace_back("GORDIAN_STUB_COMPUTE", "1");

@@ -20,6 +20,8 @@ struct JobEnvironmentOptions {
   // LD_LIBRARY_PATH.
   bool preload_emulator = false;
   bool graph_markers = false;
+  // Collectives go to our own runtime; what it shares between processes is named by `ring_dir`.
+  bool preemptive_collectives = false;
   // Launches of kernels are left out; patterns as the shim takes them, empty: none.
   bool stub_compute = false;
   std::string stub_keep, stub_skip;

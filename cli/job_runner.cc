@@ -84,6 +84,7 @@ JobOutcome JobRunner::Run(bool preload_emulator) {
                     .emulator = options_.config.emulator,
                     .preload_emulator = preload_emulator,
                     .graph_markers = options_.config.graph_markers,
+                    .preemptive_collectives = options_.config.preemptive_collectives,
                     .stub_compute = options_.config.stub_compute,
                     .stub_keep = options_.config.stub_keep,
                     .stub_skip = options_.config.stub_skip,

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "cli/collectives.h"
 #include "cli/emulator_check.h"
 #include "cli/guardian.h"
 #include "cli/install_paths.h"
@@ -34,6 +35,7 @@ struct RunFlags {
   bool emulator = false;
   bool graph_markers = false;
   bool nccl_profiler = false;
+  std::optional<std::string> collectives;
   bool stub_compute = false;
   std::vector<std::string> stub_keep, stub_skip;
   std::optional<std::string> on_verdict;
@@ -69,6 +71,10 @@ StatusOr<RunConfig> MakeConfig(const RunFlags& flags) {
   config.emulator |= flags.emulator;
   config.graph_markers |= flags.graph_markers;
   config.nccl_profiler |= flags.nccl_profiler;
+  if (flags.collectives) config.preemptive_collectives = *flags.collectives == "preemptive";
+  if (config.preemptive_collectives && !config.emulator) {
+    return Status::InvalidArgument("--collectives=preemptive works with --emulator only, as yet");
+  }
   config.stub_compute |= flags.stub_compute;
   GORDIAN_RETURN_IF_ERROR(AddPatterns("--stub-keep", flags.stub_keep, config.stub_compute, &config.stub_keep));
   GORDIAN_RETURN_IF_ERROR(AddPatterns("--stub-skip", flags.stub_skip, config.stub_compute, &config.stub_skip));
@@ -96,13 +102,16 @@ StatusOr<RunConfig> MakeConfig(const RunFlags& flags) {
 }
 
 // What must be in place before a job is started. Empty: all of it is.
-std::string MissingPiece(const InstallPaths& paths, bool emulator) {
+std::string MissingPiece(const InstallPaths& paths, bool emulator, bool preemptive) {
   if (access(paths.shim.c_str(), R_OK) != 0) {
     return "the shim " + paths.shim + " is missing; build it, or set GORDIAN_LIB_DIR to its folder";
   }
   if (paths.lib_dir.find_first_of(": ") != std::string::npos) {
     return "the shim's folder " + paths.lib_dir +
            " has a colon or space in its name, which LD_PRELOAD cannot hold";
+  }
+  if (preemptive && access(paths.runtime.c_str(), R_OK) != 0) {
+    return "--collectives=preemptive needs " + paths.runtime + ", which is missing; build it";
   }
   if (emulator) {
     for (const char* name : kEmulatedLibraries) {
@@ -267,7 +276,7 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
   const InheritedDescriptors inherited;
   FillStandardDescriptors();
   const InstallPaths paths = FindInstallPaths();
-  if (const std::string missing = MissingPiece(paths, config->emulator); !missing.empty()) {
+  if (const std::string missing = MissingPiece(paths, config->emulator, config->preemptive_collectives); !missing.empty()) {
     PrintError(missing);
     return kExitOwnFailure;
   }
@@ -353,6 +362,11 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
       WriteAll(STDERR_FILENO, ClosingLine(outcome, session.dir(), job_code));
     }
   }
+  if (config->preemptive_collectives) {
+    const std::string line = CollectivesLine(SumCollectives(session.absolute_dir()));
+    if (!config->quiet) WriteAll(STDERR_FILENO, line);
+    RemoveSharedMemory(SharedMemoryTag(options.ring_dir));
+  }
   if (!options.ring_dir.empty()) {
     SweepRings(options.ring_dir, session.dir());
     RemoveRingFolder(options.ring_dir);
@@ -381,6 +395,10 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
                  "For NCCL that is linked statically: see its calls through its profiler interface");
   verb->add_flag("--graph-markers", flags->graph_markers,
                  "Put events into captured CUDA graphs, to see which operation a launch is in");
+  verb->add_option("--collectives", flags->collectives,
+                   "nccl (default), or preemptive: gordian's own runtime, which no order of calls can deadlock")
+      ->type_name("WHOSE")
+      ->check(CLI::IsMember({"nccl", "preemptive"}));
   verb->add_flag("--stub-compute", flags->stub_compute,
                  "Do not run kernels that take no part in communication; results are wrong then");
   verb->add_option("--stub-keep", flags->stub_keep,

@@ -35,6 +35,9 @@ constexpr Setting kSettings[] = {
      "0: no events behind operations, hence no evidence of the GPU"},
     {"GORDIAN_GRAPH_MARKERS", "shim", "0",
      "1: events in captured graphs too, which changes the job's graphs"},
+    {"GORDIAN_COLLECTIVES", "run", "nccl",
+     "preemptive: collectives go to gordian's own runtime (docs/runtime.md)"},
+    {"GORDIAN_COLLECTIVES_LIBRARY", "shim", "", "the runtime that collectives go to; empty: NCCL's"},
     {"GORDIAN_STUB_COMPUTE", "shim", "0",
      "1: kernels that take no part in communication are not run"},
     {"GORDIAN_STUB_COMPUTE_KEEP", "shim", "",
@@ -166,6 +169,10 @@ StatusOr<RunConfig> RunConfig::FromEnvironment(const Environment& environment) {
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_GRAPH_MARKERS", &config.graph_markers));
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_NCCL_PROFILER", &config.nccl_profiler));
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_STUB_COMPUTE", &config.stub_compute));
+  if (auto text = environment("GORDIAN_COLLECTIVES")) {
+    if (*text != "nccl" && *text != "preemptive") return Bad("GORDIAN_COLLECTIVES", *text, "nccl or preemptive");
+    config.preemptive_collectives = *text == "preemptive";
+  }
   config.stub_keep = environment("GORDIAN_STUB_COMPUTE_KEEP").value_or("");
   config.stub_skip = environment("GORDIAN_STUB_COMPUTE_SKIP").value_or("");
   if (auto text = environment("GORDIAN_SPOOL_MB")) {

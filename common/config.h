@@ -47,6 +47,8 @@ struct RunConfig {
   // match a pattern of _KEEP; where _SKIP has patterns, of those only that match one.
   bool stub_compute = false;
   std::string stub_keep, stub_skip;
+  // GORDIAN_COLLECTIVES: nccl | preemptive; who executes the job's collectives (docs/runtime.md).
+  bool preemptive_collectives = false;
   // GORDIAN_NCCL_PROFILER: 1 makes the shim NCCL's profiler plugin (interpose/nccl_profiler.h).
   bool nccl_profiler = false;
   // GORDIAN_LOG: trace | debug | info | warning | error | off; what goes to <session>/gordian.log.

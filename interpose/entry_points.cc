@@ -5,6 +5,7 @@
 // Functions have names of their own here, and get the exported ones from the assembler: the
 // headers' declarations of the latter may differ (an nccl.h in between two versions), and their
 // macros rename (cuMemFree to cuMemFree_v2).
+#include "interpose/collectives_route.h"
 #include "interpose/lookup_hooks.h"
 #include "interpose/observe.h"
 #include "interpose/real_symbols.h"
@@ -51,6 +52,10 @@ Result Forward(Result (*real)(Parameters...), const void* caller, const Argument
     }
     return result;
   } else {
+    // Depth 1: called by the program, not by NCCL or CUDA.
+    if (__builtin_expect(t_local.depth == 1 && RoutesCollectives(), 0)) {
+      return Routed<kCall>([&] { return real(arguments...); }, arguments...);
+    }
     return real(arguments...);
   }
 }

@@ -16,7 +16,7 @@ HEAVY = r"google/protobuf|grpc|spdlog|boost/|nlohmann|CLI/|zstd|cuda_runtime_api
 RULES = {
     "proto/ring": (["proto/ring/", "interpose/hooked_calls.def"], r"^(?!stdint\.h$)", []),
     "common": (["common/", "proto/", "gordian/v1/"], r"grpc|boost/|nlohmann|CLI/|cuda", ["GRPC", "grpc"]),
-    "interpose": (["interpose/", "proto/ring/"],
+    "interpose": (["interpose/", "proto/ring/", "runtime/include/"],
                   r"google/protobuf|grpc|spdlog|boost/|nlohmann|CLI/|zstd|^(string|vector|map|memory|thread|mutex|iostream)$",
                   ["gordian_sanitize", "grpc", "protobuf", "spdlog", "Boost", "cudart"]),
     "collector": (["collector/", "common/", "proto/", "gordian/v1/"], r"boost/|CLI/|cuda", ["gordian::interpose"]),
@@ -26,7 +26,9 @@ RULES = {
                        r"|^(unistd|time|stdio|fcntl|pthread|sys/.*)\.h$|^(ctime|cstdio)$",
                        ["grpc", "protobuf", "spdlog", "gordian::common", "gordian::proto", "Threads"]),
     "runtime/core": (["runtime/core/"], HEAVY + r"|^(thread|mutex|vector|string|map|chrono|iostream)$", []),
-    "runtime/cpu": (["runtime/"], HEAVY, []),
+    "runtime/include": (["gordian/runtime"], r"^(?!std(int|def)\.h$)", []),
+    "runtime/cpu": (["runtime/core/", "runtime/cpu/", "runtime/include/"], HEAVY, []),
+    "runtime/api": (["runtime/"], HEAVY, []),
     "runtime/cuda": (["runtime/core/", "runtime/cuda/", "common/status.h"],
                      r"google/protobuf|grpc|spdlog|boost/|nlohmann|CLI/|zstd|nccl", ["grpc", "protobuf", "spdlog", "nccl"]),
     "planner": (["planner/", "analyzer/graph/", "runtime/core/"],
@@ -46,7 +48,7 @@ RULES = {
                   ["grpc", "protobuf", "spdlog", "gordian::common", "gordian::proto", "CLI11", "MPI"]),
     "replayer": (["replayer/", "analyzer/", "common/", "gordian/v1/"], r"grpc|boost/|CLI/|cuda|nccl",
                  ["grpc", "gordian::collector", "gordian::interpose"]),
-    "cli": (["cli/", "replayer/", "planner/", "simulator/", "analyzer/", "collector/", "common/", "proto/", "gordian/v1/"], r"cuda_runtime|nccl", []),
+    "cli": (["cli/", "runtime/include/", "replayer/", "planner/", "simulator/", "analyzer/", "collector/", "common/", "proto/", "gordian/v1/"], r"cuda_runtime|nccl", []),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 # Text of programs that a program writes is no code of its own.

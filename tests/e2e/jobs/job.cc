@@ -89,6 +89,9 @@ Context::Context(int rank_in, const Options& options, void* shared)
   CUDA_OK(cudaSetDevice(rank));
   a_ = Buffer(1 << 20);
   b_ = Buffer(1 << 20);
+  if (!options.check) return;
+  const std::vector<float> own(1 << 20, static_cast<float>(1 << rank));
+  CUDA_OK(cudaMemcpy(a_, own.data(), own.size() * sizeof(float), cudaMemcpyHostToDevice));
 }
 
 std::vector<int> Context::All() const {
@@ -134,6 +137,9 @@ ncclComm_t Context::MakeComm(const std::string& name, const std::vector<int>& me
   Step(("init " + name).c_str());
   NCCL_OK(ncclCommInitRankConfig(&comm, static_cast<int>(members.size()), id, mine, &config));
   Step(("has " + name).c_str());
+  float sum = 0;
+  for (const int member : members) sum += static_cast<float>(1 << member);
+  sums_.emplace_back(comm, sum);
   return comm;
 }
 
@@ -188,8 +194,22 @@ void Context::WaitForOthersToReach(const char* what, int count) {
 void Context::AllReduce(ncclComm_t comm, cudaStream_t stream, size_t count) {
   FloodIfAsked(true);
   Step("all-reduce");
+  for (const auto& [of, sum] : sums_) {
+    if (of == comm) last_ = {sum, count};
+  }
   NCCL_OK(ncclAllReduce(a_, b_, count, ncclFloat, ncclSum, comm, stream));
   Step("all-reduce issued");
+}
+
+void Context::CheckLastResult() {
+  if (!options_.check || last_.count == 0) return;
+  std::vector<float> result(last_.count);
+  CUDA_OK(cudaMemcpy(result.data(), b_, result.size() * sizeof(float), cudaMemcpyDeviceToHost));
+  for (const float value : result) {
+    if (value == last_.expected) continue;
+    std::fprintf(stderr, "rank %d: %f where %f must be\n", rank, value, last_.expected);
+    std::_Exit(7);
+  }
 }
 
 void Context::Warm(ncclComm_t comm, cudaStream_t stream) {
@@ -219,7 +239,7 @@ namespace {
 int Usage(const char* program) {
   std::fprintf(stderr,
                "usage: %s JOB [--twin] [--ranks N] [--rank R] [--elastic] [--late RANK:SECONDS] "
-               "[--busy RANK:SECONDS] [--hidden] [--flood[-each] N]\njobs:",
+               "[--busy RANK:SECONDS] [--hidden] [--flood[-each] N] [--check]\njobs:",
                program);
   for (const auto& [name, entry] : job::Registry()) {
     std::fprintf(stderr, " %s", name.c_str());
@@ -259,6 +279,8 @@ int main(int argc, char** argv) {
     } else if ((arg == "--flood" || arg == "--flood-each") && i + 1 < argc) {
       options.flood = std::atoi(argv[++i]);
       options.flood_each = arg == "--flood-each";
+    } else if (arg == "--check") {
+      options.check = true;
     } else {
       return Usage(argv[0]);
     }
@@ -284,6 +306,7 @@ int main(int argc, char** argv) {
   if (elastic) {
     job::Context context(only, options, shared);
     entry->second.body(context);
+    context.CheckLastResult();
     context.Step("end");
     std::fflush(nullptr);
     std::_Exit(0);
@@ -295,6 +318,7 @@ int main(int argc, char** argv) {
     if (pid == 0) {
       job::Context context(r, options, shared);
       entry->second.body(context);
+      context.CheckLastResult();
       context.Step("end");
       std::fflush(nullptr);
       std::_Exit(0);

@@ -27,6 +27,7 @@ struct Options {
   bool hidden = false;  // from Begin on, not to be traced by who has no privilege
   int flood = 0;            // records that each rank makes before the interesting part
   bool flood_each = false;  // and again before each of its operations
+  bool check = false;  // at its end the job looks whether its last all-reduce has the right result
 };
 
 class Context {
@@ -55,6 +56,8 @@ class Context {
   // Leaves `--flood` records behind: events recorded on a stream that nothing else uses.
   void FloodIfAsked(bool operation);
   void AllReduce(ncclComm_t comm, cudaStream_t stream, size_t count = 1024);
+  // With --check: leaves with 7 where the result of the last AllReduce is not what it must be.
+  void CheckLastResult();
   // Uses the communicator once and waits, so that nothing is left to connect.
   void Warm(ncclComm_t comm, cudaStream_t stream);
   void Sync(cudaStream_t stream);
@@ -66,6 +69,11 @@ class Context {
   struct Shared;
   Shared* shared_;
   Options options_;
+  struct Last {
+    float expected = 0;
+    size_t count = 0;
+  } last_;
+  std::vector<std::pair<ncclComm_t, float>> sums_;  // with --check: of each communicator's inputs
   float* a_ = nullptr;
   float* b_ = nullptr;
   cudaStream_t flood_stream_ = nullptr;

@@ -1,0 +1,361 @@
+#include "interpose/collectives.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "interpose/glibc_floor.h"
+#include "interpose/loader.h"
+#include "interpose/real_symbols.h"
+#include "runtime/include/gordian/runtime_front.h"
+
+GORDIAN_BIND_FIRST_VERSION(dlopen);
+GORDIAN_BIND_FIRST_VERSION(dlerror);
+
+namespace gordian::interpose {
+
+constinit std::atomic<uint32_t> g_collectives = 0;
+
+namespace {
+
+constexpr uint64_t kAgreeNs = 5'000'000'000;
+constexpr uint32_t kMostComms = 1024;
+constexpr uint32_t kMostGroupInits = 64;
+
+// The runtime's functions, by name.
+#define GORDIAN_RUNTIME_FUNCTIONS(F)                                                            \
+  F(grtUseCudaStreams) F(grtAgree) F(grtChildId) F(grtCommInitRankConfig) F(grtCommDestroy)       \
+  F(grtCommAbort) F(grtCommGetAsyncError) F(grtSubmit) F(grtGroupStart) F(grtGroupEnd)            \
+  F(grtGetUniqueId) F(grtGetStats) F(grtStreamExclusive) F(grtStreamForeign)                      \
+  F(grtStreamForeignAll) F(grtEventRecorded) F(grtEventAwaited) F(grtEventForgotten)
+struct Functions {
+#define GORDIAN_MEMBER(name) decltype(&::name) name;
+  GORDIAN_RUNTIME_FUNCTIONS(GORDIAN_MEMBER)
+#undef GORDIAN_MEMBER
+};
+constinit Functions g_runtime = {};
+constinit grtCudaFunctions_t g_cuda = {};
+constinit std::atomic<uint32_t> g_looking = 0;
+constinit grtFrontCounters_t g_no_counters = {};
+constinit grtFrontCounters_t* g_counters = &g_no_counters;
+
+struct RoutedComm {
+  std::atomic<uint64_t> handle;  // 0: free
+  grtComm_t comm;                // null: its members have said no
+  grtUniqueId id;
+  std::atomic<uint32_t> children;
+};
+constinit RoutedComm g_comms[kMostComms] = {};
+
+// Communicators that a group is to make: their handles are valid at its end.
+struct GroupInit {
+  ncclComm_t* made;
+  grtUniqueId id;
+  bool wanted;
+};
+struct GroupState {
+  uint32_t depth;
+  uint32_t inits;
+  GroupInit init[kMostGroupInits];
+};
+constinit thread_local GroupState t_group __attribute__((tls_model("initial-exec"))) = {};
+
+// For the person who runs the job: it does not do what was asked for.
+void Say(const char* what, const char* why) {
+  char line[512];
+  const int length = snprintf(line, sizeof line, "gordian: %s: %s\n", what, why);
+  if (length <= 0) return;
+  const size_t bytes = length < static_cast<int>(sizeof line) ? static_cast<size_t>(length) : sizeof line - 1;
+  if (write(STDERR_FILENO, line, bytes) < 0) return;
+}
+
+void Count(uint64_t& counter) {
+  __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED);
+}
+
+RoutedComm* Find(const void* comm) {
+  const auto handle = reinterpret_cast<uint64_t>(comm);
+  if (handle == 0) return nullptr;
+  for (RoutedComm& routed : g_comms) {
+    if (routed.handle.load(std::memory_order_acquire) == handle) return &routed;
+  }
+  return nullptr;
+}
+
+RoutedComm* Free() {
+  for (RoutedComm& routed : g_comms) {
+    uint64_t free = 0;
+    if (routed.handle.compare_exchange_strong(free, 1, std::memory_order_acquire)) return &routed;
+  }
+  return nullptr;
+}
+
+ncclResult_t ToNccl(grtResult_t result) {
+  if (result <= grtInProgress) return static_cast<ncclResult_t>(result);
+  if (result == grtMismatch || result == grtOutOfPorts) return ncclInvalidUsage;
+  if (result == grtPeerDead) return ncclRemoteError;
+  return ncclInternalError;
+}
+
+bool OpenRuntime(const char* path) {
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* why = dlerror();
+    Say("collectives stay with NCCL", why != nullptr ? why : path);
+    return false;
+  }
+#define GORDIAN_LOOK_UP(name)                                                                  \
+  g_runtime.name = reinterpret_cast<decltype(g_runtime.name)>(Loader().dlsym(library, #name)); \
+  if (g_runtime.name == nullptr) return false;
+  GORDIAN_RUNTIME_FUNCTIONS(GORDIAN_LOOK_UP)
+#undef GORDIAN_LOOK_UP
+  g_cuda.size = sizeof g_cuda;
+  const auto find = [](auto* function, Library from, const char* name) {
+    *function = reinterpret_cast<std::remove_reference_t<decltype(*function)>>(FindInLibrary(from, name));
+  };
+  find(&g_cuda.launch_host_func, Library::kRuntime, "cudaLaunchHostFunc");
+  find(&g_cuda.host_alloc, Library::kRuntime, "cudaHostAlloc");
+  find(&g_cuda.stream_is_capturing, Library::kRuntime, "cudaStreamIsCapturing");
+  find(&g_cuda.get_device, Library::kRuntime, "cudaGetDevice");
+  find(&g_cuda.stream_wait_value64, Library::kDriver, "cuStreamWaitValue64_v2");
+  return g_runtime.grtUseCudaStreams(&g_cuda) == grtSuccess;
+}
+
+// What `gordian run` adds up at the end: a file of this process's own.
+void MapCounters() {
+  const char* session = getenv("GORDIAN_SESSION");
+  if (session == nullptr || *session == '\0') return;
+  char path[4096];
+  const int length = snprintf(path, sizeof path, "%s/" GRT_COUNTERS_FILE "%d", session, static_cast<int>(getpid()));
+  if (length <= 0 || length >= static_cast<int>(sizeof path)) return;
+  const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return;
+  if (ftruncate(fd, sizeof(grtFrontCounters_t)) == 0) {
+    void* at = mmap(nullptr, sizeof(grtFrontCounters_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at != MAP_FAILED) g_counters = static_cast<grtFrontCounters_t*>(at);
+  }
+  close(fd);
+}
+
+// Every member comes here with the same id, and with its own wish.
+void Agree(ncclComm_t comm, int ranks, int rank, const grtUniqueId& id, bool wanted) {
+  const int saved = errno;
+  RoutedComm* routed = Free();
+  int agreed = 0;
+  g_runtime.grtAgree(id, ranks, rank, wanted && routed != nullptr ? 1 : 0, kAgreeNs, &agreed);
+  if (routed != nullptr) {
+    routed->comm = nullptr;
+    routed->id = id;
+    routed->children.store(0, std::memory_order_relaxed);
+    if (agreed != 0) {
+      const grtResult_t result = g_runtime.grtCommInitRankConfig(&routed->comm, ranks, id, rank, nullptr);
+      if (result != grtSuccess) {
+        // The others count on this rank: better an end with words than a hang of our making.
+        Say("this rank cannot join the preemptive runtime", "the other ranks will wait for it");
+        routed->comm = nullptr;
+      }
+    }
+    routed->handle.store(reinterpret_cast<uint64_t>(comm), std::memory_order_release);
+  }
+  Count(agreed != 0 ? g_counters->comms : g_counters->comms_with_nccl);
+  errno = saved;
+}
+
+template <typename Function>
+Function Real(ring::CallId call) {
+  return reinterpret_cast<Function>(FindRealSymbol(call, reinterpret_cast<const void*>(&LookForCollectives)));
+}
+
+bool RanksOf(ncclComm_t comm, int* ranks, int* rank) {
+  const auto count = Real<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommCount);
+  const auto own = Real<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommUserRank);
+  return count != nullptr && own != nullptr && count(comm, ranks) == ncclSuccess && own(comm, rank) == ncclSuccess;
+}
+
+void Made(ncclComm_t* made, const grtUniqueId& id, bool wanted) {
+  if (t_group.depth > 0) {
+    if (t_group.inits < kMostGroupInits) t_group.init[t_group.inits++] = {made, id, wanted};
+    return;
+  }
+  int ranks = 0, rank = 0;
+  if (made != nullptr && *made != nullptr && RanksOf(*made, &ranks, &rank)) Agree(*made, ranks, rank, id, wanted);
+}
+
+bool Blocks(const ncclConfig_t* config) { return config == nullptr || config->blocking != 0; }
+
+grtKind_t KindOf(ring::CallId call) {
+  switch (call) {
+    case ring::kCall_ncclAllReduce:
+      return grtKindAllReduce;
+    case ring::kCall_ncclAllGather:
+      return grtKindAllGather;
+    case ring::kCall_ncclReduceScatter:
+      return grtKindReduceScatter;
+    case ring::kCall_ncclBcast:
+    case ring::kCall_ncclBroadcast:
+      return grtKindBroadcast;
+    case ring::kCall_ncclReduce:
+      return grtKindReduce;
+    case ring::kCall_ncclAlltoAll:
+      return grtKindAllToAll;
+    case ring::kCall_ncclGather:
+      return grtKindGather;
+    case ring::kCall_ncclScatter:
+      return grtKindScatter;
+    case ring::kCall_ncclSend:
+      return grtKindSend;
+    default:
+      return grtKindRecv;
+  }
+}
+
+constexpr uintptr_t kLegacyStream = 1, kPerThreadStream = 2;  // cudaStreamLegacy, cudaStreamPerThread
+
+bool IsLegacy(const void* stream) { return reinterpret_cast<uintptr_t>(stream) <= kLegacyStream; }
+
+}  // namespace
+
+bool LookForCollectives() {
+  const char* path = getenv("GORDIAN_COLLECTIVES_LIBRARY");
+  if (path == nullptr || *path == '\0') {
+    g_collectives.store(1, std::memory_order_release);
+    return false;
+  }
+  // Not before CUDA is there. One thread opens; the others see NCCL's route until it has: they cannot
+  // have a communicator yet.
+  if (FindInLibrary(Library::kRuntime, "cudaLaunchHostFunc") == nullptr) return false;
+  if (g_looking.exchange(1) != 0) return g_collectives.load(std::memory_order_acquire) == 2;
+  MapCounters();
+  const bool on = OpenRuntime(path);
+  g_collectives.store(on ? 2 : 1, std::memory_order_release);
+  return on;
+}
+
+bool RouteOperation(ring::CallId call, const OperationArguments& a, ncclResult_t* result) {
+  RoutedComm* routed = Find(a.comm);
+  if (routed == nullptr || routed->comm == nullptr) {
+    Count(g_counters->not_agreed);
+    return false;
+  }
+  int capturing = 0;
+  const bool own_operator = a.reduce_op >= static_cast<int>(ncclNumOps);
+  const bool in_graph =
+      g_cuda.stream_is_capturing(static_cast<cudaStream_t>(a.stream), &capturing) == 0 && capturing != 0;
+  if (own_operator || in_graph) {
+    Count(own_operator ? g_counters->own_operator : g_counters->in_graph);
+    NoteForeignWork(a.stream);
+    return false;
+  }
+  if (IsLegacy(a.stream)) {
+    g_runtime.grtStreamForeignAll();
+  } else if (reinterpret_cast<uintptr_t>(a.stream) != kPerThreadStream) {
+    g_runtime.grtStreamExclusive(static_cast<cudaStream_t>(a.stream), 1);
+  }
+  grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
+  d.kind = KindOf(call);
+  d.in = a.send;
+  d.out = const_cast<void*>(a.receive);
+  if (call == ring::kCall_ncclBcast) d.in = d.out;
+  d.count = a.count;
+  d.type = static_cast<grtDataType_t>(a.datatype);
+  d.op = a.reduce_op < 0 ? grtSum : static_cast<grtRedOp_t>(a.reduce_op);
+  d.root_or_peer = a.root_or_peer < 0 ? 0 : a.root_or_peer;
+  d.comm = routed->comm;
+  *result = ToNccl(g_runtime.grtSubmit(&d, static_cast<cudaStream_t>(a.stream), nullptr));
+  Count(g_counters->operations);
+  return true;
+}
+
+void RouteGroupStart() {
+  ++t_group.depth;
+  g_runtime.grtGroupStart();
+}
+
+ncclResult_t RouteGroupEnd() { return ToNccl(g_runtime.grtGroupEnd()); }
+
+void RouteGroupEnded(ncclResult_t real) {
+  if (t_group.depth == 0 || --t_group.depth > 0) return;
+  const uint32_t inits = t_group.inits;
+  t_group.inits = 0;
+  for (uint32_t i = 0; real == ncclSuccess && i < inits; ++i) {
+    const GroupInit& init = t_group.init[i];
+    Made(init.made, init.id, init.wanted);
+  }
+}
+
+void RouteInit(ncclComm_t* comm, int, const ncclUniqueId& id, int, const ncclConfig_t* config) {
+  static_assert(sizeof(grtUniqueId) == sizeof(ncclUniqueId));
+  grtUniqueId own;
+  memcpy(&own, &id, sizeof own);
+  Made(comm, own, Blocks(config));
+}
+
+void RouteInitAll(const ncclComm_t*, int, const int*) { Count(g_counters->comms_with_nccl); }
+
+void RouteSplit(ncclComm_t parent, int color, ncclComm_t* made, const ncclConfig_t* config) {
+  RoutedComm* routed = Find(parent);
+  if (routed == nullptr) return;
+  const uint32_t number = routed->children.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (color < 0) return;  // NCCL_SPLIT_NOCOLOR: no member
+  grtUniqueId id;
+  g_runtime.grtChildId(routed->id, number, color, &id);
+  Made(made, id, routed->comm != nullptr && Blocks(config));
+}
+
+void RouteDestroy(ncclComm_t comm) {
+  RoutedComm* routed = Find(comm);
+  if (routed == nullptr) return;
+  const grtComm_t own = routed->comm;
+  routed->comm = nullptr;
+  routed->handle.store(0, std::memory_order_release);
+  if (own == nullptr) return;
+  grtStats_t stats = GRT_STATS_INITIALIZER;
+  if (g_runtime.grtGetStats(own, &stats) == grtSuccess) {
+    __atomic_fetch_add(&g_counters->helped, stats.helped, __ATOMIC_RELAXED);
+  }
+  // As NCCL's, it waits for the operations that were called.
+  g_runtime.grtCommDestroy(own, UINT64_MAX);
+}
+
+void RouteAbort(ncclComm_t comm) {
+  RoutedComm* routed = Find(comm);
+  if (routed == nullptr) return;
+  const grtComm_t own = routed->comm;
+  routed->comm = nullptr;
+  routed->handle.store(0, std::memory_order_release);
+  if (own != nullptr) g_runtime.grtCommAbort(own);
+}
+
+void RouteAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  RoutedComm* routed = Find(comm);
+  if (routed == nullptr || routed->comm == nullptr || error == nullptr || *error != ncclSuccess) return;
+  grtResult_t own = grtSuccess;
+  if (g_runtime.grtCommGetAsyncError(routed->comm, &own) == grtSuccess) *error = ToNccl(own);
+}
+
+void NoteForeignWork(void* stream) {
+  if (IsLegacy(stream)) {
+    g_runtime.grtStreamForeignAll();
+  } else {
+    g_runtime.grtStreamForeign(static_cast<cudaStream_t>(stream));
+  }
+}
+
+void NoteEventRecord(const void* event, void* stream) {
+  if (IsLegacy(stream)) g_runtime.grtStreamForeignAll();
+  g_runtime.grtEventRecorded(event, static_cast<cudaStream_t>(stream));
+}
+
+void NoteEventWait(const void* event, void* stream) {
+  if (IsLegacy(stream)) g_runtime.grtStreamForeignAll();
+  g_runtime.grtEventAwaited(event, static_cast<cudaStream_t>(stream));
+}
+
+void NoteEventGone(const void* event) { g_runtime.grtEventForgotten(event); }
+
+}  // namespace gordian::interpose

@@ -1,0 +1,62 @@
+// A job's NCCL collectives on gordian's preemptive runtime (`gordian run --collectives=preemptive`,
+// docs/runtime.md), with NCCL's semantics towards streams.
+//
+// The route is agreed per communicator when it is made, by all of its members (grtAgree). Per call
+// it depends on the kind and the operator alone, which NCCL requires to be equal on all ranks, and on
+// the stream not being captured. What stays with NCCL is counted by reason. The runtime is told of all
+// other work on streams, so that it begins an operation early only where nothing else stands between.
+//
+// The library is opened at the first communicator; without it (GORDIAN_COLLECTIVES_LIBRARY unset, or it cannot
+// be opened) all stays with NCCL. It must be opened by all processes of a job or by none: a process
+// whose library cannot be opened does not vote, and so the answer is no for its communicators.
+//
+// Threads: any; no locks but the runtime's own. Calls of the runtime enqueue and return, except that
+// agreeing waits for the other members, which have all come back from the same call of NCCL.
+#ifndef GORDIAN_INTERPOSE_COLLECTIVES_H_
+#define GORDIAN_INTERPOSE_COLLECTIVES_H_
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <stdint.h>
+
+#include <atomic>
+
+#include "interpose/describe_nccl.h"
+#include "proto/ring/calls.h"
+
+namespace gordian::interpose {
+
+// 0: not looked yet, 1: off, 2: on.
+extern std::atomic<uint32_t> g_collectives;
+bool LookForCollectives();
+inline bool RoutesCollectives() {
+  const uint32_t state = g_collectives.load(std::memory_order_acquire);
+  return __builtin_expect(state != 1, 0) && (state == 2 || LookForCollectives());
+}
+
+// True: the runtime has the call, and *result is its result. False: it is NCCL's.
+bool RouteOperation(ring::CallId call, const OperationArguments& arguments, ncclResult_t* result);
+void RouteGroupStart();
+// Before the real call: of the runtime's part. After it: communicators that the group has made.
+ncclResult_t RouteGroupEnd();
+void RouteGroupEnded(ncclResult_t real);
+
+// After the real call has succeeded; within a group, after the group's end.
+void RouteInit(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config);
+void RouteInitAll(const ncclComm_t* comms, int count, const int* devices);
+void RouteSplit(ncclComm_t parent, int color, ncclComm_t* made, const ncclConfig_t* config);
+// Before the real call.
+void RouteDestroy(ncclComm_t comm);
+void RouteAbort(ncclComm_t comm);
+// After it.
+void RouteAsyncError(ncclComm_t comm, ncclResult_t* error);
+
+// Work of others on streams, before the real call. A null stream is the legacy default one.
+void NoteForeignWork(void* stream);
+void NoteEventRecord(const void* event, void* stream);
+void NoteEventWait(const void* event, void* stream);
+void NoteEventGone(const void* event);
+
+}  // namespace gordian::interpose
+
+#endif  // GORDIAN_INTERPOSE_COLLECTIVES_H_

@@ -1,0 +1,88 @@
+// Streams of the C API: what else is on them, and our own ones.
+#include "runtime/api/handles.h"
+#include "runtime/cpu/stream_order.h"
+
+using gordian::runtime::Guarded;
+using gordian::runtime::OwnStreams;
+using gordian::runtime::StreamOrder;
+using gordian::runtime::TheOwnStreams;
+
+grtResult_t grtStreamExclusive(cudaStream_t stream, int exclusive) {
+  return Guarded([&] {
+    StreamOrder::Get().Declare(stream, exclusive != 0, false);
+    return grtSuccess;
+  });
+}
+
+grtResult_t grtStreamForeign(cudaStream_t stream) {
+  return Guarded([&] {
+    StreamOrder::Get().Foreign(stream);
+    return grtSuccess;
+  });
+}
+
+grtResult_t grtStreamForeignAll(void) {
+  return Guarded([] {
+    StreamOrder::Get().ForeignAll();
+    return grtSuccess;
+  });
+}
+
+grtResult_t grtEventRecorded(const void* event, cudaStream_t stream) {
+  return Guarded([&] {
+    StreamOrder::Get().Recorded(event, stream);
+    return grtSuccess;
+  });
+}
+
+grtResult_t grtEventAwaited(const void* event, cudaStream_t stream) {
+  return Guarded([&] {
+    StreamOrder::Get().Awaited(event, stream);
+    return grtSuccess;
+  });
+}
+
+grtResult_t grtEventForgotten(const void* event) {
+  return Guarded([&] {
+    StreamOrder::Get().Forgotten(event);
+    return grtSuccess;
+  });
+}
+
+grtResult_t grtStreamCreate(cudaStream_t* stream) {
+  if (stream == nullptr) return grtInvalidArgument;
+  return Guarded([&] {
+    OwnStreams* own = TheOwnStreams();
+    if (own == nullptr) return grtNotSupported;
+    const grtResult_t result = own->Create(stream);
+    if (result == grtSuccess) StreamOrder::Get().Declare(*stream, true, true);
+    return result;
+  });
+}
+
+grtResult_t grtStreamLaunch(cudaStream_t stream, void (*fn)(void*), void* user) {
+  if (fn == nullptr) return grtInvalidArgument;
+  return Guarded([&] {
+    OwnStreams* own = TheOwnStreams();
+    if (own == nullptr) return grtNotSupported;
+    StreamOrder::Get().Foreign(stream);
+    return own->Launch(stream, [fn, user] { fn(user); });
+  });
+}
+
+grtResult_t grtStreamSynchronize(cudaStream_t stream, uint64_t timeout_ns) {
+  return Guarded([&] {
+    OwnStreams* own = TheOwnStreams();
+    return own == nullptr ? grtNotSupported : own->Synchronize(stream, timeout_ns);
+  });
+}
+
+grtResult_t grtStreamDestroy(cudaStream_t stream) {
+  return Guarded([&] {
+    OwnStreams* own = TheOwnStreams();
+    if (own == nullptr) return grtNotSupported;
+    const grtResult_t result = own->Destroy(stream);
+    if (result == grtSuccess) StreamOrder::Get().Forget(stream);
+    return result;
+  });
+}

@@ -1,0 +1,89 @@
+#include "runtime/cpu/cuda_streams.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "runtime/cpu/engine.h"
+
+namespace gordian::runtime {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr unsigned kWaitValueGreaterOrEqual = 0;  // CU_STREAM_WAIT_VALUE_GEQ
+
+struct TurnCall {
+  Engine* engine;
+  std::shared_ptr<Unit> unit;
+};
+
+void CallTurn(void* user) {
+  const std::unique_ptr<TurnCall> call(static_cast<TurnCall*>(user));
+  call->engine->Turn(call->unit);
+}
+
+Engine* EngineOf(const Unit& unit) {
+  return (unit.tasks.empty() ? unit.joins : unit.tasks).front()->comm->engine();
+}
+
+}  // namespace
+
+uint64_t* CudaStreams::NewWord() {
+  if (words_left_ == 0) {
+    void* page = nullptr;
+    if (cuda_.host_alloc(&page, kPage, 0) != 0) return nullptr;
+    std::memset(page, 0, kPage);
+    words_ = static_cast<uint64_t*>(page);
+    words_left_ = kPage / sizeof(uint64_t);
+  }
+  return &words_[--words_left_];
+}
+
+grtResult_t CudaStreams::Enqueue(const std::shared_ptr<Unit>& unit) {
+  // Held while CUDA is called: the order of a stream's numbers is that of its waits. CUDA calls
+  // nothing back from here.
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Stream& stream = streams_[unit->stream];
+  if (unit->strict && stream.word == nullptr) {
+    stream.word = NewWord();
+    if (stream.word == nullptr) return grtUnhandledCudaError;
+  }
+  if (!unit->tasks.empty()) {
+    auto* call = new TurnCall{EngineOf(*unit), unit};
+    if (cuda_.launch_host_func(unit->stream, CallTurn, call) != 0) {
+      delete call;
+      return grtUnhandledCudaError;
+    }
+  }
+  if (!unit->strict) return grtSuccess;
+  unit->index = stream.next;
+  if (cuda_.stream_wait_value64(unit->stream, reinterpret_cast<uintptr_t>(stream.word), unit->index,
+                                kWaitValueGreaterOrEqual) != 0) {
+    return grtUnhandledCudaError;
+  }
+  ++stream.next;
+  return grtSuccess;
+}
+
+void CudaStreams::Release(const std::shared_ptr<Unit>& unit) {
+  if (unit->index == 0) return;  // CUDA did not take it
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Stream& stream = streams_[unit->stream];
+  stream.beyond.insert(unit->index);
+  while (!stream.beyond.empty() && *stream.beyond.begin() == stream.released + 1) {
+    stream.beyond.erase(stream.beyond.begin());
+    ++stream.released;
+  }
+  std::atomic_ref<uint64_t>(*stream.word).store(stream.released, std::memory_order_release);
+}
+
+int CudaStreams::CurrentDevice() {
+  int device = 0;
+  return cuda_.get_device(&device) == 0 ? device : 0;
+}
+
+bool CudaStreams::IsCapturing(cudaStream_t stream) {
+  int status = 0;
+  return cuda_.stream_is_capturing(stream, &status) == 0 && status != 0;
+}
+
+}  // namespace gordian::runtime

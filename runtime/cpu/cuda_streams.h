@@ -1,0 +1,52 @@
+// CUDA's streams, for operations that the host's processors execute: a host function tells a unit's
+// turn, and a wait for a value in pinned memory keeps later work back. The host function does not
+// block: one that does would keep the device's other host functions back, and with them operations
+// that could go on.
+//
+// The value of a stream's word is the number of its first units that are all finished, so that units
+// may finish in any order.
+//
+// Threads: any. Lives as long as its process.
+#ifndef GORDIAN_RUNTIME_CPU_CUDA_STREAMS_H_
+#define GORDIAN_RUNTIME_CPU_CUDA_STREAMS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "runtime/cpu/stream_driver.h"
+#include "runtime/include/gordian/runtime_front.h"
+
+namespace gordian::runtime {
+
+class CudaStreams : public StreamDriver {
+ public:
+  explicit CudaStreams(const grtCudaFunctions_t& functions) : cuda_(functions) {}
+
+  grtResult_t Enqueue(const std::shared_ptr<Unit>& unit) override;
+  void Release(const std::shared_ptr<Unit>& unit) override;
+  bool Carries() const override { return false; }
+  int CurrentDevice() override;
+  bool IsCapturing(cudaStream_t stream) override;
+
+ private:
+  struct Stream {
+    uint64_t* word = nullptr;  // pinned
+    uint64_t next = 1;
+    uint64_t released = 0;         // so many from the first on
+    std::set<uint64_t> beyond;     // and these
+  };
+  uint64_t* NewWord();
+
+  const grtCudaFunctions_t cuda_;
+  std::mutex mutex_;
+  std::map<cudaStream_t, Stream> streams_;
+  uint64_t* words_ = nullptr;
+  size_t words_left_ = 0;
+};
+
+}  // namespace gordian::runtime
+
+#endif  // GORDIAN_RUNTIME_CPU_CUDA_STREAMS_H_

@@ -1,0 +1,553 @@
+#include "runtime/cpu/engine.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <new>
+#include <utility>
+
+#include "runtime/cpu/callbacks.h"
+#include "runtime/cpu/futex.h"
+#include "runtime/cpu/stream_driver.h"
+#include "runtime/cpu/stream_order.h"
+
+namespace gordian::runtime {
+namespace {
+
+// Rounds in vain before a worker counts as stalled.
+constexpr uint32_t kPatientRounds = 16;
+// From when on operations may begin before their turn: peers are late by less all the time, and
+// memory to rename into is not for nothing.
+constexpr int64_t kPatienceNs = 300'000;
+constexpr int64_t kLongestSleepNs = 10'000'000;
+constexpr int64_t kLifeEveryNs = 20'000'000;
+// What all renamed operations of a device may take together.
+constexpr uint64_t kMostShadowBytes = 256u << 20;
+
+grtResult_t CodeOf(Progress progress, const Comm& comm) {
+  if (progress == Progress::kMismatch) return grtMismatch;
+  const grtResult_t code = comm.error();
+  return code == grtSuccess ? grtAborted : code;
+}
+
+}  // namespace
+
+Engine* Engine::Of(int device) {
+  struct Engines {
+    pid_t pid = getpid();
+    std::mutex mutex;
+    std::map<int, Engine*> by_device;
+  };
+  // Never destroyed: resident threads outlive main. A forked child has no threads but its own.
+  static std::atomic<Engines*> all{nullptr};
+  Engines* engines = all.load(std::memory_order_acquire);
+  if (engines == nullptr || engines->pid != getpid()) {
+    auto* fresh = new Engines;
+    if (all.compare_exchange_strong(engines, fresh)) {
+      engines = fresh;
+    } else {
+      delete fresh;
+    }
+  }
+  const std::lock_guard<std::mutex> lock(engines->mutex);
+  Engine*& engine = engines->by_device[device];
+  if (engine == nullptr) engine = new Engine(device);
+  return engine;
+}
+
+Engine::Engine(int device) : device_(device), bell_(Doorbell::Make()) {}
+
+grtResult_t Engine::Submit(const UnitPtr& unit) {
+  // One more than there are parts, so that nothing releases it before it is on its stream.
+  unit->left = static_cast<uint32_t>(unit->tasks.size() + unit->joins.size()) + 1;
+  StreamOrder::Get().Place(unit.get());
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const TaskPtr& task : unit->tasks) {
+      task->number = next_number_++;
+      task->unit = unit;
+      unfinished_.push_back(task);
+    }
+  }
+  if (!unit->driver->Carries() || !unit->strict) EnsureResident();
+  const grtResult_t result = unit->driver->Enqueue(unit);
+  if (result != grtSuccess) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const TaskPtr& task : unit->tasks) {
+      std::erase(unfinished_, task);
+      task->unit = nullptr;
+    }
+    return result;
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (unit->strict && !unit->tasks.empty() && !unit->published) waiting_.push_back(unit);
+  }
+  for (const TaskPtr& task : unit->joins) {
+    bool waits = false;
+    {
+      const std::lock_guard<std::mutex> lock(task->callbacks_mutex);
+      waits = task->done.load(std::memory_order_acquire) == 0;
+      if (waits) task->joiners.push_back(unit);
+    }
+    if (!waits) PartDone(unit, task->result);
+  }
+  PartDone(unit, grtSuccess);
+  bell_->Ring();
+  return grtSuccess;
+}
+
+void Engine::SubmitDetached(const UnitPtr& unit) {
+  unit->left = static_cast<uint32_t>(unit->tasks.size());
+  unit->strict = false;
+  unit->driver = nullptr;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const TaskPtr& task : unit->tasks) {
+      task->number = next_number_++;
+      task->unit = unit;
+      unfinished_.push_back(task);
+    }
+  }
+  unit->turn.store(true, std::memory_order_release);
+  EnsureResident();
+  Publish(unit);
+}
+
+void Engine::Turn(const UnitPtr& unit) {
+  StreamOrder::Get().Turn(unit.get());
+  unit->turn.store(true, std::memory_order_release);
+  Publish(unit);
+  bell_->Ring();
+}
+
+void Engine::Publish(const UnitPtr& unit) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (unit->published.exchange(true)) return;
+    std::erase(waiting_, unit);
+    for (const TaskPtr& task : unit->tasks) {
+      if (task->done.load(std::memory_order_acquire) != 0) continue;
+      const auto at = std::upper_bound(published_.begin(), published_.end(), task,
+                                       [](const TaskPtr& a, const TaskPtr& b) {
+                                         return ComesBefore(a->view.desc, b->view.desc);
+                                       });
+      published_.insert(at, task);
+    }
+    version_.fetch_add(1, std::memory_order_release);
+  }
+  bell_->Ring();
+}
+
+bool Engine::Rename(Task& task) {
+  const auto bytes = static_cast<uint64_t>(task.writes.last - task.writes.first);
+  if (shadow_bytes_.fetch_add(bytes) + bytes > kMostShadowBytes) {
+    shadow_bytes_.fetch_sub(bytes);
+    return false;
+  }
+  task.shadow.reset(new (std::nothrow) unsigned char[bytes]);
+  if (task.shadow == nullptr) {
+    shadow_bytes_.fetch_sub(bytes);
+    return false;
+  }
+  task.shadow_bytes = bytes;
+  task.view.out = task.shadow.get();
+  return true;
+}
+
+// Under the lock. Whoever is called later and touches the same memory is no matter: it waits itself.
+bool Engine::MayBeginEarly(const Unit& unit, std::vector<TaskPtr>* renamed) const {
+  if (!unit.early || !StreamOrder::Get().HasStarted(unit)) return false;
+  for (const TaskPtr& task : unit.tasks) {
+    bool rename = false;
+    for (const TaskPtr& earlier : unfinished_) {
+      if (earlier->number >= unit.tasks.front()->number) break;
+      if (earlier->writes.Overlaps(task->reads)) return false;
+      rename |= earlier->writes.Overlaps(task->writes) || earlier->reads.Overlaps(task->writes);
+    }
+    if (rename) renamed->push_back(task);
+  }
+  return true;
+}
+
+bool Engine::PublishEarly() {
+  UnitPtr found;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const UnitPtr& unit : waiting_) {
+      std::vector<TaskPtr> renamed;
+      if (!MayBeginEarly(*unit, &renamed)) continue;
+      bool all = true;
+      for (const TaskPtr& task : renamed) all = all && Rename(*task);
+      if (!all) continue;  // those that were renamed stay so, which does no harm
+      for (const TaskPtr& task : unit->tasks) {
+        Statistics& statistics = task->comm->statistics();
+        statistics.helped.fetch_add(1, std::memory_order_relaxed);
+        if (task->shadow != nullptr) statistics.renamed.fetch_add(1, std::memory_order_relaxed);
+      }
+      found = unit;
+      break;
+    }
+  }
+  if (found == nullptr) return false;
+  Publish(found);
+  return true;
+}
+
+void Engine::EnsureResident() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (resident_) return;
+    resident_ = true;
+  }
+  StartThread("gordian-grt", [this] { ResidentMain(); });
+}
+
+void Engine::ResidentMain() {
+  Worker worker;
+  worker.number = next_worker_.fetch_add(1);
+  for (;;) {
+    if (!Round(worker, nullptr)) Pause(worker, nullptr);
+  }
+}
+
+void Engine::Carry(const UnitPtr& unit) {
+  Worker worker;
+  worker.number = next_worker_.fetch_add(1);
+  while (unit->done.load(std::memory_order_acquire) == 0) {
+    if (!Round(worker, unit.get())) Pause(worker, unit.get());
+  }
+}
+
+bool Engine::Round(Worker& worker, const Unit* own) {
+  if (worker.version != version_.load(std::memory_order_acquire)) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    worker.version = version_.load(std::memory_order_relaxed);
+    worker.tasks = published_;
+  }
+  bool any = false;
+  uint32_t position = 0;
+  if (own != nullptr) {
+    for (const TaskPtr& task : own->tasks) any |= Work(worker, task, position++);
+  }
+  if (!any) {
+    for (const TaskPtr& task : worker.tasks) any |= Work(worker, task, position++);
+  }
+  if (any) {
+    worker.fruitless = 0;
+    worker.stalled_since_ns = 0;
+  }
+  return any;
+}
+
+bool Engine::Work(Worker& worker, const TaskPtr& task, uint32_t position) {
+  Task& t = *task;
+  if (t.done.load(std::memory_order_acquire) != 0) return false;
+  if (t.failed.load(std::memory_order_acquire) != 0 ||
+      t.channels_left.load(std::memory_order_acquire) == 0) {
+    return TryClose(task);
+  }
+  bool any = false;
+  if (!t.begun.load(std::memory_order_acquire)) {
+    any = TryBegin(t);
+    if (!t.begun.load(std::memory_order_acquire)) return any;
+  }
+  const grtConfig_t& config = t.comm->config();
+  uint64_t spins = 1;
+  if (config.policy == static_cast<int>(Policy::kSpinThreshold)) {
+    SpinParameters p;
+    if (config.spin_head != 0) p.head = config.spin_head;
+    spins = std::max(SpinsAt(p, position), t.spins.load(std::memory_order_relaxed));
+  }
+  for (uint32_t channel = 0; channel < t.channels.size(); ++channel) {
+    any |= WorkOnChannel(worker, t, channel, spins);
+  }
+  if (t.failed.load(std::memory_order_acquire) != 0 ||
+      t.channels_left.load(std::memory_order_acquire) == 0) {
+    any |= TryClose(task);
+  }
+  return any;
+}
+
+bool Engine::TryBegin(Task& t) {
+  uint32_t nobody = 0;
+  if (!t.begin_owner.compare_exchange_strong(nobody, 1, std::memory_order_acquire)) return false;
+  bool begun = false;
+  if (!t.begun.load(std::memory_order_relaxed)) {
+    uint64_t wanted = 0;
+    Progress progress = Progress::kNotReady;
+    if (!t.port->segment->ReserveLanes(t.view.slot, t.view.me)) {
+      GiveUp(t, grtSystemError);
+    } else {
+      progress = Begin(t.view, &wanted);
+      t.wanted.store(wanted, std::memory_order_relaxed);
+      if (progress == Progress::kAdvanced) {
+        begun = true;
+        t.begun.store(true, std::memory_order_release);
+        t.comm->RingOthers(*t.port);
+      } else if (progress != Progress::kNotReady) {
+        GiveUp(t, CodeOf(progress, *t.comm));
+      } else if ((wanted & t.dead.load(std::memory_order_acquire)) != 0) {
+        GiveUp(t, grtPeerDead);
+      }
+    }
+  }
+  t.begin_owner.store(0, std::memory_order_release);
+  return begun;
+}
+
+bool Engine::WorkOnChannel(Worker& worker, Task& t, uint32_t channel, uint64_t spins) {
+  ChanCtx& ctx = t.channels[channel];
+  std::atomic_ref<uint32_t> owner(ctx.owner);
+  uint32_t nobody = 0;
+  if (!owner.compare_exchange_strong(nobody, worker.number, std::memory_order_acquire)) {
+    return false;
+  }
+  if (ctx.state == kChanDone) {
+    owner.store(0, std::memory_order_release);
+    return false;
+  }
+  uint64_t steps = 0, fruitless = 0, wanted = 0;
+  Progress progress;
+  const uint64_t dead = t.dead.load(std::memory_order_acquire);
+  for (;;) {
+    progress = TryStep(t.view, channel, ctx, &wanted);
+    if (progress == Progress::kAdvanced) {
+      ++steps;
+      t.comm->RingOthers(*t.port);
+      if (fruitless != 0 && spins > 1) {
+        SpinParameters p;
+        if (t.comm->config().spin_grow != 0) p.grow = t.comm->config().spin_grow;
+        t.spins.store(SpinsAfterSuccess(p, t.spins.load(std::memory_order_relaxed), fruitless),
+                      std::memory_order_relaxed);
+      }
+      fruitless = 0;
+    } else if (progress != Progress::kNotReady || ++fruitless >= spins) {
+      break;
+    }
+  }
+  const bool finished = progress == Progress::kDone;
+  owner.store(0, std::memory_order_release);
+
+  Statistics& statistics = t.comm->statistics();
+  if (steps != 0) {
+    statistics.steps.fetch_add(steps, std::memory_order_relaxed);
+    if (worker.last != nullptr && worker.last != &t) {
+      statistics.preemptions.fetch_add(1, std::memory_order_relaxed);
+    }
+    worker.last = &t;
+  } else {
+    statistics.probes.fetch_add(fruitless, std::memory_order_relaxed);
+  }
+  if (finished) {
+    if (worker.last == &t) worker.last = nullptr;
+    t.channels_left.fetch_sub(1, std::memory_order_acq_rel);
+    return true;
+  }
+  if (progress == Progress::kNotReady) {
+    t.wanted.store(wanted, std::memory_order_relaxed);
+    // The look above was after it was known that they are dead: what they have left is used up.
+    if ((wanted & dead) != 0) GiveUp(t, grtPeerDead);
+  } else {
+    GiveUp(t, CodeOf(progress, *t.comm));
+  }
+  return steps != 0;
+}
+
+void Engine::GiveUp(Task& t, grtResult_t code) {
+  int fine = 0;
+  if (!t.failed.compare_exchange_strong(fine, code, std::memory_order_acq_rel)) return;
+  if (code == grtMismatch) t.comm->statistics().mismatches.fetch_add(1, std::memory_order_relaxed);
+  t.comm->Fail(code);
+}
+
+// Ends a task whose channels are all done, or that has failed: then once nobody is in a step of it.
+bool Engine::TryClose(const TaskPtr& task) {
+  Task& t = *task;
+  if (t.closing.exchange(true, std::memory_order_acq_rel)) return false;
+  const auto failed = static_cast<grtResult_t>(t.failed.load(std::memory_order_acquire));
+  if (failed != grtSuccess) {
+    size_t claimed = 0;
+    for (; claimed < t.channels.size(); ++claimed) {
+      uint32_t nobody = 0;
+      std::atomic_ref<uint32_t> owner(t.channels[claimed].owner);
+      if (!owner.compare_exchange_strong(nobody, UINT32_MAX, std::memory_order_acquire)) break;
+    }
+    if (claimed < t.channels.size()) {  // somebody is in there: later
+      while (claimed > 0) {
+        std::atomic_ref<uint32_t>(t.channels[--claimed].owner).store(0, std::memory_order_release);
+      }
+      t.closing.store(false, std::memory_order_release);
+      return false;
+    }
+    Finish(task, failed);
+    return true;
+  }
+  // The slot is free for the next operation, also while a renamed one waits for its turn.
+  bool advanced = false;
+  if (!t.freed_slot.exchange(true, std::memory_order_acq_rel)) {
+    runtime::Finish(t.view);
+    t.comm->RingOthers(*t.port);
+    advanced = true;
+  }
+  if (t.shadow != nullptr && !t.unit->turn.load(std::memory_order_acquire)) {
+    t.closing.store(false, std::memory_order_release);
+    return advanced;
+  }
+  Finish(task, grtSuccess);
+  return true;
+}
+
+void Engine::Finish(const TaskPtr& task, grtResult_t result) {
+  Task& t = *task;
+  if (t.shadow != nullptr) {
+    if (result == grtSuccess) {
+      std::memcpy(const_cast<unsigned char*>(t.writes.first), t.shadow.get(), t.shadow_bytes);
+    }
+    shadow_bytes_.fetch_sub(t.shadow_bytes);
+    t.shadow.reset();
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::erase(published_, task);
+    std::erase(unfinished_, task);
+    version_.fetch_add(1, std::memory_order_release);
+  }
+  t.comm->statistics().operations.fetch_add(1, std::memory_order_relaxed);
+  t.comm->statistics().bytes.fetch_add(
+      static_cast<uint64_t>(t.reads.last - t.reads.first + (t.writes.last - t.writes.first)),
+      std::memory_order_relaxed);
+  std::vector<std::function<void(grtResult_t)>> callbacks;
+  std::vector<UnitPtr> joiners;
+  {
+    const std::lock_guard<std::mutex> lock(t.callbacks_mutex);
+    t.result = result;
+    t.done.store(1, std::memory_order_release);
+    callbacks.swap(t.callbacks);
+    joiners.swap(t.joiners);
+  }
+  FutexWakeAll(&t.done);
+  for (const UnitPtr& unit : joiners) PartDone(unit, result);
+  PartDone(std::exchange(t.unit, nullptr), result);
+  RunCallbacks(std::move(callbacks), result);
+  bell_->Ring();
+}
+
+void Engine::PartDone(const UnitPtr& unit, grtResult_t result) {
+  if (result != grtSuccess) unit->error.store(result, std::memory_order_release);
+  if (unit->left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const bool failed = unit->error.load(std::memory_order_acquire) != 0;
+  if (failed && unit->strict && unit->grace_ms != 0 && !unit->tasks.empty()) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    delayed_.push_back({NowNs() + int64_t{1'000'000} * unit->grace_ms, unit, unit->tasks[0]->comm});
+    bell_->Ring();
+    return;
+  }
+  UnitDone(unit);
+}
+
+void Engine::UnitDone(const UnitPtr& unit) {
+  unit->done.store(1, std::memory_order_release);
+  if (unit->driver != nullptr && unit->strict) unit->driver->Release(unit);
+  bell_->Ring();
+}
+
+int64_t Engine::ReleaseDelayed() {
+  std::vector<UnitPtr> over;
+  int64_t next = kForever;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (delayed_.empty()) return next;
+    const int64_t now = NowNs();
+    for (auto at = delayed_.begin(); at != delayed_.end();) {
+      if (at->deadline_ns <= now || at->comm->abandoned()) {
+        over.push_back(std::move(at->unit));
+        at = delayed_.erase(at);
+      } else {
+        next = std::min(next, at->deadline_ns);
+        ++at;
+      }
+    }
+  }
+  for (const UnitPtr& unit : over) UnitDone(unit);
+  return next;
+}
+
+void Engine::LookAtLife(Worker& worker) {
+  const int64_t now = NowNs();
+  if (now - worker.looked_at_life_ns < kLifeEveryNs) return;
+  worker.looked_at_life_ns = now;
+  for (const TaskPtr& task : worker.tasks) {
+    const uint64_t wanted = task->wanted.load(std::memory_order_relaxed);
+    if (wanted == 0) continue;
+    const uint64_t dead = task->comm->Dead(*task->port, wanted);
+    if (dead != 0) task->dead.fetch_or(dead, std::memory_order_acq_rel);
+  }
+}
+
+bool Engine::HasWork(const Worker& worker) {
+  if (!worker.tasks.empty()) return true;
+  return worker.version != version_.load(std::memory_order_acquire);
+}
+
+void Engine::Pause(Worker& worker, const Unit* own) {
+  const bool outstanding = HasWork(worker) || own != nullptr;
+  if (outstanding && ++worker.fruitless < kPatientRounds) {
+    sched_yield();
+    return;
+  }
+  int64_t wake_ns = ReleaseDelayed();
+  if (outstanding) {
+    const int64_t now = NowNs();
+    if (worker.stalled_since_ns == 0) worker.stalled_since_ns = now;
+    const bool stalled = now - worker.stalled_since_ns >= kPatienceNs;
+    if (stalled && PublishEarly()) return;
+    wake_ns = std::min(wake_ns, stalled ? now + kLongestSleepNs
+                                        : worker.stalled_since_ns + kPatienceNs);
+    LookAtLife(worker);
+  }
+  const uint32_t bell = bell_->Value();
+  bell_->Announce();
+  const bool own_done = own != nullptr && own->done.load(std::memory_order_acquire) != 0;
+  if (!own_done && !Round(worker, own)) {
+    for (const TaskPtr& task : worker.tasks) {
+      task->comm->statistics().sleeps.fetch_add(1, std::memory_order_relaxed);
+      break;
+    }
+    bell_->Sleep(bell, wake_ns);
+  }
+  bell_->Withdraw();
+}
+
+bool Engine::Await(const Task& task, int64_t deadline_ns) {
+  while (task.done.load(std::memory_order_acquire) == 0) {
+    if (NowNs() >= deadline_ns) return false;
+    FutexWait(&task.done, 0, deadline_ns);
+  }
+  return true;
+}
+
+void Engine::OnDone(Task& task, std::function<void(grtResult_t)> fn) {
+  {
+    const std::lock_guard<std::mutex> lock(task.callbacks_mutex);
+    if (task.done.load(std::memory_order_acquire) == 0) {
+      task.callbacks.push_back(std::move(fn));
+      return;
+    }
+  }
+  fn(task.result);
+}
+
+std::vector<std::shared_ptr<Task>> Engine::UnfinishedOf(const Comm& comm) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<TaskPtr> out;
+  for (const TaskPtr& task : unfinished_) {
+    if (task->comm.get() == &comm) out.push_back(task);
+  }
+  return out;
+}
+
+}  // namespace gordian::runtime

@@ -1,0 +1,112 @@
+// Runs the operations of one device of one process. Workers are the threads of our own streams
+// (carriers: each prefers its own unit, and helps others while that is not ready) and one resident
+// thread for what no carrier can run. A worker runs steps of any published operation; what it
+// leaves, another goes on with.
+//
+// Published is what has its inputs: units whose turn in their stream has come, detached operations,
+// and, once a worker finds nothing ready, those that may begin early (StreamOrder): not if they read
+// what an earlier unfinished one writes; if they only write what an earlier one uses, they are
+// renamed: executed into memory of our own, and copied when their turn comes.
+//
+// Nothing is polled when nothing is outstanding. While something is and nothing is ready, workers
+// sleep on the doorbell, at most kLongestSleepNs.
+//
+// Threads: any. An engine lives as long as its process.
+#ifndef GORDIAN_RUNTIME_CPU_ENGINE_H_
+#define GORDIAN_RUNTIME_CPU_ENGINE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/cpu/doorbell.h"
+#include "runtime/cpu/task.h"
+#include "runtime/include/gordian/runtime.h"
+
+namespace gordian::runtime {
+
+class Engine {
+ public:
+  // Made at the first call for a device, and again in a forked child.
+  static Engine* Of(int device);
+
+  // The unit's operations are to be run, in its stream's order. On an error nothing has happened.
+  grtResult_t Submit(const std::shared_ptr<Unit>& unit);
+  // Operations that wait for no stream.
+  void SubmitDetached(const std::shared_ptr<Unit>& unit);
+
+  // The turn of a unit has come: called by its driver, never blocks.
+  void Turn(const std::shared_ptr<Unit>& unit);
+  // Works until the unit is done: a driver's thread.
+  void Carry(const std::shared_ptr<Unit>& unit);
+
+  Doorbell& bell() { return *bell_; }
+
+  // Blocks until the task is done or the deadline.
+  static bool Await(const Task& task, int64_t deadline_ns);
+  // `fn` when the task is done, on a thread that nothing else needs; on this one if it is done now.
+  static void OnDone(Task& task, std::function<void(grtResult_t)> fn);
+  // Unfinished operations of a communicator.
+  std::vector<std::shared_ptr<Task>> UnfinishedOf(const Comm& comm);
+
+ private:
+  using TaskPtr = std::shared_ptr<Task>;
+  using UnitPtr = std::shared_ptr<Unit>;
+  struct Worker {
+    uint64_t version = 0;
+    std::vector<TaskPtr> tasks;  // published, in the order of looking
+    uint32_t fruitless = 0;      // rounds
+    int64_t stalled_since_ns = 0;  // 0: it is not
+    int64_t looked_at_life_ns = 0;
+    const Task* last = nullptr;  // where it last did a step
+    uint32_t number = 1;
+  };
+  struct Delayed {
+    int64_t deadline_ns;
+    UnitPtr unit;
+    std::shared_ptr<Comm> comm;
+  };
+
+  explicit Engine(int device);
+  void Publish(const UnitPtr& unit);
+  bool PublishEarly();
+  bool MayBeginEarly(const Unit& unit, std::vector<TaskPtr>* renamed) const;
+  bool Rename(Task& task);
+  void EnsureResident();
+  void ResidentMain();
+  // Steps of whatever is ready. True if there was any.
+  bool Round(Worker& worker, const Unit* own);
+  bool Work(Worker& worker, const TaskPtr& task, uint32_t position);
+  bool WorkOnChannel(Worker& worker, Task& task, uint32_t channel, uint64_t spins);
+  bool TryBegin(Task& task);
+  void GiveUp(Task& task, grtResult_t code);
+  bool TryClose(const TaskPtr& task);
+  void Finish(const TaskPtr& task, grtResult_t result);
+  void PartDone(const UnitPtr& unit, grtResult_t result);
+  void UnitDone(const UnitPtr& unit);
+  // After a round in vain: spins, publishes early, looks for dead peers, sleeps.
+  void Pause(Worker& worker, const Unit* own);
+  void LookAtLife(Worker& worker);
+  int64_t ReleaseDelayed();
+  bool HasWork(const Worker& worker);
+
+  const int device_;
+  const std::shared_ptr<Doorbell> bell_;
+  std::atomic<uint64_t> version_{1};
+  std::atomic<uint32_t> next_worker_{1};
+  std::atomic<uint64_t> shadow_bytes_{0};
+  std::mutex mutex_;                 // what is below
+  std::vector<TaskPtr> published_;   // sorted by ComesBefore
+  std::vector<TaskPtr> unfinished_;  // in the order of calls
+  std::deque<UnitPtr> waiting_;      // strict, not published yet
+  std::vector<Delayed> delayed_;     // failed units that still hold their stream
+  uint64_t next_number_ = 1;
+  bool resident_ = false;
+};
+
+}  // namespace gordian::runtime
+
+#endif  // GORDIAN_RUNTIME_CPU_ENGINE_H_

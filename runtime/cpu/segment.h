@@ -1,0 +1,62 @@
+// The shared memory of one port: who its members are, the abort word, boards and lanes. Joining
+// waits for nobody; what members disagree about is found by whoever comes later.
+//
+// Threads: any, after Join. Lives as long as an operation of its port.
+#ifndef GORDIAN_RUNTIME_CPU_SEGMENT_H_
+#define GORDIAN_RUNTIME_CPU_SEGMENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/core/lanes.h"
+#include "runtime/cpu/shared_memory.h"
+#include "runtime/include/gordian/runtime.h"
+
+namespace gordian::runtime {
+
+struct alignas(kLine) MemberRecord {
+  uint64_t here;  // stored last
+  int32_t pid, bell_fd;
+  uint64_t start_time, pid_namespace;
+};
+struct alignas(kLine) SegmentHeader {
+  uint64_t agreement;   // hash of what all members must have alike; 0: nobody was here
+  uint64_t abort_code;  // a grtResult_t; 0: fine
+  uint64_t arrived;     // members, ever
+};
+
+class Segment {
+ public:
+  // `me` of geometry.members joins; `agreement` is a hash of what must be equal, never 0.
+  static grtResult_t Join(const std::string& name, const PortGeometry& geometry, uint32_t me,
+                          uint64_t agreement, int bell_fd, std::shared_ptr<Segment>* out);
+
+  const PortView& view() const { return view_; }
+  SegmentHeader& header() const { return *header_; }
+  MemberRecord& record(uint32_t member) const { return records_[member]; }
+  bool IsHere(uint32_t member) const { return Acquire(records_[member].here) != 0; }
+  // All members are ranks of this process.
+  bool IsLocal() const {
+    return memory_->local_users.load(std::memory_order_acquire) == view_.geometry().members;
+  }
+  // Before the first use of the member's lanes in a window slot: pages that are not to be had are an
+  // error here, not a SIGBUS later. One thread at a time for a slot.
+  bool ReserveLanes(uint32_t slot, uint32_t member);
+  // The first code stays.
+  void Abort(grtResult_t code);
+
+ private:
+  Segment() = default;
+
+  std::shared_ptr<SharedMemory> memory_;
+  SegmentHeader* header_ = nullptr;
+  MemberRecord* records_ = nullptr;
+  PortView view_;
+  std::vector<uint8_t> reserved_;  // by (slot, member)
+};
+
+}  // namespace gordian::runtime
+
+#endif  // GORDIAN_RUNTIME_CPU_SEGMENT_H_

@@ -1,0 +1,72 @@
+#include "runtime/cpu/shared_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace gordian::runtime {
+namespace {
+
+// Never destroyed: threads of the library outlive main.
+struct Names {
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<SharedMemory>> open;
+};
+Names& TheNames() {
+  static Names* names = new Names;
+  return *names;
+}
+
+}  // namespace
+
+SharedMemory::~SharedMemory() {
+  munmap(base_, bytes_);
+  close(fd_);
+}
+
+std::shared_ptr<SharedMemory> SharedMemory::Open(const std::string& name, size_t bytes) {
+  Names& names = TheNames();
+  const std::lock_guard<std::mutex> lock(names.mutex);
+  std::weak_ptr<SharedMemory>& known = names.open[name];
+  if (std::shared_ptr<SharedMemory> open = known.lock()) {
+    if (open->bytes() == bytes) return open;
+    errno = EINVAL;
+    return nullptr;
+  }
+  const int fd = shm_open(("/" + name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return nullptr;
+  // Everyone sets the same size: what is there stays, what is new is zero.
+  void* base = MAP_FAILED;
+  if (ftruncate(fd, static_cast<off_t>(bytes)) == 0) {
+    base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  }
+  if (base == MAP_FAILED) {
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return nullptr;
+  }
+  std::shared_ptr<SharedMemory> made(new SharedMemory(name, fd, base, bytes));
+  known = made;
+  for (auto at = names.open.begin(); at != names.open.end();) {
+    at = at->second.expired() ? names.open.erase(at) : std::next(at);
+  }
+  return made;
+}
+
+bool SharedMemory::Reserve(size_t offset, size_t bytes) {
+  int error = 0;
+  do {
+    error = posix_fallocate(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  } while (error == EINTR);
+  return error == 0;
+}
+
+void SharedMemory::Unlink() { shm_unlink(("/" + name_).c_str()); }
+
+}  // namespace gordian::runtime

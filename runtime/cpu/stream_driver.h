@@ -1,0 +1,37 @@
+// What the runtime needs of streams, whoever's they are.
+//
+// Threads: any. A driver lives as long as its process.
+#ifndef GORDIAN_RUNTIME_CPU_STREAM_DRIVER_H_
+#define GORDIAN_RUNTIME_CPU_STREAM_DRIVER_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "runtime/cpu/task.h"
+#include "runtime/include/gordian/runtime.h"
+
+namespace gordian::runtime {
+
+class StreamDriver {
+ public:
+  virtual ~StreamDriver() = default;
+
+  // Puts `unit` on its stream: once all earlier work is done, Engine::Turn(unit) is called. If the
+  // unit is strict, later work waits until Release(unit), else it does not.
+  virtual grtResult_t Enqueue(const std::shared_ptr<Unit>& unit) = 0;
+  // The unit is finished (perhaps before its turn). Does not block.
+  virtual void Release(const std::shared_ptr<Unit>& unit) = 0;
+  // Threads of the driver's own work on the units of its streams; else a resident worker is needed.
+  virtual bool Carries() const = 0;
+  // Of the calling thread.
+  virtual int CurrentDevice() = 0;
+  // Work on this stream is being noted down for a graph, not run.
+  virtual bool IsCapturing(cudaStream_t stream) = 0;
+};
+
+// The driver of this process: CUDA's where its libraries are loaded (or were given), else our own.
+StreamDriver& TheDriver();
+
+}  // namespace gordian::runtime
+
+#endif  // GORDIAN_RUNTIME_CPU_STREAM_DRIVER_H_

@@ -1,0 +1,53 @@
+/* What a front that sits between a job and CUDA (gordian's shim) tells the runtime, beside
+ * gordian/runtime.h: the CUDA functions behind its own, since the runtime must not call through it.
+ * Not for programs.
+ */
+#ifndef GORDIAN_RUNTIME_FRONT_H_
+#define GORDIAN_RUNTIME_FRONT_H_
+
+#include "gordian/runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* CUDA's functions, with its enumerations as int. All are needed. */
+typedef struct {
+  uint32_t size, reserved;
+  int (*launch_host_func)(cudaStream_t stream, void (*fn)(void*), void* user);
+  int (*host_alloc)(void** memory, size_t bytes, unsigned flags);
+  int (*stream_wait_value64)(cudaStream_t stream, unsigned long long address, uint64_t value, unsigned flags);
+  int (*stream_is_capturing)(cudaStream_t stream, int* status);
+  int (*get_device)(int* device);
+} grtCudaFunctions_t;
+
+/* Before anything else: operations are enqueued on CUDA's streams from then on, and executed on this
+ * host's processors, in memory that the host can reach (the emulated devices'). */
+GRT_API grtResult_t grtUseCudaStreams(const grtCudaFunctions_t* functions);
+
+/* What a front counts, in a file GRT_COUNTERS_FILE<pid> of GORDIAN_SESSION's folder. Written with atomic
+ * additions, added up by `gordian run`. */
+#define GRT_COUNTERS_FILE "collectives."
+typedef struct {
+  uint64_t operations;      /* executed by the runtime */
+  uint64_t comms;           /* whose members agreed to it */
+  uint64_t comms_with_nccl; /* whose did not, or that were made in other ways */
+  uint64_t not_agreed;      /* operations that stayed with NCCL: of such a communicator */
+  uint64_t own_operator;    /* with an operator that the program made */
+  uint64_t in_graph;        /* on a stream that was captured */
+  uint64_t helped;          /* begun before their turn, of communicators that were destroyed */
+  uint64_t reserved[9];
+} grtFrontCounters_t;
+
+/* Whether all members want a communicator here, asked of each with the same id: *agreed is the same
+ * at all. Waits for them at most timeout_ns, and then it is no, at all. */
+GRT_API grtResult_t grtAgree(grtUniqueId id, int nranks, int rank, int wanted, uint64_t timeout_ns,
+                             int* agreed);
+/* The id of a communicator that is made from another one: equal where all arguments are. */
+GRT_API grtResult_t grtChildId(grtUniqueId parent, uint32_t number, int32_t color, grtUniqueId* id);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* GORDIAN_RUNTIME_FRONT_H_ */
