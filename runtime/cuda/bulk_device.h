@@ -25,21 +25,35 @@
 
 namespace gordian::runtime::cuda {
 
-// Where chunk `index` of a channel lies in each block, and how much of block p it covers.
-GRT_HD inline uint64_t ChunkBegin(const Work& w, uint32_t channel, uint32_t index) {
-  return PartBytes(w) * channel + uint64_t{index} * w.chunk;
+// One channel of a bulk operation, as its steps see it: looked up once, since each look costs a step a
+// large part of what it takes.
+struct Bulk {
+  uint64_t begin;   // where the channel's part of each block begins, and ends; behind a block's end too
+  uint64_t end;
+  uint32_t base;    // number of its first chunk
+  uint32_t number;  // of the operation on this channel, + 1: the flag of offers
+  uint32_t chunks;
+};
+
+GRT_HD inline Bulk BulkOf(const Work& w, uint32_t channel) {
+  const ChannelState* state = StateAt(w, channel);
+  return {w.part * channel, w.part * (channel + 1), state->chunks, state->bulks + 1, ChunkCount(w, channel)};
 }
-GRT_HD inline uint64_t ChunkBytes(const Work& w, uint32_t channel, uint32_t index, uint32_t p) {
-  const uint64_t begin = ChunkBegin(w, channel, index);
-  const uint64_t end =
-      Least(Least(begin + w.chunk, PartBytes(w) * (channel + 1)), BlockBytes(w, p));
+
+// Where chunk `index` of a channel lies in each block, and how much of block p it covers.
+GRT_HD inline uint64_t ChunkBegin(const Work& w, const Bulk& bulk, uint32_t index) {
+  return bulk.begin + uint64_t{index} * w.chunk;
+}
+GRT_HD inline uint64_t ChunkBytes(const Work& w, const Bulk& bulk, uint32_t index, uint32_t p) {
+  const uint64_t begin = ChunkBegin(w, bulk, index);
+  const uint64_t end = Least(Least(begin + w.chunk, bulk.end), BlockBytes(w, p));
   return end > begin ? end - begin : 0;
 }
 
 // Copies by all threads. kStaged: `from` is staging, which peers write.
 template <bool kStaged, typename Block>
 GRT_APART GRT_HD void CopyChunk(Block& b, char* to, const char* from, uint64_t bytes) {
-  constexpr uint32_t kInFlight = 4;
+  constexpr uint32_t kInFlight = 8;
   uint64_t at = 0;
   if (IsAligned(to, 16) && IsAligned(from, 16)) {
     const uint64_t packs = bytes / 16;
@@ -155,13 +169,6 @@ GRT_HD inline void ReduceChunk(Block& b, const Work& w, uint32_t channel, uint32
   }
 }
 
-// One channel of a bulk operation, as its steps see it.
-struct Bulk {
-  uint32_t base;    // number of its first chunk
-  uint32_t number;  // of the operation on this channel, + 1: the flag of offers
-  uint32_t chunks;
-};
-
 // For peer p and chunk number n of `phase`: may the chunk be written, and where? `direct` is set if the
 // place is p's output.
 GRT_HD inline bool FindTarget(const Work& w, uint32_t channel, const Bulk& bulk, uint32_t phase,
@@ -174,7 +181,7 @@ GRT_HD inline bool FindTarget(const Work& w, uint32_t channel, const Bulk& bulk,
     if (offer != 0) {
       *direct = true;
       *target = w.base[p] - w.region_at + (offer - 1) + w.rank * w.out_stride +
-                ChunkBegin(w, channel, index);
+                ChunkBegin(w, bulk, index);
       return true;
     }
   }
@@ -218,8 +225,8 @@ GRT_HD inline bool ScatterStep(Block& b, const Work& w, uint32_t channel, const 
   for (uint32_t d = 1; d < w.ranks; ++d) {
     const uint32_t p = (w.rank + d) % w.ranks;  // not all to one at a time
     if ((w.send1 >> p & 1) == 0) continue;
-    CopyChunk<false>(b, b.Targets()[p], w.in + p * w.in_stride + ChunkBegin(w, channel, index),
-                     ChunkBytes(w, channel, index, p));
+    CopyChunk<false>(b, b.Targets()[p], w.in + p * w.in_stride + ChunkBegin(w, bulk, index),
+                     ChunkBytes(w, bulk, index, p));
   }
   b.Sync();
   for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
@@ -232,14 +239,14 @@ GRT_HD inline bool ScatterStep(Block& b, const Work& w, uint32_t channel, const 
 template <typename Block>
 GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
                               uint32_t index, bool arrives_direct) {
-  const uint64_t begin = ChunkBegin(w, channel, index);
+  const uint64_t begin = ChunkBegin(w, bulk, index);
   const bool shards = (w.flags & kTwoPhase) != 0;
   if (!arrives_direct) {
     for (uint32_t p = 0; p < w.ranks; ++p) {
       if ((w.receive1 >> p & 1) == 0) continue;
       const char* stage = StageAt(w, w.rank, channel, 0, p, bulk.base + index);
       const uint32_t block = shards ? w.rank : p;
-      const uint64_t bytes = ChunkBytes(w, channel, index, block);
+      const uint64_t bytes = ChunkBytes(w, bulk, index, block);
       CopyChunk<true>(b, w.out + block * w.out_stride + begin, stage, bytes);
       for (uint32_t q = 0; q < w.ranks; ++q) {
         if ((w.send2 >> q & 1) != 0) CopyChunk<true>(b, b.Targets()[q], stage, bytes);
@@ -247,7 +254,7 @@ GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const B
     }
   }
   if ((w.flags & kOwn) == 0) return;
-  const uint64_t own_bytes = ChunkBytes(w, channel, index, w.rank);
+  const uint64_t own_bytes = ChunkBytes(w, bulk, index, w.rank);
   const char* own = w.in + w.rank * w.in_stride + begin;
   for (uint32_t q = 0; q < w.ranks; ++q) {
     if ((w.send2 >> q & 1) != 0) CopyChunk<false>(b, b.Targets()[q], own, own_bytes);
@@ -256,7 +263,7 @@ GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const B
     if (p != w.rank && !shards) continue;
     const char* from = w.in + p * w.in_stride + begin;
     char* to = w.out + p * w.out_stride + begin;
-    if (from != to) CopyChunk<false>(b, to, from, ChunkBytes(w, channel, index, p));
+    if (from != to) CopyChunk<false>(b, to, from, ChunkBytes(w, bulk, index, p));
   }
 }
 
@@ -282,8 +289,8 @@ GRT_HD inline bool MiddleStep(Block& b, const Work& w, uint32_t channel, const B
   }
   if (!b.All(ready)) return false;
   if ((w.flags & kReduces) != 0) {
-    const uint64_t begin = ChunkBegin(w, channel, index);
-    const uint64_t bytes = ChunkBytes(w, channel, index, w.rank);
+    const uint64_t begin = ChunkBegin(w, bulk, index);
+    const uint64_t bytes = ChunkBytes(w, bulk, index, w.rank);
     char* out = (w.flags & kWritesOutput) == 0
                     ? nullptr
                     : w.out + (shards ? w.rank * w.out_stride : 0) + begin;
@@ -318,9 +325,9 @@ GRT_HD inline bool GatherStep(Block& b, const Work& w, uint32_t channel, const B
   if (arrives_direct) return true;
   for (uint32_t p = 0; p < w.ranks; ++p) {
     if ((w.receive2 >> p & 1) == 0) continue;
-    CopyChunk<true>(b, w.out + p * w.out_stride + ChunkBegin(w, channel, index),
+    CopyChunk<true>(b, w.out + p * w.out_stride + ChunkBegin(w, bulk, index),
                     StageAt(w, w.rank, channel, 1, p, bulk.base + index),
-                    ChunkBytes(w, channel, index, p));
+                    ChunkBytes(w, bulk, index, p));
   }
   b.Sync();
   for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
@@ -333,9 +340,8 @@ GRT_HD inline bool GatherStep(Block& b, const Work& w, uint32_t channel, const B
 
 // One step. pc = 3 * turn + {scatter, middle, gather}.
 template <typename T, uint32_t kRanks, typename Block>
-GRT_HD inline StepResult StepBulk(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
-  ChannelState* state = StateAt(w, channel);
-  const Bulk bulk = {state->chunks, state->bulks + 1, ChunkCount(w, channel)};
+GRT_HD inline StepResult StepBulk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
+                                  uint32_t* pc) {
   const bool shards = (w.flags & kTwoPhase) != 0;
   const uint32_t turns = bulk.chunks == 0 ? 0 : bulk.chunks + (shards ? 2 : 1) * kLookAhead;
   const uint32_t turn = *pc / 3;
@@ -377,6 +383,7 @@ GRT_HD inline StepResult StepBulk(Block& b, const Work& w, uint32_t channel, uin
     StoreRelaxed(&flags->credit[1][w.rank], bulk.base + bulk.chunks);
   }
   if (b.Thread() == 0) {
+    ChannelState* state = StateAt(w, channel);
     state->chunks = bulk.base + bulk.chunks;
     state->bulks = bulk.number;
   }

@@ -54,6 +54,7 @@ Status Communicator::Launch(OpKind kind, const void* in, void* out, uint64_t cou
   const bool pair = IsPointToPoint(kind);
   const bool needs_peer = pair || HasRoot(kind);
   if (needs_peer && (peer < 0 || peer >= ranks())) return Status::InvalidArgument("no such root or peer");
+  if (pair && peer == rank_) return Status::InvalidArgument("a rank cannot send to itself");
   const auto n = static_cast<uint32_t>(ranks());
   const auto rank = static_cast<uint32_t>(rank_);
   const bool reads = HasInput(kind, peer, rank);

@@ -33,7 +33,8 @@ class Communicator {
 
   // Enqueues an operation: it begins when the stream's earlier work is done (or earlier, by help, where
   // that cannot be seen), and the stream's later work waits for it. NCCL's counts; `peer` is the root, or
-  // whom to send to or receive from. Buffers as NCCL wants them, in place too (not for all-to-all).
+  // whom to send to or receive from: another rank, a transfer with oneself is refused. Buffers as NCCL wants
+  // them, in place too (not for all-to-all).
   Status Launch(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer,
                 cudaStream_t stream);
 

@@ -12,6 +12,9 @@ namespace gordian::runtime::cuda {
 namespace {
 
 constexpr uint64_t kAlignment = 256;
+// Of 512 threads with 64 registers, two fit a multiprocessor; the smallest device with NVLink that this is
+// for has 132 of them. Some are left over.
+constexpr uint32_t kResidentBlocks = 256;
 
 Status Cuda(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return Status::Ok();
@@ -23,10 +26,14 @@ Status Cuda(cudaError_t error, const char* what) {
 Status Domain::Create(const DomainConfig& config, std::unique_ptr<Domain>* domain) {
   if (config.ranks < 1 || config.ranks > static_cast<int>(kMaxRanks) || config.communicators < 1 ||
       config.bulk_channels < 1 || config.bulk_channels > kMaxChannels || config.line_channels < 1 ||
-      config.line_channels > kMaxChannels || config.help_streams < 0) {
+      config.line_channels > kMaxChannels || config.help_streams < 0 || config.resident_streams < 1 ||
+      config.resident_streams > static_cast<int>(kResidentBlocks)) {
     return Status::InvalidArgument("the domain's configuration makes no sense");
   }
   std::unique_ptr<Domain> d(new Domain(config));
+  const uint32_t most = kResidentBlocks / static_cast<uint32_t>(config.resident_streams);
+  d->config_.bulk_channels = std::min(config.bulk_channels, most);
+  d->config_.line_channels = std::min(config.line_channels, most);
   if (Status s = Rendezvous::Join(config.name, config.rank, config.ranks, config.timeout_ms, &d->rendezvous_);
       !s.ok()) {
     return s;
@@ -38,8 +45,12 @@ Status Domain::Create(const DomainConfig& config, std::unique_ptr<Domain>* domai
 
 Status Domain::Prepare() {
   if (Status s = Cuda(cudaSetDevice(config_.device), "selecting the device"); !s.ok()) return s;
-  PortLayout ports[2];
-  LayOutPorts(config_, static_cast<uint32_t>(config_.ranks), ports, &region_bytes_);
+  for (uint32_t members = 1; members <= static_cast<uint32_t>(config_.ranks); ++members) {
+    PortLayout ports[2];
+    uint64_t bytes = 0;
+    LayOutPorts(config_, members, ports, &bytes);
+    region_bytes_ = std::max(region_bytes_, bytes);
+  }
   const uint64_t user_at = region_bytes_ * config_.communicators;
   if (Status s = Heap::Create(rendezvous_.get(), config_.device, user_at + config_.user_bytes,
                               config_.use_ipc, config_.timeout_ms, &heap_);
@@ -64,7 +75,7 @@ Status Domain::Prepare() {
   if (Status s = Cuda(e, "preparing the domain"); !s.ok()) return s;
   page_->stop = 0;
   if (lists_ != nullptr) {
-    for (int i = 0; i < config_.help_streams; ++i) lists_[i].tail = lists_[i].keys = 0;
+    for (int i = 0; i < config_.help_streams; ++i) lists_[i].tail = lists_[i].keys = lists_[i].begun = 0;
   }
   helped_ = reinterpret_cast<uint32_t*>(device_memory_ + claims);
   if (Status s = rendezvous_->Barrier(config_.timeout_ms); !s.ok()) return s;
@@ -168,18 +179,23 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
   for (Queued& op : *operations) {
     op.help = {};
     op.help.stop = &page_->stop;
-    const auto [last, first_of_key] = last_stream_.try_emplace(op.work.order_key, op.stream);
-    op.moved = !first_of_key && last->second != op.stream;
-    op.after = last->second;
-    last->second = op.stream;
+    Last& last = last_.try_emplace(op.work.order_key, Last{op.stream, nullptr, 0, true}).first->second;
+    // Asked of the operation, not of its stream: what others have put there since must not be waited for,
+    // it may wait for us.
+    op.moved = last.stream != op.stream && !IsDone(last);
+    op.after = last.stream;
+    last = {op.stream, nullptr, 0, false};
     const auto known = streams_.find(op.stream);
     const bool exclusive = known != streams_.end() && known->second.exclusive;
     if (!exclusive && !group) continue;
     HelpStream* list = nullptr;
     if (Status s = ListOf(op.stream, &list); !s.ok()) return s;
     const bool opens = !exclusive && std::find(begun.begin(), begun.end(), op.stream) == begun.end();
-    begun.push_back(op.stream);
-    list->Publish(op.work, op.touched, opens || op.moved, &op.help);
+    if (opens) begun.push_back(op.stream);
+    if (list->Publish(op.work, op.touched, opens || op.moved, op.stream, &op.help)) {
+      last.list = list;
+      last.id = op.help.id;
+    }
   }
   for (const Queued& op : *operations) {
     cudaError_t e = cudaSuccess;
@@ -190,10 +206,18 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     if (e == cudaSuccess) e = LaunchCarrier(op.work, op.help, op.stream);
     if (Status s = Cuda(e, "launching an operation"); !s.ok()) return s;
   }
-  for (const cudaStream_t stream : begun) {
-    if (Status s = Cuda(streams_[stream].list->Launched(stream), "marking a stream"); !s.ok()) return s;
-  }
+  for (const Queued& op : *operations) last_[op.work.order_key].launched = true;
   return Status::Ok();
+}
+
+bool Domain::IsDone(const Last& last) {
+  if (!last.launched) return false;  // of the same group
+  if (last.list != nullptr) return last.list->IsDone(last.id, last.stream);
+  const cudaError_t e = cudaStreamQuery(last.stream);
+  if (e == cudaErrorNotReady) {
+    [[maybe_unused]] const cudaError_t recorded = cudaGetLastError();  // not an error of the job's
+  }
+  return e == cudaSuccess;
 }
 
 void* Domain::Allocate(size_t bytes) {

@@ -37,10 +37,13 @@ struct DomainConfig {
   int device = 0;
   int communicators = 4;                // at most
   int help_streams = 8;                 // streams with a list, at most
+  // Streams whose operations must be able to wait at the same time. The blocks of that many kernels fit
+  // the device at once: it bounds the channels of an operation (256 / this).
+  int resident_streams = 2;
   uint64_t user_bytes = 0;              // of each heap, for buffers that peers write directly
   uint64_t stage_bytes = 64ull << 20;   // of each communicator, at most
-  uint32_t bulk_channels = 64;          // of an operation, at most; <= kMaxChannels
-  uint32_t line_channels = 64;
+  uint32_t bulk_channels = 128;         // of an operation, at most; <= kMaxChannels
+  uint32_t line_channels = 128;
   bool use_ipc = false;
   int timeout_ms = 30000;
   Thresholds thresholds;
@@ -94,7 +97,14 @@ class Domain {
     cudaStream_t stream;
     HelpList help;
     cudaStream_t after;  // where the last operation of the same key was enqueued, if elsewhere
-    bool moved;
+    bool moved;          // and it is unfinished
+  };
+  // The last operation of an order key.
+  struct Last {
+    cudaStream_t stream;
+    HelpStream* list;  // null: not listed
+    uint32_t id;       // its entry
+    bool launched;
   };
 
   explicit Domain(const DomainConfig& config) : config_(config) {}
@@ -104,6 +114,7 @@ class Domain {
   // All are published before the first is launched. With the lock held.
   Status Enqueue(std::vector<Queued>* operations, bool group);
   Status ListOf(cudaStream_t stream, HelpStream** list);
+  bool IsDone(const Last& last);
   void Died(int rank);
 
   // A page of mapped host memory.
@@ -127,7 +138,7 @@ class Domain {
     bool exclusive = false;
   };
   std::map<cudaStream_t, StreamState> streams_;
-  std::map<uint32_t, cudaStream_t> last_stream_;  // by order key
+  std::map<uint32_t, Last> last_;  // by order key
   cudaEvent_t order_event_ = nullptr;
   std::map<std::thread::id, std::vector<Queued>> groups_;  // open ones
   std::map<uint64_t, uint64_t> free_;       // user memory: offset -> bytes

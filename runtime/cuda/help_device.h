@@ -36,6 +36,7 @@ struct HelpList {
   const uint32_t* stop;     // not 0: leave, unfinished; host memory
   uint64_t* claims;         // kHelpEntries * kMaxChannels, in the device's memory
   uint32_t* helped;         // operations' channels finished for others; may be read at any time
+  uint32_t* begun;          // number + 1 of the last operation whose kernel has begun; host memory
   uint32_t id;              // the own operation's number, if it is listed
   uint32_t listed;          // whether there is a list
 };
@@ -66,7 +67,7 @@ GRT_HD bool HelpOnce(Block& b, const HelpList& h, uint32_t own_key, uint32_t rou
 template <typename Block>
 GRT_HD inline StepResult StepAnyInline(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
   if ((w.flags & kBulk) == 0) return StepLines<AnyType>(b, w, channel, pc);
-  return StepBulk<AnyType, kMaxRanks>(b, w, channel, pc);
+  return StepBulk<AnyType, kMaxRanks>(b, w, channel, BulkOf(w, channel), pc);
 }
 
 // Runs a channel of a published operation as far as it goes now.
@@ -140,6 +141,8 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
   const auto stall = [&] { return HelpOnce(b, h, w.order_key, round++); };
   uint32_t pc = 0;
   if (h.listed != 0) {
+    // All before it on the stream is done: the kernel boundary.
+    if (channel == 0 && b.Thread() == 0) StoreRelaxed(h.begun, h.id + 1);
     // Nobody else writes the word now: whoever helped ran in kernels before this one.
     pc = StepsOf(LoadWordAcquire(ClaimAt(h, h.id, channel)), h.id);
     if (pc == kStepsDone) return;
@@ -157,8 +160,9 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
       if (result == StepResult::kNotReady && ++tries % kFruitless == 0 && !stall()) return;
     }
   } else {
+    const Bulk bulk = BulkOf(w, channel);  // nobody else has the channel: it stays so while others are helped
     for (;;) {
-      const StepResult result = StepBulk<T, kRanks>(b, w, channel, &pc);
+      const StepResult result = StepBulk<T, kRanks>(b, w, channel, bulk, &pc);
       if (result == StepResult::kDone) return;
       if (result == StepResult::kNotReady && ++tries % kFruitless == 0 && !stall()) return;
     }

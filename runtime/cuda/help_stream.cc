@@ -17,19 +17,26 @@ bool MustFollow(const Touched& later, const Touched& earlier) {
          Overlap(later.out_begin, later.out_end, earlier.out_begin, earlier.out_end);
 }
 
-HelpStream::~HelpStream() {
-  for (const Mark& mark : marks_) cudaEventDestroy(mark.event);
-  for (const cudaEvent_t event : spare_) cudaEventDestroy(event);
-}
-
-// What is known to be finished makes room. Never waits.
-void HelpStream::Reap() {
-  while (!marks_.empty() && cudaEventQuery(marks_.front().event) == cudaSuccess) {
-    done_ = marks_.front().id + 1;
-    spare_.push_back(marks_.front().event);
-    marks_.pop_front();
+// Learns what is finished, without an event for each operation: a kernel that begins says so, and all
+// before it on its stream are done then. Only of the last one the driver must be asked, and at once: as soon
+// as another is launched, nobody can tell any more whether the stream was idle.
+void HelpStream::Refresh(cudaStream_t stream) {
+  const uint32_t begun = __atomic_load_n(&shared_->begun, __ATOMIC_ACQUIRE);
+  if (static_cast<int32_t>(begun - 1 - done_) > 0) done_ = begun - 1;
+  if (done_ + 1 == next_ && begun == next_) {
+    const cudaError_t e = cudaStreamQuery(stream);
+    if (e == cudaSuccess) {
+      done_ = next_;
+    } else if (e == cudaErrorNotReady) {
+      [[maybe_unused]] const cudaError_t recorded = cudaGetLastError();  // not an error of the job's
+    }
   }
   while (unfinished_.size() > next_ - done_) unfinished_.pop_front();
+}
+
+bool HelpStream::IsDone(uint32_t id, cudaStream_t stream) {
+  Refresh(stream);
+  return static_cast<int32_t>(done_ - id) > 0;
 }
 
 bool HelpStream::Follows(const Touched& touched) const {
@@ -37,21 +44,17 @@ bool HelpStream::Follows(const Touched& touched) const {
                      [&](const Touched& earlier) { return MustFollow(touched, earlier); });
 }
 
-bool HelpStream::Publish(Work work, const Touched& touched, bool first, HelpList* help) {
+bool HelpStream::Publish(Work work, const Touched& touched, bool first, cudaStream_t stream,
+                         HelpList* help) {
   *help = {};
   help->stop = stop_;
   // A kernel that is running reads entries behind its own, all of them unfinished.
-  if (next_ - done_ >= kHelpEntries / 2) Reap();
+  Refresh(stream);
   if (next_ - done_ >= kHelpEntries - 1) {
     interrupted_ = true;
     return false;
   }
-  bool marked = first || interrupted_;
-  if (!marked && Follows(touched)) {
-    Reap();  // perhaps what it follows is done
-    marked = Follows(touched);
-  }
-  if (marked) {
+  if (first || interrupted_ || Follows(touched)) {
     unfinished_.clear();
     work.flags |= kBarrier;
   }
@@ -66,25 +69,12 @@ bool HelpStream::Publish(Work work, const Touched& touched, bool first, HelpList
   help->keys = &shared_->keys;
   help->claims = claims_;
   help->helped = helped_;
+  help->begun = &shared_->begun;
   help->id = next_;
   help->listed = 1;
   ++next_;
   __atomic_store_n(&shared_->tail, next_, __ATOMIC_RELEASE);
   return true;
-}
-
-cudaError_t HelpStream::Launched(cudaStream_t stream) {
-  Mark mark{nullptr, next_ - 1};
-  if (!spare_.empty()) {
-    mark.event = spare_.front();
-    spare_.pop_front();
-  } else if (const cudaError_t e = cudaEventCreateWithFlags(&mark.event, cudaEventDisableTiming);
-             e != cudaSuccess) {
-    return e;
-  }
-  if (const cudaError_t e = cudaEventRecord(mark.event, stream); e != cudaSuccess) return e;
-  marks_.push_back(mark);
-  return cudaSuccess;
 }
 
 }  // namespace gordian::runtime::cuda

@@ -35,6 +35,7 @@ class HelpStream {
   struct Shared {
     alignas(128) uint32_t tail;
     uint32_t keys;
+    alignas(128) uint32_t begun;  // written by the kernels
     alignas(128) Work entries[kHelpEntries];
   };
   static constexpr size_t kClaimBytes = sizeof(uint64_t) * kHelpEntries * kMaxChannels;
@@ -42,27 +43,22 @@ class HelpStream {
   // `claims`: kClaimBytes of the device's memory, zero at first. `stop`, `helped`: see HelpList.
   HelpStream(Shared* shared, uint64_t* claims, const uint32_t* stop, uint32_t* helped)
       : stop_(stop), helped_(helped), shared_(shared), claims_(claims) {}
-  ~HelpStream();
   HelpStream(const HelpStream&) = delete;
   HelpStream& operator=(const HelpStream&) = delete;
 
-  // Publishes `work` and fills what its kernel gets. `first`: something else may stand before it on the
-  // stream. Returns false, and `help` without a list, where there is no room: the operation is launched
-  // all the same, and the next one is marked.
-  bool Publish(Work work, const Touched& touched, bool first, HelpList* help);
-  // After the launch of what was published last.
-  cudaError_t Launched(cudaStream_t stream);
+  // Publishes `work` and fills what its kernel gets; it must be launched on `stream`, always the same one,
+  // in the order of these calls. `first`: something else may stand before it on the stream. Returns false,
+  // and `help` without a list, where there is no room: the operation is launched all the same, and the next
+  // one is marked.
+  bool Publish(Work work, const Touched& touched, bool first, cudaStream_t stream, HelpList* help);
+  // Whether the entry is known to be finished. Never waits.
+  bool IsDone(uint32_t id, cudaStream_t stream);
   // The stream gets something that is not ours: the next entry is marked.
   void Interrupt() { interrupted_ = true; }
 
  private:
-  void Reap();
+  void Refresh(cudaStream_t stream);
   bool Follows(const Touched& touched) const;
-
-  struct Mark {
-    cudaEvent_t event;
-    uint32_t id;  // all entries up to this one are done when the event is
-  };
 
   const uint32_t* const stop_;
   uint32_t* const helped_;
@@ -72,8 +68,6 @@ class HelpStream {
   uint32_t done_ = 0;  // entries below are known to be finished
   bool interrupted_ = true;
   std::deque<Touched> unfinished_;  // since the last marked entry, or of `done_`
-  std::deque<Mark> marks_;
-  std::deque<cudaEvent_t> spare_;
   std::set<uint32_t> keys_;
 };
 

@@ -10,10 +10,10 @@ PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channel
   constexpr uint64_t kMostChunk = 128 << 10;
   PortLayout port;
   port.line_channels = line_channels;
-  port.lines_per_lane = 1024;
+  port.lines_per_lane = 2048 / std::max(ranks, 2u);  // the whole is as large for any number of ranks
   port.bulk_channels = bulk_channels;
   port.phases = phases;
-  const uint64_t slots = uint64_t{bulk_channels} * phases * ranks * kStageSlots;
+  const uint64_t slots = uint64_t{bulk_channels} * phases * std::max(ranks - 1, 1u) * kStageSlots;
   port.chunk_bytes = static_cast<uint32_t>(
       std::clamp(stage_bytes / slots / 1024 * 1024, kLeastChunk, kMostChunk));
   port.flags_at = at;
@@ -146,7 +146,10 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
   const uint64_t lanes = uint64_t{w.port.line_channels} * w.port.lines_per_lane * 8;
   const uint64_t shard = RoundUp((bytes + w.ranks - 1) / w.ranks, 16);
 
-  bool lines = bytes <= (reduces_all ? t.one_shot : t.move_lines) && bytes <= lanes;
+  // What a rank sends is what counts: as much for each of the others.
+  const uint64_t others = std::max(w.ranks - 1u, 1u);
+
+  bool lines = bytes * others <= (reduces_all ? t.one_shot : t.move_lines) && bytes <= lanes;
   bool two_phase = false;
   if (!lines && reduces_all && w.ranks > 1) {
     two_phase = true;
@@ -161,16 +164,20 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
     const uint64_t wanted = (count_of_lines + t.line_threads - 1) / t.line_threads;
     w.channels = static_cast<uint16_t>(
         std::min<uint64_t>(std::max(least, wanted), w.port.line_channels));
-    w.chunk = 0;
+    w.part = (LineCount(w) + w.channels - 1) / w.channels;
+    w.chunk = w.part_chunks = 0;
   } else {
     w.flags |= kBulk;
+    const uint64_t volume = w.block_bytes * others;
+    const uint64_t few = std::min<uint64_t>((volume + t.bulk_per_channel - 1) / t.bulk_per_channel, t.few_channels);
+    const uint64_t more = volume / t.bulk_per_more;
     w.channels = static_cast<uint16_t>(std::clamp<uint64_t>(
-        (w.block_bytes + t.bulk_per_channel - 1) / t.bulk_per_channel, 1,
-        std::max(1u, std::min(t.most_channels, w.port.bulk_channels))));
-    const uint64_t part = PartBytes(w);
-    const uint64_t split = RoundUp((part + t.chunks_per_channel - 1) / t.chunks_per_channel, 16);
+        std::max(few, more), 1, std::max(1u, std::min(t.most_channels, w.port.bulk_channels))));
+    w.part = RoundUp((w.block_bytes + w.channels - 1) / w.channels, 16);
+    const uint64_t split = RoundUp((w.part + t.chunks_per_channel - 1) / t.chunks_per_channel, 16);
     w.chunk = static_cast<uint32_t>(
         std::min<uint64_t>(std::max<uint64_t>(split, 8 << 10), w.port.chunk_bytes));
+    w.part_chunks = static_cast<uint32_t>((w.part + w.chunk - 1) / w.chunk);
     // What is combined in phase 1 passes through staging; only where data is placed for good is there
     // something to offer.
     const bool places = two_phase || !Reduces(kind);

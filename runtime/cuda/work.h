@@ -81,8 +81,10 @@ struct alignas(16) Work {
   uint64_t out_stride;   // from where peer p's block is placed to p + 1's
   uint64_t region_at;    // region base - heap base, on every member
   uint64_t offered;      // output - own heap base + 1; 0: not in the heap
+  uint64_t part;         // of each block, by channel: bytes if bulk, else lines
   PortLayout port;
   uint32_t chunk;        // bytes moved by a bulk step, at most; <= port.chunk_bytes
+  uint32_t part_chunks;  // chunks of a whole part
   uint32_t order_key;    // operations with one key are carried in their order on the stream
   uint16_t channels;
   uint16_t flags;
@@ -91,19 +93,23 @@ struct alignas(16) Work {
   uint8_t send1, receive1, send2, receive2;  // masks of ranks
   DataType type;
   Operator op;
-  uint8_t unused[6];
+  uint8_t unused[14];
 };
-static_assert(std::is_trivially_copyable_v<Work> && sizeof(Work) == 224);
+static_assert(std::is_trivially_copyable_v<Work> && sizeof(Work) == 240);
 
 // Sizes at which the ways of carrying an operation change; bytes. Equal on all members.
 struct Thresholds {
-  uint64_t one_shot = 64 << 10;      // all-reduce: every rank gets every input
-  uint64_t two_shot_lines = 256 << 10;  // all-reduce: shards, by LL lines
-  uint64_t move_lines = 64 << 10;    // other kinds: a pair's block
-  uint32_t line_threads = 512;       // lines of a channel before another channel is used
-  uint32_t bulk_per_channel = 8 << 10;  // bytes of a block before another channel is used
-  uint32_t most_channels = 64;          // of a bulk operation
-  uint32_t chunks_per_channel = 2;   // a part is cut in at least so many, down to 8 KiB
+  uint64_t one_shot = 256 << 10;       // all-reduce by LL: a rank's input times the other ranks
+  uint64_t two_shot_lines = 1 << 20;   // all-reduce by LL, in shards: the whole message
+  uint64_t move_lines = 1 << 20;       // other kinds by LL: a pair's block times the other ranks
+  uint32_t line_threads = 128;         // lines of a channel before another channel is used
+  // Bulk; bytes of a pair's block times the other ranks before another channel is used: of the first
+  // few_channels, and of the others. Few suffice to fill the links; the rest makes up for what they wait.
+  uint32_t bulk_per_channel = 8 << 10;
+  uint32_t bulk_per_more = 64 << 10;
+  uint32_t few_channels = 64;
+  uint32_t most_channels = 128;
+  uint32_t chunks_per_channel = 1;     // a part is cut in at least so many, down to 8 KiB
 };
 
 // Fills everything of `work` that follows from the operation: strides, masks, flags, channels, chunk.
@@ -143,8 +149,10 @@ GRT_HD inline LlLine* LaneAt(const Work& w, uint32_t owner, uint32_t channel, ui
 
 GRT_HD inline char* StageAt(const Work& w, uint32_t owner, uint32_t channel, uint32_t phase,
                             uint32_t writer, uint32_t chunk_number) {
-  const uint64_t stage = ((uint64_t{channel} * w.port.phases + phase) * w.ranks + writer) * kStageSlots +
-                         chunk_number % kStageSlots;
+  const uint32_t place = writer - (writer > owner ? 1 : 0);  // nobody stages for himself
+  const uint64_t stage =
+      ((uint64_t{channel} * w.port.phases + phase) * (w.ranks - 1) + place) * kStageSlots +
+      chunk_number % kStageSlots;
   return w.base[owner] + w.port.stage_at + stage * w.port.chunk_bytes;
 }
 
@@ -156,25 +164,18 @@ GRT_HD inline uint32_t CreditMask(const Work& w) {
   return (w.flags & kPair) != 0 ? w.receive1 : OthersMask(w);
 }
 
-// Bulk: bytes of the block that each channel carries.
-GRT_HD inline uint64_t PartBytes(const Work& w) {
-  return RoundUp((w.block_bytes + w.channels - 1) / w.channels, 16);
-}
-
 // Bulk: chunk numbers that `channel` uses up in each phase. Equal on all members.
 GRT_HD inline uint32_t ChunkCount(const Work& w, uint32_t channel) {
-  const uint64_t part = PartBytes(w);
-  const uint64_t begin = part * channel;
+  const uint64_t begin = w.part * channel;
   if (begin >= w.block_bytes) return 0;
-  const uint64_t bytes = Least(part, w.block_bytes - begin);
+  const uint64_t bytes = w.block_bytes - begin;
+  if (bytes >= w.part) return w.part_chunks;
   return static_cast<uint32_t>((bytes + w.chunk - 1) / w.chunk);
 }
 
 // LL: lines of each block, and of each channel.
 GRT_HD inline uint64_t LineCount(const Work& w) { return (w.block_bytes + 7) / 8; }
-GRT_HD inline uint32_t LinesPerChannel(const Work& w) {
-  return static_cast<uint32_t>((LineCount(w) + w.channels - 1) / w.channels);
-}
+GRT_HD inline uint32_t LinesPerChannel(const Work& w) { return static_cast<uint32_t>(w.part); }
 
 }  // namespace gordian::runtime::cuda
 

@@ -69,7 +69,7 @@ class Runner {
     config.device = p_.rank();
     config.user_bytes = o_.what == "order" ? uint64_t(o_.ops) * o_.most_bytes / 2 + (64 << 20) : 64ull << 20;
     config.use_ipc = o_.ipc;
-    if (o_.streams > 2) config.thresholds.most_channels = 32;  // stalled kernels of all streams fit at once
+    config.resident_streams = std::max(config.resident_streams, o_.streams);
     if (o_.channels > 0) config.thresholds.most_channels = o_.channels;
     p_.At("making the domain");
     Must(Domain::Create(config, &domain_));
@@ -119,6 +119,14 @@ class Runner {
     Case mine = c;
     int peer = static_cast<int>(c.root);
     if (c.kind == OpKind::kSend) {  // the root sends to the next rank
+      if (ranks == 1) {  // nobody but itself, which is refused, and nothing is enqueued
+        for (const OpKind kind : {OpKind::kSend, OpKind::kRecv}) {
+          char* const some = Scratch(0, 4096);
+          const Status s = comms_[0]->Launch(kind, some, some, 1, c.type, c.op, 0, stream_);
+          if (s.code() != StatusCode::kInvalidArgument) p_.Fail("a transfer with oneself was taken");
+        }
+        return;
+      }
       const uint32_t to = (c.root + 1) % ranks;
       if (me != c.root && me != to) return;
       mine.kind = me == to ? OpKind::kRecv : OpKind::kSend;

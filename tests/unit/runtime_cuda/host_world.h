@@ -173,7 +173,7 @@ class HostHeaps {
   // Lanes and slots so small that every operation of a test goes round them.
   PortLayout Small(PortLayout port) const {
     const uint64_t lanes = uint64_t{port.line_channels} * kLineSlots * port.phases * options_.ranks;
-    const uint64_t slots = uint64_t{port.bulk_channels} * port.phases * options_.ranks * kStageSlots;
+    const uint64_t slots = uint64_t{port.bulk_channels} * port.phases * (options_.ranks - 1) * kStageSlots;
     port.lines_per_lane = options_.lines_per_lane;
     port.chunk_bytes = options_.chunk_bytes;
     port.stage_at = port.lines_at + lanes * port.lines_per_lane * sizeof(LlLine);
@@ -202,6 +202,7 @@ class HostList {
     help.keys = &keys_;
     help.claims = claims_.data();
     help.helped = &helped_;
+    help.begun = &begun_;
     help.id = tail_;
     help.listed = 1;
     __atomic_store_n(&tail_, tail_ + 1, __ATOMIC_RELEASE);
@@ -215,11 +216,13 @@ class HostList {
   }
   void Stop() { __atomic_store_n(&stop_, 1, __ATOMIC_RELEASE); }
   uint32_t helped() const { return helped_; }
+  // The number + 1 of the last operation whose kernel has begun.
+  uint32_t begun() const { return begun_; }
 
  private:
   std::vector<Work> entries_;
   std::vector<uint64_t> claims_;
-  uint32_t tail_ = 0, keys_ = 0, helped_ = 0, stop_ = 0;
+  uint32_t tail_ = 0, keys_ = 0, helped_ = 0, stop_ = 0, begun_ = 0;
 };
 
 // What a launch does. Move operations and types as the kernels are chosen.

@@ -177,8 +177,10 @@ struct Disorder {
   uint32_t ranks = 2;
   uint32_t communicators = 3;
   uint32_t each = 4;  // operations of a communicator
+  uint32_t streams = 1;  // of each rank, which puts its communicators on them as it likes
   bool shuffled = true;
   bool helps = true;
+  bool marked = false;  // every operation, as one that follows from those before it
 };
 
 // Counts wrong results; `finished` says whether all ranks came to the end.
@@ -208,54 +210,64 @@ uint64_t RunDisorder(const Disorder& d, uint64_t seed, bool* finished, uint32_t*
     for (uint32_t c = 0; c < d.communicators; ++c) order[r].insert(order[r].end(), d.each, c);
     if (d.shuffled) std::shuffle(order[r].begin(), order[r].end(), random);
   }
-  std::vector<std::unique_ptr<HostList>> lists;
-  for (uint32_t r = 0; r < d.ranks; ++r) lists.push_back(std::make_unique<HostList>());
-  std::vector<uint64_t> wrong(d.ranks, 0);
+  struct Launch {
+    Work work;
+    HelpList help;
+    const Case* c;
+    Buffers buffers;
+  };
+  struct Stream {
+    HostList list;
+    std::vector<Launch> launches;
+    uint64_t wrong = 0;
+  };
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (uint32_t i = 0; i < d.ranks * d.streams; ++i) streams.push_back(std::make_unique<Stream>());
+  for (uint32_t r = 0; r < d.ranks; ++r) {
+    std::vector<uint32_t> stream_of, next(d.communicators, 0);
+    for (uint32_t c = 0; c < d.communicators; ++c) stream_of.push_back(r * d.streams + random() % d.streams);
+    uint64_t heap_at = 0;
+    for (const uint32_t c : order[r]) {
+      const Case& one = what[c][next[c]];
+      const int w = way[c][next[c]++];
+      const bool direct = c % 2 == 1;  // of some, outputs are offered
+      std::vector<Launch>& launches = streams[stream_of[c]]->launches;
+      launches.push_back({{}, {}, &one, Fill(one, d.ranks, r, direct ? heaps.User(r) + heap_at : nullptr)});
+      heap_at += RoundUp(one.count * d.ranks * 4, 64);
+      Buffers& b = launches.back().buffers;
+      launches.back().work = heaps.Make(r, c, one.kind, one.type, one.op, b.in_at, b.out_at, one.count, one.root, Way(w));
+    }
+  }
   bool stopped = false;
   Fibers fibers(seed);
-  for (uint32_t r = 0; r < d.ranks; ++r) {
-    fibers.Add([&, r] {
-      struct Launch {
-        Work work;
-        HelpList help;
-        const Case* c;
-        Buffers buffers;
-      };
-      std::vector<Launch> launches;
-      launches.reserve(order[r].size());
-      std::vector<uint32_t> next(d.communicators, 0);
-      uint64_t heap_at = 0;
-      for (const uint32_t c : order[r]) {
-        const Case& one = what[c][next[c]];
-        const int w = way[c][next[c]++];
-        const bool direct = c % 2 == 1;  // of some, outputs are offered
-        launches.push_back({{}, {}, &one, Fill(one, d.ranks, r, direct ? heaps.User(r) + heap_at : nullptr)});
-        heap_at += RoundUp(one.count * d.ranks * 4, 64);
-        Buffers& b = launches.back().buffers;
-        launches.back().work = heaps.Make(r, c, one.kind, one.type, one.op, b.in_at, b.out_at, one.count, one.root, Way(w));
+  for (uint32_t i = 0; i < streams.size(); ++i) {
+    fibers.Add([&, i] {
+      Stream& s = *streams[i];
+      for (Launch& l : s.launches) {
+        const bool first = d.marked || &l == &s.launches.front();
+        l.help = d.helps ? s.list.Publish(l.work, first, d.communicators) : s.list.Alone();
       }
-      for (Launch& l : launches) {
-        l.help = d.helps ? lists[r]->Publish(l.work, &l == &launches.front(), d.communicators) : lists[r]->Alone();
-      }
-      for (Launch& l : launches) {
+      for (Launch& l : s.launches) {
         if (!stopped) RunOnHost(l.work, l.help, &fibers);
       }
-      if (!stopped) {
-        for (Launch& l : launches) wrong[r] += Wrong(*l.c, d.ranks, r, l.buffers);
+      if (stopped) return;
+      for (Launch& l : s.launches) s.wrong += Wrong(*l.c, d.ranks, i / d.streams, l.buffers);
+      if (d.helps) {
+        EXPECT_EQ(s.list.begun(), s.launches.size());
       }
     });
   }
   fibers.OnHang([&] {
     stopped = true;
-    for (auto& list : lists) list->Stop();
+    for (auto& stream : streams) stream->list.Stop();
   });
   fibers.Run(kForEver);
   *finished = !stopped;
   *helped = 0;
   uint64_t all = 0;
-  for (uint32_t r = 0; r < d.ranks; ++r) {
-    all += wrong[r];
-    *helped += lists[r]->helped();
+  for (const auto& stream : streams) {
+    all += stream->wrong;
+    *helped += stream->list.helped();
   }
   return all;
 }
@@ -272,6 +284,41 @@ TEST(HelpTest, AnyOrderOnOneStreamCompletes) {
     all_helped += helped;
   }
   EXPECT_GT(all_helped, 0u);  // or nothing was tested
+}
+
+TEST(HelpTest, AnyOrderOnSeveralStreamsCompletes) {
+  uint32_t all_helped = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Disorder d;
+    d.ranks = seed % 3 == 0 ? 3 : 2;
+    d.communicators = 5;
+    d.each = 3;
+    d.streams = 2 + seed % 3;
+    bool finished = false;
+    uint32_t helped = 0;
+    EXPECT_EQ(RunDisorder(d, seed, &finished, &helped), 0u) << "seed " << seed;
+    EXPECT_TRUE(finished) << "seed " << seed;
+    all_helped += helped;
+  }
+  EXPECT_GT(all_helped, 0u);
+}
+
+// What a list that marks too much leads to: as without help.
+TEST(HelpTest, MarkedOperationsAreNotHelped) {
+  uint32_t hung = 0;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Disorder d;
+    d.communicators = 5;
+    d.each = 3;
+    d.streams = 3;
+    d.marked = true;
+    bool finished = false;
+    uint32_t helped = 0;
+    RunDisorder(d, seed, &finished, &helped);
+    EXPECT_EQ(helped, 0u);
+    hung += !finished;
+  }
+  EXPECT_GT(hung, 5u);
 }
 
 TEST(HelpTest, WithoutHelpAnInversionHangs) {
