@@ -3,14 +3,15 @@
 //
 //   gordian-runtime-cuda-bench [--ranks N] [--kinds all|all_reduce|...] [--from B] [--to B] [--step F]
 //                              [--samples N] [--sweep] [--one-shot B] [--two-shot B] [--channels N]
-//                              [--per-channel B] [--split N] [--exclusive]
+//                              [--per-channel B] [--split N] [--exclusive] [--windows]
 //
 // bytes: of the larger of a rank's two buffers. A sample is a batch of calls between two events, behind a
 // tiny all-reduce of the same library that brings the ranks together; of each sample the slowest rank
 // counts. Columns in microseconds a call. staged: buffers of cudaMalloc; direct: outputs in memory that
 // peers write. Every size is checked, on the device, all elements.
 //
-// --sweep leaves NCCL out and goes through ways of carrying all-reduces.
+// --sweep leaves NCCL out and goes through ways of carrying, around the sizes at which they change.
+// --windows has NCCL's buffers also as symmetric windows, in columns of their own at the end.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <nccl.h>
@@ -40,7 +41,7 @@ struct Options {
   std::string kinds = "all_reduce";
   uint64_t from = 8, to = 256ull << 20, step = 4;
   int samples = 200;
-  bool sweep = false, exclusive = false;
+  bool sweep = false, exclusive = false, windows = false;
   Thresholds thresholds;
 };
 
@@ -66,6 +67,9 @@ struct Nccl {
   ncclResult_t (*all_to_all)(const void*, void*, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
   ncclResult_t (*gather)(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
   ncclResult_t (*scatter)(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+  // From 2.27 on.
+  ncclResult_t (*allocate)(void**, size_t);
+  ncclResult_t (*window_register)(ncclComm_t, void*, size_t, void**, int);
 };
 
 template <typename F>
@@ -94,6 +98,8 @@ bool LoadNccl(Nccl* n, std::string* why) {
   Find(library, "ncclAlltoAll", &n->all_to_all);
   Find(library, "ncclGather", &n->gather);
   Find(library, "ncclScatter", &n->scatter);
+  Find(library, "ncclMemAlloc", &n->allocate);
+  Find(library, "ncclCommWindowRegister", &n->window_register);
   return n->version != nullptr && n->init != nullptr && n->group_end != nullptr;
 }
 
@@ -114,7 +120,6 @@ class Bench {
     config.communicators = 1;
     config.user_bytes = o_.to + (1 << 20);
     config.thresholds = o_.thresholds;
-    if (o_.sweep) config.bulk_channels = 128;
     p_.At("making the domain");
     Must(Domain::Create(config, &domain_));
     std::vector<int> members;
@@ -180,6 +185,21 @@ class Bench {
     int version = 0;
     Must(nccl_.version(&version));
     if (p_.rank() == 0) printf("# NCCL %d, %d ranks, heap by %s, %d samples%s\n", version, p_.ranks(), domain_->is_ipc() ? "cudaIpc" : "descriptors", o_.samples, o_.exclusive ? ", exclusive stream" : "");
+  }
+
+  // Buffers that all ranks register alike.
+  void StartWindows() {
+    if (nccl_.allocate == nullptr || nccl_.window_register == nullptr) p_.Fail("this NCCL has no windows");
+    p_.At("ncclCommWindowRegister");
+    constexpr int kSymmetric = 1;  // NCCL_WIN_COLL_SYMMETRIC, which older headers lack
+    for (float** buffer : {&window_in_, &window_out_}) {
+      void* window = nullptr;
+      Must(nccl_.allocate(reinterpret_cast<void**>(buffer), o_.to + 4096));
+      Must(nccl_.window_register(nccl_comm_, *buffer, o_.to + 4096, &window, kSymmetric));
+      if (window == nullptr) p_.Fail("NCCL refused a window");
+    }
+    Must(testing::FillPattern(window_in_, o_.to / 4, static_cast<uint32_t>(p_.rank()), 3, stream_));
+    Must(cudaStreamSynchronize(stream_));
   }
 
   void CallNccl(OpKind kind, uint64_t count, int root, const float* in, float* out) {
@@ -258,8 +278,10 @@ class Bench {
 
   void Compare() {
     StartNccl();
+    if (o_.windows) StartWindows();
     if (p_.rank() == 0) {
-      printf("# staged/nccl direct/nccl  kind                bytes |  nccl median p1 p99 |  staged median p1 p99 | direct median p1 p99 | results\n");
+      printf("# staged/nccl direct/nccl  kind                bytes |  nccl median p1 p99 |  staged median p1 p99 | direct median p1 p99 | results%s\n",
+             o_.windows ? " | direct/windows, windows median p1 p99" : "");
     }
     for (int k = 1; k <= 8; ++k) {
       // A list with commas around every name.
@@ -283,7 +305,7 @@ class Bench {
             {align_nccl, [&] { CallNccl(kind, count, root, in_, out_); }, out_, {}},
             {align_ours, [&] { CallOurs(kind, count, root, in_, out_); }, out_, {}},
             {align_ours, [&] { CallOurs(kind, count, root, in_, direct_); }, direct_, {}}};
-        std::string results;
+        if (o_.windows) three.push_back({align_nccl, [&] { CallNccl(kind, count, root, window_in_, window_out_); }, window_out_, {}});
         for (Contender& c : three) {
           Must(cudaMemsetAsync(c.out, 0x7f, OutputCount(kind, count, static_cast<uint32_t>(p_.ranks())) * 4, stream_));
           Must(cudaStreamSynchronize(stream_));
@@ -302,15 +324,18 @@ class Bench {
           if (s % 50 == 49) p_.At("%s of %lu bytes, sample %d", kNames[k], bytes, s);
         }
         const Times nccl = Combine(three[0].us), staged = Combine(three[1].us), direct = Combine(three[2].us);
+        const Times windows = o_.windows ? Combine(three[3].us) : Times();
         // The last to write out_ was either; both must be right.
         for (Contender& c : three) {
           c.call();
           if (CheckOutput(kind, count, root, c.out) != 0) p_.Fail("wrong results after the samples");
         }
         if (p_.rank() == 0) {
-          printf("%6.3f %6.3f  %-14s %12lu | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | right\n",
+          printf("%6.3f %6.3f  %-14s %12lu | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | right",
                  staged.median / nccl.median, direct.median / nccl.median, kNames[k], bytes, nccl.median, nccl.p1,
                  nccl.p99, staged.median, staged.p1, staged.p99, direct.median, direct.p1, direct.p99);
+          if (o_.windows) printf(" | %6.3f %9.2f %9.2f %9.2f", direct.median / windows.median, windows.median, windows.p1, windows.p99);
+          printf("\n");
           fflush(stdout);
         }
       }
@@ -318,51 +343,67 @@ class Bench {
   }
 
   void Sweep() {
-    const auto measure = [&](const char* what, uint64_t bytes, const Thresholds& t, bool direct) {
-      p_.At("sweep %s %lu", what, bytes);
+    const auto measure = [&](const char* what, OpKind kind, uint64_t bytes, const Thresholds& t, bool direct) {
+      p_.At("sweep %s %s %lu", what, kNames[static_cast<int>(kind)], bytes);
       domain_->SetThresholds(t);
       float* out = direct ? direct_ : out_;
-      const uint64_t count = bytes / 4;
+      const uint64_t count = CountOf(kind, bytes);
       const auto align = [&] { CallOurs(OpKind::kAllReduce, 2, 0, tiny_, tiny_ + 32); };
-      const auto call = [&] { CallOurs(OpKind::kAllReduce, count, 0, in_, out); };
+      const auto call = [&] { CallOurs(kind, count, 0, in_, out); };
       for (int i = 0; i < 10; ++i) call();
       std::vector<float> us;
       const int batch = BatchFor(bytes);
       for (int s = 0; s < 40; ++s) us.push_back(Sample(align, call, batch));
-      const bool right = CheckOutput(OpKind::kAllReduce, count, 0, out) == 0;
+      const bool right = CheckOutput(kind, count, 0, out) == 0;
       const Times times = Combine(us);
       if (p_.rank() == 0) {
-        printf("sweep %10lu  %9.2f us (p1 %9.2f)  %-8s %s channels<=%u per_channel=%u split=%u threads=%u %s\n", bytes, times.median,
-               times.p1, what, direct ? "direct" : "staged", t.most_channels, t.bulk_per_channel, t.chunks_per_channel, t.line_threads,
-               right ? "right" : "WRONG");
+        printf("sweep %-14s %10lu  %9.2f us (p1 %9.2f)  %-5s %s channels %u..%u per_channel=%u per_more=%u split=%u threads=%u %s\n",
+               kNames[static_cast<int>(kind)], bytes, times.median, times.p1, what, direct ? "direct" : "staged", t.few_channels,
+               t.most_channels, t.bulk_per_channel, t.bulk_per_more, t.chunks_per_channel, t.line_threads, right ? "right" : "WRONG");
         fflush(stdout);
       }
       if (!right) p_.Fail("wrong results");
     };
-    for (const uint64_t bytes : {8ull, 4ull << 10, 32ull << 10, 64ull << 10, 128ull << 10, 256ull << 10, 512ull << 10, 1ull << 20}) {
-      for (const uint32_t threads : {128u, 256u, 512u}) {
+    constexpr OpKind kReduceAll = OpKind::kAllReduce;
+    // Lines: one-shot against two-shot, and how many threads a channel has.
+    for (const uint64_t bytes : {16ull << 10, 128ull << 10, 256ull << 10, 512ull << 10, 1ull << 20, 2ull << 20}) {
+      for (const uint32_t threads : {64u, 128u, 256u}) {
         Thresholds t = o_.thresholds;
         t.line_threads = threads;
-        t.one_shot = t.two_shot_lines = 1 << 20;
-        if (bytes <= 256 << 10) measure("one", bytes, t, false);
+        t.one_shot = t.two_shot_lines = 2 << 20;
+        if (bytes <= 512 << 10) measure("one", kReduceAll, bytes, t, false);
         t.one_shot = 0;
-        if (bytes >= 32 << 10) measure("two", bytes, t, false);
+        if (bytes >= 128 << 10) measure("two", kReduceAll, bytes, t, false);
       }
     }
-    for (const uint64_t bytes : {256ull << 10, 1ull << 20, 4ull << 20, 16ull << 20, 64ull << 20, 256ull << 20}) {
+    // Lines against bulk, where nothing is combined.
+    for (const uint64_t bytes : {512ull << 10, 1ull << 20, 2ull << 20}) {
+      Thresholds t = o_.thresholds;
+      t.move_lines = 2 << 20;
+      measure("lines", OpKind::kAllGather, bytes, t, false);
+      t.move_lines = 0;
+      for (const bool direct : {false, true}) measure("bulk", OpKind::kAllGather, bytes, t, direct);
+    }
+    // Bulk: channels.
+    for (const uint64_t bytes : {512ull << 10, 1ull << 20, 2ull << 20, 4ull << 20, 8ull << 20, 64ull << 20, 256ull << 20}) {
       if (bytes > o_.to) continue;
       for (const bool direct : {false, true}) {
-        for (const uint32_t channels : {32u, 64u, 128u}) {
-          for (const uint32_t split : {1u, 2u, 4u}) {
-            if (split > 1 && bytes <= 1 << 20) continue;
-            if (split > 2 && bytes >= 64 << 20) continue;  // chunks are at their largest anyway
+        for (const uint32_t each : {8u << 10, 16u << 10}) {
+          for (const uint32_t more : {32u << 10, 64u << 10}) {
+            if ((more < 64u << 10) != (bytes == 4u << 20) && more < 64u << 10) continue;  // matters there only
+            if (each > 8u << 10 && bytes > 4u << 20) continue;  // likewise
             Thresholds t = o_.thresholds;
             t.one_shot = t.two_shot_lines = 0;
-            t.most_channels = channels;
-            t.chunks_per_channel = split;
-            measure("bulk", bytes, t, direct);
+            t.bulk_per_channel = each;
+            t.bulk_per_more = more;
+            measure("bulk", kReduceAll, bytes, t, direct);
           }
         }
+        if (bytes < 4 << 20) continue;
+        Thresholds t = o_.thresholds;
+        t.one_shot = t.two_shot_lines = 0;
+        t.chunks_per_channel = 4;
+        measure("bulk", kReduceAll, bytes, t, direct);
       }
     }
   }
@@ -374,6 +415,7 @@ class Bench {
   cudaStream_t stream_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   float *in_ = nullptr, *out_ = nullptr, *direct_ = nullptr, *tiny_ = nullptr;
+  float *window_in_ = nullptr, *window_out_ = nullptr;
   uint64_t* wrong_ = nullptr;
   Nccl nccl_{};
   ncclComm_t nccl_comm_ = nullptr;
@@ -393,6 +435,7 @@ int Main(int argc, char** argv) {
     else if (name == "--samples") o.samples = static_cast<int>(value());
     else if (name == "--sweep") o.sweep = true;
     else if (name == "--exclusive") o.exclusive = true;
+    else if (name == "--windows") o.windows = true;
     else if (name == "--one-shot") o.thresholds.one_shot = value();
     else if (name == "--two-shot") o.thresholds.two_shot_lines = value();
     else if (name == "--move-lines") o.thresholds.move_lines = value();

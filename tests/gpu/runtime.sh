@@ -3,7 +3,8 @@
 # against NCCL. Every case is a process tree of its own with a watchdog; raw output goes to a folder.
 #   runtime.sh PROGRAMS_FOLDER OUTPUT_FOLDER [RANKS] [PARTS]
 # PROGRAMS_FOLDER holds gordian-runtime-cases and gordian-runtime-cuda-bench (tests/gpu/runtime/build.sh).
-# PARTS: any of "smoke cases order bench others sweep" (default: all but sweep; about 5 minutes on 2 GPUs).
+# PARTS: any of "smoke cases order bench others windows sweep again" (default: all but the last three; about
+# 3 minutes on 2 GPUs). again: what several streams and the ways of carrying depend on, and a sweep.
 # NCCL is the one of PyTorch's wheel, if python3 finds it, else the system's.
 set -u
 programs=$1
@@ -81,7 +82,23 @@ if has others; then
   run bench_others 200 "$bench" --ranks "$ranks" \
     --kinds all_gather,reduce_scatter,broadcast,reduce,all_to_all,gather,scatter --from 1024 --step 16 --samples 100
 fi
-if has sweep; then
+if has again; then
+  run kinds 100 "$cases" kinds --ranks "$ranks"
+  run kinds_alone 30 "$cases" kinds --ranks 1
+  run inversion 30 "$cases" inversion --ranks "$ranks" --iterations 1000
+  for streams in 1 2 3 6; do
+    run "order_${streams}_streams" 40 "$cases" order --ranks "$ranks" --iterations 500 --ops 8 --streams "$streams" --seed "2$streams"
+  done
+  run order_small_4_streams 40 "$cases" order --ranks "$ranks" --iterations 1000 --ops 16 --most-bytes 65536 --streams 4 --seed 12
+  run bench_all_reduce 100 "$bench" --ranks "$ranks" --kinds all_reduce --step 2 --samples 100
+  run bench_exclusive 60 "$bench" --ranks "$ranks" --kinds all_reduce --to 65536 --step 8 --exclusive
+  run bench_others 120 "$bench" --ranks "$ranks" \
+    --kinds all_gather,reduce_scatter,broadcast,reduce,all_to_all,gather,scatter --from 1024 --step 4 --to 268435456 --samples 60
+fi
+if has windows || has again; then
+  run bench_windows 60 "$bench" --ranks "$ranks" --windows --kinds all_reduce,all_gather,reduce_scatter --step 16 --samples 60
+fi
+if has sweep || has again; then
   run sweep 200 "$bench" --ranks "$ranks" --sweep
 fi
 echo "$ranks ranks: $passed passed, $failed failed:${failures:- none}, ${SECONDS} s" | tee "$out/summary.txt"
