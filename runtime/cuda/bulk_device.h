@@ -50,31 +50,31 @@ GRT_HD inline uint64_t ChunkBytes(const Work& w, const Bulk& bulk, uint32_t inde
   return end > begin ? end - begin : 0;
 }
 
-// Copies by all threads. kStaged: `from` is staging, which peers write.
+// Copies by all threads; a chunk at most, so that 32 bits count it. kStaged: `from` is staging, which peers write.
 template <bool kStaged, typename Block>
 GRT_APART GRT_HD void CopyChunk(Block& b, char* to, const char* from, uint64_t bytes) {
-  constexpr uint32_t kInFlight = 8;
+  constexpr uint32_t kInFlight = 4;
   uint64_t at = 0;
   if (IsAligned(to, 16) && IsAligned(from, 16)) {
-    const uint64_t packs = bytes / 16;
-    for (uint64_t i = b.Thread(); i < packs; i += uint64_t{b.Threads()} * kInFlight) {
+    const auto packs = static_cast<uint32_t>(bytes / 16);
+    for (uint32_t i = b.Thread(); i < packs; i += b.Threads() * kInFlight) {
       Pack pack[kInFlight];
 #ifdef __CUDACC__
 #pragma unroll
 #endif
       for (uint32_t u = 0; u < kInFlight; ++u) {
-        const uint64_t k = i + uint64_t{u} * b.Threads();
-        if (k < packs) pack[u] = kStaged ? LoadStaged(from + k * 16) : LoadPack(from + k * 16);
+        const uint32_t k = i + u * b.Threads();
+        if (k < packs) pack[u] = kStaged ? LoadStaged(from + uint64_t{k} * 16) : LoadPack(from + uint64_t{k} * 16);
       }
 #ifdef __CUDACC__
 #pragma unroll
 #endif
       for (uint32_t u = 0; u < kInFlight; ++u) {
-        const uint64_t k = i + uint64_t{u} * b.Threads();
-        if (k < packs) StorePack(to + k * 16, pack[u]);
+        const uint32_t k = i + u * b.Threads();
+        if (k < packs) StorePack(to + uint64_t{k} * 16, pack[u]);
       }
     }
-    at = packs * 16;
+    at = uint64_t{packs} * 16;
   }
   for (uint64_t i = at + b.Thread() * 8; i < bytes; i += uint64_t{b.Threads()} * 8) {
     const auto left = static_cast<uint32_t>(Least(8, bytes - i));
@@ -86,26 +86,26 @@ GRT_APART GRT_HD void CopyChunk(Block& b, char* to, const char* from, uint64_t b
 // One chunk of every contributor combined into the own output (if `out`) and into every target.
 template <typename T, uint32_t kRanks, uint32_t kInFlight, typename Block>
 GRT_APART GRT_HD void ReducePacks(Block& b, const Work& w, const char* const (&from)[kRanks], char* out,
-                               uint32_t present, uint32_t targets, uint64_t packs) {
-  for (uint64_t i = b.Thread(); i < packs; i += uint64_t{b.Threads()} * kInFlight) {
+                               uint32_t present, uint32_t targets, uint32_t packs) {
+  for (uint32_t i = b.Thread(); i < packs; i += b.Threads() * kInFlight) {
     Pack pack[kInFlight][kRanks] = {};
 #ifdef __CUDACC__
 #pragma unroll
 #endif
     for (uint32_t u = 0; u < kInFlight; ++u) {
-      const uint64_t k = i + uint64_t{u} * b.Threads();
+      const uint32_t k = i + u * b.Threads();
 #ifdef __CUDACC__
 #pragma unroll
 #endif
       for (uint32_t p = 0; p < kRanks; ++p) {
-        if (k < packs && (present >> p & 1) != 0) pack[u][p] = LoadStaged(from[p] + k * 16);
+        if (k < packs && (present >> p & 1) != 0) pack[u][p] = LoadStaged(from[p] + uint64_t{k} * 16);
       }
     }
 #ifdef __CUDACC__
 #pragma unroll
 #endif
     for (uint32_t u = 0; u < kInFlight; ++u) {
-      const uint64_t k = i + uint64_t{u} * b.Threads();
+      const uint32_t k = i + u * b.Threads();
       if (k >= packs) continue;
       Pack sum;
 #ifdef __CUDACC__
@@ -119,12 +119,12 @@ GRT_APART GRT_HD void ReducePacks(Block& b, const Work& w, const char* const (&f
         for (uint32_t p = 0; p < kRanks; ++p) words[p] = pack[u][p].word[half];
         sum.word[half] = Reduce<T>(words, present, w.type, w.op, w.ranks);
       }
-      if (out != nullptr) StorePack(out + k * 16, sum);
+      if (out != nullptr) StorePack(out + uint64_t{k} * 16, sum);
 #ifdef __CUDACC__
 #pragma unroll
 #endif
       for (uint32_t p = 0; p < kRanks; ++p) {
-        if ((targets >> p & 1) != 0) StorePack(b.Targets()[p] + k * 16, sum);
+        if ((targets >> p & 1) != 0) StorePack(b.Targets()[p] + uint64_t{k} * 16, sum);
       }
     }
   }
@@ -147,9 +147,9 @@ GRT_HD inline void ReduceChunk(Block& b, const Work& w, uint32_t channel, uint32
                   : nullptr;
     if ((w.send2 >> p & 1) != 0 && !IsAligned(b.Targets()[p], 16)) aligned = false;
   }
-  const uint64_t packs = aligned ? bytes / 16 : 0;
+  const uint32_t packs = aligned ? static_cast<uint32_t>(bytes / 16) : 0;
   ReducePacks<T, kRanks, kInFlight>(b, w, from, out, present, w.send2, packs);
-  for (uint64_t i = packs * 16 + b.Thread() * 8; i < bytes; i += uint64_t{b.Threads()} * 8) {
+  for (uint64_t i = uint64_t{packs} * 16 + b.Thread() * 8; i < bytes; i += uint64_t{b.Threads()} * 8) {
     const auto left = static_cast<uint32_t>(Least(8, bytes - i));
     uint64_t words[kRanks] = {};
 #ifdef __CUDACC__

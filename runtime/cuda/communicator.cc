@@ -6,7 +6,7 @@
 namespace gordian::runtime::cuda {
 namespace {
 
-constexpr uint32_t kPairLineChannels = 16;
+constexpr uint32_t kPairLineChannels = 64;
 constexpr uint32_t kPairBulkChannels = 32;
 constexpr uint32_t kKeysOfCommunicator = 64;  // 1 for collectives, 2 for each peer
 

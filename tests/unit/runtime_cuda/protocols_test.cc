@@ -141,6 +141,53 @@ std::vector<Case> Kinds(uint32_t ranks) {
   return cases;
 }
 
+// What all members compute on their own must agree, and the sizes at which it changes are what is measured.
+TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
+  const auto plan = [](OpKind kind, uint32_t ranks, uint32_t rank, uint64_t bytes) {
+    Work w{};
+    w.kind = kind;
+    w.type = DataType::kInt8;
+    w.ranks = static_cast<uint8_t>(ranks);
+    w.rank = static_cast<uint8_t>(rank);
+    w.port = LayOut(0, ranks, false, 128, 128, 2, 64 << 20);
+    EXPECT_TRUE(PlanWork(&w, bytes, 0, Thresholds{}, true));
+    return w;
+  };
+  constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
+  const Work one = plan(OpKind::kAllReduce, 2, 0, 256 * kKiB);
+  EXPECT_EQ(one.flags & (kBulk | kTwoPhase), 0);
+  const Work two = plan(OpKind::kAllReduce, 2, 0, kMiB);
+  EXPECT_EQ(two.flags & (kBulk | kTwoPhase), kTwoPhase);
+  EXPECT_EQ(two.channels, 128);
+  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, kMiB + 1).flags & (kBulk | kTwoPhase), kBulk | kTwoPhase);
+  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 4 * kMiB).channels, 64);
+  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 16 * kMiB).channels, 128);
+  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 8).channels, 1);
+  EXPECT_EQ(plan(OpKind::kAllGather, 2, 0, kMiB).flags & kBulk, 0);
+  EXPECT_EQ(plan(OpKind::kAllGather, 2, 0, kMiB + 1).flags & kBulk, kBulk);
+  EXPECT_EQ(plan(OpKind::kAllGather, 8, 0, 256 * kKiB).flags & kBulk, kBulk);
+  for (const OpKind kind : {OpKind::kAllReduce, OpKind::kBroadcast, OpKind::kReduce, OpKind::kGather}) {
+    for (const uint32_t ranks : {1, 2, 3, 5, 8}) {
+      for (uint64_t bytes = 1; bytes < 1ull << 34; bytes = bytes * 3 + 1) {
+        const Work first = plan(kind, ranks, 0, bytes);
+        for (uint32_t rank = 1; rank < ranks; ++rank) {
+          const Work w = plan(kind, ranks, rank, bytes);
+          EXPECT_EQ(w.flags & (kBulk | kTwoPhase | kOffers), first.flags & (kBulk | kTwoPhase | kOffers));
+          EXPECT_EQ(w.channels, first.channels);
+          EXPECT_EQ(w.part, first.part);
+          EXPECT_EQ(w.chunk, first.chunk);
+        }
+        EXPECT_GE(first.part * first.channels, (first.flags & kBulk) != 0 ? first.block_bytes : LineCount(first));
+        if ((first.flags & kBulk) == 0) {
+          EXPECT_LE(first.part, first.port.lines_per_lane);
+        } else {
+          EXPECT_LE(first.chunk, first.port.chunk_bytes);
+        }
+      }
+    }
+  }
+}
+
 class ProtocolsTest : public testing::TestWithParam<int> {};
 
 TEST_P(ProtocolsTest, EveryKind) {
