@@ -86,6 +86,10 @@ if has again; then
   run kinds 100 "$cases" kinds --ranks "$ranks"
   run kinds_alone 30 "$cases" kinds --ranks 1
   run inversion 30 "$cases" inversion --ranks "$ranks" --iterations 1000
+  run twin 30 "$cases" twin --ranks "$ranks"
+  run group 30 "$cases" group --ranks "$ranks"
+  run dead 30 "$cases" dead --ranks "$ranks"
+  run types 60 "$cases" types --ranks "$ranks"
   for streams in 1 2 3 6; do
     run "order_${streams}_streams" 40 "$cases" order --ranks "$ranks" --iterations 500 --ops 8 --streams "$streams" --seed "2$streams"
   done

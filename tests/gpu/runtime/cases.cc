@@ -69,6 +69,10 @@ class Runner {
     config.device = p_.rank();
     config.user_bytes = o_.what == "order" ? uint64_t(o_.ops) * o_.most_bytes / 2 + (64 << 20) : 64ull << 20;
     config.use_ipc = o_.ipc;
+    if (o_.what == "types") {  // each way of carrying with little data: it is compared on the host
+      config.thresholds.one_shot = config.thresholds.move_lines = 64 << 10;
+      config.thresholds.two_shot_lines = 256 << 10;
+    }
     config.resident_streams = std::max(config.resident_streams, o_.streams);
     if (o_.channels > 0) config.thresholds.most_channels = o_.channels;
     p_.At("making the domain");
@@ -187,7 +191,7 @@ class Runner {
   }
 
   void Kinds() {
-    for (const uint64_t count : {1, 2, 3, 1000, 16384, 16385, 50000, 262144 + 3, 1500000}) {
+    for (const uint64_t count : {1, 2, 3, 1000, 16384, 16385, 50000, 100003, 262144 + 3, 1500000}) {
       for (const OpKind kind : kAll) {
         for (const uint32_t root : {0u, static_cast<uint32_t>(p_.ranks() - 1)}) {
           Case c;
@@ -216,7 +220,7 @@ class Runner {
     for (int type = 0; type < kDataTypes; ++type) {
       for (int op = 0; op < kOperators; ++op) {
         for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kReduce}) {
-          for (const uint64_t bytes : {264, 160 << 10, 520 << 10}) {  // each way of carrying
+          for (const uint64_t bytes : {264, 160 << 10, 520 << 10}) {
             Case c;
             c.kind = kind;
             c.type = static_cast<DataType>(type);
