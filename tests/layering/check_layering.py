@@ -29,6 +29,8 @@ RULES = {
     "runtime/include": (["gordian/runtime"], r"^(?!std(int|def)\.h$)", []),
     "runtime/cpu": (["runtime/core/", "runtime/cpu/", "runtime/include/"], HEAVY, []),
     "runtime/api": (["runtime/"], HEAVY, []),
+    "runtime/cuda": (["runtime/core/", "runtime/cuda/", "common/status.h"],
+                     r"google/protobuf|grpc|spdlog|boost/|nlohmann|CLI/|zstd|nccl", ["grpc", "protobuf", "spdlog", "nccl"]),
     "planner": (["planner/", "analyzer/graph/", "runtime/core/"],
                 r"google/protobuf|grpc|spdlog|nlohmann|CLI/|zstd|cuda"
                 r"|^(thread|mutex|chrono|fstream|iostream|filesystem|condition_variable|future|random)$"
@@ -67,7 +69,7 @@ def check(root):
                     for word in forbidden_words:
                         if re.search(r"\b" + re.escape(word) + r"\b", text):
                             problems.append(f"{shown}: names {word}, which {folder}/ must not link")
-                if not name.endswith((".h", ".cc", ".S", ".def")):
+                if not name.endswith((".h", ".cc", ".cu", ".S", ".def")):
                     continue
                 seen += 1
                 with open(path) as f:

@@ -1,0 +1,461 @@
+// The runtime on GPUs against NCCL in the same run: one process a rank, both on one stream of it, turn by
+// turn. The ratio comes first: below 1 the runtime is faster.
+//
+//   gordian-runtime-cuda-bench [--ranks N] [--kinds all|all_reduce|...] [--from B] [--to B] [--step F]
+//                              [--samples N] [--sweep] [--one-shot B] [--two-shot B] [--channels N]
+//                              [--per-channel B] [--split N] [--exclusive] [--windows]
+//
+// bytes: of the larger of a rank's two buffers. A sample is a batch of calls between two events, behind a
+// tiny all-reduce of the same library that brings the ranks together; of each sample the slowest rank
+// counts. Columns in microseconds a call. staged: buffers of cudaMalloc; direct: outputs in memory that
+// peers write. Every size is checked, on the device, all elements.
+//
+// --sweep leaves NCCL out and goes through ways of carrying, around the sizes at which they change.
+// --windows has NCCL's buffers also as symmetric windows, in columns of their own at the end.
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <nccl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda/communicator.h"
+#include "runtime/cuda/domain.h"
+#include "tests/gpu/runtime/patterns.h"
+#include "tests/gpu/runtime/ranks.h"
+
+namespace gordian::runtime::cuda {
+namespace {
+
+using testing::RankProcess;
+
+struct Options {
+  int ranks = 2;
+  std::string kinds = "all_reduce";
+  uint64_t from = 8, to = 256ull << 20, step = 4;
+  int samples = 200;
+  bool sweep = false, exclusive = false, windows = false;
+  Thresholds thresholds;
+};
+
+constexpr const char* kNames[] = {"",       "all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                  "reduce", "all_to_all", "gather",     "scatter"};
+constexpr int kWarm = 20;
+
+// NCCL, found at run time: the machine decides which.
+struct Nccl {
+  decltype(&::ncclGetVersion) version;
+  decltype(&::ncclGetUniqueId) unique_id;
+  decltype(&::ncclCommInitRank) init;
+  decltype(&::ncclAllReduce) all_reduce;
+  decltype(&::ncclAllGather) all_gather;
+  decltype(&::ncclReduceScatter) reduce_scatter;
+  decltype(&::ncclBroadcast) broadcast;
+  decltype(&::ncclReduce) reduce;
+  decltype(&::ncclSend) send;
+  decltype(&::ncclRecv) recv;
+  decltype(&::ncclGroupStart) group_start;
+  decltype(&::ncclGroupEnd) group_end;
+  // From 2.28 on; the same arguments for all three but for the root.
+  ncclResult_t (*all_to_all)(const void*, void*, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
+  ncclResult_t (*gather)(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+  ncclResult_t (*scatter)(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+  // From 2.27 on.
+  ncclResult_t (*allocate)(void**, size_t);
+  ncclResult_t (*window_register)(ncclComm_t, void*, size_t, void**, int);
+};
+
+template <typename F>
+void Find(void* library, const char* name, F* to) {
+  *to = reinterpret_cast<F>(dlsym(library, name));
+}
+
+bool LoadNccl(Nccl* n, std::string* why) {
+  void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    *why = dlerror();
+    return false;
+  }
+  Find(library, "ncclGetVersion", &n->version);
+  Find(library, "ncclGetUniqueId", &n->unique_id);
+  Find(library, "ncclCommInitRank", &n->init);
+  Find(library, "ncclAllReduce", &n->all_reduce);
+  Find(library, "ncclAllGather", &n->all_gather);
+  Find(library, "ncclReduceScatter", &n->reduce_scatter);
+  Find(library, "ncclBroadcast", &n->broadcast);
+  Find(library, "ncclReduce", &n->reduce);
+  Find(library, "ncclSend", &n->send);
+  Find(library, "ncclRecv", &n->recv);
+  Find(library, "ncclGroupStart", &n->group_start);
+  Find(library, "ncclGroupEnd", &n->group_end);
+  Find(library, "ncclAlltoAll", &n->all_to_all);
+  Find(library, "ncclGather", &n->gather);
+  Find(library, "ncclScatter", &n->scatter);
+  Find(library, "ncclMemAlloc", &n->allocate);
+  Find(library, "ncclCommWindowRegister", &n->window_register);
+  return n->version != nullptr && n->init != nullptr && n->group_end != nullptr;
+}
+
+struct Times {
+  double median = 0, p1 = 0, p99 = 0;
+};
+
+class Bench {
+ public:
+  Bench(const Options& options, RankProcess& process) : o_(options), p_(process) {}
+
+  int Run() {
+    DomainConfig config;
+    config.name = "bench-" + std::to_string(getppid());
+    config.rank = p_.rank();
+    config.ranks = p_.ranks();
+    config.device = p_.rank();
+    config.communicators = 1;
+    config.user_bytes = o_.to + (1 << 20);
+    config.thresholds = o_.thresholds;
+    p_.At("making the domain");
+    Must(Domain::Create(config, &domain_));
+    std::vector<int> members;
+    for (int r = 0; r < p_.ranks(); ++r) members.push_back(r);
+    Must(Communicator::Create(domain_.get(), 0, members, &comm_));
+    Must(testing::PreloadPatterns());
+    Must(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    Must(cudaEventCreate(&begin_));
+    Must(cudaEventCreate(&end_));
+    Must(cudaMalloc(reinterpret_cast<void**>(&in_), o_.to + 4096));
+    Must(cudaMalloc(reinterpret_cast<void**>(&out_), o_.to + 4096));
+    Must(cudaMalloc(reinterpret_cast<void**>(&tiny_), 4096));
+    Must(cudaMalloc(reinterpret_cast<void**>(&wrong_), 8));
+    direct_ = static_cast<float*>(domain_->Allocate(o_.to));
+    if (direct_ == nullptr) p_.Fail("no user memory");
+    Must(testing::FillPattern(in_, o_.to / 4, static_cast<uint32_t>(p_.rank()), 3, stream_));
+    Must(cudaMemsetAsync(tiny_, 0, 4096, stream_));
+    Must(cudaMemsetAsync(wrong_, 0, 8, stream_));
+    Must(cudaStreamSynchronize(stream_));
+    if (o_.exclusive) Must(domain_->SetExclusive(stream_, true));
+    if (o_.sweep) {
+      Sweep();
+    } else {
+      Compare();
+    }
+    comm_.reset();
+    domain_.reset();
+    return 0;
+  }
+
+ private:
+  void Must(const Status& status) {
+    if (!status.ok()) p_.Fail(status.ToString());
+  }
+  void Must(cudaError_t error) {
+    if (error != cudaSuccess) p_.Fail(cudaGetErrorString(error));
+  }
+  void Must(ncclResult_t result) {
+    if (result != ncclSuccess) p_.Fail("NCCL error " + std::to_string(result));
+  }
+
+  uint64_t CountOf(OpKind kind, uint64_t bytes) const {
+    const auto n = static_cast<uint32_t>(p_.ranks());
+    const uint64_t factor = std::max(InputCount(kind, 1, n), OutputCount(kind, 1, n));
+    return std::max<uint64_t>(bytes / 4 / factor, 1);
+  }
+
+  void StartNccl() {
+    std::string why;
+    if (!LoadNccl(&nccl_, &why)) p_.Fail("no NCCL: " + why);
+    auto* board = p_.board();
+    if (p_.rank() == 0) {
+      ncclUniqueId id;
+      Must(nccl_.unique_id(&id));
+      memcpy(board->id, &id, sizeof id);
+      board->has_id = 1;
+    }
+    Must(domain_->rendezvous()->Barrier(30000));
+    ncclUniqueId id;
+    memcpy(&id, board->id, sizeof id);
+    p_.At("ncclCommInitRank");
+    Must(nccl_.init(&nccl_comm_, p_.ranks(), id, p_.rank()));
+    int version = 0;
+    Must(nccl_.version(&version));
+    if (p_.rank() == 0) printf("# NCCL %d, %d ranks, heap by %s, %d samples%s\n", version, p_.ranks(), domain_->is_ipc() ? "cudaIpc" : "descriptors", o_.samples, o_.exclusive ? ", exclusive stream" : "");
+  }
+
+  // Buffers that all ranks register alike.
+  void StartWindows() {
+    if (nccl_.allocate == nullptr || nccl_.window_register == nullptr) p_.Fail("this NCCL has no windows");
+    p_.At("ncclCommWindowRegister");
+    constexpr int kSymmetric = 1;  // NCCL_WIN_COLL_SYMMETRIC, which older headers lack
+    for (float** buffer : {&window_in_, &window_out_}) {
+      void* window = nullptr;
+      Must(nccl_.allocate(reinterpret_cast<void**>(buffer), o_.to + 4096));
+      Must(nccl_.window_register(nccl_comm_, *buffer, o_.to + 4096, &window, kSymmetric));
+      if (window == nullptr) p_.Fail("NCCL refused a window");
+    }
+    Must(testing::FillPattern(window_in_, o_.to / 4, static_cast<uint32_t>(p_.rank()), 3, stream_));
+    Must(cudaStreamSynchronize(stream_));
+  }
+
+  void CallNccl(OpKind kind, uint64_t count, int root, const float* in, float* out) {
+    const int n = p_.ranks();
+    switch (kind) {
+      case OpKind::kAllReduce: return Must(nccl_.all_reduce(in, out, count, ncclFloat, ncclSum, nccl_comm_, stream_));
+      case OpKind::kAllGather: return Must(nccl_.all_gather(in, out, count, ncclFloat, nccl_comm_, stream_));
+      case OpKind::kReduceScatter: return Must(nccl_.reduce_scatter(in, out, count, ncclFloat, ncclSum, nccl_comm_, stream_));
+      case OpKind::kBroadcast: return Must(nccl_.broadcast(in, out, count, ncclFloat, root, nccl_comm_, stream_));
+      case OpKind::kReduce: return Must(nccl_.reduce(in, out, count, ncclFloat, ncclSum, root, nccl_comm_, stream_));
+      case OpKind::kAllToAll:
+        if (nccl_.all_to_all != nullptr) return Must(nccl_.all_to_all(in, out, count, ncclFloat, nccl_comm_, stream_));
+        break;
+      case OpKind::kGather:
+        if (nccl_.gather != nullptr) return Must(nccl_.gather(in, out, count, ncclFloat, root, nccl_comm_, stream_));
+        break;
+      default:
+        if (nccl_.scatter != nullptr) return Must(nccl_.scatter(in, out, count, ncclFloat, root, nccl_comm_, stream_));
+    }
+    // Older NCCL: as everybody writes them.
+    Must(nccl_.group_start());
+    for (int p = 0; p < n; ++p) {
+      const bool sends = kind == OpKind::kAllToAll || (kind == OpKind::kGather ? p == root : p_.rank() == root);
+      const bool receives = kind == OpKind::kAllToAll || (kind == OpKind::kGather ? p_.rank() == root : p == root);
+      const bool by_peer_in = kind != OpKind::kGather, by_peer_out = kind != OpKind::kScatter;
+      if (sends) Must(nccl_.send(in + (by_peer_in ? p * count : 0), count, ncclFloat, p, nccl_comm_, stream_));
+      if (receives) Must(nccl_.recv(out + (by_peer_out ? p * count : 0), count, ncclFloat, p, nccl_comm_, stream_));
+    }
+    Must(nccl_.group_end());
+  }
+
+  void CallOurs(OpKind kind, uint64_t count, int root, const float* in, float* out) {
+    Must(comm_->Launch(kind, in, out, count, DataType::kFloat, Operator::kSum, root, stream_));
+  }
+
+  // One batch, in microseconds a call, on this rank.
+  float Sample(const std::function<void()>& align, const std::function<void()>& call, int batch) {
+    align();
+    Must(cudaEventRecord(begin_, stream_));
+    for (int i = 0; i < batch; ++i) call();
+    Must(cudaEventRecord(end_, stream_));
+    Must(cudaStreamSynchronize(stream_));
+    float ms = 0;
+    Must(cudaEventElapsedTime(&ms, begin_, end_));
+    return ms * 1000 / static_cast<float>(batch);
+  }
+
+  // Of each sample the slowest rank.
+  Times Combine(const std::vector<float>& own) {
+    std::vector<std::string> all;
+    Must(domain_->rendezvous()->AllGather(
+        std::string(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(float)), 20000, &all));
+    std::vector<float> slowest(own.size(), 0);
+    for (const std::string& one : all) {
+      for (size_t i = 0; i < own.size(); ++i) {
+        float us;
+        memcpy(&us, one.data() + i * sizeof us, sizeof us);
+        slowest[i] = std::max(slowest[i], us);
+      }
+    }
+    std::sort(slowest.begin(), slowest.end());
+    const auto at = [&](double q) { return slowest[static_cast<size_t>(q * static_cast<double>(slowest.size() - 1))]; };
+    return {at(0.5), at(0.01), at(0.99)};
+  }
+
+  uint64_t CheckOutput(OpKind kind, uint64_t count, int root, float* out) {
+    const testing::Expectation e{kind, static_cast<uint32_t>(p_.ranks()), static_cast<uint32_t>(p_.rank()), static_cast<uint32_t>(root), 3, count, 0};
+    Must(testing::CheckPattern(out, e, wrong_, stream_));
+    uint64_t bad = 0;
+    Must(cudaMemcpyAsync(&bad, wrong_, 8, cudaMemcpyDeviceToHost, stream_));
+    Must(cudaStreamSynchronize(stream_));
+    return bad;
+  }
+
+  static int BatchFor(uint64_t bytes) { return bytes <= 1 << 20 ? 10 : bytes <= 16 << 20 ? 2 : 1; }
+
+  void Compare() {
+    StartNccl();
+    if (o_.windows) StartWindows();
+    if (p_.rank() == 0) {
+      printf("# staged/nccl direct/nccl  kind                bytes |  nccl median p1 p99 |  staged median p1 p99 | direct median p1 p99 | results%s\n",
+             o_.windows ? " | direct/windows, windows median p1 p99" : "");
+    }
+    for (int k = 1; k <= 8; ++k) {
+      // A list with commas around every name.
+      if (o_.kinds != "all" &&
+          ("," + o_.kinds + ",").find(std::string(",") + kNames[k] + ",") == std::string::npos) {
+        continue;
+      }
+      const auto kind = static_cast<OpKind>(k);
+      for (uint64_t bytes = o_.from; bytes <= o_.to; bytes *= o_.step) {
+        const uint64_t count = CountOf(kind, bytes);
+        const int root = 0;
+        p_.At("%s of %lu bytes", kNames[k], bytes);
+        const auto align_nccl = [&] { CallNccl(OpKind::kAllReduce, 2, 0, tiny_, tiny_ + 16); };
+        const auto align_ours = [&] { CallOurs(OpKind::kAllReduce, 2, 0, tiny_, tiny_ + 32); };
+        struct Contender {
+          std::function<void()> align, call;
+          float* out;
+          std::vector<float> us;
+        };
+        std::vector<Contender> three = {
+            {align_nccl, [&] { CallNccl(kind, count, root, in_, out_); }, out_, {}},
+            {align_ours, [&] { CallOurs(kind, count, root, in_, out_); }, out_, {}},
+            {align_ours, [&] { CallOurs(kind, count, root, in_, direct_); }, direct_, {}}};
+        if (o_.windows) three.push_back({align_nccl, [&] { CallNccl(kind, count, root, window_in_, window_out_); }, window_out_, {}});
+        for (Contender& c : three) {
+          Must(cudaMemsetAsync(c.out, 0x7f, OutputCount(kind, count, static_cast<uint32_t>(p_.ranks())) * 4, stream_));
+          Must(cudaStreamSynchronize(stream_));
+          Must(domain_->rendezvous()->Barrier(20000));  // peers write here
+          for (int i = 0; i < kWarm; ++i) c.call();
+          Must(cudaStreamSynchronize(stream_));
+          if (CheckOutput(kind, count, root, c.out) != 0) p_.Fail("wrong results before the samples");
+          p_.At("%s of %lu bytes", kNames[k], bytes);
+        }
+        const int batch = BatchFor(bytes);
+        for (int s = 0; s < o_.samples; ++s) {
+          for (size_t i = 0; i < three.size(); ++i) {
+            Contender& c = three[(i + static_cast<size_t>(s)) % three.size()];
+            c.us.push_back(Sample(c.align, c.call, batch));
+          }
+          if (s % 50 == 49) p_.At("%s of %lu bytes, sample %d", kNames[k], bytes, s);
+        }
+        const Times nccl = Combine(three[0].us), staged = Combine(three[1].us), direct = Combine(three[2].us);
+        const Times windows = o_.windows ? Combine(three[3].us) : Times();
+        // The last to write out_ was either; both must be right.
+        for (Contender& c : three) {
+          c.call();
+          if (CheckOutput(kind, count, root, c.out) != 0) p_.Fail("wrong results after the samples");
+        }
+        if (p_.rank() == 0) {
+          printf("%6.3f %6.3f  %-14s %12lu | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | right",
+                 staged.median / nccl.median, direct.median / nccl.median, kNames[k], bytes, nccl.median, nccl.p1,
+                 nccl.p99, staged.median, staged.p1, staged.p99, direct.median, direct.p1, direct.p99);
+          if (o_.windows) printf(" | %6.3f %9.2f %9.2f %9.2f", direct.median / windows.median, windows.median, windows.p1, windows.p99);
+          printf("\n");
+          fflush(stdout);
+        }
+      }
+    }
+  }
+
+  void Sweep() {
+    const auto measure = [&](const char* what, OpKind kind, uint64_t bytes, const Thresholds& t, bool direct) {
+      p_.At("sweep %s %s %lu", what, kNames[static_cast<int>(kind)], bytes);
+      domain_->SetThresholds(t);
+      float* out = direct ? direct_ : out_;
+      const uint64_t count = CountOf(kind, bytes);
+      const auto align = [&] { CallOurs(OpKind::kAllReduce, 2, 0, tiny_, tiny_ + 32); };
+      const auto call = [&] { CallOurs(kind, count, 0, in_, out); };
+      for (int i = 0; i < 10; ++i) call();
+      std::vector<float> us;
+      const int batch = BatchFor(bytes);
+      for (int s = 0; s < 40; ++s) us.push_back(Sample(align, call, batch));
+      const bool right = CheckOutput(kind, count, 0, out) == 0;
+      const Times times = Combine(us);
+      if (p_.rank() == 0) {
+        printf("sweep %-14s %10lu  %9.2f us (p1 %9.2f)  %-5s %s channels %u..%u per_channel=%u per_more=%u split=%u threads=%u %s\n",
+               kNames[static_cast<int>(kind)], bytes, times.median, times.p1, what, direct ? "direct" : "staged", t.few_channels,
+               t.most_channels, t.bulk_per_channel, t.bulk_per_more, t.chunks_per_channel, t.line_threads, right ? "right" : "WRONG");
+        fflush(stdout);
+      }
+      if (!right) p_.Fail("wrong results");
+    };
+    constexpr OpKind kReduceAll = OpKind::kAllReduce;
+    // Lines: one-shot against two-shot, and how many threads a channel has.
+    for (const uint64_t bytes : {16ull << 10, 128ull << 10, 256ull << 10, 512ull << 10, 1ull << 20, 2ull << 20}) {
+      for (const uint32_t threads : {64u, 128u, 256u}) {
+        Thresholds t = o_.thresholds;
+        t.line_threads = threads;
+        t.one_shot = t.two_shot_lines = 2 << 20;
+        if (bytes <= 512 << 10) measure("one", kReduceAll, bytes, t, false);
+        t.one_shot = 0;
+        if (bytes >= 128 << 10) measure("two", kReduceAll, bytes, t, false);
+      }
+    }
+    // Lines against bulk, where nothing is combined.
+    for (const uint64_t bytes : {512ull << 10, 1ull << 20, 2ull << 20}) {
+      Thresholds t = o_.thresholds;
+      t.move_lines = 2 << 20;
+      measure("lines", OpKind::kAllGather, bytes, t, false);
+      t.move_lines = 0;
+      for (const bool direct : {false, true}) measure("bulk", OpKind::kAllGather, bytes, t, direct);
+    }
+    // Bulk: channels.
+    for (const uint64_t bytes : {512ull << 10, 1ull << 20, 2ull << 20, 4ull << 20, 8ull << 20, 64ull << 20, 256ull << 20}) {
+      if (bytes > o_.to) continue;
+      for (const bool direct : {false, true}) {
+        for (const uint32_t each : {8u << 10, 16u << 10}) {
+          for (const uint32_t more : {32u << 10, 64u << 10}) {
+            if ((more < 64u << 10) != (bytes == 4u << 20) && more < 64u << 10) continue;  // matters there only
+            if (each > 8u << 10 && bytes > 4u << 20) continue;  // likewise
+            Thresholds t = o_.thresholds;
+            t.one_shot = t.two_shot_lines = 0;
+            t.bulk_per_channel = each;
+            t.bulk_per_more = more;
+            measure("bulk", kReduceAll, bytes, t, direct);
+          }
+        }
+        if (bytes < 4 << 20) continue;
+        Thresholds t = o_.thresholds;
+        t.one_shot = t.two_shot_lines = 0;
+        t.chunks_per_channel = 4;
+        measure("bulk", kReduceAll, bytes, t, direct);
+      }
+    }
+  }
+
+  const Options& o_;
+  RankProcess& p_;
+  std::unique_ptr<Domain> domain_;
+  std::unique_ptr<Communicator> comm_;
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  float *in_ = nullptr, *out_ = nullptr, *direct_ = nullptr, *tiny_ = nullptr;
+  float *window_in_ = nullptr, *window_out_ = nullptr;
+  uint64_t* wrong_ = nullptr;
+  Nccl nccl_{};
+  ncclComm_t nccl_comm_ = nullptr;
+};
+
+int Main(int argc, char** argv) {
+  Options o;
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    const auto text = [&]() -> const char* { return i + 1 < argc ? argv[++i] : ""; };
+    const auto value = [&] { return strtoull(text(), nullptr, 0); };
+    if (name == "--ranks") o.ranks = static_cast<int>(value());
+    else if (name == "--kinds") o.kinds = text();
+    else if (name == "--from") o.from = value();
+    else if (name == "--to") o.to = value();
+    else if (name == "--step") o.step = value();
+    else if (name == "--samples") o.samples = static_cast<int>(value());
+    else if (name == "--sweep") o.sweep = true;
+    else if (name == "--exclusive") o.exclusive = true;
+    else if (name == "--windows") o.windows = true;
+    else if (name == "--one-shot") o.thresholds.one_shot = value();
+    else if (name == "--two-shot") o.thresholds.two_shot_lines = value();
+    else if (name == "--move-lines") o.thresholds.move_lines = value();
+    else if (name == "--channels") o.thresholds.most_channels = static_cast<uint32_t>(value());
+    else if (name == "--per-channel") o.thresholds.bulk_per_channel = static_cast<uint32_t>(value());
+    else if (name == "--split") o.thresholds.chunks_per_channel = static_cast<uint32_t>(value());
+    else if (name == "--line-threads") o.thresholds.line_threads = static_cast<uint32_t>(value());
+    else {
+      fprintf(stderr, "unknown option %s\n", name.c_str());
+      return 2;
+    }
+  }
+  if (o.ranks < 1 || o.ranks > static_cast<int>(kMaxRanks) || o.step < 2 || o.from < 8 || o.to < o.from) {
+    fprintf(stderr, "usage: gordian-runtime-cuda-bench [--ranks N] [...]\n");
+    return 2;
+  }
+  return testing::RunRanks(o.ranks, 300, 20, 0, [&](RankProcess& process) { return Bench(o, process).Run(); });
+}
+
+}  // namespace
+}  // namespace gordian::runtime::cuda
+
+int main(int argc, char** argv) { return gordian::runtime::cuda::Main(argc, argv); }

@@ -1,0 +1,395 @@
+// Bulk: chunks are pushed into the reader's staging, or straight into its output where it offered that, and
+// announced by a counter behind a fence. Run-to-completion steps (probe, body, commit); all that a channel
+// remembers between steps is its step counter.
+//
+//   turn t:  scatter chunk t;  middle: combine or place chunk t - W;  gather chunk t - 2W   (W: kLookAhead)
+//
+// A one-phase operation has no gather. In a two-phase one (all-reduce; broadcast and reduce among more than
+// two) block p of phase 1 is rank p's shard; the middle step hands the own shard on. Order of turns and
+// staging of more than W chunks make every wait point to a step with a smaller measure, so the least one
+// over all ranks can always run: the argument is in docs/runtime-cuda.md.
+//
+// Counters are absolute and only grow (modulo 2^32), each with one writer, so a repeated announcement is
+// harmless. Chunk numbers are used up for all pairs alike, also by operations in which a pair exchanges
+// nothing: at its end a channel gives credit for all of them.
+//
+// Thread rule: as ll_device.h.
+#ifndef GORDIAN_RUNTIME_CUDA_BULK_DEVICE_H_
+#define GORDIAN_RUNTIME_CUDA_BULK_DEVICE_H_
+
+#include <cstdint>
+
+#include "runtime/cuda/ll_device.h"
+#include "runtime/cuda/reduce_device.h"
+#include "runtime/cuda/work.h"
+
+namespace gordian::runtime::cuda {
+
+// One channel of a bulk operation, as its steps see it: looked up once, since each look costs a step a
+// large part of what it takes.
+struct Bulk {
+  uint64_t begin;   // where the channel's part of each block begins, and ends; behind a block's end too
+  uint64_t end;
+  uint32_t base;    // number of its first chunk
+  uint32_t number;  // of the operation on this channel, + 1: the flag of offers
+  uint32_t chunks;
+};
+
+GRT_HD inline Bulk BulkOf(const Work& w, uint32_t channel) {
+  const ChannelState* state = StateAt(w, channel);
+  return {w.part * channel, w.part * (channel + 1), state->chunks, state->bulks + 1, ChunkCount(w, channel)};
+}
+
+// Where chunk `index` of a channel lies in each block, and how much of block p it covers.
+GRT_HD inline uint64_t ChunkBegin(const Work& w, const Bulk& bulk, uint32_t index) {
+  return bulk.begin + uint64_t{index} * w.chunk;
+}
+GRT_HD inline uint64_t ChunkBytes(const Work& w, const Bulk& bulk, uint32_t index, uint32_t p) {
+  const uint64_t begin = ChunkBegin(w, bulk, index);
+  const uint64_t end = Least(Least(begin + w.chunk, bulk.end), BlockBytes(w, p));
+  return end > begin ? end - begin : 0;
+}
+
+// Copies by all threads; a chunk at most, so that 32 bits count it. kStaged: `from` is staging, which peers write.
+template <bool kStaged, typename Block>
+GRT_APART GRT_HD void CopyChunk(Block& b, char* to, const char* from, uint64_t bytes) {
+  constexpr uint32_t kInFlight = 4;
+  uint64_t at = 0;
+  if (IsAligned(to, 16) && IsAligned(from, 16)) {
+    const auto packs = static_cast<uint32_t>(bytes / 16);
+    for (uint32_t i = b.Thread(); i < packs; i += b.Threads() * kInFlight) {
+      Pack pack[kInFlight];
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (uint32_t u = 0; u < kInFlight; ++u) {
+        const uint32_t k = i + u * b.Threads();
+        if (k < packs) pack[u] = kStaged ? LoadStaged(from + uint64_t{k} * 16) : LoadPack(from + uint64_t{k} * 16);
+      }
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (uint32_t u = 0; u < kInFlight; ++u) {
+        const uint32_t k = i + u * b.Threads();
+        if (k < packs) StorePack(to + uint64_t{k} * 16, pack[u]);
+      }
+    }
+    at = uint64_t{packs} * 16;
+  }
+  for (uint64_t i = at + b.Thread() * 8; i < bytes; i += uint64_t{b.Threads()} * 8) {
+    const auto left = static_cast<uint32_t>(Least(8, bytes - i));
+    const uint64_t word = kStaged ? LoadStagedBytes(from + i, left) : LoadBytes(from + i, left);
+    StoreBytes(to + i, word, left);
+  }
+}
+
+// One chunk of every contributor combined into the own output (if `out`) and into every target.
+template <typename T, uint32_t kRanks, uint32_t kInFlight, typename Block>
+GRT_APART GRT_HD void ReducePacks(Block& b, const Work& w, const char* const (&from)[kRanks], char* out,
+                               uint32_t present, uint32_t targets, uint32_t packs) {
+  for (uint32_t i = b.Thread(); i < packs; i += b.Threads() * kInFlight) {
+    Pack pack[kInFlight][kRanks] = {};
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t u = 0; u < kInFlight; ++u) {
+      const uint32_t k = i + u * b.Threads();
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (uint32_t p = 0; p < kRanks; ++p) {
+        if (k < packs && (present >> p & 1) != 0) pack[u][p] = LoadStaged(from[p] + uint64_t{k} * 16);
+      }
+    }
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t u = 0; u < kInFlight; ++u) {
+      const uint32_t k = i + u * b.Threads();
+      if (k >= packs) continue;
+      Pack sum;
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (uint32_t half = 0; half < 2; ++half) {
+        uint64_t words[kRanks];
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+        for (uint32_t p = 0; p < kRanks; ++p) words[p] = pack[u][p].word[half];
+        sum.word[half] = Reduce<T>(words, present, w.type, w.op, w.ranks);
+      }
+      if (out != nullptr) StorePack(out + uint64_t{k} * 16, sum);
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (uint32_t p = 0; p < kRanks; ++p) {
+        if ((targets >> p & 1) != 0) StorePack(b.Targets()[p] + uint64_t{k} * 16, sum);
+      }
+    }
+  }
+}
+
+template <typename T, uint32_t kRanks, uint32_t kInFlight, typename Block>
+GRT_HD inline void ReduceChunk(Block& b, const Work& w, uint32_t channel, uint32_t number,
+                               uint64_t begin, uint64_t bytes, char* out) {
+  const uint32_t present = w.receive1 | ((w.flags & kOwn) != 0 ? 1u << w.rank : 0);
+  const char* own = w.in + w.rank * w.in_stride + begin;
+  const char* from[kRanks];
+  bool aligned = IsAligned(own, 16) && (out == nullptr || IsAligned(out, 16));
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (uint32_t p = 0; p < kRanks; ++p) {
+    from[p] = p == w.rank ? own
+              : p < w.ranks
+                  ? StageAt(w, w.rank, channel, 0, p, number)
+                  : nullptr;
+    if ((w.send2 >> p & 1) != 0 && !IsAligned(b.Targets()[p], 16)) aligned = false;
+  }
+  const uint32_t packs = aligned ? static_cast<uint32_t>(bytes / 16) : 0;
+  ReducePacks<T, kRanks, kInFlight>(b, w, from, out, present, w.send2, packs);
+  for (uint64_t i = uint64_t{packs} * 16 + b.Thread() * 8; i < bytes; i += uint64_t{b.Threads()} * 8) {
+    const auto left = static_cast<uint32_t>(Least(8, bytes - i));
+    uint64_t words[kRanks] = {};
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t p = 0; p < kRanks; ++p) {
+      if ((present >> p & 1) != 0) words[p] = LoadStagedBytes(from[p] + i, left);
+    }
+    const uint64_t sum = Reduce<T>(words, present, w.type, w.op, w.ranks);
+    if (out != nullptr) StoreBytes(out + i, sum, left);
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t p = 0; p < kRanks; ++p) {
+      if ((w.send2 >> p & 1) != 0) StoreBytes(b.Targets()[p] + i, sum, left);
+    }
+  }
+}
+
+// For peer p and chunk number n of `phase`: may the chunk be written, and where? `direct` is set if the
+// place is p's output.
+GRT_HD inline bool FindTarget(const Work& w, uint32_t channel, const Bulk& bulk, uint32_t phase,
+                              uint32_t p, uint32_t index, char** target, bool* direct) {
+  const bool placed = (w.flags & kTwoPhase) != 0 ? phase == 1 : !Reduces(w.kind);
+  *direct = false;
+  if (placed && (w.flags & kOffers) != 0) {
+    uint64_t offer;
+    if (!LoadLine(&FlagsAt(w, w.rank, channel)->offer[p], bulk.number, &offer)) return false;
+    if (offer != 0) {
+      *direct = true;
+      *target = w.base[p] - w.region_at + (offer - 1) + w.rank * w.out_stride +
+                ChunkBegin(w, bulk, index);
+      return true;
+    }
+  }
+  const uint32_t number = bulk.base + index;
+  const uint32_t consumed = LoadRelaxed(&FlagsAt(w, w.rank, channel)->credit[phase][p]);
+  if (static_cast<int32_t>(consumed - (number + 1 - kStageSlots)) < 0) return false;
+  *target = StageAt(w, p, channel, phase, w.rank, number);
+  return true;
+}
+
+GRT_HD inline bool IsStaged(const Work& w, uint32_t channel, uint32_t phase, uint32_t p,
+                            uint32_t number) {
+  const uint32_t ready = LoadAcquire(&FlagsAt(w, w.rank, channel)->ready[phase][p]);
+  return static_cast<int32_t>(ready - (number + 1)) >= 0;
+}
+
+// Announces a chunk, written by all threads before the last barrier. A direct one is announced with the
+// operation's last: nobody looks at it before.
+GRT_HD inline void Announce(const Work& w, uint32_t channel, const Bulk& bulk, uint32_t phase,
+                            uint32_t p, uint32_t index, bool direct) {
+  if (direct && index + 1 != bulk.chunks) return;
+  FenceSystem();
+  StoreRelaxed(&FlagsAt(w, p, channel)->ready[phase][w.rank], bulk.base + index + 1);
+}
+
+template <typename Block>
+GRT_HD inline bool ScatterStep(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
+                               uint32_t index) {
+  if (w.send1 == 0) return true;
+  bool ready = true;
+  uint32_t direct = 0;
+  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
+    if ((w.send1 >> p & 1) == 0) continue;
+    char* target = nullptr;
+    bool straight = false;
+    if (!FindTarget(w, channel, bulk, 0, p, index, &target, &straight)) ready = false;
+    b.Targets()[p] = target;
+    if (straight) direct |= 1u << p;
+  }
+  if (!b.All(ready)) return false;
+  for (uint32_t d = 1; d < w.ranks; ++d) {
+    const uint32_t p = (w.rank + d) % w.ranks;  // not all to one at a time
+    if ((w.send1 >> p & 1) == 0) continue;
+    CopyChunk<false>(b, b.Targets()[p], w.in + p * w.in_stride + ChunkBegin(w, bulk, index),
+                     ChunkBytes(w, bulk, index, p));
+  }
+  b.Sync();
+  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
+    if ((w.send1 >> p & 1) != 0) Announce(w, channel, bulk, 0, p, index, (direct >> p & 1) != 0);
+  }
+  return true;
+}
+
+// Phase 1's data of chunk `index` to where it belongs, without combining.
+template <typename Block>
+GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
+                              uint32_t index, bool arrives_direct) {
+  const uint64_t begin = ChunkBegin(w, bulk, index);
+  const bool shards = (w.flags & kTwoPhase) != 0;
+  if (!arrives_direct) {
+    for (uint32_t p = 0; p < w.ranks; ++p) {
+      if ((w.receive1 >> p & 1) == 0) continue;
+      const char* stage = StageAt(w, w.rank, channel, 0, p, bulk.base + index);
+      const uint32_t block = shards ? w.rank : p;
+      const uint64_t bytes = ChunkBytes(w, bulk, index, block);
+      CopyChunk<true>(b, w.out + block * w.out_stride + begin, stage, bytes);
+      for (uint32_t q = 0; q < w.ranks; ++q) {
+        if ((w.send2 >> q & 1) != 0) CopyChunk<true>(b, b.Targets()[q], stage, bytes);
+      }
+    }
+  }
+  if ((w.flags & kOwn) == 0) return;
+  const uint64_t own_bytes = ChunkBytes(w, bulk, index, w.rank);
+  const char* own = w.in + w.rank * w.in_stride + begin;
+  for (uint32_t q = 0; q < w.ranks; ++q) {
+    if ((w.send2 >> q & 1) != 0) CopyChunk<false>(b, b.Targets()[q], own, own_bytes);
+  }
+  for (uint32_t p = 0; p < w.ranks; ++p) {  // a root's output: all shards; else the own block
+    if (p != w.rank && !shards) continue;
+    const char* from = w.in + p * w.in_stride + begin;
+    char* to = w.out + p * w.out_stride + begin;
+    if (from != to) CopyChunk<false>(b, to, from, ChunkBytes(w, bulk, index, p));
+  }
+}
+
+template <typename T, uint32_t kRanks, typename Block>
+GRT_HD inline bool MiddleStep(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
+                              uint32_t index) {
+  const bool shards = (w.flags & kTwoPhase) != 0;
+  const bool arrives_direct =
+      !shards && !Reduces(w.kind) && (w.flags & kOffers) != 0 && w.offered != 0;
+  const bool looks = !arrives_direct || index + 1 == bulk.chunks;
+  bool ready = true;
+  uint32_t direct = 0;
+  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
+    if (looks && (w.receive1 >> p & 1) != 0 && !IsStaged(w, channel, 0, p, bulk.base + index)) {
+      ready = false;
+    }
+    if ((w.send2 >> p & 1) == 0) continue;
+    char* target = nullptr;
+    bool straight = false;
+    if (!FindTarget(w, channel, bulk, 1, p, index, &target, &straight)) ready = false;
+    b.Targets()[p] = target;
+    if (straight) direct |= 1u << p;
+  }
+  if (!b.All(ready)) return false;
+  if ((w.flags & kReduces) != 0) {
+    const uint64_t begin = ChunkBegin(w, bulk, index);
+    const uint64_t bytes = ChunkBytes(w, bulk, index, w.rank);
+    char* out = (w.flags & kWritesOutput) == 0
+                    ? nullptr
+                    : w.out + (shards ? w.rank * w.out_stride : 0) + begin;
+    const uint32_t number = bulk.base + index;
+    // As many loads in flight for few ranks as for many.
+    ReduceChunk<T, kRanks, kMaxRanks / kRanks>(b, w, channel, number, begin, bytes, out);
+  } else {
+    PlaceChunk(b, w, channel, bulk, index, arrives_direct);
+  }
+  b.Sync();
+  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
+    // What was read is in registers or on its way out: the writer may have the slot.
+    if (!arrives_direct && (w.receive1 >> p & 1) != 0) {
+      StoreRelaxed(&FlagsAt(w, p, channel)->credit[0][w.rank], bulk.base + index + 1);
+    }
+    if ((w.send2 >> p & 1) != 0) Announce(w, channel, bulk, 1, p, index, (direct >> p & 1) != 0);
+  }
+  return true;
+}
+
+template <typename Block>
+GRT_HD inline bool GatherStep(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
+                              uint32_t index) {
+  if (w.receive2 == 0) return true;
+  const bool arrives_direct = (w.flags & kOffers) != 0 && w.offered != 0;
+  if (arrives_direct && index + 1 != bulk.chunks) return true;
+  bool ready = true;
+  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
+    if ((w.receive2 >> p & 1) != 0 && !IsStaged(w, channel, 1, p, bulk.base + index)) ready = false;
+  }
+  if (!b.All(ready)) return false;
+  if (arrives_direct) return true;
+  for (uint32_t p = 0; p < w.ranks; ++p) {
+    if ((w.receive2 >> p & 1) == 0) continue;
+    CopyChunk<true>(b, w.out + p * w.out_stride + ChunkBegin(w, bulk, index),
+                    StageAt(w, w.rank, channel, 1, p, bulk.base + index),
+                    ChunkBytes(w, bulk, index, p));
+  }
+  b.Sync();
+  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
+    if ((w.receive2 >> p & 1) != 0) {
+      StoreRelaxed(&FlagsAt(w, p, channel)->credit[1][w.rank], bulk.base + index + 1);
+    }
+  }
+  return true;
+}
+
+// One step. pc = 3 * turn + {scatter, middle, gather}.
+template <typename T, uint32_t kRanks, typename Block>
+GRT_HD inline StepResult StepBulk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
+                                  uint32_t* pc) {
+  const bool shards = (w.flags & kTwoPhase) != 0;
+  const uint32_t turns = bulk.chunks == 0 ? 0 : bulk.chunks + (shards ? 2 : 1) * kLookAhead;
+  const uint32_t turn = *pc / 3;
+  if (turn < turns) {
+    if (*pc == 0 && (w.flags & kOffers) != 0) {
+      const uint32_t writers = shards ? w.receive2 : w.receive1;
+      for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
+        if ((writers >> p & 1) != 0) {
+          StoreLine(&FlagsAt(w, p, channel)->offer[w.rank], w.offered, bulk.number);
+        }
+      }
+    }
+    bool ready = true;
+    switch (*pc % 3) {
+      case 0:
+        if (turn < bulk.chunks) ready = ScatterStep(b, w, channel, bulk, turn);
+        break;
+      case 1: {
+        const uint32_t index = turn - kLookAhead;
+        if (turn >= kLookAhead && index < bulk.chunks) ready = MiddleStep<T, kRanks>(b, w, channel, bulk, index);
+        break;
+      }
+      default: {
+        const uint32_t index = turn - 2 * kLookAhead;
+        if (shards && turn >= 2 * kLookAhead && index < bulk.chunks) {
+          ready = GatherStep(b, w, channel, bulk, index);
+        }
+      }
+    }
+    if (!ready) return StepResult::kNotReady;
+    ++*pc;
+    return StepResult::kAdvanced;
+  }
+  b.Sync();  // all threads have read the counters
+  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
+    if ((CreditMask(w) >> p & 1) == 0) continue;
+    ChannelFlags* flags = FlagsAt(w, p, channel);
+    StoreRelaxed(&flags->credit[0][w.rank], bulk.base + bulk.chunks);
+    StoreRelaxed(&flags->credit[1][w.rank], bulk.base + bulk.chunks);
+  }
+  if (b.Thread() == 0) {
+    ChannelState* state = StateAt(w, channel);
+    state->chunks = bulk.base + bulk.chunks;
+    state->bulks = bulk.number;
+  }
+  return StepResult::kDone;
+}
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_BULK_DEVICE_H_

@@ -1,0 +1,22 @@
+// Carriers: the kernels that run an operation on its caller's stream. One block a channel.
+//
+// Thread rule: any thread, with the device current. Nothing blocks but PreloadCarriers.
+#ifndef GORDIAN_RUNTIME_CUDA_CARRIER_H_
+#define GORDIAN_RUNTIME_CUDA_CARRIER_H_
+
+#include <cuda_runtime_api.h>
+
+#include "runtime/cuda/help_device.h"
+#include "runtime/cuda/work.h"
+
+namespace gordian::runtime::cuda {
+
+// Loads every kernel now: a first launch beside a kernel that waits for it would hang.
+cudaError_t PreloadCarriers();
+
+// Enqueues the operation's kernel.
+cudaError_t LaunchCarrier(const Work& work, const HelpList& help, cudaStream_t stream);
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_CARRIER_H_

@@ -1,0 +1,60 @@
+// A CUDA thread block, as the protocols see it, and what its seldom-run half is called. Only for .cu files.
+#ifndef GORDIAN_RUNTIME_CUDA_DEVICE_BLOCK_H_
+#define GORDIAN_RUNTIME_CUDA_DEVICE_BLOCK_H_
+
+#include <cuda_runtime.h>
+
+#include "runtime/cuda/help_device.h"
+
+namespace gordian::runtime::cuda {
+
+inline constexpr uint32_t kCarrierThreads = 512;
+
+class DeviceBlock {
+ public:
+  struct Shared {
+    alignas(16) Work entry;
+    char* targets[kMaxRanks];
+    uint32_t keys[kHelpKeys];
+    uint32_t word;
+  };
+  __device__ explicit DeviceBlock(Shared* shared) : shared_(*shared) {}
+  __device__ uint32_t Thread() const { return threadIdx.x; }
+  __device__ uint32_t Threads() const { return blockDim.x; }
+  __device__ uint32_t Index() const { return blockIdx.x; }
+  __device__ uint32_t Blocks() const { return gridDim.x; }
+  __device__ void Sync() { __syncthreads(); }
+  __device__ bool All(bool value) { return __syncthreads_and(value) != 0; }
+  __device__ bool Any(bool value) { return __syncthreads_or(value) != 0; }
+  __device__ char** Targets() { return shared_.targets; }
+  __device__ uint32_t* Keys() { return shared_.keys; }
+  // Thread 0's value.
+  __device__ uint32_t Broadcast(uint32_t value) {
+    __syncthreads();
+    if (threadIdx.x == 0) shared_.word = value;
+    __syncthreads();
+    return shared_.word;
+  }
+  // A copy of an entry in host memory, until the next call.
+  __device__ const Work& Fetch(const Work* entry) {
+    __syncthreads();
+    const auto* from = reinterpret_cast<const uint32_t*>(entry);
+    auto* to = reinterpret_cast<uint32_t*>(&shared_.entry);
+    for (uint32_t i = threadIdx.x; i < sizeof(Work) / 4; i += blockDim.x) to[i] = LoadRelaxed(from + i);
+    __syncthreads();
+    return shared_.entry;
+  }
+
+ private:
+  Shared& shared_;
+};
+
+// Defined in help.cu, once for all carriers.
+template <>
+__device__ StepResult StepAny(DeviceBlock& b, const Work& w, uint32_t channel, uint32_t* pc);
+template <>
+__device__ bool HelpOnce(DeviceBlock& b, const HelpList& h, uint32_t own_key, uint32_t round);
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_DEVICE_BLOCK_H_

@@ -1,0 +1,153 @@
+// What the processes of one job on one host share: their heaps, mapped by all, and the news of who has
+// died. Made once, by all ranks together; communicators over it then need no rendezvous, so ranks may make
+// them in any order.
+//
+// One process a rank, one device a process.
+//
+// Thread rule: any thread; calls that launch take the domain's lock for as long as a launch takes.
+// Ownership: communicators must be destroyed, and their streams be idle, before the domain is.
+// Errors: Status. After a rank has died, or Abort, kernels leave unfinished and every later call fails.
+#ifndef GORDIAN_RUNTIME_CUDA_DOMAIN_H_
+#define GORDIAN_RUNTIME_CUDA_DOMAIN_H_
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/status.h"
+#include "runtime/cuda/heap.h"
+#include "runtime/cuda/help_stream.h"
+#include "runtime/cuda/rendezvous.h"
+#include "runtime/cuda/work.h"
+
+namespace gordian::runtime::cuda {
+
+// Equal on all ranks but for rank and device.
+struct DomainConfig {
+  std::string name;  // of the job
+  int rank = 0;
+  int ranks = 1;
+  int device = 0;
+  int communicators = 4;                // at most
+  int help_streams = 8;                 // streams with a list, at most
+  // Streams whose operations must be able to wait at the same time. The blocks of that many kernels fit
+  // the device at once: it bounds the channels of an operation (256 / this).
+  int resident_streams = 2;
+  uint64_t user_bytes = 0;              // of each heap, for buffers that peers write directly
+  uint64_t stage_bytes = 64ull << 20;   // of each communicator, at most
+  uint32_t bulk_channels = 128;         // of an operation, at most; <= kMaxChannels
+  uint32_t line_channels = 128;
+  bool use_ipc = false;
+  int timeout_ms = 30000;
+  Thresholds thresholds;
+};
+
+class Communicator;
+
+class Domain {
+ public:
+  static Status Create(const DomainConfig& config, std::unique_ptr<Domain>* domain);
+  ~Domain();
+  Domain(const Domain&) = delete;
+  Domain& operator=(const Domain&) = delete;
+
+  const DomainConfig& config() const { return config_; }
+  bool is_ipc() const { return heap_->is_ipc(); }
+
+  // The stream carries nothing but operations of this runtime from now on (later calls that are made while
+  // it is exclusive), and every operation's input is ready, and its output free, when it is called, but for
+  // what operations before it on this stream write and read. Then a stalled operation helps those behind
+  // it. Off: the stream may carry anything again.
+  Status SetExclusive(cudaStream_t stream, bool exclusive);
+
+  // Operations of this thread between the two are published together and help each other; nothing is
+  // enqueued before the end. Groups do not nest.
+  Status GroupStart();
+  Status GroupEnd();
+
+  // Memory of the own heap, 256-byte aligned; null when there is none left. Operations whose output lies in
+  // it are written by peers directly.
+  void* Allocate(size_t bytes);
+  void Free(void* memory);  // null is fine
+
+  // For operations called from now on; equally on all ranks. For measuring.
+  void SetThresholds(const Thresholds& thresholds) { config_.thresholds = thresholds; }
+
+  // All ranks' kernels leave, results are garbage. Any rank may call it, any thread.
+  void Abort();
+  // Ok, or why nothing works any more.
+  Status Health() const;
+  // Channels of operations that were finished by a kernel that helped. Waits for a copy.
+  Status Helped(uint32_t* channels);
+  // For set-up and tests; not for use beside operations of other threads.
+  Rendezvous* rendezvous() { return rendezvous_.get(); }
+
+ private:
+  friend class Communicator;
+  struct Queued {
+    Work work;
+    Touched touched;
+    cudaStream_t stream;
+    HelpList help;
+    cudaStream_t after;  // where the last operation of the same key was enqueued, if elsewhere
+    bool moved;          // and it is unfinished
+  };
+  // The last operation of an order key.
+  struct Last {
+    cudaStream_t stream;
+    HelpStream* list;  // null: not listed
+    uint32_t id;       // its entry
+    bool launched;
+  };
+
+  explicit Domain(const DomainConfig& config) : config_(config) {}
+  Status Prepare();
+  // Now, or at the group's end.
+  Status Submit(const Work& work, const Touched& touched, cudaStream_t stream);
+  // All are published before the first is launched. With the lock held.
+  Status Enqueue(std::vector<Queued>* operations, bool group);
+  Status ListOf(cudaStream_t stream, HelpStream** list);
+  bool IsDone(const Last& last);
+  void Died(int rank);
+
+  // A page of mapped host memory.
+  struct Page {
+    uint32_t stop;
+  };
+
+  DomainConfig config_;
+  std::unique_ptr<Rendezvous> rendezvous_;
+  std::unique_ptr<Heap> heap_;
+  uint64_t region_bytes_ = 0;  // of one communicator
+  Page* page_ = nullptr;
+  HelpStream::Shared* lists_ = nullptr;
+  char* device_memory_ = nullptr;  // claims of all lists, then the counter of help
+  uint32_t* helped_ = nullptr;
+  cudaStream_t own_stream_ = nullptr;
+
+  mutable std::mutex lock_;
+  struct StreamState {
+    std::unique_ptr<HelpStream> list;
+    bool exclusive = false;
+  };
+  std::map<cudaStream_t, StreamState> streams_;
+  std::map<uint32_t, Last> last_;  // by order key
+  cudaEvent_t order_event_ = nullptr;
+  std::map<std::thread::id, std::vector<Queued>> groups_;  // open ones
+  std::map<uint64_t, uint64_t> free_;       // user memory: offset -> bytes
+  std::map<uint64_t, uint64_t> allocated_;  // likewise
+  std::atomic<int> dead_{kAlive};
+  static constexpr int kAlive = -2;
+  static constexpr int kAborted = -1;
+};
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_DOMAIN_H_

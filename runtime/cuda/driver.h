@@ -1,0 +1,32 @@
+// The calls of the CUDA driver that the heap needs, found at run time: a program that carries the runtime
+// starts on machines without a driver too, and says so.
+//
+// Thread rule: any thread.
+#ifndef GORDIAN_RUNTIME_CUDA_DRIVER_H_
+#define GORDIAN_RUNTIME_CUDA_DRIVER_H_
+
+#include <cuda.h>
+
+#include <string>
+
+namespace gordian::runtime::cuda {
+
+struct Driver {
+  decltype(&::cuMemGetAllocationGranularity) granularity = nullptr;
+  decltype(&::cuMemCreate) create = nullptr;
+  decltype(&::cuMemRelease) release = nullptr;
+  decltype(&::cuMemExportToShareableHandle) export_handle = nullptr;
+  decltype(&::cuMemImportFromShareableHandle) import_handle = nullptr;
+  decltype(&::cuMemAddressReserve) reserve = nullptr;
+  decltype(&::cuMemAddressFree) free_address = nullptr;
+  decltype(&::cuMemMap) map = nullptr;
+  decltype(&::cuMemUnmap) unmap = nullptr;
+  decltype(&::cuMemSetAccess) set_access = nullptr;
+};
+
+// Null, and `why` says what is missing, where there is no driver. Loaded once, never unloaded.
+const Driver* LoadDriver(std::string* why);
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_DRIVER_H_

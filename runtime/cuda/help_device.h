@@ -1,0 +1,174 @@
+// Helping: what a stalled kernel does while its own operation cannot go on. The host publishes the
+// operations that follow on the stream, as soon as they are called and if the stream carries nothing else;
+// a stalled block runs steps of those that can run. Preemption is this and nothing more: no operation waits
+// for another but by its own data.
+//
+// Who may run a channel: one block at a time, by a claim. The claim word also keeps the channel's step
+// counter between two blocks, so the next one goes on where the last one stopped: a block that serves an
+// operation and leaves, or the operation's own kernel when its turn comes. Words are tagged with the
+// operation's number, so that the ring needs no clearing.
+//
+// Operations of one order key (a port, or one direction of a pair) are carried in order: an operation is
+// served only when all before it with its key are done.
+//
+// One resident block suffices for progress: channels are served by whoever has time, in turns.
+//
+// Thread rule: all threads of a block call together.
+#ifndef GORDIAN_RUNTIME_CUDA_HELP_DEVICE_H_
+#define GORDIAN_RUNTIME_CUDA_HELP_DEVICE_H_
+
+#include <cstdint>
+
+#include "runtime/cuda/bulk_device.h"
+#include "runtime/cuda/ll_device.h"
+#include "runtime/cuda/work.h"
+
+namespace gordian::runtime::cuda {
+
+inline constexpr uint32_t kHelpEntries = 1024;
+inline constexpr uint32_t kHelpKeys = 64;  // order keys that one walk tells apart
+
+// What a kernel knows of its stream. Host words are in mapped memory, read when stalled only.
+struct HelpList {
+  const Work* entries;      // ring of kHelpEntries in host memory
+  const uint32_t* tail;     // number of the next entry to be published; host memory
+  const uint32_t* keys;     // order keys in use on this stream; host memory
+  const uint32_t* stop;     // not 0: leave, unfinished; host memory
+  uint64_t* claims;         // kHelpEntries * kMaxChannels, in the device's memory
+  uint32_t* helped;         // operations' channels finished for others; may be read at any time
+  uint32_t* begun;          // number + 1 of the last operation whose kernel has begun; host memory
+  uint32_t id;              // the own operation's number, if it is listed
+  uint32_t listed;          // whether there is a list
+};
+
+// A claim word: number + 1 | step counter | taken. A word of another number stands for "not begun".
+inline constexpr uint32_t kStepsDone = 0x7fffffff;
+GRT_HD inline uint64_t ClaimWord(uint32_t id, uint32_t pc, bool taken) {
+  return uint64_t{id + 1} << 32 | uint64_t{pc} << 1 | (taken ? 1 : 0);
+}
+GRT_HD inline uint32_t StepsOf(uint64_t word, uint32_t id) {
+  return static_cast<uint32_t>(word >> 32) == id + 1 ? static_cast<uint32_t>(word) >> 1 : 0;
+}
+GRT_HD inline bool IsTaken(uint64_t word, uint32_t id) {
+  return static_cast<uint32_t>(word >> 32) == id + 1 && (word & 1) != 0;
+}
+GRT_HD inline uint64_t* ClaimAt(const HelpList& h, uint32_t id, uint32_t channel) {
+  return h.claims + (id % kHelpEntries) * kMaxChannels + channel;
+}
+
+// One step of any operation, of whatever type. Written once per kind of block: it is large.
+template <typename Block>
+GRT_HD StepResult StepAny(Block& b, const Work& w, uint32_t channel, uint32_t* pc);
+
+// Once along the list. `round` counts the calls of a block: channels are served in turns. False: leave.
+template <typename Block>
+GRT_HD bool HelpOnce(Block& b, const HelpList& h, uint32_t own_key, uint32_t round);
+
+template <typename Block>
+GRT_HD inline StepResult StepAnyInline(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
+  if ((w.flags & kBulk) == 0) return StepLines<AnyType>(b, w, channel, pc);
+  return StepBulk<AnyType, kMaxRanks>(b, w, channel, BulkOf(w, channel), pc);
+}
+
+// Runs a channel of a published operation as far as it goes now.
+template <typename Block>
+GRT_HD inline void Serve(Block& b, const HelpList& h, const Work& w, uint32_t id, uint32_t channel) {
+  uint64_t* claim = ClaimAt(h, id, channel);
+  uint32_t pc = kStepsDone;
+  if (b.Thread() == 0) {
+    const uint64_t word = LoadWordAcquire(claim);
+    const uint32_t steps = StepsOf(word, id);
+    if (steps != kStepsDone && !IsTaken(word, id) &&
+        CompareAndSwap(claim, word, ClaimWord(id, steps, true))) {
+      pc = steps;
+    }
+  }
+  pc = b.Broadcast(pc);
+  if (pc == kStepsDone) return;
+  StepResult result;
+  do {
+    result = StepAny(b, w, channel, &pc);
+  } while (result == StepResult::kAdvanced);
+  b.Sync();  // the step's stores by all threads come before the word
+  if (b.Thread() == 0) {
+    const bool done = result == StepResult::kDone;
+    if (done) AddRelaxed(h.helped, 1);
+    StoreWordRelease(claim, ClaimWord(id, done ? kStepsDone : pc, false));
+  }
+}
+
+template <typename Block>
+GRT_HD inline bool HelpOnceInline(Block& b, const HelpList& h, uint32_t own_key, uint32_t round) {
+  const uint32_t stop = b.Broadcast(b.Thread() == 0 ? LoadHostWord(h.stop) : 0);
+  if (stop != 0) return false;
+  if (h.listed == 0) return true;
+  const uint32_t tail = b.Broadcast(b.Thread() == 0 ? LoadHostWord(h.tail) : 0);
+  const uint32_t keys = b.Broadcast(b.Thread() == 0 ? LoadHostWord(h.keys) : 0);
+  uint32_t unfinished_keys = 1;
+  if (b.Thread() == 0) b.Keys()[0] = own_key;
+  b.Sync();
+  for (uint32_t id = h.id + 1; id != tail; ++id) {
+    // Nothing behind can be served once every key has an unfinished operation.
+    if (unfinished_keys >= keys || unfinished_keys == kHelpKeys) break;
+    const Work& w = b.Fetch(h.entries + id % kHelpEntries);
+    if ((w.flags & kBarrier) != 0) break;
+    bool blocked = false;
+    for (uint32_t k = 0; k < unfinished_keys; ++k) blocked = blocked || b.Keys()[k] == w.order_key;
+    bool unfinished = false;
+    if (!blocked) {
+      for (uint32_t c = b.Thread(); c < w.channels; c += b.Threads()) {
+        if (StepsOf(LoadWordAcquire(ClaimAt(h, id, c)), id) != kStepsDone) unfinished = true;
+      }
+    }
+    if (b.Any(unfinished)) {  // a barrier too: keys and entry have been read
+      if (b.Thread() == 0) b.Keys()[unfinished_keys] = w.order_key;
+      ++unfinished_keys;
+      for (uint32_t c = (b.Index() + round) % b.Blocks(); c < w.channels; c += b.Blocks()) {
+        Serve(b, h, w, id, c);
+      }
+      b.Sync();
+    }
+  }
+  return true;
+}
+
+// What a block of the operation's own kernel does, from its start to its end.
+// kRanks as in ll_device.h.
+template <typename T, bool kIsBulk, uint32_t kRanks, typename Block>
+GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
+  const uint32_t channel = b.Index();
+  uint32_t round = 0;
+  const auto stall = [&] { return HelpOnce(b, h, w.order_key, round++); };
+  uint32_t pc = 0;
+  if (h.listed != 0) {
+    // All before it on the stream is done: the kernel boundary.
+    if (channel == 0 && b.Thread() == 0) StoreRelaxed(h.begun, h.id + 1);
+    // Nobody else writes the word now: whoever helped ran in kernels before this one.
+    pc = StepsOf(LoadWordAcquire(ClaimAt(h, h.id, channel)), h.id);
+    if (pc == kStepsDone) return;
+  }
+  constexpr uint32_t kFruitless = 32;
+  uint32_t tries = 0;
+  if constexpr (!kIsBulk) {
+    if (pc == 0) {
+      RunLines<T, kRanks>(b, w, channel, stall);
+      return;
+    }
+    for (;;) {  // a helper has begun it
+      const StepResult result = StepAny(b, w, channel, &pc);
+      if (result == StepResult::kDone) return;
+      if (result == StepResult::kNotReady && ++tries % kFruitless == 0 && !stall()) return;
+    }
+  } else {
+    const Bulk bulk = BulkOf(w, channel);  // nobody else has the channel: it stays so while others are helped
+    for (;;) {
+      const StepResult result = StepBulk<T, kRanks>(b, w, channel, bulk, &pc);
+      if (result == StepResult::kDone) return;
+      if (result == StepResult::kNotReady && ++tries % kFruitless == 0 && !stall()) return;
+    }
+  }
+}
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_HELP_DEVICE_H_

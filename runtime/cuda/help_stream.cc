@@ -1,0 +1,80 @@
+#include "runtime/cuda/help_stream.h"
+
+#include <algorithm>
+
+namespace gordian::runtime::cuda {
+namespace {
+
+bool Overlap(uintptr_t begin_a, uintptr_t end_a, uintptr_t begin_b, uintptr_t end_b) {
+  return begin_a < end_b && begin_b < end_a;
+}
+
+}  // namespace
+
+bool MustFollow(const Touched& later, const Touched& earlier) {
+  return Overlap(later.in_begin, later.in_end, earlier.out_begin, earlier.out_end) ||
+         Overlap(later.out_begin, later.out_end, earlier.in_begin, earlier.in_end) ||
+         Overlap(later.out_begin, later.out_end, earlier.out_begin, earlier.out_end);
+}
+
+// Learns what is finished, without an event for each operation: a kernel that begins says so, and all
+// before it on its stream are done then. Only of the last one the driver must be asked, and at once: as soon
+// as another is launched, nobody can tell any more whether the stream was idle.
+void HelpStream::Refresh(cudaStream_t stream) {
+  const uint32_t begun = __atomic_load_n(&shared_->begun, __ATOMIC_ACQUIRE);
+  if (static_cast<int32_t>(begun - 1 - done_) > 0) done_ = begun - 1;
+  if (done_ + 1 == next_ && begun == next_) {
+    const cudaError_t e = cudaStreamQuery(stream);
+    if (e == cudaSuccess) {
+      done_ = next_;
+    } else if (e == cudaErrorNotReady) {
+      [[maybe_unused]] const cudaError_t recorded = cudaGetLastError();  // not an error of the job's
+    }
+  }
+  while (unfinished_.size() > next_ - done_) unfinished_.pop_front();
+}
+
+bool HelpStream::IsDone(uint32_t id, cudaStream_t stream) {
+  Refresh(stream);
+  return static_cast<int32_t>(done_ - id) > 0;
+}
+
+bool HelpStream::Follows(const Touched& touched) const {
+  return std::any_of(unfinished_.begin(), unfinished_.end(),
+                     [&](const Touched& earlier) { return MustFollow(touched, earlier); });
+}
+
+bool HelpStream::Publish(Work work, const Touched& touched, bool first, cudaStream_t stream,
+                         HelpList* help) {
+  *help = {};
+  help->stop = stop_;
+  // A kernel that is running reads entries behind its own, all of them unfinished.
+  Refresh(stream);
+  if (next_ - done_ >= kHelpEntries - 1) {
+    interrupted_ = true;
+    return false;
+  }
+  if (first || interrupted_ || Follows(touched)) {
+    unfinished_.clear();
+    work.flags |= kBarrier;
+  }
+  unfinished_.push_back(touched);
+  interrupted_ = false;
+  if (keys_.insert(work.order_key).second) {
+    __atomic_store_n(&shared_->keys, static_cast<uint32_t>(keys_.size()), __ATOMIC_RELEASE);
+  }
+  shared_->entries[next_ % kHelpEntries] = work;
+  help->entries = shared_->entries;
+  help->tail = &shared_->tail;
+  help->keys = &shared_->keys;
+  help->claims = claims_;
+  help->helped = helped_;
+  help->begun = &shared_->begun;
+  help->id = next_;
+  help->listed = 1;
+  ++next_;
+  __atomic_store_n(&shared_->tail, next_, __ATOMIC_RELEASE);
+  return true;
+}
+
+}  // namespace gordian::runtime::cuda

@@ -1,0 +1,76 @@
+// The host's half of helping: the list of operations that follow each other on one stream, published so
+// that a kernel that stalls can run what stands behind it.
+//
+// What may be published early, and why that is sound: between two entries the stream holds nothing but
+// operations of ours; an entry whose buffers touch those of an unfinished one before it (a write on either
+// side) is marked, and is never begun early, nor is anything behind it.
+//
+// Thread rule: one thread at a time (the domain's lock).
+// Ownership: the list's memory is the maker's, made before the first kernel: allocating or clearing it
+// later could wait behind a kernel that waits for us. Kernels that know it must have ended.
+#ifndef GORDIAN_RUNTIME_CUDA_HELP_STREAM_H_
+#define GORDIAN_RUNTIME_CUDA_HELP_STREAM_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <deque>
+#include <set>
+
+#include "runtime/cuda/help_device.h"
+
+namespace gordian::runtime::cuda {
+
+// Bytes that an operation reads and writes on its own rank.
+struct Touched {
+  uintptr_t in_begin = 0, in_end = 0, out_begin = 0, out_end = 0;
+};
+
+// Whether the order of two operations can be seen in their buffers.
+bool MustFollow(const Touched& later, const Touched& earlier);
+
+class HelpStream {
+ public:
+  // In mapped host memory; zero at first.
+  struct Shared {
+    alignas(128) uint32_t tail;
+    uint32_t keys;
+    alignas(128) uint32_t begun;  // written by the kernels
+    alignas(128) Work entries[kHelpEntries];
+  };
+  static constexpr size_t kClaimBytes = sizeof(uint64_t) * kHelpEntries * kMaxChannels;
+
+  // `claims`: kClaimBytes of the device's memory, zero at first. `stop`, `helped`: see HelpList.
+  HelpStream(Shared* shared, uint64_t* claims, const uint32_t* stop, uint32_t* helped)
+      : stop_(stop), helped_(helped), shared_(shared), claims_(claims) {}
+  HelpStream(const HelpStream&) = delete;
+  HelpStream& operator=(const HelpStream&) = delete;
+
+  // Publishes `work` and fills what its kernel gets; it must be launched on `stream`, always the same one,
+  // in the order of these calls. `first`: something else may stand before it on the stream. Returns false,
+  // and `help` without a list, where there is no room: the operation is launched all the same, and the next
+  // one is marked.
+  bool Publish(Work work, const Touched& touched, bool first, cudaStream_t stream, HelpList* help);
+  // Whether the entry is known to be finished. Never waits.
+  bool IsDone(uint32_t id, cudaStream_t stream);
+  // The stream gets something that is not ours: the next entry is marked.
+  void Interrupt() { interrupted_ = true; }
+
+ private:
+  void Refresh(cudaStream_t stream);
+  bool Follows(const Touched& touched) const;
+
+  const uint32_t* const stop_;
+  uint32_t* const helped_;
+  Shared* const shared_;
+  uint64_t* const claims_;
+  uint32_t next_ = 0;
+  uint32_t done_ = 0;  // entries below are known to be finished
+  bool interrupted_ = true;
+  std::deque<Touched> unfinished_;  // since the last marked entry, or of `done_`
+  std::set<uint32_t> keys_;
+};
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_HELP_STREAM_H_

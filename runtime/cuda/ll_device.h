@@ -1,0 +1,282 @@
+// LL: every 8 bytes travel beside their flags, so that data and notice are one store and one hop. One-shot:
+// what a rank needs arrives whole. Two-shot (all-reduce): shards arrive, are combined, and sums go out.
+//
+// A channel's lanes are reused every kLineSlots operations. A lane may be written again when its reader has
+// told (line_credit) that the operation kLineSlots before is consumed.
+//
+// RunLines is the fast way, for the operation's own block: it keeps its place in registers while it waits.
+// StepLines is the same wire protocol as run-to-completion steps with a counter as its only state, for
+// blocks that help. Each step looks before it writes: whoever repeats a step that was not ready finds
+// inputs and outputs untouched, in place too.
+//
+// Thread rule: all threads of a block call together with equal arguments; a channel belongs to one block
+// at a time. kRanks: at least the number of ranks. Block: Thread(), Threads(), Sync(), All(bool), Targets().
+#ifndef GORDIAN_RUNTIME_CUDA_LL_DEVICE_H_
+#define GORDIAN_RUNTIME_CUDA_LL_DEVICE_H_
+
+#include <cstdint>
+
+#include "runtime/cuda/reduce_device.h"
+#include "runtime/cuda/work.h"
+
+namespace gordian::runtime::cuda {
+
+enum class StepResult : uint8_t { kAdvanced, kNotReady, kDone };
+
+// One channel of an LL operation.
+struct Lines {
+  uint64_t first;  // line of each block where the channel begins
+  uint32_t count;
+  uint32_t slot;
+  uint32_t flag;
+};
+
+GRT_HD inline Lines LinesOf(const Work& w, uint32_t channel, uint32_t carried) {
+  const uint32_t each = LinesPerChannel(w);
+  const uint64_t lines = LineCount(w);
+  const uint64_t first = Least(uint64_t{each} * channel, lines);
+  return {first, static_cast<uint32_t>(Least(each, lines - first)), carried % kLineSlots, carried + 1};
+}
+
+// Bytes of a line of block p; 0 where the block has ended.
+GRT_HD inline uint32_t LineBytes(const Work& w, uint32_t p, uint64_t line) {
+  const uint64_t bytes = BlockBytes(w, p);
+  return line * 8 >= bytes ? 0 : static_cast<uint32_t>(Least(8, bytes - line * 8));
+}
+
+// For threads below the number of ranks: whether that peer's lanes may be written.
+GRT_HD inline bool HasLineCredit(const Work& w, uint32_t channel, uint32_t peer, uint32_t carried) {
+  if (((w.send1 | w.send2) >> peer & 1) == 0) return true;
+  const uint32_t consumed = LoadRelaxed(&FlagsAt(w, w.rank, channel)->line_credit[peer]);
+  return static_cast<int32_t>(consumed - (carried + 1 - kLineSlots)) >= 0;
+}
+
+// `loaded`: the first line of this thread, where all peers get the same block.
+template <uint32_t kRanks, typename Block>
+GRT_HD inline void SendLines(Block& b, const Work& w, uint32_t channel, const Lines& lines,
+                             uint64_t loaded) {
+  const bool same = w.in_stride == 0;
+  for (uint32_t l = b.Thread(); l < lines.count; l += b.Threads()) {
+    const uint64_t line = lines.first + l;
+    uint64_t word = loaded;
+    if (same && l != b.Thread()) word = LoadBytes(w.in + line * 8, LineBytes(w, 0, line));
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t p = 0; p < kRanks; ++p) {
+      if ((w.send1 >> p & 1) == 0) continue;
+      if (!same) {
+        const uint32_t bytes = LineBytes(w, p, line);
+        if (bytes == 0) continue;
+        word = LoadBytes(w.in + p * w.in_stride + line * 8, bytes);
+      }
+      StoreLine(LaneAt(w, p, channel, lines.slot, 0, w.rank) + l, word, lines.flag);
+    }
+    if ((w.flags & (kOwn | kReduces)) == kOwn) {
+      const char* from = w.in + w.rank * w.in_stride + line * 8;
+      char* to = w.out + w.rank * w.out_stride + line * 8;
+      const uint32_t bytes = LineBytes(w, w.rank, line);
+      if (from != to) StoreBytes(to, LoadBytes(from, bytes), bytes);
+    }
+  }
+}
+
+// Phase 1 of line l: if all have arrived, combines or places it (and sends the sum). False: not all.
+template <typename T, uint32_t kRanks>
+GRT_HD inline bool TakeLine(const Work& w, uint32_t channel, const Lines& lines, uint32_t l,
+                            uint32_t polls) {
+  const uint64_t line = lines.first + l;
+  const bool shards = (w.flags & kTwoPhase) != 0;
+  const uint32_t bytes = LineBytes(w, w.rank, line);
+  if (bytes == 0) return true;  // behind the end of the own shard: nobody sends it
+  uint64_t words[kRanks] = {};
+  uint64_t own = 0;
+  if ((w.flags & kReduces) != 0 && (w.flags & kOwn) != 0) {
+    own = LoadBytes(w.in + w.rank * w.in_stride + line * 8, bytes);
+  }
+  for (;; --polls) {
+    bool arrived = true;
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t p = 0; p < kRanks; ++p) {
+      if ((w.receive1 >> p & 1) == 0) continue;
+      if (!LoadLine(LaneAt(w, w.rank, channel, lines.slot, 0, p) + l, lines.flag, &words[p])) {
+        arrived = false;
+      }
+    }
+    if (arrived) break;
+    if (polls == 0) return false;
+  }
+  if ((w.flags & kReduces) == 0) {
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t p = 0; p < kRanks; ++p) {
+      if ((w.receive1 >> p & 1) == 0) continue;
+      StoreBytes(w.out + p * w.out_stride + line * 8, words[p], bytes);
+    }
+    return true;
+  }
+  if ((w.flags & kWritesOutput) == 0) return true;  // a leaf of a reduction receives nothing
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (uint32_t p = 0; p < kRanks; ++p) {
+    if (p == w.rank) words[p] = own;
+  }
+  const uint64_t sum =
+      Reduce<T>(words, w.receive1 | 1u << w.rank, w.type, w.op, w.ranks);
+  StoreBytes(w.out + (shards ? w.rank * w.out_stride : 0) + line * 8, sum, bytes);
+  if (shards) {
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t p = 0; p < kRanks; ++p) {
+      if ((w.send2 >> p & 1) == 0) continue;
+      StoreLine(LaneAt(w, p, channel, lines.slot, 1, w.rank) + l, sum, lines.flag);
+    }
+  }
+  return true;
+}
+
+// Phase 2 of line l of all shards but the own.
+template <uint32_t kRanks>
+GRT_HD inline bool TakeSum(const Work& w, uint32_t channel, const Lines& lines, uint32_t l,
+                           uint32_t polls) {
+  const uint64_t line = lines.first + l;
+  uint64_t words[kRanks] = {};
+  for (;; --polls) {
+    bool arrived = true;
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t p = 0; p < kRanks; ++p) {
+      if ((w.receive2 >> p & 1) == 0 || LineBytes(w, p, line) == 0) continue;
+      if (!LoadLine(LaneAt(w, w.rank, channel, lines.slot, 1, p) + l, lines.flag, &words[p])) {
+        arrived = false;
+      }
+    }
+    if (arrived) break;
+    if (polls == 0) return false;
+  }
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (uint32_t p = 0; p < kRanks; ++p) {
+    if ((w.receive2 >> p & 1) == 0) continue;
+    const uint32_t bytes = LineBytes(w, p, line);
+    if (bytes != 0) StoreBytes(w.out + p * w.out_stride + line * 8, words[p], bytes);
+  }
+  return true;
+}
+
+// After a barrier behind the last line: gives the lanes back.
+template <typename Block>
+GRT_HD inline void FinishLines(Block& b, const Work& w, uint32_t channel, uint32_t carried) {
+  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
+    if ((CreditMask(w) >> p & 1) != 0) {
+      StoreRelaxed(&FlagsAt(w, p, channel)->line_credit[w.rank], carried + 1);
+    }
+  }
+  if (b.Thread() == 0) StateAt(w, channel)->lines = carried + 1;
+}
+
+// Carries a channel to its end. stall() is called by all threads when a while has passed in vain; false
+// from it ends the operation here, unfinished. Returns whether it was finished.
+template <typename T, uint32_t kRanks, typename Block, typename Stall>
+GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, Stall&& stall) {
+  constexpr uint32_t kPolls = 100;  // some 50 us
+  const uint32_t carried = StateAt(w, channel)->lines;
+  const Lines lines = LinesOf(w, channel, carried);
+  // On its way while the credits are: both are most of a microsecond's wait at small sizes.
+  uint64_t loaded = 0;
+  if (w.in_stride == 0 && w.send1 != 0 && b.Thread() < lines.count) {
+    const uint64_t line = lines.first + b.Thread();
+    loaded = LoadBytes(w.in + line * 8, LineBytes(w, 0, line));
+  }
+  for (uint32_t tries = 1;; ++tries) {
+    bool ready = true;
+    for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
+      ready = ready && HasLineCredit(w, channel, p, carried);
+    }
+    if (b.All(ready)) break;
+    if (tries % kPolls == 0 && !stall()) return false;
+  }
+  SendLines<kRanks>(b, w, channel, lines, loaded);
+  const bool sums = (w.flags & kTwoPhase) != 0;
+  bool second = false;
+  for (uint32_t l = b.Thread();;) {
+    bool arrived = true;
+    while (arrived && !second) {
+      if (l >= lines.count) {
+        second = true;
+        l = b.Thread();
+      } else {
+        arrived = TakeLine<T, kRanks>(w, channel, lines, l, kPolls);
+        if (arrived) l += b.Threads();
+      }
+    }
+    while (sums && arrived && l < lines.count) {
+      arrived = TakeSum<kRanks>(w, channel, lines, l, kPolls);
+      if (arrived) l += b.Threads();
+    }
+    if (b.All(arrived)) break;
+    if (!stall()) return false;
+  }
+  FinishLines(b, w, channel, carried);
+  return true;
+}
+
+// One step. pc: 0 send, 1 first phase, 2 second phase.
+template <typename T, typename Block>
+GRT_HD inline StepResult StepLines(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
+  const uint32_t carried = StateAt(w, channel)->lines;
+  const Lines lines = LinesOf(w, channel, carried);
+  bool ready = true;
+  if (*pc == 0) {
+    for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
+      ready = ready && HasLineCredit(w, channel, p, carried);
+    }
+    if (!b.All(ready)) return StepResult::kNotReady;
+    uint64_t loaded = 0;
+    if (w.in_stride == 0 && w.send1 != 0 && b.Thread() < lines.count) {
+      const uint64_t line = lines.first + b.Thread();
+      loaded = LoadBytes(w.in + line * 8, LineBytes(w, 0, line));
+    }
+    SendLines<kMaxRanks>(b, w, channel, lines, loaded);
+    *pc = 1;
+    return StepResult::kAdvanced;
+  }
+  const uint32_t phase = *pc - 1;
+  const uint32_t from = phase == 0 ? w.receive1 : w.receive2;
+  for (uint32_t l = b.Thread(); ready && l < lines.count; l += b.Threads()) {
+    for (uint32_t p = 0; p < w.ranks; ++p) {
+      if ((from >> p & 1) == 0) continue;
+      if (LineBytes(w, phase == 0 ? w.rank : p, lines.first + l) == 0) continue;
+      uint64_t word;
+      if (!LoadLine(LaneAt(w, w.rank, channel, lines.slot, phase, p) + l, lines.flag, &word)) {
+        ready = false;
+      }
+    }
+  }
+  if (!b.All(ready)) return StepResult::kNotReady;
+  for (uint32_t l = b.Thread(); l < lines.count; l += b.Threads()) {
+    if (phase == 0) {
+      TakeLine<T, kMaxRanks>(w, channel, lines, l, 0);
+    } else {
+      TakeSum<kMaxRanks>(w, channel, lines, l, 0);
+    }
+  }
+  b.Sync();
+  if (phase == 0 && (w.flags & kTwoPhase) != 0) {
+    *pc = 2;
+    return StepResult::kAdvanced;
+  }
+  FinishLines(b, w, channel, carried);
+  return StepResult::kDone;
+}
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_LL_DEVICE_H_

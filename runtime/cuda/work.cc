@@ -1,0 +1,189 @@
+#include "runtime/cuda/work.h"
+
+#include <algorithm>
+
+namespace gordian::runtime::cuda {
+
+PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channels,
+                  uint32_t bulk_channels, uint32_t phases, uint64_t stage_bytes) {
+  constexpr uint64_t kLeastChunk = 8 << 10;
+  constexpr uint64_t kMostChunk = 128 << 10;
+  PortLayout port;
+  port.line_channels = line_channels;
+  port.lines_per_lane = 2048 / std::max(ranks, 2u);  // the whole is as large for any number of ranks
+  port.bulk_channels = bulk_channels;
+  port.phases = phases;
+  const uint64_t slots = uint64_t{bulk_channels} * phases * std::max(ranks - 1, 1u) * kStageSlots;
+  port.chunk_bytes = static_cast<uint32_t>(
+      std::clamp(stage_bytes / slots / 1024 * 1024, kLeastChunk, kMostChunk));
+  port.flags_at = at;
+  const uint32_t channels = std::max(line_channels, bulk_channels);
+  port.state_at = port.flags_at + channels * sizeof(ChannelFlags);
+  port.lines_at =
+      RoundUp(port.state_at + channels * sizeof(ChannelState) * (pairs ? kMaxRanks * 2 : 1), 128);
+  port.stage_at = port.lines_at + uint64_t{line_channels} * kLineSlots * phases * ranks *
+                                      port.lines_per_lane * sizeof(LlLine);
+  port.end = RoundUp(port.stage_at + slots * port.chunk_bytes, 128);
+  return port;
+}
+
+namespace {
+
+// Masks, strides and flags that do not depend on the size's way of being carried.
+bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
+  Work& w = *work;
+  const uint32_t others = OthersMask(w);
+  const bool is_root = w.rank == peer;
+  const auto root = static_cast<uint8_t>(1u << peer);
+  uint32_t send = 0, receive = 0, flags = 0;
+  w.block_bytes = bytes;
+  w.in_stride = w.out_stride = 0;
+  w.send2 = w.receive2 = 0;
+  switch (w.kind) {
+    case OpKind::kAllReduce:
+      send = receive = others;
+      flags = kReduces | kOwn | kWritesOutput;
+      if (two_phase) w.send2 = w.receive2 = static_cast<uint8_t>(others);
+      break;
+    case OpKind::kAllGather:
+      send = receive = others;
+      w.out_stride = bytes;
+      flags = kOwn | kWritesOutput;
+      break;
+    case OpKind::kReduceScatter:
+      send = receive = others;
+      w.in_stride = bytes;
+      flags = kReduces | kOwn | kWritesOutput;
+      break;
+    case OpKind::kAllToAll:
+      send = receive = others;
+      w.in_stride = w.out_stride = bytes;
+      flags = kOwn | kWritesOutput;
+      break;
+    case OpKind::kBroadcast:
+      if (is_root) {
+        send = others;
+        flags = kOwn;
+      } else {
+        receive = root;
+      }
+      flags |= kWritesOutput;
+      if (two_phase) {
+        // The root's shards go to their ranks, and each hands its own on to all but the root.
+        w.send2 = static_cast<uint8_t>(others & ~root);
+        w.receive2 = static_cast<uint8_t>(is_root ? 0 : others);
+      }
+      break;
+    case OpKind::kReduce:
+      flags = kReduces | kOwn;
+      if (two_phase) {
+        send = receive = others;
+        w.send2 = is_root ? 0 : root;
+        w.receive2 = static_cast<uint8_t>(is_root ? others : 0);
+      } else if (is_root) {
+        receive = others;
+      } else {
+        send = root;
+        flags = 0;
+      }
+      if (is_root) flags |= kWritesOutput;
+      break;
+    case OpKind::kGather:
+      if (is_root) {
+        receive = others;
+        flags = kOwn | kWritesOutput;
+      } else {
+        send = root;
+      }
+      w.out_stride = bytes;
+      break;
+    case OpKind::kScatter:
+      if (is_root) {
+        send = others;
+        flags = kOwn;
+      } else {
+        receive = root;
+      }
+      flags |= kWritesOutput;
+      w.in_stride = bytes;
+      break;
+    case OpKind::kSend:
+      send = root;
+      flags = kPair;
+      break;
+    case OpKind::kRecv:
+      receive = root;
+      flags = kPair | kWritesOutput;
+      break;
+    default:
+      return false;
+  }
+  if (two_phase) {
+    flags |= kTwoPhase;
+    w.total_bytes = bytes;
+    w.block_bytes = RoundUp((bytes + w.ranks - 1) / w.ranks, 16);
+    w.in_stride = w.out_stride = w.block_bytes;
+  } else {
+    w.total_bytes = bytes;
+  }
+  w.send1 = static_cast<uint8_t>(send);
+  w.receive1 = static_cast<uint8_t>(receive);
+  w.flags = static_cast<uint16_t>(flags);
+  w.peer = static_cast<uint8_t>(peer);
+  return true;
+}
+
+}  // namespace
+
+bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bool offers) {
+  Work& w = *work;
+  if (w.ranks < 1 || w.ranks > kMaxRanks || w.rank >= w.ranks || peer >= w.ranks) return false;
+  const OpKind kind = w.kind;
+  const bool pair = IsPointToPoint(kind);
+  if (pair && peer == w.rank) return false;
+  const uint64_t bytes = count * SizeOf(w.type);
+  const bool reduces_all = kind == OpKind::kAllReduce;
+  const uint64_t lanes = uint64_t{w.port.line_channels} * w.port.lines_per_lane * 8;
+  const uint64_t shard = RoundUp((bytes + w.ranks - 1) / w.ranks, 16);
+
+  // What a rank sends is what counts: as much for each of the others.
+  const uint64_t others = std::max(w.ranks - 1u, 1u);
+
+  bool lines = bytes * others <= (reduces_all ? t.one_shot : t.move_lines) && bytes <= lanes;
+  bool two_phase = false;
+  if (!lines && reduces_all && w.ranks > 1) {
+    two_phase = true;
+    lines = bytes <= t.two_shot_lines && shard <= lanes;
+  } else if (!lines && (kind == OpKind::kBroadcast || kind == OpKind::kReduce) && w.ranks > 2) {
+    two_phase = true;
+  }
+  if (!Shape(&w, bytes, peer, two_phase)) return false;
+  if (lines) {
+    const uint64_t count_of_lines = std::max<uint64_t>(LineCount(w), 1);
+    const uint64_t least = (count_of_lines + w.port.lines_per_lane - 1) / w.port.lines_per_lane;
+    const uint64_t wanted = (count_of_lines + t.line_threads - 1) / t.line_threads;
+    w.channels = static_cast<uint16_t>(
+        std::min<uint64_t>(std::max(least, wanted), w.port.line_channels));
+    w.part = (LineCount(w) + w.channels - 1) / w.channels;
+    w.chunk = w.part_chunks = 0;
+  } else {
+    w.flags |= kBulk;
+    const uint64_t volume = w.block_bytes * others;
+    const uint64_t few = std::min<uint64_t>((volume + t.bulk_per_channel - 1) / t.bulk_per_channel, t.few_channels);
+    const uint64_t more = volume / t.bulk_per_more;
+    w.channels = static_cast<uint16_t>(std::clamp<uint64_t>(
+        std::max(few, more), 1, std::max(1u, std::min(t.most_channels, w.port.bulk_channels))));
+    w.part = RoundUp((w.block_bytes + w.channels - 1) / w.channels, 16);
+    const uint64_t split = RoundUp((w.part + t.chunks_per_channel - 1) / t.chunks_per_channel, 16);
+    w.chunk = static_cast<uint32_t>(
+        std::min<uint64_t>(std::max<uint64_t>(split, 8 << 10), w.port.chunk_bytes));
+    w.part_chunks = static_cast<uint32_t>((w.part + w.chunk - 1) / w.chunk);
+    // What is combined in phase 1 passes through staging; only where data is placed for good is there
+    // something to offer.
+    const bool places = two_phase || !Reduces(kind);
+    if (offers && places) w.flags |= kOffers;
+  }
+  return true;
+}
+
+}  // namespace gordian::runtime::cuda

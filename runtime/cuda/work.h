@@ -1,0 +1,182 @@
+// One operation of one rank as its kernel gets it, and where in each member's memory it is carried.
+//
+// A port is an ordered sequence of operations with connector memory of its own: port 0 of a communicator
+// carries its collectives, port 1 its sends and receives (one sequence for each ordered pair). The same
+// layout lies in the heap of every member at the same offset, so an address in a peer's memory is that
+// peer's base plus an offset known here.
+//
+// Everything here is plain data, computed on the host; PlanWork is a pure function of arguments that are
+// equal on all members, and of the rank.
+#ifndef GORDIAN_RUNTIME_CUDA_WORK_H_
+#define GORDIAN_RUNTIME_CUDA_WORK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "runtime/core/elements.h"
+#include "runtime/core/op.h"
+#include "runtime/cuda/memory_device.h"
+
+namespace gordian::runtime::cuda {
+
+inline constexpr uint32_t kMaxRanks = 8;
+inline constexpr uint32_t kMaxChannels = 128;  // of one operation: the blocks of its kernel
+inline constexpr uint32_t kLineSlots = 2;      // LL operations of a channel under way at once
+inline constexpr uint32_t kStageSlots = 4;     // chunks of a channel and peer under way at once
+inline constexpr uint32_t kLookAhead = 1;      // chunks that a phase is ahead of the next; < kStageSlots
+
+// Words that peers write and the owner polls, one set a channel. Indexed by the peer that writes.
+struct alignas(128) ChannelFlags {
+  uint32_t ready[2][kMaxRanks];   // chunks staged here so far, by phase
+  uint32_t credit[2][kMaxRanks];  // chunks of ours that the peer has consumed, by phase
+  uint32_t line_credit[kMaxRanks];  // LL operations of ours that the peer has consumed
+  uint32_t unused[24];
+  LlLine offer[kMaxRanks];  // where in the peer's heap its output may be written, + 1; 0: nowhere
+};
+static_assert(sizeof(ChannelFlags) == 384);
+
+// What a channel has carried, in its owner's memory. Equal on all members between operations.
+struct alignas(16) ChannelState {
+  uint32_t lines;   // LL operations
+  uint32_t bulks;   // bulk operations
+  uint32_t chunks;  // chunk numbers used up, skipped ones included; the same for both phases
+  uint32_t unused;
+};
+static_assert(sizeof(ChannelState) == 16);
+
+// Where a port lies in its region; offsets from the region's base.
+struct PortLayout {
+  uint64_t flags_at = 0, state_at = 0, lines_at = 0, stage_at = 0, end = 0;
+  uint32_t line_channels = 0;      // channels with LL lanes
+  uint32_t lines_per_lane = 0;     // capacity of a lane
+  uint32_t bulk_channels = 0;      // channels with staging
+  uint32_t phases = 0;             // 1 or 2
+  uint32_t chunk_bytes = 0;        // a staging slot; multiple of 16
+};
+
+// `stage_bytes` is the whole staging of the port, at most; `at` its start, a multiple of 128.
+PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channels,
+                  uint32_t bulk_channels, uint32_t phases, uint64_t stage_bytes);
+
+enum WorkFlags : uint16_t {
+  kReduces = 1,         // what arrives is combined; else it is placed
+  kOwn = 2,             // the own input contributes (is copied, if nothing is combined)
+  kTwoPhase = 4,        // phase 1 by shards, which phase 2 hands on
+  kWritesOutput = 8,    // phase 1's result goes to the own output
+  kPair = 16,           // port 1: counters by peer and direction
+  kBulk = 32,           // staged chunks; else LL lines
+  kOffers = 64,         // receivers tell where they may be written directly (zero copy)
+  kBarrier = 128,       // must not begin before all that stands before it on its stream is done
+};
+
+// What a kernel gets, and an entry of the list that stalled kernels help from.
+struct alignas(16) Work {
+  char* base[kMaxRanks];  // of the port's region in each member's heap, as mapped here
+  const char* in;
+  char* out;
+  uint64_t block_bytes;  // between one pair in phase 1; of a two-phase operation the shards' stride
+  uint64_t total_bytes;  // two-phase: of all shards together
+  uint64_t in_stride;    // from the block for peer p to that for p + 1
+  uint64_t out_stride;   // from where peer p's block is placed to p + 1's
+  uint64_t region_at;    // region base - heap base, on every member
+  uint64_t offered;      // output - own heap base + 1; 0: not in the heap
+  uint64_t part;         // of each block, by channel: bytes if bulk, else lines
+  PortLayout port;
+  uint32_t chunk;        // bytes moved by a bulk step, at most; <= port.chunk_bytes
+  uint32_t part_chunks;  // chunks of a whole part
+  uint32_t order_key;    // operations with one key are carried in their order on the stream
+  uint16_t channels;
+  uint16_t flags;
+  uint8_t rank, ranks, peer;
+  OpKind kind;
+  uint8_t send1, receive1, send2, receive2;  // masks of ranks
+  DataType type;
+  Operator op;
+  uint8_t unused[14];
+};
+static_assert(std::is_trivially_copyable_v<Work> && sizeof(Work) == 240);
+
+// Sizes at which the ways of carrying an operation change; bytes. Equal on all members.
+struct Thresholds {
+  uint64_t one_shot = 256 << 10;       // all-reduce by LL: a rank's input times the other ranks
+  uint64_t two_shot_lines = 1 << 20;   // all-reduce by LL, in shards: the whole message
+  uint64_t move_lines = 1 << 20;       // other kinds by LL: a pair's block times the other ranks
+  uint32_t line_threads = 128;         // lines of a channel before another channel is used
+  // Bulk; bytes of a pair's block times the other ranks before another channel is used: of the first
+  // few_channels, and of the others. Few suffice to fill the links; the rest makes up for what they wait.
+  uint32_t bulk_per_channel = 8 << 10;
+  uint32_t bulk_per_more = 64 << 10;
+  uint32_t few_channels = 64;
+  uint32_t most_channels = 128;
+  uint32_t chunks_per_channel = 1;     // a part is cut in at least so many, down to 8 KiB
+};
+
+// Fills everything of `work` that follows from the operation: strides, masks, flags, channels, chunk.
+// rank, ranks, port, type, op, kind, in and out are set. `count` is NCCL's count of the kind, `peer` its
+// root or peer. False: the kind or a rank is not valid.
+bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& thresholds, bool offers);
+
+GRT_HD inline uint64_t RoundUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
+GRT_HD inline uint64_t Least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+// Bytes of the block with index p.
+GRT_HD inline uint64_t BlockBytes(const Work& w, uint32_t p) {
+  if ((w.flags & kTwoPhase) == 0) return w.block_bytes;
+  const uint64_t begin = Least(w.block_bytes * p, w.total_bytes);
+  return Least(w.block_bytes, w.total_bytes - begin);
+}
+
+GRT_HD inline ChannelFlags* FlagsAt(const Work& w, uint32_t member, uint32_t channel) {
+  return reinterpret_cast<ChannelFlags*>(w.base[member] + w.port.flags_at) + channel;
+}
+
+// Counters of the channel; for a pair, of the direction.
+GRT_HD inline ChannelState* StateAt(const Work& w, uint32_t channel) {
+  auto* states = reinterpret_cast<ChannelState*>(w.base[w.rank] + w.port.state_at);
+  if ((w.flags & kPair) == 0) return states + channel;
+  const uint32_t receives = w.receive1 != 0;
+  return states + (channel * kMaxRanks + w.peer) * 2 + receives;
+}
+
+// The lane of `owner` that `writer` writes in.
+GRT_HD inline LlLine* LaneAt(const Work& w, uint32_t owner, uint32_t channel, uint32_t slot,
+                             uint32_t phase, uint32_t writer) {
+  const uint64_t lane =
+      ((uint64_t{channel} * kLineSlots + slot) * w.port.phases + phase) * w.ranks + writer;
+  return reinterpret_cast<LlLine*>(w.base[owner] + w.port.lines_at) + lane * w.port.lines_per_lane;
+}
+
+GRT_HD inline char* StageAt(const Work& w, uint32_t owner, uint32_t channel, uint32_t phase,
+                            uint32_t writer, uint32_t chunk_number) {
+  const uint32_t place = writer - (writer > owner ? 1 : 0);  // nobody stages for himself
+  const uint64_t stage =
+      ((uint64_t{channel} * w.port.phases + phase) * (w.ranks - 1) + place) * kStageSlots +
+      chunk_number % kStageSlots;
+  return w.base[owner] + w.port.stage_at + stage * w.port.chunk_bytes;
+}
+
+GRT_HD inline uint32_t OthersMask(const Work& w) { return ((1u << w.ranks) - 1) & ~(1u << w.rank); }
+
+// Whom a channel tells that it has consumed what they wrote: everybody, so that the counters of all
+// pairs stay equal; of a pair, the sender.
+GRT_HD inline uint32_t CreditMask(const Work& w) {
+  return (w.flags & kPair) != 0 ? w.receive1 : OthersMask(w);
+}
+
+// Bulk: chunk numbers that `channel` uses up in each phase. Equal on all members.
+GRT_HD inline uint32_t ChunkCount(const Work& w, uint32_t channel) {
+  const uint64_t begin = w.part * channel;
+  if (begin >= w.block_bytes) return 0;
+  const uint64_t bytes = w.block_bytes - begin;
+  if (bytes >= w.part) return w.part_chunks;
+  return static_cast<uint32_t>((bytes + w.chunk - 1) / w.chunk);
+}
+
+// LL: lines of each block, and of each channel.
+GRT_HD inline uint64_t LineCount(const Work& w) { return (w.block_bytes + 7) / 8; }
+GRT_HD inline uint32_t LinesPerChannel(const Work& w) { return static_cast<uint32_t>(w.part); }
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_WORK_H_

@@ -1,0 +1,250 @@
+// Ranks of the CUDA backend's protocols on the host: the device functions themselves, over memory that all
+// of them see. A rank is a fiber; where a block of it stalls, another rank goes on, chosen by a seed, so
+// that a run can be repeated. A "kernel" runs its blocks one after another, which is as few resident blocks
+// as there can be. What this cannot show is anything about the order of memory accesses.
+#ifndef GORDIAN_TESTS_UNIT_RUNTIME_CUDA_HOST_WORLD_H_
+#define GORDIAN_TESTS_UNIT_RUNTIME_CUDA_HOST_WORLD_H_
+
+#include <ucontext.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "runtime/cuda/help_device.h"
+#include "runtime/cuda/work.h"
+
+namespace gordian::runtime::cuda {
+
+// Runs functions in turns, as fibers of this thread.
+class Fibers {
+ public:
+  explicit Fibers(uint64_t seed) : random_(seed) {}
+  void Add(std::function<void()> body) {
+    fibers_.push_back(std::make_unique<Fiber>());
+    fibers_.back()->body = std::move(body);
+    fibers_.back()->owner = this;
+  }
+  // Until all have returned, or `most` turns were taken since Progress() was last called; whether all have.
+  bool Run(uint64_t most) {
+    for (auto& fiber : fibers_) {
+      getcontext(&fiber->context);
+      fiber->stack.resize(256 << 10);
+      fiber->context.uc_stack.ss_sp = fiber->stack.data();
+      fiber->context.uc_stack.ss_size = fiber->stack.size();
+      fiber->context.uc_link = &scheduler_;
+      const auto address = reinterpret_cast<uintptr_t>(fiber.get());
+      makecontext(&fiber->context, reinterpret_cast<void (*)()>(&Enter), 2, static_cast<uint32_t>(address),
+                  static_cast<uint32_t>(address >> 32));
+    }
+    std::vector<Fiber*> live;
+    for (auto& fiber : fibers_) live.push_back(fiber.get());
+    while (!live.empty()) {
+      if (++since_progress_ > most && on_hang_) {
+        hung_ = true;
+        on_hang_();
+        on_hang_ = nullptr;
+      }
+      const size_t i = random_() % live.size();
+      current_ = live[i];
+      swapcontext(&scheduler_, &current_->context);
+      if (current_->ended) live.erase(live.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    return !hung_;
+  }
+  void Yield() { swapcontext(&current_->context, &scheduler_); }
+  void Progress() { since_progress_ = 0; }
+  // Called once when nothing goes on; must make the fibers leave.
+  void OnHang(std::function<void()> on_hang) { on_hang_ = std::move(on_hang); }
+
+ private:
+  struct Fiber {
+    std::function<void()> body;
+    Fibers* owner = nullptr;
+    ucontext_t context;
+    std::vector<char> stack;
+    bool ended = false;
+  };
+  static void Enter(uint32_t low, uint32_t high) {
+    auto* fiber = reinterpret_cast<Fiber*>(low | static_cast<uintptr_t>(high) << 32);
+    fiber->body();
+    fiber->ended = true;
+  }
+
+  std::mt19937_64 random_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  ucontext_t scheduler_;
+  Fiber* current_ = nullptr;
+  uint64_t since_progress_ = 0;
+  bool hung_ = false;
+  std::function<void()> on_hang_;
+};
+
+class HostBlock {
+ public:
+  HostBlock(uint32_t index, uint32_t blocks, Fibers* fibers)
+      : index_(index), blocks_(blocks), fibers_(fibers) {}
+  uint32_t Thread() const { return 0; }
+  uint32_t Threads() const { return 1; }
+  uint32_t Index() const { return index_; }
+  uint32_t Blocks() const { return blocks_; }
+  void Sync() {}
+  bool All(bool value) { return value; }
+  bool Any(bool value) { return value; }
+  char** Targets() { return targets_; }
+  uint32_t* Keys() { return keys_; }
+  uint32_t Broadcast(uint32_t value) { return value; }
+  const Work& Fetch(const Work* entry) {
+    entry_ = *entry;
+    return entry_;
+  }
+  void Stalled() { fibers_->Yield(); }
+
+ private:
+  const uint32_t index_, blocks_;
+  Fibers* const fibers_;
+  Work entry_;
+  char* targets_[kMaxRanks];
+  uint32_t keys_[kHelpKeys];
+};
+
+template <>
+inline StepResult StepAny(HostBlock& b, const Work& w, uint32_t channel, uint32_t* pc) {
+  return StepAnyInline(b, w, channel, pc);
+}
+template <>
+inline bool HelpOnce(HostBlock& b, const HelpList& h, uint32_t own_key, uint32_t round) {
+  b.Stalled();
+  return HelpOnceInline(b, h, own_key, round);
+}
+
+// The heaps of all ranks: regions of communicators, then user memory.
+class HostHeaps {
+ public:
+  struct Options {
+    uint32_t ranks = 2;
+    uint32_t communicators = 1;
+    uint32_t line_channels = 4;
+    uint32_t bulk_channels = 4;
+    uint64_t user_bytes = 0;
+    uint32_t lines_per_lane = 64;
+    uint32_t chunk_bytes = 256;
+  };
+  explicit HostHeaps(const Options& options) : options_(options) {
+    ports_[0] = Small(LayOut(0, options.ranks, false, options.line_channels, options.bulk_channels, 2, 0));
+    ports_[1] = Small(
+        LayOut(ports_[0].end, options.ranks, true, options.line_channels, options.bulk_channels, 1, 0));
+    region_ = RoundUp(ports_[1].end, 4096);
+    bytes_ = region_ * options.communicators + options.user_bytes;
+    for (uint32_t r = 0; r < options.ranks; ++r) {
+      heaps_.emplace_back(static_cast<char*>(std::aligned_alloc(4096, RoundUp(bytes_, 4096))), &std::free);
+      std::memset(heaps_.back().get(), 0, bytes_);
+    }
+  }
+  char* User(uint32_t rank) { return heaps_[rank].get() + region_ * options_.communicators; }
+  // An operation of `rank`; `out` may lie in User(rank).
+  Work Make(uint32_t rank, uint32_t communicator, OpKind kind, DataType type, Operator op, const void* in,
+            void* out, uint64_t count, uint32_t peer, const Thresholds& thresholds) {
+    Work w{};
+    for (uint32_t r = 0; r < options_.ranks; ++r) w.base[r] = heaps_[r].get() + region_ * communicator;
+    w.region_at = region_ * communicator;
+    w.rank = static_cast<uint8_t>(rank);
+    w.ranks = static_cast<uint8_t>(options_.ranks);
+    w.kind = kind;
+    w.type = type;
+    w.op = op;
+    w.in = static_cast<const char*>(in);
+    w.out = static_cast<char*>(out);
+    const bool pair = IsPointToPoint(kind);
+    w.port = ports_[pair ? 1 : 0];
+    if (!PlanWork(&w, count, peer, thresholds, options_.user_bytes > 0)) std::abort();
+    w.order_key = communicator * 64 + (pair ? 1 + peer * 2 + (kind == OpKind::kRecv ? 1 : 0) : 0);
+    const char* heap = heaps_[rank].get();
+    if (w.out >= heap && w.out < heap + bytes_) w.offered = static_cast<uint64_t>(w.out - heap) + 1;
+    return w;
+  }
+
+ private:
+  // Lanes and slots so small that every operation of a test goes round them.
+  PortLayout Small(PortLayout port) const {
+    const uint64_t lanes = uint64_t{port.line_channels} * kLineSlots * port.phases * options_.ranks;
+    const uint64_t slots = uint64_t{port.bulk_channels} * port.phases * (options_.ranks - 1) * kStageSlots;
+    port.lines_per_lane = options_.lines_per_lane;
+    port.chunk_bytes = options_.chunk_bytes;
+    port.stage_at = port.lines_at + lanes * port.lines_per_lane * sizeof(LlLine);
+    port.end = RoundUp(port.stage_at + slots * port.chunk_bytes, 128);
+    return port;
+  }
+
+  const Options options_;
+  PortLayout ports_[2];
+  uint64_t region_ = 0;
+  uint64_t bytes_ = 0;
+  std::vector<std::unique_ptr<char, decltype(&std::free)>> heaps_;
+};
+
+// The list of one stream, as HelpStream keeps it.
+class HostList {
+ public:
+  HostList() : entries_(kHelpEntries), claims_(kHelpEntries * kMaxChannels, 0) {}
+  HelpList Publish(Work work, bool marked, uint32_t keys) {
+    if (marked) work.flags |= kBarrier;
+    __atomic_store_n(&keys_, keys, __ATOMIC_RELEASE);
+    entries_[tail_ % kHelpEntries] = work;
+    HelpList help = Alone();
+    help.entries = entries_.data();
+    help.tail = &tail_;
+    help.keys = &keys_;
+    help.claims = claims_.data();
+    help.helped = &helped_;
+    help.begun = &begun_;
+    help.id = tail_;
+    help.listed = 1;
+    __atomic_store_n(&tail_, tail_ + 1, __ATOMIC_RELEASE);
+    return help;
+  }
+  // Without a list.
+  HelpList Alone() {
+    HelpList help{};
+    help.stop = &stop_;
+    return help;
+  }
+  void Stop() { __atomic_store_n(&stop_, 1, __ATOMIC_RELEASE); }
+  uint32_t helped() const { return helped_; }
+  // The number + 1 of the last operation whose kernel has begun.
+  uint32_t begun() const { return begun_; }
+
+ private:
+  std::vector<Work> entries_;
+  std::vector<uint64_t> claims_;
+  uint32_t tail_ = 0, keys_ = 0, helped_ = 0, stop_ = 0, begun_ = 0;
+};
+
+// What a launch does. Move operations and types as the kernels are chosen.
+inline void RunOnHost(const Work& w, const HelpList& help, Fibers* fibers) {
+  for (uint32_t i = 0; i < w.channels; ++i) {
+    HostBlock block(i, w.channels, fibers);
+    const bool bulk = (w.flags & kBulk) != 0;
+    if ((w.flags & kReduces) == 0) {
+      bulk ? Carry<MoveOnly, true, kMaxRanks>(block, w, help) : Carry<MoveOnly, false, kMaxRanks>(block, w, help);
+    } else if (w.type == DataType::kFloat) {
+      bulk ? Carry<FloatElement, true, kMaxRanks>(block, w, help)
+           : Carry<FloatElement, false, kMaxRanks>(block, w, help);
+    } else if (w.type == DataType::kBfloat16) {
+      bulk ? Carry<Bfloat16Element, true, kMaxRanks>(block, w, help)
+           : Carry<Bfloat16Element, false, kMaxRanks>(block, w, help);
+    } else {
+      bulk ? Carry<AnyType, true, kMaxRanks>(block, w, help) : Carry<AnyType, false, kMaxRanks>(block, w, help);
+    }
+  }
+  fibers->Progress();
+}
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_TESTS_UNIT_RUNTIME_CUDA_HOST_WORLD_H_

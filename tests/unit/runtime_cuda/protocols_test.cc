@@ -1,0 +1,401 @@
+// The CUDA backend's protocols on the host: every kind, type and operator against a reference, by each way
+// of carrying; then many operations in orders that differ by rank.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/unit/runtime_cuda/host_world.h"
+#include "tests/unit/runtime_cuda/reference.h"
+
+namespace gordian::runtime::cuda {
+namespace {
+
+// Buffers of one rank for one operation.
+struct Buffers {
+  std::vector<char> in, out;
+  char *in_at = nullptr, *out_at = nullptr;
+  uint64_t out_elements = 0;
+};
+
+constexpr uint32_t kMargin = 64;
+constexpr uint64_t kForEver = 20000;  // turns without an operation that ends
+
+Buffers Fill(const Case& c, uint32_t ranks, uint32_t rank, char* heap) {
+  Buffers b;
+  const uint64_t size = SizeOf(c.type);
+  const uint64_t ins = InputCount(c.kind, c.count, ranks), outs = OutputCount(c.kind, c.count, ranks);
+  b.in.assign(ins * size + 2 * kMargin, 0);
+  b.out.assign(outs * size + 2 * kMargin, 77);
+  b.in_at = reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(b.in.data()), 16)) + c.misaligned;
+  b.out_at = reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(b.out.data()), 16)) + c.misaligned;
+  if (heap != nullptr) b.out_at = heap + c.misaligned;
+  if (HasOutput(c.kind, static_cast<int32_t>(c.root), rank)) b.out_elements = outs;
+  if (c.in_place) {
+    // NCCL's place: the buffer that is the larger one.
+    if (ins <= outs) {
+      const bool own = c.kind == OpKind::kAllGather || c.kind == OpKind::kGather;
+      b.in_at = b.out_at + (own ? rank * c.count * size : 0);
+    } else {
+      b.out_at = b.in_at + rank * c.count * size;
+    }
+  }
+  if (HasInput(c.kind, static_cast<int32_t>(c.root), rank)) {
+    for (uint64_t i = 0; i < ins; ++i) Encode(c.type, Value(rank, i), b.in_at + i * size);
+  }
+  return b;
+}
+
+// Elements that are not as expected.
+uint64_t Wrong(const Case& c, uint32_t ranks, uint32_t rank, const Buffers& b) {
+  uint64_t wrong = 0;
+  char want[8];
+  const uint64_t size = SizeOf(c.type);
+  for (uint64_t i = 0; i < b.out_elements; ++i) {
+    Encode(c.type, Expected(c, ranks, rank, i), want);
+    if (std::memcmp(want, b.out_at + i * size, size) != 0) ++wrong;
+  }
+  return wrong;
+}
+
+// Ways of carrying: LL, two-shot LL, bulk.
+Thresholds Way(int way) {
+  Thresholds t;
+  t.one_shot = way == 0 ? 4096 : 0;
+  t.two_shot_lines = way == 1 ? 4096 : 0;
+  t.move_lines = way <= 1 ? 4096 : 0;
+  t.line_threads = 8;
+  t.bulk_per_channel = 512;
+  return t;
+}
+
+// All operations of `cases`, on all ranks, in this order.
+void RunCases(uint32_t ranks, const std::vector<Case>& cases, int way, bool direct) {
+  HostHeaps::Options options;
+  options.ranks = ranks;
+  options.line_channels = 4;
+  options.lines_per_lane = 512;
+  options.user_bytes = direct ? 1 << 16 : 0;
+  HostHeaps heaps(options);
+  std::vector<std::string> problems(ranks);
+  Fibers fibers(ranks);
+  bool finished = true;
+  HostList lists[kMaxRanks];
+  for (uint32_t r = 0; r < ranks; ++r) {
+    fibers.Add([&, r] {
+      HostList& list = lists[r];
+      for (const Case& c : cases) {
+        Case mine = c;
+        OpKind kind = c.kind;
+        uint32_t peer = c.root;
+        if (kind == OpKind::kSend) {  // root to the next rank
+          const uint32_t to = (c.root + 1) % ranks;
+          if (r != c.root && r != to) continue;
+          mine.kind = kind = r == to ? OpKind::kRecv : OpKind::kSend;
+          peer = r == to ? c.root : to;
+        }
+        Buffers b = Fill(mine, ranks, r, direct ? heaps.User(r) : nullptr);
+        if (mine.kind == OpKind::kRecv) b.out_elements = c.count;
+        if (mine.kind == OpKind::kSend) b.out_elements = 0;
+        // Peers write into the user memory of this rank: not before it has filled it.
+        const Work w =
+            heaps.Make(r, 0, kind, c.type, c.op, b.in_at, b.out_at, c.count, peer, Way(way));
+        RunOnHost(w, list.Alone(), &fibers);
+        if (!finished) return;
+        if (const uint64_t wrong = Wrong(mine, ranks, r, b); wrong > 0) {
+          problems[r] += c.Name() + ": " + std::to_string(wrong) + " wrong\n";
+        }
+      }
+    });
+  }
+  fibers.OnHang([&] {
+    finished = false;
+    for (HostList& list : lists) list.Stop();
+  });
+  EXPECT_TRUE(fibers.Run(kForEver)) << ranks << " ranks, way " << way;
+  for (uint32_t r = 0; r < ranks; ++r) {
+    EXPECT_EQ(problems[r], "") << "rank " << r << " of " << ranks << ", way " << way << (direct ? ", direct" : "");
+  }
+}
+
+std::vector<Case> Kinds(uint32_t ranks) {
+  std::vector<Case> cases;
+  for (const uint64_t count : {1, 3, 64, 257, 1000}) {
+    for (const OpKind kind : kAll) {
+      if (kind == OpKind::kSend && ranks == 1) continue;
+      Case c;
+      c.kind = kind;
+      c.count = ranks > 4 && count > 500 ? 130 : count;
+      c.root = static_cast<uint32_t>(count % ranks);
+      cases.push_back(c);
+      c.misaligned = 4;
+      cases.push_back(c);
+      c.misaligned = 0;
+      if (kind == OpKind::kAllToAll || kind == OpKind::kSend) continue;
+      c.in_place = true;
+      cases.push_back(c);
+    }
+  }
+  return cases;
+}
+
+// What all members compute on their own must agree, and the sizes at which it changes are what is measured.
+TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
+  const auto plan = [](OpKind kind, uint32_t ranks, uint32_t rank, uint64_t bytes) {
+    Work w{};
+    w.kind = kind;
+    w.type = DataType::kInt8;
+    w.ranks = static_cast<uint8_t>(ranks);
+    w.rank = static_cast<uint8_t>(rank);
+    w.port = LayOut(0, ranks, false, 128, 128, 2, 64 << 20);
+    EXPECT_TRUE(PlanWork(&w, bytes, 0, Thresholds{}, true));
+    return w;
+  };
+  constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
+  const Work one = plan(OpKind::kAllReduce, 2, 0, 256 * kKiB);
+  EXPECT_EQ(one.flags & (kBulk | kTwoPhase), 0);
+  const Work two = plan(OpKind::kAllReduce, 2, 0, kMiB);
+  EXPECT_EQ(two.flags & (kBulk | kTwoPhase), kTwoPhase);
+  EXPECT_EQ(two.channels, 128);
+  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, kMiB + 1).flags & (kBulk | kTwoPhase), kBulk | kTwoPhase);
+  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 4 * kMiB).channels, 64);
+  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 16 * kMiB).channels, 128);
+  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 8).channels, 1);
+  EXPECT_EQ(plan(OpKind::kAllGather, 2, 0, kMiB).flags & kBulk, 0);
+  EXPECT_EQ(plan(OpKind::kAllGather, 2, 0, kMiB + 1).flags & kBulk, kBulk);
+  EXPECT_EQ(plan(OpKind::kAllGather, 8, 0, 256 * kKiB).flags & kBulk, kBulk);
+  for (const OpKind kind : {OpKind::kAllReduce, OpKind::kBroadcast, OpKind::kReduce, OpKind::kGather}) {
+    for (const uint32_t ranks : {1, 2, 3, 5, 8}) {
+      for (uint64_t bytes = 1; bytes < 1ull << 34; bytes = bytes * 3 + 1) {
+        const Work first = plan(kind, ranks, 0, bytes);
+        for (uint32_t rank = 1; rank < ranks; ++rank) {
+          const Work w = plan(kind, ranks, rank, bytes);
+          EXPECT_EQ(w.flags & (kBulk | kTwoPhase | kOffers), first.flags & (kBulk | kTwoPhase | kOffers));
+          EXPECT_EQ(w.channels, first.channels);
+          EXPECT_EQ(w.part, first.part);
+          EXPECT_EQ(w.chunk, first.chunk);
+        }
+        EXPECT_GE(first.part * first.channels, (first.flags & kBulk) != 0 ? first.block_bytes : LineCount(first));
+        if ((first.flags & kBulk) == 0) {
+          EXPECT_LE(first.part, first.port.lines_per_lane);
+        } else {
+          EXPECT_LE(first.chunk, first.port.chunk_bytes);
+        }
+      }
+    }
+  }
+}
+
+class ProtocolsTest : public testing::TestWithParam<int> {};
+
+TEST_P(ProtocolsTest, EveryKind) {
+  for (const uint32_t ranks : {1, 2, 3, 4, 5, 8}) {
+    RunCases(ranks, Kinds(ranks), GetParam(), false);
+    RunCases(ranks, Kinds(ranks), GetParam(), true);
+  }
+}
+
+TEST_P(ProtocolsTest, EveryTypeAndOperator) {
+  for (const uint32_t ranks : {2, 3, 8}) {
+    std::vector<Case> cases;
+    for (int type = 0; type < kDataTypes; ++type) {
+      for (int op = 0; op < kOperators; ++op) {
+        for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kReduce}) {
+          Case c;
+          c.kind = kind;
+          c.type = static_cast<DataType>(type);
+          c.op = static_cast<Operator>(op);
+          c.count = 67;
+          c.root = 1;
+          cases.push_back(c);
+        }
+      }
+    }
+    RunCases(ranks, cases, GetParam(), false);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, ProtocolsTest, testing::Values(0, 1, 2));
+
+// Operations of several communicators in an order of each rank's own, on one stream.
+struct Disorder {
+  uint32_t ranks = 2;
+  uint32_t communicators = 3;
+  uint32_t each = 4;  // operations of a communicator
+  uint32_t streams = 1;  // of each rank, which puts its communicators on them as it likes
+  bool shuffled = true;
+  bool helps = true;
+  bool marked = false;  // every operation, as one that follows from those before it
+};
+
+// Counts wrong results; `finished` says whether all ranks came to the end.
+uint64_t RunDisorder(const Disorder& d, uint64_t seed, bool* finished, uint32_t* helped) {
+  HostHeaps::Options options;
+  options.ranks = d.ranks;
+  options.communicators = d.communicators;
+  options.user_bytes = 1 << 18;
+  options.lines_per_lane = 512;
+  HostHeaps heaps(options);
+  std::mt19937_64 random(seed);
+  // Equal on all ranks: what each communicator's operations are.
+  std::vector<std::vector<Case>> what(d.communicators);
+  std::vector<std::vector<int>> way(d.communicators);
+  for (uint32_t c = 0; c < d.communicators; ++c) {
+    for (uint32_t i = 0; i < d.each; ++i) {
+      Case one;
+      one.kind = kAll[random() % 8];
+      one.count = 1 + random() % 400;
+      one.root = static_cast<uint32_t>(random() % d.ranks);
+      what[c].push_back(one);
+      way[c].push_back(static_cast<int>(random() % 3));
+    }
+  }
+  std::vector<std::vector<uint32_t>> order(d.ranks);
+  for (uint32_t r = 0; r < d.ranks; ++r) {
+    for (uint32_t c = 0; c < d.communicators; ++c) order[r].insert(order[r].end(), d.each, c);
+    if (d.shuffled) std::shuffle(order[r].begin(), order[r].end(), random);
+  }
+  struct Launch {
+    Work work;
+    HelpList help;
+    const Case* c;
+    Buffers buffers;
+  };
+  struct Stream {
+    HostList list;
+    std::vector<Launch> launches;
+    uint64_t wrong = 0;
+  };
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (uint32_t i = 0; i < d.ranks * d.streams; ++i) streams.push_back(std::make_unique<Stream>());
+  for (uint32_t r = 0; r < d.ranks; ++r) {
+    std::vector<uint32_t> stream_of, next(d.communicators, 0);
+    for (uint32_t c = 0; c < d.communicators; ++c) stream_of.push_back(r * d.streams + random() % d.streams);
+    uint64_t heap_at = 0;
+    for (const uint32_t c : order[r]) {
+      const Case& one = what[c][next[c]];
+      const int w = way[c][next[c]++];
+      const bool direct = c % 2 == 1;  // of some, outputs are offered
+      std::vector<Launch>& launches = streams[stream_of[c]]->launches;
+      launches.push_back({{}, {}, &one, Fill(one, d.ranks, r, direct ? heaps.User(r) + heap_at : nullptr)});
+      heap_at += RoundUp(one.count * d.ranks * 4, 64);
+      Buffers& b = launches.back().buffers;
+      launches.back().work = heaps.Make(r, c, one.kind, one.type, one.op, b.in_at, b.out_at, one.count, one.root, Way(w));
+    }
+  }
+  bool stopped = false;
+  Fibers fibers(seed);
+  for (uint32_t i = 0; i < streams.size(); ++i) {
+    fibers.Add([&, i] {
+      Stream& s = *streams[i];
+      for (Launch& l : s.launches) {
+        const bool first = d.marked || &l == &s.launches.front();
+        l.help = d.helps ? s.list.Publish(l.work, first, d.communicators) : s.list.Alone();
+      }
+      for (Launch& l : s.launches) {
+        if (!stopped) RunOnHost(l.work, l.help, &fibers);
+      }
+      if (stopped) return;
+      for (Launch& l : s.launches) s.wrong += Wrong(*l.c, d.ranks, i / d.streams, l.buffers);
+      if (d.helps) {
+        EXPECT_EQ(s.list.begun(), s.launches.size());
+      }
+    });
+  }
+  fibers.OnHang([&] {
+    stopped = true;
+    for (auto& stream : streams) stream->list.Stop();
+  });
+  fibers.Run(kForEver);
+  *finished = !stopped;
+  *helped = 0;
+  uint64_t all = 0;
+  for (const auto& stream : streams) {
+    all += stream->wrong;
+    *helped += stream->list.helped();
+  }
+  return all;
+}
+
+TEST(HelpTest, AnyOrderOnOneStreamCompletes) {
+  uint32_t all_helped = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Disorder d;
+    d.ranks = seed % 3 == 0 ? 3 : 2;
+    bool finished = false;
+    uint32_t helped = 0;
+    EXPECT_EQ(RunDisorder(d, seed, &finished, &helped), 0u) << "seed " << seed;
+    EXPECT_TRUE(finished);
+    all_helped += helped;
+  }
+  EXPECT_GT(all_helped, 0u);  // or nothing was tested
+}
+
+TEST(HelpTest, AnyOrderOnSeveralStreamsCompletes) {
+  uint32_t all_helped = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Disorder d;
+    d.ranks = seed % 3 == 0 ? 3 : 2;
+    d.communicators = 5;
+    d.each = 3;
+    d.streams = 2 + seed % 3;
+    bool finished = false;
+    uint32_t helped = 0;
+    EXPECT_EQ(RunDisorder(d, seed, &finished, &helped), 0u) << "seed " << seed;
+    EXPECT_TRUE(finished) << "seed " << seed;
+    all_helped += helped;
+  }
+  EXPECT_GT(all_helped, 0u);
+}
+
+// What a list that marks too much leads to: as without help.
+TEST(HelpTest, MarkedOperationsAreNotHelped) {
+  uint32_t hung = 0;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Disorder d;
+    d.communicators = 5;
+    d.each = 3;
+    d.streams = 3;
+    d.marked = true;
+    bool finished = false;
+    uint32_t helped = 0;
+    RunDisorder(d, seed, &finished, &helped);
+    EXPECT_EQ(helped, 0u);
+    hung += !finished;
+  }
+  EXPECT_GT(hung, 5u);
+}
+
+TEST(HelpTest, WithoutHelpAnInversionHangs) {
+  uint32_t hung = 0;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Disorder d;
+    d.helps = false;
+    bool finished = false;
+    uint32_t helped = 0;
+    const uint64_t wrong = RunDisorder(d, seed, &finished, &helped);
+    if (finished) {
+      EXPECT_EQ(wrong, 0u);
+    }
+    hung += !finished;
+  }
+  EXPECT_GT(hung, 5u);
+}
+
+TEST(HelpTest, WithoutHelpEqualOrdersComplete) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Disorder d;
+    d.helps = false;
+    d.shuffled = false;
+    bool finished = false;
+    uint32_t helped = 0;
+    EXPECT_EQ(RunDisorder(d, seed, &finished, &helped), 0u);
+    EXPECT_TRUE(finished) << "seed " << seed;
+    EXPECT_EQ(helped, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace gordian::runtime::cuda
