@@ -28,6 +28,12 @@ class DeviceBlock {
   __device__ bool Any(bool value) { return __syncthreads_or(value) != 0; }
   __device__ char** Targets() { return shared_.targets; }
   __device__ uint32_t* Keys() { return shared_.keys; }
+  // Nanoseconds on a clock that all blocks of the device share.
+  __device__ uint64_t Now() const {
+    uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+  }
   // Thread 0's value.
   __device__ uint32_t Broadcast(uint32_t value) {
     __syncthreads();

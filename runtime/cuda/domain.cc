@@ -62,13 +62,14 @@ Status Domain::Prepare() {
   // All that kernels and lists need is made now: later it might wait behind a kernel that waits for us.
   if (Status s = Cuda(PreloadCarriers(), "loading the kernels"); !s.ok()) return s;
   const size_t claims = HelpStream::kClaimBytes * config_.help_streams;
+  const size_t counter_at = claims + sizeof(Seen) * (config_.help_streams + 1);
   cudaError_t e = cudaHostAlloc(reinterpret_cast<void**>(&page_), sizeof(Page), cudaHostAllocMapped);
   if (e == cudaSuccess && config_.help_streams > 0) {
     e = cudaHostAlloc(reinterpret_cast<void**>(&lists_), sizeof(HelpStream::Shared) * config_.help_streams,
                       cudaHostAllocMapped);
   }
-  if (e == cudaSuccess) e = cudaMalloc(reinterpret_cast<void**>(&device_memory_), claims + 128);
-  if (e == cudaSuccess) e = cudaMemset(device_memory_, 0, claims + 128);
+  if (e == cudaSuccess) e = cudaMalloc(reinterpret_cast<void**>(&device_memory_), counter_at + 128);
+  if (e == cudaSuccess) e = cudaMemset(device_memory_, 0, counter_at + 128);
   if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking);
   if (e == cudaSuccess) e = cudaEventCreateWithFlags(&order_event_, cudaEventDisableTiming);
   if (e == cudaSuccess) e = cudaDeviceSynchronize();
@@ -77,7 +78,8 @@ Status Domain::Prepare() {
   if (lists_ != nullptr) {
     for (int i = 0; i < config_.help_streams; ++i) lists_[i].tail = lists_[i].keys = lists_[i].begun = 0;
   }
-  helped_ = reinterpret_cast<uint32_t*>(device_memory_ + claims);
+  seen_ = reinterpret_cast<Seen*>(device_memory_ + claims);
+  helped_ = reinterpret_cast<uint32_t*>(device_memory_ + counter_at);
   if (Status s = rendezvous_->Barrier(config_.timeout_ms); !s.ok()) return s;
   return rendezvous_->Watch([this](int rank) { Died(rank); });
 }
@@ -133,7 +135,7 @@ Status Domain::ListOf(cudaStream_t stream, HelpStream** list) {
     state.list = std::make_unique<HelpStream>(
         lists_ + used,
         reinterpret_cast<uint64_t*>(device_memory_ + static_cast<size_t>(used) * HelpStream::kClaimBytes),
-        &page_->stop, helped_);
+        seen_ + used, &page_->stop, helped_);
   }
   *list = state.list.get();
   return Status::Ok();
@@ -179,6 +181,7 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
   for (Queued& op : *operations) {
     op.help = {};
     op.help.stop = &page_->stop;
+    op.help.seen = seen_ + config_.help_streams;
     Last& last = last_.try_emplace(op.work.order_key, Last{op.stream, nullptr, 0, true}).first->second;
     // Asked of the operation, not of its stream: what others have put there since must not be waited for,
     // it may wait for us.

@@ -128,8 +128,9 @@ class Domain {
   uint64_t region_bytes_ = 0;  // of one communicator
   Page* page_ = nullptr;
   HelpStream::Shared* lists_ = nullptr;
-  char* device_memory_ = nullptr;  // claims of all lists, then the counter of help
+  char* device_memory_ = nullptr;  // claims of all lists, `seen_`, the counter of help
   uint32_t* helped_ = nullptr;
+  Seen* seen_ = nullptr;  // of all lists, then of operations without one
   cudaStream_t own_stream_ = nullptr;
 
   mutable std::mutex lock_;

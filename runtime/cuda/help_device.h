@@ -28,6 +28,18 @@ namespace gordian::runtime::cuda {
 inline constexpr uint32_t kHelpEntries = 1024;
 inline constexpr uint32_t kHelpKeys = 64;  // order keys that one walk tells apart
 
+// What the device has last seen of the host's words, in its own memory. A word of the host that a hundred
+// stalled blocks read takes one read over PCIe after another, and the last of them waits for all: so one
+// block looks, at most every kLookEvery, and the others read here. Any block may be the one, since any
+// may leave; two that look at once may leave the older view behind, for as long as until the next look.
+struct alignas(16) Seen {
+  uint64_t looked;     // when, in nanoseconds
+  uint64_t published;  // the list's tail | its keys
+  uint32_t stop;       // only ever set
+  uint32_t unused[3];
+};
+inline constexpr int64_t kLookEvery = 10000;  // nanoseconds
+
 // What a kernel knows of its stream. Host words are in mapped memory, read when stalled only.
 struct HelpList {
   const Work* entries;      // ring of kHelpEntries in host memory
@@ -35,6 +47,7 @@ struct HelpList {
   const uint32_t* keys;     // order keys in use on this stream; host memory
   const uint32_t* stop;     // not 0: leave, unfinished; host memory
   uint64_t* claims;         // kHelpEntries * kMaxChannels, in the device's memory
+  Seen* seen;               // the device's copy of the three; of one list, or shared by those without
   uint32_t* helped;         // operations' channels finished for others; may be read at any time
   uint32_t* begun;          // number + 1 of the last operation whose kernel has begun; host memory
   uint32_t id;              // the own operation's number, if it is listed
@@ -70,6 +83,17 @@ GRT_HD inline StepResult StepAnyInline(Block& b, const Work& w, uint32_t channel
   return StepBulk<AnyType, kMaxRanks>(b, w, channel, BulkOf(w, channel), pc);
 }
 
+// By one thread: has a look at the host's words if it is time and nobody else does.
+GRT_HD inline void LookAtHost(const HelpList& h, uint64_t now) {
+  const uint64_t last = LoadWordAcquire(&h.seen->looked);
+  if (static_cast<int64_t>(now - last) < kLookEvery || !CompareAndSwap(&h.seen->looked, last, now)) return;
+  if (LoadHostWord(h.stop) != 0) StoreRelaxed(&h.seen->stop, 1);
+  if (h.listed == 0) return;
+  const uint32_t tail = LoadHostWord(h.tail);
+  const uint32_t keys = LoadHostWord(h.keys);  // set before the tail: counts all keys up to there
+  StoreWordRelease(&h.seen->published, uint64_t{tail} << 32 | keys);
+}
+
 // Runs a channel of a published operation as far as it goes now.
 template <typename Block>
 GRT_HD inline void Serve(Block& b, const HelpList& h, const Work& w, uint32_t id, uint32_t channel) {
@@ -99,11 +123,19 @@ GRT_HD inline void Serve(Block& b, const HelpList& h, const Work& w, uint32_t id
 
 template <typename Block>
 GRT_HD inline bool HelpOnceInline(Block& b, const HelpList& h, uint32_t own_key, uint32_t round) {
-  const uint32_t stop = b.Broadcast(b.Thread() == 0 ? LoadHostWord(h.stop) : 0);
-  if (stop != 0) return false;
+  uint32_t stop = 0;
+  uint64_t published = 0;
+  if (b.Thread() == 0) {
+    LookAtHost(h, b.Now());
+    stop = LoadRelaxed(&h.seen->stop);
+    if (h.listed != 0) published = LoadWordAcquire(&h.seen->published);
+  }
+  if (b.Broadcast(stop) != 0) return false;
   if (h.listed == 0) return true;
-  const uint32_t tail = b.Broadcast(b.Thread() == 0 ? LoadHostWord(h.tail) : 0);
-  const uint32_t keys = b.Broadcast(b.Thread() == 0 ? LoadHostWord(h.keys) : 0);
+  const uint32_t tail = b.Broadcast(static_cast<uint32_t>(published >> 32));
+  // What was seen before this operation was published says nothing of what follows it.
+  if (static_cast<int32_t>(tail - (h.id + 1)) <= 0) return true;
+  const uint32_t keys = b.Broadcast(static_cast<uint32_t>(published));
   uint32_t unfinished_keys = 1;
   if (b.Thread() == 0) b.Keys()[0] = own_key;
   b.Sync();

@@ -48,6 +48,7 @@ bool HelpStream::Publish(Work work, const Touched& touched, bool first, cudaStre
                          HelpList* help) {
   *help = {};
   help->stop = stop_;
+  help->seen = seen_;
   // A kernel that is running reads entries behind its own, all of them unfinished.
   Refresh(stream);
   if (next_ - done_ >= kHelpEntries - 1) {

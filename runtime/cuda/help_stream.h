@@ -40,9 +40,10 @@ class HelpStream {
   };
   static constexpr size_t kClaimBytes = sizeof(uint64_t) * kHelpEntries * kMaxChannels;
 
-  // `claims`: kClaimBytes of the device's memory, zero at first. `stop`, `helped`: see HelpList.
-  HelpStream(Shared* shared, uint64_t* claims, const uint32_t* stop, uint32_t* helped)
-      : stop_(stop), helped_(helped), shared_(shared), claims_(claims) {}
+  // `claims`: kClaimBytes of the device's memory, and `seen` there too, zero at first. `stop`, `helped`: see
+  // HelpList.
+  HelpStream(Shared* shared, uint64_t* claims, Seen* seen, const uint32_t* stop, uint32_t* helped)
+      : stop_(stop), helped_(helped), seen_(seen), shared_(shared), claims_(claims) {}
   HelpStream(const HelpStream&) = delete;
   HelpStream& operator=(const HelpStream&) = delete;
 
@@ -62,6 +63,7 @@ class HelpStream {
 
   const uint32_t* const stop_;
   uint32_t* const helped_;
+  Seen* const seen_;
   Shared* const shared_;
   uint64_t* const claims_;
   uint32_t next_ = 0;

@@ -55,7 +55,8 @@ GRT_HD inline bool HasLineCredit(const Work& w, uint32_t channel, uint32_t peer,
 template <uint32_t kRanks, typename Block>
 GRT_HD inline void SendLines(Block& b, const Work& w, uint32_t channel, const Lines& lines,
                              uint64_t loaded) {
-  const bool same = w.in_stride == 0;
+  // Who sends nothing may have no input.
+  const bool same = w.in_stride == 0 && w.send1 != 0;
   for (uint32_t l = b.Thread(); l < lines.count; l += b.Threads()) {
     const uint64_t line = lines.first + l;
     uint64_t word = loaded;

@@ -3,8 +3,9 @@
 # against NCCL. Every case is a process tree of its own with a watchdog; raw output goes to a folder.
 #   runtime.sh PROGRAMS_FOLDER OUTPUT_FOLDER [RANKS] [PARTS]
 # PROGRAMS_FOLDER holds gordian-runtime-cases and gordian-runtime-cuda-bench (tests/gpu/runtime/build.sh).
-# PARTS: any of "smoke cases order bench others windows sweep again" (default: all but the last three; about
-# 3 minutes on 2 GPUs). again: what several streams and the ways of carrying depend on, and a sweep.
+# PARTS: any of "smoke cases order bench others windows sweep again third" (default: all but the last four;
+# about 3 minutes on 2 GPUs). again: what several streams and the ways of carrying depend on, and a sweep.
+# third: groups, and large data in one direction, in a minute and a half.
 # NCCL is the one of PyTorch's wheel, if python3 finds it, else the system's.
 set -u
 programs=$1
@@ -98,6 +99,15 @@ if has again; then
   run bench_exclusive 60 "$bench" --ranks "$ranks" --kinds all_reduce --to 65536 --step 8 --exclusive
   run bench_others 120 "$bench" --ranks "$ranks" \
     --kinds all_gather,reduce_scatter,broadcast,reduce,all_to_all,gather,scatter --from 1024 --step 4 --to 268435456 --samples 60
+fi
+if has third; then
+  run group 30 "$cases" group --ranks "$ranks"
+  run kinds 60 "$cases" kinds --ranks "$ranks"
+  run inversion 30 "$cases" inversion --ranks "$ranks" --iterations 1000
+  run order_2_streams 40 "$cases" order --ranks "$ranks" --iterations 200 --ops 8 --streams 2 --seed 32
+  run bench_others 60 "$bench" --ranks "$ranks" --from 1048576 --step 4 --to 268435456 --samples 60 \
+    --kinds all_gather,reduce_scatter,broadcast,reduce,all_to_all,gather,scatter
+  run bench_all_reduce 40 "$bench" --ranks "$ranks" --kinds all_reduce --from 1024 --step 16 --samples 60
 fi
 if has windows || has again; then
   run bench_windows 60 "$bench" --ranks "$ranks" --windows --kinds all_reduce,all_gather,reduce_scatter --step 16 --samples 60

@@ -58,6 +58,8 @@ class Fibers {
     return !hung_;
   }
   void Yield() { swapcontext(&current_->context, &scheduler_); }
+  // Advances with every look at it, by less than kLookEvery: what was seen is sometimes old.
+  uint64_t Clock() { return clock_ += 4000; }
   void Progress() { since_progress_ = 0; }
   // Called once when nothing goes on; must make the fibers leave.
   void OnHang(std::function<void()> on_hang) { on_hang_ = std::move(on_hang); }
@@ -81,6 +83,7 @@ class Fibers {
   ucontext_t scheduler_;
   Fiber* current_ = nullptr;
   uint64_t since_progress_ = 0;
+  uint64_t clock_ = 1 << 20;
   bool hung_ = false;
   std::function<void()> on_hang_;
 };
@@ -98,6 +101,7 @@ class HostBlock {
   bool Any(bool value) { return value; }
   char** Targets() { return targets_; }
   uint32_t* Keys() { return keys_; }
+  uint64_t Now() const { return fibers_->Clock(); }
   uint32_t Broadcast(uint32_t value) { return value; }
   const Work& Fetch(const Work* entry) {
     entry_ = *entry;
@@ -212,6 +216,7 @@ class HostList {
   HelpList Alone() {
     HelpList help{};
     help.stop = &stop_;
+    help.seen = &seen_;
     return help;
   }
   void Stop() { __atomic_store_n(&stop_, 1, __ATOMIC_RELEASE); }
@@ -222,6 +227,7 @@ class HostList {
  private:
   std::vector<Work> entries_;
   std::vector<uint64_t> claims_;
+  Seen seen_{};
   uint32_t tail_ = 0, keys_ = 0, helped_ = 0, stop_ = 0, begun_ = 0;
 };
 

@@ -99,6 +99,9 @@ void RunCases(uint32_t ranks, const std::vector<Case>& cases, int way, bool dire
         Buffers b = Fill(mine, ranks, r, direct ? heaps.User(r) : nullptr);
         if (mine.kind == OpKind::kRecv) b.out_elements = c.count;
         if (mine.kind == OpKind::kSend) b.out_elements = 0;
+        // Who has no input or output passes none, as programs do.
+        if (!HasInput(mine.kind, static_cast<int32_t>(c.root), r)) b.in_at = nullptr;
+        if (!HasOutput(mine.kind, static_cast<int32_t>(c.root), r)) b.out_at = nullptr;
         // Peers write into the user memory of this rank: not before it has filled it.
         const Work w =
             heaps.Make(r, 0, kind, c.type, c.op, b.in_at, b.out_at, c.count, peer, Way(way));
