@@ -18,6 +18,7 @@
 #define GORDIAN_RUNTIME_CUDA_BULK_DEVICE_H_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "runtime/cuda/ll_device.h"
 #include "runtime/cuda/reduce_device.h"
@@ -31,13 +32,15 @@ struct Bulk {
   uint64_t begin;   // where the channel's part of each block begins, and ends; behind a block's end too
   uint64_t end;
   uint32_t base;    // number of its first chunk
-  uint32_t number;  // of the operation on this channel, + 1: the flag of offers
+  uint32_t number;  // of the bulk operation on this channel, + 1: the flag of offers
+  uint32_t doing;   // of the operation of any way, + 1
   uint32_t chunks;
 };
 
 GRT_HD inline Bulk BulkOf(const Work& w, uint32_t channel) {
   const ChannelState* state = StateAt(w, channel);
-  return {w.part * channel, w.part * (channel + 1), state->chunks, state->bulks + 1, ChunkCount(w, channel)};
+  return {w.part * channel, w.part * (channel + 1), state->chunks, state->bulks + 1,
+          state->lines + state->bulks + 1, ChunkCount(w, channel)};
 }
 
 // Where chunk `index` of a channel lies in each block, and how much of block p it covers.
@@ -86,7 +89,7 @@ GRT_APART GRT_HD void CopyChunk(Block& b, char* to, const char* from, uint64_t b
 // One chunk of every contributor combined into the own output (if `out`) and into every target.
 template <typename T, uint32_t kRanks, uint32_t kInFlight, typename Block>
 GRT_APART GRT_HD void ReducePacks(Block& b, const Work& w, const char* const (&from)[kRanks], char* out,
-                               uint32_t present, uint32_t targets, uint32_t packs) {
+                               uint32_t present, uint32_t targets, uint32_t packs, const uint64_t* scalars) {
   for (uint32_t i = b.Thread(); i < packs; i += b.Threads() * kInFlight) {
     Pack pack[kInFlight][kRanks] = {};
 #ifdef __CUDACC__
@@ -117,7 +120,7 @@ GRT_APART GRT_HD void ReducePacks(Block& b, const Work& w, const char* const (&f
 #pragma unroll
 #endif
         for (uint32_t p = 0; p < kRanks; ++p) words[p] = pack[u][p].word[half];
-        sum.word[half] = Reduce<T>(words, present, w.type, w.op, w.ranks);
+        sum.word[half] = Reduce<T>(words, present, w.type, w.op, w.ranks, scalars);
       }
       if (out != nullptr) StorePack(out + uint64_t{k} * 16, sum);
 #ifdef __CUDACC__
@@ -148,7 +151,14 @@ GRT_HD inline void ReduceChunk(Block& b, const Work& w, uint32_t channel, uint32
     if ((w.send2 >> p & 1) != 0 && !IsAligned(b.Targets()[p], 16)) aligned = false;
   }
   const uint32_t packs = aligned ? static_cast<uint32_t>(bytes / 16) : 0;
-  ReducePacks<T, kRanks, kInFlight>(b, w, from, out, present, w.send2, packs);
+  uint64_t scalars[std::is_same_v<T, AnyType> ? kRanks : 1];
+  if constexpr (std::is_same_v<T, AnyType>) {
+    for (uint32_t p = 0; p < kRanks && IsPreMultiplied(w); ++p) {
+      scalars[p] = p == w.rank ? w.scalar
+                               : LoadWideRelaxed(&FlagsAt(w, w.rank, channel)->scalar[number % kStageSlots][p]);
+    }
+  }
+  ReducePacks<T, kRanks, kInFlight>(b, w, from, out, present, w.send2, packs, scalars);
   for (uint64_t i = uint64_t{packs} * 16 + b.Thread() * 8; i < bytes; i += uint64_t{b.Threads()} * 8) {
     const auto left = static_cast<uint32_t>(Least(8, bytes - i));
     uint64_t words[kRanks] = {};
@@ -158,7 +168,7 @@ GRT_HD inline void ReduceChunk(Block& b, const Work& w, uint32_t channel, uint32
     for (uint32_t p = 0; p < kRanks; ++p) {
       if ((present >> p & 1) != 0) words[p] = LoadStagedBytes(from[p] + i, left);
     }
-    const uint64_t sum = Reduce<T>(words, present, w.type, w.op, w.ranks);
+    const uint64_t sum = Reduce<T>(words, present, w.type, w.op, w.ranks, scalars);
     if (out != nullptr) StoreBytes(out + i, sum, left);
 #ifdef __CUDACC__
 #pragma unroll
@@ -177,10 +187,10 @@ GRT_HD inline bool FindTarget(const Work& w, uint32_t channel, const Bulk& bulk,
   *direct = false;
   if (placed && (w.flags & kOffers) != 0) {
     uint64_t offer;
-    if (!LoadLine(&FlagsAt(w, w.rank, channel)->offer[p], bulk.number, &offer)) return false;
+    if (!LoadLine(&FlagsAt(w, w.rank, channel)->offer[p], FlagsOf(bulk.number, w.signature), &offer)) return false;
     if (offer != 0) {
       *direct = true;
-      *target = w.base[p] - w.region_at + (offer - 1) + w.rank * w.out_stride +
+      *target = w.base[p] + (offer - 1) + w.rank * w.out_stride +
                 ChunkBegin(w, bulk, index);
       return true;
     }
@@ -196,6 +206,19 @@ GRT_HD inline bool IsStaged(const Work& w, uint32_t channel, uint32_t phase, uin
                             uint32_t number) {
   const uint32_t ready = LoadAcquire(&FlagsAt(w, w.rank, channel)->ready[phase][p]);
   return static_cast<int32_t>(ready - (number + 1)) >= 0;
+}
+
+// What goes with a chunk in the staging of p, before it is announced: of phase 1, where all that an
+// operation's members disagree about shows.
+GRT_HD inline void SignChunk(const Work& w, uint32_t channel, const Bulk& bulk, uint32_t p, uint32_t index) {
+  ChannelFlags* flags = FlagsAt(w, p, channel);
+  const uint32_t slot = (bulk.base + index) % kStageSlots;
+  if (index == 0) StoreRelaxed(&flags->sign[slot][w.rank], w.signature);
+  if (IsPreMultiplied(w)) StoreWideRelaxed(&flags->scalar[slot][w.rank], w.scalar);
+}
+GRT_HD inline bool IsSigned(const Work& w, uint32_t channel, const Bulk& bulk, uint32_t p, uint32_t index) {
+  if (index != 0) return true;
+  return LoadRelaxed(&FlagsAt(w, w.rank, channel)->sign[bulk.base % kStageSlots][p]) == w.signature;
 }
 
 // Announces a chunk, written by all threads before the last barrier. A direct one is announced with the
@@ -230,7 +253,10 @@ GRT_HD inline bool ScatterStep(Block& b, const Work& w, uint32_t channel, const 
   }
   b.Sync();
   for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
-    if ((w.send1 >> p & 1) != 0) Announce(w, channel, bulk, 0, p, index, (direct >> p & 1) != 0);
+    if ((w.send1 >> p & 1) == 0) continue;
+    const bool straight = (direct >> p & 1) != 0;
+    if (!straight) SignChunk(w, channel, bulk, p, index);
+    Announce(w, channel, bulk, 0, p, index, straight);
   }
   return true;
 }
@@ -277,7 +303,9 @@ GRT_HD inline bool MiddleStep(Block& b, const Work& w, uint32_t channel, const B
   bool ready = true;
   uint32_t direct = 0;
   for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
-    if (looks && (w.receive1 >> p & 1) != 0 && !IsStaged(w, channel, 0, p, bulk.base + index)) {
+    if (looks && (w.receive1 >> p & 1) != 0 &&
+        (!IsStaged(w, channel, 0, p, bulk.base + index) ||
+         (!arrives_direct && !IsSigned(w, channel, bulk, p, index)))) {
       ready = false;
     }
     if ((w.send2 >> p & 1) == 0) continue;
@@ -346,11 +374,15 @@ GRT_HD inline StepResult StepBulk(Block& b, const Work& w, uint32_t channel, con
   const uint32_t turns = bulk.chunks == 0 ? 0 : bulk.chunks + (shards ? 2 : 1) * kLookAhead;
   const uint32_t turn = *pc / 3;
   if (turn < turns) {
+    if (*pc == 0) {
+      TellDoing(b, w, channel, bulk.doing);
+      if (!b.All(MayBegin(b, w, channel, *StateAt(w, channel)))) return StepResult::kNotReady;
+    }
     if (*pc == 0 && (w.flags & kOffers) != 0) {
       const uint32_t writers = shards ? w.receive2 : w.receive1;
       for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
         if ((writers >> p & 1) != 0) {
-          StoreLine(&FlagsAt(w, p, channel)->offer[w.rank], w.offered, bulk.number);
+          StoreLine(&FlagsAt(w, p, channel)->offer[w.rank], w.offered, FlagsOf(bulk.number, w.signature));
         }
       }
     }
@@ -386,6 +418,7 @@ GRT_HD inline StepResult StepBulk(Block& b, const Work& w, uint32_t channel, con
     ChannelState* state = StateAt(w, channel);
     state->chunks = bulk.base + bulk.chunks;
     state->bulks = bulk.number;
+    state->signature = w.signature;
   }
   return StepResult::kDone;
 }

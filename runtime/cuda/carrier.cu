@@ -66,6 +66,8 @@ Kernel Choose(const Work& work) {
   int type = 4;
   if ((work.flags & kReduces) == 0) {
     type = 0;
+  } else if (work.op == Operator::kPreMulSum) {
+    type = 4;
   } else if (work.type == DataType::kFloat) {
     type = 1;
   } else if (work.type == DataType::kHalf) {

@@ -13,7 +13,7 @@ constexpr uint32_t kKeysOfCommunicator = 64;  // 1 for collectives, 2 for each p
 }  // namespace
 
 void LayOutPorts(const DomainConfig& config, uint32_t ranks, PortLayout ports[2], uint64_t* bytes) {
-  ports[0] = LayOut(0, ranks, false, config.line_channels, config.bulk_channels, 2, config.stage_bytes);
+  ports[0] = LayOut(kRegionHeaderBytes, ranks, false, config.line_channels, config.bulk_channels, 2, config.stage_bytes);
   ports[1] = LayOut(ports[0].end, ranks, true, std::min(kPairLineChannels, config.line_channels),
                     std::min(kPairBulkChannels, config.bulk_channels), 1, config.stage_bytes / 2);
   *bytes = RoundUp(ports[1].end, 4096);
@@ -37,7 +37,7 @@ Status Communicator::Create(Domain* domain, int index, const std::vector<int>& m
   }
   if (c->rank_ < 0) return Status::InvalidArgument("this rank is no member");
   c->members_ = members;
-  c->pattern_.region_at = domain->region_bytes_ * index;
+  c->pattern_.failed = &domain->failed_[index].word;
   c->pattern_.rank = static_cast<uint8_t>(c->rank_);
   c->pattern_.ranks = static_cast<uint8_t>(members.size());
   uint64_t bytes = 0;
@@ -48,9 +48,9 @@ Status Communicator::Create(Domain* domain, int index, const std::vector<int>& m
 }
 
 Status Communicator::Launch(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op,
-                            int peer, cudaStream_t stream) {
+                            int peer, cudaStream_t stream, uint64_t scalar) {
   if (count == 0) return Status::Ok();
-  if (op == Operator::kPreMulSum) return Status::InvalidArgument("PreMulSum is not there on GPUs yet");
+  if (failure() != kNoFailure) return Status::Unavailable("the communicator has failed");
   const bool pair = IsPointToPoint(kind);
   const bool needs_peer = pair || HasRoot(kind);
   if (needs_peer && (peer < 0 || peer >= ranks())) return Status::InvalidArgument("no such root or peer");
@@ -66,6 +66,7 @@ Status Communicator::Launch(OpKind kind, const void* in, void* out, uint64_t cou
   work.kind = kind;
   work.type = type;
   work.op = op;
+  work.scalar = scalar;
   work.in = static_cast<const char*>(in);
   work.out = static_cast<char*>(out);
   work.port = ports_[pair ? 1 : 0];
@@ -90,9 +91,20 @@ Status Communicator::Launch(OpKind kind, const void* in, void* out, uint64_t cou
     // All-to-all in place: what a peer wrote directly would be what is still to be sent.
     const bool still_read = kind == OpKind::kAllToAll && touched.in_begin < touched.out_end &&
                             touched.out_begin < touched.in_end;
-    if (in_heap && !still_read) work.offered = touched.out_begin - heap + 1;
+    const auto region = reinterpret_cast<uintptr_t>(pattern_.base[rank_]);
+    if (in_heap && !still_read) work.offered = touched.out_begin - region + 1;
   }
   return domain_->Submit(work, touched, stream);
+}
+
+void Communicator::Abort() {
+  uint32_t expected = kNoFailure;
+  __atomic_compare_exchange_n(pattern_.failed, &expected, kFailedAborted, false, __ATOMIC_ACQ_REL,
+                              __ATOMIC_ACQUIRE);
+}
+
+Failure Communicator::failure() const {
+  return static_cast<Failure>(__atomic_load_n(pattern_.failed, __ATOMIC_ACQUIRE));
 }
 
 }  // namespace gordian::runtime::cuda

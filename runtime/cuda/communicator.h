@@ -34,9 +34,15 @@ class Communicator {
   // Enqueues an operation: it begins when the stream's earlier work is done (or earlier, by help, where
   // that cannot be seen), and the stream's later work waits for it. NCCL's counts; `peer` is the root, or
   // whom to send to or receive from: another rank, a transfer with oneself is refused. Buffers as NCCL wants
-  // them, in place too (not for all-to-all).
+  // them, in place too (not for all-to-all). `scalar`: of PreMulSum, the bits of one element.
   Status Launch(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer,
-                cudaStream_t stream);
+                cudaStream_t stream, uint64_t scalar = 0);
+
+  // Why it does not go on: members called different operations, or another rank gave it up. No operation
+  // begins any more then, on any member; what was enqueued leaves its outputs as they are.
+  Failure failure() const;
+  // Those of this rank's kernels that wait leave, and tell the other members'. Any thread; never waits.
+  void Abort();
 
  private:
   Communicator(Domain* domain, int index) : domain_(domain), index_(index) {}

@@ -59,7 +59,7 @@ class DeviceBlock {
 template <>
 __device__ StepResult StepAny(DeviceBlock& b, const Work& w, uint32_t channel, uint32_t* pc);
 template <>
-__device__ bool HelpOnce(DeviceBlock& b, const HelpList& h, uint32_t own_key, uint32_t round);
+__device__ bool HelpOnce(DeviceBlock& b, const HelpList& h, const Work& own, uint32_t round);
 
 }  // namespace gordian::runtime::cuda
 

@@ -63,7 +63,8 @@ Status Domain::Prepare() {
   if (Status s = Cuda(PreloadCarriers(), "loading the kernels"); !s.ok()) return s;
   const size_t claims = HelpStream::kClaimBytes * config_.help_streams;
   const size_t counter_at = claims + sizeof(Seen) * (config_.help_streams + 1);
-  cudaError_t e = cudaHostAlloc(reinterpret_cast<void**>(&page_), sizeof(Page), cudaHostAllocMapped);
+  const size_t words = sizeof(Word) * (config_.communicators + 1);
+  cudaError_t e = cudaHostAlloc(reinterpret_cast<void**>(&stop_), words, cudaHostAllocMapped);
   if (e == cudaSuccess && config_.help_streams > 0) {
     e = cudaHostAlloc(reinterpret_cast<void**>(&lists_), sizeof(HelpStream::Shared) * config_.help_streams,
                       cudaHostAllocMapped);
@@ -74,7 +75,8 @@ Status Domain::Prepare() {
   if (e == cudaSuccess) e = cudaEventCreateWithFlags(&order_event_, cudaEventDisableTiming);
   if (e == cudaSuccess) e = cudaDeviceSynchronize();
   if (Status s = Cuda(e, "preparing the domain"); !s.ok()) return s;
-  page_->stop = 0;
+  memset(stop_, 0, words);
+  failed_ = stop_ + 1;
   if (lists_ != nullptr) {
     for (int i = 0; i < config_.help_streams; ++i) lists_[i].tail = lists_[i].keys = lists_[i].begun = 0;
   }
@@ -96,13 +98,13 @@ Domain::~Domain() {
   if (own_stream_ != nullptr) cudaStreamDestroy(own_stream_);
   if (device_memory_ != nullptr) cudaFree(device_memory_);
   if (lists_ != nullptr) cudaFreeHost(lists_);
-  if (page_ != nullptr) cudaFreeHost(page_);
+  if (stop_ != nullptr) cudaFreeHost(stop_);
 }
 
 void Domain::Died(int rank) {
   int alive = kAlive;
   dead_.compare_exchange_strong(alive, rank < 0 ? kAborted : rank);
-  __atomic_store_n(&page_->stop, 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&stop_->word, 1, __ATOMIC_RELEASE);
 }
 
 void Domain::Abort() {
@@ -135,7 +137,7 @@ Status Domain::ListOf(cudaStream_t stream, HelpStream** list) {
     state.list = std::make_unique<HelpStream>(
         lists_ + used,
         reinterpret_cast<uint64_t*>(device_memory_ + static_cast<size_t>(used) * HelpStream::kClaimBytes),
-        seen_ + used, &page_->stop, helped_);
+        seen_ + used, &stop_->word, helped_);
   }
   *list = state.list.get();
   return Status::Ok();
@@ -180,7 +182,7 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
   std::vector<cudaStream_t> begun;  // streams that an operation of this group has been published on
   for (Queued& op : *operations) {
     op.help = {};
-    op.help.stop = &page_->stop;
+    op.help.stop = &stop_->word;
     op.help.seen = seen_ + config_.help_streams;
     Last& last = last_.try_emplace(op.work.order_key, Last{op.stream, nullptr, 0, true}).first->second;
     // Asked of the operation, not of its stream: what others have put there since must not be waited for,

@@ -117,16 +117,17 @@ class Domain {
   bool IsDone(const Last& last);
   void Died(int rank);
 
-  // A page of mapped host memory.
-  struct Page {
-    uint32_t stop;
+  // Mapped host memory.
+  struct alignas(64) Word {
+    uint32_t word;
   };
 
   DomainConfig config_;
   std::unique_ptr<Rendezvous> rendezvous_;
   std::unique_ptr<Heap> heap_;
   uint64_t region_bytes_ = 0;  // of one communicator
-  Page* page_ = nullptr;
+  Word* stop_ = nullptr;
+  Word* failed_ = nullptr;  // of each communicator
   HelpStream::Shared* lists_ = nullptr;
   char* device_memory_ = nullptr;  // claims of all lists, `seen_`, the counter of help
   uint32_t* helped_ = nullptr;

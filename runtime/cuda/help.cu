@@ -10,8 +10,8 @@ __noinline__ __device__ StepResult StepAny(DeviceBlock& b, const Work& w, uint32
 }
 
 template <>
-__noinline__ __device__ bool HelpOnce(DeviceBlock& b, const HelpList& h, uint32_t own_key, uint32_t round) {
-  return HelpOnceInline(b, h, own_key, round);
+__noinline__ __device__ bool HelpOnce(DeviceBlock& b, const HelpList& h, const Work& own, uint32_t round) {
+  return HelpOnceInline(b, h, own, round);
 }
 
 }  // namespace gordian::runtime::cuda

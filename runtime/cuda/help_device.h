@@ -75,7 +75,7 @@ GRT_HD StepResult StepAny(Block& b, const Work& w, uint32_t channel, uint32_t* p
 
 // Once along the list. `round` counts the calls of a block: channels are served in turns. False: leave.
 template <typename Block>
-GRT_HD bool HelpOnce(Block& b, const HelpList& h, uint32_t own_key, uint32_t round);
+GRT_HD bool HelpOnce(Block& b, const HelpList& h, const Work& own, uint32_t round);
 
 template <typename Block>
 GRT_HD inline StepResult StepAnyInline(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
@@ -83,15 +83,45 @@ GRT_HD inline StepResult StepAnyInline(Block& b, const Work& w, uint32_t channel
   return StepBulk<AnyType, kMaxRanks>(b, w, channel, BulkOf(w, channel), pc);
 }
 
-// By one thread: has a look at the host's words if it is time and nobody else does.
-GRT_HD inline void LookAtHost(const HelpList& h, uint64_t now) {
+// By one thread: has a look at the host's words if it is time and nobody else does. `own`: the block's own
+// operation, whose communicator the host may have given up.
+GRT_HD inline void LookAtHost(const HelpList& h, const Work& own, uint64_t now) {
   const uint64_t last = LoadWordAcquire(&h.seen->looked);
   if (static_cast<int64_t>(now - last) < kLookEvery || !CompareAndSwap(&h.seen->looked, last, now)) return;
   if (LoadHostWord(h.stop) != 0) StoreRelaxed(&h.seen->stop, 1);
+  if (own.failed != nullptr) {
+    const uint32_t failed = LoadHostWord(own.failed);
+    for (uint32_t p = 0; failed != kNoFailure && p < own.ranks; ++p) StoreRelaxed(&HeaderAt(own, p)->failed, failed);
+  }
   if (h.listed == 0) return;
   const uint32_t tail = LoadHostWord(h.tail);
   const uint32_t keys = LoadHostWord(h.keys);  // set before the tail: counts all keys up to there
   StoreWordRelease(&h.seen->published, uint64_t{tail} << 32 | keys);
+}
+
+// For an operation that does not go on: whether its communicator has failed, which the host is told. Another
+// member that is, or last was, at another operation of the same number is such a failure, and all members
+// are told.
+template <typename Block>
+GRT_HD inline bool HasFailed(Block& b, const Work& w, uint32_t channel) {
+  const ChannelState* state = StateAt(w, channel);
+  const uint32_t number = state->lines + state->bulks + 1;
+  bool disagrees = false;
+  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
+    disagrees = disagrees || Disagrees(w, channel, number, w.signature, p) ||
+                Disagrees(w, channel, number - 1, state->signature, p);
+  }
+  disagrees = b.Any(disagrees);
+  uint32_t failed = 0;
+  if (b.Thread() == 0) {
+    failed = LoadRelaxed(&HeaderAt(w, w.rank)->failed);
+    if (disagrees && failed == kNoFailure) {
+      failed = kFailedMismatch;
+      for (uint32_t p = 0; p < w.ranks; ++p) StoreRelaxed(&HeaderAt(w, p)->failed, failed);
+    }
+    if (failed != kNoFailure && w.failed != nullptr) StoreRelaxed(w.failed, failed);
+  }
+  return b.Broadcast(failed) != 0;
 }
 
 // Runs a channel of a published operation as far as it goes now.
@@ -113,6 +143,10 @@ GRT_HD inline void Serve(Block& b, const HelpList& h, const Work& w, uint32_t id
   do {
     result = StepAny(b, w, channel, &pc);
   } while (result == StepResult::kAdvanced);
+  if (result == StepResult::kNotReady) {
+    // Whether or not it has: its own kernel leaves when its turn comes.
+    [[maybe_unused]] const bool failed = HasFailed(b, w, channel);
+  }
   b.Sync();  // the step's stores by all threads come before the word
   if (b.Thread() == 0) {
     const bool done = result == StepResult::kDone;
@@ -122,11 +156,12 @@ GRT_HD inline void Serve(Block& b, const HelpList& h, const Work& w, uint32_t id
 }
 
 template <typename Block>
-GRT_HD inline bool HelpOnceInline(Block& b, const HelpList& h, uint32_t own_key, uint32_t round) {
+GRT_HD inline bool HelpOnceInline(Block& b, const HelpList& h, const Work& own, uint32_t round) {
+  if (HasFailed(b, own, b.Index())) return false;
   uint32_t stop = 0;
   uint64_t published = 0;
   if (b.Thread() == 0) {
-    LookAtHost(h, b.Now());
+    LookAtHost(h, own, b.Now());
     stop = LoadRelaxed(&h.seen->stop);
     if (h.listed != 0) published = LoadWordAcquire(&h.seen->published);
   }
@@ -137,7 +172,7 @@ GRT_HD inline bool HelpOnceInline(Block& b, const HelpList& h, uint32_t own_key,
   if (static_cast<int32_t>(tail - (h.id + 1)) <= 0) return true;
   const uint32_t keys = b.Broadcast(static_cast<uint32_t>(published));
   uint32_t unfinished_keys = 1;
-  if (b.Thread() == 0) b.Keys()[0] = own_key;
+  if (b.Thread() == 0) b.Keys()[0] = own.order_key;
   b.Sync();
   for (uint32_t id = h.id + 1; id != tail; ++id) {
     // Nothing behind can be served once every key has an unfinished operation.
@@ -170,7 +205,7 @@ template <typename T, bool kIsBulk, uint32_t kRanks, typename Block>
 GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
   const uint32_t channel = b.Index();
   uint32_t round = 0;
-  const auto stall = [&] { return HelpOnce(b, h, w.order_key, round++); };
+  const auto stall = [&] { return HelpOnce(b, h, w, round++); };
   uint32_t pc = 0;
   if (h.listed != 0) {
     // All before it on the stream is done: the kernel boundary.

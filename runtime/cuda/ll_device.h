@@ -9,12 +9,15 @@
 // blocks that help. Each step looks before it writes: whoever repeats a step that was not ready finds
 // inputs and outputs untouched, in place too.
 //
+// A line of another operation than this rank's never arrives: its flags have the signature in them.
+//
 // Thread rule: all threads of a block call together with equal arguments; a channel belongs to one block
 // at a time. kRanks: at least the number of ranks. Block: Thread(), Threads(), Sync(), All(bool), Targets().
 #ifndef GORDIAN_RUNTIME_CUDA_LL_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_LL_DEVICE_H_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "runtime/cuda/reduce_device.h"
 #include "runtime/cuda/work.h"
@@ -28,20 +31,40 @@ struct Lines {
   uint64_t first;  // line of each block where the channel begins
   uint32_t count;
   uint32_t slot;
-  uint32_t flag;
+  LineFlags flags;
 };
 
 GRT_HD inline Lines LinesOf(const Work& w, uint32_t channel, uint32_t carried) {
   const uint32_t each = LinesPerChannel(w);
   const uint64_t lines = LineCount(w);
   const uint64_t first = Least(uint64_t{each} * channel, lines);
-  return {first, static_cast<uint32_t>(Least(each, lines - first)), carried % kLineSlots, carried + 1};
+  return {first, static_cast<uint32_t>(Least(each, lines - first)), carried % kLineSlots, FlagsOf(carried + 1, w.signature)};
 }
 
 // Bytes of a line of block p; 0 where the block has ended.
 GRT_HD inline uint32_t LineBytes(const Work& w, uint32_t p, uint64_t line) {
   const uint64_t bytes = BlockBytes(w, p);
   return line * 8 >= bytes ? 0 : static_cast<uint32_t>(Least(8, bytes - line * 8));
+}
+
+// Tells the others what this rank is at: they look when they wait in vain. `number` as ChannelFlags::doing's.
+template <typename Block>
+GRT_HD inline void TellDoing(Block& b, const Work& w, uint32_t channel, uint32_t number) {
+  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
+    if ((PartnersMask(w) >> p & 1) == 0) continue;
+    StoreWideRelaxed(DoingAt(w, p, channel, number, w.rank, IsReceiver(w)), DoingWord(w, number));
+  }
+}
+
+// False for one of the threads: the communicator has failed, or the members were not at one operation the
+// last time, which those who only sent did not see then. The operation is not begun.
+template <typename Block>
+GRT_HD inline bool MayBegin(Block& b, const Work& w, uint32_t channel, const ChannelState& state) {
+  bool may = b.Thread() != 0 || LoadRelaxed(&HeaderAt(w, w.rank)->failed) == kNoFailure;
+  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
+    if (Disagrees(w, channel, state.lines + state.bulks, state.signature, p)) may = false;
+  }
+  return may;
 }
 
 // For threads below the number of ranks: whether that peer's lanes may be written.
@@ -55,6 +78,12 @@ GRT_HD inline bool HasLineCredit(const Work& w, uint32_t channel, uint32_t peer,
 template <uint32_t kRanks, typename Block>
 GRT_HD inline void SendLines(Block& b, const Work& w, uint32_t channel, const Lines& lines,
                              uint64_t loaded) {
+  if (IsPreMultiplied(w)) {
+    for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
+      if ((w.send1 >> p & 1) == 0) continue;
+      StoreLine(&FlagsAt(w, p, channel)->line_scalar[lines.slot][w.rank], w.scalar, lines.flags);
+    }
+  }
   // Who sends nothing may have no input.
   const bool same = w.in_stride == 0 && w.send1 != 0;
   for (uint32_t l = b.Thread(); l < lines.count; l += b.Threads()) {
@@ -71,15 +100,21 @@ GRT_HD inline void SendLines(Block& b, const Work& w, uint32_t channel, const Li
         if (bytes == 0) continue;
         word = LoadBytes(w.in + p * w.in_stride + line * 8, bytes);
       }
-      StoreLine(LaneAt(w, p, channel, lines.slot, 0, w.rank) + l, word, lines.flag);
-    }
-    if ((w.flags & (kOwn | kReduces)) == kOwn) {
-      const char* from = w.in + w.rank * w.in_stride + line * 8;
-      char* to = w.out + w.rank * w.out_stride + line * 8;
-      const uint32_t bytes = LineBytes(w, w.rank, line);
-      if (from != to) StoreBytes(to, LoadBytes(from, bytes), bytes);
+      StoreLine(LaneAt(w, p, channel, lines.slot, 0, w.rank) + l, word, lines.flags);
     }
   }
+}
+
+// The scalars of all that contribute. False: one has not arrived.
+GRT_HD inline bool TakeScalars(const Work& w, uint32_t channel, const Lines& lines, uint64_t* scalars) {
+  bool arrived = true;
+  for (uint32_t p = 0; p < w.ranks; ++p) {
+    scalars[p] = w.scalar;
+    if ((w.receive1 >> p & 1) == 0) continue;
+    const LlLine* line = &FlagsAt(w, w.rank, channel)->line_scalar[lines.slot][p];
+    if (!LoadLine(line, lines.flags, &scalars[p])) arrived = false;
+  }
+  return arrived;
 }
 
 // Phase 1 of line l: if all have arrived, combines or places it (and sends the sum). False: not all.
@@ -91,10 +126,9 @@ GRT_HD inline bool TakeLine(const Work& w, uint32_t channel, const Lines& lines,
   const uint32_t bytes = LineBytes(w, w.rank, line);
   if (bytes == 0) return true;  // behind the end of the own shard: nobody sends it
   uint64_t words[kRanks] = {};
+  [[maybe_unused]] uint64_t scalars[std::is_same_v<T, AnyType> ? kRanks : 1];
   uint64_t own = 0;
-  if ((w.flags & kReduces) != 0 && (w.flags & kOwn) != 0) {
-    own = LoadBytes(w.in + w.rank * w.in_stride + line * 8, bytes);
-  }
+  if ((w.flags & kOwn) != 0) own = LoadBytes(w.in + w.rank * w.in_stride + line * 8, bytes);
   for (;; --polls) {
     bool arrived = true;
 #ifdef __CUDACC__
@@ -102,9 +136,12 @@ GRT_HD inline bool TakeLine(const Work& w, uint32_t channel, const Lines& lines,
 #endif
     for (uint32_t p = 0; p < kRanks; ++p) {
       if ((w.receive1 >> p & 1) == 0) continue;
-      if (!LoadLine(LaneAt(w, w.rank, channel, lines.slot, 0, p) + l, lines.flag, &words[p])) {
+      if (!LoadLine(LaneAt(w, w.rank, channel, lines.slot, 0, p) + l, lines.flags, &words[p])) {
         arrived = false;
       }
+    }
+    if constexpr (std::is_same_v<T, AnyType>) {
+      if (IsPreMultiplied(w) && !TakeScalars(w, channel, lines, scalars)) arrived = false;
     }
     if (arrived) break;
     if (polls == 0) return false;
@@ -117,6 +154,11 @@ GRT_HD inline bool TakeLine(const Work& w, uint32_t channel, const Lines& lines,
       if ((w.receive1 >> p & 1) == 0) continue;
       StoreBytes(w.out + p * w.out_stride + line * 8, words[p], bytes);
     }
+    if ((w.flags & kOwn) != 0) {
+      // Here only: by now the others are known to be at this operation.
+      char* to = w.out + w.rank * w.out_stride + line * 8;
+      if (to != w.in + w.rank * w.in_stride + line * 8) StoreBytes(to, own, bytes);
+    }
     return true;
   }
   if ((w.flags & kWritesOutput) == 0) return true;  // a leaf of a reduction receives nothing
@@ -127,7 +169,7 @@ GRT_HD inline bool TakeLine(const Work& w, uint32_t channel, const Lines& lines,
     if (p == w.rank) words[p] = own;
   }
   const uint64_t sum =
-      Reduce<T>(words, w.receive1 | 1u << w.rank, w.type, w.op, w.ranks);
+      Reduce<T>(words, w.receive1 | 1u << w.rank, w.type, w.op, w.ranks, scalars);
   StoreBytes(w.out + (shards ? w.rank * w.out_stride : 0) + line * 8, sum, bytes);
   if (shards) {
 #ifdef __CUDACC__
@@ -135,7 +177,7 @@ GRT_HD inline bool TakeLine(const Work& w, uint32_t channel, const Lines& lines,
 #endif
     for (uint32_t p = 0; p < kRanks; ++p) {
       if ((w.send2 >> p & 1) == 0) continue;
-      StoreLine(LaneAt(w, p, channel, lines.slot, 1, w.rank) + l, sum, lines.flag);
+      StoreLine(LaneAt(w, p, channel, lines.slot, 1, w.rank) + l, sum, lines.flags);
     }
   }
   return true;
@@ -154,7 +196,7 @@ GRT_HD inline bool TakeSum(const Work& w, uint32_t channel, const Lines& lines, 
 #endif
     for (uint32_t p = 0; p < kRanks; ++p) {
       if ((w.receive2 >> p & 1) == 0 || LineBytes(w, p, line) == 0) continue;
-      if (!LoadLine(LaneAt(w, w.rank, channel, lines.slot, 1, p) + l, lines.flag, &words[p])) {
+      if (!LoadLine(LaneAt(w, w.rank, channel, lines.slot, 1, p) + l, lines.flags, &words[p])) {
         arrived = false;
       }
     }
@@ -180,7 +222,11 @@ GRT_HD inline void FinishLines(Block& b, const Work& w, uint32_t channel, uint32
       StoreRelaxed(&FlagsAt(w, p, channel)->line_credit[w.rank], carried + 1);
     }
   }
-  if (b.Thread() == 0) StateAt(w, channel)->lines = carried + 1;
+  if (b.Thread() == 0) {
+    ChannelState* state = StateAt(w, channel);
+    state->lines = carried + 1;
+    state->signature = w.signature;
+  }
 }
 
 // Carries a channel to its end. stall() is called by all threads when a while has passed in vain; false
@@ -188,7 +234,9 @@ GRT_HD inline void FinishLines(Block& b, const Work& w, uint32_t channel, uint32
 template <typename T, uint32_t kRanks, typename Block, typename Stall>
 GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, Stall&& stall) {
   constexpr uint32_t kPolls = 100;  // some 50 us
-  const uint32_t carried = StateAt(w, channel)->lines;
+  const ChannelState state = *StateAt(w, channel);
+  const uint32_t carried = state.lines;
+  TellDoing(b, w, channel, state.lines + state.bulks + 1);
   const Lines lines = LinesOf(w, channel, carried);
   // On its way while the credits are: both are most of a microsecond's wait at small sizes.
   uint64_t loaded = 0;
@@ -196,8 +244,9 @@ GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, Stall&& s
     const uint64_t line = lines.first + b.Thread();
     loaded = LoadBytes(w.in + line * 8, LineBytes(w, 0, line));
   }
+  const bool may_begin = MayBegin(b, w, channel, state);
   for (uint32_t tries = 1;; ++tries) {
-    bool ready = true;
+    bool ready = may_begin;
     for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
       ready = ready && HasLineCredit(w, channel, p, carried);
     }
@@ -232,10 +281,13 @@ GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, Stall&& s
 // One step. pc: 0 send, 1 first phase, 2 second phase.
 template <typename T, typename Block>
 GRT_HD inline StepResult StepLines(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
-  const uint32_t carried = StateAt(w, channel)->lines;
+  const ChannelState state = *StateAt(w, channel);
+  const uint32_t carried = state.lines;
   const Lines lines = LinesOf(w, channel, carried);
   bool ready = true;
   if (*pc == 0) {
+    TellDoing(b, w, channel, state.lines + state.bulks + 1);
+    ready = MayBegin(b, w, channel, state);
     for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
       ready = ready && HasLineCredit(w, channel, p, carried);
     }
@@ -256,10 +308,14 @@ GRT_HD inline StepResult StepLines(Block& b, const Work& w, uint32_t channel, ui
       if ((from >> p & 1) == 0) continue;
       if (LineBytes(w, phase == 0 ? w.rank : p, lines.first + l) == 0) continue;
       uint64_t word;
-      if (!LoadLine(LaneAt(w, w.rank, channel, lines.slot, phase, p) + l, lines.flag, &word)) {
+      if (!LoadLine(LaneAt(w, w.rank, channel, lines.slot, phase, p) + l, lines.flags, &word)) {
         ready = false;
       }
     }
+  }
+  if constexpr (std::is_same_v<T, AnyType>) {
+    uint64_t scalars[kMaxRanks];
+    if (phase == 0 && IsPreMultiplied(w) && !TakeScalars(w, channel, lines, scalars)) ready = false;
   }
   if (!b.All(ready)) return StepResult::kNotReady;
   for (uint32_t l = b.Thread(); l < lines.count; l += b.Threads()) {

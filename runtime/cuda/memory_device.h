@@ -38,21 +38,40 @@ struct alignas(16) Pack {
 };
 static_assert(sizeof(Pack) == 16);
 
-GRT_HD inline void StoreLine(LlLine* line, uint64_t data, uint32_t flag) {
+// What a line's two halves carry. The first is a count that is never used again, so it alone tells an old
+// line from a new one; the second has the operation's signature in it too, so a line of another operation
+// matches nothing.
+struct LineFlags {
+  uint32_t first, second;
+};
+
+// The finaliser of MurmurHash3 (Appleby, public domain): one to one, so that equal signatures with
+// different counts never match.
+GRT_HD inline LineFlags FlagsOf(uint32_t count, uint32_t signature) {
+  uint32_t h = count;
+  h ^= h >> 16;
+  h *= 0x85ebca6bu;
+  h ^= h >> 13;
+  h *= 0xc2b2ae35u;
+  return {count, signature ^ h ^ h >> 16};
+}
+
+GRT_HD inline void StoreLine(LlLine* line, uint64_t data, const LineFlags& flags) {
   const auto low = static_cast<uint32_t>(data);
   const auto high = static_cast<uint32_t>(data >> 32);
 #ifdef __CUDA_ARCH__
-  asm volatile("st.volatile.global.v4.u32 [%0], {%1,%2,%3,%2};" ::"l"(line), "r"(low), "r"(flag), "r"(high)
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(line), "r"(low),
+               "r"(flags.first), "r"(high), "r"(flags.second)
                : "memory");
 #else
   auto* half = reinterpret_cast<uint64_t*>(line);
-  __atomic_store_n(half, low | static_cast<uint64_t>(flag) << 32, __ATOMIC_RELEASE);
-  __atomic_store_n(half + 1, high | static_cast<uint64_t>(flag) << 32, __ATOMIC_RELEASE);
+  __atomic_store_n(half, low | static_cast<uint64_t>(flags.first) << 32, __ATOMIC_RELEASE);
+  __atomic_store_n(half + 1, high | static_cast<uint64_t>(flags.second) << 32, __ATOMIC_RELEASE);
 #endif
 }
 
-// False, and data unspecified, unless the line carries `flag`.
-GRT_HD inline bool LoadLine(const LlLine* line, uint32_t flag, uint64_t* data) {
+// False, and data unspecified, unless the line carries `flags`.
+GRT_HD inline bool LoadLine(const LlLine* line, const LineFlags& flags, uint64_t* data) {
   uint32_t low, flag0, high, flag1;
 #ifdef __CUDA_ARCH__
   asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -69,7 +88,7 @@ GRT_HD inline bool LoadLine(const LlLine* line, uint32_t flag, uint64_t* data) {
   flag1 = static_cast<uint32_t>(second >> 32);
 #endif
   *data = low | static_cast<uint64_t>(high) << 32;
-  return flag0 == flag && flag1 == flag;
+  return flag0 == flags.first && flag1 == flags.second;
 }
 
 GRT_HD inline uint32_t LoadAcquire(const uint32_t* word) {
@@ -95,6 +114,24 @@ GRT_HD inline uint32_t LoadRelaxed(const uint32_t* word) {
 GRT_HD inline void StoreRelaxed(uint32_t* word, uint32_t value) {
 #ifdef __CUDA_ARCH__
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+#else
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+#endif
+}
+
+GRT_HD inline uint64_t LoadWideRelaxed(const uint64_t* word) {
+#ifdef __CUDA_ARCH__
+  uint64_t value;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+#else
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#endif
+}
+
+GRT_HD inline void StoreWideRelaxed(uint64_t* word, uint64_t value) {
+#ifdef __CUDA_ARCH__
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 #else
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
 #endif

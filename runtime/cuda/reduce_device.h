@@ -1,7 +1,8 @@
 // One 8-byte word of each rank into one word: the expression tree ((x0 + x1) + x2) + ... in rank order,
 // the same on every rank, for every protocol, number of channels and schedule. 16- and 8-bit floats are
 // added up in 32 bits and rounded once, to nearest even; an average is divided at the end, before that
-// rounding. Words whose tail holds no element may hold anything there.
+// rounding. PreMulSum multiplies each rank's elements by that rank's scalar first, without rounding in
+// between. Words whose tail holds no element may hold anything there.
 //
 // The element types are core/elements.h's; nvcc takes its constexpr functions for the device
 // (--expt-relaxed-constexpr). Only half and bfloat16 go by the device's own conversions, for speed: they
@@ -92,6 +93,17 @@ GRT_HD inline uint64_t WordOf(Bits bits, uint32_t index) {
   return word << (8 * sizeof(Bits) * index);
 }
 
+// The product by itself: the compiler must not make one instruction of it and the addition that follows,
+// which would round once where the reference rounds twice.
+template <typename Value>
+GRT_HD inline Value RoundedProduct(Value a, Value b) {
+#ifdef __CUDA_ARCH__
+  if constexpr (std::is_same_v<Value, float>) return __fmul_rn(a, b);
+  if constexpr (std::is_same_v<Value, double>) return __dmul_rn(a, b);
+#endif
+  return Apply(Operator::kProduct, a, b);
+}
+
 // `present` has a bit for each rank that contributes; at least one.
 template <typename Element, uint32_t kRanks>
 GRT_HD inline uint64_t ReduceWord(const uint64_t (&words)[kRanks], uint32_t present, Operator op,
@@ -120,10 +132,10 @@ GRT_HD inline uint64_t ReduceWord(const uint64_t (&words)[kRanks], uint32_t pres
   return result;
 }
 
-// The same for a type that is known only now: small code, and slower.
+// The same for a type that is known only now: small code, and slower. `scalars`: of PreMulSum.
 template <typename Element>
 GRT_HD inline uint64_t ReduceWordSlowly(const uint64_t* words, uint32_t present, Operator op,
-                                        uint32_t ranks) {
+                                        uint32_t ranks, const uint64_t* scalars) {
   using Bits = typename Element::Bits;
   using Value = typename Element::Value;
   uint64_t result = 0;
@@ -138,7 +150,11 @@ GRT_HD inline uint64_t ReduceWordSlowly(const uint64_t* words, uint32_t present,
 #endif
     for (uint32_t p = 0; p < ranks; ++p) {
       if ((present >> p & 1) == 0) continue;
-      const Value value = Element::Decode(ElementOf<Bits>(words[p], e));
+      Value value = Element::Decode(ElementOf<Bits>(words[p], e));
+      if (op == Operator::kPreMulSum) {
+        const Value scalar = Element::Decode(ElementOf<Bits>(scalars[p], 0));
+        value = RoundedProduct(value, scalar);
+      }
       sum = first ? value : Apply(op, sum, value);
       first = false;
     }
@@ -149,42 +165,43 @@ GRT_HD inline uint64_t ReduceWordSlowly(const uint64_t* words, uint32_t present,
 }
 
 GRT_APART GRT_HD inline uint64_t ReduceAnyWord(const uint64_t* words, uint32_t present, DataType type,
-                                     Operator op, uint32_t ranks) {
+                                     Operator op, uint32_t ranks, const uint64_t* scalars) {
   switch (type) {
     case DataType::kInt8:
-      return ReduceWordSlowly<PlainElement<int8_t>>(words, present, op, ranks);
+      return ReduceWordSlowly<PlainElement<int8_t>>(words, present, op, ranks, scalars);
     case DataType::kUint8:
-      return ReduceWordSlowly<PlainElement<uint8_t>>(words, present, op, ranks);
+      return ReduceWordSlowly<PlainElement<uint8_t>>(words, present, op, ranks, scalars);
     case DataType::kInt32:
-      return ReduceWordSlowly<PlainElement<int32_t>>(words, present, op, ranks);
+      return ReduceWordSlowly<PlainElement<int32_t>>(words, present, op, ranks, scalars);
     case DataType::kUint32:
-      return ReduceWordSlowly<PlainElement<uint32_t>>(words, present, op, ranks);
+      return ReduceWordSlowly<PlainElement<uint32_t>>(words, present, op, ranks, scalars);
     case DataType::kInt64:
-      return ReduceWordSlowly<PlainElement<int64_t>>(words, present, op, ranks);
+      return ReduceWordSlowly<PlainElement<int64_t>>(words, present, op, ranks, scalars);
     case DataType::kUint64:
-      return ReduceWordSlowly<PlainElement<uint64_t>>(words, present, op, ranks);
+      return ReduceWordSlowly<PlainElement<uint64_t>>(words, present, op, ranks, scalars);
     case DataType::kHalf:
-      return ReduceWordSlowly<HalfElement>(words, present, op, ranks);
+      return ReduceWordSlowly<HalfElement>(words, present, op, ranks, scalars);
     case DataType::kFloat:
-      return ReduceWordSlowly<FloatElement>(words, present, op, ranks);
+      return ReduceWordSlowly<FloatElement>(words, present, op, ranks, scalars);
     case DataType::kDouble:
-      return ReduceWordSlowly<PlainElement<double>>(words, present, op, ranks);
+      return ReduceWordSlowly<PlainElement<double>>(words, present, op, ranks, scalars);
     case DataType::kBfloat16:
-      return ReduceWordSlowly<Bfloat16Element>(words, present, op, ranks);
+      return ReduceWordSlowly<Bfloat16Element>(words, present, op, ranks, scalars);
     case DataType::kFloat8E4M3:
-      return ReduceWordSlowly<SmallElement<Float8E4M3>>(words, present, op, ranks);
+      return ReduceWordSlowly<SmallElement<Float8E4M3>>(words, present, op, ranks, scalars);
     case DataType::kFloat8E5M2:
-      return ReduceWordSlowly<SmallElement<Float8E5M2>>(words, present, op, ranks);
+      return ReduceWordSlowly<SmallElement<Float8E5M2>>(words, present, op, ranks, scalars);
   }
   return 0;
 }
 
-// T is an element type, AnyType or MoveOnly (never called).
+// T is an element type, AnyType or MoveOnly (never called). `scalars`, of all present: of PreMulSum, which
+// AnyType alone does.
 template <typename T, uint32_t kRanks>
 GRT_HD inline uint64_t Reduce(const uint64_t (&words)[kRanks], uint32_t present, DataType type,
-                              Operator op, uint32_t ranks) {
+                              Operator op, uint32_t ranks, [[maybe_unused]] const uint64_t* scalars) {
   if constexpr (std::is_same_v<T, AnyType>) {
-    return ReduceAnyWord(words, present, type, op, ranks);
+    return ReduceAnyWord(words, present, type, op, ranks, scalars);
   } else if constexpr (std::is_same_v<T, MoveOnly>) {
     return 0;
   } else {

@@ -29,6 +29,18 @@ PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channel
 
 namespace {
 
+// Of what members must agree on. Of a send and its receive the bytes count, not the type.
+uint32_t SignatureOf(const Work& w, uint64_t count, uint32_t peer) {
+  OpDesc op;
+  op.kind = w.kind;
+  op.dtype = w.type;
+  op.redop = w.op;
+  op.root_or_peer = static_cast<int32_t>(peer);
+  op.count = count;
+  const uint64_t signature = Signature(op);
+  return static_cast<uint32_t>(signature ^ signature >> 32);
+}
+
 // Masks, strides and flags that do not depend on the size's way of being carried.
 bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
   Work& w = *work;
@@ -158,6 +170,7 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
     two_phase = true;
   }
   if (!Shape(&w, bytes, peer, two_phase)) return false;
+  w.signature = SignatureOf(w, count, peer);
   if (lines) {
     const uint64_t count_of_lines = std::max<uint64_t>(LineCount(w), 1);
     const uint64_t least = (count_of_lines + w.port.lines_per_lane - 1) / w.port.lines_per_lane;

@@ -5,6 +5,10 @@
 // layout lies in the heap of every member at the same offset, so an address in a peer's memory is that
 // peer's base plus an offset known here.
 //
+// Members that disagree about an operation never match: its signature is part of every line's flags, of
+// offers, and lies beside the first chunk that is staged. So nothing is written to an output, both wait, and
+// a carrier that stalls finds in `doing` what the others are at (help_device.h).
+//
 // Everything here is plain data, computed on the host; PlanWork is a pure function of arguments that are
 // equal on all members, and of the rank.
 #ifndef GORDIAN_RUNTIME_CUDA_WORK_H_
@@ -25,6 +29,18 @@ inline constexpr uint32_t kMaxChannels = 128;  // of one operation: the blocks o
 inline constexpr uint32_t kLineSlots = 2;      // LL operations of a channel under way at once
 inline constexpr uint32_t kStageSlots = 4;     // chunks of a channel and peer under way at once
 inline constexpr uint32_t kLookAhead = 1;      // chunks that a phase is ahead of the next; < kStageSlots
+// Operations that a member may be ahead of another and still be told what that one waits for: two by LL and
+// four by bulk where data passes between them.
+inline constexpr uint32_t kDoingSlots = 8;
+
+// At the start of a communicator's region, in each member's heap.
+struct alignas(128) RegionHeader {
+  uint32_t failed;  // Failure; set by any member, never cleared
+};
+inline constexpr uint64_t kRegionHeaderBytes = sizeof(RegionHeader);
+
+// Why a communicator does not go on.
+enum Failure : uint32_t { kNoFailure = 0, kFailedMismatch = 1, kFailedAborted = 2, kFailedPeer = 3 };
 
 // Words that peers write and the owner polls, one set a channel. Indexed by the peer that writes.
 struct alignas(128) ChannelFlags {
@@ -32,16 +48,24 @@ struct alignas(128) ChannelFlags {
   uint32_t credit[2][kMaxRanks];  // chunks of ours that the peer has consumed, by phase
   uint32_t line_credit[kMaxRanks];  // LL operations of ours that the peer has consumed
   uint32_t unused[24];
-  LlLine offer[kMaxRanks];  // where in the peer's heap its output may be written, + 1; 0: nowhere
+  LlLine offer[kMaxRanks];  // the peer's output - its region, + 1, where it may be written; 0: nowhere
+  // What the peer is at: operations that the channel has carried + 1, above the signature. [0]: of a
+  // collective or as sender, [1]: as receiver. For those who wait in vain; nothing rests on it.
+  uint64_t doing[2][kDoingSlots][kMaxRanks];
+  // With the chunk that is staged in the same slot: whose first chunk it is, and the scalar of every chunk
+  // of a PreMulSum.
+  uint32_t sign[kStageSlots][kMaxRanks];
+  uint64_t scalar[kStageSlots][kMaxRanks];
+  LlLine line_scalar[kLineSlots][kMaxRanks];  // the scalar of a PreMulSum by LL
 };
-static_assert(sizeof(ChannelFlags) == 384);
+static_assert(sizeof(ChannelFlags) == 2048);
 
 // What a channel has carried, in its owner's memory. Equal on all members between operations.
 struct alignas(16) ChannelState {
   uint32_t lines;   // LL operations
   uint32_t bulks;   // bulk operations
   uint32_t chunks;  // chunk numbers used up, skipped ones included; the same for both phases
-  uint32_t unused;
+  uint32_t signature;  // of the last one
 };
 static_assert(sizeof(ChannelState) == 16);
 
@@ -72,17 +96,19 @@ enum WorkFlags : uint16_t {
 
 // What a kernel gets, and an entry of the list that stalled kernels help from.
 struct alignas(16) Work {
-  char* base[kMaxRanks];  // of the port's region in each member's heap, as mapped here
+  // Of the port; the same for all its operations. Up to `in`.
+  char* base[kMaxRanks];  // of the communicator's region in each member's heap, as mapped here
+  PortLayout port;
+  uint32_t* failed;       // host memory, Failure: the host tells the kernels, and they tell it; may be null
+  // Of the operation.
   const char* in;
   char* out;
   uint64_t block_bytes;  // between one pair in phase 1; of a two-phase operation the shards' stride
   uint64_t total_bytes;  // two-phase: of all shards together
   uint64_t in_stride;    // from the block for peer p to that for p + 1
   uint64_t out_stride;   // from where peer p's block is placed to p + 1's
-  uint64_t region_at;    // region base - heap base, on every member
-  uint64_t offered;      // output - own heap base + 1; 0: not in the heap
+  uint64_t offered;      // output - own region + 1, modulo 2^64; 0: peers cannot reach it
   uint64_t part;         // of each block, by channel: bytes if bulk, else lines
-  PortLayout port;
   uint32_t chunk;        // bytes moved by a bulk step, at most; <= port.chunk_bytes
   uint32_t part_chunks;  // chunks of a whole part
   uint32_t order_key;    // operations with one key are carried in their order on the stream
@@ -93,7 +119,9 @@ struct alignas(16) Work {
   uint8_t send1, receive1, send2, receive2;  // masks of ranks
   DataType type;
   Operator op;
-  uint8_t unused[14];
+  uint8_t unused[2];
+  uint32_t signature;    // of what must be equal on all members
+  uint64_t scalar;       // PreMulSum: the bits of one element, this rank's own
 };
 static_assert(std::is_trivially_copyable_v<Work> && sizeof(Work) == 240);
 
@@ -114,7 +142,7 @@ struct Thresholds {
 
 // Fills everything of `work` that follows from the operation: strides, masks, flags, channels, chunk.
 // rank, ranks, port, type, op, kind, in and out are set. `count` is NCCL's count of the kind, `peer` its
-// root or peer. False: the kind or a rank is not valid.
+// root or peer. False: the kind or a rank is not valid. `scalar` is the caller's.
 bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& thresholds, bool offers);
 
 GRT_HD inline uint64_t RoundUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
@@ -125,6 +153,10 @@ GRT_HD inline uint64_t BlockBytes(const Work& w, uint32_t p) {
   if ((w.flags & kTwoPhase) == 0) return w.block_bytes;
   const uint64_t begin = Least(w.block_bytes * p, w.total_bytes);
   return Least(w.block_bytes, w.total_bytes - begin);
+}
+
+GRT_HD inline RegionHeader* HeaderAt(const Work& w, uint32_t member) {
+  return reinterpret_cast<RegionHeader*>(w.base[member]);
 }
 
 GRT_HD inline ChannelFlags* FlagsAt(const Work& w, uint32_t member, uint32_t channel) {
@@ -162,6 +194,34 @@ GRT_HD inline uint32_t OthersMask(const Work& w) { return ((1u << w.ranks) - 1) 
 // pairs stay equal; of a pair, the sender.
 GRT_HD inline uint32_t CreditMask(const Work& w) {
   return (w.flags & kPair) != 0 ? w.receive1 : OthersMask(w);
+}
+
+// Who takes part beside this rank.
+GRT_HD inline uint32_t PartnersMask(const Work& w) {
+  return (w.flags & kPair) != 0 ? 1u << w.peer : OthersMask(w);
+}
+
+// What ChannelFlags::doing holds while the channel carries this operation. Its number is that of the
+// operations that the channel has carried, + 1.
+GRT_HD inline uint64_t DoingWord(const Work& w, uint32_t number) { return uint64_t{number} << 32 | w.signature; }
+GRT_HD inline uint64_t* DoingAt(const Work& w, uint32_t owner, uint32_t channel, uint32_t number,
+                                uint32_t writer, bool receives) {
+  return &FlagsAt(w, owner, channel)->doing[receives ? 1 : 0][number % kDoingSlots][writer];
+}
+GRT_HD inline bool IsReceiver(const Work& w) { return (w.flags & kPair) != 0 && w.receive1 != 0; }
+
+// Whether member p was, or is, at another operation than this rank, whose operation `number` had `signature`.
+// False too when it has not been told of.
+GRT_HD inline bool Disagrees(const Work& w, uint32_t channel, uint32_t number, uint32_t signature, uint32_t p) {
+  if (number == 0 || (PartnersMask(w) >> p & 1) == 0) return false;
+  // The other end of a pair is what this one is not.
+  const bool receives = (w.flags & kPair) != 0 && !IsReceiver(w);
+  const uint64_t word = LoadWideRelaxed(DoingAt(w, w.rank, channel, number, p, receives));
+  return static_cast<uint32_t>(word >> 32) == number && static_cast<uint32_t>(word) != signature;
+}
+
+GRT_HD inline bool IsPreMultiplied(const Work& w) {
+  return w.op == Operator::kPreMulSum && Reduces(w.kind);
 }
 
 // Bulk: chunk numbers that `channel` uses up in each phase. Equal on all members.

@@ -122,9 +122,9 @@ inline StepResult StepAny(HostBlock& b, const Work& w, uint32_t channel, uint32_
   return StepAnyInline(b, w, channel, pc);
 }
 template <>
-inline bool HelpOnce(HostBlock& b, const HelpList& h, uint32_t own_key, uint32_t round) {
+inline bool HelpOnce(HostBlock& b, const HelpList& h, const Work& own, uint32_t round) {
   b.Stalled();
-  return HelpOnceInline(b, h, own_key, round);
+  return HelpOnceInline(b, h, own, round);
 }
 
 // The heaps of all ranks: regions of communicators, then user memory.
@@ -140,7 +140,7 @@ class HostHeaps {
     uint32_t chunk_bytes = 256;
   };
   explicit HostHeaps(const Options& options) : options_(options) {
-    ports_[0] = Small(LayOut(0, options.ranks, false, options.line_channels, options.bulk_channels, 2, 0));
+    ports_[0] = Small(LayOut(kRegionHeaderBytes, options.ranks, false, options.line_channels, options.bulk_channels, 2, 0));
     ports_[1] = Small(
         LayOut(ports_[0].end, options.ranks, true, options.line_channels, options.bulk_channels, 1, 0));
     region_ = RoundUp(ports_[1].end, 4096);
@@ -150,13 +150,16 @@ class HostHeaps {
       std::memset(heaps_.back().get(), 0, bytes_);
     }
   }
+  // What the host of a rank is told of its communicators, all in one word.
+  uint32_t Failed(uint32_t rank) const { return failed_[rank]; }
+  void Fail(uint32_t rank, uint32_t failure) { failed_[rank] = failure; }
   char* User(uint32_t rank) { return heaps_[rank].get() + region_ * options_.communicators; }
   // An operation of `rank`; `out` may lie in User(rank).
   Work Make(uint32_t rank, uint32_t communicator, OpKind kind, DataType type, Operator op, const void* in,
             void* out, uint64_t count, uint32_t peer, const Thresholds& thresholds) {
     Work w{};
+    w.failed = &failed_[rank];
     for (uint32_t r = 0; r < options_.ranks; ++r) w.base[r] = heaps_[r].get() + region_ * communicator;
-    w.region_at = region_ * communicator;
     w.rank = static_cast<uint8_t>(rank);
     w.ranks = static_cast<uint8_t>(options_.ranks);
     w.kind = kind;
@@ -169,7 +172,7 @@ class HostHeaps {
     if (!PlanWork(&w, count, peer, thresholds, options_.user_bytes > 0)) std::abort();
     w.order_key = communicator * 64 + (pair ? 1 + peer * 2 + (kind == OpKind::kRecv ? 1 : 0) : 0);
     const char* heap = heaps_[rank].get();
-    if (w.out >= heap && w.out < heap + bytes_) w.offered = static_cast<uint64_t>(w.out - heap) + 1;
+    if (w.out >= heap && w.out < heap + bytes_) w.offered = static_cast<uint64_t>(w.out - w.base[rank]) + 1;
     return w;
   }
 
@@ -189,6 +192,7 @@ class HostHeaps {
   PortLayout ports_[2];
   uint64_t region_ = 0;
   uint64_t bytes_ = 0;
+  uint32_t failed_[kMaxRanks] = {};
   std::vector<std::unique_ptr<char, decltype(&std::free)>> heaps_;
 };
 
@@ -238,10 +242,10 @@ inline void RunOnHost(const Work& w, const HelpList& help, Fibers* fibers) {
     const bool bulk = (w.flags & kBulk) != 0;
     if ((w.flags & kReduces) == 0) {
       bulk ? Carry<MoveOnly, true, kMaxRanks>(block, w, help) : Carry<MoveOnly, false, kMaxRanks>(block, w, help);
-    } else if (w.type == DataType::kFloat) {
+    } else if (w.op != Operator::kPreMulSum && w.type == DataType::kFloat) {
       bulk ? Carry<FloatElement, true, kMaxRanks>(block, w, help)
            : Carry<FloatElement, false, kMaxRanks>(block, w, help);
-    } else if (w.type == DataType::kBfloat16) {
+    } else if (w.op != Operator::kPreMulSum && w.type == DataType::kBfloat16) {
       bulk ? Carry<Bfloat16Element, true, kMaxRanks>(block, w, help)
            : Carry<Bfloat16Element, false, kMaxRanks>(block, w, help);
     } else {

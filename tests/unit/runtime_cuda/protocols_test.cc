@@ -103,13 +103,16 @@ void RunCases(uint32_t ranks, const std::vector<Case>& cases, int way, bool dire
         if (!HasInput(mine.kind, static_cast<int32_t>(c.root), r)) b.in_at = nullptr;
         if (!HasOutput(mine.kind, static_cast<int32_t>(c.root), r)) b.out_at = nullptr;
         // Peers write into the user memory of this rank: not before it has filled it.
-        const Work w =
-            heaps.Make(r, 0, kind, c.type, c.op, b.in_at, b.out_at, c.count, peer, Way(way));
+        Work w = heaps.Make(r, 0, kind, c.type, c.op, b.in_at, b.out_at, c.count, peer, Way(way));
+        char scalar[8] = {};
+        Encode(c.type, Scalar(r), scalar);
+        std::memcpy(&w.scalar, scalar, sizeof scalar);
         RunOnHost(w, list.Alone(), &fibers);
         if (!finished) return;
         if (const uint64_t wrong = Wrong(mine, ranks, r, b); wrong > 0) {
           problems[r] += c.Name() + ": " + std::to_string(wrong) + " wrong\n";
         }
+        if (heaps.Failed(r) != kNoFailure) problems[r] += c.Name() + ": failed\n";
       }
     });
   }
@@ -204,7 +207,7 @@ TEST_P(ProtocolsTest, EveryTypeAndOperator) {
   for (const uint32_t ranks : {2, 3, 8}) {
     std::vector<Case> cases;
     for (int type = 0; type < kDataTypes; ++type) {
-      for (int op = 0; op < kOperators; ++op) {
+      for (int op = 0; op <= static_cast<int>(Operator::kPreMulSum); ++op) {
         for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kReduce}) {
           Case c;
           c.kind = kind;
@@ -221,6 +224,138 @@ TEST_P(ProtocolsTest, EveryTypeAndOperator) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, ProtocolsTest, testing::Values(0, 1, 2));
+
+// One member calls another operation than the others.
+enum class Slip { kNothing, kCount, kWay, kType, kOperator, kKind, kRoot, kBroadcastRoot, kBytesOfPair };
+
+struct Called {
+  std::vector<uint32_t> failed;  // what each rank was told
+  std::vector<bool> untouched;   // its output
+  bool finished = true;          // all came to an end by themselves
+};
+
+// `wrong_rank` does it wrong; a right operation before it and one behind it.
+Called RunMismatch(Slip wrong, uint32_t ranks, uint32_t wrong_rank, int way, bool direct) {
+  HostHeaps::Options options;
+  options.ranks = ranks;
+  options.lines_per_lane = 512;
+  options.user_bytes = direct ? 1 << 16 : 0;
+  HostHeaps heaps(options);
+  Called called;
+  called.failed.assign(ranks, kNoFailure);
+  called.untouched.assign(ranks, true);
+  Fibers fibers(ranks);
+  HostList lists[kMaxRanks];
+  for (uint32_t r = 0; r < ranks; ++r) {
+    fibers.Add([&, r] {
+      const bool differs = r == wrong_rank;
+      Case c;
+      c.count = 300;
+      int own_way = way;
+      if (wrong == Slip::kRoot) c.kind = OpKind::kReduce;
+      if (wrong == Slip::kBroadcastRoot) c.kind = OpKind::kBroadcast;
+      if (wrong == Slip::kBytesOfPair) c.kind = differs ? OpKind::kSend : OpKind::kRecv;
+      uint32_t peer = wrong == Slip::kBytesOfPair ? 1 - r : 0;
+      if (differs && (wrong == Slip::kCount || wrong == Slip::kBytesOfPair)) c.count = 299;
+      if (differs && wrong == Slip::kWay) {
+        c.count = 700;  // as where the way of carrying changes with the size
+        own_way = (way + 1) % 3;
+      }
+      if (differs && wrong == Slip::kType) c.type = DataType::kInt32;
+      if (differs && wrong == Slip::kOperator) c.op = Operator::kMax;
+      if (differs && wrong == Slip::kKind) c.kind = OpKind::kAllGather;
+      if (differs && (wrong == Slip::kRoot || wrong == Slip::kBroadcastRoot)) peer = 1;
+      const Case right = {};
+      for (int i = 0; i < 3; ++i) {
+        Case one = right;
+        one.count = 9;
+        if (i == 1) one = c;
+        Buffers b = Fill(one, ranks, r, direct ? heaps.User(r) + i * 16384 : nullptr);
+        if (one.kind == OpKind::kSend || one.kind == OpKind::kRecv) b.in_at = b.in.data();
+        std::memset(b.out_at, 77, OutputCount(one.kind, one.count, ranks) * 4);
+        const Work w = heaps.Make(r, 0, one.kind, one.type, one.op, b.in_at, b.out_at, one.count,
+                                  i == 1 ? peer : 0, Way(i == 1 ? own_way : 0));
+        RunOnHost(w, lists[r].Alone(), &fibers);
+        if (i != 1) continue;
+        for (uint64_t at = 0; at < one.count * 4; ++at) {
+          if (b.out_at[at] != 77) called.untouched[r] = false;
+        }
+      }
+      called.failed[r] = heaps.Failed(r);
+    });
+  }
+  fibers.OnHang([&] {
+    called.finished = false;
+    for (HostList& list : lists) list.Stop();
+  });
+  fibers.Run(kForEver);
+  return called;
+}
+
+TEST_P(ProtocolsTest, AMismatchIsToldToAllBeforeAnyOutput) {
+  for (const uint32_t ranks : {2, 3, 5}) {
+    for (const bool direct : {false, true}) {
+      for (const Slip wrong : {Slip::kNothing, Slip::kCount, Slip::kWay, Slip::kType, Slip::kOperator,
+                                Slip::kKind, Slip::kRoot, Slip::kBytesOfPair}) {
+        if (wrong == Slip::kBytesOfPair && ranks > 2) continue;
+        for (uint32_t wrong_rank = 0; wrong_rank < ranks; ++wrong_rank) {
+          if (wrong == Slip::kRoot && wrong_rank == 0) continue;  // all send, nobody receives: below
+          const Called called = RunMismatch(wrong, ranks, wrong_rank, GetParam(), direct);
+          const std::string name = "wrong " + std::to_string(static_cast<int>(wrong)) + ", rank " +
+                                   std::to_string(wrong_rank) + " of " + std::to_string(ranks) +
+                                   (direct ? ", direct" : "");
+          EXPECT_TRUE(called.finished) << name;
+          for (uint32_t r = 0; r < ranks; ++r) {
+            const bool fine = wrong == Slip::kNothing;
+            EXPECT_EQ(called.failed[r], fine ? kNoFailure : kFailedMismatch) << name << ", told to " << r;
+            EXPECT_EQ(called.untouched[r], !fine) << name << ", output of " << r;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Members that only send wait for nobody: that they disagree is told by the next operation.
+TEST_P(ProtocolsTest, WhatNobodyWaitsForIsToldByTheNextOperation) {
+  for (const uint32_t ranks : {2, 3}) {
+    for (const uint32_t wrong_rank : {0, 1}) {
+      const Slip wrong = wrong_rank == 0 ? Slip::kRoot : Slip::kBroadcastRoot;
+      const Called called = RunMismatch(wrong, ranks, wrong_rank, GetParam(), false);
+      EXPECT_TRUE(called.finished);
+      EXPECT_EQ(called.failed, std::vector<uint32_t>(ranks, kFailedMismatch)) << ranks << ", rank " << wrong_rank;
+    }
+  }
+}
+
+// The host gives a communicator up while its kernels wait for a member that never comes.
+TEST_P(ProtocolsTest, AnAbortedOperationLeaves) {
+  for (const bool aborts : {true, false}) {
+    HostHeaps heaps({});
+    HostList lists[2];
+    std::vector<char> in(4096), out(4096, 77);
+    bool left = false, hung = false;
+    Fibers fibers(7);
+    fibers.Add([&] {
+      const Work w = heaps.Make(0, 0, OpKind::kAllReduce, DataType::kFloat, Operator::kSum, in.data(), out.data(),
+                                300, 0, Way(GetParam()));
+      RunOnHost(w, lists[0].Alone(), &fibers);
+      left = !hung;
+    });
+    if (aborts) fibers.Add([&] { heaps.Fail(0, kFailedAborted); });
+    fibers.OnHang([&] {
+      hung = true;
+      lists[0].Stop();
+    });
+    fibers.Run(kForEver);
+    EXPECT_EQ(left, aborts);
+    EXPECT_EQ(out, std::vector<char>(4096, 77));
+    // The other member's kernels hear of it too.
+    const Work other = heaps.Make(1, 0, OpKind::kAllReduce, DataType::kFloat, Operator::kSum, in.data(), out.data(),
+                                  300, 0, Way(GetParam()));
+    EXPECT_EQ(HeaderAt(other, 1)->failed, aborts ? kFailedAborted : kNoFailure);
+  }
+}
 
 // Operations of several communicators in an order of each rank's own, on one stream.
 struct Disorder {

@@ -37,6 +37,9 @@ inline bool IsInteger(DataType type) { return static_cast<int>(type) < 6; }
 // Small enough that sums and products of eight are exact where they are stored in 32 bits.
 inline double Value(uint32_t rank, uint64_t index) { return 1 + (rank * 7 + index * 3 + index / 11) % 2; }
 
+// What PreMulSum multiplies a rank's elements by.
+inline double Scalar(uint32_t rank) { return 1 + rank % 3; }
+
 struct Case {
   OpKind kind = OpKind::kAllReduce;
   DataType type = DataType::kFloat;
@@ -66,8 +69,9 @@ inline double Combine(Operator op, double a, double b) {
 inline double Expected(const Case& c, uint32_t ranks, uint32_t rank, uint64_t index) {
   const uint64_t block = index / c.count, at = index % c.count;
   const auto reduced = [&](uint64_t i) {
-    double sum = Value(0, i);
-    for (uint32_t p = 1; p < ranks; ++p) sum = Combine(c.op, sum, Value(p, i));
+    const auto own = [&](uint32_t p) { return Value(p, i) * (c.op == Operator::kPreMulSum ? Scalar(p) : 1); };
+    double sum = own(0);
+    for (uint32_t p = 1; p < ranks; ++p) sum = Combine(c.op, sum, own(p));
     if (c.op == Operator::kAverage) sum = IsInteger(c.type) ? std::floor(sum / ranks) : sum / ranks;
     return sum;
   };
