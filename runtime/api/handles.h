@@ -3,9 +3,9 @@
 #define GORDIAN_RUNTIME_API_HANDLES_H_
 
 #include <memory>
-#include <string>
 #include <vector>
 
+#include "runtime/api/common.h"
 #include "runtime/cpu/comm.h"
 #include "runtime/cpu/own_streams.h"
 #include "runtime/cpu/task.h"
@@ -27,30 +27,11 @@ struct grtOpOpaque {
 
 namespace gordian::runtime {
 
-// The head that every struct of the API has: written by a header that this library understands.
-template <typename Struct>
-bool HasHead(const Struct* s) {
-  return s != nullptr && s->magic == GRT_MAGIC && s->size >= sizeof(Struct);
-}
-
 // Our own streams; null when the streams are CUDA's.
 OwnStreams* TheOwnStreams();
 
 // A call of an operation, checked. Publishes it, or adds it to this thread's group.
 grtResult_t Submit(const grtOpDesc_t& desc, cudaStream_t stream, grtOp_t* handle);
-
-// The name of the shared memory of a communicator.
-std::string NameOf(const grtUniqueId& id);
-
-// Whatever throws (memory, threads that are not to be had) becomes a result.
-template <typename Body>
-grtResult_t Guarded(Body body) noexcept {
-  try {
-    return body();
-  } catch (...) {  // std::bad_alloc, std::system_error: there is nothing more to say of them
-    return grtSystemError;
-  }
-}
 
 }  // namespace gordian::runtime
 

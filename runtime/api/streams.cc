@@ -1,6 +1,7 @@
 // Streams of the C API: what else is on them, and our own ones.
 #include "runtime/api/handles.h"
 #include "runtime/cpu/stream_order.h"
+#include "runtime/include/gordian/runtime_front.h"
 
 using gordian::runtime::Guarded;
 using gordian::runtime::OwnStreams;
@@ -45,6 +46,13 @@ grtResult_t grtEventAwaited(const void* event, cudaStream_t stream) {
 grtResult_t grtEventForgotten(const void* event) {
   return Guarded([&] {
     StreamOrder::Get().Forgotten(event);
+    return grtSuccess;
+  });
+}
+
+grtResult_t grtStreamGone(cudaStream_t stream) {
+  return Guarded([&] {
+    StreamOrder::Get().Forget(stream);
     return grtSuccess;
   });
 }

@@ -36,7 +36,7 @@ Status Communicator::Create(Domain* domain, int index, const std::vector<int>& m
   if (index < 0 || index >= config.communicators || members.empty()) {
     return Status::InvalidArgument("no such communicator: " + std::to_string(index));
   }
-  std::unique_ptr<Communicator> c(new Communicator(domain, index));
+  std::unique_ptr<Communicator> c(new Communicator(domain, static_cast<uint32_t>(index)));
   c->rank_ = -1;
   for (size_t i = 0; i < members.size(); ++i) {
     if (members[i] < 0 || members[i] >= config.ranks ||
@@ -47,16 +47,51 @@ Status Communicator::Create(Domain* domain, int index, const std::vector<int>& m
     c->pattern_.base[i] = domain->heap_->base(members[i]) + domain->region_bytes_ * index;
   }
   if (c->rank_ < 0) return Status::InvalidArgument("this rank is no member");
-  c->members_ = members;
+  c->ranks_ = static_cast<int>(members.size());
   c->pattern_.failed = &domain->failed_[index].word;
-  c->pattern_.rank = static_cast<uint8_t>(c->rank_);
-  c->pattern_.ranks = static_cast<uint8_t>(members.size());
-  uint64_t bytes = 0;
-  LayOutPorts(config, static_cast<uint32_t>(members.size()), c->ports_, &bytes);
-  LayOutDetached(config, static_cast<uint32_t>(members.size()), &c->detached_, &bytes);
-  if (bytes > domain->region_bytes_) return Status::Internal("a communicator's region is too small");
+  c->offers_ = config.user_bytes > 0;
+  c->heap_begin_ = reinterpret_cast<uintptr_t>(domain->own_heap_);
+  c->heap_end_ = c->heap_begin_ + domain->heap_->bytes();
+  if (c->LayOutRegion() > domain->region_bytes_) return Status::Internal("a communicator's region is too small");
   *made = std::move(c);
   return Status::Ok();
+}
+
+Status Communicator::CreateAt(Domain* domain, const Place& place, std::unique_ptr<Communicator>* made) {
+  const auto ranks = static_cast<int>(place.regions.size());
+  if (ranks < 1 || ranks > static_cast<int>(kMaxRanks) || place.rank < 0 || place.rank >= ranks ||
+      place.failed == nullptr) {
+    return Status::InvalidArgument("no such communicator");
+  }
+  std::unique_ptr<Communicator> c(new Communicator(domain, place.number));
+  c->rank_ = place.rank;
+  c->ranks_ = ranks;
+  for (int r = 0; r < ranks; ++r) c->pattern_.base[r] = place.regions[static_cast<size_t>(r)];
+  c->pattern_.failed = place.failed;
+  c->offers_ = place.offers;
+  c->heap_begin_ = reinterpret_cast<uintptr_t>(place.heap);
+  c->heap_end_ = c->heap_begin_ + place.heap_bytes;
+  c->LayOutRegion();
+  *made = std::move(c);
+  return Status::Ok();
+}
+
+uint64_t Communicator::LayOutRegion() {
+  pattern_.rank = static_cast<uint8_t>(rank_);
+  pattern_.ranks = static_cast<uint8_t>(ranks_);
+  uint64_t bytes = 0;
+  LayOutPorts(domain_->config(), static_cast<uint32_t>(ranks_), ports_, &bytes);
+  LayOutDetached(domain_->config(), static_cast<uint32_t>(ranks_), &detached_, &bytes);
+  return bytes;
+}
+
+uint64_t Communicator::RegionBytes(const DomainConfig& config, uint32_t ranks) {
+  PortLayout ports[2];
+  std::vector<PortLayout> detached;
+  uint64_t bytes = 0;
+  LayOutPorts(config, ranks, ports, &bytes);
+  LayOutDetached(config, ranks, &detached, &bytes);
+  return bytes;
 }
 
 Status Communicator::Plan(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op,
@@ -83,10 +118,10 @@ Status Communicator::Plan(OpKind kind, const void* in, void* out, uint64_t count
   work.out = static_cast<char*>(out);
   work.port = ports[pair ? 1 : 0];
   if (!PlanWork(&work, count, needs_peer ? static_cast<uint32_t>(peer) : 0, domain_->config().thresholds,
-                domain_->config().user_bytes > 0)) {
+                offers_)) {
     return Status::InvalidArgument("no operation of this kind with this peer");
   }
-  work.order_key = static_cast<uint32_t>(index_) * kKeysOfCommunicator +
+  work.order_key = number_ * kKeysOfCommunicator +
                    (pair ? 1 + static_cast<uint32_t>(peer) * 2 + (kind == OpKind::kRecv ? 1 : 0) : 0);
   Touched& touched = *touched_bytes = {};
   const uint64_t size = SizeOf(type);
@@ -97,9 +132,7 @@ Status Communicator::Plan(OpKind kind, const void* in, void* out, uint64_t count
   if (writes) {
     touched.out_begin = reinterpret_cast<uintptr_t>(out);
     touched.out_end = touched.out_begin + OutputCount(kind, count, n) * size;
-    const auto heap = reinterpret_cast<uintptr_t>(domain_->heap_->base(domain_->config().rank));
-    const bool in_heap =
-        touched.out_begin >= heap && touched.out_end <= heap + domain_->heap_->bytes();
+    const bool in_heap = touched.out_begin >= heap_begin_ && touched.out_end <= heap_end_;
     // All-to-all in place: what a peer wrote directly would be what is still to be sent.
     const bool still_read = kind == OpKind::kAllToAll && touched.in_begin < touched.out_end &&
                             touched.out_begin < touched.in_end;
@@ -119,13 +152,21 @@ Status Communicator::Launch(OpKind kind, const void* in, void* out, uint64_t cou
 }
 
 void Communicator::Abort() {
+  uint32_t seen = __atomic_load_n(pattern_.failed, __ATOMIC_ACQUIRE);
+  while ((seen == kNoFailure || seen == kPeerGone) &&
+         !__atomic_compare_exchange_n(pattern_.failed, &seen, kFailedAborted, false, __ATOMIC_ACQ_REL,
+                                      __ATOMIC_ACQUIRE)) {
+  }
+}
+
+void Communicator::NotePeerGone(uint32_t* failed) {
   uint32_t expected = kNoFailure;
-  __atomic_compare_exchange_n(pattern_.failed, &expected, kFailedAborted, false, __ATOMIC_ACQ_REL,
-                              __ATOMIC_ACQUIRE);
+  __atomic_compare_exchange_n(failed, &expected, kPeerGone, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
 Failure Communicator::failure() const {
-  return static_cast<Failure>(__atomic_load_n(pattern_.failed, __ATOMIC_ACQUIRE));
+  const uint32_t word = __atomic_load_n(pattern_.failed, __ATOMIC_ACQUIRE);
+  return word == kPeerGone ? kNoFailure : static_cast<Failure>(word);
 }
 
 Status Communicator::Detach(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op,
@@ -140,7 +181,7 @@ Status Communicator::Detach(OpKind kind, const void* in, void* out, uint64_t cou
       !s.ok()) {
     return s;
   }
-  const uint64_t port = (static_cast<uint64_t>(index_) * tags + tag) * 2 + (IsPointToPoint(kind) ? 1 : 0);
+  const uint64_t port = (uint64_t{number_} * tags + tag) * 2 + (IsPointToPoint(kind) ? 1 : 0);
   // The order key tells the directions of a communicator's pairs apart.
   return domain_->worker()->Submit(work, port, port * kKeysOfCommunicator + work.order_key % kKeysOfCommunicator,
                                    operation);

@@ -25,11 +25,26 @@ class Communicator {
   // the domain, this one among them) on all of them, for the life of the domain.
   static Status Create(Domain* domain, int index, const std::vector<int>& members,
                        std::unique_ptr<Communicator>* made);
+  // Over memory that the caller has mapped. `regions`: each member's, as mapped here, zero at first, of
+  // RegionBytes(). `offers`: all members have memory that the others map too, at the same distance from
+  // their regions; this one's is `heap`, of heap_bytes. `number`: another one for each in the life of the
+  // domain. `failed`: a word in mapped host memory, 0 at first, which members may share.
+  struct Place {
+    uint32_t number = 0;
+    int rank = 0;
+    std::vector<char*> regions;
+    bool offers = false;
+    char* heap = nullptr;
+    uint64_t heap_bytes = 0;
+    uint32_t* failed = nullptr;
+  };
+  static Status CreateAt(Domain* domain, const Place& place, std::unique_ptr<Communicator>* made);
+  static uint64_t RegionBytes(const DomainConfig& config, uint32_t ranks);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
   int rank() const { return rank_; }
-  int ranks() const { return static_cast<int>(members_.size()); }
+  int ranks() const { return ranks_; }
 
   // Enqueues an operation: it begins when the stream's earlier work is done (or earlier, by help, where
   // that cannot be seen), and the stream's later work waits for it. NCCL's counts; `peer` is the root, or
@@ -41,6 +56,8 @@ class Communicator {
   // Why it does not go on: members called different operations, or another rank gave it up. No operation
   // begins any more then, on any member; what was enqueued leaves its outputs as they are.
   Failure failure() const;
+  // The word of Place: the process of a member has ended, which is a failure only for those who wait.
+  static void NotePeerGone(uint32_t* failed);
   // Those of this rank's kernels that wait leave, and tell the other members'. Any thread; never waits.
   void Abort();
 
@@ -55,12 +72,15 @@ class Communicator {
   // `ports`: for collectives, and for sends and receives.
   Status Plan(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer,
               uint64_t scalar, const PortLayout* ports, Work* work, Touched* touched) const;
-  Communicator(Domain* domain, int index) : domain_(domain), index_(index) {}
+  Communicator(Domain* domain, uint32_t number) : domain_(domain), number_(number) {}
+  uint64_t LayOutRegion();  // its bytes
 
   Domain* const domain_;
-  const int index_;
-  std::vector<int> members_;
+  const uint32_t number_;
   int rank_ = 0;
+  int ranks_ = 0;
+  bool offers_ = false;
+  uintptr_t heap_begin_ = 0, heap_end_ = 0;
   Work pattern_{};  // what all operations have in common
   PortLayout ports_[2];
   std::vector<PortLayout> detached_;  // by tag, two each

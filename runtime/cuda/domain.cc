@@ -23,7 +23,8 @@ Status Cuda(cudaError_t error, const char* what) {
 
 }  // namespace
 
-Status Domain::Create(const DomainConfig& config, std::unique_ptr<Domain>* domain) {
+Status Domain::Check() {
+  const DomainConfig& config = config_;
   if (config.ranks < 1 || config.ranks > static_cast<int>(kMaxRanks) || config.communicators < 1 ||
       config.bulk_channels < 1 || config.bulk_channels > kMaxChannels || config.line_channels < 1 ||
       config.line_channels > kMaxChannels || config.help_streams < 0 || config.resident_streams < 1 ||
@@ -32,21 +33,45 @@ Status Domain::Create(const DomainConfig& config, std::unique_ptr<Domain>* domai
       config.resident_streams + config.worker.blocks > kResidentBlocks) {
     return Status::InvalidArgument("the domain's configuration makes no sense");
   }
-  std::unique_ptr<Domain> d(new Domain(config));
   const uint32_t most = (kResidentBlocks - (config.detached_tags > 0 ? config.worker.blocks : 0)) /
                         static_cast<uint32_t>(config.resident_streams);
-  d->config_.bulk_channels = std::min(config.bulk_channels, most);
-  d->config_.line_channels = std::min(config.line_channels, most);
-  if (Status s = Rendezvous::Join(config.name, config.rank, config.ranks, config.timeout_ms, &d->rendezvous_);
-      !s.ok()) {
-    return s;
-  }
-  if (Status s = d->Prepare(); !s.ok()) return s;
+  config_.bulk_channels = std::min(config.bulk_channels, most);
+  config_.line_channels = std::min(config.line_channels, most);
+  return Status::Ok();
+}
+
+Status Domain::CreateAlone(const DomainConfig& config, std::unique_ptr<Domain>* domain) {
+  std::unique_ptr<Domain> d(new Domain(config));
+  if (Status s = d->Check(); !s.ok()) return s;
+  if (Status s = Cuda(cudaSetDevice(config.device), "selecting the device"); !s.ok()) return s;
+  if (Status s = d->PrepareDevice(); !s.ok()) return s;
   *domain = std::move(d);
   return Status::Ok();
 }
 
-Status Domain::Prepare() {
+void Domain::GiveHeap(char* heap, uint64_t bytes) {
+  std::lock_guard<std::mutex> held(lock_);
+  own_heap_ = heap;
+  free_[0] = bytes / kAlignment * kAlignment;
+}
+
+Status Domain::Create(const DomainConfig& config, std::unique_ptr<Domain>* domain) {
+  std::unique_ptr<Domain> d(new Domain(config));
+  if (Status s = d->Check(); !s.ok()) return s;
+  if (Status s = Rendezvous::Join(config.name, config.rank, config.ranks, config.timeout_ms, &d->rendezvous_);
+      !s.ok()) {
+    return s;
+  }
+  if (Status s = d->PrepareHeap(); !s.ok()) return s;
+  if (Status s = d->PrepareDevice(); !s.ok()) return s;
+  if (Status s = d->rendezvous_->Barrier(config.timeout_ms); !s.ok()) return s;
+  Domain* const self = d.get();
+  if (Status s = d->rendezvous_->Watch([self](int rank) { self->Died(rank); }); !s.ok()) return s;
+  *domain = std::move(d);
+  return Status::Ok();
+}
+
+Status Domain::PrepareHeap() {
   if (Status s = Cuda(cudaSetDevice(config_.device), "selecting the device"); !s.ok()) return s;
   for (uint32_t members = 1; members <= static_cast<uint32_t>(config_.ranks); ++members) {
     PortLayout ports[2];
@@ -62,8 +87,12 @@ Status Domain::Prepare() {
       !s.ok()) {
     return s;
   }
+  own_heap_ = heap_->base(config_.rank);
   if (config_.user_bytes > 0) free_[user_at] = config_.user_bytes / kAlignment * kAlignment;
+  return Status::Ok();
+}
 
+Status Domain::PrepareDevice() {
   // All that kernels and lists need is made now: later it might wait behind a kernel that waits for us.
   if (Status s = Cuda(PreloadCarriers(), "loading the kernels"); !s.ok()) return s;
   const size_t claims = HelpStream::kClaimBytes * config_.help_streams;
@@ -91,8 +120,7 @@ Status Domain::Prepare() {
     Status s = Worker::Create(config_.worker, config_.device, &stop_->word, [this] { return Health(); }, &worker_);
     if (!s.ok()) return s;
   }
-  if (Status s = rendezvous_->Barrier(config_.timeout_ms); !s.ok()) return s;
-  return rendezvous_->Watch([this](int rank) { Died(rank); });
+  return Status::Ok();
 }
 
 Domain::~Domain() {
@@ -104,6 +132,9 @@ Domain::~Domain() {
   rendezvous_.reset();  // ends the watch
   if (worker_ != nullptr) worker_->End();
   streams_.clear();
+  spare_lists_.clear();
+  ended_lists_.clear();
+  for (cudaEvent_t event : behind_) cudaEventDestroy(event);
   if (order_event_ != nullptr) cudaEventDestroy(order_event_);
   if (own_stream_ != nullptr) cudaStreamDestroy(own_stream_);
   if (device_memory_ != nullptr) cudaFree(device_memory_);
@@ -119,7 +150,7 @@ void Domain::Died(int rank) {
 }
 
 void Domain::Abort() {
-  rendezvous_->Alarm();
+  if (rendezvous_ != nullptr) rendezvous_->Alarm();
   Died(-1);
 }
 
@@ -140,11 +171,17 @@ Status Domain::Helped(uint32_t* channels) {
 Status Domain::ListOf(cudaStream_t stream, HelpStream** list) {
   StreamState& state = streams_[stream];
   if (state.list == nullptr) {
-    int used = 0;
-    for (const auto& [unused, other] : streams_) used += other.list != nullptr;
-    if (used >= config_.help_streams) {
+    if (!spare_lists_.empty()) {
+      state.list = std::move(spare_lists_.back());
+      spare_lists_.pop_back();
+      state.list->Interrupt();
+      *list = state.list.get();
+      return Status::Ok();
+    }
+    if (lists_made_ >= config_.help_streams) {
       return Status::Unavailable("more streams than DomainConfig::help_streams have a list");
     }
+    const int used = lists_made_++;
     state.list = std::make_unique<HelpStream>(
         lists_ + used,
         reinterpret_cast<uint64_t*>(device_memory_ + static_cast<size_t>(used) * HelpStream::kClaimBytes),
@@ -158,8 +195,49 @@ Status Domain::SetExclusive(cudaStream_t stream, bool exclusive) {
   std::lock_guard<std::mutex> held(lock_);
   HelpStream* list = nullptr;
   if (Status s = ListOf(stream, &list); !s.ok()) return s;
+  if (streams_[stream].exclusive == exclusive) return Status::Ok();  // what is known of it stays true
   list->Interrupt();  // whatever was enqueued until now
   streams_[stream].exclusive = exclusive;
+  return Status::Ok();
+}
+
+void Domain::Foreign(cudaStream_t stream) {
+  std::lock_guard<std::mutex> held(lock_);
+  const auto at = streams_.find(stream);
+  if (at != streams_.end() && at->second.exclusive) at->second.list->Interrupt();
+}
+
+void Domain::ForeignAll() {
+  std::lock_guard<std::mutex> held(lock_);
+  for (auto& [handle, state] : streams_) {
+    if (state.exclusive) state.list->Interrupt();
+  }
+}
+
+Status Domain::Forget(cudaStream_t stream) {
+  std::lock_guard<std::mutex> held(lock_);
+  cudaEvent_t behind = nullptr;
+  for (auto& [key, last] : last_) {
+    if (last.stream != stream || last.gone) continue;
+    if (!IsDone(last)) {
+      cudaError_t e = cudaSuccess;
+      if (behind == nullptr) {
+        e = cudaEventCreateWithFlags(&behind, cudaEventDisableTiming);
+        if (e == cudaSuccess) behind_.push_back(behind);
+        if (e == cudaSuccess) e = cudaEventRecord(behind, stream);
+      }
+      if (Status s = Cuda(e, "marking the end of a stream"); !s.ok()) return s;
+      last.behind = behind;
+    }
+    last.gone = true;
+    last.list = nullptr;
+  }
+  const auto at = streams_.find(stream);
+  if (at == streams_.end()) return Status::Ok();
+  // Kernels that have not ended read the list.
+  auto& lists = behind == nullptr && IsIdle(stream) ? spare_lists_ : ended_lists_;
+  if (at->second.list != nullptr) lists.push_back(std::move(at->second.list));
+  streams_.erase(at);
   return Status::Ok();
 }
 
@@ -181,10 +259,10 @@ Status Domain::GroupEnd() {
 Status Domain::Submit(const Work& work, const Touched& touched, cudaStream_t stream) {
   std::lock_guard<std::mutex> held(lock_);
   if (const auto group = groups_.find(std::this_thread::get_id()); group != groups_.end()) {
-    group->second.push_back({work, touched, stream, {}, nullptr, false});
+    group->second.push_back({work, touched, stream, {}, nullptr, false, nullptr});
     return Status::Ok();
   }
-  std::vector<Queued> one = {{work, touched, stream, {}, nullptr, false}};
+  std::vector<Queued> one = {{work, touched, stream, {}, nullptr, false, nullptr}};
   return Enqueue(&one, false);
 }
 
@@ -195,12 +273,14 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     op.help = {};
     op.help.stop = &stop_->word;
     op.help.seen = seen_ + config_.help_streams;
-    Last& last = last_.try_emplace(op.work.order_key, Last{op.stream, nullptr, 0, true}).first->second;
+    Last& last =
+        last_.try_emplace(op.work.order_key, Last{op.stream, nullptr, 0, true, false, nullptr}).first->second;
     // Asked of the operation, not of its stream: what others have put there since must not be waited for,
     // it may wait for us.
-    op.moved = last.stream != op.stream && !IsDone(last);
+    op.moved = (last.stream != op.stream || last.gone) && !IsDone(last);
     op.after = last.stream;
-    last = {op.stream, nullptr, 0, false};
+    op.behind = last.behind;
+    last = {op.stream, nullptr, 0, false, false, nullptr};
     const auto known = streams_.find(op.stream);
     const bool exclusive = known != streams_.end() && known->second.exclusive;
     if (!exclusive && !group) continue;
@@ -216,8 +296,10 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
   for (const Queued& op : *operations) {
     cudaError_t e = cudaSuccess;
     if (op.moved) {
-      e = cudaEventRecord(order_event_, op.after);
-      if (e == cudaSuccess) e = cudaStreamWaitEvent(op.stream, order_event_, 0);
+      if (op.behind == nullptr) e = cudaEventRecord(order_event_, op.after);
+      if (e == cudaSuccess) {
+        e = cudaStreamWaitEvent(op.stream, op.behind != nullptr ? op.behind : order_event_, 0);
+      }
     }
     if (e == cudaSuccess) e = LaunchCarrier(op.work, op.help, op.stream);
     if (Status s = Cuda(e, "launching an operation"); !s.ok()) return s;
@@ -228,8 +310,19 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
 
 bool Domain::IsDone(const Last& last) {
   if (!last.launched) return false;  // of the same group
+  if (last.gone) {
+    const cudaError_t e = last.behind == nullptr ? cudaSuccess : cudaEventQuery(last.behind);
+    if (e == cudaErrorNotReady) {
+      [[maybe_unused]] const cudaError_t recorded = cudaGetLastError();  // not an error of the job's
+    }
+    return e == cudaSuccess;
+  }
   if (last.list != nullptr) return last.list->IsDone(last.id, last.stream);
-  const cudaError_t e = cudaStreamQuery(last.stream);
+  return IsIdle(last.stream);
+}
+
+bool Domain::IsIdle(cudaStream_t stream) {
+  const cudaError_t e = cudaStreamQuery(stream);
   if (e == cudaErrorNotReady) {
     [[maybe_unused]] const cudaError_t recorded = cudaGetLastError();  // not an error of the job's
   }
@@ -246,7 +339,7 @@ void* Domain::Allocate(size_t bytes) {
     free_.erase(it);
     if (left > 0) free_[at + wanted] = left;
     allocated_[at] = wanted;
-    return heap_->base(config_.rank) + at;
+    return own_heap_ + at;
   }
   return nullptr;
 }
@@ -254,7 +347,7 @@ void* Domain::Allocate(size_t bytes) {
 void Domain::Free(void* memory) {
   if (memory == nullptr) return;
   std::lock_guard<std::mutex> held(lock_);
-  const auto it = allocated_.find(static_cast<uint64_t>(static_cast<char*>(memory) - heap_->base(config_.rank)));
+  const auto it = allocated_.find(static_cast<uint64_t>(static_cast<char*>(memory) - own_heap_));
   if (it == allocated_.end()) return;
   uint64_t at = it->first, bytes = it->second;
   allocated_.erase(it);

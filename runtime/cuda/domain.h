@@ -1,6 +1,6 @@
 // What the processes of one job on one host share: their heaps, mapped by all, and the news of who has
 // died. Made once, by all ranks together; communicators over it then need no rendezvous, so ranks may make
-// them in any order.
+// them in any order. Or made alone (CreateAlone), for communicators whose maker has mapped what they need.
 //
 // One process a rank, one device a process.
 //
@@ -61,18 +61,30 @@ class Communicator;
 class Domain {
  public:
   static Status Create(const DomainConfig& config, std::unique_ptr<Domain>* domain);
+  // Of this process: no other is needed, and none is watched. name, rank, ranks, communicators and user_bytes
+  // are not looked at.
+  static Status CreateAlone(const DomainConfig& config, std::unique_ptr<Domain>* domain);
+  // Then: memory for Allocate, once. It outlives the domain.
+  void GiveHeap(char* heap, uint64_t bytes);
   ~Domain();
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
 
   const DomainConfig& config() const { return config_; }
-  bool is_ipc() const { return heap_->is_ipc(); }
+  bool is_ipc() const { return heap_ != nullptr && heap_->is_ipc(); }
 
   // The stream carries nothing but operations of this runtime from now on (later calls that are made while
   // it is exclusive), and every operation's input is ready, and its output free, when it is called, but for
   // what operations before it on this stream write and read. Then a stalled operation helps those behind
   // it. Off: the stream may carry anything again.
   Status SetExclusive(cudaStream_t stream, bool exclusive);
+  // Something else was or will be enqueued on an exclusive stream, or on any: what is called next there is
+  // not begun early. No-op where the stream is not exclusive.
+  void Foreign(cudaStream_t stream);
+  void ForeignAll();
+  // The stream will be destroyed: call it before. Its operations end as they would; the handle may come
+  // again and is another stream then.
+  Status Forget(cudaStream_t stream);
 
   // Operations of this thread between the two are published together and help each other; nothing is
   // enqueued before the end. Groups do not nest.
@@ -107,6 +119,7 @@ class Domain {
     HelpList help;
     cudaStream_t after;  // where the last operation of the same key was enqueued, if elsewhere
     bool moved;          // and it is unfinished
+    cudaEvent_t behind;  // recorded behind it, if `after` is gone
   };
   // The last operation of an order key.
   struct Last {
@@ -114,16 +127,21 @@ class Domain {
     HelpStream* list;  // null: not listed
     uint32_t id;       // its entry
     bool launched;
+    bool gone;           // its stream is
+    cudaEvent_t behind;  // then: recorded behind it; null: it was finished
   };
 
   explicit Domain(const DomainConfig& config) : config_(config) {}
-  Status Prepare();
+  Status Check();
+  Status PrepareHeap();
+  Status PrepareDevice();
   // Now, or at the group's end.
   Status Submit(const Work& work, const Touched& touched, cudaStream_t stream);
   // All are published before the first is launched. With the lock held.
   Status Enqueue(std::vector<Queued>* operations, bool group);
   Status ListOf(cudaStream_t stream, HelpStream** list);
   bool IsDone(const Last& last);
+  static bool IsIdle(cudaStream_t stream);
   void Died(int rank);
 
   // Mapped host memory.
@@ -134,6 +152,7 @@ class Domain {
   DomainConfig config_;
   std::unique_ptr<Rendezvous> rendezvous_;
   std::unique_ptr<Heap> heap_;
+  char* own_heap_ = nullptr;   // as mapped here
   uint64_t region_bytes_ = 0;  // of one communicator
   Word* stop_ = nullptr;
   Word* failed_ = nullptr;  // of each communicator
@@ -150,6 +169,10 @@ class Domain {
     bool exclusive = false;
   };
   std::map<cudaStream_t, StreamState> streams_;
+  int lists_made_ = 0;
+  // Of streams that are gone: to be used again, and those whose operations were unfinished then.
+  std::vector<std::unique_ptr<HelpStream>> spare_lists_, ended_lists_;
+  std::vector<cudaEvent_t> behind_;
   std::map<uint32_t, Last> last_;  // by order key
   cudaEvent_t order_event_ = nullptr;
   std::map<std::thread::id, std::vector<Queued>> groups_;  // open ones

@@ -90,7 +90,8 @@ GRT_HD inline void LookAtHost(const HelpList& h, const Work& own, uint64_t now) 
   if (static_cast<int64_t>(now - last) < kLookEvery || !CompareAndSwap(&h.seen->looked, last, now)) return;
   if (LoadHostWord(h.stop) != 0) StoreRelaxed(&h.seen->stop, 1);
   if (own.failed != nullptr) {
-    const uint32_t failed = LoadHostWord(own.failed);
+    uint32_t failed = LoadHostWord(own.failed);
+    if (failed == kPeerGone) failed = kFailedPeer;
     for (uint32_t p = 0; failed != kNoFailure && p < own.ranks; ++p) StoreRelaxed(&HeaderAt(own, p)->failed, failed);
   }
   if (h.listed == 0) return;

@@ -41,6 +41,9 @@ inline constexpr uint64_t kRegionHeaderBytes = sizeof(RegionHeader);
 
 // Why a communicator does not go on.
 enum Failure : uint32_t { kNoFailure = 0, kFailedMismatch = 1, kFailedAborted = 2, kFailedPeer = 3 };
+// In the host's word alone: the process of a member has ended. Who waits then has failed; who does not, may
+// have had all that it was to get.
+inline constexpr uint32_t kPeerGone = 0x100;
 
 // Words that peers write and the owner polls, one set a channel. Indexed by the peer that writes.
 struct alignas(128) ChannelFlags {

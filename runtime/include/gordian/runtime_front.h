@@ -21,8 +21,9 @@ typedef struct {
   int (*get_device)(int* device);
 } grtCudaFunctions_t;
 
-/* Before anything else: operations are enqueued on CUDA's streams from then on, and executed on this
- * host's processors, in memory that the host can reach (the emulated devices'). */
+/* Before anything else. The library for the host's processors enqueues operations on CUDA's streams from
+ * then on, and executes them in memory that the host can reach (the emulated devices'); the one for GPUs has
+ * CUDA of its own and looks at nothing here. */
 GRT_API grtResult_t grtUseCudaStreams(const grtCudaFunctions_t* functions);
 
 /* What a front counts, in a file GRT_COUNTERS_FILE<pid> of GORDIAN_SESSION's folder. Written with atomic
@@ -43,6 +44,11 @@ typedef struct {
  * at all. Waits for them at most timeout_ns, and then it is no, at all. */
 GRT_API grtResult_t grtAgree(grtUniqueId id, int nranks, int rank, int wanted, uint64_t timeout_ns,
                              int* agreed);
+/* Makes a communicator ready: waits for its members at most timeout_ns, so that its first operation need
+ * not. For GPUs: their memory is mapped here. What fails here would have failed there. */
+GRT_API grtResult_t grtCommConnect(grtComm_t comm, uint64_t timeout_ns);
+/* CUDA's stream is about to be destroyed: its handle may come again. */
+GRT_API grtResult_t grtStreamGone(cudaStream_t stream);
 /* The id of a communicator that is made from another one: equal where all arguments are. */
 GRT_API grtResult_t grtChildId(grtUniqueId parent, uint32_t number, int32_t color, grtUniqueId* id);
 

@@ -1,0 +1,41 @@
+// What the C API's files share, whatever the backend.
+#ifndef GORDIAN_RUNTIME_API_COMMON_H_
+#define GORDIAN_RUNTIME_API_COMMON_H_
+
+#include <string>
+
+#include "runtime/include/gordian/runtime.h"
+
+namespace gordian::runtime {
+
+// The head that every struct of the API has: written by a header that this library understands.
+template <typename Struct>
+bool HasHead(const Struct* s) {
+  return s != nullptr && s->magic == GRT_MAGIC && s->size >= sizeof(Struct);
+}
+
+// A copy with what was left out filled in. False: it cannot be read.
+inline bool ReadConfig(const grtConfig_t* given, const grtConfig_t& defaults, grtConfig_t* config) {
+  *config = defaults;
+  if (given == nullptr) return true;
+  if (!HasHead(given)) return false;
+  *config = *given;
+  return true;
+}
+
+// The name of the shared memory of a communicator.
+std::string NameOf(const grtUniqueId& id);
+
+// Whatever throws (memory, threads that are not to be had) becomes a result.
+template <typename Body>
+grtResult_t Guarded(Body body) noexcept {
+  try {
+    return body();
+  } catch (...) {  // std::bad_alloc, std::system_error: there is nothing more to say of them
+    return grtSystemError;
+  }
+}
+
+}  // namespace gordian::runtime
+
+#endif  // GORDIAN_RUNTIME_API_COMMON_H_

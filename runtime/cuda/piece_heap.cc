@@ -1,0 +1,143 @@
+#include "runtime/cuda/piece_heap.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+
+namespace gordian::runtime::cuda {
+namespace {
+
+// Addresses only: more than all pieces of a process can be.
+constexpr uint64_t kRangeBytes = 64ull << 30;
+
+Status Failed(const char* what, int error) {
+  return Status::Unavailable(std::string(what) + " failed with CUDA error " + std::to_string(error));
+}
+
+Status Load(const Driver** driver) {
+  std::string why;
+  *driver = LoadDriver(&why);
+  return *driver != nullptr ? Status::Ok() : Status::Unavailable(why);
+}
+
+CUmemAllocationProp Properties(int device) {
+  CUmemAllocationProp properties;
+  memset(&properties, 0, sizeof properties);
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  return properties;
+}
+
+}  // namespace
+
+Status MappedRange::Reserve(int device, std::unique_ptr<MappedRange>* range) {
+  const Driver* driver = nullptr;
+  if (Status s = Load(&driver); !s.ok()) return s;
+  std::unique_ptr<MappedRange> r(new MappedRange(device, driver));
+  if (const CUresult e = driver->reserve(&r->base_, kRangeBytes, 0, 0, 0); e != CUDA_SUCCESS) {
+    r->base_ = 0;
+    return Failed("cuMemAddressReserve", e);
+  }
+  *range = std::move(r);
+  return Status::Ok();
+}
+
+MappedRange::~MappedRange() {
+  if (base_ == 0) return;
+  for (const auto& [offset, bytes] : pieces_) driver_->unmap(base_ + offset, bytes);
+  driver_->free_address(base_, kRangeBytes);
+}
+
+Status MappedRange::Map(uint64_t offset, uint64_t bytes, CUmemGenericAllocationHandle handle) {
+  if (offset > kRangeBytes || bytes > kRangeBytes - offset) {
+    return Status::Unavailable("the range of addresses for pieces is used up");
+  }
+  if (const CUresult e = driver_->map(base_ + offset, bytes, 0, handle, 0); e != CUDA_SUCCESS) {
+    return Failed("cuMemMap", e);
+  }
+  CUmemAccessDesc access;
+  memset(&access, 0, sizeof access);
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device_;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  if (const CUresult e = driver_->set_access(base_ + offset, bytes, &access, 1); e != CUDA_SUCCESS) {
+    driver_->unmap(base_ + offset, bytes);
+    return Failed("cuMemSetAccess", e);
+  }
+  pieces_[offset] = bytes;
+  return Status::Ok();
+}
+
+Status MappedRange::MapDescriptor(uint64_t offset, uint64_t bytes, int descriptor) {
+  CUmemGenericAllocationHandle handle;
+  if (const CUresult e =
+          driver_->import_handle(&handle, reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)),
+                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+      e != CUDA_SUCCESS) {
+    return Failed("cuMemImportFromShareableHandle", e);
+  }
+  const Status status = Map(offset, bytes, handle);
+  driver_->release(handle);  // the mapping keeps the memory
+  return status;
+}
+
+Status PieceHeap::Create(int device, std::unique_ptr<PieceHeap>* heap) {
+  const Driver* driver = nullptr;
+  if (Status s = Load(&driver); !s.ok()) return s;
+  std::unique_ptr<PieceHeap> h(new PieceHeap(device, driver));
+  if (Status s = MappedRange::Reserve(device, &h->range_); !s.ok()) return s;
+  *heap = std::move(h);
+  return Status::Ok();
+}
+
+PieceHeap::~PieceHeap() {
+  for (const auto& [offset, piece] : pieces_) close(piece.descriptor);
+}
+
+Status PieceHeap::Add(uint64_t bytes, cudaStream_t stream, uint64_t* offset) {
+  const CUmemAllocationProp properties = Properties(device_);
+  size_t unit = 0;
+  if (const CUresult e = driver_->granularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+      e != CUDA_SUCCESS) {
+    return Failed("cuMemGetAllocationGranularity", e);
+  }
+  bytes = (bytes + unit - 1) / unit * unit;
+  CUmemGenericAllocationHandle handle;
+  if (const CUresult e = driver_->create(&handle, bytes, &properties, 0); e != CUDA_SUCCESS) {
+    return Failed("cuMemCreate", e);
+  }
+  int descriptor = -1;
+  Status status = range_->Map(end_, bytes, handle);
+  if (status.ok()) {
+    const CUresult e = driver_->export_handle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (e != CUDA_SUCCESS) status = Failed("cuMemExportToShareableHandle", e);
+  }
+  driver_->release(handle);
+  if (!status.ok()) {
+    end_ += range_->Has(end_) ? bytes : 0;  // what is mapped there is not used again
+    return status;
+  }
+  *offset = end_;
+  end_ += bytes;
+  {
+    const std::lock_guard<std::mutex> held(mutex_);
+    pieces_[*offset] = {bytes, descriptor};
+  }
+  cudaError_t e = cudaMemsetAsync(base() + *offset, 0, bytes, stream);
+  if (e == cudaSuccess) e = cudaStreamSynchronize(stream);
+  return e == cudaSuccess ? Status::Ok() : Failed("clearing a piece of the heap", e);
+}
+
+int PieceHeap::DescriptorOf(uint64_t offset, uint64_t* bytes) const {
+  const std::lock_guard<std::mutex> held(mutex_);
+  const auto at = pieces_.find(offset);
+  if (at == pieces_.end()) return -1;
+  *bytes = at->second.bytes;
+  return at->second.descriptor;
+}
+
+}  // namespace gordian::runtime::cuda

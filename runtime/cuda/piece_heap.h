@@ -1,0 +1,80 @@
+// Memory of this process's device in pieces that other processes can map one by one, when they need them:
+// physical memory with a POSIX file descriptor each (cuMemCreate), in one range of addresses that is
+// reserved at first. A peer reserves as large a range, so that two pieces have the same distance there.
+//
+// Thread rule: PieceHeap and PeerHeap: one thread at a time; DescriptorOf: any.
+// Ownership: pieces stay until the heap ends, which is when no kernel uses them any more. Nothing here
+// frees memory or waits for kernels before.
+// Errors: Status; kUnavailable where the device or the driver cannot do this.
+#ifndef GORDIAN_RUNTIME_CUDA_PIECE_HEAP_H_
+#define GORDIAN_RUNTIME_CUDA_PIECE_HEAP_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "common/status.h"
+#include "runtime/cuda/driver.h"
+
+namespace gordian::runtime::cuda {
+
+// A range of addresses, and what is mapped in it.
+class MappedRange {
+ public:
+  ~MappedRange();
+  MappedRange(const MappedRange&) = delete;
+  MappedRange& operator=(const MappedRange&) = delete;
+
+  static Status Reserve(int device, std::unique_ptr<MappedRange>* range);
+  // For this device alone to read and write.
+  Status Map(uint64_t offset, uint64_t bytes, CUmemGenericAllocationHandle handle);
+  Status MapDescriptor(uint64_t offset, uint64_t bytes, int descriptor);
+  bool Has(uint64_t offset) const { return pieces_.contains(offset); }
+  char* base() const { return reinterpret_cast<char*>(base_); }
+
+ private:
+  MappedRange(int device, const Driver* driver) : device_(device), driver_(driver) {}
+
+  const int device_;
+  const Driver* const driver_;
+  CUdeviceptr base_ = 0;
+  std::map<uint64_t, uint64_t> pieces_;  // offset -> bytes
+};
+
+class PieceHeap {
+ public:
+  static Status Create(int device, std::unique_ptr<PieceHeap>* heap);
+  ~PieceHeap();
+  PieceHeap(const PieceHeap&) = delete;
+  PieceHeap& operator=(const PieceHeap&) = delete;
+
+  // A new piece of at least `bytes`, filled with zeros on `stream`, which is waited for.
+  Status Add(uint64_t bytes, cudaStream_t stream, uint64_t* offset);
+  // Of the piece at `offset`, with its bytes; the heap's. -1: there is none.
+  int DescriptorOf(uint64_t offset, uint64_t* bytes) const;
+  char* base() const { return range_->base(); }
+
+ private:
+  PieceHeap(int device, const Driver* driver) : device_(device), driver_(driver) {}
+
+  const int device_;
+  const Driver* const driver_;
+  std::unique_ptr<MappedRange> range_;
+  uint64_t end_ = 0;
+  struct Piece {
+    uint64_t bytes;
+    int descriptor;
+  };
+  mutable std::mutex mutex_;
+  std::map<uint64_t, Piece> pieces_;
+};
+
+// Another process's pieces, as mapped here.
+using PeerHeap = MappedRange;
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_PIECE_HEAP_H_

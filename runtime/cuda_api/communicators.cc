@@ -1,0 +1,230 @@
+// Communicators and memory of the C API, over GPUs.
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "runtime/cpu/futex.h"
+#include "runtime/cuda_api/handles.h"
+#include "runtime/include/gordian/runtime_front.h"
+
+namespace gordian::runtime::cuda {
+namespace {
+
+// How long a first operation waits for members that have not made their communicator yet.
+constexpr uint64_t kMembersNs = 60'000'000'000;
+
+grtResult_t CurrentDevice(int* device) {
+  return cudaGetDevice(device) == cudaSuccess ? grtSuccess : grtUnhandledCudaError;
+}
+
+grtResult_t Make(const std::string& name, uint32_t ranks, uint32_t rank, const grtConfig_t& config, grtComm_t* out) {
+  if (ranks > kMaxRanks) return grtNotSupported;
+  Process* process = nullptr;
+  if (const grtResult_t result = Process::Of(config.device, config, &process); result != grtSuccess) return result;
+  auto made = std::make_unique<grtCommOpaque>();
+  made->comm = std::make_shared<CommState>();
+  CommState& comm = *made->comm;
+  comm.name = name;
+  comm.ranks = ranks;
+  comm.rank = rank;
+  comm.config = config;
+  const grtResult_t result = process->Enter(made->comm);
+  if (result == grtSuccess) *out = made.release();
+  return result;
+}
+
+// Between two looks at something that is told by no one; longer each time.
+void Pause(int64_t* ns) {
+  const timespec pause{0, static_cast<long>(*ns)};
+  nanosleep(&pause, nullptr);
+  *ns = std::min<int64_t>(*ns * 2, 1'000'000);
+}
+
+}  // namespace
+
+grtResult_t MakeReady(const std::shared_ptr<CommState>& comm) {
+  if (const grtResult_t error = comm->error(); error != grtSuccess) return error;
+  if (comm->ready.load(std::memory_order_acquire) != nullptr) return grtSuccess;
+  return Process::Get()->Connect(comm, DeadlineIn(kMembersNs));
+}
+
+}  // namespace gordian::runtime::cuda
+
+using namespace gordian::runtime;
+using namespace gordian::runtime::cuda;
+
+grtResult_t grtCommInitRankConfig(grtComm_t* comm, int nranks, grtUniqueId id, int rank, const grtConfig_t* given) {
+  if (comm == nullptr || nranks < 1 || rank < 0 || rank >= nranks) return grtInvalidArgument;
+  return Guarded([&] {
+    grtConfig_t config;
+    if (!ReadConfig(given, GRT_CONFIG_INITIALIZER, &config)) return grtInvalidArgument;
+    if (config.device < 0) {
+      if (const grtResult_t result = CurrentDevice(&config.device); result != grtSuccess) return result;
+    }
+    return Make(NameOf(id), static_cast<uint32_t>(nranks), static_cast<uint32_t>(rank), config, comm);
+  });
+}
+
+grtResult_t grtCommConnect(grtComm_t comm, uint64_t timeout_ns) {
+  if (comm == nullptr) return grtInvalidArgument;
+  return Guarded([&] { return Process::Get()->Connect(comm->comm, DeadlineIn(timeout_ns)); });
+}
+
+grtResult_t grtCommSplit(grtComm_t comm, int color, int key, grtComm_t* out, const grtConfig_t* given,
+                         uint64_t timeout_ns) {
+  if (comm == nullptr || out == nullptr) return grtInvalidArgument;
+  *out = nullptr;
+  return Guarded([&]() -> grtResult_t {
+    CommState& parent = *comm->comm;
+    if (const grtResult_t error = parent.error(); error != grtSuccess) return error;
+    grtConfig_t config;
+    if (!ReadConfig(given, parent.config, &config)) return grtInvalidArgument;
+    if (config.device < 0) config.device = parent.config.device;
+    const std::string child = parent.name + "-s" + std::to_string(parent.children.fetch_add(1) + 1);
+    std::vector<uint64_t> all;
+    const uint64_t own = uint64_t{static_cast<uint32_t>(color)} << 32 | static_cast<uint32_t>(key);
+    const grtResult_t result =
+        Exchange(child, parent.ranks, parent.rank, own, DeadlineIn(timeout_ns), &all);
+    if (result != grtSuccess) {
+      parent.Abort();  // members may differ about whether there is a child
+      return result;
+    }
+    if (color < 0) return grtSuccess;
+    std::vector<std::pair<int32_t, uint32_t>> members;  // (key, rank)
+    for (uint32_t r = 0; r < parent.ranks; ++r) {
+      if (static_cast<int32_t>(all[r] >> 32) == color) members.emplace_back(static_cast<int32_t>(all[r]), r);
+    }
+    std::sort(members.begin(), members.end());
+    uint32_t rank = 0;
+    while (members[rank].second != parent.rank) ++rank;
+    return Make(child + "." + std::to_string(color), static_cast<uint32_t>(members.size()), rank, config, out);
+  });
+}
+
+grtResult_t grtCommCount(grtComm_t comm, int* count) {
+  if (comm == nullptr || count == nullptr) return grtInvalidArgument;
+  *count = static_cast<int>(comm->comm->ranks);
+  return grtSuccess;
+}
+
+grtResult_t grtCommUserRank(grtComm_t comm, int* rank) {
+  if (comm == nullptr || rank == nullptr) return grtInvalidArgument;
+  *rank = static_cast<int>(comm->comm->rank);
+  return grtSuccess;
+}
+
+grtResult_t grtCommGetAsyncError(grtComm_t comm, grtResult_t* error) {
+  if (comm == nullptr || error == nullptr) return grtInvalidArgument;
+  *error = comm->comm->error();
+  return grtSuccess;
+}
+
+grtResult_t grtCommAbort(grtComm_t comm) {
+  if (comm == nullptr) return grtInvalidArgument;
+  return Guarded([&] {
+    comm->comm->Abort();
+    comm->comm->aborted = true;
+    Process::Get()->Leave(comm->comm);
+    delete comm;
+    return grtSuccess;
+  });
+}
+
+grtResult_t grtCommDestroy(grtComm_t comm, uint64_t timeout_ns) {
+  if (comm == nullptr) return grtInvalidArgument;
+  return Guarded([&]() -> grtResult_t {
+    const int64_t deadline_ns = DeadlineIn(timeout_ns);
+    CommState& state = *comm->comm;
+    const OnDevice on(Process::Get()->device());
+    std::set<cudaStream_t> streams;
+    {
+      const std::lock_guard<std::mutex> lock(state.mutex);
+      streams = state.streams;
+    }
+    // What was enqueued on its streams until now; its own operations among them.
+    std::vector<cudaEvent_t> ends;
+    grtResult_t result = grtSuccess;
+    for (cudaStream_t stream : streams) {
+      cudaEvent_t end = nullptr;
+      if (cudaEventCreateWithFlags(&end, cudaEventDisableTiming) != cudaSuccess) result = grtUnhandledCudaError;
+      if (end != nullptr) ends.push_back(end);
+      if (end != nullptr && cudaEventRecord(end, stream) != cudaSuccess) result = grtUnhandledCudaError;
+    }
+    int64_t pause_ns = 2000;
+    for (const cudaEvent_t end : ends) {
+      while (result == grtSuccess) {
+        const cudaError_t e = cudaEventQuery(end);
+        if (e == cudaSuccess) break;
+        if (e != cudaErrorNotReady) {
+          result = grtUnhandledCudaError;
+        } else if (NowNs() >= deadline_ns) {
+          result = grtTimeout;
+        } else {
+          Pause(&pause_ns);
+        }
+      }
+    }
+    for (const cudaEvent_t end : ends) cudaEventDestroy(end);
+    if (result != grtSuccess) return result;
+    if (state.error() != grtSuccess) state.aborted = true;
+    Process::Get()->Leave(comm->comm);
+    delete comm;
+    return grtSuccess;
+  });
+}
+
+grtResult_t grtPortOpen(grtComm_t comm, uint32_t tag, const void*, grtPort_t* port) {
+  return comm == nullptr || port == nullptr || tag == 0 ? grtInvalidArgument : grtNotSupported;
+}
+
+grtResult_t grtMemAlloc(void** memory, size_t bytes) {
+  if (memory == nullptr) return grtInvalidArgument;
+  return Guarded([&] {
+    int device = 0;
+    if (const grtResult_t result = CurrentDevice(&device); result != grtSuccess) return result;
+    const grtConfig_t config = GRT_CONFIG_INITIALIZER;
+    Process* process = nullptr;
+    if (const grtResult_t result = Process::Of(device, config, &process); result != grtSuccess) return result;
+    return process->Allocate(memory, bytes, 0);
+  });
+}
+
+grtResult_t grtMemFree(void* memory) {
+  if (memory == nullptr) return grtSuccess;
+  Process* process = Process::Get();
+  if (process == nullptr) return grtInvalidUsage;
+  return Guarded([&] {
+    process->domain().Free(memory);
+    return grtSuccess;
+  });
+}
+
+grtResult_t grtCommRegister(grtComm_t, void*, size_t, grtReg_t*) { return grtNotSupported; }
+grtResult_t grtCommDeregister(grtComm_t, grtReg_t) { return grtNotSupported; }
+
+grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats) {
+  if (comm == nullptr || !HasHead(stats)) return grtInvalidArgument;
+  return Guarded([&] {
+    Process* process = Process::Get();
+    const OnDevice on(process->device());
+    stats->operations = comm->comm->operations.load();
+    // Of the whole process: kernels do not tell communicators apart. In channels, not in operations.
+    uint32_t helped = 0;
+    if (!process->domain().Helped(&helped).ok()) return grtUnhandledCudaError;
+    stats->helped = helped;
+    stats->mismatches = comm->comm->error() == grtMismatch ? 1 : 0;
+    if (Worker* worker = process->domain().worker()) {
+      const Worker::Stats of = worker->stats();
+      stats->quits = of.instances;
+      stats->residency_ns = of.resident_ns;
+      stats->switches = of.switches;
+    }
+    return grtSuccess;
+  });
+}
+
+grtResult_t grtUseCudaStreams(const grtCudaFunctions_t* functions) {
+  return functions == nullptr || functions->size < sizeof *functions ? grtInvalidArgument : grtSuccess;
+}

@@ -1,0 +1,342 @@
+#include "runtime/cuda_api/process.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/cpu/futex.h"
+#include "runtime/cpu/process_life.h"
+
+namespace gordian::runtime::cuda {
+namespace {
+
+// Streams whose operations may wait at the same time, as many as NCCL's kernels find room for beside each
+// other; and those that are helped along.
+constexpr int kResidentStreams = 4;
+constexpr int kHelpStreams = 16;
+constexpr uint64_t kStageBytes = 32ull << 20;
+constexpr uint64_t kDefaultHeapBytes = 64ull << 20;
+constexpr int kFetchMs = 10000;
+
+struct First {
+  std::mutex mutex;
+  std::atomic<Process*> process{nullptr};
+};
+First& TheFirst() {
+  static First* first = new First;  // threads outlive main
+  return *first;
+}
+
+grtResult_t ToResult(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kOk:
+      return grtSuccess;
+    case StatusCode::kInvalidArgument:
+      return grtInvalidArgument;
+    case StatusCode::kDeadline:
+      return grtTimeout;
+    case StatusCode::kUnavailable:
+      return grtNotSupported;
+    default:
+      return grtUnhandledCudaError;
+  }
+}
+
+}  // namespace
+
+grtResult_t CommState::error() const {
+  switch (__atomic_load_n(meeting->failed(), __ATOMIC_ACQUIRE)) {
+    case kFailedMismatch:
+      return grtMismatch;
+    case kFailedAborted:
+      return grtAborted;
+    case kFailedPeer:
+      return grtPeerDead;
+    default:
+      return grtSuccess;
+  }
+}
+
+void CommState::Abort() {
+  uint32_t* word = meeting->failed();
+  uint32_t seen = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+  while ((seen == kNoFailure || seen == kPeerGone) &&
+         !__atomic_compare_exchange_n(word, &seen, kFailedAborted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+  }
+}
+
+OnDevice::OnDevice(int device) {
+  int current = -1;
+  if (cudaGetDevice(&current) == cudaSuccess && current == device) return;
+  if (cudaSetDevice(device) == cudaSuccess) before_ = current;
+}
+
+OnDevice::~OnDevice() {
+  if (before_ >= 0) cudaSetDevice(before_);
+}
+
+Process* Process::Get() { return TheFirst().process.load(std::memory_order_acquire); }
+
+grtResult_t Process::Of(int device, const grtConfig_t& config, Process** process) {
+  First& first = TheFirst();
+  const std::lock_guard<std::mutex> lock(first.mutex);
+  Process* known = first.process.load(std::memory_order_relaxed);
+  if (known == nullptr) {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || device >= devices) return grtUnhandledCudaError;
+    std::unique_ptr<Process> made(new Process(device, config));
+    if (const grtResult_t result = made->Prepare(); result != grtSuccess) return result;
+    known = made.release();
+    first.process.store(known, std::memory_order_release);
+  }
+  if (known->device_ != device) return grtNotSupported;
+  *process = known;
+  return grtSuccess;
+}
+
+Process::Process(int device, const grtConfig_t& config) : device_(device) {
+  config_.device = device;
+  config_.help_streams = kHelpStreams;
+  config_.resident_streams = kResidentStreams;
+  config_.stage_bytes = kStageBytes;
+  if (config.channels != 0) config_.bulk_channels = config_.line_channels = std::min(config.channels, kMaxChannels);
+  if (config.blocks_base != 0) config_.worker.blocks = config.blocks_base;
+  if (config.idle_quit_us != 0) config_.worker.idle_quit_us = config.idle_quit_us;
+  if (config.stuck_quit_us != 0) config_.worker.stuck_quit_us = config.stuck_quit_us;
+}
+
+grtResult_t Process::Prepare() {
+  const OnDevice on(device_);
+  if (Status s = PieceHeap::Create(device_, &heap_); !s.ok()) return ToResult(s);
+  const auto find = [heap = heap_.get()](uint64_t offset, uint64_t* bytes) { return heap->DescriptorOf(offset, bytes); };
+  if (Status s = PieceServer::Start(find, &server_); !s.ok()) return grtSystemError;
+  if (Status s = Domain::CreateAlone(config_, &domain_); !s.ok()) return ToResult(s);
+  if (cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) != cudaSuccess) return grtUnhandledCudaError;
+  wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_ < 0) return grtSystemError;
+  watcher_ = std::thread([this] { WatchLoop(); });
+  return grtSuccess;
+}
+
+template <typename Body>
+void Process::ForEachWatched(Body body) {
+  const std::lock_guard<std::mutex> lock(watch_mutex_);
+  std::erase_if(watched_, [&](const std::weak_ptr<CommState>& weak) {
+    const std::shared_ptr<CommState> comm = weak.lock();
+    if (comm != nullptr) body(*comm);
+    return comm == nullptr;
+  });
+}
+
+grtResult_t Process::TakeRegion(uint64_t bytes, uint64_t* offset) {
+  for (auto at = leaving_.begin(); at != leaving_.end();) {
+    if (at->meeting->AllLeft()) {
+      regions_.push_back(at->region);
+      at = leaving_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+  const auto fits = std::find_if(regions_.begin(), regions_.end(), [&](const Region& r) { return r.bytes == bytes; });
+  if (fits == regions_.end()) {
+    const Status s = heap_->Add(bytes, stream_, offset);
+    return s.ok() ? grtSuccess : grtSystemError;
+  }
+  *offset = fits->at;
+  regions_.erase(fits);
+  cudaError_t e = cudaMemsetAsync(heap_->base() + *offset, 0, bytes, stream_);
+  if (e == cudaSuccess) e = cudaStreamSynchronize(stream_);
+  return e == cudaSuccess ? grtSuccess : grtUnhandledCudaError;
+}
+
+grtResult_t Process::Enter(const std::shared_ptr<CommState>& comm) {
+  const OnDevice on(device_);
+  Attendee own = {};
+  const uint64_t bytes = Communicator::RegionBytes(domain_->config(), comm->ranks);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const grtResult_t result = TakeRegion(bytes, &comm->region_at); result != grtSuccess) return result;
+    own.user_at = user_at_;
+    own.user_bytes = user_bytes_;
+  }
+  own.region_at = comm->region_at;
+  // All that the choice of ways and the layout depend on.
+  const DomainConfig& config = domain_->config();
+  for (const uint64_t word : {bytes, uint64_t{config.bulk_channels}, uint64_t{config.line_channels},
+                              uint64_t{config.detached_channels}, uint64_t{comm->ranks}, uint64_t{GRT_VERSION}}) {
+    own.agreement = internal::Mix(own.agreement ^ word);
+  }
+  server_->name().copy(own.server, sizeof own.server - 1);
+  const grtResult_t result = Meeting::Come(comm->name + "-g", comm->ranks, comm->rank, own, &comm->meeting);
+  if (result != grtSuccess) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    regions_.push_back({comm->region_at, bytes});
+    return result;
+  }
+  // The devices of all members read and write the page. It stays registered: undoing that would wait for the
+  // device.
+  void* page = comm->meeting->page();
+  const cudaError_t e = cudaHostRegister(page, Meeting::kPageBytes, cudaHostRegisterMapped);
+  if (e == cudaErrorHostMemoryAlreadyRegistered) {
+    [[maybe_unused]] const cudaError_t cleared = cudaGetLastError();  // of an older communicator at this address
+    return grtSuccess;
+  }
+  return e == cudaSuccess ? grtSuccess : grtUnhandledCudaError;
+}
+
+grtResult_t Process::Map(const Attendee& peer, uint64_t offset, PeerHeap** heap) {
+  std::unique_ptr<PeerHeap>& known = peers_[peer.server];
+  if (known == nullptr) {
+    if (Status s = PeerHeap::Reserve(device_, &known); !s.ok()) return ToResult(s);
+  }
+  *heap = known.get();
+  if (known->Has(offset)) return grtSuccess;
+  uint64_t bytes = 0;
+  int descriptor = -1;
+  if (Status s = PieceServer::Fetch(peer.server, offset, kFetchMs, &bytes, &descriptor); !s.ok()) return grtRemoteError;
+  const Status mapped = known->MapDescriptor(offset, bytes, descriptor);
+  close(descriptor);
+  return ToResult(mapped);
+}
+
+grtResult_t Process::Connect(const std::shared_ptr<CommState>& comm, int64_t deadline_ns) {
+  if (const grtResult_t error = comm->error(); error != grtSuccess) return error;
+  if (const grtResult_t result = comm->meeting->AwaitAll(deadline_ns); result != grtSuccess) return result;
+  if (comm->ready.load(std::memory_order_acquire) != nullptr) return grtSuccess;
+  Watch(comm);  // before its lock is held
+  const std::lock_guard<std::mutex> once(comm->mutex);
+  if (comm->communicator != nullptr) return grtSuccess;
+  const OnDevice on(device_);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Communicator::Place place;
+  place.rank = static_cast<int>(comm->rank);
+  place.offers = true;
+  for (uint32_t r = 0; r < comm->ranks; ++r) {
+    const Attendee& member = comm->meeting->of(r);
+    if (member.user_bytes == 0) place.offers = false;
+  }
+  for (uint32_t r = 0; r < comm->ranks; ++r) {
+    const Attendee& member = comm->meeting->of(r);
+    if (r == comm->rank) {
+      place.regions.push_back(heap_->base() + comm->region_at);
+      if (place.offers) {
+        place.heap = heap_->base() + member.user_at;
+        place.heap_bytes = member.user_bytes;
+      }
+      continue;
+    }
+    // Two ranks in one process would share its counters.
+    if (member.pid == getpid()) return grtNotSupported;
+    PeerHeap* heap = nullptr;
+    grtResult_t result = Map(member, member.region_at, &heap);
+    if (result == grtSuccess && place.offers) result = Map(member, member.user_at, &heap);
+    if (result != grtSuccess) return result;
+    place.regions.push_back(heap->base() + member.region_at);
+  }
+  void* failed = nullptr;
+  if (cudaHostGetDevicePointer(&failed, comm->meeting->page(), 0) != cudaSuccess) return grtUnhandledCudaError;
+  if (failed != comm->meeting->page()) return grtNotSupported;  // one address for host and device
+  place.failed = comm->meeting->failed();
+  place.number = next_number_++;
+  if (Status s = Communicator::CreateAt(domain_.get(), place, &comm->communicator); !s.ok()) return grtInternalError;
+  comm->ready.store(comm->communicator.get(), std::memory_order_release);
+  return grtSuccess;
+}
+
+void Process::Leave(const std::shared_ptr<CommState>& comm) {
+  const uint64_t bytes = Communicator::RegionBytes(domain_->config(), comm->ranks);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!comm->aborted) leaving_.push_back({{comm->region_at, bytes}, comm->meeting});
+  comm->meeting->Leave();
+}
+
+void Process::Forget(cudaStream_t stream) {
+  const bool idle = cudaStreamQuery(stream) == cudaSuccess;
+  if (!idle) {
+    [[maybe_unused]] const cudaError_t cleared = cudaGetLastError();  // not an error of the job's
+  }
+  ForEachWatched([&](CommState& comm) {
+    const std::lock_guard<std::mutex> lock(comm.mutex);
+    // Its end will not be known: its region is not used again.
+    if (comm.streams.erase(stream) != 0 && !idle) comm.aborted = true;
+  });
+}
+
+grtResult_t Process::Allocate(void** memory, size_t bytes, uint64_t heap_bytes) {
+  const OnDevice on(device_);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (user_bytes_ == 0) {
+    const uint64_t wanted = std::max<uint64_t>(heap_bytes != 0 ? heap_bytes : kDefaultHeapBytes, bytes);
+    uint64_t at = 0;
+    if (Status s = heap_->Add(wanted, stream_, &at); !s.ok()) return grtSystemError;
+    user_at_ = at;
+    user_bytes_ = wanted;
+    domain_->GiveHeap(heap_->base() + at, wanted);
+  }
+  *memory = domain_->Allocate(bytes);
+  return *memory != nullptr ? grtSuccess : grtSystemError;
+}
+
+void Process::Watch(const std::shared_ptr<CommState>& comm) {
+  {
+    const std::lock_guard<std::mutex> lock(watch_mutex_);
+    watched_.push_back(comm);
+  }
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = write(wake_, &one, sizeof one);
+}
+
+// Sleeps until a process ends, or there is another communicator.
+void Process::WatchLoop() {
+  using Identity = std::pair<pid_t, uint64_t>;  // with its start time: numbers come again
+  const auto identity = [](const Attendee& member) { return Identity(member.pid, member.start_time); };
+  std::map<Identity, int> open;  // pidfds; -1: it has ended, or cannot be watched
+  for (;;) {
+    std::set<Identity> gone;
+    ForEachWatched([&](const CommState& comm) {
+      for (uint32_t r = 0; r < comm.ranks; ++r) {
+        const Attendee& member = comm.meeting->of(r);
+        if (member.pid == getpid() || member.pid_namespace != PidNamespace()) continue;
+        const auto [at, is_new] = open.try_emplace(identity(member), -1);
+        if (!is_new) continue;
+        at->second = static_cast<int>(syscall(SYS_pidfd_open, member.pid, 0));
+        const bool none = at->second < 0 && errno == ESRCH;
+        const uint64_t started = StartTime(member.pid);
+        if (none || (started != 0 && member.start_time != 0 && started != member.start_time)) gone.insert(at->first);
+      }
+    });
+    if (gone.empty()) {
+      std::vector<pollfd> fds = {{wake_, POLLIN, 0}};
+      std::vector<Identity> of;
+      for (const auto& [who, fd] : open) {
+        if (fd < 0) continue;
+        fds.push_back({fd, POLLIN, 0});
+        of.push_back(who);
+      }
+      if (poll(fds.data(), fds.size(), -1) <= 0) continue;
+      uint64_t count = 0;
+      if (fds[0].revents != 0 && read(wake_, &count, sizeof count) < 0) continue;
+      for (size_t i = 0; i < of.size(); ++i) {
+        if (fds[i + 1].revents != 0) gone.insert(of[i]);
+      }
+    }
+    for (const Identity& who : gone) {
+      if (open[who] >= 0) close(open[who]);
+      open[who] = -1;
+    }
+    ForEachWatched([&](const CommState& comm) {
+      for (uint32_t r = 0; r < comm.ranks; ++r) {
+        if (gone.contains(identity(comm.meeting->of(r))) && !comm.meeting->HasLeft(r)) {
+          Communicator::NotePeerGone(comm.meeting->failed());
+        }
+      }
+    });
+  }
+}
+
+}  // namespace gordian::runtime::cuda

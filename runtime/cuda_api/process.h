@@ -1,0 +1,129 @@
+// What the communicators of this process share: its device, the memory that others map, what of theirs is
+// mapped here, and a thread that learns of processes that end.
+//
+// One device a process: the one that the first communicator, or grtMemAlloc, was made on.
+//
+// Thread rule: any thread. Made at the first use, never destroyed: its threads sleep until the process ends.
+// Errors: grtResult_t.
+#ifndef GORDIAN_RUNTIME_CUDA_API_PROCESS_H_
+#define GORDIAN_RUNTIME_CUDA_API_PROCESS_H_
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/cuda/communicator.h"
+#include "runtime/cuda/domain.h"
+#include "runtime/cuda/piece_heap.h"
+#include "runtime/cuda_api/meeting.h"
+#include "runtime/cuda_api/piece_server.h"
+#include "runtime/include/gordian/runtime.h"
+
+namespace gordian::runtime::cuda {
+
+// A communicator as its handle, and the handles of its operations, know it.
+struct CommState {
+  std::string name;
+  uint32_t ranks = 0, rank = 0;
+  grtConfig_t config;
+  std::shared_ptr<Meeting> meeting;
+  uint64_t region_at = 0;
+  std::atomic<uint32_t> children{0};
+  std::atomic<uint64_t> operations{0};
+
+  std::mutex mutex;  // what is below
+  bool aborted = false;  // before its operations were known to be over: its region is not used again
+  std::unique_ptr<Communicator> communicator;  // once all members have come
+  std::atomic<Communicator*> ready{nullptr};   // the same
+  std::set<cudaStream_t> streams;              // that it was called on
+
+  // How it has failed; grtSuccess: not.
+  grtResult_t error() const;
+  // All members', at their next look.
+  void Abort();
+};
+
+// The device of a communicator is current while it lives.
+class OnDevice {
+ public:
+  explicit OnDevice(int device);
+  ~OnDevice();
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int before_ = -1;  // -1: it was current
+};
+
+class Process {
+ public:
+  // For `device`, with `config` if it is the first use. grtNotSupported: another device is in use here, or
+  // this one cannot do what is needed.
+  static grtResult_t Of(int device, const grtConfig_t& config, Process** process);
+  // Null before the first use.
+  static Process* Get();
+
+  int device() const { return device_; }
+  Domain& domain() { return *domain_; }
+
+  // Takes memory for a communicator and comes to its meeting.
+  grtResult_t Enter(const std::shared_ptr<CommState>& comm);
+  // Maps what the other members have; waits for them.
+  grtResult_t Connect(const std::shared_ptr<CommState>& comm, int64_t deadline_ns);
+  // After the end of its operations here.
+  void Leave(const std::shared_ptr<CommState>& comm);
+
+  // The stream will be destroyed: no communicator asks it any more.
+  void Forget(cudaStream_t stream);
+
+  // Memory that communicators made from now on write directly.
+  grtResult_t Allocate(void** memory, size_t bytes, uint64_t heap_bytes);
+
+ private:
+  Process(int device, const grtConfig_t& config);
+  grtResult_t Prepare();
+  grtResult_t TakeRegion(uint64_t bytes, uint64_t* offset);
+  grtResult_t Map(const Attendee& peer, uint64_t offset, PeerHeap** heap);
+  void Watch(const std::shared_ptr<CommState>& comm);
+  void WatchLoop();
+  template <typename Body>
+  void ForEachWatched(Body body);
+
+  const int device_;
+  DomainConfig config_;
+  std::unique_ptr<PieceHeap> heap_;
+  std::unique_ptr<PieceServer> server_;
+  std::unique_ptr<Domain> domain_;
+  cudaStream_t stream_ = nullptr;
+
+  std::mutex mutex_;  // what is below
+  uint32_t next_number_ = 0;
+  uint64_t user_at_ = 0, user_bytes_ = 0;
+  std::map<std::string, std::unique_ptr<PeerHeap>> peers_;  // by server
+  struct Region {
+    uint64_t at, bytes;
+  };
+  std::vector<Region> regions_;  // of communicators that all members have left
+  struct Leaving {
+    Region region;
+    std::shared_ptr<Meeting> meeting;
+  };
+  std::vector<Leaving> leaving_;
+
+  std::mutex watch_mutex_;
+  std::vector<std::weak_ptr<CommState>> watched_;
+  int wake_ = -1;  // eventfd: there is another one to be watched
+  std::thread watcher_;
+};
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_API_PROCESS_H_

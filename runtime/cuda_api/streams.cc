@@ -1,0 +1,97 @@
+// What else is on CUDA's streams, as the C API is told.
+//
+// A list of what follows on a stream exists for exclusive streams alone (runtime/cuda/help_stream.h). An event
+// of another stream that an exclusive one waits for counts as foreign work: help goes along one stream.
+#include <map>
+#include <mutex>
+
+#include "runtime/cuda_api/handles.h"
+#include "runtime/include/gordian/runtime_front.h"
+
+namespace gordian::runtime::cuda {
+namespace {
+
+// Where events were recorded last.
+struct Events {
+  std::mutex mutex;
+  std::map<const void*, cudaStream_t> stream_of;
+};
+Events& TheEvents() {
+  static Events* events = new Events;  // threads outlive main
+  return *events;
+}
+
+template <typename Body>
+grtResult_t WithDomain(Body body) {
+  return Guarded([&]() -> grtResult_t {
+    Process* process = Process::Get();
+    if (process != nullptr) body(process->domain());
+    return grtSuccess;
+  });
+}
+
+}  // namespace
+}  // namespace gordian::runtime::cuda
+
+using namespace gordian::runtime;
+using namespace gordian::runtime::cuda;
+
+grtResult_t grtStreamExclusive(cudaStream_t stream, int exclusive) {
+  return Guarded([&] {
+    Process* process = Process::Get();
+    if (process == nullptr) return grtInvalidUsage;  // no device yet
+    // With more streams than there are lists, this one's operations never begin early: right, and said.
+    return process->domain().SetExclusive(stream, exclusive != 0).ok() ? grtSuccess : grtNotSupported;
+  });
+}
+
+grtResult_t grtStreamForeign(cudaStream_t stream) {
+  return WithDomain([&](Domain& domain) { domain.Foreign(stream); });
+}
+
+grtResult_t grtStreamForeignAll(void) {
+  return WithDomain([](Domain& domain) { domain.ForeignAll(); });
+}
+
+grtResult_t grtStreamGone(cudaStream_t stream) {
+  return Guarded([&]() -> grtResult_t {
+    Process* process = Process::Get();
+    if (process == nullptr) return grtSuccess;
+    process->Forget(stream);
+    return process->domain().Forget(stream).ok() ? grtSuccess : grtUnhandledCudaError;
+  });
+}
+
+grtResult_t grtEventRecorded(const void* event, cudaStream_t stream) {
+  return Guarded([&] {
+    const std::lock_guard<std::mutex> lock(TheEvents().mutex);
+    TheEvents().stream_of[event] = stream;
+    return grtSuccess;
+  });
+}
+
+grtResult_t grtEventAwaited(const void* event, cudaStream_t stream) {
+  return WithDomain([&](Domain& domain) {
+    {
+      const std::lock_guard<std::mutex> lock(TheEvents().mutex);
+      const auto at = TheEvents().stream_of.find(event);
+      // Its own past: that is waited for anyhow.
+      if (at != TheEvents().stream_of.end() && at->second == stream) return;
+    }
+    domain.Foreign(stream);
+  });
+}
+
+grtResult_t grtEventForgotten(const void* event) {
+  return Guarded([&] {
+    const std::lock_guard<std::mutex> lock(TheEvents().mutex);
+    TheEvents().stream_of.erase(event);
+    return grtSuccess;
+  });
+}
+
+// Streams are CUDA's here.
+grtResult_t grtStreamCreate(cudaStream_t*) { return grtNotSupported; }
+grtResult_t grtStreamLaunch(cudaStream_t, void (*)(void*), void*) { return grtNotSupported; }
+grtResult_t grtStreamSynchronize(cudaStream_t, uint64_t) { return grtNotSupported; }
+grtResult_t grtStreamDestroy(cudaStream_t) { return grtNotSupported; }
