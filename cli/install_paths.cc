@@ -23,6 +23,7 @@ InstallPaths FindInstallPaths() {
   paths.lib_dir = lib.string();
   paths.shim = (lib / "libgordian_interpose.so").string();
   paths.runtime = (lib / "libgordian_runtime.so").string();
+  paths.runtime_cuda = (lib / "libgordian_runtime_cuda.so").string();
   paths.emulator_dir = (lib / "emulator").string();
   return paths;
 }

@@ -12,6 +12,7 @@ struct InstallPaths {
   std::string shim;          // <lib_dir>/libgordian_interpose.so
   std::string emulator_dir;  // <lib_dir>/emulator
   std::string runtime;       // <lib_dir>/libgordian_runtime.so
+  std::string runtime_cuda;  // <lib_dir>/libgordian_runtime_cuda.so
 };
 
 // Nothing is checked for existence. Links are resolved, so that a path is what /proc/PID/maps

@@ -66,7 +66,8 @@ std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironme
     variables.emplace_back("GORDIAN_GRAPH_MARKERS", "1");
   }
   if (options.preemptive_collectives) {
-    variables.emplace_back("GORDIAN_COLLECTIVES_LIBRARY", paths.runtime);
+    // Emulated devices are the host's processors.
+    variables.emplace_back("GORDIAN_COLLECTIVES_LIBRARY", options.emulator ? paths.runtime : paths.runtime_cuda);
     variables.emplace_back("GRT_SESSION", SharedMemoryTag(options.ring_dir));
   }
   if (options.stub_compute) {

@@ -60,9 +60,6 @@ StatusOr<RunConfig> MakeConfig(const RunFlags& flags) {
   config.graph_markers |= flags.graph_markers;
   config.nccl_profiler |= flags.nccl_profiler;
   if (flags.collectives) config.preemptive_collectives = *flags.collectives == "preemptive";
-  if (config.preemptive_collectives && !config.emulator) {
-    return Status::InvalidArgument("--collectives=preemptive works with --emulator only, as yet");
-  }
   config.stub_compute |= flags.stub_compute;
   GORDIAN_RETURN_IF_ERROR(AddStubPatterns("--stub-keep", flags.stub_keep, config.stub_compute, &config.stub_keep));
   GORDIAN_RETURN_IF_ERROR(AddStubPatterns("--stub-skip", flags.stub_skip, config.stub_compute, &config.stub_skip));
@@ -98,8 +95,12 @@ std::string MissingPiece(const InstallPaths& paths, bool emulator, bool preempti
     return "the shim's folder " + paths.lib_dir +
            " has a colon or space in its name, which LD_PRELOAD cannot hold";
   }
-  if (preemptive && access(paths.runtime.c_str(), R_OK) != 0) {
+  if (preemptive && emulator && access(paths.runtime.c_str(), R_OK) != 0) {
     return "--collectives=preemptive needs " + paths.runtime + ", which is missing; build it";
+  }
+  if (preemptive && !emulator && access(paths.runtime_cuda.c_str(), R_OK) != 0) {
+    return "--collectives=preemptive needs " + paths.runtime_cuda +
+           " on GPUs, which is missing; build with -DGORDIAN_CUDA=ON";
   }
   if (emulator) {
     for (const char* name : kEmulatedLibraries) {

@@ -24,12 +24,15 @@ constinit std::atomic<uint32_t> g_collectives = 0;
 namespace {
 
 constexpr uint64_t kAgreeNs = 5'000'000'000;
+// Children of a communicator's id that are no communicators: the second vote, and what NCCL shrinks.
+constexpr uint32_t kReadyNumber = UINT32_MAX, kShrunkNumbers = 1u << 31;
 constexpr uint32_t kMostComms = 1024;
 constexpr uint32_t kMostGroupInits = 64;
 
 // The runtime's functions, by name.
 #define GORDIAN_RUNTIME_FUNCTIONS(F)                                                            \
-  F(grtUseCudaStreams) F(grtAgree) F(grtChildId) F(grtCommInitRankConfig) F(grtCommDestroy)       \
+  F(grtUseCudaStreams) F(grtAgree) F(grtChildId) F(grtCommInitRankConfig) F(grtCommConnect)       \
+  F(grtCommDestroy) F(grtStreamGone)                                                              \
   F(grtCommAbort) F(grtCommGetAsyncError) F(grtSubmit) F(grtGroupStart) F(grtGroupEnd)            \
   F(grtGetUniqueId) F(grtGetStats) F(grtStreamExclusive) F(grtStreamForeign)                      \
   F(grtStreamForeignAll) F(grtEventRecorded) F(grtEventAwaited) F(grtEventForgotten)
@@ -48,7 +51,7 @@ struct RoutedComm {
   std::atomic<uint64_t> handle;  // 0: free
   grtComm_t comm;                // null: its members have said no
   grtUniqueId id;
-  std::atomic<uint32_t> children;
+  std::atomic<uint32_t> children, shrunk;
 };
 constinit RoutedComm g_comms[kMostComms] = {};
 
@@ -142,7 +145,25 @@ void MapCounters() {
   close(fd);
 }
 
-// Every member comes here with the same id, and with its own wish.
+template <typename Function>
+Function Real(ring::CallId call) {
+  return reinterpret_cast<Function>(FindRealSymbol(call, reinterpret_cast<const void*>(&LookForCollectives)));
+}
+
+// The runtime's communicator, with all that its first operation would wait for. Null: not here.
+grtComm_t MakeOwn(ncclComm_t comm, int ranks, int rank, const grtUniqueId& id) {
+  grtConfig_t config = GRT_CONFIG_INITIALIZER;
+  const auto device = Real<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommCuDevice);
+  if (device == nullptr || device(comm, &config.device) != ncclSuccess) return nullptr;
+  grtComm_t own = nullptr;
+  if (g_runtime.grtCommInitRankConfig(&own, ranks, id, rank, &config) != grtSuccess) return nullptr;
+  if (g_runtime.grtCommConnect(own, kAgreeNs) == grtSuccess) return own;
+  g_runtime.grtCommAbort(own);
+  return nullptr;
+}
+
+// Every member comes here with the same id, and with its own wish. They vote twice: whether to try, and
+// whether all have what they need.
 void Agree(ncclComm_t comm, int ranks, int rank, const grtUniqueId& id, bool wanted) {
   const int saved = errno;
   RoutedComm* routed = Free();
@@ -152,23 +173,23 @@ void Agree(ncclComm_t comm, int ranks, int rank, const grtUniqueId& id, bool wan
     routed->comm = nullptr;
     routed->id = id;
     routed->children.store(0, std::memory_order_relaxed);
+    routed->shrunk.store(0, std::memory_order_relaxed);
     if (agreed != 0) {
-      const grtResult_t result = g_runtime.grtCommInitRankConfig(&routed->comm, ranks, id, rank, nullptr);
-      if (result != grtSuccess) {
-        // The others count on this rank: better an end with words than a hang of our making.
-        Say("this rank cannot join the preemptive runtime", "the other ranks will wait for it");
-        routed->comm = nullptr;
+      grtComm_t own = MakeOwn(comm, ranks, rank, id);
+      grtUniqueId ready;
+      g_runtime.grtChildId(id, kReadyNumber, 0, &ready);
+      agreed = 0;
+      g_runtime.grtAgree(ready, ranks, rank, own != nullptr ? 1 : 0, kAgreeNs, &agreed);
+      if (agreed == 0 && own != nullptr) {
+        g_runtime.grtCommAbort(own);
+        own = nullptr;
       }
+      routed->comm = own;
     }
     routed->handle.store(reinterpret_cast<uint64_t>(comm), std::memory_order_release);
   }
   Count(agreed != 0 ? g_counters->comms : g_counters->comms_with_nccl);
   errno = saved;
-}
-
-template <typename Function>
-Function Real(ring::CallId call) {
-  return reinterpret_cast<Function>(FindRealSymbol(call, reinterpret_cast<const void*>(&LookForCollectives)));
 }
 
 bool RanksOf(ncclComm_t comm, int* ranks, int* rank) {
@@ -308,6 +329,16 @@ void RouteSplit(ncclComm_t parent, int color, ncclComm_t* made, const ncclConfig
   Made(made, id, routed->comm != nullptr && Blocks(config));
 }
 
+void RouteShrink(ncclComm_t parent, ncclComm_t* made, const ncclConfig_t* config) {
+  RoutedComm* routed = Find(parent);
+  if (routed == nullptr) return;
+  // Whom it leaves out does not call: a row of numbers of its own.
+  const uint32_t number = routed->shrunk.fetch_add(1, std::memory_order_relaxed);
+  grtUniqueId id;
+  g_runtime.grtChildId(routed->id, kShrunkNumbers + number, 0, &id);
+  Made(made, id, routed->comm != nullptr && Blocks(config));
+}
+
 void RouteDestroy(ncclComm_t comm) {
   RoutedComm* routed = Find(comm);
   if (routed == nullptr) return;
@@ -346,6 +377,8 @@ void NoteForeignWork(void* stream) {
     g_runtime.grtStreamForeign(static_cast<cudaStream_t>(stream));
   }
 }
+
+void NoteStreamGone(void* stream) { g_runtime.grtStreamGone(static_cast<cudaStream_t>(stream)); }
 
 void NoteEventRecord(const void* event, void* stream) {
   if (IsLegacy(stream)) g_runtime.grtStreamForeignAll();

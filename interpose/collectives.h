@@ -1,6 +1,9 @@
 // A job's NCCL collectives on gordian's preemptive runtime (`gordian run --collectives=preemptive`,
 // docs/runtime.md), with NCCL's semantics towards streams.
 //
+// GORDIAN_COLLECTIVES_LIBRARY names the library: `gordian run` names the one for the host's processors under the
+// emulator, and the one for GPUs without it.
+//
 // The route is agreed per communicator when it is made, by all of its members (grtAgree). Per call
 // it depends on the kind and the operator alone, which NCCL requires to be equal on all ranks, and on
 // the stream not being captured. What stays with NCCL is counted by reason. The runtime is told of all
@@ -45,6 +48,7 @@ void RouteGroupEnded(ncclResult_t real);
 void RouteInit(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config);
 void RouteInitAll(const ncclComm_t* comms, int count, const int* devices);
 void RouteSplit(ncclComm_t parent, int color, ncclComm_t* made, const ncclConfig_t* config);
+void RouteShrink(ncclComm_t parent, ncclComm_t* made, const ncclConfig_t* config);
 // Before the real call.
 void RouteDestroy(ncclComm_t comm);
 void RouteAbort(ncclComm_t comm);
@@ -53,6 +57,7 @@ void RouteAsyncError(ncclComm_t comm, ncclResult_t* error);
 
 // Work of others on streams, before the real call. A null stream is the legacy default one.
 void NoteForeignWork(void* stream);
+void NoteStreamGone(void* stream);
 void NoteEventRecord(const void* event, void* stream);
 void NoteEventWait(const void* event, void* stream);
 void NoteEventGone(const void* event);

@@ -33,6 +33,8 @@ void NoteOtherWork(const Arguments&... arguments) {
     } else {
       NoteForeignWork(stream());
     }
+  } else if constexpr (kPayload == ring::PayloadKind::kStreamDestroy) {
+    NoteStreamGone(Pick<cudaStream_t>(nullptr, arguments...));
   } else if constexpr (kPayload == ring::PayloadKind::kHostWait) {
     if constexpr (NameHas(kCall, "Memcpy")) NoteForeignWork(nullptr);
   } else if constexpr (kPayload == ring::PayloadKind::kNone && kTakes<cudaStream_t, Arguments...>) {
@@ -77,6 +79,20 @@ auto Routed(const Real& real, const Arguments&... arguments) {
       if (result == ncclSuccess) RouteSplit(parent, color, made, config);
     };
     split(arguments...);
+    return result;
+  } else if constexpr (kCall == ring::kCall_ncclCommInitRankScalable) {
+    const ncclResult_t result = real();
+    const auto init = [&](ncclComm_t* made, int ranks, int rank, int ids, ncclUniqueId* id, const ncclConfig_t* config) {
+      if (result == ncclSuccess && ids > 0) RouteInit(made, ranks, id[0], rank, config);
+    };
+    init(arguments...);
+    return result;
+  } else if constexpr (kCall == ring::kCall_ncclCommShrink) {
+    const ncclResult_t result = real();
+    const auto shrink = [&](ncclComm_t parent, int*, int, ncclComm_t* made, const ncclConfig_t* config, int) {
+      if (result == ncclSuccess) RouteShrink(parent, made, config);
+    };
+    shrink(arguments...);
     return result;
   } else if constexpr (kCall == ring::kCall_ncclCommDestroy) {
     RouteDestroy(arguments...);

@@ -48,7 +48,7 @@ Status Communicator::Create(Domain* domain, int index, const std::vector<int>& m
   }
   if (c->rank_ < 0) return Status::InvalidArgument("this rank is no member");
   c->ranks_ = static_cast<int>(members.size());
-  c->pattern_.failed = &domain->failed_[index].word;
+  c->failed_ = c->pattern_.failed = &domain->failed_[index].word;
   c->offers_ = config.user_bytes > 0;
   c->heap_begin_ = reinterpret_cast<uintptr_t>(domain->own_heap_);
   c->heap_end_ = c->heap_begin_ + domain->heap_->bytes();
@@ -60,14 +60,15 @@ Status Communicator::Create(Domain* domain, int index, const std::vector<int>& m
 Status Communicator::CreateAt(Domain* domain, const Place& place, std::unique_ptr<Communicator>* made) {
   const auto ranks = static_cast<int>(place.regions.size());
   if (ranks < 1 || ranks > static_cast<int>(kMaxRanks) || place.rank < 0 || place.rank >= ranks ||
-      place.failed == nullptr) {
+      place.failed == nullptr || place.failed_on_device == nullptr) {
     return Status::InvalidArgument("no such communicator");
   }
   std::unique_ptr<Communicator> c(new Communicator(domain, place.number));
   c->rank_ = place.rank;
   c->ranks_ = ranks;
   for (int r = 0; r < ranks; ++r) c->pattern_.base[r] = place.regions[static_cast<size_t>(r)];
-  c->pattern_.failed = place.failed;
+  c->failed_ = place.failed;
+  c->pattern_.failed = place.failed_on_device;
   c->offers_ = place.offers;
   c->heap_begin_ = reinterpret_cast<uintptr_t>(place.heap);
   c->heap_end_ = c->heap_begin_ + place.heap_bytes;
@@ -152,9 +153,9 @@ Status Communicator::Launch(OpKind kind, const void* in, void* out, uint64_t cou
 }
 
 void Communicator::Abort() {
-  uint32_t seen = __atomic_load_n(pattern_.failed, __ATOMIC_ACQUIRE);
+  uint32_t seen = __atomic_load_n(failed_, __ATOMIC_ACQUIRE);
   while ((seen == kNoFailure || seen == kPeerGone) &&
-         !__atomic_compare_exchange_n(pattern_.failed, &seen, kFailedAborted, false, __ATOMIC_ACQ_REL,
+         !__atomic_compare_exchange_n(failed_, &seen, kFailedAborted, false, __ATOMIC_ACQ_REL,
                                       __ATOMIC_ACQUIRE)) {
   }
 }
@@ -165,7 +166,7 @@ void Communicator::NotePeerGone(uint32_t* failed) {
 }
 
 Failure Communicator::failure() const {
-  const uint32_t word = __atomic_load_n(pattern_.failed, __ATOMIC_ACQUIRE);
+  const uint32_t word = __atomic_load_n(failed_, __ATOMIC_ACQUIRE);
   return word == kPeerGone ? kNoFailure : static_cast<Failure>(word);
 }
 

@@ -28,7 +28,8 @@ class Communicator {
   // Over memory that the caller has mapped. `regions`: each member's, as mapped here, zero at first, of
   // RegionBytes(). `offers`: all members have memory that the others map too, at the same distance from
   // their regions; this one's is `heap`, of heap_bytes. `number`: another one for each in the life of the
-  // domain. `failed`: a word in mapped host memory, 0 at first, which members may share.
+  // domain. `failed`: a word in mapped host memory, 0 at first, which members may share; the same word as
+  // the device sees it.
   struct Place {
     uint32_t number = 0;
     int rank = 0;
@@ -37,6 +38,7 @@ class Communicator {
     char* heap = nullptr;
     uint64_t heap_bytes = 0;
     uint32_t* failed = nullptr;
+    uint32_t* failed_on_device = nullptr;
   };
   static Status CreateAt(Domain* domain, const Place& place, std::unique_ptr<Communicator>* made);
   static uint64_t RegionBytes(const DomainConfig& config, uint32_t ranks);
@@ -77,6 +79,7 @@ class Communicator {
 
   Domain* const domain_;
   const uint32_t number_;
+  uint32_t* failed_ = nullptr;
   int rank_ = 0;
   int ranks_ = 0;
   bool offers_ = false;

@@ -192,7 +192,13 @@ Status Domain::ListOf(cudaStream_t stream, HelpStream** list) {
 }
 
 Status Domain::SetExclusive(cudaStream_t stream, bool exclusive) {
+  {
+    std::lock_guard<std::mutex> streams(streams_lock_);
+    const auto known = streams_.find(stream);
+    if (known != streams_.end() && known->second.exclusive && exclusive) return Status::Ok();
+  }
   std::lock_guard<std::mutex> held(lock_);
+  std::lock_guard<std::mutex> streams(streams_lock_);
   HelpStream* list = nullptr;
   if (Status s = ListOf(stream, &list); !s.ok()) return s;
   if (streams_[stream].exclusive == exclusive) return Status::Ok();  // what is known of it stays true
@@ -202,13 +208,13 @@ Status Domain::SetExclusive(cudaStream_t stream, bool exclusive) {
 }
 
 void Domain::Foreign(cudaStream_t stream) {
-  std::lock_guard<std::mutex> held(lock_);
+  std::lock_guard<std::mutex> streams(streams_lock_);
   const auto at = streams_.find(stream);
   if (at != streams_.end() && at->second.exclusive) at->second.list->Interrupt();
 }
 
 void Domain::ForeignAll() {
-  std::lock_guard<std::mutex> held(lock_);
+  std::lock_guard<std::mutex> streams(streams_lock_);
   for (auto& [handle, state] : streams_) {
     if (state.exclusive) state.list->Interrupt();
   }
@@ -232,6 +238,7 @@ Status Domain::Forget(cudaStream_t stream) {
     last.gone = true;
     last.list = nullptr;
   }
+  std::lock_guard<std::mutex> streams(streams_lock_);
   const auto at = streams_.find(stream);
   if (at == streams_.end()) return Status::Ok();
   // Kernels that have not ended read the list.
@@ -259,15 +266,22 @@ Status Domain::GroupEnd() {
 Status Domain::Submit(const Work& work, const Touched& touched, cudaStream_t stream) {
   std::lock_guard<std::mutex> held(lock_);
   if (const auto group = groups_.find(std::this_thread::get_id()); group != groups_.end()) {
-    group->second.push_back({work, touched, stream, {}, nullptr, false, nullptr});
+    group->second.emplace_back(work, touched, stream);
     return Status::Ok();
   }
-  std::vector<Queued> one = {{work, touched, stream, {}, nullptr, false, nullptr}};
+  std::vector<Queued> one = {Queued(work, touched, stream)};
   return Enqueue(&one, false);
 }
 
 Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
   if (Status s = Health(); !s.ok()) return s;
+  for (Queued& op : *operations) {  // nothing has changed if one of them cannot be had
+    std::lock_guard<std::mutex> streams(streams_lock_);
+    const auto known = streams_.find(op.stream);
+    op.exclusive = known != streams_.end() && known->second.exclusive;
+    if (!op.exclusive && !group) continue;
+    if (Status s = ListOf(op.stream, &op.list); !s.ok()) return s;
+  }
   std::vector<cudaStream_t> begun;  // streams that an operation of this group has been published on
   for (Queued& op : *operations) {
     op.help = {};
@@ -281,15 +295,11 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     op.after = last.stream;
     op.behind = last.behind;
     last = {op.stream, nullptr, 0, false, false, nullptr};
-    const auto known = streams_.find(op.stream);
-    const bool exclusive = known != streams_.end() && known->second.exclusive;
-    if (!exclusive && !group) continue;
-    HelpStream* list = nullptr;
-    if (Status s = ListOf(op.stream, &list); !s.ok()) return s;
-    const bool opens = !exclusive && std::find(begun.begin(), begun.end(), op.stream) == begun.end();
+    if (op.list == nullptr) continue;
+    const bool opens = !op.exclusive && std::find(begun.begin(), begun.end(), op.stream) == begun.end();
     if (opens) begun.push_back(op.stream);
-    if (list->Publish(op.work, op.touched, opens || op.moved, op.stream, &op.help)) {
-      last.list = list;
+    if (op.list->Publish(op.work, op.touched, opens || op.moved, op.stream, &op.help)) {
+      last.list = op.list;
       last.id = op.help.id;
     }
   }

@@ -113,13 +113,16 @@ class Domain {
  private:
   friend class Communicator;
   struct Queued {
+    Queued(const Work& of, const Touched& bytes, cudaStream_t on) : work(of), touched(bytes), stream(on) {}
     Work work;
     Touched touched;
     cudaStream_t stream;
-    HelpList help;
-    cudaStream_t after;  // where the last operation of the same key was enqueued, if elsewhere
-    bool moved;          // and it is unfinished
-    cudaEvent_t behind;  // recorded behind it, if `after` is gone
+    bool exclusive = false;
+    HelpStream* list = nullptr;
+    HelpList help{};
+    cudaStream_t after = nullptr;  // where the last operation of the same key was enqueued, if elsewhere
+    bool moved = false;            // and it is unfinished
+    cudaEvent_t behind = nullptr;  // recorded behind it, if `after` is gone
   };
   // The last operation of an order key.
   struct Last {
@@ -139,6 +142,7 @@ class Domain {
   Status Submit(const Work& work, const Touched& touched, cudaStream_t stream);
   // All are published before the first is launched. With the lock held.
   Status Enqueue(std::vector<Queued>* operations, bool group);
+  // With both locks held.
   Status ListOf(cudaStream_t stream, HelpStream** list);
   bool IsDone(const Last& last);
   static bool IsIdle(cudaStream_t stream);
@@ -163,7 +167,10 @@ class Domain {
   cudaStream_t own_stream_ = nullptr;
   std::shared_ptr<Worker> worker_;
 
+  // Held for as long as a launch takes, which may be long when a stream is full; not by those who tell of other
+  // work on streams.
   mutable std::mutex lock_;
+  std::mutex streams_lock_;  // streams_ and the spare lists; taken last
   struct StreamState {
     std::unique_ptr<HelpStream> list;
     bool exclusive = false;

@@ -52,15 +52,15 @@ bool HelpStream::Publish(Work work, const Touched& touched, bool first, cudaStre
   // A kernel that is running reads entries behind its own, all of them unfinished.
   Refresh(stream);
   if (next_ - done_ >= kHelpEntries - 1) {
-    interrupted_ = true;
+    Interrupt();
     return false;
   }
-  if (first || interrupted_ || Follows(touched)) {
+  const bool interrupted = interrupted_.exchange(false, std::memory_order_acq_rel);
+  if (first || interrupted || Follows(touched)) {
     unfinished_.clear();
     work.flags |= kBarrier;
   }
   unfinished_.push_back(touched);
-  interrupted_ = false;
   if (keys_.insert(work.order_key).second) {
     __atomic_store_n(&shared_->keys, static_cast<uint32_t>(keys_.size()), __ATOMIC_RELEASE);
   }

@@ -13,6 +13,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <set>
@@ -55,7 +56,8 @@ class HelpStream {
   // Whether the entry is known to be finished. Never waits.
   bool IsDone(uint32_t id, cudaStream_t stream);
   // The stream gets something that is not ours: the next entry is marked.
-  void Interrupt() { interrupted_ = true; }
+  // Any thread.
+  void Interrupt() { interrupted_.store(true, std::memory_order_release); }
 
  private:
   void Refresh(cudaStream_t stream);
@@ -68,7 +70,7 @@ class HelpStream {
   uint64_t* const claims_;
   uint32_t next_ = 0;
   uint32_t done_ = 0;  // entries below are known to be finished
-  bool interrupted_ = true;
+  std::atomic<bool> interrupted_{true};
   std::deque<Touched> unfinished_;  // since the last marked entry, or of `done_`
   std::set<uint32_t> keys_;
 };

@@ -240,8 +240,10 @@ grtResult_t Process::Connect(const std::shared_ptr<CommState>& comm, int64_t dea
   }
   void* failed = nullptr;
   if (cudaHostGetDevicePointer(&failed, comm->meeting->page(), 0) != cudaSuccess) return grtUnhandledCudaError;
-  if (failed != comm->meeting->page()) return grtNotSupported;  // one address for host and device
   place.failed = comm->meeting->failed();
+  place.failed_on_device = reinterpret_cast<uint32_t*>(static_cast<char*>(failed) +
+                                                       (reinterpret_cast<char*>(place.failed) -
+                                                        static_cast<char*>(comm->meeting->page())));
   place.number = next_number_++;
   if (Status s = Communicator::CreateAt(domain_.get(), place, &comm->communicator); !s.ok()) return grtInternalError;
   comm->ready.store(comm->communicator.get(), std::memory_order_release);

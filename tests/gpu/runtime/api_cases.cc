@@ -1,0 +1,437 @@
+// The C API on real GPUs: gordian/runtime.h and CUDA's runtime, as a program uses them.
+//   gordian-runtime-api-cases CASE [--ranks N]
+// Cases: kinds mismatch order order_twin detached faults rest. One process a rank, one device each.
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "gordian/runtime.h"
+#include "tests/gpu/runtime/ranks.h"
+#include "tests/unit/runtime_cuda/reference.h"
+
+namespace gordian::runtime::cuda {
+namespace {
+
+using testing::RankProcess;
+
+constexpr uint64_t kSecond = 1'000'000'000;
+constexpr uint64_t kPatience = 20 * kSecond;
+
+double Now() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+class Runner {
+ public:
+  Runner(const std::string& what, RankProcess& process) : what_(what), p_(process), n_(process.ranks()), r_(process.rank()) {}
+
+  int Run() {
+    Cuda(cudaSetDevice(r_), "cudaSetDevice");
+    Cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+    Cuda(cudaMalloc(reinterpret_cast<void**>(&in_), kBytes), "cudaMalloc");
+    Cuda(cudaMalloc(reinterpret_cast<void**>(&out_), kBytes), "cudaMalloc");
+    if (what_ == "kinds") Kinds();
+    else if (what_ == "mismatch") Mismatches();
+    else if (what_ == "order") Order(true);
+    else if (what_ == "order_twin") Order(false);
+    else if (what_ == "detached") DetachedOrders();
+    else if (what_ == "faults") Faults();
+    else if (what_ == "rest") Rest();
+    else return 2;
+    return 0;
+  }
+
+ private:
+  static constexpr size_t kBytes = 64 << 20;
+
+  void Cuda(cudaError_t e, const char* what) {
+    if (e != cudaSuccess) p_.Fail(std::string(what) + ": " + cudaGetErrorString(e));
+  }
+  void Need(grtResult_t result, grtResult_t wanted, const std::string& what) {
+    if (result != wanted) {
+      p_.Fail(what + ": " + grtGetErrorString(result) + " (" + std::to_string(result) + "), not " + std::to_string(wanted));
+    }
+  }
+  void Ok(grtResult_t result, const std::string& what) { Need(result, grtSuccess, what); }
+  template <typename... Arguments>
+  void Say(const char* format, Arguments... arguments) {
+    if (r_ != 0) return;
+    printf(format, arguments...);
+    fflush(stdout);
+  }
+
+  // Equal on all ranks, another one for each name.
+  grtUniqueId Id(const std::string& name) const {
+    grtUniqueId id = {};
+    snprintf(id.internal, sizeof id.internal, "%d %s", static_cast<int>(getppid()), name.c_str());
+    return id;
+  }
+  grtComm_t Comm(const std::string& name) {
+    grtComm_t comm = nullptr;
+    Ok(grtCommInitRankConfig(&comm, n_, Id(name), r_, nullptr), "making " + name);
+    return comm;
+  }
+
+  grtOpDesc_t Describe(const Case& c, grtComm_t comm) {
+    grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
+    d.kind = static_cast<grtKind_t>(c.kind);
+    d.in = in_;
+    d.out = c.in_place ? in_ : out_;
+    d.count = c.count;
+    d.type = static_cast<grtDataType_t>(c.type);
+    d.op = static_cast<grtRedOp_t>(c.op);
+    d.root_or_peer = static_cast<int>(c.root);
+    d.comm = comm;
+    return d;
+  }
+  void Fill(const Case& c, char* at) {
+    const size_t size = SizeOf(c.type);
+    std::vector<char> host(InputCount(c.kind, c.count, static_cast<uint32_t>(n_)) * size);
+    for (size_t i = 0; i * size < host.size(); ++i) Encode(c.type, Value(static_cast<uint32_t>(r_), i), host.data() + i * size);
+    Cuda(cudaMemcpy(at, host.data(), host.size(), cudaMemcpyHostToDevice), "filling");
+  }
+  uint64_t Wrong(const Case& c, const char* at, bool has_output) {
+    if (!has_output) return 0;
+    const size_t size = SizeOf(c.type);
+    std::vector<char> host(OutputCount(c.kind, c.count, static_cast<uint32_t>(n_)) * size);
+    Cuda(cudaMemcpy(host.data(), at, host.size(), cudaMemcpyDeviceToHost), "reading");
+    uint64_t wrong = 0;
+    for (size_t i = 0; i * size < host.size(); ++i) {
+      char want[8];
+      Encode(c.type, Expected(c, static_cast<uint32_t>(n_), static_cast<uint32_t>(r_), i), want);
+      if (std::memcmp(want, host.data() + i * size, size) != 0) ++wrong;
+    }
+    return wrong;
+  }
+  bool IsUntouched(const char* at, size_t bytes) {
+    std::vector<char> host(bytes);
+    Cuda(cudaMemcpy(host.data(), at, bytes, cudaMemcpyDeviceToHost), "reading");
+    return std::all_of(host.begin(), host.end(), [](char c) { return c == 77; });
+  }
+
+  void One(const Case& c, grtComm_t comm) {
+    p_.At("%s", c.Name().c_str());
+    Fill(c, in_);
+    Cuda(cudaMemset(out_, 77, 64), "clearing");
+    Cuda(cudaDeviceSynchronize(), "before");
+    grtOpDesc_t d = Describe(c, comm);
+    char scalar[8] = {};
+    Encode(c.type, Scalar(static_cast<uint32_t>(r_)), scalar);
+    d.scalar = scalar;
+    grtOp_t op = nullptr;
+    Ok(grtSubmit(&d, stream_, &op), c.Name());
+    Ok(grtOpWait(op, kPatience), c.Name());
+    Ok(grtOpFree(op), "free");
+    const bool has_output = HasOutput(c.kind, static_cast<int32_t>(c.root), static_cast<uint32_t>(r_));
+    if (const uint64_t wrong = Wrong(c, static_cast<char*>(d.out), has_output); wrong != 0) {
+      p_.Fail(c.Name() + ": " + std::to_string(wrong) + " wrong");
+    }
+    ++done_;
+  }
+
+  void Kinds() {
+    grtComm_t comm = Comm("kinds");
+    // The order of making does not matter, and a communicator that is never used waits for nobody.
+    grtComm_t other = Comm(r_ == 0 ? "only rank 0's" : "only the others'");
+    for (const uint64_t count : {1, 1000, 70000, 1500000}) {
+      for (const OpKind kind : kAll) {
+        if (kind == OpKind::kSend) continue;
+        for (const DataType type : {DataType::kFloat, DataType::kInt32, DataType::kBfloat16, DataType::kDouble}) {
+          if (count > 100000 && type != DataType::kFloat) continue;
+          for (const Operator op : {Operator::kSum, Operator::kMax, Operator::kAverage, Operator::kPreMulSum}) {
+            if (!Reduces(kind) && op != Operator::kSum) continue;
+            Case c;
+            c.kind = kind;
+            c.type = type;
+            c.op = op;
+            c.count = count;
+            c.root = static_cast<uint32_t>(n_ - 1);
+            One(c, comm);
+          }
+        }
+      }
+    }
+    Say("kinds: %d operations right\n", done_);
+    Ok(grtCommDestroy(comm, kPatience), "destroy");
+    Ok(grtCommDestroy(other, kPatience), "destroy");
+  }
+
+  // The last rank does something else. Told to all within a second, outputs as they were; the twin is right.
+  void Mismatches() {
+    enum Slip { kNothing, kCount, kFarCount, kType, kOperator, kKind, kRoot, kSlips };
+    double slowest = 0;
+    for (int slip = kNothing; slip < kSlips; ++slip) {
+      for (const uint64_t count : {1000, 1000000}) {
+        const std::string name = "mismatch " + std::to_string(slip) + " " + std::to_string(count);
+        p_.At("%s", name.c_str());
+        grtComm_t comm = Comm(name);
+        Case c;
+        c.count = count;
+        c.kind = slip == kRoot ? OpKind::kReduce : OpKind::kAllReduce;
+        One(c, comm);
+        if (r_ == n_ - 1) {
+          if (slip == kCount) c.count -= 1;
+          if (slip == kFarCount) c.count = count == 1000 ? 1000000 : 1000;  // carried another way
+          if (slip == kType) c.type = DataType::kInt32;
+          if (slip == kOperator) c.op = Operator::kMax;
+          if (slip == kKind) c.kind = OpKind::kAllGather;
+          if (slip == kRoot) c.root = 1;
+        }
+        Fill(c, in_);
+        Cuda(cudaMemset(out_, 77, kBytes), "clearing");
+        Cuda(cudaDeviceSynchronize(), "before");
+        const double begin = Now();
+        grtOpDesc_t d = Describe(c, comm);
+        grtOp_t op = nullptr;
+        const grtResult_t called = grtSubmit(&d, stream_, &op);
+        const grtResult_t result = called == grtSuccess ? grtOpWait(op, kPatience) : called;
+        const double took = Now() - begin;
+        Need(result, slip == kNothing ? grtSuccess : grtMismatch, name);
+        if (op != nullptr) grtOpFree(op);
+        if (slip != kNothing) {
+          if (took > 1) p_.Fail(name + ": told after " + std::to_string(took) + " s");
+          slowest = std::max(slowest, took);
+          if (!IsUntouched(out_, 64)) p_.Fail(name + ": an output was written");
+          Need(grtSubmit(&d, stream_, nullptr), grtMismatch, name + ": the next call");
+          Cuda(cudaStreamSynchronize(stream_), "the stream goes on");
+          Ok(grtCommAbort(comm), "abort");
+        } else {
+          Ok(grtCommDestroy(comm, kPatience), "destroy");
+        }
+      }
+    }
+    Say("mismatch: all told, the slowest after %.1f ms; the twin right\n", slowest * 1e3);
+  }
+
+  // Two communicators in opposite orders on one stream.
+  void Order(bool exclusive) {
+    grtComm_t a = Comm("a"), b = Comm("b");
+    if (r_ % 2 == 1) std::swap(a, b);
+    Case c;
+    c.count = 1024;
+    One(c, r_ % 2 == 1 ? b : a);
+    One(c, r_ % 2 == 1 ? a : b);
+    if (exclusive) Ok(grtStreamExclusive(stream_, 1), "exclusive");
+    const int pairs = exclusive ? 500 : 1;
+    char* second = out_ + (32 << 20);
+    Fill(c, in_);
+    const double begin = Now();
+    grtOp_t op = nullptr;
+    for (int i = 0; i < pairs; ++i) {
+      p_.At("pair %d", i);
+      Ok(grtAllReduce(in_, out_, c.count, grtFloat32, grtSum, a, stream_), "first");
+      grtOpDesc_t d = Describe(c, b);
+      d.out = second;
+      Ok(grtSubmit(&d, stream_, i + 1 == pairs ? &op : nullptr), "second");
+    }
+    const grtResult_t result = grtOpWait(op, exclusive ? kPatience : 3 * kSecond);
+    if (!exclusive) {
+      // As with NCCL; abort ends it.
+      Need(result, grtTimeout, "the twin");
+      Ok(grtCommAbort(a), "abort");
+      Ok(grtCommAbort(b), "abort");
+      Cuda(cudaStreamSynchronize(stream_), "the stream goes on");
+      Need(grtOpWait(op, kSecond), grtAborted, "after the abort");
+      Say("order_twin: hangs as it must, and abort ends it\n");
+      return;
+    }
+    Ok(result, "the last one");
+    if (Wrong(c, out_, true) != 0 || Wrong(c, second, true) != 0) p_.Fail("wrong results");
+    grtStats_t stats = GRT_STATS_INITIALIZER;
+    Ok(grtGetStats(a, &stats), "stats");
+    if (stats.helped == 0) p_.Fail("nothing was helped");
+    Say("order: %d pairs in opposite orders, %.1f us an operation, %llu channels helped\n", pairs,
+        (Now() - begin) / pairs / 2 * 1e6, static_cast<unsigned long long>(stats.helped));
+    Ok(grtCommDestroy(a, kPatience), "destroy");
+    Ok(grtCommDestroy(b, kPatience), "destroy");
+  }
+
+  // Detached operations in opposite orders, with a wait for the device between.
+  void DetachedOrders() {
+    grtComm_t a = Comm("a"), b = Comm("b");
+    if (r_ % 2 == 1) std::swap(a, b);
+    Case c;
+    c.count = 3000;
+    Fill(c, in_);
+    char* second = out_ + (32 << 20);
+    const int rounds = 200;
+    const double begin = Now();
+    for (int i = 0; i < rounds; ++i) {
+      p_.At("round %d", i);
+      grtOp_t ops[2] = {};
+      for (int k = 0; k < 2; ++k) {
+        grtOpDesc_t d = Describe(c, k == 0 ? a : b);
+        d.order = grtOrderDetached;
+        if (k == 1) d.out = second;
+        Ok(grtSubmit(&d, nullptr, &ops[k]), "submit");
+        Cuda(cudaDeviceSynchronize(), "waiting for the device");
+      }
+      for (grtOp_t op : ops) {
+        Ok(grtOpWait(op, kPatience), "wait");
+        Ok(grtOpFree(op), "free");
+      }
+    }
+    if (Wrong(c, out_, true) != 0 || Wrong(c, second, true) != 0) p_.Fail("wrong results");
+    Say("detached: %d rounds with cudaDeviceSynchronize between, %.0f us a round\n", rounds, (Now() - begin) / rounds * 1e6);
+    // One that disagrees with its peers.
+    grtOpDesc_t d = Describe(c, r_ % 2 == 1 ? b : a);
+    d.order = grtOrderDetached;
+    if (r_ == n_ - 1) d.count -= 1;
+    grtOp_t op = nullptr;
+    const grtResult_t called = grtSubmit(&d, nullptr, &op);
+    Need(called == grtSuccess ? grtOpWait(op, kPatience) : called, grtMismatch, "a detached mismatch");
+    Ok(grtCommAbort(a), "abort");
+    Ok(grtCommAbort(b), "abort");
+  }
+
+  // An operation that never comes: deadlines, abort by another rank, and the death of one.
+  void Faults() {
+    Case c;
+    c.count = 1000;
+    grtComm_t first = Comm("first"), second = Comm("second"), third = Comm("third");
+    for (grtComm_t comm : {first, second, third}) One(c, comm);
+    grtOpDesc_t d = Describe(c, first);
+    grtOp_t op = nullptr;
+    const double begin = Now();
+    if (r_ == 0) {
+      Ok(grtSubmit(&d, stream_, &op), "submit");
+      Need(grtOpWait(op, kSecond / 10), grtTimeout, "a wait with a deadline");
+      Need(grtCommDestroy(first, kSecond / 10), grtTimeout, "a destroy with a deadline");
+      Need(grtOpWait(op, kPatience), grtAborted, "the other one aborts");
+      Say("faults: aborted by another rank after %.0f ms\n", (Now() - begin) * 1e3);
+      grtOpFree(op);
+      Ok(grtCommAbort(first), "abort");
+    } else {
+      const timespec pause{0, 500'000'000};
+      nanosleep(&pause, nullptr);  // until the other ones wait
+      Ok(grtCommAbort(first), "abort");
+    }
+    One(c, second);  // the others go on
+    if (r_ == n_ - 1) {
+      const timespec pause{0, 300'000'000};
+      nanosleep(&pause, nullptr);
+      raise(SIGKILL);
+    }
+    grtOpDesc_t last = Describe(c, third);
+    Ok(grtSubmit(&last, stream_, &op), "submit");
+    Need(grtOpWait(op, 2 * kSecond), grtPeerDead, "a member dies");
+    Say("faults: the death was told\n");
+    grtOpFree(op);
+    Cuda(cudaStreamSynchronize(stream_), "the stream goes on");
+  }
+
+  void Rest() {
+    grtComm_t world = Comm("world");
+    // Groups: a ring, and to oneself.
+    p_.At("ring");
+    Case c;
+    c.kind = OpKind::kRecv;
+    c.count = 5000;
+    const int next = (r_ + 1) % n_, before = (r_ + n_ - 1) % n_;
+    Case own;
+    own.count = c.count;
+    Fill(own, in_);
+    Ok(grtGroupStart(), "group");
+    Ok(grtSend(in_, c.count, grtFloat32, next, world, stream_), "send");
+    Ok(grtRecv(out_, c.count, grtFloat32, before, world, stream_), "recv");
+    Ok(grtSend(in_, c.count, grtFloat32, r_, world, stream_), "send to oneself");
+    Ok(grtRecv(out_ + (8 << 20), c.count, grtFloat32, r_, world, stream_), "recv from oneself");
+    Ok(grtGroupEnd(), "group end");
+    Cuda(cudaStreamSynchronize(stream_), "ring");
+    c.root = static_cast<uint32_t>(before);
+    if (Wrong(c, out_, true) != 0) p_.Fail("ring: wrong");
+    c.root = static_cast<uint32_t>(r_);
+    if (Wrong(c, out_ + (8 << 20), true) != 0) p_.Fail("to oneself: wrong");
+    Need(grtSend(in_, 1, grtFloat32, r_, world, stream_), grtInvalidUsage, "a send to oneself alone");
+    // Unequal blocks: to rank p, 100 (p + 1) elements.
+    p_.At("all-to-all-v");
+    std::vector<size_t> out_counts(n_, 100 * static_cast<size_t>(r_ + 1)), in_counts, in_at, out_at;
+    size_t at = 0;
+    for (int p = 0; p < n_; ++p) {
+      in_counts.push_back(100 * static_cast<size_t>(p + 1));
+      in_at.push_back(at);
+      at += in_counts.back();
+      out_at.push_back(out_counts[0] * static_cast<size_t>(p));
+    }
+    Ok(grtAllToAllv(in_, in_counts.data(), in_at.data(), out_, out_counts.data(), out_at.data(), grtFloat32, world, stream_), "all-to-all-v");
+    Cuda(cudaStreamSynchronize(stream_), "all-to-all-v");
+    std::vector<float> got(out_counts[0] * n_);
+    Cuda(cudaMemcpy(got.data(), out_, got.size() * 4, cudaMemcpyDeviceToHost), "reading");
+    for (int p = 0; p < n_; ++p) {
+      for (size_t i = 0; i < out_counts[0]; ++i) {
+        if (got[out_at[p] + i] != static_cast<float>(Value(static_cast<uint32_t>(p), in_at[r_] + i))) p_.Fail("all-to-all-v: wrong");
+      }
+    }
+    // A split in reversed order; memory that peers write.
+    p_.At("split");
+    void* mapped = nullptr;
+    Ok(grtMemAlloc(&mapped, 16 << 20), "grtMemAlloc");
+    grtComm_t turned = nullptr;
+    Ok(grtCommSplit(world, 0, -r_, &turned, nullptr, kPatience), "split");
+    int rank = -1;
+    Ok(grtCommUserRank(turned, &rank), "rank");
+    if (rank != n_ - 1 - r_) p_.Fail("split: rank " + std::to_string(rank));
+    p_.At("mapped memory");
+    Case big;
+    big.count = 2000000;
+    Fill(big, in_);
+    Ok(grtAllReduce(in_, mapped, big.count, grtFloat32, grtSum, turned, stream_), "into mapped memory");
+    Cuda(cudaStreamSynchronize(stream_), "mapped");
+    if (Wrong(big, static_cast<char*>(mapped), true) != 0) p_.Fail("mapped: wrong");
+    // What is not there says so.
+    p_.At("not supported");
+    Cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capture");
+    Need(grtAllReduce(in_, out_, 1, grtFloat32, grtSum, world, stream_), grtNotSupported, "in a capture");
+    cudaGraph_t graph = nullptr;
+    Cuda(cudaStreamEndCapture(stream_, &graph), "end of capture");
+    cudaStream_t none = nullptr;
+    Need(grtStreamCreate(&none), grtNotSupported, "grtStreamCreate");
+    // Many communicators, one after another: memory is used again.
+    for (int i = 0; i < 40; ++i) {
+      p_.At("communicator %d", i);
+      grtComm_t comm = Comm("again " + std::to_string(i));
+      Case small;
+      small.count = 100;
+      One(small, comm);
+      Ok(grtCommDestroy(comm, kPatience), "destroy");
+    }
+    size_t free_bytes = 0, total = 0;
+    Cuda(cudaMemGetInfo(&free_bytes, &total), "memory");
+    Ok(grtMemFree(mapped), "grtMemFree");
+    Ok(grtCommDestroy(turned, kPatience), "destroy");
+    Ok(grtCommDestroy(world, kPatience), "destroy");
+    Say("rest: groups, oneself, all-to-all-v, split, mapped memory, 40 communicators; %zu MiB of the device in use\n", (total - free_bytes) >> 20);
+  }
+
+  const std::string what_;
+  RankProcess& p_;
+  const int n_, r_;
+  cudaStream_t stream_ = nullptr;
+  char *in_ = nullptr, *out_ = nullptr;
+  int done_ = 0;
+};
+
+int Main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  int ranks = 2;
+  if (argc == 4 && std::string(argv[2]) == "--ranks") ranks = atoi(argv[3]);
+  if (what.empty() || ranks < 2 || ranks > testing::kMostRanks) {
+    fprintf(stderr, "usage: gordian-runtime-api-cases CASE [--ranks N]\n");
+    return 2;
+  }
+  const uint32_t may_die = what == "faults" ? 1u << (ranks - 1) : 0;
+  const int result = testing::RunRanks(ranks, 120, 30, may_die, [&](RankProcess& process) { return Runner(what, process).Run(); });
+  printf("%s %s --ranks %d\n", result == 0 ? "PASS" : "FAIL", what.c_str(), ranks);
+  return result;
+}
+
+}  // namespace
+}  // namespace gordian::runtime::cuda
+
+int main(int argc, char** argv) { return gordian::runtime::cuda::Main(argc, argv); }

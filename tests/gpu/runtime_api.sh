@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# The C API over GPUs, and jobs whose NCCL collectives go there, on the machine with GPUs.
+#   runtime_api.sh BUILD OUTPUT_FOLDER [PARTS]
+# BUILD holds bin/gordian, bin/gordian-runtime-api-cases, tests/gordian_e2e_job and lib/ (a build folder, or what was
+# carried of one). PARTS: any of "api carriers jobs ddp" (default: all; 3 to 4 minutes on 2 GPUs). Every case is a process
+# tree of its own with a limit; what was printed stays in OUTPUT_FOLDER, summary.txt says how each one ended.
+# NCCL is the one of PyTorch's wheel, if python3 finds it, else the system's. PYTHON: another interpreter than python3.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+build=$(cd "$1" && pwd)
+mkdir -p "$2" || exit 2
+out=$(cd "$2" && pwd)
+parts=${3:-"api carriers jobs ddp"}
+python=${PYTHON:-python3}
+nccl=$("$python" -c 'import nvidia.nccl as n; print(list(n.__path__)[0] + "/lib")' 2>/dev/null || true)
+[ -n "$nccl" ] && export LD_LIBRARY_PATH="$nccl${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+failed=0
+: >"$out/summary.txt"
+say() { printf '%s\n' "$*" >>"$out/summary.txt"; }
+has() { [[ " $parts " == *" $1 "* ]]; }
+# NAME LIMIT WANTED_CODE COMMAND...
+run() {
+  local name=$1 limit=$2 wanted=$3
+  shift 3
+  local begin=$SECONDS
+  timeout -k 5 "$limit" "$@" >"$out/$name.txt" 2>&1
+  code=$?
+  if [ "$code" -eq "$wanted" ]; then
+    say "ok      $name ($((SECONDS - begin)) s): $(grep -v '^PASS' "$out/$name.txt" | tail -n 1 | cut -c1-220)"
+  else
+    failed=$((failed + 1))
+    say "WRONG   $name ($((SECONDS - begin)) s): ended with $code, not $wanted"
+    grep -m 6 -E 'FAILED|HANG|rank [0-9]|gordian: |rror' "$out/$name.txt" | cut -c1-220 | sed 's/^/        /' >>"$out/summary.txt"
+  fi
+}
+gordian() {  # COLLECTIVES COMMAND...
+  local whose=$1
+  shift
+  rm -rf "$out/session"
+  command_line=("$build/bin/gordian" run --collectives "$whose" --on-verdict kill --session "$out/session" -- "$@")
+}
+
+if has api; then
+  for case in kinds mismatch order order_twin detached faults rest; do
+    run "api_$case" 60 0 "$build/bin/gordian-runtime-api-cases" "$case"
+  done
+fi
+if has carriers && [ -x "$build/bin/gordian-runtime-cases" ]; then
+  run carriers_inversion 30 0 "$build/bin/gordian-runtime-cases" inversion --iterations 1000
+  run carriers_kinds 60 0 "$build/bin/gordian-runtime-cases" kinds
+  run bench_all_reduce 60 0 "$build/bin/gordian-runtime-cuda-bench" --kinds all_reduce --step 8 --samples 100
+fi
+if has jobs; then
+  # Order alone: hangs with NCCL, ends with the runtime, with right results. A host wait between: hangs either way.
+  for job in inversion_one_stream hybrid_recv_all_reduce inversion_cold; do
+    for twin in "" --twin; do
+      gordian preemptive "$build/tests/gordian_e2e_job" "$job" --check $twin
+      JOB_PROGRESS="$out/progress" run "job_$job$twin" 60 0 "${command_line[@]}"
+      grep -q 'by the preemptive runtime, none by NCCL' "$out/job_$job$twin.txt" || say "WRONG   job_$job$twin: not all went to the runtime"
+    done
+  done
+  gordian nccl "$build/tests/gordian_e2e_job" inversion_one_stream --check
+  JOB_PROGRESS="$out/progress" run job_nccl_inversion_one_stream 60 137 "${command_line[@]}"
+  gordian preemptive "$build/tests/gordian_e2e_job" inversion_sync --check
+  JOB_PROGRESS="$out/progress" run job_inversion_sync 60 137 "${command_line[@]}"
+fi
+if has ddp; then
+  # Twice by the runtime: the same losses, bit for bit. By NCCL: the same within rounding.
+  export CUBLAS_WORKSPACE_CONFIG=:4096:8 OMP_NUM_THREADS=2
+  for turn in nccl first second; do
+    rm -rf "$out/ddp.$turn"
+    whose=preemptive
+    [ "$turn" = nccl ] && whose=nccl
+    gordian "$whose" "$python" -m torch.distributed.run --standalone --nproc-per-node 2 "$here/ddp/train.py" --losses "$out/ddp.$turn"
+    run "ddp_$turn" 100 0 "${command_line[@]}"
+    say "        $(grep -m 1 'by the preemptive runtime' "$out/ddp_$turn.txt")"
+  done
+  if diff -r "$out/ddp.first" "$out/ddp.second" >"$out/ddp.diff" && [ -s "$out/ddp.first/losses.0" ]; then
+    say "ok      ddp: losses and parameters repeat"
+  else
+    failed=$((failed + 1))
+    say "WRONG   ddp: losses do not repeat"
+  fi
+  "$python" - "$out" >>"$out/summary.txt" 2>&1 <<'PY' || failed=$((failed + 1))
+import sys
+def losses(turn):
+    with open(f"{sys.argv[1]}/ddp.{turn}/losses.0") as f:
+        return [float.fromhex(line.split()[1]) for line in f if line.split()[1:2] and line.split()[1].startswith(("0x", "-0x"))]
+nccl, own = losses("nccl"), losses("first")
+assert nccl and len(nccl) == len(own), (len(nccl), len(own))
+worst = max(abs(a - b) / max(abs(a), 1e-9) for a, b in zip(nccl, own))
+print(f"{'ok     ' if worst < 1e-3 else 'WRONG  '} ddp: {len(own)} losses, at most {worst:.2e} from NCCL's")
+sys.exit(worst >= 1e-3)
+PY
+fi
+say "$failed wrong, ${SECONDS} s"
+[ "$failed" -eq 0 ]
