@@ -31,6 +31,7 @@ RULES = {
     "runtime/api": (["runtime/"], HEAVY, []),
     "runtime/cuda": (["runtime/core/", "runtime/cuda/", "common/status.h"],
                      r"google/protobuf|grpc|spdlog|boost/|nlohmann|CLI/|zstd|nccl", ["grpc", "protobuf", "spdlog", "nccl"]),
+    "runtime/cuda_api": (["runtime/", "common/status.h"], r"google/protobuf|grpc|spdlog|boost/|nlohmann|CLI/|zstd|nccl", []),
     "planner": (["planner/", "analyzer/graph/", "runtime/core/"],
                 r"google/protobuf|grpc|spdlog|nlohmann|CLI/|zstd|cuda"
                 r"|^(thread|mutex|chrono|fstream|iostream|filesystem|condition_variable|future|random)$"

@@ -1,0 +1,147 @@
+// How processes meet for a communicator, and how memory is handed over between them.
+#include "runtime/cuda_api/meeting.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/cpu/futex.h"
+#include "runtime/cuda_api/piece_server.h"
+
+namespace gordian::runtime::cuda {
+namespace {
+
+constexpr uint64_t kPatienceNs = 30'000'000'000;
+
+std::string UniqueName() {
+  static int count = 0;
+  return "gordian-rt-test-meeting-" + std::to_string(getpid()) + "-" + std::to_string(++count);
+}
+
+std::vector<int> InProcesses(int ranks, const std::function<int(uint32_t)>& body) {
+  std::vector<pid_t> children;
+  for (int r = 0; r < ranks; ++r) {
+    const pid_t child = fork();
+    if (child == 0) _exit(body(static_cast<uint32_t>(r)));
+    children.push_back(child);
+  }
+  std::vector<int> codes;
+  for (const pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    codes.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
+  }
+  return codes;
+}
+
+bool NameIsThere(const std::string& name) { return access(("/dev/shm/" + name).c_str(), F_OK) == 0; }
+
+Attendee Saying(uint64_t agreement, uint64_t region_at) {
+  Attendee own = {};
+  own.agreement = agreement;
+  own.region_at = region_at;
+  return own;
+}
+
+// In two meetings, which the ranks come to in different orders.
+TEST(MeetingTest, AllLearnWhatAllSaidInAnyOrder) {
+  const std::string a = UniqueName(), b = UniqueName();
+  const auto codes = InProcesses(3, [&](uint32_t rank) {
+    std::shared_ptr<Meeting> meetings[2];
+    for (int i = 0; i < 2; ++i) {
+      const bool first = (rank == 1) == (i == 0);
+      if (Meeting::Come(first ? a : b, 3, rank, Saying(7, rank * 10 + (first ? 1 : 2)), &meetings[first ? 0 : 1]) != grtSuccess) return 1;
+    }
+    for (int i = 0; i < 2; ++i) {
+      if (meetings[i]->AwaitAll(DeadlineIn(kPatienceNs)) != grtSuccess) return 2;
+      for (uint32_t r = 0; r < 3; ++r) {
+        if (meetings[i]->of(r).region_at != r * 10 + static_cast<uint64_t>(i) + 1) return 3;
+      }
+      if ((meetings[i]->of(rank).pid == getpid()) != true || meetings[i]->of((rank + 1) % 3).pid == getpid()) return 4;
+    }
+    return 0;
+  });
+  EXPECT_EQ(codes, std::vector<int>({0, 0, 0}));
+  EXPECT_FALSE(NameIsThere(a));
+  EXPECT_FALSE(NameIsThere(b));
+}
+
+TEST(MeetingTest, WhoDoesNotComeIsATimeoutAndWhoDisagreesIsTold) {
+  const std::string name = UniqueName();
+  std::shared_ptr<Meeting> first, second, again;
+  ASSERT_EQ(Meeting::Come(name, 2, 0, Saying(1, 0), &first), grtSuccess);
+  EXPECT_EQ(first->AwaitAll(DeadlineIn(1'000'000)), grtTimeout);
+  EXPECT_EQ(Meeting::Come(name, 2, 0, Saying(1, 0), &again), grtInvalidUsage);  // a rank comes once
+  ASSERT_EQ(Meeting::Come(name, 2, 1, Saying(2, 0), &second), grtSuccess);
+  EXPECT_EQ(first->AwaitAll(DeadlineIn(kPatienceNs)), grtInvalidUsage);
+  EXPECT_EQ(second->AwaitAll(DeadlineIn(kPatienceNs)), grtInvalidUsage);
+}
+
+TEST(MeetingTest, FailureAndLeavingAreSeenByAll) {
+  const std::string name = UniqueName();
+  const auto codes = InProcesses(2, [&](uint32_t rank) {
+    std::shared_ptr<Meeting> meeting;
+    if (Meeting::Come(name, 2, rank, Saying(1, 0), &meeting) != grtSuccess) return 1;
+    if (meeting->AwaitAll(DeadlineIn(kPatienceNs)) != grtSuccess) return 2;
+    if (rank == 1) {
+      __atomic_store_n(meeting->failed(), 5, __ATOMIC_RELEASE);
+      meeting->Leave();
+      return meeting->HasLeft(1) && !meeting->HasLeft(0) ? 0 : 3;
+    }
+    const int64_t deadline = DeadlineIn(kPatienceNs);
+    while (!meeting->HasLeft(1) && NowNs() < deadline) usleep(100);
+    if (!meeting->HasLeft(1) || meeting->AllLeft() || __atomic_load_n(meeting->failed(), __ATOMIC_ACQUIRE) != 5) return 4;
+    meeting->Leave();
+    return meeting->AllLeft() ? 0 : 5;
+  });
+  EXPECT_EQ(codes, std::vector<int>({0, 0}));
+}
+
+TEST(MeetingTest, ValuesAreExchanged) {
+  const std::string name = UniqueName();
+  const auto codes = InProcesses(4, [&](uint32_t rank) {
+    std::vector<uint64_t> all;
+    if (Exchange(name, 4, rank, 100 + rank, DeadlineIn(kPatienceNs), &all) != grtSuccess) return 1;
+    return all == std::vector<uint64_t>({100, 101, 102, 103}) ? 0 : 2;
+  });
+  EXPECT_EQ(codes, std::vector<int>({0, 0, 0, 0}));
+  EXPECT_FALSE(NameIsThere(name));
+}
+
+// A process gives another one memory that it has written.
+TEST(PieceServerTest, HandsOverWhatIsThere) {
+  const int memory = memfd_create("piece", MFD_CLOEXEC);
+  ASSERT_GE(memory, 0);
+  ASSERT_EQ(write(memory, "piece 4096", 10), 10);
+  std::unique_ptr<PieceServer> server;
+  const auto find = [&](uint64_t offset, uint64_t* bytes) {
+    *bytes = 10;
+    return offset == 4096 ? memory : -1;
+  };
+  ASSERT_TRUE(PieceServer::Start(find, &server).ok());
+  const auto codes = InProcesses(3, [&](uint32_t rank) {
+    uint64_t bytes = 0;
+    int got = -1;
+    const Status status = PieceServer::Fetch(server->name(), rank == 2 ? 8192 : 4096, 10000, &bytes, &got);
+    if (rank == 2) return !status.ok() && got < 0 ? 0 : 1;
+    char text[11] = {};
+    if (!status.ok() || bytes != 10 || pread(got, text, 10, 0) != 10) return 2;
+    return std::string(text) == "piece 4096" ? 0 : 3;
+  });
+  EXPECT_EQ(codes, std::vector<int>({0, 0, 0}));
+  const std::string name = server->name();
+  server.reset();
+  uint64_t bytes = 0;
+  int got = -1;
+  EXPECT_FALSE(PieceServer::Fetch(name, 4096, 1000, &bytes, &got).ok());
+  close(memory);
+}
+
+}  // namespace
+}  // namespace gordian::runtime::cuda
