@@ -3,7 +3,8 @@
 #   experiments.sh PROGRAMS_FOLDER OUTPUT_FOLDER [RANKS] [PARTS]
 # PROGRAMS_FOLDER: of tests/gpu/runtime/build.sh. OUTPUT_FOLDER/summary.txt comes first.
 # PARTS: any of "worker random sync calls late trace idle memory" (default: all; three to four minutes on two GPUs).
-# NCCL is the one of PyTorch's wheel, if python3 finds it, else the system's. What hangs is ended by its watchdog.
+# BUDGET: seconds in all, what does not fit is not run; SYNCS: iterations of the long experiment with waits for the
+# device between. NCCL is the one of PyTorch's wheel, if python3 finds it, else the system's. What hangs is ended by its watchdog.
 set -u
 programs=$1
 out=$2
@@ -23,7 +24,12 @@ has() { [[ " $parts " == *" $1 "* ]]; }
 run() {
   local name=$1 limit=$2 expected=$3
   shift 3
-  local begin=$SECONDS status=0
+  local begin=$SECONDS status=0 left=$((${BUDGET:-3600} - SECONDS))
+  [ "$left" -lt "$limit" ] && limit=$left
+  if [ "$limit" -lt 5 ]; then
+    echo "== $name: NOT RUN, no time left" >>"$summary"
+    return
+  fi
   timeout -k 5 "$limit" "$@" --ranks "$ranks" >"$out/$name.txt" 2>&1 || status=$?
   {
     if [ "$status" -eq "$expected" ]; then echo "== $name: as expected ($((SECONDS - begin)) s)"
@@ -78,7 +84,6 @@ if has memory; then
     cuobjdump --dump-resource-usage "$experiments" 2>/dev/null | c++filt | grep -A1 -E 'ResidentWorker|DfcclDaemon' | grep -oE 'ResidentWorker|DfcclDaemon|REG:[0-9]+|SHARED:[0-9]+|STACK:[0-9]+' | paste -sd' '
   } >>"$summary" 2>&1
 fi
-grep -c 'as expected' "$summary" >"$out/count.txt"
-failed=$(grep -c 'ENDED WITH' "$summary")
+failed=$(grep -cE 'ENDED WITH|NOT RUN' "$summary")
 sed -i "1i $(grep -c 'as expected' "$summary") as expected, $failed not, ${SECONDS} s" "$summary"
 [ "$failed" -eq 0 ]
