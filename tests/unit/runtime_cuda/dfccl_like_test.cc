@@ -44,7 +44,7 @@ Job DfcclJob(Stickiness stickiness, bool ring, std::vector<std::unique_ptr<Daemo
 
 TEST(DfcclLikeTest, AnyOrderCompletes) {
   uint32_t preempted = 0;
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
+  for (uint64_t seed = 1; seed <= Seeds(60); ++seed) {
     std::vector<std::unique_ptr<Daemon>> daemons;
     Job job = DfcclJob(static_cast<Stickiness>(seed % 3), seed % 2 == 0, &daemons);
     job.ranks = 2 + seed % 3;
@@ -57,7 +57,7 @@ TEST(DfcclLikeTest, AnyOrderCompletes) {
 }
 
 TEST(DfcclLikeTest, WaitsForTheDeviceEnd) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
+  for (uint64_t seed = 1; seed <= Seeds(20); ++seed) {
     std::vector<std::unique_ptr<Daemon>> daemons;
     Job job = DfcclJob(Stickiness::kAdaptive, true, &daemons);
     job.waits_for_device = true;

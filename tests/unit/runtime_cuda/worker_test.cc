@@ -9,7 +9,7 @@ namespace gordian::runtime::cuda {
 namespace {
 
 TEST(WorkerTest, AnyOrderCompletes) {
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
+  for (uint64_t seed = 1; seed <= Seeds(60); ++seed) {
     Job job;
     job.ranks = seed % 3 == 0 ? 3 : 2;
     job.blocks = 1 + seed % 4;
@@ -24,7 +24,7 @@ TEST(WorkerTest, AnyOrderCompletes) {
 // DFCCL's second experiment: the whole device is waited for between operations in different orders.
 TEST(WorkerTest, WaitsForTheDeviceEnd) {
   uint32_t instances = 0;
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
+  for (uint64_t seed = 1; seed <= Seeds(40); ++seed) {
     Job job;
     job.ranks = seed % 3 == 0 ? 3 : 2;
     job.blocks = 1 + seed % 3;
@@ -34,7 +34,7 @@ TEST(WorkerTest, WaitsForTheDeviceEnd) {
     EXPECT_EQ(o.wrong, 0u) << "seed " << seed;
     instances += o.instances;
   }
-  EXPECT_GT(instances, 40u * 2 * 3);  // it has quit while operations were unfinished
+  EXPECT_GT(instances, Seeds(40) * 2 * 3);  // it has quit while operations were unfinished
 }
 
 // What the voluntary quit is for.
@@ -77,13 +77,13 @@ Job Restless() {
 
 TEST(WorkerTest, NoSubmissionIsLost) {
   uint32_t instances = 0;
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
+  for (uint64_t seed = 1; seed <= Seeds(300); ++seed) {
     const Outcome o = RunJob(Restless(), seed);
     EXPECT_TRUE(o.finished) << "seed " << seed;
     EXPECT_EQ(o.wrong, 0u) << "seed " << seed;
     instances += o.instances;
   }
-  EXPECT_GT(instances, 3000u);
+  EXPECT_GT(instances, Seeds(300) * 10);
 }
 
 TEST(WorkerTest, WithoutTheBellSomeAreLost) {
