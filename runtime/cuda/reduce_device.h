@@ -199,7 +199,8 @@ GRT_APART GRT_HD inline uint64_t ReduceAnyWord(const uint64_t* words, uint32_t p
 // AnyType alone does.
 template <typename T, uint32_t kRanks>
 GRT_HD inline uint64_t Reduce(const uint64_t (&words)[kRanks], uint32_t present, DataType type,
-                              Operator op, uint32_t ranks, [[maybe_unused]] const uint64_t* scalars) {
+                              Operator op, uint32_t ranks,
+                              [[maybe_unused]] const uint64_t* scalars = nullptr) {
   if constexpr (std::is_same_v<T, AnyType>) {
     return ReduceAnyWord(words, present, type, op, ranks, scalars);
   } else if constexpr (std::is_same_v<T, MoveOnly>) {

@@ -134,7 +134,8 @@ void Worker::Watch() {
     const WorkerView view{host_,        device_,      stop_, list_->instance(), config_.policy,
                           config_.spin, config_.idle_quit_us * 1000, config_.stuck_quit_us * 1000};
     held.unlock();
-    cudaError_t e = LaunchWorker(view, config_.blocks, stream_);
+    cudaError_t e = config_.launch ? config_.launch(view, config_.blocks, stream_)
+                                   : LaunchWorker(view, config_.blocks, stream_);
     if (e == cudaSuccess) e = cudaEventRecord(ended_, stream_);
     if (e == cudaSuccess) e = cudaEventSynchronize(ended_);
     held.lock();

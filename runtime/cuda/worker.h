@@ -35,6 +35,8 @@ struct WorkerConfig {
   int64_t idle_quit_us = 100;
   int64_t stuck_quit_us = 200;
   WorkerGaps gaps;
+  // Starts another kernel with the same protocol instead. For experiments.
+  std::function<cudaError_t(const WorkerView&, uint32_t blocks, cudaStream_t)> launch;
 };
 
 // One detached operation. Copies mean the same one.

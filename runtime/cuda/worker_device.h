@@ -294,9 +294,9 @@ struct Leader {
   uint32_t progress = 0;
 };
 
-// By all threads of the leader: takes in what the host has published since.
+// By all threads: what the host has published between the two words, into the device's memory.
 template <typename Block>
-GRT_HD inline void TakeIn(Block& b, const WorkerView& v, uint64_t from, uint64_t to) {
+GRT_HD inline void CopyIn(Block& b, const WorkerView& v, uint64_t from, uint64_t to) {
   const auto first_port = static_cast<uint32_t>(from >> 32), ports = static_cast<uint32_t>(to >> 32);
   for (uint32_t i = first_port * kPortWords + b.Thread(); i < ports * kPortWords; i += b.Threads()) {
     StoreRelaxed(&v.device->ports[0].words[0] + i, LoadRelaxed(&v.host->ports[0].words[0] + i));
@@ -309,6 +309,13 @@ GRT_HD inline void TakeIn(Block& b, const WorkerView& v, uint64_t from, uint64_t
                  LoadRelaxed(reinterpret_cast<const uint32_t*>(v.host->entries + slot) + word));
   }
   b.Sync();
+}
+
+// By all threads of the leader: copies it, and shows it to all blocks.
+template <typename Block>
+GRT_HD inline void TakeIn(Block& b, const WorkerView& v, uint64_t from, uint64_t to) {
+  CopyIn(b, v, from, to);
+  const auto first = static_cast<uint32_t>(from);
   for (uint32_t id = first + b.Thread(); static_cast<int32_t>(static_cast<uint32_t>(to) - id) > 0; id += b.Threads()) {
     const DetachedEntry& entry = v.device->entries[id % kDetachedEntries];
     const uint32_t channels = LoadRelaxed(&entry.channels);
