@@ -83,17 +83,22 @@ GRT_HD inline StepResult StepAnyInline(Block& b, const Work& w, uint32_t channel
   return StepBulk<AnyType, kMaxRanks>(b, w, channel, BulkOf(w, channel), pc);
 }
 
+// By one thread: reads over PCIe whether the host has given the operation's communicator up, and tells all
+// members' kernels.
+GRT_HD inline void TakeHostFailure(const Work& w) {
+  if (w.failed == nullptr) return;
+  uint32_t failed = LoadHostWord(w.failed);
+  if (failed == kPeerGone) failed = kFailedPeer;
+  for (uint32_t p = 0; failed != kNoFailure && p < w.ranks; ++p) StoreRelaxed(&HeaderAt(w, p)->failed, failed);
+}
+
 // By one thread: has a look at the host's words if it is time and nobody else does. `own`: the block's own
 // operation, whose communicator the host may have given up.
 GRT_HD inline void LookAtHost(const HelpList& h, const Work& own, uint64_t now) {
   const uint64_t last = LoadWordAcquire(&h.seen->looked);
   if (static_cast<int64_t>(now - last) < kLookEvery || !CompareAndSwap(&h.seen->looked, last, now)) return;
   if (LoadHostWord(h.stop) != 0) StoreRelaxed(&h.seen->stop, 1);
-  if (own.failed != nullptr) {
-    uint32_t failed = LoadHostWord(own.failed);
-    if (failed == kPeerGone) failed = kFailedPeer;
-    for (uint32_t p = 0; failed != kNoFailure && p < own.ranks; ++p) StoreRelaxed(&HeaderAt(own, p)->failed, failed);
-  }
+  TakeHostFailure(own);
   if (h.listed == 0) return;
   const uint32_t tail = LoadHostWord(h.tail);
   const uint32_t keys = LoadHostWord(h.keys);  // set before the tail: counts all keys up to there

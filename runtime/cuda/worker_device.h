@@ -237,9 +237,9 @@ GRT_HD inline void FinishChannel(const WorkerView& v, uint32_t id) {
   if ((word & 0xffff) == 1) StoreHostRelease(&v.host->done[id % kDetachedEntries], id + 1);
 }
 
-// Once along the list. Whether a step was made.
+// Once along the list. Whether a step was made. `looks`: whether communicators have failed is looked at too.
 template <typename Block>
-GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint32_t places) {
+GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint32_t places, bool looks) {
   Walk walk;
   if (b.Thread() == 0) {
     walk.tail = static_cast<uint32_t>(LoadWordAcquire(&v.device->published));
@@ -269,7 +269,11 @@ GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint3
     const uint64_t spins = v.policy == Policy::kSpinThreshold ? SpinsAt(v.spin, picked >> 8) : 1;
     const StepResult result = RunChannel(b, b.Entry(), channel, &pc, v, spins);
     // Of a communicator that has failed nothing goes on: its operations are over as they are.
-    const bool done = result != StepResult::kNotReady || HasFailed(b, b.Entry(), channel);
+    bool done = result != StepResult::kNotReady;
+    if (!done && looks) {
+      if (b.Thread() == 0) TakeHostFailure(b.Entry());
+      done = HasFailed(b, b.Entry(), channel);
+    }
     any = any || done || pc != before;
     b.Sync();  // the steps' stores by all threads come before the word
     if (b.Thread() == 0) {
@@ -429,7 +433,8 @@ GRT_HD inline void BeResident(Block& b, const WorkerView& v) {
       if (b.Broadcast(over) != 0) break;
     }
     const uint32_t place = (b.Index() + in_vain / kTurn) % b.Blocks();
-    if (WorkOnce(b, v, place, b.Blocks())) {
+    constexpr uint32_t kLook = 16;  // rounds in vain before failures are looked for, once in so many
+    if (WorkOnce(b, v, place, b.Blocks(), in_vain % kLook == kLook - 1)) {
       in_vain = 0;
     } else {
       ++in_vain;
