@@ -14,6 +14,7 @@ class DeviceBlock {
  public:
   struct Shared {
     alignas(16) Work entry;
+    alignas(16) Work own;
     char* targets[kMaxRanks];
     uint32_t keys[kHelpKeys];
     uint32_t word;
@@ -28,6 +29,7 @@ class DeviceBlock {
   __device__ bool Any(bool value) { return __syncthreads_or(value) != 0; }
   __device__ char** Targets() { return shared_.targets; }
   __device__ uint32_t* Keys() { return shared_.keys; }
+  __device__ Work& Own() { return shared_.own; }
   // Nanoseconds on a clock that all blocks of the device share.
   __device__ uint64_t Now() const {
     uint64_t now;
@@ -60,6 +62,8 @@ template <>
 __device__ StepResult StepAny(DeviceBlock& b, const Work& w, uint32_t channel, uint32_t* pc);
 template <>
 __device__ bool HelpOnce(DeviceBlock& b, const HelpList& h, const Work& own, uint32_t round);
+template <>
+__device__ void FinishRenamed(DeviceBlock& b, const Work& w, const HelpList& h, uint32_t pc);
 
 }  // namespace gordian::runtime::cuda
 

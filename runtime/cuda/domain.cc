@@ -135,6 +135,7 @@ Domain::~Domain() {
   spare_lists_.clear();
   ended_lists_.clear();
   for (cudaEvent_t event : behind_) cudaEventDestroy(event);
+  for (char* room : rooms_) cudaFree(room);
   if (order_event_ != nullptr) cudaEventDestroy(order_event_);
   if (own_stream_ != nullptr) cudaStreamDestroy(own_stream_);
   if (device_memory_ != nullptr) cudaFree(device_memory_);
@@ -181,11 +182,18 @@ Status Domain::ListOf(cudaStream_t stream, HelpStream** list) {
     if (lists_made_ >= config_.help_streams) {
       return Status::Unavailable("more streams than DomainConfig::help_streams have a list");
     }
+    // Allocating does not wait for kernels; freeing would.
+    char* room = nullptr;
+    if (Status s = Cuda(cudaMalloc(reinterpret_cast<void**>(&room), config_.renamed_bytes), "making room for outputs");
+        !s.ok()) {
+      return s;
+    }
+    rooms_.push_back(room);
     const int used = lists_made_++;
     state.list = std::make_unique<HelpStream>(
         lists_ + used,
         reinterpret_cast<uint64_t*>(device_memory_ + static_cast<size_t>(used) * HelpStream::kClaimBytes),
-        seen_ + used, &stop_->word, helped_);
+        seen_ + used, &stop_->word, helped_, room, config_.renamed_bytes);
   }
   *list = state.list.get();
   return Status::Ok();

@@ -41,6 +41,7 @@ struct DomainConfig {
   // Streams whose operations must be able to wait at the same time. The blocks of that many kernels fit
   // the device at once, beside the worker's: it bounds the channels of an operation (256 / this).
   int resident_streams = 2;
+  uint64_t renamed_bytes = 32ull << 20;  // of a list, for outputs that are written before their turn
   uint64_t user_bytes = 0;              // of each heap, for buffers that peers write directly
   uint64_t stage_bytes = 64ull << 20;   // of each communicator, at most
   uint32_t bulk_channels = 128;         // of an operation, at most; <= kMaxChannels
@@ -180,6 +181,7 @@ class Domain {
   // Of streams that are gone: to be used again, and those whose operations were unfinished then.
   std::vector<std::unique_ptr<HelpStream>> spare_lists_, ended_lists_;
   std::vector<cudaEvent_t> behind_;
+  std::vector<char*> rooms_;  // for renamed outputs, one a list
   std::map<uint32_t, Last> last_;  // by order key
   cudaEvent_t order_event_ = nullptr;
   std::map<std::thread::id, std::vector<Queued>> groups_;  // open ones

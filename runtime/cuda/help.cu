@@ -14,4 +14,9 @@ __noinline__ __device__ bool HelpOnce(DeviceBlock& b, const HelpList& h, const W
   return HelpOnceInline(b, h, own, round);
 }
 
+template <>
+__noinline__ __device__ void FinishRenamed(DeviceBlock& b, const Work& w, const HelpList& h, uint32_t pc) {
+  FinishRenamedInline(b, w, h, pc);
+}
+
 }  // namespace gordian::runtime::cuda

@@ -52,6 +52,7 @@ struct HelpList {
   uint32_t* begun;          // number + 1 of the last operation whose kernel has begun; host memory
   uint32_t id;              // the own operation's number, if it is listed
   uint32_t listed;          // whether there is a list
+  char* renamed;            // where helpers write the own operation's output; null: to its output
 };
 
 // A claim word: number + 1 | step counter | taken. A word of another number stands for "not begun".
@@ -76,6 +77,11 @@ GRT_HD StepResult StepAny(Block& b, const Work& w, uint32_t channel, uint32_t* p
 // Once along the list. `round` counts the calls of a block: channels are served in turns. False: leave.
 template <typename Block>
 GRT_HD bool HelpOnce(Block& b, const HelpList& h, const Work& own, uint32_t round);
+
+// The rest of a channel that a helper has begun, from step `pc` on, of an operation whose output helpers write
+// elsewhere; then what the channel has of the output goes where it belongs. `round` as HelpOnce's.
+template <typename Block>
+GRT_HD void FinishRenamed(Block& b, const Work& w, const HelpList& h, uint32_t pc);
 
 template <typename Block>
 GRT_HD inline StepResult StepAnyInline(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
@@ -205,6 +211,37 @@ GRT_HD inline bool HelpOnceInline(Block& b, const HelpList& h, const Work& own, 
   return true;
 }
 
+// Blocks of the output, and where one begins.
+GRT_HD inline uint32_t OutputBlocks(const Work& w) { return w.out_stride == 0 ? 1 : w.ranks; }
+
+template <typename Block>
+GRT_HD inline void FinishRenamedInline(Block& b, const Work& w, const HelpList& h, uint32_t pc) {
+  const uint32_t channel = b.Index();
+  Work& own = b.Own();
+  b.Sync();
+  if (b.Thread() == 0) {
+    own = w;
+    own.out = h.renamed;
+    own.offered = 0;
+  }
+  b.Sync();
+  uint32_t round = 0;
+  while (pc != kStepsDone) {
+    const StepResult result = StepAny(b, own, channel, &pc);
+    if (result == StepResult::kDone) break;
+    if (result == StepResult::kNotReady && !HelpOnce(b, h, own, round++)) return;
+  }
+  b.Sync();  // all threads' stores of the last step
+  if (w.out == nullptr) return;
+  const uint64_t part = (w.flags & kBulk) != 0 ? w.part : uint64_t{w.part} * 8;
+  for (uint32_t p = 0; p < OutputBlocks(w); ++p) {
+    const uint64_t begin = Least(part * channel, BlockBytes(w, p));
+    const uint64_t end = Least(begin + part, BlockBytes(w, p));
+    const uint64_t at = p * w.out_stride + begin;
+    CopyChunk<false>(b, w.out + at, h.renamed + at, end - begin);
+  }
+}
+
 // What a block of the operation's own kernel does, from its start to its end.
 // kRanks as in ll_device.h.
 template <typename T, bool kIsBulk, uint32_t kRanks, typename Block>
@@ -217,7 +254,13 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
     // All before it on the stream is done: the kernel boundary.
     if (channel == 0 && b.Thread() == 0) StoreRelaxed(h.begun, h.id + 1);
     // Nobody else writes the word now: whoever helped ran in kernels before this one.
-    pc = StepsOf(LoadWordAcquire(ClaimAt(h, h.id, channel)), h.id);
+    const uint64_t word = LoadWordAcquire(ClaimAt(h, h.id, channel));
+    pc = StepsOf(word, h.id);
+    // Also if no step was made: what the first one tells the peers may have been told.
+    if (h.renamed != nullptr && static_cast<uint32_t>(word >> 32) == h.id + 1) {
+      FinishRenamed(b, w, h, pc);
+      return;
+    }
     if (pc == kStepsDone) return;
   }
   constexpr uint32_t kFruitless = 32;

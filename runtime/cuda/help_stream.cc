@@ -11,9 +11,12 @@ bool Overlap(uintptr_t begin_a, uintptr_t end_a, uintptr_t begin_b, uintptr_t en
 
 }  // namespace
 
-bool MustFollow(const Touched& later, const Touched& earlier) {
-  return Overlap(later.in_begin, later.in_end, earlier.out_begin, earlier.out_end) ||
-         Overlap(later.out_begin, later.out_end, earlier.in_begin, earlier.in_end) ||
+bool ReadsOf(const Touched& later, const Touched& earlier) {
+  return Overlap(later.in_begin, later.in_end, earlier.out_begin, earlier.out_end);
+}
+
+bool WritesOver(const Touched& later, const Touched& earlier) {
+  return Overlap(later.out_begin, later.out_end, earlier.in_begin, earlier.in_end) ||
          Overlap(later.out_begin, later.out_end, earlier.out_begin, earlier.out_end);
 }
 
@@ -39,9 +42,21 @@ bool HelpStream::IsDone(uint32_t id, cudaStream_t stream) {
   return static_cast<int32_t>(done_ - id) > 0;
 }
 
-bool HelpStream::Follows(const Touched& touched) const {
-  return std::any_of(unfinished_.begin(), unfinished_.end(),
-                     [&](const Touched& earlier) { return MustFollow(touched, earlier); });
+char* HelpStream::TakeRoom(uintptr_t out, uint64_t bytes) {
+  constexpr uint64_t kAlignment = 256;
+  while (!rooms_.empty() && static_cast<int32_t>(done_ - rooms_.front().id) > 0) rooms_.pop_front();
+  const uint64_t wanted = RoundUp(bytes + out % kAlignment, kAlignment);
+  uint64_t begin = rooms_.empty() ? 0 : rooms_.back().end;
+  const uint64_t oldest = rooms_.empty() ? room_bytes_ : rooms_.front().begin;
+  if (!rooms_.empty() && begin > oldest) {  // free behind it, and in front of the oldest
+    if (begin + wanted > room_bytes_) begin = 0;
+    if (begin == 0 && wanted > oldest) return nullptr;
+    if (begin != 0 && begin + wanted > room_bytes_) return nullptr;
+  } else if (begin + wanted > oldest) {
+    return nullptr;
+  }
+  rooms_.push_back({next_, begin, begin + wanted});
+  return room_ + begin + out % kAlignment;
 }
 
 bool HelpStream::Publish(Work work, const Touched& touched, bool first, cudaStream_t stream,
@@ -56,9 +71,21 @@ bool HelpStream::Publish(Work work, const Touched& touched, bool first, cudaStre
     return false;
   }
   const bool interrupted = interrupted_.exchange(false, std::memory_order_acq_rel);
-  if (first || interrupted || Follows(touched)) {
+  const auto any = [&](bool (*of)(const Touched&, const Touched&)) {
+    return std::any_of(unfinished_.begin(), unfinished_.end(),
+                       [&](const Touched& earlier) { return of(touched, earlier); });
+  };
+  bool marked = first || interrupted || any(ReadsOf);
+  if (!marked && any(WritesOver)) {
+    help->renamed = TakeRoom(touched.out_begin, touched.out_end - touched.out_begin);
+    marked = help->renamed == nullptr;
+  }
+  if (marked) {
     unfinished_.clear();
     work.flags |= kBarrier;
+  } else if (help->renamed != nullptr) {
+    work.out = help->renamed;
+    work.offered = 0;
   }
   unfinished_.push_back(touched);
   if (keys_.insert(work.order_key).second) {

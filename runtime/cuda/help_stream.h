@@ -2,8 +2,10 @@
 // that a kernel that stalls can run what stands behind it.
 //
 // What may be published early, and why that is sound: between two entries the stream holds nothing but
-// operations of ours; an entry whose buffers touch those of an unfinished one before it (a write on either
-// side) is marked, and is never begun early, nor is anything behind it.
+// operations of ours; an entry that reads what an unfinished one before it writes is marked, and is never begun
+// early, nor is anything behind it. One that only writes what an unfinished one before it uses is *renamed*:
+// helpers write memory of the list's, and its own kernel copies from there when its turn comes. Where there is
+// no room for that it is marked too.
 //
 // Thread rule: one thread at a time (the domain's lock).
 // Ownership: the list's memory is the maker's, made before the first kernel: allocating or clearing it
@@ -27,8 +29,9 @@ struct Touched {
   uintptr_t in_begin = 0, in_end = 0, out_begin = 0, out_end = 0;
 };
 
-// Whether the order of two operations can be seen in their buffers.
-bool MustFollow(const Touched& later, const Touched& earlier);
+// Whether an operation reads what an earlier one writes; whether it writes what that one uses.
+bool ReadsOf(const Touched& later, const Touched& earlier);
+bool WritesOver(const Touched& later, const Touched& earlier);
 
 class HelpStream {
  public:
@@ -43,8 +46,11 @@ class HelpStream {
 
   // `claims`: kClaimBytes of the device's memory, and `seen` there too, zero at first. `stop`, `helped`: see
   // HelpList.
-  HelpStream(Shared* shared, uint64_t* claims, Seen* seen, const uint32_t* stop, uint32_t* helped)
-      : stop_(stop), helped_(helped), seen_(seen), shared_(shared), claims_(claims) {}
+  // `room`: of the device's memory, for renamed outputs.
+  HelpStream(Shared* shared, uint64_t* claims, Seen* seen, const uint32_t* stop, uint32_t* helped, char* room,
+             uint64_t room_bytes)
+      : stop_(stop), helped_(helped), seen_(seen), shared_(shared), claims_(claims), room_(room),
+        room_bytes_(room_bytes) {}
   HelpStream(const HelpStream&) = delete;
   HelpStream& operator=(const HelpStream&) = delete;
 
@@ -61,18 +67,26 @@ class HelpStream {
 
  private:
   void Refresh(cudaStream_t stream);
-  bool Follows(const Touched& touched) const;
+  // Room for a renamed output, with its alignment; null: there is none.
+  char* TakeRoom(uintptr_t out, uint64_t bytes);
 
   const uint32_t* const stop_;
   uint32_t* const helped_;
   Seen* const seen_;
   Shared* const shared_;
   uint64_t* const claims_;
+  char* const room_;
+  const uint64_t room_bytes_;
   uint32_t next_ = 0;
   uint32_t done_ = 0;  // entries below are known to be finished
   std::atomic<bool> interrupted_{true};
   std::deque<Touched> unfinished_;  // since the last marked entry, or of `done_`
   std::set<uint32_t> keys_;
+  struct Room {
+    uint32_t id;
+    uint64_t begin, end;
+  };
+  std::deque<Room> rooms_;  // taken ones, around the ring
 };
 
 }  // namespace gordian::runtime::cuda

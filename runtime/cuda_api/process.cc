@@ -180,13 +180,11 @@ grtResult_t Process::Enter(const std::shared_ptr<CommState>& comm) {
   }
   // The devices of all members read and write the page. It stays registered: undoing that would wait for the
   // device.
-  void* page = comm->meeting->page();
-  const cudaError_t e = cudaHostRegister(page, Meeting::kPageBytes, cudaHostRegisterMapped);
-  if (e == cudaErrorHostMemoryAlreadyRegistered) {
-    [[maybe_unused]] const cudaError_t cleared = cudaGetLastError();  // of an older communicator at this address
-    return grtSuccess;
-  }
-  return e == cudaSuccess ? grtSuccess : grtUnhandledCudaError;
+  const cudaError_t e = cudaHostRegister(comm->meeting->page(), Meeting::kPageBytes, cudaHostRegisterMapped);
+  if (e != cudaSuccess) return grtUnhandledCudaError;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  pages_.push_back(comm->meeting);
+  return grtSuccess;
 }
 
 grtResult_t Process::Map(const Attendee& peer, uint64_t offset, PeerHeap** heap) {

@@ -117,6 +117,8 @@ class Process {
     std::shared_ptr<Meeting> meeting;
   };
   std::vector<Leaving> leaving_;
+  // Pages that CUDA knows stay where they are: another one at such an address would not be known.
+  std::vector<std::shared_ptr<Meeting>> pages_;
 
   std::mutex watch_mutex_;
   std::vector<std::weak_ptr<CommState>> watched_;

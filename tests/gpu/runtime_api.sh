@@ -33,11 +33,17 @@ run() {
     grep -m 6 -E 'FAILED|HANG|rank [0-9]|gordian: |rror' "$out/$name.txt" | cut -c1-220 | sed 's/^/        /' >>"$out/summary.txt"
   fi
 }
-gordian() {  # COLLECTIVES COMMAND...
-  local whose=$1
-  shift
+gordian() {  # COLLECTIVES VERDICT COMMAND...
+  local whose=$1 verdict=$2
+  shift 2
   rm -rf "$out/session"
-  command_line=("$build/bin/gordian" run --collectives "$whose" --on-verdict kill --session "$out/session" -- "$@")
+  command_line=("$build/bin/gordian" run --collectives "$whose" --on-verdict "$verdict" --session "$out/session" -- "$@")
+}
+# A job that ended by itself must not have been told to hang.
+innocent() {  # NAME
+  grep -q -E '^gordian: (DEADLOCK|INIT HANG|HOST)' "$out/$1.txt" || return
+  say "ALARM   $1: $(grep -m 1 -E '^gordian: (DEADLOCK|INIT HANG|HOST)' "$out/$1.txt" | cut -c1-160)"
+  tar czf "$out/session_$1.tgz" -C "$out" session
 }
 
 if has api; then
@@ -54,14 +60,15 @@ if has jobs; then
   # Order alone: hangs with NCCL, ends with the runtime, with right results. A host wait between: hangs either way.
   for job in inversion_one_stream hybrid_recv_all_reduce inversion_cold; do
     for twin in "" --twin; do
-      gordian preemptive "$build/tests/gordian_e2e_job" "$job" --check $twin
+      gordian preemptive report "$build/tests/gordian_e2e_job" "$job" --check $twin
       JOB_PROGRESS="$out/progress" run "job_$job$twin" 60 0 "${command_line[@]}"
+      innocent "job_$job$twin"
       grep -q 'by the preemptive runtime, none by NCCL' "$out/job_$job$twin.txt" || say "WRONG   job_$job$twin: not all went to the runtime"
     done
   done
-  gordian nccl "$build/tests/gordian_e2e_job" inversion_one_stream --check
+  gordian nccl kill "$build/tests/gordian_e2e_job" inversion_one_stream --check
   JOB_PROGRESS="$out/progress" run job_nccl_inversion_one_stream 60 137 "${command_line[@]}"
-  gordian preemptive "$build/tests/gordian_e2e_job" inversion_sync --check
+  gordian preemptive kill "$build/tests/gordian_e2e_job" inversion_sync --check
   JOB_PROGRESS="$out/progress" run job_inversion_sync 60 137 "${command_line[@]}"
 fi
 if has ddp; then
@@ -71,8 +78,9 @@ if has ddp; then
     rm -rf "$out/ddp.$turn"
     whose=preemptive
     [ "$turn" = nccl ] && whose=nccl
-    gordian "$whose" "$python" -m torch.distributed.run --standalone --nproc-per-node 2 "$here/ddp/train.py" --losses "$out/ddp.$turn"
+    gordian "$whose" report "$python" -m torch.distributed.run --standalone --nproc-per-node 2 "$here/ddp/train.py" --losses "$out/ddp.$turn"
     run "ddp_$turn" 100 0 "${command_line[@]}"
+    innocent "ddp_$turn"
     say "        $(grep -m 1 'by the preemptive runtime' "$out/ddp_$turn.txt")"
   done
   if diff -r "$out/ddp.first" "$out/ddp.second" >"$out/ddp.diff" && [ -s "$out/ddp.first/losses.0" ]; then

@@ -243,6 +243,23 @@ class Runner {
     }
     Ok(result, "the last one");
     if (Wrong(c, out_, true) != 0 || Wrong(c, second, true) != 0) p_.Fail("wrong results");
+    Ok(grtOpFree(op), "free");
+    // Both write one buffer, sums and maxima: in the end it holds what the stream's last operation gives.
+    for (const uint64_t count : {1024, 1000000}) {
+      Case last;
+      last.count = count;
+      last.op = r_ % 2 == 0 ? Operator::kMax : Operator::kSum;
+      Fill(last, in_);
+      for (int i = 0; i < 50; ++i) {
+        p_.At("one buffer, %d", i);
+        Ok(grtAllReduce(in_, out_, count, grtFloat32, r_ % 2 == 0 ? grtSum : grtMax, a, stream_), "first");
+        grtOpDesc_t d = Describe(last, b);
+        Ok(grtSubmit(&d, stream_, i == 49 ? &op : nullptr), "second");
+      }
+      Ok(grtOpWait(op, kPatience), "one buffer");
+      Ok(grtOpFree(op), "free");
+      if (const uint64_t wrong = Wrong(last, out_, true); wrong != 0) p_.Fail("one buffer: " + std::to_string(wrong) + " wrong");
+    }
     grtStats_t stats = GRT_STATS_INITIALIZER;
     Ok(grtGetStats(a, &stats), "stats");
     if (stats.helped == 0) p_.Fail("nothing was helped");

@@ -101,6 +101,7 @@ class HostBlock {
   bool Any(bool value) { return value; }
   char** Targets() { return targets_; }
   uint32_t* Keys() { return keys_; }
+  Work& Own() { return own_; }
   uint64_t Now() const { return fibers_->Clock(); }
   uint32_t Broadcast(uint32_t value) { return value; }
   const Work& Fetch(const Work* entry) {
@@ -112,7 +113,7 @@ class HostBlock {
  private:
   const uint32_t index_, blocks_;
   Fibers* const fibers_;
-  Work entry_;
+  Work entry_, own_;
   char* targets_[kMaxRanks];
   uint32_t keys_[kHelpKeys];
 };
@@ -125,6 +126,11 @@ template <>
 inline bool HelpOnce(HostBlock& b, const HelpList& h, const Work& own, uint32_t round) {
   b.Stalled();
   return HelpOnceInline(b, h, own, round);
+}
+
+template <>
+inline void FinishRenamed(HostBlock& b, const Work& w, const HelpList& h, uint32_t pc) {
+  FinishRenamedInline(b, w, h, pc);
 }
 
 // The heaps of all ranks: regions of communicators, then user memory.
@@ -200,8 +206,13 @@ class HostHeaps {
 class HostList {
  public:
   HostList() : entries_(kHelpEntries), claims_(kHelpEntries * kMaxChannels, 0) {}
-  HelpList Publish(Work work, bool marked, uint32_t keys) {
+  // `renamed`: where helpers write the output; null: to its output.
+  HelpList Publish(Work work, bool marked, uint32_t keys, char* renamed = nullptr) {
     if (marked) work.flags |= kBarrier;
+    if (renamed != nullptr) {
+      work.out = renamed;
+      work.offered = 0;
+    }
     __atomic_store_n(&keys_, keys, __ATOMIC_RELEASE);
     entries_[tail_ % kHelpEntries] = work;
     HelpList help = Alone();
@@ -213,6 +224,7 @@ class HostList {
     help.begun = &begun_;
     help.id = tail_;
     help.listed = 1;
+    help.renamed = renamed;
     __atomic_store_n(&tail_, tail_ + 1, __ATOMIC_RELEASE);
     return help;
   }

@@ -366,6 +366,7 @@ struct Disorder {
   bool shuffled = true;
   bool helps = true;
   bool marked = false;  // every operation, as one that follows from those before it
+  bool renamed = false;  // every operation, as one that writes what those before it use
 };
 
 // Counts wrong results; `finished` says whether all ranks came to the end.
@@ -400,6 +401,7 @@ uint64_t RunDisorder(const Disorder& d, uint64_t seed, bool* finished, uint32_t*
     HelpList help;
     const Case* c;
     Buffers buffers;
+    std::vector<char> room;
   };
   struct Stream {
     HostList list;
@@ -417,7 +419,8 @@ uint64_t RunDisorder(const Disorder& d, uint64_t seed, bool* finished, uint32_t*
       const int w = way[c][next[c]++];
       const bool direct = c % 2 == 1;  // of some, outputs are offered
       std::vector<Launch>& launches = streams[stream_of[c]]->launches;
-      launches.push_back({{}, {}, &one, Fill(one, d.ranks, r, direct ? heaps.User(r) + heap_at : nullptr)});
+      launches.push_back({{}, {}, &one, Fill(one, d.ranks, r, direct ? heaps.User(r) + heap_at : nullptr), {}});
+      if (d.renamed) launches.back().room.assign(one.count * d.ranks * 4 + 64, 55);
       heap_at += RoundUp(one.count * d.ranks * 4, 64);
       Buffers& b = launches.back().buffers;
       launches.back().work = heaps.Make(r, c, one.kind, one.type, one.op, b.in_at, b.out_at, one.count, one.root, Way(w));
@@ -430,7 +433,8 @@ uint64_t RunDisorder(const Disorder& d, uint64_t seed, bool* finished, uint32_t*
       Stream& s = *streams[i];
       for (Launch& l : s.launches) {
         const bool first = d.marked || &l == &s.launches.front();
-        l.help = d.helps ? s.list.Publish(l.work, first, d.communicators) : s.list.Alone();
+        char* room = l.buffers.out_elements == 0 || l.room.empty() ? nullptr : l.room.data() + (reinterpret_cast<uintptr_t>(l.work.out) & 15);
+        l.help = d.helps ? s.list.Publish(l.work, first, d.communicators, room) : s.list.Alone();
       }
       for (Launch& l : s.launches) {
         if (!stopped) RunOnHost(l.work, l.help, &fibers);
@@ -479,6 +483,23 @@ TEST(HelpTest, AnyOrderOnSeveralStreamsCompletes) {
     d.communicators = 5;
     d.each = 3;
     d.streams = 2 + seed % 3;
+    bool finished = false;
+    uint32_t helped = 0;
+    EXPECT_EQ(RunDisorder(d, seed, &finished, &helped), 0u) << "seed " << seed;
+    EXPECT_TRUE(finished) << "seed " << seed;
+    all_helped += helped;
+  }
+  EXPECT_GT(all_helped, 0u);
+}
+
+// Outputs of helped operations are written elsewhere, and go where they belong in their own kernels.
+TEST(HelpTest, RenamedOutputsArriveInTheirTurn) {
+  uint32_t all_helped = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Disorder d;
+    d.ranks = seed % 3 == 0 ? 3 : 2;
+    d.streams = 1 + seed % 2;
+    d.renamed = true;
     bool finished = false;
     uint32_t helped = 0;
     EXPECT_EQ(RunDisorder(d, seed, &finished, &helped), 0u) << "seed " << seed;
