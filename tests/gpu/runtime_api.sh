@@ -61,15 +61,15 @@ if has jobs; then
   for job in inversion_one_stream hybrid_recv_all_reduce inversion_cold; do
     for twin in "" --twin; do
       gordian preemptive report "$build/tests/gordian_e2e_job" "$job" --check $twin
-      JOB_PROGRESS="$out/progress" run "job_$job$twin" 60 0 "${command_line[@]}"
+      rm -f "$out/progress"; JOB_PROGRESS="$out/progress" run "job_$job$twin" 60 0 "${command_line[@]}"
       innocent "job_$job$twin"
       grep -q 'by the preemptive runtime, none by NCCL' "$out/job_$job$twin.txt" || say "WRONG   job_$job$twin: not all went to the runtime"
     done
   done
   gordian nccl kill "$build/tests/gordian_e2e_job" inversion_one_stream --check
-  JOB_PROGRESS="$out/progress" run job_nccl_inversion_one_stream 60 137 "${command_line[@]}"
+  rm -f "$out/progress"; JOB_PROGRESS="$out/progress" run job_nccl_inversion_one_stream 60 137 "${command_line[@]}"
   gordian preemptive kill "$build/tests/gordian_e2e_job" inversion_sync --check
-  JOB_PROGRESS="$out/progress" run job_inversion_sync 60 137 "${command_line[@]}"
+  rm -f "$out/progress"; JOB_PROGRESS="$out/progress" run job_inversion_sync 60 137 "${command_line[@]}"
 fi
 if has ddp; then
   # Twice by the runtime: the same losses, bit for bit. By NCCL: the same within rounding.
