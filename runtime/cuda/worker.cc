@@ -13,7 +13,7 @@ namespace gordian::runtime::cuda {
 namespace {
 
 // A wait looks at its word so long, then sleeps between looks: half of what it has waited, up to the second.
-constexpr int64_t kLookingNs = 50'000;
+constexpr int64_t kLookingNs = 200'000;
 constexpr int64_t kLeastSleepNs = 20'000;
 constexpr int64_t kMostSleepNs = 1'000'000;
 
