@@ -62,23 +62,31 @@ if has sync; then
   e single_detached 60 0 single --with detached,dfccl:naive --iterations 300
 fi
 if has calls; then
-  e calls 90 0 calls --with nccl,strict,detached,dfccl,dfccl:ready,dfccl:vanilla,dfccl:packed,dfccl:word,dfccl:push --iterations 100 --to 16777216
-  e calls_16_blocks 60 0 calls --with nccl,detached,dfccl --iterations 100 --blocks 16 --from 65536
-  e calls_32_blocks 60 0 calls --with nccl,detached,dfccl --iterations 100 --blocks 32 --from 65536
+  # One daemon a run: the thread that polls for it takes a processor from the others.
+  e calls 60 0 calls --with nccl,strict,detached,dfccl --iterations 200 --to 67108864
+  for blocks in 16 32; do
+    e "calls_${blocks}_blocks" 60 0 calls --with nccl,detached,dfccl --iterations 100 --blocks "$blocks" --from 65536
+  done
+  for variant in naive ready vanilla packed word push; do
+    e "calls_$variant" 30 0 calls --with "dfccl:$variant" --iterations 300 --from 512 --to 4194304
+  done
   e all_gather 40 0 calls --kind all_gather --with nccl,strict,detached --iterations 500 --from 4096 --to 4096
   e reduce_scatter 40 0 calls --kind reduce_scatter --with nccl,strict,detached --iterations 500 --from 4194304 --to 4194304
 fi
 if has idle; then
-  e idle 60 0 idle --with detached,dfccl
+  for one in detached dfccl; do e "idle_$one" 60 0 idle --with "$one"; done
   e beside 60 0 beside --with detached,dfccl
 fi
 if has late; then
   e late 90 0 late --with nccl,strict,detached,dfccl:naive,dfccl,dfccl:ready --iterations 20
+  # Later than the naive threshold lasts.
+  e later 60 0 late --with nccl,strict,detached,dfccl:naive,dfccl --iterations 5 --late 20000
 fi
 if has trace; then
   e trace_ordered 60 0 trace --ordered --with nccl,strict,detached,dfccl --iterations 50
-  e trace_shuffled 60 0 trace --with detached,dfccl --iterations 50
-  e trace_shuffled_32_blocks 60 0 trace --with detached,dfccl --iterations 50 --blocks 32
+  e trace_shuffled 60 0 trace --with detached --iterations 50
+  e trace_shuffled_32_blocks 60 0 trace --with detached --iterations 50 --blocks 32
+  e trace_shuffled_dfccl 60 0 trace --with dfccl:naive --iterations 2
 fi
 if has memory; then
   {

@@ -7,8 +7,8 @@
 // was published, into the device's memory, where all blocks read it, and decides about quitting. Blocks
 // that have not started when it does are not waited for: they find the instance closed and leave.
 //
-// An operation is served when the one before it with its order key is done. Which block serves a channel
-// is fixed at first, and changes by turns while nothing goes on: one resident block suffices for progress.
+// An operation is served when the one before it with its order key is done. Channels are dealt out among the
+// blocks that have started: one resident block suffices for progress.
 //
 // Kept of an operation while it is not running: its entry, a count, a word for the host, and 8 bytes a
 // channel (its claim, with the step counter). All are tagged with its number; slots need no clearing.
@@ -161,9 +161,6 @@ GRT_HD inline int32_t Enter(const WorkerView& v) {
   }
 }
 
-GRT_HD inline bool IsClosed(const WorkerView& v) {
-  return (LoadWordRelaxed(&v.device->admission) & kInstanceClosed) != 0;
-}
 
 GRT_HD inline uint64_t LeftWord(uint32_t id, uint32_t channels, uint32_t left) {
   return uint64_t{id + 1} << 32 | channels << 16 | left;
@@ -444,22 +441,24 @@ GRT_HD inline void BeResident(Block& b, const WorkerView& v) {
     leader.head = LoadRelaxed(&v.device->head);
     leader.progress = LoadRelaxed(&v.device->progress);
   }
-  constexpr uint32_t kTurn = 64;  // rounds in vain before blocks change places
-  uint32_t in_vain = 0;
   Composed composed;
   for (;;) {
-    uint32_t state = 0;  // 1: over, 2: something was published
+    uint32_t state = 0;  // 1: over, 2: something was published; above: blocks that have started
     uint64_t published = 0;
     if (b.Thread() == 0) {
+      const uint64_t admission = LoadWordRelaxed(&v.device->admission);
       if (!leads) {
-        state = IsClosed(v) ? 1 : 0;
+        state = (admission & kInstanceClosed) != 0 ? 1 : 0;
       } else if (Lead(b, v, &leader, &published)) {
         state = 1;
       } else if (published != leader.published) {
         state = 2;
       }
+      state |= static_cast<uint32_t>(admission & 0x7fffffff) << 2;
     }
     state = b.Broadcast(state);
+    const uint32_t places = state >> 2;
+    state &= 3;
     if (state == 1) {
       if (leads) return;
       break;
@@ -469,13 +468,7 @@ GRT_HD inline void BeResident(Block& b, const WorkerView& v) {
       leader.published = BroadcastWide(b, published);
       TakeIn(b, v, before, leader.published);
     }
-    const uint32_t place = (b.Index() + in_vain / kTurn) % b.Blocks();
-    if (WorkOnce(b, v, place, b.Blocks(), &composed)) {
-      in_vain = 0;
-    } else {
-      ++in_vain;
-      b.Rest();
-    }
+    if (!WorkOnce(b, v, static_cast<uint32_t>(number), places, &composed)) b.Rest();
   }
   b.Sync();
   if (b.Thread() != 0) return;
