@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <sstream>
 
@@ -89,7 +90,9 @@ class RuntimeContender : public Base {
     config.stage_bytes = strict_ && config.communicators == 1 ? 64ull << 20 : o.stage_bytes;
     config.detached_stage_bytes = o.stage_bytes;
     config.worker.blocks = o.blocks;
+    config.detached_channels = std::min(o.blocks * 2, kMaxChannels);
     config.worker.stuck_quit_us = o.stuck_quit_us;
+    config.worker.idle_quit_us = o.idle_quit_us;
     if (strict_) {
       config.detached_tags = 0;
     } else {

@@ -31,7 +31,7 @@ struct ContenderOptions {
   bool equal_order = false;  // on all ranks
   uint32_t blocks = 8;       // of the worker, or the daemon
   uint64_t stage_bytes = 8ull << 20;
-  int64_t stuck_quit_us = 200;
+  int64_t stuck_quit_us = 200, idle_quit_us = 100;
 };
 
 class Contender {

@@ -276,7 +276,7 @@ GRT_HD inline void BeDfccl(Block& b, const DfcclView& v, uint32_t* ids) {
     uint32_t over = 0;
     if (b.Thread() == 0) {
       if (!leads) {
-        over = IsClosed(worker) ? 1 : 0;
+        over = (LoadWordRelaxed(&worker.device->admission) & kInstanceClosed) != 0 ? 1 : 0;
       } else {
         const uint64_t now = b.Now();
         const uint32_t progress = LoadRelaxed(&worker.device->progress);

@@ -1,9 +1,9 @@
 // The experiments of DFCCL (EuroSys '25) and OCCL on this runtime, and some of our own: one process a rank.
 //
 //   gordian-runtime-experiments EXPERIMENT --with NAME[,NAME...] [--ranks N] [--iterations N] [--seed S]
-//                               [--blocks N] [--late US] [--ordered] [--patience S] [--stuck US]
+//                               [--blocks N] [--late US] [--ordered] [--patience S] [--stuck US] [--idle US]
 //
-// NAME: see contenders.h. All of one call take part in one run, one after another in each sample or in turn.
+// --stuck, --idle: when a worker quits. NAME: see contenders.h. All of one call take part in one run, one after another in each sample or in turn.
 //
 //   random   8 all-reduces of 256 B to 1 MiB, each rank in a random order of its own; every result is checked
 //   sync     the same, and between two calls cudaDeviceSynchronize, cudaFree or cudaMallocHost, in turn
@@ -53,7 +53,7 @@ struct Options {
   int late_us = 200;
   bool ordered = false;
   int patience_s = 15;
-  int64_t stuck_us = 200;
+  int64_t stuck_us = 200, idle_us = 100;
   uint64_t from = 8, to = 64ull << 20, step = 8;
 };
 
@@ -139,6 +139,7 @@ class Experiment {
   void Make(ContenderOptions options) {
     options.blocks = o_.blocks;
     options.stuck_quit_us = o_.stuck_us;
+    options.idle_quit_us = o_.idle_us;
     std::istringstream names(o_.with);
     for (std::string name; std::getline(names, name, ',');) {
       contenders_.push_back({name, MakeContender(name, options, &p_)});
@@ -511,6 +512,7 @@ int Main(int argc, char** argv) {
     else if (name == "--ordered") o.ordered = true;
     else if (name == "--patience") o.patience_s = static_cast<int>(value());
     else if (name == "--stuck") o.stuck_us = static_cast<int64_t>(value());
+    else if (name == "--idle") o.idle_us = static_cast<int64_t>(value());
     else if (name == "--from") o.from = value();
     else if (name == "--to") o.to = value();
     else if (name == "--step") o.step = value();

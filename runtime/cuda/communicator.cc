@@ -118,8 +118,10 @@ Status Communicator::Plan(OpKind kind, const void* in, void* out, uint64_t count
   work.in = static_cast<const char*>(in);
   work.out = static_cast<char*>(out);
   work.port = ports[pair ? 1 : 0];
-  if (!PlanWork(&work, count, needs_peer ? static_cast<uint32_t>(peer) : 0, domain_->config().thresholds,
-                offers_)) {
+  Thresholds thresholds = domain_->config().thresholds;
+  // Few blocks serve detached operations, each of many threads: no more channels than they have a use for.
+  if (ports != ports_) thresholds.line_threads = std::max(thresholds.line_threads, 512u);
+  if (!PlanWork(&work, count, needs_peer ? static_cast<uint32_t>(peer) : 0, thresholds, offers_)) {
     return Status::InvalidArgument("no operation of this kind with this peer");
   }
   work.order_key = number_ * kKeysOfCommunicator +

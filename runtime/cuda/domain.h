@@ -49,7 +49,7 @@ struct DomainConfig {
   // Detached operations: sequences of them that each communicator has (tags), 0 for none at all; of each,
   // the channels of an operation and the staging, at most.
   int detached_tags = 1;
-  uint32_t detached_channels = 32;
+  uint32_t detached_channels = 16;
   uint64_t detached_stage_bytes = 8ull << 20;
   WorkerConfig worker;
   bool use_ipc = false;

@@ -12,9 +12,9 @@
 namespace gordian::runtime::cuda {
 namespace {
 
-// A wait looks at its word so long, then sleeps between looks: half of what it has waited, up to the second.
-constexpr int64_t kLookingNs = 50'000;
-constexpr int64_t kLeastSleepNs = 20'000;
+// A wait looks at its word so long, then sleeps between looks: an eighth of what it has waited, within limits.
+constexpr int64_t kLookingNs = 1'000'000;
+constexpr int64_t kLeastSleepNs = 50'000;
 constexpr int64_t kMostSleepNs = 1'000'000;
 
 int64_t NowNs() {
@@ -155,7 +155,7 @@ Status Worker::Wait(uint32_t id, uint64_t timeout_ns) {
     std::unique_lock<std::mutex> held(lock_);
     if (list_->IsDone(id)) return Status::Ok();
     if (Status s = Alive(); !s.ok()) return s;
-    const int64_t sleep = std::clamp(waited / 2, kLeastSleepNs, kMostSleepNs);
+    const int64_t sleep = std::clamp(waited / 8, kLeastSleepNs, kMostSleepNs);
     changed_.wait_for(held, std::chrono::nanoseconds(std::min<uint64_t>(timeout_ns - waited, sleep)));
   }
 }

@@ -13,11 +13,11 @@ class WorkerBlock : public DeviceBlock {
  public:
   struct Shared {
     DeviceBlock::Shared block;
-    uint32_t picked[2];
+    WalkRoom walk;
   };
   __device__ explicit WorkerBlock(Shared* shared) : DeviceBlock(&shared->block), shared_(*shared) {}
   __device__ Work& Entry() { return shared_.block.entry; }
-  __device__ uint32_t* Picked() { return shared_.picked; }
+  __device__ WalkRoom* Walk() { return &shared_.walk; }
   __device__ void Rest() {}
   __device__ void Point() {}
 

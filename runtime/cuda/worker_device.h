@@ -7,15 +7,15 @@
 // was published, into the device's memory, where all blocks read it, and decides about quitting. Blocks
 // that have not started when it does are not waited for: they find the instance closed and leave.
 //
-// An operation is served when the one before it with its order key is done. Which block serves a channel
-// is fixed at first, and changes by turns while nothing goes on: one resident block suffices for progress.
+// An operation is served when the one before it with its order key is done. Channels are dealt out among the
+// blocks that have started: one resident block suffices for progress.
 //
 // Kept of an operation while it is not running: its entry, a count, a word for the host, and 8 bytes a
 // channel (its claim, with the step counter). All are tagged with its number; slots need no clearing.
 //
 // Thread rule: all threads of a block call together. Block: as help_device.h wants it, and
 //   Work& Entry()            room for the operation that is being served
-//   uint32_t* Picked()       two words that all threads of the block see
+//   WalkRoom* Walk()         what all threads of the block see of the list
 //   void Rest()              nothing was ready
 //   void Point()             a place where tests let others go on
 #ifndef GORDIAN_RUNTIME_CUDA_WORKER_DEVICE_H_
@@ -93,7 +93,16 @@ struct WorkerView {
   int64_t idle_ns;       // quit after so long without an unfinished operation
   int64_t stuck_ns;      // and after so long in which no step was ready
 };
-inline constexpr int64_t kWorkerLookEvery = 1000;  // nanoseconds; while it is busy
+inline constexpr int64_t kWorkerLookEvery = 4000;  // nanoseconds; while it is busy
+
+// What a block has in view of the list at once. All its threads look together: one by one, the reads of a
+// walk along eight operations took 25 us.
+inline constexpr uint32_t kWalkWindow = 128;
+struct WalkRoom {
+  uint64_t claims[kMaxChannels];   // of one operation: those that may be taken; ~0: not
+  uint32_t channels[kWalkWindow];  // of each operation in view; 0: not to be served now
+  uint32_t head, tail;
+};
 
 // What was stored before is ordered before what is loaded behind it, for the host too: the protocol's
 // store-buffering shape.
@@ -111,6 +120,26 @@ GRT_HD inline uint64_t LoadHostWide(const uint64_t* word) {
   return value;
 #else
   return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#endif
+}
+// Words that others change, where nothing is read because of them.
+GRT_HD inline uint64_t LoadWordRelaxed(const uint64_t* word) {
+#ifdef __CUDA_ARCH__
+  uint64_t value;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+#else
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#endif
+}
+// What the word was.
+GRT_HD inline uint64_t AddWord(uint64_t* word, uint64_t value) {
+#ifdef __CUDA_ARCH__
+  uint64_t old;
+  asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(word), "l"(value) : "memory");
+  return old;
+#else
+  return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
 #endif
 }
 // All that this thread has seen and stored comes before the word, for the host.
@@ -132,9 +161,6 @@ GRT_HD inline int32_t Enter(const WorkerView& v) {
   }
 }
 
-GRT_HD inline bool IsClosed(const WorkerView& v) {
-  return (LoadWordAcquire(&v.device->admission) & kInstanceClosed) != 0;
-}
 
 GRT_HD inline uint64_t LeftWord(uint32_t id, uint32_t channels, uint32_t left) {
   return uint64_t{id + 1} << 32 | channels << 16 | left;
@@ -147,47 +173,26 @@ GRT_HD inline bool IsDetachedDone(const WorkerView& v, uint32_t id) {
   return tag != id + 1 || (word & 0xffff) == 0;
 }
 
-// A walk of one block along the list; kept by its thread 0.
-struct Walk {
-  uint32_t id = 0, tail = 0;
-  uint32_t channel = 0;   // the next one to be tried of `id`
-  uint32_t position = 0;  // among the unfinished ones
-  bool within = false;    // `id` was looked at
-};
+// By any thread: how many channels of an operation may be served, 0 if none.
+GRT_HD inline uint32_t ServableChannels(const WorkerView& v, uint32_t id) {
+  const uint64_t word = LoadWordRelaxed(&v.device->left[id % kDetachedEntries]);
+  if (static_cast<uint32_t>(word >> 32) != id + 1 || (word & 0xffff) == 0) return 0;
+  const uint32_t after = LoadRelaxed(&v.device->entries[id % kDetachedEntries].after);
+  // If the slot has another operation by now, all channels of this one are done, and are found so.
+  if (after != 0 && !IsDetachedDone(v, after - 1)) return 0;
+  return static_cast<uint32_t>(word) >> 16;
+}
 
-// By thread 0: claims the next channel that may be served. False: the walk is at its end. `place`: of the
-// block among `places`.
-GRT_HD inline bool Pick(const WorkerView& v, Walk* walk, uint32_t place, uint32_t places, uint32_t* id,
-                        uint32_t* channel, uint32_t* pc) {
-  for (; walk->id != walk->tail; ++walk->id, walk->within = false) {
-    const uint64_t word = LoadWordAcquire(&v.device->left[walk->id % kDetachedEntries]);
-    if (static_cast<uint32_t>(word >> 32) != walk->id + 1 || (word & 0xffff) == 0) continue;
-    if (!walk->within) {
-      const uint32_t after = LoadRelaxed(&v.device->entries[walk->id % kDetachedEntries].after);
-      // If the slot has another operation by now, all channels of this one are done, and are found so.
-      if (after != 0 && !IsDetachedDone(v, after - 1)) continue;
-      walk->channel = (place + walk->id) % places;
-      walk->within = true;
-      ++walk->position;
-    }
-    const uint32_t channels = static_cast<uint32_t>(word) >> 16;
-    for (; walk->channel < channels; ) {
-      const uint32_t c = walk->channel;
-      walk->channel += places;
-      uint64_t* claim = v.device->claims + (walk->id % kDetachedEntries) * kMaxChannels + c;
-      const uint64_t seen = LoadWordAcquire(claim);
-      // Of a later operation: this one is done, and the look at `left` is old.
-      if (static_cast<int32_t>(static_cast<uint32_t>(seen >> 32) - (walk->id + 1)) > 0) break;
-      const uint32_t steps = StepsOf(seen, walk->id);
-      if (steps == kStepsDone || IsTaken(seen, walk->id)) continue;
-      if (!CompareAndSwap(claim, seen, ClaimWord(walk->id, steps, true))) continue;
-      *id = walk->id;
-      *channel = c;
-      *pc = steps;
-      return true;
-    }
-  }
-  return false;
+GRT_HD inline uint64_t* DetachedClaim(const WorkerView& v, uint32_t id, uint32_t channel) {
+  return v.device->claims + (id % kDetachedEntries) * kMaxChannels + channel;
+}
+
+// By any thread: a channel's claim word, if it may be taken; else ~0.
+GRT_HD inline uint64_t FreeClaim(const WorkerView& v, uint32_t id, uint32_t channel) {
+  const uint64_t word = LoadWordRelaxed(DetachedClaim(v, id, channel));
+  // Of a later operation: this one is done, and the look at `left` is old.
+  if (static_cast<int32_t>(static_cast<uint32_t>(word >> 32) - (id + 1)) > 0) return ~uint64_t{0};
+  return StepsOf(word, id) == kStepsDone || IsTaken(word, id) ? ~uint64_t{0} : word;
 }
 
 // A channel from the step where it was left until it is done or `spins` tries in a row were in vain. With
@@ -229,62 +234,90 @@ GRT_HD inline void Compose(Block& b, const WorkerView& v, uint32_t id) {
 
 // By thread 0, when a channel is done: the last one tells the host.
 GRT_HD inline void FinishChannel(const WorkerView& v, uint32_t id) {
-  uint64_t* left = &v.device->left[id % kDetachedEntries];
-  uint64_t word;
-  do {
-    word = LoadWordAcquire(left);
-  } while (!CompareAndSwap(left, word, word - 1));
+  const uint64_t word = AddWord(&v.device->left[id % kDetachedEntries], ~uint64_t{0});
   if ((word & 0xffff) == 1) StoreHostRelease(&v.host->done[id % kDetachedEntries], id + 1);
 }
 
-// Once along the list. Whether a step was made. `looks`: whether communicators have failed is looked at too.
-template <typename Block>
-GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint32_t places, bool looks) {
-  Walk walk;
-  if (b.Thread() == 0) {
-    walk.tail = static_cast<uint32_t>(LoadWordAcquire(&v.device->published));
-    walk.id = LoadRelaxed(&v.device->head);
-  }
+// What is in the block's room for an operation.
+struct Composed {
+  uint32_t id = 0;
   bool any = false;
-  uint32_t composed = 0;
-  bool is_composed = false;
-  for (;;) {
-    uint32_t id = 0, channel = 0, pc = 0;
-    b.Sync();
-    if (b.Thread() == 0) {
-      const bool picked = Pick(v, &walk, place, places, &id, &channel, &pc);
-      b.Picked()[0] = picked ? (walk.position - 1) << 8 | channel : ~0u;
-      b.Picked()[1] = id;
-    }
-    b.Sync();
-    const uint32_t picked = b.Picked()[0];
-    if (picked == ~0u) break;
-    id = b.Picked()[1];
-    pc = b.Broadcast(pc);
-    channel = picked & 0xff;
-    if (!is_composed || composed != id) Compose(b, v, id);
-    is_composed = true;
-    composed = id;
-    const uint32_t before = pc;
-    const uint64_t spins = v.policy == Policy::kSpinThreshold ? SpinsAt(v.spin, picked >> 8) : 1;
-    const StepResult result = RunChannel(b, b.Entry(), channel, &pc, v, spins);
+};
+
+// Serves a channel whose claim was free. Whether a step was made. `looks`: whether its communicator has failed
+// is looked at too.
+template <typename Block>
+GRT_HD inline bool ServeDetached(Block& b, const WorkerView& v, uint32_t id, uint32_t channel, uint64_t free,
+                                 uint64_t spins, bool looks, Composed* composed) {
+  uint32_t pc = StepsOf(free, id);
+  uint32_t taken = 0;
+  if (b.Thread() == 0) {
+    taken = CompareAndSwap(DetachedClaim(v, id, channel), free, ClaimWord(id, pc, true)) ? 1 : 0;
+  }
+  if (b.Broadcast(taken) == 0) return false;
+  if (!composed->any || composed->id != id) Compose(b, v, id);
+  *composed = {id, true};
+  const uint32_t before = pc;
+  bool done = RunChannel(b, b.Entry(), channel, &pc, v, spins) != StepResult::kNotReady;
+  if (!done && looks) {
     // Of a communicator that has failed nothing goes on: its operations are over as they are.
-    bool done = result != StepResult::kNotReady;
-    if (!done && looks) {
-      if (b.Thread() == 0) TakeHostFailure(b.Entry());
-      done = HasFailed(b, b.Entry(), channel);
+    if (b.Thread() == 0) TakeHostFailure(b.Entry());
+    done = HasFailed(b, b.Entry(), channel);
+  }
+  const bool any = done || pc != before;
+  b.Sync();  // the steps' stores by all threads come before the word
+  if (b.Thread() == 0) {
+    StoreWordRelease(DetachedClaim(v, id, channel), ClaimWord(id, done ? kStepsDone : pc, false));
+    if (done) FinishChannel(v, id);
+    AddRelaxed(&v.device->visits, 1);
+    if (any) AddRelaxed(&v.device->progress, 1);
+    if (any && !done) AddRelaxed(&v.device->switches, 1);
+  }
+  b.Point();
+  return any;
+}
+
+// Once along the list. Whether a step was made. `place`: of the block among `places`; `looks` as above.
+template <typename Block>
+GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint32_t places, bool looks,
+                              Composed* composed) {
+  WalkRoom& room = *b.Walk();
+  b.Sync();
+  if (b.Thread() == 0) {
+    room.tail = static_cast<uint32_t>(LoadWordAcquire(&v.device->published));
+    room.head = LoadRelaxed(&v.device->head);
+  }
+  b.Sync();
+  const uint32_t tail = room.tail;
+  uint32_t window = room.head;
+  // Ready-driven: a few tries cost as much as to go to another operation and come back; longer only where
+  // there is no other.
+  const uint64_t tries = tail - window == 1 ? 32 : 4;
+  bool any = false;
+  uint32_t position = 0;
+  while (window != tail) {
+    const auto in_view = static_cast<uint32_t>(Least(tail - window, kWalkWindow));
+    for (uint32_t i = b.Thread(); i < in_view; i += b.Threads()) room.channels[i] = ServableChannels(v, window + i);
+    b.Sync();
+    for (uint32_t i = 0; i < in_view; ++i) {
+      const uint32_t channels = room.channels[i];
+      if (channels == 0) continue;
+      const uint32_t id = window + i;
+      const uint64_t spins = v.policy == Policy::kSpinThreshold ? SpinsAt(v.spin, position) : tries;
+      ++position;
+      const uint32_t first = (place + id) % places;
+      if (first >= channels) continue;
+      const uint32_t mine = (channels - first + places - 1) / places;
+      for (uint32_t k = b.Thread(); k < mine; k += b.Threads()) room.claims[k] = FreeClaim(v, id, first + k * places);
+      b.Sync();
+      for (uint32_t k = 0; k < mine; ++k) {
+        if (room.claims[k] == ~uint64_t{0}) continue;
+        any = ServeDetached(b, v, id, first + k * places, room.claims[k], spins, looks, composed) || any;
+      }
+      b.Sync();  // the claims have been read
     }
-    any = any || done || pc != before;
-    b.Sync();  // the steps' stores by all threads come before the word
-    if (b.Thread() == 0) {
-      AddRelaxed(&v.device->visits, 1);
-      if (done || pc != before) AddRelaxed(&v.device->progress, 1);
-      if (!done && pc != before) AddRelaxed(&v.device->switches, 1);
-      uint64_t* claim = v.device->claims + (id % kDetachedEntries) * kMaxChannels + channel;
-      StoreWordRelease(claim, ClaimWord(id, done ? kStepsDone : pc, false));
-      if (done) FinishChannel(v, id);
-    }
-    b.Point();
+    window += in_view;
+    b.Sync();
   }
   return any;
 }
@@ -390,6 +423,12 @@ GRT_HD inline bool Lead(Block& b, const WorkerView& v, Leader* leader, uint64_t*
   return false;
 }
 
+template <typename Block>
+GRT_HD inline uint64_t BroadcastWide(Block& b, uint64_t value) {
+  const uint32_t low = b.Broadcast(static_cast<uint32_t>(value));
+  return uint64_t{b.Broadcast(static_cast<uint32_t>(value >> 32))} << 32 | low;
+}
+
 // What a block of an instance does, from its start to its end.
 template <typename Block>
 GRT_HD inline void BeResident(Block& b, const WorkerView& v) {
@@ -409,32 +448,36 @@ GRT_HD inline void BeResident(Block& b, const WorkerView& v) {
     leader.head = LoadRelaxed(&v.device->head);
     leader.progress = LoadRelaxed(&v.device->progress);
   }
-  constexpr uint32_t kTurn = 64;  // rounds in vain before blocks change places
+  Composed composed;
   uint32_t in_vain = 0;
   for (;;) {
-    uint32_t over = 0;
-    if (leads) {
-      uint64_t published = 0, before = 0;
-      if (b.Thread() == 0) {
-        before = leader.published;
-        over = Lead(b, v, &leader, &published) ? 1 : 0;
+    uint32_t state = 0;  // 1: over, 2: something was published; above: blocks that have started
+    uint64_t published = 0;
+    if (b.Thread() == 0) {
+      const uint64_t admission = LoadWordRelaxed(&v.device->admission);
+      if (!leads) {
+        state = (admission & kInstanceClosed) != 0 ? 1 : 0;
+      } else if (Lead(b, v, &leader, &published)) {
+        state = 1;
+      } else if (published != leader.published) {
+        state = 2;
       }
-      if (b.Broadcast(over) != 0) return;
-      const uint32_t tail = b.Broadcast(static_cast<uint32_t>(published));
-      const uint32_t ports = b.Broadcast(static_cast<uint32_t>(published >> 32));
-      const uint32_t old_tail = b.Broadcast(static_cast<uint32_t>(before));
-      const uint32_t old_ports = b.Broadcast(static_cast<uint32_t>(before >> 32));
-      if (tail != old_tail || ports != old_ports) {
-        TakeIn(b, v, uint64_t{old_ports} << 32 | old_tail, uint64_t{ports} << 32 | tail);
-        leader.published = uint64_t{ports} << 32 | tail;
-      }
-    } else {
-      if (b.Thread() == 0) over = IsClosed(v) ? 1 : 0;
-      if (b.Broadcast(over) != 0) break;
+      state |= static_cast<uint32_t>(admission & 0x7fffffff) << 2;
     }
-    const uint32_t place = (b.Index() + in_vain / kTurn) % b.Blocks();
+    state = b.Broadcast(state);
+    const uint32_t places = state >> 2;
+    state &= 3;
+    if (state == 1) {
+      if (leads) return;
+      break;
+    }
+    if (state == 2) {
+      const uint64_t before = BroadcastWide(b, leader.published);
+      leader.published = BroadcastWide(b, published);
+      TakeIn(b, v, before, leader.published);
+    }
     constexpr uint32_t kLook = 16;  // rounds in vain before failures are looked for, once in so many
-    if (WorkOnce(b, v, place, b.Blocks(), in_vain % kLook == kLook - 1)) {
+    if (WorkOnce(b, v, static_cast<uint32_t>(number), places, in_vain % kLook == kLook - 1, &composed)) {
       in_vain = 0;
     } else {
       ++in_vain;

@@ -26,7 +26,7 @@ class WorkerHostBlock : public HostBlock {
   WorkerHostBlock(uint32_t index, uint32_t blocks, Fibers* fibers, std::mt19937_64* random)
       : HostBlock(index, blocks, fibers), fibers_(fibers), random_(random) {}
   Work& Entry() { return entry_; }
-  uint32_t* Picked() { return picked_; }
+  WalkRoom* Walk() { return &walk_; }
   void Rest() { fibers_->Yield(); }
   void Point() {
     if ((*random_)() % 2 == 0) fibers_->Yield();
@@ -36,7 +36,7 @@ class WorkerHostBlock : public HostBlock {
   Fibers* const fibers_;
   std::mt19937_64* const random_;
   Work entry_;
-  uint32_t picked_[2];
+  WalkRoom walk_;
 };
 
 template <>
