@@ -216,11 +216,12 @@ GRT_HD inline bool IsReceiver(const Work& w) { return (w.flags & kPair) != 0 && 
 // Whether member p was, or is, at another operation than this rank, whose operation `number` had `signature`.
 // False too when it has not been told of.
 GRT_HD inline bool Disagrees(const Work& w, uint32_t channel, uint32_t number, uint32_t signature, uint32_t p) {
-  if (number == 0 || (PartnersMask(w) >> p & 1) == 0) return false;
   // The other end of a pair is what this one is not.
   const bool receives = (w.flags & kPair) != 0 && !IsReceiver(w);
   const uint64_t word = LoadWideRelaxed(DoingAt(w, w.rank, channel, number, p, receives));
-  return static_cast<uint32_t>(word >> 32) == number && static_cast<uint32_t>(word) != signature;
+  // Loaded in any case: no branch before it.
+  return (number != 0) & ((PartnersMask(w) >> p & 1) != 0) & (static_cast<uint32_t>(word >> 32) == number) &
+         (static_cast<uint32_t>(word) != signature);
 }
 
 GRT_HD inline bool IsPreMultiplied(const Work& w) {
