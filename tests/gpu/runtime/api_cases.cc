@@ -250,14 +250,17 @@ class Runner {
       last.count = count;
       last.op = r_ % 2 == 0 ? Operator::kMax : Operator::kSum;
       Fill(last, in_);
+      // Not more at a time than there is room for renamed outputs.
       for (int i = 0; i < 50; ++i) {
-        p_.At("one buffer, %d", i);
+        p_.At("one buffer, %d of %lu", i, static_cast<unsigned long>(count));
+        const bool waits = i == 49 || (count > 100000 && i % 3 == 2);
         Ok(grtAllReduce(in_, out_, count, grtFloat32, r_ % 2 == 0 ? grtSum : grtMax, a, stream_), "first");
         grtOpDesc_t d = Describe(last, b);
-        Ok(grtSubmit(&d, stream_, i == 49 ? &op : nullptr), "second");
+        Ok(grtSubmit(&d, stream_, waits ? &op : nullptr), "second");
+        if (!waits) continue;
+        Ok(grtOpWait(op, kPatience), "one buffer");
+        Ok(grtOpFree(op), "free");
       }
-      Ok(grtOpWait(op, kPatience), "one buffer");
-      Ok(grtOpFree(op), "free");
       if (const uint64_t wrong = Wrong(last, out_, true); wrong != 0) p_.Fail("one buffer: " + std::to_string(wrong) + " wrong");
     }
     grtStats_t stats = GRT_STATS_INITIALIZER;
