@@ -80,6 +80,7 @@ JOBS = {
     "mismatch_just_past": Expect(["mismatch"], [[0], "tie"], hangs=False),
     "missing_send": Expect(["rank_not_joined", "host_blocked"], [LAST]),
     "init_missing": Expect(["init_hang"], [LAST]),
+    "exited_before_init": Expect(["init_hang"], [LAST]),
     "init_order": Expect(["init_hang", "deadlock"], [ALL]),
     "split_divergent": Expect(["init_hang"], [LAST]),
     "split_against_all_reduce": Expect(["init_hang", "deadlock"], [LAST, ALL]),
@@ -396,7 +397,7 @@ def main():
     args = parser.parse_args()
     if not args.ranks:
         args.ranks = {"inversion_subset": 3, "branch_taken_alone": 3, "three_comm_cycle": 3, "pipeline_swapped": 4, "exited_rank": 3,
-                      "killed_rank": 3, "grouped_by_one": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3, "graph_missing_replay": 3,
+                      "killed_rank": 3, "grouped_by_one": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3, "exited_before_init": 3, "graph_missing_replay": 3,
                       "split_divergent": 3, "shrink_shares": 3, "split_against_all_reduce": 3,
                       "leaves_early": 3, "wrong_peer": 3}.get(args.job, 2)
     times = []
