@@ -94,14 +94,16 @@ uint64_t Below(const OpView& v, uint64_t mask, uint32_t channel, uint64_t least)
   return behind;
 }
 
-// Where member m's contribution to chunk k of a channel begins: of piece `piece`, if it has pieces.
+// Where member m's contribution to chunk k of a channel begins: of piece `piece`, if it has pieces. The
+// own one is read where it is: what is written over it is written later, by the same step or a later one.
 inline const unsigned char* Contributed(const OpView& v, uint32_t m, uint32_t channel, uint64_t k,
                                         const Span& span, uint32_t piece) {
   const uint64_t size = SizeOf(v.desc.dtype);
   const Board& board = v.port.BoardOf(v.slot, m);
-  if ((board.flags & kBoardInHere) != 0) {
+  if (m == v.me || (board.flags & kBoardInHere) != 0) {
+    const auto* in = m == v.me ? v.in : reinterpret_cast<const unsigned char*>(board.in);
     const uint64_t before = v.chunks.pieces ? piece * v.desc.count : 0;
-    return reinterpret_cast<const unsigned char*>(board.in) + (before + span.first) * size;
+    return in + (before + span.first) * size;
   }
   return v.port.Contribution(v.slot, m, channel, k) + (v.chunks.pieces ? piece * span.count : 0) * size;
 }
@@ -110,14 +112,22 @@ inline void Copy(unsigned char* to, const unsigned char* from, uint64_t bytes) {
   if (to != from && bytes != 0) std::memcpy(to, from, bytes);
 }
 
+// What others read of the contribution goes into the lane.
 inline void Publish(const OpView& v, uint32_t channel, uint64_t k, const Span& span) {
   const uint64_t size = SizeOf(v.desc.dtype);
+  const uint32_t n = v.port.geometry().members;
   unsigned char* lane = v.port.Contribution(v.slot, v.me, channel, k);
   if (!v.chunks.pieces) {
-    Copy(lane, v.in + span.first * size, span.count * size);
+    if (n == 1) return;
+    const Span own = v.chunks.two_shot ? ShardSpan(span.count, n, v.me) : Span{span.count, 0};
+    const uint64_t behind = own.first + own.count;
+    const unsigned char* in = v.in + span.first * size;
+    Copy(lane, in, own.first * size);
+    Copy(lane + behind * size, in + behind * size, (span.count - behind) * size);
     return;
   }
-  for (uint32_t j = 0; j < v.port.geometry().members; ++j) {
+  for (uint32_t j = 0; j < n; ++j) {
+    if (j == v.me) continue;
     Copy(lane + j * span.count * size, v.in + (j * v.desc.count + span.first) * size,
          span.count * size);
   }
@@ -156,27 +166,38 @@ inline bool AllOutHere(const OpView& v) {
   return true;
 }
 
+// What is reduced at once, so that it is still in the nearest caches when it is copied.
+inline constexpr uint64_t kHotBytes = 32 << 10;
+
+// The member's shard of a chunk: into the own output, and where the others get it from.
 inline void ReduceShard(const OpView& v, uint32_t channel, uint64_t k, const Span& span) {
   const uint64_t size = SizeOf(v.desc.dtype);
   const uint32_t n = v.port.geometry().members;
   const Span shard = ShardSpan(span.count, n, v.me);
-  if (!AllOutHere(v)) {
-    ReduceSpan(v, channel, k, span, shard.first, shard.count,
-               v.port.Result(v.slot, v.me, channel, k));
-    return;
-  }
-  unsigned char* own = v.out + (span.first + shard.first) * size;
-  ReduceSpan(v, channel, k, span, shard.first, shard.count, own);
-  for (uint32_t m = 0; m < n; ++m) {
-    auto* out = reinterpret_cast<unsigned char*>(v.port.BoardOf(v.slot, m).out);
-    Copy(out + (span.first + shard.first) * size, own, shard.count * size);
+  const bool direct = AllOutHere(v);
+  const uint64_t at_once = kHotBytes / size;
+  for (uint64_t done = 0; done < shard.count; done += at_once) {
+    const uint64_t count = shard.count - done < at_once ? shard.count - done : at_once;
+    const uint64_t first = (span.first + shard.first + done) * size;
+    ReduceSpan(v, channel, k, span, shard.first + done, count, v.out + first);
+    if (!direct) {
+      Copy(v.port.Result(v.slot, v.me, channel, k) + done * size, v.out + first, count * size);
+      continue;
+    }
+    for (uint32_t m = 0; m < n; ++m) {
+      if (m == v.me) continue;
+      auto* out = reinterpret_cast<unsigned char*>(v.port.BoardOf(v.slot, m).out);
+      Copy(out + first, v.out + first, count * size);
+    }
   }
 }
 
+// The others' shards of a chunk.
 inline void Gather(const OpView& v, uint32_t channel, uint64_t k, const Span& span) {
   const uint64_t size = SizeOf(v.desc.dtype);
   const uint32_t n = v.port.geometry().members;
   for (uint32_t m = 0; m < n; ++m) {
+    if (m == v.me) continue;
     const Span shard = ShardSpan(span.count, n, m);
     Copy(v.out + (span.first + shard.first) * size, v.port.Result(v.slot, m, channel, k),
          shard.count * size);
@@ -287,18 +308,20 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
     *wanted |= behind;
   }
   if (reads && ctx.recvd < total) {
-    const uint64_t behind =
-        two_shot ? Below<&Counters::reduced>(v, v.readers, channel, ctx.recvd + 1)
-                 : Below<&Counters::published>(v, v.publishers, channel, ctx.recvd + 1);
+    // Of results that are written straight to the outputs, only the last matters.
+    const bool direct = two_shot && internal::AllOutHere(v);
+    const uint64_t next = direct ? total : ctx.recvd + 1;
+    const uint64_t behind = two_shot
+                                ? Below<&Counters::reduced>(v, v.readers, channel, next)
+                                : Below<&Counters::published>(v, v.publishers, channel, next);
     if (behind == 0) {
-      const Span span = span_of(ctx.recvd);
       if (!two_shot) {
-        internal::Consume(v, channel, ctx.recvd, span);
-        Release(own.consumed, ++ctx.recvd);
-      } else {
-        if (!internal::AllOutHere(v)) internal::Gather(v, channel, ctx.recvd, span);
-        Release(own.gathered, ++ctx.recvd);
+        internal::Consume(v, channel, ctx.recvd, span_of(ctx.recvd));
+      } else if (!direct) {
+        internal::Gather(v, channel, ctx.recvd, span_of(ctx.recvd));
       }
+      ctx.recvd = next;
+      Release(two_shot ? own.gathered : own.consumed, next);
       return Progress::kAdvanced;
     }
     *wanted |= behind;

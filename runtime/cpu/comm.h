@@ -68,6 +68,8 @@ class Comm {
   void set_abandoned() { abandoned_.store(true, std::memory_order_release); }
   bool abandoned() const { return abandoned_.load(std::memory_order_acquire); }
 
+  // After a step, begin or finish in a window slot: wakes those at the other members who sleep for it.
+  void RingWaiters(const Port& port, uint32_t slot);
   // Wakes whoever sleeps at the other members of a port.
   void RingOthers(const Port& port);
   // Of these members of a port, those whose process has ended.

@@ -9,7 +9,9 @@
 // renamed: executed into memory of our own, and copied when their turn comes.
 //
 // Nothing is polled when nothing is outstanding. While something is and nothing is ready, workers
-// sleep on the doorbell, at most kLongestSleepNs.
+// look again for kSpinNs, and then sleep on the doorbell, at most kLongestSleepNs. Before it sleeps a
+// worker looks once more at all there is, and leaves word of what it waits for: on the boards, for
+// peers (Board::waits_for), and at channels that another worker is in (kClaimAwaited).
 //
 // Threads: any. An engine lives as long as its process.
 #ifndef GORDIAN_RUNTIME_CPU_ENGINE_H_
@@ -58,11 +60,10 @@ class Engine {
   struct Worker {
     uint64_t version = 0;
     std::vector<TaskPtr> tasks;  // published, in the order of looking
-    uint32_t fruitless = 0;      // rounds
+    bool announces = false;        // it is about to sleep: leaves word of what it waits for
     int64_t stalled_since_ns = 0;  // 0: it is not
     int64_t looked_at_life_ns = 0;
     const Task* last = nullptr;  // where it last did a step
-    uint32_t number = 1;
   };
   struct Delayed {
     int64_t deadline_ns;
@@ -81,13 +82,17 @@ class Engine {
   bool Round(Worker& worker, const Unit* own);
   bool Work(Worker& worker, const TaskPtr& task, uint32_t position);
   bool WorkOnChannel(Worker& worker, Task& task, uint32_t channel, uint64_t spins);
-  bool TryBegin(Task& task);
+  bool TryBegin(Worker& worker, Task& task);
+  // Takes the claim for the worker. If it is another's, a worker that announces is rung when that one
+  // leaves.
+  static bool TakeClaim(Worker& worker, std::atomic_ref<uint32_t> claim);
+  void LeaveClaim(std::atomic_ref<uint32_t> claim);
   void GiveUp(Task& task, grtResult_t code);
-  bool TryClose(const TaskPtr& task);
+  bool TryClose(Worker& worker, const TaskPtr& task);
   void Finish(const TaskPtr& task, grtResult_t result);
   void PartDone(const UnitPtr& unit, grtResult_t result);
   void UnitDone(const UnitPtr& unit);
-  // After a round in vain: spins, publishes early, looks for dead peers, sleeps.
+  // After a round in vain: waits a little, publishes early, looks for dead peers, sleeps.
   void Pause(Worker& worker, const Unit* own);
   void LookAtLife(Worker& worker);
   int64_t ReleaseDelayed();
@@ -96,7 +101,6 @@ class Engine {
   const int device_;
   const std::shared_ptr<Doorbell> bell_;
   std::atomic<uint64_t> version_{1};
-  std::atomic<uint32_t> next_worker_{1};
   std::atomic<uint64_t> shadow_bytes_{0};
   std::mutex mutex_;                 // what is below
   std::vector<TaskPtr> published_;   // sorted by ComesBefore

@@ -29,6 +29,14 @@ struct Range {
   }
 };
 
+// Who may do a step of a channel (ChanCtx::owner), or begin an operation: one worker at a time.
+enum Claim : uint32_t {
+  kFree = 0,
+  kClaimed = 1,
+  kClaimAwaited = 2,  // claimed; somebody who goes to sleep wants to look when it is free
+  kClosed = 3,        // nobody any more
+};
+
 struct Task {
   std::shared_ptr<Comm> comm;
   std::shared_ptr<Port> port;
@@ -38,7 +46,7 @@ struct Task {
   std::shared_ptr<Unit> unit;  // until finished; the unit holds the task as well
   uint64_t number = 0;  // in the order of calls at this engine
 
-  std::atomic<uint32_t> begin_owner{0};
+  uint32_t begin_claim = kFree;  // a Claim
   std::atomic<bool> begun{false};
   std::atomic<uint32_t> channels_left{1};
   std::atomic<uint64_t> wanted{0};   // members that the last look waited for
