@@ -22,7 +22,8 @@ constexpr int64_t kSpinNs = 20'000;
 // From when on operations may begin before their turn: peers are late by less all the time, and
 // memory to rename into is not for nothing.
 constexpr int64_t kPatienceNs = 300'000;
-constexpr int64_t kLongestSleepNs = 10'000'000;
+// What keeps things going where a peer's bell cannot be had, and finds dead peers.
+std::atomic<int64_t> longest_sleep_ns{10'000'000};
 constexpr int64_t kLifeEveryNs = 20'000'000;
 // What all renamed operations of a device may take together.
 constexpr uint64_t kMostShadowBytes = 256u << 20;
@@ -549,7 +550,8 @@ void Engine::Pause(Worker& worker, const Unit* own) {
   if (outstanding) {
     const bool stalled = now - worker.stalled_since_ns >= kPatienceNs;
     if (stalled && PublishEarly()) return;
-    wake_ns = std::min(wake_ns, stalled ? now + kLongestSleepNs
+    const int64_t longest = longest_sleep_ns.load(std::memory_order_relaxed);
+    wake_ns = std::min(wake_ns, stalled ? (longest == kForever ? kForever : now + longest)
                                         : worker.stalled_since_ns + kPatienceNs);
     LookAtLife(worker);
   }
@@ -587,6 +589,8 @@ void Engine::OnDone(Task& task, std::function<void(grtResult_t)> fn) {
   }
   fn(task.result);
 }
+
+void Engine::SetLongestSleep(int64_t ns) { longest_sleep_ns.store(ns, std::memory_order_relaxed); }
 
 std::vector<std::shared_ptr<Task>> Engine::UnfinishedOf(const Comm& comm) {
   const std::lock_guard<std::mutex> lock(mutex_);

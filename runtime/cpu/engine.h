@@ -9,7 +9,7 @@
 // renamed: executed into memory of our own, and copied when their turn comes.
 //
 // Nothing is polled when nothing is outstanding. While something is and nothing is ready, workers
-// look again for kSpinNs, and then sleep on the doorbell, at most kLongestSleepNs. Before it sleeps a
+// look again for kSpinNs, and then sleep on the doorbell, for 10 ms at most. Before it sleeps a
 // worker looks once more at all there is, and leaves word of what it waits for: on the boards, for
 // peers (Board::waits_for), and at channels that another worker is in (kClaimAwaited).
 //
@@ -51,6 +51,8 @@ class Engine {
   static bool Await(const Task& task, int64_t deadline_ns);
   // `fn` when the task is done, on a thread that nothing else needs; on this one if it is done now.
   static void OnDone(Task& task, std::function<void(grtResult_t)> fn);
+  // The longest sleep with work outstanding. For tests: without a bound, a ring that was lost is a hang.
+  static void SetLongestSleep(int64_t ns);
   // Unfinished operations of a communicator.
   std::vector<std::shared_ptr<Task>> UnfinishedOf(const Comm& comm);
 
