@@ -4,7 +4,8 @@
   preemptive.py BUILD JOB [--ranks N]
 
 A job that hangs for order alone must end by itself, with right results, and without a word of a deadlock; the same
-program with NCCL's collectives must hang. A job with a host wait between must hang either way and be told as before.
+program with NCCL's collectives must hang. A job with a host wait between, or whose data need the order, must hang
+either way and be told as before.
 """
 
 import argparse
@@ -17,8 +18,9 @@ import sys
 import tempfile
 
 ORDER_ALONE = {"inversion_one_stream", "inversion_subset", "inversion_cold", "three_comm_cycle", "event_cycle",
-               "hybrid_recv_all_reduce"}
-HOST_WAIT = {"inversion_sync", "inversion_free", "inversion_pageable_copy"}
+               "hybrid_recv_all_reduce", "pipeline_swapped_apart"}
+# A host waits in between, or what an operation sends is what the one before it receives.
+HARD = {"inversion_sync", "inversion_free", "inversion_pageable_copy", "pipeline_swapped"}
 GRAPHS = {"graph_inversion"}  # its twin: operations in graphs stay with NCCL
 
 
@@ -65,7 +67,7 @@ def main():
     code, verdict, output = run(options.build, options.job, options.ranks, "preemptive")
     done, left = operations(output)
     need(done > 0 and left == ", none by NCCL", "not all went to the runtime", output)
-    if options.job in HOST_WAIT:
+    if options.job in HARD:
         need(code == 137 and verdict["verdict"] == "deadlock" and verdict["confidence"] == "confirmed",
              f"a hard cycle ended with {code} and {verdict['verdict']}", output)
         code, verdict, output = run(options.build, options.job, options.ranks, "preemptive", twin=True)
