@@ -74,6 +74,8 @@ class Comm {
   void RingOthers(const Port& port);
   // Of these members of a port, those whose process has ended.
   uint64_t Dead(const Port& port, uint64_t members);
+  // Of these members of a port, those whose process is stopped at this moment, as ranks.
+  uint64_t StoppedRanks(const Port& port, uint64_t members) const;
 
   uint32_t NextChild() { return next_child_.fetch_add(1); }
 

@@ -33,6 +33,10 @@ class Segment {
   static grtResult_t Join(const std::string& name, const PortGeometry& geometry, uint32_t me,
                           uint64_t agreement, int bell_fd, std::shared_ptr<Segment>* out);
 
+  // After a Join that the machine has refused: the others find the code as if it had joined and aborted,
+  // as far as the name can be opened at all.
+  static void Refuse(const std::string& name, grtResult_t code);
+
   const PortView& view() const { return view_; }
   SegmentHeader& header() const { return *header_; }
   MemberRecord& record(uint32_t member) const { return records_[member]; }

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Jobs whose collectives go to the preemptive runtime: `gordian run --emulator --collectives=preemptive`.
 
-  preemptive.py BUILD JOB [--ranks N]
+  preemptive.py BUILD JOB [--ranks N] [--without-memory]
 
 A job that hangs for order alone must end by itself, with right results, and without a word of a deadlock; the same
 program with NCCL's collectives must hang. A job with a host wait between, or whose data need the order, must hang
-either way and be told as before.
+either way and be told as before. --without-memory: the job's twin, of which one rank gets no memory for the runtime's
+communicators, must end all the same, on NCCL.
 """
 
 import argparse
@@ -24,7 +25,7 @@ HARD = {"inversion_sync", "inversion_free", "inversion_pageable_copy", "pipeline
 GRAPHS = {"graph_inversion"}  # its twin: operations in graphs stay with NCCL
 
 
-def run(build, job, ranks, collectives, twin=False):
+def run(build, job, ranks, collectives, twin=False, without_memory=False):
     work = tempfile.mkdtemp(prefix="gordian-preemptive-")
     session = os.path.join(work, "session")
     command = [os.path.join(build, "bin", "gordian"), "run", "--emulator", "--collectives", collectives, "--session", session,
@@ -33,8 +34,14 @@ def run(build, job, ranks, collectives, twin=False):
         command += ["--ranks", str(ranks)]
     if twin:
         command += ["--twin"]
-    done = subprocess.run(command, env=dict(os.environ, JOB_PROGRESS=os.path.join(work, "progress")), text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100, check=False)
+    env = dict(os.environ, JOB_PROGRESS=os.path.join(work, "progress"))
+    if without_memory:
+        env["LD_PRELOAD"] = os.path.join(build, "tests", "libgordian_e2e_no_shared_memory.so")
+        env["NO_SHARED_MEMORY_FILE"] = os.path.join(work, "taken")
+    done = subprocess.run(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100,
+                          check=False)
+    taken = os.path.exists(os.path.join(work, "taken"))
+    need(taken == without_memory, "which rank has no memory?", done.stderr)
     with open(os.path.join(session, "verdict.json"), encoding="utf-8") as f:
         verdict = json.load(f)
     shutil.rmtree(work)
@@ -57,8 +64,16 @@ def main():
     parser.add_argument("build")
     parser.add_argument("job")
     parser.add_argument("--ranks", type=int)
+    parser.add_argument("--without-memory", action="store_true")
     options = parser.parse_args()
 
+    if options.without_memory:
+        code, verdict, output = run(options.build, options.job, options.ranks, "preemptive", twin=True, without_memory=True)
+        need(code == 0, f"the twin ended with {code}", output)
+        done, left = operations(output)
+        need(done == 0 and "not all members gave" in left, "not all stayed with NCCL", output)
+        need("a rank cannot join the preemptive runtime" in output, "nothing is said of it", output)
+        return
     if options.job in GRAPHS:
         code, verdict, output = run(options.build, options.job, options.ranks, "preemptive", twin=True)
         need(code == 0, f"the twin ended with {code}", output)
