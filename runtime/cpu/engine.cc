@@ -88,11 +88,7 @@ grtResult_t Engine::Submit(const UnitPtr& unit) {
   if (!unit->driver->Carries() || !unit->strict) EnsureResident();
   const grtResult_t result = unit->driver->Enqueue(unit);
   if (result != grtSuccess) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (const TaskPtr& task : unit->tasks) {
-      std::erase(unfinished_, task);
-      task->unit = nullptr;
-    }
+    Refuse(unit, result);
     return result;
   }
   {
@@ -111,6 +107,19 @@ grtResult_t Engine::Submit(const UnitPtr& unit) {
   PartDone(unit, grtSuccess);
   bell_->Ring();
   return grtSuccess;
+}
+
+void Engine::Refuse(const UnitPtr& unit, grtResult_t result) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    // Its turn may come all the same, or has come: then its operations end with the communicator's error.
+    if (unit->published.exchange(true)) return;
+    for (const TaskPtr& task : unit->tasks) {
+      std::erase(unfinished_, task);
+      task->unit = nullptr;
+    }
+  }
+  for (const TaskPtr& task : unit->tasks) Complete(*task, result);
 }
 
 void Engine::SubmitDetached(const UnitPtr& unit) {
@@ -463,6 +472,14 @@ void Engine::Finish(const TaskPtr& task, grtResult_t result) {
   t.comm->statistics().bytes.fetch_add(
       static_cast<uint64_t>(t.reads.last - t.reads.first + (t.writes.last - t.writes.first)),
       std::memory_order_relaxed);
+  // The unit holds the task, and the task the unit: no longer.
+  const UnitPtr unit = std::exchange(t.unit, nullptr);
+  Complete(t, result);
+  PartDone(unit, result);
+  bell_->Ring();
+}
+
+void Engine::Complete(Task& t, grtResult_t result) {
   std::vector<std::function<void(grtResult_t)>> callbacks;
   std::vector<UnitPtr> joiners;
   {
@@ -474,9 +491,7 @@ void Engine::Finish(const TaskPtr& task, grtResult_t result) {
   }
   FutexWakeAll(&t.done);
   for (const UnitPtr& unit : joiners) PartDone(unit, result);
-  PartDone(std::exchange(t.unit, nullptr), result);
   RunCallbacks(std::move(callbacks), result);
-  bell_->Ring();
 }
 
 void Engine::PartDone(const UnitPtr& unit, grtResult_t result) {

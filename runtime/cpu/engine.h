@@ -92,6 +92,10 @@ class Engine {
   void GiveUp(Task& task, grtResult_t code);
   bool TryClose(Worker& worker, const TaskPtr& task);
   void Finish(const TaskPtr& task, grtResult_t result);
+  // Tells whoever waits for the task.
+  void Complete(Task& task, grtResult_t result);
+  // The unit's driver did not take it.
+  void Refuse(const UnitPtr& unit, grtResult_t result);
   void PartDone(const UnitPtr& unit, grtResult_t result);
   void UnitDone(const UnitPtr& unit);
   // After a round in vain: waits a little, publishes early, looks for dead peers, sleeps.
