@@ -25,7 +25,7 @@ namespace gordian::runtime {
 
 inline constexpr uint32_t kMostMembers = 64;  // members fit a 64-bit mask
 inline constexpr uint32_t kMostChannels = 16;
-inline constexpr uint32_t kSlots = 2;  // chunks in a lane
+inline constexpr uint32_t kSlots = 4;  // chunks in a lane: so far a member may be ahead of another
 inline constexpr uint64_t kLine = 128;
 
 struct PortGeometry {

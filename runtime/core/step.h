@@ -264,8 +264,8 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
   };
   ctx.state = kChanBegun;
 
-  if (publishes && v.in_here) ctx.sent = total;
-  if (publishes && ctx.sent < total) {
+  const bool sends = publishes && !v.in_here;
+  if (sends && ctx.sent < total) {
     uint64_t behind = 0;
     if (ctx.sent >= kSlots) {
       behind = internal::NotPosted(v, v.readers);
@@ -327,7 +327,7 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
     *wanted |= behind;
   }
 
-  if (publishes && ctx.sent < total) return Progress::kNotReady;
+  if (sends && ctx.sent < total) return Progress::kNotReady;
   if (reads && ctx.recvd < total) return Progress::kNotReady;
   if (publishes && v.in_here) {  // the input is the caller's again once nobody reads it
     const uint64_t behind = Below<&Counters::consumed>(v, v.readers, channel, total);

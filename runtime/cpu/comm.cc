@@ -8,9 +8,10 @@ namespace gordian::runtime {
 namespace {
 
 constexpr uint32_t kDefaultWindow = 4;
-// Of the communicator's own port; large chunks are fewer meetings. There may be many of the others.
-constexpr uint32_t kDefaultChunkBytes = 256 << 10;
-constexpr uint32_t kOtherChunkBytes = 64 << 10;
+// Of the communicator's own port: its lanes should stay in second-level caches. There may be many of
+// the others.
+constexpr uint32_t kDefaultChunkBytes = 64 << 10;
+constexpr uint32_t kOtherChunkBytes = 32 << 10;
 
 // FNV-1a (public domain), then mixed. Never 0.
 uint64_t HashOf(const std::string& text, uint64_t more = 0) {
