@@ -17,8 +17,8 @@
 namespace gordian::runtime {
 namespace {
 
-// So long a worker looks again and again before it sleeps: what a sleep and its end take together.
-constexpr int64_t kSpinNs = 20'000;
+// Rounds in vain before a worker sleeps. In between it leaves the processor: a peer may need it.
+constexpr uint32_t kPatientRounds = 16;
 // From when on operations may begin before their turn: peers are late by less all the time, and
 // memory to rename into is not for nothing.
 constexpr int64_t kPatienceNs = 300'000;
@@ -256,7 +256,10 @@ bool Engine::Round(Worker& worker, const Unit* own) {
   if (!any) {
     for (const TaskPtr& task : worker.tasks) any |= Work(worker, task, position++);
   }
-  if (any) worker.stalled_since_ns = 0;
+  if (any) {
+    worker.fruitless = 0;
+    worker.stalled_since_ns = 0;
+  }
   return any;
 }
 
@@ -553,16 +556,14 @@ bool Engine::HasWork(const Worker& worker) {
 
 void Engine::Pause(Worker& worker, const Unit* own) {
   const bool outstanding = HasWork(worker) || own != nullptr;
-  const int64_t now = NowNs();
-  if (outstanding) {
-    if (worker.stalled_since_ns == 0) worker.stalled_since_ns = now;
-    if (now - worker.stalled_since_ns < kSpinNs) {
-      sched_yield();  // the peer may need this processor
-      return;
-    }
+  if (outstanding && ++worker.fruitless < kPatientRounds) {
+    sched_yield();
+    return;
   }
   int64_t wake_ns = ReleaseDelayed();
   if (outstanding) {
+    const int64_t now = NowNs();
+    if (worker.stalled_since_ns == 0) worker.stalled_since_ns = now;
     const bool stalled = now - worker.stalled_since_ns >= kPatienceNs;
     if (stalled && PublishEarly()) return;
     const int64_t longest = longest_sleep_ns.load(std::memory_order_relaxed);

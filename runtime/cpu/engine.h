@@ -9,7 +9,7 @@
 // renamed: executed into memory of our own, and copied when their turn comes.
 //
 // Nothing is polled when nothing is outstanding. While something is and nothing is ready, workers
-// look again for kSpinNs, and then sleep on the doorbell, for 10 ms at most. Before it sleeps a
+// look again some times, and then sleep on the doorbell, for 10 ms at most. Before it sleeps a
 // worker looks once more at all there is, and leaves word of what it waits for: on the boards, for
 // peers (Board::waits_for), and at channels that another worker is in (kClaimAwaited).
 //
@@ -62,6 +62,7 @@ class Engine {
   struct Worker {
     uint64_t version = 0;
     std::vector<TaskPtr> tasks;  // published, in the order of looking
+    uint32_t fruitless = 0;        // rounds
     bool announces = false;        // it is about to sleep: leaves word of what it waits for
     int64_t stalled_since_ns = 0;  // 0: it is not
     int64_t looked_at_life_ns = 0;

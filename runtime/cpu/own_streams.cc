@@ -14,9 +14,12 @@ namespace gordian::runtime {
 
 namespace {
 
-// The thread of a stream whose work others do looks so often, and so many times after the last work,
-// before it sleeps until it is woken.
-constexpr std::chrono::microseconds kNap{200};
+// A caller that waits for the stream so soon after its last piece of work waits at once. After so many in a
+// row, new work no longer wakes the thread, which would only be in their way: it looks by itself so often,
+// and so many times after the last work, before it sleeps until it is woken.
+constexpr int64_t kAtOnceNs = 20'000;
+constexpr uint32_t kCustom = 8;
+constexpr std::chrono::milliseconds kNap{1};
 constexpr int kNaps = 10;
 
 }  // namespace
@@ -28,13 +31,14 @@ struct OwnStreams::Stream {
   std::deque<std::function<void()>> work;
   uint64_t enqueued = 0, finished = 0;
   bool busy = false;        // somebody is doing the first piece
-  bool by_callers = false;  // callers of Synchronize did the last one
+  uint32_t at_once = 0;     // the last so many were waited for at once
+  int64_t enqueued_ns = 0;  // the last one; 0: it has been waited for
   bool napping = false;     // the thread looks by itself before long
   bool ends = false;
   std::thread thread;
 
   // The first piece of work: there is one, and nobody is busy.
-  void DoOne(std::unique_lock<std::mutex>& lock, bool caller) {
+  void DoOne(std::unique_lock<std::mutex>& lock) {
     busy = true;
     {
       const std::function<void()> first = std::move(work.front());
@@ -44,7 +48,6 @@ struct OwnStreams::Stream {
     }
     lock.lock();
     busy = false;
-    by_callers = caller;
     ++finished;
     done.notify_all();
   }
@@ -55,10 +58,10 @@ void OwnStreams::ThreadMain(Stream* s) {
   int naps = 0;
   for (;;) {
     if (!s->busy && !s->work.empty()) {
-      s->DoOne(lock, false);
+      s->DoOne(lock);
     } else if (s->ends && s->work.empty() && !s->busy) {
       return;
-    } else if (s->by_callers && naps < kNaps) {
+    } else if (s->at_once >= kCustom && naps < kNaps) {
       const uint64_t before = s->finished;
       s->napping = true;
       s->changed.wait_for(lock, kNap);
@@ -94,8 +97,9 @@ grtResult_t OwnStreams::Launch(cudaStream_t stream, std::function<void()> work) 
     const std::lock_guard<std::mutex> lock(s->mutex);
     s->work.push_back(std::move(work));
     ++s->enqueued;
-    // Where the callers wait at once and do the work themselves, the thread would only be in their way.
-    wake = !s->busy && !(s->by_callers && s->napping);
+    if (s->enqueued_ns != 0) s->at_once = 0;
+    s->enqueued_ns = NowNs();
+    wake = !s->busy && !(s->at_once >= kCustom && s->napping);
   }
   if (wake) s->changed.notify_one();
   return grtSuccess;
@@ -109,9 +113,11 @@ grtResult_t OwnStreams::Synchronize(cudaStream_t stream, uint64_t timeout_ns) {
   const auto done = [&] { return s->finished >= last; };
   const int64_t deadline_ns = DeadlineIn(timeout_ns);
   if (deadline_ns == kForever) {
+    if (s->enqueued_ns != 0) s->at_once = NowNs() - s->enqueued_ns < kAtOnceNs ? s->at_once + 1 : 0;
+    s->enqueued_ns = 0;
     while (!done()) {
       if (!s->busy) {
-        s->DoOne(lock, true);
+        s->DoOne(lock);
       } else {
         s->done.wait(lock);
       }
