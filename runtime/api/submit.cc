@@ -95,8 +95,6 @@ grtResult_t MakeTask(const grtOpDesc_t& d, std::shared_ptr<Task>* out) {
     return grtInvalidArgument;
   }
   if (task->reads.Overlaps(task->writes)) op.flags |= kOpInPlace;
-  op.in = reinterpret_cast<uint64_t>(v.in);
-  op.out = reinterpret_cast<uint64_t>(v.out);
   if (IsPointToPoint(kind)) {
     const auto peer = static_cast<uint32_t>(d.root_or_peer);
     const bool sends = kind == OpKind::kSend;

@@ -41,7 +41,7 @@ struct OpView {
   PortView port;
   uint32_t me = 0;                         // member of the port
   const unsigned char* in = nullptr;       // null where the member has none
-  unsigned char* out = nullptr;            // the same; may be elsewhere than desc.out (renaming)
+  unsigned char* out = nullptr;            // the same; may be elsewhere than the call said (renaming)
   bool in_here = false;                    // all members can read `in`: it is not copied to the lane
   bool out_here = false;                   // all members can write `out`
   const uint64_t* abort_word = nullptr;    // of the communicator; not 0: leave
@@ -281,7 +281,7 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
 
   // Everything below reads what others have put there: their operations must be known and the same.
   const bool needs = reads ? ctx.recvd < total || two_shot : false;
-  if ((needs || (publishes && v.in_here)) && ctx.slice == 0) {
+  if ((needs || (publishes && v.in_here)) && ctx.agreed == 0) {
     const uint64_t parties = (needs ? v.publishers : 0) | (v.in_here && publishes ? v.readers : 0);
     const uint64_t absent = internal::NotPosted(v, parties);
     for (uint32_t m = 0; m < n; ++m) {
@@ -289,20 +289,20 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
     }
     *wanted |= absent;
     if (absent != 0) return Progress::kNotReady;
-    ctx.slice = 1;
+    ctx.agreed = 1;
   }
 
-  if (reads && two_shot && ctx.pc < total) {
-    uint64_t behind = Below<&Counters::published>(v, v.publishers, channel, ctx.pc + 1);
+  if (reads && two_shot && ctx.reduced < total) {
+    uint64_t behind = Below<&Counters::published>(v, v.publishers, channel, ctx.reduced + 1);
     // Results that go straight to the outputs take no room in a lane.
-    if (ctx.pc >= kSlots && !internal::AllOutHere(v)) {
-      behind |= Below<&Counters::gathered>(v, v.readers, channel, ctx.pc - kSlots + 1);
+    if (ctx.reduced >= kSlots && !internal::AllOutHere(v)) {
+      behind |= Below<&Counters::gathered>(v, v.readers, channel, ctx.reduced - kSlots + 1);
     }
     if (behind == 0) {
-      internal::ReduceShard(v, channel, ctx.pc, span_of(ctx.pc));
-      ++ctx.pc;
-      Release(own.reduced, ctx.pc);
-      Release(own.consumed, ctx.pc);
+      internal::ReduceShard(v, channel, ctx.reduced, span_of(ctx.reduced));
+      ++ctx.reduced;
+      Release(own.reduced, ctx.reduced);
+      Release(own.consumed, ctx.reduced);
       return Progress::kAdvanced;
     }
     *wanted |= behind;

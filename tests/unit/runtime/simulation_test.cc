@@ -90,7 +90,7 @@ class SimWorld {
     EXPECT_TRUE(CheckInvariants(v));
     if (progress == Progress::kNotReady) {
       EXPECT_NE(wanted, 0u) << "waits for nobody";
-      EXPECT_EQ(ctx.sent + ctx.recvd + ctx.pc, before.sent + before.recvd + before.pc);
+      EXPECT_EQ(ctx.sent + ctx.recvd + ctx.reduced, before.sent + before.recvd + before.reduced);
     }
     bool all = true;
     for (const ChanCtx& c : contexts_[o][r]) all = all && c.state == kChanDone;
@@ -139,7 +139,7 @@ class SimWorld {
     for (const auto& ranks : contexts_) {
       for (const auto& channels : ranks) {
         for (const ChanCtx& c : channels) {
-          for (const uint64_t word : {uint64_t{c.pc}, uint64_t{c.slice}, c.sent, c.recvd, uint64_t{c.state}}) put(word);
+          for (const uint64_t word : {uint64_t{c.reduced}, uint64_t{c.agreed}, c.sent, c.recvd, uint64_t{c.state}}) put(word);
         }
       }
     }
