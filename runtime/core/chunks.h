@@ -62,6 +62,18 @@ GRT_HD constexpr Span ShardSpan(uint64_t count, uint32_t n, uint32_t j) {
   return {first, end - first};
 }
 
+// Two-shot where results need no lane: member j reduces one stretch of the whole contribution, chunk by
+// chunk, so that it goes through memory in order.
+GRT_HD constexpr Span StretchSpan(const Chunks& c, uint64_t count, uint32_t n, uint32_t j,
+                                  uint64_t chunk) {
+  const Span all = ShardSpan(count, n, j);
+  constexpr uint64_t kTogether = 64;  // elements that are not cut, but at the end
+  const uint64_t part = ((all.count + c.total - 1) / c.total + kTogether - 1) / kTogether * kTogether;
+  const uint64_t first = part * chunk < all.count ? part * chunk : all.count;
+  const uint64_t end = first + part < all.count ? first + part : all.count;
+  return {all.first + first, end - first};
+}
+
 // Members that contribute, and that read contributions, as masks (n at most 64).
 GRT_HD constexpr uint64_t AllMembers(uint32_t n) {
   return n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1;

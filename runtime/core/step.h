@@ -43,7 +43,7 @@ struct OpView {
   const unsigned char* in = nullptr;       // null where the member has none
   unsigned char* out = nullptr;            // the same; may be elsewhere than the call said (renaming)
   bool in_here = false;                    // all members can read `in`: it is not copied to the lane
-  bool out_here = false;                   // all members can write `out`
+  bool out_here = false;                   // all members can write `out`; only with in_here
   const uint64_t* abort_word = nullptr;    // of the communicator; not 0: leave
 
   Chunks chunks;
@@ -158,8 +158,8 @@ inline void Consume(const OpView& v, uint32_t channel, uint64_t k, const Span& s
   }
 }
 
-// All outputs can be written by everyone.
-inline bool AllOutHere(const OpView& v) {
+// All inputs can be read and all outputs written by everyone.
+inline bool IsDirect(const OpView& v) {
   for (uint32_t m = 0; m < v.port.geometry().members; ++m) {
     if ((v.port.BoardOf(v.slot, m).flags & kBoardOutHere) == 0) return false;
   }
@@ -169,21 +169,29 @@ inline bool AllOutHere(const OpView& v) {
 // What is reduced at once, so that it is still in the nearest caches when it is copied.
 inline constexpr uint64_t kHotBytes = 32 << 10;
 
-// The member's shard of a chunk: into the own output, and where the others get it from.
+// The member's shard of a chunk into the own output, and into the lane for the others.
 inline void ReduceShard(const OpView& v, uint32_t channel, uint64_t k, const Span& span) {
   const uint64_t size = SizeOf(v.desc.dtype);
-  const uint32_t n = v.port.geometry().members;
-  const Span shard = ShardSpan(span.count, n, v.me);
-  const bool direct = AllOutHere(v);
+  const Span shard = ShardSpan(span.count, v.port.geometry().members, v.me);
   const uint64_t at_once = kHotBytes / size;
   for (uint64_t done = 0; done < shard.count; done += at_once) {
     const uint64_t count = shard.count - done < at_once ? shard.count - done : at_once;
-    const uint64_t first = (span.first + shard.first + done) * size;
-    ReduceSpan(v, channel, k, span, shard.first + done, count, v.out + first);
-    if (!direct) {
-      Copy(v.port.Result(v.slot, v.me, channel, k) + done * size, v.out + first, count * size);
-      continue;
-    }
+    unsigned char* out = v.out + (span.first + shard.first + done) * size;
+    ReduceSpan(v, channel, k, span, shard.first + done, count, out);
+    Copy(v.port.Result(v.slot, v.me, channel, k) + done * size, out, count * size);
+  }
+}
+
+// The member's part of a chunk straight into all outputs; all inputs are read in place.
+inline void ReduceStretch(const OpView& v, uint32_t channel, uint64_t k) {
+  const uint64_t size = SizeOf(v.desc.dtype);
+  const uint32_t n = v.port.geometry().members;
+  const Span part = StretchSpan(v.chunks, v.desc.count, n, v.me, k * v.desc.nchan + channel);
+  const uint64_t at_once = kHotBytes / size;
+  for (uint64_t done = 0; done < part.count; done += at_once) {
+    const uint64_t count = part.count - done < at_once ? part.count - done : at_once;
+    const uint64_t first = (part.first + done) * size;
+    ReduceSpan(v, channel, k, {part.first, part.count}, done, count, v.out + first);
     for (uint32_t m = 0; m < n; ++m) {
       if (m == v.me) continue;
       auto* out = reinterpret_cast<unsigned char*>(v.port.BoardOf(v.slot, m).out);
@@ -295,11 +303,16 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
   if (reads && two_shot && ctx.reduced < total) {
     uint64_t behind = Below<&Counters::published>(v, v.publishers, channel, ctx.reduced + 1);
     // Results that go straight to the outputs take no room in a lane.
-    if (ctx.reduced >= kSlots && !internal::AllOutHere(v)) {
+    const bool direct = internal::IsDirect(v);
+    if (ctx.reduced >= kSlots && !direct) {
       behind |= Below<&Counters::gathered>(v, v.readers, channel, ctx.reduced - kSlots + 1);
     }
     if (behind == 0) {
-      internal::ReduceShard(v, channel, ctx.reduced, span_of(ctx.reduced));
+      if (direct) {
+        internal::ReduceStretch(v, channel, ctx.reduced);
+      } else {
+        internal::ReduceShard(v, channel, ctx.reduced, span_of(ctx.reduced));
+      }
       ++ctx.reduced;
       Release(own.reduced, ctx.reduced);
       Release(own.consumed, ctx.reduced);
@@ -309,7 +322,7 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
   }
   if (reads && ctx.recvd < total) {
     // Of results that are written straight to the outputs, only the last matters.
-    const bool direct = two_shot && internal::AllOutHere(v);
+    const bool direct = two_shot && internal::IsDirect(v);
     const uint64_t next = direct ? total : ctx.recvd + 1;
     const uint64_t behind = two_shot
                                 ? Below<&Counters::reduced>(v, v.readers, channel, next)
@@ -370,7 +383,7 @@ inline bool CheckInvariants(const OpView& v) {
           if (Acquire(reader.consumed) > Acquire(writer.published)) return false;
           if (staged && Acquire(writer.published) > Acquire(reader.consumed) + kSlots) return false;
         }
-        if (v.chunks.two_shot && !internal::AllOutHere(v) && (Acquire(reader.gathered) > Acquire(writer.reduced) ||
+        if (v.chunks.two_shot && !internal::IsDirect(v) && (Acquire(reader.gathered) > Acquire(writer.reduced) ||
                                   Acquire(writer.reduced) > Acquire(reader.gathered) + kSlots)) {
           return false;
         }
