@@ -2,14 +2,16 @@
 //
 //   bench_runtime [--ranks N] [--min BYTES] [--max BYTES] [--chunk BYTES] [--processes]
 //
-// Ratio first: the rate at which the operation moved the bytes that its algorithm must move, over the rate at
-// which as many threads as ranks copy memory of the same size at the same time. Bytes that must be moved are
-// reads and writes of memory by all ranks together, of S bytes each:
+// Ratio first: the rate at which the operation moved the bytes that its algorithm must move, over
+// the rate at which as many threads as ranks copy memory of the same size at the same time. Bytes
+// that must be moved are reads and writes of memory by all ranks together, of S bytes each:
 //   threads    each rank reads its shard of n inputs and writes it to n outputs: 2 n S
-//   processes  the others' shards into lanes (2 (n-1) S), shards reduced (n S read, S written) and put where the
+//   processes  the others' shards into lanes (2 (n-1) S), shards reduced (n S read, S written) and
+//   put where the
 //              others get them (2 S), the others' shards gathered (2 (n-1) S): (5 n - 1) S
-// A memcpy of S bytes by n threads moves 2 n S. Then the time of a call over that of the copy, whatever was
-// moved; and the same by processor time, of all ranks together, which other work on the machine disturbs less.
+// A memcpy of S bytes by n threads moves 2 n S. Then the time of a call over that of the copy,
+// whatever was moved; and the same by processor time, of all ranks together, which other work on
+// the machine disturbs less.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -32,12 +34,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double Seconds(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
+double Seconds(Clock::time_point since) {
+  return std::chrono::duration<double>(Clock::now() - since).count();
+}
 
 struct Shared {
   grtUniqueId id;
   std::atomic<int> arrived;
-  double memcpy_s[64], reduce_s[64];      // of a call; the median
+  double memcpy_s[64], reduce_s[64];                  // of a call; the median
   std::atomic<int64_t> memcpy_ns[64], reduce_ns[64];  // of processors, all ranks and calls
   int calls[64];
 };
@@ -96,7 +100,8 @@ double Median(std::vector<double> all) {
   return all[all.size() / 2];
 }
 
-int RunRank(Shared* shared, int ranks, int rank, const std::vector<size_t>& sizes, uint32_t chunk, bool processes) {
+int RunRank(Shared* shared, int ranks, int rank, const std::vector<size_t>& sizes, uint32_t chunk,
+            bool processes) {
   Barrier barrier(shared, ranks);
   grtConfig_t config = GRT_CONFIG_INITIALIZER;
   config.device = rank;
@@ -115,7 +120,9 @@ int RunRank(Shared* shared, int ranks, int rank, const std::vector<size_t>& size
     for (int i = -1; i < repeats; ++i) {  // -1: to warm up
       copies.Add(barrier, i >= 0, [&] { std::memcpy(copy.data(), in.data(), bytes); });
       reductions.Add(barrier, i >= 0, [&] {
-        fine = fine && grtAllReduce(in.data(), out.data(), count, grtFloat32, grtSum, comm, stream) == grtSuccess &&
+        fine = fine &&
+               grtAllReduce(in.data(), out.data(), count, grtFloat32, grtSum, comm, stream) ==
+                   grtSuccess &&
                grtStreamSynchronize(stream, UINT64_MAX) == grtSuccess;
       });
     }
@@ -155,13 +162,17 @@ int main(int argc, char** argv) {
     } else if (arg == "--processes") {
       processes = true;
     } else {
-      std::fprintf(stderr, "usage: %s [--ranks N] [--min BYTES] [--max BYTES] [--chunk BYTES] [--processes]\n", argv[0]);
+      std::fprintf(
+          stderr,
+          "usage: %s [--ranks N] [--min BYTES] [--max BYTES] [--chunk BYTES] [--processes]\n",
+          argv[0]);
       return 2;
     }
   }
   if (ranks < 1 || ranks > 64 || most < 8) return 2;
   const std::vector<size_t> sizes = Sizes(least, most);
-  void* at = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* at =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return 1;
   auto* shared = new (at) Shared();
   if (grtGetUniqueId(&shared->id) != grtSuccess) return 1;
@@ -178,7 +189,8 @@ int main(int argc, char** argv) {
   } else {
     std::vector<std::thread> threads;
     std::atomic<int> any{0};
-    for (int r = 0; r < ranks; ++r) threads.emplace_back([&, r] { any |= RunRank(shared, ranks, r, sizes, chunk, processes); });
+    for (int r = 0; r < ranks; ++r)
+      threads.emplace_back([&, r] { any |= RunRank(shared, ranks, r, sizes, chunk, processes); });
     for (std::thread& thread : threads) thread.join();
     failed = any;
   }
@@ -186,17 +198,20 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "a rank failed\n");
     return 1;
   }
-  std::printf("%d ranks as %s, float sum, out of place\n", ranks, processes ? "processes" : "threads");
-  std::printf("%7s %12s %14s %12s %12s %12s %9s %14s %13s\n", "ratio", "bytes", "must move", "us", "GB/s moved", "memcpy GB/s", "x memcpy",
-              "processor us", "x memcpy's");
+  std::printf("%d ranks as %s, float sum, out of place\n", ranks,
+              processes ? "processes" : "threads");
+  std::printf("%7s %12s %14s %12s %12s %12s %9s %14s %13s\n", "ratio", "bytes", "must move", "us",
+              "GB/s moved", "memcpy GB/s", "x memcpy", "processor us", "x memcpy's");
   for (size_t size = 0; size < sizes.size(); ++size) {
     const double n = ranks, s = static_cast<double>(sizes[size]);
     const double moved = processes ? (5 * n - 1) * s : 2 * n * s;
     const double rate = moved / shared->reduce_s[size] / 1e9;
     const double copy = 2 * n * s / shared->memcpy_s[size] / 1e9;
     const auto reduce_ns = static_cast<double>(shared->reduce_ns[size].load());
-    std::printf("%7.2f %12zu %14.0f %12.1f %12.2f %12.2f %9.2f %14.1f %13.2f\n", rate / copy, sizes[size], moved, shared->reduce_s[size] * 1e6, rate,
-                copy, shared->reduce_s[size] / shared->memcpy_s[size], reduce_ns / 1e3 / shared->calls[size],
+    std::printf("%7.2f %12zu %14.0f %12.1f %12.2f %12.2f %9.2f %14.1f %13.2f\n", rate / copy,
+                sizes[size], moved, shared->reduce_s[size] * 1e6, rate, copy,
+                shared->reduce_s[size] / shared->memcpy_s[size],
+                reduce_ns / 1e3 / shared->calls[size],
                 reduce_ns / static_cast<double>(shared->memcpy_ns[size].load()));
   }
   return 0;

@@ -60,8 +60,8 @@ struct OpDesc {
 };
 static_assert(std::is_trivially_copyable_v<OpDesc>);
 
-// 32 bytes: everything that a preemption saves, for each operation and channel. The first four count
-// chunks, or say what is known, since the operation began; credits derive from them.
+// 32 bytes: everything that a preemption saves, for each operation and channel. The first four
+// count chunks, or say what is known, since the operation began; credits derive from them.
 struct ChanCtx {
   uint32_t reduced = 0;  // two-shot: chunks of the own shard
   uint32_t agreed = 0;   // 1: the boards that are needed are there, and say the same operation
@@ -134,8 +134,8 @@ GRT_HD constexpr uint64_t Signature(const OpDesc& op) {
   const uint64_t type = pair ? 0xff : static_cast<uint64_t>(op.dtype);
   const uint64_t redop = Reduces(op.kind) ? static_cast<uint64_t>(op.redop) : 0xff;
   const uint64_t root = HasRoot(op.kind) ? static_cast<uint32_t>(op.root_or_peer) : 0xffffffffull;
-  uint64_t h = internal::Mix(kind | type << 8 | redop << 16 |
-                             static_cast<uint64_t>(op.algo) << 24 | root << 32);
+  uint64_t h = internal::Mix(kind | type << 8 | redop << 16 | static_cast<uint64_t>(op.algo) << 24 |
+                             root << 32);
   h = internal::Mix(h ^ (pair ? op.count * SizeOf(op.dtype) : op.count));
   h = internal::Mix(h ^ (op.nchan + 1u));
   return h == 0 ? 1 : h;

@@ -25,15 +25,16 @@ struct SmallFormat {
   static Bits Encode(Wide x) { return Small::Encode(x); }
 };
 
-// The two 16-bit floats once more, without branches. Of a NaN, Decode keeps the payload, which Encode
-// drops; else the values are those of elements.h.
+// The two 16-bit floats once more, without branches. Of a NaN, Decode keeps the payload, which
+// Encode drops; else the values are those of elements.h.
 struct Bfloat16Format {
   using Bits = uint16_t;
   using Wide = float;
   static Wide Decode(Bits x) { return std::bit_cast<float>(static_cast<uint32_t>(x) << 16); }
   static Bits Encode(Wide x) {
     const auto bits = std::bit_cast<uint32_t>(x);
-    const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;  // to even; may carry to infinity
+    const uint32_t rounded =
+        (bits + 0x7fff + (bits >> 16 & 1)) >> 16;  // to even; may carry to infinity
     const uint32_t nan = (bits >> 16 & 0x8000) | 0x7fc0;
     return static_cast<Bits>((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded);
   }

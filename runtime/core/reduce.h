@@ -22,7 +22,8 @@ struct Contribution {
 
 // `out` may be one of the inputs (same address), else must not overlap them. No alignment needed.
 // n is at least 1.
-void Reduce(DataType type, Operator op, const Contribution* in, uint32_t n, size_t count, void* out);
+void Reduce(DataType type, Operator op, const Contribution* in, uint32_t n, size_t count,
+            void* out);
 
 }  // namespace gordian::runtime
 

@@ -1,15 +1,15 @@
 // The core state machine: an operation as resumable steps over a port's boards and lanes.
 //
-// A step is a transaction. Probe: are the data and the room there that it needs? If not, nothing has
-// changed. Body: copies or reduces, waits for nothing. Commit: one counter is told to the others, and
-// the context counts. Between two steps an operation can be left, by whomever and for as long as one
-// likes, and gone on with from its ChanCtx by any other thread: nothing else is kept. A reducing step
-// waits for all contributions, so that no partial sum outlives it.
+// A step is a transaction. Probe: are the data and the room there that it needs? If not, nothing
+// has changed. Body: copies or reduces, waits for nothing. Commit: one counter is told to the
+// others, and the context counts. Between two steps an operation can be left, by whomever and for
+// as long as one likes, and gone on with from its ChanCtx by any other thread: nothing else is
+// kept. A reducing step waits for all contributions, so that no partial sum outlives it.
 //
 // Of the steps that are ready, one is done (not the next of a fixed order): publish a contribution;
-// reduce one's shard; consume, or gather results. With mu = 3k, 3k + 1, 3k + 2 for chunk k, each wait
-// is for steps of smaller mu, since room is freed kSlots chunks earlier: of an operation that all
-// members have begun, some step is always ready. docs/runtime.md has the theorem.
+// reduce one's shard; consume, or gather results. With mu = 3k, 3k + 1, 3k + 2 for chunk k, each
+// wait is for steps of smaller mu, since room is freed kSlots chunks earlier: of an operation that
+// all members have begun, some step is always ready. docs/runtime.md has the theorem.
 //
 // Threads: one at a time for a channel (the caller's claim); different channels and operations at
 // once. Memory is the caller's. Portable C++20, no CUDA, no library.
@@ -39,12 +39,12 @@ enum class Progress : uint8_t {
 struct OpView {
   OpDesc desc;
   PortView port;
-  uint32_t me = 0;                         // member of the port
-  const unsigned char* in = nullptr;       // null where the member has none
-  unsigned char* out = nullptr;            // the same; may be elsewhere than the call said (renaming)
-  bool in_here = false;                    // all members can read `in`: it is not copied to the lane
-  bool out_here = false;                   // all members can write `out`; only with in_here
-  const uint64_t* abort_word = nullptr;    // of the communicator; not 0: leave
+  uint32_t me = 0;                       // member of the port
+  const unsigned char* in = nullptr;     // null where the member has none
+  unsigned char* out = nullptr;          // the same; may be elsewhere than the call said (renaming)
+  bool in_here = false;                  // all members can read `in`: it is not copied to the lane
+  bool out_here = false;                 // all members can write `out`; only with in_here
+  const uint64_t* abort_word = nullptr;  // of the communicator; not 0: leave
 
   Chunks chunks;
   uint64_t publishers = 0, readers = 0;
@@ -94,8 +94,9 @@ uint64_t Below(const OpView& v, uint64_t mask, uint32_t channel, uint64_t least)
   return behind;
 }
 
-// Where member m's contribution to chunk k of a channel begins: of piece `piece`, if it has pieces. The
-// own one is read where it is: what is written over it is written later, by the same step or a later one.
+// Where member m's contribution to chunk k of a channel begins: of piece `piece`, if it has pieces.
+// The own one is read where it is: what is written over it is written later, by the same step or a
+// later one.
 inline const unsigned char* Contributed(const OpView& v, uint32_t m, uint32_t channel, uint64_t k,
                                         const Span& span, uint32_t piece) {
   const uint64_t size = SizeOf(v.desc.dtype);
@@ -105,7 +106,8 @@ inline const unsigned char* Contributed(const OpView& v, uint32_t m, uint32_t ch
     const uint64_t before = v.chunks.pieces ? piece * v.desc.count : 0;
     return in + (before + span.first) * size;
   }
-  return v.port.Contribution(v.slot, m, channel, k) + (v.chunks.pieces ? piece * span.count : 0) * size;
+  return v.port.Contribution(v.slot, m, channel, k) +
+         (v.chunks.pieces ? piece * span.count : 0) * size;
 }
 
 inline void Copy(unsigned char* to, const unsigned char* from, uint64_t bytes) {
@@ -214,9 +216,9 @@ inline void Gather(const OpView& v, uint32_t channel, uint64_t k, const Span& sp
 
 }  // namespace internal
 
-// Enters the operation on this member's board. Not ready while its window slot is used by an earlier
-// one anywhere; *wanted are the members that are waited for. Called until it has advanced, by one
-// thread.
+// Enters the operation on this member's board. Not ready while its window slot is used by an
+// earlier one anywhere; *wanted are the members that are waited for. Called until it has advanced,
+// by one thread.
 inline Progress Begin(OpView& v, uint64_t* wanted) {
   const PortGeometry& g = v.port.geometry();
   *wanted = 0;
@@ -243,13 +245,14 @@ inline Progress Begin(OpView& v, uint64_t* wanted) {
   board.scalar = v.desc.scalar;
   board.in = reinterpret_cast<uint64_t>(v.in);
   board.out = reinterpret_cast<uint64_t>(v.out);
-  board.flags = (v.in_here ? uint32_t{kBoardInHere} : 0) | (v.out_here ? uint32_t{kBoardOutHere} : 0);
+  board.flags =
+      (v.in_here ? uint32_t{kBoardInHere} : 0) | (v.out_here ? uint32_t{kBoardOutHere} : 0);
   // Of two members that enter different operations, the one that is second in the order of these
   // exchanges sees the other: so also those are told that need nothing of the others.
   std::atomic_ref<uint64_t>(board.seq).exchange(v.desc.seq, std::memory_order_seq_cst);
   for (uint32_t m = 0; m < g.members; ++m) {
-    const uint64_t at = std::atomic_ref<uint64_t>(v.port.BoardOf(v.slot, m).seq)
-                            .load(std::memory_order_seq_cst);
+    const uint64_t at =
+        std::atomic_ref<uint64_t>(v.port.BoardOf(v.slot, m).seq).load(std::memory_order_seq_cst);
     if (at == v.desc.seq && !internal::Agrees(v, m)) return Progress::kMismatch;
   }
   return Progress::kAdvanced;
@@ -277,7 +280,8 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
     uint64_t behind = 0;
     if (ctx.sent >= kSlots) {
       behind = internal::NotPosted(v, v.readers);
-      if (behind == 0) behind = Below<&Counters::consumed>(v, v.readers, channel, ctx.sent - kSlots + 1);
+      if (behind == 0)
+        behind = Below<&Counters::consumed>(v, v.readers, channel, ctx.sent - kSlots + 1);
     }
     if (behind == 0) {
       internal::Publish(v, channel, ctx.sent, span_of(ctx.sent));
@@ -293,7 +297,8 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
     const uint64_t parties = (needs ? v.publishers : 0) | (v.in_here && publishes ? v.readers : 0);
     const uint64_t absent = internal::NotPosted(v, parties);
     for (uint32_t m = 0; m < n; ++m) {
-      if (internal::Has(parties & ~absent, m) && !internal::Agrees(v, m)) return Progress::kMismatch;
+      if (internal::Has(parties & ~absent, m) && !internal::Agrees(v, m))
+        return Progress::kMismatch;
     }
     *wanted |= absent;
     if (absent != 0) return Progress::kNotReady;
@@ -324,9 +329,8 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
     // Of results that are written straight to the outputs, only the last matters.
     const bool direct = two_shot && internal::IsDirect(v);
     const uint64_t next = direct ? total : ctx.recvd + 1;
-    const uint64_t behind = two_shot
-                                ? Below<&Counters::reduced>(v, v.readers, channel, next)
-                                : Below<&Counters::published>(v, v.publishers, channel, next);
+    const uint64_t behind = two_shot ? Below<&Counters::reduced>(v, v.readers, channel, next)
+                                     : Below<&Counters::published>(v, v.publishers, channel, next);
     if (behind == 0) {
       if (!two_shot) {
         internal::Consume(v, channel, ctx.recvd, span_of(ctx.recvd));
@@ -351,17 +355,17 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
   return Progress::kAdvanced;
 }
 
-// After all channels are done, or the operation was given up: the window slot is free as far as this
-// member is concerned.
+// After all channels are done, or the operation was given up: the window slot is free as far as
+// this member is concerned.
 inline void Finish(const OpView& v) { Release(v.port.BoardOf(v.slot, v.me).done_seq, v.desc.seq); }
 
-// Of an operation that was given up and finished: whether a member that reaches into this one's memory
-// may still be in a step. Members that begin later see the abort word first.
+// Of an operation that was given up and finished: whether a member that reaches into this one's
+// memory may still be in a step. Members that begin later see the abort word first.
 inline bool OthersInside(const OpView& v) {
   for (uint32_t m = 0; m < v.port.geometry().members; ++m) {
     const Board& board = v.port.BoardOf(v.slot, m);
-    const uint64_t at = std::atomic_ref<uint64_t>(const_cast<uint64_t&>(board.seq))
-                            .load(std::memory_order_seq_cst);
+    const uint64_t at =
+        std::atomic_ref<uint64_t>(const_cast<uint64_t&>(board.seq)).load(std::memory_order_seq_cst);
     if (at == v.desc.seq && Acquire(board.done_seq) < v.desc.seq) return true;
   }
   return false;
@@ -383,8 +387,9 @@ inline bool CheckInvariants(const OpView& v) {
           if (Acquire(reader.consumed) > Acquire(writer.published)) return false;
           if (staged && Acquire(writer.published) > Acquire(reader.consumed) + kSlots) return false;
         }
-        if (v.chunks.two_shot && !internal::IsDirect(v) && (Acquire(reader.gathered) > Acquire(writer.reduced) ||
-                                  Acquire(writer.reduced) > Acquire(reader.gathered) + kSlots)) {
+        if (v.chunks.two_shot && !internal::IsDirect(v) &&
+            (Acquire(reader.gathered) > Acquire(writer.reduced) ||
+             Acquire(writer.reduced) > Acquire(reader.gathered) + kSlots)) {
           return false;
         }
       }

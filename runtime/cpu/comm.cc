@@ -8,8 +8,8 @@ namespace gordian::runtime {
 namespace {
 
 constexpr uint32_t kDefaultWindow = 4;
-// Of the communicator's own port: its lanes should stay in second-level caches. There may be many of
-// the others.
+// Of the communicator's own port: its lanes should stay in second-level caches. There may be many
+// of the others.
 constexpr uint32_t kDefaultChunkBytes = 64 << 10;
 constexpr uint32_t kOtherChunkBytes = 32 << 10;
 
@@ -166,7 +166,8 @@ uint64_t Comm::StoppedRanks(const Port& port, uint64_t members) const {
     const uint32_t rank = port.members[m];
     if ((members >> m & 1) == 0 || rank == rank_ || !main_->segment->IsHere(rank)) continue;
     const MemberRecord& record = main_->segment->record(rank);
-    if (IsStopped(record.pid, record.start_time, record.pid_namespace)) stopped |= uint64_t{1} << rank;
+    if (IsStopped(record.pid, record.start_time, record.pid_namespace))
+      stopped |= uint64_t{1} << rank;
   }
   return stopped;
 }

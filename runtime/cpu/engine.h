@@ -4,8 +4,8 @@
 // leaves, another goes on with.
 //
 // Published is what has its inputs: units whose turn in their stream has come, detached operations,
-// and, once a worker finds nothing ready, those that may begin early (StreamOrder): not if they read
-// what an earlier unfinished one writes; if they only write what an earlier one uses, they are
+// and, once a worker finds nothing ready, those that may begin early (StreamOrder): not if they
+// read what an earlier unfinished one writes; if they only write what an earlier one uses, they are
 // renamed: executed into memory of our own, and copied when their turn comes.
 //
 // Nothing is polled when nothing is outstanding. While something is and nothing is ready, workers
@@ -51,7 +51,8 @@ class Engine {
   static bool Await(const Task& task, int64_t deadline_ns);
   // `fn` when the task is done, on a thread that nothing else needs; on this one if it is done now.
   static void OnDone(Task& task, std::function<void(grtResult_t)> fn);
-  // The longest sleep with work outstanding. For tests: without a bound, a ring that was lost is a hang.
+  // The longest sleep with work outstanding. For tests: without a bound, a ring that was lost is a
+  // hang.
   static void SetLongestSleep(int64_t ns);
   // Unfinished operations of a communicator.
   std::vector<std::shared_ptr<Task>> UnfinishedOf(const Comm& comm);
@@ -61,7 +62,7 @@ class Engine {
   using UnitPtr = std::shared_ptr<Unit>;
   struct Worker {
     uint64_t version = 0;
-    std::vector<TaskPtr> tasks;  // published, in the order of looking
+    std::vector<TaskPtr> tasks;    // published, in the order of looking
     uint32_t fruitless = 0;        // rounds
     bool announces = false;        // it is about to sleep: leaves word of what it waits for
     int64_t stalled_since_ns = 0;  // 0: it is not
@@ -86,8 +87,8 @@ class Engine {
   bool Work(Worker& worker, const TaskPtr& task, uint32_t position);
   bool WorkOnChannel(Worker& worker, Task& task, uint32_t channel, uint64_t spins);
   bool TryBegin(Worker& worker, Task& task);
-  // Takes the claim for the worker. If it is another's, a worker that announces is rung when that one
-  // leaves.
+  // Takes the claim for the worker. If it is another's, a worker that announces is rung when that
+  // one leaves.
   static bool TakeClaim(Worker& worker, std::atomic_ref<uint32_t> claim);
   void LeaveClaim(std::atomic_ref<uint32_t> claim);
   void GiveUp(Task& task, grtResult_t code);

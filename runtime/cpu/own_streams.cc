@@ -14,9 +14,9 @@ namespace gordian::runtime {
 
 namespace {
 
-// A caller that waits for the stream so soon after its last piece of work waits at once. After so many in a
-// row, new work no longer wakes the thread, which would only be in their way: it looks by itself so often,
-// and so many times after the last work, before it sleeps until it is woken.
+// A caller that waits for the stream so soon after its last piece of work waits at once. After so
+// many in a row, new work no longer wakes the thread, which would only be in their way: it looks by
+// itself so often, and so many times after the last work, before it sleeps until it is woken.
 constexpr int64_t kAtOnceNs = 20'000;
 constexpr uint32_t kCustom = 8;
 constexpr std::chrono::milliseconds kNap{1};

@@ -15,7 +15,8 @@ namespace gordian::runtime {
 
 namespace {
 
-// What /proc/<pid>/stat says: state is the third field, start_time the 22nd. False: it cannot be read.
+// What /proc/<pid>/stat says: state is the third field, start_time the 22nd. False: it cannot be
+// read.
 struct Stat {
   char state = '\0';
   uint64_t start_time = 0;
@@ -49,7 +50,8 @@ uint64_t StartTime(pid_t pid) {
 bool IsStopped(pid_t pid, uint64_t start_time, uint64_t pid_namespace) {
   if (pid_namespace == 0 || pid_namespace != PidNamespace()) return false;
   Stat stat;
-  return ReadStat(pid, &stat) && stat.start_time == start_time && (stat.state == 'T' || stat.state == 't');
+  return ReadStat(pid, &stat) && stat.start_time == start_time &&
+         (stat.state == 'T' || stat.state == 't');
 }
 
 uint64_t PidNamespace() {

@@ -52,8 +52,8 @@ bool Segment::ReserveLanes(uint32_t slot, uint32_t member) {
   uint8_t& reserved = reserved_[uint64_t{slot} * g.members + member];
   if (reserved != 0) return true;
   const auto* base = static_cast<unsigned char*>(memory_->base());
-  const auto port_at = static_cast<size_t>(
-      reinterpret_cast<unsigned char*>(records_ + g.members) - base);
+  const auto port_at =
+      static_cast<size_t>(reinterpret_cast<unsigned char*>(records_ + g.members) - base);
   if (!memory_->Reserve(port_at + view_.LanesOffset(slot, member), g.channels * LaneBytes(g))) {
     return false;
   }

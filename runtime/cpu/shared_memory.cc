@@ -67,7 +67,9 @@ std::shared_ptr<SharedMemory> SharedMemory::Open(const std::string& name, size_t
   return made;
 }
 
-bool SharedMemory::Reserve(size_t offset, size_t bytes) { return Allocate(fd_, offset, bytes) == 0; }
+bool SharedMemory::Reserve(size_t offset, size_t bytes) {
+  return Allocate(fd_, offset, bytes) == 0;
+}
 
 void SharedMemory::LeaveWord(const std::string& name, size_t offset, uint64_t value) {
   const int fd = shm_open(("/" + name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -76,7 +78,8 @@ void SharedMemory::LeaveWord(const std::string& name, size_t offset, uint64_t va
   const auto at = static_cast<off_t>(offset);
   const ssize_t got = pread(fd, &word, sizeof word, at);
   if (got == 0 || (got == sizeof word && word == 0)) {
-    if (pwrite(fd, &value, sizeof value, at) != sizeof value) word = 0;  // there is nothing else to try
+    if (pwrite(fd, &value, sizeof value, at) != sizeof value)
+      word = 0;  // there is nothing else to try
   }
   close(fd);
 }

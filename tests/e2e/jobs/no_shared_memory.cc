@@ -1,6 +1,6 @@
-// A library for LD_PRELOAD: in the process that comes first, the preemptive runtime gets no shared memory
-// for its communicators; the ballots (named ...-a) are left alone. NO_SHARED_MEMORY_FILE is made by that
-// process.
+// A library for LD_PRELOAD: in the process that comes first, the preemptive runtime gets no shared
+// memory for its communicators; the ballots (named ...-a) are left alone. NO_SHARED_MEMORY_FILE is
+// made by that process.
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>

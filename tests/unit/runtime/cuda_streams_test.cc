@@ -1,5 +1,5 @@
-// Operations on CUDA's streams, by a stand-in for CUDA whose calls can fail: a thread runs host functions, and
-// a wait for a value is noted.
+// Operations on CUDA's streams, by a stand-in for CUDA whose calls can fail: a thread runs host
+// functions, and a wait for a value is noted.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -76,7 +76,8 @@ class CudaStreams : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     static const grtCudaFunctions_t functions = {
-        sizeof(grtCudaFunctions_t), 0,
+        sizeof(grtCudaFunctions_t),
+        0,
         [](cudaStream_t, void (*fn)(void*), void* user) {
           TheStandIn().Launch(fn, user);
           return 0;
@@ -117,7 +118,8 @@ class CudaStreams : public ::testing::Test {
 TEST_F(CudaStreams, AnOperationOpensItsWait) {
   grtComm_t comm = Single();
   for (int i = 1; i <= 3; ++i) {
-    ASSERT_EQ(grtAllReduce(in_.data(), out_.data(), 100, grtFloat32, grtSum, comm, stream_), grtSuccess);
+    ASSERT_EQ(grtAllReduce(in_.data(), out_.data(), 100, grtFloat32, grtSum, comm, stream_),
+              grtSuccess);
     const std::atomic<uint64_t>* word = TheStandIn().word;
     while (word->load() < TheStandIn().least) std::this_thread::yield();
   }
@@ -125,8 +127,8 @@ TEST_F(CudaStreams, AnOperationOpensItsWait) {
   EXPECT_EQ(grtCommDestroy(comm, kPatienceNs), grtSuccess);
 }
 
-// CUDA takes the host function and then not the wait: the call says so, the communicator has failed, handles
-// can be waited for, and the host function, before or after, does no harm.
+// CUDA takes the host function and then not the wait: the call says so, the communicator has
+// failed, handles can be waited for, and the host function, before or after, does no harm.
 TEST_F(CudaStreams, AWaitThatIsNotTakenIsAnError) {
   for (const bool late : {false, true}) {
     grtComm_t comm = Single();
@@ -154,7 +156,8 @@ TEST_F(CudaStreams, AWaitThatIsNotTakenIsAnError) {
   }
   // The stream is usable.
   grtComm_t comm = Single();
-  ASSERT_EQ(grtAllReduce(in_.data(), out_.data(), 100, grtFloat32, grtSum, comm, stream_), grtSuccess);
+  ASSERT_EQ(grtAllReduce(in_.data(), out_.data(), 100, grtFloat32, grtSum, comm, stream_),
+            grtSuccess);
   const std::atomic<uint64_t>* word = TheStandIn().word;
   while (word->load() < TheStandIn().least) std::this_thread::yield();
   EXPECT_EQ(grtCommDestroy(comm, kPatienceNs), grtSuccess);

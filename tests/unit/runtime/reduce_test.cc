@@ -1,5 +1,5 @@
-// The reduction's loops against elements.h's plain ones. What the operations_test leaves out: every code of
-// the 16-bit floats, and floats next to each bound at which their rounding changes.
+// The reduction's loops against elements.h's plain ones. What the operations_test leaves out: every
+// code of the 16-bit floats, and floats next to each bound at which their rounding changes.
 #include "runtime/core/reduce.h"
 
 #include <gtest/gtest.h>
@@ -13,20 +13,25 @@ namespace gordian::runtime {
 namespace {
 
 class SixteenBits : public ::testing::TestWithParam<DataType> {};
-INSTANTIATE_TEST_SUITE_P(Types, SixteenBits, ::testing::Values(DataType::kHalf, DataType::kBfloat16));
+INSTANTIATE_TEST_SUITE_P(Types, SixteenBits,
+                         ::testing::Values(DataType::kHalf, DataType::kBfloat16));
 
-bool IsNan(DataType type, uint16_t code) { return (code & 0x7fff) > (type == DataType::kHalf ? 0x7c00 : 0x7f80); }
+bool IsNan(DataType type, uint16_t code) {
+  return (code & 0x7fff) > (type == DataType::kHalf ? 0x7c00 : 0x7f80);
+}
 
-// Combine rounds after each operation, so for two contributions it must give the same. Of two NaNs either
-// may give the sign.
-void ExpectAsCombined(DataType type, Operator op, const std::vector<uint16_t>& a, const std::vector<uint16_t>& b) {
+// Combine rounds after each operation, so for two contributions it must give the same. Of two NaNs
+// either may give the sign.
+void ExpectAsCombined(DataType type, Operator op, const std::vector<uint16_t>& a,
+                      const std::vector<uint16_t>& b) {
   std::vector<uint16_t> expected = a, out(a.size());
   Combine(type, op, expected.data(), b.data(), a.size());
   const Contribution in[] = {{a.data(), 0}, {b.data(), 0}};
   Reduce(type, op, in, 2, a.size(), out.data());
   for (size_t i = 0; i < a.size(); ++i) {
     const uint16_t mask = IsNan(type, a[i]) && IsNan(type, b[i]) ? 0x7fff : 0xffff;
-    ASSERT_EQ(out[i] & mask, expected[i] & mask) << std::hex << a[i] << " and " << b[i] << ", operator " << static_cast<int>(op);
+    ASSERT_EQ(out[i] & mask, expected[i] & mask)
+        << std::hex << a[i] << " and " << b[i] << ", operator " << static_cast<int>(op);
   }
 }
 
@@ -37,7 +42,8 @@ TEST_P(SixteenBits, EveryCodeWithManyOthers) {
   for (int round = 0; round < 40; ++round) {
     // Near each other in size, so that sums round and cancel; or anything.
     for (uint32_t i = 0; i < other.size(); ++i) {
-      other[i] = static_cast<uint16_t>(round % 2 == 0 ? random() : (i + random() % 64 - 32) ^ (random() % 2 << 15));
+      other[i] = static_cast<uint16_t>(
+          round % 2 == 0 ? random() : (i + random() % 64 - 32) ^ (random() % 2 << 15));
     }
     for (const Operator op : {Operator::kSum, Operator::kProduct, Operator::kMax, Operator::kMin}) {
       ASSERT_NO_FATAL_FAILURE(ExpectAsCombined(GetParam(), op, all, other));
@@ -50,14 +56,16 @@ TEST_P(SixteenBits, OneContribution) {
   std::vector<uint16_t> all(1 << 16), expected(1 << 16);
   for (uint32_t i = 0; i < all.size(); ++i) {
     all[i] = static_cast<uint16_t>(i);
-    expected[i] = GetParam() == DataType::kHalf ? Half::Encode(Half::Decode(all[i])) : Bfloat16::Encode(Bfloat16::Decode(all[i]));
+    expected[i] = GetParam() == DataType::kHalf ? Half::Encode(Half::Decode(all[i]))
+                                                : Bfloat16::Encode(Bfloat16::Decode(all[i]));
   }
   const Contribution in[] = {{all.data(), 0}};
   Reduce(GetParam(), Operator::kSum, in, 1, all.size(), all.data());  // in place
   EXPECT_EQ(all, expected);
 }
 
-// PreMulSum is a product and a sum of floats, each rounded: a fused instruction would give other bits.
+// PreMulSum is a product and a sum of floats, each rounded: a fused instruction would give other
+// bits.
 TEST(Float, ProductsAreRoundedBeforeTheyAreAdded) {
   std::mt19937 random(2);
   constexpr size_t kCount = 5000;
@@ -65,7 +73,8 @@ TEST(Float, ProductsAreRoundedBeforeTheyAreAdded) {
   float scalars[3];
   Contribution in[3];
   for (int k = 0; k < 3; ++k) {
-    for (size_t i = 0; i < kCount; ++i) x[k].push_back(std::uniform_real_distribution<float>(-1, 1)(random));
+    for (size_t i = 0; i < kCount; ++i)
+      x[k].push_back(std::uniform_real_distribution<float>(-1, 1)(random));
     scalars[k] = 1.0f / static_cast<float>(3 + k);
     in[k] = {x[k].data(), std::bit_cast<uint32_t>(scalars[k])};
   }
@@ -99,7 +108,8 @@ TEST(Float, UnalignedAndInPlace) {
           in[k] = {bytes[k].data() + 1, 0};
         }
         Reduce(DataType::kFloat, Operator::kSum, in.data(), n, count, bytes[place].data() + 1);
-        EXPECT_EQ(std::memcmp(bytes[place].data() + 1, expected.data(), count * 4), 0) << count << " of " << n;
+        EXPECT_EQ(std::memcmp(bytes[place].data() + 1, expected.data(), count * 4), 0)
+            << count << " of " << n;
       }
     }
   }
