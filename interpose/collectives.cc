@@ -176,6 +176,7 @@ void Agree(ncclComm_t comm, int ranks, int rank, const grtUniqueId& id, bool wan
     routed->shrunk.store(0, std::memory_order_relaxed);
     if (agreed != 0) {
       grtComm_t own = MakeOwn(comm, ranks, rank, id);
+      if (own == nullptr) Say("collectives stay with NCCL", "a rank cannot join the preemptive runtime");
       grtUniqueId ready;
       g_runtime.grtChildId(id, kReadyNumber, 0, &ready);
       agreed = 0;
