@@ -170,7 +170,8 @@ void EndInit(ThreadContext& thread, CallId call, uint64_t site, CommState* comm,
       end.device = comm->device;
     }
   }
-  PublishEnd(thread, call, comm != nullptr ? comm->flags : 0, NextOrder(thread), site, end);
+  PublishEnd(thread, call, comm != nullptr ? comm->flags : 0, NextOrder(thread), ReadTicks(thread), site,
+             end);
   if (last) LeaveCall(thread);
 }
 

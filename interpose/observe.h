@@ -182,7 +182,13 @@ struct Call {
   template <typename... Arguments>
   auto operator()(const Arguments&... arguments) const {
     MarkRowUsed(*thread.header, kCall);
-    if constexpr (IsNccl(kCall)) Add(thread.header->nccl_calls, uint64_t{1});
+    if constexpr (IsNccl(kCall)) {
+      CountNcclCall(thread);
+      if (__builtin_expect(!thread.calls_by_symbol, 0)) {
+        thread.calls_by_symbol = true;
+        thread.process->calls_by_symbol.store(1, std::memory_order_relaxed);
+      }
+    }
     if constexpr (kPayload == ring::PayloadKind::kOperation) {
       OperationNote note;
       BeginOperation(thread, kCall, site, DescribeOperation<kCall>(arguments...), &note);

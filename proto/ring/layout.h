@@ -83,7 +83,7 @@ struct Header {
   uint64_t lost_streams;    // streams that found no slot
   uint64_t lost_comms;
   uint64_t lost_markers;    // operations that got no done marker of their own
-  uint64_t nccl_calls;      // outermost NCCL calls entered, lost ones included
+  uint64_t reserved1;
   uint32_t markers_enabled; // 0: no GPU evidence at all (no driver found, or GORDIAN_MARKERS=0)
   uint32_t runtime_connect; // 0: NCCL_RUNTIME_CONNECT=0 or NCCL_CUMEM_ENABLE=0, which connect at init
   uint64_t lost_calls;      // calls of threads without a slot: the state block does not know of them
@@ -123,6 +123,8 @@ struct ThreadSlot {
   uint32_t poll_call;      // CallId
   uint32_t open_group;     // depth of ncclGroupStart
   CallDetail detail;       // under seq; of `call`
+  // Outermost NCCL calls entered, lost ones included, by all threads that ever had this slot.
+  uint64_t nccl_calls;
 };
 
 struct StreamSlot {

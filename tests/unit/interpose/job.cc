@@ -347,6 +347,17 @@ void Many() {
   CHECK(fake_calls_nccl(ring::kCall_ncclAllReduce) == 1000);
 }
 
+// Work on a stream long after the operation in front of it, and an operation behind it.
+void Times() {
+  ncclComm_t comm = MakeComm();
+  cudaStream_t stream = MakeStream();
+  auto* event = reinterpret_cast<cudaEvent_t>(g_buffer);
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+  usleep(100000);
+  for (int i = 0; i < 100; ++i) CHECK(cudaEventRecord(event, stream) == cudaSuccess);
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+}
+
 void ManyHandles() {
   for (int i = 1; i <= 10000; ++i) {
     ncclComm_t comm = MakeComm();
@@ -558,6 +569,7 @@ int main(int argc, char** argv) {
       {"fork", Fork},
       {"exec", Exec},
       {"many", Many},
+      {"times", Times},
       {"many-handles", ManyHandles},
       {"live-handles", LiveHandles},
       {"device-reset", DeviceReset},

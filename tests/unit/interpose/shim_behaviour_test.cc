@@ -74,13 +74,28 @@ TEST(Shim, KnowsWhetherCommunicatorsConnectAtFirstUse) {
   EXPECT_EQ(connects_late({{"NCCL_CUMEM_ENABLE", "0"}}), 0u);
 }
 
+// record.h: of work the time may lag, but is never later than the truth, and does not stand still.
+TEST(Shim, TimesOfWorkLieBetweenTheirNeighbours) {
+  const RingFile file = RunOne("times", {});
+  const auto reduce = file.Of(kCall_ncclAllReduce);
+  const auto recorded = file.Of(kCall_cudaEventRecord);
+  ASSERT_EQ(reduce.size(), 4u);
+  ASSERT_EQ(recorded.size(), 100u);
+  EXPECT_GE(recorded.front().ticks, reduce[1].ticks);
+  EXPECT_LE(recorded.back().ticks, reduce[2].ticks);
+  const auto ns = static_cast<unsigned __int128>(recorded.back().ticks - reduce[0].ticks) *
+                      file.header.clock.ns_per_tick_q32 >>
+                  32;
+  EXPECT_GE(static_cast<uint64_t>(ns), 90'000'000u);  // it slept for 100 ms in between
+}
+
 TEST(Shim, OperationsAreNumberedAndPlaced) {
   const RingFile file = RunOne("operations", {{"RANK", "3"}, {"WORLD_SIZE", "4"}});
   EXPECT_EQ(file.header.env_rank, 3);
   EXPECT_EQ(file.header.env_world_size, 4);
   EXPECT_EQ(file.header.env_local_rank, -1);
   EXPECT_EQ(file.header.lost_records, 0u);
-  EXPECT_EQ(file.header.nccl_calls, 10u);
+  EXPECT_EQ(file.NcclCalls(), 10u);
   EXPECT_EQ(file.header.runtime_connect, 1u);
 
   const auto init = file.Of(kCall_ncclCommInitRank);
@@ -308,7 +323,7 @@ TEST(Shim, PollingIsState) {
 
 TEST(Shim, NestedCallsArePartOfTheOutermost) {
   const RingFile file = RunOne("nested");
-  EXPECT_EQ(file.header.nccl_calls, 3u);
+  EXPECT_EQ(file.NcclCalls(), 3u);
   EXPECT_EQ(file.Of(kCall_ncclBcast).size(), 2u);
   EXPECT_TRUE(file.Of(kCall_ncclBroadcast).empty());
 }
@@ -394,7 +409,7 @@ TEST(Shim, ForkedChildMakesItsOwnRing) {
   EXPECT_EQ(child.Of(kCall_cudaDeviceSynchronize).size(), 2u);
   EXPECT_EQ(child.Of(kCall_cudaLaunchKernel).size(), 1u);
   EXPECT_TRUE(child.comms.empty());
-  EXPECT_EQ(child.header.nccl_calls, 0u);
+  EXPECT_EQ(child.NcclCalls(), 0u);
   EXPECT_EQ(parent.header.markers_enabled, 1u);
   EXPECT_EQ(child.header.markers_enabled, 1u);
 }
@@ -404,7 +419,7 @@ TEST(Shim, ExecLeavesTheEarlierRingReadable) {
   EXPECT_EQ(outcome.exit_code, 0);
   ASSERT_EQ(outcome.rings.size(), 2u);
   EXPECT_EQ(outcome.rings[0].header.pid, outcome.rings[1].header.pid);
-  EXPECT_EQ(outcome.rings[0].header.nccl_calls + outcome.rings[1].header.nccl_calls, 12u);
+  EXPECT_EQ(outcome.rings[0].NcclCalls() + outcome.rings[1].NcclCalls(), 12u);
 }
 
 TEST(Shim, FullRingCountsWhatItLoses) {
@@ -412,7 +427,7 @@ TEST(Shim, FullRingCountsWhatItLoses) {
   EXPECT_EQ(file.records.size(), 64u);
   EXPECT_EQ(file.header.lost_records, 2u * 1000 + 2 + 1 - 64);
   EXPECT_EQ(file.threads[0].lost_records, file.header.lost_records);
-  EXPECT_EQ(file.header.nccl_calls, 1001u);
+  EXPECT_EQ(file.NcclCalls(), 1001u);
   // The state block does not depend on what was lost.
   EXPECT_EQ(file.comms[0].next_sequence, 1000u);
   EXPECT_EQ(file.streams[0].enqueued, 1000u);
