@@ -31,6 +31,19 @@ bool CallsAreToldByProfiler(const ring::Header& header, uint64_t nccl_calls) {
   return true;
 }
 
+const char* WhyCuptiIsSilent(uint32_t state) {
+  switch (state) {
+    case ring::kCuptiAsked:
+      return "the driver has not loaded it";
+    case ring::kCuptiTaken:
+      return "another tool has CUPTI";
+    case ring::kCuptiMissing:
+      return "no libcupti was found";
+    default:
+      return "CUPTI refused";
+  }
+}
+
 v1::OsState OsStateOf(char state) {
   switch (state) {
     case 'R':
@@ -404,6 +417,10 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
     out->add_not_visible("host waits and how communicators were made, of pid " +
                          std::to_string(name_.identity.pid) +
                          " (NCCL's calls were told by its profiler interface)");
+  }
+  if (nccl_calls > 0 && header.cupti != ring::kCuptiNotAsked && header.cupti != ring::kCuptiTells) {
+    out->add_not_visible("CUDA calls that no symbol leads to, of pid " + std::to_string(name_.identity.pid) + " (--cupti: " +
+                         WhyCuptiIsSilent(header.cupti) + ")");
   }
   if (header.skipped_kernels > 0) {
     out->add_not_visible("what " + std::to_string(header.skipped_kernels) +

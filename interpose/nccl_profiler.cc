@@ -271,6 +271,8 @@ bool FromSymbol() { return t_local.depth != 0; }
 
 }  // namespace
 
+bool IsInsideNccl() { return t_group.thread != nullptr; }
+
 void OnInit(Comm& comm) {
   comm.device = -1;
   if (FromSymbol()) return;

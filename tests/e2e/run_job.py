@@ -121,6 +121,7 @@ WAYS = {
     "static_cudart": ["gordian_e2e_static_cudart"],  # on GPUs only
     "dlopen": ["gordian_e2e_dlopen"],
     "driver": ["gordian_e2e_driver"],
+    "private": ["gordian_e2e_private"],  # with --cupti: what CUPTI makes of it
     "trampoline": ["gordian_e2e_trampolined"],
     "plugin": ["gordian_e2e_plugin_host", "libgordian_e2e_plugin.so", "local"],
     "static": ["gordian_e2e_plugin_host", "libgordian_e2e_plugin.so", "deepbind"],  # with --nccl-profiler
@@ -229,10 +230,16 @@ def run_once(args, work):
     command = [os.path.join(build, "bin", "gordian"), "run"]
     if not args.hardware:
         command.append("--emulator")
+    if args.cupti not in (None, "off"):
+        command.append("--cupti")
     if args.profiler or args.by == "static":
         command.append("--nccl-profiler")
     command += ["--session", session, "--on-verdict", "kill-suspected", "--suspect-after", suspect_after, "--"] + job
     env = dict(os.environ, JOB_PROGRESS=progress, GORDIAN_EMU_STATS=stats)
+    if args.by == "private":
+        lookalike = os.path.join(build, "tests", "cupti", "libcupti.so.13")
+        env.update(JOB_CUPTI=lookalike, CUPTI_LOOKALIKE=args.cupti,
+                   GORDIAN_CUPTI_LIBRARY="/no/such/libcupti.so" if args.cupti == "missing" else lookalike)
     if not args.twin:
         env.update(SETTINGS.get(args.job, {}))
     if args.job == "inversion_two_copies":  # another file: the loader takes it for another library
@@ -343,6 +350,14 @@ def check(args, result):
             raise Failure(f"the job's exit code became {result['code']}")
         return
     expect = JOBS[args.job]
+    if args.by == "private" and args.cupti != "tells":
+        # Where the ranks wait is out of sight: that they hang is seen, and not proven.
+        if confidence == "confirmed" or result["code"] != 137:
+            raise Failure(f"{name} ({confidence}), exit code {result['code']}: what proves it cannot have been seen")
+        said = any("--cupti" in text for text in verdict["evidence"]["not_visible"])
+        if said != (args.cupti != "off"):
+            raise Failure(f"what came of --cupti is said wrongly: {verdict['evidence']['not_visible']}")
+        return
     if name not in expect.verdicts:
         raise Failure(f"verdict {name} ({verdict['summary']}), expected one of {expect.verdicts}")
     culprits = sorted(verdict["culprit_ranks"])
@@ -382,6 +397,8 @@ def main():
     parser.add_argument("--ranks", type=int, default=0)
     parser.add_argument("--by", choices=sorted(WAYS), default="link", help="how the job comes by the libraries")
     parser.add_argument("--twin", action="store_true")
+    parser.add_argument("--cupti", choices=["off", "tells", "taken", "missing"], help="`gordian run --cupti` and what comes of it; "
+                        "off: without it")
     parser.add_argument("--profiler", action="store_true", help="the shim is NCCL's profiler plugin as well")
     parser.add_argument("--profiler-version", help="that the emulated NCCL asks for")
     parser.add_argument("--perturb", choices=["late", "busy", "load"])

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -347,6 +348,37 @@ void Many() {
   CHECK(fake_calls_nccl(ring::kCall_ncclAllReduce) == 1000);
 }
 
+// Calls of the driver that no symbol leads to and CUPTI tells of: by themselves, inside a call that came through
+// its symbol, and by a thread of NCCL's.
+CUresult (*g_private_synchronize)(CUstream) = nullptr;
+void Cupti() {
+  void* cupti = dlopen(std::getenv("JOB_CUPTI"), RTLD_NOW | RTLD_LOCAL);
+  CHECK(cupti != nullptr);
+  const auto find = reinterpret_cast<void* (*)(const char*)>(dlsym(cupti, "PrivateDriverFunction"));
+  CHECK(find != nullptr);
+  g_private_synchronize = reinterpret_cast<CUresult (*)(CUstream)>(find("cuStreamSynchronize"));
+  const auto record = reinterpret_cast<CUresult (*)(CUevent, CUstream)>(find("cuEventRecord"));
+  // As the driver does when it is initialised.
+  if (void* inject = dlsym(RTLD_DEFAULT, "InitializeInjection")) {
+    CHECK(reinterpret_cast<int (*)()>(inject)() == 1);
+    CHECK(reinterpret_cast<int (*)()>(inject)() == 1);
+  }
+  ncclComm_t comm = MakeComm();
+  static cudaStream_t stream = MakeStream();
+  auto* event = reinterpret_cast<cudaEvent_t>(g_buffer);
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+  CHECK(record(event, stream) == CUDA_SUCCESS);
+  CHECK(g_private_synchronize(stream) == CUDA_SUCCESS);
+  fake_set_inside_cudart(ring::kCall_cudaStreamSynchronize, [] { g_private_synchronize(stream); });
+  CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+  fake_set_inside_cudart(ring::kCall_cudaStreamSynchronize, nullptr);
+  std::thread([] {
+    prctl(PR_SET_NAME, "NCCL Progress");
+    g_private_synchronize(stream);
+  }).join();
+  CHECK(fake_calls_cuda(ring::kCall_cuStreamSynchronize) == 3);
+}
+
 // Work on a stream long after the operation in front of it, and an operation behind it.
 void Times() {
   ncclComm_t comm = MakeComm();
@@ -569,6 +601,7 @@ int main(int argc, char** argv) {
       {"fork", Fork},
       {"exec", Exec},
       {"many", Many},
+      {"cupti", Cupti},
       {"times", Times},
       {"many-handles", ManyHandles},
       {"live-handles", LiveHandles},

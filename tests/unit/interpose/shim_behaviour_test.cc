@@ -74,6 +74,47 @@ TEST(Shim, KnowsWhetherCommunicatorsConnectAtFirstUse) {
   EXPECT_EQ(connects_late({{"NCCL_CUMEM_ENABLE", "0"}}), 0u);
 }
 
+// Each call once: those inside another call, or of NCCL's threads, are not told.
+TEST(Shim, CuptiTellsOfCallsThatNoSymbolLeadsTo) {
+  const RingFile file = RunOne("cupti", {{"JOB_CUPTI", GORDIAN_CUPTI_LOOKALIKE}, {"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}});
+  EXPECT_EQ(file.header.cupti, kCuptiTells);
+  EXPECT_EQ(file.header.lost_records, 0u);
+  const auto reduce = file.Of(kCall_ncclAllReduce);
+  const auto waited = file.Of(kCall_cuStreamSynchronize);
+  const auto recorded = file.Of(kCall_cuEventRecord);
+  ASSERT_EQ(reduce.size(), 2u);
+  ASSERT_EQ(waited.size(), 2u);
+  EXPECT_EQ(waited[0].kind, RecordKind::kBegin);
+  EXPECT_EQ(waited[0].payload.host_wait.kind, WaitKind::kStream);
+  EXPECT_EQ(waited[0].payload.host_wait.stream, reduce[1].payload.end.stream);
+  EXPECT_EQ(waited[0].payload.host_wait.ordinal, 1u);
+  EXPECT_EQ(waited[1].kind, RecordKind::kEnd);
+  EXPECT_EQ(waited[1].payload.end.result, 0);
+  ASSERT_EQ(recorded.size(), 1u);
+  EXPECT_EQ(recorded[0].payload.work.kind, WorkKind::kEventRecord);
+  EXPECT_EQ(recorded[0].payload.work.ordinal, 1u);
+  EXPECT_EQ(file.Of(kCall_cudaStreamSynchronize).size(), 2u);
+  ASSERT_EQ(file.threads.size(), 1u);  // NCCL's is none of the job's
+  EXPECT_EQ(file.threads[0].entered, file.threads[0].left);
+}
+
+TEST(Shim, YieldsWhereCuptiIsTakenOrMissing) {
+  const Job::Environment cases[] = {
+      {{"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}, {"CUPTI_LOOKALIKE", "taken"}},
+      {{"GORDIAN_CUPTI_LIBRARY", "/no/such/libcupti.so"}},
+      {{"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}, {"GORDIAN_STUB_COMPUTE", "1"}}};
+  const uint32_t states[] = {kCuptiTaken, kCuptiMissing, kCuptiFailed};
+  for (int i = 0; i < 3; ++i) {
+    Job::Environment environment = cases[i];
+    environment.emplace_back("JOB_CUPTI", GORDIAN_CUPTI_LOOKALIKE);
+    const RingFile file = RunOne("cupti", environment);
+    EXPECT_EQ(file.header.cupti, states[i]) << i;
+    EXPECT_TRUE(file.Of(kCall_cuStreamSynchronize).empty()) << i;
+    EXPECT_TRUE(file.Of(kCall_cuEventRecord).empty()) << i;
+    EXPECT_EQ(file.Of(kCall_cudaStreamSynchronize).size(), 2u) << i;
+  }
+}
+
 // record.h: of work the time may lag, but is never later than the truth, and does not stand still.
 TEST(Shim, TimesOfWorkLieBetweenTheirNeighbours) {
   const RingFile file = RunOne("times", {});
