@@ -318,12 +318,6 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
   } else {
     PrintError(folder.status().message() + ": the job runs on, unobserved");
   }
-  DescribeStart(options, &session);
-  if (const Status status = session.WriteManifest(); !status.ok()) {
-    PrintError(status.message() +
-               ": the job runs on and is watched, but the session is not complete");
-  }
-
   // From here on a kill of this process leaves things to be cleaned up. The guardian is forked
   // while there is one thread.
   Guardian guardian;
@@ -333,6 +327,12 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
       PrintError(status.message() + ": if gordian is killed, " + options.ring_dir + " stays");
     }
   }
+  DescribeStart(options, &session);
+  if (const Status status = session.WriteManifest(); !status.ok()) {
+    PrintError(status.message() +
+               ": the job runs on and is watched, but the session is not complete");
+  }
+
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // what the job leaves behind is ours to see
   if (!session.dir().empty()) {
     (void)OpenLog(session.path("gordian.log"), config->log_level);  // none, on a full disk

@@ -129,4 +129,17 @@ void* PrivateDriverFunction(const char* name) {
   return nullptr;
 }
 
+// CUPTI's callbacks of one call of any function, which was made and gave `result`. False: nobody is told of it.
+bool TellCall(uint32_t function, const char* name, const void* parameters, int result) {
+  const Callback callback = function < 1024 && g_enabled[function] ? g_callback.load() : nullptr;
+  if (callback == nullptr) return false;
+  uint64_t correlation = 0;
+  CallbackData data = {0, name, parameters, nullptr, nullptr, nullptr, 0, &correlation, 0};
+  callback(g_user_data, kDriverDomain, function, &data);
+  data.site = 1;
+  data.result = &result;
+  callback(g_user_data, kDriverDomain, function, &data);
+  return true;
+}
+
 }  // extern "C"

@@ -525,6 +525,18 @@ void Nested() {
   CHECK(ncclBcast(g_buffer, 4, ncclInt8, 0, comm, nullptr) == ncclSuccess);
 }
 
+uint32_t CuptiNumber(int call) {
+  switch (call) {
+#define GORDIAN_CUPTI(name, number) \
+  case ring::kCall_##name:          \
+    return number;
+#include "proto/ring/cupti_calls.def"
+#undef GORDIAN_CUPTI
+    default:
+      return 0;
+  }
+}
+
 template <typename T>
 T Default() {
   if constexpr (std::is_same_v<T, void*>) {
@@ -576,6 +588,43 @@ void PassThrough() {
   }
 }
 
+// The arguments as CUPTI shows them: one after the other, as members of a struct.
+template <typename Result, typename... Parameters>
+void Pack(Result (*)(Parameters...), [[maybe_unused]] unsigned char* to) {
+  [[maybe_unused]] size_t at = 0;
+  [[maybe_unused]] const auto put = [&](const auto& value) {
+    using Value = std::remove_cvref_t<decltype(value)>;
+    at = (at + alignof(Value) - 1) / alignof(Value) * alignof(Value);
+    std::memcpy(to + at, &value, sizeof(Value));
+    at += sizeof(Value);
+  };
+  (put(Default<Parameters>()), ...);
+}
+
+// Every function that CUPTI tells of, called well and called badly. Graphs and captures, whose rows look at
+// objects, get none that is there.
+void CuptiRows() {
+  void* cupti = dlopen(std::getenv("JOB_CUPTI"), RTLD_NOW | RTLD_LOCAL);
+  CHECK(cupti != nullptr);
+  const auto tell = reinterpret_cast<bool (*)(uint32_t, const char*, const void*, int)>(dlsym(cupti, "TellCall"));
+  CHECK(tell != nullptr);
+  if (void* inject = dlsym(RTLD_DEFAULT, "InitializeInjection")) {
+    CHECK(reinterpret_cast<int (*)()>(inject)() == 1);
+  }
+  for (const int result : {0, 1}) {
+    alignas(16) unsigned char parameters[512];
+#define GORDIAN_HOOK(library, name, result_type, parameters_of, arguments, payload, style, rules)     \
+  if (CuptiNumber(ring::kCall_##name) != 0) {                                                        \
+    std::memset(parameters, 0, sizeof(parameters));                                                  \
+    Pack(static_cast<result_type(*) parameters_of>(nullptr), parameters);                            \
+    CHECK(tell(CuptiNumber(ring::kCall_##name), #name, parameters, result));                         \
+  }
+#include "interpose/hooked_calls.def"
+#undef GORDIAN_HOOK
+  }
+  CHECK(!tell(1, "cuGetProcAddress", nullptr, 0));  // nobody asked for it
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -602,6 +651,7 @@ int main(int argc, char** argv) {
       {"exec", Exec},
       {"many", Many},
       {"cupti", Cupti},
+      {"cupti-rows", CuptiRows},
       {"times", Times},
       {"many-handles", ManyHandles},
       {"live-handles", LiveHandles},

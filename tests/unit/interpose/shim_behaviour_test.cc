@@ -98,6 +98,31 @@ TEST(Shim, CuptiTellsOfCallsThatNoSymbolLeadsTo) {
   EXPECT_EQ(file.threads[0].entered, file.threads[0].left);
 }
 
+void CheckRow(const RingFile& file, CallId call) {
+  const CallInfo& row = kCalls[call];
+  EXPECT_NE(file.header.rows_used[call / 64] >> call % 64 & 1, 0u) << row.name;
+  if (std::string(row.name).find("Synchronize") != std::string::npos) {
+    EXPECT_EQ(file.Of(call).size(), 4u) << row.name;  // begun and ended, twice
+  }
+}
+
+// All rows that CUPTI tells of are observed as if they had been called through their symbols, and those that leave records
+// of work or of waits leave as many.
+TEST(Shim, CuptiTellsOfEveryRowOfItsTable) {
+  const RingFile file =
+      RunOne("cupti-rows", {{"JOB_CUPTI", GORDIAN_CUPTI_LOOKALIKE}, {"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}});
+  EXPECT_EQ(file.header.lost_records, 0u);
+  int rows = 0;
+#define GORDIAN_CUPTI(symbol, number) CheckRow(file, kCall_##symbol), ++rows;
+#include "proto/ring/cupti_calls.def"
+#undef GORDIAN_CUPTI
+  EXPECT_GT(rows, 200);
+  for (const ThreadSlot& thread : file.threads) {
+    EXPECT_EQ(thread.entered, thread.left);
+    EXPECT_EQ(thread.call, kCallNone);
+  }
+}
+
 TEST(Shim, YieldsWhereCuptiIsTakenOrMissing) {
   const Job::Environment cases[] = {
       {{"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}, {"CUPTI_LOOKALIKE", "taken"}},
