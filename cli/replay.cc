@@ -251,6 +251,24 @@ int Ended(const replayer::Verified& verified) {
   return static_cast<int>(std::count_if(verified.runs.begin(), verified.runs.end(), HasEnded));
 }
 
+// Compiles what `source` holds, and runs it as often as --verify asks for.
+StatusOr<replayer::Verified> CompileAndRun(const ReplayFlags& flags, const std::string& source, const std::string& binary,
+                                           const replayer::Schedule& schedule, Progress* progress) {
+  const replayer::VerifyTools tools = Tools(schedule);
+  progress->Say("compiling " + source);
+  GORDIAN_RETURN_IF_ERROR(replayer::CompileReplay(source, binary, tools));
+  const auto say = [&](int done) { progress->Say("run " + std::to_string(done) + " of " + std::to_string(flags.verify)); };
+  say(0);
+  StatusOr<replayer::Verified> verified =
+      replayer::VerifyReplay(binary, schedule.origin.signature, flags.verify, flags.free_running, tools, say);
+  progress->Clear();
+  return verified;
+}
+
+bool PrintJson(const nlohmann::ordered_json& json) {
+  return PrintOut(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
 // What one schedule came to.
 struct Attempt {
   replayer::Schedule schedule;
@@ -286,15 +304,7 @@ StatusOr<Attempt> Try(replayer::Schedule schedule, const ReplayFlags& flags, Pro
     GORDIAN_RETURN_IF_ERROR(WriteScript(flags, "", &attempt));
     return attempt;
   }
-  const replayer::VerifyTools tools = Tools(attempt.schedule);
-  const std::string binary = flags.output + "/" + kBinary;
-  progress->Say("compiling " + source);
-  GORDIAN_RETURN_IF_ERROR(replayer::CompileReplay(source, binary, tools));
-  progress->Say("run 0 of " + std::to_string(flags.verify));
-  StatusOr<replayer::Verified> verified =
-      replayer::VerifyReplay(binary, attempt.schedule.origin.signature, flags.verify, flags.free_running, tools,
-                             [&](int done) { progress->Say("run " + std::to_string(done) + " of " + std::to_string(flags.verify)); });
-  progress->Clear();
+  StatusOr<replayer::Verified> verified = CompileAndRun(flags, source, flags.output + "/" + kBinary, attempt.schedule, progress);
   GORDIAN_RETURN_IF_ERROR(verified.status());
   if (flags.from_dumps) LearnSignature(&attempt.schedule.origin.signature, &*verified);
   options.verified = replayer::Describe(*verified, attempt.schedule.origin.signature) + (flags.free_running ? " (--free)" : "");
@@ -340,7 +350,7 @@ nlohmann::ordered_json ToJson(const replayer::Signature& signature) {
 int Refuse(const ReplayFlags& flags, const std::vector<std::string>& reasons) {
   if (flags.json) {
     const nlohmann::ordered_json json = {{"schema", "gordian.replay.v1"}, {"replayed", false}, {"refused", reasons}};
-    if (!PrintOut(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n")) return kExitUsage;
+    if (!PrintJson(json)) return kExitUsage;
   }
   for (const std::string& reason : reasons) PrintError("cannot be replayed: " + reason);
   return kExitInconclusive;
@@ -376,7 +386,7 @@ int Report(const ReplayFlags& flags, const Attempt& attempt) {
       json["verified"] = {{"runs", attempt.verified->runs.size()}, {"hung", attempt.verified->hung},
                           {"same", attempt.verified->same}, {"told", told}};
     }
-    if (!PrintOut(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n")) return kExitUsage;
+    if (!PrintJson(json)) return kExitUsage;
   } else {
     std::string text = source + ": " + std::to_string(attempt.schedule.ranks.size()) + " of " + std::to_string(origin.ranks) + " ranks, " +
                        std::to_string(replayer::CountOperations(attempt.schedule)) + " of " + WithCommas(origin.operations) +
@@ -411,14 +421,7 @@ StatusOr<std::optional<replayer::Verified>> WriteBenchmark(const ReplayFlags& fl
   GORDIAN_RETURN_IF_ERROR(WriteText(source, replayer::WriteCxx(schedule, options)));
   std::optional<replayer::Verified> verified;
   if (flags.verify == 0) return verified;
-  const replayer::VerifyTools tools = Tools(schedule);
-  const std::string binary = flags.output + "/" + kBenchBinary;
-  progress->Say("compiling " + source);
-  GORDIAN_RETURN_IF_ERROR(replayer::CompileReplay(source, binary, tools));
-  StatusOr<replayer::Verified> runs = replayer::VerifyReplay(
-      binary, schedule.origin.signature, flags.verify, /*free_running=*/false, tools,
-      [&](int done) { progress->Say("run " + std::to_string(done) + " of " + std::to_string(flags.verify)); });
-  progress->Clear();
+  StatusOr<replayer::Verified> runs = CompileAndRun(flags, source, flags.output + "/" + kBenchBinary, schedule, progress);
   GORDIAN_RETURN_IF_ERROR(runs.status());
   options.verified = std::to_string(Ended(*runs)) + " of " + std::to_string(runs->runs.size()) + " runs under the emulator ended, with right results";
   GORDIAN_RETURN_IF_ERROR(WriteText(source, replayer::WriteCxx(schedule, options)));
@@ -446,7 +449,7 @@ int Benchmark(const ReplayFlags& flags, const replayer::Schedule& schedule, Prog
                                    {"operations", {{"recorded", origin.operations}, {"replay", operations}}},
                                    {"notes", origin.notes}};
     if (verified) json["verified"] = {{"runs", verified->runs.size()}, {"ended", ended}};
-    if (!PrintOut(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n")) return kExitUsage;
+    if (!PrintJson(json)) return kExitUsage;
   } else {
     std::string text = source + ": " + std::to_string(schedule.ranks.size()) + " of " + std::to_string(origin.ranks) + " ranks, " +
                        WithCommas(operations) + " of " + WithCommas(origin.operations) + " operations a repetition\n";
@@ -484,6 +487,7 @@ int Replay(ReplayFlags flags) {
     return kExitUsage;
   }
   if (flags.benchmark) {
+    flags.free_running = false;  // it has no marks
     if (const size_t calls = replayer::CountCalls(whole); calls > kManyCalls) {
       whole.origin.notes.push_back(WithCommas(calls) + " calls: a compiler takes long for so many; fewer steps are --all-steps A..B");
     }

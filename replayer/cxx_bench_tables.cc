@@ -1,8 +1,9 @@
 #include "replayer/cxx_bench_tables.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
-#include <tuple>
+#include <utility>
 
 #include "replayer/buffers.h"
 #include "replayer/cxx_rank_writer.h"
@@ -12,9 +13,7 @@ namespace {
 
 // The bytes that NCCL's own benchmarks count: of the larger of the two buffers.
 uint64_t WholeBytes(const Schedule& schedule, const Op& op) {
-  const bool wide = op.kind == OpKind::kAllGather || op.kind == OpKind::kReduceScatter || op.kind == OpKind::kAllToAll ||
-                    op.kind == OpKind::kGather || op.kind == OpKind::kScatter;
-  return Bytes(op) * (wide ? schedule.comms[static_cast<size_t>(op.comm)].members.size() : 1);
+  return Bytes(op) * (HoldsAllShares(op.kind) ? schedule.comms[static_cast<size_t>(op.comm)].members.size() : 1);
 }
 
 class Tables {
@@ -26,16 +25,14 @@ class Tables {
       if (!IsOperation(op.kind) || op.count == 0) return;
       int from = op.root_or_peer, to = -1;
       if (IsTransfer(op.kind)) {
-        const std::vector<int>& members = schedule_.comms[static_cast<size_t>(op.comm)].members;
-        const int me = static_cast<int>(std::find(members.begin(), members.end(), static_cast<int>(rank)) - members.begin());
+        const int me = MemberOf(schedule_.comms[static_cast<size_t>(op.comm)], static_cast<int>(rank));
         from = op.kind == OpKind::kSend ? me : op.root_or_peer;
         to = op.kind == OpKind::kSend ? op.root_or_peer : me;
         if (from == to) return;  // with itself
       }
       const std::string kind = IsTransfer(op.kind) ? "Transfer" : Name(op.kind);
-      const bool reduces = op.kind == OpKind::kAllReduce || op.kind == OpKind::kReduce || op.kind == OpKind::kReduceScatter;
       const std::string row = "    {Kind::k" + kind + ", " + std::to_string(op.comm) + ", " + std::to_string(op.count) + ", " +
-                              CxxTypeOf(op).name + ", " + (reduces ? CxxOperatorOf(op) : "ncclSum") + ", " + std::to_string(from) + ", " +
+                              CxxTypeOf(op).name + ", " + (Reduces(op.kind) ? CxxOperatorOf(op) : "ncclSum") + ", " + std::to_string(from) + ", " +
                               std::to_string(to) + "},\n";
       if (std::find(checks_.begin(), checks_.end(), row) == checks_.end()) checks_.push_back(row);
     });
@@ -45,9 +42,8 @@ class Tables {
   }
 
   // One text for calls that are alike, whichever rank makes them.
-  int Row(size_t rank, OpId id) {
-    const auto [what, bytes] = Describe(rank, id);
-    const auto [found, added] = rows_.try_emplace({what, bytes}, order_.size());
+  int Row(const Op& op) {
+    const auto [found, added] = rows_.try_emplace(Describe(op), order_.size());
     if (added) order_.push_back(found->first);
     return static_cast<int>(found->second);
   }
@@ -66,27 +62,22 @@ class Tables {
     return std::string(Name(op.kind)) + " on " + schedule_.comms[static_cast<size_t>(op.comm)].name;
   }
 
-  std::pair<std::string, uint64_t> Describe(size_t rank, OpId id) const {
-    for (const ThreadProgram& thread : schedule_.ranks[rank].threads) {
-      const auto found = std::find_if(thread.ops.begin(), thread.ops.end(), [&](const Op& op) { return op.id == id; });
-      if (found == thread.ops.end()) continue;
-      const Op& op = *found;
-      if (IsOperation(op.kind)) return {Of(op), WholeBytes(schedule_, op)};
-      if (op.kind == OpKind::kGraphLaunch) return {"graph g" + std::to_string(op.graph + 1), 0};
-      std::map<std::string, size_t> members;
-      uint64_t bytes = 0;
-      for (auto member = found + 1; member != thread.ops.end() && member->kind != OpKind::kGroupEnd; ++member) {
-        if (!IsOperation(member->kind)) continue;
-        ++members[Of(*member)];
-        bytes += WholeBytes(schedule_, *member);
-      }
-      std::string what = "group:";
-      for (const auto& [name, count] : members) {
-        what += (what.back() == ':' ? " " : ", ") + (count > 1 ? std::to_string(count) + " " : "") + name;
-      }
-      return {what, bytes};
+  // What it is, and its bytes. Of a group: of all operations behind its start.
+  std::pair<std::string, uint64_t> Describe(const Op& op) const {
+    if (IsOperation(op.kind)) return {Of(op), WholeBytes(schedule_, op)};
+    if (op.kind == OpKind::kGraphLaunch) return {"graph g" + std::to_string(op.graph + 1), 0};
+    std::map<std::string, size_t> members;
+    uint64_t bytes = 0;
+    for (const Op* member = &op + 1; member->kind != OpKind::kGroupEnd; ++member) {
+      if (!IsOperation(member->kind)) continue;
+      ++members[Of(*member)];
+      bytes += WholeBytes(schedule_, *member);
     }
-    return {"?", 0};
+    std::string what = "group:";
+    for (const auto& [name, count] : members) {
+      what += (what.back() == ':' ? " " : ", ") + (count > 1 ? std::to_string(count) + " " : "") + name;
+    }
+    return {what, bytes};
   }
 
   const Schedule& schedule_;
@@ -97,13 +88,13 @@ class Tables {
 
 }  // namespace
 
-std::string CxxBenchTables(const Schedule& schedule, const std::vector<std::vector<OpId>>& timed) {
+std::string CxxBenchTables(const Schedule& schedule, const std::vector<std::vector<const Op*>>& timed) {
   Tables tables(schedule);
   const std::string checks = tables.Checks();
   std::string calls, lists;
   for (size_t rank = 0; rank < timed.size(); ++rank) {
     calls += "constexpr int kTimed" + std::to_string(rank) + "[] = {";
-    for (const OpId id : timed[rank]) calls += std::to_string(tables.Row(rank, id)) + ", ";
+    for (const Op* op : timed[rank]) calls += std::to_string(tables.Row(*op)) + ", ";
     calls += "-1};\n";
     lists += (rank == 0 ? "kTimed" : ", kTimed") + std::to_string(rank);
   }

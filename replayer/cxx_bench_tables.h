@@ -12,7 +12,7 @@
 namespace gordian::replayer {
 
 // `timed`: of each rank, as WriteCxxBenchRank() gives it.
-std::string CxxBenchTables(const Schedule& schedule, const std::vector<std::vector<OpId>>& timed);
+std::string CxxBenchTables(const Schedule& schedule, const std::vector<std::vector<const Op*>>& timed);
 
 // The part that is the same in all of them: checks, times, and in place of kCxxMain main(). The first stands behind the tables and
 // before the ranks' functions.

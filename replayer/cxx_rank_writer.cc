@@ -1,8 +1,8 @@
 #include "replayer/cxx_rank_writer.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <iterator>
+#include <span>
 
 namespace gordian::replayer {
 namespace {
@@ -40,7 +40,7 @@ class RankWriter {
     return text_;
   }
 
-  std::string WriteBench(std::vector<OpId>* timed) {
+  std::string WriteBench(std::vector<const Op*>* timed) {
     timed_ = timed;
     SetUp();
     std::string comms;
@@ -48,20 +48,15 @@ class RankWriter {
       comms += (comms.empty() ? "" : ", ") + (PlaceIn(schedule_.comms[i]) < 0 ? std::string("nullptr") : schedule_.comms[i].name);
     }
     Line("CheckAll(me, {" + comms + "});");
-    ThreadProgram once, repeated;
-    for (const ThreadProgram& thread : program_.threads) {
-      size_t end = thread.ops.size();  // of what makes graphs
-      while (end > 0 && thread.ops[end - 1].kind != OpKind::kCaptureEnd) --end;
-      const auto middle = thread.ops.begin() + static_cast<std::ptrdiff_t>(end);
-      once.ops.assign(thread.ops.begin(), middle);
-      repeated.ops.assign(middle, thread.ops.end());
-    }
-    WriteThread(once);
+    const std::span<const Op> ops = program_.threads.empty() ? std::span<const Op>() : program_.threads[0].ops;
+    size_t once = ops.size();  // what makes graphs
+    while (once > 0 && ops[once - 1].kind != OpKind::kCaptureEnd) --once;
+    for (const Op& op : ops.first(once)) WriteCall(op);
     Line("");
     Line("while (Repeat(me)) {");
     indent_ += 2;
     site_.clear();
-    WriteThread(repeated, /*timed=*/true);
+    for (const Op& op : ops.subspan(once)) WriteTimed(op);
     indent_ -= 2;
     Line("}");
     return text_;
@@ -71,10 +66,7 @@ class RankWriter {
   void Line(const std::string& text) { text_ += text.empty() ? "\n" : std::string(indent_, ' ') + text + "\n"; }
 
   const std::string& Comm(int place) const { return schedule_.comms[static_cast<size_t>(place)].name; }
-  int PlaceIn(const Communicator& comm) const {
-    const auto found = std::find(comm.members.begin(), comm.members.end(), rank_);
-    return found == comm.members.end() ? -1 : static_cast<int>(found - comm.members.begin());
-  }
+  int PlaceIn(const Communicator& comm) const { return MemberOf(comm, rank_); }
   // The rank in it: the same expression at all ranks where possible, so that equal functions are one.
   std::string RankIn(const Communicator& comm) const {
     for (size_t i = 0; i < comm.members.size(); ++i) {
@@ -159,42 +151,43 @@ class RankWriter {
     if (!pairs.empty()) Line("ConnectPairs(me, " + comm.name + ", " + std::to_string(mine) + ", {" + pairs + "});");
   }
 
-  void WriteThread(const ThreadProgram& thread, bool timed = false) {
-    for (size_t i = 0; i < thread.ops.size(); ++i) {
-      const Op& op = thread.ops[i];
+  void WriteThread(const ThreadProgram& thread) {
+    for (const Op& op : thread.ops) {
       for (const Gate& gate : op.gates) Line("Await(me, " + std::to_string(marks_.at({gate.after, gate.moment})) + ");");
-      if (!op.site.empty() && op.site != site_) {
-        Line("// " + CxxCommented(op.site));
-        site_ = op.site;
-      }
+      WriteSite(op);
       if (const auto mark = marks_.find({op.id, Gate::Moment::kCalled}); mark != marks_.end()) {
         Line("Reach(" + std::to_string(mark->second) + ");");
       }
-      timed ? WriteTimed(thread, i) : WriteOp(op);
+      WriteOp(op);
       if (const auto mark = marks_.find({op.id, Gate::Moment::kReturned}); mark != marks_.end()) {
         Line("Reach(" + std::to_string(mark->second) + ");");
       }
     }
   }
 
-  // A group is timed as one, on the stream of the first operation in it.
-  void WriteTimed(const ThreadProgram& thread, size_t i) {
-    const Op& op = thread.ops[i];
-    const bool starts = op.kind == OpKind::kGroupStart;
-    if (op.in_group || (!starts && op.kind != OpKind::kGroupEnd && op.kind != OpKind::kGraphLaunch && !IsOperation(op.kind))) return WriteOp(op);
-    if (op.kind == OpKind::kGroupEnd) {
-      WriteOp(op);
-      return Line("Stop(me, " + std::to_string(timed_->size() - 1) + ", " + group_stream_ + ");");
-    }
-    const Op& on = starts ? thread.ops[i + 1] : op;
-    Line("Start(me, " + std::to_string(timed_->size()) + ", " + StreamOf(on) + ");");
+  void WriteSite(const Op& op) {
+    if (op.site.empty() || op.site == site_) return;
+    Line("// " + CxxCommented(op.site));
+    site_ = op.site;
+  }
+
+  void WriteCall(const Op& op) {
+    WriteSite(op);
     WriteOp(op);
-    timed_->push_back(op.id);
-    if (starts) {
-      group_stream_ = StreamOf(on);
-    } else {
-      Line("Stop(me, " + std::to_string(timed_->size() - 1) + ", " + StreamOf(op) + ");");
+  }
+
+  // A group is timed as one, on the stream of the first operation in it, which stands behind its start.
+  void WriteTimed(const Op& op) {
+    const bool starts = op.kind == OpKind::kGroupStart, ends = op.kind == OpKind::kGroupEnd;
+    const bool alone = !op.in_group && (IsOperation(op.kind) || op.kind == OpKind::kGraphLaunch);
+    WriteSite(op);
+    if (starts || alone) {
+      timed_stream_ = StreamOf(starts ? *(&op + 1) : op);
+      Line("Start(me, " + std::to_string(timed_->size()) + ", " + timed_stream_ + ");");
+      timed_->push_back(&op);
     }
+    WriteOp(op);
+    if (ends || alone) Line("Stop(me, " + std::to_string(timed_->size() - 1) + ", " + timed_stream_ + ");");
   }
 
   std::string StreamOf(const Op& op) const { return program_.streams[static_cast<size_t>(op.stream)].name; }
@@ -273,8 +266,8 @@ class RankWriter {
   std::string text_, site_;
   size_t indent_ = 2;
   int frees_ = 0, windows_ = 0;
-  std::vector<OpId>* timed_ = nullptr;
-  std::string group_stream_;
+  std::vector<const Op*>* timed_ = nullptr;  // of a benchmark
+  std::string timed_stream_;                 // of the last of them
 };
 
 }  // namespace
@@ -301,7 +294,7 @@ std::string CxxCommented(const std::string& text) {
 
 std::string WriteCxxRank(const Schedule& schedule, size_t rank, const CxxMarks& marks) { return RankWriter(schedule, rank, marks).Write(); }
 
-std::string WriteCxxBenchRank(const Schedule& schedule, size_t rank, std::vector<OpId>* timed) {
+std::string WriteCxxBenchRank(const Schedule& schedule, size_t rank, std::vector<const Op*>* timed) {
   return RankWriter(schedule, rank, {}).WriteBench(timed);
 }
 

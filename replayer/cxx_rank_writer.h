@@ -32,9 +32,9 @@ using CxxMarks = std::map<std::pair<OpId, Gate::Moment>, int>;
 std::string WriteCxxRank(const Schedule& schedule, size_t rank, const CxxMarks& marks);
 
 // The same for a benchmark: what makes graphs is done once, all other calls are repeated, and operations, outermost groups and
-// launches of graphs are timed. `timed`: what stands for each of these (a group: its start), in order. No marks; one thread at
-// most.
-std::string WriteCxxBenchRank(const Schedule& schedule, size_t rank, std::vector<OpId>* timed);
+// launches of graphs are timed. `timed`: what stands for each of these (a group: its start), in order, within `schedule`. No
+// marks; one thread at most.
+std::string WriteCxxBenchRank(const Schedule& schedule, size_t rank, std::vector<const Op*>* timed);
 
 }  // namespace gordian::replayer
 

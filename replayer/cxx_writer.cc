@@ -121,19 +121,13 @@ class Writer {
     size_t threads = 1;
     uint64_t bytes = kLeastBuffer;
     bool windows = false;
-    for (const RankProgram& rank : schedule_.ranks) {
-      threads = std::max(threads, rank.threads.size());
-      for (const ThreadProgram& thread : rank.threads) {
-        for (const Op& op : thread.ops) {
-          windows |= op.kind == OpKind::kWindowRegister;
-          if (!IsOperation(op.kind)) continue;
-          const uint64_t members = schedule_.comms[static_cast<size_t>(op.comm)].members.size();
-          const bool wide = op.kind == OpKind::kAllGather || op.kind == OpKind::kReduceScatter || op.kind == OpKind::kAllToAll ||
-                            op.kind == OpKind::kGather || op.kind == OpKind::kScatter;
-          bytes = std::max(bytes, op.count * CxxTypeOf(op).bytes * (wide ? members : 1));
-        }
-      }
-    }
+    for (const RankProgram& rank : schedule_.ranks) threads = std::max(threads, rank.threads.size());
+    ForEachOp(schedule_, [&](size_t, size_t, const Op& op) {
+      windows |= op.kind == OpKind::kWindowRegister;
+      if (!IsOperation(op.kind)) return;
+      const uint64_t members = schedule_.comms[static_cast<size_t>(op.comm)].members.size();
+      bytes = std::max(bytes, op.count * CxxTypeOf(op).bytes * (HoldsAllShares(op.kind) ? members : 1));
+    });
     std::string text = "constexpr int kRanks = " + std::to_string(schedule_.ranks.size()) + ";\n";
     text += "constexpr int kThreads = " + std::to_string(threads) + ";  // of a rank, at most\n";
     text += "constexpr int kComms = " + std::to_string(schedule_.comms.size()) + ";\n";
@@ -210,7 +204,7 @@ class Writer {
   const CxxOptions& options_;
   CxxMarks marks_;
   std::vector<std::string> functions_;
-  std::vector<std::vector<OpId>> timed_;  // by rank, of a benchmark
+  std::vector<std::vector<const Op*>> timed_;  // by rank, of a benchmark
 };
 
 }  // namespace

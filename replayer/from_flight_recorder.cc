@@ -365,7 +365,7 @@ class FlightSchedule {
     op.datatype = type->nccl;
     const size_t members = schedule_.comms[static_cast<size_t>(comm)].members.size();
     op.count = Count(known, entry, operation, *type, members);
-    if (known.kind == OpKind::kAllReduce || known.kind == OpKind::kReduce || known.kind == OpKind::kReduceScatter) op.reduce_op = kSum;
+    if (Reduces(known.kind)) op.reduce_op = kSum;
     if (HasRoot(known.kind)) op.root_or_peer = Root(operation, known.kind);
     if (IsTransfer(known.kind)) {
       const std::vector<int>& places = schedule_.comms[static_cast<size_t>(comm)].members;

@@ -309,8 +309,7 @@ std::vector<std::vector<OpId>> Steps(const Schedule& schedule) {
   ForEachOp(schedule, [&](size_t place, size_t, const Op& op) {
     if (!IsOperation(op.kind)) return;
     const int rank = static_cast<int>(place);
-    const std::vector<int>& members = schedule.comms[static_cast<size_t>(op.comm)].members;
-    const int me = static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
+    const int me = MemberOf(schedule.comms[static_cast<size_t>(op.comm)], rank);
     int from = -1, to = -1;
     if (IsTransfer(op.kind)) std::tie(from, to) = op.kind == OpKind::kSend ? std::pair(me, op.root_or_peer) : std::pair(op.root_or_peer, me);
     // The two ends of a transfer to oneself are numbered apart.

@@ -68,12 +68,6 @@ class Adder {
     return member >= 0 && static_cast<size_t>(member) < members.size() ? members[member] : -1;
   }
 
-  int MemberOf(int comm, int rank) const {
-    const std::vector<int>& members = schedule_.comms[comm].members;
-    const auto it = std::find(members.begin(), members.end(), rank);
-    return it == members.end() ? -1 : static_cast<int>(it - members.begin());
-  }
-
   void FindMissing(int comm, std::map<int, std::vector<Missing>>* missing) const {
     std::map<int, std::vector<Place>> collectives;
     std::map<std::pair<int, int>, std::pair<std::vector<Place>, std::vector<Place>>> transfers;  // sends, receives
@@ -103,13 +97,13 @@ class Adder {
       for (size_t i = receives.size(); i < sends.size() && destination >= 0; ++i) {
         Missing receive = MissingAt(sends[i]);
         receive.op.kind = OpKind::kRecv;
-        receive.op.root_or_peer = MemberOf(comm, source);
+        receive.op.root_or_peer = MemberOf(schedule_.comms[comm], source);
         (*missing)[destination].push_back(std::move(receive));
       }
       for (size_t i = sends.size(); i < receives.size() && source >= 0; ++i) {
         Missing send = MissingAt(receives[i]);
         send.op.kind = OpKind::kSend;
-        send.op.root_or_peer = MemberOf(comm, destination);
+        send.op.root_or_peer = MemberOf(schedule_.comms[comm], destination);
         (*missing)[source].push_back(std::move(send));
       }
     }

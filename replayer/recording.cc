@@ -72,7 +72,7 @@ void Recording::OnRecord(const graph::CallRecord& record) {
   call.flags = record.flags;
   call.datatype = record.datatype;
   call.reduce_op = record.reduce_op;
-  if (record.call >= Call::kAllReduce && record.call <= Call::kRecv) {
+  if (call.IsOperation()) {
     ++operations_;
     if (record.capture != 0) graphs_[record.process].captures[record.capture].push_back(record.order);
   }

@@ -36,6 +36,7 @@ struct RecordedCall {
   uint8_t datatype = 0;
   uint8_t reduce_op = 255;
 
+  bool IsOperation() const { return call >= graph::Call::kAllReduce && call <= graph::Call::kRecv; }  // of NCCL, on a communicator
   bool Returned() const { return end_order != 0; }
   bool InGroup() const { return (flags & graph::kInGroup) != 0; }
   bool Captured() const { return (flags & graph::kCapturing) != 0; }

@@ -96,9 +96,7 @@ class Checker {
       return nullptr;
     }
     const Communicator& comm = schedule_.comms[static_cast<size_t>(place)];
-    if (std::find(comm.members.begin(), comm.members.end(), rank) == comm.members.end()) {
-      Add("the rank is no member of " + comm.name);
-    }
+    if (MemberOf(comm, rank) < 0) Add("the rank is no member of " + comm.name);
     return &comm;
   }
 
@@ -175,6 +173,11 @@ std::string Describe(const Signature& signature) {
   std::string text;
   for (const std::string& edge : signature.edges) text += (text.empty() ? " (" : ", ") + edge;
   return signature.verdict + text + (text.empty() ? "" : ")");
+}
+
+int MemberOf(const Communicator& comm, int rank) {
+  const auto found = std::find(comm.members.begin(), comm.members.end(), rank);
+  return found == comm.members.end() ? -1 : static_cast<int>(found - comm.members.begin());
 }
 
 OpId NextId(const Schedule& schedule) {

@@ -49,6 +49,10 @@ constexpr bool HasRoot(OpKind kind) {
 }
 // Collectives that NCCL carries out as sends and receives; members are connected as by these.
 constexpr bool IsPairwise(OpKind kind) { return kind == OpKind::kAllToAll || kind == OpKind::kGather || kind == OpKind::kScatter; }
+// Collectives that add something up.
+constexpr bool Reduces(OpKind kind) { return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce; }
+// Collectives of which some member's buffer holds `count` elements for each member.
+constexpr bool HoldsAllShares(OpKind kind) { return kind == OpKind::kAllGather || kind == OpKind::kReduceScatter || IsPairwise(kind); }
 constexpr bool IsHostWait(OpKind kind) { return kind >= OpKind::kStreamSync && kind <= OpKind::kPoll; }
 // Nothing stands behind it in its thread.
 constexpr bool EndsThread(OpKind kind) { return kind >= OpKind::kSleep; }
@@ -117,6 +121,9 @@ struct Communicator {
 
   friend bool operator==(const Communicator&, const Communicator&) = default;
 };
+
+// The rank's place among the members; -1: it is none.
+int MemberOf(const Communicator& comm, int rank);
 
 enum class StreamKind : uint8_t { kNonBlocking, kBlocking, kLegacy, kPerThread };
 

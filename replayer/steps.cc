@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
+#include <utility>
 
 #include "analyzer/graph/names.h"
 
@@ -13,8 +15,6 @@ using graph::Call;
 using graph::ProcessId;
 using graph::WaitKind;
 using graph::WorkKind;
-
-bool IsOperation(const RecordedCall& call) { return call.call >= Call::kAllReduce && call.call <= Call::kRecv; }
 
 class Finder {
  public:
@@ -44,6 +44,11 @@ class Finder {
     uint64_t before = 0, within = 0;
     friend bool operator==(const Share&, const Share&) = default;
   };
+  struct Placed {
+    uint64_t when = 0;  // an order of the process
+    const RecordedCall* call = nullptr;
+    int graph = -1;  // that it was captured into
+  };
   using Queue = std::tuple<int, int, int>;  // communicator, source and destination (-1 of collectives)
 
   void Refuse(const std::string& why) { steps_.calls.refused.insert(why); }
@@ -52,7 +57,7 @@ class Finder {
 
   static bool Counts(const RecordedCall& call) {
     if (call.work == WorkKind::kGraphLaunch) return call.content >= 0;
-    return IsOperation(call) && !call.Captured() && call.Returned() && graph::Took(call.result);
+    return call.IsOperation() && !call.Captured() && call.Returned() && graph::Took(call.result);
   }
 
   void Read(ProcessId id, const RecordedProcess& recorded) {
@@ -126,20 +131,21 @@ class Finder {
     const uint64_t until = end < rank.operations.size() ? rank.operations[end]->order : UINT64_MAX;
     Count(rank, begin, end);
 
-    // (when it happens, its own order), call: groups where they end, since nothing begins before; waits of the host where they
-    // end, so that what other threads call meanwhile is not held up.
-    std::vector<std::pair<std::pair<uint64_t, uint64_t>, RecordedCall>> calls;
+    std::set<std::pair<uint32_t, uint32_t>> groups;  // that hold operations of these steps: thread and number
+    std::set<int32_t> contents;                      // of graphs that are launched
+    for (size_t i = begin; i < end; ++i) {
+      const RecordedCall& call = *rank.operations[i];
+      if (call.InGroup()) groups.insert({call.thread, call.group});
+      if (call.content >= 0) contents.insert(call.content);
+    }
     std::map<std::pair<uint32_t, uint32_t>, uint64_t> group_ends;
     for (const RecordedCall& call : rank.recorded->calls) {
       if (call.call == Call::kGroupEnd && call.order >= from) group_ends.try_emplace({call.thread, call.group}, call.order);
     }
-    std::map<std::pair<uint32_t, uint32_t>, bool> groups;  // that hold operations of these steps
-    std::map<int32_t, bool> contents;
-    for (size_t i = begin; i < end; ++i) {
-      const RecordedCall& call = *rank.operations[i];
-      if (call.InGroup()) groups[{call.thread, call.group}] = true;
-      if (call.content >= 0) contents[call.content] = true;
-    }
+
+    // Groups where they end, since nothing begins before; waits of the host where they end, so that what other threads call
+    // meanwhile is not held up. What graphs hold was captured earlier, and stands in front.
+    std::vector<Placed> calls;
     for (const RecordedCall& call : rank.recorded->calls) {
       if (call.order < from || call.order >= until || !call.Returned() || !graph::Took(call.result) || call.Captured()) continue;
       const std::pair group(call.thread, call.group);
@@ -152,31 +158,40 @@ class Finder {
         const auto group_end = group_ends.find(group);
         when = group_end == group_ends.end() ? when : group_end->second;
       }
-      calls.push_back({{when, call.order}, call});
+      calls.push_back({.when = when, .call = &call});
     }
-    // What the graphs hold that are launched; it was captured earlier, and stands in front.
-    for (const auto& [content, launched] : contents) {
+    std::set<uint64_t> captured_ends;
+    for (const int32_t content : contents) {
       for (const uint64_t order : rank.recorded->graphs[static_cast<size_t>(content)]) {
-        if (const RecordedCall* call = rank.recorded->Find(order); call != nullptr) calls.push_back({{0, order}, *call});
+        const RecordedCall* const call = rank.recorded->Find(order);
+        if (call == nullptr) continue;
+        calls.push_back({.call = call, .graph = content});
+        const RecordedCall* const end = call->InGroup() ? GroupEndBehind(rank, *call) : nullptr;
+        if (end != nullptr && captured_ends.insert(end->order).second) calls.push_back({.call = end});
       }
     }
-    std::stable_sort(calls.begin(), calls.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    std::map<uint64_t, int> graph_of;  // order of a captured operation -> content
-    for (const auto& [content, launched] : contents) {
-      for (const uint64_t order : rank.recorded->graphs[static_cast<size_t>(content)]) graph_of[order] = content;
-    }
+    std::stable_sort(calls.begin(), calls.end(), [](const Placed& a, const Placed& b) {
+      return std::pair(a.when, a.call->order) < std::pair(b.when, b.call->order);
+    });
     auto& needed = steps_.calls.by_process[rank.id];
     uint64_t order = 0;
-    for (const auto& [when, call] : calls) {
-      const auto graph = when.first == 0 ? graph_of.find(call.order) : graph_of.end();
-      RecordedCall& merged = steps_.merged.emplace_back(call);
+    for (const Placed& placed : calls) {
+      RecordedCall& merged = steps_.merged.emplace_back(*placed.call);
       merged.order = ++order;
       merged.end_order = ++order;
       merged.thread = 1;
-      merged.site = call.site;
-      needed[merged.order] = {.call = &merged, .witness = false, .graph = graph == graph_of.end() ? -1 : graph->second};
-      if (const int comm = CommIndex(rank, call); comm >= 0) steps_.calls.comms.insert(comm);
+      needed[merged.order] = {.call = &merged, .witness = false, .graph = placed.graph};
+      if (const int comm = CommIndex(rank, merged); comm >= 0) steps_.calls.comms.insert(comm);
     }
+  }
+
+  // Null: it is not recorded.
+  static const RecordedCall* GroupEndBehind(const Rank& rank, const RecordedCall& call) {
+    const RecordedCall* const end = rank.recorded->calls.data() + rank.recorded->calls.size();
+    const RecordedCall* const found = std::find_if(&call, end, [&](const RecordedCall& next) {
+      return next.thread == call.thread && next.call == Call::kGroupEnd;
+    });
+    return found == end ? nullptr : found;
   }
 
   // The operations of the steps, and those before them, by whom they meet.

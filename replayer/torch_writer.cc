@@ -26,7 +26,6 @@ constexpr Type kTypes[] = {{"int8", 1},    {"uint8", 1},   {"int32", 4},   {null
 constexpr const char* kOperators[] = {"SUM", "PRODUCT", "MAX", "MIN", "AVG"};  // by ncclRedOp_t
 
 Type TypeOf(const Op& op) { return op.datatype < std::size(kTypes) ? kTypes[op.datatype] : Type{nullptr, 1}; }
-bool Reduces(OpKind kind) { return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce; }
 std::string Number(uint64_t number) { return std::to_string(number); }
 
 // For a comment or a docstring: one line, and no way out of it.

@@ -162,7 +162,7 @@ class Builder {
       const auto local = facts_.execution.Find(member.process)->comms.find(member.comm);
       if (local == facts_.execution.Find(member.process)->comms.end()) continue;
       for (const RecordedCall& call : recorded->second.calls) {
-        if (call.comm != member.comm || call.call < Call::kAllReduce || call.call > Call::kRecv) continue;
+        if (call.comm != member.comm || !call.IsOperation()) continue;
         if (!call.Returned() || !graph::Took(call.result) || (unfinished_ && needed_.Has(member.process, call.order))) continue;
         graph::Part part;
         part.ref.rank = local->second.rank;
@@ -380,7 +380,7 @@ class Builder {
       default:
         break;
     }
-    if (call.call >= Call::kAllReduce && call.call <= Call::kRecv) {
+    if (call.IsOperation()) {
       static_assert(static_cast<int>(OpKind::kRecv) == static_cast<int>(Call::kRecv) - static_cast<int>(Call::kAllReduce));
       op->kind = static_cast<OpKind>(static_cast<int>(call.call) - static_cast<int>(Call::kAllReduce));
       op->count = call.count;

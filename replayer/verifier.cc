@@ -142,12 +142,15 @@ std::string Seconds(double seconds) {
   return text.substr(0, text.find('.') + 3);
 }
 
+// What is started here runs in a folder of its own.
+std::string Absolute(const std::string& path) { return std::filesystem::absolute(path).string(); }
+
 }  // namespace
 
 Status CompileReplay(const std::string& source, const std::string& binary, const VerifyTools& tools) {
   const StatusOr<std::unique_ptr<TemporaryFolder>> folder = TemporaryFolder::Make();
   GORDIAN_RETURN_IF_ERROR(folder.status());
-  std::vector<std::string> command = {tools.compiler, "-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", "-pthread", source, "-o", binary};
+  std::vector<std::string> command = {tools.compiler, "-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", "-pthread", Absolute(source), "-o", Absolute(binary)};
   for (const std::string& include : tools.include_dirs) command.insert(command.end(), {"-isystem", include});
   command.insert(command.end(), {"-L" + tools.library_dir, "-lnccl", "-lcudart", "-Wl,-rpath-link," + tools.library_dir});
   StatusOr<std::unique_ptr<Child>> child = Child::Start(command, (*folder)->path() + "/compiler", (*folder)->path());
@@ -173,7 +176,7 @@ StatusOr<Verified> VerifyReplay(const std::string& binary, const Signature& want
       const std::string name = (*folder)->path() + "/" + std::to_string(++started);
       std::vector<std::string> command = {tools.gordian,     "run",  "--emulator", "--session",
                                           name + ".session", "--suspect-after", Seconds(tools.suspect_after_s), "--",
-                                          binary,            "--patience", Seconds(tools.patience_s)};
+                                          Absolute(binary),  "--patience", Seconds(tools.patience_s)};
       if (free_running) command.push_back("--free");
       StatusOr<std::unique_ptr<Child>> child = Child::Start(command, name + ".output", (*folder)->path());
       GORDIAN_RETURN_IF_ERROR(child.status());

@@ -5,7 +5,7 @@
 
 namespace gordian::graph {
 
-void ExecutionGraph::Append(Process&, StreamQueue& queue, WorkItem item) {
+void ExecutionGraph::Append(StreamQueue& queue, WorkItem&& item) {
   queue.last = std::max(queue.last, item.ordinal);
   if (queue.items.empty() || queue.items.back().ordinal < item.ordinal) {
     queue.items.push_back(std::move(item));
@@ -29,7 +29,7 @@ void ExecutionGraph::AppendNothing(Process& process, StreamPosition position) {
   WorkItem item;
   item.ordinal = position.ordinal;
   item.kind = WorkKind::kKernels;
-  Append(process, queue, std::move(item));
+  Append(queue, std::move(item));
 }
 
 StreamQueue& ExecutionGraph::Stream(Process& process, StreamId id, int device) {

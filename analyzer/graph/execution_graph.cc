@@ -322,9 +322,7 @@ void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
     if (earlier != nullptr && earlier->comm == record.comm) kernel = earlier;
   }
   if (kernel == nullptr) {
-    const KernelId id = next_kernel_++;
-    kernel = &kernels_[id];
-    kernel->id = id;
+    kernel = &kernels_.Add();
     kernel->process = process.info.process;
     kernel->thread = thread.id;
     kernel->comm = record.comm;
@@ -332,9 +330,9 @@ void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
     kernel->in_group = in_group;
     kernel->time_ns = record.time_ns;
     if (in_group) {
-      thread.group_kernels.push_back(id);
+      thread.group_kernels.push_back(kernel->id);
     } else {
-      thread.open->kernel = id;
+      thread.open->kernel = kernel->id;
     }
   }
   if (!IsEmpty(part) && std::find(kernel->streams.begin(), kernel->streams.end(), record.stream) ==
@@ -472,7 +470,7 @@ void ExecutionGraph::PlaceKernel(Process& process, Kernel& kernel, StreamPositio
   item.legacy = LegacyOrder(process, queue);
   item.order = kernel.parts.empty() ? 0 : kernel.parts.front().order;
   item.site = kernel.parts.empty() ? 0 : kernel.parts.front().site;
-  Append(process, queue, std::move(item));
+  Append(queue, std::move(item));
 }
 
 void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
@@ -512,7 +510,7 @@ void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
   if (record.work == WorkKind::kMemoryWrite) {
     NoteWrite(process, item.memory, {record.stream, record.ordinal});
   }
-  Append(process, queue, std::move(item));
+  Append(queue, std::move(item));
 }
 
 void ExecutionGraph::ApplyHostWait(Process& process, Thread& thread, const CallRecord& record) {

@@ -378,7 +378,7 @@ class ExecutionGraph {
   void CommDone(Process&, CommId, uint64_t now_ns);
   void MarkDone(Process&, StreamPosition, uint64_t now_ns);
   void Soften(Process&);
-  void Append(Process&, StreamQueue&, WorkItem);
+  static void Append(StreamQueue&, WorkItem&&);
   void AppendNothing(Process&, StreamPosition);
   StreamQueue& Stream(Process&, StreamId, int device);
   void Behind(const Process&, const StreamQueue&, StreamPositions*) const;
@@ -391,7 +391,6 @@ class ExecutionGraph {
   Process* latest_ = nullptr;  // whose record came last: most come in runs
   IdTable<Process*> by_id_;    // of processes_
   KernelTable<Kernel> kernels_;
-  KernelId next_kernel_ = 1;
   uint64_t next_instance_ = 1;
 };
 

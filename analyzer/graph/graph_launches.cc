@@ -170,14 +170,14 @@ void ExecutionGraph::ApplyGraphLaunch(Process& process, const CallRecord& record
   item.graph = true;
   item.kind = launched.empty() ? WorkKind::kKernels : WorkKind::kNone;
   item.kernels.assign(launched.begin(), launched.end());
-  Append(process, queue, std::move(item));
+  Append(queue, std::move(item));
 }
 
 // Null when NCCL would launch nothing for it.
 Kernel* ExecutionGraph::LaunchCaptured(Process& process, const CapturedKernel& captured,
                                        const CallRecord& record, uint32_t place) {
   auto local = process.comms.find(captured.comm);
-  Kernel kernel;
+  Kernel& kernel = kernels_.Add();
   kernel.process = process.info.process;
   kernel.thread = record.thread;
   kernel.comm = captured.comm;
@@ -193,20 +193,18 @@ Kernel* ExecutionGraph::LaunchCaptured(Process& process, const CapturedKernel& c
     part.time_ns = record.time_ns;
     kernel.parts.push_back(std::move(part));
   }
-  kernel.id = next_kernel_++;
   for (const Part& part : kernel.parts) {
     Post(part, kernel.id, place);
     matcher_.Accept(part.ref, record.time_ns);
   }
-  Kernel& held = kernels_[kernel.id] = std::move(kernel);
-  if (std::all_of(held.parts.begin(), held.parts.end(), IsEmpty)) {
-    KernelDone(held.id);
+  if (std::all_of(kernel.parts.begin(), kernel.parts.end(), IsEmpty)) {
+    KernelDone(kernel.id);
     return nullptr;
   }
-  held.streams = {record.stream};
-  NoteUsed(process, held);
-  Enqueued(process, held);
-  return &held;
+  kernel.streams = {record.stream};
+  NoteUsed(process, kernel);
+  Enqueued(process, kernel);
+  return &kernel;
 }
 
 }  // namespace gordian::graph

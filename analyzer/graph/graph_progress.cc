@@ -62,7 +62,7 @@ void ExecutionGraph::ApplyGraphProgress(Process& process, const CallRecord& reco
     if (kernel.launch_order <= record.ordinal) launched.push_back(id);
   }
   for (KernelId id : launched) {
-    Kernel& kernel = kernels_.at(id);
+    Kernel& kernel = *kernels_.Find(id);
     bool passed = true;
     for (GraphMarkerPair& pair : kernel.graph_markers) {
       const auto says = [&](uint32_t marker) {

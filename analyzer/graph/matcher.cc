@@ -104,15 +104,13 @@ Transfer* Matcher::FindTransfer(const PartRef& part) {
   return it == channel->second.end() ? nullptr : &it->second;
 }
 
-MemberSlot* Matcher::Slot(const PartRef& part) {
+MemberSlot* Matcher::Slot(const PartRef& part, Instance** instance) {
   if (part.comm < 0) return nullptr;
   if (part.kind == PartKind::kCollective) {
-    Instance* instance = FindInstance(part.comm, part.sequence);
-    if (instance == nullptr || part.rank < 0 ||
-        part.rank >= static_cast<int>(instance->members.size())) {
-      return nullptr;
-    }
-    return &instance->members[part.rank];
+    Instance* const found = FindInstance(part.comm, part.sequence);
+    if (instance != nullptr) *instance = found;
+    if (found == nullptr || part.rank < 0 || part.rank >= static_cast<int>(found->members.size())) return nullptr;
+    return &found->members[part.rank];
   }
   Transfer* transfer = FindTransfer(part);
   if (transfer == nullptr) return nullptr;
@@ -126,6 +124,10 @@ void Matcher::Post(const PartRef& part, const MemberSlot& slot) {
   if (part.kind == PartKind::kCollective) {
     Instance& instance = comm.instances[part.sequence];
     if (static_cast<int>(instance.members.size()) < comm.nranks) {
+      if (instance.members.empty() && !spare_members_.empty()) {
+        instance.members = std::move(spare_members_.back());
+        spare_members_.pop_back();
+      }
       instance.members.resize(comm.nranks);
     }
     MemberSlot& mine = instance.members[part.rank];
@@ -143,15 +145,15 @@ void Matcher::Post(const PartRef& part, const MemberSlot& slot) {
 }
 
 void Matcher::Accept(const PartRef& part, uint64_t now_ns) {
-  MemberSlot* slot = Slot(part);
+  Instance* instance = nullptr;
+  MemberSlot* const slot = Slot(part, &instance);
   if (slot == nullptr || slot->state == SlotState::kNone || slot->accepted) return;
   slot->accepted = true;
   if (comms_[part.comm].opaque) return;
-  if (part.kind == PartKind::kCollective) {
+  if (instance != nullptr) {
     const int earlier = comms_[part.comm].collective_mismatch;
     if (earlier >= 0) Keep(earlier, part.rank, part.sequence, slot->signature);
-    CheckInstance(part.comm, part.sequence, *FindInstance(part.comm, part.sequence), part.rank,
-                  now_ns);
+    CheckInstance(part.comm, part.sequence, *instance, part.rank, now_ns);
   } else {
     CheckTransfer(part, *FindTransfer(part), now_ns);
   }
@@ -260,22 +262,20 @@ void Matcher::Withdraw(const PartRef& part) {
   if (part.kind == PartKind::kCollective) {
     uint64_t& next = comms_[part.comm].members[part.rank].next_sequence;
     if (next == part.sequence + 1) next = part.sequence;
-    Instance* instance = FindInstance(part.comm, part.sequence);
-    if (--instance->called == 0) comms_[part.comm].instances.erase(part.sequence);
+    const auto instance = comms_[part.comm].instances.find(part.sequence);
+    if (--instance->second.called == 0) Retire(comms_[part.comm], instance);
   }
 }
 
 void Matcher::Done(const PartRef& part) {
-  MemberSlot* slot = Slot(part);
+  Instance* instance = nullptr;
+  MemberSlot* const slot = Slot(part, &instance);
   if (slot == nullptr || slot->state == SlotState::kNone || slot->state == SlotState::kDone) return;
   slot->state = SlotState::kDone;
   slot->kernel = 0;
-  if (part.kind == PartKind::kCollective) {
-    ++FindInstance(part.comm, part.sequence)->done;
-    MaybeRetire(part.comm, part.sequence);
-  } else {
-    MaybeRetireTransfer(part);
-  }
+  if (instance == nullptr) return MaybeRetireTransfer(part);
+  ++instance->done;
+  MaybeRetire(comms_[part.comm], part.sequence);
 }
 
 void Matcher::Abort(const PartRef& part) {
@@ -283,19 +283,25 @@ void Matcher::Abort(const PartRef& part) {
   if (slot != nullptr && slot->state == SlotState::kCalled) slot->state = SlotState::kAborted;
 }
 
-void Matcher::MaybeRetire(int index, uint64_t sequence) {
-  Communicator& comm = comms_[index];
-  auto it = comm.instances.find(sequence);
-  if (it->second.done >= comm.nranks) {
-    comm.instances.erase(it);
-    return;
+void Matcher::Retire(Communicator& comm, Instances::iterator instance) {
+  constexpr size_t kKept = 64, kKeptRanks = 256;
+  std::vector<MemberSlot>& members = instance->second.members;
+  if (spare_members_.size() < kKept && members.capacity() <= kKeptRanks) {
+    members.clear();
+    spare_members_.push_back(std::move(members));
   }
+  comm.instances.erase(instance);
+}
+
+void Matcher::MaybeRetire(Communicator& comm, uint64_t sequence) {
+  const auto it = comm.instances.find(sequence);
+  if (it->second.done >= comm.nranks) return Retire(comm, it);
   if (comm.instances.size() <= kMaxHeldWithUnseenMembers) return;
   const Instance& oldest = comm.instances.begin()->second;
   for (size_t r = 0; r < oldest.members.size(); ++r) {
     if (comm.members[r].known && oldest.members[r].state != SlotState::kDone) return;
   }
-  comm.instances.erase(comm.instances.begin());
+  Retire(comm, comm.instances.begin());
 }
 
 void Matcher::MaybeRetireTransfer(const PartRef& part) {
@@ -353,7 +359,7 @@ void Matcher::RetireLost(int index) {
       if (!member.known || state == SlotState::kCalled || state == SlotState::kAborted) return;
       if (state == SlotState::kNone && member.next_sequence <= oldest->first + kKept) return;
     }
-    comm.instances.erase(oldest);
+    Retire(comm, oldest);
   }
 }
 

@@ -5,7 +5,10 @@
 #ifndef GORDIAN_ANALYZER_GRAPH_MATCHER_H_
 #define GORDIAN_ANALYZER_GRAPH_MATCHER_H_
 
+#include <boost/container/deque.hpp>
+#include <boost/container/flat_map.hpp>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -86,6 +89,10 @@ struct CommMember {
   uint64_t next_sequence = 0;  // collectives that it has called
 };
 
+// New ones come at the end, and go nearly in their order: both ends of a deque are quick, its middle need not be.
+using Instances = boost::container::flat_map<uint64_t, Instance, std::less<uint64_t>,
+                                             boost::container::deque<std::pair<uint64_t, Instance>>>;
+
 struct Communicator {
   CommUid uid = 0;
   int color = 0;
@@ -93,7 +100,7 @@ struct Communicator {
   std::string name;
   bool opaque = false;  // some of its operations cannot be followed (captured into graphs, ...)
   std::vector<CommMember> members;                                        // by rank
-  std::map<uint64_t, Instance> instances;                                 // unfinished, by sequence
+  Instances instances;  // unfinished, by sequence
   std::map<std::pair<int, int>, std::map<uint64_t, Transfer>> transfers;  // (source, destination)
   bool unsure = false;  // numbers of some member may be wrong: no mismatch is one
   int collective_mismatch = -1;
@@ -175,8 +182,10 @@ class Matcher {
   void Done(const PartRef&);
   void Abort(const PartRef&);
 
-  // The slot that a part is in, or its counterpart's; null when gone (done everywhere).
-  MemberSlot* Slot(const PartRef&);
+  // The slot that a part is in, or its counterpart's; null when gone (done everywhere). An Instance is valid until the
+  // next operation on its communicator is posted or done, a slot until its instance is gone.
+  // `instance`: that the slot of a collective is in.
+  MemberSlot* Slot(const PartRef&, Instance** instance = nullptr);
   Instance* FindInstance(int comm, uint64_t sequence);
   Transfer* FindTransfer(const PartRef&);
   const Instance* FindInstance(int comm, uint64_t sequence) const {
@@ -213,7 +222,8 @@ class Matcher {
   void Keep(int mismatch, int rank, uint64_t sequence, const OpSignature&);
   void CheckInstance(int comm, uint64_t sequence, Instance&, int rank, uint64_t now_ns);
   void CheckTransfer(const PartRef&, Transfer&, uint64_t now_ns);
-  void MaybeRetire(int comm, uint64_t sequence);
+  void MaybeRetire(Communicator&, uint64_t sequence);
+  void Retire(Communicator&, Instances::iterator);
   void MaybeRetireTransfer(const PartRef&);
 
   std::vector<Communicator> comms_;
@@ -221,6 +231,8 @@ class Matcher {
   std::vector<Mismatch> mismatches_;
   std::map<CommUid, InitCall> inits_;
   Tallies tallies_;
+  // Of instances that are over, cleared, for later ones.
+  std::vector<std::vector<MemberSlot>> spare_members_;
 };
 
 }  // namespace gordian::graph

@@ -273,7 +273,7 @@ void StateMerge::OpenFromState(struct Thread* thread, const ThreadState& state) 
   process_.last_record_ns = std::max(last, record.time_ns);
   process_.last_progress_ns = std::max(progress, record.time_ns);
   if (thread->open && thread->open->kernel != 0) {
-    execution_.kernels_.at(thread->open->kernel).from_state = true;
+    if (Kernel* const kernel = execution_.kernels_.Find(thread->open->kernel); kernel != nullptr) kernel->from_state = true;
   }
 }
 
@@ -352,9 +352,8 @@ void StateMerge::PendingPart(const PendingStream& stream, const PendingOperation
 Kernel* StateMerge::KernelOf(const PendingOperation& operation, const LocalComm& local) {
   KernelId& id = process_.state_launches[{operation.launch, operation.comm}];
   if (Kernel* const found = execution_.kernels_.Find(id); found != nullptr) return found;
-  id = execution_.next_kernel_++;
-  Kernel& kernel = execution_.kernels_[id];
-  kernel.id = id;
+  Kernel& kernel = execution_.kernels_.Add();
+  id = kernel.id;
   kernel.process = process_.info.process;
   kernel.comm = operation.comm;
   kernel.comm_index = local.index;
@@ -391,7 +390,7 @@ void StateMerge::Place(Kernel* kernel, StreamPosition position) {
   item.ordinal = position.ordinal;
   item.kernels.push_back(kernel->id);
   item.site = kernel->parts.empty() ? 0 : kernel->parts.front().site;
-  execution_.Append(process_, queue, std::move(item));
+  ExecutionGraph::Append(queue, std::move(item));
 }
 
 // W3, from what the stream waits for since its operation before.
@@ -407,7 +406,7 @@ void StateMerge::EventWait(StreamId stream, const PendingOperation& operation) {
       WorkItem item;
       item.ordinal = ordinal;
       item.kind = WorkKind::kEventWait;
-      execution_.Append(process_, queue, std::move(item));
+      ExecutionGraph::Append(queue, std::move(item));
       at = std::lower_bound(queue.items.begin(), queue.items.end(), ordinal,
                             [](const WorkItem& item, uint64_t n) { return item.ordinal < n; });
     }

@@ -20,7 +20,8 @@ constexpr uint32_t kNoFixed = 0;
 
 class Wire {
  public:
-  explicit Wire(std::string_view bytes) : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
+  // `limit`: as far as memory may be read, at or behind the end of the bytes.
+  Wire(std::string_view bytes, const char* limit) : at_(bytes.data()), end_(bytes.data() + bytes.size()), limit_(limit) {}
 
   bool AtEnd() const { return at_ == end_; }
   const char* at() const { return at_; }
@@ -41,16 +42,22 @@ class Wire {
       *out = static_cast<uint8_t>(*at_++);
       return true;
     }
-    uint64_t value = 0;
-    for (int shift = 0; shift < 70 && at_ != end_; shift += 7) {
-      const auto byte = static_cast<uint8_t>(*at_++);
-      value |= static_cast<uint64_t>(byte & 0x7f) << (shift < 64 ? shift : 63);
-      if (byte < 0x80) {
-        *out = value;
-        return shift < 63 || byte <= 1;  // more than 64 bits: protobuf decides
+    if (limit_ - at_ >= 8) {
+      uint64_t word = 0;
+      static_assert(std::endian::native == std::endian::little);
+      std::memcpy(&word, at_, 8);
+      const uint64_t ends = ~word & 0x8080808080808080;
+      const char* const behind = at_ + (std::countr_zero(ends) >> 3) + 1;
+      if (ends != 0 && behind <= end_) {  // of 8 bytes at most, 7 bits of each
+        word &= ends ^ (ends - 1);        // nothing behind its last byte
+        word = (word & 0x007f007f007f007f) | (word & 0x7f007f007f007f00) >> 1;
+        word = (word & 0x00003fff00003fff) | (word & 0x3fff00003fff0000) >> 2;
+        *out = (word & 0x000000000fffffff) | (word & 0x0fffffff00000000) >> 4;
+        at_ = behind;
+        return true;
       }
     }
-    return false;
+    return LongVarint(out);
   }
   bool Fixed64(uint64_t* out) {
     if (end_ - at_ < 8) return false;
@@ -69,16 +76,31 @@ class Wire {
   }
 
  private:
+  // Byte by byte: of more than 8, or at the end of what may be read.
+  bool LongVarint(uint64_t* out) {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 70 && at_ != end_; shift += 7) {
+      const auto byte = static_cast<uint8_t>(*at_++);
+      value |= static_cast<uint64_t>(byte & 0x7f) << (shift < 64 ? shift : 63);
+      if (byte < 0x80) {
+        *out = value;
+        return shift < 63 || byte <= 1;  // more than 64 bits: protobuf decides
+      }
+    }
+    return false;
+  }
+
   const char* at_;
   const char* end_;
+  const char* limit_;
 };
 
 // Reads a message whose numbers go into `fields`; other(field, bytes) gets parts, and other(field, value, wire) numbers
 // that are no such field. False: not what is told here, or nothing that makes sense.
 template <uint32_t kFixed, size_t kFields, typename Other>
-bool ReadFields(std::string_view bytes, Fields<kFields>* fields, Other&& other) {
+bool ReadFields(std::string_view bytes, const char* limit, Fields<kFields>* fields, Other&& other) {
   static_assert(kFields <= 32);
-  Wire wire(bytes);
+  Wire wire(bytes, limit);
   while (!wire.AtEnd()) {
     const char* const begin = wire.at();
     uint64_t tag = 0;
@@ -123,22 +145,22 @@ bool IsAscii(std::string_view text) {
 }
 
 // By the payload's field in v1::CallRecord.
-bool ReadPayload(v1::CallRecord::PayloadCase payload, std::string_view bytes, Payload* told) {
+bool ReadPayload(v1::CallRecord::PayloadCase payload, std::string_view bytes, const char* limit, Payload* told) {
   switch (payload) {
     case v1::CallRecord::kCommInit:
-      return ReadFields<Bit(5)>(bytes, told, Nothing());
+      return ReadFields<Bit(5)>(bytes, limit, told, Nothing());
     case v1::CallRecord::kStream:
     case v1::CallRecord::kWork:
     case v1::CallRecord::kHostWait:
-      return ReadFields<Bit(4)>(bytes, told, Nothing());
+      return ReadFields<Bit(4)>(bytes, limit, told, Nothing());
     case v1::CallRecord::kGraph:
-      return ReadFields<Bit(2) | Bit(3)>(bytes, told, Nothing());
+      return ReadFields<Bit(2) | Bit(3)>(bytes, limit, told, Nothing());
     case v1::CallRecord::kOperation:
     case v1::CallRecord::kCommCall:
     case v1::CallRecord::kGroup:
     case v1::CallRecord::kEnd:
     case v1::CallRecord::kEnqueue:
-      return ReadFields<kNoFixed>(bytes, told, Nothing());
+      return ReadFields<kNoFixed>(bytes, limit, told, Nothing());
     case v1::CallRecord::kText:
     case v1::CallRecord::PAYLOAD_NOT_SET:
       break;
@@ -177,6 +199,7 @@ void Chunk::Clear() {
 
 bool Chunk::Read(std::string_view contents) {
   Clear();
+  limit_ = contents.data() + contents.size();
   if (ReadPlain(contents)) return true;
   // What is not told here, or nothing that makes sense: protobuf knows.
   Clear();
@@ -191,9 +214,10 @@ bool Chunk::ReadBatch(std::string_view contents) {
   constexpr uint64_t kNumber = 1, kEvents = 2;
   static_assert(kNumber == v1::EventBatch::kNumberFieldNumber && kEvents == v1::EventBatch::kEventsFieldNumber);
   Clear();
+  limit_ = contents.data() + contents.size();
   plain_rounds_ = false;
   Fields<kNumber + 1> fields;
-  if (ReadFields<kNoFixed>(contents, &fields,
+  if (ReadFields<kNoFixed>(contents, limit_, &fields,
                            Either{[this](uint64_t field, std::string_view bytes) {
                                     return field == kEvents && ReadEvent(bytes);
                                   },
@@ -213,7 +237,7 @@ bool Chunk::ReadPlain(std::string_view contents) {
   constexpr uint64_t kEvents = 2, kLast = 3;
   Fields<1> none;
   return ReadFields<kNoFixed>(
-      contents, &none,
+      contents, limit_, &none,
       Either{[this](uint64_t field, std::string_view bytes) { return field == kEvents && ReadEvent(bytes); },
              [this](uint64_t field, uint64_t value, std::string_view) {
                last_ = value != 0;
@@ -227,14 +251,14 @@ void Chunk::AddOther(std::unique_ptr<v1::Event> event) {
 }
 
 bool Chunk::ReadEvent(std::string_view bytes) {
-  Wire wire(bytes);
+  Wire wire(bytes, limit_);
   uint64_t tag = 0;
   std::string_view part;
   // One field, as whoever writes events writes them.
   if (wire.Tag(&tag) && (tag & 7) == kBytes && wire.Bytes(&part) && wire.AtEnd()) {
     if (tag >> 3 == v1::Event::kRecord) {
       CallRecord& record = records_.emplace_back();
-      if (ReadRecord(part, &record)) {
+      if (ReadRecord(part, limit_, &record)) {
         events_.push_back({Kind::kRecord, static_cast<uint32_t>(records_.size() - 1)});
         return true;
       }
@@ -254,14 +278,14 @@ bool Chunk::ReadEvent(std::string_view bytes) {
   return true;
 }
 
-bool Chunk::ReadRecord(std::string_view bytes, CallRecord* record) {
+bool Chunk::ReadRecord(std::string_view bytes, const char* limit, CallRecord* record) {
   constexpr uint64_t kProcess = v1::CallRecord::kProcessFieldNumber;
   record->wire = bytes;
-  return ReadFields<Bit(7)>(bytes, record,
-                            Either{[record](uint64_t field, std::string_view part) {
+  return ReadFields<Bit(7)>(bytes, limit, record,
+                            Either{[record, limit](uint64_t field, std::string_view part) {
                                      if (record->payload != v1::CallRecord::PAYLOAD_NOT_SET) return false;
                                      record->payload = static_cast<v1::CallRecord::PayloadCase>(field);
-                                     return ReadPayload(record->payload, part, &record->told);
+                                     return ReadPayload(record->payload, part, limit, &record->told);
                                    },
                                    [record](uint64_t field, uint64_t value, std::string_view wire) {
                                      record->of_process = static_cast<uint32_t>(value);
@@ -275,7 +299,7 @@ bool Chunk::ReadRound(std::string_view bytes, Round* round) {
   round->chunk = this;
   round->first_process = processes_.size();
   const bool read = ReadFields<kNoFixed>(
-      bytes, round, Either{[this](uint64_t field, std::string_view part) { return field == kProcesses && ReadProcess(part); },
+      bytes, limit_, round, Either{[this](uint64_t field, std::string_view part) { return field == kProcesses && ReadProcess(part); },
                            [](uint64_t, uint64_t, std::string_view) { return false; }});
   round->n_processes = processes_.size() - round->first_process;
   return read;
@@ -291,16 +315,16 @@ bool Chunk::ReadProcess(std::string_view bytes) {
   const auto part = [this](uint64_t field, std::string_view inner) {
     switch (field) {
       case kThreads:
-        return ReadThread(inner, &threads_.emplace_back());
+        return ReadThread(inner, limit_, &threads_.emplace_back());
       case kStreams:
-        return ReadFields<kNoFixed>(inner, &streams_.emplace_back(), Nothing());
+        return ReadFields<kNoFixed>(inner, limit_, &streams_.emplace_back(), Nothing());
       case kComms:
-        return ReadFields<kNoFixed>(inner, &comms_.emplace_back(), Nothing());
+        return ReadFields<kNoFixed>(inner, limit_, &comms_.emplace_back(), Nothing());
       default:
         return false;
     }
   };
-  if (!ReadFields<kNoFixed>(bytes, &process, Either{part, [](uint64_t, uint64_t, std::string_view) { return false; }})) return false;
+  if (!ReadFields<kNoFixed>(bytes, limit_, &process, Either{part, [](uint64_t, uint64_t, std::string_view) { return false; }})) return false;
   process.n_threads = threads_.size() - process.first_thread;
   process.n_streams = streams_.size() - process.first_stream;
   process.n_comms = comms_.size() - process.first_comm;
@@ -308,9 +332,9 @@ bool Chunk::ReadProcess(std::string_view bytes) {
   return true;
 }
 
-bool Chunk::ReadThread(std::string_view bytes, ThreadState* thread) {
+bool Chunk::ReadThread(std::string_view bytes, const char* limit, ThreadState* thread) {
   constexpr uint64_t kName = 19;
-  return ReadFields<Bit(6) | Bit(12)>(bytes, thread,
+  return ReadFields<Bit(6) | Bit(12)>(bytes, limit, thread,
                                       Either{[thread](uint64_t field, std::string_view part) {
                                                thread->of_task = part;
                                                // Whether it is UTF-8 protobuf says.
@@ -321,11 +345,12 @@ bool Chunk::ReadThread(std::string_view bytes, ThreadState* thread) {
 
 bool ReadEnvelope(std::string_view message, BatchEnvelope* envelope) {
   *envelope = {};
-  Wire outer(message);
+  const char* const limit = message.data() + message.size();
+  Wire outer(message, limit);
   uint64_t tag = 0;
   if (!outer.Tag(&tag) || tag != (v1::ToAnalyzer::kBatchFieldNumber << 3 | kBytes)) return false;
   if (!outer.Bytes(&envelope->batch) || !outer.AtEnd()) return false;
-  Wire batch(envelope->batch);
+  Wire batch(envelope->batch, limit);
   const bool numbered = batch.Tag(&tag) && tag == (v1::EventBatch::kNumberFieldNumber << 3 | kVarint) &&
                         batch.Varint(&envelope->number);
   std::string_view packed;

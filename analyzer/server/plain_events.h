@@ -252,10 +252,10 @@ class Chunk {
   // False: not all of it is told here.
   bool ReadPlain(std::string_view contents);
   bool ReadEvent(std::string_view bytes);
-  static bool ReadRecord(std::string_view bytes, CallRecord* record);
+  static bool ReadRecord(std::string_view bytes, const char* limit, CallRecord* record);
   bool ReadRound(std::string_view bytes, Round* round);
   bool ReadProcess(std::string_view bytes);
-  static bool ReadThread(std::string_view bytes, ThreadState* thread);
+  static bool ReadThread(std::string_view bytes, const char* limit, ThreadState* thread);
 
   std::vector<Event> events_;
   std::vector<CallRecord> records_;
@@ -268,6 +268,7 @@ class Chunk {
   bool last_ = false;
   bool plain_rounds_ = true;
   uint64_t number_ = 0;
+  const char* limit_ = nullptr;  // end of the bytes that are read
 };
 
 // What a v1::ToAnalyzer that brings a batch holds. Views into the message.

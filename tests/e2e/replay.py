@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """gordian replay from outside: jobs are recorded, replayed as programs of their own, and these must hang and be told alike.
 
-  replay.py BUILD CASE ... [--runs K] [--jobs N]    cases: names of end-to-end jobs; JOB.twin, fix.JOB, golden.NAME, steps, wrong_result, interrupted, unreadable, all
+  replay.py BUILD CASE ... [--runs K] [--jobs N]    cases: names of end-to-end jobs; JOB.twin, fix.JOB, golden.NAME, steps, graph_steps, wrong_result, interrupted, unreadable, all
   replay.py BUILD --table [--runs K]                 every job that hangs, as a table (docs/replay.md)
 
 A job that hangs must be replayed with exit code 0: gordian itself has run the program, and wants exit code 42 and the
@@ -168,6 +168,7 @@ class Case:
     # Steps of a job that ends, as a benchmark: whole, some, with fewer ranks; and what there is no benchmark of.
     def steps(self):
         session = self.record_example("--steps", "6")
+        sizes = []
         for options, ranks in ((["--all-steps"], 4), (["--all-steps", "2..3"], 4), (["--all-steps", "2", "--fold", "tp=1"], 2)):
             code, document, err, _ = self.replay(session, *options, "--verify", str(self.runs))
             expect(code == 0, f"{options}: exit code {code}: {json.dumps(document)} {err}")
@@ -177,9 +178,11 @@ class Case:
             expect(done.returncode == 0 and "checks of results passed" in done.stdout, f"{done.stdout} {done.stderr}")
             rows = [line for line in done.stdout.splitlines() if line.startswith(("AllReduce on ", "group:", "AllGather on "))]
             expect(rows and all(float(row.split()[-3]) > 0 for row in rows), done.stdout)
-            self.sizes = getattr(self, "sizes", []) + [document["operations"]["replay"]]
-        whole, two, folded = self.sizes
-        expect(0 < folded < two < whole, f"{self.sizes}")
+            sizes.append(document["operations"]["replay"])
+        done = self.command(self.gordian, "replay", session, "-o", "here", "--all-steps", "1", "--verify", "1")  # from where one stands
+        expect(done.returncode == 0 and os.path.exists(os.path.join(self.work, "here", "bench.cc")), f"{done.stdout} {done.stderr}")
+        whole, two, folded = sizes
+        expect(0 < folded < two < whole, f"{sizes}")
         code, document, err, _ = self.replay(session, "--all-steps", "7..99")
         expect(code == 3 and "there are no steps 7..99" in err, f"{code} {err}")
         for wrong, said in ((["--fold", "xp=1"], "there are "), (["--fold", "tp=7"], "a number from 1 to 1"), (["--fold", "tp"], "NAME=MEMBERS")):
@@ -187,6 +190,16 @@ class Case:
             expect(code == 2 and said in err, f"{wrong}: {code} {err}")
         code, document, err, _ = self.replay(session, "--all-steps", "x..3")
         expect(code == 2 and "not x..3" in err, f"{code} {err}")
+
+    # A graph that holds a group: both ends of the group are captured.
+    def graph_steps(self):
+        session = self.record("graph_stuck_inside", "--twin")
+        code, document, err, _ = self.replay(session, "--all-steps", "2", "--verify", str(self.runs))
+        expect(code == 0 and document["verified"] == {"runs": self.runs, "ended": self.runs}, f"{document} {err}")
+        with open(document["benchmark"]) as f:
+            rank = f.read().split(" Rank0(")[1].split("EndCapture(")[0]
+        calls = [word for word in ("ncclGroupStart", "ncclGroupEnd", "Capture(") if rank.count(word) == 1]
+        expect(len(calls) == 3, f"{rank}")
 
     # A wrong result is found: the benchmark, with another operator in its calls than in its table.
     def wrong_result(self):
@@ -256,6 +269,8 @@ class Case:
             self.steps()
         elif self.name == "interrupted":
             self.interrupted()
+        elif self.name == "graph_steps":
+            self.graph_steps()
         elif self.name == "wrong_result":
             self.wrong_result()
         elif self.name.startswith("fix."):
@@ -285,7 +300,7 @@ def main():
     if args.table:
         names = HANGING
     elif names == ["all"]:
-        names = HANGING + list(REFUSED) + ENDS + ["unreadable", "interrupted", "steps", "wrong_result"] + [f"{name}.twin" for name in HANGING[:12]]
+        names = HANGING + list(REFUSED) + ENDS + ["unreadable", "interrupted", "steps", "graph_steps", "wrong_result"] + [f"{name}.twin" for name in HANGING[:12]]
     failed = 0
 
     def one(name):

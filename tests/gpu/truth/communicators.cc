@@ -258,23 +258,26 @@ TRUTH_PROGRAM(finalize_pending, 2) { EndPending(r, "ncclCommFinalize", ncclCommF
 TRUTH_PROGRAM(destroy_alone, 2) { EndAlone(r, "ncclCommDestroy", ncclCommDestroy); }
 TRUTH_PROGRAM(finalize_alone, 2) { EndAlone(r, "ncclCommFinalize", ncclCommFinalize); }
 
-TRUTH_PROGRAM(destroy_opposite, 2) {
-  Comm dp = r.Ready("dp");
-  Comm tp = r.Ready("tp");
+namespace {
+
+void DestroyOpposite(Rank& r, Comm dp, Comm tp) {
   r.Begin();
   r.Call("ncclCommDestroy first", [&] { return ncclCommDestroy((r.Departs() ? tp : dp).handle); });
   r.Call("ncclCommDestroy second", [&] { return ncclCommDestroy((r.Departs() ? dp : tp).handle); });
   r.Finish({});
 }
 
+}  // namespace
+
+TRUTH_PROGRAM(destroy_opposite, 2) {
+  const Comm dp = r.Ready("dp");
+  DestroyOpposite(r, dp, r.Ready("tp"));
+}
+
 // The same of communicators that nobody has used: their members are not connected to each other.
 TRUTH_PROGRAM(destroy_opposite_unused, 2) {
-  Comm dp = r.MakeComm("dp");
-  Comm tp = r.MakeComm("tp");
-  r.Begin();
-  r.Call("ncclCommDestroy first", [&] { return ncclCommDestroy((r.Departs() ? tp : dp).handle); });
-  r.Call("ncclCommDestroy second", [&] { return ncclCommDestroy((r.Departs() ? dp : tp).handle); });
-  r.Finish({});
+  const Comm dp = r.MakeComm("dp");
+  DestroyOpposite(r, dp, r.MakeComm("tp"));
 }
 
 namespace {

@@ -5,44 +5,42 @@
 
 #include <map>
 #include <random>
-#include <set>
 #include <vector>
 
 namespace gordian::graph {
 namespace {
 
 struct Value {
+  uint64_t id = 0;
   uint64_t number = 0;
   std::vector<int> list;
 
   void Clear() {
-    number = 0;
+    id = number = 0;
     list.clear();
   }
 };
 
-// Numbers in sequence, some of which stay for long, and those of processes of many nodes.
 TEST(KernelTable, HoldsWhatAMapWould) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     std::mt19937_64 random(seed);
     KernelTable<Value> table;
     std::map<uint64_t, uint64_t> twin;
-    uint64_t next = 1;
+    uint64_t last = 0;
     for (int step = 0; step < 20'000; ++step) {
       if (random() % 2 == 0) {
-        const uint64_t id = seed % 2 == 0 ? next++ : (random() % 500 << 20) + random() % 8 + 1;
-        Value& value = table[id];
-        if (twin.count(id) == 0) {
-          ASSERT_EQ(value.number, 0u);  // as new
-          ASSERT_TRUE(value.list.empty());
-        }
+        Value& value = table.Add();
+        ASSERT_GT(value.id, last);
+        last = value.id;
+        ASSERT_EQ(value.number, 0u);  // as new
+        ASSERT_TRUE(value.list.empty());
         value.number = random();
         value.list.push_back(1);
-        twin[id] = value.number;
+        twin[value.id] = value.number;
       } else {
-        // An early one mostly, as launches end.
-        const uint64_t id = twin.empty() ? 7 : std::next(twin.begin(), static_cast<long>(random() % std::min<size_t>(twin.size(), 5)))->first;
-        if (random() % 3 == 0) continue;
+        // An early one mostly, as launches end; now and then one that is over.
+        const auto early = [&] { return std::next(twin.begin(), static_cast<long>(random() % std::min<size_t>(twin.size(), 5)))->first; };
+        const uint64_t id = twin.empty() || random() % 8 == 0 ? last : early();
         table.erase(id);
         twin.erase(id);
         ASSERT_EQ(table.Find(id), nullptr);
@@ -57,16 +55,30 @@ TEST(KernelTable, HoldsWhatAMapWould) {
       EXPECT_EQ(table.at(id).number, number);
     }
     EXPECT_EQ(table.count(0), 0u);
-    EXPECT_THROW(table.at(next + 1'000'000'000'000), std::out_of_range);
+    EXPECT_EQ(table.count(last + 1), 0u);
+    EXPECT_THROW(table.at(UINT64_MAX), std::out_of_range);
   }
+}
+
+// A number is not found in the launch that has taken the place of its own.
+TEST(KernelTable, NumbersAreNotGivenTwice) {
+  KernelTable<Value> table;
+  const uint64_t first = table.Add().id;
+  table.erase(first);
+  const uint64_t second = table.Add().id;
+  EXPECT_EQ(table.Find(first), nullptr);
+  ASSERT_NE(table.Find(second), nullptr);
+  table.erase(first);
+  EXPECT_NE(table.Find(second), nullptr);
 }
 
 TEST(KernelTable, ReferencesStayWhereTheyAre) {
   KernelTable<Value> table;
-  Value* const first = &table[1];
-  for (uint64_t id = 2; id < 10'000; ++id) table[id];
-  for (uint64_t id = 2; id < 10'000; id += 2) table.erase(id);
-  EXPECT_EQ(table.Find(1), first);
+  Value* const first = &table.Add();
+  std::vector<uint64_t> ids;
+  for (int i = 0; i < 10'000; ++i) ids.push_back(table.Add().id);
+  for (size_t i = 0; i < ids.size(); i += 2) table.erase(ids[i]);
+  EXPECT_EQ(table.Find(first->id), first);
 }
 
 }  // namespace
