@@ -347,16 +347,24 @@ struct Call {
     return Child(parent, 0, made, config);
   }
 
-  // Existing members know the parent, new ones only the id: nothing that both know could serve as
-  // the communicator's identity, so it has none (uid 0), and its operations are matched with
-  // nobody's.
-  ncclResult_t Init(ncclComm_t parent, int nranks, const ncclUniqueId*, int rank, ncclComm_t* made,
+  // Members of the parent know it and not the id, new ones the id alone. The one that is given the id beside the parent
+  // knows both, and says so: its record of the second name comes between the call's begin and its end. A rank of the
+  // parent keeps its number (nccl.h of 2.30: it passes -1).
+  ncclResult_t Init(ncclComm_t parent, int nranks, const ncclUniqueId* id, int rank, ncclComm_t* made,
                     ncclConfig_t* config) const {
     InitArguments init;
-    init.nranks = parent == nullptr ? nranks : 0;
-    init.rank = parent == nullptr ? rank : -1;
+    CommState* const grown = parent != nullptr ? FindComm(thread, parent) : nullptr;
+    const uint64_t by_parent = ChildUid(grown, kCall);
+    init.uid = id != nullptr ? HashIds(id, 1) : by_parent;
+    init.nranks = nranks;
+    init.rank = grown != nullptr ? grown->rank : rank;
+    init.device = grown != nullptr ? grown->device : -1;
     init.config = config;
-    return Make(init, made);
+    CommState* comm = BeginInit(thread, kCall, site, init, true);
+    if (id != nullptr && by_parent != 0) NoteOtherUid(thread, kCall, site, comm, by_parent);
+    const ncclResult_t result = forward();
+    if (StillAttached(thread)) EndInit(thread, kCall, site, comm, made, result, true);
+    return result;
   }
 
   template <typename... Arguments>

@@ -74,7 +74,8 @@ struct OperationPayload {
   uint16_t group;        // low bits of the thread's group number; meaningful with kFlagInGroup
 };
 
-// kBegin of a call that makes a communicator. For ncclCommInitAll one record for each device.
+// kBegin of a call that makes a communicator. For ncclCommInitAll one record for each device. kPoint of ncclCommGrow,
+// before its kEnd: `uid` is what the other members of the parent know `comm` by.
 struct CommInitPayload {
   uint32_t comm;        // id given to the communicator-to-be in this process
   int32_t nranks;       // 0 when not known before the call returns (split, shrink)

@@ -83,6 +83,9 @@ JOBS = {
     "init_order": Expect(["init_hang", "deadlock"], [ALL]),
     "split_divergent": Expect(["init_hang"], [LAST]),
     "split_against_all_reduce": Expect(["init_hang", "deadlock"], [LAST, ALL]),
+    "grow_missing": Expect(["init_hang"], [LAST]),
+    "grow_member_missing": Expect(["init_hang"], [[1]]),
+    "grow_inversion": deadlock([0, 1], [1]),
     "windows_opposite": deadlock(ALL),
     "destroy_opposite": Expect(["deadlock"], [ALL], confirmed=True),
     "graph_inversion": deadlock(ALL),
@@ -142,7 +145,7 @@ SETTINGS = {
 # Each rank is started by itself, the last one with another setting.
 APART = {"settings_differ": "NCCL_PROTO=LL"}
 # Nothing but the emulator takes the setting.
-EMULATED_ONLY = ["no_processors"]
+EMULATED_ONLY = ["no_processors", "grow_missing", "grow_member_missing", "grow_inversion"]  # of NCCL 2.30
 # Innocent with and without --twin.
 INNOCENT = ["inversion_two_streams_warm", "send_send_buffered", "leaves_early", "long_capture", "split_shares", "shrink_shares"]
 # With no rings: what the state block knows of such a mismatch.
@@ -414,7 +417,7 @@ def main():
         args.ranks = {"inversion_subset": 3, "branch_taken_alone": 3, "three_comm_cycle": 3, "pipeline_swapped": 4, "exited_rank": 3,
                       "killed_rank": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3, "graph_missing_replay": 3,
                       "split_divergent": 3, "shrink_shares": 3, "split_against_all_reduce": 3,
-                      "leaves_early": 3, "wrong_peer": 3}.get(args.job, 2)
+                      "leaves_early": 3, "grow_missing": 3, "grow_member_missing": 3, "grow_inversion": 3, "wrong_peer": 3}.get(args.job, 2)
     times = []
     for i in range(args.repeat):
         work = tempfile.mkdtemp(prefix=f"gordian-e2e-{args.job}-")
