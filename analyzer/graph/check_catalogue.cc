@@ -131,6 +131,13 @@ constexpr Check kChecks[] = {
     {"mismatch-root", VerdictKind::kMismatch, "Different roots",
      "The members of an operation disagree on the root.", kTwoCalls, kMismatchEvidence, kMismatchFooled,
      "Pass the same root at every rank."},
+    {"mismatch-grouping", VerdictKind::kMismatch, "Different groups of collectives",
+     "The members of an operation have it in groups with different other operations of the same communicator.",
+     {"seconds without progress", "--suspect-after (5)"},
+     "Equal calls at all members, launched and not done, of which some stand alone and some in one group: NCCL makes one "
+     "kernel of those in a group, which does not meet the kernels of single calls.",
+     "That it hangs is measured on H200s with NCCL 2.28.9, with two all-reduces; it may pass elsewhere, and end later.",
+     "Group the same collectives at every rank, or none."},
     {"mismatch-unlocated", VerdictKind::kMismatch, "Different arguments, long past",
      "The members of a communicator passed different arguments to an operation that is long past.",
      {"hashes", "of all that two members have passed, differ"},

@@ -23,7 +23,7 @@ constexpr HangClass kClasses[] = {
      "e2e.flag_reduced_to_one.twin", "The sign says what was reduced to one; that the branch hung on it is for the reader."},
     {8, "An extra collective, uneven inputs", kDetected, "host-blocked, rank-not-joined", "e2e.one_too_many",
      "e2e.one_too_many.twin", ""},
-    {9, "Compilers make different programs", kDetected, "mismatch-count, mismatch-kind", "e2e.fused_differently",
+    {9, "Compilers make different programs", kDetected, "mismatch-count, mismatch-kind, mismatch-grouping", "e2e.fused_differently",
      "e2e.fused_differently.twin", "The difference is located; that a compiler made it is not known."},
     {10, "Local control flow in serving", kDetected, "host-blocked, waits-for-input", "e2e.one_step_less",
      "e2e.one_step_less.twin", ""},

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "analyzer/graph/check_catalogue.h"
+#include "analyzer/graph/grouping.h"
 #include "analyzer/graph/hangs.h"
 
 namespace gordian::graph {
@@ -23,6 +24,7 @@ constexpr uint64_t kKernelFactor = 10;
 constexpr uint64_t kDestroyFactor = 12;
 
 constexpr char kMemoryWait[] = "memory-wait";
+constexpr char kMismatchGrouping[] = "mismatch-grouping";
 constexpr char kKernelInFront[] = "kernel-in-front";
 constexpr char kCallMissing[] = "communicator-call-missing";
 
@@ -146,6 +148,8 @@ class Search {
   void NotWritten(const std::vector<bool>& can, uint32_t waiter, const std::set<ProcessId>& whose);
   void AllIssued(const std::vector<bool>& can, uint32_t waiter);
   void KernelInFront(const std::vector<bool>& without_kernels, uint32_t waiter);
+  // False: the members of the launch's collectives do not hold them in different groups.
+  bool GroupedDifferently(const std::vector<bool>& can, uint32_t waiter);
   std::vector<Finding> Take();
 
  private:
@@ -155,6 +159,7 @@ class Search {
     std::vector<uint32_t> waiters;
     std::set<std::string> instead;
     std::string operation;
+    std::string difference;  // of groups
   };
 
   Entry& Of(const char* check, const std::vector<bool>& can, uint32_t waiter) {
@@ -303,6 +308,34 @@ void Search::KernelInFront(const std::vector<bool>& without_kernels, uint32_t wa
   }
 }
 
+bool Search::GroupedDifferently(const std::vector<bool>& can, uint32_t waiter) {
+  const Kernel& kernel = *view_.graph.execution().FindKernel(view_.graph.nodes()[waiter].kernel);
+  for (const Part& part : kernel.parts) {
+    const std::vector<GroupingCamp> camps = GroupingCamps(view_.graph.execution(), view_.graph.matcher(), part.ref);
+    if (camps.size() < 2) continue;
+    Entry& entry = Of(kMismatchGrouping, can, waiter);
+    const bool majority = camps[0].members.size() > camps[1].members.size();
+    std::string difference;
+    for (const GroupingCamp& camp : camps) {
+      std::vector<int> ranks;
+      for (const int member : camp.members) ranks.push_back(view_.names.MemberRank(part.ref.comm, member));
+      std::sort(ranks.begin(), ranks.end());
+      if (!majority || &camp != &camps.front()) entry.culprits.insert(ranks.begin(), ranks.end());
+      const bool one = ranks.size() == 1;
+      difference += (difference.empty() ? "" : ", ") + RankList(ranks);
+      difference += camp.together.size() < 2 ? (one ? " calls it by itself" : " call it by itself")
+                                             : (one ? " has it in a group of " : " have it in a group of ") + std::to_string(camp.together.size()) +
+                                                   " collectives";
+    }
+    if (entry.difference.empty()) {
+      entry.difference = difference;
+      entry.operation = view_.names.Operation(part.signature.call, part.ref);
+    }
+    return true;
+  }
+  return false;
+}
+
 std::vector<Finding> Search::Take() {
   std::vector<Finding> findings;
   for (auto& [check, entry] : entries_) {
@@ -348,6 +381,9 @@ std::vector<Finding> Search::Take() {
       case VerdictKind::kHostBlocked:
         finding.summary = who + (one ? " has" : " have") + " not joined " + entry.operation +
                           (one && !instead.empty() ? ", it " + instead : "") + "; " + waiting + ".";
+        break;
+      case VerdictKind::kMismatch:
+        finding.summary = "The groups that " + entry.operation + " is in differ: " + entry.difference + "; " + waiting + ".";
         break;
       case VerdictKind::kStuckKernel:
         if (check == kMemoryWait) {
@@ -464,6 +500,7 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
         mismatched = comm.collective_mismatch >= 0 || comm.transfer_mismatch >= 0;
       }
       if (mismatched || kernel == nullptr || !kernel->enqueued) continue;
+      if (without_kernels[n] && search.GroupedDifferently(can, n)) continue;
       if (age(n) >= (without_kernels[n] ? kAllIssuedFactor : kKernelFactor) * threshold) {
         // Kernels might have written what a stream waits for; after so long that is the likelier story.
         const std::set<ProcessId> memory = Reach(graph, without_kernels, n).memory;

@@ -313,7 +313,8 @@ class Page {
 
   void Culprits(const Finding& finding) {
     if (finding.culprit_ranks.empty() || !IsProblem(finding.verdict)) return;
-    Labelled("cause", finding.verdict == VerdictKind::kMismatch
+    // Where groups differ, each rank called the same.
+    Labelled("cause", finding.verdict == VerdictKind::kMismatch && finding.check != "mismatch-grouping"
                           ? RankList(finding.culprit_ranks) + " called something else"
                           : "look at " + RankList(finding.culprit_ranks) + " first");
   }

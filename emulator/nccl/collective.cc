@@ -122,7 +122,7 @@ Plan MakePlan(const Operation& op, int n, int rank) {
 
 class Collective final : public Transfer {
  public:
-  Collective(DeviceState* state, const Operation& op, uint64_t ordinal)
+  Collective(DeviceState* state, const Operation& op, uint64_t ordinal, KernelShare share)
       : state_(state),
         op_(op),
         ordinal_(ordinal),
@@ -139,6 +139,7 @@ class Collective final : public Transfer {
     whole_ = plan_.push && plan_.piece <= limit;
     // Whose operations must have started, and are compared to ours.
     awaited_ = plan_.push && !whole_ ? plan_.readers : plan_.sources;
+    signature_.share = share;
   }
 
   void Start() override {
@@ -415,8 +416,8 @@ class Collective final : public Transfer {
 }  // namespace
 
 std::unique_ptr<Transfer> MakeCollective(DeviceState* state, const Operation& operation,
-                                         uint64_t ordinal) {
-  return std::make_unique<Collective>(state, operation, ordinal);
+                                         uint64_t ordinal, KernelShare share) {
+  return std::make_unique<Collective>(state, operation, ordinal, share);
 }
 
 }  // namespace gordian::emu::nccl

@@ -1,15 +1,22 @@
 #include "emulator/nccl/kernel.h"
 
+#include <algorithm>
+
 #include "emulator/nccl/futex.h"
+#include "emulator/nccl/mismatch.h"
 
 namespace gordian::emu::nccl {
 
 void Kernel::MakeTransfers() {
   DeviceState& state = comm_->device_state();
   std::vector<const Operation*> sends_to_self, receives_from_self;
+  const auto divides = [](const Operation& op) { return !op.IsPointToPoint() && !IsPairwise(op.kind); };
+  const auto together = static_cast<uint32_t>(std::count_if(operations_.begin(), operations_.end(), divides));
+  uint32_t place = 0;
   for (const Operation& op : operations_) {
     if (!op.IsPointToPoint()) {
-      transfers_.push_back(MakeCollective(&state, op, state.next_collective++));
+      const KernelShare share = divides(op) ? KernelShare{together, place++} : KernelShare();
+      transfers_.push_back(MakeCollective(&state, op, state.next_collective++, share));
     } else if (op.root == comm_->rank()) {
       (op.kind == Kind::kSend ? sends_to_self : receives_from_self).push_back(&op);
     } else if (op.kind == Kind::kSend) {

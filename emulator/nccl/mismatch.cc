@@ -16,18 +16,25 @@ bool HasRoot(Kind kind) {
          kind == Kind::kScatter;
 }
 
-// Carried out as sends and receives: only the bytes between two members matter.
-bool IsPairwise(Kind kind) {
-  return kind == Kind::kGather || kind == Kind::kScatter || kind == Kind::kAlltoAll;
+// Whether the two kernels have the operation on the same channels.
+bool MeetsIn(const Signature& own, const Signature& other) {
+  if (IsPairwise(own.kind) || own.share == other.share) return true;
+  const bool small = std::max(Bytes(own), Bytes(other)) < kSmallBelowBytes;
+  return small && own.share.place == 0 && other.share.place == 0;
 }
 
 }  // namespace
+
+bool IsPairwise(Kind kind) {
+  return kind == Kind::kGather || kind == Kind::kScatter || kind == Kind::kAlltoAll;
+}
 
 Fate DecideFate(const Signature& own, std::span<const Signature> others) {
   bool kinds = false, types = false, counts = false, roots = false;
   Kind first_kind = own.kind;
   uint64_t least = Bytes(own), most = Bytes(own);
   for (const Signature& other : others) {
+    if (!MeetsIn(own, other)) return Fate::kHangs;
     kinds |= other.kind != own.kind;
     types |= other.datatype != own.datatype;
     counts |= other.count != own.count;

@@ -21,7 +21,7 @@ namespace gordian::emu::nccl {
 using CommKey = std::array<uint8_t, 128>;
 
 inline constexpr uint64_t kSegmentMagic = 0x31756d656e646f67;
-inline constexpr uint32_t kSegmentVersion = 3;
+inline constexpr uint32_t kSegmentVersion = 4;
 
 // How many operations a member may be ahead of the slowest one. Only pushes get ahead at all.
 inline constexpr uint64_t kCollectiveSlots = 256;
@@ -42,6 +42,14 @@ enum class Kind : uint32_t {
 };
 
 // What a member passed for one operation.
+// Of the collectives that one kernel carries out: how many, and which of them this is.
+struct KernelShare {
+  uint32_t together = 1;
+  uint32_t place = 0;
+
+  bool operator==(const KernelShare&) const = default;
+};
+
 struct Signature {
   Kind kind = Kind::kNone;
   uint32_t datatype = 0;   // ncclDataType_t
@@ -49,6 +57,7 @@ struct Signature {
   int32_t root = 0;        // or the peer
   uint64_t count = 0;
   uint64_t scalar = 0;  // PreMulSum's factor: the bits of one element
+  KernelShare share;
 };
 
 // Written into Slot::consumed by a reader that wants nothing more, and by the producer for members

@@ -74,7 +74,7 @@ class Transfer {
 // `ordinal` is the sequence number of the collective on its communicator, or of the send or receive
 // among those to (from) the same peer. `state` outlives the transfer.
 std::unique_ptr<Transfer> MakeCollective(DeviceState* state, const Operation& operation,
-                                         uint64_t ordinal);
+                                         uint64_t ordinal, KernelShare share);
 std::unique_ptr<Transfer> MakeSend(DeviceState* state, const Operation& operation,
                                    uint64_t ordinal);
 std::unique_ptr<Transfer> MakeRecv(DeviceState* state, const Operation& operation,

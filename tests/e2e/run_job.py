@@ -101,6 +101,7 @@ JOBS = {
     "flag_reduced_to_one": Expect(["host_blocked"], [LAST], signs=["reduced-to-one", "waits-for-input"]),
     "branch_taken_alone": Expect(["mismatch"], [LAST], hangs=None, signs=["divergent-calls"]),
     "fused_differently": Expect(["mismatch"], [LAST, ALL]),
+    "grouped_by_one": Expect(["mismatch"], [LAST]),
     "one_step_less": Expect(["host_blocked"], [LAST], signs=["waits-for-input"]),
     "batch_asymmetric": deadlock([0, 1], [1]),
     "wrong_peer": Expect(["deadlock"], [[0, 1]], confirmed=True, fast=True, signs=["wrong-peer"]),
@@ -415,7 +416,7 @@ def main():
     args = parser.parse_args()
     if not args.ranks:
         args.ranks = {"inversion_subset": 3, "branch_taken_alone": 3, "three_comm_cycle": 3, "pipeline_swapped": 4, "exited_rank": 3,
-                      "killed_rank": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3, "graph_missing_replay": 3,
+                      "killed_rank": 3, "grouped_by_one": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3, "graph_missing_replay": 3,
                       "split_divergent": 3, "shrink_shares": 3, "split_against_all_reduce": 3,
                       "leaves_early": 3, "grow_missing": 3, "grow_member_missing": 3, "grow_inversion": 3, "wrong_peer": 3}.get(args.job, 2)
     times = []

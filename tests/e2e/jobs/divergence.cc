@@ -62,6 +62,20 @@ JOB(fused_differently, 2) {
   c.Sync(s);
 }
 
+JOB(grouped_by_one, 3) {
+  // The last rank alone puts two all-reduces into a group: to NCCL they are one kernel.
+  cudaStream_t s = c.Stream();
+  ncclComm_t world = c.World();
+  c.Warm(world, s);
+  c.Begin(s);
+  const bool group = c.twin || Last(c);
+  if (group) NCCL_OK(ncclGroupStart());
+  c.AllReduce(world, s, 1024);
+  c.AllReduce(world, s, 1024);
+  if (group) NCCL_OK(ncclGroupEnd());
+  c.Sync(s);
+}
+
 JOB(branch_taken_alone, 3) {
   // The last rank alone finds that its gradients overflow, and adds up one more thing.
   cudaStream_t s = c.Stream();

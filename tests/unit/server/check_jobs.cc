@@ -262,6 +262,10 @@ const std::map<std::string, std::function<Verdict()>>& Jobs() {
       {"mismatch-type", [] { return Odd(WithType(6, 0)); }},
       {"mismatch-operator", [] { return Odd(WithType(7, 2)); }},
       {"mismatch-root", [] { return Odd(Bcast(0, 1), Bcast(0, 0)); }},
+      {"mismatch-grouping", [] {
+         const Program usual = {Init(0), AllReduce(0), AllReduce(0), StreamSync()};
+         return NothingStarts({usual, usual, Program{Init(0), GroupStart(), AllReduce(0), AllReduce(0), GroupEnd(), StreamSync()}}, 6);
+       }},
       {"mismatch-unlocated", Unlocated},
       {"mismatch-transfer", [] {
          return Hang(Comms(1, 2), {Program{Init(0), Send(0, 1, 1, 100), StreamSync()},

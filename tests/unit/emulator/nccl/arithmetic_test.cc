@@ -145,6 +145,24 @@ TEST(Mismatch, ReductionsToDifferentRootsWaitForEver) {
             Fate::kHangs);
 }
 
+TEST(Mismatch, KernelsMustHoldTheSame) {
+  const Signature alone = Sig(Kind::kAllReduce, ncclFloat, 100);
+  Signature first = alone, second = alone;
+  first.share = {2, 0};
+  second.share = {2, 1};
+  EXPECT_EQ(FateOf(first, {first}), Fate::kCompletes);
+  EXPECT_EQ(FateOf(first, {alone}), Fate::kCompletes);  // small: one channel, the first
+  EXPECT_EQ(FateOf(alone, {alone, second}), Fate::kHangs);
+  Signature large_first = first, large_alone = alone;
+  large_first.count = large_alone.count = kSmallBelowBytes;
+  EXPECT_EQ(FateOf(large_first, {large_alone}), Fate::kHangs);
+  EXPECT_EQ(FateOf(first, {second}), Fate::kHangs);
+  // What is carried out as sends and receives has nothing to do with it.
+  Signature exchange = Sig(Kind::kAlltoAll, ncclFloat, 100), other = exchange;
+  other.share = {3, 1};
+  EXPECT_EQ(FateOf(exchange, {other}), Fate::kCompletes);
+}
+
 TEST(Mismatch, RootOfRootlessKindsDoesNotMatter) {
   EXPECT_EQ(
       FateOf(Sig(Kind::kAllReduce, ncclFloat, 100, 0), {Sig(Kind::kAllReduce, ncclFloat, 100, 1)}),
