@@ -146,20 +146,22 @@ void MapCounters() {
 void Agree(ncclComm_t comm, int ranks, int rank, const grtUniqueId& id, bool wanted) {
   const int saved = errno;
   RoutedComm* routed = Free();
+  grtComm_t own = nullptr;
+  // Joined before it is promised: making a communicator waits for nobody.
+  if (wanted && routed != nullptr && g_runtime.grtCommInitRankConfig(&own, ranks, id, rank, nullptr) != grtSuccess) {
+    own = nullptr;
+    Say("collectives stay with NCCL", "a rank cannot join the preemptive runtime");
+  }
   int agreed = 0;
-  g_runtime.grtAgree(id, ranks, rank, wanted && routed != nullptr ? 1 : 0, kAgreeNs, &agreed);
+  g_runtime.grtAgree(id, ranks, rank, own != nullptr ? 1 : 0, kAgreeNs, &agreed);
+  if (agreed == 0 && own != nullptr) {
+    g_runtime.grtCommAbort(own);
+    own = nullptr;
+  }
   if (routed != nullptr) {
-    routed->comm = nullptr;
+    routed->comm = own;
     routed->id = id;
     routed->children.store(0, std::memory_order_relaxed);
-    if (agreed != 0) {
-      const grtResult_t result = g_runtime.grtCommInitRankConfig(&routed->comm, ranks, id, rank, nullptr);
-      if (result != grtSuccess) {
-        // The others count on this rank: better an end with words than a hang of our making.
-        Say("this rank cannot join the preemptive runtime", "the other ranks will wait for it");
-        routed->comm = nullptr;
-      }
-    }
     routed->handle.store(reinterpret_cast<uint64_t>(comm), std::memory_order_release);
   }
   Count(agreed != 0 ? g_counters->comms : g_counters->comms_with_nccl);

@@ -272,8 +272,6 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
   std::stable_sort(waiters.begin(), waiters.end(), [&](uint32_t a, uint32_t b) {
     return graph.nodes()[a].since_ns < graph.nodes()[b].since_ns;
   });
-  for (size_t i = 0; i < stuck->size(); ++i) (*stuck)[i] = (*stuck)[i] || (!can[i] && without[i]);
-
   const Ends ends = EndsOf(graph, can, waiters);
   const Describer describer(graph, view.names);
   const std::string operation = describer.Operation(graph.nodes()[waiters.front()]);
@@ -365,7 +363,10 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
       break;
     }
   }
+  // A process that ended before it was a rank: others may stand for it yet, so this is for suspicions.
+  if (kind == LeafKind::kDead && culprits.empty()) return;
   if (culprits.empty()) hang.ripe = false;
+  for (size_t i = 0; i < stuck->size(); ++i) (*stuck)[i] = (*stuck)[i] || (!can[i] && without[i]);
   Finding& finding = hang.finding;
   finding.culprit_ranks.assign(culprits.begin(), culprits.end());
   std::set<int> victims = describer.StuckRanks(can);

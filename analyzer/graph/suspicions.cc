@@ -10,7 +10,8 @@
 namespace gordian::graph {
 namespace {
 
-constexpr LeafMask kSurelyProgressing = ~(Bit(LeafKind::kRunning) | Bit(LeafKind::kAsleep) |
+// Of the dead those that are left are no ranks: hangs are told of the others.
+constexpr LeafMask kSurelyProgressing = ~(Bit(LeafKind::kRunning) | Bit(LeafKind::kAsleep) | Bit(LeafKind::kDead) |
                                           Bit(LeafKind::kUnknown) | Bit(LeafKind::kMemory));
 constexpr LeafMask kAwake = ~Bit(LeafKind::kAsleep);
 constexpr size_t kMaxWaiters = 64;  // searched for what they wait for; the oldest tell enough
@@ -32,6 +33,7 @@ struct Reached {
   std::set<ProcessId> running;
   std::set<std::pair<ProcessId, int>> unknown;
   std::set<ProcessId> kernels;
+  std::set<ProcessId> dead;
   std::set<ProcessId> memory;  // streams of which wait for a value that somebody unseen may write
 };
 
@@ -48,6 +50,7 @@ Reached Reach(const WaitForGraph& graph, const std::vector<bool>& can, uint32_t 
     if (node.leaf == LeafKind::kRunning || node.leaf == LeafKind::kAsleep) {
       reached.running.insert(node.process);
     }
+    if (node.leaf == LeafKind::kDead) reached.dead.insert(node.process);
     if (node.leaf == LeafKind::kMemory) reached.memory.insert(node.process);
     if (node.leaf == LeafKind::kKernel) reached.kernels.insert(node.process);
     if (node.leaf == LeafKind::kUnknown) reached.unknown.insert({node.process, node.comm});
@@ -224,6 +227,7 @@ void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
       entry.culprits.insert(rank);
     }
     for (ProcessId id : reached.running) entry.instead.insert(describer_.Instead(id, nullptr));
+    for (ProcessId id : reached.dead) entry.instead.insert(view_.names.RankOf(id) + " " + describer_.Instead(id, nullptr));
     return;
   }
   for (ProcessId id : Roots(can, reached.running)) {

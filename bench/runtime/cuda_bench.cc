@@ -13,8 +13,6 @@
 // --sweep leaves NCCL out and goes through ways of carrying, around the sizes at which they change.
 // --windows has NCCL's buffers also as symmetric windows, in columns of their own at the end.
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
-#include <nccl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/runtime/nccl_library.h"
 #include "runtime/cuda/communicator.h"
 #include "runtime/cuda/domain.h"
 #include "tests/gpu/runtime/patterns.h"
@@ -48,60 +47,6 @@ struct Options {
 constexpr const char* kNames[] = {"",       "all_reduce", "all_gather", "reduce_scatter", "broadcast",
                                   "reduce", "all_to_all", "gather",     "scatter"};
 constexpr int kWarm = 20;
-
-// NCCL, found at run time: the machine decides which.
-struct Nccl {
-  decltype(&::ncclGetVersion) version;
-  decltype(&::ncclGetUniqueId) unique_id;
-  decltype(&::ncclCommInitRank) init;
-  decltype(&::ncclAllReduce) all_reduce;
-  decltype(&::ncclAllGather) all_gather;
-  decltype(&::ncclReduceScatter) reduce_scatter;
-  decltype(&::ncclBroadcast) broadcast;
-  decltype(&::ncclReduce) reduce;
-  decltype(&::ncclSend) send;
-  decltype(&::ncclRecv) recv;
-  decltype(&::ncclGroupStart) group_start;
-  decltype(&::ncclGroupEnd) group_end;
-  // From 2.28 on; the same arguments for all three but for the root.
-  ncclResult_t (*all_to_all)(const void*, void*, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
-  ncclResult_t (*gather)(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
-  ncclResult_t (*scatter)(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
-  // From 2.27 on.
-  ncclResult_t (*allocate)(void**, size_t);
-  ncclResult_t (*window_register)(ncclComm_t, void*, size_t, void**, int);
-};
-
-template <typename F>
-void Find(void* library, const char* name, F* to) {
-  *to = reinterpret_cast<F>(dlsym(library, name));
-}
-
-bool LoadNccl(Nccl* n, std::string* why) {
-  void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    *why = dlerror();
-    return false;
-  }
-  Find(library, "ncclGetVersion", &n->version);
-  Find(library, "ncclGetUniqueId", &n->unique_id);
-  Find(library, "ncclCommInitRank", &n->init);
-  Find(library, "ncclAllReduce", &n->all_reduce);
-  Find(library, "ncclAllGather", &n->all_gather);
-  Find(library, "ncclReduceScatter", &n->reduce_scatter);
-  Find(library, "ncclBroadcast", &n->broadcast);
-  Find(library, "ncclReduce", &n->reduce);
-  Find(library, "ncclSend", &n->send);
-  Find(library, "ncclRecv", &n->recv);
-  Find(library, "ncclGroupStart", &n->group_start);
-  Find(library, "ncclGroupEnd", &n->group_end);
-  Find(library, "ncclAlltoAll", &n->all_to_all);
-  Find(library, "ncclGather", &n->gather);
-  Find(library, "ncclScatter", &n->scatter);
-  Find(library, "ncclMemAlloc", &n->allocate);
-  Find(library, "ncclCommWindowRegister", &n->window_register);
-  return n->version != nullptr && n->init != nullptr && n->group_end != nullptr;
-}
 
 struct Times {
   double median = 0, p1 = 0, p99 = 0;

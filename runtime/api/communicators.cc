@@ -40,6 +40,28 @@ struct Ballot {
 };
 constexpr uint32_t kOpen = 0, kYes = 1, kNo = 2;
 
+// `words` words of each member to all. After a timeout the communicator has failed.
+grtResult_t Exchange(grtComm_t comm, const void* in, void* out, size_t words, int64_t deadline_ns) {
+  grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
+  d.kind = grtKindAllGather;
+  d.in = in;
+  d.out = out;
+  d.count = words;
+  d.type = grtInt32;
+  d.order = grtOrderDetached;
+  d.comm = comm;
+  grtOp_t op = nullptr;
+  const grtResult_t result = grtSubmit(&d, nullptr, &op);
+  if (result != grtSuccess) return result;
+  const std::shared_ptr<Task> task = op->task;
+  grtOpFree(op);
+  if (Engine::Await(*task, deadline_ns)) return task->result;
+  // The buffers are about to go.
+  task->comm->Fail(grtTimeout);
+  Engine::Await(*task, kForever);
+  return grtTimeout;
+}
+
 }  // namespace
 
 std::string NameOf(const grtUniqueId& id) {
@@ -139,39 +161,35 @@ grtResult_t grtCommSplit(grtComm_t comm, int color, int key, grtComm_t* out,
     };
     const Choice own = {color, key};
     std::vector<Choice> all(parent->ranks());
-    grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
-    d.kind = grtKindAllGather;
-    d.in = &own;
-    d.out = all.data();
-    d.count = 2;
-    d.type = grtInt32;
-    d.order = grtOrderDetached;
-    d.comm = comm;
-    grtOp_t op = nullptr;
-    grtResult_t result = grtSubmit(&d, nullptr, &op);
-    if (result != grtSuccess) return result;
-    result = grtOpWait(op, timeout_ns);
-    if (result == grtTimeout) {
-      // The buffers are about to go.
-      parent->Fail(grtTimeout);
-      Engine::Await(*op->task, kForever);
-    }
-    grtOpFree(op);
+    const int64_t deadline_ns = DeadlineIn(timeout_ns);
+    grtResult_t result = Exchange(comm, &own, all.data(), 2, deadline_ns);
     if (result != grtSuccess) return result;
     const uint32_t child = parent->NextChild();
-    if (color < 0) return grtSuccess;
     std::vector<std::pair<int32_t, uint32_t>> members;  // (key, rank)
     for (uint32_t r = 0; r < parent->ranks(); ++r) {
       if (all[r].color == color) members.emplace_back(all[r].key, r);
     }
     std::sort(members.begin(), members.end());
-    uint32_t rank = 0;
-    while (members[rank].second != parent->rank()) ++rank;
     auto made = std::make_unique<grtCommOpaque>();
-    result = Comm::Create(parent->name() + "-s" + std::to_string(child) + "." + std::to_string(color),
-                          static_cast<uint32_t>(members.size()), rank, config, &made->comm);
-    if (result == grtSuccess) *out = made.release();
-    return result;
+    if (color >= 0) {
+      uint32_t rank = 0;
+      while (members[rank].second != parent->rank()) ++rank;
+      result = Comm::Create(
+          parent->name() + "-s" + std::to_string(child) + "." + std::to_string(color),
+          static_cast<uint32_t>(members.size()), rank, config, &made->comm);
+    }
+    // A member that could not is told to the others, who would wait for it.
+    const auto created = static_cast<int32_t>(result);
+    std::vector<int32_t> results(parent->ranks());
+    const grtResult_t exchanged = Exchange(comm, &created, results.data(), 1, deadline_ns);
+    if (result != grtSuccess) return result;
+    if (exchanged != grtSuccess) return exchanged;
+    if (color < 0) return grtSuccess;
+    for (const auto& [unused, r] : members) {
+      if (results[r] != grtSuccess) return grtRemoteError;
+    }
+    *out = made.release();
+    return grtSuccess;
   });
 }
 
@@ -244,17 +262,24 @@ grtResult_t grtCommDeregister(grtComm_t, grtReg_t) { return grtNotSupported; }
 
 grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats) {
   if (comm == nullptr || !HasHead(stats)) return grtInvalidArgument;
-  const Statistics& s = comm->comm->statistics();
-  stats->operations = s.operations.load();
-  stats->steps = s.steps.load();
-  stats->preemptions = s.preemptions.load();
-  stats->helped = s.helped.load();
-  stats->renamed = s.renamed.load();
-  stats->probes = s.probes.load();
-  stats->sleeps = s.sleeps.load();
-  stats->mismatches = s.mismatches.load();
-  stats->bytes = s.bytes.load();
-  return grtSuccess;
+  return Guarded([&] {
+    const Statistics& s = comm->comm->statistics();
+    uint64_t stopped = 0;
+    for (const std::shared_ptr<Task>& task : comm->comm->engine()->UnfinishedOf(*comm->comm)) {
+      stopped |= comm->comm->StoppedRanks(*task->port, task->wanted.load(std::memory_order_relaxed));
+    }
+    stats->stopped_ranks = stopped;
+    stats->operations = s.operations.load();
+    stats->steps = s.steps.load();
+    stats->preemptions = s.preemptions.load();
+    stats->helped = s.helped.load();
+    stats->renamed = s.renamed.load();
+    stats->probes = s.probes.load();
+    stats->sleeps = s.sleeps.load();
+    stats->mismatches = s.mismatches.load();
+    stats->bytes = s.bytes.load();
+    return grtSuccess;
+  });
 }
 
 grtResult_t grtAgree(grtUniqueId id, int nranks, int, int wanted, uint64_t timeout_ns, int* agreed) {

@@ -39,7 +39,6 @@ void ChooseAccess(const Comm& comm, Task* task) {
   if (!comm.IsLocal()) return;
   const uint32_t n = v.port.geometry().members;
   const bool publishes = (v.publishers >> v.me & 1) != 0;
-  v.out_here = v.chunks.two_shot;
   if (!publishes) return;
   const auto bytes = static_cast<uint64_t>(task->reads.last - task->reads.first);
   const bool one_way = (v.readers | v.publishers) != (v.readers & v.publishers);
@@ -52,6 +51,7 @@ void ChooseAccess(const Comm& comm, Task* task) {
         in_place && !v.chunks.two_shot &&
         (v.desc.kind == OpKind::kAllReduce || v.desc.kind == OpKind::kAllToAll);
     v.in_here = bytes >= kReadInPlace && !overwritten && n > 1;
+    v.out_here = v.in_here && v.chunks.two_shot;
   }
 }
 
@@ -95,8 +95,6 @@ grtResult_t MakeTask(const grtOpDesc_t& d, std::shared_ptr<Task>* out) {
     return grtInvalidArgument;
   }
   if (task->reads.Overlaps(task->writes)) op.flags |= kOpInPlace;
-  op.in = reinterpret_cast<uint64_t>(v.in);
-  op.out = reinterpret_cast<uint64_t>(v.out);
   if (IsPointToPoint(kind)) {
     const auto peer = static_cast<uint32_t>(d.root_or_peer);
     const bool sends = kind == OpKind::kSend;

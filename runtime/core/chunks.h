@@ -1,5 +1,5 @@
-// How an operation is cut: which elements chunk k of a channel holds, who contributes and who reads.
-// Pure functions of what is equal on all members.
+// How an operation is cut: which elements chunk k of a channel holds, who contributes and who
+// reads. Pure functions of what is equal on all members.
 #ifndef GORDIAN_RUNTIME_CORE_CHUNKS_H_
 #define GORDIAN_RUNTIME_CORE_CHUNKS_H_
 
@@ -10,9 +10,9 @@
 namespace gordian::runtime {
 
 struct Chunks {
-  uint64_t piece = 1;  // elements of a full piece; two-shot: of a full chunk
-  uint64_t shard = 0;  // two-shot: elements that each member reduces of a full chunk
-  uint64_t total = 0;  // chunks of all channels together
+  uint64_t piece = 1;   // elements of a full piece; two-shot: of a full chunk
+  uint64_t shard = 0;   // two-shot: elements that each member reduces of a full chunk
+  uint64_t total = 0;   // chunks of all channels together
   bool pieces = false;  // a contribution has a piece for each member
   bool two_shot = false;
 };
@@ -60,6 +60,19 @@ GRT_HD constexpr Span ShardSpan(uint64_t count, uint32_t n, uint32_t j) {
   const uint64_t first = shard * j < count ? shard * j : count;
   const uint64_t end = first + shard < count ? first + shard : count;
   return {first, end - first};
+}
+
+// Two-shot where results need no lane: member j reduces one stretch of the whole contribution,
+// chunk by chunk, so that it goes through memory in order.
+GRT_HD constexpr Span StretchSpan(const Chunks& c, uint64_t count, uint32_t n, uint32_t j,
+                                  uint64_t chunk) {
+  const Span all = ShardSpan(count, n, j);
+  constexpr uint64_t kTogether = 64;  // elements that are not cut, but at the end
+  const uint64_t part =
+      ((all.count + c.total - 1) / c.total + kTogether - 1) / kTogether * kTogether;
+  const uint64_t first = part * chunk < all.count ? part * chunk : all.count;
+  const uint64_t end = first + part < all.count ? first + part : all.count;
+  return {all.first + first, end - first};
 }
 
 // Members that contribute, and that read contributions, as masks (n at most 64).

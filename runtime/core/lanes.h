@@ -2,15 +2,14 @@
 // lanes, by offsets alone. Memory of zeros is a valid first state, so that members may come in any
 // order and wait for nobody.
 //
-//   board    of (window slot, member): which operation the member is at there. Its member writes it.
-//   counters of (window slot, member, channel): chunks that the member has published, consumed, ...
-//   lane     of (window slot, member, channel): kSlots chunks of the member's contributions and
-//            kSlots of results. One writer, the member; read by whoever needs them. Own
-//            contributions go through it too: a step may be done again after its output was written
-//            over its input.
+//   board    of (window slot, member): which operation the member is at there. Its member writes
+//   it. counters of (window slot, member, channel): chunks that the member has published, consumed,
+//   ... lane     of (window slot, member, channel): kSlots chunks of the member's contributions and
+//            kSlots of results. One writer, the member; read by whoever needs them. What the member
+//            itself needs of its contribution is read where it is, and not copied here.
 //
-// An operation s uses window slot s mod window, once s - window is done at all members. Counters are
-// those of the operation on the board; they are set to 0 before the board tells it.
+// An operation s uses window slot s mod window, once s - window is done at all members. Counters
+// are those of the operation on the board; they are set to 0 before the board tells it.
 //
 // Source: connectors of each operation's own are DFCCL's (EuroSys '25). Portable C++20.
 #ifndef GORDIAN_RUNTIME_CORE_LANES_H_
@@ -26,7 +25,7 @@ namespace gordian::runtime {
 
 inline constexpr uint32_t kMostMembers = 64;  // members fit a 64-bit mask
 inline constexpr uint32_t kMostChannels = 16;
-inline constexpr uint32_t kSlots = 2;  // chunks in a lane
+inline constexpr uint32_t kSlots = 4;  // chunks in a lane: so far a member may be ahead of another
 inline constexpr uint64_t kLine = 128;
 
 struct PortGeometry {
@@ -56,6 +55,11 @@ struct alignas(kLine) Board {
   uint64_t in, out;
   uint32_t flags, reserved;
   uint64_t done_seq;  // the last operation of this slot that the member has finished
+  // Members for whose next step or finish in this slot a worker of this member sleeps. The sleeper
+  // sets bits, fences, and looks once more; who has stepped fences, and takes its bit out and rings
+  // if it is set. Hence a bit that has gone was a ring, and of a look and a step one sees the
+  // other.
+  uint64_t waits_for;
 };
 static_assert(sizeof(Board) == kLine);
 

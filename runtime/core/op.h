@@ -1,5 +1,4 @@
-// What an operation is, and all that is kept of it while it is not running: plain data with the
-// same bytes in a process, in shared memory and in a GPU's memory.
+// What an operation is, and all that is kept of it while it is not running: plain data.
 //
 // The choice of algorithm and channels is a pure function of what is equal on all members, so that
 // they agree without talking. The signature is what members compare before any output is written:
@@ -35,21 +34,15 @@ enum class OpKind : uint8_t {
 inline constexpr int kOpKinds = 11;
 
 enum class Algo : uint8_t {
-  kOneShot,  // every reader reads all contributions (GPU: LL)
-  kTwoShot,  // member j reduces shard j, and all read the shards (GPU: LL, LL128)
-  kBulk,     // two-shot with data that is told by counters alone (GPU: push; CPU: as two-shot)
+  kOneShot,  // every reader reads all contributions
+  kTwoShot,  // member j reduces shard j, and all read the shards
 };
 
 // OpDesc::flags
 enum OpFlags : uint16_t {
-  kOpInPlace = 1,   // out is in, or NCCL's in-place part of it
-  kOpClaimed = 2,   // may be reached by several workers at once: channels are claimed by `owner`
-  kOpDetached = 4,  // no carrier: a resident worker's
-  kOpEarly = 8,     // published before its turn in its stream
+  kOpInPlace = 1,  // out is in, or NCCL's in-place part of it
 };
 
-// 128 bytes. It lies in its window slot, so that a submission queue cannot overflow. Addresses are
-// the owner's; in shared memory they are offsets where *_reg says so.
 struct OpDesc {
   uint64_t seq = 0;  // of its port, from 1; 0: empty
   uint32_t port = 0;
@@ -61,23 +54,17 @@ struct OpDesc {
   uint16_t flags = 0;
   int32_t root_or_peer = 0;
   uint32_t priority = 0;  // lower first
-  uint32_t epoch = 0;     // of the communicator; stores of an older one match nothing
   uint64_t count = 0;     // elements, as NCCL counts them for this kind
-  uint64_t in = 0, out = 0;
-  uint64_t in_reg = 0, out_reg = 0;  // 0: an address of the owner; else the registration + 1
-  uint64_t scalar = 0;               // kPreMulSum: the bits of one element
-  uint64_t done_word = 0;            // where the end is told
+  uint64_t scalar = 0;    // kPreMulSum: the bits of one element
   uint64_t signature = 0;
-  uint64_t reserved[4] = {};
 };
-static_assert(sizeof(OpDesc) == 128 && std::is_trivially_copyable_v<OpDesc>);
-static_assert(offsetof(OpDesc, count) == 32 && offsetof(OpDesc, signature) == 88);
+static_assert(std::is_trivially_copyable_v<OpDesc>);
 
-// 32 bytes: everything that a preemption saves, for each operation and channel. `sent` and `recvd`
-// count chunks since the operation began; credits derive from them.
+// 32 bytes: everything that a preemption saves, for each operation and channel. The first four
+// count chunks, or say what is known, since the operation began; credits derive from them.
 struct ChanCtx {
-  uint32_t pc = 0;     // two-shot: chunks reduced; GPU plans: the program counter
-  uint32_t slice = 0;  // GPU: part of a chunk
+  uint32_t reduced = 0;  // two-shot: chunks of the own shard
+  uint32_t agreed = 0;   // 1: the boards that are needed are there, and say the same operation
   uint64_t sent = 0;
   uint64_t recvd = 0;
   uint32_t state = 0;  // ChanState
@@ -85,7 +72,7 @@ struct ChanCtx {
 };
 static_assert(sizeof(ChanCtx) == 32 && std::is_trivially_copyable_v<ChanCtx>);
 
-enum ChanState : uint32_t { kChanNew = 0, kChanBegun = 1, kChanDone = 2, kChanFailed = 3 };
+enum ChanState : uint32_t { kChanNew = 0, kChanBegun = 1, kChanDone = 2 };
 
 GRT_HD constexpr bool Reduces(OpKind kind) {
   return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
@@ -147,17 +134,16 @@ GRT_HD constexpr uint64_t Signature(const OpDesc& op) {
   const uint64_t type = pair ? 0xff : static_cast<uint64_t>(op.dtype);
   const uint64_t redop = Reduces(op.kind) ? static_cast<uint64_t>(op.redop) : 0xff;
   const uint64_t root = HasRoot(op.kind) ? static_cast<uint32_t>(op.root_or_peer) : 0xffffffffull;
-  uint64_t h = internal::Mix(kind | type << 8 | redop << 16 |
-                             static_cast<uint64_t>(op.algo) << 24 | root << 32);
+  uint64_t h = internal::Mix(kind | type << 8 | redop << 16 | static_cast<uint64_t>(op.algo) << 24 |
+                             root << 32);
   h = internal::Mix(h ^ (pair ? op.count * SizeOf(op.dtype) : op.count));
-  h = internal::Mix(h ^ (op.nchan + (static_cast<uint64_t>(op.epoch) << 16) + 1));
+  h = internal::Mix(h ^ (op.nchan + 1u));
   return h == 0 ? 1 : h;
 }
 
 // Where the choice changes. Equal on all members of a communicator.
 struct AlgoLimits {
   uint64_t one_shot_bytes = 16 << 10;  // of the message: one-shot up to and including
-  uint64_t two_shot_bytes = 256 << 10;  // two-shot up to and including, bulk above
   uint64_t channel_bytes = 1 << 20;    // a further channel for each
   uint16_t most_channels = 1;
 };
@@ -173,8 +159,7 @@ GRT_HD constexpr uint64_t MessageBytes(OpKind kind, DataType type, uint64_t coun
 GRT_HD constexpr Algo ChooseAlgo(OpKind kind, DataType type, uint64_t count, uint32_t n,
                                  const AlgoLimits& limits) {
   const uint64_t bytes = MessageBytes(kind, type, count, n);
-  if (bytes <= limits.one_shot_bytes || n == 1) return Algo::kOneShot;
-  return bytes <= limits.two_shot_bytes ? Algo::kTwoShot : Algo::kBulk;
+  return bytes <= limits.one_shot_bytes || n == 1 ? Algo::kOneShot : Algo::kTwoShot;
 }
 
 // At least 1.

@@ -1,15 +1,15 @@
 // The core state machine: an operation as resumable steps over a port's boards and lanes.
 //
-// A step is a transaction. Probe: are the data and the room there that it needs? If not, nothing has
-// changed. Body: copies or reduces, waits for nothing. Commit: one counter is told to the others, and
-// the context counts. Between two steps an operation can be left, by whomever and for as long as one
-// likes, and gone on with from its ChanCtx by any other thread: nothing else is kept. A reducing step
-// waits for all contributions, so that no partial sum outlives it.
+// A step is a transaction. Probe: are the data and the room there that it needs? If not, nothing
+// has changed. Body: copies or reduces, waits for nothing. Commit: one counter is told to the
+// others, and the context counts. Between two steps an operation can be left, by whomever and for
+// as long as one likes, and gone on with from its ChanCtx by any other thread: nothing else is
+// kept. A reducing step waits for all contributions, so that no partial sum outlives it.
 //
 // Of the steps that are ready, one is done (not the next of a fixed order): publish a contribution;
-// reduce one's shard; consume, or gather results. With mu = 3k, 3k + 1, 3k + 2 for chunk k, each wait
-// is for steps of smaller mu, since room is freed kSlots chunks earlier: of an operation that all
-// members have begun, some step is always ready. docs/runtime.md has the theorem.
+// reduce one's shard; consume, or gather results. With mu = 3k, 3k + 1, 3k + 2 for chunk k, each
+// wait is for steps of smaller mu, since room is freed kSlots chunks earlier: of an operation that
+// all members have begun, some step is always ready. docs/runtime.md has the theorem.
 //
 // Threads: one at a time for a channel (the caller's claim); different channels and operations at
 // once. Memory is the caller's. Portable C++20, no CUDA, no library.
@@ -39,12 +39,12 @@ enum class Progress : uint8_t {
 struct OpView {
   OpDesc desc;
   PortView port;
-  uint32_t me = 0;                         // member of the port
-  const unsigned char* in = nullptr;       // null where the member has none
-  unsigned char* out = nullptr;            // the same; may be elsewhere than desc.out (renaming)
-  bool in_here = false;                    // all members can read `in`: it is not copied to the lane
-  bool out_here = false;                   // all members can write `out`
-  const uint64_t* abort_word = nullptr;    // of the communicator; not 0: leave
+  uint32_t me = 0;                       // member of the port
+  const unsigned char* in = nullptr;     // null where the member has none
+  unsigned char* out = nullptr;          // the same; may be elsewhere than the call said (renaming)
+  bool in_here = false;                  // all members can read `in`: it is not copied to the lane
+  bool out_here = false;                 // all members can write `out`; only with in_here
+  const uint64_t* abort_word = nullptr;  // of the communicator; not 0: leave
 
   Chunks chunks;
   uint64_t publishers = 0, readers = 0;
@@ -95,29 +95,41 @@ uint64_t Below(const OpView& v, uint64_t mask, uint32_t channel, uint64_t least)
 }
 
 // Where member m's contribution to chunk k of a channel begins: of piece `piece`, if it has pieces.
+// The own one is read where it is: what is written over it is written later, by the same step or a
+// later one.
 inline const unsigned char* Contributed(const OpView& v, uint32_t m, uint32_t channel, uint64_t k,
                                         const Span& span, uint32_t piece) {
   const uint64_t size = SizeOf(v.desc.dtype);
   const Board& board = v.port.BoardOf(v.slot, m);
-  if ((board.flags & kBoardInHere) != 0) {
+  if (m == v.me || (board.flags & kBoardInHere) != 0) {
+    const auto* in = m == v.me ? v.in : reinterpret_cast<const unsigned char*>(board.in);
     const uint64_t before = v.chunks.pieces ? piece * v.desc.count : 0;
-    return reinterpret_cast<const unsigned char*>(board.in) + (before + span.first) * size;
+    return in + (before + span.first) * size;
   }
-  return v.port.Contribution(v.slot, m, channel, k) + (v.chunks.pieces ? piece * span.count : 0) * size;
+  return v.port.Contribution(v.slot, m, channel, k) +
+         (v.chunks.pieces ? piece * span.count : 0) * size;
 }
 
 inline void Copy(unsigned char* to, const unsigned char* from, uint64_t bytes) {
   if (to != from && bytes != 0) std::memcpy(to, from, bytes);
 }
 
+// What others read of the contribution goes into the lane.
 inline void Publish(const OpView& v, uint32_t channel, uint64_t k, const Span& span) {
   const uint64_t size = SizeOf(v.desc.dtype);
+  const uint32_t n = v.port.geometry().members;
   unsigned char* lane = v.port.Contribution(v.slot, v.me, channel, k);
   if (!v.chunks.pieces) {
-    Copy(lane, v.in + span.first * size, span.count * size);
+    if (n == 1) return;
+    const Span own = v.chunks.two_shot ? ShardSpan(span.count, n, v.me) : Span{span.count, 0};
+    const uint64_t behind = own.first + own.count;
+    const unsigned char* in = v.in + span.first * size;
+    Copy(lane, in, own.first * size);
+    Copy(lane + behind * size, in + behind * size, (span.count - behind) * size);
     return;
   }
-  for (uint32_t j = 0; j < v.port.geometry().members; ++j) {
+  for (uint32_t j = 0; j < n; ++j) {
+    if (j == v.me) continue;
     Copy(lane + j * span.count * size, v.in + (j * v.desc.count + span.first) * size,
          span.count * size);
   }
@@ -148,35 +160,54 @@ inline void Consume(const OpView& v, uint32_t channel, uint64_t k, const Span& s
   }
 }
 
-// All outputs can be written by everyone.
-inline bool AllOutHere(const OpView& v) {
+// All inputs can be read and all outputs written by everyone.
+inline bool IsDirect(const OpView& v) {
   for (uint32_t m = 0; m < v.port.geometry().members; ++m) {
     if ((v.port.BoardOf(v.slot, m).flags & kBoardOutHere) == 0) return false;
   }
   return true;
 }
 
+// What is reduced at once, so that it is still in the nearest caches when it is copied.
+inline constexpr uint64_t kHotBytes = 32 << 10;
+
+// The member's shard of a chunk into the own output, and into the lane for the others.
 inline void ReduceShard(const OpView& v, uint32_t channel, uint64_t k, const Span& span) {
   const uint64_t size = SizeOf(v.desc.dtype);
-  const uint32_t n = v.port.geometry().members;
-  const Span shard = ShardSpan(span.count, n, v.me);
-  if (!AllOutHere(v)) {
-    ReduceSpan(v, channel, k, span, shard.first, shard.count,
-               v.port.Result(v.slot, v.me, channel, k));
-    return;
-  }
-  unsigned char* own = v.out + (span.first + shard.first) * size;
-  ReduceSpan(v, channel, k, span, shard.first, shard.count, own);
-  for (uint32_t m = 0; m < n; ++m) {
-    auto* out = reinterpret_cast<unsigned char*>(v.port.BoardOf(v.slot, m).out);
-    Copy(out + (span.first + shard.first) * size, own, shard.count * size);
+  const Span shard = ShardSpan(span.count, v.port.geometry().members, v.me);
+  const uint64_t at_once = kHotBytes / size;
+  for (uint64_t done = 0; done < shard.count; done += at_once) {
+    const uint64_t count = shard.count - done < at_once ? shard.count - done : at_once;
+    unsigned char* out = v.out + (span.first + shard.first + done) * size;
+    ReduceSpan(v, channel, k, span, shard.first + done, count, out);
+    Copy(v.port.Result(v.slot, v.me, channel, k) + done * size, out, count * size);
   }
 }
 
+// The member's part of a chunk straight into all outputs; all inputs are read in place.
+inline void ReduceStretch(const OpView& v, uint32_t channel, uint64_t k) {
+  const uint64_t size = SizeOf(v.desc.dtype);
+  const uint32_t n = v.port.geometry().members;
+  const Span part = StretchSpan(v.chunks, v.desc.count, n, v.me, k * v.desc.nchan + channel);
+  const uint64_t at_once = kHotBytes / size;
+  for (uint64_t done = 0; done < part.count; done += at_once) {
+    const uint64_t count = part.count - done < at_once ? part.count - done : at_once;
+    const uint64_t first = (part.first + done) * size;
+    ReduceSpan(v, channel, k, {part.first, part.count}, done, count, v.out + first);
+    for (uint32_t m = 0; m < n; ++m) {
+      if (m == v.me) continue;
+      auto* out = reinterpret_cast<unsigned char*>(v.port.BoardOf(v.slot, m).out);
+      Copy(out + first, v.out + first, count * size);
+    }
+  }
+}
+
+// The others' shards of a chunk.
 inline void Gather(const OpView& v, uint32_t channel, uint64_t k, const Span& span) {
   const uint64_t size = SizeOf(v.desc.dtype);
   const uint32_t n = v.port.geometry().members;
   for (uint32_t m = 0; m < n; ++m) {
+    if (m == v.me) continue;
     const Span shard = ShardSpan(span.count, n, m);
     Copy(v.out + (span.first + shard.first) * size, v.port.Result(v.slot, m, channel, k),
          shard.count * size);
@@ -185,9 +216,9 @@ inline void Gather(const OpView& v, uint32_t channel, uint64_t k, const Span& sp
 
 }  // namespace internal
 
-// Enters the operation on this member's board. Not ready while its window slot is used by an earlier
-// one anywhere; *wanted are the members that are waited for. Called until it has advanced, by one
-// thread.
+// Enters the operation on this member's board. Not ready while its window slot is used by an
+// earlier one anywhere; *wanted are the members that are waited for. Called until it has advanced,
+// by one thread.
 inline Progress Begin(OpView& v, uint64_t* wanted) {
   const PortGeometry& g = v.port.geometry();
   *wanted = 0;
@@ -214,13 +245,14 @@ inline Progress Begin(OpView& v, uint64_t* wanted) {
   board.scalar = v.desc.scalar;
   board.in = reinterpret_cast<uint64_t>(v.in);
   board.out = reinterpret_cast<uint64_t>(v.out);
-  board.flags = (v.in_here ? uint32_t{kBoardInHere} : 0) | (v.out_here ? uint32_t{kBoardOutHere} : 0);
+  board.flags =
+      (v.in_here ? uint32_t{kBoardInHere} : 0) | (v.out_here ? uint32_t{kBoardOutHere} : 0);
   // Of two members that enter different operations, the one that is second in the order of these
   // exchanges sees the other: so also those are told that need nothing of the others.
   std::atomic_ref<uint64_t>(board.seq).exchange(v.desc.seq, std::memory_order_seq_cst);
   for (uint32_t m = 0; m < g.members; ++m) {
-    const uint64_t at = std::atomic_ref<uint64_t>(v.port.BoardOf(v.slot, m).seq)
-                            .load(std::memory_order_seq_cst);
+    const uint64_t at =
+        std::atomic_ref<uint64_t>(v.port.BoardOf(v.slot, m).seq).load(std::memory_order_seq_cst);
     if (at == v.desc.seq && !internal::Agrees(v, m)) return Progress::kMismatch;
   }
   return Progress::kAdvanced;
@@ -243,12 +275,13 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
   };
   ctx.state = kChanBegun;
 
-  if (publishes && v.in_here) ctx.sent = total;
-  if (publishes && ctx.sent < total) {
+  const bool sends = publishes && !v.in_here;
+  if (sends && ctx.sent < total) {
     uint64_t behind = 0;
     if (ctx.sent >= kSlots) {
       behind = internal::NotPosted(v, v.readers);
-      if (behind == 0) behind = Below<&Counters::consumed>(v, v.readers, channel, ctx.sent - kSlots + 1);
+      if (behind == 0)
+        behind = Below<&Counters::consumed>(v, v.readers, channel, ctx.sent - kSlots + 1);
     }
     if (behind == 0) {
       internal::Publish(v, channel, ctx.sent, span_of(ctx.sent));
@@ -260,51 +293,58 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
 
   // Everything below reads what others have put there: their operations must be known and the same.
   const bool needs = reads ? ctx.recvd < total || two_shot : false;
-  if ((needs || (publishes && v.in_here)) && ctx.slice == 0) {
+  if ((needs || (publishes && v.in_here)) && ctx.agreed == 0) {
     const uint64_t parties = (needs ? v.publishers : 0) | (v.in_here && publishes ? v.readers : 0);
     const uint64_t absent = internal::NotPosted(v, parties);
     for (uint32_t m = 0; m < n; ++m) {
-      if (internal::Has(parties & ~absent, m) && !internal::Agrees(v, m)) return Progress::kMismatch;
+      if (internal::Has(parties & ~absent, m) && !internal::Agrees(v, m))
+        return Progress::kMismatch;
     }
     *wanted |= absent;
     if (absent != 0) return Progress::kNotReady;
-    ctx.slice = 1;
+    ctx.agreed = 1;
   }
 
-  if (reads && two_shot && ctx.pc < total) {
-    uint64_t behind = Below<&Counters::published>(v, v.publishers, channel, ctx.pc + 1);
+  if (reads && two_shot && ctx.reduced < total) {
+    uint64_t behind = Below<&Counters::published>(v, v.publishers, channel, ctx.reduced + 1);
     // Results that go straight to the outputs take no room in a lane.
-    if (ctx.pc >= kSlots && !internal::AllOutHere(v)) {
-      behind |= Below<&Counters::gathered>(v, v.readers, channel, ctx.pc - kSlots + 1);
+    const bool direct = internal::IsDirect(v);
+    if (ctx.reduced >= kSlots && !direct) {
+      behind |= Below<&Counters::gathered>(v, v.readers, channel, ctx.reduced - kSlots + 1);
     }
     if (behind == 0) {
-      internal::ReduceShard(v, channel, ctx.pc, span_of(ctx.pc));
-      ++ctx.pc;
-      Release(own.reduced, ctx.pc);
-      Release(own.consumed, ctx.pc);
+      if (direct) {
+        internal::ReduceStretch(v, channel, ctx.reduced);
+      } else {
+        internal::ReduceShard(v, channel, ctx.reduced, span_of(ctx.reduced));
+      }
+      ++ctx.reduced;
+      Release(own.reduced, ctx.reduced);
+      Release(own.consumed, ctx.reduced);
       return Progress::kAdvanced;
     }
     *wanted |= behind;
   }
   if (reads && ctx.recvd < total) {
-    const uint64_t behind =
-        two_shot ? Below<&Counters::reduced>(v, v.readers, channel, ctx.recvd + 1)
-                 : Below<&Counters::published>(v, v.publishers, channel, ctx.recvd + 1);
+    // Of results that are written straight to the outputs, only the last matters.
+    const bool direct = two_shot && internal::IsDirect(v);
+    const uint64_t next = direct ? total : ctx.recvd + 1;
+    const uint64_t behind = two_shot ? Below<&Counters::reduced>(v, v.readers, channel, next)
+                                     : Below<&Counters::published>(v, v.publishers, channel, next);
     if (behind == 0) {
-      const Span span = span_of(ctx.recvd);
       if (!two_shot) {
-        internal::Consume(v, channel, ctx.recvd, span);
-        Release(own.consumed, ++ctx.recvd);
-      } else {
-        if (!internal::AllOutHere(v)) internal::Gather(v, channel, ctx.recvd, span);
-        Release(own.gathered, ++ctx.recvd);
+        internal::Consume(v, channel, ctx.recvd, span_of(ctx.recvd));
+      } else if (!direct) {
+        internal::Gather(v, channel, ctx.recvd, span_of(ctx.recvd));
       }
+      ctx.recvd = next;
+      Release(two_shot ? own.gathered : own.consumed, next);
       return Progress::kAdvanced;
     }
     *wanted |= behind;
   }
 
-  if (publishes && ctx.sent < total) return Progress::kNotReady;
+  if (sends && ctx.sent < total) return Progress::kNotReady;
   if (reads && ctx.recvd < total) return Progress::kNotReady;
   if (publishes && v.in_here) {  // the input is the caller's again once nobody reads it
     const uint64_t behind = Below<&Counters::consumed>(v, v.readers, channel, total);
@@ -315,17 +355,17 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
   return Progress::kAdvanced;
 }
 
-// After all channels are done, or the operation was given up: the window slot is free as far as this
-// member is concerned.
+// After all channels are done, or the operation was given up: the window slot is free as far as
+// this member is concerned.
 inline void Finish(const OpView& v) { Release(v.port.BoardOf(v.slot, v.me).done_seq, v.desc.seq); }
 
-// Of an operation that was given up and finished: whether a member that reaches into this one's memory
-// may still be in a step. Members that begin later see the abort word first.
+// Of an operation that was given up and finished: whether a member that reaches into this one's
+// memory may still be in a step. Members that begin later see the abort word first.
 inline bool OthersInside(const OpView& v) {
   for (uint32_t m = 0; m < v.port.geometry().members; ++m) {
     const Board& board = v.port.BoardOf(v.slot, m);
-    const uint64_t at = std::atomic_ref<uint64_t>(const_cast<uint64_t&>(board.seq))
-                            .load(std::memory_order_seq_cst);
+    const uint64_t at =
+        std::atomic_ref<uint64_t>(const_cast<uint64_t&>(board.seq)).load(std::memory_order_seq_cst);
     if (at == v.desc.seq && Acquire(board.done_seq) < v.desc.seq) return true;
   }
   return false;
@@ -347,8 +387,9 @@ inline bool CheckInvariants(const OpView& v) {
           if (Acquire(reader.consumed) > Acquire(writer.published)) return false;
           if (staged && Acquire(writer.published) > Acquire(reader.consumed) + kSlots) return false;
         }
-        if (v.chunks.two_shot && !internal::AllOutHere(v) && (Acquire(reader.gathered) > Acquire(writer.reduced) ||
-                                  Acquire(writer.reduced) > Acquire(reader.gathered) + kSlots)) {
+        if (v.chunks.two_shot && !internal::IsDirect(v) &&
+            (Acquire(reader.gathered) > Acquire(writer.reduced) ||
+             Acquire(writer.reduced) > Acquire(reader.gathered) + kSlots)) {
           return false;
         }
       }

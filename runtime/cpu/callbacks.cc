@@ -6,7 +6,6 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 namespace gordian::runtime {
@@ -33,15 +32,26 @@ void ThreadMain(Queue* queue) {
 
 }  // namespace
 
-void StartThread(const char* name, std::function<void()> body) {
+std::thread MakeThread(const char* name, std::function<void()> body) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([name, body = std::move(body)] {
-    pthread_setname_np(pthread_self(), name);
-    body();
-  }).detach();
+  std::thread thread;
+  try {
+    thread = std::thread([name, body = std::move(body)] {
+      pthread_setname_np(pthread_self(), name);
+      body();
+    });
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+void StartThread(const char* name, std::function<void()> body) {
+  MakeThread(name, std::move(body)).detach();
 }
 
 void RunCallbacks(std::vector<std::function<void(grtResult_t)>> callbacks, grtResult_t result) {

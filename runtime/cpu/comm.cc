@@ -8,9 +8,10 @@ namespace gordian::runtime {
 namespace {
 
 constexpr uint32_t kDefaultWindow = 4;
-// Of the communicator's own port; large chunks are fewer meetings. There may be many of the others.
-constexpr uint32_t kDefaultChunkBytes = 256 << 10;
-constexpr uint32_t kOtherChunkBytes = 64 << 10;
+// Of the communicator's own port: its lanes should stay in second-level caches. There may be many
+// of the others.
+constexpr uint32_t kDefaultChunkBytes = 64 << 10;
+constexpr uint32_t kOtherChunkBytes = 32 << 10;
 
 // FNV-1a (public domain), then mixed. Never 0.
 uint64_t HashOf(const std::string& text, uint64_t more = 0) {
@@ -47,7 +48,10 @@ grtResult_t Comm::Create(const std::string& name, uint32_t ranks, uint32_t rank,
   for (uint32_t r = 0; r < ranks; ++r) members[r] = r;
   const grtResult_t result =
       comm->JoinPort(name, comm->geometry_, rank, std::move(members), &comm->main_);
-  if (result != grtSuccess) return result;
+  if (result != grtSuccess) {
+    if (result == grtSystemError) Segment::Refuse(name, result);
+    return result;
+  }
   *out = std::move(comm);
   return grtSuccess;
 }
@@ -70,31 +74,37 @@ grtResult_t Comm::JoinPort(const std::string& name, const PortGeometry& geometry
 }
 
 grtResult_t Comm::OpenPort(uint32_t tag, std::shared_ptr<Port>* out) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (tag == 0 || ports_.contains(tag)) return grtInvalidUsage;
   std::vector<uint32_t> members = main_->members;
   PortGeometry geometry = geometry_;
   if (config_.chunk_bytes == 0) geometry.chunk_bytes = kOtherChunkBytes;
-  const grtResult_t result = JoinPort(name_ + "-t" + std::to_string(tag), geometry, rank_,
-                                      std::move(members), out);
-  if (result == grtSuccess) ports_[tag] = *out;
+  grtResult_t result = grtSuccess;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (tag == 0 || ports_.contains(tag)) return grtInvalidUsage;
+    result = JoinPort(name_ + "-t" + std::to_string(tag), geometry, rank_, std::move(members), out);
+    if (result == grtSuccess) ports_[tag] = *out;
+  }
+  if (result != grtSuccess) Fail(result);  // the others would wait for this member there
   return result;
 }
 
 grtResult_t Comm::PairPort(uint32_t from, uint32_t to, bool sends, std::shared_ptr<Port>* out) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  std::shared_ptr<Port>& port = (sends ? sends_ : recvs_)[{from, to}];
-  if (port == nullptr) {
-    PortGeometry geometry = geometry_;
-    geometry.members = 2;
-    geometry.channels = 1;
-    if (config_.chunk_bytes == 0) geometry.chunk_bytes = kOtherChunkBytes;
-    const std::string name = name_ + "-p" + std::to_string(from) + "-" + std::to_string(to);
-    const grtResult_t result = JoinPort(name, geometry, sends ? 0 : 1, {from, to}, &port);
-    if (result != grtSuccess) return result;
+  grtResult_t result = grtSuccess;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::shared_ptr<Port>& port = (sends ? sends_ : recvs_)[{from, to}];
+    if (port == nullptr) {
+      PortGeometry geometry = geometry_;
+      geometry.members = 2;
+      geometry.channels = 1;
+      if (config_.chunk_bytes == 0) geometry.chunk_bytes = kOtherChunkBytes;
+      const std::string name = name_ + "-p" + std::to_string(from) + "-" + std::to_string(to);
+      result = JoinPort(name, geometry, sends ? 0 : 1, {from, to}, &port);
+    }
+    *out = port;
   }
-  *out = port;
-  return grtSuccess;
+  if (result != grtSuccess) Fail(result);
+  return result;
 }
 
 void Comm::Fail(grtResult_t code) {
@@ -116,6 +126,19 @@ Doorbell* Comm::BellOf(uint32_t rank) {
   return peer.owner.get();
 }
 
+void Comm::RingWaiters(const Port& port, uint32_t slot) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const PortView& view = port.segment->view();
+  const uint64_t own = uint64_t{1} << port.me;
+  for (uint32_t m = 0; m < port.members.size(); ++m) {
+    if (m == port.me) continue;
+    uint64_t& waits_for = view.BoardOf(slot, m).waits_for;
+    if ((LoadRelaxed(waits_for) & own) == 0) continue;
+    std::atomic_ref<uint64_t>(waits_for).fetch_and(~own, std::memory_order_acq_rel);
+    if (Doorbell* bell = BellOf(port.members[m])) bell->Ring();
+  }
+}
+
 void Comm::RingOthers(const Port& port) {
   for (const uint32_t rank : port.members) {
     if (rank == rank_) continue;
@@ -135,6 +158,18 @@ uint64_t Comm::Dead(const Port& port, uint64_t members) {
     }
   }
   return dead;
+}
+
+uint64_t Comm::StoppedRanks(const Port& port, uint64_t members) const {
+  uint64_t stopped = 0;
+  for (uint32_t m = 0; m < port.members.size(); ++m) {
+    const uint32_t rank = port.members[m];
+    if ((members >> m & 1) == 0 || rank == rank_ || !main_->segment->IsHere(rank)) continue;
+    const MemberRecord& record = main_->segment->record(rank);
+    if (IsStopped(record.pid, record.start_time, record.pid_namespace))
+      stopped |= uint64_t{1} << rank;
+  }
+  return stopped;
 }
 
 }  // namespace gordian::runtime

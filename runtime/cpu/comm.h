@@ -68,10 +68,15 @@ class Comm {
   void set_abandoned() { abandoned_.store(true, std::memory_order_release); }
   bool abandoned() const { return abandoned_.load(std::memory_order_acquire); }
 
+  // After a step, begin or finish in a window slot: wakes those at the other members who sleep for
+  // it.
+  void RingWaiters(const Port& port, uint32_t slot);
   // Wakes whoever sleeps at the other members of a port.
   void RingOthers(const Port& port);
   // Of these members of a port, those whose process has ended.
   uint64_t Dead(const Port& port, uint64_t members);
+  // Of these members of a port, those whose process is stopped at this moment, as ranks.
+  uint64_t StoppedRanks(const Port& port, uint64_t members) const;
 
   uint32_t NextChild() { return next_child_.fetch_add(1); }
 
@@ -98,8 +103,8 @@ class Comm {
   Statistics statistics_;
   std::atomic<bool> abandoned_{false};
   std::atomic<uint32_t> next_child_{1};
-  std::mutex mutex_;  // what is below
-  std::map<uint32_t, std::shared_ptr<Port>> ports_;                              // by tag
+  std::mutex mutex_;                                                              // what is below
+  std::map<uint32_t, std::shared_ptr<Port>> ports_;                               // by tag
   std::map<std::pair<uint32_t, uint32_t>, std::shared_ptr<Port>> sends_, recvs_;  // by (from, to)
   std::vector<std::unique_ptr<Peer>> peers_;
 };

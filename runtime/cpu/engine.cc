@@ -1,6 +1,5 @@
 #include "runtime/cpu/engine.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,15 +16,20 @@
 namespace gordian::runtime {
 namespace {
 
-// Rounds in vain before a worker counts as stalled.
-constexpr uint32_t kPatientRounds = 16;
-// From when on operations may begin before their turn: peers are late by less all the time, and
-// memory to rename into is not for nothing.
-constexpr int64_t kPatienceNs = 300'000;
-constexpr int64_t kLongestSleepNs = 10'000'000;
-constexpr int64_t kLifeEveryNs = 20'000'000;
 // What all renamed operations of a device may take together.
 constexpr uint64_t kMostShadowBytes = 256u << 20;
+
+// Leaves word at the own board that a worker of this member sleeps for `wanted`, before it looks
+// once more. False: that has been done for all of them.
+bool AnnounceWait(const OpView& v, uint64_t wanted, uint64_t* announced) {
+  const uint64_t others = wanted & ~(uint64_t{1} << v.me);
+  if ((others & ~*announced) == 0) return false;
+  *announced |= others;
+  std::atomic_ref<uint64_t>(v.port.BoardOf(v.slot, v.me).waits_for)
+      .fetch_or(others, std::memory_order_acq_rel);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return true;
+}
 
 grtResult_t CodeOf(Progress progress, const Comm& comm) {
   if (progress == Progress::kMismatch) return grtMismatch;
@@ -75,11 +79,7 @@ grtResult_t Engine::Submit(const UnitPtr& unit) {
   if (!unit->driver->Carries() || !unit->strict) EnsureResident();
   const grtResult_t result = unit->driver->Enqueue(unit);
   if (result != grtSuccess) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (const TaskPtr& task : unit->tasks) {
-      std::erase(unfinished_, task);
-      task->unit = nullptr;
-    }
+    Refuse(unit, result);
     return result;
   }
   {
@@ -98,6 +98,20 @@ grtResult_t Engine::Submit(const UnitPtr& unit) {
   PartDone(unit, grtSuccess);
   bell_->Ring();
   return grtSuccess;
+}
+
+void Engine::Refuse(const UnitPtr& unit, grtResult_t result) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    // Its turn may come all the same, or has come: then its operations end with the communicator's
+    // error.
+    if (unit->published.exchange(true)) return;
+    for (const TaskPtr& task : unit->tasks) {
+      std::erase(unfinished_, task);
+      task->unit = nullptr;
+    }
+  }
+  for (const TaskPtr& task : unit->tasks) Complete(*task, result);
 }
 
 void Engine::SubmitDetached(const UnitPtr& unit) {
@@ -158,7 +172,8 @@ bool Engine::Rename(Task& task) {
   return true;
 }
 
-// Under the lock. Whoever is called later and touches the same memory is no matter: it waits itself.
+// Under the lock. Whoever is called later and touches the same memory is no matter: it waits
+// itself.
 bool Engine::MayBeginEarly(const Unit& unit, std::vector<TaskPtr>* renamed) const {
   if (!unit.early || !StreamOrder::Get().HasStarted(unit)) return false;
   for (const TaskPtr& task : unit.tasks) {
@@ -208,7 +223,6 @@ void Engine::EnsureResident() {
 
 void Engine::ResidentMain() {
   Worker worker;
-  worker.number = next_worker_.fetch_add(1);
   for (;;) {
     if (!Round(worker, nullptr)) Pause(worker, nullptr);
   }
@@ -216,7 +230,6 @@ void Engine::ResidentMain() {
 
 void Engine::Carry(const UnitPtr& unit) {
   Worker worker;
-  worker.number = next_worker_.fetch_add(1);
   while (unit->done.load(std::memory_order_acquire) == 0) {
     if (!Round(worker, unit.get())) Pause(worker, unit.get());
   }
@@ -248,11 +261,11 @@ bool Engine::Work(Worker& worker, const TaskPtr& task, uint32_t position) {
   if (t.done.load(std::memory_order_acquire) != 0) return false;
   if (t.failed.load(std::memory_order_acquire) != 0 ||
       t.channels_left.load(std::memory_order_acquire) == 0) {
-    return TryClose(task);
+    return TryClose(worker, task);
   }
   bool any = false;
   if (!t.begun.load(std::memory_order_acquire)) {
-    any = TryBegin(t);
+    any = TryBegin(worker, t);
     if (!t.begun.load(std::memory_order_acquire)) return any;
   }
   const grtConfig_t& config = t.comm->config();
@@ -267,27 +280,42 @@ bool Engine::Work(Worker& worker, const TaskPtr& task, uint32_t position) {
   }
   if (t.failed.load(std::memory_order_acquire) != 0 ||
       t.channels_left.load(std::memory_order_acquire) == 0) {
-    any |= TryClose(task);
+    any |= TryClose(worker, task);
   }
   return any;
 }
 
-bool Engine::TryBegin(Task& t) {
-  uint32_t nobody = 0;
-  if (!t.begin_owner.compare_exchange_strong(nobody, 1, std::memory_order_acquire)) return false;
+bool Engine::TakeClaim(Worker& worker, std::atomic_ref<uint32_t> claim) {
+  for (uint32_t now = kFree;; now = kFree) {
+    if (claim.compare_exchange_strong(now, kClaimed, std::memory_order_acq_rel)) return true;
+    if (!worker.announces || now != kClaimed) return false;
+    if (claim.compare_exchange_strong(now, kClaimAwaited, std::memory_order_acq_rel)) return false;
+  }
+}
+
+void Engine::LeaveClaim(std::atomic_ref<uint32_t> claim) {
+  if (claim.exchange(kFree, std::memory_order_acq_rel) == kClaimAwaited) bell_->Ring();
+}
+
+bool Engine::TryBegin(Worker& worker, Task& t) {
+  const std::atomic_ref<uint32_t> claim(t.begin_claim);
+  if (!TakeClaim(worker, claim)) return false;
   bool begun = false;
   if (!t.begun.load(std::memory_order_relaxed)) {
-    uint64_t wanted = 0;
+    uint64_t wanted = 0, announced = 0;
     Progress progress = Progress::kNotReady;
     if (!t.port->segment->ReserveLanes(t.view.slot, t.view.me)) {
       GiveUp(t, grtSystemError);
     } else {
-      progress = Begin(t.view, &wanted);
+      do {
+        progress = Begin(t.view, &wanted);
+      } while (worker.announces && progress == Progress::kNotReady &&
+               AnnounceWait(t.view, wanted, &announced));
       t.wanted.store(wanted, std::memory_order_relaxed);
       if (progress == Progress::kAdvanced) {
         begun = true;
         t.begun.store(true, std::memory_order_release);
-        t.comm->RingOthers(*t.port);
+        t.comm->RingWaiters(*t.port, t.view.slot);
       } else if (progress != Progress::kNotReady) {
         // A mismatch is found once the operation is on the board: it must be taken off again.
         if (progress == Progress::kMismatch) t.begun.store(true, std::memory_order_release);
@@ -297,29 +325,26 @@ bool Engine::TryBegin(Task& t) {
       }
     }
   }
-  t.begin_owner.store(0, std::memory_order_release);
+  LeaveClaim(claim);
   return begun;
 }
 
 bool Engine::WorkOnChannel(Worker& worker, Task& t, uint32_t channel, uint64_t spins) {
   ChanCtx& ctx = t.channels[channel];
-  std::atomic_ref<uint32_t> owner(ctx.owner);
-  uint32_t nobody = 0;
-  if (!owner.compare_exchange_strong(nobody, worker.number, std::memory_order_acquire)) {
-    return false;
-  }
+  const std::atomic_ref<uint32_t> owner(ctx.owner);
+  if (!TakeClaim(worker, owner)) return false;
   if (ctx.state == kChanDone) {
-    owner.store(0, std::memory_order_release);
+    LeaveClaim(owner);
     return false;
   }
-  uint64_t steps = 0, fruitless = 0, wanted = 0;
+  uint64_t steps = 0, fruitless = 0, wanted = 0, announced = 0;
   Progress progress;
   const uint64_t dead = t.dead.load(std::memory_order_acquire);
   for (;;) {
     progress = TryStep(t.view, channel, ctx, &wanted);
     if (progress == Progress::kAdvanced) {
       ++steps;
-      t.comm->RingOthers(*t.port);
+      t.comm->RingWaiters(*t.port, t.view.slot);
       if (fruitless != 0 && spins > 1) {
         SpinParameters p;
         if (t.comm->config().spin_grow != 0) p.grow = t.comm->config().spin_grow;
@@ -327,12 +352,14 @@ bool Engine::WorkOnChannel(Worker& worker, Task& t, uint32_t channel, uint64_t s
                       std::memory_order_relaxed);
       }
       fruitless = 0;
-    } else if (progress != Progress::kNotReady || ++fruitless >= spins) {
+    } else if (progress != Progress::kNotReady) {
       break;
+    } else if (++fruitless >= spins) {
+      if (!worker.announces || !AnnounceWait(t.view, wanted, &announced)) break;
     }
   }
   const bool finished = progress == Progress::kDone;
-  owner.store(0, std::memory_order_release);
+  LeaveClaim(owner);
 
   Statistics& statistics = t.comm->statistics();
   if (steps != 0) {
@@ -367,7 +394,7 @@ void Engine::GiveUp(Task& t, grtResult_t code) {
 }
 
 // Ends a task whose channels are all done, or that has failed: then once nobody is in a step of it.
-bool Engine::TryClose(const TaskPtr& task) {
+bool Engine::TryClose(Worker& worker, const TaskPtr& task) {
   Task& t = *task;
   if (t.closing.exchange(true, std::memory_order_acq_rel)) return false;
   const auto failed = static_cast<grtResult_t>(t.failed.load(std::memory_order_acquire));
@@ -375,25 +402,33 @@ bool Engine::TryClose(const TaskPtr& task) {
     if (!t.quiesced) {
       size_t claimed = 0;
       for (; claimed < t.channels.size(); ++claimed) {
-        uint32_t nobody = 0;
-        std::atomic_ref<uint32_t> owner(t.channels[claimed].owner);
-        if (!owner.compare_exchange_strong(nobody, UINT32_MAX, std::memory_order_acquire)) break;
+        if (!TakeClaim(worker, std::atomic_ref<uint32_t>(t.channels[claimed].owner))) break;
       }
       if (claimed < t.channels.size()) {  // somebody is in there: later
-        while (claimed > 0) {
-          std::atomic_ref<uint32_t>(t.channels[--claimed].owner).store(0, std::memory_order_release);
-        }
+        while (claimed > 0) LeaveClaim(std::atomic_ref<uint32_t>(t.channels[--claimed].owner));
         t.closing.store(false, std::memory_order_release);
         return false;
       }
+      for (ChanCtx& ctx : t.channels) {
+        const std::atomic_ref<uint32_t> owner(ctx.owner);
+        if (owner.exchange(kClosed, std::memory_order_acq_rel) == kClaimAwaited) bell_->Ring();
+      }
       t.quiesced = true;
       if (t.begun.load(std::memory_order_acquire)) runtime::Finish(t.view);
-      t.comm->RingOthers(*t.port);
+      t.comm->RingWaiters(*t.port, t.view.slot);
     }
     // The caller may free its memory afterwards.
-    if ((t.view.in_here || t.view.out_here) && OthersInside(t.view)) {
-      t.closing.store(false, std::memory_order_release);
-      return false;
+    if (t.view.in_here || t.view.out_here) {
+      bool inside = OthersInside(t.view);
+      uint64_t announced = 0;
+      if (inside && worker.announces &&
+          AnnounceWait(t.view, AllMembers(t.view.port.geometry().members), &announced)) {
+        inside = OthersInside(t.view);
+      }
+      if (inside) {
+        t.closing.store(false, std::memory_order_release);
+        return false;
+      }
     }
     Finish(task, failed);
     return true;
@@ -402,11 +437,12 @@ bool Engine::TryClose(const TaskPtr& task) {
   bool advanced = false;
   if (!t.freed_slot.exchange(true, std::memory_order_acq_rel)) {
     runtime::Finish(t.view);
-    t.comm->RingOthers(*t.port);
+    t.comm->RingWaiters(*t.port, t.view.slot);
     advanced = true;
   }
   if (t.shadow != nullptr && !t.unit->turn.load(std::memory_order_acquire)) {
     t.closing.store(false, std::memory_order_release);
+    bell_->Ring();  // the window slot is free for this member's next operation too
     return advanced;
   }
   Finish(task, grtSuccess);
@@ -432,6 +468,14 @@ void Engine::Finish(const TaskPtr& task, grtResult_t result) {
   t.comm->statistics().bytes.fetch_add(
       static_cast<uint64_t>(t.reads.last - t.reads.first + (t.writes.last - t.writes.first)),
       std::memory_order_relaxed);
+  // The unit holds the task, and the task the unit: no longer.
+  const UnitPtr unit = std::exchange(t.unit, nullptr);
+  Complete(t, result);
+  PartDone(unit, result);
+  bell_->Ring();
+}
+
+void Engine::Complete(Task& t, grtResult_t result) {
   std::vector<std::function<void(grtResult_t)>> callbacks;
   std::vector<UnitPtr> joiners;
   {
@@ -443,9 +487,7 @@ void Engine::Finish(const TaskPtr& task, grtResult_t result) {
   }
   FutexWakeAll(&t.done);
   for (const UnitPtr& unit : joiners) PartDone(unit, result);
-  PartDone(std::exchange(t.unit, nullptr), result);
   RunCallbacks(std::move(callbacks), result);
-  bell_->Ring();
 }
 
 void Engine::PartDone(const UnitPtr& unit, grtResult_t result) {
@@ -465,73 +507,6 @@ void Engine::UnitDone(const UnitPtr& unit) {
   unit->done.store(1, std::memory_order_release);
   if (unit->driver != nullptr && unit->strict) unit->driver->Release(unit);
   bell_->Ring();
-}
-
-int64_t Engine::ReleaseDelayed() {
-  std::vector<UnitPtr> over;
-  int64_t next = kForever;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (delayed_.empty()) return next;
-    const int64_t now = NowNs();
-    for (auto at = delayed_.begin(); at != delayed_.end();) {
-      if (at->deadline_ns <= now || at->comm->abandoned()) {
-        over.push_back(std::move(at->unit));
-        at = delayed_.erase(at);
-      } else {
-        next = std::min(next, at->deadline_ns);
-        ++at;
-      }
-    }
-  }
-  for (const UnitPtr& unit : over) UnitDone(unit);
-  return next;
-}
-
-void Engine::LookAtLife(Worker& worker) {
-  const int64_t now = NowNs();
-  if (now - worker.looked_at_life_ns < kLifeEveryNs) return;
-  worker.looked_at_life_ns = now;
-  for (const TaskPtr& task : worker.tasks) {
-    const uint64_t wanted = task->wanted.load(std::memory_order_relaxed);
-    if (wanted == 0) continue;
-    const uint64_t dead = task->comm->Dead(*task->port, wanted);
-    if (dead != 0) task->dead.fetch_or(dead, std::memory_order_acq_rel);
-  }
-}
-
-bool Engine::HasWork(const Worker& worker) {
-  if (!worker.tasks.empty()) return true;
-  return worker.version != version_.load(std::memory_order_acquire);
-}
-
-void Engine::Pause(Worker& worker, const Unit* own) {
-  const bool outstanding = HasWork(worker) || own != nullptr;
-  if (outstanding && ++worker.fruitless < kPatientRounds) {
-    sched_yield();
-    return;
-  }
-  int64_t wake_ns = ReleaseDelayed();
-  if (outstanding) {
-    const int64_t now = NowNs();
-    if (worker.stalled_since_ns == 0) worker.stalled_since_ns = now;
-    const bool stalled = now - worker.stalled_since_ns >= kPatienceNs;
-    if (stalled && PublishEarly()) return;
-    wake_ns = std::min(wake_ns, stalled ? now + kLongestSleepNs
-                                        : worker.stalled_since_ns + kPatienceNs);
-    LookAtLife(worker);
-  }
-  const uint32_t bell = bell_->Value();
-  bell_->Announce();
-  const bool own_done = own != nullptr && own->done.load(std::memory_order_acquire) != 0;
-  if (!own_done && !Round(worker, own)) {
-    for (const TaskPtr& task : worker.tasks) {
-      task->comm->statistics().sleeps.fetch_add(1, std::memory_order_relaxed);
-      break;
-    }
-    bell_->Sleep(bell, wake_ns);
-  }
-  bell_->Withdraw();
 }
 
 bool Engine::Await(const Task& task, int64_t deadline_ns) {

@@ -4,12 +4,14 @@
 // leaves, another goes on with.
 //
 // Published is what has its inputs: units whose turn in their stream has come, detached operations,
-// and, once a worker finds nothing ready, those that may begin early (StreamOrder): not if they read
-// what an earlier unfinished one writes; if they only write what an earlier one uses, they are
+// and, once a worker finds nothing ready, those that may begin early (StreamOrder): not if they
+// read what an earlier unfinished one writes; if they only write what an earlier one uses, they are
 // renamed: executed into memory of our own, and copied when their turn comes.
 //
 // Nothing is polled when nothing is outstanding. While something is and nothing is ready, workers
-// sleep on the doorbell, at most kLongestSleepNs.
+// look again some times, and then sleep on the doorbell, for 10 ms at most. Before it sleeps a
+// worker looks once more at all there is, and leaves word of what it waits for: on the boards, for
+// peers (Board::waits_for), and at channels that another worker is in (kClaimAwaited).
 //
 // Threads: any. An engine lives as long as its process.
 #ifndef GORDIAN_RUNTIME_CPU_ENGINE_H_
@@ -49,6 +51,9 @@ class Engine {
   static bool Await(const Task& task, int64_t deadline_ns);
   // `fn` when the task is done, on a thread that nothing else needs; on this one if it is done now.
   static void OnDone(Task& task, std::function<void(grtResult_t)> fn);
+  // The longest sleep with work outstanding. For tests: without a bound, a ring that was lost is a
+  // hang.
+  static void SetLongestSleep(int64_t ns);
   // Unfinished operations of a communicator.
   std::vector<std::shared_ptr<Task>> UnfinishedOf(const Comm& comm);
 
@@ -57,12 +62,12 @@ class Engine {
   using UnitPtr = std::shared_ptr<Unit>;
   struct Worker {
     uint64_t version = 0;
-    std::vector<TaskPtr> tasks;  // published, in the order of looking
-    uint32_t fruitless = 0;      // rounds
+    std::vector<TaskPtr> tasks;    // published, in the order of looking
+    uint32_t fruitless = 0;        // rounds
+    bool announces = false;        // it is about to sleep: leaves word of what it waits for
     int64_t stalled_since_ns = 0;  // 0: it is not
     int64_t looked_at_life_ns = 0;
     const Task* last = nullptr;  // where it last did a step
-    uint32_t number = 1;
   };
   struct Delayed {
     int64_t deadline_ns;
@@ -81,13 +86,21 @@ class Engine {
   bool Round(Worker& worker, const Unit* own);
   bool Work(Worker& worker, const TaskPtr& task, uint32_t position);
   bool WorkOnChannel(Worker& worker, Task& task, uint32_t channel, uint64_t spins);
-  bool TryBegin(Task& task);
+  bool TryBegin(Worker& worker, Task& task);
+  // Takes the claim for the worker. If it is another's, a worker that announces is rung when that
+  // one leaves.
+  static bool TakeClaim(Worker& worker, std::atomic_ref<uint32_t> claim);
+  void LeaveClaim(std::atomic_ref<uint32_t> claim);
   void GiveUp(Task& task, grtResult_t code);
-  bool TryClose(const TaskPtr& task);
+  bool TryClose(Worker& worker, const TaskPtr& task);
   void Finish(const TaskPtr& task, grtResult_t result);
+  // Tells whoever waits for the task.
+  void Complete(Task& task, grtResult_t result);
+  // The unit's driver did not take it.
+  void Refuse(const UnitPtr& unit, grtResult_t result);
   void PartDone(const UnitPtr& unit, grtResult_t result);
   void UnitDone(const UnitPtr& unit);
-  // After a round in vain: spins, publishes early, looks for dead peers, sleeps.
+  // After a round in vain: waits a little, publishes early, looks for dead peers, sleeps.
   void Pause(Worker& worker, const Unit* own);
   void LookAtLife(Worker& worker);
   int64_t ReleaseDelayed();
@@ -96,7 +109,6 @@ class Engine {
   const int device_;
   const std::shared_ptr<Doorbell> bell_;
   std::atomic<uint64_t> version_{1};
-  std::atomic<uint32_t> next_worker_{1};
   std::atomic<uint64_t> shadow_bytes_{0};
   std::mutex mutex_;                 // what is below
   std::vector<TaskPtr> published_;   // sorted by ComesBefore

@@ -13,20 +13,45 @@
 
 namespace gordian::runtime {
 
-uint64_t StartTime(pid_t pid) {
+namespace {
+
+// What /proc/<pid>/stat says: state is the third field, start_time the 22nd. False: it cannot be
+// read.
+struct Stat {
+  char state = '\0';
+  uint64_t start_time = 0;
+};
+bool ReadStat(pid_t pid, Stat* out) {
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
+  if (fd < 0) return false;
   char text[1024];
   const ssize_t got = read(fd, text, sizeof text - 1);
   close(fd);
-  if (got <= 0) return 0;
+  if (got <= 0) return false;
   text[got] = '\0';
-  // Field 22; the second one, in parentheses, may hold anything.
+  // The second field, in parentheses, may hold anything.
   const char* at = strrchr(text, ')');
+  if (at == nullptr || at[1] != ' ') return false;
+  out->state = at[2];
   for (int field = 2; at != nullptr && field < 22; ++field) at = strchr(at + 1, ' ');
-  return at == nullptr ? 0 : strtoull(at + 1, nullptr, 10);
+  out->start_time = at == nullptr ? 0 : strtoull(at + 1, nullptr, 10);
+  return true;
+}
+
+}  // namespace
+
+uint64_t StartTime(pid_t pid) {
+  Stat stat;
+  return ReadStat(pid, &stat) ? stat.start_time : 0;
+}
+
+bool IsStopped(pid_t pid, uint64_t start_time, uint64_t pid_namespace) {
+  if (pid_namespace == 0 || pid_namespace != PidNamespace()) return false;
+  Stat stat;
+  return ReadStat(pid, &stat) && stat.start_time == start_time &&
+         (stat.state == 'T' || stat.state == 't');
 }
 
 uint64_t PidNamespace() {

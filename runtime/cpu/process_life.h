@@ -13,6 +13,9 @@ uint64_t StartTime(pid_t pid);
 // The namespace that process numbers are of; processes of others cannot be watched. 0 when unknown.
 uint64_t PidNamespace();
 
+// At this moment: by a signal or a debugger. False also when it cannot be known.
+bool IsStopped(pid_t pid, uint64_t start_time, uint64_t pid_namespace);
+
 // One peer. Not thread-safe.
 class ProcessLife {
  public:

@@ -1,6 +1,9 @@
 #include "runtime/cpu/segment.h"
 
+#include <errno.h>
 #include <unistd.h>
+
+#include <cstddef>
 
 #include "runtime/cpu/process_life.h"
 
@@ -12,7 +15,7 @@ grtResult_t Segment::Join(const std::string& name, const PortGeometry& geometry,
   const size_t port_at = records_at + geometry.members * sizeof(MemberRecord);
   std::shared_ptr<Segment> s(new Segment);
   s->memory_ = SharedMemory::Open(name, port_at + PortBytes(geometry));
-  if (s->memory_ == nullptr) return grtSystemError;
+  if (s->memory_ == nullptr) return errno == EINVAL ? grtInvalidUsage : grtSystemError;
   if (!s->memory_->Reserve(0, port_at + BoardsBytes(geometry))) return grtSystemError;
   auto* base = static_cast<unsigned char*>(s->memory_->base());
   s->header_ = reinterpret_cast<SegmentHeader*>(base);
@@ -23,6 +26,7 @@ grtResult_t Segment::Join(const std::string& name, const PortGeometry& geometry,
   uint64_t expected = 0;
   std::atomic_ref<uint64_t> agreed(s->header_->agreement);
   if (!agreed.compare_exchange_strong(expected, agreement) && expected != agreement) {
+    s->Abort(grtInvalidUsage);  // the others would wait for this member
     return grtInvalidUsage;
   }
   MemberRecord& record = s->records_[me];
@@ -39,13 +43,17 @@ grtResult_t Segment::Join(const std::string& name, const PortGeometry& geometry,
   return grtSuccess;
 }
 
+void Segment::Refuse(const std::string& name, grtResult_t code) {
+  SharedMemory::LeaveWord(name, offsetof(SegmentHeader, abort_code), static_cast<uint64_t>(code));
+}
+
 bool Segment::ReserveLanes(uint32_t slot, uint32_t member) {
   const PortGeometry& g = view_.geometry();
   uint8_t& reserved = reserved_[uint64_t{slot} * g.members + member];
   if (reserved != 0) return true;
   const auto* base = static_cast<unsigned char*>(memory_->base());
-  const auto port_at = static_cast<size_t>(
-      reinterpret_cast<unsigned char*>(records_ + g.members) - base);
+  const auto port_at =
+      static_cast<size_t>(reinterpret_cast<unsigned char*>(records_ + g.members) - base);
   if (!memory_->Reserve(port_at + view_.LanesOffset(slot, member), g.channels * LaneBytes(g))) {
     return false;
   }

@@ -33,6 +33,10 @@ class Segment {
   static grtResult_t Join(const std::string& name, const PortGeometry& geometry, uint32_t me,
                           uint64_t agreement, int bell_fd, std::shared_ptr<Segment>* out);
 
+  // After a Join that the machine has refused: the others find the code as if it had joined and
+  // aborted, as far as the name can be opened at all.
+  static void Refuse(const std::string& name, grtResult_t code);
+
   const PortView& view() const { return view_; }
   SegmentHeader& header() const { return *header_; }
   MemberRecord& record(uint32_t member) const { return records_[member]; }
@@ -41,8 +45,8 @@ class Segment {
   bool IsLocal() const {
     return memory_->local_users.load(std::memory_order_acquire) == view_.geometry().members;
   }
-  // Before the first use of the member's lanes in a window slot: pages that are not to be had are an
-  // error here, not a SIGBUS later. One thread at a time for a slot.
+  // Before the first use of the member's lanes in a window slot: pages that are not to be had are
+  // an error here, not a SIGBUS later. One thread at a time for a slot.
   bool ReserveLanes(uint32_t slot, uint32_t member);
   // The first code stays.
   void Abort(grtResult_t code);

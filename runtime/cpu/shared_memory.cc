@@ -22,6 +22,15 @@ Names& TheNames() {
   return *names;
 }
 
+// 0 or an errno.
+int Allocate(int fd, size_t offset, size_t bytes) {
+  int error = 0;
+  do {
+    error = posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  } while (error == EINTR);
+  return error;
+}
+
 }  // namespace
 
 SharedMemory::~SharedMemory() {
@@ -40,11 +49,10 @@ std::shared_ptr<SharedMemory> SharedMemory::Open(const std::string& name, size_t
   }
   const int fd = shm_open(("/" + name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return nullptr;
-  // Everyone sets the same size: what is there stays, what is new is zero.
+  // What is there stays, what is new is zero. Never made smaller: others may have mapped it.
   void* base = MAP_FAILED;
-  if (ftruncate(fd, static_cast<off_t>(bytes)) == 0) {
-    base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  }
+  errno = Allocate(fd, bytes - 1, 1);
+  if (errno == 0) base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) {
     const int error = errno;
     close(fd);
@@ -60,11 +68,20 @@ std::shared_ptr<SharedMemory> SharedMemory::Open(const std::string& name, size_t
 }
 
 bool SharedMemory::Reserve(size_t offset, size_t bytes) {
-  int error = 0;
-  do {
-    error = posix_fallocate(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes));
-  } while (error == EINTR);
-  return error == 0;
+  return Allocate(fd_, offset, bytes) == 0;
+}
+
+void SharedMemory::LeaveWord(const std::string& name, size_t offset, uint64_t value) {
+  const int fd = shm_open(("/" + name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return;
+  uint64_t word = 0;
+  const auto at = static_cast<off_t>(offset);
+  const ssize_t got = pread(fd, &word, sizeof word, at);
+  if (got == 0 || (got == sizeof word && word == 0)) {
+    if (pwrite(fd, &value, sizeof value, at) != sizeof value)
+      word = 0;  // there is nothing else to try
+  }
+  close(fd);
 }
 
 void SharedMemory::Unlink() { shm_unlink(("/" + name_).c_str()); }

@@ -19,12 +19,6 @@ void StreamOrder::Declare(cudaStream_t stream, bool exclusive, bool empty) {
   s.run = nullptr;
 }
 
-bool StreamOrder::IsDeclared(cudaStream_t stream) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto at = streams_.find(stream);
-  return at != streams_.end() && at->second.exclusive;
-}
-
 void StreamOrder::Foreign(cudaStream_t stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto at = streams_.find(stream);

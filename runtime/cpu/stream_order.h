@@ -32,7 +32,6 @@ class StreamOrder {
 
   // Only exclusive streams have runs. What is on the stream already counts as foreign.
   void Declare(cudaStream_t stream, bool exclusive, bool empty);
-  bool IsDeclared(cudaStream_t stream);
   void Foreign(cudaStream_t stream);
   void ForeignAll();
   void Recorded(const void* event, cudaStream_t stream);

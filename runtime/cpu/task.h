@@ -29,6 +29,14 @@ struct Range {
   }
 };
 
+// Who may do a step of a channel (ChanCtx::owner), or begin an operation: one worker at a time.
+enum Claim : uint32_t {
+  kFree = 0,
+  kClaimed = 1,
+  kClaimAwaited = 2,  // claimed; somebody who goes to sleep wants to look when it is free
+  kClosed = 3,        // nobody any more
+};
+
 struct Task {
   std::shared_ptr<Comm> comm;
   std::shared_ptr<Port> port;
@@ -36,9 +44,9 @@ struct Task {
   std::vector<ChanCtx> channels;
   Range reads, writes;
   std::shared_ptr<Unit> unit;  // until finished; the unit holds the task as well
-  uint64_t number = 0;  // in the order of calls at this engine
+  uint64_t number = 0;         // in the order of calls at this engine
 
-  std::atomic<uint32_t> begin_owner{0};
+  uint32_t begin_claim = kFree;  // a Claim
   std::atomic<bool> begun{false};
   std::atomic<uint32_t> channels_left{1};
   std::atomic<uint64_t> wanted{0};   // members that the last look waited for
@@ -67,14 +75,14 @@ struct Unit {
   std::vector<std::shared_ptr<Task>> joins;  // deferred ones that it waits for
   cudaStream_t stream = nullptr;
   StreamDriver* driver = nullptr;
-  uint64_t index = 0;   // on its stream, for the driver
-  bool strict = true;   // later work of the stream waits for it
-  bool early = false;   // its stream lets operations begin early
+  uint64_t index = 0;  // on its stream, for the driver
+  bool strict = true;  // later work of the stream waits for it
+  bool early = false;  // its stream lets operations begin early
   uint32_t grace_ms = 0;
   std::shared_ptr<Run> run;
-  std::atomic<uint32_t> left{0};     // tasks and joins that are not finished
+  std::atomic<uint32_t> left{0};  // tasks and joins that are not finished
   std::atomic<bool> published{false};
-  std::atomic<bool> turn{false};     // all earlier work of the stream is done
+  std::atomic<bool> turn{false};  // all earlier work of the stream is done
   std::atomic<int> error{0};
   std::atomic<uint32_t> done{0};
 };

@@ -38,7 +38,17 @@ class Communicator {
   Status Launch(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer,
                 cudaStream_t stream);
 
+  // Hands an operation over; no stream waits for it, and it for nothing: its input must be ready, and its
+  // output free, until it is done. Never waits. Operations of one `tag` (below DomainConfig::detached_tags)
+  // must be called in the same order on all ranks, those of different tags, and others, in any. May be
+  // called between GroupStart and GroupEnd, and has nothing to do with the group.
+  Status Detach(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer,
+                int tag, Detached* operation);
+
  private:
+  // `ports`: for collectives, and for sends and receives.
+  Status Plan(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer,
+              const PortLayout* ports, Work* work, Touched* touched) const;
   Communicator(Domain* domain, int index) : domain_(domain), index_(index) {}
 
   Domain* const domain_;
@@ -47,10 +57,13 @@ class Communicator {
   int rank_ = 0;
   Work pattern_{};  // what all operations have in common
   PortLayout ports_[2];
+  std::vector<PortLayout> detached_;  // by tag, two each
 };
 
 // Regions of two ports; `bytes` is the end.
 void LayOutPorts(const DomainConfig& config, uint32_t ranks, PortLayout ports[2], uint64_t* bytes);
+// Behind them those of detached operations, by tag; from `*bytes` to `*bytes`.
+void LayOutDetached(const DomainConfig& config, uint32_t ranks, std::vector<PortLayout>* ports, uint64_t* bytes);
 
 }  // namespace gordian::runtime::cuda
 

@@ -13,8 +13,8 @@ namespace {
 
 constexpr uint64_t kAlignment = 256;
 // Of 512 threads with 64 registers, two fit a multiprocessor; the smallest device with NVLink that this is
-// for has 132 of them. Some are left over.
-constexpr uint32_t kResidentBlocks = 256;
+// for has 132 of them.
+constexpr uint32_t kResidentBlocks = 264;
 
 Status Cuda(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return Status::Ok();
@@ -27,11 +27,14 @@ Status Domain::Create(const DomainConfig& config, std::unique_ptr<Domain>* domai
   if (config.ranks < 1 || config.ranks > static_cast<int>(kMaxRanks) || config.communicators < 1 ||
       config.bulk_channels < 1 || config.bulk_channels > kMaxChannels || config.line_channels < 1 ||
       config.line_channels > kMaxChannels || config.help_streams < 0 || config.resident_streams < 1 ||
-      config.resident_streams > static_cast<int>(kResidentBlocks)) {
+      config.detached_tags < 0 || config.worker.blocks < 1 || config.detached_channels < 1 ||
+      config.detached_channels > kMaxChannels ||
+      config.resident_streams + config.worker.blocks > kResidentBlocks) {
     return Status::InvalidArgument("the domain's configuration makes no sense");
   }
   std::unique_ptr<Domain> d(new Domain(config));
-  const uint32_t most = kResidentBlocks / static_cast<uint32_t>(config.resident_streams);
+  const uint32_t most = (kResidentBlocks - (config.detached_tags > 0 ? config.worker.blocks : 0)) /
+                        static_cast<uint32_t>(config.resident_streams);
   d->config_.bulk_channels = std::min(config.bulk_channels, most);
   d->config_.line_channels = std::min(config.line_channels, most);
   if (Status s = Rendezvous::Join(config.name, config.rank, config.ranks, config.timeout_ms, &d->rendezvous_);
@@ -49,6 +52,8 @@ Status Domain::Prepare() {
     PortLayout ports[2];
     uint64_t bytes = 0;
     LayOutPorts(config_, members, ports, &bytes);
+    std::vector<PortLayout> detached;
+    LayOutDetached(config_, members, &detached, &bytes);
     region_bytes_ = std::max(region_bytes_, bytes);
   }
   const uint64_t user_at = region_bytes_ * config_.communicators;
@@ -80,6 +85,10 @@ Status Domain::Prepare() {
   }
   seen_ = reinterpret_cast<Seen*>(device_memory_ + claims);
   helped_ = reinterpret_cast<uint32_t*>(device_memory_ + counter_at);
+  if (config_.detached_tags > 0) {
+    Status s = Worker::Create(config_.worker, config_.device, &page_->stop, [this] { return Health(); }, &worker_);
+    if (!s.ok()) return s;
+  }
   if (Status s = rendezvous_->Barrier(config_.timeout_ms); !s.ok()) return s;
   return rendezvous_->Watch([this](int rank) { Died(rank); });
 }
@@ -91,6 +100,7 @@ Domain::~Domain() {
     [[maybe_unused]] const Status all_done = rendezvous_->Barrier(config_.timeout_ms);
   }
   rendezvous_.reset();  // ends the watch
+  if (worker_ != nullptr) worker_->End();
   streams_.clear();
   if (order_event_ != nullptr) cudaEventDestroy(order_event_);
   if (own_stream_ != nullptr) cudaStreamDestroy(own_stream_);
@@ -103,6 +113,7 @@ void Domain::Died(int rank) {
   int alive = kAlive;
   dead_.compare_exchange_strong(alive, rank < 0 ? kAborted : rank);
   __atomic_store_n(&page_->stop, 1, __ATOMIC_RELEASE);
+  if (worker_ != nullptr) worker_->Stopped();
 }
 
 void Domain::Abort() {

@@ -25,6 +25,7 @@
 #include "runtime/cuda/heap.h"
 #include "runtime/cuda/help_stream.h"
 #include "runtime/cuda/rendezvous.h"
+#include "runtime/cuda/worker.h"
 #include "runtime/cuda/work.h"
 
 namespace gordian::runtime::cuda {
@@ -38,12 +39,18 @@ struct DomainConfig {
   int communicators = 4;                // at most
   int help_streams = 8;                 // streams with a list, at most
   // Streams whose operations must be able to wait at the same time. The blocks of that many kernels fit
-  // the device at once: it bounds the channels of an operation (256 / this).
+  // the device at once, beside the worker's: it bounds the channels of an operation (256 / this).
   int resident_streams = 2;
   uint64_t user_bytes = 0;              // of each heap, for buffers that peers write directly
   uint64_t stage_bytes = 64ull << 20;   // of each communicator, at most
   uint32_t bulk_channels = 128;         // of an operation, at most; <= kMaxChannels
   uint32_t line_channels = 128;
+  // Detached operations: sequences of them that each communicator has (tags), 0 for none at all; of each,
+  // the channels of an operation and the staging, at most.
+  int detached_tags = 1;
+  uint32_t detached_channels = 16;
+  uint64_t detached_stage_bytes = 8ull << 20;
+  WorkerConfig worker;
   bool use_ipc = false;
   int timeout_ms = 30000;
   Thresholds thresholds;
@@ -86,6 +93,8 @@ class Domain {
   Status Health() const;
   // Channels of operations that were finished by a kernel that helped. Waits for a copy.
   Status Helped(uint32_t* channels);
+  // What runs detached operations; null without them.
+  Worker* worker() { return worker_.get(); }
   // For set-up and tests; not for use beside operations of other threads.
   Rendezvous* rendezvous() { return rendezvous_.get(); }
 
@@ -132,6 +141,7 @@ class Domain {
   uint32_t* helped_ = nullptr;
   Seen* seen_ = nullptr;  // of all lists, then of operations without one
   cudaStream_t own_stream_ = nullptr;
+  std::shared_ptr<Worker> worker_;
 
   mutable std::mutex lock_;
   struct StreamState {

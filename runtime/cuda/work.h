@@ -72,17 +72,19 @@ enum WorkFlags : uint16_t {
 
 // What a kernel gets, and an entry of the list that stalled kernels help from.
 struct alignas(16) Work {
+  // Of the port; the same for all its operations. Up to `in`.
   char* base[kMaxRanks];  // of the port's region in each member's heap, as mapped here
+  PortLayout port;
+  uint64_t region_at;     // region base - heap base, on every member
+  // Of the operation.
   const char* in;
   char* out;
   uint64_t block_bytes;  // between one pair in phase 1; of a two-phase operation the shards' stride
   uint64_t total_bytes;  // two-phase: of all shards together
   uint64_t in_stride;    // from the block for peer p to that for p + 1
   uint64_t out_stride;   // from where peer p's block is placed to p + 1's
-  uint64_t region_at;    // region base - heap base, on every member
   uint64_t offered;      // output - own heap base + 1; 0: not in the heap
   uint64_t part;         // of each block, by channel: bytes if bulk, else lines
-  PortLayout port;
   uint32_t chunk;        // bytes moved by a bulk step, at most; <= port.chunk_bytes
   uint32_t part_chunks;  // chunks of a whole part
   uint32_t order_key;    // operations with one key are carried in their order on the stream

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Jobs whose collectives go to the preemptive runtime: `gordian run --emulator --collectives=preemptive`.
 
-  preemptive.py BUILD JOB [--ranks N]
+  preemptive.py BUILD JOB [--ranks N] [--without-memory]
 
 A job that hangs for order alone must end by itself, with right results, and without a word of a deadlock; the same
-program with NCCL's collectives must hang. A job with a host wait between must hang either way and be told as before.
+program with NCCL's collectives must hang. A job with a host wait between, or whose data need the order, must hang
+either way and be told as before. --without-memory: the job's twin, of which one rank gets no memory for the runtime's
+communicators, must end all the same, on NCCL.
 """
 
 import argparse
@@ -17,12 +19,13 @@ import sys
 import tempfile
 
 ORDER_ALONE = {"inversion_one_stream", "inversion_subset", "inversion_cold", "three_comm_cycle", "event_cycle",
-               "hybrid_recv_all_reduce"}
-HOST_WAIT = {"inversion_sync", "inversion_free", "inversion_pageable_copy"}
+               "hybrid_recv_all_reduce", "pipeline_swapped_apart"}
+# A host waits in between, or what an operation sends is what the one before it receives.
+HARD = {"inversion_sync", "inversion_free", "inversion_pageable_copy", "pipeline_swapped"}
 GRAPHS = {"graph_inversion"}  # its twin: operations in graphs stay with NCCL
 
 
-def run(build, job, ranks, collectives, twin=False):
+def run(build, job, ranks, collectives, twin=False, without_memory=False):
     work = tempfile.mkdtemp(prefix="gordian-preemptive-")
     session = os.path.join(work, "session")
     command = [os.path.join(build, "bin", "gordian"), "run", "--emulator", "--collectives", collectives, "--session", session,
@@ -31,8 +34,14 @@ def run(build, job, ranks, collectives, twin=False):
         command += ["--ranks", str(ranks)]
     if twin:
         command += ["--twin"]
-    done = subprocess.run(command, env=dict(os.environ, JOB_PROGRESS=os.path.join(work, "progress")), text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100, check=False)
+    env = dict(os.environ, JOB_PROGRESS=os.path.join(work, "progress"))
+    if without_memory:
+        env["LD_PRELOAD"] = os.path.join(build, "tests", "libgordian_e2e_no_shared_memory.so")
+        env["NO_SHARED_MEMORY_FILE"] = os.path.join(work, "taken")
+    done = subprocess.run(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100,
+                          check=False)
+    taken = os.path.exists(os.path.join(work, "taken"))
+    need(taken == without_memory, "which rank has no memory?", done.stderr)
     with open(os.path.join(session, "verdict.json"), encoding="utf-8") as f:
         verdict = json.load(f)
     shutil.rmtree(work)
@@ -55,8 +64,15 @@ def main():
     parser.add_argument("build")
     parser.add_argument("job")
     parser.add_argument("--ranks", type=int)
+    parser.add_argument("--without-memory", action="store_true")
     options = parser.parse_args()
 
+    if options.without_memory:
+        code, verdict, output = run(options.build, options.job, options.ranks, "preemptive", twin=True, without_memory=True)
+        need(code == 0, f"the twin ended with {code}", output)
+        done, left = operations(output)
+        need(done == 0 and "not all members gave" in left, "not all stayed with NCCL", output)
+        return
     if options.job in GRAPHS:
         code, verdict, output = run(options.build, options.job, options.ranks, "preemptive", twin=True)
         need(code == 0, f"the twin ended with {code}", output)
@@ -65,7 +81,7 @@ def main():
     code, verdict, output = run(options.build, options.job, options.ranks, "preemptive")
     done, left = operations(output)
     need(done > 0 and left == ", none by NCCL", "not all went to the runtime", output)
-    if options.job in HOST_WAIT:
+    if options.job in HARD:
         need(code == 137 and verdict["verdict"] == "deadlock" and verdict["confidence"] == "confirmed",
              f"a hard cycle ended with {code} and {verdict['verdict']}", output)
         code, verdict, output = run(options.build, options.job, options.ranks, "preemptive", twin=True)

@@ -58,6 +58,7 @@ JOBS = {
     "event_cycle": deadlock(*DEPARTS),
     "hybrid_recv_all_reduce": deadlock([0, 1], [1]),
     "pipeline_swapped": deadlock([1, 2], [1]),
+    "pipeline_swapped_apart": deadlock([1, 2], [1]),
     "missing_rank": Expect(["rank_not_joined", "host_blocked"], [LAST]),
     "spinning_rank": Expect(["rank_not_joined", "host_blocked"], [LAST]),
     "one_too_many": Expect(["rank_not_joined", "host_blocked"], ["all but 0"]),
@@ -80,6 +81,7 @@ JOBS = {
     "mismatch_just_past": Expect(["mismatch"], [[0], "tie"], hangs=False),
     "missing_send": Expect(["rank_not_joined", "host_blocked"], [LAST]),
     "init_missing": Expect(["init_hang"], [LAST]),
+    "exited_before_init": Expect(["init_hang"], [LAST]),
     "init_order": Expect(["init_hang", "deadlock"], [ALL]),
     "split_divergent": Expect(["init_hang"], [LAST]),
     "split_against_all_reduce": Expect(["init_hang", "deadlock"], [LAST, ALL]),
@@ -415,8 +417,9 @@ def main():
     parser.add_argument("--keep", action="store_true", help="keep the evidence of a success too")
     args = parser.parse_args()
     if not args.ranks:
-        args.ranks = {"inversion_subset": 3, "branch_taken_alone": 3, "three_comm_cycle": 3, "pipeline_swapped": 4, "exited_rank": 3,
-                      "killed_rank": 3, "grouped_by_one": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3, "graph_missing_replay": 3,
+        args.ranks = {"inversion_subset": 3, "branch_taken_alone": 3, "three_comm_cycle": 3, "pipeline_swapped": 4, "pipeline_swapped_apart": 4,
+                      "exited_rank": 3, "killed_rank": 3, "grouped_by_one": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3,
+                      "exited_before_init": 3, "graph_missing_replay": 3,
                       "split_divergent": 3, "shrink_shares": 3, "split_against_all_reduce": 3,
                       "leaves_early": 3, "grow_missing": 3, "grow_member_missing": 3, "grow_inversion": 3, "wrong_peer": 3}.get(args.job, 2)
     times = []

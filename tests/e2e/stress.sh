@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The long form of the end-to-end tests: every hanging job and every twin 20 times, and twins
-# perturbed; 200 kills; the same jobs with rings of 4 KiB; ten minutes of shim_torture. Restartable: finished lines are kept in BUILD/stress.log and not run again; delete that
+# perturbed; 200 kills; the same jobs with rings of 4 KiB; ten minutes of shim_torture; 10,000 orders of the runtime's operations. Restartable: finished lines are kept in BUILD/stress.log and not run again; delete that
 # file to start over.
 #   stress.sh BUILD_FOLDER [REPEATS]
 set -u
@@ -51,5 +51,7 @@ done
 for part in 1 2 3 4 5 6 7 8 9 10; do
   run_once "shim_torture part $part" python3 "$here/../stress/shim_torture.py" --build "$build" --seconds 60
 done
+# The runtime's 64 operations on 8 ranks in 10,000 random orders, in parts of 100.
+"$here/../stress/orders.sh" "$build" "$log" || failed=$((failed + 1))
 echo "stress: $(grep -c '^passed' "$log") passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -177,10 +177,13 @@ typedef struct {
   uint64_t mismatches;
   uint64_t bytes; /* read and written by bodies */
   uint64_t quits, residency_ns, switches; /* resident GPU worker */
-  uint64_t reserved[8];
+  uint64_t stopped_ranks; /* bit r: an unfinished operation waits for rank r, whose process is stopped
+                             at this moment (SIGSTOP, a debugger). A suspicion: nothing is done about
+                             it, since the rank may go on */
+  uint64_t reserved[7];
 } grtStats_t;
 #define GRT_STATS_INITIALIZER \
-  { sizeof(grtStats_t), GRT_MAGIC, GRT_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0} }
+  { sizeof(grtStats_t), GRT_MAGIC, GRT_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0} }
 
 GRT_API grtResult_t grtGetVersion(int* version);
 GRT_API const char* grtGetErrorString(grtResult_t result); /* static text */
@@ -188,11 +191,14 @@ GRT_API const char* grtGetErrorString(grtResult_t result); /* static text */
 /* --- Communicators --- */
 GRT_API grtResult_t grtGetUniqueId(grtUniqueId* id);
 /* Does not wait for the other members: communicators may be made in any order. What a member has
- * that does not fit the others' is grtInvalidUsage at whoever comes later. `config` may be null. */
+ * that does not fit the others' is grtInvalidUsage at whoever comes later, and the error of the
+ * communicator at the others. So is what keeps a member from joining (grtSystemError), unless not even
+ * the name of the shared memory can be opened. `config` may be null. */
 GRT_API grtResult_t grtCommInitRankConfig(grtComm_t* comm, int nranks, grtUniqueId id, int rank,
                                           const grtConfig_t* config);
 /* As ncclCommSplit; color < 0: no member, *out is null. Collective: waits for all members' calls, at
- * most timeout_ns, after which the communicator can only be aborted. */
+ * most timeout_ns, after which the communicator can only be aborted. grtRemoteError: another member of
+ * the color could not make its part. */
 GRT_API grtResult_t grtCommSplit(grtComm_t comm, int color, int key, grtComm_t* out,
                                  const grtConfig_t* config, uint64_t timeout_ns);
 GRT_API grtResult_t grtCommCount(grtComm_t comm, int* count);

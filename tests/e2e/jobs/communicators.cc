@@ -15,6 +15,20 @@ JOB(init_missing, 3) {
   c.Warm(world, s);
 }
 
+JOB(exited_before_init, 3) {
+  // The last rank ends at its start, as one that cannot read its input.
+  cudaStream_t s = c.Stream();
+  ncclUniqueId id = c.Id("world", 0);
+  if (!c.twin && c.rank == c.nranks - 1) {
+    c.Step("exit");
+    std::_Exit(8);
+  }
+  ncclComm_t world = nullptr;
+  c.Step("init");
+  NCCL_OK(ncclCommInitRank(&world, c.nranks, id, c.rank));
+  c.Warm(world, s);
+}
+
 JOB(init_order, 2) {
   cudaStream_t s = c.Stream();
   ncclUniqueId first = c.Id("first", 0);

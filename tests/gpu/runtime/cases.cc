@@ -2,7 +2,9 @@
 // a reference, a watchdog ends what hangs.
 //
 //   gordian-runtime-cases CASE [--ranks N] [--seed S] [--iterations N] [--streams N] [--ops N]
-//                              [--most-bytes B] [--ipc] [--channels N]
+//                              [--most-bytes B] [--ipc] [--channels N] [--detached]
+//
+// --detached: kinds, types and dead by the resident worker instead of the stream.
 //
 // Cases:
 //   kinds      every kind, several sizes, in place, misaligned, outputs that peers write directly
@@ -48,6 +50,7 @@ struct Options {
   int ops = 8;
   uint64_t most_bytes = 64ull << 20;
   bool ipc = false;
+  bool detached = false;
   uint32_t channels = 0;  // 0: the case's choice
 };
 
@@ -158,8 +161,15 @@ class Runner {
       Must(cudaMemcpyAsync(in, values.data(), values.size(), cudaMemcpyHostToDevice, stream_));
       Must(cudaStreamSynchronize(stream_));
     }
-    Must(comms_[0]->Launch(mine.kind, in, out, c.count, c.type, c.op, peer, stream_));
-    Must(cudaStreamSynchronize(stream_));
+    if (o_.detached) {
+      Must(cudaStreamSynchronize(stream_));  // the output is cleared
+      Detached operation;
+      Must(comms_[0]->Detach(mine.kind, in, out, c.count, c.type, c.op, peer, 0, &operation));
+      Must(operation.Wait(10'000'000'000));
+    } else {
+      Must(comms_[0]->Launch(mine.kind, in, out, c.count, c.type, c.op, peer, stream_));
+      Must(cudaStreamSynchronize(stream_));
+    }
     const bool has_output = mine.kind == OpKind::kRecv || (mine.kind != OpKind::kSend && HasOutput(mine.kind, static_cast<int32_t>(c.root), me));
     ++done_;
     if (has_output) {
@@ -450,7 +460,15 @@ class Runner {
     const double begin = Now();
     // One more than the victim has: its kernel waits for a rank that is no more.
     p_.At("waiting for the dead");
-    const Status launched = comms_[0]->Launch(OpKind::kAllReduce, in, out, kCount, DataType::kFloat, Operator::kSum, 0, stream_);
+    Status launched;
+    if (o_.detached) {
+      Detached operation;
+      launched = comms_[0]->Detach(OpKind::kAllReduce, in, out, kCount, DataType::kFloat, Operator::kSum, 0, 0, &operation);
+      const Status waited = operation.Wait(20'000'000'000);
+      if (launched.ok() && waited.code() != StatusCode::kUnavailable) p_.Fail("waiting for the dead ended with: " + waited.ToString());
+    } else {
+      launched = comms_[0]->Launch(OpKind::kAllReduce, in, out, kCount, DataType::kFloat, Operator::kSum, 0, stream_);
+    }
     const cudaError_t error = cudaStreamSynchronize(stream_);
     const double took = Now() - begin;
     if (error != cudaSuccess) p_.Fail(std::string("the device is unusable: ") + cudaGetErrorString(error));
@@ -487,6 +505,7 @@ int Main(int argc, char** argv) {
     else if (name == "--most-bytes") o.most_bytes = value();
     else if (name == "--channels") o.channels = static_cast<uint32_t>(value());
     else if (name == "--ipc") o.ipc = true;
+    else if (name == "--detached") o.detached = true;
     else {
       fprintf(stderr, "unknown option %s\n", name.c_str());
       return 2;

@@ -476,6 +476,8 @@ TEST(Jobs, InitMissing) {
   ExpectHang(Comms(1, 3), {usual, usual, Program{Sleep()}},
              {VerdictKind::kInitHang, Confidence::kSuspected, {2}, "communicator-init-missing"}, 6);
   ExpectHealthy(Comms(1, 3), {usual, usual, usual});
+  ExpectHang(Comms(1, 3), {usual, usual, Program{Exit(8)}},
+             {VerdictKind::kInitHang, Confidence::kSuspected, {2}, "communicator-init-missing"}, 6);
 }
 
 TEST(Jobs, InitMissingOfAProcessThatNobodySaw) {

@@ -23,6 +23,7 @@ struct Program {
   int ports = 2;
   std::vector<std::vector<int>> order;          // by rank
   bool joined = false;
+  bool here = false;  // inputs are read and outputs written in place, as between threads
 };
 
 class SimWorld {
@@ -59,6 +60,8 @@ class SimWorld {
         if (!inputs_[o][r].empty()) v.in = inputs_[o][r].data();
         if (!outputs_[o][r].empty()) v.out = outputs_[o][r].data();
         Complete(&v);
+        v.in_here = p_.here && p_.ranks > 1 && (v.publishers >> r & 1) != 0;
+        v.out_here = p_.here && v.chunks.two_shot;
         views_[o].push_back(v);
         contexts_[o].emplace_back(p_.geometry.channels);
       }
@@ -87,7 +90,7 @@ class SimWorld {
     EXPECT_TRUE(CheckInvariants(v));
     if (progress == Progress::kNotReady) {
       EXPECT_NE(wanted, 0u) << "waits for nobody";
-      EXPECT_EQ(ctx.sent + ctx.recvd + ctx.pc, before.sent + before.recvd + before.pc);
+      EXPECT_EQ(ctx.sent + ctx.recvd + ctx.reduced, before.sent + before.recvd + before.reduced);
     }
     bool all = true;
     for (const ChanCtx& c : contexts_[o][r]) all = all && c.state == kChanDone;
@@ -136,7 +139,7 @@ class SimWorld {
     for (const auto& ranks : contexts_) {
       for (const auto& channels : ranks) {
         for (const ChanCtx& c : channels) {
-          for (const uint64_t word : {uint64_t{c.pc}, uint64_t{c.slice}, c.sent, c.recvd, uint64_t{c.state}}) put(word);
+          for (const uint64_t word : {uint64_t{c.reduced}, uint64_t{c.agreed}, c.sent, c.recvd, uint64_t{c.state}}) put(word);
         }
       }
     }
@@ -174,12 +177,13 @@ Program RandomProgram(uint32_t seed) {
   p.geometry.window = 1 + random() % 2;
   p.geometry.channels = 1 + random() % 2;
   p.geometry.chunk_bytes = 128;
+  p.here = random() % 3 == 0;
   p.ports = 1 + static_cast<int>(random() % 3);
   const int operations = 1 + static_cast<int>(random() % 6);
   constexpr grtKind_t kKinds[] = {grtKindAllReduce, grtKindAllGather, grtKindReduceScatter, grtKindBroadcast,
                                   grtKindReduce,    grtKindAllToAll,  grtKindGather,        grtKindScatter};
   for (int o = 0; o < operations; ++o) {
-    p.operations.push_back({kKinds[random() % 8], grtInt32, grtSum, random() % 200,
+    p.operations.push_back({kKinds[random() % 8], grtInt32, grtSum, random() % (2 * 32 * kSlots),
                             static_cast<int>(random() % p.ranks), false});
   }
   for (int r = 0; r < p.ranks; ++r) {
@@ -291,7 +295,10 @@ Program Small(int ranks, std::vector<Case> operations, int ports, uint32_t windo
 
 constexpr Case kReduce{grtKindAllReduce, grtInt32, grtSum, 40, 0, false};  // two chunks
 constexpr Case kTiny{grtKindAllReduce, grtInt32, grtSum, 1, 0, false};
-constexpr Case kSendAll{grtKindBroadcast, grtInt32, grtSum, 70, 1, false};
+// More chunks of 32 elements than a lane has slots.
+constexpr size_t kBeyondALane = 32 * kSlots + 1;
+constexpr Case kSendAll{grtKindBroadcast, grtInt32, grtSum, kBeyondALane, 1, false};
+constexpr Case kLongReduce{grtKindAllReduce, grtInt32, grtSum, kBeyondALane, 0, false};
 
 TEST(Exhaustive, TwoRanksOppositeOrders) {
   const Explored e = Explore(Small(2, {kReduce, kTiny}, 2, 1), 200000);
@@ -304,6 +311,21 @@ TEST(Exhaustive, TwoRanksThreeOperationsInOneSlot) {
   const Explored e = Explore(Small(2, {kTiny, kSendAll, kTiny}, 1, 1), 200000);
   EXPECT_EQ(e.stuck, 0u);
   EXPECT_GE(e.ends, 1u);
+}
+
+TEST(Exhaustive, TwoRanksThatWaitForRoom) {
+  const Explored e = Explore(Small(2, {kLongReduce}, 1, 1), 200000);
+  EXPECT_EQ(e.stuck, 0u);
+  EXPECT_EQ(e.ends, 1u);
+  EXPECT_GT(e.states, 200u);
+}
+
+TEST(Exhaustive, TwoRanksThatWriteEachOthersOutputs) {
+  Program program = Small(2, {kLongReduce, kTiny}, 2, 1);
+  program.here = true;
+  const Explored e = Explore(program, 200000);
+  EXPECT_EQ(e.stuck, 0u);
+  EXPECT_EQ(e.ends, 1u);
 }
 
 TEST(Exhaustive, ThreeRanks) {

@@ -1,0 +1,28 @@
+#include <cuda_runtime.h>
+
+#include "runtime/cuda/worker_block.h"
+#include "runtime/cuda/worker_kernel.h"
+
+namespace gordian::runtime::cuda {
+namespace {
+
+__global__ void __launch_bounds__(kCarrierThreads, 2) ResidentWorker(const __grid_constant__ WorkerView view) {
+  __shared__ WorkerBlock::Shared shared;
+  WorkerBlock block(&shared);
+  BeResident(block, view);
+}
+
+}  // namespace
+
+cudaError_t PreloadWorker() {
+  cudaFuncAttributes attributes;
+  return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&ResidentWorker));
+}
+
+cudaError_t LaunchWorker(const WorkerView& view, uint32_t blocks, cudaStream_t stream) {
+  void* arguments[] = {const_cast<WorkerView*>(&view)};
+  return cudaLaunchKernel(reinterpret_cast<const void*>(&ResidentWorker), dim3(blocks), dim3(kCarrierThreads),
+                          arguments, 0, stream);
+}
+
+}  // namespace gordian::runtime::cuda

@@ -1,0 +1,114 @@
+// Detached operations: no stream waits for them, and they wait for nothing. A kernel of the library's own
+// runs them, which is there only while one of them is unfinished and something goes on (worker_device.h);
+// a thread starts it, and sleeps while nothing is outstanding.
+//
+// So calls that wait for the whole device (cudaDeviceSynchronize, cudaFree, ...) may stand between detached
+// operations, in different orders on different ranks: they return when the worker has quit, *before* the
+// operations are done.
+//
+// Thread rule: any thread.
+// Ownership: a Detached stays valid after its domain; what was unfinished then is kUnavailable.
+#ifndef GORDIAN_RUNTIME_CUDA_WORKER_H_
+#define GORDIAN_RUNTIME_CUDA_WORKER_H_
+
+#include <cuda_runtime_api.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "common/status.h"
+#include "runtime/cuda/worker_list.h"
+
+namespace gordian::runtime::cuda {
+
+class Worker;
+
+struct WorkerConfig {
+  uint32_t blocks = 8;  // of its kernel; so many fit beside the carriers' (DomainConfig::resident_streams)
+  Policy policy = Policy::kReadyDriven;
+  SpinParameters spin;
+  // It quits after so long without an unfinished operation, and after so long in which no step was ready.
+  int64_t idle_quit_us = 100;
+  int64_t stuck_quit_us = 200;
+  WorkerGaps gaps;
+  // Starts another kernel with the same protocol instead. For experiments.
+  std::function<cudaError_t(const WorkerView&, uint32_t blocks, cudaStream_t)> launch;
+};
+
+// One detached operation. Copies mean the same one.
+class Detached {
+ public:
+  Detached() = default;
+  // Whether it is done; never waits. Of no operation (no elements, say): yes.
+  bool IsDone() const;
+  // Ok when it is done: its output is there for whatever the host does then, kernels it launches included.
+  // kDeadline: unfinished after `timeout_ns`. Else why it never will be done.
+  Status Wait(uint64_t timeout_ns) const;
+
+ private:
+  friend class Worker;
+  Detached(std::shared_ptr<Worker> worker, uint32_t id) : worker_(std::move(worker)), id_(id) {}
+  std::shared_ptr<Worker> worker_;
+  uint32_t id_ = 0;
+};
+
+class Worker : public std::enable_shared_from_this<Worker> {
+ public:
+  struct Stats {
+    uint64_t instances = 0;    // kernels that were started
+    uint64_t resident_ns = 0;  // of those that have ended
+    uint64_t visits = 0;       // channels of operations that a block began to serve
+    uint64_t progress = 0;     // of those, with at least a step
+    uint64_t switches = 0;     // and left half way after that
+  };
+
+  // On the current device. `stop`: in mapped host memory; not 0 ends everything. `health`: ok, or why
+  // nothing works any more. Makes its memory, which may wait for the device.
+  static Status Create(const WorkerConfig& config, int device, const uint32_t* stop,
+                       std::function<Status()> health, std::shared_ptr<Worker>* worker);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // See WorkerList::Add.
+  Status Submit(const Work& work, uint64_t port, uint64_t key, Detached* operation);
+  // Ends the kernel and the thread; what is unfinished stays so.
+  void End();
+  // Wakes all that wait for operations: `stop` was set.
+  void Stopped();
+  Stats stats();
+
+ private:
+  friend class Detached;
+  Worker(const WorkerConfig& config, int device, const uint32_t* stop, std::function<Status()> health);
+  Status Prepare();
+  void Watch();
+  Status Wait(uint32_t id, uint64_t timeout_ns);
+  // With the lock held: ok, or why no operation will be done any more.
+  Status Alive() const;
+
+  const WorkerConfig config_;
+  const int device_index_;
+  const uint32_t* const stop_;
+  const std::function<Status()> health_;
+  WorkerHost* host_ = nullptr;
+  WorkerDevice* device_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t ended_ = nullptr;
+
+  std::mutex lock_;
+  std::condition_variable wake_;     // the watcher
+  std::condition_variable changed_;  // an instance has ended, or all is over
+  std::unique_ptr<WorkerList> list_;
+  bool over_ = false;
+  Status failed_;
+  std::thread watcher_;
+};
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_WORKER_H_

@@ -1,0 +1,483 @@
+// The resident worker: a kernel that runs detached operations, for which no stream waits. Its blocks go
+// along a list of their own, claim channels and run steps, as a stalled carrier does (help_device.h). It is
+// there only while it has something to do: when it is idle, or nothing has gone on for a while, it quits by
+// the protocol of core/life.h and is started again by a thread of the host (worker.h).
+//
+// The first block of an instance that starts is its leader. It alone looks at host memory: it takes in what
+// was published, into the device's memory, where all blocks read it, and decides about quitting. Blocks
+// that have not started when it does are not waited for: they find the instance closed and leave.
+//
+// An operation is served when the one before it with its order key is done. Channels are dealt out among the
+// blocks that have started: one resident block suffices for progress.
+//
+// Kept of an operation while it is not running: its entry, a count, a word for the host, and 8 bytes a
+// channel (its claim, with the step counter). All are tagged with its number; slots need no clearing.
+//
+// Thread rule: all threads of a block call together. Block: as help_device.h wants it, and
+//   Work& Entry()            room for the operation that is being served
+//   WalkRoom* Walk()         what all threads of the block see of the list
+//   void Rest()              nothing was ready
+//   void Point()             a place where tests let others go on
+#ifndef GORDIAN_RUNTIME_CUDA_WORKER_DEVICE_H_
+#define GORDIAN_RUNTIME_CUDA_WORKER_DEVICE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/core/life.h"
+#include "runtime/core/policy.h"
+#include "runtime/cuda/help_device.h"
+#include "runtime/cuda/work.h"
+
+namespace gordian::runtime::cuda {
+
+inline constexpr uint32_t kDetachedEntries = kHelpEntries;  // unfinished operations, at most
+inline constexpr uint32_t kWorkerPorts = 2048;              // ports with detached operations, at most
+
+// What all operations of a port have in common: the first part of Work.
+inline constexpr uint32_t kPortWords = offsetof(Work, in) / 4;
+struct PortPattern {
+  uint32_t words[kPortWords];
+};
+
+// What an operation has of its own: the rest.
+inline constexpr uint32_t kOwnWords = (sizeof(Work) - offsetof(Work, in)) / 4;
+struct DetachedEntry {
+  uint32_t own[kOwnWords];
+  uint32_t port;      // its pattern
+  uint32_t after;     // number + 1 of the operation of its key before it; 0: none
+  uint32_t channels;
+};
+inline constexpr uint32_t kEntryWords = sizeof(DetachedEntry) / 4;
+// An entry, its count and word, and a channel's claim.
+static_assert(sizeof(DetachedEntry) + sizeof(uint64_t) + sizeof(uint32_t) + sizeof(uint64_t) <= 160);
+
+// In mapped host memory; zero at first.
+struct WorkerHost {
+  alignas(128) uint64_t published;  // by the host: patterns << 32 | tail (operations)
+  uint32_t ask;                     // by the host: leave, whatever is unfinished
+  alignas(128) uint32_t life;       // WorkerLife
+  uint32_t ring;                    // by the leader: another value each time
+  // By the leader, before it says that it is down; of all instances together.
+  uint64_t resident_ns;
+  uint64_t progress;                // channels served with at least a step
+  uint64_t visits;                  // channels claimed
+  uint64_t switches;                // of those, left half way after a step or more
+  alignas(128) uint32_t done[kDetachedEntries];  // by the last block of an operation: its number + 1
+  alignas(128) DetachedEntry entries[kDetachedEntries];
+  alignas(128) PortPattern ports[kWorkerPorts];
+};
+
+// In the device's memory; zero at first.
+struct WorkerDevice {
+  alignas(128) uint64_t admission;  // instance << 32 | closed << 31 | blocks that have started
+  uint64_t arrived;                 // instance << 32 | blocks that have left
+  alignas(128) uint64_t published;  // as the host's: what was taken in
+  uint32_t head;                    // operations below it are done
+  alignas(128) uint32_t progress;
+  uint32_t visits, switches;
+  alignas(128) uint64_t left[kDetachedEntries];  // number + 1 << 32 | channels << 16 | unfinished ones
+  alignas(128) DetachedEntry entries[kDetachedEntries];
+  alignas(128) PortPattern ports[kWorkerPorts];
+  alignas(128) uint64_t claims[kDetachedEntries * kMaxChannels];
+};
+
+// What an instance is started with.
+struct WorkerView {
+  WorkerHost* host;
+  WorkerDevice* device;
+  const uint32_t* stop;  // not 0: leave; host memory
+  uint32_t instance;     // from 1, another one each time
+  Policy policy;
+  SpinParameters spin;
+  int64_t idle_ns;       // quit after so long without an unfinished operation
+  int64_t stuck_ns;      // and after so long in which no step was ready
+};
+inline constexpr int64_t kWorkerLookEvery = 4000;  // nanoseconds; while it is busy
+
+// What a block has in view of the list at once. All its threads look together: one by one, the reads of a
+// walk along eight operations took 25 us.
+inline constexpr uint32_t kWalkWindow = 128;
+struct WalkRoom {
+  uint64_t claims[kMaxChannels];   // of one operation: those that may be taken; ~0: not
+  uint32_t channels[kWalkWindow];  // of each operation in view; 0: not to be served now
+  uint32_t head, tail;
+};
+
+// What was stored before is ordered before what is loaded behind it, for the host too: the protocol's
+// store-buffering shape.
+GRT_HD inline void FenceBoth() {
+#ifdef __CUDA_ARCH__
+  asm volatile("fence.sc.sys;" ::: "memory");
+#else
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+GRT_HD inline uint64_t LoadHostWide(const uint64_t* word) {
+#ifdef __CUDA_ARCH__
+  uint64_t value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+#else
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#endif
+}
+// Words that others change, where nothing is read because of them.
+GRT_HD inline uint64_t LoadWordRelaxed(const uint64_t* word) {
+#ifdef __CUDA_ARCH__
+  uint64_t value;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+#else
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#endif
+}
+// What the word was.
+GRT_HD inline uint64_t AddWord(uint64_t* word, uint64_t value) {
+#ifdef __CUDA_ARCH__
+  uint64_t old;
+  asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(word), "l"(value) : "memory");
+  return old;
+#else
+  return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
+#endif
+}
+// All that this thread has seen and stored comes before the word, for the host.
+GRT_HD inline void StoreHostRelease(uint32_t* word, uint32_t value) {
+  FenceSystem();
+  StoreRelaxed(word, value);
+}
+
+inline constexpr uint64_t kInstanceClosed = uint64_t{1} << 31;
+
+// By one thread: takes part in the instance. Its number there, from 0; -1: too late.
+GRT_HD inline int32_t Enter(const WorkerView& v) {
+  for (;;) {
+    const uint64_t word = LoadWordAcquire(&v.device->admission);
+    const bool first = static_cast<uint32_t>(word >> 32) != v.instance;
+    if (!first && (word & kInstanceClosed) != 0) return -1;
+    const uint64_t entered = first ? uint64_t{v.instance} << 32 | 1 : word + 1;
+    if (CompareAndSwap(&v.device->admission, word, entered)) return static_cast<int32_t>((entered & 0x7fffffff) - 1);
+  }
+}
+
+
+GRT_HD inline uint64_t LeftWord(uint32_t id, uint32_t channels, uint32_t left) {
+  return uint64_t{id + 1} << 32 | channels << 16 | left;
+}
+
+// Whether an operation that was taken in once is done.
+GRT_HD inline bool IsDetachedDone(const WorkerView& v, uint32_t id) {
+  const uint64_t word = LoadWordAcquire(&v.device->left[id % kDetachedEntries]);
+  const auto tag = static_cast<uint32_t>(word >> 32);
+  return tag != id + 1 || (word & 0xffff) == 0;
+}
+
+// By any thread: how many channels of an operation may be served, 0 if none.
+GRT_HD inline uint32_t ServableChannels(const WorkerView& v, uint32_t id) {
+  const uint64_t word = LoadWordRelaxed(&v.device->left[id % kDetachedEntries]);
+  if (static_cast<uint32_t>(word >> 32) != id + 1 || (word & 0xffff) == 0) return 0;
+  const uint32_t after = LoadRelaxed(&v.device->entries[id % kDetachedEntries].after);
+  // If the slot has another operation by now, all channels of this one are done, and are found so.
+  if (after != 0 && !IsDetachedDone(v, after - 1)) return 0;
+  return static_cast<uint32_t>(word) >> 16;
+}
+
+GRT_HD inline uint64_t* DetachedClaim(const WorkerView& v, uint32_t id, uint32_t channel) {
+  return v.device->claims + (id % kDetachedEntries) * kMaxChannels + channel;
+}
+
+// By any thread: a channel's claim word, if it may be taken; else ~0.
+GRT_HD inline uint64_t FreeClaim(const WorkerView& v, uint32_t id, uint32_t channel) {
+  const uint64_t word = LoadWordRelaxed(DetachedClaim(v, id, channel));
+  // Of a later operation: this one is done, and the look at `left` is old.
+  if (static_cast<int32_t>(static_cast<uint32_t>(word >> 32) - (id + 1)) > 0) return ~uint64_t{0};
+  return StepsOf(word, id) == kStepsDone || IsTaken(word, id) ? ~uint64_t{0} : word;
+}
+
+// A channel from the step where it was left until it is done or `spins` tries in a row were in vain. With
+// the spin threshold, success is worth more tries.
+template <typename T, uint32_t kRanks, typename Block>
+GRT_HD inline StepResult RunChannelOf(Block& b, const Work& w, uint32_t channel, uint32_t* pc,
+                                      const WorkerView& v, uint64_t spins) {
+  const bool is_bulk = (w.flags & kBulk) != 0;
+  Bulk bulk{};
+  if (is_bulk) bulk = BulkOf(w, channel);
+  for (uint64_t tries = 0;;) {
+    const StepResult result =
+        is_bulk ? StepBulk<T, kRanks>(b, w, channel, bulk, pc) : StepLines<T>(b, w, channel, pc);
+    if (result == StepResult::kNotReady) {
+      if (++tries >= spins) return result;
+      continue;
+    }
+    if (result != StepResult::kAdvanced) return result;
+    if (v.policy == Policy::kSpinThreshold) spins = SpinsAfterSuccess(v.spin, spins, tries);
+    tries = 0;
+  }
+}
+
+// The same of any type; written once for each kind of block.
+template <typename Block>
+GRT_HD StepResult RunChannel(Block& b, const Work& w, uint32_t channel, uint32_t* pc, const WorkerView& v,
+                             uint64_t spins);
+
+// By all threads: the operation as its steps want it. It is unfinished and a channel of it is ours.
+template <typename Block>
+GRT_HD inline void Compose(Block& b, const WorkerView& v, uint32_t id) {
+  const DetachedEntry& entry = v.device->entries[id % kDetachedEntries];
+  auto* to = reinterpret_cast<uint32_t*>(&b.Entry());
+  const PortPattern& port = v.device->ports[LoadRelaxed(&entry.port)];
+  for (uint32_t i = b.Thread(); i < kPortWords; i += b.Threads()) to[i] = LoadRelaxed(port.words + i);
+  for (uint32_t i = b.Thread(); i < kOwnWords; i += b.Threads()) to[kPortWords + i] = LoadRelaxed(entry.own + i);
+  b.Sync();
+}
+
+// By thread 0, when a channel is done: the last one tells the host.
+GRT_HD inline void FinishChannel(const WorkerView& v, uint32_t id) {
+  const uint64_t word = AddWord(&v.device->left[id % kDetachedEntries], ~uint64_t{0});
+  if ((word & 0xffff) == 1) StoreHostRelease(&v.host->done[id % kDetachedEntries], id + 1);
+}
+
+// What is in the block's room for an operation.
+struct Composed {
+  uint32_t id = 0;
+  bool any = false;
+};
+
+// Serves a channel whose claim was free. Whether a step was made.
+template <typename Block>
+GRT_HD inline bool ServeDetached(Block& b, const WorkerView& v, uint32_t id, uint32_t channel, uint64_t free,
+                                 uint64_t spins, Composed* composed) {
+  uint32_t pc = StepsOf(free, id);
+  uint32_t taken = 0;
+  if (b.Thread() == 0) {
+    taken = CompareAndSwap(DetachedClaim(v, id, channel), free, ClaimWord(id, pc, true)) ? 1 : 0;
+  }
+  if (b.Broadcast(taken) == 0) return false;
+  if (!composed->any || composed->id != id) Compose(b, v, id);
+  *composed = {id, true};
+  const uint32_t before = pc;
+  const bool done = RunChannel(b, b.Entry(), channel, &pc, v, spins) != StepResult::kNotReady;
+  const bool any = done || pc != before;
+  b.Sync();  // the steps' stores by all threads come before the word
+  if (b.Thread() == 0) {
+    StoreWordRelease(DetachedClaim(v, id, channel), ClaimWord(id, done ? kStepsDone : pc, false));
+    if (done) FinishChannel(v, id);
+    AddRelaxed(&v.device->visits, 1);
+    if (any) AddRelaxed(&v.device->progress, 1);
+    if (any && !done) AddRelaxed(&v.device->switches, 1);
+  }
+  b.Point();
+  return any;
+}
+
+// Once along the list. Whether a step was made. `place`: of the block among `places`.
+template <typename Block>
+GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint32_t places, Composed* composed) {
+  WalkRoom& room = *b.Walk();
+  b.Sync();
+  if (b.Thread() == 0) {
+    room.tail = static_cast<uint32_t>(LoadWordAcquire(&v.device->published));
+    room.head = LoadRelaxed(&v.device->head);
+  }
+  b.Sync();
+  const uint32_t tail = room.tail;
+  uint32_t window = room.head;
+  // Ready-driven: a few tries cost as much as to go to another operation and come back; longer only where
+  // there is no other.
+  const uint64_t tries = tail - window == 1 ? 32 : 4;
+  bool any = false;
+  uint32_t position = 0;
+  while (window != tail) {
+    const auto in_view = static_cast<uint32_t>(Least(tail - window, kWalkWindow));
+    for (uint32_t i = b.Thread(); i < in_view; i += b.Threads()) room.channels[i] = ServableChannels(v, window + i);
+    b.Sync();
+    for (uint32_t i = 0; i < in_view; ++i) {
+      const uint32_t channels = room.channels[i];
+      if (channels == 0) continue;
+      const uint32_t id = window + i;
+      const uint64_t spins = v.policy == Policy::kSpinThreshold ? SpinsAt(v.spin, position) : tries;
+      ++position;
+      const uint32_t first = (place + id) % places;
+      if (first >= channels) continue;
+      const uint32_t mine = (channels - first + places - 1) / places;
+      for (uint32_t k = b.Thread(); k < mine; k += b.Threads()) room.claims[k] = FreeClaim(v, id, first + k * places);
+      b.Sync();
+      for (uint32_t k = 0; k < mine; ++k) {
+        if (room.claims[k] == ~uint64_t{0}) continue;
+        any = ServeDetached(b, v, id, first + k * places, room.claims[k], spins, composed) || any;
+      }
+      b.Sync();  // the claims have been read
+    }
+    window += in_view;
+    b.Sync();
+  }
+  return any;
+}
+
+// What the leader keeps.
+struct Leader {
+  uint64_t started = 0, looked = 0, stop_looked = 0;
+  uint64_t quiet_since = 0;   // nothing has gone on since
+  uint64_t published = 0;     // as the host's word
+  uint32_t head = 0;
+  uint32_t progress = 0;
+};
+
+// By all threads: what the host has published between the two words, into the device's memory.
+template <typename Block>
+GRT_HD inline void CopyIn(Block& b, const WorkerView& v, uint64_t from, uint64_t to) {
+  const auto first_port = static_cast<uint32_t>(from >> 32), ports = static_cast<uint32_t>(to >> 32);
+  for (uint32_t i = first_port * kPortWords + b.Thread(); i < ports * kPortWords; i += b.Threads()) {
+    StoreRelaxed(&v.device->ports[0].words[0] + i, LoadRelaxed(&v.host->ports[0].words[0] + i));
+  }
+  const auto first = static_cast<uint32_t>(from);
+  const uint32_t words = (static_cast<uint32_t>(to) - first) * kEntryWords;
+  for (uint32_t i = b.Thread(); i < words; i += b.Threads()) {
+    const uint32_t slot = (first + i / kEntryWords) % kDetachedEntries, word = i % kEntryWords;
+    StoreRelaxed(reinterpret_cast<uint32_t*>(v.device->entries + slot) + word,
+                 LoadRelaxed(reinterpret_cast<const uint32_t*>(v.host->entries + slot) + word));
+  }
+  b.Sync();
+}
+
+// By all threads of the leader: copies it, and shows it to all blocks.
+template <typename Block>
+GRT_HD inline void TakeIn(Block& b, const WorkerView& v, uint64_t from, uint64_t to) {
+  CopyIn(b, v, from, to);
+  const auto first = static_cast<uint32_t>(from);
+  for (uint32_t id = first + b.Thread(); static_cast<int32_t>(static_cast<uint32_t>(to) - id) > 0; id += b.Threads()) {
+    const DetachedEntry& entry = v.device->entries[id % kDetachedEntries];
+    const uint32_t channels = LoadRelaxed(&entry.channels);
+    StoreWordRelease(&v.device->left[id % kDetachedEntries], LeftWord(id, channels, channels));
+  }
+  b.Sync();
+  if (b.Thread() == 0) StoreWordRelease(&v.device->published, to);
+}
+
+// The protocol of core/life.h, by thread 0. `must`: whatever was published. False: it goes on.
+template <typename Block>
+GRT_HD inline bool Quit(Block& b, const WorkerView& v, const Leader& leader, bool must) {
+  StoreRelaxed(&v.host->life, kQuitting);  // D1
+  b.Point();
+  FenceBoth();  // D2
+  if (!must && LoadHostWide(&v.host->published) != leader.published) {  // D3
+    StoreRelaxed(&v.host->life, kRunning);
+    return false;
+  }
+  b.Point();
+  uint64_t word;
+  do {  // D4: those that have started end their step and arrive; claims keep where they were
+    word = LoadWordAcquire(&v.device->admission);
+  } while (!CompareAndSwap(&v.device->admission, word, word | kInstanceClosed));
+  const auto others = static_cast<uint32_t>(word & 0x7fffffff) - 1;
+  while (LoadWordAcquire(&v.device->arrived) != (uint64_t{v.instance} << 32 | others)) b.Rest();
+  b.Point();
+  v.host->resident_ns += b.Now() - leader.started;
+  v.host->progress = LoadRelaxed(&v.device->progress);
+  v.host->visits = LoadRelaxed(&v.device->visits);
+  v.host->switches = LoadRelaxed(&v.device->switches);
+  StoreHostRelease(&v.host->life, kDown);  // D5
+  b.Point();
+  FenceBoth();  // D6
+  if (LoadHostWide(&v.host->published) != leader.published) {
+    StoreHostRelease(&v.host->ring, LoadHostWord(&v.host->ring) + 1);
+  }
+  return true;
+}
+
+// By thread 0, at each round: whether to quit, and what has been published.
+template <typename Block>
+GRT_HD inline bool Lead(Block& b, const WorkerView& v, Leader* leader, uint64_t* published) {
+  const uint64_t now = b.Now();
+  const auto tail = static_cast<uint32_t>(leader->published);
+  while (leader->head != tail && IsDetachedDone(v, leader->head)) ++leader->head;
+  StoreRelaxed(&v.device->head, leader->head);
+  *published = leader->published;
+  const bool idle = leader->head == tail;
+  if (idle || static_cast<int64_t>(now - leader->looked) >= kWorkerLookEvery) {
+    leader->looked = now;
+    *published = LoadHostWide(&v.host->published);
+  }
+  const uint32_t progress = LoadRelaxed(&v.device->progress);
+  if (progress != leader->progress || *published != leader->published) {
+    leader->progress = progress;
+    leader->quiet_since = now;
+  }
+  bool must = false;
+  if (static_cast<int64_t>(now - leader->stop_looked) >= kLookEvery) {
+    leader->stop_looked = now;
+    must = LoadHostWord(v.stop) != 0 || LoadHostWord(&v.host->ask) != 0;
+  }
+  const bool quiet = static_cast<int64_t>(now - leader->quiet_since) >= (idle ? v.idle_ns : v.stuck_ns);
+  if (!must && !quiet) return false;
+  if (Quit(b, v, *leader, must)) return true;
+  leader->quiet_since = now;
+  return false;
+}
+
+template <typename Block>
+GRT_HD inline uint64_t BroadcastWide(Block& b, uint64_t value) {
+  const uint32_t low = b.Broadcast(static_cast<uint32_t>(value));
+  return uint64_t{b.Broadcast(static_cast<uint32_t>(value >> 32))} << 32 | low;
+}
+
+// What a block of an instance does, from its start to its end.
+template <typename Block>
+GRT_HD inline void BeResident(Block& b, const WorkerView& v) {
+  int32_t number = 0;
+  if (b.Thread() == 0) number = Enter(v);
+  number = static_cast<int32_t>(b.Broadcast(static_cast<uint32_t>(number)));
+  if (number < 0) return;
+  const bool leads = number == 0;
+  Leader leader;
+  if (leads && b.Thread() == 0) {
+    StoreWordRelease(&v.device->arrived, uint64_t{v.instance} << 32);
+    StoreRelaxed(&v.host->life, kRunning);
+    FenceBoth();  // what was published before it could be seen running is seen
+    b.Point();
+    leader.started = leader.quiet_since = leader.looked = leader.stop_looked = b.Now();
+    leader.published = LoadWordAcquire(&v.device->published);
+    leader.head = LoadRelaxed(&v.device->head);
+    leader.progress = LoadRelaxed(&v.device->progress);
+  }
+  Composed composed;
+  for (;;) {
+    uint32_t state = 0;  // 1: over, 2: something was published; above: blocks that have started
+    uint64_t published = 0;
+    if (b.Thread() == 0) {
+      const uint64_t admission = LoadWordRelaxed(&v.device->admission);
+      if (!leads) {
+        state = (admission & kInstanceClosed) != 0 ? 1 : 0;
+      } else if (Lead(b, v, &leader, &published)) {
+        state = 1;
+      } else if (published != leader.published) {
+        state = 2;
+      }
+      state |= static_cast<uint32_t>(admission & 0x7fffffff) << 2;
+    }
+    state = b.Broadcast(state);
+    const uint32_t places = state >> 2;
+    state &= 3;
+    if (state == 1) {
+      if (leads) return;
+      break;
+    }
+    if (state == 2) {
+      const uint64_t before = BroadcastWide(b, leader.published);
+      leader.published = BroadcastWide(b, published);
+      TakeIn(b, v, before, leader.published);
+    }
+    if (!WorkOnce(b, v, static_cast<uint32_t>(number), places, &composed)) b.Rest();
+  }
+  b.Sync();
+  if (b.Thread() != 0) return;
+  uint64_t word;
+  do {
+    word = LoadWordAcquire(&v.device->arrived);
+  } while (!CompareAndSwap(&v.device->arrived, word, word + 1));
+}
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_WORKER_DEVICE_H_

@@ -1,0 +1,65 @@
+#include "runtime/cuda/worker_list.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gordian::runtime::cuda {
+
+WorkerList::Added WorkerList::Write(const Work& work, uint64_t port, uint64_t key, uint32_t* id) {
+  // The slot's operation of before.
+  if (tail_ >= kDetachedEntries && !IsDone(tail_ - kDetachedEntries)) return Added::kFull;
+  const auto known = port_index_.try_emplace(port, ports_);
+  if (known.second) {
+    if (ports_ == kWorkerPorts) {
+      port_index_.erase(known.first);
+      return Added::kTooManyPorts;
+    }
+    std::memcpy(host_->ports[ports_].words, &work, sizeof(PortPattern));
+    ++ports_;
+  }
+  DetachedEntry& entry = host_->entries[tail_ % kDetachedEntries];
+  std::memcpy(entry.own, reinterpret_cast<const char*>(&work) + sizeof(PortPattern), sizeof entry.own);
+  entry.port = known.first->second;
+  entry.channels = work.channels;
+  uint32_t& last = last_[key];
+  // Far behind it is done; the device could not tell it from one that will follow in its slot.
+  entry.after = last != 0 && !IsDone(last - 1) ? last : 0;
+  *id = tail_++;
+  last = *id + 1;
+  return Added::kTold;
+}
+
+bool WorkerList::Idle() {
+  while (done_ != tail_ && IsDone(done_)) ++done_;
+  return done_ == tail_;
+}
+
+int64_t WorkerList::StartAt(int64_t now) {
+  if (Idle()) return kNever;
+  if (bell_ != served_) {
+    served_ = bell_;
+    gap_ = 0;
+    next_ = now;
+    return 0;
+  }
+  return next_ <= now ? 0 : next_;
+}
+
+void WorkerList::Starting() {
+  ++instance_;
+  __atomic_store_n(&host_->life, kStarting, __ATOMIC_SEQ_CST);
+}
+
+void WorkerList::Ended(int64_t now) {
+  const uint64_t progress = __atomic_load_n(&host_->progress, __ATOMIC_ACQUIRE);
+  gap_ = progress != progress_ || gap_ == 0 ? gaps_.first : std::min(gap_ * 2, gaps_.most);
+  progress_ = progress;
+  next_ = now + gap_;
+  const uint32_t ring = __atomic_load_n(&host_->ring, __ATOMIC_ACQUIRE);
+  if (ring != ring_) {
+    ring_ = ring;
+    ++bell_;
+  }
+}
+
+}  // namespace gordian::runtime::cuda

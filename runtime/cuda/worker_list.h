@@ -1,0 +1,79 @@
+// The host's half of the resident worker, without CUDA: what is published, what is done, and when an
+// instance must be started. The submitter's and the watcher's side of core/life.h.
+//
+// Thread rule: one thread at a time (the owner's lock), but for IsDone.
+// Ownership: the memory is the maker's.
+#ifndef GORDIAN_RUNTIME_CUDA_WORKER_LIST_H_
+#define GORDIAN_RUNTIME_CUDA_WORKER_LIST_H_
+
+#include <cstdint>
+#include <map>
+
+#include "runtime/cuda/worker_device.h"
+
+namespace gordian::runtime::cuda {
+
+// Waits between two instances while something is unfinished; nanoseconds. Work that stands behind the
+// worker in a hardware queue of the device, and calls that wait for the whole device, go on in them.
+struct WorkerGaps {
+  int64_t first = 50'000;    // after an instance that did something; doubles with each that did not
+  int64_t most = 2'000'000;
+};
+
+class WorkerList {
+ public:
+  WorkerList(WorkerHost* host, const WorkerGaps& gaps) : gaps_(gaps), host_(host) {}
+
+  enum class Added { kTold, kMustRing, kFull, kTooManyPorts };
+  // Publishes an operation: detached ones with one `key` are carried in the order of these calls. `work`
+  // must be the same up to `in` for all operations with this `port`. After kMustRing the watcher must be
+  // woken; after the last two nothing has changed.
+  // `point` is called where others may come between (tests).
+  template <typename Point>
+  Added Add(const Work& work, uint64_t port, uint64_t key, uint32_t* id, Point&& point) {
+    const Added added = Write(work, port, key, id);
+    if (added != Added::kTold) return added;
+    point();
+    __atomic_store_n(&host_->published, uint64_t{ports_} << 32 | tail_, __ATOMIC_RELEASE);  // S3
+    point();
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);  // S4
+    if (__atomic_load_n(&host_->life, __ATOMIC_ACQUIRE) == kRunning) return Added::kTold;  // S5
+    point();
+    ++bell_;  // S6
+    return Added::kMustRing;
+  }
+
+  // Any thread.
+  bool IsDone(uint32_t id) const {
+    const uint32_t done = __atomic_load_n(&host_->done[id % kDetachedEntries], __ATOMIC_ACQUIRE);
+    return static_cast<int32_t>(done - (id + 1)) >= 0;
+  }
+  // Whether all that was published is done.
+  bool Idle();
+
+  // The watcher, while no instance is there (the last one's kernel has ended). When to start the next, by
+  // the clock of `now`: at once (0), kNever unless something is published, or then.
+  static constexpr int64_t kNever = INT64_MAX;
+  int64_t StartAt(int64_t now);
+  void Starting();           // before the launch
+  void Ended(int64_t now);   // the kernel has ended
+  uint32_t instance() const { return instance_; }
+
+ private:
+  Added Write(const Work& work, uint64_t port, uint64_t key, uint32_t* id);
+
+  const WorkerGaps gaps_;
+  WorkerHost* const host_;
+  uint32_t tail_ = 0, ports_ = 0;
+  uint32_t done_ = 0;  // operations below it are
+  std::map<uint64_t, uint32_t> port_index_;
+  std::map<uint64_t, uint32_t> last_;  // of a key: number + 1
+  uint32_t bell_ = 0, served_ = 0, ring_ = 0;
+  uint32_t instance_ = 0;
+  uint64_t progress_ = 0;
+  int64_t gap_ = 0, next_ = 0;
+};
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_WORKER_LIST_H_

@@ -1,0 +1,284 @@
+// Resident workers of several ranks on the host: device and host halves as they are; blocks, watchers and
+// submitters as fibers whose turns a seed chooses.
+#ifndef GORDIAN_TESTS_UNIT_RUNTIME_CUDA_HOST_WORKER_H_
+#define GORDIAN_TESTS_UNIT_RUNTIME_CUDA_HOST_WORKER_H_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/cuda/worker_list.h"
+#include "tests/unit/runtime_cuda/host_world.h"
+#include "tests/unit/runtime_cuda/reference.h"
+
+namespace gordian::runtime::cuda {
+
+inline constexpr uint64_t kTurnsForEver = 60000;  // turns without an operation that ends
+
+class WorkerHostBlock : public HostBlock {
+ public:
+  WorkerHostBlock(uint32_t index, uint32_t blocks, Fibers* fibers, std::mt19937_64* random)
+      : HostBlock(index, blocks, fibers), fibers_(fibers), random_(random) {}
+  Work& Entry() { return entry_; }
+  WalkRoom* Walk() { return &walk_; }
+  void Rest() { fibers_->Yield(); }
+  void Point() {
+    if ((*random_)() % 2 == 0) fibers_->Yield();
+  }
+
+ private:
+  Fibers* const fibers_;
+  std::mt19937_64* const random_;
+  Work entry_;
+  WalkRoom walk_;
+};
+
+template <>
+inline StepResult RunChannel(WorkerHostBlock& b, const Work& w, uint32_t channel, uint32_t* pc, const WorkerView& v,
+                             uint64_t spins) {
+  return RunChannelOf<AnyType, kMaxRanks>(b, w, channel, pc, v, spins);
+}
+
+template <typename T>
+std::unique_ptr<T, decltype(&std::free)> Zeros() {
+  auto* memory = static_cast<T*>(std::aligned_alloc(128, RoundUp(sizeof(T), 128)));
+  std::memset(static_cast<void*>(memory), 0, sizeof(T));
+  return {memory, &std::free};
+}
+
+struct Timing {
+  int64_t idle_ns = 30'000, stuck_ns = 120'000;
+  WorkerGaps gaps = {20'000, 100'000};
+};
+
+// What a block of the kernel does.
+using Body = std::function<void(WorkerHostBlock&, const WorkerView&)>;
+
+// One rank's worker with all that runs it.
+class HostWorker {
+ public:
+  HostWorker(const Timing& timing, uint32_t blocks, Policy policy, Body body, Fibers* fibers, std::mt19937_64* random)
+      : blocks_(blocks), body_(std::move(body)), fibers_(fibers), random_(random), list_(host_.get(), timing.gaps) {
+    view_.host = host_.get();
+    view_.device = device_.get();
+    view_.stop = &stop_;
+    view_.policy = policy;
+    view_.spin = {16, 2};
+    view_.idle_ns = timing.idle_ns;
+    view_.stuck_ns = timing.stuck_ns;
+    for (uint32_t i = 0; i < blocks; ++i) fibers->Add([this, i] { Block(i); });
+    fibers->Add([this] { Watch(); });
+  }
+  uint32_t Submit(const Work& w, uint64_t port) {
+    uint32_t id = 0;
+    WorkerList::Added added;
+    if (rings_not_) __atomic_store_n(&host_->life, kRunning, __ATOMIC_SEQ_CST);
+    while ((added = list_.Add(w, port, port, &id, [this] { Point(); })) == WorkerList::Added::kFull) {
+      if (stopped()) return 0;
+      fibers_->Yield();
+    }
+    EXPECT_NE(added, WorkerList::Added::kTooManyPorts);
+    return id;
+  }
+  bool IsDone(uint32_t id) const { return list_.IsDone(id); }
+  // As a call that waits for the whole device: returns when nothing is there.
+  void WaitForDevice() {
+    while (left_ > 0 && !stopped()) fibers_->Yield();
+  }
+  void NoMore() { no_more_ = true; }
+  void Stop() { __atomic_store_n(&stop_, 1, __ATOMIC_RELEASE); }
+  bool stopped() const { return stop_ != 0; }
+  // Submitters that take the worker for running, whatever it is.
+  void RingNot() { rings_not_ = true; }
+  uint32_t instances() const { return list_.instance(); }
+  const WorkerHost& host() const { return *host_; }
+  const WorkerDevice& device() const { return *device_; }
+
+ private:
+  void Point() {
+    if ((*random_)() % 2 == 0) fibers_->Yield();
+  }
+  void Block(uint32_t index) {
+    for (uint32_t seen = 0;;) {
+      while (launched_ == seen && !over_) fibers_->Yield();
+      if (launched_ == seen) return;
+      seen = launched_;
+      WorkerHostBlock block(index, blocks_, fibers_, random_);
+      const WorkerView view = view_;
+      body_(block, view);
+      --left_;
+    }
+  }
+  void Watch() {
+    for (;;) {
+      Point();
+      const auto now = static_cast<int64_t>(fibers_->Clock());
+      if (stopped() || (no_more_ && list_.Idle())) break;
+      if (list_.StartAt(now) > now) continue;
+      list_.Starting();
+      Point();
+      EXPECT_EQ(left_, 0u);
+      view_.instance = list_.instance();
+      left_ = blocks_;
+      ++launched_;
+      while (left_ > 0) fibers_->Yield();
+      EXPECT_TRUE(host_->life == kDown || rings_not_);
+      list_.Ended(static_cast<int64_t>(fibers_->Clock()));
+    }
+    over_ = true;
+  }
+
+  const uint32_t blocks_;
+  const Body body_;
+  Fibers* const fibers_;
+  std::mt19937_64* const random_;
+  std::unique_ptr<WorkerHost, decltype(&std::free)> host_ = Zeros<WorkerHost>();
+  std::unique_ptr<WorkerDevice, decltype(&std::free)> device_ = Zeros<WorkerDevice>();
+  WorkerList list_;
+  WorkerView view_{};
+  uint32_t stop_ = 0, launched_ = 0, left_ = 0;
+  bool no_more_ = false, over_ = false, rings_not_ = false;
+};
+
+// So many seeds, or as many as GORDIAN_TEST_ORDERS says.
+inline uint64_t Seeds(uint64_t usual) {
+  const char* wanted = std::getenv("GORDIAN_TEST_ORDERS");
+  return wanted != nullptr ? std::strtoull(wanted, nullptr, 0) : usual;
+}
+
+// Ways of carrying: LL, two-shot LL, bulk.
+inline Thresholds WorkerWay(uint64_t way) {
+  Thresholds t;
+  t.one_shot = way == 0 ? 4096 : 0;
+  t.two_shot_lines = way == 1 ? 4096 : 0;
+  t.move_lines = way <= 1 ? 4096 : 0;
+  t.line_threads = 8;
+  t.bulk_per_channel = 512;
+  return t;
+}
+
+struct Job {
+  uint32_t ranks = 2;
+  uint32_t ports = 4;
+  uint32_t each = 3;  // operations of a port
+  uint32_t blocks = 2;
+  Timing timing;
+  Policy policy = Policy::kReadyDriven;
+  bool waits_for_device = false;  // after each submission
+  bool waits_for_each = false;    // for the operation itself: opposite orders cannot end
+  bool rings_not = false;
+  bool only_all_reduce = false;
+  bool only_bulk = false;
+  // Of a rank; null: the resident worker.
+  std::function<Body(uint32_t rank)> body;
+};
+
+struct Outcome {
+  bool finished = true;
+  uint64_t wrong = 0;
+  uint32_t instances = 0, operations = 0;
+  uint64_t switches = 0, progress = 0, visits = 0;
+};
+
+inline Outcome RunJob(const Job& job, uint64_t seed) {
+  HostHeaps::Options options;
+  options.ranks = job.ranks;
+  options.communicators = job.ports;
+  options.lines_per_lane = 512;
+  options.user_bytes = 1 << 18;
+  HostHeaps heaps(options);
+  std::mt19937_64 random(seed);
+  std::vector<std::vector<Case>> what(job.ports);
+  std::vector<std::vector<uint64_t>> way(job.ports);
+  for (uint32_t p = 0; p < job.ports; ++p) {
+    for (uint32_t i = 0; i < job.each; ++i) {
+      Case c;
+      c.kind = job.only_all_reduce ? OpKind::kAllReduce : kAll[random() % 8];
+      c.count = 1 + random() % 400;
+      c.root = static_cast<uint32_t>(random() % job.ranks);
+      what[p].push_back(c);
+      way[p].push_back(job.only_bulk ? 2 : random() % 3);
+    }
+  }
+  Fibers fibers(seed);
+  std::vector<std::unique_ptr<HostWorker>> workers;
+  for (uint32_t r = 0; r < job.ranks; ++r) {
+    Body body = [](WorkerHostBlock& b, const WorkerView& v) { BeResident(b, v); };
+    if (job.body) body = job.body(r);
+    workers.push_back(std::make_unique<HostWorker>(job.timing, job.blocks, job.policy, body, &fibers, &random));
+    if (job.rings_not) workers.back()->RingNot();
+  }
+  Outcome outcome;
+  for (uint32_t r = 0; r < job.ranks; ++r) {
+    std::vector<uint32_t> order;
+    for (uint32_t p = 0; p < job.ports; ++p) order.insert(order.end(), job.each, p);
+    std::shuffle(order.begin(), order.end(), random);
+    fibers.Add([&, r, order] {
+      HostWorker& worker = *workers[r];
+      struct Open {
+        uint32_t id;
+        const Case* c;
+        std::vector<char> in, own;
+        char* out;
+      };
+      std::vector<Open> open;
+      std::vector<uint32_t> next(job.ports, 0);
+      uint64_t heap_at = 0;
+      for (const uint32_t p : order) {
+        const Case& c = what[p][next[p]];
+        const uint64_t size = SizeOf(c.type);
+        const uint64_t ins = InputCount(c.kind, c.count, job.ranks), outs = OutputCount(c.kind, c.count, job.ranks);
+        Open o{0, &c, std::vector<char>(ins * size + 16), std::vector<char>(outs * size + 16, 77), nullptr};
+        for (uint64_t i = 0; i < ins; ++i) Encode(c.type, Value(r, i), o.in.data() + i * size);
+        o.out = o.own.data();
+        if (p % 2 == 1 && heap_at + outs * size <= options.user_bytes) {  // peers may write it directly
+          o.out = heaps.User(r) + heap_at;
+          heap_at += RoundUp(outs * size, 64);
+        }
+        const Work w = heaps.Make(r, p, c.kind, c.type, c.op, o.in.data(), o.out, c.count, c.root, WorkerWay(way[p][next[p]]));
+        ++next[p];
+        o.id = worker.Submit(w, p);
+        open.push_back(std::move(o));
+        if (job.waits_for_device) worker.WaitForDevice();
+        while (job.waits_for_each && !worker.IsDone(open.back().id) && !worker.stopped()) fibers.Yield();
+        if (random() % 4 == 0) fibers.Yield();
+      }
+      for (const Open& o : open) {
+        while (!worker.IsDone(o.id) && !worker.stopped()) fibers.Yield();
+        if (worker.stopped()) break;
+        fibers.Progress();
+        char want[8];
+        const uint64_t size = SizeOf(o.c->type);
+        if (!HasOutput(o.c->kind, static_cast<int32_t>(o.c->root), r)) continue;
+        for (uint64_t i = 0; i < OutputCount(o.c->kind, o.c->count, job.ranks); ++i) {
+          Encode(o.c->type, Expected(*o.c, job.ranks, r, i), want);
+          if (std::memcmp(want, o.out + i * size, size) != 0) ++outcome.wrong;
+        }
+      }
+      worker.NoMore();
+    });
+  }
+  fibers.OnHang([&] {
+    outcome.finished = false;
+    for (auto& worker : workers) worker->Stop();
+  });
+  fibers.Run(kTurnsForEver);
+  for (auto& worker : workers) {
+    outcome.instances += worker->instances();
+    outcome.operations += job.ports * job.each;
+    outcome.switches += worker->host().switches;
+    outcome.progress += worker->host().progress;
+    outcome.visits += worker->host().visits;
+  }
+  return outcome;
+}
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_TESTS_UNIT_RUNTIME_CUDA_HOST_WORKER_H_

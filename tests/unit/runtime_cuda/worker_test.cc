@@ -1,0 +1,119 @@
+// The resident worker on the host: orders that differ by rank, waits for the device in between, quits and new
+// starts at any moment. What it cannot show is anything about the order of memory accesses;
+// tests/unit/runtime/quit_model_test.cc does that for the protocol.
+#include <gtest/gtest.h>
+
+#include "tests/unit/runtime_cuda/host_worker.h"
+
+namespace gordian::runtime::cuda {
+namespace {
+
+TEST(WorkerTest, AnyOrderCompletes) {
+  for (uint64_t seed = 1; seed <= Seeds(60); ++seed) {
+    Job job;
+    job.ranks = seed % 3 == 0 ? 3 : 2;
+    job.blocks = 1 + seed % 4;
+    job.policy = seed % 2 == 0 ? Policy::kReadyDriven : Policy::kSpinThreshold;
+    const Outcome o = RunJob(job, seed);
+    EXPECT_TRUE(o.finished) << "seed " << seed;
+    EXPECT_EQ(o.wrong, 0u) << "seed " << seed;
+    EXPECT_GE(o.progress, o.operations);
+  }
+}
+
+// DFCCL's second experiment: the whole device is waited for between operations in different orders.
+TEST(WorkerTest, WaitsForTheDeviceEnd) {
+  uint32_t instances = 0;
+  for (uint64_t seed = 1; seed <= Seeds(40); ++seed) {
+    Job job;
+    job.ranks = seed % 3 == 0 ? 3 : 2;
+    job.blocks = 1 + seed % 3;
+    job.waits_for_device = true;
+    const Outcome o = RunJob(job, seed);
+    EXPECT_TRUE(o.finished) << "seed " << seed;
+    EXPECT_EQ(o.wrong, 0u) << "seed " << seed;
+    instances += o.instances;
+  }
+  EXPECT_GT(instances, Seeds(40) * 2 * 3);  // it has quit while operations were unfinished
+}
+
+// What the voluntary quit is for.
+TEST(WorkerTest, WithoutQuittingThoseWaitsDoNotEnd) {
+  uint32_t hung = 0;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Job job;
+    job.waits_for_device = true;
+    job.timing.stuck_ns = INT64_MAX;
+    hung += !RunJob(job, seed).finished;
+  }
+  EXPECT_GT(hung, 5u);
+}
+
+// A wait for the operation itself is the program's own.
+TEST(WorkerTest, OppositeWaitsForOperationsDoNotEnd) {
+  uint32_t hung = 0;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Job job;
+    job.waits_for_each = true;
+    job.only_all_reduce = true;
+    hung += !RunJob(job, seed).finished;
+  }
+  EXPECT_GT(hung, 5u);
+}
+
+// Submissions against quits, with no timer that could make up for one that is lost: operations of one
+// rank, which are always ready, and a worker that quits as soon as it can.
+Job Restless() {
+  Job job;
+  job.ranks = 1;
+  job.ports = 3;
+  job.each = 20;
+  job.waits_for_each = true;  // so that it is idle again and again
+  job.timing.idle_ns = 0;
+  job.timing.stuck_ns = INT64_MAX;
+  job.timing.gaps = {INT64_MAX / 4, INT64_MAX / 4};
+  return job;
+}
+
+TEST(WorkerTest, NoSubmissionIsLost) {
+  uint32_t instances = 0;
+  for (uint64_t seed = 1; seed <= Seeds(300); ++seed) {
+    const Outcome o = RunJob(Restless(), seed);
+    EXPECT_TRUE(o.finished) << "seed " << seed;
+    EXPECT_EQ(o.wrong, 0u) << "seed " << seed;
+    instances += o.instances;
+  }
+  EXPECT_GT(instances, Seeds(300) * 10);
+}
+
+TEST(WorkerTest, WithoutTheBellSomeAreLost) {
+  uint32_t hung = 0;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Job job = Restless();
+    job.rings_not = true;
+    hung += !RunJob(job, seed).finished;
+  }
+  EXPECT_GT(hung, 0u);
+}
+
+// More operations than the list has room for; slots are used again and again.
+TEST(WorkerTest, SlotsAreUsedAgain) {
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
+    Job job;
+    job.ports = 3;
+    job.each = kDetachedEntries;
+    job.only_all_reduce = true;
+    const Outcome o = RunJob(job, seed);
+    EXPECT_TRUE(o.finished);
+    EXPECT_EQ(o.wrong, 0u);
+  }
+}
+
+TEST(WorkerTest, StateOfAnOperationIsSmall) {
+  EXPECT_LE(sizeof(DetachedEntry) + sizeof(WorkerDevice::left[0]) + sizeof(WorkerHost::done[0]) +
+                sizeof(WorkerDevice::claims[0]),
+            160u);
+}
+
+}  // namespace
+}  // namespace gordian::runtime::cuda
