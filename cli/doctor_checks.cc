@@ -327,6 +327,7 @@ std::vector<DoctorCheck> CheckProgram(const std::string& name) {
       checks.push_back(std::move(check));
     }
   }
+  checks.push_back(CheckCupti(ProcessEnvironment()));
   const char* profiler = getenv("NCCL_PROFILER_PLUGIN");
   for (DoctorCheck& check : CheckOwnProfiler(profiler != nullptr ? profiler : "")) {
     checks.push_back(std::move(check));

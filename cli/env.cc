@@ -25,6 +25,7 @@ struct EnvFlags {
   bool emulator = false;
   bool graph_markers = false;
   bool nccl_profiler = false;
+  bool cupti = false;
   bool stub_compute = false;
   std::vector<std::string> stub_keep, stub_skip;
   bool json = false;
@@ -43,6 +44,7 @@ int Env(const EnvFlags& flags) {
   options.emulator = flags.emulator;
   options.graph_markers = flags.graph_markers;
   options.nccl_profiler = flags.nccl_profiler;
+  options.cupti = flags.cupti;
   options.stub_compute = flags.stub_compute;
   for (const auto& [flag, patterns, list] : {std::tuple("--stub-keep", &flags.stub_keep, &options.stub_keep),
                                              std::tuple("--stub-skip", &flags.stub_skip, &options.stub_skip)}) {
@@ -107,6 +109,7 @@ void AddEnvVerb(CLI::App& app, VerbContext* context) {
       ->type_name("DIR");
   verb->add_flag("--emulator", flags->emulator, "The emulated CUDA and NCCL libraries first");
   verb->add_flag("--nccl-profiler", flags->nccl_profiler, "As of run");
+  verb->add_flag("--cupti", flags->cupti, "As of run");
   verb->add_flag("--graph-markers", flags->graph_markers, "As of run");
   verb->add_flag("--stub-compute", flags->stub_compute, "As of run");
   verb->add_option("--stub-keep", flags->stub_keep, "As of run")->type_name("GLOB");

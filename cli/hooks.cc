@@ -90,13 +90,25 @@ std::vector<std::string> Rules(std::string_view text) {
   return rules;
 }
 
+// What can tell of the call: its symbol, and with --cupti the driver's own callbacks.
+std::vector<std::string> Sources(uint16_t call) {
+  switch (call) {
+#define GORDIAN_CUPTI(symbol, number) case ring::kCall_##symbol:
+#include "proto/ring/cupti_calls.def"
+#undef GORDIAN_CUPTI
+    return {"symbol", "cupti"};
+    default:
+      return {"symbol"};
+  }
+}
+
 std::string Table() {
-  std::string text = fmt::format("{:<8}{:<44}{:<11}{:<19}{}\n", "LIBRARY", "SYMBOL", "RECORDED",
-                                 "CARRIES", "USED BY RULES");
+  std::string text = fmt::format("{:<8}{:<44}{:<11}{:<19}{:<15}{}\n", "LIBRARY", "SYMBOL", "RECORDED",
+                                 "CARRIES", "SOURCES", "USED BY RULES");
   for (uint16_t id = 1; id < ring::kCallCount; ++id) {
     const ring::CallInfo& call = ring::kCalls[id];
-    text += fmt::format("{:<8}{:<44}{:<11}{:<19}{}\n", call.library, call.name,
-                        StyleName(call.style), PayloadName(call.payload), call.rules);
+    text += fmt::format("{:<8}{:<44}{:<11}{:<19}{:<15}{}\n", call.library, call.name, StyleName(call.style),
+                        PayloadName(call.payload), fmt::join(Sources(id), " "), call.rules);
   }
   return text;
 }
@@ -117,6 +129,7 @@ std::string Json() {
                                   {"may_block", call.style == ring::CallStyle::kBlocks},
                                   {"recorded", StyleName(call.style)},
                                   {"payload", PayloadName(call.payload)},
+                                  {"sources", Sources(id)},
                                   {"rules", Rules(call.rules)},
                                   {"introduced_in", nullptr}};
     if (const uint32_t version = ring::IntroducedIn(id); version != 0) {

@@ -75,6 +75,13 @@ std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironme
     variables.emplace_back("GORDIAN_STUB_COMPUTE_KEEP", options.stub_keep);
     variables.emplace_back("GORDIAN_STUB_COMPUTE_SKIP", options.stub_skip);
   }
+  if (options.cupti && OtherInjection(paths, before).empty()) {
+    variables.emplace_back("GORDIAN_CUPTI", "1");
+    variables.emplace_back("CUDA_INJECTION64_PATH", paths.shim);
+    if (const std::string library = FindCupti(before); !library.empty() && !before("GORDIAN_CUPTI_LIBRARY")) {
+      variables.emplace_back("GORDIAN_CUPTI_LIBRARY", library);
+    }
+  }
   if (options.nccl_profiler) {
     const std::string own = before("NCCL_PROFILER_PLUGIN").value_or("");
     if (!own.empty() && own != "none" && own != paths.shim) {
@@ -83,6 +90,28 @@ std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironme
     variables.emplace_back("NCCL_PROFILER_PLUGIN", paths.shim);
   }
   return variables;
+}
+
+std::string OtherInjection(const InstallPaths& paths, const Environment& before) {
+  const std::string other = before("CUDA_INJECTION64_PATH").value_or("");
+  return other == paths.shim ? "" : other;
+}
+
+std::string FindCupti(const Environment& environment) {
+  std::vector<std::string> roots;
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
+    if (const auto root = environment(name); root && !root->empty()) roots.push_back(*root);
+  }
+  roots.emplace_back("/usr/local/cuda");
+  for (const std::string& root : roots) {
+    for (const char* folder : {"/extras/CUPTI/lib64", "/lib64"}) {
+      for (const char* name : {"/libcupti.so.13", "/libcupti.so.12", "/libcupti.so"}) {
+        const std::string path = root + folder + name;
+        if (access(path.c_str(), R_OK) == 0) return path;
+      }
+    }
+  }
+  return "";
 }
 
 Status AddStubPatterns(const std::string& flag, const std::vector<std::string>& patterns, bool stubs, std::string* list) {

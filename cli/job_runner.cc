@@ -89,7 +89,8 @@ JobOutcome JobRunner::Run(bool preload_emulator) {
                     .stub_compute = options_.config.stub_compute,
                     .stub_keep = options_.config.stub_keep,
                     .stub_skip = options_.config.stub_skip,
-                    .nccl_profiler = options_.config.nccl_profiler},
+                    .nccl_profiler = options_.config.nccl_profiler,
+                    .cupti = options_.config.cupti},
                    ProcessEnvironment());
   inherited_.KeepOthersFromChildren();
   const Launched launched = Launch({.path = options_.program,

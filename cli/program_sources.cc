@@ -110,9 +110,8 @@ DoctorCheck RuntimeOf(const std::string& path, const ElfSummary& elf) {
   } else if (HasStaticCudaRuntime(path)) {
     check.state = State::kNote;
     check.detail =
-        "linked statically: its own calls are not seen, those of the driver that it looks up may "
-        "be; "
-        "link it with -cudart shared to see host waits and events for certain";
+        "linked statically: the calls of the driver that it looks up are seen (so does cudart 13.0); where an older one "
+        "comes by them in other ways, gordian run --cupti sees host waits, events and launches";
   } else if (!elf.has_symbols) {
     check.state = State::kNote;
     check.detail =
@@ -174,6 +173,30 @@ std::vector<DoctorCheck> CheckSources(const std::string& program, const ElfSumma
   }
   checks.push_back(RuntimeOf(program, elf));
   return checks;
+}
+
+DoctorCheck CheckCupti(const Environment& environment) {
+  DoctorCheck check{.name = "CUPTI"};
+  if (const auto given = environment("GORDIAN_CUPTI_LIBRARY"); given && !given->empty()) {
+    check.path = *given;
+    if (access(given->c_str(), R_OK) != 0) {
+      check.state = State::kNote;
+      check.detail = "GORDIAN_CUPTI_LIBRARY names what cannot be read";
+      return check;
+    }
+  } else {
+    check.path = FindCupti(environment);
+  }
+  const std::string other = OtherInjection(FindInstallPaths(), environment);
+  if (!other.empty()) {
+    check.state = State::kNote;
+    check.detail = "CUDA_INJECTION64_PATH names " + other + ": the driver opens that, and --cupti is left out";
+  } else if (check.path.empty()) {
+    check.detail = "in no usual place; --cupti needs it where the loader finds libcupti.so.13, or named by GORDIAN_CUPTI_LIBRARY";
+  } else {
+    check.detail = "with --cupti it tells of the driver's calls, unless another tool (Nsight, torch.profiler) has it";
+  }
+  return check;
 }
 
 std::vector<DoctorCheck> CheckOwnProfiler(const std::string& plugin) {

@@ -9,6 +9,7 @@
 
 #include "cli/doctor_checks.h"
 #include "cli/elf_file.h"
+#include "common/config.h"
 
 namespace gordian::cli {
 
@@ -23,6 +24,9 @@ NcclInside FindNcclInside(std::string_view bytes);
 // How the program, and what the loader loads with it, come by NCCL and the CUDA runtime; what is
 // seen of that, and what option would see more.
 std::vector<DoctorCheck> CheckSources(const std::string& program, const ElfSummary& elf);
+
+// The library that `gordian run --cupti` would use.
+DoctorCheck CheckCupti(const Environment& environment);
 
 // The user's own profiler plugin, when NCCL_PROFILER_PLUGIN names one; else nothing.
 std::vector<DoctorCheck> CheckOwnProfiler(const std::string& plugin);

@@ -35,6 +35,7 @@ struct RunFlags {
   bool emulator = false;
   bool graph_markers = false;
   bool nccl_profiler = false;
+  bool cupti = false;
   std::optional<std::string> collectives;
   bool stub_compute = false;
   std::vector<std::string> stub_keep, stub_skip;
@@ -59,10 +60,14 @@ StatusOr<RunConfig> MakeConfig(const RunFlags& flags) {
   config.emulator |= flags.emulator;
   config.graph_markers |= flags.graph_markers;
   config.nccl_profiler |= flags.nccl_profiler;
+  config.cupti |= flags.cupti;
   if (flags.collectives) config.preemptive_collectives = *flags.collectives == "preemptive";
   config.stub_compute |= flags.stub_compute;
   GORDIAN_RETURN_IF_ERROR(AddStubPatterns("--stub-keep", flags.stub_keep, config.stub_compute, &config.stub_keep));
   GORDIAN_RETURN_IF_ERROR(AddStubPatterns("--stub-skip", flags.stub_skip, config.stub_compute, &config.stub_skip));
+  if (config.cupti && config.stub_compute) {
+    return Status::InvalidArgument("--cupti tells of kernels that run, --stub-compute runs none: give one of them");
+  }
   config.quiet |= flags.quiet;
   if (flags.analyzer) {
     config.analyzer = *flags.analyzer;
@@ -274,6 +279,9 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
     PrintError("the path " + paths.shim + " is too long for NCCL to load a profiler plugin from");
     return kExitOwnFailure;
   }
+  if (const std::string other = OtherInjection(paths, ProcessEnvironment()); config->cupti && !other.empty()) {
+    PrintError("--cupti is left out: CUDA_INJECTION64_PATH already names " + other);
+  }
   const char* search_path = getenv("PATH");
   const Program program =
       FindProgram(command[0], search_path != nullptr ? search_path : "/bin:/usr/bin");
@@ -311,12 +319,6 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
   } else {
     PrintError(folder.status().message() + ": the job runs on, unobserved");
   }
-  DescribeStart(options, &session);
-  if (const Status status = session.WriteManifest(); !status.ok()) {
-    PrintError(status.message() +
-               ": the job runs on and is watched, but the session is not complete");
-  }
-
   // From here on a kill of this process leaves things to be cleaned up. The guardian is forked
   // while there is one thread.
   Guardian guardian;
@@ -326,6 +328,12 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
       PrintError(status.message() + ": if gordian is killed, " + options.ring_dir + " stays");
     }
   }
+  DescribeStart(options, &session);
+  if (const Status status = session.WriteManifest(); !status.ok()) {
+    PrintError(status.message() +
+               ": the job runs on and is watched, but the session is not complete");
+  }
+
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // what the job leaves behind is ours to see
   if (!session.dir().empty()) {
     (void)OpenLog(session.path("gordian.log"), config->log_level);  // none, on a full disk
@@ -382,6 +390,8 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
                  "No GPU: put the emulated CUDA and NCCL libraries first");
   verb->add_flag("--nccl-profiler", flags->nccl_profiler,
                  "For NCCL that is linked statically: see its calls through its profiler interface");
+  verb->add_flag("--cupti", flags->cupti,
+                 "For a CUDA runtime that is linked statically: let CUPTI tell of the driver's calls");
   verb->add_flag("--graph-markers", flags->graph_markers,
                  "Put events into captured CUDA graphs, to see which operation a launch is in");
   verb->add_option("--collectives", flags->collectives,

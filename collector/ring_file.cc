@@ -298,6 +298,22 @@ bool RingFile::ReadPosition(uint32_t index, RingPosition* out) {
   });
 }
 
+uint64_t RingFile::NcclCalls() {
+  ring::Header header;
+  uint64_t sum = 0;
+  if (!ReadHeader(&header)) {
+    return 0;
+  }
+  for (uint32_t i = 0; i < header.threads_used; ++i) {
+    auto* const slot = reinterpret_cast<ring::ThreadSlot*>(base_ + header_.threads_offset + i * sizeof(ring::ThreadSlot));
+    uint64_t calls = 0;
+    if (Guarded([&] { calls = Load(&slot->nccl_calls); })) {
+      sum += calls;
+    }
+  }
+  return sum;
+}
+
 bool RingFile::ValidRing(uint64_t offset, uint64_t slots) const {
   return slots != 0 && (slots & (slots - 1)) == 0 && offset >= header_.rings_offset &&
          Fits(offset, slots, sizeof(ring::Record), bytes_);

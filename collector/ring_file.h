@@ -81,6 +81,9 @@ class RingFile {
   };
   bool ReadPosition(uint32_t index, RingPosition* out);
 
+  // Outermost NCCL calls that all threads so far have entered. 0 when the file cannot be read.
+  uint64_t NcclCalls();
+
   // Whether a ring lies within the file, has a power of two of slots and is aligned.
   bool ValidRing(uint64_t offset, uint64_t slots) const;
 

@@ -110,6 +110,7 @@ bool SalvagedRings::Read(const std::string& path, Ring* ring) {
     return false;
   }
   uint64_t lost = 0;
+  ring->nccl_calls = (*file)->NcclCalls();
   for (uint32_t i = 0; i < ring->header.threads_used; ++i) {
     RingFile::RingPosition at;
     if (!(*file)->ReadPosition(i, &at) || at.head == 0) {
@@ -240,7 +241,7 @@ uint64_t SalvagedRings::AddMissing(const Sink& sink) {
     ended->set_kind(v1::EXIT_KIND_UNKNOWN);  // whoever reaped it told nobody
     ended->set_time_ns(last_ns_);
     ended->set_lost_records(ring.lost);
-    ended->set_nccl_calls(ring.header.nccl_calls);
+    ended->set_nccl_calls(ring.nccl_calls);
     if (ring.block.comms_size() > 0) {
       *ended->mutable_block() = ring.block;
     }

@@ -56,6 +56,7 @@ class SalvagedRings {
     ring::Header header{};
     bool ended = false;
     uint64_t lost = 0;
+    uint64_t nccl_calls = 0;
     v1::StateBlock block;  // as the process left it
     uint32_t process = 0;  // 0: not in the trace
     bool end_seen = false;

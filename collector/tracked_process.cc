@@ -18,8 +18,8 @@ constexpr size_t kMaxUncoveredPages = 1024;
 constexpr int kPageBits = 12;
 
 // NCCL was called, and through none of its symbols.
-bool CallsAreToldByProfiler(const ring::Header& header) {
-  if (header.nccl_calls == 0) {
+bool CallsAreToldByProfiler(const ring::Header& header, uint64_t nccl_calls) {
+  if (nccl_calls == 0) {
     return false;
   }
   for (uint16_t call = 1; call < ring::kCallCount; ++call) {
@@ -29,6 +29,19 @@ bool CallsAreToldByProfiler(const ring::Header& header) {
     }
   }
   return true;
+}
+
+const char* WhyCuptiIsSilent(uint32_t state) {
+  switch (state) {
+    case ring::kCuptiAsked:
+      return "the driver has not loaded it";
+    case ring::kCuptiTaken:
+      return "another tool has CUPTI";
+    case ring::kCuptiMissing:
+      return "no libcupti was found";
+    default:
+      return "CUPTI refused";
+  }
 }
 
 v1::OsState OsStateOf(char state) {
@@ -244,8 +257,7 @@ uint64_t TrackedProcess::lost_records() {
 }
 
 uint64_t TrackedProcess::nccl_calls() {
-  ring::Header header;
-  return ring_ != nullptr && ring_->ReadHeader(&header) ? header.nccl_calls : 0;
+  return ring_ != nullptr ? ring_->NcclCalls() : 0;
 }
 
 uint64_t TrackedProcess::skipped_kernels() {
@@ -400,10 +412,15 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
       comm->set_next_sequence(slot.next_sequence);
     }
   }
-  if (CallsAreToldByProfiler(header)) {
+  const uint64_t nccl_calls = ring_->NcclCalls();
+  if (CallsAreToldByProfiler(header, nccl_calls)) {
     out->add_not_visible("host waits and how communicators were made, of pid " +
                          std::to_string(name_.identity.pid) +
                          " (NCCL's calls were told by its profiler interface)");
+  }
+  if (nccl_calls > 0 && header.cupti != ring::kCuptiNotAsked && header.cupti != ring::kCuptiTells) {
+    out->add_not_visible("CUDA calls that no symbol leads to, of pid " + std::to_string(name_.identity.pid) + " (--cupti: " +
+                         WhyCuptiIsSilent(header.cupti) + ")");
   }
   if (header.skipped_kernels > 0) {
     out->add_not_visible("what " + std::to_string(header.skipped_kernels) +
@@ -414,8 +431,8 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
   out->set_lost_streams(header.lost_streams);
   out->set_lost_comms(header.lost_comms);
   out->set_lost_markers(header.lost_markers);
-  out->set_nccl_calls(header.nccl_calls);
-  if (header.markers_enabled == 0 && header.nccl_calls > 0 && enqueued) {
+  out->set_nccl_calls(nccl_calls);
+  if (header.markers_enabled == 0 && nccl_calls > 0 && enqueued) {
     out->add_not_visible("GPU progress of pid " + std::to_string(name_.identity.pid) +
                          " (no CUDA driver was found, or GORDIAN_MARKERS=0)");
   }

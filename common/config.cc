@@ -167,6 +167,7 @@ StatusOr<RunConfig> RunConfig::FromEnvironment(const Environment& environment) {
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_QUIET", &config.quiet));
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_EMULATOR", &config.emulator));
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_GRAPH_MARKERS", &config.graph_markers));
+  GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_CUPTI", &config.cupti));
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_NCCL_PROFILER", &config.nccl_profiler));
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_STUB_COMPUTE", &config.stub_compute));
   if (auto text = environment("GORDIAN_COLLECTIVES")) {

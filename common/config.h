@@ -49,6 +49,8 @@ struct RunConfig {
   std::string stub_keep, stub_skip;
   // GORDIAN_COLLECTIVES: nccl | preemptive; who executes the job's collectives (docs/runtime.md).
   bool preemptive_collectives = false;
+  // GORDIAN_CUPTI: 1 lets CUPTI tell of the driver's calls (interpose/cupti_source.h).
+  bool cupti = false;
   // GORDIAN_NCCL_PROFILER: 1 makes the shim NCCL's profiler plugin (interpose/nccl_profiler.h).
   bool nccl_profiler = false;
   // GORDIAN_LOG: trace | debug | info | warning | error | off; what goes to <session>/gordian.log.

@@ -71,7 +71,7 @@ void BeginHostWait(ThreadContext& thread, CallId call, uint64_t site, ring::Wait
 void EndHostWait(ThreadContext& thread, CallId call, uint64_t site, int result) {
   if (result == 0 && Proves(thread.slot->detail.arguments.wait)) NoteSynced(*thread.process, thread.covered);
   const uint64_t order = NextOrder(thread);
-  PublishEnd(thread, call, 0, order, site, {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1});
+  PublishEnd(thread, call, 0, order, ReadTicks(thread), site, {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1});
   LeaveCall(thread);
 }
 
@@ -88,7 +88,7 @@ void BeginKernelRun(ThreadContext& thread, CallId call, uint64_t site, StreamSta
   const uint64_t order = NextOrder(thread);
   stream.run_mark.store(mark, std::memory_order_relaxed);
   if (ring::Record* record = StartRecord<GivesWay::kFirst>(thread, ring::RecordKind::kPoint, call,
-                                                           0, order, ReadTicks(thread), site)) {
+                                                           0, order, RecentTicks(thread), site)) {
     record->payload.work = {stream.id, ring::WorkKind::kKernels, ordinal, 0, 0};
     FinishRecord(thread);
   }
@@ -117,7 +117,7 @@ void NoteStreamWork(ThreadContext& thread, CallId call, uint64_t site, ring::Wor
     if (kind == ring::WorkKind::kEventWait) EventAwaited(process, event, *stream, ordinal);
   }
   const uint64_t order = NextOrder(thread);
-  const uint64_t ticks = ReadTicks(thread);
+  const uint64_t ticks = RecentTicks(thread);
   EndKernelRuns(thread, order);
   // A graph may hold operations of NCCL, which nothing else tells of.
   ring::Record* record =
@@ -153,7 +153,7 @@ void NoteEventForgotten(ThreadContext& thread, CallId call, uint64_t site, const
   if (handle == 0) return;
   EventForgotten(*thread.process, event);
   if (ring::Record* record = StartRecord<GivesWay::kFirst>(
-          thread, ring::RecordKind::kPoint, call, 0, NextOrder(thread), ReadTicks(thread), site)) {
+          thread, ring::RecordKind::kPoint, call, 0, NextOrder(thread), RecentTicks(thread), site)) {
     record->payload.work = {ring::kNoId, ring::WorkKind::kEventForgotten, 0, handle, 0};
     FinishRecord(thread);
   }

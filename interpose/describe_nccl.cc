@@ -323,7 +323,7 @@ void EndOperation(ThreadContext& thread, CallId call, uint64_t site, const Opera
   }
   const uint64_t order = NextOrder(thread);
   EndKernelRuns(thread, order);
-  PublishEnd(thread, call, note.flags, order, site, end);
+  PublishEnd(thread, call, note.flags, order, RecentTicks(thread), site, end);
   if (capturing && result == ncclSuccess && GraphMarkersOn(*thread.process)) {
     if (in_group) {
       AddGraphStream(thread, *note.stream, note.capture);
@@ -415,7 +415,7 @@ void EndGroupEnd(ThreadContext& thread, CallId call, uint64_t site, ncclResult_t
   FinishGroupInits(thread, result);
   const uint64_t order = NextOrder(thread);
   EndKernelRuns(thread, order);
-  PublishEnd(thread, call, 0, order, site, {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1});
+  PublishEnd(thread, call, 0, order, ReadTicks(thread), site, {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1});
   LeaveCall(thread);
   // Last: while the collector sees an open group, its end has not returned.
   Put(thread.slot->open_group, uint32_t{0});
@@ -470,7 +470,7 @@ void EndCommCall(ThreadContext& thread, CallId call, uint64_t site, CommState* c
     // Nobody will ask about it any more: what it had not launched is launched or dropped.
     if (comm->deferred_count.load(std::memory_order_relaxed) != 0) FlushDeferred(thread, *comm);
   }
-  PublishEnd(thread, call, comm != nullptr ? comm->flags : 0, NextOrder(thread), site,
+  PublishEnd(thread, call, comm != nullptr ? comm->flags : 0, NextOrder(thread), ReadTicks(thread), site,
              {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1});
   LeaveCall(thread);
 }

@@ -62,6 +62,8 @@ struct InitArguments {
 // `first` of several that one call makes (ncclCommInitAll). Null when there is no slot left.
 CommState* BeginInit(ThreadContext& thread, CallId call, uint64_t site, const InitArguments& init,
                      bool first);
+// Other members know the communicator that is being made as `uid`.
+void NoteOtherUid(ThreadContext& thread, CallId call, uint64_t site, const CommState* comm, uint64_t uid);
 // `made`: where the call put the new handle. `last` as `first` above.
 void EndInit(ThreadContext& thread, CallId call, uint64_t site, CommState* comm, ncclComm_t* made,
              ncclResult_t result, bool last);

@@ -114,6 +114,7 @@ ThreadContext* TakeSlot(Process& process, uint32_t tid, RingSpace* space) {
   const uint64_t work_slots = reused ? thread.work_slots : 0;
   ring::Record* records = thread.records;
   const uint64_t head = thread.head;
+  const uint64_t ticks = thread.ticks;  // of its records: those to come are not earlier
   // Odd where its thread was ended amid a change, by a signal's handler: even means "at rest".
   const uint32_t seq = (thread.seq + 1) & ~1u;
   __builtin_memset(&thread, 0, offsetof(ThreadContext, group_numbers));
@@ -128,6 +129,7 @@ ThreadContext* TakeSlot(Process& process, uint32_t tid, RingSpace* space) {
   thread.ring_slots = ring_slots;
   thread.work_slots = work_slots;
   thread.head = head;
+  thread.ticks = ticks;
   thread.cached_tail = head;
   thread.seq = seq;
   if (!reused) *space = TakeRingSpace(process);

@@ -75,14 +75,7 @@ ncclDataType_t TypeOf(const char* name) {
 
 // Whether the process calls NCCL through symbols.
 bool SeesSymbols(const Process& process) {
-  const uint64_t all = Shared(process.header->nccl_calls).load(std::memory_order_relaxed);
-  return all > process.profiler_calls.load(std::memory_order_relaxed);
-}
-
-void Count(ThreadContext& thread) {
-  // Ours first: between the two the process would seem to call through symbols.
-  thread.process->profiler_calls.fetch_add(1, std::memory_order_relaxed);
-  Add(thread.header->nccl_calls, uint64_t{1});
+  return process.calls_by_symbol.load(std::memory_order_relaxed) != 0;
 }
 
 // The records and state of a communicator that is there already.
@@ -100,7 +93,7 @@ CommState* CommOf(ThreadContext& thread, Comm& comm) {
   if (comm.name[0] != '\0') config.commName = comm.name;
   init.config = &config;
   auto handle = reinterpret_cast<ncclComm_t>(&comm);
-  Count(thread);
+  CountNcclCall(thread);
   CommState* made = BeginInit(thread, ring::kCall_ncclCommInitRank, 0, init, true);
   EndInit(thread, ring::kCall_ncclCommInitRank, 0, made, &handle, ncclSuccess, true);
   comm.comm.store(made, std::memory_order_release);
@@ -151,7 +144,7 @@ void CloseGroup(ThreadGroup& group, ncclResult_t result) {
     if (group.pending) EndOperation(thread, group.call, 0, group.note, result);
   } else {
     EnterGroupEnd(group);
-    Count(thread);
+    CountNcclCall(thread);
     EndGroupEnd(thread, ring::kCall_ncclGroupEnd, 0, result);
   }
   group.thread = nullptr;
@@ -177,7 +170,7 @@ void StartGroup(Event& event, const GroupApiFields& fields) {
   group.comms = 0;
   event.taken = true;
   if (!group.own) {
-    Count(*thread);
+    CountNcclCall(*thread);
     EndGroupStart(*thread, ncclSuccess);
   }
 }
@@ -210,7 +203,7 @@ bool StartOperation(ThreadGroup& group, Comm& comm, CallId call,
     // Several of NCCL's own in one call: the earlier ones were called.
     EndOperation(thread, group.call, 0, group.note, ncclInProgress);
   }
-  Count(thread);
+  CountNcclCall(thread);
   CheckStream(thread, arguments.stream);
   group.call = call;
   BeginOperation(thread, call, 0, arguments, &group.note);
@@ -267,7 +260,7 @@ void NoteLaunched(Comm& comm, CallId call, OperationArguments arguments) {
     return;
   }
   arguments.no_stream = true;
-  Count(*thread);
+  CountNcclCall(*thread);
   OperationNote note;
   BeginOperation(*thread, call, 0, arguments, &note);
   EndOperation(*thread, call, 0, note, ncclSuccess);
@@ -277,6 +270,8 @@ void NoteLaunched(Comm& comm, CallId call, OperationArguments arguments) {
 bool FromSymbol() { return t_local.depth != 0; }
 
 }  // namespace
+
+bool IsInsideNccl() { return t_group.thread != nullptr; }
 
 void OnInit(Comm& comm) {
   comm.device = -1;

@@ -80,6 +80,9 @@ void OnState(Event& event, int state);
 void OnStop(Event& event);
 void OnFinalize(Comm& comm);
 
+// Whether the calling thread is inside a call of NCCL that the interface has told of.
+bool IsInsideNccl();
+
 }  // namespace gordian::interpose::profiler
 
 #endif  // GORDIAN_INTERPOSE_NCCL_PROFILER_H_

@@ -76,6 +76,11 @@ constexpr ring::WaitKind WaitKindOf(CallId call) {
   return ring::WaitKind::kCopy;
 }
 
+constexpr bool CopiesAsync(CallId call) {
+  return ring::kCalls[call].payload == ring::PayloadKind::kStreamWork && NameHas(call, "Memcpy") &&
+         NameHas(call, "Async");
+}
+
 // A launch of one kernel.
 constexpr bool LaunchesKernel(CallId call) {
   return (NameHas(call, "LaunchKernel") || NameHas(call, "LaunchCooperativeKernel")) && !NameHas(call, "MultiDevice");
@@ -179,10 +184,52 @@ struct Call {
   static constexpr ring::CallStyle kStyle = ring::kCalls[kCall].style;
   static constexpr ring::GraphCall kGraphCall = GraphCallOf(kCall);
 
+  // What there is to note when a call has ended that may have waited for the GPU.
+  struct WaitNote {
+    enum What : uint32_t { kNothing, kQueued, kWaited } what;
+    StreamState* stream;
+  };
+
+  // For a source that tells of a call's begin and end one by one (interpose/cupti_source.h), and for rows that
+  // write something at both; the others are told whole.
+  static constexpr bool kWaits = kPayload == ring::PayloadKind::kHostWait && kStyle != ring::CallStyle::kSilent;
+  static constexpr bool kTellsBegin = kWaits || CopiesAsync(kCall);
+  template <typename... Arguments>
+  auto Begin(const Arguments&... arguments) const {
+    MarkRowUsed(*thread.header, kCall);
+    if constexpr (kWaits) {
+      return BeginWait(arguments...);
+    } else {
+      return BeginCopy(arguments...);
+    }
+  }
+  template <typename Note>
+  void End(const Note& note, int result) const {
+    if constexpr (kWaits) {
+      EndWait(note, result);
+    } else {
+      EndCopy(note, result);
+    }
+  }
+
+  // Of a call that ends a capture, before it does.
+  template <typename... Arguments>
+  static uint64_t CaptureOfArgument(const Arguments&... arguments) {
+    const auto stream = Pick<cudaStream_t>(nullptr, arguments...);
+    return CaptureOf(stream == nullptr && IsPerThread(kCall) ? kPerThreadHandle
+                                                             : reinterpret_cast<uint64_t>(stream));
+  }
+
   template <typename... Arguments>
   auto operator()(const Arguments&... arguments) const {
     MarkRowUsed(*thread.header, kCall);
-    if constexpr (IsNccl(kCall)) Add(thread.header->nccl_calls, uint64_t{1});
+    if constexpr (IsNccl(kCall)) {
+      CountNcclCall(thread);
+      if (__builtin_expect(!thread.calls_by_symbol, 0)) {
+        thread.calls_by_symbol = true;
+        thread.process->calls_by_symbol.store(1, std::memory_order_relaxed);
+      }
+    }
     if constexpr (kPayload == ring::PayloadKind::kOperation) {
       OperationNote note;
       BeginOperation(thread, kCall, site, DescribeOperation<kCall>(arguments...), &note);
@@ -300,16 +347,24 @@ struct Call {
     return Child(parent, 0, made, config);
   }
 
-  // Existing members know the parent, new ones only the id: nothing that both know could serve as
-  // the communicator's identity, so it has none (uid 0), and its operations are matched with
-  // nobody's.
-  ncclResult_t Init(ncclComm_t parent, int nranks, const ncclUniqueId*, int rank, ncclComm_t* made,
+  // Members of the parent know it and not the id, new ones the id alone. The one that is given the id beside the parent
+  // knows both, and says so: its record of the second name comes between the call's begin and its end. A rank of the
+  // parent keeps its number (nccl.h of 2.30: it passes -1).
+  ncclResult_t Init(ncclComm_t parent, int nranks, const ncclUniqueId* id, int rank, ncclComm_t* made,
                     ncclConfig_t* config) const {
     InitArguments init;
-    init.nranks = parent == nullptr ? nranks : 0;
-    init.rank = parent == nullptr ? rank : -1;
+    CommState* const grown = parent != nullptr ? FindComm(thread, parent) : nullptr;
+    const uint64_t by_parent = ChildUid(grown, kCall);
+    init.uid = id != nullptr ? HashIds(id, 1) : by_parent;
+    init.nranks = nranks;
+    init.rank = grown != nullptr ? grown->rank : rank;
+    init.device = grown != nullptr ? grown->device : -1;
     init.config = config;
-    return Make(init, made);
+    CommState* comm = BeginInit(thread, kCall, site, init, true);
+    if (id != nullptr && by_parent != 0) NoteOtherUid(thread, kCall, site, comm, by_parent);
+    const ncclResult_t result = forward();
+    if (StillAttached(thread)) EndInit(thread, kCall, site, comm, made, result, true);
+    return result;
   }
 
   template <typename... Arguments>
@@ -341,6 +396,14 @@ struct Call {
 
   template <typename... Arguments>
   auto Wait(const Arguments&... arguments) const {
+    const WaitNote note = BeginWait(arguments...);
+    const auto result = forward();
+    EndWait(note, static_cast<int>(result));
+    return result;
+  }
+
+  template <typename... Arguments>
+  WaitNote BeginWait(const Arguments&... arguments) const {
     constexpr ring::WaitKind kKind = WaitKindOf(kCall);
     StreamState* stream = nullptr;
     if constexpr (kKind == ring::WaitKind::kStream || kKind == ring::WaitKind::kCopy) {
@@ -348,15 +411,11 @@ struct Call {
       stream = ResolveStream(thread, StreamArgument(arguments...), IsPerThread(kCall));
     }
     if constexpr (kKind == ring::WaitKind::kCopy) {
-      if (IsQueuedCopy(arguments...)) {
-        const auto result = forward();
-        if (Succeeded(result)) NoteKernel(thread, ring::kCall_cudaMemcpyAsync, site, stream);
-        return result;
-      }
+      if (IsQueuedCopy(arguments...)) return {WaitNote::kQueued, stream};
     }
     if constexpr (kKind == ring::WaitKind::kFree) {
       // Freeing nothing waits for nothing, and its return proves nothing.
-      if (((static_cast<uint64_t>((uintptr_t)arguments) == 0) && ...)) return forward();
+      if (((static_cast<uint64_t>((uintptr_t)arguments) == 0) && ...)) return {WaitNote::kNothing, nullptr};
     }
     int32_t device = -1;
     if constexpr (NameHas(kCall, "PrimaryCtxReset")) device = Pick<CUdevice>(0, arguments...);
@@ -371,9 +430,35 @@ struct Call {
     }
     const void* event = Pick<cudaEvent_t>(nullptr, arguments...);
     BeginHostWait(thread, kCall, site, kKind, stream, event, device);
-    const auto result = forward();
-    if (StillAttached(thread)) EndHostWait(thread, kCall, site, static_cast<int>(result));
-    return result;
+    return {WaitNote::kWaited, stream};
+  }
+
+  void EndWait(const WaitNote& note, int result) const {
+    if (!StillAttached(thread)) return;
+    if (note.what == WaitNote::kWaited) EndHostWait(thread, kCall, site, result);
+    if (note.what == WaitNote::kQueued && result == 0) {
+      NoteKernel(thread, ring::kCall_cudaMemcpyAsync, site, note.stream);
+    }
+  }
+
+  // A copy to host memory that is called asynchronous, and is not where the memory is pageable. Told under a
+  // synchronous copy's number, whose records are host waits.
+  static constexpr CallId kCopyAs = NameHas(kCall, "cuda") ? ring::kCall_cudaMemcpy : ring::kCall_cuMemcpy;
+
+  template <typename... Arguments>
+  WaitNote BeginCopy(const Arguments&... arguments) const {
+    constexpr bool kToHost = NameHas(kCall, "DtoH") || NameHas(kCall, "AtoH");
+    constexpr bool kUnified = NameHas(kCall, "cuMemcpyAsync");
+    StreamState* stream = ResolveStream(thread, StreamArgument(arguments...), IsPerThread(kCall));
+    if (!MayCopyToHost<kToHost, kUnified>(arguments...)) return {WaitNote::kQueued, stream};
+    BeginHostWait(thread, kCopyAs, site, ring::WaitKind::kAsyncCopy, stream, nullptr);
+    return {WaitNote::kWaited, stream};
+  }
+
+  void EndCopy(const WaitNote& note, int result) const {
+    if (!StillAttached(thread)) return;
+    if (note.what == WaitNote::kWaited) EndHostWait(thread, kCopyAs, site, result);
+    if (result == 0) NoteKernel(thread, kCall, site, note.stream);
   }
 
   template <typename... Arguments>
@@ -492,22 +577,13 @@ struct Call {
         return static_cast<decltype(forward())>(0);
       }
     }
-    StreamState* stream = ResolveStream(thread, StreamArgument(arguments...), IsPerThread(kCall));
-    if constexpr (NameHas(kCall, "Memcpy") && NameHas(kCall, "Async")) {
-      constexpr bool kToHost = NameHas(kCall, "DtoH") || NameHas(kCall, "AtoH");
-      constexpr bool kUnified = NameHas(kCall, "cuMemcpyAsync");
-      if (MayCopyToHost<kToHost, kUnified>(arguments...)) {
-        // Under a synchronous copy's number, whose records are host waits.
-        constexpr CallId kAs =
-            NameHas(kCall, "cuda") ? ring::kCall_cudaMemcpy : ring::kCall_cuMemcpy;
-        BeginHostWait(thread, kAs, site, ring::WaitKind::kAsyncCopy, stream, nullptr);
-        const auto result = forward();
-        if (!StillAttached(thread)) return result;
-        EndHostWait(thread, kAs, site, static_cast<int>(result));
-        if (Succeeded(result)) NoteKernel(thread, kCall, site, stream);
-        return result;
-      }
+    if constexpr (CopiesAsync(kCall)) {
+      const WaitNote note = BeginCopy(arguments...);
+      const auto result = forward();
+      EndCopy(note, static_cast<int>(result));
+      return result;
     }
+    StreamState* stream = ResolveStream(thread, StreamArgument(arguments...), IsPerThread(kCall));
     const auto result = forward();
     if (!Succeeded(result)) return result;
     if constexpr (kKind == ring::WorkKind::kKernels) {
@@ -537,10 +613,11 @@ struct Call {
     constexpr bool kBegins = NameHas(kCall, "BeginCapture"), kEnds = NameHas(kCall, "EndCapture");
     ring::GraphPayload payload = {kGraphCall, 0, 0, 0, 0};
     if constexpr (kEnds) {
-      const auto stream = Pick<cudaStream_t>(nullptr, arguments...);
-      payload.capture = CaptureOf(stream == nullptr && IsPerThread(kCall)
-                                      ? kPerThreadHandle
-                                      : reinterpret_cast<uint64_t>(stream));
+      if constexpr (requires { forward.capture; }) {
+        payload.capture = forward.capture;
+      } else {
+        payload.capture = CaptureOfArgument(arguments...);
+      }
     }
     if constexpr (kGraphCall == ring::GraphCall::kDestroy ||
                   kGraphCall == ring::GraphCall::kExecDestroy) {

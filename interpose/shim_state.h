@@ -254,12 +254,15 @@ struct ThreadContext {
   uint64_t head;
   uint64_t cached_tail;
   uint64_t epoch;
+  uint64_t ticks;         // of the clock, as this thread knew it last
+  uint32_t recent_reads;  // of `ticks`, since it was read from the clock
   uint32_t index;
   uint32_t seq;
   int32_t device;  // current device; -1: ask
   bool tsc;
   bool polling;
   bool gpu_thread;
+  bool calls_by_symbol;  // Process::calls_by_symbol was told
   uint32_t driver_retry;
   Behind covered;  // by the host wait that it is in
 
@@ -314,6 +317,8 @@ struct Process {
   int32_t pid;
   bool tsc;
   int32_t forced_blocking;  // NCCL_COMM_BLOCKING, -1 when not set
+  // When the watcher woke up last; 0: there is none.
+  std::atomic<uint64_t> watcher_ticks;
 
   // Order of the last record other than of kernels. See StreamState::run_mark.
   alignas(64) std::atomic<uint64_t> non_kernel_mark;
@@ -323,7 +328,7 @@ struct Process {
   std::atomic<uint32_t> graph_markers_on;
   std::atomic<GraphMarkers*> graph_markers;
   std::atomic<uint64_t> graph_launches;  // that may hold an NCCL operation; counted once recorded
-  std::atomic<uint64_t> profiler_calls;  // of Header::nccl_calls: told by NCCL's profiler interface
+  std::atomic<uint32_t> calls_by_symbol;  // NCCL is called through symbols, not only told by its profiler interface
   std::atomic<uint32_t> watcher_started;
   std::atomic<uint32_t> watcher_busy;
   std::atomic<uint32_t> exiting;

@@ -19,6 +19,7 @@
 #include "interpose/gpu_progress.h"
 #include "interpose/graph_markers.h"
 #include "interpose/lifecycle.h"
+#include "interpose/ring_client.h"
 #include "interpose/ring_file.h"
 
 GORDIAN_BIND_FIRST_VERSION(pthread_create);
@@ -186,6 +187,7 @@ void* Watch(void* argument) {
   uint32_t housekeepings = 0;
   uint32_t refine_at = 1;
   for (;;) {
+    process.watcher_ticks.store(ReadClock(process.tsc), std::memory_order_relaxed);
     const uint32_t request = Shared(header.round_request).load(std::memory_order_seq_cst);
     PollResult result;
     const bool asked = request != Shared(header.round_answer).load(std::memory_order_relaxed);

@@ -62,6 +62,7 @@ void JobTrace::OnRecord(const CallRecord& record) {
     case Call::kCommInitAll:
     case Call::kCommSplit:
     case Call::kCommShrink:
+    case Call::kCommGrow:
       return OnCommInit(process, record);
     case Call::kStreamCreate:
       process.streams[record.stream] = record.stream_flags;

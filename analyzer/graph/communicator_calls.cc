@@ -19,7 +19,8 @@ CommUid MeetingUid(const Communicator& comm, Call call, uint64_t ordinal) {
 void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const CallRecord& record) {
   LocalComm& local = process.comms[record.comm];
   local.id = record.comm;
-  local.uid = record.uid;
+  const CommUid uid = matcher_.Resolve(record.uid);
+  local.uid = uid;
   local.parent = record.parent;
   local.color = record.color;
   local.device = record.device;
@@ -34,20 +35,42 @@ void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const Call
     if (local.device < 0) local.device = parent->second.device;
   } else {
     local.init_rank = local.rank = record.rank;
-    local.index = matcher_.Comm(record.uid, 0, record.nranks);
+    local.index = matcher_.Comm(uid, 0, record.nranks);
     matcher_.SetMember(local.index, record.rank, process.info.process, record.comm, record.device);
   }
   const int expected = child ? matcher_.comms()[parent_index].nranks : record.nranks;
-  InitCall& init = matcher_.Init(record.uid, record.call, parent_index, expected);
+  InitCall& init = matcher_.Init(uid, record.call, parent_index, expected);
   init.comm = child ? -1 : local.index;
   init.members_known = record.call != Call::kCommShrink;
   if (local.init_rank < 0 || local.init_rank >= static_cast<int>(init.members.size())) return;
   NoteCaller(&init, local.init_rank, process, thread, local, record);
   if ((record.flags & kInGroup) != 0) {
-    thread.group_inits.push_back({record.uid, local.init_rank});
+    thread.group_inits.push_back({uid, local.init_rank});
   } else if (thread.open) {
-    thread.open->init = record.uid;
+    thread.open->init = uid;
     thread.open->init_rank = local.init_rank;
+  }
+}
+
+// W11 of ncclCommGrow: those who were in the parent know it and not the ncclUniqueId, those who are new know the id
+// alone; the one who hands the id out knows both, and says so.
+void ExecutionGraph::ApplyGrowth(Process& process, const CallRecord& record) {
+  const auto local = process.comms.find(record.comm);
+  if (local == process.comms.end() || local->second.uid == 0 || record.uid == 0) return;
+  const CommUid same = local->second.uid;
+  const auto [before, now] = matcher_.Unite(record.uid, same);
+  for (auto& [id, other] : processes_) {
+    for (auto& [comm, known] : other.comms) {
+      if (known.uid != record.uid) continue;
+      known.uid = same;
+      if (known.index == before && before >= 0) known.index = now;
+    }
+    for (auto& [tid, thread] : other.threads) {
+      if (thread.open && thread.open->init == record.uid) thread.open->init = same;
+      for (PendingInit& pending : thread.group_inits) {
+        if (pending.uid == record.uid) pending.uid = same;
+      }
+    }
   }
 }
 

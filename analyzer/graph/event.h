@@ -26,7 +26,8 @@ enum class Call : uint8_t {
   kAllReduce, kAllGather, kReduceScatter, kBroadcast, kReduce, kAllToAll, kGather, kScatter,
   kSend, kRecv,
   kGroupStart, kGroupEnd,
-  kCommInit, kCommInitAll, kCommSplit, kCommShrink,
+  // Those that make communicators. kPoint of kCommGrow: who came by the parent knows the communicator as `uid`.
+  kCommInit, kCommInitAll, kCommSplit, kCommShrink, kCommGrow,
   kCommFinalize, kCommDestroy, kCommAbort, kCommRevoke, kCommWindowRegister, kCommOther,
   kStreamCreate, kStreamDestroy,
   kStreamWork,   // WorkKind tells

@@ -217,7 +217,9 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
     if (record.kind == RecordKind::kBegin) ApplyOperationBegin(process, thread, record);
     if (record.kind == RecordKind::kEnd) ApplyOperationEnd(process, thread, record);
   } else if (MakesCommunicator(record.call)) {
-    if (record.kind == RecordKind::kBegin) {
+    if (record.kind == RecordKind::kPoint) {
+      ApplyGrowth(process, record);
+    } else if (record.kind == RecordKind::kBegin) {
       ApplyInitBegin(process, thread, record);
     } else if (record.kind == RecordKind::kEnd) {
       auto it = process.comms.find(record.comm);

@@ -348,6 +348,7 @@ class ExecutionGraph {
   void InNoGroup(Process&, Thread&);
   void ApplyEnqueue(Process&, Thread&, const CallRecord&);
   void ApplyInitBegin(Process&, Thread&, const CallRecord&);
+  void ApplyGrowth(Process&, const CallRecord&);
   void ApplyInitEnd(Process&, Thread&, const CallRecord&, CommUid, int init_rank);
   void ApplyCommCall(Process&, Thread&, const CallRecord&);
   void ApplyMeeting(Process&, Thread&, LocalComm&, const CallRecord&);

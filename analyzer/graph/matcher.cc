@@ -30,7 +30,7 @@ bool IsPairwise(Call call) {
 
 bool MakesCommunicator(Call call) {
   return call == Call::kCommInit || call == Call::kCommInitAll || call == Call::kCommSplit ||
-         call == Call::kCommShrink;
+         call == Call::kCommShrink || call == Call::kCommGrow;
 }
 
 uint64_t DatatypeBytes(uint8_t datatype) {
@@ -60,7 +60,49 @@ uint32_t TransferDifference(const OpSignature& send, const OpSignature& receive)
          (send.datatype != receive.datatype ? kTypeDiffers : 0u);
 }
 
+CommUid Matcher::Resolve(CommUid uid) const {
+  const auto same = same_.find(uid);
+  return same == same_.end() ? uid : same->second;
+}
+
+std::pair<int, int> Matcher::Unite(CommUid uid, CommUid same) {
+  uid = Resolve(uid);
+  same = Resolve(same);
+  if (uid == same) return {-1, -1};
+  std::pair<int, int> indices = {-1, -1};
+  if (const auto found = by_uid_.find({uid, 0}); found != by_uid_.end()) {
+    indices.first = found->second;
+    indices.second = Comm(same, 0, comms_[indices.first].nranks);
+    by_uid_.erase(std::pair(uid, 0));
+    // Nobody has used it yet: whoever is here is still being made.
+    std::vector<CommMember>& from = comms_[indices.first].members;
+    std::vector<CommMember>& to = comms_[indices.second].members;
+    for (size_t rank = 0; rank < from.size() && rank < to.size(); ++rank) {
+      if (from[rank].known && !to[rank].known) to[rank] = from[rank];
+    }
+  }
+  if (const auto found = inits_.find(uid); found != inits_.end()) {
+    const InitCall from = std::move(found->second);
+    inits_.erase(found);
+    InitCall& to = Init(same, from.call, from.parent, static_cast<int>(from.members.size()));
+    if (to.comm < 0) to.comm = indices.second;
+    for (size_t rank = 0; rank < from.members.size() && rank < to.members.size(); ++rank) {
+      if (!from.members[rank].called || to.members[rank].called) continue;
+      to.members[rank] = from.members[rank];
+      ++to.called;
+      if (from.members[rank].done) ++to.done;
+    }
+    if (to.done == static_cast<int>(to.members.size())) inits_.erase(same);
+  }
+  same_[uid] = same;
+  for (auto& [known, as] : same_) {
+    if (as == uid) as = same;
+  }
+  return indices;
+}
+
 int Matcher::Comm(CommUid uid, int color, int nranks) {
+  uid = Resolve(uid);
   if (nranks < 0 || nranks > kMaxRanks) nranks = 0;
   auto [it, added] = by_uid_.try_emplace({uid, color}, static_cast<int>(comms_.size()));
   if (added) {
@@ -364,6 +406,7 @@ void Matcher::RetireLost(int index) {
 }
 
 InitCall& Matcher::Init(CommUid uid, Call call, int parent, int nranks) {
+  uid = Resolve(uid);
   auto [it, added] = inits_.try_emplace(uid);
   InitCall& init = it->second;
   if (added) {
@@ -378,7 +421,7 @@ InitCall& Matcher::Init(CommUid uid, Call call, int parent, int nranks) {
 }
 
 InitCall* Matcher::FindInit(CommUid uid) {
-  auto it = inits_.find(uid);
+  auto it = inits_.find(Resolve(uid));
   return it == inits_.end() ? nullptr : &it->second;
 }
 
@@ -388,7 +431,7 @@ void Matcher::InitDone(CommUid uid, int rank) {
   InitMember& member = init->members[rank];
   if (!member.called || member.done) return;
   member.done = true;
-  if (++init->done == static_cast<int>(init->members.size())) inits_.erase(uid);
+  if (++init->done == static_cast<int>(init->members.size())) inits_.erase(Resolve(uid));
 }
 
 void Matcher::InitWithdraw(CommUid uid, int rank) {
@@ -396,7 +439,7 @@ void Matcher::InitWithdraw(CommUid uid, int rank) {
   if (init == nullptr || rank < 0 || rank >= static_cast<int>(init->members.size())) return;
   if (!init->members[rank].called) return;
   init->members[rank] = InitMember{};
-  if (--init->called == 0) inits_.erase(uid);
+  if (--init->called == 0) inits_.erase(Resolve(uid));
 }
 
 size_t Matcher::Held() const {

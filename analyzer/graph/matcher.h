@@ -173,6 +173,10 @@ class Matcher {
  public:
   // Finds or makes a communicator; nranks may be 0 when not known yet.
   int Comm(CommUid uid, int color, int nranks);
+  // A communicator that some of its members know by another identity: what is known of the one counts for the other
+  // from here on. Gives the indices that it had and has now; -1: it had none.
+  std::pair<int, int> Unite(CommUid uid, CommUid same);
+  CommUid Resolve(CommUid uid) const;
   void SetMember(int comm, int rank, ProcessId, CommId, int device);
 
   void Post(const PartRef&, const MemberSlot&);
@@ -230,6 +234,7 @@ class Matcher {
   std::map<std::pair<CommUid, int>, int> by_uid_;
   std::vector<Mismatch> mismatches_;
   std::map<CommUid, InitCall> inits_;
+  std::map<CommUid, CommUid> same_;  // grown communicators
   Tallies tallies_;
   // Of instances that are over, cleared, for later ones.
   std::vector<std::vector<MemberSlot>> spare_members_;

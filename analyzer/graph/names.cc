@@ -39,6 +39,8 @@ const char* Name(Call call) {
       return "CommSplit";
     case Call::kCommShrink:
       return "CommShrink";
+    case Call::kCommGrow:
+      return "CommGrow";
     case Call::kCommFinalize:
       return "CommFinalize";
     case Call::kCommDestroy:

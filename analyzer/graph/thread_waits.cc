@@ -34,7 +34,8 @@ void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state,
           break;
         case Call::kCommInit:
         case Call::kCommSplit:
-        case Call::kCommShrink: {
+        case Call::kCommShrink:
+        case Call::kCommGrow: {
           const InitCall* init = matcher_.FindInit(open->init);
           if (init != nullptr && open->init != 0) {
             Wait(node, InitNode(*init), Reason::kCommunicatorInit);

@@ -56,7 +56,7 @@ constexpr std::pair<std::string_view, Call> kNcclCalls[] = {
     {"ncclCommDeregister", Call::kCommOther},
     {"ncclCommSuspend", Call::kCommOther},
     {"ncclCommResume", Call::kCommOther},
-    {"ncclCommGrow", Call::kCommOther},
+    {"ncclCommGrow", Call::kCommGrow},
     {"ncclMemFree", Call::kHostWait},
 };
 

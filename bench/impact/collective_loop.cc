@@ -1,13 +1,15 @@
 // An all-reduce, over and over, as a job would call it; prints what one takes. Run by impact.py with gordian
 // and without.
 //
-//   bench_collective_loop [--ranks 2] [--batches 30] [--bytes 8] [--calls 2000] [--graph]
+//   bench_collective_loop [--ranks 2] [--batches 30] [--bytes 8] [--calls 2000] [--graph] [--in-turn]
 //
 // One process a rank, forked before CUDA is touched. A batch is `calls` all-reduces enqueued back to back and
-// one wait; with --graph it is replays of a graph of 20. Rank 0 prints a JSON object: microseconds an
-// operation, one number a batch, and the processor time of every thread of its process.
+// one wait; with --graph it is replays of a graph of 20. With --in-turn every second batch calls the library's own function,
+// past whatever stands in front of it, so that both sides meet the same process, clocks and memory. Rank 0 prints a JSON object: microseconds an
+// operation, one number a batch (and "direct_us" with --in-turn), and the processor time of every thread of its process.
 #include <cuda_runtime_api.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <nccl.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -35,6 +37,7 @@ struct Options {
   size_t bytes = 8;
   int calls = 2000;
   bool graph = false;
+  bool in_turn = false;
 };
 
 struct Shared {
@@ -88,6 +91,17 @@ std::map<std::string, double> ThreadTimes() {
   return times;
 }
 
+// The function of libnccl itself, by libc's own dlsym: a preloaded library's would give its own.
+decltype(&ncclAllReduce) DirectAllReduce() {
+  using Lookup = void* (*)(void*, const char*);
+  void* const libc = dlopen("libc.so.6", RTLD_NOLOAD | RTLD_LAZY);
+  const auto look_up = reinterpret_cast<Lookup>(libc != nullptr ? dlsym(libc, "dlsym") : nullptr);
+  void* const nccl = dlopen("libnccl.so.2", RTLD_NOLOAD | RTLD_LAZY);
+  void* const found = look_up != nullptr && nccl != nullptr ? look_up(nccl, "ncclAllReduce") : nullptr;
+  if (found == nullptr) Fail("ncclAllReduce", "not in libnccl.so.2");
+  return reinterpret_cast<decltype(&ncclAllReduce)>(found);
+}
+
 void Rank(int rank, const Options& options, Shared* shared) {
   Cuda(cudaSetDevice(rank), "cudaSetDevice");
   if (rank == 0) {
@@ -105,11 +119,18 @@ void Rank(int rank, const Options& options, Shared* shared) {
   Cuda(cudaMalloc(&in, count * 4), "cudaMalloc");
   Cuda(cudaMalloc(&out, count * 4), "cudaMalloc");
   Cuda(cudaMemset(in, 0, count * 4), "cudaMemset");
+  auto* const direct = options.in_turn ? DirectAllReduce() : nullptr;
   const auto all_reduce = [&] {
     Nccl(ncclAllReduce(in, out, count, ncclFloat, ncclSum, comm, stream), "ncclAllReduce");
   };
   const auto wait = [&] { Cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize"); };
+  const auto all_reduce_directly = [&] {
+    Nccl(direct(in, out, count, ncclFloat, ncclSum, comm, stream), "ncclAllReduce, directly");
+  };
   for (int i = 0; i < 200; ++i) all_reduce();
+  if (options.in_turn) {
+    for (int i = 0; i < 200; ++i) all_reduce_directly();
+  }
   wait();
 
   cudaGraphExec_t graph_exec = nullptr;
@@ -121,9 +142,11 @@ void Rank(int rank, const Options& options, Shared* shared) {
     Cuda(cudaGraphInstantiate(&graph_exec, graph, 0), "cudaGraphInstantiate");
     Cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
   }
-  const auto batch = [&] {
+  const auto batch = [&](bool directly = false) {
     const double begin = NowUs();
-    if (options.graph) {
+    if (directly) {
+      for (int i = 0; i < options.calls; ++i) all_reduce_directly();
+    } else if (options.graph) {
       for (int i = 0; i < options.calls; i += kOperationsInGraph) Cuda(cudaGraphLaunch(graph_exec, stream), "cudaGraphLaunch");
     } else {
       for (int i = 0; i < options.calls; ++i) all_reduce();
@@ -142,12 +165,18 @@ void Rank(int rank, const Options& options, Shared* shared) {
   while (shared->arrived < options.ranks) usleep(50);
   const double begin = NowUs();
   std::vector<double> us;
-  for (int i = 0; i < options.batches; ++i) us.push_back(batch());
+  std::vector<double> direct_us;
+  for (int i = 0; i < options.batches; ++i) {
+    us.push_back(batch());
+    if (options.in_turn) direct_us.push_back(batch(true));
+  }
   const double wall_ms = (NowUs() - begin) / 1e3;
 
   if (rank == 0) {
     std::printf("{\"bytes\": %zu, \"graph\": %s, \"wall_ms\": %.1f, \"us\": [", options.bytes, options.graph ? "true" : "false", wall_ms);
     for (size_t i = 0; i < us.size(); ++i) std::printf("%s%.3f", i == 0 ? "" : ", ", us[i]);
+    std::printf("], \"direct_us\": [");
+    for (size_t i = 0; i < direct_us.size(); ++i) std::printf("%s%.3f", i == 0 ? "" : ", ", direct_us[i]);
     std::printf("], \"threads_ms\": {");
     bool first = true;
     for (const auto& [name, ms] : ThreadTimes()) {
@@ -175,6 +204,8 @@ int main(int argc, char** argv) {
     };
     if (word == "--graph") {
       options.graph = true;
+    } else if (word == "--in-turn") {
+      options.in_turn = true;
     } else if (word == "--ranks") {
       options.ranks = static_cast<int>(number());
     } else if (word == "--batches") {
@@ -184,7 +215,7 @@ int main(int argc, char** argv) {
     } else if (word == "--calls") {
       options.calls = static_cast<int>(number());
     } else {
-      Fail(word.c_str(), "unknown option; known: --ranks --batches --bytes --calls --graph");
+      Fail(word.c_str(), "unknown option; known: --ranks --batches --bytes --calls --graph --in-turn");
     }
   }
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -8,7 +8,7 @@ GPU is threads. With it they run on GPUs, and so does a PyTorch training, that i
 under PyTorch's Flight Recorder and with CUPTI on. Raw numbers go to OUTPUT_FOLDER/impact.json. The table
 has the ratio first; each round's ratio is of medians of neighbouring runs, so that a machine's slow
 minutes meet both sides. Where NCCL itself goes now at one speed and now at another, the ratio of the
-quickest batches tells more. Exits with 1 if a run failed, or lost a record.
+quickest batches tells more, and "in turn" most: there both sides are batches of one process. Exits with 1 if a run failed, or lost a record.
 """
 
 import argparse
@@ -21,11 +21,12 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 LOOPS = {
     "all-reduce 8 B": (["--bytes", "8", "--calls", "5000"], "us"),
+    "all-reduce 8 B, in turn": (["--bytes", "8", "--calls", "5000", "--in-turn"], "us"),
     "all-reduce 1 MiB": (["--bytes", "1048576", "--calls", "1000"], "us"),
     "all-reduce 8 B in a graph": (["--bytes", "8", "--calls", "2000", "--graph"], "us"),
     "all-reduce 1 MiB in a graph": (["--bytes", "1048576", "--calls", "1000", "--graph"], "us"),
 }
-GOALS = {"all-reduce 8 B": "3 %", "all-reduce 1 MiB": "1 %", "all-reduce 8 B in a graph": "1 %",
+GOALS = {"all-reduce 8 B": "3 %", "all-reduce 8 B, in turn": "3 %", "all-reduce 1 MiB": "1 %", "all-reduce 8 B in a graph": "1 %",
          "all-reduce 1 MiB in a graph": "1 %", "DDP step": "0.5 %"}
 NO_RECORDER = {"TORCH_FR_BUFFER_SIZE": "0", "TORCH_NCCL_TRACE_BUFFER_SIZE": "0"}
 RECORDER = {"TORCH_FR_BUFFER_SIZE": "20000", "TORCH_NCCL_TRACE_BUFFER_SIZE": "20000",
@@ -82,6 +83,23 @@ def compare(args, name, unit, sides):
     return raw, rows
 
 
+def compare_in_turn(args, name, unit, sides):
+    """As compare(), of runs in which every second batch goes past gordian: each has its bare side in itself."""
+    raw = {side: [] for side in sides if side != "bare"}
+    for index in range(args.rounds):
+        for side in list(raw) if index % 2 == 0 else list(reversed(raw)):
+            print(f"{name}: round {index + 1} of {args.rounds}, {side}", file=sys.stderr, flush=True)
+            raw[side].append(sides[side]())
+    rows = []
+    for side, runs in raw.items():
+        ratios = sorted(statistics.median([a / b for a, b in zip(r[unit], r["direct_us"])]) for r in runs)
+        here = statistics.median(statistics.median(r[unit]) for r in runs)
+        bare = statistics.median(statistics.median(r["direct_us"]) for r in runs)
+        rows.append({"name": name, "side": side, "ratio": statistics.median(ratios), "low": ratios[0], "high": ratios[-1],
+                     "quickest": quickest(runs, unit) / quickest(runs, "direct_us"), "bare": bare, "with": here, "unit": unit})
+    return raw, rows
+
+
 def quickest(runs, unit):
     """Mean over the runs of the quickest batch or step."""
     return statistics.mean(min(r[unit]) for r in runs)
@@ -129,10 +147,13 @@ def main():
         if not args.hardware:  # its GPU is threads: fewer operations
             command[command.index("--calls") + 1] = "200"
         try:
-            note(name, *compare(args, name, unit, {
+            sides = {
                 "bare": lambda c=command, n=name: run(args, n, c, False),
                 "gordian": lambda c=command, n=name: run(args, n, c, True),
-                "gordian, no markers": lambda c=command, n=name: run(args, n, c, True, {"GORDIAN_MARKERS": "0"})}))
+                "gordian, no markers": lambda c=command, n=name: run(args, n, c, True, {"GORDIAN_MARKERS": "0"})}
+            if args.hardware:
+                sides["gordian --cupti"] = lambda c=command, n=name: run(args, n, c, True, {"GORDIAN_CUPTI": "1"})
+            note(name, *(compare_in_turn if "--in-turn" in words else compare)(args, name, unit, sides))
         except (Failure, subprocess.TimeoutExpired) as failure:
             print(failure, file=sys.stderr)
             failed = True

@@ -143,6 +143,21 @@ void Compare(const char* name, double goal_ns, const Hooked& hooked, const Direc
       Quantile(with, 0.5), Quantile(without, 0.5), Quantile(singles, 0.999), name);
 }
 
+// Walks memory as a job's own code does between two calls: what the shim had in the first-level caches is gone.
+class OtherWork {
+ public:
+  void operator()() {
+    unsigned sum = 0;
+    for (size_t i = 0; i < kBytes; i += kLine) sum += memory_[i];
+    sum_ = sum;
+  }
+
+ private:
+  static constexpr size_t kBytes = 256 << 10, kLine = 64;
+  std::vector<unsigned char> memory_ = std::vector<unsigned char>(kBytes, 1);
+  volatile unsigned sum_ = 0;
+};
+
 void Measure(const std::string& folder) {
   float buffer[16];
   ncclUniqueId id = {};
@@ -171,6 +186,11 @@ void Measure(const std::string& folder) {
       "ncclAllReduce", 150,
       [&] { ncclAllReduce(buffer, buffer, 16, ncclFloat, ncclSum, comm, stream); },
       [&] { all_reduce(buffer, buffer, 16, ncclFloat, ncclSum, comm, stream); });
+  OtherWork work;
+  Compare(
+      "ncclAllReduce, behind other work", 150,
+      [&] { work(), ncclAllReduce(buffer, buffer, 16, ncclFloat, ncclSum, comm, stream); },
+      [&] { work(), all_reduce(buffer, buffer, 16, ncclFloat, ncclSum, comm, stream); });
   // Before the open groups below: what NCCL tells inside of those belongs to calls through symbols.
   const void* table = dlsym(RTLD_DEFAULT, "ncclProfiler_v5");
   if (table == nullptr) Fail("the shim is no profiler plugin");
@@ -206,7 +226,7 @@ void Measure(const std::string& folder) {
   const uint64_t made = reader.header().order - records_before;
   std::printf("%llu records, %llu lost\n", static_cast<unsigned long long>(made),
               static_cast<unsigned long long>(reader.header().lost_records));
-  if (made < 7 * expected) Fail("fewer records than calls");
+  if (made < 9 * expected) Fail("fewer records than calls");
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include "emulator/engine/engine_impl.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sys/mman.h>
 
+#include <cstdlib>
 #include <utility>
 
 #include "emulator/engine/futex.h"
@@ -53,7 +55,27 @@ void EngineImpl::AfterForkInChild() {
   initialize_mutex_.unlock();
 }
 
+namespace {
+
+// As the driver does when it has been initialised: the library that CUDA_INJECTION64_PATH names is opened, and its
+// InitializeInjection called. Nothing comes of one that cannot be opened or lacks the function.
+void LoadInjection() {
+  const char* const path = std::getenv("CUDA_INJECTION64_PATH");
+  void* const library = path != nullptr ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
+  void* const function = library != nullptr ? dlsym(library, "InitializeInjection") : nullptr;
+  if (function != nullptr) reinterpret_cast<int (*)()>(function)();
+}
+
+}  // namespace
+
 int EngineImpl::Initialize() {
+  bool first = false;
+  const int status = InitializeOnce(&first);
+  if (first) LoadInjection();
+  return status;
+}
+
+int EngineImpl::InitializeOnce(bool* first) {
   std::lock_guard<std::mutex> lock(initialize_mutex_);
   if (state_.load() == kRunning) return kSuccess;
   if (state_.load() == kBroken) return kNotInitialized;
@@ -81,6 +103,7 @@ int EngineImpl::Initialize() {
     quiescence_->Start();
   }
   state_.store(kRunning, std::memory_order_release);
+  *first = true;
   return kSuccess;
 }
 

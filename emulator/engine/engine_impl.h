@@ -93,6 +93,7 @@ class EngineImpl final : public DeviceEngine {
   }
 
   int Initialize() override;
+  int InitializeOnce(bool* first);
   bool Initialized() override;
   int PhysicalDevice(int device) override;
   int SmCount() override;

@@ -168,6 +168,45 @@ ncclResult_t Shrink(ncclComm_t handle, const int* exclude, int exclude_count, nc
   return StartInit(out, key, parent->nranks() - exclude_count, rank, parent->device(), settings);
 }
 
+// NCCL 2.30: what the members that are there and those to come meet by. NCCL hands the root's id round among the
+// members of the parent; here the id follows from the parent, so that they know it beforehand.
+ncclResult_t GrowId(ncclComm_t handle, ncclUniqueId* out) {
+  std::shared_ptr<Comm> parent;
+  ncclResult_t result = FindComm(handle, "CommGetUniqueId", &parent);
+  if (result == ncclSuccess) result = CheckPointer(out, "CommGetUniqueId", "uniqueId");
+  if (result == ncclSuccess) result = parent->EnsureReady(/*management=*/true);
+  if (result != ncclSuccess) return result;
+  const CommKey key = GrowKey(parent->key(), parent->grown());
+  std::memcpy(out, key.data(), key.size());
+  return ncclSuccess;
+}
+
+ncclResult_t Grow(ncclComm_t handle, int nranks, const ncclUniqueId* id, int rank, ncclComm_t* out,
+                  const ncclConfig_t* config) {
+  ncclResult_t result = CheckPointer(out, "CommGrow", "newcomm");
+  if (result != ncclSuccess) return result;
+  if (handle == nullptr) {
+    result = CheckPointer(id, "CommGrow", "uniqueId");
+    return result != ncclSuccess ? result : InitRank("ncclCommGrow", out, nranks, *id, rank, config);
+  }
+  std::shared_ptr<Comm> parent;
+  result = FindComm(handle, "CommGrow", &parent);
+  if (result == ncclSuccess) result = parent->EnsureReady(/*management=*/true);
+  if (result != ncclSuccess) return result;
+  if (rank != -1 || nranks <= parent->nranks()) {
+    return Fail(ncclInvalidArgument, "CommGrow : rank %d of a member, %d ranks of %d", rank, nranks, parent->nranks());
+  }
+  const CommKey key = GrowKey(parent->key(), parent->grown());
+  if (id != nullptr && KeyOf(*id) != key) return Fail(ncclInvalidArgument, "CommGrow : the id is not of this communicator");
+  CommConfig settings = parent->config();
+  settings.name.clear();
+  result = ReadConfig(config, &settings);
+  if (result != ncclSuccess) return result;
+  parent->NextGrow();
+  *out = nullptr;
+  return StartInit(out, key, nranks, parent->rank(), parent->device(), settings);
+}
+
 // The handle is dead at once.
 ncclResult_t Destroy(ncclComm_t handle) {
   if (handle == nullptr) return ncclSuccess;
@@ -268,6 +307,17 @@ ncclResult_t pncclCommShrink(ncclComm_t comm, int* excludeRanksList, int exclude
       emu::Shrink(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags));
 }
 
+ncclResult_t pncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* uniqueId) {
+  GetEngine().CountCall("ncclCommGetUniqueId");
+  return emu::GrowId(comm, uniqueId);
+}
+
+ncclResult_t pncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank,
+                           ncclComm_t* newcomm, ncclConfig_t* config) {
+  GetEngine().CountCall("ncclCommGrow");
+  return NoteInGroup(emu::Grow(comm, nRanks, uniqueId, rank, newcomm, config));
+}
+
 ncclResult_t pncclCommFinalize(ncclComm_t comm) {
   GetEngine().CountCall("ncclCommFinalize");
   return NoteInGroup(emu::Finalize(comm));
@@ -345,6 +395,8 @@ EMU_NCCL_ALIAS(ncclCommInitRankScalable);
 EMU_NCCL_ALIAS(ncclCommInitAll);
 EMU_NCCL_ALIAS(ncclCommSplit);
 EMU_NCCL_ALIAS(ncclCommShrink);
+EMU_NCCL_ALIAS(ncclCommGetUniqueId);
+EMU_NCCL_ALIAS(ncclCommGrow);
 EMU_NCCL_ALIAS(ncclCommFinalize);
 EMU_NCCL_ALIAS(ncclCommDestroy);
 EMU_NCCL_ALIAS(ncclCommAbort);

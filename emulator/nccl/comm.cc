@@ -422,6 +422,12 @@ CommKey ChildKey(const CommKey& parent, bool shrink, uint64_t ordinal, int color
   return key;
 }
 
+CommKey GrowKey(const CommKey& parent, uint64_t ordinal) {
+  CommKey key = ChildKey(parent, /*shrink=*/false, ordinal, 0);
+  std::memcpy(key.data(), "grown", 5);
+  return key;
+}
+
 CommKey RandomKey() {
   CommKey key = {};
   std::memcpy(key.data(), "gordemu", 7);

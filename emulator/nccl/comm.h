@@ -127,6 +127,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   ncclResult_t ExchangeSplit(uint64_t ordinal, int color, int key, std::vector<int>* members);
   uint64_t NextSplit() { return splits_.fetch_add(1); }
   uint64_t NextShrink() { return shrinks_.fetch_add(1); }
+  uint64_t NextGrow() { return grows_.fetch_add(1); }
+  uint64_t grown() const { return grows_.load(); }
 
   ncclRedOp_t AddReduction(const UserReduction& reduction);
   // ncclInvalidArgument unless `op` was made here.
@@ -158,6 +160,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
   std::atomic<bool> finalize_called_{false};
   std::atomic<uint64_t> splits_{0};
   std::atomic<uint64_t> shrinks_{0};
+  std::atomic<uint64_t> grows_{0};
   // With NCCL_RUNTIME_CONNECT=0 or NCCL_CUMEM_ENABLE=0 everything is connected at init.
   // Only of collectives: a peer is always connected when it is first sent to or received from.
   const bool connects_at_init_;
@@ -180,6 +183,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
 
 // The key of a communicator made from `parent` by its `ordinal`-th split or shrink.
 CommKey ChildKey(const CommKey& parent, bool shrink, uint64_t ordinal, int color);
+// Of what a communicator grows into, the ordinal-th time.
+CommKey GrowKey(const CommKey& parent, uint64_t ordinal);
 CommKey RandomKey();
 
 }  // namespace gordian::emu::nccl

@@ -4,6 +4,18 @@
 
 #pragma GCC visibility push(default)
 #include <nccl.h>
+
+// What is offered beyond 2.28, as nccl.h of 2.30.7 declares it.
+#if NCCL_VERSION_CODE < 23007
+extern "C" {
+ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* uniqueId);
+ncclResult_t pncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* uniqueId);
+ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank,
+                          ncclComm_t* newcomm, ncclConfig_t* config);
+ncclResult_t pncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank,
+                           ncclComm_t* newcomm, ncclConfig_t* config);
+}
+#endif
 #pragma GCC visibility pop
 
 #endif  // GORDIAN_EMULATOR_NCCL_NCCL_HEADER_H_

@@ -83,19 +83,29 @@ struct Header {
   uint64_t lost_streams;    // streams that found no slot
   uint64_t lost_comms;
   uint64_t lost_markers;    // operations that got no done marker of their own
-  uint64_t nccl_calls;      // outermost NCCL calls entered, lost ones included
+  uint64_t reserved1;
   uint32_t markers_enabled; // 0: no GPU evidence at all (no driver found, or GORDIAN_MARKERS=0)
   uint32_t runtime_connect; // 0: NCCL_RUNTIME_CONNECT=0 or NCCL_CUMEM_ENABLE=0, which connect at init
   uint64_t lost_calls;      // calls of threads without a slot: the state block does not know of them
   uint32_t numbers_offset, max_numbers;
   uint32_t numbers_used;
-  uint32_t reserved0;
+  uint32_t cupti;           // CuptiState
   uint64_t lost_numbers;    // communicators and peers that found no NumberSlot
   uint64_t lost_work;       // of lost_records: kernels and events, which give way first
   uint64_t skipped_kernels; // launches that were left out (GORDIAN_STUB_COMPUTE)
   uint64_t reserved[2];
   // Bit n % 64 of word n / 64: an outermost call of row n was made, whether or not it leaves records.
   alignas(64) uint64_t rows_used[8];
+};
+
+// What has come of `gordian run --cupti` (interpose/cupti_source.h).
+enum CuptiState : uint32_t {
+  kCuptiNotAsked = 0,
+  kCuptiAsked = 1,    // the driver has not loaded the source, or not yet
+  kCuptiTells = 2,
+  kCuptiTaken = 3,    // another tool is CUPTI's subscriber
+  kCuptiMissing = 4,  // no libcupti was found
+  kCuptiFailed = 5,   // it would not have us, or kernels are left out (GORDIAN_STUB_COMPUTE)
 };
 
 // A thread that made at least one intercepted call.
@@ -123,6 +133,8 @@ struct ThreadSlot {
   uint32_t poll_call;      // CallId
   uint32_t open_group;     // depth of ncclGroupStart
   CallDetail detail;       // under seq; of `call`
+  // Outermost NCCL calls entered, lost ones included, by all threads that ever had this slot.
+  uint64_t nccl_calls;
 };
 
 struct StreamSlot {

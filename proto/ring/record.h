@@ -9,6 +9,12 @@
 //   a call that cannot      -> one kPoint after the real call returned success
 //   ncclGroupEnd            -> kBegin, one kEnqueue for each stream of the group, kEnd
 // Nested library calls (ncclBcast -> ncclBroadcast) are one call: only the outermost is recorded.
+//
+// Time: kBegin, kEnqueue, and whatever tells of communicators, streams, graphs and host waits, carries the time at
+// which it was written. Work on streams (kPoint of WorkPayload), and kEnd of an operation, carry the time that the
+// process's watcher, or a record of the same thread in front, read last: never later than the truth, at most the
+// watcher's period earlier while that is not held up in the driver, and never earlier than the records of the
+// thread in front. Reading a clock is a third of what such a call costs, and no rule asks.
 #ifndef GORDIAN_PROTO_RING_RECORD_H_
 #define GORDIAN_PROTO_RING_RECORD_H_
 
@@ -16,7 +22,7 @@
 
 namespace gordian::ring {
 
-inline constexpr uint32_t kRingAbiVersion = 3;
+inline constexpr uint32_t kRingAbiVersion = 4;
 
 enum class RecordKind : uint8_t {
   kNone = 0,     // never published
@@ -68,7 +74,8 @@ struct OperationPayload {
   uint16_t group;        // low bits of the thread's group number; meaningful with kFlagInGroup
 };
 
-// kBegin of a call that makes a communicator. For ncclCommInitAll one record for each device.
+// kBegin of a call that makes a communicator. For ncclCommInitAll one record for each device. kPoint of ncclCommGrow,
+// before its kEnd: `uid` is what the other members of the parent know `comm` by.
 struct CommInitPayload {
   uint32_t comm;        // id given to the communicator-to-be in this process
   int32_t nranks;       // 0 when not known before the call returns (split, shrink)
@@ -208,7 +215,7 @@ struct Record {
   uint16_t call;       // gordian::ring::CallId, row of interpose/hooked_calls.def
   uint32_t thread;     // index of the writer's ThreadSlot
   uint64_t order;      // position among all records of the process (one atomic counter): merges threads
-  uint64_t ticks;      // see ClockCalibration
+  uint64_t ticks;      // see ClockCalibration, and "Time" above
   uint64_t call_site;  // return address of the intercepted call in the caller; 0 if unknown
   union {
     OperationPayload operation;

@@ -56,7 +56,6 @@ struct CallArguments {
 struct CallDetail {
   CallArguments arguments;
   Position positions[kMaxCovered];
-  uint64_t reserved0;
 };
 
 // Arguments that all members must agree on.
@@ -132,7 +131,7 @@ struct PendingQueue {
 
 static_assert(sizeof(Position) == 16);
 static_assert(sizeof(CallArguments) == 40);
-static_assert(sizeof(CallDetail) == 128);
+static_assert(sizeof(CallDetail) == 120);
 static_assert(sizeof(Signature) == 32);
 static_assert(sizeof(NumberSlot) == 64 + 32 * kSignatures);
 static_assert(sizeof(PendingOperation) == 128);

@@ -95,6 +95,8 @@ class Printing(CliTest):
         self.assertEqual((wait["rules"], wait["may_block"]), (["W2", "W10"], False))
         self.assertEqual(rows["cuMemFree_v2"]["introduced_in"], "3.2")
         self.assertEqual(rows["ncclGetVersion"]["rules"], [])
+        self.assertEqual(rows["cuStreamWaitEvent"]["sources"], ["symbol", "cupti"])
+        self.assertEqual(rows["cudaStreamWaitEvent"]["sources"], ["symbol"])
         table = self.gordian("hooks").stdout.splitlines()
         self.assertEqual(len(table), len(rows) + 1)
 
@@ -234,6 +236,33 @@ class Printing(CliTest):
         self.assertNotIn("own profiler plugin", sources("true"))
         check = sources("true", NCCL_PROFILER_PLUGIN=plugin)["own profiler plugin"]
         self.assertIn("version 4, 6, which it lacks", check["detail"])
+
+    def test_doctor_knows_what_becomes_of_cupti(self):
+        def cupti(**env):
+            data = json.loads(self.gordian("doctor", "--json", "--", "true", env=clean_environment(**env)).stdout)
+            return next(check for check in data["checks"] if check["name"] == "CUPTI")
+        toolkit = self.path("toolkit")
+        library = os.path.join(toolkit, "extras", "CUPTI", "lib64", "libcupti.so.13")
+        os.makedirs(os.path.dirname(library))
+        with open(library, "wb"):
+            pass
+        self.assertEqual(cupti(CUDA_HOME=toolkit)["path"], library)
+        other = cupti(CUDA_HOME=toolkit, CUDA_INJECTION64_PATH="/opt/other.so")
+        self.assertEqual(other["state"], "note")
+        self.assertIn("/opt/other.so", other["detail"])
+        self.assertIn("cannot be read", cupti(GORDIAN_CUPTI_LIBRARY="/no/libcupti.so")["detail"])
+
+    def test_run_says_when_it_leaves_cupti_out(self):
+        done = self.gordian("run", "--cupti", "--session", self.path("s"), "--", "sh", "-c", "echo $CUDA_INJECTION64_PATH",
+                            env=clean_environment(CUDA_INJECTION64_PATH="/opt/other.so"))
+        self.assertIn("/opt/other.so", done.stdout)
+        self.assertIn("--cupti is left out", done.stderr)
+        done = self.gordian("run", "--cupti", "--session", self.path("t"), "--", "sh", "-c", "echo $CUDA_INJECTION64_PATH",
+                            env=clean_environment())
+        self.assertIn("libgordian_interpose.so", done.stdout)
+        both = self.gordian("run", "--cupti", "--stub-compute", "--", "true", env=clean_environment())
+        self.assertNotEqual(both.returncode, 0)
+        self.assertIn("--stub-compute", both.stderr)
 
     def test_run_without_a_shim_is_our_own_failure(self):
         done = self.gordian("run", "--", "true", env=clean_environment(GORDIAN_LIB_DIR="/nowhere"))

@@ -53,13 +53,17 @@ def emulator_count(stats):
 
 
 def ring_counters(path):
-    """(order, threads, lost records, NCCL calls) of a ring file's header: proto/ring/layout.h."""
+    """(order, threads, lost records, NCCL calls) of a ring file: proto/ring/layout.h."""
     with open(path, "rb") as f:
         header = f.read(4096)
+        (threads_offset,) = struct.unpack_from("<I", header, 88)
+        (threads,) = struct.unpack_from("<I", header, 168)
+        f.seek(threads_offset)
+        slots = f.read(256 * threads)
     need(header[:8] == b"gdring01", f"{path} is no ring")
-    (order, threads) = struct.unpack_from("<QI", header, 160)
+    (order,) = struct.unpack_from("<Q", header, 160)
     (lost,) = struct.unpack_from("<Q", header, 192)
-    (calls,) = struct.unpack_from("<Q", header, 224)
+    calls = sum(struct.unpack_from("<Q", slots, 256 * i + 248)[0] for i in range(threads))
     return order, threads, lost, calls
 
 

@@ -85,6 +85,9 @@ JOBS = {
     "init_order": Expect(["init_hang", "deadlock"], [ALL]),
     "split_divergent": Expect(["init_hang"], [LAST]),
     "split_against_all_reduce": Expect(["init_hang", "deadlock"], [LAST, ALL]),
+    "grow_missing": Expect(["init_hang"], [LAST]),
+    "grow_member_missing": Expect(["init_hang"], [[1]]),
+    "grow_inversion": deadlock([0, 1], [1]),
     "windows_opposite": deadlock(ALL),
     "destroy_opposite": Expect(["deadlock"], [ALL], confirmed=True),
     "graph_inversion": deadlock(ALL),
@@ -124,6 +127,7 @@ WAYS = {
     "static_cudart": ["gordian_e2e_static_cudart"],  # on GPUs only
     "dlopen": ["gordian_e2e_dlopen"],
     "driver": ["gordian_e2e_driver"],
+    "private": ["gordian_e2e_private"],  # with --cupti: what CUPTI makes of it
     "trampoline": ["gordian_e2e_trampolined"],
     "plugin": ["gordian_e2e_plugin_host", "libgordian_e2e_plugin.so", "local"],
     "static": ["gordian_e2e_plugin_host", "libgordian_e2e_plugin.so", "deepbind"],  # with --nccl-profiler
@@ -144,7 +148,7 @@ SETTINGS = {
 # Each rank is started by itself, the last one with another setting.
 APART = {"settings_differ": "NCCL_PROTO=LL"}
 # Nothing but the emulator takes the setting.
-EMULATED_ONLY = ["no_processors"]
+EMULATED_ONLY = ["no_processors", "grow_missing", "grow_member_missing", "grow_inversion"]  # of NCCL 2.30
 # Innocent with and without --twin.
 INNOCENT = ["inversion_two_streams_warm", "send_send_buffered", "leaves_early", "long_capture", "split_shares", "shrink_shares"]
 # With no rings: what the state block knows of such a mismatch.
@@ -232,10 +236,16 @@ def run_once(args, work):
     command = [os.path.join(build, "bin", "gordian"), "run"]
     if not args.hardware:
         command.append("--emulator")
+    if args.cupti not in (None, "off"):
+        command.append("--cupti")
     if args.profiler or args.by == "static":
         command.append("--nccl-profiler")
     command += ["--session", session, "--on-verdict", "kill-suspected", "--suspect-after", suspect_after, "--"] + job
     env = dict(os.environ, JOB_PROGRESS=progress, GORDIAN_EMU_STATS=stats)
+    if args.by == "private":
+        lookalike = os.path.join(build, "tests", "cupti", "libcupti.so.13")
+        env.update(JOB_CUPTI=lookalike, CUPTI_LOOKALIKE=args.cupti,
+                   GORDIAN_CUPTI_LIBRARY="/no/such/libcupti.so" if args.cupti == "missing" else lookalike)
     if not args.twin:
         env.update(SETTINGS.get(args.job, {}))
     if args.job == "inversion_two_copies":  # another file: the loader takes it for another library
@@ -346,6 +356,14 @@ def check(args, result):
             raise Failure(f"the job's exit code became {result['code']}")
         return
     expect = JOBS[args.job]
+    if args.by == "private" and args.cupti != "tells":
+        # Where the ranks wait is out of sight: that they hang is seen, and not proven.
+        if confidence == "confirmed" or result["code"] != 137:
+            raise Failure(f"{name} ({confidence}), exit code {result['code']}: what proves it cannot have been seen")
+        said = any("--cupti" in text for text in verdict["evidence"]["not_visible"])
+        if said != (args.cupti != "off"):
+            raise Failure(f"what came of --cupti is said wrongly: {verdict['evidence']['not_visible']}")
+        return
     if name not in expect.verdicts:
         raise Failure(f"verdict {name} ({verdict['summary']}), expected one of {expect.verdicts}")
     culprits = sorted(verdict["culprit_ranks"])
@@ -385,6 +403,8 @@ def main():
     parser.add_argument("--ranks", type=int, default=0)
     parser.add_argument("--by", choices=sorted(WAYS), default="link", help="how the job comes by the libraries")
     parser.add_argument("--twin", action="store_true")
+    parser.add_argument("--cupti", choices=["off", "tells", "taken", "missing"], help="`gordian run --cupti` and what comes of it; "
+                        "off: without it")
     parser.add_argument("--profiler", action="store_true", help="the shim is NCCL's profiler plugin as well")
     parser.add_argument("--profiler-version", help="that the emulated NCCL asks for")
     parser.add_argument("--perturb", choices=["late", "busy", "load"])
@@ -401,7 +421,7 @@ def main():
                       "exited_rank": 3, "killed_rank": 3, "grouped_by_one": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3,
                       "exited_before_init": 3, "graph_missing_replay": 3,
                       "split_divergent": 3, "shrink_shares": 3, "split_against_all_reduce": 3,
-                      "leaves_early": 3, "wrong_peer": 3}.get(args.job, 2)
+                      "leaves_early": 3, "grow_missing": 3, "grow_member_missing": 3, "grow_inversion": 3, "wrong_peer": 3}.get(args.job, 2)
     times = []
     for i in range(args.repeat):
         work = tempfile.mkdtemp(prefix=f"gordian-e2e-{args.job}-")

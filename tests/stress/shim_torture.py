@@ -58,12 +58,13 @@ class Ring:
         threads_offset, self.threads_most = struct.unpack_from("<II", data, 88)
         self.order, self.threads = struct.unpack_from("<QI", data, 160)
         self.lost, = struct.unpack_from("<Q", data, 192)
-        self.nccl_calls, = struct.unpack_from("<Q", data, 224)
+        self.nccl_calls = 0
         need(self.threads <= self.threads_most, f"{path}: {self.threads} threads")
         self.orders = []
         self.operations = []
         for i in range(self.threads):
             at = threads_offset + 256 * i
+            self.nccl_calls += struct.unpack_from("<Q", data, at + 248)[0]
             offset, slots, head, tail = struct.unpack_from("<QQQQ", data, at + 8)
             if offset == 0:
                 continue

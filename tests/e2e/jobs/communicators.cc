@@ -1,4 +1,6 @@
 // Calls that all members of a communicator make, and that do not meet.
+#include <dlfcn.h>
+
 #include "tests/e2e/jobs/job.h"
 
 JOB(init_missing, 3) {
@@ -76,6 +78,71 @@ JOB(split_against_all_reduce, 3) {
     c.Warm(half, s);
   }
   c.AllReduce(world, s);
+  c.Sync(s);
+}
+
+namespace {
+
+// Of NCCL 2.30, whose nccl.h need not be installed.
+template <typename Function>
+Function* Newer(const char* name) {
+  void* found = dlsym(RTLD_DEFAULT, name);
+  if (found == nullptr) {
+    std::fprintf(stderr, "%s is not in this NCCL\n", name);
+    std::_Exit(7);
+  }
+  return reinterpret_cast<Function*>(found);
+}
+
+// A communicator of all but the last rank, and what it grows into when the last one joins. Who stays away sleeps.
+struct Growth {
+  ncclComm_t pair;
+  ncclComm_t all;
+};
+Growth Grow(job::Context& c, cudaStream_t s, int stays_away) {
+  auto* get_id = Newer<ncclResult_t(ncclComm_t, ncclUniqueId*)>("ncclCommGetUniqueId");
+  auto* grow = Newer<ncclResult_t(ncclComm_t, int, const ncclUniqueId*, int, ncclComm_t*, ncclConfig_t*)>("ncclCommGrow");
+  const int last = c.nranks - 1;
+  std::vector<int> members = c.All();
+  members.pop_back();
+  Growth made = {c.MakeComm("pair", members), nullptr};
+  if (made.pair != nullptr) c.Warm(made.pair, s);
+  const ncclUniqueId id = c.Id("grown", 0, [&](ncclUniqueId* out) { return get_id(made.pair, out); });
+  c.Begin(s);
+  if (c.rank == stays_away) c.SleepInUserCode(3600);
+  c.Step("grow");
+  const bool knows = c.rank == 0 || c.rank == last;
+  NCCL_OK(grow(made.pair, c.nranks, knows ? &id : nullptr, c.rank == last ? last : -1, &made.all, nullptr));
+  return made;
+}
+
+}  // namespace
+
+JOB(grow_missing, 3) {
+  // The rank that is to join never comes.
+  cudaStream_t s = c.Stream();
+  const Growth made = Grow(c, s, c.twin ? -1 : c.nranks - 1);
+  c.AllReduce(made.all, s);
+  c.Sync(s);
+}
+
+JOB(grow_member_missing, 3) {
+  // One that is there does not grow: it knows the communicator by its parent, those who wait by the id.
+  cudaStream_t s = c.Stream();
+  const Growth made = Grow(c, s, c.twin ? -1 : 1);
+  c.AllReduce(made.all, s);
+  c.Sync(s);
+}
+
+JOB(grow_inversion, 3) {
+  // What has grown against its parent, in opposite order on one stream.
+  cudaStream_t s = c.Stream();
+  const Growth made = Grow(c, s, -1);
+  c.Warm(made.all, s);
+  const bool reverse = !c.twin && c.rank == 1;
+  if (made.pair != nullptr && !reverse) c.AllReduce(made.pair, s);
+  c.AllReduce(made.all, s);
+  if (made.pair != nullptr && reverse) c.AllReduce(made.pair, s);
   c.Sync(s);
 }
 

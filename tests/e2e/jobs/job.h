@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,9 @@ class Context {
   ncclComm_t World() { return MakeComm("world", All()); }
   std::vector<int> All() const;
   // The id behind MakeComm, for jobs that call ncclCommInitRank themselves.
-  ncclUniqueId Id(const std::string& name, int creator);
+  ncclUniqueId Id(const std::string& name, int creator) { return Id(name, creator, ncclGetUniqueId); }
+  // The same of an id that the creator gets elsewhere.
+  ncclUniqueId Id(const std::string& name, int creator, const std::function<ncclResult_t(ncclUniqueId*)>& make);
 
   cudaStream_t Stream();             // a new non-blocking stream
   float* Buffer(size_t floats);      // device memory, zeroed

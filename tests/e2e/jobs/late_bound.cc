@@ -1,7 +1,8 @@
 // The CUDA and NCCL functions of a job, as forwarders that look the real ones up at the first call. Built
 // into a job, it is a program that opens the libraries itself (as ctypes and JAX do); built as
 // a library, it is one that exports NCCL's names and fills them on demand. LATE_BOUND_DRIVER: what waits
-// and orders goes to the driver, through cudaGetDriverEntryPoint and cuGetProcAddress.
+// and orders goes to the driver, through cudaGetDriverEntryPoint and cuGetProcAddress. LATE_BOUND_PRIVATE: it goes there
+// by pointers that no look-up gives, of which CUPTI alone tells (cupti_lookalike.cc).
 #include "tests/e2e/jobs/late_bound.h"
 
 #include <cuda_runtime_api.h>
@@ -45,15 +46,33 @@ void* Find(void* handle, const char* name) {
   return found;
 }
 
-#if defined(LATE_BOUND_DRIVER)
-// The driver's function instead of the runtime's; the types are the same. The first by the runtime's
-// look-up, the rest by the driver's own, which is looked up itself.
+#if defined(LATE_BOUND_DRIVER) || defined(LATE_BOUND_PRIVATE)
+// The driver's function of the same types; null where the runtime's is called.
+const char* DriverName(std::string_view name) {
+  return name == "cudaStreamSynchronize"   ? "cuStreamSynchronize"
+         : name == "cudaDeviceSynchronize" ? "cuCtxSynchronize"
+         : name == "cudaEventRecord"       ? "cuEventRecord"
+         : name == "cudaStreamWaitEvent"   ? "cuStreamWaitEvent"
+                                           : nullptr;
+}
+#endif
+
+#if defined(LATE_BOUND_PRIVATE)
 void* FindInDriver(std::string_view name) {
-  const char* driver = name == "cudaStreamSynchronize"   ? "cuStreamSynchronize"
-                       : name == "cudaDeviceSynchronize" ? "cuCtxSynchronize"
-                       : name == "cudaEventRecord"       ? "cuEventRecord"
-                       : name == "cudaStreamWaitEvent"   ? "cuStreamWaitEvent"
-                                                         : nullptr;
+  const char* driver = DriverName(name);
+  if (driver == nullptr) return nullptr;
+  const char* path = std::getenv("JOB_CUPTI");
+  if (path == nullptr) Fail("JOB_CUPTI", "not set");
+  using Find = void* (*)(const char*);
+  const auto find = reinterpret_cast<Find>(dlsym(Open(path), "PrivateDriverFunction"));
+  void* found = find != nullptr ? find(driver) : nullptr;
+  if (found == nullptr) Fail(driver, nullptr);
+  return found;
+}
+#elif defined(LATE_BOUND_DRIVER)
+// The first by the runtime's look-up, the rest by the driver's own, which is looked up itself.
+void* FindInDriver(std::string_view name) {
+  const char* driver = DriverName(name);
   if (driver == nullptr) return nullptr;
   using ByRuntime = int (*)(const char*, void**, unsigned, unsigned long long, int*);
   const auto ask = reinterpret_cast<ByRuntime>(Find(Runtime(), "cudaGetDriverEntryPointByVersion"));

@@ -90,7 +90,7 @@ int Main(int argc, char** argv) {
     shim.comm(0)->next_sequence = 4;
     shim.header()->comms_used = 1;
     shim.header()->markers_enabled = 1;
-    shim.header()->nccl_calls = 5;
+    shim.thread(0)->nccl_calls = 5;
     constexpr uint16_t kRow = ring::kCall_ncclAllReduce;
     shim.header()->rows_used[kRow / 64] |= uint64_t{1} << kRow % 64;
     if (how != "nowatcher") {

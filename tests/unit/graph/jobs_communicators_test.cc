@@ -57,6 +57,80 @@ TEST(Jobs, EndedInTheMiddleOfInit) {
   }
 }
 
+// ncclCommGrow of {0, 1} by rank 2. Rank 0 knows the communicator by its id (5), as rank 2 does, and tells of the other
+// name (6), by which rank 1 knows it. Whoever comes first, they wait for each other, and for nobody when all are there.
+TEST(Jobs, MembersOfAGrownCommunicatorMeetUnderTwoNames) {
+  constexpr int kRanks = 3;
+  const std::vector<std::vector<int>> arrivals = {{1, 2, 0}, {0, 1, 2}, {2, 0, 1}, {2, 1, 0}};
+  for (int missing = -1; missing < kRanks; ++missing) {
+    for (const std::vector<int>& arrival : arrivals) {
+      JobModel model;
+      for (int rank = 0; rank < kRanks; ++rank) {
+        ProcessInfo info;
+        info.process = static_cast<ProcessId>(rank + 1);
+        info.env_rank = rank;
+        info.env_world_size = kRanks;
+        model.OnProcessStarted(info);
+      }
+      const auto record = [](int rank, RecordKind kind, uint64_t order, CommUid uid) {
+        CallRecord r;
+        r.process = static_cast<ProcessId>(rank + 1);
+        r.thread = 1;
+        r.kind = kind;
+        r.call = Call::kCommGrow;
+        r.order = order;
+        r.comm = 2;
+        r.uid = uid;
+        r.nranks = kRanks;
+        r.rank = rank;
+        r.device = rank;
+        return r;
+      };
+      for (const int rank : arrival) {
+        if (rank == missing) continue;
+        model.OnRecord(record(rank, RecordKind::kBegin, 1, rank == 1 ? 6 : 5));
+        if (rank == 0) model.OnRecord(record(rank, RecordKind::kPoint, 2, 6));
+      }
+      if (missing >= 0) {  // it has called NCCL, and sleeps elsewhere
+        CallRecord other = record(missing, RecordKind::kBegin, 1, 0);
+        other.call = Call::kCommOther;
+        model.OnRecord(other);
+      }
+      for (uint64_t number = 1; number <= 60; ++number) {
+        Round round;
+        round.round = number;
+        round.begin_ns = number * 100'000'000;
+        round.end_ns = round.begin_ns + 1000;
+        for (int rank = 0; rank < kRanks; ++rank) {
+          ProcessState& state = round.processes.emplace_back();
+          state.process = static_cast<ProcessId>(rank + 1);
+          state.answered = true;
+          ThreadState& thread = state.threads.emplace_back();
+          thread.thread = 1;
+          thread.tid = static_cast<uint32_t>(rank + 1);
+          thread.call = rank == missing ? Call::kOther : Call::kCommGrow;
+          thread.call_id = rank == missing ? 0 : 1;
+          thread.call_order = 1;
+          thread.entered = 1;
+          thread.left = rank == missing ? 1 : 0;
+          thread.gpu_thread = true;
+          thread.os_state = OsState::kSleeping;
+        }
+        model.OnRound(round);
+      }
+      const Verdict verdict = model.Current();
+      if (missing < 0) {
+        EXPECT_EQ(verdict.main.verdict, VerdictKind::kHealthy) << verdict.main.summary;
+        continue;
+      }
+      // Without rank 0 nobody says that the two names mean one communicator.
+      if (missing == 0) continue;
+      EXPECT_EQ(verdict.main.verdict, VerdictKind::kInitHang) << missing << ": " << verdict.main.summary;
+      EXPECT_EQ(verdict.main.culprit_ranks, std::vector<int>{missing}) << verdict.main.summary;
+    }
+  }
+}
+
 // Who alone splits once more is the odd one, not those who go on to the next operation.
 TEST(Jobs, OneSplitTooMany) {
   std::vector<SimComm> comms = Comms(1, 4);

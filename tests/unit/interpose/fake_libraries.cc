@@ -3,7 +3,8 @@
 // told to. Compiled once for each library, with GORDIAN_FAKE_<library> defined.
 //
 // Control (names end in the library's): fake_calls_*(call) how often, fake_set_result_*(call,
-// value), fake_block_*(call) makes the next calls wait for ever.
+// value), fake_block_*(call) makes the next calls wait for ever, fake_set_inside_*(call, function) makes
+// them call that first.
 // Names in the table are the exported ones: no macros that rename them.
 #define __CUDA_API_VERSION_INTERNAL
 #include "tests/unit/interpose/fake_libraries.h"
@@ -28,6 +29,7 @@ struct Control {
   std::atomic<uint64_t> calls;
   std::atomic<int> result;
   std::atomic<bool> blocked;
+  std::atomic<void (*)()> inside;
 };
 Control g_control[gordian::ring::kCallCount];
 
@@ -68,6 +70,7 @@ template <typename Result>
 Result Finish(CallId call) {
   Control& control = g_control[call];
   while (control.blocked.load()) pause();
+  if (void (*inside)() = control.inside.load()) inside();
   errno = gordian::fake::ErrnoOf(call);
   if constexpr (std::is_void_v<Result>) {
     return;
@@ -172,6 +175,9 @@ GORDIAN_EXPORT void GORDIAN_CONTROL(set_result)(int call, int value) {
   g_control[call].result.store(value);
 }
 GORDIAN_EXPORT void GORDIAN_CONTROL(block)(int call) { g_control[call].blocked.store(true); }
+GORDIAN_EXPORT void GORDIAN_CONTROL(set_inside)(int call, void (*inside)()) {
+  g_control[call].inside.store(inside);
+}
 
 #if defined(GORDIAN_FAKE_nccl)
 GORDIAN_EXPORT void fake_set_async_state(int state) { g_async_state.store(state); }

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -347,6 +348,48 @@ void Many() {
   CHECK(fake_calls_nccl(ring::kCall_ncclAllReduce) == 1000);
 }
 
+// Calls of the driver that no symbol leads to and CUPTI tells of: by themselves, inside a call that came through
+// its symbol, and by a thread of NCCL's.
+CUresult (*g_private_synchronize)(CUstream) = nullptr;
+void Cupti() {
+  void* cupti = dlopen(std::getenv("JOB_CUPTI"), RTLD_NOW | RTLD_LOCAL);
+  CHECK(cupti != nullptr);
+  const auto find = reinterpret_cast<void* (*)(const char*)>(dlsym(cupti, "PrivateDriverFunction"));
+  CHECK(find != nullptr);
+  g_private_synchronize = reinterpret_cast<CUresult (*)(CUstream)>(find("cuStreamSynchronize"));
+  const auto record = reinterpret_cast<CUresult (*)(CUevent, CUstream)>(find("cuEventRecord"));
+  // As the driver does when it is initialised.
+  if (void* inject = dlsym(RTLD_DEFAULT, "InitializeInjection")) {
+    CHECK(reinterpret_cast<int (*)()>(inject)() == 1);
+    CHECK(reinterpret_cast<int (*)()>(inject)() == 1);
+  }
+  ncclComm_t comm = MakeComm();
+  static cudaStream_t stream = MakeStream();
+  auto* event = reinterpret_cast<cudaEvent_t>(g_buffer);
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+  CHECK(record(event, stream) == CUDA_SUCCESS);
+  CHECK(g_private_synchronize(stream) == CUDA_SUCCESS);
+  fake_set_inside_cudart(ring::kCall_cudaStreamSynchronize, [] { g_private_synchronize(stream); });
+  CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+  fake_set_inside_cudart(ring::kCall_cudaStreamSynchronize, nullptr);
+  std::thread([] {
+    prctl(PR_SET_NAME, "NCCL Progress");
+    g_private_synchronize(stream);
+  }).join();
+  CHECK(fake_calls_cuda(ring::kCall_cuStreamSynchronize) == 3);
+}
+
+// Work on a stream long after the operation in front of it, and an operation behind it.
+void Times() {
+  ncclComm_t comm = MakeComm();
+  cudaStream_t stream = MakeStream();
+  auto* event = reinterpret_cast<cudaEvent_t>(g_buffer);
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+  usleep(100000);
+  for (int i = 0; i < 100; ++i) CHECK(cudaEventRecord(event, stream) == cudaSuccess);
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+}
+
 void ManyHandles() {
   for (int i = 1; i <= 10000; ++i) {
     ncclComm_t comm = MakeComm();
@@ -482,6 +525,18 @@ void Nested() {
   CHECK(ncclBcast(g_buffer, 4, ncclInt8, 0, comm, nullptr) == ncclSuccess);
 }
 
+uint32_t CuptiNumber(int call) {
+  switch (call) {
+#define GORDIAN_CUPTI(name, number) \
+  case ring::kCall_##name:          \
+    return number;
+#include "proto/ring/cupti_calls.def"
+#undef GORDIAN_CUPTI
+    default:
+      return 0;
+  }
+}
+
 template <typename T>
 T Default() {
   if constexpr (std::is_same_v<T, void*>) {
@@ -533,6 +588,43 @@ void PassThrough() {
   }
 }
 
+// The arguments as CUPTI shows them: one after the other, as members of a struct.
+template <typename Result, typename... Parameters>
+void Pack(Result (*)(Parameters...), [[maybe_unused]] unsigned char* to) {
+  [[maybe_unused]] size_t at = 0;
+  [[maybe_unused]] const auto put = [&](const auto& value) {
+    using Value = std::remove_cvref_t<decltype(value)>;
+    at = (at + alignof(Value) - 1) / alignof(Value) * alignof(Value);
+    std::memcpy(to + at, &value, sizeof(Value));
+    at += sizeof(Value);
+  };
+  (put(Default<Parameters>()), ...);
+}
+
+// Every function that CUPTI tells of, called well and called badly. Graphs and captures, whose rows look at
+// objects, get none that is there.
+void CuptiRows() {
+  void* cupti = dlopen(std::getenv("JOB_CUPTI"), RTLD_NOW | RTLD_LOCAL);
+  CHECK(cupti != nullptr);
+  const auto tell = reinterpret_cast<bool (*)(uint32_t, const char*, const void*, int)>(dlsym(cupti, "TellCall"));
+  CHECK(tell != nullptr);
+  if (void* inject = dlsym(RTLD_DEFAULT, "InitializeInjection")) {
+    CHECK(reinterpret_cast<int (*)()>(inject)() == 1);
+  }
+  for (const int result : {0, 1}) {
+    alignas(16) unsigned char parameters[512];
+#define GORDIAN_HOOK(library, name, result_type, parameters_of, arguments, payload, style, rules)     \
+  if (CuptiNumber(ring::kCall_##name) != 0) {                                                        \
+    std::memset(parameters, 0, sizeof(parameters));                                                  \
+    Pack(static_cast<result_type(*) parameters_of>(nullptr), parameters);                            \
+    CHECK(tell(CuptiNumber(ring::kCall_##name), #name, parameters, result));                         \
+  }
+#include "interpose/hooked_calls.def"
+#undef GORDIAN_HOOK
+  }
+  CHECK(!tell(1, "cuGetProcAddress", nullptr, 0));  // nobody asked for it
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -558,6 +650,9 @@ int main(int argc, char** argv) {
       {"fork", Fork},
       {"exec", Exec},
       {"many", Many},
+      {"cupti", Cupti},
+      {"cupti-rows", CuptiRows},
+      {"times", Times},
       {"many-handles", ManyHandles},
       {"live-handles", LiveHandles},
       {"device-reset", DeviceReset},

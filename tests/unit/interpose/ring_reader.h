@@ -26,6 +26,12 @@ struct RingFile {
   std::vector<ring::CommSlot> comms;
   std::vector<ring::Record> records;  // of all threads, in order
 
+  uint64_t NcclCalls() const {
+    uint64_t sum = 0;
+    for (const ring::ThreadSlot& thread : threads) sum += thread.nccl_calls;
+    return sum;
+  }
+
   std::vector<ring::Record> Of(ring::CallId call) const {
     std::vector<ring::Record> found;
     std::copy_if(records.begin(), records.end(), std::back_inserter(found),
@@ -79,12 +85,15 @@ inline RingFile ReadRing(const std::string& path) {
     if (thread.ring_offset == 0) continue;
     need((thread.ring_slots & (thread.ring_slots - 1)) == 0, "ring size");
     need(thread.ring_head - thread.ring_tail <= thread.ring_slots, "ring head");
+    uint64_t ticks = 0;
     for (uint64_t i = thread.ring_tail; i < thread.ring_head; ++i) {
       ring::Record record;
       copy(&record, thread.ring_offset + (i & (thread.ring_slots - 1)) * sizeof(record),
            sizeof(record));
       need(record.kind != ring::RecordKind::kNone, "unpublished record below the head");
       need(record.call < ring::kCallCount, "call");
+      need(record.ticks >= ticks, "a record that is earlier than the one in front of it");
+      ticks = record.ticks;
       file.records.push_back(record);
     }
   }

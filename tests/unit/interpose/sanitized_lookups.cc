@@ -30,13 +30,13 @@ int main() {
           "the pointer is not the shim's");
   }
   dlerror();
-  Check(dlsym(nccl, "ncclCommGrow") == nullptr, "a function that is not there");
+  Check(dlsym(nccl, "ncclCommSuspend") == nullptr, "a function that is not there");
   const char* error = dlerror();
-  Check(error != nullptr && std::strstr(error, "ncclCommGrow") != nullptr, "dlerror");
+  Check(error != nullptr && std::strstr(error, "ncclCommSuspend") != nullptr, "dlerror");
   dlerror();
-  Check(dlsym(RTLD_DEFAULT, "ncclCommGrow") == nullptr, "a function that is nowhere");
+  Check(dlsym(RTLD_DEFAULT, "ncclCommSuspend") == nullptr, "a function that is nowhere");
   error = dlerror();
-  Check(error != nullptr && std::strstr(error, "ncclCommGrow") != nullptr, "dlerror, everywhere");
+  Check(error != nullptr && std::strstr(error, "ncclCommSuspend") != nullptr, "dlerror, everywhere");
   // The program has no libnccl in its own scope.
   Check(dlsym(RTLD_DEFAULT, "ncclGetVersion") == nullptr, "a function outside of the scope");
   Check(dlsym(RTLD_NEXT, "malloc") != nullptr, "RTLD_NEXT");

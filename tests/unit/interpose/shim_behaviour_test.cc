@@ -74,13 +74,94 @@ TEST(Shim, KnowsWhetherCommunicatorsConnectAtFirstUse) {
   EXPECT_EQ(connects_late({{"NCCL_CUMEM_ENABLE", "0"}}), 0u);
 }
 
+// Each call once: those inside another call, or of NCCL's threads, are not told.
+TEST(Shim, CuptiTellsOfCallsThatNoSymbolLeadsTo) {
+  const RingFile file = RunOne("cupti", {{"JOB_CUPTI", GORDIAN_CUPTI_LOOKALIKE}, {"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}});
+  EXPECT_EQ(file.header.cupti, kCuptiTells);
+  EXPECT_EQ(file.header.lost_records, 0u);
+  const auto reduce = file.Of(kCall_ncclAllReduce);
+  const auto waited = file.Of(kCall_cuStreamSynchronize);
+  const auto recorded = file.Of(kCall_cuEventRecord);
+  ASSERT_EQ(reduce.size(), 2u);
+  ASSERT_EQ(waited.size(), 2u);
+  EXPECT_EQ(waited[0].kind, RecordKind::kBegin);
+  EXPECT_EQ(waited[0].payload.host_wait.kind, WaitKind::kStream);
+  EXPECT_EQ(waited[0].payload.host_wait.stream, reduce[1].payload.end.stream);
+  EXPECT_EQ(waited[0].payload.host_wait.ordinal, 1u);
+  EXPECT_EQ(waited[1].kind, RecordKind::kEnd);
+  EXPECT_EQ(waited[1].payload.end.result, 0);
+  ASSERT_EQ(recorded.size(), 1u);
+  EXPECT_EQ(recorded[0].payload.work.kind, WorkKind::kEventRecord);
+  EXPECT_EQ(recorded[0].payload.work.ordinal, 1u);
+  EXPECT_EQ(file.Of(kCall_cudaStreamSynchronize).size(), 2u);
+  ASSERT_EQ(file.threads.size(), 1u);  // NCCL's is none of the job's
+  EXPECT_EQ(file.threads[0].entered, file.threads[0].left);
+}
+
+void CheckRow(const RingFile& file, CallId call) {
+  const CallInfo& row = kCalls[call];
+  EXPECT_NE(file.header.rows_used[call / 64] >> call % 64 & 1, 0u) << row.name;
+  if (std::string(row.name).find("Synchronize") != std::string::npos) {
+    EXPECT_EQ(file.Of(call).size(), 4u) << row.name;  // begun and ended, twice
+  }
+}
+
+// All rows that CUPTI tells of are observed as if they had been called through their symbols, and those that leave records
+// of work or of waits leave as many.
+TEST(Shim, CuptiTellsOfEveryRowOfItsTable) {
+  const RingFile file =
+      RunOne("cupti-rows", {{"JOB_CUPTI", GORDIAN_CUPTI_LOOKALIKE}, {"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}});
+  EXPECT_EQ(file.header.lost_records, 0u);
+  int rows = 0;
+#define GORDIAN_CUPTI(symbol, number) CheckRow(file, kCall_##symbol), ++rows;
+#include "proto/ring/cupti_calls.def"
+#undef GORDIAN_CUPTI
+  EXPECT_GT(rows, 200);
+  for (const ThreadSlot& thread : file.threads) {
+    EXPECT_EQ(thread.entered, thread.left);
+    EXPECT_EQ(thread.call, kCallNone);
+  }
+}
+
+TEST(Shim, YieldsWhereCuptiIsTakenOrMissing) {
+  const Job::Environment cases[] = {
+      {{"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}, {"CUPTI_LOOKALIKE", "taken"}},
+      {{"GORDIAN_CUPTI_LIBRARY", "/no/such/libcupti.so"}},
+      {{"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}, {"GORDIAN_STUB_COMPUTE", "1"}}};
+  const uint32_t states[] = {kCuptiTaken, kCuptiMissing, kCuptiFailed};
+  for (int i = 0; i < 3; ++i) {
+    Job::Environment environment = cases[i];
+    environment.emplace_back("JOB_CUPTI", GORDIAN_CUPTI_LOOKALIKE);
+    const RingFile file = RunOne("cupti", environment);
+    EXPECT_EQ(file.header.cupti, states[i]) << i;
+    EXPECT_TRUE(file.Of(kCall_cuStreamSynchronize).empty()) << i;
+    EXPECT_TRUE(file.Of(kCall_cuEventRecord).empty()) << i;
+    EXPECT_EQ(file.Of(kCall_cudaStreamSynchronize).size(), 2u) << i;
+  }
+}
+
+// record.h: of work the time may lag, but is never later than the truth, and does not stand still.
+TEST(Shim, TimesOfWorkLieBetweenTheirNeighbours) {
+  const RingFile file = RunOne("times", {});
+  const auto reduce = file.Of(kCall_ncclAllReduce);
+  const auto recorded = file.Of(kCall_cudaEventRecord);
+  ASSERT_EQ(reduce.size(), 4u);
+  ASSERT_EQ(recorded.size(), 100u);
+  EXPECT_GE(recorded.front().ticks, reduce[1].ticks);
+  EXPECT_LE(recorded.back().ticks, reduce[2].ticks);
+  const auto ns = static_cast<unsigned __int128>(recorded.back().ticks - reduce[0].ticks) *
+                      file.header.clock.ns_per_tick_q32 >>
+                  32;
+  EXPECT_GE(static_cast<uint64_t>(ns), 90'000'000u);  // it slept for 100 ms in between
+}
+
 TEST(Shim, OperationsAreNumberedAndPlaced) {
   const RingFile file = RunOne("operations", {{"RANK", "3"}, {"WORLD_SIZE", "4"}});
   EXPECT_EQ(file.header.env_rank, 3);
   EXPECT_EQ(file.header.env_world_size, 4);
   EXPECT_EQ(file.header.env_local_rank, -1);
   EXPECT_EQ(file.header.lost_records, 0u);
-  EXPECT_EQ(file.header.nccl_calls, 10u);
+  EXPECT_EQ(file.NcclCalls(), 10u);
   EXPECT_EQ(file.header.runtime_connect, 1u);
 
   const auto init = file.Of(kCall_ncclCommInitRank);
@@ -308,7 +389,7 @@ TEST(Shim, PollingIsState) {
 
 TEST(Shim, NestedCallsArePartOfTheOutermost) {
   const RingFile file = RunOne("nested");
-  EXPECT_EQ(file.header.nccl_calls, 3u);
+  EXPECT_EQ(file.NcclCalls(), 3u);
   EXPECT_EQ(file.Of(kCall_ncclBcast).size(), 2u);
   EXPECT_TRUE(file.Of(kCall_ncclBroadcast).empty());
 }
@@ -394,7 +475,7 @@ TEST(Shim, ForkedChildMakesItsOwnRing) {
   EXPECT_EQ(child.Of(kCall_cudaDeviceSynchronize).size(), 2u);
   EXPECT_EQ(child.Of(kCall_cudaLaunchKernel).size(), 1u);
   EXPECT_TRUE(child.comms.empty());
-  EXPECT_EQ(child.header.nccl_calls, 0u);
+  EXPECT_EQ(child.NcclCalls(), 0u);
   EXPECT_EQ(parent.header.markers_enabled, 1u);
   EXPECT_EQ(child.header.markers_enabled, 1u);
 }
@@ -404,7 +485,7 @@ TEST(Shim, ExecLeavesTheEarlierRingReadable) {
   EXPECT_EQ(outcome.exit_code, 0);
   ASSERT_EQ(outcome.rings.size(), 2u);
   EXPECT_EQ(outcome.rings[0].header.pid, outcome.rings[1].header.pid);
-  EXPECT_EQ(outcome.rings[0].header.nccl_calls + outcome.rings[1].header.nccl_calls, 12u);
+  EXPECT_EQ(outcome.rings[0].NcclCalls() + outcome.rings[1].NcclCalls(), 12u);
 }
 
 TEST(Shim, FullRingCountsWhatItLoses) {
@@ -412,7 +493,7 @@ TEST(Shim, FullRingCountsWhatItLoses) {
   EXPECT_EQ(file.records.size(), 64u);
   EXPECT_EQ(file.header.lost_records, 2u * 1000 + 2 + 1 - 64);
   EXPECT_EQ(file.threads[0].lost_records, file.header.lost_records);
-  EXPECT_EQ(file.header.nccl_calls, 1001u);
+  EXPECT_EQ(file.NcclCalls(), 1001u);
   // The state block does not depend on what was lost.
   EXPECT_EQ(file.comms[0].next_sequence, 1000u);
   EXPECT_EQ(file.streams[0].enqueued, 1000u);
