@@ -117,6 +117,35 @@ GRT_HD inline bool TakeScalars(const Work& w, uint32_t channel, const Lines& lin
   return arrived;
 }
 
+// Line l of the peers in `from`. False: not all have arrived. The loads go out together, four at a time: one after the
+// other, each would wait for the one before.
+template <uint32_t kRanks>
+GRT_HD inline bool LoadLines(const Work& w, uint32_t channel, const Lines& lines, uint32_t phase, uint32_t from,
+                             uint32_t l, uint64_t* words) {
+  constexpr uint32_t kTogether = kRanks < 4 ? kRanks : 4;
+  bool arrived = true;
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (uint32_t first = 0; first < kRanks; first += kTogether) {
+    LlLine got[kTogether];
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t i = 0; i < kTogether; ++i) {
+      got[i] = LoadLineIf((from >> (first + i) & 1) != 0, LaneAt(w, w.rank, channel, lines.slot, phase, first + i) + l);
+    }
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t i = 0; i < kTogether; ++i) {
+      const bool has = Carries(got[i], lines.flags, &words[first + i]);
+      arrived = arrived && (has || (from >> (first + i) & 1) == 0);
+    }
+  }
+  return arrived;
+}
+
 // Phase 1 of line l: if all have arrived, combines or places it (and sends the sum). False: not all.
 template <typename T, uint32_t kRanks>
 GRT_HD inline bool TakeLine(const Work& w, uint32_t channel, const Lines& lines, uint32_t l,
@@ -130,16 +159,7 @@ GRT_HD inline bool TakeLine(const Work& w, uint32_t channel, const Lines& lines,
   uint64_t own = 0;
   if ((w.flags & kOwn) != 0) own = LoadBytes(w.in + w.rank * w.in_stride + line * 8, bytes);
   for (;; --polls) {
-    bool arrived = true;
-#ifdef __CUDACC__
-#pragma unroll
-#endif
-    for (uint32_t p = 0; p < kRanks; ++p) {
-      if ((w.receive1 >> p & 1) == 0) continue;
-      if (!LoadLine(LaneAt(w, w.rank, channel, lines.slot, 0, p) + l, lines.flags, &words[p])) {
-        arrived = false;
-      }
-    }
+    bool arrived = LoadLines<kRanks>(w, channel, lines, 0, w.receive1, l, words);
     if constexpr (std::is_same_v<T, AnyType>) {
       if (IsPreMultiplied(w) && !TakeScalars(w, channel, lines, scalars)) arrived = false;
     }
@@ -189,18 +209,11 @@ GRT_HD inline bool TakeSum(const Work& w, uint32_t channel, const Lines& lines, 
                            uint32_t polls) {
   const uint64_t line = lines.first + l;
   uint64_t words[kRanks] = {};
-  for (;; --polls) {
-    bool arrived = true;
-#ifdef __CUDACC__
-#pragma unroll
-#endif
-    for (uint32_t p = 0; p < kRanks; ++p) {
-      if ((w.receive2 >> p & 1) == 0 || LineBytes(w, p, line) == 0) continue;
-      if (!LoadLine(LaneAt(w, w.rank, channel, lines.slot, 1, p) + l, lines.flags, &words[p])) {
-        arrived = false;
-      }
-    }
-    if (arrived) break;
+  uint32_t from = w.receive2;
+  for (uint32_t p = 0; p < kRanks; ++p) {
+    if (p < w.ranks && LineBytes(w, p, line) == 0) from &= ~(1u << p);
+  }
+  for (; !LoadLines<kRanks>(w, channel, lines, 1, from, l, words); --polls) {
     if (polls == 0) return false;
   }
 #ifdef __CUDACC__

@@ -70,25 +70,39 @@ GRT_HD inline void StoreLine(LlLine* line, uint64_t data, const LineFlags& flags
 #endif
 }
 
-// False, and data unspecified, unless the line carries `flags`.
-GRT_HD inline bool LoadLine(const LlLine* line, const LineFlags& flags, uint64_t* data) {
-  uint32_t low, flag0, high, flag1;
+// A line as it is now; nothing if not `wanted`, without a branch, so that several loads are under way at once.
+GRT_HD inline LlLine LoadLineIf(bool wanted, const LlLine* line) {
+  LlLine got = {};
 #ifdef __CUDA_ARCH__
-  asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(low), "=r"(flag0), "=r"(high), "=r"(flag1)
-               : "l"(line)
-               : "memory");
+  asm volatile(
+      "{\n"
+      ".reg .pred wanted;\n"
+      "setp.ne.u32 wanted, %5, 0;\n"
+      "@wanted ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];\n"
+      "}"
+      : "+r"(got.data0), "+r"(got.flag0), "+r"(got.data1), "+r"(got.flag1)
+      : "l"(line), "r"(static_cast<uint32_t>(wanted))
+      : "memory");
 #else
+  if (!wanted) return got;
   auto* half = reinterpret_cast<const uint64_t*>(line);
   const uint64_t first = __atomic_load_n(half, __ATOMIC_ACQUIRE);
   const uint64_t second = __atomic_load_n(half + 1, __ATOMIC_ACQUIRE);
-  low = static_cast<uint32_t>(first);
-  flag0 = static_cast<uint32_t>(first >> 32);
-  high = static_cast<uint32_t>(second);
-  flag1 = static_cast<uint32_t>(second >> 32);
+  got.data0 = static_cast<uint32_t>(first);
+  got.flag0 = static_cast<uint32_t>(first >> 32);
+  got.data1 = static_cast<uint32_t>(second);
+  got.flag1 = static_cast<uint32_t>(second >> 32);
 #endif
-  *data = low | static_cast<uint64_t>(high) << 32;
-  return flag0 == flags.first && flag1 == flags.second;
+  return got;
+}
+
+// False, and data unspecified, unless the line carries `flags`.
+GRT_HD inline bool Carries(const LlLine& line, const LineFlags& flags, uint64_t* data) {
+  *data = line.data0 | static_cast<uint64_t>(line.data1) << 32;
+  return line.flag0 == flags.first && line.flag1 == flags.second;
+}
+GRT_HD inline bool LoadLine(const LlLine* line, const LineFlags& flags, uint64_t* data) {
+  return Carries(LoadLineIf(true, line), flags, data);
 }
 
 GRT_HD inline uint32_t LoadAcquire(const uint32_t* word) {
