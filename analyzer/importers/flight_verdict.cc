@@ -232,8 +232,8 @@ void Dumps::FindWaiting(std::vector<Finding>* findings) const {
     bool nothing_open = true;
     for (const auto& [number, by_operation] : missing_) {
       for (const auto& [operation, who] : by_operation) {
-        const bool theirs = std::any_of(who.begin(), who.end(), [&](int r) {
-          return culprits.count(r) > 0 && At(r, operation) == Made::kNotCalled;
+        const bool theirs = std::any_of(who.begin(), who.end(), [&, &what = operation](int r) {
+          return culprits.count(r) > 0 && At(r, what) == Made::kNotCalled;
         });
         if (theirs) ++owed[operation];
       }
