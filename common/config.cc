@@ -27,6 +27,8 @@ constexpr Setting kSettings[] = {
     {"GORDIAN_EMULATOR", "run", "0", "1: the emulated CUDA and NCCL libraries come first"},
     {"GORDIAN_NCCL_PROFILER", "run", "0",
      "1: calls of an NCCL that is linked statically are seen, by its profiler interface"},
+    {"GORDIAN_CUPTI", "run", "0", "1: CUPTI tells of the driver's calls that symbols do not reach"},
+    {"GORDIAN_CUPTI_LIBRARY", "shim", "", "the libcupti of GORDIAN_CUPTI, where the loader does not find it"},
     {"GORDIAN_LOG", "run", "info",
      "trace | debug | info | warning | error | off: level of <session>/gordian.log"},
     {"GORDIAN_LIB_DIR", "run", "<executable>/../../lib", "folder of gordian's own libraries"},

@@ -243,9 +243,10 @@ void Matcher::CheckInstance(int index, uint64_t sequence, Instance& instance, in
     if (static_cast<int>(r) == rank || !other.accepted) continue;
     const uint32_t bits = Difference(other.signature, mine.signature);
     if (bits == 0) return;
-    if (comm.collective_mismatch >= 0) {
+    const int described = comm.collective_mismatch;
+    if (described >= 0 && mismatches_[described].sequence <= sequence) {
       instance.mismatch = kFurtherMismatch;
-      ++mismatches_[comm.collective_mismatch].further;
+      ++mismatches_[described].further;
       return;
     }
     Mismatch m;
@@ -257,8 +258,16 @@ void Matcher::CheckInstance(int index, uint64_t sequence, Instance& instance, in
     for (size_t i = 0; i < instance.members.size(); ++i) {
       if (instance.members[i].accepted) m.members.push_back(member(static_cast<int>(i)));
     }
-    instance.mismatch = comm.collective_mismatch = static_cast<int>(mismatches_.size());
-    mismatches_.push_back(std::move(m));
+    if (described >= 0) {  // found later, made earlier: the others follow from it, or come after it
+      Instance* const later = FindInstance(index, mismatches_[described].sequence);
+      if (later != nullptr) later->mismatch = kFurtherMismatch;
+      m.further = mismatches_[described].further + 1;
+      mismatches_[described] = std::move(m);
+    } else {
+      comm.collective_mismatch = static_cast<int>(mismatches_.size());
+      mismatches_.push_back(std::move(m));
+    }
+    instance.mismatch = comm.collective_mismatch;
     for (auto it = comm.instances.lower_bound(sequence); it != comm.instances.end(); ++it) {
       for (size_t i = 0; i < it->second.members.size(); ++i) {
         const MemberSlot& slot = it->second.members[i];

@@ -134,7 +134,7 @@ struct Mismatch {
   uint64_t sequence = 0;
   uint32_t bits = 0;
   uint64_t found_ns = 0;
-  int further = 0;  // later ones on the same communicator
+  int further = 0;  // on the same communicator, of later calls
   std::vector<MismatchMember> members;
   int expected_members = 0;
   // Of collectives, by rank and sequence: what each has called from this one on.

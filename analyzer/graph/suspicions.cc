@@ -383,6 +383,10 @@ std::vector<Finding> Search::Take() {
         break;
       case VerdictKind::kRankNotJoined:
       case VerdictKind::kHostBlocked:
+        if (victims.empty() && !one) {  // each of them is somebody whom another waits for
+          finding.summary = who + " have not joined what others of them wait in, " + entry.operation + " for one.";
+          break;
+        }
         finding.summary = who + (one ? " has" : " have") + " not joined " + entry.operation +
                           (one && !instead.empty() ? ", it " + instead : "") + "; " + waiting + ".";
         break;

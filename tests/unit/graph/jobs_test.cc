@@ -451,6 +451,22 @@ TEST(Jobs, Mismatches) {
   expect(Collective(Call::kAllGather, 0), "mismatch-kind");
 }
 
+// Whichever is found first: the one that was made earlier is described.
+TEST(Jobs, TwoMismatchesOnOneCommunicator) {
+  const Program usual = {Init(0), AllReduce(0), AllReduce(0), StreamSync()};
+  const Program later = {Init(0), AllReduce(0), AllReduce(0, 1, 512), StreamSync()};
+  const Program earlier = {Init(0), Collective(Call::kAllGather, 0), AllReduce(0), StreamSync()};
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    SimJob job(Comms(1, 4), {usual, later, earlier, usual}, false, static_cast<uint64_t>(seed));
+    JobModel model;
+    job.Run();
+    job.Rounds(&model, 0.5);
+    const Verdict verdict = model.Current();
+    ExpectVerdict(verdict, {VerdictKind::kMismatch, Confidence::kConfirmed, {2}, "mismatch-kind"});
+    EXPECT_NE(verdict.main.summary.find("1 more on it after that"), std::string::npos) << verdict.main.summary;
+  }
+}
+
 TEST(Jobs, MismatchInsideTheBlockingFirstCall) {
   SimJob job(Comms(1, 3),
              {Program{Init(0), AllReduce(0), StreamSync()},
