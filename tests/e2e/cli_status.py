@@ -230,20 +230,24 @@ class Watch(StatusTest):
                     break
         return out.decode()
 
+    def read_until(self, master, wanted, seconds=20):
+        out = ""
+        deadline = time.monotonic() + seconds
+        while wanted not in out and time.monotonic() < deadline:
+            out += self.read(master, 0.3)
+        return out
+
     def test_redraws_calmly_on_a_terminal_and_leaves_the_job_alone(self):
         run = self.start_job(*HANG, until="now")
         self.until_verdict("healthy", "s")
         watch, master = self.on_a_terminal("watch", "s")
-        first = self.read(master, 1)
+        first = self.read_until(master, "healthy")
         self.assertTrue(first.startswith("\x1b[?25l\x1b[H\x1b[2J"), repr(first))
         self.assertIn("\x1b[K", first)
         self.assertIn("healthy", first)
         self.assertIn("\x1b[1;32m", first)
         self.write("now", "")
-        out = ""
-        deadline = time.monotonic() + 20
-        while "DEADLOCK" not in out and time.monotonic() < deadline:
-            out += self.read(master, 0.3)
+        out = self.read_until(master, "DEADLOCK")
         self.assertIn("\x1b[1;31mgordian: DEADLOCK", out)
         self.assertNotIn("\x1b[2J", out, "it flickers")
         self.read(master, 0.5)
@@ -251,7 +255,7 @@ class Watch(StatusTest):
         self.assertLessEqual(frames, 8, "nothing but the seconds grows")
         self.assertGreaterEqual(frames, 1)
         watch.send_signal(signal.SIGINT)
-        last = self.read(master, 1)
+        last = self.read_until(master, "\x1b[?25h")
         self.assertTrue(last.endswith("\x1b[?25h"), repr(last))
         self.assertEqual(watch.wait(5), 128 + signal.SIGINT)
         self.assertIsNone(run.poll(), "the job was left alone")
