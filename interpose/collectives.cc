@@ -9,7 +9,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "interpose/driver_api.h"
 #include "interpose/glibc_floor.h"
+#include "interpose/gpu_progress.h"
 #include "interpose/loader.h"
 #include "interpose/real_symbols.h"
 #include "runtime/include/gordian/runtime_front.h"
@@ -379,7 +381,15 @@ void NoteForeignWork(void* stream) {
   }
 }
 
-void NoteStreamGone(void* stream) { g_runtime.grtStreamGone(static_cast<cudaStream_t>(stream)); }
+void NoteStreamGone(void* stream) {
+  if (reinterpret_cast<uintptr_t>(stream) <= kPerThreadStream) return;  // none that could go
+  // The runtime asks the stream: that must not end another thread's capture.
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  const bool exchanged = DriverKnown() && g_driver.exchange_capture_mode != nullptr &&
+                         g_driver.exchange_capture_mode(&mode) == CUDA_SUCCESS;
+  g_runtime.grtStreamGone(static_cast<cudaStream_t>(stream));
+  if (exchanged) g_driver.exchange_capture_mode(&mode);
+}
 
 void NoteEventRecord(const void* event, void* stream) {
   if (IsLegacy(stream)) g_runtime.grtStreamForeignAll();

@@ -12,6 +12,7 @@
 #include "interpose/reentrancy_guard.h"
 
 GORDIAN_BIND_FIRST_VERSION(dlopen);
+GORDIAN_BIND_FIRST_VERSION(dlerror);
 
 namespace gordian::interpose::cupti {
 namespace {
@@ -142,7 +143,10 @@ void OnCall(void*, uint32_t domain, uint32_t function, const CallbackData* data)
   const ReentrancyGuard guard;
   ThreadContext* const thread = CurrentThread();
   if (thread == nullptr) return;
-  thread->device = -1;  // a runtime that is out of sight changes it as it likes
+  // A runtime that is out of sight changes it as it likes; the driver says, without a search for a library.
+  PrepareDriver(*thread);
+  int device = -1;
+  thread->device = CurrentContextDevice(&device) ? device : -1;
   if (data->site == kEnter) {
     told.begun = {function, 0, nullptr, 0};
     row.enter(*thread, data->parameters, &told.begun);
@@ -166,7 +170,10 @@ uint32_t SubscribeToAll() {
       if (library == nullptr) library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
     }
   }
-  if (library == nullptr) return ring::kCuptiMissing;
+  if (library == nullptr) {
+    dlerror();  // the next one that asks is the job
+    return ring::kCuptiMissing;
+  }
   const LoaderFunctions& loader = Loader();
   const auto find = [&](const char* name) { return loader.dlsym != nullptr ? loader.dlsym(library, name) : nullptr; };
   const auto subscribe = reinterpret_cast<Subscribe>(find("cuptiSubscribe"));

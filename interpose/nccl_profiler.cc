@@ -271,7 +271,11 @@ bool FromSymbol() { return t_local.depth != 0; }
 
 }  // namespace
 
-bool IsInsideNccl() { return t_group.thread != nullptr; }
+// Between the calls of a group of the program's own it is the program that runs.
+bool IsInsideNccl() {
+  const ThreadGroup& group = t_group;
+  return group.thread != nullptr && StillAttached(*group.thread) && (group.own || group.ending);
+}
 
 void OnInit(Comm& comm) {
   comm.device = -1;

@@ -35,7 +35,7 @@ int Allocate(int fd, size_t offset, size_t bytes) {
 
 SharedMemory::~SharedMemory() {
   munmap(base_, bytes_);
-  close(fd_);
+  CloseDescriptor();
 }
 
 std::shared_ptr<SharedMemory> SharedMemory::Open(const std::string& name, size_t bytes) {
@@ -82,6 +82,11 @@ void SharedMemory::LeaveWord(const std::string& name, size_t offset, uint64_t va
       word = 0;  // there is nothing else to try
   }
   close(fd);
+}
+
+void SharedMemory::CloseDescriptor() {
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
 }
 
 void SharedMemory::Unlink() { shm_unlink(("/" + name_).c_str()); }

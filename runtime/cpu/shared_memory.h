@@ -29,6 +29,8 @@ class SharedMemory {
   // Takes the pages now, so that a write to them cannot fail later. False: there is no room.
   bool Reserve(size_t offset, size_t bytes);
   void Unlink();
+  // It stays mapped; nothing more can be reserved. For who keeps many of them. Not beside other calls on it.
+  void CloseDescriptor();
   // For who could not open or map it: writes a word that is 0 so far, for those who can to read.
   static void LeaveWord(const std::string& name, size_t offset, uint64_t value);
 
@@ -40,7 +42,7 @@ class SharedMemory {
       : name_(std::move(name)), fd_(fd), base_(base), bytes_(bytes) {}
 
   const std::string name_;
-  const int fd_;
+  int fd_;  // -1: closed
   void* const base_;
   const size_t bytes_;
 };

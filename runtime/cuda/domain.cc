@@ -104,10 +104,11 @@ Status Domain::PrepareDevice() {
                       cudaHostAllocMapped);
   }
   if (e == cudaSuccess) e = cudaMalloc(reinterpret_cast<void**>(&device_memory_), counter_at + 128);
-  if (e == cudaSuccess) e = cudaMemset(device_memory_, 0, counter_at + 128);
+  // On a stream of its own: the program's kernels may wait for what it does after this.
   if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking);
+  if (e == cudaSuccess) e = cudaMemsetAsync(device_memory_, 0, counter_at + 128, own_stream_);
   if (e == cudaSuccess) e = cudaEventCreateWithFlags(&order_event_, cudaEventDisableTiming);
-  if (e == cudaSuccess) e = cudaDeviceSynchronize();
+  if (e == cudaSuccess) e = cudaStreamSynchronize(own_stream_);
   if (Status s = Cuda(e, "preparing the domain"); !s.ok()) return s;
   memset(stop_, 0, words);
   failed_ = stop_ + 1;
@@ -287,7 +288,11 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     std::lock_guard<std::mutex> streams(streams_lock_);
     const auto known = streams_.find(op.stream);
     op.exclusive = known != streams_.end() && known->second.exclusive;
-    if (!op.exclusive && !group) continue;
+    // A group's operations help each other along a stream: one alone needs no list, of which there are few.
+    const bool several = group && std::count_if(operations->begin(), operations->end(), [&](const Queued& other) {
+                                    return other.stream == op.stream;
+                                  }) > 1;
+    if (!op.exclusive && !several) continue;
     if (Status s = ListOf(op.stream, &op.list); !s.ok()) return s;
   }
   std::vector<cudaStream_t> begun;  // streams that an operation of this group has been published on

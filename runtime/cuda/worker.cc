@@ -45,13 +45,13 @@ Status Worker::Prepare() {
   cudaError_t e = PreloadWorker();
   if (e == cudaSuccess) e = cudaHostAlloc(reinterpret_cast<void**>(&host_), sizeof(WorkerHost), cudaHostAllocMapped);
   if (e == cudaSuccess) e = cudaMalloc(reinterpret_cast<void**>(&device_), sizeof(WorkerDevice));
-  if (e == cudaSuccess) e = cudaMemset(device_, 0, sizeof(WorkerDevice));
   // Before all others that wait for a place: it is what they may wait for.
   int least = 0, greatest = 0;
   if (e == cudaSuccess) e = cudaDeviceGetStreamPriorityRange(&least, &greatest);
   if (e == cudaSuccess) e = cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest);
   if (e == cudaSuccess) e = cudaEventCreateWithFlags(&ended_, cudaEventDisableTiming | cudaEventBlockingSync);
-  if (e == cudaSuccess) e = cudaDeviceSynchronize();
+  if (e == cudaSuccess) e = cudaMemsetAsync(device_, 0, sizeof(WorkerDevice), stream_);
+  if (e == cudaSuccess) e = cudaStreamSynchronize(stream_);
   if (Status s = Cuda(e, "preparing the resident worker"); !s.ok()) return s;
   *host_ = WorkerHost{};
   list_ = std::make_unique<WorkerList>(host_, config_.gaps);
@@ -112,6 +112,9 @@ Status Worker::Submit(const Work& work, uint64_t port, uint64_t key, Detached* o
 // The watcher of core/life.h. That it starts an instance from kDown alone follows from its waiting for the
 // kernel's end, by an event that lets it sleep.
 void Worker::Watch() {
+  // A capture of another thread's must neither refuse this thread's calls nor be ended by them.
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  cudaThreadExchangeStreamCaptureMode(&mode);
   std::unique_lock<std::mutex> held(lock_);
   failed_ = Cuda(cudaSetDevice(device_index_), "selecting the device");
   while (!over_) {

@@ -286,6 +286,8 @@ GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint3
   if (b.Thread() == 0) {
     room.tail = static_cast<uint32_t>(LoadWordAcquire(&v.device->published));
     room.head = LoadRelaxed(&v.device->head);
+    // Loaded later than the tail, it may be ahead of it: then all that this block knows of is done.
+    if (static_cast<int32_t>(room.tail - room.head) < 0) room.head = room.tail;
   }
   b.Sync();
   const uint32_t tail = room.tail;
@@ -449,7 +451,8 @@ GRT_HD inline void BeResident(Block& b, const WorkerView& v) {
     leader.progress = LoadRelaxed(&v.device->progress);
   }
   Composed composed;
-  uint32_t in_vain = 0;
+  constexpr uint32_t kLook = 16;  // failures are looked for in the first round of an instance, and once in so many
+  uint32_t rounds = 0;
   for (;;) {
     uint32_t state = 0;  // 1: over, 2: something was published; above: blocks that have started
     uint64_t published = 0;
@@ -476,13 +479,7 @@ GRT_HD inline void BeResident(Block& b, const WorkerView& v) {
       leader.published = BroadcastWide(b, published);
       TakeIn(b, v, before, leader.published);
     }
-    constexpr uint32_t kLook = 16;  // rounds in vain before failures are looked for, once in so many
-    if (WorkOnce(b, v, static_cast<uint32_t>(number), places, in_vain % kLook == kLook - 1, &composed)) {
-      in_vain = 0;
-    } else {
-      ++in_vain;
-      b.Rest();
-    }
+    if (!WorkOnce(b, v, static_cast<uint32_t>(number), places, rounds++ % kLook == 0, &composed)) b.Rest();
   }
   b.Sync();
   if (b.Thread() != 0) return;

@@ -2,9 +2,11 @@
 #include <time.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
+#include "common/status.h"
 #include "runtime/cpu/futex.h"
 #include "runtime/cuda_api/handles.h"
 #include "runtime/include/gordian/runtime_front.h"
@@ -139,9 +141,11 @@ grtResult_t grtCommDestroy(grtComm_t comm, uint64_t timeout_ns) {
     CommState& state = *comm->comm;
     const OnDevice on(Process::Get()->device());
     std::set<cudaStream_t> streams;
+    std::map<int, Detached> detached;
     {
       const std::lock_guard<std::mutex> lock(state.mutex);
       streams = state.streams;
+      detached = state.detached;
     }
     // What was enqueued on its streams until now; its own operations among them.
     std::vector<cudaEvent_t> ends;
@@ -168,6 +172,11 @@ grtResult_t grtCommDestroy(grtComm_t comm, uint64_t timeout_ns) {
     }
     for (const cudaEvent_t end : ends) cudaEventDestroy(end);
     if (result != grtSuccess) return result;
+    for (const auto& [sequence, operation] : detached) {
+      const gordian::Status done = operation.Wait(static_cast<uint64_t>(std::max<int64_t>(deadline_ns - NowNs(), 0)));
+      if (done.code() == gordian::StatusCode::kDeadline) return grtTimeout;
+      if (!done.ok()) state.aborted = true;  // nobody knows that it is over
+    }
     if (state.error() != grtSuccess) state.aborted = true;
     Process::Get()->Leave(comm->comm);
     delete comm;

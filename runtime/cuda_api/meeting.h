@@ -45,6 +45,9 @@ class Meeting {
   bool HasLeft(uint32_t rank) const;
   bool AllLeft() const;
 
+  // Of its page, which stays mapped; once, by who came.
+  void CloseDescriptor() { memory_->CloseDescriptor(); }
+
   uint32_t* failed() const;
   void* page() const { return memory_->base(); }
   static constexpr size_t kPageBytes = 4096;

@@ -182,6 +182,7 @@ grtResult_t Process::Enter(const std::shared_ptr<CommState>& comm) {
   // device.
   const cudaError_t e = cudaHostRegister(comm->meeting->page(), Meeting::kPageBytes, cudaHostRegisterMapped);
   if (e != cudaSuccess) return grtUnhandledCudaError;
+  comm->meeting->CloseDescriptor();
   const std::lock_guard<std::mutex> lock(mutex_);
   pages_.push_back(comm->meeting);
   return grtSuccess;
@@ -296,6 +297,7 @@ void Process::WatchLoop() {
   using Identity = std::pair<pid_t, uint64_t>;  // with its start time: numbers come again
   const auto identity = [](const Attendee& member) { return Identity(member.pid, member.start_time); };
   std::map<Identity, int> open;  // pidfds; -1: it has ended, or cannot be watched
+  std::set<Identity> ended;
   for (;;) {
     std::set<Identity> gone;
     ForEachWatched([&](const CommState& comm) {
@@ -303,7 +305,11 @@ void Process::WatchLoop() {
         const Attendee& member = comm.meeting->of(r);
         if (member.pid == getpid() || member.pid_namespace != PidNamespace()) continue;
         const auto [at, is_new] = open.try_emplace(identity(member), -1);
-        if (!is_new) continue;
+        if (!is_new) {
+          // It was told to the communicators of then.
+          if (ended.contains(at->first) && !comm.meeting->HasLeft(r)) Communicator::NotePeerGone(comm.meeting->failed());
+          continue;
+        }
         at->second = static_cast<int>(syscall(SYS_pidfd_open, member.pid, 0));
         const bool none = at->second < 0 && errno == ESRCH;
         const uint64_t started = StartTime(member.pid);
@@ -328,6 +334,7 @@ void Process::WatchLoop() {
     for (const Identity& who : gone) {
       if (open[who] >= 0) close(open[who]);
       open[who] = -1;
+      ended.insert(who);
     }
     ForEachWatched([&](const CommState& comm) {
       for (uint32_t r = 0; r < comm.ranks; ++r) {

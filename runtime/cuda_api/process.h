@@ -23,6 +23,7 @@
 #include "runtime/cuda/communicator.h"
 #include "runtime/cuda/domain.h"
 #include "runtime/cuda/piece_heap.h"
+#include "runtime/cuda/worker.h"
 #include "runtime/cuda_api/meeting.h"
 #include "runtime/cuda_api/piece_server.h"
 #include "runtime/include/gordian/runtime.h"
@@ -44,6 +45,7 @@ struct CommState {
   std::unique_ptr<Communicator> communicator;  // once all members have come
   std::atomic<Communicator*> ready{nullptr};   // the same
   std::set<cudaStream_t> streams;              // that it was called on
+  std::map<int, Detached> detached;            // the last of each sequence: those before it end earlier
 
   // How it has failed; grtSuccess: not.
   grtResult_t error() const;

@@ -148,9 +148,15 @@ grtResult_t Enqueue(Call* call, Detached* detached) {
   Communicator& communicator = *comm.ready.load(std::memory_order_acquire);
   comm.operations.fetch_add(1, std::memory_order_relaxed);
   if (call->detached) {
-    return ToResult(communicator.Detach(call->kind, call->in, call->out, call->count, call->type, call->op,
-                                        call->root_or_peer, 0, detached, call->scalar),
-                    comm);
+    const grtResult_t result = ToResult(communicator.Detach(call->kind, call->in, call->out, call->count, call->type, call->op,
+                                                            call->root_or_peer, 0, detached, call->scalar),
+                                        comm);
+    if (result != grtSuccess) return result;
+    const bool pair = call->kind == OpKind::kSend || call->kind == OpKind::kRecv;
+    const int sequence = pair ? 1 + 2 * static_cast<int>(call->root_or_peer) + (call->kind == OpKind::kRecv ? 1 : 0) : 0;
+    const std::lock_guard<std::mutex> lock(comm.mutex);
+    comm.detached[sequence] = *detached;
+    return grtSuccess;
   }
   {
     const std::lock_guard<std::mutex> lock(comm.mutex);
