@@ -48,6 +48,8 @@ const char* Name(Reason reason) {
       return "launch_order";
     case Reason::kResources:
       return "resources";
+    case Reason::kSignal:
+      return "signal";
   }
   return "";
 }
@@ -245,7 +247,7 @@ void WaitForGraph::LaunchWaits(const Kernel& kernel) {
            Reason::kStreamOrder);
     }
     auto local = process.comms.find(kernel.comm);
-    if (local != process.comms.end()) {
+    if (local != process.comms.end() && kernel.signal == nullptr) {
       const uint32_t before = DoneOf(local->second.last_kernel);
       if (before != kNoNode && before != done) {
         Wait(start, before, Reason::kCommunicatorOrder);
@@ -278,6 +280,7 @@ void WaitForGraph::LaunchWaits(const Kernel& kernel) {
     }
   }
   if (kernel.aborted) return;
+  if (kernel.signal != nullptr) return SignalWaits(kernel, done);
   for (size_t i = 0; i < kernel.parts.size(); ++i) PartWaits(kernel, static_cast<int>(i), done);
 }
 

@@ -171,6 +171,25 @@ void SimJob::Begin(int process, const Op& op) {
       w.value = op.value;
       w.condition = op.condition;
     }
+    if (op.what == Do::kSignal || op.what == Do::kWaitSignal) {
+      w.comm = op.comm;
+      w.peer = op.root_or_peer;
+      w.value = op.count;
+      works.push_back(w);
+      const Call call = op.what == Do::kSignal ? Call::kSignal : Call::kWaitSignal;
+      CallRecord& begin = Emit(process, RecordKind::kBegin, call);
+      begin.comm = static_cast<CommId>(op.comm + 1);
+      begin.stream = Id(op.stream);
+      begin.root_or_peer = op.root_or_peer;
+      begin.count = op.count;
+      CallRecord& end = Emit(process, RecordKind::kEnd, call);
+      end.stream = Id(op.stream);
+      end.ordinal = works.size();
+      ++p.entered;
+      ++p.left;
+      ++p.pc;
+      return;
+    }
     works.push_back(w);
     CallRecord& r = Emit(process, RecordKind::kPoint, Call::kStreamWork);
     r.work = kind;
@@ -252,6 +271,10 @@ void SimJob::Begin(int process, const Op& op) {
       break;
     case Do::kMemoryWrite:
       work(WorkKind::kMemoryWrite);
+      break;
+    case Do::kSignal:
+    case Do::kWaitSignal:
+      work(WorkKind::kNone);
       break;
     case Do::kEventRecord: {
       const size_t size = stream_of(op.stream).size();

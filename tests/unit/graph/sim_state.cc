@@ -60,7 +60,7 @@ uint64_t SimJob::DoneByMarkers(const Proc& p, int stream) const {
   auto it = p.streams.find(stream);
   if (it == p.streams.end()) return 0;
   for (size_t n = 0; n < it->second.size() && it->second[n].done; ++n) {
-    if (it->second[n].launch >= 0 || it->second[n].what == Do::kMemoryWait) done = n + 1;
+    if (Marked(it->second[n])) done = n + 1;
   }
   return done;
 }
