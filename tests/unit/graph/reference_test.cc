@@ -233,6 +233,15 @@ bool Assumes(const Finding& finding, const char* part) {
                      [&](const std::string& text) { return text.find(part) != text.npos; });
 }
 
+// A proof but for what has not been measured of RMA; not one that rests on what may not be.
+bool OnlyAboutSignals(const Finding& finding) {
+  return Assumes(finding, "uses up the signals") &&
+         std::all_of(finding.evidence.assumes.begin(), finding.evidence.assumes.end(), [](const std::string& text) {
+           const auto has = [&](const char* part) { return text.find(part) != text.npos; };
+           return has("uses up the signals") || has("no kernel sends") || has("no other thread of");
+         });
+}
+
 // Ranks that the verdict holds to be in the deadlock; environment ranks make them process numbers.
 std::set<int> Stuck(const Verdict& verdict) {
   std::set<int> stuck;
@@ -240,7 +249,7 @@ std::set<int> Stuck(const Verdict& verdict) {
     if (f.verdict != VerdictKind::kDeadlock && f.verdict != VerdictKind::kInitHang) return;
     // Proofs, and those that would be if nobody unseen wrote to memory, and RMA counted as nccl.h reads.
     if (f.confidence != Confidence::kConfirmed && !Assumes(f, "writes to the memory") &&
-        (!Assumes(f, "uses up the signals") || Assumes(f, "that sleep outside"))) {
+        !OnlyAboutSignals(f)) {
       return;
     }
     stuck.insert(f.culprit_ranks.begin(), f.culprit_ranks.end());
