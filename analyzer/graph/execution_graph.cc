@@ -116,6 +116,13 @@ void ExecutionGraph::TakeRound(Round* taken) {
     process.has_state = false;
     if (process.ended) process.merger.AtRound(true, [&, &own = process](const CallRecord& r) { Apply(own, r); });
   }
+  // Before any of what they say is used: what one member knows by two names, others know by one of them.
+  for (const ProcessState& told : taken->processes) {
+    if (told.block == nullptr) continue;
+    for (const BlockComm& comm : told.block->comms) {
+      if (comm.uid != 0 && comm.other_uid != 0) Unite(comm.other_uid, comm.uid);
+    }
+  }
   for (ProcessState& told : taken->processes) {
     Process& process = Known(told.process);
     // Only who is in the round has sent all that came before it: the missing records of a node that

@@ -372,6 +372,8 @@ class ExecutionGraph {
   void ApplyEnqueue(Process&, Thread&, const CallRecord&);
   void ApplyInitBegin(Process&, Thread&, const CallRecord&);
   void ApplyGrowth(Process&, const CallRecord&);
+  // Two names of one communicator: who knows it by `other` knows it by `uid` from here on.
+  void Unite(CommUid other, CommUid uid);
   void ApplyInitEnd(Process&, Thread&, const CallRecord&, CommUid, int init_rank);
   void ApplyCommCall(Process&, Thread&, const CallRecord&);
   void ApplyMeeting(Process&, Thread&, LocalComm&, const CallRecord&);

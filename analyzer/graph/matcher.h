@@ -200,6 +200,10 @@ class Matcher {
   // from here on. Gives the indices that it had and has now; -1: it had none.
   std::pair<int, int> Unite(CommUid uid, CommUid same);
   CommUid Resolve(CommUid uid) const;
+  bool HasOtherName(CommUid uid) const;
+  // A call of ncclCommGrow that the process has made under a name that nobody has yet said to be, or not to be, another
+  // name of this one: the member that knows both may be still to come.
+  bool MayHaveCalled(const InitCall&, ProcessId) const;
   void SetMember(int comm, int rank, ProcessId, CommId, int device);
 
   void Post(const PartRef&, const MemberSlot&);
@@ -246,6 +250,7 @@ class Matcher {
   size_t Held() const;
 
  private:
+  void MoveOperations(int from, int to);  // of one communicator that had two indices
   void Keep(int mismatch, int rank, uint64_t sequence, const OpSignature&);
   void CheckInstance(int comm, uint64_t sequence, Instance&, int rank, uint64_t now_ns);
   void CheckTransfer(const PartRef&, Transfer&, uint64_t now_ns);

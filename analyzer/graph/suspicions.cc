@@ -123,7 +123,7 @@ std::vector<int> MissingFrom(const InitCall& init, const RoundView& view,
   int world = 0;
   bool environment = true;
   for (const auto& [id, process] : view.graph.execution().processes()) {
-    if (members.count(id) > 0) {
+    if (members.count(id) > 0 || view.graph.matcher().MayHaveCalled(init, id)) {
       environment &= process.info.env_rank >= 0;
       by_environment.insert(process.info.env_rank);
       world = std::max(world, process.info.env_world_size);

@@ -474,7 +474,8 @@ uint32_t WaitForGraph::InitNode(const InitCall& init) {
     if (by_environment) {
       uint32_t target = Leaf(LeafKind::kUnknown, 0, init.comm);
       for (const auto& [id, process] : processes) {
-        if (process.info.env_rank == static_cast<int>(r)) target = ProcessNotCalled(id, NotIn(process, init, 0));
+        if (process.info.env_rank != static_cast<int>(r)) continue;
+        target = matcher_.MayHaveCalled(init, id) ? Leaf(LeafKind::kDone, 0) : ProcessNotCalled(id, NotIn(process, init, 0));
       }
       Wait(node, target, Reason::kCommunicatorInit);
       continue;
@@ -484,8 +485,8 @@ uint32_t WaitForGraph::InitNode(const InitCall& init) {
     any = Add(NodeKind::kAnyProcess, true);
     nodes_[any].init = init.uid;
     for (const auto& [id, process] : processes) {
-      Wait(any, ProcessNotCalled(id, NotIn(process, init, 0)), Reason::kNotCalled, -1, 0,
-           members.count(id) > 0);
+      Wait(any, matcher_.MayHaveCalled(init, id) ? Leaf(LeafKind::kDone, 0) : ProcessNotCalled(id, NotIn(process, init, 0)),
+           Reason::kNotCalled, -1, 0, members.count(id) > 0);
     }
     if (processes.size() < expected) {
       Wait(any, Leaf(LeafKind::kUnknown, 0, init.comm), Reason::kNotCalled);

@@ -206,9 +206,10 @@ void SimJob::Begin(int process, const Op& op) {
   switch (op.what) {
     case Do::kInit:
     case Do::kSplit: {
-      CallRecord& r = blocks(op.what == Do::kInit ? Call::kCommInit : Call::kCommSplit);
+      const bool grows = comms_[op.comm].grown_from >= 0;
+      CallRecord& r = blocks(grows ? Call::kCommGrow : op.what == Do::kInit ? Call::kCommInit : Call::kCommSplit);
       r.comm = static_cast<CommId>(op.comm + 1);
-      r.uid = UidOf(op.comm);
+      r.uid = NameOf(op.comm, process);
       r.device = 0;
       if (op.what == Do::kInit) {
         r.nranks = static_cast<int>(comms_[op.comm].members.size());
@@ -219,6 +220,14 @@ void SimJob::Begin(int process, const Op& op) {
       }
       if (launch_order) r.flags |= kLaunchOrder;
       p.made.insert(op.comm);
+      if (const CommUid other = OtherNameOf(op.comm, process); other != 0) {
+        CallRecord same = r;
+        same.kind = RecordKind::kPoint;
+        same.uid = other;
+        CallRecord& point = Emit(process, RecordKind::kPoint, Call::kCommGrow);
+        same.order = point.order;
+        point = same;
+      }
       if (!comms_[op.comm].name.empty()) {
         CallRecord& name = Emit(process, RecordKind::kText, Call::kCommInit);
         name.comm = static_cast<CommId>(op.comm + 1);
@@ -470,8 +479,9 @@ void SimJob::EndCall(int process, const Op& op) {
   switch (op.what) {
     case Do::kInit:
     case Do::kSplit: {
+      const bool grows = comms_[op.comm].grown_from >= 0;
       CallRecord& r = Emit(process, RecordKind::kEnd,
-                           op.what == Do::kInit ? Call::kCommInit : Call::kCommSplit);
+                           grows ? Call::kCommGrow : op.what == Do::kInit ? Call::kCommInit : Call::kCommSplit);
       r.comm = static_cast<CommId>(op.comm + 1);
       r.nranks = static_cast<int>(comms_[op.comm].members.size());
       r.rank = RankIn(op.comm, process);

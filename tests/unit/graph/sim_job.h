@@ -117,6 +117,9 @@ struct SimComm {
   std::string name;
   // Splits of one parent: those with the same number are one call.
   int split = 0;
+  // The communicator that it grew from (ncclCommGrow), whose members are among its own; else -1. Of these all but the first
+  // know it by another name than the new ones; the first knows both.
+  int grown_from = -1;
 };
 
 // The stream's number in records.
@@ -252,6 +255,8 @@ class SimJob {
   void NoteUsed(int process, const Op& op);
   int RankIn(int comm, int process) const;
   CommUid UidOf(int comm) const;
+  CommUid NameOf(int comm, int process) const;       // by which the process knows it
+  CommUid OtherNameOf(int comm, int process) const;  // 0: none
   uint64_t DoneByMarkers(const Proc& p, int stream) const;
   void Resolve(const Proc& p, int stream, uint64_t ordinal, std::vector<StreamPlace>* places) const;
   std::shared_ptr<const CallDetail> MakeDetail(int process) const;
