@@ -1,11 +1,12 @@
 // W16: ncclWaitSignal, and the signals that ncclSignal and ncclPutSignal send.
 //
-// nccl.h of 2.30: a wait names, for each peer, "how many signals to expect from a specific peer on a particular signal
-// index and context"; a signal leaves when its operation has its turn on its stream, and waits for nobody. So a wait
-// is stuck when fewer signals than it needs can ever leave. Signals are counted, not told apart: another one that the
-// peer has yet to call would do as well, and so would a later one on a stream that moves. Whether the RMA operations
-// of a communicator run one after another across streams, as its collectives do (W8), has not been measured: no order
-// but that of streams is taken for granted. What one group holds on a stream has none.
+// nccl.h of 2.30: a wait names, for each peer, "how many signals to expect from a specific peer on
+// a particular signal index and context"; a signal leaves when its operation has its turn on its
+// stream, and waits for nobody. So a wait is stuck when fewer signals than it needs can ever leave.
+// Signals are counted, not told apart: another one that the peer has yet to call would do as well,
+// and so would a later one on a stream that moves. Whether the RMA operations of a communicator run
+// one after another across streams, as its collectives do (W8), has not been measured: no order but
+// that of streams is taken for granted. What one group holds on a stream has none.
 #include <algorithm>
 #include <utility>
 
@@ -32,22 +33,27 @@ uint64_t CountOf(const std::deque<SignalCall>& calls) {
 }
 
 SignalLine& LineOf(Communicator& comm, int rank, bool waits, const SignalUse& use) {
-  return comm.signals[waits ? SignalKey{use.peer, rank, use.channel} : SignalKey{rank, use.peer, use.channel}];
+  return comm.signals[waits ? SignalKey{use.peer, rank, use.channel}
+                            : SignalKey{rank, use.peer, use.channel}];
 }
 
 // Where the operation is on its one stream; ordinal 0: not known.
 StreamPosition PlaceOf(const Kernel& kernel) {
-  return kernel.enqueued && kernel.positions.size() == 1 ? kernel.positions.front() : StreamPosition();
+  return kernel.enqueued && kernel.positions.size() == 1 ? kernel.positions.front()
+                                                         : StreamPosition();
 }
 
 }  // namespace
 
-bool IsSignal(Call call) { return call == Call::kPutSignal || call == Call::kSignal || call == Call::kWaitSignal; }
+bool IsSignal(Call call) {
+  return call == Call::kPutSignal || call == Call::kSignal || call == Call::kWaitSignal;
+}
 
 void ExecutionGraph::ApplySignal(Process& process, Thread& thread, const CallRecord& record) {
   if (record.kind == RecordKind::kEnd) return ApplySignalEnd(process, thread, record);
   auto local = process.comms.find(record.comm);
-  const bool known = local != process.comms.end() && local->second.index >= 0 && local->second.rank >= 0;
+  const bool known =
+      local != process.comms.end() && local->second.index >= 0 && local->second.rank >= 0;
   if ((record.flags & kCapturing) != 0) {
     // Sent, or waited for, each time that its graph is launched.
     if (known) matcher_.comms()[local->second.index].signals_unseen = true;
@@ -88,7 +94,8 @@ void ExecutionGraph::ApplySignal(Process& process, Thread& thread, const CallRec
   if (use.count == 0 || use.peer < 0 || use.peer >= comm.nranks) return;
   const bool waits = record.call == Call::kWaitSignal;
   SignalLine& line = LineOf(comm, kernel->signal->rank, waits, use);
-  use.number = waits ? line.waited_done + CountOf(line.waited) + use.count : line.sent_done + CountOf(line.sent) + 1;
+  use.number = waits ? line.waited_done + CountOf(line.waited) + use.count
+                     : line.sent_done + CountOf(line.sent) + 1;
   (waits ? line.waited : line.sent).push_back({kernel->id, use.count});
   kernel->signal->uses.push_back(use);
 }
@@ -121,27 +128,34 @@ void ExecutionGraph::SignalsOver(const Kernel& kernel, bool done) {
   const bool waits = kernel.signal->call == Call::kWaitSignal;
   for (const SignalUse& use : kernel.signal->uses) {
     SignalLine& line = LineOf(comm, kernel.signal->rank, waits, use);
-    Forget(kernel.id, waits ? &line.waited : &line.sent, !done ? nullptr : waits ? &line.waited_done : &line.sent_done);
+    Forget(kernel.id, waits ? &line.waited : &line.sent,
+           !done   ? nullptr
+           : waits ? &line.waited_done
+                   : &line.sent_done);
   }
 }
 
-// What it needs, by the waits that come before it for certain: those that are done, and those in front of it on its
-// stream. Others may take their signals later.
-uint64_t WaitForGraph::SignalsNeeded(const SignalLine& line, const Kernel& wait, const SignalUse& use) const {
+// What it needs, by the waits that come before it for certain: those that are done, and those in
+// front of it on its stream. Others may take their signals later.
+uint64_t WaitForGraph::SignalsNeeded(const SignalLine& line, const Kernel& wait,
+                                     const SignalUse& use) const {
   uint64_t needed = line.waited_done + use.count;
   const StreamPosition mine = PlaceOf(wait);
   if (mine.ordinal == 0) return needed;
   for (const SignalCall& other : line.waited) {
-    const Kernel* const kernel = other.kernel == wait.id ? nullptr : execution_.FindKernel(other.kernel);
+    const Kernel* const kernel =
+        other.kernel == wait.id ? nullptr : execution_.FindKernel(other.kernel);
     if (kernel == nullptr) continue;
     const StreamPosition place = PlaceOf(*kernel);
-    if (place.ordinal != 0 && place.stream == mine.stream && place.ordinal < mine.ordinal) needed += other.count;
+    if (place.ordinal != 0 && place.stream == mine.stream && place.ordinal < mine.ordinal)
+      needed += other.count;
   }
   return needed;
 }
 
 // Of unfinished ones: those without which `missing` of them cannot start.
-std::vector<KernelId> WaitForGraph::SignalsThatMayDo(const SignalLine& line, uint64_t missing) const {
+std::vector<KernelId> WaitForGraph::SignalsThatMayDo(const SignalLine& line,
+                                                     uint64_t missing) const {
   struct Placed {
     StreamPosition place;
     const SignalCall* call;
@@ -180,7 +194,8 @@ uint32_t WaitForGraph::SignalsArrive(const Kernel& wait, size_t index) {
   const CommMember& source = comm.members[use.peer];
   const Process* const peer = source.known ? execution_.Find(source.process) : nullptr;
   // Signals may be among what was lost, or sent by graphs.
-  if (comm.signals_unseen || (peer != nullptr && peer->Lossy())) return Leaf(LeafKind::kUnknown, source.process);
+  if (comm.signals_unseen || (peer != nullptr && peer->Lossy()))
+    return Leaf(LeafKind::kUnknown, source.process);
   const auto found = comm.signals.find({use.peer, operation.rank, use.channel});
   static const SignalLine kNone;
   const SignalLine& line = found == comm.signals.end() ? kNone : found->second;
@@ -202,7 +217,8 @@ uint32_t WaitForGraph::SignalsArrive(const Kernel& wait, size_t index) {
       Wait(node, start == kNoNode ? Leaf(LeafKind::kDone, 0) : start, Reason::kSignal);
     }
   }
-  // A further one would do as well: true, but nothing to show where those that were called are meant.
+  // A further one would do as well: true, but nothing to show where those that were called are
+  // meant.
   const uint32_t further = NotCalled(wait.comm_index, use.peer, nullptr);
   Wait(node, further, Reason::kSignal, -1, 0, /*discouraged=*/enough);
   return node;

@@ -25,7 +25,8 @@ void Put(const Member& peer, const RmaOperation& put) {
   if (file < 0) return;
   uint64_t written = 0;
   while (written < put.bytes) {
-    const ssize_t n = pwrite(file, put.data + written, put.bytes - written, static_cast<off_t>(put.target.offset + written));
+    const ssize_t n = pwrite(file, put.data + written, put.bytes - written,
+                             static_cast<off_t>(put.target.offset + written));
     if (n <= 0) break;
     written += static_cast<uint64_t>(n);
   }
@@ -33,7 +34,9 @@ void Put(const Member& peer, const RmaOperation& put) {
 }
 
 const char* NameOf(RmaKind kind) {
-  return kind == RmaKind::kPutSignal ? "PutSignal" : kind == RmaKind::kSignal ? "Signal" : "WaitSignal";
+  return kind == RmaKind::kPutSignal ? "PutSignal"
+         : kind == RmaKind::kSignal  ? "Signal"
+                                     : "WaitSignal";
 }
 
 }  // namespace
@@ -55,8 +58,12 @@ bool RmaKernel::Start() {
       }
       continue;
     }
-    if (operation.kind == RmaKind::kPutSignal) Put(comm_->segment().member(operation.peer), operation);
-    comm_->segment().pair(comm_->rank(), operation.peer).signals[operation.slot].fetch_add(1, std::memory_order_release);
+    if (operation.kind == RmaKind::kPutSignal)
+      Put(comm_->segment().member(operation.peer), operation);
+    comm_->segment()
+        .pair(comm_->rank(), operation.peer)
+        .signals[operation.slot]
+        .fetch_add(1, std::memory_order_release);
     if (operation.peer == comm_->rank()) RingSelf();
     news = true;
   }
@@ -70,12 +77,16 @@ bool RmaKernel::Poll() {
 }
 
 bool RmaKernel::Has(const Need& need) const {
-  return comm_->segment().pair(need.wait.peer, comm_->rank()).signals[need.wait.slot].load(std::memory_order_acquire) >= need.until;
+  return comm_->segment()
+             .pair(need.wait.peer, comm_->rank())
+             .signals[need.wait.slot]
+             .load(std::memory_order_acquire) >= need.until;
 }
 
 bool RmaKernel::Step() {
   if (comm_ == nullptr || comm_->cancelled()) return Leave();
-  if (!std::all_of(needs_.begin(), needs_.end(), [this](const Need& need) { return Has(need); })) return false;
+  if (!std::all_of(needs_.begin(), needs_.end(), [this](const Need& need) { return Has(need); }))
+    return false;
   comm_.reset();
   return true;
 }
@@ -113,10 +124,12 @@ std::string RmaKernel::Describe() {
 ncclResult_t Comm::LaunchRma(const std::vector<RmaOperation>& operations) {
   std::vector<Stream*> streams;
   for (const RmaOperation& operation : operations) {
-    if (std::find(streams.begin(), streams.end(), operation.stream) == streams.end()) streams.push_back(operation.stream);
+    if (std::find(streams.begin(), streams.end(), operation.stream) == streams.end())
+      streams.push_back(operation.stream);
   }
   for (Stream* stream : streams) {
-    if (GetEngine().IsCapturing(stream)) return Fail(ncclInvalidUsage, "RMA in a CUDA graph is not emulated");
+    if (GetEngine().IsCapturing(stream))
+      return Fail(ncclInvalidUsage, "RMA in a CUDA graph is not emulated");
   }
   for (Stream* stream : streams) {
     std::vector<RmaOperation> together;

@@ -1,8 +1,9 @@
 // RMA: signals between two members, puts into a member's window, and waits for signals.
 //
-// What nccl.h of 2.30 says and no more: a signal, and a put with the signal behind it, waits for nobody; a wait waits for
-// so many signals of each of the peers that it names, and uses them up. Operations are in the order of their streams;
-// across streams, and within a group on one stream, they have none. Whether NCCL orders them further has not been measured.
+// What nccl.h of 2.30 says and no more: a signal, and a put with the signal behind it, waits for
+// nobody; a wait waits for so many signals of each of the peers that it names, and uses them up.
+// Operations are in the order of their streams; across streams, and within a group on one stream,
+// they have none. Whether NCCL orders them further has not been measured.
 #ifndef GORDIAN_EMULATOR_NCCL_RMA_H_
 #define GORDIAN_EMULATOR_NCCL_RMA_H_
 

@@ -12,7 +12,8 @@ struct WaitSignalDesc {
   int sigIdx;
   int ctx;
 };
-using PutSignal = ncclResult_t(const void*, size_t, ncclDataType_t, int, ncclWindow_t, size_t, int, int, unsigned, ncclComm_t, cudaStream_t);
+using PutSignal = ncclResult_t(const void*, size_t, ncclDataType_t, int, ncclWindow_t, size_t, int,
+                               int, unsigned, ncclComm_t, cudaStream_t);
 using Signal = ncclResult_t(int, int, int, unsigned, ncclComm_t, cudaStream_t);
 using WaitSignal = ncclResult_t(int, WaitSignalDesc*, ncclComm_t, cudaStream_t);
 
@@ -47,15 +48,18 @@ Pair MakePair(job::Context& c) {
   NCCL_OK(ncclMemAlloc(&memory, kFloats * sizeof(float)));
   p.window = static_cast<float*>(memory);
   CUDA_OK(cudaMemset(p.window, 0, kFloats * sizeof(float)));
-  NCCL_OK(ncclCommWindowRegister(p.comm, memory, kFloats * sizeof(float), &p.handle, NCCL_WIN_COLL_SYMMETRIC));
+  NCCL_OK(ncclCommWindowRegister(p.comm, memory, kFloats * sizeof(float), &p.handle,
+                                 NCCL_WIN_COLL_SYMMETRIC));
   p.source = c.Buffer(kFloats);
   return p;
 }
 
 void Put(const Pair& p, float value, size_t at = 0) {
   const std::vector<float> values(kFloats - at, value);
-  CUDA_OK(cudaMemcpy(p.source, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice));
-  NCCL_OK(Newer<PutSignal>("ncclPutSignal")(p.source, kFloats - at, ncclFloat, p.peer, p.handle, at * sizeof(float), 0, 0, 0, p.comm, p.stream));
+  CUDA_OK(
+      cudaMemcpy(p.source, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice));
+  NCCL_OK(Newer<PutSignal>("ncclPutSignal")(p.source, kFloats - at, ncclFloat, p.peer, p.handle,
+                                            at * sizeof(float), 0, 0, 0, p.comm, p.stream));
 }
 
 void Wait(const Pair& p, int count) {

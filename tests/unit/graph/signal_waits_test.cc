@@ -29,7 +29,9 @@ Verdict After(SimJob* job, double seconds = 0.7) {
 }
 
 TEST(SignalWaits, BothWaitBeforeTheySignal) {
-  const auto program = [](int peer) { return Inits(1) + Program{WaitSignal(0, peer), Signal(0, peer), StreamSync()}; };
+  const auto program = [](int peer) {
+    return Inits(1) + Program{WaitSignal(0, peer), Signal(0, peer), StreamSync()};
+  };
   ExpectHang(Comms(1, 2), {program(1), program(0)}, Deadlock({0, 1}, kCircle));
   const Program first = Inits(1) + Program{Signal(0, 1), WaitSignal(0, 1), StreamSync()};
   ExpectHealthy(Comms(1, 2), {first, program(0)});
@@ -37,7 +39,9 @@ TEST(SignalWaits, BothWaitBeforeTheySignal) {
 
 // Without a circle of streams: the host of each sits in front of its signal.
 TEST(SignalWaits, BothHostsWaitBeforeTheySignal) {
-  const auto program = [](int peer) { return Inits(1) + Program{WaitSignal(0, peer), StreamSync(), Signal(0, peer, 2), StreamSync(2)}; };
+  const auto program = [](int peer) {
+    return Inits(1) + Program{WaitSignal(0, peer), StreamSync(), Signal(0, peer, 2), StreamSync(2)};
+  };
   ExpectHang(Comms(1, 2), {program(1), program(0)}, Deadlock({0, 1}, kCircle));
 }
 
@@ -46,7 +50,8 @@ TEST(SignalWaits, ASignalBehindACollectiveThatTheWaitHoldsUp) {
   const Program signals = Inits(1) + Program{AllReduce(0), Signal(0, 0), StreamSync()};
   ExpectHang(Comms(1, 2), {waits, signals}, Deadlock({0, 1}, kCircle));
   // On a stream of its own it passes.
-  ExpectHealthy(Comms(1, 2), {waits, Inits(1) + Program{AllReduce(0), Signal(0, 0, 2), StreamSync()}});
+  ExpectHealthy(Comms(1, 2),
+                {waits, Inits(1) + Program{AllReduce(0), Signal(0, 0, 2), StreamSync()}});
 }
 
 TEST(SignalWaits, CountsDecide) {
@@ -64,16 +69,20 @@ TEST(SignalWaits, CountsDecide) {
 
 // nccl.h reads as if a wait used up what it waited for; nobody has measured it.
 TEST(SignalWaits, ThatAWaitUsesUpItsSignalsIsAssumed) {
-  const Program waits = Inits(1) + Program{WaitSignal(0, 1), WaitSignal(0, 1), AllReduce(0), StreamSync()};
+  const Program waits =
+      Inits(1) + Program{WaitSignal(0, 1), WaitSignal(0, 1), AllReduce(0), StreamSync()};
   const Program signals = Inits(1) + Program{Signal(0, 0), AllReduce(0), StreamSync()};
   ExpectHang(Comms(1, 2), {waits, signals}, Suspected({0, 1}, VerdictKind::kDeadlock, kCircle), 6);
   SimJob job(Comms(1, 2), {waits, signals});
   EXPECT_TRUE(Assumes(After(&job, 20).main, "uses up the signals"));
-  ExpectHealthy(Comms(1, 2), {waits, Inits(1) + Program{Signal(0, 0), Signal(0, 0), AllReduce(0), StreamSync()}});
+  ExpectHealthy(Comms(1, 2), {waits, Inits(1) + Program{Signal(0, 0), Signal(0, 0), AllReduce(0),
+                                                        StreamSync()}});
 }
 
 TEST(SignalWaits, NameWhatTheyAssume) {
-  const auto program = [](int peer) { return Inits(1) + Program{WaitSignal(0, peer), Signal(0, peer), StreamSync()}; };
+  const auto program = [](int peer) {
+    return Inits(1) + Program{WaitSignal(0, peer), Signal(0, peer), StreamSync()};
+  };
   SimJob job(Comms(1, 2), {program(1), program(0)});
   const Finding finding = After(&job).main;
   EXPECT_EQ(finding.confidence, Confidence::kConfirmed);
@@ -96,26 +105,32 @@ TEST(SignalWaits, APeerThatRunsIsNoDeadlock) {
 
 TEST(SignalWaits, APeerThatHasEndedIsNamed) {
   const Program waits = Inits(1) + Program{WaitSignal(0, 1), StreamSync()};
-  ExpectHang(Comms(1, 2), {waits, Inits(1) + Program{Exit(0)}}, {VerdictKind::kRankExited, Confidence::kConfirmed, {1}, "rank-exited"}, 3);
+  ExpectHang(Comms(1, 2), {waits, Inits(1) + Program{Exit(0)}},
+             {VerdictKind::kRankExited, Confidence::kConfirmed, {1}, "rank-exited"}, 3);
 }
 
 // On several streams any of them may be the one that comes.
 TEST(SignalWaits, ASignalOnAnotherStreamMayDo) {
   const Program waits = Inits(2) + Program{WaitSignal(0, 1), AllReduce(0), StreamSync()};
-  const Program signals = Inits(2) + Program{AllReduce(0), Signal(0, 0), Signal(0, 0, 2), StreamSync()};
+  const Program signals =
+      Inits(2) + Program{AllReduce(0), Signal(0, 0), Signal(0, 0, 2), StreamSync()};
   ExpectHealthy(Comms(2, 2), {waits, signals});
 }
 
 // Two waits on streams that nothing orders: either may take the one signal.
 TEST(SignalWaits, WhichOfTwoWaitsTakesASignalIsNotKnown) {
-  const Program waits = Inits(1) + Program{AllReduce(0, 1), WaitSignal(0, 1, 1), WaitSignal(0, 1, 2), StreamSync(2), StreamSync(1)};
-  const Program signals = Inits(1) + Program{Signal(0, 0, 2), StreamSync(2), AllReduce(0), Signal(0, 0), StreamSync()};
+  const Program waits = Inits(1) + Program{AllReduce(0, 1), WaitSignal(0, 1, 1),
+                                           WaitSignal(0, 1, 2), StreamSync(2), StreamSync(1)};
+  const Program signals =
+      Inits(1) + Program{Signal(0, 0, 2), StreamSync(2), AllReduce(0), Signal(0, 0), StreamSync()};
   ExpectHealthy(Comms(1, 2), {waits, signals});
 }
 
 // Records that are lost may be those of signals.
 TEST(SignalWaits, LostRecordsProveNothing) {
-  const auto program = [](int peer) { return Inits(1) + Program{WaitSignal(0, peer), Signal(0, peer), StreamSync()}; };
+  const auto program = [](int peer) {
+    return Inits(1) + Program{WaitSignal(0, peer), Signal(0, peer), StreamSync()};
+  };
   SimJob job(Comms(1, 2), {program(1), program(0)});
   JobModel model;
   job.Run();
@@ -241,7 +256,8 @@ class SignalRecords : public ::testing::Test {
   uint64_t now_ = 1'000'000'000, round_ = 0;
 };
 
-// The first of both groups starts before anything in them is waited for: no order within a group is taken for granted.
+// The first of both groups starts before anything in them is waited for: no order within a group is
+// taken for granted.
 TEST_F(SignalRecords, NothingInOneGroupIsInFrontOfTheRest) {
   for (const ProcessId p : {1, 2}) {
     Comm(p);

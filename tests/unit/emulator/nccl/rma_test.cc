@@ -21,7 +21,8 @@ struct Window {
     REQUIRE_NCCL(ncclMemAlloc(&found, kFloats * sizeof(float)));
     memory = static_cast<float*>(found);
     REQUIRE_CUDA(cuMemsetD32(reinterpret_cast<CUdeviceptr>(memory), 0, kFloats));
-    REQUIRE_NCCL(ncclCommWindowRegister(comm, memory, kFloats * sizeof(float), &handle, NCCL_WIN_COLL_SYMMETRIC));
+    REQUIRE_NCCL(ncclCommWindowRegister(comm, memory, kFloats * sizeof(float), &handle,
+                                        NCCL_WIN_COLL_SYMMETRIC));
   }
   float At(size_t index) const {
     float value = 0;
@@ -30,12 +31,14 @@ struct Window {
   }
 };
 
-ncclResult_t Put(const Buffer& from, size_t count, int peer, const Window& window, size_t at, ncclComm_t comm, cudaStream_t stream,
-                 int index = 0, int context = 0) {
-  return ncclPutSignal(from.As<float>(), count, ncclFloat, peer, window.handle, at * sizeof(float), index, context, 0, comm, stream);
+ncclResult_t Put(const Buffer& from, size_t count, int peer, const Window& window, size_t at,
+                 ncclComm_t comm, cudaStream_t stream, int index = 0, int context = 0) {
+  return ncclPutSignal(from.As<float>(), count, ncclFloat, peer, window.handle, at * sizeof(float),
+                       index, context, 0, comm, stream);
 }
 
-ncclResult_t Wait(int count, int peer, ncclComm_t comm, cudaStream_t stream, int index = 0, int context = 0) {
+ncclResult_t Wait(int count, int peer, ncclComm_t comm, cudaStream_t stream, int index = 0,
+                  int context = 0) {
   ncclWaitSignalDesc_t one = {count, peer, index, context};
   return ncclWaitSignal(1, &one, comm, stream);
 }
@@ -89,7 +92,8 @@ TEST(Rma, EachSignalCountsForItself) {
       ncclComm_t comm = rank.Init();
       cudaStream_t stream = MakeStream();
       if (rank.rank() == 0) {
-        ncclWaitSignalDesc_t all[] = {{1, 1, 2, 0}, {1, 1, 0, 3}, {1, 2, 0, 0}, {0, 1, 5, 0}, {1, 1, 0, 0}};
+        ncclWaitSignalDesc_t all[] = {
+            {1, 1, 2, 0}, {1, 1, 0, 3}, {1, 2, 0, 0}, {0, 1, 5, 0}, {1, 1, 0, 0}};
         REQUIRE_NCCL(ncclWaitSignal(5, all, comm, stream));
       } else {
         REQUIRE_NCCL(ncclSignal(0, rank.rank() == 1 ? 2 : 0, 0, 0, comm, stream));
@@ -125,7 +129,8 @@ TEST(Rma, AGroupSignalsAtItsEnd) {
     REQUIRE_NCCL(ncclGroupStart());
     REQUIRE_NCCL(Wait(1, 1 - rank.rank(), comm, stream));
     REQUIRE_NCCL(ncclSignal(1 - rank.rank(), 0, 0, 0, comm, stream));
-    REQUIRE_NCCL(ncclAllReduce(data.As<float>(), data.As<float>(), kFloats, ncclFloat, ncclSum, comm, stream));
+    REQUIRE_NCCL(ncclAllReduce(data.As<float>(), data.As<float>(), kFloats, ncclFloat, ncclSum,
+                               comm, stream));
     REQUIRE_NCCL(ncclGroupEnd());
     Synchronize(stream);
     REQUIRE(data.Read<float>(1)[0] == 2);
@@ -151,9 +156,12 @@ TEST(Rma, WhatIsRefused) {
     Window window(comm);
     Buffer source(kFloats * sizeof(float));
     const int peer = 1 - rank.rank();
-    REQUIRE(Put(source, kFloats, peer, window, 1, comm, stream) == ncclInvalidArgument);  // beyond its end
-    REQUIRE(ncclPutSignal(source.As<float>(), 1, ncclFloat, peer, nullptr, 0, 0, 0, 0, comm, stream) == ncclInvalidArgument);
-    REQUIRE(ncclPutSignal(&stream, 1, ncclFloat, peer, window.handle, 0, 0, 0, 0, comm, stream) == ncclInvalidArgument);
+    REQUIRE(Put(source, kFloats, peer, window, 1, comm, stream) ==
+            ncclInvalidArgument);  // beyond its end
+    REQUIRE(ncclPutSignal(source.As<float>(), 1, ncclFloat, peer, nullptr, 0, 0, 0, 0, comm,
+                          stream) == ncclInvalidArgument);
+    REQUIRE(ncclPutSignal(&stream, 1, ncclFloat, peer, window.handle, 0, 0, 0, 0, comm, stream) ==
+            ncclInvalidArgument);
     REQUIRE(ncclSignal(2, 0, 0, 0, comm, stream) == ncclInvalidArgument);
     REQUIRE(ncclSignal(peer, -1, 0, 0, comm, stream) == ncclInvalidArgument);
     REQUIRE(ncclSignal(peer, 0, 0, 1, comm, stream) == ncclInvalidArgument);
