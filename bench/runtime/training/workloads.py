@@ -41,8 +41,8 @@ class Job:
         """Images and labels of a data-parallel rank."""
         side = 32 if self.tiny else 224
         generator = torch.Generator().manual_seed(1000 + seed)
-        images = torch.randn(batch, 3, side, side, generator=generator).to(self.device)
-        return images, torch.randint(0, 10 if self.tiny else 1000, (batch,), generator=generator).to(self.device)
+        images = torch.randn(batch, 3, side, side, generator=generator, device="cpu").to(self.device)
+        return images, torch.randint(0, 10 if self.tiny else 1000, (batch,), generator=generator, device="cpu").to(self.device)
 
     @property
     def narrow(self):
@@ -192,7 +192,7 @@ def _gpt2(job, tensor):
     pipeline = parallel.TwoStages(stage, (job.rank + in_stage) % job.ranks, pairs, job.traffic, (batch, length, width),
                                   job.narrow, job.device)
     generator = torch.Generator().manual_seed(2000 + place // tensor)
-    tokens = torch.randint(0, words, (micro_batches, batch, length + 1), generator=generator).to(job.device)
+    tokens = torch.randint(0, words, (micro_batches, batch, length + 1), generator=generator, device="cpu").to(job.device)
     inputs, labels = list(tokens[:, :, :-1]), [t.reshape(-1) for t in tokens[:, :, 1:]]
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
     reducer = parallel.Buckets(net, job.traffic, data) if data is not None else None
