@@ -7,8 +7,9 @@ import os
 import statistics
 import sys
 
-# With the same arithmetic losses are equal; in another order of additions they are this near.
-NEAR = 0.02
+# With the same arithmetic losses are equal. In another order of additions (more than two ranks) a training of 45 steps ends this
+# near, as a part of the first loss: buckets of another size make a hundredth of it with NCCL alone.
+NEAR = 0.05
 TWIN = {"resnet_shuffled": "resnet_windows"}  # compared with, since NCCL cannot run it
 
 
@@ -36,11 +37,11 @@ def losses(ranks):
 
 
 def apart(one, other):
-    """The largest relative difference of two turns' losses."""
+    """The largest difference of two turns' losses, as a part of the first loss: they fall by orders of magnitude."""
     worst = 0.0
     for a, b in zip(losses(one), losses(other)):
         assert len(a) == len(b)
-        worst = max([worst] + [abs(x - y) / max(abs(x), 1e-9) for x, y in zip(a, b)])
+        worst = max([worst] + [abs(x - y) / a[0] for x, y in zip(a, b)])
     return worst
 
 
@@ -52,16 +53,21 @@ def how_far(one, other):
     return f"{worst:.1e}"
 
 
+def fast(sorted_times):
+    """The time that a tenth of the steps stays below: with the host at its quickest."""
+    return sorted_times[len(sorted_times) // 10]
+
+
 def spread(sorted_times):
-    n = len(sorted_times)
-    return f"{sorted_times[n // 10]:.2f} to {sorted_times[n - 1 - n // 10]:.2f}"
+    return f"{fast(sorted_times):.2f} to {sorted_times[-1 - len(sorted_times) // 10]:.2f}"
 
 
 def main():
     found = load(sys.argv[1])
     nccl = found.get("nccl", {})
     wrong = 0 if nccl else 1
-    print("Throughput as ratio to NCCL's (above 1: faster), medians of steps; ms a step, median (10 % to 90 %); coefficient of variation.")
+    print("Throughput as ratio to NCCL's (above 1: faster), of medians of steps and of their fastest tenths; ms a step, median")
+    print("(10 % to 90 %); coefficient of variation.")
     for mode in ("preemptive", "gordian"):
         print(f"\n{mode}")
         for workload, turns in sorted(found.get(mode, {}).items()):
@@ -72,7 +78,7 @@ def main():
             own, other = times(turns), times(base)
             ratio = statistics.median(other) / statistics.median(own)
             each = [statistics.median(times([b])) / statistics.median(times([t])) for t, b in zip(turns, base)]
-            print(f"  {ratio:.3f}  {workload}: {statistics.median(own):.2f} ({spread(own)}) ms, NCCL {statistics.median(other):.2f}"
+            print(f"  {ratio:.3f} {fast(other) / fast(own):.3f}  {workload}: {statistics.median(own):.2f} ({spread(own)}) ms, NCCL {statistics.median(other):.2f}"
                   f" ({spread(other)}); turns {', '.join(f'{r:.3f}' for r in each)};"
                   f" variation {statistics.stdev(own) / statistics.mean(own):.1%}, NCCL {statistics.stdev(other) / statistics.mean(other):.1%}")
             far = apart(turns[0], base[0])
@@ -82,7 +88,7 @@ def main():
                 text += f"; again: {how_far(turns[0], turns[1])}"
             if len(base) > 1:
                 text += f"; NCCL's again: {how_far(base[0], base[1])}"
-            print(f"         {text}")
+            print(f"               {text}")
     print("\noperations and MB of rank 0 in a step; counted by the runtime in the timed steps, all ranks")
     for workload, turns in sorted(found.get("preemptive", nccl).items()):
         first = turns[0][0]
