@@ -43,7 +43,7 @@ class DeviceBlock {
     __syncthreads();
     return shared_.word;
   }
-  // A copy of an entry in the block's own memory, until the next call.
+  // A copy of an entry in host memory, until the next call.
   __device__ const Work& Fetch(const Work* entry) {
     __syncthreads();
     const auto* from = reinterpret_cast<const uint32_t*>(entry);

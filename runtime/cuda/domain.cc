@@ -96,8 +96,7 @@ Status Domain::PrepareDevice() {
   // All that kernels and lists need is made now: later it might wait behind a kernel that waits for us.
   if (Status s = Cuda(PreloadCarriers(), "loading the kernels"); !s.ok()) return s;
   const size_t claims = HelpStream::kClaimBytes * config_.help_streams;
-  const size_t seen_at = claims + HelpStream::kCopyBytes * config_.help_streams;
-  const size_t counter_at = seen_at + sizeof(Seen) * (config_.help_streams + 1);
+  const size_t counter_at = claims + sizeof(Seen) * (config_.help_streams + 1);
   const size_t words = sizeof(Word) * (config_.communicators + 1);
   cudaError_t e = cudaHostAlloc(reinterpret_cast<void**>(&stop_), words, cudaHostAllocMapped);
   if (e == cudaSuccess && config_.help_streams > 0) {
@@ -116,8 +115,7 @@ Status Domain::PrepareDevice() {
   if (lists_ != nullptr) {
     for (int i = 0; i < config_.help_streams; ++i) lists_[i].tail = lists_[i].keys = lists_[i].begun = 0;
   }
-  copies_ = reinterpret_cast<Work*>(device_memory_ + claims);
-  seen_ = reinterpret_cast<Seen*>(device_memory_ + seen_at);
+  seen_ = reinterpret_cast<Seen*>(device_memory_ + claims);
   helped_ = reinterpret_cast<uint32_t*>(device_memory_ + counter_at);
   if (config_.detached_tags > 0) {
     Status s = Worker::Create(config_.worker, config_.device, &stop_->word, [this] { return Health(); }, &worker_);
@@ -196,7 +194,7 @@ Status Domain::ListOf(cudaStream_t stream, HelpStream** list) {
     state.list = std::make_unique<HelpStream>(
         lists_ + used,
         reinterpret_cast<uint64_t*>(device_memory_ + static_cast<size_t>(used) * HelpStream::kClaimBytes),
-        copies_ + static_cast<size_t>(used) * kHelpEntries, seen_ + used, &stop_->word, helped_, room, config_.renamed_bytes);
+        seen_ + used, &stop_->word, helped_, room, config_.renamed_bytes);
   }
   *list = state.list.get();
   return Status::Ok();

@@ -162,9 +162,8 @@ class Domain {
   Word* stop_ = nullptr;
   Word* failed_ = nullptr;  // of each communicator
   HelpStream::Shared* lists_ = nullptr;
-  char* device_memory_ = nullptr;  // claims of all lists, copies of their entries, `seen_`, the counter of help
+  char* device_memory_ = nullptr;  // claims of all lists, `seen_`, the counter of help
   uint32_t* helped_ = nullptr;
-  Work* copies_ = nullptr;
   Seen* seen_ = nullptr;  // of all lists, then of operations without one
   cudaStream_t own_stream_ = nullptr;
   std::shared_ptr<Worker> worker_;

@@ -43,7 +43,6 @@ inline constexpr int64_t kLookEvery = 10000;  // nanoseconds
 // What a kernel knows of its stream. Host words are in mapped memory, read when stalled only.
 struct HelpList {
   const Work* entries;      // ring of kHelpEntries in host memory
-  Work* copies;             // the same in the device's memory, as far as they have been seen
   const uint32_t* tail;     // number of the next entry to be published; host memory
   const uint32_t* keys;     // order keys in use on this stream; host memory
   const uint32_t* stop;     // not 0: leave, unfinished; host memory
@@ -99,43 +98,17 @@ GRT_HD inline void TakeHostFailure(const Work& w) {
   for (uint32_t p = 0; failed != kNoFailure && p < w.ranks; ++p) StoreRelaxed(&HeaderAt(w, p)->failed, failed);
 }
 
-// Has a look at the host's words if it is time and nobody else does. `own`: the block's own operation, whose
-// communicator the host may have given up.
-//
-// No entry that is copied here is written again meanwhile, by the host or by another block's copy of what comes
-// next at its place in the ring: it stands behind the own operation, which is unfinished.
-template <typename Block>
-GRT_HD inline void LookAtHost(Block& b, const HelpList& h, const Work& own) {
-  uint32_t looks = 0, first = h.id + 1, tail = first, keys = 0;
-  if (b.Thread() == 0) {
-    const uint64_t now = b.Now();
-    const uint64_t last = LoadWordAcquire(&h.seen->looked);
-    if (static_cast<int64_t>(now - last) >= kLookEvery && CompareAndSwap(&h.seen->looked, last, now)) {
-      if (LoadHostWord(h.stop) != 0) StoreRelaxed(&h.seen->stop, 1);
-      TakeHostFailure(own);
-      looks = h.listed;
-    }
-    if (looks != 0) {
-      tail = LoadHostWord(h.tail);
-      keys = LoadHostWord(h.keys);  // set before the tail: counts all keys up to there
-      const auto copied = static_cast<uint32_t>(LoadWordAcquire(&h.seen->published) >> 32);
-      if (static_cast<int32_t>(copied - first) > 0) first = copied;
-    }
-  }
-  if (h.listed == 0 || b.Broadcast(looks) == 0) return;
-  first = b.Broadcast(first);
-  const uint32_t count = b.Broadcast(tail) - first;
-  if (static_cast<int32_t>(count) > 0) {
-    constexpr uint32_t kWords = sizeof(Work) / 8;
-    for (uint32_t i = b.Thread(); i < count * kWords; i += b.Threads()) {
-      const uint32_t place = (first + i / kWords) % kHelpEntries;
-      const auto* from = reinterpret_cast<const uint64_t*>(h.entries + place);
-      auto* to = reinterpret_cast<uint64_t*>(h.copies + place);
-      StoreWideRelaxed(to + i % kWords, LoadWideRelaxed(from + i % kWords));
-    }
-  }
-  b.Sync();  // all threads' copies come before the tail
-  if (b.Thread() == 0) StoreWordRelease(&h.seen->published, uint64_t{tail} << 32 | keys);
+// By one thread: has a look at the host's words if it is time and nobody else does. `own`: the block's own
+// operation, whose communicator the host may have given up.
+GRT_HD inline void LookAtHost(const HelpList& h, const Work& own, uint64_t now) {
+  const uint64_t last = LoadWordAcquire(&h.seen->looked);
+  if (static_cast<int64_t>(now - last) < kLookEvery || !CompareAndSwap(&h.seen->looked, last, now)) return;
+  if (LoadHostWord(h.stop) != 0) StoreRelaxed(&h.seen->stop, 1);
+  TakeHostFailure(own);
+  if (h.listed == 0) return;
+  const uint32_t tail = LoadHostWord(h.tail);
+  const uint32_t keys = LoadHostWord(h.keys);  // set before the tail: counts all keys up to there
+  StoreWordRelease(&h.seen->published, uint64_t{tail} << 32 | keys);
 }
 
 // For an operation that does not go on: whether its communicator has failed, which the host is told. Another
@@ -199,8 +172,8 @@ GRT_HD inline bool HelpOnceInline(Block& b, const HelpList& h, const Work& own, 
   if (HasFailed(b, own, b.Index())) return false;
   uint32_t stop = 0;
   uint64_t published = 0;
-  LookAtHost(b, h, own);
   if (b.Thread() == 0) {
+    LookAtHost(h, own, b.Now());
     stop = LoadRelaxed(&h.seen->stop);
     if (h.listed != 0) published = LoadWordAcquire(&h.seen->published);
   }
@@ -216,7 +189,7 @@ GRT_HD inline bool HelpOnceInline(Block& b, const HelpList& h, const Work& own, 
   for (uint32_t id = h.id + 1; id != tail; ++id) {
     // Nothing behind can be served once every key has an unfinished operation.
     if (unfinished_keys >= keys || unfinished_keys == kHelpKeys) break;
-    const Work& w = b.Fetch(h.copies + id % kHelpEntries);
+    const Work& w = b.Fetch(h.entries + id % kHelpEntries);
     if ((w.flags & kBarrier) != 0) break;
     bool blocked = false;
     for (uint32_t k = 0; k < unfinished_keys; ++k) blocked = blocked || b.Keys()[k] == w.order_key;

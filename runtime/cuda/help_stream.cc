@@ -93,7 +93,6 @@ bool HelpStream::Publish(Work work, const Touched& touched, bool first, cudaStre
   }
   shared_->entries[next_ % kHelpEntries] = work;
   help->entries = shared_->entries;
-  help->copies = copies_;
   help->tail = &shared_->tail;
   help->keys = &shared_->keys;
   help->claims = claims_;

@@ -43,14 +43,13 @@ class HelpStream {
     alignas(128) Work entries[kHelpEntries];
   };
   static constexpr size_t kClaimBytes = sizeof(uint64_t) * kHelpEntries * kMaxChannels;
-  static constexpr size_t kCopyBytes = sizeof(Work) * kHelpEntries;
 
-  // `claims`: kClaimBytes of the device's memory, and `seen` there too, zero at first; `copies`: kCopyBytes there.
-  // `stop`, `helped`: see HelpList.
+  // `claims`: kClaimBytes of the device's memory, and `seen` there too, zero at first. `stop`, `helped`: see
+  // HelpList.
   // `room`: of the device's memory, for renamed outputs.
-  HelpStream(Shared* shared, uint64_t* claims, Work* copies, Seen* seen, const uint32_t* stop, uint32_t* helped,
-             char* room, uint64_t room_bytes)
-      : stop_(stop), helped_(helped), seen_(seen), shared_(shared), claims_(claims), copies_(copies), room_(room),
+  HelpStream(Shared* shared, uint64_t* claims, Seen* seen, const uint32_t* stop, uint32_t* helped, char* room,
+             uint64_t room_bytes)
+      : stop_(stop), helped_(helped), seen_(seen), shared_(shared), claims_(claims), room_(room),
         room_bytes_(room_bytes) {}
   HelpStream(const HelpStream&) = delete;
   HelpStream& operator=(const HelpStream&) = delete;
@@ -76,7 +75,6 @@ class HelpStream {
   Seen* const seen_;
   Shared* const shared_;
   uint64_t* const claims_;
-  Work* const copies_;
   char* const room_;
   const uint64_t room_bytes_;
   uint32_t next_ = 0;

@@ -205,7 +205,7 @@ class HostHeaps {
 // The list of one stream, as HelpStream keeps it.
 class HostList {
  public:
-  HostList() : entries_(kHelpEntries), copies_(kHelpEntries), claims_(kHelpEntries * kMaxChannels, 0) {}
+  HostList() : entries_(kHelpEntries), claims_(kHelpEntries * kMaxChannels, 0) {}
   // `renamed`: where helpers write the output; null: to its output.
   HelpList Publish(Work work, bool marked, uint32_t keys, char* renamed = nullptr) {
     if (marked) work.flags |= kBarrier;
@@ -217,7 +217,6 @@ class HostList {
     entries_[tail_ % kHelpEntries] = work;
     HelpList help = Alone();
     help.entries = entries_.data();
-    help.copies = copies_.data();
     help.tail = &tail_;
     help.keys = &keys_;
     help.claims = claims_.data();
@@ -242,7 +241,7 @@ class HostList {
   uint32_t begun() const { return begun_; }
 
  private:
-  std::vector<Work> entries_, copies_;
+  std::vector<Work> entries_;
   std::vector<uint64_t> claims_;
   Seen seen_{};
   uint32_t tail_ = 0, keys_ = 0, helped_ = 0, stop_ = 0, begun_ = 0;
