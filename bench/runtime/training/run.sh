@@ -3,11 +3,12 @@
 #   run.sh BUILD OUTPUT_FOLDER [GPUS [SECONDS [TURNS]]]
 # BUILD holds bin/gordian and lib/ with libgordian_interpose.so and libgordian_runtime_cuda.so. GPUS: 2 (default) or 4.
 # No launch begins that might end after SECONDS (default 240). TURNS (default "nccl preemptive gordian hang preemptive nccl
-# gordian"): "hang" is the job with an order for each rank under NCCL, which must hang and be told.
+# gordian"): "hang" is the job with an order for each rank under NCCL, which must hang and be told; "pieces" times what
+# such jobs are made of (pieces.py), with NCCL and with the runtime.
 # OUTPUT_FOLDER/summary.txt has the ratios first. PYTHON: another interpreter than python3. STEPS, WARM: of each workload.
 # WORKLOADS: others than those that go with GPUS. GORDIAN_TRAINING_ARGUMENTS: more for train.py (--tiny).
 set -u
-[ $# -ge 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1" && pwd)
 mkdir -p "$2" || exit 2
@@ -21,6 +22,8 @@ ordered="resnet_ddp resnet_each resnet_windows vit_dp vit_tp gpt2_pp"
 [ "$gpus" -ge 4 ] && ordered="$ordered vit_hybrid gpt2_tp_pp"
 shuffled=resnet_shuffled
 [ -n "${WORKLOADS:-}" ] && ordered=$WORKLOADS shuffled=
+# shellcheck disable=SC2206  # they are several words
+settings=(--steps "${STEPS:-40}" --warm "${WARM:-5}" ${GORDIAN_TRAINING_ARGUMENTS:-})
 failed=0
 : >"$out/log.txt"
 say() { printf '%s\n' "$*" >>"$out/log.txt"; }
@@ -34,15 +37,13 @@ for i in range(torch.cuda.device_count()): print(i, torch.cuda.get_device_name(i
   env | grep '^NCCL_'
 } >"$out/machine.txt" 2>&1
 
-# NAME COLLECTIVES LIMIT WORKLOADS...: its exit code in $code
+# NAME COLLECTIVES LIMIT SCRIPT ARGUMENTS...: its exit code in $code
 launch() {
   local name=$1 whose=$2 limit=$3 begin=$SECONDS
   shift 3
   printed="$out/$name.txt"
   while [ -e "$printed" ]; do printed="${printed%.txt}+.txt"; done
-  # shellcheck disable=SC2086  # they are several words
-  set -- "$python" -m torch.distributed.run --standalone --nproc-per-node "$gpus" "$here/train.py" --out "$out/$name" \
-    --steps "${STEPS:-40}" --warm "${WARM:-5}" ${GORDIAN_TRAINING_ARGUMENTS:-} "$@"
+  set -- "$python" -m torch.distributed.run --standalone --nproc-per-node "$gpus" "$@"
   if [ "$whose" != none ]; then
     rm -rf "$out/session.$name"
     set -- "$build/bin/gordian" run --collectives "$whose" --on-verdict kill --session "$out/session.$name" -- "$@"
@@ -61,7 +62,7 @@ train() {
     limit=$((budget - SECONDS))
     [ "$limit" -lt 15 ] && { say "$name: no time for ${left[*]}"; return; }
     [ "$limit" -gt 90 ] && limit=90
-    launch "$name" "$whose" "$limit" "${left[@]}"
+    launch "$name" "$whose" "$limit" "$here/train.py" --out "$out/$name" "${settings[@]}" "${left[@]}"
     before=${#left[@]}
     while [ ${#left[@]} -gt 0 ] && [ -e "$out/$name/${left[0]}.0.json" ]; do left=("${left[@]:1}"); done
     if [ "$code" -ne 0 ]; then
@@ -91,7 +92,7 @@ for turn in $turns; do
     gordian) train "gordian.${count[$turn]}" nccl $ordered ;;
     preemptive) train "preemptive.${count[$turn]}" preemptive $ordered $shuffled ;;
     hang)
-      launch "hang" nccl 60 resnet_shuffled
+      launch "hang" nccl 60 "$here/train.py" --out "$out/hang" "${settings[@]}" resnet_shuffled
       if [ "$code" -eq 137 ] && grep -q '^gordian: DEADLOCK' "$printed"; then
         say "ok      hang: with NCCL it hangs, and is told: $(grep -m 1 '^gordian: DEADLOCK' "$printed" | cut -c1-200)"
       else
@@ -99,9 +100,16 @@ for turn in $turns; do
         say "WRONG   hang: with NCCL it ended with $code"
       fi
       ;;
+    pieces)
+      launch "pieces_nccl" none 60 "$here/pieces.py"
+      [ "$code" -eq 0 ] || failed=$((failed + 1))
+      launch "pieces_preemptive" preemptive 60 "$here/pieces.py" --own-orders
+      [ "$code" -eq 0 ] || failed=$((failed + 1))
+      ;;
     *) echo "no such turn: $turn" >&2 && exit 2 ;;
   esac
-  [ "$turn" != hang ] && [ $((SECONDS - begin)) -gt "$last" ] && last=$((SECONDS - begin))
+  case $turn in hang | pieces) continue ;; esac
+  [ $((SECONDS - begin)) -gt "$last" ] && last=$((SECONDS - begin))
 done
 "$python" "$here/summary.py" "$out" >"$out/summary.txt" 2>&1 || failed=$((failed + 1))
 { cat "$out/log.txt" "$out/machine.txt"; echo "$failed wrong, $SECONDS s"; } >>"$out/summary.txt"
