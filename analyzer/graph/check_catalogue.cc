@@ -282,9 +282,18 @@ Finding MakeFinding(const char* id, Confidence confidence) {
   return finding;
 }
 
+namespace {
+
+// Operators alone change neither who waits for whom nor what an operation leaves behind for the next one, as counts and
+// kinds may: a stall that is proven has another reason, and comes first.
+bool HoldsNothingUp(const Finding& finding) { return finding.check == "mismatch-operator" && IsOver(finding); }
+
+}  // namespace
+
 Verdict WorstFirst(std::vector<Finding> findings) {
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
     if (a.confidence != b.confidence) return a.confidence > b.confidence;
+    if (const bool waits = HoldsNothingUp(b); waits != HoldsNothingUp(a)) return waits;
     return Severity(a.verdict) > Severity(b.verdict);
   });
   Verdict verdict;

@@ -193,8 +193,9 @@ void Matcher::Accept(const PartRef& part, uint64_t now_ns) {
   slot->accepted = true;
   if (comms_[part.comm].opaque) return;
   if (instance != nullptr) {
-    const int earlier = comms_[part.comm].collective_mismatch;
-    if (earlier >= 0) Keep(earlier, part.rank, part.sequence, slot->signature);
+    for (const int earlier : {comms_[part.comm].collective_mismatch, comms_[part.comm].operator_mismatch}) {
+      if (earlier >= 0) Keep(earlier, part.rank, part.sequence, slot->signature);
+    }
     CheckInstance(part.comm, part.sequence, *instance, part.rank, now_ns);
   } else {
     CheckTransfer(part, *FindTransfer(part), now_ns);
@@ -235,6 +236,9 @@ void Matcher::CheckInstance(int index, uint64_t sequence, Instance& instance, in
       m.bits |= Difference(other.signature, mine.signature);
     }
     m.members.push_back(member(rank));
+    if (instance.mismatch == comm.operator_mismatch && m.bits != kOperatorDiffers && comm.collective_mismatch < 0) {
+      comm.collective_mismatch = std::exchange(comm.operator_mismatch, -1);
+    }
     return;
   }
   // All accepted ones agree so far, so one of them stands for all.
@@ -243,7 +247,7 @@ void Matcher::CheckInstance(int index, uint64_t sequence, Instance& instance, in
     if (static_cast<int>(r) == rank || !other.accepted) continue;
     const uint32_t bits = Difference(other.signature, mine.signature);
     if (bits == 0) return;
-    const int described = comm.collective_mismatch;
+    int& described = bits == kOperatorDiffers ? comm.operator_mismatch : comm.collective_mismatch;
     if (described >= 0 && mismatches_[described].sequence <= sequence) {
       instance.mismatch = kFurtherMismatch;
       ++mismatches_[described].further;
@@ -264,14 +268,14 @@ void Matcher::CheckInstance(int index, uint64_t sequence, Instance& instance, in
       m.further = mismatches_[described].further + 1;
       mismatches_[described] = std::move(m);
     } else {
-      comm.collective_mismatch = static_cast<int>(mismatches_.size());
+      described = static_cast<int>(mismatches_.size());
       mismatches_.push_back(std::move(m));
     }
-    instance.mismatch = comm.collective_mismatch;
+    instance.mismatch = described;
     for (auto it = comm.instances.lower_bound(sequence); it != comm.instances.end(); ++it) {
       for (size_t i = 0; i < it->second.members.size(); ++i) {
         const MemberSlot& slot = it->second.members[i];
-        if (slot.accepted) Keep(comm.collective_mismatch, static_cast<int>(i), it->first, slot.signature);
+        if (slot.accepted) Keep(described, static_cast<int>(i), it->first, slot.signature);
       }
     }
     return;
@@ -346,7 +350,10 @@ void Matcher::Retire(Communicator& comm, Instances::iterator instance) {
 
 void Matcher::MaybeRetire(Communicator& comm, uint64_t sequence) {
   const auto it = comm.instances.find(sequence);
-  if (it->second.done >= comm.nranks) return Retire(comm, it);
+  if (it->second.done >= comm.nranks) {
+    if (it->second.mismatch >= 0) mismatches_[it->second.mismatch].completed = true;
+    return Retire(comm, it);
+  }
   if (comm.instances.size() <= kMaxHeldWithUnseenMembers) return;
   const Instance& oldest = comm.instances.begin()->second;
   for (size_t r = 0; r < oldest.members.size(); ++r) {

@@ -103,7 +103,10 @@ struct Communicator {
   Instances instances;  // unfinished, by sequence
   std::map<std::pair<int, int>, std::map<uint64_t, Transfer>> transfers;  // (source, destination)
   bool unsure = false;  // numbers of some member may be wrong: no mismatch is one
+  // The earliest of each, as indices into Matcher::mismatches(); -1: none. Operators alone have their own: they make
+  // wrong data and hold nothing up, and must not hide what does.
   int collective_mismatch = -1;
+  int operator_mismatch = -1;
   int transfer_mismatch = -1;
 };
 
@@ -135,6 +138,7 @@ struct Mismatch {
   uint32_t bits = 0;
   uint64_t found_ns = 0;
   int further = 0;  // on the same communicator, of later calls
+  bool completed = false;  // by all members
   std::vector<MismatchMember> members;
   int expected_members = 0;
   // Of collectives, by rank and sequence: what each has called from this one on.

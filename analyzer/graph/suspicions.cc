@@ -505,7 +505,8 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
       bool mismatched = false;
       if (kernel != nullptr && kernel->comm_index >= 0) {
         const Communicator& comm = graph.matcher().comms()[kernel->comm_index];
-        mismatched = comm.collective_mismatch >= 0 || comm.transfer_mismatch >= 0;
+        mismatched = comm.collective_mismatch >= 0 || comm.transfer_mismatch >= 0 ||
+                     (comm.operator_mismatch >= 0 && !graph.matcher().mismatches()[comm.operator_mismatch].completed);
       }
       if (mismatched || kernel == nullptr || !kernel->enqueued) continue;
       if (without_kernels[n] && search.GroupedDifferently(can, n)) continue;

@@ -100,6 +100,9 @@ struct Finding {
   friend bool operator==(const Finding&, const Finding&) = default;
 };
 
+// Whether it is a mismatch that all members have completed: something is wrong, and nobody waits for it.
+bool IsOver(const Finding& finding);
+
 // Ranks that ended and were started again.
 struct Restarts {
   int times = 0;           // how often the rank that came back most often did; 0: none has
