@@ -145,6 +145,7 @@ std::string WaitPhrase(const graph::WaitEdge& edge) {
     const bool receiving = edge.op.find("Recv") != std::string::npos;
     return "waits for " + other + (receiving ? ", which has not sent" : ", which has not received");
   }
+  if (reason == "signal") return "waits for a signal of " + other + ", which has not sent it";
   if (reason == "communicator_init") {
     return "waits for " + other + ", which has not joined in making the communicator";
   }
