@@ -8,7 +8,6 @@ namespace {
 
 constexpr uint32_t kPairLineChannels = 64;
 constexpr uint32_t kPairBulkChannels = 32;
-constexpr uint32_t kKeysOfCommunicator = 64;  // 1 for collectives, 2 for each peer
 
 }  // namespace
 
@@ -146,13 +145,19 @@ Status Communicator::Plan(OpKind kind, const void* in, void* out, uint64_t count
 }
 
 Status Communicator::Launch(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op,
-                            int peer, cudaStream_t stream, uint64_t scalar) {
+                            int peer, cudaStream_t stream, uint64_t scalar, bool* captured) {
+  bool in_graph = false;
+  if (captured != nullptr) *captured = false;
   if (count == 0) return Status::Ok();
   Work work;
   Touched touched;
   if (Status s = Plan(kind, in, out, count, type, op, peer, scalar, ports_, &work, &touched); !s.ok()) return s;
-  return domain_->Submit(work, touched, stream);
+  const Status status = domain_->Submit(work, touched, stream, &in_graph);
+  if (captured != nullptr) *captured = in_graph;
+  return status;
 }
+
+bool Communicator::IsReplayed() const { return domain_->IsReplayed(number_); }
 
 void Communicator::Abort() {
   uint32_t seen = __atomic_load_n(failed_, __ATOMIC_ACQUIRE);

@@ -72,6 +72,9 @@ struct alignas(16) ChannelState {
 };
 static_assert(sizeof(ChannelState) == 16);
 
+// Order keys of a communicator: 1 for its collectives, 2 for each peer, by direction.
+inline constexpr uint32_t kKeysOfCommunicator = 64;
+
 // Where a port lies in its region; offsets from the region's base.
 struct PortLayout {
   uint64_t flags_at = 0, state_at = 0, lines_at = 0, stage_at = 0, end = 0;

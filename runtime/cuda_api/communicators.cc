@@ -151,6 +151,11 @@ grtResult_t grtCommDestroy(grtComm_t comm, uint64_t timeout_ns) {
     std::vector<cudaEvent_t> ends;
     grtResult_t result = grtSuccess;
     for (cudaStream_t stream : streams) {
+      bool captured = false;
+      if (IsCaptured(stream, &captured) != cudaSuccess || captured) {
+        state.aborted = true;  // it cannot be asked: nobody knows when its operations end
+        continue;
+      }
       cudaEvent_t end = nullptr;
       if (cudaEventCreateWithFlags(&end, cudaEventDisableTiming) != cudaSuccess) result = grtUnhandledCudaError;
       if (end != nullptr) ends.push_back(end);
@@ -172,6 +177,11 @@ grtResult_t grtCommDestroy(grtComm_t comm, uint64_t timeout_ns) {
     }
     for (const cudaEvent_t end : ends) cudaEventDestroy(end);
     if (result != grtSuccess) return result;
+    // And the launches of graphs so far.
+    const Communicator* communicator = state.ready.load(std::memory_order_acquire);
+    for (; communicator != nullptr && !communicator->IsReplayed(); Pause(&pause_ns)) {
+      if (NowNs() >= deadline_ns) return grtTimeout;
+    }
     for (const auto& [sequence, operation] : detached) {
       const gordian::Status done = operation.Wait(static_cast<uint64_t>(std::max<int64_t>(deadline_ns - NowNs(), 0)));
       if (done.code() == gordian::StatusCode::kDeadline) return grtTimeout;

@@ -20,6 +20,7 @@ uint32_t StateOf(const Attendee& a) { return __atomic_load_n(&a.state, __ATOMIC_
 struct Meeting::Page {
   alignas(128) uint32_t failed;  // Failure; the devices read and write it too
   alignas(128) uint32_t arrived;  // a futex
+  uint32_t captured;
   alignas(128) Attendee attendees[kMostMeeting];
 };
 
@@ -74,6 +75,10 @@ bool Meeting::AllLeft() const {
   }
   return true;
 }
+
+void Meeting::NoteCaptured() { Atomic(&shared().captured)->store(1, std::memory_order_release); }
+
+bool Meeting::IsCaptured() const { return Atomic(&shared().captured)->load(std::memory_order_acquire) != 0; }
 
 uint32_t* Meeting::failed() const { return &shared().failed; }
 

@@ -135,7 +135,9 @@ void Process::ForEachWatched(Body body) {
 
 grtResult_t Process::TakeRegion(uint64_t bytes, uint64_t* offset) {
   for (auto at = leaving_.begin(); at != leaving_.end();) {
-    if (at->meeting->AllLeft()) {
+    if (at->meeting->AllLeft() && at->meeting->IsCaptured()) {
+      at = leaving_.erase(at);  // some member's graph may still write there
+    } else if (at->meeting->AllLeft()) {
       regions_.push_back(at->region);
       at = leaving_.erase(at);
     } else {
@@ -257,7 +259,8 @@ void Process::Leave(const std::shared_ptr<CommState>& comm) {
 }
 
 void Process::Forget(cudaStream_t stream) {
-  const bool idle = cudaStreamQuery(stream) == cudaSuccess;
+  bool captured = false;  // then it cannot be asked
+  const bool idle = IsCaptured(stream, &captured) == cudaSuccess && !captured && cudaStreamQuery(stream) == cudaSuccess;
   if (!idle) {
     [[maybe_unused]] const cudaError_t cleared = cudaGetLastError();  // not an error of the job's
   }

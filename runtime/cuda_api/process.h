@@ -53,7 +53,8 @@ struct CommState {
   void Abort();
 };
 
-// The device of a communicator is current while it lives.
+// The device of a communicator is current while it lives; captures of other threads neither hinder calls then nor
+// are ended by them.
 class OnDevice {
  public:
   explicit OnDevice(int device);
@@ -62,6 +63,7 @@ class OnDevice {
   OnDevice& operator=(const OnDevice&) = delete;
 
  private:
+  const RelaxedCapture relaxed_;
   int before_ = -1;  // -1: it was current
 };
 

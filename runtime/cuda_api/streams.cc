@@ -40,6 +40,7 @@ grtResult_t grtStreamExclusive(cudaStream_t stream, int exclusive) {
   return Guarded([&] {
     Process* process = Process::Get();
     if (process == nullptr) return grtInvalidUsage;  // no device yet
+    const RelaxedCapture relaxed;
     // With more streams than there are lists, this one's operations never begin early: right, and said.
     return process->domain().SetExclusive(stream, exclusive != 0).ok() ? grtSuccess : grtNotSupported;
   });
@@ -57,6 +58,7 @@ grtResult_t grtStreamGone(cudaStream_t stream) {
   return Guarded([&]() -> grtResult_t {
     Process* process = Process::Get();
     if (process == nullptr) return grtSuccess;
+    const RelaxedCapture relaxed;
     process->Forget(stream);
     return process->domain().Forget(stream).ok() ? grtSuccess : grtUnhandledCudaError;
   });

@@ -41,17 +41,6 @@ bool IsKnown(const grtOpDesc_t& d) {
          d.op >= grtSum && d.op <= grtPreMulSum && d.order >= grtOrderDefault && d.order <= grtOrderDetached;
 }
 
-// Counters of operations are the device's, but lists and what a communicator was last called on are the
-// host's: an operation that is launched again by a graph would not be known to them.
-grtResult_t RefuseCapture(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  if (cudaStreamIsCapturing(stream, &status) != cudaSuccess) {
-    [[maybe_unused]] const cudaError_t cleared = cudaGetLastError();  // the legacy stream beside a capture
-    return grtNotSupported;
-  }
-  return status == cudaStreamCaptureStatusNone ? grtSuccess : grtNotSupported;
-}
-
 grtResult_t Check(const grtOpDesc_t& d, cudaStream_t stream, grtOp_t* handle, Call* call) {
   if (!HasHead(&d) || d.comm == nullptr || !IsKnown(d)) return grtInvalidArgument;
   if (d.port != nullptr) return grtNotSupported;
@@ -84,8 +73,10 @@ grtResult_t Check(const grtOpDesc_t& d, cudaStream_t stream, grtOp_t* handle, Ca
                        (call->out == nullptr && HasOutput(call->kind, d.root_or_peer, comm.rank)))) {
     return grtInvalidArgument;
   }
-  if (!call->detached) {
-    if (const grtResult_t result = RefuseCapture(stream); result != grtSuccess) return result;
+  if (!call->detached && handle != nullptr) {
+    // Nobody could ask an event that is captured.
+    bool captured = false;
+    if (IsCaptured(stream, &captured) != cudaSuccess || captured) return grtNotSupported;
   }
   return MakeReady(call->comm);
 }
@@ -158,13 +149,16 @@ grtResult_t Enqueue(Call* call, Detached* detached) {
     comm.detached[sequence] = *detached;
     return grtSuccess;
   }
-  {
+  bool captured = false;
+  const Status launched = communicator.Launch(call->kind, call->in, call->out, call->count, call->type, call->op,
+                                              call->root_or_peer, call->stream, call->scalar, &captured);
+  if (captured) {
+    comm.meeting->NoteCaptured();
+  } else {
     const std::lock_guard<std::mutex> lock(comm.mutex);
     comm.streams.insert(call->stream);
   }
-  return ToResult(communicator.Launch(call->kind, call->in, call->out, call->count, call->type, call->op,
-                                      call->root_or_peer, call->stream, call->scalar),
-                  comm);
+  return ToResult(launched, comm);
 }
 
 grtResult_t GiveHandle(const Call& call, Detached detached) {
@@ -206,6 +200,7 @@ grtResult_t Run(std::vector<Call> calls, bool group) {
 }
 
 grtResult_t ResultOf(const grtOpOpaque& op, bool* done) {
+  const RelaxedCapture relaxed;
   if (op.event != nullptr) {
     const cudaError_t e = cudaEventQuery(op.event);
     *done = e != cudaErrorNotReady;
@@ -227,6 +222,7 @@ using namespace gordian::runtime::cuda;
 grtResult_t grtSubmit(const grtOpDesc_t* desc, cudaStream_t stream, grtOp_t* handle) {
   if (desc == nullptr) return grtInvalidArgument;
   return Guarded([&] {
+    const RelaxedCapture relaxed;
     Call call;
     const grtResult_t result = Check(*desc, stream, handle, &call);
     if (t_group.depth > 0) {
@@ -252,7 +248,10 @@ grtResult_t grtGroupEnd(void) {
   const grtResult_t error = std::exchange(t_group.error, grtSuccess);
   std::vector<Call> calls = std::exchange(t_group.calls, {});
   if (error != grtSuccess || calls.empty()) return error;
-  return Guarded([&] { return Run(std::move(calls), true); });
+  return Guarded([&] {
+    const RelaxedCapture relaxed;
+    return Run(std::move(calls), true);
+  });
 }
 
 grtResult_t grtOpQuery(grtOp_t op) {
