@@ -1,0 +1,716 @@
+// Operations in CUDA graphs on real GPUs, through gordian/runtime.h as a program uses it.
+//   gordian-runtime-graph-cases CASE [--ranks N]
+// One process a rank, one device each. Inputs change with every launch, and every launch is checked on the device.
+#include <cuda_runtime_api.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/runtime/nccl_library.h"
+#include "gordian/runtime.h"
+#include "tests/gpu/runtime/patterns.h"
+#include "tests/gpu/runtime/ranks.h"
+
+namespace gordian::runtime::cuda {
+namespace {
+
+using testing::CheckPatternAt;
+using testing::Expectation;
+using testing::FillPatternAt;
+using testing::RankProcess;
+
+constexpr uint64_t kSecond = 1'000'000'000;
+constexpr uint64_t kPatience = 20 * kSecond;
+
+double Now() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+void Sleep(int64_t ms) {
+  const timespec pause{ms / 1000, ms % 1000 * 1'000'000};
+  nanosleep(&pause, nullptr);
+}
+
+// An operation whose buffers are its own, between kernels that write its input and check its output.
+struct Subject {
+  OpKind kind = OpKind::kAllReduce;
+  uint64_t count = 0;
+  uint32_t root = 0;
+  float *in = nullptr, *out = nullptr;
+  uint32_t* turn = nullptr;  // one higher each time
+};
+
+class Runner {
+ public:
+  Runner(const std::string& what, RankProcess& process)
+      : what_(what), p_(process), n_(process.ranks()), r_(process.rank()) {}
+
+  int Run() {
+    Cuda(cudaSetDevice(r_), "cudaSetDevice");
+    for (cudaStream_t* s : {&one_, &two_, &three_}) Cuda(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "stream");
+    Cuda(cudaMalloc(reinterpret_cast<void**>(&wrong_), 8), "cudaMalloc");
+    Cuda(cudaMemset(wrong_, 0, 8), "clearing");
+    Cuda(testing::PreloadPatterns(), "preloading");
+    if (what_ == "replay") Replay();
+    else if (what_ == "mixed") Mixed();
+    else if (what_ == "first") First();
+    else if (what_ == "groups") Groups();
+    else if (what_ == "one_captures") OneCaptures();
+    else if (what_ == "streams") Streams();
+    else if (what_ == "helped") Helped();
+    else if (what_ == "once_more") OnceMore();
+    else if (what_ == "death") Death();
+    else if (what_ == "opposite") Opposite();
+    else if (what_ == "refused") Refused();
+    else if (what_ == "threads") Threads();
+    else if (what_ == "time") Time();
+    else return 2;
+    return 0;
+  }
+
+ private:
+  void Cuda(cudaError_t e, const char* what) {
+    if (e != cudaSuccess) p_.Fail(std::string(what) + ": " + cudaGetErrorString(e));
+  }
+  void Need(grtResult_t result, grtResult_t wanted, const std::string& what) {
+    if (result != wanted) {
+      p_.Fail(what + ": " + grtGetErrorString(result) + " (" + std::to_string(result) + "), not " + std::to_string(wanted));
+    }
+  }
+  void Ok(grtResult_t result, const std::string& what) { Need(result, grtSuccess, what); }
+  template <typename... Arguments>
+  void Say(const char* format, Arguments... arguments) {
+    if (r_ != 0) return;
+    printf(format, arguments...);
+    fflush(stdout);
+  }
+  grtComm_t Comm(const std::string& name) {
+    grtUniqueId id = {};
+    snprintf(id.internal, sizeof id.internal, "%d %s", static_cast<int>(getppid()), name.c_str());
+    grtComm_t comm = nullptr;
+    Ok(grtCommInitRankConfig(&comm, n_, id, r_, nullptr), "making " + name);
+    return comm;
+  }
+  Subject Make(OpKind kind, uint64_t count, uint32_t root = 0) {
+    Subject s;
+    s.kind = kind;
+    s.count = count;
+    s.root = root;
+    const auto n = static_cast<uint32_t>(n_);
+    Cuda(cudaMalloc(reinterpret_cast<void**>(&s.in), InputCount(kind, count, n) * 4 + 4), "cudaMalloc");
+    Cuda(cudaMalloc(reinterpret_cast<void**>(&s.out), OutputCount(kind, count, n) * 4 + 4), "cudaMalloc");
+    Cuda(cudaMalloc(reinterpret_cast<void**>(&s.turn), 4), "cudaMalloc");
+    Cuda(cudaMemset(s.turn, 0, 4), "clearing");
+    Cuda(cudaDeviceSynchronize(), "preparing");
+    return s;
+  }
+  void Free(const Subject& s) {
+    for (void* memory : {static_cast<void*>(s.in), static_cast<void*>(s.out), static_cast<void*>(s.turn)}) {
+      Cuda(cudaFree(memory), "cudaFree");
+    }
+  }
+  grtResult_t Call(const Subject& s, grtComm_t comm, cudaStream_t stream) {
+    grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
+    d.kind = static_cast<grtKind_t>(s.kind);
+    d.in = s.in;
+    d.out = s.out;
+    d.count = s.count;
+    d.root_or_peer = static_cast<int>(s.root);
+    d.comm = comm;
+    return grtSubmit(&d, stream, nullptr);
+  }
+  void Before(const Subject& s, cudaStream_t stream) {
+    Cuda(testing::Increment(s.turn, stream), "increment");
+    if (s.kind != OpKind::kRecv) {
+      Cuda(FillPatternAt(s.in, InputCount(s.kind, s.count, static_cast<uint32_t>(n_)), static_cast<uint32_t>(r_), s.turn, stream), "fill");
+    }
+  }
+  void After(const Subject& s, cudaStream_t stream) {
+    const Expectation e{s.kind, static_cast<uint32_t>(n_), static_cast<uint32_t>(r_), s.root, 0, s.count, 0};
+    Cuda(CheckPatternAt(s.out, e, s.turn, wrong_, stream), "check");
+  }
+  // Input, operation, check: captured, or not.
+  void All(const Subject& s, grtComm_t comm, cudaStream_t stream) {
+    Before(s, stream);
+    Ok(Call(s, comm, stream), "calling");
+    After(s, stream);
+  }
+  void Begin(cudaStream_t stream) { Cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture"); }
+  cudaGraphExec_t End(cudaStream_t stream) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t made = nullptr;
+    Cuda(cudaStreamEndCapture(stream, &graph), "end of capture");
+    Cuda(cudaGraphInstantiate(&made, graph, 0), "instantiate");
+    Cuda(cudaGraphDestroy(graph), "destroy");
+    return made;
+  }
+  void Launch(cudaGraphExec_t graph, cudaStream_t stream) { Cuda(cudaGraphLaunch(graph, stream), "launch"); }
+  // All that was enqueued was right.
+  void Finish(const char* what) {
+    p_.At("%s: waiting", what);
+    Cuda(cudaDeviceSynchronize(), what);
+    uint64_t wrong = 0;
+    Cuda(cudaMemcpy(&wrong, wrong_, 8, cudaMemcpyDeviceToHost), "reading");
+    if (wrong != 0) p_.Fail(std::string(what) + ": " + std::to_string(wrong) + " wrong");
+  }
+  void Healthy(grtComm_t comm) {
+    grtResult_t error = grtInternalError;
+    Ok(grtCommGetAsyncError(comm, &error), "asking for errors");
+    Need(error, grtSuccess, "an error");
+  }
+
+  // Every kind and way of carrying, a thousand launches, mixed with calls that are not captured.
+  void Replay() {
+    grtComm_t comm = Comm("replay");
+    int launches = 0, others = 0;
+    for (const uint64_t count : {2ul, 3000ul, 200'000ul, 1'500'000ul}) {
+      for (const OpKind kind : {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kBroadcast,
+                                OpKind::kReduce, OpKind::kAllToAll, OpKind::kGather, OpKind::kScatter}) {
+        const int rounds = kind == OpKind::kAllReduce ? (count < 100'000 ? 2000 : 1000) : 100;
+        p_.At("replay: kind %d of %lu", static_cast<int>(kind), static_cast<unsigned long>(count));
+        const Subject s = Make(kind, count, static_cast<uint32_t>(n_ - 1)), other = Make(OpKind::kAllReduce, 777);
+        All(other, comm, one_);
+        Begin(one_);
+        All(s, comm, one_);
+        const cudaGraphExec_t graph = End(one_);
+        for (int i = 0; i < rounds; ++i) {
+          Launch(graph, one_);
+          ++launches;
+          if (i % 97 == 0) {
+            All(other, comm, one_);
+            ++others;
+            p_.At("replay: kind %d of %lu, launch %d", static_cast<int>(kind), static_cast<unsigned long>(count), i);
+          }
+          if (i % 500 == 499) Cuda(cudaStreamSynchronize(one_), "pause");
+        }
+        All(other, comm, one_);
+        Finish("replay");
+        Cuda(cudaGraphExecDestroy(graph), "destroy");
+        Free(s);
+        Free(other);
+      }
+    }
+    Healthy(comm);
+    Ok(grtCommDestroy(comm, kPatience), "destroy");
+    Say("replay: %d launches, %d operations beside them, all right\n", launches, others);
+  }
+
+  // A graph on one stream and calls on others; nothing but the runtime orders them. Unequal counts: an operation that
+  // meets another one than its own would be told.
+  void Mixed() {
+    grtComm_t comm = Comm("mixed");
+    for (const uint64_t count : {100ul, 50'000ul, 600'000ul}) {
+      const Subject inside = Make(OpKind::kAllReduce, count), again = Make(OpKind::kAllGather, count / 2);
+      const Subject here = Make(OpKind::kAllReduce, count + 1), there = Make(OpKind::kReduceScatter, count / 3);
+      Begin(one_);
+      All(inside, comm, one_);
+      All(again, comm, one_);
+      const cudaGraphExec_t graph = End(one_);
+      const double begin = Now();
+      const int rounds = count > 100'000 ? 200 : 500;
+      uint32_t seed = static_cast<uint32_t>(count);
+      for (int i = 0; i < rounds; ++i) {
+        p_.At("mixed: %lu, round %d", static_cast<unsigned long>(count), i);
+        // The same on all ranks.
+        for (int k = 0; k < 4; ++k) {
+          seed = seed * 1664525 + 1013904223;
+          switch (seed >> 24 & 3) {
+            case 0:
+              Launch(graph, one_);
+              break;
+            case 1:
+              All(here, comm, two_);
+              break;
+            case 2:
+              Launch(graph, three_);
+              break;
+            default:
+              All(there, comm, three_);
+          }
+        }
+        if (i % 50 == 49) Cuda(cudaDeviceSynchronize(), "pause");
+      }
+      Finish("mixed");
+      Say("mixed: %lu: %d rounds of 4 on three streams, %.0f us each\n", static_cast<unsigned long>(count), rounds,
+          (Now() - begin) / rounds / 4 * 1e6);
+      Cuda(cudaGraphExecDestroy(graph), "destroy");
+      for (const Subject& s : {inside, again, here, there}) Free(s);
+    }
+    Healthy(comm);
+    Ok(grtCommDestroy(comm, kPatience), "destroy");
+  }
+
+  // A communicator whose first operation is captured; and one whose last operation is unfinished when its own
+  // stream begins to be captured, while the graph is launched elsewhere.
+  void First() {
+    const Subject inside = Make(OpKind::kAllReduce, 5000), before = Make(OpKind::kAllReduce, 7000);
+    grtComm_t fresh = Comm("fresh");
+    Begin(one_);
+    All(inside, fresh, one_);
+    cudaGraphExec_t graph = End(one_);
+    for (int i = 0; i < 10; ++i) Launch(graph, one_);
+    Finish("first");
+    Cuda(cudaGraphExecDestroy(graph), "destroy");
+    Ok(grtCommDestroy(fresh, kPatience), "destroy");
+    double slowest = 0;
+    for (int turn = 0; turn < 20; ++turn) {
+      p_.At("first: turn %d", turn);
+      grtComm_t comm = Comm("first " + std::to_string(turn));
+      All(before, comm, one_);
+      Finish("first");
+      if (r_ == turn % n_) Sleep(20);  // the others' next operation waits for this one
+      All(before, comm, one_);
+      const double begin = Now();
+      Begin(one_);
+      All(inside, comm, one_);
+      graph = End(one_);
+      const double took = Now() - begin;
+      slowest = std::max(slowest, took);
+      Launch(graph, two_);
+      All(before, comm, three_);
+      Finish("first");
+      Healthy(comm);
+      Cuda(cudaGraphExecDestroy(graph), "destroy");
+      Ok(grtCommDestroy(comm, kPatience), "destroy");
+    }
+    Say("first: right; capturing beside an unfinished operation of that stream took %.1f ms at most (the other rank: 20 ms late)\n",
+        slowest * 1e3);
+  }
+
+  // Sends and receives that wait for each other, and a collective between.
+  void Groups() {
+    grtComm_t comm = Comm("groups"), second = Comm("second");
+    const auto next = static_cast<uint32_t>((r_ + 1) % n_), before = static_cast<uint32_t>((r_ + n_ - 1) % n_);
+    for (const uint64_t count : {500ul, 300'000ul, 3'000'000ul}) {
+      const int rounds = count > 1'000'000 ? 200 : 1000;
+      const Subject send = Make(OpKind::kSend, count, next), receive = Make(OpKind::kRecv, count, before);
+      const Subject back = Make(OpKind::kSend, count / 3, before), from = Make(OpKind::kRecv, count / 3, next);
+      const Subject sum = Make(OpKind::kAllReduce, count / 2), other = Make(OpKind::kAllGather, 1000);
+      Begin(one_);
+      for (const Subject* s : {&send, &receive, &back, &from, &sum, &other}) Before(*s, one_);
+      Ok(grtGroupStart(), "group");
+      for (const Subject* s : {&send, &receive, &sum, &back, &from}) Ok(Call(*s, comm, one_), "calling");
+      Ok(Call(other, second, one_), "calling");
+      Ok(grtGroupEnd(), "group end");
+      for (const Subject* s : {&receive, &from, &sum, &other}) After(*s, one_);
+      const cudaGraphExec_t graph = End(one_);
+      const double begin = Now();
+      for (int i = 0; i < rounds; ++i) {
+        p_.At("groups: %lu, launch %d", static_cast<unsigned long>(count), i);
+        Launch(graph, one_);
+        if (i % 100 == 7) All(sum, comm, two_);
+        if (i % 100 == 7) Cuda(cudaDeviceSynchronize(), "the two share buffers");
+      }
+      Finish("groups");
+      Say("groups: %d launches of a ring both ways of %lu floats, with an all-reduce: %.0f us each\n", rounds,
+          static_cast<unsigned long>(count), (Now() - begin) / rounds * 1e6);
+      Cuda(cudaGraphExecDestroy(graph), "destroy");
+      for (const Subject& s : {send, receive, back, from, sum, other}) Free(s);
+    }
+    Healthy(comm);
+    Ok(grtCommDestroy(comm, kPatience), "destroy");
+    Ok(grtCommDestroy(second, kPatience), "destroy");
+  }
+
+  // Rank 0 captures; the others call.
+  void OneCaptures() {
+    grtComm_t comm = Comm("one captures");
+    const auto next = static_cast<uint32_t>((r_ + 1) % n_), before = static_cast<uint32_t>((r_ + n_ - 1) % n_);
+    for (const uint64_t count : {600ul, 900'000ul}) {
+      const Subject sum = Make(OpKind::kAllReduce, count), all = Make(OpKind::kAllGather, count / 2);
+      const Subject send = Make(OpKind::kSend, count, next), receive = Make(OpKind::kRecv, count, before);
+      const auto body = [&] {
+        All(sum, comm, one_);
+        for (const Subject* s : {&send, &receive}) Before(*s, one_);
+        Ok(grtGroupStart(), "group");
+        for (const Subject* s : {&send, &receive}) Ok(Call(*s, comm, one_), "calling");
+        Ok(grtGroupEnd(), "group end");
+        After(receive, one_);
+        All(all, comm, one_);
+      };
+      cudaGraphExec_t graph = nullptr;
+      if (r_ == 0) {
+        Begin(one_);
+        body();
+        graph = End(one_);
+      }
+      for (int i = 0; i < 300; ++i) {
+        p_.At("one captures: %lu, round %d", static_cast<unsigned long>(count), i);
+        if (r_ == 0) {
+          Launch(graph, one_);
+        } else {
+          body();
+        }
+        if (i % 50 == 49) Cuda(cudaStreamSynchronize(one_), "pause");
+      }
+      Finish("one captures");
+      if (graph != nullptr) Cuda(cudaGraphExecDestroy(graph), "destroy");
+      for (const Subject& s : {sum, all, send, receive}) Free(s);
+    }
+    Healthy(comm);
+    Ok(grtCommDestroy(comm, kPatience), "destroy");
+    Say("one_captures: 300 rounds by 2 sizes, right\n");
+  }
+
+  // Two streams of one capture, and a graph that was made executable twice.
+  void Streams() {
+    grtComm_t comm = Comm("streams");
+    const Subject a = Make(OpKind::kAllReduce, 40'000), b = Make(OpKind::kAllGather, 30'000), c = Make(OpKind::kAllReduce, 300'000);
+    cudaEvent_t fork = nullptr, join = nullptr;
+    for (cudaEvent_t* e : {&fork, &join}) Cuda(cudaEventCreateWithFlags(e, cudaEventDisableTiming), "event");
+    Begin(one_);
+    Cuda(cudaEventRecord(fork, one_), "fork");
+    Cuda(cudaStreamWaitEvent(two_, fork, 0), "fork");
+    All(a, comm, one_);
+    All(b, comm, two_);
+    All(c, comm, one_);
+    Cuda(cudaEventRecord(join, two_), "join");
+    Cuda(cudaStreamWaitEvent(one_, join, 0), "join");
+    cudaGraph_t graph = nullptr;
+    Cuda(cudaStreamEndCapture(one_, &graph), "end of capture");
+    cudaGraphExec_t first = nullptr, second = nullptr;
+    Cuda(cudaGraphInstantiate(&first, graph, 0), "instantiate");
+    Cuda(cudaGraphInstantiate(&second, graph, 0), "instantiate");
+    Cuda(cudaGraphDestroy(graph), "destroy");
+    for (int i = 0; i < 500; ++i) {
+      p_.At("streams: launch %d", i);
+      Launch(first, one_);
+      // Both use the same buffers.
+      Cuda(cudaEventRecord(join, one_), "join");
+      Cuda(cudaStreamWaitEvent(three_, join, 0), "join");
+      Launch(second, three_);
+      Cuda(cudaEventRecord(join, three_), "join");
+      Cuda(cudaStreamWaitEvent(one_, join, 0), "join");
+      if (i % 100 == 99) Cuda(cudaDeviceSynchronize(), "pause");
+    }
+    Finish("streams");
+    for (cudaGraphExec_t e : {first, second}) Cuda(cudaGraphExecDestroy(e), "destroy");
+    Healthy(comm);
+    Ok(grtCommDestroy(comm, kPatience), "destroy");
+    Say("streams: 1,000 launches of a graph of two streams, right\n");
+  }
+
+  // An exclusive stream of operations in opposite orders, beside launches of a graph of the same communicators.
+  void Helped() {
+    grtComm_t a = Comm("a"), b = Comm("b");
+    const Subject inside = Make(OpKind::kAllReduce, 2000);
+    Subject first = Make(OpKind::kAllReduce, 1024), second = Make(OpKind::kAllReduce, 1024);
+    Ok(grtStreamExclusive(two_, 1), "exclusive");
+    Begin(one_);
+    All(inside, a, one_);
+    const cudaGraphExec_t graph = End(one_);
+    const bool odd = r_ % 2 == 1;
+    for (int i = 0; i < 200; ++i) {
+      p_.At("helped: round %d", i);
+      Launch(graph, one_);
+      Cuda(cudaDeviceSynchronize(), "between");  // the graph's operation of `a` is no reason to wait then
+      for (const Subject* s : {&first, &second}) Before(*s, two_);
+      Cuda(cudaStreamSynchronize(two_), "inputs");
+      Ok(grtStreamForeign(two_), "other work");
+      Ok(Call(odd ? second : first, odd ? b : a, two_), "calling");
+      Ok(Call(odd ? first : second, odd ? a : b, two_), "calling");
+      Cuda(cudaStreamSynchronize(two_), "pair");
+      for (const Subject* s : {&first, &second}) After(*s, two_);
+    }
+    Finish("helped");
+    grtStats_t stats = GRT_STATS_INITIALIZER;
+    Ok(grtGetStats(a, &stats), "stats");
+    if (stats.helped == 0) p_.Fail("nothing was helped");
+    Cuda(cudaGraphExecDestroy(graph), "destroy");
+    Say("helped: 200 pairs in opposite orders between launches, %llu channels helped\n", static_cast<unsigned long long>(stats.helped));
+    Ok(grtCommDestroy(a, kPatience), "destroy");
+    Ok(grtCommDestroy(b, kPatience), "destroy");
+  }
+
+  // Rank 0 launches once more than the others: it waits until another rank aborts.
+  void OnceMore() {
+    for (const uint64_t count : {100ul, 800'000ul}) {
+      for (const bool group : {false, true}) {
+        p_.At("once more: %lu %d", static_cast<unsigned long>(count), group);
+        grtComm_t comm = Comm("once more " + std::to_string(count) + std::to_string(group));
+        const auto next = static_cast<uint32_t>((r_ + 1) % n_), before = static_cast<uint32_t>((r_ + n_ - 1) % n_);
+        const Subject sum = Make(OpKind::kAllReduce, count);
+        const Subject send = Make(OpKind::kSend, count, next), receive = Make(OpKind::kRecv, count, before);
+        Begin(one_);
+        if (group) {
+          Ok(grtGroupStart(), "group");
+          for (const Subject* s : {&send, &receive}) Ok(Call(*s, comm, one_), "calling");
+          Ok(grtGroupEnd(), "group end");
+        } else {
+          Ok(Call(sum, comm, one_), "calling");
+        }
+        const cudaGraphExec_t graph = End(one_);
+        for (int i = 0; i < 1000 + (r_ == 0 ? 1 : 0); ++i) Launch(graph, one_);
+        const double begin = Now();
+        if (r_ != 0) {
+          Cuda(cudaStreamSynchronize(one_), "its launches");
+          Sleep(200);
+          Ok(grtCommAbort(comm), "abort");
+        } else {
+          Sleep(100);
+          if (cudaStreamQuery(one_) != cudaErrorNotReady) p_.Fail("the launch that is one too many did not wait");
+          Need(grtCommDestroy(comm, kSecond / 100), grtTimeout, "a destroy with a deadline");
+          Cuda(cudaStreamSynchronize(one_), "the stream goes on");
+          grtResult_t error = grtSuccess;
+          Ok(grtCommGetAsyncError(comm, &error), "asking for errors");
+          Need(error, grtAborted, "after the abort");
+          // Launches after that end at once.
+          const double then = Now();
+          Launch(graph, one_);
+          Cuda(cudaStreamSynchronize(one_), "a launch after the abort");
+          Say("once_more: %lu%s: out after %.0f ms; a launch after that takes %.2f ms\n", static_cast<unsigned long>(count),
+              group ? " in a group" : "", (then - begin) * 1e3, (Now() - then) * 1e3);
+          Ok(grtCommAbort(comm), "abort");
+        }
+        Cuda(cudaGraphExecDestroy(graph), "destroy");
+        for (const Subject& s : {sum, send, receive}) Free(s);
+      }
+    }
+  }
+
+  // The last rank is killed amid its launches.
+  void Death() {
+    grtComm_t comm = Comm("death");
+    const Subject sum = Make(OpKind::kAllReduce, 100'000);
+    Begin(one_);
+    All(sum, comm, one_);
+    const cudaGraphExec_t graph = End(one_);
+    const bool dies = r_ == n_ - 1;
+    for (int i = 0; i < 200 + (dies ? 0 : 1); ++i) Launch(graph, one_);
+    if (dies) {
+      Cuda(cudaStreamSynchronize(one_), "its launches");
+      Sleep(300);
+      raise(SIGKILL);
+    }
+    const double begin = Now();
+    Cuda(cudaStreamSynchronize(one_), "the stream goes on");
+    grtResult_t error = grtSuccess;
+    Ok(grtCommGetAsyncError(comm, &error), "asking for errors");
+    Need(error, grtPeerDead, "a member dies");
+    Say("death: told, and the stream went on, %.0f ms after the others' last launch\n", (Now() - begin) * 1e3);
+  }
+
+  // Two communicators in opposite orders within graphs: as with NCCL, it hangs; abort ends it.
+  void Opposite() {
+    grtComm_t a = Comm("a"), b = Comm("b");
+    const Subject first = Make(OpKind::kAllReduce, 1000), second = Make(OpKind::kAllReduce, 1000);
+    const bool odd = r_ % 2 == 1;
+    for (const bool opposite : {false, true}) {
+      p_.At("opposite: %d", opposite);
+      const bool swaps = odd && opposite;
+      Begin(one_);
+      Ok(Call(swaps ? second : first, swaps ? b : a, one_), "calling");
+      Ok(Call(swaps ? first : second, swaps ? a : b, one_), "calling");
+      const cudaGraphExec_t graph = End(one_);
+      Launch(graph, one_);
+      if (!opposite) {
+        Cuda(cudaStreamSynchronize(one_), "in one order");
+      } else {
+        Sleep(500);
+        if (cudaStreamQuery(one_) != cudaErrorNotReady) p_.Fail("opposite orders did not hang");
+        Ok(grtCommAbort(a), "abort");
+        Ok(grtCommAbort(b), "abort");
+        Cuda(cudaStreamSynchronize(one_), "the stream goes on");
+      }
+      Cuda(cudaGraphExecDestroy(graph), "destroy");
+    }
+    // In a group they need no order.
+    a = Comm("c"), b = Comm("d");
+    Begin(one_);
+    for (const Subject* s : {&first, &second}) Before(*s, one_);
+    Ok(grtGroupStart(), "group");
+    Ok(Call(odd ? second : first, odd ? b : a, one_), "calling");
+    Ok(Call(odd ? first : second, odd ? a : b, one_), "calling");
+    Ok(grtGroupEnd(), "group end");
+    for (const Subject* s : {&first, &second}) After(*s, one_);
+    const cudaGraphExec_t graph = End(one_);
+    for (int i = 0; i < 1000; ++i) {
+      p_.At("opposite: in a group, launch %d", i);
+      Launch(graph, one_);
+    }
+    Finish("opposite in a group");
+    Say("opposite: in graphs it hangs as it must, and abort ends it; in a group 1,000 launches are right\n");
+  }
+
+  void Refused() {
+    grtComm_t comm = Comm("refused");
+    const Subject s = Make(OpKind::kAllReduce, 100);
+    Begin(one_);
+    grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
+    d.kind = grtKindAllReduce;
+    d.in = s.in;
+    d.out = s.out;
+    d.count = s.count;
+    d.comm = comm;
+    grtOp_t op = nullptr;
+    Need(grtSubmit(&d, one_, &op), grtNotSupported, "a handle of what is captured");
+    Ok(grtGroupStart(), "group");
+    Ok(Call(s, comm, one_), "captured");
+    Ok(Call(s, comm, two_), "not captured");
+    Need(grtGroupEnd(), grtInvalidArgument, "a group of both");
+    All(s, comm, one_);
+    const cudaGraphExec_t graph = End(one_);
+    Launch(graph, one_);
+    Finish("refused");
+    Healthy(comm);
+    Cuda(cudaGraphExecDestroy(graph), "destroy");
+    Ok(grtCommDestroy(comm, kPatience), "destroy");
+    Say("refused: what cannot be is said, and what was captured beside it is right\n");
+  }
+
+  // One thread captures in the strictest mode, again and again; another one calls operations, with all that this asks
+  // of streams and events.
+  void Threads() {
+    grtComm_t a = Comm("captures"), b = Comm("calls");
+    const Subject inside = Make(OpKind::kAllReduce, 3000), outside = Make(OpKind::kAllReduce, 4000);
+    All(outside, b, three_);
+    Cuda(cudaStreamSynchronize(three_), "before");
+    std::atomic<bool> over{false};
+    std::thread capturing([&] {
+      Cuda(cudaSetDevice(r_), "cudaSetDevice");
+      for (int i = 0; i < 100; ++i) {
+        p_.At("threads: capture %d", i);
+        Begin(one_);
+        for (int k = 0; k < 10; ++k) All(inside, a, one_);
+        const cudaGraphExec_t graph = End(one_);
+        Launch(graph, one_);
+        Cuda(cudaGraphExecDestroy(graph), "destroy");
+      }
+      over = true;
+    });
+    int calls = 0;
+    for (; calls < 4000; ++calls) {
+      const cudaStream_t stream = calls % 2 == 0 ? two_ : three_;
+      Ok(Call(outside, b, stream), "calling");
+      grtResult_t error = grtInternalError;
+      Ok(grtCommGetAsyncError(b, &error), "asking for errors");
+      grtOp_t op = nullptr;
+      grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
+      d.kind = grtKindAllReduce;
+      d.in = outside.in;
+      d.out = outside.out;
+      d.count = outside.count;
+      d.comm = b;
+      Ok(grtSubmit(&d, stream, &op), "with a handle");
+      Ok(grtOpWait(op, kPatience), "waiting");
+      Ok(grtOpFree(op), "free");
+    }
+    const bool beside = over;
+    capturing.join();
+    Finish("threads");
+    Healthy(a);
+    Healthy(b);
+    Ok(grtCommDestroy(a, kPatience), "destroy");
+    Ok(grtCommDestroy(b, kPatience), "destroy");
+    Say("threads: 1,000 captured operations and %d called ones, captures %s\n", 2 * calls, beside ? "done first" : "done last");
+  }
+
+  template <typename Body>
+  double Median(const Body& body, int samples) {
+    cudaEvent_t begin = nullptr, end = nullptr;
+    Cuda(cudaEventCreate(&begin), "event");
+    Cuda(cudaEventCreate(&end), "event");
+    std::vector<double> took;
+    for (int i = 0; i < samples; ++i) {
+      Cuda(cudaEventRecord(begin, one_), "event");
+      body();
+      Cuda(cudaEventRecord(end, one_), "event");
+      Cuda(cudaEventSynchronize(end), "event");
+      float ms = 0;
+      Cuda(cudaEventElapsedTime(&ms, begin, end), "event");
+      took.push_back(ms * 1e3);
+    }
+    std::sort(took.begin(), took.end());
+    return took[took.size() / 2];
+  }
+
+  // A graph of 20 all-reduces: ours and NCCL's, in turns.
+  void Time() {
+    constexpr int kEach = 20;
+    grtComm_t comm = Comm("time");
+    Nccl nccl = {};
+    std::string why;
+    ncclComm_t theirs = nullptr;
+    const bool has_nccl = LoadNccl(&nccl, &why);
+    if (has_nccl) {
+      ncclUniqueId id = {};
+      if (r_ == 0) {
+        nccl.unique_id(&id);
+        static_assert(sizeof id <= sizeof p_.board()->id);
+        memcpy(p_.board()->id, &id, sizeof id);
+        p_.board()->has_id = 1;
+      }
+      while (p_.board()->has_id == 0) Sleep(1);
+      memcpy(&id, p_.board()->id, sizeof id);
+      if (nccl.init(&theirs, n_, id, r_) != ncclSuccess) p_.Fail("NCCL's communicator");
+    }
+    Say("a graph of %d all-reduces, us each | ours called | ours in a graph | NCCL called | NCCL in a graph\n", kEach);
+    for (const uint64_t count : {2ul, 1024ul, 16384ul, 262144ul, 1048576ul, 4194304ul, 16777216ul}) {
+      p_.At("time: %lu", static_cast<unsigned long>(count));
+      const Subject s = Make(OpKind::kAllReduce, count);
+      const auto ours = [&] {
+        for (int i = 0; i < kEach; ++i) Ok(Call(s, comm, one_), "calling");
+      };
+      const auto other = [&] {
+        for (int i = 0; i < kEach && has_nccl; ++i) {
+          if (nccl.all_reduce(s.in, s.out, s.count, ncclFloat, ncclSum, theirs, one_) != ncclSuccess) p_.Fail("NCCL");
+        }
+      };
+      ours();
+      other();
+      Cuda(cudaStreamSynchronize(one_), "warm");
+      Begin(one_);
+      ours();
+      const cudaGraphExec_t own = End(one_);
+      Begin(one_);
+      other();
+      const cudaGraphExec_t its = End(one_);
+      double best[4] = {1e9, 1e9, 1e9, 1e9};
+      for (int turn = 0; turn < 5; ++turn) {
+        best[0] = std::min(best[0], Median(ours, 10) / kEach);
+        best[1] = std::min(best[1], Median([&] { Launch(own, one_); }, 20) / kEach);
+        if (!has_nccl) continue;
+        best[2] = std::min(best[2], Median(other, 10) / kEach);
+        best[3] = std::min(best[3], Median([&] { Launch(its, one_); }, 20) / kEach);
+      }
+      Say("%lu bytes | %.2f | %.2f | %.2f | %.2f\n", static_cast<unsigned long>(count * 4), best[0], best[1],
+          has_nccl ? best[2] : 0.0, has_nccl ? best[3] : 0.0);
+      Cuda(cudaGraphExecDestroy(own), "destroy");
+      Cuda(cudaGraphExecDestroy(its), "destroy");
+      Free(s);
+    }
+  }
+
+  const std::string what_;
+  RankProcess& p_;
+  const int n_, r_;
+  cudaStream_t one_ = nullptr, two_ = nullptr, three_ = nullptr;
+  uint64_t* wrong_ = nullptr;
+};
+
+int Main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  int ranks = 2;
+  if (argc == 4 && std::string(argv[2]) == "--ranks") ranks = atoi(argv[3]);
+  if (what.empty() || ranks < 2 || ranks > testing::kMostRanks) {
+    fprintf(stderr, "usage: gordian-runtime-graph-cases CASE [--ranks N]\n");
+    return 2;
+  }
+  const uint32_t may_die = what == "death" ? 1u << (ranks - 1) : 0;
+  const int result = testing::RunRanks(ranks, 120, 20, may_die, [&](RankProcess& process) { return Runner(what, process).Run(); });
+  printf("%s %s --ranks %d\n", result == 0 ? "PASS" : "FAIL", what.c_str(), ranks);
+  return result;
+}
+
+}  // namespace
+}  // namespace gordian::runtime::cuda
+
+int main(int argc, char** argv) { return gordian::runtime::cuda::Main(argc, argv); }
