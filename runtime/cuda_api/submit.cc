@@ -91,8 +91,8 @@ grtResult_t CopySelf(std::vector<Call>* calls) {
       (call.kind == OpKind::kSend ? sends : receives).push_back(std::move(call));
     }
   }
-  Domain& domain = Process::Get()->domain();
   for (const Call& send : sends) {
+    Domain& domain = send.comm->process->domain();
     const auto receive = std::find_if(receives.begin(), receives.end(), [&](const Call& r) { return r.comm == send.comm; });
     if (receive == receives.end()) return grtInvalidUsage;  // it would wait for itself
     const uint64_t bytes = send.count * SizeOf(send.type);
@@ -174,9 +174,10 @@ grtResult_t GiveHandle(const Call& call, Detached detached) {
   return grtSuccess;
 }
 
+// Of one device.
 grtResult_t Run(std::vector<Call> calls, bool group) {
-  const OnDevice on(Process::Get()->device());
-  Domain& domain = Process::Get()->domain();
+  const OnDevice on(calls.front().comm->process->device());
+  Domain& domain = calls.front().comm->process->domain();
   grtResult_t result = grtSuccess;
   if (group) {
     result = CopySelf(&calls);
@@ -195,6 +196,23 @@ grtResult_t Run(std::vector<Call> calls, bool group) {
   }
   for (size_t i = 0; i < calls.size() && result == grtSuccess; ++i) {
     if (calls[i].handle != nullptr) result = GiveHandle(calls[i], std::move(detached[i]));
+  }
+  return result;
+}
+
+// A group may have operations of several devices: each device's are published and launched together. Launching
+// waits for nobody, so one thread can do it for all.
+grtResult_t RunGroup(std::vector<Call> calls) {
+  grtResult_t result = grtSuccess;
+  while (!calls.empty()) {
+    const auto others = std::stable_partition(calls.begin(), calls.end(), [first = calls.front().comm->process](const Call& call) {
+      return call.comm->process == first;
+    });
+    std::vector<Call> rest(std::make_move_iterator(others), std::make_move_iterator(calls.end()));
+    calls.erase(others, calls.end());
+    const grtResult_t one = Run(std::move(calls), true);
+    if (result == grtSuccess) result = one;
+    calls = std::move(rest);
   }
   return result;
 }
@@ -250,7 +268,7 @@ grtResult_t grtGroupEnd(void) {
   if (error != grtSuccess || calls.empty()) return error;
   return Guarded([&] {
     const RelaxedCapture relaxed;
-    return Run(std::move(calls), true);
+    return RunGroup(std::move(calls));
   });
 }
 
@@ -283,7 +301,7 @@ grtResult_t grtOpStreamWait(grtOp_t op, cudaStream_t stream) {
   if (op == nullptr) return grtInvalidArgument;
   if (op->event == nullptr) return grtNotSupported;
   return Guarded([&] {
-    Process::Get()->domain().Foreign(stream);
+    if (Process* process = Process::Of(stream)) process->domain().Foreign(stream);
     return cudaStreamWaitEvent(stream, op->event, 0) == cudaSuccess ? grtSuccess : grtUnhandledCudaError;
   });
 }

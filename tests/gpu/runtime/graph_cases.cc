@@ -14,51 +14,31 @@
 
 #include "bench/runtime/nccl_library.h"
 #include "gordian/runtime.h"
-#include "tests/gpu/runtime/patterns.h"
+#include "tests/gpu/runtime/member.h"
 #include "tests/gpu/runtime/ranks.h"
 
 namespace gordian::runtime::cuda {
 namespace {
 
-using testing::CheckPatternAt;
-using testing::Expectation;
-using testing::FillPatternAt;
+using testing::Now;
 using testing::RankProcess;
+using testing::Sleep;
+using testing::Subject;
 
 constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kPatience = 20 * kSecond;
 
-double Now() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-void Sleep(int64_t ms) {
-  const timespec pause{ms / 1000, ms % 1000 * 1'000'000};
-  nanosleep(&pause, nullptr);
-}
-
-// An operation whose buffers are its own, between kernels that write its input and check its output.
-struct Subject {
-  OpKind kind = OpKind::kAllReduce;
-  uint64_t count = 0;
-  uint32_t root = 0;
-  float *in = nullptr, *out = nullptr;
-  uint32_t* turn = nullptr;  // one higher each time
-};
-
-class Runner {
+class Runner : public testing::Member {
  public:
   Runner(const std::string& what, RankProcess& process)
-      : what_(what), p_(process), n_(process.ranks()), r_(process.rank()) {}
+      : Member(process.rank(), process.ranks(), [&process](const std::string& why) { process.Fail(why); }),
+        what_(what),
+        p_(process) {}
 
   int Run() {
     Cuda(cudaSetDevice(r_), "cudaSetDevice");
     for (cudaStream_t* s : {&one_, &two_, &three_}) Cuda(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "stream");
-    Cuda(cudaMalloc(reinterpret_cast<void**>(&wrong_), 8), "cudaMalloc");
-    Cuda(cudaMemset(wrong_, 0, 8), "clearing");
-    Cuda(testing::PreloadPatterns(), "preloading");
+    Prepare();
     if (what_ == "replay") Replay();
     else if (what_ == "mixed") Mixed();
     else if (what_ == "first") First();
@@ -77,15 +57,6 @@ class Runner {
   }
 
  private:
-  void Cuda(cudaError_t e, const char* what) {
-    if (e != cudaSuccess) p_.Fail(std::string(what) + ": " + cudaGetErrorString(e));
-  }
-  void Need(grtResult_t result, grtResult_t wanted, const std::string& what) {
-    if (result != wanted) {
-      p_.Fail(what + ": " + grtGetErrorString(result) + " (" + std::to_string(result) + "), not " + std::to_string(wanted));
-    }
-  }
-  void Ok(grtResult_t result, const std::string& what) { Need(result, grtSuccess, what); }
   template <typename... Arguments>
   void Say(const char* format, Arguments... arguments) {
     if (r_ != 0) return;
@@ -99,74 +70,6 @@ class Runner {
     Ok(grtCommInitRankConfig(&comm, n_, id, r_, nullptr), "making " + name);
     return comm;
   }
-  Subject Make(OpKind kind, uint64_t count, uint32_t root = 0) {
-    Subject s;
-    s.kind = kind;
-    s.count = count;
-    s.root = root;
-    const auto n = static_cast<uint32_t>(n_);
-    Cuda(cudaMalloc(reinterpret_cast<void**>(&s.in), InputCount(kind, count, n) * 4 + 4), "cudaMalloc");
-    Cuda(cudaMalloc(reinterpret_cast<void**>(&s.out), OutputCount(kind, count, n) * 4 + 4), "cudaMalloc");
-    Cuda(cudaMalloc(reinterpret_cast<void**>(&s.turn), 4), "cudaMalloc");
-    Cuda(cudaMemset(s.turn, 0, 4), "clearing");
-    Cuda(cudaDeviceSynchronize(), "preparing");
-    return s;
-  }
-  void Free(const Subject& s) {
-    for (void* memory : {static_cast<void*>(s.in), static_cast<void*>(s.out), static_cast<void*>(s.turn)}) {
-      Cuda(cudaFree(memory), "cudaFree");
-    }
-  }
-  grtResult_t Call(const Subject& s, grtComm_t comm, cudaStream_t stream) {
-    grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
-    d.kind = static_cast<grtKind_t>(s.kind);
-    d.in = s.in;
-    d.out = s.out;
-    d.count = s.count;
-    d.root_or_peer = static_cast<int>(s.root);
-    d.comm = comm;
-    return grtSubmit(&d, stream, nullptr);
-  }
-  void Before(const Subject& s, cudaStream_t stream) {
-    Cuda(testing::Increment(s.turn, stream), "increment");
-    if (s.kind != OpKind::kRecv) {
-      Cuda(FillPatternAt(s.in, InputCount(s.kind, s.count, static_cast<uint32_t>(n_)), static_cast<uint32_t>(r_), s.turn, stream), "fill");
-    }
-  }
-  void After(const Subject& s, cudaStream_t stream) {
-    const Expectation e{s.kind, static_cast<uint32_t>(n_), static_cast<uint32_t>(r_), s.root, 0, s.count, 0};
-    Cuda(CheckPatternAt(s.out, e, s.turn, wrong_, stream), "check");
-  }
-  // Input, operation, check: captured, or not.
-  void All(const Subject& s, grtComm_t comm, cudaStream_t stream) {
-    Before(s, stream);
-    Ok(Call(s, comm, stream), "calling");
-    After(s, stream);
-  }
-  void Begin(cudaStream_t stream) { Cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture"); }
-  cudaGraphExec_t End(cudaStream_t stream) {
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t made = nullptr;
-    Cuda(cudaStreamEndCapture(stream, &graph), "end of capture");
-    Cuda(cudaGraphInstantiate(&made, graph, 0), "instantiate");
-    Cuda(cudaGraphDestroy(graph), "destroy");
-    return made;
-  }
-  void Launch(cudaGraphExec_t graph, cudaStream_t stream) { Cuda(cudaGraphLaunch(graph, stream), "launch"); }
-  // All that was enqueued was right.
-  void Finish(const char* what) {
-    p_.At("%s: waiting", what);
-    Cuda(cudaDeviceSynchronize(), what);
-    uint64_t wrong = 0;
-    Cuda(cudaMemcpy(&wrong, wrong_, 8, cudaMemcpyDeviceToHost), "reading");
-    if (wrong != 0) p_.Fail(std::string(what) + ": " + std::to_string(wrong) + " wrong");
-  }
-  void Healthy(grtComm_t comm) {
-    grtResult_t error = grtInternalError;
-    Ok(grtCommGetAsyncError(comm, &error), "asking for errors");
-    Need(error, grtSuccess, "an error");
-  }
-
   // Every kind and way of carrying, a thousand launches, mixed with calls that are not captured.
   void Replay() {
     grtComm_t comm = Comm("replay");
@@ -252,6 +155,7 @@ class Runner {
   // stream begins to be captured, while the graph is launched elsewhere.
   void First() {
     const Subject inside = Make(OpKind::kAllReduce, 5000), before = Make(OpKind::kAllReduce, 7000);
+    const Subject behind = Make(OpKind::kAllReduce, 9000);
     grtComm_t fresh = Comm("fresh");
     Begin(one_);
     All(inside, fresh, one_);
@@ -275,7 +179,7 @@ class Runner {
       const double took = Now() - begin;
       slowest = std::max(slowest, took);
       Launch(graph, two_);
-      All(before, comm, three_);
+      All(behind, comm, three_);
       Finish("first");
       Healthy(comm);
       Cuda(cudaGraphExecDestroy(graph), "destroy");
@@ -605,6 +509,8 @@ class Runner {
     }
     const bool beside = over;
     capturing.join();
+    Cuda(cudaDeviceSynchronize(), "threads");
+    After(outside, three_);
     Finish("threads");
     Healthy(a);
     Healthy(b);
@@ -691,9 +597,7 @@ class Runner {
 
   const std::string what_;
   RankProcess& p_;
-  const int n_, r_;
   cudaStream_t one_ = nullptr, two_ = nullptr, three_ = nullptr;
-  uint64_t* wrong_ = nullptr;
 };
 
 int Main(int argc, char** argv) {
