@@ -8,6 +8,7 @@
 
 #include "runtime/cpu/futex.h"
 #include "runtime/cuda_api/handles.h"
+#include "runtime/include/gordian/runtime_front.h"
 
 namespace gordian::runtime::cuda {
 namespace {
@@ -317,3 +318,5 @@ grtResult_t grtOpFree(grtOp_t op) {
 
 // There are no deferred operations.
 grtResult_t grtStreamJoin(cudaStream_t) { return grtSuccess; }
+
+int grtCanCapture(void) { return 1; }

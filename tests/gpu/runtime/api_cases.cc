@@ -406,10 +406,6 @@ class Runner {
     if (Wrong(big, static_cast<char*>(mapped), true) != 0) p_.Fail("mapped: wrong");
     // What is not there says so.
     p_.At("not supported");
-    Cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capture");
-    Need(grtAllReduce(in_, out_, 1, grtFloat32, grtSum, world, stream_), grtNotSupported, "in a capture");
-    cudaGraph_t graph = nullptr;
-    Cuda(cudaStreamEndCapture(stream_, &graph), "end of capture");
     cudaStream_t none = nullptr;
     Need(grtStreamCreate(&none), grtNotSupported, "grtStreamCreate");
     // Many communicators, one after another: memory is used again.
