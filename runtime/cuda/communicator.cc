@@ -72,8 +72,13 @@ Status Communicator::CreateAt(Domain* domain, const Place& place, std::unique_pt
   c->heap_begin_ = reinterpret_cast<uintptr_t>(place.heap);
   c->heap_end_ = c->heap_begin_ + place.heap_bytes;
   c->LayOutRegion();
+  c->ends_number_ = true;
   *made = std::move(c);
   return Status::Ok();
+}
+
+Communicator::~Communicator() {
+  if (ends_number_) domain_->EndOf(number_);
 }
 
 uint64_t Communicator::LayOutRegion() {

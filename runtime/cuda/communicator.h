@@ -42,6 +42,7 @@ class Communicator {
   };
   static Status CreateAt(Domain* domain, const Place& place, std::unique_ptr<Communicator>* made);
   static uint64_t RegionBytes(const DomainConfig& config, uint32_t ranks);
+  ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
@@ -84,6 +85,7 @@ class Communicator {
 
   Domain* const domain_;
   const uint32_t number_;
+  bool ends_number_ = false;  // it stands for no communicator after this one
   uint32_t* failed_ = nullptr;
   int rank_ = 0;
   int ranks_ = 0;

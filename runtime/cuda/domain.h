@@ -154,6 +154,8 @@ class Domain {
   Status EnqueueCaptured(const std::vector<Queued>& operations);
   // Of a communicator; from then on it is kept.
   Status OrderOf(uint32_t number, GraphOrder** order);
+  // What is kept of a communicator that has ended, but what graphs hold.
+  void EndOf(uint32_t number);
   // How an operation without a list is launched.
   HelpList Alone() const;
   // Whether every launch of a graph with operations of the communicator is through with them.

@@ -77,6 +77,12 @@ Status Domain::OrderOf(uint32_t number, GraphOrder** order) {
   return Status::Ok();
 }
 
+void Domain::EndOf(uint32_t number) {
+  std::lock_guard<std::mutex> held(lock_);
+  last_.erase(last_.lower_bound(number * kKeysOfCommunicator), last_.lower_bound((number + 1) * kKeysOfCommunicator));
+  if (const auto known = orders_.find(number); known != orders_.end()) known->second->EndOfCalls();
+}
+
 bool Domain::IsReplayed(uint32_t number) {
   std::lock_guard<std::mutex> held(lock_);
   const auto known = orders_.find(number);

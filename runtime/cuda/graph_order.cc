@@ -118,6 +118,11 @@ void GraphOrder::Forget(cudaStream_t stream) {
   if (called_on_ == stream) is_own_ = true;
 }
 
+void GraphOrder::EndOfCalls() {
+  if (own_stream_ != nullptr) cudaStreamDestroy(std::exchange(own_stream_, nullptr));
+  graphs_.clear();
+}
+
 bool GraphOrder::IsReplayed() const { return IsDone(replayed_); }
 
 cudaError_t GraphOrder::Find(const Capture& capture, Graph** graph) {

@@ -95,6 +95,8 @@ class GraphOrder {
 
   // Whether every launch of a graph so far is through with the communicator.
   bool IsReplayed() const;
+  // There will be no more calls, captured or not; what graphs hold stays.
+  void EndOfCalls();
 
  private:
   struct Graph {
