@@ -29,7 +29,8 @@ grtResult_t Meeting::Come(const std::string& name, uint32_t ranks, uint32_t rank
   static_assert(sizeof(Page) <= kPageBytes);
   if (ranks < 1 || ranks > kMostMeeting || rank >= ranks) return grtInvalidArgument;
   std::shared_ptr<SharedMemory> memory = SharedMemory::Open(name, kPageBytes);
-  if (memory == nullptr || !memory->Reserve(0, kPageBytes)) return grtSystemError;
+  // A page: there as soon as it is open. Of one process all members have the same, perhaps without its descriptor by now.
+  if (memory == nullptr) return grtSystemError;
   std::shared_ptr<Meeting> meeting(new Meeting(std::move(memory), ranks, rank));
   Page& page = meeting->shared();
   Attendee& seat = page.attendees[rank];

@@ -36,6 +36,18 @@ Devices& TheDevices() {
   return *devices;
 }
 
+// Once, for all devices: members in one process have one mapping of their page. It stays where it is.
+bool RegisterPage(void* page) {
+  static std::mutex* mutex = new std::mutex;
+  static std::set<void*>* pages = new std::set<void*>;
+  const std::lock_guard<std::mutex> lock(*mutex);
+  if (pages->contains(page)) return true;
+  const unsigned flags = cudaHostRegisterMapped | cudaHostRegisterPortable;
+  if (cudaHostRegister(page, Meeting::kPageBytes, flags) != cudaSuccess) return false;
+  pages->insert(page);
+  return true;
+}
+
 // Members of communicators in this process, by the communicator's name.
 struct Members {
   std::mutex mutex;
@@ -236,8 +248,7 @@ grtResult_t Process::Enter(const std::shared_ptr<CommState>& comm) {
   }
   // The devices of all members read and write the page. It stays registered: undoing that would wait for the
   // device.
-  const cudaError_t e = cudaHostRegister(comm->meeting->page(), Meeting::kPageBytes, cudaHostRegisterMapped);
-  if (e != cudaSuccess) return grtUnhandledCudaError;
+  if (!RegisterPage(comm->meeting->page())) return grtUnhandledCudaError;
   comm->meeting->CloseDescriptor();
   const std::lock_guard<std::mutex> lock(mutex_);
   pages_.push_back(comm->meeting);

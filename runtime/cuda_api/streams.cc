@@ -32,7 +32,7 @@ grtResult_t grtStreamExclusive(cudaStream_t stream, int exclusive) {
   return Guarded([&] {
     Process* process = Process::Of(stream);
     if (process == nullptr) return grtInvalidUsage;  // its device is not in use yet
-    const RelaxedCapture relaxed;
+    const OnDevice on(process->device());
     // With more streams than there are lists, this one's operations never begin early: right, and said.
     return process->domain().SetExclusive(stream, exclusive != 0).ok() ? grtSuccess : grtNotSupported;
   });
@@ -56,7 +56,7 @@ grtResult_t grtStreamGone(cudaStream_t stream) {
   return Guarded([&]() -> grtResult_t {
     Process* process = Process::Of(stream);
     if (process == nullptr) return grtSuccess;
-    const RelaxedCapture relaxed;
+    const OnDevice on(process->device());
     process->Forget(stream);
     return process->domain().Forget(stream).ok() ? grtSuccess : grtUnhandledCudaError;
   });

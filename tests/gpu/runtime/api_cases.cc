@@ -305,7 +305,15 @@ class Runner {
     if (r_ == n_ - 1) d.count -= 1;
     grtOp_t op = nullptr;
     const grtResult_t called = grtSubmit(&d, nullptr, &op);
-    Need(called == grtSuccess ? grtOpWait(op, kPatience) : called, grtMismatch, "a detached mismatch");
+    const grtResult_t ended = called == grtSuccess ? grtOpWait(op, kPatience) : called;
+    if (ended == grtTimeout) {
+      grtStats_t stats = GRT_STATS_INITIALIZER;
+      Ok(grtGetStats(d.comm, &stats), "stats");
+      printf("rank %d: %llu instances of the worker, %llu switches, %.1f ms resident\n", r_, static_cast<unsigned long long>(stats.quits),
+             static_cast<unsigned long long>(stats.switches), static_cast<double>(stats.residency_ns) * 1e-6);
+      fflush(stdout);
+    }
+    Need(ended, grtMismatch, "a detached mismatch");
     Ok(grtCommAbort(a), "abort");
     Ok(grtCommAbort(b), "abort");
   }

@@ -210,8 +210,10 @@ class Runner : public testing::Member {
       for (int i = 0; i < rounds; ++i) {
         p_.At("groups: %lu, launch %d", static_cast<unsigned long>(count), i);
         Launch(graph, one_);
-        if (i % 100 == 7) All(sum, comm, two_);
-        if (i % 100 == 7) Cuda(cudaDeviceSynchronize(), "the two share buffers");
+        if (i % 100 != 7) continue;
+        Cuda(cudaDeviceSynchronize(), "the two share buffers");
+        All(sum, comm, two_);
+        Cuda(cudaDeviceSynchronize(), "the two share buffers");
       }
       Finish("groups");
       Say("groups: %d launches of a ring both ways of %lu floats, with an all-reduce: %.0f us each\n", rounds,
@@ -541,7 +543,7 @@ class Runner : public testing::Member {
   // A graph of 20 all-reduces: ours and NCCL's, in turns.
   void Time() {
     constexpr int kEach = 20;
-    grtComm_t comm = Comm("time");
+    grtComm_t comm = Comm("time"), plain = Comm("never captured");
     Nccl nccl = {};
     std::string why;
     ncclComm_t theirs = nullptr;
@@ -558,12 +560,15 @@ class Runner : public testing::Member {
       memcpy(&id, p_.board()->id, sizeof id);
       if (nccl.init(&theirs, n_, id, r_) != ncclSuccess) p_.Fail("NCCL's communicator");
     }
-    Say("a graph of %d all-reduces, us each | ours called | ours in a graph | NCCL called | NCCL in a graph\n", kEach);
+    Say("%d all-reduces, us each | ours called | ours called, once captured | ours in a graph | NCCL called | NCCL in a graph\n", kEach);
     for (const uint64_t count : {2ul, 1024ul, 16384ul, 262144ul, 1048576ul, 4194304ul, 16777216ul}) {
       p_.At("time: %lu", static_cast<unsigned long>(count));
       const Subject s = Make(OpKind::kAllReduce, count);
       const auto ours = [&] {
         for (int i = 0; i < kEach; ++i) Ok(Call(s, comm, one_), "calling");
+      };
+      const auto never_captured = [&] {
+        for (int i = 0; i < kEach; ++i) Ok(Call(s, plain, one_), "calling");
       };
       const auto other = [&] {
         for (int i = 0; i < kEach && has_nccl; ++i) {
@@ -571,6 +576,7 @@ class Runner : public testing::Member {
         }
       };
       ours();
+      never_captured();
       other();
       Cuda(cudaStreamSynchronize(one_), "warm");
       Begin(one_);
@@ -579,15 +585,16 @@ class Runner : public testing::Member {
       Begin(one_);
       other();
       const cudaGraphExec_t its = End(one_);
-      double best[4] = {1e9, 1e9, 1e9, 1e9};
+      double best[5] = {1e9, 1e9, 1e9, 1e9, 1e9};
       for (int turn = 0; turn < 5; ++turn) {
         best[0] = std::min(best[0], Median(ours, 10) / kEach);
         best[1] = std::min(best[1], Median([&] { Launch(own, one_); }, 20) / kEach);
+        best[4] = std::min(best[4], Median(never_captured, 10) / kEach);
         if (!has_nccl) continue;
         best[2] = std::min(best[2], Median(other, 10) / kEach);
         best[3] = std::min(best[3], Median([&] { Launch(its, one_); }, 20) / kEach);
       }
-      Say("%lu bytes | %.2f | %.2f | %.2f | %.2f\n", static_cast<unsigned long>(count * 4), best[0], best[1],
+      Say("%lu bytes | %.2f | %.2f | %.2f | %.2f | %.2f\n", static_cast<unsigned long>(count * 4), best[4], best[0], best[1],
           has_nccl ? best[2] : 0.0, has_nccl ? best[3] : 0.0);
       Cuda(cudaGraphExecDestroy(own), "destroy");
       Cuda(cudaGraphExecDestroy(its), "destroy");

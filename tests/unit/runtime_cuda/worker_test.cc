@@ -97,6 +97,48 @@ TEST(WorkerTest, WithoutTheBellSomeAreLost) {
 }
 
 // More operations than the list has room for; slots are used again and again.
+// Operations that differ: over on both ranks, and told; what was before them is right.
+TEST(WorkerTest, AMismatchEndsOnBothRanks) {
+  for (uint64_t seed = 1; seed <= Seeds(20); ++seed) {
+    HostHeaps::Options options;
+    options.lines_per_lane = 512;
+    HostHeaps heaps(options);
+    Fibers fibers(seed);
+    std::mt19937_64 random(seed);
+    const Timing timing;
+    std::vector<std::unique_ptr<HostWorker>> workers;
+    bool finished = true;
+    for (uint32_t r = 0; r < 2; ++r) {
+      workers.push_back(std::make_unique<HostWorker>(timing, 1 + seed % 4, Policy::kReadyDriven,
+                                                     [](WorkerHostBlock& b, const WorkerView& v) { BeResident(b, v); }, &fibers,
+                                                     &random));
+    }
+    for (uint32_t r = 0; r < 2; ++r) {
+      fibers.Add([&, r] {
+        HostWorker& worker = *workers[r];
+        std::vector<float> in(3000), out(3000);
+        for (int i = 0; i < 20 && !worker.stopped(); ++i) {
+          const uint64_t count = i == 19 && r == 1 ? 399 : 400;
+          const Work w = heaps.Make(r, 0, OpKind::kAllReduce, DataType::kFloat, Operator::kSum, in.data(), out.data(), count, 0,
+                                    WorkerWay(seed % 3));
+          const uint32_t id = worker.Submit(w, 0);
+          worker.WaitForDevice();
+          while (!worker.IsDone(id) && !worker.stopped()) fibers.Yield();
+          fibers.Progress();
+        }
+        worker.NoMore();
+      });
+    }
+    fibers.OnHang([&] {
+      finished = false;
+      for (auto& worker : workers) worker->Stop();
+    });
+    fibers.Run(kTurnsForEver);
+    EXPECT_TRUE(finished) << "seed " << seed;
+    for (uint32_t r = 0; r < 2; ++r) EXPECT_EQ(heaps.Failed(r), kFailedMismatch) << "seed " << seed;
+  }
+}
+
 TEST(WorkerTest, SlotsAreUsedAgain) {
   for (uint64_t seed = 1; seed <= 2; ++seed) {
     Job job;
