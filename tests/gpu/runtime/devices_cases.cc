@@ -231,7 +231,10 @@ class Runner {
     std::vector<cudaGraphExec_t> graphs;
     Each([&](Device& d, size_t) { d.Begin(d.one()); });
     body();
-    Each([&](Device& d, size_t) { graphs.push_back(d.End(d.one())); });
+    // A capture that is still open forbids to make a graph executable.
+    std::vector<cudaGraph_t> captured;
+    Each([&](Device& d, size_t) { captured.push_back(d.EndCapture(d.one())); });
+    Each([&](Device& d, size_t i) { graphs.push_back(d.Instantiate(captured[i])); });
     for (int i = 0; i < 1000; ++i) {
       p_.At("graphs: launch %d", i);
       Each([&](Device& d, size_t k) { d.Launch(graphs[k], d.one()); });

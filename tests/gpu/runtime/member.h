@@ -105,10 +105,14 @@ class Member {
     After(s, stream);
   }
   void Begin(cudaStream_t stream) { Cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture"); }
-  cudaGraphExec_t End(cudaStream_t stream) {
+  cudaGraph_t EndCapture(cudaStream_t stream) {
     cudaGraph_t graph = nullptr;
-    cudaGraphExec_t made = nullptr;
     Cuda(cudaStreamEndCapture(stream, &graph), "end of capture");
+    return graph;
+  }
+  cudaGraphExec_t End(cudaStream_t stream) { return Instantiate(EndCapture(stream)); }
+  cudaGraphExec_t Instantiate(cudaGraph_t graph) {
+    cudaGraphExec_t made = nullptr;
     Cuda(cudaGraphInstantiate(&made, graph, 0), "instantiate");
     Cuda(cudaGraphDestroy(graph), "destroy");
     return made;
