@@ -370,7 +370,7 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     if (Status s = Cuda(e, "launching an operation"); !s.ok()) return s;
     Last& last = last_[op.work.order_key];
     last.launched = true;
-    ++last.by_channels[op.work.channels];
+    last.by_channels[op.work.channels] += NumbersOf(op.work);
     if (op.order != nullptr) ordered[op.order].push_back(op.stream);
   }
   for (const auto& [order, streams] : ordered) {
