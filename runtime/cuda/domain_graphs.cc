@@ -79,7 +79,8 @@ Status Domain::OrderOf(uint32_t number, GraphOrder** order) {
 
 void Domain::EndOf(uint32_t number) {
   std::lock_guard<std::mutex> held(lock_);
-  last_.erase(last_.lower_bound(number * kKeysOfCommunicator), last_.lower_bound((number + 1) * kKeysOfCommunicator));
+  last_.erase(last_.lower_bound(number * kKeysOfCommunicator),
+              last_.lower_bound((number + 1) * kKeysOfCommunicator));
   if (const auto known = orders_.find(number); known != orders_.end()) known->second->EndOfCalls();
 }
 

@@ -39,7 +39,8 @@ void Use(job::Context& c, Device* devices, ncclComm_t* comms, int round) {
   c.Step("sums");
   NCCL_OK(ncclGroupStart());
   for (int d = 0; d < kDevices; ++d) {
-    NCCL_OK(ncclAllReduce(devices[d].in, devices[d].out, kCount, ncclFloat, ncclSum, comms[d], devices[d].stream));
+    NCCL_OK(ncclAllReduce(devices[d].in, devices[d].out, kCount, ncclFloat, ncclSum, comms[d],
+                          devices[d].stream));
   }
   NCCL_OK(ncclGroupEnd());
   for (int d = 0; d < kDevices; ++d) {
@@ -49,8 +50,10 @@ void Use(job::Context& c, Device* devices, ncclComm_t* comms, int round) {
   c.Step("ring");
   NCCL_OK(ncclGroupStart());
   for (int d = 0; d < kDevices; ++d) {
-    NCCL_OK(ncclSend(devices[d].in, kCount, ncclFloat, (d + 1) % kDevices, comms[d], devices[d].stream));
-    NCCL_OK(ncclRecv(devices[d].out, kCount, ncclFloat, (d + kDevices - 1) % kDevices, comms[d], devices[d].stream));
+    NCCL_OK(ncclSend(devices[d].in, kCount, ncclFloat, (d + 1) % kDevices, comms[d],
+                     devices[d].stream));
+    NCCL_OK(ncclRecv(devices[d].out, kCount, ncclFloat, (d + kDevices - 1) % kDevices, comms[d],
+                     devices[d].stream));
   }
   NCCL_OK(ncclGroupEnd());
   for (int d = 0; d < kDevices; ++d) {

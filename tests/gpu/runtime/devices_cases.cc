@@ -27,16 +27,19 @@ using testing::Subject;
 
 constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kPatience = 20 * kSecond;
-constexpr OpKind kCollectives[] = {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kBroadcast,
-                                   OpKind::kReduce,    OpKind::kAllToAll,  OpKind::kGather,        OpKind::kScatter};
+constexpr OpKind kCollectives[] = {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter,
+                                   OpKind::kBroadcast, OpKind::kReduce,    OpKind::kAllToAll,
+                                   OpKind::kGather,    OpKind::kScatter};
 
 // A device of this process.
 class Device : public Member {
  public:
   Device(int device, int rank, int ranks, RankProcess& process)
-      : Member(rank, ranks, [&process](const std::string& why) { process.Fail(why); }), device_(device) {
+      : Member(rank, ranks, [&process](const std::string& why) { process.Fail(why); }),
+        device_(device) {
     On();
-    for (cudaStream_t* s : {&one_, &two_}) Cuda(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "stream");
+    for (cudaStream_t* s : {&one_, &two_})
+      Cuda(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "stream");
     Prepare();
   }
   void On() { Cuda(cudaSetDevice(device_), "cudaSetDevice"); }
@@ -63,21 +66,32 @@ class Runner {
   Runner(const std::string& what, int devices, RankProcess& process) : what_(what), p_(process) {
     const int first = process.rank() * devices;
     for (int d = 0; d < devices; ++d) {
-      devices_.push_back(std::make_unique<Device>(first + d, first + d, devices * process.ranks(), process));
+      devices_.push_back(
+          std::make_unique<Device>(first + d, first + d, devices * process.ranks(), process));
     }
   }
 
   int Run() {
-    if (what_ == "threads") Threads();
-    else if (what_ == "single") Single();
-    else if (what_ == "ungrouped") Ungrouped();
-    else if (what_ == "graphs") Graphs();
-    else if (what_ == "detached") DetachedOperations();
-    else if (what_ == "order") Order();
-    else if (what_ == "abort") Abort();
-    else if (what_ == "mapped") Mapped();
-    else if (what_ == "same_device") SameDevice();
-    else return 2;
+    if (what_ == "threads")
+      Threads();
+    else if (what_ == "single")
+      Single();
+    else if (what_ == "ungrouped")
+      Ungrouped();
+    else if (what_ == "graphs")
+      Graphs();
+    else if (what_ == "detached")
+      DetachedOperations();
+    else if (what_ == "order")
+      Order();
+    else if (what_ == "abort")
+      Abort();
+    else if (what_ == "mapped")
+      Mapped();
+    else if (what_ == "same_device")
+      SameDevice();
+    else
+      return 2;
     return 0;
   }
 
@@ -126,14 +140,17 @@ class Runner {
       grtComm_t comm = d.Comm("threads");
       for (const uint64_t count : {3ul, 5000ul, 300'000ul, 2'000'000ul}) {
         for (const OpKind kind : kCollectives) {
-          p_.At("threads: kind %d of %lu", static_cast<int>(kind), static_cast<unsigned long>(count));
+          p_.At("threads: kind %d of %lu", static_cast<int>(kind),
+                static_cast<unsigned long>(count));
           const Subject s = d.Make(kind, count, static_cast<uint32_t>(d.ranks() - 1));
           for (int i = 0; i < 50; ++i) d.All(s, comm, d.one());
           d.Finish("threads");
           d.Free(s);
         }
-        const Subject send = d.Make(OpKind::kSend, count, static_cast<uint32_t>((d.rank() + 1) % d.ranks()));
-        const Subject receive = d.Make(OpKind::kRecv, count, static_cast<uint32_t>((d.rank() + d.ranks() - 1) % d.ranks()));
+        const Subject send =
+            d.Make(OpKind::kSend, count, static_cast<uint32_t>((d.rank() + 1) % d.ranks()));
+        const Subject receive = d.Make(
+            OpKind::kRecv, count, static_cast<uint32_t>((d.rank() + d.ranks() - 1) % d.ranks()));
         for (int i = 0; i < 50; ++i) {
           d.Before(send, d.one());
           d.Before(receive, d.one());
@@ -161,7 +178,9 @@ class Runner {
       for (const OpKind kind : kCollectives) {
         p_.At("single: kind %d of %lu", static_cast<int>(kind), static_cast<unsigned long>(count));
         std::vector<Subject> s;
-        Each([&](Device& d, size_t) { s.push_back(d.Make(kind, count, static_cast<uint32_t>(d.ranks() - 1))); });
+        Each([&](Device& d, size_t) {
+          s.push_back(d.Make(kind, count, static_cast<uint32_t>(d.ranks() - 1)));
+        });
         for (int round = 0; round < 50; ++round, ++operations) {
           Each([&](Device& d, size_t i) { d.Before(s[i], d.one()); });
           devices_[0]->Ok(grtGroupStart(), "group");
@@ -177,8 +196,8 @@ class Runner {
     Say("single: %d operations by one thread in groups, right\n", operations);
   }
 
-  // One thread and no groups: a call on one device returns although the other's has not been made, the first one of a
-  // communicator too, while kernels of another one wait.
+  // One thread and no groups: a call on one device returns although the other's has not been made,
+  // the first one of a communicator too, while kernels of another one wait.
   void Ungrouped() {
     const auto a = Comms("a"), b = Comms("b");
     double slowest = 0;
@@ -207,7 +226,9 @@ class Runner {
     }
     Destroy(a);
     Destroy(b);
-    Say("ungrouped: 400 operations by one thread without groups, right; two calls took %.2f ms at most\n", slowest * 1e3);
+    Say("ungrouped: 400 operations by one thread without groups, right; two calls took %.2f ms at "
+        "most\n",
+        slowest * 1e3);
   }
 
   // A graph for each device, captured and launched by one thread; and one graph for all of them.
@@ -247,7 +268,9 @@ class Runner {
     p_.At("graphs: one graph");
     Device& first = *devices_[0];
     std::vector<cudaEvent_t> events(devices_.size());
-    Each([&](Device& d, size_t i) { d.Cuda(cudaEventCreateWithFlags(&events[i], cudaEventDisableTiming), "event"); });
+    Each([&](Device& d, size_t i) {
+      d.Cuda(cudaEventCreateWithFlags(&events[i], cudaEventDisableTiming), "event");
+    });
     first.On();
     first.Begin(first.one());
     first.Cuda(cudaEventRecord(events[0], first.one()), "fork");
@@ -259,7 +282,8 @@ class Runner {
       if (i != 0) d.Cuda(cudaEventRecord(events[i], d.one()), "join");
     });
     first.On();
-    for (size_t i = 1; i < devices_.size(); ++i) first.Cuda(cudaStreamWaitEvent(first.one(), events[i], 0), "join");
+    for (size_t i = 1; i < devices_.size(); ++i)
+      first.Cuda(cudaStreamWaitEvent(first.one(), events[i], 0), "join");
     const cudaGraphExec_t together = first.End(first.one());
     for (int i = 0; i < 1000; ++i) {
       p_.At("graphs: launch %d of one graph", i);
@@ -270,10 +294,12 @@ class Runner {
     Each([&](Device& d, size_t) { d.Finish("graphs"); });
     first.Cuda(cudaGraphExecDestroy(together), "destroy");
     Destroy(comms);
-    Say("graphs: 1,000 launches of a graph a device and 1,000 of one for all, with calls beside, right\n");
+    Say("graphs: 1,000 launches of a graph a device and 1,000 of one for all, with calls beside, "
+        "right\n");
   }
 
-  // Detached operations in opposite orders with waits for the device between, by one thread: a worker on each device.
+  // Detached operations in opposite orders with waits for the device between, by one thread: a
+  // worker on each device.
   void DetachedOperations() {
     const auto a = Comms("a"), b = Comms("b");
     std::vector<Subject> first, second;
@@ -318,14 +344,16 @@ class Runner {
     Say("detached: 100 rounds in opposite orders by one thread, right\n");
   }
 
-  // Two communicators in opposite orders on the devices, each on one exclusive stream: by a thread a device, then by one.
+  // Two communicators in opposite orders on the devices, each on one exclusive stream: by a thread
+  // a device, then by one.
   void Order() {
     const auto a = Comms("a"), b = Comms("b");
     std::vector<Subject> first, second;
     Each([&](Device& d, size_t i) {
       first.push_back(d.Make(OpKind::kAllReduce, 1024));
       second.push_back(d.Make(OpKind::kAllReduce, 1024));
-      for (const Subject* s : {&first[i], &second[i]}) d.All(*s, s == &first[i] ? a[i] : b[i], d.two());
+      for (const Subject* s : {&first[i], &second[i]})
+        d.All(*s, s == &first[i] ? a[i] : b[i], d.two());
     });
     Each([&](Device& d, size_t) {
       d.Finish("order");
@@ -424,7 +452,8 @@ class Runner {
     grtComm_t comms[2] = {};
     for (int r = 0; r < 2; ++r) d.Ok(grtCommInitRankConfig(&comms[r], 2, id, r, nullptr), "making");
     const Subject s = d.Make(OpKind::kAllReduce, 100);
-    for (grtComm_t comm : comms) d.Need(d.Call(s, comm, d.one()), grtNotSupported, "two members on one device");
+    for (grtComm_t comm : comms)
+      d.Need(d.Call(s, comm, d.one()), grtNotSupported, "two members on one device");
     for (grtComm_t comm : comms) d.Ok(grtCommAbort(comm), "abort");
     Say("same_device: refused\n");
   }
@@ -440,17 +469,25 @@ int Main(int argc, char** argv) {
   bool usage = what.empty();
   for (int i = 2; i < argc; i += 2) {
     const std::string option = argv[i];
-    if (i + 1 == argc) usage = true;
-    else if (option == "--devices") devices = atoi(argv[i + 1]);
-    else if (option == "--processes") processes = atoi(argv[i + 1]);
-    else usage = true;
+    if (i + 1 == argc)
+      usage = true;
+    else if (option == "--devices")
+      devices = atoi(argv[i + 1]);
+    else if (option == "--processes")
+      processes = atoi(argv[i + 1]);
+    else
+      usage = true;
   }
-  if (usage || devices < 1 || processes < 1 || devices * processes < 2 || devices * processes > testing::kMostRanks) {
+  if (usage || devices < 1 || processes < 1 || devices * processes < 2 ||
+      devices * processes > testing::kMostRanks) {
     fprintf(stderr, "usage: gordian-runtime-devices-cases CASE [--devices N] [--processes N]\n");
     return 2;
   }
-  const int result = testing::RunRanks(processes, 120, 20, 0, [&](RankProcess& process) { return Runner(what, devices, process).Run(); });
-  printf("%s %s --devices %d --processes %d\n", result == 0 ? "PASS" : "FAIL", what.c_str(), devices, processes);
+  const int result = testing::RunRanks(processes, 120, 20, 0, [&](RankProcess& process) {
+    return Runner(what, devices, process).Run();
+  });
+  printf("%s %s --devices %d --processes %d\n", result == 0 ? "PASS" : "FAIL", what.c_str(),
+         devices, processes);
   return result;
 }
 

@@ -1,6 +1,7 @@
 // Operations in CUDA graphs on real GPUs, through gordian/runtime.h as a program uses it.
 //   gordian-runtime-graph-cases CASE [--ranks N]
-// One process a rank, one device each. Inputs change with every launch, and every launch is checked on the device.
+// One process a rank, one device each. Inputs change with every launch, and every launch is checked
+// on the device.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
@@ -31,28 +32,44 @@ constexpr uint64_t kPatience = 20 * kSecond;
 class Runner : public testing::Member {
  public:
   Runner(const std::string& what, RankProcess& process)
-      : Member(process.rank(), process.ranks(), [&process](const std::string& why) { process.Fail(why); }),
+      : Member(process.rank(), process.ranks(),
+               [&process](const std::string& why) { process.Fail(why); }),
         what_(what),
         p_(process) {}
 
   int Run() {
     Cuda(cudaSetDevice(r_), "cudaSetDevice");
-    for (cudaStream_t* s : {&one_, &two_, &three_}) Cuda(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "stream");
+    for (cudaStream_t* s : {&one_, &two_, &three_})
+      Cuda(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "stream");
     Prepare();
-    if (what_ == "replay") Replay();
-    else if (what_ == "mixed") Mixed();
-    else if (what_ == "first") First();
-    else if (what_ == "groups") Groups();
-    else if (what_ == "one_captures") OneCaptures();
-    else if (what_ == "streams") Streams();
-    else if (what_ == "helped") Helped();
-    else if (what_ == "once_more") OnceMore();
-    else if (what_ == "death") Death();
-    else if (what_ == "opposite") Opposite();
-    else if (what_ == "refused") Refused();
-    else if (what_ == "threads") Threads();
-    else if (what_ == "time") Time();
-    else return 2;
+    if (what_ == "replay")
+      Replay();
+    else if (what_ == "mixed")
+      Mixed();
+    else if (what_ == "first")
+      First();
+    else if (what_ == "groups")
+      Groups();
+    else if (what_ == "one_captures")
+      OneCaptures();
+    else if (what_ == "streams")
+      Streams();
+    else if (what_ == "helped")
+      Helped();
+    else if (what_ == "once_more")
+      OnceMore();
+    else if (what_ == "death")
+      Death();
+    else if (what_ == "opposite")
+      Opposite();
+    else if (what_ == "refused")
+      Refused();
+    else if (what_ == "threads")
+      Threads();
+    else if (what_ == "time")
+      Time();
+    else
+      return 2;
     return 0;
   }
 
@@ -75,11 +92,13 @@ class Runner : public testing::Member {
     grtComm_t comm = Comm("replay");
     int launches = 0, others = 0;
     for (const uint64_t count : {2ul, 3000ul, 200'000ul, 1'500'000ul}) {
-      for (const OpKind kind : {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kBroadcast,
-                                OpKind::kReduce, OpKind::kAllToAll, OpKind::kGather, OpKind::kScatter}) {
+      for (const OpKind kind :
+           {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kBroadcast,
+            OpKind::kReduce, OpKind::kAllToAll, OpKind::kGather, OpKind::kScatter}) {
         const int rounds = kind == OpKind::kAllReduce ? (count < 100'000 ? 2000 : 1000) : 100;
         p_.At("replay: kind %d of %lu", static_cast<int>(kind), static_cast<unsigned long>(count));
-        const Subject s = Make(kind, count, static_cast<uint32_t>(n_ - 1)), other = Make(OpKind::kAllReduce, 777);
+        const Subject s = Make(kind, count, static_cast<uint32_t>(n_ - 1)),
+                      other = Make(OpKind::kAllReduce, 777);
         All(other, comm, one_);
         Begin(one_);
         All(s, comm, one_);
@@ -90,7 +109,8 @@ class Runner : public testing::Member {
           if (i % 97 == 0) {
             All(other, comm, one_);
             ++others;
-            p_.At("replay: kind %d of %lu, launch %d", static_cast<int>(kind), static_cast<unsigned long>(count), i);
+            p_.At("replay: kind %d of %lu, launch %d", static_cast<int>(kind),
+                  static_cast<unsigned long>(count), i);
           }
           if (i % 500 == 499) Cuda(cudaStreamSynchronize(one_), "pause");
         }
@@ -106,13 +126,15 @@ class Runner : public testing::Member {
     Say("replay: %d launches, %d operations beside them, all right\n", launches, others);
   }
 
-  // A graph on one stream and calls on others; nothing but the runtime orders them. Unequal counts: an operation that
-  // meets another one than its own would be told.
+  // A graph on one stream and calls on others; nothing but the runtime orders them. Unequal counts:
+  // an operation that meets another one than its own would be told.
   void Mixed() {
     grtComm_t comm = Comm("mixed");
     for (const uint64_t count : {100ul, 50'000ul, 600'000ul}) {
-      const Subject inside = Make(OpKind::kAllReduce, count), again = Make(OpKind::kAllGather, count / 2);
-      const Subject here = Make(OpKind::kAllReduce, count + 1), there = Make(OpKind::kReduceScatter, count / 3);
+      const Subject inside = Make(OpKind::kAllReduce, count),
+                    again = Make(OpKind::kAllGather, count / 2);
+      const Subject here = Make(OpKind::kAllReduce, count + 1),
+                    there = Make(OpKind::kReduceScatter, count / 3);
       Begin(one_);
       All(inside, comm, one_);
       All(again, comm, one_);
@@ -142,8 +164,8 @@ class Runner : public testing::Member {
         if (i % 50 == 49) Cuda(cudaDeviceSynchronize(), "pause");
       }
       Finish("mixed");
-      Say("mixed: %lu: %d rounds of 4 on three streams, %.0f us each\n", static_cast<unsigned long>(count), rounds,
-          (Now() - begin) / rounds / 4 * 1e6);
+      Say("mixed: %lu: %d rounds of 4 on three streams, %.0f us each\n",
+          static_cast<unsigned long>(count), rounds, (Now() - begin) / rounds / 4 * 1e6);
       Cuda(cudaGraphExecDestroy(graph), "destroy");
       for (const Subject& s : {inside, again, here, there}) Free(s);
     }
@@ -151,8 +173,8 @@ class Runner : public testing::Member {
     Ok(grtCommDestroy(comm, kPatience), "destroy");
   }
 
-  // A communicator whose first operation is captured; and one whose last operation is unfinished when its own
-  // stream begins to be captured, while the graph is launched elsewhere.
+  // A communicator whose first operation is captured; and one whose last operation is unfinished
+  // when its own stream begins to be captured, while the graph is launched elsewhere.
   void First() {
     const Subject inside = Make(OpKind::kAllReduce, 5000), before = Make(OpKind::kAllReduce, 7000);
     const Subject behind = Make(OpKind::kAllReduce, 9000);
@@ -185,23 +207,29 @@ class Runner : public testing::Member {
       Cuda(cudaGraphExecDestroy(graph), "destroy");
       Ok(grtCommDestroy(comm, kPatience), "destroy");
     }
-    Say("first: right; capturing beside an unfinished operation of that stream took %.1f ms at most (the other rank: 20 ms late)\n",
+    Say("first: right; capturing beside an unfinished operation of that stream took %.1f ms at "
+        "most (the other rank: 20 ms late)\n",
         slowest * 1e3);
   }
 
   // Sends and receives that wait for each other, and a collective between.
   void Groups() {
     grtComm_t comm = Comm("groups"), second = Comm("second");
-    const auto next = static_cast<uint32_t>((r_ + 1) % n_), before = static_cast<uint32_t>((r_ + n_ - 1) % n_);
+    const auto next = static_cast<uint32_t>((r_ + 1) % n_),
+               before = static_cast<uint32_t>((r_ + n_ - 1) % n_);
     for (const uint64_t count : {500ul, 300'000ul, 3'000'000ul}) {
       const int rounds = count > 1'000'000 ? 200 : 1000;
-      const Subject send = Make(OpKind::kSend, count, next), receive = Make(OpKind::kRecv, count, before);
-      const Subject back = Make(OpKind::kSend, count / 3, before), from = Make(OpKind::kRecv, count / 3, next);
-      const Subject sum = Make(OpKind::kAllReduce, count / 2), other = Make(OpKind::kAllGather, 1000);
+      const Subject send = Make(OpKind::kSend, count, next),
+                    receive = Make(OpKind::kRecv, count, before);
+      const Subject back = Make(OpKind::kSend, count / 3, before),
+                    from = Make(OpKind::kRecv, count / 3, next);
+      const Subject sum = Make(OpKind::kAllReduce, count / 2),
+                    other = Make(OpKind::kAllGather, 1000);
       Begin(one_);
       for (const Subject* s : {&send, &receive, &back, &from, &sum, &other}) Before(*s, one_);
       Ok(grtGroupStart(), "group");
-      for (const Subject* s : {&send, &receive, &sum, &back, &from}) Ok(Call(*s, comm, one_), "calling");
+      for (const Subject* s : {&send, &receive, &sum, &back, &from})
+        Ok(Call(*s, comm, one_), "calling");
       Ok(Call(other, second, one_), "calling");
       Ok(grtGroupEnd(), "group end");
       for (const Subject* s : {&receive, &from, &sum, &other}) After(*s, one_);
@@ -216,8 +244,9 @@ class Runner : public testing::Member {
         Cuda(cudaDeviceSynchronize(), "the two share buffers");
       }
       Finish("groups");
-      Say("groups: %d launches of a ring both ways of %lu floats, with an all-reduce: %.0f us each\n", rounds,
-          static_cast<unsigned long>(count), (Now() - begin) / rounds * 1e6);
+      Say("groups: %d launches of a ring both ways of %lu floats, with an all-reduce: %.0f us "
+          "each\n",
+          rounds, static_cast<unsigned long>(count), (Now() - begin) / rounds * 1e6);
       Cuda(cudaGraphExecDestroy(graph), "destroy");
       for (const Subject& s : {send, receive, back, from, sum, other}) Free(s);
     }
@@ -229,10 +258,13 @@ class Runner : public testing::Member {
   // Rank 0 captures; the others call.
   void OneCaptures() {
     grtComm_t comm = Comm("one captures");
-    const auto next = static_cast<uint32_t>((r_ + 1) % n_), before = static_cast<uint32_t>((r_ + n_ - 1) % n_);
+    const auto next = static_cast<uint32_t>((r_ + 1) % n_),
+               before = static_cast<uint32_t>((r_ + n_ - 1) % n_);
     for (const uint64_t count : {600ul, 900'000ul}) {
-      const Subject sum = Make(OpKind::kAllReduce, count), all = Make(OpKind::kAllGather, count / 2);
-      const Subject send = Make(OpKind::kSend, count, next), receive = Make(OpKind::kRecv, count, before);
+      const Subject sum = Make(OpKind::kAllReduce, count),
+                    all = Make(OpKind::kAllGather, count / 2);
+      const Subject send = Make(OpKind::kSend, count, next),
+                    receive = Make(OpKind::kRecv, count, before);
       const auto body = [&] {
         All(sum, comm, one_);
         for (const Subject* s : {&send, &receive}) Before(*s, one_);
@@ -269,9 +301,11 @@ class Runner : public testing::Member {
   // Two streams of one capture, and a graph that was made executable twice.
   void Streams() {
     grtComm_t comm = Comm("streams");
-    const Subject a = Make(OpKind::kAllReduce, 40'000), b = Make(OpKind::kAllGather, 30'000), c = Make(OpKind::kAllReduce, 300'000);
+    const Subject a = Make(OpKind::kAllReduce, 40'000), b = Make(OpKind::kAllGather, 30'000),
+                  c = Make(OpKind::kAllReduce, 300'000);
     cudaEvent_t fork = nullptr, join = nullptr;
-    for (cudaEvent_t* e : {&fork, &join}) Cuda(cudaEventCreateWithFlags(e, cudaEventDisableTiming), "event");
+    for (cudaEvent_t* e : {&fork, &join})
+      Cuda(cudaEventCreateWithFlags(e, cudaEventDisableTiming), "event");
     Begin(one_);
     Cuda(cudaEventRecord(fork, one_), "fork");
     Cuda(cudaStreamWaitEvent(two_, fork, 0), "fork");
@@ -304,7 +338,8 @@ class Runner : public testing::Member {
     Say("streams: 1,000 launches of a graph of two streams, right\n");
   }
 
-  // An exclusive stream of operations in opposite orders, beside launches of a graph of the same communicators.
+  // An exclusive stream of operations in opposite orders, beside launches of a graph of the same
+  // communicators.
   void Helped() {
     grtComm_t a = Comm("a"), b = Comm("b");
     const Subject inside = Make(OpKind::kAllReduce, 2000);
@@ -317,7 +352,8 @@ class Runner : public testing::Member {
     for (int i = 0; i < 200; ++i) {
       p_.At("helped: round %d", i);
       Launch(graph, one_);
-      Cuda(cudaDeviceSynchronize(), "between");  // the graph's operation of `a` is no reason to wait then
+      Cuda(cudaDeviceSynchronize(),
+           "between");  // the graph's operation of `a` is no reason to wait then
       for (const Subject* s : {&first, &second}) Before(*s, two_);
       Cuda(cudaStreamSynchronize(two_), "inputs");
       Ok(grtStreamForeign(two_), "other work");
@@ -331,7 +367,8 @@ class Runner : public testing::Member {
     Ok(grtGetStats(a, &stats), "stats");
     if (stats.helped == 0) p_.Fail("nothing was helped");
     Cuda(cudaGraphExecDestroy(graph), "destroy");
-    Say("helped: 200 pairs in opposite orders between launches, %llu channels helped\n", static_cast<unsigned long long>(stats.helped));
+    Say("helped: 200 pairs in opposite orders between launches, %llu channels helped\n",
+        static_cast<unsigned long long>(stats.helped));
     Ok(grtCommDestroy(a, kPatience), "destroy");
     Ok(grtCommDestroy(b, kPatience), "destroy");
   }
@@ -342,9 +379,11 @@ class Runner : public testing::Member {
       for (const bool group : {false, true}) {
         p_.At("once more: %lu %d", static_cast<unsigned long>(count), group);
         grtComm_t comm = Comm("once more " + std::to_string(count) + std::to_string(group));
-        const auto next = static_cast<uint32_t>((r_ + 1) % n_), before = static_cast<uint32_t>((r_ + n_ - 1) % n_);
+        const auto next = static_cast<uint32_t>((r_ + 1) % n_),
+                   before = static_cast<uint32_t>((r_ + n_ - 1) % n_);
         const Subject sum = Make(OpKind::kAllReduce, count);
-        const Subject send = Make(OpKind::kSend, count, next), receive = Make(OpKind::kRecv, count, before);
+        const Subject send = Make(OpKind::kSend, count, next),
+                      receive = Make(OpKind::kRecv, count, before);
         Begin(one_);
         if (group) {
           Ok(grtGroupStart(), "group");
@@ -362,7 +401,8 @@ class Runner : public testing::Member {
           Ok(grtCommAbort(comm), "abort");
         } else {
           Sleep(100);
-          if (cudaStreamQuery(one_) != cudaErrorNotReady) p_.Fail("the launch that is one too many did not wait");
+          if (cudaStreamQuery(one_) != cudaErrorNotReady)
+            p_.Fail("the launch that is one too many did not wait");
           Need(grtCommDestroy(comm, kSecond / 100), grtTimeout, "a destroy with a deadline");
           Cuda(cudaStreamSynchronize(one_), "the stream goes on");
           grtResult_t error = grtSuccess;
@@ -372,8 +412,9 @@ class Runner : public testing::Member {
           const double then = Now();
           Launch(graph, one_);
           Cuda(cudaStreamSynchronize(one_), "a launch after the abort");
-          Say("once_more: %lu%s: out after %.0f ms; a launch after that takes %.2f ms\n", static_cast<unsigned long>(count),
-              group ? " in a group" : "", (then - begin) * 1e3, (Now() - then) * 1e3);
+          Say("once_more: %lu%s: out after %.0f ms; a launch after that takes %.2f ms\n",
+              static_cast<unsigned long>(count), group ? " in a group" : "", (then - begin) * 1e3,
+              (Now() - then) * 1e3);
           Ok(grtCommAbort(comm), "abort");
         }
         Cuda(cudaGraphExecDestroy(graph), "destroy");
@@ -401,7 +442,8 @@ class Runner : public testing::Member {
     grtResult_t error = grtSuccess;
     Ok(grtCommGetAsyncError(comm, &error), "asking for errors");
     Need(error, grtPeerDead, "a member dies");
-    Say("death: told, and the stream went on, %.0f ms after the others' last launch\n", (Now() - begin) * 1e3);
+    Say("death: told, and the stream went on, %.0f ms after the others' last launch\n",
+        (Now() - begin) * 1e3);
   }
 
   // Two communicators in opposite orders within graphs: as with NCCL, it hangs; abort ends it.
@@ -443,7 +485,8 @@ class Runner : public testing::Member {
       Launch(graph, one_);
     }
     Finish("opposite in a group");
-    Say("opposite: in graphs it hangs as it must, and abort ends it; in a group 1,000 launches are right\n");
+    Say("opposite: in graphs it hangs as it must, and abort ends it; in a group 1,000 launches are "
+        "right\n");
   }
 
   void Refused() {
@@ -472,8 +515,8 @@ class Runner : public testing::Member {
     Say("refused: what cannot be is said, and what was captured beside it is right\n");
   }
 
-  // One thread captures in the strictest mode, again and again; another one calls operations, with all that this asks
-  // of streams and events.
+  // One thread captures in the strictest mode, again and again; another one calls operations, with
+  // all that this asks of streams and events.
   void Threads() {
     grtComm_t a = Comm("captures"), b = Comm("calls");
     const Subject inside = Make(OpKind::kAllReduce, 3000), outside = Make(OpKind::kAllReduce, 4000);
@@ -518,7 +561,8 @@ class Runner : public testing::Member {
     Healthy(b);
     Ok(grtCommDestroy(a, kPatience), "destroy");
     Ok(grtCommDestroy(b, kPatience), "destroy");
-    Say("threads: 1,000 captured operations and %d called ones, captures %s\n", 2 * calls, beside ? "done first" : "done last");
+    Say("threads: 1,000 captured operations and %d called ones, captures %s\n", 2 * calls,
+        beside ? "done first" : "done last");
   }
 
   template <typename Body>
@@ -560,8 +604,11 @@ class Runner : public testing::Member {
       memcpy(&id, p_.board()->id, sizeof id);
       if (nccl.init(&theirs, n_, id, r_) != ncclSuccess) p_.Fail("NCCL's communicator");
     }
-    Say("%d all-reduces, us each | ours called | ours called, once captured | ours in a graph | NCCL called | NCCL in a graph\n", kEach);
-    for (const uint64_t count : {2ul, 1024ul, 16384ul, 262144ul, 1048576ul, 4194304ul, 16777216ul}) {
+    Say("%d all-reduces, us each | ours called | ours called, once captured | ours in a graph | "
+        "NCCL called | NCCL in a graph\n",
+        kEach);
+    for (const uint64_t count :
+         {2ul, 1024ul, 16384ul, 262144ul, 1048576ul, 4194304ul, 16777216ul}) {
       p_.At("time: %lu", static_cast<unsigned long>(count));
       const Subject s = Make(OpKind::kAllReduce, count);
       const auto ours = [&] {
@@ -572,7 +619,9 @@ class Runner : public testing::Member {
       };
       const auto other = [&] {
         for (int i = 0; i < kEach && has_nccl; ++i) {
-          if (nccl.all_reduce(s.in, s.out, s.count, ncclFloat, ncclSum, theirs, one_) != ncclSuccess) p_.Fail("NCCL");
+          if (nccl.all_reduce(s.in, s.out, s.count, ncclFloat, ncclSum, theirs, one_) !=
+              ncclSuccess)
+            p_.Fail("NCCL");
         }
       };
       ours();
@@ -594,8 +643,8 @@ class Runner : public testing::Member {
         best[2] = std::min(best[2], Median(other, 10) / kEach);
         best[3] = std::min(best[3], Median([&] { Launch(its, one_); }, 20) / kEach);
       }
-      Say("%lu bytes | %.2f | %.2f | %.2f | %.2f | %.2f\n", static_cast<unsigned long>(count * 4), best[4], best[0], best[1],
-          has_nccl ? best[2] : 0.0, has_nccl ? best[3] : 0.0);
+      Say("%lu bytes | %.2f | %.2f | %.2f | %.2f | %.2f\n", static_cast<unsigned long>(count * 4),
+          best[4], best[0], best[1], has_nccl ? best[2] : 0.0, has_nccl ? best[3] : 0.0);
       Cuda(cudaGraphExecDestroy(own), "destroy");
       Cuda(cudaGraphExecDestroy(its), "destroy");
       Free(s);
@@ -616,7 +665,8 @@ int Main(int argc, char** argv) {
     return 2;
   }
   const uint32_t may_die = what == "death" ? 1u << (ranks - 1) : 0;
-  const int result = testing::RunRanks(ranks, 120, 20, may_die, [&](RankProcess& process) { return Runner(what, process).Run(); });
+  const int result = testing::RunRanks(
+      ranks, 120, 20, may_die, [&](RankProcess& process) { return Runner(what, process).Run(); });
   printf("%s %s --ranks %d\n", result == 0 ? "PASS" : "FAIL", what.c_str(), ranks);
   return result;
 }

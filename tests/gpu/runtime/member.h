@@ -1,5 +1,6 @@
-// One member of a communicator of gordian/runtime.h in a test on real GPUs: operations whose inputs are written and
-// whose outputs are checked on the device, so that they can be captured in graphs too.
+// One member of a communicator of gordian/runtime.h in a test on real GPUs: operations whose inputs
+// are written and whose outputs are checked on the device, so that they can be captured in graphs
+// too.
 #ifndef GORDIAN_TESTS_GPU_RUNTIME_MEMBER_H_
 #define GORDIAN_TESTS_GPU_RUNTIME_MEMBER_H_
 
@@ -30,7 +31,8 @@ inline void Sleep(int64_t ms) {
   nanosleep(&pause, nullptr);
 }
 
-// An operation whose buffers are its own, between kernels that write its input and check its output.
+// An operation whose buffers are its own, between kernels that write its input and check its
+// output.
 struct Subject {
   OpKind kind = OpKind::kAllReduce;
   uint64_t count = 0;
@@ -56,7 +58,8 @@ class Member {
   }
   void Need(grtResult_t result, grtResult_t wanted, const std::string& what) {
     if (result != wanted) {
-      fail_(what + ": " + grtGetErrorString(result) + " (" + std::to_string(result) + "), not " + std::to_string(wanted));
+      fail_(what + ": " + grtGetErrorString(result) + " (" + std::to_string(result) + "), not " +
+            std::to_string(wanted));
     }
   }
   void Ok(grtResult_t result, const std::string& what) { Need(result, grtSuccess, what); }
@@ -66,15 +69,18 @@ class Member {
     s.count = count;
     s.root = root;
     const auto n = static_cast<uint32_t>(n_);
-    Cuda(cudaMalloc(reinterpret_cast<void**>(&s.in), InputCount(kind, count, n) * 4 + 4), "cudaMalloc");
-    Cuda(cudaMalloc(reinterpret_cast<void**>(&s.out), OutputCount(kind, count, n) * 4 + 4), "cudaMalloc");
+    Cuda(cudaMalloc(reinterpret_cast<void**>(&s.in), InputCount(kind, count, n) * 4 + 4),
+         "cudaMalloc");
+    Cuda(cudaMalloc(reinterpret_cast<void**>(&s.out), OutputCount(kind, count, n) * 4 + 4),
+         "cudaMalloc");
     Cuda(cudaMalloc(reinterpret_cast<void**>(&s.turn), 4), "cudaMalloc");
     Cuda(cudaMemset(s.turn, 0, 4), "clearing");
     Cuda(cudaDeviceSynchronize(), "preparing");
     return s;
   }
   void Free(const Subject& s) {
-    for (void* memory : {static_cast<void*>(s.in), static_cast<void*>(s.out), static_cast<void*>(s.turn)}) {
+    for (void* memory :
+         {static_cast<void*>(s.in), static_cast<void*>(s.out), static_cast<void*>(s.turn)}) {
       Cuda(cudaFree(memory), "cudaFree");
     }
   }
@@ -91,11 +97,14 @@ class Member {
   void Before(const Subject& s, cudaStream_t stream) {
     Cuda(testing::Increment(s.turn, stream), "increment");
     if (s.kind != OpKind::kRecv) {
-      Cuda(FillPatternAt(s.in, InputCount(s.kind, s.count, static_cast<uint32_t>(n_)), static_cast<uint32_t>(r_), s.turn, stream), "fill");
+      Cuda(FillPatternAt(s.in, InputCount(s.kind, s.count, static_cast<uint32_t>(n_)),
+                         static_cast<uint32_t>(r_), s.turn, stream),
+           "fill");
     }
   }
   void After(const Subject& s, cudaStream_t stream) {
-    const Expectation e{s.kind, static_cast<uint32_t>(n_), static_cast<uint32_t>(r_), s.root, 0, s.count, 0};
+    const Expectation e{
+        s.kind, static_cast<uint32_t>(n_), static_cast<uint32_t>(r_), s.root, 0, s.count, 0};
     Cuda(CheckPatternAt(s.out, e, s.turn, wrong_, stream), "check");
   }
   // Input, operation, check: captured, or not.
@@ -104,7 +113,9 @@ class Member {
     Ok(Call(s, comm, stream), "calling");
     After(s, stream);
   }
-  void Begin(cudaStream_t stream) { Cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture"); }
+  void Begin(cudaStream_t stream) {
+    Cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture");
+  }
   cudaGraph_t EndCapture(cudaStream_t stream) {
     cudaGraph_t graph = nullptr;
     Cuda(cudaStreamEndCapture(stream, &graph), "end of capture");
@@ -117,7 +128,9 @@ class Member {
     Cuda(cudaGraphDestroy(graph), "destroy");
     return made;
   }
-  void Launch(cudaGraphExec_t graph, cudaStream_t stream) { Cuda(cudaGraphLaunch(graph, stream), "launch"); }
+  void Launch(cudaGraphExec_t graph, cudaStream_t stream) {
+    Cuda(cudaGraphLaunch(graph, stream), "launch");
+  }
   // All that was enqueued was right.
   void Finish(const char* what) {
     Cuda(cudaDeviceSynchronize(), what);
