@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The C API over GPUs, and jobs whose NCCL collectives go there, on the machine with GPUs.
 #   runtime_api.sh BUILD OUTPUT_FOLDER [PARTS]
-# BUILD holds bin/gordian, bin/gordian-runtime-{api,graph,devices}-cases, tests/gordian_e2e_job and lib/ (a build folder,
+# BUILD holds bin/gordian, bin/gordian-runtime-{api,graph,devices}-cases, bin/gordian-runtime-graph-bench, tests/gordian_e2e_job and lib/ (a build folder,
 # or what was carried of one). PARTS: any of "api graphs devices carriers jobs new_jobs graphed ddp" (default: all; 6 minutes
 # on 2 GPUs, of which graphs and devices need one and a half; with 4 GPUs some of their cases run with all of them too). Every
 # case is a process tree of its own with a limit; what was printed stays in OUTPUT_FOLDER, summary.txt says how each ended.
@@ -62,12 +62,13 @@ fi
 if has graphs; then
   export CUDA_DEVICE_MAX_CONNECTIONS=32
   cases="$build/bin/gordian-runtime-graph-cases"
-  for case in replay mixed first groups one_captures streams helped once_more death opposite refused threads time; do
+  for case in replay mixed first groups one_captures streams helped once_more death opposite refused threads; do
     run "graph_$case" 40 0 "$cases" "$case"
   done
   for case in mixed groups; do
     [ "$gpus" -lt 4 ] || run "graph_${case}_4" 40 0 "$cases" "$case" --ranks 4
   done
+  run graph_bench 40 0 "$build/bin/gordian-runtime-graph-bench"
   unset CUDA_DEVICE_MAX_CONNECTIONS
 fi
 if has devices; then
