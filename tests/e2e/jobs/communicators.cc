@@ -134,6 +134,14 @@ JOB(grow_member_missing, 3) {
   c.Sync(s);
 }
 
+JOB(grow_holder_missing, 3) {
+  // The one that knows both names: those who wait have one each, and it is no circle.
+  cudaStream_t s = c.Stream();
+  const Growth made = Grow(c, s, c.twin ? -1 : 0);
+  c.AllReduce(made.all, s);
+  c.Sync(s);
+}
+
 JOB(grow_inversion, 3) {
   // What has grown against its parent, in opposite order on one stream.
   cudaStream_t s = c.Stream();
