@@ -72,6 +72,9 @@ struct alignas(16) ChannelState {
 };
 static_assert(sizeof(ChannelState) == 16);
 
+// Order keys of a communicator: 1 for its collectives, 2 for each peer, by direction.
+inline constexpr uint32_t kKeysOfCommunicator = 64;
+
 // Where a port lies in its region; offsets from the region's base.
 struct PortLayout {
   uint64_t flags_at = 0, state_at = 0, lines_at = 0, stage_at = 0, end = 0;
@@ -173,6 +176,9 @@ GRT_HD inline ChannelState* StateAt(const Work& w, uint32_t channel) {
   const uint32_t receives = w.receive1 != 0;
   return states + (channel * kMaxRanks + w.peer) * 2 + receives;
 }
+
+// How much the operation adds to ChannelState's lines and bulks, on each of its channels.
+GRT_HD inline uint32_t NumbersOf(const Work&) { return 1; }
 
 // The lane of `owner` that `writer` writes in.
 GRT_HD inline LlLine* LaneAt(const Work& w, uint32_t owner, uint32_t channel, uint32_t slot,

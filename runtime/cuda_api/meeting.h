@@ -44,6 +44,10 @@ class Meeting {
   void Leave();
   bool HasLeft(uint32_t rank) const;
   bool AllLeft() const;
+  // A graph of this rank has operations of the communicator, which may be launched after its end: by mistake, but
+  // that must not write what is another's by then.
+  void NoteCaptured();
+  bool IsCaptured() const;  // on any rank
 
   // Of its page, which stays mapped; once, by who came.
   void CloseDescriptor() { memory_->CloseDescriptor(); }
