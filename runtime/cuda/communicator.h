@@ -82,6 +82,8 @@ class Communicator {
               uint64_t scalar, const PortLayout* ports, Work* work, Touched* touched) const;
   Communicator(Domain* domain, uint32_t number) : domain_(domain), number_(number) {}
   uint64_t LayOutRegion();  // its bytes
+  // Of the worker's: of collectives, or of sends and receives.
+  uint64_t DetachedPort(int tag, bool pairs) const;
 
   Domain* const domain_;
   const uint32_t number_;

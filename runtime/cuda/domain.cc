@@ -280,6 +280,11 @@ Status Domain::GroupStart() {
   return Status::Ok();
 }
 
+void Domain::GroupCancel() {
+  std::lock_guard<std::mutex> held(lock_);
+  groups_.erase(std::this_thread::get_id());
+}
+
 Status Domain::GroupEnd() {
   std::lock_guard<std::mutex> held(lock_);
   auto group = groups_.extract(std::this_thread::get_id());

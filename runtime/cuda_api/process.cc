@@ -18,7 +18,7 @@ namespace {
 // Streams whose operations may wait at the same time, as many as NCCL's kernels find room for beside each
 // other; and those that are helped along.
 constexpr int kResidentStreams = 4;
-constexpr int kHelpStreams = 16;
+constexpr int kHelpStreams = 32;
 constexpr uint64_t kStageBytes = 32ull << 20;
 constexpr uint64_t kDefaultHeapBytes = 64ull << 20;
 constexpr int kFetchMs = 10000;
@@ -112,6 +112,7 @@ void CommState::Abort() {
   while ((seen == kNoFailure || seen == kPeerGone) &&
          !__atomic_compare_exchange_n(word, &seen, kFailedAborted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
   }
+  meeting->WakeWaiting();
 }
 
 OnDevice::OnDevice(int device) {
@@ -150,7 +151,10 @@ grtResult_t Process::Of(int device, const grtConfig_t& config, Process** process
   if (device < 0 || device >= kMostDevices) return grtInvalidArgument;
   Devices& all = TheDevices();
   *process = all.of[device].load(std::memory_order_acquire);
-  if (*process != nullptr) return grtSuccess;
+  if (*process != nullptr) {
+    (*process)->WantUserBytes(config.heap_bytes);
+    return grtSuccess;
+  }
   const std::lock_guard<std::mutex> lock(all.mutex);
   *process = all.of[device].load(std::memory_order_relaxed);
   if (*process != nullptr) return grtSuccess;
@@ -164,7 +168,7 @@ grtResult_t Process::Of(int device, const grtConfig_t& config, Process** process
   return grtSuccess;
 }
 
-Process::Process(int device, const grtConfig_t& config) : device_(device) {
+Process::Process(int device, const grtConfig_t& config) : device_(device), user_wanted_(config.heap_bytes) {
   config_.device = device;
   config_.help_streams = kHelpStreams;
   config_.resident_streams = kResidentStreams;
@@ -200,11 +204,13 @@ void Process::ForEachWatched(Body body) {
 
 grtResult_t Process::TakeRegion(uint64_t bytes, uint64_t* offset) {
   for (auto at = leaving_.begin(); at != leaving_.end();) {
-    if (at->meeting->AllLeft() && at->meeting->IsCaptured()) {
+    if (at->meeting->AllAreOver() && at->meeting->IsCaptured()) {
       at = leaving_.erase(at);  // some member's graph may still write there
-    } else if (at->meeting->AllLeft()) {
+    } else if (at->meeting->AllAreOver()) {
       regions_.push_back(at->region);
       at = leaving_.erase(at);
+    } else if (at->meeting->SomeNeverEnd()) {
+      at = leaving_.erase(at);  // a peer's kernels may write there as long as they like
     } else {
       ++at;
     }
@@ -273,7 +279,10 @@ grtResult_t Process::Map(const Attendee& peer, uint64_t offset, PeerHeap** heap)
 
 grtResult_t Process::Connect(const std::shared_ptr<CommState>& comm, int64_t deadline_ns) {
   if (const grtResult_t error = comm->error(); error != grtSuccess) return error;
-  if (const grtResult_t result = comm->meeting->AwaitAll(deadline_ns); result != grtSuccess) return result;
+  if (const grtResult_t result = comm->meeting->AwaitAll(deadline_ns); result != grtSuccess) {
+    const grtResult_t error = comm->error();
+    return error != grtSuccess ? error : result;
+  }
   if (const grtResult_t result = comm->process->ConnectOwn(comm); result != grtSuccess) return result;
   for (const std::shared_ptr<CommState>& other : MembersHere(comm->name)) {
     if (const grtResult_t result = other->process->ConnectOwn(other); result != grtSuccess) return result;
@@ -348,7 +357,7 @@ void Process::Leave(const std::shared_ptr<CommState>& comm) {
   const uint64_t bytes = Communicator::RegionBytes(domain_->config(), comm->ranks);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!comm->aborted) leaving_.push_back({{comm->region_at, bytes}, comm->meeting});
-  comm->meeting->Leave();
+  comm->meeting->Leave(!comm->aborted);
 }
 
 void Process::Forget(cudaStream_t stream) {
@@ -364,11 +373,17 @@ void Process::Forget(cudaStream_t stream) {
   });
 }
 
-grtResult_t Process::Allocate(void** memory, size_t bytes, uint64_t heap_bytes) {
+void Process::WantUserBytes(uint64_t bytes) {
+  if (bytes == 0) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  user_wanted_ = bytes;  // of no effect once there is such memory
+}
+
+grtResult_t Process::Allocate(void** memory, size_t bytes) {
   const OnDevice on(device_);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (user_bytes_ == 0) {
-    const uint64_t wanted = std::max<uint64_t>(heap_bytes != 0 ? heap_bytes : kDefaultHeapBytes, bytes);
+    const uint64_t wanted = std::max<uint64_t>(user_wanted_ != 0 ? user_wanted_ : kDefaultHeapBytes, bytes);
     uint64_t at = 0;
     if (Status s = heap_->Add(wanted, stream_, &at); !s.ok()) return grtSystemError;
     user_at_ = at;

@@ -96,10 +96,11 @@ class Process {
   // The stream will be destroyed: no communicator asks it any more.
   void Forget(cudaStream_t stream);
 
-  // Memory that communicators made from now on write directly.
-  grtResult_t Allocate(void** memory, size_t bytes, uint64_t heap_bytes);
+  // Memory that communicators made from now on write directly, of grtConfig_t::heap_bytes in all.
+  grtResult_t Allocate(void** memory, size_t bytes);
 
  private:
+  void WantUserBytes(uint64_t bytes);
   Process(int device, const grtConfig_t& config);
   grtResult_t Prepare();
   grtResult_t TakeRegion(uint64_t bytes, uint64_t* offset);
@@ -122,6 +123,7 @@ class Process {
   std::mutex mutex_;  // what is below
   uint32_t next_number_ = 0;
   uint64_t user_at_ = 0, user_bytes_ = 0;
+  uint64_t user_wanted_ = 0;  // bytes of it, when it will be made; 0: as usual
   std::map<std::string, std::unique_ptr<PeerHeap>> peers_;  // by server
   struct Region {
     uint64_t at, bytes;
