@@ -7,6 +7,7 @@
 #define GORDIAN_ANALYZER_GRAPH_EXECUTION_GRAPH_H_
 
 #include <algorithm>
+#include <boost/container/deque.hpp>
 #include <boost/container/flat_map.hpp>
 #include <boost/container/small_vector.hpp>
 #include <cstdint>
@@ -67,6 +68,9 @@ struct WorkItem {
   bool certain = false;  // `event` is the process's own account: no lost record can have changed it
 };
 
+// Several to an allocation: they come and go with every operation.
+using WorkItems = boost::container::deque<WorkItem, void, boost::container::deque_options<boost::container::block_bytes<2048>>::type>;
+
 struct StreamQueue {
   StreamId id = 0;
   int device = -1;
@@ -76,7 +80,7 @@ struct StreamQueue {
   uint64_t last = 0;  // highest ordinal known
   uint64_t done = 0;  // evidence: every ordinal up to it is done
   uint64_t soft = 0;  // every ordinal up to it is done, or kernels that nothing but kernels precede
-  std::deque<WorkItem> items;  // ordinals above soft
+  WorkItems items;     // ordinals above soft
   uint64_t last_progress_ns = 0;
   StreamState now;  // of the last round
   bool destroyed = false;
