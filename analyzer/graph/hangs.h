@@ -3,8 +3,10 @@
 #define GORDIAN_ANALYZER_GRAPH_HANGS_H_
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "analyzer/graph/confirm.h"
@@ -47,7 +49,9 @@ void Force(const std::vector<WitnessStep>& witness, std::vector<bool>* forced);
 
 // By hash alone: state_block.h.
 std::vector<Finding> UnlocatedFindings(const Matcher&, const Names&, uint64_t now_ns);
-std::vector<Finding> MismatchFindings(const Matcher&, const Names&, uint64_t now_ns, bool settled);
+// When a mismatch was first a finding: by communicator, kind and sequence. It stays what it was however long it is told.
+using FirstTold = std::map<std::tuple<int, PartKind, uint64_t>, uint64_t>;
+std::vector<Finding> MismatchFindings(const Matcher&, const Names&, uint64_t now_ns, bool settled, FirstTold*);
 
 }  // namespace gordian::graph
 

@@ -69,6 +69,7 @@ class JobModel::Impl {
   void FillEvidence(const Names& names, Finding* finding) const;
 
   mutable std::optional<Names> names_;
+  mutable FirstTold mismatches_told_;
   std::vector<WaitNode> nodes_;  // memory of the last round's graph
   std::vector<Standing> confirmed_;
   std::vector<Finding> suspected_;
@@ -374,7 +375,7 @@ Verdict JobModel::Impl::Current() const {
   const Names& names = NamesNow();
   std::vector<Finding> findings;
   for (const Standing& standing : confirmed_) findings.push_back(standing.finding);
-  for (Finding& finding : MismatchFindings(matcher_, names, now_ns_, ended_)) {
+  for (Finding& finding : MismatchFindings(matcher_, names, now_ns_, ended_, &mismatches_told_)) {
     findings.push_back(std::move(finding));
   }
   for (Finding& finding : UnlocatedFindings(matcher_, names, now_ns_)) {

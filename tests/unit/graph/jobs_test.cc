@@ -486,6 +486,9 @@ TEST(Jobs, OperatorsDoNotHideWhatHangs) {
     EXPECT_EQ(verdict.findings[0].check, "mismatch-operator");
     EXPECT_EQ(verdict.findings[0].culprit_ranks, std::vector<int>{1});
     EXPECT_NE(verdict.findings[0].summary.find("All have completed it."), std::string::npos) << verdict.findings[0].summary;
+    // However long it is told.
+    job.Rounds(&model, 5);
+    EXPECT_EQ(model.Current().main.detected_after_s, verdict.main.detected_after_s);
   }
   SimJob job(Comms(1, 4), {usual, wrong_data, too_few, usual}, false);
   JobModel model;
