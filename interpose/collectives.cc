@@ -423,12 +423,8 @@ void RouteDestroy(ncclComm_t comm) {
 }
 
 void RouteAbort(ncclComm_t comm) {
-  RoutedComm* routed = Find(comm);
-  if (routed == nullptr) return;
-  const grtComm_t own = routed->comm;
-  routed->comm = nullptr;
-  routed->handle.store(0, std::memory_order_release);
-  if (own != nullptr) g_runtime.grtCommAbort(own);
+  RouteRevoke(comm);
+  if (RoutedComm* routed = Find(comm)) routed->handle.store(0, std::memory_order_release);
 }
 
 void RouteRevoke(ncclComm_t comm) {

@@ -201,14 +201,14 @@ uint32_t SubscribeToAll() {
   return ring::kCuptiTells;
 }
 
-}  // namespace
-
 uint32_t State() {
   const uint32_t state = g_state.load(std::memory_order_seq_cst);
   if (state != ring::kCuptiNotAsked) return state;
   const char* const asked = getenv("GORDIAN_CUPTI");
   return asked != nullptr && *asked == '1' ? ring::kCuptiAsked : ring::kCuptiNotAsked;
 }
+
+}  // namespace
 
 void TellState(Process& process) {
   uint32_t& told = process.header->cupti;

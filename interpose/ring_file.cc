@@ -15,7 +15,6 @@
 #include <cpuid.h>
 #endif
 
-#include "interpose/cupti_source.h"
 #include "interpose/handle_tables.h"
 #include "interpose/lifecycle.h"
 #include "interpose/stub_compute.h"
@@ -201,7 +200,6 @@ void FillHeader(Process& process, uint64_t start) {
     return ParseNumber(getenv(name), &value) && value == 0;
   };
   header.runtime_connect = !is_off("NCCL_RUNTIME_CONNECT") && !is_off("NCCL_CUMEM_ENABLE") ? 1 : 0;
-  header.cupti = cupti::State();
   header.magic = ring::kRingMagic;
 }
 

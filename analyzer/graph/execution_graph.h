@@ -113,7 +113,6 @@ struct SignalUse {
   int peer = -1;
   uint64_t channel = 0;  // CallRecord::event
   uint64_t count = 0;
-  uint64_t number = 0;  // of the last one, from 1, by the calls so far: for reports
 };
 struct SignalOperation {
   Call call = Call::kOther;

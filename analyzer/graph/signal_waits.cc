@@ -90,12 +90,10 @@ void ExecutionGraph::ApplySignal(Process& process, Thread& thread, const CallRec
   Kernel* const kernel = kernels_.Find(thread.signal_call);
   if (kernel == nullptr || kernel->signal == nullptr || kernel->comm_index < 0) return;
   Communicator& comm = matcher_.comms()[kernel->comm_index];
-  SignalUse use{record.root_or_peer, record.event, record.count, 0};
+  const SignalUse use{record.root_or_peer, record.event, record.count};
   if (use.count == 0 || use.peer < 0 || use.peer >= comm.nranks) return;
   const bool waits = record.call == Call::kWaitSignal;
   SignalLine& line = LineOf(comm, kernel->signal->rank, waits, use);
-  use.number = waits ? line.waited_done + CountOf(line.waited) + use.count
-                     : line.sent_done + CountOf(line.sent) + 1;
   (waits ? line.waited : line.sent).push_back({kernel->id, use.count});
   kernel->signal->uses.push_back(use);
 }

@@ -117,7 +117,7 @@ void StateMerge::Comms() {
   for (const BlockComm& comm : block_.comms) {
     if (comm.uid == 0) continue;  // is matched with nobody's
     const CommUid uid = matcher_.Resolve(comm.uid);
-    if (comm.other_uid != 0 && matcher_.Resolve(comm.other_uid) != uid) execution_.Unite(matcher_.Resolve(comm.other_uid), uid);
+    if (comm.other_uid != 0) execution_.Unite(comm.other_uid, uid);
     const CalledNumbers* numbers =
         block_.FindNumbers(comm.comm, NumberKind::kCollective, -1);
     LocalComm& local = process_.comms[comm.comm];

@@ -2,7 +2,6 @@
 // through gordian/runtime.h, buffers not mapped by peers.
 //   gordian-runtime-graph-bench [--ranks N]
 #include <cuda_runtime_api.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -39,19 +38,6 @@ class Runner : public testing::Member {
   }
 
  private:
-  template <typename... Arguments>
-  void Say(const char* format, Arguments... arguments) {
-    if (r_ != 0) return;
-    printf(format, arguments...);
-    fflush(stdout);
-  }
-  grtComm_t Comm(const std::string& name) {
-    grtUniqueId id = {};
-    snprintf(id.internal, sizeof id.internal, "%d %s", static_cast<int>(getppid()), name.c_str());
-    grtComm_t comm = nullptr;
-    Ok(grtCommInitRankConfig(&comm, n_, id, r_, nullptr), "making " + name);
-    return comm;
-  }
 
   template <typename Body>
   double Median(const Body& body, int samples) {

@@ -7,6 +7,7 @@
 
 #include "runtime/cuda/carrier.h"
 #include "runtime/cuda/communicator.h"
+#include "runtime/cuda/cuda_calls.h"
 #include "runtime/cuda/group.h"
 
 namespace gordian::runtime::cuda {
@@ -16,11 +17,6 @@ constexpr uint64_t kAlignment = 256;
 // Of 512 threads with 64 registers, two fit a multiprocessor; the smallest device with NVLink that this is
 // for has 132 of them.
 constexpr uint32_t kResidentBlocks = 264;
-
-Status Cuda(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return Status::Ok();
-  return Status::Internal(std::string(what) + ": " + cudaGetErrorString(error));
-}
 
 }  // namespace
 
@@ -375,7 +371,7 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     if (Status s = Cuda(e, "launching an operation"); !s.ok()) return s;
     Last& last = last_[op.work.order_key];
     last.launched = true;
-    last.by_channels[op.work.channels] += NumbersOf(op.work);
+    ++last.by_channels[op.work.channels];
     if (op.order != nullptr) ordered[op.order].push_back(op.stream);
   }
   for (const auto& [order, streams] : ordered) {
@@ -386,13 +382,7 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
 
 bool Domain::IsDone(const Last& last) {
   if (!last.launched) return false;  // of the same group
-  if (last.gone) {
-    const cudaError_t e = last.behind == nullptr ? cudaSuccess : cudaEventQuery(last.behind);
-    if (e == cudaErrorNotReady) {
-      [[maybe_unused]] const cudaError_t recorded = cudaGetLastError();  // not an error of the job's
-    }
-    return e == cudaSuccess;
-  }
+  if (last.gone) return last.behind == nullptr || IsThrough(cudaEventQuery(last.behind));
   if (last.list != nullptr) return last.list->IsDone(last.id, last.stream);
   return IsIdle(last.stream);
 }
@@ -404,13 +394,7 @@ HelpList Domain::Alone() const {
   return help;
 }
 
-bool Domain::IsIdle(cudaStream_t stream) {
-  const cudaError_t e = cudaStreamQuery(stream);
-  if (e == cudaErrorNotReady) {
-    [[maybe_unused]] const cudaError_t recorded = cudaGetLastError();  // not an error of the job's
-  }
-  return e == cudaSuccess;
-}
+bool Domain::IsIdle(cudaStream_t stream) { return IsThrough(cudaStreamQuery(stream)); }
 
 void* Domain::Allocate(size_t bytes) {
   const uint64_t wanted = RoundUp(std::max<uint64_t>(bytes, 1), kAlignment);

@@ -139,7 +139,7 @@ class Domain {
     bool launched = true;
     bool gone = false;             // its stream is
     cudaEvent_t behind = nullptr;  // then: recorded behind it; null: it was finished
-    // For whom captures the communicator later: one operation, and the numbers (NumbersOf) of those with so many channels.
+    // For whom captures the communicator later: one operation, and how many have so many channels.
     Work work{};
     uint32_t by_channels[kMaxChannels + 1] = {};
   };

@@ -3,16 +3,12 @@
 #include <utility>
 
 #include "runtime/cuda/carrier.h"
+#include "runtime/cuda/cuda_calls.h"
 #include "runtime/cuda/domain.h"
 #include "runtime/cuda/group.h"
 
 namespace gordian::runtime::cuda {
 namespace {
-
-Status Cuda(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return Status::Ok();
-  return Status::Internal(std::string(what) + ": " + cudaGetErrorString(error));
-}
 
 bool Disturbs(const Touched& later, const Touched& earlier) {
   return ReadsOf(later, earlier) || WritesOver(later, earlier);
@@ -24,6 +20,7 @@ struct Batch {
   cudaStream_t stream = nullptr;
   std::vector<Work> works;
   std::vector<Touched> touched;
+  std::vector<std::vector<Work>> kernels;  // what they are carried by
 };
 
 // In a row: those behind each other that one kernel carries. What touches an earlier one's buffers
@@ -113,7 +110,7 @@ Status Domain::EnqueueCaptured(const std::vector<Queued>& operations) {
       return b.number == number && b.stream == op.stream;
     });
     if (batch == batches.end()) {
-      batches.push_back({number, op.stream, {}, {}});
+      batches.push_back({number, op.stream, {}, {}, {}});
       batch = std::prev(batches.end());
     }
     for (const Batch& other : batches) {
@@ -125,8 +122,9 @@ Status Domain::EnqueueCaptured(const std::vector<Queued>& operations) {
     batch->works.push_back(op.work);
     batch->touched.push_back(op.touched);
   }
-  for (const Batch& batch : batches) {
-    for (const std::vector<Work>& kernel : Kernels(batch)) {
+  for (Batch& batch : batches) {
+    batch.kernels = Kernels(batch);
+    for (const std::vector<Work>& kernel : batch.kernels) {
       if (kernel.size() > kGroupOperations) {
         return Status::InvalidArgument(
             "a group that is captured has more operations than one kernel carries");
@@ -147,7 +145,7 @@ Status Domain::EnqueueCaptured(const std::vector<Queued>& operations) {
       e = SetTips(batch.stream, streams.at(batch.stream));
     if (e == cudaSuccess) e = CaptureOf(batch.stream, &now);
     if (e == cudaSuccess) e = order->BeforeCaptured(batch.stream, now);
-    for (const std::vector<Work>& kernel : Kernels(batch)) {
+    for (const std::vector<Work>& kernel : batch.kernels) {
       if (e != cudaSuccess) break;
       e = kernel.size() == 1 ? LaunchCarrier(kernel.front(), Alone(), batch.stream)
                              : LaunchGroup(kernel, most_blocks_, Alone(), batch.stream);

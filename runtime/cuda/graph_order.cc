@@ -14,13 +14,7 @@ void CUDART_CB GraphGone(void* gone) {
   (*held)->store(true, std::memory_order_release);
 }
 
-bool IsDone(cudaEvent_t event) {
-  const cudaError_t e = cudaEventQuery(event);
-  if (e == cudaErrorNotReady) {
-    [[maybe_unused]] const cudaError_t recorded = cudaGetLastError();  // not an error of the job's
-  }
-  return e == cudaSuccess;
-}
+bool IsDone(cudaEvent_t event) { return IsThrough(cudaEventQuery(event)); }
 
 cudaError_t AddTips(cudaStream_t stream, const Capture& capture,
                     std::vector<cudaGraphNode_t> nodes) {

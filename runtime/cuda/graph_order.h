@@ -27,20 +27,9 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/cuda/cuda_calls.h"
+
 namespace gordian::runtime::cuda {
-
-// While it lives, this thread's calls of CUDA neither end another thread's capture nor are refused
-// for it.
-class RelaxedCapture {
- public:
-  RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
 
 // Whether the stream is captured. An error: it cannot be used now (the legacy stream beside a
 // capture, say).

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/cuda/cuda_calls.h"
+
 namespace gordian::runtime::cuda {
 namespace {
 
@@ -27,12 +29,7 @@ void HelpStream::Refresh(cudaStream_t stream) {
   const uint32_t begun = __atomic_load_n(&shared_->begun, __ATOMIC_ACQUIRE);
   if (static_cast<int32_t>(begun - 1 - done_) > 0) done_ = begun - 1;
   if (done_ + 1 == next_ && begun == next_) {
-    const cudaError_t e = cudaStreamQuery(stream);
-    if (e == cudaSuccess) {
-      done_ = next_;
-    } else if (e == cudaErrorNotReady) {
-      [[maybe_unused]] const cudaError_t recorded = cudaGetLastError();  // not an error of the job's
-    }
+    if (IsThrough(cudaStreamQuery(stream))) done_ = next_;
   }
   while (unfinished_.size() > next_ - done_) unfinished_.pop_front();
 }

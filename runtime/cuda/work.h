@@ -177,9 +177,6 @@ GRT_HD inline ChannelState* StateAt(const Work& w, uint32_t channel) {
   return states + (channel * kMaxRanks + w.peer) * 2 + receives;
 }
 
-// How much the operation adds to ChannelState's lines and bulks, on each of its channels.
-GRT_HD inline uint32_t NumbersOf(const Work&) { return 1; }
-
 // The lane of `owner` that `writer` writes in.
 GRT_HD inline LlLine* LaneAt(const Work& w, uint32_t owner, uint32_t channel, uint32_t slot,
                              uint32_t phase, uint32_t writer) {

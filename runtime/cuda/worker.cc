@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/cuda/cuda_calls.h"
 #include "runtime/cuda/worker_kernel.h"
 
 namespace gordian::runtime::cuda {
@@ -21,11 +22,6 @@ int64_t NowNs() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
-}
-
-Status Cuda(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return Status::Ok();
-  return Status::Internal(std::string(what) + ": " + cudaGetErrorString(error));
 }
 
 }  // namespace
@@ -117,9 +113,7 @@ void Worker::Forget(uint64_t port) {
 // The watcher of core/life.h. That it starts an instance from kDown alone follows from its waiting for the
 // kernel's end, by an event that lets it sleep.
 void Worker::Watch() {
-  // A capture of another thread's must neither refuse this thread's calls nor be ended by them.
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  cudaThreadExchangeStreamCaptureMode(&mode);
+  const RelaxedCapture relaxed;
   std::unique_lock<std::mutex> held(lock_);
   failed_ = Cuda(cudaSetDevice(device_index_), "selecting the device");
   while (!over_) {

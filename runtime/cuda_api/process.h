@@ -31,9 +31,9 @@
 
 namespace gordian::runtime::cuda {
 
-// A communicator as its handle, and the handles of its operations, know it.
 class Process;
 
+// A communicator as its handle, and the handles of its operations, know it.
 struct CommState {
   std::string name;
   Process* process = nullptr;  // of its device

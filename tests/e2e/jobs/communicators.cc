@@ -1,5 +1,4 @@
 // Calls that all members of a communicator make, and that do not meet.
-#include <dlfcn.h>
 
 #include "tests/e2e/jobs/job.h"
 
@@ -83,25 +82,14 @@ JOB(split_against_all_reduce, 3) {
 
 namespace {
 
-// Of NCCL 2.30, whose nccl.h need not be installed.
-template <typename Function>
-Function* Newer(const char* name) {
-  void* found = dlsym(RTLD_DEFAULT, name);
-  if (found == nullptr) {
-    std::fprintf(stderr, "%s is not in this NCCL\n", name);
-    std::_Exit(7);
-  }
-  return reinterpret_cast<Function*>(found);
-}
-
 // A communicator of all but the last rank, and what it grows into when the last one joins. Who stays away sleeps.
 struct Growth {
   ncclComm_t pair;
   ncclComm_t all;
 };
 Growth Grow(job::Context& c, cudaStream_t s, int stays_away) {
-  auto* get_id = Newer<ncclResult_t(ncclComm_t, ncclUniqueId*)>("ncclCommGetUniqueId");
-  auto* grow = Newer<ncclResult_t(ncclComm_t, int, const ncclUniqueId*, int, ncclComm_t*, ncclConfig_t*)>("ncclCommGrow");
+  auto* get_id = job::Newer<ncclResult_t(ncclComm_t, ncclUniqueId*)>("ncclCommGetUniqueId");
+  auto* grow = job::Newer<ncclResult_t(ncclComm_t, int, const ncclUniqueId*, int, ncclComm_t*, ncclConfig_t*)>("ncclCommGrow");
   const int last = c.nranks - 1;
   std::vector<int> members = c.All();
   members.pop_back();

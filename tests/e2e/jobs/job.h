@@ -7,6 +7,7 @@
 #define GORDIAN_TESTS_E2E_JOBS_JOB_H_
 
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <nccl.h>
 
 #include <cstdint>
@@ -87,6 +88,17 @@ using Body = void (*)(Context&);
 struct Registration {
   Registration(const char* name, int min_ranks, Body body);
 };
+
+// Of NCCL 2.30, whose nccl.h need not be installed.
+template <typename Function>
+Function* Newer(const char* name) {
+  void* found = dlsym(RTLD_DEFAULT, name);
+  if (found == nullptr) {
+    std::fprintf(stderr, "%s is not in this NCCL\n", name);
+    std::_Exit(7);
+  }
+  return reinterpret_cast<Function*>(found);
+}
 
 }  // namespace job
 

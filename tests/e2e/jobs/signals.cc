@@ -1,5 +1,4 @@
 // RMA: puts and signals, and waits for signals (NCCL 2.29 and later).
-#include <dlfcn.h>
 
 #include "tests/e2e/jobs/job.h"
 
@@ -16,16 +15,6 @@ using PutSignal = ncclResult_t(const void*, size_t, ncclDataType_t, int, ncclWin
                                int, unsigned, ncclComm_t, cudaStream_t);
 using Signal = ncclResult_t(int, int, int, unsigned, ncclComm_t, cudaStream_t);
 using WaitSignal = ncclResult_t(int, WaitSignalDesc*, ncclComm_t, cudaStream_t);
-
-template <typename Function>
-Function* Newer(const char* name) {
-  void* found = dlsym(RTLD_DEFAULT, name);
-  if (found == nullptr) {
-    std::fprintf(stderr, "%s is not in this NCCL\n", name);
-    std::_Exit(7);
-  }
-  return reinterpret_cast<Function*>(found);
-}
 
 // Two ranks with a window each.
 struct Pair {
@@ -57,13 +46,13 @@ void Put(job::Context& c, const Pair& p, float value, size_t at = 0) {
   const std::vector<float> values(kFloats - at, value);
   float* const source = c.Buffer(values.size());
   CUDA_OK(cudaMemcpy(source, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice));
-  NCCL_OK(Newer<PutSignal>("ncclPutSignal")(source, values.size(), ncclFloat, p.peer, p.handle,
+  NCCL_OK(job::Newer<PutSignal>("ncclPutSignal")(source, values.size(), ncclFloat, p.peer, p.handle,
                                             at * sizeof(float), 0, 0, 0, p.comm, p.stream));
 }
 
 void Wait(const Pair& p, int count) {
   WaitSignalDesc one = {count, p.peer, 0, 0};
-  NCCL_OK(Newer<WaitSignal>("ncclWaitSignal")(1, &one, p.comm, p.stream));
+  NCCL_OK(job::Newer<WaitSignal>("ncclWaitSignal")(1, &one, p.comm, p.stream));
 }
 
 // What the peer has put is there.
@@ -105,7 +94,7 @@ JOB(signal_missing, 2) {
   } else {
     Put(c, p, 5);
     Put(c, p, 6, kFloats / 2);
-    if (c.twin) NCCL_OK(Newer<Signal>("ncclSignal")(p.peer, 0, 0, 0, p.comm, p.stream));
+    if (c.twin) NCCL_OK(job::Newer<Signal>("ncclSignal")(p.peer, 0, 0, 0, p.comm, p.stream));
   }
   c.AllReduce(p.comm, p.stream);
   c.Sync(p.stream);
@@ -144,7 +133,7 @@ JOB(signal_in_group, 2) {
   if (!first) Wait(p, 1);
   NCCL_OK(ncclGroupStart());
   Put(c, p, 3);
-  NCCL_OK(Newer<Signal>("ncclSignal")(p.peer, 1, 0, 0, p.comm, p.stream));
+  NCCL_OK(job::Newer<Signal>("ncclSignal")(p.peer, 1, 0, 0, p.comm, p.stream));
   NCCL_OK(ncclGroupEnd());
   if (first) Wait(p, 1);
   c.Sync(p.stream);

@@ -44,12 +44,8 @@ class Device : public Member {
   }
   void On() { Cuda(cudaSetDevice(device_), "cudaSetDevice"); }
   grtComm_t Comm(const std::string& name) {
-    grtUniqueId id = {};
-    snprintf(id.internal, sizeof id.internal, "%d %s", static_cast<int>(getppid()), name.c_str());
     On();
-    grtComm_t comm = nullptr;
-    Ok(grtCommInitRankConfig(&comm, n_, id, r_, nullptr), "making " + name);
-    return comm;
+    return Member::Comm(name);
   }
   int rank() const { return r_; }
   int ranks() const { return n_; }

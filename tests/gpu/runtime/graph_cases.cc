@@ -3,7 +3,6 @@
 // One process a rank, one device each. Inputs change with every launch, and every launch is checked
 // on the device.
 #include <cuda_runtime_api.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -71,19 +70,6 @@ class Runner : public testing::Member {
   }
 
  private:
-  template <typename... Arguments>
-  void Say(const char* format, Arguments... arguments) {
-    if (r_ != 0) return;
-    printf(format, arguments...);
-    fflush(stdout);
-  }
-  grtComm_t Comm(const std::string& name) {
-    grtUniqueId id = {};
-    snprintf(id.internal, sizeof id.internal, "%d %s", static_cast<int>(getppid()), name.c_str());
-    grtComm_t comm = nullptr;
-    Ok(grtCommInitRankConfig(&comm, n_, id, r_, nullptr), "making " + name);
-    return comm;
-  }
   // Every kind and way of carrying, a thousand launches, mixed with calls that are not captured.
   void Replay() {
     grtComm_t comm = Comm("replay");

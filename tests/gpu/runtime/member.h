@@ -6,8 +6,10 @@
 
 #include <cuda_runtime_api.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <string>
 
@@ -63,6 +65,21 @@ class Member {
     }
   }
   void Ok(grtResult_t result, const std::string& what) { Need(result, grtSuccess, what); }
+  // Rank 0 speaks for all.
+  template <typename... Arguments>
+  void Say(const char* format, Arguments... arguments) {
+    if (r_ != 0) return;
+    printf(format, arguments...);
+    fflush(stdout);
+  }
+  // Of all ranks, which are this process's siblings; each name once.
+  grtComm_t Comm(const std::string& name) {
+    grtUniqueId id = {};
+    snprintf(id.internal, sizeof id.internal, "%d %s", static_cast<int>(getppid()), name.c_str());
+    grtComm_t comm = nullptr;
+    Ok(grtCommInitRankConfig(&comm, n_, id, r_, nullptr), "making " + name);
+    return comm;
+  }
   Subject Make(OpKind kind, uint64_t count, uint32_t root = 0) {
     Subject s;
     s.kind = kind;

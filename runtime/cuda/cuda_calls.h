@@ -1,0 +1,43 @@
+// What calls of CUDA's runtime need around them.
+//
+// Thread rule: any thread, with the device current where the call wants it.
+#ifndef GORDIAN_RUNTIME_CUDA_CUDA_CALLS_H_
+#define GORDIAN_RUNTIME_CUDA_CUDA_CALLS_H_
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "common/status.h"
+
+namespace gordian::runtime::cuda {
+
+inline Status Cuda(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return Status::Ok();
+  return Status::Internal(std::string(what) + ": " + cudaGetErrorString(error));
+}
+
+// What a query of an event or a stream gave: whether it is through. That it is not is no error of the job's.
+inline bool IsThrough(cudaError_t queried) {
+  if (queried == cudaErrorNotReady) {
+    [[maybe_unused]] const cudaError_t recorded = cudaGetLastError();
+  }
+  return queried == cudaSuccess;
+}
+
+// While it lives, this thread's calls of CUDA neither end another thread's capture nor are refused
+// for it.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_CUDA_CALLS_H_
