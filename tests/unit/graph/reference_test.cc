@@ -277,6 +277,19 @@ std::set<int> Stuck(const Verdict& verdict) {
   return stuck;
 }
 
+// What is said to be stuck on the way must be so in the end. How far it goes between hangs on the program's number alone,
+// so that the number repeats it.
+std::set<int> StuckOnTheWay(SimJob* job, JobModel* model, uint64_t number) {
+  std::set<int> early;
+  for (int step = 0; step < 3; ++step) {
+    job->Run(static_cast<int>(number % 11) + 3);
+    job->Rounds(model, 0.6, 0.3);
+    const std::set<int> now = Stuck(model->Current());
+    early.insert(now.begin(), now.end());
+  }
+  return early;
+}
+
 // All findings, with what each assumes.
 std::string Told(const Verdict& verdict) {
   std::ostringstream out;
@@ -363,14 +376,7 @@ TEST(Reference, RandomPrograms) {
     const Case c = MakeCase(number);
     SimJob job = Make(c, number);
     JobModel model;
-    // On the way: what is said to be stuck must be so in the end.
-    std::set<int> early;
-    for (int step = 0; step < 3; ++step) {
-      job.Run(static_cast<int>(number % 11) + 3);
-      job.Rounds(&model, 0.6, 0.3);
-      const std::set<int> now = Stuck(model.Current());
-      early.insert(now.begin(), now.end());
-    }
+    const std::set<int> early = StuckOnTheWay(&job, &model, number);
     job.Run();
     job.Rounds(&model, c.memory ? 6.0 : 0.6, c.memory ? 0.6 : 0.3);
     const Verdict verdict = model.Current();
@@ -459,13 +465,7 @@ TEST(Reference, RandomSignals) {
     const auto [c, several] = WithSignals(seed + i);
     SimJob job = Make(c, seed + i);
     JobModel model;
-    std::set<int> early;
-    for (int step = 0; step < 3; ++step) {
-      job.Run(static_cast<int>(i % 11) + 3);
-      job.Rounds(&model, 0.6, 0.3);
-      const std::set<int> now = Stuck(model.Current());
-      early.insert(now.begin(), now.end());
-    }
+    const std::set<int> early = StuckOnTheWay(&job, &model, seed + i);
     job.Run();
     job.Rounds(&model, 6.0, 0.6);
     const Verdict verdict = model.Current();

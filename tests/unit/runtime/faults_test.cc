@@ -22,6 +22,16 @@
 namespace gordian::runtime::testing {
 namespace {
 
+// An all-reduce of all of them.
+grtOpDesc_t SumOf(const std::vector<float>& in, std::vector<float>* out, grtComm_t comm) {
+  grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
+  d.in = in.data();
+  d.out = out->data();
+  d.count = in.size();
+  d.comm = comm;
+  return d;
+}
+
 enum class Wrong { kNothing, kCount, kType, kOperator, kKind };
 class Mismatch : public ::testing::TestWithParam<Wrong> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, Mismatch,
@@ -72,11 +82,7 @@ TEST(Abort, EndsWhatWaitsAndLeavesAllElseUsable) {
   OnRanks(3, [&](int r) {
     std::vector<float> in(10, 1), out(10);
     if (r != 2) {  // rank 2 never comes, and aborts
-      grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
-      d.in = in.data();
-      d.out = out.data();
-      d.count = 10;
-      d.comm = world[r].comm;
+      const grtOpDesc_t d = SumOf(in, &out, world[r].comm);
       grtOp_t op = nullptr;
       EXPECT_EQ(grtSubmit(&d, world[r].stream, &op), grtSuccess);
       ++called;
@@ -96,11 +102,7 @@ TEST(Abort, EndsWhatWaitsAndLeavesAllElseUsable) {
 TEST(Deadline, OfAHostCallIsKept) {
   World world(2);
   std::vector<float> in(10, 1), out(10);
-  grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
-  d.in = in.data();
-  d.out = out.data();
-  d.count = 10;
-  d.comm = world[0].comm;
+  const grtOpDesc_t d = SumOf(in, &out, world[0].comm);
   grtOp_t op = nullptr;
   ASSERT_EQ(grtSubmit(&d, world[0].stream, &op), grtSuccess);
   EXPECT_EQ(grtOpWait(op, 1'000'000), grtTimeout);
@@ -243,11 +245,7 @@ TEST_F(Processes, OneThatIsStoppedIsWaitedForUntilTheDeadline) {
     }
     while (shared_->ready == 0) std::this_thread::yield();
     static std::vector<float> in(10, 1), out(10);  // the operation stays unfinished
-    grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
-    d.in = in.data();
-    d.out = out.data();
-    d.count = 10;
-    d.comm = comm;
+    const grtOpDesc_t d = SumOf(in, &out, comm);
     grtOp_t op = nullptr;
     if (grtSubmit(&d, stream, &op) != grtSuccess) return 1;
     const grtResult_t waited = grtOpWait(op, 100'000'000);
@@ -273,11 +271,7 @@ TEST_F(Processes, OneThatWasStoppedMayGoOn) {
       return AllReduceOnce(comm, stream, 2, 10);
     }
     std::vector<float> in(10, 1), out(10);
-    grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
-    d.in = in.data();
-    d.out = out.data();
-    d.count = 10;
-    d.comm = comm;
+    const grtOpDesc_t d = SumOf(in, &out, comm);
     grtOp_t op = nullptr;
     if (grtSubmit(&d, stream, &op) != grtSuccess) return 1;
     grtStats_t stats = GRT_STATS_INITIALIZER;
@@ -433,11 +427,7 @@ TEST_F(Processes, IdleTakesNoProcessor) {
 #endif
   Start(2, [this](int, grtComm_t comm, cudaStream_t stream) {
     std::vector<float> in(10, 1), out(10);
-    grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
-    d.in = in.data();
-    d.out = out.data();
-    d.count = 10;
-    d.comm = comm;
+    grtOpDesc_t d = SumOf(in, &out, comm);
     d.order = grtOrderDetached;  // so that there is a resident worker
     grtOp_t op = nullptr;
     if (grtSubmit(&d, nullptr, &op) != grtSuccess || grtOpWait(op, kPatienceNs) != grtSuccess) return 1;
