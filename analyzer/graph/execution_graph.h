@@ -351,6 +351,8 @@ class ExecutionGraph {
 
   // The last unfinished work at or before a position; null when nothing unfinished stands there.
   static const WorkItem* ItemAt(const Process&, StreamPosition);
+  // W13: what work that is put on the stream now stands behind on others.
+  static std::vector<StreamPosition> LegacyOrder(const Process&, const StreamQueue&);
 
   // Everything held for unfinished work: what memory grows with.
   size_t Held() const;
@@ -412,7 +414,6 @@ class ExecutionGraph {
   StreamQueue& Stream(Process&, StreamId, int device);
   void Behind(const Process&, const StreamQueue&, StreamPositions*) const;
   Process& Known(ProcessId);
-  std::vector<StreamPosition> LegacyOrder(const Process&, const StreamQueue&) const;
   void TrimEvents(Process&);
 
   Matcher& matcher_;

@@ -355,6 +355,12 @@ constexpr uint64_t kFailedOnce[] = {
     21081087,  // the same
 };
 
+// The same with signals.
+constexpr uint64_t kSignalsFailedOnce[] = {
+    20282799, 21362450, 21577462, 21768511,  // a later victim was not told: the proof had gone by a used-up signal meanwhile
+    20601682, 21092966, 21559660,            // a launch in a group, not enqueued yet, on the legacy stream or beside it
+};
+
 // The same where records are lost.
 constexpr uint64_t kThinnedOnce[] = {
     20281019, 20300969,  // multiprocessors blamed for what waits for a rank that sleeps
@@ -462,10 +468,11 @@ TEST(Reference, RandomSignals) {
   uint64_t compared = 0, deadlocks = 0, circles = 0;
   for (uint64_t i = 0; i < programs; ++i) {
     if (limited && std::chrono::steady_clock::now() - began > std::chrono::seconds(30)) break;
-    const auto [c, several] = WithSignals(seed + i);
-    SimJob job = Make(c, seed + i);
+    const uint64_t number = i < std::size(kSignalsFailedOnce) ? kSignalsFailedOnce[i] : seed + i - std::size(kSignalsFailedOnce);
+    const auto [c, several] = WithSignals(number);
+    SimJob job = Make(c, number);
     JobModel model;
-    const std::set<int> early = StuckOnTheWay(&job, &model, seed + i);
+    const std::set<int> early = StuckOnTheWay(&job, &model, number);
     job.Run();
     job.Rounds(&model, 6.0, 0.6);
     const Verdict verdict = model.Current();
@@ -482,7 +489,7 @@ TEST(Reference, RandomSignals) {
                  std::includes(expected.begin(), expected.end(), got.begin(), got.end());
     // Where streams compete for signals the model may say less.
     if (!several && !c.memory) right = right && expected == got;
-    ASSERT_TRUE(right) << "program " << i << " (GORDIAN_TEST_SEED=" << seed + i << ")\n"
+    ASSERT_TRUE(right) << "program " << i << " (GORDIAN_TEST_SEED=" << number << ")\n"
                        << Print(c) << "it leaves unfinished: " << ::testing::PrintToString(expected)
                        << "\nthe model says stuck: " << ::testing::PrintToString(got)
                        << "\nand said so early: " << ::testing::PrintToString(early) << "\n"
