@@ -238,7 +238,10 @@ struct CalledOperation {
   CallId call;
   uint8_t datatype;
   uint8_t reduce_op;
+  uint16_t line;  // as ring::PendingOperation::line
 };
+
+inline constexpr uint32_t kSignalLines = 2 * ring::kMaxNumbers;
 
 struct Process;
 struct GraphMarkers;
@@ -294,8 +297,9 @@ struct ThreadContext {
   uint32_t group_number_count;
   struct GroupNumber {
     CommState* comm;
-    std::atomic<uint64_t>* counter;
+    std::atomic<uint64_t>* counter;  // null: `signals` of them
     ring::NumberSlot* slot;
+    uint32_t signals;
   } group_numbers[kGroupNumbers];
   // What the open group is to launch, by stream; those that there is no room for are counted.
   uint32_t group_operation_count;
@@ -350,6 +354,8 @@ struct Process {
   uint32_t stream_reuse_cursor;
   uint32_t comm_reuse_cursor;
   uint32_t number_reuse_cursor;
+  // Of signals: 1 + the indices of their NumberSlots (number_slots.cc). 0: never used.
+  std::atomic<uint16_t> signal_lines[kSignalLines];
   std::atomic<uint32_t> claims_to_skip;
   std::atomic<uint32_t> init_all_calls;
   char path[512];

@@ -113,6 +113,7 @@ struct SignalUse {
   int peer = -1;
   uint64_t channel = 0;  // CallRecord::event
   uint64_t count = 0;
+  uint32_t number = 0;  // of the first among all of this peer, channel and kind that the process has called; low 32 bits
 };
 struct SignalOperation {
   Call call = Call::kOther;
@@ -300,6 +301,7 @@ struct Process {
   std::shared_ptr<const StateBlock> block;
   std::map<std::pair<uint64_t, CommId>, KernelId> state_launches;  // made from state blocks
   std::set<KernelId> perhaps_refused;  // by what the state block of the last round said
+  bool signals_told = false;           // the state block of this round accounts for them
   uint64_t stopped_since_ns = 0;
   uint64_t last_busy_ns = 0;      // a thread that may call was seen to use a processor
   // By thread id: when each that may call was last seen to run, or to have run since the round before.
@@ -359,6 +361,7 @@ class ExecutionGraph {
 
  private:
   friend class StateMerge;
+  friend class SignalMerge;
 
   void Apply(Process&, const CallRecord&);
   void ApplyOperationBegin(Process&, Thread&, const CallRecord&);
@@ -400,6 +403,9 @@ class ExecutionGraph {
   static void NoteCaller(InitCall*, int rank, const Process&, const Thread&, const LocalComm&,
                          const CallRecord&);
   void PlaceKernel(Process&, Kernel&, StreamPosition);
+  // As the process itself tells, without the order by way of the legacy stream, whose state at the call nobody
+  // knows any more.
+  void PlaceFromState(Process&, Kernel&, StreamPosition);
   void Enqueued(Process&, Kernel&);
   void OrderAmongComms(Process&, const Thread&, const CallRecord& end, Kernel&);
   KernelId Before(const Kernel&, KernelId last, KernelId Kernel::* before) const;

@@ -146,10 +146,14 @@ void Matcher::MoveOperations(int from, int to) {
   }
   for (auto& [key, line] : comms_[from].signals) {
     SignalLine& into = comms_[to].signals[key];
-    into.sent_done += line.sent_done;
-    into.waited_done += line.waited_done;
-    into.sent.insert(into.sent.end(), line.sent.begin(), line.sent.end());
-    into.waited.insert(into.waited.end(), line.waited.begin(), line.waited.end());
+    for (const auto calls : {&SignalLine::sent, &SignalLine::waited}) {
+      const SignalCalls& more = line.*calls;
+      SignalCalls& all = into.*calls;
+      all.done += more.done;
+      all.calls.insert(all.calls.end(), more.calls.begin(), more.calls.end());
+      all.done_to = NumberAhead(more.done_to, all.done_to) > 0 ? more.done_to : all.done_to;
+      all.told = std::max(all.told, more.told);
+    }
   }
   comms_[from].signals.clear();
   comms_[to].signals_unseen |= comms_[from].signals_unseen;

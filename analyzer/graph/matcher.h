@@ -91,12 +91,20 @@ struct SignalKey {
 struct SignalCall {
   KernelId kernel = 0;
   uint64_t count = 0;
+  uint32_t number = 0;  // SignalUse::number
+};
+// Of one kind, of one member: sent, or waited for.
+struct SignalCalls {
+  uint64_t done = 0;             // by operations that are done; for waits: taken by them
+  std::deque<SignalCall> calls;  // not known to be done, in the order of the calls
+  uint32_t done_to = 0;          // the number behind the highest that is known to be done
+  uint64_t told = 0;             // how many the state block accounted for
 };
 struct SignalLine {
-  uint64_t sent_done = 0;    // by operations that are done
-  uint64_t waited_done = 0;  // taken by waits that are done
-  std::deque<SignalCall> sent, waited;  // not known to be done, in the order of the calls
+  SignalCalls sent, waited;
 };
+// Numbers are told by their low 32 bits. How far a is ahead of b.
+inline int32_t NumberAhead(uint32_t a, uint64_t b) { return static_cast<int32_t>(a - static_cast<uint32_t>(b)); }
 
 struct CommMember {
   bool known = false;
@@ -132,6 +140,9 @@ struct Communicator {
   int operator_mismatch = -1;
   int transfer_mismatch = -1;
 };
+
+// Those that the member of this rank sends to the peer, or waits for from it.
+SignalCalls& SignalsOf(Communicator& comm, int rank, bool waits, int peer, uint64_t channel);
 
 enum class PartKind : uint8_t { kCollective, kSend, kReceive };
 

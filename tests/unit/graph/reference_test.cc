@@ -10,6 +10,7 @@
 #include <iterator>
 #include <numeric>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include "tests/unit/graph/sim_job.h"
@@ -591,19 +592,30 @@ std::set<int> InCircles(const Verdict& verdict, bool stopped) {
   return named;
 }
 
+struct FoundByBlocks {
+  uint64_t hangs = 0, found = 0, mismatches = 0, mismatches_found = 0;
+  uint64_t signals = 0, signals_found = 0;  // of the hangs: circles through signals
+};
+
+bool HasCheck(const Verdict& verdict, const char* check) {
+  return verdict.main.check == check ||
+         std::any_of(verdict.findings.begin(), verdict.findings.end(), [&](const Finding& f) { return f.check == check; });
+}
+
 // The state blocks fill in for records that are lost, up to all of them: what hangs is found, and
 // nothing that does not hang is suspected of a circle, nor a mismatch found where whole records show
 // none. Nothing is confirmed about a process that lost records.
-TEST(Reference, StateBlocksFillInForThinnedRecords) {
+template <typename MakeProgram>
+void CompareStateBlocks(std::span<const uint64_t> once, const MakeProgram& make, FoundByBlocks* sum) {
   const uint64_t programs = FromEnvironment("GORDIAN_TEST_PROGRAMS", 20000) / 5;
   const uint64_t seed = FromEnvironment("GORDIAN_TEST_SEED", 20260401);
   const bool limited = std::getenv("GORDIAN_TEST_PROGRAMS") == nullptr;
   const auto began = std::chrono::steady_clock::now();
-  uint64_t hangs = 0, found = 0, mismatches = 0, mismatches_found = 0;
+  auto& [hangs, found, mismatches, mismatches_found, signals, signals_found] = *sum;
   for (uint64_t i = 0; i < programs; ++i) {
     if (limited && std::chrono::steady_clock::now() - began > std::chrono::seconds(30)) break;
-    const uint64_t number = i < std::size(kThinnedOnce) ? kThinnedOnce[i] : seed + i - std::size(kThinnedOnce);
-    const Case c = MakeCase(number);
+    const uint64_t number = i < once.size() ? once[i] : seed + i - once.size();
+    const Case c = make(number);
     SimJob job = Make(c, number);
     std::mt19937_64 random(number);
     job.Run(static_cast<int>(random() % 60) + 10);
@@ -679,15 +691,30 @@ TEST(Reference, StateBlocksFillInForThinnedRecords) {
     if (!to_the_end || graphs || !Says(by_records, VerdictKind::kDeadlock)) continue;
     ++hangs;
     found += Says(verdict, VerdictKind::kDeadlock);
+    const bool by_signals = HasCheck(by_records, "signal-order-cycle");
+    signals += by_signals;
+    signals_found += by_signals && HasCheck(verdict, "signal-order-cycle");
     if (!Says(verdict, VerdictKind::kDeadlock) && std::getenv("GORDIAN_TEST_SHOW") != nullptr) {
       std::cout << "not found: " << where << "\nwhole: " << by_records.main.summary << "\n";
     }
   }
   std::cout << found << " of " << hangs << " circles found, " << mismatches_found << " of "
-            << mismatches << " mismatches\n";
+            << mismatches << " mismatches, " << signals_found << " of " << signals << " circles through signals\n";
   EXPECT_GT(hangs, 20u);
   EXPECT_GT(found * 10, hangs * 7);
   EXPECT_GT(mismatches_found * 10, mismatches * 7);
+}
+
+TEST(Reference, StateBlocksFillInForThinnedRecords) {
+  FoundByBlocks sum;
+  CompareStateBlocks(kThinnedOnce, MakeCase, &sum);
+}
+
+TEST(Reference, StateBlocksFillInForThinnedRecordsOfSignals) {
+  FoundByBlocks sum;
+  CompareStateBlocks({}, [](uint64_t number) { return WithSignals(number).job; }, &sum);
+  EXPECT_GT(sum.signals, 20u);
+  EXPECT_GT(sum.signals_found * 10, sum.signals * 7);
 }
 
 }  // namespace
