@@ -161,7 +161,7 @@ void GiveNumbersBack(ThreadContext& thread) {
   for (uint32_t i = 0; i < thread.group_number_count; ++i) {
     const ThreadContext::GroupNumber& taken = thread.group_numbers[i];
     if (taken.counter == nullptr) {
-      SignalsWithdrawn(taken.slot, taken.signals, true);
+      SignalsWithdrawn(taken.slot, static_cast<uint32_t>(taken.signals), true);
       continue;
     }
     const uint64_t next = taken.counter->load(std::memory_order_relaxed) - 1;
@@ -245,7 +245,7 @@ void EndSignals(ThreadContext& thread, CallId call, uint64_t site, const Operati
     } else {
       HoldForGroup(thread, *note.stream, operation);
       if (thread.group_number_count < kGroupNumbers) {
-        thread.group_numbers[thread.group_number_count++] = {note.comm, nullptr, slot, count};
+        thread.group_numbers[thread.group_number_count++] = {{.signals = count}, nullptr, slot};
       } else {
         Add(thread.header->lost_numbers, uint64_t{1});  // open for ever
       }
@@ -381,11 +381,11 @@ void EndOperation(ThreadContext& thread, CallId call, uint64_t site, const Opera
       ++thread.group_operations;
       CountOperation(numbers, note.sequence, SignatureOf(call, site, note), true);
       if (note.counter != nullptr && thread.group_number_count < kGroupNumbers) {
-        thread.group_numbers[thread.group_number_count++] = {note.comm, note.counter, numbers, 0};
+        thread.group_numbers[thread.group_number_count++] = {{note.comm}, note.counter, numbers};
       }
       if (note.stream != nullptr) {
         if (IsLaunched(call, note)) HoldForGroup(thread, *note.stream, Called(call, site, note));
-        if (IsSignal(call)) EndSignals(thread, call, site, note, 0);
+        if (note.signal_count > 0) EndSignals(thread, call, site, note, 0);
         AddOnce(note.stream, thread.group_streams, &thread.group_stream_count);
       }
       if (note.comm != nullptr && (note.flags & ring::kFlagNonBlocking) != 0) {
@@ -398,7 +398,7 @@ void EndOperation(ThreadContext& thread, CallId call, uint64_t site, const Opera
         AddPending(*thread.process, *note.stream, Called(call, site, note), end.ordinal, note.order,
                    false);
       }
-      if (IsSignal(call)) EndSignals(thread, call, site, note, end.ordinal);
+      if (note.signal_count > 0) EndSignals(thread, call, site, note, end.ordinal);
       CountOperation(numbers, note.sequence, SignatureOf(call, site, note), false);
       if (result == ncclSuccess) {
         MarkAfter(thread, *note.stream, end.ordinal);
@@ -407,7 +407,7 @@ void EndOperation(ThreadContext& thread, CallId call, uint64_t site, const Opera
       }
     }
   }
-  if (IsSignal(call) && !Accepted(result)) RefuseSignals(thread, call, note);
+  if (note.signal_count > 0 && !Accepted(result)) RefuseSignals(thread, call, note);
   const uint64_t order = NextOrder(thread);
   EndKernelRuns(thread, order);
   PublishEnd(thread, call, note.flags, order, RecentTicks(thread), site, end);
@@ -491,7 +491,7 @@ void EndGroupEnd(ThreadContext& thread, CallId call, uint64_t site, ncclResult_t
     for (uint32_t i = 0; i < thread.group_number_count; ++i) {
       const ThreadContext::GroupNumber& taken = thread.group_numbers[i];
       if (taken.counter == nullptr) {
-        SignalsLaunched(taken.slot, taken.signals);
+        SignalsLaunched(taken.slot, static_cast<uint32_t>(taken.signals));
       } else {
         CountLaunched(taken.slot);
       }

@@ -296,10 +296,12 @@ struct ThreadContext {
   // further operations are not. Last: only what is counted is ever read.
   uint32_t group_number_count;
   struct GroupNumber {
-    CommState* comm;
-    std::atomic<uint64_t>* counter;  // null: `signals` of them
+    union {
+      CommState* comm;
+      uint64_t signals;  // how many of them: there the counter is null
+    };
+    std::atomic<uint64_t>* counter;
     ring::NumberSlot* slot;
-    uint32_t signals;
   } group_numbers[kGroupNumbers];
   // What the open group is to launch, by stream; those that there is no room for are counted.
   uint32_t group_operation_count;

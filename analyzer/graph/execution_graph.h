@@ -321,9 +321,6 @@ struct Process {
 // the collectives that NCCL carries out as such.
 std::vector<std::pair<int, bool>> PeersOf(const Part&, int nranks);
 
-// Names the ordinal-th call of its kind that all members of a communicator make and wait in (W11).
-CommUid MeetingUid(const Communicator& comm, Call call, uint64_t ordinal);
-
 class ExecutionGraph {
  public:
   explicit ExecutionGraph(Matcher* matcher) : matcher_(*matcher) {}

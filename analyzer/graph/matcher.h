@@ -202,10 +202,14 @@ struct InitCall {
   int parent = -1;                  // index of the parent communicator
   int comm = -1;                    // index of what it makes; -1 for a child
   bool members_known = true;        // false: some of `members` need not call (shrink)
+  uint64_t ordinal = 0;             // of those that all members of a communicator make
   std::vector<InitMember> members;  // by rank, in the parent for a child
   int called = 0;
   int done = 0;
 };
+
+// Names the ordinal-th call of its kind that all members of a communicator make and wait in (W11).
+CommUid MeetingUid(const Communicator& comm, Call call, uint64_t ordinal);
 
 class Matcher {
  public:
@@ -265,6 +269,7 @@ class Matcher {
   size_t Held() const;
 
  private:
+  void MoveInit(CommUid from, CommUid to, int parent, int comm);
   void MoveOperations(int from, int to);  // of one communicator that had two indices
   void Keep(int mismatch, int rank, uint64_t sequence, const OpSignature&);
   void CheckInstance(int comm, uint64_t sequence, Instance&, int rank, uint64_t now_ns);

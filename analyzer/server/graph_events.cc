@@ -411,7 +411,7 @@ bool GraphEvents::TranslatePayload(const CallRecord& record, graph::CallRecord* 
       out->stream = signal.stream();
       out->count = signal.count();
       out->root_or_peer = Rank(signal.peer());
-      out->event = SignalChannelOf(signal.index(), signal.context());
+      out->event = graph::SignalChannelOf(signal.index(), signal.context());
       out->group = signal.group();
       out->sequence = signal.number();
       return true;

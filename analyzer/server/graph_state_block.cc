@@ -50,7 +50,7 @@ graph::CommStateKind CommState(uint32_t state) {
 
 // As CallRecord::event of signals.
 uint64_t SignalChannel(const v1::SignalChannel& channel) {
-  return SignalChannelOf(channel.index(), channel.context());
+  return graph::SignalChannelOf(channel.index(), channel.context());
 }
 
 bool TranslateNumbers(const v1::CalledNumbers& from, const CallMeaning& meaning,

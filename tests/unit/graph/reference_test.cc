@@ -265,6 +265,7 @@ std::set<int> Stuck(const Verdict& verdict) {
   std::set<int> stuck;
   auto add = [&](const Finding& f) {
     if (f.verdict != VerdictKind::kDeadlock && f.verdict != VerdictKind::kInitHang) return;
+    if (Assumes(f, "does not buffer")) return;  // which NCCL does
     // Proofs, and those that would be if nobody unseen wrote to memory, and RMA counted as nccl.h reads.
     if (f.confidence != Confidence::kConfirmed && !Assumes(f, "writes to the memory") &&
         !OnlyAboutSignals(f)) {
@@ -579,11 +580,13 @@ bool Says(const Verdict& verdict, VerdictKind kind) {
 
 // Every rank that a finding of a circle names, however sure it is; but for what NCCL's buffers make
 // harmless, and where the job was `stopped` for what would hold it up for so long: multiprocessors.
-std::set<int> InCircles(const Verdict& verdict, bool stopped) {
+// Apart: those that assume that a host which sleeps makes no further call (`asleep`).
+std::set<int> InCircles(const Verdict& verdict, bool stopped, bool asleep) {
   std::set<int> named;
   auto add = [&](const Finding& f) {
     if (f.verdict != VerdictKind::kDeadlock || Assumes(f, "does not buffer")) return;
     if (stopped && Assumes(f, "multiprocessors")) return;
+    if (Assumes(f, "that sleep outside of") != asleep) return;
     named.insert(f.culprit_ranks.begin(), f.culprit_ranks.end());
     named.insert(f.victim_ranks.begin(), f.victim_ranks.end());
   };
@@ -671,9 +674,16 @@ void CompareStateBlocks(std::span<const uint64_t> once, const MakeProgram& make,
     rest.Rounds(&later, 0.6, 0.3);
     if (Mismatched(later.Current())) continue;
     const std::set<int> expected = truth.Unfinished();
-    for (int rank : InCircles(verdict, !to_the_end)) {
+    for (int rank : InCircles(verdict, !to_the_end, false)) {
       ASSERT_TRUE(expected.count(rank) > 0)
           << where << "\nunfinished: " << ::testing::PrintToString(expected);
+    }
+    // These are so when nobody calls what the programs do not hold.
+    SimJob hung = job;
+    hung.Run();
+    const std::set<int> left = hung.Unfinished();
+    for (int rank : InCircles(verdict, !to_the_end, true)) {
+      ASSERT_TRUE(left.count(rank) > 0) << where << "\nunfinished: " << ::testing::PrintToString(left);
     }
     for (int rank : Stuck(verdict)) ASSERT_TRUE(expected.count(rank) > 0) << where;
     std::vector<Finding> findings = verdict.findings;
