@@ -232,7 +232,7 @@ void RecordSignals(ThreadContext& thread, CallId call, uint64_t site, uint64_t t
 }
 
 // Of a call that NCCL took: the signals count, at the place that it was given unless it is in a group.
-void EndSignals(ThreadContext& thread, CallId call, uint64_t site, const OperationNote& note, uint64_t ordinal) {
+[[gnu::noinline]] void EndSignals(ThreadContext& thread, CallId call, uint64_t site, const OperationNote& note, uint64_t ordinal) {
   const bool in_group = (note.flags & ring::kFlagInGroup) != 0;
   for (int i = 0; i < note.signal_count; ++i) {
     ring::NumberSlot* const slot = LineOf(thread, call, note, i);
@@ -254,7 +254,7 @@ void EndSignals(ThreadContext& thread, CallId call, uint64_t site, const Operati
   }
 }
 
-void RefuseSignals(ThreadContext& thread, CallId call, const OperationNote& note) {
+[[gnu::noinline]] void RefuseSignals(ThreadContext& thread, CallId call, const OperationNote& note) {
   for (int i = 0; i < note.signal_count; ++i) {
     ring::NumberSlot* const slot = LineOf(thread, call, note, i);
     if (slot != nullptr) SignalsWithdrawn(slot, CountOf(note.signals[i]), false);

@@ -33,10 +33,6 @@ struct OperationNote {
   StreamState* stream;
   std::atomic<uint64_t>* counter;  // the sequence number's, null when the call takes none
   PairNumbers* pair;               // of a send or receive
-  // RMA, as OperationArguments. A call that sends names `sent`.
-  const GordianNcclWaitSignalDesc* signals;
-  int signal_count;
-  GordianNcclWaitSignalDesc sent;
   uint64_t sequence;
   uint64_t capture;      // that the operation goes into; 0: none, or not known
   uint32_t graph_front;  // marker in front of it there; 0: none
@@ -46,6 +42,10 @@ struct OperationNote {
   uint8_t datatype;
   uint8_t reduce_op;
   uint8_t flags;
+  // RMA, as OperationArguments. A call that sends names `sent`.
+  int signal_count;
+  const GordianNcclWaitSignalDesc* signals;
+  GordianNcclWaitSignalDesc sent;
 };
 void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
                     const OperationArguments& arguments, OperationNote* note);
