@@ -143,7 +143,7 @@ BY_OTHER_WAYS = {"inversion_reopened": "dlopen", "inversion_two_copies": "dlopen
 # What NCCL's profiler interface tells of.
 TOLD_BY_PROFILER = re.compile("nccl(CommInitRank|All|Reduce|Broadcast|Gather|Scatter|Send|Recv|GroupStart|GroupEnd)")
 # With --flood: hang before there are records enough to overrun a ring.
-HANG_BEFORE_FLOODS = ("init_missing", "init_order")
+HANG_BEFORE_FLOODS = ("init_missing", "init_order", "exited_before_init")
 # What makes a job hang is a setting, without which its twin runs.
 SETTINGS = {
     "launch_order": {"NCCL_LAUNCH_ORDER_IMPLICIT": "1"},
@@ -239,7 +239,7 @@ def run_once(args, work):
                  for rank in range(args.ranks)]
         job = ["sh", "-c", "\n".join(start) + "\nfor pid in $pids; do wait $pid || exit $?; done"]
     # A kernel may be long: ten times as much goes by before one is suspected.
-    suspect_after = "1" if args.job == "endless_kernel" else "3" if not args.perturb else "12"
+    suspect_after = "12" if args.perturb else "1" if args.job == "endless_kernel" else "3"
     command = [os.path.join(build, "bin", "gordian"), "run"]
     if not args.hardware:
         command.append("--emulator")
