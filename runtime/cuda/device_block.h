@@ -17,6 +17,7 @@ class DeviceBlock {
     alignas(16) Work own;
     char* targets[kMaxRanks];
     uint32_t keys[kHelpKeys];
+    uint64_t left;
     uint32_t word;
   };
   __device__ explicit DeviceBlock(Shared* shared) : shared_(*shared) {}
@@ -30,6 +31,7 @@ class DeviceBlock {
   __device__ char** Targets() { return shared_.targets; }
   __device__ uint32_t* Keys() { return shared_.keys; }
   __device__ Work& Own() { return shared_.own; }
+  __device__ uint64_t* Left() { return &shared_.left; }  // when the last walk ended; thread 0's
   // Nanoseconds on a clock that all blocks of the device share.
   __device__ uint64_t Now() const {
     uint64_t now;

@@ -95,17 +95,18 @@ Status Domain::PrepareDevice() {
   if (Status s = Cuda(PreloadCarriers(), "loading the kernels"); !s.ok()) return s;
   if (Status s = Cuda(PreloadGroups(), "loading the kernels"); !s.ok()) return s;
   const size_t claims = HelpStream::kClaimBytes * config_.help_streams;
-  const size_t counter_at = claims + sizeof(Seen) * (config_.help_streams + 1);
+  const size_t seen_end = claims + sizeof(Seen) * (config_.help_streams + 1);
+  const size_t counts_at = RoundUp(seen_end, alignof(HelpCounts));
   const size_t words = sizeof(Word) * (config_.communicators + 1);
   cudaError_t e = cudaHostAlloc(reinterpret_cast<void**>(&stop_), words, cudaHostAllocMapped);
   if (e == cudaSuccess && config_.help_streams > 0) {
     e = cudaHostAlloc(reinterpret_cast<void**>(&lists_), sizeof(HelpStream::Shared) * config_.help_streams,
                       cudaHostAllocMapped);
   }
-  if (e == cudaSuccess) e = cudaMalloc(reinterpret_cast<void**>(&device_memory_), counter_at + 128);
+  if (e == cudaSuccess) e = cudaMalloc(reinterpret_cast<void**>(&device_memory_), counts_at + sizeof(HelpCounts));
   // On a stream of its own: the program's kernels may wait for what it does after this.
   if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking);
-  if (e == cudaSuccess) e = cudaMemsetAsync(device_memory_, 0, counter_at + 128, own_stream_);
+  if (e == cudaSuccess) e = cudaMemsetAsync(device_memory_, 0, counts_at + sizeof(HelpCounts), own_stream_);
   if (e == cudaSuccess) e = cudaEventCreateWithFlags(&order_event_, cudaEventDisableTiming);
   if (e == cudaSuccess) e = cudaStreamSynchronize(own_stream_);
   if (Status s = Cuda(e, "preparing the domain"); !s.ok()) return s;
@@ -115,7 +116,7 @@ Status Domain::PrepareDevice() {
     for (int i = 0; i < config_.help_streams; ++i) lists_[i].tail = lists_[i].keys = lists_[i].begun = 0;
   }
   seen_ = reinterpret_cast<Seen*>(device_memory_ + claims);
-  helped_ = reinterpret_cast<uint32_t*>(device_memory_ + counter_at);
+  counts_ = reinterpret_cast<HelpCounts*>(device_memory_ + counts_at);
   if (config_.detached_tags > 0) {
     Status s = Worker::Create(config_.worker, config_.device, &stop_->word, [this] { return Health(); }, &worker_);
     if (!s.ok()) return s;
@@ -162,9 +163,9 @@ Status Domain::Health() const {
   return Status::Unavailable("the process of rank " + std::to_string(dead) + " has ended");
 }
 
-Status Domain::Helped(uint32_t* channels) {
+Status Domain::Helped(HelpCounts* counts) {
   cudaError_t e =
-      cudaMemcpyAsync(channels, helped_, sizeof *channels, cudaMemcpyDeviceToHost, own_stream_);
+      cudaMemcpyAsync(counts, counts_, sizeof *counts, cudaMemcpyDeviceToHost, own_stream_);
   if (e == cudaSuccess) e = cudaStreamSynchronize(own_stream_);
   return Cuda(e, "reading how much was helped");
 }
@@ -193,7 +194,7 @@ Status Domain::ListOf(cudaStream_t stream, HelpStream** list) {
     state.list = std::make_unique<HelpStream>(
         lists_ + used,
         reinterpret_cast<uint64_t*>(device_memory_ + static_cast<size_t>(used) * HelpStream::kClaimBytes),
-        seen_ + used, &stop_->word, helped_, room, config_.renamed_bytes);
+        seen_ + used, &stop_->word, counts_, room, config_.renamed_bytes);
   }
   *list = state.list.get();
   return Status::Ok();

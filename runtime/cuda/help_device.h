@@ -40,6 +40,17 @@ struct alignas(16) Seen {
 };
 inline constexpr int64_t kLookEvery = 10000;  // nanoseconds
 
+// What helping did since the domain was made, by all lists; in the device's memory. May be read at any time.
+struct alignas(128) HelpCounts {
+  uint64_t helped;      // channels finished for others
+  uint64_t walks;       // times a stalled block looked for something to do
+  uint64_t visits;      // channels claimed
+  uint64_t progress;    // of those, with a step at least
+  uint64_t switches;    // of those, left half way
+  uint64_t walk_ns;     // time of blocks in walks
+  uint64_t waiting_ns;  // time of blocks between two walks
+};
+
 // What a kernel knows of its stream. Host words are in mapped memory, read when stalled only.
 struct HelpList {
   const Work* entries;      // ring of kHelpEntries in host memory
@@ -48,7 +59,7 @@ struct HelpList {
   const uint32_t* stop;     // not 0: leave, unfinished; host memory
   uint64_t* claims;         // kHelpEntries * kMaxChannels, in the device's memory
   Seen* seen;               // the device's copy of the three; of one list, or shared by those without
-  uint32_t* helped;         // operations' channels finished for others; may be read at any time
+  HelpCounts* counts;       // null where there is no list
   uint32_t* begun;          // number + 1 of the last operation whose kernel has begun; host memory
   uint32_t id;              // the own operation's number, if it is listed
   uint32_t listed;          // whether there is a list
@@ -151,6 +162,7 @@ GRT_HD inline void Serve(Block& b, const HelpList& h, const Work& w, uint32_t id
   }
   pc = b.Broadcast(pc);
   if (pc == kStepsDone) return;
+  const uint32_t before = pc;
   StepResult result;
   do {
     result = StepAny(b, w, channel, &pc);
@@ -162,13 +174,16 @@ GRT_HD inline void Serve(Block& b, const HelpList& h, const Work& w, uint32_t id
   b.Sync();  // the step's stores by all threads come before the word
   if (b.Thread() == 0) {
     const bool done = result == StepResult::kDone;
-    if (done) AddRelaxed(h.helped, 1);
+    AddWideRelaxed(&h.counts->visits, 1);
+    if (done) AddWideRelaxed(&h.counts->helped, 1);
+    if (done || pc != before) AddWideRelaxed(&h.counts->progress, 1);
+    if (!done && pc != before) AddWideRelaxed(&h.counts->switches, 1);
     StoreWordRelease(claim, ClaimWord(id, done ? kStepsDone : pc, false));
   }
 }
 
 template <typename Block>
-GRT_HD inline bool HelpOnceInline(Block& b, const HelpList& h, const Work& own, uint32_t round) {
+GRT_HD inline bool WalkOnce(Block& b, const HelpList& h, const Work& own, uint32_t round) {
   if (HasFailed(b, own, b.Index())) return false;
   uint32_t stop = 0;
   uint64_t published = 0;
@@ -209,6 +224,23 @@ GRT_HD inline bool HelpOnceInline(Block& b, const HelpList& h, const Work& own, 
     }
   }
   return true;
+}
+
+template <typename Block>
+GRT_HD inline bool HelpOnceInline(Block& b, const HelpList& h, const Work& own, uint32_t round) {
+  const bool counts = h.listed != 0 && b.Thread() == 0;
+  uint64_t begun = 0;
+  if (counts) {
+    begun = b.Now();
+    AddWideRelaxed(&h.counts->walks, 1);
+    if (round != 0) AddWideRelaxed(&h.counts->waiting_ns, begun - *b.Left());
+  }
+  const bool stays = WalkOnce(b, h, own, round);
+  if (counts) {
+    *b.Left() = b.Now();
+    AddWideRelaxed(&h.counts->walk_ns, *b.Left() - begun);
+  }
+  return stays;
 }
 
 // Blocks of the output, and where one begins.

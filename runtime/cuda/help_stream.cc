@@ -93,7 +93,7 @@ bool HelpStream::Publish(Work work, const Touched& touched, bool first, cudaStre
   help->tail = &shared_->tail;
   help->keys = &shared_->keys;
   help->claims = claims_;
-  help->helped = helped_;
+  help->counts = counts_;
   help->begun = &shared_->begun;
   help->id = next_;
   help->listed = 1;

@@ -44,12 +44,12 @@ class HelpStream {
   };
   static constexpr size_t kClaimBytes = sizeof(uint64_t) * kHelpEntries * kMaxChannels;
 
-  // `claims`: kClaimBytes of the device's memory, and `seen` there too, zero at first. `stop`, `helped`: see
+  // `claims`: kClaimBytes of the device's memory, and `seen` there too, zero at first. `stop`, `counts`: see
   // HelpList.
   // `room`: of the device's memory, for renamed outputs.
-  HelpStream(Shared* shared, uint64_t* claims, Seen* seen, const uint32_t* stop, uint32_t* helped, char* room,
+  HelpStream(Shared* shared, uint64_t* claims, Seen* seen, const uint32_t* stop, HelpCounts* counts, char* room,
              uint64_t room_bytes)
-      : stop_(stop), helped_(helped), seen_(seen), shared_(shared), claims_(claims), room_(room),
+      : stop_(stop), counts_(counts), seen_(seen), shared_(shared), claims_(claims), room_(room),
         room_bytes_(room_bytes) {}
   HelpStream(const HelpStream&) = delete;
   HelpStream& operator=(const HelpStream&) = delete;
@@ -71,7 +71,7 @@ class HelpStream {
   char* TakeRoom(uintptr_t out, uint64_t bytes);
 
   const uint32_t* const stop_;
-  uint32_t* const helped_;
+  HelpCounts* const counts_;
   Seen* const seen_;
   Shared* const shared_;
   uint64_t* const claims_;

@@ -200,6 +200,14 @@ GRT_HD inline void AddRelaxed(uint32_t* word, uint32_t value) {
 #endif
 }
 
+GRT_HD inline void AddWideRelaxed(uint64_t* word, uint64_t value) {
+#ifdef __CUDA_ARCH__
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+#else
+  __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+#endif
+}
+
 // Host memory that the device sees, and that the host may write at any time.
 GRT_HD inline uint32_t LoadHostWord(const uint32_t* word) {
 #ifdef __CUDA_ARCH__

@@ -102,6 +102,7 @@ class HostBlock {
   char** Targets() { return targets_; }
   uint32_t* Keys() { return keys_; }
   Work& Own() { return own_; }
+  uint64_t* Left() { return &left_; }
   uint64_t Now() const { return fibers_->Clock(); }
   uint32_t Broadcast(uint32_t value) { return value; }
   const Work& Fetch(const Work* entry) {
@@ -116,6 +117,7 @@ class HostBlock {
   Work entry_, own_;
   char* targets_[kMaxRanks];
   uint32_t keys_[kHelpKeys];
+  uint64_t left_ = 0;
 };
 
 template <>
@@ -220,7 +222,7 @@ class HostList {
     help.tail = &tail_;
     help.keys = &keys_;
     help.claims = claims_.data();
-    help.helped = &helped_;
+    help.counts = &counts_;
     help.begun = &begun_;
     help.id = tail_;
     help.listed = 1;
@@ -236,7 +238,8 @@ class HostList {
     return help;
   }
   void Stop() { __atomic_store_n(&stop_, 1, __ATOMIC_RELEASE); }
-  uint32_t helped() const { return helped_; }
+  uint32_t helped() const { return static_cast<uint32_t>(counts_.helped); }
+  const HelpCounts& counts() const { return counts_; }
   // The number + 1 of the last operation whose kernel has begun.
   uint32_t begun() const { return begun_; }
 
@@ -244,7 +247,8 @@ class HostList {
   std::vector<Work> entries_;
   std::vector<uint64_t> claims_;
   Seen seen_{};
-  uint32_t tail_ = 0, keys_ = 0, helped_ = 0, stop_ = 0, begun_ = 0;
+  HelpCounts counts_{};
+  uint32_t tail_ = 0, keys_ = 0, stop_ = 0, begun_ = 0;
 };
 
 // What a launch does. Move operations and types as the kernels are chosen.
