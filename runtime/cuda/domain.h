@@ -181,9 +181,12 @@ class Domain {
   Word* stop_ = nullptr;
   Word* failed_ = nullptr;  // of each communicator
   HelpStream::Shared* lists_ = nullptr;
-  char* device_memory_ = nullptr;  // claims of all lists, `seen_`, `counts_`
-  HelpCounts* counts_ = nullptr;
-  Seen* seen_ = nullptr;  // of all lists, then of operations without one
+  struct DeviceMemory {
+    HelpCounts counts;
+    Seen alone;  // of operations without a list
+    HelpMemory lists[];
+  };
+  DeviceMemory* device_memory_ = nullptr;
   cudaStream_t own_stream_ = nullptr;
   std::shared_ptr<Worker> worker_;
 

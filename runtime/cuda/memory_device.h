@@ -170,6 +170,17 @@ GRT_HD inline uint64_t LoadWordAcquire(const uint64_t* word) {
 #endif
 }
 
+// The same where nothing is read because of it.
+GRT_HD inline uint64_t LoadWordRelaxed(const uint64_t* word) {
+#ifdef __CUDA_ARCH__
+  uint64_t value;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+#else
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#endif
+}
+
 GRT_HD inline void StoreWordRelease(uint64_t* word, uint64_t value) {
 #ifdef __CUDA_ARCH__
   asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");

@@ -1,7 +1,7 @@
 // Ranks of the CUDA backend's protocols on the host: the device functions themselves, over memory that all
 // of them see. A rank is a fiber; where a block of it stalls, another rank goes on, chosen by a seed, so
 // that a run can be repeated. A "kernel" runs its blocks one after another, which is as few resident blocks
-// as there can be. What this cannot show is anything about the order of memory accesses.
+// as there can be (RunOnHost), or several at a time (HostSlots). What this cannot show is anything about the order of memory accesses.
 #ifndef GORDIAN_TESTS_UNIT_RUNTIME_CUDA_HOST_WORLD_H_
 #define GORDIAN_TESTS_UNIT_RUNTIME_CUDA_HOST_WORLD_H_
 
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "runtime/cuda/help_device.h"
+#include "runtime/cuda/help_sequence.h"
 #include "runtime/cuda/work.h"
 
 namespace gordian::runtime::cuda {
@@ -57,6 +58,11 @@ class Fibers {
     }
     return !hung_;
   }
+  // Another one goes on in the middle of what blocks do, half of the times.
+  void Interleave() { interleaves_ = true; }
+  void Point() {
+    if (interleaves_ && random_() % 2 == 0) Yield();
+  }
   void Yield() { swapcontext(&current_->context, &scheduler_); }
   // Advances with every look at it, by less than kLookEvery: what was seen is sometimes old.
   uint64_t Clock() { return clock_ += 4000; }
@@ -84,7 +90,7 @@ class Fibers {
   Fiber* current_ = nullptr;
   uint64_t since_progress_ = 0;
   uint64_t clock_ = 1 << 20;
-  bool hung_ = false;
+  bool hung_ = false, interleaves_ = false;
   std::function<void()> on_hang_;
 };
 
@@ -100,15 +106,16 @@ class HostBlock {
   bool All(bool value) { return value; }
   bool Any(bool value) { return value; }
   char** Targets() { return targets_; }
-  uint32_t* Keys() { return keys_; }
+  HelpRoom* Room() { return &room_; }
   Work& Own() { return own_; }
-  uint64_t* Left() { return &left_; }
   uint64_t Now() const { return fibers_->Clock(); }
   uint32_t Broadcast(uint32_t value) { return value; }
-  const Work& Fetch(const Work* entry) {
-    entry_ = *entry;
+  uint64_t Least(uint64_t value) { return value; }
+  const Work& Fetch(const Work* entry, bool anew) {
+    if (anew) entry_ = *entry;
     return entry_;
   }
+  void Point() { fibers_->Point(); }
   void Stalled() { fibers_->Yield(); }
 
  private:
@@ -116,16 +123,16 @@ class HostBlock {
   Fibers* const fibers_;
   Work entry_, own_;
   char* targets_[kMaxRanks];
-  uint32_t keys_[kHelpKeys];
-  uint64_t left_ = 0;
+  HelpRoom room_ = {};
 };
 
 template <>
 inline StepResult StepAny(HostBlock& b, const Work& w, uint32_t channel, uint32_t* pc) {
-  return StepAnyInline(b, w, channel, pc);
+  b.Point();
+  return ByType(w, [&](auto type) { return StepTyped<decltype(type)>(b, w, channel, pc); });
 }
 template <>
-inline bool HelpOnce(HostBlock& b, const HelpList& h, const Work& own, uint32_t round) {
+inline uint32_t HelpOnce(HostBlock& b, const HelpList& h, const Work& own, uint32_t round) {
   b.Stalled();
   return HelpOnceInline(b, h, own, round);
 }
@@ -167,6 +174,7 @@ class HostHeaps {
             void* out, uint64_t count, uint32_t peer, const Thresholds& thresholds) {
     Work w{};
     w.failed = &failed_[rank];
+    w.tag = static_cast<uint16_t>(communicator);
     for (uint32_t r = 0; r < options_.ranks; ++r) w.base[r] = heaps_[r].get() + region_ * communicator;
     w.rank = static_cast<uint8_t>(rank);
     w.ranks = static_cast<uint8_t>(options_.ranks);
@@ -207,21 +215,18 @@ class HostHeaps {
 // The list of one stream, as HelpStream keeps it.
 class HostList {
  public:
-  HostList() : entries_(kHelpEntries), claims_(kHelpEntries * kMaxChannels, 0) {}
+  HostList() : entries_(kHelpEntries), memory_(std::make_unique<HelpMemory>()) {}
   // `renamed`: where helpers write the output; null: to its output.
-  HelpList Publish(Work work, bool marked, uint32_t keys, char* renamed = nullptr) {
-    if (marked) work.flags |= kBarrier;
+  HelpList Publish(Work work, bool marked, char* renamed = nullptr) {
     if (renamed != nullptr) {
       work.out = renamed;
       work.offered = 0;
     }
-    __atomic_store_n(&keys_, keys, __ATOMIC_RELEASE);
-    entries_[tail_ % kHelpEntries] = work;
+    entries_[tail_ % kHelpEntries] = sequence_.Enter(work, tail_, marked);
     HelpList help = Alone();
     help.entries = entries_.data();
     help.tail = &tail_;
-    help.keys = &keys_;
-    help.claims = claims_.data();
+    help.memory = memory_.get();
     help.counts = &counts_;
     help.begun = &begun_;
     help.id = tail_;
@@ -234,42 +239,86 @@ class HostList {
   HelpList Alone() {
     HelpList help{};
     help.stop = &stop_;
-    help.seen = &seen_;
+    help.seen = &memory_->seen;
     return help;
   }
   void Stop() { __atomic_store_n(&stop_, 1, __ATOMIC_RELEASE); }
-  uint32_t helped() const { return static_cast<uint32_t>(counts_.helped); }
+  bool stopped() const { return stop_ != 0; }
   const HelpCounts& counts() const { return counts_; }
   // The number + 1 of the last operation whose kernel has begun.
   uint32_t begun() const { return begun_; }
 
  private:
-  std::vector<Work> entries_;
-  std::vector<uint64_t> claims_;
-  Seen seen_{};
+  std::vector<HelpEntry> entries_;
+  std::unique_ptr<HelpMemory> memory_;
+  HelpSequence sequence_;
   HelpCounts counts_{};
-  uint32_t tail_ = 0, keys_ = 0, stop_ = 0, begun_ = 0;
+  uint32_t tail_ = 0, stop_ = 0, begun_ = 0;
 };
 
-// What a launch does. Move operations and types as the kernels are chosen.
-inline void RunOnHost(const Work& w, const HelpList& help, Fibers* fibers) {
-  for (uint32_t i = 0; i < w.channels; ++i) {
-    HostBlock block(i, w.channels, fibers);
-    const bool bulk = (w.flags & kBulk) != 0;
-    if ((w.flags & kReduces) == 0) {
-      bulk ? Carry<MoveOnly, true, kMaxRanks>(block, w, help) : Carry<MoveOnly, false, kMaxRanks>(block, w, help);
-    } else if (w.op != Operator::kPreMulSum && w.type == DataType::kFloat) {
-      bulk ? Carry<FloatElement, true, kMaxRanks>(block, w, help)
-           : Carry<FloatElement, false, kMaxRanks>(block, w, help);
-    } else if (w.op != Operator::kPreMulSum && w.type == DataType::kBfloat16) {
-      bulk ? Carry<Bfloat16Element, true, kMaxRanks>(block, w, help)
-           : Carry<Bfloat16Element, false, kMaxRanks>(block, w, help);
+// What a block of a launch does. Types are chosen as kernels are.
+inline void RunBlockOnHost(const Work& w, const HelpList& help, uint32_t index, Fibers* fibers) {
+  HostBlock block(index, w.channels, fibers);
+  ByType(w, [&](auto type) {
+    using T = decltype(type);
+    if ((w.flags & kBulk) != 0) {
+      Carry<T, true, kMaxRanks>(block, w, help);
     } else {
-      bulk ? Carry<AnyType, true, kMaxRanks>(block, w, help) : Carry<AnyType, false, kMaxRanks>(block, w, help);
+      Carry<T, false, kMaxRanks>(block, w, help);
     }
-  }
+    return StepResult::kDone;
+  });
+}
+
+// What a launch does.
+inline void RunOnHost(const Work& w, const HelpList& help, Fibers* fibers) {
+  for (uint32_t i = 0; i < w.channels; ++i) RunBlockOnHost(w, help, i, fibers);
   fibers->Progress();
 }
+
+// A stream's launches on a device that has room for several blocks at once: a fiber a block.
+class HostSlots {
+ public:
+  struct Launch {
+    const Work* work;
+    HelpList help;
+  };
+  // `done`: called behind the last launch.
+  HostSlots(uint32_t slots, Fibers* fibers, std::function<void()> done) : fibers_(fibers), done_(std::move(done)) {
+    for (uint32_t i = 0; i < slots; ++i) fibers->Add([this] { Slot(); });
+  }
+  void Enqueue(const Work* work, const HelpList& help) { launches_.push_back({work, help}); }
+  void NoMore() { no_more_ = true; }
+  // What has not begun does not any more.
+  void Stop() { stopped_ = true; }
+
+ private:
+  void Slot() {
+    for (;;) {
+      if (stopped_) return;
+      if (at_ == launches_.size()) {
+        if (no_more_) return;
+      } else if (next_ < launches_[at_].work->channels) {
+        const Launch launch = launches_[at_];
+        RunBlockOnHost(*launch.work, launch.help, next_++, fibers_);
+        if (++ended_ == launch.work->channels) {
+          next_ = ended_ = 0;
+          fibers_->Progress();
+          if (++at_ == launches_.size() && no_more_ && !stopped_) done_();
+        }
+        continue;
+      }
+      fibers_->Yield();
+    }
+  }
+
+  Fibers* const fibers_;
+  const std::function<void()> done_;
+  std::vector<Launch> launches_;
+  size_t at_ = 0;
+  uint32_t next_ = 0, ended_ = 0;
+  bool no_more_ = false, stopped_ = false;
+};
 
 }  // namespace gordian::runtime::cuda
 

@@ -434,7 +434,7 @@ uint64_t RunDisorder(const Disorder& d, uint64_t seed, bool* finished, uint32_t*
       for (Launch& l : s.launches) {
         const bool first = d.marked || &l == &s.launches.front();
         char* room = l.buffers.out_elements == 0 || l.room.empty() ? nullptr : l.room.data() + (reinterpret_cast<uintptr_t>(l.work.out) & 15);
-        l.help = d.helps ? s.list.Publish(l.work, first, d.communicators, room) : s.list.Alone();
+        l.help = d.helps ? s.list.Publish(l.work, first, room) : s.list.Alone();
       }
       for (Launch& l : s.launches) {
         if (!stopped) RunOnHost(l.work, l.help, &fibers);
@@ -456,7 +456,7 @@ uint64_t RunDisorder(const Disorder& d, uint64_t seed, bool* finished, uint32_t*
   uint64_t all = 0;
   for (const auto& stream : streams) {
     all += stream->wrong;
-    *helped += stream->list.helped();
+    *helped += static_cast<uint32_t>(stream->list.counts().helped);
   }
   return all;
 }
