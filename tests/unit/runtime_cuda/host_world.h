@@ -65,7 +65,8 @@ class Fibers {
   }
   void Yield() { swapcontext(&current_->context, &scheduler_); }
   // Advances with every look at it, by less than kLookEvery: what was seen is sometimes old.
-  uint64_t Clock() { return clock_ += 4000; }
+  uint64_t Clock() { return clock_ += tick_; }
+  void SetTick(uint64_t nanoseconds) { tick_ = nanoseconds; }
   void Progress() { since_progress_ = 0; }
   // Called once when nothing goes on; must make the fibers leave.
   void OnHang(std::function<void()> on_hang) { on_hang_ = std::move(on_hang); }
@@ -89,7 +90,7 @@ class Fibers {
   ucontext_t scheduler_;
   Fiber* current_ = nullptr;
   uint64_t since_progress_ = 0;
-  uint64_t clock_ = 1 << 20;
+  uint64_t clock_ = 1 << 20, tick_ = 4000;
   bool hung_ = false, interleaves_ = false;
   std::function<void()> on_hang_;
 };
