@@ -271,9 +271,11 @@ class Experiment {
         if (between != Between::kSingle && !o_.ordered) std::shuffle(order.begin(), order.end(), random);
         const double begin = NowUs();
         for (size_t i = 0; i < order.size(); ++i) {
+          if (i % 16 == 15) p_.At("%s, %s, iteration %d, submitting number %zu", o_.what.c_str(), c.name.c_str(), it, i);
           c.one->Submit(order[i], OpKind::kAllReduce, in_[it & 1], out_[order[i]], counts[order[i]]);
           if (between != Between::kNothing && i + 1 < order.size()) WaitForDevice(between == Between::kSingle ? 0 : (it + static_cast<int>(i)) % 3);
         }
+        p_.At("%s, %s, iteration %d, waiting", o_.what.c_str(), c.name.c_str(), it);
         c.one->Wait();
         us += NowUs() - begin;
         Check(it & 1);
@@ -384,8 +386,10 @@ class Experiment {
         if (mine) Spin(o_.late_us);
         for (const int i : order) {
           if (mine) Spin(static_cast<double>(random() % 1000) / 1000 * o_.late_us / 10);
+          p_.At("%s, %s, iteration %d, submitting %d", o_.what.c_str(), contenders_[k].name.c_str(), it, i);
           c.Submit(i, OpKind::kAllReduce, in_[it & 1], out_[i], counts[i]);
         }
+        p_.At("%s, %s, iteration %d, waiting", o_.what.c_str(), contenders_[k].name.c_str(), it);
         c.Wait();
         us[k].push_back(NowUs() - begin);
         if (it % 10 == 0) Check(it & 1);

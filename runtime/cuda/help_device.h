@@ -6,9 +6,10 @@
 // Whom a block helps. Operations have an order that is the same on all ranks: the less data the earlier,
 // then by communicator (HelpEntry::turn). A block helps those that come before its own in that order, the
 // first first: whatever the ranks' heads are, all of them work at the same operation, and on none of them a
-// small kernel at a large operation while others wait for its own. Those behind its own come when nothing
-// has gone on for kPatience. A walk ends with a step made, or after kHelpBudget, and the block looks at its own
-// operation; the next walk goes on where this one ended.
+// small kernel at a large operation while others wait for its own. Those behind its own in that order come too if they
+// are small enough (kSmallHelp) or have been begun here, since other ranks may be through with them and wait for what
+// follows; all, when nothing has gone on for kPatience. After kHelpBudget the block looks at its own operation; if no
+// step was made, the next walk goes on where this one ended.
 //
 // Who may run a channel: one block at a time, by a claim. The claim word also keeps the channel's step
 // counter between two blocks, so the next one goes on where the last one stopped: a block that serves an
@@ -26,6 +27,7 @@
 #ifndef GORDIAN_RUNTIME_CUDA_HELP_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_HELP_DEVICE_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "runtime/cuda/bulk_device.h"
@@ -39,13 +41,18 @@ inline constexpr uint32_t kHelpView = 256;  // operations that a walk has in vie
 
 // Nanoseconds.
 inline constexpr int64_t kLookEvery = 10000;
-inline constexpr int64_t kHelpBudget = 15000;  // a step that has begun is finished
-inline constexpr int64_t kPatience = 50000;
+inline constexpr int64_t kLookForEndEvery = 100000;
+inline constexpr int64_t kHelpBudget = 10000;  // a step that has begun is finished
+inline constexpr int64_t kPatience = 20000;
+inline constexpr int64_t kCalm = 500000;  // nothing was helped for so long
 
-// Looks at the own operation before a block helps: by a kernel without a list (some 50 us), by one with a list, when
-// there is nothing to help with, after a walk without a step, after one with a step. A step of bulk, or by
-// another's code, takes as long as two looks at lines.
-inline constexpr uint32_t kPollsAlone = 100, kPollsFirst = 24, kPollsNothing = 24, kPollsInVain = 6, kPollsHelped = 2;
+inline constexpr uint64_t kSmallHelp = 4096;  // bytes between a pair
+
+// Looks at the own operation before a block helps: by a kernel without a list (some 50 us); by one with a list, and
+// again if it is calm; when there is nothing to help with; after a walk without a step, and after one with a step. A
+// step of bulk, or by another's code, takes as long as two looks at lines.
+inline constexpr uint32_t kPollsAlone = 100, kPollsFirst = 6, kPollsCalm = 18, kPollsNothing = 24, kPollsInVain = 6,
+                          kPollsHelped = 2;
 
 // An operation as it is published.
 struct alignas(16) HelpEntry {
@@ -59,10 +66,11 @@ static_assert(sizeof(HelpEntry) == 256);
 // The low bits tell apart what is equal otherwise, by the place behind the own operation.
 inline constexpr uint32_t kTurnPlaceBits = 10, kTurnTagBits = 16;
 static_assert(1u << kTurnPlaceBits >= kHelpEntries);
-GRT_HD inline uint64_t TurnOf(const Work& w) {
+GRT_HD inline uint64_t TurnOf(uint64_t block_bytes, uint16_t tag) {
   constexpr uint64_t kMost = (uint64_t{1} << (64 - kTurnPlaceBits - kTurnTagBits)) - 2;
-  return (Least(w.block_bytes, kMost) << kTurnTagBits | w.tag) << kTurnPlaceBits;
+  return (Least(block_bytes, kMost) << kTurnTagBits | tag) << kTurnPlaceBits;
 }
+GRT_HD inline uint64_t TurnOf(const Work& w) { return TurnOf(w.block_bytes, w.tag); }
 inline constexpr uint64_t kNoTurn = ~uint64_t{0};
 
 // What the device has last seen of the host's words, in its own memory. A word of the host that a hundred
@@ -73,6 +81,8 @@ inline constexpr uint64_t kNoTurn = ~uint64_t{0};
 struct alignas(16) Seen {
   uint64_t looked;     // when, in nanoseconds
   uint64_t published;  // the list's tail, as far as entries have been copied
+  uint64_t helped;     // when a step was made for another operation
+  uint64_t ends;       // when it was looked for what ends everything
   uint32_t stop;       // only ever set
   uint32_t unused[3];
 };
@@ -89,9 +99,10 @@ struct alignas(128) HelpCounts {
 };
 
 // What a list has in the device's memory; zero at first.
-struct HelpMemory {
+struct alignas(128) HelpMemory {
   uint64_t claims[kHelpEntries * kMaxChannels];
-  uint64_t left[kHelpEntries];     // number + 1 << 32 | channels that helpers have not finished
+  // Channels that helpers have finished, and kBegun once one was left half way. Cleared by the operation's own kernel.
+  uint32_t finished[kHelpEntries];
   HelpEntry copies[kHelpEntries];  // of the host's entries, as far as they have been seen
   Seen seen;
 };
@@ -121,6 +132,8 @@ struct HelpRoom {
   uint32_t walk;
   uint32_t fetched;           // number + 1 of the operation that is in the block's memory
 };
+
+inline constexpr uint32_t kBegun = 1u << 31;
 
 // A claim word: number + 1 | step counter | taken. A word of another number stands for "not begun".
 inline constexpr uint32_t kStepsDone = 0x7fffffff;
@@ -179,13 +192,16 @@ GRT_HD inline void TakeHostFailure(const Work& w) {
   for (uint32_t p = 0; failed != kNoFailure && p < w.ranks; ++p) StoreRelaxed(&HeaderAt(w, p)->failed, failed);
 }
 
-// By one thread: whether it is time for a look at the host's words, and nobody else has one.
-GRT_HD inline bool MayLook(const HelpList& h, uint64_t looked, uint64_t now) {
-  return static_cast<int64_t>(now - looked) >= kLookEvery && CompareAndSwap(&h.seen->looked, looked, now);
+// By one thread: whether it is time for a look, the last of which was at `looked`, and nobody else has one.
+GRT_HD inline bool MayLook(uint64_t* looked_at, int64_t every, uint64_t now) {
+  const uint64_t looked = LoadWordRelaxed(looked_at);
+  return static_cast<int64_t>(now - looked) >= every && CompareAndSwap(looked_at, looked, now);
 }
 
-// By one thread, which may look. `own`: the block's own operation, whose communicator the host may have given up.
-GRT_HD inline void LookForEnd(const HelpList& h, const Work& own) {
+// By one thread: has a look at the host's words if it is time. `own`: the block's own operation, whose communicator the
+// host may have given up.
+GRT_HD inline void LookForEnd(const HelpList& h, const Work& own, uint64_t now) {
+  if (!MayLook(&h.seen->ends, kLookForEndEvery, now)) return;
   if (LoadHostWord(h.stop) != 0) StoreRelaxed(&h.seen->stop, 1);
   TakeHostFailure(own);
 }
@@ -248,30 +264,27 @@ GRT_HD inline bool HasFailed(Block& b, const Work& w, uint32_t channel) {
 
 // Whether helpers have finished an operation behind the own one.
 GRT_HD inline bool IsHelped(const HelpList& h, uint32_t id) {
-  return LoadWordAcquire(h.memory->left + id % kHelpEntries) == uint64_t{id + 1} << 32;
+  const Work& w = h.memory->copies[id % kHelpEntries].work;
+  static_assert(offsetof(Work, channels) % 4 == 0 && offsetof(Work, flags) == offsetof(Work, channels) + 2);
+  const uint32_t channels = LoadRelaxed(reinterpret_cast<const uint32_t*>(&w.channels)) & 0xffff;
+  const uint32_t finished = LoadWord32Acquire(h.memory->finished + id % kHelpEntries) & ~kBegun;
+  return finished == channels;
 }
 
-// By one thread: a channel is done, of an operation with so many.
-GRT_HD inline void FinishHelped(const HelpList& h, uint32_t id, uint32_t channels) {
-  uint64_t* const left = h.memory->left + id % kHelpEntries;
-  for (;;) {
-    const uint64_t word = LoadWordAcquire(left);
-    const uint32_t before = static_cast<uint32_t>(word >> 32) == id + 1 ? static_cast<uint32_t>(word) : channels;
-    if (CompareAndSwap(left, word, uint64_t{id + 1} << 32 | (before - 1))) return;
-  }
-}
-
-// By any thread: the turn of the operation at a place behind the own one; kNoTurn: it is done, or may not begin yet.
-GRT_HD inline uint64_t TurnAt(const HelpList& h, uint32_t place) {
+// By any thread: the turn of the operation at a place behind the own one; kNoTurn: it is done, may not begin yet, or is
+// not begun and comes behind `most`.
+GRT_HD inline uint64_t TurnAt(const HelpList& h, uint32_t place, uint64_t most) {
   const uint32_t id = h.id + place;
   const HelpEntry* e = h.memory->copies + id % kHelpEntries;
-  const uint64_t turn = LoadWideRelaxed(&e->turn);
+  const uint64_t turn = LoadWideRelaxed(&e->turn) | place;
+  const uint32_t finished = LoadWord32Acquire(h.memory->finished + id % kHelpEntries);
   const uint32_t after = LoadRelaxed(&e->after), marked = LoadRelaxed(&e->marked);
   if (marked != 0 && static_cast<int32_t>(marked - 1 - h.id) > 0) return kNoTurn;
   // What stands before the own operation is done.
   const auto behind = static_cast<int32_t>(after - 1 - h.id);
   if (after != 0 && behind >= 0 && (behind == 0 || !IsHelped(h, after - 1))) return kNoTurn;
-  return IsHelped(h, id) ? kNoTurn : turn | place;
+  if (finished == 0) return turn > most ? kNoTurn : turn;
+  return IsHelped(h, id) ? kNoTurn : turn;
 }
 
 enum class Served : uint8_t { kNothing, kNoStep, kStep };
@@ -322,11 +335,18 @@ GRT_HD inline Served Serve(Block& b, const HelpList& h, uint32_t id, uint32_t st
     // Whether or not it has: its own kernel leaves when its turn comes.
     [[maybe_unused]] const bool failed = HasFailed(b, w, channel);
   }
-  b.Sync();  // the step's stores by all threads come before the word
+  b.Sync();  // the step's stores by all threads come before the words
   const bool any = done || pc != before;
   if (b.Thread() == 0) {
-    StoreWordRelease(ClaimAt(h, id, channel), ClaimWord(id, done ? kStepsDone : pc, false));
-    if (done) FinishHelped(h, id, channels);
+    FenceDevice();
+    StoreWideRelaxed(ClaimAt(h, id, channel), ClaimWord(id, done ? kStepsDone : pc, false));
+    uint32_t* const finished = h.memory->finished + id % kHelpEntries;
+    if (done) {
+      AddRelaxed(finished, 1);
+    } else if (any) {
+      OrRelaxed(finished, kBegun);
+    }
+    if (any) StoreWideRelaxed(&h.seen->helped, b.Now());
     AddWideRelaxed(&h.counts->visits, 1);
     if (done) AddWideRelaxed(&h.counts->helped, 1);
     if (any) AddWideRelaxed(&h.counts->progress, 1);
@@ -344,22 +364,24 @@ GRT_HD inline uint32_t Walk(Block& b, const HelpList& h, const Work& own, uint32
   // What was seen last may be an older view of the list.
   const uint32_t first = room.view * kHelpView < behind ? room.view * kHelpView : 0;
   const auto in_view = static_cast<uint32_t>(Least(behind - first, kHelpView));
-  for (uint32_t i = b.Thread(); i < in_view; i += b.Threads()) room.turns[i] = TurnAt(h, first + i + 1);
-  const uint64_t own_turn = TurnOf(own);
   const bool patient = b.Broadcast(static_cast<int64_t>(begun - room.since) < kPatience ? 1 : 0) != 0;
+  const uint64_t small = TurnOf(kSmallHelp + 1, 0), own_turn = TurnOf(own);
+  const uint64_t most = !patient ? kNoTurn : own_turn > small ? own_turn : small;
+  for (uint32_t i = b.Thread(); i < in_view; i += b.Threads()) room.turns[i] = TurnAt(h, first + i + 1, most);
+  b.Sync();
   const uint32_t start = b.Index() + room.pass;
   uint64_t last = room.last;
   bool any = false, over = false, in_time = true;
-  while (!any && in_time) {
+  while (in_time) {
     uint64_t next = kNoTurn;
     for (uint32_t i = b.Thread(); i < in_view; i += b.Threads()) {
       if (room.turns[i] > last) next = Least(next, room.turns[i]);
     }
     next = b.Least(next);
-    over = next == kNoTurn || (patient && next > own_turn);
+    over = next == kNoTurn;
     if (over) break;
     last = next;
-    any = Serve(b, h, h.id + static_cast<uint32_t>(next % (1u << kTurnPlaceBits)), start, looks) == Served::kStep;
+    any = Serve(b, h, h.id + static_cast<uint32_t>(next % (1u << kTurnPlaceBits)), start, looks) == Served::kStep || any;
     in_time = b.Broadcast(static_cast<int64_t>(b.Now() - begun) < kHelpBudget ? 1 : 0) != 0;
   }
   b.Sync();  // all have read the room
@@ -383,22 +405,18 @@ GRT_HD inline uint32_t Walk(Block& b, const HelpList& h, const Work& own, uint32
 template <typename Block>
 GRT_HD inline uint32_t LookAndWalk(Block& b, const HelpList& h, const Work& own, uint32_t round) {
   constexpr uint32_t kLooks = 8;  // walks, of which one looks whether communicators have failed
-  const bool looks = round % kLooks == 0;
+  const bool looks = round % kLooks == 1;
   if (looks && HasFailed(b, own, b.Index())) return 0;
-  uint32_t state = 0, tail = 0, host_tail = 0;
+  uint32_t state = 0, tail = h.id + 1, host_tail = 0;
   if (b.Thread() == 0) {
-    const uint64_t now = b.Now(), looked = LoadWordRelaxed(&h.seen->looked);
+    const uint64_t now = b.Now();
+    LookForEnd(h, own, now);
     state = LoadRelaxed(&h.seen->stop) != 0 ? 1 : 0;
-    tail = h.id + 1;
     if (h.listed != 0) {
       // What was seen before this operation was published says nothing of what follows it.
       const auto published = static_cast<uint32_t>(LoadWordAcquire(&h.seen->published));
       if (static_cast<int32_t>(published - tail) > 0) tail = published;
-    }
-    if (MayLook(h, looked, now)) {
-      LookForEnd(h, own);
-      if (LoadRelaxed(&h.seen->stop) != 0) state = 1;
-      if (h.listed != 0) {
+      if (MayLook(&h.seen->looked, kLookEvery, now)) {
         host_tail = LoadHostWord(h.tail);
         if (static_cast<int32_t>(host_tail - tail) > 0) state |= 2;
       }
@@ -427,9 +445,16 @@ GRT_HD inline uint32_t HelpOnceInline(Block& b, const HelpList& h, const Work& o
     AddWideRelaxed(&h.counts->walks, 1);
     if (round != 0) AddWideRelaxed(&h.counts->waiting_ns, begun - room.left);
     if (round == 0) {
+      room.left = begun;
       room.last = room.view = room.pass = room.fetched = 0;
       room.since = begun;
     }
+  }
+  if (round == 0 && h.listed != 0) {
+    // Where nothing is out of order, there is hardly anything to be found: the peers are a little late.
+    uint32_t calm = 0;
+    if (counts) calm = static_cast<int64_t>(begun - LoadWordRelaxed(&h.seen->helped)) > kCalm ? 1 : 0;
+    if (b.Broadcast(calm) != 0) return kPollsCalm;
   }
   b.Sync();
   const uint32_t polls = LookAndWalk(b, h, own, round);
@@ -496,7 +521,10 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
   uint32_t pc = 0;
   if (h.listed != 0) {
     // All before it on the stream is done: the kernel boundary.
-    if (channel == 0 && b.Thread() == 0) StoreRelaxed(h.begun, h.id + 1);
+    if (channel == 0 && b.Thread() == 0) {
+      StoreRelaxed(h.begun, h.id + 1);
+      StoreRelaxed(h.memory->finished + h.id % kHelpEntries, 0);  // for who comes next at its place in the ring
+    }
     // Nobody else writes the word now: whoever helped ran in kernels before this one.
     const uint64_t word = LoadWordAcquire(ClaimAt(h, h.id, channel));
     pc = StepsOf(word, h.id);

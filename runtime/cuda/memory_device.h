@@ -159,6 +159,15 @@ GRT_HD inline void FenceSystem() {
 #endif  // the host's StoreRelaxed is a release store, which is all that is asked for
 }
 
+// The same for observers on this device.
+GRT_HD inline void FenceDevice() {
+#ifdef __CUDA_ARCH__
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+#else
+  __atomic_thread_fence(__ATOMIC_ACQ_REL);
+#endif
+}
+
 // A word of this device's memory that several of its blocks contend for.
 GRT_HD inline uint64_t LoadWordAcquire(const uint64_t* word) {
 #ifdef __CUDA_ARCH__
@@ -200,6 +209,24 @@ GRT_HD inline bool CompareAndSwap(uint64_t* word, uint64_t expected, uint64_t de
 #else
   return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE);
+#endif
+}
+
+GRT_HD inline uint32_t LoadWord32Acquire(const uint32_t* word) {
+#ifdef __CUDA_ARCH__
+  uint32_t value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+  return value;
+#else
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#endif
+}
+
+GRT_HD inline void OrRelaxed(uint32_t* word, uint32_t value) {
+#ifdef __CUDA_ARCH__
+  asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+#else
+  __atomic_fetch_or(word, value, __ATOMIC_RELAXED);
 #endif
 }
 

@@ -41,6 +41,7 @@ struct Program {
   bool renamed = false;  // every operation is one that writes what those before it use
   uint32_t slots = 1;    // blocks of a stream's kernel that are there at once
   bool interleaves = false;
+  uint32_t chunk_bytes = 256;
   uint64_t turns = kForEver;
   uint64_t tick = 4000;  // nanoseconds that pass from look to look at the clock
 };
@@ -57,6 +58,7 @@ Outcome RunProgram(const Program& p, uint64_t seed) {
   options.ranks = p.ranks;
   options.communicators = p.communicators;
   options.lines_per_lane = 1024;
+  options.chunk_bytes = p.chunk_bytes;
   options.user_bytes = 1 << 18;
   HostHeaps heaps(options);
   struct Launch {
@@ -214,6 +216,23 @@ TEST(HelpTest, AnyOrderOnSeveralStreamsCompletes) {
   });
 }
 
+// Of more chunks than staging has slots: who carries a part must come back to it for the rest.
+TEST(HelpTest, OperationsOfManyChunksComplete) {
+  AllComplete(60, [](uint64_t seed) {
+    Disorder d;
+    d.ranks = 2 + seed % 2;
+    d.communicators = 4;
+    d.each = 3;
+    d.all_kinds = seed % 2 == 0;
+    Program p = Disordered(d, seed);
+    for (Operation& o : p.operations) o.way = 2;
+    p.chunk_bytes = 32;
+    p.slots = 1 + seed % 4;
+    p.interleaves = seed % 3 == 0;
+    return p;
+  });
+}
+
 // Several blocks of a kernel stall at once and share what is to be done; others go on in the middle of what they do.
 TEST(HelpTest, BlocksThatStallTogetherShareTheWork) {
   AllComplete(80, [](uint64_t seed) {
@@ -278,7 +297,7 @@ TEST(HelpTest, ASmallOperationDoesNotHelpALargeOne) {
     for (uint32_t i = 0; i < 2; ++i) {
       Operation o;
       o.communicator = i;
-      o.what.count = i == 0 ? 2 : 400;
+      o.what.count = i == 0 ? 2 : 2600;
       p.operations.push_back(o);
     }
     p.calls = {{{0, 0, false}, {1, 0, false}}, {{1, 0, false}, {0, 0, false}}};
@@ -292,6 +311,45 @@ TEST(HelpTest, ASmallOperationDoesNotHelpALargeOne) {
   }
 }
 
+// Whichever block is the last one of its kernel, and whichever channel the only one that another rank has come to: they
+// find each other. (Neither kernel's other blocks are there.)
+TEST(HelpTest, ALoneBlockComesToEveryChannel) {
+  constexpr uint32_t kChannels = 4;
+  for (uint32_t index = 0; index < kChannels; ++index) {
+    for (uint32_t channel = 0; channel < kChannels; ++channel) {
+      HostHeaps::Options options;
+      options.communicators = 2;
+      HostHeaps heaps(options);
+      std::vector<char> in(8192, 1), out(size_t{4} * 8192, 77);
+      const auto make = [&](uint32_t rank, uint32_t communicator) {
+        const Work w = heaps.Make(rank, communicator, OpKind::kAllReduce, DataType::kFloat, Operator::kSum, in.data(),
+                                  out.data() + (rank * 2 + communicator) * 8192, 1000, 0, Way(2));
+        EXPECT_EQ(w.channels, kChannels);  // or not all of them are tried
+        return w;
+      };
+      HostList lists[2];
+      const Work own = make(0, 1), helped = make(0, 0), peers = make(1, 0);
+      bool met = false;
+      Fibers fibers(1 + index * kChannels + channel);
+      fibers.Add([&] {
+        const HelpList help = lists[0].Publish(own, true);
+        lists[0].Publish(helped, false);
+        RunBlockOnHost(own, help, index, &fibers);  // no peer comes: it leaves when it is told to
+      });
+      fibers.Add([&] {
+        RunBlockOnHost(peers, lists[1].Publish(peers, true), channel, &fibers);
+        met = !lists[1].stopped();
+        for (HostList& list : lists) list.Stop();
+      });
+      fibers.OnHang([&] {
+        for (HostList& list : lists) list.Stop();
+      });
+      fibers.Run(kForEver);
+      EXPECT_TRUE(met) << "block " << index << ", channel " << channel;
+    }
+  }
+}
+
 // Unless nothing else goes on: the small one may not begin before the large one is done.
 TEST(HelpTest, ASmallOperationHelpsALargeOneThatMustComeFirst) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
@@ -300,7 +358,7 @@ TEST(HelpTest, ASmallOperationHelpsALargeOneThatMustComeFirst) {
     for (uint32_t i = 0; i < 2; ++i) {
       Operation o;
       o.communicator = i;
-      o.what.count = i == 0 ? 2 : 400;
+      o.what.count = i == 0 ? 2 : 2600;
       p.operations.push_back(o);
     }
     p.calls = {{{0, 0, false}, {1, 0, false}}, {{1, 0, false}, {0, 0, true}}};
