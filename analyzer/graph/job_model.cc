@@ -9,6 +9,7 @@
 #include "analyzer/graph/confirm.h"
 #include "analyzer/graph/divergence_signs.h"
 #include "analyzer/graph/execution_graph.h"
+#include "analyzer/graph/group_signs.h"
 #include "analyzer/graph/hangs.h"
 #include "analyzer/graph/incarnations.h"
 #include "analyzer/graph/matcher.h"
@@ -390,6 +391,8 @@ Verdict JobModel::Impl::Current() const {
     verdict.signs = TransferSigns(matcher_, names);
     const std::vector<Sign> divergent = DivergenceSigns(matcher_, names);
     verdict.signs.insert(verdict.signs.end(), divergent.begin(), divergent.end());
+    const std::vector<Sign> groups = GroupSigns(execution_, names, verdict.main);
+    verdict.signs.insert(verdict.signs.end(), groups.begin(), groups.end());
   }
   return verdict;
 }
