@@ -92,8 +92,6 @@ Status Domain::PrepareHeap() {
 
 Status Domain::PrepareDevice() {
   // All that kernels and lists need is made now: later it might wait behind a kernel that waits for us.
-  if (Status s = Cuda(PreloadCarriers(), "loading the kernels"); !s.ok()) return s;
-  if (Status s = Cuda(PreloadGroups(), "loading the kernels"); !s.ok()) return s;
   const size_t bytes = sizeof(DeviceMemory) + sizeof(HelpMemory) * config_.help_streams;
   const size_t words = sizeof(Word) * (config_.communicators + 1);
   cudaError_t e = cudaHostAlloc(reinterpret_cast<void**>(&stop_), words, cudaHostAllocMapped);
@@ -105,6 +103,8 @@ Status Domain::PrepareDevice() {
   // On a stream of its own: the program's kernels may wait for what it does after this.
   if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking);
   if (e == cudaSuccess) e = cudaMemsetAsync(device_memory_, 0, bytes, own_stream_);
+  if (e == cudaSuccess) e = PreloadCarriers(own_stream_);
+  if (e == cudaSuccess) e = PreloadGroups(own_stream_);
   if (e == cudaSuccess) e = cudaEventCreateWithFlags(&order_event_, cudaEventDisableTiming);
   if (e == cudaSuccess) e = cudaStreamSynchronize(own_stream_);
   if (Status s = Cuda(e, "preparing the domain"); !s.ok()) return s;

@@ -7,9 +7,9 @@
 // then by communicator (HelpEntry::turn). A block helps those that come before its own in that order, the
 // first first: whatever the ranks' heads are, all of them work at the same operation, and on none of them a
 // small kernel at a large operation while others wait for its own. Those behind its own in that order come too if they
-// are small enough (kSmallHelp) or have been begun here, since other ranks may be through with them and wait for what
-// follows; all, when nothing has gone on for kPatience. After kHelpBudget the block looks at its own operation; if no
-// step was made, the next walk goes on where this one ended.
+// have been begun here, since other ranks may be through with them and wait for what follows; all, when nothing has
+// gone on for kPatience. After kHelpBudget the block looks at its own operation; if no step was made, the next walk goes
+// on where this one ended.
 //
 // Who may run a channel: one block at a time, by a claim. The claim word also keeps the channel's step
 // counter between two blocks, so the next one goes on where the last one stopped: a block that serves an
@@ -44,15 +44,11 @@ inline constexpr int64_t kLookEvery = 10000;
 inline constexpr int64_t kLookForEndEvery = 100000;
 inline constexpr int64_t kHelpBudget = 10000;  // a step that has begun is finished
 inline constexpr int64_t kPatience = 20000;
-inline constexpr int64_t kCalm = 500000;  // nothing was helped for so long
 
-inline constexpr uint64_t kSmallHelp = 4096;  // bytes between a pair
-
-// Looks at the own operation before a block helps: by a kernel without a list (some 50 us); by one with a list, and
-// again if it is calm; when there is nothing to help with; after a walk without a step, and after one with a step. A
-// step of bulk, or by another's code, takes as long as two looks at lines.
-inline constexpr uint32_t kPollsAlone = 100, kPollsFirst = 6, kPollsCalm = 18, kPollsNothing = 24, kPollsInVain = 6,
-                          kPollsHelped = 2;
+// Looks at the own operation before a block helps: by a kernel without a list (some 50 us); by one with a list (8 us: where
+// nothing is out of order, peers are late by less); when there is nothing to help with; after a walk without a step, and
+// after one with a step. A step of bulk, or by another's code, takes as long as two looks at lines.
+inline constexpr uint32_t kPollsAlone = 100, kPollsFirst = 16, kPollsNothing = 24, kPollsInVain = 6, kPollsHelped = 2;
 
 // An operation as it is published.
 struct alignas(16) HelpEntry {
@@ -66,11 +62,10 @@ static_assert(sizeof(HelpEntry) == 256);
 // The low bits tell apart what is equal otherwise, by the place behind the own operation.
 inline constexpr uint32_t kTurnPlaceBits = 10, kTurnTagBits = 16;
 static_assert(1u << kTurnPlaceBits >= kHelpEntries);
-GRT_HD inline uint64_t TurnOf(uint64_t block_bytes, uint16_t tag) {
+GRT_HD inline uint64_t TurnOf(const Work& w) {
   constexpr uint64_t kMost = (uint64_t{1} << (64 - kTurnPlaceBits - kTurnTagBits)) - 2;
-  return (Least(block_bytes, kMost) << kTurnTagBits | tag) << kTurnPlaceBits;
+  return (Least(w.block_bytes, kMost) << kTurnTagBits | w.tag) << kTurnPlaceBits;
 }
-GRT_HD inline uint64_t TurnOf(const Work& w) { return TurnOf(w.block_bytes, w.tag); }
 inline constexpr uint64_t kNoTurn = ~uint64_t{0};
 
 // What the device has last seen of the host's words, in its own memory. A word of the host that a hundred
@@ -81,10 +76,9 @@ inline constexpr uint64_t kNoTurn = ~uint64_t{0};
 struct alignas(16) Seen {
   uint64_t looked;     // when, in nanoseconds
   uint64_t published;  // the list's tail, as far as entries have been copied
-  uint64_t helped;     // when a step was made for another operation
   uint64_t ends;       // when it was looked for what ends everything
   uint32_t stop;       // only ever set
-  uint32_t unused[3];
+  uint32_t unused;
 };
 
 // What helping did since the domain was made, by all lists; in the device's memory. May be read at any time.
@@ -346,7 +340,6 @@ GRT_HD inline Served Serve(Block& b, const HelpList& h, uint32_t id, uint32_t st
     } else if (any) {
       OrRelaxed(finished, kBegun);
     }
-    if (any) StoreWideRelaxed(&h.seen->helped, b.Now());
     AddWideRelaxed(&h.counts->visits, 1);
     if (done) AddWideRelaxed(&h.counts->helped, 1);
     if (any) AddWideRelaxed(&h.counts->progress, 1);
@@ -365,8 +358,7 @@ GRT_HD inline uint32_t Walk(Block& b, const HelpList& h, const Work& own, uint32
   const uint32_t first = room.view * kHelpView < behind ? room.view * kHelpView : 0;
   const auto in_view = static_cast<uint32_t>(Least(behind - first, kHelpView));
   const bool patient = b.Broadcast(static_cast<int64_t>(begun - room.since) < kPatience ? 1 : 0) != 0;
-  const uint64_t small = TurnOf(kSmallHelp + 1, 0), own_turn = TurnOf(own);
-  const uint64_t most = !patient ? kNoTurn : own_turn > small ? own_turn : small;
+  const uint64_t most = patient ? TurnOf(own) : kNoTurn;
   for (uint32_t i = b.Thread(); i < in_view; i += b.Threads()) room.turns[i] = TurnAt(h, first + i + 1, most);
   b.Sync();
   const uint32_t start = b.Index() + room.pass;
@@ -449,12 +441,6 @@ GRT_HD inline uint32_t HelpOnceInline(Block& b, const HelpList& h, const Work& o
       room.last = room.view = room.pass = room.fetched = 0;
       room.since = begun;
     }
-  }
-  if (round == 0 && h.listed != 0) {
-    // Where nothing is out of order, there is hardly anything to be found: the peers are a little late.
-    uint32_t calm = 0;
-    if (counts) calm = static_cast<int64_t>(begun - LoadWordRelaxed(&h.seen->helped)) > kCalm ? 1 : 0;
-    if (b.Broadcast(calm) != 0) return kPollsCalm;
   }
   b.Sync();
   const uint32_t polls = LookAndWalk(b, h, own, round);
