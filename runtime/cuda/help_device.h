@@ -1,27 +1,29 @@
 // Helping: what a stalled kernel does while its own operation cannot go on. The host publishes the
-// operations that follow on the stream, as soon as they are called and if the stream carries nothing else;
-// a stalled block runs steps of those that can run. Preemption is this and nothing more: no operation waits
-// for another but by its own data.
+// operations that follow on the stream, as soon as they are called and if the stream carries
+// nothing else; a stalled block runs steps of those that can run. Preemption is this and nothing
+// more: no operation waits for another but by its own data.
 //
-// Whom a block helps. Operations have an order that is the same on all ranks: the less data the earlier,
-// then by communicator (HelpEntry::turn). A block helps those that come before its own in that order, the
-// first first: whatever the ranks' heads are, all of them work at the same operation, and on none of them a
-// small kernel at a large operation while others wait for its own. Those behind its own in that order come too if they
-// have been begun here, since other ranks may be through with them and wait for what follows; all, when nothing has
-// gone on for kPatience. After kHelpBudget the block looks at its own operation; if no step was made, the next walk goes
+// Whom a block helps. Operations have an order that is the same on all ranks: the less data the
+// earlier, then by communicator (HelpEntry::turn). A block helps those that come before its own in
+// that order, the first first: whatever the ranks' heads are, all of them work at the same
+// operation, and on none of them a small kernel at a large operation while others wait for its own.
+// Those behind its own in that order come too if they have been begun here, since other ranks may
+// be through with them and wait for what follows; all, when nothing has gone on for kPatience.
+// After kHelpBudget the block looks at its own operation; if no step was made, the next walk goes
 // on where this one ended.
 //
-// Who may run a channel: one block at a time, by a claim. The claim word also keeps the channel's step
-// counter between two blocks, so the next one goes on where the last one stopped: a block that serves an
-// operation and leaves, or the operation's own kernel when its turn comes. Words are tagged with the
-// operation's number, so that the ring needs no clearing. Blocks begin at different channels and take the
-// first free one that is unfinished, so all that stall share what is left to do.
+// Who may run a channel: one block at a time, by a claim. The claim word also keeps the channel's
+// step counter between two blocks, so the next one goes on where the last one stopped: a block that
+// serves an operation and leaves, or the operation's own kernel when its turn comes. Words are
+// tagged with the operation's number, so that the ring needs no clearing. Blocks begin at different
+// channels and take the first free one that is unfinished, so all that stall share what is left to
+// do.
 //
-// Operations of one order key (a port, or one direction of a pair) are carried in order: an operation is
-// served only when all before it with its key are done.
+// Operations of one order key (a port, or one direction of a pair) are carried in order: an
+// operation is served only when all before it with its key are done.
 //
-// One resident block suffices for progress: while no step can be made, it goes through all operations, and
-// begins at another channel in every pass.
+// One resident block suffices for progress: while no step can be made, it goes through all
+// operations, and begins at another channel in every pass.
 //
 // Thread rule: all threads of a block call together.
 #ifndef GORDIAN_RUNTIME_CUDA_HELP_DEVICE_H_
@@ -45,17 +47,20 @@ inline constexpr int64_t kLookForEndEvery = 100000;
 inline constexpr int64_t kHelpBudget = 10000;  // a step that has begun is finished
 inline constexpr int64_t kPatience = 20000;
 
-// Looks at the own operation before a block helps: by a kernel without a list (some 50 us); by one with a list (8 us: where
-// nothing is out of order, peers are late by less); when there is nothing to help with; after a walk without a step, and
-// after one with a step. A step of bulk, or by another's code, takes as long as two looks at lines.
-inline constexpr uint32_t kPollsAlone = 100, kPollsFirst = 16, kPollsNothing = 24, kPollsInVain = 6, kPollsHelped = 2;
+// Looks at the own operation before a block helps: by a kernel without a list (some 50 us); by one
+// with a list (8 us: where nothing is out of order, peers are late by less); when there is nothing
+// to help with; after a walk without a step, and after one with a step. A step of bulk, or by
+// another's code, takes as long as two looks at lines.
+inline constexpr uint32_t kPollsAlone = 100, kPollsFirst = 16, kPollsNothing = 24, kPollsInVain = 6,
+                          kPollsHelped = 2;
 
 // An operation as it is published.
 struct alignas(16) HelpEntry {
   Work work;
   uint64_t turn;    // its place in the order that all ranks share: TurnOf
   uint32_t after;   // number + 1 of the operation of its key before it; 0: none
-  uint32_t marked;  // number + 1 of the last one up to it that must not begin before all before it are done; 0: none
+  uint32_t marked;  // number + 1 of the last one up to it that must not begin before all before it
+                    // are done; 0: none
 };
 static_assert(sizeof(HelpEntry) == 256);
 
@@ -68,11 +73,11 @@ GRT_HD inline uint64_t TurnOf(const Work& w) {
 }
 inline constexpr uint64_t kNoTurn = ~uint64_t{0};
 
-// What the device has last seen of the host's words, in its own memory. A word of the host that a hundred
-// stalled blocks read takes one read over PCIe after another, and the last of them waits for all: so one
-// block looks, at most every kLookEvery, copies the entries that are new, and the others read here. Any block may be
-// the one, since any may leave; two that look at once may leave the older view behind, for as long as until the next
-// look.
+// What the device has last seen of the host's words, in its own memory. A word of the host that a
+// hundred stalled blocks read takes one read over PCIe after another, and the last of them waits
+// for all: so one block looks, at most every kLookEvery, copies the entries that are new, and the
+// others read here. Any block may be the one, since any may leave; two that look at once may leave
+// the older view behind, for as long as until the next look.
 struct alignas(16) Seen {
   uint64_t looked;     // when, in nanoseconds
   uint64_t published;  // the list's tail, as far as entries have been copied
@@ -81,7 +86,8 @@ struct alignas(16) Seen {
   uint32_t unused;
 };
 
-// What helping did since the domain was made, by all lists; in the device's memory. May be read at any time.
+// What helping did since the domain was made, by all lists; in the device's memory. May be read at
+// any time.
 struct alignas(128) HelpCounts {
   uint64_t helped;      // channels finished for others
   uint64_t walks;       // times a stalled block looked for something to do
@@ -95,7 +101,8 @@ struct alignas(128) HelpCounts {
 // What a list has in the device's memory; zero at first.
 struct alignas(128) HelpMemory {
   uint64_t claims[kHelpEntries * kMaxChannels];
-  // Channels that helpers have finished, and kBegun once one was left half way. Cleared by the operation's own kernel.
+  // Channels that helpers have finished, and kBegun once one was left half way. Cleared by the
+  // operation's own kernel.
   uint32_t finished[kHelpEntries];
   HelpEntry copies[kHelpEntries];  // of the host's entries, as far as they have been seen
   Seen seen;
@@ -103,16 +110,16 @@ struct alignas(128) HelpMemory {
 
 // What a kernel knows of its stream. Host words are in mapped memory, read when stalled only.
 struct HelpList {
-  const HelpEntry* entries; // ring of kHelpEntries in host memory
+  const HelpEntry* entries;  // ring of kHelpEntries in host memory
   HelpMemory* memory;
-  const uint32_t* tail;     // number of the next entry to be published; host memory
-  const uint32_t* stop;     // not 0: leave, unfinished; host memory
-  Seen* seen;               // the memory's, or one that all without a list share
-  HelpCounts* counts;       // null where there is no list
-  uint32_t* begun;          // number + 1 of the last operation whose kernel has begun; host memory
-  uint32_t id;              // the own operation's number, if it is listed
-  uint32_t listed;          // whether there is a list
-  char* renamed;            // where helpers write the own operation's output; null: to its output
+  const uint32_t* tail;  // number of the next entry to be published; host memory
+  const uint32_t* stop;  // not 0: leave, unfinished; host memory
+  Seen* seen;            // the memory's, or one that all without a list share
+  HelpCounts* counts;    // null where there is no list
+  uint32_t* begun;       // number + 1 of the last operation whose kernel has begun; host memory
+  uint32_t id;           // the own operation's number, if it is listed
+  uint32_t listed;       // whether there is a list
+  char* renamed;         // where helpers write the own operation's output; null: to its output
 };
 
 // What a block keeps while it helps, in its own memory; written by thread 0 between barriers.
@@ -124,7 +131,7 @@ struct HelpRoom {
   uint32_t view;              // the view's number
   uint32_t pass;              // times that all operations were gone through
   uint32_t walk;
-  uint32_t fetched;           // number + 1 of the operation that is in the block's memory
+  uint32_t fetched;  // number + 1 of the operation that is in the block's memory
 };
 
 inline constexpr uint32_t kBegun = 1u << 31;
@@ -148,13 +155,13 @@ GRT_HD inline uint64_t* ClaimAt(const HelpList& h, uint32_t id, uint32_t channel
 template <typename Block>
 GRT_HD StepResult StepAny(Block& b, const Work& w, uint32_t channel, uint32_t* pc);
 
-// A walk along the list. `round` counts the calls of a block. How many looks at the own operation until the next call;
-// 0: leave.
+// A walk along the list. `round` counts the calls of a block. How many looks at the own operation
+// until the next call; 0: leave.
 template <typename Block>
 GRT_HD uint32_t HelpOnce(Block& b, const HelpList& h, const Work& own, uint32_t round);
 
-// The rest of a channel that a helper has begun, from step `pc` on, of an operation whose output helpers write
-// elsewhere; then what the channel has of the output goes where it belongs.
+// The rest of a channel that a helper has begun, from step `pc` on, of an operation whose output
+// helpers write elsewhere; then what the channel has of the output goes where it belongs.
 template <typename Block>
 GRT_HD void FinishRenamed(Block& b, const Work& w, const HelpList& h, uint32_t pc);
 
@@ -165,7 +172,8 @@ GRT_HD inline StepResult StepTyped(Block& b, const Work& w, uint32_t channel, ui
   return StepBulk<T, kMaxRanks>(b, w, channel, BulkOf(w, channel), pc);
 }
 
-// Makes call(T{}), where T is what the operation's carrier is compiled for: an element type of reduce_device.h.
+// Makes call(T{}), where T is what the operation's carrier is compiled for: an element type of
+// reduce_device.h.
 template <typename Call>
 GRT_HD inline StepResult ByType(const Work& w, Call&& call) {
   if ((w.flags & kReduces) == 0) return call(MoveOnly{});
@@ -177,23 +185,25 @@ GRT_HD inline StepResult ByType(const Work& w, Call&& call) {
   return call(AnyType{});
 }
 
-// By one thread: reads over PCIe whether the host has given the operation's communicator up, and tells all
-// members' kernels.
+// By one thread: reads over PCIe whether the host has given the operation's communicator up, and
+// tells all members' kernels.
 GRT_HD inline void TakeHostFailure(const Work& w) {
   if (w.failed == nullptr) return;
   uint32_t failed = LoadHostWord(w.failed);
   if (failed == kPeerGone) failed = kFailedPeer;
-  for (uint32_t p = 0; failed != kNoFailure && p < w.ranks; ++p) StoreRelaxed(&HeaderAt(w, p)->failed, failed);
+  for (uint32_t p = 0; failed != kNoFailure && p < w.ranks; ++p)
+    StoreRelaxed(&HeaderAt(w, p)->failed, failed);
 }
 
-// By one thread: whether it is time for a look, the last of which was at `looked`, and nobody else has one.
+// By one thread: whether it is time for a look, the last of which was at `looked`, and nobody else
+// has one.
 GRT_HD inline bool MayLook(uint64_t* looked_at, int64_t every, uint64_t now) {
   const uint64_t looked = LoadWordRelaxed(looked_at);
   return static_cast<int64_t>(now - looked) >= every && CompareAndSwap(looked_at, looked, now);
 }
 
-// By one thread: has a look at the host's words if it is time. `own`: the block's own operation, whose communicator the
-// host may have given up.
+// By one thread: has a look at the host's words if it is time. `own`: the block's own operation,
+// whose communicator the host may have given up.
 GRT_HD inline void LookForEnd(const HelpList& h, const Work& own, uint64_t now) {
   if (!MayLook(&h.seen->ends, kLookForEndEvery, now)) return;
   if (LoadHostWord(h.stop) != 0) StoreRelaxed(&h.seen->stop, 1);
@@ -202,8 +212,8 @@ GRT_HD inline void LookForEnd(const HelpList& h, const Work& own, uint64_t now) 
 
 // Entries from number `first` on, and then the tail, into the device's memory.
 //
-// None of them is written again meanwhile, by the host or by another block's copy of what comes next at its place in
-// the ring: they stand behind the own operation, which is unfinished.
+// None of them is written again meanwhile, by the host or by another block's copy of what comes
+// next at its place in the ring: they stand behind the own operation, which is unfinished.
 template <typename Block>
 GRT_HD inline void CopyEntries(Block& b, const HelpList& h, uint32_t first, uint32_t tail) {
   constexpr uint32_t kWords = sizeof(HelpEntry) / 8, kTogether = 4;
@@ -216,7 +226,9 @@ GRT_HD inline void CopyEntries(Block& b, const HelpList& h, uint32_t first, uint
     for (uint32_t u = 0; u < kTogether; ++u) {
       const uint32_t k = i + u * b.Threads();
       if (k >= words) continue;
-      got[u] = LoadWideRelaxed(reinterpret_cast<const uint64_t*>(h.entries + (first + k / kWords) % kHelpEntries) + k % kWords);
+      got[u] = LoadWideRelaxed(
+          reinterpret_cast<const uint64_t*>(h.entries + (first + k / kWords) % kHelpEntries) +
+          k % kWords);
     }
 #ifdef __CUDACC__
 #pragma unroll
@@ -224,16 +236,19 @@ GRT_HD inline void CopyEntries(Block& b, const HelpList& h, uint32_t first, uint
     for (uint32_t u = 0; u < kTogether; ++u) {
       const uint32_t k = i + u * b.Threads();
       if (k >= words) continue;
-      StoreWideRelaxed(reinterpret_cast<uint64_t*>(h.memory->copies + (first + k / kWords) % kHelpEntries) + k % kWords, got[u]);
+      StoreWideRelaxed(
+          reinterpret_cast<uint64_t*>(h.memory->copies + (first + k / kWords) % kHelpEntries) +
+              k % kWords,
+          got[u]);
     }
   }
   b.Sync();  // all threads' copies come before the tail
   if (b.Thread() == 0) StoreWordRelease(&h.seen->published, tail);
 }
 
-// For an operation that does not go on: whether its communicator has failed, which the host is told. Another
-// member that is, or last was, at another operation of the same number is such a failure, and all members
-// are told.
+// For an operation that does not go on: whether its communicator has failed, which the host is
+// told. Another member that is, or last was, at another operation of the same number is such a
+// failure, and all members are told.
 template <typename Block>
 GRT_HD inline bool HasFailed(Block& b, const Work& w, uint32_t channel) {
   const ChannelState* state = StateAt(w, channel);
@@ -259,14 +274,15 @@ GRT_HD inline bool HasFailed(Block& b, const Work& w, uint32_t channel) {
 // Whether helpers have finished an operation behind the own one.
 GRT_HD inline bool IsHelped(const HelpList& h, uint32_t id) {
   const Work& w = h.memory->copies[id % kHelpEntries].work;
-  static_assert(offsetof(Work, channels) % 4 == 0 && offsetof(Work, flags) == offsetof(Work, channels) + 2);
+  static_assert(offsetof(Work, channels) % 4 == 0 &&
+                offsetof(Work, flags) == offsetof(Work, channels) + 2);
   const uint32_t channels = LoadRelaxed(reinterpret_cast<const uint32_t*>(&w.channels)) & 0xffff;
   const uint32_t finished = LoadWord32Acquire(h.memory->finished + id % kHelpEntries) & ~kBegun;
   return finished == channels;
 }
 
-// By any thread: the turn of the operation at a place behind the own one; kNoTurn: it is done, may not begin yet, or is
-// not begun and comes behind `most`.
+// By any thread: the turn of the operation at a place behind the own one; kNoTurn: it is done, may
+// not begin yet, or is not begun and comes behind `most`.
 GRT_HD inline uint64_t TurnAt(const HelpList& h, uint32_t place, uint64_t most) {
   const uint32_t id = h.id + place;
   const HelpEntry* e = h.memory->copies + id % kHelpEntries;
@@ -283,7 +299,8 @@ GRT_HD inline uint64_t TurnAt(const HelpList& h, uint32_t place, uint64_t most) 
 
 enum class Served : uint8_t { kNothing, kNoStep, kStep };
 
-// A channel of a published operation, as far as it goes now: the first one from `start` on that is free and unfinished.
+// A channel of a published operation, as far as it goes now: the first one from `start` on that is
+// free and unfinished.
 template <typename Block>
 GRT_HD inline Served Serve(Block& b, const HelpList& h, uint32_t id, uint32_t start, bool looks) {
   constexpr uint32_t kTries = 6;  // of a channel that has begun: the peers are probably at it
@@ -307,7 +324,8 @@ GRT_HD inline Served Serve(Block& b, const HelpList& h, uint32_t id, uint32_t st
     channel = static_cast<uint32_t>(first);
     // The thread that found it takes it.
     uint64_t taken = kStepsDone;
-    if (least == first && CompareAndSwap(ClaimAt(h, id, channel), word, ClaimWord(id, StepsOf(word, id), true))) {
+    if (least == first &&
+        CompareAndSwap(ClaimAt(h, id, channel), word, ClaimWord(id, StepsOf(word, id), true))) {
       taken = StepsOf(word, id);
     }
     pc = static_cast<uint32_t>(b.Least(taken));
@@ -350,16 +368,19 @@ GRT_HD inline Served Serve(Block& b, const HelpList& h, uint32_t id, uint32_t st
 
 // Along the operations between the own one and `tail`. How many looks at the own one come next.
 template <typename Block>
-GRT_HD inline uint32_t Walk(Block& b, const HelpList& h, const Work& own, uint32_t tail, bool looks) {
+GRT_HD inline uint32_t Walk(Block& b, const HelpList& h, const Work& own, uint32_t tail,
+                            bool looks) {
   HelpRoom& room = *b.Room();
   const uint64_t begun = b.Now();
   const uint32_t behind = tail - (h.id + 1);
   // What was seen last may be an older view of the list.
   const uint32_t first = room.view * kHelpView < behind ? room.view * kHelpView : 0;
   const auto in_view = static_cast<uint32_t>(Least(behind - first, kHelpView));
-  const bool patient = b.Broadcast(static_cast<int64_t>(begun - room.since) < kPatience ? 1 : 0) != 0;
+  const bool patient =
+      b.Broadcast(static_cast<int64_t>(begun - room.since) < kPatience ? 1 : 0) != 0;
   const uint64_t most = patient ? TurnOf(own) : kNoTurn;
-  for (uint32_t i = b.Thread(); i < in_view; i += b.Threads()) room.turns[i] = TurnAt(h, first + i + 1, most);
+  for (uint32_t i = b.Thread(); i < in_view; i += b.Threads())
+    room.turns[i] = TurnAt(h, first + i + 1, most);
   b.Sync();
   const uint32_t start = b.Index() + room.pass;
   uint64_t last = room.last;
@@ -373,7 +394,9 @@ GRT_HD inline uint32_t Walk(Block& b, const HelpList& h, const Work& own, uint32
     over = next == kNoTurn;
     if (over) break;
     last = next;
-    any = Serve(b, h, h.id + static_cast<uint32_t>(next % (1u << kTurnPlaceBits)), start, looks) == Served::kStep || any;
+    any = Serve(b, h, h.id + static_cast<uint32_t>(next % (1u << kTurnPlaceBits)), start, looks) ==
+              Served::kStep ||
+          any;
     in_time = b.Broadcast(static_cast<int64_t>(b.Now() - begun) < kHelpBudget ? 1 : 0) != 0;
   }
   b.Sync();  // all have read the room
@@ -428,7 +451,8 @@ GRT_HD inline uint32_t LookAndWalk(Block& b, const HelpList& h, const Work& own,
 }
 
 template <typename Block>
-GRT_HD inline uint32_t HelpOnceInline(Block& b, const HelpList& h, const Work& own, uint32_t round) {
+GRT_HD inline uint32_t HelpOnceInline(Block& b, const HelpList& h, const Work& own,
+                                      uint32_t round) {
   const bool counts = h.listed != 0 && b.Thread() == 0;
   HelpRoom& room = *b.Room();
   uint64_t begun = 0;
@@ -454,8 +478,8 @@ GRT_HD inline uint32_t HelpOnceInline(Block& b, const HelpList& h, const Work& o
 // Blocks of the output, and where one begins.
 GRT_HD inline uint32_t OutputBlocks(const Work& w) { return w.out_stride == 0 ? 1 : w.ranks; }
 
-// Steps to the end, with calls of stall(round) between, as HelpOnce's: false from it ends the operation here,
-// unfinished. `polls`: until the first call.
+// Steps to the end, with calls of stall(round) between, as HelpOnce's: false from it ends the
+// operation here, unfinished. `polls`: until the first call.
 template <typename Stall, typename Step>
 GRT_HD inline bool CarryOn(uint32_t polls, Stall&& stall, Step&& step) {
   uint32_t tries = 0, round = 0;
@@ -482,8 +506,10 @@ GRT_HD inline void FinishRenamedInline(Block& b, const Work& w, const HelpList& 
     own.offered = 0;
   }
   b.Sync();
-  if (pc != kStepsDone && !CarryOn(kPollsFirst, [&](uint32_t round) { return HelpOnce(b, h, own, round); },
-                                   [&] { return StepAny(b, own, channel, &pc); })) {
+  if (pc != kStepsDone &&
+      !CarryOn(
+          kPollsFirst, [&](uint32_t round) { return HelpOnce(b, h, own, round); },
+          [&] { return StepAny(b, own, channel, &pc); })) {
     return;
   }
   b.Sync();  // all threads' stores of the last step
@@ -509,7 +535,8 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
     // All before it on the stream is done: the kernel boundary.
     if (channel == 0 && b.Thread() == 0) {
       StoreRelaxed(h.begun, h.id + 1);
-      StoreRelaxed(h.memory->finished + h.id % kHelpEntries, 0);  // for who comes next at its place in the ring
+      StoreRelaxed(h.memory->finished + h.id % kHelpEntries,
+                   0);  // for who comes next at its place in the ring
     }
     // Nobody else writes the word now: whoever helped ran in kernels before this one.
     const uint64_t word = LoadWordAcquire(ClaimAt(h, h.id, channel));
@@ -529,7 +556,8 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
       CarryOn(polls, stall, [&] { return StepAny(b, w, channel, &pc); });
     }
   } else {
-    const Bulk bulk = BulkOf(w, channel);  // nobody else has the channel: it stays so while others are helped
+    const Bulk bulk =
+        BulkOf(w, channel);  // nobody else has the channel: it stays so while others are helped
     CarryOn(polls, stall, [&] { return StepBulk<T, kRanks>(b, w, channel, bulk, &pc); });
   }
 }

@@ -1,5 +1,5 @@
-// What follows from the order in which a stream's operations are published: which one of its key stands before
-// an operation, and which one before it must not be overtaken.
+// What follows from the order in which a stream's operations are published: which one of its key
+// stands before an operation, and which one before it must not be overtaken.
 //
 // Thread rule: one thread at a time.
 #ifndef GORDIAN_RUNTIME_CUDA_HELP_SEQUENCE_H_
@@ -14,7 +14,8 @@ namespace gordian::runtime::cuda {
 
 class HelpSequence {
  public:
-  // In the order of numbers. `marked`: it must not begin before all before it on its stream are done.
+  // In the order of numbers. `marked`: it must not begin before all before it on its stream are
+  // done.
   HelpEntry Enter(const Work& work, uint32_t number, bool marked) {
     if (marked) marked_ = number + 1;
     uint32_t& last = last_[work.order_key];

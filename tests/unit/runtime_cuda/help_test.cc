@@ -1,5 +1,5 @@
-// Operations in orders that differ by rank, on streams whose kernels help: on the host, with as many blocks at a time
-// as a seed says.
+// Operations in orders that differ by rank, on streams whose kernels help: on the host, with as
+// many blocks at a time as a seed says.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ struct Program {
 struct Outcome {
   bool finished = false;
   uint64_t wrong = 0;
-  HelpCounts counts{};                // of all ranks
+  HelpCounts counts{};           // of all ranks
   std::vector<uint64_t> helped;  // channels, by rank
 };
 
@@ -85,24 +85,35 @@ Outcome RunProgram(const Program& p, uint64_t seed) {
       // Of some, outputs are offered.
       const bool direct = o.communicator % 2 == 1 && heap_at + bytes <= options.user_bytes;
       Stream& stream = *streams[r * p.streams + call.stream];
-      stream.launches.push_back({{}, &c, Fill(c, p.ranks, r, direct ? heaps.User(r) + heap_at : nullptr), {}, call.marked});
+      stream.launches.push_back({{},
+                                 &c,
+                                 Fill(c, p.ranks, r, direct ? heaps.User(r) + heap_at : nullptr),
+                                 {},
+                                 call.marked});
       Launch& l = stream.launches.back();
       if (p.renamed) l.room.assign(c.count * p.ranks * 4 + 64, 55);
       if (direct) heap_at += bytes;
-      l.work = heaps.Make(r, o.communicator, c.kind, c.type, c.op, l.buffers.in_at, l.buffers.out_at, c.count, c.root, Way(o.way));
+      l.work = heaps.Make(r, o.communicator, c.kind, c.type, c.op, l.buffers.in_at,
+                          l.buffers.out_at, c.count, c.root, Way(o.way));
     }
   }
   Fibers fibers(seed);
   if (p.interleaves) fibers.Interleave();
   fibers.SetTick(p.tick);
   bool stopped = false;
-  for (auto& stream : streams) stream->slots = std::make_unique<HostSlots>(p.slots, &fibers, [s = stream.get()] { s->done = true; });
+  for (auto& stream : streams)
+    stream->slots =
+        std::make_unique<HostSlots>(p.slots, &fibers, [s = stream.get()] { s->done = true; });
   // The host of each stream: calls come one by one, while kernels run.
   for (auto& stream : streams) {
     fibers.Add([&, s = stream.get()] {
       for (Launch& l : s->launches) {
-        char* room = l.buffers.out_elements == 0 || l.room.empty() ? nullptr : l.room.data() + (reinterpret_cast<uintptr_t>(l.work.out) & 15);
-        const HelpList help = p.helps ? s->list.Publish(l.work, l.marked || &l == s->launches.data(), room) : s->list.Alone();
+        char* room = l.buffers.out_elements == 0 || l.room.empty()
+                         ? nullptr
+                         : l.room.data() + (reinterpret_cast<uintptr_t>(l.work.out) & 15);
+        const HelpList help =
+            p.helps ? s->list.Publish(l.work, l.marked || &l == s->launches.data(), room)
+                    : s->list.Alone();
         s->slots->Enqueue(&l.work, help);
         fibers.Point();
       }
@@ -178,7 +189,8 @@ Program Disordered(const Disorder& d, uint64_t seed) {
     }
     if (d.shuffled) std::shuffle(order.begin(), order.end(), random);
     p.calls.emplace_back();
-    for (const uint32_t c : order) p.calls.back().push_back({of[c][next[c]++], stream_of[c], false});
+    for (const uint32_t c : order)
+      p.calls.back().push_back({of[c][next[c]++], stream_of[c], false});
   }
   return p;
 }
@@ -233,7 +245,8 @@ TEST(HelpTest, OperationsOfManyChunksComplete) {
   });
 }
 
-// Several blocks of a kernel stall at once and share what is to be done; others go on in the middle of what they do.
+// Several blocks of a kernel stall at once and share what is to be done; others go on in the middle
+// of what they do.
 TEST(HelpTest, BlocksThatStallTogetherShareTheWork) {
   AllComplete(80, [](uint64_t seed) {
     Disorder d;
@@ -249,7 +262,8 @@ TEST(HelpTest, BlocksThatStallTogetherShareTheWork) {
   });
 }
 
-// Outputs of helped operations are written elsewhere, and go where they belong in their own kernels.
+// Outputs of helped operations are written elsewhere, and go where they belong in their own
+// kernels.
 TEST(HelpTest, RenamedOutputsArriveInTheirTurn) {
   AllComplete(60, [](uint64_t seed) {
     Disorder d;
@@ -278,8 +292,10 @@ TEST(HelpTest, OperationsBeyondTheViewAreFound) {
     std::iota(order.begin(), order.end(), 0);
     std::mt19937_64 random(seed);
     for (uint32_t r = 0; r < p.ranks; ++r) {
-      if (seed == 1) std::reverse(order.begin(), order.end());
-      else std::shuffle(order.begin(), order.end(), random);
+      if (seed == 1)
+        std::reverse(order.begin(), order.end());
+      else
+        std::shuffle(order.begin(), order.end(), random);
       p.calls.emplace_back();
       for (const uint32_t i : order) p.calls.back().push_back({i, 0, false});
     }
@@ -288,8 +304,8 @@ TEST(HelpTest, OperationsBeyondTheViewAreFound) {
   });
 }
 
-// A small operation against a large one: the rank that is at the large one helps, and the other does not, whose block
-// would keep the small one waiting.
+// A small operation against a large one: the rank that is at the large one helps, and the other
+// does not, whose block would keep the small one waiting.
 TEST(HelpTest, ASmallOperationDoesNotHelpALargeOne) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Program p;
@@ -311,8 +327,8 @@ TEST(HelpTest, ASmallOperationDoesNotHelpALargeOne) {
   }
 }
 
-// Whichever block is the last one of its kernel, and whichever channel the only one that another rank has come to: they
-// find each other. (Neither kernel's other blocks are there.)
+// Whichever block is the last one of its kernel, and whichever channel the only one that another
+// rank has come to: they find each other. (Neither kernel's other blocks are there.)
 TEST(HelpTest, ALoneBlockComesToEveryChannel) {
   constexpr uint32_t kChannels = 4;
   for (uint32_t index = 0; index < kChannels; ++index) {
@@ -322,8 +338,9 @@ TEST(HelpTest, ALoneBlockComesToEveryChannel) {
       HostHeaps heaps(options);
       std::vector<char> in(8192, 1), out(size_t{4} * 8192, 77);
       const auto make = [&](uint32_t rank, uint32_t communicator) {
-        const Work w = heaps.Make(rank, communicator, OpKind::kAllReduce, DataType::kFloat, Operator::kSum, in.data(),
-                                  out.data() + (rank * 2 + communicator) * 8192, 1000, 0, Way(2));
+        const Work w =
+            heaps.Make(rank, communicator, OpKind::kAllReduce, DataType::kFloat, Operator::kSum,
+                       in.data(), out.data() + (rank * 2 + communicator) * 8192, 1000, 0, Way(2));
         EXPECT_EQ(w.channels, kChannels);  // or not all of them are tried
         return w;
       };
@@ -371,7 +388,8 @@ TEST(HelpTest, ASmallOperationHelpsALargeOneThatMustComeFirst) {
   }
 }
 
-// Whether operations wait for each other in a circle: o for o' if on some rank o must not begin before o' is done.
+// Whether operations wait for each other in a circle: o for o' if on some rank o must not begin
+// before o' is done.
 bool HasCycle(const Program& p) {
   const size_t n = p.operations.size();
   std::vector<std::vector<uint32_t>> waits(n);
@@ -392,15 +410,17 @@ bool HasCycle(const Program& p) {
   for (bool any = true; any;) {
     any = false;
     for (size_t i = 0; i < n; ++i) {
-      if (done[i] || !std::all_of(waits[i].begin(), waits[i].end(), [&](uint32_t w) { return done[w]; })) continue;
+      if (done[i] ||
+          !std::all_of(waits[i].begin(), waits[i].end(), [&](uint32_t w) { return done[w]; }))
+        continue;
       done[i] = any = true;
     }
   }
   return std::count(done.begin(), done.end(), false) > 0;
 }
 
-// The theorem, with operations here and there that must not be overtaken. All-reduces: of others some members may be
-// through before all have begun.
+// The theorem, with operations here and there that must not be overtaken. All-reduces: of others
+// some members may be through before all have begun.
 TEST(HelpTest, CompletesUnlessOperationsWaitInACircle) {
   uint32_t circles = 0, others = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {

@@ -1,4 +1,5 @@
-// Buffers of operations on the host, what is expected in them, and small sizes for each way of carrying.
+// Buffers of operations on the host, what is expected in them, and small sizes for each way of
+// carrying.
 #ifndef GORDIAN_TESTS_UNIT_RUNTIME_CUDA_HOST_CASES_H_
 #define GORDIAN_TESTS_UNIT_RUNTIME_CUDA_HOST_CASES_H_
 
@@ -24,11 +25,14 @@ inline constexpr uint64_t kForEver = 20000;  // turns without an operation that 
 inline Buffers Fill(const Case& c, uint32_t ranks, uint32_t rank, char* heap) {
   Buffers b;
   const uint64_t size = SizeOf(c.type);
-  const uint64_t ins = InputCount(c.kind, c.count, ranks), outs = OutputCount(c.kind, c.count, ranks);
+  const uint64_t ins = InputCount(c.kind, c.count, ranks),
+                 outs = OutputCount(c.kind, c.count, ranks);
   b.in.assign(ins * size + 2 * kMargin, 0);
   b.out.assign(outs * size + 2 * kMargin, 77);
-  b.in_at = reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(b.in.data()), 16)) + c.misaligned;
-  b.out_at = reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(b.out.data()), 16)) + c.misaligned;
+  b.in_at =
+      reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(b.in.data()), 16)) + c.misaligned;
+  b.out_at = reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(b.out.data()), 16)) +
+             c.misaligned;
   if (heap != nullptr) b.out_at = heap + c.misaligned;
   if (HasOutput(c.kind, static_cast<int32_t>(c.root), rank)) b.out_elements = outs;
   if (c.in_place) {

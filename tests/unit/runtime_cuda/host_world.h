@@ -1,7 +1,8 @@
-// Ranks of the CUDA backend's protocols on the host: the device functions themselves, over memory that all
-// of them see. A rank is a fiber; where a block of it stalls, another rank goes on, chosen by a seed, so
-// that a run can be repeated. A "kernel" runs its blocks one after another, which is as few resident blocks
-// as there can be (RunOnHost), or several at a time (HostSlots). What this cannot show is anything about the order of memory accesses.
+// Ranks of the CUDA backend's protocols on the host: the device functions themselves, over memory
+// that all of them see. A rank is a fiber; where a block of it stalls, another rank goes on, chosen
+// by a seed, so that a run can be repeated. A "kernel" runs its blocks one after another, which is
+// as few resident blocks as there can be (RunOnHost), or several at a time (HostSlots). What this
+// cannot show is anything about the order of memory accesses.
 #ifndef GORDIAN_TESTS_UNIT_RUNTIME_CUDA_HOST_WORLD_H_
 #define GORDIAN_TESTS_UNIT_RUNTIME_CUDA_HOST_WORLD_H_
 
@@ -31,7 +32,8 @@ class Fibers {
     fibers_.back()->body = std::move(body);
     fibers_.back()->owner = this;
   }
-  // Until all have returned, or `most` turns were taken since Progress() was last called; whether all have.
+  // Until all have returned, or `most` turns were taken since Progress() was last called; whether
+  // all have.
   bool Run(uint64_t most) {
     for (auto& fiber : fibers_) {
       getcontext(&fiber->context);
@@ -40,8 +42,8 @@ class Fibers {
       fiber->context.uc_stack.ss_size = fiber->stack.size();
       fiber->context.uc_link = &scheduler_;
       const auto address = reinterpret_cast<uintptr_t>(fiber.get());
-      makecontext(&fiber->context, reinterpret_cast<void (*)()>(&Enter), 2, static_cast<uint32_t>(address),
-                  static_cast<uint32_t>(address >> 32));
+      makecontext(&fiber->context, reinterpret_cast<void (*)()>(&Enter), 2,
+                  static_cast<uint32_t>(address), static_cast<uint32_t>(address >> 32));
     }
     std::vector<Fiber*> live;
     for (auto& fiber : fibers_) live.push_back(fiber.get());
@@ -156,13 +158,15 @@ class HostHeaps {
     uint32_t chunk_bytes = 256;
   };
   explicit HostHeaps(const Options& options) : options_(options) {
-    ports_[0] = Small(LayOut(kRegionHeaderBytes, options.ranks, false, options.line_channels, options.bulk_channels, 2, 0));
-    ports_[1] = Small(
-        LayOut(ports_[0].end, options.ranks, true, options.line_channels, options.bulk_channels, 1, 0));
+    ports_[0] = Small(LayOut(kRegionHeaderBytes, options.ranks, false, options.line_channels,
+                             options.bulk_channels, 2, 0));
+    ports_[1] = Small(LayOut(ports_[0].end, options.ranks, true, options.line_channels,
+                             options.bulk_channels, 1, 0));
     region_ = RoundUp(ports_[1].end, 4096);
     bytes_ = region_ * options.communicators + options.user_bytes;
     for (uint32_t r = 0; r < options.ranks; ++r) {
-      heaps_.emplace_back(static_cast<char*>(std::aligned_alloc(4096, RoundUp(bytes_, 4096))), &std::free);
+      heaps_.emplace_back(static_cast<char*>(std::aligned_alloc(4096, RoundUp(bytes_, 4096))),
+                          &std::free);
       std::memset(heaps_.back().get(), 0, bytes_);
     }
   }
@@ -171,12 +175,14 @@ class HostHeaps {
   void Fail(uint32_t rank, uint32_t failure) { failed_[rank] = failure; }
   char* User(uint32_t rank) { return heaps_[rank].get() + region_ * options_.communicators; }
   // An operation of `rank`; `out` may lie in User(rank).
-  Work Make(uint32_t rank, uint32_t communicator, OpKind kind, DataType type, Operator op, const void* in,
-            void* out, uint64_t count, uint32_t peer, const Thresholds& thresholds) {
+  Work Make(uint32_t rank, uint32_t communicator, OpKind kind, DataType type, Operator op,
+            const void* in, void* out, uint64_t count, uint32_t peer,
+            const Thresholds& thresholds) {
     Work w{};
     w.failed = &failed_[rank];
     w.tag = static_cast<uint16_t>(communicator);
-    for (uint32_t r = 0; r < options_.ranks; ++r) w.base[r] = heaps_[r].get() + region_ * communicator;
+    for (uint32_t r = 0; r < options_.ranks; ++r)
+      w.base[r] = heaps_[r].get() + region_ * communicator;
     w.rank = static_cast<uint8_t>(rank);
     w.ranks = static_cast<uint8_t>(options_.ranks);
     w.kind = kind;
@@ -189,7 +195,8 @@ class HostHeaps {
     if (!PlanWork(&w, count, peer, thresholds, options_.user_bytes > 0)) std::abort();
     w.order_key = communicator * 64 + (pair ? 1 + peer * 2 + (kind == OpKind::kRecv ? 1 : 0) : 0);
     const char* heap = heaps_[rank].get();
-    if (w.out >= heap && w.out < heap + bytes_) w.offered = static_cast<uint64_t>(w.out - w.base[rank]) + 1;
+    if (w.out >= heap && w.out < heap + bytes_)
+      w.offered = static_cast<uint64_t>(w.out - w.base[rank]) + 1;
     return w;
   }
 
@@ -197,7 +204,8 @@ class HostHeaps {
   // Lanes and slots so small that every operation of a test goes round them.
   PortLayout Small(PortLayout port) const {
     const uint64_t lanes = uint64_t{port.line_channels} * kLineSlots * port.phases * options_.ranks;
-    const uint64_t slots = uint64_t{port.bulk_channels} * port.phases * (options_.ranks - 1) * kStageSlots;
+    const uint64_t slots =
+        uint64_t{port.bulk_channels} * port.phases * (options_.ranks - 1) * kStageSlots;
     port.lines_per_lane = options_.lines_per_lane;
     port.chunk_bytes = options_.chunk_bytes;
     port.stage_at = port.lines_at + lanes * port.lines_per_lane * sizeof(LlLine);
@@ -285,7 +293,8 @@ class HostSlots {
     HelpList help;
   };
   // `done`: called behind the last launch.
-  HostSlots(uint32_t slots, Fibers* fibers, std::function<void()> done) : fibers_(fibers), done_(std::move(done)) {
+  HostSlots(uint32_t slots, Fibers* fibers, std::function<void()> done)
+      : fibers_(fibers), done_(std::move(done)) {
     for (uint32_t i = 0; i < slots; ++i) fibers->Add([this] { Slot(); });
   }
   void Enqueue(const Work* work, const HelpList& help) { launches_.push_back({work, help}); }
