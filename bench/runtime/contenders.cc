@@ -133,6 +133,11 @@ class RuntimeContender : public Base {
   cudaStream_t stream() override { return stream_; }
   Worker* worker() override { return domain_->worker(); }
   DfcclLike* dfccl() override { return dfccl_.get(); }
+  HelpCounts helped() override {
+    HelpCounts counts{};
+    if (strict_) Must(domain_->Helped(&counts));
+    return counts;
+  }
 
  private:
   void MakeDfccl(const std::string& name, DomainConfig* config) {

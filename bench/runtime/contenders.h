@@ -44,6 +44,8 @@ class Contender {
   virtual cudaStream_t stream() { return nullptr; }
   virtual Worker* worker() { return nullptr; }
   virtual DfcclLike* dfccl() { return nullptr; }
+  // What carriers that helped have done so far; zeros for others. Waits for a copy.
+  virtual HelpCounts helped() { return {}; }
 };
 
 // `name` as above. All ranks together, in the same order.

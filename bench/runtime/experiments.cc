@@ -2,10 +2,12 @@
 //
 //   gordian-runtime-experiments EXPERIMENT --with NAME[,NAME...] [--ranks N] [--iterations N] [--seed S]
 //                               [--blocks N] [--late US] [--ordered] [--patience S] [--stuck US] [--idle US]
+//                               [--count N --bytes B]
 //
 // --stuck, --idle: when a worker quits. NAME: see contenders.h. All of one call take part in one run, one after another in each sample or in turn.
 //
-//   random   8 all-reduces of 256 B to 1 MiB, each rank in a random order of its own; every result is checked
+//   random   8 all-reduces of 256 B to 1 MiB (or --count of --bytes each), each rank in a random order of its own;
+//            every result is checked
 //   sync     the same, and between two calls cudaDeviceSynchronize, cudaFree or cudaMallocHost, in turn
 //   single   one all-reduce, cudaDeviceSynchronize, another one: opposite orders on the ranks
 //   calls    time from a call to its end as the host sees it, by size (--kind), with its parts
@@ -55,6 +57,7 @@ struct Options {
   int patience_s = 15;
   int64_t stuck_us = 200, idle_us = 100;
   uint64_t from = 8, to = 64ull << 20, step = 8;
+  uint64_t count = 0, bytes = 1 << 20;
 };
 
 double NowUs() {
@@ -206,12 +209,14 @@ class Experiment {
   // What a worker has done since `before`, for all ranks together.
   struct Work {
     double instances = 0, visits = 0, progress = 0, switches = 0, preemptions = 0;
+    HelpCounts help{};
   };
   Work Look(Contender* c) {
     Work w;
+    w.help = c->helped();
     if (c->worker() == nullptr) return w;
     const Worker::Stats s = c->worker()->stats();
-    w = {static_cast<double>(s.instances), static_cast<double>(s.visits), static_cast<double>(s.progress), static_cast<double>(s.switches), 0};
+    w = {static_cast<double>(s.instances), static_cast<double>(s.visits), static_cast<double>(s.progress), static_cast<double>(s.switches), 0, {}};
     if (c->dfccl() != nullptr) w.preemptions = Counters(c).preemptions;
     return w;
   }
@@ -220,7 +225,18 @@ class Experiment {
     Must(c->dfccl()->Read(&device));
     return device;
   }
+  // Of carriers, for one operation and rank.
+  void SayHelp(const HelpCounts& before, const HelpCounts& now, double operations) {
+    const double all = operations * p_.ranks();
+    const auto each = [&](uint64_t HelpCounts::* what) { return Sum(static_cast<double>(now.*what - before.*what)) / all; };
+    const double walks = each(&HelpCounts::walks), visits = each(&HelpCounts::visits), progress = each(&HelpCounts::progress);
+    const double helped = each(&HelpCounts::helped), switches = each(&HelpCounts::switches);
+    const double walk_us = each(&HelpCounts::walk_ns) * 1e-3, waiting_us = each(&HelpCounts::waiting_ns) * 1e-3;
+    Say("    an operation and rank: %.1f walks (%.1f us of blocks in them, %.1f between), %.1f channels claimed, %.1f with a step, %.2f left half way, %.1f finished\n",
+        walks, walk_us, waiting_us, visits, progress, switches, helped);
+  }
   void SayWork(Contender* c, const Work& before, double operations) {
+    if (c->stream() != nullptr && c->worker() == nullptr) SayHelp(before.help, c->helped(), operations);
     if (c->worker() == nullptr) return;
     usleep(20000);  // it has quit: its counts are there
     const Work w = Look(c);
@@ -237,6 +253,7 @@ class Experiment {
   void Orders(Between between) {
     std::vector<uint64_t> counts;
     if (between == Between::kSingle) counts = {1024, 1024};
+    else if (o_.count > 0) counts.assign(o_.count, std::max<uint64_t>(o_.bytes / 4, 1));
     else for (const uint64_t bytes : {256, 1024, 4096, 16384, 65536, 262144, 524288, 1048576}) counts.push_back(bytes / 4);
     ContenderOptions options;
     options.operations = static_cast<int>(counts.size());
@@ -254,9 +271,11 @@ class Experiment {
         if (between != Between::kSingle && !o_.ordered) std::shuffle(order.begin(), order.end(), random);
         const double begin = NowUs();
         for (size_t i = 0; i < order.size(); ++i) {
+          if (i % 16 == 15) p_.At("%s, %s, iteration %d, submitting number %zu", o_.what.c_str(), c.name.c_str(), it, i);
           c.one->Submit(order[i], OpKind::kAllReduce, in_[it & 1], out_[order[i]], counts[order[i]]);
           if (between != Between::kNothing && i + 1 < order.size()) WaitForDevice(between == Between::kSingle ? 0 : (it + static_cast<int>(i)) % 3);
         }
+        p_.At("%s, %s, iteration %d, waiting", o_.what.c_str(), c.name.c_str(), it);
         c.one->Wait();
         us += NowUs() - begin;
         Check(it & 1);
@@ -367,8 +386,10 @@ class Experiment {
         if (mine) Spin(o_.late_us);
         for (const int i : order) {
           if (mine) Spin(static_cast<double>(random() % 1000) / 1000 * o_.late_us / 10);
+          p_.At("%s, %s, iteration %d, submitting %d", o_.what.c_str(), contenders_[k].name.c_str(), it, i);
           c.Submit(i, OpKind::kAllReduce, in_[it & 1], out_[i], counts[i]);
         }
+        p_.At("%s, %s, iteration %d, waiting", o_.what.c_str(), contenders_[k].name.c_str(), it);
         c.Wait();
         us[k].push_back(NowUs() - begin);
         if (it % 10 == 0) Check(it & 1);
@@ -516,6 +537,8 @@ int Main(int argc, char** argv) {
     else if (name == "--from") o.from = value();
     else if (name == "--to") o.to = value();
     else if (name == "--step") o.step = value();
+    else if (name == "--count") o.count = value();
+    else if (name == "--bytes") o.bytes = value();
     else {
       fprintf(stderr, "unknown option %s\n", name.c_str());
       return 2;

@@ -12,6 +12,7 @@ namespace {
 template <typename T, uint32_t kRanks>
 __global__ void __launch_bounds__(kCarrierThreads, 2)
     LineCarrier(const __grid_constant__ Work work, const __grid_constant__ HelpList help) {
+  if (work.channels == 0) return;
   __shared__ DeviceBlock::Shared shared;
   DeviceBlock block(&shared);
   Carry<T, false, kRanks>(block, work, help);
@@ -20,6 +21,7 @@ __global__ void __launch_bounds__(kCarrierThreads, 2)
 template <typename T, uint32_t kRanks>
 __global__ void __launch_bounds__(kCarrierThreads, 2)
     BulkCarrier(const __grid_constant__ Work work, const __grid_constant__ HelpList help) {
+  if (work.channels == 0) return;
   __shared__ DeviceBlock::Shared shared;
   DeviceBlock block(&shared);
   Carry<T, true, kRanks>(block, work, help);
@@ -81,12 +83,14 @@ Kernel Choose(const Work& work) {
 
 }  // namespace
 
-cudaError_t PreloadCarriers() {
+cudaError_t PreloadCarriers(cudaStream_t stream) {
+  Work nothing = {};  // no channels
+  HelpList none = {};
+  void* arguments[] = {&nothing, &none};
   for (int type = 0; type < kTypes; ++type) {
     for (int variant = 0; variant < kVariants; ++variant) {
-      cudaFuncAttributes attributes;
-      const cudaError_t error = cudaFuncGetAttributes(
-          &attributes, reinterpret_cast<const void*>(KernelOf(type, variant)));
+      const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void*>(KernelOf(type, variant)), dim3(1),
+                                                 dim3(kCarrierThreads), arguments, 0, stream);
       if (error != cudaSuccess) return error;
     }
   }

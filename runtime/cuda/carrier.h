@@ -11,8 +11,10 @@
 
 namespace gordian::runtime::cuda {
 
-// Loads every kernel now: a first launch beside a kernel that waits for it would hang.
-cudaError_t PreloadCarriers();
+// Runs every kernel once, with nothing to do. The first launch of a kernel may wait until the device is idle: it is
+// loaded, and the memory of all threads' stacks grows if it needs more than those before it. Beside a kernel that waits
+// for what is to be launched that would be for ever. The caller waits for the stream.
+cudaError_t PreloadCarriers(cudaStream_t stream);
 
 // Enqueues the operation's kernel.
 cudaError_t LaunchCarrier(const Work& work, const HelpList& help, cudaStream_t stream);

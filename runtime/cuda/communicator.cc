@@ -48,6 +48,7 @@ Status Communicator::Create(Domain* domain, int index, const std::vector<int>& m
   if (c->rank_ < 0) return Status::InvalidArgument("this rank is no member");
   c->ranks_ = static_cast<int>(members.size());
   c->failed_ = c->pattern_.failed = &domain->failed_[index].word;
+  c->pattern_.tag = static_cast<uint16_t>(index);
   c->offers_ = config.user_bytes > 0;
   c->heap_begin_ = reinterpret_cast<uintptr_t>(domain->own_heap_);
   c->heap_end_ = c->heap_begin_ + domain->heap_->bytes();
@@ -81,6 +82,7 @@ Status Communicator::CreateAt(Domain* domain, const Place& place, std::unique_pt
   for (int r = 0; r < ranks; ++r) c->pattern_.base[r] = place.regions[static_cast<size_t>(r)];
   c->failed_ = place.failed;
   c->pattern_.failed = place.failed_on_device;
+  c->pattern_.tag = place.tag;
   c->offers_ = place.offers;
   c->heap_begin_ = reinterpret_cast<uintptr_t>(place.heap);
   c->heap_end_ = c->heap_begin_ + place.heap_bytes;

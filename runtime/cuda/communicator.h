@@ -32,6 +32,7 @@ class Communicator {
   // the device sees it.
   struct Place {
     uint32_t number = 0;
+    uint16_t tag = 0;  // equal on all members; others' may be, too
     int rank = 0;
     std::vector<char*> regions;
     bool offers = false;

@@ -16,7 +16,8 @@ class DeviceBlock {
     alignas(16) Work entry;
     alignas(16) Work own;
     char* targets[kMaxRanks];
-    uint32_t keys[kHelpKeys];
+    HelpRoom room;
+    uint64_t least[kCarrierThreads / 32];
     uint32_t word;
   };
   __device__ explicit DeviceBlock(Shared* shared) : shared_(*shared) {}
@@ -28,7 +29,7 @@ class DeviceBlock {
   __device__ bool All(bool value) { return __syncthreads_and(value) != 0; }
   __device__ bool Any(bool value) { return __syncthreads_or(value) != 0; }
   __device__ char** Targets() { return shared_.targets; }
-  __device__ uint32_t* Keys() { return shared_.keys; }
+  __device__ HelpRoom* Room() { return &shared_.room; }
   __device__ Work& Own() { return shared_.own; }
   // Nanoseconds on a clock that all blocks of the device share.
   __device__ uint64_t Now() const {
@@ -43,9 +44,22 @@ class DeviceBlock {
     __syncthreads();
     return shared_.word;
   }
-  // A copy of an entry in host memory, until the next call.
-  __device__ const Work& Fetch(const Work* entry) {
+  // The least of all threads' values.
+  __device__ uint64_t Least(uint64_t value) {
+    const auto high = static_cast<uint32_t>(value >> 32);
+    const uint32_t least_high = __reduce_min_sync(~0u, high);
+    const uint32_t low = high == least_high ? static_cast<uint32_t>(value) : ~0u;
+    uint64_t least = uint64_t{least_high} << 32 | __reduce_min_sync(~0u, low);
     __syncthreads();
+    if (threadIdx.x % 32 == 0) shared_.least[threadIdx.x / 32] = least;
+    __syncthreads();
+    for (uint32_t i = 0; i < blockDim.x / 32; ++i) least = min(least, shared_.least[i]);
+    return least;
+  }
+  // A copy of an operation in the device's memory, until the next call; if not `anew`, it is the same as the last.
+  __device__ const Work& Fetch(const Work* entry, bool anew) {
+    __syncthreads();
+    if (!anew) return shared_.entry;
     const auto* from = reinterpret_cast<const uint32_t*>(entry);
     auto* to = reinterpret_cast<uint32_t*>(&shared_.entry);
     for (uint32_t i = threadIdx.x; i < sizeof(Work) / 4; i += blockDim.x) to[i] = LoadRelaxed(from + i);
@@ -61,7 +75,7 @@ class DeviceBlock {
 template <>
 __device__ StepResult StepAny(DeviceBlock& b, const Work& w, uint32_t channel, uint32_t* pc);
 template <>
-__device__ bool HelpOnce(DeviceBlock& b, const HelpList& h, const Work& own, uint32_t round);
+__device__ uint32_t HelpOnce(DeviceBlock& b, const HelpList& h, const Work& own, uint32_t round);
 template <>
 __device__ void FinishRenamed(DeviceBlock& b, const Work& w, const HelpList& h, uint32_t pc);
 

@@ -92,30 +92,27 @@ Status Domain::PrepareHeap() {
 
 Status Domain::PrepareDevice() {
   // All that kernels and lists need is made now: later it might wait behind a kernel that waits for us.
-  if (Status s = Cuda(PreloadCarriers(), "loading the kernels"); !s.ok()) return s;
-  if (Status s = Cuda(PreloadGroups(), "loading the kernels"); !s.ok()) return s;
-  const size_t claims = HelpStream::kClaimBytes * config_.help_streams;
-  const size_t counter_at = claims + sizeof(Seen) * (config_.help_streams + 1);
+  const size_t bytes = sizeof(DeviceMemory) + sizeof(HelpMemory) * config_.help_streams;
   const size_t words = sizeof(Word) * (config_.communicators + 1);
   cudaError_t e = cudaHostAlloc(reinterpret_cast<void**>(&stop_), words, cudaHostAllocMapped);
   if (e == cudaSuccess && config_.help_streams > 0) {
     e = cudaHostAlloc(reinterpret_cast<void**>(&lists_), sizeof(HelpStream::Shared) * config_.help_streams,
                       cudaHostAllocMapped);
   }
-  if (e == cudaSuccess) e = cudaMalloc(reinterpret_cast<void**>(&device_memory_), counter_at + 128);
+  if (e == cudaSuccess) e = cudaMalloc(reinterpret_cast<void**>(&device_memory_), bytes);
   // On a stream of its own: the program's kernels may wait for what it does after this.
   if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking);
-  if (e == cudaSuccess) e = cudaMemsetAsync(device_memory_, 0, counter_at + 128, own_stream_);
+  if (e == cudaSuccess) e = cudaMemsetAsync(device_memory_, 0, bytes, own_stream_);
+  if (e == cudaSuccess) e = PreloadCarriers(own_stream_);
+  if (e == cudaSuccess) e = PreloadGroups(own_stream_);
   if (e == cudaSuccess) e = cudaEventCreateWithFlags(&order_event_, cudaEventDisableTiming);
   if (e == cudaSuccess) e = cudaStreamSynchronize(own_stream_);
   if (Status s = Cuda(e, "preparing the domain"); !s.ok()) return s;
   memset(stop_, 0, words);
   failed_ = stop_ + 1;
   if (lists_ != nullptr) {
-    for (int i = 0; i < config_.help_streams; ++i) lists_[i].tail = lists_[i].keys = lists_[i].begun = 0;
+    for (int i = 0; i < config_.help_streams; ++i) lists_[i].tail = lists_[i].begun = 0;
   }
-  seen_ = reinterpret_cast<Seen*>(device_memory_ + claims);
-  helped_ = reinterpret_cast<uint32_t*>(device_memory_ + counter_at);
   if (config_.detached_tags > 0) {
     Status s = Worker::Create(config_.worker, config_.device, &stop_->word, [this] { return Health(); }, &worker_);
     if (!s.ok()) return s;
@@ -162,9 +159,9 @@ Status Domain::Health() const {
   return Status::Unavailable("the process of rank " + std::to_string(dead) + " has ended");
 }
 
-Status Domain::Helped(uint32_t* channels) {
+Status Domain::Helped(HelpCounts* counts) {
   cudaError_t e =
-      cudaMemcpyAsync(channels, helped_, sizeof *channels, cudaMemcpyDeviceToHost, own_stream_);
+      cudaMemcpyAsync(counts, &device_memory_->counts, sizeof *counts, cudaMemcpyDeviceToHost, own_stream_);
   if (e == cudaSuccess) e = cudaStreamSynchronize(own_stream_);
   return Cuda(e, "reading how much was helped");
 }
@@ -190,10 +187,8 @@ Status Domain::ListOf(cudaStream_t stream, HelpStream** list) {
     }
     rooms_.push_back(room);
     const int used = lists_made_++;
-    state.list = std::make_unique<HelpStream>(
-        lists_ + used,
-        reinterpret_cast<uint64_t*>(device_memory_ + static_cast<size_t>(used) * HelpStream::kClaimBytes),
-        seen_ + used, &stop_->word, helped_, room, config_.renamed_bytes);
+    state.list = std::make_unique<HelpStream>(lists_ + used, device_memory_->lists + used, &stop_->word,
+                                              &device_memory_->counts, room, config_.renamed_bytes);
   }
   *list = state.list.get();
   return Status::Ok();
@@ -390,7 +385,7 @@ bool Domain::IsDone(const Last& last) {
 HelpList Domain::Alone() const {
   HelpList help{};
   help.stop = &stop_->word;
-  help.seen = seen_ + config_.help_streams;
+  help.seen = &device_memory_->alone;
   return help;
 }
 

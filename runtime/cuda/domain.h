@@ -106,8 +106,8 @@ class Domain {
   void Abort();
   // Ok, or why nothing works any more.
   Status Health() const;
-  // Channels of operations that were finished by a kernel that helped. Waits for a copy.
-  Status Helped(uint32_t* channels);
+  // What kernels that helped have done so far. Waits for a copy.
+  Status Helped(HelpCounts* counts);
   // What runs detached operations; null without them.
   Worker* worker() { return worker_.get(); }
   // For set-up and tests; not for use beside operations of other threads.
@@ -181,9 +181,12 @@ class Domain {
   Word* stop_ = nullptr;
   Word* failed_ = nullptr;  // of each communicator
   HelpStream::Shared* lists_ = nullptr;
-  char* device_memory_ = nullptr;  // claims of all lists, `seen_`, the counter of help
-  uint32_t* helped_ = nullptr;
-  Seen* seen_ = nullptr;  // of all lists, then of operations without one
+  struct DeviceMemory {
+    HelpCounts counts;
+    Seen alone;  // of operations without a list
+    HelpMemory lists[];
+  };
+  DeviceMemory* device_memory_ = nullptr;
   cudaStream_t own_stream_ = nullptr;
   std::shared_ptr<Worker> worker_;
 

@@ -53,15 +53,25 @@ cudaError_t Launch(const std::vector<Work>& operations, uint32_t most_blocks, co
 
 }  // namespace
 
-cudaError_t PreloadGroups() {
-  for (const void* kernel : {reinterpret_cast<const void*>(&GroupCarrier<kFewGroupOperations>),
-                             reinterpret_cast<const void*>(&GroupCarrier<kGroupOperations>),
-                             reinterpret_cast<const void*>(&AwaitCalledKernel)}) {
-    cudaFuncAttributes attributes;
-    if (const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel); error != cudaSuccess)
-      return error;
-  }
-  return cudaSuccess;
+namespace {
+
+template <uint32_t kMost>
+cudaError_t Preload(cudaStream_t stream) {
+  const auto nothing = std::make_unique<GroupWork<kMost>>();  // no units
+  HelpList none = {};
+  void* arguments[] = {nothing.get(), &none};
+  return cudaLaunchKernel(reinterpret_cast<const void*>(&GroupCarrier<kMost>), dim3(1),
+                          dim3(kCarrierThreads), arguments, 0, stream);
+}
+
+}  // namespace
+
+cudaError_t PreloadGroups(cudaStream_t stream) {
+  if (const cudaError_t error = Preload<kFewGroupOperations>(stream); error != cudaSuccess)
+    return error;
+  if (const cudaError_t error = Preload<kGroupOperations>(stream); error != cudaSuccess)
+    return error;
+  return LaunchGate({}, {}, stream);  // for no channel
 }
 
 cudaError_t LaunchGroup(const std::vector<Work>& operations, uint32_t most_blocks,

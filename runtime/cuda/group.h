@@ -13,8 +13,8 @@
 
 namespace gordian::runtime::cuda {
 
-// Loads them now: see PreloadCarriers.
-cudaError_t PreloadGroups();
+// Runs them now: see PreloadCarriers.
+cudaError_t PreloadGroups(cudaStream_t stream);
 
 // Enqueues one kernel for all of `operations`, with at most `most_blocks` blocks.
 // cudaErrorInvalidValue: they are more than a kernel of so many blocks carries.

@@ -97,7 +97,7 @@ template <typename Block>
 GRT_HD inline bool GateMayGoOnInline(Block& b, const HelpList& h, const Work& w) {
   uint32_t leave = 0;
   if (b.Thread() == 0) {
-    LookAtHost(h, w, b.Now());
+    LookForEnd(h, w, b.Now());
     leave = LoadRelaxed(&h.seen->stop) | LoadRelaxed(&HeaderAt(w, w.rank)->failed);
   }
   return b.Broadcast(leave) == 0;

@@ -1,22 +1,35 @@
 // Helping: what a stalled kernel does while its own operation cannot go on. The host publishes the
-// operations that follow on the stream, as soon as they are called and if the stream carries nothing else;
-// a stalled block runs steps of those that can run. Preemption is this and nothing more: no operation waits
-// for another but by its own data.
+// operations that follow on the stream, as soon as they are called and if the stream carries
+// nothing else; a stalled block runs steps of those that can run. Preemption is this and nothing
+// more: no operation waits for another but by its own data.
 //
-// Who may run a channel: one block at a time, by a claim. The claim word also keeps the channel's step
-// counter between two blocks, so the next one goes on where the last one stopped: a block that serves an
-// operation and leaves, or the operation's own kernel when its turn comes. Words are tagged with the
-// operation's number, so that the ring needs no clearing.
+// Whom a block helps. Operations have an order that is the same on all ranks: the less data the
+// earlier, then by communicator (HelpEntry::turn). A block helps those that come before its own in
+// that order, the first first: whatever the ranks' heads are, all of them work at the same
+// operation, and on none of them a small kernel at a large operation while others wait for its own.
+// Those behind its own in that order come too if they have been begun here, since other ranks may
+// be through with them and wait for what follows; all, when nothing has gone on for kPatience.
+// After kHelpBudget the block looks at its own operation; if no step was made, the next walk goes
+// on where this one ended.
 //
-// Operations of one order key (a port, or one direction of a pair) are carried in order: an operation is
-// served only when all before it with its key are done.
+// Who may run a channel: one block at a time, by a claim. The claim word also keeps the channel's
+// step counter between two blocks, so the next one goes on where the last one stopped: a block that
+// serves an operation and leaves, or the operation's own kernel when its turn comes. Words are
+// tagged with the operation's number, so that the ring needs no clearing. Blocks begin at different
+// channels and take the first free one that is unfinished, so all that stall share what is left to
+// do.
 //
-// One resident block suffices for progress: channels are served by whoever has time, in turns.
+// Operations of one order key (a port, or one direction of a pair) are carried in order: an
+// operation is served only when all before it with its key are done.
+//
+// One resident block suffices for progress: while no step can be made, it goes through all
+// operations, and begins at another channel in every pass.
 //
 // Thread rule: all threads of a block call together.
 #ifndef GORDIAN_RUNTIME_CUDA_HELP_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_HELP_DEVICE_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "runtime/cuda/bulk_device.h"
@@ -26,34 +39,102 @@
 namespace gordian::runtime::cuda {
 
 inline constexpr uint32_t kHelpEntries = 1024;
-inline constexpr uint32_t kHelpKeys = 64;  // order keys that one walk tells apart
+inline constexpr uint32_t kHelpView = 256;  // operations that a walk has in view at once
 
-// What the device has last seen of the host's words, in its own memory. A word of the host that a hundred
-// stalled blocks read takes one read over PCIe after another, and the last of them waits for all: so one
-// block looks, at most every kLookEvery, and the others read here. Any block may be the one, since any
-// may leave; two that look at once may leave the older view behind, for as long as until the next look.
+// Nanoseconds.
+inline constexpr int64_t kLookEvery = 10000;
+inline constexpr int64_t kLookForEndEvery = 100000;
+inline constexpr int64_t kHelpBudget = 10000;  // a step that has begun is finished
+inline constexpr int64_t kPatience = 20000;
+
+// Looks at the own operation before a block helps: by a kernel without a list (some 50 us); by one
+// with a list (8 us: where nothing is out of order, peers are late by less); when there is nothing
+// to help with; after a walk without a step, and after one with a step. A step of bulk, or by
+// another's code, takes as long as two looks at lines.
+inline constexpr uint32_t kPollsAlone = 100, kPollsFirst = 16, kPollsNothing = 24, kPollsInVain = 6,
+                          kPollsHelped = 2;
+
+// An operation as it is published.
+struct alignas(16) HelpEntry {
+  Work work;
+  uint64_t turn;    // its place in the order that all ranks share: TurnOf
+  uint32_t after;   // number + 1 of the operation of its key before it; 0: none
+  uint32_t marked;  // number + 1 of the last one up to it that must not begin before all before it
+                    // are done; 0: none
+};
+static_assert(sizeof(HelpEntry) == 256);
+
+// The low bits tell apart what is equal otherwise, by the place behind the own operation.
+inline constexpr uint32_t kTurnPlaceBits = 10, kTurnTagBits = 16;
+static_assert(1u << kTurnPlaceBits >= kHelpEntries);
+GRT_HD inline uint64_t TurnOf(const Work& w) {
+  constexpr uint64_t kMost = (uint64_t{1} << (64 - kTurnPlaceBits - kTurnTagBits)) - 2;
+  return (Least(w.block_bytes, kMost) << kTurnTagBits | w.tag) << kTurnPlaceBits;
+}
+inline constexpr uint64_t kNoTurn = ~uint64_t{0};
+
+// What the device has last seen of the host's words, in its own memory. A word of the host that a
+// hundred stalled blocks read takes one read over PCIe after another, and the last of them waits
+// for all: so one block looks, at most every kLookEvery, copies the entries that are new, and the
+// others read here. Any block may be the one, since any may leave; two that look at once may leave
+// the older view behind, for as long as until the next look.
 struct alignas(16) Seen {
   uint64_t looked;     // when, in nanoseconds
-  uint64_t published;  // the list's tail | its keys
+  uint64_t published;  // the list's tail, as far as entries have been copied
+  uint64_t ends;       // when it was looked for what ends everything
   uint32_t stop;       // only ever set
-  uint32_t unused[3];
+  uint32_t unused;
 };
-inline constexpr int64_t kLookEvery = 10000;  // nanoseconds
+
+// What helping did since the domain was made, by all lists; in the device's memory. May be read at
+// any time.
+struct alignas(128) HelpCounts {
+  uint64_t helped;      // channels finished for others
+  uint64_t walks;       // times a stalled block looked for something to do
+  uint64_t visits;      // channels claimed
+  uint64_t progress;    // of those, with a step at least
+  uint64_t switches;    // of those, left half way
+  uint64_t walk_ns;     // time of blocks in walks
+  uint64_t waiting_ns;  // time of blocks between two walks
+};
+
+// What a list has in the device's memory; zero at first.
+struct alignas(128) HelpMemory {
+  uint64_t claims[kHelpEntries * kMaxChannels];
+  // Channels that helpers have finished, and kBegun once one was left half way. Cleared by the
+  // operation's own kernel.
+  uint32_t finished[kHelpEntries];
+  HelpEntry copies[kHelpEntries];  // of the host's entries, as far as they have been seen
+  Seen seen;
+};
 
 // What a kernel knows of its stream. Host words are in mapped memory, read when stalled only.
 struct HelpList {
-  const Work* entries;      // ring of kHelpEntries in host memory
-  const uint32_t* tail;     // number of the next entry to be published; host memory
-  const uint32_t* keys;     // order keys in use on this stream; host memory
-  const uint32_t* stop;     // not 0: leave, unfinished; host memory
-  uint64_t* claims;         // kHelpEntries * kMaxChannels, in the device's memory
-  Seen* seen;               // the device's copy of the three; of one list, or shared by those without
-  uint32_t* helped;         // operations' channels finished for others; may be read at any time
-  uint32_t* begun;          // number + 1 of the last operation whose kernel has begun; host memory
-  uint32_t id;              // the own operation's number, if it is listed
-  uint32_t listed;          // whether there is a list
-  char* renamed;            // where helpers write the own operation's output; null: to its output
+  const HelpEntry* entries;  // ring of kHelpEntries in host memory
+  HelpMemory* memory;
+  const uint32_t* tail;  // number of the next entry to be published; host memory
+  const uint32_t* stop;  // not 0: leave, unfinished; host memory
+  Seen* seen;            // the memory's, or one that all without a list share
+  HelpCounts* counts;    // null where there is no list
+  uint32_t* begun;       // number + 1 of the last operation whose kernel has begun; host memory
+  uint32_t id;           // the own operation's number, if it is listed
+  uint32_t listed;       // whether there is a list
+  char* renamed;         // where helpers write the own operation's output; null: to its output
 };
+
+// What a block keeps while it helps, in its own memory; written by thread 0 between barriers.
+struct HelpRoom {
+  uint64_t turns[kHelpView];  // of the operations in view; kNoTurn: not to be served now
+  uint64_t last;              // turn of the last operation that was tried; 0: none of this view
+  uint64_t since;             // when a step was made last, or the block stalled
+  uint64_t left;              // when the last walk ended
+  uint32_t view;              // the view's number
+  uint32_t pass;              // times that all operations were gone through
+  uint32_t walk;
+  uint32_t fetched;  // number + 1 of the operation that is in the block's memory
+};
+
+inline constexpr uint32_t kBegun = 1u << 31;
 
 // A claim word: number + 1 | step counter | taken. A word of another number stands for "not begun".
 inline constexpr uint32_t kStepsDone = 0x7fffffff;
@@ -67,53 +148,107 @@ GRT_HD inline bool IsTaken(uint64_t word, uint32_t id) {
   return static_cast<uint32_t>(word >> 32) == id + 1 && (word & 1) != 0;
 }
 GRT_HD inline uint64_t* ClaimAt(const HelpList& h, uint32_t id, uint32_t channel) {
-  return h.claims + (id % kHelpEntries) * kMaxChannels + channel;
+  return h.memory->claims + (id % kHelpEntries) * kMaxChannels + channel;
 }
 
 // One step of any operation, of whatever type. Written once per kind of block: it is large.
 template <typename Block>
 GRT_HD StepResult StepAny(Block& b, const Work& w, uint32_t channel, uint32_t* pc);
 
-// Once along the list. `round` counts the calls of a block: channels are served in turns. False: leave.
+// A walk along the list. `round` counts the calls of a block. How many looks at the own operation
+// until the next call; 0: leave.
 template <typename Block>
-GRT_HD bool HelpOnce(Block& b, const HelpList& h, const Work& own, uint32_t round);
+GRT_HD uint32_t HelpOnce(Block& b, const HelpList& h, const Work& own, uint32_t round);
 
-// The rest of a channel that a helper has begun, from step `pc` on, of an operation whose output helpers write
-// elsewhere; then what the channel has of the output goes where it belongs. `round` as HelpOnce's.
+// The rest of a channel that a helper has begun, from step `pc` on, of an operation whose output
+// helpers write elsewhere; then what the channel has of the output goes where it belongs.
 template <typename Block>
 GRT_HD void FinishRenamed(Block& b, const Work& w, const HelpList& h, uint32_t pc);
 
-template <typename Block>
-GRT_HD inline StepResult StepAnyInline(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
-  if ((w.flags & kBulk) == 0) return StepLines<AnyType>(b, w, channel, pc);
-  return StepBulk<AnyType, kMaxRanks>(b, w, channel, BulkOf(w, channel), pc);
+template <typename T, typename Block>
+GRT_HD inline StepResult StepTyped(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
+  if ((w.flags & kBulk) == 0) return StepLines<T>(b, w, channel, pc);
+  if (w.ranks <= 2) return StepBulk<T, 2>(b, w, channel, BulkOf(w, channel), pc);
+  return StepBulk<T, kMaxRanks>(b, w, channel, BulkOf(w, channel), pc);
 }
 
-// By one thread: reads over PCIe whether the host has given the operation's communicator up, and tells all
-// members' kernels.
+// Makes call(T{}), where T is what the operation's carrier is compiled for: an element type of
+// reduce_device.h.
+template <typename Call>
+GRT_HD inline StepResult ByType(const Work& w, Call&& call) {
+  if ((w.flags & kReduces) == 0) return call(MoveOnly{});
+  if (w.op != Operator::kPreMulSum) {
+    if (w.type == DataType::kFloat) return call(FloatElement{});
+    if (w.type == DataType::kHalf) return call(HalfElement{});
+    if (w.type == DataType::kBfloat16) return call(Bfloat16Element{});
+  }
+  return call(AnyType{});
+}
+
+// By one thread: reads over PCIe whether the host has given the operation's communicator up, and
+// tells all members' kernels.
 GRT_HD inline void TakeHostFailure(const Work& w) {
   if (w.failed == nullptr) return;
   uint32_t failed = LoadHostWord(w.failed);
   if (failed == kPeerGone) failed = kFailedPeer;
-  for (uint32_t p = 0; failed != kNoFailure && p < w.ranks; ++p) StoreRelaxed(&HeaderAt(w, p)->failed, failed);
+  for (uint32_t p = 0; failed != kNoFailure && p < w.ranks; ++p)
+    StoreRelaxed(&HeaderAt(w, p)->failed, failed);
 }
 
-// By one thread: has a look at the host's words if it is time and nobody else does. `own`: the block's own
-// operation, whose communicator the host may have given up.
-GRT_HD inline void LookAtHost(const HelpList& h, const Work& own, uint64_t now) {
-  const uint64_t last = LoadWordAcquire(&h.seen->looked);
-  if (static_cast<int64_t>(now - last) < kLookEvery || !CompareAndSwap(&h.seen->looked, last, now)) return;
+// By one thread: whether it is time for a look, the last of which was at `looked`, and nobody else
+// has one.
+GRT_HD inline bool MayLook(uint64_t* looked_at, int64_t every, uint64_t now) {
+  const uint64_t looked = LoadWordRelaxed(looked_at);
+  return static_cast<int64_t>(now - looked) >= every && CompareAndSwap(looked_at, looked, now);
+}
+
+// By one thread: has a look at the host's words if it is time. `own`: the block's own operation,
+// whose communicator the host may have given up.
+GRT_HD inline void LookForEnd(const HelpList& h, const Work& own, uint64_t now) {
+  if (!MayLook(&h.seen->ends, kLookForEndEvery, now)) return;
   if (LoadHostWord(h.stop) != 0) StoreRelaxed(&h.seen->stop, 1);
   TakeHostFailure(own);
-  if (h.listed == 0) return;
-  const uint32_t tail = LoadHostWord(h.tail);
-  const uint32_t keys = LoadHostWord(h.keys);  // set before the tail: counts all keys up to there
-  StoreWordRelease(&h.seen->published, uint64_t{tail} << 32 | keys);
 }
 
-// For an operation that does not go on: whether its communicator has failed, which the host is told. Another
-// member that is, or last was, at another operation of the same number is such a failure, and all members
-// are told.
+// Entries from number `first` on, and then the tail, into the device's memory.
+//
+// None of them is written again meanwhile, by the host or by another block's copy of what comes
+// next at its place in the ring: they stand behind the own operation, which is unfinished.
+template <typename Block>
+GRT_HD inline void CopyEntries(Block& b, const HelpList& h, uint32_t first, uint32_t tail) {
+  constexpr uint32_t kWords = sizeof(HelpEntry) / 8, kTogether = 4;
+  const uint32_t words = (tail - first) * kWords;
+  for (uint32_t i = b.Thread(); i < words; i += b.Threads() * kTogether) {
+    uint64_t got[kTogether];
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t u = 0; u < kTogether; ++u) {
+      const uint32_t k = i + u * b.Threads();
+      if (k >= words) continue;
+      got[u] = LoadWideRelaxed(
+          reinterpret_cast<const uint64_t*>(h.entries + (first + k / kWords) % kHelpEntries) +
+          k % kWords);
+    }
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t u = 0; u < kTogether; ++u) {
+      const uint32_t k = i + u * b.Threads();
+      if (k >= words) continue;
+      StoreWideRelaxed(
+          reinterpret_cast<uint64_t*>(h.memory->copies + (first + k / kWords) % kHelpEntries) +
+              k % kWords,
+          got[u]);
+    }
+  }
+  b.Sync();  // all threads' copies come before the tail
+  if (b.Thread() == 0) StoreWordRelease(&h.seen->published, tail);
+}
+
+// For an operation that does not go on: whether its communicator has failed, which the host is
+// told. Another member that is, or last was, at another operation of the same number is such a
+// failure, and all members are told.
 template <typename Block>
 GRT_HD inline bool HasFailed(Block& b, const Work& w, uint32_t channel) {
   const ChannelState* state = StateAt(w, channel);
@@ -136,83 +271,229 @@ GRT_HD inline bool HasFailed(Block& b, const Work& w, uint32_t channel) {
   return b.Broadcast(failed) != 0;
 }
 
-// Runs a channel of a published operation as far as it goes now.
+// Whether helpers have finished an operation behind the own one.
+GRT_HD inline bool IsHelped(const HelpList& h, uint32_t id) {
+  const Work& w = h.memory->copies[id % kHelpEntries].work;
+  static_assert(offsetof(Work, channels) % 4 == 0 &&
+                offsetof(Work, flags) == offsetof(Work, channels) + 2);
+  const uint32_t channels = LoadRelaxed(reinterpret_cast<const uint32_t*>(&w.channels)) & 0xffff;
+  const uint32_t finished = LoadWord32Acquire(h.memory->finished + id % kHelpEntries) & ~kBegun;
+  return finished == channels;
+}
+
+// By any thread: the turn of the operation at a place behind the own one; kNoTurn: it is done, may
+// not begin yet, or is not begun and comes behind `most`.
+GRT_HD inline uint64_t TurnAt(const HelpList& h, uint32_t place, uint64_t most) {
+  const uint32_t id = h.id + place;
+  const HelpEntry* e = h.memory->copies + id % kHelpEntries;
+  const uint64_t turn = LoadWideRelaxed(&e->turn) | place;
+  const uint32_t finished = LoadWord32Acquire(h.memory->finished + id % kHelpEntries);
+  const uint32_t after = LoadRelaxed(&e->after), marked = LoadRelaxed(&e->marked);
+  if (marked != 0 && static_cast<int32_t>(marked - 1 - h.id) > 0) return kNoTurn;
+  // What stands before the own operation is done.
+  const auto behind = static_cast<int32_t>(after - 1 - h.id);
+  if (after != 0 && behind >= 0 && (behind == 0 || !IsHelped(h, after - 1))) return kNoTurn;
+  if (finished == 0) return turn > most ? kNoTurn : turn;
+  return IsHelped(h, id) ? kNoTurn : turn;
+}
+
+enum class Served : uint8_t { kNothing, kNoStep, kStep };
+
+// A channel of a published operation, as far as it goes now: the first one from `start` on that is
+// free and unfinished.
 template <typename Block>
-GRT_HD inline void Serve(Block& b, const HelpList& h, const Work& w, uint32_t id, uint32_t channel) {
-  uint64_t* claim = ClaimAt(h, id, channel);
-  uint32_t pc = kStepsDone;
-  if (b.Thread() == 0) {
-    const uint64_t word = LoadWordAcquire(claim);
-    const uint32_t steps = StepsOf(word, id);
-    if (steps != kStepsDone && !IsTaken(word, id) &&
-        CompareAndSwap(claim, word, ClaimWord(id, steps, true))) {
-      pc = steps;
+GRT_HD inline Served Serve(Block& b, const HelpList& h, uint32_t id, uint32_t start, bool looks) {
+  constexpr uint32_t kTries = 6;  // of a channel that has begun: the peers are probably at it
+  HelpRoom& room = *b.Room();
+  const Work& w = b.Fetch(&h.memory->copies[id % kHelpEntries].work, room.fetched != id + 1);
+  if (b.Thread() == 0) room.fetched = id + 1;
+  const uint32_t channels = w.channels;
+  uint32_t channel = 0, pc = kStepsDone;
+  for (uint32_t lost = 0; lost < 3 && pc == kStepsDone; ++lost) {
+    uint64_t least = ~uint64_t{0}, word = 0;  // of this thread: distance from `start` | channel
+    for (uint32_t c = b.Thread(); c < channels; c += b.Threads()) {
+      const uint64_t found = LoadWordRelaxed(ClaimAt(h, id, c));
+      if (StepsOf(found, id) == kStepsDone || IsTaken(found, id)) continue;
+      const uint64_t distance = (c + channels - start % channels) % channels;
+      if (distance << 32 >= least) continue;
+      least = distance << 32 | c;
+      word = found;
+    }
+    const uint64_t first = b.Least(least);
+    if (first == ~uint64_t{0}) return Served::kNothing;
+    channel = static_cast<uint32_t>(first);
+    // The thread that found it takes it.
+    uint64_t taken = kStepsDone;
+    if (least == first &&
+        CompareAndSwap(ClaimAt(h, id, channel), word, ClaimWord(id, StepsOf(word, id), true))) {
+      taken = StepsOf(word, id);
+    }
+    pc = static_cast<uint32_t>(b.Least(taken));
+  }
+  if (pc == kStepsDone) return Served::kNothing;
+  const uint32_t before = pc;
+  StepResult result;
+  for (uint32_t tries = 0;;) {
+    result = StepAny(b, w, channel, &pc);
+    if (result == StepResult::kDone) break;
+    if (result == StepResult::kAdvanced) {
+      tries = 0;
+    } else if (pc == 0 || ++tries == kTries) {
+      break;
     }
   }
-  pc = b.Broadcast(pc);
-  if (pc == kStepsDone) return;
-  StepResult result;
-  do {
-    result = StepAny(b, w, channel, &pc);
-  } while (result == StepResult::kAdvanced);
-  if (result == StepResult::kNotReady) {
+  const bool done = result == StepResult::kDone;
+  if (!done && pc == before && looks) {
     // Whether or not it has: its own kernel leaves when its turn comes.
     [[maybe_unused]] const bool failed = HasFailed(b, w, channel);
   }
-  b.Sync();  // the step's stores by all threads come before the word
+  b.Sync();  // the step's stores by all threads come before the words
+  const bool any = done || pc != before;
   if (b.Thread() == 0) {
-    const bool done = result == StepResult::kDone;
-    if (done) AddRelaxed(h.helped, 1);
-    StoreWordRelease(claim, ClaimWord(id, done ? kStepsDone : pc, false));
+    FenceDevice();
+    StoreWideRelaxed(ClaimAt(h, id, channel), ClaimWord(id, done ? kStepsDone : pc, false));
+    uint32_t* const finished = h.memory->finished + id % kHelpEntries;
+    if (done) {
+      AddRelaxed(finished, 1);
+    } else if (any) {
+      OrRelaxed(finished, kBegun);
+    }
+    AddWideRelaxed(&h.counts->visits, 1);
+    if (done) AddWideRelaxed(&h.counts->helped, 1);
+    if (any) AddWideRelaxed(&h.counts->progress, 1);
+    if (any && !done) AddWideRelaxed(&h.counts->switches, 1);
   }
+  return any ? Served::kStep : Served::kNoStep;
+}
+
+// Along the operations between the own one and `tail`. How many looks at the own one come next.
+template <typename Block>
+GRT_HD inline uint32_t Walk(Block& b, const HelpList& h, const Work& own, uint32_t tail,
+                            bool looks) {
+  HelpRoom& room = *b.Room();
+  const uint64_t begun = b.Now();
+  const uint32_t behind = tail - (h.id + 1);
+  // What was seen last may be an older view of the list.
+  const uint32_t first = room.view * kHelpView < behind ? room.view * kHelpView : 0;
+  const auto in_view = static_cast<uint32_t>(Least(behind - first, kHelpView));
+  const bool patient =
+      b.Broadcast(static_cast<int64_t>(begun - room.since) < kPatience ? 1 : 0) != 0;
+  const uint64_t most = patient ? TurnOf(own) : kNoTurn;
+  for (uint32_t i = b.Thread(); i < in_view; i += b.Threads())
+    room.turns[i] = TurnAt(h, first + i + 1, most);
+  b.Sync();
+  const uint32_t start = b.Index() + room.pass;
+  uint64_t last = room.last;
+  bool any = false, over = false, in_time = true;
+  while (in_time) {
+    uint64_t next = kNoTurn;
+    for (uint32_t i = b.Thread(); i < in_view; i += b.Threads()) {
+      if (room.turns[i] > last) next = Least(next, room.turns[i]);
+    }
+    next = b.Least(next);
+    over = next == kNoTurn;
+    if (over) break;
+    last = next;
+    any = Serve(b, h, h.id + static_cast<uint32_t>(next % (1u << kTurnPlaceBits)), start, looks) ==
+              Served::kStep ||
+          any;
+    in_time = b.Broadcast(static_cast<int64_t>(b.Now() - begun) < kHelpBudget ? 1 : 0) != 0;
+  }
+  b.Sync();  // all have read the room
+  const bool nothing = over && last == 0;
+  if (b.Thread() == 0) {
+    room.last = last;
+    if (any) {
+      room.since = b.Now();
+      room.last = room.view = 0;
+    } else if (over) {
+      room.last = 0;
+      if (++room.view * kHelpView >= behind) {
+        room.view = 0;
+        ++room.pass;
+      }
+    }
+  }
+  return any ? kPollsHelped : nothing ? kPollsNothing : kPollsInVain;
 }
 
 template <typename Block>
-GRT_HD inline bool HelpOnceInline(Block& b, const HelpList& h, const Work& own, uint32_t round) {
-  if (HasFailed(b, own, b.Index())) return false;
-  uint32_t stop = 0;
-  uint64_t published = 0;
+GRT_HD inline uint32_t LookAndWalk(Block& b, const HelpList& h, const Work& own, uint32_t round) {
+  constexpr uint32_t kLooks = 8;  // walks, of which one looks whether communicators have failed
+  const bool looks = round % kLooks == 1;
+  if (looks && HasFailed(b, own, b.Index())) return 0;
+  uint32_t state = 0, tail = h.id + 1, host_tail = 0;
   if (b.Thread() == 0) {
-    LookAtHost(h, own, b.Now());
-    stop = LoadRelaxed(&h.seen->stop);
-    if (h.listed != 0) published = LoadWordAcquire(&h.seen->published);
+    const uint64_t now = b.Now();
+    LookForEnd(h, own, now);
+    state = LoadRelaxed(&h.seen->stop) != 0 ? 1 : 0;
+    if (h.listed != 0) {
+      // What was seen before this operation was published says nothing of what follows it.
+      const auto published = static_cast<uint32_t>(LoadWordAcquire(&h.seen->published));
+      if (static_cast<int32_t>(published - tail) > 0) tail = published;
+      if (MayLook(&h.seen->looked, kLookEvery, now)) {
+        host_tail = LoadHostWord(h.tail);
+        if (static_cast<int32_t>(host_tail - tail) > 0) state |= 2;
+      }
+    }
   }
-  if (b.Broadcast(stop) != 0) return false;
-  if (h.listed == 0) return true;
-  const uint32_t tail = b.Broadcast(static_cast<uint32_t>(published >> 32));
-  // What was seen before this operation was published says nothing of what follows it.
-  if (static_cast<int32_t>(tail - (h.id + 1)) <= 0) return true;
-  const uint32_t keys = b.Broadcast(static_cast<uint32_t>(published));
-  uint32_t unfinished_keys = 1;
-  if (b.Thread() == 0) b.Keys()[0] = own.order_key;
+  state = b.Broadcast(state);
+  if ((state & 1) != 0) return 0;
+  if (h.listed == 0) return kPollsAlone;
+  tail = b.Broadcast(tail);
+  if ((state & 2) != 0) {
+    host_tail = b.Broadcast(host_tail);
+    CopyEntries(b, h, tail, host_tail);
+    tail = host_tail;
+  }
+  if (tail == h.id + 1) return kPollsNothing;
+  return Walk(b, h, own, tail, looks);
+}
+
+template <typename Block>
+GRT_HD inline uint32_t HelpOnceInline(Block& b, const HelpList& h, const Work& own,
+                                      uint32_t round) {
+  const bool counts = h.listed != 0 && b.Thread() == 0;
+  HelpRoom& room = *b.Room();
+  uint64_t begun = 0;
+  if (counts) {
+    begun = b.Now();
+    AddWideRelaxed(&h.counts->walks, 1);
+    if (round != 0) AddWideRelaxed(&h.counts->waiting_ns, begun - room.left);
+    if (round == 0) {
+      room.left = begun;
+      room.last = room.view = room.pass = room.fetched = 0;
+      room.since = begun;
+    }
+  }
   b.Sync();
-  for (uint32_t id = h.id + 1; id != tail; ++id) {
-    // Nothing behind can be served once every key has an unfinished operation.
-    if (unfinished_keys >= keys || unfinished_keys == kHelpKeys) break;
-    const Work& w = b.Fetch(h.entries + id % kHelpEntries);
-    if ((w.flags & kBarrier) != 0) break;
-    bool blocked = false;
-    for (uint32_t k = 0; k < unfinished_keys; ++k) blocked = blocked || b.Keys()[k] == w.order_key;
-    bool unfinished = false;
-    if (!blocked) {
-      for (uint32_t c = b.Thread(); c < w.channels; c += b.Threads()) {
-        if (StepsOf(LoadWordAcquire(ClaimAt(h, id, c)), id) != kStepsDone) unfinished = true;
-      }
-    }
-    if (b.Any(unfinished)) {  // a barrier too: keys and entry have been read
-      if (b.Thread() == 0) b.Keys()[unfinished_keys] = w.order_key;
-      ++unfinished_keys;
-      for (uint32_t c = (b.Index() + round) % b.Blocks(); c < w.channels; c += b.Blocks()) {
-        Serve(b, h, w, id, c);
-      }
-      b.Sync();
-    }
+  const uint32_t polls = LookAndWalk(b, h, own, round);
+  if (counts) {
+    room.left = b.Now();
+    AddWideRelaxed(&h.counts->walk_ns, room.left - begun);
   }
-  return true;
+  return polls;
 }
 
 // Blocks of the output, and where one begins.
 GRT_HD inline uint32_t OutputBlocks(const Work& w) { return w.out_stride == 0 ? 1 : w.ranks; }
+
+// Steps to the end, with calls of stall(round) between, as HelpOnce's: false from it ends the
+// operation here, unfinished. `polls`: until the first call.
+template <typename Stall, typename Step>
+GRT_HD inline bool CarryOn(uint32_t polls, Stall&& stall, Step&& step) {
+  uint32_t tries = 0, round = 0;
+  for (;;) {
+    const StepResult result = step();
+    if (result == StepResult::kDone) return true;
+    if (result == StepResult::kAdvanced) continue;
+    tries += 2;
+    if (tries < polls) continue;
+    tries = 0;
+    polls = stall(round++);
+    if (polls == 0) return false;
+  }
+}
 
 template <typename Block>
 GRT_HD inline void FinishRenamedInline(Block& b, const Work& w, const HelpList& h, uint32_t pc) {
@@ -225,11 +506,11 @@ GRT_HD inline void FinishRenamedInline(Block& b, const Work& w, const HelpList& 
     own.offered = 0;
   }
   b.Sync();
-  uint32_t round = 0;
-  while (pc != kStepsDone) {
-    const StepResult result = StepAny(b, own, channel, &pc);
-    if (result == StepResult::kDone) break;
-    if (result == StepResult::kNotReady && !HelpOnce(b, h, own, round++)) return;
+  if (pc != kStepsDone &&
+      !CarryOn(
+          kPollsFirst, [&](uint32_t round) { return HelpOnce(b, h, own, round); },
+          [&] { return StepAny(b, own, channel, &pc); })) {
+    return;
   }
   b.Sync();  // all threads' stores of the last step
   if (w.out == nullptr) return;
@@ -247,12 +528,16 @@ GRT_HD inline void FinishRenamedInline(Block& b, const Work& w, const HelpList& 
 template <typename T, bool kIsBulk, uint32_t kRanks, typename Block>
 GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
   const uint32_t channel = b.Index();
-  uint32_t round = 0;
-  const auto stall = [&] { return HelpOnce(b, h, w, round++); };
+  const auto stall = [&](uint32_t round) { return HelpOnce(b, h, w, round); };
+  const uint32_t polls = h.listed != 0 ? kPollsFirst : kPollsAlone;
   uint32_t pc = 0;
   if (h.listed != 0) {
     // All before it on the stream is done: the kernel boundary.
-    if (channel == 0 && b.Thread() == 0) StoreRelaxed(h.begun, h.id + 1);
+    if (channel == 0 && b.Thread() == 0) {
+      StoreRelaxed(h.begun, h.id + 1);
+      StoreRelaxed(h.memory->finished + h.id % kHelpEntries,
+                   0);  // for who comes next at its place in the ring
+    }
     // Nobody else writes the word now: whoever helped ran in kernels before this one.
     const uint64_t word = LoadWordAcquire(ClaimAt(h, h.id, channel));
     pc = StepsOf(word, h.id);
@@ -263,25 +548,17 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
     }
     if (pc == kStepsDone) return;
   }
-  constexpr uint32_t kFruitless = 32;
-  uint32_t tries = 0;
   if constexpr (!kIsBulk) {
     if (pc == 0) {
-      RunLines<T, kRanks>(b, w, channel, stall);
-      return;
-    }
-    for (;;) {  // a helper has begun it
-      const StepResult result = StepAny(b, w, channel, &pc);
-      if (result == StepResult::kDone) return;
-      if (result == StepResult::kNotReady && ++tries % kFruitless == 0 && !stall()) return;
+      uint32_t round = 0;
+      RunLines<T, kRanks>(b, w, channel, polls, [&] { return stall(round++); });
+    } else {  // a helper has begun it
+      CarryOn(polls, stall, [&] { return StepAny(b, w, channel, &pc); });
     }
   } else {
-    const Bulk bulk = BulkOf(w, channel);  // nobody else has the channel: it stays so while others are helped
-    for (;;) {
-      const StepResult result = StepBulk<T, kRanks>(b, w, channel, bulk, &pc);
-      if (result == StepResult::kDone) return;
-      if (result == StepResult::kNotReady && ++tries % kFruitless == 0 && !stall()) return;
-    }
+    const Bulk bulk =
+        BulkOf(w, channel);  // nobody else has the channel: it stays so while others are helped
+    CarryOn(polls, stall, [&] { return StepBulk<T, kRanks>(b, w, channel, bulk, &pc); });
   }
 }
 

@@ -60,7 +60,7 @@ bool HelpStream::Publish(Work work, const Touched& touched, bool first, cudaStre
                          HelpList* help) {
   *help = {};
   help->stop = stop_;
-  help->seen = seen_;
+  help->seen = &memory_->seen;
   // A kernel that is running reads entries behind its own, all of them unfinished.
   Refresh(stream);
   if (next_ - done_ >= kHelpEntries - 1) {
@@ -79,21 +79,16 @@ bool HelpStream::Publish(Work work, const Touched& touched, bool first, cudaStre
   }
   if (marked) {
     unfinished_.clear();
-    work.flags |= kBarrier;
   } else if (help->renamed != nullptr) {
     work.out = help->renamed;
     work.offered = 0;
   }
   unfinished_.push_back(touched);
-  if (keys_.insert(work.order_key).second) {
-    __atomic_store_n(&shared_->keys, static_cast<uint32_t>(keys_.size()), __ATOMIC_RELEASE);
-  }
-  shared_->entries[next_ % kHelpEntries] = work;
+  shared_->entries[next_ % kHelpEntries] = sequence_.Enter(work, next_, marked);
   help->entries = shared_->entries;
   help->tail = &shared_->tail;
-  help->keys = &shared_->keys;
-  help->claims = claims_;
-  help->helped = helped_;
+  help->memory = memory_;
+  help->counts = counts_;
   help->begun = &shared_->begun;
   help->id = next_;
   help->listed = 1;

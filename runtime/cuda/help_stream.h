@@ -18,9 +18,9 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <set>
 
 #include "runtime/cuda/help_device.h"
+#include "runtime/cuda/help_sequence.h"
 
 namespace gordian::runtime::cuda {
 
@@ -38,19 +38,15 @@ class HelpStream {
   // In mapped host memory; zero at first.
   struct Shared {
     alignas(128) uint32_t tail;
-    uint32_t keys;
     alignas(128) uint32_t begun;  // written by the kernels
-    alignas(128) Work entries[kHelpEntries];
+    alignas(128) HelpEntry entries[kHelpEntries];
   };
-  static constexpr size_t kClaimBytes = sizeof(uint64_t) * kHelpEntries * kMaxChannels;
 
-  // `claims`: kClaimBytes of the device's memory, and `seen` there too, zero at first. `stop`, `helped`: see
-  // HelpList.
+  // `memory`: of the device, zero at first. `stop`, `counts`: see HelpList.
   // `room`: of the device's memory, for renamed outputs.
-  HelpStream(Shared* shared, uint64_t* claims, Seen* seen, const uint32_t* stop, uint32_t* helped, char* room,
+  HelpStream(Shared* shared, HelpMemory* memory, const uint32_t* stop, HelpCounts* counts, char* room,
              uint64_t room_bytes)
-      : stop_(stop), helped_(helped), seen_(seen), shared_(shared), claims_(claims), room_(room),
-        room_bytes_(room_bytes) {}
+      : stop_(stop), counts_(counts), shared_(shared), memory_(memory), room_(room), room_bytes_(room_bytes) {}
   HelpStream(const HelpStream&) = delete;
   HelpStream& operator=(const HelpStream&) = delete;
 
@@ -71,17 +67,16 @@ class HelpStream {
   char* TakeRoom(uintptr_t out, uint64_t bytes);
 
   const uint32_t* const stop_;
-  uint32_t* const helped_;
-  Seen* const seen_;
+  HelpCounts* const counts_;
   Shared* const shared_;
-  uint64_t* const claims_;
+  HelpMemory* const memory_;
   char* const room_;
   const uint64_t room_bytes_;
   uint32_t next_ = 0;
   uint32_t done_ = 0;  // entries below are known to be finished
   std::atomic<bool> interrupted_{true};
   std::deque<Touched> unfinished_;  // since the last marked entry, or of `done_`
-  std::set<uint32_t> keys_;
+  HelpSequence sequence_;
   struct Room {
     uint32_t id;
     uint64_t begin, end;

@@ -242,11 +242,10 @@ GRT_HD inline void FinishLines(Block& b, const Work& w, uint32_t channel, uint32
   }
 }
 
-// Carries a channel to its end. stall() is called by all threads when a while has passed in vain; false
-// from it ends the operation here, unfinished. Returns whether it was finished.
+// Carries a channel to its end. stall() is called by all threads after so many looks in vain, and returns how many
+// are to come until its next call; 0 ends the operation here, unfinished. Returns whether it was finished.
 template <typename T, uint32_t kRanks, typename Block, typename Stall>
-GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, Stall&& stall) {
-  constexpr uint32_t kPolls = 100;  // some 50 us
+GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, uint32_t polls, Stall&& stall) {
   const ChannelState state = *StateAt(w, channel);
   const uint32_t carried = state.lines;
   TellDoing(b, w, channel, state.lines + state.bulks + 1);
@@ -276,7 +275,10 @@ GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, Stall&& s
     for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
       ready = ready && HasLineCredit(w, channel, p, carried);
     }
-    if (tries % kPolls == 0 && !stall()) return false;
+    if (tries < polls) continue;
+    tries = 0;
+    polls = stall();
+    if (polls == 0) return false;
   }
   SendLines<kRanks>(b, w, channel, lines, loaded);
   const bool sums = (w.flags & kTwoPhase) != 0;
@@ -288,16 +290,17 @@ GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, Stall&& s
         second = true;
         l = b.Thread();
       } else {
-        arrived = TakeLine<T, kRanks>(w, channel, lines, l, kPolls);
+        arrived = TakeLine<T, kRanks>(w, channel, lines, l, polls);
         if (arrived) l += b.Threads();
       }
     }
     while (sums && arrived && l < lines.count) {
-      arrived = TakeSum<kRanks>(w, channel, lines, l, kPolls);
+      arrived = TakeSum<kRanks>(w, channel, lines, l, polls);
       if (arrived) l += b.Threads();
     }
     if (b.All(arrived)) break;
-    if (!stall()) return false;
+    polls = stall();
+    if (polls == 0) return false;
   }
   FinishLines(b, w, channel, carried);
   return true;

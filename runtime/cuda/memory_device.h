@@ -159,11 +159,31 @@ GRT_HD inline void FenceSystem() {
 #endif  // the host's StoreRelaxed is a release store, which is all that is asked for
 }
 
+// The same for observers on this device.
+GRT_HD inline void FenceDevice() {
+#ifdef __CUDA_ARCH__
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+#else
+  __atomic_thread_fence(__ATOMIC_ACQ_REL);
+#endif
+}
+
 // A word of this device's memory that several of its blocks contend for.
 GRT_HD inline uint64_t LoadWordAcquire(const uint64_t* word) {
 #ifdef __CUDA_ARCH__
   uint64_t value;
   asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+#else
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#endif
+}
+
+// The same where nothing is read because of it.
+GRT_HD inline uint64_t LoadWordRelaxed(const uint64_t* word) {
+#ifdef __CUDA_ARCH__
+  uint64_t value;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
   return value;
 #else
   return __atomic_load_n(word, __ATOMIC_ACQUIRE);
@@ -192,9 +212,35 @@ GRT_HD inline bool CompareAndSwap(uint64_t* word, uint64_t expected, uint64_t de
 #endif
 }
 
+GRT_HD inline uint32_t LoadWord32Acquire(const uint32_t* word) {
+#ifdef __CUDA_ARCH__
+  uint32_t value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+  return value;
+#else
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#endif
+}
+
+GRT_HD inline void OrRelaxed(uint32_t* word, uint32_t value) {
+#ifdef __CUDA_ARCH__
+  asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+#else
+  __atomic_fetch_or(word, value, __ATOMIC_RELAXED);
+#endif
+}
+
 GRT_HD inline void AddRelaxed(uint32_t* word, uint32_t value) {
 #ifdef __CUDA_ARCH__
   asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+#else
+  __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+#endif
+}
+
+GRT_HD inline void AddWideRelaxed(uint64_t* word, uint64_t value) {
+#ifdef __CUDA_ARCH__
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 #else
   __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
 #endif

@@ -97,7 +97,6 @@ enum WorkFlags : uint16_t {
   kPair = 16,           // port 1: counters by peer and direction
   kBulk = 32,           // staged chunks; else LL lines
   kOffers = 64,         // receivers tell where they may be written directly (zero copy)
-  kBarrier = 128,       // must not begin before all that stands before it on its stream is done
 };
 
 // What a kernel gets, and an entry of the list that stalled kernels help from.
@@ -125,7 +124,7 @@ struct alignas(16) Work {
   uint8_t send1, receive1, send2, receive2;  // masks of ranks
   DataType type;
   Operator op;
-  uint8_t unused[2];
+  uint16_t tag;          // of the communicator, equal on all its members: whoever sorts operations by it gets one order
   uint32_t signature;    // of what must be equal on all members
   uint64_t scalar;       // PreMulSum: the bits of one element, this rank's own
 };

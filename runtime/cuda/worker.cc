@@ -38,8 +38,7 @@ Status Worker::Create(const WorkerConfig& config, int device, const uint32_t* st
 }
 
 Status Worker::Prepare() {
-  cudaError_t e = PreloadWorker();
-  if (e == cudaSuccess) e = cudaHostAlloc(reinterpret_cast<void**>(&host_), sizeof(WorkerHost), cudaHostAllocMapped);
+  cudaError_t e = cudaHostAlloc(reinterpret_cast<void**>(&host_), sizeof(WorkerHost), cudaHostAllocMapped);
   if (e == cudaSuccess) e = cudaMalloc(reinterpret_cast<void**>(&device_), sizeof(WorkerDevice));
   // Before all others that wait for a place: it is what they may wait for.
   int least = 0, greatest = 0;
@@ -47,6 +46,7 @@ Status Worker::Prepare() {
   if (e == cudaSuccess) e = cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest);
   if (e == cudaSuccess) e = cudaEventCreateWithFlags(&ended_, cudaEventDisableTiming | cudaEventBlockingSync);
   if (e == cudaSuccess) e = cudaMemsetAsync(device_, 0, sizeof(WorkerDevice), stream_);
+  if (e == cudaSuccess) e = PreloadWorker(stream_);
   if (e == cudaSuccess) e = cudaStreamSynchronize(stream_);
   if (Status s = Cuda(e, "preparing the resident worker"); !s.ok()) return s;
   *host_ = WorkerHost{};

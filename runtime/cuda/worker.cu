@@ -7,6 +7,7 @@ namespace gordian::runtime::cuda {
 namespace {
 
 __global__ void __launch_bounds__(kCarrierThreads, 2) ResidentWorker(const __grid_constant__ WorkerView view) {
+  if (view.device == nullptr) return;
   __shared__ WorkerBlock::Shared shared;
   WorkerBlock block(&shared);
   BeResident(block, view);
@@ -14,10 +15,7 @@ __global__ void __launch_bounds__(kCarrierThreads, 2) ResidentWorker(const __gri
 
 }  // namespace
 
-cudaError_t PreloadWorker() {
-  cudaFuncAttributes attributes;
-  return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&ResidentWorker));
-}
+cudaError_t PreloadWorker(cudaStream_t stream) { return LaunchWorker({}, 1, stream); }
 
 cudaError_t LaunchWorker(const WorkerView& view, uint32_t blocks, cudaStream_t stream) {
   void* arguments[] = {const_cast<WorkerView*>(&view)};

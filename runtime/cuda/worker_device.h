@@ -123,16 +123,6 @@ GRT_HD inline uint64_t LoadHostWide(const uint64_t* word) {
   return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 #endif
 }
-// Words that others change, where nothing is read because of them.
-GRT_HD inline uint64_t LoadWordRelaxed(const uint64_t* word) {
-#ifdef __CUDA_ARCH__
-  uint64_t value;
-  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
-  return value;
-#else
-  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-#endif
-}
 // What the word was.
 GRT_HD inline uint64_t AddWord(uint64_t* word, uint64_t value) {
 #ifdef __CUDA_ARCH__

@@ -10,8 +10,8 @@
 
 namespace gordian::runtime::cuda {
 
-// Loads it now: see PreloadCarriers.
-cudaError_t PreloadWorker();
+// Runs it now, with nothing to do: see PreloadCarriers.
+cudaError_t PreloadWorker(cudaStream_t stream);
 
 // Enqueues an instance of `blocks` blocks; `view.instance` is a new number.
 cudaError_t LaunchWorker(const WorkerView& view, uint32_t blocks, cudaStream_t stream);

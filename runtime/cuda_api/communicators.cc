@@ -230,9 +230,9 @@ grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats) {
     const OnDevice on(process->device());
     stats->operations = comm->comm->operations.load();
     // Of the whole device: kernels do not tell communicators apart. In channels, not in operations.
-    uint32_t helped = 0;
-    if (!process->domain().Helped(&helped).ok()) return grtUnhandledCudaError;
-    stats->helped = helped;
+    HelpCounts counts;
+    if (!process->domain().Helped(&counts).ok()) return grtUnhandledCudaError;
+    stats->helped = counts.helped;
     stats->mismatches = comm->comm->error() == grtMismatch ? 1 : 0;
     if (Worker* worker = process->domain().worker()) {
       const Worker::Stats of = worker->stats();

@@ -55,7 +55,7 @@ innocent() {  # NAME
 }
 
 if has api; then
-  for case in kinds mismatch order order_twin detached faults rest; do
+  for case in kinds mismatch order order_twin events detached faults rest; do
     run "api_$case" 60 0 "$build/bin/gordian-runtime-api-cases" "$case"
   done
 fi

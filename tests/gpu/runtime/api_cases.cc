@@ -1,6 +1,6 @@
 // The C API on real GPUs: gordian/runtime.h and CUDA's runtime, as a program uses them.
 //   gordian-runtime-api-cases CASE [--ranks N]
-// Cases: kinds mismatch order order_twin detached faults rest. One process a rank, one device each.
+// Cases: kinds mismatch order order_twin events detached faults rest. One process a rank, one device each.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
@@ -40,6 +40,7 @@ class Runner {
     else if (what_ == "mismatch") Mismatches();
     else if (what_ == "order") Order(true);
     else if (what_ == "order_twin") Order(false);
+    else if (what_ == "events") Events();
     else if (what_ == "detached") DetachedOrders();
     else if (what_ == "faults") Faults();
     else if (what_ == "rest") Rest();
@@ -265,11 +266,66 @@ class Runner {
     }
     grtStats_t stats = GRT_STATS_INITIALIZER;
     Ok(grtGetStats(a, &stats), "stats");
-    if (stats.helped == 0) p_.Fail("nothing was helped");
+    const uint64_t helped = p_.Sum(stats.helped);
+    if (helped == 0) p_.Fail("nothing was helped");
     Say("order: %d pairs in opposite orders, %.1f us an operation, %llu channels helped\n", pairs,
-        (Now() - begin) / pairs / 2 * 1e6, static_cast<unsigned long long>(stats.helped));
+        (Now() - begin) / pairs / 2 * 1e6, static_cast<unsigned long long>(helped));
     Ok(grtCommDestroy(a, kPatience), "destroy");
     Ok(grtCommDestroy(b, kPatience), "destroy");
+  }
+
+  // A communicator on a stream of its own each, and one stream waits for the other's event: another one on odd ranks
+  // (departs), the same on all, or none. The first hangs: help goes along one stream.
+  void Events() {
+    cudaStream_t other = nullptr;
+    cudaEvent_t event = nullptr;
+    Cuda(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "cudaStreamCreate");
+    Cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+    Case c;
+    c.count = 1024;
+    char* second = out_ + (32 << 20);
+    Fill(c, in_);
+    enum { kNone, kSame, kDeparts };
+    for (const int how : {kNone, kSame, kDeparts}) {
+      grtComm_t a = Comm("a" + std::to_string(how)), b = Comm("b" + std::to_string(how));
+      One(c, a);
+      One(c, b);
+      Fill(c, in_);
+      Cuda(cudaDeviceSynchronize(), "inputs");
+      for (const cudaStream_t s : {stream_, other}) Ok(grtStreamExclusive(s, 1), "exclusive");
+      const bool turned = how == kDeparts && r_ % 2 == 1;
+      const cudaStream_t first_stream = turned ? other : stream_, second_stream = turned ? stream_ : other;
+      p_.At("events, %d", how);
+      grtOp_t op = nullptr;
+      grtOpDesc_t d = Describe(c, turned ? b : a);
+      d.out = turned ? second : out_;
+      Ok(grtSubmit(&d, first_stream, nullptr), "first");
+      if (how != kNone) {
+        Cuda(cudaEventRecord(event, first_stream), "record");
+        Ok(grtEventRecorded(event, first_stream), "record");
+        Cuda(cudaStreamWaitEvent(second_stream, event, 0), "wait");
+        Ok(grtEventAwaited(event, second_stream), "wait");
+      }
+      d = Describe(c, turned ? a : b);
+      d.out = turned ? out_ : second;
+      Ok(grtSubmit(&d, second_stream, &op), "second");
+      const grtResult_t result = grtOpWait(op, how == kDeparts ? 3 * kSecond : kPatience);
+      if (how == kDeparts) {
+        Need(result, grtTimeout, "streams that wait for each other");
+        Ok(grtCommAbort(a), "abort");
+        Ok(grtCommAbort(b), "abort");
+      } else {
+        Ok(result, "the second one");
+      }
+      for (const cudaStream_t s : {stream_, other}) Cuda(cudaStreamSynchronize(s), "the stream goes on");
+      if (how != kDeparts && (Wrong(c, out_, true) != 0 || Wrong(c, second, true) != 0)) p_.Fail("wrong results");
+      Ok(grtOpFree(op), "free");
+      for (const cudaStream_t s : {stream_, other}) Ok(grtStreamExclusive(s, 0), "not exclusive");
+      for (const grtComm_t comm : {a, b}) {
+        if (how != kDeparts) Ok(grtCommDestroy(comm, kPatience), "destroy");
+      }
+    }
+    Say("events: two streams go on without waits and with the same; with opposite ones they hang, and abort ends it\n");
   }
 
   // Detached operations in opposite orders, with a wait for the device between.

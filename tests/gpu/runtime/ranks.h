@@ -32,6 +32,9 @@ struct Board {
     std::atomic<int> done;
   };
   Rank ranks[kMostRanks];
+  static constexpr int kMostSums = 8;
+  std::atomic<uint64_t> sums[kMostSums];
+  std::atomic<int> added[kMostSums];
   std::atomic<int> has_id;
   char id[128];  // NCCL's
   std::atomic<int> arrived;
@@ -52,6 +55,16 @@ class RankProcess {
     vsnprintf(board_->ranks[rank_].where, sizeof board_->ranks[rank_].where, format, arguments);
     va_end(arguments);
     board_->ranks[rank_].ticks.fetch_add(1);
+  }
+  // The sum of what all ranks give; all must call it, up to Board::kMostSums times.
+  uint64_t Sum(uint64_t own) {
+    if (sums_ == Board::kMostSums) Fail("too many sums");
+    const int i = sums_++;
+    board_->sums[i] += own;
+    ++board_->added[i];
+    const timespec pause{0, 100000};
+    while (board_->added[i] < ranks_) nanosleep(&pause, nullptr);
+    return board_->sums[i];
   }
   void Watch() {
     std::thread([this] {
@@ -83,6 +96,7 @@ class RankProcess {
  private:
   Board* const board_;
   const int rank_, ranks_, patience_s_;
+  int sums_ = 0;
 };
 
 // Runs body(rank) in a process a rank. 0 when all return 0; ranks listed in `may_die` (a mask) may end any

@@ -4,9 +4,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <cstring>
 #include <initializer_list>
 
@@ -22,16 +20,7 @@ ncclResult_t ncclWaitSignal(int nDesc, GordianNcclWaitSignalDesc* signalDescs, n
 
 namespace ring = gordian::ring;
 
-namespace {
-
-void Check(bool right, const char* what, int line) {
-  if (right) return;
-  std::fprintf(stderr, "job_waits.cc:%d: %s\n", line, what);
-  _exit(1);
-}
-#define CHECK(condition) Check((condition), #condition, __LINE__)
-
-}  // namespace
+#include "tests/unit/interpose/job_calls.h"
 
 void MemoryWords() {
   cudaStream_t stream = nullptr;

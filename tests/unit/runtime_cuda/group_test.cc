@@ -148,7 +148,7 @@ class Groups {
         Fill(rank, launch);
         std::vector<HelpList> help;
         for (const Work& w : m.works)
-          help.push_back(listed ? m.list.Publish(w, help.empty(), 16) : m.list.Alone());
+          help.push_back(listed ? m.list.Publish(w, help.empty()) : m.list.Alone());
         for (size_t o = 0; o < m.works.size() && !stopped_; ++o)
           RunOnHost(m.works[o], help[o], &fibers_);
         if (!stopped_) Check(rank, launch);

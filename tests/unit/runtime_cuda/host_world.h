@@ -1,7 +1,8 @@
-// Ranks of the CUDA backend's protocols on the host: the device functions themselves, over memory that all
-// of them see. A rank is a fiber; where a block of it stalls, another rank goes on, chosen by a seed, so
-// that a run can be repeated. A "kernel" runs its blocks one after another, which is as few resident blocks
-// as there can be. What this cannot show is anything about the order of memory accesses.
+// Ranks of the CUDA backend's protocols on the host: the device functions themselves, over memory
+// that all of them see. A rank is a fiber; where a block of it stalls, another rank goes on, chosen
+// by a seed, so that a run can be repeated. A "kernel" runs its blocks one after another, which is
+// as few resident blocks as there can be (RunOnHost), or several at a time (HostSlots). What this
+// cannot show is anything about the order of memory accesses.
 #ifndef GORDIAN_TESTS_UNIT_RUNTIME_CUDA_HOST_WORLD_H_
 #define GORDIAN_TESTS_UNIT_RUNTIME_CUDA_HOST_WORLD_H_
 
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "runtime/cuda/help_device.h"
+#include "runtime/cuda/help_sequence.h"
 #include "runtime/cuda/work.h"
 
 namespace gordian::runtime::cuda {
@@ -30,7 +32,8 @@ class Fibers {
     fibers_.back()->body = std::move(body);
     fibers_.back()->owner = this;
   }
-  // Until all have returned, or `most` turns were taken since Progress() was last called; whether all have.
+  // Until all have returned, or `most` turns were taken since Progress() was last called; whether
+  // all have.
   bool Run(uint64_t most) {
     for (auto& fiber : fibers_) {
       getcontext(&fiber->context);
@@ -39,8 +42,8 @@ class Fibers {
       fiber->context.uc_stack.ss_size = fiber->stack.size();
       fiber->context.uc_link = &scheduler_;
       const auto address = reinterpret_cast<uintptr_t>(fiber.get());
-      makecontext(&fiber->context, reinterpret_cast<void (*)()>(&Enter), 2, static_cast<uint32_t>(address),
-                  static_cast<uint32_t>(address >> 32));
+      makecontext(&fiber->context, reinterpret_cast<void (*)()>(&Enter), 2,
+                  static_cast<uint32_t>(address), static_cast<uint32_t>(address >> 32));
     }
     std::vector<Fiber*> live;
     for (auto& fiber : fibers_) live.push_back(fiber.get());
@@ -57,9 +60,15 @@ class Fibers {
     }
     return !hung_;
   }
+  // Another one goes on in the middle of what blocks do, half of the times.
+  void Interleave() { interleaves_ = true; }
+  void Point() {
+    if (interleaves_ && random_() % 2 == 0) Yield();
+  }
   void Yield() { swapcontext(&current_->context, &scheduler_); }
   // Advances with every look at it, by less than kLookEvery: what was seen is sometimes old.
-  uint64_t Clock() { return clock_ += 4000; }
+  uint64_t Clock() { return clock_ += tick_; }
+  void SetTick(uint64_t nanoseconds) { tick_ = nanoseconds; }
   void Progress() { since_progress_ = 0; }
   // Called once when nothing goes on; must make the fibers leave.
   void OnHang(std::function<void()> on_hang) { on_hang_ = std::move(on_hang); }
@@ -83,8 +92,8 @@ class Fibers {
   ucontext_t scheduler_;
   Fiber* current_ = nullptr;
   uint64_t since_progress_ = 0;
-  uint64_t clock_ = 1 << 20;
-  bool hung_ = false;
+  uint64_t clock_ = 1 << 20, tick_ = 4000;
+  bool hung_ = false, interleaves_ = false;
   std::function<void()> on_hang_;
 };
 
@@ -100,14 +109,16 @@ class HostBlock {
   bool All(bool value) { return value; }
   bool Any(bool value) { return value; }
   char** Targets() { return targets_; }
-  uint32_t* Keys() { return keys_; }
+  HelpRoom* Room() { return &room_; }
   Work& Own() { return own_; }
   uint64_t Now() const { return fibers_->Clock(); }
   uint32_t Broadcast(uint32_t value) { return value; }
-  const Work& Fetch(const Work* entry) {
-    entry_ = *entry;
+  uint64_t Least(uint64_t value) { return value; }
+  const Work& Fetch(const Work* entry, bool anew) {
+    if (anew) entry_ = *entry;
     return entry_;
   }
+  void Point() { fibers_->Point(); }
   void Stalled() { fibers_->Yield(); }
 
  private:
@@ -115,15 +126,16 @@ class HostBlock {
   Fibers* const fibers_;
   Work entry_, own_;
   char* targets_[kMaxRanks];
-  uint32_t keys_[kHelpKeys];
+  HelpRoom room_ = {};
 };
 
 template <>
 inline StepResult StepAny(HostBlock& b, const Work& w, uint32_t channel, uint32_t* pc) {
-  return StepAnyInline(b, w, channel, pc);
+  b.Point();
+  return ByType(w, [&](auto type) { return StepTyped<decltype(type)>(b, w, channel, pc); });
 }
 template <>
-inline bool HelpOnce(HostBlock& b, const HelpList& h, const Work& own, uint32_t round) {
+inline uint32_t HelpOnce(HostBlock& b, const HelpList& h, const Work& own, uint32_t round) {
   b.Stalled();
   return HelpOnceInline(b, h, own, round);
 }
@@ -146,13 +158,15 @@ class HostHeaps {
     uint32_t chunk_bytes = 256;
   };
   explicit HostHeaps(const Options& options) : options_(options) {
-    ports_[0] = Small(LayOut(kRegionHeaderBytes, options.ranks, false, options.line_channels, options.bulk_channels, 2, 0));
-    ports_[1] = Small(
-        LayOut(ports_[0].end, options.ranks, true, options.line_channels, options.bulk_channels, 1, 0));
+    ports_[0] = Small(LayOut(kRegionHeaderBytes, options.ranks, false, options.line_channels,
+                             options.bulk_channels, 2, 0));
+    ports_[1] = Small(LayOut(ports_[0].end, options.ranks, true, options.line_channels,
+                             options.bulk_channels, 1, 0));
     region_ = RoundUp(ports_[1].end, 4096);
     bytes_ = region_ * options.communicators + options.user_bytes;
     for (uint32_t r = 0; r < options.ranks; ++r) {
-      heaps_.emplace_back(static_cast<char*>(std::aligned_alloc(4096, RoundUp(bytes_, 4096))), &std::free);
+      heaps_.emplace_back(static_cast<char*>(std::aligned_alloc(4096, RoundUp(bytes_, 4096))),
+                          &std::free);
       std::memset(heaps_.back().get(), 0, bytes_);
     }
   }
@@ -161,11 +175,14 @@ class HostHeaps {
   void Fail(uint32_t rank, uint32_t failure) { failed_[rank] = failure; }
   char* User(uint32_t rank) { return heaps_[rank].get() + region_ * options_.communicators; }
   // An operation of `rank`; `out` may lie in User(rank).
-  Work Make(uint32_t rank, uint32_t communicator, OpKind kind, DataType type, Operator op, const void* in,
-            void* out, uint64_t count, uint32_t peer, const Thresholds& thresholds) {
+  Work Make(uint32_t rank, uint32_t communicator, OpKind kind, DataType type, Operator op,
+            const void* in, void* out, uint64_t count, uint32_t peer,
+            const Thresholds& thresholds) {
     Work w{};
     w.failed = &failed_[rank];
-    for (uint32_t r = 0; r < options_.ranks; ++r) w.base[r] = heaps_[r].get() + region_ * communicator;
+    w.tag = static_cast<uint16_t>(communicator);
+    for (uint32_t r = 0; r < options_.ranks; ++r)
+      w.base[r] = heaps_[r].get() + region_ * communicator;
     w.rank = static_cast<uint8_t>(rank);
     w.ranks = static_cast<uint8_t>(options_.ranks);
     w.kind = kind;
@@ -178,7 +195,8 @@ class HostHeaps {
     if (!PlanWork(&w, count, peer, thresholds, options_.user_bytes > 0)) std::abort();
     w.order_key = communicator * 64 + (pair ? 1 + peer * 2 + (kind == OpKind::kRecv ? 1 : 0) : 0);
     const char* heap = heaps_[rank].get();
-    if (w.out >= heap && w.out < heap + bytes_) w.offered = static_cast<uint64_t>(w.out - w.base[rank]) + 1;
+    if (w.out >= heap && w.out < heap + bytes_)
+      w.offered = static_cast<uint64_t>(w.out - w.base[rank]) + 1;
     return w;
   }
 
@@ -186,7 +204,8 @@ class HostHeaps {
   // Lanes and slots so small that every operation of a test goes round them.
   PortLayout Small(PortLayout port) const {
     const uint64_t lanes = uint64_t{port.line_channels} * kLineSlots * port.phases * options_.ranks;
-    const uint64_t slots = uint64_t{port.bulk_channels} * port.phases * (options_.ranks - 1) * kStageSlots;
+    const uint64_t slots =
+        uint64_t{port.bulk_channels} * port.phases * (options_.ranks - 1) * kStageSlots;
     port.lines_per_lane = options_.lines_per_lane;
     port.chunk_bytes = options_.chunk_bytes;
     port.stage_at = port.lines_at + lanes * port.lines_per_lane * sizeof(LlLine);
@@ -205,22 +224,19 @@ class HostHeaps {
 // The list of one stream, as HelpStream keeps it.
 class HostList {
  public:
-  HostList() : entries_(kHelpEntries), claims_(kHelpEntries * kMaxChannels, 0) {}
+  HostList() : entries_(kHelpEntries), memory_(std::make_unique<HelpMemory>()) {}
   // `renamed`: where helpers write the output; null: to its output.
-  HelpList Publish(Work work, bool marked, uint32_t keys, char* renamed = nullptr) {
-    if (marked) work.flags |= kBarrier;
+  HelpList Publish(Work work, bool marked, char* renamed = nullptr) {
     if (renamed != nullptr) {
       work.out = renamed;
       work.offered = 0;
     }
-    __atomic_store_n(&keys_, keys, __ATOMIC_RELEASE);
-    entries_[tail_ % kHelpEntries] = work;
+    entries_[tail_ % kHelpEntries] = sequence_.Enter(work, tail_, marked);
     HelpList help = Alone();
     help.entries = entries_.data();
     help.tail = &tail_;
-    help.keys = &keys_;
-    help.claims = claims_.data();
-    help.helped = &helped_;
+    help.memory = memory_.get();
+    help.counts = &counts_;
     help.begun = &begun_;
     help.id = tail_;
     help.listed = 1;
@@ -232,40 +248,87 @@ class HostList {
   HelpList Alone() {
     HelpList help{};
     help.stop = &stop_;
-    help.seen = &seen_;
+    help.seen = &memory_->seen;
     return help;
   }
   void Stop() { __atomic_store_n(&stop_, 1, __ATOMIC_RELEASE); }
-  uint32_t helped() const { return helped_; }
+  bool stopped() const { return stop_ != 0; }
+  const HelpCounts& counts() const { return counts_; }
   // The number + 1 of the last operation whose kernel has begun.
   uint32_t begun() const { return begun_; }
 
  private:
-  std::vector<Work> entries_;
-  std::vector<uint64_t> claims_;
-  Seen seen_{};
-  uint32_t tail_ = 0, keys_ = 0, helped_ = 0, stop_ = 0, begun_ = 0;
+  std::vector<HelpEntry> entries_;
+  std::unique_ptr<HelpMemory> memory_;
+  HelpSequence sequence_;
+  HelpCounts counts_{};
+  uint32_t tail_ = 0, stop_ = 0, begun_ = 0;
 };
 
-// What a launch does. Move operations and types as the kernels are chosen.
-inline void RunOnHost(const Work& w, const HelpList& help, Fibers* fibers) {
-  for (uint32_t i = 0; i < w.channels; ++i) {
-    HostBlock block(i, w.channels, fibers);
-    const bool bulk = (w.flags & kBulk) != 0;
-    if ((w.flags & kReduces) == 0) {
-      bulk ? Carry<MoveOnly, true, kMaxRanks>(block, w, help) : Carry<MoveOnly, false, kMaxRanks>(block, w, help);
-    } else if (w.op != Operator::kPreMulSum && w.type == DataType::kFloat) {
-      bulk ? Carry<FloatElement, true, kMaxRanks>(block, w, help)
-           : Carry<FloatElement, false, kMaxRanks>(block, w, help);
-    } else if (w.op != Operator::kPreMulSum && w.type == DataType::kBfloat16) {
-      bulk ? Carry<Bfloat16Element, true, kMaxRanks>(block, w, help)
-           : Carry<Bfloat16Element, false, kMaxRanks>(block, w, help);
+// What a block of a launch does. Types are chosen as kernels are.
+inline void RunBlockOnHost(const Work& w, const HelpList& help, uint32_t index, Fibers* fibers) {
+  HostBlock block(index, w.channels, fibers);
+  ByType(w, [&](auto type) {
+    using T = decltype(type);
+    if ((w.flags & kBulk) != 0) {
+      Carry<T, true, kMaxRanks>(block, w, help);
     } else {
-      bulk ? Carry<AnyType, true, kMaxRanks>(block, w, help) : Carry<AnyType, false, kMaxRanks>(block, w, help);
+      Carry<T, false, kMaxRanks>(block, w, help);
     }
-  }
+    return StepResult::kDone;
+  });
+}
+
+// What a launch does.
+inline void RunOnHost(const Work& w, const HelpList& help, Fibers* fibers) {
+  for (uint32_t i = 0; i < w.channels; ++i) RunBlockOnHost(w, help, i, fibers);
   fibers->Progress();
 }
+
+// A stream's launches on a device that has room for several blocks at once: a fiber a block.
+class HostSlots {
+ public:
+  struct Launch {
+    const Work* work;
+    HelpList help;
+  };
+  // `done`: called behind the last launch.
+  HostSlots(uint32_t slots, Fibers* fibers, std::function<void()> done)
+      : fibers_(fibers), done_(std::move(done)) {
+    for (uint32_t i = 0; i < slots; ++i) fibers->Add([this] { Slot(); });
+  }
+  void Enqueue(const Work* work, const HelpList& help) { launches_.push_back({work, help}); }
+  void NoMore() { no_more_ = true; }
+  // What has not begun does not any more.
+  void Stop() { stopped_ = true; }
+
+ private:
+  void Slot() {
+    for (;;) {
+      if (stopped_) return;
+      if (at_ == launches_.size()) {
+        if (no_more_) return;
+      } else if (next_ < launches_[at_].work->channels) {
+        const Launch launch = launches_[at_];
+        RunBlockOnHost(*launch.work, launch.help, next_++, fibers_);
+        if (++ended_ == launch.work->channels) {
+          next_ = ended_ = 0;
+          fibers_->Progress();
+          if (++at_ == launches_.size() && no_more_ && !stopped_) done_();
+        }
+        continue;
+      }
+      fibers_->Yield();
+    }
+  }
+
+  Fibers* const fibers_;
+  const std::function<void()> done_;
+  std::vector<Launch> launches_;
+  size_t at_ = 0;
+  uint32_t next_ = 0, ended_ = 0;
+  bool no_more_ = false, stopped_ = false;
+};
 
 }  // namespace gordian::runtime::cuda
 

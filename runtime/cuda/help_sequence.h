@@ -1,0 +1,34 @@
+// What follows from the order in which a stream's operations are published: which one of its key
+// stands before an operation, and which one before it must not be overtaken.
+//
+// Thread rule: one thread at a time.
+#ifndef GORDIAN_RUNTIME_CUDA_HELP_SEQUENCE_H_
+#define GORDIAN_RUNTIME_CUDA_HELP_SEQUENCE_H_
+
+#include <cstdint>
+#include <unordered_map>
+
+#include "runtime/cuda/help_device.h"
+
+namespace gordian::runtime::cuda {
+
+class HelpSequence {
+ public:
+  // In the order of numbers. `marked`: it must not begin before all before it on its stream are
+  // done.
+  HelpEntry Enter(const Work& work, uint32_t number, bool marked) {
+    if (marked) marked_ = number + 1;
+    uint32_t& last = last_[work.order_key];
+    const HelpEntry entry = {work, TurnOf(work), last, marked_};
+    last = number + 1;
+    return entry;
+  }
+
+ private:
+  std::unordered_map<uint32_t, uint32_t> last_;  // by order key: number + 1
+  uint32_t marked_ = 0;
+};
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_HELP_SEQUENCE_H_
