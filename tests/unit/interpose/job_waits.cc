@@ -11,6 +11,7 @@
 #include "interpose/nccl_newer.h"
 #include "proto/ring/calls.h"
 #include "tests/unit/interpose/fake_libraries.h"
+#include "tests/unit/interpose/job_calls.h"
 
 // Of NCCL 2.29 and later.
 extern "C" {
@@ -19,8 +20,6 @@ ncclResult_t ncclWaitSignal(int nDesc, GordianNcclWaitSignalDesc* signalDescs, n
 }
 
 namespace ring = gordian::ring;
-
-#include "tests/unit/interpose/job_calls.h"
 
 void MemoryWords() {
   cudaStream_t stream = nullptr;
@@ -56,14 +55,6 @@ void Children() {
 }
 
 namespace {
-
-ncclComm_t MakeComm(int nranks) {
-  ncclUniqueId id = {};
-  std::strcpy(id.internal, "the id");
-  ncclComm_t comm = nullptr;
-  CHECK(ncclCommInitRank(&comm, nranks, id, 0) == ncclSuccess);
-  return comm;
-}
 
 ncclResult_t Wait(std::initializer_list<GordianNcclWaitSignalDesc> signals, ncclComm_t comm, cudaStream_t stream) {
   GordianNcclWaitSignalDesc copy[4];
