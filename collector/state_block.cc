@@ -46,7 +46,8 @@ void FillPending(const ring::PendingOperation& from, std::span<const StateBlockR
   }
 }
 
-bool FillStream(RingFile* file, uint32_t index, std::span<const StateBlockReader::Line> lines, v1::StateBlock* out) {
+bool FillStream(RingFile* file, uint32_t index, std::span<const StateBlockReader::Line> lines,
+                v1::StateBlock* out) {
   ring::StreamSlot slot;
   if (!file->ReadStream(index, &slot) || slot.stream == ring::kNoId) {
     return !file->broken();

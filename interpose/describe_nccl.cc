@@ -196,8 +196,8 @@ uint32_t CountOf(const GordianNcclWaitSignalDesc& signal) {
 // Where these are counted in the state block; null when they are not, or nowhere.
 ring::NumberSlot* LineOf(ThreadContext& thread, CallId call, const OperationNote& note, int i) {
   const GordianNcclWaitSignalDesc& signal = note.signals[i];
-  const bool counts = note.comm != nullptr && (note.flags & ring::kFlagCapturing) == 0 && signal.opCnt > 0 &&
-                      signal.peer >= 0 && signal.peer < note.comm->nranks;
+  const bool counts = note.comm != nullptr && (note.flags & ring::kFlagCapturing) == 0 &&
+                      signal.opCnt > 0 && signal.peer >= 0 && signal.peer < note.comm->nranks;
   if (!counts) return nullptr;
   const bool waits = call == ring::kCall_ncclWaitSignal;
   return SignalNumbers(*thread.process, *note.comm,
@@ -212,10 +212,12 @@ void RecordSignals(ThreadContext& thread, CallId call, uint64_t site, uint64_t t
   const bool first = (flags & ring::kFlagInGroup) == 0;
   for (int i = 0; i == 0 || i < note.signal_count; ++i) {
     const uint64_t number =
-        i < note.signal_count ? BeginSignals(LineOf(thread, call, note, i), CountOf(note.signals[i]), first && i == 0) : 0;
-    ring::Record* record = StartRecord(
-        thread, i == 0 ? ring::RecordKind::kBegin : ring::RecordKind::kPoint, call, flags,
-        i == 0 ? note.order : NextOrder(thread), ticks, site);
+        i < note.signal_count
+            ? BeginSignals(LineOf(thread, call, note, i), CountOf(note.signals[i]), first && i == 0)
+            : 0;
+    ring::Record* record =
+        StartRecord(thread, i == 0 ? ring::RecordKind::kBegin : ring::RecordKind::kPoint, call,
+                    flags, i == 0 ? note.order : NextOrder(thread), ticks, site);
     if (record == nullptr) continue;  // counted as lost
     record->payload.signal = {comm, stream, -1, 0, 0, 0, thread.group_depth != 0 ? thread.group_number : 0, 0};
     if (i < note.signal_count) {
@@ -231,15 +233,24 @@ void RecordSignals(ThreadContext& thread, CallId call, uint64_t site, uint64_t t
   }
 }
 
-// Of a call that NCCL took: the signals count, at the place that it was given unless it is in a group.
-[[gnu::noinline]] void EndSignals(ThreadContext& thread, CallId call, uint64_t site, const OperationNote& note, uint64_t ordinal) {
+// Of a call that NCCL took: the signals count, at the place that it was given unless it is in a
+// group.
+[[gnu::noinline]] void EndSignals(ThreadContext& thread, CallId call, uint64_t site,
+                                  const OperationNote& note, uint64_t ordinal) {
   const bool in_group = (note.flags & ring::kFlagInGroup) != 0;
   for (int i = 0; i < note.signal_count; ++i) {
     ring::NumberSlot* const slot = LineOf(thread, call, note, i);
     if (slot == nullptr) continue;
     const uint32_t count = CountOf(note.signals[i]);
-    const CalledOperation operation = {
-        site, count, slot->next, note.comm->id, note.signals[i].peer, call, 0, 255, LineOf(*thread.process, slot)};
+    const CalledOperation operation = {site,
+                                       count,
+                                       slot->next,
+                                       note.comm->id,
+                                       note.signals[i].peer,
+                                       call,
+                                       0,
+                                       255,
+                                       LineOf(*thread.process, slot)};
     if (!in_group) {
       AddPending(*thread.process, *note.stream, operation, ordinal, note.order, false);
     } else {
@@ -254,7 +265,8 @@ void RecordSignals(ThreadContext& thread, CallId call, uint64_t site, uint64_t t
   }
 }
 
-[[gnu::noinline]] void RefuseSignals(ThreadContext& thread, CallId call, const OperationNote& note) {
+[[gnu::noinline]] void RefuseSignals(ThreadContext& thread, CallId call,
+                                     const OperationNote& note) {
   for (int i = 0; i < note.signal_count; ++i) {
     ring::NumberSlot* const slot = LineOf(thread, call, note, i);
     if (slot != nullptr) SignalsWithdrawn(slot, CountOf(note.signals[i]), false);

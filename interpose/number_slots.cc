@@ -63,8 +63,8 @@ uint32_t TakeNumberSlot(Process& process) {
   return UINT32_MAX;
 }
 
-// Signals are looked for at every call, by peer and channel: in a table of slots, open addressing, changed
-// under the number_lock only.
+// Signals are looked for at every call, by peer and channel: in a table of slots, open addressing,
+// changed under the number_lock only.
 constexpr uint32_t kProbes = 32;
 constexpr uint16_t kRemoved = UINT16_MAX;
 
@@ -82,8 +82,8 @@ bool IsOf(const SignalKey& key, ring::NumberSlot& slot) {
 }
 
 std::atomic<uint16_t>& LineAt(Process& process, const SignalKey& key, uint32_t probe) {
-  const uint64_t who = static_cast<uint64_t>(key.comm) << 33 | static_cast<uint64_t>(key.kind) << 32 |
-                       static_cast<uint32_t>(key.peer);
+  const uint64_t who = static_cast<uint64_t>(key.comm) << 33 |
+                       static_cast<uint64_t>(key.kind) << 32 | static_cast<uint32_t>(key.peer);
   const uint64_t where = static_cast<uint64_t>(static_cast<uint32_t>(key.channel.index)) << 32 |
                          static_cast<uint32_t>(key.channel.context);
   const uint64_t mixed = (who ^ where * 0xff51afd7ed558ccdull) * 0x9E3779B97F4A7C15ull;

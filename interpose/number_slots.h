@@ -32,11 +32,11 @@ void CountOperation(ring::NumberSlot* slot, uint64_t sequence, const ring::Signa
 void CountLaunched(ring::NumberSlot* slot);
 // Its group was not launched: the newest number is free again.
 void CountWithdrawn(ring::NumberSlot* slot);
-// So many signals are called for; gives the number of the first. `first`: of what this thread calls for on the
-// communicator, in no group.
+// So many signals are called for; gives the number of the first. `first`: of what this thread calls
+// for on the communicator, in no group.
 uint64_t BeginSignals(ring::NumberSlot* slot, uint32_t count, bool first);
-// They were accepted, and get the numbers from NumberSlot::next on; those in a group are launched, or dropped, at its
-// end. None of these slots is null.
+// They were accepted, and get the numbers from NumberSlot::next on; those in a group are launched,
+// or dropped, at its end. None of these slots is null.
 void CountSignals(ring::NumberSlot* slot, uint32_t count, bool in_group);
 void SignalsLaunched(ring::NumberSlot* slot, uint32_t count);
 // Refused, or dropped by their group, which had counted them.

@@ -42,7 +42,8 @@ StreamQueue& ExecutionGraph::Stream(Process& process, StreamId id, int device) {
   return queue;
 }
 
-std::vector<StreamPosition> ExecutionGraph::LegacyOrder(const Process& process, const StreamQueue& queue) {
+std::vector<StreamPosition> ExecutionGraph::LegacyOrder(const Process& process,
+                                                        const StreamQueue& queue) {
   std::vector<StreamPosition> order;
   if (!queue.Legacy() && !queue.Blocking()) return order;
   for (const auto& [id, other] : process.streams) {

@@ -113,7 +113,8 @@ struct SignalUse {
   int peer = -1;
   uint64_t channel = 0;  // CallRecord::event
   uint64_t count = 0;
-  uint32_t number = 0;  // of the first among all of this peer, channel and kind that the process has called; low 32 bits
+  uint32_t number = 0;  // of the first among all of this peer, channel and kind that the process
+                        // has called; low 32 bits
 };
 struct SignalOperation {
   Call call = Call::kOther;
@@ -400,8 +401,8 @@ class ExecutionGraph {
   static void NoteCaller(InitCall*, int rank, const Process&, const Thread&, const LocalComm&,
                          const CallRecord&);
   void PlaceKernel(Process&, Kernel&, StreamPosition);
-  // As the process itself tells, without the order by way of the legacy stream, whose state at the call nobody
-  // knows any more.
+  // As the process itself tells, without the order by way of the legacy stream, whose state at the
+  // call nobody knows any more.
   void PlaceFromState(Process&, Kernel&, StreamPosition);
   void Enqueued(Process&, Kernel&);
   void OrderAmongComms(Process&, const Thread&, const CallRecord& end, Kernel&);

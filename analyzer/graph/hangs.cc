@@ -130,8 +130,9 @@ void Force(const std::vector<WitnessStep>& witness, std::vector<bool>* forced) {
   for (const WitnessStep& step : witness) (*forced)[step.node] = true;
 }
 
-Hang CycleHang(const RoundView& view, const std::vector<bool>& can, const std::vector<bool>& without,
-               const std::vector<WitnessStep>& witness, const std::vector<bool>& proven) {
+Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
+               const std::vector<bool>& without, const std::vector<WitnessStep>& witness,
+               const std::vector<bool>& proven) {
   const Describer describer(view.graph, view.names);
   std::vector<Arrow> arrows = describer.Arrows(witness);
   // A circle has no beginning: the lowest rank makes the same one read the same.
@@ -422,14 +423,15 @@ std::vector<Hang> FindHangs(const RoundView& view, std::vector<bool>* stuck) {
   stuck->assign(graph.nodes().size(), false);
   for (size_t i = 0; i < can.size(); ++i) (*stuck)[i] = !can[i];
   std::vector<bool> left = can, forced(can.size(), false);
-  // What is stuck even if all that rests on a conjecture comes true: its circles come first, and no proof of
-  // theirs leads through a conjecture.
+  // What is stuck even if all that rests on a conjecture comes true: its circles come first, and no
+  // proof of theirs leads through a conjecture.
   std::vector<bool> granted(can.size(), false);
   for (size_t i = 0; i < can.size(); ++i) granted[i] = RestsOnConjecture(graph.nodes()[i]);
   const bool conjectures = std::find(granted.begin(), granted.end(), true) != granted.end();
   std::vector<bool> certain = conjectures ? graph.Decide(kEveryLeaf, granted) : can;
   for (int i = 0; i < kMaxWitnesses && hangs.size() < kMaxCycles; ++i) {
-    const std::vector<WitnessStep> proven = conjectures ? FindWitness(graph, certain) : std::vector<WitnessStep>();
+    const std::vector<WitnessStep> proven =
+        conjectures ? FindWitness(graph, certain) : std::vector<WitnessStep>();
     const std::vector<WitnessStep> witness = proven.empty() ? FindWitness(graph, left) : proven;
     if (witness.empty()) break;
     // Whoever is stuck without this witness is so for another reason.

@@ -44,8 +44,8 @@ std::vector<Finding> FindSuspicions(const RoundView&, const std::vector<bool>& s
 // only who is then free waited because of it. `proven`: as `can`, of what the proof may rest on.
 Hang CycleHang(const RoundView&, const std::vector<bool>& can, const std::vector<bool>& without,
                const std::vector<WitnessStep>& witness, const std::vector<bool>& proven);
-inline Hang CycleHang(const RoundView& view, const std::vector<bool>& can, const std::vector<bool>& without,
-                      const std::vector<WitnessStep>& witness) {
+inline Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
+                      const std::vector<bool>& without, const std::vector<WitnessStep>& witness) {
   return CycleHang(view, can, without, witness, can);
 }
 // `forced` for WaitForGraph::Decide(): the witness, and what `forced` has already.

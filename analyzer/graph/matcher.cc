@@ -97,7 +97,8 @@ std::pair<int, int> Matcher::Unite(CommUid uid, CommUid same) {
     }
     MoveOperations(indices.first, indices.second);
   }
-  if (const auto found = inits_.find(uid); found != inits_.end()) MoveInit(uid, same, found->second.parent, indices.second);
+  if (const auto found = inits_.find(uid); found != inits_.end())
+    MoveInit(uid, same, found->second.parent, indices.second);
   // Calls that its members have made already.
   std::vector<std::pair<CommUid, CommUid>> meetings;
   for (const auto& [name, init] : inits_) {

@@ -104,7 +104,9 @@ struct SignalLine {
   SignalCalls sent, waited;
 };
 // Numbers are told by their low 32 bits. How far a is ahead of b.
-inline int32_t NumberAhead(uint32_t a, uint64_t b) { return static_cast<int32_t>(a - static_cast<uint32_t>(b)); }
+inline int32_t NumberAhead(uint32_t a, uint64_t b) {
+  return static_cast<int32_t>(a - static_cast<uint32_t>(b));
+}
 
 struct CommMember {
   bool known = false;

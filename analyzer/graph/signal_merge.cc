@@ -20,9 +20,10 @@ bool SignalMerge::Tellable() const {
   if (!block_.signals || block_.numbers_incomplete) return false;
   return std::all_of(block_.streams.begin(), block_.streams.end(), [](const PendingStream& stream) {
     return stream.whole && stream.gap_last == 0 &&
-           std::all_of(stream.pending.begin(), stream.pending.end(), [](const PendingOperation& operation) {
-             return !IsSignal(operation.call) || operation.channel_known;
-           });
+           std::all_of(stream.pending.begin(), stream.pending.end(),
+                       [](const PendingOperation& operation) {
+                         return !IsSignal(operation.call) || operation.channel_known;
+                       });
   });
 }
 
@@ -43,7 +44,8 @@ void SignalMerge::Pending() {
   // What was lost may have told of signals in graphs.
   for (const CalledNumbers& numbers : block_.numbers) {
     if (!IsSignals(numbers.kind) || !Captured(numbers.comm) || block_.only_work_lost) continue;
-    if (const LocalComm* const local = Known(numbers.comm)) execution_.matcher_.comms()[local->index].signals_unseen = true;
+    if (const LocalComm* const local = Known(numbers.comm))
+      execution_.matcher_.comms()[local->index].signals_unseen = true;
   }
   for (const PendingStream& stream : block_.streams) {
     for (const PendingOperation& operation : stream.pending) {
@@ -58,16 +60,22 @@ void SignalMerge::One(const PendingStream& stream, const PendingOperation& opera
   Communicator& comm = execution_.matcher_.comms()[local->index];
   if (operation.root_or_peer < 0 || operation.root_or_peer >= comm.nranks) return;
   const StreamPosition position = {stream.stream, operation.ordinal};
-  if (operation.ordinal <= execution_.Stream(process_, stream.stream, -1).done) return;  // it is over
+  if (operation.ordinal <= execution_.Stream(process_, stream.stream, -1).done)
+    return;  // it is over
   const NumberKind kind = KindOf(operation.call);
-  pending_[{operation.comm, kind, operation.root_or_peer, operation.channel}].emplace(operation.sequence, operation.count);
-  const SignalUse use{operation.root_or_peer, operation.channel, operation.count, static_cast<uint32_t>(operation.sequence)};
-  SignalCalls& line = SignalsOf(comm, local->rank, kind == NumberKind::kSignalsAwaited, use.peer, use.channel);
+  pending_[{operation.comm, kind, operation.root_or_peer, operation.channel}].emplace(
+      operation.sequence, operation.count);
+  const SignalUse use{operation.root_or_peer, operation.channel, operation.count,
+                      static_cast<uint32_t>(operation.sequence)};
+  SignalCalls& line =
+      SignalsOf(comm, local->rank, kind == NumberKind::kSignalsAwaited, use.peer, use.channel);
   auto at = line.calls.begin();  // in the order of the calls
   while (at != line.calls.end() && NumberAhead(at->number, use.number) < 0) ++at;
   if (at != line.calls.end() && at->number == use.number) {
     Kernel* const kernel = execution_.kernels_.Find(at->kernel);
-    if (kernel != nullptr) execution_.PlaceFromState(process_, *kernel, position);  // only where it went was lost, if anything
+    if (kernel != nullptr)
+      execution_.PlaceFromState(process_, *kernel,
+                                position);  // only where it went was lost, if anything
     return;
   }
   Kernel& kernel = execution_.kernels_.Add();
@@ -90,22 +98,27 @@ void SignalMerge::One(const PendingStream& stream, const PendingOperation& opera
 bool SignalMerge::IsOver(const Kernel& kernel) const {
   if (!process_.signals_told || kernel.comm_index < 0 || kernel.signal->uses.empty()) return false;
   const NumberKind kind = KindOf(kernel.signal->call);
-  return std::all_of(kernel.signal->uses.begin(), kernel.signal->uses.end(), [&](const SignalUse& use) {
-    const CalledNumbers* const numbers = block_.FindSignals(kernel.comm, kind, use.peer, use.channel);
-    if (numbers == nullptr || NumberAhead(use.number, numbers->Launched()) >= 0) return false;
-    const auto line = pending_.find({kernel.comm, kind, use.peer, use.channel});
-    return line == pending_.end() || std::none_of(line->second.begin(), line->second.end(), [&](const auto& entry) {
-             return static_cast<uint32_t>(entry.first) == use.number;
-           });
-  });
+  return std::all_of(
+      kernel.signal->uses.begin(), kernel.signal->uses.end(), [&](const SignalUse& use) {
+        const CalledNumbers* const numbers =
+            block_.FindSignals(kernel.comm, kind, use.peer, use.channel);
+        if (numbers == nullptr || NumberAhead(use.number, numbers->Launched()) >= 0) return false;
+        const auto line = pending_.find({kernel.comm, kind, use.peer, use.channel});
+        return line == pending_.end() ||
+               std::none_of(line->second.begin(), line->second.end(), [&](const auto& entry) {
+                 return static_cast<uint32_t>(entry.first) == use.number;
+               });
+      });
 }
 
 bool SignalMerge::IsUncounted(const Kernel& kernel) const {
   if (!process_.signals_told || kernel.comm_index < 0) return false;
-  return std::all_of(kernel.signal->uses.begin(), kernel.signal->uses.end(), [&](const SignalUse& use) {
-    const CalledNumbers* const numbers = block_.FindSignals(kernel.comm, KindOf(kernel.signal->call), use.peer, use.channel);
-    return numbers == nullptr || NumberAhead(use.number, numbers->next) >= 0;
-  });
+  return std::all_of(
+      kernel.signal->uses.begin(), kernel.signal->uses.end(), [&](const SignalUse& use) {
+        const CalledNumbers* const numbers =
+            block_.FindSignals(kernel.comm, KindOf(kernel.signal->call), use.peer, use.channel);
+        return numbers == nullptr || NumberAhead(use.number, numbers->next) >= 0;
+      });
 }
 
 void SignalMerge::Count() {
@@ -123,8 +136,8 @@ void SignalMerge::Count() {
         if (number < launched) done -= std::min({done, count, launched - number});
       }
     }
-    SignalCalls& calls =
-        SignalsOf(comm, local->rank, numbers.kind == NumberKind::kSignalsAwaited, numbers.peer, numbers.channel);
+    SignalCalls& calls = SignalsOf(comm, local->rank, numbers.kind == NumberKind::kSignalsAwaited,
+                                   numbers.peer, numbers.channel);
     // Records that are newer than the numbers know of more.
     calls.done = NumberAhead(calls.done_to, launched) > 0 ? std::max(calls.done, done) : done;
     calls.told = launched;

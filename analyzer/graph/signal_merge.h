@@ -1,5 +1,5 @@
-// W16 where records were lost: what a process's own account says of the signals that it has sent and
-// of its waits for them.
+// W16 where records were lost: what a process's own account says of the signals that it has sent
+// and of its waits for them.
 #ifndef GORDIAN_ANALYZER_GRAPH_SIGNAL_MERGE_H_
 #define GORDIAN_ANALYZER_GRAPH_SIGNAL_MERGE_H_
 
@@ -12,9 +12,9 @@
 
 namespace gordian::graph {
 
-// Of one process in one round. Only of a block that tells everything: with a gap in what is pending, or
-// without all numbers, nothing is said (Process::signals_told stays false), and nobody's wait for its
-// signals, and none of its own waits, is held to be stuck.
+// Of one process in one round. Only of a block that tells everything: with a gap in what is
+// pending, or without all numbers, nothing is said (Process::signals_told stays false), and
+// nobody's wait for its signals, and none of its own waits, is held to be stuck.
 class SignalMerge {
  public:
   SignalMerge(ExecutionGraph* execution, Process* process, uint64_t now_ns);

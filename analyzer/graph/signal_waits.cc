@@ -45,7 +45,8 @@ StreamPosition PlaceOf(const Kernel& kernel) {
 }  // namespace
 
 SignalCalls& SignalsOf(Communicator& comm, int rank, bool waits, int peer, uint64_t channel) {
-  SignalLine& line = comm.signals[waits ? SignalKey{peer, rank, channel} : SignalKey{rank, peer, channel}];
+  SignalLine& line =
+      comm.signals[waits ? SignalKey{peer, rank, channel} : SignalKey{rank, peer, channel}];
   return waits ? line.waited : line.sent;
 }
 
@@ -94,7 +95,8 @@ void ExecutionGraph::ApplySignal(Process& process, Thread& thread, const CallRec
   Kernel* const kernel = kernels_.Find(thread.signal_call);
   if (kernel == nullptr || kernel->signal == nullptr || kernel->comm_index < 0) return;
   Communicator& comm = matcher_.comms()[kernel->comm_index];
-  const SignalUse use{record.root_or_peer, record.event, record.count, static_cast<uint32_t>(record.sequence)};
+  const SignalUse use{record.root_or_peer, record.event, record.count,
+                      static_cast<uint32_t>(record.sequence)};
   if (use.count == 0 || use.peer < 0 || use.peer >= comm.nranks) return;
   const bool waits = record.call == Call::kWaitSignal;
   SignalCalls& line = SignalsOf(comm, kernel->signal->rank, waits, use.peer, use.channel);

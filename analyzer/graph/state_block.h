@@ -47,7 +47,8 @@ inline bool IsSignals(NumberKind kind) {
   return kind == NumberKind::kSignalsSent || kind == NumberKind::kSignalsAwaited;
 }
 
-// The collectives of a communicator, the sends to or receives from one peer, or its signals on one channel.
+// The collectives of a communicator, the sends to or receives from one peer, or its signals on one
+// channel.
 struct CalledNumbers {
   CommId comm = 0;
   NumberKind kind = NumberKind::kCollective;
@@ -121,7 +122,7 @@ struct StateBlock {
   bool blind = false;  // some calls left no trace in here either
   bool numbers_incomplete = false;
   bool only_work_lost = false;  // kernels and events; every other record is there
-  bool signals = false;  // numbers and pending operations tell of signals
+  bool signals = false;         // numbers and pending operations tell of signals
 
   const BlockComm* FindComm(CommId comm) const {
     for (const BlockComm& c : comms) {
@@ -137,7 +138,8 @@ struct StateBlock {
     }
     return nullptr;
   }
-  const CalledNumbers* FindSignals(CommId comm, NumberKind kind, int32_t peer, uint64_t channel) const {
+  const CalledNumbers* FindSignals(CommId comm, NumberKind kind, int32_t peer,
+                                   uint64_t channel) const {
     for (const CalledNumbers& n : numbers) {
       if (n.comm == comm && n.kind == kind && n.peer == peer && n.channel == channel) return &n;
     }

@@ -160,7 +160,8 @@ void StateMerge::Comms() {
   }
   for (const CalledNumbers& numbers : block_.numbers) {
     LocalComm* local = Known(numbers.comm);
-    if (local != nullptr && numbers.used && !IsSignals(numbers.kind) && numbers.kind != NumberKind::kCollective) {
+    if (local != nullptr && numbers.used && !IsSignals(numbers.kind) &&
+        numbers.kind != NumberKind::kCollective) {
       local->peers_used.emplace(numbers.peer, numbers.kind == NumberKind::kSend);
     }
   }
@@ -169,7 +170,8 @@ void StateMerge::Comms() {
 void StateMerge::Tally() {
   for (const CalledNumbers& numbers : block_.numbers) {
     const LocalComm* local = Known(numbers.comm);
-    if (local == nullptr || IsSignals(numbers.kind) || matcher_.comms()[local->index].opaque) continue;
+    if (local == nullptr || IsSignals(numbers.kind) || matcher_.comms()[local->index].opaque)
+      continue;
     if (numbers.kind != NumberKind::kCollective &&
         (numbers.peer < 0 || numbers.peer >= matcher_.comms()[local->index].nranks)) {
       continue;
@@ -219,7 +221,8 @@ void StateMerge::Thread(const ThreadState& state) {
   }
   OpenCall& open = *thread.open;
   open.certain = true;
-  // Which stream, and how far, its record tells exactly; the state names operations that it knows of.
+  // Which stream, and how far, its record tells exactly; the state names operations that it knows
+  // of.
   if (open.record.wait != WaitKind::kStream) open.covered.clear();
   for (const StreamPlace& place : state.detail->covered) {
     open.covered.push_back({place.stream, place.ordinal});
@@ -347,7 +350,8 @@ void StateMerge::PendingPart(const PendingStream& stream, const PendingOperation
   if (slot != nullptr && slot->state != SlotState::kNone) {
     Kernel* const kernel = execution_.kernels_.Find(slot->kernel);
     if (slot->state == SlotState::kCalled && kernel != nullptr) {
-      execution_.PlaceFromState(process_, *kernel, position);  // only where it went was lost, if anything
+      execution_.PlaceFromState(process_, *kernel,
+                                position);  // only where it went was lost, if anything
     }
     return;
   }
@@ -388,7 +392,8 @@ void ExecutionGraph::PlaceFromState(Process& process, Kernel& kernel, StreamPosi
   }
   StreamQueue& queue = Stream(process, position.stream, -1);
   if (position.ordinal <= queue.done) return;
-  if (std::find(kernel.streams.begin(), kernel.streams.end(), position.stream) == kernel.streams.end()) {
+  if (std::find(kernel.streams.begin(), kernel.streams.end(), position.stream) ==
+      kernel.streams.end()) {
     kernel.streams.push_back(position.stream);
   }
   kernel.enqueued = true;
@@ -398,7 +403,9 @@ void ExecutionGraph::PlaceFromState(Process& process, Kernel& kernel, StreamPosi
   WorkItem item;
   item.ordinal = position.ordinal;
   item.kernels.push_back(kernel.id);
-  item.site = kernel.signal != nullptr ? kernel.signal->site : kernel.parts.empty() ? 0 : kernel.parts.front().site;
+  item.site = kernel.signal != nullptr ? kernel.signal->site
+              : kernel.parts.empty()   ? 0
+                                       : kernel.parts.front().site;
   Append(queue, std::move(item));
 }
 
@@ -456,14 +463,16 @@ void StateMerge::Retire() {
   for (const auto& [id, kernel] : execution_.kernels_) {
     if (kernel.process != process_.info.process || kernel.aborted) continue;
     if (kernel.signal == nullptr && kernel.parts.empty()) continue;
-    if (kernel.signal != nullptr ? signals_.IsOver(kernel)
-                                 : std::all_of(kernel.parts.begin(), kernel.parts.end(),
-                                               [&, &k = kernel](const Part& part) { return IsOver(k, part); })) {
+    if (kernel.signal != nullptr
+            ? signals_.IsOver(kernel)
+            : std::all_of(kernel.parts.begin(), kernel.parts.end(),
+                          [&, &k = kernel](const Part& part) { return IsOver(k, part); })) {
       over.push_back(id);
       continue;
     }
     if (kernel.enqueued || kernel.in_group || process_.ended || !IsUncounted(kernel)) continue;
-    const uint64_t order = kernel.signal != nullptr ? kernel.signal->order : kernel.parts.front().order;
+    const uint64_t order =
+        kernel.signal != nullptr ? kernel.signal->order : kernel.parts.front().order;
     for (const ThreadState& state : process_.state.threads) {
       const bool left = state.thread == kernel.thread && state.call_order >= order &&
                         (state.call_id == 0 || state.call_order != order);

@@ -224,7 +224,8 @@ void WaitForGraph::ItemWaits(const Process& process, const StreamQueue& queue,
 // The launch, or another of the group that its thread has not ended.
 bool WaitForGraph::OfOneGroup(KernelId id, const Kernel& open) const {
   const Kernel* const other = execution_.FindKernel(id);
-  return other != nullptr && other->process == open.process && other->thread == open.thread && !other->enqueued;
+  return other != nullptr && other->process == open.process && other->thread == open.thread &&
+         !other->enqueued;
 }
 
 void WaitForGraph::LaunchWaits(const Kernel& kernel) {
@@ -245,7 +246,8 @@ void WaitForGraph::LaunchWaits(const Kernel& kernel) {
     // The places of its group, when GroupEnd has got that far, are not before it.
     const auto behind = [&](StreamPosition position, Reason reason) {
       const WorkItem* last = ExecutionGraph::ItemAt(process, position);
-      if (last != nullptr && std::any_of(last->kernels.begin(), last->kernels.end(), [&](KernelId id) { return OfOneGroup(id, kernel); })) {
+      if (last != nullptr && std::any_of(last->kernels.begin(), last->kernels.end(),
+                                         [&](KernelId id) { return OfOneGroup(id, kernel); })) {
         position.ordinal = last->ordinal - 1;
       }
       Wait(start, DoneBy(process, position), reason);
@@ -255,7 +257,8 @@ void WaitForGraph::LaunchWaits(const Kernel& kernel) {
       if (it == process.streams.end()) continue;
       const StreamQueue& queue = it->second;
       if (!queue.items.empty()) behind({id, queue.items.back().ordinal}, Reason::kStreamOrder);
-      for (const StreamPosition& legacy : ExecutionGraph::LegacyOrder(process, queue)) behind(legacy, Reason::kLegacyStream);
+      for (const StreamPosition& legacy : ExecutionGraph::LegacyOrder(process, queue))
+        behind(legacy, Reason::kLegacyStream);
     }
     auto local = process.comms.find(kernel.comm);
     if (local != process.comms.end() && kernel.signal == nullptr) {

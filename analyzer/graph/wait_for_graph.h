@@ -103,7 +103,9 @@ struct WaitNode {
 };
 
 // Stuck only if what nobody can see, or has measured, is so: proves nothing.
-inline bool RestsOnConjecture(const WaitNode& node) { return node.conjectural || node.kind == NodeKind::kMemory; }
+inline bool RestsOnConjecture(const WaitNode& node) {
+  return node.conjectural || node.kind == NodeKind::kMemory;
+}
 
 // What nobody can see, taken to be so: a circle that needs it is a suspicion.
 enum class Conjecture : uint8_t {

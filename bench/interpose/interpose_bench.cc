@@ -30,8 +30,10 @@
 
 // Of NCCL 2.29 and later.
 extern "C" {
-ncclResult_t ncclSignal(int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclWaitSignal(int nDesc, GordianNcclWaitSignalDesc* signalDescs, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclSignal(int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm,
+                        cudaStream_t stream);
+ncclResult_t ncclWaitSignal(int nDesc, GordianNcclWaitSignalDesc* signalDescs, ncclComm_t comm,
+                            cudaStream_t stream);
 }
 
 namespace ring = gordian::ring;
@@ -212,7 +214,8 @@ void Measure(const std::string& folder) {
   auto* signal = Real<decltype(ncclSignal)>("libnccl.so.2", "ncclSignal");
   auto* wait_signal = Real<decltype(ncclWaitSignal)>("libnccl.so.2", "ncclWaitSignal");
   Compare(
-      "ncclSignal", 150, [&] { ncclSignal(1, 0, 0, 0, comm, stream); }, [&] { signal(1, 0, 0, 0, comm, stream); });
+      "ncclSignal", 150, [&] { ncclSignal(1, 0, 0, 0, comm, stream); },
+      [&] { signal(1, 0, 0, 0, comm, stream); });
   GordianNcclWaitSignalDesc one = {1, 1, 0, 0};
   Compare(
       "ncclWaitSignal (one peer)", 150, [&] { ncclWaitSignal(1, &one, comm, stream); },

@@ -19,10 +19,10 @@
 // resolves it when the event is recorded and when it is waited for; lists are cut where they are
 // full, which loses a wait and never invents one.
 //
-// Order of writing, on which readers rely (they read NumberSlots before PendingQueues): an operation
-// is in its PendingQueue before NumberSlot::next counts it or, in a group, before NumberSlot::open
-// no longer does. So what was counted, is not open and is not in a queue without a gap, is done. A
-// wait for signals of several peers is an entry for each, at one place.
+// Order of writing, on which readers rely (they read NumberSlots before PendingQueues): an
+// operation is in its PendingQueue before NumberSlot::next counts it or, in a group, before
+// NumberSlot::open no longer does. So what was counted, is not open and is not in a queue without a
+// gap, is done. A wait for signals of several peers is an entry for each, at one place.
 #ifndef GORDIAN_PROTO_RING_STATE_BLOCK_H_
 #define GORDIAN_PROTO_RING_STATE_BLOCK_H_
 
@@ -72,7 +72,13 @@ struct Signature {
   uint64_t site;
 };
 
-enum class NumberKind : uint32_t { kCollective = 1, kSend = 2, kReceive = 3, kSignalsSent = 4, kSignalsAwaited = 5 };
+enum class NumberKind : uint32_t {
+  kCollective = 1,
+  kSend = 2,
+  kReceive = 3,
+  kSignalsSent = 4,
+  kSignalsAwaited = 5
+};
 
 // ncclSignal's sigIdx and ctx.
 struct SignalChannel {
@@ -92,7 +98,7 @@ enum NumberFlags : uint32_t {
 struct NumberSlot {
   uint32_t comm;  // id; 0: free
   NumberKind kind;
-  int32_t peer;   // of transfers and signals
+  int32_t peer;  // of transfers and signals
   uint32_t flags;
   uint32_t seq;   // odd while the fields below change
   uint32_t open;  // of `next`: called in groups that have not ended
@@ -102,7 +108,8 @@ struct NumberSlot {
     int32_t color;          // collectives: of the call that made the communicator
     SignalChannel channel;  // signals
   };
-  uint64_t begun;    // collectives: registrations of windows; signals: such as were called for, accepted or not yet
+  uint64_t begun;    // collectives: registrations of windows; signals: such as were called for,
+                     // accepted or not yet
   uint64_t intact;   // `last` holds nothing of numbers below this one
   Signature last[kSignatures];  // of number n at n % kSignatures; not of signals
 };

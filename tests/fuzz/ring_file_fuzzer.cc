@@ -20,7 +20,8 @@ namespace {
 // Whether the block counts signals of the operation's channel.
 bool IsCounted(const v1::StateBlock& block, const v1::PendingOperation& operation) {
   for (const v1::CalledNumbers& numbers : block.numbers()) {
-    if (numbers.has_channel() && numbers.comm() == operation.comm() && numbers.peer() == operation.root_or_peer() &&
+    if (numbers.has_channel() && numbers.comm() == operation.comm() &&
+        numbers.peer() == operation.root_or_peer() &&
         numbers.channel().index() == operation.channel().index() &&
         numbers.channel().context() == operation.channel().context()) {
       return true;

@@ -106,7 +106,14 @@ TEST(RecordDecoderTest, EveryCallOfTheTableHasItsPayload) {
 
 TEST(RecordDecoderTest, Signal) {
   ring::Record record = Make(RecordKind::kPoint, ring::kCall_ncclWaitSignal);
-  record.payload.signal = {.comm = 3, .stream = 2, .peer = 1, .index = -4, .context = 5, .count = 6, .group = 7, .number = 8};
+  record.payload.signal = {.comm = 3,
+                           .stream = 2,
+                           .peer = 1,
+                           .index = -4,
+                           .context = 5,
+                           .count = 6,
+                           .group = 7,
+                           .number = 8};
   const v1::CallRecord out = Decode(record);
   EXPECT_EQ(out.kind(), v1::RECORD_KIND_POINT);
   EXPECT_EQ(out.signal().comm(), 3u);

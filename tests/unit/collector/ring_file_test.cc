@@ -326,7 +326,8 @@ TEST(RingFileTest, SignalsAndTheirLines) {
     operation.call = ring::kCall_ncclWaitSignal;
     operation.sequence = 10;
     operation.count = 2;
-    operation.line = i;  // none, of collectives, its own, another communicator's, none that is used, nonsense
+    operation.line =
+        i;  // none, of collectives, its own, another communicator's, none that is used, nonsense
   }
   queue->ring[5].line = UINT16_MAX;
   auto file = RingFile::Open(shim.path());

@@ -266,7 +266,8 @@ std::set<int> Stuck(const Verdict& verdict) {
   auto add = [&](const Finding& f) {
     if (f.verdict != VerdictKind::kDeadlock && f.verdict != VerdictKind::kInitHang) return;
     if (Assumes(f, "does not buffer")) return;  // which NCCL does
-    // Proofs, and those that would be if nobody unseen wrote to memory, and RMA counted as nccl.h reads.
+    // Proofs, and those that would be if nobody unseen wrote to memory, and RMA counted as nccl.h
+    // reads.
     if (f.confidence != Confidence::kConfirmed && !Assumes(f, "writes to the memory") &&
         !OnlyAboutSignals(f)) {
       return;
@@ -359,17 +360,19 @@ constexpr uint64_t kFailedOnce[] = {
 
 // The same with signals.
 constexpr uint64_t kSignalsFailedOnce[] = {
-    20282799, 21362450, 21577462, 21768511, 22248672,  // a later victim was not told: the proof had gone by a used-up signal meanwhile
-    20601682, 21092966, 21559660,            // a launch in a group, not enqueued yet, on the legacy stream or beside it
+    20282799, 21362450, 21577462, 21768511,
+    22248672,  // a later victim was not told: the proof had gone by a used-up signal meanwhile
+    20601682, 21092966, 21559660,  // a launch in a group, not enqueued yet, on the legacy stream or
+                                   // beside it
 };
 
 // The same where records are lost.
 constexpr uint64_t kThinnedOnce[] = {
     20281019, 20300969,  // multiprocessors blamed for what waits for a rank that sleeps
     20302649, 20523846,  // the record of a group's end was lost: the group counted as open
-    31039379,            // the end of one call was taken for that of another, whose own end was lost
-    20341346,            // of a group's operations one was lost, and taken for a launch of its own
-    30082885,            // a window registered before its communicator's two names were known to be one
+    31039379,  // the end of one call was taken for that of another, whose own end was lost
+    20341346,  // of a group's operations one was lost, and taken for a launch of its own
+    30082885,  // a window registered before its communicator's two names were known to be one
 };
 
 // And with signals.
@@ -476,7 +479,9 @@ TEST(Reference, RandomSignals) {
   uint64_t compared = 0, deadlocks = 0, circles = 0;
   for (uint64_t i = 0; i < programs; ++i) {
     if (limited && std::chrono::steady_clock::now() - began > std::chrono::seconds(30)) break;
-    const uint64_t number = i < std::size(kSignalsFailedOnce) ? kSignalsFailedOnce[i] : seed + i - std::size(kSignalsFailedOnce);
+    const uint64_t number = i < std::size(kSignalsFailedOnce)
+                                ? kSignalsFailedOnce[i]
+                                : seed + i - std::size(kSignalsFailedOnce);
     const auto [c, several] = WithSignals(number);
     SimJob job = Make(c, number);
     JobModel model;
@@ -608,14 +613,16 @@ struct FoundByBlocks {
 
 bool HasCheck(const Verdict& verdict, const char* check) {
   return verdict.main.check == check ||
-         std::any_of(verdict.findings.begin(), verdict.findings.end(), [&](const Finding& f) { return f.check == check; });
+         std::any_of(verdict.findings.begin(), verdict.findings.end(),
+                     [&](const Finding& f) { return f.check == check; });
 }
 
 // The state blocks fill in for records that are lost, up to all of them: what hangs is found, and
 // nothing that does not hang is suspected of a circle, nor a mismatch found where whole records show
 // none. Nothing is confirmed about a process that lost records.
 template <typename MakeProgram>
-void CompareStateBlocks(std::span<const uint64_t> once, const MakeProgram& make, FoundByBlocks* sum) {
+void CompareStateBlocks(std::span<const uint64_t> once, const MakeProgram& make,
+                        FoundByBlocks* sum) {
   const uint64_t programs = FromEnvironment("GORDIAN_TEST_PROGRAMS", 20000) / 5;
   const uint64_t seed = FromEnvironment("GORDIAN_TEST_SEED", 20260401);
   const bool limited = std::getenv("GORDIAN_TEST_PROGRAMS") == nullptr;
@@ -689,7 +696,8 @@ void CompareStateBlocks(std::span<const uint64_t> once, const MakeProgram& make,
     hung.Run();
     const std::set<int> left = hung.Unfinished();
     for (int rank : InCircles(verdict, !to_the_end, true)) {
-      ASSERT_TRUE(left.count(rank) > 0) << where << "\nunfinished: " << ::testing::PrintToString(left);
+      ASSERT_TRUE(left.count(rank) > 0)
+          << where << "\nunfinished: " << ::testing::PrintToString(left);
     }
     for (int rank : Stuck(verdict)) ASSERT_TRUE(expected.count(rank) > 0) << where;
     std::vector<Finding> findings = verdict.findings;
@@ -715,7 +723,8 @@ void CompareStateBlocks(std::span<const uint64_t> once, const MakeProgram& make,
     }
   }
   std::cout << found << " of " << hangs << " circles found, " << mismatches_found << " of "
-            << mismatches << " mismatches, " << signals_found << " of " << signals << " circles through signals\n";
+            << mismatches << " mismatches, " << signals_found << " of " << signals
+            << " circles through signals\n";
   EXPECT_GT(hangs, 20u);
   EXPECT_GT(found * 10, hangs * 7);
   EXPECT_GT(mismatches_found * 10, mismatches * 7);
@@ -728,7 +737,8 @@ TEST(Reference, StateBlocksFillInForThinnedRecords) {
 
 TEST(Reference, StateBlocksFillInForThinnedRecordsOfSignals) {
   FoundByBlocks sum;
-  CompareStateBlocks(kThinnedSignalsOnce, [](uint64_t number) { return WithSignals(number).job; }, &sum);
+  CompareStateBlocks(
+      kThinnedSignalsOnce, [](uint64_t number) { return WithSignals(number).job; }, &sum);
   EXPECT_GT(sum.signals, 20u);
   EXPECT_GT(sum.signals_found * 10, sum.signals * 7);
 }

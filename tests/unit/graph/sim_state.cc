@@ -184,9 +184,12 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
     out.next = count;
   }
   // What stands between the operation at `ordinal` and the one before it.
-  const auto after = [&](const std::vector<Work>& works, PendingStream* out, PendingOperation* pending) {
+  const auto after = [&](const std::vector<Work>& works, PendingStream* out,
+                         PendingOperation* pending) {
     const uint64_t ordinal = pending->ordinal;
-    const auto waits = [](const Work& w) { return w.launch < 0 && w.what != Do::kSignal && w.what != Do::kWaitSignal; };
+    const auto waits = [](const Work& w) {
+      return w.launch < 0 && w.what != Do::kSignal && w.what != Do::kWaitSignal;
+    };
     for (uint64_t n = ordinal - 1; n > 0 && waits(works[n - 1]); --n) {
       std::vector<StreamPlace> places;
       for (const auto& [other, position] : works[n - 1].after) Resolve(p, other, position, &places);
@@ -238,8 +241,9 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
       pending.channel_known = true;
       after(works, &out, &pending);
     }
-    std::stable_sort(out.pending.begin(), out.pending.end(),
-                     [](const PendingOperation& a, const PendingOperation& b) { return a.ordinal < b.ordinal; });
+    std::stable_sort(
+        out.pending.begin(), out.pending.end(),
+        [](const PendingOperation& a, const PendingOperation& b) { return a.ordinal < b.ordinal; });
   }
   return block;
 }

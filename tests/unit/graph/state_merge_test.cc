@@ -25,7 +25,8 @@ void ChangeBlocks(Round* round, const Change& change) {
   }
 }
 
-// No record at all of any process; what is said after more than suspect_after. `change`: of what the blocks say.
+// No record at all of any process; what is said after more than suspect_after. `change`: of what
+// the blocks say.
 Verdict WithoutRecords(const std::vector<SimComm>& comms, const std::vector<Program>& programs,
                        bool cold = false, const Change& change = {}) {
   SimJob job(comms, programs, cold);
@@ -119,12 +120,16 @@ TEST(StateMerge, ReceiveAgainstAllReduce) {
   ExpectNothing(Comms(2, 2), {receives, sends});
 }
 
-// W16. Each waits for the other before it signals; the second time around too, with numbers that have grown.
+// W16. Each waits for the other before it signals; the second time around too, with numbers that
+// have grown.
 TEST(StateMerge, SignalsBothWaitFirst) {
   const auto program = [](int peer, bool waits_first) {
     Program p = Inits(1);
-    for (int i = 0; i < 3; ++i) p = p + Program{Signal(0, peer), WaitSignal(0, peer), AllReduce(0), StreamSync()};
-    return p + (waits_first ? Program{WaitSignal(0, peer, 1, 2), Signal(0, peer)} : Program{Signal(0, peer), Signal(0, peer), WaitSignal(0, peer)}) +
+    for (int i = 0; i < 3; ++i)
+      p = p + Program{Signal(0, peer), WaitSignal(0, peer), AllReduce(0), StreamSync()};
+    return p +
+           (waits_first ? Program{WaitSignal(0, peer, 1, 2), Signal(0, peer)}
+                        : Program{Signal(0, peer), Signal(0, peer), WaitSignal(0, peer)}) +
            Program{StreamSync()};
   };
   ExpectFound(Comms(1, 2), {program(1, true), program(0, true)}, "signal-order-cycle");
@@ -141,12 +146,15 @@ TEST(StateMerge, SignalsBehindACollective) {
 
 // What the host waits for is a wait for signals, or stands behind one by way of an event.
 TEST(StateMerge, HostsBehindSignals) {
-  const auto host = [](int peer) { return Inits(1) + Program{WaitSignal(0, peer), DeviceSync(), Signal(0, peer), DeviceSync()}; };
+  const auto host = [](int peer) {
+    return Inits(1) + Program{WaitSignal(0, peer), DeviceSync(), Signal(0, peer), DeviceSync()};
+  };
   const Program first = Inits(1) + Program{Signal(0, 1), WaitSignal(0, 1), DeviceSync()};
   ExpectFound(Comms(1, 2), {host(1), host(0)}, "signal-order-cycle");
   ExpectNothing(Comms(1, 2), {first, host(0)});
   const auto event = [](int peer) {
-    return Inits(1) + Program{WaitSignal(0, peer), Record(1, 1), WaitEvent(1, 2), Signal(0, peer, 2), DeviceSync()};
+    return Inits(1) + Program{WaitSignal(0, peer), Record(1, 1), WaitEvent(1, 2),
+                              Signal(0, peer, 2), DeviceSync()};
   };
   ExpectFound(Comms(1, 2), {event(1), event(0)}, "signal-order-cycle");
   ExpectNothing(Comms(1, 2), {first, event(0)});
@@ -166,26 +174,31 @@ TEST(StateMerge, SignalsThatAreTooFew) {
 
 // A block that does not tell all of them proves nothing by them.
 TEST(StateMerge, SignalsThatMayBeMissing) {
-  const auto program = [](int peer) { return Inits(1) + Program{WaitSignal(0, peer), Signal(0, peer), StreamSync()}; };
+  const auto program = [](int peer) {
+    return Inits(1) + Program{WaitSignal(0, peer), Signal(0, peer), StreamSync()};
+  };
   const std::vector<Program> programs = {program(1), program(0)};
   EXPECT_EQ(WithoutRecords(Comms(1, 2), programs).main.verdict, VerdictKind::kDeadlock);
-  const std::vector<Change> changes = {
-      [](StateBlock* block) { block->signals = false; },
-      [](StateBlock* block) { block->numbers_incomplete = true; },
-      [](StateBlock* block) {
-        for (PendingStream& stream : block->streams) stream.gap_last = stream.enqueued;
-      },
-      [](StateBlock* block) {
-        for (PendingStream& stream : block->streams) stream.whole = false;
-      },
-      [](StateBlock* block) {
-        for (PendingStream& stream : block->streams) {
-          for (PendingOperation& operation : stream.pending) operation.channel_known = false;
-        }
-      },
-      [](StateBlock* block) {
-        for (CalledNumbers& numbers : block->numbers) numbers.captured = true;
-      }};
+  const std::vector<Change> changes = {[](StateBlock* block) { block->signals = false; },
+                                       [](StateBlock* block) { block->numbers_incomplete = true; },
+                                       [](StateBlock* block) {
+                                         for (PendingStream& stream : block->streams)
+                                           stream.gap_last = stream.enqueued;
+                                       },
+                                       [](StateBlock* block) {
+                                         for (PendingStream& stream : block->streams)
+                                           stream.whole = false;
+                                       },
+                                       [](StateBlock* block) {
+                                         for (PendingStream& stream : block->streams) {
+                                           for (PendingOperation& operation : stream.pending)
+                                             operation.channel_known = false;
+                                         }
+                                       },
+                                       [](StateBlock* block) {
+                                         for (CalledNumbers& numbers : block->numbers)
+                                           numbers.captured = true;
+                                       }};
   for (size_t i = 0; i < changes.size(); ++i) {
     const Finding finding = WithoutRecords(Comms(1, 2), programs, false, changes[i]).main;
     EXPECT_STREQ(Name(finding.verdict), "inconclusive") << i << ": " << finding.summary;

@@ -15,8 +15,10 @@
 
 // Of NCCL 2.29 and later.
 extern "C" {
-ncclResult_t ncclSignal(int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclWaitSignal(int nDesc, GordianNcclWaitSignalDesc* signalDescs, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclSignal(int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm,
+                        cudaStream_t stream);
+ncclResult_t ncclWaitSignal(int nDesc, GordianNcclWaitSignalDesc* signalDescs, ncclComm_t comm,
+                            cudaStream_t stream);
 }
 
 namespace ring = gordian::ring;
@@ -56,7 +58,8 @@ void Children() {
 
 namespace {
 
-ncclResult_t Wait(std::initializer_list<GordianNcclWaitSignalDesc> signals, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t Wait(std::initializer_list<GordianNcclWaitSignalDesc> signals, ncclComm_t comm,
+                  cudaStream_t stream) {
   GordianNcclWaitSignalDesc copy[4];
   int count = 0;
   for (const GordianNcclWaitSignalDesc& signal : signals) copy[count++] = signal;

@@ -72,8 +72,9 @@ TEST(Shim, SignalsAreNumberedAndPending) {
     EXPECT_EQ(slot.seq % 2, 0u);
   }
   // Line, number, how many, and the place on the stream.
-  const uint64_t pending[][4] = {{2, 0, 1, 1}, {2, 1, 1, 2}, {3, 0, 1, 3}, {4, 0, 2, 4}, {5, 0, 1, 4}, {2, 2, 1, 5},
-                                 {4, 2, 1, 5}, {4, 3, 1, 7}, {4, 4, 2, 7}, {2, 3, 1, 8}};
+  const uint64_t pending[][4] = {{2, 0, 1, 1}, {2, 1, 1, 2}, {3, 0, 1, 3}, {4, 0, 2, 4},
+                                 {5, 0, 1, 4}, {2, 2, 1, 5}, {4, 2, 1, 5}, {4, 3, 1, 7},
+                                 {4, 4, 2, 7}, {2, 3, 1, 8}};
   ASSERT_EQ(file.pending.size(), std::size(pending));
   for (size_t i = 0; i < std::size(pending); ++i) {
     SCOPED_TRACE(i);
@@ -85,15 +86,18 @@ TEST(Shim, SignalsAreNumberedAndPending) {
     const NumberSlot& slot = file.numbers[operation.line - 1];
     EXPECT_EQ(operation.comm, slot.comm);
     EXPECT_EQ(operation.root_or_peer, slot.peer);
-    EXPECT_EQ(operation.call, slot.kind == NumberKind::kSignalsSent ? kCall_ncclSignal : kCall_ncclWaitSignal);
+    EXPECT_EQ(operation.call,
+              slot.kind == NumberKind::kSignalsSent ? kCall_ncclSignal : kCall_ncclWaitSignal);
     EXPECT_EQ(operation.in_group, i == 5 || i == 6);
   }
   // Records tell the same numbers, those of calls that were refused or dropped once more.
   std::vector<uint32_t> sent, awaited;
   for (const Record& record : file.records) {
-    if (kCalls[record.call].payload != PayloadKind::kSignal || record.kind == RecordKind::kEnd) continue;
+    if (kCalls[record.call].payload != PayloadKind::kSignal || record.kind == RecordKind::kEnd)
+      continue;
     const SignalPayload& signal = record.payload.signal;
-    if (signal.peer == 1 && signal.count != 0) (record.call == kCall_ncclSignal ? sent : awaited).push_back(signal.number);
+    if (signal.peer == 1 && signal.count != 0)
+      (record.call == kCall_ncclSignal ? sent : awaited).push_back(signal.number);
   }
   EXPECT_EQ(sent, (std::vector<uint32_t>{0, 1, 2, 2, 3, 3}));
   EXPECT_EQ(awaited, (std::vector<uint32_t>{0, 2, 3, 4}));
@@ -105,7 +109,8 @@ TEST(Shim, SignalsOfManyCommunicators) {
   EXPECT_EQ(file.header.lost_numbers, 0u);
   EXPECT_EQ(file.numbers.size(), size_t{kMaxNumbers});
   for (const NumberSlot& slot : file.numbers) {
-    const bool sent = slot.kind == NumberKind::kSignalsSent, awaited = slot.kind == NumberKind::kSignalsAwaited;
+    const bool sent = slot.kind == NumberKind::kSignalsSent,
+               awaited = slot.kind == NumberKind::kSignalsAwaited;
     EXPECT_EQ(slot.next, sent ? 3u : awaited ? 2u : 0u);
   }
 }
