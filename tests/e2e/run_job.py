@@ -284,7 +284,11 @@ def run_once(args, work):
                 except OSError:
                     pass
                 if time.monotonic() > deadline:
-                    process.send_signal(signal.SIGKILL)
+                    process.send_signal(signal.SIGTERM)  # which gordian hands on: no job is left behind
+                    try:
+                        process.wait(20)
+                    except subprocess.TimeoutExpired:
+                        process.kill()
                     raise Failure("still running after 90 s")
                 time.sleep(0.003)
     finally:
