@@ -532,14 +532,14 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
   const uint32_t polls = h.listed != 0 ? kPollsFirst : kPollsAlone;
   uint32_t pc = 0;
   if (h.listed != 0) {
-    // All before it on the stream is done: the kernel boundary.
-    if (channel == 0 && b.Thread() == 0) {
-      StoreRelaxed(h.begun, h.id + 1);
-      StoreRelaxed(h.memory->finished + h.id % kHelpEntries,
-                   0);  // for who comes next at its place in the ring
-    }
     // Nobody else writes the word now: whoever helped ran in kernels before this one.
-    const uint64_t word = LoadWordAcquire(ClaimAt(h, h.id, channel));
+    const uint64_t word = LoadWordRelaxed(ClaimAt(h, h.id, channel));
+    if (channel == 0 && b.Thread() == 0) {
+      // All before it on the stream is done: the kernel boundary.
+      StoreRelaxed(h.begun, h.id + 1);
+      // For who comes next at its place in the ring.
+      StoreRelaxed(h.memory->finished + h.id % kHelpEntries, 0);
+    }
     pc = StepsOf(word, h.id);
     // Also if no step was made: what the first one tells the peers may have been told.
     if (h.renamed != nullptr && static_cast<uint32_t>(word >> 32) == h.id + 1) {
