@@ -530,6 +530,8 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
   const uint32_t channel = b.Index();
   const auto stall = [&](uint32_t round) { return HelpOnce(b, h, w, round); };
   const uint32_t polls = h.listed != 0 ? kPollsFirst : kPollsAlone;
+  // On its way while the claim is: one after the other, the two are most of a microsecond.
+  [[maybe_unused]] const ChannelState state = *StateAt(w, channel);
   uint32_t pc = 0;
   if (h.listed != 0) {
     // Nobody else writes the word now: whoever helped ran in kernels before this one.
@@ -551,7 +553,7 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
   if constexpr (!kIsBulk) {
     if (pc == 0) {
       uint32_t round = 0;
-      RunLines<T, kRanks>(b, w, channel, polls, [&] { return stall(round++); });
+      RunLines<T, kRanks>(b, w, channel, state, polls, [&] { return stall(round++); });
     } else {  // a helper has begun it
       CarryOn(polls, stall, [&] { return StepAny(b, w, channel, &pc); });
     }

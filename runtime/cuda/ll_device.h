@@ -242,11 +242,11 @@ GRT_HD inline void FinishLines(Block& b, const Work& w, uint32_t channel, uint32
   }
 }
 
-// Carries a channel to its end. stall() is called by all threads after so many looks in vain, and returns how many
+// Carries a channel to its end. `state`: the channel's. stall() is called by all threads after so many looks in vain, and returns how many
 // are to come until its next call; 0 ends the operation here, unfinished. Returns whether it was finished.
 template <typename T, uint32_t kRanks, typename Block, typename Stall>
-GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, uint32_t polls, Stall&& stall) {
-  const ChannelState state = *StateAt(w, channel);
+GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, const ChannelState& state, uint32_t polls,
+                            Stall&& stall) {
   const uint32_t carried = state.lines;
   TellDoing(b, w, channel, state.lines + state.bulks + 1);
   const Lines lines = LinesOf(w, channel, carried);
