@@ -292,13 +292,12 @@ class HostSlots {
     const Work* work;
     HelpList help;
   };
-  // `done`: called behind the last launch.
-  HostSlots(uint32_t slots, Fibers* fibers, std::function<void()> done)
-      : fibers_(fibers), done_(std::move(done)) {
+  HostSlots(uint32_t slots, Fibers* fibers) : fibers_(fibers) {
     for (uint32_t i = 0; i < slots; ++i) fibers->Add([this] { Slot(); });
   }
   void Enqueue(const Work* work, const HelpList& help) { launches_.push_back({work, help}); }
   void NoMore() { no_more_ = true; }
+  bool AllDone() const { return no_more_ && at_ == launches_.size(); }
   // What has not begun does not any more.
   void Stop() { stopped_ = true; }
 
@@ -314,7 +313,7 @@ class HostSlots {
         if (++ended_ == launch.work->channels) {
           next_ = ended_ = 0;
           fibers_->Progress();
-          if (++at_ == launches_.size() && no_more_ && !stopped_) done_();
+          ++at_;
         }
         continue;
       }
@@ -323,7 +322,6 @@ class HostSlots {
   }
 
   Fibers* const fibers_;
-  const std::function<void()> done_;
   std::vector<Launch> launches_;
   size_t at_ = 0;
   uint32_t next_ = 0, ended_ = 0;
