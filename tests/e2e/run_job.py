@@ -143,7 +143,10 @@ BY_OTHER_WAYS = {"inversion_reopened": "dlopen", "inversion_two_copies": "dlopen
 # What NCCL's profiler interface tells of.
 TOLD_BY_PROFILER = re.compile("nccl(CommInitRank|All|Reduce|Broadcast|Gather|Scatter|Send|Recv|GroupStart|GroupEnd)")
 # With --flood: hang before there are records enough to overrun a ring.
-HANG_BEFORE_FLOODS = ("init_missing", "init_order")
+HANG_BEFORE_FLOODS = ("init_missing", "init_order", "exited_before_init", "same_device")
+# With --flood: hang because of what neither the rings hold then nor the state block (docs/limits.md), and get no verdict.
+LOST_WITH_RECORDS = ("graph_missing_replay", "graph_stuck_inside", "memory_gate", "memory_gate_batch", "memory_gate_host",
+                     "grouped_by_one", "endless_kernel", "blocking_launches", "signal_missing_later")
 # What makes a job hang is a setting, without which its twin runs.
 SETTINGS = {
     "launch_order": {"NCCL_LAUNCH_ORDER_IMPLICIT": "1"},
@@ -239,7 +242,7 @@ def run_once(args, work):
                  for rank in range(args.ranks)]
         job = ["sh", "-c", "\n".join(start) + "\nfor pid in $pids; do wait $pid || exit $?; done"]
     # A kernel may be long: ten times as much goes by before one is suspected.
-    suspect_after = "1" if args.job == "endless_kernel" else "3" if not args.perturb else "12"
+    suspect_after = "12" if args.perturb else "1" if args.job == "endless_kernel" else "3"
     command = [os.path.join(build, "bin", "gordian"), "run"]
     if not args.hardware:
         command.append("--emulator")
