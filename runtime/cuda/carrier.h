@@ -14,8 +14,10 @@ namespace gordian::runtime::cuda {
 // Loads every kernel now: a first launch beside a kernel that waits for it would hang.
 cudaError_t PreloadCarriers();
 
-// Enqueues the operation's kernel.
-cudaError_t LaunchCarrier(const Work& work, const HelpList& help, cudaStream_t stream);
+// Enqueues the operation's kernel. `early`: its blocks may come onto the device while the kernel before it on the stream is
+// ending (programmatic dependent launch); they wait for its end before anything else. A block has the threads that the
+// operation can use, and `least_threads` at least (kCarrierThreads at most).
+cudaError_t LaunchCarrier(const Work& work, const HelpList& help, bool early, uint32_t least_threads, cudaStream_t stream);
 
 }  // namespace gordian::runtime::cuda
 

@@ -265,6 +265,11 @@ Status Domain::GroupStart() {
   return Status::Ok();
 }
 
+void Domain::GroupCancel() {
+  std::lock_guard<std::mutex> held(lock_);
+  groups_.erase(std::this_thread::get_id());
+}
+
 Status Domain::GroupEnd() {
   std::lock_guard<std::mutex> held(lock_);
   auto group = groups_.extract(std::this_thread::get_id());
@@ -324,7 +329,10 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
         e = cudaStreamWaitEvent(op.stream, op.behind != nullptr ? op.behind : order_event_, 0);
       }
     }
-    if (e == cudaSuccess) e = LaunchCarrier(op.work, op.help, op.stream);
+    if (e == cudaSuccess) {
+      const Thresholds& t = config_.thresholds;
+      e = LaunchCarrier(op.work, op.help, t.early_launch, op.help.listed != 0 ? t.listed_threads : 0, op.stream);
+    }
     if (Status s = Cuda(e, "launching an operation"); !s.ok()) return s;
   }
   for (const Queued& op : *operations) last_[op.work.order_key].launched = true;

@@ -91,6 +91,7 @@ class Domain {
   // enqueued before the end. Groups do not nest.
   Status GroupStart();
   Status GroupEnd();
+  void GroupCancel();  // instead: nothing of it is enqueued
 
   // Memory of the own heap, 256-byte aligned; null when there is none left. Operations whose output lies in
   // it are written by peers directly.

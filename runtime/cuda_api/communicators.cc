@@ -196,7 +196,7 @@ grtResult_t grtMemAlloc(void** memory, size_t bytes) {
     const grtConfig_t config = GRT_CONFIG_INITIALIZER;
     Process* process = nullptr;
     if (const grtResult_t result = Process::Of(device, config, &process); result != grtSuccess) return result;
-    return process->Allocate(memory, bytes, 0);
+    return process->Allocate(memory, bytes);
   });
 }
 

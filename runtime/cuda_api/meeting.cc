@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "runtime/cpu/futex.h"
@@ -10,7 +11,10 @@
 namespace gordian::runtime::cuda {
 namespace {
 
-enum State : uint32_t { kAbsent = 0, kComing = 1, kHere = 2, kGone = 3 };
+enum State : uint32_t { kAbsent = 0, kComing = 1, kHere = 2, kGone = 3, kGoneAborted = 4 };
+
+// Between two looks at whether the communicator has failed, which devices tell nobody.
+constexpr int64_t kLookNs = 100'000'000;
 
 std::atomic<uint32_t>* Atomic(uint32_t* word) { return reinterpret_cast<std::atomic<uint32_t>*>(word); }
 uint32_t StateOf(const Attendee& a) { return __atomic_load_n(&a.state, __ATOMIC_ACQUIRE); }
@@ -53,8 +57,11 @@ grtResult_t Meeting::AwaitAll(int64_t deadline_ns) {
   while (!AllHere()) {
     const uint32_t arrived = Atomic(&page.arrived)->load();
     if (arrived >= ranks_) break;
-    if (NowNs() >= deadline_ns) return grtTimeout;
-    FutexWait(Atomic(&page.arrived), arrived, deadline_ns);
+    const uint32_t failure = Atomic(&page.failed)->load(std::memory_order_acquire);
+    if (failure != 0) return grtRemoteError;
+    const int64_t now_ns = NowNs();
+    if (now_ns >= deadline_ns) return grtTimeout;
+    FutexWait(Atomic(&page.arrived), arrived, std::min(deadline_ns, now_ns + kLookNs));
   }
   for (uint32_t r = 0; r < ranks_; ++r) {
     if (of(r).agreement != of(rank_).agreement) return grtInvalidUsage;
@@ -64,16 +71,27 @@ grtResult_t Meeting::AwaitAll(int64_t deadline_ns) {
 
 const Attendee& Meeting::of(uint32_t rank) const { return shared().attendees[rank]; }
 
-void Meeting::Leave() { Atomic(&shared().attendees[rank_].state)->store(kGone, std::memory_order_release); }
+void Meeting::Leave(bool over) {
+  Atomic(&shared().attendees[rank_].state)->store(over ? kGone : kGoneAborted, std::memory_order_release);
+}
 
-bool Meeting::HasLeft(uint32_t rank) const { return StateOf(of(rank)) == kGone; }
+bool Meeting::HasLeft(uint32_t rank) const { return StateOf(of(rank)) >= kGone; }
 
-bool Meeting::AllLeft() const {
+bool Meeting::AllAreOver() const {
   for (uint32_t r = 0; r < ranks_; ++r) {
-    if (!HasLeft(r)) return false;
+    if (StateOf(of(r)) != kGone) return false;
   }
   return true;
 }
+
+bool Meeting::SomeNeverEnd() const {
+  for (uint32_t r = 0; r < ranks_; ++r) {
+    if (StateOf(of(r)) == kGoneAborted) return true;
+  }
+  return false;
+}
+
+void Meeting::WakeWaiting() { FutexWakeAll(Atomic(&shared().arrived)); }
 
 uint32_t* Meeting::failed() const { return &shared().failed; }
 

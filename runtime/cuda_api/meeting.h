@@ -36,14 +36,18 @@ class Meeting {
   static grtResult_t Come(const std::string& name, uint32_t ranks, uint32_t rank, Attendee own,
                           std::shared_ptr<Meeting>* out);
 
-  // grtTimeout, or grtInvalidUsage if members disagree.
+  // grtTimeout, grtInvalidUsage if members disagree, or grtRemoteError: the communicator has failed (`failed` says how).
   grtResult_t AwaitAll(int64_t deadline_ns);
   bool AllHere() const;
   const Attendee& of(uint32_t rank) const;
-  // This rank will use the communicator no more, and its operations are over.
-  void Leave();
+  // This rank will use the communicator no more. `over`: its operations have ended, too. Else its kernels may still
+  // write what peers have there.
+  void Leave(bool over);
   bool HasLeft(uint32_t rank) const;
-  bool AllLeft() const;
+  bool AllAreOver() const;      // what the communicator had may be used again
+  bool SomeNeverEnd() const;    // and it never may
+  // For who waits for members: the failure has changed.
+  void WakeWaiting();
 
   // Of its page, which stays mapped; once, by who came.
   void CloseDescriptor() { memory_->CloseDescriptor(); }

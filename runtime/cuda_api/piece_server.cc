@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -37,6 +38,24 @@ void SetTimeout(int fd, int timeout_ms) {
   const timeval limit{timeout_ms / 1000, timeout_ms % 1000 * 1000};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+// A call that a signal has interrupted, again.
+template <typename Call>
+auto Again(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+// All of it, in as many parts as signals make of it; false: the peer has gone away, or is late.
+bool ReceiveAll(int fd, void* to, size_t bytes) {
+  for (size_t got = 0; got < bytes;) {
+    const ssize_t n = Again([&] { return recv(fd, static_cast<char*>(to) + got, bytes - got, 0); });
+    if (n <= 0) return false;
+    got += static_cast<size_t>(n);
+  }
+  return true;
 }
 
 bool IsSameUser(int fd) {
@@ -76,6 +95,10 @@ PieceServer::~PieceServer() {
 }
 
 void PieceServer::Serve() {
+  // The program's handlers run on its own threads.
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
   for (;;) {
     pollfd fds[2] = {{wake_, POLLIN, 0}, {listener_, POLLIN, 0}};
     if (poll(fds, 2, -1) < 0) continue;
@@ -90,7 +113,7 @@ void PieceServer::Serve() {
 void PieceServer::Answer(int connection) {
   SetTimeout(connection, kAnswerMs);
   Request request;
-  if (recv(connection, &request, sizeof request, MSG_WAITALL) != sizeof request || request.magic != kMagic) return;
+  if (!ReceiveAll(connection, &request, sizeof request) || request.magic != kMagic) return;
   Answered answered = {kMagic, 0};
   const int descriptor = find_(request.offset, &answered.bytes);
   iovec io{&answered, sizeof answered};
@@ -122,12 +145,12 @@ Status PieceServer::Fetch(const std::string& name, uint64_t offset, int timeout_
   sockaddr_un address;
   const socklen_t length = Address(name, &address);
   const auto ask = [&]() -> Status {
-    if (connect(fd, reinterpret_cast<sockaddr*>(&address), length) != 0) {
+    if (Again([&] { return connect(fd, reinterpret_cast<sockaddr*>(&address), length); }) != 0) {
       return Status::FromErrno(errno, "reaching another rank for its memory");
     }
     if (!IsSameUser(fd)) return Status::PermissionDenied("another rank's memory is another user's");
     const Request request = {kMagic, offset};
-    if (send(fd, &request, sizeof request, MSG_NOSIGNAL) != sizeof request) {
+    if (Again([&] { return send(fd, &request, sizeof request, MSG_NOSIGNAL); }) != sizeof request) {
       return Status::FromErrno(errno, "asking another rank for its memory");
     }
     Answered answered = {};
@@ -138,11 +161,13 @@ Status PieceServer::Fetch(const std::string& name, uint64_t offset, int timeout_
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof control;
-    const ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL);
-    const cmsghdr* header = CMSG_FIRSTHDR(&message);
-    if (got == sizeof answered && header != nullptr && header->cmsg_type == SCM_RIGHTS &&
-        header->cmsg_len == CMSG_LEN(sizeof(int))) {
+    // The descriptor comes with the first byte, whatever part of the rest comes with it.
+    const ssize_t got = Again([&] { return recvmsg(fd, &message, MSG_CMSG_CLOEXEC); });
+    const cmsghdr* header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+    if (header != nullptr && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int))) {
       memcpy(descriptor, CMSG_DATA(header), sizeof *descriptor);
+      const auto first = static_cast<size_t>(got);
+      if (!ReceiveAll(fd, reinterpret_cast<char*>(&answered) + first, sizeof answered - first)) answered.magic = 0;
       *bytes = answered.bytes;
       if (answered.magic == kMagic) return Status::Ok();
       close(*descriptor);

@@ -18,7 +18,7 @@ namespace {
 // Streams whose operations may wait at the same time, as many as NCCL's kernels find room for beside each
 // other; and those that are helped along.
 constexpr int kResidentStreams = 4;
-constexpr int kHelpStreams = 16;
+constexpr int kHelpStreams = 32;
 constexpr uint64_t kStageBytes = 32ull << 20;
 constexpr uint64_t kDefaultHeapBytes = 64ull << 20;
 constexpr int kFetchMs = 10000;
@@ -68,6 +68,7 @@ void CommState::Abort() {
   while ((seen == kNoFailure || seen == kPeerGone) &&
          !__atomic_compare_exchange_n(word, &seen, kFailedAborted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
   }
+  meeting->WakeWaiting();
 }
 
 OnDevice::OnDevice(int device) {
@@ -95,11 +96,15 @@ grtResult_t Process::Of(int device, const grtConfig_t& config, Process** process
     first.process.store(known, std::memory_order_release);
   }
   if (known->device_ != device) return grtNotSupported;
+  if (config.heap_bytes != 0) {
+    const std::lock_guard<std::mutex> lock(known->mutex_);
+    known->user_wanted_ = config.heap_bytes;  // of no effect once there is such memory
+  }
   *process = known;
   return grtSuccess;
 }
 
-Process::Process(int device, const grtConfig_t& config) : device_(device) {
+Process::Process(int device, const grtConfig_t& config) : device_(device), user_wanted_(config.heap_bytes) {
   config_.device = device;
   config_.help_streams = kHelpStreams;
   config_.resident_streams = kResidentStreams;
@@ -135,9 +140,11 @@ void Process::ForEachWatched(Body body) {
 
 grtResult_t Process::TakeRegion(uint64_t bytes, uint64_t* offset) {
   for (auto at = leaving_.begin(); at != leaving_.end();) {
-    if (at->meeting->AllLeft()) {
+    if (at->meeting->AllAreOver()) {
       regions_.push_back(at->region);
       at = leaving_.erase(at);
+    } else if (at->meeting->SomeNeverEnd()) {
+      at = leaving_.erase(at);  // a peer's kernels may write there as long as they like
     } else {
       ++at;
     }
@@ -205,7 +212,10 @@ grtResult_t Process::Map(const Attendee& peer, uint64_t offset, PeerHeap** heap)
 
 grtResult_t Process::Connect(const std::shared_ptr<CommState>& comm, int64_t deadline_ns) {
   if (const grtResult_t error = comm->error(); error != grtSuccess) return error;
-  if (const grtResult_t result = comm->meeting->AwaitAll(deadline_ns); result != grtSuccess) return result;
+  if (const grtResult_t result = comm->meeting->AwaitAll(deadline_ns); result != grtSuccess) {
+    const grtResult_t error = comm->error();
+    return error != grtSuccess ? error : result;
+  }
   if (comm->ready.load(std::memory_order_acquire) != nullptr) return grtSuccess;
   Watch(comm);  // before its lock is held
   const std::lock_guard<std::mutex> once(comm->mutex);
@@ -253,7 +263,7 @@ void Process::Leave(const std::shared_ptr<CommState>& comm) {
   const uint64_t bytes = Communicator::RegionBytes(domain_->config(), comm->ranks);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!comm->aborted) leaving_.push_back({{comm->region_at, bytes}, comm->meeting});
-  comm->meeting->Leave();
+  comm->meeting->Leave(!comm->aborted);
 }
 
 void Process::Forget(cudaStream_t stream) {
@@ -268,11 +278,11 @@ void Process::Forget(cudaStream_t stream) {
   });
 }
 
-grtResult_t Process::Allocate(void** memory, size_t bytes, uint64_t heap_bytes) {
+grtResult_t Process::Allocate(void** memory, size_t bytes) {
   const OnDevice on(device_);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (user_bytes_ == 0) {
-    const uint64_t wanted = std::max<uint64_t>(heap_bytes != 0 ? heap_bytes : kDefaultHeapBytes, bytes);
+    const uint64_t wanted = std::max<uint64_t>(user_wanted_ != 0 ? user_wanted_ : kDefaultHeapBytes, bytes);
     uint64_t at = 0;
     if (Status s = heap_->Add(wanted, stream_, &at); !s.ok()) return grtSystemError;
     user_at_ = at;

@@ -86,8 +86,8 @@ class Process {
   // The stream will be destroyed: no communicator asks it any more.
   void Forget(cudaStream_t stream);
 
-  // Memory that communicators made from now on write directly.
-  grtResult_t Allocate(void** memory, size_t bytes, uint64_t heap_bytes);
+  // Memory that communicators made from now on write directly, of grtConfig_t::heap_bytes in all.
+  grtResult_t Allocate(void** memory, size_t bytes);
 
  private:
   Process(int device, const grtConfig_t& config);
@@ -109,6 +109,7 @@ class Process {
   std::mutex mutex_;  // what is below
   uint32_t next_number_ = 0;
   uint64_t user_at_ = 0, user_bytes_ = 0;
+  uint64_t user_wanted_ = 0;  // bytes of it, when it will be made; 0: as usual
   std::map<std::string, std::unique_ptr<PeerHeap>> peers_;  // by server
   struct Region {
     uint64_t at, bytes;

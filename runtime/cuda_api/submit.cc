@@ -192,12 +192,18 @@ grtResult_t Run(std::vector<Call> calls, bool group) {
     return grtInvalidUsage;  // it would wait for itself
   }
   std::vector<Detached> detached(calls.size());
-  for (size_t i = 0; i < calls.size() && result == grtSuccess; ++i) {
-    if (!calls[i].IsWithSelf()) result = Enqueue(&calls[i], &detached[i]);
+  // Strict ones of a group are only noted here; detached ones begin at once, so they come when none of those can be
+  // refused any more.
+  for (const bool begins : {false, true}) {
+    for (size_t i = 0; i < calls.size() && result == grtSuccess; ++i) {
+      if (!calls[i].IsWithSelf() && calls[i].detached == begins) result = Enqueue(&calls[i], &detached[i]);
+    }
   }
-  if (group) {
+  if (group && result != grtSuccess) {
+    domain.GroupCancel();  // a part of a group would wait for the rest
+  } else if (group) {
     const Status ended = domain.GroupEnd();
-    if (result == grtSuccess && !calls.empty()) result = ToResult(ended, *calls.front().comm);
+    if (!calls.empty()) result = ToResult(ended, *calls.front().comm);
   }
   for (size_t i = 0; i < calls.size() && result == grtSuccess; ++i) {
     if (calls[i].handle != nullptr) result = GiveHandle(calls[i], std::move(detached[i]));

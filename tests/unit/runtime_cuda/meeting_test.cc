@@ -3,12 +3,16 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "runtime/cpu/futex.h"
@@ -91,16 +95,46 @@ TEST(MeetingTest, FailureAndLeavingAreSeenByAll) {
     if (meeting->AwaitAll(DeadlineIn(kPatienceNs)) != grtSuccess) return 2;
     if (rank == 1) {
       __atomic_store_n(meeting->failed(), 5, __ATOMIC_RELEASE);
-      meeting->Leave();
+      meeting->Leave(true);
       return meeting->HasLeft(1) && !meeting->HasLeft(0) ? 0 : 3;
     }
     const int64_t deadline = DeadlineIn(kPatienceNs);
     while (!meeting->HasLeft(1) && NowNs() < deadline) usleep(100);
-    if (!meeting->HasLeft(1) || meeting->AllLeft() || __atomic_load_n(meeting->failed(), __ATOMIC_ACQUIRE) != 5) return 4;
-    meeting->Leave();
-    return meeting->AllLeft() ? 0 : 5;
+    if (!meeting->HasLeft(1) || meeting->AllAreOver() || __atomic_load_n(meeting->failed(), __ATOMIC_ACQUIRE) != 5) return 4;
+    meeting->Leave(true);
+    return meeting->AllAreOver() && !meeting->SomeNeverEnd() ? 0 : 5;
   });
   EXPECT_EQ(codes, std::vector<int>({0, 0}));
+}
+
+// Who leaves while its kernels may run has left, but what it was given is never free again.
+TEST(MeetingTest, WhoAbortsIsNeverOver) {
+  for (const bool over : {true, false}) {
+    const std::string name = UniqueName();
+    std::shared_ptr<Meeting> first, second;
+    ASSERT_EQ(Meeting::Come(name, 2, 0, Saying(1, 0), &first), grtSuccess);
+    ASSERT_EQ(Meeting::Come(name, 2, 1, Saying(1, 0), &second), grtSuccess);
+    second->Leave(over);
+    EXPECT_TRUE(first->HasLeft(1));
+    EXPECT_EQ(first->SomeNeverEnd(), !over);
+    EXPECT_FALSE(first->AllAreOver());
+    first->Leave(true);
+    EXPECT_EQ(second->AllAreOver(), over);
+  }
+}
+
+// A communicator that has failed is not waited for.
+TEST(MeetingTest, AFailureEndsTheWait) {
+  const std::string name = UniqueName();
+  std::shared_ptr<Meeting> first, second;
+  ASSERT_EQ(Meeting::Come(name, 3, 0, Saying(1, 0), &first), grtSuccess);
+  ASSERT_EQ(Meeting::Come(name, 3, 1, Saying(1, 0), &second), grtSuccess);
+  std::thread fails([&] {
+    __atomic_store_n(second->failed(), 2, __ATOMIC_RELEASE);
+    second->WakeWaiting();
+  });
+  EXPECT_EQ(first->AwaitAll(DeadlineIn(kPatienceNs)), grtRemoteError);
+  fails.join();
 }
 
 TEST(MeetingTest, ValuesAreExchanged) {
@@ -112,6 +146,41 @@ TEST(MeetingTest, ValuesAreExchanged) {
   });
   EXPECT_EQ(codes, std::vector<int>({0, 0, 0, 0}));
   EXPECT_FALSE(NameIsThere(name));
+}
+
+// Signals that come all the time, to handlers that do not restart calls, disturb neither side.
+TEST(PieceServerTest, SignalsDoNotEndATransfer) {
+  struct sigaction action = {}, before = {};
+  action.sa_handler = [](int) {};
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+  const int memory = memfd_create("piece", MFD_CLOEXEC);
+  ASSERT_GE(memory, 0);
+  const pthread_t fetcher = pthread_self();
+  std::atomic<bool> asked{false};
+  std::unique_ptr<PieceServer> server;
+  const auto find = [&](uint64_t, uint64_t* bytes) {
+    *bytes = 10;
+    asked = true;
+    // The fetcher waits for this answer meanwhile.
+    for (int i = 0; i < 20; ++i) {
+      pthread_kill(fetcher, SIGUSR1);
+      kill(getpid(), SIGUSR1);
+      usleep(500);
+    }
+    return memory;
+  };
+  ASSERT_TRUE(PieceServer::Start(find, &server).ok());
+  uint64_t bytes = 0;
+  int got = -1;
+  const Status status = PieceServer::Fetch(server->name(), 4096, 10000, &bytes, &got);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_TRUE(asked);
+  EXPECT_EQ(bytes, 10u);
+  EXPECT_GE(got, 0);
+  server.reset();
+  close(got);
+  close(memory);
+  sigaction(SIGUSR1, &before, nullptr);
 }
 
 // A process gives another one memory that it has written.

@@ -60,13 +60,18 @@ uint64_t Wrong(const Case& c, uint32_t ranks, uint32_t rank, const Buffers& b) {
   return wrong;
 }
 
-// Ways of carrying: LL, two-shot LL, bulk.
+// Ways of carrying: LL, two-shot LL, bulk, LL128, two-shot LL128.
+constexpr int kWays = 5;
 Thresholds Way(int way) {
   Thresholds t;
   t.one_shot = way == 0 ? 4096 : 0;
   t.two_shot_lines = way == 1 ? 4096 : 0;
   t.move_lines = way <= 1 ? 4096 : 0;
+  t.one_shot_tiles = way == 3 ? 65536 : 0;
+  t.two_shot_tiles = way == 4 ? 65536 : 0;
+  t.move_tiles = way >= 3 ? 65536 : 0;
   t.line_threads = 8;
+  t.channel_tiles = 2;
   t.bulk_per_channel = 512;
   return t;
 }
@@ -183,9 +188,9 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
           EXPECT_EQ(w.part, first.part);
           EXPECT_EQ(w.chunk, first.chunk);
         }
-        EXPECT_GE(first.part * first.channels, (first.flags & kBulk) != 0 ? first.block_bytes : LineCount(first));
+        EXPECT_GE(first.part * first.channels, (first.flags & kBulk) != 0 ? first.block_bytes : UnitCount(first));
         if ((first.flags & kBulk) == 0) {
-          EXPECT_LE(first.part, first.port.lines_per_lane);
+          EXPECT_LE(first.part, (first.flags & kTiles) != 0 ? first.port.tiles_per_lane : first.port.lines_per_lane);
         } else {
           EXPECT_LE(first.chunk, first.port.chunk_bytes);
         }
@@ -223,7 +228,7 @@ TEST_P(ProtocolsTest, EveryTypeAndOperator) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, ProtocolsTest, testing::Values(0, 1, 2));
+INSTANTIATE_TEST_SUITE_P(Ways, ProtocolsTest, testing::Range(0, kWays));
 
 // One member calls another operation than the others.
 enum class Slip { kNothing, kCount, kWay, kType, kOperator, kKind, kRoot, kBroadcastRoot, kBytesOfPair };
@@ -259,7 +264,7 @@ Called RunMismatch(Slip wrong, uint32_t ranks, uint32_t wrong_rank, int way, boo
       if (differs && (wrong == Slip::kCount || wrong == Slip::kBytesOfPair)) c.count = 299;
       if (differs && wrong == Slip::kWay) {
         c.count = 700;  // as where the way of carrying changes with the size
-        own_way = (way + 1) % 3;
+        own_way = (way + 1) % kWays;
       }
       if (differs && wrong == Slip::kType) c.type = DataType::kInt32;
       if (differs && wrong == Slip::kOperator) c.op = Operator::kMax;
@@ -388,7 +393,7 @@ uint64_t RunDisorder(const Disorder& d, uint64_t seed, bool* finished, uint32_t*
       one.count = 1 + random() % 400;
       one.root = static_cast<uint32_t>(random() % d.ranks);
       what[c].push_back(one);
-      way[c].push_back(static_cast<int>(random() % 3));
+      way[c].push_back(static_cast<int>(random() % kWays));
     }
   }
   std::vector<std::vector<uint32_t>> order(d.ranks);

@@ -1,0 +1,464 @@
+// LL128: 120 bytes of data and 8 of flags in each line of 128 bytes, which a warp stores whole and a peer's warp sees
+// whole. As LL data and notice are one hop, without a fence; the flags take a sixteenth of what the links carry, where
+// LL's take half.
+//
+// A warp moves tiles of eight lines, two 16-byte words a thread. Of a tile's 960 bytes the words of lines 0 to 3 are the
+// first 512 in order, but that the last word of each line gives its second half to the line four below, whose last word has
+// only that beside its flag: so all of a thread's words of memory have 16 bytes.
+// Source of the protocol, and of that arrangement: NCCL's prims_ll128.h.
+//
+// Thread rule: as ll_common_device.h; a tile belongs to a warp, whose threads call together.
+#ifndef GORDIAN_RUNTIME_CUDA_LL_TILE_DEVICE_H_
+#define GORDIAN_RUNTIME_CUDA_LL_TILE_DEVICE_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "runtime/cuda/ll_common_device.h"
+
+namespace gordian::runtime::cuda {
+
+// What a thread has of a tile.
+struct Tile {
+  Pack pack[kLanesOfThread][2];
+};
+
+// Whether the last word of a lane's line has the flags.
+GRT_HD inline bool HasFlags(uint32_t lane) { return lane % 8 == 7; }
+// Where a lane's word lies among the data; of the second half only if it has one.
+GRT_HD inline uint32_t PackOf(uint32_t lane, uint32_t half) { return half == 0 ? lane : 32 + lane - lane / 8; }
+GRT_HD inline bool HasPack(uint32_t lane, uint32_t half) { return half == 0 || !HasFlags(lane); }
+
+// Bytes of a tile of block p; 0 where the block has ended.
+GRT_HD inline uint32_t TileBytes(const Work& w, uint32_t p, uint64_t tile) {
+  const uint64_t bytes = BlockBytes(w, p), at = tile * kTileBytes;
+  return at >= bytes ? 0 : static_cast<uint32_t>(Least(kTileBytes, bytes - at));
+}
+
+// Any alignment, any number of bytes.
+template <typename Block>
+GRT_APART GRT_HD void LoadTileSlowly(Block& b, const char* from, uint32_t bytes, Tile* tile) {
+  for (uint32_t i = 0; i < kLanesOfThread * 2; ++i) {
+    const uint32_t lane = b.Lane() + i / 2, half = i % 2, at = PackOf(lane, half) * 16;
+    Pack& pack = tile->pack[i / 2][half] = {};
+    if (!HasPack(lane, half)) continue;
+    if (at < bytes) pack.word[0] = LoadBytes(from + at, static_cast<uint32_t>(Least(8, bytes - at)));
+    if (at + 8 < bytes) pack.word[1] = LoadBytes(from + at + 8, static_cast<uint32_t>(Least(8, bytes - at - 8)));
+  }
+}
+template <typename Block>
+GRT_APART GRT_HD void StoreTileSlowly(Block& b, char* to, uint32_t bytes, const Tile* tile) {
+  for (uint32_t i = 0; i < kLanesOfThread * 2; ++i) {
+    const uint32_t lane = b.Lane() + i / 2, half = i % 2, at = PackOf(lane, half) * 16;
+    const Pack& pack = tile->pack[i / 2][half];
+    if (!HasPack(lane, half)) continue;
+    if (at < bytes) StoreBytes(to + at, pack.word[0], static_cast<uint32_t>(Least(8, bytes - at)));
+    if (at + 8 < bytes) StoreBytes(to + at + 8, pack.word[1], static_cast<uint32_t>(Least(8, bytes - at - 8)));
+  }
+}
+
+// Whether tile `at` is complete in every block, and all its words aligned.
+GRT_HD inline bool IsWhole(const Work& w, const char* buffer, uint64_t stride, uint64_t at) {
+  return IsAligned(buffer + stride, 16) && IsAligned(buffer, 16) && (at + 1) * kTileBytes <= BlockBytes(w, w.ranks - 1);
+}
+// Such a tile.
+template <typename Block>
+GRT_HD inline void LoadWholeTile(Block& b, const char* from, Tile* tile) {
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (uint32_t i = 0; i < kLanesOfThread * 2; ++i) {
+    const uint32_t lane = b.Lane() + i / 2, half = i % 2;
+    Pack pack = {};
+    if (HasPack(lane, half)) pack = LoadPack(from + PackOf(lane, half) * 16);
+    tile->pack[i / 2][half] = pack;
+  }
+}
+template <typename Block>
+GRT_HD inline void StoreWholeTile(Block& b, char* to, const Tile& tile) {
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (uint32_t i = 0; i < kLanesOfThread * 2; ++i) {
+    const uint32_t lane = b.Lane() + i / 2, half = i % 2;
+    if (HasPack(lane, half)) StorePack(to + PackOf(lane, half) * 16, tile.pack[i / 2][half]);
+  }
+}
+// Any one. The slow way has a tile of its own: what has an address is not in registers.
+template <typename Block>
+GRT_HD inline void LoadTile(Block& b, bool whole, const char* from, uint32_t bytes, Tile* tile) {
+  if (whole) {
+    LoadWholeTile(b, from, tile);
+  } else {
+    Tile some;
+    LoadTileSlowly(b, from, bytes, &some);
+    *tile = some;
+  }
+}
+template <typename Block>
+GRT_HD inline void StoreTile(Block& b, bool whole, char* to, uint32_t bytes, const Tile& tile) {
+  if (whole) {
+    StoreWholeTile(b, to, tile);
+  } else {
+    const Tile some = tile;
+    StoreTileSlowly(b, to, bytes, &some);
+  }
+}
+
+GRT_HD inline uint64_t FlagWord(const LineFlags& flags) { return uint64_t{flags.second} << 32 | flags.first; }
+
+// Tile `at` of a lane. Stored whole: bytes behind a block's end are nobody's.
+template <typename Block>
+GRT_HD inline void PutTile(Block& b, char* lane_of_peer, uint32_t at, const LineFlags& flags, const Tile& tile) {
+  char* const to = lane_of_peer + uint64_t{at} * kTileWire;
+  b.SyncWarp();
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (uint32_t half = 0; half < 2; ++half) {
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t i = 0; i < kLanesOfThread; ++i) {
+      const uint32_t lane = b.Lane() + i;
+      const Pack& pack = tile.pack[i][half];
+      const uint64_t first = half == 1 && HasFlags(lane) ? tile.pack[i][0].word[1] : pack.word[0];
+      StoreWhole(to + half * 512 + lane * 16, first, HasFlags(lane) ? FlagWord(flags) : pack.word[1]);
+    }
+  }
+}
+
+// The same from the own lane, as it is now.
+template <typename Block>
+GRT_HD inline void GetTile(Block& b, const char* own_lane, uint32_t at, Tile* tile) {
+  const char* const from = own_lane + uint64_t{at} * kTileWire;
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (uint32_t half = 0; half < 2; ++half) {
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t i = kLanesOfThread; i-- > 0;) tile->pack[i][half] = LoadWhole(from + half * 512 + (b.Lane() + i) * 16);
+  }
+}
+// Of a tile that has arrived: a word, as OpenTile leaves it.
+template <typename Block>
+GRT_HD inline Pack GetPack(Block& b, const char* own_lane, uint32_t at, uint32_t i, uint32_t half) {
+  const uint32_t lane = b.Lane() + i;
+  const char* const from = own_lane + uint64_t{at} * kTileWire + lane * 16;
+  Pack pack = LoadWhole(from + half * 512);
+  if (half == 0 && HasFlags(lane)) pack.word[1] = LoadWhole(from + 512).word[0];
+  return pack;
+}
+// Of this thread's lines: whether they have these flags. Then their data is where it belongs.
+template <typename Block>
+GRT_HD inline bool OpenTile(Block& b, const LineFlags& flags, Tile* tile) {
+  bool arrived = true;
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (uint32_t i = 0; i < kLanesOfThread; ++i) {
+    if (!HasFlags(b.Lane() + i)) continue;
+    Pack* const pack = tile->pack[i];
+    arrived = arrived & (pack[0].word[1] == FlagWord(flags)) & (pack[1].word[1] == FlagWord(flags));
+    pack[0].word[1] = pack[1].word[0];
+  }
+  return arrived;
+}
+
+// Registers hold the tiles of up to three peers. A rank's peers have places, in their order: PeerAt.
+inline constexpr uint32_t kTilesAtOnce = 3;
+GRT_HD inline uint32_t PeerAt(const Work& w, uint32_t place) { return place + (place >= w.rank ? 1 : 0); }
+
+// Tile t of the peers at kPlaces places from `first` on, of those in `from`. False: not all have arrived.
+template <uint32_t kPlaces, typename Block>
+GRT_HD inline bool GetTiles(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t phase, uint32_t from,
+                            uint32_t first, uint32_t t, Tile (&tiles)[kPlaces]) {
+  b.SyncWarp();  // a line is loaded by its eight threads together
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (uint32_t i = 0; i < kPlaces; ++i) {
+    const uint32_t p = PeerAt(w, first + i);
+    if ((from >> p & 1) != 0) GetTile(b, TileLaneAt(w, w.rank, channel, lines.slot, phase, p), t, &tiles[i]);
+  }
+  bool arrived = true;
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (uint32_t i = 0; i < kPlaces; ++i) {
+    if ((from >> PeerAt(w, first + i) & 1) == 0) continue;
+    const bool has = OpenTile(b, lines.flags, &tiles[i]);
+    arrived = arrived & has;
+  }
+  return b.AllOfWarp(arrived);
+}
+
+// By thread: whether tile t is there from all ranks in `from` that send it.
+template <typename Block>
+GRT_HD inline bool HasArrivedTile(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t phase,
+                                  uint32_t from, uint32_t t) {
+  b.SyncWarp();
+  bool arrived = true;
+  for (uint32_t p = 0; p < w.ranks; ++p) {
+    // A shard that is combined is the own one; else its sender's.
+    if ((from >> p & 1) == 0 || TileBytes(w, phase == 0 ? w.rank : p, lines.first + t) == 0) continue;
+    Tile tile;
+    GetTile(b, TileLaneAt(w, w.rank, channel, lines.slot, phase, p), t, &tile);
+    const bool has = OpenTile(b, lines.flags, &tile);
+    arrived = arrived & has;
+  }
+  return arrived;
+}
+
+// The sum of a word of all contributors; `words` by place, `own` this rank's.
+template <typename T, uint32_t kPlaces>
+GRT_HD inline uint64_t SumOf(const Work& w, const uint64_t (&words)[kPlaces], uint64_t own, const uint64_t* scalars) {
+  uint64_t in_order[kPlaces + 1];
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (uint32_t p = 0; p <= kPlaces; ++p) {
+    in_order[p] = own;
+    if (p < kPlaces && p < w.rank) in_order[p] = words[p < kPlaces ? p : 0];
+    if (p > w.rank) in_order[p] = words[p > 0 ? p - 1 : 0];
+  }
+  return Reduce<T>(in_order, w.receive1 | 1u << w.rank, w.type, w.op, w.ranks, scalars);
+}
+
+// Phase 1 of tile t where something is combined.
+template <typename T, uint32_t kRanks, typename Block>
+GRT_HD inline bool ReduceTile(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t t, uint32_t polls) {
+  constexpr uint32_t kPlaces = kRanks - 1;
+  const uint64_t at = lines.first + t;
+  const bool shards = (w.flags & kTwoPhase) != 0;
+  const uint32_t bytes = TileBytes(w, w.rank, at);
+  if (bytes == 0 || (w.flags & kWritesOutput) == 0) return true;  // nobody sends it; a leaf receives nothing
+  Tile own;
+  LoadTile(b, IsWhole(w, w.in, w.in_stride, at), w.in + w.rank * w.in_stride + at * kTileBytes, bytes, &own);
+  [[maybe_unused]] uint64_t scalars[std::is_same_v<T, AnyType> ? kRanks : 1];
+  [[maybe_unused]] Tile tiles[kPlaces <= kTilesAtOnce ? kPlaces : 1];
+  for (;; --polls) {
+    bool arrived = true;
+    if constexpr (kPlaces <= kTilesAtOnce) {
+      arrived = GetTiles<kPlaces>(b, w, channel, lines, 0, w.receive1, 0, t, tiles);
+    } else {
+      arrived = b.AllOfWarp(HasArrivedTile(b, w, channel, lines, 0, w.receive1, t));
+    }
+    if constexpr (std::is_same_v<T, AnyType>) {
+      if (IsPreMultiplied(w)) arrived = b.AllOfWarp(TakeScalars(w, channel, lines, scalars)) && arrived;
+    }
+    if (arrived) break;
+    if (polls == 0) return false;
+  }
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (uint32_t i = 0; i < kLanesOfThread * 2; ++i) {
+    Pack packs[kPlaces];
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t q = 0; q < kPlaces; ++q) {
+      if constexpr (kPlaces <= kTilesAtOnce) {
+        packs[q] = tiles[q].pack[i / 2][i % 2];
+      } else {
+        packs[q] = {};
+        if ((w.receive1 >> PeerAt(w, q) & 1) != 0) {
+          packs[q] = GetPack(b, TileLaneAt(w, w.rank, channel, lines.slot, 0, PeerAt(w, q)), t, i / 2, i % 2);
+        }
+      }
+    }
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t half = 0; half < 2; ++half) {
+      uint64_t words[kPlaces];
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (uint32_t q = 0; q < kPlaces; ++q) words[q] = packs[q].word[half];
+      uint64_t& word = own.pack[i / 2][i % 2].word[half];
+      word = SumOf<T>(w, words, word, scalars);
+    }
+  }
+  if (shards) {
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t q = 0; q < kPlaces; ++q) {
+      const uint32_t p = PeerAt(w, q);
+      if ((w.send2 >> p & 1) != 0) PutTile(b, TileLaneAt(w, p, channel, lines.slot, 1, w.rank), t, lines.flags, own);
+    }
+  }
+  char* const out = w.out + (shards ? w.rank * w.out_stride : 0);
+  StoreTile(b, IsWhole(w, out, 0, at), out + at * kTileBytes, bytes, own);
+  return true;
+}
+
+template <uint32_t kPlaces, typename Block>
+GRT_HD inline void PlaceSlowly(Block& b, const Work& w, uint64_t at, uint32_t group, uint32_t first,
+                               const Tile (&tiles)[kPlaces]) {
+  Tile some[kPlaces];
+  for (uint32_t i = 0; i < kPlaces; ++i) some[i] = tiles[i];
+  for (uint32_t i = 0; i < kPlaces; ++i) {
+    const uint32_t p = PeerAt(w, first + i);
+    if ((group >> p & 1) == 0) continue;
+    StoreTileSlowly(b, w.out + p * w.out_stride + at * kTileBytes, TileBytes(w, p, at), &some[i]);
+  }
+}
+
+// Tile t of what is placed as it arrives: of `phase`, from the ranks in `from`.
+template <uint32_t kRanks, typename Block>
+GRT_HD inline bool PlaceTile(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t phase, uint32_t from,
+                             uint32_t t, uint32_t polls) {
+  constexpr uint32_t kPlaces = kRanks - 1 < kTilesAtOnce ? kRanks - 1 : kTilesAtOnce;
+  const uint64_t at = lines.first + t;
+  if (kRanks - 1 > kPlaces) {  // all that has to arrive does before the first is placed
+    while (!b.AllOfWarp(HasArrivedTile(b, w, channel, lines, phase, from, t))) {
+      if (polls-- == 0) return false;
+    }
+  }
+  for (uint32_t first = 0; first + 1 < w.ranks; first += kPlaces) {
+    Tile tiles[kPlaces];
+    uint32_t group = 0;
+    for (uint32_t place = first; place < first + kPlaces && place + 1 < w.ranks; ++place) {
+      const uint32_t p = PeerAt(w, place);
+      if ((from >> p & 1) != 0 && TileBytes(w, p, at) != 0) group |= 1u << p;
+    }
+    while (group != 0 && !GetTiles<kPlaces>(b, w, channel, lines, phase, group, first, t, tiles)) {
+      if (polls-- == 0) return false;
+    }
+    if (IsWhole(w, w.out, w.out_stride, at)) {
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (uint32_t i = 0; i < kPlaces; ++i) {
+        const uint32_t p = PeerAt(w, first + i);
+        if ((group >> p & 1) != 0) StoreWholeTile(b, w.out + p * w.out_stride + at * kTileBytes, tiles[i]);
+      }
+    } else {
+      PlaceSlowly(b, w, at, group, first, tiles);
+    }
+  }
+  return true;
+}
+
+// Phase 1 of tile t: if all have arrived, combines or places it (and sends the sum). False: not all.
+template <typename T, uint32_t kRanks, typename Block>
+GRT_HD inline bool TakeTile(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t t, uint32_t polls) {
+  if constexpr (!std::is_same_v<T, MoveOnly>) {
+    if ((w.flags & kReduces) != 0) return ReduceTile<T, kRanks>(b, w, channel, lines, t, polls);
+  }
+  if (!PlaceTile<kRanks>(b, w, channel, lines, 0, w.receive1, t, polls)) return false;
+  if ((w.flags & kOwn) == 0) return true;
+  const uint64_t begin = (lines.first + t) * kTileBytes;
+  const char* const from = w.in + w.rank * w.in_stride + begin;
+  char* const to = w.out + w.rank * w.out_stride + begin;
+  if (from == to) return true;
+  Tile own;
+  const uint32_t bytes = TileBytes(w, w.rank, lines.first + t);
+  const bool whole = bytes == kTileBytes && IsAligned(from, 16) && IsAligned(to, 16);
+  LoadTile(b, whole, from, bytes, &own);
+  StoreTile(b, whole, to, bytes, own);
+  return true;
+}
+
+// The way of carrying, for ll_device.h.
+struct TileWay {
+  static constexpr uint32_t kBytes = kTileBytes;
+  // The warp's first tile, for each peer; where that is too much for the registers it is loaded later.
+  template <uint32_t kRanks>
+  struct Ahead {
+    Tile tiles[kRanks - 1 <= kTilesAtOnce ? kRanks - 1 : 1];
+  };
+  template <typename Block>
+  GRT_HD static uint32_t First(Block& b) {
+    return b.Warp();
+  }
+  template <typename Block>
+  GRT_HD static uint32_t Stride(Block& b) {
+    return b.Warps();
+  }
+  template <uint32_t kPlaces, typename Block>
+  GRT_HD static void LoadAll(Block& b, const Work& w, const Lines& lines, uint32_t t, Tile (&tiles)[kPlaces]) {
+    const uint64_t at = lines.first + t;
+    if (IsWhole(w, w.in, w.in_stride, at)) {
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (uint32_t q = 0; q < kPlaces; ++q) {
+        const uint32_t p = PeerAt(w, q);
+        if ((w.send1 >> p & 1) != 0) LoadWholeTile(b, w.in + p * w.in_stride + at * kTileBytes, &tiles[q]);
+      }
+    } else {
+      Tile some[kPlaces];
+      for (uint32_t q = 0; q < kPlaces; ++q) {
+        const uint32_t p = PeerAt(w, q);
+        if ((w.send1 >> p & 1) == 0) continue;
+        LoadTileSlowly(b, w.in + p * w.in_stride + at * kTileBytes, TileBytes(w, p, at), &some[q]);
+      }
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (uint32_t q = 0; q < kPlaces; ++q) tiles[q] = some[q];
+    }
+  }
+  template <uint32_t kPlaces, typename Block>
+  GRT_HD static void PutAll(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t t,
+                            const Tile (&tiles)[kPlaces]) {
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t q = 0; q < kPlaces; ++q) {
+      const uint32_t p = PeerAt(w, q);
+      if ((w.send1 >> p & 1) == 0 || TileBytes(w, p, lines.first + t) == 0) continue;
+      PutTile(b, TileLaneAt(w, p, channel, lines.slot, 0, w.rank), t, lines.flags, tiles[q]);
+    }
+  }
+  template <uint32_t kRanks, typename Block>
+  GRT_HD static void Load(Block& b, const Work& w, const Lines& lines, Ahead<kRanks>* ahead) {
+    if constexpr (kRanks - 1 <= kTilesAtOnce) {
+      if (b.Warp() < lines.count) LoadAll(b, w, lines, b.Warp(), ahead->tiles);
+    }
+  }
+  template <uint32_t kRanks, typename Block>
+  GRT_HD static void Send(Block& b, const Work& w, uint32_t channel, const Lines& lines, const Ahead<kRanks>& ahead) {
+    if constexpr (kRanks - 1 <= kTilesAtOnce) {
+      if (b.Warp() < lines.count) PutAll(b, w, channel, lines, b.Warp(), ahead.tiles);
+      for (uint32_t t = b.Warp() + b.Warps(); t < lines.count; t += b.Warps()) {
+        Tile tiles[kRanks - 1];
+        LoadAll(b, w, lines, t, tiles);
+        PutAll(b, w, channel, lines, t, tiles);
+      }
+    } else {
+      for (uint32_t t = b.Warp(); t < lines.count; t += b.Warps()) {
+        for (uint32_t p = 0; p < w.ranks; ++p) {
+          const uint32_t bytes = TileBytes(w, p, lines.first + t);
+          if ((w.send1 >> p & 1) == 0 || bytes == 0) continue;
+          Tile tile;
+          LoadTile(b, IsWhole(w, w.in, w.in_stride, lines.first + t),
+                   w.in + p * w.in_stride + (lines.first + t) * kTileBytes, bytes, &tile);
+          PutTile(b, TileLaneAt(w, p, channel, lines.slot, 0, w.rank), t, lines.flags, tile);
+        }
+      }
+    }
+  }
+  template <typename T, uint32_t kRanks, typename Block>
+  GRT_HD static bool Take(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t t, uint32_t polls) {
+    return TakeTile<T, kRanks>(b, w, channel, lines, t, polls);
+  }
+  template <uint32_t kRanks, typename Block>
+  GRT_HD static bool TakeSum(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t t, uint32_t polls) {
+    return PlaceTile<kRanks>(b, w, channel, lines, 1, w.receive2, t, polls);
+  }
+  template <typename Block>
+  GRT_HD static bool Arrived(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t phase, uint32_t t) {
+    return HasArrivedTile(b, w, channel, lines, phase, phase == 0 ? w.receive1 : w.receive2, t);
+  }
+};
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_LL_TILE_DEVICE_H_
