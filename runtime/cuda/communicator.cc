@@ -57,6 +57,18 @@ Status Communicator::Create(Domain* domain, int index, const std::vector<int>& m
   return Status::Ok();
 }
 
+Communicator::~Communicator() {
+  Worker* const worker = domain_->worker();
+  for (int tag = 0; worker != nullptr && tag < domain_->config().detached_tags; ++tag) {
+    for (const bool pairs : {false, true}) worker->Forget(DetachedPort(tag, pairs));
+  }
+}
+
+uint64_t Communicator::DetachedPort(int tag, bool pairs) const {
+  return (uint64_t{number_} * static_cast<uint32_t>(domain_->config().detached_tags) + static_cast<uint32_t>(tag)) * 2 +
+         (pairs ? 1 : 0);
+}
+
 Status Communicator::CreateAt(Domain* domain, const Place& place, std::unique_ptr<Communicator>* made) {
   const auto ranks = static_cast<int>(place.regions.size());
   if (ranks < 1 || ranks > static_cast<int>(kMaxRanks) || place.rank < 0 || place.rank >= ranks ||
@@ -184,7 +196,7 @@ Status Communicator::Detach(OpKind kind, const void* in, void* out, uint64_t cou
       !s.ok()) {
     return s;
   }
-  const uint64_t port = (uint64_t{number_} * tags + tag) * 2 + (IsPointToPoint(kind) ? 1 : 0);
+  const uint64_t port = DetachedPort(tag, IsPointToPoint(kind));
   // The order key tells the directions of a communicator's pairs apart.
   return domain_->worker()->Submit(work, port, port * kKeysOfCommunicator + work.order_key % kKeysOfCommunicator,
                                    operation);

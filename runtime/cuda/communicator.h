@@ -42,6 +42,8 @@ class Communicator {
   };
   static Status CreateAt(Domain* domain, const Place& place, std::unique_ptr<Communicator>* made);
   static uint64_t RegionBytes(const DomainConfig& config, uint32_t ranks);
+  // Nothing will be called on it any more; what was called may be unfinished.
+  ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
@@ -76,6 +78,8 @@ class Communicator {
               uint64_t scalar, const PortLayout* ports, Work* work, Touched* touched) const;
   Communicator(Domain* domain, uint32_t number) : domain_(domain), number_(number) {}
   uint64_t LayOutRegion();  // its bytes
+  // Of the worker's: of collectives, or of sends and receives.
+  uint64_t DetachedPort(int tag, bool pairs) const;
 
   Domain* const domain_;
   const uint32_t number_;

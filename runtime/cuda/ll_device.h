@@ -88,7 +88,7 @@ GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, Stalled&&
 
 // One step. pc: 0 send, 1 first phase, 2 second phase.
 template <typename T, typename Way, typename Block>
-GRT_HD inline StepResult StepLinesBy(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
+GRT_APART GRT_HD StepResult StepLinesBy(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
   const ChannelState state = *StateAt(w, channel);
   const uint32_t carried = state.lines;
   Lines lines = RangeOf<Way::kBytes>(w, channel);

@@ -109,6 +109,11 @@ Status Worker::Submit(const Work& work, uint64_t port, uint64_t key, Detached* o
   return Status::Ok();
 }
 
+void Worker::Forget(uint64_t port) {
+  std::lock_guard<std::mutex> held(lock_);
+  list_->Forget(port);
+}
+
 // The watcher of core/life.h. That it starts an instance from kDown alone follows from its waiting for the
 // kernel's end, by an event that lets it sleep.
 void Worker::Watch() {

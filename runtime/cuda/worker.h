@@ -76,6 +76,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
 
   // See WorkerList::Add.
   Status Submit(const Work& work, uint64_t port, uint64_t key, Detached* operation);
+  // See WorkerList::Forget.
+  void Forget(uint64_t port);
   // Ends the kernel and the thread; what is unfinished stays so.
   void End();
   // Wakes all that wait for operations: `stop` was set.

@@ -32,7 +32,7 @@
 namespace gordian::runtime::cuda {
 
 inline constexpr uint32_t kDetachedEntries = kHelpEntries;  // unfinished operations, at most
-inline constexpr uint32_t kWorkerPorts = 2048;              // ports with detached operations, at most
+inline constexpr uint32_t kWorkerPorts = 2048;              // ports with detached operations at one time, at most
 
 // What all operations of a port have in common: the first part of Work.
 inline constexpr uint32_t kPortWords = offsetof(Work, in) / 4;
@@ -54,7 +54,8 @@ static_assert(sizeof(DetachedEntry) + sizeof(uint64_t) + sizeof(uint32_t) + size
 
 // In mapped host memory; zero at first.
 struct WorkerHost {
-  alignas(128) uint64_t published;  // by the host: patterns << 32 | tail (operations)
+  // By the host: patterns << 32 | tail (operations). Both only grow; a pattern's place is its number modulo kWorkerPorts.
+  alignas(128) uint64_t published;
   uint32_t ask;                     // by the host: leave, whatever is unfinished
   alignas(128) uint32_t life;       // WorkerLife
   uint32_t ring;                    // by the leader: another value each time
@@ -336,9 +337,11 @@ struct Leader {
 // By all threads: what the host has published between the two words, into the device's memory.
 template <typename Block>
 GRT_HD inline void CopyIn(Block& b, const WorkerView& v, uint64_t from, uint64_t to) {
-  const auto first_port = static_cast<uint32_t>(from >> 32), ports = static_cast<uint32_t>(to >> 32);
-  for (uint32_t i = first_port * kPortWords + b.Thread(); i < ports * kPortWords; i += b.Threads()) {
-    StoreRelaxed(&v.device->ports[0].words[0] + i, LoadRelaxed(&v.host->ports[0].words[0] + i));
+  const auto first_port = static_cast<uint32_t>(from >> 32);
+  const uint32_t port_words = (static_cast<uint32_t>(to >> 32) - first_port) * kPortWords;
+  for (uint32_t i = b.Thread(); i < port_words; i += b.Threads()) {
+    const uint32_t place = (first_port + i / kPortWords) % kWorkerPorts, word = i % kPortWords;
+    StoreRelaxed(&v.device->ports[place].words[word], LoadRelaxed(&v.host->ports[place].words[word]));
   }
   const auto first = static_cast<uint32_t>(from);
   const uint32_t words = (static_cast<uint32_t>(to) - first) * kEntryWords;

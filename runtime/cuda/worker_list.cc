@@ -8,25 +8,36 @@ namespace gordian::runtime::cuda {
 WorkerList::Added WorkerList::Write(const Work& work, uint64_t port, uint64_t key, uint32_t* id) {
   // The slot's operation of before.
   if (tail_ >= kDetachedEntries && !IsDone(tail_ - kDetachedEntries)) return Added::kFull;
-  const auto known = port_index_.try_emplace(port, ports_);
-  if (known.second) {
-    if (ports_ == kWorkerPorts) {
-      port_index_.erase(known.first);
-      return Added::kTooManyPorts;
-    }
-    std::memcpy(host_->ports[ports_].words, &work, sizeof(PortPattern));
-    ++ports_;
+  auto known = place_of_.find(port);
+  if (known == place_of_.end()) {
+    const auto is_free = [&](const Place& p) { return !p.used && (p.last == 0 || IsDone(p.last - 1)); };
+    uint32_t number = ports_;
+    while (number - ports_ < kWorkerPorts && !is_free(places_[number % kWorkerPorts])) ++number;
+    if (number - ports_ == kWorkerPorts) return Added::kTooManyPorts;
+    ports_ = number + 1;
+    const uint32_t place = number % kWorkerPorts;
+    std::memcpy(host_->ports[place].words, &work, sizeof(PortPattern));
+    places_[place] = {true, 0};
+    known = place_of_.emplace(port, place).first;
   }
   DetachedEntry& entry = host_->entries[tail_ % kDetachedEntries];
   std::memcpy(entry.own, reinterpret_cast<const char*>(&work) + sizeof(PortPattern), sizeof entry.own);
-  entry.port = known.first->second;
+  entry.port = known->second;
   entry.channels = work.channels;
-  uint32_t& last = last_[key];
+  uint32_t& last = last_[{port, key}];
   // Far behind it is done; the device could not tell it from one that will follow in its slot.
   entry.after = last != 0 && !IsDone(last - 1) ? last : 0;
   *id = tail_++;
-  last = *id + 1;
+  last = places_[known->second].last = *id + 1;
   return Added::kTold;
+}
+
+void WorkerList::Forget(uint64_t port) {
+  const auto known = place_of_.find(port);
+  if (known == place_of_.end()) return;
+  places_[known->second].used = false;
+  place_of_.erase(known);
+  last_.erase(last_.lower_bound({port, 0}), last_.lower_bound({port + 1, 0}));
 }
 
 bool WorkerList::Idle() {

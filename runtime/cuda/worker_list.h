@@ -8,6 +8,8 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "runtime/cuda/worker_device.h"
 
@@ -22,13 +24,15 @@ struct WorkerGaps {
 
 class WorkerList {
  public:
-  WorkerList(WorkerHost* host, const WorkerGaps& gaps) : gaps_(gaps), host_(host) {}
+  // `ports`: where the count of patterns begins (tests).
+  WorkerList(WorkerHost* host, const WorkerGaps& gaps, uint32_t ports = 0)
+      : gaps_(gaps), host_(host), ports_(ports), places_(kWorkerPorts) {}
 
   enum class Added { kTold, kMustRing, kFull, kTooManyPorts };
   // Publishes an operation: detached ones with one `key` are carried in the order of these calls. `work`
   // must be the same up to `in` for all operations with this `port`. After kMustRing the watcher must be
   // woken; after the last two nothing has changed.
-  // `point` is called where others may come between (tests).
+  // An operation's key is of its port alone. `point` is called where others may come between (tests).
   template <typename Point>
   Added Add(const Work& work, uint64_t port, uint64_t key, uint32_t* id, Point&& point) {
     const Added added = Write(work, port, key, id);
@@ -42,6 +46,9 @@ class WorkerList {
     ++bell_;  // S6
     return Added::kMustRing;
   }
+
+  // There will be no more operations with this port, as it is: its place is another's once those there are have ended.
+  void Forget(uint64_t port);
 
   // Any thread.
   bool IsDone(uint32_t id) const {
@@ -64,10 +71,16 @@ class WorkerList {
 
   const WorkerGaps gaps_;
   WorkerHost* const host_;
-  uint32_t tail_ = 0, ports_ = 0;
+  uint32_t tail_ = 0;
+  uint32_t ports_;     // patterns that were published; places in use are passed over, and counted
   uint32_t done_ = 0;  // operations below it are
-  std::map<uint64_t, uint32_t> port_index_;
-  std::map<uint64_t, uint32_t> last_;  // of a key: number + 1
+  struct Place {
+    bool used = false;   // its port is not forgotten
+    uint32_t last = 0;   // the number + 1 of its last operation; 0: none
+  };
+  std::vector<Place> places_;               // of patterns
+  std::map<uint64_t, uint32_t> place_of_;   // of a port
+  std::map<std::pair<uint64_t, uint64_t>, uint32_t> last_;  // of a port's key: number + 1
   uint32_t bell_ = 0, served_ = 0, ring_ = 0;
   uint32_t instance_ = 0;
   uint64_t progress_ = 0;

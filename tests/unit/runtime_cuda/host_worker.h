@@ -64,7 +64,8 @@ using Body = std::function<void(WorkerHostBlock&, const WorkerView&)>;
 class HostWorker {
  public:
   HostWorker(const Timing& timing, uint32_t blocks, Policy policy, Body body, Fibers* fibers, std::mt19937_64* random)
-      : blocks_(blocks), body_(std::move(body)), fibers_(fibers), random_(random), list_(host_.get(), timing.gaps) {
+      : blocks_(blocks), body_(std::move(body)), fibers_(fibers), random_(random),
+        list_(host_.get(), timing.gaps, kWorkerPorts - 2) {  // so that the places of patterns go round
     view_.host = host_.get();
     view_.device = device_.get();
     view_.stop = &stop_;

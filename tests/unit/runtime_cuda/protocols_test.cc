@@ -164,26 +164,30 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
     EXPECT_TRUE(PlanWork(&w, bytes, 0, Thresholds{}, true));
     return w;
   };
-  constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
-  const Work one = plan(OpKind::kAllReduce, 2, 0, 256 * kKiB);
-  EXPECT_EQ(one.flags & (kBulk | kTwoPhase), 0);
-  const Work two = plan(OpKind::kAllReduce, 2, 0, kMiB);
-  EXPECT_EQ(two.flags & (kBulk | kTwoPhase), kTwoPhase);
-  EXPECT_EQ(two.channels, 128);
-  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, kMiB + 1).flags & (kBulk | kTwoPhase), kBulk | kTwoPhase);
-  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 4 * kMiB).channels, 64);
-  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 16 * kMiB).channels, 128);
+  constexpr uint32_t kWay = kBulk | kTiles | kTwoPhase;
+  const Thresholds t;
+  const auto way = [&](OpKind kind, uint32_t ranks, uint64_t bytes) { return plan(kind, ranks, 0, bytes).flags & kWay; };
+  for (const uint32_t ranks : {2, 4, 8}) {
+    const uint64_t others = ranks - 1;
+    EXPECT_EQ(way(OpKind::kAllReduce, ranks, 8), 0);
+    EXPECT_EQ(way(OpKind::kAllReduce, ranks, t.one_shot / others), 0);
+    EXPECT_EQ(way(OpKind::kAllReduce, ranks, std::max(t.one_shot, t.one_shot_tiles) / others + 1), kTiles | kTwoPhase);
+    EXPECT_EQ(way(OpKind::kAllReduce, ranks, t.two_shot_tiles), kTiles | kTwoPhase);
+    EXPECT_EQ(way(OpKind::kAllReduce, ranks, t.two_shot_tiles + 1), kBulk | kTwoPhase);
+    EXPECT_EQ(way(OpKind::kAllGather, ranks, t.move_lines / others), 0);
+    EXPECT_EQ(way(OpKind::kAllGather, ranks, t.move_lines / others + 1), kTiles);
+    EXPECT_EQ(way(OpKind::kAllGather, ranks, t.move_tiles / others + 1), kBulk);
+  }
   EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 8).channels, 1);
-  EXPECT_EQ(plan(OpKind::kAllGather, 2, 0, kMiB).flags & kBulk, 0);
-  EXPECT_EQ(plan(OpKind::kAllGather, 2, 0, kMiB + 1).flags & kBulk, kBulk);
-  EXPECT_EQ(plan(OpKind::kAllGather, 8, 0, 256 * kKiB).flags & kBulk, kBulk);
+  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, t.two_shot_tiles).channels, 128);
+  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 64 << 20).channels, 128);
   for (const OpKind kind : {OpKind::kAllReduce, OpKind::kBroadcast, OpKind::kReduce, OpKind::kGather}) {
     for (const uint32_t ranks : {1, 2, 3, 5, 8}) {
       for (uint64_t bytes = 1; bytes < 1ull << 34; bytes = bytes * 3 + 1) {
         const Work first = plan(kind, ranks, 0, bytes);
         for (uint32_t rank = 1; rank < ranks; ++rank) {
           const Work w = plan(kind, ranks, rank, bytes);
-          EXPECT_EQ(w.flags & (kBulk | kTwoPhase | kOffers), first.flags & (kBulk | kTwoPhase | kOffers));
+          EXPECT_EQ(w.flags & (kWay | kOffers), first.flags & (kWay | kOffers));
           EXPECT_EQ(w.channels, first.channels);
           EXPECT_EQ(w.part, first.part);
           EXPECT_EQ(w.chunk, first.chunk);

@@ -109,6 +109,55 @@ TEST(WorkerTest, SlotsAreUsedAgain) {
   }
 }
 
+// Communicators that come and go use the places of their patterns again; those that stay keep theirs.
+TEST(WorkerTest, PlacesOfPortsAreUsedAgain) {
+  for (const bool forgets : {true, false}) {
+    const auto host = Zeros<WorkerHost>();
+    WorkerList list(host.get(), {});
+    const auto add = [&](uint64_t port, char* mark) {
+      Work work{};
+      work.base[0] = mark;
+      work.channels = 1;
+      uint32_t id = 0;
+      const WorkerList::Added added = list.Add(work, port, 0, &id, [] {});
+      if (added == WorkerList::Added::kTooManyPorts) return false;
+      __atomic_store_n(&host->done[id % kDetachedEntries], id + 1, __ATOMIC_RELEASE);  // as the device does
+      PortPattern pattern;
+      std::memcpy(pattern.words, &work, sizeof pattern);
+      EXPECT_EQ(std::memcmp(&pattern, &host->ports[host->entries[id % kDetachedEntries].port], sizeof pattern), 0);
+      return true;
+    };
+    char marks[2];
+    ASSERT_TRUE(add(0, marks));  // stays
+    uint64_t taken = 1;
+    for (uint64_t port = 1; port < 3 * kWorkerPorts; ++port) {
+      if (!add(port, marks + 1)) break;
+      ++taken;
+      if (forgets) list.Forget(port);
+      ASSERT_TRUE(add(0, marks));
+    }
+    EXPECT_EQ(taken, forgets ? 3 * kWorkerPorts : kWorkerPorts);
+  }
+}
+
+// The place of an operation that is unfinished is nobody else's.
+TEST(WorkerTest, PlacesOfUnfinishedOperationsAreKept) {
+  const auto host = Zeros<WorkerHost>();
+  WorkerList list(host.get(), {});
+  Work work{};
+  work.channels = 1;
+  uint32_t first = 0, id = 0;
+  ASSERT_NE(list.Add(work, 0, 0, &first, [] {}), WorkerList::Added::kTooManyPorts);
+  list.Forget(0);
+  const uint32_t place = host->entries[first % kDetachedEntries].port;
+  for (uint64_t port = 1; port < kDetachedEntries; ++port) {
+    ASSERT_NE(list.Add(work, port, 0, &id, [] {}), WorkerList::Added::kTooManyPorts);
+    EXPECT_NE(host->entries[id % kDetachedEntries].port, place);
+    __atomic_store_n(&host->done[id % kDetachedEntries], id + 1, __ATOMIC_RELEASE);
+    list.Forget(port);
+  }
+}
+
 TEST(WorkerTest, StateOfAnOperationIsSmall) {
   EXPECT_LE(sizeof(DetachedEntry) + sizeof(WorkerDevice::left[0]) + sizeof(WorkerHost::done[0]) +
                 sizeof(WorkerDevice::claims[0]),
