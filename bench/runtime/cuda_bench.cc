@@ -42,6 +42,7 @@ struct Options {
   uint64_t from = 8, to = 256ull << 20, step = 4;
   int samples = 200;
   bool sweep = false, exclusive = false, windows = false, tiles = true;
+  uint32_t lane_tiles = kUsualLaneTiles;
   Thresholds thresholds;
 };
 
@@ -66,6 +67,7 @@ class Bench {
     config.communicators = 1;
     config.user_bytes = o_.to + (1 << 20);
     config.thresholds = o_.thresholds;
+    config.lane_tiles = o_.lane_tiles;
     p_.At("making the domain");
     Must(Domain::Create(config, &domain_));
     std::vector<int> members;
@@ -375,7 +377,7 @@ class Bench {
     if (bytes >= 16 << 10 && bytes <= 512 << 10) {
       for (const uint32_t threads : {64u, 128u, 256u}) add("two-shot LL", &Thresholds::two_shot_lines, &Thresholds::line_threads, threads);
     }
-    if (bytes >= 16 << 10 && bytes <= 8 << 20) {
+    if (bytes >= 16 << 10) {
       for (const uint32_t tiles : {1u, 2u, 4u, 8u}) add("two-shot LL128", &Thresholds::two_shot_tiles, &Thresholds::channel_tiles, tiles);
     }
     if (bytes >= 1 << 20) {
@@ -403,7 +405,7 @@ class Bench {
       variants.back().thresholds.move_lines = kAny;
     }
     for (const uint32_t tiles : {2u, 4u, 8u}) {
-      if (bytes > 8 << 20 || !o_.tiles) continue;
+      if (!o_.tiles) continue;
       variants.push_back({"LL128 " + std::to_string(tiles), Nothing(), false});
       variants.back().thresholds.move_tiles = kAny;
       variants.back().thresholds.channel_tiles = tiles;
@@ -478,6 +480,7 @@ int Main(int argc, char** argv) {
     else if (name == "--line-threads") o.thresholds.line_threads = static_cast<uint32_t>(value());
     else if (name == "--late") o.thresholds.early_launch = false;
     else if (name == "--no-tiles") o.tiles = false;
+    else if (name == "--lane-tiles") o.lane_tiles = static_cast<uint32_t>(value());
     else {
       fprintf(stderr, "unknown option %s\n", name.c_str());
       return 2;

@@ -27,7 +27,7 @@ Status Domain::Check() {
   const DomainConfig& config = config_;
   if (config.ranks < 1 || config.ranks > static_cast<int>(kMaxRanks) || config.communicators < 1 ||
       config.bulk_channels < 1 || config.bulk_channels > kMaxChannels || config.line_channels < 1 ||
-      config.line_channels > kMaxChannels || config.help_streams < 0 || config.resident_streams < 1 ||
+      config.line_channels > kMaxChannels || config.lane_tiles < 1 || config.lane_tiles > 4096 || config.help_streams < 0 || config.resident_streams < 1 ||
       config.detached_tags < 0 || config.worker.blocks < 1 || config.detached_channels < 1 ||
       config.detached_channels > kMaxChannels ||
       config.resident_streams + config.worker.blocks > kResidentBlocks) {

@@ -32,6 +32,11 @@ GRT_HD inline Lines RangeOf(const Work& w, uint32_t channel) {
   const uint64_t first = Least(uint64_t{each} * channel, units);
   return {first, static_cast<uint32_t>(Least(each, units - first)), 0, {0, 0}};
 }
+// Of it, what a round carries. All channels have as many rounds.
+GRT_HD inline Lines RoundOf(const Work& w, const Lines& whole, uint32_t round) {
+  const uint64_t begin = Least(uint64_t{round} * w.chunk, whole.count);
+  return {whole.first + begin, static_cast<uint32_t>(Least(w.chunk, whole.count - begin)), 0, {0, 0}};
+}
 GRT_HD inline void Number(const Work& w, uint32_t carried, Lines* lines) {
   lines->slot = carried % kLineSlots;
   lines->flags = FlagsOf(carried + 1, w.signature);
@@ -98,15 +103,13 @@ GRT_HD inline void TellConsumed(Block& b, const Work& w, uint32_t channel, uint3
   }
 }
 
-// After a barrier behind the last line: gives the lanes back.
+// After a barrier behind the last line: gives the lanes back. `carried`: with this operation.
 template <typename Block>
 GRT_HD inline void FinishLines(Block& b, const Work& w, uint32_t channel, uint32_t carried) {
-  const uint32_t others = OthersMask(w);
-  const bool mutual = w.send1 == others && w.receive1 == others;
-  if (!mutual) TellConsumed(b, w, channel, carried + 1);
+  if (!IsMutual(w)) TellConsumed(b, w, channel, carried);
   if (b.Thread() == 0) {
     ChannelState* state = StateAt(w, channel);
-    state->lines = carried + 1;
+    state->lines = carried;
     state->signature = w.signature;
   }
 }

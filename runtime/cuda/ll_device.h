@@ -6,6 +6,8 @@
 // blocks that help. Each step looks before it writes: whoever repeats a step that was not ready finds
 // inputs and outputs untouched, in place too.
 //
+// What lanes have no room for goes in rounds, each like an operation of its own.
+//
 // A line of another operation than this rank's never arrives: its flags have the signature in them.
 //
 // Thread rule: all threads of a block call together with equal arguments; a channel belongs to one block
@@ -41,73 +43,83 @@ GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, Stalled&&
   // sends the next on its way, and each such wait is a tenth of what the smallest operations take.
   const uint32_t failed = b.Thread() == 0 ? LoadRelaxed(&HeaderAt(w, w.rank)->failed) : 0;
   Credits credits = LoadCredits(b, w, channel);
-  Lines lines = RangeOf<Way::kBytes>(w, channel);
+  const Lines whole = RangeOf<Way::kBytes>(w, channel);
+  Lines lines = RoundOf(w, whole, 0);
   typename Way::template Ahead<kRanks> ahead;
   Way::template Load<kRanks>(b, w, lines, &ahead);
   const ChannelState state = *StateAt(w, channel);
-  const uint32_t carried = state.lines;
-  Number(w, carried, &lines);
-  TellConsumed(b, w, channel, carried);
   TellDoing(b, w, channel, state.lines + state.bulks + 1);
-  for (uint32_t tries = 1;; ++tries) {
-    if (b.All(failed == kNoFailure && Suffices(b, w, credits, carried))) break;
-    credits = LoadCredits(b, w, channel);
-    if (tries % kPolls == 0 && stall() == Stall::kLeave) return false;
-  }
-  SendScalar(b, w, channel, lines);
-  Way::template Send<kRanks>(b, w, channel, lines, ahead);
-  // What members did last hangs on the channel's state: it is looked at while the data is awaited.
-  const bool agreed = Agreed(b, w, channel, state);
   const bool sums = (w.flags & kTwoPhase) != 0;
-  bool second = false;
+  bool agreed = true;
   uint32_t polls = kPolls;
-  for (uint32_t l = Way::First(b);;) {
-    bool arrived = true;
-    while (arrived && !second) {
-      if (l >= lines.count) {
-        second = true;
-        l = Way::First(b);
-      } else {
-        arrived = Way::template Take<T, kRanks>(b, w, channel, lines, l, polls);
+  for (uint32_t round = 0;;) {
+    const uint32_t carried = state.lines + round;
+    Number(w, carried, &lines);
+    TellConsumed(b, w, channel, carried);
+    for (uint32_t tries = 1;; ++tries) {
+      if (b.All(failed == kNoFailure && Suffices(b, w, credits, carried))) break;
+      credits = LoadCredits(b, w, channel);
+      if (tries % kPolls == 0 && stall() == Stall::kLeave) return false;
+    }
+    SendScalar(b, w, channel, lines);
+    Way::template Send<kRanks>(b, w, channel, lines, ahead);
+    // What members did last hangs on the channel's state: it is looked at while the data is awaited.
+    if (round == 0) agreed = Agreed(b, w, channel, state);
+    bool second = false;
+    for (uint32_t l = Way::First(b);;) {
+      bool arrived = true;
+      while (arrived && !second) {
+        if (l >= lines.count) {
+          second = true;
+          l = Way::First(b);
+        } else {
+          arrived = Way::template Take<T, kRanks>(b, w, channel, lines, l, polls);
+          if (arrived) l += Way::Stride(b);
+        }
+      }
+      while (sums && arrived && l < lines.count) {
+        arrived = Way::template TakeSum<kRanks>(b, w, channel, lines, l, polls);
         if (arrived) l += Way::Stride(b);
       }
+      if (b.All(arrived & agreed)) break;
+      const Stall what = stall();
+      if (what == Stall::kLeave) return false;  // as it is when the members did not agree
+      polls = what == Stall::kHelped ? kPollsAfterHelp : kPolls;
     }
-    while (sums && arrived && l < lines.count) {
-      arrived = Way::template TakeSum<kRanks>(b, w, channel, lines, l, polls);
-      if (arrived) l += Way::Stride(b);
-    }
-    if (b.All(arrived & agreed)) break;
-    const Stall what = stall();
-    if (what == Stall::kLeave) return false;  // as it is when the members did not agree
-    polls = what == Stall::kHelped ? kPollsAfterHelp : kPolls;
+    if (++round == Rounds(w)) break;
+    credits = LoadCredits(b, w, channel);
+    lines = RoundOf(w, whole, round);
+    Way::template Load<kRanks>(b, w, lines, &ahead);
   }
   b.Ending();
-  FinishLines(b, w, channel, carried);
+  FinishLines(b, w, channel, state.lines + Rounds(w));
   return true;
 }
 
-// One step. pc: 0 send, 1 first phase, 2 second phase.
+// One step. pc: 3 a round: 0 send, 1 first phase, 2 second phase.
 template <typename T, typename Way, typename Block>
 GRT_APART GRT_HD StepResult StepLinesBy(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
   const ChannelState state = *StateAt(w, channel);
-  const uint32_t carried = state.lines;
-  Lines lines = RangeOf<Way::kBytes>(w, channel);
+  const uint32_t round = *pc / 3, step = *pc % 3, carried = state.lines + round;
+  Lines lines = RoundOf(w, RangeOf<Way::kBytes>(w, channel), round);
   Number(w, carried, &lines);
   bool ready = true;
-  if (*pc == 0) {
+  if (step == 0) {
     TellConsumed(b, w, channel, carried);
-    TellDoing(b, w, channel, state.lines + state.bulks + 1);
-    ready = MayBegin(b, w, channel, state);
+    if (round == 0) {
+      TellDoing(b, w, channel, state.lines + state.bulks + 1);
+      ready = MayBegin(b, w, channel, state);
+    }
     ready = Suffices(b, w, LoadCredits(b, w, channel), carried) && ready;
     if (!b.All(ready)) return StepResult::kNotReady;
     typename Way::template Ahead<kMaxRanks> ahead;
     Way::template Load<kMaxRanks>(b, w, lines, &ahead);
     SendScalar(b, w, channel, lines);
     Way::template Send<kMaxRanks>(b, w, channel, lines, ahead);
-    *pc = 1;
+    ++*pc;
     return StepResult::kAdvanced;
   }
-  const uint32_t phase = *pc - 1;
+  const uint32_t phase = step - 1;
   for (uint32_t l = Way::First(b); ready && l < lines.count; l += Way::Stride(b)) {
     ready = Way::Arrived(b, w, channel, lines, phase, l);
   }
@@ -125,10 +137,14 @@ GRT_APART GRT_HD StepResult StepLinesBy(Block& b, const Work& w, uint32_t channe
   }
   b.Sync();
   if (phase == 0 && (w.flags & kTwoPhase) != 0) {
-    *pc = 2;
+    ++*pc;
     return StepResult::kAdvanced;
   }
-  FinishLines(b, w, channel, carried);
+  if (round + 1 < Rounds(w)) {
+    *pc = 3 * (round + 1);
+    return StepResult::kAdvanced;
+  }
+  FinishLines(b, w, channel, state.lines + Rounds(w));
   return StepResult::kDone;
 }
 

@@ -5,10 +5,9 @@
 namespace gordian::runtime::cuda {
 
 PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channels,
-                  uint32_t bulk_channels, uint32_t phases, uint64_t stage_bytes) {
+                  uint32_t bulk_channels, uint32_t phases, uint64_t stage_bytes, uint32_t lane_tiles) {
   constexpr uint64_t kLeastChunk = 8 << 10;
   constexpr uint64_t kMostChunk = 128 << 10;
-  constexpr uint32_t kTilesOfLanes = 72;  // of all ranks' lanes together: 8 MiB of an all-reduce with 128 channels
   PortLayout port;
   port.line_channels = static_cast<uint16_t>(line_channels);
   port.lines_per_lane = static_cast<uint16_t>(2048 / std::max(ranks, 2u));  // the whole is as large for any number of ranks
@@ -23,7 +22,7 @@ PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channel
   port.lines_at =
       RoundUp(port.state_at + channels * sizeof(ChannelState) * (pairs ? kMaxRanks * 2 : 1), 128);
   const uint64_t lanes = uint64_t{line_channels} * kLineSlots * phases * ranks;
-  port.tiles_per_lane = static_cast<uint16_t>((kTilesOfLanes + std::max(ranks, 2u) - 1) / std::max(ranks, 2u));
+  port.tiles_per_lane = static_cast<uint16_t>((lane_tiles + std::max(ranks, 2u) - 1) / std::max(ranks, 2u));
   port.tiles_at = RoundUp(port.lines_at + lanes * port.lines_per_lane * sizeof(LlLine), 128);
   port.stage_at = port.tiles_at + lanes * port.tiles_per_lane * kTileWire;
   port.end = RoundUp(port.stage_at + slots * port.chunk_bytes, 128);
@@ -165,12 +164,16 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
   // What a rank sends is what counts: as much for each of the others.
   const uint64_t sent = bytes * std::max(w.ranks - 1u, 1u);
   const bool lines_whole = sent <= (reduces_all ? t.one_shot : t.move_lines) && bytes <= line_room;
-  const bool tiles_whole = sent <= (reduces_all ? t.one_shot_tiles : t.move_tiles) && bytes <= tile_room;
+  // What does not fit goes in rounds. Only where all wait for all in each: that members disagree about an operation of several
+  // rounds would not be found by the next one (Agreed).
+  const bool mutual = reduces_all || kind == OpKind::kAllGather || kind == OpKind::kReduceScatter || kind == OpKind::kAllToAll;
+  const bool tiles_whole =
+      sent <= (reduces_all ? t.one_shot_tiles : t.move_tiles) && (mutual || bytes <= tile_room);
   bool lines = lines_whole, tiles = !lines && tiles_whole, two_phase = false;
   if (!lines && !tiles && reduces_all && w.ranks > 1) {
     two_phase = true;
     lines = bytes <= t.two_shot_lines && shard <= line_room;
-    tiles = !lines && bytes <= t.two_shot_tiles && shard <= tile_room;
+    tiles = !lines && bytes <= t.two_shot_tiles;
   } else if (!lines && !tiles && (kind == OpKind::kBroadcast || kind == OpKind::kReduce) && w.ranks > 2) {
     two_phase = true;
   }
@@ -184,7 +187,8 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
     w.channels = static_cast<uint16_t>(std::min<uint64_t>(
         std::max((units + room - 1) / room, (units + each - 1) / each), w.port.line_channels));
     w.part = (UnitCount(w) + w.channels - 1) / w.channels;
-    w.chunk = w.part_chunks = 0;
+    w.part_chunks = static_cast<uint32_t>(std::max<uint64_t>((w.part + room - 1) / room, 1));
+    w.chunk = static_cast<uint32_t>((w.part + w.part_chunks - 1) / w.part_chunks);
   } else {
     w.flags |= kBulk;
     const uint64_t volume = w.block_bytes * std::max(w.ranks - 1u, 1u);

@@ -69,7 +69,7 @@ static_assert(sizeof(ChannelFlags) == 2048);
 
 // What a channel has carried, in its owner's memory. Equal on all members between operations.
 struct alignas(16) ChannelState {
-  uint32_t lines;   // LL and LL128 operations
+  uint32_t lines;   // rounds of LL and LL128 operations
   uint32_t bulks;   // bulk operations
   uint32_t chunks;  // chunk numbers used up, skipped ones included; the same for both phases
   uint32_t signature;  // of the last one
@@ -88,9 +88,13 @@ struct PortLayout {
   uint16_t phases = 0;             // 1 or 2
 };
 
-// `stage_bytes` is the whole staging of the port, at most; `at` its start, a multiple of 128.
-PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channels,
-                  uint32_t bulk_channels, uint32_t phases, uint64_t stage_bytes);
+// LL128 lanes that a channel's peers have together, by phase and slot: 8 MiB of an all-reduce with 128 channels.
+inline constexpr uint32_t kUsualLaneTiles = 72;
+
+// `stage_bytes` is the whole staging of the port, at most; `at` its start, a multiple of 128; `lane_tiles` as
+// kUsualLaneTiles.
+PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channels, uint32_t bulk_channels,
+                  uint32_t phases, uint64_t stage_bytes, uint32_t lane_tiles = kUsualLaneTiles);
 
 enum WorkFlags : uint16_t {
   kReduces = 1,         // what arrives is combined; else it is placed
@@ -119,8 +123,9 @@ struct alignas(16) Work {
   uint64_t out_stride;   // from where peer p's block is placed to p + 1's
   uint64_t offered;      // output - own region + 1, modulo 2^64; 0: peers cannot reach it
   uint64_t part;         // of each block, by channel: bytes if bulk, else lines or tiles
-  uint32_t chunk;        // bytes moved by a bulk step, at most; <= port.chunk_bytes
-  uint32_t part_chunks;  // chunks of a whole part
+  // Bytes moved by a bulk step, at most; <= port.chunk_bytes. Else lines or tiles of a round; what lanes have room for.
+  uint32_t chunk;
+  uint32_t part_chunks;  // chunks of a whole part; rounds
   uint32_t order_key;    // operations with one key are carried in their order on the stream
   uint16_t channels;
   uint16_t flags;
@@ -261,6 +266,10 @@ GRT_HD inline uint32_t ChunkCount(const Work& w, uint32_t channel) {
 GRT_HD inline uint32_t UnitBytes(const Work& w) { return (w.flags & kTiles) != 0 ? kTileBytes : kLineBytes; }
 GRT_HD inline uint64_t UnitCount(const Work& w) { return (w.block_bytes + UnitBytes(w) - 1) / UnitBytes(w); }
 GRT_HD inline uint32_t UnitsPerChannel(const Work& w) { return static_cast<uint32_t>(w.part); }
+// What a channel counts for the operation: by LL and LL128, rounds, each of which fills its lanes anew.
+GRT_HD inline uint32_t Rounds(const Work& w) { return (w.flags & kBulk) != 0 ? 1 : w.part_chunks; }
+// Whether data goes both ways between all members.
+GRT_HD inline bool IsMutual(const Work& w) { return w.send1 == OthersMask(w) && w.receive1 == OthersMask(w); }
 // Bytes of each block that a channel carries, at most.
 GRT_HD inline uint64_t PartBytes(const Work& w) { return (w.flags & kBulk) != 0 ? w.part : w.part * UnitBytes(w); }
 

@@ -196,6 +196,7 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
   options.ranks = job.ranks;
   options.communicators = job.ports;
   options.lines_per_lane = 512;
+  options.tiles_per_lane = 1 + seed % 4;  // in one round, or in several
   options.user_bytes = 1 << 18;
   HostHeaps heaps(options);
   std::mt19937_64 random(seed);

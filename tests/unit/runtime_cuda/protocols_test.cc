@@ -60,15 +60,15 @@ uint64_t Wrong(const Case& c, uint32_t ranks, uint32_t rank, const Buffers& b) {
   return wrong;
 }
 
-// Ways of carrying: LL, two-shot LL, bulk, LL128, two-shot LL128.
-constexpr int kWays = 5;
+// Ways of carrying: LL, two-shot LL, bulk, LL128, two-shot LL128, that in rounds.
+constexpr int kWays = 6;
 Thresholds Way(int way) {
   Thresholds t;
   t.one_shot = way == 0 ? 4096 : 0;
   t.two_shot_lines = way == 1 ? 4096 : 0;
   t.move_lines = way <= 1 ? 4096 : 0;
   t.one_shot_tiles = way == 3 ? 65536 : 0;
-  t.two_shot_tiles = way == 4 ? 65536 : 0;
+  t.two_shot_tiles = way >= 4 ? 65536 : 0;
   t.move_tiles = way >= 3 ? 65536 : 0;
   t.line_threads = 8;
   t.channel_tiles = 2;
@@ -82,6 +82,10 @@ void RunCases(uint32_t ranks, const std::vector<Case>& cases, int way, bool dire
   options.ranks = ranks;
   options.line_channels = 4;
   options.lines_per_lane = 512;
+  if (way == 5) {  // as two-shot LL128, in rounds
+    options.line_channels = 2;
+    options.tiles_per_lane = 1;
+  }
   options.user_bytes = direct ? 1 << 16 : 0;
   HostHeaps heaps(options);
   std::vector<std::string> problems(ranks);
@@ -194,7 +198,8 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
         }
         EXPECT_GE(first.part * first.channels, (first.flags & kBulk) != 0 ? first.block_bytes : UnitCount(first));
         if ((first.flags & kBulk) == 0) {
-          EXPECT_LE(first.part, (first.flags & kTiles) != 0 ? first.port.tiles_per_lane : first.port.lines_per_lane);
+          EXPECT_LE(first.chunk, (first.flags & kTiles) != 0 ? first.port.tiles_per_lane : first.port.lines_per_lane);
+          EXPECT_GE(uint64_t{first.chunk} * first.part_chunks, first.part);
         } else {
           EXPECT_LE(first.chunk, first.port.chunk_bytes);
         }
@@ -385,6 +390,7 @@ uint64_t RunDisorder(const Disorder& d, uint64_t seed, bool* finished, uint32_t*
   options.communicators = d.communicators;
   options.user_bytes = 1 << 18;
   options.lines_per_lane = 512;
+  options.tiles_per_lane = 1 + seed % 4;  // in one round, or in several
   HostHeaps heaps(options);
   std::mt19937_64 random(seed);
   // Equal on all ranks: what each communicator's operations are.
