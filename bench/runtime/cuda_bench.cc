@@ -349,6 +349,7 @@ class Bench {
   Thresholds Nothing() const {
     Thresholds t = o_.thresholds;
     t.one_shot = t.one_shot_tiles = t.two_shot_lines = t.two_shot_tiles = t.move_lines = t.move_tiles = 0;
+    t.root_tiles = 1ull << 40;
     return t;
   }
 
@@ -404,11 +405,15 @@ class Bench {
       variants.push_back({"LL", Nothing(), false});
       variants.back().thresholds.move_lines = kAny;
     }
-    for (const uint32_t tiles : {2u, 4u, 8u}) {
+    for (const uint32_t tiles : {2u, 4u}) {
       if (!o_.tiles) continue;
       variants.push_back({"LL128 " + std::to_string(tiles), Nothing(), false});
       variants.back().thresholds.move_tiles = kAny;
       variants.back().thresholds.channel_tiles = tiles;
+    }
+    if ((kind == OpKind::kBroadcast || kind == OpKind::kReduce) && p_.ranks() > 2 && o_.tiles && bytes >= 128 << 10) {
+      variants.push_back({"LL128 in shards", Nothing(), false});
+      variants.back().thresholds.two_shot_tiles = kAny;
     }
     if (bytes >= 256 << 10) {
       for (const uint32_t chunks : {1u, 2u}) {

@@ -9,8 +9,12 @@
 namespace gordian::runtime::cuda {
 namespace {
 
+// Blocks of LL128 are half as large and have twice the registers: a warp holds the tiles of three peers.
+template <typename Way>
+constexpr uint32_t kThreadsOf = std::is_same_v<Way, TileWay> ? kCarrierThreads / 2 : kCarrierThreads;
+
 template <typename T, typename Way, uint32_t kRanks>
-__global__ void __launch_bounds__(kCarrierThreads, 2)
+__global__ void __launch_bounds__(kThreadsOf<Way>, 2)
     Carrier(const __grid_constant__ Work work, const __grid_constant__ HelpList help) {
   __shared__ DeviceBlock::Shared shared;
   DeviceBlock block(&shared);
@@ -83,8 +87,10 @@ Kernel Choose(const Work& work) {
 
 uint64_t ThreadsFor(const Work& work, uint32_t least) {
   if ((work.flags & kBulk) != 0) return kCarrierThreads;
-  const uint64_t each = (work.flags & kTiles) != 0 ? 32 : 1;  // a warp a tile, a thread a line
-  return std::clamp<uint64_t>(RoundUp(UnitsPerChannel(work) * each, 32), RoundUp(std::max(least, 32u), 32), kCarrierThreads);
+  const bool tiles = (work.flags & kTiles) != 0;
+  const uint64_t most = tiles ? kThreadsOf<TileWay> : kThreadsOf<LineWay>;
+  const uint64_t wanted = RoundUp(std::max(uint64_t{work.chunk} * (tiles ? 32 : 1), uint64_t{least}), 32);  // a warp a tile
+  return std::clamp<uint64_t>(wanted, 32, most);
 }
 
 }  // namespace

@@ -57,38 +57,38 @@ GRT_APART GRT_HD void StoreTileSlowly(Block& b, char* to, uint32_t bytes, const 
   }
 }
 
-// Whether tile `at` is complete in every block, and all its words aligned.
-GRT_HD inline bool IsWhole(const Work& w, const char* buffer, uint64_t stride, uint64_t at) {
-  return IsAligned(buffer + stride, 16) && IsAligned(buffer, 16) && (at + 1) * kTileBytes <= BlockBytes(w, w.ranks - 1);
+// Whether all blocks of a buffer consist of aligned 16-byte words: nearly all do, and no tile of theirs needs a loop.
+GRT_HD inline bool IsEven(const Work& w, const char* buffer, uint64_t stride) {
+  return IsAligned(buffer, 16) && ((stride | w.block_bytes | w.total_bytes) & 15) == 0;
 }
-// Such a tile.
+// Of such a block.
 template <typename Block>
-GRT_HD inline void LoadWholeTile(Block& b, const char* from, Tile* tile) {
+GRT_HD inline void LoadEvenTile(Block& b, const char* from, uint32_t bytes, Tile* tile) {
 #ifdef __CUDACC__
 #pragma unroll
 #endif
   for (uint32_t i = 0; i < kLanesOfThread * 2; ++i) {
-    const uint32_t lane = b.Lane() + i / 2, half = i % 2;
+    const uint32_t lane = b.Lane() + i / 2, half = i % 2, at = PackOf(lane, half) * 16;
     Pack pack = {};
-    if (HasPack(lane, half)) pack = LoadPack(from + PackOf(lane, half) * 16);
+    if (HasPack(lane, half) && at < bytes) pack = LoadPack(from + at);
     tile->pack[i / 2][half] = pack;
   }
 }
 template <typename Block>
-GRT_HD inline void StoreWholeTile(Block& b, char* to, const Tile& tile) {
+GRT_HD inline void StoreEvenTile(Block& b, char* to, uint32_t bytes, const Tile& tile) {
 #ifdef __CUDACC__
 #pragma unroll
 #endif
   for (uint32_t i = 0; i < kLanesOfThread * 2; ++i) {
-    const uint32_t lane = b.Lane() + i / 2, half = i % 2;
-    if (HasPack(lane, half)) StorePack(to + PackOf(lane, half) * 16, tile.pack[i / 2][half]);
+    const uint32_t lane = b.Lane() + i / 2, half = i % 2, at = PackOf(lane, half) * 16;
+    if (HasPack(lane, half) && at < bytes) StorePack(to + at, tile.pack[i / 2][half]);
   }
 }
 // Any one. The slow way has a tile of its own: what has an address is not in registers.
 template <typename Block>
-GRT_HD inline void LoadTile(Block& b, bool whole, const char* from, uint32_t bytes, Tile* tile) {
-  if (whole) {
-    LoadWholeTile(b, from, tile);
+GRT_HD inline void LoadTile(Block& b, bool even, const char* from, uint32_t bytes, Tile* tile) {
+  if (even) {
+    LoadEvenTile(b, from, bytes, tile);
   } else {
     Tile some;
     LoadTileSlowly(b, from, bytes, &some);
@@ -96,9 +96,9 @@ GRT_HD inline void LoadTile(Block& b, bool whole, const char* from, uint32_t byt
   }
 }
 template <typename Block>
-GRT_HD inline void StoreTile(Block& b, bool whole, char* to, uint32_t bytes, const Tile& tile) {
-  if (whole) {
-    StoreWholeTile(b, to, tile);
+GRT_HD inline void StoreTile(Block& b, bool even, char* to, uint32_t bytes, const Tile& tile) {
+  if (even) {
+    StoreEvenTile(b, to, bytes, tile);
   } else {
     const Tile some = tile;
     StoreTileSlowly(b, to, bytes, &some);
@@ -142,6 +142,24 @@ GRT_HD inline void GetTile(Block& b, const char* own_lane, uint32_t at, Tile* ti
     for (uint32_t i = kLanesOfThread; i-- > 0;) tile->pack[i][half] = LoadWhole(from + half * 512 + (b.Lane() + i) * 16);
   }
 }
+// Whether the lines of a tile have their flags, of which there are a quarter as many words to load: what many warps do that
+// wait for much data takes as much of the device's bandwidth as the data.
+template <typename Block>
+GRT_HD inline bool PeekTile(Block& b, const char* own_lane, uint32_t at, const LineFlags& flags) {
+  const char* const from = own_lane + uint64_t{at} * kTileWire;
+  bool arrived = true;
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (uint32_t i = 0; i < kLanesOfThread; ++i) {
+    const uint32_t lane = b.Lane() + i;
+    if (!HasFlags(lane)) continue;
+    const Pack first = LoadWhole(from + lane * 16), second = LoadWhole(from + 512 + lane * 16);
+    arrived = arrived & (first.word[1] == FlagWord(flags)) & (second.word[1] == FlagWord(flags));
+  }
+  return arrived;
+}
+
 // Of a tile that has arrived: a word, as OpenTile leaves it.
 template <typename Block>
 GRT_HD inline Pack GetPack(Block& b, const char* own_lane, uint32_t at, uint32_t i, uint32_t half) {
@@ -175,6 +193,19 @@ GRT_HD inline uint32_t PeerAt(const Work& w, uint32_t place) { return place + (p
 template <uint32_t kPlaces, typename Block>
 GRT_HD inline bool GetTiles(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t phase, uint32_t from,
                             uint32_t first, uint32_t t, Tile (&tiles)[kPlaces]) {
+  if (lines.count > b.Warps()) {
+    bool there = true;
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t i = 0; i < kPlaces; ++i) {
+      const uint32_t p = PeerAt(w, first + i);
+      if ((from >> p & 1) == 0) continue;
+      const bool has = PeekTile(b, TileLaneAt(w, w.rank, channel, lines.slot, phase, p), t, lines.flags);
+      there = there & has;
+    }
+    if (!b.AllOfWarp(there)) return false;
+  }
   b.SyncWarp();  // a line is loaded by its eight threads together
 #ifdef __CUDACC__
 #pragma unroll
@@ -199,14 +230,11 @@ GRT_HD inline bool GetTiles(Block& b, const Work& w, uint32_t channel, const Lin
 template <typename Block>
 GRT_HD inline bool HasArrivedTile(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t phase,
                                   uint32_t from, uint32_t t) {
-  b.SyncWarp();
   bool arrived = true;
   for (uint32_t p = 0; p < w.ranks; ++p) {
     // A shard that is combined is the own one; else its sender's.
     if ((from >> p & 1) == 0 || TileBytes(w, phase == 0 ? w.rank : p, lines.first + t) == 0) continue;
-    Tile tile;
-    GetTile(b, TileLaneAt(w, w.rank, channel, lines.slot, phase, p), t, &tile);
-    const bool has = OpenTile(b, lines.flags, &tile);
+    const bool has = PeekTile(b, TileLaneAt(w, w.rank, channel, lines.slot, phase, p), t, lines.flags);
     arrived = arrived & has;
   }
   return arrived;
@@ -234,9 +262,10 @@ GRT_HD inline bool ReduceTile(Block& b, const Work& w, uint32_t channel, const L
   const uint64_t at = lines.first + t;
   const bool shards = (w.flags & kTwoPhase) != 0;
   const uint32_t bytes = TileBytes(w, w.rank, at);
-  if (bytes == 0 || (w.flags & kWritesOutput) == 0) return true;  // nobody sends it; a leaf receives nothing
+  const bool writes = (w.flags & kWritesOutput) != 0;
+  if (bytes == 0 || (!shards && !writes)) return true;  // nobody sends it; a leaf receives nothing
   Tile own;
-  LoadTile(b, IsWhole(w, w.in, w.in_stride, at), w.in + w.rank * w.in_stride + at * kTileBytes, bytes, &own);
+  LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + w.rank * w.in_stride + at * kTileBytes, bytes, &own);
   [[maybe_unused]] uint64_t scalars[std::is_same_v<T, AnyType> ? kRanks : 1];
   [[maybe_unused]] Tile tiles[kPlaces <= kTilesAtOnce ? kPlaces : 1];
   for (;; --polls) {
@@ -292,8 +321,9 @@ GRT_HD inline bool ReduceTile(Block& b, const Work& w, uint32_t channel, const L
       if ((w.send2 >> p & 1) != 0) PutTile(b, TileLaneAt(w, p, channel, lines.slot, 1, w.rank), t, lines.flags, own);
     }
   }
+  if (!writes) return true;
   char* const out = w.out + (shards ? w.rank * w.out_stride : 0);
-  StoreTile(b, IsWhole(w, out, 0, at), out + at * kTileBytes, bytes, own);
+  StoreTile(b, IsEven(w, out, 0), out + at * kTileBytes, bytes, own);
   return true;
 }
 
@@ -330,17 +360,53 @@ GRT_HD inline bool PlaceTile(Block& b, const Work& w, uint32_t channel, const Li
     while (group != 0 && !GetTiles<kPlaces>(b, w, channel, lines, phase, group, first, t, tiles)) {
       if (polls-- == 0) return false;
     }
-    if (IsWhole(w, w.out, w.out_stride, at)) {
+    if (IsEven(w, w.out, w.out_stride)) {
 #ifdef __CUDACC__
 #pragma unroll
 #endif
       for (uint32_t i = 0; i < kPlaces; ++i) {
         const uint32_t p = PeerAt(w, first + i);
-        if ((group >> p & 1) != 0) StoreWholeTile(b, w.out + p * w.out_stride + at * kTileBytes, tiles[i]);
+        if ((group >> p & 1) == 0) continue;
+        StoreEvenTile(b, w.out + p * w.out_stride + at * kTileBytes, TileBytes(w, p, at), tiles[i]);
       }
     } else {
       PlaceSlowly(b, w, at, group, first, tiles);
     }
+  }
+  return true;
+}
+
+// Phase 1 of tile t of a broadcast in shards: the own one goes on to all but the root.
+template <typename Block>
+GRT_HD inline bool HandOnTile(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t t, uint32_t polls) {
+  const uint64_t at = lines.first + t;
+  const bool is_root = w.receive1 == 0;
+  const uint32_t bytes = TileBytes(w, w.rank, at);
+  if (bytes != 0) {
+    Tile tile;
+    if (is_root) {
+      LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + w.rank * w.in_stride + at * kTileBytes, bytes, &tile);
+    }
+    for (bool arrived = is_root; !arrived; --polls) {
+      b.SyncWarp();
+      GetTile(b, TileLaneAt(w, w.rank, channel, lines.slot, 0, w.peer), t, &tile);
+      arrived = b.AllOfWarp(OpenTile(b, lines.flags, &tile));
+      if (!arrived && polls == 0) return false;
+    }
+    for (uint32_t p = 0; p < w.ranks; ++p) {
+      if ((w.send2 >> p & 1) != 0) PutTile(b, TileLaneAt(w, p, channel, lines.slot, 1, w.rank), t, lines.flags, tile);
+    }
+    if (!is_root) {
+      StoreTile(b, IsEven(w, w.out, w.out_stride), w.out + w.rank * w.out_stride + at * kTileBytes, bytes, tile);
+    }
+  }
+  if (!is_root || w.in == w.out) return true;
+  for (uint32_t p = 0; p < w.ranks; ++p) {
+    const uint32_t all = TileBytes(w, p, at);
+    if (all == 0) continue;
+    Tile tile;
+    LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + p * w.in_stride + at * kTileBytes, all, &tile);
+    StoreTile(b, IsEven(w, w.out, w.out_stride), w.out + p * w.out_stride + at * kTileBytes, all, tile);
   }
   return true;
 }
@@ -351,6 +417,7 @@ GRT_HD inline bool TakeTile(Block& b, const Work& w, uint32_t channel, const Lin
   if constexpr (!std::is_same_v<T, MoveOnly>) {
     if ((w.flags & kReduces) != 0) return ReduceTile<T, kRanks>(b, w, channel, lines, t, polls);
   }
+  if ((w.flags & kTwoPhase) != 0) return HandOnTile(b, w, channel, lines, t, polls);
   if (!PlaceTile<kRanks>(b, w, channel, lines, 0, w.receive1, t, polls)) return false;
   if ((w.flags & kOwn) == 0) return true;
   const uint64_t begin = (lines.first + t) * kTileBytes;
@@ -359,9 +426,8 @@ GRT_HD inline bool TakeTile(Block& b, const Work& w, uint32_t channel, const Lin
   if (from == to) return true;
   Tile own;
   const uint32_t bytes = TileBytes(w, w.rank, lines.first + t);
-  const bool whole = bytes == kTileBytes && IsAligned(from, 16) && IsAligned(to, 16);
-  LoadTile(b, whole, from, bytes, &own);
-  StoreTile(b, whole, to, bytes, own);
+  LoadTile(b, IsEven(w, w.in, w.in_stride), from, bytes, &own);
+  StoreTile(b, IsEven(w, w.out, w.out_stride), to, bytes, own);
   return true;
 }
 
@@ -384,13 +450,14 @@ struct TileWay {
   template <uint32_t kPlaces, typename Block>
   GRT_HD static void LoadAll(Block& b, const Work& w, const Lines& lines, uint32_t t, Tile (&tiles)[kPlaces]) {
     const uint64_t at = lines.first + t;
-    if (IsWhole(w, w.in, w.in_stride, at)) {
+    if (IsEven(w, w.in, w.in_stride)) {
 #ifdef __CUDACC__
 #pragma unroll
 #endif
       for (uint32_t q = 0; q < kPlaces; ++q) {
         const uint32_t p = PeerAt(w, q);
-        if ((w.send1 >> p & 1) != 0) LoadWholeTile(b, w.in + p * w.in_stride + at * kTileBytes, &tiles[q]);
+        if ((w.send1 >> p & 1) == 0) continue;
+        LoadEvenTile(b, w.in + p * w.in_stride + at * kTileBytes, TileBytes(w, p, at), &tiles[q]);
       }
     } else {
       Tile some[kPlaces];
@@ -438,8 +505,8 @@ struct TileWay {
           const uint32_t bytes = TileBytes(w, p, lines.first + t);
           if ((w.send1 >> p & 1) == 0 || bytes == 0) continue;
           Tile tile;
-          LoadTile(b, IsWhole(w, w.in, w.in_stride, lines.first + t),
-                   w.in + p * w.in_stride + (lines.first + t) * kTileBytes, bytes, &tile);
+          LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + p * w.in_stride + (lines.first + t) * kTileBytes, bytes,
+                   &tile);
           PutTile(b, TileLaneAt(w, p, channel, lines.slot, 0, w.rank), t, lines.flags, tile);
         }
       }
@@ -455,7 +522,7 @@ struct TileWay {
   }
   template <typename Block>
   GRT_HD static bool Arrived(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t phase, uint32_t t) {
-    return HasArrivedTile(b, w, channel, lines, phase, phase == 0 ? w.receive1 : w.receive2, t);
+    return b.AllOfWarp(HasArrivedTile(b, w, channel, lines, phase, phase == 0 ? w.receive1 : w.receive2, t));
   }
 };
 

@@ -167,15 +167,17 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
   // What does not fit goes in rounds. Only where all wait for all in each: that members disagree about an operation of several
   // rounds would not be found by the next one (Agreed).
   const bool mutual = reduces_all || kind == OpKind::kAllGather || kind == OpKind::kReduceScatter || kind == OpKind::kAllToAll;
-  const bool tiles_whole =
-      sent <= (reduces_all ? t.one_shot_tiles : t.move_tiles) && (mutual || bytes <= tile_room);
+  const bool by_root = w.ranks > 2 && (kind == OpKind::kBroadcast || kind == OpKind::kReduce);
+  const bool tiles_whole = sent <= (reduces_all ? t.one_shot_tiles : t.move_tiles) && (!by_root || sent <= t.root_tiles) &&
+                           (mutual || bytes <= tile_room);
   bool lines = lines_whole, tiles = !lines && tiles_whole, two_phase = false;
-  if (!lines && !tiles && reduces_all && w.ranks > 1) {
+  if (!lines && !tiles && by_root) {
+    two_phase = true;
+    tiles = bytes <= t.two_shot_tiles && shard <= tile_room;
+  } else if (!lines && !tiles && reduces_all && w.ranks > 1) {
     two_phase = true;
     lines = bytes <= t.two_shot_lines && shard <= line_room;
     tiles = !lines && bytes <= t.two_shot_tiles;
-  } else if (!lines && !tiles && (kind == OpKind::kBroadcast || kind == OpKind::kReduce) && w.ranks > 2) {
-    two_phase = true;
   }
   if (!Shape(&w, bytes, peer, two_phase)) return false;
   w.signature = SignatureOf(w, count, peer);

@@ -142,12 +142,13 @@ static_assert(std::is_trivially_copyable_v<Work> && sizeof(Work) == 240);
 
 // Sizes at which the ways of carrying an operation change; bytes. Equal on all members.
 struct Thresholds {
-  uint64_t one_shot = 256 << 10;       // all-reduce by LL: a rank's input times the other ranks
+  uint64_t one_shot = 384 << 10;       // all-reduce by LL: a rank's input times the other ranks
   uint64_t one_shot_tiles = 0;         // above that by LL128, likewise
   uint64_t two_shot_lines = 0;         // all-reduce by LL, in shards: the whole message
   uint64_t two_shot_tiles = 8 << 20;   // above that by LL128, likewise
   uint64_t move_lines = 256 << 10;     // other kinds by LL: a pair's block times the other ranks
   uint64_t move_tiles = 4 << 20;       // above that by LL128, likewise
+  uint64_t root_tiles = 1 << 20;       // of them broadcast and reduce among more than two ranks; above, in shards
   uint32_t line_threads = 128;         // lines of a channel before another channel is used
   uint32_t channel_tiles = 4;          // tiles of a channel before another channel is used
   // Bulk; bytes of a pair's block times the other ranks before another channel is used: of the first

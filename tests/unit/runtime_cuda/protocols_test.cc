@@ -69,7 +69,7 @@ Thresholds Way(int way) {
   t.move_lines = way <= 1 ? 4096 : 0;
   t.one_shot_tiles = way == 3 ? 65536 : 0;
   t.two_shot_tiles = way >= 4 ? 65536 : 0;
-  t.move_tiles = way >= 3 ? 65536 : 0;
+  t.move_tiles = way == 3 || way == 5 ? 65536 : 0;  // way 4: broadcast and reduce in shards
   t.line_threads = 8;
   t.channel_tiles = 2;
   t.bulk_per_channel = 512;
