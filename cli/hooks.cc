@@ -34,6 +34,8 @@ const char* PayloadName(ring::PayloadKind payload) {
       return "none";
     case ring::PayloadKind::kOperation:
       return "operation";
+    case ring::PayloadKind::kSignal:
+      return "signal";
     case ring::PayloadKind::kCommInit:
       return "communicator-init";
     case ring::PayloadKind::kCommCall:

@@ -24,6 +24,16 @@ void FillOperation(const ring::OperationPayload& from, v1::Operation* to) {
   to->set_group(from.group);
 }
 
+void FillSignal(const ring::SignalPayload& from, v1::Signal* to) {
+  to->set_comm(from.comm);
+  to->set_stream(from.stream);
+  to->set_peer(from.peer);
+  to->set_index(from.index);
+  to->set_context(from.context);
+  to->set_count(from.count);
+  to->set_group(from.group);
+}
+
 void FillCommInit(const ring::CommInitPayload& from, v1::CommInit* to) {
   to->set_comm(from.comm);
   to->set_nranks(from.nranks);
@@ -88,6 +98,8 @@ void FillByCall(PayloadKind kind, const ring::Record& record, v1::CallRecord* ou
       return;
     case PayloadKind::kOperation:
       return FillOperation(record.payload.operation, out->mutable_operation());
+    case PayloadKind::kSignal:
+      return FillSignal(record.payload.signal, out->mutable_signal());
     case PayloadKind::kCommInit:
       return FillCommInit(record.payload.comm_init, out->mutable_comm_init());
     case PayloadKind::kCommCall:

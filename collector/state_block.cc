@@ -129,6 +129,7 @@ bool StateBlockReader::Read(RingFile* file, bool all, v1::StateBlock* out) {
     v1::BlockComm* const comm = out->add_comms();
     comm->set_comm(slot.comm);
     comm->set_uid(slot.uid);
+    comm->set_other_uid(slot.other_uid);
     comm->set_nranks(slot.nranks);
     comm->set_rank(slot.rank);
     comm->set_device(slot.device);

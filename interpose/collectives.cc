@@ -51,7 +51,8 @@ constinit grtFrontCounters_t* g_counters = &g_no_counters;
 
 struct RoutedComm {
   std::atomic<uint64_t> handle;  // 0: free
-  grtComm_t comm;                // null: its members have said no
+  grtComm_t comm;                // null: its members have said no, or it was revoked
+  bool agreed;                   // its members have said yes
   grtUniqueId id;
   std::atomic<uint32_t> children, shrunk;
 };
@@ -173,6 +174,7 @@ void Agree(ncclComm_t comm, int ranks, int rank, const grtUniqueId& id, bool wan
   g_runtime.grtAgree(id, ranks, rank, wanted && routed != nullptr ? 1 : 0, kAgreeNs, &agreed);
   if (routed != nullptr) {
     routed->comm = nullptr;
+    routed->agreed = false;
     routed->id = id;
     routed->children.store(0, std::memory_order_relaxed);
     routed->shrunk.store(0, std::memory_order_relaxed);
@@ -188,6 +190,7 @@ void Agree(ncclComm_t comm, int ranks, int rank, const grtUniqueId& id, bool wan
         own = nullptr;
       }
       routed->comm = own;
+      routed->agreed = own != nullptr;
     }
     routed->handle.store(reinterpret_cast<uint64_t>(comm), std::memory_order_release);
   }
@@ -339,7 +342,7 @@ void RouteShrink(ncclComm_t parent, ncclComm_t* made, const ncclConfig_t* config
   const uint32_t number = routed->shrunk.fetch_add(1, std::memory_order_relaxed);
   grtUniqueId id;
   g_runtime.grtChildId(routed->id, kShrunkNumbers + number, 0, &id);
-  Made(made, id, routed->comm != nullptr && Blocks(config));
+  Made(made, id, routed->agreed && Blocks(config));
 }
 
 void RouteDestroy(ncclComm_t comm) {
@@ -363,6 +366,14 @@ void RouteAbort(ncclComm_t comm) {
   const grtComm_t own = routed->comm;
   routed->comm = nullptr;
   routed->handle.store(0, std::memory_order_release);
+  if (own != nullptr) g_runtime.grtCommAbort(own);
+}
+
+void RouteRevoke(ncclComm_t comm) {
+  RoutedComm* routed = Find(comm);
+  if (routed == nullptr) return;
+  const grtComm_t own = routed->comm;
+  routed->comm = nullptr;
   if (own != nullptr) g_runtime.grtCommAbort(own);
 }
 

@@ -52,6 +52,9 @@ void RouteShrink(ncclComm_t parent, ncclComm_t* made, const ncclConfig_t* config
 // Before the real call.
 void RouteDestroy(ncclComm_t comm);
 void RouteAbort(ncclComm_t comm);
+// ncclCommRevoke, and ncclCommShrink with NCCL_SHRINK_ABORT: what is unfinished ends, and the communicator stays for
+// what it may still be asked: to be shrunk and destroyed.
+void RouteRevoke(ncclComm_t comm);
 // After it.
 void RouteAsyncError(ncclComm_t comm, ncclResult_t* error);
 

@@ -88,6 +88,10 @@ auto Routed(const Real& real, const Arguments&... arguments) {
     init(arguments...);
     return result;
   } else if constexpr (kCall == ring::kCall_ncclCommShrink) {
+    const auto aborts = [](ncclComm_t parent, int*, int, ncclComm_t*, const ncclConfig_t*, int flags) {
+      if ((flags & NCCL_SHRINK_ABORT) != 0) RouteRevoke(parent);
+    };
+    aborts(arguments...);
     const ncclResult_t result = real();
     const auto shrink = [&](ncclComm_t parent, int*, int, ncclComm_t* made, const ncclConfig_t* config, int) {
       if (result == ncclSuccess) RouteShrink(parent, made, config);
@@ -99,6 +103,13 @@ auto Routed(const Real& real, const Arguments&... arguments) {
     return real();
   } else if constexpr (kCall == ring::kCall_ncclCommAbort) {
     RouteAbort(arguments...);
+    return real();
+  } else if constexpr (kCall == ring::kCall_ncclCommRevoke) {
+    const auto revoke = [](ncclComm_t comm, int) { RouteRevoke(comm); };
+    revoke(arguments...);
+    return real();
+  } else if constexpr (kPayload == ring::PayloadKind::kSignal) {
+    NoteForeignWork(Pick<cudaStream_t>(nullptr, arguments...));
     return real();
   } else if constexpr (kCall == ring::kCall_ncclCommGetAsyncError) {
     const ncclResult_t result = real();

@@ -138,7 +138,15 @@ void OnCall(void*, uint32_t domain, uint32_t function, const CallbackData* data)
   if (domain != kDriverApi || function >= kFunctions || t_local.depth != 0 || profiler::IsInsideNccl()) return;
   const Row& row = kTable.rows[function];
   Told& told = t_told;
-  if (row.enter == nullptr || IsForeign(told)) return;
+  if (row.enter == nullptr) return;
+  // Asked at the beginning alone: a thread that gets its name in between would leave a call open. At its end a call
+  // that was not ours has begun nothing.
+  if (data->site == kEnter) {
+    told.begun.function = 0;
+    if (IsForeign(told)) return;
+  } else if (told.begun.function != function) {
+    return;
+  }
   const ErrnoKeeper keep_errno;
   const ReentrancyGuard guard;
   ThreadContext* const thread = CurrentThread();
@@ -152,8 +160,6 @@ void OnCall(void*, uint32_t domain, uint32_t function, const CallbackData* data)
     row.enter(*thread, data->parameters, &told.begun);
     return;
   }
-  // Both halves of one call, or none: the subscription may have come in between.
-  if (told.begun.function != function) return;
   told.begun.function = 0;
   row.leave(*thread, data->parameters, *static_cast<const CUresult*>(data->result), told.begun);
 }
@@ -198,10 +204,19 @@ uint32_t SubscribeToAll() {
 }  // namespace
 
 uint32_t State() {
-  const uint32_t state = g_state.load(std::memory_order_relaxed);
+  const uint32_t state = g_state.load(std::memory_order_seq_cst);
   if (state != ring::kCuptiNotAsked) return state;
   const char* const asked = getenv("GORDIAN_CUPTI");
   return asked != nullptr && *asked == '1' ? ring::kCuptiAsked : ring::kCuptiNotAsked;
+}
+
+void TellState(Process& process) {
+  uint32_t& told = process.header->cupti;
+  const uint32_t state = State();
+  uint32_t before = __atomic_load_n(&told, __ATOMIC_RELAXED);
+  // States are numbered in the order in which they come: not asked, asked, what came of it.
+  while (before < state && !__atomic_compare_exchange_n(&told, &before, state, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
 }
 
 }  // namespace gordian::interpose::cupti
@@ -214,8 +229,9 @@ extern "C" int InitializeInjection(void) {
   if (!cupti::g_state.compare_exchange_strong(expected, gordian::ring::kCuptiAsked)) return 1;
   // What libcupti itself calls is nobody's call.
   const ReentrancyGuard guard;
-  cupti::g_state.store(cupti::SubscribeToAll(), std::memory_order_relaxed);
-  Process* const process = g_fork_page.load(std::memory_order_acquire)->process.load(std::memory_order_acquire);
-  if (process != nullptr) Put(process->header->cupti, cupti::State());
+  // In one order with the attaching thread (AttachProcess): it sees the state, or its process is seen here.
+  cupti::g_state.store(cupti::SubscribeToAll(), std::memory_order_seq_cst);
+  Process* const process = g_fork_page.load(std::memory_order_acquire)->process.load(std::memory_order_seq_cst);
+  if (process != nullptr) cupti::TellState(*process);
   return 1;
 }

@@ -18,10 +18,16 @@
 
 #include <stdint.h>
 
+#include "interpose/shim_state.h"
+
 namespace gordian::interpose::cupti {
 
 // ring::CuptiState of this process, from the environment and from what has happened since.
 uint32_t State();
+
+// Takes the state over into the header of a process that was attached, or is being attached. The source and the attaching
+// thread may both come here, in any order: a later state is never replaced by an earlier one.
+void TellState(Process& process);
 
 }  // namespace gordian::interpose::cupti
 

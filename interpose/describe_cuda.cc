@@ -1,5 +1,6 @@
 #include "interpose/describe_cuda.h"
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include "interpose/lifecycle.h"
@@ -204,14 +205,19 @@ bool IsDeviceToDevice(const void* to, const void* from) {
   static constinit std::atomic<void*> cached = nullptr;
   void* found = cached.load(std::memory_order_relaxed);
   if (found == nullptr) {
-    found = FindInLibrary(Library::kRuntime, "cudaPointerGetAttributes");
+    // Of the driver, which is there as soon as anything was ever copied. A program may well have no runtime that could be
+    // asked instead, and would then have its libraries searched at each copy.
+    found = FindInLibrary(Library::kDriver, "cuPointerGetAttribute");
     if (found == nullptr) return false;
     cached.store(found, std::memory_order_relaxed);
   }
-  const auto ask = reinterpret_cast<cudaError_t (*)(cudaPointerAttributes*, const void*)>(found);
+  const auto ask = reinterpret_cast<CUresult (*)(void*, CUpointer_attribute, CUdeviceptr)>(found);
   const auto on_device = [&](const void* pointer) {
-    cudaPointerAttributes attributes = {};
-    return ask(&attributes, pointer) == cudaSuccess && attributes.type == cudaMemoryTypeDevice;
+    // Wide enough for whatever the driver stores: one of these is a boolean.
+    uint64_t type = 0, managed = 0;
+    const auto address = reinterpret_cast<CUdeviceptr>(pointer);
+    return ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE &&
+           ask(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) == CUDA_SUCCESS && managed == 0;
   };
   return on_device(to) && on_device(from);
 }

@@ -139,6 +139,7 @@ CommState* BeginInit(ThreadContext& thread, CallId call, uint64_t site, const In
 
 void NoteOtherUid(ThreadContext& thread, CallId call, uint64_t site, const CommState* comm, uint64_t uid) {
   if (comm == nullptr) return;
+  Put(comm->slot->other_uid, uid);
   if (ring::Record* record = StartRecord(thread, ring::RecordKind::kPoint, call, 0, NextOrder(thread),
                                          ReadTicks(thread), site)) {
     record->payload.comm_init = {comm->id, comm->nranks, comm->rank, comm->device, uid, ring::kNoId, 0};

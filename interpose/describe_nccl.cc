@@ -69,6 +69,10 @@ bool IsTransfer(CallId call) {
   return call == ring::kCall_ncclSend || call == ring::kCall_ncclRecv;
 }
 
+constexpr bool IsSignal(CallId call) {
+  return ring::kCalls[call].payload == ring::PayloadKind::kSignal;
+}
+
 // Null for collectives, and for a peer that does not exist.
 PairNumbers* PairOf(CallId call, CommState* comm, int peer) {
   if (comm == nullptr || !IsTransfer(call) || peer < 0 || peer >= comm->nranks ||
@@ -108,7 +112,8 @@ ring::NumberSlot* NumbersOf(ThreadContext& thread, CallId call, const OperationN
   return note.pair->slot;
 }
 
-// False for a collective of nothing, which NCCL takes and does not launch.
+// False for a collective of nothing, which NCCL takes and does not launch, and for RMA, of which the
+// state block does not tell (docs/limits.md): its count is left at 0.
 bool IsLaunched(CallId call, const OperationNote& note) {
   return note.count != 0 || IsTransfer(call);
 }
@@ -182,6 +187,29 @@ bool EndsComm(CallId call) {
   return call == ring::kCall_ncclCommDestroy || call == ring::kCall_ncclCommAbort;
 }
 
+// kBegin of the call with the first of its signals, and a kPoint for each further one.
+void RecordSignals(ThreadContext& thread, CallId call, uint64_t site, uint8_t flags, uint64_t order,
+                   uint64_t ticks, uint32_t comm, uint32_t stream,
+                   const OperationArguments& arguments) {
+  const int count = arguments.signals != nullptr ? arguments.signal_count : 0;
+  for (int i = 0; i == 0 || i < count; ++i) {
+    ring::Record* record = StartRecord(
+        thread, i == 0 ? ring::RecordKind::kBegin : ring::RecordKind::kPoint, call, flags,
+        i == 0 ? order : NextOrder(thread), ticks, site);
+    if (record == nullptr) continue;  // counted as lost
+    record->payload.signal = {comm, stream, -1, 0, 0, 0, thread.group_depth != 0 ? thread.group_number : 0, 0};
+    if (i < count) {
+      const GordianNcclWaitSignalDesc& signal = arguments.signals[i];
+      ring::SignalPayload& payload = record->payload.signal;
+      payload.peer = signal.peer;
+      payload.index = signal.sigIdx;
+      payload.context = signal.ctx;
+      payload.count = signal.opCnt > 0 ? static_cast<uint32_t>(signal.opCnt) : 0;
+    }
+    FinishRecord(thread);
+  }
+}
+
 void AddGraphStream(ThreadContext& thread, StreamState& stream, uint64_t capture) {
   for (uint32_t i = 0; i < thread.group_graph_stream_count; ++i) {
     if (thread.group_graph_streams[i].stream == &stream) return;
@@ -227,9 +255,10 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
   note->stream = stream;
   note->flags = flags;
   note->pair = PairOf(call, comm, arguments.root_or_peer);
-  note->counter = note->pair != nullptr                  ? &note->pair->next
-                  : comm != nullptr && !IsTransfer(call) ? &comm->next_sequence
-                                                         : nullptr;
+  note->counter = note->pair != nullptr ? &note->pair->next
+                  : comm != nullptr && !IsTransfer(call) && !IsSignal(call)
+                      ? &comm->next_sequence
+                      : nullptr;
   note->count = arguments.count;
   note->root_or_peer = arguments.root_or_peer;
   note->datatype = static_cast<uint8_t>(arguments.datatype);
@@ -246,7 +275,7 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
     }
     number = note->capture;
     process.captured_operations.store(1, std::memory_order_relaxed);
-    if (GraphMarkersOn(process) && (flags & ring::kFlagInGroup) == 0) {
+    if (GraphMarkersOn(process) && (flags & ring::kFlagInGroup) == 0 && !IsSignal(call)) {
       note->graph_front = MarkCaptured(thread, *stream, note->capture);
     }
     if (comm != nullptr) {
@@ -258,8 +287,10 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
   note->order = order;
   const uint32_t comm_id = comm != nullptr ? comm->id : ring::kNoId;
   const uint32_t stream_id = stream != nullptr ? stream->id : ring::kNoId;
-  if (ring::Record* record =
-          StartRecord(thread, ring::RecordKind::kBegin, call, flags, order, ticks, site)) {
+  if (IsSignal(call)) {
+    RecordSignals(thread, call, site, flags, order, ticks, comm_id, stream_id, arguments);
+  } else if (ring::Record* record =
+                 StartRecord(thread, ring::RecordKind::kBegin, call, flags, order, ticks, site)) {
     record->payload.operation = {
         comm_id,
         stream_id,
@@ -324,7 +355,7 @@ void EndOperation(ThreadContext& thread, CallId call, uint64_t site, const Opera
   const uint64_t order = NextOrder(thread);
   EndKernelRuns(thread, order);
   PublishEnd(thread, call, note.flags, order, RecentTicks(thread), site, end);
-  if (capturing && result == ncclSuccess && GraphMarkersOn(*thread.process)) {
+  if (capturing && result == ncclSuccess && !IsSignal(call) && GraphMarkersOn(*thread.process)) {
     if (in_group) {
       AddGraphStream(thread, *note.stream, note.capture);
     } else {

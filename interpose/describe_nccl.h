@@ -6,6 +6,7 @@
 
 #include <nccl.h>
 
+#include "interpose/nccl_newer.h"
 #include "interpose/shim_state.h"
 
 namespace gordian::interpose {
@@ -22,6 +23,9 @@ struct OperationArguments {
   const void* comm = nullptr;
   void* stream = nullptr;
   bool no_stream = false;  // it is not known; 0 would be the default one
+  // RMA: what is waited for or sent, so many of them.
+  const GordianNcclWaitSignalDesc* signals = nullptr;
+  int signal_count = 0;
 };
 
 struct OperationNote {

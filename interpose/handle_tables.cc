@@ -325,6 +325,7 @@ CommState* AddComm(Process& process, uint64_t uid, uint32_t parent, int32_t nran
   comm.rank = -1;
   Put(slot.device, device);
   Put(slot.uid, uid);
+  Put(slot.other_uid, uint64_t{0});
   Put(slot.handle, uint64_t{0});
   Put(slot.next_sequence, uint64_t{0});
   Put(slot.parent, parent);

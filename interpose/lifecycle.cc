@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "interpose/cupti_source.h"
 #include "interpose/handle_tables.h"
 #include "interpose/ring_client.h"
 #include "interpose/ring_file.h"
@@ -64,7 +65,8 @@ bool AttachProcess(ForkPage* page) {
   }
   const uint64_t epoch = g_last_epoch.fetch_add(1) + 1;
   Process* process = CreateProcess(epoch);  // null: silent for good
-  page->process.store(process, std::memory_order_relaxed);
+  page->process.store(process, std::memory_order_seq_cst);
+  if (process != nullptr) cupti::TellState(*process);
   page->epoch.store(epoch, std::memory_order_release);
   return true;
 }

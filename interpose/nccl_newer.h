@@ -15,10 +15,10 @@ enum GordianNcclMemStat : unsigned {};  // ncclCommMemStat_t
 struct GordianNcclParamBody;
 using GordianNcclParam = GordianNcclParamBody*;  // ncclParamHandle_t
 struct GordianNcclWaitSignalDesc {               // ncclWaitSignalDesc_t
-  int operations;
+  int opCnt;
   int peer;
-  int signal;
-  int context;
+  int sigIdx;
+  int ctx;
 };
 #endif
 

@@ -136,6 +136,27 @@ OperationArguments DescribeOperation(const Arguments&... arguments) {
   return a;
 }
 
+// RMA: what the call sends, as the one signal that a wait for it would name, or what it waits for.
+inline OperationArguments DescribeSignals(int count, GordianNcclWaitSignalDesc* signals, ncclComm_t comm,
+                                          cudaStream_t stream, GordianNcclWaitSignalDesc*) {
+  OperationArguments a;
+  a.comm = comm;
+  a.stream = stream;
+  a.signals = signals;
+  a.signal_count = count;
+  return a;
+}
+inline OperationArguments DescribeSignals(int peer, int index, int context, unsigned, ncclComm_t comm,
+                                          cudaStream_t stream, GordianNcclWaitSignalDesc* sent) {
+  *sent = {1, peer, index, context};
+  return DescribeSignals(1, sent, comm, stream, sent);
+}
+inline OperationArguments DescribeSignals(const void*, size_t, ncclDataType_t, int peer, ncclWindow_t, size_t, int index,
+                                          int context, unsigned flags, ncclComm_t comm, cudaStream_t stream,
+                                          GordianNcclWaitSignalDesc* sent) {
+  return DescribeSignals(peer, index, context, flags, comm, stream, sent);
+}
+
 constexpr ring::GraphCall GraphCallOf(CallId call) {
   if (NameHas(call, "EndCapture")) return ring::GraphCall::kEndCapture;
   if (NameHas(call, "Instantiate") || NameHas(call, "ExecUpdate")) {
@@ -233,6 +254,13 @@ struct Call {
     if constexpr (kPayload == ring::PayloadKind::kOperation) {
       OperationNote note;
       BeginOperation(thread, kCall, site, DescribeOperation<kCall>(arguments...), &note);
+      const ncclResult_t result = forward();
+      if (StillAttached(thread)) EndOperation(thread, kCall, site, note, result);
+      return result;
+    } else if constexpr (kPayload == ring::PayloadKind::kSignal) {
+      OperationNote note;
+      GordianNcclWaitSignalDesc sent;
+      BeginOperation(thread, kCall, site, DescribeSignals(arguments..., &sent), &note);
       const ncclResult_t result = forward();
       if (StillAttached(thread)) EndOperation(thread, kCall, site, note, result);
       return result;

@@ -71,6 +71,7 @@ class Finder {
 
   void ForOperations() {
     for (const auto& [id, kernel] : facts_.execution.kernels()) {
+      if (kernel.signal != nullptr) needed_.refused.insert("an operation of RMA is unfinished, which replays do not make");
       for (const graph::Part& part : kernel.parts) {
         Need(kernel.process, part.order, Named(part.ref.comm, part.ref.sequence));
       }

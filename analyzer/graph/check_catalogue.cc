@@ -70,6 +70,14 @@ constexpr Check kChecks[] = {
      "Another writer: a network card, a kernel of another process, an operation of NCCL.",
      "Issue the write where nothing holds it up that the waiting stream holds up: on a stream of its "
      "own, or before the operations of the cycle."},
+    {"signal-order-cycle", VerdictKind::kDeadlock, "Signals in a circle",
+     "A rank waits for a signal (ncclWaitSignal) that its peer sends only after something that waits for this rank.",
+     kTwoRounds,
+     "Signals that were called for, sent and waited for, their order on streams, host waits, and the device's progress at "
+     "all ranks of the circle.",
+     "A kernel that sends the signal by NCCL's device functions (named under `assumed`); lost records. Where only a wait that "
+     "uses up what an earlier one waited for explains it, it is a suspicion: nccl.h says so, no NCCL with these calls has been measured.",
+     "Send each signal before what waits for the other rank, or on a stream that does not wait for it."},
     {"host-wait-cycle", VerdictKind::kDeadlock, "Host waits between calls in a circle",
      "Host threads wait for operations that end only after calls these threads have yet to make.", kTwoRounds,
      kCircle, kCircleFooled,
@@ -282,9 +290,18 @@ Finding MakeFinding(const char* id, Confidence confidence) {
   return finding;
 }
 
+namespace {
+
+// Operators alone change neither who waits for whom nor what an operation leaves behind for the next one, as counts and
+// kinds may: a stall that is proven has another reason, and comes first.
+bool HoldsNothingUp(const Finding& finding) { return finding.check == "mismatch-operator" && IsOver(finding); }
+
+}  // namespace
+
 Verdict WorstFirst(std::vector<Finding> findings) {
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
     if (a.confidence != b.confidence) return a.confidence > b.confidence;
+    if (const bool waits = HoldsNothingUp(b); waits != HoldsNothingUp(a)) return waits;
     return Severity(a.verdict) > Severity(b.verdict);
   });
   Verdict verdict;

@@ -57,18 +57,41 @@ void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const Call
 void ExecutionGraph::ApplyGrowth(Process& process, const CallRecord& record) {
   const auto local = process.comms.find(record.comm);
   if (local == process.comms.end() || local->second.uid == 0 || record.uid == 0) return;
-  const CommUid same = local->second.uid;
-  const auto [before, now] = matcher_.Unite(record.uid, same);
-  for (auto& [id, other] : processes_) {
-    for (auto& [comm, known] : other.comms) {
-      if (known.uid != record.uid) continue;
-      known.uid = same;
+  Unite(record.uid, local->second.uid);
+}
+
+void ExecutionGraph::Unite(CommUid other, CommUid uid) {
+  other = matcher_.Resolve(other);
+  uid = matcher_.Resolve(uid);
+  if (other == uid) return;
+  const auto [before, now] = matcher_.Unite(other, uid);
+  for (auto& [id, process] : processes_) {
+    for (auto& [comm, known] : process.comms) {
+      if (known.uid != other) continue;
+      known.uid = uid;
       if (known.index == before && before >= 0) known.index = now;
     }
-    for (auto& [tid, thread] : other.threads) {
-      if (thread.open && thread.open->init == record.uid) thread.open->init = same;
+    for (auto& [tid, thread] : process.threads) {
+      if (thread.open && thread.open->init == other) thread.open->init = uid;
       for (PendingInit& pending : thread.group_inits) {
-        if (pending.uid == record.uid) pending.uid = same;
+        if (pending.uid == other) pending.uid = uid;
+      }
+    }
+  }
+  if (before < 0) return;
+  const auto rename = [before = before, now = now](std::vector<Part>* parts) {
+    for (Part& part : *parts) {
+      if (part.ref.comm == before) part.ref.comm = now;
+    }
+  };
+  for (auto& [id, kernel] : kernels_) {
+    if (kernel.comm_index == before) kernel.comm_index = now;
+    rename(&kernel.parts);
+  }
+  for (auto& [id, process] : processes_) {
+    for (auto* graphs : {&process.captures, &process.graphs, &process.graph_execs}) {
+      for (auto& [handle, graph] : *graphs) {
+        for (CapturedKernel& kernel : graph.kernels) rename(&kernel.parts);
       }
     }
   }

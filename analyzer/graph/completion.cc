@@ -113,6 +113,7 @@ void ExecutionGraph::KernelDone(KernelId id) {
     for (const Part& part : kernel->parts) {
       if (!kernel->aborted) matcher_.Done(part.ref);
     }
+    if (kernel->signal != nullptr) SignalsOver(*kernel, !kernel->aborted);
     const KernelId over = id;
     id = kernel->previous_on_comm;
     kernels_.erase(over);
@@ -130,6 +131,7 @@ void ExecutionGraph::DropKernel(KernelId id, bool enqueued_some) {
   }
   Process& process = *Find(kernel->process);
   for (const Part& part : kernel->parts) Withdraw(process, *kernel, part);
+  if (kernel->signal != nullptr) SignalsOver(*kernel, false);
   kernels_.erase(id);
 }
 

@@ -98,7 +98,7 @@ bool IsRendezvous(Reason reason) {
   return reason == Reason::kStartedCollective || reason == Reason::kReceive ||
          reason == Reason::kSend || reason == Reason::kFirstUse ||
          reason == Reason::kCommunicatorInit || reason == Reason::kCommunicatorCall ||
-         reason == Reason::kMemoryWait;
+         reason == Reason::kMemoryWait || reason == Reason::kSignal;
 }
 
 bool IsOrigin(const WaitNode& node, const WaitNode::Edge& edge) {

@@ -76,9 +76,7 @@ std::string Describer::HostCall(const WaitNode& node, Site* site) const {
 
 std::string Describer::Operation(const WaitNode& waiter) const {
   if (const Kernel* kernel = graph_.execution().FindKernel(waiter.kernel)) {
-    if (kernel->parts.empty()) return "a launch";
-    const Part& part = kernel->parts.front();
-    return names_.Operation(part.signature.call, part.ref);
+    return names_.Launch(*kernel);
   }
   if (const InitCall* init = InitOf(waiter)) return names_.Init(*init);
   return HostCall(waiter, nullptr);
@@ -117,6 +115,17 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
         end.kind = sends ? PartKind::kReceive : PartKind::kSend;
         std::swap(end.rank, end.peer);
         arrow.awaited = names_.Operation(sends ? Call::kRecv : Call::kSend, end);
+      }
+    } else if (witness[i].edge.reason == Reason::kSignal) {
+      const WaitNode& needs = nodes[witness[i].edge.to];
+      if (const Kernel* kernel = graph_.execution().FindKernel(from.kernel); kernel != nullptr && kernel->signal != nullptr) {
+        edge.op = Name(kernel->signal->call);
+        edge.comm = graph_.matcher().comms()[kernel->comm_index].uid;
+        edge.comm_name = names_.CommName(kernel->comm_index);
+        edge.stream = kernel->streams.front();
+        edge.site.address = kernel->signal->site;
+        arrow.operation = names_.Launch(*kernel);
+        arrow.awaited = names_.Signal(kernel->comm_index, kernel->signal->rank, needs.sequence);
       }
     } else if (witness[i].edge.reason == Reason::kMemoryWait) {
       edge.op = "cuStreamWaitValue";
@@ -394,6 +403,7 @@ std::vector<StuckOperation> Describer::Operations(const std::vector<uint32_t>& n
     }
     operations.push_back(std::move(operation));
   };
+  std::vector<uint32_t> signals;
   std::set<CommUid> inits;
   for (uint32_t n : nodes) {
     const WaitNode& node = graph_.nodes()[n];
@@ -402,6 +412,7 @@ std::vector<StuckOperation> Describer::Operations(const std::vector<uint32_t>& n
     }
     for (const WaitNode::Edge& edge : node.out) {
       if (const Part* part = graph_.PartOf(edge)) add(*part);
+      if (edge.reason == Reason::kSignal && graph_.nodes()[edge.to].kind == NodeKind::kSignals) signals.push_back(edge.to);
     }
     auto init = graph_.matcher().inits().find(node.init);
     if (node.init == 0 || init == graph_.matcher().inits().end() ||
@@ -430,7 +441,32 @@ std::vector<StuckOperation> Describer::Operations(const std::vector<uint32_t>& n
     }
     operations.push_back(std::move(operation));
   }
+  for (uint32_t n : signals) {
+    if (operations.size() < kMaxOperations) operations.push_back(Signals(graph_.nodes()[n]));
+  }
   return operations;
+}
+
+StuckOperation Describer::Signals(const WaitNode& needs) const {
+  const Kernel& wait = *graph_.execution().FindKernel(needs.kernel);
+  const SignalUse& use = wait.signal->uses[needs.ordinal];
+  const Communicator& comm = graph_.matcher().comms()[wait.comm_index];
+  StuckOperation operation;
+  operation.op = Name(Call::kWaitSignal);
+  operation.comm = comm.uid;
+  operation.comm_name = names_.CommName(wait.comm_index);
+  operation.sequence = static_cast<int64_t>(needs.sequence);
+  MemberSlot waits{.state = SlotState::kCalled, .kernel = wait.id, .site = wait.signal->site}, sends;
+  const auto line = comm.signals.find({use.peer, wait.signal->rank, use.channel});
+  uint64_t left = line == comm.signals.end() ? 0 : line->second.sent_done;
+  for (size_t i = 0; line != comm.signals.end() && i < line->second.sent.size() && left < needs.sequence; ++i) {
+    left += line->second.sent[i].count;
+    if (left < needs.sequence) continue;
+    const Kernel* const sender = graph_.execution().FindKernel(line->second.sent[i].kernel);
+    sends = {.state = SlotState::kCalled, .kernel = line->second.sent[i].kernel, .site = sender == nullptr ? 0 : sender->signal->site};
+  }
+  operation.members = {Member(wait.comm_index, wait.signal->rank, waits), Member(wait.comm_index, use.peer, sends)};
+  return operation;
 }
 
 }  // namespace gordian::graph

@@ -50,6 +50,7 @@ class Describer {
 
  private:
   std::string HostCall(const WaitNode& thread, Site* site) const;
+  StuckOperation Signals(const WaitNode& needs) const;
   OperationMember Member(int comm, int rank, const MemberSlot& slot) const;
 
   const WaitForGraph& graph_;

@@ -25,6 +25,7 @@ enum class Call : uint8_t {
   // Operations. Order matters: kAllReduce..kScatter are collectives.
   kAllReduce, kAllGather, kReduceScatter, kBroadcast, kReduce, kAllToAll, kGather, kScatter,
   kSend, kRecv,
+  kPutSignal, kSignal, kWaitSignal,  // RMA. kPoint of kWaitSignal: what else it waits for
   kGroupStart, kGroupEnd,
   // Those that make communicators. kPoint of kCommGrow: who came by the parent knows the communicator as `uid`.
   kCommInit, kCommInitAll, kCommSplit, kCommShrink, kCommGrow,
@@ -107,7 +108,9 @@ struct CallRecord {
   WorkKind work = WorkKind::kNone;
   WaitKind wait = WaitKind::kNone;
   uint64_t ordinal = 0;
-  uint64_t event = 0;  // kGraphLaunch: the executable graph; kMemory...: the address
+  // kGraphLaunch: the executable graph; kMemory...: the address; kPutSignal, kSignal, kWaitSignal: the signal's index in
+  // the upper half, its context in the lower (`count`: how many, `root_or_peer`: to or from whom).
+  uint64_t event = 0;
   uint64_t value = 0;  // kMemoryWait, kMemoryWrite; kMemoryShared: bytes
   // CUDA graphs. Handles; `event` is what came out of kGraphClone and kGraphInstantiate, which
   // stands for an update of an executable graph as well, and what kGraphExecDestroy ends.

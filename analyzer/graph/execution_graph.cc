@@ -116,6 +116,13 @@ void ExecutionGraph::TakeRound(Round* taken) {
     process.has_state = false;
     if (process.ended) process.merger.AtRound(true, [&, &own = process](const CallRecord& r) { Apply(own, r); });
   }
+  // Before any of what they say is used: what one member knows by two names, others know by one of them.
+  for (const ProcessState& told : taken->processes) {
+    if (told.block == nullptr) continue;
+    for (const BlockComm& comm : told.block->comms) {
+      if (comm.uid != 0 && comm.other_uid != 0) Unite(comm.other_uid, comm.uid);
+    }
+  }
   for (ProcessState& told : taken->processes) {
     Process& process = Known(told.process);
     // Only who is in the round has sent all that came before it: the missing records of a node that
@@ -216,6 +223,8 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
   if (IsCollective(record.call) || record.call == Call::kSend || record.call == Call::kRecv) {
     if (record.kind == RecordKind::kBegin) ApplyOperationBegin(process, thread, record);
     if (record.kind == RecordKind::kEnd) ApplyOperationEnd(process, thread, record);
+  } else if (IsSignal(record.call)) {
+    ApplySignal(process, thread, record);
   } else if (MakesCommunicator(record.call)) {
     if (record.kind == RecordKind::kPoint) {
       ApplyGrowth(process, record);
@@ -321,7 +330,7 @@ void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
   }
   for (KernelId id : thread.group_kernels) {
     Kernel* const earlier = kernels_.Find(id);
-    if (earlier != nullptr && earlier->comm == record.comm) kernel = earlier;
+    if (earlier != nullptr && earlier->comm == record.comm && earlier->signal == nullptr) kernel = earlier;
   }
   if (kernel == nullptr) {
     kernel = &kernels_.Add();
@@ -445,7 +454,7 @@ void ExecutionGraph::NoteUsed(Process& process, const Kernel& kernel) {
 void ExecutionGraph::Enqueued(Process& process, Kernel& kernel) {
   kernel.enqueued = true;
   auto local = process.comms.find(kernel.comm);
-  if (local == process.comms.end()) return;
+  if (local == process.comms.end() || kernel.signal != nullptr) return;
   if (local->second.last_kernel != kernel.id) kernel.previous_on_comm = local->second.last_kernel;
   local->second.last_kernel = kernel.id;
 }
@@ -470,8 +479,13 @@ void ExecutionGraph::PlaceKernel(Process& process, Kernel& kernel, StreamPositio
   item.ordinal = position.ordinal;
   item.kernels.push_back(kernel.id);
   item.legacy = LegacyOrder(process, queue);
-  item.order = kernel.parts.empty() ? 0 : kernel.parts.front().order;
-  item.site = kernel.parts.empty() ? 0 : kernel.parts.front().site;
+  if (kernel.signal != nullptr) {
+    item.order = kernel.signal->order;
+    item.site = kernel.signal->site;
+  } else if (!kernel.parts.empty()) {
+    item.order = kernel.parts.front().order;
+    item.site = kernel.parts.front().site;
+  }
   Append(queue, std::move(item));
 }
 

@@ -104,6 +104,21 @@ struct Part {
   uint64_t time_ns = 0;
 };
 
+// Of RMA: one descriptor of a ncclWaitSignal, or the signal that is sent.
+struct SignalUse {
+  int peer = -1;
+  uint64_t channel = 0;  // CallRecord::event
+  uint64_t count = 0;
+  uint64_t number = 0;  // of the last one, from 1, by the calls so far: for reports
+};
+struct SignalOperation {
+  Call call = Call::kOther;
+  int rank = -1;
+  uint64_t site = 0;
+  uint64_t order = 0;
+  std::vector<SignalUse> uses;
+};
+
 // One launch: an operation called alone, or all of a group's operations on one communicator (W7).
 // Collectives of nothing are among its parts and launch nothing: NCCL drops them.
 struct Kernel {
@@ -117,6 +132,7 @@ struct Kernel {
   bool aborted = false;   // its communicator was aborted: it ends without its peers
   bool follows = true;    // false: where it went is not known
   std::vector<Part> parts;
+  std::unique_ptr<SignalOperation> signal;  // RMA, one call each: such a launch has no parts
   std::vector<StreamId> streams;          // distinct ones that it needs: none if all are empty
   std::vector<StreamPosition> positions;  // where it was enqueued
   size_t open_positions = 0;
@@ -191,6 +207,7 @@ struct Thread {
   std::vector<KernelId> group_kernels;
   uint16_t group = 0;  // low bits of the number of the group that they are of; 0: not known
   std::vector<PendingInit> group_inits;
+  KernelId signal_call = 0;  // RMA: that is being called right now
   KernelId group_call = 0;  // the operation inside the group that is being called right now
   uint64_t capture = 0;     // the operation that is being called right now goes into it
   bool in_group_end = false;
@@ -346,9 +363,17 @@ class ExecutionGraph {
   // past its end, whose record was lost: it was launched nobody knows where, or refused.
   void InGroup(Process&, Thread&, uint32_t number);
   void InNoGroup(Process&, Thread&);
+  void ApplySignal(Process&, Thread&, const CallRecord&);
+  void ApplySignalEnd(Process&, Thread&, const CallRecord&);
+  // An RMA operation is done, or was refused.
+  void SignalsOver(const Kernel&, bool done);
+  // Nobody knows where it went.
+  void UnplacedSignal(KernelId);
   void ApplyEnqueue(Process&, Thread&, const CallRecord&);
   void ApplyInitBegin(Process&, Thread&, const CallRecord&);
   void ApplyGrowth(Process&, const CallRecord&);
+  // Two names of one communicator: who knows it by `other` knows it by `uid` from here on.
+  void Unite(CommUid other, CommUid uid);
   void ApplyInitEnd(Process&, Thread&, const CallRecord&, CommUid, int init_rank);
   void ApplyCommCall(Process&, Thread&, const CallRecord&);
   void ApplyMeeting(Process&, Thread&, LocalComm&, const CallRecord&);

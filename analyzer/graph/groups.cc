@@ -36,6 +36,7 @@ void ExecutionGraph::InNoGroup(Process& process, Thread& thread) {
     if (kernel == nullptr || kernel->enqueued) continue;
     kernel->follows = false;
     Enqueued(process, *kernel);
+    if (kernel->signal != nullptr && kernel->positions.empty()) UnplacedSignal(id);
   }
   thread.group_kernels.clear();
   thread.group_call = 0;
@@ -55,6 +56,15 @@ void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallR
     Kernel& kernel = *found;
     if (!Took(record.result)) {
       DropKernel(id, kernel.open_positions > 0);
+      continue;
+    }
+    if (kernel.signal != nullptr) {
+      kernel.enqueued = true;
+      if (kernel.positions.empty()) {
+        UnplacedSignal(id);
+      } else if (kernel.open_positions == 0) {
+        KernelDone(id);
+      }
       continue;
     }
     if (record.result == 0) NoteUsed(process, kernel);

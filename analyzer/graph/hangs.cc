@@ -42,10 +42,11 @@ std::string CycleSummary(const std::vector<Arrow>& arrows) {
 
 const char* CycleCheck(const std::vector<Arrow>& arrows) {
   bool transfer = false, first_use = false, host = false, event = false, send = false;
-  bool memory = false, resources = false;
+  bool memory = false, resources = false, signal = false;
   for (const Arrow& arrow : arrows) {
     memory |= arrow.edge.reason == Name(Reason::kMemoryWait);
     send |= arrow.edge.reason == Name(Reason::kSend);
+    signal |= arrow.edge.reason == Name(Reason::kSignal);
     first_use |= arrow.edge.reason == Name(Reason::kFirstUse);
     transfer |= arrow.part != nullptr && arrow.part->ref.kind != PartKind::kCollective;
     for (Reason reason : arrow.local) {
@@ -57,6 +58,7 @@ const char* CycleCheck(const std::vector<Arrow>& arrows) {
   }
   if (resources) return "resource-cycle";
   if (memory) return "memory-wait-cycle";
+  if (signal) return "signal-order-cycle";
   if (send) return "unbuffered-send-cycle";
   if (first_use) return "first-use-order-cycle";
   if (transfer) return "point-to-point-order-cycle";

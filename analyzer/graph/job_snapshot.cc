@@ -21,9 +21,7 @@ std::string Ending(const Process& process) {
 }
 
 std::string OperationOf(const Kernel& kernel, const Names& names) {
-  if (kernel.parts.empty()) return "";
-  const Part& part = kernel.parts.front();
-  return names.Operation(part.signature.call, part.ref);
+  return kernel.parts.empty() && kernel.signal == nullptr ? "" : names.Launch(kernel);
 }
 
 // The open call of the thread that has been in one for the longest.

@@ -65,6 +65,22 @@ CommUid Matcher::Resolve(CommUid uid) const {
   return same == same_.end() ? uid : same->second;
 }
 
+bool Matcher::HasOtherName(CommUid uid) const {
+  return std::any_of(same_.begin(), same_.end(), [uid](const auto& same) { return same.second == uid; });
+}
+
+bool Matcher::MayHaveCalled(const InitCall& init, ProcessId process) const {
+  if (init.call != Call::kCommGrow || HasOtherName(init.uid)) return false;
+  return std::any_of(inits_.begin(), inits_.end(), [&](const auto& entry) {
+    const InitCall& other = entry.second;
+    return other.call == Call::kCommGrow && other.uid != init.uid && other.members.size() == init.members.size() &&
+           !HasOtherName(other.uid) &&
+           std::any_of(other.members.begin(), other.members.end(), [&](const InitMember& member) {
+             return member.called && member.process == process;
+           });
+  });
+}
+
 std::pair<int, int> Matcher::Unite(CommUid uid, CommUid same) {
   uid = Resolve(uid);
   same = Resolve(same);
@@ -74,12 +90,12 @@ std::pair<int, int> Matcher::Unite(CommUid uid, CommUid same) {
     indices.first = found->second;
     indices.second = Comm(same, 0, comms_[indices.first].nranks);
     by_uid_.erase(std::pair(uid, 0));
-    // Nobody has used it yet: whoever is here is still being made.
     std::vector<CommMember>& from = comms_[indices.first].members;
     std::vector<CommMember>& to = comms_[indices.second].members;
     for (size_t rank = 0; rank < from.size() && rank < to.size(); ++rank) {
       if (from[rank].known && !to[rank].known) to[rank] = from[rank];
     }
+    MoveOperations(indices.first, indices.second);
   }
   if (const auto found = inits_.find(uid); found != inits_.end()) {
     const InitCall from = std::move(found->second);
@@ -99,6 +115,46 @@ std::pair<int, int> Matcher::Unite(CommUid uid, CommUid same) {
     if (as == uid) as = same;
   }
   return indices;
+}
+
+// A member may be out of the call, and use what it got, before it is known to be the same.
+void Matcher::MoveOperations(int from, int to) {
+  const auto move = [this](const PartRef& ref, const MemberSlot& slot) {
+    if (slot.state == SlotState::kNone) return;
+    MemberSlot called = slot;
+    called.state = SlotState::kCalled;
+    called.accepted = false;
+    Post(ref, called);
+    if (slot.accepted) Accept(ref, slot.time_ns);
+    if (slot.state == SlotState::kDone) Done(ref);
+    if (slot.state == SlotState::kAborted) Abort(ref);
+  };
+  const Instances instances = std::move(comms_[from].instances);
+  comms_[from].instances.clear();
+  for (const auto& [sequence, instance] : instances) {
+    for (size_t rank = 0; rank < instance.members.size(); ++rank) {
+      move({PartKind::kCollective, to, static_cast<int>(rank), -1, sequence}, instance.members[rank]);
+    }
+  }
+  const auto transfers = std::move(comms_[from].transfers);
+  comms_[from].transfers.clear();
+  for (const auto& [pair, channel] : transfers) {
+    for (const auto& [sequence, transfer] : channel) {
+      move({PartKind::kSend, to, pair.first, pair.second, sequence}, transfer.send);
+      move({PartKind::kReceive, to, pair.second, pair.first, sequence}, transfer.receive);
+    }
+  }
+  for (auto& [key, line] : comms_[from].signals) {
+    SignalLine& into = comms_[to].signals[key];
+    into.sent_done += line.sent_done;
+    into.waited_done += line.waited_done;
+    into.sent.insert(into.sent.end(), line.sent.begin(), line.sent.end());
+    into.waited.insert(into.waited.end(), line.waited.begin(), line.waited.end());
+  }
+  comms_[from].signals.clear();
+  comms_[to].signals_unseen |= comms_[from].signals_unseen;
+  comms_[to].opaque |= comms_[from].opaque;
+  comms_[to].unsure |= comms_[from].unsure;
 }
 
 int Matcher::Comm(CommUid uid, int color, int nranks) {
@@ -193,8 +249,9 @@ void Matcher::Accept(const PartRef& part, uint64_t now_ns) {
   slot->accepted = true;
   if (comms_[part.comm].opaque) return;
   if (instance != nullptr) {
-    const int earlier = comms_[part.comm].collective_mismatch;
-    if (earlier >= 0) Keep(earlier, part.rank, part.sequence, slot->signature);
+    for (const int earlier : {comms_[part.comm].collective_mismatch, comms_[part.comm].operator_mismatch}) {
+      if (earlier >= 0) Keep(earlier, part.rank, part.sequence, slot->signature);
+    }
     CheckInstance(part.comm, part.sequence, *instance, part.rank, now_ns);
   } else {
     CheckTransfer(part, *FindTransfer(part), now_ns);
@@ -235,6 +292,9 @@ void Matcher::CheckInstance(int index, uint64_t sequence, Instance& instance, in
       m.bits |= Difference(other.signature, mine.signature);
     }
     m.members.push_back(member(rank));
+    if (instance.mismatch == comm.operator_mismatch && m.bits != kOperatorDiffers && comm.collective_mismatch < 0) {
+      comm.collective_mismatch = std::exchange(comm.operator_mismatch, -1);
+    }
     return;
   }
   // All accepted ones agree so far, so one of them stands for all.
@@ -243,7 +303,7 @@ void Matcher::CheckInstance(int index, uint64_t sequence, Instance& instance, in
     if (static_cast<int>(r) == rank || !other.accepted) continue;
     const uint32_t bits = Difference(other.signature, mine.signature);
     if (bits == 0) return;
-    const int described = comm.collective_mismatch;
+    int& described = bits == kOperatorDiffers ? comm.operator_mismatch : comm.collective_mismatch;
     if (described >= 0 && mismatches_[described].sequence <= sequence) {
       instance.mismatch = kFurtherMismatch;
       ++mismatches_[described].further;
@@ -264,14 +324,14 @@ void Matcher::CheckInstance(int index, uint64_t sequence, Instance& instance, in
       m.further = mismatches_[described].further + 1;
       mismatches_[described] = std::move(m);
     } else {
-      comm.collective_mismatch = static_cast<int>(mismatches_.size());
+      described = static_cast<int>(mismatches_.size());
       mismatches_.push_back(std::move(m));
     }
-    instance.mismatch = comm.collective_mismatch;
+    instance.mismatch = described;
     for (auto it = comm.instances.lower_bound(sequence); it != comm.instances.end(); ++it) {
       for (size_t i = 0; i < it->second.members.size(); ++i) {
         const MemberSlot& slot = it->second.members[i];
-        if (slot.accepted) Keep(comm.collective_mismatch, static_cast<int>(i), it->first, slot.signature);
+        if (slot.accepted) Keep(described, static_cast<int>(i), it->first, slot.signature);
       }
     }
     return;
@@ -346,7 +406,10 @@ void Matcher::Retire(Communicator& comm, Instances::iterator instance) {
 
 void Matcher::MaybeRetire(Communicator& comm, uint64_t sequence) {
   const auto it = comm.instances.find(sequence);
-  if (it->second.done >= comm.nranks) return Retire(comm, it);
+  if (it->second.done >= comm.nranks) {
+    if (it->second.mismatch >= 0) mismatches_[it->second.mismatch].completed = true;
+    return Retire(comm, it);
+  }
   if (comm.instances.size() <= kMaxHeldWithUnseenMembers) return;
   const Instance& oldest = comm.instances.begin()->second;
   for (size_t r = 0; r < oldest.members.size(); ++r) {

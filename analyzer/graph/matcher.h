@@ -7,7 +7,9 @@
 
 #include <boost/container/deque.hpp>
 #include <boost/container/flat_map.hpp>
+#include <compare>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <string>
@@ -44,6 +46,7 @@ bool IsCollective(Call);
 bool NeedsRoot(Call);
 bool IsPairwise(Call);  // carried out as sends and receives
 bool MakesCommunicator(Call);
+bool IsSignal(Call);  // RMA
 
 enum class SlotState : uint8_t { kNone, kCalled, kDone, kAborted };
 
@@ -77,6 +80,24 @@ struct Transfer {
   int mismatch = kAgrees;
 };
 
+// W16. What one member signals to another on one index and context.
+struct SignalKey {
+  int source = -1;
+  int destination = -1;
+  uint64_t channel = 0;  // CallRecord::event
+  auto operator<=>(const SignalKey&) const = default;
+};
+// A call that sends, or waits for, so many of them.
+struct SignalCall {
+  KernelId kernel = 0;
+  uint64_t count = 0;
+};
+struct SignalLine {
+  uint64_t sent_done = 0;    // by operations that are done
+  uint64_t waited_done = 0;  // taken by waits that are done
+  std::deque<SignalCall> sent, waited;  // not known to be done, in the order of the calls
+};
+
 struct CommMember {
   bool known = false;
   ProcessId process = 0;
@@ -102,8 +123,13 @@ struct Communicator {
   std::vector<CommMember> members;                                        // by rank
   Instances instances;  // unfinished, by sequence
   std::map<std::pair<int, int>, std::map<uint64_t, Transfer>> transfers;  // (source, destination)
+  std::map<SignalKey, SignalLine> signals;
+  bool signals_unseen = false;  // graphs send or take some
   bool unsure = false;  // numbers of some member may be wrong: no mismatch is one
+  // The earliest of each, as indices into Matcher::mismatches(); -1: none. Operators alone have their own: they make
+  // wrong data and hold nothing up, and must not hide what does.
   int collective_mismatch = -1;
+  int operator_mismatch = -1;
   int transfer_mismatch = -1;
 };
 
@@ -135,6 +161,7 @@ struct Mismatch {
   uint32_t bits = 0;
   uint64_t found_ns = 0;
   int further = 0;  // on the same communicator, of later calls
+  bool completed = false;  // by all members
   std::vector<MismatchMember> members;
   int expected_members = 0;
   // Of collectives, by rank and sequence: what each has called from this one on.
@@ -177,6 +204,10 @@ class Matcher {
   // from here on. Gives the indices that it had and has now; -1: it had none.
   std::pair<int, int> Unite(CommUid uid, CommUid same);
   CommUid Resolve(CommUid uid) const;
+  bool HasOtherName(CommUid uid) const;
+  // A call of ncclCommGrow that the process has made under a name that nobody has yet said to be, or not to be, another
+  // name of this one: the member that knows both may be still to come.
+  bool MayHaveCalled(const InitCall&, ProcessId) const;
   void SetMember(int comm, int rank, ProcessId, CommId, int device);
 
   void Post(const PartRef&, const MemberSlot&);
@@ -223,6 +254,7 @@ class Matcher {
   size_t Held() const;
 
  private:
+  void MoveOperations(int from, int to);  // of one communicator that had two indices
   void Keep(int mismatch, int rank, uint64_t sequence, const OpSignature&);
   void CheckInstance(int comm, uint64_t sequence, Instance&, int rank, uint64_t now_ns);
   void CheckTransfer(const PartRef&, Transfer&, uint64_t now_ns);

@@ -77,7 +77,7 @@ std::vector<Finding> MismatchFindings(const Matcher& matcher, const Names& names
         ranks.push_back(names.MemberRank(mismatch.comm, member->rank));
         OperationMember shown;
         shown.rank = ranks.back();
-        shown.state = PartState::kCalled;
+        shown.state = mismatch.completed ? PartState::kDone : PartState::kCalled;
         shown.instead = Passed(member->signature, mismatch.bits);
         shown.site = {member->process, member->site};
         operation.members.push_back(std::move(shown));
@@ -97,6 +97,7 @@ std::vector<Finding> MismatchFindings(const Matcher& matcher, const Names& names
     if (mismatch.further > 0) {
       finding.summary += " " + Number(mismatch.further) + " more on it after that.";
     }
+    if (mismatch.completed) finding.summary += " All have completed it.";
     finding.operations.push_back(std::move(operation));
     finding.stalled_at_ns = mismatch.found_ns;
     if (now_ns > mismatch.found_ns) {

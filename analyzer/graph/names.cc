@@ -27,6 +27,12 @@ const char* Name(Call call) {
       return "Send";
     case Call::kRecv:
       return "Recv";
+    case Call::kPutSignal:
+      return "PutSignal";
+    case Call::kSignal:
+      return "Signal";
+    case Call::kWaitSignal:
+      return "WaitSignal";
     case Call::kGroupStart:
       return "GroupStart";
     case Call::kGroupEnd:
@@ -182,6 +188,7 @@ int Names::KernelRank(const Kernel& kernel) const {
   if (kernel.comm_index >= 0 && !kernel.parts.empty()) {
     return MemberRank(kernel.comm_index, kernel.parts.front().ref.rank);
   }
+  if (kernel.comm_index >= 0 && kernel.signal != nullptr) return MemberRank(kernel.comm_index, kernel.signal->rank);
   return Rank(kernel.process);
 }
 
@@ -220,6 +227,23 @@ std::string Names::Operation(Call call, const PartRef& ref) const {
     text += " from " + std::to_string(MemberRank(ref.comm, ref.peer));
   }
   return text + " on " + Comm(ref.comm);
+}
+
+std::string Names::Launch(const Kernel& kernel) const {
+  if (!kernel.parts.empty()) return Operation(kernel.parts.front().signature.call, kernel.parts.front().ref);
+  if (kernel.signal == nullptr) return "a launch";
+  std::string text = Name(kernel.signal->call);
+  if (kernel.comm_index < 0) return text;
+  std::set<int> peers;
+  for (const SignalUse& use : kernel.signal->uses) peers.insert(MemberRank(kernel.comm_index, use.peer));
+  for (const int peer : peers) {
+    text += (peer != *peers.begin() ? ", " : kernel.signal->call == Call::kWaitSignal ? " from " : " to ") + std::to_string(peer);
+  }
+  return text + " on " + Comm(kernel.comm_index);
+}
+
+std::string Names::Signal(int comm, int destination, uint64_t number) const {
+  return "signal #" + std::to_string(number) + " to " + std::to_string(MemberRank(comm, destination)) + " on " + Comm(comm);
 }
 
 std::string Names::Init(const InitCall& init) const {

@@ -36,6 +36,8 @@ class Names {
   std::string Comm(int comm) const;                   // "dp", "comm A (4 ranks)"
   std::string CommName(int comm) const;               // "dp", "comm A"
   std::string Operation(Call, const PartRef&) const;  // "AllReduce #3 on dp", "Send #0 to 1 on pp"
+  std::string Launch(const Kernel&) const;            // of its first operation; "WaitSignal from 1 on pair"
+  std::string Signal(int comm, int destination, uint64_t number) const;  // "signal #2 to 0 on pair"
   std::string Init(const InitCall&) const;            // "CommSplit of dp"
   std::string RankOf(ProcessId) const;                // "rank 1", "process 4711"
 

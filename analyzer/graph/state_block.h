@@ -98,6 +98,7 @@ struct PendingStream {
 struct BlockComm {
   CommId comm = 0;
   CommUid uid = 0;
+  CommUid other_uid = 0;  // what other members know it by; 0: nothing else
   int32_t nranks = 0;
   int32_t rank = -1;
   int32_t device = -1;

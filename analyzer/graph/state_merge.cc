@@ -116,12 +116,14 @@ void StateMerge::NoteMember(const BlockComm& comm, const LocalComm& local) {
 void StateMerge::Comms() {
   for (const BlockComm& comm : block_.comms) {
     if (comm.uid == 0) continue;  // is matched with nobody's
+    const CommUid uid = matcher_.Resolve(comm.uid);
+    if (comm.other_uid != 0 && matcher_.Resolve(comm.other_uid) != uid) execution_.Unite(matcher_.Resolve(comm.other_uid), uid);
     const CalledNumbers* numbers =
         block_.FindNumbers(comm.comm, NumberKind::kCollective, -1);
     LocalComm& local = process_.comms[comm.comm];
     if (local.id == 0) {
       local.id = comm.comm;
-      local.uid = comm.uid;
+      local.uid = uid;
       local.parent = comm.parent;
       local.device = comm.device;
       local.name = comm.name;

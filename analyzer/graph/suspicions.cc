@@ -121,9 +121,12 @@ std::vector<int> MissingFrom(const InitCall& init, const RoundView& view,
   // A rank of the communicator is not always the rank that people know.
   std::set<int> by_environment, by_process;
   int world = 0;
+  size_t by_another = 0;  // name
   bool environment = true;
   for (const auto& [id, process] : view.graph.execution().processes()) {
-    if (members.count(id) > 0) {
+    const bool by_other_name = members.count(id) == 0 && view.graph.matcher().MayHaveCalled(init, id);
+    by_another += by_other_name;
+    if (members.count(id) > 0 || by_other_name) {
       environment &= process.info.env_rank >= 0;
       by_environment.insert(process.info.env_rank);
       world = std::max(world, process.info.env_world_size);
@@ -136,9 +139,9 @@ std::vector<int> MissingFrom(const InitCall& init, const RoundView& view,
     for (int r = 0; r < world; ++r) {
       if (by_environment.count(r) == 0) absent.push_back(r);
     }
-    if (absent.size() == missing.size()) return absent;
+    if (absent.size() + by_another == missing.size()) return absent;
   }
-  if (by_process.size() == missing.size()) return {by_process.begin(), by_process.end()};
+  if (by_process.size() + by_another == missing.size()) return {by_process.begin(), by_process.end()};
   return missing;
 }
 
@@ -505,7 +508,8 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
       bool mismatched = false;
       if (kernel != nullptr && kernel->comm_index >= 0) {
         const Communicator& comm = graph.matcher().comms()[kernel->comm_index];
-        mismatched = comm.collective_mismatch >= 0 || comm.transfer_mismatch >= 0;
+        mismatched = comm.collective_mismatch >= 0 || comm.transfer_mismatch >= 0 ||
+                     (comm.operator_mismatch >= 0 && !graph.matcher().mismatches()[comm.operator_mismatch].completed);
       }
       if (mismatched || kernel == nullptr || !kernel->enqueued) continue;
       if (without_kernels[n] && search.GroupedDifferently(can, n)) continue;

@@ -13,9 +13,8 @@ std::vector<Finding> UnlocatedFindings(const Matcher& matcher, const Names& name
     const Communicator& comm = matcher.comms()[mismatch.comm];
     const bool transfer = mismatch.source >= 0;
     // One that was found says more.
-    if ((transfer ? comm.transfer_mismatch : comm.collective_mismatch) >= 0 || comm.opaque || comm.unsure) {
-      continue;
-    }
+    const bool found = transfer ? comm.transfer_mismatch >= 0 : comm.collective_mismatch >= 0 || comm.operator_mismatch >= 0;
+    if (found || comm.opaque || comm.unsure) continue;
     std::map<uint64_t, std::vector<int>> camps;
     for (const auto& [rank, hash] : mismatch.hashes) {
       camps[hash].push_back(names.MemberRank(mismatch.comm, rank));

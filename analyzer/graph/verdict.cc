@@ -1,5 +1,7 @@
 #include "analyzer/graph/verdict.h"
 
+#include <algorithm>
+
 #include "analyzer/graph/check_catalogue.h"
 
 namespace gordian::graph {
@@ -55,6 +57,17 @@ int Severity(VerdictKind kind) {
       return 12;
   }
   return 0;
+}
+
+bool IsOver(const Finding& finding) {
+  const auto done = [](const StuckOperation& operation) {
+    return !operation.members.empty() &&
+           std::all_of(
+               operation.members.begin(), operation.members.end(),
+               [](const OperationMember& member) { return member.state == PartState::kDone; });
+  };
+  return finding.verdict == VerdictKind::kMismatch && !finding.operations.empty() &&
+         std::all_of(finding.operations.begin(), finding.operations.end(), done);
 }
 
 const char* Name(VerdictKind kind) {

@@ -35,7 +35,7 @@ struct WaitEdge {
   // started_collective | first_use | receive | send | stream_order | event_wait | host_sync |
   // host_free | host_copy | communicator_order | communicator_init | communicator_call | not_called |
   // open_group | legacy_stream | polling | graph_order | memory_wait |
-  // launch_order | resources
+  // launch_order | resources | signal
   std::string reason;
   std::string op;         // "AllReduce"; for host waits the call's symbol
   CommUid comm = 0;
@@ -99,6 +99,9 @@ struct Finding {
 
   friend bool operator==(const Finding&, const Finding&) = default;
 };
+
+// Whether it is a mismatch that all members have completed: something is wrong, and nobody waits for it.
+bool IsOver(const Finding& finding);
 
 // Ranks that ended and were started again.
 struct Restarts {

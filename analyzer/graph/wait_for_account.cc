@@ -37,8 +37,11 @@ bool WaitForGraph::NotIn(const Process& process, const InitCall& init, CommId pa
   const StateBlock* block = process.block.get();
   if (block == nullptr || block->blind) return false;
   if (MakesCommunicator(init.call)) {
-    return std::none_of(block->comms.begin(), block->comms.end(),
-                        [&](const BlockComm& comm) { return comm.uid == init.uid; });
+    // Under another name it may be the same.
+    const bool two_names = init.call == Call::kCommGrow && !matcher_.HasOtherName(init.uid);
+    return std::none_of(block->comms.begin(), block->comms.end(), [&](const BlockComm& comm) {
+      return matcher_.Resolve(comm.uid) == init.uid || (two_names && comm.nranks == static_cast<int>(init.members.size()));
+    });
   }
   const BlockComm* comm = block->FindComm(parent);
   if (comm == nullptr || comm->state != CommStateKind::kReady) return false;

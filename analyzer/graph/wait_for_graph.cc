@@ -48,6 +48,8 @@ const char* Name(Reason reason) {
       return "launch_order";
     case Reason::kResources:
       return "resources";
+    case Reason::kSignal:
+      return "signal";
   }
   return "";
 }
@@ -245,7 +247,7 @@ void WaitForGraph::LaunchWaits(const Kernel& kernel) {
            Reason::kStreamOrder);
     }
     auto local = process.comms.find(kernel.comm);
-    if (local != process.comms.end()) {
+    if (local != process.comms.end() && kernel.signal == nullptr) {
       const uint32_t before = DoneOf(local->second.last_kernel);
       if (before != kNoNode && before != done) {
         Wait(start, before, Reason::kCommunicatorOrder);
@@ -278,6 +280,7 @@ void WaitForGraph::LaunchWaits(const Kernel& kernel) {
     }
   }
   if (kernel.aborted) return;
+  if (kernel.signal != nullptr) return SignalWaits(kernel, done);
   for (size_t i = 0; i < kernel.parts.size(); ++i) PartWaits(kernel, static_cast<int>(i), done);
 }
 
@@ -471,7 +474,8 @@ uint32_t WaitForGraph::InitNode(const InitCall& init) {
     if (by_environment) {
       uint32_t target = Leaf(LeafKind::kUnknown, 0, init.comm);
       for (const auto& [id, process] : processes) {
-        if (process.info.env_rank == static_cast<int>(r)) target = ProcessNotCalled(id, NotIn(process, init, 0));
+        if (process.info.env_rank != static_cast<int>(r)) continue;
+        target = matcher_.MayHaveCalled(init, id) ? Leaf(LeafKind::kDone, 0) : ProcessNotCalled(id, NotIn(process, init, 0));
       }
       Wait(node, target, Reason::kCommunicatorInit);
       continue;
@@ -481,8 +485,8 @@ uint32_t WaitForGraph::InitNode(const InitCall& init) {
     any = Add(NodeKind::kAnyProcess, true);
     nodes_[any].init = init.uid;
     for (const auto& [id, process] : processes) {
-      Wait(any, ProcessNotCalled(id, NotIn(process, init, 0)), Reason::kNotCalled, -1, 0,
-           members.count(id) > 0);
+      Wait(any, matcher_.MayHaveCalled(init, id) ? Leaf(LeafKind::kDone, 0) : ProcessNotCalled(id, NotIn(process, init, 0)),
+           Reason::kNotCalled, -1, 0, members.count(id) > 0);
     }
     if (processes.size() < expected) {
       Wait(any, Leaf(LeafKind::kUnknown, 0, init.comm), Reason::kNotCalled);

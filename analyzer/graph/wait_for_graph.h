@@ -28,6 +28,7 @@ enum class NodeKind : uint8_t {
   kKernelDone,   // ... is done
   kAllStarted,   // all members of a collective have started it
   kAllCalled,    // all members of a collective have called it (W15)
+  kSignals,      // as many signals as a wait needs of one peer have left (W16)
   kMemory,       // the word that a stream waits for has its value (W10)
   kProcessors,   // one of the operations that hold a device's multiprocessors is done (W6)
   kAnyWork,      // any work of the process runs, or any call of it is made
@@ -72,6 +73,7 @@ enum class Reason : uint8_t {
   kMemoryWait,
   kLaunchOrder,
   kResources,
+  kSignal,
 };
 const char* Name(Reason);  // as in WaitEdge::reason
 
@@ -79,6 +81,7 @@ struct WaitNode {
   NodeKind kind = NodeKind::kLeaf;
   LeafKind leaf = LeafKind::kNone;
   bool any = false;       // OR
+  bool conjectural = false;  // rests on what has not been measured
   ProcessId process = 0;  // 0: belongs to none
   ThreadId thread = 0;
   uint32_t tid = 0;
@@ -179,6 +182,10 @@ class WaitForGraph {
   bool MayBeResident(const Process&, const Kernel&) const;
   void ProcessorWaits(const std::vector<KernelId>& kernels);
   void ItemWaits(const Process&, const StreamQueue&, const WorkItem&);
+  void SignalWaits(const Kernel&, uint32_t done);
+  uint32_t SignalsArrive(const Kernel& wait, size_t index);
+  uint64_t SignalsNeeded(const SignalLine&, const Kernel& wait, const SignalUse&) const;
+  std::vector<KernelId> SignalsThatMayDo(const SignalLine&, uint64_t missing) const;
   uint32_t MemoryWritten(const Process&, const StreamQueue&, const WorkItem& wait);
   uint32_t AnyWork(const Process&);
   const std::vector<std::pair<const WorkItem*, uint32_t>>& Writes(const Process&);

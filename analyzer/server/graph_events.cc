@@ -38,6 +38,9 @@ constexpr std::pair<std::string_view, Call> kNcclCalls[] = {
     {"ncclScatter", Call::kScatter},
     {"ncclSend", Call::kSend},
     {"ncclRecv", Call::kRecv},
+    {"ncclPutSignal", Call::kPutSignal},
+    {"ncclSignal", Call::kSignal},
+    {"ncclWaitSignal", Call::kWaitSignal},
     {"ncclGroupStart", Call::kGroupStart},
     {"ncclGroupEnd", Call::kGroupEnd},
     {"ncclCommInitRank", Call::kCommInit},
@@ -400,6 +403,17 @@ bool GraphEvents::TranslatePayload(const CallRecord& record, graph::CallRecord* 
       out->datatype = static_cast<uint8_t>(std::min<uint32_t>(operation.datatype(), 255));
       out->reduce_op = static_cast<uint8_t>(std::min<uint32_t>(operation.reduce_op(), 255));
       out->group = operation.group();
+      return true;
+    }
+    case v1::CallRecord::kSignal: {
+      const auto& signal = record.signal();
+      out->comm = signal.comm();
+      out->stream = signal.stream();
+      out->count = signal.count();
+      out->root_or_peer = Rank(signal.peer());
+      out->event = static_cast<uint64_t>(static_cast<uint32_t>(signal.index())) << 32 |
+                   static_cast<uint32_t>(signal.context());
+      out->group = signal.group();
       return true;
     }
     case v1::CallRecord::kCommInit: {

@@ -146,6 +146,7 @@ std::shared_ptr<const graph::StateBlock> TranslateBlock(const v1::StateBlock& bl
     graph::BlockComm& to = out->comms.emplace_back();
     to.comm = from.comm();
     to.uid = from.uid();
+    to.other_uid = from.other_uid();
     to.nranks = std::clamp(from.nranks(), 0, kMaxRanks);
     to.rank = Rank(from.rank());
     to.device = Device(from.device());

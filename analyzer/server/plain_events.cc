@@ -156,6 +156,7 @@ bool ReadPayload(v1::CallRecord::PayloadCase payload, std::string_view bytes, co
     case v1::CallRecord::kGraph:
       return ReadFields<Bit(2) | Bit(3)>(bytes, limit, told, Nothing());
     case v1::CallRecord::kOperation:
+    case v1::CallRecord::kSignal:
     case v1::CallRecord::kCommCall:
     case v1::CallRecord::kGroup:
     case v1::CallRecord::kEnd:

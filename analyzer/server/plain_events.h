@@ -45,6 +45,15 @@ struct Operation : Payload {
   uint32_t reduce_op() const { return U32(7); }
   uint32_t group() const { return U32(8); }
 };
+struct Signal : Payload {
+  uint32_t comm() const { return U32(1); }
+  uint32_t stream() const { return U32(2); }
+  int32_t peer() const { return S32(3); }
+  int32_t index() const { return S32(4); }
+  int32_t context() const { return S32(5); }
+  uint32_t count() const { return U32(6); }
+  uint32_t group() const { return U32(7); }
+};
 struct CommInit : Payload {
   uint32_t comm() const { return U32(1); }
   int32_t nranks() const { return S32(2); }
@@ -122,6 +131,7 @@ struct CallRecord : Fields<8> {
   bool has_comm_init() const { return payload == v1::CallRecord::kCommInit; }
   bool has_end() const { return payload == v1::CallRecord::kEnd; }
   Operation operation() const { return {told}; }
+  Signal signal() const { return {told}; }
   CommInit comm_init() const { return {told}; }
   CommCall comm_call() const { return {told}; }
   Group group() const { return {told}; }

@@ -145,6 +145,7 @@ std::string WaitPhrase(const graph::WaitEdge& edge) {
     const bool receiving = edge.op.find("Recv") != std::string::npos;
     return "waits for " + other + (receiving ? ", which has not sent" : ", which has not received");
   }
+  if (reason == "signal") return "waits for a signal of " + other + ", which has not sent it";
   if (reason == "communicator_init") {
     return "waits for " + other + ", which has not joined in making the communicator";
   }
@@ -306,6 +307,11 @@ class Page {
   void Victims(const Finding& finding) {
     if (finding.victim_ranks.empty()) return;
     const bool many = finding.victim_ranks.size() > 1;
+    if (graph::IsOver(finding)) {
+      Labelled("victims", fmt::format("{} may have wrong data because of this and {} not the cause", RankList(finding.victim_ranks),
+                                      many ? "are" : "is"));
+      return;
+    }
     Labelled("victims",
              fmt::format("{} {} behind this and {} not the cause", RankList(finding.victim_ranks),
                          many ? "wait" : "waits", many ? "are" : "is"));
@@ -537,7 +543,9 @@ std::string ExplainText(const graph::Verdict& verdict, const SiteResolver& sites
   page.Restarted(verdict.restarts);
   page.Advice(main);
   if (!main.operations.empty()) {
-    page.Section(main.operations.size() == 1 ? "What is stuck" : "Everything that is stuck");
+    page.Section(graph::IsOver(main)          ? "What went wrong"
+                 : main.operations.size() == 1 ? "What is stuck"
+                                               : "Everything that is stuck");
     page.Operations(main, kAll, kAll);
   }
   for (const Finding& finding : verdict.findings) {

@@ -9,9 +9,18 @@
 //   processes  the others' shards into lanes (2 (n-1) S), shards reduced (n S read, S written) and
 //   put where the
 //              others get them (2 S), the others' shards gathered (2 (n-1) S): (5 n - 1) S
-// A memcpy of S bytes by n threads moves 2 n S. Then the time of a call over that of the copy,
-// whatever was moved; and the same by processor time, of all ranks together, which other work on
-// the machine disturbs less.
+// A memcpy of S bytes by n threads moves 2 n S, within each thread's own cache as long as it fits.
+// What ranks of different processes exchange does not: it is written where another core has read
+// last, and read where another one wrote. So with --processes that is measured too, as two copies
+// with a barrier in between, turn by turn with the rest: S bytes into memory that the others have
+// read, and 2 (n-1) / n S bytes of what they wrote; no library that cannot read the caller's
+// buffers in place can do with less. "crossing" is its time over a call's.
+// Then the time of a call over that of the copy, whatever was moved; and the same by processor
+// time, of all ranks together, which other work on the machine disturbs less.
+//
+// Each rank is bound to a processor of its own if there are enough, as launchers do: beside other
+// work a scheduler may leave two ranks on one processor, where they take turns.
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -41,7 +50,7 @@ double Seconds(Clock::time_point since) {
 struct Shared {
   grtUniqueId id;
   std::atomic<int> arrived;
-  double memcpy_s[64], reduce_s[64];                  // of a call; the median
+  double memcpy_s[64], reduce_s[64], crossing_s[64];  // of a call; the median
   std::atomic<int64_t> memcpy_ns[64], reduce_ns[64];  // of processors, all ranks and calls
   int calls[64];
 };
@@ -100,8 +109,26 @@ double Median(std::vector<double> all) {
   return all[all.size() / 2];
 }
 
-int RunRank(Shared* shared, int ranks, int rank, const std::vector<size_t>& sizes, uint32_t chunk,
-            bool processes) {
+// The calling thread, and those it will make.
+void BindTo(int rank, int ranks) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < ranks) return;
+  int cpu = -1;
+  for (int i = 0; i <= rank; ++i) {
+    do {
+      ++cpu;
+    } while (!CPU_ISSET(cpu, &allowed));
+  }
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  CPU_SET(cpu, &own);
+  if (sched_setaffinity(0, sizeof own, &own) != 0) std::perror("binding a rank");
+}
+
+// `meeting`: memory of all ranks, `most` bytes each; null: ranks read each other's in place.
+int RunRank(Shared* shared, char* meeting, size_t most, int ranks, int rank,
+            const std::vector<size_t>& sizes, uint32_t chunk, bool processes) {
+  BindTo(rank, ranks);
   Barrier barrier(shared, ranks);
   grtConfig_t config = GRT_CONFIG_INITIALIZER;
   config.device = rank;
@@ -116,9 +143,22 @@ int RunRank(Shared* shared, int ranks, int rank, const std::vector<size_t>& size
     std::vector<float> in(count, 1), out(count), copy(count);
     const int repeats = bytes <= (1 << 16) ? 400 : bytes <= (1 << 22) ? 60 : 12;
     bool fine = true;
-    Times copies, reductions;
+    Times copies, reductions, crossings;
+    const size_t read_of_each = 2 * bytes / static_cast<size_t>(ranks);
     for (int i = -1; i < repeats; ++i) {  // -1: to warm up
       copies.Add(barrier, i >= 0, [&] { std::memcpy(copy.data(), in.data(), bytes); });
+      if (meeting != nullptr) {
+        crossings.Add(barrier, i >= 0, [&] {
+          std::memcpy(meeting + most * static_cast<size_t>(rank), in.data(), bytes);
+          barrier.Wait();
+          for (int r = 0; r < ranks; ++r) {
+            if (r != rank) {
+              std::memcpy(copy.data(), meeting + most * static_cast<size_t>(r),
+                          std::min(bytes, read_of_each));
+            }
+          }
+        });
+      }
       reductions.Add(barrier, i >= 0, [&] {
         fine = fine &&
                grtAllReduce(in.data(), out.data(), count, grtFloat32, grtSum, comm, stream) ==
@@ -130,6 +170,7 @@ int RunRank(Shared* shared, int ranks, int rank, const std::vector<size_t>& size
     if (rank == 0) {
       shared->memcpy_s[size] = Median(copies.seconds);
       shared->reduce_s[size] = Median(reductions.seconds);
+      shared->crossing_s[size] = meeting != nullptr ? Median(crossings.seconds) : 0;
       shared->calls[size] = repeats;
     }
     if (rank == 0 || processes) {
@@ -175,11 +216,18 @@ int main(int argc, char** argv) {
       mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return 1;
   auto* shared = new (at) Shared();
+  char* meeting = nullptr;
+  if (processes && ranks > 1) {
+    void* lanes = mmap(nullptr, most * static_cast<size_t>(ranks), PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (lanes == MAP_FAILED) return 1;
+    meeting = static_cast<char*>(lanes);
+  }
   if (grtGetUniqueId(&shared->id) != grtSuccess) return 1;
   int failed = 0;
   if (processes) {
     for (int r = 0; r < ranks; ++r) {
-      if (fork() == 0) _exit(RunRank(shared, ranks, r, sizes, chunk, processes));
+      if (fork() == 0) _exit(RunRank(shared, meeting, most, ranks, r, sizes, chunk, processes));
     }
     for (int r = 0; r < ranks; ++r) {
       int status = 0;
@@ -189,8 +237,10 @@ int main(int argc, char** argv) {
   } else {
     std::vector<std::thread> threads;
     std::atomic<int> any{0};
-    for (int r = 0; r < ranks; ++r)
-      threads.emplace_back([&, r] { any |= RunRank(shared, ranks, r, sizes, chunk, processes); });
+    for (int r = 0; r < ranks; ++r) {
+      threads.emplace_back(
+          [&, r] { any |= RunRank(shared, meeting, most, ranks, r, sizes, chunk, processes); });
+    }
     for (std::thread& thread : threads) thread.join();
     failed = any;
   }
@@ -200,16 +250,22 @@ int main(int argc, char** argv) {
   }
   std::printf("%d ranks as %s, float sum, out of place\n", ranks,
               processes ? "processes" : "threads");
-  std::printf("%7s %12s %14s %12s %12s %12s %9s %14s %13s\n", "ratio", "bytes", "must move", "us",
-              "GB/s moved", "memcpy GB/s", "x memcpy", "processor us", "x memcpy's");
+  std::printf("%7s %9s %12s %14s %12s %12s %12s %9s %14s %13s\n", "ratio", "crossing", "bytes",
+              "must move", "us", "GB/s moved", "memcpy GB/s", "x memcpy", "processor us",
+              "x memcpy's");
   for (size_t size = 0; size < sizes.size(); ++size) {
     const double n = ranks, s = static_cast<double>(sizes[size]);
     const double moved = processes ? (5 * n - 1) * s : 2 * n * s;
     const double rate = moved / shared->reduce_s[size] / 1e9;
     const double copy = 2 * n * s / shared->memcpy_s[size] / 1e9;
     const auto reduce_ns = static_cast<double>(shared->reduce_ns[size].load());
-    std::printf("%7.2f %12zu %14.0f %12.1f %12.2f %12.2f %9.2f %14.1f %13.2f\n", rate / copy,
-                sizes[size], moved, shared->reduce_s[size] * 1e6, rate, copy,
+    char crossing[16] = "-";
+    if (meeting != nullptr) {
+      std::snprintf(crossing, sizeof crossing, "%.2f",
+                    shared->crossing_s[size] / shared->reduce_s[size]);
+    }
+    std::printf("%7.2f %9s %12zu %14.0f %12.1f %12.2f %12.2f %9.2f %14.1f %13.2f\n", rate / copy,
+                crossing, sizes[size], moved, shared->reduce_s[size] * 1e6, rate, copy,
                 shared->reduce_s[size] / shared->memcpy_s[size],
                 reduce_ns / 1e3 / shared->calls[size],
                 reduce_ns / static_cast<double>(shared->memcpy_ns[size].load()));

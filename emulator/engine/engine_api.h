@@ -131,6 +131,10 @@ class Engine {
   // registered / pinned host memory). *device is its owner, -1 for host memory.
   virtual bool IsDeviceAccessible(const void* pointer, size_t bytes, int* device) = 0;
 
+  // Where other processes of the same user find device memory: bytes from `*offset` on of a file that is open here as
+  // `*fd`. False for memory that lies in no such file.
+  virtual bool FindShared(const void* pointer, size_t bytes, int* fd, uint64_t* offset) = 0;
+
   // Emulator's own account of calls, GORDIAN_EMU_STATS. `symbol` must be a string literal.
   virtual void CountCall(const char* symbol) = 0;
   // Adds to a line of that account under a name of the caller's making.
@@ -152,7 +156,7 @@ class Engine {
   ~Engine() = default;
 };
 
-inline constexpr uint32_t kEngineApiVersion = 4;
+inline constexpr uint32_t kEngineApiVersion = 5;
 
 }  // namespace gordian::emu
 

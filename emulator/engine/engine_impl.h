@@ -82,6 +82,7 @@ class EngineImpl final : public DeviceEngine {
   int Free(void* pointer) override;
   int FreeWithoutWait(void* pointer) override;
   bool IsDeviceAccessible(const void* pointer, size_t bytes, int* device) override;
+  bool FindShared(const void* pointer, size_t bytes, int* fd, uint64_t* offset) override;
   void CountCall(const char* symbol) override;
   void CountMore(const std::string& name, uint64_t amount) override;
   JobState* Job() override;

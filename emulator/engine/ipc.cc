@@ -92,6 +92,14 @@ int EngineImpl::ExportMemory(const void* pointer, char out[kIpcHandleBytes]) {
   return kSuccess;
 }
 
+bool EngineImpl::FindShared(const void* pointer, size_t bytes, int* fd, uint64_t* offset) {
+  Allocation found;
+  if (!Ready() || !memory_->Find(pointer, bytes, &found) || found.origin != MemoryOrigin::kHeap) return false;
+  *fd = memory_->HeapFd(found.device);
+  *offset = found.offset + (reinterpret_cast<uintptr_t>(pointer) - found.base);
+  return *fd >= 0;
+}
+
 int EngineImpl::OpenMemory(const char in[kIpcHandleBytes], void** pointer) {
   const int current = CurrentDevice();
   if (current < 0) return Initialize();

@@ -84,9 +84,10 @@ ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, n
   if (result != ncclSuccess) return emu::NoteInGroup(result);
   *win = nullptr;
   if (buff == nullptr || size == 0) return ncclSuccess;
-  return emu::NoteInGroup(emu::SubmitJob(found, found.get(), [found, win] {
-    ncclResult_t registered = found->AwaitWindow();
-    if (registered == ncclSuccess) *win = found->registrations().AddWindow();
+  return emu::NoteInGroup(emu::SubmitJob(found, found.get(), [found, buff, size, win] {
+    uint64_t ordinal = 0;
+    ncclResult_t registered = found->AwaitWindow(buff, size, &ordinal);
+    if (registered == ncclSuccess) *win = found->registrations().AddWindow(ordinal);
     return registered;
   }));
 }

@@ -23,12 +23,13 @@ constexpr uint64_t kPunchBytes = 1ull << 20;
 
 uint64_t RoundUp(uint64_t x, uint64_t to) { return (x + to - 1) / to * to; }
 
+}  // namespace
+
 uint64_t InodeOf(int fd) {
   struct stat st = {};
   return fstat(fd, &st) == 0 ? st.st_ino : 0;
 }
 
-// The file behind a descriptor of another process, if it is still the one that was announced.
 int OpenPeerFd(int pid, int fd, uint64_t inode) {
   char path[64];
   std::snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
@@ -39,8 +40,6 @@ int OpenPeerFd(int pid, int fd, uint64_t inode) {
   }
   return opened;
 }
-
-}  // namespace
 
 GrowingMap::~GrowingMap() {
   if (base_ != nullptr) munmap(base_, mapped_);

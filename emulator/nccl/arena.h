@@ -36,6 +36,10 @@ class GrowingMap {
   uint64_t mapped_ = 0;
 };
 
+uint64_t InodeOf(int fd);
+// The file behind a descriptor of another process, opened here, if it is still the one that was announced; else -1.
+int OpenPeerFd(int pid, int fd, uint64_t inode);
+
 class Arena {
  public:
   // The process's own; never destroyed, since the worker thread may outlive static destructors.

@@ -349,8 +349,18 @@ void Comm::CountOperations(const std::vector<Operation>& operations) {
   }
 }
 
-ncclResult_t Comm::AwaitWindow() {
-  uint64_t wanted = segment_->member(rank_).windows.fetch_add(1) + 1;
+ncclResult_t Comm::AwaitWindow(void* buffer, uint64_t bytes, uint64_t* ordinal) {
+  {
+    std::lock_guard lock(windows_mutex_);
+    std::atomic<uint64_t>& windows = segment_->member(rank_).windows;
+    *ordinal = windows.load();
+    if (Window* const window = segment_->window(rank_, *ordinal)) {
+      *window = {reinterpret_cast<uintptr_t>(buffer), bytes, 0, 0, -1};
+      if (GetEngine().FindShared(buffer, bytes, &window->fd, &window->offset)) window->inode = InodeOf(window->fd);
+    }
+    windows.store(*ordinal + 1);
+  }
+  const uint64_t wanted = *ordinal + 1;
   segment_->NotifyHosts();
   auto there = [&](int r) { return segment_->member(r).windows.load() >= wanted; };
   if (segment_->WaitMembers("window", there, cancelled_)) return ncclSuccess;

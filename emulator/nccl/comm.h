@@ -16,6 +16,7 @@
 #include "emulator/nccl/operation.h"
 #include "emulator/nccl/profiler.h"
 #include "emulator/nccl/registrations.h"
+#include "emulator/nccl/rma.h"
 #include "emulator/nccl/segment.h"
 #include "emulator/nccl/transfer.h"
 
@@ -93,6 +94,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   // Launches the operations as one kernel on all the streams that they name, in call order; or, if
   // the streams are being captured, puts that kernel into their graph.
   ncclResult_t Launch(const std::vector<Operation>& operations);
+  // RMA operations, on each stream one after what is there, and in no order with others of the communicator.
+  ncclResult_t LaunchRma(const std::vector<RmaOperation>& operations);
   // `op` is launched next; what was launched before it is what it comes after.
   std::shared_ptr<DeviceOp> ExchangeLast(std::shared_ptr<DeviceOp> op);
   // For the statistics: these were launched.
@@ -106,8 +109,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   ProfiledComm& profiled() { return profiled_; }
 
   Registrations& registrations() { return registrations_; }
-  // Registers a window: waits until all members have made as many registrations.
-  ncclResult_t AwaitWindow();
+  // Registers a window: waits until all members have made as many registrations, of which it is the `*ordinal`-th from 0.
+  ncclResult_t AwaitWindow(void* buffer, uint64_t bytes, uint64_t* ordinal);
 
   // The end, in comm_end.cc. Finalize waits for this member's work. Destroy does nothing until it
   // is called for the last member in this process; then it waits for their work, and until the
@@ -176,6 +179,10 @@ class Comm : public std::enable_shared_from_this<Comm> {
   // Its mutex guards what follows; to become the last and to be enqueued are one.
   LaunchChain chain_;
   std::shared_ptr<DeviceOp> last_;
+
+  std::mutex windows_mutex_;
+  std::mutex rma_mutex_;
+  std::vector<std::shared_ptr<DeviceOp>> rma_;  // launched, not known to be done
 
   std::mutex reductions_mutex_;
   std::vector<UserReduction> reductions_;

@@ -88,6 +88,12 @@ void Comm::WaitLaunched() {
   }
   // Operations of a communicator are done in order, so the last one stands for all.
   if (last != nullptr) GetEngine().WaitDone({last});
+  std::vector<std::shared_ptr<DeviceOp>> rma;
+  {
+    std::lock_guard lock(rma_mutex_);
+    rma = rma_;
+  }
+  if (!rma.empty()) GetEngine().WaitDone(rma);
   // As NCCL does, whose destruction polls until every graph that holds one of its kernels is gone.
   if (segment_ != nullptr) {
     segment_->WaitHosts(

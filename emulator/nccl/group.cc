@@ -22,6 +22,7 @@ struct CommOperations {
   std::shared_ptr<Comm> comm;
   std::vector<Operation> operations;
   Connections connections;
+  std::vector<RmaOperation> rma;
 };
 
 struct Group {
@@ -83,6 +84,9 @@ ncclResult_t RunOperations(std::vector<CommOperations>& comms, Turn& turn) {
     if (result != ncclSuccess) return result;
   }
   for (auto& entry : comms) {
+    if (!entry.rma.empty()) {
+      if (const ncclResult_t result = entry.comm->LaunchRma(entry.rma); result != ncclSuccess) return result;
+    }
     if (entry.operations.empty()) continue;
     ProfiledComm& profiled = entry.comm->profiled();
     void* launch = nullptr;
@@ -141,7 +145,7 @@ CommOperations& EntryFor(Group* group, const std::shared_ptr<Comm>& comm) {
   for (auto& entry : group->comms) {
     if (entry.comm == comm) return entry;
   }
-  group->comms.push_back({comm, {}, {}});
+  group->comms.push_back({comm, {}, {}, {}});
   return group->comms.back();
 }
 
@@ -244,6 +248,16 @@ ncclResult_t SubmitOperation(const std::shared_ptr<Comm>& comm, const Operation&
   const ncclResult_t result = Submit(std::move(group));
   ProfileGroupStop();
   return result;
+}
+
+ncclResult_t SubmitRma(const std::shared_ptr<Comm>& comm, const RmaOperation& operation) {
+  if (thread_group.depth > 0) {
+    EntryFor(&thread_group.group, comm).rma.push_back(operation);
+    return ncclSuccess;
+  }
+  Group group;
+  EntryFor(&group, comm).rma.push_back(operation);
+  return Submit(std::move(group));
 }
 
 ncclResult_t SubmitJob(const std::shared_ptr<Comm>& comm, const void* order,

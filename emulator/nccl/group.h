@@ -19,6 +19,7 @@ ncclResult_t GroupSimulate(float* estimated_us);
 // Both do their work at once when no group is open, else at its end. ncclInProgress when that
 // happens on another thread (non-blocking communicators).
 ncclResult_t SubmitOperation(const std::shared_ptr<Comm>& comm, const Operation& operation);
+ncclResult_t SubmitRma(const std::shared_ptr<Comm>& comm, const RmaOperation& operation);
 // Host work that waits for other members: init, split, shrink, finalize. Jobs with the same `order`
 // (their parent, say) run one after the other, others at the same time. The state of `comm` becomes
 // the result.

@@ -38,11 +38,19 @@ bool Registrations::Remove(void* handle) {
   return true;
 }
 
-ncclWindow_t Registrations::AddWindow() {
+ncclWindow_t Registrations::AddWindow(uint64_t ordinal) {
   std::lock_guard lock(mutex_);
   void* handle = NextHandle();
-  windows_.insert(handle);
+  windows_[handle] = ordinal;
   return static_cast<ncclWindow_t>(handle);
+}
+
+bool Registrations::FindWindow(ncclWindow_t window, uint64_t* ordinal) {
+  std::lock_guard lock(mutex_);
+  const auto found = windows_.find(window);
+  if (found == windows_.end()) return false;
+  *ordinal = found->second;
+  return true;
 }
 
 bool Registrations::RemoveWindow(ncclWindow_t window) {

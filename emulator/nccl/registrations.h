@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <set>
 
 #include "emulator/nccl/nccl_header.h"
 
@@ -20,7 +19,9 @@ class Registrations {
   void* Add(const void* buffer, size_t size);
   bool Remove(void* handle);
 
-  ncclWindow_t AddWindow();
+  // `ordinal`: the how-manieth registration of a window on the communicator it was, from 0, the same at all members.
+  ncclWindow_t AddWindow(uint64_t ordinal);
+  bool FindWindow(ncclWindow_t window, uint64_t* ordinal);
   bool RemoveWindow(ncclWindow_t window);
 
  private:
@@ -32,7 +33,7 @@ class Registrations {
 
   std::mutex mutex_;
   std::map<void*, Pages> buffers_;
-  std::set<void*> windows_;
+  std::map<void*, uint64_t> windows_;  // ordinals
 };
 
 }  // namespace gordian::emu::nccl

@@ -36,6 +36,11 @@ class Segment {
   int nranks() const { return nranks_; }
   Header* header() { return reinterpret_cast<Header*>(base_); }
   Member& member(int rank) { return *At<Member>(layout_.members + sizeof(Member) * rank); }
+  // Null for one that was registered too late to be told of.
+  Window* window(int rank, uint64_t ordinal) {
+    if (ordinal >= kWindows) return nullptr;
+    return At<Window>(layout_.windows + sizeof(Window) * (static_cast<uint64_t>(rank) * kWindows + ordinal));
+  }
   PairCounters& pair(int source, int destination) {
     return *At<PairCounters>(layout_.pairs + sizeof(PairCounters) * Pair(source, destination));
   }

@@ -1,7 +1,7 @@
 // The memory that the members of one communicator share. It is written by processes that can die at
 // any instruction, so there is no lock in it: every word has one writer, or is only counted up.
 //
-//   Header | Member[n] | PairCounters[n*n]
+//   Header | Member[n] | Window[n * kWindows] | PairCounters[n*n]
 //          | collective slots n * kCollectiveSlots | pair slots n*n * kPairSlots
 //
 // The file is sparse: only what is used takes memory.
@@ -21,7 +21,7 @@ namespace gordian::emu::nccl {
 using CommKey = std::array<uint8_t, 128>;
 
 inline constexpr uint64_t kSegmentMagic = 0x31756d656e646f67;
-inline constexpr uint32_t kSegmentVersion = 4;
+inline constexpr uint32_t kSegmentVersion = 5;
 
 // How many operations a member may be ahead of the slowest one. Only pushes get ahead at all.
 inline constexpr uint64_t kCollectiveSlots = 256;
@@ -78,6 +78,20 @@ struct Slot {
   std::atomic<uint64_t>* consumed() { return reinterpret_cast<std::atomic<uint64_t>*>(this + 1); }
 };
 
+// RMA. What of signals and windows this library has room for; nccl.h names no bounds.
+inline constexpr int kSignalIndexes = 16;
+inline constexpr int kSignalContexts = 4;
+inline constexpr uint64_t kWindows = 256;
+
+// A window of a member, told before Member::windows counts it: bytes of a file of its process.
+struct Window {
+  uint64_t address;  // in its process
+  uint64_t bytes;
+  uint64_t offset;
+  uint64_t inode;
+  int32_t fd;  // -1: nobody else can reach it
+};
+
 struct SplitEntry {
   std::atomic<uint64_t> ordinal;  // 1 + ordinal of the split call that the fields belong to
   int32_t color;
@@ -101,13 +115,17 @@ struct alignas(64) Member {
   SplitEntry split[2];
 };
 
-// Of one ordered pair of members; all but `connects` are written by the receiver.
+// Of one ordered pair of members; all but `connects` and `signals` are written by the receiver.
 struct PairCounters {
   std::atomic<uint64_t> receives_started;
   std::atomic<uint64_t> receives_done;
   // By the source: what it set up with the destination, kConnects..., four bits each time.
   std::atomic<uint32_t> connects;
+  // By the source: sent so far. At SignalSlot().
+  std::atomic<uint64_t> signals[kSignalIndexes * kSignalContexts];
 };
+
+inline size_t SignalSlot(int index, int context) { return static_cast<size_t>(index) * kSignalContexts + static_cast<size_t>(context); }
 
 inline constexpr uint32_t kConnectsSend = 1;
 inline constexpr uint32_t kConnectsReceive = 2;
@@ -133,13 +151,15 @@ static_assert(sizeof(Slot) % alignof(std::atomic<uint64_t>) == 0);
 struct Layout {
   explicit Layout(uint64_t n)
       : members(sizeof(Header)),
-        pairs(RoundUp(members + n * sizeof(Member))),
+        windows(RoundUp(members + n * sizeof(Member))),
+        pairs(RoundUp(windows + n * kWindows * sizeof(Window))),
         slot_stride(RoundUp(sizeof(Slot) + n * sizeof(uint64_t))),
         collective_slots(RoundUp(pairs + n * n * sizeof(PairCounters))),
         pair_slots(collective_slots + n * kCollectiveSlots * slot_stride),
         bytes(pair_slots + n * n * kPairSlots * slot_stride) {}
 
   uint64_t members;
+  uint64_t windows;
   uint64_t pairs;
   uint64_t slot_stride;
   uint64_t collective_slots;

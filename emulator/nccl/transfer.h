@@ -9,9 +9,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "emulator/nccl/operation.h"
@@ -51,6 +53,8 @@ struct DeviceState {
   std::vector<std::atomic<bool>> receive_crossed;
   PrefixCounter collectives;
   std::vector<PrefixCounter> receives;  // by source
+  // RMA, by peer and slot: what the waits that have started use up.
+  std::map<std::pair<int, size_t>, uint64_t> signals_taken;
   // Pushed bytes that their readers have not taken yet.
   std::shared_ptr<uint64_t> unread_bytes = std::make_shared<uint64_t>(0);
 };

@@ -161,6 +161,7 @@ struct CommSlot {
   uint32_t parent;
   uint32_t state;          // CommState
   char name[16];
+  uint64_t other_uid;      // what else it is known by (kPoint of ncclCommGrow); 0: nothing
 };
 
 enum CommState : uint32_t {
@@ -176,7 +177,7 @@ enum CommState : uint32_t {
 static_assert(sizeof(ClockCalibration) == 40);
 static_assert(sizeof(ThreadSlot) == 256);
 static_assert(sizeof(StreamSlot) == 64);
-static_assert(sizeof(CommSlot) == 64);
+static_assert(sizeof(CommSlot) == 72);
 static_assert(sizeof(Header) <= 4096);
 
 }  // namespace gordian::ring

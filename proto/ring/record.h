@@ -22,7 +22,7 @@
 
 namespace gordian::ring {
 
-inline constexpr uint32_t kRingAbiVersion = 4;
+inline constexpr uint32_t kRingAbiVersion = 5;
 
 enum class RecordKind : uint8_t {
   kNone = 0,     // never published
@@ -46,6 +46,7 @@ enum class PayloadKind : uint8_t {
                        // payload.work
   kHostWait = 8,       // synchronise, synchronous copy, free-like: payload.host_wait
   kGraph = 9,          // what tells which operations an executable graph holds: payload.graph
+  kSignal = 10,        // ncclPutSignal, ncclSignal, ncclWaitSignal: payload.signal
 };
 
 // payload.operation.flags / Record::flags
@@ -72,6 +73,19 @@ struct OperationPayload {
   uint8_t datatype;      // ncclDataType_t
   uint8_t reduce_op;     // ncclRedOp_t; 255 where the call has none; user-made operators are 254
   uint16_t group;        // low bits of the thread's group number; meaningful with kFlagInGroup
+};
+
+// ncclPutSignal, ncclSignal, ncclWaitSignal. kBegin and kEnd as operations; a wait's further descriptors are kPoint
+// records of the same call and thread between the two.
+struct SignalPayload {
+  uint32_t comm;     // id of the communicator in this process
+  uint32_t stream;   // id of the stream in this process
+  int32_t peer;      // to or from whom; -1 with `count` 0: a wait without descriptors
+  int32_t index;     // sigIdx
+  int32_t context;   // ctx
+  uint32_t count;    // signals: 1 where they are sent, opCnt where they are waited for
+  uint32_t group;    // as OperationPayload::group
+  uint32_t reserved0;
 };
 
 // kBegin of a call that makes a communicator. For ncclCommInitAll one record for each device. kPoint of ncclCommGrow,
@@ -219,6 +233,7 @@ struct Record {
   uint64_t call_site;  // return address of the intercepted call in the caller; 0 if unknown
   union {
     OperationPayload operation;
+    SignalPayload signal;
     CommInitPayload comm_init;
     CommCallPayload comm_call;
     GroupPayload group;
@@ -234,6 +249,7 @@ struct Record {
 };
 
 static_assert(sizeof(OperationPayload) == 32);
+static_assert(sizeof(SignalPayload) == 32);
 static_assert(sizeof(CommInitPayload) == 32);
 static_assert(sizeof(CommCallPayload) == 32);
 static_assert(sizeof(GroupPayload) == 32);

@@ -5,7 +5,8 @@
 
 A job that hangs for order alone must end by itself, with right results, and without a word of a deadlock; the same
 program with NCCL's collectives must hang. A job with a host wait between, or whose data need the order, must hang
-either way and be told as before. --without-memory: the job's twin, of which one rank gets no memory for the runtime's
+either way and be told as before. A job that gives up what it has called, and goes on with fewer ranks, must end either way,
+and its rest be the runtime's, too. --without-memory: the job's twin, of which one rank gets no memory for the runtime's
 communicators, must end all the same, on NCCL.
 """
 
@@ -22,6 +23,7 @@ ORDER_ALONE = {"inversion_one_stream", "inversion_subset", "inversion_cold", "th
                "hybrid_recv_all_reduce", "pipeline_swapped_apart"}
 # A host waits in between, or what an operation sends is what the one before it receives.
 HARD = {"inversion_sync", "inversion_free", "inversion_pageable_copy", "pipeline_swapped"}
+ENDS = {"shrunk_with_abort", "revoked_and_shrunk"}  # with NCCL's collectives, too
 GRAPHS = {"graph_inversion"}  # its twin: operations in graphs stay with NCCL
 
 
@@ -86,6 +88,10 @@ def main():
              f"a hard cycle ended with {code} and {verdict['verdict']}", output)
         code, verdict, output = run(options.build, options.job, options.ranks, "preemptive", twin=True)
         need(code == 0, f"the twin ended with {code}", output)
+    elif options.job in ENDS:
+        need(code == 0, f"it ended with {code}", output)
+        code, verdict, output = run(options.build, options.job, options.ranks, "nccl")
+        need(code == 0, f"with NCCL it ended with {code}", output)
     else:
         need(options.job in ORDER_ALONE, f"{options.job}: what should become of it?", "")
         need(code == 0, f"it ended with {code}", output)

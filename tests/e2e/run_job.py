@@ -95,6 +95,10 @@ JOBS = {
     "graph_against_sync": deadlock(ALL),
     "memory_gate": Expect(["deadlock"], [ALL], assumes="writes to the memory"),
     "memory_gate_batch": Expect(["deadlock"], [ALL], assumes="writes to the memory"),
+    "signals_crossed": deadlock(ALL),
+    "signal_missing": deadlock(ALL),
+    "signal_missing_later": Expect(["deadlock"], [ALL], assumes="uses up the signals"),
+    "signal_in_group": deadlock(ALL),
     "launch_order": deadlock(ALL),
     "queue_behind": Expect(["deadlock"], [ALL], assumes="hardware queues"),
     "no_processors": Expect(["deadlock"], [ALL], assumes="multiprocessors"),
@@ -148,7 +152,8 @@ SETTINGS = {
 # Each rank is started by itself, the last one with another setting.
 APART = {"settings_differ": "NCCL_PROTO=LL"}
 # Nothing but the emulator takes the setting.
-EMULATED_ONLY = ["no_processors", "grow_missing", "grow_member_missing", "grow_inversion"]  # of NCCL 2.30
+EMULATED_ONLY = ["no_processors", "grow_missing", "grow_member_missing", "grow_inversion",
+                 "signals_crossed", "signal_missing", "signal_missing_later", "signal_in_group"]  # of NCCL 2.30
 # Innocent with and without --twin.
 INNOCENT = ["inversion_two_streams_warm", "send_send_buffered", "leaves_early", "long_capture", "split_shares", "shrink_shares"]
 # With no rings: what the state block knows of such a mismatch.

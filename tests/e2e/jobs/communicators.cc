@@ -181,3 +181,46 @@ JOB(destroy_opposite, 2) {
   c.Step("destroy 2");
   NCCL_OK(ncclCommDestroy(reverse ? a : b));
 }
+
+namespace {
+
+// The last rank takes no part any more; the others have called an all-reduce with it, and go on without it.
+void GoOnWithoutTheLast(job::Context& c, bool revokes) {
+  constexpr size_t kFloats = 1024;
+  cudaStream_t s = c.Stream();
+  ncclComm_t world = c.World();
+  c.Warm(world, s);
+  c.Begin(s);
+  int last = c.nranks - 1;
+  if (c.rank == last) {
+    c.WaitForOthersToReach("the end", 3 * c.nranks - 1);
+    return;
+  }
+  float* const in = c.Buffer(kFloats);
+  float* const out = c.Buffer(kFloats);
+  std::vector<float> values(kFloats, static_cast<float>(1 << c.rank));
+  CUDA_OK(cudaMemcpy(in, values.data(), kFloats * sizeof(float), cudaMemcpyHostToDevice));
+  NCCL_OK(ncclAllReduce(in, out, kFloats, ncclFloat, ncclSum, world, s));
+  // The preemptive runtime tells the other members of an abort, whose next call would be refused.
+  c.WaitForOthersToReach("called", 2 * c.nranks - 1);
+  c.Step(revokes ? "revoke" : "shrink with abort");
+  if (revokes) NCCL_OK(ncclCommRevoke(world, NCCL_REVOKE_DEFAULT));
+  ncclComm_t rest = nullptr;
+  NCCL_OK(ncclCommShrink(world, &last, 1, &rest, nullptr, revokes ? NCCL_SHRINK_DEFAULT : NCCL_SHRINK_ABORT));
+  c.Sync(s);
+  NCCL_OK(ncclAllReduce(in, out, kFloats, ncclFloat, ncclSum, rest, s));
+  c.Sync(s);
+  CUDA_OK(cudaMemcpy(values.data(), out, kFloats * sizeof(float), cudaMemcpyDeviceToHost));
+  for (const float value : values) {
+    if (value == static_cast<float>((1 << last) - 1)) continue;
+    std::fprintf(stderr, "rank %d: the rest's sum is %g\n", c.rank, value);
+    std::_Exit(7);
+  }
+  c.WaitForOthersToReach("the end", 3 * c.nranks - 1);
+  NCCL_OK(ncclCommDestroy(rest));
+}
+
+}  // namespace
+
+JOB(shrunk_with_abort, 3) { GoOnWithoutTheLast(c, false); }
+JOB(revoked_and_shrunk, 3) { GoOnWithoutTheLast(c, true); }

@@ -73,6 +73,9 @@ TEST(RecordDecoderTest, EveryCallOfTheTableHasItsPayload) {
       case PK::kOperation:
         expected = v1::CallRecord::kOperation;
         break;
+      case PK::kSignal:
+        expected = v1::CallRecord::kSignal;
+        break;
       case PK::kCommInit:
         expected = v1::CallRecord::kCommInit;
         break;
@@ -99,6 +102,20 @@ TEST(RecordDecoderTest, EveryCallOfTheTableHasItsPayload) {
     EXPECT_EQ(out.payload_case(), expected) << ring::kCalls[call].name;
     EXPECT_EQ(Decode(Make(RecordKind::kEnd, call)).payload_case(), v1::CallRecord::kEnd);
   }
+}
+
+TEST(RecordDecoderTest, Signal) {
+  ring::Record record = Make(RecordKind::kPoint, ring::kCall_ncclWaitSignal);
+  record.payload.signal = {.comm = 3, .stream = 2, .peer = 1, .index = -4, .context = 5, .count = 6, .group = 7, .reserved0 = 0};
+  const v1::CallRecord out = Decode(record);
+  EXPECT_EQ(out.kind(), v1::RECORD_KIND_POINT);
+  EXPECT_EQ(out.signal().comm(), 3u);
+  EXPECT_EQ(out.signal().stream(), 2u);
+  EXPECT_EQ(out.signal().peer(), 1);
+  EXPECT_EQ(out.signal().index(), -4);
+  EXPECT_EQ(out.signal().context(), 5);
+  EXPECT_EQ(out.signal().count(), 6u);
+  EXPECT_EQ(out.signal().group(), 7u);
 }
 
 TEST(RecordDecoderTest, CommInitEndEnqueueText) {

@@ -467,6 +467,35 @@ TEST(Jobs, TwoMismatchesOnOneCommunicator) {
   }
 }
 
+// Operators alone make wrong data and stop nobody: what does is named, and the operators after it.
+TEST(Jobs, OperatorsDoNotHideWhatHangs) {
+  Op maximum = AllReduce(0);
+  maximum.reduce_op = 2;
+  const Program usual = {Init(0), AllReduce(0), StreamSync(), AllReduce(0), StreamSync()};
+  const Program wrong_data = {Init(0), maximum, StreamSync(), AllReduce(0), StreamSync()};
+  const Program too_long = {Init(0), AllReduce(0), StreamSync(), AllReduce(0, 1, 512), StreamSync()};
+  const Program too_few = {Init(0), AllReduce(0), StreamSync(), Exit(3)};
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    SimJob job(Comms(1, 4), {usual, wrong_data, too_long, usual}, false, static_cast<uint64_t>(seed));
+    JobModel model;
+    job.Run();
+    job.Rounds(&model, 0.5);
+    const Verdict verdict = model.Current();
+    ExpectVerdict(verdict, {VerdictKind::kMismatch, Confidence::kConfirmed, {2}, "mismatch-count"});
+    ASSERT_EQ(verdict.findings.size(), 1u);
+    EXPECT_EQ(verdict.findings[0].check, "mismatch-operator");
+    EXPECT_EQ(verdict.findings[0].culprit_ranks, std::vector<int>{1});
+    EXPECT_NE(verdict.findings[0].summary.find("All have completed it."), std::string::npos) << verdict.findings[0].summary;
+  }
+  SimJob job(Comms(1, 4), {usual, wrong_data, too_few, usual}, false);
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 0.5);
+  ExpectVerdict(model.Current(), {VerdictKind::kRankExited, Confidence::kConfirmed, {2}, "rank-exited"});
+  // Beside no stall it is what there is to say.
+  ExpectHang(Comms(1, 4), {usual, wrong_data, usual, usual}, {VerdictKind::kMismatch, Confidence::kConfirmed, {1}, "mismatch-operator"});
+}
+
 TEST(Jobs, MismatchInsideTheBlockingFirstCall) {
   SimJob job(Comms(1, 3),
              {Program{Init(0), AllReduce(0), StreamSync()},

@@ -171,6 +171,25 @@ void SimJob::Begin(int process, const Op& op) {
       w.value = op.value;
       w.condition = op.condition;
     }
+    if (op.what == Do::kSignal || op.what == Do::kWaitSignal) {
+      w.comm = op.comm;
+      w.peer = op.root_or_peer;
+      w.value = op.count;
+      works.push_back(w);
+      const Call call = op.what == Do::kSignal ? Call::kSignal : Call::kWaitSignal;
+      CallRecord& begin = Emit(process, RecordKind::kBegin, call);
+      begin.comm = static_cast<CommId>(op.comm + 1);
+      begin.stream = Id(op.stream);
+      begin.root_or_peer = op.root_or_peer;
+      begin.count = op.count;
+      CallRecord& end = Emit(process, RecordKind::kEnd, call);
+      end.stream = Id(op.stream);
+      end.ordinal = works.size();
+      ++p.entered;
+      ++p.left;
+      ++p.pc;
+      return;
+    }
     works.push_back(w);
     CallRecord& r = Emit(process, RecordKind::kPoint, Call::kStreamWork);
     r.work = kind;
@@ -187,9 +206,10 @@ void SimJob::Begin(int process, const Op& op) {
   switch (op.what) {
     case Do::kInit:
     case Do::kSplit: {
-      CallRecord& r = blocks(op.what == Do::kInit ? Call::kCommInit : Call::kCommSplit);
+      const bool grows = comms_[op.comm].grown_from >= 0;
+      CallRecord& r = blocks(grows ? Call::kCommGrow : op.what == Do::kInit ? Call::kCommInit : Call::kCommSplit);
       r.comm = static_cast<CommId>(op.comm + 1);
-      r.uid = UidOf(op.comm);
+      r.uid = NameOf(op.comm, process);
       r.device = 0;
       if (op.what == Do::kInit) {
         r.nranks = static_cast<int>(comms_[op.comm].members.size());
@@ -200,6 +220,14 @@ void SimJob::Begin(int process, const Op& op) {
       }
       if (launch_order) r.flags |= kLaunchOrder;
       p.made.insert(op.comm);
+      if (const CommUid other = OtherNameOf(op.comm, process); other != 0) {
+        CallRecord same = r;
+        same.kind = RecordKind::kPoint;
+        same.uid = other;
+        CallRecord& point = Emit(process, RecordKind::kPoint, Call::kCommGrow);
+        same.order = point.order;
+        point = same;
+      }
       if (!comms_[op.comm].name.empty()) {
         CallRecord& name = Emit(process, RecordKind::kText, Call::kCommInit);
         name.comm = static_cast<CommId>(op.comm + 1);
@@ -252,6 +280,10 @@ void SimJob::Begin(int process, const Op& op) {
       break;
     case Do::kMemoryWrite:
       work(WorkKind::kMemoryWrite);
+      break;
+    case Do::kSignal:
+    case Do::kWaitSignal:
+      work(WorkKind::kNone);
       break;
     case Do::kEventRecord: {
       const size_t size = stream_of(op.stream).size();
@@ -447,8 +479,9 @@ void SimJob::EndCall(int process, const Op& op) {
   switch (op.what) {
     case Do::kInit:
     case Do::kSplit: {
+      const bool grows = comms_[op.comm].grown_from >= 0;
       CallRecord& r = Emit(process, RecordKind::kEnd,
-                           op.what == Do::kInit ? Call::kCommInit : Call::kCommSplit);
+                           grows ? Call::kCommGrow : op.what == Do::kInit ? Call::kCommInit : Call::kCommSplit);
       r.comm = static_cast<CommId>(op.comm + 1);
       r.nranks = static_cast<int>(comms_[op.comm].members.size());
       r.rank = RankIn(op.comm, process);

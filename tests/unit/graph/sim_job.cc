@@ -150,6 +150,20 @@ Op WaitValue(int word, int stream, uint64_t value) {
   o.what = Do::kMemoryWait;
   return o;
 }
+Op Signal(int comm, int peer, int stream) {
+  Op o = Make(Do::kSignal);
+  o.comm = comm;
+  o.root_or_peer = peer;
+  o.stream = stream;
+  o.count = 1;
+  return o;
+}
+Op WaitSignal(int comm, int peer, int stream, uint64_t count) {
+  Op o = Signal(comm, peer, stream);
+  o.what = Do::kWaitSignal;
+  o.count = count;
+  return o;
+}
 Op Window(int comm) {
   Op o = Make(Do::kWindow);
   o.comm = comm;
@@ -365,6 +379,12 @@ bool SimJob::Holds(const Proc& p, const Work& wait) {
   return wait.condition == MemoryCondition::kEqual ? now == wait.value : now >= wait.value;
 }
 
+// Whoever can still call anything can send as many as it likes.
+bool SimJob::Arrived(int process, const Work& wait) const {
+  const auto line = signals_.find({wait.comm, wait.peer, RankIn(wait.comm, process)});
+  return (line != signals_.end() && line->second >= wait.value) || Granted(comms_[wait.comm].members[wait.peer]);
+}
+
 // Transitions: process p's host is p; start and end of launch l follow; then the plain work of all.
 std::vector<int> SimJob::Enabled() const {
   std::vector<int> enabled;
@@ -387,6 +407,7 @@ std::vector<int> SimJob::Enabled() const {
           ready = ready && DoneTo(procs_[p], other, position);
         }
         if (w.what == Do::kMemoryWait) ready = ready && Holds(procs_[p], w);
+        if (w.what == Do::kWaitSignal) ready = ready && Arrived(p, w);
         if (ready) enabled.push_back(-1 - (p * 10000 + stream * 1000 + static_cast<int>(i)));
         break;  // a stream is in order
       }
@@ -404,6 +425,12 @@ void SimJob::Take(int transition) {
     Work& work = p.streams[code / 1000 % 10][code % 1000];
     work.done = true;
     if (work.what == Do::kMemoryWrite) p.words[work.word] = work.value;
+    const int me = RankIn(work.comm, code / 10000);
+    if (work.what == Do::kSignal) ++signals_[{work.comm, me, work.peer}];
+    if (work.what == Do::kWaitSignal) {
+      uint64_t& here = signals_[{work.comm, work.peer, me}];
+      here -= std::min(here, work.value);
+    }
   } else if (transition < n) {
     Host(transition);
   } else {

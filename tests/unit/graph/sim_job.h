@@ -50,6 +50,8 @@ enum class Do : uint8_t {
   kGraph,
   kMemoryWait,
   kMemoryWrite,
+  kSignal,
+  kWaitSignal,
 };
 
 struct Op {
@@ -99,6 +101,9 @@ Op Finalize(int comm);
 Op Window(int comm);
 Op WaitValue(int word, int stream, uint64_t value = 1);
 Op WriteValue(int word, int stream, uint64_t value = 1);
+// RMA: `count` of them.
+Op Signal(int comm, int peer, int stream = 1);
+Op WaitSignal(int comm, int peer, int stream = 1, uint64_t count = 1);
 // Launches a graph, captured when its number is first met. Of the operations inside, those that name
 // one stream are in order.
 Op Graph(int number, std::vector<Op> inside, int stream = 1);
@@ -112,6 +117,9 @@ struct SimComm {
   std::string name;
   // Splits of one parent: those with the same number are one call.
   int split = 0;
+  // The communicator that it grew from (ncclCommGrow), whose members are among its own; else -1. Of these all but the first
+  // know it by another name than the new ones; the first knows both.
+  int grown_from = -1;
 };
 
 // The stream's number in records.
@@ -171,9 +179,14 @@ class SimJob {
     bool endless = false;
     std::vector<std::pair<int, uint64_t>> after;  // (stream, ordinal) of the same process
     int word = -1;
+    int comm = 0, peer = 0;  // signals
     uint64_t value = 0;
     MemoryCondition condition = MemoryCondition::kGreaterOrEqual;
   };
+  // Markers stand behind NCCL's work and waits for memory only.
+  static bool Marked(const Work& work) {
+    return work.launch >= 0 || work.what == Do::kMemoryWait || work.what == Do::kSignal || work.what == Do::kWaitSignal;
+  }
   struct OpPart {
     Op op;
     uint64_t sequence = 0;
@@ -229,6 +242,7 @@ class SimJob {
   bool StreamEmptyBefore(const Proc& p, int stream, uint64_t ordinal) const;
   bool DoneTo(const Proc& p, int stream, uint64_t ordinal) const;
   static bool Holds(const Proc& p, const Work& wait);
+  bool Arrived(int process, const Work& wait) const;
   bool CanStart(const Launch& launch) const;
   bool CanEnd(const Launch& launch) const;
   bool Started(int comm, int rank, uint64_t sequence) const;
@@ -241,6 +255,8 @@ class SimJob {
   void NoteUsed(int process, const Op& op);
   int RankIn(int comm, int process) const;
   CommUid UidOf(int comm) const;
+  CommUid NameOf(int comm, int process) const;       // by which the process knows it
+  CommUid OtherNameOf(int comm, int process) const;  // 0: none
   uint64_t DoneByMarkers(const Proc& p, int stream) const;
   void Resolve(const Proc& p, int stream, uint64_t ordinal, std::vector<StreamPlace>* places) const;
   std::shared_ptr<const CallDetail> MakeDetail(int process) const;
@@ -251,6 +267,7 @@ class SimJob {
   void FillOperation(CallRecord* r, const OpPart& part, int process);
   OpPart Number(int process, const Op& op);
 
+  std::map<std::tuple<int, int, int>, uint64_t> signals_;  // (communicator, source, destination): sent, not taken
   std::vector<SimComm> comms_;
   std::vector<Program> programs_;
   std::vector<Proc> procs_;

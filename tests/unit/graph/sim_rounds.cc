@@ -75,9 +75,8 @@ Round SimJob::MakeRound() {
       StreamState s;
       s.stream = Id(stream);
       s.enqueued = works.size();
-      // Markers stand behind NCCL's work and waits for memory only.
       for (size_t n = 0; n < works.size() && works[n].done; ++n) {
-        if (works[n].launch >= 0 || works[n].what == Do::kMemoryWait) s.done = n + 1;
+        if (Marked(works[n])) s.done = n + 1;
       }
       state.streams.push_back(s);
     }

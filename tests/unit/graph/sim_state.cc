@@ -55,12 +55,23 @@ CommUid SimJob::UidOf(int comm) const {
   return 10000 + static_cast<CommUid>(c.parent) * 100 + static_cast<CommUid>(c.split);
 }
 
+CommUid SimJob::NameOf(int comm, int process) const {
+  const int parent = comms_[comm].grown_from;
+  const bool by_parent = parent >= 0 && RankIn(parent, process) > 0;
+  return UidOf(comm) + (by_parent ? 50'000 : 0);
+}
+
+CommUid SimJob::OtherNameOf(int comm, int process) const {
+  const int parent = comms_[comm].grown_from;
+  return parent >= 0 && RankIn(parent, process) == 0 ? UidOf(comm) + 50'000 : 0;
+}
+
 uint64_t SimJob::DoneByMarkers(const Proc& p, int stream) const {
   uint64_t done = 0;
   auto it = p.streams.find(stream);
   if (it == p.streams.end()) return 0;
   for (size_t n = 0; n < it->second.size() && it->second[n].done; ++n) {
-    if (it->second[n].launch >= 0 || it->second[n].what == Do::kMemoryWait) done = n + 1;
+    if (Marked(it->second[n])) done = n + 1;
   }
   return done;
 }
@@ -97,7 +108,8 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
     const SimComm& c = comms_[comm];
     BlockComm& out = block->comms.emplace_back();
     out.comm = static_cast<CommId>(comm + 1);
-    out.uid = UidOf(comm);
+    out.uid = NameOf(comm, process);
+    out.other_uid = OtherNameOf(comm, process);
     out.device = 0;
     out.parent = c.parent < 0 ? 0 : static_cast<CommId>(c.parent + 1);
     const bool known = !making || c.parent < 0;

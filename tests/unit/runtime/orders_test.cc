@@ -123,9 +123,9 @@ INSTANTIATE_TEST_SUITE_P(Twins, Between, ::testing::Bool());
 // What B reads is what A writes, and the other way round on the other rank: no order can help.
 TEST_P(Between, DataThatNeedsTheOrderIsNotReordered) {
   const bool opposite = GetParam();
-  World first(2), second(2);
   std::vector<int32_t> x(4096, 1), y(4096, 0), z(4096, 0);
   std::vector<std::vector<int32_t>> ys(2, y), zs(2, z);
+  World first(2), second(2);  // after the buffers: an abort waits for nobody, the end of the streams does
   grtResult_t ended[2];
   OnRanks(2, [&](int r) {
     const auto op = [&](World& world, const int32_t* in, int32_t* out) {
@@ -178,10 +178,10 @@ void Sleeper(void* gate) {
 // User work between the two: B does not begin before it is done.
 TEST_P(Between, UserWorkIsNotPassed) {
   const bool opposite = GetParam();
-  World first(2), second(2);
   std::vector<int32_t> x(64, 1);
   std::vector<std::vector<int32_t>> a(2, std::vector<int32_t>(64)), b(2, std::vector<int32_t>(64));
   std::atomic<bool> gate{true};
+  World first(2), second(2);
   grtResult_t ended[2];
   OnRanks(2, [&](int r) {
     const bool reverse = opposite && r == 1;

@@ -227,6 +227,10 @@ const std::map<std::string, std::function<Verdict()>>& Jobs() {
                                                       StreamSync(1), StreamSync(2)},
                                    kUsual}, 6);
        }},
+      {"signal-order-cycle", [] {
+         const auto program = [](int peer) { return Inits(1) + Program{WaitSignal(0, peer), Signal(0, peer), StreamSync()}; };
+         return Hang(Comms(1, 2), {program(1), program(0)});
+       }},
       {"host-wait-cycle", [] {
          return Hang(Comms(2, 2), {Inits(2) + Program{AllReduce(0, 1), DeviceSync(), AllReduce(1, 2), DeviceSync()},
                                    Inits(2) + Program{AllReduce(1, 2), DeviceSync(), AllReduce(0, 1), DeviceSync()}});
