@@ -1,19 +1,20 @@
-// Operations by LL (ll_line_device.h) or LL128 (ll_tile_device.h). One-shot: what a rank needs arrives whole. Two-shot
-// (all-reduce): shards arrive, are combined, and sums go out.
+// Operations by LL (ll_line_device.h) or LL128 (ll_tile_device.h). One-shot: what a rank needs
+// arrives whole. Two-shot (all-reduce): shards arrive, are combined, and sums go out.
 //
-// RunLines is the fast way, for the operation's own block: it keeps its place in registers while it waits.
-// StepLines is the same wire protocol as run-to-completion steps with a counter as its only state, for
-// blocks that help. Each step looks before it writes: whoever repeats a step that was not ready finds
-// inputs and outputs untouched, in place too.
+// RunLines is the fast way, for the operation's own block: it keeps its place in registers while it
+// waits. StepLines is the same wire protocol as run-to-completion steps with a counter as its only
+// state, for blocks that help. Each step looks before it writes: whoever repeats a step that was
+// not ready finds inputs and outputs untouched, in place too.
 //
 // What lanes have no room for goes in rounds, each like an operation of its own.
 //
 // A line of another operation than this rank's never arrives: its flags have the signature in them.
 //
-// Thread rule: all threads of a block call together with equal arguments; a channel belongs to one block
-// at a time. kRanks: at least the number of ranks. Block: Thread(), Threads(), Sync(), All(bool);
-// Targets(), SumTargets(): room for an address a rank, of what is scattered and of what the middle step hands on;
-// Warp(), Warps(), Lane(), SyncWarp(), AllOfWarp(bool); Ending(): no wait follows in this kernel.
+// Thread rule: all threads of a block call together with equal arguments; a channel belongs to one
+// block at a time. kRanks: at least the number of ranks. Block: Thread(), Threads(), Sync(),
+// All(bool); Targets(), SumTargets(): room for an address a rank, of what is scattered and of what
+// the middle step hands on; Warp(), Warps(), Lane(), SyncWarp(), AllOfWarp(bool); Ending(): no wait
+// follows in this kernel.
 #ifndef GORDIAN_RUNTIME_CUDA_LL_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_LL_DEVICE_H_
 
@@ -34,13 +35,14 @@ enum class Stall : uint8_t {
   kHelped,  // and should be asked for again soon
 };
 
-// Carries a channel to its end. stall() is called by all threads when a while has passed in vain. Returns whether the
-// operation was finished.
+// Carries a channel to its end. stall() is called by all threads when a while has passed in vain.
+// Returns whether the operation was finished.
 template <typename T, uint32_t kRanks, typename Way, typename Block, typename Stalled>
 GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, Stalled&& stall) {
   constexpr uint32_t kPolls = 100, kPollsAfterHelp = 4;  // some 50 us, and 2
-  // Loads that hang on nothing come first and are looked at later: a thread that looks at one waits for it before it
-  // sends the next on its way, and each such wait is a tenth of what the smallest operations take.
+  // Loads that hang on nothing come first and are looked at later: a thread that looks at one waits
+  // for it before it sends the next on its way, and each such wait is a tenth of what the smallest
+  // operations take.
   const uint32_t failed = b.Thread() == 0 ? LoadRelaxed(&HeaderAt(w, w.rank)->failed) : 0;
   Credits credits = LoadCredits(b, w, channel);
   const Lines whole = RangeOf<Way::kBytes>(w, channel);
@@ -63,7 +65,8 @@ GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, Stalled&&
     }
     SendScalar(b, w, channel, lines);
     Way::template Send<kRanks>(b, w, channel, lines, ahead);
-    // What members did last hangs on the channel's state: it is looked at while the data is awaited.
+    // What members did last hangs on the channel's state: it is looked at while the data is
+    // awaited.
     if (round == 0) agreed = Agreed(b, w, channel, state);
     bool second = false;
     for (uint32_t l = Way::First(b);;) {

@@ -1,11 +1,12 @@
-// LL128: 120 bytes of data and 8 of flags in each line of 128 bytes, which a warp stores whole and a peer's warp sees
-// whole. As LL data and notice are one hop, without a fence; the flags take a sixteenth of what the links carry, where
-// LL's take half.
+// LL128: 120 bytes of data and 8 of flags in each line of 128 bytes, which a warp stores whole and
+// a peer's warp sees whole. As LL data and notice are one hop, without a fence; the flags take a
+// sixteenth of what the links carry, where LL's take half.
 //
-// A warp moves tiles of eight lines, two 16-byte words a thread. Of a tile's 960 bytes the words of lines 0 to 3 are the
-// first 512 in order, but that the last word of each line gives its second half to the line four below, whose last word has
-// only that beside its flag: so all of a thread's words of memory have 16 bytes.
-// Source of the protocol, and of that arrangement: NCCL's prims_ll128.h.
+// A warp moves tiles of eight lines, two 16-byte words a thread. Of a tile's 960 bytes the words of
+// lines 0 to 3 are the first 512 in order, but that the last word of each line gives its second
+// half to the line four below, whose last word has only that beside its flag: so all of a thread's
+// words of memory have 16 bytes. Source of the protocol, and of that arrangement: NCCL's
+// prims_ll128.h.
 //
 // Thread rule: as ll_common_device.h; a tile belongs to a warp, whose threads call together.
 #ifndef GORDIAN_RUNTIME_CUDA_LL_TILE_DEVICE_H_
@@ -26,7 +27,9 @@ struct Tile {
 // Whether the last word of a lane's line has the flags.
 GRT_HD inline bool HasFlags(uint32_t lane) { return lane % 8 == 7; }
 // Where a lane's word lies among the data; of the second half only if it has one.
-GRT_HD inline uint32_t PackOf(uint32_t lane, uint32_t half) { return half == 0 ? lane : 32 + lane - lane / 8; }
+GRT_HD inline uint32_t PackOf(uint32_t lane, uint32_t half) {
+  return half == 0 ? lane : 32 + lane - lane / 8;
+}
 GRT_HD inline bool HasPack(uint32_t lane, uint32_t half) { return half == 0 || !HasFlags(lane); }
 
 // Bytes of a tile of block p; 0 where the block has ended.
@@ -42,8 +45,10 @@ GRT_APART GRT_HD void LoadTileSlowly(Block& b, const char* from, uint32_t bytes,
     const uint32_t lane = b.Lane() + i / 2, half = i % 2, at = PackOf(lane, half) * 16;
     Pack& pack = tile->pack[i / 2][half] = {};
     if (!HasPack(lane, half)) continue;
-    if (at < bytes) pack.word[0] = LoadBytes(from + at, static_cast<uint32_t>(Least(8, bytes - at)));
-    if (at + 8 < bytes) pack.word[1] = LoadBytes(from + at + 8, static_cast<uint32_t>(Least(8, bytes - at - 8)));
+    if (at < bytes)
+      pack.word[0] = LoadBytes(from + at, static_cast<uint32_t>(Least(8, bytes - at)));
+    if (at + 8 < bytes)
+      pack.word[1] = LoadBytes(from + at + 8, static_cast<uint32_t>(Least(8, bytes - at - 8)));
   }
 }
 template <typename Block>
@@ -53,11 +58,13 @@ GRT_APART GRT_HD void StoreTileSlowly(Block& b, char* to, uint32_t bytes, const 
     const Pack& pack = tile->pack[i / 2][half];
     if (!HasPack(lane, half)) continue;
     if (at < bytes) StoreBytes(to + at, pack.word[0], static_cast<uint32_t>(Least(8, bytes - at)));
-    if (at + 8 < bytes) StoreBytes(to + at + 8, pack.word[1], static_cast<uint32_t>(Least(8, bytes - at - 8)));
+    if (at + 8 < bytes)
+      StoreBytes(to + at + 8, pack.word[1], static_cast<uint32_t>(Least(8, bytes - at - 8)));
   }
 }
 
-// Whether all blocks of a buffer consist of aligned 16-byte words: nearly all do, and no tile of theirs needs a loop.
+// Whether all blocks of a buffer consist of aligned 16-byte words: nearly all do, and no tile of
+// theirs needs a loop.
 GRT_HD inline bool IsEven(const Work& w, const char* buffer, uint64_t stride) {
   return IsAligned(buffer, 16) && ((stride | w.block_bytes | w.total_bytes) & 15) == 0;
 }
@@ -105,11 +112,14 @@ GRT_HD inline void StoreTile(Block& b, bool even, char* to, uint32_t bytes, cons
   }
 }
 
-GRT_HD inline uint64_t FlagWord(const LineFlags& flags) { return uint64_t{flags.second} << 32 | flags.first; }
+GRT_HD inline uint64_t FlagWord(const LineFlags& flags) {
+  return uint64_t{flags.second} << 32 | flags.first;
+}
 
 // Tile `at` of a lane. Stored whole: bytes behind a block's end are nobody's.
 template <typename Block>
-GRT_HD inline void PutTile(Block& b, char* lane_of_peer, uint32_t at, const LineFlags& flags, const Tile& tile) {
+GRT_HD inline void PutTile(Block& b, char* lane_of_peer, uint32_t at, const LineFlags& flags,
+                           const Tile& tile) {
   char* const to = lane_of_peer + uint64_t{at} * kTileWire;
   b.SyncWarp();
 #ifdef __CUDACC__
@@ -123,7 +133,8 @@ GRT_HD inline void PutTile(Block& b, char* lane_of_peer, uint32_t at, const Line
       const uint32_t lane = b.Lane() + i;
       const Pack& pack = tile.pack[i][half];
       const uint64_t first = half == 1 && HasFlags(lane) ? tile.pack[i][0].word[1] : pack.word[0];
-      StoreWhole(to + half * 512 + lane * 16, first, HasFlags(lane) ? FlagWord(flags) : pack.word[1]);
+      StoreWhole(to + half * 512 + lane * 16, first,
+                 HasFlags(lane) ? FlagWord(flags) : pack.word[1]);
     }
   }
 }
@@ -139,11 +150,12 @@ GRT_HD inline void GetTile(Block& b, const char* own_lane, uint32_t at, Tile* ti
 #ifdef __CUDACC__
 #pragma unroll
 #endif
-    for (uint32_t i = kLanesOfThread; i-- > 0;) tile->pack[i][half] = LoadWhole(from + half * 512 + (b.Lane() + i) * 16);
+    for (uint32_t i = kLanesOfThread; i-- > 0;)
+      tile->pack[i][half] = LoadWhole(from + half * 512 + (b.Lane() + i) * 16);
   }
 }
-// Whether the lines of a tile have their flags, of which there are a quarter as many words to load: what many warps do that
-// wait for much data takes as much of the device's bandwidth as the data.
+// Whether the lines of a tile have their flags, of which there are a quarter as many words to load:
+// what many warps do that wait for much data takes as much of the device's bandwidth as the data.
 template <typename Block>
 GRT_HD inline bool PeekTile(Block& b, const char* own_lane, uint32_t at, const LineFlags& flags) {
   const char* const from = own_lane + uint64_t{at} * kTileWire;
@@ -185,14 +197,19 @@ GRT_HD inline bool OpenTile(Block& b, const LineFlags& flags, Tile* tile) {
   return arrived;
 }
 
-// Registers hold the tiles of up to three peers. A rank's peers have places, in their order: PeerAt.
+// Registers hold the tiles of up to three peers. A rank's peers have places, in their order:
+// PeerAt.
 inline constexpr uint32_t kTilesAtOnce = 3;
-GRT_HD inline uint32_t PeerAt(const Work& w, uint32_t place) { return place + (place >= w.rank ? 1 : 0); }
+GRT_HD inline uint32_t PeerAt(const Work& w, uint32_t place) {
+  return place + (place >= w.rank ? 1 : 0);
+}
 
-// Tile t of the peers at kPlaces places from `first` on, of those in `from`. False: not all have arrived.
+// Tile t of the peers at kPlaces places from `first` on, of those in `from`. False: not all have
+// arrived.
 template <uint32_t kPlaces, typename Block>
-GRT_HD inline bool GetTiles(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t phase, uint32_t from,
-                            uint32_t first, uint32_t t, Tile (&tiles)[kPlaces]) {
+GRT_HD inline bool GetTiles(Block& b, const Work& w, uint32_t channel, const Lines& lines,
+                            uint32_t phase, uint32_t from, uint32_t first, uint32_t t,
+                            Tile (&tiles)[kPlaces]) {
   if (lines.count > b.Warps()) {
     bool there = true;
 #ifdef __CUDACC__
@@ -201,7 +218,8 @@ GRT_HD inline bool GetTiles(Block& b, const Work& w, uint32_t channel, const Lin
     for (uint32_t i = 0; i < kPlaces; ++i) {
       const uint32_t p = PeerAt(w, first + i);
       if ((from >> p & 1) == 0) continue;
-      const bool has = PeekTile(b, TileLaneAt(w, w.rank, channel, lines.slot, phase, p), t, lines.flags);
+      const bool has =
+          PeekTile(b, TileLaneAt(w, w.rank, channel, lines.slot, phase, p), t, lines.flags);
       there = there & has;
     }
     if (!b.AllOfWarp(there)) return false;
@@ -212,7 +230,8 @@ GRT_HD inline bool GetTiles(Block& b, const Work& w, uint32_t channel, const Lin
 #endif
   for (uint32_t i = 0; i < kPlaces; ++i) {
     const uint32_t p = PeerAt(w, first + i);
-    if ((from >> p & 1) != 0) GetTile(b, TileLaneAt(w, w.rank, channel, lines.slot, phase, p), t, &tiles[i]);
+    if ((from >> p & 1) != 0)
+      GetTile(b, TileLaneAt(w, w.rank, channel, lines.slot, phase, p), t, &tiles[i]);
   }
   bool arrived = true;
 #ifdef __CUDACC__
@@ -228,13 +247,15 @@ GRT_HD inline bool GetTiles(Block& b, const Work& w, uint32_t channel, const Lin
 
 // By thread: whether tile t is there from all ranks in `from` that send it.
 template <typename Block>
-GRT_HD inline bool HasArrivedTile(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t phase,
-                                  uint32_t from, uint32_t t) {
+GRT_HD inline bool HasArrivedTile(Block& b, const Work& w, uint32_t channel, const Lines& lines,
+                                  uint32_t phase, uint32_t from, uint32_t t) {
   bool arrived = true;
   for (uint32_t p = 0; p < w.ranks; ++p) {
     // A shard that is combined is the own one; else its sender's.
-    if ((from >> p & 1) == 0 || TileBytes(w, phase == 0 ? w.rank : p, lines.first + t) == 0) continue;
-    const bool has = PeekTile(b, TileLaneAt(w, w.rank, channel, lines.slot, phase, p), t, lines.flags);
+    if ((from >> p & 1) == 0 || TileBytes(w, phase == 0 ? w.rank : p, lines.first + t) == 0)
+      continue;
+    const bool has =
+        PeekTile(b, TileLaneAt(w, w.rank, channel, lines.slot, phase, p), t, lines.flags);
     arrived = arrived & has;
   }
   return arrived;
@@ -242,7 +263,8 @@ GRT_HD inline bool HasArrivedTile(Block& b, const Work& w, uint32_t channel, con
 
 // The sum of a word of all contributors; `words` by place, `own` this rank's.
 template <typename T, uint32_t kPlaces>
-GRT_HD inline uint64_t SumOf(const Work& w, const uint64_t (&words)[kPlaces], uint64_t own, const uint64_t* scalars) {
+GRT_HD inline uint64_t SumOf(const Work& w, const uint64_t (&words)[kPlaces], uint64_t own,
+                             const uint64_t* scalars) {
   uint64_t in_order[kPlaces + 1];
 #ifdef __CUDACC__
 #pragma unroll
@@ -257,7 +279,8 @@ GRT_HD inline uint64_t SumOf(const Work& w, const uint64_t (&words)[kPlaces], ui
 
 // Phase 1 of tile t where something is combined.
 template <typename T, uint32_t kRanks, typename Block>
-GRT_HD inline bool ReduceTile(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t t, uint32_t polls) {
+GRT_HD inline bool ReduceTile(Block& b, const Work& w, uint32_t channel, const Lines& lines,
+                              uint32_t t, uint32_t polls) {
   constexpr uint32_t kPlaces = kRanks - 1;
   const uint64_t at = lines.first + t;
   const bool shards = (w.flags & kTwoPhase) != 0;
@@ -265,7 +288,8 @@ GRT_HD inline bool ReduceTile(Block& b, const Work& w, uint32_t channel, const L
   const bool writes = (w.flags & kWritesOutput) != 0;
   if (bytes == 0 || (!shards && !writes)) return true;  // nobody sends it; a leaf receives nothing
   Tile own;
-  LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + w.rank * w.in_stride + at * kTileBytes, bytes, &own);
+  LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + w.rank * w.in_stride + at * kTileBytes, bytes,
+           &own);
   [[maybe_unused]] uint64_t scalars[std::is_same_v<T, AnyType> ? kRanks : 1];
   [[maybe_unused]] Tile tiles[kPlaces <= kTilesAtOnce ? kPlaces : 1];
   for (;; --polls) {
@@ -276,7 +300,8 @@ GRT_HD inline bool ReduceTile(Block& b, const Work& w, uint32_t channel, const L
       arrived = b.AllOfWarp(HasArrivedTile(b, w, channel, lines, 0, w.receive1, t));
     }
     if constexpr (std::is_same_v<T, AnyType>) {
-      if (IsPreMultiplied(w)) arrived = b.AllOfWarp(TakeScalars(w, channel, lines, scalars)) && arrived;
+      if (IsPreMultiplied(w))
+        arrived = b.AllOfWarp(TakeScalars(w, channel, lines, scalars)) && arrived;
     }
     if (arrived) break;
     if (polls == 0) return false;
@@ -295,7 +320,8 @@ GRT_HD inline bool ReduceTile(Block& b, const Work& w, uint32_t channel, const L
       } else {
         packs[q] = {};
         if ((w.receive1 >> PeerAt(w, q) & 1) != 0) {
-          packs[q] = GetPack(b, TileLaneAt(w, w.rank, channel, lines.slot, 0, PeerAt(w, q)), t, i / 2, i % 2);
+          packs[q] = GetPack(b, TileLaneAt(w, w.rank, channel, lines.slot, 0, PeerAt(w, q)), t,
+                             i / 2, i % 2);
         }
       }
     }
@@ -318,7 +344,8 @@ GRT_HD inline bool ReduceTile(Block& b, const Work& w, uint32_t channel, const L
 #endif
     for (uint32_t q = 0; q < kPlaces; ++q) {
       const uint32_t p = PeerAt(w, q);
-      if ((w.send2 >> p & 1) != 0) PutTile(b, TileLaneAt(w, p, channel, lines.slot, 1, w.rank), t, lines.flags, own);
+      if ((w.send2 >> p & 1) != 0)
+        PutTile(b, TileLaneAt(w, p, channel, lines.slot, 1, w.rank), t, lines.flags, own);
     }
   }
   if (!writes) return true;
@@ -341,8 +368,8 @@ GRT_HD inline void PlaceSlowly(Block& b, const Work& w, uint64_t at, uint32_t gr
 
 // Tile t of what is placed as it arrives: of `phase`, from the ranks in `from`.
 template <uint32_t kRanks, typename Block>
-GRT_HD inline bool PlaceTile(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t phase, uint32_t from,
-                             uint32_t t, uint32_t polls) {
+GRT_HD inline bool PlaceTile(Block& b, const Work& w, uint32_t channel, const Lines& lines,
+                             uint32_t phase, uint32_t from, uint32_t t, uint32_t polls) {
   constexpr uint32_t kPlaces = kRanks - 1 < kTilesAtOnce ? kRanks - 1 : kTilesAtOnce;
   const uint64_t at = lines.first + t;
   if (kRanks - 1 > kPlaces) {  // all that has to arrive does before the first is placed
@@ -378,14 +405,16 @@ GRT_HD inline bool PlaceTile(Block& b, const Work& w, uint32_t channel, const Li
 
 // Phase 1 of tile t of a broadcast in shards: the own one goes on to all but the root.
 template <typename Block>
-GRT_HD inline bool HandOnTile(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t t, uint32_t polls) {
+GRT_HD inline bool HandOnTile(Block& b, const Work& w, uint32_t channel, const Lines& lines,
+                              uint32_t t, uint32_t polls) {
   const uint64_t at = lines.first + t;
   const bool is_root = w.receive1 == 0;
   const uint32_t bytes = TileBytes(w, w.rank, at);
   if (bytes != 0) {
     Tile tile;
     if (is_root) {
-      LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + w.rank * w.in_stride + at * kTileBytes, bytes, &tile);
+      LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + w.rank * w.in_stride + at * kTileBytes,
+               bytes, &tile);
     }
     for (bool arrived = is_root; !arrived; --polls) {
       b.SyncWarp();
@@ -394,10 +423,12 @@ GRT_HD inline bool HandOnTile(Block& b, const Work& w, uint32_t channel, const L
       if (!arrived && polls == 0) return false;
     }
     for (uint32_t p = 0; p < w.ranks; ++p) {
-      if ((w.send2 >> p & 1) != 0) PutTile(b, TileLaneAt(w, p, channel, lines.slot, 1, w.rank), t, lines.flags, tile);
+      if ((w.send2 >> p & 1) != 0)
+        PutTile(b, TileLaneAt(w, p, channel, lines.slot, 1, w.rank), t, lines.flags, tile);
     }
     if (!is_root) {
-      StoreTile(b, IsEven(w, w.out, w.out_stride), w.out + w.rank * w.out_stride + at * kTileBytes, bytes, tile);
+      StoreTile(b, IsEven(w, w.out, w.out_stride), w.out + w.rank * w.out_stride + at * kTileBytes,
+                bytes, tile);
     }
   }
   if (!is_root || w.in == w.out) return true;
@@ -406,14 +437,17 @@ GRT_HD inline bool HandOnTile(Block& b, const Work& w, uint32_t channel, const L
     if (all == 0) continue;
     Tile tile;
     LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + p * w.in_stride + at * kTileBytes, all, &tile);
-    StoreTile(b, IsEven(w, w.out, w.out_stride), w.out + p * w.out_stride + at * kTileBytes, all, tile);
+    StoreTile(b, IsEven(w, w.out, w.out_stride), w.out + p * w.out_stride + at * kTileBytes, all,
+              tile);
   }
   return true;
 }
 
-// Phase 1 of tile t: if all have arrived, combines or places it (and sends the sum). False: not all.
+// Phase 1 of tile t: if all have arrived, combines or places it (and sends the sum). False: not
+// all.
 template <typename T, uint32_t kRanks, typename Block>
-GRT_HD inline bool TakeTile(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t t, uint32_t polls) {
+GRT_HD inline bool TakeTile(Block& b, const Work& w, uint32_t channel, const Lines& lines,
+                            uint32_t t, uint32_t polls) {
   if constexpr (!std::is_same_v<T, MoveOnly>) {
     if ((w.flags & kReduces) != 0) return ReduceTile<T, kRanks>(b, w, channel, lines, t, polls);
   }
@@ -434,7 +468,8 @@ GRT_HD inline bool TakeTile(Block& b, const Work& w, uint32_t channel, const Lin
 // The way of carrying, for ll_device.h.
 struct TileWay {
   static constexpr uint32_t kBytes = kTileBytes;
-  // The warp's first tile, for each peer; where that is too much for the registers it is loaded later.
+  // The warp's first tile, for each peer; where that is too much for the registers it is loaded
+  // later.
   template <uint32_t kRanks>
   struct Ahead {
     Tile tiles[kRanks - 1 <= kTilesAtOnce ? kRanks - 1 : 1];
@@ -448,7 +483,8 @@ struct TileWay {
     return b.Warps();
   }
   template <uint32_t kPlaces, typename Block>
-  GRT_HD static void LoadAll(Block& b, const Work& w, const Lines& lines, uint32_t t, Tile (&tiles)[kPlaces]) {
+  GRT_HD static void LoadAll(Block& b, const Work& w, const Lines& lines, uint32_t t,
+                             Tile (&tiles)[kPlaces]) {
     const uint64_t at = lines.first + t;
     if (IsEven(w, w.in, w.in_stride)) {
 #ifdef __CUDACC__
@@ -473,8 +509,8 @@ struct TileWay {
     }
   }
   template <uint32_t kPlaces, typename Block>
-  GRT_HD static void PutAll(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t t,
-                            const Tile (&tiles)[kPlaces]) {
+  GRT_HD static void PutAll(Block& b, const Work& w, uint32_t channel, const Lines& lines,
+                            uint32_t t, const Tile (&tiles)[kPlaces]) {
 #ifdef __CUDACC__
 #pragma unroll
 #endif
@@ -491,7 +527,8 @@ struct TileWay {
     }
   }
   template <uint32_t kRanks, typename Block>
-  GRT_HD static void Send(Block& b, const Work& w, uint32_t channel, const Lines& lines, const Ahead<kRanks>& ahead) {
+  GRT_HD static void Send(Block& b, const Work& w, uint32_t channel, const Lines& lines,
+                          const Ahead<kRanks>& ahead) {
     if constexpr (kRanks - 1 <= kTilesAtOnce) {
       if (b.Warp() < lines.count) PutAll(b, w, channel, lines, b.Warp(), ahead.tiles);
       for (uint32_t t = b.Warp() + b.Warps(); t < lines.count; t += b.Warps()) {
@@ -505,24 +542,28 @@ struct TileWay {
           const uint32_t bytes = TileBytes(w, p, lines.first + t);
           if ((w.send1 >> p & 1) == 0 || bytes == 0) continue;
           Tile tile;
-          LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + p * w.in_stride + (lines.first + t) * kTileBytes, bytes,
-                   &tile);
+          LoadTile(b, IsEven(w, w.in, w.in_stride),
+                   w.in + p * w.in_stride + (lines.first + t) * kTileBytes, bytes, &tile);
           PutTile(b, TileLaneAt(w, p, channel, lines.slot, 0, w.rank), t, lines.flags, tile);
         }
       }
     }
   }
   template <typename T, uint32_t kRanks, typename Block>
-  GRT_HD static bool Take(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t t, uint32_t polls) {
+  GRT_HD static bool Take(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t t,
+                          uint32_t polls) {
     return TakeTile<T, kRanks>(b, w, channel, lines, t, polls);
   }
   template <uint32_t kRanks, typename Block>
-  GRT_HD static bool TakeSum(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t t, uint32_t polls) {
+  GRT_HD static bool TakeSum(Block& b, const Work& w, uint32_t channel, const Lines& lines,
+                             uint32_t t, uint32_t polls) {
     return PlaceTile<kRanks>(b, w, channel, lines, 1, w.receive2, t, polls);
   }
   template <typename Block>
-  GRT_HD static bool Arrived(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint32_t phase, uint32_t t) {
-    return b.AllOfWarp(HasArrivedTile(b, w, channel, lines, phase, phase == 0 ? w.receive1 : w.receive2, t));
+  GRT_HD static bool Arrived(Block& b, const Work& w, uint32_t channel, const Lines& lines,
+                             uint32_t phase, uint32_t t) {
+    return b.AllOfWarp(
+        HasArrivedTile(b, w, channel, lines, phase, phase == 0 ? w.receive1 : w.receive2, t));
   }
 };
 

@@ -10,7 +10,7 @@ PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channel
   constexpr uint64_t kMostChunk = 128 << 10;
   PortLayout port;
   port.line_channels = static_cast<uint16_t>(line_channels);
-  port.lines_per_lane = static_cast<uint16_t>(2048 / std::max(ranks, 2u));  // the whole is as large for any number of ranks
+  port.lines_per_lane = static_cast<uint16_t>(1024 / std::max(ranks, 2u));  // the whole is as large for any number of ranks
   port.bulk_channels = static_cast<uint16_t>(bulk_channels);
   port.phases = static_cast<uint16_t>(phases);
   const uint64_t slots = uint64_t{bulk_channels} * phases * std::max(ranks - 1, 1u) * kStageSlots;
