@@ -3,15 +3,14 @@
 //
 //   gordian-runtime-cuda-bench [--ranks N] [--kinds all|all_reduce|...] [--from B] [--to B] [--step F]
 //                              [--samples N] [--sweep] [--one-shot B] [--two-shot B] [--channels N]
-//                              [--per-channel B] [--split N] [--exclusive] [--windows] [--late]
+//                              [--per-channel B] [--split N] [--exclusive] [--windows]
 //
 // bytes: of the larger of a rank's two buffers. A sample is a batch of calls between two events, behind a
 // tiny all-reduce of the same library that brings the ranks together; of each sample the slowest rank
 // counts. Columns in microseconds a call. staged: buffers of cudaMalloc; direct: outputs in memory that
 // peers write. Every size is checked, on the device, all elements.
 //
-// --sweep goes through the ways of carrying and what they depend on, NCCL in turn with all of them; with --exclusive,
-// through the carriers' threads.
+// --sweep leaves NCCL out and goes through ways of carrying, around the sizes at which they change.
 // --windows has NCCL's buffers also as symmetric windows, in columns of their own at the end.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
@@ -41,8 +40,7 @@ struct Options {
   std::string kinds = "all_reduce";
   uint64_t from = 8, to = 256ull << 20, step = 4;
   int samples = 200;
-  bool sweep = false, exclusive = false, windows = false, tiles = true;
-  uint32_t lane_tiles = kUsualLaneTiles;
+  bool sweep = false, exclusive = false, windows = false;
   Thresholds thresholds;
 };
 
@@ -67,7 +65,6 @@ class Bench {
     config.communicators = 1;
     config.user_bytes = o_.to + (1 << 20);
     config.thresholds = o_.thresholds;
-    config.lane_tiles = o_.lane_tiles;
     p_.At("making the domain");
     Must(Domain::Create(config, &domain_));
     std::vector<int> members;
@@ -107,11 +104,6 @@ class Bench {
   }
   void Must(ncclResult_t result) {
     if (result != ncclSuccess) p_.Fail("NCCL error " + std::to_string(result));
-  }
-
-  bool Wanted(int kind) const {
-    // A list with commas around every name.
-    return o_.kinds == "all" || ("," + o_.kinds + ",").find(std::string(",") + kNames[kind] + ",") != std::string::npos;
   }
 
   uint64_t CountOf(OpKind kind, uint64_t bytes) const {
@@ -237,7 +229,11 @@ class Bench {
              o_.windows ? " | direct/windows, windows median p1 p99" : "");
     }
     for (int k = 1; k <= 8; ++k) {
-      if (!Wanted(k)) continue;
+      // A list with commas around every name.
+      if (o_.kinds != "all" &&
+          ("," + o_.kinds + ",").find(std::string(",") + kNames[k] + ",") == std::string::npos) {
+        continue;
+      }
       const auto kind = static_cast<OpKind>(k);
       for (uint64_t bytes = o_.from; bytes <= o_.to; bytes *= o_.step) {
         const uint64_t count = CountOf(kind, bytes);
@@ -291,159 +287,68 @@ class Bench {
     }
   }
 
-  // One way of carrying.
-  struct Variant {
-    std::string name;
-    Thresholds thresholds;
-    bool direct = false;
-  };
-
-  // All of them and NCCL, turn by turn.
-  void MeasureVariants(OpKind kind, uint64_t bytes, std::vector<Variant> variants) {
-    const char* const kind_name = kNames[static_cast<int>(kind)];
-    const uint64_t count = CountOf(kind, bytes);
-    const int batch = BatchFor(bytes), samples = bytes <= 1 << 20 ? o_.samples : std::max(o_.samples / 3, 10);
-    std::vector<std::vector<float>> us(variants.size() + 1);
-    const auto out = [&](size_t i) { return i > 0 && variants[i - 1].direct ? direct_ : out_; };
-    const auto align = [&](size_t i) {
-      if (i == 0) return CallNccl(OpKind::kAllReduce, 2, 0, tiny_, tiny_ + 16);
-      domain_->SetThresholds(variants[i - 1].thresholds);
-      CallOurs(OpKind::kAllReduce, 2, 0, tiny_, tiny_ + 32);
+  void Sweep() {
+    const auto measure = [&](const char* what, OpKind kind, uint64_t bytes, const Thresholds& t, bool direct) {
+      p_.At("sweep %s %s %lu", what, kNames[static_cast<int>(kind)], bytes);
+      domain_->SetThresholds(t);
+      float* out = direct ? direct_ : out_;
+      const uint64_t count = CountOf(kind, bytes);
+      const auto align = [&] { CallOurs(OpKind::kAllReduce, 2, 0, tiny_, tiny_ + 32); };
+      const auto call = [&] { CallOurs(kind, count, 0, in_, out); };
+      for (int i = 0; i < 10; ++i) call();
+      std::vector<float> us;
+      const int batch = BatchFor(bytes);
+      for (int s = 0; s < 40; ++s) us.push_back(Sample(align, call, batch));
+      const bool right = CheckOutput(kind, count, 0, out) == 0;
+      const Times times = Combine(us);
+      if (p_.rank() == 0) {
+        printf("sweep %-14s %10lu  %9.2f us (p1 %9.2f)  %-5s %s channels %u..%u per_channel=%u per_more=%u split=%u threads=%u %s\n",
+               kNames[static_cast<int>(kind)], bytes, times.median, times.p1, what, direct ? "direct" : "staged", t.few_channels,
+               t.most_channels, t.bulk_per_channel, t.bulk_per_more, t.chunks_per_channel, t.line_threads, right ? "right" : "WRONG");
+        fflush(stdout);
+      }
+      if (!right) p_.Fail("wrong results");
     };
-    const auto call = [&](size_t i) {
-      i == 0 ? CallNccl(kind, count, 0, in_, out_) : CallOurs(kind, count, 0, in_, out(i));
-    };
-    const auto check = [&](size_t i) {
-      p_.At("%s of %lu bytes, %s", kind_name, bytes, i == 0 ? "nccl" : variants[i - 1].name.c_str());
-      // Two in flight, whichever they are, and the tail of what was there before is gone.
-      Must(cudaMemsetAsync(out(i), 0x7f, OutputCount(kind, count, static_cast<uint32_t>(p_.ranks())) * 4, stream_));
-      Must(cudaStreamSynchronize(stream_));
-      Must(domain_->rendezvous()->Barrier(20000));  // peers write here
-      align(i);
-      for (int k = 0; k < 3; ++k) call(i);
-      if (CheckOutput(kind, count, 0, out(i)) != 0) p_.Fail("wrong results");
-    };
-    for (size_t i = 0; i < us.size(); ++i) check(i);
-    for (int s = 0; s < samples; ++s) {
-      for (size_t k = 0; k < us.size(); ++k) {
-        const size_t i = (k + static_cast<size_t>(s)) % us.size();
-        us[i].push_back(Sample([&] { align(i); }, [&] { call(i); }, batch));
+    constexpr OpKind kReduceAll = OpKind::kAllReduce;
+    // Lines: one-shot against two-shot, and how many threads a channel has.
+    for (const uint64_t bytes : {16ull << 10, 128ull << 10, 256ull << 10, 512ull << 10, 1ull << 20, 2ull << 20}) {
+      for (const uint32_t threads : {64u, 128u, 256u}) {
+        Thresholds t = o_.thresholds;
+        t.line_threads = threads;
+        t.one_shot = t.two_shot_lines = 2 << 20;
+        if (bytes <= 512 << 10) measure("one", kReduceAll, bytes, t, false);
+        t.one_shot = 0;
+        if (bytes >= 128 << 10) measure("two", kReduceAll, bytes, t, false);
       }
     }
-    std::vector<Times> times;
-    for (const auto& one : us) times.push_back(Combine(one));
-    for (size_t i = 0; i < us.size(); ++i) check(i);
-    if (p_.rank() != 0) return;
-    size_t best = 1;
-    for (size_t i = 1; i < us.size(); ++i) {
-      if (times[i].median < times[best].median) best = i;
+    // Lines against bulk, where nothing is combined.
+    for (const uint64_t bytes : {512ull << 10, 1ull << 20, 2ull << 20}) {
+      Thresholds t = o_.thresholds;
+      t.move_lines = 2 << 20;
+      measure("lines", OpKind::kAllGather, bytes, t, false);
+      t.move_lines = 0;
+      for (const bool direct : {false, true}) measure("bulk", OpKind::kAllGather, bytes, t, direct);
     }
-    for (size_t i = 0; i < us.size(); ++i) {
-      printf("%-14s %10lu %9.2f us (p1 %9.2f) %6.3f %s%s\n", kind_name, bytes, times[i].median, times[i].p1,
-             times[i].median / times[0].median, i == 0 ? "nccl" : variants[i - 1].name.c_str(), i == best ? " <" : "");
-    }
-    fflush(stdout);
-  }
-
-  // Without any way but the one that is turned on.
-  Thresholds Nothing() const {
-    Thresholds t = o_.thresholds;
-    t.one_shot = t.one_shot_tiles = t.two_shot_lines = t.two_shot_tiles = t.move_lines = t.move_tiles = 0;
-    t.root_tiles = 1ull << 40;
-    return t;
-  }
-
-  void SweepAllReduce(uint64_t bytes) {
-    constexpr uint64_t kAny = 1ull << 40;
-    std::vector<Variant> variants = {{"default", o_.thresholds, false}};
-    if (bytes >= 64 << 10) variants.push_back({"default direct", o_.thresholds, true});
-    const auto add = [&](const std::string& name, uint64_t Thresholds::*way, uint32_t Thresholds::*knob, uint32_t value) {
-      Variant v{name + " " + std::to_string(value), Nothing(), false};
-      v.thresholds.*way = kAny;
-      v.thresholds.*knob = value;
-      variants.push_back(v);
-    };
-    if (bytes <= 256 << 10) {
-      for (const uint32_t threads : {64u, 128u, 256u, 512u}) {
-        if (bytes > threads * 8 || threads == 128) add("one-shot LL", &Thresholds::one_shot, &Thresholds::line_threads, threads);
-      }
-      Variant late = variants.back();
-      late.name += " late";
-      late.thresholds.early_launch = false;
-      variants.push_back(late);
-    }
-    if (bytes >= 4 << 10 && bytes <= 256 << 10) {
-      for (const uint32_t tiles : {1u, 2u, 4u}) add("one-shot LL128", &Thresholds::one_shot_tiles, &Thresholds::channel_tiles, tiles);
-    }
-    if (bytes >= 16 << 10 && bytes <= 512 << 10) {
-      for (const uint32_t threads : {64u, 128u, 256u}) add("two-shot LL", &Thresholds::two_shot_lines, &Thresholds::line_threads, threads);
-    }
-    if (bytes >= 16 << 10) {
-      for (const uint32_t tiles : {1u, 2u, 4u, 8u}) add("two-shot LL128", &Thresholds::two_shot_tiles, &Thresholds::channel_tiles, tiles);
-    }
-    if (bytes >= 1 << 20) {
+    // Bulk: channels.
+    for (const uint64_t bytes : {512ull << 10, 1ull << 20, 2ull << 20, 4ull << 20, 8ull << 20, 64ull << 20, 256ull << 20}) {
+      if (bytes > o_.to) continue;
       for (const bool direct : {false, true}) {
-        for (const uint32_t channels : {64u, 128u}) {
-          for (const uint32_t chunks : {1u, 2u, 4u}) {
-            Variant v{"bulk " + std::to_string(channels) + " channels, " + std::to_string(chunks) + " chunks" + (direct ? ", direct" : ""),
-                      Nothing(), direct};
-            v.thresholds.most_channels = channels;
-            v.thresholds.chunks_per_channel = chunks;
-            variants.push_back(v);
+        for (const uint32_t each : {8u << 10, 16u << 10}) {
+          for (const uint32_t more : {32u << 10, 64u << 10}) {
+            if ((more < 64u << 10) != (bytes == 4u << 20) && more < 64u << 10) continue;  // matters there only
+            if (each > 8u << 10 && bytes > 4u << 20) continue;  // likewise
+            Thresholds t = o_.thresholds;
+            t.one_shot = t.two_shot_lines = 0;
+            t.bulk_per_channel = each;
+            t.bulk_per_more = more;
+            measure("bulk", kReduceAll, bytes, t, direct);
           }
         }
-      }
-    }
-    if (!o_.tiles) std::erase_if(variants, [](const Variant& v) { return v.name.find("LL128") != std::string::npos; });
-    MeasureVariants(OpKind::kAllReduce, bytes, variants);
-  }
-
-  void SweepOther(OpKind kind, uint64_t bytes) {
-    constexpr uint64_t kAny = 1ull << 40;
-    std::vector<Variant> variants = {{"default", o_.thresholds, false}};
-    if (bytes <= 1 << 20) {
-      variants.push_back({"LL", Nothing(), false});
-      variants.back().thresholds.move_lines = kAny;
-    }
-    for (const uint32_t tiles : {2u, 4u}) {
-      if (!o_.tiles) continue;
-      variants.push_back({"LL128 " + std::to_string(tiles), Nothing(), false});
-      variants.back().thresholds.move_tiles = kAny;
-      variants.back().thresholds.channel_tiles = tiles;
-    }
-    if ((kind == OpKind::kBroadcast || kind == OpKind::kReduce) && p_.ranks() > 2 && o_.tiles && bytes >= 128 << 10) {
-      variants.push_back({"LL128 in shards", Nothing(), false});
-      variants.back().thresholds.two_shot_tiles = kAny;
-    }
-    if (bytes >= 256 << 10) {
-      for (const uint32_t chunks : {1u, 2u}) {
-        for (const bool direct : {false, true}) {
-          variants.push_back({"bulk, " + std::to_string(chunks) + (direct ? " chunks, direct" : " chunks"), Nothing(), direct});
-          variants.back().thresholds.chunks_per_channel = chunks;
-        }
-      }
-    }
-    MeasureVariants(kind, bytes, variants);
-  }
-
-  // Carriers on an exclusive stream are in its list; how many threads they have beyond those that they need.
-  void SweepExclusive(uint64_t bytes) {
-    std::vector<Variant> variants;
-    for (const uint32_t threads : {32u, 64u, 128u, 256u, 512u}) {
-      variants.push_back({"listed, threads " + std::to_string(threads), o_.thresholds, false});
-      variants.back().thresholds.listed_threads = threads;
-    }
-    MeasureVariants(OpKind::kAllReduce, bytes, variants);
-  }
-
-  void Sweep() {
-    StartNccl();
-    for (uint64_t bytes = o_.from; bytes <= o_.to; bytes *= o_.step) {
-      for (int k = 1; k <= 8; ++k) {
-        if (!Wanted(k)) continue;
-        if (o_.exclusive) SweepExclusive(bytes);
-        else if (k == 1) SweepAllReduce(bytes);
-        else SweepOther(static_cast<OpKind>(k), bytes);
+        if (bytes < 4 << 20) continue;
+        Thresholds t = o_.thresholds;
+        t.one_shot = t.two_shot_lines = 0;
+        t.chunks_per_channel = 4;
+        measure("bulk", kReduceAll, bytes, t, direct);
       }
     }
   }
@@ -483,18 +388,10 @@ int Main(int argc, char** argv) {
     else if (name == "--per-channel") o.thresholds.bulk_per_channel = static_cast<uint32_t>(value());
     else if (name == "--split") o.thresholds.chunks_per_channel = static_cast<uint32_t>(value());
     else if (name == "--line-threads") o.thresholds.line_threads = static_cast<uint32_t>(value());
-    else if (name == "--late") o.thresholds.early_launch = false;
-    else if (name == "--no-tiles") o.tiles = false;
-    else if (name == "--lane-tiles") o.lane_tiles = static_cast<uint32_t>(value());
     else {
       fprintf(stderr, "unknown option %s\n", name.c_str());
       return 2;
     }
-  }
-  if (!o.tiles) {  // LL and bulk alone
-    Thresholds& t = o.thresholds;
-    t.one_shot_tiles = t.two_shot_tiles = t.move_tiles = 0;
-    t.two_shot_lines = t.move_lines = 1 << 20;
   }
   if (o.ranks < 1 || o.ranks > static_cast<int>(kMaxRanks) || o.step < 2 || o.from < 8 || o.to < o.from) {
     fprintf(stderr, "usage: gordian-runtime-cuda-bench [--ranks N] [...]\n");

@@ -15,9 +15,8 @@ namespace gordian::runtime::cuda {
 cudaError_t PreloadCarriers();
 
 // Enqueues the operation's kernel. `early`: its blocks may come onto the device while the kernel before it on the stream is
-// ending (programmatic dependent launch); they wait for its end before anything else. A block has the threads that the
-// operation can use, and `least_threads` at least (kCarrierThreads at most).
-cudaError_t LaunchCarrier(const Work& work, const HelpList& help, bool early, uint32_t least_threads, cudaStream_t stream);
+// ending (programmatic dependent launch); they wait for its end before anything else. Not on a captured stream.
+cudaError_t LaunchCarrier(const Work& work, const HelpList& help, bool early, cudaStream_t stream);
 
 }  // namespace gordian::runtime::cuda
 

@@ -13,8 +13,7 @@ constexpr uint32_t kKeysOfCommunicator = 64;  // 1 for collectives, 2 for each p
 }  // namespace
 
 void LayOutPorts(const DomainConfig& config, uint32_t ranks, PortLayout ports[2], uint64_t* bytes) {
-  ports[0] = LayOut(kRegionHeaderBytes, ranks, false, config.line_channels, config.bulk_channels, 2, config.stage_bytes,
-                    config.lane_tiles);
+  ports[0] = LayOut(kRegionHeaderBytes, ranks, false, config.line_channels, config.bulk_channels, 2, config.stage_bytes);
   ports[1] = LayOut(ports[0].end, ranks, true, std::min(kPairLineChannels, config.line_channels),
                     std::min(kPairBulkChannels, config.bulk_channels), 1, config.stage_bytes / 2);
   *bytes = RoundUp(ports[1].end, 4096);

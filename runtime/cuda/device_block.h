@@ -15,9 +15,8 @@ class DeviceBlock {
   struct Shared {
     alignas(16) Work entry;
     alignas(16) Work own;
-    char* targets[2][kMaxRanks];
+    char* targets[kMaxRanks];
     uint32_t keys[kHelpKeys];
-    HelpCursor cursor;
     uint32_t word;
   };
   __device__ explicit DeviceBlock(Shared* shared) : shared_(*shared) {}
@@ -28,19 +27,12 @@ class DeviceBlock {
   __device__ void Sync() { __syncthreads(); }
   __device__ bool All(bool value) { return __syncthreads_and(value) != 0; }
   __device__ bool Any(bool value) { return __syncthreads_or(value) != 0; }
-  __device__ uint32_t Warp() const { return threadIdx.x / 32; }
-  __device__ uint32_t Warps() const { return blockDim.x / 32; }
-  __device__ uint32_t Lane() const { return threadIdx.x % 32; }
-  __device__ void SyncWarp() { __syncwarp(); }
-  __device__ bool AllOfWarp(bool value) { return __all_sync(~0u, value) != 0; }
   // Lets the next carrier on the stream come onto the device, if it was launched to do so (carrier.cu): no block of
   // this one waits for anything any more.
   __device__ void Ending() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-  __device__ char** Targets() { return shared_.targets[0]; }
-  __device__ char** SumTargets() { return shared_.targets[1]; }
+  __device__ char** Targets() { return shared_.targets; }
   __device__ uint32_t* Keys() { return shared_.keys; }
   __device__ Work& Own() { return shared_.own; }
-  __device__ HelpCursor& Cursor() { return shared_.cursor; }
   // Nanoseconds on a clock that all blocks of the device share.
   __device__ uint64_t Now() const {
     uint64_t now;
@@ -72,7 +64,7 @@ class DeviceBlock {
 template <>
 __device__ StepResult StepAny(DeviceBlock& b, const Work& w, uint32_t channel, uint32_t* pc);
 template <>
-__device__ Stall HelpOnce(DeviceBlock& b, const HelpList& h, const Work& own, uint32_t round);
+__device__ bool HelpOnce(DeviceBlock& b, const HelpList& h, const Work& own, uint32_t round);
 template <>
 __device__ void FinishRenamed(DeviceBlock& b, const Work& w, const HelpList& h, uint32_t pc);
 

@@ -27,7 +27,7 @@ Status Domain::Check() {
   const DomainConfig& config = config_;
   if (config.ranks < 1 || config.ranks > static_cast<int>(kMaxRanks) || config.communicators < 1 ||
       config.bulk_channels < 1 || config.bulk_channels > kMaxChannels || config.line_channels < 1 ||
-      config.line_channels > kMaxChannels || config.lane_tiles < 1 || config.lane_tiles > 4096 || config.help_streams < 0 || config.resident_streams < 1 ||
+      config.line_channels > kMaxChannels || config.help_streams < 0 || config.resident_streams < 1 ||
       config.detached_tags < 0 || config.worker.blocks < 1 || config.detached_channels < 1 ||
       config.detached_channels > kMaxChannels ||
       config.resident_streams + config.worker.blocks > kResidentBlocks) {
@@ -329,10 +329,7 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
         e = cudaStreamWaitEvent(op.stream, op.behind != nullptr ? op.behind : order_event_, 0);
       }
     }
-    if (e == cudaSuccess) {
-      const Thresholds& t = config_.thresholds;
-      e = LaunchCarrier(op.work, op.help, t.early_launch, op.help.listed != 0 ? t.listed_threads : 0, op.stream);
-    }
+    if (e == cudaSuccess) e = LaunchCarrier(op.work, op.help, true, op.stream);
     if (Status s = Cuda(e, "launching an operation"); !s.ok()) return s;
   }
   for (const Queued& op : *operations) last_[op.work.order_key].launched = true;

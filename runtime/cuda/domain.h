@@ -46,7 +46,6 @@ struct DomainConfig {
   uint64_t stage_bytes = 64ull << 20;   // of each communicator, at most
   uint32_t bulk_channels = 128;         // of an operation, at most; <= kMaxChannels
   uint32_t line_channels = 128;
-  uint32_t lane_tiles = kUsualLaneTiles;  // of collectives by LL128; what does not fit goes in rounds
   // Detached operations: sequences of them that each communicator has (tags), 0 for none at all; of each,
   // the channels of an operation and the staging, at most.
   int detached_tags = 1;

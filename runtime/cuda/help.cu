@@ -10,7 +10,7 @@ __noinline__ __device__ StepResult StepAny(DeviceBlock& b, const Work& w, uint32
 }
 
 template <>
-__noinline__ __device__ Stall HelpOnce(DeviceBlock& b, const HelpList& h, const Work& own, uint32_t round) {
+__noinline__ __device__ bool HelpOnce(DeviceBlock& b, const HelpList& h, const Work& own, uint32_t round) {
   return HelpOnceInline(b, h, own, round);
 }
 

@@ -18,7 +18,6 @@
 #define GORDIAN_RUNTIME_CUDA_HELP_DEVICE_H_
 
 #include <cstdint>
-#include <type_traits>
 
 #include "runtime/cuda/bulk_device.h"
 #include "runtime/cuda/ll_device.h"
@@ -39,8 +38,7 @@ struct alignas(16) Seen {
   uint32_t stop;       // only ever set
   uint32_t unused[3];
 };
-inline constexpr int64_t kLookEvery = 10000;   // nanoseconds
-inline constexpr int64_t kHelpBudget = 20000;  // likewise; a step that has begun is finished
+inline constexpr int64_t kLookEvery = 10000;  // nanoseconds
 
 // What a kernel knows of its stream. Host words are in mapped memory, read when stalled only.
 struct HelpList {
@@ -55,13 +53,6 @@ struct HelpList {
   uint32_t id;              // the own operation's number, if it is listed
   uint32_t listed;          // whether there is a list
   char* renamed;            // where helpers write the own operation's output; null: to its output
-};
-
-// Where a block's walk along the list ended, in the block's own memory: the entry to look at next (0: begin anew), and how
-// many order keys have an unfinished operation before it. Since then some may have finished; then what is behind
-// them waits for the next walk. Walks are counted: in each a block serves another channel of an operation.
-struct HelpCursor {
-  uint32_t next, keys, walk;
 };
 
 // A claim word: number + 1 | step counter | taken. A word of another number stands for "not begun".
@@ -83,31 +74,19 @@ GRT_HD inline uint64_t* ClaimAt(const HelpList& h, uint32_t id, uint32_t channel
 template <typename Block>
 GRT_HD StepResult StepAny(Block& b, const Work& w, uint32_t channel, uint32_t* pc);
 
-// Along the list, for kHelpBudget at most: the next call goes on where this one ended. Of each operation a block serves one
-// channel in a walk, another one in the next, so that what is small is not kept waiting by what is large, and the
-// block's own operation by neither. `round` counts the calls of a block for its operation.
+// Once along the list. `round` counts the calls of a block: channels are served in turns. False: leave.
 template <typename Block>
-GRT_HD Stall HelpOnce(Block& b, const HelpList& h, const Work& own, uint32_t round);
+GRT_HD bool HelpOnce(Block& b, const HelpList& h, const Work& own, uint32_t round);
 
 // The rest of a channel that a helper has begun, from step `pc` on, of an operation whose output helpers write
 // elsewhere; then what the channel has of the output goes where it belongs. `round` as HelpOnce's.
 template <typename Block>
 GRT_HD void FinishRenamed(Block& b, const Work& w, const HelpList& h, uint32_t pc);
 
-template <typename T, typename Block>
-GRT_HD inline StepResult StepOf(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
-  if ((w.flags & kBulk) == 0) return StepLines<T>(b, w, channel, pc);
-  Bulk bulk = BulkOf(w, channel);
-  const StepResult result = StepBulk<T, kMaxRanks>(b, w, channel, &bulk, pc);
-  AnnounceScattered(b, w, channel, &bulk);  // whose the next step is, nobody knows
-  return result;
-}
 template <typename Block>
 GRT_HD inline StepResult StepAnyInline(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
-  const bool summed = (w.flags & kReduces) != 0 && w.op != Operator::kPreMulSum;
-  if (summed && w.type == DataType::kFloat) return StepOf<FloatElement>(b, w, channel, pc);
-  if (summed && w.type == DataType::kBfloat16) return StepOf<Bfloat16Element>(b, w, channel, pc);
-  return StepOf<AnyType>(b, w, channel, pc);
+  if ((w.flags & kBulk) == 0) return StepLines<AnyType>(b, w, channel, pc);
+  return StepBulk<AnyType, kMaxRanks>(b, w, channel, BulkOf(w, channel), pc);
 }
 
 // By one thread: reads over PCIe whether the host has given the operation's communicator up, and tells all
@@ -157,9 +136,9 @@ GRT_HD inline bool HasFailed(Block& b, const Work& w, uint32_t channel) {
   return b.Broadcast(failed) != 0;
 }
 
-// Runs a channel of a published operation as far as it goes now. Whether a step was made.
+// Runs a channel of a published operation as far as it goes now.
 template <typename Block>
-GRT_HD inline bool Serve(Block& b, const HelpList& h, const Work& w, uint32_t id, uint32_t channel) {
+GRT_HD inline void Serve(Block& b, const HelpList& h, const Work& w, uint32_t id, uint32_t channel) {
   uint64_t* claim = ClaimAt(h, id, channel);
   uint32_t pc = kStepsDone;
   if (b.Thread() == 0) {
@@ -171,8 +150,7 @@ GRT_HD inline bool Serve(Block& b, const HelpList& h, const Work& w, uint32_t id
     }
   }
   pc = b.Broadcast(pc);
-  if (pc == kStepsDone) return false;
-  const uint32_t before = pc;
+  if (pc == kStepsDone) return;
   StepResult result;
   do {
     result = StepAny(b, w, channel, &pc);
@@ -187,41 +165,28 @@ GRT_HD inline bool Serve(Block& b, const HelpList& h, const Work& w, uint32_t id
     if (done) AddRelaxed(h.helped, 1);
     StoreWordRelease(claim, ClaimWord(id, done ? kStepsDone : pc, false));
   }
-  return result == StepResult::kDone || pc != before;
-}
-
-// The channel of an operation that a block serves in a walk; it may be none.
-GRT_HD inline uint32_t ChannelInTurn(uint32_t channels, uint32_t index, uint32_t blocks, uint32_t walk) {
-  const uint32_t turns = (channels + blocks - 1) / blocks;
-  return walk % turns * blocks + (index + walk / turns) % blocks;
 }
 
 template <typename Block>
-GRT_HD inline Stall HelpOnceInline(Block& b, const HelpList& h, const Work& own, uint32_t round) {
-  if (HasFailed(b, own, b.Index())) return Stall::kLeave;
+GRT_HD inline bool HelpOnceInline(Block& b, const HelpList& h, const Work& own, uint32_t round) {
+  if (HasFailed(b, own, b.Index())) return false;
   uint32_t stop = 0;
   uint64_t published = 0;
-  const uint64_t begun = b.Now();
   if (b.Thread() == 0) {
-    LookAtHost(h, own, begun);
+    LookAtHost(h, own, b.Now());
     stop = LoadRelaxed(&h.seen->stop);
     if (h.listed != 0) published = LoadWordAcquire(&h.seen->published);
   }
-  if (b.Broadcast(stop) != 0) return Stall::kLeave;
-  if (h.listed == 0) return Stall::kWaited;
+  if (b.Broadcast(stop) != 0) return false;
+  if (h.listed == 0) return true;
   const uint32_t tail = b.Broadcast(static_cast<uint32_t>(published >> 32));
   // What was seen before this operation was published says nothing of what follows it.
-  if (static_cast<int32_t>(tail - (h.id + 1)) <= 0) return Stall::kWaited;
+  if (static_cast<int32_t>(tail - (h.id + 1)) <= 0) return true;
   const uint32_t keys = b.Broadcast(static_cast<uint32_t>(published));
-  HelpCursor& cursor = b.Cursor();
-  if (b.Thread() == 0 && (round == 0 || cursor.next == 0)) {
-    cursor = {h.id + 1, 1, round == 0 ? 0 : cursor.walk + 1};
-    b.Keys()[0] = own.order_key;
-  }
+  uint32_t unfinished_keys = 1;
+  if (b.Thread() == 0) b.Keys()[0] = own.order_key;
   b.Sync();
-  uint32_t id = cursor.next, unfinished_keys = cursor.keys;
-  bool any = false, in_time = true;
-  for (; in_time && id != tail; ++id) {
+  for (uint32_t id = h.id + 1; id != tail; ++id) {
     // Nothing behind can be served once every key has an unfinished operation.
     if (unfinished_keys >= keys || unfinished_keys == kHelpKeys) break;
     const Work& w = b.Fetch(h.entries + id % kHelpEntries);
@@ -237,17 +202,13 @@ GRT_HD inline Stall HelpOnceInline(Block& b, const HelpList& h, const Work& own,
     if (b.Any(unfinished)) {  // a barrier too: keys and entry have been read
       if (b.Thread() == 0) b.Keys()[unfinished_keys] = w.order_key;
       ++unfinished_keys;
-      const uint32_t channel = ChannelInTurn(w.channels, b.Index(), b.Blocks(), cursor.walk);
-      if (channel < w.channels) any = Serve(b, h, w, id, channel) || any;
+      for (uint32_t c = (b.Index() + round) % b.Blocks(); c < w.channels; c += b.Blocks()) {
+        Serve(b, h, w, id, c);
+      }
       b.Sync();
     }
-    in_time = b.Broadcast(static_cast<int64_t>(b.Now() - begun) < kHelpBudget ? 1 : 0) != 0;
   }
-  if (b.Thread() == 0) {
-    cursor.next = in_time || id == tail ? 0 : id;
-    cursor.keys = unfinished_keys;
-  }
-  return any ? Stall::kHelped : Stall::kWaited;
+  return true;
 }
 
 // Blocks of the output, and where one begins.
@@ -268,11 +229,11 @@ GRT_HD inline void FinishRenamedInline(Block& b, const Work& w, const HelpList& 
   while (pc != kStepsDone) {
     const StepResult result = StepAny(b, own, channel, &pc);
     if (result == StepResult::kDone) break;
-    if (result == StepResult::kNotReady && HelpOnce(b, h, own, round++) == Stall::kLeave) return;
+    if (result == StepResult::kNotReady && !HelpOnce(b, h, own, round++)) return;
   }
   b.Sync();  // all threads' stores of the last step
   if (w.out == nullptr) return;
-  const uint64_t part = PartBytes(w);
+  const uint64_t part = (w.flags & kBulk) != 0 ? w.part : uint64_t{w.part} * 8;
   for (uint32_t p = 0; p < OutputBlocks(w); ++p) {
     const uint64_t begin = Least(part * channel, BlockBytes(w, p));
     const uint64_t end = Least(begin + part, BlockBytes(w, p));
@@ -281,29 +242,9 @@ GRT_HD inline void FinishRenamedInline(Block& b, const Work& w, const HelpList& 
   }
 }
 
-// Steps to the end, with a call of stall() between so many in vain: fewer when the last call helped, since who has been
-// away should look at his own more often.
-template <typename Stalled, typename Step>
-GRT_HD inline void CarryOn(Stalled&& stall, Step&& step) {
-  constexpr uint32_t kFruitless = 32, kAfterHelp = 2;
-  uint32_t tries = 0;
-  for (;;) {
-    const StepResult result = step();
-    if (result == StepResult::kDone) return;
-    if (result == StepResult::kAdvanced) continue;
-    if (++tries < kFruitless) continue;
-    const Stall what = stall();
-    if (what == Stall::kLeave) return;
-    tries = what == Stall::kHelped ? kFruitless - kAfterHelp : 0;
-  }
-}
-
-// Beside LineWay and TileWay.
-struct BulkWay {};
-
 // What a block of the operation's own kernel does, from its start to its end.
 // kRanks as in ll_device.h.
-template <typename T, typename Way, uint32_t kRanks, typename Block>
+template <typename T, bool kIsBulk, uint32_t kRanks, typename Block>
 GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
   const uint32_t channel = b.Index();
   uint32_t round = 0;
@@ -322,16 +263,25 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
     }
     if (pc == kStepsDone) return;
   }
-  if constexpr (!std::is_same_v<Way, BulkWay>) {
+  constexpr uint32_t kFruitless = 32;
+  uint32_t tries = 0;
+  if constexpr (!kIsBulk) {
     if (pc == 0) {
-      RunLines<T, kRanks, Way>(b, w, channel, stall);
+      RunLines<T, kRanks>(b, w, channel, stall);
       return;
     }
-    // A helper has begun it.
-    CarryOn(stall, [&] { return StepAny(b, w, channel, &pc); });
+    for (;;) {  // a helper has begun it
+      const StepResult result = StepAny(b, w, channel, &pc);
+      if (result == StepResult::kDone) return;
+      if (result == StepResult::kNotReady && ++tries % kFruitless == 0 && !stall()) return;
+    }
   } else {
-    Bulk bulk = BulkOf(w, channel);  // nobody else has the channel: it stays so while others are helped
-    CarryOn(stall, [&] { return StepBulk<T, kRanks>(b, w, channel, &bulk, &pc); });
+    const Bulk bulk = BulkOf(w, channel);  // nobody else has the channel: it stays so while others are helped
+    for (;;) {
+      const StepResult result = StepBulk<T, kRanks>(b, w, channel, bulk, &pc);
+      if (result == StepResult::kDone) return;
+      if (result == StepResult::kNotReady && ++tries % kFruitless == 0 && !stall()) return;
+    }
   }
 }
 

@@ -73,16 +73,8 @@ class Runner {
     config.user_bytes = o_.what == "order" ? uint64_t(o_.ops) * o_.most_bytes / 2 + (64 << 20) : 64ull << 20;
     config.use_ipc = o_.ipc;
     if (o_.what == "types") {  // each way of carrying with little data: it is compared on the host
-      Thresholds& t = config.thresholds;
-      const uint64_t others = std::max(p_.ranks() - 1, 1);
-      t.one_shot = t.move_lines = (8 << 10) * others;
-      t.one_shot_tiles = (40 << 10) * others;
-      t.two_shot_lines = 80 << 10;
-      t.two_shot_tiles = 200 << 10;
-      t.move_tiles = (200 << 10) * others;
-    }
-    if (o_.what == "kinds") {  // the largest by bulk
-      config.thresholds.two_shot_tiles = config.thresholds.move_tiles = 2 << 20;
+      config.thresholds.one_shot = config.thresholds.move_lines = 64 << 10;
+      config.thresholds.two_shot_lines = 256 << 10;
     }
     config.resident_streams = std::max(config.resident_streams, o_.streams);
     if (o_.channels > 0) config.thresholds.most_channels = o_.channels;
@@ -238,7 +230,7 @@ class Runner {
     for (int type = 0; type < kDataTypes; ++type) {
       for (int op = 0; op < kOperators; ++op) {
         for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kReduce}) {
-          for (const uint64_t bytes : {264, 24 << 10, 60 << 10, 120 << 10, 300 << 10}) {
+          for (const uint64_t bytes : {264, 160 << 10, 520 << 10}) {
             Case c;
             c.kind = kind;
             c.type = static_cast<DataType>(type);

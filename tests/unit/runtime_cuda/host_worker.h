@@ -64,8 +64,7 @@ using Body = std::function<void(WorkerHostBlock&, const WorkerView&)>;
 class HostWorker {
  public:
   HostWorker(const Timing& timing, uint32_t blocks, Policy policy, Body body, Fibers* fibers, std::mt19937_64* random)
-      : blocks_(blocks), body_(std::move(body)), fibers_(fibers), random_(random),
-        list_(host_.get(), timing.gaps, kWorkerPorts - 2) {  // so that the places of patterns go round
+      : blocks_(blocks), body_(std::move(body)), fibers_(fibers), random_(random), list_(host_.get(), timing.gaps, kWorkerPorts - 2) {
     view_.host = host_.get();
     view_.device = device_.get();
     view_.stop = &stop_;
@@ -153,17 +152,13 @@ inline uint64_t Seeds(uint64_t usual) {
   return wanted != nullptr ? std::strtoull(wanted, nullptr, 0) : usual;
 }
 
-// Ways of carrying: LL, two-shot LL, bulk, LL128, two-shot LL128.
+// Ways of carrying: LL, two-shot LL, bulk.
 inline Thresholds WorkerWay(uint64_t way) {
   Thresholds t;
   t.one_shot = way == 0 ? 4096 : 0;
   t.two_shot_lines = way == 1 ? 4096 : 0;
   t.move_lines = way <= 1 ? 4096 : 0;
-  t.one_shot_tiles = way == 3 ? 65536 : 0;
-  t.two_shot_tiles = way == 4 ? 65536 : 0;
-  t.move_tiles = way >= 3 ? 65536 : 0;
   t.line_threads = 8;
-  t.channel_tiles = 2;
   t.bulk_per_channel = 512;
   return t;
 }
@@ -196,7 +191,6 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
   options.ranks = job.ranks;
   options.communicators = job.ports;
   options.lines_per_lane = 512;
-  options.tiles_per_lane = 1 + seed % 4;  // in one round, or in several
   options.user_bytes = 1 << 18;
   HostHeaps heaps(options);
   std::mt19937_64 random(seed);
@@ -209,7 +203,7 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
       c.count = 1 + random() % 400;
       c.root = static_cast<uint32_t>(random() % job.ranks);
       what[p].push_back(c);
-      way[p].push_back(job.only_bulk ? 2 : random() % 5);
+      way[p].push_back(job.only_bulk ? 2 : random() % 3);
     }
   }
   Fibers fibers(seed);

@@ -99,17 +99,10 @@ class HostBlock {
   void Sync() {}
   bool All(bool value) { return value; }
   bool Any(bool value) { return value; }
-  uint32_t Warp() const { return 0; }
-  uint32_t Warps() const { return 1; }
-  uint32_t Lane() const { return 0; }  // and all others: the block's one thread is a warp (kLanesOfThread)
-  void SyncWarp() {}
-  bool AllOfWarp(bool value) { return value; }
   void Ending() {}
-  char** Targets() { return targets_[0]; }
-  char** SumTargets() { return targets_[1]; }
+  char** Targets() { return targets_; }
   uint32_t* Keys() { return keys_; }
   Work& Own() { return own_; }
-  HelpCursor& Cursor() { return cursor_; }
   uint64_t Now() const { return fibers_->Clock(); }
   uint32_t Broadcast(uint32_t value) { return value; }
   const Work& Fetch(const Work* entry) {
@@ -122,9 +115,8 @@ class HostBlock {
   const uint32_t index_, blocks_;
   Fibers* const fibers_;
   Work entry_, own_;
-  char* targets_[2][kMaxRanks];
+  char* targets_[kMaxRanks];
   uint32_t keys_[kHelpKeys];
-  HelpCursor cursor_{};
 };
 
 template <>
@@ -132,7 +124,7 @@ inline StepResult StepAny(HostBlock& b, const Work& w, uint32_t channel, uint32_
   return StepAnyInline(b, w, channel, pc);
 }
 template <>
-inline Stall HelpOnce(HostBlock& b, const HelpList& h, const Work& own, uint32_t round) {
+inline bool HelpOnce(HostBlock& b, const HelpList& h, const Work& own, uint32_t round) {
   b.Stalled();
   return HelpOnceInline(b, h, own, round);
 }
@@ -152,7 +144,6 @@ class HostHeaps {
     uint32_t bulk_channels = 4;
     uint64_t user_bytes = 0;
     uint32_t lines_per_lane = 64;
-    uint32_t tiles_per_lane = 4;
     uint32_t chunk_bytes = 256;
   };
   explicit HostHeaps(const Options& options) : options_(options) {
@@ -197,11 +188,9 @@ class HostHeaps {
   PortLayout Small(PortLayout port) const {
     const uint64_t lanes = uint64_t{port.line_channels} * kLineSlots * port.phases * options_.ranks;
     const uint64_t slots = uint64_t{port.bulk_channels} * port.phases * (options_.ranks - 1) * kStageSlots;
-    port.lines_per_lane = static_cast<uint16_t>(options_.lines_per_lane);
+    port.lines_per_lane = options_.lines_per_lane;
     port.chunk_bytes = options_.chunk_bytes;
-    port.tiles_per_lane = static_cast<uint16_t>(options_.tiles_per_lane);
-    port.tiles_at = RoundUp(port.lines_at + lanes * port.lines_per_lane * sizeof(LlLine), 128);
-    port.stage_at = port.tiles_at + lanes * port.tiles_per_lane * kTileWire;
+    port.stage_at = port.lines_at + lanes * port.lines_per_lane * sizeof(LlLine);
     port.end = RoundUp(port.stage_at + slots * port.chunk_bytes, 128);
     return port;
   }
@@ -259,28 +248,21 @@ class HostList {
   uint32_t tail_ = 0, keys_ = 0, helped_ = 0, stop_ = 0, begun_ = 0;
 };
 
-template <typename T>
-void RunAs(HostBlock& block, const Work& w, const HelpList& help) {
-  if ((w.flags & kBulk) != 0) return Carry<T, BulkWay, kMaxRanks>(block, w, help);
-  if ((w.flags & kTiles) == 0) return Carry<T, LineWay, kMaxRanks>(block, w, help);
-  // As the kernels are: for few ranks the tiles of all peers are loaded together.
-  if (w.ranks <= 2) return Carry<T, TileWay, 2>(block, w, help);
-  if (w.ranks <= 4) return Carry<T, TileWay, 4>(block, w, help);
-  return Carry<T, TileWay, kMaxRanks>(block, w, help);
-}
-
 // What a launch does. Move operations and types as the kernels are chosen.
 inline void RunOnHost(const Work& w, const HelpList& help, Fibers* fibers) {
   for (uint32_t i = 0; i < w.channels; ++i) {
     HostBlock block(i, w.channels, fibers);
+    const bool bulk = (w.flags & kBulk) != 0;
     if ((w.flags & kReduces) == 0) {
-      RunAs<MoveOnly>(block, w, help);
+      bulk ? Carry<MoveOnly, true, kMaxRanks>(block, w, help) : Carry<MoveOnly, false, kMaxRanks>(block, w, help);
     } else if (w.op != Operator::kPreMulSum && w.type == DataType::kFloat) {
-      RunAs<FloatElement>(block, w, help);
+      bulk ? Carry<FloatElement, true, kMaxRanks>(block, w, help)
+           : Carry<FloatElement, false, kMaxRanks>(block, w, help);
     } else if (w.op != Operator::kPreMulSum && w.type == DataType::kBfloat16) {
-      RunAs<Bfloat16Element>(block, w, help);
+      bulk ? Carry<Bfloat16Element, true, kMaxRanks>(block, w, help)
+           : Carry<Bfloat16Element, false, kMaxRanks>(block, w, help);
     } else {
-      RunAs<AnyType>(block, w, help);
+      bulk ? Carry<AnyType, true, kMaxRanks>(block, w, help) : Carry<AnyType, false, kMaxRanks>(block, w, help);
     }
   }
   fibers->Progress();
