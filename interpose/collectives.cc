@@ -34,7 +34,7 @@ constexpr uint32_t kMostGroupInits = 64;
 // The runtime's functions, by name.
 #define GORDIAN_RUNTIME_FUNCTIONS(F)                                                            \
   F(grtUseCudaStreams) F(grtAgree) F(grtChildId) F(grtCommInitRankConfig) F(grtCommConnect)       \
-  F(grtCommDestroy) F(grtStreamGone)                                                              \
+  F(grtCommDestroy) F(grtStreamGone) F(grtCanCapture)                                             \
   F(grtCommAbort) F(grtCommGetAsyncError) F(grtSubmit) F(grtGroupStart) F(grtGroupEnd)            \
   F(grtGetUniqueId) F(grtGetStats) F(grtStreamExclusive) F(grtStreamForeign)                      \
   F(grtStreamForeignAll) F(grtEventRecorded) F(grtEventAwaited) F(grtEventForgotten)
@@ -153,48 +153,74 @@ Function Real(ring::CallId call) {
   return reinterpret_cast<Function>(FindRealSymbol(call, reinterpret_cast<const void*>(&LookForCollectives)));
 }
 
-// The runtime's communicator, with all that its first operation would wait for. Null: not here.
-grtComm_t MakeOwn(ncclComm_t comm, int ranks, int rank, const grtUniqueId& id) {
+// A member that this thread speaks for.
+struct Voter {
+  ncclComm_t comm;
+  int rank;
+  RoutedComm* routed;
+};
+
+// The runtime's communicator. Null: not here.
+grtComm_t MakeOwn(const Voter& voter, int ranks, const grtUniqueId& id) {
   grtConfig_t config = GRT_CONFIG_INITIALIZER;
   const auto device = Real<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommCuDevice);
-  if (device == nullptr || device(comm, &config.device) != ncclSuccess) return nullptr;
+  if (device == nullptr || device(voter.comm, &config.device) != ncclSuccess) return nullptr;
   grtComm_t own = nullptr;
-  if (g_runtime.grtCommInitRankConfig(&own, ranks, id, rank, &config) != grtSuccess) return nullptr;
-  if (g_runtime.grtCommConnect(own, kAgreeNs) == grtSuccess) return own;
-  g_runtime.grtCommAbort(own);
-  return nullptr;
+  return g_runtime.grtCommInitRankConfig(&own, ranks, id, voter.rank, &config) == grtSuccess ? own : nullptr;
+}
+
+// Whether all of them have all that a first operation would wait for.
+bool Join(const Voter* voters, uint32_t count, int ranks, const grtUniqueId& id) {
+  bool well = true;
+  // None waits for another before all of them are there.
+  for (uint32_t i = 0; i < count && well; ++i) {
+    voters[i].routed->comm = MakeOwn(voters[i], ranks, id);
+    well = voters[i].routed->comm != nullptr;
+  }
+  for (uint32_t i = 0; i < count && well; ++i) {
+    well = g_runtime.grtCommConnect(voters[i].routed->comm, kAgreeNs) == grtSuccess;
+  }
+  return well;
 }
 
 // Every member comes here with the same id, and with its own wish. They vote twice: whether to try, and
-// whether all have what they need.
-void Agree(ncclComm_t comm, int ranks, int rank, const grtUniqueId& id, bool wanted) {
+// whether all have what they need. A thread that has made several members votes for all of them at once.
+void Agree(Voter* voters, uint32_t count, int ranks, const grtUniqueId& id, bool wanted) {
   const int saved = errno;
-  RoutedComm* routed = Free();
-  int agreed = 0;
-  g_runtime.grtAgree(id, ranks, rank, wanted && routed != nullptr ? 1 : 0, kAgreeNs, &agreed);
-  if (routed != nullptr) {
+  for (uint32_t i = 0; i < count; ++i) {
+    RoutedComm* routed = voters[i].routed = Free();
+    if (routed == nullptr) {
+      wanted = false;
+      continue;
+    }
     routed->comm = nullptr;
     routed->agreed = false;
     routed->id = id;
     routed->children.store(0, std::memory_order_relaxed);
     routed->shrunk.store(0, std::memory_order_relaxed);
-    if (agreed != 0) {
-      grtComm_t own = MakeOwn(comm, ranks, rank, id);
-      if (own == nullptr) Say("collectives stay with NCCL", "a rank cannot join the preemptive runtime");
-      grtUniqueId ready;
-      g_runtime.grtChildId(id, kReadyNumber, 0, &ready);
-      agreed = 0;
-      g_runtime.grtAgree(ready, ranks, rank, own != nullptr ? 1 : 0, kAgreeNs, &agreed);
-      if (agreed == 0 && own != nullptr) {
-        g_runtime.grtCommAbort(own);
-        own = nullptr;
-      }
-      routed->comm = own;
-      routed->agreed = own != nullptr;
-    }
-    routed->handle.store(reinterpret_cast<uint64_t>(comm), std::memory_order_release);
   }
-  Count(agreed != 0 ? g_counters->comms : g_counters->comms_with_nccl);
+  int agreed = 0;
+  g_runtime.grtAgree(id, ranks, static_cast<int>(count), wanted ? 1 : 0, kAgreeNs, &agreed);
+  if (agreed != 0) {
+    const bool well = Join(voters, count, ranks, id);
+    if (!well) Say("collectives stay with NCCL", "a rank cannot join the preemptive runtime");
+    grtUniqueId ready;
+    g_runtime.grtChildId(id, kReadyNumber, 0, &ready);
+    agreed = 0;
+    g_runtime.grtAgree(ready, ranks, static_cast<int>(count), well ? 1 : 0, kAgreeNs, &agreed);
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    RoutedComm* routed = voters[i].routed;
+    if (routed != nullptr) {
+      if (agreed == 0 && routed->comm != nullptr) {
+        g_runtime.grtCommAbort(routed->comm);
+        routed->comm = nullptr;
+      }
+      routed->agreed = agreed != 0;
+      routed->handle.store(reinterpret_cast<uint64_t>(voters[i].comm), std::memory_order_release);
+    }
+    Count(agreed != 0 ? g_counters->comms : g_counters->comms_with_nccl);
+  }
   errno = saved;
 }
 
@@ -209,8 +235,30 @@ void Made(ncclComm_t* made, const grtUniqueId& id, bool wanted) {
     if (t_group.inits < kMostGroupInits) t_group.init[t_group.inits++] = {made, id, wanted};
     return;
   }
-  int ranks = 0, rank = 0;
-  if (made != nullptr && *made != nullptr && RanksOf(*made, &ranks, &rank)) Agree(*made, ranks, rank, id, wanted);
+  int ranks = 0;
+  Voter voter = {};
+  if (made == nullptr || *made == nullptr || !RanksOf(*made, &ranks, &voter.rank)) return;
+  voter.comm = *made;
+  Agree(&voter, 1, ranks, id, wanted);
+}
+
+// All that the group has made with the id of its `first` communicator, which are members of one: on several devices.
+void MadeTogether(GroupInit* inits, uint32_t first, uint32_t count) {
+  Voter voters[kMostGroupInits] = {};
+  uint32_t members = 0;
+  int ranks = 0;
+  bool wanted = true;
+  const grtUniqueId id = inits[first].id;
+  for (uint32_t i = first; i < count; ++i) {
+    GroupInit& init = inits[i];
+    if (init.made == nullptr || memcmp(&init.id, &id, sizeof id) != 0) continue;
+    if (*init.made != nullptr && RanksOf(*init.made, &ranks, &voters[members].rank)) {
+      voters[members++].comm = *init.made;
+      wanted = wanted && init.wanted;
+    }
+    init.made = nullptr;
+  }
+  if (members != 0) Agree(voters, members, ranks, id, wanted);
 }
 
 bool Blocks(const ncclConfig_t* config) { return config == nullptr || config->blocking != 0; }
@@ -274,12 +322,14 @@ bool RouteOperation(ring::CallId call, const OperationArguments& a, ncclResult_t
   const bool own_operator = a.reduce_op >= static_cast<int>(ncclNumOps);
   const bool in_graph =
       g_cuda.stream_is_capturing(static_cast<cudaStream_t>(a.stream), &capturing) == 0 && capturing != 0;
-  if (own_operator || in_graph) {
+  if (own_operator || (in_graph && g_runtime.grtCanCapture() == 0)) {
     Count(own_operator ? g_counters->own_operator : g_counters->in_graph);
     NoteForeignWork(a.stream);
     return false;
   }
-  if (IsLegacy(a.stream)) {
+  if (in_graph) {
+    // Nothing comes onto the stream now; the graph's launches are told as all other work is.
+  } else if (IsLegacy(a.stream)) {
     g_runtime.grtStreamForeignAll();
   } else if (reinterpret_cast<uintptr_t>(a.stream) != kPerThreadStream) {
     g_runtime.grtStreamExclusive(static_cast<cudaStream_t>(a.stream), 1);
@@ -311,8 +361,7 @@ void RouteGroupEnded(ncclResult_t real) {
   const uint32_t inits = t_group.inits;
   t_group.inits = 0;
   for (uint32_t i = 0; real == ncclSuccess && i < inits; ++i) {
-    const GroupInit& init = t_group.init[i];
-    Made(init.made, init.id, init.wanted);
+    if (t_group.init[i].made != nullptr) MadeTogether(t_group.init, i, inits);
   }
 }
 
@@ -323,7 +372,20 @@ void RouteInit(ncclComm_t* comm, int, const ncclUniqueId& id, int, const ncclCon
   Made(comm, own, Blocks(config));
 }
 
-void RouteInitAll(const ncclComm_t*, int, const int*) { Count(g_counters->comms_with_nccl); }
+// No other process takes part.
+void RouteInitAll(const ncclComm_t* comms, int count, const int*) {
+  Voter voters[kMostGroupInits] = {};
+  grtUniqueId id;
+  if (count < 1 || count > static_cast<int>(kMostGroupInits) || g_runtime.grtGetUniqueId(&id) != grtSuccess) {
+    Count(g_counters->comms_with_nccl);
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    voters[i].comm = comms[i];
+    voters[i].rank = i;
+  }
+  Agree(voters, static_cast<uint32_t>(count), count, id, true);
+}
 
 void RouteSplit(ncclComm_t parent, int color, ncclComm_t* made, const ncclConfig_t* config) {
   RoutedComm* routed = Find(parent);

@@ -5,8 +5,8 @@
 // emulator, and the one for GPUs without it.
 //
 // The route is agreed per communicator when it is made, by all of its members (grtAgree). Per call
-// it depends on the kind and the operator alone, which NCCL requires to be equal on all ranks, and on
-// the stream not being captured. What stays with NCCL is counted by reason. The runtime is told of all
+// it depends on the kind and the operator alone, which NCCL requires to be equal on all ranks, and, with the library
+// for the host's processors, on the stream not being captured. What stays with NCCL is counted by reason. The runtime is told of all
 // other work on streams, so that it begins an operation early only where nothing else stands between.
 //
 // The library is opened at the first communicator; without it (GORDIAN_COLLECTIVES_LIBRARY unset, or it cannot

@@ -403,7 +403,7 @@ std::vector<StuckOperation> Describer::Operations(const std::vector<uint32_t>& n
     }
     operations.push_back(std::move(operation));
   };
-  std::vector<uint32_t> signals;
+  std::set<uint32_t> signals;
   std::set<CommUid> inits;
   for (uint32_t n : nodes) {
     const WaitNode& node = graph_.nodes()[n];
@@ -412,7 +412,7 @@ std::vector<StuckOperation> Describer::Operations(const std::vector<uint32_t>& n
     }
     for (const WaitNode::Edge& edge : node.out) {
       if (const Part* part = graph_.PartOf(edge)) add(*part);
-      if (edge.reason == Reason::kSignal && graph_.nodes()[edge.to].kind == NodeKind::kSignals) signals.push_back(edge.to);
+      if (edge.reason == Reason::kSignal && graph_.nodes()[edge.to].kind == NodeKind::kSignals) signals.insert(edge.to);
     }
     auto init = graph_.matcher().inits().find(node.init);
     if (node.init == 0 || init == graph_.matcher().inits().end() ||

@@ -385,6 +385,7 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
     return;
   }
   if (!thread.open || thread.open->kernel == 0) return;
+  if (thread.open->record.call != record.call) return;  // of one whose begin was lost, as the open one's end was
   Kernel* const found = kernels_.Find(thread.open->kernel);
   if (found == nullptr) return;
   Kernel& kernel = *found;

@@ -484,9 +484,15 @@ uint32_t WaitForGraph::InitNode(const InitCall& init) {
     have_any = true;
     any = Add(NodeKind::kAnyProcess, true);
     nodes_[any].init = init.uid;
+    // Who may be a member by another name takes one of the places; when all may be taken so, nobody needs to call.
+    size_t missing = 0, by_another_name = 0;
+    for (const InitMember& one : init.members) missing += !one.called;
+    for (const auto& [id, process] : processes) by_another_name += members.count(id) == 0 && matcher_.MayHaveCalled(init, id);
+    if (by_another_name >= missing) Wait(any, Leaf(LeafKind::kDone, 0), Reason::kNotCalled);
     for (const auto& [id, process] : processes) {
-      Wait(any, matcher_.MayHaveCalled(init, id) ? Leaf(LeafKind::kDone, 0) : ProcessNotCalled(id, NotIn(process, init, 0)),
-           Reason::kNotCalled, -1, 0, members.count(id) > 0);
+      const bool member_already = members.count(id) > 0;
+      if (!member_already && matcher_.MayHaveCalled(init, id)) continue;
+      Wait(any, ProcessNotCalled(id, NotIn(process, init, 0)), Reason::kNotCalled, -1, 0, member_already);
     }
     if (processes.size() < expected) {
       Wait(any, Leaf(LeafKind::kUnknown, 0, init.comm), Reason::kNotCalled);

@@ -96,14 +96,15 @@ grtResult_t grtGetUniqueId(grtUniqueId* id) {
                                                                                 : grtSystemError;
 }
 
-grtResult_t grtAgree(grtUniqueId id, int nranks, int, int wanted, uint64_t timeout_ns, int* agreed) {
-  if (nranks < 1 || agreed == nullptr) return grtInvalidArgument;
+grtResult_t grtAgree(grtUniqueId id, int nranks, int votes, int wanted, uint64_t timeout_ns, int* agreed) {
+  if (nranks < 1 || votes < 1 || votes > nranks || agreed == nullptr) return grtInvalidArgument;
   *agreed = 0;
   return Guarded([&] {
     const std::shared_ptr<SharedMemory> memory = SharedMemory::Open(NameOf(id) + "-a", 4096);
     // Without it nobody of this process votes, so that the others' answer is no as well.
     if (memory == nullptr || !memory->Reserve(0, sizeof(Ballot))) return grtSystemError;
     auto* ballot = static_cast<Ballot*>(memory->base());
+    const auto own = static_cast<uint64_t>(votes), all = static_cast<uint64_t>(nranks);
     std::atomic_ref<uint32_t> decision(ballot->decision);
     const auto decide = [&](uint32_t what) {
       uint32_t open = kOpen;
@@ -112,11 +113,10 @@ grtResult_t grtAgree(grtUniqueId id, int nranks, int, int wanted, uint64_t timeo
     };
     if (wanted == 0) {
       decide(kNo);
-    } else if (std::atomic_ref<uint64_t>(ballot->yes).fetch_add(1) + 1 ==
-               static_cast<uint64_t>(nranks)) {
+    } else if (std::atomic_ref<uint64_t>(ballot->yes).fetch_add(own) + own == all) {
       decide(kYes);
     }
-    if (std::atomic_ref<uint64_t>(ballot->arrived).fetch_add(1) + 1 == static_cast<uint64_t>(nranks)) {
+    if (std::atomic_ref<uint64_t>(ballot->arrived).fetch_add(own) + own == all) {
       memory->Unlink();
     }
     const int64_t deadline_ns = DeadlineIn(timeout_ns);

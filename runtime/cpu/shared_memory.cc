@@ -85,8 +85,7 @@ void SharedMemory::LeaveWord(const std::string& name, size_t offset, uint64_t va
 }
 
 void SharedMemory::CloseDescriptor() {
-  if (fd_ >= 0) close(fd_);
-  fd_ = -1;
+  if (const int fd = fd_.exchange(-1); fd >= 0) close(fd);
 }
 
 void SharedMemory::Unlink() { shm_unlink(("/" + name_).c_str()); }

@@ -42,7 +42,7 @@ class SharedMemory {
       : name_(std::move(name)), fd_(fd), base_(base), bytes_(bytes) {}
 
   const std::string name_;
-  int fd_;  // -1: closed
+  std::atomic<int> fd_;  // -1: closed
   void* const base_;
   const size_t bytes_;
 };

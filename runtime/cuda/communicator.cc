@@ -8,7 +8,6 @@ namespace {
 
 constexpr uint32_t kPairLineChannels = 64;
 constexpr uint32_t kPairBulkChannels = 32;
-constexpr uint32_t kKeysOfCommunicator = 64;  // 1 for collectives, 2 for each peer
 
 }  // namespace
 
@@ -62,6 +61,7 @@ Communicator::~Communicator() {
   for (int tag = 0; worker != nullptr && tag < domain_->config().detached_tags; ++tag) {
     for (const bool pairs : {false, true}) worker->Forget(DetachedPort(tag, pairs));
   }
+  if (ends_number_) domain_->EndOf(number_);
 }
 
 uint64_t Communicator::DetachedPort(int tag, bool pairs) const {
@@ -85,6 +85,7 @@ Status Communicator::CreateAt(Domain* domain, const Place& place, std::unique_pt
   c->heap_begin_ = reinterpret_cast<uintptr_t>(place.heap);
   c->heap_end_ = c->heap_begin_ + place.heap_bytes;
   c->LayOutRegion();
+  c->ends_number_ = true;
   *made = std::move(c);
   return Status::Ok();
 }
@@ -158,13 +159,19 @@ Status Communicator::Plan(OpKind kind, const void* in, void* out, uint64_t count
 }
 
 Status Communicator::Launch(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op,
-                            int peer, cudaStream_t stream, uint64_t scalar) {
+                            int peer, cudaStream_t stream, uint64_t scalar, bool* captured) {
+  bool in_graph = false;
+  if (captured != nullptr) *captured = false;
   if (count == 0) return Status::Ok();
   Work work;
   Touched touched;
   if (Status s = Plan(kind, in, out, count, type, op, peer, scalar, ports_, &work, &touched); !s.ok()) return s;
-  return domain_->Submit(work, touched, stream);
+  const Status status = domain_->Submit(work, touched, stream, &in_graph);
+  if (captured != nullptr) *captured = in_graph;
+  return status;
 }
+
+bool Communicator::IsReplayed() const { return domain_->IsReplayed(number_); }
 
 void Communicator::Abort() {
   uint32_t seen = __atomic_load_n(failed_, __ATOMIC_ACQUIRE);

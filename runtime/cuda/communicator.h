@@ -42,7 +42,6 @@ class Communicator {
   };
   static Status CreateAt(Domain* domain, const Place& place, std::unique_ptr<Communicator>* made);
   static uint64_t RegionBytes(const DomainConfig& config, uint32_t ranks);
-  // Nothing will be called on it any more; what was called may be unfinished.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -54,8 +53,13 @@ class Communicator {
   // that cannot be seen), and the stream's later work waits for it. NCCL's counts; `peer` is the root, or
   // whom to send to or receive from: another rank, a transfer with oneself is refused. Buffers as NCCL wants
   // them, in place too (not for all-to-all). `scalar`: of PreMulSum, the bits of one element.
+  // A stream that is captured gets it into its graph, and every launch of that carries it out, with the buffers and
+  // the scalar of this call; `captured` says so. The launches count as calls: their order is to be the same on all
+  // ranks. No such graph may be launched after the communicator's end.
   Status Launch(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer,
-                cudaStream_t stream, uint64_t scalar = 0);
+                cudaStream_t stream, uint64_t scalar = 0, bool* captured = nullptr);
+  // Whether every launch of such graphs so far is through with it. Never waits.
+  bool IsReplayed() const;
 
   // Why it does not go on: members called different operations, or another rank gave it up. No operation
   // begins any more then, on any member; what was enqueued leaves its outputs as they are.
@@ -83,6 +87,7 @@ class Communicator {
 
   Domain* const domain_;
   const uint32_t number_;
+  bool ends_number_ = false;  // it stands for no communicator after this one
   uint32_t* failed_ = nullptr;
   int rank_ = 0;
   int ranks_ = 0;

@@ -7,6 +7,7 @@
 
 #include "runtime/cuda/carrier.h"
 #include "runtime/cuda/communicator.h"
+#include "runtime/cuda/group.h"
 
 namespace gordian::runtime::cuda {
 namespace {
@@ -35,6 +36,7 @@ Status Domain::Check() {
   }
   const uint32_t most = (kResidentBlocks - (config.detached_tags > 0 ? config.worker.blocks : 0)) /
                         static_cast<uint32_t>(config.resident_streams);
+  most_blocks_ = most;
   config_.bulk_channels = std::min(config.bulk_channels, most);
   config_.line_channels = std::min(config.line_channels, most);
   return Status::Ok();
@@ -95,6 +97,7 @@ Status Domain::PrepareHeap() {
 Status Domain::PrepareDevice() {
   // All that kernels and lists need is made now: later it might wait behind a kernel that waits for us.
   if (Status s = Cuda(PreloadCarriers(), "loading the kernels"); !s.ok()) return s;
+  if (Status s = Cuda(PreloadGroups(), "loading the kernels"); !s.ok()) return s;
   const size_t claims = HelpStream::kClaimBytes * config_.help_streams;
   const size_t counter_at = claims + sizeof(Seen) * (config_.help_streams + 1);
   const size_t words = sizeof(Word) * (config_.communicators + 1);
@@ -231,9 +234,21 @@ void Domain::ForeignAll() {
 
 Status Domain::Forget(cudaStream_t stream) {
   std::lock_guard<std::mutex> held(lock_);
+  bool captured = false;  // then nothing can be asked of it
+  if (IsCaptured(stream, &captured) != cudaSuccess) captured = true;
+  for (auto& [number, order] : orders_) order->Forget(stream);
   cudaEvent_t behind = nullptr;
   for (auto& [key, last] : last_) {
     if (last.stream != stream || last.gone) continue;
+    if (captured) {
+      GraphOrder* order = nullptr;
+      if (Status s = OrderOf(key / kKeysOfCommunicator, &order); !s.ok()) return s;
+    }
+    if (orders_.contains(key / kKeysOfCommunicator)) {  // which knows what is unfinished
+      last.gone = true;
+      last.list = nullptr;
+      continue;
+    }
     if (!IsDone(last)) {
       cudaError_t e = cudaSuccess;
       if (behind == nullptr) {
@@ -251,7 +266,7 @@ Status Domain::Forget(cudaStream_t stream) {
   const auto at = streams_.find(stream);
   if (at == streams_.end()) return Status::Ok();
   // Kernels that have not ended read the list.
-  auto& lists = behind == nullptr && IsIdle(stream) ? spare_lists_ : ended_lists_;
+  auto& lists = behind == nullptr && !captured && IsIdle(stream) ? spare_lists_ : ended_lists_;
   if (at->second.list != nullptr) lists.push_back(std::move(at->second.list));
   streams_.erase(at);
   return Status::Ok();
@@ -274,17 +289,24 @@ Status Domain::GroupEnd() {
   std::lock_guard<std::mutex> held(lock_);
   auto group = groups_.extract(std::this_thread::get_id());
   if (group.empty()) return Status::InvalidArgument("no group is open");
-  return Enqueue(&group.mapped(), true);
+  const auto captured =
+      std::count_if(group.mapped().begin(), group.mapped().end(), [](const Queued& op) { return op.captured; });
+  if (captured == 0) return Enqueue(&group.mapped(), true);
+  if (static_cast<size_t>(captured) != group.mapped().size()) {
+    return Status::InvalidArgument("some streams of a group are captured, and some are not");
+  }
+  return EnqueueCaptured(group.mapped());
 }
 
-Status Domain::Submit(const Work& work, const Touched& touched, cudaStream_t stream) {
+Status Domain::Submit(const Work& work, const Touched& touched, cudaStream_t stream, bool* captured) {
+  if (Status s = Cuda(IsCaptured(stream, captured), "asking a stream whether it is captured"); !s.ok()) return s;
   std::lock_guard<std::mutex> held(lock_);
   if (const auto group = groups_.find(std::this_thread::get_id()); group != groups_.end()) {
-    group->second.emplace_back(work, touched, stream);
+    group->second.emplace_back(work, touched, stream, *captured);
     return Status::Ok();
   }
-  std::vector<Queued> one = {Queued(work, touched, stream)};
-  return Enqueue(&one, false);
+  std::vector<Queued> one = {Queued(work, touched, stream, *captured)};
+  return *captured ? EnqueueCaptured(one) : Enqueue(&one, false);
 }
 
 Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
@@ -302,28 +324,48 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
   }
   std::vector<cudaStream_t> begun;  // streams that an operation of this group has been published on
   for (Queued& op : *operations) {
-    op.help = {};
-    op.help.stop = &stop_->word;
-    op.help.seen = seen_ + config_.help_streams;
-    Last& last =
-        last_.try_emplace(op.work.order_key, Last{op.stream, nullptr, 0, true, false, nullptr}).first->second;
+    op.help = Alone();
+    const uint32_t number = op.work.order_key / kKeysOfCommunicator;
+    const auto [at, is_first] = last_.try_emplace(op.work.order_key);
+    Last& last = at->second;
+    if (is_first) last.work = op.work;
+    const bool elsewhere = !is_first && (last.stream != op.stream || last.gone);
+    if (!orders_.empty() || (elsewhere && !last.gone)) {
+      const auto known = orders_.find(number);
+      if (known != orders_.end()) op.order = known->second.get();
+      // A stream that is captured now cannot be asked, nor an event be recorded on it.
+      bool captured = false;
+      if (op.order == nullptr && elsewhere && !last.gone &&
+          (IsCaptured(last.stream, &captured) != cudaSuccess || captured)) {
+        if (Status s = OrderOf(number, &op.order); !s.ok()) return s;
+      }
+    }
+    op.moved = false;
+    if (op.order != nullptr) op.waits = op.order->Before(op.stream);
     // Asked of the operation, not of its stream: what others have put there since must not be waited for,
-    // it may wait for us.
-    op.moved = (last.stream != op.stream || last.gone) && !IsDone(last);
+    // it may wait for us. What was enqueued before this group, `order` knows.
+    if (elsewhere && (op.order == nullptr || !last.launched)) op.moved = !IsDone(last);
     op.after = last.stream;
     op.behind = last.behind;
-    last = {op.stream, nullptr, 0, false, false, nullptr};
+    last.stream = op.stream;
+    last.list = nullptr;
+    last.launched = last.gone = false;
+    last.behind = nullptr;
     if (op.list == nullptr) continue;
     const bool opens = !op.exclusive && std::find(begun.begin(), begun.end(), op.stream) == begun.end();
     if (opens) begun.push_back(op.stream);
-    if (op.list->Publish(op.work, op.touched, opens || op.moved, op.stream, &op.help)) {
+    if (op.list->Publish(op.work, op.touched, opens || op.moved || op.waits.any(), op.stream, &op.help)) {
       last.list = op.list;
       last.id = op.help.id;
     }
   }
+  std::map<GraphOrder*, std::vector<cudaStream_t>> ordered;
   for (const Queued& op : *operations) {
     cudaError_t e = cudaSuccess;
-    if (op.moved) {
+    for (const cudaEvent_t event : {op.waits.replayed, op.waits.called}) {
+      if (event != nullptr && e == cudaSuccess) e = cudaStreamWaitEvent(op.stream, event, 0);
+    }
+    if (op.moved && e == cudaSuccess) {
       if (op.behind == nullptr) e = cudaEventRecord(order_event_, op.after);
       if (e == cudaSuccess) {
         e = cudaStreamWaitEvent(op.stream, op.behind != nullptr ? op.behind : order_event_, 0);
@@ -331,8 +373,14 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     }
     if (e == cudaSuccess) e = LaunchCarrier(op.work, op.help, true, op.stream);
     if (Status s = Cuda(e, "launching an operation"); !s.ok()) return s;
+    Last& last = last_[op.work.order_key];
+    last.launched = true;
+    last.by_channels[op.work.channels] += NumbersOf(op.work);
+    if (op.order != nullptr) ordered[op.order].push_back(op.stream);
   }
-  for (const Queued& op : *operations) last_[op.work.order_key].launched = true;
+  for (const auto& [order, streams] : ordered) {
+    if (Status s = Cuda(order->Called(streams), "marking the end of operations"); !s.ok()) return s;
+  }
   return Status::Ok();
 }
 
@@ -347,6 +395,13 @@ bool Domain::IsDone(const Last& last) {
   }
   if (last.list != nullptr) return last.list->IsDone(last.id, last.stream);
   return IsIdle(last.stream);
+}
+
+HelpList Domain::Alone() const {
+  HelpList help{};
+  help.stop = &stop_->word;
+  help.seen = seen_ + config_.help_streams;
+  return help;
 }
 
 bool Domain::IsIdle(cudaStream_t stream) {

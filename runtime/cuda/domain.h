@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "runtime/cuda/graph_order.h"
 #include "runtime/cuda/heap.h"
 #include "runtime/cuda/help_stream.h"
 #include "runtime/cuda/rendezvous.h"
@@ -88,7 +89,7 @@ class Domain {
   Status Forget(cudaStream_t stream);
 
   // Operations of this thread between the two are published together and help each other; nothing is
-  // enqueued before the end. Groups do not nest.
+  // enqueued before the end. Groups do not nest. As for NCCL, all streams of a group are captured, or none.
   Status GroupStart();
   Status GroupEnd();
   void GroupCancel();  // instead: nothing of it is enqueued
@@ -115,35 +116,51 @@ class Domain {
  private:
   friend class Communicator;
   struct Queued {
-    Queued(const Work& of, const Touched& bytes, cudaStream_t on) : work(of), touched(bytes), stream(on) {}
+    Queued(const Work& of, const Touched& bytes, cudaStream_t on, bool in_graph)
+        : work(of), touched(bytes), stream(on), captured(in_graph) {}
     Work work;
     Touched touched;
     cudaStream_t stream;
+    bool captured;
     bool exclusive = false;
     HelpStream* list = nullptr;
     HelpList help{};
+    GraphOrder* order = nullptr;  // of its communicator, if that has been captured
+    GraphOrder::Waits waits;
     cudaStream_t after = nullptr;  // where the last operation of the same key was enqueued, if elsewhere
     bool moved = false;            // and it is unfinished
     cudaEvent_t behind = nullptr;  // recorded behind it, if `after` is gone
   };
   // The last operation of an order key.
   struct Last {
-    cudaStream_t stream;
-    HelpStream* list;  // null: not listed
-    uint32_t id;       // its entry
-    bool launched;
-    bool gone;           // its stream is
-    cudaEvent_t behind;  // then: recorded behind it; null: it was finished
+    cudaStream_t stream = nullptr;
+    HelpStream* list = nullptr;  // null: not listed
+    uint32_t id = 0;             // its entry
+    bool launched = true;
+    bool gone = false;             // its stream is
+    cudaEvent_t behind = nullptr;  // then: recorded behind it; null: it was finished
+    // For whom captures the communicator later: one operation, and the numbers (NumbersOf) of those with so many channels.
+    Work work{};
+    uint32_t by_channels[kMaxChannels + 1] = {};
   };
 
   explicit Domain(const DomainConfig& config) : config_(config) {}
   Status Check();
   Status PrepareHeap();
   Status PrepareDevice();
-  // Now, or at the group's end.
-  Status Submit(const Work& work, const Touched& touched, cudaStream_t stream);
+  // Now, or at the group's end. `captured`: the stream's capture gets it, to be carried at each launch of the graph.
+  Status Submit(const Work& work, const Touched& touched, cudaStream_t stream, bool* captured);
   // All are published before the first is launched. With the lock held.
   Status Enqueue(std::vector<Queued>* operations, bool group);
+  Status EnqueueCaptured(const std::vector<Queued>& operations);
+  // Of a communicator; from then on it is kept.
+  Status OrderOf(uint32_t number, GraphOrder** order);
+  // What is kept of a communicator that has ended, but what graphs hold.
+  void EndOf(uint32_t number);
+  // How an operation without a list is launched.
+  HelpList Alone() const;
+  // Whether every launch of a graph with operations of the communicator is through with them.
+  bool IsReplayed(uint32_t number);
   // With both locks held.
   Status ListOf(cudaStream_t stream, HelpStream** list);
   bool IsDone(const Last& last);
@@ -160,6 +177,7 @@ class Domain {
   std::unique_ptr<Heap> heap_;
   char* own_heap_ = nullptr;   // as mapped here
   uint64_t region_bytes_ = 0;  // of one communicator
+  uint32_t most_blocks_ = 0;   // of one kernel
   Word* stop_ = nullptr;
   Word* failed_ = nullptr;  // of each communicator
   HelpStream::Shared* lists_ = nullptr;
@@ -184,6 +202,7 @@ class Domain {
   std::vector<cudaEvent_t> behind_;
   std::vector<char*> rooms_;  // for renamed outputs, one a list
   std::map<uint32_t, Last> last_;  // by order key
+  std::map<uint32_t, std::unique_ptr<GraphOrder>> orders_;  // of communicators that were captured, by number
   cudaEvent_t order_event_ = nullptr;
   std::map<std::thread::id, std::vector<Queued>> groups_;  // open ones
   std::map<uint64_t, uint64_t> free_;       // user memory: offset -> bytes

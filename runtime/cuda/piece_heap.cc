@@ -59,17 +59,22 @@ Status MappedRange::Map(uint64_t offset, uint64_t bytes, CUmemGenericAllocationH
   if (const CUresult e = driver_->map(base_ + offset, bytes, 0, handle, 0); e != CUDA_SUCCESS) {
     return Failed("cuMemMap", e);
   }
-  CUmemAccessDesc access;
-  memset(&access, 0, sizeof access);
-  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  access.location.id = device_;
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  if (const CUresult e = driver_->set_access(base_ + offset, bytes, &access, 1); e != CUDA_SUCCESS) {
+  if (Status s = Share(offset, bytes, device_); !s.ok()) {
     driver_->unmap(base_ + offset, bytes);
-    return Failed("cuMemSetAccess", e);
+    return s;
   }
   pieces_[offset] = bytes;
   return Status::Ok();
+}
+
+Status MappedRange::Share(uint64_t offset, uint64_t bytes, int device) {
+  CUmemAccessDesc access;
+  memset(&access, 0, sizeof access);
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  const CUresult e = driver_->set_access(base_ + offset, bytes, &access, 1);
+  return e == CUDA_SUCCESS ? Status::Ok() : Failed("cuMemSetAccess", e);
 }
 
 Status MappedRange::MapDescriptor(uint64_t offset, uint64_t bytes, int descriptor) {
@@ -130,6 +135,13 @@ Status PieceHeap::Add(uint64_t bytes, cudaStream_t stream, uint64_t* offset) {
   cudaError_t e = cudaMemsetAsync(base() + *offset, 0, bytes, stream);
   if (e == cudaSuccess) e = cudaStreamSynchronize(stream);
   return e == cudaSuccess ? Status::Ok() : Failed("clearing a piece of the heap", e);
+}
+
+Status PieceHeap::ShareWith(int device, uint64_t offset) {
+  const std::lock_guard<std::mutex> held(mutex_);
+  const auto at = pieces_.find(offset);
+  if (at == pieces_.end()) return Status::InvalidArgument("there is no such piece");
+  return range_->Share(offset, at->second.bytes, device);
 }
 
 int PieceHeap::DescriptorOf(uint64_t offset, uint64_t* bytes) const {

@@ -1,8 +1,9 @@
-// Memory of this process's device in pieces that other processes can map one by one, when they need them:
+// Memory of a device in pieces that other processes can map one by one, when they need them:
 // physical memory with a POSIX file descriptor each (cuMemCreate), in one range of addresses that is
-// reserved at first. A peer reserves as large a range, so that two pieces have the same distance there.
+// reserved at first. A peer reserves as large a range, so that two pieces have the same distance there; another
+// device of the same process uses the same addresses.
 //
-// Thread rule: PieceHeap and PeerHeap: one thread at a time; DescriptorOf: any.
+// Thread rule: PieceHeap and PeerHeap: one thread at a time; DescriptorOf and ShareWith: any.
 // Ownership: pieces stay until the heap ends, which is when no kernel uses them any more. Nothing here
 // frees memory or waits for kernels before.
 // Errors: Status; kUnavailable where the device or the driver cannot do this.
@@ -29,9 +30,11 @@ class MappedRange {
   MappedRange& operator=(const MappedRange&) = delete;
 
   static Status Reserve(int device, std::unique_ptr<MappedRange>* range);
-  // For this device alone to read and write.
+  // For this device to read and write.
   Status Map(uint64_t offset, uint64_t bytes, CUmemGenericAllocationHandle handle);
   Status MapDescriptor(uint64_t offset, uint64_t bytes, int descriptor);
+  // What is mapped, for another device of this process too.
+  Status Share(uint64_t offset, uint64_t bytes, int device);
   bool Has(uint64_t offset) const { return pieces_.contains(offset); }
   char* base() const { return reinterpret_cast<char*>(base_); }
 
@@ -55,6 +58,8 @@ class PieceHeap {
   Status Add(uint64_t bytes, cudaStream_t stream, uint64_t* offset);
   // Of the piece at `offset`, with its bytes; the heap's. -1: there is none.
   int DescriptorOf(uint64_t offset, uint64_t* bytes) const;
+  // Lets another device of this process read and write the piece at `offset`, at the same address. Any thread.
+  Status ShareWith(int device, uint64_t offset);
   char* base() const { return range_->base(); }
 
  private:

@@ -278,6 +278,23 @@ GRT_HD inline bool ServeDetached(Block& b, const WorkerView& v, uint32_t id, uin
   return any;
 }
 
+// Channels are dealt out among the blocks that have started: the first one of a block, of every `places`.
+GRT_HD inline uint32_t FirstDealt(uint32_t id, uint32_t place, uint32_t places) { return (place + id) % places; }
+
+// In which of its rounds a block looks for failures: in the first one of an instance, in each in which there are more
+// blocks than before, and once in so many. While blocks start, what they deal each other does not fit, and some
+// channels may be nobody's; an instance in which nothing goes on ends after few rounds. So every channel is looked at in
+// the first round in which it is somebody's.
+struct LookRounds {
+  uint32_t rounds = 0, places = 0;
+};
+GRT_HD inline bool IsLookRound(LookRounds* look, uint32_t places) {
+  constexpr uint32_t kOften = 16;
+  const bool looks = look->rounds++ % kOften == 0 || places != look->places;
+  look->places = places;
+  return looks;
+}
+
 // Once along the list. Whether a step was made. `place`: of the block among `places`; `looks` as above.
 template <typename Block>
 GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint32_t places, bool looks,
@@ -308,7 +325,7 @@ GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint3
       const uint32_t id = window + i;
       const uint64_t spins = v.policy == Policy::kSpinThreshold ? SpinsAt(v.spin, position) : tries;
       ++position;
-      const uint32_t first = (place + id) % places;
+      const uint32_t first = FirstDealt(id, place, places);
       if (first >= channels) continue;
       const uint32_t mine = (channels - first + places - 1) / places;
       for (uint32_t k = b.Thread(); k < mine; k += b.Threads()) room.claims[k] = FreeClaim(v, id, first + k * places);
@@ -454,8 +471,7 @@ GRT_HD inline void BeResident(Block& b, const WorkerView& v) {
     leader.progress = LoadRelaxed(&v.device->progress);
   }
   Composed composed;
-  constexpr uint32_t kLook = 16;  // failures are looked for in the first round of an instance, and once in so many
-  uint32_t rounds = 0;
+  LookRounds look;
   for (;;) {
     uint32_t state = 0;  // 1: over, 2: something was published; above: blocks that have started
     uint64_t published = 0;
@@ -482,7 +498,8 @@ GRT_HD inline void BeResident(Block& b, const WorkerView& v) {
       leader.published = BroadcastWide(b, published);
       TakeIn(b, v, before, leader.published);
     }
-    if (!WorkOnce(b, v, static_cast<uint32_t>(number), places, rounds++ % kLook == 0, &composed)) b.Rest();
+    const bool looks = IsLookRound(&look, places);
+    if (!WorkOnce(b, v, static_cast<uint32_t>(number), places, looks, &composed)) b.Rest();
   }
   b.Sync();
   if (b.Thread() != 0) return;

@@ -28,6 +28,7 @@ grtResult_t Make(const std::string& name, uint32_t ranks, uint32_t rank, const g
   auto made = std::make_unique<grtCommOpaque>();
   made->comm = std::make_shared<CommState>();
   CommState& comm = *made->comm;
+  comm.process = process;
   comm.name = name;
   comm.ranks = ranks;
   comm.rank = rank;
@@ -49,7 +50,7 @@ void Pause(int64_t* ns) {
 grtResult_t MakeReady(const std::shared_ptr<CommState>& comm) {
   if (const grtResult_t error = comm->error(); error != grtSuccess) return error;
   if (comm->ready.load(std::memory_order_acquire) != nullptr) return grtSuccess;
-  return Process::Get()->Connect(comm, DeadlineIn(kMembersNs));
+  return Process::Connect(comm, DeadlineIn(kMembersNs));
 }
 
 }  // namespace gordian::runtime::cuda
@@ -71,7 +72,7 @@ grtResult_t grtCommInitRankConfig(grtComm_t* comm, int nranks, grtUniqueId id, i
 
 grtResult_t grtCommConnect(grtComm_t comm, uint64_t timeout_ns) {
   if (comm == nullptr) return grtInvalidArgument;
-  return Guarded([&] { return Process::Get()->Connect(comm->comm, DeadlineIn(timeout_ns)); });
+  return Guarded([&] { return Process::Connect(comm->comm, DeadlineIn(timeout_ns)); });
 }
 
 grtResult_t grtCommSplit(grtComm_t comm, int color, int key, grtComm_t* out, const grtConfig_t* given,
@@ -128,7 +129,7 @@ grtResult_t grtCommAbort(grtComm_t comm) {
   return Guarded([&] {
     comm->comm->Abort();
     comm->comm->aborted = true;
-    Process::Get()->Leave(comm->comm);
+    comm->comm->process->Leave(comm->comm);
     delete comm;
     return grtSuccess;
   });
@@ -139,7 +140,7 @@ grtResult_t grtCommDestroy(grtComm_t comm, uint64_t timeout_ns) {
   return Guarded([&]() -> grtResult_t {
     const int64_t deadline_ns = DeadlineIn(timeout_ns);
     CommState& state = *comm->comm;
-    const OnDevice on(Process::Get()->device());
+    const OnDevice on(state.process->device());
     std::set<cudaStream_t> streams;
     std::map<int, Detached> detached;
     {
@@ -151,6 +152,11 @@ grtResult_t grtCommDestroy(grtComm_t comm, uint64_t timeout_ns) {
     std::vector<cudaEvent_t> ends;
     grtResult_t result = grtSuccess;
     for (cudaStream_t stream : streams) {
+      bool captured = false;
+      if (IsCaptured(stream, &captured) != cudaSuccess || captured) {
+        state.aborted = true;  // it cannot be asked: nobody knows when its operations end
+        continue;
+      }
       cudaEvent_t end = nullptr;
       if (cudaEventCreateWithFlags(&end, cudaEventDisableTiming) != cudaSuccess) result = grtUnhandledCudaError;
       if (end != nullptr) ends.push_back(end);
@@ -172,13 +178,18 @@ grtResult_t grtCommDestroy(grtComm_t comm, uint64_t timeout_ns) {
     }
     for (const cudaEvent_t end : ends) cudaEventDestroy(end);
     if (result != grtSuccess) return result;
+    // And the launches of graphs so far.
+    const Communicator* communicator = state.ready.load(std::memory_order_acquire);
+    for (; communicator != nullptr && !communicator->IsReplayed(); Pause(&pause_ns)) {
+      if (NowNs() >= deadline_ns) return grtTimeout;
+    }
     for (const auto& [sequence, operation] : detached) {
       const gordian::Status done = operation.Wait(static_cast<uint64_t>(std::max<int64_t>(deadline_ns - NowNs(), 0)));
       if (done.code() == gordian::StatusCode::kDeadline) return grtTimeout;
       if (!done.ok()) state.aborted = true;  // nobody knows that it is over
     }
     if (state.error() != grtSuccess) state.aborted = true;
-    Process::Get()->Leave(comm->comm);
+    state.process->Leave(comm->comm);
     delete comm;
     return grtSuccess;
   });
@@ -202,11 +213,10 @@ grtResult_t grtMemAlloc(void** memory, size_t bytes) {
 
 grtResult_t grtMemFree(void* memory) {
   if (memory == nullptr) return grtSuccess;
-  Process* process = Process::Get();
-  if (process == nullptr) return grtInvalidUsage;
   return Guarded([&] {
-    process->domain().Free(memory);
-    return grtSuccess;
+    const std::vector<Process*> all = Process::All();
+    for (Process* process : all) process->domain().Free(memory);  // whosever it is
+    return all.empty() ? grtInvalidUsage : grtSuccess;
   });
 }
 
@@ -216,10 +226,10 @@ grtResult_t grtCommDeregister(grtComm_t, grtReg_t) { return grtNotSupported; }
 grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats) {
   if (comm == nullptr || !HasHead(stats)) return grtInvalidArgument;
   return Guarded([&] {
-    Process* process = Process::Get();
+    Process* process = comm->comm->process;
     const OnDevice on(process->device());
     stats->operations = comm->comm->operations.load();
-    // Of the whole process: kernels do not tell communicators apart. In channels, not in operations.
+    // Of the whole device: kernels do not tell communicators apart. In channels, not in operations.
     uint32_t helped = 0;
     if (!process->domain().Helped(&helped).ok()) return grtUnhandledCudaError;
     stats->helped = helped;

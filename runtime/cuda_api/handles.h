@@ -16,6 +16,7 @@ struct grtCommOpaque {
 
 struct grtOpOpaque {
   ~grtOpOpaque() {
+    const gordian::runtime::cuda::RelaxedCapture relaxed;
     if (event != nullptr) cudaEventDestroy(event);
   }
   std::shared_ptr<gordian::runtime::cuda::CommState> comm;

@@ -24,6 +24,7 @@ uint32_t StateOf(const Attendee& a) { return __atomic_load_n(&a.state, __ATOMIC_
 struct Meeting::Page {
   alignas(128) uint32_t failed;  // Failure; the devices read and write it too
   alignas(128) uint32_t arrived;  // a futex
+  uint32_t captured;
   alignas(128) Attendee attendees[kMostMeeting];
 };
 
@@ -32,7 +33,8 @@ grtResult_t Meeting::Come(const std::string& name, uint32_t ranks, uint32_t rank
   static_assert(sizeof(Page) <= kPageBytes);
   if (ranks < 1 || ranks > kMostMeeting || rank >= ranks) return grtInvalidArgument;
   std::shared_ptr<SharedMemory> memory = SharedMemory::Open(name, kPageBytes);
-  if (memory == nullptr || !memory->Reserve(0, kPageBytes)) return grtSystemError;
+  // A page: there as soon as it is open. Of one process all members have the same, perhaps without its descriptor by now.
+  if (memory == nullptr) return grtSystemError;
   std::shared_ptr<Meeting> meeting(new Meeting(std::move(memory), ranks, rank));
   Page& page = meeting->shared();
   Attendee& seat = page.attendees[rank];
@@ -92,6 +94,10 @@ bool Meeting::SomeNeverEnd() const {
 }
 
 void Meeting::WakeWaiting() { FutexWakeAll(Atomic(&shared().arrived)); }
+
+void Meeting::NoteCaptured() { Atomic(&shared().captured)->store(1, std::memory_order_release); }
+
+bool Meeting::IsCaptured() const { return Atomic(&shared().captured)->load(std::memory_order_acquire) != 0; }
 
 uint32_t* Meeting::failed() const { return &shared().failed; }
 

@@ -48,6 +48,10 @@ class Meeting {
   bool SomeNeverEnd() const;    // and it never may
   // For who waits for members: the failure has changed.
   void WakeWaiting();
+  // A graph of this rank has operations of the communicator, which may be launched after its end: by mistake, but
+  // that must not write what is another's by then.
+  void NoteCaptured();
+  bool IsCaptured() const;  // on any rank
 
   // Of its page, which stays mapped; once, by who came.
   void CloseDescriptor() { memory_->CloseDescriptor(); }

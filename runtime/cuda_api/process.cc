@@ -23,13 +23,57 @@ constexpr uint64_t kStageBytes = 32ull << 20;
 constexpr uint64_t kDefaultHeapBytes = 64ull << 20;
 constexpr int kFetchMs = 10000;
 
-struct First {
+constexpr int kMostDevices = 64;
+
+struct Devices {
   std::mutex mutex;
-  std::atomic<Process*> process{nullptr};
+  std::atomic<int> count{0};
+  std::atomic<Process*> only{nullptr};  // while there is one
+  std::atomic<Process*> of[kMostDevices] = {};
 };
-First& TheFirst() {
-  static First* first = new First;  // threads outlive main
-  return *first;
+Devices& TheDevices() {
+  static Devices* devices = new Devices;  // threads outlive main
+  return *devices;
+}
+
+// Once, for all devices: members in one process have one mapping of their page. It stays where it is.
+bool RegisterPage(void* page) {
+  static std::mutex* mutex = new std::mutex;
+  static std::set<void*>* pages = new std::set<void*>;
+  const std::lock_guard<std::mutex> lock(*mutex);
+  if (pages->contains(page)) return true;
+  const unsigned flags = cudaHostRegisterMapped | cudaHostRegisterPortable;
+  if (cudaHostRegister(page, Meeting::kPageBytes, flags) != cudaSuccess) return false;
+  pages->insert(page);
+  return true;
+}
+
+// Members of communicators in this process, by the communicator's name.
+struct Members {
+  std::mutex mutex;
+  std::multimap<std::string, std::weak_ptr<CommState>> of;
+};
+Members& TheMembers() {
+  static Members* members = new Members;
+  return *members;
+}
+void NoteMember(const std::shared_ptr<CommState>& comm) {
+  Members& members = TheMembers();
+  const std::lock_guard<std::mutex> lock(members.mutex);
+  std::erase_if(members.of, [](const auto& known) { return known.second.expired(); });
+  members.of.emplace(comm->name, comm);
+}
+std::vector<std::shared_ptr<CommState>> MembersHere(const std::string& name) {
+  Members& members = TheMembers();
+  const std::lock_guard<std::mutex> lock(members.mutex);
+  std::vector<std::shared_ptr<CommState>> here;
+  const auto [begin, end] = members.of.equal_range(name);
+  for (auto at = begin; at != end; ++at) {
+    if (auto comm = at->second.lock(); comm != nullptr && comm->has_entered.load(std::memory_order_acquire)) {
+      here.push_back(std::move(comm));
+    }
+  }
+  return here;
 }
 
 grtResult_t ToResult(const Status& status) {
@@ -81,26 +125,46 @@ OnDevice::~OnDevice() {
   if (before_ >= 0) cudaSetDevice(before_);
 }
 
-Process* Process::Get() { return TheFirst().process.load(std::memory_order_acquire); }
+Process* Process::Of(cudaStream_t stream) {
+  const Devices& devices = TheDevices();
+  if (Process* only = devices.only.load(std::memory_order_acquire)) return only;
+  if (devices.count.load(std::memory_order_acquire) == 0) return nullptr;
+  int device = -1;
+  const bool is_default = stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+  const cudaError_t e = is_default ? cudaGetDevice(&device) : cudaStreamGetDevice(stream, &device);
+  if (e != cudaSuccess || device < 0 || device >= kMostDevices) {
+    [[maybe_unused]] const cudaError_t cleared = cudaGetLastError();  // not an error of the job's
+    return nullptr;
+  }
+  return devices.of[device].load(std::memory_order_acquire);
+}
+
+std::vector<Process*> Process::All() {
+  std::vector<Process*> all;
+  for (const std::atomic<Process*>& of : TheDevices().of) {
+    if (Process* process = of.load(std::memory_order_acquire)) all.push_back(process);
+  }
+  return all;
+}
 
 grtResult_t Process::Of(int device, const grtConfig_t& config, Process** process) {
-  First& first = TheFirst();
-  const std::lock_guard<std::mutex> lock(first.mutex);
-  Process* known = first.process.load(std::memory_order_relaxed);
-  if (known == nullptr) {
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || device >= devices) return grtUnhandledCudaError;
-    std::unique_ptr<Process> made(new Process(device, config));
-    if (const grtResult_t result = made->Prepare(); result != grtSuccess) return result;
-    known = made.release();
-    first.process.store(known, std::memory_order_release);
+  if (device < 0 || device >= kMostDevices) return grtInvalidArgument;
+  Devices& all = TheDevices();
+  *process = all.of[device].load(std::memory_order_acquire);
+  if (*process != nullptr) {
+    (*process)->WantUserBytes(config.heap_bytes);
+    return grtSuccess;
   }
-  if (known->device_ != device) return grtNotSupported;
-  if (config.heap_bytes != 0) {
-    const std::lock_guard<std::mutex> lock(known->mutex_);
-    known->user_wanted_ = config.heap_bytes;  // of no effect once there is such memory
-  }
-  *process = known;
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  *process = all.of[device].load(std::memory_order_relaxed);
+  if (*process != nullptr) return grtSuccess;
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || device >= devices) return grtUnhandledCudaError;
+  std::unique_ptr<Process> made(new Process(device, config));
+  if (const grtResult_t result = made->Prepare(); result != grtSuccess) return result;
+  *process = made.release();
+  all.of[device].store(*process, std::memory_order_release);
+  all.only.store(all.count.fetch_add(1) == 0 ? *process : nullptr, std::memory_order_release);
   return grtSuccess;
 }
 
@@ -140,7 +204,9 @@ void Process::ForEachWatched(Body body) {
 
 grtResult_t Process::TakeRegion(uint64_t bytes, uint64_t* offset) {
   for (auto at = leaving_.begin(); at != leaving_.end();) {
-    if (at->meeting->AllAreOver()) {
+    if (at->meeting->AllAreOver() && at->meeting->IsCaptured()) {
+      at = leaving_.erase(at);  // some member's graph may still write there
+    } else if (at->meeting->AllAreOver()) {
       regions_.push_back(at->region);
       at = leaving_.erase(at);
     } else if (at->meeting->SomeNeverEnd()) {
@@ -163,6 +229,7 @@ grtResult_t Process::TakeRegion(uint64_t bytes, uint64_t* offset) {
 
 grtResult_t Process::Enter(const std::shared_ptr<CommState>& comm) {
   const OnDevice on(device_);
+  NoteMember(comm);
   Attendee own = {};
   const uint64_t bytes = Communicator::RegionBytes(domain_->config(), comm->ranks);
   {
@@ -187,11 +254,11 @@ grtResult_t Process::Enter(const std::shared_ptr<CommState>& comm) {
   }
   // The devices of all members read and write the page. It stays registered: undoing that would wait for the
   // device.
-  const cudaError_t e = cudaHostRegister(comm->meeting->page(), Meeting::kPageBytes, cudaHostRegisterMapped);
-  if (e != cudaSuccess) return grtUnhandledCudaError;
+  if (!RegisterPage(comm->meeting->page())) return grtUnhandledCudaError;
   comm->meeting->CloseDescriptor();
   const std::lock_guard<std::mutex> lock(mutex_);
   pages_.push_back(comm->meeting);
+  comm->has_entered.store(true, std::memory_order_release);
   return grtSuccess;
 }
 
@@ -216,6 +283,35 @@ grtResult_t Process::Connect(const std::shared_ptr<CommState>& comm, int64_t dea
     const grtResult_t error = comm->error();
     return error != grtSuccess ? error : result;
   }
+  if (const grtResult_t result = comm->process->ConnectOwn(comm); result != grtSuccess) return result;
+  for (const std::shared_ptr<CommState>& other : MembersHere(comm->name)) {
+    if (const grtResult_t result = other->process->ConnectOwn(other); result != grtSuccess) return result;
+  }
+  return grtSuccess;
+}
+
+grtResult_t Process::Reach(const Attendee& member, const std::vector<uint64_t>& offsets, char** base) {
+  if (member.pid == getpid() && member.pid_namespace == PidNamespace()) {
+    for (Process* other : All()) {
+      if (other->server_->name() != member.server) continue;
+      if (other == this) return grtNotSupported;  // two ranks on one device
+      for (const uint64_t offset : offsets) {
+        if (Status s = other->heap_->ShareWith(device_, offset); !s.ok()) return ToResult(s);
+      }
+      *base = other->heap_->base();
+      return grtSuccess;
+    }
+    return grtInternalError;
+  }
+  PeerHeap* heap = nullptr;
+  for (const uint64_t offset : offsets) {
+    if (const grtResult_t result = Map(member, offset, &heap); result != grtSuccess) return result;
+  }
+  *base = heap->base();
+  return grtSuccess;
+}
+
+grtResult_t Process::ConnectOwn(const std::shared_ptr<CommState>& comm) {
   if (comm->ready.load(std::memory_order_acquire) != nullptr) return grtSuccess;
   Watch(comm);  // before its lock is held
   const std::lock_guard<std::mutex> once(comm->mutex);
@@ -239,13 +335,11 @@ grtResult_t Process::Connect(const std::shared_ptr<CommState>& comm, int64_t dea
       }
       continue;
     }
-    // Two ranks in one process would share its counters.
-    if (member.pid == getpid()) return grtNotSupported;
-    PeerHeap* heap = nullptr;
-    grtResult_t result = Map(member, member.region_at, &heap);
-    if (result == grtSuccess && place.offers) result = Map(member, member.user_at, &heap);
-    if (result != grtSuccess) return result;
-    place.regions.push_back(heap->base() + member.region_at);
+    std::vector<uint64_t> pieces = {member.region_at};
+    if (place.offers) pieces.push_back(member.user_at);
+    char* base = nullptr;
+    if (const grtResult_t result = Reach(member, pieces, &base); result != grtSuccess) return result;
+    place.regions.push_back(base + member.region_at);
   }
   void* failed = nullptr;
   if (cudaHostGetDevicePointer(&failed, comm->meeting->page(), 0) != cudaSuccess) return grtUnhandledCudaError;
@@ -267,7 +361,8 @@ void Process::Leave(const std::shared_ptr<CommState>& comm) {
 }
 
 void Process::Forget(cudaStream_t stream) {
-  const bool idle = cudaStreamQuery(stream) == cudaSuccess;
+  bool captured = false;  // then it cannot be asked
+  const bool idle = IsCaptured(stream, &captured) == cudaSuccess && !captured && cudaStreamQuery(stream) == cudaSuccess;
   if (!idle) {
     [[maybe_unused]] const cudaError_t cleared = cudaGetLastError();  // not an error of the job's
   }
@@ -276,6 +371,12 @@ void Process::Forget(cudaStream_t stream) {
     // Its end will not be known: its region is not used again.
     if (comm.streams.erase(stream) != 0 && !idle) comm.aborted = true;
   });
+}
+
+void Process::WantUserBytes(uint64_t bytes) {
+  if (bytes == 0) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  user_wanted_ = bytes;  // of no effect once there is such memory
 }
 
 grtResult_t Process::Allocate(void** memory, size_t bytes) {

@@ -1,7 +1,8 @@
-// What the communicators of this process share: its device, the memory that others map, what of theirs is
-// mapped here, and a thread that learns of processes that end.
+// What the communicators of this process share, on each device: the memory that others map, what of theirs is
+// mapped here, lists, the resident worker, and a thread that learns of processes that end.
 //
-// One device a process: the one that the first communicator, or grtMemAlloc, was made on.
+// A process may have several devices, and on each one member of a communicator; they use each other's memory where
+// it is mapped. Nothing here asks which thread calls for which device.
 //
 // Thread rule: any thread. Made at the first use, never destroyed: its threads sleep until the process ends.
 // Errors: grtResult_t.
@@ -31,14 +32,18 @@
 namespace gordian::runtime::cuda {
 
 // A communicator as its handle, and the handles of its operations, know it.
+class Process;
+
 struct CommState {
   std::string name;
+  Process* process = nullptr;  // of its device
   uint32_t ranks = 0, rank = 0;
   grtConfig_t config;
   std::shared_ptr<Meeting> meeting;
   uint64_t region_at = 0;
   std::atomic<uint32_t> children{0};
   std::atomic<uint64_t> operations{0};
+  std::atomic<bool> has_entered{false};  // Process::Enter has succeeded
 
   std::mutex mutex;  // what is below
   bool aborted = false;  // before its operations were known to be over: its region is not used again
@@ -53,7 +58,8 @@ struct CommState {
   void Abort();
 };
 
-// The device of a communicator is current while it lives.
+// The device of a communicator is current while it lives; captures of other threads neither hinder calls then nor
+// are ended by them.
 class OnDevice {
  public:
   explicit OnDevice(int device);
@@ -62,24 +68,28 @@ class OnDevice {
   OnDevice& operator=(const OnDevice&) = delete;
 
  private:
+  const RelaxedCapture relaxed_;
   int before_ = -1;  // -1: it was current
 };
 
+// What this process has on one of its devices.
 class Process {
  public:
-  // For `device`, with `config` if it is the first use. grtNotSupported: another device is in use here, or
-  // this one cannot do what is needed.
+  // For `device`, with `config` if it is the first use. grtNotSupported: the device cannot do what is needed.
   static grtResult_t Of(int device, const grtConfig_t& config, Process** process);
-  // Null before the first use.
-  static Process* Get();
+  // That of the stream's device; of one of the default streams, of the current device. Null: it is not in use.
+  static Process* Of(cudaStream_t stream);
+  // Those in use.
+  static std::vector<Process*> All();
 
   int device() const { return device_; }
   Domain& domain() { return *domain_; }
 
   // Takes memory for a communicator and comes to its meeting.
   grtResult_t Enter(const std::shared_ptr<CommState>& comm);
-  // Maps what the other members have; waits for them.
-  grtResult_t Connect(const std::shared_ptr<CommState>& comm, int64_t deadline_ns);
+  // Maps what the other members have; waits for them. For the communicator's members on other devices of this
+  // process too: no kernel of one of them waits for another then that could not be launched yet.
+  static grtResult_t Connect(const std::shared_ptr<CommState>& comm, int64_t deadline_ns);
   // After the end of its operations here.
   void Leave(const std::shared_ptr<CommState>& comm);
 
@@ -90,9 +100,13 @@ class Process {
   grtResult_t Allocate(void** memory, size_t bytes);
 
  private:
+  void WantUserBytes(uint64_t bytes);
   Process(int device, const grtConfig_t& config);
   grtResult_t Prepare();
   grtResult_t TakeRegion(uint64_t bytes, uint64_t* offset);
+  grtResult_t ConnectOwn(const std::shared_ptr<CommState>& comm);
+  // Where a member's memory is mapped here; `offsets` are pieces of it.
+  grtResult_t Reach(const Attendee& member, const std::vector<uint64_t>& offsets, char** base);
   grtResult_t Map(const Attendee& peer, uint64_t offset, PeerHeap** heap);
   void Watch(const std::shared_ptr<CommState>& comm);
   void WatchLoop();

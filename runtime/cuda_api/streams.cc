@@ -21,14 +21,6 @@ Events& TheEvents() {
   return *events;
 }
 
-template <typename Body>
-grtResult_t WithDomain(Body body) {
-  return Guarded([&]() -> grtResult_t {
-    Process* process = Process::Get();
-    if (process != nullptr) body(process->domain());
-    return grtSuccess;
-  });
-}
 
 }  // namespace
 }  // namespace gordian::runtime::cuda
@@ -38,25 +30,33 @@ using namespace gordian::runtime::cuda;
 
 grtResult_t grtStreamExclusive(cudaStream_t stream, int exclusive) {
   return Guarded([&] {
-    Process* process = Process::Get();
-    if (process == nullptr) return grtInvalidUsage;  // no device yet
+    Process* process = Process::Of(stream);
+    if (process == nullptr) return grtInvalidUsage;  // its device is not in use yet
+    const OnDevice on(process->device());
     // With more streams than there are lists, this one's operations never begin early: right, and said.
     return process->domain().SetExclusive(stream, exclusive != 0).ok() ? grtSuccess : grtNotSupported;
   });
 }
 
 grtResult_t grtStreamForeign(cudaStream_t stream) {
-  return WithDomain([&](Domain& domain) { domain.Foreign(stream); });
+  return Guarded([&] {
+    if (Process* process = Process::Of(stream)) process->domain().Foreign(stream);
+    return grtSuccess;
+  });
 }
 
 grtResult_t grtStreamForeignAll(void) {
-  return WithDomain([](Domain& domain) { domain.ForeignAll(); });
+  return Guarded([] {
+    for (Process* process : Process::All()) process->domain().ForeignAll();
+    return grtSuccess;
+  });
 }
 
 grtResult_t grtStreamGone(cudaStream_t stream) {
   return Guarded([&]() -> grtResult_t {
-    Process* process = Process::Get();
+    Process* process = Process::Of(stream);
     if (process == nullptr) return grtSuccess;
+    const OnDevice on(process->device());
     process->Forget(stream);
     return process->domain().Forget(stream).ok() ? grtSuccess : grtUnhandledCudaError;
   });
@@ -71,14 +71,14 @@ grtResult_t grtEventRecorded(const void* event, cudaStream_t stream) {
 }
 
 grtResult_t grtEventAwaited(const void* event, cudaStream_t stream) {
-  return WithDomain([&](Domain& domain) {
+  return Guarded([&]() -> grtResult_t {
     {
       const std::lock_guard<std::mutex> lock(TheEvents().mutex);
       const auto at = TheEvents().stream_of.find(event);
       // Its own past: that is waited for anyhow.
-      if (at != TheEvents().stream_of.end() && at->second == stream) return;
+      if (at != TheEvents().stream_of.end() && at->second == stream) return grtSuccess;
     }
-    domain.Foreign(stream);
+    return grtStreamForeign(stream);
   });
 }
 

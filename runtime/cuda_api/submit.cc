@@ -8,6 +8,7 @@
 
 #include "runtime/cpu/futex.h"
 #include "runtime/cuda_api/handles.h"
+#include "runtime/include/gordian/runtime_front.h"
 
 namespace gordian::runtime::cuda {
 namespace {
@@ -39,17 +40,6 @@ thread_local Group t_group;
 bool IsKnown(const grtOpDesc_t& d) {
   return d.kind >= grtKindAllReduce && d.kind <= grtKindRecv && d.type >= grtInt8 && d.type <= grtFloat8e5m2 &&
          d.op >= grtSum && d.op <= grtPreMulSum && d.order >= grtOrderDefault && d.order <= grtOrderDetached;
-}
-
-// Counters of operations are the device's, but lists and what a communicator was last called on are the
-// host's: an operation that is launched again by a graph would not be known to them.
-grtResult_t RefuseCapture(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  if (cudaStreamIsCapturing(stream, &status) != cudaSuccess) {
-    [[maybe_unused]] const cudaError_t cleared = cudaGetLastError();  // the legacy stream beside a capture
-    return grtNotSupported;
-  }
-  return status == cudaStreamCaptureStatusNone ? grtSuccess : grtNotSupported;
 }
 
 grtResult_t Check(const grtOpDesc_t& d, cudaStream_t stream, grtOp_t* handle, Call* call) {
@@ -84,8 +74,10 @@ grtResult_t Check(const grtOpDesc_t& d, cudaStream_t stream, grtOp_t* handle, Ca
                        (call->out == nullptr && HasOutput(call->kind, d.root_or_peer, comm.rank)))) {
     return grtInvalidArgument;
   }
-  if (!call->detached) {
-    if (const grtResult_t result = RefuseCapture(stream); result != grtSuccess) return result;
+  if (!call->detached && handle != nullptr) {
+    // Nobody could ask an event that is captured.
+    bool captured = false;
+    if (IsCaptured(stream, &captured) != cudaSuccess || captured) return grtNotSupported;
   }
   return MakeReady(call->comm);
 }
@@ -100,8 +92,8 @@ grtResult_t CopySelf(std::vector<Call>* calls) {
       (call.kind == OpKind::kSend ? sends : receives).push_back(std::move(call));
     }
   }
-  Domain& domain = Process::Get()->domain();
   for (const Call& send : sends) {
+    Domain& domain = send.comm->process->domain();
     const auto receive = std::find_if(receives.begin(), receives.end(), [&](const Call& r) { return r.comm == send.comm; });
     if (receive == receives.end()) return grtInvalidUsage;  // it would wait for itself
     const uint64_t bytes = send.count * SizeOf(send.type);
@@ -158,13 +150,16 @@ grtResult_t Enqueue(Call* call, Detached* detached) {
     comm.detached[sequence] = *detached;
     return grtSuccess;
   }
-  {
+  bool captured = false;
+  const Status launched = communicator.Launch(call->kind, call->in, call->out, call->count, call->type, call->op,
+                                              call->root_or_peer, call->stream, call->scalar, &captured);
+  if (captured) {
+    comm.meeting->NoteCaptured();
+  } else {
     const std::lock_guard<std::mutex> lock(comm.mutex);
     comm.streams.insert(call->stream);
   }
-  return ToResult(communicator.Launch(call->kind, call->in, call->out, call->count, call->type, call->op,
-                                      call->root_or_peer, call->stream, call->scalar),
-                  comm);
+  return ToResult(launched, comm);
 }
 
 grtResult_t GiveHandle(const Call& call, Detached detached) {
@@ -180,9 +175,10 @@ grtResult_t GiveHandle(const Call& call, Detached detached) {
   return grtSuccess;
 }
 
+// Of one device.
 grtResult_t Run(std::vector<Call> calls, bool group) {
-  const OnDevice on(Process::Get()->device());
-  Domain& domain = Process::Get()->domain();
+  const OnDevice on(calls.front().comm->process->device());
+  Domain& domain = calls.front().comm->process->domain();
   grtResult_t result = grtSuccess;
   if (group) {
     result = CopySelf(&calls);
@@ -211,7 +207,25 @@ grtResult_t Run(std::vector<Call> calls, bool group) {
   return result;
 }
 
+// A group may have operations of several devices: each device's are published and launched together. Launching
+// waits for nobody, so one thread can do it for all.
+grtResult_t RunGroup(std::vector<Call> calls) {
+  grtResult_t result = grtSuccess;
+  while (!calls.empty()) {
+    const auto others = std::stable_partition(calls.begin(), calls.end(), [first = calls.front().comm->process](const Call& call) {
+      return call.comm->process == first;
+    });
+    std::vector<Call> rest(std::make_move_iterator(others), std::make_move_iterator(calls.end()));
+    calls.erase(others, calls.end());
+    const grtResult_t one = Run(std::move(calls), true);
+    if (result == grtSuccess) result = one;
+    calls = std::move(rest);
+  }
+  return result;
+}
+
 grtResult_t ResultOf(const grtOpOpaque& op, bool* done) {
+  const RelaxedCapture relaxed;
   if (op.event != nullptr) {
     const cudaError_t e = cudaEventQuery(op.event);
     *done = e != cudaErrorNotReady;
@@ -233,6 +247,7 @@ using namespace gordian::runtime::cuda;
 grtResult_t grtSubmit(const grtOpDesc_t* desc, cudaStream_t stream, grtOp_t* handle) {
   if (desc == nullptr) return grtInvalidArgument;
   return Guarded([&] {
+    const RelaxedCapture relaxed;
     Call call;
     const grtResult_t result = Check(*desc, stream, handle, &call);
     if (t_group.depth > 0) {
@@ -258,7 +273,10 @@ grtResult_t grtGroupEnd(void) {
   const grtResult_t error = std::exchange(t_group.error, grtSuccess);
   std::vector<Call> calls = std::exchange(t_group.calls, {});
   if (error != grtSuccess || calls.empty()) return error;
-  return Guarded([&] { return Run(std::move(calls), true); });
+  return Guarded([&] {
+    const RelaxedCapture relaxed;
+    return RunGroup(std::move(calls));
+  });
 }
 
 grtResult_t grtOpQuery(grtOp_t op) {
@@ -290,7 +308,7 @@ grtResult_t grtOpStreamWait(grtOp_t op, cudaStream_t stream) {
   if (op == nullptr) return grtInvalidArgument;
   if (op->event == nullptr) return grtNotSupported;
   return Guarded([&] {
-    Process::Get()->domain().Foreign(stream);
+    if (Process* process = Process::Of(stream)) process->domain().Foreign(stream);
     return cudaStreamWaitEvent(stream, op->event, 0) == cudaSuccess ? grtSuccess : grtUnhandledCudaError;
   });
 }
@@ -306,3 +324,5 @@ grtResult_t grtOpFree(grtOp_t op) {
 
 // There are no deferred operations.
 grtResult_t grtStreamJoin(cudaStream_t) { return grtSuccess; }
+
+int grtCanCapture(void) { return 1; }

@@ -23,7 +23,7 @@ ORDER_ALONE = {"inversion_one_stream", "inversion_subset", "inversion_cold", "th
                "hybrid_recv_all_reduce", "pipeline_swapped_apart"}
 # A host waits in between, or what an operation sends is what the one before it receives.
 HARD = {"inversion_sync", "inversion_free", "inversion_pageable_copy", "pipeline_swapped"}
-ENDS = {"shrunk_with_abort", "revoked_and_shrunk"}  # with NCCL's collectives, too
+ENDS = {"shrunk_with_abort", "revoked_and_shrunk", "devices_of_one_thread"}  # with NCCL's collectives, too
 GRAPHS = {"graph_inversion"}  # its twin: operations in graphs stay with NCCL
 
 

@@ -87,6 +87,7 @@ JOBS = {
     "split_against_all_reduce": Expect(["init_hang", "deadlock"], [LAST, ALL]),
     "grow_missing": Expect(["init_hang"], [LAST]),
     "grow_member_missing": Expect(["init_hang"], [[1]]),
+    "grow_holder_missing": Expect(["init_hang"], [[0]]),
     "grow_inversion": deadlock([0, 1], [1]),
     "windows_opposite": deadlock(ALL),
     "destroy_opposite": Expect(["deadlock"], [ALL], confirmed=True),
@@ -152,7 +153,7 @@ SETTINGS = {
 # Each rank is started by itself, the last one with another setting.
 APART = {"settings_differ": "NCCL_PROTO=LL"}
 # Nothing but the emulator takes the setting.
-EMULATED_ONLY = ["no_processors", "grow_missing", "grow_member_missing", "grow_inversion",
+EMULATED_ONLY = ["no_processors", "grow_missing", "grow_member_missing", "grow_holder_missing", "grow_inversion",
                  "signals_crossed", "signal_missing", "signal_missing_later", "signal_in_group"]  # of NCCL 2.30
 # Innocent with and without --twin.
 INNOCENT = ["inversion_two_streams_warm", "send_send_buffered", "leaves_early", "long_capture", "split_shares", "shrink_shares"]
@@ -426,7 +427,7 @@ def main():
                       "exited_rank": 3, "killed_rank": 3, "grouped_by_one": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3,
                       "exited_before_init": 3, "graph_missing_replay": 3,
                       "split_divergent": 3, "shrink_shares": 3, "split_against_all_reduce": 3,
-                      "leaves_early": 3, "grow_missing": 3, "grow_member_missing": 3, "grow_inversion": 3, "wrong_peer": 3}.get(args.job, 2)
+                      "leaves_early": 3, "grow_missing": 3, "grow_member_missing": 3, "grow_holder_missing": 3, "grow_inversion": 3, "wrong_peer": 3}.get(args.job, 2)
     times = []
     for i in range(args.repeat):
         work = tempfile.mkdtemp(prefix=f"gordian-e2e-{args.job}-")

@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
 # The C API over GPUs, and jobs whose NCCL collectives go there, on the machine with GPUs.
 #   runtime_api.sh BUILD OUTPUT_FOLDER [PARTS]
-# BUILD holds bin/gordian, bin/gordian-runtime-api-cases, tests/gordian_e2e_job and lib/ (a build folder, or what was
-# carried of one). PARTS: any of "api carriers jobs ddp" (default: all; 3 to 4 minutes on 2 GPUs). Every case is a process
-# tree of its own with a limit; what was printed stays in OUTPUT_FOLDER, summary.txt says how each one ended.
+# BUILD holds bin/gordian, bin/gordian-runtime-{api,graph,devices}-cases, bin/gordian-runtime-graph-bench, tests/gordian_e2e_job and lib/ (a build folder,
+# or what was carried of one). PARTS: any of "api graphs devices carriers jobs new_jobs graphed ddp" (default: all; 6 minutes
+# on 2 GPUs, of which graphs and devices need one and a half; with 4 GPUs some of their cases run with all of them too). Every
+# case is a process tree of its own with a limit; what was printed stays in OUTPUT_FOLDER, summary.txt says how each ended.
+# LAST_SECOND: no case is begun later.
 # NCCL is the one of PyTorch's wheel, if python3 finds it, else the system's. PYTHON: another interpreter than python3.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1" && pwd)
 mkdir -p "$2" || exit 2
 out=$(cd "$2" && pwd)
-parts=${3:-"api carriers jobs ddp"}
+parts=${3:-"api graphs devices carriers jobs new_jobs graphed ddp"}
+last=${LAST_SECOND:-100000}
+gpus=$(nvidia-smi -L | grep -c '^GPU')
 python=${PYTHON:-python3}
 nccl=$("$python" -c 'import nvidia.nccl as n; print(list(n.__path__)[0] + "/lib")' 2>/dev/null || true)
 [ -n "$nccl" ] && export LD_LIBRARY_PATH="$nccl${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
@@ -23,6 +27,10 @@ run() {
   local name=$1 limit=$2 wanted=$3
   shift 3
   local begin=$SECONDS
+  if [ "$SECONDS" -gt "$last" ]; then
+    say "NOT RUN $name: no time left"
+    return
+  fi
   timeout -k 5 "$limit" "$@" >"$out/$name.txt" 2>&1
   code=$?
   if [ "$code" -eq "$wanted" ]; then
@@ -51,6 +59,32 @@ if has api; then
     run "api_$case" 60 0 "$build/bin/gordian-runtime-api-cases" "$case"
   done
 fi
+if has graphs; then
+  export CUDA_DEVICE_MAX_CONNECTIONS=32
+  cases="$build/bin/gordian-runtime-graph-cases"
+  for case in replay mixed first groups one_captures streams helped once_more death opposite refused threads; do
+    run "graph_$case" 40 0 "$cases" "$case"
+  done
+  for case in mixed groups; do
+    [ "$gpus" -lt 4 ] || run "graph_${case}_4" 40 0 "$cases" "$case" --ranks 4
+  done
+  run graph_bench 40 0 "$build/bin/gordian-runtime-graph-bench"
+  unset CUDA_DEVICE_MAX_CONNECTIONS
+fi
+if has devices; then
+  export CUDA_DEVICE_MAX_CONNECTIONS=32
+  cases="$build/bin/gordian-runtime-devices-cases"
+  for case in threads single ungrouped graphs detached order abort mapped same_device; do
+    run "devices_$case" 40 0 "$cases" "$case"
+  done
+  for case in threads single graphs; do
+    [ "$gpus" -lt 4 ] || run "devices_${case}_4" 40 0 "$cases" "$case" --devices 4
+  done
+  for case in threads graphs; do
+    [ "$gpus" -lt 4 ] || run "devices_${case}_2x2" 40 0 "$cases" "$case" --devices 2 --processes 2
+  done
+  unset CUDA_DEVICE_MAX_CONNECTIONS
+fi
 if has carriers && [ -x "$build/bin/gordian-runtime-cases" ]; then
   run carriers_inversion 30 0 "$build/bin/gordian-runtime-cases" inversion --iterations 1000
   run carriers_kinds 60 0 "$build/bin/gordian-runtime-cases" kinds
@@ -70,6 +104,26 @@ if has jobs; then
   rm -f "$out/progress"; JOB_PROGRESS="$out/progress" run job_nccl_inversion_one_stream 60 137 "${command_line[@]}"
   gordian preemptive kill "$build/tests/gordian_e2e_job" inversion_sync --check
   rm -f "$out/progress"; JOB_PROGRESS="$out/progress" run job_inversion_sync 60 137 "${command_line[@]}"
+fi
+if has new_jobs; then
+  # Captured operations, and several devices of one thread.
+  for job in "graph_inversion --twin --check" "graphs_share_communicator --twin" "devices_of_one_thread --ranks 1"; do
+    name="job_${job%% *}"
+    # shellcheck disable=SC2086
+    gordian preemptive report "$build/tests/gordian_e2e_job" $job
+    rm -f "$out/progress"; JOB_PROGRESS="$out/progress" run "$name" 60 0 "${command_line[@]}"
+    innocent "$name"
+    grep -q 'by the preemptive runtime, none by NCCL' "$out/$name.txt" || say "WRONG   $name: not all went to the runtime"
+  done
+fi
+if has graphed; then
+  # PyTorch's collectives in a CUDA graph.
+  for whose in nccl preemptive; do
+    gordian "$whose" report "$python" -m torch.distributed.run --standalone --nproc-per-node 2 "$here/ddp/graphed.py"
+    run "graphed_$whose" 60 0 "${command_line[@]}"
+    innocent "graphed_$whose"
+    say "        $(grep -m 1 'launches' "$out/graphed_$whose.txt"); $(grep -m 1 'by the preemptive runtime' "$out/graphed_$whose.txt")"
+  done
 fi
 if has ddp; then
   # Twice by the runtime: the same losses, bit for bit. By NCCL: the same within rounding.

@@ -223,7 +223,13 @@ GRT_API grtResult_t grtMemFree(void* memory);
 GRT_API grtResult_t grtCommRegister(grtComm_t comm, void* memory, size_t bytes, grtReg_t* reg);
 GRT_API grtResult_t grtCommDeregister(grtComm_t comm, grtReg_t reg);
 
-/* --- Operations: NCCL's arguments; the communicator's order --- */
+/* --- Operations: NCCL's arguments; the communicator's order ---
+ * On GPUs a strict operation may be called on a stream that is captured into a CUDA graph: every launch of the
+ * graph carries it out, with the buffers and the scalar of this call, and counts as a call where order is concerned.
+ * It has no handle. The graph must not be launched after the communicator's end. All streams of a group are
+ * captured, or none. docs/runtime-cuda.md has the table of what is covered.
+ * A process may have several devices, with at most one member of a communicator on each; one thread may call for
+ * all of them. A group's operations are published device by device: an error at one leaves the others'. */
 GRT_API grtResult_t grtAllReduce(const void* in, void* out, size_t count, grtDataType_t type, grtRedOp_t op, grtComm_t comm, cudaStream_t stream);
 GRT_API grtResult_t grtAllGather(const void* in, void* out, size_t count, grtDataType_t type, grtComm_t comm, cudaStream_t stream);
 GRT_API grtResult_t grtReduceScatter(const void* in, void* out, size_t count, grtDataType_t type, grtRedOp_t op, grtComm_t comm, cudaStream_t stream);
@@ -260,7 +266,8 @@ GRT_API grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats);
  * An operation may begin before its turn only where nothing else stands between it and the
  * operations in front of it. The library sees its own calls alone: who enqueues other work on a
  * stream that was declared exclusive says so before (grtStreamForeign), or with these two events,
- * which are told but not made here. A stream that was not declared never begins early. */
+ * which are told but not made here. A launch of a graph is such other work. A stream that was not declared
+ * never begins early. */
 GRT_API grtResult_t grtStreamExclusive(cudaStream_t stream, int exclusive);
 GRT_API grtResult_t grtStreamForeign(cudaStream_t stream);
 /* CUDA's legacy default stream was given work: every stream has foreign work then. */

@@ -41,12 +41,16 @@ typedef struct {
 } grtFrontCounters_t;
 
 /* Whether all members want a communicator here, asked of each with the same id: *agreed is the same
- * at all. Waits for them at most timeout_ns, and then it is no, at all. */
-GRT_API grtResult_t grtAgree(grtUniqueId id, int nranks, int rank, int wanted, uint64_t timeout_ns,
+ * at all. Waits for them at most timeout_ns, and then it is no, at all. `votes`: for how many members the
+ * caller speaks; one thread that makes several asks once for all of them. */
+GRT_API grtResult_t grtAgree(grtUniqueId id, int nranks, int votes, int wanted, uint64_t timeout_ns,
                              int* agreed);
 /* Makes a communicator ready: waits for its members at most timeout_ns, so that its first operation need
  * not. For GPUs: their memory is mapped here. What fails here would have failed there. */
 GRT_API grtResult_t grtCommConnect(grtComm_t comm, uint64_t timeout_ns);
+/* Whether operations may be called on a stream that is captured (1), or must be carried out by others then (0).
+ * The same for all processes that use one library. */
+GRT_API int grtCanCapture(void);
 /* CUDA's stream is about to be destroyed: its handle may come again. */
 GRT_API grtResult_t grtStreamGone(cudaStream_t stream);
 /* The id of a communicator that is made from another one: equal where all arguments are. */

@@ -134,6 +134,14 @@ JOB(grow_member_missing, 3) {
   c.Sync(s);
 }
 
+JOB(grow_holder_missing, 3) {
+  // The one that knows both names: those who wait have one each, and it is no circle.
+  cudaStream_t s = c.Stream();
+  const Growth made = Grow(c, s, c.twin ? -1 : 0);
+  c.AllReduce(made.all, s);
+  c.Sync(s);
+}
+
 JOB(grow_inversion, 3) {
   // What has grown against its parent, in opposite order on one stream.
   cudaStream_t s = c.Stream();
@@ -193,7 +201,8 @@ void GoOnWithoutTheLast(job::Context& c, bool revokes) {
   c.Begin(s);
   int last = c.nranks - 1;
   if (c.rank == last) {
-    c.WaitForOthersToReach("the end", 3 * c.nranks - 1);
+    c.WaitForOthersToReach("called", 2 * c.nranks);
+    c.WaitForOthersToReach("the end", 3 * c.nranks);
     return;
   }
   float* const in = c.Buffer(kFloats);
@@ -202,7 +211,7 @@ void GoOnWithoutTheLast(job::Context& c, bool revokes) {
   CUDA_OK(cudaMemcpy(in, values.data(), kFloats * sizeof(float), cudaMemcpyHostToDevice));
   NCCL_OK(ncclAllReduce(in, out, kFloats, ncclFloat, ncclSum, world, s));
   // The preemptive runtime tells the other members of an abort, whose next call would be refused.
-  c.WaitForOthersToReach("called", 2 * c.nranks - 1);
+  c.WaitForOthersToReach("called", 2 * c.nranks);
   c.Step(revokes ? "revoke" : "shrink with abort");
   if (revokes) NCCL_OK(ncclCommRevoke(world, NCCL_REVOKE_DEFAULT));
   ncclComm_t rest = nullptr;
@@ -216,7 +225,7 @@ void GoOnWithoutTheLast(job::Context& c, bool revokes) {
     std::fprintf(stderr, "rank %d: the rest's sum is %g\n", c.rank, value);
     std::_Exit(7);
   }
-  c.WaitForOthersToReach("the end", 3 * c.nranks - 1);
+  c.WaitForOthersToReach("the end", 3 * c.nranks);
   NCCL_OK(ncclCommDestroy(rest));
 }
 

@@ -12,13 +12,14 @@ nvcc=("$cuda/bin/nvcc" -std=c++20 -arch=sm_90 -O3 --expt-relaxed-constexpr -Xcom
 "${nvcc[@]}" -rdc=true -maxrregcount=64 -c runtime/cuda/help.cu -o "$out/obj/help.o" &
 helper=$!
 "${nvcc[@]}" -rdc=true -maxrregcount=64 -c runtime/cuda/worker.cu -o "$out/obj/worker_kernel.o"
+"${nvcc[@]}" -rdc=true -maxrregcount=64 -c runtime/cuda/group.cu -o "$out/obj/group.o"
 "${nvcc[@]}" -rdc=true -maxrregcount=64 -c bench/runtime/dfccl_like.cu -o "$out/obj/dfccl_like.o"
 "${nvcc[@]}" -rdc=true -maxrregcount=64 -c runtime/cuda/carrier.cu -o "$out/obj/carrier.o"
 wait $helper
 "${nvcc[@]}" -c tests/gpu/runtime/patterns.cu -o "$out/obj/patterns.o"
-"$cuda/bin/nvcc" -arch=sm_90 -dlink "$out"/obj/{help,carrier,worker_kernel,dfccl_like}.o -o "$out/obj/device_link.o"
+"$cuda/bin/nvcc" -arch=sm_90 -dlink "$out"/obj/{help,carrier,group,worker_kernel,dfccl_like}.o -o "$out/obj/device_link.o"
 objects=()
-for source in runtime/cuda/{communicator,domain,driver,heap,help_stream,rendezvous,work,worker,worker_list}.cc common/status.cc \
+for source in runtime/cuda/{communicator,domain,domain_graphs,driver,graph_order,heap,help_stream,rendezvous,work,worker,worker_list}.cc common/status.cc \
   tests/gpu/runtime/cases.cc bench/runtime/{cuda_bench,contenders,experiments}.cc; do
   object="$out/obj/$(basename "$source" .cc).o"
   g++ -std=c++20 -O2 -g1 -Wall -Wextra -fPIC -I. -I"$cuda/include" -c "$source" -o "$object"
@@ -28,7 +29,7 @@ for program in cases:gordian-runtime-cases cuda_bench:gordian-runtime-cuda-bench
   more=()
   [ "${program%%:*}" = experiments ] && more=("$out/obj/contenders.o")
   g++ -o "$out/${program#*:}" "$out/obj/${program%%:*}.o" "${more[@]}" "${objects[@]}" \
-    "$out"/obj/{help,carrier,worker_kernel,dfccl_like,device_link,patterns}.o \
+    "$out"/obj/{help,carrier,group,worker_kernel,dfccl_like,device_link,patterns}.o \
     -L"$cuda/lib64" -lcudadevrt -lcudart_static -lpthread -ldl -lrt -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL
 done
 strip --strip-debug "$out"/gordian-runtime-{cases,cuda-bench,experiments}

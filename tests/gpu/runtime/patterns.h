@@ -23,6 +23,11 @@ struct Expectation {
 };
 cudaError_t CheckPattern(const float* output, const Expectation& expectation, uint64_t* wrong,
                          cudaStream_t stream);
+// The same with a salt that the device has, as kernels of a graph need that are launched again and again.
+cudaError_t FillPatternAt(float* to, uint64_t count, uint32_t rank, const uint32_t* salt, cudaStream_t stream);
+cudaError_t CheckPatternAt(const float* output, const Expectation& expectation, const uint32_t* salt, uint64_t* wrong,
+                           cudaStream_t stream);
+cudaError_t Increment(uint32_t* word, cudaStream_t stream);
 cudaError_t PreloadPatterns();
 
 }  // namespace gordian::testing

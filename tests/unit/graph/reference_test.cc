@@ -346,6 +346,7 @@ constexpr uint64_t kFailedOnce[] = {
 constexpr uint64_t kThinnedOnce[] = {
     20281019, 20300969,  // multiprocessors blamed for what waits for a rank that sleeps
     20302649, 20523846,  // the record of a group's end was lost: the group counted as open
+    31039379,            // the end of one call was taken for that of another, whose own end was lost
     20341346,            // of a group's operations one was lost, and taken for a launch of its own
 };
 

@@ -20,6 +20,7 @@ void fake_block_nccl(int call);
 void fake_block_cudart(int call);
 void fake_block_cuda(int call);
 void fake_set_inside_cudart(int call, void (*inside)());
+void fake_set_inside_cuda(int call, void (*inside)());
 // What ncclCommGetAsyncError reports.
 void fake_set_async_state(int state);
 // From now on recorded events do not complete; then only so many more; then all.

@@ -348,6 +348,40 @@ void Many() {
   CHECK(fake_calls_nccl(ring::kCall_ncclAllReduce) == 1000);
 }
 
+// NCCL gives its thread a name while that is in a call: the call ends for whoever was told of its beginning.
+CUresult (*g_named_late)(CUstream) = nullptr;
+void CuptiNamedLate() {
+  void* cupti = dlopen(std::getenv("JOB_CUPTI"), RTLD_NOW | RTLD_LOCAL);
+  CHECK(cupti != nullptr);
+  const auto find = reinterpret_cast<void* (*)(const char*)>(dlsym(cupti, "PrivateDriverFunction"));
+  g_named_late = reinterpret_cast<CUresult (*)(CUstream)>(find("cuStreamSynchronize"));
+  if (void* inject = dlsym(RTLD_DEFAULT, "InitializeInjection")) CHECK(reinterpret_cast<int (*)()>(inject)() == 1);
+  ncclComm_t comm = MakeComm();
+  static cudaStream_t stream = MakeStream();
+  CHECK(AllReduce(comm, stream) == ncclSuccess);
+  std::thread([] {
+    fake_set_inside_cuda(ring::kCall_cuStreamSynchronize, [] { prctl(PR_SET_NAME, "NCCL Progress"); });
+    g_named_late(stream);
+    fake_set_inside_cuda(ring::kCall_cuStreamSynchronize, nullptr);
+    g_named_late(stream);
+  }).join();
+}
+
+// The source comes while the first call of NCCL makes the rings.
+void CuptiBeside() {
+  void* inject = dlsym(RTLD_DEFAULT, "InitializeInjection");
+  std::atomic<int> there = 0;
+  std::thread source([&] {
+    for (++there; there < 2;) {
+    }
+    if (inject != nullptr) CHECK(reinterpret_cast<int (*)()>(inject)() == 1);
+  });
+  for (++there; there < 2;) {
+  }
+  MakeComm();
+  source.join();
+}
+
 // Calls of the driver that no symbol leads to and CUPTI tells of: by themselves, inside a call that came through
 // its symbol, and by a thread of NCCL's.
 CUresult (*g_private_synchronize)(CUstream) = nullptr;
@@ -652,6 +686,8 @@ int main(int argc, char** argv) {
       {"many", Many},
       {"cupti", Cupti},
       {"cupti-rows", CuptiRows},
+      {"cupti-named-late", CuptiNamedLate},
+      {"cupti-beside", CuptiBeside},
       {"times", Times},
       {"many-handles", ManyHandles},
       {"live-handles", LiveHandles},

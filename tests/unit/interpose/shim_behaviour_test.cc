@@ -98,6 +98,26 @@ TEST(Shim, CuptiTellsOfCallsThatNoSymbolLeadsTo) {
   EXPECT_EQ(file.threads[0].entered, file.threads[0].left);
 }
 
+TEST(Shim, CuptiTellsOfACallWhollyOrNotAtAll) {
+  const RingFile file =
+      RunOne("cupti-named-late", {{"JOB_CUPTI", GORDIAN_CUPTI_LOOKALIKE}, {"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}});
+  const auto waited = file.Of(kCall_cuStreamSynchronize);
+  ASSERT_EQ(waited.size(), 2u);  // of the first call; the second is NCCL's own
+  EXPECT_EQ(waited[0].kind, RecordKind::kBegin);
+  EXPECT_EQ(waited[1].kind, RecordKind::kEnd);
+  for (const ThreadSlot& thread : file.threads) {
+    EXPECT_EQ(thread.entered, thread.left);
+    EXPECT_EQ(thread.call, kCallNone);
+  }
+}
+
+TEST(Shim, WhatBecameOfCuptiIsNeverForgotten) {
+  for (int i = 0; i < 30; ++i) {
+    const RingFile file = RunOne("cupti-beside", {{"GORDIAN_CUPTI", "1"}, {"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}});
+    ASSERT_EQ(file.header.cupti, kCuptiTells) << i;
+  }
+}
+
 void CheckRow(const RingFile& file, CallId call) {
   const CallInfo& row = kCalls[call];
   EXPECT_NE(file.header.rows_used[call / 64] >> call % 64 & 1, 0u) << row.name;

@@ -85,17 +85,34 @@ TEST(Agree, OnlyIfAllWant) {
     grtUniqueId id;
     ASSERT_EQ(grtGetUniqueId(&id), grtSuccess);
     int agreed[3] = {7, 7, 7};
-    OnRanks(3, [&](int r) { EXPECT_EQ(grtAgree(id, 3, r, r != against, kPatienceNs, &agreed[r]), grtSuccess); });
+    OnRanks(3, [&](int r) { EXPECT_EQ(grtAgree(id, 3, 1, r != against, kPatienceNs, &agreed[r]), grtSuccess); });
     for (const int each : agreed) EXPECT_EQ(each, against < 0 ? 1 : 0);
   }
+}
+
+// A thread that makes several members asks once for all of them.
+TEST(Agree, OneSpeaksForSeveral) {
+  for (const bool wanted : {true, false}) {
+    grtUniqueId id;
+    ASSERT_EQ(grtGetUniqueId(&id), grtSuccess);
+    int agreed[2] = {7, 7};
+    OnRanks(2, [&](int r) { EXPECT_EQ(grtAgree(id, 5, r == 0 ? 4 : 1, r == 0 || wanted, kPatienceNs, &agreed[r]), grtSuccess); });
+    for (const int each : agreed) EXPECT_EQ(each, wanted ? 1 : 0);
+  }
+  grtUniqueId id;
+  ASSERT_EQ(grtGetUniqueId(&id), grtSuccess);
+  int alone = 7;
+  EXPECT_EQ(grtAgree(id, 3, 3, 1, kPatienceNs, &alone), grtSuccess);
+  EXPECT_EQ(alone, 1);
+  EXPECT_EQ(grtAgree(id, 3, 4, 1, kPatienceNs, &alone), grtInvalidArgument);
 }
 
 TEST(Agree, WhoDoesNotComeMakesItNoForAll) {
   grtUniqueId id;
   ASSERT_EQ(grtGetUniqueId(&id), grtSuccess);
   int agreed[3] = {7, 7, 7};
-  OnRanks(2, [&](int r) { EXPECT_EQ(grtAgree(id, 3, r, 1, 1'000'000, &agreed[r]), grtSuccess); });
-  EXPECT_EQ(grtAgree(id, 3, 2, 1, kPatienceNs, &agreed[2]), grtSuccess);  // too late
+  OnRanks(2, [&](int r) { EXPECT_EQ(grtAgree(id, 3, 1, 1, 1'000'000, &agreed[r]), grtSuccess); });
+  EXPECT_EQ(grtAgree(id, 3, 1, 1, kPatienceNs, &agreed[2]), grtSuccess);  // too late
   for (const int each : agreed) EXPECT_EQ(each, 0);
 }
 

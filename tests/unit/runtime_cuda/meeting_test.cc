@@ -53,6 +53,28 @@ Attendee Saying(uint64_t agreement, uint64_t region_at) {
   return own;
 }
 
+// Two members of one process, which has one mapping of the page: the first has closed its descriptor when the second comes.
+TEST(MeetingTest, MembersOfOneProcess) {
+  const std::string name = UniqueName();
+  std::shared_ptr<Meeting> first, second;
+  ASSERT_EQ(Meeting::Come(name, 2, 0, Saying(7, 1), &first), grtSuccess);
+  first->CloseDescriptor();
+  EXPECT_FALSE(first->AllHere());
+  ASSERT_EQ(Meeting::Come(name, 2, 1, Saying(7, 2), &second), grtSuccess);
+  second->CloseDescriptor();
+  EXPECT_EQ(first->AwaitAll(DeadlineIn(kPatienceNs)), grtSuccess);
+  EXPECT_EQ(first->page(), second->page());
+  EXPECT_EQ(first->of(1).region_at, 2u);
+  EXPECT_FALSE(second->IsCaptured());
+  first->NoteCaptured();
+  EXPECT_TRUE(second->IsCaptured());
+  first->Leave(true);
+  EXPECT_FALSE(second->AllAreOver());
+  second->Leave(true);
+  EXPECT_TRUE(first->AllAreOver());
+  EXPECT_FALSE(NameIsThere(name));
+}
+
 // In two meetings, which the ranks come to in different orders.
 TEST(MeetingTest, AllLearnWhatAllSaidInAnyOrder) {
   const std::string a = UniqueName(), b = UniqueName();

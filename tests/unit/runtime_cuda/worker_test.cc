@@ -3,6 +3,10 @@
 // tests/unit/runtime/quit_model_test.cc does that for the protocol.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
+#include <vector>
+
 #include "tests/unit/runtime_cuda/host_worker.h"
 
 namespace gordian::runtime::cuda {
@@ -97,6 +101,74 @@ TEST(WorkerTest, WithoutTheBellSomeAreLost) {
 }
 
 // More operations than the list has room for; slots are used again and again.
+// Operations that differ: over on both ranks, and told; what was before them is right.
+TEST(WorkerTest, AMismatchEndsOnBothRanks) {
+  for (uint64_t seed = 1; seed <= Seeds(20); ++seed) {
+    HostHeaps::Options options;
+    options.lines_per_lane = 512;
+    HostHeaps heaps(options);
+    Fibers fibers(seed);
+    std::mt19937_64 random(seed);
+    const Timing timing;
+    std::vector<std::unique_ptr<HostWorker>> workers;
+    bool finished = true;
+    for (uint32_t r = 0; r < 2; ++r) {
+      workers.push_back(std::make_unique<HostWorker>(timing, 1 + seed % 8, Policy::kReadyDriven,
+                                                     [](WorkerHostBlock& b, const WorkerView& v) { BeResident(b, v); }, &fibers,
+                                                     &random));
+    }
+    for (uint32_t r = 0; r < 2; ++r) {
+      fibers.Add([&, r] {
+        HostWorker& worker = *workers[r];
+        std::vector<float> in(3000), out(3000);
+        for (int i = 0; i < 20 && !worker.stopped(); ++i) {
+          const uint64_t count = i == 19 && r == 1 ? 399 : 400;
+          const Work w = heaps.Make(r, 0, OpKind::kAllReduce, DataType::kFloat, Operator::kSum, in.data(), out.data(), count, 0,
+                                    WorkerWay(seed % 3));
+          const uint32_t id = worker.Submit(w, 0);
+          worker.WaitForDevice();
+          while (!worker.IsDone(id) && !worker.stopped()) fibers.Yield();
+          fibers.Progress();
+        }
+        worker.NoMore();
+      });
+    }
+    fibers.OnHang([&] {
+      finished = false;
+      for (auto& worker : workers) worker->Stop();
+    });
+    fibers.Run(kTurnsForEver);
+    EXPECT_TRUE(finished) << "seed " << seed;
+    for (uint32_t r = 0; r < 2; ++r) EXPECT_EQ(heaps.Failed(r), kFailedMismatch) << "seed " << seed;
+  }
+}
+
+// In an instance of few rounds, whichever blocks each of them knows of in its first: on two H200s block k knew of k + 1
+// (the leader, which has more to do at first, of all), and a channel of a mismatch was never looked at.
+TEST(WorkerTest, EveryChannelIsLookedAtSoon) {
+  constexpr uint32_t kRounds = 4;
+  for (uint32_t blocks = 1; blocks <= 9; ++blocks) {
+    for (uint32_t channels = 1; channels <= 16; ++channels) {
+      for (uint32_t id = 0; id < 2520; ++id) {
+        for (uint32_t starts = 0; starts < 3; ++starts) {
+          uint32_t looked_at = 0;
+          for (uint32_t place = 0; place < blocks; ++place) {
+            LookRounds look;
+            for (uint32_t round = 0; round < kRounds; ++round) {
+              uint32_t places = blocks;
+              if (starts == 1 && round == 0 && place != 0) places = place + 1;
+              if (starts == 2 && round < 2) places = std::max(place + 1, blocks - 1);  // the last one is late
+              const bool looks = IsLookRound(&look, places);
+              for (uint32_t c = FirstDealt(id, place, places); looks && c < channels; c += places) looked_at |= 1u << c;
+            }
+          }
+          ASSERT_EQ(looked_at, (1u << channels) - 1) << blocks << " blocks, " << channels << " channels, operation " << id << ", " << starts;
+        }
+      }
+    }
+  }
+}
+
 TEST(WorkerTest, SlotsAreUsedAgain) {
   for (uint64_t seed = 1; seed <= 2; ++seed) {
     Job job;
