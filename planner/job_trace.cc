@@ -83,6 +83,7 @@ void JobTrace::OnRecord(const CallRecord& record) {
     open_.erase(open);
     return;
   }
+  if (record.call == Call::kWaitSignal) process.signal_waits = true;
   const bool wanted = IsOperation(record.call) || record.call == Call::kStreamWork ||
                       record.call == Call::kHostWait || record.call == Call::kGroupEnd;
   if (!wanted || (record.flags & graph::kCapturing) != 0 ||

@@ -53,6 +53,7 @@ struct JobProcess {
   std::map<graph::StreamId, uint32_t> streams;  // flags
   std::vector<JobCall> calls;                   // by order
   bool memory_waits = false;                    // a stream of it waits for values in memory
+  bool signal_waits = false;                    // or for signals of other ranks (RMA)
   bool graphs = false;                          // it launches CUDA graphs
   std::map<graph::CommId, int> comm_of;
 };

@@ -194,8 +194,9 @@ uint32_t WaitForGraph::SignalsArrive(const Kernel& wait, size_t index) {
   const CommMember& source = comm.members[use.peer];
   const Process* const peer = source.known ? execution_.Find(source.process) : nullptr;
   // Signals may be among what was lost, or sent by graphs.
-  if (comm.signals_unseen || (peer != nullptr && peer->Lossy()))
-    return Leaf(LeafKind::kUnknown, source.process);
+  const bool counted = peer == nullptr || !peer->Lossy() ||
+                       (peer->block != nullptr && peer->block->only_work_lost);
+  if (comm.signals_unseen || !counted) return Leaf(LeafKind::kUnknown, source.process);
   const auto found = comm.signals.find({use.peer, operation.rank, use.channel});
   static const SignalLine kNone;
   const SignalLine& line = found == comm.signals.end() ? kNone : found->second;
@@ -219,7 +220,7 @@ uint32_t WaitForGraph::SignalsArrive(const Kernel& wait, size_t index) {
   }
   // A further one would do as well: true, but nothing to show where those that were called are
   // meant.
-  const uint32_t further = NotCalled(wait.comm_index, use.peer, nullptr);
+  const uint32_t further = NotCalled(wait.comm_index, use.peer, nullptr, nullptr, /*proven=*/counted);
   Wait(node, further, Reason::kSignal, -1, 0, /*discouraged=*/enough);
   return node;
 }

@@ -212,7 +212,8 @@ void StateMerge::Thread(const ThreadState& state) {
   }
   OpenCall& open = *thread.open;
   open.certain = true;
-  open.covered.clear();
+  // Which stream, and how far, its record tells exactly; the state names operations that it knows of, and none of RMA.
+  if (open.record.wait != WaitKind::kStream) open.covered.clear();
   for (const StreamPlace& place : state.detail->covered) {
     open.covered.push_back({place.stream, place.ordinal});
   }

@@ -371,7 +371,7 @@ uint32_t WaitForGraph::SlotStart(const MemberSlot& slot, int comm, int rank, con
 }
 
 // W5, W14. `part` tells what was not called; for calls that all members make, `init` does.
-uint32_t WaitForGraph::NotCalled(int index, int rank, const PartRef* part, const InitCall* init) {
+uint32_t WaitForGraph::NotCalled(int index, int rank, const PartRef* part, const InitCall* init, bool proven) {
   const Communicator& comm = matcher_.comms()[index];
   if (rank < 0 || rank >= comm.nranks || !comm.members[rank].known) {
     return Leaf(LeafKind::kUnknown, 0, index);
@@ -392,7 +392,7 @@ uint32_t WaitForGraph::NotCalled(int index, int rank, const PartRef* part, const
     return Leaf(LeafKind::kUnknown, member.process);
   }
   return ProcessNotCalled(member.process,
-                          account == Account::kNotCalled ||
+                          proven || account == Account::kNotCalled ||
                               (init != nullptr && NotIn(*process, *init, member.comm)));
 }
 

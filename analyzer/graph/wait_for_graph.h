@@ -158,7 +158,8 @@ class WaitForGraph {
   void Meeting(const OpenCall&, uint32_t node);
   void Polling(const Process&, const ThreadState&, uint32_t node);
   void FirstUse(const Process&, const OpenCall&, const std::vector<KernelId>&, uint32_t node);
-  uint32_t NotCalled(int comm, int rank, const PartRef* part, const InitCall* init = nullptr);
+  uint32_t NotCalled(int comm, int rank, const PartRef* part, const InitCall* init = nullptr,
+                     bool proven = false);
   // What the process's own state says of a part that no record told of. What graphs launched is not
   // among its numbers.
   enum class Account : uint8_t { kSilent, kCalled, kNotCalled };

@@ -34,7 +34,6 @@ struct Pair {
   int peer;
   float* window;
   ncclWindow_t handle;
-  float* source;
 };
 constexpr size_t kFloats = 1024;
 
@@ -50,15 +49,15 @@ Pair MakePair(job::Context& c) {
   CUDA_OK(cudaMemset(p.window, 0, kFloats * sizeof(float)));
   NCCL_OK(ncclCommWindowRegister(p.comm, memory, kFloats * sizeof(float), &p.handle,
                                  NCCL_WIN_COLL_SYMMETRIC));
-  p.source = c.Buffer(kFloats);
   return p;
 }
 
-void Put(const Pair& p, float value, size_t at = 0) {
+// From memory of its own: the put may read it long after the call.
+void Put(job::Context& c, const Pair& p, float value, size_t at = 0) {
   const std::vector<float> values(kFloats - at, value);
-  CUDA_OK(
-      cudaMemcpy(p.source, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice));
-  NCCL_OK(Newer<PutSignal>("ncclPutSignal")(p.source, kFloats - at, ncclFloat, p.peer, p.handle,
+  float* const source = c.Buffer(values.size());
+  CUDA_OK(cudaMemcpy(source, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice));
+  NCCL_OK(Newer<PutSignal>("ncclPutSignal")(source, values.size(), ncclFloat, p.peer, p.handle,
                                             at * sizeof(float), 0, 0, 0, p.comm, p.stream));
 }
 
@@ -86,9 +85,9 @@ JOB(signals_crossed, 2) {
   const float mine = 1.0f + static_cast<float>(c.rank), theirs = 1.0f + static_cast<float>(p.peer);
   const bool first = c.twin && c.rank == 0;
   c.Step("put and wait");
-  if (first) Put(p, mine);
+  if (first) Put(c, p, mine);
   Wait(p, 1);
-  if (!first) Put(p, mine);
+  if (!first) Put(c, p, mine);
   c.Sync(p.stream);
   Expect(p, theirs);
   c.AllReduce(p.comm, p.stream);
@@ -104,8 +103,8 @@ JOB(signal_missing, 2) {
   if (c.rank == 0) {
     Wait(p, 3);
   } else {
-    Put(p, 5);
-    Put(p, 6, kFloats / 2);
+    Put(c, p, 5);
+    Put(c, p, 6, kFloats / 2);
     if (c.twin) NCCL_OK(Newer<Signal>("ncclSignal")(p.peer, 0, 0, 0, p.comm, p.stream));
   }
   c.AllReduce(p.comm, p.stream);
@@ -120,7 +119,7 @@ JOB(signal_missing_later, 2) {
   // The same after rounds that went well: only a wait that uses up its signals explains it.
   const Pair p = MakePair(c);
   for (int i = 0; i < 5; ++i) {
-    Put(p, static_cast<float>(i));
+    Put(c, p, static_cast<float>(i));
     Wait(p, 1);
     c.Sync(p.stream);
     Expect(p, static_cast<float>(i));
@@ -129,7 +128,7 @@ JOB(signal_missing_later, 2) {
   }
   c.Begin(p.stream);
   c.Step("the last round");
-  if (c.twin || c.rank == 0) Put(p, 9);
+  if (c.twin || c.rank == 0) Put(c, p, 9);
   Wait(p, 1);
   c.AllReduce(p.comm, p.stream);
   c.Sync(p.stream);
@@ -144,7 +143,7 @@ JOB(signal_in_group, 2) {
   const bool first = c.twin && c.rank == 0;
   if (!first) Wait(p, 1);
   NCCL_OK(ncclGroupStart());
-  Put(p, 3);
+  Put(c, p, 3);
   NCCL_OK(Newer<Signal>("ncclSignal")(p.peer, 1, 0, 0, p.comm, p.stream));
   NCCL_OK(ncclGroupEnd());
   if (first) Wait(p, 1);

@@ -144,6 +144,31 @@ TEST(SignalWaits, LostRecordsProveNothing) {
   EXPECT_NE(model.Current().main.verdict, VerdictKind::kDeadlock) << model.Current().main.summary;
 }
 
+// Of kernels and events alone: every signal is there. A suspicion all the same.
+TEST(SignalWaits, LostKernelsLeaveSignalsCounted) {
+  const auto program = [](int peer) {
+    return Inits(1) + Program{WaitSignal(0, peer), Signal(0, peer), StreamSync()};
+  };
+  SimJob job(Comms(1, 2), {program(1), program(0)});
+  JobModel model;
+  job.Run();
+  job.Feed(&model);
+  for (int i = 0; i < 100; ++i) {
+    Round round = job.MakeRound();
+    job.TellState(&round, {{1, 3}, {2, 3}});
+    for (ProcessState& state : round.processes) {
+      auto block = std::make_shared<StateBlock>(*state.block);
+      block->only_work_lost = true;
+      state.block = block;
+    }
+    model.OnRound(round);
+    job.Advance(100'000'000);
+  }
+  const Finding finding = model.Current().main;
+  EXPECT_EQ(finding.check, kCircle) << finding.summary;
+  EXPECT_EQ(finding.confidence, Confidence::kSuspected);
+}
+
 // Records as they come from groups and captures, which SimJob does not make for signals.
 class SignalRecords : public ::testing::Test {
  protected:

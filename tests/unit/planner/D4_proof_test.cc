@@ -64,6 +64,18 @@ class Writer {
   void GraphLaunch(graph::StreamId stream) {
     Work(WorkKind::kGraphLaunch, stream, 7, ++ordinal_[stream]);
   }
+  void WaitSignal(graph::CommId comm, graph::StreamId stream) {
+    CallRecord wait = Next(RecordKind::kBegin, Call::kWaitSignal);
+    wait.comm = comm;
+    wait.stream = stream;
+    wait.root_or_peer = 0;
+    wait.count = 1;
+    trace_.OnRecord(wait);
+    CallRecord end = Next(RecordKind::kEnd, Call::kWaitSignal);
+    end.stream = stream;
+    end.ordinal = ++ordinal_[stream];
+    trace_.OnRecord(end);
+  }
   void HostWait(uint64_t event) {
     CallRecord wait = Next(RecordKind::kBegin, Call::kHostWait);
     wait.wait = WaitKind::kEvent;
@@ -105,6 +117,7 @@ enum class Shape {
   kPlain,                // an all-reduce of tp in the forward pass
   kTensorNeedsGradient,  // tp's all-reduce waits for bucket 3's reduction, amid the backward pass
   kGraphs,
+  kSignals,
   kUneven,  // rank 1 makes one all-reduce of tp more each iteration
 };
 
@@ -119,6 +132,7 @@ void WriteJob(JobTrace* trace, int ranks, Shape shape) {
       w.AllReduce(kTp, kTensor, 16);
       if (shape == Shape::kUneven && r == 1) w.AllReduce(kTp, kTensor, 16);
       if (shape == Shape::kGraphs) w.GraphLaunch(kCompute);
+      if (shape == Shape::kSignals) w.WaitSignal(kTp, kTensor);
       w.Record(kLoss, kCompute);
       w.HostWait(kLoss);
       for (int b = 3; b >= 1; --b) {
@@ -205,6 +219,7 @@ TEST(D4, AcceptedWhereItGoesAtOnce) {
 TEST(D4, WhatCannotBeFollowedIsNotAccepted) {
   EXPECT_EQ(ProveJob(Shape::kGraphs, Buckets()).refusal, "not-provable");
   EXPECT_EQ(ProveJob(Shape::kUneven, Buckets()).refusal, "not-provable");
+  EXPECT_EQ(ProveJob(Shape::kSignals, Buckets()).refusal, "not-provable");
 }
 
 // Three streams of collectives on GPUs that hold two at once: three ranks can each hold another
