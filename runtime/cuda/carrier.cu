@@ -9,11 +9,15 @@
 namespace gordian::runtime::cuda {
 namespace {
 
+// A carrier may be on the device before the kernel in front of it has ended.
+__device__ inline void AwaitEarlier() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
 template <typename T, uint32_t kRanks>
 __global__ void __launch_bounds__(kCarrierThreads, 2)
     LineCarrier(const __grid_constant__ Work work, const __grid_constant__ HelpList help) {
   __shared__ DeviceBlock::Shared shared;
   DeviceBlock block(&shared);
+  AwaitEarlier();
   Carry<T, false, kRanks>(block, work, help);
 }
 
@@ -22,6 +26,7 @@ __global__ void __launch_bounds__(kCarrierThreads, 2)
     BulkCarrier(const __grid_constant__ Work work, const __grid_constant__ HelpList help) {
   __shared__ DeviceBlock::Shared shared;
   DeviceBlock block(&shared);
+  AwaitEarlier();
   Carry<T, true, kRanks>(block, work, help);
 }
 
@@ -93,15 +98,23 @@ cudaError_t PreloadCarriers() {
   return cudaSuccess;
 }
 
-cudaError_t LaunchCarrier(const Work& work, const HelpList& help, cudaStream_t stream) {
+cudaError_t LaunchCarrier(const Work& work, const HelpList& help, bool early, cudaStream_t stream) {
   const bool bulk = (work.flags & kBulk) != 0;
   const auto threads =
       bulk ? kCarrierThreads
            : static_cast<uint32_t>(
                  std::clamp<uint64_t>(RoundUp(LinesPerChannel(work), 32), 32, kCarrierThreads));
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(work.channels);
+  config.blockDim = dim3(threads);
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = early ? 1 : 0;
   void* arguments[] = {const_cast<Work*>(&work), const_cast<HelpList*>(&help)};
-  return cudaLaunchKernel(reinterpret_cast<const void*>(Choose(work)), dim3(work.channels),
-                          dim3(threads), arguments, 0, stream);
+  return cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(Choose(work)), arguments);
 }
 
 }  // namespace gordian::runtime::cuda

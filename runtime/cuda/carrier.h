@@ -14,8 +14,9 @@ namespace gordian::runtime::cuda {
 // Loads every kernel now: a first launch beside a kernel that waits for it would hang.
 cudaError_t PreloadCarriers();
 
-// Enqueues the operation's kernel.
-cudaError_t LaunchCarrier(const Work& work, const HelpList& help, cudaStream_t stream);
+// Enqueues the operation's kernel. `early`: its blocks may come onto the device while the kernel before it on the stream is
+// ending (programmatic dependent launch); they wait for its end before anything else. Not on a captured stream.
+cudaError_t LaunchCarrier(const Work& work, const HelpList& help, bool early, cudaStream_t stream);
 
 }  // namespace gordian::runtime::cuda
 

@@ -27,6 +27,9 @@ class DeviceBlock {
   __device__ void Sync() { __syncthreads(); }
   __device__ bool All(bool value) { return __syncthreads_and(value) != 0; }
   __device__ bool Any(bool value) { return __syncthreads_or(value) != 0; }
+  // Lets the next carrier on the stream come onto the device, if it was launched to do so (carrier.cu): no block of
+  // this one waits for anything any more.
+  __device__ void Ending() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
   __device__ char** Targets() { return shared_.targets; }
   __device__ uint32_t* Keys() { return shared_.keys; }
   __device__ Work& Own() { return shared_.own; }

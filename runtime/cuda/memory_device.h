@@ -25,6 +25,14 @@
 
 namespace gordian::runtime::cuda {
 
+// Peers that a thread looks after, of those that are dealt out to the first threads of a block: on the host a block has
+// one thread.
+#ifdef __CUDA_ARCH__
+inline constexpr uint32_t kPeersOfThread = 1;
+#else
+inline constexpr uint32_t kPeersOfThread = 8;
+#endif
+
 // A line of the LL protocol: 8 bytes of data, each half beside its flag. Both halves are written whole
 // (8 bytes are atomic), so a reader that sees both flags has both data words.
 // Source: NCCL's LL protocol, as its prims_ll.h describes it.

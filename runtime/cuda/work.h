@@ -133,7 +133,7 @@ static_assert(std::is_trivially_copyable_v<Work> && sizeof(Work) == 240);
 
 // Sizes at which the ways of carrying an operation change; bytes. Equal on all members.
 struct Thresholds {
-  uint64_t one_shot = 256 << 10;       // all-reduce by LL: a rank's input times the other ranks
+  uint64_t one_shot = 384 << 10;       // all-reduce by LL: a rank's input times the other ranks
   uint64_t two_shot_lines = 1 << 20;   // all-reduce by LL, in shards: the whole message
   uint64_t move_lines = 1 << 20;       // other kinds by LL: a pair's block times the other ranks
   uint32_t line_threads = 128;         // lines of a channel before another channel is used

@@ -99,6 +99,7 @@ class HostBlock {
   void Sync() {}
   bool All(bool value) { return value; }
   bool Any(bool value) { return value; }
+  void Ending() {}
   char** Targets() { return targets_; }
   uint32_t* Keys() { return keys_; }
   Work& Own() { return own_; }
