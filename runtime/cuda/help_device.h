@@ -18,6 +18,7 @@
 #define GORDIAN_RUNTIME_CUDA_HELP_DEVICE_H_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "runtime/cuda/bulk_device.h"
 #include "runtime/cuda/ll_device.h"
@@ -236,7 +237,7 @@ GRT_HD inline void FinishRenamedInline(Block& b, const Work& w, const HelpList& 
   }
   b.Sync();  // all threads' stores of the last step
   if (w.out == nullptr) return;
-  const uint64_t part = (w.flags & kBulk) != 0 ? w.part : uint64_t{w.part} * 8;
+  const uint64_t part = PartBytes(w);
   for (uint32_t p = 0; p < OutputBlocks(w); ++p) {
     const uint64_t begin = Least(part * channel, BlockBytes(w, p));
     const uint64_t end = Least(begin + part, BlockBytes(w, p));
@@ -245,9 +246,12 @@ GRT_HD inline void FinishRenamedInline(Block& b, const Work& w, const HelpList& 
   }
 }
 
+// Beside LineWay and TileWay.
+struct BulkWay {};
+
 // What a block of the operation's own kernel does, from its start to its end.
 // kRanks as in ll_device.h.
-template <typename T, bool kIsBulk, uint32_t kRanks, typename Block>
+template <typename T, typename Way, uint32_t kRanks, typename Block>
 GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
   const uint32_t channel = b.Index();
   uint32_t round = 0;
@@ -268,9 +272,9 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
   }
   constexpr uint32_t kFruitless = 32;
   uint32_t tries = 0;
-  if constexpr (!kIsBulk) {
+  if constexpr (!std::is_same_v<Way, BulkWay>) {
     if (pc == 0) {
-      RunLines<T, kRanks>(b, w, channel, stall);
+      RunLines<T, kRanks, Way>(b, w, channel, stall);
       return;
     }
     for (;;) {  // a helper has begun it

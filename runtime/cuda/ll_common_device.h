@@ -1,12 +1,14 @@
-// What operations by LL begin and end with: which part of each block a channel has, whom it tells what, and when a
-// peer's lanes may be written.
+// What operations by LL and by LL128 have in common: which part of each block a channel has, whom
+// it tells what, and when a peer's lanes may be written. Both ways share a channel's counters and
+// slots.
 //
-// A channel's lanes are reused every kLineSlots operations. A lane may be written again when its reader has consumed the
-// operation kLineSlots before. Where data goes both ways between all members, he says so as his next operation begins:
-// words that are stored last in a kernel are what its end waits for, a way to the peer and back. Else at once.
+// A channel's lanes are reused every kLineSlots operations. A lane may be written again when its
+// reader has consumed the operation kLineSlots before. Where data goes both ways between all
+// members, he says so as his next operation begins: words that are stored last in a kernel are what
+// its end waits for, a way to the peer and back. Else at once.
 //
-// Thread rule: all threads of a block call together with equal arguments; a channel belongs to one block
-// at a time. Block: see ll_device.h.
+// Thread rule: all threads of a block call together with equal arguments; a channel belongs to one
+// block at a time. Block: see ll_device.h.
 #ifndef GORDIAN_RUNTIME_CUDA_LL_COMMON_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_LL_COMMON_DEVICE_H_
 
@@ -17,26 +19,28 @@
 
 namespace gordian::runtime::cuda {
 
-// One channel of an operation.
+// One channel of an operation, in lines (LL) or tiles (LL128).
 struct Lines {
   uint64_t first;  // of each block, where the channel begins
   uint32_t count;
-  uint32_t slot;   // what follows hangs on what the channel has carried
+  uint32_t slot;  // what follows hangs on what the channel has carried
   LineFlags flags;
 };
 
+template <uint32_t kBytes>
 GRT_HD inline Lines RangeOf(const Work& w, uint32_t channel) {
-  const uint32_t each = LinesPerChannel(w);
-  const uint64_t lines = LineCount(w);
-  const uint64_t first = Least(uint64_t{each} * channel, lines);
-  return {first, static_cast<uint32_t>(Least(each, lines - first)), 0, {0, 0}};
+  const uint32_t each = UnitsPerChannel(w);
+  const uint64_t units = (w.block_bytes + kBytes - 1) / kBytes;
+  const uint64_t first = Least(uint64_t{each} * channel, units);
+  return {first, static_cast<uint32_t>(Least(each, units - first)), 0, {0, 0}};
 }
 GRT_HD inline void Number(const Work& w, uint32_t carried, Lines* lines) {
   lines->slot = carried % kLineSlots;
   lines->flags = FlagsOf(carried + 1, w.signature);
 }
 
-// Tells the others what this rank is at: they look when they wait in vain. `number` as ChannelFlags::doing's.
+// Tells the others what this rank is at: they look when they wait in vain. `number` as
+// ChannelFlags::doing's.
 template <typename Block>
 GRT_HD inline void TellDoing(Block& b, const Work& w, uint32_t channel, uint32_t number) {
   for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
@@ -45,7 +49,8 @@ GRT_HD inline void TellDoing(Block& b, const Work& w, uint32_t channel, uint32_t
   }
 }
 
-// The members were at one operation the last time, which those who only sent did not see then; by thread.
+// The members were at one operation the last time, which those who only sent did not see then; by
+// thread.
 template <typename Block>
 GRT_HD inline bool Agreed(Block& b, const Work& w, uint32_t channel, const ChannelState& state) {
   bool agreed = true;
@@ -56,8 +61,8 @@ GRT_HD inline bool Agreed(Block& b, const Work& w, uint32_t channel, const Chann
   return agreed;
 }
 
-// False for one of the threads: the communicator has failed, or the members did not agree the last time. The
-// operation is not begun.
+// False for one of the threads: the communicator has failed, or the members did not agree the last
+// time. The operation is not begun.
 template <typename Block>
 GRT_HD inline bool MayBegin(Block& b, const Work& w, uint32_t channel, const ChannelState& state) {
   const bool failed = b.Thread() == 0 && LoadRelaxed(&HeaderAt(w, w.rank)->failed) != kNoFailure;
@@ -73,7 +78,8 @@ GRT_HD inline Credits LoadCredits(Block& b, const Work& w, uint32_t channel) {
   Credits credits = {};
   for (uint32_t i = 0; i < kPeersOfThread; ++i) {
     const uint32_t p = b.Thread() + i * b.Threads();
-    if (p < w.ranks) credits.consumed[i] = LoadRelaxed(&FlagsAt(w, w.rank, channel)->line_credit[p]);
+    if (p < w.ranks)
+      credits.consumed[i] = LoadRelaxed(&FlagsAt(w, w.rank, channel)->line_credit[p]);
   }
   return credits;
 }
@@ -84,7 +90,8 @@ GRT_HD inline bool Suffices(Block& b, const Work& w, const Credits& credits, uin
   for (uint32_t i = 0; i < kPeersOfThread; ++i) {
     const uint32_t p = b.Thread() + i * b.Threads();
     const bool writes = p < w.ranks && ((w.send1 | w.send2) >> p & 1) != 0;
-    all = all & (!writes | (static_cast<int32_t>(credits.consumed[i] - (carried + 1 - kLineSlots)) >= 0));
+    all = all &
+          (!writes | (static_cast<int32_t>(credits.consumed[i] - (carried + 1 - kLineSlots)) >= 0));
   }
   return all;
 }
@@ -120,7 +127,8 @@ GRT_HD inline void SendScalar(Block& b, const Work& w, uint32_t channel, const L
 }
 
 // The scalars of all that contribute. False: one has not arrived.
-GRT_HD inline bool TakeScalars(const Work& w, uint32_t channel, const Lines& lines, uint64_t* scalars) {
+GRT_HD inline bool TakeScalars(const Work& w, uint32_t channel, const Lines& lines,
+                               uint64_t* scalars) {
   bool arrived = true;
   for (uint32_t p = 0; p < w.ranks; ++p) {
     scalars[p] = w.scalar;

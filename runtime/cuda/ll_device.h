@@ -1,16 +1,18 @@
-// LL: every 8 bytes travel beside their flags, so that data and notice are one store and one hop. One-shot:
-// what a rank needs arrives whole. Two-shot (all-reduce): shards arrive, are combined, and sums go out.
+// Operations by LL (ll_line_device.h) or LL128 (ll_tile_device.h). One-shot: what a rank needs
+// arrives whole. Two-shot (all-reduce): shards arrive, are combined, and sums go out.
 //
-// RunLines is the fast way, for the operation's own block: it keeps its place in registers while it waits.
-// StepLines is the same wire protocol as run-to-completion steps with a counter as its only state, for
-// blocks that help. Each step looks before it writes: whoever repeats a step that was not ready finds
-// inputs and outputs untouched, in place too.
+// RunLines is the fast way, for the operation's own block: it keeps its place in registers while it
+// waits. StepLines is the same wire protocol as run-to-completion steps with a counter as its only
+// state, for blocks that help. Each step looks before it writes: whoever repeats a step that was
+// not ready finds inputs and outputs untouched, in place too.
 //
 // A line of another operation than this rank's never arrives: its flags have the signature in them.
 //
-// Thread rule: all threads of a block call together with equal arguments; a channel belongs to one block
-// at a time. kRanks: at least the number of ranks. Block: Thread(), Threads(), Sync(), All(bool), Targets();
-// Ending(): no wait follows in this kernel.
+// Thread rule: all threads of a block call together with equal arguments; a channel belongs to one
+// block at a time. kRanks: at least the number of ranks. Block: Thread(), Threads(), Sync(),
+// All(bool); Targets(), SumTargets(): room for an address a rank, of what is scattered and of what
+// the middle step hands on; Warp(), Warps(), Lane(), SyncWarp(), AllOfWarp(bool), Together(),
+// Between(); Ending(): no wait follows in this kernel.
 #ifndef GORDIAN_RUNTIME_CUDA_LL_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_LL_DEVICE_H_
 
@@ -18,26 +20,25 @@
 #include <type_traits>
 
 #include "runtime/cuda/ll_line_device.h"
+#include "runtime/cuda/ll_tile_device.h"
 
 namespace gordian::runtime::cuda {
 
 enum class StepResult : uint8_t { kAdvanced, kNotReady, kDone };
 
-// Carries a channel to its end. stall() is called by all threads when a while has passed in vain; false from
-// it ends the operation here, unfinished. Returns whether it was finished.
-template <typename T, uint32_t kRanks, typename Block, typename Stall>
+// Carries a channel to its end. stall() is called by all threads when a while has passed in vain;
+// false from it ends the operation here, unfinished. Returns whether it was finished.
+template <typename T, uint32_t kRanks, typename Way, typename Block, typename Stall>
 GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, Stall&& stall) {
   constexpr uint32_t kPolls = 100;  // some 50 us
-  // Loads that hang on nothing come first and are looked at later: a thread that looks at one waits for it before it
-  // sends the next on its way, and each such wait is a tenth of what the smallest operations take.
+  // Loads that hang on nothing come first and are looked at later: a thread that looks at one waits
+  // for it before it sends the next on its way, and each such wait is a tenth of what the smallest
+  // operations take.
   const uint32_t failed = b.Thread() == 0 ? LoadRelaxed(&HeaderAt(w, w.rank)->failed) : 0;
   Credits credits = LoadCredits(b, w, channel);
-  Lines lines = RangeOf(w, channel);
-  uint64_t loaded = 0;
-  if (SendsSame(w) && b.Thread() < lines.count) {
-    const uint64_t line = lines.first + b.Thread();
-    loaded = LoadBytes(w.in + line * 8, LineBytes(w, 0, line));
-  }
+  Lines lines = RangeOf<Way::kBytes>(w, channel);
+  typename Way::template Ahead<kRanks> ahead;
+  Way::template Load<kRanks>(b, w, lines, &ahead);
   const ChannelState state = *StateAt(w, channel);
   const uint32_t carried = state.lines;
   Number(w, carried, &lines);
@@ -49,25 +50,25 @@ GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, Stall&& s
     if (tries % kPolls == 0 && !stall()) return false;
   }
   SendScalar(b, w, channel, lines);
-  SendLines<kRanks>(b, w, channel, lines, loaded);
+  Way::template Send<kRanks>(b, w, channel, lines, ahead);
   // What members did last hangs on the channel's state: it is looked at while the data is awaited.
   const bool agreed = Agreed(b, w, channel, state);
   const bool sums = (w.flags & kTwoPhase) != 0;
   bool second = false;
-  for (uint32_t l = b.Thread();;) {
+  for (uint32_t l = Way::First(b);;) {
     bool arrived = true;
     while (arrived && !second) {
       if (l >= lines.count) {
         second = true;
-        l = b.Thread();
+        l = Way::First(b);
       } else {
-        arrived = TakeLine<T, kRanks>(w, channel, lines, l, kPolls);
-        if (arrived) l += b.Threads();
+        arrived = Way::template Take<T, kRanks>(b, w, channel, lines, l, kPolls);
+        if (arrived) l += Way::Stride(b);
       }
     }
     while (sums && arrived && l < lines.count) {
-      arrived = TakeSum<kRanks>(w, channel, lines, l, kPolls);
-      if (arrived) l += b.Threads();
+      arrived = Way::template TakeSum<kRanks>(b, w, channel, lines, l, kPolls);
+      if (arrived) l += Way::Stride(b);
     }
     if (b.All(arrived & agreed)) break;
     if (!stall()) return false;  // as it does when the members did not agree
@@ -78,11 +79,11 @@ GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, Stall&& s
 }
 
 // One step. pc: 0 send, 1 first phase, 2 second phase.
-template <typename T, typename Block>
-GRT_HD inline StepResult StepLines(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
+template <typename T, typename Way, typename Block>
+GRT_APART GRT_HD StepResult StepLinesBy(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
   const ChannelState state = *StateAt(w, channel);
   const uint32_t carried = state.lines;
-  Lines lines = RangeOf(w, channel);
+  Lines lines = RangeOf<Way::kBytes>(w, channel);
   Number(w, carried, &lines);
   bool ready = true;
   if (*pc == 0) {
@@ -91,36 +92,27 @@ GRT_HD inline StepResult StepLines(Block& b, const Work& w, uint32_t channel, ui
     ready = MayBegin(b, w, channel, state);
     ready = Suffices(b, w, LoadCredits(b, w, channel), carried) && ready;
     if (!b.All(ready)) return StepResult::kNotReady;
-    uint64_t loaded = 0;
-    if (SendsSame(w) && b.Thread() < lines.count) {
-      const uint64_t line = lines.first + b.Thread();
-      loaded = LoadBytes(w.in + line * 8, LineBytes(w, 0, line));
-    }
+    typename Way::template Ahead<kMaxRanks> ahead;
+    Way::template Load<kMaxRanks>(b, w, lines, &ahead);
     SendScalar(b, w, channel, lines);
-    SendLines<kMaxRanks>(b, w, channel, lines, loaded);
+    Way::template Send<kMaxRanks>(b, w, channel, lines, ahead);
     *pc = 1;
     return StepResult::kAdvanced;
   }
   const uint32_t phase = *pc - 1;
-  const uint32_t from = phase == 0 ? w.receive1 : w.receive2;
-  for (uint32_t l = b.Thread(); ready && l < lines.count; l += b.Threads()) {
-    for (uint32_t p = 0; p < w.ranks; ++p) {
-      if ((from >> p & 1) == 0) continue;
-      if (LineBytes(w, phase == 0 ? w.rank : p, lines.first + l) == 0) continue;
-      uint64_t word;
-      if (!LoadLine(LaneAt(w, w.rank, channel, lines.slot, phase, p) + l, lines.flags, &word)) ready = false;
-    }
+  for (uint32_t l = Way::First(b); ready && l < lines.count; l += Way::Stride(b)) {
+    ready = Way::Arrived(b, w, channel, lines, phase, l);
   }
   if constexpr (std::is_same_v<T, AnyType>) {
     uint64_t scalars[kMaxRanks];
     if (phase == 0 && IsPreMultiplied(w) && !TakeScalars(w, channel, lines, scalars)) ready = false;
   }
   if (!b.All(ready)) return StepResult::kNotReady;
-  for (uint32_t l = b.Thread(); l < lines.count; l += b.Threads()) {
+  for (uint32_t l = Way::First(b); l < lines.count; l += Way::Stride(b)) {
     if (phase == 0) {
-      TakeLine<T, kMaxRanks>(w, channel, lines, l, 0);
+      Way::template Take<T, kMaxRanks>(b, w, channel, lines, l, 0);
     } else {
-      TakeSum<kMaxRanks>(w, channel, lines, l, 0);
+      Way::template TakeSum<kMaxRanks>(b, w, channel, lines, l, 0);
     }
   }
   b.Sync();
@@ -130,6 +122,12 @@ GRT_HD inline StepResult StepLines(Block& b, const Work& w, uint32_t channel, ui
   }
   FinishLines(b, w, channel, carried);
   return StepResult::kDone;
+}
+
+template <typename T, typename Block>
+GRT_HD inline StepResult StepLines(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
+  if ((w.flags & kTiles) != 0) return StepLinesBy<T, TileWay>(b, w, channel, pc);
+  return StepLinesBy<T, LineWay>(b, w, channel, pc);
 }
 
 }  // namespace gordian::runtime::cuda

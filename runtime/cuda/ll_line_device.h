@@ -22,7 +22,8 @@ GRT_HD inline bool SendsSame(const Work& w) { return w.in_stride == 0 && w.send1
 
 // `loaded`: the first line of this thread, where all peers get the same block.
 template <uint32_t kRanks, typename Block>
-GRT_HD inline void SendLines(Block& b, const Work& w, uint32_t channel, const Lines& lines, uint64_t loaded) {
+GRT_HD inline void SendLines(Block& b, const Work& w, uint32_t channel, const Lines& lines,
+                             uint64_t loaded) {
   const bool same = SendsSame(w);
   for (uint32_t l = b.Thread(); l < lines.count; l += b.Threads()) {
     const uint64_t line = lines.first + l;
@@ -36,7 +37,8 @@ GRT_HD inline void SendLines(Block& b, const Work& w, uint32_t channel, const Li
 #endif
       for (uint32_t p = 0; p < kRanks; ++p) {
         words[p] = 0;
-        if ((w.send1 >> p & 1) != 0) words[p] = LoadBytes(w.in + p * w.in_stride + line * 8, LineBytes(w, p, line));
+        if ((w.send1 >> p & 1) != 0)
+          words[p] = LoadBytes(w.in + p * w.in_stride + line * 8, LineBytes(w, p, line));
       }
     }
 #ifdef __CUDACC__
@@ -44,16 +46,17 @@ GRT_HD inline void SendLines(Block& b, const Work& w, uint32_t channel, const Li
 #endif
     for (uint32_t p = 0; p < kRanks; ++p) {
       if ((w.send1 >> p & 1) == 0 || (!same && LineBytes(w, p, line) == 0)) continue;
-      StoreLine(LaneAt(w, p, channel, lines.slot, 0, w.rank) + l, same ? words[0] : words[p], lines.flags);
+      StoreLine(LaneAt(w, p, channel, lines.slot, 0, w.rank) + l, same ? words[0] : words[p],
+                lines.flags);
     }
   }
 }
 
-// Line l of the peers in `from`. False: not all have arrived. The loads go out together, four at a time: one after the
-// other, each would wait for the one before.
+// Line l of the peers in `from`. False: not all have arrived. The loads go out together, four at a
+// time: one after the other, each would wait for the one before.
 template <uint32_t kRanks>
-GRT_HD inline bool LoadLines(const Work& w, uint32_t channel, const Lines& lines, uint32_t phase, uint32_t from,
-                             uint32_t l, uint64_t* words) {
+GRT_HD inline bool LoadLines(const Work& w, uint32_t channel, const Lines& lines, uint32_t phase,
+                             uint32_t from, uint32_t l, uint64_t* words) {
   constexpr uint32_t kTogether = kRanks < 4 ? kRanks : 4;
   bool arrived = true;
 #ifdef __CUDACC__
@@ -65,7 +68,8 @@ GRT_HD inline bool LoadLines(const Work& w, uint32_t channel, const Lines& lines
 #pragma unroll
 #endif
     for (uint32_t i = 0; i < kTogether; ++i) {
-      got[i] = LoadLineIf((from >> (first + i) & 1) != 0, LaneAt(w, w.rank, channel, lines.slot, phase, first + i) + l);
+      got[i] = LoadLineIf((from >> (first + i) & 1) != 0,
+                          LaneAt(w, w.rank, channel, lines.slot, phase, first + i) + l);
     }
 #ifdef __CUDACC__
 #pragma unroll
@@ -78,7 +82,8 @@ GRT_HD inline bool LoadLines(const Work& w, uint32_t channel, const Lines& lines
   return arrived;
 }
 
-// Phase 1 of line l: if all have arrived, combines or places it (and sends the sum). False: not all.
+// Phase 1 of line l: if all have arrived, combines or places it (and sends the sum). False: not
+// all.
 template <typename T, uint32_t kRanks>
 GRT_HD inline bool TakeLine(const Work& w, uint32_t channel, const Lines& lines, uint32_t l,
                             uint32_t polls) {
@@ -120,8 +125,7 @@ GRT_HD inline bool TakeLine(const Work& w, uint32_t channel, const Lines& lines,
   for (uint32_t p = 0; p < kRanks; ++p) {
     if (p == w.rank) words[p] = own;
   }
-  const uint64_t sum =
-      Reduce<T>(words, w.receive1 | 1u << w.rank, w.type, w.op, w.ranks, scalars);
+  const uint64_t sum = Reduce<T>(words, w.receive1 | 1u << w.rank, w.type, w.op, w.ranks, scalars);
   StoreBytes(w.out + (shards ? w.rank * w.out_stride : 0) + line * 8, sum, bytes);
   if (shards) {
 #ifdef __CUDACC__
@@ -137,7 +141,8 @@ GRT_HD inline bool TakeLine(const Work& w, uint32_t channel, const Lines& lines,
 
 // Phase 2 of line l of all shards but the own.
 template <uint32_t kRanks>
-GRT_HD inline bool TakeSum(const Work& w, uint32_t channel, const Lines& lines, uint32_t l, uint32_t polls) {
+GRT_HD inline bool TakeLineOfSums(const Work& w, uint32_t channel, const Lines& lines, uint32_t l,
+                                  uint32_t polls) {
   const uint64_t line = lines.first + l;
   uint64_t words[kRanks] = {};
   uint32_t from = w.receive2;
@@ -157,6 +162,65 @@ GRT_HD inline bool TakeSum(const Work& w, uint32_t channel, const Lines& lines, 
   }
   return true;
 }
+
+// Whether line l has all that `phase` needs of it.
+GRT_HD inline bool HasArrived(const Work& w, uint32_t channel, const Lines& lines, uint32_t phase,
+                              uint32_t l) {
+  const uint32_t from = phase == 0 ? w.receive1 : w.receive2;
+  bool arrived = true;
+  for (uint32_t p = 0; p < w.ranks; ++p) {
+    if ((from >> p & 1) == 0 || LineBytes(w, phase == 0 ? w.rank : p, lines.first + l) == 0)
+      continue;
+    uint64_t word;
+    if (!LoadLine(LaneAt(w, w.rank, channel, lines.slot, phase, p) + l, lines.flags, &word))
+      arrived = false;
+  }
+  return arrived;
+}
+
+// The way of carrying, for ll_device.h.
+struct LineWay {
+  static constexpr uint32_t kBytes = kLineBytes;
+  template <uint32_t kRanks>
+  struct Ahead {
+    uint64_t word;
+  };
+  template <typename Block>
+  GRT_HD static uint32_t First(Block& b) {
+    return b.Thread();
+  }
+  template <typename Block>
+  GRT_HD static uint32_t Stride(Block& b) {
+    return b.Threads();
+  }
+  template <uint32_t kRanks, typename Block>
+  GRT_HD static void Load(Block& b, const Work& w, const Lines& lines, Ahead<kRanks>* ahead) {
+    ahead->word = 0;
+    if (!SendsSame(w) || b.Thread() >= lines.count) return;
+    const uint64_t line = lines.first + b.Thread();
+    ahead->word = LoadBytes(w.in + line * 8, LineBytes(w, 0, line));
+  }
+  template <uint32_t kRanks, typename Block>
+  GRT_HD static void Send(Block& b, const Work& w, uint32_t channel, const Lines& lines,
+                          const Ahead<kRanks>& ahead) {
+    SendLines<kRanks>(b, w, channel, lines, ahead.word);
+  }
+  template <typename T, uint32_t kRanks, typename Block>
+  GRT_HD static bool Take(Block&, const Work& w, uint32_t channel, const Lines& lines, uint32_t l,
+                          uint32_t polls) {
+    return TakeLine<T, kRanks>(w, channel, lines, l, polls);
+  }
+  template <uint32_t kRanks, typename Block>
+  GRT_HD static bool TakeSum(Block&, const Work& w, uint32_t channel, const Lines& lines,
+                             uint32_t l, uint32_t polls) {
+    return TakeLineOfSums<kRanks>(w, channel, lines, l, polls);
+  }
+  template <typename Block>
+  GRT_HD static bool Arrived(Block&, const Work& w, uint32_t channel, const Lines& lines,
+                             uint32_t phase, uint32_t l) {
+    return HasArrived(w, channel, lines, phase, l);
+  }
+};
 
 }  // namespace gordian::runtime::cuda
 
