@@ -134,7 +134,9 @@ GRT_HD inline void PutTile(Block& b, char* lane_of_peer, uint32_t at, const Line
 #ifdef __CUDACC__
 #pragma unroll
 #endif
-    for (uint32_t i = 0; i < kLanesOfThread; ++i) {
+    for (uint32_t k = 0; k < kLanesOfThread; ++k) {
+      // On the host: flags first if the line would come in parts.
+      const uint32_t i = together ? k : kLanesOfThread - 1 - k;
       const uint32_t lane = b.Lane() + i;
       const Pack& pack = tile.pack[i][half];
       const uint64_t first = half == 1 && HasFlags(lane) ? tile.pack[i][0].word[1] : pack.word[0];
