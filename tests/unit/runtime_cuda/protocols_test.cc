@@ -474,7 +474,7 @@ TEST(HelpTest, AnyOrderOnOneStreamCompletes) {
   uint32_t all_helped = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     Disorder d;
-    d.ranks = seed % 3 == 0 ? 3 : 2;
+    d.ranks = 2 + seed % 3;
     bool finished = false;
     uint32_t helped = 0;
     EXPECT_EQ(RunDisorder(d, seed, &finished, &helped), 0u) << "seed " << seed;
@@ -488,7 +488,7 @@ TEST(HelpTest, AnyOrderOnSeveralStreamsCompletes) {
   uint32_t all_helped = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     Disorder d;
-    d.ranks = seed % 3 == 0 ? 3 : 2;
+    d.ranks = 2 + seed % 3;
     d.communicators = 5;
     d.each = 3;
     d.streams = 2 + seed % 3;
@@ -506,7 +506,7 @@ TEST(HelpTest, RenamedOutputsArriveInTheirTurn) {
   uint32_t all_helped = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     Disorder d;
-    d.ranks = seed % 3 == 0 ? 3 : 2;
+    d.ranks = 2 + seed % 3;
     d.streams = 1 + seed % 2;
     d.renamed = true;
     bool finished = false;
