@@ -4,7 +4,7 @@
 //   gordian-runtime-cases CASE [--ranks N] [--seed S] [--iterations N] [--streams N] [--ops N]
 //                              [--most-bytes B] [--ipc] [--channels N] [--detached]
 //
-// --detached: kinds, types and dead by the resident worker instead of the stream.
+// --detached: kinds, types and dead by the resident worker instead of the stream; of order's operations every third.
 //
 // Cases:
 //   kinds      every kind, several sizes, in place, misaligned, outputs that peers write directly
@@ -285,6 +285,7 @@ class Runner {
         int comm;
         testing::Expectation e;
         float* out;
+        bool detached;
       };
       std::vector<std::vector<One>> what(comms_.size());
       for (int i = 0; i < o_.ops; ++i) {
@@ -295,7 +296,7 @@ class Runner {
         if (InputCount(kind, 1, ranks) > 1 || OutputCount(kind, 1, ranks) > 1) count = std::max<uint64_t>(count / ranks, 1);
         const auto root = static_cast<uint32_t>(common() % ranks);
         const uint64_t offset = common() % 1024 * 4;
-        what[c].push_back({c, {kind, ranks, me, root, 7, count, offset}, outs[i]});
+        what[c].push_back({c, {kind, ranks, me, root, 7, count, offset}, outs[i], o_.detached && common() % 3 == 0});
       }
       std::vector<int> order;
       for (size_t c = 0; c < what.size(); ++c) order.insert(order.end(), what[c].size(), static_cast<int>(c));
@@ -305,15 +306,24 @@ class Runner {
       // A communicator that moves to another stream waits for the old one: not within an iteration.
       std::vector<size_t> next(what.size(), 0);
       std::vector<One> launched;
+      std::vector<Detached> detached;
       for (const int c : order) {
         const One& one = what[c][next[c]++];
-        Must(comms_[c]->Launch(one.e.kind, in + one.e.offset, one.out, one.e.count, DataType::kFloat, Operator::kSum,
-                               static_cast<int>(one.e.root), streams[stream_of[c]]));
+        const auto root = static_cast<int>(one.e.root);
+        if (one.detached) {
+          detached.emplace_back();
+          Must(comms_[c]->Detach(one.e.kind, in + one.e.offset, one.out, one.e.count, DataType::kFloat, Operator::kSum,
+                                 root, 0, &detached.back()));
+        } else {
+          Must(comms_[c]->Launch(one.e.kind, in + one.e.offset, one.out, one.e.count, DataType::kFloat, Operator::kSum,
+                                 root, streams[stream_of[c]]));
+        }
         launched.push_back(one);
         ++operations;
         bytes += one.e.count * 4;
       }
       for (const cudaStream_t stream : streams) Must(cudaStreamSynchronize(stream));
+      for (Detached& one : detached) Must(one.Wait(10'000'000'000));
       for (const One& one : launched) Must(testing::CheckPattern(one.out, one.e, wrong, stream_));
       uint64_t bad = 0;
       Must(cudaMemcpyAsync(&bad, wrong, 8, cudaMemcpyDeviceToHost, stream_));
