@@ -15,7 +15,7 @@ class DeviceBlock {
   struct Shared {
     alignas(16) Work entry;
     alignas(16) Work own;
-    char* targets[kMaxRanks];
+    char* targets[2][kMaxRanks];
     uint32_t keys[kHelpKeys];
     uint32_t word;
   };
@@ -30,7 +30,8 @@ class DeviceBlock {
   // Lets the next carrier on the stream come onto the device, if it was launched to do so (carrier.cu): no block of
   // this one waits for anything any more.
   __device__ void Ending() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-  __device__ char** Targets() { return shared_.targets; }
+  __device__ char** Targets() { return shared_.targets[0]; }
+  __device__ char** SumTargets() { return shared_.targets[1]; }
   __device__ uint32_t* Keys() { return shared_.keys; }
   __device__ Work& Own() { return shared_.own; }
   // Nanoseconds on a clock that all blocks of the device share.

@@ -86,7 +86,10 @@ GRT_HD void FinishRenamed(Block& b, const Work& w, const HelpList& h, uint32_t p
 template <typename Block>
 GRT_HD inline StepResult StepAnyInline(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
   if ((w.flags & kBulk) == 0) return StepLines<AnyType>(b, w, channel, pc);
-  return StepBulk<AnyType, kMaxRanks>(b, w, channel, BulkOf(w, channel), pc);
+  Bulk bulk = BulkOf(w, channel);
+  const StepResult result = StepBulk<AnyType, kMaxRanks>(b, w, channel, &bulk, pc);
+  AnnounceScattered(b, w, channel, &bulk);  // whose the next step is, nobody knows
+  return result;
 }
 
 // By one thread: reads over PCIe whether the host has given the operation's communicator up, and tells all
@@ -276,9 +279,9 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
       if (result == StepResult::kNotReady && ++tries % kFruitless == 0 && !stall()) return;
     }
   } else {
-    const Bulk bulk = BulkOf(w, channel);  // nobody else has the channel: it stays so while others are helped
+    Bulk bulk = BulkOf(w, channel);  // nobody else has the channel: it stays so while others are helped
     for (;;) {
-      const StepResult result = StepBulk<T, kRanks>(b, w, channel, bulk, &pc);
+      const StepResult result = StepBulk<T, kRanks>(b, w, channel, &bulk, &pc);
       if (result == StepResult::kDone) return;
       if (result == StepResult::kNotReady && ++tries % kFruitless == 0 && !stall()) return;
     }

@@ -100,7 +100,8 @@ class HostBlock {
   bool All(bool value) { return value; }
   bool Any(bool value) { return value; }
   void Ending() {}
-  char** Targets() { return targets_; }
+  char** Targets() { return targets_[0]; }
+  char** SumTargets() { return targets_[1]; }
   uint32_t* Keys() { return keys_; }
   Work& Own() { return own_; }
   uint64_t Now() const { return fibers_->Clock(); }
@@ -115,7 +116,7 @@ class HostBlock {
   const uint32_t index_, blocks_;
   Fibers* const fibers_;
   Work entry_, own_;
-  char* targets_[kMaxRanks];
+  char* targets_[2][kMaxRanks];
   uint32_t keys_[kHelpKeys];
 };
 
