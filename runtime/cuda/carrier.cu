@@ -17,6 +17,7 @@ __global__ void __launch_bounds__(kCarrierThreads, 2)
     LineCarrier(const __grid_constant__ Work work, const __grid_constant__ HelpList help) {
   __shared__ DeviceBlock::Shared shared;
   DeviceBlock block(&shared);
+  if (work.channels == 0) return;
   AwaitEarlier();
   Carry<T, false, kRanks>(block, work, help);
 }
@@ -26,6 +27,7 @@ __global__ void __launch_bounds__(kCarrierThreads, 2)
     BulkCarrier(const __grid_constant__ Work work, const __grid_constant__ HelpList help) {
   __shared__ DeviceBlock::Shared shared;
   DeviceBlock block(&shared);
+  if (work.channels == 0) return;
   AwaitEarlier();
   Carry<T, true, kRanks>(block, work, help);
 }
@@ -87,15 +89,19 @@ Kernel Choose(const Work& work) {
 }  // namespace
 
 cudaError_t PreloadCarriers() {
-  for (int type = 0; type < kTypes; ++type) {
-    for (int variant = 0; variant < kVariants; ++variant) {
-      cudaFuncAttributes attributes;
-      const cudaError_t error = cudaFuncGetAttributes(
-          &attributes, reinterpret_cast<const void*>(KernelOf(type, variant)));
-      if (error != cudaSuccess) return error;
-    }
+  cudaStream_t stream = nullptr;
+  cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  if (error != cudaSuccess) return error;
+  Work nothing{};
+  HelpList none{};
+  void* arguments[] = {&nothing, &none};
+  for (int i = 0; i < kTypes * kVariants && error == cudaSuccess; ++i) {
+    const auto* kernel = reinterpret_cast<const void*>(KernelOf(i / kVariants, i % kVariants));
+    error = cudaLaunchKernel(kernel, dim3(1), dim3(32), arguments, 0, stream);
   }
-  return cudaSuccess;
+  if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+  const cudaError_t destroyed = cudaStreamDestroy(stream);
+  return error != cudaSuccess ? error : destroyed;
 }
 
 cudaError_t LaunchCarrier(const Work& work, const HelpList& help, bool early, cudaStream_t stream) {
