@@ -10,15 +10,17 @@
 namespace gordian::runtime::cuda {
 namespace {
 
-// Blocks of LL128 are half as large and have twice the registers: a warp holds the tiles of three peers.
+// Blocks of LL128 are smaller and have more registers: a warp holds the tiles of three peers. Ten warps, since the largest
+// all-reduce by LL128 has nine tiles a channel among four ranks.
 template <typename Way>
-constexpr uint32_t kThreadsOf = std::is_same_v<Way, TileWay> ? kCarrierThreads / 2 : kCarrierThreads;
+constexpr uint32_t kThreadsOf = std::is_same_v<Way, TileWay> ? 320 : kCarrierThreads;
 
 template <typename T, typename Way, uint32_t kRanks>
 __global__ void __launch_bounds__(kThreadsOf<Way>, 2)
     Carrier(const __grid_constant__ Work work, const __grid_constant__ HelpList help) {
   __shared__ DeviceBlock::Shared shared;
   DeviceBlock block(&shared);
+  if (work.channels == 0) return;
   // It may be on the device before the kernel in front of it has ended.
   asm volatile("griddepcontrol.wait;" ::: "memory");
   Carry<T, Way, kRanks>(block, work, help);
@@ -100,15 +102,19 @@ uint32_t ThreadsFor(const Work& work) {
 }  // namespace
 
 cudaError_t PreloadCarriers() {
-  for (int type = 0; type < kTypes; ++type) {
-    for (int variant = 0; variant < kVariants; ++variant) {
-      cudaFuncAttributes attributes;
-      const cudaError_t error = cudaFuncGetAttributes(
-          &attributes, reinterpret_cast<const void*>(KernelOf(type, variant)));
-      if (error != cudaSuccess) return error;
-    }
+  cudaStream_t stream = nullptr;
+  cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  if (error != cudaSuccess) return error;
+  Work nothing{};
+  HelpList none{};
+  void* arguments[] = {&nothing, &none};
+  for (int i = 0; i < kTypes * kVariants && error == cudaSuccess; ++i) {
+    const auto* kernel = reinterpret_cast<const void*>(KernelOf(i / kVariants, i % kVariants));
+    error = cudaLaunchKernel(kernel, dim3(1), dim3(32), arguments, 0, stream);
   }
-  return cudaSuccess;
+  if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+  const cudaError_t destroyed = cudaStreamDestroy(stream);
+  return error != cudaSuccess ? error : destroyed;
 }
 
 cudaError_t LaunchCarrier(const Work& work, const HelpList& help, bool early, cudaStream_t stream) {

@@ -11,7 +11,8 @@
 
 namespace gordian::runtime::cuda {
 
-// Loads every kernel now: a first launch beside a kernel that waits for it would hang.
+// Loads every kernel now, and launches it with nothing to do: what a first launch may need, its code and local memory
+// for its stack, is allocated when the device has come to rest, which it does not while a kernel waits for that launch.
 cudaError_t PreloadCarriers();
 
 // Enqueues the operation's kernel. `early`: its blocks may come onto the device while the kernel before it on the stream is

@@ -192,6 +192,20 @@ GRT_HD inline Pack GetPack(Block& b, const char* own_lane, uint32_t at, uint32_t
   if (half == 0 && HasFlags(lane)) pack.word[1] = LoadWhole(from + 512).word[0];
   return pack;
 }
+// By thread: whether those of its lines in a tile have their flags. What else it has must be loaded once more then.
+GRT_HD inline bool HasItsFlags(uint32_t first_lane, const Tile& tile, const LineFlags& flags) {
+  bool has = true;
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (uint32_t i = 0; i < kLanesOfThread; ++i) {
+    const Pack* const pack = tile.pack[i];
+    const bool both = pack[0].word[1] == FlagWord(flags) && pack[1].word[1] == FlagWord(flags);
+    has = has & (both || !HasFlags(first_lane + i));
+  }
+  return has;
+}
+
 // Puts what lies in the place of flags where it belongs.
 GRT_HD inline void OpenTile(uint32_t first_lane, Tile* tile) {
 #ifdef __CUDACC__
@@ -211,7 +225,7 @@ GRT_HD inline uint32_t PeerAt(const Work& w, uint32_t place) {
 }
 
 // Tile t of the peers at kPlaces places from `first` on, of those in `from`. False: not all have
-// arrived.
+// arrived. Looks at flags alone would load less, and took longer.
 template <uint32_t kPlaces, typename Block>
 GRT_HD inline bool GetTiles(Block& b, const Work& w, uint32_t channel, const Lines& lines,
                             uint32_t phase, uint32_t from, uint32_t first, uint32_t t,
@@ -224,12 +238,8 @@ GRT_HD inline bool GetTiles(Block& b, const Work& w, uint32_t channel, const Lin
     const uint32_t p = PeerAt(w, first + i);
     if ((from >> p & 1) == 0) continue;
     const char* const lane = TileLaneAt(w, w.rank, channel, lines.slot, phase, p);
-#ifdef GRT_LOOK_WHOLE
     GetTile(b, lane, t, &tiles[i]);
-    const bool has = !HasFlags(b.Lane()) || (tiles[i].pack[0][0].word[1] == FlagWord(lines.flags) && tiles[i].pack[0][1].word[1] == FlagWord(lines.flags));
-#else
-    const bool has = PeekTile(b, lane, t, lines.flags);
-#endif
+    const bool has = HasItsFlags(b.Lane(), tiles[i], lines.flags);
     there = there & has;
   }
   if (!b.AllOfWarp(there)) return false;
@@ -409,6 +419,47 @@ GRT_HD inline bool PlaceTile(Block& b, const Work& w, uint32_t channel, const Li
   return true;
 }
 
+// Phase 1 of tile t of a broadcast in shards: the own one goes on to all but the root.
+template <typename Block>
+GRT_HD inline bool HandOnTile(Block& b, const Work& w, uint32_t channel, const Lines& lines,
+                              uint32_t t, uint32_t polls) {
+  const uint64_t at = lines.first + t;
+  const bool is_root = w.receive1 == 0;
+  const uint32_t bytes = TileBytes(w, w.rank, at);
+  if (bytes != 0) {
+    Tile tile;
+    if (is_root) {
+      LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + w.rank * w.in_stride + at * kTileBytes,
+               bytes, &tile);
+    } else {
+      const char* const lane = TileLaneAt(w, w.rank, channel, lines.slot, 0, w.peer);
+      for (; !b.AllOfWarp(PeekTile(b, lane, t, lines.flags)); --polls) {
+        if (polls == 0) return false;
+      }
+      GetTile(b, lane, t, &tile);
+      OpenTile(b.Lane(), &tile);
+    }
+    for (uint32_t p = 0; p < w.ranks; ++p) {
+      if ((w.send2 >> p & 1) != 0)
+        PutTile(b, TileLaneAt(w, p, channel, lines.slot, 1, w.rank), t, lines.flags, tile);
+    }
+    if (!is_root) {
+      StoreTile(b, IsEven(w, w.out, w.out_stride), w.out + w.rank * w.out_stride + at * kTileBytes,
+                bytes, tile);
+    }
+  }
+  if (!is_root || w.in == w.out) return true;
+  for (uint32_t p = 0; p < w.ranks; ++p) {
+    const uint32_t all = TileBytes(w, p, at);
+    if (all == 0) continue;
+    Tile tile;
+    LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + p * w.in_stride + at * kTileBytes, all, &tile);
+    StoreTile(b, IsEven(w, w.out, w.out_stride), w.out + p * w.out_stride + at * kTileBytes, all,
+              tile);
+  }
+  return true;
+}
+
 // Phase 1 of tile t: if all have arrived, combines or places it (and sends the sum). False: not
 // all.
 template <typename T, uint32_t kRanks, typename Block>
@@ -417,6 +468,7 @@ GRT_HD inline bool TakeTile(Block& b, const Work& w, uint32_t channel, const Lin
   if constexpr (!std::is_same_v<T, MoveOnly>) {
     if ((w.flags & kReduces) != 0) return ReduceTile<T, kRanks>(b, w, channel, lines, t, polls);
   }
+  if ((w.flags & kTwoPhase) != 0) return HandOnTile(b, w, channel, lines, t, polls);
   if (!PlaceTile<kRanks>(b, w, channel, lines, 0, w.receive1, t, polls)) return false;
   if ((w.flags & kOwn) == 0) return true;
   const uint64_t begin = (lines.first + t) * kTileBytes;

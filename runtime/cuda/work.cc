@@ -175,6 +175,7 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
     tiles = !lines && bytes <= t.two_shot_tiles && shard <= tile_room;
   } else if (!lines_whole && by_root) {
     two_phase = true;
+    tiles = bytes <= t.two_shot_tiles && shard <= tile_room;
   } else if (!lines_whole && w.ranks > 1) {
     tiles = bytes * others <= t.move_tiles && bytes <= tile_room;
   }
@@ -197,9 +198,11 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
     w.channels = static_cast<uint16_t>(std::clamp<uint64_t>(
         std::max(few, more), 1, std::max(1u, std::min<uint32_t>(t.most_channels, w.port.bulk_channels))));
     w.part = RoundUp((w.block_bytes + w.channels - 1) / w.channels, 16);
+    // Chunks of a part are alike: a short one at its end costs as many fences as a whole one.
     const uint64_t split = RoundUp((w.part + t.chunks_per_channel - 1) / t.chunks_per_channel, 16);
-    w.chunk = static_cast<uint32_t>(
-        std::min<uint64_t>(std::max<uint64_t>(split, 8 << 10), w.port.chunk_bytes));
+    const uint64_t most = std::min<uint64_t>(std::max<uint64_t>(split, 8 << 10), w.port.chunk_bytes);
+    const uint64_t chunks = std::max<uint64_t>((w.part + most - 1) / most, 1);
+    w.chunk = static_cast<uint32_t>(std::max<uint64_t>(RoundUp((w.part + chunks - 1) / chunks, 16), 16));
     w.part_chunks = static_cast<uint32_t>((w.part + w.chunk - 1) / w.chunk);
     // What is combined in phase 1 passes through staging; only where data is placed for good is there
     // something to offer.

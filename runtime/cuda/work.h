@@ -144,11 +144,11 @@ static_assert(std::is_trivially_copyable_v<Work> && sizeof(Work) == 240);
 // Sizes at which the ways of carrying an operation change; bytes. Equal on all members.
 struct Thresholds {
   uint64_t one_shot = 384 << 10;       // all-reduce by LL: a rank's input times the other ranks
-  uint64_t two_shot_lines = 0;         // all-reduce by LL, in shards: the whole message
-  uint64_t two_shot_tiles = 4 << 20;   // above that by LL128, likewise
+  uint64_t two_shot_lines = 512 << 10;  // all-reduce by LL, in shards: the whole message
+  uint64_t two_shot_tiles = 4 << 20;   // above that by LL128, likewise; broadcast and reduce among more than two ranks
   uint64_t move_lines = 256 << 10;     // other kinds by LL: a pair's block times the other ranks
   uint64_t move_tiles = 4 << 20;       // above that by LL128, likewise
-  uint64_t root_lines = 1 << 20;       // broadcast and reduce by LL, likewise; they have no way by LL128
+  uint64_t root_lines = 1 << 20;       // such broadcasts and reduces by LL, a pair's block times the other ranks
   uint32_t line_threads = 128;         // lines of a channel before another channel is used
   uint32_t channel_tiles = 4;          // tiles of a channel before another channel is used
   // Bulk; bytes of a pair's block times the other ranks before another channel is used: of the first

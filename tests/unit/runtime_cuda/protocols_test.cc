@@ -169,7 +169,8 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
     const uint64_t others = ranks - 1;
     EXPECT_EQ(way(OpKind::kAllReduce, ranks, 8), 0);
     EXPECT_EQ(way(OpKind::kAllReduce, ranks, t.one_shot / others), 0);
-    EXPECT_EQ(way(OpKind::kAllReduce, ranks, t.one_shot / others + 1), kTiles | kTwoPhase);
+    EXPECT_EQ(way(OpKind::kAllReduce, ranks, t.two_shot_lines), kTwoPhase);
+    EXPECT_EQ(way(OpKind::kAllReduce, ranks, t.two_shot_lines + 1), kTiles | kTwoPhase);
     EXPECT_EQ(way(OpKind::kAllReduce, ranks, t.two_shot_tiles), kTiles | kTwoPhase);
     EXPECT_EQ(way(OpKind::kAllReduce, ranks, t.two_shot_tiles + 1), kBulk | kTwoPhase);
     EXPECT_EQ(way(OpKind::kAllGather, ranks, t.move_lines / others), 0);
@@ -177,7 +178,8 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
     EXPECT_EQ(way(OpKind::kAllGather, ranks, t.move_tiles / others + 1), kBulk);
   }
   EXPECT_EQ(way(OpKind::kBroadcast, 4, t.root_lines / 3), 0);
-  EXPECT_EQ(way(OpKind::kBroadcast, 4, t.root_lines / 3 + 1), kBulk | kTwoPhase);
+  EXPECT_EQ(way(OpKind::kBroadcast, 4, t.root_lines / 3 + 1), kTiles | kTwoPhase);
+  EXPECT_EQ(way(OpKind::kReduce, 4, t.two_shot_tiles + 1), kBulk | kTwoPhase);
   EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 8).channels, 1);
   EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, t.two_shot_tiles).channels, 128);
   EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 64 << 20).channels, 128);
