@@ -11,6 +11,7 @@
 //   types      every type and operator by every way of carrying
 //   order      random orders: each iteration, --ops operations of 4 communicators, in an order of each
 //              rank's own, with random kinds and sizes, on --streams exclusive streams
+//   chain      all-reduces whose input is the output of the one before, nothing awaited between; random sizes
 //   inversion  two communicators, opposite order, one exclusive stream
 //   twin       the same without an exclusive stream: must hang, is aborted, and must then leave
 //   group      sends and receives of a group that would wait for each other one by one
@@ -92,6 +93,7 @@ class Runner {
     if (o_.what == "kinds") Kinds();
     else if (o_.what == "types") Types();
     else if (o_.what == "order") Order();
+    else if (o_.what == "chain") Chain();
     else if (o_.what == "inversion") Inversion(true);
     else if (o_.what == "twin") Inversion(false);
     else if (o_.what == "group") Group();
@@ -338,6 +340,48 @@ class Runner {
         "%.1f s, 0 hangs, 0 wrong\n",
         o_.iterations, operations, static_cast<double>(bytes) / static_cast<double>(operations) / (1 << 20), o_.streams, helped, Now() - begin);
     if (p_.ranks() > 1 && helped == 0 && o_.iterations >= 100) p_.Fail("nothing was helped: the orders were no test");
+  }
+
+  void Chain() {
+    constexpr int kLinks = 6;
+    const auto ranks = static_cast<uint32_t>(p_.ranks());
+    const auto me = static_cast<uint32_t>(p_.rank());
+    const uint64_t most = std::min<uint64_t>(o_.most_bytes, 16 << 20) / 4;
+    float* buffers[3] = {};
+    Must(cudaMalloc(reinterpret_cast<void**>(&buffers[0]), most * 4));
+    Must(cudaMalloc(reinterpret_cast<void**>(&buffers[1]), most * 4));
+    buffers[2] = static_cast<float*>(domain_->Allocate(most * 4));  // peers write there
+    if (buffers[2] == nullptr) p_.Fail("no user memory left");
+    const auto value = [](uint32_t rank, uint64_t i) { return static_cast<float>((i * 7 + rank * 5) % 13); };
+    std::mt19937_64 common(o_.seed);
+    std::uniform_real_distribution<double> unit(0, 1);
+    std::vector<float> host(most);
+    for (int iteration = 0; iteration < o_.iterations; ++iteration) {
+      p_.At("chain %d", iteration);
+      const auto count = static_cast<uint64_t>(2 * std::pow(static_cast<double>(most) / 2, unit(common)));
+      const uint64_t first = common();
+      for (uint64_t i = 0; i < count; ++i) host[i] = value(me, first + i);
+      Must(cudaMemcpyAsync(buffers[0], host.data(), count * 4, cudaMemcpyHostToDevice, stream_));
+      Barrier();  // a peer writes to buffers[2] as soon as all are at it
+      int at = 0;
+      for (int link = 0; link < kLinks; ++link) {
+        const int to = common() % 4 == 0 ? at : static_cast<int>((at + 1 + common() % 2) % 3);  // some in place
+        Must(comms_[0]->Launch(OpKind::kAllReduce, buffers[at], buffers[to], count, DataType::kFloat, Operator::kSum, 0, stream_));
+        at = to;
+      }
+      Must(cudaMemcpyAsync(host.data(), buffers[at], count * 4, cudaMemcpyDeviceToHost, stream_));
+      Must(cudaStreamSynchronize(stream_));
+      uint64_t wrong = 0;
+      for (uint64_t i = 0; i < count; ++i) {
+        float want = 0;  // whole numbers below 2^24: exact
+        for (uint32_t r = 0; r < ranks; ++r) want += value(r, first + i);
+        for (int link = 1; link < kLinks; ++link) want *= static_cast<float>(ranks);
+        if (host[i] != want) ++wrong;
+      }
+      if (wrong != 0) p_.Fail(std::to_string(wrong) + " of " + std::to_string(count) + " elements wrong in iteration " + std::to_string(iteration));
+    }
+    Barrier();
+    Say("chain: %d iterations of %d all-reduces, right\n", o_.iterations, kLinks);
   }
 
   void Inversion(bool exclusive) {
