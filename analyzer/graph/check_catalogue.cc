@@ -228,6 +228,12 @@ constexpr Check kChecks[] = {
      {"calls", "one of each, of equal length on one communicator"},
      "Sends and receives of one communicator, with a verdict.", "A receive that would have come later.",
      "Compare the peer of the send with the rank of the receive.", true},
+    {"group-left-open", VerdictKind::kHealthy, "A group that was begun and not ended",
+     "A rank that others wait for has called operations in a group that it has not ended, so that none of them is launched.",
+     {"calls", "1 since an ncclGroupStart, outside of the ncclGroupEnd"}, "The calls of a culprit, with a verdict.",
+     "A program that would have ended the group later.",
+     "Call ncclGroupEnd on every way out of a group: an early return or an exception between the two leaves it open, and "
+     "all that its thread calls from then on.", true},
     {"divergent-calls", VerdictKind::kHealthy, "One call more, one fewer, or two swapped",
      "But for one call that is extra, missing or swapped with the next, a member calls what the others do.",
      {"calls", "the next 16 from a mismatch on, of which two at least agree"},

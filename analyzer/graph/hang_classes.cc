@@ -18,7 +18,7 @@ constexpr HangClass kClasses[] = {
     {4, "Roots differ", kDetected, "mismatch-root", "e2e.mismatch_no_root_hangs", "e2e.mismatch_no_root_hangs.twin", ""},
     {5, "Reduction operators differ", kDetected, "mismatch-operator", "e2e.mismatch_operator_ends",
      "e2e.mismatch_operator_ends.twin", "The job ends, with wrong data."},
-    {6, "A rank does not call", kDetected, "rank-not-joined, host-blocked", "e2e.missing_rank", "e2e.missing_rank.twin", ""},
+    {6, "A rank does not call", kDetected, "rank-not-joined, host-blocked, group-left-open", "e2e.missing_rank", "e2e.missing_rank.twin", ""},
     {7, "A decision from a rank's own value", kDetected, "host-blocked, reduced-to-one", "e2e.flag_reduced_to_one",
      "e2e.flag_reduced_to_one.twin", "The sign says what was reduced to one; that the branch hung on it is for the reader."},
     {8, "An extra collective, uneven inputs", kDetected, "host-blocked, rank-not-joined", "e2e.one_too_many",

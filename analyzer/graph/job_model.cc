@@ -9,10 +9,12 @@
 #include "analyzer/graph/confirm.h"
 #include "analyzer/graph/divergence_signs.h"
 #include "analyzer/graph/execution_graph.h"
+#include "analyzer/graph/group_signs.h"
 #include "analyzer/graph/hangs.h"
 #include "analyzer/graph/incarnations.h"
 #include "analyzer/graph/matcher.h"
 #include "analyzer/graph/names.h"
+#include "analyzer/graph/standing_suspicions.h"
 #include "analyzer/graph/transfer_signs.h"
 #include "analyzer/graph/wait_for_graph.h"
 
@@ -73,6 +75,7 @@ class JobModel::Impl {
   std::vector<WaitNode> nodes_;  // memory of the last round's graph
   std::vector<Standing> confirmed_;
   std::vector<Finding> suspected_;
+  StandingSuspicions standing_;
   bool ended_ = false, killed_by_gordian_ = false;
   ExitKind exit_kind_ = ExitKind::kUnknown;
   int exit_value_ = 0;
@@ -208,12 +211,18 @@ void JobModel::Impl::OnRound(Round round) {
   const RoundView view{graph, names, options_, round.begin_ns,
                        !confirmed_.empty() || !suspected_.empty()};
   suspected_.clear();
+  standing_.Look(execution_, matcher_, names);
   std::vector<bool> stuck;
   std::vector<Hang> hangs = FindHangs(view, &stuck);
   if (!confirmed_.empty()) RetireReplaced(hangs, names.incarnations());
   for (Hang& hang : hangs) {
     const Confirmer::Standing standing = confirmer_.Check(hang.proof, round.begin_ns);
     if (!hang.ripe) continue;
+    if (standing_.IsConsequence(hang.finding)) {
+      hang.finding.confidence = Confidence::kPossible;
+      suspected_.push_back(std::move(hang.finding));
+      continue;
+    }
     if (standing.confirmed && hang.confirmable) {
       Confirm(hang, round.end_ns);
       continue;
@@ -249,6 +258,9 @@ void JobModel::Impl::OnRound(Round round) {
   }
   if (old_send) SuspectCircle(round, names, Conjecture::kUnbuffered, {});
   if (hangs.empty()) SuspectResources(round, names, graph, stuck);
+  std::vector<const Finding*> confirmed;
+  for (const Standing& known : confirmed_) confirmed.push_back(&known.finding);
+  standing_.Merge(execution_, matcher_, names, confirmed, &suspected_);
 }
 
 void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed) {
@@ -390,6 +402,8 @@ Verdict JobModel::Impl::Current() const {
     verdict.signs = TransferSigns(matcher_, names);
     const std::vector<Sign> divergent = DivergenceSigns(matcher_, names);
     verdict.signs.insert(verdict.signs.end(), divergent.begin(), divergent.end());
+    const std::vector<Sign> groups = GroupSigns(execution_, names, verdict.main);
+    verdict.signs.insert(verdict.signs.end(), groups.begin(), groups.end());
   }
   return verdict;
 }

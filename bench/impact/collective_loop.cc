@@ -1,12 +1,16 @@
-// An all-reduce, over and over, as a job would call it; prints what one takes. Run by impact.py with gordian
-// and without.
+// An all-reduce, over and over, as a job would call it; prints what one takes. Run by impact.py
+// with gordian and without.
 //
-//   bench_collective_loop [--ranks 2] [--batches 30] [--bytes 8] [--calls 2000] [--graph] [--in-turn]
+//   bench_collective_loop [--ranks 2] [--batches 30] [--bytes 8] [--calls 2000] [--graph]
+//                         [--in-turn]
 //
-// One process a rank, forked before CUDA is touched. A batch is `calls` all-reduces enqueued back to back and
-// one wait; with --graph it is replays of a graph of 20. With --in-turn every second batch calls the library's own function,
-// past whatever stands in front of it, so that both sides meet the same process, clocks and memory. Rank 0 prints a JSON object: microseconds an
-// operation, one number a batch (and "direct_us" with --in-turn), and the processor time of every thread of its process.
+// One process a rank, forked before CUDA is touched. A batch is `calls` all-reduces enqueued back
+// to back and one wait; with --graph it is replays of a graph of 20. With --in-turn every second
+// batch calls the library's own function, past whatever stands in front of it, so that both sides
+// meet the same process, clocks and memory. Rank 0 prints a JSON object: microseconds an operation,
+// one number a batch (and "direct_us" with --in-turn), until all are enqueued alone ("host_us":
+// keep `calls` well below the thousand or so that a stream has room for), and the processor time of
+// every thread of its process.
 #include <cuda_runtime_api.h>
 #include <dirent.h>
 #include <dlfcn.h>
@@ -65,8 +69,8 @@ double NowUs() {
   return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) / 1e3;
 }
 
-// Processor time in milliseconds by thread name: the first field after the name in parentheses is the
-// state, the 12th and 13th user and system time in ticks.
+// Processor time in milliseconds by thread name: the first field after the name in parentheses is
+// the state, the 12th and 13th user and system time in ticks.
 std::map<std::string, double> ThreadTimes() {
   std::map<std::string, double> times;
   DIR* tasks = opendir("/proc/self/task");
@@ -81,7 +85,8 @@ std::map<std::string, double> ThreadTimes() {
     unsigned long user = 0;
     unsigned long system = 0;
     if (open == std::string::npos || close == std::string::npos ||
-        std::sscanf(line.c_str() + close + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2) {
+        std::sscanf(line.c_str() + close + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+                    &user, &system) != 2) {
       continue;
     }
     times[line.substr(open + 1, close - open - 1)] +=
@@ -97,7 +102,8 @@ decltype(&ncclAllReduce) DirectAllReduce() {
   void* const libc = dlopen("libc.so.6", RTLD_NOLOAD | RTLD_LAZY);
   const auto look_up = reinterpret_cast<Lookup>(libc != nullptr ? dlsym(libc, "dlsym") : nullptr);
   void* const nccl = dlopen("libnccl.so.2", RTLD_NOLOAD | RTLD_LAZY);
-  void* const found = look_up != nullptr && nccl != nullptr ? look_up(nccl, "ncclAllReduce") : nullptr;
+  void* const found =
+      look_up != nullptr && nccl != nullptr ? look_up(nccl, "ncclAllReduce") : nullptr;
   if (found == nullptr) Fail("ncclAllReduce", "not in libnccl.so.2");
   return reinterpret_cast<decltype(&ncclAllReduce)>(found);
 }
@@ -136,48 +142,63 @@ void Rank(int rank, const Options& options, Shared* shared) {
   cudaGraphExec_t graph_exec = nullptr;
   if (options.graph) {
     cudaGraph_t graph = nullptr;
-    Cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    Cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+         "cudaStreamBeginCapture");
     for (int i = 0; i < kOperationsInGraph; ++i) all_reduce();
     Cuda(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
     Cuda(cudaGraphInstantiate(&graph_exec, graph, 0), "cudaGraphInstantiate");
     Cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
   }
+  double enqueued_us = 0;  // an operation's share of the last batch until all were enqueued
   const auto batch = [&](bool directly = false) {
     const double begin = NowUs();
     if (directly) {
       for (int i = 0; i < options.calls; ++i) all_reduce_directly();
     } else if (options.graph) {
-      for (int i = 0; i < options.calls; i += kOperationsInGraph) Cuda(cudaGraphLaunch(graph_exec, stream), "cudaGraphLaunch");
+      for (int i = 0; i < options.calls; i += kOperationsInGraph)
+        Cuda(cudaGraphLaunch(graph_exec, stream), "cudaGraphLaunch");
     } else {
       for (int i = 0; i < options.calls; ++i) all_reduce();
     }
+    enqueued_us = (NowUs() - begin) / options.calls;
     wait();
     return (NowUs() - begin) / options.calls;
   };
-  // This thread stays on one processor: what wanders makes runs differ by more than what is measured.
+  // This thread stays on one processor: what wanders makes runs differ by more than what is
+  // measured.
   const long processors = sysconf(_SC_NPROCESSORS_ONLN);
   cpu_set_t mine;
   CPU_ZERO(&mine);
   CPU_SET(static_cast<size_t>(rank * processors / options.ranks), &mine);
-  if (sched_setaffinity(0, sizeof mine, &mine) != 0) Fail("sched_setaffinity", std::strerror(errno));
+  if (sched_setaffinity(0, sizeof mine, &mine) != 0)
+    Fail("sched_setaffinity", std::strerror(errno));
   batch();  // warm
   ++shared->arrived;
   while (shared->arrived < options.ranks) usleep(50);
   const double begin = NowUs();
   std::vector<double> us;
   std::vector<double> direct_us;
+  std::vector<double> host_us;
   for (int i = 0; i < options.batches; ++i) {
     us.push_back(batch());
+    host_us.push_back(enqueued_us);
     if (options.in_turn) direct_us.push_back(batch(true));
   }
   const double wall_ms = (NowUs() - begin) / 1e3;
 
   if (rank == 0) {
-    std::printf("{\"bytes\": %zu, \"graph\": %s, \"wall_ms\": %.1f, \"us\": [", options.bytes, options.graph ? "true" : "false", wall_ms);
-    for (size_t i = 0; i < us.size(); ++i) std::printf("%s%.3f", i == 0 ? "" : ", ", us[i]);
-    std::printf("], \"direct_us\": [");
-    for (size_t i = 0; i < direct_us.size(); ++i) std::printf("%s%.3f", i == 0 ? "" : ", ", direct_us[i]);
-    std::printf("], \"threads_ms\": {");
+    const auto print = [](const char* name, const std::vector<double>& values) {
+      std::printf(", \"%s\": [", name);
+      for (size_t i = 0; i < values.size(); ++i)
+        std::printf("%s%.3f", i == 0 ? "" : ", ", values[i]);
+      std::printf("]");
+    };
+    std::printf("{\"bytes\": %zu, \"graph\": %s, \"wall_ms\": %.1f", options.bytes,
+                options.graph ? "true" : "false", wall_ms);
+    print("us", us);
+    print("host_us", host_us);
+    print("direct_us", direct_us);
+    std::printf(", \"threads_ms\": {");
     bool first = true;
     for (const auto& [name, ms] : ThreadTimes()) {
       std::printf("%s\"%s\": %.0f", first ? "" : ", ", name.c_str(), ms);
@@ -215,10 +236,12 @@ int main(int argc, char** argv) {
     } else if (word == "--calls") {
       options.calls = static_cast<int>(number());
     } else {
-      Fail(word.c_str(), "unknown option; known: --ranks --batches --bytes --calls --graph --in-turn");
+      Fail(word.c_str(),
+           "unknown option; known: --ranks --batches --bytes --calls --graph --in-turn");
     }
   }
-  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) Fail("mmap", std::strerror(errno));
   auto* shared = new (memory) Shared{};
   std::vector<pid_t> children;

@@ -106,6 +106,7 @@ JOBS = {
     "memory_gate_host": Expect(["stuck_kernel"], [[0]]),
     "graph_stuck_inside": Expect(["stuck_kernel"], [[]]),
     "flag_reduced_to_one": Expect(["host_blocked"], [LAST], signs=["reduced-to-one", "waits-for-input"]),
+    "group_left_open": Expect(["host_blocked"], [LAST], signs=["group-left-open", "waits-for-input"]),
     "branch_taken_alone": Expect(["mismatch"], [LAST], hangs=None, signs=["divergent-calls"]),
     "fused_differently": Expect(["mismatch"], [LAST, ALL]),
     "grouped_by_one": Expect(["mismatch"], [LAST]),

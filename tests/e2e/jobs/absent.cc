@@ -1,6 +1,10 @@
 // A rank that others wait for does not come: busy elsewhere, gone, stopped, or out of the communicator.
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
 
 #include "tests/e2e/jobs/job.h"
 
@@ -16,6 +20,32 @@ JOB(missing_rank, 2) {
   if (Guilty(c)) c.SleepInUserCode(3600);
   c.AllReduce(world, s);
   c.Sync(s);
+}
+
+JOB(gives_up, 3) {
+  // The last rank comes when it is sent SIGUSR2. Rank 0 has a watchdog, as training frameworks have: at SIGUSR1 it aborts
+  // the communicator that its rank waits in, and at SIGHUP it ends the process.
+  sigset_t commands;
+  sigemptyset(&commands);
+  for (const int command : {SIGUSR1, SIGUSR2, SIGHUP}) sigaddset(&commands, command);
+  pthread_sigmask(SIG_BLOCK, &commands, nullptr);
+  cudaStream_t s = c.Stream();
+  ncclComm_t world = c.World();
+  c.Warm(world, s);
+  if (c.rank == 0) {
+    std::thread([commands, world] {
+      for (int command = 0; sigwait(&commands, &command) == 0;) {
+        if (command == SIGHUP) std::abort();
+        if (command == SIGUSR1) NCCL_OK(ncclCommAbort(world));
+      }
+    }).detach();
+  }
+  c.Begin(s);
+  int command = 0;
+  if (c.rank == c.nranks - 1) sigwait(&commands, &command);
+  c.AllReduce(world, s);
+  c.Sync(s);
+  if (c.rank == 0) c.SleepInUserCode(c.twin ? 0 : 3600);  // until its watchdog ends it
 }
 
 JOB(spinning_rank, 2) {

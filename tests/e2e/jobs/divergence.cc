@@ -47,6 +47,24 @@ JOB(flag_reduced_to_one, 2) {
   }
 }
 
+JOB(group_left_open, 2) {
+  // The last rank finds nothing to scale and returns early: out of a group, which stays open.
+  cudaStream_t s = c.Stream();
+  ncclComm_t world = c.World();
+  c.Warm(world, s);
+  c.Begin(s);
+  const auto scale = [&](bool nothing) {
+    NCCL_OK(ncclGroupStart());
+    c.AllReduce(world, s);
+    c.AllReduce(world, s);
+    if (nothing) return;
+    NCCL_OK(ncclGroupEnd());
+  };
+  scale(!c.twin && Last(c));
+  c.Sync(s);
+  if (!c.twin && Last(c)) WaitForARequest(c);
+}
+
 JOB(fused_differently, 2) {
   // Two gradients that the last rank's compiler has put into one all-reduce.
   cudaStream_t s = c.Stream();

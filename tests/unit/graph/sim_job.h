@@ -151,6 +151,8 @@ class SimJob {
   std::shared_ptr<const StateBlock> MakeBlock(int process) const;
   // Lets `seconds` pass with a round each `period` and all facts fed.
   void Rounds(JobModel* model, double seconds, double period = 0.1);
+  // From outside: a watchdog, a launcher, a person. With a signal, or else with the code.
+  void End(int process, int signal, int code = 0);
   void EndJob(JobModel* model, int exit_code = 0);
 
   // Programs run to their end and all work done, at this process.

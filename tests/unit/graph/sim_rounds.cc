@@ -105,6 +105,14 @@ void SimJob::Rounds(JobModel* model, double seconds, double period) {
   }
 }
 
+void SimJob::End(int process, int signal, int code) {
+  Proc& p = procs_[static_cast<size_t>(process)];
+  p.dead = true;
+  p.exit_signal = signal;
+  p.exit_code = code;
+  p.ended_ns = now_;
+}
+
 void SimJob::EndJob(JobModel* model, int exit_code) {
   Feed(model);
   model->OnJobEnded(ExitKind::kCode, exit_code, now_, false);

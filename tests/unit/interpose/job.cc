@@ -8,8 +8,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,39 +26,14 @@
 #include "proto/ring/calls.h"
 #include "proto/ring/layout.h"
 #include "tests/unit/interpose/fake_libraries.h"
+#include "tests/unit/interpose/job_calls.h"
+#include "tests/unit/interpose/job_cupti.h"
 #include "tests/unit/interpose/job_waits.h"
 
 namespace ring = gordian::ring;
 
 namespace {
 
-void Check(bool right, const char* what, int line) {
-  if (right) return;
-  std::fprintf(stderr, "job.cc:%d: %s\n", line, what);
-  _exit(1);
-}
-#define CHECK(condition) Check((condition), #condition, __LINE__)
-
-float g_buffer[64];
-cudaStream_t MakeStream(unsigned flags = cudaStreamNonBlocking) {
-  cudaStream_t stream = nullptr;
-  CHECK(cudaStreamCreateWithFlags(&stream, flags) == cudaSuccess);
-  return stream;
-}
-ncclComm_t MakeComm(int nranks = 2, int rank = 0) {
-  ncclUniqueId id = {};
-  std::strcpy(id.internal, "the id");
-  ncclComm_t comm = nullptr;
-  CHECK(ncclCommInitRank(&comm, nranks, id, rank) == ncclSuccess);
-  return comm;
-}
-ncclResult_t AllReduce(ncclComm_t comm, cudaStream_t stream) {
-  return ncclAllReduce(g_buffer, g_buffer, 16, ncclFloat, ncclSum, comm, stream);
-}
-cudaError_t Launch(cudaStream_t stream) {
-  return cudaLaunchKernel(reinterpret_cast<const void*>(&g_buffer), dim3(1), dim3(1), nullptr, 0,
-                          stream);
-}
 // Tells the test that the job is where it wants it.
 void Say(const char* word) {
   std::printf("%s\n", word);
@@ -348,71 +321,6 @@ void Many() {
   CHECK(fake_calls_nccl(ring::kCall_ncclAllReduce) == 1000);
 }
 
-// NCCL gives its thread a name while that is in a call: the call ends for whoever was told of its beginning.
-CUresult (*g_named_late)(CUstream) = nullptr;
-void CuptiNamedLate() {
-  void* cupti = dlopen(std::getenv("JOB_CUPTI"), RTLD_NOW | RTLD_LOCAL);
-  CHECK(cupti != nullptr);
-  const auto find = reinterpret_cast<void* (*)(const char*)>(dlsym(cupti, "PrivateDriverFunction"));
-  g_named_late = reinterpret_cast<CUresult (*)(CUstream)>(find("cuStreamSynchronize"));
-  if (void* inject = dlsym(RTLD_DEFAULT, "InitializeInjection")) CHECK(reinterpret_cast<int (*)()>(inject)() == 1);
-  ncclComm_t comm = MakeComm();
-  static cudaStream_t stream = MakeStream();
-  CHECK(AllReduce(comm, stream) == ncclSuccess);
-  std::thread([] {
-    fake_set_inside_cuda(ring::kCall_cuStreamSynchronize, [] { prctl(PR_SET_NAME, "NCCL Progress"); });
-    g_named_late(stream);
-    fake_set_inside_cuda(ring::kCall_cuStreamSynchronize, nullptr);
-    g_named_late(stream);
-  }).join();
-}
-
-// The source comes while the first call of NCCL makes the rings.
-void CuptiBeside() {
-  void* inject = dlsym(RTLD_DEFAULT, "InitializeInjection");
-  std::atomic<int> there = 0;
-  std::thread source([&] {
-    for (++there; there < 2;) {
-    }
-    if (inject != nullptr) CHECK(reinterpret_cast<int (*)()>(inject)() == 1);
-  });
-  for (++there; there < 2;) {
-  }
-  MakeComm();
-  source.join();
-}
-
-// Calls of the driver that no symbol leads to and CUPTI tells of: by themselves, inside a call that came through
-// its symbol, and by a thread of NCCL's.
-CUresult (*g_private_synchronize)(CUstream) = nullptr;
-void Cupti() {
-  void* cupti = dlopen(std::getenv("JOB_CUPTI"), RTLD_NOW | RTLD_LOCAL);
-  CHECK(cupti != nullptr);
-  const auto find = reinterpret_cast<void* (*)(const char*)>(dlsym(cupti, "PrivateDriverFunction"));
-  CHECK(find != nullptr);
-  g_private_synchronize = reinterpret_cast<CUresult (*)(CUstream)>(find("cuStreamSynchronize"));
-  const auto record = reinterpret_cast<CUresult (*)(CUevent, CUstream)>(find("cuEventRecord"));
-  // As the driver does when it is initialised.
-  if (void* inject = dlsym(RTLD_DEFAULT, "InitializeInjection")) {
-    CHECK(reinterpret_cast<int (*)()>(inject)() == 1);
-    CHECK(reinterpret_cast<int (*)()>(inject)() == 1);
-  }
-  ncclComm_t comm = MakeComm();
-  static cudaStream_t stream = MakeStream();
-  auto* event = reinterpret_cast<cudaEvent_t>(g_buffer);
-  CHECK(AllReduce(comm, stream) == ncclSuccess);
-  CHECK(record(event, stream) == CUDA_SUCCESS);
-  CHECK(g_private_synchronize(stream) == CUDA_SUCCESS);
-  fake_set_inside_cudart(ring::kCall_cudaStreamSynchronize, [] { g_private_synchronize(stream); });
-  CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
-  fake_set_inside_cudart(ring::kCall_cudaStreamSynchronize, nullptr);
-  std::thread([] {
-    prctl(PR_SET_NAME, "NCCL Progress");
-    g_private_synchronize(stream);
-  }).join();
-  CHECK(fake_calls_cuda(ring::kCall_cuStreamSynchronize) == 3);
-}
-
 // Work on a stream long after the operation in front of it, and an operation behind it.
 void Times() {
   ncclComm_t comm = MakeComm();
@@ -559,28 +467,6 @@ void Nested() {
   CHECK(ncclBcast(g_buffer, 4, ncclInt8, 0, comm, nullptr) == ncclSuccess);
 }
 
-uint32_t CuptiNumber(int call) {
-  switch (call) {
-#define GORDIAN_CUPTI(name, number) \
-  case ring::kCall_##name:          \
-    return number;
-#include "proto/ring/cupti_calls.def"
-#undef GORDIAN_CUPTI
-    default:
-      return 0;
-  }
-}
-
-template <typename T>
-T Default() {
-  if constexpr (std::is_same_v<T, void*>) {
-    return g_buffer;
-  } else if constexpr (std::is_same_v<T, CUdeviceptr>) {
-    return 4096;
-  } else {
-    return T{};
-  }
-}
 template <typename Result, typename... Parameters>
 void CallPlainly(const char* name, int call, int result, Result (*)(Parameters...)) {
   const auto function = reinterpret_cast<Result (*)(Parameters...)>(dlsym(RTLD_DEFAULT, name));
@@ -620,43 +506,6 @@ void PassThrough() {
 #include "interpose/hooked_calls.def"
 #undef GORDIAN_HOOK
   }
-}
-
-// The arguments as CUPTI shows them: one after the other, as members of a struct.
-template <typename Result, typename... Parameters>
-void Pack(Result (*)(Parameters...), [[maybe_unused]] unsigned char* to) {
-  [[maybe_unused]] size_t at = 0;
-  [[maybe_unused]] const auto put = [&](const auto& value) {
-    using Value = std::remove_cvref_t<decltype(value)>;
-    at = (at + alignof(Value) - 1) / alignof(Value) * alignof(Value);
-    std::memcpy(to + at, &value, sizeof(Value));
-    at += sizeof(Value);
-  };
-  (put(Default<Parameters>()), ...);
-}
-
-// Every function that CUPTI tells of, called well and called badly. Graphs and captures, whose rows look at
-// objects, get none that is there.
-void CuptiRows() {
-  void* cupti = dlopen(std::getenv("JOB_CUPTI"), RTLD_NOW | RTLD_LOCAL);
-  CHECK(cupti != nullptr);
-  const auto tell = reinterpret_cast<bool (*)(uint32_t, const char*, const void*, int)>(dlsym(cupti, "TellCall"));
-  CHECK(tell != nullptr);
-  if (void* inject = dlsym(RTLD_DEFAULT, "InitializeInjection")) {
-    CHECK(reinterpret_cast<int (*)()>(inject)() == 1);
-  }
-  for (const int result : {0, 1}) {
-    alignas(16) unsigned char parameters[512];
-#define GORDIAN_HOOK(library, name, result_type, parameters_of, arguments, payload, style, rules)     \
-  if (CuptiNumber(ring::kCall_##name) != 0) {                                                        \
-    std::memset(parameters, 0, sizeof(parameters));                                                  \
-    Pack(static_cast<result_type(*) parameters_of>(nullptr), parameters);                            \
-    CHECK(tell(CuptiNumber(ring::kCall_##name), #name, parameters, result));                         \
-  }
-#include "interpose/hooked_calls.def"
-#undef GORDIAN_HOOK
-  }
-  CHECK(!tell(1, "cuGetProcAddress", nullptr, 0));  // nobody asked for it
 }
 
 }  // namespace

@@ -4,21 +4,10 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <cstring>
 
-namespace {
-
-void Check(bool right, const char* what, int line) {
-  if (right) return;
-  std::fprintf(stderr, "job_waits.cc:%d: %s\n", line, what);
-  _exit(1);
-}
-#define CHECK(condition) Check((condition), #condition, __LINE__)
-
-}  // namespace
+#include "tests/unit/interpose/job_calls.h"
 
 void MemoryWords() {
   cudaStream_t stream = nullptr;

@@ -306,6 +306,10 @@ const std::map<std::string, std::function<Verdict()>>& Jobs() {
                                    Program{Init(0), Recv(0, 0), AllReduce(0), StreamSync()},
                                    Program{Init(0), AllReduce(0), StreamSync()}});
        }},
+      {"group-left-open", [] {
+         const Program usual = {Init(0), GroupStart(), AllReduce(0), AllReduce(0), GroupEnd(), StreamSync()};
+         return Hang(Comms(1, 3), {usual, usual, Program{Init(0), GroupStart(), AllReduce(0), AllReduce(0), Sleep()}}, 6);
+       }},
       {"divergent-calls", [] {
          const Program usual = {Init(0), AllReduce(0), Collective(Call::kReduceScatter, 0), AllReduce(0, 1, 64), StreamSync()};
          return Hang(Comms(1, 3), {usual, usual, Program{Init(0), AllReduce(0), Collective(Call::kAllGather, 0),

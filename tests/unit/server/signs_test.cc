@@ -211,5 +211,26 @@ TEST(Signs, CallsThatAreAlikeTellNothing) {
   EXPECT_TRUE(Divergence({a, a, a, a}, {a, b, a, a}).empty());  // as well one in addition as another one
 }
 
+TEST(Signs, AGroupThatIsLeftOpen) {
+  const auto signs = [](Program last) {
+    const Program usual = {Init(0), GroupStart(), AllReduce(0), AllReduce(0), GroupEnd(), StreamSync()};
+    SimJob job(Comms(1, 3), {usual, usual, std::move(last)});
+    JobModel model;
+    job.Run();
+    job.Rounds(&model, 6);
+    std::vector<Sign> found = model.Current().signs;
+    std::erase_if(found, [](const Sign& sign) { return sign.check != "group-left-open"; });
+    return found;
+  };
+  const std::vector<Sign> open = signs({Init(0), GroupStart(), AllReduce(0), AllReduce(0), StreamSync(), AllReduce(0), Sleep()});
+  ASSERT_EQ(open.size(), 1u);
+  EXPECT_EQ(open[0].ranks, std::vector<int>{2});
+  EXPECT_NE(open[0].text.find("3 operations, AllReduce #0"), std::string::npos) << open[0].text;
+  EXPECT_EQ(signs({Init(0), GroupStart(), AllReduce(0), Exit(0)}).size(), 1u);
+  EXPECT_TRUE(signs({Init(0), Sleep()}).empty());
+  EXPECT_TRUE(signs({Init(0), GroupStart(), AllReduce(0), GroupEnd(), Sleep()}).empty());
+  EXPECT_TRUE(signs({Init(0), GroupStart(), Sleep()}).empty());  // nothing is in it
+}
+
 }  // namespace
 }  // namespace gordian::server
