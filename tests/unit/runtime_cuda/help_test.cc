@@ -173,7 +173,7 @@ Program Disordered(const Disorder& d, uint64_t seed) {
       if (d.all_kinds) o.what.kind = kAll[random() % 8];
       o.what.count = d.same_size ? d.most : 1 + random() % d.most;
       o.what.root = static_cast<uint32_t>(random() % d.ranks);
-      o.way = static_cast<int>(random() % 3);
+      o.way = static_cast<int>(random() % kWays);
       of[c].push_back(static_cast<uint32_t>(p.operations.size()));
       p.operations.push_back(o);
     }
