@@ -32,6 +32,7 @@ void FillSignal(const ring::SignalPayload& from, v1::Signal* to) {
   to->set_context(from.context);
   to->set_count(from.count);
   to->set_group(from.group);
+  to->set_number(from.number);
 }
 
 void FillCommInit(const ring::CommInitPayload& from, v1::CommInit* to) {

@@ -307,7 +307,7 @@ uint64_t RingFile::NcclCalls() {
   for (uint32_t i = 0; i < header.threads_used; ++i) {
     auto* const slot = reinterpret_cast<ring::ThreadSlot*>(base_ + header_.threads_offset + i * sizeof(ring::ThreadSlot));
     uint64_t calls = 0;
-    if (Guarded([&] { calls = Load(&slot->nccl_calls); })) {
+    if (Guarded([&] { calls = LoadAcquire(&slot->nccl_calls); })) {
       sum += calls;
     }
   }

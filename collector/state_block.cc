@@ -1,13 +1,24 @@
 #include "collector/state_block.h"
 
 #include <algorithm>
+#include <span>
 
 #include "collector/record_decoder.h"
 
 namespace gordian::collector {
 namespace {
 
-void FillPending(const ring::PendingOperation& from, v1::PendingOperation* out) {
+bool IsSignals(ring::NumberKind kind) {
+  return kind == ring::NumberKind::kSignalsSent || kind == ring::NumberKind::kSignalsAwaited;
+}
+
+void FillChannel(const ring::SignalChannel& from, v1::SignalChannel* out) {
+  out->set_index(from.index);
+  out->set_context(from.context);
+}
+
+void FillPending(const ring::PendingOperation& from, std::span<const StateBlockReader::Line> lines,
+                 v1::PendingOperation* out) {
   out->set_ordinal(from.ordinal);
   out->set_launch(from.launch);
   out->set_site(from.site);
@@ -19,6 +30,13 @@ void FillPending(const ring::PendingOperation& from, v1::PendingOperation* out) 
   out->set_datatype(from.datatype);
   out->set_reduce_op(from.reduce_op);
   out->set_in_group(from.in_group != 0);
+  if (from.line != 0 && from.line <= lines.size()) {
+    const StateBlockReader::Line& line = lines[from.line - 1];
+    // One that was taken since the numbers were read is another's, or nobody's.
+    if (line.comm == from.comm && line.peer == from.root_or_peer) {
+      FillChannel(line.channel, out->mutable_channel());
+    }
+  }
   const uint32_t waits = std::min<uint32_t>(from.after_count, ring::kMaxAfter);
   for (uint32_t i = 0; i < waits; ++i) {
     v1::PendingOperation::After* const after = out->add_after();
@@ -28,7 +46,8 @@ void FillPending(const ring::PendingOperation& from, v1::PendingOperation* out) 
   }
 }
 
-bool FillStream(RingFile* file, uint32_t index, v1::StateBlock* out) {
+bool FillStream(RingFile* file, uint32_t index, std::span<const StateBlockReader::Line> lines,
+                v1::StateBlock* out) {
   ring::StreamSlot slot;
   if (!file->ReadStream(index, &slot) || slot.stream == ring::kNoId) {
     return !file->broken();
@@ -57,7 +76,7 @@ bool FillStream(RingFile* file, uint32_t index, v1::StateBlock* out) {
   stream->set_gap_last(pending.gap_last > done ? pending.gap_last : 0);
   for (const ring::PendingOperation& operation : pending.operations) {
     if (operation.ordinal > done) {
-      FillPending(operation, stream->add_pending());
+      FillPending(operation, lines, stream->add_pending());
     }
   }
   return true;
@@ -68,6 +87,7 @@ bool FillStream(RingFile* file, uint32_t index, v1::StateBlock* out) {
 bool StateBlockReader::ReadNumbers(RingFile* file, const ring::Header& header, bool all,
                                    v1::StateBlock* out) {
   told_.resize(std::max<size_t>(told_.size(), header.numbers_used));
+  lines_.assign(header.numbers_used, Line());
   for (uint32_t i = 0; i < header.numbers_used; ++i) {
     ring::NumberSlot slot;
     bool consistent = false;
@@ -88,9 +108,14 @@ bool StateBlockReader::ReadNumbers(RingFile* file, const ring::Header& header, b
     numbers->set_flags(slot.flags);
     numbers->set_open(slot.open);
     numbers->set_next(slot.next);
+    if (IsSignals(slot.kind)) {
+      FillChannel(slot.channel, numbers->mutable_channel());
+      lines_[i] = {.comm = slot.comm, .peer = slot.peer, .channel = slot.channel};
+      continue;
+    }
     numbers->set_hash(slot.hash);
     numbers->set_color(slot.color);
-    numbers->set_windows(slot.windows);
+    numbers->set_windows(slot.begun);
     Told& told = told_[i];
     if (!all && told.comm == slot.comm && told.next == slot.next && told.hash == slot.hash) {
       continue;
@@ -138,7 +163,7 @@ bool StateBlockReader::Read(RingFile* file, bool all, v1::StateBlock* out) {
     comm->set_name(TextOf(slot.name, sizeof(slot.name)));
   }
   for (uint32_t i = 0; i < header.streams_used; ++i) {
-    if (!FillStream(file, i, out)) {
+    if (!FillStream(file, i, lines_, out)) {
       return false;
     }
   }
@@ -150,6 +175,7 @@ bool StateBlockReader::Read(RingFile* file, bool all, v1::StateBlock* out) {
                  header.markers_enabled == 0);
   out->set_numbers_incomplete(out->numbers_incomplete() || header.lost_numbers > 0);
   out->set_only_work_lost(header.lost_records <= header.lost_work);
+  out->set_signals(true);
   return true;
 }
 

@@ -18,6 +18,13 @@ class StateBlockReader {
   // `out` unfinished, when the file was cut.
   bool Read(RingFile* file, bool all, v1::StateBlock* out);
 
+  // What a slot counts, where that is signals; comm 0 elsewhere.
+  struct Line {
+    uint32_t comm = 0;
+    int32_t peer = -1;
+    ring::SignalChannel channel{};
+  };
+
  private:
   struct Told {
     uint32_t comm = 0;
@@ -26,7 +33,8 @@ class StateBlockReader {
   };
   bool ReadNumbers(RingFile* file, const ring::Header& header, bool all, v1::StateBlock* out);
 
-  std::vector<Told> told_;  // by slot
+  std::vector<Told> told_;   // by slot
+  std::vector<Line> lines_;  // by slot, as read last
 };
 
 // A thread's copy of it; any bytes.

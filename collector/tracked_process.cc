@@ -412,7 +412,11 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
       comm->set_next_sequence(slot.next_sequence);
     }
   }
+  // What the header says of calls is written before they count, or before their work is enqueued:
+  // so it is read after both, since the process may have called NCCL for the first time since the
+  // header was read above.
   const uint64_t nccl_calls = ring_->NcclCalls();
+  ring_->ReadHeader(&header);
   if (CallsAreToldByProfiler(header, nccl_calls)) {
     out->add_not_visible("host waits and how communicators were made, of pid " +
                          std::to_string(name_.identity.pid) +

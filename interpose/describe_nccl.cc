@@ -112,8 +112,7 @@ ring::NumberSlot* NumbersOf(ThreadContext& thread, CallId call, const OperationN
   return note.pair->slot;
 }
 
-// False for a collective of nothing, which NCCL takes and does not launch, and for RMA, of which the
-// state block does not tell (docs/limits.md): its count is left at 0.
+// False for a collective of nothing, which NCCL takes and does not launch.
 bool IsLaunched(CallId call, const OperationNote& note) {
   return note.count != 0 || IsTransfer(call);
 }
@@ -126,18 +125,17 @@ CalledOperation Called(CallId call, uint64_t site, const OperationNote& note) {
           note.root_or_peer,
           call,
           note.datatype,
-          note.reduce_op};
+          note.reduce_op,
+          0};
 }
 
 // An operation inside the open group, whose place is known at its end.
-void HoldForGroup(ThreadContext& thread, CallId call, uint64_t site, const OperationNote& note) {
-  if (!IsLaunched(call, note)) return;
+void HoldForGroup(ThreadContext& thread, StreamState& stream, const CalledOperation& operation) {
   if (thread.group_operation_count == kGroupOperations) {
     ++thread.group_operations_left_out;
     return;
   }
-  thread.group_operations_held[thread.group_operation_count++] = {note.stream,
-                                                                  Called(call, site, note)};
+  thread.group_operations_held[thread.group_operation_count++] = {&stream, operation};
 }
 
 // The group's work on one stream was given its place.
@@ -162,6 +160,10 @@ void AddOnce(T* value, T* (&list)[kSize], uint32_t* count) {
 void GiveNumbersBack(ThreadContext& thread) {
   for (uint32_t i = 0; i < thread.group_number_count; ++i) {
     const ThreadContext::GroupNumber& taken = thread.group_numbers[i];
+    if (taken.counter == nullptr) {
+      SignalsWithdrawn(taken.slot, static_cast<uint32_t>(taken.signals), true);
+      continue;
+    }
     const uint64_t next = taken.counter->load(std::memory_order_relaxed) - 1;
     taken.counter->store(next, std::memory_order_relaxed);
     CountWithdrawn(taken.slot);
@@ -187,26 +189,87 @@ bool EndsComm(CallId call) {
   return call == ring::kCall_ncclCommDestroy || call == ring::kCall_ncclCommAbort;
 }
 
+uint32_t CountOf(const GordianNcclWaitSignalDesc& signal) {
+  return signal.opCnt > 0 ? static_cast<uint32_t>(signal.opCnt) : 0;
+}
+
+// Where these are counted in the state block; null when they are not, or nowhere.
+ring::NumberSlot* LineOf(ThreadContext& thread, CallId call, const OperationNote& note, int i) {
+  const GordianNcclWaitSignalDesc& signal = note.signals[i];
+  const bool counts = note.comm != nullptr && (note.flags & ring::kFlagCapturing) == 0 &&
+                      signal.opCnt > 0 && signal.peer >= 0 && signal.peer < note.comm->nranks;
+  if (!counts) return nullptr;
+  const bool waits = call == ring::kCall_ncclWaitSignal;
+  return SignalNumbers(*thread.process, *note.comm,
+                       waits ? ring::NumberKind::kSignalsAwaited : ring::NumberKind::kSignalsSent,
+                       signal.peer, {signal.sigIdx, signal.ctx});
+}
+
 // kBegin of the call with the first of its signals, and a kPoint for each further one.
-void RecordSignals(ThreadContext& thread, CallId call, uint64_t site, uint8_t flags, uint64_t order,
-                   uint64_t ticks, uint32_t comm, uint32_t stream,
-                   const OperationArguments& arguments) {
-  const int count = arguments.signals != nullptr ? arguments.signal_count : 0;
-  for (int i = 0; i == 0 || i < count; ++i) {
-    ring::Record* record = StartRecord(
-        thread, i == 0 ? ring::RecordKind::kBegin : ring::RecordKind::kPoint, call, flags,
-        i == 0 ? order : NextOrder(thread), ticks, site);
+void RecordSignals(ThreadContext& thread, CallId call, uint64_t site, uint64_t ticks, uint32_t comm,
+                   uint32_t stream, const OperationNote& note) {
+  const uint8_t flags = note.flags;
+  const bool first = (flags & ring::kFlagInGroup) == 0;
+  for (int i = 0; i == 0 || i < note.signal_count; ++i) {
+    const uint64_t number =
+        i < note.signal_count
+            ? BeginSignals(LineOf(thread, call, note, i), CountOf(note.signals[i]), first && i == 0)
+            : 0;
+    ring::Record* record =
+        StartRecord(thread, i == 0 ? ring::RecordKind::kBegin : ring::RecordKind::kPoint, call,
+                    flags, i == 0 ? note.order : NextOrder(thread), ticks, site);
     if (record == nullptr) continue;  // counted as lost
     record->payload.signal = {comm, stream, -1, 0, 0, 0, thread.group_depth != 0 ? thread.group_number : 0, 0};
-    if (i < count) {
-      const GordianNcclWaitSignalDesc& signal = arguments.signals[i];
+    if (i < note.signal_count) {
+      const GordianNcclWaitSignalDesc& signal = note.signals[i];
       ring::SignalPayload& payload = record->payload.signal;
       payload.peer = signal.peer;
       payload.index = signal.sigIdx;
       payload.context = signal.ctx;
-      payload.count = signal.opCnt > 0 ? static_cast<uint32_t>(signal.opCnt) : 0;
+      payload.count = CountOf(signal);
+      payload.number = static_cast<uint32_t>(number);
     }
     FinishRecord(thread);
+  }
+}
+
+// Of a call that NCCL took: the signals count, at the place that it was given unless it is in a
+// group.
+[[gnu::noinline]] void EndSignals(ThreadContext& thread, CallId call, uint64_t site,
+                                  const OperationNote& note, uint64_t ordinal) {
+  const bool in_group = (note.flags & ring::kFlagInGroup) != 0;
+  for (int i = 0; i < note.signal_count; ++i) {
+    ring::NumberSlot* const slot = LineOf(thread, call, note, i);
+    if (slot == nullptr) continue;
+    const uint32_t count = CountOf(note.signals[i]);
+    const CalledOperation operation = {site,
+                                       count,
+                                       slot->next,
+                                       note.comm->id,
+                                       note.signals[i].peer,
+                                       call,
+                                       0,
+                                       255,
+                                       LineOf(*thread.process, slot)};
+    if (!in_group) {
+      AddPending(*thread.process, *note.stream, operation, ordinal, note.order, false);
+    } else {
+      HoldForGroup(thread, *note.stream, operation);
+      if (thread.group_number_count < kGroupNumbers) {
+        thread.group_numbers[thread.group_number_count++] = {{.signals = count}, nullptr, slot};
+      } else {
+        Add(thread.header->lost_numbers, uint64_t{1});  // open for ever
+      }
+    }
+    CountSignals(slot, count, in_group);
+  }
+}
+
+[[gnu::noinline]] void RefuseSignals(ThreadContext& thread, CallId call,
+                                     const OperationNote& note) {
+  for (int i = 0; i < note.signal_count; ++i) {
+    ring::NumberSlot* const slot = LineOf(thread, call, note, i);
+    if (slot != nullptr) SignalsWithdrawn(slot, CountOf(note.signals[i]), false);
   }
 }
 
@@ -259,6 +322,8 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
                   : comm != nullptr && !IsTransfer(call) && !IsSignal(call)
                       ? &comm->next_sequence
                       : nullptr;
+  note->signals = arguments.signals;
+  note->signal_count = arguments.signals != nullptr ? arguments.signal_count : 0;
   note->count = arguments.count;
   note->root_or_peer = arguments.root_or_peer;
   note->datatype = static_cast<uint8_t>(arguments.datatype);
@@ -288,7 +353,7 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
   const uint32_t comm_id = comm != nullptr ? comm->id : ring::kNoId;
   const uint32_t stream_id = stream != nullptr ? stream->id : ring::kNoId;
   if (IsSignal(call)) {
-    RecordSignals(thread, call, site, flags, order, ticks, comm_id, stream_id, arguments);
+    RecordSignals(thread, call, site, ticks, comm_id, stream_id, *note);
   } else if (ring::Record* record =
                  StartRecord(thread, ring::RecordKind::kBegin, call, flags, order, ticks, site)) {
     record->payload.operation = {
@@ -328,10 +393,11 @@ void EndOperation(ThreadContext& thread, CallId call, uint64_t site, const Opera
       ++thread.group_operations;
       CountOperation(numbers, note.sequence, SignatureOf(call, site, note), true);
       if (note.counter != nullptr && thread.group_number_count < kGroupNumbers) {
-        thread.group_numbers[thread.group_number_count++] = {note.comm, note.counter, numbers};
+        thread.group_numbers[thread.group_number_count++] = {{note.comm}, note.counter, numbers};
       }
       if (note.stream != nullptr) {
-        HoldForGroup(thread, call, site, note);
+        if (IsLaunched(call, note)) HoldForGroup(thread, *note.stream, Called(call, site, note));
+        if (note.signal_count > 0) EndSignals(thread, call, site, note, 0);
         AddOnce(note.stream, thread.group_streams, &thread.group_stream_count);
       }
       if (note.comm != nullptr && (note.flags & ring::kFlagNonBlocking) != 0) {
@@ -344,6 +410,7 @@ void EndOperation(ThreadContext& thread, CallId call, uint64_t site, const Opera
         AddPending(*thread.process, *note.stream, Called(call, site, note), end.ordinal, note.order,
                    false);
       }
+      if (note.signal_count > 0) EndSignals(thread, call, site, note, end.ordinal);
       CountOperation(numbers, note.sequence, SignatureOf(call, site, note), false);
       if (result == ncclSuccess) {
         MarkAfter(thread, *note.stream, end.ordinal);
@@ -352,6 +419,7 @@ void EndOperation(ThreadContext& thread, CallId call, uint64_t site, const Opera
       }
     }
   }
+  if (note.signal_count > 0 && !Accepted(result)) RefuseSignals(thread, call, note);
   const uint64_t order = NextOrder(thread);
   EndKernelRuns(thread, order);
   PublishEnd(thread, call, note.flags, order, RecentTicks(thread), site, end);
@@ -433,7 +501,12 @@ void EndGroupEnd(ThreadContext& thread, CallId call, uint64_t site, ncclResult_t
       }
     }
     for (uint32_t i = 0; i < thread.group_number_count; ++i) {
-      CountLaunched(thread.group_numbers[i].slot);
+      const ThreadContext::GroupNumber& taken = thread.group_numbers[i];
+      if (taken.counter == nullptr) {
+        SignalsLaunched(taken.slot, static_cast<uint32_t>(taken.signals));
+      } else {
+        CountLaunched(taken.slot);
+      }
     }
   } else {
     GiveNumbersBack(thread);

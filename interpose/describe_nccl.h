@@ -42,6 +42,10 @@ struct OperationNote {
   uint8_t datatype;
   uint8_t reduce_op;
   uint8_t flags;
+  // RMA, as OperationArguments. A call that sends names `sent`.
+  int signal_count;
+  const GordianNcclWaitSignalDesc* signals;
+  GordianNcclWaitSignalDesc sent;
 };
 void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
                     const OperationArguments& arguments, OperationNote* note);

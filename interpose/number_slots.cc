@@ -63,10 +63,76 @@ uint32_t TakeNumberSlot(Process& process) {
   return UINT32_MAX;
 }
 
+// Signals are looked for at every call, by peer and channel: in a table of slots, open addressing,
+// changed under the number_lock only.
+constexpr uint32_t kProbes = 32;
+constexpr uint16_t kRemoved = UINT16_MAX;
+
+struct SignalKey {
+  uint32_t comm;  // id
+  ring::NumberKind kind;
+  int32_t peer;
+  ring::SignalChannel channel;
+};
+
+bool IsOf(const SignalKey& key, ring::NumberSlot& slot) {
+  return Shared(slot.comm).load(std::memory_order_acquire) == key.comm && slot.kind == key.kind &&
+         slot.peer == key.peer && slot.channel.index == key.channel.index &&
+         slot.channel.context == key.channel.context;
+}
+
+std::atomic<uint16_t>& LineAt(Process& process, const SignalKey& key, uint32_t probe) {
+  const uint64_t who = static_cast<uint64_t>(key.comm) << 33 |
+                       static_cast<uint64_t>(key.kind) << 32 | static_cast<uint32_t>(key.peer);
+  const uint64_t where = static_cast<uint64_t>(static_cast<uint32_t>(key.channel.index)) << 32 |
+                         static_cast<uint32_t>(key.channel.context);
+  const uint64_t mixed = (who ^ where * 0xff51afd7ed558ccdull) * 0x9E3779B97F4A7C15ull;
+  return process.signal_lines[((mixed >> 40) + probe) % kSignalLines];
+}
+
+// Null where there is no room in reach.
+std::atomic<uint16_t>* RoomForLine(Process& process, const SignalKey& key) {
+  for (uint32_t i = 0; i < kProbes; ++i) {
+    std::atomic<uint16_t>& line = LineAt(process, key, i);
+    const uint16_t now = line.load(std::memory_order_relaxed);
+    if (now == 0 || now == kRemoved) return &line;
+  }
+  return nullptr;
+}
+
+bool IsSignals(ring::NumberKind kind) {
+  return kind == ring::NumberKind::kSignalsSent || kind == ring::NumberKind::kSignalsAwaited;
+}
+
+// The slot goes to something else.
+void RemoveLine(Process& process, const ring::NumberSlot& slot) {
+  if (!IsSignals(slot.kind)) return;
+  const SignalKey key = {slot.comm, slot.kind, slot.peer, slot.channel};
+  for (uint32_t i = 0; i < kProbes; ++i) {
+    std::atomic<uint16_t>& line = LineAt(process, key, i);
+    if (line.load(std::memory_order_relaxed) != LineOf(process, &slot)) continue;
+    line.store(kRemoved, std::memory_order_release);
+    return;
+  }
+}
+
 }  // namespace
 
+ring::NumberSlot* SignalNumbers(Process& process, const CommState& comm, ring::NumberKind kind,
+                                int32_t peer, ring::SignalChannel channel) {
+  const SignalKey key = {comm.id, kind, peer, channel};
+  for (uint32_t i = 0; i < kProbes; ++i) {
+    const uint16_t line = LineAt(process, key, i).load(std::memory_order_acquire);
+    if (line == 0) break;
+    if (line == kRemoved) continue;
+    ring::NumberSlot& slot = process.numbers[line - 1];
+    if (IsOf(key, slot)) return &slot;
+  }
+  return ClaimNumbers(process, comm, kind, peer, channel);
+}
+
 ring::NumberSlot* ClaimNumbers(Process& process, const CommState& comm, ring::NumberKind kind,
-                               int32_t peer) {
+                               int32_t peer, ring::SignalChannel channel) {
   ring::Header& header = *process.header;
   // Looking in vain is slow: not at each of the calls that it would be for.
   constexpr uint32_t kSkippedClaims = 1000;
@@ -76,7 +142,9 @@ ring::NumberSlot* ClaimNumbers(Process& process, const CommState& comm, ring::Nu
     Add(header.lost_numbers, uint64_t{1});
     return nullptr;
   }
-  const uint32_t index = TakeNumberSlot(process);
+  std::atomic<uint16_t>* const line =
+      IsSignals(kind) ? RoomForLine(process, {comm.id, kind, peer, channel}) : nullptr;
+  const uint32_t index = IsSignals(kind) && line == nullptr ? UINT32_MAX : TakeNumberSlot(process);
   if (index == UINT32_MAX) {
     process.claims_to_skip.store(kSkippedClaims, std::memory_order_relaxed);
     process.number_lock.Release();
@@ -84,6 +152,7 @@ ring::NumberSlot* ClaimNumbers(Process& process, const CommState& comm, ring::Nu
     return nullptr;
   }
   ring::NumberSlot& slot = process.numbers[index];
+  RemoveLine(process, slot);
   Shared(slot.comm).store(ring::kNoId, std::memory_order_release);
   {
     const Change change(slot);
@@ -93,11 +162,13 @@ ring::NumberSlot* ClaimNumbers(Process& process, const CommState& comm, ring::Nu
     Put(slot.open, uint32_t{0});
     Put(slot.next, uint64_t{0});
     Put(slot.hash, uint64_t{0});
-    Put(slot.color, int32_t{0});
-    Put(slot.windows, uint64_t{0});
+    Put(slot.channel.index, channel.index);  // of others: 0, and so is the colour
+    Put(slot.channel.context, channel.context);
+    Put(slot.begun, uint64_t{0});
     Put(slot.intact, uint64_t{0});
   }
   Shared(slot.comm).store(comm.id, std::memory_order_release);
+  if (line != nullptr) line->store(LineOf(process, &slot), std::memory_order_release);
   if (index == Shared(header.numbers_used).load(std::memory_order_relaxed)) {
     Shared(header.numbers_used).store(index + 1, std::memory_order_release);
   }
@@ -157,6 +228,32 @@ void CountWithdrawn(ring::NumberSlot* slot) {
   }
 }
 
+uint64_t BeginSignals(ring::NumberSlot* slot, uint32_t count, bool first) {
+  if (slot == nullptr) return 0;
+  const uint64_t number = first ? slot->next : slot->begun;
+  Put(slot->begun, number + count);
+  return number;
+}
+
+void CountSignals(ring::NumberSlot* slot, uint32_t count, bool in_group) {
+  const Change change(*slot);
+  Put(slot->next, slot->next + count);
+  if (in_group) Put(slot->open, slot->open + count);
+}
+
+void SignalsLaunched(ring::NumberSlot* slot, uint32_t count) {
+  const Change change(*slot);
+  Put(slot->open, slot->open - count);
+}
+
+void SignalsWithdrawn(ring::NumberSlot* slot, uint32_t count, bool counted) {
+  const Change change(*slot);
+  Put(slot->begun, slot->begun - count);
+  if (!counted) return;
+  Put(slot->open, slot->open - count);
+  Put(slot->next, slot->next - count);
+}
+
 void FlagNumbers(ring::NumberSlot* slot, uint32_t flags) {
   if (slot == nullptr || (slot->flags & flags) == flags) return;
   const Change change(*slot);
@@ -166,7 +263,7 @@ void FlagNumbers(ring::NumberSlot* slot, uint32_t flags) {
 void CountWindow(ring::NumberSlot* slot, bool failed) {
   if (slot == nullptr) return;
   const Change change(*slot);
-  Put(slot->windows, failed ? slot->windows - 1 : slot->windows + 1);
+  Put(slot->begun, failed ? slot->begun - 1 : slot->begun + 1);
 }
 
 }  // namespace gordian::interpose

@@ -87,8 +87,7 @@ struct Call {
       return result;
     } else if constexpr (kPayload == ring::PayloadKind::kSignal) {
       OperationNote note;
-      GordianNcclWaitSignalDesc sent;
-      BeginOperation(thread, kCall, site, DescribeSignals(arguments..., &sent), &note);
+      BeginOperation(thread, kCall, site, DescribeSignals(arguments..., &note.sent), &note);
       const ncclResult_t result = forward();
       if (StillAttached(thread)) EndOperation(thread, kCall, site, note, result);
       return result;

@@ -244,6 +244,7 @@ void AddPending(Process& process, StreamState& stream, const CalledOperation& op
     Put(slot.datatype, operation.datatype);
     Put(slot.reduce_op, operation.reduce_op);
     Put(slot.in_group, static_cast<uint8_t>(in_group));
+    Put(slot.line, operation.line);
     uint8_t after = 0;
     const uint32_t count = stream.awaited_count.load(std::memory_order_relaxed);
     for (uint32_t i = 0; i < count; ++i) {

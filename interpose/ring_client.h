@@ -104,9 +104,10 @@ inline void MarkRowUsed(ring::Header& header, CallId call) {
   }
 }
 
-// An outermost call of NCCL. Nothing counts in the line of another thread.
+// An outermost call of NCCL, after MarkRowUsed: readers take the count first. Nothing counts in the
+// line of another thread.
 inline void CountNcclCall(ThreadContext& thread) {
-  Put(thread.slot->nccl_calls, thread.slot->nccl_calls + 1);
+  Shared(thread.slot->nccl_calls).store(thread.slot->nccl_calls + 1, std::memory_order_release);
 }
 
 inline void StopPolling(ThreadContext& thread) {

@@ -238,7 +238,10 @@ struct CalledOperation {
   CallId call;
   uint8_t datatype;
   uint8_t reduce_op;
+  uint16_t line;  // as ring::PendingOperation::line
 };
+
+inline constexpr uint32_t kSignalLines = 2 * ring::kMaxNumbers;
 
 struct Process;
 struct GraphMarkers;
@@ -293,7 +296,10 @@ struct ThreadContext {
   // further operations are not. Last: only what is counted is ever read.
   uint32_t group_number_count;
   struct GroupNumber {
-    CommState* comm;
+    union {
+      CommState* comm;
+      uint64_t signals;  // how many of them: there the counter is null
+    };
     std::atomic<uint64_t>* counter;
     ring::NumberSlot* slot;
   } group_numbers[kGroupNumbers];
@@ -350,6 +356,8 @@ struct Process {
   uint32_t stream_reuse_cursor;
   uint32_t comm_reuse_cursor;
   uint32_t number_reuse_cursor;
+  // Of signals: 1 + the indices of their NumberSlots (number_slots.cc). 0: never used.
+  std::atomic<uint16_t> signal_lines[kSignalLines];
   std::atomic<uint32_t> claims_to_skip;
   std::atomic<uint32_t> init_all_calls;
   char path[512];

@@ -72,7 +72,7 @@ void ExecutionGraph::Unite(CommUid other, CommUid uid) {
       if (known.index == before && before >= 0) known.index = now;
     }
     for (auto& [tid, thread] : process.threads) {
-      if (thread.open && thread.open->init == other) thread.open->init = uid;
+      if (thread.open) thread.open->init = matcher_.Resolve(thread.open->init);
       for (PendingInit& pending : thread.group_inits) {
         if (pending.uid == other) pending.uid = uid;
       }
@@ -184,6 +184,7 @@ void ExecutionGraph::ApplyMeeting(Process& process, Thread& thread, LocalComm& l
   const uint64_t ordinal = record.call == Call::kCommWindowRegister ? local.windows++ : 0;
   const CommUid uid = MeetingUid(comm, record.call, ordinal);
   InitCall& init = matcher_.Init(uid, record.call, local.index, comm.nranks);
+  init.ordinal = ordinal;
   if (local.rank >= static_cast<int>(init.members.size())) return;
   NoteCaller(&init, local.rank, process, thread, local, record);
   thread.open->init = uid;

@@ -43,7 +43,7 @@ StreamQueue& ExecutionGraph::Stream(Process& process, StreamId id, int device) {
 }
 
 std::vector<StreamPosition> ExecutionGraph::LegacyOrder(const Process& process,
-                                                        const StreamQueue& queue) const {
+                                                        const StreamQueue& queue) {
   std::vector<StreamPosition> order;
   if (!queue.Legacy() && !queue.Blocking()) return order;
   for (const auto& [id, other] : process.streams) {

@@ -65,13 +65,12 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
     if (init != nullptr && init->call == Call::kCommDestroy) {
       proof.assumes.push_back("ncclCommDestroy waits for the other processes, as NCCL 2.28 does");
     }
+    proof.conjectural |= RestsOnConjecture(node);
     if (node.kind == NodeKind::kSignals) {
       const Kernel* const wait = graph.execution().FindKernel(node.kernel);
       if (wait != nullptr) proof.assumes.push_back("no kernel sends " + names.RankOf(wait->process) + " the signals that it waits for");
-      if (node.conjectural) {
-        proof.conjectural = true;
+      if (node.conjectural)
         proof.assumes.push_back("a ncclWaitSignal uses up the signals that it waited for");
-      }
     }
     if (node.process == 0) continue;
     const Process* process = graph.execution().Find(node.process);
@@ -100,7 +99,6 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
         AddOthers(names, *process, &proof);
         break;
       case NodeKind::kMemory:
-        proof.conjectural = true;
         proof.assumes.push_back("no other process and no operation of NCCL writes to the memory that " +
                                 names.RankOf(node.process) + "'s stream waits for");
         break;

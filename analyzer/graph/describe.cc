@@ -458,12 +458,16 @@ StuckOperation Describer::Signals(const WaitNode& needs) const {
   operation.sequence = static_cast<int64_t>(needs.sequence);
   MemberSlot waits{.state = SlotState::kCalled, .kernel = wait.id, .site = wait.signal->site}, sends;
   const auto line = comm.signals.find({use.peer, wait.signal->rank, use.channel});
-  uint64_t left = line == comm.signals.end() ? 0 : line->second.sent_done;
-  for (size_t i = 0; line != comm.signals.end() && i < line->second.sent.size() && left < needs.sequence; ++i) {
-    left += line->second.sent[i].count;
+  uint64_t left = line == comm.signals.end() ? 0 : line->second.sent.done;
+  for (size_t i = 0;
+       line != comm.signals.end() && i < line->second.sent.calls.size() && left < needs.sequence;
+       ++i) {
+    left += line->second.sent.calls[i].count;
     if (left < needs.sequence) continue;
-    const Kernel* const sender = graph_.execution().FindKernel(line->second.sent[i].kernel);
-    sends = {.state = SlotState::kCalled, .kernel = line->second.sent[i].kernel, .site = sender == nullptr ? 0 : sender->signal->site};
+    const Kernel* const sender = graph_.execution().FindKernel(line->second.sent.calls[i].kernel);
+    sends = {.state = SlotState::kCalled,
+             .kernel = line->second.sent.calls[i].kernel,
+             .site = sender == nullptr ? 0 : sender->signal->site};
   }
   operation.members = {Member(wait.comm_index, wait.signal->rank, waits), Member(wait.comm_index, use.peer, sends)};
   return operation;

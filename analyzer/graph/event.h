@@ -89,7 +89,7 @@ struct CallRecord {
   StreamId stream = 0;
   // Operations.
   uint64_t count = 0;
-  uint64_t sequence = 0;
+  uint64_t sequence = 0;  // of signals: SignalUse::number
   int32_t root_or_peer = -1;
   uint8_t datatype = 0;
   uint8_t reduce_op = 255;
@@ -119,6 +119,11 @@ struct CallRecord {
   int32_t result = 0;  // kEnd
   std::string text;    // kText: the communicator's name
 };
+
+// CallRecord::event of signals.
+inline uint64_t SignalChannelOf(int32_t index, int32_t context) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(index)) << 32 | static_cast<uint32_t>(context);
+}
 
 struct ProcessInfo {
   ProcessId process = 0;

@@ -216,6 +216,8 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
     return;
   }
   if (record.kind == RecordKind::kEnqueue) return ApplyEnqueue(process, thread, record);
+  if (record.kind == RecordKind::kBegin)
+    thread.signal_call = 0;  // the record of that one's end was lost, if it is not over
   if (record.kind == RecordKind::kBegin && (record.flags & kInGroup) == 0) {
     thread.open.emplace();
     thread.open->record = record;

@@ -113,6 +113,8 @@ struct SignalUse {
   int peer = -1;
   uint64_t channel = 0;  // CallRecord::event
   uint64_t count = 0;
+  uint32_t number = 0;  // of the first among all of this peer, channel and kind that the process
+                        // has called; low 32 bits
 };
 struct SignalOperation {
   Call call = Call::kOther;
@@ -300,6 +302,7 @@ struct Process {
   std::shared_ptr<const StateBlock> block;
   std::map<std::pair<uint64_t, CommId>, KernelId> state_launches;  // made from state blocks
   std::set<KernelId> perhaps_refused;  // by what the state block of the last round said
+  bool signals_told = false;           // the state block of this round accounts for them
   uint64_t stopped_since_ns = 0;
   uint64_t last_busy_ns = 0;      // a thread that may call was seen to use a processor
   // By thread id: when each that may call was last seen to run, or to have run since the round before.
@@ -318,9 +321,6 @@ struct Process {
 // Whom a part connects with before it is launched, and whether to send to them (W15): sends, receives, and
 // the collectives that NCCL carries out as such.
 std::vector<std::pair<int, bool>> PeersOf(const Part&, int nranks);
-
-// Names the ordinal-th call of its kind that all members of a communicator make and wait in (W11).
-CommUid MeetingUid(const Communicator& comm, Call call, uint64_t ordinal);
 
 class ExecutionGraph {
  public:
@@ -351,12 +351,15 @@ class ExecutionGraph {
 
   // The last unfinished work at or before a position; null when nothing unfinished stands there.
   static const WorkItem* ItemAt(const Process&, StreamPosition);
+  // W13: what work that is put on the stream now stands behind on others.
+  static std::vector<StreamPosition> LegacyOrder(const Process&, const StreamQueue&);
 
   // Everything held for unfinished work: what memory grows with.
   size_t Held() const;
 
  private:
   friend class StateMerge;
+  friend class SignalMerge;
 
   void Apply(Process&, const CallRecord&);
   void ApplyOperationBegin(Process&, Thread&, const CallRecord&);
@@ -398,6 +401,9 @@ class ExecutionGraph {
   static void NoteCaller(InitCall*, int rank, const Process&, const Thread&, const LocalComm&,
                          const CallRecord&);
   void PlaceKernel(Process&, Kernel&, StreamPosition);
+  // As the process itself tells, without the order by way of the legacy stream, whose state at the
+  // call nobody knows any more.
+  void PlaceFromState(Process&, Kernel&, StreamPosition);
   void Enqueued(Process&, Kernel&);
   void OrderAmongComms(Process&, const Thread&, const CallRecord& end, Kernel&);
   KernelId Before(const Kernel&, KernelId last, KernelId Kernel::* before) const;
@@ -412,7 +418,6 @@ class ExecutionGraph {
   StreamQueue& Stream(Process&, StreamId, int device);
   void Behind(const Process&, const StreamQueue&, StreamPositions*) const;
   Process& Known(ProcessId);
-  std::vector<StreamPosition> LegacyOrder(const Process&, const StreamQueue&) const;
   void TrimEvents(Process&);
 
   Matcher& matcher_;

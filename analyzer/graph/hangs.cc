@@ -131,7 +131,8 @@ void Force(const std::vector<WitnessStep>& witness, std::vector<bool>* forced) {
 }
 
 Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
-               const std::vector<bool>& without, const std::vector<WitnessStep>& witness) {
+               const std::vector<bool>& without, const std::vector<WitnessStep>& witness,
+               const std::vector<bool>& proven) {
   const Describer describer(view.graph, view.names);
   std::vector<Arrow> arrows = describer.Arrows(witness);
   // A circle has no beginning: the lowest rank makes the same one read the same.
@@ -176,7 +177,7 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
   finding.operations = describer.Operations(stuck);
   std::vector<uint32_t> leaves;
   hang.proof =
-      MakeProof(view.graph, view.names, ProofOf(view.graph, can, witness, &leaves), leaves);
+      MakeProof(view.graph, view.names, ProofOf(view.graph, proven, witness, &leaves), leaves);
   finding.evidence.assumes = hang.proof.assumes;
   finding.evidence.not_visible = hang.proof.missing;
   finding.stalled_at_ns = hang.proof.stalled_at_ns;
@@ -422,14 +423,24 @@ std::vector<Hang> FindHangs(const RoundView& view, std::vector<bool>* stuck) {
   stuck->assign(graph.nodes().size(), false);
   for (size_t i = 0; i < can.size(); ++i) (*stuck)[i] = !can[i];
   std::vector<bool> left = can, forced(can.size(), false);
+  // What is stuck even if all that rests on a conjecture comes true: its circles come first, and no
+  // proof of theirs leads through a conjecture.
+  std::vector<bool> granted(can.size(), false);
+  for (size_t i = 0; i < can.size(); ++i) granted[i] = RestsOnConjecture(graph.nodes()[i]);
+  const bool conjectures = std::find(granted.begin(), granted.end(), true) != granted.end();
+  std::vector<bool> certain = conjectures ? graph.Decide(kEveryLeaf, granted) : can;
   for (int i = 0; i < kMaxWitnesses && hangs.size() < kMaxCycles; ++i) {
-    const std::vector<WitnessStep> witness = FindWitness(graph, left);
+    const std::vector<WitnessStep> proven =
+        conjectures ? FindWitness(graph, certain) : std::vector<WitnessStep>();
+    const std::vector<WitnessStep> witness = proven.empty() ? FindWitness(graph, left) : proven;
     if (witness.empty()) break;
     // Whoever is stuck without this witness is so for another reason.
     Force(witness, &forced);
+    Force(witness, &granted);
     std::vector<bool> without = graph.Decide(kEveryLeaf, forced);
-    Hang hang = CycleHang(view, left, without, witness);
+    Hang hang = CycleHang(view, left, without, witness, proven.empty() ? left : certain);
     left = std::move(without);
+    if (!proven.empty()) certain = graph.Decide(kEveryLeaf, granted);
     // The same inversion at a later step, or with another rank, is no news; who waits for that one is.
     const auto earlier = std::find_if(hangs.begin(), hangs.end(), [&](const Hang& other) {
       return SameCause(other.finding, hang.finding);

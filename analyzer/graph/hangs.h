@@ -41,9 +41,13 @@ std::vector<Hang> FindHangs(const RoundView&, std::vector<bool>* stuck);
 std::vector<Finding> FindSuspicions(const RoundView&, const std::vector<bool>& stuck);
 
 // Used by both: one finding for a cycle. `without`: what can progress once the witness does, for
-// only who is then free waited because of it.
+// only who is then free waited because of it. `proven`: as `can`, of what the proof may rest on.
 Hang CycleHang(const RoundView&, const std::vector<bool>& can, const std::vector<bool>& without,
-               const std::vector<WitnessStep>& witness);
+               const std::vector<WitnessStep>& witness, const std::vector<bool>& proven);
+inline Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
+                      const std::vector<bool>& without, const std::vector<WitnessStep>& witness) {
+  return CycleHang(view, can, without, witness, can);
+}
 // `forced` for WaitForGraph::Decide(): the witness, and what `forced` has already.
 void Force(const std::vector<WitnessStep>& witness, std::vector<bool>* forced);
 

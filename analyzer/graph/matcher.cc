@@ -97,24 +97,38 @@ std::pair<int, int> Matcher::Unite(CommUid uid, CommUid same) {
     }
     MoveOperations(indices.first, indices.second);
   }
-  if (const auto found = inits_.find(uid); found != inits_.end()) {
-    const InitCall from = std::move(found->second);
-    inits_.erase(found);
-    InitCall& to = Init(same, from.call, from.parent, static_cast<int>(from.members.size()));
-    if (to.comm < 0) to.comm = indices.second;
-    for (size_t rank = 0; rank < from.members.size() && rank < to.members.size(); ++rank) {
-      if (!from.members[rank].called || to.members[rank].called) continue;
-      to.members[rank] = from.members[rank];
-      ++to.called;
-      if (from.members[rank].done) ++to.done;
-    }
-    if (to.done == static_cast<int>(to.members.size())) inits_.erase(same);
+  if (const auto found = inits_.find(uid); found != inits_.end())
+    MoveInit(uid, same, found->second.parent, indices.second);
+  // Calls that its members have made already.
+  std::vector<std::pair<CommUid, CommUid>> meetings;
+  for (const auto& [name, init] : inits_) {
+    if (indices.first < 0 || init.parent != indices.first || MakesCommunicator(init.call)) continue;
+    meetings.emplace_back(name, MeetingUid(comms_[indices.second], init.call, init.ordinal));
+  }
+  for (const auto& [before, now] : meetings) {
+    MoveInit(before, now, indices.second, -1);
+    same_[before] = now;
   }
   same_[uid] = same;
   for (auto& [known, as] : same_) {
     if (as == uid) as = same;
   }
   return indices;
+}
+
+void Matcher::MoveInit(CommUid uid, CommUid same, int parent, int comm) {
+  const InitCall from = std::move(inits_.at(uid));
+  inits_.erase(uid);
+  InitCall& to = Init(same, from.call, parent, static_cast<int>(from.members.size()));
+  to.ordinal = from.ordinal;
+  if (to.comm < 0) to.comm = comm;
+  for (size_t rank = 0; rank < from.members.size() && rank < to.members.size(); ++rank) {
+    if (!from.members[rank].called || to.members[rank].called) continue;
+    to.members[rank] = from.members[rank];
+    ++to.called;
+    if (from.members[rank].done) ++to.done;
+  }
+  if (to.done == static_cast<int>(to.members.size())) inits_.erase(same);
 }
 
 // A member may be out of the call, and use what it got, before it is known to be the same.
@@ -146,10 +160,14 @@ void Matcher::MoveOperations(int from, int to) {
   }
   for (auto& [key, line] : comms_[from].signals) {
     SignalLine& into = comms_[to].signals[key];
-    into.sent_done += line.sent_done;
-    into.waited_done += line.waited_done;
-    into.sent.insert(into.sent.end(), line.sent.begin(), line.sent.end());
-    into.waited.insert(into.waited.end(), line.waited.begin(), line.waited.end());
+    for (const auto calls : {&SignalLine::sent, &SignalLine::waited}) {
+      const SignalCalls& more = line.*calls;
+      SignalCalls& all = into.*calls;
+      all.done += more.done;
+      all.calls.insert(all.calls.end(), more.calls.begin(), more.calls.end());
+      all.done_to = NumberAhead(more.done_to, all.done_to) > 0 ? more.done_to : all.done_to;
+      all.told = std::max(all.told, more.told);
+    }
   }
   comms_[from].signals.clear();
   comms_[to].signals_unseen |= comms_[from].signals_unseen;

@@ -91,12 +91,22 @@ struct SignalKey {
 struct SignalCall {
   KernelId kernel = 0;
   uint64_t count = 0;
+  uint32_t number = 0;  // SignalUse::number
+};
+// Of one kind, of one member: sent, or waited for.
+struct SignalCalls {
+  uint64_t done = 0;             // by operations that are done; for waits: taken by them
+  std::deque<SignalCall> calls;  // not known to be done, in the order of the calls
+  uint32_t done_to = 0;          // the number behind the highest that is known to be done
+  uint64_t told = 0;             // how many the state block accounted for
 };
 struct SignalLine {
-  uint64_t sent_done = 0;    // by operations that are done
-  uint64_t waited_done = 0;  // taken by waits that are done
-  std::deque<SignalCall> sent, waited;  // not known to be done, in the order of the calls
+  SignalCalls sent, waited;
 };
+// Numbers are told by their low 32 bits. How far a is ahead of b.
+inline int32_t NumberAhead(uint32_t a, uint64_t b) {
+  return static_cast<int32_t>(a - static_cast<uint32_t>(b));
+}
 
 struct CommMember {
   bool known = false;
@@ -132,6 +142,9 @@ struct Communicator {
   int operator_mismatch = -1;
   int transfer_mismatch = -1;
 };
+
+// Those that the member of this rank sends to the peer, or waits for from it.
+SignalCalls& SignalsOf(Communicator& comm, int rank, bool waits, int peer, uint64_t channel);
 
 enum class PartKind : uint8_t { kCollective, kSend, kReceive };
 
@@ -191,10 +204,14 @@ struct InitCall {
   int parent = -1;                  // index of the parent communicator
   int comm = -1;                    // index of what it makes; -1 for a child
   bool members_known = true;        // false: some of `members` need not call (shrink)
+  uint64_t ordinal = 0;             // of those that all members of a communicator make
   std::vector<InitMember> members;  // by rank, in the parent for a child
   int called = 0;
   int done = 0;
 };
+
+// Names the ordinal-th call of its kind that all members of a communicator make and wait in (W11).
+CommUid MeetingUid(const Communicator& comm, Call call, uint64_t ordinal);
 
 class Matcher {
  public:
@@ -254,6 +271,7 @@ class Matcher {
   size_t Held() const;
 
  private:
+  void MoveInit(CommUid from, CommUid to, int parent, int comm);
   void MoveOperations(int from, int to);  // of one communicator that had two indices
   void Keep(int mismatch, int rank, uint64_t sequence, const OpSignature&);
   void CheckInstance(int comm, uint64_t sequence, Instance&, int rank, uint64_t now_ns);

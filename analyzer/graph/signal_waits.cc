@@ -15,14 +15,18 @@
 namespace gordian::graph {
 namespace {
 
-void Forget(KernelId kernel, std::deque<SignalCall>* calls, uint64_t* done) {
-  for (auto it = calls->begin(); it != calls->end();) {
+void Forget(KernelId kernel, bool done, SignalCalls* line) {
+  for (auto it = line->calls.begin(); it != line->calls.end();) {
     if (it->kernel != kernel) {
       ++it;
       continue;
     }
-    if (done != nullptr) *done += it->count;
-    it = calls->erase(it);
+    const uint32_t behind = it->number + static_cast<uint32_t>(it->count);
+    if (done) {
+      line->done += it->count;
+      if (NumberAhead(behind, line->done_to) > 0) line->done_to = behind;
+    }
+    it = line->calls.erase(it);
   }
 }
 
@@ -32,11 +36,6 @@ uint64_t CountOf(const std::deque<SignalCall>& calls) {
   return count;
 }
 
-SignalLine& LineOf(Communicator& comm, int rank, bool waits, const SignalUse& use) {
-  return comm.signals[waits ? SignalKey{use.peer, rank, use.channel}
-                            : SignalKey{rank, use.peer, use.channel}];
-}
-
 // Where the operation is on its one stream; ordinal 0: not known.
 StreamPosition PlaceOf(const Kernel& kernel) {
   return kernel.enqueued && kernel.positions.size() == 1 ? kernel.positions.front()
@@ -44,6 +43,12 @@ StreamPosition PlaceOf(const Kernel& kernel) {
 }
 
 }  // namespace
+
+SignalCalls& SignalsOf(Communicator& comm, int rank, bool waits, int peer, uint64_t channel) {
+  SignalLine& line =
+      comm.signals[waits ? SignalKey{peer, rank, channel} : SignalKey{rank, peer, channel}];
+  return waits ? line.waited : line.sent;
+}
 
 bool IsSignal(Call call) {
   return call == Call::kPutSignal || call == Call::kSignal || call == Call::kWaitSignal;
@@ -90,11 +95,14 @@ void ExecutionGraph::ApplySignal(Process& process, Thread& thread, const CallRec
   Kernel* const kernel = kernels_.Find(thread.signal_call);
   if (kernel == nullptr || kernel->signal == nullptr || kernel->comm_index < 0) return;
   Communicator& comm = matcher_.comms()[kernel->comm_index];
-  const SignalUse use{record.root_or_peer, record.event, record.count};
+  const SignalUse use{record.root_or_peer, record.event, record.count,
+                      static_cast<uint32_t>(record.sequence)};
   if (use.count == 0 || use.peer < 0 || use.peer >= comm.nranks) return;
   const bool waits = record.call == Call::kWaitSignal;
-  SignalLine& line = LineOf(comm, kernel->signal->rank, waits, use);
-  (waits ? line.waited : line.sent).push_back({kernel->id, use.count});
+  SignalCalls& line = SignalsOf(comm, kernel->signal->rank, waits, use.peer, use.channel);
+  // The process has accounted for it, and its record was given up for lost: it came late.
+  if (line.told != 0 && NumberAhead(use.number, line.told) < 0) return;
+  line.calls.push_back({kernel->id, use.count, use.number});
   kernel->signal->uses.push_back(use);
 }
 
@@ -125,11 +133,7 @@ void ExecutionGraph::SignalsOver(const Kernel& kernel, bool done) {
   Communicator& comm = matcher_.comms()[kernel.comm_index];
   const bool waits = kernel.signal->call == Call::kWaitSignal;
   for (const SignalUse& use : kernel.signal->uses) {
-    SignalLine& line = LineOf(comm, kernel.signal->rank, waits, use);
-    Forget(kernel.id, waits ? &line.waited : &line.sent,
-           !done   ? nullptr
-           : waits ? &line.waited_done
-                   : &line.sent_done);
+    Forget(kernel.id, done, &SignalsOf(comm, kernel.signal->rank, waits, use.peer, use.channel));
   }
 }
 
@@ -137,10 +141,10 @@ void ExecutionGraph::SignalsOver(const Kernel& kernel, bool done) {
 // front of it on its stream. Others may take their signals later.
 uint64_t WaitForGraph::SignalsNeeded(const SignalLine& line, const Kernel& wait,
                                      const SignalUse& use) const {
-  uint64_t needed = line.waited_done + use.count;
+  uint64_t needed = line.waited.done + use.count;
   const StreamPosition mine = PlaceOf(wait);
   if (mine.ordinal == 0) return needed;
-  for (const SignalCall& other : line.waited) {
+  for (const SignalCall& other : line.waited.calls) {
     const Kernel* const kernel =
         other.kernel == wait.id ? nullptr : execution_.FindKernel(other.kernel);
     if (kernel == nullptr) continue;
@@ -160,7 +164,7 @@ std::vector<KernelId> WaitForGraph::SignalsThatMayDo(const SignalLine& line,
   };
   std::vector<Placed> placed;
   std::vector<KernelId> may;  // nobody knows yet where they stand
-  for (const SignalCall& call : line.sent) {
+  for (const SignalCall& call : line.sent.calls) {
     const Kernel* const kernel = execution_.FindKernel(call.kernel);
     const StreamPosition place = kernel == nullptr ? StreamPosition() : PlaceOf(*kernel);
     if (place.ordinal == 0) {
@@ -191,24 +195,27 @@ uint32_t WaitForGraph::SignalsArrive(const Kernel& wait, size_t index) {
   const Communicator& comm = matcher_.comms()[wait.comm_index];
   const CommMember& source = comm.members[use.peer];
   const Process* const peer = source.known ? execution_.Find(source.process) : nullptr;
-  // Signals may be among what was lost, or sent by graphs.
-  const bool counted = peer == nullptr || !peer->Lossy() ||
-                       (peer->block != nullptr && peer->block->only_work_lost);
-  if (comm.signals_unseen || !counted) return Leaf(LeafKind::kUnknown, source.process);
+  // Signals, or waits that use them up, may be among what was lost, or in graphs.
+  const auto counted = [](const Process* process) {
+    return process == nullptr || !process->Lossy() || process->signals_told ||
+           (process->block != nullptr && process->block->only_work_lost);
+  };
+  if (comm.signals_unseen || !counted(peer)) return Leaf(LeafKind::kUnknown, source.process);
+  if (!counted(execution_.Find(wait.process))) return Leaf(LeafKind::kUnknown, wait.process);
   const auto found = comm.signals.find({use.peer, operation.rank, use.channel});
   static const SignalLine kNone;
   const SignalLine& line = found == comm.signals.end() ? kNone : found->second;
   const uint64_t needed = SignalsNeeded(line, wait, use);
-  if (needed <= line.sent_done) return Leaf(LeafKind::kDone, 0);
+  if (needed <= line.sent.done) return Leaf(LeafKind::kDone, 0);
   const uint32_t node = Add(NodeKind::kSignals, /*any=*/true);
   nodes_[node].comm = wait.comm_index;
   nodes_[node].kernel = wait.id;
   nodes_[node].ordinal = index;
   nodes_[node].sequence = needed;
-  const uint64_t called = CountOf(line.sent);
+  const uint64_t called = CountOf(line.sent.calls);
   // That a wait uses up what it waited for is how nccl.h reads; it has not been measured.
-  nodes_[node].conjectural = needed > use.count && use.count <= line.sent_done + called;
-  const uint64_t missing = needed - line.sent_done;
+  nodes_[node].conjectural = needed > use.count && use.count <= line.sent.done + called;
+  const uint64_t missing = needed - line.sent.done;
   const bool enough = called >= missing;
   if (enough) {
     for (KernelId id : SignalsThatMayDo(line, missing)) {
@@ -218,7 +225,7 @@ uint32_t WaitForGraph::SignalsArrive(const Kernel& wait, size_t index) {
   }
   // A further one would do as well: true, but nothing to show where those that were called are
   // meant.
-  const uint32_t further = NotCalled(wait.comm_index, use.peer, nullptr, nullptr, /*proven=*/counted);
+  const uint32_t further = NotCalled(wait.comm_index, use.peer, nullptr, nullptr, /*proven=*/true);
   Wait(node, further, Reason::kSignal, -1, 0, /*discouraged=*/enough);
   return node;
 }

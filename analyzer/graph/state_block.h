@@ -42,9 +42,13 @@ struct CalledSignature {
   uint64_t site = 0;
 };
 
-enum class NumberKind : uint8_t { kCollective, kSend, kReceive };
+enum class NumberKind : uint8_t { kCollective, kSend, kReceive, kSignalsSent, kSignalsAwaited };
+inline bool IsSignals(NumberKind kind) {
+  return kind == NumberKind::kSignalsSent || kind == NumberKind::kSignalsAwaited;
+}
 
-// The collectives of a communicator, or the sends to or receives from one peer.
+// The collectives of a communicator, the sends to or receives from one peer, or its signals on one
+// channel.
 struct CalledNumbers {
   CommId comm = 0;
   NumberKind kind = NumberKind::kCollective;
@@ -57,6 +61,7 @@ struct CalledNumbers {
   uint64_t hash = 0;
   int32_t color = 0;
   uint64_t windows = 0;  // registrations begun
+  uint64_t channel = 0;  // signals: as CallRecord::event
   uint64_t first = 0;    // number of last.front()
   std::vector<CalledSignature> last;
 
@@ -76,6 +81,8 @@ struct PendingOperation {
   uint8_t datatype = 0;
   uint8_t reduce_op = 255;
   bool in_group = false;
+  bool channel_known = false;  // signals
+  uint64_t channel = 0;
   struct After {  // the stream waits for `place`, `back` places in front of this operation
     StreamPlace place;
     uint32_t back = 0;
@@ -115,6 +122,7 @@ struct StateBlock {
   bool blind = false;  // some calls left no trace in here either
   bool numbers_incomplete = false;
   bool only_work_lost = false;  // kernels and events; every other record is there
+  bool signals = false;         // numbers and pending operations tell of signals
 
   const BlockComm* FindComm(CommId comm) const {
     for (const BlockComm& c : comms) {
@@ -127,6 +135,13 @@ struct StateBlock {
       if (n.comm == comm && n.kind == kind && (kind == NumberKind::kCollective || n.peer == peer)) {
         return &n;
       }
+    }
+    return nullptr;
+  }
+  const CalledNumbers* FindSignals(CommId comm, NumberKind kind, int32_t peer,
+                                   uint64_t channel) const {
+    for (const CalledNumbers& n : numbers) {
+      if (n.comm == comm && n.kind == kind && n.peer == peer && n.channel == channel) return &n;
     }
     return nullptr;
   }

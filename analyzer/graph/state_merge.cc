@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "analyzer/graph/execution_graph.h"
+#include "analyzer/graph/signal_merge.h"
 
 namespace gordian::graph {
 
@@ -15,7 +16,8 @@ class StateMerge {
         matcher_(execution->matcher_),
         process_(*process),
         block_(*process->block),
-        now_ns_(now_ns) {
+        now_ns_(now_ns),
+        signals_(execution, process, now_ns) {
     for (const PendingStream& stream : block_.streams) {
       whole_ &= stream.whole;
       gap_ |= stream.gap_last != 0;
@@ -32,8 +34,12 @@ class StateMerge {
       if (!process_.ended && state.thread != 0) Thread(state);
     }
     Pending();
+    signals_.Pending();
     Retire();
-    for (const CalledNumbers& numbers : block_.numbers) Numbers(numbers);
+    signals_.Count();
+    for (const CalledNumbers& numbers : block_.numbers) {
+      if (!IsSignals(numbers.kind)) Numbers(numbers);
+    }
     Soft();
   }
 
@@ -76,10 +82,10 @@ class StateMerge {
   void NoteLaunch(const PendingOperation& operation);
   void PendingPart(const PendingStream& stream, const PendingOperation& operation);
   Kernel* KernelOf(const PendingOperation& operation, const LocalComm& local);
-  void Place(Kernel* kernel, StreamPosition position);
   void EventWait(StreamId stream, const PendingOperation& operation);
   void Retire();
   bool IsOver(const Kernel& kernel, const Part& part) const;
+  bool IsUncounted(const Kernel& kernel) const;
   void Numbers(const CalledNumbers& numbers);
   void Settle(const CalledNumbers& numbers, PartRef ref);
   void Soft();
@@ -89,6 +95,7 @@ class StateMerge {
   Process& process_;
   const StateBlock& block_;
   const uint64_t now_ns_;
+  SignalMerge signals_;
   bool whole_ = true;
   bool gap_ = false;
   std::set<Key> pending_;
@@ -153,7 +160,8 @@ void StateMerge::Comms() {
   }
   for (const CalledNumbers& numbers : block_.numbers) {
     LocalComm* local = Known(numbers.comm);
-    if (local != nullptr && numbers.used && numbers.kind != NumberKind::kCollective) {
+    if (local != nullptr && numbers.used && !IsSignals(numbers.kind) &&
+        numbers.kind != NumberKind::kCollective) {
       local->peers_used.emplace(numbers.peer, numbers.kind == NumberKind::kSend);
     }
   }
@@ -162,7 +170,8 @@ void StateMerge::Comms() {
 void StateMerge::Tally() {
   for (const CalledNumbers& numbers : block_.numbers) {
     const LocalComm* local = Known(numbers.comm);
-    if (local == nullptr || matcher_.comms()[local->index].opaque) continue;
+    if (local == nullptr || IsSignals(numbers.kind) || matcher_.comms()[local->index].opaque)
+      continue;
     if (numbers.kind != NumberKind::kCollective &&
         (numbers.peer < 0 || numbers.peer >= matcher_.comms()[local->index].nranks)) {
       continue;
@@ -212,7 +221,8 @@ void StateMerge::Thread(const ThreadState& state) {
   }
   OpenCall& open = *thread.open;
   open.certain = true;
-  // Which stream, and how far, its record tells exactly; the state names operations that it knows of, and none of RMA.
+  // Which stream, and how far, its record tells exactly; the state names operations that it knows
+  // of.
   if (open.record.wait != WaitKind::kStream) open.covered.clear();
   for (const StreamPlace& place : state.detail->covered) {
     open.covered.push_back({place.stream, place.ordinal});
@@ -319,6 +329,7 @@ void StateMerge::NoteLaunch(const PendingOperation& operation) {
 }
 
 void StateMerge::PendingPart(const PendingStream& stream, const PendingOperation& operation) {
+  if (IsSignal(operation.call)) return EventWait(stream.stream, operation);  // the rest: signals_
   LocalComm* local = Known(operation.comm);
   Part part;
   part.ref = RefOf(operation);
@@ -339,7 +350,8 @@ void StateMerge::PendingPart(const PendingStream& stream, const PendingOperation
   if (slot != nullptr && slot->state != SlotState::kNone) {
     Kernel* const kernel = execution_.kernels_.Find(slot->kernel);
     if (slot->state == SlotState::kCalled && kernel != nullptr) {
-      Place(kernel, position);  // only where it went was lost, if anything
+      execution_.PlaceFromState(process_, *kernel,
+                                position);  // only where it went was lost, if anything
     }
     return;
   }
@@ -347,7 +359,7 @@ void StateMerge::PendingPart(const PendingStream& stream, const PendingOperation
   execution_.Post(part, kernel->id, static_cast<uint32_t>(kernel->parts.size()));
   const PartRef ref = part.ref;
   kernel->parts.push_back(std::move(part));
-  Place(kernel, position);
+  execution_.PlaceFromState(process_, *kernel, position);
   matcher_.Accept(ref, now_ns_);
 }
 
@@ -372,28 +384,29 @@ Kernel* StateMerge::KernelOf(const PendingOperation& operation, const LocalComm&
   return &kernel;
 }
 
-// Without the order by way of the legacy stream, whose state at the call nobody knows any more.
-void StateMerge::Place(Kernel* kernel, StreamPosition position) {
-  for (const StreamPosition& known : kernel->positions) {
+void ExecutionGraph::PlaceFromState(Process& process, Kernel& kernel, StreamPosition position) {
+  for (const StreamPosition& known : kernel.positions) {
     if (known.stream != position.stream) continue;
-    kernel->enqueued = true;  // the record of the group's end may be lost
+    kernel.enqueued = true;  // the record of the group's end may be lost
     return;
   }
-  StreamQueue& queue = execution_.Stream(process_, position.stream, -1);
+  StreamQueue& queue = Stream(process, position.stream, -1);
   if (position.ordinal <= queue.done) return;
-  if (std::find(kernel->streams.begin(), kernel->streams.end(), position.stream) ==
-      kernel->streams.end()) {
-    kernel->streams.push_back(position.stream);
+  if (std::find(kernel.streams.begin(), kernel.streams.end(), position.stream) ==
+      kernel.streams.end()) {
+    kernel.streams.push_back(position.stream);
   }
-  kernel->enqueued = true;
-  kernel->follows = true;
-  kernel->positions.push_back(position);
-  ++kernel->open_positions;
+  kernel.enqueued = true;
+  kernel.follows = true;
+  kernel.positions.push_back(position);
+  ++kernel.open_positions;
   WorkItem item;
   item.ordinal = position.ordinal;
-  item.kernels.push_back(kernel->id);
-  item.site = kernel->parts.empty() ? 0 : kernel->parts.front().site;
-  ExecutionGraph::Append(queue, std::move(item));
+  item.kernels.push_back(kernel.id);
+  item.site = kernel.signal != nullptr ? kernel.signal->site
+              : kernel.parts.empty()   ? 0
+                                       : kernel.parts.front().site;
+  Append(queue, std::move(item));
 }
 
 // W3, from what the stream waits for since its operation before.
@@ -435,25 +448,34 @@ bool StateMerge::IsOver(const Kernel& kernel, const Part& part) const {
          pending_.count(KeyOf(kernel.comm, part.ref)) == 0;
 }
 
+bool StateMerge::IsUncounted(const Kernel& kernel) const {
+  if (kernel.signal != nullptr) return signals_.IsUncounted(kernel);
+  const Part& part = kernel.parts.front();
+  const CalledNumbers* numbers = NumbersOf(kernel.comm, part.ref);
+  return numbers != nullptr && part.ref.sequence >= numbers->next;
+}
+
 // Launches whose end was lost, and those that NCCL refused.
 void StateMerge::Retire() {
   if (!whole_ || gap_) return;
   std::vector<KernelId> over;
   std::set<KernelId> refused;
   for (const auto& [id, kernel] : execution_.kernels_) {
-    if (kernel.process != process_.info.process || kernel.aborted || kernel.parts.empty()) continue;
-    if (std::all_of(kernel.parts.begin(), kernel.parts.end(),
-                    [&, &k = kernel](const Part& part) { return IsOver(k, part); })) {
+    if (kernel.process != process_.info.process || kernel.aborted) continue;
+    if (kernel.signal == nullptr && kernel.parts.empty()) continue;
+    if (kernel.signal != nullptr
+            ? signals_.IsOver(kernel)
+            : std::all_of(kernel.parts.begin(), kernel.parts.end(),
+                          [&, &k = kernel](const Part& part) { return IsOver(k, part); })) {
       over.push_back(id);
       continue;
     }
-    if (kernel.enqueued || kernel.in_group) continue;
-    const Part& part = kernel.parts.front();
-    const CalledNumbers* numbers = NumbersOf(kernel.comm, part.ref);
-    if (numbers == nullptr || part.ref.sequence < numbers->next || process_.ended) continue;
+    if (kernel.enqueued || kernel.in_group || process_.ended || !IsUncounted(kernel)) continue;
+    const uint64_t order =
+        kernel.signal != nullptr ? kernel.signal->order : kernel.parts.front().order;
     for (const ThreadState& state : process_.state.threads) {
-      const bool left = state.thread == kernel.thread && state.call_order >= part.order &&
-                        (state.call_id == 0 || state.call_order != part.order);
+      const bool left = state.thread == kernel.thread && state.call_order >= order &&
+                        (state.call_id == 0 || state.call_order != order);
       if (left) refused.insert(id);
     }
   }
@@ -547,6 +569,7 @@ void StateMerge::Soft() {
 }
 
 void MergeState(ExecutionGraph* execution, Process* process, uint64_t now_ns) {
+  process->signals_told = false;
   if (process->block == nullptr || process->block->blind) return;
   if (process->first_call_ns == 0 && !process->block->comms.empty()) {
     process->first_call_ns = now_ns;

@@ -316,6 +316,10 @@ void Search::KernelInFront(const std::vector<bool>& without_kernels, uint32_t wa
 }
 
 bool Search::GroupedDifferently(const std::vector<bool>& can, uint32_t waiter) {
+  // What was lost may be what holds it up instead.
+  for (const auto& [id, process] : view_.graph.execution().processes()) {
+    if (process.Lossy()) return false;
+  }
   const Kernel& kernel = *view_.graph.execution().FindKernel(view_.graph.nodes()[waiter].kernel);
   for (const Part& part : kernel.parts) {
     const std::vector<GroupingCamp> camps = GroupingCamps(view_.graph.execution(), view_.graph.matcher(), part.ref);

@@ -221,6 +221,13 @@ void WaitForGraph::ItemWaits(const Process& process, const StreamQueue& queue,
   }
 }
 
+// The launch, or another of the group that its thread has not ended.
+bool WaitForGraph::OfOneGroup(KernelId id, const Kernel& open) const {
+  const Kernel* const other = execution_.FindKernel(id);
+  return other != nullptr && other->process == open.process && other->thread == open.thread &&
+         !other->enqueued;
+}
+
 void WaitForGraph::LaunchWaits(const Kernel& kernel) {
   const uint32_t start = StartOf(kernel.id), done = DoneOf(kernel.id);
   const Process& process = *execution_.Find(kernel.process);
@@ -236,15 +243,22 @@ void WaitForGraph::LaunchWaits(const Kernel& kernel) {
     const uint32_t thread = ThreadOf(kernel.process, kernel.thread);
     Wait(start, thread != kNoNode ? thread : Leaf(LeafKind::kUnknown, kernel.process),
          kernel.in_group ? Reason::kOpenGroup : Reason::kFirstUse);
+    // The places of its group, when GroupEnd has got that far, are not before it.
+    const auto behind = [&](StreamPosition position, Reason reason) {
+      const WorkItem* last = ExecutionGraph::ItemAt(process, position);
+      if (last != nullptr && std::any_of(last->kernels.begin(), last->kernels.end(),
+                                         [&](KernelId id) { return OfOneGroup(id, kernel); })) {
+        position.ordinal = last->ordinal - 1;
+      }
+      Wait(start, DoneBy(process, position), reason);
+    };
     for (StreamId id : kernel.streams) {
       auto it = process.streams.find(id);
-      if (it == process.streams.end() || it->second.items.empty()) continue;
-      // Its own place, when GroupEnd has got that far, is not before it.
-      const WorkItem& last = it->second.items.back();
-      const bool own =
-          std::find(last.kernels.begin(), last.kernels.end(), kernel.id) != last.kernels.end();
-      Wait(start, DoneBy(process, {id, own ? last.ordinal - 1 : last.ordinal}),
-           Reason::kStreamOrder);
+      if (it == process.streams.end()) continue;
+      const StreamQueue& queue = it->second;
+      if (!queue.items.empty()) behind({id, queue.items.back().ordinal}, Reason::kStreamOrder);
+      for (const StreamPosition& legacy : ExecutionGraph::LegacyOrder(process, queue))
+        behind(legacy, Reason::kLegacyStream);
     }
     auto local = process.comms.find(kernel.comm);
     if (local != process.comms.end() && kernel.signal == nullptr) {

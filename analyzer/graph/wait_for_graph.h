@@ -102,6 +102,11 @@ struct WaitNode {
   boost::container::small_vector<Edge, 2> out;  // mostly one or two: kept in place
 };
 
+// Stuck only if what nobody can see, or has measured, is so: proves nothing.
+inline bool RestsOnConjecture(const WaitNode& node) {
+  return node.conjectural || node.kind == NodeKind::kMemory;
+}
+
 // What nobody can see, taken to be so: a circle that needs it is a suspicion.
 enum class Conjecture : uint8_t {
   kNone,
@@ -178,6 +183,7 @@ class WaitForGraph {
   void Wait(uint32_t node, uint32_t on, Reason, int part = -1, KernelId kernel = 0,
             bool discouraged = false);
   void LaunchWaits(const Kernel&);
+  bool OfOneGroup(KernelId, const Kernel& open) const;
   void PartWaits(const Kernel&, int part, uint32_t done);
   void QueueWaits(const Process&, const Kernel&);
   bool MayBeResident(const Process&, const Kernel&) const;

@@ -411,9 +411,9 @@ bool GraphEvents::TranslatePayload(const CallRecord& record, graph::CallRecord* 
       out->stream = signal.stream();
       out->count = signal.count();
       out->root_or_peer = Rank(signal.peer());
-      out->event = static_cast<uint64_t>(static_cast<uint32_t>(signal.index())) << 32 |
-                   static_cast<uint32_t>(signal.context());
+      out->event = graph::SignalChannelOf(signal.index(), signal.context());
       out->group = signal.group();
+      out->sequence = signal.number();
       return true;
     }
     case v1::CallRecord::kCommInit: {

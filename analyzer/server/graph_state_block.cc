@@ -16,7 +16,7 @@ constexpr size_t kMaxName = 64;
 constexpr int kMaxList = 128;  // signatures, pending operations, waits: none is longer
 
 // gordian::ring::NumberKind and NumberFlags (a test holds them together).
-constexpr uint32_t kCollective = 1, kSend = 2, kReceive = 3;
+constexpr uint32_t kCollective = 1, kSend = 2, kReceive = 3, kSignalsSent = 4, kSignalsAwaited = 5;
 constexpr uint32_t kIncomparable = 1, kCaptured = 2, kUsed = 4;
 
 bool IsSane(uint64_t number) { return number <= kMaxNumber; }
@@ -48,6 +48,11 @@ graph::CommStateKind CommState(uint32_t state) {
              : graph::CommStateKind::kUnknown;
 }
 
+// As CallRecord::event of signals.
+uint64_t SignalChannel(const v1::SignalChannel& channel) {
+  return graph::SignalChannelOf(channel.index(), channel.context());
+}
+
 bool TranslateNumbers(const v1::CalledNumbers& from, const CallMeaning& meaning,
                       graph::CalledNumbers* to) {
   switch (from.kind()) {
@@ -59,6 +64,12 @@ bool TranslateNumbers(const v1::CalledNumbers& from, const CallMeaning& meaning,
       break;
     case kReceive:
       to->kind = graph::NumberKind::kReceive;
+      break;
+    case kSignalsSent:
+      to->kind = graph::NumberKind::kSignalsSent;
+      break;
+    case kSignalsAwaited:
+      to->kind = graph::NumberKind::kSignalsAwaited;
       break;
     default:
       return false;
@@ -78,6 +89,7 @@ bool TranslateNumbers(const v1::CalledNumbers& from, const CallMeaning& meaning,
   to->color = from.color();
   to->windows = from.windows();
   to->first = from.first();
+  to->channel = SignalChannel(from.channel());
   for (const v1::CalledSignature& signature : from.last()) {
     to->last.push_back({.call = meaning(signature.call()),
                         .count = signature.count(),
@@ -122,6 +134,8 @@ bool TranslateStream(const v1::PendingStream& from, const CallMeaning& meaning,
     out.datatype = Byte(operation.datatype());
     out.reduce_op = Byte(operation.reduce_op());
     out.in_group = operation.in_group();
+    out.channel_known = operation.has_channel();
+    out.channel = SignalChannel(operation.channel());
     for (const v1::PendingOperation::After& after : operation.after()) {
       if (!IsSane(after.ordinal())) return false;
       out.after.push_back({{after.stream(), after.ordinal()}, after.back()});
@@ -142,6 +156,7 @@ std::shared_ptr<const graph::StateBlock> TranslateBlock(const v1::StateBlock& bl
   out->blind = block.blind();
   out->numbers_incomplete = block.numbers_incomplete();
   out->only_work_lost = block.only_work_lost();
+  out->signals = block.signals();
   for (const v1::BlockComm& from : block.comms()) {
     graph::BlockComm& to = out->comms.emplace_back();
     to.comm = from.comm();

@@ -53,6 +53,7 @@ struct Signal : Payload {
   int32_t context() const { return S32(5); }
   uint32_t count() const { return U32(6); }
   uint32_t group() const { return U32(7); }
+  uint32_t number() const { return U32(8); }
 };
 struct CommInit : Payload {
   uint32_t comm() const { return U32(1); }

@@ -22,7 +22,7 @@
 
 namespace gordian::ring {
 
-inline constexpr uint32_t kRingAbiVersion = 5;
+inline constexpr uint32_t kRingAbiVersion = 6;
 
 enum class RecordKind : uint8_t {
   kNone = 0,     // never published
@@ -85,7 +85,8 @@ struct SignalPayload {
   int32_t context;   // ctx
   uint32_t count;    // signals: 1 where they are sent, opCnt where they are waited for
   uint32_t group;    // as OperationPayload::group
-  uint32_t reserved0;
+  uint32_t number;   // of the first of them among those of its NumberSlot (state_block.h), the low 32
+                     // bits; 0 too where there is none. Given again when the call or its group fails.
 };
 
 // kBegin of a call that makes a communicator. For ncclCommInitAll one record for each device. kPoint of ncclCommGrow,

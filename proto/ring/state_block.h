@@ -5,8 +5,10 @@
 //                  operations it covers. Guarded by the sequence lock of its ThreadSlot.
 //   NumberSlot     one for the collectives of a communicator, one for the sends to and one for the
 //                  receives from each peer: how many were called, the arguments of the last 16, and
-//                  a rolling hash of the arguments of all. Guarded by its own sequence lock; written
-//                  by whoever calls NCCL on that communicator, which is one thread at a time.
+//                  a rolling hash of the arguments of all. One for the signals sent to, and one for
+//                  those awaited from, each peer, index and context: how many. Guarded by its own
+//                  sequence lock; written by whoever calls NCCL on that communicator, which is one
+//                  thread at a time.
 //   PendingQueue   one for each stream that NCCL was ever called on: its unfinished operations in
 //                  order, each with what its stream waits for in front of it. Producers hold a lock
 //                  of the shim's; a reader trusts an entry only where its stamp is the same before
@@ -17,9 +19,10 @@
 // resolves it when the event is recorded and when it is waited for; lists are cut where they are
 // full, which loses a wait and never invents one.
 //
-// Order of writing, on which readers rely (they read NumberSlots before PendingQueues): an operation
-// is in its PendingQueue before NumberSlot::next counts it or, in a group, before NumberSlot::open
-// no longer does. So what was counted, is not open and is not in a queue without a gap, is done.
+// Order of writing, on which readers rely (they read NumberSlots before PendingQueues): an
+// operation is in its PendingQueue before NumberSlot::next counts it or, in a group, before
+// NumberSlot::open no longer does. So what was counted, is not open and is not in a queue without a
+// gap, is done. A wait for signals of several peers is an entry for each, at one place.
 #ifndef GORDIAN_PROTO_RING_STATE_BLOCK_H_
 #define GORDIAN_PROTO_RING_STATE_BLOCK_H_
 
@@ -69,7 +72,19 @@ struct Signature {
   uint64_t site;
 };
 
-enum class NumberKind : uint32_t { kCollective = 1, kSend = 2, kReceive = 3 };
+enum class NumberKind : uint32_t {
+  kCollective = 1,
+  kSend = 2,
+  kReceive = 3,
+  kSignalsSent = 4,
+  kSignalsAwaited = 5
+};
+
+// ncclSignal's sigIdx and ctx.
+struct SignalChannel {
+  int32_t index;
+  int32_t context;
+};
 
 enum NumberFlags : uint32_t {
   // Operations in graphs, user-made operators, or numbers taken back too far: hashes of two members
@@ -83,17 +98,20 @@ enum NumberFlags : uint32_t {
 struct NumberSlot {
   uint32_t comm;  // id; 0: free
   NumberKind kind;
-  int32_t peer;   // of transfers
+  int32_t peer;  // of transfers and signals
   uint32_t flags;
   uint32_t seq;   // odd while the fields below change
   uint32_t open;  // of `next`: called in groups that have not ended
   uint64_t next;  // accepted so far
-  uint64_t hash;  // of all of them
-  int32_t color;  // collectives: of the call that made the communicator
-  uint32_t reserved0;
-  uint64_t windows;  // collectives: registrations of windows begun
+  uint64_t hash;  // of all of them; not of signals
+  union {
+    int32_t color;          // collectives: of the call that made the communicator
+    SignalChannel channel;  // signals
+  };
+  uint64_t begun;    // collectives: registrations of windows; signals: such as were called for,
+                     // accepted or not yet
   uint64_t intact;   // `last` holds nothing of numbers below this one
-  Signature last[kSignatures];  // of number n at n % kSignatures
+  Signature last[kSignatures];  // of number n at n % kSignatures; not of signals
 };
 
 struct PendingOperation {
@@ -103,14 +121,14 @@ struct PendingOperation {
   uint64_t site;
   uint32_t comm;
   int32_t root_or_peer;
-  uint64_t sequence;
+  uint64_t sequence;  // of signals: number of the first of them
   uint64_t count;
   uint16_t call;  // CallId
   uint8_t datatype;
   uint8_t reduce_op;
   uint8_t in_group;
   uint8_t after_count;
-  uint16_t reserved0;
+  uint16_t line;  // of signals: 1 + the index of the NumberSlot that counts them
   // Waits on this stream since the operation before: for `ordinal` of `stream`, `back` places in
   // front of this operation.
   struct After {

@@ -146,7 +146,7 @@ TOLD_BY_PROFILER = re.compile("nccl(CommInitRank|All|Reduce|Broadcast|Gather|Sca
 HANG_BEFORE_FLOODS = ("init_missing", "init_order", "exited_before_init", "same_device")
 # With --flood: hang because of what neither the rings hold then nor the state block (docs/limits.md), and get no verdict.
 LOST_WITH_RECORDS = ("graph_missing_replay", "graph_stuck_inside", "memory_gate", "memory_gate_batch", "memory_gate_host",
-                     "grouped_by_one", "endless_kernel", "blocking_launches", "signal_missing_later")
+                     "grouped_by_one", "endless_kernel", "blocking_launches")
 # What makes a job hang is a setting, without which its twin runs.
 SETTINGS = {
     "launch_order": {"NCCL_LAUNCH_ORDER_IMPLICIT": "1"},
@@ -284,7 +284,11 @@ def run_once(args, work):
                 except OSError:
                     pass
                 if time.monotonic() > deadline:
-                    process.send_signal(signal.SIGKILL)
+                    process.send_signal(signal.SIGTERM)  # which gordian hands on: no job is left behind
+                    try:
+                        process.wait(20)
+                    except subprocess.TimeoutExpired:
+                        process.kill()
                     raise Failure("still running after 90 s")
                 time.sleep(0.003)
     finally:

@@ -17,6 +17,19 @@
 namespace gordian::fuzz {
 namespace {
 
+// Whether the block counts signals of the operation's channel.
+bool IsCounted(const v1::StateBlock& block, const v1::PendingOperation& operation) {
+  for (const v1::CalledNumbers& numbers : block.numbers()) {
+    if (numbers.has_channel() && numbers.comm() == operation.comm() &&
+        numbers.peer() == operation.root_or_peer() &&
+        numbers.channel().index() == operation.channel().index() &&
+        numbers.channel().context() == operation.channel().context()) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // What a collector does with a ring file, in a file that is `bytes` long and stays so.
 void ReadEverything(collector::RingFile* file) {
   ring::Header header;
@@ -67,6 +80,11 @@ void ReadEverything(collector::RingFile* file) {
     for (const v1::PendingStream& stream : block.streams()) {
       if (stream.pending_size() > static_cast<int>(ring::kPendingSlots)) {
         std::abort();
+      }
+      for (const v1::PendingOperation& operation : stream.pending()) {
+        if (operation.has_channel() && !IsCounted(block, operation)) {
+          std::abort();
+        }
       }
     }
   }

@@ -106,7 +106,14 @@ TEST(RecordDecoderTest, EveryCallOfTheTableHasItsPayload) {
 
 TEST(RecordDecoderTest, Signal) {
   ring::Record record = Make(RecordKind::kPoint, ring::kCall_ncclWaitSignal);
-  record.payload.signal = {.comm = 3, .stream = 2, .peer = 1, .index = -4, .context = 5, .count = 6, .group = 7, .reserved0 = 0};
+  record.payload.signal = {.comm = 3,
+                           .stream = 2,
+                           .peer = 1,
+                           .index = -4,
+                           .context = 5,
+                           .count = 6,
+                           .group = 7,
+                           .number = 8};
   const v1::CallRecord out = Decode(record);
   EXPECT_EQ(out.kind(), v1::RECORD_KIND_POINT);
   EXPECT_EQ(out.signal().comm(), 3u);
@@ -116,6 +123,7 @@ TEST(RecordDecoderTest, Signal) {
   EXPECT_EQ(out.signal().context(), 5);
   EXPECT_EQ(out.signal().count(), 6u);
   EXPECT_EQ(out.signal().group(), 7u);
+  EXPECT_EQ(out.signal().number(), 8u);
 }
 
 TEST(RecordDecoderTest, CommInitEndEnqueueText) {

@@ -293,6 +293,71 @@ TEST(RingFileTest, NumbersComeWhole) {
   EXPECT_FALSE((*file)->ReadNumbers(ring::kMaxNumbers, &copy, &consistent));
 }
 
+TEST(RingFileTest, SignalsAndTheirLines) {
+  TemporaryDir dir;
+  FakeShim shim(dir.path(), getpid(), 1024, 1);
+  const uint64_t offset = shim.header()->rings_offset;  // the ring's place: nobody uses it here
+  shim.header()->numbers_used = 3;
+  shim.numbers(0)->comm = 2;
+  shim.numbers(0)->kind = ring::NumberKind::kCollective;
+  ring::NumberSlot& line = *shim.numbers(1);
+  line.comm = 2;
+  line.kind = ring::NumberKind::kSignalsAwaited;
+  line.peer = 5;
+  line.channel = {.index = -3, .context = 9};
+  line.next = 12;
+  line.open = 2;
+  ring::NumberSlot& other = *shim.numbers(2);
+  other = line;
+  other.comm = 3;
+  ring::StreamSlot& stream = *shim.stream(0);
+  stream.stream = 4;
+  stream.enqueued = 3;
+  stream.pending_offset = offset;
+  shim.header()->streams_used = 1;
+  auto* const queue = shim.queue(offset);
+  queue->next = 6;
+  for (uint16_t i = 0; i < 6; ++i) {
+    ring::PendingOperation& operation = queue->ring[i];
+    operation.stamp = i + 1u;
+    operation.ordinal = 1;
+    operation.comm = 2;
+    operation.root_or_peer = 5;
+    operation.call = ring::kCall_ncclWaitSignal;
+    operation.sequence = 10;
+    operation.count = 2;
+    operation.line =
+        i;  // none, of collectives, its own, another communicator's, none that is used, nonsense
+  }
+  queue->ring[5].line = UINT16_MAX;
+  auto file = RingFile::Open(shim.path());
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  StateBlockReader reader;
+  v1::StateBlock block;
+  ASSERT_TRUE(reader.Read(file->get(), true, &block));
+  EXPECT_TRUE(block.signals());
+  ASSERT_EQ(block.numbers_size(), 3);
+  EXPECT_FALSE(block.numbers(0).has_channel());
+  const v1::CalledNumbers& numbers = block.numbers(1);
+  EXPECT_EQ(numbers.kind(), static_cast<uint32_t>(ring::NumberKind::kSignalsAwaited));
+  EXPECT_EQ(numbers.peer(), 5);
+  EXPECT_EQ(numbers.channel().index(), -3);
+  EXPECT_EQ(numbers.channel().context(), 9);
+  EXPECT_EQ(numbers.next(), 12u);
+  EXPECT_EQ(numbers.open(), 2u);
+  EXPECT_EQ(numbers.last_size(), 0);
+  ASSERT_EQ(block.streams_size(), 1);
+  ASSERT_EQ(block.streams(0).pending_size(), 6);
+  for (int i = 0; i < 6; ++i) {
+    const v1::PendingOperation& operation = block.streams(0).pending(i);
+    EXPECT_EQ(operation.has_channel(), i == 2) << i;
+    EXPECT_EQ(operation.sequence(), 10u);
+    EXPECT_EQ(operation.count(), 2u);
+  }
+  EXPECT_EQ(block.streams(0).pending(2).channel().index(), -3);
+  EXPECT_EQ(block.streams(0).pending(2).channel().context(), 9);
+}
+
 TEST(RingFileTest, PendingOperationsAndTheirGap) {
   TemporaryDir dir;
   FakeShim shim(dir.path(), getpid(), 1024, 1);
@@ -423,6 +488,21 @@ TEST(RingFileTest, FuzzSmokeOfAGoodHeaderWithRandomRest) {
       queue->next = queue->first + random() % 140;
       for (uint64_t place = queue->first; place < queue->next; ++place) {
         if (random() % 4 != 0) queue->ring[place % ring::kPendingSlots].stamp = place + 1;
+      }
+    }
+    if (random() % 2 == 0) {  // signals, of lines that are there or are not
+      header->numbers_used = 8;
+      auto* const numbers = reinterpret_cast<ring::NumberSlot*>(bytes.data() + was->numbers_offset);
+      for (uint32_t i = 0; i < 8; ++i) {
+        numbers[i].comm = 1 + i % 2;
+        numbers[i].peer = static_cast<int32_t>(random() % 3);
+        numbers[i].kind = static_cast<ring::NumberKind>(3 + random() % 3);
+        numbers[i].seq &= ~1u;
+      }
+      for (ring::PendingOperation& operation : queue->ring) {
+        operation.comm = 1 + static_cast<uint32_t>(random() % 2);
+        operation.root_or_peer = static_cast<int32_t>(random() % 3);
+        operation.line = static_cast<uint16_t>(random() % 12);
       }
     }
     header->clock.ns_per_tick_q32 = random() >> random() % 64;

@@ -154,6 +154,21 @@ TEST(Jobs, LegacyStreamJoinsWhatLooksIndependent) {
   ExpectHealthy(Comms(2, 2), {Inits(2) + a, Inits(2) + a});
 }
 
+// W13 of a launch that is still being connected: rank 2 has not made the call that rank 0 connects
+// in.
+TEST(Jobs, LegacyStreamHoldsWhatIsNotEnqueuedYet) {
+  const auto first = [](int stream) {
+    return Inits(2) + Program{AllReduce(0, 1), AllReduce(1, stream), DeviceSync()};
+  };
+  const Program second =
+      Inits(2) + Program{Graph(1, {AllReduce(1, 1)}, 1), AllReduce(0, 1), DeviceSync()};
+  std::vector<SimComm> comms = Comms(2, 3);
+  comms[0].members = {0, 1};
+  ExpectHang(comms, {first(0), second, {Init(1), Sleep()}},
+             Deadlock({0, 1}, "communicator-order-cycle"), 0.7, /*cold=*/true);
+  ExpectHealthy(comms, {first(2), second, {Init(1), AllReduce(1), DeviceSync()}}, /*cold=*/true);
+}
+
 TEST(Jobs, OneCommunicatorRunsInOrderAcrossStreams) {
   const Program a = {AllReduce(0, 1), AllReduce(1, 2), AllReduce(0, 2), DeviceSync()};
   ExpectHealthy(Comms(2, 2), {Inits(2) + a, Inits(2) + a});

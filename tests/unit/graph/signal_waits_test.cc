@@ -79,6 +79,22 @@ TEST(SignalWaits, ThatAWaitUsesUpItsSignalsIsAssumed) {
                                                         StreamSync()}});
 }
 
+// A proof that can do without that assumption does: rank 1's host waits for what stands on two
+// streams.
+TEST(SignalWaits, AProofDoesNotLeadThroughAnAssumptionBesideIt) {
+  const Program waits = Inits(1) + Program{WaitSignal(0, 1), AllReduce(0), StreamSync()};
+  const Program signals = Inits(1) + Program{WaitSignal(0, 2, 1), WaitSignal(0, 2, 1),
+                                             AllReduce(0, 2), Signal(0, 0, 2), DeviceSync()};
+  const Program third = Inits(1) + Program{Signal(0, 1), AllReduce(0), Signal(0, 1), StreamSync()};
+  ExpectHang(Comms(1, 3), {waits, signals, third}, Deadlock({0, 1}, kCircle));
+  SimJob job(Comms(1, 3), {waits, signals, third});
+  const Finding finding = After(&job).main;
+  EXPECT_FALSE(Assumes(finding, "uses up the signals"));
+  EXPECT_EQ(finding.victim_ranks, std::vector<int>{2});
+  ExpectHealthy(Comms(1, 3),
+                {Inits(1) + Program{AllReduce(0), WaitSignal(0, 1), StreamSync()}, signals, third});
+}
+
 TEST(SignalWaits, NameWhatTheyAssume) {
   const auto program = [](int peer) {
     return Inits(1) + Program{WaitSignal(0, peer), Signal(0, peer), StreamSync()};

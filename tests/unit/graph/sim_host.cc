@@ -175,6 +175,9 @@ void SimJob::Begin(int process, const Op& op) {
       w.comm = op.comm;
       w.peer = op.root_or_peer;
       w.value = op.count;
+      uint64_t& called = p.signals[{op.comm, op.root_or_peer, op.what == Do::kSignal}];
+      w.number = called;
+      called += op.count;
       works.push_back(w);
       const Call call = op.what == Do::kSignal ? Call::kSignal : Call::kWaitSignal;
       CallRecord& begin = Emit(process, RecordKind::kBegin, call);
@@ -182,6 +185,8 @@ void SimJob::Begin(int process, const Op& op) {
       begin.stream = Id(op.stream);
       begin.root_or_peer = op.root_or_peer;
       begin.count = op.count;
+      begin.sequence = w.number;
+      works.back().order = begin.order;
       CallRecord& end = Emit(process, RecordKind::kEnd, call);
       end.stream = Id(op.stream);
       end.ordinal = works.size();

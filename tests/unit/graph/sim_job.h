@@ -182,7 +182,7 @@ class SimJob {
     std::vector<std::pair<int, uint64_t>> after;  // (stream, ordinal) of the same process
     int word = -1;
     int comm = 0, peer = 0;  // signals
-    uint64_t value = 0;
+    uint64_t value = 0, number = 0, order = 0;
     MemoryCondition condition = MemoryCondition::kGreaterOrEqual;
   };
   // Markers stand behind NCCL's work and waits for memory only.
@@ -226,6 +226,7 @@ class SimJob {
     std::map<int, uint64_t> eager;                             // collectives called, by communicator
     std::map<std::tuple<int, int, bool>, uint64_t> eager_p2p;  // as next_p2p
     std::map<int, uint64_t> windows;  // by communicator: registrations begun
+    std::map<std::tuple<int, int, bool>, uint64_t> signals;  // (communicator, peer, send): called
     std::set<std::tuple<int, int, bool>> peers;  // communicator, peer, whether to send
     std::vector<std::pair<int, uint64_t>> covered;
     bool in_group = false;

@@ -84,7 +84,7 @@ void SimJob::Resolve(const Proc& p, int stream, uint64_t ordinal,
   if (it == p.streams.end()) return;
   for (uint64_t n = std::min<uint64_t>(ordinal, it->second.size()); n > 0; --n) {
     const Work& work = it->second[n - 1];
-    if (work.launch >= 0) {
+    if (work.launch >= 0 || work.what == Do::kSignal || work.what == Do::kWaitSignal) {
       if (n > DoneByMarkers(p, stream)) places->push_back({Id(stream), n});
       return;
     }
@@ -174,6 +174,31 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
       if (n >= out.first) out.last.push_back(s);
     }
   }
+  block->signals = true;
+  for (const auto& [key, count] : p.signals) {
+    const auto& [comm, peer, send] = key;
+    CalledNumbers& out = block->numbers.emplace_back();
+    out.comm = static_cast<CommId>(comm + 1);
+    out.kind = send ? NumberKind::kSignalsSent : NumberKind::kSignalsAwaited;
+    out.peer = peer;
+    out.next = count;
+  }
+  // What stands between the operation at `ordinal` and the one before it.
+  const auto after = [&](const std::vector<Work>& works, PendingStream* out,
+                         PendingOperation* pending) {
+    const uint64_t ordinal = pending->ordinal;
+    const auto waits = [](const Work& w) {
+      return w.launch < 0 && w.what != Do::kSignal && w.what != Do::kWaitSignal;
+    };
+    for (uint64_t n = ordinal - 1; n > 0 && waits(works[n - 1]); --n) {
+      std::vector<StreamPlace> places;
+      for (const auto& [other, position] : works[n - 1].after) Resolve(p, other, position, &places);
+      for (const StreamPlace& place : places) {
+        if (place.stream == out->stream || pending->after.size() == 4) continue;
+        pending->after.push_back({place, static_cast<uint32_t>(ordinal - n)});
+      }
+    }
+  };
   for (const auto& [stream, works] : p.streams) {
     PendingStream& out = block->streams.emplace_back();
     out.stream = Id(stream);
@@ -198,19 +223,27 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
           pending.count = part.op.count;
           pending.datatype = part.op.datatype;
           pending.reduce_op = part.op.call == Call::kAllReduce ? part.op.reduce_op : 255;
-          for (uint64_t n = ordinal - 1; n > 0 && works[n - 1].launch < 0; --n) {
-            std::vector<StreamPlace> places;
-            for (const auto& [other, position] : works[n - 1].after) {
-              Resolve(p, other, position, &places);
-            }
-            for (const StreamPlace& place : places) {
-              if (place.stream == out.stream || pending.after.size() == 4) continue;
-              pending.after.push_back({place, static_cast<uint32_t>(ordinal - n)});
-            }
-          }
+          after(works, &out, &pending);
         }
       }
     }
+    for (uint64_t ordinal = out.done + 1; ordinal <= works.size(); ++ordinal) {
+      const Work& work = works[ordinal - 1];
+      if (work.what != Do::kSignal && work.what != Do::kWaitSignal) continue;
+      PendingOperation& pending = out.pending.emplace_back();
+      pending.ordinal = ordinal;
+      pending.launch = work.order;
+      pending.comm = static_cast<CommId>(work.comm + 1);
+      pending.call = work.what == Do::kSignal ? Call::kSignal : Call::kWaitSignal;
+      pending.root_or_peer = work.peer;
+      pending.sequence = work.number;
+      pending.count = work.value;
+      pending.channel_known = true;
+      after(works, &out, &pending);
+    }
+    std::stable_sort(
+        out.pending.begin(), out.pending.end(),
+        [](const PendingOperation& a, const PendingOperation& b) { return a.ordinal < b.ordinal; });
   }
   return block;
 }

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <memory>
 
 #include "tests/unit/graph/jobs_harness.h"
 
@@ -12,9 +14,21 @@ using namespace gordian::graph::testing;  // NOLINT: the programs below are all 
 
 constexpr uint64_t kAll = 1000;
 
-// No record at all of any process; what is said after more than suspect_after.
+using Change = std::function<void(StateBlock*)>;
+
+void ChangeBlocks(Round* round, const Change& change) {
+  for (ProcessState& state : round->processes) {
+    if (!change || state.block == nullptr) continue;
+    auto copy = std::make_shared<StateBlock>(*state.block);
+    change(copy.get());
+    state.block = std::move(copy);
+  }
+}
+
+// No record at all of any process; what is said after more than suspect_after. `change`: of what
+// the blocks say.
 Verdict WithoutRecords(const std::vector<SimComm>& comms, const std::vector<Program>& programs,
-                       bool cold = false) {
+                       bool cold = false, const Change& change = {}) {
   SimJob job(comms, programs, cold);
   JobModel model;
   std::map<ProcessId, uint64_t> lost;
@@ -30,12 +44,14 @@ Verdict WithoutRecords(const std::vector<SimComm>& comms, const std::vector<Prog
   while (job.Step()) {
     Round round = job.MakeRound();
     job.TellState(&round, lost);
+    ChangeBlocks(&round, change);
     model.OnRound(round);
   }
   for (int r = 0; r < 20; ++r) {
     job.Advance(400'000'000);
     Round round = job.MakeRound();
     job.TellState(&round, lost);
+    ChangeBlocks(&round, change);
     model.OnRound(round);
   }
   return model.Current();
@@ -102,6 +118,91 @@ TEST(StateMerge, ReceiveAgainstAllReduce) {
   const Program sends = Inits(2) + Program{Send(1, 0), AllReduce(0), StreamSync()};
   ExpectFound(Comms(2, 2), {receives, sends_late}, "point-to-point-order-cycle");
   ExpectNothing(Comms(2, 2), {receives, sends});
+}
+
+// W16. Each waits for the other before it signals; the second time around too, with numbers that
+// have grown.
+TEST(StateMerge, SignalsBothWaitFirst) {
+  const auto program = [](int peer, bool waits_first) {
+    Program p = Inits(1);
+    for (int i = 0; i < 3; ++i)
+      p = p + Program{Signal(0, peer), WaitSignal(0, peer), AllReduce(0), StreamSync()};
+    return p +
+           (waits_first ? Program{WaitSignal(0, peer, 1, 2), Signal(0, peer)}
+                        : Program{Signal(0, peer), Signal(0, peer), WaitSignal(0, peer)}) +
+           Program{StreamSync()};
+  };
+  ExpectFound(Comms(1, 2), {program(1, true), program(0, true)}, "signal-order-cycle");
+  ExpectNothing(Comms(1, 2), {program(1, true), program(0, false)});
+}
+
+TEST(StateMerge, SignalsBehindACollective) {
+  const Program waits = Inits(1) + Program{WaitSignal(0, 1), AllReduce(0), StreamSync()};
+  const Program signals = Inits(1) + Program{AllReduce(0), Signal(0, 0), StreamSync()};
+  const Program apart = Inits(1) + Program{AllReduce(0), Signal(0, 0, 2), StreamSync()};
+  ExpectFound(Comms(1, 2), {waits, signals}, "signal-order-cycle");
+  ExpectNothing(Comms(1, 2), {waits, apart});
+}
+
+// What the host waits for is a wait for signals, or stands behind one by way of an event.
+TEST(StateMerge, HostsBehindSignals) {
+  const auto host = [](int peer) {
+    return Inits(1) + Program{WaitSignal(0, peer), DeviceSync(), Signal(0, peer), DeviceSync()};
+  };
+  const Program first = Inits(1) + Program{Signal(0, 1), WaitSignal(0, 1), DeviceSync()};
+  ExpectFound(Comms(1, 2), {host(1), host(0)}, "signal-order-cycle");
+  ExpectNothing(Comms(1, 2), {first, host(0)});
+  const auto event = [](int peer) {
+    return Inits(1) + Program{WaitSignal(0, peer), Record(1, 1), WaitEvent(1, 2),
+                              Signal(0, peer, 2), DeviceSync()};
+  };
+  ExpectFound(Comms(1, 2), {event(1), event(0)}, "signal-order-cycle");
+  ExpectNothing(Comms(1, 2), {first, event(0)});
+}
+
+// One signal too few: the peer has called all that it will.
+TEST(StateMerge, SignalsThatAreTooFew) {
+  const auto signals = [](int count) {
+    Program p = Inits(1);
+    for (int i = 0; i < count; ++i) p.push_back(Signal(0, 0, 1 + i % 2));
+    return p + Program{AllReduce(0), StreamSync()};
+  };
+  const Program waits = Inits(1) + Program{WaitSignal(0, 1, 1, 3), AllReduce(0), StreamSync()};
+  ExpectFound(Comms(1, 2), {waits, signals(2)}, "signal-order-cycle");
+  ExpectNothing(Comms(1, 2), {waits, signals(3)});
+}
+
+// A block that does not tell all of them proves nothing by them.
+TEST(StateMerge, SignalsThatMayBeMissing) {
+  const auto program = [](int peer) {
+    return Inits(1) + Program{WaitSignal(0, peer), Signal(0, peer), StreamSync()};
+  };
+  const std::vector<Program> programs = {program(1), program(0)};
+  EXPECT_EQ(WithoutRecords(Comms(1, 2), programs).main.verdict, VerdictKind::kDeadlock);
+  const std::vector<Change> changes = {[](StateBlock* block) { block->signals = false; },
+                                       [](StateBlock* block) { block->numbers_incomplete = true; },
+                                       [](StateBlock* block) {
+                                         for (PendingStream& stream : block->streams)
+                                           stream.gap_last = stream.enqueued;
+                                       },
+                                       [](StateBlock* block) {
+                                         for (PendingStream& stream : block->streams)
+                                           stream.whole = false;
+                                       },
+                                       [](StateBlock* block) {
+                                         for (PendingStream& stream : block->streams) {
+                                           for (PendingOperation& operation : stream.pending)
+                                             operation.channel_known = false;
+                                         }
+                                       },
+                                       [](StateBlock* block) {
+                                         for (CalledNumbers& numbers : block->numbers)
+                                           numbers.captured = true;
+                                       }};
+  for (size_t i = 0; i < changes.size(); ++i) {
+    const Finding finding = WithoutRecords(Comms(1, 2), programs, false, changes[i]).main;
+    EXPECT_STREQ(Name(finding.verdict), "inconclusive") << i << ": " << finding.summary;
+  }
 }
 
 TEST(StateMerge, FirstUse) {

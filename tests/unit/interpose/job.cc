@@ -522,6 +522,8 @@ int main(int argc, char** argv) {
       {"event-handles", EventHandles},
       {"memory-words", MemoryWords},
       {"children", Children},
+      {"signals", Signals},
+      {"many-signals", ManySignals},
       {"polls", Polls},
       {"polls-end", PollsEnd},
       {"blocked", Blocked},

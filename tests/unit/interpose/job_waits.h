@@ -4,5 +4,7 @@
 
 void MemoryWords();
 void Children();
+void Signals();
+void ManySignals();
 
 #endif  // GORDIAN_TESTS_UNIT_INTERPOSE_JOB_WAITS_H_

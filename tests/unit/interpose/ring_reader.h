@@ -24,6 +24,8 @@ struct RingFile {
   std::vector<ring::ThreadSlot> threads;
   std::vector<ring::StreamSlot> streams;
   std::vector<ring::CommSlot> comms;
+  std::vector<ring::NumberSlot> numbers;
+  std::vector<ring::PendingOperation> pending;  // of all streams, one stream after the other
   std::vector<ring::Record> records;  // of all threads, in order
 
   uint64_t NcclCalls() const {
@@ -81,6 +83,19 @@ inline RingFile ReadRing(const std::string& path) {
   copy(file.threads.data(), header.threads_offset, sizeof(ring::ThreadSlot) * header.threads_used);
   copy(file.streams.data(), header.streams_offset, sizeof(ring::StreamSlot) * header.streams_used);
   copy(file.comms.data(), header.comms_offset, sizeof(ring::CommSlot) * header.comms_used);
+  need(header.numbers_used <= header.max_numbers, "numbers");
+  file.numbers.resize(header.numbers_used);
+  copy(file.numbers.data(), header.numbers_offset, sizeof(ring::NumberSlot) * header.numbers_used);
+  for (const ring::StreamSlot& stream : file.streams) {
+    if (stream.pending_offset == 0) continue;
+    ring::PendingQueue queue;
+    copy(&queue, stream.pending_offset, sizeof(queue));
+    need(queue.next - queue.first <= ring::kPendingSlots, "queue");
+    for (uint64_t place = queue.first; place < queue.next; ++place) {
+      file.pending.push_back(queue.ring[place % ring::kPendingSlots]);
+      need(file.pending.back().stamp == place + 1, "stamp");
+    }
+  }
   for (const ring::ThreadSlot& thread : file.threads) {
     if (thread.ring_offset == 0) continue;
     need((thread.ring_slots & (thread.ring_slots - 1)) == 0, "ring size");

@@ -14,7 +14,9 @@ TEST(GraphStateBlock, KindsAndFlagsAreThoseOfTheRing) {
   const std::pair<ring::NumberKind, graph::NumberKind> kinds[] = {
       {ring::NumberKind::kCollective, graph::NumberKind::kCollective},
       {ring::NumberKind::kSend, graph::NumberKind::kSend},
-      {ring::NumberKind::kReceive, graph::NumberKind::kReceive}};
+      {ring::NumberKind::kReceive, graph::NumberKind::kReceive},
+      {ring::NumberKind::kSignalsSent, graph::NumberKind::kSignalsSent},
+      {ring::NumberKind::kSignalsAwaited, graph::NumberKind::kSignalsAwaited}};
   for (const auto& [from, to] : kinds) {
     for (const uint32_t flag :
          {ring::kNumbersIncomparable, ring::kNumbersCaptured, ring::kNumbersUsed}) {
@@ -30,6 +32,27 @@ TEST(GraphStateBlock, KindsAndFlagsAreThoseOfTheRing) {
       EXPECT_EQ(out->numbers[0].used, flag == ring::kNumbersUsed);
     }
   }
+}
+
+TEST(GraphStateBlock, ChannelsOfSignals) {
+  v1::StateBlock block;
+  block.set_signals(true);
+  v1::CalledNumbers* const numbers = block.add_numbers();
+  numbers->set_kind(static_cast<uint32_t>(ring::NumberKind::kSignalsSent));
+  numbers->mutable_channel()->set_index(-2);
+  numbers->mutable_channel()->set_context(7);
+  v1::PendingStream* const stream = block.add_streams();
+  stream->add_pending()->set_ordinal(1);
+  stream->mutable_pending(0)->mutable_channel()->set_index(-2);
+  stream->mutable_pending(0)->mutable_channel()->set_context(7);
+  stream->add_pending()->set_ordinal(2);
+  const auto out = TranslateBlock(block, NoMeaning);
+  ASSERT_NE(out, nullptr);
+  EXPECT_TRUE(out->signals);
+  EXPECT_EQ(out->numbers[0].channel, graph::SignalChannelOf(-2, 7));
+  EXPECT_TRUE(out->streams[0].pending[0].channel_known);
+  EXPECT_EQ(out->streams[0].pending[0].channel, graph::SignalChannelOf(-2, 7));
+  EXPECT_FALSE(out->streams[0].pending[1].channel_known);
 }
 
 TEST(GraphStateBlock, NonsenseIsTheSameAsNone) {
