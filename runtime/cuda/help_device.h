@@ -170,9 +170,8 @@ template <typename T, typename Block>
 GRT_HD inline StepResult StepTyped(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
   if ((w.flags & kBulk) == 0) return StepLines<T>(b, w, channel, pc);
   Bulk bulk = BulkOf(w, channel);
-  const StepResult result = w.ranks <= 2
-                                ? StepBulk<T, 2>(b, w, channel, &bulk, pc)
-                                : StepBulk<T, kMaxRanks>(b, w, channel, &bulk, pc);
+  const StepResult result = w.ranks <= 2 ? StepBulk<T, 2>(b, w, channel, &bulk, pc)
+                                         : StepBulk<T, kMaxRanks>(b, w, channel, &bulk, pc);
   AnnounceScattered(b, w, channel, &bulk);  // whose the next step is, nobody knows
   return result;
 }

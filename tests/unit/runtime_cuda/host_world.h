@@ -113,7 +113,9 @@ class HostBlock {
   bool Any(bool value) { return value; }
   uint32_t Warp() const { return 0; }
   uint32_t Warps() const { return 1; }
-  uint32_t Lane() const { return 0; }  // and all others: the block's one thread is a warp (kLanesOfThread)
+  uint32_t Lane() const {
+    return 0;
+  }  // and all others: the block's one thread is a warp (kLanesOfThread)
   bool AllOfWarp(bool value) { return value; }
   // A warp stores together what it stores next, and no more than that.
   void SyncWarp() { together_ = true; }
