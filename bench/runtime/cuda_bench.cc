@@ -3,6 +3,7 @@
 //
 //   gordian-runtime-cuda-bench [--ranks N] [--kinds all|all_reduce|...] [--from B] [--to B] [--step F]
 //                              [--samples N] [--sweep] [--one-shot B] [--two-shot B] [--channels N]
+//                              [--two-shot-tiles B] [--move-tiles B] [--stage B]
 //                              [--per-channel B] [--split N] [--exclusive] [--windows]
 //
 // bytes: of the larger of a rank's two buffers. A sample is a batch of calls between two events, behind a
@@ -40,6 +41,7 @@ struct Options {
   std::string kinds = "all_reduce";
   uint64_t from = 8, to = 256ull << 20, step = 4;
   int samples = 200;
+  uint64_t stage_bytes = 0;  // of the communicator; 0: as usual
   bool sweep = false, exclusive = false, windows = false;
   Thresholds thresholds;
 };
@@ -65,6 +67,7 @@ class Bench {
     config.communicators = 1;
     config.user_bytes = o_.to + (1 << 20);
     config.thresholds = o_.thresholds;
+    if (o_.stage_bytes != 0) config.stage_bytes = o_.stage_bytes;
     p_.At("making the domain");
     Must(Domain::Create(config, &domain_));
     std::vector<int> members;
@@ -384,6 +387,9 @@ int Main(int argc, char** argv) {
     else if (name == "--one-shot") o.thresholds.one_shot = value();
     else if (name == "--two-shot") o.thresholds.two_shot_lines = value();
     else if (name == "--move-lines") o.thresholds.move_lines = value();
+    else if (name == "--two-shot-tiles") o.thresholds.two_shot_tiles = value();
+    else if (name == "--move-tiles") o.thresholds.move_tiles = value();
+    else if (name == "--stage") o.stage_bytes = value();
     else if (name == "--channels") o.thresholds.most_channels = static_cast<uint32_t>(value());
     else if (name == "--per-channel") o.thresholds.bulk_per_channel = static_cast<uint32_t>(value());
     else if (name == "--split") o.thresholds.chunks_per_channel = static_cast<uint32_t>(value());

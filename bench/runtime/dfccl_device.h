@@ -144,7 +144,7 @@ GRT_HD inline StepResult RunDfccl(Block& b, const Work& w, uint32_t channel, uin
   if (is_bulk) bulk = BulkOf(w, channel);
   for (uint64_t tries = 0;;) {
     const StepResult result = ring      ? StepRing<T>(b, w, channel, bulk, pc)
-                              : is_bulk ? StepBulk<T, kRanks>(b, w, channel, bulk, pc)
+                              : is_bulk ? StepBulk<T, kRanks>(b, w, channel, &bulk, pc)
                                         : StepLines<T>(b, w, channel, pc);
     if (result == StepResult::kNotReady) {
       if (++tries >= spins) return result;

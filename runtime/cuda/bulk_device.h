@@ -2,7 +2,10 @@
 // announced by a counter behind a fence. Run-to-completion steps (probe, body, commit); all that a channel
 // remembers between steps is its step counter.
 //
-//   turn t:  scatter chunk t;  middle: combine or place chunk t - W;  gather chunk t - 2W   (W: kLookAhead)
+//   turn t:  scatter chunk t;  gather chunk t - 2W;  middle: combine or place chunk t - W   (W: kLookAhead)
+//
+// What was scattered is announced with what the middle step hands on, behind one fence: until then the links have
+// something to carry while the block gathers and waits for its own loads. If one of those steps is not ready, at once.
 //
 // A one-phase operation has no gather. In a two-phase one (all-reduce; broadcast and reduce among more than
 // two) block p of phase 1 is rank p's shard; the middle step hands the own shard on. Order of turns and
@@ -35,6 +38,8 @@ struct Bulk {
   uint32_t number;  // of the bulk operation on this channel, + 1: the flag of offers
   uint32_t doing;   // of the operation of any way, + 1
   uint32_t chunks;
+  uint32_t scattered = 0;  // the chunk + 1 that is to be announced; 0: none
+  uint32_t direct = 0;     // of this thread's peers: those who got it in their output
 };
 
 GRT_HD inline Bulk BulkOf(const Work& w, uint32_t channel) {
@@ -86,6 +91,68 @@ GRT_APART GRT_HD void CopyChunk(Block& b, char* to, const char* from, uint64_t b
   }
 }
 
+// Several copies of `packs` 16-byte words at once; none where `to` is null.
+template <bool kStaged, uint32_t kCopies, typename Block>
+GRT_APART GRT_HD void CopyPacks(Block& b, char* const (&to)[kCopies], const char* const (&from)[kCopies], uint32_t packs) {
+  constexpr uint32_t kInFlight = 2;
+  for (uint32_t begin = b.Thread(); begin < packs; begin += b.Threads() * kInFlight) {
+    Pack pack[kInFlight][kCopies];
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t u = 0; u < kInFlight; ++u) {
+      const uint32_t k = begin + u * b.Threads();
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (uint32_t i = 0; i < kCopies; ++i) {
+        const char* const at = from[i] + uint64_t{k} * 16;
+        if (k < packs && to[i] != nullptr) pack[u][i] = kStaged ? LoadStaged(at) : LoadPack(at);
+      }
+    }
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t u = 0; u < kInFlight; ++u) {
+      const uint32_t k = begin + u * b.Threads();
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (uint32_t i = 0; i < kCopies; ++i) {
+        if (k < packs && to[i] != nullptr) StorePack(to[i] + uint64_t{k} * 16, pack[u][i]);
+      }
+    }
+  }
+}
+
+// A chunk for each peer in `peers`; three at once where they get as much each. From(p), To(p), Bytes(p).
+template <bool kStaged, uint32_t kRanks, typename Block, typename From, typename To, typename Bytes>
+GRT_HD inline void CopyChunks(Block& b, const Work& w, uint32_t peers, From&& from_of, To&& to_of, Bytes&& bytes_of) {
+  constexpr uint32_t kCopies = kRanks <= 2 ? 1 : 3;
+  for (uint32_t first = 1; first < w.ranks; first += kCopies) {
+    const char* from[kCopies] = {};
+    char* to[kCopies] = {};
+    uint64_t each = 0;
+    bool alike = kCopies > 1;
+    for (uint32_t d = first; kCopies > 1 && d < first + kCopies && d < w.ranks; ++d) {
+      const uint32_t p = (w.rank + d) % w.ranks;  // not all to one at a time
+      if ((peers >> p & 1) == 0 || bytes_of(p) == 0) continue;
+      from[d - first] = from_of(p);
+      to[d - first] = to_of(p);
+      if (each == 0) each = bytes_of(p);
+      alike = alike && bytes_of(p) == each && each % 16 == 0 && IsAligned(from_of(p), 16) && IsAligned(to_of(p), 16);
+    }
+    if (alike) {
+      CopyPacks<kStaged, kCopies>(b, to, from, static_cast<uint32_t>(each / 16));
+      continue;
+    }
+    for (uint32_t d = first; d < first + kCopies && d < w.ranks; ++d) {
+      const uint32_t p = (w.rank + d) % w.ranks;
+      if ((peers >> p & 1) != 0) CopyChunk<kStaged>(b, to_of(p), from_of(p), bytes_of(p));
+    }
+  }
+}
+
 // One chunk of every contributor combined into the own output (if `out`) and into every target.
 template <typename T, uint32_t kRanks, uint32_t kInFlight, typename Block>
 GRT_APART GRT_HD void ReducePacks(Block& b, const Work& w, const char* const (&from)[kRanks], char* out,
@@ -127,7 +194,7 @@ GRT_APART GRT_HD void ReducePacks(Block& b, const Work& w, const char* const (&f
 #pragma unroll
 #endif
       for (uint32_t p = 0; p < kRanks; ++p) {
-        if ((targets >> p & 1) != 0) StorePack(b.Targets()[p] + uint64_t{k} * 16, sum);
+        if ((targets >> p & 1) != 0) StorePack(b.SumTargets()[p] + uint64_t{k} * 16, sum);
       }
     }
   }
@@ -148,7 +215,7 @@ GRT_HD inline void ReduceChunk(Block& b, const Work& w, uint32_t channel, uint32
               : p < w.ranks
                   ? StageAt(w, w.rank, channel, 0, p, number)
                   : nullptr;
-    if ((w.send2 >> p & 1) != 0 && !IsAligned(b.Targets()[p], 16)) aligned = false;
+    if ((w.send2 >> p & 1) != 0 && !IsAligned(b.SumTargets()[p], 16)) aligned = false;
   }
   const uint32_t packs = aligned ? static_cast<uint32_t>(bytes / 16) : 0;
   uint64_t scalars[std::is_same_v<T, AnyType> ? kRanks : 1];
@@ -174,7 +241,7 @@ GRT_HD inline void ReduceChunk(Block& b, const Work& w, uint32_t channel, uint32
 #pragma unroll
 #endif
     for (uint32_t p = 0; p < kRanks; ++p) {
-      if ((w.send2 >> p & 1) != 0) StoreBytes(b.Targets()[p] + i, sum, left);
+      if ((w.send2 >> p & 1) != 0) StoreBytes(b.SumTargets()[p] + i, sum, left);
     }
   }
 }
@@ -221,61 +288,80 @@ GRT_HD inline bool IsSigned(const Work& w, uint32_t channel, const Bulk& bulk, u
   return LoadRelaxed(&FlagsAt(w, w.rank, channel)->sign[bulk.base % kStageSlots][p]) == w.signature;
 }
 
-// Announces a chunk, written by all threads before the last barrier. A direct one is announced with the
-// operation's last: nobody looks at it before.
-GRT_HD inline void Announce(const Work& w, uint32_t channel, const Bulk& bulk, uint32_t phase,
-                            uint32_t p, uint32_t index, bool direct) {
-  if (direct && index + 1 != bulk.chunks) return;
-  FenceSystem();
+// Tells p of a chunk that was written by all threads before the last barrier, and is behind a fence. Of direct ones the
+// operation's last is told alone: nobody looks at it before.
+GRT_HD inline bool IsTold(const Bulk& bulk, uint32_t index, bool direct) { return !direct || index + 1 == bulk.chunks; }
+GRT_HD inline void Tell(const Work& w, uint32_t channel, const Bulk& bulk, uint32_t phase, uint32_t p, uint32_t index) {
   StoreRelaxed(&FlagsAt(w, p, channel)->ready[phase][w.rank], bulk.base + index + 1);
 }
 
+// Announces what was scattered, and chunk `summed` - 1 of phase 2 (0: none). After a barrier behind both; `direct` as
+// Bulk's, of the latter.
 template <typename Block>
-GRT_HD inline bool ScatterStep(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
-                               uint32_t index) {
+GRT_HD inline void Announce(Block& b, const Work& w, uint32_t channel, Bulk* bulk, uint32_t summed, uint32_t direct) {
+  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
+    const bool straight = (bulk->direct >> p & 1) != 0;
+    const bool first = bulk->scattered != 0 && (w.send1 >> p & 1) != 0 && IsTold(*bulk, bulk->scattered - 1, straight);
+    const bool second = summed != 0 && (w.send2 >> p & 1) != 0 && IsTold(*bulk, summed - 1, (direct >> p & 1) != 0);
+    if (!first && !second) continue;
+    if (first && !straight) SignChunk(w, channel, *bulk, p, bulk->scattered - 1);
+    FenceSystem();
+    if (first) Tell(w, channel, *bulk, 0, p, bulk->scattered - 1);
+    if (second) Tell(w, channel, *bulk, 1, p, summed - 1);
+  }
+  bulk->scattered = 0;
+}
+// The same for who does not go on to the middle step at once. No barrier is needed before it.
+template <typename Block>
+GRT_HD inline void AnnounceScattered(Block& b, const Work& w, uint32_t channel, Bulk* bulk) {
+  if (bulk->scattered == 0) return;
+  b.Sync();
+  Announce(b, w, channel, bulk, 0, 0);
+}
+
+template <uint32_t kRanks, typename Block>
+GRT_HD inline bool ScatterStep(Block& b, const Work& w, uint32_t channel, Bulk* bulk, uint32_t index) {
   if (w.send1 == 0) return true;
+  char** const targets = b.Targets();
   bool ready = true;
   uint32_t direct = 0;
   for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
     if ((w.send1 >> p & 1) == 0) continue;
     char* target = nullptr;
     bool straight = false;
-    if (!FindTarget(w, channel, bulk, 0, p, index, &target, &straight)) ready = false;
-    b.Targets()[p] = target;
+    if (!FindTarget(w, channel, *bulk, 0, p, index, &target, &straight)) ready = false;
+    targets[p] = target;
     if (straight) direct |= 1u << p;
   }
   if (!b.All(ready)) return false;
-  for (uint32_t d = 1; d < w.ranks; ++d) {
-    const uint32_t p = (w.rank + d) % w.ranks;  // not all to one at a time
-    if ((w.send1 >> p & 1) == 0) continue;
-    CopyChunk<false>(b, b.Targets()[p], w.in + p * w.in_stride + ChunkBegin(w, bulk, index),
-                     ChunkBytes(w, bulk, index, p));
-  }
-  b.Sync();
-  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
-    if ((w.send1 >> p & 1) == 0) continue;
-    const bool straight = (direct >> p & 1) != 0;
-    if (!straight) SignChunk(w, channel, bulk, p, index);
-    Announce(w, channel, bulk, 0, p, index, straight);
-  }
+  const uint64_t begin = ChunkBegin(w, *bulk, index);
+  CopyChunks<false, kRanks>(
+      b, w, w.send1, [&](uint32_t p) { return w.in + p * w.in_stride + begin; }, [&](uint32_t p) { return targets[p]; },
+      [&](uint32_t p) { return ChunkBytes(w, *bulk, index, p); });
+  bulk->scattered = index + 1;
+  bulk->direct = direct;
   return true;
 }
 
 // Phase 1's data of chunk `index` to where it belongs, without combining.
-template <typename Block>
+template <uint32_t kRanks, typename Block>
 GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
                               uint32_t index, bool arrives_direct) {
   const uint64_t begin = ChunkBegin(w, bulk, index);
   const bool shards = (w.flags & kTwoPhase) != 0;
-  if (!arrives_direct) {
+  if (!arrives_direct && !shards) {
+    CopyChunks<true, kRanks>(
+        b, w, w.receive1, [&](uint32_t p) { return StageAt(w, w.rank, channel, 0, p, bulk.base + index); },
+        [&](uint32_t p) { return w.out + p * w.out_stride + begin; },
+        [&](uint32_t p) { return ChunkBytes(w, bulk, index, p); });
+  } else if (!arrives_direct) {
     for (uint32_t p = 0; p < w.ranks; ++p) {
       if ((w.receive1 >> p & 1) == 0) continue;
       const char* stage = StageAt(w, w.rank, channel, 0, p, bulk.base + index);
-      const uint32_t block = shards ? w.rank : p;
-      const uint64_t bytes = ChunkBytes(w, bulk, index, block);
-      CopyChunk<true>(b, w.out + block * w.out_stride + begin, stage, bytes);
+      const uint64_t bytes = ChunkBytes(w, bulk, index, w.rank);
+      CopyChunk<true>(b, w.out + w.rank * w.out_stride + begin, stage, bytes);
       for (uint32_t q = 0; q < w.ranks; ++q) {
-        if ((w.send2 >> q & 1) != 0) CopyChunk<true>(b, b.Targets()[q], stage, bytes);
+        if ((w.send2 >> q & 1) != 0) CopyChunk<true>(b, b.SumTargets()[q], stage, bytes);
       }
     }
   }
@@ -283,7 +369,7 @@ GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const B
   const uint64_t own_bytes = ChunkBytes(w, bulk, index, w.rank);
   const char* own = w.in + w.rank * w.in_stride + begin;
   for (uint32_t q = 0; q < w.ranks; ++q) {
-    if ((w.send2 >> q & 1) != 0) CopyChunk<false>(b, b.Targets()[q], own, own_bytes);
+    if ((w.send2 >> q & 1) != 0) CopyChunk<false>(b, b.SumTargets()[q], own, own_bytes);
   }
   for (uint32_t p = 0; p < w.ranks; ++p) {  // a root's output: all shards; else the own block
     if (p != w.rank && !shards) continue;
@@ -294,8 +380,8 @@ GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const B
 }
 
 template <typename T, uint32_t kRanks, typename Block>
-GRT_HD inline bool MiddleStep(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
-                              uint32_t index) {
+GRT_HD inline bool MiddleStep(Block& b, const Work& w, uint32_t channel, Bulk* whole, uint32_t index) {
+  const Bulk& bulk = *whole;
   const bool shards = (w.flags & kTwoPhase) != 0;
   const bool arrives_direct =
       !shards && !Reduces(w.kind) && (w.flags & kOffers) != 0 && w.offered != 0;
@@ -312,7 +398,7 @@ GRT_HD inline bool MiddleStep(Block& b, const Work& w, uint32_t channel, const B
     char* target = nullptr;
     bool straight = false;
     if (!FindTarget(w, channel, bulk, 1, p, index, &target, &straight)) ready = false;
-    b.Targets()[p] = target;
+    b.SumTargets()[p] = target;
     if (straight) direct |= 1u << p;
   }
   if (!b.All(ready)) return false;
@@ -326,7 +412,7 @@ GRT_HD inline bool MiddleStep(Block& b, const Work& w, uint32_t channel, const B
     // As many loads in flight for few ranks as for many.
     ReduceChunk<T, kRanks, kMaxRanks / kRanks>(b, w, channel, number, begin, bytes, out);
   } else {
-    PlaceChunk(b, w, channel, bulk, index, arrives_direct);
+    PlaceChunk<kRanks>(b, w, channel, bulk, index, arrives_direct);
   }
   b.Sync();
   for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
@@ -334,12 +420,12 @@ GRT_HD inline bool MiddleStep(Block& b, const Work& w, uint32_t channel, const B
     if (!arrives_direct && (w.receive1 >> p & 1) != 0) {
       StoreRelaxed(&FlagsAt(w, p, channel)->credit[0][w.rank], bulk.base + index + 1);
     }
-    if ((w.send2 >> p & 1) != 0) Announce(w, channel, bulk, 1, p, index, (direct >> p & 1) != 0);
   }
+  Announce(b, w, channel, whole, index + 1, direct);
   return true;
 }
 
-template <typename Block>
+template <uint32_t kRanks, typename Block>
 GRT_HD inline bool GatherStep(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
                               uint32_t index) {
   if (w.receive2 == 0) return true;
@@ -351,12 +437,11 @@ GRT_HD inline bool GatherStep(Block& b, const Work& w, uint32_t channel, const B
   }
   if (!b.All(ready)) return false;
   if (arrives_direct) return true;
-  for (uint32_t p = 0; p < w.ranks; ++p) {
-    if ((w.receive2 >> p & 1) == 0) continue;
-    CopyChunk<true>(b, w.out + p * w.out_stride + ChunkBegin(w, bulk, index),
-                    StageAt(w, w.rank, channel, 1, p, bulk.base + index),
-                    ChunkBytes(w, bulk, index, p));
-  }
+  const uint64_t begin = ChunkBegin(w, bulk, index);
+  CopyChunks<true, kRanks>(
+      b, w, w.receive2, [&](uint32_t p) { return StageAt(w, w.rank, channel, 1, p, bulk.base + index); },
+      [&](uint32_t p) { return w.out + p * w.out_stride + begin; },
+      [&](uint32_t p) { return ChunkBytes(w, bulk, index, p); });
   b.Sync();
   for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
     if ((w.receive2 >> p & 1) != 0) {
@@ -366,10 +451,11 @@ GRT_HD inline bool GatherStep(Block& b, const Work& w, uint32_t channel, const B
   return true;
 }
 
-// One step. pc = 3 * turn + {scatter, middle, gather}.
+// One step. pc = 3 * turn + {scatter, gather, middle}. What was scattered may be unannounced behind it, unless it was
+// not ready; then the next step is this block's too, or AnnounceScattered comes before it.
 template <typename T, uint32_t kRanks, typename Block>
-GRT_HD inline StepResult StepBulk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
-                                  uint32_t* pc) {
+GRT_HD inline StepResult StepBulk(Block& b, const Work& w, uint32_t channel, Bulk* whole, uint32_t* pc) {
+  const Bulk& bulk = *whole;
   const bool shards = (w.flags & kTwoPhase) != 0;
   const uint32_t turns = bulk.chunks == 0 ? 0 : bulk.chunks + (shards ? 2 : 1) * kLookAhead;
   const uint32_t turn = *pc / 3;
@@ -389,21 +475,23 @@ GRT_HD inline StepResult StepBulk(Block& b, const Work& w, uint32_t channel, con
     bool ready = true;
     switch (*pc % 3) {
       case 0:
-        if (turn < bulk.chunks) ready = ScatterStep(b, w, channel, bulk, turn);
+        if (turn < bulk.chunks) ready = ScatterStep<kRanks>(b, w, channel, whole, turn);
         break;
       case 1: {
-        const uint32_t index = turn - kLookAhead;
-        if (turn >= kLookAhead && index < bulk.chunks) ready = MiddleStep<T, kRanks>(b, w, channel, bulk, index);
+        const uint32_t index = turn - 2 * kLookAhead;
+        if (shards && turn >= 2 * kLookAhead && index < bulk.chunks) ready = GatherStep<kRanks>(b, w, channel, bulk, index);
         break;
       }
       default: {
-        const uint32_t index = turn - 2 * kLookAhead;
-        if (shards && turn >= 2 * kLookAhead && index < bulk.chunks) {
-          ready = GatherStep(b, w, channel, bulk, index);
-        }
+        const uint32_t index = turn - kLookAhead;
+        if (turn >= kLookAhead && index < bulk.chunks) ready = MiddleStep<T, kRanks>(b, w, channel, whole, index);
+        if (ready) AnnounceScattered(b, w, channel, whole);
       }
     }
-    if (!ready) return StepResult::kNotReady;
+    if (!ready) {
+      AnnounceScattered(b, w, channel, whole);
+      return StepResult::kNotReady;
+    }
     ++*pc;
     return StepResult::kAdvanced;
   }

@@ -3,49 +3,59 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "runtime/cuda/device_block.h"
 
 namespace gordian::runtime::cuda {
 namespace {
 
-template <typename T, uint32_t kRanks>
-__global__ void __launch_bounds__(kCarrierThreads, 2)
-    LineCarrier(const __grid_constant__ Work work, const __grid_constant__ HelpList help) {
-  if (work.channels == 0) return;
-  __shared__ DeviceBlock::Shared shared;
-  DeviceBlock block(&shared);
-  Carry<T, false, kRanks>(block, work, help);
-}
+// Blocks of LL128 are smaller and have more registers: a warp holds the tiles of three peers. Ten warps, since the largest
+// all-reduce by LL128 has nine tiles a channel among four ranks.
+template <typename Way>
+constexpr uint32_t kThreadsOf = std::is_same_v<Way, TileWay> ? 320 : kCarrierThreads;
 
-template <typename T, uint32_t kRanks>
-__global__ void __launch_bounds__(kCarrierThreads, 2)
-    BulkCarrier(const __grid_constant__ Work work, const __grid_constant__ HelpList help) {
-  if (work.channels == 0) return;
+template <typename T, typename Way, uint32_t kRanks>
+__global__ void __launch_bounds__(kThreadsOf<Way>, 2)
+    Carrier(const __grid_constant__ Work work, const __grid_constant__ HelpList help) {
   __shared__ DeviceBlock::Shared shared;
   DeviceBlock block(&shared);
-  Carry<T, true, kRanks>(block, work, help);
+  if (work.channels == 0) return;
+  // It may be on the device before the kernel in front of it has ended.
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  Carry<T, Way, kRanks>(block, work, help);
 }
 
 using Kernel = void (*)(Work, HelpList);
-constexpr int kTypes = 5;  // with code of their own
-constexpr int kVariants = 6;  // LL, bulk: each for up to 2, 4, 8 ranks
+constexpr int kTypes = 5;     // with code of their own
+constexpr int kVariants = 9;  // LL, LL128, bulk: each for up to 2, 4, 8 ranks
+
+template <typename T, typename Way>
+Kernel ForRanks(int variant) {
+  // What looks at the type word by word is slow for any number of ranks, and tiles make much code.
+  if constexpr (std::is_same_v<T, AnyType> && std::is_same_v<Way, TileWay>) {
+    return Carrier<T, Way, kMaxRanks>;
+  } else {
+    switch (variant) {
+      case 0:
+        return Carrier<T, Way, 2>;
+      case 1:
+        return Carrier<T, Way, 4>;
+      default:
+        return Carrier<T, Way, kMaxRanks>;
+    }
+  }
+}
 
 template <typename T>
 Kernel Variant(int variant) {
-  switch (variant) {
+  switch (variant / 3) {
     case 0:
-      return LineCarrier<T, 2>;
+      return ForRanks<T, LineWay>(variant % 3);
     case 1:
-      return LineCarrier<T, 4>;
-    case 2:
-      return LineCarrier<T, kMaxRanks>;
-    case 3:
-      return BulkCarrier<T, 2>;
-    case 4:
-      return BulkCarrier<T, 4>;
+      return ForRanks<T, TileWay>(variant % 3);
     default:
-      return BulkCarrier<T, kMaxRanks>;
+      return ForRanks<T, BulkWay>(variant % 3);
   }
 }
 
@@ -77,8 +87,16 @@ Kernel Choose(const Work& work) {
   } else if (work.type == DataType::kBfloat16) {
     type = 3;
   }
-  const bool bulk = (work.flags & kBulk) != 0;
-  return KernelOf(type, (bulk ? 3 : 0) + (work.ranks <= 2 ? 0 : work.ranks <= 4 ? 1 : 2));
+  const int way = (work.flags & kBulk) != 0 ? 2 : (work.flags & kTiles) != 0 ? 1 : 0;
+  return KernelOf(type, way * 3 + (work.ranks <= 2 ? 0 : work.ranks <= 4 ? 1 : 2));
+}
+
+uint32_t ThreadsFor(const Work& work) {
+  if ((work.flags & kBulk) != 0) return kCarrierThreads;
+  const bool tiles = (work.flags & kTiles) != 0;  // a warp a tile
+  const uint64_t wanted = RoundUp(uint64_t{UnitsPerChannel(work)} * (tiles ? 32 : 1), 32);
+  return static_cast<uint32_t>(
+      std::clamp<uint64_t>(wanted, 32, tiles ? kThreadsOf<TileWay> : kThreadsOf<LineWay>));
 }
 
 }  // namespace
@@ -90,22 +108,25 @@ cudaError_t PreloadCarriers(cudaStream_t stream) {
   for (int type = 0; type < kTypes; ++type) {
     for (int variant = 0; variant < kVariants; ++variant) {
       const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void*>(KernelOf(type, variant)), dim3(1),
-                                                 dim3(kCarrierThreads), arguments, 0, stream);
+                                                 dim3(32), arguments, 0, stream);
       if (error != cudaSuccess) return error;
     }
   }
   return cudaSuccess;
 }
 
-cudaError_t LaunchCarrier(const Work& work, const HelpList& help, cudaStream_t stream) {
-  const bool bulk = (work.flags & kBulk) != 0;
-  const auto threads =
-      bulk ? kCarrierThreads
-           : static_cast<uint32_t>(
-                 std::clamp<uint64_t>(RoundUp(LinesPerChannel(work), 32), 32, kCarrierThreads));
+cudaError_t LaunchCarrier(const Work& work, const HelpList& help, bool early, cudaStream_t stream) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(work.channels);
+  config.blockDim = dim3(ThreadsFor(work));
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = early ? 1 : 0;
   void* arguments[] = {const_cast<Work*>(&work), const_cast<HelpList*>(&help)};
-  return cudaLaunchKernel(reinterpret_cast<const void*>(Choose(work)), dim3(work.channels),
-                          dim3(threads), arguments, 0, stream);
+  return cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(Choose(work)), arguments);
 }
 
 }  // namespace gordian::runtime::cuda

@@ -16,8 +16,9 @@ namespace gordian::runtime::cuda {
 // for what is to be launched that would be for ever. The caller waits for the stream.
 cudaError_t PreloadCarriers(cudaStream_t stream);
 
-// Enqueues the operation's kernel.
-cudaError_t LaunchCarrier(const Work& work, const HelpList& help, cudaStream_t stream);
+// Enqueues the operation's kernel. `early`: its blocks may come onto the device while the kernel before it on the stream is
+// ending (programmatic dependent launch); they wait for its end before anything else. Not on a captured stream.
+cudaError_t LaunchCarrier(const Work& work, const HelpList& help, bool early, cudaStream_t stream);
 
 }  // namespace gordian::runtime::cuda
 

@@ -15,7 +15,7 @@ class DeviceBlock {
   struct Shared {
     alignas(16) Work entry;
     alignas(16) Work own;
-    char* targets[kMaxRanks];
+    char* targets[2][kMaxRanks];
     HelpRoom room;
     uint64_t least[kCarrierThreads / 32];
     uint32_t word;
@@ -28,7 +28,19 @@ class DeviceBlock {
   __device__ void Sync() { __syncthreads(); }
   __device__ bool All(bool value) { return __syncthreads_and(value) != 0; }
   __device__ bool Any(bool value) { return __syncthreads_or(value) != 0; }
-  __device__ char** Targets() { return shared_.targets; }
+  __device__ uint32_t Warp() const { return threadIdx.x / 32; }
+  __device__ uint32_t Warps() const { return blockDim.x / 32; }
+  __device__ uint32_t Lane() const { return threadIdx.x % 32; }
+  __device__ void SyncWarp() { __syncwarp(); }
+  __device__ bool AllOfWarp(bool value) { return __all_sync(~0u, value) != 0; }
+  // For tests on the host: whether a warp is together, and places where it is not alone.
+  __device__ bool Together() const { return true; }
+  __device__ void Between() const {}
+  // Lets the next carrier on the stream come onto the device, if it was launched to do so (carrier.cu): no block of
+  // this one waits for anything any more.
+  __device__ void Ending() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+  __device__ char** Targets() { return shared_.targets[0]; }
+  __device__ char** SumTargets() { return shared_.targets[1]; }
   __device__ HelpRoom* Room() { return &shared_.room; }
   __device__ Work& Own() { return shared_.own; }
   // Nanoseconds on a clock that all blocks of the device share.

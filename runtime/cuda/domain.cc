@@ -362,7 +362,7 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
         e = cudaStreamWaitEvent(op.stream, op.behind != nullptr ? op.behind : order_event_, 0);
       }
     }
-    if (e == cudaSuccess) e = LaunchCarrier(op.work, op.help, op.stream);
+    if (e == cudaSuccess) e = LaunchCarrier(op.work, op.help, true, op.stream);
     if (Status s = Cuda(e, "launching an operation"); !s.ok()) return s;
     Last& last = last_[op.work.order_key];
     last.launched = true;

@@ -31,6 +31,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "runtime/cuda/bulk_device.h"
 #include "runtime/cuda/ll_device.h"
@@ -168,8 +169,11 @@ GRT_HD void FinishRenamed(Block& b, const Work& w, const HelpList& h, uint32_t p
 template <typename T, typename Block>
 GRT_HD inline StepResult StepTyped(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
   if ((w.flags & kBulk) == 0) return StepLines<T>(b, w, channel, pc);
-  if (w.ranks <= 2) return StepBulk<T, 2>(b, w, channel, BulkOf(w, channel), pc);
-  return StepBulk<T, kMaxRanks>(b, w, channel, BulkOf(w, channel), pc);
+  Bulk bulk = BulkOf(w, channel);
+  const StepResult result = w.ranks <= 2 ? StepBulk<T, 2>(b, w, channel, &bulk, pc)
+                                         : StepBulk<T, kMaxRanks>(b, w, channel, &bulk, pc);
+  AnnounceScattered(b, w, channel, &bulk);  // whose the next step is, nobody knows
+  return result;
 }
 
 // Makes call(T{}), where T is what the operation's carrier is compiled for: an element type of
@@ -419,8 +423,9 @@ GRT_HD inline uint32_t Walk(Block& b, const HelpList& h, const Work& own, uint32
 
 template <typename Block>
 GRT_HD inline uint32_t LookAndWalk(Block& b, const HelpList& h, const Work& own, uint32_t round) {
-  constexpr uint32_t kLooks = 8;  // walks, of which one looks whether communicators have failed
-  const bool looks = round % kLooks == 1;
+  // Of so many walks one looks whether communicators have failed: it is a fifth of a walk's time.
+  constexpr uint32_t kLooks = 8;
+  const bool looks = h.listed == 0 || round % kLooks == 0;
   if (looks && HasFailed(b, own, b.Index())) return 0;
   uint32_t state = 0, tail = h.id + 1, host_tail = 0;
   if (b.Thread() == 0) {
@@ -514,7 +519,7 @@ GRT_HD inline void FinishRenamedInline(Block& b, const Work& w, const HelpList& 
   }
   b.Sync();  // all threads' stores of the last step
   if (w.out == nullptr) return;
-  const uint64_t part = (w.flags & kBulk) != 0 ? w.part : uint64_t{w.part} * 8;
+  const uint64_t part = PartBytes(w);
   for (uint32_t p = 0; p < OutputBlocks(w); ++p) {
     const uint64_t begin = Least(part * channel, BlockBytes(w, p));
     const uint64_t end = Least(begin + part, BlockBytes(w, p));
@@ -523,23 +528,28 @@ GRT_HD inline void FinishRenamedInline(Block& b, const Work& w, const HelpList& 
   }
 }
 
+// Beside LineWay and TileWay.
+struct BulkWay {};
+
 // What a block of the operation's own kernel does, from its start to its end.
 // kRanks as in ll_device.h.
-template <typename T, bool kIsBulk, uint32_t kRanks, typename Block>
+template <typename T, typename Way, uint32_t kRanks, typename Block>
 GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
   const uint32_t channel = b.Index();
   const auto stall = [&](uint32_t round) { return HelpOnce(b, h, w, round); };
   const uint32_t polls = h.listed != 0 ? kPollsFirst : kPollsAlone;
+  // On its way while the claim is: one after the other, the two are most of a microsecond.
+  [[maybe_unused]] const ChannelState state = *StateAt(w, channel);
   uint32_t pc = 0;
   if (h.listed != 0) {
-    // All before it on the stream is done: the kernel boundary.
-    if (channel == 0 && b.Thread() == 0) {
-      StoreRelaxed(h.begun, h.id + 1);
-      StoreRelaxed(h.memory->finished + h.id % kHelpEntries,
-                   0);  // for who comes next at its place in the ring
-    }
     // Nobody else writes the word now: whoever helped ran in kernels before this one.
-    const uint64_t word = LoadWordAcquire(ClaimAt(h, h.id, channel));
+    const uint64_t word = LoadWordRelaxed(ClaimAt(h, h.id, channel));
+    if (channel == 0 && b.Thread() == 0) {
+      // All before it on the stream is done: the kernel boundary.
+      StoreRelaxed(h.begun, h.id + 1);
+      // For who comes next at its place in the ring.
+      StoreRelaxed(h.memory->finished + h.id % kHelpEntries, 0);
+    }
     pc = StepsOf(word, h.id);
     // Also if no step was made: what the first one tells the peers may have been told.
     if (h.renamed != nullptr && static_cast<uint32_t>(word >> 32) == h.id + 1) {
@@ -548,17 +558,17 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
     }
     if (pc == kStepsDone) return;
   }
-  if constexpr (!kIsBulk) {
+  if constexpr (!std::is_same_v<Way, BulkWay>) {
     if (pc == 0) {
       uint32_t round = 0;
-      RunLines<T, kRanks>(b, w, channel, polls, [&] { return stall(round++); });
+      RunLines<T, kRanks, Way>(b, w, channel, state, polls, [&] { return stall(round++); });
     } else {  // a helper has begun it
       CarryOn(polls, stall, [&] { return StepAny(b, w, channel, &pc); });
     }
   } else {
-    const Bulk bulk =
-        BulkOf(w, channel);  // nobody else has the channel: it stays so while others are helped
-    CarryOn(polls, stall, [&] { return StepBulk<T, kRanks>(b, w, channel, bulk, &pc); });
+    // Nobody else has the channel: it stays so while others are helped.
+    Bulk bulk = BulkOf(w, channel);
+    CarryOn(polls, stall, [&] { return StepBulk<T, kRanks>(b, w, channel, &bulk, &pc); });
   }
 }
 

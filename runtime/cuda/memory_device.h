@@ -25,6 +25,14 @@
 
 namespace gordian::runtime::cuda {
 
+// A warp's lanes that one thread stands for: on the device its own; on the host, where a block has one thread, all. And
+// the peers that it looks after, of those that are dealt out to the first threads of a block.
+#ifdef __CUDA_ARCH__
+inline constexpr uint32_t kLanesOfThread = 1, kPeersOfThread = 1;
+#else
+inline constexpr uint32_t kLanesOfThread = 32, kPeersOfThread = 8;
+#endif
+
 // A line of the LL protocol: 8 bytes of data, each half beside its flag. Both halves are written whole
 // (8 bytes are atomic), so a reader that sees both flags has both data words.
 // Source: NCCL's LL protocol, as its prims_ll.h describes it.
@@ -103,6 +111,26 @@ GRT_HD inline bool Carries(const LlLine& line, const LineFlags& flags, uint64_t*
 }
 GRT_HD inline bool LoadLine(const LlLine* line, const LineFlags& flags, uint64_t* data) {
   return Carries(LoadLineIf(true, line), flags, data);
+}
+
+// Sixteen bytes of an LL128 line (ll_tile_device.h).
+GRT_HD inline void StoreWhole(void* to, uint64_t first, uint64_t second) {
+#ifdef __CUDA_ARCH__
+  asm volatile("st.volatile.global.v2.u64 [%0], {%1,%2};" ::"l"(to), "l"(first), "l"(second) : "memory");
+#else
+  __atomic_store_n(static_cast<uint64_t*>(to), first, __ATOMIC_RELEASE);
+  __atomic_store_n(static_cast<uint64_t*>(to) + 1, second, __ATOMIC_RELEASE);
+#endif
+}
+GRT_HD inline Pack LoadWhole(const void* from) {
+  Pack pack;
+#ifdef __CUDA_ARCH__
+  asm volatile("ld.volatile.global.v2.u64 {%0,%1}, [%2];" : "=l"(pack.word[0]), "=l"(pack.word[1]) : "l"(from) : "memory");
+#else
+  pack.word[0] = __atomic_load_n(static_cast<const uint64_t*>(from), __ATOMIC_ACQUIRE);
+  pack.word[1] = __atomic_load_n(static_cast<const uint64_t*>(from) + 1, __ATOMIC_ACQUIRE);
+#endif
+  return pack;
 }
 
 GRT_HD inline uint32_t LoadAcquire(const uint32_t* word) {

@@ -9,10 +9,12 @@ PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channel
   constexpr uint64_t kLeastChunk = 8 << 10;
   constexpr uint64_t kMostChunk = 128 << 10;
   PortLayout port;
-  port.line_channels = line_channels;
-  port.lines_per_lane = 2048 / std::max(ranks, 2u);  // the whole is as large for any number of ranks
-  port.bulk_channels = bulk_channels;
-  port.phases = phases;
+  port.line_channels = static_cast<uint16_t>(line_channels);
+  // The whole is as large for any number of ranks.
+  port.lines_per_lane = static_cast<uint16_t>(2048 / std::max(ranks, 2u));
+  port.tiles_per_lane = static_cast<uint16_t>((kLaneTiles + std::max(ranks, 2u) - 1) / std::max(ranks, 2u));
+  port.bulk_channels = static_cast<uint16_t>(bulk_channels);
+  port.phases = static_cast<uint16_t>(phases);
   const uint64_t slots = uint64_t{bulk_channels} * phases * std::max(ranks - 1, 1u) * kStageSlots;
   port.chunk_bytes = static_cast<uint32_t>(
       std::clamp(stage_bytes / slots / 1024 * 1024, kLeastChunk, kMostChunk));
@@ -21,8 +23,9 @@ PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channel
   port.state_at = port.flags_at + channels * sizeof(ChannelFlags);
   port.lines_at =
       RoundUp(port.state_at + channels * sizeof(ChannelState) * (pairs ? kMaxRanks * 2 : 1), 128);
-  port.stage_at = port.lines_at + uint64_t{line_channels} * kLineSlots * phases * ranks *
-                                      port.lines_per_lane * sizeof(LlLine);
+  const uint64_t lanes = uint64_t{line_channels} * kLineSlots * phases * ranks;
+  port.tiles_at = RoundUp(port.lines_at + lanes * port.lines_per_lane * sizeof(LlLine), 128);
+  port.stage_at = port.tiles_at + lanes * port.tiles_per_lane * kTileWire;
   port.end = RoundUp(port.stage_at + slots * port.chunk_bytes, 128);
   return port;
 }
@@ -155,29 +158,37 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
   if (pair && peer == w.rank) return false;
   const uint64_t bytes = count * SizeOf(w.type);
   const bool reduces_all = kind == OpKind::kAllReduce;
-  const uint64_t lanes = uint64_t{w.port.line_channels} * w.port.lines_per_lane * 8;
+  const uint64_t line_room = uint64_t{w.port.line_channels} * w.port.lines_per_lane * kLineBytes;
+  const uint64_t tile_room = uint64_t{w.port.line_channels} * w.port.tiles_per_lane * kTileBytes;
   const uint64_t shard = RoundUp((bytes + w.ranks - 1) / w.ranks, 16);
 
   // What a rank sends is what counts: as much for each of the others.
   const uint64_t others = std::max(w.ranks - 1u, 1u);
+  const bool by_root = w.ranks > 2 && (kind == OpKind::kBroadcast || kind == OpKind::kReduce);
 
-  bool lines = bytes * others <= (reduces_all ? t.one_shot : t.move_lines) && bytes <= lanes;
-  bool two_phase = false;
-  if (!lines && reduces_all && w.ranks > 1) {
+  const uint64_t most_lines = reduces_all ? t.one_shot : by_root ? t.root_lines : t.move_lines;
+  const bool lines_whole = bytes * others <= most_lines && bytes <= line_room;
+  bool lines = lines_whole, tiles = false, two_phase = false;
+  if (!lines_whole && reduces_all && w.ranks > 1) {
     two_phase = true;
-    lines = bytes <= t.two_shot_lines && shard <= lanes;
-  } else if (!lines && (kind == OpKind::kBroadcast || kind == OpKind::kReduce) && w.ranks > 2) {
+    lines = bytes <= t.two_shot_lines && shard <= line_room;
+    tiles = !lines && bytes <= t.two_shot_tiles && shard <= tile_room;
+  } else if (!lines_whole && by_root) {
     two_phase = true;
+    tiles = bytes <= t.two_shot_tiles && shard <= tile_room;
+  } else if (!lines_whole && w.ranks > 1) {
+    tiles = bytes * others <= t.move_tiles && bytes <= tile_room;
   }
   if (!Shape(&w, bytes, peer, two_phase)) return false;
   w.signature = SignatureOf(w, count, peer);
-  if (lines) {
-    const uint64_t count_of_lines = std::max<uint64_t>(LineCount(w), 1);
-    const uint64_t least = (count_of_lines + w.port.lines_per_lane - 1) / w.port.lines_per_lane;
-    const uint64_t wanted = (count_of_lines + t.line_threads - 1) / t.line_threads;
-    w.channels = static_cast<uint16_t>(
-        std::min<uint64_t>(std::max(least, wanted), w.port.line_channels));
-    w.part = (LineCount(w) + w.channels - 1) / w.channels;
+  if (lines || tiles) {
+    if (tiles) w.flags |= kTiles;
+    const uint64_t units = std::max<uint64_t>(UnitCount(w), 1);
+    const uint64_t room = tiles ? w.port.tiles_per_lane : w.port.lines_per_lane;
+    const uint64_t each = tiles ? t.channel_tiles : t.line_threads;
+    w.channels = static_cast<uint16_t>(std::min<uint64_t>(
+        std::max((units + room - 1) / room, (units + each - 1) / each), w.port.line_channels));
+    w.part = (UnitCount(w) + w.channels - 1) / w.channels;
     w.chunk = w.part_chunks = 0;
   } else {
     w.flags |= kBulk;
@@ -185,11 +196,13 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
     const uint64_t few = std::min<uint64_t>((volume + t.bulk_per_channel - 1) / t.bulk_per_channel, t.few_channels);
     const uint64_t more = volume / t.bulk_per_more;
     w.channels = static_cast<uint16_t>(std::clamp<uint64_t>(
-        std::max(few, more), 1, std::max(1u, std::min(t.most_channels, w.port.bulk_channels))));
+        std::max(few, more), 1, std::max(1u, std::min<uint32_t>(t.most_channels, w.port.bulk_channels))));
     w.part = RoundUp((w.block_bytes + w.channels - 1) / w.channels, 16);
+    // Chunks of a part are alike: a short one at its end costs as many fences as a whole one.
     const uint64_t split = RoundUp((w.part + t.chunks_per_channel - 1) / t.chunks_per_channel, 16);
-    w.chunk = static_cast<uint32_t>(
-        std::min<uint64_t>(std::max<uint64_t>(split, 8 << 10), w.port.chunk_bytes));
+    const uint64_t most = std::min<uint64_t>(std::max<uint64_t>(split, 8 << 10), w.port.chunk_bytes);
+    const uint64_t chunks = std::max<uint64_t>((w.part + most - 1) / most, 1);
+    w.chunk = static_cast<uint32_t>(std::max<uint64_t>(RoundUp((w.part + chunks - 1) / chunks, 16), 16));
     w.part_chunks = static_cast<uint32_t>((w.part + w.chunk - 1) / w.chunk);
     // What is combined in phase 1 passes through staging; only where data is placed for good is there
     // something to offer.

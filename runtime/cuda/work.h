@@ -26,7 +26,11 @@ namespace gordian::runtime::cuda {
 
 inline constexpr uint32_t kMaxRanks = 8;
 inline constexpr uint32_t kMaxChannels = 128;  // of one operation: the blocks of its kernel
-inline constexpr uint32_t kLineSlots = 2;      // LL operations of a channel under way at once
+inline constexpr uint32_t kLineSlots = 2;      // LL and LL128 operations of a channel under way at once
+inline constexpr uint32_t kLineBytes = 8;      // of an LL line's 16: data
+// LL128: what a warp moves at once, eight lines of 128 bytes.
+inline constexpr uint32_t kTileBytes = 960;    // data
+inline constexpr uint32_t kTileWire = 1024;    // with flags
 inline constexpr uint32_t kStageSlots = 4;     // chunks of a channel and peer under way at once
 inline constexpr uint32_t kLookAhead = 1;      // chunks that a phase is ahead of the next; < kStageSlots
 // Operations that a member may be ahead of another and still be told what that one waits for: two by LL and
@@ -65,7 +69,7 @@ static_assert(sizeof(ChannelFlags) == 2048);
 
 // What a channel has carried, in its owner's memory. Equal on all members between operations.
 struct alignas(16) ChannelState {
-  uint32_t lines;   // LL operations
+  uint32_t lines;   // LL and LL128 operations
   uint32_t bulks;   // bulk operations
   uint32_t chunks;  // chunk numbers used up, skipped ones included; the same for both phases
   uint32_t signature;  // of the last one
@@ -78,12 +82,17 @@ inline constexpr uint32_t kKeysOfCommunicator = 64;
 // Where a port lies in its region; offsets from the region's base.
 struct PortLayout {
   uint64_t flags_at = 0, state_at = 0, lines_at = 0, stage_at = 0, end = 0;
-  uint32_t line_channels = 0;      // channels with LL lanes
-  uint32_t lines_per_lane = 0;     // capacity of a lane
-  uint32_t bulk_channels = 0;      // channels with staging
-  uint32_t phases = 0;             // 1 or 2
+  uint64_t tiles_at = 0;
   uint32_t chunk_bytes = 0;        // a staging slot; multiple of 16
+  uint16_t line_channels = 0;      // channels with LL and LL128 lanes
+  uint16_t lines_per_lane = 0;     // capacity of an LL lane
+  uint16_t tiles_per_lane = 0;     // and of an LL128 lane
+  uint16_t bulk_channels = 0;      // channels with staging
+  uint16_t phases = 0;             // 1 or 2
 };
+
+// LL128 lanes of all peers of a channel, by phase and slot, in tiles: 4.2 MiB of an all-reduce with 128 channels.
+inline constexpr uint32_t kLaneTiles = 36;
 
 // `stage_bytes` is the whole staging of the port, at most; `at` its start, a multiple of 128.
 PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channels,
@@ -95,8 +104,9 @@ enum WorkFlags : uint16_t {
   kTwoPhase = 4,        // phase 1 by shards, which phase 2 hands on
   kWritesOutput = 8,    // phase 1's result goes to the own output
   kPair = 16,           // port 1: counters by peer and direction
-  kBulk = 32,           // staged chunks; else LL lines
+  kBulk = 32,           // staged chunks; else LL lines or LL128 tiles
   kOffers = 64,         // receivers tell where they may be written directly (zero copy)
+  kTiles = 256,         // LL128
 };
 
 // What a kernel gets, and an entry of the list that stalled kernels help from.
@@ -113,7 +123,7 @@ struct alignas(16) Work {
   uint64_t in_stride;    // from the block for peer p to that for p + 1
   uint64_t out_stride;   // from where peer p's block is placed to p + 1's
   uint64_t offered;      // output - own region + 1, modulo 2^64; 0: peers cannot reach it
-  uint64_t part;         // of each block, by channel: bytes if bulk, else lines
+  uint64_t part;         // of each block, by channel: bytes if bulk, else lines or tiles
   uint32_t chunk;        // bytes moved by a bulk step, at most; <= port.chunk_bytes
   uint32_t part_chunks;  // chunks of a whole part
   uint32_t order_key;    // operations with one key are carried in their order on the stream
@@ -132,10 +142,14 @@ static_assert(std::is_trivially_copyable_v<Work> && sizeof(Work) == 240);
 
 // Sizes at which the ways of carrying an operation change; bytes. Equal on all members.
 struct Thresholds {
-  uint64_t one_shot = 256 << 10;       // all-reduce by LL: a rank's input times the other ranks
-  uint64_t two_shot_lines = 1 << 20;   // all-reduce by LL, in shards: the whole message
-  uint64_t move_lines = 1 << 20;       // other kinds by LL: a pair's block times the other ranks
+  uint64_t one_shot = 384 << 10;       // all-reduce by LL: a rank's input times the other ranks
+  uint64_t two_shot_lines = 512 << 10;  // all-reduce by LL, in shards: the whole message
+  uint64_t two_shot_tiles = 4 << 20;   // above that by LL128, likewise; broadcast and reduce among more than two ranks
+  uint64_t move_lines = 256 << 10;     // other kinds by LL: a pair's block times the other ranks
+  uint64_t move_tiles = 4 << 20;       // above that by LL128, likewise
+  uint64_t root_lines = 1 << 20;       // such broadcasts and reduces by LL, a pair's block times the other ranks
   uint32_t line_threads = 128;         // lines of a channel before another channel is used
+  uint32_t channel_tiles = 4;          // tiles of a channel before another channel is used
   // Bulk; bytes of a pair's block times the other ranks before another channel is used: of the first
   // few_channels, and of the others. Few suffice to fill the links; the rest makes up for what they wait.
   uint32_t bulk_per_channel = 8 << 10;
@@ -182,6 +196,13 @@ GRT_HD inline LlLine* LaneAt(const Work& w, uint32_t owner, uint32_t channel, ui
   const uint64_t lane =
       ((uint64_t{channel} * kLineSlots + slot) * w.port.phases + phase) * w.ranks + writer;
   return reinterpret_cast<LlLine*>(w.base[owner] + w.port.lines_at) + lane * w.port.lines_per_lane;
+}
+
+// The LL128 lane of `owner` that `writer` writes in.
+GRT_HD inline char* TileLaneAt(const Work& w, uint32_t owner, uint32_t channel, uint32_t slot, uint32_t phase,
+                               uint32_t writer) {
+  const uint64_t lane = ((uint64_t{channel} * kLineSlots + slot) * w.port.phases + phase) * w.ranks + writer;
+  return w.base[owner] + w.port.tiles_at + lane * (uint64_t{w.port.tiles_per_lane} * kTileWire);
 }
 
 GRT_HD inline char* StageAt(const Work& w, uint32_t owner, uint32_t channel, uint32_t phase,
@@ -239,9 +260,12 @@ GRT_HD inline uint32_t ChunkCount(const Work& w, uint32_t channel) {
   return static_cast<uint32_t>((bytes + w.chunk - 1) / w.chunk);
 }
 
-// LL: lines of each block, and of each channel.
-GRT_HD inline uint64_t LineCount(const Work& w) { return (w.block_bytes + 7) / 8; }
-GRT_HD inline uint32_t LinesPerChannel(const Work& w) { return static_cast<uint32_t>(w.part); }
+// LL and LL128: lines or tiles of each block, and of each channel.
+GRT_HD inline uint32_t UnitBytes(const Work& w) { return (w.flags & kTiles) != 0 ? kTileBytes : kLineBytes; }
+GRT_HD inline uint64_t UnitCount(const Work& w) { return (w.block_bytes + UnitBytes(w) - 1) / UnitBytes(w); }
+GRT_HD inline uint32_t UnitsPerChannel(const Work& w) { return static_cast<uint32_t>(w.part); }
+// Bytes of each block that a channel carries, at most.
+GRT_HD inline uint64_t PartBytes(const Work& w) { return (w.flags & kBulk) != 0 ? w.part : w.part * UnitBytes(w); }
 
 }  // namespace gordian::runtime::cuda
 

@@ -36,6 +36,7 @@ template <>
 GRT_HD inline StepResult RunChannel(WorkerBlock& b, const Work& w, uint32_t channel, uint32_t* pc,
                                         const WorkerView& v, uint64_t spins) {
   if ((w.flags & kReduces) == 0) return RunTyped<MoveOnly>(b, w, channel, pc, v, spins);
+  if (w.op == Operator::kPreMulSum) return RunTyped<AnyType>(b, w, channel, pc, v, spins);
   if (w.type == DataType::kFloat) return RunTyped<FloatElement>(b, w, channel, pc, v, spins);
   if (w.type == DataType::kHalf) return RunTyped<HalfElement>(b, w, channel, pc, v, spins);
   if (w.type == DataType::kBfloat16) return RunTyped<Bfloat16Element>(b, w, channel, pc, v, spins);

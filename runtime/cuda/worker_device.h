@@ -196,7 +196,7 @@ GRT_HD inline StepResult RunChannelOf(Block& b, const Work& w, uint32_t channel,
   if (is_bulk) bulk = BulkOf(w, channel);
   for (uint64_t tries = 0;;) {
     const StepResult result =
-        is_bulk ? StepBulk<T, kRanks>(b, w, channel, bulk, pc) : StepLines<T>(b, w, channel, pc);
+        is_bulk ? StepBulk<T, kRanks>(b, w, channel, &bulk, pc) : StepLines<T>(b, w, channel, pc);
     if (result == StepResult::kNotReady) {
       if (++tries >= spins) return result;
       continue;

@@ -348,7 +348,9 @@ grtResult_t Process::ConnectOwn(const std::shared_ptr<CommState>& comm) {
                                                        (reinterpret_cast<char*>(place.failed) -
                                                         static_cast<char*>(comm->meeting->page())));
   place.number = next_number_++;
-  for (const char c : comm->name) place.tag = static_cast<uint16_t>(internal::Mix(place.tag ^ uint64_t{static_cast<unsigned char>(c)}));
+  for (const char c : comm->name) {
+    place.tag = static_cast<uint16_t>(internal::Mix(place.tag ^ static_cast<unsigned char>(c)));
+  }
   if (Status s = Communicator::CreateAt(domain_.get(), place, &comm->communicator); !s.ok()) return grtInternalError;
   comm->ready.store(comm->communicator.get(), std::memory_order_release);
   return grtSuccess;

@@ -4,13 +4,14 @@
 //   gordian-runtime-cases CASE [--ranks N] [--seed S] [--iterations N] [--streams N] [--ops N]
 //                              [--most-bytes B] [--ipc] [--channels N] [--detached]
 //
-// --detached: kinds, types and dead by the resident worker instead of the stream.
+// --detached: kinds, types and dead by the resident worker instead of the stream; of order's operations every third.
 //
 // Cases:
 //   kinds      every kind, several sizes, in place, misaligned, outputs that peers write directly
 //   types      every type and operator by every way of carrying
 //   order      random orders: each iteration, --ops operations of 4 communicators, in an order of each
 //              rank's own, with random kinds and sizes, on --streams exclusive streams
+//   chain      all-reduces whose input is the output of the one before, nothing awaited between; random sizes
 //   inversion  two communicators, opposite order, one exclusive stream
 //   twin       the same without an exclusive stream: must hang, is aborted, and must then leave
 //   group      sends and receives of a group that would wait for each other one by one
@@ -92,6 +93,7 @@ class Runner {
     if (o_.what == "kinds") Kinds();
     else if (o_.what == "types") Types();
     else if (o_.what == "order") Order();
+    else if (o_.what == "chain") Chain();
     else if (o_.what == "inversion") Inversion(true);
     else if (o_.what == "twin") Inversion(false);
     else if (o_.what == "group") Group();
@@ -285,6 +287,7 @@ class Runner {
         int comm;
         testing::Expectation e;
         float* out;
+        bool detached;
       };
       std::vector<std::vector<One>> what(comms_.size());
       for (int i = 0; i < o_.ops; ++i) {
@@ -295,7 +298,7 @@ class Runner {
         if (InputCount(kind, 1, ranks) > 1 || OutputCount(kind, 1, ranks) > 1) count = std::max<uint64_t>(count / ranks, 1);
         const auto root = static_cast<uint32_t>(common() % ranks);
         const uint64_t offset = common() % 1024 * 4;
-        what[c].push_back({c, {kind, ranks, me, root, 7, count, offset}, outs[i]});
+        what[c].push_back({c, {kind, ranks, me, root, 7, count, offset}, outs[i], o_.detached && common() % 3 == 0});
       }
       std::vector<int> order;
       for (size_t c = 0; c < what.size(); ++c) order.insert(order.end(), what[c].size(), static_cast<int>(c));
@@ -305,15 +308,24 @@ class Runner {
       // A communicator that moves to another stream waits for the old one: not within an iteration.
       std::vector<size_t> next(what.size(), 0);
       std::vector<One> launched;
+      std::vector<Detached> detached;
       for (const int c : order) {
         const One& one = what[c][next[c]++];
-        Must(comms_[c]->Launch(one.e.kind, in + one.e.offset, one.out, one.e.count, DataType::kFloat, Operator::kSum,
-                               static_cast<int>(one.e.root), streams[stream_of[c]]));
+        const auto root = static_cast<int>(one.e.root);
+        if (one.detached) {
+          detached.emplace_back();
+          Must(comms_[c]->Detach(one.e.kind, in + one.e.offset, one.out, one.e.count, DataType::kFloat, Operator::kSum,
+                                 root, 0, &detached.back()));
+        } else {
+          Must(comms_[c]->Launch(one.e.kind, in + one.e.offset, one.out, one.e.count, DataType::kFloat, Operator::kSum,
+                                 root, streams[stream_of[c]]));
+        }
         launched.push_back(one);
         ++operations;
         bytes += one.e.count * 4;
       }
       for (const cudaStream_t stream : streams) Must(cudaStreamSynchronize(stream));
+      for (Detached& one : detached) Must(one.Wait(10'000'000'000));
       for (const One& one : launched) Must(testing::CheckPattern(one.out, one.e, wrong, stream_));
       uint64_t bad = 0;
       Must(cudaMemcpyAsync(&bad, wrong, 8, cudaMemcpyDeviceToHost, stream_));
@@ -329,6 +341,48 @@ class Runner {
         "%.1f s, 0 hangs, 0 wrong\n",
         o_.iterations, operations, static_cast<double>(bytes) / static_cast<double>(operations) / (1 << 20), o_.streams, helped, Now() - begin);
     if (p_.ranks() > 1 && helped == 0 && o_.iterations >= 100) p_.Fail("nothing was helped: the orders were no test");
+  }
+
+  void Chain() {
+    constexpr int kLinks = 6;
+    const auto ranks = static_cast<uint32_t>(p_.ranks());
+    const auto me = static_cast<uint32_t>(p_.rank());
+    const uint64_t most = std::min<uint64_t>(o_.most_bytes, 16 << 20) / 4;
+    float* buffers[3] = {};
+    Must(cudaMalloc(reinterpret_cast<void**>(&buffers[0]), most * 4));
+    Must(cudaMalloc(reinterpret_cast<void**>(&buffers[1]), most * 4));
+    buffers[2] = static_cast<float*>(domain_->Allocate(most * 4));  // peers write there
+    if (buffers[2] == nullptr) p_.Fail("no user memory left");
+    const auto value = [](uint32_t rank, uint64_t i) { return static_cast<float>((i * 7 + rank * 5) % 13); };
+    std::mt19937_64 common(o_.seed);
+    std::uniform_real_distribution<double> unit(0, 1);
+    std::vector<float> host(most);
+    for (int iteration = 0; iteration < o_.iterations; ++iteration) {
+      p_.At("chain %d", iteration);
+      const auto count = static_cast<uint64_t>(2 * std::pow(static_cast<double>(most) / 2, unit(common)));
+      const uint64_t first = common();
+      for (uint64_t i = 0; i < count; ++i) host[i] = value(me, first + i);
+      Must(cudaMemcpyAsync(buffers[0], host.data(), count * 4, cudaMemcpyHostToDevice, stream_));
+      Barrier();  // a peer writes to buffers[2] as soon as all are at it
+      int at = 0;
+      for (int link = 0; link < kLinks; ++link) {
+        const int to = common() % 4 == 0 ? at : static_cast<int>((at + 1 + common() % 2) % 3);  // some in place
+        Must(comms_[0]->Launch(OpKind::kAllReduce, buffers[at], buffers[to], count, DataType::kFloat, Operator::kSum, 0, stream_));
+        at = to;
+      }
+      Must(cudaMemcpyAsync(host.data(), buffers[at], count * 4, cudaMemcpyDeviceToHost, stream_));
+      Must(cudaStreamSynchronize(stream_));
+      uint64_t wrong = 0;
+      for (uint64_t i = 0; i < count; ++i) {
+        float want = 0;  // whole numbers below 2^24: exact
+        for (uint32_t r = 0; r < ranks; ++r) want += value(r, first + i);
+        for (int link = 1; link < kLinks; ++link) want *= static_cast<float>(ranks);
+        if (host[i] != want) ++wrong;
+      }
+      if (wrong != 0) p_.Fail(std::to_string(wrong) + " of " + std::to_string(count) + " elements wrong in iteration " + std::to_string(iteration));
+    }
+    Barrier();
+    Say("chain: %d iterations of %d all-reduces, right\n", o_.iterations, kLinks);
   }
 
   void Inversion(bool exclusive) {

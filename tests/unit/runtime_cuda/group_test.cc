@@ -32,7 +32,8 @@ constexpr uint64_t kForEver = 20000;
 // Ways of carrying: by lines, or by chunks that need their receiver.
 Thresholds Way(bool bulk) {
   Thresholds t;
-  t.one_shot = t.two_shot_lines = t.move_lines = bulk ? 0 : 4096;
+  t.one_shot = t.two_shot_lines = t.move_lines = t.root_lines = bulk ? 0 : 4096;
+  t.two_shot_tiles = t.move_tiles = 0;
   t.line_threads = 8;
   t.bulk_per_channel = 512;
   return t;

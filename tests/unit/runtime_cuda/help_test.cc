@@ -72,7 +72,6 @@ Outcome RunProgram(const Program& p, uint64_t seed) {
     HostList list;
     std::vector<Launch> launches;
     std::unique_ptr<HostSlots> slots;
-    bool done = false;
   };
   std::vector<std::unique_ptr<Stream>> streams;
   for (uint32_t i = 0; i < p.ranks * p.streams; ++i) streams.push_back(std::make_unique<Stream>());
@@ -101,9 +100,7 @@ Outcome RunProgram(const Program& p, uint64_t seed) {
   if (p.interleaves) fibers.Interleave();
   fibers.SetTick(p.tick);
   bool stopped = false;
-  for (auto& stream : streams)
-    stream->slots =
-        std::make_unique<HostSlots>(p.slots, &fibers, [s = stream.get()] { s->done = true; });
+  for (auto& stream : streams) stream->slots = std::make_unique<HostSlots>(p.slots, &fibers);
   // The host of each stream: calls come one by one, while kernels run.
   for (auto& stream : streams) {
     fibers.Add([&, s = stream.get()] {
@@ -134,7 +131,7 @@ Outcome RunProgram(const Program& p, uint64_t seed) {
   for (uint32_t i = 0; i < streams.size(); ++i) {
     const Stream& s = *streams[i];
     if (!stopped && p.helps && !s.launches.empty()) {
-      EXPECT_TRUE(s.done);
+      EXPECT_TRUE(s.slots->AllDone());
       EXPECT_EQ(s.list.begun(), s.launches.size());
     }
     for (const Launch& l : s.launches) {
@@ -176,7 +173,7 @@ Program Disordered(const Disorder& d, uint64_t seed) {
       if (d.all_kinds) o.what.kind = kAll[random() % 8];
       o.what.count = d.same_size ? d.most : 1 + random() % d.most;
       o.what.root = static_cast<uint32_t>(random() % d.ranks);
-      o.way = static_cast<int>(random() % 3);
+      o.way = static_cast<int>(random() % kWays);
       of[c].push_back(static_cast<uint32_t>(p.operations.size()));
       p.operations.push_back(o);
     }

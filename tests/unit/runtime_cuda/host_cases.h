@@ -62,13 +62,16 @@ inline uint64_t Wrong(const Case& c, uint32_t ranks, uint32_t rank, const Buffer
   return wrong;
 }
 
-// Ways of carrying: LL, two-shot LL, bulk.
+// Ways of carrying: LL, two-shot LL, bulk, LL128.
+inline constexpr int kWays = 4;
 inline Thresholds Way(int way) {
   Thresholds t;
   t.one_shot = way == 0 ? 4096 : 0;
   t.two_shot_lines = way == 1 ? 4096 : 0;
-  t.move_lines = way <= 1 ? 4096 : 0;
+  t.move_lines = t.root_lines = way <= 1 ? 4096 : 0;
+  t.two_shot_tiles = t.move_tiles = way == 3 ? 65536 : 0;
   t.line_threads = 8;
+  t.channel_tiles = 2;
   t.bulk_per_channel = 512;
   return t;
 }

@@ -152,13 +152,15 @@ inline uint64_t Seeds(uint64_t usual) {
   return wanted != nullptr ? std::strtoull(wanted, nullptr, 0) : usual;
 }
 
-// Ways of carrying: LL, two-shot LL, bulk.
+// Ways of carrying: LL, two-shot LL, bulk, LL128.
 inline Thresholds WorkerWay(uint64_t way) {
   Thresholds t;
   t.one_shot = way == 0 ? 4096 : 0;
   t.two_shot_lines = way == 1 ? 4096 : 0;
-  t.move_lines = way <= 1 ? 4096 : 0;
+  t.move_lines = t.root_lines = way <= 1 ? 4096 : 0;
+  t.two_shot_tiles = t.move_tiles = way == 3 ? 65536 : 0;
   t.line_threads = 8;
+  t.channel_tiles = 2;
   t.bulk_per_channel = 512;
   return t;
 }
@@ -203,7 +205,7 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
       c.count = 1 + random() % 400;
       c.root = static_cast<uint32_t>(random() % job.ranks);
       what[p].push_back(c);
-      way[p].push_back(job.only_bulk ? 2 : random() % 3);
+      way[p].push_back(job.only_bulk ? 2 : random() % 4);
     }
   }
   Fibers fibers(seed);

@@ -65,6 +65,9 @@ class Fibers {
   void Point() {
     if (interleaves_ && random_() % 2 == 0) Yield();
   }
+  void YieldSometimes() {
+    if (random_() % 32 == 0) Yield();
+  }
   void Yield() { swapcontext(&current_->context, &scheduler_); }
   // Advances with every look at it, by less than kLookEvery: what was seen is sometimes old.
   uint64_t Clock() { return clock_ += tick_; }
@@ -108,7 +111,19 @@ class HostBlock {
   void Sync() {}
   bool All(bool value) { return value; }
   bool Any(bool value) { return value; }
-  char** Targets() { return targets_; }
+  uint32_t Warp() const { return 0; }
+  uint32_t Warps() const { return 1; }
+  uint32_t Lane() const {
+    return 0;
+  }  // and all others: the block's one thread is a warp (kLanesOfThread)
+  bool AllOfWarp(bool value) { return value; }
+  // A warp stores together what it stores next, and no more than that.
+  void SyncWarp() { together_ = true; }
+  bool Together() { return std::exchange(together_, false); }
+  void Between() { fibers_->YieldSometimes(); }
+  void Ending() {}
+  char** Targets() { return targets_[0]; }
+  char** SumTargets() { return targets_[1]; }
   HelpRoom* Room() { return &room_; }
   Work& Own() { return own_; }
   uint64_t Now() const { return fibers_->Clock(); }
@@ -125,7 +140,8 @@ class HostBlock {
   const uint32_t index_, blocks_;
   Fibers* const fibers_;
   Work entry_, own_;
-  char* targets_[kMaxRanks];
+  bool together_ = false;
+  char* targets_[2][kMaxRanks];
   HelpRoom room_ = {};
 };
 
@@ -155,6 +171,7 @@ class HostHeaps {
     uint32_t bulk_channels = 4;
     uint64_t user_bytes = 0;
     uint32_t lines_per_lane = 64;
+    uint32_t tiles_per_lane = 4;
     uint32_t chunk_bytes = 256;
   };
   explicit HostHeaps(const Options& options) : options_(options) {
@@ -206,9 +223,11 @@ class HostHeaps {
     const uint64_t lanes = uint64_t{port.line_channels} * kLineSlots * port.phases * options_.ranks;
     const uint64_t slots =
         uint64_t{port.bulk_channels} * port.phases * (options_.ranks - 1) * kStageSlots;
-    port.lines_per_lane = options_.lines_per_lane;
+    port.lines_per_lane = static_cast<uint16_t>(options_.lines_per_lane);
+    port.tiles_per_lane = static_cast<uint16_t>(options_.tiles_per_lane);
     port.chunk_bytes = options_.chunk_bytes;
-    port.stage_at = port.lines_at + lanes * port.lines_per_lane * sizeof(LlLine);
+    port.tiles_at = RoundUp(port.lines_at + lanes * port.lines_per_lane * sizeof(LlLine), 128);
+    port.stage_at = port.tiles_at + lanes * port.tiles_per_lane * kTileWire;
     port.end = RoundUp(port.stage_at + slots * port.chunk_bytes, 128);
     return port;
   }
@@ -265,16 +284,21 @@ class HostList {
   uint32_t tail_ = 0, stop_ = 0, begun_ = 0;
 };
 
+template <typename T>
+void RunAs(HostBlock& block, const Work& w, const HelpList& help) {
+  if ((w.flags & kBulk) != 0) return Carry<T, BulkWay, kMaxRanks>(block, w, help);
+  if ((w.flags & kTiles) == 0) return Carry<T, LineWay, kMaxRanks>(block, w, help);
+  // As the kernels are: for few ranks the tiles of all peers are loaded together.
+  if (w.ranks <= 2) return Carry<T, TileWay, 2>(block, w, help);
+  if (w.ranks <= 4) return Carry<T, TileWay, 4>(block, w, help);
+  return Carry<T, TileWay, kMaxRanks>(block, w, help);
+}
+
 // What a block of a launch does. Types are chosen as kernels are.
 inline void RunBlockOnHost(const Work& w, const HelpList& help, uint32_t index, Fibers* fibers) {
   HostBlock block(index, w.channels, fibers);
   ByType(w, [&](auto type) {
-    using T = decltype(type);
-    if ((w.flags & kBulk) != 0) {
-      Carry<T, true, kMaxRanks>(block, w, help);
-    } else {
-      Carry<T, false, kMaxRanks>(block, w, help);
-    }
+    RunAs<decltype(type)>(block, w, help);
     return StepResult::kDone;
   });
 }
@@ -292,13 +316,12 @@ class HostSlots {
     const Work* work;
     HelpList help;
   };
-  // `done`: called behind the last launch.
-  HostSlots(uint32_t slots, Fibers* fibers, std::function<void()> done)
-      : fibers_(fibers), done_(std::move(done)) {
+  HostSlots(uint32_t slots, Fibers* fibers) : fibers_(fibers) {
     for (uint32_t i = 0; i < slots; ++i) fibers->Add([this] { Slot(); });
   }
   void Enqueue(const Work* work, const HelpList& help) { launches_.push_back({work, help}); }
   void NoMore() { no_more_ = true; }
+  bool AllDone() const { return no_more_ && at_ == launches_.size(); }
   // What has not begun does not any more.
   void Stop() { stopped_ = true; }
 
@@ -314,7 +337,7 @@ class HostSlots {
         if (++ended_ == launch.work->channels) {
           next_ = ended_ = 0;
           fibers_->Progress();
-          if (++at_ == launches_.size() && no_more_ && !stopped_) done_();
+          ++at_;
         }
         continue;
       }
@@ -323,7 +346,6 @@ class HostSlots {
   }
 
   Fibers* const fibers_;
-  const std::function<void()> done_;
   std::vector<Launch> launches_;
   size_t at_ = 0;
   uint32_t next_ = 0, ended_ = 0;

@@ -102,33 +102,41 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
     EXPECT_TRUE(PlanWork(&w, bytes, 0, Thresholds{}, true));
     return w;
   };
-  constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
-  const Work one = plan(OpKind::kAllReduce, 2, 0, 256 * kKiB);
-  EXPECT_EQ(one.flags & (kBulk | kTwoPhase), 0);
-  const Work two = plan(OpKind::kAllReduce, 2, 0, kMiB);
-  EXPECT_EQ(two.flags & (kBulk | kTwoPhase), kTwoPhase);
-  EXPECT_EQ(two.channels, 128);
-  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, kMiB + 1).flags & (kBulk | kTwoPhase), kBulk | kTwoPhase);
-  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 4 * kMiB).channels, 64);
-  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 16 * kMiB).channels, 128);
+  constexpr uint32_t kWay = kBulk | kTiles | kTwoPhase;
+  const Thresholds t;
+  const auto way = [&](OpKind kind, uint32_t ranks, uint64_t bytes) { return plan(kind, ranks, 0, bytes).flags & kWay; };
+  for (const uint32_t ranks : {2, 4, 8}) {
+    const uint64_t others = ranks - 1;
+    EXPECT_EQ(way(OpKind::kAllReduce, ranks, 8), 0);
+    EXPECT_EQ(way(OpKind::kAllReduce, ranks, t.one_shot / others), 0);
+    EXPECT_EQ(way(OpKind::kAllReduce, ranks, t.two_shot_lines), kTwoPhase);
+    EXPECT_EQ(way(OpKind::kAllReduce, ranks, t.two_shot_lines + 1), kTiles | kTwoPhase);
+    EXPECT_EQ(way(OpKind::kAllReduce, ranks, t.two_shot_tiles), kTiles | kTwoPhase);
+    EXPECT_EQ(way(OpKind::kAllReduce, ranks, t.two_shot_tiles + 1), kBulk | kTwoPhase);
+    EXPECT_EQ(way(OpKind::kAllGather, ranks, t.move_lines / others), 0);
+    EXPECT_EQ(way(OpKind::kAllGather, ranks, t.move_lines / others + 1), kTiles);
+    EXPECT_EQ(way(OpKind::kAllGather, ranks, t.move_tiles / others + 1), kBulk);
+  }
+  EXPECT_EQ(way(OpKind::kBroadcast, 4, t.root_lines / 3), 0);
+  EXPECT_EQ(way(OpKind::kBroadcast, 4, t.root_lines / 3 + 1), kTiles | kTwoPhase);
+  EXPECT_EQ(way(OpKind::kReduce, 4, t.two_shot_tiles + 1), kBulk | kTwoPhase);
   EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 8).channels, 1);
-  EXPECT_EQ(plan(OpKind::kAllGather, 2, 0, kMiB).flags & kBulk, 0);
-  EXPECT_EQ(plan(OpKind::kAllGather, 2, 0, kMiB + 1).flags & kBulk, kBulk);
-  EXPECT_EQ(plan(OpKind::kAllGather, 8, 0, 256 * kKiB).flags & kBulk, kBulk);
+  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, t.two_shot_tiles).channels, 128);
+  EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 64 << 20).channels, 128);
   for (const OpKind kind : {OpKind::kAllReduce, OpKind::kBroadcast, OpKind::kReduce, OpKind::kGather}) {
     for (const uint32_t ranks : {1, 2, 3, 5, 8}) {
       for (uint64_t bytes = 1; bytes < 1ull << 34; bytes = bytes * 3 + 1) {
         const Work first = plan(kind, ranks, 0, bytes);
         for (uint32_t rank = 1; rank < ranks; ++rank) {
           const Work w = plan(kind, ranks, rank, bytes);
-          EXPECT_EQ(w.flags & (kBulk | kTwoPhase | kOffers), first.flags & (kBulk | kTwoPhase | kOffers));
+          EXPECT_EQ(w.flags & (kWay | kOffers), first.flags & (kWay | kOffers));
           EXPECT_EQ(w.channels, first.channels);
           EXPECT_EQ(w.part, first.part);
           EXPECT_EQ(w.chunk, first.chunk);
         }
-        EXPECT_GE(first.part * first.channels, (first.flags & kBulk) != 0 ? first.block_bytes : LineCount(first));
+        EXPECT_GE(first.part * first.channels, (first.flags & kBulk) != 0 ? first.block_bytes : UnitCount(first));
         if ((first.flags & kBulk) == 0) {
-          EXPECT_LE(first.part, first.port.lines_per_lane);
+          EXPECT_LE(first.part, (first.flags & kTiles) != 0 ? first.port.tiles_per_lane : first.port.lines_per_lane);
         } else {
           EXPECT_LE(first.chunk, first.port.chunk_bytes);
         }
@@ -166,7 +174,7 @@ TEST_P(ProtocolsTest, EveryTypeAndOperator) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, ProtocolsTest, testing::Values(0, 1, 2));
+INSTANTIATE_TEST_SUITE_P(Ways, ProtocolsTest, testing::Range(0, kWays));
 
 // One member calls another operation than the others.
 enum class Slip { kNothing, kCount, kWay, kType, kOperator, kKind, kRoot, kBroadcastRoot, kBytesOfPair };
@@ -202,7 +210,7 @@ Called RunMismatch(Slip wrong, uint32_t ranks, uint32_t wrong_rank, int way, boo
       if (differs && (wrong == Slip::kCount || wrong == Slip::kBytesOfPair)) c.count = 299;
       if (differs && wrong == Slip::kWay) {
         c.count = 700;  // as where the way of carrying changes with the size
-        own_way = (way + 1) % 3;
+        own_way = (way + 1) % kWays;
       }
       if (differs && wrong == Slip::kType) c.type = DataType::kInt32;
       if (differs && wrong == Slip::kOperator) c.op = Operator::kMax;
