@@ -2,7 +2,12 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <fcntl.h>
 #include <link.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "interpose/glibc_floor.h"
 
@@ -143,6 +148,17 @@ const char* FileName(const char* path) {
   }
   return name;
 }
+std::atomic<pid_t> g_home = 0;
+
+// A file that was being opened or closed when the process was forked is in the list half made, or gone already.
+bool IsWhole(const link_map& map) {
+  const auto entries = reinterpret_cast<uintptr_t>(map.l_ld);
+  if (map.l_name == nullptr || map.l_addr == 0 || entries < map.l_addr) return false;
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  unsigned char resident = 0;
+  return mincore(reinterpret_cast<void*>(entries & ~(page - 1)), 1, &resident) == 0;
+}
+
 bool IsNamed(const Module& module, const char* prefix) {
   return BeginsWith(module.soname, prefix) || BeginsWith(FileName(module.path), prefix);
 }
@@ -178,6 +194,37 @@ const LoaderFunctions& Loader() {
   std::atomic_ref(g_loader.dlclose).store(found.dlclose, std::memory_order_relaxed);
   g_loader_known.store(1, std::memory_order_release);
   return g_loader;
+}
+
+void NoteHome() {
+  pid_t none = 0;
+  if (g_home.load(std::memory_order_relaxed) == 0) g_home.compare_exchange_strong(none, getpid());
+}
+
+bool IsAloneAfterFork() {
+  const pid_t home = g_home.load(std::memory_order_relaxed);
+  if (home == 0 || home == getpid()) return false;
+  // A link for each thread, and two more. By its number: stat() is as new as glibc 2.33.
+  struct statx tasks;
+  return syscall(SYS_statx, AT_FDCWD, "/proc/self/task", 0, STATX_NLINK, &tasks) == 0 && tasks.stx_nlink == 3;
+}
+
+void* FindWithoutLock(const char* const* file_names, const char* name, const void* beside) {
+  const auto address = reinterpret_cast<uintptr_t>(beside);
+  const link_map* found = nullptr;
+  bool several = false;
+  for (const link_map* map = _r_debug.r_map; map != nullptr; map = map->l_next) {
+    if (!IsWhole(*map)) continue;
+    bool named = false;
+    for (const char* const* file = file_names; *file != nullptr; ++file) {
+      named = named || BeginsWith(FileName(map->l_name), *file);
+    }
+    if (!named || (beside != nullptr && map->l_addr > address)) continue;
+    several = several || found != nullptr;
+    if (found == nullptr || (beside != nullptr && map->l_addr > found->l_addr)) found = map;
+  }
+  if (found == nullptr || (several && beside == nullptr)) return nullptr;
+  return FindDefined(found->l_addr, ReadDynamic(found->l_addr, found->l_ld), name);
 }
 
 Module ModuleOf(const void* address) {

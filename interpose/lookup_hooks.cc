@@ -153,6 +153,7 @@ __attribute__((visibility("hidden"))) GordianLookup gordian_look_up(void* handle
                                                                     const char* version,
                                                                     const void* caller) {
   using namespace gordian::interpose;
+  NoteHome();
   const LoaderFunctions& loader = Loader();
   std::atomic_ref(gordian_real_dlsym)
       .store(reinterpret_cast<void*>(loader.dlsym), std::memory_order_relaxed);

@@ -90,6 +90,20 @@ void* FindInScopeOf(ring::CallId call, const Module& caller, bool* everywhere) {
   return found;
 }
 
+// In a forked child with one thread: as the parent would, which has found something of the library in everybody's
+// scope, or where there is but one of it. Without the loader's lock, that a thread of the parent's may have held.
+void* FindAfterFork(Library library, const char* name) {
+  const void* beside = nullptr;
+  for (uint32_t call = 0; call < ring::kCallCount && beside == nullptr; ++call) {
+    if (LibraryOf(static_cast<ring::CallId>(call)) != library) continue;
+    const Route* route = g_routes[call].load(std::memory_order_acquire);
+    for (; route != nullptr && beside == nullptr; route = route->next) {
+      if (route->size == kEverywhere) beside = route->real;
+    }
+  }
+  return FindWithoutLock(NamesOf(library), name, beside);
+}
+
 }  // namespace
 
 Library LibraryOf(ring::CallId call) {
@@ -99,6 +113,7 @@ Library LibraryOf(ring::CallId call) {
 }
 
 void* FindInLibrary(Library library, const char* name) {
+  if (IsAloneAfterFork()) return FindAfterFork(library, name);
   for (const char* const* soname = NamesOf(library); *soname != nullptr; ++soname) {
     void* handle = dlopen(*soname, RTLD_NOLOAD | RTLD_LAZY);
     if (handle == nullptr) continue;
@@ -113,6 +128,12 @@ void* FindInLibrary(Library library, const char* name) {
 }
 
 void* FindBeside(const void* function, const char* name) {
+  if (IsAloneAfterFork()) {
+    const Library library = BeginsWith(name, "nccl")   ? Library::kNccl
+                            : BeginsWith(name, "cuda") ? Library::kRuntime
+                                                       : Library::kDriver;
+    return FindWithoutLock(NamesOf(library), name, function);
+  }
   const Module module = ModuleOf(function);
   if (!module.found() || module.main_program) return nullptr;
   void* found = FindFrom(module.path, name);
@@ -141,6 +162,15 @@ void* FindRealSymbol(ring::CallId call, const void* caller) {
     }
   }
   const int saved_errno = errno;
+  if (IsAloneAfterFork()) {
+    void* found = FindAfterFork(LibraryOf(call), ring::kCalls[call].name);
+    errno = saved_errno;
+    if (found != nullptr) {
+      Remember(call, address & ~(kPage - 1), kPage, found, generation);
+      return found;
+    }
+  }
+  NoteHome();
   const Module module = ModuleOf(caller);
   bool everywhere = false;
   void* found = FindInScopeOf(call, module, &everywhere);

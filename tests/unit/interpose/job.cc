@@ -307,6 +307,31 @@ void Fork() {
   CHECK(AllReduce(comm, stream) == ncclSuccess);
 }
 
+// Children that call what nobody has called yet, of a parent whose other thread opens and closes a library all the while:
+// the loader's lock may be taken in them for good.
+void ForkBesideOpening() {
+  cudaStream_t stream = MakeStream();
+  std::atomic<int> opened = 0;
+  std::thread([&opened] {
+    for (;; ++opened) {
+      void* library = dlopen(getenv("JOB_CUPTI"), RTLD_NOW | RTLD_LOCAL);
+      CHECK(library != nullptr && dlclose(library) == 0);
+    }
+  }).detach();
+  for (int i = 0; i < 100; ++i) {
+    for (const int before = opened; opened == before;) sched_yield();
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+      alarm(60);  // the end of one that hangs
+      ncclUniqueId id;
+      _exit(ncclGetUniqueId(&id) == ncclSuccess && cudaStreamQuery(stream) == cudaSuccess ? 3 : 4);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 3);
+  }
+}
+
 void Exec() {
   ncclComm_t comm = MakeComm();
   CHECK(AllReduce(comm, nullptr) == ncclSuccess);
@@ -533,6 +558,7 @@ int main(int argc, char** argv) {
       {"many-threads", ManyThreads},
       {"collected-threads", CollectedThreads},
       {"fork", Fork},
+      {"fork-beside-opening", ForkBesideOpening},
       {"exec", Exec},
       {"many", Many},
       {"cupti", Cupti},

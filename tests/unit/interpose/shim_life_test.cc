@@ -29,5 +29,9 @@ TEST(ShimLife, ThreadsThatBeginTogetherLoseNothing) {
   EXPECT_EQ(file.Of(kCall_cudaEventRecord).size(), 40u);
 }
 
+TEST(ShimLife, ChildrenTakeNoLockThatTheParentHeld) {
+  EXPECT_EQ(RunAll("fork-beside-opening", {{"JOB_CUPTI", GORDIAN_CUPTI_LOOKALIKE}}).exit_code, 0);
+}
+
 }  // namespace
 }  // namespace gordian::test
