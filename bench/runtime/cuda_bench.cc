@@ -4,7 +4,7 @@
 //   gordian-runtime-cuda-bench [--ranks N] [--kinds all|all_reduce|...] [--from B] [--to B] [--step F]
 //                              [--samples N] [--sweep] [--one-shot B] [--two-shot B] [--channels N]
 //                              [--two-shot-tiles B] [--move-tiles B] [--stage B]
-//                              [--per-channel B] [--split N] [--exclusive] [--windows]
+//                              [--per-channel B] [--per-more B] [--split N] [--exclusive] [--windows]
 //
 // bytes: of the larger of a rank's two buffers. A sample is a batch of calls between two events, behind a
 // tiny all-reduce of the same library that brings the ranks together; of each sample the slowest rank
@@ -392,6 +392,7 @@ int Main(int argc, char** argv) {
     else if (name == "--stage") o.stage_bytes = value();
     else if (name == "--channels") o.thresholds.most_channels = static_cast<uint32_t>(value());
     else if (name == "--per-channel") o.thresholds.bulk_per_channel = static_cast<uint32_t>(value());
+    else if (name == "--per-more") o.thresholds.bulk_per_more = static_cast<uint32_t>(value());
     else if (name == "--split") o.thresholds.chunks_per_channel = static_cast<uint32_t>(value());
     else if (name == "--line-threads") o.thresholds.line_threads = static_cast<uint32_t>(value());
     else {
