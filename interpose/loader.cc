@@ -219,6 +219,11 @@ void* FindWithoutLock(const char* const* file_names, const char* name, const voi
     for (const char* const* file = file_names; *file != nullptr; ++file) {
       named = named || BeginsWith(FileName(map->l_name), *file);
     }
+    // Somebody else stands in front of the library, as the shim does: the loader knows who comes first.
+    if (!named && found == nullptr && map->l_ld != _DYNAMIC &&
+        FindDefined(map->l_addr, ReadDynamic(map->l_addr, map->l_ld), name) != nullptr) {
+      return nullptr;
+    }
     if (!named || (beside != nullptr && map->l_addr > address)) continue;
     several = several || found != nullptr;
     if (found == nullptr || (beside != nullptr && map->l_addr > found->l_addr)) found = map;

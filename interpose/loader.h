@@ -39,7 +39,7 @@ bool IsAloneAfterFork();
 
 // For such a child: a function of a loaded file with one of these file names (a list that ends with a null pointer), by
 // the loader's list and without its lock. Of several files the one that `beside` lies in, an address or null; null: none,
-// or it is not clear which.
+// or it is not clear which, or another file that was loaded before them has such a function too.
 void* FindWithoutLock(const char* const* file_names, const char* name, const void* beside);
 
 bool IsShim(const Module& module);
