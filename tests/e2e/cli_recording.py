@@ -28,9 +28,6 @@ class RecordingTest(CliTest):
         with open(self.path(name)) as f:
             return f.read()
 
-    def verdict(self, session):
-        return json.loads(self.read(f"{session}/verdict.json"))
-
 
 class OnVerdict(RecordingTest):
     def test_a_healthy_job_is_called_so_and_keeps_its_code(self):

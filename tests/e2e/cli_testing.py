@@ -1,5 +1,6 @@
 """What the black-box tests of the command line share: unittest with the built gordian at hand."""
 import glob
+import json
 import os
 import shutil
 import subprocess
@@ -109,6 +110,10 @@ class CliTest(unittest.TestCase):
             f.write(text)
         os.chmod(self.path(name), mode)
         return self.path(name)
+
+    def verdict(self, session="s"):
+        with open(os.path.join(self.path(session), "verdict.json")) as f:
+            return json.load(f)
 
     def gordian(self, *arguments, **options):
         options.setdefault("env", clean_environment())

@@ -51,10 +51,6 @@ class Launch(CliTest):
         os.mkdir(self.path("meet"))
         self.processes = []
 
-    def verdict(self, session):
-        with open(os.path.join(session, "verdict.json")) as f:
-            return json.load(f)
-
     def check(self, verdict, done, twin, ranks=3, stacks=True):
         self.assertEqual(verdict["evidence"]["ranks_seen"], ranks, done.stderr)
         self.assertEqual(verdict["evidence"]["ranks_expected"], ranks, done.stderr)

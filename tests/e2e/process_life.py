@@ -17,10 +17,6 @@ class ProcessLife(CliTest):
         with open(os.path.join(self.path(session), "manifest.json")) as f:
             return json.load(f)
 
-    def verdict(self, session):
-        with open(os.path.join(self.path(session), "verdict.json")) as f:
-            return json.load(f)
-
     def test_a_job_that_makes_a_daemon_of_itself(self):
         # The launcher ends at once; what it has left in a session of its own goes on, and is not killed. It
         # begins once gordian is gone, with no folder for rings any more.
