@@ -8,10 +8,6 @@
 namespace gordian::collector {
 namespace {
 
-bool IsSignals(ring::NumberKind kind) {
-  return kind == ring::NumberKind::kSignalsSent || kind == ring::NumberKind::kSignalsAwaited;
-}
-
 void FillChannel(const ring::SignalChannel& from, v1::SignalChannel* out) {
   out->set_index(from.index);
   out->set_context(from.context);

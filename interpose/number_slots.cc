@@ -100,10 +100,6 @@ std::atomic<uint16_t>* RoomForLine(Process& process, const SignalKey& key) {
   return nullptr;
 }
 
-bool IsSignals(ring::NumberKind kind) {
-  return kind == ring::NumberKind::kSignalsSent || kind == ring::NumberKind::kSignalsAwaited;
-}
-
 // The slot goes to something else.
 void RemoveLine(Process& process, const ring::NumberSlot& slot) {
   if (!IsSignals(slot.kind)) return;

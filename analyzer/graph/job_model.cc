@@ -211,7 +211,7 @@ void JobModel::Impl::OnRound(Round round) {
   const RoundView view{graph, names, options_, round.begin_ns,
                        !confirmed_.empty() || !suspected_.empty()};
   suspected_.clear();
-  standing_.Look(execution_, matcher_, names);
+  standing_.Look(view);
   std::vector<bool> stuck;
   std::vector<Hang> hangs = FindHangs(view, &stuck);
   if (!confirmed_.empty()) RetireReplaced(hangs, names.incarnations());
@@ -260,7 +260,7 @@ void JobModel::Impl::OnRound(Round round) {
   if (hangs.empty()) SuspectResources(round, names, graph, stuck);
   std::vector<const Finding*> confirmed;
   for (const Standing& known : confirmed_) confirmed.push_back(&known.finding);
-  standing_.Merge(execution_, matcher_, names, confirmed, &suspected_);
+  standing_.Merge(view, confirmed, &suspected_);
 }
 
 void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed) {

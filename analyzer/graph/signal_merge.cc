@@ -101,7 +101,7 @@ bool SignalMerge::IsOver(const Kernel& kernel) const {
   return std::all_of(
       kernel.signal->uses.begin(), kernel.signal->uses.end(), [&](const SignalUse& use) {
         const CalledNumbers* const numbers =
-            block_.FindSignals(kernel.comm, kind, use.peer, use.channel);
+            block_.FindNumbers(kernel.comm, kind, use.peer, use.channel);
         if (numbers == nullptr || NumberAhead(use.number, numbers->Launched()) >= 0) return false;
         const auto line = pending_.find({kernel.comm, kind, use.peer, use.channel});
         return line == pending_.end() ||
@@ -116,7 +116,7 @@ bool SignalMerge::IsUncounted(const Kernel& kernel) const {
   return std::all_of(
       kernel.signal->uses.begin(), kernel.signal->uses.end(), [&](const SignalUse& use) {
         const CalledNumbers* const numbers =
-            block_.FindSignals(kernel.comm, KindOf(kernel.signal->call), use.peer, use.channel);
+            block_.FindNumbers(kernel.comm, KindOf(kernel.signal->call), use.peer, use.channel);
         return numbers == nullptr || NumberAhead(use.number, numbers->next) >= 0;
       });
 }

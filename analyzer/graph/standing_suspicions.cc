@@ -60,11 +60,19 @@ bool IsSuspicion(const Finding& finding) {
 
 }  // namespace
 
-void StandingSuspicions::Look(const ExecutionGraph& execution, const Matcher& matcher, const graph::Names& names) {
+const StandingSuspicions::Sight& StandingSuspicions::See(const RoundView& view) {
+  if (!sight_) {
+    const ExecutionGraph& execution = view.graph.execution();
+    sight_ = {ByRank(execution, view.names), GivenUp(execution, view.graph.matcher())};
+  }
+  return *sight_;
+}
+
+void StandingSuspicions::Look(const RoundView& view) {
   gave_up_.clear();
+  sight_.reset();
   if (kept_.empty()) return;
-  const std::map<int, ProcessId> by_rank = ByRank(execution, names);
-  const std::set<ProcessId> gone = GivenUp(execution, matcher);
+  const auto& [by_rank, gone] = See(view);
   for (Kept& kept : kept_) {
     bool somebody = false;
     kept.stands = true;
@@ -74,7 +82,7 @@ void StandingSuspicions::Look(const ExecutionGraph& execution, const Matcher& ma
       somebody |= gone.count(id) != 0 && kept.gone.count(id) == 0;
     }
     for (const auto& [id, reached] : kept.reached) {
-      const Process* process = execution.Find(id);
+      const Process* process = view.graph.execution().Find(id);
       if (process == nullptr || Reached(*process) != reached) kept.stands = false;
     }
     kept.stands = kept.stands && somebody;
@@ -95,8 +103,8 @@ bool StandingSuspicions::IsConsequence(const Finding& finding) const {
                      [&](int rank) { return gave_up_.count(rank) != 0; });
 }
 
-void StandingSuspicions::Merge(const ExecutionGraph& execution, const Matcher& matcher, const graph::Names& names,
-                               const std::vector<const Finding*>& confirmed, std::vector<Finding>* fresh) {
+void StandingSuspicions::Merge(const RoundView& view, const std::vector<const Finding*>& confirmed,
+                               std::vector<Finding>* fresh) {
   std::vector<Kept> now;
   std::vector<Finding> findings;
   for (Kept& kept : kept_) {
@@ -113,8 +121,7 @@ void StandingSuspicions::Merge(const ExecutionGraph& execution, const Matcher& m
   }
   kept_ = std::move(now);
   if (std::any_of(fresh->begin(), fresh->end(), IsSuspicion)) {
-    const std::map<int, ProcessId> by_rank = ByRank(execution, names);
-    const std::set<ProcessId> gone = GivenUp(execution, matcher);
+    const auto& [by_rank, gone] = See(view);
     for (const Finding& finding : *fresh) {
       if (!IsSuspicion(finding)) continue;
       Kept kept;
@@ -126,7 +133,7 @@ void StandingSuspicions::Merge(const ExecutionGraph& execution, const Matcher& m
           const auto at = by_rank.find(rank);
           if (at == by_rank.end()) continue;
           kept.who.emplace(rank, at->second);
-          if (ranks == &awaited) kept.reached[at->second] = Reached(*execution.Find(at->second));
+          if (ranks == &awaited) kept.reached[at->second] = Reached(*view.graph.execution().Find(at->second));
         }
       }
       kept_.push_back(std::move(kept));

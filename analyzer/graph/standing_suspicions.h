@@ -9,12 +9,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
-#include "analyzer/graph/execution_graph.h"
-#include "analyzer/graph/matcher.h"
-#include "analyzer/graph/names.h"
+#include "analyzer/graph/hangs.h"
 #include "analyzer/graph/verdict.h"
 
 namespace gordian::graph {
@@ -24,15 +23,14 @@ class StandingSuspicions {
  public:
   // At the begin of a round: which of them stand for themselves, since somebody has given up, and nobody that the others
   // wait for has gone on, and nobody has come back.
-  void Look(const ExecutionGraph&, const Matcher&, const Names&);
+  void Look(const RoundView&);
 
   // That a rank has ended or aborted which gave up waiting for what is still suspected: after Look().
   bool IsConsequence(const Finding&) const;
 
   // At the end of a round: puts those that stand before the round's own, of which what says the same is left out. One
   // whose culprits are known by now to have ended or aborted is over. Notes all for the next round.
-  void Merge(const ExecutionGraph&, const Matcher&, const Names&, const std::vector<const Finding*>& confirmed,
-             std::vector<Finding>* fresh);
+  void Merge(const RoundView&, const std::vector<const Finding*>& confirmed, std::vector<Finding>* fresh);
 
  private:
   struct Kept {
@@ -43,6 +41,14 @@ class StandingSuspicions {
     bool stands = false;
   };
 
+  // Of a round, when it is first asked for.
+  struct Sight {
+    std::map<int, ProcessId> by_rank;
+    std::set<ProcessId> gone;  // have ended or aborted
+  };
+  const Sight& See(const RoundView&);
+
+  std::optional<Sight> sight_;
   std::vector<Kept> kept_;
   std::set<int> gave_up_;  // ranks, since what stands was noted
 };

@@ -130,18 +130,14 @@ struct StateBlock {
     }
     return nullptr;
   }
-  const CalledNumbers* FindNumbers(CommId comm, NumberKind kind, int32_t peer) const {
+  // Of collectives any peer will do, and only signals have a channel.
+  const CalledNumbers* FindNumbers(CommId comm, NumberKind kind, int32_t peer,
+                                   uint64_t channel = 0) const {
     for (const CalledNumbers& n : numbers) {
-      if (n.comm == comm && n.kind == kind && (kind == NumberKind::kCollective || n.peer == peer)) {
+      if (n.comm == comm && n.kind == kind && (kind == NumberKind::kCollective || n.peer == peer) &&
+          (!IsSignals(kind) || n.channel == channel)) {
         return &n;
       }
-    }
-    return nullptr;
-  }
-  const CalledNumbers* FindSignals(CommId comm, NumberKind kind, int32_t peer,
-                                   uint64_t channel) const {
-    for (const CalledNumbers& n : numbers) {
-      if (n.comm == comm && n.kind == kind && n.peer == peer && n.channel == channel) return &n;
     }
     return nullptr;
   }

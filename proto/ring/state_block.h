@@ -79,6 +79,9 @@ enum class NumberKind : uint32_t {
   kSignalsSent = 4,
   kSignalsAwaited = 5
 };
+constexpr bool IsSignals(NumberKind kind) {
+  return kind == NumberKind::kSignalsSent || kind == NumberKind::kSignalsAwaited;
+}
 
 // ncclSignal's sigIdx and ctx.
 struct SignalChannel {

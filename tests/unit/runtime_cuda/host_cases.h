@@ -64,7 +64,7 @@ inline uint64_t Wrong(const Case& c, uint32_t ranks, uint32_t rank, const Buffer
 
 // Ways of carrying: LL, two-shot LL, bulk, LL128.
 inline constexpr int kWays = 4;
-inline Thresholds Way(int way) {
+inline Thresholds Way(uint64_t way) {
   Thresholds t;
   t.one_shot = way == 0 ? 4096 : 0;
   t.two_shot_lines = way == 1 ? 4096 : 0;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/cuda/worker_list.h"
+#include "tests/unit/runtime_cuda/host_cases.h"
 #include "tests/unit/runtime_cuda/host_world.h"
 #include "tests/unit/runtime_cuda/reference.h"
 
@@ -152,19 +153,6 @@ inline uint64_t Seeds(uint64_t usual) {
   return wanted != nullptr ? std::strtoull(wanted, nullptr, 0) : usual;
 }
 
-// Ways of carrying: LL, two-shot LL, bulk, LL128.
-inline Thresholds WorkerWay(uint64_t way) {
-  Thresholds t;
-  t.one_shot = way == 0 ? 4096 : 0;
-  t.two_shot_lines = way == 1 ? 4096 : 0;
-  t.move_lines = t.root_lines = way <= 1 ? 4096 : 0;
-  t.two_shot_tiles = t.move_tiles = way == 3 ? 65536 : 0;
-  t.line_threads = 8;
-  t.channel_tiles = 2;
-  t.bulk_per_channel = 512;
-  return t;
-}
-
 struct Job {
   uint32_t ranks = 2;
   uint32_t ports = 4;
@@ -243,7 +231,7 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
           o.out = heaps.User(r) + heap_at;
           heap_at += RoundUp(outs * size, 64);
         }
-        const Work w = heaps.Make(r, p, c.kind, c.type, c.op, o.in.data(), o.out, c.count, c.root, WorkerWay(way[p][next[p]]));
+        const Work w = heaps.Make(r, p, c.kind, c.type, c.op, o.in.data(), o.out, c.count, c.root, Way(way[p][next[p]]));
         ++next[p];
         o.id = worker.Submit(w, p);
         open.push_back(std::move(o));

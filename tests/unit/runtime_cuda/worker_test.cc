@@ -124,7 +124,7 @@ TEST(WorkerTest, AMismatchEndsOnBothRanks) {
         for (int i = 0; i < 20 && !worker.stopped(); ++i) {
           const uint64_t count = i == 19 && r == 1 ? 399 : 400;
           const Work w = heaps.Make(r, 0, OpKind::kAllReduce, DataType::kFloat, Operator::kSum, in.data(), out.data(), count, 0,
-                                    WorkerWay(seed % 3));
+                                    Way(seed % 3));
           const uint32_t id = worker.Submit(w, 0);
           worker.WaitForDevice();
           while (!worker.IsDone(id) && !worker.stopped()) fibers.Yield();
