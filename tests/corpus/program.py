@@ -8,6 +8,9 @@ all results are equal.
   all_reduce reduce_scatter reduce all_gather broadcast all_to_all gather scatter
              comm= stream= count= type=f32|f64|i32|i64|u8 [op=sum|max|min] [root=] room=
   send recv  comm= stream= count= type= peer= room=
+             both: [input=LABEL] it reads what LABEL has written; [output=LABEL, over_input=LABEL] it writes over what
+             LABEL writes, or reads; [in_place=1] as NCCL defines it, in its own output
+  copy stream= input=LABEL bytes= type=u8 room= (on the device) | host stream= us= (a host function)
   event_record event= stream= | stream_wait event= stream= | kernel stream= us=
   stream_sync stream= | event_sync event= | device_sync | read stream= | read_legacy
   malloc block= bytes= | free block= | sleep ms= | exit code=

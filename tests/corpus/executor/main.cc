@@ -1,5 +1,6 @@
-// gordian_corpus_job PROGRAM [RESULTS]: runs a corpus job (program.h), a process a rank. An ordinary program of
-// NCCL and CUDA that knows nothing of gordian. With RESULTS, each rank leaves RESULTS.RANK when it ends well.
+// gordian_corpus_job PROGRAM [RESULTS [bytes]]: runs a corpus job (program.h), a process a rank. An ordinary program of
+// NCCL and CUDA that knows nothing of gordian. With RESULTS, each rank leaves RESULTS.RANK when it ends well, and with "bytes" all of its
+// memory in RESULTS.RANK.bytes.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -8,13 +9,14 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #include "tests/corpus/executor/rank.h"
 
 int main(int argc, char** argv) {
-  if (argc < 2 || argc > 3) {
-    std::fprintf(stderr, "usage: %s PROGRAM [RESULTS]\n", argv[0]);
+  if (argc < 2 || argc > 4 || (argc == 4 && std::strcmp(argv[3], "bytes") != 0)) {
+    std::fprintf(stderr, "usage: %s PROGRAM [RESULTS [bytes]]\n", argv[0]);
     return 2;
   }
   const corpus::Program program = corpus::Load(argv[1]);
@@ -34,7 +36,7 @@ int main(int argc, char** argv) {
       if (getppid() != parent) std::_Exit(1);
       corpus::Rank rank(program, static_cast<int>(r), static_cast<corpus::Shared*>(shared));
       rank.Run();
-      if (argc == 3) rank.WriteResults(argv[2]);
+      if (argc >= 3) rank.WriteResults(argv[2], argc == 4);
       std::exit(0);  // with handlers: who still destroys communicators learns of it
     }
     ranks.push_back(pid);

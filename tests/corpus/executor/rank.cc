@@ -117,7 +117,10 @@ Rank::Rank(const Program& program, int rank, Shared* shared)
   std::vector<char> inputs(bytes_);
   for (const std::vector<Operation>& operations : mine_.threads) {
     for (const Operation& each : operations) {
-      if (each.room != 0) Fill(each, inputs.data() + each.offset);
+      if (each.room == 0) continue;
+      Fill(each, inputs.data() + each.offset);
+      // Both of its buffers: which of them an operation in place uses follows from its kind.
+      if (each.Has("in_place")) Fill(each, inputs.data() + each.offset + each.room);
     }
   }
   void* memory = nullptr;
@@ -152,11 +155,17 @@ void Rank::Run() {
   CUDA(cudaDeviceSynchronize());
 }
 
-void Rank::WriteResults(const char* path) const {
+void Rank::WriteResults(const char* path, bool bytes_too) const {
   const Operation op{.label = "results", .kind = "results", .values = {}};
   std::vector<char> bytes(bytes_);
   if (bytes_ != 0) CUDA(cudaMemcpy(bytes.data(), memory_, bytes_, cudaMemcpyDeviceToHost));
   const std::string name = std::string(path) + "." + std::to_string(rank_);
+  if (bytes_too) {
+    FILE* file = std::fopen((name + ".bytes").c_str(), "we");
+    if (file == nullptr || std::fwrite(bytes.data(), 1, bytes_, file) != bytes_ || std::fclose(file) != 0) {
+      Failed(rank_, op, name.c_str());
+    }
+  }
   FILE* file = std::fopen(name.c_str(), "we");
   if (file == nullptr) Failed(rank_, op, name.c_str());
   for (const std::vector<Operation>& operations : mine_.threads) {
@@ -172,6 +181,24 @@ void Rank::WriteResults(const char* path) const {
 
 cudaStream_t Rank::Stream(const Operation& op) const {
   return op.Text("stream") == "legacy" ? nullptr : streams_.at(static_cast<int>(op.Number("stream")));
+}
+
+char* Rank::Input(const std::string& label) const {
+  for (const std::vector<Operation>& operations : mine_.threads) {
+    for (const Operation& each : operations) {
+      if (each.label == label && each.room != 0) return memory_ + each.offset;
+    }
+  }
+  Fail("no memory of " + label);
+}
+
+char* Rank::Output(const std::string& label) const {
+  for (const std::vector<Operation>& operations : mine_.threads) {
+    for (const Operation& each : operations) {
+      if (each.label == label && each.room != 0) return memory_ + each.offset + each.room;
+    }
+  }
+  Fail("no memory of " + label);
 }
 
 int Rank::RankIn(const Operation& op, int comm) const {
@@ -234,6 +261,13 @@ bool Rank::RunStream(const Operation& op) {
     uint64_t us = static_cast<uint64_t>(op.Number("us"));
     void* arguments[] = {&us};
     CUDA(cudaLaunchKernel(reinterpret_cast<const void*>(&BusyKernel), dim3(1), dim3(32), arguments, 0, Stream(op)));
+  } else if (op.kind == "host") {
+    CUDA(cudaLaunchHostFunc(Stream(op), [](void* us) { usleep(static_cast<unsigned>(reinterpret_cast<uintptr_t>(us))); },
+                            reinterpret_cast<void*>(static_cast<uintptr_t>(op.Number("us")))));
+  } else if (op.kind == "copy") {
+    if (static_cast<size_t>(op.Number("bytes")) > op.room) Fail(op.label + ": more bytes than there is room for");
+    CUDA(cudaMemcpyAsync(memory_ + op.offset + op.room, Output(op.Text("input")), static_cast<size_t>(op.Number("bytes")),
+                         cudaMemcpyDeviceToDevice, Stream(op)));
   } else if (op.kind == "capture_begin") {
     CUDA(cudaStreamBeginCapture(Stream(op), cudaStreamCaptureModeThreadLocal));
   } else if (op.kind == "capture_end") {
@@ -293,8 +327,19 @@ void Rank::Communicate(const Operation& op) {
                     op.kind == "gather" || op.kind == "scatter";
   if ((wide ? most : most / members.size()) > op.room) Fail(op.label + ": count is more than there is room for");
   Transfer transfer;
-  transfer.input = memory_ + op.offset;
-  transfer.output = memory_ + op.offset + op.room;
+  char* input = op.Has("input") ? Output(op.Text("input")) : memory_ + op.offset;
+  char* output = memory_ + op.offset + op.room;
+  if (op.Has("output")) output = Output(op.Text("output"));
+  if (op.Has("over_input")) output = Input(op.Text("over_input"));
+  if (op.Has("in_place")) {
+    input = output;
+    const size_t part = static_cast<size_t>(op.Number("count")) * ElementSize(op.Text("type"));
+    const size_t own = part * static_cast<size_t>(RankIn(op, static_cast<int>(op.Number("comm"))));
+    if (op.kind == "all_gather") input += own;
+    if (op.kind == "reduce_scatter") output += own;
+  }
+  transfer.input = input;
+  transfer.output = output;
   transfer.comm = comms_[op.Number("comm")];
   transfer.stream = Stream(op);
   NCCL(CallFromItsSite(op, transfer));

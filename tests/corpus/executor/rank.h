@@ -36,7 +36,8 @@ class Rank {
   // To the end of its program, and of all work on its device. An error of a call ends the process with code 8.
   void Run();
   // A line `label hash` for each operation with memory: of all that it could have written.
-  void WriteResults(const char* path) const;
+  // With `bytes_too`, PATH.RANK.bytes gets all of the rank's memory: the buffers of its operations, in their order.
+  void WriteResults(const char* path, bool bytes_too) const;
 
  private:
   struct Graph {
@@ -50,6 +51,9 @@ class Rank {
   bool RunCommunicator(const Operation& op);   // init to destroy
   void Communicate(const Operation& op);       // collectives, sends, receives
   cudaStream_t Stream(const Operation& op) const;
+  // The buffers of another operation. Ends the process when there is none with this label.
+  char* Input(const std::string& label) const;
+  char* Output(const std::string& label) const;
   int RankIn(const Operation& op, int comm) const;
   void Fill(const Operation& op, char* bytes) const;
 
