@@ -128,6 +128,10 @@ bool OpenRuntime(const char* path) {
   find(&g_cuda.host_alloc, Library::kRuntime, "cudaHostAlloc");
   find(&g_cuda.stream_is_capturing, Library::kRuntime, "cudaStreamIsCapturing");
   find(&g_cuda.get_device, Library::kRuntime, "cudaGetDevice");
+  find(&g_cuda.event_create, Library::kRuntime, "cudaEventCreateWithFlags");
+  find(&g_cuda.event_record, Library::kRuntime, "cudaEventRecord");
+  find(&g_cuda.event_query, Library::kRuntime, "cudaEventQuery");
+  find(&g_cuda.exchange_capture_mode, Library::kRuntime, "cudaThreadExchangeStreamCaptureMode");
   find(&g_cuda.stream_wait_value64, Library::kDriver, "cuStreamWaitValue64_v2");
   return g_runtime.grtUseCudaStreams(&g_cuda) == grtSuccess;
 }

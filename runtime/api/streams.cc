@@ -1,11 +1,13 @@
 // Streams of the C API: what else is on them, and our own ones.
 #include "runtime/api/handles.h"
+#include "runtime/cpu/stream_driver.h"
 #include "runtime/cpu/stream_order.h"
 #include "runtime/include/gordian/runtime_front.h"
 
 using gordian::runtime::Guarded;
 using gordian::runtime::OwnStreams;
 using gordian::runtime::StreamOrder;
+using gordian::runtime::TheDriver;
 using gordian::runtime::TheOwnStreams;
 
 grtResult_t grtStreamExclusive(cudaStream_t stream, int exclusive) {
@@ -29,16 +31,36 @@ grtResult_t grtStreamForeignAll(void) {
   });
 }
 
+namespace {
+
+// A front tells of all work on all of CUDA's streams; of the default ones, which others write to unseen, nothing is
+// begun early.
+void Follow(cudaStream_t stream) {
+  constexpr uintptr_t kDefaultStreams = 2;  // 0, cudaStreamLegacy, cudaStreamPerThread
+  if (TheOwnStreams() == nullptr && reinterpret_cast<uintptr_t>(stream) > kDefaultStreams) {
+    StreamOrder::Get().Declare(stream, true, false);
+  }
+}
+
+}  // namespace
+
 grtResult_t grtEventRecorded(const void* event, cudaStream_t stream) {
   return Guarded([&] {
-    StreamOrder::Get().Recorded(event, stream);
+    if (TheDriver().IsCapturing(stream)) {
+      StreamOrder::Get().Forgotten(event);  // the capture's, until it is recorded again
+      return grtSuccess;
+    }
+    Follow(stream);
+    StreamOrder::Get().Recorded(event, stream, &TheDriver());
     return grtSuccess;
   });
 }
 
 grtResult_t grtEventAwaited(const void* event, cudaStream_t stream) {
   return Guarded([&] {
-    StreamOrder::Get().Awaited(event, stream);
+    if (TheDriver().IsCapturing(stream)) return grtSuccess;  // the wait is the graph's
+    Follow(stream);
+    StreamOrder::Get().Awaited(event, stream, &TheDriver());
     return grtSuccess;
   });
 }

@@ -10,6 +10,8 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr unsigned kWaitValueGreaterOrEqual = 0;  // CU_STREAM_WAIT_VALUE_GEQ
+constexpr unsigned kEventDisableTiming = 2;        // cudaEventDisableTiming
+constexpr int kCaptureModeRelaxed = 2;             // cudaStreamCaptureModeRelaxed
 
 struct TurnCall {
   Engine* engine;
@@ -26,6 +28,67 @@ Engine* EngineOf(const Unit& unit) {
 }
 
 }  // namespace
+
+class CudaStreams::Relaxed {
+ public:
+  explicit Relaxed(const grtCudaFunctions_t& cuda) : cuda_(cuda) {
+    exchanged_ = cuda_.exchange_capture_mode != nullptr && cuda_.exchange_capture_mode(&mode_) == 0;
+  }
+  ~Relaxed() {
+    if (exchanged_) cuda_.exchange_capture_mode(&mode_);
+  }
+  Relaxed(const Relaxed&) = delete;
+  Relaxed& operator=(const Relaxed&) = delete;
+
+ private:
+  const grtCudaFunctions_t& cuda_;
+  int mode_ = kCaptureModeRelaxed;
+  bool exchanged_ = false;
+};
+
+class CudaStreams::Marker : public StreamMarker {
+ public:
+  Marker(CudaStreams* streams, int device, void* event) : streams_(*streams), device_(device), event_(event) {}
+  ~Marker() override {
+    const std::lock_guard<std::mutex> lock(streams_.events_mutex_);
+    streams_.events_[device_].push_back(event_);
+  }
+  bool Reached() override {
+    const Relaxed relaxed(streams_.cuda_);
+    return streams_.cuda_.event_query(event_) == 0;
+  }
+
+ private:
+  CudaStreams& streams_;
+  const int device_;
+  void* const event_;
+};
+
+void* CudaStreams::TakeEvent(int device) {
+  {
+    const std::lock_guard<std::mutex> lock(events_mutex_);
+    std::vector<void*>& spare = events_[device];
+    if (!spare.empty()) {
+      void* const event = spare.back();
+      spare.pop_back();
+      return event;
+    }
+  }
+  void* event = nullptr;
+  return cuda_.event_create(&event, kEventDisableTiming) == 0 ? event : nullptr;
+}
+
+std::shared_ptr<StreamMarker> CudaStreams::Mark(cudaStream_t stream) {
+  if (cuda_.event_create == nullptr || cuda_.event_record == nullptr || cuda_.event_query == nullptr) return nullptr;
+  const Relaxed relaxed(cuda_);
+  if (IsCapturing(stream)) return nullptr;
+  const int device = CurrentDevice();
+  void* const event = TakeEvent(device);
+  if (event == nullptr) return nullptr;
+  auto marker = std::make_shared<Marker>(this, device, event);
+  // Refused where the stream is not of the current device.
+  return cuda_.event_record(event, stream) == 0 ? marker : nullptr;
+}
 
 uint64_t* CudaStreams::NewWord() {
   if (words_left_ == 0) {

@@ -6,6 +6,9 @@
 // The value of a stream's word is the number of its first units that are all finished, so that units
 // may finish in any order.
 //
+// A marker is an event: it adds no dependency, as a host function would. Events are made and asked in relaxed capture
+// mode, so that no other thread's capture ends by that.
+//
 // Threads: any. Lives as long as its process.
 #ifndef GORDIAN_RUNTIME_CPU_CUDA_STREAMS_H_
 #define GORDIAN_RUNTIME_CPU_CUDA_STREAMS_H_
@@ -15,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <vector>
 
 #include "runtime/cpu/stream_driver.h"
 #include "runtime/include/gordian/runtime_front.h"
@@ -30,8 +34,11 @@ class CudaStreams : public StreamDriver {
   bool Carries() const override { return false; }
   int CurrentDevice() override;
   bool IsCapturing(cudaStream_t stream) override;
+  std::shared_ptr<StreamMarker> Mark(cudaStream_t stream) override;
 
  private:
+  class Marker;
+  class Relaxed;
   struct Stream {
     uint64_t* word = nullptr;  // pinned
     uint64_t next = 1;
@@ -39,12 +46,15 @@ class CudaStreams : public StreamDriver {
     std::set<uint64_t> beyond;     // and these
   };
   uint64_t* NewWord();
+  void* TakeEvent(int device);
 
   const grtCudaFunctions_t cuda_;
   std::mutex mutex_;
   std::map<cudaStream_t, Stream> streams_;
   uint64_t* words_ = nullptr;
   size_t words_left_ = 0;
+  std::mutex events_mutex_;
+  std::map<int, std::vector<void*>> events_;  // spare ones, by device
 };
 
 }  // namespace gordian::runtime

@@ -12,9 +12,21 @@
 
 namespace gordian::runtime {
 
+// A point on a stream.
+class StreamMarker {
+ public:
+  virtual ~StreamMarker() = default;
+  // All that was enqueued before it is done. Does not block.
+  virtual bool Reached() = 0;
+};
+
 class StreamDriver {
  public:
   virtual ~StreamDriver() = default;
+
+  // The end of the stream as it is now. Null: this driver has no means that adds no dependency, or the
+  // stream is being captured.
+  virtual std::shared_ptr<StreamMarker> Mark(cudaStream_t) { return nullptr; }
 
   // Puts `unit` on its stream: once all earlier work is done, Engine::Turn(unit) is called. If the
   // unit is strict, later work waits until Release(unit), else it does not.

@@ -30,13 +30,24 @@ void StreamOrder::ForeignAll() {
   for (auto& [handle, stream] : streams_) stream.foreign = true;
 }
 
-void StreamOrder::Recorded(const void* event, cudaStream_t stream) {
+// Where other work stands at the end of a stream, a run begins behind it.
+void StreamOrder::Mark(Stream* s, cudaStream_t stream, StreamDriver* driver) {
+  if (!s->foreign || !s->exclusive || driver == nullptr) return;
+  std::shared_ptr<StreamMarker> marker = driver->Mark(stream);
+  if (marker == nullptr) return;
+  s->run = std::make_shared<Run>();
+  s->run->marker = std::move(marker);
+  s->foreign = false;
+}
+
+void StreamOrder::Recorded(const void* event, cudaStream_t stream, StreamDriver* driver) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const Stream& s = streams_[stream];
+  Stream& s = streams_[stream];
+  Mark(&s, stream, driver);
   events_[event] = Point{s.exclusive && !s.foreign, s.run};
 }
 
-void StreamOrder::Awaited(const void* event, cudaStream_t stream) {
+void StreamOrder::Awaited(const void* event, cudaStream_t stream, StreamDriver* driver) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Stream& s = streams_[stream];
   const auto at = events_.find(event);
@@ -44,10 +55,13 @@ void StreamOrder::Awaited(const void* event, cudaStream_t stream) {
     s.foreign = true;
     return;
   }
+  Mark(&s, stream, driver);
   if (s.foreign || at->second.run == nullptr) return;
+  // What has started holds nothing up: rows of waits do not grow without end.
+  if (Started(at->second.run.get())) return;
   auto run = std::make_shared<Run>();
   run->clean = true;
-  if (s.run != nullptr) run->after.push_back(std::move(s.run));
+  if (s.run != nullptr && !Started(s.run.get())) run->after.push_back(std::move(s.run));
   run->after.push_back(at->second.run);
   s.run = std::move(run);
 }
@@ -78,11 +92,17 @@ void StreamOrder::Turn(Unit* unit) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (unit->run == nullptr) return;
   unit->run->started = true;
+  unit->run->marker.reset();
   unit->run->after.clear();
 }
 
 bool StreamOrder::Started(Run* run) {
   if (run->started) return true;
+  if (run->marker != nullptr && run->marker->Reached()) {
+    run->marker.reset();
+    run->started = true;
+    return true;
+  }
   if (!run->clean) return false;
   for (const std::shared_ptr<Run>& before : run->after) {
     if (!Started(before.get())) return false;

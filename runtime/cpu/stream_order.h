@@ -4,7 +4,9 @@
 // stands. All of its operations have their inputs as soon as what was in front of the run is done,
 // but for what they get from each other. So a run has started when the turn of its first operation
 // has come; or, if it stands behind runs alone (by the stream's order or by event waits), when those
-// have. Whether operations of a started run touch the same memory is the engine's question.
+// have. Other work that an event is recorded behind, or a wait follows, gets a marker: the run that begins
+// there has started when the marker is reached, whatever else the stream or who waits for the event stands
+// behind. Whether operations of a started run touch the same memory is the engine's question.
 //
 // Threads: any. Process-wide, since events join streams of several devices.
 #ifndef GORDIAN_RUNTIME_CPU_STREAM_ORDER_H_
@@ -15,6 +17,7 @@
 #include <mutex>
 #include <vector>
 
+#include "runtime/cpu/stream_driver.h"
 #include "runtime/cpu/task.h"
 #include "runtime/include/gordian/runtime.h"
 
@@ -24,6 +27,7 @@ struct Run {
   bool started = false;
   bool clean = false;  // nothing else than `after` stands in front of it
   std::vector<std::shared_ptr<Run>> after;
+  std::shared_ptr<StreamMarker> marker;  // where it begins; may be null
 };
 
 class StreamOrder {
@@ -34,8 +38,9 @@ class StreamOrder {
   void Declare(cudaStream_t stream, bool exclusive, bool empty);
   void Foreign(cudaStream_t stream);
   void ForeignAll();
-  void Recorded(const void* event, cudaStream_t stream);
-  void Awaited(const void* event, cudaStream_t stream);
+  // Before CUDA is asked to. `driver` marks what stands at the stream's end; null: nobody does.
+  void Recorded(const void* event, cudaStream_t stream, StreamDriver* driver = nullptr);
+  void Awaited(const void* event, cudaStream_t stream, StreamDriver* driver = nullptr);
   void Forgotten(const void* event);
   void Forget(cudaStream_t stream);
 
@@ -63,6 +68,7 @@ class StreamOrder {
     std::shared_ptr<Run> run;  // null: behind nothing
   };
   static bool Started(Run* run);
+  static void Mark(Stream* s, cudaStream_t stream, StreamDriver* driver);
 
   std::mutex mutex_;
   std::map<cudaStream_t, Stream> streams_;

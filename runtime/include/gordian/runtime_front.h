@@ -11,7 +11,8 @@
 extern "C" {
 #endif
 
-/* CUDA's functions, with its enumerations as int. All are needed. */
+/* CUDA's functions, with its enumerations as int. All are needed, but for those of events: without them work that is
+ * done counts as unfinished where an operation waits for an event behind it, and fewer begin early. */
 typedef struct {
   uint32_t size, reserved;
   int (*launch_host_func)(cudaStream_t stream, void (*fn)(void*), void* user);
@@ -19,10 +20,14 @@ typedef struct {
   int (*stream_wait_value64)(cudaStream_t stream, unsigned long long address, uint64_t value, unsigned flags);
   int (*stream_is_capturing)(cudaStream_t stream, int* status);
   int (*get_device)(int* device);
+  int (*event_create)(void** event, unsigned flags);
+  int (*event_record)(void* event, cudaStream_t stream);
+  int (*event_query)(void* event);
+  int (*exchange_capture_mode)(int* mode);
 } grtCudaFunctions_t;
 
-/* Before anything else. The library for the host's processors enqueues operations on CUDA's streams from
- * then on, and executes them in memory that the host can reach (the emulated devices'); the one for GPUs has
+/* Before anything else. Whoever calls it tells of all work on all streams (grtStreamForeign, grtEventRecorded and their
+ * like). The library for the host's processors enqueues operations on CUDA's streams from then on, and executes them in memory that the host can reach (the emulated devices'); the one for GPUs has
  * CUDA of its own and looks at nothing here. */
 GRT_API grtResult_t grtUseCudaStreams(const grtCudaFunctions_t* functions);
 

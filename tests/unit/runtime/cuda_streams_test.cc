@@ -99,7 +99,11 @@ class CudaStreams : public ::testing::Test {
         [](int* device) {
           *device = 0;
           return 0;
-        }};
+        },
+        nullptr,
+        nullptr,
+        nullptr,
+        nullptr};
     ASSERT_EQ(grtUseCudaStreams(&functions), grtSuccess);
     TheStandIn().Let();
   }

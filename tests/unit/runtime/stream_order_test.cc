@@ -80,6 +80,81 @@ TEST_F(StreamOrderTest, UnknownEventsAndStreams) {
   EXPECT_FALSE(order_.HasStarted(*Place(one_)));
 }
 
+// Markers that are reached when the test says so.
+class Marking : public StreamDriver {
+ public:
+  struct Point : StreamMarker {
+    bool reached = false;
+    bool Reached() override { return reached; }
+  };
+  std::shared_ptr<StreamMarker> Mark(cudaStream_t) override {
+    points.push_back(std::make_shared<Point>());
+    return points.back();
+  }
+  grtResult_t Enqueue(const std::shared_ptr<Unit>&) override { return grtSuccess; }
+  void Release(const std::shared_ptr<Unit>&) override {}
+  bool Carries() const override { return false; }
+  int CurrentDevice() override { return 0; }
+  bool IsCapturing(cudaStream_t) override { return false; }
+
+  std::vector<std::shared_ptr<Point>> points;
+};
+
+// As in training: what is communicated is ready when a kernel on another stream is, whatever else its own
+// stream still has in front of it.
+TEST_F(StreamOrderTest, EventsBehindWorkThatIsDone) {
+  Marking driver;
+  const auto a = Place(one_);
+  order_.Foreign(two_);
+  order_.Recorded(&event_, two_, &driver);
+  order_.Awaited(&event_, one_, &driver);
+  const auto b = Place(one_);
+  ASSERT_EQ(driver.points.size(), 1u);
+  EXPECT_TRUE(order_.HasStarted(*a));
+  EXPECT_FALSE(order_.HasStarted(*b));
+  driver.points[0]->reached = true;
+  EXPECT_TRUE(order_.HasStarted(*b));
+}
+
+TEST_F(StreamOrderTest, AWaitBehindWorkThatIsDone) {
+  Marking driver;
+  const auto a = Place(one_);
+  order_.Recorded(&event_, one_, &driver);
+  order_.Foreign(two_);
+  order_.Awaited(&event_, two_, &driver);
+  const auto b = Place(two_);
+  ASSERT_EQ(driver.points.size(), 1u);
+  EXPECT_FALSE(order_.HasStarted(*b));
+  driver.points[0]->reached = true;
+  EXPECT_TRUE(order_.HasStarted(*b));
+}
+
+TEST_F(StreamOrderTest, AStreamThatIsNew) {
+  Marking driver;
+  const cudaStream_t fresh = Stream(3);
+  const auto a = Place(one_);
+  order_.Recorded(&event_, one_, &driver);
+  order_.Declare(fresh, true, false);
+  order_.Awaited(&event_, fresh, &driver);
+  const auto b = Place(fresh);
+  ASSERT_EQ(driver.points.size(), 1u);
+  driver.points[0]->reached = true;
+  EXPECT_TRUE(b->early && order_.HasStarted(*b));
+}
+
+// Work between an operation and the next is never passed, however many events are about it.
+TEST_F(StreamOrderTest, WorkBetweenIsNotPassed) {
+  Marking driver;
+  order_.Foreign(one_);
+  const auto a = Place(one_);
+  order_.Turn(a.get());
+  order_.Foreign(one_);
+  order_.Recorded(&event_, one_, &driver);
+  order_.Awaited(&event_, two_, &driver);
+  EXPECT_FALSE(order_.HasStarted(*Place(one_)));
+  EXPECT_FALSE(order_.HasStarted(*Place(two_)));
+}
+
 TEST(Agree, OnlyIfAllWant) {
   for (const int against : {-1, 1}) {
     grtUniqueId id;
