@@ -432,6 +432,17 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
   }
   // Without a watcher an answer is needed only where there is something it could have looked at.
   out->set_answered(header.watcher_tid != 0 ? WatcherAnswered() : !unfinished);
+  // After it is known that it has answered: it tells of them before.
+  if (out->answered() && ring_->ReadHeader(&header)) {
+    for (uint32_t i = 0; i < std::min(header.early_used, ring::kMaxEarly); ++i) {
+      v1::EarlyOperation* const early = out->add_early();
+      early->set_comm(header.early[i].comm);
+      early->set_kind(static_cast<uint32_t>(header.early[i].kind));
+      early->set_peer(header.early[i].peer);
+      early->set_sequence(header.early[i].sequence);
+    }
+    out->set_early_unknown(header.early_more != 0);
+  }
   out->set_lost_streams(header.lost_streams);
   out->set_lost_comms(header.lost_comms);
   out->set_lost_markers(header.lost_markers);

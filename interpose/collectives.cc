@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,7 @@ constexpr uint32_t kMostGroupInits = 64;
   F(grtUseCudaStreams) F(grtAgree) F(grtChildId) F(grtCommInitRankConfig) F(grtCommConnect)       \
   F(grtCommDestroy) F(grtStreamGone) F(grtCanCapture)                                             \
   F(grtCommAbort) F(grtCommGetAsyncError) F(grtSubmit) F(grtGroupStart) F(grtGroupEnd)            \
-  F(grtGetUniqueId) F(grtGetStats) F(grtStreamExclusive) F(grtStreamForeign)                      \
+  F(grtFrontEarly) F(grtGetUniqueId) F(grtGetStats) F(grtStreamExclusive) F(grtStreamForeign)                      \
   F(grtStreamForeignAll) F(grtEventRecorded) F(grtEventAwaited) F(grtEventForgotten)
 struct Functions {
 #define GORDIAN_MEMBER(name) decltype(&::name) name;
@@ -70,6 +71,9 @@ struct GroupState {
   GroupInit init[kMostGroupInits];
 };
 constinit thread_local GroupState t_group __attribute__((tls_model("initial-exec"))) = {};
+
+constinit thread_local grtFrontName_t t_name __attribute__((tls_model("initial-exec"))) = {};
+constexpr uint32_t kKindBits = 3;
 
 // For the person who runs the job: it does not do what was asked for.
 void Say(const char* what, const char* why) {
@@ -348,9 +352,37 @@ bool RouteOperation(ring::CallId call, const OperationArguments& a, ncclResult_t
   d.op = a.reduce_op < 0 ? grtSum : static_cast<grtRedOp_t>(a.reduce_op);
   d.root_or_peer = a.root_or_peer < 0 ? 0 : a.root_or_peer;
   d.comm = routed->comm;
+  d.reserved[0] = t_name.word[0];
+  d.reserved[1] = t_name.word[1];
   *result = ToNccl(g_runtime.grtSubmit(&d, static_cast<cudaStream_t>(a.stream), nullptr));
   Count(g_counters->operations);
   return true;
+}
+
+void NameOperation(uint32_t comm, ring::NumberKind kind, int32_t peer, uint64_t sequence) {
+  t_name.word[0] = uint64_t{comm} << 32 | static_cast<uint32_t>(peer);
+  t_name.word[1] = sequence << kKindBits | static_cast<uint32_t>(kind);
+}
+
+void TellEarly(ring::Header& header) {
+  if (g_collectives.load(std::memory_order_acquire) != 2) return;
+  constexpr int kTries = 20;
+  grtFrontName_t names[ring::kMaxEarly];
+  uint32_t count = 0;
+  grtResult_t result = grtInProgress;
+  for (int i = 0; i < kTries && result == grtInProgress; ++i) {
+    if (i != 0) sched_yield();
+    result = g_runtime.grtFrontEarly(names, ring::kMaxEarly, &count);
+  }
+  if (result == grtNotSupported) return;
+  const uint32_t told = result != grtSuccess ? 0 : count < ring::kMaxEarly ? count : ring::kMaxEarly;
+  for (uint32_t i = 0; i < told; ++i) {
+    header.early[i] = {names[i].word[1] >> kKindBits, static_cast<uint32_t>(names[i].word[0] >> 32),
+                       static_cast<int32_t>(static_cast<uint32_t>(names[i].word[0])),
+                       static_cast<ring::NumberKind>(names[i].word[1] & ((1u << kKindBits) - 1)), 0};
+  }
+  Put(header.early_used, told);
+  Put(header.early_more, uint32_t{result != grtSuccess || count > told});
 }
 
 void RouteGroupStart() {

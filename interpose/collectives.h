@@ -26,6 +26,7 @@
 
 #include "interpose/describe_nccl.h"
 #include "proto/ring/calls.h"
+#include "proto/ring/layout.h"
 
 namespace gordian::interpose {
 
@@ -39,6 +40,10 @@ inline bool RoutesCollectives() {
 
 // True: the runtime has the call, and *result is its result. False: it is NCCL's.
 bool RouteOperation(ring::CallId call, const OperationArguments& arguments, ncclResult_t* result);
+// The operation that this thread is about to route, as its records name it.
+void NameOperation(uint32_t comm, ring::NumberKind kind, int32_t peer, uint64_t sequence);
+// What the runtime carries out before its turn, into the header, for a round. By the watcher: waits for nobody.
+void TellEarly(ring::Header& header);
 void RouteGroupStart();
 // Before the real call: of the runtime's part. After it: communicators that the group has made.
 ncclResult_t RouteGroupEnd();

@@ -1,5 +1,6 @@
 #include "interpose/describe_nccl.h"
 
+#include "interpose/collectives.h"
 #include "interpose/gpu_progress.h"
 #include "interpose/graph_markers.h"
 #include "interpose/handle_tables.h"
@@ -352,6 +353,12 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
   note->order = order;
   const uint32_t comm_id = comm != nullptr ? comm->id : ring::kNoId;
   const uint32_t stream_id = stream != nullptr ? stream->id : ring::kNoId;
+  if (__builtin_expect(g_collectives.load(std::memory_order_relaxed) == 2, 0)) {
+    const ring::NumberKind kind = !IsTransfer(call)                ? ring::NumberKind::kCollective
+                                  : call == ring::kCall_ncclSend ? ring::NumberKind::kSend
+                                                                 : ring::NumberKind::kReceive;
+    NameOperation(comm_id, kind, IsTransfer(call) ? arguments.root_or_peer : -1, number);
+  }
   if (IsSignal(call)) {
     RecordSignals(thread, call, site, ticks, comm_id, stream_id, *note);
   } else if (ring::Record* record =

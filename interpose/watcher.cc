@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "interpose/collectives.h"
 #include "interpose/driver_api.h"
 #include "interpose/glibc_floor.h"
 #include "interpose/gpu_progress.h"
@@ -191,6 +192,7 @@ void* Watch(void* argument) {
     const uint32_t request = Shared(header.round_request).load(std::memory_order_seq_cst);
     PollResult result;
     const bool asked = request != Shared(header.round_answer).load(std::memory_order_relaxed);
+    if (asked) TellEarly(header);
     if (Poll(process, asked, &result)) {
       Shared(header.round_answer).store(request, std::memory_order_release);
     }

@@ -179,6 +179,14 @@ struct CommStateNow {
   uint64_t next_sequence = 0;
 };
 
+// The preemptive runtime carries it out although its turn on its stream has not come: it has started.
+struct EarlyOperation {
+  CommId comm = 0;
+  bool transfer = false, sends = false;
+  int32_t peer = -1;      // of a transfer
+  uint64_t sequence = 0;  // as in its record
+};
+
 struct ProcessState {
   ProcessId process = 0;
   bool alive = true;
@@ -187,6 +195,8 @@ struct ProcessState {
   std::vector<ThreadState> threads;
   std::vector<StreamState> streams;
   std::vector<CommStateNow> comms;
+  std::vector<EarlyOperation> early;
+  bool early_unknown = false;  // any may be among them
   uint64_t lost_records = 0, lost_streams = 0, lost_comms = 0, lost_markers = 0;
   uint64_t nccl_calls = 0;
   std::vector<std::string> not_visible;

@@ -72,6 +72,7 @@ WaitForGraph::WaitForGraph(const ExecutionGraph& execution, const Matcher& match
       for (const WorkItem& item : queue.items) ItemWaits(process, queue, item);
     }
   }
+  FindEarly();
   for (KernelId id : kernels_) LaunchWaits(*execution_.FindKernel(id));
   if (conjecture_ == Conjecture::kNoProcessors) ProcessorWaits(kernels_);
   for (const auto& [id, process] : execution_.processes()) {
@@ -239,7 +240,9 @@ void WaitForGraph::LaunchWaits(const Kernel& kernel) {
   if (process.has_state && process.state.stopped) {
     Wait(start, Leaf(LeafKind::kStopped, kernel.process), Reason::kStreamOrder);
   }
-  if (!kernel.enqueued) {
+  if (StartsEarly(process, kernel)) {
+    EarlyWaits(process, kernel, done);
+  } else if (!kernel.enqueued) {
     const uint32_t thread = ThreadOf(kernel.process, kernel.thread);
     Wait(start, thread != kNoNode ? thread : Leaf(LeafKind::kUnknown, kernel.process),
          kernel.in_group ? Reason::kOpenGroup : Reason::kFirstUse);

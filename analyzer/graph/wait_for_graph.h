@@ -183,6 +183,9 @@ class WaitForGraph {
   void Wait(uint32_t node, uint32_t on, Reason, int part = -1, KernelId kernel = 0,
             bool discouraged = false);
   void LaunchWaits(const Kernel&);
+  void FindEarly();
+  bool StartsEarly(const Process&, const Kernel&) const;
+  void EarlyWaits(const Process&, const Kernel&, uint32_t done);
   bool OfOneGroup(KernelId, const Kernel& open) const;
   void PartWaits(const Kernel&, int part, uint32_t done);
   void QueueWaits(const Process&, const Kernel&);
@@ -205,6 +208,8 @@ class WaitForGraph {
   std::vector<WaitNode>* const memory_;
   std::vector<WaitNode> nodes_;
   std::vector<KernelId> kernels_;  // in their order
+  // Parts that the preemptive runtime has begun before their turn; sorted. (communicator, kind, rank, peer, number)
+  std::vector<std::tuple<int, PartKind, int, int, uint64_t>> early_;
   std::vector<uint32_t> waiters_, memory_waits_;
   std::map<std::tuple<LeafKind, ProcessId, int>, uint32_t> leaves_;
   uint32_t done_leaf_ = kNoNode;

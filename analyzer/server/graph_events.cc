@@ -6,6 +6,7 @@
 
 #include "analyzer/server/graph_state_block.h"
 #include "proto/ring/calls.h"
+#include "proto/ring/layout.h"
 
 namespace gordian::server {
 namespace {
@@ -594,6 +595,19 @@ bool GraphEvents::TranslateProcessState(const ProcessState& state,
                           .state = TranslateCommState(from.state()),
                           .next_sequence = from.next_sequence()});
   }
+  for (const auto& from : state.early()) {
+    const auto kind = static_cast<ring::NumberKind>(from.kind());
+    if (kind > ring::NumberKind::kReceive || kind < ring::NumberKind::kCollective || out->early.size() == ring::kMaxEarly) {
+      out->early_unknown = true;
+      continue;
+    }
+    out->early.push_back({.comm = from.comm(),
+                          .transfer = kind != ring::NumberKind::kCollective,
+                          .sends = kind == ring::NumberKind::kSend,
+                          .peer = from.peer(),
+                          .sequence = from.sequence()});
+  }
+  out->early_unknown = out->early_unknown || state.early_unknown();
   const int not_visible = std::min(state.not_visible_size(), kMaxNotVisible);
   for (int i = 0; i < not_visible; ++i) out->not_visible.push_back(Cut(state.not_visible(i)));
   return true;

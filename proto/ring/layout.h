@@ -38,6 +38,7 @@ inline constexpr uint64_t kRingMagic = 0x3130676e69726467ull;  // "gdring01"
 inline constexpr uint32_t kMaxThreads = 256;
 inline constexpr uint32_t kMaxStreams = 2048;
 inline constexpr uint32_t kMaxComms = 1024;
+inline constexpr uint32_t kMaxEarly = 96;
 inline constexpr uint64_t kMaxFileBytes = 8ull << 20;
 
 // mono_ns = mono_base_ns + (ticks - ticks_base) * ns_per_tick_q32 / 2^32; with tsc == 0 ticks are
@@ -48,6 +49,15 @@ struct ClockCalibration {
   uint64_t real_base_ns;  // CLOCK_REALTIME at the same moment
   uint64_t ns_per_tick_q32;
   uint32_t tsc;
+  uint32_t reserved0;
+};
+
+// An operation that the preemptive runtime carries out before its turn in its stream has come.
+struct EarlyOperation {
+  uint64_t sequence;  // as OperationPayload::sequence
+  uint32_t comm;      // id
+  int32_t peer;       // of transfers
+  NumberKind kind;
   uint32_t reserved0;
 };
 
@@ -96,6 +106,10 @@ struct Header {
   uint64_t reserved[2];
   // Bit n % 64 of word n / 64: an outermost call of row n was made, whether or not it leaves records.
   alignas(64) uint64_t rows_used[8];
+  // Written by the watcher before it answers a round.
+  uint32_t early_used;
+  uint32_t early_more;      // not 0: there may be others
+  EarlyOperation early[kMaxEarly];
 };
 
 // What has come of `gordian run --cupti` (interpose/cupti_source.h).
@@ -178,6 +192,7 @@ static_assert(sizeof(ClockCalibration) == 40);
 static_assert(sizeof(ThreadSlot) == 256);
 static_assert(sizeof(StreamSlot) == 64);
 static_assert(sizeof(CommSlot) == 72);
+static_assert(sizeof(EarlyOperation) == 24);
 static_assert(sizeof(Header) <= 4096);
 
 }  // namespace gordian::ring

@@ -22,7 +22,7 @@
 
 namespace gordian::ring {
 
-inline constexpr uint32_t kRingAbiVersion = 6;
+inline constexpr uint32_t kRingAbiVersion = 7;
 
 enum class RecordKind : uint8_t {
   kNone = 0,     // never published

@@ -67,6 +67,7 @@ grtResult_t MakeTask(const grtOpDesc_t& d, std::shared_ptr<Task>* out) {
   }
   auto task = std::make_shared<Task>();
   task->comm = comm;
+  task->name = {{d.reserved[0], d.reserved[1]}};
   OpView& v = task->view;
   OpDesc& op = v.desc;
   op.kind = kind;
@@ -252,6 +253,11 @@ grtResult_t grtGroupEnd(void) {
   std::vector<Call> calls = std::exchange(t_group.calls, {});
   if (error != grtSuccess) return error;
   return Guarded([&] { return Launch(std::move(calls), true); });
+}
+
+grtResult_t grtFrontEarly(grtFrontName_t* names, uint32_t most, uint32_t* count) {
+  if (names == nullptr || count == nullptr) return grtInvalidArgument;
+  return Engine::Early(names, most, count) ? grtSuccess : grtInProgress;
 }
 
 grtResult_t grtStreamJoin(cudaStream_t stream) {

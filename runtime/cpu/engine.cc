@@ -39,12 +39,13 @@ grtResult_t CodeOf(Progress progress, const Comm& comm) {
 
 }  // namespace
 
-Engine* Engine::Of(int device) {
-  struct Engines {
-    pid_t pid = getpid();
-    std::mutex mutex;
-    std::map<int, Engine*> by_device;
-  };
+struct Engine::Engines {
+  pid_t pid = getpid();
+  std::mutex mutex;
+  std::map<int, Engine*> by_device;
+};
+
+Engine::Engines* Engine::All() {
   // Never destroyed: resident threads outlive main. A forked child has no threads but its own.
   static std::atomic<Engines*> all{nullptr};
   Engines* engines = all.load(std::memory_order_acquire);
@@ -56,6 +57,11 @@ Engine* Engine::Of(int device) {
       delete fresh;
     }
   }
+  return engines;
+}
+
+Engine* Engine::Of(int device) {
+  Engines* const engines = All();
   const std::lock_guard<std::mutex> lock(engines->mutex);
   Engine*& engine = engines->by_device[device];
   if (engine == nullptr) engine = new Engine(device);
@@ -526,6 +532,23 @@ void Engine::OnDone(Task& task, std::function<void(grtResult_t)> fn) {
     }
   }
   fn(task.result);
+}
+
+bool Engine::Early(grtFrontName_t* names, uint32_t most, uint32_t* count) {
+  *count = 0;
+  Engines* const engines = All();
+  const std::unique_lock<std::mutex> lock(engines->mutex, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  for (const auto& [device, engine] : engines->by_device) {
+    const std::unique_lock<std::mutex> its(engine->mutex_, std::try_to_lock);
+    if (!its.owns_lock()) return false;
+    for (const TaskPtr& task : engine->published_) {
+      if (task->name.word[1] == 0 || task->unit == nullptr || task->unit->turn.load(std::memory_order_acquire)) continue;
+      if (*count < most) names[*count] = task->name;
+      ++*count;
+    }
+  }
+  return true;
 }
 
 std::vector<std::shared_ptr<Task>> Engine::UnfinishedOf(const Comm& comm) {

@@ -54,6 +54,8 @@ class Engine {
   // The longest sleep with work outstanding. For tests: without a bound, a ring that was lost is a
   // hang.
   static void SetLongestSleep(int64_t ns);
+  // grtFrontEarly, of all engines. False: some engine is being changed.
+  static bool Early(grtFrontName_t* names, uint32_t most, uint32_t* count);
   // Unfinished operations of a communicator.
   std::vector<std::shared_ptr<Task>> UnfinishedOf(const Comm& comm);
 
@@ -74,6 +76,9 @@ class Engine {
     UnitPtr unit;
     std::shared_ptr<Comm> comm;
   };
+
+  struct Engines;
+  static Engines* All();
 
   explicit Engine(int device);
   void Publish(const UnitPtr& unit);

@@ -12,7 +12,7 @@
 
 #include "runtime/core/step.h"
 #include "runtime/cpu/comm.h"
-#include "runtime/include/gordian/runtime.h"
+#include "runtime/include/gordian/runtime_front.h"
 
 namespace gordian::runtime {
 
@@ -45,6 +45,7 @@ struct Task {
   Range reads, writes;
   std::shared_ptr<Unit> unit;  // until finished; the unit holds the task as well
   uint64_t number = 0;         // in the order of calls at this engine
+  grtFrontName_t name = {};    // by a front
 
   uint32_t begin_claim = kFree;  // a Claim
   std::atomic<bool> begun{false};

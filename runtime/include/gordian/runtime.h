@@ -160,7 +160,7 @@ typedef struct {
   grtPort_t port;     /* null: the communicator's port of tag 0 */
   grtComm_t comm;
   const void* scalar; /* grtPreMulSum: one element of `type`, read during the call; host memory */
-  uint64_t reserved[4];
+  uint64_t reserved[4]; /* 0 */
 } grtOpDesc_t;
 #define GRT_OP_DESC_INITIALIZER \
   { sizeof(grtOpDesc_t), GRT_MAGIC, GRT_VERSION, grtKindAllReduce, NULL, NULL, 0, grtFloat32, grtSum, 0, grtOrderDefault, 0, NULL, NULL, NULL, {0} }
