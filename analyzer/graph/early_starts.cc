@@ -1,5 +1,6 @@
-// Operations that the preemptive runtime carries out before their turn (docs/runtime.md). Which these are, each process
-// tells in every round: no rule here says what may begin early, and what nobody tells of starts at its turn (W2).
+// Operations that the preemptive runtime has begun, mostly before their turn (docs/runtime.md). Which these are, each process
+// tells in every round: no rule here says what may begin early, and what nobody tells of starts at its turn (W2) and
+// after the operation before it on its communicator (W8), to which the runtime does not keep.
 #include <algorithm>
 
 #include "analyzer/graph/wait_for_graph.h"

@@ -179,7 +179,7 @@ struct CommStateNow {
   uint64_t next_sequence = 0;
 };
 
-// The preemptive runtime carries it out although its turn on its stream has not come: it has started.
+// The preemptive runtime has begun it, whether its turn on its stream has come or not: it has started.
 struct EarlyOperation {
   CommId comm = 0;
   bool transfer = false, sends = false;

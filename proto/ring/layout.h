@@ -38,7 +38,7 @@ inline constexpr uint64_t kRingMagic = 0x3130676e69726467ull;  // "gdring01"
 inline constexpr uint32_t kMaxThreads = 256;
 inline constexpr uint32_t kMaxStreams = 2048;
 inline constexpr uint32_t kMaxComms = 1024;
-inline constexpr uint32_t kMaxEarly = 96;
+inline constexpr uint32_t kMaxEarly = 512;
 inline constexpr uint64_t kMaxFileBytes = 8ull << 20;
 
 // mono_ns = mono_base_ns + (ticks - ticks_base) * ns_per_tick_q32 / 2^32; with tsc == 0 ticks are
@@ -52,7 +52,8 @@ struct ClockCalibration {
   uint32_t reserved0;
 };
 
-// An operation that the preemptive runtime carries out before its turn in its stream has come.
+// An operation that the preemptive runtime has begun, mostly before its turn in its stream, and whose turn has not come
+// or which is unfinished.
 struct EarlyOperation {
   uint64_t sequence;  // as OperationPayload::sequence
   uint32_t comm;      // id
@@ -193,7 +194,7 @@ static_assert(sizeof(ThreadSlot) == 256);
 static_assert(sizeof(StreamSlot) == 64);
 static_assert(sizeof(CommSlot) == 72);
 static_assert(sizeof(EarlyOperation) == 24);
-static_assert(sizeof(Header) <= 4096);
+static_assert(sizeof(Header) <= 16384);
 
 }  // namespace gordian::ring
 

@@ -469,6 +469,10 @@ void Engine::Finish(const TaskPtr& task, grtResult_t result) {
     std::erase(published_, task);
     std::erase(unfinished_, task);
     version_.fetch_add(1, std::memory_order_release);
+    if (t.name.word[1] != 0 && t.unit != nullptr && !t.unit->turn.load(std::memory_order_acquire)) {
+      std::erase_if(through_, [](const Through& each) { return each.unit->turn.load(std::memory_order_acquire); });
+      through_.push_back({t.name, t.unit});
+    }
   }
   t.comm->statistics().operations.fetch_add(1, std::memory_order_relaxed);
   t.comm->statistics().bytes.fetch_add(
@@ -543,8 +547,13 @@ bool Engine::Early(grtFrontName_t* names, uint32_t most, uint32_t* count) {
     const std::unique_lock<std::mutex> its(engine->mutex_, std::try_to_lock);
     if (!its.owns_lock()) return false;
     for (const TaskPtr& task : engine->published_) {
-      if (task->name.word[1] == 0 || task->unit == nullptr || task->unit->turn.load(std::memory_order_acquire)) continue;
+      if (task->name.word[1] == 0) continue;
       if (*count < most) names[*count] = task->name;
+      ++*count;
+    }
+    for (const Through& through : engine->through_) {
+      if (through.unit->turn.load(std::memory_order_acquire)) continue;
+      if (*count < most) names[*count] = through.name;
       ++*count;
     }
   }

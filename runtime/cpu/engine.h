@@ -80,6 +80,11 @@ class Engine {
   struct Engines;
   static Engines* All();
 
+  struct Through {
+    grtFrontName_t name;
+    std::shared_ptr<Unit> unit;
+  };
+
   explicit Engine(int device);
   void Publish(const UnitPtr& unit);
   bool PublishEarly();
@@ -120,6 +125,7 @@ class Engine {
   std::vector<TaskPtr> unfinished_;  // in the order of calls
   std::deque<UnitPtr> waiting_;      // strict, not published yet
   std::vector<Delayed> delayed_;     // failed units that still hold their stream
+  std::vector<Through> through_;     // finished before their turn
   uint64_t next_number_ = 1;
   bool resident_ = false;
 };

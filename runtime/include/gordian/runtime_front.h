@@ -56,8 +56,8 @@ GRT_API grtResult_t grtCommConnect(grtComm_t comm, uint64_t timeout_ns);
 /* Whether operations may be called on a stream that is captured (1), or must be carried out by others then (0).
  * The same for all processes that use one library. */
 GRT_API int grtCanCapture(void);
-/* grtOpDesc_t.reserved[0] and [1]: a front's name for the operation, not 0 in [1]. Gives the names of those that are carried out
- * although their turn in their stream has not come, at most `most`; *count is how many there are. Waits for nobody:
+/* grtOpDesc_t.reserved[0] and [1]: a front's name for the operation, not 0 in [1]. Gives the names of those that are carried out,
+ * and of those that are through although their turn in their stream has not come, at most `most`; *count is how many there are. Waits for nobody:
  * grtInProgress where that cannot be told at this moment, grtNotSupported where it never can. Allocates nothing. */
 typedef struct {
   uint64_t word[2];
