@@ -171,6 +171,7 @@ struct Voter {
 // The runtime's communicator. Null: not here.
 grtComm_t MakeOwn(const Voter& voter, int ranks, const grtUniqueId& id) {
   grtConfig_t config = GRT_CONFIG_INITIALIZER;
+  config.grace_ms = UINT32_MAX;  // as NCCL's kernel: what was not written is not read before the job has aborted
   const auto device = Real<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommCuDevice);
   if (device == nullptr || device(voter.comm, &config.device) != ncclSuccess) return nullptr;
   grtComm_t own = nullptr;

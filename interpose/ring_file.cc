@@ -32,7 +32,7 @@ constexpr uint64_t kMostKeptSlots = 1024;
 constexpr uint64_t kCalibrationNs = 100000;
 
 constexpr uint64_t RoundUp(uint64_t value) { return (value + kPage - 1) & ~(kPage - 1); }
-constexpr uint64_t kThreadsOffset = kPage;
+constexpr uint64_t kThreadsOffset = RoundUp(sizeof(ring::Header));
 constexpr uint64_t kStreamsOffset =
     kThreadsOffset + RoundUp(sizeof(ring::ThreadSlot) * ring::kMaxThreads);
 constexpr uint64_t kCommsOffset =
