@@ -5,7 +5,7 @@
 
 A job that hangs for order alone must end by itself, with right results, and without a word of a deadlock; the same
 program with NCCL's collectives must hang. A job with a host wait between, or whose data need the order, must hang
-either way and be told as before. A job that gives up what it has called, and goes on with fewer ranks, must end either way,
+either way and be told as before. So must a job of which a rank ends or aborts. A job that gives up what it has called, and goes on with fewer ranks, must end either way,
 and its rest be the runtime's, too. --without-memory: the job's twin, of which one rank gets no memory for the runtime's
 communicators, must end all the same, on NCCL.
 """
@@ -23,6 +23,8 @@ ORDER_ALONE = {"inversion_one_stream", "inversion_subset", "inversion_cold", "th
                "hybrid_recv_all_reduce", "pipeline_swapped_apart"}
 # A host waits in between, or what an operation sends is what the one before it receives.
 HARD = {"inversion_sync", "inversion_free", "inversion_pageable_copy", "pipeline_swapped"}
+# A rank that is gone: what the others wait for never comes, and nothing goes on with what was not written.
+GONE = {"exited_rank": "rank_exited", "killed_rank": "rank_exited", "aborted_rank": "rank_aborted"}
 ENDS = {"shrunk_with_abort", "revoked_and_shrunk", "devices_of_one_thread"}  # with NCCL's collectives, too
 GRAPHS = {"graph_inversion"}  # its twin: operations in graphs stay with NCCL
 
@@ -88,6 +90,10 @@ def main():
              f"a hard cycle ended with {code} and {verdict['verdict']}", output)
         code, verdict, output = run(options.build, options.job, options.ranks, "preemptive", twin=True)
         need(code == 0, f"the twin ended with {code}", output)
+    elif options.job in GONE:
+        need(code == 137 and verdict["verdict"] == GONE[options.job], f"it ended with {code} and {verdict['verdict']}", output)
+        code, verdict, output = run(options.build, options.job, options.ranks, "preemptive", twin=True)
+        need(code == 0 and verdict["verdict"] in ("finished", "healthy"), f"the twin ended with {code}", output)
     elif options.job in ENDS:
         need(code == 0, f"it ended with {code}", output)
         code, verdict, output = run(options.build, options.job, options.ranks, "nccl")

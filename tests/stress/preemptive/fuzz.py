@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random jobs under `gordian run --emulator --collectives=preemptive`, each held against the theorem.
 
-  fuzz.py BUILD [--seed N] [--count N] [--seconds S] [--temper NAME] [--hangs SHARE] [--keep]
+  fuzz.py BUILD [--seed N | --seeds N,N...] [--count N] [--seconds S] [--temper NAME] [--hangs SHARE] [--keep]
 
 `theorem.py` says of a job, without running it, whether it must end, must hang, or may do either; `reference.py` computes
 what it must leave in memory. A job that must end must do so with these bytes, and nothing may be said of it. One
@@ -115,6 +115,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", help="these, separated by commas")
     parser.add_argument("--count", type=int)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--temper", choices=sorted(generate.TEMPERS))
@@ -123,10 +124,13 @@ def main():
     parser.add_argument("--stop", action="store_true", help="at the first that is wrong")
     options = parser.parse_args()
     count = options.count or (1 if options.seconds is None else sys.maxsize)
+    seeds = range(options.seed, options.seed + count)
+    if options.seeds:
+        seeds = [int(seed) for seed in options.seeds.split(",")]
     end = time.monotonic() + (options.seconds if options.seconds is not None else sys.maxsize)
     work = tempfile.mkdtemp(prefix="gordian-preemptive-fuzz-")
-    counts, by_temper, failures, repaired = {}, {}, 0, 0
-    for seed in range(options.seed, options.seed + count):
+    counts, failures, repaired = {}, 0, 0
+    for seed in seeds:
         if time.monotonic() > end:
             break
         folder = os.path.join(work, str(seed))
