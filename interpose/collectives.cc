@@ -73,6 +73,7 @@ struct GroupState {
 constinit thread_local GroupState t_group __attribute__((tls_model("initial-exec"))) = {};
 
 constinit thread_local grtFrontName_t t_name __attribute__((tls_model("initial-exec"))) = {};
+constinit thread_local bool t_routed __attribute__((tls_model("initial-exec"))) = false;
 constexpr uint32_t kKindBits = 3;
 
 // For the person who runs the job: it does not do what was asked for.
@@ -357,13 +358,17 @@ bool RouteOperation(ring::CallId call, const OperationArguments& a, ncclResult_t
   d.reserved[1] = t_name.word[1];
   *result = ToNccl(g_runtime.grtSubmit(&d, static_cast<cudaStream_t>(a.stream), nullptr));
   Count(g_counters->operations);
+  t_routed = true;
   return true;
 }
 
 void NameOperation(uint32_t comm, ring::NumberKind kind, int32_t peer, uint64_t sequence) {
   t_name.word[0] = uint64_t{comm} << 32 | static_cast<uint32_t>(peer);
   t_name.word[1] = sequence << kKindBits | static_cast<uint32_t>(kind);
+  t_routed = false;
 }
+
+bool WasRouted() { return t_routed; }
 
 void TellEarly(ring::Header& header) {
   if (g_collectives.load(std::memory_order_acquire) != 2) return;

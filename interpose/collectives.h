@@ -42,6 +42,8 @@ inline bool RoutesCollectives() {
 bool RouteOperation(ring::CallId call, const OperationArguments& arguments, ncclResult_t* result);
 // The operation that this thread is about to route, as its records name it.
 void NameOperation(uint32_t comm, ring::NumberKind kind, int32_t peer, uint64_t sequence);
+// Whether the runtime has taken the operation that was named last.
+bool WasRouted();
 // What the runtime carries out before its turn, into the header, for a round. By the watcher: waits for nobody.
 void TellEarly(ring::Header& header);
 void RouteGroupStart();

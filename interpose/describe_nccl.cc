@@ -429,7 +429,8 @@ void EndOperation(ThreadContext& thread, CallId call, uint64_t site, const Opera
   if (note.signal_count > 0 && !Accepted(result)) RefuseSignals(thread, call, note);
   const uint64_t order = NextOrder(thread);
   EndKernelRuns(thread, order);
-  PublishEnd(thread, call, note.flags, order, RecentTicks(thread), site, end);
+  const uint8_t flags = WasRouted() ? note.flags | ring::kFlagElsewhere : note.flags;
+  PublishEnd(thread, call, flags, order, RecentTicks(thread), site, end);
   if (capturing && result == ncclSuccess && !IsSignal(call) && GraphMarkersOn(*thread.process)) {
     if (in_group) {
       AddGraphStream(thread, *note.stream, note.capture);

@@ -63,6 +63,7 @@ inline constexpr uint32_t kStreamFlagsUnknown = 8;
 inline constexpr uint8_t kInGroup = 1;
 inline constexpr uint8_t kInPlace = 2;
 inline constexpr uint8_t kCapturing = 4;
+inline constexpr uint8_t kElsewhere = 16;  // of its end: not carried out by NCCL
 inline constexpr uint8_t kNonBlockingComm = 8;
 inline constexpr uint8_t kLaunchOrder = 32;      // calls that make a communicator
 

@@ -378,6 +378,7 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
     if (found == nullptr) return;  // the process itself has said that it is over
     Kernel& kernel = *found;
     const PartRef ref = kernel.parts.back().ref;
+    kernel.parts.back().elsewhere = (record.flags & kElsewhere) != 0;
     if (Took(record.result)) {
       matcher_.Accept(ref, record.time_ns);
     } else {
@@ -395,7 +396,10 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
     DropKernel(kernel.id, false);
     return;
   }
-  for (const Part& part : kernel.parts) matcher_.Accept(part.ref, record.time_ns);
+  for (Part& part : kernel.parts) {
+    part.elsewhere = (record.flags & kElsewhere) != 0;
+    matcher_.Accept(part.ref, record.time_ns);
+  }
   if (record.result == 0) NoteUsed(process, kernel);
   OrderAmongComms(process, thread, record, kernel);
   if (kernel.streams.empty()) {
@@ -437,7 +441,7 @@ void ExecutionGraph::NoteUsed(Process& process, const Kernel& kernel) {
   auto local = process.comms.find(kernel.comm);
   if (local == process.comms.end()) return;
   for (const Part& part : kernel.parts) {
-    if (part.ref.comm < 0) continue;
+    if (part.ref.comm < 0 || part.elsewhere) continue;
     if (part.ref.kind != PartKind::kCollective) {
       if (part.ref.peer != part.ref.rank) {
         local->second.peers_used.insert({part.ref.peer, part.ref.kind == PartKind::kSend});

@@ -106,6 +106,7 @@ struct Part {
   uint64_t site = 0;
   uint64_t order = 0;
   uint64_t time_ns = 0;
+  bool elsewhere = false;  // the preemptive runtime has it: NCCL has connected nothing for it
 };
 
 // Of RMA: one descriptor of a ncclWaitSignal, or the signal that is sent.

@@ -54,6 +54,7 @@ inline constexpr uint8_t kFlagInGroup = 1;    // called between ncclGroupStart a
 inline constexpr uint8_t kFlagInPlace = 2;    // sendbuff and recvbuff overlap as NCCL defines it
 inline constexpr uint8_t kFlagCapturing = 4;  // the stream was being captured into a graph
 inline constexpr uint8_t kFlagNonBlocking = 8;  // the communicator was made with config.blocking = 0
+inline constexpr uint8_t kFlagElsewhere = 16;  // kEnd: the preemptive runtime has the operation, and NCCL connects nothing for it
 // kBegin of a call that makes a communicator:
 inline constexpr uint8_t kFlagLaunchOrder = 32;  // NCCL_LAUNCH_ORDER_IMPLICIT is on
 
