@@ -133,6 +133,8 @@ bool OpenRuntime(const char* path) {
   find(&g_cuda.host_alloc, Library::kRuntime, "cudaHostAlloc");
   find(&g_cuda.stream_is_capturing, Library::kRuntime, "cudaStreamIsCapturing");
   find(&g_cuda.get_device, Library::kRuntime, "cudaGetDevice");
+  find(&g_cuda.set_device, Library::kRuntime, "cudaSetDevice");
+  find(&g_cuda.stream_get_flags, Library::kRuntime, "cudaStreamGetFlags");
   find(&g_cuda.event_create, Library::kRuntime, "cudaEventCreateWithFlags");
   find(&g_cuda.event_record, Library::kRuntime, "cudaEventRecord");
   find(&g_cuda.event_query, Library::kRuntime, "cudaEventQuery");

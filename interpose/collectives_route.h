@@ -25,7 +25,10 @@ void NoteOtherWork(const Arguments&... arguments) {
     } else if constexpr (SharesMemory(kCall)) {
       // No work.
     } else if constexpr (kTakes<CUDA_LAUNCH_PARAMS*, Arguments...>) {
-      NoteForeignWork(nullptr);
+      const auto launches = [](const CUDA_LAUNCH_PARAMS* list, unsigned count, unsigned) {
+        for (unsigned i = 0; list != nullptr && i < count; ++i) NoteForeignWork(list[i].hStream);
+      };
+      launches(arguments...);
     } else if constexpr (WorkKindOf(kCall) == ring::WorkKind::kEventRecord) {
       NoteEventRecord(Pick<cudaEvent_t>(nullptr, arguments...), stream());
     } else if constexpr (WorkKindOf(kCall) == ring::WorkKind::kEventWait) {

@@ -12,7 +12,7 @@ using gordian::runtime::TheOwnStreams;
 
 grtResult_t grtStreamExclusive(cudaStream_t stream, int exclusive) {
   return Guarded([&] {
-    StreamOrder::Get().Declare(stream, exclusive != 0, false);
+    StreamOrder::Get().Declare(stream, exclusive != 0, false, &TheDriver());
     return grtSuccess;
   });
 }
@@ -38,7 +38,7 @@ namespace {
 void Follow(cudaStream_t stream) {
   constexpr uintptr_t kDefaultStreams = 2;  // 0, cudaStreamLegacy, cudaStreamPerThread
   if (TheOwnStreams() == nullptr && reinterpret_cast<uintptr_t>(stream) > kDefaultStreams) {
-    StreamOrder::Get().Declare(stream, true, false);
+    StreamOrder::Get().Declare(stream, true, false, &TheDriver());
   }
 }
 

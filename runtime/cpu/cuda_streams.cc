@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr unsigned kWaitValueGreaterOrEqual = 0;  // CU_STREAM_WAIT_VALUE_GEQ
 constexpr unsigned kEventDisableTiming = 2;        // cudaEventDisableTiming
+constexpr unsigned kStreamNonBlocking = 1;         // cudaStreamNonBlocking
 constexpr int kCaptureModeRelaxed = 2;             // cudaStreamCaptureModeRelaxed
 
 struct TurnCall {
@@ -23,8 +24,15 @@ void CallTurn(void* user) {
   call->engine->Turn(call->unit);
 }
 
-Engine* EngineOf(const Unit& unit) {
-  return (unit.tasks.empty() ? unit.joins : unit.tasks).front()->comm->engine();
+const Comm& CommOf(const Unit& unit) { return *(unit.tasks.empty() ? unit.joins : unit.tasks).front()->comm; }
+
+constexpr uintptr_t kLegacyStream = 1, kPerThreadStream = 2;  // cudaStreamLegacy, also 0; cudaStreamPerThread
+
+// Of the calling thread, and of no other that ever was.
+uint64_t ThreadNumber() {
+  static std::atomic<uint64_t> threads{0};
+  thread_local const uint64_t number = threads.fetch_add(1) + 1;
+  return number;
 }
 
 }  // namespace
@@ -44,6 +52,25 @@ class CudaStreams::Relaxed {
   const grtCudaFunctions_t& cuda_;
   int mode_ = kCaptureModeRelaxed;
   bool exchanged_ = false;
+};
+
+// The current device, for a while; -1: as it is.
+class CudaStreams::OnDevice {
+ public:
+  OnDevice(const grtCudaFunctions_t& cuda, int device) : cuda_(cuda) {
+    changed_ = device >= 0 && cuda_.set_device != nullptr && cuda_.get_device(&before_) == 0 && before_ != device &&
+               cuda_.set_device(device) == 0;
+  }
+  ~OnDevice() {
+    if (changed_) cuda_.set_device(before_);
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  const grtCudaFunctions_t& cuda_;
+  int before_ = 0;
+  bool changed_ = false;
 };
 
 class CudaStreams::Marker : public StreamMarker {
@@ -78,6 +105,11 @@ void* CudaStreams::TakeEvent(int device) {
   return cuda_.event_create(&event, kEventDisableTiming) == 0 ? event : nullptr;
 }
 
+bool CudaStreams::StandsApart(cudaStream_t stream) {
+  unsigned flags = 0;
+  return cuda_.stream_get_flags != nullptr && cuda_.stream_get_flags(stream, &flags) == 0 && (flags & kStreamNonBlocking) != 0;
+}
+
 std::shared_ptr<StreamMarker> CudaStreams::Mark(cudaStream_t stream) {
   if (cuda_.event_create == nullptr || cuda_.event_record == nullptr || cuda_.event_query == nullptr) return nullptr;
   const Relaxed relaxed(cuda_);
@@ -105,13 +137,22 @@ grtResult_t CudaStreams::Enqueue(const std::shared_ptr<Unit>& unit) {
   // Held while CUDA is called: the order of a stream's numbers is that of its waits. CUDA calls
   // nothing back from here.
   const std::lock_guard<std::mutex> lock(mutex_);
-  Stream& stream = streams_[unit->stream];
+  const auto handle = reinterpret_cast<uintptr_t>(unit->stream);
+  const int device = CommOf(*unit).config().device;
+  Key key = {unit->stream, 0, 0};
+  if (handle <= kPerThreadStream) {
+    key = {handle < kLegacyStream ? reinterpret_cast<cudaStream_t>(kLegacyStream) : unit->stream, device,
+           handle == kPerThreadStream ? ThreadNumber() : 0};
+  }
+  const OnDevice on(cuda_, handle <= kPerThreadStream ? device : -1);
+  Stream& stream = streams_[key];
+  unit->place = &stream;
   if (unit->strict && stream.word == nullptr) {
     stream.word = NewWord();
     if (stream.word == nullptr) return grtUnhandledCudaError;
   }
   if (!unit->tasks.empty()) {
-    auto* call = new TurnCall{EngineOf(*unit), unit};
+    auto* call = new TurnCall{CommOf(*unit).engine(), unit};
     if (cuda_.launch_host_func(unit->stream, CallTurn, call) != 0) {
       delete call;
       return grtUnhandledCudaError;
@@ -130,7 +171,7 @@ grtResult_t CudaStreams::Enqueue(const std::shared_ptr<Unit>& unit) {
 void CudaStreams::Release(const std::shared_ptr<Unit>& unit) {
   if (unit->index == 0) return;  // CUDA did not take it
   const std::lock_guard<std::mutex> lock(mutex_);
-  Stream& stream = streams_[unit->stream];
+  Stream& stream = *static_cast<Stream*>(unit->place);
   stream.beyond.insert(unit->index);
   while (!stream.beyond.empty() && *stream.beyond.begin() == stream.released + 1) {
     stream.beyond.erase(stream.beyond.begin());

@@ -4,7 +4,9 @@
 // that could go on.
 //
 // The value of a stream's word is the number of its first units that are all finished, so that units
-// may finish in any order.
+// may finish in any order. A default stream is that of the communicator's device, whichever is current, and each
+// thread's own where it is one: their handles are the same on all devices and threads, and their words must not be, or one would
+// be held up by another's operations.
 //
 // A marker is an event: it adds no dependency, as a host function would. Events are made and asked in relaxed capture
 // mode, so that no other thread's capture ends by that.
@@ -13,6 +15,7 @@
 #ifndef GORDIAN_RUNTIME_CPU_CUDA_STREAMS_H_
 #define GORDIAN_RUNTIME_CPU_CUDA_STREAMS_H_
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -34,11 +37,19 @@ class CudaStreams : public StreamDriver {
   bool Carries() const override { return false; }
   int CurrentDevice() override;
   bool IsCapturing(cudaStream_t stream) override;
+  bool StandsApart(cudaStream_t stream) override;
   std::shared_ptr<StreamMarker> Mark(cudaStream_t stream) override;
 
  private:
   class Marker;
   class Relaxed;
+  class OnDevice;
+  struct Key {
+    cudaStream_t handle;
+    int device;       // of default streams; else 0
+    uint64_t thread;  // of per-thread ones; else 0
+    auto operator<=>(const Key&) const = default;
+  };
   struct Stream {
     uint64_t* word = nullptr;  // pinned
     uint64_t next = 1;
@@ -50,7 +61,7 @@ class CudaStreams : public StreamDriver {
 
   const grtCudaFunctions_t cuda_;
   std::mutex mutex_;
-  std::map<cudaStream_t, Stream> streams_;
+  std::map<Key, Stream> streams_;
   uint64_t* words_ = nullptr;
   size_t words_left_ = 0;
   std::mutex events_mutex_;

@@ -24,6 +24,8 @@ class StreamDriver {
  public:
   virtual ~StreamDriver() = default;
 
+  // Neither waits for the legacy default stream nor that for it.
+  virtual bool StandsApart(cudaStream_t) { return false; }
   // The end of the stream as it is now. Null: this driver has no means that adds no dependency, or the
   // stream is being captured.
   virtual std::shared_ptr<StreamMarker> Mark(cudaStream_t) { return nullptr; }

@@ -10,11 +10,12 @@ StreamOrder& StreamOrder::Get() {
   return *order;
 }
 
-void StreamOrder::Declare(cudaStream_t stream, bool exclusive, bool empty) {
+void StreamOrder::Declare(cudaStream_t stream, bool exclusive, bool empty, StreamDriver* driver) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Stream& s = streams_[stream];
   if (s.exclusive && exclusive && !empty) return;  // what is known of it stays true
   s.exclusive = exclusive;
+  s.apart = driver != nullptr && driver->StandsApart(stream);
   s.foreign = !empty;
   s.run = nullptr;
 }
@@ -27,7 +28,7 @@ void StreamOrder::Foreign(cudaStream_t stream) {
 
 void StreamOrder::ForeignAll() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (auto& [handle, stream] : streams_) stream.foreign = true;
+  for (auto& [handle, stream] : streams_) stream.foreign |= !stream.apart;
 }
 
 // Where other work stands at the end of a stream, a run begins behind it.

@@ -35,8 +35,9 @@ class StreamOrder {
   static StreamOrder& Get();
 
   // Only exclusive streams have runs. What is on the stream already counts as foreign.
-  void Declare(cudaStream_t stream, bool exclusive, bool empty);
+  void Declare(cudaStream_t stream, bool exclusive, bool empty, StreamDriver* driver = nullptr);
   void Foreign(cudaStream_t stream);
+  // Work on the legacy default stream: on all streams but those that stand apart from it.
   void ForeignAll();
   // Before CUDA is asked to. `driver` marks what stands at the stream's end; null: nobody does.
   void Recorded(const void* event, cudaStream_t stream, StreamDriver* driver = nullptr);
@@ -60,6 +61,7 @@ class StreamOrder {
   struct Stream {
     bool exclusive = false;
     bool foreign = true;  // something else stands at its end
+    bool apart = false;
     std::shared_ptr<Run> run;
     std::vector<std::shared_ptr<Task>> deferred;
   };

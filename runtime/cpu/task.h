@@ -77,6 +77,7 @@ struct Unit {
   cudaStream_t stream = nullptr;
   StreamDriver* driver = nullptr;
   uint64_t index = 0;  // on its stream, for the driver
+  void* place = nullptr;  // the driver's own account of its stream
   bool strict = true;  // later work of the stream waits for it
   bool early = false;  // its stream lets operations begin early
   uint32_t grace_ms = 0;

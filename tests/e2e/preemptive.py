@@ -25,7 +25,8 @@ ORDER_ALONE = {"inversion_one_stream", "inversion_subset", "inversion_cold", "th
 HARD = {"inversion_sync", "inversion_free", "inversion_pageable_copy", "pipeline_swapped"}
 # A rank that is gone: what the others wait for never comes, and nothing goes on with what was not written.
 GONE = {"exited_rank": "rank_exited", "killed_rank": "rank_exited", "aborted_rank": "rank_aborted"}
-ENDS = {"shrunk_with_abort", "revoked_and_shrunk", "devices_of_one_thread"}  # with NCCL's collectives, too
+ENDS = {"shrunk_with_abort", "revoked_and_shrunk", "devices_of_one_thread",
+        "devices_default_streams"}  # with NCCL's collectives, too
 GRAPHS = {"graph_inversion"}  # its twin: operations in graphs stay with NCCL
 
 

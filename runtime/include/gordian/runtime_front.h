@@ -11,8 +11,9 @@
 extern "C" {
 #endif
 
-/* CUDA's functions, with its enumerations as int. All are needed, but for those of events: without them work that is
- * done counts as unfinished where an operation waits for an event behind it, and fewer begin early. */
+/* CUDA's functions, with its enumerations as int. All are needed, but for those behind get_device: without
+ * those of events, work that is done counts as unfinished where an operation waits for an event behind it; without
+ * stream_get_flags, work on the legacy default stream counts as work on all others: fewer begin early. */
 typedef struct {
   uint32_t size, reserved;
   int (*launch_host_func)(cudaStream_t stream, void (*fn)(void*), void* user);
@@ -20,6 +21,8 @@ typedef struct {
   int (*stream_wait_value64)(cudaStream_t stream, unsigned long long address, uint64_t value, unsigned flags);
   int (*stream_is_capturing)(cudaStream_t stream, int* status);
   int (*get_device)(int* device);
+  int (*set_device)(int device);
+  int (*stream_get_flags)(cudaStream_t stream, unsigned* flags);
   int (*event_create)(void** event, unsigned flags);
   int (*event_record)(void* event, cudaStream_t stream);
   int (*event_query)(void* event);

@@ -1,5 +1,7 @@
-// One process with several devices, and one thread for all of them.
+// One process with several devices, and one thread for all of them; their default streams.
 #include "tests/e2e/jobs/job.h"
+
+#include <thread>
 
 namespace {
 
@@ -92,5 +94,86 @@ JOB(devices_of_one_thread, 1) {
     CUDA_OK(cudaSetDevice(d));
     NCCL_OK(ncclCommDestroy(at_once[d]));
     NCCL_OK(ncclCommDestroy(in_group[d]));
+  }
+}
+
+// Default streams have one handle on all devices, and per-thread ones on all threads: none of them may wait for another's
+// operations. Had two one account of what is done, the second would stand behind the first, which is called everywhere
+// only once the second is through.
+JOB(devices_default_streams, 1) {
+  constexpr int kAll = 4;
+  Device devices[kAll];
+  ncclComm_t even[2], odd[2], more[2];
+  const int evens[] = {0, 2}, odds[] = {1, 3};
+  NCCL_OK(ncclCommInitAll(even, 2, evens));
+  NCCL_OK(ncclCommInitAll(odd, 2, odds));
+  NCCL_OK(ncclCommInitAll(more, 2, evens));
+  for (int d = 0; d < kAll; ++d) {
+    CUDA_OK(cudaSetDevice(d));
+    CUDA_OK(cudaMalloc(reinterpret_cast<void**>(&devices[d].in), kCount * sizeof(float)));
+    CUDA_OK(cudaMalloc(reinterpret_cast<void**>(&devices[d].out), kCount * sizeof(float)));
+    Fill(devices[d], static_cast<float>(d + 1));
+  }
+  const auto sum = [&](ncclComm_t comm, int d, cudaStream_t stream) {
+    NCCL_OK(ncclAllReduce(devices[d].in, devices[d].out, kCount, ncclFloat, ncclSum, comm, stream));
+  };
+  const auto check = [&](int d, float value) {
+    CUDA_OK(cudaSetDevice(d));
+    Expect(devices[d], value);
+    CUDA_OK(cudaMemset(devices[d].out, 0, kCount * sizeof(float)));
+  };
+  c.Step("in groups");  // the device that is current is that of none, or of one
+  CUDA_OK(cudaSetDevice(3));
+  for (ncclComm_t* comms : {even, odd, more}) {
+    const int first = comms == odd ? 1 : 0;
+    NCCL_OK(ncclGroupStart());
+    sum(comms[0], first, nullptr);
+    sum(comms[1], first + 2, nullptr);
+    NCCL_OK(ncclGroupEnd());
+    for (const int d : {first, first + 2}) check(d, static_cast<float>(2 * first + 4));
+  }
+  c.Step("two devices");
+  CUDA_OK(cudaSetDevice(0));
+  sum(even[0], 0, nullptr);
+  for (const int d : {1, 3}) {
+    CUDA_OK(cudaSetDevice(d));
+    sum(odd[d / 2], d, nullptr);
+  }
+  for (const int d : {1, 3}) check(d, 6);
+  CUDA_OK(cudaSetDevice(2));
+  sum(even[1], 2, nullptr);
+  for (const int d : {0, 2}) check(d, 4);
+  c.Step("two threads");
+  std::thread first([&] {
+    CUDA_OK(cudaSetDevice(0));
+    sum(even[0], 0, cudaStreamPerThread);
+  });
+  first.join();
+  std::thread second([&] {
+    Device others[2];
+    for (const int r : {0, 1}) {
+      CUDA_OK(cudaSetDevice(2 * r));
+      CUDA_OK(cudaMalloc(reinterpret_cast<void**>(&others[r].out), kCount * sizeof(float)));
+      NCCL_OK(ncclAllReduce(devices[2 * r].in, others[r].out, kCount, ncclFloat, ncclSum, more[r], cudaStreamPerThread));
+    }
+    for (const int r : {0, 1}) {
+      CUDA_OK(cudaSetDevice(2 * r));
+      // Not by the legacy stream, which waits for the other thread's.
+      std::vector<float> values(kCount);
+      CUDA_OK(cudaMemcpyAsync(values.data(), others[r].out, kCount * sizeof(float), cudaMemcpyDeviceToHost, cudaStreamPerThread));
+      CUDA_OK(cudaStreamSynchronize(cudaStreamPerThread));
+      if (values != std::vector<float>(kCount, 4)) std::_Exit(7);
+    }
+  });
+  second.join();
+  CUDA_OK(cudaSetDevice(2));
+  sum(even[1], 2, cudaStreamPerThread);
+  for (const int d : {0, 2}) {
+    CUDA_OK(cudaSetDevice(d));
+    CUDA_OK(cudaDeviceSynchronize());
+    check(d, 4);
+  }
+  for (ncclComm_t* comms : {even, odd, more}) {
+    for (int r = 0; r < 2; ++r) NCCL_OK(ncclCommDestroy(comms[r]));
   }
 }

@@ -114,14 +114,14 @@ class World:
         if op.kind == "event_sync":
             behind = self.events[rank].get(op["event"])
             return behind is None or behind.done
-        if op.kind in ("device_sync", "read_legacy", "free"):
+        if op.kind in ("device_sync", "free"):
             return all(item is None or item.done for item in self.streams[rank].values())
         if op.kind in ("init", "split"):
             comm = op["comm"] if op.kind == "init" else op["parent"]
             met = self.met.setdefault(meeting(op, rank, self.at), set())
             met.add(rank)
             return met >= set(self.program.members(comm))
-        return True
+        return True  # read_legacy too: none of these streams wait for the legacy one, nor that for them
 
     def step(self, rank, op):
         """What the call does, once its wait is over."""
@@ -282,7 +282,7 @@ class World:
             on(self.streams[rank].get(op["stream"]))
         elif op.kind == "event_sync":
             on(self.events[rank].get(op["event"]))
-        elif op.kind in ("device_sync", "read_legacy", "free"):
+        elif op.kind in ("device_sync", "free"):
             for item in self.streams[rank].values():
                 on(item)
         elif op.kind in ("init", "split"):

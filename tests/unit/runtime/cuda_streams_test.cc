@@ -103,6 +103,8 @@ class CudaStreams : public ::testing::Test {
         nullptr,
         nullptr,
         nullptr,
+        nullptr,
+        nullptr,
         nullptr};
     ASSERT_EQ(grtUseCudaStreams(&functions), grtSuccess);
     TheStandIn().Let();

@@ -91,6 +91,7 @@ class Marking : public StreamDriver {
     points.push_back(std::make_shared<Point>());
     return points.back();
   }
+  bool StandsApart(cudaStream_t) override { return apart; }
   grtResult_t Enqueue(const std::shared_ptr<Unit>&) override { return grtSuccess; }
   void Release(const std::shared_ptr<Unit>&) override {}
   bool Carries() const override { return false; }
@@ -98,7 +99,21 @@ class Marking : public StreamDriver {
   bool IsCapturing(cudaStream_t) override { return false; }
 
   std::vector<std::shared_ptr<Point>> points;
+  bool apart = false;
 };
+
+TEST_F(StreamOrderTest, WorkOnTheLegacyStream) {
+  for (const bool apart : {true, false}) {
+    Marking driver;
+    driver.apart = apart;
+    const cudaStream_t stream = Stream(apart ? 3 : 4);
+    order_.Declare(stream, true, false, &driver);
+    const auto a = Place(stream);
+    order_.Turn(a.get());
+    order_.ForeignAll();
+    EXPECT_EQ(order_.HasStarted(*Place(stream)), apart);
+  }
+}
 
 // As in training: what is communicated is ready when a kernel on another stream is, whatever else its own
 // stream still has in front of it.
