@@ -6,7 +6,6 @@
 
 #include "analyzer/server/graph_state_block.h"
 #include "proto/ring/calls.h"
-#include "proto/ring/layout.h"
 
 namespace gordian::server {
 namespace {
@@ -22,6 +21,9 @@ constexpr int kMaxThreadStates = 65'536;
 constexpr int kMaxStreamStates = 16'384;
 constexpr int kMaxCommStates = 65'536;
 constexpr int kMaxNotVisible = 256;
+constexpr size_t kMaxEarly = 4096;  // operations of a process
+// gordian::ring::NumberKind (a test holds them together).
+constexpr uint32_t kEarlyCollective = 1, kEarlySend = 2, kEarlyReceive = 3;
 constexpr uint64_t kMaxNumber = 1ull << 56;  // sequences, ordinals, orders
 constexpr int32_t kMaxRanks = 1 << 20;
 constexpr int32_t kMaxDevice = 4096;
@@ -596,14 +598,14 @@ bool GraphEvents::TranslateProcessState(const ProcessState& state,
                           .next_sequence = from.next_sequence()});
   }
   for (const auto& from : state.early()) {
-    const auto kind = static_cast<ring::NumberKind>(from.kind());
-    if (kind > ring::NumberKind::kReceive || kind < ring::NumberKind::kCollective || out->early.size() == ring::kMaxEarly) {
+    const uint32_t kind = from.kind();
+    if (kind < kEarlyCollective || kind > kEarlyReceive || out->early.size() == kMaxEarly) {
       out->early_unknown = true;
       continue;
     }
     out->early.push_back({.comm = from.comm(),
-                          .transfer = kind != ring::NumberKind::kCollective,
-                          .sends = kind == ring::NumberKind::kSend,
+                          .transfer = kind != kEarlyCollective,
+                          .sends = kind == kEarlySend,
                           .peer = from.peer(),
                           .sequence = from.sequence()});
   }

@@ -5,7 +5,7 @@
 
 A job that hangs for order alone must end by itself, with right results, and without a word of a deadlock; the same
 program with NCCL's collectives must hang. A job with a host wait between, or whose data need the order, must hang
-either way and be told as before. So must a job of which a rank ends or aborts. A job that gives up what it has called, and goes on with fewer ranks, must end either way,
+either way and be told as before. So must a job of which a rank ends. A job that gives up what it has called, and goes on with fewer ranks, must end either way,
 and its rest be the runtime's, too. --without-memory: the job's twin, of which one rank gets no memory for the runtime's
 communicators, must end all the same, on NCCL.
 """
@@ -24,7 +24,7 @@ ORDER_ALONE = {"inversion_one_stream", "inversion_subset", "inversion_cold", "th
 # A host waits in between, or what an operation sends is what the one before it receives.
 HARD = {"inversion_sync", "inversion_free", "inversion_pageable_copy", "pipeline_swapped"}
 # A rank that is gone: what the others wait for never comes, and nothing goes on with what was not written.
-GONE = {"exited_rank": "rank_exited", "killed_rank": "rank_exited", "aborted_rank": "rank_aborted"}
+GONE = {"exited_rank": "rank_exited", "killed_rank": "rank_exited"}
 ENDS = {"shrunk_with_abort", "revoked_and_shrunk", "devices_of_one_thread",
         "devices_default_streams"}  # with NCCL's collectives, too
 GRAPHS = {"graph_inversion"}  # its twin: operations in graphs stay with NCCL

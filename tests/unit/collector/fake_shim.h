@@ -29,7 +29,8 @@ namespace gordian::testing_support {
 
 class FakeShim {
  public:
-  static constexpr uint64_t kStateBytes = 4096 + ring::kMaxThreads * sizeof(ring::ThreadSlot) +
+  static constexpr uint64_t kHeaderBytes = (sizeof(ring::Header) + 4095) / 4096 * 4096;
+  static constexpr uint64_t kStateBytes = kHeaderBytes + ring::kMaxThreads * sizeof(ring::ThreadSlot) +
                                           ring::kMaxStreams * sizeof(ring::StreamSlot) +
                                           ring::kMaxComms * sizeof(ring::CommSlot) +
                                           ring::kMaxNumbers * sizeof(ring::NumberSlot);
@@ -70,7 +71,7 @@ class FakeShim {
     h.max_threads = ring::kMaxThreads;
     h.max_streams = ring::kMaxStreams;
     h.max_comms = ring::kMaxComms;
-    h.threads_offset = 4096;
+    h.threads_offset = kHeaderBytes;
     h.streams_offset = h.threads_offset + h.max_threads * sizeof(ring::ThreadSlot);
     h.comms_offset = h.streams_offset + h.max_streams * sizeof(ring::StreamSlot);
     h.max_numbers = ring::kMaxNumbers;
@@ -95,7 +96,7 @@ class FakeShim {
   uint64_t bytes() const { return bytes_; }
   ring::Header* header() { return reinterpret_cast<ring::Header*>(base_); }
   ring::ThreadSlot* thread(uint32_t i) {
-    return reinterpret_cast<ring::ThreadSlot*>(base_ + 4096) + i;
+    return reinterpret_cast<ring::ThreadSlot*>(base_ + kHeaderBytes) + i;
   }
   ring::StreamSlot* stream(uint32_t i) {
     return reinterpret_cast<ring::StreamSlot*>(base_ + header()->streams_offset) + i;

@@ -215,7 +215,7 @@ TEST(RingFileTest, TruncatedUnderTheReader) {
   FakeShim shim(dir.path(), getpid(), 64, 1);
   shim.AddThread(0, 1);
   shim.header()->streams_used = ring::kMaxStreams;
-  for (const off_t cut : {off_t{0}, off_t{4096}, off_t{40960}}) {
+  for (const off_t cut : {off_t{0}, off_t{FakeShim::kHeaderBytes}, off_t{40960}}) {
     ASSERT_EQ(truncate(shim.path().c_str(), static_cast<off_t>(shim.bytes())), 0);
     if (cut == 0) {
       continue;  // below: cut to nothing comes last, since the header goes with it
@@ -430,7 +430,7 @@ std::string SmallRingFile() {
   header.header_bytes = sizeof(header);
   header.pid = 1;
   header.clock.ns_per_tick_q32 = 1ull << 32;
-  header.threads_offset = 1024;
+  header.threads_offset = (sizeof(ring::Header) + 63) / 64 * 64;
   header.streams_offset = header.threads_offset + kSlots * sizeof(ring::ThreadSlot);
   header.comms_offset = header.streams_offset + kSlots * sizeof(ring::StreamSlot);
   header.numbers_offset = header.comms_offset + kSlots * sizeof(ring::CommSlot);

@@ -45,7 +45,8 @@ class Listener {
     Put(round.round, round.begin_ns, round.end_ns, round.processes.size());
     for (const graph::ProcessState& p : round.processes) {
       Put(p.process, p.alive, p.stopped, p.answered, p.lost_records, p.lost_streams, p.lost_comms, p.lost_markers,
-          p.nccl_calls, p.not_visible.size(), p.block != nullptr);
+          p.nccl_calls, p.not_visible.size(), p.block != nullptr, p.early_unknown);
+      for (const graph::EarlyOperation& e : p.early) Put(e.comm, e.transfer, e.sends, e.peer, e.sequence);
       for (const graph::ThreadState& t : p.threads) {
         Put(t.thread, t.tid, t.call, t.call_id, t.call_order, t.since_ns, t.call_site, t.entered, t.left, t.published,
             t.collected, t.gpu_thread, t.poll_object, t.poll_count, t.poll_since_ns, t.os_state, t.cpu_ticks,
@@ -206,6 +207,14 @@ v1::Round RandomRound(Dice* dice, uint64_t number) {
     Fill(&process, dice);
     process.set_process(static_cast<uint32_t>(dice->Below(6)));
     if (dice->Below(8) == 0) process.add_not_visible("something");
+    for (uint64_t n = dice->Below(8) == 0 ? dice->Below(4) : 0; n > 0; --n) {
+      v1::EarlyOperation& early = *process.add_early();
+      early.set_comm(static_cast<uint32_t>(dice->Below(5)));
+      early.set_kind(static_cast<uint32_t>(dice->Below(6)));  // some that there are not
+      early.set_peer(static_cast<int32_t>(dice->Below(4)) - 1);
+      early.set_sequence(dice->Below(1000));
+    }
+    if (dice->Below(8) == 0) process.set_early_unknown(true);
     if (dice->Below(8) == 0) process.mutable_block()->set_blind(true);
     for (uint64_t i = dice->Below(4); i > 0; --i) {
       v1::ThreadState& thread = *process.add_threads();
