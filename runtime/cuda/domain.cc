@@ -313,6 +313,7 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     if (!op.exclusive && !several) continue;
     if (Status s = ListOf(op.stream, &op.list); !s.ok()) return s;
   }
+  if (group) InRounds(operations);
   std::vector<cudaStream_t> begun;  // streams that an operation of this group has been published on
   for (Queued& op : *operations) {
     op.help = Alone();
@@ -351,7 +352,10 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     }
   }
   std::map<GraphOrder*, std::vector<cudaStream_t>> ordered;
-  for (const Queued& op : *operations) {
+  for (size_t i = 0; i < operations->size(); ++i) {
+    Queued& op = (*operations)[i];
+    Queued* const next = i + 1 < operations->size() ? &(*operations)[i + 1] : nullptr;
+    const bool two = next != nullptr && GoTogether(op, *next);
     cudaError_t e = cudaSuccess;
     for (const cudaEvent_t event : {op.waits.replayed, op.waits.called}) {
       if (event != nullptr && e == cudaSuccess) e = cudaStreamWaitEvent(op.stream, event, 0);
@@ -362,17 +366,26 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
         e = cudaStreamWaitEvent(op.stream, op.behind != nullptr ? op.behind : order_event_, 0);
       }
     }
-    if (e == cudaSuccess) e = LaunchCarrier(op.work, op.help, true, op.stream);
+    if (two) op.list->Join(&op.help, &next->help);
+    if (e == cudaSuccess) {
+      e = two ? LaunchTwo(op.work, next->work, op.help, next->help, op.stream) : LaunchCarrier(op.work, op.help, true, op.stream);
+    }
     if (Status s = Cuda(e, "launching an operation"); !s.ok()) return s;
-    Last& last = last_[op.work.order_key];
-    last.launched = true;
-    ++last.by_channels[op.work.channels];
+    Launched(op);
+    if (two) Launched(*next);
+    i += two ? 1 : 0;
     if (op.order != nullptr) ordered[op.order].push_back(op.stream);
   }
   for (const auto& [order, streams] : ordered) {
     if (Status s = Cuda(order->Called(streams), "marking the end of operations"); !s.ok()) return s;
   }
   return Status::Ok();
+}
+
+void Domain::Launched(const Queued& op) {
+  Last& last = last_[op.work.order_key];
+  last.launched = true;
+  ++last.by_channels[op.work.channels];
 }
 
 bool Domain::IsDone(const Last& last) {

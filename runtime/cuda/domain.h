@@ -152,6 +152,11 @@ class Domain {
   Status Submit(const Work& work, const Touched& touched, cudaStream_t stream, bool* captured);
   // All are published before the first is launched. With the lock held.
   Status Enqueue(std::vector<Queued>* operations, bool group);
+  // Of a group, after each other in it and published: whether one kernel carries both.
+  bool GoTogether(const Queued& op, const Queued& next) const;
+  void Launched(const Queued& op);
+  // Orders a group's sends and receives so that those that go on at once meet.
+  static void InRounds(std::vector<Queued>* operations);
   Status EnqueueCaptured(const std::vector<Queued>& operations);
   // Of a communicator; from then on it is kept.
   Status OrderOf(uint32_t number, GraphOrder** order);

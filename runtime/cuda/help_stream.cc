@@ -28,10 +28,19 @@ bool WritesOver(const Touched& later, const Touched& earlier) {
 void HelpStream::Refresh(cudaStream_t stream) {
   const uint32_t begun = __atomic_load_n(&shared_->begun, __ATOMIC_ACQUIRE);
   if (static_cast<int32_t>(begun - 1 - done_) > 0) done_ = begun - 1;
-  if (done_ + 1 == next_ && begun == next_) {
+  if (done_ == newest_ && begun == newest_ + 1) {
     if (IsThrough(cudaStreamQuery(stream))) done_ = next_;
   }
   while (unfinished_.size() > next_ - done_) unfinished_.pop_front();
+}
+
+void HelpStream::Join(HelpList* first, HelpList* second) {
+  first->last = second->id;
+  second->first = first->id;
+  first->channels[1] = second->channels[0];
+  second->channels[1] = second->channels[0];
+  second->channels[0] = first->channels[0];
+  if (newest_ == second->id) newest_ = first->id;
 }
 
 bool HelpStream::IsDone(uint32_t id, cudaStream_t stream) {
@@ -90,7 +99,8 @@ bool HelpStream::Publish(Work work, const Touched& touched, bool first, cudaStre
   help->memory = memory_;
   help->counts = counts_;
   help->begun = &shared_->begun;
-  help->id = next_;
+  help->id = help->first = help->last = newest_ = next_;
+  help->channels[0] = work.channels;
   help->listed = 1;
   ++next_;
   __atomic_store_n(&shared_->tail, next_, __ATOMIC_RELEASE);

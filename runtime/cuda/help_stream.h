@@ -55,6 +55,8 @@ class HelpStream {
   // and `help` without a list, where there is no room: the operation is launched all the same, and the next
   // one is marked.
   bool Publish(Work work, const Touched& touched, bool first, cudaStream_t stream, HelpList* help);
+  // Two that follow each other, neither of which is launched yet, will be by one kernel, whose blocks go on side by side.
+  void Join(HelpList* first, HelpList* second);
   // Whether the entry is known to be finished. Never waits.
   bool IsDone(uint32_t id, cudaStream_t stream);
   // The stream gets something that is not ours: the next entry is marked.
@@ -73,7 +75,8 @@ class HelpStream {
   char* const room_;
   const uint64_t room_bytes_;
   uint32_t next_ = 0;
-  uint32_t done_ = 0;  // entries below are known to be finished
+  uint32_t newest_ = 0;  // the first entry of the newest kernel
+  uint32_t done_ = 0;    // entries below are known to be finished
   std::atomic<bool> interrupted_{true};
   std::deque<Touched> unfinished_;  // since the last marked entry, or of `done_`
   HelpSequence sequence_;

@@ -1,0 +1,49 @@
+// Which of a group's operations go on at once. All of a group may, as far as those who called them can tell; but a kernel is for
+// one operation, and kernels of a stream come one after the other, the later ones with the help of those before.
+#include <algorithm>
+
+#include "runtime/cuda/carrier.h"
+#include "runtime/cuda/domain.h"
+
+namespace gordian::runtime::cuda {
+namespace {
+
+bool Disturb(const Touched& earlier, const Touched& later) { return ReadsOf(later, earlier) || WritesOver(later, earlier); }
+
+// In round d every rank sends to the d-th behind it and receives from the d-th before it.
+uint32_t RoundOf(const Work& w) {
+  const uint32_t pair = w.order_key % kKeysOfCommunicator - 1, peer = pair / 2;
+  const bool receives = pair % 2 != 0;
+  return (receives ? w.rank + w.ranks - peer : peer + w.ranks - w.rank) % w.ranks;
+}
+
+}  // namespace
+
+bool Domain::GoTogether(const Queued& op, const Queued& next) const {
+  return op.list != nullptr && next.list == op.list && next.stream == op.stream && op.help.listed != 0 &&
+         next.help.listed != 0 && next.work.order_key != op.work.order_key && next.order == op.order && !next.moved &&
+         !next.waits.any() && CanLaunchTwo(op.work, next.work) &&
+         2u * std::max(op.work.channels, next.work.channels) <= most_blocks_ && !ReadsOf(next.touched, op.touched) &&
+         !WritesOver(next.touched, op.touched);
+}
+
+// Two ranks that exchange data with several others find each other only if both come to it at the same time: in the order of the
+// others' numbers, which is how programs write it, rank 0 is at rank 1 when rank 2 is at rank 0.
+void Domain::InRounds(std::vector<Queued>* operations) {
+  for (auto begin = operations->begin(); begin != operations->end();) {
+    const auto end = std::find_if(begin, operations->end(), [&](const Queued& op) {
+      return !IsPointToPoint(op.work.kind) || op.stream != begin->stream ||
+             op.work.order_key / kKeysOfCommunicator != begin->work.order_key / kKeysOfCommunicator;
+    });
+    bool apart = true;
+    for (auto later = begin; later != end; ++later) {
+      apart = apart && std::none_of(begin, later, [&](const Queued& op) { return Disturb(op.touched, later->touched); });
+    }
+    if (apart) {
+      std::stable_sort(begin, end, [](const Queued& a, const Queued& b) { return RoundOf(a.work) < RoundOf(b.work); });
+    }
+    begin = end == begin ? begin + 1 : end;
+  }
+}
+
+}  // namespace gordian::runtime::cuda
