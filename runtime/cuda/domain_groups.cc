@@ -10,12 +10,7 @@ namespace {
 
 bool Disturb(const Touched& earlier, const Touched& later) { return ReadsOf(later, earlier) || WritesOver(later, earlier); }
 
-// In round d every rank sends to the d-th behind it and receives from the d-th before it.
-uint32_t RoundOf(const Work& w) {
-  const uint32_t pair = w.order_key % kKeysOfCommunicator - 1, peer = pair / 2;
-  const bool receives = pair % 2 != 0;
-  return (receives ? w.rank + w.ranks - peer : peer + w.ranks - w.rank) % w.ranks;
-}
+uint32_t Round(const Work& w) { return RoundOf(w.order_key, w.rank, w.ranks); }
 
 }  // namespace
 
@@ -40,7 +35,7 @@ void Domain::InRounds(std::vector<Queued>* operations) {
       apart = apart && std::none_of(begin, later, [&](const Queued& op) { return Disturb(op.touched, later->touched); });
     }
     if (apart) {
-      std::stable_sort(begin, end, [](const Queued& a, const Queued& b) { return RoundOf(a.work) < RoundOf(b.work); });
+      std::stable_sort(begin, end, [](const Queued& a, const Queued& b) { return Round(a.work) < Round(b.work); });
     }
     begin = end == begin ? begin + 1 : end;
   }

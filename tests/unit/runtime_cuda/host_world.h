@@ -210,7 +210,7 @@ class HostHeaps {
     const bool pair = IsPointToPoint(kind);
     w.port = ports_[pair ? 1 : 0];
     if (!PlanWork(&w, count, peer, thresholds, options_.user_bytes > 0)) std::abort();
-    w.order_key = communicator * 64 + (pair ? 1 + peer * 2 + (kind == OpKind::kRecv ? 1 : 0) : 0);
+    w.order_key = communicator * kKeysOfCommunicator + (pair ? KeyOfPair(peer, kind == OpKind::kRecv) : 0);
     const char* heap = heaps_[rank].get();
     if (w.out >= heap && w.out < heap + bytes_)
       w.offered = static_cast<uint64_t>(w.out - w.base[rank]) + 1;
