@@ -16,10 +16,38 @@ uint32_t Round(const Work& w) { return RoundOf(w.order_key, w.rank, w.ranks); }
 
 bool Domain::GoTogether(const Queued& op, const Queued& next) const {
   return op.list != nullptr && next.list == op.list && next.stream == op.stream && op.help.listed != 0 &&
-         next.help.listed != 0 && next.work.order_key != op.work.order_key && next.order == op.order && !next.moved &&
-         !next.waits.any() && CanLaunchTwo(op.work, next.work) &&
+         next.help.listed != 0 && next.work.order_key != op.work.order_key && next.order == op.order && !next.amid && CanLaunchTwo(op.work, next.work) &&
          2u * std::max(op.work.channels, next.work.channels) <= most_blocks_ && !ReadsOf(next.touched, op.touched) &&
          !WritesOver(next.touched, op.touched);
+}
+
+void Domain::Publish(std::vector<Queued>* operations) {
+  for (size_t i = 0; i < operations->size(); ++i) {
+    Queued& op = (*operations)[i];
+    op.help = Alone();
+    if (op.list == nullptr) continue;
+    const auto same = [&](const Queued& other) { return other.stream == op.stream; };
+    const auto end = operations->begin() + static_cast<std::ptrdiff_t>(i);
+    auto before = HelpStream::Before::kGroup;
+    if (op.amid) {
+      before = HelpStream::Before::kMore;
+    } else if (std::none_of(operations->begin(), end, same)) {
+      bool more = !op.exclusive;
+      std::vector<Touched> group;
+      for (auto it = end; it != operations->end(); ++it) {
+        if (!same(*it)) continue;
+        more = more || it->waits.any() || (it->moved && !it->amid);
+        group.push_back(it->touched);
+      }
+      more = more || (group.size() > 1 && op.list->HoldsUp(group, op.stream));
+      before = more ? HelpStream::Before::kMore : HelpStream::Before::kOperations;
+    }
+    if (op.list->Publish(op.work, op.touched, before, op.stream, &op.help)) {
+      Last& last = last_[op.work.order_key];
+      last.list = op.list;
+      last.id = op.help.id;
+    }
+  }
 }
 
 // Two ranks that exchange data with several others find each other only if both come to it at the same time: in the order of the
