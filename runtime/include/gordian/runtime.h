@@ -180,10 +180,11 @@ typedef struct {
   uint64_t stopped_ranks; /* bit r: an unfinished operation waits for rank r, whose process is stopped
                              at this moment (SIGSTOP, a debugger). A suspicion: nothing is done about
                              it, since the rank may go on */
-  uint64_t reserved[7];
+  uint64_t direct; /* operations whose output the other ranks were told to write themselves */
+  uint64_t reserved[6];
 } grtStats_t;
 #define GRT_STATS_INITIALIZER \
-  { sizeof(grtStats_t), GRT_MAGIC, GRT_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0} }
+  { sizeof(grtStats_t), GRT_MAGIC, GRT_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0} }
 
 GRT_API grtResult_t grtGetVersion(int* version);
 GRT_API const char* grtGetErrorString(grtResult_t result); /* static text */
