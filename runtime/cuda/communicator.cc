@@ -12,13 +12,6 @@ namespace {
 constexpr uint32_t kPairLineChannels = 64;
 constexpr uint32_t kPairBulkChannels = 32;
 
-// An operation ends on no member before all have begun it. So a writer that waits for its readers' offers waits for
-// nothing that its operation does not need.
-bool AllAwaitAll(OpKind kind) {
-  return kind == OpKind::kAllReduce || kind == OpKind::kAllGather || kind == OpKind::kAllToAll ||
-         kind == OpKind::kReduce;  // in two phases; in one it places nothing that could be offered
-}
-
 }  // namespace
 
 void LayOutPorts(const DomainConfig& config, uint32_t ranks, PortLayout ports[2], uint64_t* bytes) {
