@@ -87,7 +87,7 @@ if has devices; then
 fi
 if has registered; then
   export CUDA_DEVICE_MAX_CONNECTIONS=32
-  for case in kinds agreed ranges refused lifetimes stalled graph churn orders abort; do
+  for case in kinds agreed ranges refused lifetimes stalled graph churn orders abort death; do
     run "register_$case" 40 0 "$build/bin/gordian-runtime-register-cases" "$case"
     [ "$gpus" -lt 4 ] || run "register_${case}_4" 40 0 "$build/bin/gordian-runtime-register-cases" "$case" --ranks 4
   done

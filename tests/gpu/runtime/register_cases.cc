@@ -1,7 +1,7 @@
 // Registered memory on real GPUs: outputs in buffers that the program made with cuMemCreate, written by peers directly
 // after grtCommRegister, and staged without.
 //   gordian-runtime-register-cases CASE [--ranks N]
-// Cases: kinds agreed ranges refused lifetimes stalled graph churn orders abort. One process a rank, one device each.
+// Cases: kinds agreed ranges refused lifetimes stalled graph churn orders abort death. One process a rank, one device each.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -54,6 +54,7 @@ class Runner : public testing::Member {
     else if (what_ == "churn") Churn();
     else if (what_ == "orders") Orders();
     else if (what_ == "abort") Abort();
+    else if (what_ == "death") Death();
     else return 2;
     return 0;
   }
@@ -528,6 +529,44 @@ class Runner : public testing::Member {
     Say("abort: right\n");
   }
 
+  // The last rank's process dies amid an operation with registered outputs.
+  void Death() {
+    grtComm_t comm = Comm("comm"), other = Comm("other");
+    VmmMemory memory, more;
+    Vmm(&memory, 64 * kMiB);
+    Vmm(&more, 32 * kMiB);
+    const grtReg_t reg = Register(comm, memory.get(), 64 * kMiB);
+    const Subject s = MakeSubject(OpKind::kAllReduce);
+    Want(One(s, memory.floats(), comm), true, "before");
+    One(s, memory.floats(), other);
+    Meet(comm);
+    if (r_ == n_ - 1) {
+      Sleep(200);
+      raise(SIGKILL);
+    }
+    Subject called = s;
+    called.out = memory.floats(32 * kMiB);
+    Ok(Call(called, comm, stream_), "calling");
+    const double begin = Now();
+    Cuda(cudaStreamSynchronize(stream_), "the stream goes on");
+    const double told = Now() - begin;
+    grtResult_t error = grtSuccess;
+    Ok(grtCommGetAsyncError(comm, &error), "asking for errors");
+    Need(error, grtPeerDead, "a member dies");
+    Ok(grtCommDeregister(comm, reg), "deregister");
+    grtReg_t none = nullptr;
+    Need(grtCommRegister(comm, more.get(), 32 * kMiB, &none), grtPeerDead, "registering with one that has failed");
+    const double middle = Now();
+    Need(grtCommRegister(other, more.get(), 32 * kMiB, &none), grtNotSupported, "registering with a dead peer");
+    const double refused = Now() - middle;
+    std::vector<float> values(kCount);
+    Cuda(cudaMemcpy(values.data(), memory.floats(), kCount * 4, cudaMemcpyDeviceToHost), "the memory is there");
+    Ok(grtCommAbort(comm), "abort");
+    Ok(grtCommAbort(other), "abort");
+    memory.Free();
+    Say("death: the stream went on after %.0f ms; registering was refused after %.1f ms\n", told * 1e3, refused * 1e3);
+  }
+
   const std::string what_;
   RankProcess& p_;
   cudaStream_t stream_ = nullptr;
@@ -542,7 +581,8 @@ int Main(int argc, char** argv) {
     fprintf(stderr, "usage: gordian-runtime-register-cases CASE [--ranks N]\n");
     return 2;
   }
-  const int result = testing::RunRanks(ranks, 60, 20, 0, [&](RankProcess& process) { return Runner(what, process).Run(); });
+  const uint32_t may_die = what == "death" ? 1u << (ranks - 1) : 0;
+  const int result = testing::RunRanks(ranks, 60, 20, may_die, [&](RankProcess& process) { return Runner(what, process).Run(); });
   printf("%s %s --ranks %d\n", result == 0 ? "PASS" : "FAIL", what.c_str(), ranks);
   return result;
 }
