@@ -1,6 +1,6 @@
-// Collectives through gordian/runtime.h with outputs that are staged, registered (grtCommRegister) and of grtMemAlloc,
-// beside NCCL's with plain, registered (ncclCommRegister) and window memory; in turns, in one run. Results
-// are compared once for each.
+// Collectives through gordian/runtime.h with outputs that are staged, registered (grtCommRegister)
+// and of grtMemAlloc, beside NCCL's with plain, registered (ncclCommRegister) and window memory; in
+// turns, in one run. Results are compared once for each.
 //   gordian-runtime-register-bench [--ranks N] [--samples N] [--to BYTES]
 #include <cuda_runtime_api.h>
 
@@ -33,7 +33,8 @@ struct Options {
 class Runner : public testing::Member {
  public:
   Runner(const Options& options, RankProcess& process)
-      : Member(process.rank(), process.ranks(), [&process](const std::string& why) { process.Fail(why); }),
+      : Member(process.rank(), process.ranks(),
+               [&process](const std::string& why) { process.Fail(why); }),
         o_(options),
         p_(process) {}
 
@@ -42,7 +43,8 @@ class Runner : public testing::Member {
     Cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
     Prepare();
     const uint64_t room = o_.to + (2 << 20);
-    // Made before there is memory of grtMemAlloc, and after: only the last one's members have agreed to that.
+    // Made before there is memory of grtMemAlloc, and after: only the last one's members have
+    // agreed to that.
     grtComm_t staged = Comm("staged"), registered = Comm("registered");
     if (const std::string why = memory_.Make(r_, room); !why.empty()) p_.Fail(why);
     grtReg_t reg = nullptr;
@@ -51,8 +53,10 @@ class Runner : public testing::Member {
     Ok(grtMemAlloc(&mapped, room), "grtMemAlloc");
     grtComm_t heap = Comm("heap");
     Connect();
-    Say("us (ratio to NCCL's plain) | staged | registered | grtMemAlloc | NCCL | NCCL registered | NCCL with windows\n");
-    for (const OpKind kind : {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kAllToAll}) {
+    Say("us (ratio to NCCL's plain) | staged | registered | grtMemAlloc | NCCL | NCCL registered | "
+        "NCCL with windows\n");
+    for (const OpKind kind :
+         {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kAllToAll}) {
       for (uint64_t bytes = 1 << 20; bytes <= o_.to; bytes *= kind == OpKind::kAllReduce ? 2 : 4) {
         const uint64_t blocks = kind == OpKind::kAllReduce ? 1 : static_cast<uint64_t>(n_);
         Subject s = Make(kind, bytes / blocks / 4);
@@ -71,7 +75,10 @@ class Runner : public testing::Member {
           own.in = static_cast<float*>(in);
           own.out = static_cast<float*>(out);
           outputs.push_back(own.out);
-          if (in != nullptr && in != s.in) Cuda(cudaMemcpy(in, s.in, InputCount(kind, s.count, static_cast<uint32_t>(n_)) * 4, cudaMemcpyDeviceToDevice), "input");
+          if (in != nullptr && in != s.in)
+            Cuda(cudaMemcpy(in, s.in, InputCount(kind, s.count, static_cast<uint32_t>(n_)) * 4,
+                            cudaMemcpyDeviceToDevice),
+                 "input");
           contenders.push_back([this, own, comm] {
             if (Theirs(own, comm) != ncclSuccess) p_.Fail("NCCL");
           });
@@ -121,18 +128,21 @@ class Runner : public testing::Member {
     // Inputs too, as NCCL wants them.
     const auto all_of = [&](void** in, void** out, const auto& registers) {
       for (void** buffer : {in, out}) {
-        if (nccl_.allocate(buffer, room) != ncclSuccess || registers(*buffer) != ncclSuccess) *out = nullptr;
+        if (nccl_.allocate(buffer, room) != ncclSuccess || registers(*buffer) != ncclSuccess)
+          *out = nullptr;
       }
     };
     void* handle = nullptr;
     local_ = Init(2);
     if (nccl_.comm_register != nullptr) {
-      all_of(&local_in_, &local_out_, [&](void* buffer) { return nccl_.comm_register(local_, buffer, room, &handle); });
+      all_of(&local_in_, &local_out_,
+             [&](void* buffer) { return nccl_.comm_register(local_, buffer, room, &handle); });
     }
     window_ = Init(3);
     if (nccl_.window_register != nullptr) {
-      all_of(&window_in_, &window_out_,
-             [&](void* buffer) { return nccl_.window_register(window_, buffer, room, &handle, NCCL_WIN_COLL_SYMMETRIC); });
+      all_of(&window_in_, &window_out_, [&](void* buffer) {
+        return nccl_.window_register(window_, buffer, room, &handle, NCCL_WIN_COLL_SYMMETRIC);
+      });
     }
   }
   ncclResult_t Theirs(const Subject& s, ncclComm_t comm) {
@@ -147,19 +157,22 @@ class Runner : public testing::Member {
         return nccl_.all_to_all(s.in, s.out, s.count, ncclFloat, comm, stream_);
     }
   }
-  void Measure(const Subject& s, const std::vector<std::function<void()>>& contenders, const std::vector<float*>& outputs,
-               uint64_t bytes, size_t base) {
+  void Measure(const Subject& s, const std::vector<std::function<void()>>& contenders,
+               const std::vector<float*>& outputs, uint64_t bytes, size_t base) {
     static constexpr int kEach = 5;
     cudaEvent_t begin = nullptr, end = nullptr;
     Cuda(cudaEventCreate(&begin), "event");
     Cuda(cudaEventCreate(&end), "event");
     std::vector<std::vector<double>> took(contenders.size());
     const auto is_there = [&](size_t i) {
-      return outputs[i] != nullptr && (i < base || (plain_ != nullptr && (s.kind != OpKind::kAllToAll || nccl_.all_to_all != nullptr)));
+      return outputs[i] != nullptr &&
+             (i < base ||
+              (plain_ != nullptr && (s.kind != OpKind::kAllToAll || nccl_.all_to_all != nullptr)));
     };
     for (size_t i = 0; i < contenders.size(); ++i) {
       if (!is_there(i)) continue;
-      p_.At("%d, %lu bytes, contender %zu", static_cast<int>(s.kind), static_cast<unsigned long>(bytes), i);
+      p_.At("%d, %lu bytes, contender %zu", static_cast<int>(s.kind),
+            static_cast<unsigned long>(bytes), i);
       Subject own = s;
       own.out = outputs[i];
       contenders[i]();
@@ -168,7 +181,8 @@ class Runner : public testing::Member {
     }
     const int samples = bytes > (64ull << 20) ? o_.samples / 4 + 1 : o_.samples;
     for (int sample = 0; sample < samples; ++sample) {
-      p_.At("%d, %lu bytes, sample %d", static_cast<int>(s.kind), static_cast<unsigned long>(bytes), sample);
+      p_.At("%d, %lu bytes, sample %d", static_cast<int>(s.kind), static_cast<unsigned long>(bytes),
+            sample);
       for (size_t i = 0; i < contenders.size(); ++i) {
         if (!is_there(i)) continue;
         contenders[i]();
@@ -195,8 +209,10 @@ class Runner : public testing::Member {
       snprintf(text, sizeof text, unit > 0 ? " | %.2f (%.3f)" : " | %.2f", us, us / unit);
       line += us == 0 ? " | -" : text;
     }
-    static const char* const kNames[] = {"", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all"};
-    Say("%s %lu%s\n", kNames[static_cast<int>(s.kind)], static_cast<unsigned long>(bytes), line.c_str());
+    static const char* const kNames[] = {"",          "all_reduce", "all_gather", "reduce_scatter",
+                                         "broadcast", "reduce",     "all_to_all"};
+    Say("%s %lu%s\n", kNames[static_cast<int>(s.kind)], static_cast<unsigned long>(bytes),
+        line.c_str());
   }
 
   const Options o_;
@@ -212,16 +228,23 @@ int Main(int argc, char** argv) {
   Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
-    if (name == "--ranks") options.ranks = atoi(argv[i + 1]);
-    else if (name == "--samples") options.samples = atoi(argv[i + 1]);
-    else if (name == "--to") options.to = strtoull(argv[i + 1], nullptr, 10);
-    else options.ranks = 0;
+    if (name == "--ranks")
+      options.ranks = atoi(argv[i + 1]);
+    else if (name == "--samples")
+      options.samples = atoi(argv[i + 1]);
+    else if (name == "--to")
+      options.to = strtoull(argv[i + 1], nullptr, 10);
+    else
+      options.ranks = 0;
   }
-  if (argc % 2 == 0 || options.ranks < 2 || options.ranks > testing::kMostRanks || options.samples < 1 || options.to < (1 << 20)) {
-    fprintf(stderr, "usage: gordian-runtime-register-bench [--ranks N] [--samples N] [--to BYTES]\n");
+  if (argc % 2 == 0 || options.ranks < 2 || options.ranks > testing::kMostRanks ||
+      options.samples < 1 || options.to < (1 << 20)) {
+    fprintf(stderr,
+            "usage: gordian-runtime-register-bench [--ranks N] [--samples N] [--to BYTES]\n");
     return 2;
   }
-  return testing::RunRanks(options.ranks, 200, 30, 0, [&](RankProcess& process) { return Runner(options, process).Run(); });
+  return testing::RunRanks(options.ranks, 200, 30, 0,
+                           [&](RankProcess& process) { return Runner(options, process).Run(); });
 }
 
 }  // namespace

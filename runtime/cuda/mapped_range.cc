@@ -10,7 +10,8 @@ namespace gordian::runtime::cuda {
 namespace {
 
 Status Failed(const char* what, int error) {
-  return Status::Unavailable(std::string(what) + " failed with CUDA error " + std::to_string(error));
+  return Status::Unavailable(std::string(what) + " failed with CUDA error " +
+                             std::to_string(error));
 }
 
 }  // namespace
@@ -64,9 +65,9 @@ Status MappedRange::Share(uint64_t offset, uint64_t bytes, int device) {
 
 Status MappedRange::MapDescriptor(uint64_t offset, uint64_t bytes, int descriptor) {
   CUmemGenericAllocationHandle handle;
-  if (const CUresult e =
-          driver_->import_handle(&handle, reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)),
-                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  if (const CUresult e = driver_->import_handle(
+          &handle, reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)),
+          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
       e != CUDA_SUCCESS) {
     return Failed("cuMemImportFromShareableHandle", e);
   }
@@ -84,7 +85,8 @@ Status MappedRange::Unmap(uint64_t offset) {
     bytes = at->second;
   }
   // Not with the lock: it may take as long as the device's kernels.
-  if (const CUresult e = driver_->unmap(base_ + offset, bytes); e != CUDA_SUCCESS) return Failed("cuMemUnmap", e);
+  if (const CUresult e = driver_->unmap(base_ + offset, bytes); e != CUDA_SUCCESS)
+    return Failed("cuMemUnmap", e);
   const std::lock_guard<std::mutex> held(mutex_);
   pieces_.erase(offset);
   return Status::Ok();

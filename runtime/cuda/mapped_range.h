@@ -1,11 +1,11 @@
-// A range of addresses of a device, as large in every process, and what is mapped in it: pieces of physical memory
-// (cuMemCreate), this process's own or another's. So two pieces have the same distance in each process that
-// maps both.
+// A range of addresses of a device, as large in every process, and what is mapped in it: pieces of
+// physical memory (cuMemCreate), this process's own or another's. So two pieces have the same
+// distance in each process that maps both.
 //
 // Thread rule: any thread.
-// Ownership: the range keeps what is mapped in it. Unmap is for the time when no kernel uses the piece any more; it
-// may wait for the device (docs/runtime-cuda.md, Registered memory).
-// Errors: Status; kUnavailable where the device or the driver cannot do this.
+// Ownership: the range keeps what is mapped in it. Unmap is for the time when no kernel uses the
+// piece any more; it may wait for the device (docs/runtime-cuda.md, Registered memory). Errors:
+// Status; kUnavailable where the device or the driver cannot do this.
 #ifndef GORDIAN_RUNTIME_CUDA_MAPPED_RANGE_H_
 #define GORDIAN_RUNTIME_CUDA_MAPPED_RANGE_H_
 
@@ -19,8 +19,8 @@
 
 namespace gordian::runtime::cuda {
 
-// Addresses only. Below: pieces that a heap is made of; above, as far as kRangeBytes: memory that the program
-// has registered, more than a device has.
+// Addresses only. Below: pieces that a heap is made of; above, as far as kRangeBytes: memory that
+// the program has registered, more than a device has.
 inline constexpr uint64_t kHeapRangeBytes = 64ull << 30;
 inline constexpr uint64_t kRangeBytes = 512ull << 30;
 

@@ -28,7 +28,9 @@ Exports::Exports(const Driver* driver, int device, MappedRange* range, std::stri
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   properties.location.id = device;
   size_t unit = 0;
-  if (driver_->granularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) == CUDA_SUCCESS) unit_ = unit;
+  if (driver_->granularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) ==
+      CUDA_SUCCESS)
+    unit_ = unit;
 }
 
 Exports::~Exports() {
@@ -54,7 +56,8 @@ bool Exports::TakeOffsets(uint64_t bytes, uint64_t* offset) {
 
 void Exports::GiveOffsets(uint64_t offset, uint64_t bytes) {
   auto at = free_.emplace(offset, bytes).first;
-  if (const auto next = std::next(at); next != free_.end() && at->first + at->second == next->first) {
+  if (const auto next = std::next(at);
+      next != free_.end() && at->first + at->second == next->first) {
     at->second += next->second;
     free_.erase(next);
   }
@@ -65,7 +68,8 @@ void Exports::GiveOffsets(uint64_t offset, uint64_t bytes) {
   }
 }
 
-bool Exports::Find(const std::vector<Allocation>& allocations, std::shared_ptr<Export>* found, bool* is_new) {
+bool Exports::Find(const std::vector<Allocation>& allocations, std::shared_ptr<Export>* found,
+                   bool* is_new) {
   const std::lock_guard<std::mutex> lock(mutex_);
   // The same addresses are not enough: what is behind them may have been freed, and be another's.
   const auto known = std::find_if(exports_.begin(), exports_.end(),
@@ -76,10 +80,12 @@ bool Exports::Find(const std::vector<Allocation>& allocations, std::shared_ptr<E
     return true;
   }
   auto made = std::make_shared<Export>();
-  const uint64_t bytes = allocations.back().begin + allocations.back().bytes - allocations.front().begin;
-  const bool aligned = unit_ != 0 && std::all_of(allocations.begin(), allocations.end(), [&](const Allocation& a) {
-                         return (a.begin - allocations.front().begin) % unit_ == 0 && a.bytes % unit_ == 0;
-                       });
+  const uint64_t bytes =
+      allocations.back().begin + allocations.back().bytes - allocations.front().begin;
+  const bool aligned =
+      unit_ != 0 && std::all_of(allocations.begin(), allocations.end(), [&](const Allocation& a) {
+        return (a.begin - allocations.front().begin) % unit_ == 0 && a.bytes % unit_ == 0;
+      });
   if (!aligned || !TakeOffsets(bytes, &made->offset_)) return false;
   made->allocations_ = allocations;
   exports_.push_back(made);
@@ -94,7 +100,8 @@ grtResult_t Exports::Map(Export& e, const Peer& peer, int timeout_ms) {
     // At this device's own addresses, where another device of the process looks for them.
     if (e.devices_.contains(peer.device)) return grtSuccess;
     for (const Allocation& a : e.allocations_) {
-      if (!e.mapped_here_ && !range_->Map(offset_of(a), a.bytes, a.handle).ok()) return grtNotSupported;
+      if (!e.mapped_here_ && !range_->Map(offset_of(a), a.bytes, a.handle).ok())
+        return grtNotSupported;
     }
     e.mapped_here_ = true;
     for (const Allocation& a : e.allocations_) {
@@ -108,10 +115,12 @@ grtResult_t Exports::Map(Export& e, const Peer& peer, int timeout_ms) {
   if (!e.asked_.insert(peer.server).second) return grtNotSupported;
   for (const Allocation& a : e.allocations_) {
     int descriptor = -1;
-    if (driver_->export_handle(&descriptor, a.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS) {
+    if (driver_->export_handle(&descriptor, a.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                               0) != CUDA_SUCCESS) {
       return grtNotSupported;
     }
-    const Status given = PieceServer::Give(peer.server, server_, offset_of(a), a.bytes, descriptor, timeout_ms);
+    const Status given =
+        PieceServer::Give(peer.server, server_, offset_of(a), a.bytes, descriptor, timeout_ms);
     close(descriptor);
     if (!given.ok()) return grtNotSupported;
   }
@@ -119,8 +128,8 @@ grtResult_t Exports::Map(Export& e, const Peer& peer, int timeout_ms) {
   return grtSuccess;
 }
 
-grtResult_t Exports::Make(const void* memory, uint64_t bytes, const std::vector<Peer>& peers, int timeout_ms,
-                          std::shared_ptr<Export>* made) {
+grtResult_t Exports::Make(const void* memory, uint64_t bytes, const std::vector<Peer>& peers,
+                          int timeout_ms, std::shared_ptr<Export>* made) {
   std::vector<Allocation> allocations;
   if (const Status s = AllocationsBehind(*driver_, device_, memory, bytes, &allocations); !s.ok()) {
     return s.code() == StatusCode::kInvalidArgument ? grtInvalidArgument : grtNotSupported;
@@ -165,7 +174,8 @@ void Exports::Look() {
 
 bool Exports::AwaitSettled(int timeout_ms) {
   std::unique_lock<std::mutex> lock(mutex_);
-  return settled_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [&] { return !looks_ && !busy_; });
+  return settled_.wait_for(lock, std::chrono::milliseconds(timeout_ms),
+                           [&] { return !looks_ && !busy_; });
 }
 
 size_t Exports::count() {
@@ -220,9 +230,11 @@ void Exports::Serve() {
     std::move(left.begin(), left.end(), std::back_inserter(endings_));
     std::move(never.begin(), never.end(), std::back_inserter(never_));
     // It is taken from the table with the lock: nobody finds it after that.
-    const auto held = std::stable_partition(exports_.begin(), exports_.end(),
-                                            [](const std::shared_ptr<Export>& e) { return e.use_count() > 1; });
-    std::vector<std::shared_ptr<Export>> ended(std::make_move_iterator(held), std::make_move_iterator(exports_.end()));
+    const auto held =
+        std::stable_partition(exports_.begin(), exports_.end(),
+                              [](const std::shared_ptr<Export>& e) { return e.use_count() > 1; });
+    std::vector<std::shared_ptr<Export>> ended(std::make_move_iterator(held),
+                                               std::make_move_iterator(exports_.end()));
     exports_.erase(held, exports_.end());
     lock.unlock();
     for (const std::shared_ptr<Export>& e : ended) Withdraw(*e);

@@ -1,12 +1,14 @@
-// Memory that the program allocated itself and registered, on its way to other devices: which part of this device's
-// range of addresses stands for it, who has it mapped there, and when they may give it up.
+// Memory that the program allocated itself and registered, on its way to other devices: which part
+// of this device's range of addresses stands for it, who has it mapped there, and when they may
+// give it up.
 //
-// Mapping waits for the other processes' servers of pieces, never for their programs. Unmapping is done by a thread
-// of its own, here and there: it may take as long as a kernel that runs, which may wait for the caller.
+// Mapping waits for the other processes' servers of pieces, never for their programs. Unmapping is
+// done by a thread of its own, here and there: it may take as long as a kernel that runs, which may
+// wait for the caller.
 //
-// Thread rule: any thread. Ownership: memory is kept, by a reference to its allocations, for as long as anybody
-// holds the Export; the program may free it before, which then gives nothing back yet.
-// Errors: grtResult_t. Times in milliseconds.
+// Thread rule: any thread. Ownership: memory is kept, by a reference to its allocations, for as
+// long as anybody holds the Export; the program may free it before, which then gives nothing back
+// yet. Errors: grtResult_t. Times in milliseconds.
 #ifndef GORDIAN_RUNTIME_CUDA_API_EXPORTS_H_
 #define GORDIAN_RUNTIME_CUDA_API_EXPORTS_H_
 
@@ -56,16 +58,18 @@ class Exports {
   // Whether what the memory was used for is over. kNever: nobody will know.
   enum class Over { kNotYet, kYes, kNever };
 
-  // `range` above kHeapRangeBytes is this class's, `server` this device's server of pieces; both outlive it.
+  // `range` above kHeapRangeBytes is this class's, `server` this device's server of pieces; both
+  // outlive it.
   Exports(const Driver* driver, int device, MappedRange* range, std::string server);
   ~Exports();
   Exports(const Exports&) = delete;
   Exports& operator=(const Exports&) = delete;
 
-  // When it returns grtSuccess all peers have [memory, memory + bytes) mapped. grtNotSupported: memory of which that
-  // cannot be, or a peer that cannot, or does not answer in timeout_ms. Never waits for a program.
-  grtResult_t Make(const void* memory, uint64_t bytes, const std::vector<Peer>& peers, int timeout_ms,
-                   std::shared_ptr<Export>* made);
+  // When it returns grtSuccess all peers have [memory, memory + bytes) mapped. grtNotSupported:
+  // memory of which that cannot be, or a peer that cannot, or does not answer in timeout_ms. Never
+  // waits for a program.
+  grtResult_t Make(const void* memory, uint64_t bytes, const std::vector<Peer>& peers,
+                   int timeout_ms, std::shared_ptr<Export>* made);
   // Holds it until `over` says so, which is asked on another thread, again and again.
   void EndWhen(std::function<Over()> over, std::shared_ptr<Export> held);
   // Whoever held an Export does not any more.
@@ -80,7 +84,8 @@ class Exports {
 
  private:
   // False: there are no offsets for it.
-  bool Find(const std::vector<Allocation>& allocations, std::shared_ptr<Export>* found, bool* is_new);
+  bool Find(const std::vector<Allocation>& allocations, std::shared_ptr<Export>* found,
+            bool* is_new);
   grtResult_t Map(Export& e, const Peer& peer, int timeout_ms);
   // With mutex_ held.
   bool TakeOffsets(uint64_t bytes, uint64_t* offset);

@@ -12,8 +12,8 @@ namespace {
 
 // How long a peer's process may take to map memory: no program is waited for.
 constexpr int kMapMs = 2000;
-// How long a call waits for peers to give memory up that nothing uses: so that it can be had again at once. Theirs may
-// take as long as kernels of theirs, which may wait for this very rank.
+// How long a call waits for peers to give memory up that nothing uses: so that it can be had again
+// at once. Theirs may take as long as kernels of theirs, which may wait for this very rank.
 constexpr int kGiveUpMs = 500;
 
 // What a communicator had enqueued at a moment.
@@ -21,9 +21,13 @@ class Usage {
  public:
   explicit Usage(std::shared_ptr<CommState> comm) : comm_(std::move(comm)) {
     const OnDevice on(comm_->process->device());
-    const std::lock_guard<std::mutex> lock(comm_->mutex);
-    detached_ = comm_->detached;
-    for (cudaStream_t stream : comm_->streams) {
+    std::set<cudaStream_t> streams;
+    {
+      const std::lock_guard<std::mutex> lock(comm_->mutex);
+      streams = comm_->streams;
+      detached_ = comm_->detached;
+    }
+    for (cudaStream_t stream : streams) {
       bool captured = false;
       cudaEvent_t end = nullptr;
       if (IsCaptured(stream, &captured) != cudaSuccess || captured ||
@@ -47,10 +51,12 @@ class Usage {
     if (!is_known_) return Exports::Over::kNever;
     for (const cudaEvent_t end : ends_) {
       const cudaError_t e = cudaEventQuery(end);
-      if (!IsThrough(e)) return e == cudaErrorNotReady ? Exports::Over::kNotYet : Exports::Over::kNever;
+      if (!IsThrough(e))
+        return e == cudaErrorNotReady ? Exports::Over::kNotYet : Exports::Over::kNever;
     }
     for (const auto& [sequence, operation] : detached_) {
-      if (!operation.IsDone()) return comm_->error() == grtSuccess ? Exports::Over::kNotYet : Exports::Over::kNever;
+      if (!operation.IsDone())
+        return comm_->error() == grtSuccess ? Exports::Over::kNotYet : Exports::Over::kNever;
     }
     // Of one that has failed they may have left unfinished: peers' kernels may still write then.
     return comm_->error() == grtSuccess ? Exports::Over::kYes : Exports::Over::kNever;
@@ -65,7 +71,8 @@ class Usage {
 
 }  // namespace
 
-uint64_t Registrations::Add(const void* memory, uint64_t bytes, std::shared_ptr<Exports::Export> as) {
+uint64_t Registrations::Add(const void* memory, uint64_t bytes,
+                            std::shared_ptr<Exports::Export> as) {
   const auto begin = reinterpret_cast<uintptr_t>(memory);
   const std::lock_guard<std::mutex> lock(mutex_);
   registered_[++last_] = {begin, begin + bytes, std::move(as)};
@@ -90,7 +97,8 @@ std::shared_ptr<Exports::Export> Registrations::Around(uintptr_t begin, uintptr_
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [number, registered] : registered_) {
     if (begin < registered.begin || end > registered.end) continue;
-    // Freed without a word, and perhaps another's by now: then it is as if it had not been registered.
+    // Freed without a word, and perhaps another's by now: then it is as if it had not been
+    // registered.
     if (exports_->IsStillThere(*registered.as, begin, end)) return registered.as;
   }
   return nullptr;
@@ -129,14 +137,16 @@ using namespace gordian::runtime;
 using namespace gordian::runtime::cuda;
 
 grtResult_t grtCommRegister(grtComm_t comm, void* memory, size_t bytes, grtReg_t* reg) {
-  if (comm == nullptr || memory == nullptr || bytes == 0 || reg == nullptr) return grtInvalidArgument;
+  if (comm == nullptr || memory == nullptr || bytes == 0 || reg == nullptr)
+    return grtInvalidArgument;
   *reg = nullptr;
   return Guarded([&]() -> grtResult_t {
     const std::shared_ptr<CommState>& state = comm->comm;
     if (const grtResult_t result = MakeReady(state); result != grtSuccess) return result;
     const OnDevice on(state->process->device());
     std::shared_ptr<Exports::Export> as;
-    const grtResult_t result = state->process->exports().Make(memory, bytes, Process::PeersOf(*state), kMapMs, &as);
+    const grtResult_t result =
+        state->process->exports().Make(memory, bytes, Process::PeersOf(*state), kMapMs, &as);
     if (result != grtSuccess) return result;
     const uint64_t number = state->registrations->Add(memory, bytes, std::move(as));
     *reg = reinterpret_cast<grtReg_t>(static_cast<uintptr_t>(number));
@@ -148,7 +158,8 @@ grtResult_t grtCommDeregister(grtComm_t comm, grtReg_t reg) {
   if (comm == nullptr || reg == nullptr) return grtInvalidArgument;
   return Guarded([&]() -> grtResult_t {
     CommState& state = *comm->comm;
-    std::shared_ptr<Exports::Export> as = state.registrations->Remove(reinterpret_cast<uintptr_t>(reg));
+    std::shared_ptr<Exports::Export> as =
+        state.registrations->Remove(reinterpret_cast<uintptr_t>(reg));
     if (as == nullptr) return grtInvalidArgument;
     Exports& exports = state.process->exports();
     auto usage = std::make_shared<Usage>(comm->comm);

@@ -1,5 +1,5 @@
-// What a communicator's member has registered: buffers of the program's that all other members have mapped, so that
-// its outputs there are written by them directly.
+// What a communicator's member has registered: buffers of the program's that all other members have
+// mapped, so that its outputs there are written by them directly.
 //
 // Thread rule: any thread.
 #ifndef GORDIAN_RUNTIME_CUDA_API_REGISTRATIONS_H_
@@ -19,7 +19,8 @@ namespace gordian::runtime::cuda {
 class Registrations : public OutputReach {
  public:
   // `range`: the base of the device's own.
-  Registrations(Exports* exports, const char* range) : exports_(exports), range_(reinterpret_cast<uintptr_t>(range)) {}
+  Registrations(Exports* exports, const char* range)
+      : exports_(exports), range_(reinterpret_cast<uintptr_t>(range)) {}
 
   // Its number, from 1.
   uint64_t Add(const void* memory, uint64_t bytes, std::shared_ptr<Exports::Export> as);

@@ -1,5 +1,6 @@
-// A library for GORDIAN_COLLECTIVES_LIBRARY: libgordian_runtime.so, which it needs, but for the calls that register
-// memory: they are written to REGISTRATIONS_FILE, a line each, and succeed, except a process's fourth.
+// A library for GORDIAN_COLLECTIVES_LIBRARY: libgordian_runtime.so, which it needs, but for the
+// calls that register memory: they are written to REGISTRATIONS_FILE, a line each, and succeed,
+// except a process's fourth.
 #include <fcntl.h>
 #include <stdarg.h>
 #include <unistd.h>
@@ -14,7 +15,8 @@ namespace {
 
 __attribute__((format(printf, 1, 2))) void Note(const char* format, ...) {
   const char* path = std::getenv("REGISTRATIONS_FILE");
-  const int file = path == nullptr ? -1 : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  const int file =
+      path == nullptr ? -1 : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (file < 0) return;
   char line[256];
   va_list arguments;
@@ -33,13 +35,14 @@ grtResult_t grtCommRegister(grtComm_t comm, void* memory, size_t bytes, grtReg_t
   static std::atomic<int> calls{0};
   // In the job it is of memory of cudaMalloc.
   if (++calls == 4) {
-    Note("%d refused %p %p %zu\n", static_cast<int>(getpid()), static_cast<void*>(comm), memory, bytes);
+    Note("%d refused %p %p %zu\n", static_cast<int>(getpid()), static_cast<void*>(comm), memory,
+         bytes);
     return grtNotSupported;
   }
   const uint64_t number = ++g_number;
   *reg = reinterpret_cast<grtReg_t>(number);
-  Note("%d registered %p %p %zu %lu\n", static_cast<int>(getpid()), static_cast<void*>(comm), memory, bytes,
-       static_cast<unsigned long>(number));
+  Note("%d registered %p %p %zu %lu\n", static_cast<int>(getpid()), static_cast<void*>(comm),
+       memory, bytes, static_cast<unsigned long>(number));
   return grtSuccess;
 }
 

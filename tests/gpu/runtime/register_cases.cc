@@ -1,7 +1,8 @@
-// Registered memory on real GPUs: outputs in buffers that the program made with cuMemCreate, written by peers directly
-// after grtCommRegister, and staged without.
+// Registered memory on real GPUs: outputs in buffers that the program made with cuMemCreate,
+// written by peers directly after grtCommRegister, and staged without.
 //   gordian-runtime-register-cases CASE [--ranks N]
-// Cases: kinds agreed ranges refused lifetimes stalled graph churn orders abort death. One process a rank, one device each.
+// Cases: kinds agreed ranges refused lifetimes stalled graph churn orders abort death. One process
+// a rank, one device each.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -34,7 +35,8 @@ constexpr uint64_t kCount = 2 << 20;  // of floats: 8 MiB, by bulk in every kind
 class Runner : public testing::Member {
  public:
   Runner(const std::string& what, RankProcess& process)
-      : Member(process.rank(), process.ranks(), [&process](const std::string& why) { process.Fail(why); }),
+      : Member(process.rank(), process.ranks(),
+               [&process](const std::string& why) { process.Fail(why); }),
         what_(what),
         p_(process) {}
 
@@ -44,24 +46,38 @@ class Runner : public testing::Member {
     Prepare();
     Cuda(cudaMalloc(reinterpret_cast<void**>(&meeting_), 8), "cudaMalloc");
     Cuda(cudaMemset(meeting_, 0, 8), "clearing");
-    if (what_ == "kinds") Kinds();
-    else if (what_ == "agreed") Agreed();
-    else if (what_ == "ranges") Ranges();
-    else if (what_ == "refused") Refused();
-    else if (what_ == "lifetimes") Lifetimes();
-    else if (what_ == "stalled") Stalled();
-    else if (what_ == "graph") Graph();
-    else if (what_ == "churn") Churn();
-    else if (what_ == "orders") Orders();
-    else if (what_ == "abort") Abort();
-    else if (what_ == "death") Death();
-    else return 2;
+    if (what_ == "kinds")
+      Kinds();
+    else if (what_ == "agreed")
+      Agreed();
+    else if (what_ == "ranges")
+      Ranges();
+    else if (what_ == "refused")
+      Refused();
+    else if (what_ == "lifetimes")
+      Lifetimes();
+    else if (what_ == "stalled")
+      Stalled();
+    else if (what_ == "graph")
+      Graph();
+    else if (what_ == "churn")
+      Churn();
+    else if (what_ == "orders")
+      Orders();
+    else if (what_ == "abort")
+      Abort();
+    else if (what_ == "death")
+      Death();
+    else
+      return 2;
     return 0;
   }
 
  private:
-  void Vmm(VmmMemory* memory, uint64_t bytes, int pieces = 1, bool exportable = true, uint64_t at = 0) {
-    if (const std::string why = memory->Make(r_, bytes, pieces, exportable, at); !why.empty()) p_.Fail(why);
+  void Vmm(VmmMemory* memory, uint64_t bytes, int pieces = 1, bool exportable = true,
+           uint64_t at = 0) {
+    if (const std::string why = memory->Make(r_, bytes, pieces, exportable, at); !why.empty())
+      p_.Fail(why);
   }
   grtReg_t Register(grtComm_t comm, void* memory, uint64_t bytes) {
     grtReg_t reg = nullptr;
@@ -78,17 +94,24 @@ class Runner : public testing::Member {
     Subject s = made;
     s.out = out;
     const uint64_t before = Direct(comm);
-    const bool has_output = HasOutput(s.kind, static_cast<int32_t>(s.root), static_cast<uint32_t>(r_));
-    if (has_output) Cuda(cudaMemsetAsync(out, 77, OutputCount(s.kind, s.count, static_cast<uint32_t>(n_)) * 4, stream), "clearing");
+    const bool has_output =
+        HasOutput(s.kind, static_cast<int32_t>(s.root), static_cast<uint32_t>(r_));
+    if (has_output)
+      Cuda(cudaMemsetAsync(out, 77, OutputCount(s.kind, s.count, static_cast<uint32_t>(n_)) * 4,
+                           stream),
+           "clearing");
     Before(s, stream);
     Ok(Call(s, comm, stream), "calling");
     if (has_output) After(s, stream);
     Finish(what_.c_str());
     return Direct(comm) != before;
   }
-  bool One(const Subject& made, float* out, grtComm_t comm) { return One(made, out, comm, stream_); }
+  bool One(const Subject& made, float* out, grtComm_t comm) {
+    return One(made, out, comm, stream_);
+  }
   void Want(bool direct, bool wanted, const std::string& what) {
-    if (direct != wanted) p_.Fail(what + (wanted ? ": staged, not direct" : ": direct, not staged"));
+    if (direct != wanted)
+      p_.Fail(what + (wanted ? ": staged, not direct" : ": direct, not staged"));
   }
   uint64_t FreeBytes() {
     size_t free_bytes = 0, total = 0;
@@ -101,7 +124,8 @@ class Runner : public testing::Member {
       if (FreeBytes() + slack >= bytes) return ms;
       Sleep(1);
     }
-    printf("rank %d: %lu MiB are missing\n", r_, static_cast<unsigned long>((bytes - FreeBytes()) / kMiB));
+    printf("rank %d: %lu MiB are missing\n", r_,
+           static_cast<unsigned long>((bytes - FreeBytes()) / kMiB));
     return -1;
   }
   // All ranks have come here.
@@ -115,10 +139,12 @@ class Runner : public testing::Member {
     return s;
   }
 
-  static constexpr OpKind kKinds[] = {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kAllToAll,
-                                      OpKind::kReduce,    OpKind::kBroadcast, OpKind::kGather,        OpKind::kScatter};
+  static constexpr OpKind kKinds[] = {
+      OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kAllToAll,
+      OpKind::kReduce,    OpKind::kBroadcast, OpKind::kGather,        OpKind::kScatter};
 
-  // Of all ranks, of one, of none. Which kinds are direct then: those in which all wait for all anyway.
+  // Of all ranks, of one, of none. Which kinds are direct then: those in which all wait for all
+  // anyway.
   void Kinds() {
     grtComm_t comm = Comm("kinds");
     VmmMemory memory;
@@ -135,8 +161,8 @@ class Runner : public testing::Member {
           const Subject s = MakeSubject(kind, count, root);
           const bool reduces_for_root = kind == OpKind::kReduce && n_ > 2 && r_ == n_ - 1;
           const bool wanted = here && count >= kCount &&
-                              (kind == OpKind::kAllReduce || kind == OpKind::kAllGather || kind == OpKind::kAllToAll ||
-                               reduces_for_root);
+                              (kind == OpKind::kAllReduce || kind == OpKind::kAllGather ||
+                               kind == OpKind::kAllToAll || reduces_for_root);
           const bool was = One(s, memory.floats(), comm);
           Want(was, wanted, std::string(who) + ", kind " + std::to_string(static_cast<int>(kind)));
           ++(was ? direct : staged);
@@ -187,13 +213,16 @@ class Runner : public testing::Member {
     grtComm_t comm = Comm("agreed");
     VmmMemory memory;
     Vmm(&memory, 96 * kMiB);
-    const grtReg_t reg = r_ != 0 ? Register(comm, memory.get(), 96 * kMiB) : nullptr;  // not on rank 0
+    const grtReg_t reg =
+        r_ != 0 ? Register(comm, memory.get(), 96 * kMiB) : nullptr;  // not on rank 0
     for (const OpKind kind : kKinds) {
       p_.At("kind %d", static_cast<int>(kind));
       const Subject s = MakeSubject(kind);
-      const bool receives = kind == OpKind::kAllReduce || kind == OpKind::kAllGather || kind == OpKind::kAllToAll ||
-                            kind == OpKind::kBroadcast || kind == OpKind::kScatter;  // the root is rank 0
-      Want(One(s, memory.floats(), comm), receives && r_ != 0, "agreed, kind " + std::to_string(static_cast<int>(kind)));
+      const bool receives = kind == OpKind::kAllReduce || kind == OpKind::kAllGather ||
+                            kind == OpKind::kAllToAll || kind == OpKind::kBroadcast ||
+                            kind == OpKind::kScatter;  // the root is rank 0
+      Want(One(s, memory.floats(), comm), receives && r_ != 0,
+           "agreed, kind " + std::to_string(static_cast<int>(kind)));
       Free(s);
     }
     if (reg != nullptr) Ok(grtCommDeregister(comm, reg), "deregister");
@@ -217,7 +246,8 @@ class Runner : public testing::Member {
     Want(One(s, whole.floats(0), comm), false, "before it");
     Want(One(s, whole.floats(20 * kMiB), other), false, "another communicator");
     p_.At("twice");
-    const grtReg_t again = Register(comm, whole.get(), 64 * kMiB), elsewhere = Register(other, whole.get(), 64 * kMiB);
+    const grtReg_t again = Register(comm, whole.get(), 64 * kMiB),
+                   elsewhere = Register(other, whole.get(), 64 * kMiB);
     Want(One(s, whole.floats(0), comm), true, "the whole");
     Ok(grtCommDeregister(comm, part), "deregister");
     Want(One(s, whole.floats(20 * kMiB), comm), true, "the whole without the part");
@@ -248,7 +278,8 @@ class Runner : public testing::Member {
     Vmm(&good, 16 * kMiB);
     Need(grtCommRegister(comm, device, 16 * kMiB, &reg), grtNotSupported, "cudaMalloc");
     Need(grtCommRegister(comm, host, kMiB, &reg), grtNotSupported, "host memory");
-    Need(grtCommRegister(comm, own.get(), 16 * kMiB, &reg), grtNotSupported, "without a descriptor");
+    Need(grtCommRegister(comm, own.get(), 16 * kMiB, &reg), grtNotSupported,
+         "without a descriptor");
     Need(grtCommRegister(comm, good.get(), 4096 * kMiB, &reg), grtNotSupported, "beyond its end");
     Need(grtCommRegister(comm, nullptr, kMiB, &reg), grtInvalidArgument, "null");
     Need(grtCommRegister(comm, good.get(), 0, &reg), grtInvalidArgument, "nothing");
@@ -310,7 +341,8 @@ class Runner : public testing::Member {
     Ok(grtCommDeregister(comm, fresh), "deregister");
     next.Free();
     Meet(comm);
-    if (AwaitFree(free_before, 2000) < 0) p_.Fail("memory did not come back after a stale registration");
+    if (AwaitFree(free_before, 2000) < 0)
+      p_.Fail("memory did not come back after a stale registration");
     p_.At("the communicator ends first");
     grtComm_t ends = Comm("ends");
     VmmMemory last;
@@ -321,9 +353,11 @@ class Runner : public testing::Member {
     last.Free();
     Meet(comm);
     // The ended communicator's region stays with the process.
-    if (AwaitFree(free_before - 256 * kMiB, 2000) < 0) p_.Fail("memory did not come back after its communicator");
+    if (AwaitFree(free_before - 256 * kMiB, 2000) < 0)
+      p_.Fail("memory did not come back after its communicator");
     Ok(grtCommDestroy(comm, kPatience), "destroy");
-    Say("lifetimes: of 1 GiB, registering took %.2f ms at most, ending it %.2f ms, memory was back after %d ms; %s address used again\n",
+    Say("lifetimes: of 1 GiB, registering took %.2f ms at most, ending it %.2f ms, memory was back "
+        "after %d ms; %s address used again\n",
         registering * 1e3, ending * 1e3, back, same ? "the same" : "NOT the same");
   }
 
@@ -337,7 +371,8 @@ class Runner : public testing::Member {
     const grtReg_t reg = Register(comm, used.get(), 64 * kMiB);
     Want(One(s, used.floats(), comm), true, "warm");
     for (const int late : {0, n_ - 1}) {
-      // A rank comes late; the others' kernels wait for it. Both sides register memory and give it up meanwhile.
+      // A rank comes late; the others' kernels wait for it. Both sides register memory and give it
+      // up meanwhile.
       Subject waits = s;
       waits.out = used.floats();
       Meet(comm);
@@ -353,8 +388,8 @@ class Runner : public testing::Member {
       if (made == grtSuccess) Ok(grtCommDeregister(comm, more), "deregister");
       const double after = Now();
       printf("stalled: rank %d, %s: registering took %.2f ms (%s), ending it %.2f ms\n", r_,
-             r_ == late ? "while the others' kernels wait" : "while its own kernel waits", (middle - before) * 1e3,
-             grtGetErrorString(made), (after - middle) * 1e3);
+             r_ == late ? "while the others' kernels wait" : "while its own kernel waits",
+             (middle - before) * 1e3, grtGetErrorString(made), (after - middle) * 1e3);
       fflush(stdout);
       Ok(made, "registering beside a kernel that waits");
       Sleep(r_ == late ? 200 : 0);
@@ -434,7 +469,9 @@ class Runner : public testing::Member {
     grtReg_t reg[kBuffers] = {};
     for (VmmMemory& m : memory) Vmm(&m, 32 * kMiB, 2);
     std::mt19937 own(static_cast<unsigned>(100 + r_)), equal(7);
-    const Subject reduce = MakeSubject(OpKind::kAllReduce), gather = MakeSubject(OpKind::kAllGather, kCount / 2 * 2 / static_cast<uint64_t>(n_) + 99);
+    const Subject reduce = MakeSubject(OpKind::kAllReduce),
+                  gather = MakeSubject(OpKind::kAllGather,
+                                       kCount / 2 * 2 / static_cast<uint64_t>(n_) + 99);
     int direct = 0, turned = 0;
     for (int i = 0; i < 300; ++i) {
       p_.At("round %d", i);
@@ -465,18 +502,20 @@ class Runner : public testing::Member {
     const uint64_t sum = p_.Sum(static_cast<uint64_t>(direct));
     if (sum == 0) p_.Fail("nothing was direct");
     Ok(grtCommDestroy(comm, kPatience), "destroy");
-    Say("churn: 300 operations right, %d changes a rank, %.0f %% direct\n", turned, static_cast<double>(sum) / 3 / n_);
+    Say("churn: 300 operations right, %d changes a rank, %.0f %% direct\n", turned,
+        static_cast<double>(sum) / 3 / n_);
   }
 
-  // Two communicators in opposite orders on one exclusive stream, outputs registered: helpers write them too, or
-  // rooms for renamed outputs.
+  // Two communicators in opposite orders on one exclusive stream, outputs registered: helpers write
+  // them too, or rooms for renamed outputs.
   void Orders() {
     grtComm_t a = Comm("a"), b = Comm("b");
     VmmMemory memory;
     Vmm(&memory, 64 * kMiB);
     Register(a, memory.get(), 64 * kMiB);
     Register(b, memory.get(), 64 * kMiB);
-    Subject first = MakeSubject(OpKind::kAllReduce), second = MakeSubject(OpKind::kAllReduce, kCount + 777);
+    Subject first = MakeSubject(OpKind::kAllReduce),
+            second = MakeSubject(OpKind::kAllReduce, kCount + 777);
     One(first, memory.floats(), a);
     One(second, memory.floats(32 * kMiB), b);
     first.out = memory.floats();
@@ -555,16 +594,20 @@ class Runner : public testing::Member {
     Need(error, grtPeerDead, "a member dies");
     Ok(grtCommDeregister(comm, reg), "deregister");
     grtReg_t none = nullptr;
-    Need(grtCommRegister(comm, more.get(), 32 * kMiB, &none), grtPeerDead, "registering with one that has failed");
+    Need(grtCommRegister(comm, more.get(), 32 * kMiB, &none), grtPeerDead,
+         "registering with one that has failed");
     const double middle = Now();
-    Need(grtCommRegister(other, more.get(), 32 * kMiB, &none), grtNotSupported, "registering with a dead peer");
+    Need(grtCommRegister(other, more.get(), 32 * kMiB, &none), grtNotSupported,
+         "registering with a dead peer");
     const double refused = Now() - middle;
     std::vector<float> values(kCount);
-    Cuda(cudaMemcpy(values.data(), memory.floats(), kCount * 4, cudaMemcpyDeviceToHost), "the memory is there");
+    Cuda(cudaMemcpy(values.data(), memory.floats(), kCount * 4, cudaMemcpyDeviceToHost),
+         "the memory is there");
     Ok(grtCommAbort(comm), "abort");
     Ok(grtCommAbort(other), "abort");
     memory.Free();
-    Say("death: the stream went on after %.0f ms; registering was refused after %.1f ms\n", told * 1e3, refused * 1e3);
+    Say("death: the stream went on after %.0f ms; registering was refused after %.1f ms\n",
+        told * 1e3, refused * 1e3);
   }
 
   const std::string what_;
@@ -582,7 +625,8 @@ int Main(int argc, char** argv) {
     return 2;
   }
   const uint32_t may_die = what == "death" ? 1u << (ranks - 1) : 0;
-  const int result = testing::RunRanks(ranks, 60, 20, may_die, [&](RankProcess& process) { return Runner(what, process).Run(); });
+  const int result = testing::RunRanks(
+      ranks, 60, 20, may_die, [&](RankProcess& process) { return Runner(what, process).Run(); });
   printf("%s %s --ranks %d\n", result == 0 ? "PASS" : "FAIL", what.c_str(), ranks);
   return result;
 }

@@ -1,5 +1,6 @@
-// Device memory as a program makes it with the driver's own calls: a range of addresses, and allocations of
-// cuMemCreate that are mapped in it. ncclMemAlloc and PyTorch's expandable segments are made so.
+// Device memory as a program makes it with the driver's own calls: a range of addresses, and
+// allocations of cuMemCreate that are mapped in it. ncclMemAlloc and PyTorch's expandable segments
+// are made so.
 #ifndef GORDIAN_TESTS_GPU_RUNTIME_VMM_MEMORY_H_
 #define GORDIAN_TESTS_GPU_RUNTIME_VMM_MEMORY_H_
 
@@ -20,14 +21,16 @@ class VmmMemory {
   VmmMemory(const VmmMemory&) = delete;
   VmmMemory& operator=(const VmmMemory&) = delete;
 
-  // `pieces` allocations, behind each other; bytes a multiple of 2 MiB for each. `at`: where, if that is free; 0:
-  // anywhere. Empty: it worked.
-  std::string Make(int device, uint64_t bytes, int pieces = 1, bool exportable = true, uint64_t at = 0) {
+  // `pieces` allocations, behind each other; bytes a multiple of 2 MiB for each. `at`: where, if
+  // that is free; 0: anywhere. Empty: it worked.
+  std::string Make(int device, uint64_t bytes, int pieces = 1, bool exportable = true,
+                   uint64_t at = 0) {
     std::string why;
     d_ = runtime::cuda::LoadDriver(&why);
     if (d_ == nullptr) return why;
     bytes_ = bytes;
-    if (const CUresult e = d_->reserve(&base_, bytes, 0, at, 0); e != CUDA_SUCCESS) return Error("cuMemAddressReserve", e);
+    if (const CUresult e = d_->reserve(&base_, bytes, 0, at, 0); e != CUDA_SUCCESS)
+      return Error("cuMemAddressReserve", e);
     CUmemAllocationProp properties = {};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -67,7 +70,9 @@ class VmmMemory {
   uint64_t address() const { return base_; }
 
  private:
-  static std::string Error(const char* what, CUresult e) { return std::string(what) + ": " + std::to_string(e); }
+  static std::string Error(const char* what, CUresult e) {
+    return std::string(what) + ": " + std::to_string(e);
+  }
 
   const runtime::cuda::Driver* d_ = nullptr;
   CUdeviceptr base_ = 0;

@@ -1,5 +1,5 @@
-// Registered memory on its way to other processes, over a driver of this test's own: what is mapped where, who keeps
-// what, and that everything comes back.
+// Registered memory on its way to other processes, over a driver of this test's own: what is mapped
+// where, who keeps what, and that everything comes back.
 #include "runtime/cuda_api/exports.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,8 @@ namespace {
 
 constexpr uint64_t kUnit = 2 << 20;
 
-// Physical memory is a number; who refers to it: handles, mappings, and descriptors that are on their way.
+// Physical memory is a number; who refers to it: handles, mappings, and descriptors that are on
+// their way.
 struct FakeDriver {
   struct Physical {
     uint64_t bytes = 0;
@@ -50,7 +51,7 @@ struct FakeDriver {
   uint64_t next_address = 1ull << 40;
   CUmemGenericAllocationHandle next_handle = 100;
   int next_physical = 1;
-  int fail_access_of = -1;            // a device
+  int fail_access_of = -1;  // a device
   std::function<void()> in_unmap;
 
   int References(int number) {
@@ -66,7 +67,8 @@ struct FakeDriver {
   bool MayAccess(uint64_t address, int device) {
     const std::lock_guard<std::mutex> lock(mutex);
     const Mapping* m = Around(&address);
-    return m != nullptr && std::find(m->devices.begin(), m->devices.end(), device) != m->devices.end();
+    return m != nullptr &&
+           std::find(m->devices.begin(), m->devices.end(), device) != m->devices.end();
   }
   size_t MappingsOf(int number) {
     const std::lock_guard<std::mutex> lock(mutex);
@@ -101,10 +103,13 @@ CUresult Granularity(size_t* unit, const CUmemAllocationProp*, CUmemAllocationGr
   *unit = kUnit;
   return CUDA_SUCCESS;
 }
-CUresult Create(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* p, unsigned long long) {
+CUresult Create(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* p,
+                unsigned long long) {
   const Lock lock(g_fake->mutex);
   const int number = g_fake->next_physical++;
-  g_fake->physical[number] = {bytes, p->location.id, p->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0};
+  g_fake->physical[number] = {bytes, p->location.id,
+                              p->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                              0};
   *handle = NewHandle(number);
   return CUDA_SUCCESS;
 }
@@ -119,7 +124,8 @@ CUresult Release(CUmemGenericAllocationHandle handle) {
   return CUDA_SUCCESS;
 }
 // A file that holds the number.
-CUresult ExportHandle(void* descriptor, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType, unsigned long long) {
+CUresult ExportHandle(void* descriptor, CUmemGenericAllocationHandle handle,
+                      CUmemAllocationHandleType, unsigned long long) {
   const Lock lock(g_fake->mutex);
   const int number = g_fake->handles.at(handle).physical;
   if (!g_fake->physical.at(number).exportable) return CUDA_ERROR_NOT_SUPPORTED;
@@ -128,7 +134,8 @@ CUresult ExportHandle(void* descriptor, CUmemGenericAllocationHandle handle, CUm
   memcpy(descriptor, &fd, sizeof fd);
   return CUDA_SUCCESS;
 }
-CUresult ImportHandle(CUmemGenericAllocationHandle* handle, void* descriptor, CUmemAllocationHandleType) {
+CUresult ImportHandle(CUmemGenericAllocationHandle* handle, void* descriptor,
+                      CUmemAllocationHandleType) {
   int number = 0;
   const auto fd = static_cast<int>(reinterpret_cast<intptr_t>(descriptor));
   if (pread(fd, &number, sizeof number, 0) != sizeof number) return CUDA_ERROR_INVALID_VALUE;
@@ -144,11 +151,13 @@ CUresult Reserve(CUdeviceptr* at, size_t bytes, size_t, CUdeviceptr, unsigned lo
   return CUDA_SUCCESS;
 }
 CUresult FreeAddress(CUdeviceptr, size_t) { return CUDA_SUCCESS; }
-CUresult Map(CUdeviceptr at, size_t bytes, size_t, CUmemGenericAllocationHandle handle, unsigned long long) {
+CUresult Map(CUdeviceptr at, size_t bytes, size_t, CUmemGenericAllocationHandle handle,
+             unsigned long long) {
   const Lock lock(g_fake->mutex);
   uint64_t begin = at;
   const auto next = g_fake->mappings.lower_bound(at);
-  if (at % kUnit != 0 || g_fake->Around(&begin) != nullptr || (next != g_fake->mappings.end() && next->first < at + bytes)) {
+  if (at % kUnit != 0 || g_fake->Around(&begin) != nullptr ||
+      (next != g_fake->mappings.end() && next->first < at + bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const int number = g_fake->handles.at(handle).physical;
@@ -160,7 +169,8 @@ CUresult Unmap(CUdeviceptr at, size_t bytes) {
   if (g_fake->in_unmap) g_fake->in_unmap();
   const Lock lock(g_fake->mutex);
   const auto known = g_fake->mappings.find(at);
-  if (known == g_fake->mappings.end() || known->second.bytes != bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (known == g_fake->mappings.end() || known->second.bytes != bytes)
+    return CUDA_ERROR_INVALID_VALUE;
   const int number = known->second.physical;
   g_fake->mappings.erase(known);
   g_fake->Drop(number);
@@ -208,11 +218,12 @@ CUresult PointerAttribute(void* value, CUpointer_attribute what, CUdeviceptr at)
   return CUDA_SUCCESS;
 }
 
-const Driver kDriver = {Granularity, Create, Release, ExportHandle, ImportHandle, Reserve,      FreeAddress,
-                        Map,         Unmap,  SetAccess, Retain,     PropertiesOf, PointerAttribute};
+const Driver kDriver = {Granularity,     Create, Release, ExportHandle, ImportHandle, Reserve,
+                        FreeAddress,     Map,    Unmap,   SetAccess,    Retain,       PropertiesOf,
+                        PointerAttribute};
 
-// What the program has: allocations behind each other, each of so many units. Its own handles are released, as
-// PyTorch keeps them and ncclMemAlloc does not: here they are not.
+// What the program has: allocations behind each other, each of so many units. Its own handles are
+// released, as PyTorch keeps them and ncclMemAlloc does not: here they are not.
 struct Memory {
   Memory(int device, const std::vector<uint64_t>& units, bool exportable = true, uint64_t at = 0) {
     uint64_t bytes = 0;
@@ -254,11 +265,14 @@ struct Place {
     EXPECT_TRUE(MappedRange::Reserve(&kDriver, device, &own).ok());
     PieceServer::Handlers handlers;
     handlers.find = [](uint64_t, uint64_t*) { return -1; };
-    handlers.take = [this](const std::string& owner, uint64_t offset, uint64_t bytes, int descriptor) {
+    handlers.take = [this](const std::string& owner, uint64_t offset, uint64_t bytes,
+                           int descriptor) {
       if (before_taking) before_taking();
       return RangeOf(owner)->MapDescriptor(offset, bytes, descriptor).ok();
     };
-    handlers.leave = [this](const std::string& owner, uint64_t offset) { return RangeOf(owner)->Unmap(offset).ok(); };
+    handlers.leave = [this](const std::string& owner, uint64_t offset) {
+      return RangeOf(owner)->Unmap(offset).ok();
+    };
     EXPECT_TRUE(PieceServer::Start(handlers, &server).ok());
     exports = std::make_unique<Exports>(&kDriver, device, own.get(), server->name());
   }
@@ -342,7 +356,8 @@ TEST_F(ExportsTest, SeveralAllocationsBehindEachOther) {
   EXPECT_EQ(e->begin(), memory.base + kUnit);
   EXPECT_EQ(e->end(), memory.base + 4 * kUnit);
   for (uint64_t at = 0; at < 3; ++at) {
-    EXPECT_EQ(fake_.At(b.Address(a, e->offset() + at * kUnit)), fake_.At(memory.base + (1 + at) * kUnit));
+    EXPECT_EQ(fake_.At(b.Address(a, e->offset() + at * kUnit)),
+              fake_.At(memory.base + (1 + at) * kUnit));
   }
   EXPECT_EQ(fake_.At(b.Address(a, e->offset() + 3 * kUnit)), 0);
   End(*a.exports, &e);
@@ -358,12 +373,14 @@ TEST_F(ExportsTest, WhatCannotBeHandedOutIsNotAndItsTwinIs) {
   EXPECT_EQ(a.exports->Make(&on_stack, 4, {b.peer()}, kMs, &e), grtNotSupported);
   EXPECT_EQ(a.exports->Make(hidden.get(), kUnit, {b.peer()}, kMs, &e), grtNotSupported);
   EXPECT_EQ(a.exports->Make(elsewhere.get(), kUnit, {b.peer()}, kMs, &e), grtNotSupported);
-  EXPECT_EQ(a.exports->Make(good.get(), 2 * kUnit, {b.peer()}, kMs, &e), grtNotSupported);  // beyond its end
+  EXPECT_EQ(a.exports->Make(good.get(), 2 * kUnit, {b.peer()}, kMs, &e),
+            grtNotSupported);  // beyond its end
   EXPECT_EQ(a.exports->Make(mixed.get(), 2 * kUnit, {b.peer()}, kMs, &e), grtNotSupported);
   EXPECT_EQ(a.exports->Make(good.get(), 0, {b.peer()}, kMs, &e), grtInvalidArgument);
   EXPECT_EQ(e, nullptr);
   EXPECT_EQ(a.exports->count(), 0u);
-  for (Memory* m : {&good, &hidden, &elsewhere, &mixed}) EXPECT_EQ(fake_.References(m->numbers[0]), 1);
+  for (Memory* m : {&good, &hidden, &elsewhere, &mixed})
+    EXPECT_EQ(fake_.References(m->numbers[0]), 1);
   EXPECT_EQ(a.exports->Make(good.get(), kUnit, {b.peer()}, kMs, &e), grtSuccess);
 }
 
@@ -372,7 +389,8 @@ TEST_F(ExportsTest, OneAllocationIsMappedOnceHoweverOftenItIsRegistered) {
   Memory memory(0, {4});
   std::shared_ptr<Exports::Export> first, second;
   ASSERT_EQ(a.exports->Make(memory.get(), kUnit, {b.peer()}, kMs, &first), grtSuccess);
-  ASSERT_EQ(a.exports->Make(memory.get(2 * kUnit), kUnit, {b.peer(), c.peer()}, kMs, &second), grtSuccess);
+  ASSERT_EQ(a.exports->Make(memory.get(2 * kUnit), kUnit, {b.peer(), c.peer()}, kMs, &second),
+            grtSuccess);
   EXPECT_EQ(first, second);
   EXPECT_EQ(fake_.MappingsOf(memory.numbers[0]), 3u);  // the program's, b's, c's
   End(*a.exports, &first);
@@ -422,7 +440,9 @@ TEST_F(ExportsTest, APeerThatCannotEndsItForAll) {
   EXPECT_TRUE(Has(*a.exports, 0));
   EXPECT_EQ(fake_.MappingsOf(memory.numbers[0]), 1u);
   EXPECT_EQ(fake_.References(memory.numbers[0]), 1);
-  EXPECT_EQ(a.exports->Make(memory.get(), kUnit, {b.peer(), {"gordian-pieces-of-nobody", -1}}, kMs, &e), grtNotSupported);
+  EXPECT_EQ(
+      a.exports->Make(memory.get(), kUnit, {b.peer(), {"gordian-pieces-of-nobody", -1}}, kMs, &e),
+      grtNotSupported);
   EXPECT_TRUE(Has(*a.exports, 0));
   fake_.fail_access_of = -1;
   EXPECT_EQ(a.exports->Make(memory.get(), kUnit, {b.peer(), c.peer()}, kMs, &e), grtSuccess);
@@ -450,7 +470,8 @@ TEST_F(ExportsTest, AnotherDeviceOfTheProcessHasItAtTheOwnAddresses) {
   Place a(0), b(1);
   Memory memory(0, {1, 1});
   std::shared_ptr<Exports::Export> e;
-  ASSERT_EQ(a.exports->Make(memory.get(), 2 * kUnit, {{"", 5}, {"", 6}, b.peer()}, kMs, &e), grtSuccess);
+  ASSERT_EQ(a.exports->Make(memory.get(), 2 * kUnit, {{"", 5}, {"", 6}, b.peer()}, kMs, &e),
+            grtSuccess);
   const uint64_t at = reinterpret_cast<uint64_t>(a.own->base()) + e->offset();
   for (const uint64_t piece : {at, at + kUnit}) {
     for (const int device : {5, 6}) EXPECT_TRUE(fake_.MayAccess(piece, device));
@@ -472,7 +493,12 @@ TEST_F(ExportsTest, EndsWhenItsUseIsOver) {
   ASSERT_EQ(a.exports->Make(lost.get(), kUnit, {b.peer()}, kMs, &never), grtSuccess);
   std::atomic<int> asked{0};
   std::atomic<bool> over{false};
-  a.exports->EndWhen([&] { ++asked; return over ? Exports::Over::kYes : Exports::Over::kNotYet; }, std::move(e));
+  a.exports->EndWhen(
+      [&] {
+        ++asked;
+        return over ? Exports::Over::kYes : Exports::Over::kNotYet;
+      },
+      std::move(e));
   a.exports->EndWhen([] { return Exports::Over::kNever; }, std::move(never));
   while (asked < 3) std::this_thread::yield();
   EXPECT_EQ(fake_.MappingsOf(used.numbers[0]), 2u);
@@ -504,13 +530,15 @@ TEST_F(ExportsTest, NobodyWaitsForAnUnmapping) {
   fake_.in_unmap = nullptr;
 }
 
-// Everybody registers with everybody at once, and ends it: no order of locks or sockets that could hang.
+// Everybody registers with everybody at once, and ends it: no order of locks or sockets that could
+// hang.
 TEST_F(ExportsTest, AllAtOnce) {
   constexpr int kPlaces = 3, kRounds = 40;
   std::vector<std::unique_ptr<Place>> places;
   for (int i = 0; i < kPlaces; ++i) places.push_back(std::make_unique<Place>(i));
   std::vector<std::unique_ptr<Memory>> memory;
-  for (int i = 0; i < kPlaces; ++i) memory.push_back(std::make_unique<Memory>(i, std::vector<uint64_t>{1, 1}));
+  for (int i = 0; i < kPlaces; ++i)
+    memory.push_back(std::make_unique<Memory>(i, std::vector<uint64_t>{1, 1}));
   std::atomic<int> failed{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 2 * kPlaces; ++t) {
@@ -530,7 +558,9 @@ TEST_F(ExportsTest, AllAtOnce) {
         }
         for (int i = 0; i < kPlaces; ++i) {
           Place& peer = *places[static_cast<size_t>(i)];
-          if (i != own && fake_.At(peer.Address(*places[static_cast<size_t>(own)], e->offset())) != fake_.At(e->begin())) ++failed;
+          if (i != own && fake_.At(peer.Address(*places[static_cast<size_t>(own)], e->offset())) !=
+                              fake_.At(e->begin()))
+            ++failed;
         }
         e.reset();
         exports.Look();
