@@ -20,8 +20,13 @@ constexpr int kTakeBackMs = 10000;
 
 }  // namespace
 
-Exports::Exports(const Driver* driver, int device, MappedRange* range, std::string server)
-    : driver_(driver), device_(device), range_(range), server_(std::move(server)) {
+Exports::Exports(const Driver* driver, int device, MappedRange* range, std::string server,
+                 std::function<void()> enter)
+    : driver_(driver),
+      device_(device),
+      range_(range),
+      server_(std::move(server)),
+      enter_(std::move(enter)) {
   free_[kHeapRangeBytes] = kRangeBytes - kHeapRangeBytes;
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -205,6 +210,7 @@ void Exports::Serve() {
   sigset_t signals;
   sigfillset(&signals);
   pthread_sigmask(SIG_SETMASK, &signals, nullptr);
+  enter_();
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     const auto wanted = [&] { return stops_ || looks_; };

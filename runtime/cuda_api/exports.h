@@ -60,7 +60,8 @@ class Exports {
 
   // `range` above kHeapRangeBytes is this class's, `server` this device's server of pieces; both
   // outlive it.
-  Exports(const Driver* driver, int device, MappedRange* range, std::string server);
+  // `enter` is called first on the thread that everything is given up by.
+  Exports(const Driver* driver, int device, MappedRange* range, std::string server, std::function<void()> enter);
   ~Exports();
   Exports(const Exports&) = delete;
   Exports& operator=(const Exports&) = delete;
@@ -97,6 +98,7 @@ class Exports {
   const int device_;
   MappedRange* const range_;
   const std::string server_;
+  const std::function<void()> enter_;
   uint64_t unit_ = 0;
 
   std::mutex mutex_;

@@ -150,6 +150,7 @@ void PieceServer::Serve() {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  if (handlers_.enter) handlers_.enter();
   for (;;) {
     pollfd fds[2] = {{wake_, POLLIN, 0}, {listener_, POLLIN, 0}};
     if (poll(fds, 2, -1) < 0) continue;

@@ -27,6 +27,7 @@ class PieceServer {
   using Taker = std::function<bool(const std::string& owner, uint64_t offset, uint64_t bytes, int descriptor)>;
   using Leaver = std::function<bool(const std::string& owner, uint64_t offset)>;
   struct Handlers {
+    std::function<void()> enter;  // first, on the server's thread; may be left out
     Finder find;
     Taker take;
     Leaver leave;

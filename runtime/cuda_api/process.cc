@@ -182,22 +182,28 @@ Process::Process(int device, const grtConfig_t& config) : device_(device), user_
 grtResult_t Process::Prepare() {
   const OnDevice on(device_);
   if (Status s = PieceHeap::Create(device_, &heap_); !s.ok()) return ToResult(s);
+  // Threads of the library's own keep to the device: one that turned back to CUDA's default, device 0, would make a
+  // context there, which takes 0.5 GiB. And no capture of the program's hinders them.
+  const auto enter = [device = device_] {
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    cudaSetDevice(device);
+  };
   PieceServer::Handlers handlers;
+  handlers.enter = enter;
   handlers.find = [this](uint64_t offset, uint64_t* bytes) { return heap_->DescriptorOf(offset, bytes); };
   // What other processes have registered. No kernel here writes there before they know that it is mapped, and none does
   // any more when they take it back.
   handlers.take = [this](const std::string& owner, uint64_t offset, uint64_t bytes, int descriptor) {
-    const OnDevice on_this(device_);
     MappedRange* const range = RangeOf(owner);
     return range != nullptr && offset >= kHeapRangeBytes && range->MapDescriptor(offset, bytes, descriptor).ok();
   };
   handlers.leave = [this](const std::string& owner, uint64_t offset) {
-    const OnDevice on_this(device_);
     MappedRange* const range = RangeOf(owner);
     return range != nullptr && offset >= kHeapRangeBytes && range->Unmap(offset).ok();
   };
   if (Status s = PieceServer::Start(std::move(handlers), &server_); !s.ok()) return grtSystemError;
-  exports_ = std::make_unique<Exports>(heap_->driver(), device_, heap_->range(), server_->name());
+  exports_ = std::make_unique<Exports>(heap_->driver(), device_, heap_->range(), server_->name(), enter);
   if (Status s = Domain::CreateAlone(config_, &domain_); !s.ok()) return ToResult(s);
   if (cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) != cudaSuccess) return grtUnhandledCudaError;
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
