@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,6 +26,7 @@
 #include "runtime/cuda/graph_order.h"
 #include "runtime/cuda/heap.h"
 #include "runtime/cuda/help_stream.h"
+#include "runtime/cuda/places.h"
 #include "runtime/cuda/rendezvous.h"
 #include "runtime/cuda/worker.h"
 #include "runtime/cuda/work.h"
@@ -129,6 +131,7 @@ class Domain {
     GraphOrder::Waits waits;
     cudaStream_t after = nullptr;  // where the last operation of the same key was enqueued, if elsewhere
     bool moved = false;            // and it is unfinished
+    bool amid = false;             // and of the same group
     cudaEvent_t behind = nullptr;  // recorded behind it, if `after` is gone
   };
   // The last operation of an order key.
@@ -139,6 +142,7 @@ class Domain {
     bool launched = true;
     bool gone = false;             // its stream is
     cudaEvent_t behind = nullptr;  // then: recorded behind it; null: it was finished
+    uint32_t places = 0;           // of the largest of its key that may be unfinished
     // For whom captures the communicator later: one operation, and how many have so many channels.
     Work work{};
     uint32_t by_channels[kMaxChannels + 1] = {};
@@ -152,6 +156,17 @@ class Domain {
   Status Submit(const Work& work, const Touched& touched, cudaStream_t stream, bool* captured);
   // All are published before the first is launched. With the lock held.
   Status Enqueue(std::vector<Queued>* operations, bool group);
+  // Into the lists of their streams.
+  void Publish(std::vector<Queued>* operations);
+  // What it comes behind on other streams, and in graphs.
+  cudaError_t AwaitBefore(const Queued& op);
+  // Of a group, after each other in it and published: whether one kernel carries both.
+  bool GoTogether(const Queued& op, const Queued& next) const;
+  void Launched(const Queued& op);
+  // How many places a kernel on the stream gets.
+  uint32_t PlacesOn(cudaStream_t stream, uint32_t wanted);
+  // Orders a group's sends and receives so that those that go on at once meet.
+  static void InRounds(std::vector<Queued>* operations);
   Status EnqueueCaptured(const std::vector<Queued>& operations);
   // Of a communicator; from then on it is kept.
   Status OrderOf(uint32_t number, GraphOrder** order);
@@ -178,6 +193,7 @@ class Domain {
   char* own_heap_ = nullptr;   // as mapped here
   uint64_t region_bytes_ = 0;  // of one communicator
   uint32_t most_blocks_ = 0;   // of one kernel
+  std::optional<Places<cudaStream_t>> places_;
   Word* stop_ = nullptr;
   Word* failed_ = nullptr;  // of each communicator
   HelpStream::Shared* lists_ = nullptr;

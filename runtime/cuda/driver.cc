@@ -35,6 +35,9 @@ Loaded Load() {
   Find(library, "cuMemMap", &d.map, &loaded.why);
   Find(library, "cuMemUnmap", &d.unmap, &loaded.why);
   Find(library, "cuMemSetAccess", &d.set_access, &loaded.why);
+  Find(library, "cuMemRetainAllocationHandle", &d.retain, &loaded.why);
+  Find(library, "cuMemGetAllocationPropertiesFromHandle", &d.properties, &loaded.why);
+  Find(library, "cuPointerGetAttribute", &d.pointer_attribute, &loaded.why);
   return loaded;
 }
 

@@ -1,4 +1,4 @@
-// The calls of the CUDA driver that the heap needs, found at run time: a program that carries the runtime
+// The calls of the CUDA driver that the heap and registered memory need, found at run time: a program that carries the runtime
 // starts on machines without a driver too, and says so.
 //
 // Thread rule: any thread.
@@ -22,6 +22,9 @@ struct Driver {
   decltype(&::cuMemMap) map = nullptr;
   decltype(&::cuMemUnmap) unmap = nullptr;
   decltype(&::cuMemSetAccess) set_access = nullptr;
+  decltype(&::cuMemRetainAllocationHandle) retain = nullptr;
+  decltype(&::cuMemGetAllocationPropertiesFromHandle) properties = nullptr;
+  decltype(&::cuPointerGetAttribute) pointer_attribute = nullptr;
 };
 
 // Null, and `why` says what is missing, where there is no driver. Loaded once, never unloaded.

@@ -33,6 +33,7 @@ grtResult_t Make(const std::string& name, uint32_t ranks, uint32_t rank, const g
   comm.ranks = ranks;
   comm.rank = rank;
   comm.config = config;
+  comm.registrations = std::make_unique<Registrations>(&process->exports(), process->range());
   const grtResult_t result = process->Enter(made->comm);
   if (result == grtSuccess) *out = made.release();
   return result;
@@ -132,6 +133,7 @@ grtResult_t grtCommAbort(grtComm_t comm) {
   return Guarded([&] {
     comm->comm->Abort();
     comm->comm->aborted = true;
+    EndRegistrations(comm->comm.get());
     comm->comm->process->Leave(comm->comm);
     delete comm;
     return grtSuccess;
@@ -192,6 +194,7 @@ grtResult_t grtCommDestroy(grtComm_t comm, uint64_t timeout_ns) {
       if (!done.ok()) state.aborted = true;  // nobody knows that it is over
     }
     if (state.error() != grtSuccess) state.aborted = true;
+    EndRegistrations(&state);
     state.process->Leave(comm->comm);
     delete comm;
     return grtSuccess;
@@ -223,9 +226,6 @@ grtResult_t grtMemFree(void* memory) {
   });
 }
 
-grtResult_t grtCommRegister(grtComm_t, void*, size_t, grtReg_t*) { return grtNotSupported; }
-grtResult_t grtCommDeregister(grtComm_t, grtReg_t) { return grtNotSupported; }
-
 grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats) {
   if (comm == nullptr || !HasHead(stats)) return grtInvalidArgument;
   return Guarded([&] {
@@ -236,6 +236,8 @@ grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats) {
     HelpCounts counts;
     if (!process->domain().Helped(&counts).ok()) return grtUnhandledCudaError;
     stats->helped = counts.helped;
+    const Communicator* ready = comm->comm->ready.load(std::memory_order_acquire);
+    stats->direct = ready != nullptr ? ready->direct() : 0;
     stats->mismatches = comm->comm->error() == grtMismatch ? 1 : 0;
     if (Worker* worker = process->domain().worker()) {
       const Worker::Stats of = worker->stats();

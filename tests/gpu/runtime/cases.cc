@@ -2,9 +2,10 @@
 // a reference, a watchdog ends what hangs.
 //
 //   gordian-runtime-cases CASE [--ranks N] [--seed S] [--iterations N] [--streams N] [--ops N]
-//                              [--most-bytes B] [--ipc] [--channels N] [--detached]
+//                              [--most-bytes B] [--ipc] [--channels N] [--detached] [--pairs]
 //
 // --detached: kinds, types and dead by the resident worker instead of the stream; of order's operations every third.
+// --pairs: of order's operations half are all-to-alls, by a group of sends and receives.
 //
 // Cases:
 //   kinds      every kind, several sizes, in place, misaligned, outputs that peers write directly
@@ -15,6 +16,9 @@
 //   inversion  two communicators, opposite order, one exclusive stream
 //   twin       the same without an exclusive stream: must hang, is aborted, and must then leave
 //   group      sends and receives of a group that would wait for each other one by one
+//   crowd      an operation of a communicator of its own waits on each of twelve streams, until the other ranks come to the
+//              last one first: kernels that wait must leave room for those that are waited for. Needs
+//              CUDA_DEVICE_MAX_CONNECTIONS=32: a kernel that waits keeps its hardware queue
 //   dead       a rank is killed in the middle: the others' kernels must leave and calls fail
 #include <cuda_runtime_api.h>
 #include <signal.h>
@@ -52,8 +56,11 @@ struct Options {
   uint64_t most_bytes = 64ull << 20;
   bool ipc = false;
   bool detached = false;
+  bool pairs = false;
   uint32_t channels = 0;  // 0: the case's choice
 };
+
+constexpr int kCrowd = 12;
 
 double Now() {
   timespec now;
@@ -77,6 +84,7 @@ class Runner {
       config.thresholds.one_shot = config.thresholds.move_lines = 64 << 10;
       config.thresholds.two_shot_lines = 256 << 10;
     }
+    if (o_.what == "crowd") config.communicators = kCrowd;
     config.resident_streams = std::max(config.resident_streams, o_.streams);
     if (o_.channels > 0) config.thresholds.most_channels = o_.channels;
     p_.At("making the domain");
@@ -97,6 +105,7 @@ class Runner {
     else if (o_.what == "inversion") Inversion(true);
     else if (o_.what == "twin") Inversion(false);
     else if (o_.what == "group") Group();
+    else if (o_.what == "crowd") Crowd();
     else if (o_.what == "dead") Dead();
     else p_.Fail("no such case");
     comms_.clear();
@@ -292,7 +301,7 @@ class Runner {
       std::vector<std::vector<One>> what(comms_.size());
       for (int i = 0; i < o_.ops; ++i) {
         const int c = static_cast<int>(common() % comms_.size());
-        const OpKind kind = kAll[common() % 8];
+        const OpKind kind = o_.pairs && common() % 2 == 0 ? OpKind::kAllToAll : kAll[common() % 8];
         const double size = 8 * std::pow(static_cast<double>(o_.most_bytes) / 8, unit(common));
         uint64_t count = std::max<uint64_t>(static_cast<uint64_t>(size) / 4, 2);
         if (InputCount(kind, 1, ranks) > 1 || OutputCount(kind, 1, ranks) > 1) count = std::max<uint64_t>(count / ranks, 1);
@@ -316,6 +325,17 @@ class Runner {
           detached.emplace_back();
           Must(comms_[c]->Detach(one.e.kind, in + one.e.offset, one.out, one.e.count, DataType::kFloat, Operator::kSum,
                                  root, 0, &detached.back()));
+        } else if (o_.pairs && one.e.kind == OpKind::kAllToAll) {
+          Must(domain_->GroupStart());
+          for (int peer = 0; peer < p_.ranks(); ++peer) {
+            if (peer == p_.rank()) continue;
+            const uint64_t at = static_cast<uint64_t>(peer) * one.e.count;
+            Must(comms_[c]->Launch(OpKind::kSend, in + one.e.offset + at, nullptr, one.e.count, DataType::kFloat,
+                                   Operator::kSum, peer, streams[stream_of[c]]));
+            Must(comms_[c]->Launch(OpKind::kRecv, nullptr, one.out + at, one.e.count, DataType::kFloat, Operator::kSum,
+                                   peer, streams[stream_of[c]]));
+          }
+          Must(domain_->GroupEnd());
         } else {
           Must(comms_[c]->Launch(one.e.kind, in + one.e.offset, one.out, one.e.count, DataType::kFloat, Operator::kSum,
                                  root, streams[stream_of[c]]));
@@ -326,7 +346,13 @@ class Runner {
       }
       for (const cudaStream_t stream : streams) Must(cudaStreamSynchronize(stream));
       for (Detached& one : detached) Must(one.Wait(10'000'000'000));
-      for (const One& one : launched) Must(testing::CheckPattern(one.out, one.e, wrong, stream_));
+      for (const One& one : launched) {
+        if (o_.pairs && one.e.kind == OpKind::kAllToAll && !one.detached) {  // nobody sends to itself
+          const uint64_t at = me * one.e.count;
+          Must(cudaMemcpyAsync(one.out + at, in + one.e.offset + at, one.e.count * 4, cudaMemcpyDeviceToDevice, stream_));
+        }
+        Must(testing::CheckPattern(one.out, one.e, wrong, stream_));
+      }
       uint64_t bad = 0;
       Must(cudaMemcpyAsync(&bad, wrong, 8, cudaMemcpyDeviceToHost, stream_));
       Must(cudaStreamSynchronize(stream_));
@@ -492,8 +518,80 @@ class Runner {
     uint64_t bad = 0;
     Must(cudaMemcpy(&bad, wrong, 8, cudaMemcpyDeviceToHost));
     if (bad != 0) p_.Fail("wrong elements");
+    // Into the same buffers again and again, nothing awaited between: there is not room to rename all outputs. The two
+    // directions differ in size, so that no kernel has both of a pair.
+    cudaStream_t exclusive = nullptr;
+    Must(cudaStreamCreateWithFlags(&exclusive, cudaStreamNonBlocking));
+    Must(domain_->SetExclusive(exclusive, true));
+    for (const bool alike : {false, true}) {
+      for (int i = 0; i < 60; ++i) {
+        p_.At("%s ring %d on an exclusive stream", alike ? "even" : "uneven", i);
+        constexpr uint64_t kCount = 4 << 20;
+        const uint64_t back = alike ? kCount : 20000;
+        Must(domain_->GroupStart());
+        Must(comms_[1]->Launch(OpKind::kSend, in, nullptr, kCount, DataType::kFloat, Operator::kSum, to, exclusive));
+        Must(comms_[0]->Launch(OpKind::kSend, in, nullptr, back, DataType::kFloat, Operator::kSum, from, exclusive));
+        Must(comms_[0]->Launch(OpKind::kRecv, nullptr, out + kCount, back, DataType::kFloat, Operator::kSum, to, exclusive));
+        Must(comms_[1]->Launch(OpKind::kRecv, nullptr, out, kCount, DataType::kFloat, Operator::kSum, from, exclusive));
+        Must(domain_->GroupEnd());
+      }
+      Must(cudaStreamSynchronize(exclusive));
+      testing::Expectation e{OpKind::kRecv, ranks, me, static_cast<uint32_t>(from), 5, uint64_t{4} << 20, 0};
+      Must(testing::CheckPattern(out, e, wrong, stream_));
+      e.root = static_cast<uint32_t>(to), e.count = alike ? uint64_t{4} << 20 : 20000;
+      Must(testing::CheckPattern(out + (4 << 20), e, wrong, stream_));
+      Must(cudaStreamSynchronize(stream_));
+    }
+    Must(cudaMemcpy(&bad, wrong, 8, cudaMemcpyDeviceToHost));
+    if (bad != 0) p_.Fail("wrong elements on the exclusive stream");
     Barrier();
     Say("group: rings of sends and receives right\n");
+  }
+
+  void Crowd() {
+    constexpr uint64_t kMost = 8 << 20;
+    const auto ranks = static_cast<uint32_t>(p_.ranks());
+    const auto me = static_cast<uint32_t>(p_.rank());
+    float* in = nullptr;
+    uint64_t* wrong = nullptr;
+    Must(cudaMalloc(reinterpret_cast<void**>(&in), kMost * 4));
+    Must(cudaMalloc(reinterpret_cast<void**>(&wrong), 8));
+    Must(cudaMemset(wrong, 0, 8));
+    Must(testing::FillPattern(in, kMost, me, 9, stream_));
+    std::vector<cudaStream_t> streams(kCrowd);
+    std::vector<float*> outs(kCrowd);
+    for (int i = 0; i < kCrowd; ++i) {
+      Must(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
+      Must(cudaMalloc(reinterpret_cast<void**>(&outs[i]), kMost * 4));
+    }
+    Must(cudaDeviceSynchronize());
+    std::mt19937_64 common(o_.seed);
+    for (int round = 0; round < std::min(o_.iterations, 50); ++round) {
+      const uint64_t count = round % 5 == 0 ? kMost : 1 + common() % kMost;
+      const auto launch = [&](int i) {
+        p_.At("round %d, communicator %d, %lu elements", round, i, count);
+        Must(comms_[i]->Launch(OpKind::kAllReduce, in, outs[i], count, DataType::kFloat, Operator::kSum, 0, streams[i]));
+      };
+      Barrier();
+      if (me == 0) {
+        for (int i = 0; i < kCrowd; ++i) launch(i);
+      } else {
+        for (int i = kCrowd; i-- > 0;) {
+          launch(i);
+          Must(cudaStreamSynchronize(streams[i]));
+        }
+      }
+      for (const cudaStream_t stream : streams) Must(cudaStreamSynchronize(stream));
+      for (int i = 0; i < kCrowd; ++i) {
+        Must(testing::CheckPattern(outs[i], {OpKind::kAllReduce, ranks, me, 0, 9, count, 0}, wrong, stream_));
+      }
+      uint64_t bad = 0;
+      Must(cudaMemcpyAsync(&bad, wrong, 8, cudaMemcpyDeviceToHost, stream_));
+      Must(cudaStreamSynchronize(stream_));
+      if (bad != 0) p_.Fail(std::to_string(bad) + " elements wrong in round " + std::to_string(round));
+    }
+    Barrier();
+    Say("crowd: operations on %d streams waited for the last one, right\n", kCrowd);
   }
 
   void Dead() {
@@ -563,6 +661,7 @@ int Main(int argc, char** argv) {
     else if (name == "--channels") o.channels = static_cast<uint32_t>(value());
     else if (name == "--ipc") o.ipc = true;
     else if (name == "--detached") o.detached = true;
+    else if (name == "--pairs") o.pairs = true;
     else {
       fprintf(stderr, "unknown option %s\n", name.c_str());
       return 2;
