@@ -41,7 +41,7 @@ constexpr uint32_t kMostRegistered = 4096;
   F(grtCommDestroy) F(grtStreamGone) F(grtCanCapture)                                             \
   F(grtCommAbort) F(grtCommGetAsyncError) F(grtSubmit) F(grtGroupStart) F(grtGroupEnd)            \
   F(grtCommRegister) F(grtCommDeregister) F(grtGetUniqueId) F(grtGetStats)                       \
-  F(grtFrontEarly) F(grtStreamExclusive) F(grtStreamForeign)                                      \
+  F(grtFrontEarly) F(grtFrontFinish) F(grtStreamExclusive) F(grtStreamForeign)                                      \
   F(grtStreamForeignAll) F(grtEventRecorded) F(grtEventAwaited) F(grtEventForgotten)
 struct Functions {
 #define GORDIAN_MEMBER(name) decltype(&::name) name;
@@ -484,6 +484,11 @@ void RouteShrink(ncclComm_t parent, ncclComm_t* made, const ncclConfig_t* config
   grtUniqueId id;
   g_runtime.grtChildId(routed->id, kShrunkNumbers + number, 0, &id);
   Made(made, id, routed->agreed && Blocks(config));
+}
+
+void RouteFinalize(ncclComm_t comm) {
+  RoutedComm* routed = Find(comm);
+  if (routed != nullptr && routed->comm != nullptr) g_runtime.grtFrontFinish(routed->comm);
 }
 
 void RouteDestroy(ncclComm_t comm) {

@@ -57,6 +57,7 @@ void RouteInitAll(const ncclComm_t* comms, int count, const int* devices);
 void RouteSplit(ncclComm_t parent, int color, ncclComm_t* made, const ncclConfig_t* config);
 void RouteShrink(ncclComm_t parent, ncclComm_t* made, const ncclConfig_t* config);
 // Before the real call.
+void RouteFinalize(ncclComm_t comm);
 void RouteDestroy(ncclComm_t comm);
 void RouteAbort(ncclComm_t comm);
 // ncclCommRevoke, and ncclCommShrink with NCCL_SHRINK_ABORT: what is unfinished ends, and the communicator stays for

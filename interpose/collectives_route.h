@@ -101,6 +101,9 @@ auto Routed(const Real& real, const Arguments&... arguments) {
     };
     shrink(arguments...);
     return result;
+  } else if constexpr (kCall == ring::kCall_ncclCommFinalize) {
+    RouteFinalize(arguments...);
+    return real();
   } else if constexpr (kCall == ring::kCall_ncclCommDestroy) {
     RouteDestroy(arguments...);
     return real();

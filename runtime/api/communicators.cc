@@ -141,6 +141,14 @@ grtResult_t grtCommDestroy(grtComm_t comm, uint64_t timeout_ns) {
   });
 }
 
+grtResult_t grtFrontFinish(grtComm_t comm) {
+  if (comm == nullptr) return grtInvalidArgument;
+  return Guarded([&] {
+    for (const std::shared_ptr<Task>& task : comm->comm->engine()->UnfinishedOf(*comm->comm)) Engine::Await(*task, kForever);
+    return grtSuccess;
+  });
+}
+
 grtResult_t grtPortOpen(grtComm_t comm, uint32_t tag, const void*, grtPort_t* port) {
   if (comm == nullptr || port == nullptr || tag == 0) return grtInvalidArgument;
   return Guarded([&] {

@@ -1,5 +1,8 @@
 // From a call to a published operation: checks, groups, orders.
+#include <algorithm>
 #include <cstring>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "runtime/api/handles.h"
@@ -144,8 +147,8 @@ grtResult_t Join(cudaStream_t stream, std::vector<std::shared_ptr<Task>> deferre
 }
 
 // Calls of one stream, order and engine.
-grtResult_t LaunchUnit(std::vector<std::shared_ptr<Task>> tasks, cudaStream_t stream,
-                       grtOrder_t order) {
+grtResult_t LaunchUnit(std::vector<std::shared_ptr<Task>> tasks, cudaStream_t stream, grtOrder_t order,
+                       const std::shared_ptr<Gang>& gang, const std::vector<std::shared_ptr<Task>>& others) {
   Engine* engine = tasks.front()->comm->engine();
   auto unit = std::make_shared<Unit>();
   unit->stream = stream;
@@ -160,6 +163,8 @@ grtResult_t LaunchUnit(std::vector<std::shared_ptr<Task>> tasks, cudaStream_t st
   grtResult_t result = grtSuccess;
   if (order == grtOrderStrict) {
     unit->joins = StreamOrder::Get().TakeDeferred(stream);
+    unit->joins.insert(unit->joins.end(), others.begin(), others.end());
+    unit->gang = gang;
     result = engine->Submit(unit);
   } else {
     unit->strict = false;
@@ -184,16 +189,44 @@ grtResult_t LaunchUnit(std::vector<std::shared_ptr<Task>> tasks, cudaStream_t st
   return result;
 }
 
+// Communicators of a group whose strict operations stand on several streams.
+struct Spread {
+  std::set<cudaStream_t> streams;
+  std::vector<std::shared_ptr<Task>> tasks;
+  std::shared_ptr<Gang> gang;
+};
+std::map<const Comm*, Spread> SpreadComms(const std::vector<Call>& calls) {
+  std::map<const Comm*, Spread> spread;
+  for (const Call& call : calls) {
+    if (call.order != grtOrderStrict) continue;
+    Spread& s = spread[call.task->comm.get()];
+    s.streams.insert(call.stream);
+    s.tasks.push_back(call.task);
+  }
+  std::erase_if(spread, [](const auto& each) { return each.second.streams.size() < 2; });
+  for (auto& [comm, s] : spread) {
+    s.gang = std::make_shared<Gang>();
+    s.gang->turns_left = static_cast<uint32_t>(s.streams.size());
+  }
+  return spread;
+}
+
 grtResult_t Launch(std::vector<Call> calls, bool group) {
   grtResult_t first_error = grtSuccess;
   const std::vector<Call> all = calls;
+  const std::map<const Comm*, Spread> spread = group ? SpreadComms(calls) : std::map<const Comm*, Spread>();
+  const auto spread_of = [&](const Call& call) -> const Spread* {
+    const auto at = spread.find(call.task->comm.get());
+    return at == spread.end() || call.order != grtOrderStrict ? nullptr : &at->second;
+  };
   while (!calls.empty()) {
     const Call head = calls.front();
+    const Spread* const whose = spread_of(head);
     std::vector<std::shared_ptr<Task>> tasks;
     std::vector<Call> rest;
     for (Call& call : calls) {
       const bool together = call.stream == head.stream && call.order == head.order &&
-                            call.task->comm->engine() == head.task->comm->engine();
+                            call.task->comm->engine() == head.task->comm->engine() && spread_of(call) == whose;
       if (together) {
         tasks.push_back(call.task);
       } else {
@@ -201,7 +234,12 @@ grtResult_t Launch(std::vector<Call> calls, bool group) {
       }
     }
     calls = std::move(rest);
-    grtResult_t result = LaunchUnit(std::move(tasks), head.stream, head.order);
+    std::vector<std::shared_ptr<Task>> others;
+    for (const std::shared_ptr<Task>& task : whose != nullptr ? whose->tasks : others) {
+      if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) others.push_back(task);
+    }
+    grtResult_t result =
+        LaunchUnit(std::move(tasks), head.stream, head.order, whose != nullptr ? whose->gang : nullptr, others);
     if (result == grtSuccess && group && head.order == grtOrderDeferred) {
       result = Join(head.stream, StreamOrder::Get().TakeDeferred(head.stream));
     }

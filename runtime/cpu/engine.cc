@@ -74,6 +74,13 @@ grtResult_t Engine::Submit(const UnitPtr& unit) {
   // One more than there are parts, so that nothing releases it before it is on its stream.
   unit->left = static_cast<uint32_t>(unit->tasks.size() + unit->joins.size()) + 1;
   StreamOrder::Get().Place(unit.get());
+  if (unit->gang != nullptr) {
+    // What it waits for stands on other streams, too: nothing passes it.
+    unit->early = false;
+    StreamOrder::Get().Foreign(unit->stream);
+    const std::lock_guard<std::mutex> lock(unit->gang->mutex);
+    unit->gang->units.push_back(unit);
+  }
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const TaskPtr& task : unit->tasks) {
@@ -138,6 +145,17 @@ void Engine::SubmitDetached(const UnitPtr& unit) {
 }
 
 void Engine::Turn(const UnitPtr& unit) {
+  if (unit->gang == nullptr) return TurnOf(unit);
+  if (unit->gang->turns_left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  std::vector<UnitPtr> units;
+  {
+    const std::lock_guard<std::mutex> lock(unit->gang->mutex);
+    units.swap(unit->gang->units);
+  }
+  for (const UnitPtr& each : units) TurnOf(each);
+}
+
+void Engine::TurnOf(const UnitPtr& unit) {
   StreamOrder::Get().Turn(unit.get());
   unit->turn.store(true, std::memory_order_release);
   Publish(unit);
@@ -249,7 +267,7 @@ bool Engine::Round(Worker& worker, const Unit* own) {
   }
   bool any = false;
   uint32_t position = 0;
-  if (own != nullptr) {
+  if (own != nullptr && own->turn.load(std::memory_order_acquire)) {
     for (const TaskPtr& task : own->tasks) any |= Work(worker, task, position++);
   }
   if (!any) {

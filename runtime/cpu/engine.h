@@ -86,6 +86,7 @@ class Engine {
   };
 
   explicit Engine(int device);
+  void TurnOf(const UnitPtr& unit);
   void Publish(const UnitPtr& unit);
   bool PublishEarly();
   bool MayBeginEarly(const Unit& unit, std::vector<TaskPtr>* renamed) const;

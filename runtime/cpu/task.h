@@ -70,6 +70,14 @@ struct Task {
   std::vector<std::shared_ptr<Unit>> joiners;
 };
 
+// The units of one communicator in a group whose operations stand on several streams: as NCCL's one kernel for them, they
+// start when all of these streams have come to them, and none of the streams goes on before all are done.
+struct Gang {
+  std::atomic<uint32_t> turns_left{0};
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Unit>> units;  // until all have had their turns
+};
+
 // What holds a place in a stream: the operations of one call or one group (or none: a join).
 struct Unit {
   std::vector<std::shared_ptr<Task>> tasks;
@@ -82,6 +90,7 @@ struct Unit {
   bool early = false;  // its stream lets operations begin early
   uint32_t grace_ms = 0;
   std::shared_ptr<Run> run;
+  std::shared_ptr<Gang> gang;  // mostly null
   std::atomic<uint32_t> left{0};  // tasks and joins that are not finished
   std::atomic<bool> published{false};
   std::atomic<bool> turn{false};  // all earlier work of the stream is done

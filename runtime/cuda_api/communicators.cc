@@ -73,6 +73,7 @@ grtResult_t grtCommInitRankConfig(grtComm_t* comm, int nranks, grtUniqueId id, i
 
 // Stalled kernels decide whom they help, and the host does not ask them.
 grtResult_t grtFrontEarly(grtFrontName_t*, uint32_t, uint32_t*) { return grtNotSupported; }
+grtResult_t grtFrontFinish(grtComm_t) { return grtNotSupported; }
 
 grtResult_t grtCommConnect(grtComm_t comm, uint64_t timeout_ns) {
   if (comm == nullptr) return grtInvalidArgument;

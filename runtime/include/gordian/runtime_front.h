@@ -68,6 +68,8 @@ typedef struct {
   uint64_t word[2];
 } grtFrontName_t;
 GRT_API grtResult_t grtFrontEarly(grtFrontName_t* names, uint32_t most, uint32_t* count);
+/* Waits for this rank's own operations, as ncclCommFinalize does. grtNotSupported: they are left to their streams. */
+GRT_API grtResult_t grtFrontFinish(grtComm_t comm);
 /* CUDA's stream is about to be destroyed: its handle may come again. */
 GRT_API grtResult_t grtStreamGone(cudaStream_t stream);
 /* The id of a communicator that is made from another one: equal where all arguments are. */
