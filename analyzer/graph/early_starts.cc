@@ -1,6 +1,7 @@
-// Operations that the preemptive runtime has begun, mostly before their turn (docs/runtime.md). Which these are, each process
-// tells in every round: no rule here says what may begin early, and what nobody tells of starts at its turn (W2) and
-// after the operation before it on its communicator (W8), to which the runtime does not keep.
+// Operations that the preemptive runtime has begun, mostly before their turn (docs/runtime.md).
+// Which these are, each process tells in every round: no rule here says what may begin early, and
+// what nobody tells of starts at its turn (W2) and after the operation before it on its
+// communicator (W8), to which the runtime does not keep.
 #include <algorithm>
 
 #include "analyzer/graph/wait_for_graph.h"
@@ -10,7 +11,8 @@ namespace gordian::graph {
 namespace {
 
 auto KeyOf(const PartRef& part) {
-  return std::tuple(part.comm, part.kind, part.rank, part.kind == PartKind::kCollective ? -1 : part.peer, part.sequence);
+  return std::tuple(part.comm, part.kind, part.rank,
+                    part.kind == PartKind::kCollective ? -1 : part.peer, part.sequence);
 }
 
 }  // namespace
@@ -21,8 +23,11 @@ void WaitForGraph::FindEarly() {
     for (const EarlyOperation& early : process.state.early) {
       const auto local = process.comms.find(early.comm);
       if (local == process.comms.end() || local->second.index < 0) continue;
-      const PartKind kind = !early.transfer ? PartKind::kCollective : early.sends ? PartKind::kSend : PartKind::kReceive;
-      early_.push_back(KeyOf({kind, local->second.index, local->second.rank, early.peer, early.sequence}));
+      const PartKind kind = !early.transfer ? PartKind::kCollective
+                            : early.sends   ? PartKind::kSend
+                                            : PartKind::kReceive;
+      early_.push_back(
+          KeyOf({kind, local->second.index, local->second.rank, early.peer, early.sequence}));
     }
   }
   std::sort(early_.begin(), early_.end());

@@ -147,8 +147,9 @@ grtResult_t Join(cudaStream_t stream, std::vector<std::shared_ptr<Task>> deferre
 }
 
 // Calls of one stream, order and engine.
-grtResult_t LaunchUnit(std::vector<std::shared_ptr<Task>> tasks, cudaStream_t stream, grtOrder_t order,
-                       const std::shared_ptr<Gang>& gang, const std::vector<std::shared_ptr<Task>>& others) {
+grtResult_t LaunchUnit(std::vector<std::shared_ptr<Task>> tasks, cudaStream_t stream,
+                       grtOrder_t order, const std::shared_ptr<Gang>& gang,
+                       const std::vector<std::shared_ptr<Task>>& others) {
   Engine* engine = tasks.front()->comm->engine();
   auto unit = std::make_shared<Unit>();
   unit->stream = stream;
@@ -214,7 +215,8 @@ std::map<const Comm*, Spread> SpreadComms(const std::vector<Call>& calls) {
 grtResult_t Launch(std::vector<Call> calls, bool group) {
   grtResult_t first_error = grtSuccess;
   const std::vector<Call> all = calls;
-  const std::map<const Comm*, Spread> spread = group ? SpreadComms(calls) : std::map<const Comm*, Spread>();
+  const std::map<const Comm*, Spread> spread =
+      group ? SpreadComms(calls) : std::map<const Comm*, Spread>();
   const auto spread_of = [&](const Call& call) -> const Spread* {
     const auto at = spread.find(call.task->comm.get());
     return at == spread.end() || call.order != grtOrderStrict ? nullptr : &at->second;
@@ -226,7 +228,8 @@ grtResult_t Launch(std::vector<Call> calls, bool group) {
     std::vector<Call> rest;
     for (Call& call : calls) {
       const bool together = call.stream == head.stream && call.order == head.order &&
-                            call.task->comm->engine() == head.task->comm->engine() && spread_of(call) == whose;
+                            call.task->comm->engine() == head.task->comm->engine() &&
+                            spread_of(call) == whose;
       if (together) {
         tasks.push_back(call.task);
       } else {
@@ -238,8 +241,8 @@ grtResult_t Launch(std::vector<Call> calls, bool group) {
     for (const std::shared_ptr<Task>& task : whose != nullptr ? whose->tasks : others) {
       if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) others.push_back(task);
     }
-    grtResult_t result =
-        LaunchUnit(std::move(tasks), head.stream, head.order, whose != nullptr ? whose->gang : nullptr, others);
+    grtResult_t result = LaunchUnit(std::move(tasks), head.stream, head.order,
+                                    whose != nullptr ? whose->gang : nullptr, others);
     if (result == grtSuccess && group && head.order == grtOrderDeferred) {
       result = Join(head.stream, StreamOrder::Get().TakeDeferred(head.stream));
     }

@@ -10,9 +10,9 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr unsigned kWaitValueGreaterOrEqual = 0;  // CU_STREAM_WAIT_VALUE_GEQ
-constexpr unsigned kEventDisableTiming = 2;        // cudaEventDisableTiming
-constexpr unsigned kStreamNonBlocking = 1;         // cudaStreamNonBlocking
-constexpr int kCaptureModeRelaxed = 2;             // cudaStreamCaptureModeRelaxed
+constexpr unsigned kEventDisableTiming = 2;       // cudaEventDisableTiming
+constexpr unsigned kStreamNonBlocking = 1;        // cudaStreamNonBlocking
+constexpr int kCaptureModeRelaxed = 2;            // cudaStreamCaptureModeRelaxed
 
 struct TurnCall {
   Engine* engine;
@@ -24,9 +24,12 @@ void CallTurn(void* user) {
   call->engine->Turn(call->unit);
 }
 
-const Comm& CommOf(const Unit& unit) { return *(unit.tasks.empty() ? unit.joins : unit.tasks).front()->comm; }
+const Comm& CommOf(const Unit& unit) {
+  return *(unit.tasks.empty() ? unit.joins : unit.tasks).front()->comm;
+}
 
-constexpr uintptr_t kLegacyStream = 1, kPerThreadStream = 2;  // cudaStreamLegacy, also 0; cudaStreamPerThread
+constexpr uintptr_t kLegacyStream = 1,
+                    kPerThreadStream = 2;  // cudaStreamLegacy, also 0; cudaStreamPerThread
 
 // Of the calling thread, and of no other that ever was.
 uint64_t ThreadNumber() {
@@ -58,8 +61,8 @@ class CudaStreams::Relaxed {
 class CudaStreams::OnDevice {
  public:
   OnDevice(const grtCudaFunctions_t& cuda, int device) : cuda_(cuda) {
-    changed_ = device >= 0 && cuda_.set_device != nullptr && cuda_.get_device(&before_) == 0 && before_ != device &&
-               cuda_.set_device(device) == 0;
+    changed_ = device >= 0 && cuda_.set_device != nullptr && cuda_.get_device(&before_) == 0 &&
+               before_ != device && cuda_.set_device(device) == 0;
   }
   ~OnDevice() {
     if (changed_) cuda_.set_device(before_);
@@ -75,7 +78,8 @@ class CudaStreams::OnDevice {
 
 class CudaStreams::Marker : public StreamMarker {
  public:
-  Marker(CudaStreams* streams, int device, void* event) : streams_(*streams), device_(device), event_(event) {}
+  Marker(CudaStreams* streams, int device, void* event)
+      : streams_(*streams), device_(device), event_(event) {}
   ~Marker() override {
     const std::lock_guard<std::mutex> lock(streams_.events_mutex_);
     streams_.events_[device_].push_back(event_);
@@ -107,11 +111,14 @@ void* CudaStreams::TakeEvent(int device) {
 
 bool CudaStreams::StandsApart(cudaStream_t stream) {
   unsigned flags = 0;
-  return cuda_.stream_get_flags != nullptr && cuda_.stream_get_flags(stream, &flags) == 0 && (flags & kStreamNonBlocking) != 0;
+  return cuda_.stream_get_flags != nullptr && cuda_.stream_get_flags(stream, &flags) == 0 &&
+         (flags & kStreamNonBlocking) != 0;
 }
 
 std::shared_ptr<StreamMarker> CudaStreams::Mark(cudaStream_t stream) {
-  if (cuda_.event_create == nullptr || cuda_.event_record == nullptr || cuda_.event_query == nullptr) return nullptr;
+  if (cuda_.event_create == nullptr || cuda_.event_record == nullptr ||
+      cuda_.event_query == nullptr)
+    return nullptr;
   const Relaxed relaxed(cuda_);
   if (IsCapturing(stream)) return nullptr;
   const int device = CurrentDevice();
@@ -141,8 +148,8 @@ grtResult_t CudaStreams::Enqueue(const std::shared_ptr<Unit>& unit) {
   const int device = CommOf(*unit).config().device;
   Key key = {unit->stream, 0, 0};
   if (handle <= kPerThreadStream) {
-    key = {handle < kLegacyStream ? reinterpret_cast<cudaStream_t>(kLegacyStream) : unit->stream, device,
-           handle == kPerThreadStream ? ThreadNumber() : 0};
+    key = {handle < kLegacyStream ? reinterpret_cast<cudaStream_t>(kLegacyStream) : unit->stream,
+           device, handle == kPerThreadStream ? ThreadNumber() : 0};
   }
   const OnDevice on(cuda_, handle <= kPerThreadStream ? device : -1);
   Stream& stream = streams_[key];

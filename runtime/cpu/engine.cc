@@ -488,7 +488,9 @@ void Engine::Finish(const TaskPtr& task, grtResult_t result) {
     std::erase(unfinished_, task);
     version_.fetch_add(1, std::memory_order_release);
     if (t.name.word[1] != 0 && t.unit != nullptr && !t.unit->turn.load(std::memory_order_acquire)) {
-      std::erase_if(through_, [](const Through& each) { return each.unit->turn.load(std::memory_order_acquire); });
+      std::erase_if(through_, [](const Through& each) {
+        return each.unit->turn.load(std::memory_order_acquire);
+      });
       through_.push_back({t.name, t.unit});
     }
   }

@@ -26,8 +26,8 @@ class StreamDriver {
 
   // Neither waits for the legacy default stream nor that for it.
   virtual bool StandsApart(cudaStream_t) { return false; }
-  // The end of the stream as it is now. Null: this driver has no means that adds no dependency, or the
-  // stream is being captured.
+  // The end of the stream as it is now. Null: this driver has no means that adds no dependency, or
+  // the stream is being captured.
   virtual std::shared_ptr<StreamMarker> Mark(cudaStream_t) { return nullptr; }
 
   // Puts `unit` on its stream: once all earlier work is done, Engine::Turn(unit) is called. If the

@@ -70,8 +70,9 @@ struct Task {
   std::vector<std::shared_ptr<Unit>> joiners;
 };
 
-// The units of one communicator in a group whose operations stand on several streams: as NCCL's one kernel for them, they
-// start when all of these streams have come to them, and none of the streams goes on before all are done.
+// The units of one communicator in a group whose operations stand on several streams: as NCCL's one
+// kernel for them, they start when all of these streams have come to them, and none of the streams
+// goes on before all are done.
 struct Gang {
   std::atomic<uint32_t> turns_left{0};
   std::mutex mutex;
@@ -84,13 +85,13 @@ struct Unit {
   std::vector<std::shared_ptr<Task>> joins;  // deferred ones that it waits for
   cudaStream_t stream = nullptr;
   StreamDriver* driver = nullptr;
-  uint64_t index = 0;  // on its stream, for the driver
+  uint64_t index = 0;     // on its stream, for the driver
   void* place = nullptr;  // the driver's own account of its stream
-  bool strict = true;  // later work of the stream waits for it
-  bool early = false;  // its stream lets operations begin early
+  bool strict = true;     // later work of the stream waits for it
+  bool early = false;     // its stream lets operations begin early
   uint32_t grace_ms = 0;
   std::shared_ptr<Run> run;
-  std::shared_ptr<Gang> gang;  // mostly null
+  std::shared_ptr<Gang> gang;     // mostly null
   std::atomic<uint32_t> left{0};  // tasks and joins that are not finished
   std::atomic<bool> published{false};
   std::atomic<bool> turn{false};  // all earlier work of the stream is done

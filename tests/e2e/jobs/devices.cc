@@ -1,7 +1,7 @@
 // One process with several devices, and one thread for all of them; their default streams.
-#include "tests/e2e/jobs/job.h"
-
 #include <thread>
+
+#include "tests/e2e/jobs/job.h"
 
 namespace {
 
@@ -97,9 +97,9 @@ JOB(devices_of_one_thread, 1) {
   }
 }
 
-// Default streams have one handle on all devices, and per-thread ones on all threads: none of them may wait for another's
-// operations. Had two one account of what is done, the second would stand behind the first, which is called everywhere
-// only once the second is through.
+// Default streams have one handle on all devices, and per-thread ones on all threads: none of them
+// may wait for another's operations. Had two one account of what is done, the second would stand
+// behind the first, which is called everywhere only once the second is through.
 JOB(devices_default_streams, 1) {
   constexpr int kAll = 4;
   Device devices[kAll];
@@ -154,13 +154,15 @@ JOB(devices_default_streams, 1) {
     for (const int r : {0, 1}) {
       CUDA_OK(cudaSetDevice(2 * r));
       CUDA_OK(cudaMalloc(reinterpret_cast<void**>(&others[r].out), kCount * sizeof(float)));
-      NCCL_OK(ncclAllReduce(devices[2 * r].in, others[r].out, kCount, ncclFloat, ncclSum, more[r], cudaStreamPerThread));
+      NCCL_OK(ncclAllReduce(devices[2 * r].in, others[r].out, kCount, ncclFloat, ncclSum, more[r],
+                            cudaStreamPerThread));
     }
     for (const int r : {0, 1}) {
       CUDA_OK(cudaSetDevice(2 * r));
       // Not by the legacy stream, which waits for the other thread's.
       std::vector<float> values(kCount);
-      CUDA_OK(cudaMemcpyAsync(values.data(), others[r].out, kCount * sizeof(float), cudaMemcpyDeviceToHost, cudaStreamPerThread));
+      CUDA_OK(cudaMemcpyAsync(values.data(), others[r].out, kCount * sizeof(float),
+                              cudaMemcpyDeviceToHost, cudaStreamPerThread));
       CUDA_OK(cudaStreamSynchronize(cudaStreamPerThread));
       if (values != std::vector<float>(kCount, 4)) std::_Exit(7);
     }

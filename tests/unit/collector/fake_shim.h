@@ -30,10 +30,10 @@ namespace gordian::testing_support {
 class FakeShim {
  public:
   static constexpr uint64_t kHeaderBytes = (sizeof(ring::Header) + 4095) / 4096 * 4096;
-  static constexpr uint64_t kStateBytes = kHeaderBytes + ring::kMaxThreads * sizeof(ring::ThreadSlot) +
-                                          ring::kMaxStreams * sizeof(ring::StreamSlot) +
-                                          ring::kMaxComms * sizeof(ring::CommSlot) +
-                                          ring::kMaxNumbers * sizeof(ring::NumberSlot);
+  static constexpr uint64_t kStateBytes =
+      kHeaderBytes + ring::kMaxThreads * sizeof(ring::ThreadSlot) +
+      ring::kMaxStreams * sizeof(ring::StreamSlot) + ring::kMaxComms * sizeof(ring::CommSlot) +
+      ring::kMaxNumbers * sizeof(ring::NumberSlot);
 
   // Creates <dir>/<pid>.<start>.ring, or `name`, with room for `rings` rings of `slots` records.
   FakeShim(const std::string& dir, pid_t pid, uint64_t slots, uint32_t rings, std::string name = "")

@@ -1,4 +1,5 @@
-// Operations that the preemptive runtime has begun before their turn, as processes tell in their rounds.
+// Operations that the preemptive runtime has begun before their turn, as processes tell in their
+// rounds.
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -13,7 +14,8 @@ using namespace gordian::graph::testing;  // NOLINT: the programs below are all 
 // Ranks 0 and 1 call A and B in opposite orders; rank 2 is busy, and calls neither.
 std::vector<Program> Late() {
   return {Inits(2) + Program{AllReduce(0, 1), AllReduce(1, 1), DeviceSync()},
-          Inits(2) + Program{AllReduce(1, 1), AllReduce(0, 1), DeviceSync()}, Inits(2) + Program{Spin()}};
+          Inits(2) + Program{AllReduce(1, 1), AllReduce(0, 1), DeviceSync()},
+          Inits(2) + Program{Spin()}};
 }
 
 // `tell` adds to the states of ranks 0 and 1, whose processes have the numbers 1 and 2.
@@ -54,7 +56,8 @@ TEST(EarlyStarts, OneHasBegunBoth) {
 
 // What has begun is not the operation that the circle goes through.
 TEST(EarlyStarts, AnotherHasBegun) {
-  const Verdict verdict = After([](ProcessState* state) { state->early = {Of(state->process == 1 ? 0 : 1)}; });
+  const Verdict verdict =
+      After([](ProcessState* state) { state->early = {Of(state->process == 1 ? 0 : 1)}; });
   ExpectVerdict(verdict, Deadlock({0, 1}, ""));
 }
 
