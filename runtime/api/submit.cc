@@ -156,7 +156,6 @@ grtResult_t LaunchUnit(std::vector<std::shared_ptr<Task>> tasks, cudaStream_t st
   unit->driver = &TheDriver();
   unit->grace_ms = tasks.front()->comm->config().grace_ms;
   unit->tasks = std::move(tasks);
-  for (const std::shared_ptr<Task>& task : unit->tasks) Number(task.get());
   if (order == grtOrderDetached && stream == nullptr) {
     engine->SubmitDetached(unit);
     return grtSuccess;
@@ -215,6 +214,8 @@ std::map<const Comm*, Spread> SpreadComms(const std::vector<Call>& calls) {
 grtResult_t Launch(std::vector<Call> calls, bool group) {
   grtResult_t first_error = grtSuccess;
   const std::vector<Call> all = calls;
+  // In the order of the calls, which is the same at all members, whatever streams these are on.
+  for (const Call& call : calls) Number(call.task.get());
   const std::map<const Comm*, Spread> spread =
       group ? SpreadComms(calls) : std::map<const Comm*, Spread>();
   const auto spread_of = [&](const Call& call) -> const Spread* {

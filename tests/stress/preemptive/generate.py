@@ -167,15 +167,18 @@ class Job:
             stream = home[ops[0]["comm"]] if r.random() < 0.9 else r.randrange(self.streams)
             self.before(rank, stream, compute, ops[0]["label"])
             if kind == "graph":
-                made = self.operation(rank, ops[0], stream, plain=True)
+                self.operation(rank, ops[0], stream, plain=True)
                 self.capture(rank, p.threads[rank][0].pop(), stream, 1 + index)
                 continue
             if kind == "group":
                 p.add(rank, ops[0]["label"] + ":group", "group_start")
-            made = [self.operation(rank, values, stream, plain=len(ops) > 1) for values in ops]
+            several = kind == "group" and r.random() < 0.25
+            for values in ops:
+                where = r.randrange(self.streams) if several else stream
+                made = self.operation(rank, values, where, plain=len(ops) > 1)
+                self.touched.setdefault(where, []).append(made)
             if kind == "group":
                 p.add(rank, ops[0]["label"] + ":end", "group_end")
-            self.touched.setdefault(stream, []).extend(made)
         p.add(rank, "end", "device_sync")
 
     def capture(self, rank, op, stream, graph):

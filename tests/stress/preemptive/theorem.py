@@ -28,6 +28,7 @@ class Item:
         self.ops = list(ops)     # unit, graph: operations
         self.target = target     # wait: an Item or None
         self.before = None       # on the stream
+        self.gang = [self]       # units of one communicator in a group, on several streams: they start and end together
         self.number = 0          # of the call
         self.done = False
         self.turn = False
@@ -103,9 +104,21 @@ class World:
         return item
 
     def place_ops(self, rank, ops):
-        """The operations of one call or group: one place on each stream."""
-        for stream in dict.fromkeys(op["stream"] for op in ops):
-            self.put(rank, stream, "unit", [(op, self.instance(rank, op)) for op in ops if op["stream"] == stream])
+        """The operations of one call or group: one place on each stream, but for communicators that are on several."""
+        streams = {}
+        for op in ops:
+            streams.setdefault(op["comm"], set()).add(op["stream"])
+        places, gangs = {}, {}
+        for op in ops:
+            spread = op["comm"] if len(streams[op["comm"]]) > 1 else None
+            places.setdefault((op["stream"], spread), []).append((op, self.instance(rank, op)))
+        for (stream, spread), its in places.items():
+            item = self.put(rank, stream, "unit", its)
+            if spread is not None:
+                gangs.setdefault(spread, []).append(item)
+        for gang in gangs.values():
+            for item in gang:
+                item.gang = gang
 
     def host_may_pass(self, rank, op):
         if op.kind in ("stream_sync", "read"):
@@ -179,7 +192,7 @@ class World:
         return True
 
     def may_begin_early(self, item, optimist):
-        if not self.early_allowed or item.kind != "unit":
+        if not self.early_allowed or item.kind != "unit" or (len(item.gang) > 1 and not optimist):
             return False
         seen, todo = set(), [item.before]
         while todo:
@@ -187,7 +200,7 @@ class World:
             if at is None or at.done or id(at) in seen:
                 continue
             seen.add(id(at))
-            if at.kind not in ("unit", "wait"):
+            if at.kind not in ("unit", "wait") or (len(at.gang) > 1 and not optimist):
                 return False
             todo += [at.before, at.target]
         layout = self.layouts[item.rank]
@@ -211,13 +224,13 @@ class World:
                 if not item.turn:
                     item.turn = (item.before is None or item.before.done) and (item.target is None or item.target.done)
                     moved |= item.turn
-                if not item.published and (item.turn or self.may_begin_early(item, optimist)):
+                if not item.published and all(each.turn or self.may_begin_early(each, optimist) for each in item.gang):
                     item.published = moved = True
                 if item.published:
                     for _, instance in item.ops:
                         had = item.rank in instance.complete
                         moved |= self.complete(instance, item.rank, optimist) and not had
-                if item.turn and all(item.rank in instance.complete for _, instance in item.ops):
+                if item.turn and all(item.rank in instance.complete for each in item.gang for _, instance in each.ops):
                     item.done = moved = True
         return moved
 
@@ -257,10 +270,10 @@ class World:
                     continue
                 end, start = ("item", rank, item.number), ("start", rank, item.number)
                 wait(end, start)
-                for before in (item.before, item.target):
+                for before in [item.target] + [each.before for each in item.gang]:
                     if before is not None and not before.done:
                         wait(start, ("item", before.rank, before.number))
-                for _, instance in item.ops:
+                for _, instance in [pair for each in item.gang for pair in each.ops]:
                     if rank in instance.complete:
                         continue
                     who = ("done", instance.name, rank)
