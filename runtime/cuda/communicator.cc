@@ -194,7 +194,7 @@ Failure Communicator::failure() const {
 }
 
 Status Communicator::Detach(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op,
-                            int peer, int tag, Detached* operation, uint64_t scalar) {
+                            int peer, int tag, Detached* operation, uint64_t scalar, uint32_t priority) {
   const int tags = domain_->config().detached_tags;
   if (tag < 0 || tag >= tags) return Status::InvalidArgument("no such tag: " + std::to_string(tag));
   *operation = {};
@@ -207,7 +207,7 @@ Status Communicator::Detach(OpKind kind, const void* in, void* out, uint64_t cou
   }
   const uint64_t port = DetachedPort(tag, IsPointToPoint(kind));
   // The order key tells the directions of a communicator's pairs apart.
-  return domain_->worker()->Submit(work, port, port * kKeysOfCommunicator + work.order_key % kKeysOfCommunicator,
+  return domain_->worker()->Submit(work, port, port * kKeysOfCommunicator + work.order_key % kKeysOfCommunicator, priority,
                                    operation);
 }
 

@@ -72,10 +72,11 @@ class Communicator {
 
   // Hands an operation over; no stream waits for it, and it for nothing: its input must be ready, and its
   // output free, until it is done. Never waits. Operations of one `tag` (below DomainConfig::detached_tags)
-  // must be called in the same order on all ranks, those of different tags, and others, in any. May be
+  // must be called in the same order on all ranks, those of different tags, and others, in any; of those
+  // that could go on the ones of a lower `priority` do first. May be
   // called between GroupStart and GroupEnd, and has nothing to do with the group.
   Status Detach(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer,
-                int tag, Detached* operation, uint64_t scalar = 0);
+                int tag, Detached* operation, uint64_t scalar = 0, uint32_t priority = 0);
 
  private:
   // `ports`: for collectives, and for sends and receives.

@@ -86,11 +86,11 @@ Status Worker::Alive() const {
   return health_();
 }
 
-Status Worker::Submit(const Work& work, uint64_t port, uint64_t key, Detached* operation) {
+Status Worker::Submit(const Work& work, uint64_t port, uint64_t key, uint32_t priority, Detached* operation) {
   std::lock_guard<std::mutex> held(lock_);
   if (Status s = Alive(); !s.ok()) return s;
   uint32_t id = 0;
-  switch (list_->Add(work, port, key, &id, [] {})) {
+  switch (list_->Add(work, port, key, priority, &id, [] {})) {
     case WorkerList::Added::kFull:
       return Status::Unavailable("too many detached operations are unfinished: " + std::to_string(kDetachedEntries));
     case WorkerList::Added::kTooManyPorts:

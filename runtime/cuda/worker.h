@@ -75,7 +75,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Worker& operator=(const Worker&) = delete;
 
   // See WorkerList::Add.
-  Status Submit(const Work& work, uint64_t port, uint64_t key, Detached* operation);
+  Status Submit(const Work& work, uint64_t port, uint64_t key, uint32_t priority, Detached* operation);
   // See WorkerList::Forget.
   void Forget(uint64_t port);
   // Ends the kernel and the thread; what is unfinished stays so.

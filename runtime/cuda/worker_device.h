@@ -10,6 +10,11 @@
 // An operation is served when the one before it with its order key is done. Channels are dealt out among the
 // blocks that have started: one resident block suffices for progress.
 //
+// Priorities: a round goes along the operations of the lowest number first, then along those of the next one, and
+// ends behind a number at which a step was made. Of those that are not urgent (0) a channel is left after a few
+// steps, for a look at what has come meanwhile. Every 16th round and the first of each instance go along all
+// (IsLookRound): whatever is published is looked at again and again, as the argument against deadlocks wants it.
+//
 // Kept of an operation while it is not running: its entry, a count, a word for the host, and 8 bytes a
 // channel (its claim, with the step counter). All are tagged with its number; slots need no clearing.
 //
@@ -47,6 +52,7 @@ struct DetachedEntry {
   uint32_t port;      // its pattern
   uint32_t after;     // number + 1 of the operation of its key before it; 0: none
   uint32_t channels;
+  uint32_t priority;  // lower first
 };
 inline constexpr uint32_t kEntryWords = sizeof(DetachedEntry) / 4;
 // An entry, its count and word, and a channel's claim.
@@ -102,8 +108,13 @@ inline constexpr uint32_t kWalkWindow = 128;
 struct WalkRoom {
   uint64_t claims[kMaxChannels];   // of one operation: those that may be taken; ~0: not
   uint32_t channels[kWalkWindow];  // of each operation in view; 0: not to be served now
+  uint32_t priorities[kWalkWindow];
   uint32_t head, tail;
 };
+// A round goes along the list once for each number, but for the numbers behind so many: those it takes as they come.
+inline constexpr uint32_t kWalkLevels = 8;
+// So many steps in a row of a channel that something more urgent may wait for.
+inline constexpr uint32_t kPatientSteps = 8;
 
 // What was stored before is ordered before what is loaded behind it, for the host too: the protocol's
 // store-buffering shape.
@@ -186,31 +197,38 @@ GRT_HD inline uint64_t FreeClaim(const WorkerView& v, uint32_t id, uint32_t chan
   return StepsOf(word, id) == kStepsDone || IsTaken(word, id) ? ~uint64_t{0} : word;
 }
 
-// A channel from the step where it was left until it is done or `spins` tries in a row were in vain. With
-// the spin threshold, success is worth more tries.
+// How long a channel is served.
+struct Stay {
+  uint64_t spins;  // tries in a row that may be in vain
+  uint32_t steps;  // at most
+};
+
+// A channel from the step where it was left until it is done or has been served for so long. With the spin
+// threshold, success is worth more tries.
 template <typename T, uint32_t kRanks, typename Block>
 GRT_HD inline StepResult RunChannelOf(Block& b, const Work& w, uint32_t channel, uint32_t* pc,
-                                      const WorkerView& v, uint64_t spins) {
+                                      const WorkerView& v, Stay stay) {
   const bool is_bulk = (w.flags & kBulk) != 0;
   Bulk bulk{};
   if (is_bulk) bulk = BulkOf(w, channel);
+  uint32_t steps = 0;
   for (uint64_t tries = 0;;) {
     const StepResult result =
         is_bulk ? StepBulk<T, kRanks>(b, w, channel, &bulk, pc) : StepLines<T>(b, w, channel, pc);
     if (result == StepResult::kNotReady) {
-      if (++tries >= spins) return result;
+      if (++tries >= stay.spins) return result;
       continue;
     }
     if (result != StepResult::kAdvanced) return result;
-    if (v.policy == Policy::kSpinThreshold) spins = SpinsAfterSuccess(v.spin, spins, tries);
+    if (++steps >= stay.steps) return StepResult::kNotReady;
+    if (v.policy == Policy::kSpinThreshold) stay.spins = SpinsAfterSuccess(v.spin, stay.spins, tries);
     tries = 0;
   }
 }
 
 // The same of any type; written once for each kind of block.
 template <typename Block>
-GRT_HD StepResult RunChannel(Block& b, const Work& w, uint32_t channel, uint32_t* pc, const WorkerView& v,
-                             uint64_t spins);
+GRT_HD StepResult RunChannel(Block& b, const Work& w, uint32_t channel, uint32_t* pc, const WorkerView& v, Stay stay);
 
 // By all threads: the operation as its steps want it. It is unfinished and a channel of it is ours.
 template <typename Block>
@@ -239,7 +257,7 @@ struct Composed {
 // is looked at too.
 template <typename Block>
 GRT_HD inline bool ServeDetached(Block& b, const WorkerView& v, uint32_t id, uint32_t channel, uint64_t free,
-                                 uint64_t spins, bool looks, Composed* composed) {
+                                 const Stay& stay, bool looks, Composed* composed) {
   uint32_t pc = StepsOf(free, id);
   uint32_t taken = 0;
   if (b.Thread() == 0) {
@@ -249,7 +267,7 @@ GRT_HD inline bool ServeDetached(Block& b, const WorkerView& v, uint32_t id, uin
   if (!composed->any || composed->id != id) Compose(b, v, id);
   *composed = {id, true};
   const uint32_t before = pc;
-  bool done = RunChannel(b, b.Entry(), channel, &pc, v, spins) != StepResult::kNotReady;
+  bool done = RunChannel(b, b.Entry(), channel, &pc, v, stay) != StepResult::kNotReady;
   if (!done && looks) {
     // Of a communicator that has failed nothing goes on: its operations are over as they are.
     if (b.Thread() == 0) TakeHostFailure(b.Entry());
@@ -285,7 +303,27 @@ GRT_HD inline bool IsLookRound(LookRounds* look, uint32_t places) {
   return looks;
 }
 
-// Once along the list. Whether a step was made. `place`: of the block among `places`; `looks` as above.
+// Those of an operation's channels that are dealt to this block. Whether a step was made.
+template <typename Block>
+GRT_HD inline bool ServeDealt(Block& b, const WorkerView& v, uint32_t id, uint32_t channels, uint32_t place, uint32_t places,
+                              const Stay& stay, bool looks, Composed* composed) {
+  WalkRoom& room = *b.Walk();
+  const uint32_t first = FirstDealt(id, place, places);
+  if (first >= channels) return false;
+  const uint32_t mine = (channels - first + places - 1) / places;
+  for (uint32_t k = b.Thread(); k < mine; k += b.Threads()) room.claims[k] = FreeClaim(v, id, first + k * places);
+  b.Sync();
+  bool any = false;
+  for (uint32_t k = 0; k < mine; ++k) {
+    if (room.claims[k] == ~uint64_t{0}) continue;
+    any = ServeDetached(b, v, id, first + k * places, room.claims[k], stay, looks, composed) || any;
+  }
+  b.Sync();  // the claims have been read
+  return any;
+}
+
+// A round. Whether a step was made. `place`: of the block among `places`; `looks` as above, and then it goes along
+// all operations.
 template <typename Block>
 GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint32_t places, bool looks,
                               Composed* composed) {
@@ -298,38 +336,43 @@ GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint3
     if (static_cast<int32_t>(room.tail - room.head) < 0) room.head = room.tail;
   }
   b.Sync();
-  const uint32_t tail = room.tail;
-  uint32_t window = room.head;
+  const uint32_t head = room.head, tail = room.tail;
   // Ready-driven: a few tries cost as much as to go to another operation and come back; longer only where
   // there is no other.
-  const uint64_t tries = tail - window == 1 ? 32 : 4;
+  const uint64_t tries = tail - head == 1 ? 32 : 4;
   bool any = false;
   uint32_t position = 0;
-  while (window != tail) {
-    const auto in_view = static_cast<uint32_t>(Least(tail - window, kWalkWindow));
-    for (uint32_t i = b.Thread(); i < in_view; i += b.Threads()) room.channels[i] = ServableChannels(v, window + i);
-    b.Sync();
-    for (uint32_t i = 0; i < in_view; ++i) {
-      const uint32_t channels = room.channels[i];
-      if (channels == 0) continue;
-      const uint32_t id = window + i;
-      const uint64_t spins = v.policy == Policy::kSpinThreshold ? SpinsAt(v.spin, position) : tries;
-      ++position;
-      const uint32_t first = FirstDealt(id, place, places);
-      if (first >= channels) continue;
-      const uint32_t mine = (channels - first + places - 1) / places;
-      for (uint32_t k = b.Thread(); k < mine; k += b.Threads()) room.claims[k] = FreeClaim(v, id, first + k * places);
-      b.Sync();
-      for (uint32_t k = 0; k < mine; ++k) {
-        if (room.claims[k] == ~uint64_t{0}) continue;
-        any = ServeDetached(b, v, id, first + k * places, room.claims[k], spins, looks, composed) || any;
+  uint32_t priority = 0;  // whose turn it is
+  for (uint32_t level = 1;; ++level) {
+    const bool all_others = level == kWalkLevels;
+    uint32_t next = ~uint32_t{0};  // the lowest number above
+    bool has_next = false;
+    for (uint32_t window = head; window != tail;) {
+      const auto in_view = static_cast<uint32_t>(Least(tail - window, kWalkWindow));
+      for (uint32_t i = b.Thread(); i < in_view; i += b.Threads()) {
+        room.channels[i] = ServableChannels(v, window + i);
+        room.priorities[i] = LoadRelaxed(&v.device->entries[(window + i) % kDetachedEntries].priority);
       }
-      b.Sync();  // the claims have been read
+      b.Sync();
+      for (uint32_t i = 0; i < in_view; ++i) {
+        const uint32_t channels = room.channels[i], of = room.priorities[i];
+        if (channels == 0 || of < priority) continue;
+        if (of > priority && !all_others) {
+          has_next = true;
+          if (of < next) next = of;
+          continue;
+        }
+        const uint64_t spins = v.policy == Policy::kSpinThreshold ? SpinsAt(v.spin, position) : tries;
+        ++position;
+        const Stay stay = {spins, of == 0 ? ~uint32_t{0} : kPatientSteps};
+        any = ServeDealt(b, v, window + i, channels, place, places, stay, looks, composed) || any;
+      }
+      window += in_view;
+      b.Sync();
     }
-    window += in_view;
-    b.Sync();
+    if (!has_next || (any && !looks)) return any;
+    priority = next;
   }
-  return any;
 }
 
 // What the leader keeps.

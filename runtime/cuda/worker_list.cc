@@ -5,7 +5,7 @@
 
 namespace gordian::runtime::cuda {
 
-WorkerList::Added WorkerList::Write(const Work& work, uint64_t port, uint64_t key, uint32_t* id) {
+WorkerList::Added WorkerList::Write(const Work& work, uint64_t port, uint64_t key, uint32_t priority, uint32_t* id) {
   // The slot's operation of before.
   if (tail_ >= kDetachedEntries && !IsDone(tail_ - kDetachedEntries)) return Added::kFull;
   auto known = place_of_.find(port);
@@ -24,6 +24,7 @@ WorkerList::Added WorkerList::Write(const Work& work, uint64_t port, uint64_t ke
   std::memcpy(entry.own, reinterpret_cast<const char*>(&work) + sizeof(PortPattern), sizeof entry.own);
   entry.port = known->second;
   entry.channels = work.channels;
+  entry.priority = priority;
   uint32_t& last = last_[{port, key}];
   // Far behind it is done; the device could not tell it from one that will follow in its slot.
   entry.after = last != 0 && !IsDone(last - 1) ? last : 0;

@@ -29,13 +29,13 @@ class WorkerList {
       : gaps_(gaps), host_(host), ports_(ports), places_(kWorkerPorts) {}
 
   enum class Added { kTold, kMustRing, kFull, kTooManyPorts };
-  // Publishes an operation: detached ones with one `key` are carried in the order of these calls. `work`
-  // must be the same up to `in` for all operations with this `port`. After kMustRing the watcher must be
+  // Publishes an operation: detached ones with one `key` are carried in the order of these calls, of others those
+  // of a lower `priority` first. `work` must be the same up to `in` for all operations with this `port`. After kMustRing the watcher must be
   // woken; after the last two nothing has changed.
   // An operation's key is of its port alone. `point` is called where others may come between (tests).
   template <typename Point>
-  Added Add(const Work& work, uint64_t port, uint64_t key, uint32_t* id, Point&& point) {
-    const Added added = Write(work, port, key, id);
+  Added Add(const Work& work, uint64_t port, uint64_t key, uint32_t priority, uint32_t* id, Point&& point) {
+    const Added added = Write(work, port, key, priority, id);
     if (added != Added::kTold) return added;
     point();
     __atomic_store_n(&host_->published, uint64_t{ports_} << 32 | tail_, __ATOMIC_RELEASE);  // S3
@@ -67,7 +67,7 @@ class WorkerList {
   uint32_t instance() const { return instance_; }
 
  private:
-  Added Write(const Work& work, uint64_t port, uint64_t key, uint32_t* id);
+  Added Write(const Work& work, uint64_t port, uint64_t key, uint32_t priority, uint32_t* id);
 
   const WorkerGaps gaps_;
   WorkerHost* const host_;

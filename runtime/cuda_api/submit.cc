@@ -23,6 +23,7 @@ struct Call {
   Operator op = Operator::kSum;
   int root_or_peer = 0;
   uint64_t scalar = 0;
+  uint32_t priority = 0;
   cudaStream_t stream = nullptr;
   bool detached = false;
   grtOp_t* handle = nullptr;
@@ -57,6 +58,7 @@ grtResult_t Check(const grtOpDesc_t& d, cudaStream_t stream, grtOp_t* handle, Ca
   call->op = Reduces(call->kind) ? static_cast<Operator>(d.op) : Operator::kSum;
   call->root_or_peer = d.root_or_peer;
   call->count = d.count;
+  call->priority = d.priority;
   call->stream = stream;
   call->handle = handle;
   const bool names_rank = HasRoot(call->kind) || IsPointToPoint(call->kind);
@@ -141,7 +143,7 @@ grtResult_t Enqueue(Call* call, Detached* detached) {
   comm.operations.fetch_add(1, std::memory_order_relaxed);
   if (call->detached) {
     const grtResult_t result = ToResult(communicator.Detach(call->kind, call->in, call->out, call->count, call->type, call->op,
-                                                            call->root_or_peer, 0, detached, call->scalar),
+                                                            call->root_or_peer, 0, detached, call->scalar, call->priority),
                                         comm);
     if (result != grtSuccess) return result;
     const bool pair = call->kind == OpKind::kSend || call->kind == OpKind::kRecv;

@@ -156,7 +156,8 @@ typedef struct {
   grtRedOp_t op;
   int32_t root_or_peer;
   grtOrder_t order;
-  uint32_t priority;  /* lower first; the same on all ranks for the best effect, not for safety */
+  uint32_t priority;  /* lower first; the same on all ranks for the best effect, not for safety. On GPUs of
+                         detached and deferred operations alone: a strict one is its stream's own kernel */
   grtPort_t port;     /* null: the communicator's port of tag 0 */
   grtComm_t comm;
   const void* scalar; /* grtPreMulSum: one element of `type`, read during the call; host memory */

@@ -41,9 +41,8 @@ class WorkerHostBlock : public HostBlock {
 };
 
 template <>
-inline StepResult RunChannel(WorkerHostBlock& b, const Work& w, uint32_t channel, uint32_t* pc, const WorkerView& v,
-                             uint64_t spins) {
-  return RunChannelOf<AnyType, kMaxRanks>(b, w, channel, pc, v, spins);
+inline StepResult RunChannel(WorkerHostBlock& b, const Work& w, uint32_t channel, uint32_t* pc, const WorkerView& v, Stay stay) {
+  return RunChannelOf<AnyType, kMaxRanks>(b, w, channel, pc, v, stay);
 }
 
 template <typename T>
@@ -76,11 +75,11 @@ class HostWorker {
     for (uint32_t i = 0; i < blocks; ++i) fibers->Add([this, i] { Block(i); });
     fibers->Add([this] { Watch(); });
   }
-  uint32_t Submit(const Work& w, uint64_t port) {
+  uint32_t Submit(const Work& w, uint64_t port, uint32_t priority = 0) {
     uint32_t id = 0;
     WorkerList::Added added;
     if (rings_not_) __atomic_store_n(&host_->life, kRunning, __ATOMIC_SEQ_CST);
-    while ((added = list_.Add(w, port, port, &id, [this] { Point(); })) == WorkerList::Added::kFull) {
+    while ((added = list_.Add(w, port, port, priority, &id, [this] { Point(); })) == WorkerList::Added::kFull) {
       if (stopped()) return 0;
       fibers_->Yield();
     }
@@ -165,6 +164,7 @@ struct Job {
   bool rings_not = false;
   bool only_all_reduce = false;
   bool only_bulk = false;
+  uint32_t priorities = 1;  // so many, drawn for each operation and rank
   // Of a rank; null: the resident worker.
   std::function<Body(uint32_t rank)> body;
 };
@@ -233,7 +233,7 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
         }
         const Work w = heaps.Make(r, p, c.kind, c.type, c.op, o.in.data(), o.out, c.count, c.root, Way(way[p][next[p]]));
         ++next[p];
-        o.id = worker.Submit(w, p);
+        o.id = worker.Submit(w, p, job.priorities > 1 ? static_cast<uint32_t>(random() % job.priorities) : 0);
         open.push_back(std::move(o));
         if (job.waits_for_device) worker.WaitForDevice();
         while (job.waits_for_each && !worker.IsDone(open.back().id) && !worker.stopped()) fibers.Yield();

@@ -191,7 +191,7 @@ TEST(WorkerTest, PlacesOfPortsAreUsedAgain) {
       work.base[0] = mark;
       work.channels = 1;
       uint32_t id = 0;
-      const WorkerList::Added added = list.Add(work, port, 0, &id, [] {});
+      const WorkerList::Added added = list.Add(work, port, 0, 0, &id, [] {});
       if (added == WorkerList::Added::kTooManyPorts) return false;
       __atomic_store_n(&host->done[id % kDetachedEntries], id + 1, __ATOMIC_RELEASE);  // as the device does
       PortPattern pattern;
@@ -219,11 +219,11 @@ TEST(WorkerTest, PlacesOfUnfinishedOperationsAreKept) {
   Work work{};
   work.channels = 1;
   uint32_t first = 0, id = 0;
-  ASSERT_NE(list.Add(work, 0, 0, &first, [] {}), WorkerList::Added::kTooManyPorts);
+  ASSERT_NE(list.Add(work, 0, 0, 0, &first, [] {}), WorkerList::Added::kTooManyPorts);
   list.Forget(0);
   const uint32_t place = host->entries[first % kDetachedEntries].port;
   for (uint64_t port = 1; port < kDetachedEntries; ++port) {
-    ASSERT_NE(list.Add(work, port, 0, &id, [] {}), WorkerList::Added::kTooManyPorts);
+    ASSERT_NE(list.Add(work, port, 0, 0, &id, [] {}), WorkerList::Added::kTooManyPorts);
     EXPECT_NE(host->entries[id % kDetachedEntries].port, place);
     __atomic_store_n(&host->done[id % kDetachedEntries], id + 1, __ATOMIC_RELEASE);
     list.Forget(port);
