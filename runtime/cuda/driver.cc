@@ -35,6 +35,8 @@ Loaded Load() {
   Find(library, "cuMemMap", &d.map, &loaded.why);
   Find(library, "cuMemUnmap", &d.unmap, &loaded.why);
   Find(library, "cuMemSetAccess", &d.set_access, &loaded.why);
+  // The name by itself is an older function, which a device may have switched off.
+  Find(library, "cuStreamWaitValue32_v2", &d.stream_wait_value, &loaded.why);
   return loaded;
 }
 

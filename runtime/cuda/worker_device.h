@@ -37,6 +37,7 @@
 namespace gordian::runtime::cuda {
 
 inline constexpr uint32_t kDetachedEntries = kHelpEntries;  // unfinished operations, at most
+inline constexpr uint32_t kTickets = 4096;                  // operations that were handed over and are not done, at most
 inline constexpr uint32_t kWorkerPorts = 2048;              // ports with detached operations at one time, at most
 
 // What all operations of a port have in common: the first part of Work.
@@ -53,10 +54,11 @@ struct DetachedEntry {
   uint32_t after;     // number + 1 of the operation of its key before it; 0: none
   uint32_t channels;
   uint32_t priority;  // lower first
+  uint32_t ticket;
 };
 inline constexpr uint32_t kEntryWords = sizeof(DetachedEntry) / 4;
-// An entry, its count and word, and a channel's claim.
-static_assert(sizeof(DetachedEntry) + sizeof(uint64_t) + sizeof(uint32_t) + sizeof(uint64_t) <= 160);
+// An entry, its count and words, and a channel's claim.
+static_assert(sizeof(DetachedEntry) + sizeof(uint64_t) + 2 * sizeof(uint32_t) + sizeof(uint64_t) <= 160);
 
 // In mapped host memory; zero at first.
 struct WorkerHost {
@@ -71,6 +73,8 @@ struct WorkerHost {
   uint64_t visits;                  // channels claimed
   uint64_t switches;                // of those, left half way after a step or more
   alignas(128) uint32_t done[kDetachedEntries];  // by the last block of an operation: its number + 1
+  // By the same block, or by the host for one that never will be done: its ticket. Streams wait for these words, too.
+  alignas(128) uint32_t ended[kTickets];
   alignas(128) DetachedEntry entries[kDetachedEntries];
   alignas(128) PortPattern ports[kWorkerPorts];
 };
@@ -241,10 +245,20 @@ GRT_HD inline void Compose(Block& b, const WorkerView& v, uint32_t id) {
   b.Sync();
 }
 
-// By thread 0, when a channel is done: the last one tells the host.
+// Behind a fence: tells the host, and streams that wait.
+GRT_HD inline void StoreEnd(WorkerHost* host, uint32_t id, uint32_t ticket) {
+  StoreRelaxed(&host->ended[ticket % kTickets], ticket);
+  StoreRelaxed(&host->done[id % kDetachedEntries], id + 1);
+}
+
+// By thread 0, when a channel is done: the last one tells that the operation is.
 GRT_HD inline void FinishChannel(const WorkerView& v, uint32_t id) {
-  const uint64_t word = AddWord(&v.device->left[id % kDetachedEntries], ~uint64_t{0});
-  if ((word & 0xffff) == 1) StoreHostRelease(&v.host->done[id % kDetachedEntries], id + 1);
+  const uint32_t slot = id % kDetachedEntries;
+  const uint32_t ticket = LoadRelaxed(&v.device->entries[slot].ticket);  // the slot may be another's once it is done
+  const uint64_t word = AddWord(&v.device->left[slot], ~uint64_t{0});
+  if ((word & 0xffff) != 1) return;
+  FenceSystem();
+  StoreEnd(v.host, id, ticket);
 }
 
 // What is in the block's room for an operation.

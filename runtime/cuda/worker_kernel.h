@@ -10,11 +10,14 @@
 
 namespace gordian::runtime::cuda {
 
-// Runs it now, with nothing to do: see PreloadCarriers.
+// Runs the kernels now, with nothing to do: see PreloadCarriers.
 cudaError_t PreloadWorker(cudaStream_t stream);
 
 // Enqueues an instance of `blocks` blocks; `view.instance` is a new number.
 cudaError_t LaunchWorker(const WorkerView& view, uint32_t blocks, cudaStream_t stream);
+
+// Enqueues the wait of one block until `*word` has reached `value` (a signed difference), which the host can write.
+cudaError_t LaunchAwaitWord(const uint32_t* word, uint32_t value, cudaStream_t stream);
 
 }  // namespace gordian::runtime::cuda
 

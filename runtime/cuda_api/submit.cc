@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "runtime/cpu/futex.h"
+#include "runtime/cuda_api/deferred.h"
 #include "runtime/cuda_api/handles.h"
 #include "runtime/include/gordian/runtime_front.h"
 
@@ -25,8 +27,12 @@ struct Call {
   uint64_t scalar = 0;
   uint32_t priority = 0;
   cudaStream_t stream = nullptr;
-  bool detached = false;
+  grtOrder_t order = grtOrderStrict;
   grtOp_t* handle = nullptr;
+  Detached detached;  // once it is handed over
+
+  // It is handed over when its stream comes to it.
+  bool IsBehind() const { return order == grtOrderDeferred || (order == grtOrderDetached && stream != nullptr); }
 
   bool IsWithSelf() const { return IsPointToPoint(kind) && root_or_peer == static_cast<int>(comm->rank); }
 };
@@ -50,9 +56,7 @@ grtResult_t Check(const grtOpDesc_t& d, cudaStream_t stream, grtOp_t* handle, Ca
   const CommState& comm = *call->comm;
   grtOrder_t order = d.order != grtOrderDefault ? d.order : comm.config.order;
   if (order == grtOrderDefault) order = grtOrderStrict;
-  // Deferred operations, and detached ones behind a stream's work, would need a kernel that submits them.
-  if (order == grtOrderDeferred || (order == grtOrderDetached && stream != nullptr)) return grtNotSupported;
-  call->detached = order == grtOrderDetached;
+  call->order = order;
   call->kind = static_cast<OpKind>(d.kind);
   call->type = static_cast<DataType>(d.type);
   call->op = Reduces(call->kind) ? static_cast<Operator>(d.op) : Operator::kSum;
@@ -76,12 +80,27 @@ grtResult_t Check(const grtOpDesc_t& d, cudaStream_t stream, grtOp_t* handle, Ca
                        (call->out == nullptr && HasOutput(call->kind, d.root_or_peer, comm.rank)))) {
     return grtInvalidArgument;
   }
-  if (!call->detached && handle != nullptr) {
-    // Nobody could ask an event that is captured.
+  if (call->IsBehind() || (order == grtOrderStrict && handle != nullptr)) {
+    // A graph's launches would hand nothing over, and nobody could ask an event that is captured.
     bool captured = false;
     if (IsCaptured(stream, &captured) != cudaSuccess || captured) return grtNotSupported;
   }
   return MakeReady(call->comm);
+}
+
+// What it reads and writes here.
+Touched TouchedBy(const Call& call) {
+  Touched touched;
+  const uint64_t size = SizeOf(call.type);
+  if (call.in != nullptr) {
+    touched.in_begin = reinterpret_cast<uintptr_t>(call.in);
+    touched.in_end = touched.in_begin + InputCount(call.kind, call.count, call.comm->ranks) * size;
+  }
+  if (call.out != nullptr) {
+    touched.out_begin = reinterpret_cast<uintptr_t>(call.out);
+    touched.out_end = touched.out_begin + OutputCount(call.kind, call.count, call.comm->ranks) * size;
+  }
+  return touched;
 }
 
 // The sends and receives of a group with oneself, in their order: copies on the receiver's stream.
@@ -137,38 +156,80 @@ grtResult_t ToResult(const Status& status, const CommState& comm) {
   return status.code() == StatusCode::kUnavailable ? grtSystemError : grtUnhandledCudaError;
 }
 
-grtResult_t Enqueue(Call* call, Detached* detached) {
-  CommState& comm = *call->comm;
+grtResult_t LaunchStrict(const Call& call) {
+  CommState& comm = *call.comm;
   Communicator& communicator = *comm.ready.load(std::memory_order_acquire);
   comm.operations.fetch_add(1, std::memory_order_relaxed);
-  if (call->detached) {
-    const grtResult_t result = ToResult(communicator.Detach(call->kind, call->in, call->out, call->count, call->type, call->op,
-                                                            call->root_or_peer, 0, detached, call->scalar, call->priority),
-                                        comm);
-    if (result != grtSuccess) return result;
-    const bool pair = call->kind == OpKind::kSend || call->kind == OpKind::kRecv;
-    const int sequence = pair ? 1 + 2 * static_cast<int>(call->root_or_peer) + (call->kind == OpKind::kRecv ? 1 : 0) : 0;
-    const std::lock_guard<std::mutex> lock(comm.mutex);
-    comm.detached[sequence] = *detached;
-    return grtSuccess;
-  }
   bool captured = false;
-  const Status launched = communicator.Launch(call->kind, call->in, call->out, call->count, call->type, call->op,
-                                              call->root_or_peer, call->stream, call->scalar, &captured);
+  const Status launched = communicator.Launch(call.kind, call.in, call.out, call.count, call.type, call.op,
+                                              call.root_or_peer, call.stream, call.scalar, &captured);
   if (captured) {
     comm.meeting->NoteCaptured();
   } else {
     const std::lock_guard<std::mutex> lock(comm.mutex);
-    comm.streams.insert(call->stream);
+    comm.streams.insert(call.stream);
   }
   return ToResult(launched, comm);
 }
 
-grtResult_t GiveHandle(const Call& call, Detached detached) {
+// One that the worker carries, as it is handed over.
+struct Planned {
+  Call* call = nullptr;
+  WorkerOperation operation;
+};
+
+grtResult_t Plan(Call* call, std::vector<Planned>* planned) {
+  Planned one;
+  bool any = false;
+  const Status status = call->comm->ready.load(std::memory_order_acquire)
+                            ->PlanDetached(call->kind, call->in, call->out, call->count, call->type, call->op, call->root_or_peer, 0,
+                                           call->scalar, call->priority, &one.operation, &any);
+  one.call = call;
+  if (status.ok() && any) planned->push_back(std::move(one));
+  return ToResult(status, *call->comm);
+}
+
+// It is handed over: whoever destroys the communicator waits for it.
+void Note(Call* call, const Detached& detached) {
+  call->detached = detached;
+  CommState& comm = *call->comm;
+  comm.operations.fetch_add(1, std::memory_order_relaxed);
+  const int sequence =
+      IsPointToPoint(call->kind) ? 1 + 2 * call->root_or_peer + (call->kind == OpKind::kRecv ? 1 : 0) : 0;
+  const std::lock_guard<std::mutex> lock(comm.mutex);
+  comm.detached[sequence] = detached;
+}
+
+grtResult_t HandOver(const Planned& one) {
+  Detached detached;
+  const Status status = one.call->comm->process->domain().worker()->Submit(one.operation, &detached);
+  if (status.ok()) Note(one.call, detached);
+  return ToResult(status, *one.call->comm);
+}
+
+// Those behind one stream's work, together.
+grtResult_t HandOverBehind(Process* process, cudaStream_t stream, const std::vector<Planned>& planned) {
+  std::vector<WorkerOperation> operations;
+  for (const Planned& one : planned) {
+    if (one.call->order == grtOrderDeferred) {
+      const grtResult_t result = Deferred::Get().JoinIfConflict(process, stream, TouchedBy(*one.call));
+      if (result != grtSuccess) return result;
+    }
+    operations.push_back(one.operation);
+  }
+  process->domain().Foreign(stream);
+  std::vector<Detached> handles;
+  const Status status = process->domain().worker()->SubmitBehind(operations, stream, &handles);
+  if (!status.ok()) return ToResult(status, *planned.front().call->comm);
+  for (size_t i = 0; i < handles.size(); ++i) Note(planned[i].call, handles[i]);
+  return grtSuccess;
+}
+
+grtResult_t GiveHandle(const Call& call) {
   auto op = std::make_unique<grtOpOpaque>();
   op->comm = call.comm;
-  op->detached = std::move(detached);
-  if (!call.detached) {
+  op->detached = call.detached;
+  if (call.order == grtOrderStrict || call.IsWithSelf()) {
     cudaError_t e = cudaEventCreateWithFlags(&op->event, cudaEventDisableTiming);
     if (e == cudaSuccess) e = cudaEventRecord(op->event, call.stream);
     if (e != cudaSuccess) return grtUnhandledCudaError;
@@ -177,25 +238,62 @@ grtResult_t GiveHandle(const Call& call, Detached detached) {
   return grtSuccess;
 }
 
+// A group has no order within: its deferred operations are handed over before its strict ones are launched, and
+// nothing of it waits for them before its end. So they must not need one.
+bool NeedsOrder(const std::vector<Call>& calls) {
+  for (const Call& deferred : calls) {
+    if (deferred.order != grtOrderDeferred) continue;
+    for (const Call& other : calls) {
+      if (other.order == grtOrderStrict && other.stream == deferred.stream &&
+          (Conflicts(TouchedBy(deferred), TouchedBy(other)) || Conflicts(TouchedBy(other), TouchedBy(deferred)))) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 // Of one device.
 grtResult_t Run(std::vector<Call> calls, bool group) {
-  const OnDevice on(calls.front().comm->process->device());
-  Domain& domain = calls.front().comm->process->domain();
+  Process* const process = calls.front().comm->process;
+  const OnDevice on(process->device());
+  Domain& domain = process->domain();
   grtResult_t result = grtSuccess;
+  if (!group && calls.front().IsWithSelf()) return grtInvalidUsage;  // it would wait for itself
+  if (group && NeedsOrder(calls)) return grtInvalidUsage;
+  // What can be refused comes first: nothing has begun then.
+  std::vector<Planned> now;
+  std::map<cudaStream_t, std::vector<Planned>> behind;
+  std::set<cudaStream_t> strict, deferred;
+  const auto sort = [&](Call* call) {
+    if (call->IsWithSelf() || result != grtSuccess) return;
+    if (call->order == grtOrderStrict) strict.insert(call->stream);
+    if (call->order == grtOrderDeferred) deferred.insert(call->stream);
+    if (call->order != grtOrderStrict) result = Plan(call, call->IsBehind() ? &behind[call->stream] : &now);
+  };
   if (group) {
-    result = CopySelf(&calls);
-    if (result != grtSuccess) return result;
-    if (Status s = domain.GroupStart(); !s.ok()) return grtInvalidUsage;
-  } else if (calls.front().IsWithSelf()) {
-    return grtInvalidUsage;  // it would wait for itself
-  }
-  std::vector<Detached> detached(calls.size());
-  // Strict ones of a group are only noted here; detached ones begin at once, so they come when none of those can be
-  // refused any more.
-  for (const bool begins : {false, true}) {
-    for (size_t i = 0; i < calls.size() && result == grtSuccess; ++i) {
-      if (!calls[i].IsWithSelf() && calls[i].detached == begins) result = Enqueue(&calls[i], &detached[i]);
+    for (const Call& call : calls) {  // copies wait for what was deferred before, as strict operations do
+      if (call.IsWithSelf() && result == grtSuccess) result = Deferred::Get().Join(process, call.stream);
     }
+    if (result == grtSuccess) result = CopySelf(&calls);
+    if (result != grtSuccess) return result;
+  }
+  for (Call& call : calls) sort(&call);
+  if (result != grtSuccess) return result;
+  if (group && !domain.GroupStart().ok()) return grtInvalidUsage;
+  for (const auto& [stream, planned] : behind) {
+    if (result == grtSuccess && !planned.empty()) result = HandOverBehind(process, stream, planned);
+  }
+  for (const cudaStream_t stream : strict) {
+    if (result == grtSuccess) result = Deferred::Get().Join(process, stream);
+  }
+  // Strict ones of a group are only noted here; those of the worker begin at once, so they come when none of these can
+  // be refused any more.
+  for (const Call& call : calls) {
+    if (result == grtSuccess && call.order == grtOrderStrict && !call.IsWithSelf()) result = LaunchStrict(call);
+  }
+  for (const Planned& one : now) {
+    if (result == grtSuccess) result = HandOver(one);
   }
   if (group && result != grtSuccess) {
     domain.GroupCancel();  // a part of a group would wait for the rest
@@ -203,8 +301,14 @@ grtResult_t Run(std::vector<Call> calls, bool group) {
     const Status ended = domain.GroupEnd();
     if (!calls.empty()) result = ToResult(ended, *calls.front().comm);
   }
-  for (size_t i = 0; i < calls.size() && result == grtSuccess; ++i) {
-    if (calls[i].handle != nullptr) result = GiveHandle(calls[i], std::move(detached[i]));
+  for (const Call& call : calls) {
+    if (call.order == grtOrderDeferred) Deferred::Get().Add(process, call.stream, call.detached, TouchedBy(call));
+  }
+  for (const cudaStream_t stream : deferred) {
+    if (group && result == grtSuccess) result = Deferred::Get().Join(process, stream);
+  }
+  for (const Call& call : calls) {
+    if (call.handle != nullptr && result == grtSuccess) result = GiveHandle(call);
   }
   return result;
 }
@@ -237,7 +341,8 @@ grtResult_t ResultOf(const grtOpOpaque& op, bool* done) {
   }
   if (!*done) return grtInProgress;
   // Of an operation that was done before its communicator failed this says too much.
-  return op.comm->error();
+  const grtResult_t error = op.comm->error();
+  return error == grtSuccess ? ToResult(op.detached.Result(), *op.comm) : error;
 }
 
 }  // namespace
@@ -308,8 +413,9 @@ grtResult_t grtOpWait(grtOp_t op, uint64_t timeout_ns) {
 
 grtResult_t grtOpStreamWait(grtOp_t op, cudaStream_t stream) {
   if (op == nullptr) return grtInvalidArgument;
-  if (op->event == nullptr) return grtNotSupported;
-  return Guarded([&] {
+  return Guarded([&]() -> grtResult_t {
+    const RelaxedCapture relaxed;
+    if (op->event == nullptr) return StreamWaits(op->detached, stream);
     if (Process* process = Process::Of(stream)) process->domain().Foreign(stream);
     return cudaStreamWaitEvent(stream, op->event, 0) == cudaSuccess ? grtSuccess : grtUnhandledCudaError;
   });
@@ -324,7 +430,12 @@ grtResult_t grtOpFree(grtOp_t op) {
   return grtSuccess;
 }
 
-// There are no deferred operations.
-grtResult_t grtStreamJoin(cudaStream_t) { return grtSuccess; }
+grtResult_t grtStreamJoin(cudaStream_t stream) {
+  return Guarded([&] {
+    const RelaxedCapture relaxed;
+    Process* const process = Process::Of(stream);
+    return process == nullptr ? grtSuccess : Deferred::Get().Join(process, stream);
+  });
+}
 
 int grtCanCapture(void) { return 1; }

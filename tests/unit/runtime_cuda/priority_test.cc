@@ -95,7 +95,7 @@ uint32_t Rounds(bool ages, uint32_t most) {
   std::mt19937_64 random(1);
   const auto host = Zeros<WorkerHost>();
   const auto device = Zeros<WorkerDevice>();
-  WorkerList list(host.get(), {});
+  WorkerQueue queue(host.get(), {});
   WorkerView view{};
   const uint32_t stop = 0;
   view.host = host.get();
@@ -110,14 +110,14 @@ uint32_t Rounds(bool ages, uint32_t most) {
                         out.data() + port * kCount, port == 0 ? kCount : 10, 0, Way(2));
     };
     uint32_t patient = 0, urgent = 0;
-    list.Add(make(0), 0, 0, 1, &patient, [] {});
+    queue.Add({make(0), 0, 0, 1}, true, &patient, [] {});
     Composed composed;
     LookRounds look;
     look.places = 1;
     look.rounds = 1;  // the first of an instance goes along all
     uint64_t taken = 0;
-    while (!list.IsDone(patient) && rounds < most) {
-      list.Add(make(1), 1, 1, 0, &urgent, [] {});
+    while (!queue.IsDone(patient) && rounds < most) {
+      queue.Add({make(1), 1, 1, 0}, true, &urgent, [] {});
       TakeIn(b, view, taken, host->published);
       taken = host->published;
       const bool looks = IsLookRound(&look, 1);
