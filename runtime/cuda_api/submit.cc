@@ -1,6 +1,4 @@
-// From a call to an enqueued operation, over GPUs: checks, groups, transfers with oneself, handles.
-#include <time.h>
-
+// From a call to an enqueued operation, over GPUs: checks, groups, transfers with oneself.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -226,7 +224,7 @@ grtResult_t HandOverBehind(Process* process, cudaStream_t stream, const std::vec
 }
 
 grtResult_t GiveHandle(const Call& call) {
-  auto op = std::make_unique<grtOpOpaque>();
+  const auto op = std::make_shared<Operation>();
   op->comm = call.comm;
   op->detached = call.detached;
   if (call.order == grtOrderStrict || call.IsWithSelf()) {
@@ -234,7 +232,7 @@ grtResult_t GiveHandle(const Call& call) {
     if (e == cudaSuccess) e = cudaEventRecord(op->event, call.stream);
     if (e != cudaSuccess) return grtUnhandledCudaError;
   }
-  *call.handle = op.release();
+  *call.handle = new grtOpOpaque{op};
   return grtSuccess;
 }
 
@@ -330,21 +328,6 @@ grtResult_t RunGroup(std::vector<Call> calls) {
   return result;
 }
 
-grtResult_t ResultOf(const grtOpOpaque& op, bool* done) {
-  const RelaxedCapture relaxed;
-  if (op.event != nullptr) {
-    const cudaError_t e = cudaEventQuery(op.event);
-    *done = e != cudaErrorNotReady;
-    if (e != cudaSuccess && e != cudaErrorNotReady) return grtUnhandledCudaError;
-  } else {
-    *done = op.detached.IsDone();
-  }
-  if (!*done) return grtInProgress;
-  // Of an operation that was done before its communicator failed this says too much.
-  const grtResult_t error = op.comm->error();
-  return error == grtSuccess ? ToResult(op.detached.Result(), *op.comm) : error;
-}
-
 }  // namespace
 }  // namespace gordian::runtime::cuda
 
@@ -384,50 +367,6 @@ grtResult_t grtGroupEnd(void) {
     const RelaxedCapture relaxed;
     return RunGroup(std::move(calls));
   });
-}
-
-grtResult_t grtOpQuery(grtOp_t op) {
-  if (op == nullptr) return grtInvalidArgument;
-  return Guarded([&] {
-    bool done = false;
-    return ResultOf(*op, &done);
-  });
-}
-
-grtResult_t grtOpWait(grtOp_t op, uint64_t timeout_ns) {
-  if (op == nullptr) return grtInvalidArgument;
-  return Guarded([&]() -> grtResult_t {
-    const int64_t deadline_ns = DeadlineIn(timeout_ns);
-    // The driver tells nobody; waits grow to a millisecond.
-    for (int64_t pause_ns = 2000;; pause_ns = std::min<int64_t>(pause_ns * 2, 1'000'000)) {
-      bool done = false;
-      const grtResult_t result = ResultOf(*op, &done);
-      if (done || result != grtInProgress) return result;
-      const int64_t left_ns = deadline_ns - NowNs();
-      if (left_ns <= 0) return grtTimeout;
-      const timespec pause{0, static_cast<long>(std::min(pause_ns, left_ns))};
-      nanosleep(&pause, nullptr);
-    }
-  });
-}
-
-grtResult_t grtOpStreamWait(grtOp_t op, cudaStream_t stream) {
-  if (op == nullptr) return grtInvalidArgument;
-  return Guarded([&]() -> grtResult_t {
-    const RelaxedCapture relaxed;
-    if (op->event == nullptr) return StreamWaits(op->detached, stream);
-    if (Process* process = Process::Of(stream)) process->domain().Foreign(stream);
-    return cudaStreamWaitEvent(stream, op->event, 0) == cudaSuccess ? grtSuccess : grtUnhandledCudaError;
-  });
-}
-
-grtResult_t grtOpOnDone(grtOp_t op, grtDoneFn fn, void*) {
-  return op == nullptr || fn == nullptr ? grtInvalidArgument : grtNotSupported;
-}
-
-grtResult_t grtOpFree(grtOp_t op) {
-  delete op;
-  return grtSuccess;
 }
 
 grtResult_t grtStreamJoin(cudaStream_t stream) {

@@ -1,0 +1,704 @@
+// What an operation waits for and what waits for it, on real GPUs, through gordian/runtime.h:
+// deferred and detached operations, streams that wait for them, priorities, callbacks, ports.
+//   gordian-runtime-order-cases CASE [--ranks N] [--kernel]
+// --kernel: streams wait by a kernel, not by their hardware queue. One process a rank, one device
+// each.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gordian/runtime.h"
+#include "tests/gpu/runtime/member.h"
+#include "tests/gpu/runtime/ranks.h"
+
+namespace gordian::runtime::cuda {
+namespace {
+
+using testing::Now;
+using testing::RankProcess;
+using testing::Sleep;
+using testing::Subject;
+
+constexpr uint64_t kSecond = 1'000'000'000;
+constexpr uint64_t kPatience = 20 * kSecond;
+
+class Runner : public testing::Member {
+ public:
+  Runner(const std::string& what, bool by_kernel, RankProcess& process)
+      : Member(process.rank(), process.ranks(),
+               [&process](const std::string& why) { process.Fail(why); }),
+        what_(what),
+        by_kernel_(by_kernel),
+        p_(process) {}
+
+  int Run() {
+    Cuda(cudaSetDevice(r_), "cudaSetDevice");
+    for (cudaStream_t* s : {&one_, &two_})
+      Cuda(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "stream");
+    Prepare();
+    const std::pair<const char*, void (Runner::*)()> cases[] = {
+        {"priority", &Runner::Priority}, {"deferred", &Runner::DeferredOrders},
+        {"behind", &Runner::Behind},     {"joins", &Runner::Joins},
+        {"groups", &Runner::Groups},     {"syncs", &Runner::Syncs},
+        {"faults", &Runner::Faults},     {"death", &Runner::Death},
+        {"queues", &Runner::Queues},     {"late", &Runner::Late},
+        {"refused", &Runner::Refused},   {"callbacks", &Runner::Callbacks},
+        {"cost", &Runner::Cost},         {"kinds", &Runner::Kinds},
+    };
+    for (const auto& [name, body] : cases) {
+      if (what_ != name) continue;
+      (this->*body)();
+      return 0;
+    }
+    return 2;
+  }
+
+ private:
+  grtComm_t Comm(const std::string& name) {
+    grtUniqueId id = {};
+    snprintf(id.internal, sizeof id.internal, "%d %s", static_cast<int>(getppid()), name.c_str());
+    grtConfig_t config = GRT_CONFIG_INITIALIZER;
+    config.join_kind = by_kernel_ ? 1 : 0;
+    grtComm_t comm = nullptr;
+    Ok(grtCommInitRankConfig(&comm, n_, id, r_, &config), "making " + name);
+    return comm;
+  }
+  grtOpDesc_t Describe(const Subject& s, grtComm_t comm, grtOrder_t order) {
+    grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
+    d.kind = static_cast<grtKind_t>(s.kind);
+    d.in = s.in;
+    d.out = s.out;
+    d.count = s.count;
+    d.root_or_peer = static_cast<int>(s.root);
+    d.comm = comm;
+    d.order = order;
+    return d;
+  }
+  grtOp_t Do(const Subject& s, grtComm_t comm, cudaStream_t stream, grtOrder_t order,
+             bool with_handle = false) {
+    const grtOpDesc_t d = Describe(s, comm, order);
+    grtOp_t op = nullptr;
+    Ok(grtSubmit(&d, stream, with_handle ? &op : nullptr), "submit");
+    return op;
+  }
+  void AwaitOp(grtOp_t op) {
+    Ok(grtOpWait(op, kPatience), "waiting for an operation");
+    Ok(grtOpFree(op), "free");
+  }
+  // How many elements the checks so far found wrong; from zero again.
+  uint64_t TakeWrong() {
+    Cuda(cudaDeviceSynchronize(), "the device");
+    uint64_t wrong = 0;
+    Cuda(cudaMemcpy(&wrong, wrong_, 8, cudaMemcpyDeviceToHost), "reading");
+    Cuda(cudaMemset(wrong_, 0, 8), "clearing");
+    Cuda(cudaDeviceSynchronize(), "the device");
+    return wrong;
+  }
+  // The stream has work for so long: a host function that sleeps would hold other host functions
+  // back.
+  void Delay(cudaStream_t stream, size_t megabytes) {
+    if (scratch_ == nullptr) Cuda(cudaMalloc(&scratch_, kScratch), "cudaMalloc");
+    for (size_t done = 0; done < megabytes; done += kScratch >> 20) {
+      Cuda(cudaMemsetAsync(scratch_, 0, kScratch, stream), "delay");
+    }
+  }
+  // All ranks have come to the `number`th of these.
+  void Meet() {
+    ++met_;
+    ++p_.board()->arrived;
+    const double begin = Now();
+    while (p_.board()->arrived.load() < met_ * n_) {
+      if (Now() - begin > 20) p_.Fail("the others do not come");
+      Sleep(1);
+    }
+  }
+  void Sync(cudaStream_t stream, const char* what) { Cuda(cudaStreamSynchronize(stream), what); }
+  void Close(std::initializer_list<grtComm_t> comms) {
+    for (const grtComm_t comm : comms) {
+      Healthy(comm);
+      Ok(grtCommDestroy(comm, kPatience), "destroy");
+    }
+  }
+
+  // Eight large operations and a small one behind them; how many of the eight are done when that
+  // is. With equal numbers, with the small one's before theirs.
+  void Priority() {
+    std::vector<grtComm_t> comms;
+    std::vector<Subject> large;
+    for (int i = 0; i < 8; ++i) {
+      comms.push_back(Comm("large" + std::to_string(i)));
+      large.push_back(Make(OpKind::kAllReduce, 8 << 20));
+    }
+    const grtComm_t urgent = Comm("urgent");
+    const Subject small = Make(OpKind::kAllReduce, 1 << 20);
+    constexpr int kRounds = 8;
+    uint64_t done[2] = {};
+    double took[2] = {};
+    for (int round = 0; round < 2 * kRounds; ++round) {
+      const bool equal = round % 2 == 0;
+      p_.At("round %d", round);
+      for (const Subject& s : large) Before(s, one_);
+      Before(small, one_);
+      Sync(one_, "inputs");
+      Meet();
+      std::vector<grtOp_t> ops(large.size());
+      for (size_t i = 0; i < large.size(); ++i) {
+        grtOpDesc_t d = Describe(large[i], comms[i], grtOrderDetached);
+        d.priority = equal ? 0 : 5;
+        Ok(grtSubmit(&d, nullptr, &ops[i]), "large");
+      }
+      const double begin = Now();
+      grtOp_t op = Do(small, urgent, nullptr, grtOrderDetached, true);
+      while (grtOpQuery(op) == grtInProgress) {
+      }
+      took[equal] += Now() - begin;
+      for (const grtOp_t other : ops) done[equal] += grtOpQuery(other) == grtSuccess ? 1 : 0;
+      AwaitOp(op);
+      for (const grtOp_t other : ops) AwaitOp(other);
+      for (const Subject& s : large) After(s, one_);
+      After(small, one_);
+    }
+    Finish("priority");
+    const uint64_t with = p_.Sum(done[0]), without = p_.Sum(done[1]);
+    Say("priority: of %d large ones %llu were done before the urgent one (%.0f us), without "
+        "priorities %llu (%.0f us)\n",
+        8 * kRounds * n_, static_cast<unsigned long long>(with), took[0] / kRounds * 1e6,
+        static_cast<unsigned long long>(without), took[1] / kRounds * 1e6);
+    if (with * 2 >= without) p_.Fail("the urgent one came no earlier");
+    for (const grtComm_t comm : comms) Ok(grtCommDestroy(comm, kPatience), "destroy");
+    Close({urgent});
+  }
+
+  // Two communicators in opposite orders on one stream, between kernels that write inputs and check
+  // outputs.
+  void DeferredOrders() {
+    grtComm_t a = Comm("a"), b = Comm("b");
+    const Subject x = Make(OpKind::kAllReduce, 3000), y = Make(OpKind::kAllReduce, 500'000);
+    const double begin = Now();
+    const int rounds = 300;
+    for (int i = 0; i < rounds; ++i) {
+      p_.At("round %d", i);
+      Before(x, one_);
+      Before(y, one_);
+      if (r_ % 2 == 0) Do(x, a, one_, grtOrderDeferred);
+      Do(y, b, one_, grtOrderDeferred);
+      if (r_ % 2 == 1) Do(x, a, one_, grtOrderDeferred);
+      Ok(grtStreamJoin(one_), "join");
+      After(x, one_);
+      After(y, one_);
+      if (i % 50 == 49) Finish("deferred");
+    }
+    Finish("deferred");
+    const double took = Now() - begin;
+    // The twin: nobody joins, and the other rank is late, so the check comes too early.
+    Before(x, one_);
+    if (r_ == n_ - 1) {
+      Sync(one_, "the late one's input");
+      Sleep(200);
+    }
+    const grtOp_t op = Do(x, a, one_, grtOrderDeferred, true);
+    After(x, one_);
+    Sync(one_, "the check waits for nothing");
+    AwaitOp(op);
+    const uint64_t wrong = TakeWrong();
+    if (r_ != n_ - 1 && wrong == 0) p_.Fail("a stream that did not wait found a result");
+    Say("deferred: %d rounds in opposite orders, %.0f us each; without a join %llu elements were "
+        "not there\n",
+        rounds, took / rounds * 1e6, static_cast<unsigned long long>(wrong));
+    Close({a, b});
+  }
+
+  // Detached operations behind a stream's work; the order of one communicator's calls on streams
+  // that come to them the other way round.
+  void Behind() {
+    grtComm_t a = Comm("a"), b = Comm("b");
+    const Subject x = Make(OpKind::kAllReduce, 100'000), y = Make(OpKind::kAllReduce, 3000);
+    for (int i = 0; i < 100; ++i) {
+      p_.At("round %d", i);
+      const bool slow_first = i % 2 == 0;
+      if (slow_first) Delay(one_, 512);
+      Before(x, one_);
+      Before(y, two_);
+      if (!slow_first) Delay(two_, 512);
+      const grtOp_t first = Do(x, a, one_, grtOrderDetached, true);
+      const grtOp_t second = Do(y, a, two_, grtOrderDetached, true);
+      AwaitOp(second);
+      AwaitOp(first);
+      After(x, one_);
+      After(y, two_);
+    }
+    Finish("behind");
+    // The twin: without a stream it waits for nothing, and takes what the input was before.
+    uint64_t wrong = 0;
+    for (int i = 0; i < 20; ++i) {
+      Delay(one_, 2048);
+      Before(x, one_);
+      AwaitOp(Do(x, b, nullptr, grtOrderDetached, true));
+      After(x, one_);
+      wrong += TakeWrong() != 0 ? 1 : 0;
+    }
+    if (wrong == 0) p_.Fail("what waits for nothing had its input all the same");
+    Say("behind: 100 pairs right; without a stream %llu of 20 took old inputs\n",
+        static_cast<unsigned long long>(wrong));
+    Close({a, b});
+  }
+
+  // Whoever needs a result has it: a strict operation, one that overlaps, another stream, in chains
+  // of three.
+  void Joins() {
+    grtComm_t a = Comm("a"), b = Comm("b"), c = Comm("c");
+    // An all-gather's output is written over by a broadcast of the same bytes, and so on: each
+    // result is the next one's input.
+    Subject x = Make(OpKind::kAllReduce, 200'000), y = Make(OpKind::kBroadcast, 200'000),
+            z = Make(OpKind::kAllReduce, 200'000);
+    y.in = x.out;  // every rank has the sum, so the root's copy of it is what all have
+    Subject sum = x;
+    sum.out = y.out;
+    for (int i = 0; i < 100; ++i) {
+      p_.At("round %d", i);
+      Before(x, one_);
+      Do(x, a, one_, grtOrderDeferred);
+      Do(y, b, one_, grtOrderStrict);  // reads it: joined
+      After(sum, one_);
+      Before(x, one_);
+      Do(x, a, one_, grtOrderDeferred);
+      Do(y, b, one_, grtOrderDeferred);  // reads it: a join comes in between
+      Ok(grtStreamJoin(one_), "join");
+      After(sum, one_);
+      // On another stream.
+      Before(z, one_);
+      Sync(one_, "input");
+      const grtOp_t op = Do(z, c, two_, i % 2 == 0 ? grtOrderDeferred : grtOrderDetached, true);
+      Ok(grtOpStreamWait(op, one_), "stream wait");
+      After(z, one_);
+      Ok(grtOpFree(op), "free");
+      if (i % 10 == 9) Finish("joins");
+    }
+    Finish("joins");
+    Say("joins: 100 rounds by strict operations, overlaps and other streams right\n");
+    Close({a, b, c});
+  }
+
+  // In groups: published together, joined at the end, beside strict ones.
+  void Groups() {
+    std::vector<grtComm_t> comms;
+    std::vector<Subject> subjects;
+    for (int i = 0; i < 6; ++i) {
+      comms.push_back(Comm("g" + std::to_string(i)));
+      subjects.push_back(Make(OpKind::kAllReduce, i % 2 == 0 ? 1000 : 300'000));
+    }
+    uint64_t random = 17 + static_cast<uint64_t>(r_);
+    for (int i = 0; i < 100; ++i) {
+      p_.At("round %d", i);
+      std::vector<size_t> order = {0, 1, 2, 3, 4, 5};
+      for (size_t k = order.size(); k > 1; --k) {
+        random = random * 6364136223846793005ull + 1442695040888963407ull;
+        std::swap(order[k - 1], order[(random >> 33) % k]);
+      }
+      for (const Subject& s : subjects) Before(s, one_);
+      Ok(grtGroupStart(), "group");
+      for (const size_t k : order)
+        Do(subjects[k], comms[k], one_, k < 4 ? grtOrderDeferred : grtOrderStrict);
+      Ok(grtGroupEnd(), "group end");
+      for (const Subject& s : subjects) After(s, one_);
+    }
+    Finish("groups");
+    // What needs an order within a group is refused.
+    Subject reads = subjects[4];
+    reads.in = subjects[0].out;
+    Ok(grtGroupStart(), "group");
+    Do(subjects[0], comms[0], one_, grtOrderDeferred);
+    const grtOpDesc_t d = Describe(reads, comms[4], grtOrderStrict);
+    Ok(grtSubmit(&d, one_, nullptr), "strict");
+    Need(grtGroupEnd(), grtInvalidUsage, "one that reads what a deferred one of its group writes");
+    Say("groups: 100 in orders of the ranks' own, deferred and strict ones, right\n");
+    for (const grtComm_t comm : comms) Ok(grtCommDestroy(comm, kPatience), "destroy");
+  }
+
+  // Behind streams, in opposite orders, with a wait for the device between.
+  void Syncs() {
+    grtComm_t a = Comm("a"), b = Comm("b");
+    const Subject x = Make(OpKind::kAllReduce, 3000), y = Make(OpKind::kAllReduce, 500'000);
+    const int rounds = 100;
+    const double begin = Now();
+    for (int i = 0; i < rounds; ++i) {
+      p_.At("round %d", i);
+      Before(x, one_);
+      Before(y, one_);
+      const grtOrder_t order = i % 2 == 0 ? grtOrderDetached : grtOrderDeferred;
+      grtOp_t ops[2] = {};
+      ops[0] = r_ % 2 == 0 ? Do(x, a, one_, order, true) : Do(y, b, one_, order, true);
+      Cuda(cudaDeviceSynchronize(), "the device, between");
+      ops[1] = r_ % 2 == 0 ? Do(y, b, one_, order, true) : Do(x, a, one_, order, true);
+      for (const grtOp_t op : ops) Ok(grtOpStreamWait(op, two_), "stream wait");
+      After(x, two_);
+      After(y, two_);
+      for (const grtOp_t op : ops) AwaitOp(op);
+    }
+    Finish("syncs");
+    Say("syncs: %d rounds with cudaDeviceSynchronize between, %.0f us each\n", rounds,
+        (Now() - begin) / rounds * 1e6);
+    Close({a, b});
+  }
+
+  // What never comes: abort by another rank, and by the waiting one; streams go on.
+  void Faults() {
+    const Subject x = Make(OpKind::kAllReduce, 100'000);
+    double slowest = 0;
+    for (int i = 0; i < 6; ++i) {
+      p_.At("fault %d", i);
+      const grtComm_t a = Comm("a" + std::to_string(i)), b = Comm("b" + std::to_string(i));
+      for (const grtComm_t comm : {a, b}) AwaitOp(Do(x, comm, nullptr, grtOrderDetached, true));
+      Meet();
+      if (r_ == 0) {
+        grtOp_t op = Do(x, a, one_, i % 2 == 0 ? grtOrderDeferred : grtOrderDetached, true);
+        Ok(grtOpStreamWait(op, one_), "stream wait");
+        Ok(grtOpStreamWait(op, two_), "another stream's");
+        Before(x, one_);
+        Need(grtOpWait(op, kSecond / 20), grtTimeout, "a wait with a deadline");
+        Need(grtCommDestroy(a, kSecond / 20), grtTimeout, "a destroy with a deadline");
+        if (cudaStreamQuery(one_) != cudaErrorNotReady) p_.Fail("the stream did not wait");
+        const double begin = Now();
+        if (i < 3) Ok(grtCommAbort(a), "abort");
+        if (i >= 3) Meet();
+        Sync(one_, "the stream goes on");
+        Sync(two_, "the other one too");
+        slowest = std::max(slowest, Now() - begin);
+        Need(grtOpWait(op, kPatience), grtAborted, "after an abort");
+        Ok(grtOpFree(op), "free");
+        if (i >= 3) Ok(grtCommAbort(a), "abort");
+        if (i < 3) Meet();
+      } else {
+        Meet();
+        Ok(grtCommAbort(a), "abort");
+      }
+      // The others go on.
+      Before(x, one_);
+      Do(x, b, one_, grtOrderDeferred);
+      Ok(grtStreamJoin(one_), "join");
+      After(x, one_);
+      Finish("after a fault");
+      Close({b});
+    }
+    Say("faults: streams that waited went on %.1f ms after an abort at the latest\n",
+        slowest * 1e3);
+  }
+
+  void Death() {
+    const Subject x = Make(OpKind::kAllReduce, 100'000);
+    const grtComm_t a = Comm("a");
+    AwaitOp(Do(x, a, nullptr, grtOrderDetached, true));
+    Meet();
+    if (r_ == n_ - 1) {
+      Sleep(200);
+      _exit(7);
+    }
+    const grtOp_t op = Do(x, a, one_, grtOrderDeferred, true);
+    Ok(grtStreamJoin(one_), "join");
+    const double begin = Now();
+    Sync(one_, "the stream goes on");
+    Need(grtOpWait(op, kPatience), grtPeerDead, "after a death");
+    Ok(grtOpFree(op), "free");
+    Ok(grtCommAbort(a), "abort");
+    Say("death: the stream that waited went on %.0f ms after the call; the peer ended after 200\n",
+        (Now() - begin) * 1e3);
+  }
+
+  // Many streams that wait, more than there are hardware queues, while what they wait for cannot
+  // begin: it begins all the same. By rank 1's being late, and with work behind the waits.
+  void Queues() {
+    const int streams = 48;
+    const grtComm_t a = Comm("a");
+    std::vector<cudaStream_t> all(streams);
+    for (cudaStream_t& s : all)
+      Cuda(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "stream");
+    std::vector<Subject> subjects;
+    for (int i = 0; i < streams; ++i)
+      subjects.push_back(Make(OpKind::kAllReduce, i % 3 == 0 ? 200'000 : 1000));
+    AwaitOp(Do(subjects[0], a, nullptr, grtOrderDetached, true));
+    const double begin = Now();
+    for (int round = 0; round < 6; ++round) {
+      p_.At("round %d", round);
+      Meet();
+      if (r_ == round % n_) Sleep(100);
+      std::vector<grtOp_t> ops;
+      for (int i = 0; i < streams; ++i) {
+        Before(subjects[i], all[i]);
+        const grtOp_t op =
+            Do(subjects[i], a, all[i], round % 2 == 0 ? grtOrderDeferred : grtOrderDetached, true);
+        // The stream that waits is the operation's own, or another one: which has its work before
+        // its own wait then.
+        const cudaStream_t waits = round < 4 ? all[i] : all[(i + 1) % streams];
+        Ok(grtOpStreamWait(op, waits), "stream wait");
+        if (round < 4) After(subjects[i], all[i]);
+        ops.push_back(op);
+      }
+      for (const grtOp_t op : ops) AwaitOp(op);
+      for (int i = 0; i < streams && round >= 4; ++i) After(subjects[i], all[i]);
+      Cuda(cudaDeviceSynchronize(), "the streams go on");
+    }
+    Finish("queues");
+    Say("queues: %d streams wait, 6 rounds in %.0f ms\n", streams, (Now() - begin) * 1e3);
+    Close({a});
+  }
+
+  // A wait that is pending for a second: other streams' work goes on, and the worker is there only
+  // now and then.
+  void Late() {
+    const grtComm_t a = Comm("a"), b = Comm("b");
+    const Subject x = Make(OpKind::kAllReduce, 1000), y = Make(OpKind::kAllReduce, 1000);
+    AwaitOp(Do(x, a, nullptr, grtOrderDetached, true));
+    AwaitOp(Do(y, b, nullptr, grtOrderDetached, true));
+    Meet();
+    grtStats_t before = GRT_STATS_INITIALIZER, after = GRT_STATS_INITIALIZER;
+    Ok(grtGetStats(a, &before), "stats");
+    const double begin = Now();
+    Before(x, one_);
+    if (r_ == n_ - 1) {
+      Sleep(1000);
+      AwaitOp(Do(x, a, one_, grtOrderDeferred, true));
+    } else {
+      const grtOp_t op = Do(x, a, one_, grtOrderDeferred, true);
+      Ok(grtStreamJoin(one_), "join");
+      After(x, one_);
+      timespec cpu_before, cpu_after;
+      clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_before);
+      Sleep(500);
+      clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_after);
+      const double cpu = static_cast<double>(cpu_after.tv_sec - cpu_before.tv_sec) +
+                         static_cast<double>(cpu_after.tv_nsec - cpu_before.tv_nsec) * 1e-9;
+      const double other = Now();
+      Before(y, two_);
+      Sync(two_, "another stream");
+      const double took = Now() - other;
+      AwaitOp(op);
+      Ok(grtGetStats(a, &after), "stats");
+      Say("late: op after %.0f ms; %llu instances, resident %.1f ms; another stream's kernels took "
+          "%.2f ms; %.1f ms of CPU in 500\n",
+          (Now() - begin) * 1e3, static_cast<unsigned long long>(after.quits - before.quits),
+          static_cast<double>(after.residency_ns - before.residency_ns) * 1e-6, took * 1e3,
+          cpu * 1e3);
+    }
+    if (r_ == n_ - 1) After(x, one_);
+    Finish("late");
+    // Nothing is outstanding now: nobody is awake.
+    timespec cpu_before, cpu_after;
+    Sleep(50);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_before);
+    Sleep(500);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_after);
+    const double idle = static_cast<double>(cpu_after.tv_sec - cpu_before.tv_sec) +
+                        static_cast<double>(cpu_after.tv_nsec - cpu_before.tv_nsec) * 1e-9;
+    Say("late: %.2f ms of CPU in 500 with nothing outstanding\n", idle * 1e3);
+    if (idle > 0.01) p_.Fail("somebody is awake");
+    Close({a, b});
+  }
+
+  // On streams that are captured: refused, and the capture goes on.
+  void Refused() {
+    const grtComm_t a = Comm("a");
+    const Subject x = Make(OpKind::kAllReduce, 1000), y = Make(OpKind::kAllReduce, 1000);
+    AwaitOp(Do(x, a, nullptr, grtOrderDetached, true));
+    Before(x, two_);
+    Sync(two_, "input");
+    const grtOp_t op =
+        r_ == 0 ? Do(x, a, two_, grtOrderDeferred, true) : nullptr;  // the others come later
+    Begin(one_);
+    Before(y, one_);
+    for (const grtOrder_t order : {grtOrderDeferred, grtOrderDetached}) {
+      const grtOpDesc_t d = Describe(y, a, order);
+      Need(grtSubmit(&d, one_, nullptr), grtNotSupported, "on a captured stream");
+    }
+    if (op != nullptr)
+      Need(grtOpStreamWait(op, one_), grtNotSupported, "a captured stream that waits");
+    Ok(grtStreamJoin(one_), "nothing to join");
+    const cudaGraphExec_t graph = End(one_);
+    Launch(graph, one_);
+    Sync(one_, "the graph");
+    Meet();
+    if (op == nullptr) {
+      AwaitOp(Do(x, a, two_, grtOrderDeferred, true));
+    } else {
+      AwaitOp(op);
+    }
+    After(x, two_);
+    Finish("refused");
+    Cuda(cudaGraphExecDestroy(graph), "destroy");
+    Say("refused: captured streams are\n");
+    Close({a});
+  }
+
+  // Called once each, with the result, whatever the order; one that blocks holds no operation back.
+  void Callbacks() {
+    const grtComm_t a = Comm("a"), b = Comm("b");
+    struct Called {
+      std::atomic<int> times{0}, wrong{0};
+      std::atomic<bool> blocks{false}, goes_on{false};
+      grtResult_t wanted = grtSuccess;
+    };
+    static Called called;
+    const Subject x = Make(OpKind::kAllReduce, 1000);
+    const auto count = [](void* user, grtResult_t result) {
+      Called& c = *static_cast<Called*>(user);
+      if (result != c.wanted) ++c.wrong;
+      ++c.times;
+    };
+    const grtOrder_t orders[] = {grtOrderStrict, grtOrderDeferred, grtOrderDetached};
+    int wanted = 0;
+    for (int i = 0; i < 300; ++i) {
+      p_.At("callback %d", i);
+      const grtOp_t op = Do(x, a, one_, orders[i % 3], true);
+      Ok(grtOpOnDone(op, count, &called), "on done");
+      ++wanted;
+      if (i % 7 == 0) {
+        Ok(grtOpWait(op, kPatience), "wait");
+        Ok(grtOpOnDone(op, count, &called), "on done, when it is");
+        ++wanted;
+      }
+      Ok(grtOpFree(op), "free");  // they are called all the same
+    }
+    const double begin = Now();
+    while (called.times < wanted && Now() - begin < 10) Sleep(1);
+    Sleep(20);
+    if (called.times != wanted || called.wrong != 0) {
+      p_.Fail(std::to_string(called.times) + " calls, not " + std::to_string(wanted) + ", " +
+              std::to_string(called.wrong) + " with another result");
+    }
+    grtOp_t op = Do(x, a, one_, grtOrderDetached, true);
+    Ok(grtOpOnDone(
+           op,
+           [](void* user, grtResult_t) {
+             Called& c = *static_cast<Called*>(user);
+             c.blocks = true;
+             while (!c.goes_on) Sleep(1);
+           },
+           &called),
+       "on done");
+    Ok(grtOpFree(op), "free");
+    for (int i = 0; i < 50; ++i) AwaitOp(Do(x, a, one_, orders[i % 3], true));
+    called.goes_on = true;
+    // One that never comes, and is aborted.
+    called.wanted = grtAborted;
+    called.times = 0;
+    Meet();
+    if (r_ == 0) {
+      op = Do(x, b, one_, grtOrderDeferred, true);
+      Ok(grtOpOnDone(op, count, &called), "on done");
+      Sleep(50);
+      if (called.times != 0) p_.Fail("called before it was done");
+      Ok(grtCommAbort(b), "abort");
+      const double aborted = Now();
+      while (called.times == 0 && Now() - aborted < 10) Sleep(1);
+      if (called.times != 1 || called.wrong != 0) p_.Fail("not told of an abort");
+      Ok(grtOpFree(op), "free");
+    } else {
+      Ok(grtCommAbort(b), "abort");
+    }
+    Say("callbacks: %d, once each\n", wanted + 1);
+    Close({a});
+  }
+
+  // What a call costs, and an operation from call to stream.
+  void Cost() {
+    const grtComm_t a = Comm("a");
+    const Subject x = Make(OpKind::kAllReduce, 2);
+    const char* names[] = {"strict", "deferred, joined each", "deferred, eight joined together",
+                           "detached, waited for"};
+    for (int how = 0; how < 4; ++how) {
+      const int rounds = 400;
+      std::vector<Subject> eight;
+      for (int i = 0; i < 8; ++i) eight.push_back(Make(OpKind::kAllReduce, 2));
+      double begin = 0;
+      for (int i = -50; i < rounds; ++i) {
+        p_.At("%s %d", names[how], i);
+        if (i == 0) {
+          Sync(one_, "before");
+          Meet();
+          begin = Now();
+        }
+        if (how == 0) Do(x, a, one_, grtOrderStrict);
+        if (how == 1) Do(x, a, one_, grtOrderDeferred);
+        if (how == 2) Do(eight[static_cast<size_t>(i + 64) % 8], a, one_, grtOrderDeferred);
+        if (how == 1 || (how == 2 && (i + 64) % 8 == 7)) Ok(grtStreamJoin(one_), "join");
+        if (how == 3) AwaitOp(Do(x, a, nullptr, grtOrderDetached, true));
+      }
+      const double called = Now() - begin;
+      Ok(grtStreamJoin(one_), "join");
+      Sync(one_, "the end");
+      Say("cost: 8 B, %s: %.1f us an operation, %.1f us of them calling\n", names[how],
+          (Now() - begin) / rounds * 1e6, called / rounds * 1e6);
+      for (const Subject& s : eight) Free(s);
+    }
+    Close({a});
+  }
+
+  // Every kind, deferred.
+  void Kinds() {
+    const grtComm_t a = Comm("a");
+    int done = 0;
+    for (const OpKind kind :
+         {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kBroadcast,
+          OpKind::kReduce, OpKind::kAllToAll, OpKind::kGather, OpKind::kScatter}) {
+      for (const uint64_t count : {1ul, 1000ul, 70'000ul, 1'500'000ul}) {
+        p_.At("kind %d, %lu", static_cast<int>(kind), static_cast<unsigned long>(count));
+        const Subject s = Make(kind, count, static_cast<uint32_t>(n_ - 1));
+        for (int i = 0; i < 3; ++i, ++done) {
+          Before(s, one_);
+          Do(s, a, one_, grtOrderDeferred);
+          Ok(grtStreamJoin(one_), "join");
+          After(s, one_);
+        }
+        Finish("kinds");
+        Free(s);
+      }
+    }
+    Say("kinds: %d right\n", done);
+    Close({a});
+  }
+
+  static constexpr size_t kScratch = 256 << 20;
+  const std::string what_;
+  const bool by_kernel_;
+  RankProcess& p_;
+  cudaStream_t one_ = nullptr, two_ = nullptr;
+  void* scratch_ = nullptr;
+  int met_ = 0;
+};
+
+int Main(int argc, char** argv) {
+  std::string what;
+  int ranks = 2;
+  bool by_kernel = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--kernel") {
+      by_kernel = true;
+    } else if (argument == "--ranks" && i + 1 < argc) {
+      ranks = atoi(argv[++i]);
+    } else {
+      what = argument;
+    }
+  }
+  if (what.empty() || ranks < 2 || ranks > testing::kMostRanks) {
+    fprintf(stderr, "usage: gordian-runtime-order-cases CASE [--ranks N] [--kernel]\n");
+    return 2;
+  }
+  const uint32_t may_die = what == "death" ? 1u << (ranks - 1) : 0;
+  const int result = testing::RunRanks(ranks, 60, 12, may_die, [&](RankProcess& process) {
+    return Runner(what, by_kernel, process).Run();
+  });
+  printf("%s %s --ranks %d\n", result == 0 ? "PASS" : "FAIL", what.c_str(), ranks);
+  return result;
+}
+
+}  // namespace
+}  // namespace gordian::runtime::cuda
+
+int main(int argc, char** argv) { return gordian::runtime::cuda::Main(argc, argv); }
