@@ -195,7 +195,7 @@ Failure Communicator::failure() const {
 
 Status Communicator::PlanDetached(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer,
                                   int tag, uint64_t scalar, uint32_t priority, WorkerOperation* operation,
-                                  bool* any) const {
+                                  bool* any) {
   const int tags = domain_->config().detached_tags;
   if (tag < 0 || tag >= tags) return Status::InvalidArgument("no such tag: " + std::to_string(tag));
   *any = count != 0;

@@ -79,7 +79,7 @@ class Communicator {
                 int tag, Detached* operation, uint64_t scalar = 0, uint32_t priority = 0);
   // The same, to be handed over with others (Worker::SubmitBehind). `any`: there is something to do.
   Status PlanDetached(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer, int tag,
-                      uint64_t scalar, uint32_t priority, WorkerOperation* operation, bool* any) const;
+                      uint64_t scalar, uint32_t priority, WorkerOperation* operation, bool* any);
 
  private:
   // `ports`: for collectives, and for sends and receives.

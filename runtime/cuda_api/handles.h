@@ -5,13 +5,19 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <vector>
 
 #include "runtime/api/common.h"
 #include "runtime/cuda_api/process.h"
 #include "runtime/include/gordian/runtime.h"
 
+struct grtPortOpaque {
+  std::shared_ptr<gordian::runtime::cuda::CommState> comm;  // its own state, as if it were a communicator
+};
+
 struct grtCommOpaque {
   std::shared_ptr<gordian::runtime::cuda::CommState> comm;
+  std::vector<std::unique_ptr<grtPortOpaque>> ports;  // with the lock of `comm`
 };
 
 namespace gordian::runtime::cuda {

@@ -22,6 +22,7 @@ constexpr int kHelpStreams = 32;
 constexpr uint64_t kStageBytes = 32ull << 20;
 constexpr uint64_t kDefaultHeapBytes = 64ull << 20;
 constexpr int kFetchMs = 10000;
+constexpr int64_t kLookNs = 100'000'000;
 
 constexpr int kMostDevices = 64;
 
@@ -94,7 +95,7 @@ grtResult_t ToResult(const Status& status) {
 }  // namespace
 
 grtResult_t CommState::error() const {
-  switch (__atomic_load_n(meeting->failed(), __ATOMIC_ACQUIRE)) {
+  switch (__atomic_load_n(verdict().failed(), __ATOMIC_ACQUIRE)) {
     case kFailedMismatch:
       return grtMismatch;
     case kFailedAborted:
@@ -107,7 +108,7 @@ grtResult_t CommState::error() const {
 }
 
 void CommState::Abort() {
-  uint32_t* word = meeting->failed();
+  uint32_t* word = verdict().failed();
   uint32_t seen = __atomic_load_n(word, __ATOMIC_ACQUIRE);
   while ((seen == kNoFailure || seen == kPeerGone) &&
          !__atomic_compare_exchange_n(word, &seen, kFailedAborted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
@@ -280,10 +281,16 @@ grtResult_t Process::Map(const Attendee& peer, uint64_t offset, PeerHeap** heap)
 
 grtResult_t Process::Connect(const std::shared_ptr<CommState>& comm, int64_t deadline_ns) {
   if (const grtResult_t error = comm->error(); error != grtSuccess) return error;
-  if (const grtResult_t result = comm->meeting->AwaitAll(deadline_ns); result != grtSuccess) {
-    const grtResult_t error = comm->error();
-    return error != grtSuccess ? error : result;
+  // Of a port, failures are told elsewhere: it is looked there again and again.
+  grtResult_t result = grtTimeout;
+  while (result == grtTimeout) {
+    const int64_t now_ns = NowNs();
+    const int64_t look_ns = comm->of_port != nullptr ? std::min(deadline_ns, now_ns + kLookNs) : deadline_ns;
+    result = comm->meeting->AwaitAll(look_ns);
+    if (const grtResult_t error = comm->error(); result != grtSuccess && error != grtSuccess) return error;
+    if (look_ns == deadline_ns) break;
   }
+  if (result != grtSuccess) return result;
   if (const grtResult_t result = comm->process->ConnectOwn(comm); result != grtSuccess) return result;
   for (const std::shared_ptr<CommState>& other : MembersHere(comm->name)) {
     if (const grtResult_t result = other->process->ConnectOwn(other); result != grtSuccess) return result;
@@ -343,11 +350,11 @@ grtResult_t Process::ConnectOwn(const std::shared_ptr<CommState>& comm) {
     place.regions.push_back(base + member.region_at);
   }
   void* failed = nullptr;
-  if (cudaHostGetDevicePointer(&failed, comm->meeting->page(), 0) != cudaSuccess) return grtUnhandledCudaError;
-  place.failed = comm->meeting->failed();
+  if (cudaHostGetDevicePointer(&failed, comm->verdict().page(), 0) != cudaSuccess) return grtUnhandledCudaError;
+  place.failed = comm->verdict().failed();
   place.failed_on_device = reinterpret_cast<uint32_t*>(static_cast<char*>(failed) +
                                                        (reinterpret_cast<char*>(place.failed) -
-                                                        static_cast<char*>(comm->meeting->page())));
+                                                        static_cast<char*>(comm->verdict().page())));
   place.number = next_number_++;
   for (const char c : comm->name) {
     place.tag = static_cast<uint16_t>(internal::Mix(place.tag ^ static_cast<unsigned char>(c)));
@@ -422,7 +429,7 @@ void Process::WatchLoop() {
         const auto [at, is_new] = open.try_emplace(identity(member), -1);
         if (!is_new) {
           // It was told to the communicators of then.
-          if (ended.contains(at->first) && !comm.meeting->HasLeft(r)) Communicator::NotePeerGone(comm.meeting->failed());
+          if (ended.contains(at->first) && !comm.meeting->HasLeft(r)) Communicator::NotePeerGone(comm.verdict().failed());
           continue;
         }
         at->second = static_cast<int>(syscall(SYS_pidfd_open, member.pid, 0));
@@ -454,7 +461,7 @@ void Process::WatchLoop() {
     ForEachWatched([&](const CommState& comm) {
       for (uint32_t r = 0; r < comm.ranks; ++r) {
         if (gone.contains(identity(comm.meeting->of(r))) && !comm.meeting->HasLeft(r)) {
-          Communicator::NotePeerGone(comm.meeting->failed());
+          Communicator::NotePeerGone(comm.verdict().failed());
         }
       }
     });

@@ -49,8 +49,10 @@ bool IsKnown(const grtOpDesc_t& d) {
 
 grtResult_t Check(const grtOpDesc_t& d, cudaStream_t stream, grtOp_t* handle, Call* call) {
   if (!HasHead(&d) || d.comm == nullptr || !IsKnown(d)) return grtInvalidArgument;
-  if (d.port != nullptr) return grtNotSupported;
-  call->comm = d.comm->comm;
+  if (d.port != nullptr && d.port->comm->of_port != d.comm->comm) return grtInvalidArgument;
+  // Sends and receives are numbered by the pair of ranks, whatever the port.
+  const bool by_port = d.port != nullptr && d.kind != grtKindSend && d.kind != grtKindRecv;
+  call->comm = by_port ? d.port->comm : d.comm->comm;
   const CommState& comm = *call->comm;
   grtOrder_t order = d.order != grtOrderDefault ? d.order : comm.config.order;
   if (order == grtOrderDefault) order = grtOrderStrict;

@@ -1,131 +1,30 @@
 // What an operation waits for and what waits for it, on real GPUs, through gordian/runtime.h:
-// deferred and detached operations, streams that wait for them, priorities, callbacks, ports.
+// deferred and detached operations, streams that wait for them, priorities.
 //   gordian-runtime-order-cases CASE [--ranks N] [--kernel]
 // --kernel: streams wait by a kernel, not by their hardware queue. One process a rank, one device
 // each.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstdio>
-#include <cstdlib>
-#include <memory>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "gordian/runtime.h"
-#include "tests/gpu/runtime/member.h"
-#include "tests/gpu/runtime/ranks.h"
+#include "tests/gpu/runtime/order_member.h"
 
 namespace gordian::runtime::cuda {
 namespace {
 
+using testing::kPatience;
+using testing::kSecond;
 using testing::Now;
-using testing::RankProcess;
 using testing::Sleep;
 using testing::Subject;
 
-constexpr uint64_t kSecond = 1'000'000'000;
-constexpr uint64_t kPatience = 20 * kSecond;
-
-class Runner : public testing::Member {
+class Runner : public testing::OrderMember {
  public:
-  Runner(const std::string& what, bool by_kernel, RankProcess& process)
-      : Member(process.rank(), process.ranks(),
-               [&process](const std::string& why) { process.Fail(why); }),
-        what_(what),
-        by_kernel_(by_kernel),
-        p_(process) {}
-
-  int Run() {
-    Cuda(cudaSetDevice(r_), "cudaSetDevice");
-    for (cudaStream_t* s : {&one_, &two_})
-      Cuda(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "stream");
-    Prepare();
-    const std::pair<const char*, void (Runner::*)()> cases[] = {
-        {"priority", &Runner::Priority}, {"deferred", &Runner::DeferredOrders},
-        {"behind", &Runner::Behind},     {"joins", &Runner::Joins},
-        {"groups", &Runner::Groups},     {"syncs", &Runner::Syncs},
-        {"faults", &Runner::Faults},     {"death", &Runner::Death},
-        {"queues", &Runner::Queues},     {"late", &Runner::Late},
-        {"refused", &Runner::Refused},   {"callbacks", &Runner::Callbacks},
-        {"cost", &Runner::Cost},         {"kinds", &Runner::Kinds},
-    };
-    for (const auto& [name, body] : cases) {
-      if (what_ != name) continue;
-      (this->*body)();
-      return 0;
-    }
-    return 2;
-  }
-
- private:
-  grtComm_t Comm(const std::string& name) {
-    grtUniqueId id = {};
-    snprintf(id.internal, sizeof id.internal, "%d %s", static_cast<int>(getppid()), name.c_str());
-    grtConfig_t config = GRT_CONFIG_INITIALIZER;
-    config.join_kind = by_kernel_ ? 1 : 0;
-    grtComm_t comm = nullptr;
-    Ok(grtCommInitRankConfig(&comm, n_, id, r_, &config), "making " + name);
-    return comm;
-  }
-  grtOpDesc_t Describe(const Subject& s, grtComm_t comm, grtOrder_t order) {
-    grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
-    d.kind = static_cast<grtKind_t>(s.kind);
-    d.in = s.in;
-    d.out = s.out;
-    d.count = s.count;
-    d.root_or_peer = static_cast<int>(s.root);
-    d.comm = comm;
-    d.order = order;
-    return d;
-  }
-  grtOp_t Do(const Subject& s, grtComm_t comm, cudaStream_t stream, grtOrder_t order,
-             bool with_handle = false) {
-    const grtOpDesc_t d = Describe(s, comm, order);
-    grtOp_t op = nullptr;
-    Ok(grtSubmit(&d, stream, with_handle ? &op : nullptr), "submit");
-    return op;
-  }
-  void AwaitOp(grtOp_t op) {
-    Ok(grtOpWait(op, kPatience), "waiting for an operation");
-    Ok(grtOpFree(op), "free");
-  }
-  // How many elements the checks so far found wrong; from zero again.
-  uint64_t TakeWrong() {
-    Cuda(cudaDeviceSynchronize(), "the device");
-    uint64_t wrong = 0;
-    Cuda(cudaMemcpy(&wrong, wrong_, 8, cudaMemcpyDeviceToHost), "reading");
-    Cuda(cudaMemset(wrong_, 0, 8), "clearing");
-    Cuda(cudaDeviceSynchronize(), "the device");
-    return wrong;
-  }
-  // The stream has work for so long: a host function that sleeps would hold other host functions
-  // back.
-  void Delay(cudaStream_t stream, size_t megabytes) {
-    if (scratch_ == nullptr) Cuda(cudaMalloc(&scratch_, kScratch), "cudaMalloc");
-    for (size_t done = 0; done < megabytes; done += kScratch >> 20) {
-      Cuda(cudaMemsetAsync(scratch_, 0, kScratch, stream), "delay");
-    }
-  }
-  // All ranks have come to the `number`th of these.
-  void Meet() {
-    ++met_;
-    ++p_.board()->arrived;
-    const double begin = Now();
-    while (p_.board()->arrived.load() < met_ * n_) {
-      if (Now() - begin > 20) p_.Fail("the others do not come");
-      Sleep(1);
-    }
-  }
-  void Sync(cudaStream_t stream, const char* what) { Cuda(cudaStreamSynchronize(stream), what); }
-  void Close(std::initializer_list<grtComm_t> comms) {
-    for (const grtComm_t comm : comms) {
-      Healthy(comm);
-      Ok(grtCommDestroy(comm, kPatience), "destroy");
-    }
-  }
+  using OrderMember::OrderMember;
 
   // Eight large operations and a small one behind them; how many of the eight are done when that
   // is. With equal numbers, with the small one's before theirs.
@@ -348,69 +247,6 @@ class Runner : public testing::Member {
     Close({a, b});
   }
 
-  // What never comes: abort by another rank, and by the waiting one; streams go on.
-  void Faults() {
-    const Subject x = Make(OpKind::kAllReduce, 100'000);
-    double slowest = 0;
-    for (int i = 0; i < 6; ++i) {
-      p_.At("fault %d", i);
-      const grtComm_t a = Comm("a" + std::to_string(i)), b = Comm("b" + std::to_string(i));
-      for (const grtComm_t comm : {a, b}) AwaitOp(Do(x, comm, nullptr, grtOrderDetached, true));
-      Meet();
-      if (r_ == 0) {
-        grtOp_t op = Do(x, a, one_, i % 2 == 0 ? grtOrderDeferred : grtOrderDetached, true);
-        Ok(grtOpStreamWait(op, one_), "stream wait");
-        Ok(grtOpStreamWait(op, two_), "another stream's");
-        Before(x, one_);
-        Need(grtOpWait(op, kSecond / 20), grtTimeout, "a wait with a deadline");
-        Need(grtCommDestroy(a, kSecond / 20), grtTimeout, "a destroy with a deadline");
-        if (cudaStreamQuery(one_) != cudaErrorNotReady) p_.Fail("the stream did not wait");
-        const double begin = Now();
-        if (i < 3) Ok(grtCommAbort(a), "abort");
-        if (i >= 3) Meet();
-        Sync(one_, "the stream goes on");
-        Sync(two_, "the other one too");
-        slowest = std::max(slowest, Now() - begin);
-        Need(grtOpWait(op, kPatience), grtAborted, "after an abort");
-        Ok(grtOpFree(op), "free");
-        if (i >= 3) Ok(grtCommAbort(a), "abort");
-        if (i < 3) Meet();
-      } else {
-        Meet();
-        Ok(grtCommAbort(a), "abort");
-      }
-      // The others go on.
-      Before(x, one_);
-      Do(x, b, one_, grtOrderDeferred);
-      Ok(grtStreamJoin(one_), "join");
-      After(x, one_);
-      Finish("after a fault");
-      Close({b});
-    }
-    Say("faults: streams that waited went on %.1f ms after an abort at the latest\n",
-        slowest * 1e3);
-  }
-
-  void Death() {
-    const Subject x = Make(OpKind::kAllReduce, 100'000);
-    const grtComm_t a = Comm("a");
-    AwaitOp(Do(x, a, nullptr, grtOrderDetached, true));
-    Meet();
-    if (r_ == n_ - 1) {
-      Sleep(200);
-      _exit(7);
-    }
-    const grtOp_t op = Do(x, a, one_, grtOrderDeferred, true);
-    Ok(grtStreamJoin(one_), "join");
-    const double begin = Now();
-    Sync(one_, "the stream goes on");
-    Need(grtOpWait(op, kPatience), grtPeerDead, "after a death");
-    Ok(grtOpFree(op), "free");
-    Ok(grtCommAbort(a), "abort");
-    Say("death: the stream that waited went on %.0f ms after the call; the peer ended after 200\n",
-        (Now() - begin) * 1e3);
-  }
-
   // Many streams that wait, more than there are hardware queues, while what they wait for cannot
   // begin: it begins all the same. By rank 1's being late, and with work behind the waits.
   void Queues() {
@@ -446,162 +282,6 @@ class Runner : public testing::Member {
     }
     Finish("queues");
     Say("queues: %d streams wait, 6 rounds in %.0f ms\n", streams, (Now() - begin) * 1e3);
-    Close({a});
-  }
-
-  // A wait that is pending for a second: other streams' work goes on, and the worker is there only
-  // now and then.
-  void Late() {
-    const grtComm_t a = Comm("a"), b = Comm("b");
-    const Subject x = Make(OpKind::kAllReduce, 1000), y = Make(OpKind::kAllReduce, 1000);
-    AwaitOp(Do(x, a, nullptr, grtOrderDetached, true));
-    AwaitOp(Do(y, b, nullptr, grtOrderDetached, true));
-    Meet();
-    grtStats_t before = GRT_STATS_INITIALIZER, after = GRT_STATS_INITIALIZER;
-    Ok(grtGetStats(a, &before), "stats");
-    const double begin = Now();
-    Before(x, one_);
-    if (r_ == n_ - 1) {
-      Sleep(1000);
-      AwaitOp(Do(x, a, one_, grtOrderDeferred, true));
-    } else {
-      const grtOp_t op = Do(x, a, one_, grtOrderDeferred, true);
-      Ok(grtStreamJoin(one_), "join");
-      After(x, one_);
-      timespec cpu_before, cpu_after;
-      clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_before);
-      Sleep(500);
-      clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_after);
-      const double cpu = static_cast<double>(cpu_after.tv_sec - cpu_before.tv_sec) +
-                         static_cast<double>(cpu_after.tv_nsec - cpu_before.tv_nsec) * 1e-9;
-      const double other = Now();
-      Before(y, two_);
-      Sync(two_, "another stream");
-      const double took = Now() - other;
-      AwaitOp(op);
-      Ok(grtGetStats(a, &after), "stats");
-      Say("late: op after %.0f ms; %llu instances, resident %.1f ms; another stream's kernels took "
-          "%.2f ms; %.1f ms of CPU in 500\n",
-          (Now() - begin) * 1e3, static_cast<unsigned long long>(after.quits - before.quits),
-          static_cast<double>(after.residency_ns - before.residency_ns) * 1e-6, took * 1e3,
-          cpu * 1e3);
-    }
-    if (r_ == n_ - 1) After(x, one_);
-    Finish("late");
-    // Nothing is outstanding now: nobody is awake.
-    timespec cpu_before, cpu_after;
-    Sleep(50);
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_before);
-    Sleep(500);
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_after);
-    const double idle = static_cast<double>(cpu_after.tv_sec - cpu_before.tv_sec) +
-                        static_cast<double>(cpu_after.tv_nsec - cpu_before.tv_nsec) * 1e-9;
-    Say("late: %.2f ms of CPU in 500 with nothing outstanding\n", idle * 1e3);
-    if (idle > 0.01) p_.Fail("somebody is awake");
-    Close({a, b});
-  }
-
-  // On streams that are captured: refused, and the capture goes on.
-  void Refused() {
-    const grtComm_t a = Comm("a");
-    const Subject x = Make(OpKind::kAllReduce, 1000), y = Make(OpKind::kAllReduce, 1000);
-    AwaitOp(Do(x, a, nullptr, grtOrderDetached, true));
-    Before(x, two_);
-    Sync(two_, "input");
-    const grtOp_t op =
-        r_ == 0 ? Do(x, a, two_, grtOrderDeferred, true) : nullptr;  // the others come later
-    Begin(one_);
-    Before(y, one_);
-    for (const grtOrder_t order : {grtOrderDeferred, grtOrderDetached}) {
-      const grtOpDesc_t d = Describe(y, a, order);
-      Need(grtSubmit(&d, one_, nullptr), grtNotSupported, "on a captured stream");
-    }
-    if (op != nullptr)
-      Need(grtOpStreamWait(op, one_), grtNotSupported, "a captured stream that waits");
-    Ok(grtStreamJoin(one_), "nothing to join");
-    const cudaGraphExec_t graph = End(one_);
-    Launch(graph, one_);
-    Sync(one_, "the graph");
-    Meet();
-    if (op == nullptr) {
-      AwaitOp(Do(x, a, two_, grtOrderDeferred, true));
-    } else {
-      AwaitOp(op);
-    }
-    After(x, two_);
-    Finish("refused");
-    Cuda(cudaGraphExecDestroy(graph), "destroy");
-    Say("refused: captured streams are\n");
-    Close({a});
-  }
-
-  // Called once each, with the result, whatever the order; one that blocks holds no operation back.
-  void Callbacks() {
-    const grtComm_t a = Comm("a"), b = Comm("b");
-    struct Called {
-      std::atomic<int> times{0}, wrong{0};
-      std::atomic<bool> blocks{false}, goes_on{false};
-      grtResult_t wanted = grtSuccess;
-    };
-    static Called called;
-    const Subject x = Make(OpKind::kAllReduce, 1000);
-    const auto count = [](void* user, grtResult_t result) {
-      Called& c = *static_cast<Called*>(user);
-      if (result != c.wanted) ++c.wrong;
-      ++c.times;
-    };
-    const grtOrder_t orders[] = {grtOrderStrict, grtOrderDeferred, grtOrderDetached};
-    int wanted = 0;
-    for (int i = 0; i < 300; ++i) {
-      p_.At("callback %d", i);
-      const grtOp_t op = Do(x, a, one_, orders[i % 3], true);
-      Ok(grtOpOnDone(op, count, &called), "on done");
-      ++wanted;
-      if (i % 7 == 0) {
-        Ok(grtOpWait(op, kPatience), "wait");
-        Ok(grtOpOnDone(op, count, &called), "on done, when it is");
-        ++wanted;
-      }
-      Ok(grtOpFree(op), "free");  // they are called all the same
-    }
-    const double begin = Now();
-    while (called.times < wanted && Now() - begin < 10) Sleep(1);
-    Sleep(20);
-    if (called.times != wanted || called.wrong != 0) {
-      p_.Fail(std::to_string(called.times) + " calls, not " + std::to_string(wanted) + ", " +
-              std::to_string(called.wrong) + " with another result");
-    }
-    grtOp_t op = Do(x, a, one_, grtOrderDetached, true);
-    Ok(grtOpOnDone(
-           op,
-           [](void* user, grtResult_t) {
-             Called& c = *static_cast<Called*>(user);
-             c.blocks = true;
-             while (!c.goes_on) Sleep(1);
-           },
-           &called),
-       "on done");
-    Ok(grtOpFree(op), "free");
-    for (int i = 0; i < 50; ++i) AwaitOp(Do(x, a, one_, orders[i % 3], true));
-    called.goes_on = true;
-    // One that never comes, and is aborted.
-    called.wanted = grtAborted;
-    called.times = 0;
-    Meet();
-    if (r_ == 0) {
-      op = Do(x, b, one_, grtOrderDeferred, true);
-      Ok(grtOpOnDone(op, count, &called), "on done");
-      Sleep(50);
-      if (called.times != 0) p_.Fail("called before it was done");
-      Ok(grtCommAbort(b), "abort");
-      const double aborted = Now();
-      while (called.times == 0 && Now() - aborted < 10) Sleep(1);
-      if (called.times != 1 || called.wrong != 0) p_.Fail("not told of an abort");
-      Ok(grtOpFree(op), "free");
-    } else {
-      Ok(grtCommAbort(b), "abort");
-    }
-    Say("callbacks: %d, once each\n", wanted + 1);
     Close({a});
   }
 
@@ -663,42 +343,19 @@ class Runner : public testing::Member {
     Close({a});
   }
 
-  static constexpr size_t kScratch = 256 << 20;
-  const std::string what_;
-  const bool by_kernel_;
-  RankProcess& p_;
-  cudaStream_t one_ = nullptr, two_ = nullptr;
-  void* scratch_ = nullptr;
-  int met_ = 0;
+  static constexpr testing::Case<Runner> kCases[] = {
+      {"priority", &Runner::Priority}, {"deferred", &Runner::DeferredOrders},
+      {"behind", &Runner::Behind},     {"joins", &Runner::Joins},
+      {"groups", &Runner::Groups},     {"syncs", &Runner::Syncs},
+      {"queues", &Runner::Queues},     {"cost", &Runner::Cost},
+      {"kinds", &Runner::Kinds},
+  };
 };
-
-int Main(int argc, char** argv) {
-  std::string what;
-  int ranks = 2;
-  bool by_kernel = false;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument == "--kernel") {
-      by_kernel = true;
-    } else if (argument == "--ranks" && i + 1 < argc) {
-      ranks = atoi(argv[++i]);
-    } else {
-      what = argument;
-    }
-  }
-  if (what.empty() || ranks < 2 || ranks > testing::kMostRanks) {
-    fprintf(stderr, "usage: gordian-runtime-order-cases CASE [--ranks N] [--kernel]\n");
-    return 2;
-  }
-  const uint32_t may_die = what == "death" ? 1u << (ranks - 1) : 0;
-  const int result = testing::RunRanks(ranks, 60, 12, may_die, [&](RankProcess& process) {
-    return Runner(what, by_kernel, process).Run();
-  });
-  printf("%s %s --ranks %d\n", result == 0 ? "PASS" : "FAIL", what.c_str(), ranks);
-  return result;
-}
 
 }  // namespace
 }  // namespace gordian::runtime::cuda
 
-int main(int argc, char** argv) { return gordian::runtime::cuda::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return gordian::testing::RunCase<gordian::runtime::cuda::Runner>(
+      argc, argv, "gordian-runtime-order-cases", "");
+}
