@@ -211,25 +211,50 @@ void Worker::TakeTurn(void* argument) {
   if (rings) worker.wake_.notify_one();
 }
 
-Status Worker::StreamWait(uint32_t ticket, cudaStream_t stream) {
+Status Worker::StreamWait(std::vector<uint32_t> tickets, cudaStream_t stream) {
   std::vector<std::shared_ptr<void>> notes;
   {
     std::lock_guard<std::mutex> held(lock_);
-    if (queue_->IsDone(ticket)) return Status::Ok();
-    notes = queue_->NotesBefore(ticket);
+    std::erase_if(tickets, [this](uint32_t ticket) { return queue_->IsDone(ticket); });
+    for (const uint32_t ticket : tickets) {
+      for (std::shared_ptr<void>& note : queue_->NotesBefore(ticket)) notes.push_back(std::move(note));
+    }
   }
-  cudaError_t e = cudaSuccess;
+  if (tickets.empty()) return Status::Ok();
+  std::sort(notes.begin(), notes.end());
+  notes.erase(std::unique(notes.begin(), notes.end()), notes.end());
   for (const std::shared_ptr<void>& note : notes) {
-    if (e == cudaSuccess) e = cudaStreamWaitEvent(stream, static_cast<Marks::Mark*>(note.get())->event, 0);
+    const cudaError_t e = cudaStreamWaitEvent(stream, static_cast<Marks::Mark*>(note.get())->event, 0);
+    if (Status s = Cuda(e, "waiting until an operation may begin"); !s.ok()) return s;
   }
-  if (Status s = Cuda(e, "waiting until an operation may begin"); !s.ok()) return s;
-  const uint32_t* const word = queue_->WordOf(ticket);
-  if (config_.waits_by_kernel) return Cuda(LaunchAwaitWord(word, ticket, stream), "waiting for an operation");
+  return EnqueueWaits(tickets, stream);
+}
+
+Status Worker::EnqueueWaits(const std::vector<uint32_t>& tickets, cudaStream_t stream) {
+  int device = -1;
+  if (Status s = Cuda(cudaGetDevice(&device), "asking for the device"); !s.ok()) return s;
+  if (config_.waits_by_kernel && device == device_index_) {  // the kernel reads the worker's memory
+    for (size_t begin = 0; begin < tickets.size(); begin += kJoinTickets) {
+      JoinTickets some{};
+      some.count = static_cast<uint32_t>(std::min<size_t>(tickets.size() - begin, kJoinTickets));
+      std::copy_n(tickets.begin() + static_cast<std::ptrdiff_t>(begin), some.count, some.of);
+      if (Status s = Cuda(LaunchJoin(View(0), some, stream), "waiting for operations"); !s.ok()) return s;
+    }
+    return Status::Ok();
+  }
   std::string why;
   const Driver* const driver = LoadDriver(&why);
   if (driver == nullptr) return Status::Unavailable(why);
-  const CUresult r = driver->stream_wait_value(stream, reinterpret_cast<CUdeviceptr>(word), ticket, CU_STREAM_WAIT_VALUE_GEQ);
-  return r == CUDA_SUCCESS ? Status::Ok() : Status::Internal("a stream's wait for a word: " + std::to_string(r));
+  for (const uint32_t ticket : tickets) {
+    const auto word = reinterpret_cast<CUdeviceptr>(queue_->WordOf(ticket));
+    const CUresult r = driver->stream_wait_value(stream, word, ticket, CU_STREAM_WAIT_VALUE_GEQ);
+    if (r != CUDA_SUCCESS) return Status::Internal("a stream's wait for a word: " + std::to_string(r));
+  }
+  return Status::Ok();
+}
+
+WorkerView Worker::View(uint32_t instance) const {
+  return {host_,        device_, stop_, instance, config_.policy, config_.spin, config_.idle_quit_us * 1000, config_.stuck_quit_us * 1000};
 }
 
 void Worker::Forget(uint64_t port) {
@@ -262,8 +287,7 @@ void Worker::Watch() {
       continue;
     }
     queue_->list()->Starting();
-    const WorkerView view{host_,        device_,      stop_, queue_->list()->instance(), config_.policy,
-                          config_.spin, config_.idle_quit_us * 1000, config_.stuck_quit_us * 1000};
+    const WorkerView view = View(queue_->list()->instance());
     held.unlock();
     cudaError_t e = config_.launch ? config_.launch(view, config_.blocks, stream_)
                                    : LaunchWorker(view, config_.blocks, stream_);
@@ -317,8 +341,15 @@ Status Detached::Wait(uint64_t timeout_ns) const {
   return worker_ == nullptr ? Status::Ok() : worker_->Wait(ticket_, timeout_ns);
 }
 
-Status Detached::StreamWait(cudaStream_t stream) const {
-  return worker_ == nullptr ? Status::Ok() : worker_->StreamWait(ticket_, stream);
+Status Detached::StreamWait(const std::vector<Detached>& operations, cudaStream_t stream) {
+  std::shared_ptr<Worker> worker;
+  std::vector<uint32_t> tickets;
+  for (const Detached& operation : operations) {
+    if (operation.worker_ == nullptr) continue;
+    worker = operation.worker_;
+    tickets.push_back(operation.ticket_);
+  }
+  return worker == nullptr ? Status::Ok() : worker->StreamWait(std::move(tickets), stream);
 }
 
 }  // namespace gordian::runtime::cuda

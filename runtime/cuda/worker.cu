@@ -13,23 +13,24 @@ __global__ void __launch_bounds__(kCarrierThreads, 2) ResidentWorker(const __gri
   BeResident(block, view);
 }
 
-// What the word's writer has seen and stored is there for the stream's later work.
-__global__ void AwaitWord(const uint32_t* word, uint32_t value) {
-  if (word == nullptr) return;
-  while (static_cast<int32_t>(LoadHostWord(word) - value) < 0) __nanosleep(500);
-  FenceSystem();
+__global__ void __launch_bounds__(kCarrierThreads, 2)
+    JoinOperations(const __grid_constant__ WorkerView view, const __grid_constant__ JoinTickets tickets) {
+  if (view.device == nullptr) return;
+  __shared__ WorkerBlock::Shared shared;
+  WorkerBlock block(&shared);
+  HelpUntilEnded(block, view, tickets);
 }
 
 }  // namespace
 
 cudaError_t PreloadWorker(cudaStream_t stream) {
-  const cudaError_t e = LaunchAwaitWord(nullptr, 0, stream);
+  const cudaError_t e = LaunchJoin({}, {}, stream);
   return e == cudaSuccess ? LaunchWorker({}, 1, stream) : e;
 }
 
-cudaError_t LaunchAwaitWord(const uint32_t* word, uint32_t value, cudaStream_t stream) {
-  void* arguments[] = {&word, &value};
-  return cudaLaunchKernel(reinterpret_cast<const void*>(&AwaitWord), dim3(1), dim3(1), arguments, 0, stream);
+cudaError_t LaunchJoin(const WorkerView& view, const JoinTickets& tickets, cudaStream_t stream) {
+  void* arguments[] = {const_cast<WorkerView*>(&view), const_cast<JoinTickets*>(&tickets)};
+  return cudaLaunchKernel(reinterpret_cast<const void*>(&JoinOperations), dim3(1), dim3(kCarrierThreads), arguments, 0, stream);
 }
 
 cudaError_t LaunchWorker(const WorkerView& view, uint32_t blocks, cudaStream_t stream) {

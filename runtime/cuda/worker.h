@@ -4,9 +4,9 @@
 // a thread starts it, and sleeps while nothing is outstanding.
 //
 // What is submitted behind a stream's work is published by a host function on that stream, which calls nothing of
-// CUDA's. A stream that waits does so for a word in host memory, by an operation of its hardware queue or by a kernel
-// of one block; a wait is enqueued behind the host functions that it needs (by events), so that none of them can stand
-// behind it in a hardware queue.
+// CUDA's. A stream that waits does so for a word in host memory, by an operation of its hardware queue, or by a kernel
+// of one block that helps meanwhile (worker_join_device.h); a wait is enqueued behind the host functions that it needs
+// (by events), so that none of them can stand behind it in a hardware queue.
 //
 // So calls that wait for the whole device (cudaDeviceSynchronize, cudaFree, ...) may stand between detached
 // operations, in different orders on different ranks: they return when the worker has quit, *before* the
@@ -42,7 +42,9 @@ struct WorkerConfig {
   int64_t idle_quit_us = 100;
   int64_t stuck_quit_us = 200;
   WorkerGaps gaps;
-  bool waits_by_kernel = false;  // streams that wait: not by their hardware queue
+  // How streams wait. A hardware queue that waits keeps whatever shares it from starting, the worker's next instance too
+  // if that does; a kernel takes a block's place, and then all goes on that it can do itself.
+  bool waits_by_kernel = false;
   // Starts another kernel with the same protocol instead. For experiments.
   std::function<cudaError_t(const WorkerView&, uint32_t blocks, cudaStream_t)> launch;
 };
@@ -55,9 +57,9 @@ class Detached {
   bool IsDone() const;
   // If it is: ok, or why it never will be done.
   Status Result() const;
-  // Later work of `stream` waits for it: it is done then, or never will be. Never waits itself. Not on a stream that is
-  // captured. The stream's device must be current.
-  Status StreamWait(cudaStream_t stream) const;
+  // Later work of `stream` waits for all of them, which are of one domain: they are done then, or never will be. Never
+  // waits itself. Not on a stream that is captured. The stream's device must be current.
+  static Status StreamWait(const std::vector<Detached>& operations, cudaStream_t stream);
   // Ok when it is done: its output is there for whatever the host does then, kernels it launches included.
   // kDeadline: unfinished after `timeout_ns`. Else why it never will be done.
   Status Wait(uint64_t timeout_ns) const;
@@ -106,7 +108,9 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void Watch();
   Status Wait(uint32_t ticket, uint64_t timeout_ns);
   Status ResultOf(uint32_t ticket);
-  Status StreamWait(uint32_t ticket, cudaStream_t stream);
+  Status StreamWait(std::vector<uint32_t> tickets, cudaStream_t stream);
+  Status EnqueueWaits(const std::vector<uint32_t>& tickets, cudaStream_t stream);
+  WorkerView View(uint32_t instance) const;
   // With the lock held: ok, or why no operation will be done any more.
   Status Alive() const;
   // Likewise, if so: streams and threads that wait go on.

@@ -19,6 +19,7 @@ class WorkerBlock : public DeviceBlock {
   __device__ Work& Entry() { return shared_.block.entry; }
   __device__ WalkRoom* Walk() { return &shared_.walk; }
   __device__ void Rest() {}
+  __device__ void Doze() { __nanosleep(1000); }
   __device__ void Point() {}
 
  private:

@@ -84,6 +84,7 @@ struct WorkerDevice {
   alignas(128) uint64_t admission;  // instance << 32 | closed << 31 | blocks that have started
   uint64_t arrived;                 // instance << 32 | blocks that have left
   alignas(128) uint64_t published;  // as the host's: what was taken in
+  uint64_t taking;                  // 1: a block is at that
   uint32_t head;                    // operations below it are done
   alignas(128) uint32_t progress;
   uint32_t visits, switches;
@@ -393,7 +394,7 @@ GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint3
 struct Leader {
   uint64_t started = 0, looked = 0, stop_looked = 0;
   uint64_t quiet_since = 0;   // nothing has gone on since
-  uint64_t published = 0;     // as the host's word
+  uint64_t published = 0;     // what was taken in
   uint32_t head = 0;
   uint32_t progress = 0;
 };
@@ -417,9 +418,27 @@ GRT_HD inline void CopyIn(Block& b, const WorkerView& v, uint64_t from, uint64_t
   b.Sync();
 }
 
-// By all threads of the leader: copies it, and shows it to all blocks.
 template <typename Block>
-GRT_HD inline void TakeIn(Block& b, const WorkerView& v, uint64_t from, uint64_t to) {
+GRT_HD inline uint64_t BroadcastWide(Block& b, uint64_t value) {
+  const uint32_t low = b.Broadcast(static_cast<uint32_t>(value));
+  return uint64_t{b.Broadcast(static_cast<uint32_t>(value >> 32))} << 32 | low;
+}
+
+// By all threads: takes in what was published, and shows it to all blocks. The leader does that, and who helps while a
+// stream waits (worker_join_device.h): one at a time, who finds another one at it need not.
+template <typename Block>
+GRT_HD inline void TakeIn(Block& b, const WorkerView& v) {
+  uint32_t is_ours = 0;
+  uint64_t from = 0, to = 0;
+  if (b.Thread() == 0 && CompareAndSwap(&v.device->taking, 0, 1)) {
+    is_ours = 1;
+    from = LoadWordAcquire(&v.device->published);
+    to = LoadHostWide(&v.host->published);
+  }
+  b.Point();
+  if (b.Broadcast(is_ours) == 0) return;
+  from = BroadcastWide(b, from);
+  to = BroadcastWide(b, to);
   CopyIn(b, v, from, to);
   const auto first = static_cast<uint32_t>(from);
   for (uint32_t id = first + b.Thread(); static_cast<int32_t>(static_cast<uint32_t>(to) - id) > 0; id += b.Threads()) {
@@ -428,7 +447,9 @@ GRT_HD inline void TakeIn(Block& b, const WorkerView& v, uint64_t from, uint64_t
     StoreWordRelease(&v.device->left[id % kDetachedEntries], LeftWord(id, channels, channels));
   }
   b.Sync();
-  if (b.Thread() == 0) StoreWordRelease(&v.device->published, to);
+  if (b.Thread() != 0) return;
+  StoreWordRelease(&v.device->published, to);
+  StoreWordRelease(&v.device->taking, 0);
 }
 
 // The protocol of core/life.h, by thread 0. `must`: whatever was published. False: it goes on.
@@ -466,6 +487,7 @@ GRT_HD inline bool Quit(Block& b, const WorkerView& v, const Leader& leader, boo
 template <typename Block>
 GRT_HD inline bool Lead(Block& b, const WorkerView& v, Leader* leader, uint64_t* published) {
   const uint64_t now = b.Now();
+  leader->published = LoadWordAcquire(&v.device->published);
   const auto tail = static_cast<uint32_t>(leader->published);
   while (leader->head != tail && IsDetachedDone(v, leader->head)) ++leader->head;
   StoreRelaxed(&v.device->head, leader->head);
@@ -490,12 +512,6 @@ GRT_HD inline bool Lead(Block& b, const WorkerView& v, Leader* leader, uint64_t*
   if (Quit(b, v, *leader, must)) return true;
   leader->quiet_since = now;
   return false;
-}
-
-template <typename Block>
-GRT_HD inline uint64_t BroadcastWide(Block& b, uint64_t value) {
-  const uint32_t low = b.Broadcast(static_cast<uint32_t>(value));
-  return uint64_t{b.Broadcast(static_cast<uint32_t>(value >> 32))} << 32 | low;
 }
 
 // What a block of an instance does, from its start to its end.
@@ -540,11 +556,7 @@ GRT_HD inline void BeResident(Block& b, const WorkerView& v) {
       if (leads) return;
       break;
     }
-    if (state == 2) {
-      const uint64_t before = BroadcastWide(b, leader.published);
-      leader.published = BroadcastWide(b, published);
-      TakeIn(b, v, before, leader.published);
-    }
+    if (state == 2) TakeIn(b, v);
     const bool looks = IsLookRound(&look, places);
     if (!WorkOnce(b, v, static_cast<uint32_t>(number), places, looks, &composed)) b.Rest();
   }

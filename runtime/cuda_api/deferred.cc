@@ -15,8 +15,9 @@ bool Conflicts(const Touched& later, const Touched& earlier) {
   return ReadsOf(later, earlier) || WritesOver(later, earlier);
 }
 
-grtResult_t StreamWaits(const Detached& operation, cudaStream_t stream) {
-  if (operation.IsDone()) return grtSuccess;
+grtResult_t StreamWaits(const std::vector<Detached>& operations, cudaStream_t stream) {
+  const auto is_done = [](const Detached& operation) { return operation.IsDone(); };
+  if (std::all_of(operations.begin(), operations.end(), is_done)) return grtSuccess;
   bool captured = false;
   if (IsCaptured(stream, &captured) != cudaSuccess) return grtUnhandledCudaError;
   if (captured) return grtNotSupported;  // a launch of the graph would wait for what is long done
@@ -24,7 +25,7 @@ grtResult_t StreamWaits(const Detached& operation, cudaStream_t stream) {
   if (process == nullptr) return grtInvalidUsage;
   const OnDevice on(process->device());
   process->domain().Foreign(stream);
-  return operation.StreamWait(stream).ok() ? grtSuccess : grtUnhandledCudaError;
+  return Detached::StreamWait(operations, stream).ok() ? grtSuccess : grtUnhandledCudaError;
 }
 
 void Deferred::Add(Process* process, cudaStream_t stream, const Detached& operation,
@@ -44,15 +45,14 @@ grtResult_t Deferred::Join(Process* process, cudaStream_t stream) {
     all = std::move(at->second);
     unjoined_.erase(at);
   }
-  for (size_t i = 0; i < all.size(); ++i) {
-    const grtResult_t result = StreamWaits(all[i].operation, stream);
-    if (result == grtSuccess) continue;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    std::vector<One>& unjoined = unjoined_[{process, stream}];
-    unjoined.insert(unjoined.begin(), all.begin() + static_cast<std::ptrdiff_t>(i), all.end());
-    return result;
-  }
-  return grtSuccess;
+  std::vector<Detached> operations;
+  for (const One& one : all) operations.push_back(one.operation);
+  const grtResult_t result = StreamWaits(operations, stream);
+  if (result == grtSuccess) return result;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<One>& unjoined = unjoined_[{process, stream}];
+  unjoined.insert(unjoined.begin(), all.begin(), all.end());
+  return result;
 }
 
 grtResult_t Deferred::JoinIfConflict(Process* process, cudaStream_t stream,

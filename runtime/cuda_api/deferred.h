@@ -47,9 +47,9 @@ class Deferred {
 // Whether an operation may not be carried beside an earlier one.
 bool Conflicts(const Touched& later, const Touched& earlier);
 
-// Later work of the stream, of any device in use, waits for an operation. grtNotSupported: the
-// stream is captured.
-grtResult_t StreamWaits(const Detached& operation, cudaStream_t stream);
+// Later work of the stream, of any device in use, waits for operations, which are of one device. grtNotSupported: the
+// stream is captured, and they are not all done.
+grtResult_t StreamWaits(const std::vector<Detached>& operations, cudaStream_t stream);
 
 }  // namespace gordian::runtime::cuda
 

@@ -68,7 +68,7 @@ grtResult_t grtOpStreamWait(grtOp_t op, cudaStream_t stream) {
   return Guarded([&]() -> grtResult_t {
     const RelaxedCapture relaxed;
     const Operation& operation = *op->operation;
-    if (operation.event == nullptr) return StreamWaits(operation.detached, stream);
+    if (operation.event == nullptr) return StreamWaits({operation.detached}, stream);
     if (Process* process = Process::Of(stream)) process->domain().Foreign(stream);
     return cudaStreamWaitEvent(stream, operation.event, 0) == cudaSuccess ? grtSuccess
                                                                           : grtUnhandledCudaError;

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/cuda/worker_join_device.h"
 #include "runtime/cuda/worker_queue.h"
 #include "tests/unit/runtime_cuda/host_cases.h"
 #include "tests/unit/runtime_cuda/host_world.h"
@@ -31,6 +32,7 @@ class WorkerHostBlock : public HostBlock {
   Work& Entry() { return entry_; }
   WalkRoom* Walk() { return &walk_; }
   void Rest() { fibers_->Yield(); }
+  void Doze() { fibers_->Yield(); }
   void Point() {
     if ((*random_)() % 2 == 0) fibers_->Yield();
   }
@@ -95,6 +97,14 @@ class HostWorker {
     if (rings_not_) __atomic_store_n(&host_->life, kRunning, __ATOMIC_SEQ_CST);
     Locked([&] { return queue_.Ready(ticket, [this] { Point(); }); });
   }
+  // As a stream's kernel that waits for them.
+  void HelpUntilEnd(const JoinTickets& tickets) {
+    WorkerHostBlock block(0, 1, fibers_, random_);
+    const WorkerView view = view_;
+    HelpUntilEnded(block, view, tickets);
+  }
+  // No instance starts any more: its hardware queue is another's.
+  void StartNothing() { starts_nothing_ = true; }
   bool IsDone(uint32_t ticket) const { return queue_.IsDone(ticket); }
   // As a call that waits for the whole device: returns when nothing is there.
   void WaitForDevice() {
@@ -140,7 +150,7 @@ class HostWorker {
       if (!is_locked_) Locked([&] { return queue_.Flush([this] { Point(); }); });
       WorkerList& list = *queue_.list();
       if (stopped() || (no_more_ && list.Idle())) break;
-      if (list.StartAt(now) > now) continue;
+      if (list.StartAt(now) > now || starts_nothing_) continue;
       list.Starting();
       Point();
       EXPECT_EQ(left_, 0u);
@@ -164,7 +174,7 @@ class HostWorker {
   bool is_locked_ = false;
   WorkerView view_{};
   uint32_t stop_ = 0, launched_ = 0, left_ = 0;
-  bool no_more_ = false, over_ = false, rings_not_ = false;
+  bool no_more_ = false, over_ = false, rings_not_ = false, starts_nothing_ = false;
 };
 
 // So many seeds, or as many as GORDIAN_TEST_ORDERS says.
@@ -188,6 +198,10 @@ struct Job {
   uint32_t priorities = 1;  // so many, drawn for each operation and rank
   uint32_t streams = 0;     // most operations are called on one of so many, which come to them at some time
   bool as_they_come = false;  // and only then are they handed over at all
+  bool helps = false;         // a stream of each rank waits for all, by a kernel that helps
+  bool helps_each = false;    // likewise, for each operation by itself
+  bool starts_nothing = false;
+  bool same_order = false;    // on all ranks
   // Of a rank; null: the resident worker.
   std::function<Body(uint32_t rank)> body;
 };
@@ -226,6 +240,7 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
     if (job.body) body = job.body(r);
     workers.push_back(std::make_unique<HostWorker>(job.timing, job.blocks, job.policy, body, &fibers, &random));
     if (job.rings_not) workers.back()->RingNot();
+    if (job.starts_nothing) workers.back()->StartNothing();
   }
   Outcome outcome;
   std::vector<std::shared_ptr<void>> kept;
@@ -250,7 +265,7 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
   for (uint32_t r = 0; r < job.ranks; ++r) {
     std::vector<uint32_t> order;
     for (uint32_t p = 0; p < job.ports; ++p) order.insert(order.end(), job.each, p);
-    std::shuffle(order.begin(), order.end(), random);
+    if (!job.same_order) std::shuffle(order.begin(), order.end(), random);
     fibers.Add([&, r, order] {
       HostWorker& worker = *workers[r];
       struct Open {
@@ -290,9 +305,18 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
         }
         open.push_back(std::move(o));
         if (job.waits_for_device) worker.WaitForDevice();
+        if (job.helps_each) {
+          worker.HelpUntilEnd({1, {*open.back().ticket}});
+          if (!worker.stopped()) fibers.Progress();
+        }
         while (job.waits_for_each && !worker.IsDone(*open.back().ticket) && !worker.stopped()) fibers.Yield();
         if (random() % 4 == 0) fibers.Yield();
       }
+      JoinTickets tickets{};
+      for (const Open& o : open) {
+        if (job.helps && tickets.count < kJoinTickets) tickets.of[tickets.count++] = *o.ticket;
+      }
+      if (job.helps) worker.HelpUntilEnd(tickets);
       for (const Open& o : open) {
         while ((*o.ticket == 0 || !worker.IsDone(*o.ticket)) && !worker.stopped()) fibers.Yield();
         if (worker.stopped()) break;

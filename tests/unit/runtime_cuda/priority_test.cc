@@ -118,7 +118,7 @@ uint32_t Rounds(bool ages, uint32_t most) {
     uint64_t taken = 0;
     while (!queue.IsDone(patient) && rounds < most) {
       queue.Add({make(1), 1, 1, 0}, true, &urgent, [] {});
-      TakeIn(b, view, taken, host->published);
+      TakeIn(b, view);
       taken = host->published;
       const bool looks = IsLookRound(&look, 1);
       const uint32_t progress = device->progress;

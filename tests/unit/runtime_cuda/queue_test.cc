@@ -59,6 +59,44 @@ TEST(QueueTest, NoSubmissionIsLostBehindStreams) {
   EXPECT_GT(instances, Seeds(150) * 10);
 }
 
+// Streams that wait by a kernel that helps, beside the worker and without it.
+TEST(QueueTest, WaitsThatHelp) {
+  for (uint64_t seed = 1; seed <= Seeds(60); ++seed) {
+    Job job = OnStreams(seed);
+    job.helps = true;
+    job.starts_nothing = seed % 2 == 0;
+    job.priorities = 1 + seed % 3;
+    const Outcome o = RunJob(job, seed);
+    EXPECT_TRUE(o.finished) << "seed " << seed;
+    EXPECT_EQ(o.wrong, 0u) << "seed " << seed;
+    EXPECT_EQ(o.instances == 0, job.starts_nothing) << "seed " << seed;
+  }
+}
+
+// The twin: they do not help, and the worker cannot start.
+TEST(QueueTest, WaitsThatDoNotHelpDoNotEnd) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    Job job = OnStreams(seed);
+    job.starts_nothing = true;
+    EXPECT_FALSE(RunJob(job, seed).finished) << "seed " << seed;
+  }
+}
+
+// More rounds of the list than it has places for, by who helps alone.
+TEST(QueueTest, HelpersGoRoundTheList) {
+  Job job;
+  job.ports = 3;
+  job.each = kDetachedEntries;
+  job.only_all_reduce = true;
+  job.waits_for_each = true;
+  job.helps_each = true;
+  job.starts_nothing = true;
+  job.same_order = true;
+  const Outcome o = RunJob(job, 1);
+  EXPECT_TRUE(o.finished);
+  EXPECT_EQ(o.wrong, 0u);
+}
+
 // Without a device: what is in the list, in its order.
 class Table : public testing::Test {
  protected:
