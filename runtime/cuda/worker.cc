@@ -233,7 +233,7 @@ Status Worker::StreamWait(std::vector<uint32_t> tickets, cudaStream_t stream) {
 Status Worker::EnqueueWaits(const std::vector<uint32_t>& tickets, cudaStream_t stream) {
   int device = -1;
   if (Status s = Cuda(cudaGetDevice(&device), "asking for the device"); !s.ok()) return s;
-  if (config_.waits_by_kernel && device == device_index_) {  // the kernel reads the worker's memory
+  if (!config_.waits_by_queue && device == device_index_) {  // the kernel reads the worker's memory
     for (size_t begin = 0; begin < tickets.size(); begin += kJoinTickets) {
       JoinTickets some{};
       some.count = static_cast<uint32_t>(std::min<size_t>(tickets.size() - begin, kJoinTickets));

@@ -4,8 +4,8 @@
 // a thread starts it, and sleeps while nothing is outstanding.
 //
 // What is submitted behind a stream's work is published by a host function on that stream, which calls nothing of
-// CUDA's. A stream that waits does so for a word in host memory, by an operation of its hardware queue, or by a kernel
-// of one block that helps meanwhile (worker_join_device.h); a wait is enqueued behind the host functions that it needs
+// CUDA's. A stream waits by a kernel of one block that helps meanwhile (worker_join_device.h), or by an operation of its
+// hardware queue, for a word in host memory; a wait is enqueued behind the host functions that it needs
 // (by events), so that none of them can stand behind it in a hardware queue.
 //
 // So calls that wait for the whole device (cudaDeviceSynchronize, cudaFree, ...) may stand between detached
@@ -42,9 +42,9 @@ struct WorkerConfig {
   int64_t idle_quit_us = 100;
   int64_t stuck_quit_us = 200;
   WorkerGaps gaps;
-  // How streams wait. A hardware queue that waits keeps whatever shares it from starting, the worker's next instance too
-  // if that does; a kernel takes a block's place, and then all goes on that it can do itself.
-  bool waits_by_kernel = false;
+  // How streams wait. A kernel takes a block's place, and does itself what it waits for if the worker cannot start; a
+  // hardware queue that waits takes none, and keeps from starting whatever shares it: if that is the worker, all hangs.
+  bool waits_by_queue = false;
   // Starts another kernel with the same protocol instead. For experiments.
   std::function<cudaError_t(const WorkerView&, uint32_t blocks, cudaStream_t)> launch;
 };

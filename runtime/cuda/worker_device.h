@@ -225,7 +225,10 @@ GRT_HD inline StepResult RunChannelOf(Block& b, const Work& w, uint32_t channel,
       continue;
     }
     if (result != StepResult::kAdvanced) return result;
-    if (++steps >= stay.steps) return StepResult::kNotReady;
+    if (++steps >= stay.steps) {
+      if (is_bulk) AnnounceScattered(b, w, channel, &bulk);  // who comes next does not know of it
+      return StepResult::kNotReady;
+    }
     if (v.policy == Policy::kSpinThreshold) stay.spins = SpinsAfterSuccess(v.spin, stay.spins, tries);
     tries = 0;
   }

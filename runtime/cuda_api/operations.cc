@@ -50,6 +50,10 @@ grtResult_t grtOpWait(grtOp_t op, uint64_t timeout_ns) {
   if (op == nullptr) return grtInvalidArgument;
   return Guarded([&]() -> grtResult_t {
     const int64_t deadline_ns = DeadlineIn(timeout_ns);
+    // The worker's own wait looks at a word before it sleeps. However it ends: what there is to say of it is said below.
+    if (op->operation->event == nullptr) {
+      [[maybe_unused]] const gordian::Status ended = op->operation->detached.Wait(timeout_ns);
+    }
     // The driver tells nobody; waits grow to a millisecond.
     for (int64_t pause_ns = 2000;; pause_ns = std::min<int64_t>(pause_ns * 2, 1'000'000)) {
       bool done = false;

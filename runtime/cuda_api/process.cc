@@ -178,7 +178,7 @@ Process::Process(int device, const grtConfig_t& config) : device_(device), user_
   if (config.blocks_base != 0) config_.worker.blocks = config.blocks_base;
   if (config.idle_quit_us != 0) config_.worker.idle_quit_us = config.idle_quit_us;
   if (config.stuck_quit_us != 0) config_.worker.stuck_quit_us = config.stuck_quit_us;
-  config_.worker.waits_by_kernel = config.join_kind == 1;
+  config_.worker.waits_by_queue = config.join_kind == 1;
 }
 
 grtResult_t Process::Prepare() {

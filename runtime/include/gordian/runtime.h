@@ -138,7 +138,9 @@ typedef struct {
   uint32_t idle_quit_us;  /* resident GPU worker; the CPU's sleeps at once */
   uint32_t stuck_quit_us; /* resident GPU worker */
   uint32_t blocks_base, blocks_max; /* resident GPU worker */
-  uint32_t join_kind;     /* GPU: 0 wait-value, 1 wait-kernel */
+  uint32_t join_kind;     /* GPU: how a stream waits for deferred and detached operations. 0: by a kernel of one block
+                             that helps them; 1: by its hardware queue, which must then be nobody else's (streams share
+                             CUDA_DEVICE_MAX_CONNECTIONS of them), or the wait may never end */
   uint32_t grace_ms; /* after an error a strict operation holds its stream so long, or until
                         grtCommAbort, so that later work does not silently read garbage (200) */
   uint32_t reserved[12];

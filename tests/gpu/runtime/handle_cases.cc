@@ -1,7 +1,7 @@
 // How operations that no stream carries end, on real GPUs, through gordian/runtime.h: aborts and
 // deaths, what is awake meanwhile, callbacks, ports.
-//   gordian-runtime-handle-cases CASE [--ranks N] [--kernel]
-// --kernel: streams wait by a kernel, not by their hardware queue. One process a rank, one device
+//   gordian-runtime-handle-cases CASE [--ranks N] [--queue]
+// --queue: streams wait by their hardware queue, not by a kernel. One process a rank, one device
 // each.
 #include <cuda_runtime_api.h>
 
@@ -28,7 +28,7 @@ class Runner : public testing::OrderMember {
 
   // What never comes: abort by another rank, and by the waiting one; streams go on.
   void Faults() {
-    const Subject x = Make(OpKind::kAllReduce, 100'000);
+    const Subject x = Make(OpKind::kAllReduce, 100'000), behind = Make(OpKind::kAllReduce, 100'000);
     double slowest = 0;
     for (int i = 0; i < 6; ++i) {
       p_.At("fault %d", i);
@@ -39,7 +39,7 @@ class Runner : public testing::OrderMember {
         grtOp_t op = Do(x, a, one_, i % 2 == 0 ? grtOrderDeferred : grtOrderDetached, true);
         Ok(grtOpStreamWait(op, one_), "stream wait");
         Ok(grtOpStreamWait(op, two_), "another stream's");
-        Before(x, one_);
+        Before(behind, one_);
         Need(grtOpWait(op, kSecond / 20), grtTimeout, "a wait with a deadline");
         Need(grtCommDestroy(a, kSecond / 20), grtTimeout, "a destroy with a deadline");
         if (cudaStreamQuery(one_) != cudaErrorNotReady) p_.Fail("the stream did not wait");
@@ -238,7 +238,9 @@ class Runner : public testing::OrderMember {
       while (called.times == 0 && Now() - aborted < 10) Sleep(1);
       if (called.times != 1 || called.wrong != 0) p_.Fail("not told of an abort");
       Ok(grtOpFree(op), "free");
+      Meet();
     } else {
+      Meet();
       Ok(grtCommAbort(b), "abort");
     }
     Say("callbacks: %d, once each\n", wanted + 1);

@@ -1,7 +1,7 @@
 // What an operation waits for and what waits for it, on real GPUs, through gordian/runtime.h:
 // deferred and detached operations, streams that wait for them, priorities.
-//   gordian-runtime-order-cases CASE [--ranks N] [--kernel]
-// --kernel: streams wait by a kernel, not by their hardware queue. One process a rank, one device
+//   gordian-runtime-order-cases CASE [--ranks N] [--queue]
+// --queue: streams wait by their hardware queue, not by a kernel. One process a rank, one device
 // each.
 #include <cuda_runtime_api.h>
 
@@ -285,35 +285,43 @@ class Runner : public testing::OrderMember {
     Close({a});
   }
 
-  // What a call costs, and an operation from call to stream.
+  // What calls cost, and an operation between them.
   void Cost() {
     const grtComm_t a = Comm("a");
-    const Subject x = Make(OpKind::kAllReduce, 2);
     const char* names[] = {"strict", "deferred, joined each", "deferred, eight joined together",
-                           "detached, waited for"};
-    for (int how = 0; how < 4; ++how) {
-      const int rounds = 400;
+                           "detached, waited for each"};
+    for (const uint64_t count : {2ul, 500'000ul}) {
       std::vector<Subject> eight;
-      for (int i = 0; i < 8; ++i) eight.push_back(Make(OpKind::kAllReduce, 2));
-      double begin = 0;
-      for (int i = -50; i < rounds; ++i) {
-        p_.At("%s %d", names[how], i);
-        if (i == 0) {
-          Sync(one_, "before");
-          Meet();
-          begin = Now();
+      for (int i = 0; i < 8; ++i) eight.push_back(Make(OpKind::kAllReduce, count));
+      for (int how = 0; how < 4; ++how) {
+        const int rounds = 160;  // not more than the device's queues take
+        double submits = 0, joins = 0, begin = 0;
+        for (int i = -40; i < rounds; ++i) {
+          p_.At("%s %d", names[how], i);
+          if (i == 0) {
+            Sync(one_, "before");
+            Meet();
+            submits = joins = 0;
+            begin = Now();
+          }
+          const double called = Now();
+          const grtOrder_t order = how == 0   ? grtOrderStrict
+                                   : how == 3 ? grtOrderDetached
+                                              : grtOrderDeferred;
+          const grtOp_t op = Do(eight[static_cast<size_t>(how == 2 ? i + 40 : 0) % 8], a,
+                                how == 3 ? nullptr : one_, order, how == 3);
+          submits += Now() - called;
+          const double submitted = Now();
+          if (how == 1 || (how == 2 && (i + 40) % 8 == 7)) Ok(grtStreamJoin(one_), "join");
+          if (how == 3) AwaitOp(op);
+          joins += Now() - submitted;
         }
-        if (how == 0) Do(x, a, one_, grtOrderStrict);
-        if (how == 1) Do(x, a, one_, grtOrderDeferred);
-        if (how == 2) Do(eight[static_cast<size_t>(i + 64) % 8], a, one_, grtOrderDeferred);
-        if (how == 1 || (how == 2 && (i + 64) % 8 == 7)) Ok(grtStreamJoin(one_), "join");
-        if (how == 3) AwaitOp(Do(x, a, nullptr, grtOrderDetached, true));
+        Sync(one_, "the end");
+        Say("cost: %llu B, %s: %.1f us an operation; to submit it %.1f us, to join or wait %.1f "
+            "us\n",
+            static_cast<unsigned long long>(count * 4), names[how], (Now() - begin) / rounds * 1e6,
+            submits / rounds * 1e6, joins / rounds * 1e6);
       }
-      const double called = Now() - begin;
-      Ok(grtStreamJoin(one_), "join");
-      Sync(one_, "the end");
-      Say("cost: 8 B, %s: %.1f us an operation, %.1f us of them calling\n", names[how],
-          (Now() - begin) / rounds * 1e6, called / rounds * 1e6);
       for (const Subject& s : eight) Free(s);
     }
     Close({a});

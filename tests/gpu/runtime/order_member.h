@@ -19,11 +19,11 @@ inline constexpr uint64_t kPatience = 20 * kSecond;
 
 class OrderMember : public Member {
  public:
-  // `by_kernel`: streams wait by a kernel, not by their hardware queue.
-  OrderMember(bool by_kernel, RankProcess& process)
+  // `by_queue`: streams wait by their hardware queue, not by a kernel.
+  OrderMember(bool by_queue, RankProcess& process)
       : Member(process.rank(), process.ranks(),
                [&process](const std::string& why) { process.Fail(why); }),
-        by_kernel_(by_kernel),
+        by_queue_(by_queue),
         p_(process) {}
 
   void Prepare() {
@@ -36,7 +36,7 @@ class OrderMember : public Member {
     grtUniqueId id = {};
     snprintf(id.internal, sizeof id.internal, "%d %s", static_cast<int>(getppid()), name.c_str());
     grtConfig_t config = GRT_CONFIG_INITIALIZER;
-    config.join_kind = by_kernel_ ? 1 : 0;
+    config.join_kind = by_queue_ ? 1 : 0;
     grtComm_t comm = nullptr;
     Ok(grtCommInitRankConfig(&comm, n_, id, r_, &config), "making " + name);
     return comm;
@@ -100,7 +100,7 @@ class OrderMember : public Member {
 
  protected:
   static constexpr size_t kScratch = 256 << 20;
-  const bool by_kernel_;
+  const bool by_queue_;
   RankProcess& p_;
   cudaStream_t one_ = nullptr, two_ = nullptr;
   void* scratch_ = nullptr;
@@ -111,16 +111,16 @@ class OrderMember : public Member {
 template <typename Runner>
 using Case = std::pair<const char*, void (Runner::*)()>;
 
-// CASE [--ranks N] [--kernel] of the command line, in a process a rank.
+// CASE [--ranks N] [--queue] of the command line, in a process a rank.
 template <typename Runner>
 int RunCase(int argc, char** argv, const char* program, const char* may_die) {
   std::string what;
   int ranks = 2;
-  bool by_kernel = false;
+  bool by_queue = false;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
-    if (argument == "--kernel") {
-      by_kernel = true;
+    if (argument == "--queue") {
+      by_queue = true;
     } else if (argument == "--ranks" && i + 1 < argc) {
       ranks = atoi(argv[++i]);
     } else {
@@ -128,12 +128,12 @@ int RunCase(int argc, char** argv, const char* program, const char* may_die) {
     }
   }
   if (what.empty() || ranks < 2 || ranks > kMostRanks) {
-    fprintf(stderr, "usage: %s CASE [--ranks N] [--kernel]\n", program);
+    fprintf(stderr, "usage: %s CASE [--ranks N] [--queue]\n", program);
     return 2;
   }
   const int result =
       RunRanks(ranks, 60, 12, what == may_die ? 1u << (ranks - 1) : 0, [&](RankProcess& process) {
-        Runner runner(by_kernel, process);
+        Runner runner(by_queue, process);
         for (const auto& [name, body] : Runner::kCases) {
           if (what != name) continue;
           runner.Prepare();

@@ -195,6 +195,7 @@ struct Job {
   bool rings_not = false;
   bool only_all_reduce = false;
   bool only_bulk = false;
+  uint64_t most_count = 400;
   uint32_t priorities = 1;  // so many, drawn for each operation and rank
   uint32_t streams = 0;     // most operations are called on one of so many, which come to them at some time
   bool as_they_come = false;  // and only then are they handed over at all
@@ -227,7 +228,7 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
     for (uint32_t i = 0; i < job.each; ++i) {
       Case c;
       c.kind = job.only_all_reduce ? OpKind::kAllReduce : kAll[random() % 8];
-      c.count = 1 + random() % 400;
+      c.count = 1 + random() % job.most_count;
       c.root = static_cast<uint32_t>(random() % job.ranks);
       what[p].push_back(c);
       way[p].push_back(job.only_bulk ? 2 : random() % 4);

@@ -139,6 +139,23 @@ TEST(PriorityTest, NoneStarves) {
   EXPECT_EQ(Rounds(false, kMost), kMost);  // the twin: without the rounds that go along all
 }
 
+// A channel that is left with steps to do has told its peers of all that it has sent: large operations, with little
+// room for what is on its way, so that every chunk is waited for.
+TEST(PriorityTest, WhatIsLeftIsTold) {
+  for (uint64_t seed = 1; seed <= Seeds(60); ++seed) {
+    Job job;
+    job.ranks = seed % 3 == 0 ? 3 : 2;
+    job.blocks = 1 + seed % 2;
+    job.ports = 3;
+    job.only_bulk = true;
+    job.priorities = 3;
+    job.most_count = 4000;
+    const Outcome o = RunJob(job, seed);
+    EXPECT_TRUE(o.finished) << "seed " << seed;
+    EXPECT_EQ(o.wrong, 0u) << "seed " << seed;
+  }
+}
+
 // Whatever the ranks say of it, all operations end.
 TEST(PriorityTest, RanksMayDiffer) {
   for (uint64_t seed = 1; seed <= Seeds(40); ++seed) {
