@@ -61,10 +61,12 @@ typedef enum {
   grtOrderDefault = 0,  /* the communicator's */
   grtOrderStrict = 1,   /* as NCCL: later work of the stream waits for it. It may begin early, where
                            nothing that an observer could tell is changed by that */
-  grtOrderDeferred = 2, /* after earlier work of the stream other than operations; later work waits
-                           from the next grtStreamJoin, group end, strict operation or
-                           grtOpStreamWait */
-  grtOrderDetached = 3  /* no stream waits for it; only by handle */
+  grtOrderDeferred = 2, /* after earlier work of the stream other than operations (on GPUs: other than
+                           deferred ones); later work waits from the next grtStreamJoin, group end,
+                           strict operation or grtOpStreamWait, or operation that uses its memory. Not
+                           on a captured stream (grtNotSupported) */
+  grtOrderDetached = 3  /* no stream waits for it; only by handle, or grtOpStreamWait. Called with a
+                           stream: after that one's earlier work, which is not captured then */
 } grtOrder_t;
 
 /* Numbered as ncclDataType_t. */
@@ -256,12 +258,15 @@ GRT_API grtResult_t grtGroupEnd(void);
 GRT_API grtResult_t grtSubmit(const grtOpDesc_t* desc, cudaStream_t stream, grtOp_t* handle);
 GRT_API grtResult_t grtOpQuery(grtOp_t op); /* grtInProgress, or how it ended */
 GRT_API grtResult_t grtOpWait(grtOp_t op, uint64_t timeout_ns);
+/* Later work of the stream waits for it, and goes on too if it fails. grtNotSupported: the stream is captured, and
+ * the operation (not a strict one) is unfinished. */
 GRT_API grtResult_t grtOpStreamWait(grtOp_t op, cudaStream_t stream);
 /* Called once, on a thread of the library, or at once on the caller's if the operation is done. May
  * call anything but grtCommDestroy, and may block: no operation waits for it. */
 typedef void (*grtDoneFn)(void* user, grtResult_t result);
 GRT_API grtResult_t grtOpOnDone(grtOp_t op, grtDoneFn fn, void* user);
 GRT_API grtResult_t grtOpFree(grtOp_t op); /* allowed before the operation is done */
+/* Later work of the stream waits for its deferred operations. */
 GRT_API grtResult_t grtStreamJoin(cudaStream_t stream);
 GRT_API grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats);
 

@@ -26,17 +26,17 @@ class Runner : public testing::OrderMember {
  public:
   using OrderMember::OrderMember;
 
-  // Eight large operations and a small one behind them; how many of the eight are done when that
-  // is. With equal numbers, with the small one's before theirs.
+  // Eight operations and one that is larger behind them; how many of the eight are done when that
+  // is. With equal numbers, and with its own before theirs.
   void Priority() {
     std::vector<grtComm_t> comms;
     std::vector<Subject> large;
     for (int i = 0; i < 8; ++i) {
       comms.push_back(Comm("large" + std::to_string(i)));
-      large.push_back(Make(OpKind::kAllReduce, 8 << 20));
+      large.push_back(Make(OpKind::kAllReduce, 2 << 20));
     }
     const grtComm_t urgent = Comm("urgent");
-    const Subject small = Make(OpKind::kAllReduce, 1 << 20);
+    const Subject larger = Make(OpKind::kAllReduce, 4 << 20);
     constexpr int kRounds = 8;
     uint64_t done[2] = {};
     double took[2] = {};
@@ -44,7 +44,7 @@ class Runner : public testing::OrderMember {
       const bool equal = round % 2 == 0;
       p_.At("round %d", round);
       for (const Subject& s : large) Before(s, one_);
-      Before(small, one_);
+      Before(larger, one_);
       Sync(one_, "inputs");
       Meet();
       std::vector<grtOp_t> ops(large.size());
@@ -54,7 +54,7 @@ class Runner : public testing::OrderMember {
         Ok(grtSubmit(&d, nullptr, &ops[i]), "large");
       }
       const double begin = Now();
-      grtOp_t op = Do(small, urgent, nullptr, grtOrderDetached, true);
+      grtOp_t op = Do(larger, urgent, nullptr, grtOrderDetached, true);
       while (grtOpQuery(op) == grtInProgress) {
       }
       took[equal] += Now() - begin;
@@ -62,11 +62,11 @@ class Runner : public testing::OrderMember {
       AwaitOp(op);
       for (const grtOp_t other : ops) AwaitOp(other);
       for (const Subject& s : large) After(s, one_);
-      After(small, one_);
+      After(larger, one_);
     }
     Finish("priority");
     const uint64_t with = p_.Sum(done[0]), without = p_.Sum(done[1]);
-    Say("priority: of %d large ones %llu were done before the urgent one (%.0f us), without "
+    Say("priority: of %d others %llu were done before the urgent one (%.0f us), without "
         "priorities %llu (%.0f us)\n",
         8 * kRounds * n_, static_cast<unsigned long long>(with), took[0] / kRounds * 1e6,
         static_cast<unsigned long long>(without), took[1] / kRounds * 1e6);
@@ -240,6 +240,7 @@ class Runner : public testing::OrderMember {
       After(x, two_);
       After(y, two_);
       for (const grtOp_t op : ops) AwaitOp(op);
+      Sync(two_, "the checks");  // before the next inputs
     }
     Finish("syncs");
     Say("syncs: %d rounds with cudaDeviceSynchronize between, %.0f us each\n", rounds,
