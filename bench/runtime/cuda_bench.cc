@@ -6,6 +6,9 @@
 //                              [--two-shot-tiles B] [--move-tiles B] [--stage B]
 //                              [--per-channel B] [--per-more B] [--split N] [--exclusive] [--windows]
 //
+// Two kinds more than collectives, not of "all": exchange, a send to the next rank and a receive from the one before as a group;
+// all_to_all_pairs, an all-to-all by such a group, as programs write it.
+//
 // bytes: of the larger of a rank's two buffers. A sample is a batch of calls between two events, behind a
 // tiny all-reduce of the same library that brings the ranks together; of each sample the slowest rank
 // counts. Columns in microseconds a call. staged: buffers of cudaMalloc; direct: outputs in memory that
@@ -47,7 +50,9 @@ struct Options {
 };
 
 constexpr const char* kNames[] = {"",       "all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                  "reduce", "all_to_all", "gather",     "scatter"};
+                                  "reduce", "all_to_all", "gather",     "scatter",        "exchange",
+                                  "all_to_all_pairs"};
+constexpr int kExchange = 9, kPairs = 10;
 constexpr int kWarm = 20;
 
 struct Times {
@@ -179,6 +184,33 @@ class Bench {
     Must(nccl_.group_end());
   }
 
+  // What a group of sends and receives is checked as.
+  static OpKind KindOf(int number) {
+    return number == kExchange ? OpKind::kRecv : number == kPairs ? OpKind::kAllToAll : static_cast<OpKind>(number);
+  }
+  // From and to the ranks at distance 1, or all but the own: its part is copied.
+  void CallPairs(bool ours, bool all, uint64_t count, const float* in, float* out) {
+    const int n = p_.ranks();
+    if (ours) Must(domain_->GroupStart());
+    else Must(nccl_.group_start());
+    for (int i = 0; i < (all ? n : 2); ++i) {
+      const bool sends = all || i == 0, receives = all || i == 1;
+      const int peer = all ? i : i == 0 ? (p_.rank() + 1) % n : (p_.rank() + n - 1) % n;
+      const uint64_t at = all ? static_cast<uint64_t>(peer) * count : 0;
+      if (peer == p_.rank()) continue;
+      if (ours && sends) Must(comm_->Launch(OpKind::kSend, in + at, nullptr, count, DataType::kFloat, Operator::kSum, peer, stream_));
+      if (ours && receives) Must(comm_->Launch(OpKind::kRecv, nullptr, out + at, count, DataType::kFloat, Operator::kSum, peer, stream_));
+      if (!ours && sends) Must(nccl_.send(in + at, count, ncclFloat, peer, nccl_comm_, stream_));
+      if (!ours && receives) Must(nccl_.recv(out + at, count, ncclFloat, peer, nccl_comm_, stream_));
+    }
+    if (ours) Must(domain_->GroupEnd());
+    else Must(nccl_.group_end());
+    if (!all) return;
+    const uint64_t at = static_cast<uint64_t>(p_.rank()) * count;
+    Must(cudaMemcpyAsync(out + at, in + at, count * 4, cudaMemcpyDeviceToDevice, stream_));
+    if (ours) domain_->Foreign(stream_);
+  }
+
   void CallOurs(OpKind kind, uint64_t count, int root, const float* in, float* out) {
     Must(comm_->Launch(kind, in, out, count, DataType::kFloat, Operator::kSum, root, stream_));
   }
@@ -231,16 +263,16 @@ class Bench {
       printf("# staged/nccl direct/nccl  kind                bytes |  nccl median p1 p99 |  staged median p1 p99 | direct median p1 p99 | results%s\n",
              o_.windows ? " | direct/windows, windows median p1 p99" : "");
     }
-    for (int k = 1; k <= 8; ++k) {
+    for (int k = 1; k <= kPairs; ++k) {
       // A list with commas around every name.
-      if (o_.kinds != "all" &&
+      if ((o_.kinds != "all" || k >= kExchange) &&
           ("," + o_.kinds + ",").find(std::string(",") + kNames[k] + ",") == std::string::npos) {
         continue;
       }
-      const auto kind = static_cast<OpKind>(k);
+      const OpKind kind = KindOf(k);
       for (uint64_t bytes = o_.from; bytes <= o_.to; bytes *= o_.step) {
         const uint64_t count = CountOf(kind, bytes);
-        const int root = 0;
+        const int root = k == kExchange ? (p_.rank() + p_.ranks() - 1) % p_.ranks() : 0;
         p_.At("%s of %lu bytes", kNames[k], bytes);
         const auto align_nccl = [&] { CallNccl(OpKind::kAllReduce, 2, 0, tiny_, tiny_ + 16); };
         const auto align_ours = [&] { CallOurs(OpKind::kAllReduce, 2, 0, tiny_, tiny_ + 32); };
@@ -249,10 +281,13 @@ class Bench {
           float* out;
           std::vector<float> us;
         };
-        std::vector<Contender> three = {
-            {align_nccl, [&] { CallNccl(kind, count, root, in_, out_); }, out_, {}},
-            {align_ours, [&] { CallOurs(kind, count, root, in_, out_); }, out_, {}},
-            {align_ours, [&] { CallOurs(kind, count, root, in_, direct_); }, direct_, {}}};
+        const auto call = [&](bool ours, float* out) {
+          if (k >= kExchange) return CallPairs(ours, k == kPairs, count, in_, out);
+          ours ? CallOurs(kind, count, root, in_, out) : CallNccl(kind, count, root, in_, out);
+        };
+        std::vector<Contender> three = {{align_nccl, [&] { call(false, out_); }, out_, {}},
+                                        {align_ours, [&] { call(true, out_); }, out_, {}},
+                                        {align_ours, [&] { call(true, direct_); }, direct_, {}}};
         if (o_.windows) three.push_back({align_nccl, [&] { CallNccl(kind, count, root, window_in_, window_out_); }, window_out_, {}});
         for (Contender& c : three) {
           Must(cudaMemsetAsync(c.out, 0x7f, OutputCount(kind, count, static_cast<uint32_t>(p_.ranks())) * 4, stream_));

@@ -26,7 +26,28 @@ __global__ void __launch_bounds__(kThreadsOf<Way>, 2)
   Carry<T, Way, kRanks>(block, work, help);
 }
 
+// What goes on side by side, a group's send and receive say: the blocks of both in one grid, in turns.
+template <typename Way, uint32_t kRanks>
+__global__ void __launch_bounds__(kThreadsOf<Way>, 2)
+    CarrierOfTwo(const __grid_constant__ Work first, const __grid_constant__ Work second,
+                 const __grid_constant__ HelpList help, char* second_renamed) {
+  __shared__ DeviceBlock::Shared shared;
+  __shared__ Work work;
+  const uint32_t which = blockIdx.x % 2, channel = blockIdx.x / 2;
+  if (channel >= (which == 0 ? first : second).channels) return;
+  const auto* from = reinterpret_cast<const uint32_t*>(which == 0 ? &first : &second);
+  for (uint32_t i = threadIdx.x; i < sizeof(Work) / 4; i += blockDim.x) reinterpret_cast<uint32_t*>(&work)[i] = from[i];
+  HelpList own = help;
+  own.id += which;
+  if (which == 1) own.renamed = second_renamed;
+  DeviceBlock block(&shared, channel);
+  block.Sync();
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  Carry<MoveOnly, Way, kRanks>(block, work, own);
+}
+
 using Kernel = void (*)(Work, HelpList);
+using KernelOfTwo = void (*)(Work, Work, HelpList, char*);
 constexpr int kTypes = 5;     // with code of their own
 constexpr int kVariants = 9;  // LL, LL128, bulk: each for up to 2, 4, 8 ranks
 
@@ -74,6 +95,24 @@ Kernel KernelOf(int type, int variant) {
   }
 }
 
+int WayOf(const Work& work) { return (work.flags & kBulk) != 0 ? 2 : (work.flags & kTiles) != 0 ? 1 : 0; }
+int VariantOf(const Work& work) { return WayOf(work) * 3 + (work.ranks <= 2 ? 0 : work.ranks <= 4 ? 1 : 2); }
+
+template <typename Way>
+KernelOfTwo TwoForRanks(int variant) {
+  return variant == 0 ? CarrierOfTwo<Way, 2> : variant == 1 ? CarrierOfTwo<Way, 4> : CarrierOfTwo<Way, kMaxRanks>;
+}
+KernelOfTwo TwoOf(int variant) {
+  switch (variant / 3) {
+    case 0:
+      return TwoForRanks<LineWay>(variant % 3);
+    case 1:
+      return TwoForRanks<TileWay>(variant % 3);
+    default:
+      return TwoForRanks<BulkWay>(variant % 3);
+  }
+}
+
 Kernel Choose(const Work& work) {
   int type = 4;
   if ((work.flags & kReduces) == 0) {
@@ -87,8 +126,7 @@ Kernel Choose(const Work& work) {
   } else if (work.type == DataType::kBfloat16) {
     type = 3;
   }
-  const int way = (work.flags & kBulk) != 0 ? 2 : (work.flags & kTiles) != 0 ? 1 : 0;
-  return KernelOf(type, way * 3 + (work.ranks <= 2 ? 0 : work.ranks <= 4 ? 1 : 2));
+  return KernelOf(type, VariantOf(work));
 }
 
 uint32_t ThreadsFor(const Work& work) {
@@ -112,21 +150,47 @@ cudaError_t PreloadCarriers(cudaStream_t stream) {
       if (error != cudaSuccess) return error;
     }
   }
+  char* renamed = nullptr;
+  void* of_two[] = {&nothing, &nothing, &none, &renamed};
+  for (int variant = 0; variant < kVariants; ++variant) {
+    const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void*>(TwoOf(variant)), dim3(2), dim3(32), of_two, 0, stream);
+    if (error != cudaSuccess) return error;
+  }
   return cudaSuccess;
 }
 
-cudaError_t LaunchCarrier(const Work& work, const HelpList& help, bool early, cudaStream_t stream) {
+namespace {
+
+// `early`: see LaunchCarrier.
+cudaError_t Launch(const void* kernel, uint32_t blocks, uint32_t threads, void** arguments, bool early, cudaStream_t stream) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(work.channels);
-  config.blockDim = dim3(ThreadsFor(work));
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(threads);
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = early ? 1 : 0;
+  return cudaLaunchKernelExC(&config, kernel, arguments);
+}
+
+}  // namespace
+
+cudaError_t LaunchCarrier(const Work& work, const HelpList& help, bool early, cudaStream_t stream) {
   void* arguments[] = {const_cast<Work*>(&work), const_cast<HelpList*>(&help)};
-  return cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(Choose(work)), arguments);
+  return Launch(reinterpret_cast<const void*>(Choose(work)), work.channels, ThreadsFor(work), arguments, early, stream);
+}
+
+bool CanLaunchTwo(const Work& first, const Work& second) {
+  return ((first.flags | second.flags) & kReduces) == 0 && VariantOf(first) == VariantOf(second);
+}
+
+cudaError_t LaunchTwo(const Work& first, const Work& second, const HelpList& help, const HelpList& second_help, cudaStream_t stream) {
+  char* renamed = second_help.renamed;
+  void* arguments[] = {const_cast<Work*>(&first), const_cast<Work*>(&second), const_cast<HelpList*>(&help), &renamed};
+  return Launch(reinterpret_cast<const void*>(TwoOf(VariantOf(first))), 2u * std::max(first.channels, second.channels),
+                std::max(ThreadsFor(first), ThreadsFor(second)), arguments, true, stream);
 }
 
 }  // namespace gordian::runtime::cuda

@@ -140,7 +140,7 @@ Status Communicator::Plan(OpKind kind, const void* in, void* out, uint64_t count
     return Status::InvalidArgument("no operation of this kind with this peer");
   }
   work.order_key = number_ * kKeysOfCommunicator +
-                   (pair ? 1 + static_cast<uint32_t>(peer) * 2 + (kind == OpKind::kRecv ? 1 : 0) : 0);
+                   (pair ? KeyOfPair(static_cast<uint32_t>(peer), kind == OpKind::kRecv) : 0);
   Touched& touched = *touched_bytes = {};
   const uint64_t size = SizeOf(type);
   if (reads) {

@@ -20,10 +20,12 @@ class DeviceBlock {
     uint64_t least[kCarrierThreads / 32];
     uint32_t word;
   };
-  __device__ explicit DeviceBlock(Shared* shared) : shared_(*shared) {}
+  // The `index`th of its operation's.
+  __device__ DeviceBlock(Shared* shared, uint32_t index) : shared_(*shared), index_(index) {}
+  __device__ explicit DeviceBlock(Shared* shared) : DeviceBlock(shared, blockIdx.x) {}
   __device__ uint32_t Thread() const { return threadIdx.x; }
   __device__ uint32_t Threads() const { return blockDim.x; }
-  __device__ uint32_t Index() const { return blockIdx.x; }
+  __device__ uint32_t Index() const { return index_; }
   __device__ uint32_t Blocks() const { return gridDim.x; }
   __device__ void Sync() { __syncthreads(); }
   __device__ bool All(bool value) { return __syncthreads_and(value) != 0; }
@@ -81,6 +83,7 @@ class DeviceBlock {
 
  private:
   Shared& shared_;
+  const uint32_t index_;
 };
 
 // Defined in help.cu, once for all carriers.

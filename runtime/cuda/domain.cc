@@ -313,9 +313,8 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     if (!op.exclusive && !several) continue;
     if (Status s = ListOf(op.stream, &op.list); !s.ok()) return s;
   }
-  std::vector<cudaStream_t> begun;  // streams that an operation of this group has been published on
+  if (group) InRounds(operations);
   for (Queued& op : *operations) {
-    op.help = Alone();
     const uint32_t number = op.work.order_key / kKeysOfCommunicator;
     const auto [at, is_first] = last_.try_emplace(op.work.order_key);
     Last& last = at->second;
@@ -336,43 +335,56 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     // Asked of the operation, not of its stream: what others have put there since must not be waited for,
     // it may wait for us. What was enqueued before this group, `order` knows.
     if (elsewhere && (op.order == nullptr || !last.launched)) op.moved = !IsDone(last);
+    op.amid = op.moved && !last.launched;
     op.after = last.stream;
     op.behind = last.behind;
     last.stream = op.stream;
     last.list = nullptr;
     last.launched = last.gone = false;
     last.behind = nullptr;
-    if (op.list == nullptr) continue;
-    const bool opens = !op.exclusive && std::find(begun.begin(), begun.end(), op.stream) == begun.end();
-    if (opens) begun.push_back(op.stream);
-    if (op.list->Publish(op.work, op.touched, opens || op.moved || op.waits.any(), op.stream, &op.help)) {
-      last.list = op.list;
-      last.id = op.help.id;
-    }
+  }
+  Publish(operations);
+  // What one of a group's operations waits for, all of it on that stream do: they wait for each other.
+  for (const Queued& op : *operations) {
+    if (op.amid) continue;
+    if (Status s = Cuda(AwaitBefore(op), "ordering an operation behind others"); !s.ok()) return s;
   }
   std::map<GraphOrder*, std::vector<cudaStream_t>> ordered;
-  for (const Queued& op : *operations) {
-    cudaError_t e = cudaSuccess;
-    for (const cudaEvent_t event : {op.waits.replayed, op.waits.called}) {
-      if (event != nullptr && e == cudaSuccess) e = cudaStreamWaitEvent(op.stream, event, 0);
+  for (size_t i = 0; i < operations->size(); ++i) {
+    Queued& op = (*operations)[i];
+    Queued* const next = i + 1 < operations->size() ? &(*operations)[i + 1] : nullptr;
+    const bool two = next != nullptr && GoTogether(op, *next);
+    cudaError_t e = op.amid ? AwaitBefore(op) : cudaSuccess;
+    if (two) op.list->Join(&op.help, &next->help);
+    if (e == cudaSuccess) {
+      e = two ? LaunchTwo(op.work, next->work, op.help, next->help, op.stream) : LaunchCarrier(op.work, op.help, true, op.stream);
     }
-    if (op.moved && e == cudaSuccess) {
-      if (op.behind == nullptr) e = cudaEventRecord(order_event_, op.after);
-      if (e == cudaSuccess) {
-        e = cudaStreamWaitEvent(op.stream, op.behind != nullptr ? op.behind : order_event_, 0);
-      }
-    }
-    if (e == cudaSuccess) e = LaunchCarrier(op.work, op.help, true, op.stream);
     if (Status s = Cuda(e, "launching an operation"); !s.ok()) return s;
-    Last& last = last_[op.work.order_key];
-    last.launched = true;
-    ++last.by_channels[op.work.channels];
+    Launched(op);
+    if (two) Launched(*next);
+    i += two ? 1 : 0;
     if (op.order != nullptr) ordered[op.order].push_back(op.stream);
   }
   for (const auto& [order, streams] : ordered) {
     if (Status s = Cuda(order->Called(streams), "marking the end of operations"); !s.ok()) return s;
   }
   return Status::Ok();
+}
+
+cudaError_t Domain::AwaitBefore(const Queued& op) {
+  cudaError_t e = cudaSuccess;
+  for (const cudaEvent_t event : {op.waits.replayed, op.waits.called}) {
+    if (event != nullptr && e == cudaSuccess) e = cudaStreamWaitEvent(op.stream, event, 0);
+  }
+  if (!op.moved || e != cudaSuccess) return e;
+  if (op.behind == nullptr) e = cudaEventRecord(order_event_, op.after);
+  return e == cudaSuccess ? cudaStreamWaitEvent(op.stream, op.behind != nullptr ? op.behind : order_event_, 0) : e;
+}
+
+void Domain::Launched(const Queued& op) {
+  Last& last = last_[op.work.order_key];
+  last.launched = true;
+  ++last.by_channels[op.work.channels];
 }
 
 bool Domain::IsDone(const Last& last) {

@@ -129,6 +129,7 @@ class Domain {
     GraphOrder::Waits waits;
     cudaStream_t after = nullptr;  // where the last operation of the same key was enqueued, if elsewhere
     bool moved = false;            // and it is unfinished
+    bool amid = false;             // and of the same group
     cudaEvent_t behind = nullptr;  // recorded behind it, if `after` is gone
   };
   // The last operation of an order key.
@@ -152,6 +153,15 @@ class Domain {
   Status Submit(const Work& work, const Touched& touched, cudaStream_t stream, bool* captured);
   // All are published before the first is launched. With the lock held.
   Status Enqueue(std::vector<Queued>* operations, bool group);
+  // Into the lists of their streams.
+  void Publish(std::vector<Queued>* operations);
+  // What it comes behind on other streams, and in graphs.
+  cudaError_t AwaitBefore(const Queued& op);
+  // Of a group, after each other in it and published: whether one kernel carries both.
+  bool GoTogether(const Queued& op, const Queued& next) const;
+  void Launched(const Queued& op);
+  // Orders a group's sends and receives so that those that go on at once meet.
+  static void InRounds(std::vector<Queued>* operations);
   Status EnqueueCaptured(const std::vector<Queued>& operations);
   // Of a communicator; from then on it is kept.
   Status OrderOf(uint32_t number, GraphOrder** order);

@@ -40,6 +40,7 @@
 namespace gordian::runtime::cuda {
 
 inline constexpr uint32_t kHelpEntries = 1024;
+inline constexpr uint32_t kOfOneKernel = 2;  // operations at most
 inline constexpr uint32_t kHelpView = 256;  // operations that a walk has in view at once
 
 // Nanoseconds.
@@ -102,8 +103,9 @@ struct alignas(128) HelpCounts {
 // What a list has in the device's memory; zero at first.
 struct alignas(128) HelpMemory {
   uint64_t claims[kHelpEntries * kMaxChannels];
-  // Channels that helpers have finished, and kBegun once one was left half way. Cleared by the
-  // operation's own kernel.
+  // Channels that are finished, and kBegun once a helper has left one half way: those that helpers have
+  // finished, and, where a kernel has two operations, those that its own blocks have. Cleared by the
+  // next kernel.
   uint32_t finished[kHelpEntries];
   HelpEntry copies[kHelpEntries];  // of the host's entries, as far as they have been seen
   Seen seen;
@@ -119,6 +121,8 @@ struct HelpList {
   HelpCounts* counts;    // null where there is no list
   uint32_t* begun;       // number + 1 of the last operation whose kernel has begun; host memory
   uint32_t id;           // the own operation's number, if it is listed
+  uint32_t first, last;  // of the own kernel's operations
+  uint32_t channels[kOfOneKernel];  // of each of them
   uint32_t listed;       // whether there is a list
   char* renamed;         // where helpers write the own operation's output; null: to its output
 };
@@ -275,30 +279,33 @@ GRT_HD inline bool HasFailed(Block& b, const Work& w, uint32_t channel) {
   return b.Broadcast(failed) != 0;
 }
 
-// Whether helpers have finished an operation behind the own one.
-GRT_HD inline bool IsHelped(const HelpList& h, uint32_t id) {
+// Whether an operation behind the own one, or of the own kernel, is known to be finished.
+GRT_HD inline bool IsFinished(const HelpList& h, uint32_t id) {
   const Work& w = h.memory->copies[id % kHelpEntries].work;
   static_assert(offsetof(Work, channels) % 4 == 0 &&
                 offsetof(Work, flags) == offsetof(Work, channels) + 2);
-  const uint32_t channels = LoadRelaxed(reinterpret_cast<const uint32_t*>(&w.channels)) & 0xffff;
+  const uint32_t channels =
+      static_cast<int32_t>(id - h.last) <= 0
+          ? h.channels[id - h.first]  // what stands there may never have been copied
+          : LoadRelaxed(reinterpret_cast<const uint32_t*>(&w.channels)) & 0xffff;
   const uint32_t finished = LoadWord32Acquire(h.memory->finished + id % kHelpEntries) & ~kBegun;
   return finished == channels;
 }
 
-// By any thread: the turn of the operation at a place behind the own one; kNoTurn: it is done, may
+// By any thread: the turn of the operation at a place behind the own kernel; kNoTurn: it is done, may
 // not begin yet, or is not begun and comes behind `most`.
 GRT_HD inline uint64_t TurnAt(const HelpList& h, uint32_t place, uint64_t most) {
-  const uint32_t id = h.id + place;
+  const uint32_t id = h.last + place;
   const HelpEntry* e = h.memory->copies + id % kHelpEntries;
   const uint64_t turn = LoadWideRelaxed(&e->turn) | place;
   const uint32_t finished = LoadWord32Acquire(h.memory->finished + id % kHelpEntries);
   const uint32_t after = LoadRelaxed(&e->after), marked = LoadRelaxed(&e->marked);
-  if (marked != 0 && static_cast<int32_t>(marked - 1 - h.id) > 0) return kNoTurn;
-  // What stands before the own operation is done.
-  const auto behind = static_cast<int32_t>(after - 1 - h.id);
-  if (after != 0 && behind >= 0 && (behind == 0 || !IsHelped(h, after - 1))) return kNoTurn;
+  if (marked != 0 && static_cast<int32_t>(marked - 1 - h.last) > 0) return kNoTurn;
+  // What stands before the own kernel is done.
+  if (after != 0 && static_cast<int32_t>(after - 1 - h.first) >= 0 && !IsFinished(h, after - 1))
+    return kNoTurn;
   if (finished == 0) return turn > most ? kNoTurn : turn;
-  return IsHelped(h, id) ? kNoTurn : turn;
+  return IsFinished(h, id) ? kNoTurn : turn;
 }
 
 enum class Served : uint8_t { kNothing, kNoStep, kStep };
@@ -370,13 +377,13 @@ GRT_HD inline Served Serve(Block& b, const HelpList& h, uint32_t id, uint32_t st
   return any ? Served::kStep : Served::kNoStep;
 }
 
-// Along the operations between the own one and `tail`. How many looks at the own one come next.
+// Along the operations between the own kernel and `tail`. How many looks at the own one come next.
 template <typename Block>
 GRT_HD inline uint32_t Walk(Block& b, const HelpList& h, const Work& own, uint32_t tail,
                             bool looks) {
   HelpRoom& room = *b.Room();
   const uint64_t begun = b.Now();
-  const uint32_t behind = tail - (h.id + 1);
+  const uint32_t behind = tail - (h.last + 1);
   // What was seen last may be an older view of the list.
   const uint32_t first = room.view * kHelpView < behind ? room.view * kHelpView : 0;
   const auto in_view = static_cast<uint32_t>(Least(behind - first, kHelpView));
@@ -398,7 +405,7 @@ GRT_HD inline uint32_t Walk(Block& b, const HelpList& h, const Work& own, uint32
     over = next == kNoTurn;
     if (over) break;
     last = next;
-    any = Serve(b, h, h.id + static_cast<uint32_t>(next % (1u << kTurnPlaceBits)), start, looks) ==
+    any = Serve(b, h, h.last + static_cast<uint32_t>(next % (1u << kTurnPlaceBits)), start, looks) ==
               Served::kStep ||
           any;
     in_time = b.Broadcast(static_cast<int64_t>(b.Now() - begun) < kHelpBudget ? 1 : 0) != 0;
@@ -427,7 +434,7 @@ GRT_HD inline uint32_t LookAndWalk(Block& b, const HelpList& h, const Work& own,
   constexpr uint32_t kLooks = 8;
   const bool looks = h.listed == 0 || round % kLooks == 0;
   if (looks && HasFailed(b, own, b.Index())) return 0;
-  uint32_t state = 0, tail = h.id + 1, host_tail = 0;
+  uint32_t state = 0, tail = h.last + 1, host_tail = 0;
   if (b.Thread() == 0) {
     const uint64_t now = b.Now();
     LookForEnd(h, own, now);
@@ -451,7 +458,7 @@ GRT_HD inline uint32_t LookAndWalk(Block& b, const HelpList& h, const Work& own,
     CopyEntries(b, h, tail, host_tail);
     tail = host_tail;
   }
-  if (tail == h.id + 1) return kPollsNothing;
+  if (tail == h.last + 1) return kPollsNothing;
   return Walk(b, h, own, tail, looks);
 }
 
@@ -500,6 +507,16 @@ GRT_HD inline bool CarryOn(uint32_t polls, Stall&& stall, Step&& step) {
   }
 }
 
+// The own block has finished its channel. Of a kernel with two operations the other one's blocks must know.
+template <typename Block>
+GRT_HD inline void CountFinished(Block& b, const HelpList& h) {
+  if (h.first == h.last) return;
+  b.Sync();  // all threads' stores of the last step
+  if (b.Thread() != 0) return;
+  FenceDevice();
+  AddRelaxed(h.memory->finished + h.id % kHelpEntries, 1);
+}
+
 template <typename Block>
 GRT_HD inline void FinishRenamedInline(Block& b, const Work& w, const HelpList& h, uint32_t pc) {
   const uint32_t channel = b.Index();
@@ -511,11 +528,13 @@ GRT_HD inline void FinishRenamedInline(Block& b, const Work& w, const HelpList& 
     own.offered = 0;
   }
   b.Sync();
-  if (pc != kStepsDone &&
-      !CarryOn(
-          kPollsFirst, [&](uint32_t round) { return HelpOnce(b, h, own, round); },
-          [&] { return StepAny(b, own, channel, &pc); })) {
-    return;
+  if (pc != kStepsDone) {
+    if (!CarryOn(
+            kPollsFirst, [&](uint32_t round) { return HelpOnce(b, h, own, round); },
+            [&] { return StepAny(b, own, channel, &pc); })) {
+      return;
+    }
+    CountFinished(b, h);
   }
   b.Sync();  // all threads' stores of the last step
   if (w.out == nullptr) return;
@@ -546,9 +565,12 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
     const uint64_t word = LoadWordRelaxed(ClaimAt(h, h.id, channel));
     if (channel == 0 && b.Thread() == 0) {
       // All before it on the stream is done: the kernel boundary.
-      StoreRelaxed(h.begun, h.id + 1);
-      // For who comes next at its place in the ring.
-      StoreRelaxed(h.memory->finished + h.id % kHelpEntries, 0);
+      if (h.id == h.first) {
+        StoreRelaxed(h.begun, h.id + 1);
+        // Of the kernel before, for who comes next at their places in the ring.
+        for (uint32_t i = 1; i <= kOfOneKernel; ++i)
+          StoreRelaxed(h.memory->finished + (h.first - i) % kHelpEntries, 0);
+      }
     }
     pc = StepsOf(word, h.id);
     // Also if no step was made: what the first one tells the peers may have been told.
@@ -558,18 +580,20 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
     }
     if (pc == kStepsDone) return;
   }
+  bool done;
   if constexpr (!std::is_same_v<Way, BulkWay>) {
     if (pc == 0) {
       uint32_t round = 0;
-      RunLines<T, kRanks, Way>(b, w, channel, state, polls, [&] { return stall(round++); });
+      done = RunLines<T, kRanks, Way>(b, w, channel, state, polls, [&] { return stall(round++); });
     } else {  // a helper has begun it
-      CarryOn(polls, stall, [&] { return StepAny(b, w, channel, &pc); });
+      done = CarryOn(polls, stall, [&] { return StepAny(b, w, channel, &pc); });
     }
   } else {
     // Nobody else has the channel: it stays so while others are helped.
     Bulk bulk = BulkOf(w, channel);
-    CarryOn(polls, stall, [&] { return StepBulk<T, kRanks>(b, w, channel, &bulk, &pc); });
+    done = CarryOn(polls, stall, [&] { return StepBulk<T, kRanks>(b, w, channel, &bulk, &pc); });
   }
+  if (done) CountFinished(b, h);
 }
 
 }  // namespace gordian::runtime::cuda

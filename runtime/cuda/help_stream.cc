@@ -28,10 +28,19 @@ bool WritesOver(const Touched& later, const Touched& earlier) {
 void HelpStream::Refresh(cudaStream_t stream) {
   const uint32_t begun = __atomic_load_n(&shared_->begun, __ATOMIC_ACQUIRE);
   if (static_cast<int32_t>(begun - 1 - done_) > 0) done_ = begun - 1;
-  if (done_ + 1 == next_ && begun == next_) {
+  if (done_ == newest_ && begun == newest_ + 1) {
     if (IsThrough(cudaStreamQuery(stream))) done_ = next_;
   }
   while (unfinished_.size() > next_ - done_) unfinished_.pop_front();
+}
+
+void HelpStream::Join(HelpList* first, HelpList* second) {
+  first->last = second->id;
+  second->first = first->id;
+  first->channels[1] = second->channels[0];
+  second->channels[1] = second->channels[0];
+  second->channels[0] = first->channels[0];
+  if (newest_ == second->id) newest_ = first->id;
 }
 
 bool HelpStream::IsDone(uint32_t id, cudaStream_t stream) {
@@ -39,24 +48,41 @@ bool HelpStream::IsDone(uint32_t id, cudaStream_t stream) {
   return static_cast<int32_t>(done_ - id) > 0;
 }
 
-char* HelpStream::TakeRoom(uintptr_t out, uint64_t bytes) {
+char* HelpStream::TakeRoom(const Touched& touched, uint32_t id, std::deque<Room>* rooms) const {
   constexpr uint64_t kAlignment = 256;
-  while (!rooms_.empty() && static_cast<int32_t>(done_ - rooms_.front().id) > 0) rooms_.pop_front();
-  const uint64_t wanted = RoundUp(bytes + out % kAlignment, kAlignment);
-  uint64_t begin = rooms_.empty() ? 0 : rooms_.back().end;
-  const uint64_t oldest = rooms_.empty() ? room_bytes_ : rooms_.front().begin;
-  if (!rooms_.empty() && begin > oldest) {  // free behind it, and in front of the oldest
+  const uintptr_t out = touched.out_begin;
+  while (!rooms->empty() && static_cast<int32_t>(done_ - rooms->front().id) > 0) rooms->pop_front();
+  const uint64_t wanted = RoundUp(touched.out_end - out + out % kAlignment, kAlignment);
+  uint64_t begin = rooms->empty() ? 0 : rooms->back().end;
+  const uint64_t oldest = rooms->empty() ? room_bytes_ : rooms->front().begin;
+  if (!rooms->empty() && begin > oldest) {  // free behind it, and in front of the oldest
     if (begin + wanted > room_bytes_) begin = 0;
     if (begin == 0 && wanted > oldest) return nullptr;
     if (begin != 0 && begin + wanted > room_bytes_) return nullptr;
   } else if (begin + wanted > oldest) {
     return nullptr;
   }
-  rooms_.push_back({next_, begin, begin + wanted});
+  rooms->push_back({id, begin, begin + wanted});
   return room_ + begin + out % kAlignment;
 }
 
-bool HelpStream::Publish(Work work, const Touched& touched, bool first, cudaStream_t stream,
+bool HelpStream::HoldsUp(const std::vector<Touched>& group, cudaStream_t stream) {
+  Refresh(stream);
+  std::deque<Room> rooms = rooms_;
+  for (size_t i = 0; i < group.size(); ++i) {
+    const auto any = [&](const auto& earlier, size_t count, bool (*of)(const Touched&, const Touched&)) {
+      return std::any_of(earlier.begin(), earlier.begin() + static_cast<std::ptrdiff_t>(count),
+                         [&](const Touched& e) { return of(group[i], e); });
+    };
+    if (any(unfinished_, unfinished_.size(), ReadsOf)) return true;
+    const bool over = any(unfinished_, unfinished_.size(), WritesOver);
+    if (!over && !any(group, i, WritesOver)) continue;
+    if (TakeRoom(group[i], next_ + static_cast<uint32_t>(i), &rooms) == nullptr && over) return true;
+  }
+  return false;
+}
+
+bool HelpStream::Publish(Work work, const Touched& touched, Before before, cudaStream_t stream,
                          HelpList* help) {
   *help = {};
   help->stop = stop_;
@@ -67,14 +93,16 @@ bool HelpStream::Publish(Work work, const Touched& touched, bool first, cudaStre
     Interrupt();
     return false;
   }
-  const bool interrupted = interrupted_.exchange(false, std::memory_order_acq_rel);
+  // What others put on the stream amid a group comes before the next one.
+  const bool interrupted =
+      before != Before::kGroup && interrupted_.exchange(false, std::memory_order_acq_rel);
   const auto any = [&](bool (*of)(const Touched&, const Touched&)) {
     return std::any_of(unfinished_.begin(), unfinished_.end(),
                        [&](const Touched& earlier) { return of(touched, earlier); });
   };
-  bool marked = first || interrupted || any(ReadsOf);
+  bool marked = before == Before::kMore || interrupted || any(ReadsOf);
   if (!marked && any(WritesOver)) {
-    help->renamed = TakeRoom(touched.out_begin, touched.out_end - touched.out_begin);
+    help->renamed = TakeRoom(touched, next_, &rooms_);
     marked = help->renamed == nullptr;
   }
   if (marked) {
@@ -90,7 +118,8 @@ bool HelpStream::Publish(Work work, const Touched& touched, bool first, cudaStre
   help->memory = memory_;
   help->counts = counts_;
   help->begun = &shared_->begun;
-  help->id = next_;
+  help->id = help->first = help->last = newest_ = next_;
+  help->channels[0] = work.channels;
   help->listed = 1;
   ++next_;
   __atomic_store_n(&shared_->tail, next_, __ATOMIC_RELEASE);

@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <vector>
 
 #include "runtime/cuda/help_device.h"
 #include "runtime/cuda/help_sequence.h"
@@ -50,11 +51,22 @@ class HelpStream {
   HelpStream(const HelpStream&) = delete;
   HelpStream& operator=(const HelpStream&) = delete;
 
+  // What stands before an operation on its stream.
+  enum class Before {
+    kOperations,  // those that were published, as far as is known
+    kMore,        // something else, maybe
+    kGroup,       // operations of its own group, directly: if more stood before those, the first one was marked for all
+  };
   // Publishes `work` and fills what its kernel gets; it must be launched on `stream`, always the same one,
-  // in the order of these calls. `first`: something else may stand before it on the stream. Returns false,
-  // and `help` without a list, where there is no room: the operation is launched all the same, and the next
-  // one is marked.
-  bool Publish(Work work, const Touched& touched, bool first, cudaStream_t stream, HelpList* help);
+  // in the order of these calls. Returns false, and `help` without a list, where there is no room: the operation is
+  // launched all the same, and the next one is marked.
+  bool Publish(Work work, const Touched& touched, Before before, cudaStream_t stream, HelpList* help);
+  // Whether one of a group's operations, which are published next, must not begin before all that was published is done. Then
+  // the first one is to be marked, and not that one: a group's operations wait for each other on all ranks, and one that is marked
+  // waits for those before it.
+  bool HoldsUp(const std::vector<Touched>& group, cudaStream_t stream);
+  // Two that follow each other, neither of which is launched yet, will be by one kernel, whose blocks go on side by side.
+  void Join(HelpList* first, HelpList* second);
   // Whether the entry is known to be finished. Never waits.
   bool IsDone(uint32_t id, cudaStream_t stream);
   // The stream gets something that is not ours: the next entry is marked.
@@ -63,8 +75,12 @@ class HelpStream {
 
  private:
   void Refresh(cudaStream_t stream);
-  // Room for a renamed output, with its alignment; null: there is none.
-  char* TakeRoom(uintptr_t out, uint64_t bytes);
+  struct Room {
+    uint32_t id;
+    uint64_t begin, end;
+  };
+  // Room for the renamed output of entry `id`, with its alignment; null: there is none.
+  char* TakeRoom(const Touched& touched, uint32_t id, std::deque<Room>* rooms) const;
 
   const uint32_t* const stop_;
   HelpCounts* const counts_;
@@ -73,14 +89,11 @@ class HelpStream {
   char* const room_;
   const uint64_t room_bytes_;
   uint32_t next_ = 0;
-  uint32_t done_ = 0;  // entries below are known to be finished
+  uint32_t newest_ = 0;  // the first entry of the newest kernel
+  uint32_t done_ = 0;    // entries below are known to be finished
   std::atomic<bool> interrupted_{true};
   std::deque<Touched> unfinished_;  // since the last marked entry, or of `done_`
   HelpSequence sequence_;
-  struct Room {
-    uint32_t id;
-    uint64_t begin, end;
-  };
   std::deque<Room> rooms_;  // taken ones, around the ring
 };
 

@@ -78,6 +78,15 @@ static_assert(sizeof(ChannelState) == 16);
 
 // Order keys of a communicator: 1 for its collectives, 2 for each peer, by direction.
 inline constexpr uint32_t kKeysOfCommunicator = 64;
+constexpr uint32_t KeyOfPair(uint32_t peer, bool receives) { return 1 + peer * 2 + (receives ? 1 : 0); }
+
+// Of a send or receive with such a key: in round d every rank sends to the d-th behind it, and receives from the d-th
+// before it. So each rank has one of both in each round, and the two ends of a transfer have it in the same one.
+constexpr uint32_t RoundOf(uint32_t order_key, uint32_t rank, uint32_t ranks) {
+  const uint32_t pair = order_key % kKeysOfCommunicator - 1, peer = pair / 2;
+  const bool receives = pair % 2 != 0;
+  return (receives ? rank + ranks - peer : peer + ranks - rank) % ranks;
+}
 
 // Where a port lies in its region; offsets from the region's base.
 struct PortLayout {

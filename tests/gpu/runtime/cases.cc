@@ -2,9 +2,10 @@
 // a reference, a watchdog ends what hangs.
 //
 //   gordian-runtime-cases CASE [--ranks N] [--seed S] [--iterations N] [--streams N] [--ops N]
-//                              [--most-bytes B] [--ipc] [--channels N] [--detached]
+//                              [--most-bytes B] [--ipc] [--channels N] [--detached] [--pairs]
 //
 // --detached: kinds, types and dead by the resident worker instead of the stream; of order's operations every third.
+// --pairs: of order's operations half are all-to-alls, by a group of sends and receives.
 //
 // Cases:
 //   kinds      every kind, several sizes, in place, misaligned, outputs that peers write directly
@@ -52,6 +53,7 @@ struct Options {
   uint64_t most_bytes = 64ull << 20;
   bool ipc = false;
   bool detached = false;
+  bool pairs = false;
   uint32_t channels = 0;  // 0: the case's choice
 };
 
@@ -292,7 +294,7 @@ class Runner {
       std::vector<std::vector<One>> what(comms_.size());
       for (int i = 0; i < o_.ops; ++i) {
         const int c = static_cast<int>(common() % comms_.size());
-        const OpKind kind = kAll[common() % 8];
+        const OpKind kind = o_.pairs && common() % 2 == 0 ? OpKind::kAllToAll : kAll[common() % 8];
         const double size = 8 * std::pow(static_cast<double>(o_.most_bytes) / 8, unit(common));
         uint64_t count = std::max<uint64_t>(static_cast<uint64_t>(size) / 4, 2);
         if (InputCount(kind, 1, ranks) > 1 || OutputCount(kind, 1, ranks) > 1) count = std::max<uint64_t>(count / ranks, 1);
@@ -316,6 +318,17 @@ class Runner {
           detached.emplace_back();
           Must(comms_[c]->Detach(one.e.kind, in + one.e.offset, one.out, one.e.count, DataType::kFloat, Operator::kSum,
                                  root, 0, &detached.back()));
+        } else if (o_.pairs && one.e.kind == OpKind::kAllToAll) {
+          Must(domain_->GroupStart());
+          for (int peer = 0; peer < p_.ranks(); ++peer) {
+            if (peer == p_.rank()) continue;
+            const uint64_t at = static_cast<uint64_t>(peer) * one.e.count;
+            Must(comms_[c]->Launch(OpKind::kSend, in + one.e.offset + at, nullptr, one.e.count, DataType::kFloat,
+                                   Operator::kSum, peer, streams[stream_of[c]]));
+            Must(comms_[c]->Launch(OpKind::kRecv, nullptr, one.out + at, one.e.count, DataType::kFloat, Operator::kSum,
+                                   peer, streams[stream_of[c]]));
+          }
+          Must(domain_->GroupEnd());
         } else {
           Must(comms_[c]->Launch(one.e.kind, in + one.e.offset, one.out, one.e.count, DataType::kFloat, Operator::kSum,
                                  root, streams[stream_of[c]]));
@@ -326,7 +339,13 @@ class Runner {
       }
       for (const cudaStream_t stream : streams) Must(cudaStreamSynchronize(stream));
       for (Detached& one : detached) Must(one.Wait(10'000'000'000));
-      for (const One& one : launched) Must(testing::CheckPattern(one.out, one.e, wrong, stream_));
+      for (const One& one : launched) {
+        if (o_.pairs && one.e.kind == OpKind::kAllToAll && !one.detached) {  // nobody sends to itself
+          const uint64_t at = me * one.e.count;
+          Must(cudaMemcpyAsync(one.out + at, in + one.e.offset + at, one.e.count * 4, cudaMemcpyDeviceToDevice, stream_));
+        }
+        Must(testing::CheckPattern(one.out, one.e, wrong, stream_));
+      }
       uint64_t bad = 0;
       Must(cudaMemcpyAsync(&bad, wrong, 8, cudaMemcpyDeviceToHost, stream_));
       Must(cudaStreamSynchronize(stream_));
@@ -492,6 +511,32 @@ class Runner {
     uint64_t bad = 0;
     Must(cudaMemcpy(&bad, wrong, 8, cudaMemcpyDeviceToHost));
     if (bad != 0) p_.Fail("wrong elements");
+    // Into the same buffers again and again, nothing awaited between: there is not room to rename all outputs. The two
+    // directions differ in size, so that no kernel has both of a pair.
+    cudaStream_t exclusive = nullptr;
+    Must(cudaStreamCreateWithFlags(&exclusive, cudaStreamNonBlocking));
+    Must(domain_->SetExclusive(exclusive, true));
+    for (const bool alike : {false, true}) {
+      for (int i = 0; i < 60; ++i) {
+        p_.At("%s ring %d on an exclusive stream", alike ? "even" : "uneven", i);
+        constexpr uint64_t kCount = 4 << 20;
+        const uint64_t back = alike ? kCount : 20000;
+        Must(domain_->GroupStart());
+        Must(comms_[1]->Launch(OpKind::kSend, in, nullptr, kCount, DataType::kFloat, Operator::kSum, to, exclusive));
+        Must(comms_[0]->Launch(OpKind::kSend, in, nullptr, back, DataType::kFloat, Operator::kSum, from, exclusive));
+        Must(comms_[0]->Launch(OpKind::kRecv, nullptr, out + kCount, back, DataType::kFloat, Operator::kSum, to, exclusive));
+        Must(comms_[1]->Launch(OpKind::kRecv, nullptr, out, kCount, DataType::kFloat, Operator::kSum, from, exclusive));
+        Must(domain_->GroupEnd());
+      }
+      Must(cudaStreamSynchronize(exclusive));
+      testing::Expectation e{OpKind::kRecv, ranks, me, static_cast<uint32_t>(from), 5, uint64_t{4} << 20, 0};
+      Must(testing::CheckPattern(out, e, wrong, stream_));
+      e.root = static_cast<uint32_t>(to), e.count = alike ? uint64_t{4} << 20 : 20000;
+      Must(testing::CheckPattern(out + (4 << 20), e, wrong, stream_));
+      Must(cudaStreamSynchronize(stream_));
+    }
+    Must(cudaMemcpy(&bad, wrong, 8, cudaMemcpyDeviceToHost));
+    if (bad != 0) p_.Fail("wrong elements on the exclusive stream");
     Barrier();
     Say("group: rings of sends and receives right\n");
   }
@@ -563,6 +608,7 @@ int Main(int argc, char** argv) {
     else if (name == "--channels") o.channels = static_cast<uint32_t>(value());
     else if (name == "--ipc") o.ipc = true;
     else if (name == "--detached") o.detached = true;
+    else if (name == "--pairs") o.pairs = true;
     else {
       fprintf(stderr, "unknown option %s\n", name.c_str());
       return 2;

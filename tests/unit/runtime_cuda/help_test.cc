@@ -29,6 +29,7 @@ struct Call {
   uint32_t operation = 0;
   uint32_t stream = 0;
   bool marked = false;  // the stream has something else before it
+  bool joins = false;   // the stream's call before it: one kernel carries both
 };
 
 struct Program {
@@ -66,7 +67,7 @@ Outcome RunProgram(const Program& p, uint64_t seed) {
     const Case* c;
     Buffers buffers;
     std::vector<char> room;
-    bool marked;
+    bool marked, joins;
   };
   struct Stream {
     HostList list;
@@ -88,7 +89,8 @@ Outcome RunProgram(const Program& p, uint64_t seed) {
                                  &c,
                                  Fill(c, p.ranks, r, direct ? heaps.User(r) + heap_at : nullptr),
                                  {},
-                                 call.marked});
+                                 call.marked,
+                                 call.joins});
       Launch& l = stream.launches.back();
       if (p.renamed) l.room.assign(c.count * p.ranks * 4 + 64, 55);
       if (direct) heap_at += bytes;
@@ -104,14 +106,24 @@ Outcome RunProgram(const Program& p, uint64_t seed) {
   // The host of each stream: calls come one by one, while kernels run.
   for (auto& stream : streams) {
     fibers.Add([&, s = stream.get()] {
-      for (Launch& l : s->launches) {
+      const auto publish = [&](Launch& l) {
         char* room = l.buffers.out_elements == 0 || l.room.empty()
                          ? nullptr
                          : l.room.data() + (reinterpret_cast<uintptr_t>(l.work.out) & 15);
-        const HelpList help =
-            p.helps ? s->list.Publish(l.work, l.marked || &l == s->launches.data(), room)
-                    : s->list.Alone();
-        s->slots->Enqueue(&l.work, help);
+        return p.helps ? s->list.Publish(l.work, l.marked || &l == s->launches.data(), room)
+                       : s->list.Alone();
+      };
+      for (size_t i = 0; i < s->launches.size(); ++i) {
+        Launch& l = s->launches[i];
+        HelpList help = publish(l);
+        if (i + 1 < s->launches.size() && s->launches[i + 1].joins) {
+          Launch& second = s->launches[++i];
+          HelpList second_help = publish(second);
+          HostList::Join(&help, &second_help);
+          s->slots->EnqueueTwo(&l.work, help, &second.work, second_help);
+        } else {
+          s->slots->Enqueue(&l.work, help);
+        }
         fibers.Point();
       }
       s->slots->NoMore();
@@ -132,7 +144,7 @@ Outcome RunProgram(const Program& p, uint64_t seed) {
     const Stream& s = *streams[i];
     if (!stopped && p.helps && !s.launches.empty()) {
       EXPECT_TRUE(s.slots->AllDone());
-      EXPECT_EQ(s.list.begun(), s.launches.size());
+      EXPECT_EQ(s.list.begun(), s.launches.size() - (s.launches.back().joins ? 1 : 0));
     }
     for (const Launch& l : s.launches) {
       if (!stopped) outcome.wrong += Wrong(*l.c, p.ranks, i / p.streams, l.buffers);
@@ -187,7 +199,7 @@ Program Disordered(const Disorder& d, uint64_t seed) {
     if (d.shuffled) std::shuffle(order.begin(), order.end(), random);
     p.calls.emplace_back();
     for (const uint32_t c : order)
-      p.calls.back().push_back({of[c][next[c]++], stream_of[c], false});
+      p.calls.back().push_back({of[c][next[c]++], stream_of[c]});
   }
   return p;
 }
@@ -257,6 +269,35 @@ TEST(HelpTest, BlocksThatStallTogetherShareTheWork) {
     p.interleaves = true;
     return p;
   });
+}
+
+// Some kernels carry two operations, whose blocks go on side by side.
+TEST(HelpTest, TwoOperationsOfOneKernelGoSideBySide) {
+  uint32_t kernels = 0;
+  AllComplete(200, [&](uint64_t seed) {
+    Disorder d;
+    d.ranks = 2 + seed % 3;
+    d.communicators = 4;
+    d.each = 3;
+    d.streams = 1 + seed % 2;
+    Program p = Disordered(d, seed);
+    p.slots = 2 + seed % 5;  // so that both go on
+    p.interleaves = seed % 2 == 0;
+    p.renamed = seed % 5 == 0;
+    std::mt19937_64 random(seed);
+    for (std::vector<Call>& calls : p.calls) {
+      std::vector<Call*> last(p.streams, nullptr);
+      for (Call& call : calls) {
+        Call*& before = last[call.stream];
+        call.joins = before != nullptr && !before->joins && random() % 2 == 0 &&
+                     p.operations[before->operation].communicator != p.operations[call.operation].communicator;
+        before = &call;
+        kernels += call.joins;
+      }
+    }
+    return p;
+  });
+  EXPECT_GT(kernels, 200u);
 }
 
 // Outputs of helped operations are written elsewhere, and go where they belong in their own

@@ -210,7 +210,7 @@ class HostHeaps {
     const bool pair = IsPointToPoint(kind);
     w.port = ports_[pair ? 1 : 0];
     if (!PlanWork(&w, count, peer, thresholds, options_.user_bytes > 0)) std::abort();
-    w.order_key = communicator * 64 + (pair ? 1 + peer * 2 + (kind == OpKind::kRecv ? 1 : 0) : 0);
+    w.order_key = communicator * kKeysOfCommunicator + (pair ? KeyOfPair(peer, kind == OpKind::kRecv) : 0);
     const char* heap = heaps_[rank].get();
     if (w.out >= heap && w.out < heap + bytes_)
       w.offered = static_cast<uint64_t>(w.out - w.base[rank]) + 1;
@@ -257,11 +257,20 @@ class HostList {
     help.memory = memory_.get();
     help.counts = &counts_;
     help.begun = &begun_;
-    help.id = tail_;
+    help.id = help.first = help.last = tail_;
+    help.channels[0] = work.channels;
     help.listed = 1;
     help.renamed = renamed;
     __atomic_store_n(&tail_, tail_ + 1, __ATOMIC_RELEASE);
     return help;
+  }
+  // As HelpStream's.
+  static void Join(HelpList* first, HelpList* second) {
+    first->last = second->id;
+    second->first = first->id;
+    first->channels[1] = second->channels[0];
+    second->channels[1] = second->channels[0];
+    second->channels[0] = first->channels[0];
   }
   // Without a list.
   HelpList Alone() {
@@ -315,11 +324,25 @@ class HostSlots {
   struct Launch {
     const Work* work;
     HelpList help;
+    const Work* second;  // of the same kernel, its blocks in turns with the first one's; or null
+    HelpList second_help;
+    uint32_t Blocks() const {
+      return second == nullptr ? work->channels : 2u * std::max(work->channels, second->channels);
+    }
+    void Run(uint32_t block, Fibers* fibers) const {
+      if (second == nullptr) return RunBlockOnHost(*work, help, block, fibers);
+      const bool first = block % 2 == 0;
+      const Work& w = first ? *work : *second;
+      if (block / 2 < w.channels) RunBlockOnHost(w, first ? help : second_help, block / 2, fibers);
+    }
   };
   HostSlots(uint32_t slots, Fibers* fibers) : fibers_(fibers) {
     for (uint32_t i = 0; i < slots; ++i) fibers->Add([this] { Slot(); });
   }
-  void Enqueue(const Work* work, const HelpList& help) { launches_.push_back({work, help}); }
+  void Enqueue(const Work* work, const HelpList& help) { launches_.push_back({work, help, nullptr, {}}); }
+  void EnqueueTwo(const Work* first, const HelpList& help, const Work* second, const HelpList& second_help) {
+    launches_.push_back({first, help, second, second_help});
+  }
   void NoMore() { no_more_ = true; }
   bool AllDone() const { return no_more_ && at_ == launches_.size(); }
   // What has not begun does not any more.
@@ -331,10 +354,10 @@ class HostSlots {
       if (stopped_) return;
       if (at_ == launches_.size()) {
         if (no_more_) return;
-      } else if (next_ < launches_[at_].work->channels) {
+      } else if (next_ < launches_[at_].Blocks()) {
         const Launch launch = launches_[at_];
-        RunBlockOnHost(*launch.work, launch.help, next_++, fibers_);
-        if (++ended_ == launch.work->channels) {
+        launch.Run(next_++, fibers_);
+        if (++ended_ == launch.Blocks()) {
           next_ = ended_ = 0;
           fibers_->Progress();
           ++at_;

@@ -147,6 +147,23 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
 
 class ProtocolsTest : public testing::TestWithParam<int> {};
 
+TEST(PlanTest, BothEndsOfATransferHaveItInOneRound) {
+  for (uint32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      uint32_t sends = 0, receives = 0;  // rounds that have one
+      for (uint32_t peer = 0; peer < ranks; ++peer) {
+        if (peer == rank) continue;
+        const uint32_t round = RoundOf(3 * kKeysOfCommunicator + KeyOfPair(peer, false), rank, ranks);
+        EXPECT_EQ(round, RoundOf(KeyOfPair(rank, true), peer, ranks));
+        sends |= 1u << round;
+        receives |= 1u << RoundOf(KeyOfPair(peer, true), rank, ranks);
+      }
+      EXPECT_EQ(sends, (1u << ranks) - 2);
+      EXPECT_EQ(receives, (1u << ranks) - 2);
+    }
+  }
+}
+
 TEST_P(ProtocolsTest, EveryKind) {
   for (const uint32_t ranks : {1, 2, 3, 4, 5, 8}) {
     RunCases(ranks, Kinds(ranks), GetParam(), false);
