@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -253,24 +254,23 @@ bool NeedsOrder(const std::vector<Call>& calls) {
   return false;
 }
 
+// By itself, the usual one.
+grtResult_t RunStrict(const Call& call) {
+  const OnDevice on(call.comm->process->device());
+  if (call.IsWithSelf()) return grtInvalidUsage;  // it would wait for itself
+  grtResult_t result = Deferred::Get().Join(call.comm->process, call.stream);
+  if (result == grtSuccess) result = LaunchStrict(call);
+  return result == grtSuccess && call.handle != nullptr ? GiveHandle(call) : result;
+}
+
 // Of one device.
 grtResult_t Run(std::vector<Call> calls, bool group) {
   Process* const process = calls.front().comm->process;
   const OnDevice on(process->device());
   Domain& domain = process->domain();
   grtResult_t result = grtSuccess;
-  if (!group && calls.front().IsWithSelf()) return grtInvalidUsage;  // it would wait for itself
+  if (!group && calls.front().IsWithSelf()) return grtInvalidUsage;
   if (group && NeedsOrder(calls)) return grtInvalidUsage;
-  // What can be refused comes first: nothing has begun then.
-  std::vector<Planned> now;
-  std::map<cudaStream_t, std::vector<Planned>> behind;
-  std::set<cudaStream_t> strict, deferred;
-  const auto sort = [&](Call* call) {
-    if (call->IsWithSelf() || result != grtSuccess) return;
-    if (call->order == grtOrderStrict) strict.insert(call->stream);
-    if (call->order == grtOrderDeferred) deferred.insert(call->stream);
-    if (call->order != grtOrderStrict) result = Plan(call, call->IsBehind() ? &behind[call->stream] : &now);
-  };
   if (group) {
     for (const Call& call : calls) {  // copies wait for what was deferred before, as strict operations do
       if (call.IsWithSelf() && result == grtSuccess) result = Deferred::Get().Join(process, call.stream);
@@ -278,8 +278,17 @@ grtResult_t Run(std::vector<Call> calls, bool group) {
     if (result == grtSuccess) result = CopySelf(&calls);
     if (result != grtSuccess) return result;
   }
-  for (Call& call : calls) sort(&call);
-  if (result != grtSuccess) return result;
+  // What can be refused comes first: nothing has begun then.
+  std::vector<Planned> now;
+  std::map<cudaStream_t, std::vector<Planned>> behind;
+  std::set<cudaStream_t> strict, deferred;
+  for (Call& call : calls) {
+    if (call.IsWithSelf()) continue;
+    if (call.order == grtOrderStrict) strict.insert(call.stream);
+    if (call.order == grtOrderDeferred) deferred.insert(call.stream);
+    if (call.order != grtOrderStrict) result = Plan(&call, call.IsBehind() ? &behind[call.stream] : &now);
+    if (result != grtSuccess) return result;
+  }
   if (group && !domain.GroupStart().ok()) return grtInvalidUsage;
   for (const auto& [stream, planned] : behind) {
     if (result == grtSuccess && !planned.empty()) result = HandOverBehind(process, stream, planned);
@@ -348,6 +357,7 @@ grtResult_t grtSubmit(const grtOpDesc_t* desc, cudaStream_t stream, grtOp_t* han
       return result;
     }
     if (result != grtSuccess) return result;
+    if (call.order == grtOrderStrict) return RunStrict(call);
     std::vector<Call> calls;
     calls.push_back(std::move(call));
     return Run(std::move(calls), false);
