@@ -207,7 +207,8 @@ void Worker::TakeTurn(void* argument) {
   std::lock_guard<std::mutex> held(worker.lock_);
   bool rings = false;
   for (const uint32_t ticket : turn->tickets) rings = worker.queue_->Ready(ticket, [] {}) || rings;
-  // What found no room in the list is published by the watcher when there is no instance.
+  // What finds no room in the list is published by later ones, or by the watcher when there is no instance.
+  rings = worker.queue_->Flush([] {}) || rings;
   if (rings) worker.wake_.notify_one();
 }
 

@@ -11,8 +11,8 @@
 // blocks that have started: one resident block suffices for progress.
 //
 // Priorities: a round goes along the operations of the lowest number first, then along those of the next one, and
-// ends behind a number at which a step was made. Of those that are not urgent (0) a channel is left after a few
-// steps, for a look at what has come meanwhile. Every 16th round and the first of each instance go along all
+// ends behind a number at which a step was made; behind the first operation of it, if others come before it. Of those
+// that are not urgent (0) a channel is left after a few steps, for a look at what has come meanwhile. Every 16th round and the first of each instance go along all
 // (IsLookRound): whatever is published is looked at again and again, as the argument against deadlocks wants it.
 //
 // Kept of an operation while it is not running: its entry, a count, a word for the host, and 8 bytes a
@@ -258,9 +258,9 @@ GRT_HD inline void StoreEnd(WorkerHost* host, uint32_t id, uint32_t ticket) {
 // By thread 0, when a channel is done: the last one tells that the operation is.
 GRT_HD inline void FinishChannel(const WorkerView& v, uint32_t id) {
   const uint32_t slot = id % kDetachedEntries;
-  const uint32_t ticket = LoadRelaxed(&v.device->entries[slot].ticket);  // the slot may be another's once it is done
   const uint64_t word = AddWord(&v.device->left[slot], ~uint64_t{0});
   if ((word & 0xffff) != 1) return;
+  const uint32_t ticket = LoadRelaxed(&v.device->entries[slot].ticket);  // the slot is this one's until that is told
   FenceSystem();
   StoreEnd(v.host, id, ticket);
 }
@@ -360,11 +360,12 @@ GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint3
   const uint64_t tries = tail - head == 1 ? 32 : 4;
   bool any = false;
   uint32_t position = 0;
-  uint32_t priority = 0;  // whose turn it is
+  uint32_t priority = 0;      // whose turn it is
+  bool has_urgent = false;    // there are operations of lower numbers
   for (uint32_t level = 1;; ++level) {
     const bool all_others = level == kWalkLevels;
     uint32_t next = ~uint32_t{0};  // the lowest number above
-    bool has_next = false;
+    bool has_next = false, has_any = false;
     for (uint32_t window = head; window != tail;) {
       const auto in_view = static_cast<uint32_t>(Least(tail - window, kWalkWindow));
       for (uint32_t i = b.Thread(); i < in_view; i += b.Threads()) {
@@ -384,12 +385,15 @@ GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint3
         ++position;
         const Stay stay = {spins, of == 0 ? ~uint32_t{0} : kPatientSteps};
         any = ServeDealt(b, v, window + i, channels, place, places, stay, looks, composed) || any;
+        if (any && has_urgent && !looks) return any;
+        has_any = true;
       }
       window += in_view;
       b.Sync();
     }
     if (!has_next || (any && !looks)) return any;
     priority = next;
+    has_urgent = has_urgent || has_any;
   }
 }
 
@@ -490,7 +494,6 @@ GRT_HD inline bool Quit(Block& b, const WorkerView& v, const Leader& leader, boo
 template <typename Block>
 GRT_HD inline bool Lead(Block& b, const WorkerView& v, Leader* leader, uint64_t* published) {
   const uint64_t now = b.Now();
-  leader->published = LoadWordAcquire(&v.device->published);
   const auto tail = static_cast<uint32_t>(leader->published);
   while (leader->head != tail && IsDetachedDone(v, leader->head)) ++leader->head;
   StoreRelaxed(&v.device->head, leader->head);
@@ -498,6 +501,7 @@ GRT_HD inline bool Lead(Block& b, const WorkerView& v, Leader* leader, uint64_t*
   const bool idle = leader->head == tail;
   if (idle || static_cast<int64_t>(now - leader->looked) >= kWorkerLookEvery) {
     leader->looked = now;
+    leader->published = LoadWordAcquire(&v.device->published);  // others take in, too
     *published = LoadHostWide(&v.host->published);
   }
   const uint32_t progress = LoadRelaxed(&v.device->progress);
@@ -559,7 +563,10 @@ GRT_HD inline void BeResident(Block& b, const WorkerView& v) {
       if (leads) return;
       break;
     }
-    if (state == 2) TakeIn(b, v);
+    if (state == 2) {
+      TakeIn(b, v);
+      if (b.Thread() == 0) leader.published = LoadWordAcquire(&v.device->published);
+    }
     const bool looks = IsLookRound(&look, places);
     if (!WorkOnce(b, v, static_cast<uint32_t>(number), places, looks, &composed)) b.Rest();
   }
