@@ -161,6 +161,9 @@ cudaError_t PreloadCarriers(cudaStream_t stream) {
 
 namespace {
 
+uint32_t BlocksOfTwo(const Work& first, const Work& second) { return 2u * std::max(first.channels, second.channels); }
+uint32_t ThreadsOfTwo(const Work& first, const Work& second) { return std::max(ThreadsFor(first), ThreadsFor(second)); }
+
 // `early`: see LaunchCarrier.
 cudaError_t Launch(const void* kernel, uint32_t blocks, uint32_t threads, void** arguments, bool early, cudaStream_t stream) {
   cudaLaunchAttribute attribute{};
@@ -182,15 +185,18 @@ cudaError_t LaunchCarrier(const Work& work, const HelpList& help, bool early, cu
   return Launch(reinterpret_cast<const void*>(Choose(work)), work.channels, ThreadsFor(work), arguments, early, stream);
 }
 
-bool CanLaunchTwo(const Work& first, const Work& second) {
-  return ((first.flags | second.flags) & kReduces) == 0 && VariantOf(first) == VariantOf(second);
+bool CanLaunchTwo(const Work& first, const Work& second, uint32_t most_blocks) {
+  if (((first.flags | second.flags) & kReduces) != 0 || VariantOf(first) != VariantOf(second)) return false;
+  // Registers are what blocks need, and all blocks of a way have as many a thread.
+  const uint32_t most = WayOf(first) == 1 ? kThreadsOf<TileWay> : kCarrierThreads;
+  return BlocksOfTwo(first, second) * ThreadsOfTwo(first, second) <= most_blocks * most;
 }
 
 cudaError_t LaunchTwo(const Work& first, const Work& second, const HelpList& help, const HelpList& second_help, cudaStream_t stream) {
   char* renamed = second_help.renamed;
   void* arguments[] = {const_cast<Work*>(&first), const_cast<Work*>(&second), const_cast<HelpList*>(&help), &renamed};
-  return Launch(reinterpret_cast<const void*>(TwoOf(VariantOf(first))), 2u * std::max(first.channels, second.channels),
-                std::max(ThreadsFor(first), ThreadsFor(second)), arguments, true, stream);
+  return Launch(reinterpret_cast<const void*>(TwoOf(VariantOf(first))), BlocksOfTwo(first, second),
+                ThreadsOfTwo(first, second), arguments, true, stream);
 }
 
 }  // namespace gordian::runtime::cuda

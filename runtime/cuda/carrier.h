@@ -20,8 +20,9 @@ cudaError_t PreloadCarriers(cudaStream_t stream);
 // ending (programmatic dependent launch); they wait for its end before anything else. Not on a captured stream.
 cudaError_t LaunchCarrier(const Work& work, const HelpList& help, bool early, cudaStream_t stream);
 
-// Whether one kernel may carry both, side by side: the way of carrying is the same, and neither reduces.
-bool CanLaunchTwo(const Work& first, const Work& second);
+// Whether one kernel may carry both, side by side: the way of carrying is the same, neither reduces, and it takes no more room
+// on the device than `most_blocks` blocks with as many threads as there may be.
+bool CanLaunchTwo(const Work& first, const Work& second, uint32_t most_blocks);
 // Enqueues one kernel for both, `help` and `second_help` after HelpStream::Join. Blocks of the two come onto the device in turns: of
 // each as many as fit, so that where one multiprocessor is free both go on.
 cudaError_t LaunchTwo(const Work& first, const Work& second, const HelpList& help, const HelpList& second_help, cudaStream_t stream);
