@@ -53,6 +53,8 @@ CollectiveCounts SumCollectives(const std::string& session_dir) {
     sum.own_operator += counters.own_operator;
     sum.in_graph += counters.in_graph;
     sum.helped += counters.helped;
+    sum.registered += counters.registered;
+    sum.direct += counters.direct;
   }
   return sum;
 }
@@ -70,6 +72,10 @@ std::string CollectivesLine(const CollectiveCounts& c) {
   add(c.own_operator, "with an operator of the program's own");
   add(c.in_graph, "in captured CUDA graphs");
   line += left.empty() ? ", none by NCCL" : "; by NCCL: " + left;
+  if (c.registered != 0) {
+    line += "; " + WithCommas(c.registered) + (c.registered == 1 ? " buffer" : " buffers") + " registered, " +
+            WithCommas(c.direct) + (c.direct == 1 ? " output" : " outputs") + " written there by other ranks";
+  }
   return line + "\n";
 }
 

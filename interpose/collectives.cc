@@ -30,13 +30,17 @@ constexpr uint64_t kAgreeNs = 5'000'000'000;
 constexpr uint32_t kReadyNumber = UINT32_MAX, kShrunkNumbers = 1u << 31;
 constexpr uint32_t kMostComms = 1024;
 constexpr uint32_t kMostGroupInits = 64;
+constexpr uint32_t kMostGroupWindows = 64;
+// At once, of all communicators; those beyond are NCCL's alone.
+constexpr uint32_t kMostRegistered = 4096;
 
 // The runtime's functions, by name.
 #define GORDIAN_RUNTIME_FUNCTIONS(F)                                                            \
   F(grtUseCudaStreams) F(grtAgree) F(grtChildId) F(grtCommInitRankConfig) F(grtCommConnect)       \
   F(grtCommDestroy) F(grtStreamGone) F(grtCanCapture)                                             \
   F(grtCommAbort) F(grtCommGetAsyncError) F(grtSubmit) F(grtGroupStart) F(grtGroupEnd)            \
-  F(grtGetUniqueId) F(grtGetStats) F(grtStreamExclusive) F(grtStreamForeign)                      \
+  F(grtCommRegister) F(grtCommDeregister) F(grtGetUniqueId) F(grtGetStats)                       \
+  F(grtStreamExclusive) F(grtStreamForeign)                                                       \
   F(grtStreamForeignAll) F(grtEventRecorded) F(grtEventAwaited) F(grtEventForgotten)
 struct Functions {
 #define GORDIAN_MEMBER(name) decltype(&::name) name;
@@ -58,16 +62,32 @@ struct RoutedComm {
 };
 constinit RoutedComm g_comms[kMostComms] = {};
 
+// What is registered with both.
+struct Registered {
+  std::atomic<uint64_t> handle;  // NCCL's; 0: free, kTaken: not filled in
+  const RoutedComm* comm;
+  grtReg_t reg;
+};
+constexpr uint64_t kTaken = 1;
+constinit Registered g_registered[kMostRegistered] = {};
+
 // Communicators that a group is to make: their handles are valid at its end.
 struct GroupInit {
   ncclComm_t* made;
   grtUniqueId id;
   bool wanted;
 };
+struct GroupWindow {
+  ncclComm_t comm;
+  void* memory;
+  size_t bytes;
+  const ncclWindow_t* window;  // valid at the group's end
+};
 struct GroupState {
   uint32_t depth;
-  uint32_t inits;
+  uint32_t inits, windows;
   GroupInit init[kMostGroupInits];
+  GroupWindow window[kMostGroupWindows];
 };
 constinit thread_local GroupState t_group __attribute__((tls_model("initial-exec"))) = {};
 
@@ -263,6 +283,17 @@ void MadeTogether(GroupInit* inits, uint32_t first, uint32_t count) {
 
 bool Blocks(const ncclConfig_t* config) { return config == nullptr || config->blocking != 0; }
 
+// The runtime's communicator takes no calls any more; what is registered with it ends with it.
+grtComm_t TakeOwn(RoutedComm* routed) {
+  const grtComm_t own = routed->comm;
+  routed->comm = nullptr;
+  if (own == nullptr) return nullptr;
+  for (Registered& r : g_registered) {
+    if (r.handle.load(std::memory_order_acquire) > kTaken && r.comm == routed) r.handle.store(0, std::memory_order_release);
+  }
+  return own;
+}
+
 grtKind_t KindOf(ring::CallId call) {
   switch (call) {
     case ring::kCall_ncclAllReduce:
@@ -358,8 +389,12 @@ ncclResult_t RouteGroupEnd() { return ToNccl(g_runtime.grtGroupEnd()); }
 
 void RouteGroupEnded(ncclResult_t real) {
   if (t_group.depth == 0 || --t_group.depth > 0) return;
-  const uint32_t inits = t_group.inits;
-  t_group.inits = 0;
+  const uint32_t inits = t_group.inits, windows = t_group.windows;
+  t_group.inits = t_group.windows = 0;
+  for (uint32_t i = 0; real == ncclSuccess && i < windows; ++i) {
+    const GroupWindow& w = t_group.window[i];
+    if (w.window != nullptr) RouteRegister(w.comm, w.memory, w.bytes, *w.window);
+  }
   for (uint32_t i = 0; real == ncclSuccess && i < inits; ++i) {
     if (t_group.init[i].made != nullptr) MadeTogether(t_group.init, i, inits);
   }
@@ -410,13 +445,13 @@ void RouteShrink(ncclComm_t parent, ncclComm_t* made, const ncclConfig_t* config
 void RouteDestroy(ncclComm_t comm) {
   RoutedComm* routed = Find(comm);
   if (routed == nullptr) return;
-  const grtComm_t own = routed->comm;
-  routed->comm = nullptr;
+  const grtComm_t own = TakeOwn(routed);
   routed->handle.store(0, std::memory_order_release);
   if (own == nullptr) return;
   grtStats_t stats = GRT_STATS_INITIALIZER;
   if (g_runtime.grtGetStats(own, &stats) == grtSuccess) {
     __atomic_fetch_add(&g_counters->helped, stats.helped, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&g_counters->direct, stats.direct, __ATOMIC_RELAXED);
   }
   // As NCCL's, it waits for the operations that were called.
   g_runtime.grtCommDestroy(own, UINT64_MAX);
@@ -430,9 +465,63 @@ void RouteAbort(ncclComm_t comm) {
 void RouteRevoke(ncclComm_t comm) {
   RoutedComm* routed = Find(comm);
   if (routed == nullptr) return;
-  const grtComm_t own = routed->comm;
-  routed->comm = nullptr;
+  const grtComm_t own = TakeOwn(routed);
   if (own != nullptr) g_runtime.grtCommAbort(own);
+}
+
+void RouteRegister(ncclComm_t comm, void* memory, size_t bytes, const void* handle) {
+  const int saved = errno;
+  RoutedComm* routed = Find(comm);
+  // Without a handle NCCL has nothing registered, and the program nothing to name it by.
+  const auto given = reinterpret_cast<uint64_t>(handle);
+  if (routed == nullptr || routed->comm == nullptr || given <= kTaken) return;
+  grtReg_t reg = nullptr;
+  if (g_runtime.grtCommRegister(routed->comm, memory, bytes, &reg) == grtSuccess) {
+    Registered* place = nullptr;
+    for (Registered& r : g_registered) {
+      uint64_t free = 0;
+      if (!r.handle.compare_exchange_strong(free, kTaken, std::memory_order_acquire)) continue;
+      place = &r;
+      break;
+    }
+    if (place != nullptr) {
+      place->comm = routed;
+      place->reg = reg;
+      place->handle.store(given, std::memory_order_release);
+      Count(g_counters->registered);
+    } else {
+      g_runtime.grtCommDeregister(routed->comm, reg);
+    }
+  }
+  errno = saved;
+}
+
+void RouteWindow(ncclComm_t comm, void* memory, size_t bytes, const ncclWindow_t* window) {
+  if (window == nullptr) return;
+  if (t_group.depth == 0) {
+    RouteRegister(comm, memory, bytes, *window);
+  } else if (t_group.windows < kMostGroupWindows) {
+    t_group.window[t_group.windows++] = {comm, memory, bytes, window};
+  }
+}
+
+void RouteDeregister(ncclComm_t comm, const void* handle) {
+  const int saved = errno;
+  const RoutedComm* routed = Find(comm);
+  const auto given = reinterpret_cast<uint64_t>(handle);
+  if (routed == nullptr || routed->comm == nullptr || given <= kTaken) return;
+  for (Registered& r : g_registered) {
+    uint64_t expected = given;
+    if (r.handle.load(std::memory_order_acquire) != given || r.comm != routed ||
+        !r.handle.compare_exchange_strong(expected, kTaken, std::memory_order_acquire)) {
+      continue;
+    }
+    const grtReg_t reg = r.reg;
+    r.handle.store(0, std::memory_order_release);
+    g_runtime.grtCommDeregister(routed->comm, reg);
+    break;
+  }
+  errno = saved;
 }
 
 void RouteAsyncError(ncclComm_t comm, ncclResult_t* error) {

@@ -55,6 +55,13 @@ void RouteAbort(ncclComm_t comm);
 // ncclCommRevoke, and ncclCommShrink with NCCL_SHRINK_ABORT: what is unfinished ends, and the communicator stays for
 // what it may still be asked: to be shrunk and destroyed.
 void RouteRevoke(ncclComm_t comm);
+// Memory that the program registers with NCCL is registered with the runtime too, where that can use it. After the real
+// call has succeeded, with NCCL's handle; one that NCCL gives out more than once counts as often. A window's is
+// valid after the group's end.
+void RouteRegister(ncclComm_t comm, void* memory, size_t bytes, const void* handle);
+void RouteWindow(ncclComm_t comm, void* memory, size_t bytes, const ncclWindow_t* window);
+// Before the real call.
+void RouteDeregister(ncclComm_t comm, const void* handle);
 // After it.
 void RouteAsyncError(ncclComm_t comm, ncclResult_t* error);
 

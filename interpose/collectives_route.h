@@ -108,6 +108,23 @@ auto Routed(const Real& real, const Arguments&... arguments) {
     const auto revoke = [](ncclComm_t comm, int) { RouteRevoke(comm); };
     revoke(arguments...);
     return real();
+  } else if constexpr (kCall == ring::kCall_ncclCommRegister) {
+    const ncclResult_t result = real();
+    const auto registered = [&](ncclComm_t comm, void* memory, size_t bytes, void** handle) {
+      if (result == ncclSuccess && handle != nullptr) RouteRegister(comm, memory, bytes, *handle);
+    };
+    registered(arguments...);
+    return result;
+  } else if constexpr (kCall == ring::kCall_ncclCommWindowRegister) {
+    const ncclResult_t result = real();
+    const auto registered = [&](ncclComm_t comm, void* memory, size_t bytes, ncclWindow_t* window, int) {
+      if (result == ncclSuccess) RouteWindow(comm, memory, bytes, window);
+    };
+    registered(arguments...);
+    return result;
+  } else if constexpr (kCall == ring::kCall_ncclCommDeregister || kCall == ring::kCall_ncclCommWindowDeregister) {
+    RouteDeregister(arguments...);
+    return real();
   } else if constexpr (kPayload == ring::PayloadKind::kSignal) {
     NoteForeignWork(Pick<cudaStream_t>(nullptr, arguments...));
     return real();

@@ -27,8 +27,10 @@ struct Nccl {
   ncclResult_t (*all_to_all)(const void*, void*, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
   ncclResult_t (*gather)(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
   ncclResult_t (*scatter)(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
-  // From 2.27 on.
+  // From 2.19 on.
   ncclResult_t (*allocate)(void**, size_t);
+  ncclResult_t (*comm_register)(ncclComm_t, void*, size_t, void**);
+  // From 2.27 on.
   ncclResult_t (*window_register)(ncclComm_t, void*, size_t, void**, int);
 };
 
@@ -59,6 +61,7 @@ inline bool LoadNccl(Nccl* n, std::string* why) {
   FindSymbol(library, "ncclGather", &n->gather);
   FindSymbol(library, "ncclScatter", &n->scatter);
   FindSymbol(library, "ncclMemAlloc", &n->allocate);
+  FindSymbol(library, "ncclCommRegister", &n->comm_register);
   FindSymbol(library, "ncclCommWindowRegister", &n->window_register);
   return n->version != nullptr && n->init != nullptr && n->group_end != nullptr;
 }

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/cuda/cuda_calls.h"
+#include "runtime/cuda/graph_order.h"
+
 namespace gordian::runtime::cuda {
 namespace {
 
@@ -84,6 +87,7 @@ Status Communicator::CreateAt(Domain* domain, const Place& place, std::unique_pt
   c->pattern_.failed = place.failed_on_device;
   c->pattern_.tag = place.tag;
   c->offers_ = place.offers;
+  c->reach_ = place.reach;
   c->heap_begin_ = reinterpret_cast<uintptr_t>(place.heap);
   c->heap_end_ = c->heap_begin_ + place.heap_bytes;
   c->LayOutRegion();
@@ -112,7 +116,7 @@ uint64_t Communicator::RegionBytes(const DomainConfig& config, uint32_t ranks) {
 
 Status Communicator::Plan(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op,
                           int peer, uint64_t scalar, const PortLayout* ports, Work* planned,
-                          Touched* touched_bytes) const {
+                          Touched* touched_bytes) {
   if (failure() != kNoFailure) return Status::Unavailable("the communicator has failed");
   const bool pair = IsPointToPoint(kind);
   const bool needs_peer = pair || HasRoot(kind);
@@ -136,7 +140,8 @@ Status Communicator::Plan(OpKind kind, const void* in, void* out, uint64_t count
   Thresholds thresholds = domain_->config().thresholds;
   // Few blocks serve detached operations, each of many threads: no more channels than they have a use for.
   if (ports != ports_) thresholds.line_threads = std::max(thresholds.line_threads, 512u);
-  if (!PlanWork(&work, count, needs_peer ? static_cast<uint32_t>(peer) : 0, thresholds, offers_)) {
+  const bool offers = offers_ || (reach_ != nullptr && AllAwaitAll(kind));  // the same on all members
+  if (!PlanWork(&work, count, needs_peer ? static_cast<uint32_t>(peer) : 0, thresholds, offers)) {
     return Status::InvalidArgument("no operation of this kind with this peer");
   }
   work.order_key = number_ * kKeysOfCommunicator +
@@ -155,7 +160,16 @@ Status Communicator::Plan(OpKind kind, const void* in, void* out, uint64_t count
     const bool still_read = kind == OpKind::kAllToAll && touched.in_begin < touched.out_end &&
                             touched.out_begin < touched.in_end;
     const auto region = reinterpret_cast<uintptr_t>(pattern_.base[rank_]);
-    if (in_heap && !still_read) work.offered = touched.out_begin - region + 1;
+    uintptr_t shared = in_heap ? touched.out_begin : 0;
+    if (still_read || (work.flags & kOffers) == 0) {
+      shared = 0;
+    } else if (shared == 0 && reach_ != nullptr) {
+      shared = reach_->Find(touched.out_begin, touched.out_end);
+    }
+    if (shared != 0) {
+      work.offered = shared - region + 1;
+      direct_.fetch_add(1, std::memory_order_relaxed);
+    }
   }
   return Status::Ok();
 }
@@ -170,7 +184,10 @@ Status Communicator::Launch(OpKind kind, const void* in, void* out, uint64_t cou
   if (Status s = Plan(kind, in, out, count, type, op, peer, scalar, ports_, &work, &touched); !s.ok()) return s;
   const Status status = domain_->Submit(work, touched, stream, &in_graph);
   if (captured != nullptr) *captured = in_graph;
-  return status;
+  const bool from_reach = touched.out_begin < heap_begin_ || touched.out_end > heap_end_;
+  if (!status.ok() || !in_graph || work.offered == 0 || reach_ == nullptr || !from_reach) return status;
+  // Its launches offer the same addresses.
+  return Cuda(KeepWithGraph(stream, reach_->Hold(touched.out_begin, touched.out_end)), "keeping registered memory for a graph");
 }
 
 bool Communicator::IsReplayed() const { return domain_->IsReplayed(number_); }

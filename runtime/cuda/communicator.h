@@ -8,6 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -18,6 +19,16 @@
 #include "runtime/cuda/work.h"
 
 namespace gordian::runtime::cuda {
+
+// Who knows of memory of the program's that all other members have mapped. Any thread.
+class OutputReach {
+ public:
+  virtual ~OutputReach() = default;
+  // Where they find [begin, end), as an address of the range that this rank's region lies in. 0: nowhere.
+  virtual uintptr_t Find(uintptr_t begin, uintptr_t end) = 0;
+  // Keeps it so for as long as this is held, whoever asked for it ends it. May be let go on any thread, CUDA's too.
+  virtual std::shared_ptr<void> Hold(uintptr_t begin, uintptr_t end) = 0;
+};
 
 class Communicator {
  public:
@@ -38,6 +49,9 @@ class Communicator {
     bool offers = false;
     char* heap = nullptr;
     uint64_t heap_bytes = 0;
+    // For memory that gets reachable later. Set on all members or on none. Of the kinds in which each
+    // member waits for all others anyway, receivers may offer it whatever `offers` says.
+    OutputReach* reach = nullptr;
     uint32_t* failed = nullptr;
     uint32_t* failed_on_device = nullptr;
   };
@@ -65,6 +79,8 @@ class Communicator {
   // Why it does not go on: members called different operations, or another rank gave it up. No operation
   // begins any more then, on any member; what was enqueued leaves its outputs as they are.
   Failure failure() const;
+  // Operations called so far whose output the other members were told to write themselves.
+  uint64_t direct() const { return direct_.load(std::memory_order_relaxed); }
   // The word of Place: the process of a member has ended, which is a failure only for those who wait.
   static void NotePeerGone(uint32_t* failed);
   // Those of this rank's kernels that wait leave, and tell the other members'. Any thread; never waits.
@@ -84,7 +100,7 @@ class Communicator {
  private:
   // `ports`: for collectives, and for sends and receives.
   Status Plan(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer,
-              uint64_t scalar, const PortLayout* ports, Work* work, Touched* touched) const;
+              uint64_t scalar, const PortLayout* ports, Work* work, Touched* touched);
   Communicator(Domain* domain, uint32_t number) : domain_(domain), number_(number) {}
   uint64_t LayOutRegion();  // its bytes
   // Of the worker's: of collectives, or of sends and receives.
@@ -97,6 +113,8 @@ class Communicator {
   int rank_ = 0;
   int ranks_ = 0;
   bool offers_ = false;
+  OutputReach* reach_ = nullptr;
+  std::atomic<uint64_t> direct_{0};
   uintptr_t heap_begin_ = 0, heap_end_ = 0;
   Work pattern_{};  // what all operations have in common
   PortLayout ports_[2];

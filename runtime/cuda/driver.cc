@@ -37,6 +37,9 @@ Loaded Load() {
   Find(library, "cuMemSetAccess", &d.set_access, &loaded.why);
   // The name by itself is an older function, which a device may have switched off.
   Find(library, "cuStreamWaitValue32_v2", &d.stream_wait_value, &loaded.why);
+  Find(library, "cuMemRetainAllocationHandle", &d.retain, &loaded.why);
+  Find(library, "cuMemGetAllocationPropertiesFromHandle", &d.properties, &loaded.why);
+  Find(library, "cuPointerGetAttribute", &d.pointer_attribute, &loaded.why);
   return loaded;
 }
 

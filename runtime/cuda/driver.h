@@ -1,4 +1,4 @@
-// The calls of the CUDA driver that the heap and the worker need, found at run time: a program that carries the runtime
+// The calls of the CUDA driver that the heap, registered memory and the worker need, found at run time: a program that carries the runtime
 // starts on machines without a driver too, and says so.
 //
 // Thread rule: any thread.
@@ -23,6 +23,9 @@ struct Driver {
   decltype(&::cuMemUnmap) unmap = nullptr;
   decltype(&::cuMemSetAccess) set_access = nullptr;
   decltype(&::cuStreamWaitValue32) stream_wait_value = nullptr;
+  decltype(&::cuMemRetainAllocationHandle) retain = nullptr;
+  decltype(&::cuMemGetAllocationPropertiesFromHandle) properties = nullptr;
+  decltype(&::cuPointerGetAttribute) pointer_attribute = nullptr;
 };
 
 // Null, and `why` says what is missing, where there is no driver. Loaded once, never unloaded.

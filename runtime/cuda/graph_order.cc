@@ -60,6 +60,20 @@ cudaError_t SetTips(cudaStream_t stream, const Capture& capture) {
                                              tips.size(), cudaStreamSetCaptureDependencies);
 }
 
+cudaError_t KeepWithGraph(cudaStream_t stream, std::shared_ptr<void> what) {
+  Capture capture;
+  cudaError_t e = CaptureOf(stream, &capture);
+  if (e != cudaSuccess) return e;
+  using Held = std::shared_ptr<void>;
+  auto held = std::make_unique<Held>(std::move(what));
+  cudaUserObject_t object = nullptr;
+  e = cudaUserObjectCreate(
+      &object, held.get(), [](void* let_go) { delete static_cast<Held*>(let_go); }, 1, cudaUserObjectNoDestructorSync);
+  if (e != cudaSuccess) return e;
+  [[maybe_unused]] Held* const released = held.release();
+  return cudaGraphRetainUserObject(capture.graph, object, 1, cudaGraphUserObjectMove);
+}
+
 GraphOrder::~GraphOrder() {
   for (const cudaEvent_t event : {replayed_, called_, between_}) {
     if (event != nullptr) cudaEventDestroy(event);

@@ -9,9 +9,6 @@
 namespace gordian::runtime::cuda {
 namespace {
 
-// Addresses only: more than all pieces of a process can be.
-constexpr uint64_t kRangeBytes = 64ull << 30;
-
 Status Failed(const char* what, int error) {
   return Status::Unavailable(std::string(what) + " failed with CUDA error " + std::to_string(error));
 }
@@ -34,67 +31,11 @@ CUmemAllocationProp Properties(int device) {
 
 }  // namespace
 
-Status MappedRange::Reserve(int device, std::unique_ptr<MappedRange>* range) {
-  const Driver* driver = nullptr;
-  if (Status s = Load(&driver); !s.ok()) return s;
-  std::unique_ptr<MappedRange> r(new MappedRange(device, driver));
-  if (const CUresult e = driver->reserve(&r->base_, kRangeBytes, 0, 0, 0); e != CUDA_SUCCESS) {
-    r->base_ = 0;
-    return Failed("cuMemAddressReserve", e);
-  }
-  *range = std::move(r);
-  return Status::Ok();
-}
-
-MappedRange::~MappedRange() {
-  if (base_ == 0) return;
-  for (const auto& [offset, bytes] : pieces_) driver_->unmap(base_ + offset, bytes);
-  driver_->free_address(base_, kRangeBytes);
-}
-
-Status MappedRange::Map(uint64_t offset, uint64_t bytes, CUmemGenericAllocationHandle handle) {
-  if (offset > kRangeBytes || bytes > kRangeBytes - offset) {
-    return Status::Unavailable("the range of addresses for pieces is used up");
-  }
-  if (const CUresult e = driver_->map(base_ + offset, bytes, 0, handle, 0); e != CUDA_SUCCESS) {
-    return Failed("cuMemMap", e);
-  }
-  if (Status s = Share(offset, bytes, device_); !s.ok()) {
-    driver_->unmap(base_ + offset, bytes);
-    return s;
-  }
-  pieces_[offset] = bytes;
-  return Status::Ok();
-}
-
-Status MappedRange::Share(uint64_t offset, uint64_t bytes, int device) {
-  CUmemAccessDesc access;
-  memset(&access, 0, sizeof access);
-  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  access.location.id = device;
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  const CUresult e = driver_->set_access(base_ + offset, bytes, &access, 1);
-  return e == CUDA_SUCCESS ? Status::Ok() : Failed("cuMemSetAccess", e);
-}
-
-Status MappedRange::MapDescriptor(uint64_t offset, uint64_t bytes, int descriptor) {
-  CUmemGenericAllocationHandle handle;
-  if (const CUresult e =
-          driver_->import_handle(&handle, reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)),
-                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-      e != CUDA_SUCCESS) {
-    return Failed("cuMemImportFromShareableHandle", e);
-  }
-  const Status status = Map(offset, bytes, handle);
-  driver_->release(handle);  // the mapping keeps the memory
-  return status;
-}
-
 Status PieceHeap::Create(int device, std::unique_ptr<PieceHeap>* heap) {
   const Driver* driver = nullptr;
   if (Status s = Load(&driver); !s.ok()) return s;
   std::unique_ptr<PieceHeap> h(new PieceHeap(device, driver));
-  if (Status s = MappedRange::Reserve(device, &h->range_); !s.ok()) return s;
+  if (Status s = MappedRange::Reserve(driver, device, &h->range_); !s.ok()) return s;
   *heap = std::move(h);
   return Status::Ok();
 }
@@ -111,6 +52,7 @@ Status PieceHeap::Add(uint64_t bytes, cudaStream_t stream, uint64_t* offset) {
     return Failed("cuMemGetAllocationGranularity", e);
   }
   bytes = (bytes + unit - 1) / unit * unit;
+  if (bytes > kHeapRangeBytes - end_) return Status::Unavailable("the range of addresses for pieces is used up");
   CUmemGenericAllocationHandle handle;
   if (const CUresult e = driver_->create(&handle, bytes, &properties, 0); e != CUDA_SUCCESS) {
     return Failed("cuMemCreate", e);

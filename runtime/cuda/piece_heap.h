@@ -3,7 +3,7 @@
 // reserved at first. A peer reserves as large a range, so that two pieces have the same distance there; another
 // device of the same process uses the same addresses.
 //
-// Thread rule: PieceHeap and PeerHeap: one thread at a time; DescriptorOf and ShareWith: any.
+// Thread rule: one thread at a time; DescriptorOf and ShareWith: any.
 // Ownership: pieces stay until the heap ends, which is when no kernel uses them any more. Nothing here
 // frees memory or waits for kernels before.
 // Errors: Status; kUnavailable where the device or the driver cannot do this.
@@ -19,33 +19,9 @@
 
 #include "common/status.h"
 #include "runtime/cuda/driver.h"
+#include "runtime/cuda/mapped_range.h"
 
 namespace gordian::runtime::cuda {
-
-// A range of addresses, and what is mapped in it.
-class MappedRange {
- public:
-  ~MappedRange();
-  MappedRange(const MappedRange&) = delete;
-  MappedRange& operator=(const MappedRange&) = delete;
-
-  static Status Reserve(int device, std::unique_ptr<MappedRange>* range);
-  // For this device to read and write.
-  Status Map(uint64_t offset, uint64_t bytes, CUmemGenericAllocationHandle handle);
-  Status MapDescriptor(uint64_t offset, uint64_t bytes, int descriptor);
-  // What is mapped, for another device of this process too.
-  Status Share(uint64_t offset, uint64_t bytes, int device);
-  bool Has(uint64_t offset) const { return pieces_.contains(offset); }
-  char* base() const { return reinterpret_cast<char*>(base_); }
-
- private:
-  MappedRange(int device, const Driver* driver) : device_(device), driver_(driver) {}
-
-  const int device_;
-  const Driver* const driver_;
-  CUdeviceptr base_ = 0;
-  std::map<uint64_t, uint64_t> pieces_;  // offset -> bytes
-};
 
 class PieceHeap {
  public:
@@ -61,6 +37,9 @@ class PieceHeap {
   // Lets another device of this process read and write the piece at `offset`, at the same address. Any thread.
   Status ShareWith(int device, uint64_t offset);
   char* base() const { return range_->base(); }
+  // Above kHeapRangeBytes it is the caller's.
+  MappedRange* range() { return range_.get(); }
+  const Driver* driver() const { return driver_; }
 
  private:
   PieceHeap(int device, const Driver* driver) : device_(device), driver_(driver) {}
@@ -76,9 +55,6 @@ class PieceHeap {
   mutable std::mutex mutex_;
   std::map<uint64_t, Piece> pieces_;
 };
-
-// Another process's pieces, as mapped here.
-using PeerHeap = MappedRange;
 
 }  // namespace gordian::runtime::cuda
 

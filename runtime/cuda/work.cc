@@ -150,6 +150,12 @@ bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
 
 }  // namespace
 
+bool AllAwaitAll(OpKind kind) {
+  // A reduction to a root that is in one phase places nothing.
+  return kind == OpKind::kAllReduce || kind == OpKind::kAllGather || kind == OpKind::kAllToAll ||
+         kind == OpKind::kReduce;
+}
+
 bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bool offers) {
   Work& w = *work;
   if (w.ranks < 1 || w.ranks > kMaxRanks || w.rank >= w.ranks || peer >= w.ranks) return false;

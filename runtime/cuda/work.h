@@ -168,6 +168,10 @@ struct Thresholds {
   uint32_t chunks_per_channel = 1;     // a part is cut in at least so many, down to 8 KiB
 };
 
+// Whether no member is through with an operation of that kind, by bulk, before all have begun it, if it places data at
+// all. So a writer that waits for its readers' offers waits for nothing that its operation does not need.
+bool AllAwaitAll(OpKind kind);
+
 // Fills everything of `work` that follows from the operation: strides, masks, flags, channels, chunk.
 // rank, ranks, port, type, op, kind, in and out are set. `count` is NCCL's count of the kind, `peer` its
 // root or peer. False: the kind or a rank is not valid. `scalar` is the caller's.

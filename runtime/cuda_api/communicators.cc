@@ -33,6 +33,7 @@ grtResult_t Make(const std::string& name, uint32_t ranks, uint32_t rank, const g
   comm.ranks = ranks;
   comm.rank = rank;
   comm.config = config;
+  comm.registrations = std::make_unique<Registrations>(&process->exports(), process->range());
   const grtResult_t result = process->Enter(made->comm);
   if (result == grtSuccess) *out = made.release();
   return result;
@@ -54,6 +55,7 @@ std::vector<std::shared_ptr<CommState>> WithPorts(const std::shared_ptr<CommStat
 
 // The communicator's and its ports' handles end. Ports know their communicator, as operations do, and so it must not know them.
 void End(grtComm_t comm) {
+  for (const std::shared_ptr<CommState>& each : WithPorts(comm->comm)) each->process->Leave(each);
   {
     const std::lock_guard<std::mutex> lock(comm->comm->mutex);
     comm->comm->ports.clear();
@@ -197,10 +199,8 @@ grtResult_t grtCommAbort(grtComm_t comm) {
   if (comm == nullptr) return grtInvalidArgument;
   return Guarded([&] {
     comm->comm->Abort();
-    for (const std::shared_ptr<CommState>& each : WithPorts(comm->comm)) {
-      each->aborted = true;
-      each->process->Leave(each);
-    }
+    for (const std::shared_ptr<CommState>& each : WithPorts(comm->comm)) each->aborted = true;
+    EndRegistrations(comm->comm.get());
     End(comm);
     return grtSuccess;
   });
@@ -217,8 +217,8 @@ grtResult_t grtCommDestroy(grtComm_t comm, uint64_t timeout_ns) {
     }
     for (const std::shared_ptr<CommState>& each : all) {
       if (each->error() != grtSuccess) each->aborted = true;
-      each->process->Leave(each);
     }
+    EndRegistrations(comm->comm.get());
     End(comm);
     return grtSuccess;
   });
@@ -273,9 +273,6 @@ grtResult_t grtMemFree(void* memory) {
   });
 }
 
-grtResult_t grtCommRegister(grtComm_t, void*, size_t, grtReg_t*) { return grtNotSupported; }
-grtResult_t grtCommDeregister(grtComm_t, grtReg_t) { return grtNotSupported; }
-
 grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats) {
   if (comm == nullptr || !HasHead(stats)) return grtInvalidArgument;
   return Guarded([&] {
@@ -287,6 +284,8 @@ grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats) {
     HelpCounts counts;
     if (!process->domain().Helped(&counts).ok()) return grtUnhandledCudaError;
     stats->helped = counts.helped;
+    const Communicator* ready = comm->comm->ready.load(std::memory_order_acquire);
+    stats->direct = ready != nullptr ? ready->direct() : 0;
     stats->mismatches = comm->comm->error() == grtMismatch ? 1 : 0;
     if (Worker* worker = process->domain().worker()) {
       const Worker::Stats of = worker->stats();

@@ -35,6 +35,8 @@ struct Operation {
 
 // The communicator's half of a call: ready, waiting for members that have not come yet.
 grtResult_t MakeReady(const std::shared_ptr<CommState>& comm);
+// What it had registered, at its end, after that of its operations unless it was aborted.
+void EndRegistrations(CommState* comm);
 
 }  // namespace gordian::runtime::cuda
 

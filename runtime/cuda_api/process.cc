@@ -184,8 +184,28 @@ Process::Process(int device, const grtConfig_t& config) : device_(device), user_
 grtResult_t Process::Prepare() {
   const OnDevice on(device_);
   if (Status s = PieceHeap::Create(device_, &heap_); !s.ok()) return ToResult(s);
-  const auto find = [heap = heap_.get()](uint64_t offset, uint64_t* bytes) { return heap->DescriptorOf(offset, bytes); };
-  if (Status s = PieceServer::Start(find, &server_); !s.ok()) return grtSystemError;
+  // Threads of the library's own keep to the device: one that turned back to CUDA's default, device 0, would make a
+  // context there, which takes 0.5 GiB. And no capture of the program's hinders them.
+  const auto enter = [device = device_] {
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    cudaSetDevice(device);
+  };
+  PieceServer::Handlers handlers;
+  handlers.enter = enter;
+  handlers.find = [this](uint64_t offset, uint64_t* bytes) { return heap_->DescriptorOf(offset, bytes); };
+  // What other processes have registered. No kernel here writes there before they know that it is mapped, and none does
+  // any more when they take it back.
+  handlers.take = [this](const std::string& owner, uint64_t offset, uint64_t bytes, int descriptor) {
+    MappedRange* const range = RangeOf(owner);
+    return range != nullptr && offset >= kHeapRangeBytes && range->MapDescriptor(offset, bytes, descriptor).ok();
+  };
+  handlers.leave = [this](const std::string& owner, uint64_t offset) {
+    MappedRange* const range = RangeOf(owner);
+    return range != nullptr && offset >= kHeapRangeBytes && range->Unmap(offset).ok();
+  };
+  if (Status s = PieceServer::Start(std::move(handlers), &server_); !s.ok()) return grtSystemError;
+  exports_ = std::make_unique<Exports>(heap_->driver(), device_, heap_->range(), server_->name(), enter);
   if (Status s = Domain::CreateAlone(config_, &domain_); !s.ok()) return ToResult(s);
   if (cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) != cudaSuccess) return grtUnhandledCudaError;
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -264,19 +284,37 @@ grtResult_t Process::Enter(const std::shared_ptr<CommState>& comm) {
   return grtSuccess;
 }
 
-grtResult_t Process::Map(const Attendee& peer, uint64_t offset, PeerHeap** heap) {
-  std::unique_ptr<PeerHeap>& known = peers_[peer.server];
-  if (known == nullptr) {
-    if (Status s = PeerHeap::Reserve(device_, &known); !s.ok()) return ToResult(s);
-  }
-  *heap = known.get();
-  if (known->Has(offset)) return grtSuccess;
+MappedRange* Process::RangeOf(const std::string& server) {
+  const std::lock_guard<std::mutex> lock(peers_mutex_);
+  std::unique_ptr<MappedRange>& known = peers_[server];
+  if (known == nullptr && !MappedRange::Reserve(heap_->driver(), device_, &known).ok()) return nullptr;
+  return known.get();
+}
+
+grtResult_t Process::Map(const Attendee& peer, uint64_t offset, MappedRange** range) {
+  *range = RangeOf(peer.server);
+  if (*range == nullptr) return grtNotSupported;
+  if ((*range)->Has(offset)) return grtSuccess;
   uint64_t bytes = 0;
   int descriptor = -1;
   if (Status s = PieceServer::Fetch(peer.server, offset, kFetchMs, &bytes, &descriptor); !s.ok()) return grtRemoteError;
-  const Status mapped = known->MapDescriptor(offset, bytes, descriptor);
+  const Status mapped = (*range)->MapDescriptor(offset, bytes, descriptor);
   close(descriptor);
   return ToResult(mapped);
+}
+
+std::vector<Exports::Peer> Process::PeersOf(const CommState& comm) {
+  std::vector<Exports::Peer> peers;
+  for (uint32_t r = 0; r < comm.ranks; ++r) {
+    const Attendee& member = comm.meeting->of(r);
+    if (r == comm.rank) continue;
+    Exports::Peer peer = {member.server, -1};
+    for (const Process* process : All()) {
+      if (process->server_->name() == member.server) peer.device = process->device_;
+    }
+    peers.push_back(std::move(peer));
+  }
+  return peers;
 }
 
 grtResult_t Process::Connect(const std::shared_ptr<CommState>& comm, int64_t deadline_ns) {
@@ -311,11 +349,11 @@ grtResult_t Process::Reach(const Attendee& member, const std::vector<uint64_t>& 
     }
     return grtInternalError;
   }
-  PeerHeap* heap = nullptr;
+  MappedRange* range = nullptr;
   for (const uint64_t offset : offsets) {
-    if (const grtResult_t result = Map(member, offset, &heap); result != grtSuccess) return result;
+    if (const grtResult_t result = Map(member, offset, &range); result != grtSuccess) return result;
   }
-  *base = heap->base();
+  *base = range->base();
   return grtSuccess;
 }
 
@@ -355,6 +393,7 @@ grtResult_t Process::ConnectOwn(const std::shared_ptr<CommState>& comm) {
   place.failed_on_device = reinterpret_cast<uint32_t*>(static_cast<char*>(failed) +
                                                        (reinterpret_cast<char*>(place.failed) -
                                                         static_cast<char*>(comm->verdict().page())));
+  place.reach = comm->registrations.get();
   place.number = next_number_++;
   for (const char c : comm->name) {
     place.tag = static_cast<uint16_t>(internal::Mix(place.tag ^ static_cast<unsigned char>(c)));

@@ -25,8 +25,10 @@
 #include "runtime/cuda/domain.h"
 #include "runtime/cuda/piece_heap.h"
 #include "runtime/cuda/worker.h"
+#include "runtime/cuda_api/exports.h"
 #include "runtime/cuda_api/meeting.h"
 #include "runtime/cuda_api/piece_server.h"
+#include "runtime/cuda_api/registrations.h"
 #include "runtime/include/gordian/runtime.h"
 
 namespace gordian::runtime::cuda {
@@ -42,6 +44,7 @@ struct CommState {
   std::shared_ptr<Meeting> meeting;
   std::shared_ptr<CommState> of_port;  // of a port: its communicator, whose failures are its own
   uint64_t region_at = 0;
+  std::unique_ptr<Registrations> registrations;
   std::atomic<uint32_t> children{0};
   std::atomic<uint64_t> operations{0};
   std::atomic<bool> has_entered{false};  // Process::Enter has succeeded
@@ -88,6 +91,10 @@ class Process {
 
   int device() const { return device_; }
   Domain& domain() { return *domain_; }
+  Exports& exports() { return *exports_; }
+  const char* range() { return heap_->base(); }
+  // The other members' devices, of a communicator that all have come to.
+  static std::vector<Exports::Peer> PeersOf(const CommState& comm);
 
   // Takes memory for a communicator and comes to its meeting.
   grtResult_t Enter(const std::shared_ptr<CommState>& comm);
@@ -111,7 +118,9 @@ class Process {
   grtResult_t ConnectOwn(const std::shared_ptr<CommState>& comm);
   // Where a member's memory is mapped here; `offsets` are pieces of it.
   grtResult_t Reach(const Attendee& member, const std::vector<uint64_t>& offsets, char** base);
-  grtResult_t Map(const Attendee& peer, uint64_t offset, PeerHeap** heap);
+  grtResult_t Map(const Attendee& peer, uint64_t offset, MappedRange** range);
+  // Of that of the server's process; null: there can be none.
+  MappedRange* RangeOf(const std::string& server);
   void Watch(const std::shared_ptr<CommState>& comm);
   void WatchLoop();
   template <typename Body>
@@ -120,7 +129,11 @@ class Process {
   const int device_;
   DomainConfig config_;
   std::unique_ptr<PieceHeap> heap_;
+  // By server. Its lock is not held while another process is waited for: the server's thread takes it.
+  std::mutex peers_mutex_;
+  std::map<std::string, std::unique_ptr<MappedRange>> peers_;
   std::unique_ptr<PieceServer> server_;
+  std::unique_ptr<Exports> exports_;
   std::unique_ptr<Domain> domain_;
   cudaStream_t stream_ = nullptr;
 
@@ -128,7 +141,6 @@ class Process {
   uint32_t next_number_ = 0;
   uint64_t user_at_ = 0, user_bytes_ = 0;
   uint64_t user_wanted_ = 0;  // bytes of it, when it will be made; 0: as usual
-  std::map<std::string, std::unique_ptr<PeerHeap>> peers_;  // by server
   struct Region {
     uint64_t at, bytes;
   };

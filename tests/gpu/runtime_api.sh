@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The C API over GPUs, and jobs whose NCCL collectives go there, on the machine with GPUs.
 #   runtime_api.sh BUILD OUTPUT_FOLDER [PARTS]
-# BUILD holds bin/gordian, bin/gordian-runtime-{api,order,handle,graph,devices}-cases, bin/gordian-runtime-graph-bench, tests/gordian_e2e_job and lib/ (a build folder,
-# or what was carried of one). PARTS: any of "api orders graphs devices carriers jobs new_jobs graphed ddp" (default: all; 6 minutes
+# BUILD holds bin/gordian, bin/gordian-runtime-{api,order,handle,graph,devices,register}-cases, bin/gordian-runtime-{graph,register}-bench, tests/gordian_e2e_job and lib/ (a build folder,
+# or what was carried of one). PARTS: any of "api orders graphs devices registered carriers jobs new_jobs graphed ddp" (default: all; 6 minutes
 # on 2 GPUs, of which graphs and devices need one and a half; with 4 GPUs some of their cases run with all of them too). Every
 # case is a process tree of its own with a limit; what was printed stays in OUTPUT_FOLDER, summary.txt says how each ended.
 # LAST_SECOND: no case is begun later.
@@ -12,7 +12,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1" && pwd)
 mkdir -p "$2" || exit 2
 out=$(cd "$2" && pwd)
-parts=${3:-"api orders graphs devices carriers jobs new_jobs graphed ddp"}
+parts=${3:-"api orders graphs devices registered carriers jobs new_jobs graphed ddp"}
 last=${LAST_SECOND:-100000}
 gpus=$(nvidia-smi -L | grep -c '^GPU')
 python=${PYTHON:-python3}
@@ -110,6 +110,30 @@ if has devices; then
     [ "$gpus" -lt 4 ] || run "devices_${case}_2x2" 40 0 "$cases" "$case" --devices 2 --processes 2
   done
   unset CUDA_DEVICE_MAX_CONNECTIONS
+fi
+if has registered; then
+  export CUDA_DEVICE_MAX_CONNECTIONS=32
+  for case in kinds agreed ranges refused lifetimes stalled graph churn orders abort death; do
+    run "register_$case" 40 0 "$build/bin/gordian-runtime-register-cases" "$case"
+    [ "$gpus" -lt 4 ] || run "register_${case}_4" 40 0 "$build/bin/gordian-runtime-register-cases" "$case" --ranks 4
+  done
+  run devices_registered 40 0 "$build/bin/gordian-runtime-devices-cases" registered
+  run register_bench 60 0 "$build/bin/gordian-runtime-register-bench"
+  [ "$gpus" -lt 4 ] || run register_bench_4 60 0 "$build/bin/gordian-runtime-register-bench" --ranks 4
+  unset CUDA_DEVICE_MAX_CONNECTIONS
+  # Jobs that register with NCCL.
+  for twin in "" --twin; do
+    gordian preemptive report "$build/tests/gordian_e2e_job" registered_memory $twin
+    rm -f "$out/progress"; JOB_PROGRESS="$out/progress" run "job_registered_memory$twin" 60 0 "${command_line[@]}"
+    innocent "job_registered_memory$twin"
+    say "        $(grep -m 1 'by the preemptive runtime' "$out/job_registered_memory$twin.txt")"
+  done
+  for whose in nccl preemptive; do
+    gordian "$whose" report "$python" -m torch.distributed.run --standalone --nproc-per-node 2 "$here/ddp/registered.py"
+    run "registered_$whose" 60 0 "${command_line[@]}"
+    innocent "registered_$whose"
+    say "        $(grep -m 1 'all_reduce of' "$out/registered_$whose.txt"); $(grep -m 1 'by the preemptive runtime' "$out/registered_$whose.txt")"
+  done
 fi
 if has carriers && [ -x "$build/bin/gordian-runtime-cases" ]; then
   run carriers_inversion 30 0 "$build/bin/gordian-runtime-cases" inversion --iterations 1000

@@ -185,10 +185,11 @@ typedef struct {
   uint64_t stopped_ranks; /* bit r: an unfinished operation waits for rank r, whose process is stopped
                              at this moment (SIGSTOP, a debugger). A suspicion: nothing is done about
                              it, since the rank may go on */
-  uint64_t reserved[7];
+  uint64_t direct; /* operations whose output the other ranks were told to write themselves */
+  uint64_t reserved[6];
 } grtStats_t;
 #define GRT_STATS_INITIALIZER \
-  { sizeof(grtStats_t), GRT_MAGIC, GRT_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0} }
+  { sizeof(grtStats_t), GRT_MAGIC, GRT_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0} }
 
 GRT_API grtResult_t grtGetVersion(int* version);
 GRT_API const char* grtGetErrorString(grtResult_t result); /* static text */
@@ -223,9 +224,21 @@ GRT_API grtResult_t grtPortOpen(grtComm_t comm, uint32_t tag, const void* reserv
 /* Memory that all ranks of this machine can reach, so that it need not be copied on its way. */
 GRT_API grtResult_t grtMemAlloc(void** memory, size_t bytes);
 GRT_API grtResult_t grtMemFree(void* memory);
-/* Makes memory of other origin reachable where the backend can; grtNotSupported where not, which
- * only costs speed. */
+/* Makes memory of other origin reachable, so that outputs of `comm` that lie in it need not be copied on their way.
+ * grtNotSupported where the backend cannot, which only costs speed. Any part of an allocation, as often as wanted, on any
+ * ranks: no rank's choice changes anything for another one.
+ * On GPUs: memory of cuMemCreate with POSIX file descriptors on the communicator's device (ncclMemAlloc's, of PyTorch's
+ * expandable segments), of one allocation or several behind each other; memory of cudaMalloc is grtNotSupported. Waits for
+ * the other members as the first operation does, and then for their processes to map it, which their programs take no
+ * part in: 2 s for each at most, and grtNotSupported after that. docs/runtime-cuda.md has the kinds of operations
+ * that use it.
+ * Deregister before the memory is freed: until then freed memory is not given back. What is called after such a
+ * free, into other memory at the same addresses, is carried as if it were not registered. */
 GRT_API grtResult_t grtCommRegister(grtComm_t comm, void* memory, size_t bytes, grtReg_t* reg);
+/* Allowed while operations are unfinished, whose memory must stay valid as always, and before the end of graphs that have
+ * captured some: the other members keep what those use until they have ended. Else they give it up now: waits for that
+ * for 0.5 s at most. Registrations end with their communicator at the latest; those of one that has failed or was aborted
+ * are kept mapped until the process ends, since other members may not know of it yet. */
 GRT_API grtResult_t grtCommDeregister(grtComm_t comm, grtReg_t reg);
 
 /* --- Operations: NCCL's arguments; the communicator's order ---

@@ -37,7 +37,9 @@ typedef struct {
   uint64_t own_operator;    /* with an operator that the program made */
   uint64_t in_graph;        /* on a stream that was captured */
   uint64_t helped;          /* begun before their turn, of communicators that were destroyed */
-  uint64_t reserved[9];
+  uint64_t registered;      /* buffers that the runtime can use, too */
+  uint64_t direct;          /* operations into those, of communicators that were destroyed: written by the other ranks */
+  uint64_t reserved[7];
 } grtFrontCounters_t;
 
 /* Whether all members want a communicator here, asked of each with the same id: *agreed is the same

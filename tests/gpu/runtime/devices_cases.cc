@@ -15,6 +15,7 @@
 #include "gordian/runtime.h"
 #include "tests/gpu/runtime/member.h"
 #include "tests/gpu/runtime/ranks.h"
+#include "tests/gpu/runtime/vmm_memory.h"
 
 namespace gordian::runtime::cuda {
 namespace {
@@ -47,6 +48,7 @@ class Device : public Member {
     On();
     return Member::Comm(name);
   }
+  int device() const { return device_; }
   int rank() const { return r_; }
   int ranks() const { return n_; }
   cudaStream_t one() const { return one_; }
@@ -84,6 +86,8 @@ class Runner {
       Abort();
     else if (what_ == "mapped")
       Mapped();
+    else if (what_ == "registered")
+      Registered();
     else if (what_ == "same_device")
       SameDevice();
     else
@@ -437,6 +441,39 @@ class Runner {
     Destroy(comms);
     Each([&](Device& d, size_t i) { d.Ok(grtMemFree(s[i].out), "grtMemFree"); });
     Say("mapped: 200 operations into memory that the other devices write, right\n");
+  }
+
+  // The same in memory of the program's, registered by one thread for all; then on the first device no more.
+  void Registered() {
+    constexpr uint64_t kBytes = 32 << 20;
+    const auto comms = Comms("registered");
+    std::vector<Subject> s;
+    std::vector<std::unique_ptr<testing::VmmMemory>> memory;
+    std::vector<grtReg_t> regs(devices_.size());
+    Each([&](Device& d, size_t i) {
+      s.push_back(d.Make(OpKind::kAllReduce, 3'000'000));
+      memory.push_back(std::make_unique<testing::VmmMemory>());
+      if (const std::string why = memory[i]->Make(d.device(), kBytes, 2); !why.empty()) p_.Fail(why);
+      d.Ok(grtCommRegister(comms[i], memory[i]->get(), kBytes, &regs[i]), "registering");
+      s[i].out = memory[i]->floats(1 << 20);
+    });
+    const auto rounds = [&](int from, size_t staged) {
+      for (int round = from; round < from + 100; ++round) {
+        p_.At("registered: round %d", round);
+        Each([&](Device& d, size_t i) { d.All(s[i], comms[i], d.one()); });
+      }
+      Each([&](Device& d, size_t i) {
+        d.Finish("registered");
+        grtStats_t stats = GRT_STATS_INITIALIZER;
+        d.Ok(grtGetStats(comms[i], &stats), "stats");
+        if (stats.direct != 100u + (i < staged ? 0u : static_cast<uint64_t>(from))) p_.Fail(std::to_string(stats.direct) + " were direct");
+      });
+    };
+    rounds(0, 0);
+    devices_[0]->Ok(grtCommDeregister(comms[0], regs[0]), "deregister");
+    rounds(100, 1);
+    Destroy(comms);
+    Say("registered: 200 operations into memory that the other devices write, of the first device 100, right\n");
   }
 
   // Two members on one device are refused, and nothing hangs.

@@ -219,7 +219,7 @@ TEST(PieceServerTest, SignalsDoNotEndATransfer) {
     }
     return memory;
   };
-  ASSERT_TRUE(PieceServer::Start(find, &server).ok());
+  ASSERT_TRUE(PieceServer::Start({{}, find, {}, {}}, &server).ok());
   uint64_t bytes = 0;
   int got = -1;
   const Status status = PieceServer::Fetch(server->name(), 4096, 10000, &bytes, &got);
@@ -243,7 +243,7 @@ TEST(PieceServerTest, HandsOverWhatIsThere) {
     *bytes = 10;
     return offset == 4096 ? memory : -1;
   };
-  ASSERT_TRUE(PieceServer::Start(find, &server).ok());
+  ASSERT_TRUE(PieceServer::Start({{}, find, {}, {}}, &server).ok());
   const auto codes = InProcesses(3, [&](uint32_t rank) {
     uint64_t bytes = 0;
     int got = -1;

@@ -90,6 +90,65 @@ std::vector<Case> Kinds(uint32_t ranks) {
   return cases;
 }
 
+// Those that are through with an operation that one member does not begin, as a mask. Bulk, of less than staging holds.
+uint32_t ThroughWithout(OpKind kind, uint32_t ranks, uint32_t missing, uint32_t root, bool offers, bool* is_offered) {
+  HostHeaps::Options options;
+  options.ranks = ranks;
+  options.user_bytes = offers ? 1 << 16 : 0;
+  HostHeaps heaps(options);
+  Fibers fibers(ranks);
+  HostList lists[kMaxRanks];
+  bool goes_on = true;
+  uint32_t through = 0;
+  for (uint32_t r = 0; r < ranks; ++r) {
+    if (r == missing) continue;
+    fibers.Add([&, r] {
+      Case c;
+      c.kind = kind;
+      c.count = 500;
+      c.root = root;
+      const Buffers b = Fill(c, ranks, r, offers ? heaps.User(r) : nullptr);
+      const Work w = heaps.Make(r, 0, kind, c.type, c.op, b.in_at, b.out_at, c.count, root, Way(2));
+      EXPECT_NE(w.flags & kBulk, 0);
+      *is_offered = (w.flags & kOffers) != 0;
+      RunOnHost(w, lists[r].Alone(), &fibers);
+      if (goes_on) through |= 1u << r;
+    });
+  }
+  fibers.OnHang([&] {
+    goes_on = false;
+    for (HostList& list : lists) list.Stop();
+  });
+  fibers.Run(kForEver / 10);
+  return through;
+}
+
+// The kinds of which memory that is registered later may be offered: nobody would have been through without the one
+// that is missing. Of the others somebody is, and would not be if he waited for offers.
+TEST(PlanTest, WhereAllAwaitAllOffersMakeNobodyWait) {
+  for (const uint32_t ranks : {2, 3, 4}) {
+    for (const OpKind kind : {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kAllToAll, OpKind::kReduce, OpKind::kBroadcast,
+                              OpKind::kScatter, OpKind::kGather}) {
+      bool some_are_through = false, waiting_costs = false, is_offered = false;
+      for (uint32_t missing = 0; missing < ranks; ++missing) {
+        for (const uint32_t root : {0u, ranks - 1}) {
+          const uint32_t without = ThroughWithout(kind, ranks, missing, root, false, &is_offered);
+          const uint32_t with = ThroughWithout(kind, ranks, missing, root, true, &is_offered);
+          some_are_through = some_are_through || without != 0;
+          waiting_costs = waiting_costs || (without & ~with) != 0;
+        }
+      }
+      if (AllAwaitAll(kind)) {
+        EXPECT_TRUE(!is_offered || !some_are_through) << static_cast<int>(kind) << ", " << ranks << " ranks";
+        EXPECT_FALSE(waiting_costs) << static_cast<int>(kind) << ", " << ranks << " ranks";
+        EXPECT_TRUE(is_offered || (kind == OpKind::kReduce && ranks == 2)) << static_cast<int>(kind);
+      } else {
+        EXPECT_TRUE(is_offered && waiting_costs) << static_cast<int>(kind) << ", " << ranks << " ranks";
+      }
+    }
+  }
+}
+
 // What all members compute on their own must agree, and the sizes at which it changes are what is measured.
 TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
   const auto plan = [](OpKind kind, uint32_t ranks, uint32_t rank, uint64_t bytes) {
