@@ -22,10 +22,10 @@ struct Driver {
   decltype(&::cuMemMap) map = nullptr;
   decltype(&::cuMemUnmap) unmap = nullptr;
   decltype(&::cuMemSetAccess) set_access = nullptr;
-  decltype(&::cuStreamWaitValue32) stream_wait_value = nullptr;
   decltype(&::cuMemRetainAllocationHandle) retain = nullptr;
   decltype(&::cuMemGetAllocationPropertiesFromHandle) properties = nullptr;
   decltype(&::cuPointerGetAttribute) pointer_attribute = nullptr;
+  decltype(&::cuStreamWaitValue32) stream_wait_value = nullptr;
 };
 
 // Null, and `why` says what is missing, where there is no driver. Loaded once, never unloaded.

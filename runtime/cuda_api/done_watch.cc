@@ -67,11 +67,6 @@ class DoneWatch {
 }  // namespace
 
 void WhenDone(AskFn ask, std::function<void(grtResult_t)> then) {
-  grtResult_t result = grtInProgress;
-  if (ask(&result)) {
-    then(result);
-    return;
-  }
   static DoneWatch* watch = new DoneWatch;
   watch->Add({std::move(ask), std::move(then)});
 }

@@ -82,7 +82,15 @@ grtResult_t grtOpStreamWait(grtOp_t op, cudaStream_t stream) {
 grtResult_t grtOpOnDone(grtOp_t op, grtDoneFn fn, void* user) {
   if (op == nullptr || fn == nullptr) return grtInvalidArgument;
   return Guarded([&] {
+    bool is_done = false;
+    const grtResult_t now = ResultOf(*op->operation, &is_done);
+    if (is_done) {
+      fn(user, now);
+      return grtSuccess;
+    }
     const auto ask = [operation = op->operation](grtResult_t* result) {
+      // On the watch's thread. CUDA's default, device 0, would get a context by what follows.
+      cudaSetDevice(operation->comm->process->device());
       bool done = false;
       *result = ResultOf(*operation, &done);
       return done;

@@ -15,11 +15,12 @@ struct Thing {
   std::atomic<bool> is_done{false};
   std::atomic<int> asked{0}, called{0};
   std::atomic<grtResult_t> result{grtInProgress};
-  std::atomic<std::thread::id> on{};
+  std::atomic<std::thread::id> on{}, asked_on{};
 
   AskFn Ask() {
     return [this](grtResult_t* how) {
       ++asked;
+      asked_on = std::this_thread::get_id();
       *how = grtAborted;
       return is_done.load();
     };
@@ -38,16 +39,14 @@ void Await(Is is) {
   while (!is()) std::this_thread::yield();
 }
 
-TEST(DoneWatchTest, AtOnceIfItIsDone) {
-  Thing thing;
-  thing.is_done = true;
-  WhenDone(thing.Ask(), thing.Then());
-  EXPECT_EQ(thing.called, 1);
-  EXPECT_EQ(thing.result, grtAborted);
-  EXPECT_EQ(thing.on.load(), std::this_thread::get_id());
-}
-
-TEST(DoneWatchTest, OnceOnAnotherThreadElse) {
+TEST(DoneWatchTest, OnceOnAnotherThread) {
+  Thing done;
+  done.is_done = true;
+  WhenDone(done.Ask(), done.Then());
+  Await([&] { return done.called == 1; });
+  EXPECT_EQ(done.result, grtAborted);
+  EXPECT_NE(done.on.load(), std::this_thread::get_id());
+  EXPECT_NE(done.asked_on.load(), std::this_thread::get_id());
   std::vector<std::unique_ptr<Thing>> things;
   for (int i = 0; i < 50; ++i) {
     things.push_back(std::make_unique<Thing>());
