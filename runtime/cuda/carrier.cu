@@ -15,15 +15,28 @@ namespace {
 template <typename Way>
 constexpr uint32_t kThreadsOf = std::is_same_v<Way, TileWay> ? 320 : kCarrierThreads;
 
+// The channels of a block: the `first` of them, and every `stride`th behind it (places.h), one after the other. All ranks' blocks go through
+// theirs upwards, so the least channel that is unfinished anywhere is carried everywhere.
+template <typename T, typename Way, uint32_t kRanks>
+__device__ inline void RunChannels(DeviceBlock::Shared* shared, const Work& work, const HelpList& help, uint32_t first, uint32_t stride) {
+  for (uint32_t channel = first;;) {
+    const uint32_t next = channel + stride;
+    DeviceBlock block(shared, channel, next >= work.channels);
+    Carry<T, Way, kRanks>(block, work, help);
+    if (next >= work.channels) return;
+    block.Sync();  // all are through with what the block shares
+    channel = next;
+  }
+}
+
 template <typename T, typename Way, uint32_t kRanks>
 __global__ void __launch_bounds__(kThreadsOf<Way>, 2)
     Carrier(const __grid_constant__ Work work, const __grid_constant__ HelpList help) {
   __shared__ DeviceBlock::Shared shared;
-  DeviceBlock block(&shared);
   if (work.channels == 0) return;
   // It may be on the device before the kernel in front of it has ended.
   asm volatile("griddepcontrol.wait;" ::: "memory");
-  Carry<T, Way, kRanks>(block, work, help);
+  RunChannels<T, Way, kRanks>(&shared, work, help, blockIdx.x, gridDim.x);
 }
 
 // What goes on side by side, a group's send and receive say: the blocks of both in one grid, in turns.
@@ -40,10 +53,9 @@ __global__ void __launch_bounds__(kThreadsOf<Way>, 2)
   HelpList own = help;
   own.id += which;
   if (which == 1) own.renamed = second_renamed;
-  DeviceBlock block(&shared, channel);
-  block.Sync();
+  __syncthreads();
   asm volatile("griddepcontrol.wait;" ::: "memory");
-  Carry<MoveOnly, Way, kRanks>(block, work, own);
+  RunChannels<MoveOnly, Way, kRanks>(&shared, work, own, channel, gridDim.x / 2);
 }
 
 using Kernel = void (*)(Work, HelpList);
@@ -164,6 +176,13 @@ namespace {
 uint32_t BlocksOfTwo(const Work& first, const Work& second) { return 2u * std::max(first.channels, second.channels); }
 uint32_t ThreadsOfTwo(const Work& first, const Work& second) { return std::max(ThreadsFor(first), ThreadsFor(second)); }
 
+// Registers are what blocks need, and all blocks of a way have as many a thread.
+uint32_t ThreadsOfPlace(const Work& work) { return WayOf(work) == 1 ? kThreadsOf<TileWay> : kCarrierThreads; }
+uint32_t PlacesOf(uint32_t blocks, const Work& work, uint32_t threads) {
+  return (blocks * threads + ThreadsOfPlace(work) - 1) / ThreadsOfPlace(work);
+}
+uint32_t BlocksIn(uint32_t places, const Work& work, uint32_t threads) { return std::max(places * ThreadsOfPlace(work) / threads, 1u); }
+
 // `early`: see LaunchCarrier.
 cudaError_t Launch(const void* kernel, uint32_t blocks, uint32_t threads, void** arguments, bool early, cudaStream_t stream) {
   cudaLaunchAttribute attribute{};
@@ -180,23 +199,30 @@ cudaError_t Launch(const void* kernel, uint32_t blocks, uint32_t threads, void**
 
 }  // namespace
 
-cudaError_t LaunchCarrier(const Work& work, const HelpList& help, bool early, cudaStream_t stream) {
+cudaError_t LaunchCarrier(const Work& work, const HelpList& help, uint32_t places, bool early, cudaStream_t stream) {
   void* arguments[] = {const_cast<Work*>(&work), const_cast<HelpList*>(&help)};
-  return Launch(reinterpret_cast<const void*>(Choose(work)), work.channels, ThreadsFor(work), arguments, early, stream);
+  const uint32_t threads = ThreadsFor(work);
+  return Launch(reinterpret_cast<const void*>(Choose(work)), std::min<uint32_t>(work.channels, BlocksIn(places, work, threads)),
+                threads, arguments, early, stream);
 }
 
-bool CanLaunchTwo(const Work& first, const Work& second, uint32_t most_blocks) {
-  if (((first.flags | second.flags) & kReduces) != 0 || VariantOf(first) != VariantOf(second)) return false;
-  // Registers are what blocks need, and all blocks of a way have as many a thread.
-  const uint32_t most = WayOf(first) == 1 ? kThreadsOf<TileWay> : kCarrierThreads;
-  return BlocksOfTwo(first, second) * ThreadsOfTwo(first, second) <= most_blocks * most;
+uint32_t PlacesFor(const Work& work) { return PlacesOf(work.channels, work, ThreadsFor(work)); }
+
+bool CanLaunchTwo(const Work& first, const Work& second) {
+  return ((first.flags | second.flags) & kReduces) == 0 && VariantOf(first) == VariantOf(second);
+}
+uint32_t PlacesForTwo(const Work& first, const Work& second) {
+  return PlacesOf(BlocksOfTwo(first, second), first, ThreadsOfTwo(first, second));
 }
 
-cudaError_t LaunchTwo(const Work& first, const Work& second, const HelpList& help, const HelpList& second_help, cudaStream_t stream) {
+cudaError_t LaunchTwo(const Work& first, const Work& second, const HelpList& help, const HelpList& second_help, uint32_t places,
+                      cudaStream_t stream) {
   char* renamed = second_help.renamed;
   void* arguments[] = {const_cast<Work*>(&first), const_cast<Work*>(&second), const_cast<HelpList*>(&help), &renamed};
-  return Launch(reinterpret_cast<const void*>(TwoOf(VariantOf(first))), BlocksOfTwo(first, second),
-                ThreadsOfTwo(first, second), arguments, true, stream);
+  const uint32_t threads = ThreadsOfTwo(first, second);
+  // As many of each.
+  const uint32_t blocks = std::min(BlocksOfTwo(first, second), std::max(BlocksIn(places, first, threads) / 2, 1u) * 2);
+  return Launch(reinterpret_cast<const void*>(TwoOf(VariantOf(first))), blocks, threads, arguments, true, stream);
 }
 
 }  // namespace gordian::runtime::cuda

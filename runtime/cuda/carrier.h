@@ -16,16 +16,20 @@ namespace gordian::runtime::cuda {
 // for what is to be launched that would be for ever. The caller waits for the stream.
 cudaError_t PreloadCarriers(cudaStream_t stream);
 
-// Enqueues the operation's kernel. `early`: its blocks may come onto the device while the kernel before it on the stream is
-// ending (programmatic dependent launch); they wait for its end before anything else. Not on a captured stream.
-cudaError_t LaunchCarrier(const Work& work, const HelpList& help, bool early, cudaStream_t stream);
+// How many places (places.h) the operation's kernel has a use for: a block for each channel.
+uint32_t PlacesFor(const Work& work);
+// Enqueues the operation's kernel, in so many places; fewer than it has a use for are right, and slower. `early`: its blocks may come onto
+// the device while the kernel before it on the stream is ending (programmatic dependent launch); they wait for its end before anything else.
+// Not on a captured stream.
+cudaError_t LaunchCarrier(const Work& work, const HelpList& help, uint32_t places, bool early, cudaStream_t stream);
 
-// Whether one kernel may carry both, side by side: the way of carrying is the same, neither reduces, and it takes no more room
-// on the device than `most_blocks` blocks with as many threads as there may be.
-bool CanLaunchTwo(const Work& first, const Work& second, uint32_t most_blocks);
+// Whether one kernel may carry both, side by side: the way of carrying is the same, and neither reduces.
+bool CanLaunchTwo(const Work& first, const Work& second);
+uint32_t PlacesForTwo(const Work& first, const Work& second);
 // Enqueues one kernel for both, `help` and `second_help` after HelpStream::Join. Blocks of the two come onto the device in turns: of
 // each as many as fit, so that where one multiprocessor is free both go on.
-cudaError_t LaunchTwo(const Work& first, const Work& second, const HelpList& help, const HelpList& second_help, cudaStream_t stream);
+cudaError_t LaunchTwo(const Work& first, const Work& second, const HelpList& help, const HelpList& second_help, uint32_t places,
+                      cudaStream_t stream);
 
 }  // namespace gordian::runtime::cuda
 

@@ -20,9 +20,9 @@ class DeviceBlock {
     uint64_t least[kCarrierThreads / 32];
     uint32_t word;
   };
-  // The `index`th of its operation's.
-  __device__ DeviceBlock(Shared* shared, uint32_t index) : shared_(*shared), index_(index) {}
-  __device__ explicit DeviceBlock(Shared* shared) : DeviceBlock(shared, blockIdx.x) {}
+  // Of its operation it is at channel `index`; `ends`: after which it does nothing more.
+  __device__ DeviceBlock(Shared* shared, uint32_t index, bool ends) : shared_(*shared), index_(index), ends_(ends) {}
+  __device__ explicit DeviceBlock(Shared* shared) : DeviceBlock(shared, blockIdx.x, true) {}
   __device__ uint32_t Thread() const { return threadIdx.x; }
   __device__ uint32_t Threads() const { return blockDim.x; }
   __device__ uint32_t Index() const { return index_; }
@@ -40,7 +40,9 @@ class DeviceBlock {
   __device__ void Between() const {}
   // Lets the next carrier on the stream come onto the device, if it was launched to do so (carrier.cu): no block of
   // this one waits for anything any more.
-  __device__ void Ending() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+  __device__ void Ending() {
+    if (ends_) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  }
   __device__ char** Targets() { return shared_.targets[0]; }
   __device__ char** SumTargets() { return shared_.targets[1]; }
   __device__ HelpRoom* Room() { return &shared_.room; }
@@ -84,6 +86,7 @@ class DeviceBlock {
  private:
   Shared& shared_;
   const uint32_t index_;
+  const bool ends_;
 };
 
 // Defined in help.cu, once for all carriers.

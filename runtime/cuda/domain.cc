@@ -33,6 +33,7 @@ Status Domain::Check() {
   const uint32_t most = (kResidentBlocks - (config.detached_tags > 0 ? config.worker.blocks : 0)) /
                         static_cast<uint32_t>(config.resident_streams);
   most_blocks_ = most;
+  places_.emplace(kResidentBlocks - (config.detached_tags > 0 ? config.worker.blocks : 0));
   config_.bulk_channels = std::min(config.bulk_channels, most);
   config_.line_channels = std::min(config.line_channels, most);
   return Status::Ok();
@@ -357,7 +358,10 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     cudaError_t e = op.amid ? AwaitBefore(op) : cudaSuccess;
     if (two) op.list->Join(&op.help, &next->help);
     if (e == cudaSuccess) {
-      e = two ? LaunchTwo(op.work, next->work, op.help, next->help, op.stream) : LaunchCarrier(op.work, op.help, true, op.stream);
+      const uint32_t places = PlacesOn(op.stream, two ? PlacesForTwo(op.work, next->work) : PlacesFor(op.work));
+      last_[op.work.order_key].places = std::max(last_[op.work.order_key].places, places);
+      e = two ? LaunchTwo(op.work, next->work, op.help, next->help, places, op.stream)
+              : LaunchCarrier(op.work, op.help, places, true, op.stream);
     }
     if (Status s = Cuda(e, "launching an operation"); !s.ok()) return s;
     Launched(op);
@@ -379,6 +383,22 @@ cudaError_t Domain::AwaitBefore(const Queued& op) {
   if (!op.moved || e != cudaSuccess) return e;
   if (op.behind == nullptr) e = cudaEventRecord(order_event_, op.after);
   return e == cudaSuccess ? cudaStreamWaitEvent(op.stream, op.behind != nullptr ? op.behind : order_event_, 0) : e;
+}
+
+uint32_t Domain::PlacesOn(cudaStream_t stream, uint32_t wanted) {
+  if (wanted <= 1) return wanted;  // as little as any gets
+  return places_->Grant(stream, wanted, [this](const auto& note) {
+    for (auto& [key, last] : last_) {
+      if (last.places == 0) continue;
+      bool captured = false;  // then it cannot be asked
+      if (!last.gone) (void)IsCaptured(last.stream, &captured);
+      if (!captured && last.launched && IsDone(last)) {
+        last.places = 0;
+      } else {
+        note(last.stream, last.places);
+      }
+    }
+  });
 }
 
 void Domain::Launched(const Queued& op) {

@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,6 +26,7 @@
 #include "runtime/cuda/graph_order.h"
 #include "runtime/cuda/heap.h"
 #include "runtime/cuda/help_stream.h"
+#include "runtime/cuda/places.h"
 #include "runtime/cuda/rendezvous.h"
 #include "runtime/cuda/worker.h"
 #include "runtime/cuda/work.h"
@@ -140,6 +142,7 @@ class Domain {
     bool launched = true;
     bool gone = false;             // its stream is
     cudaEvent_t behind = nullptr;  // then: recorded behind it; null: it was finished
+    uint32_t places = 0;           // of the largest of its key that may be unfinished
     // For whom captures the communicator later: one operation, and how many have so many channels.
     Work work{};
     uint32_t by_channels[kMaxChannels + 1] = {};
@@ -160,6 +163,8 @@ class Domain {
   // Of a group, after each other in it and published: whether one kernel carries both.
   bool GoTogether(const Queued& op, const Queued& next) const;
   void Launched(const Queued& op);
+  // How many places a kernel on the stream gets.
+  uint32_t PlacesOn(cudaStream_t stream, uint32_t wanted);
   // Orders a group's sends and receives so that those that go on at once meet.
   static void InRounds(std::vector<Queued>* operations);
   Status EnqueueCaptured(const std::vector<Queued>& operations);
@@ -188,6 +193,7 @@ class Domain {
   char* own_heap_ = nullptr;   // as mapped here
   uint64_t region_bytes_ = 0;  // of one communicator
   uint32_t most_blocks_ = 0;   // of one kernel
+  std::optional<Places<cudaStream_t>> places_;
   Word* stop_ = nullptr;
   Word* failed_ = nullptr;  // of each communicator
   HelpStream::Shared* lists_ = nullptr;

@@ -16,8 +16,8 @@ uint32_t Round(const Work& w) { return RoundOf(w.order_key, w.rank, w.ranks); }
 
 bool Domain::GoTogether(const Queued& op, const Queued& next) const {
   return op.list != nullptr && next.list == op.list && next.stream == op.stream && op.help.listed != 0 &&
-         next.help.listed != 0 && next.work.order_key != op.work.order_key && next.order == op.order && !next.amid && CanLaunchTwo(op.work, next.work, most_blocks_) &&
-         !ReadsOf(next.touched, op.touched) &&
+         next.help.listed != 0 && next.work.order_key != op.work.order_key && next.order == op.order && !next.amid && CanLaunchTwo(op.work, next.work) &&
+         PlacesForTwo(op.work, next.work) <= most_blocks_ && !ReadsOf(next.touched, op.touched) &&
          !WritesOver(next.touched, op.touched);
 }
 

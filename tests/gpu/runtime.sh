@@ -65,6 +65,7 @@ fi
 if has cases; then
   run twin 60 "$cases" twin --ranks "$ranks"
   run group 60 "$cases" group --ranks "$ranks"
+  CUDA_DEVICE_MAX_CONNECTIONS=32 run crowd 60 "$cases" crowd --ranks "$ranks"
   run dead 60 "$cases" dead --ranks "$ranks"
   run types 100 "$cases" types --ranks "$ranks"
   run inversion_ipc 60 "$cases" inversion --ranks "$ranks" --iterations 200 --ipc
@@ -73,6 +74,7 @@ fi
 if has order; then
   run order_small 60 "$cases" order --ranks "$ranks" --iterations 1000 --ops 16 --most-bytes 65536 --seed 11
   run order_1_stream 100 "$cases" order --ranks "$ranks" --iterations 1000 --ops 8 --seed 1
+  run order_pairs 60 "$cases" order --pairs --ranks "$ranks" --iterations 500 --ops 8 --streams 2 --seed 3
   run order_3_streams 100 "$cases" order --ranks "$ranks" --iterations 1000 --ops 8 --streams 3 --seed 2
 fi
 if has bench; then

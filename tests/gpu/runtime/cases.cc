@@ -16,6 +16,9 @@
 //   inversion  two communicators, opposite order, one exclusive stream
 //   twin       the same without an exclusive stream: must hang, is aborted, and must then leave
 //   group      sends and receives of a group that would wait for each other one by one
+//   crowd      an operation of a communicator of its own waits on each of twelve streams, until the other ranks come to the
+//              last one first: kernels that wait must leave room for those that are waited for. Needs
+//              CUDA_DEVICE_MAX_CONNECTIONS=32: a kernel that waits keeps its hardware queue
 //   dead       a rank is killed in the middle: the others' kernels must leave and calls fail
 #include <cuda_runtime_api.h>
 #include <signal.h>
@@ -57,6 +60,8 @@ struct Options {
   uint32_t channels = 0;  // 0: the case's choice
 };
 
+constexpr int kCrowd = 12;
+
 double Now() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -79,6 +84,7 @@ class Runner {
       config.thresholds.one_shot = config.thresholds.move_lines = 64 << 10;
       config.thresholds.two_shot_lines = 256 << 10;
     }
+    if (o_.what == "crowd") config.communicators = kCrowd;
     config.resident_streams = std::max(config.resident_streams, o_.streams);
     if (o_.channels > 0) config.thresholds.most_channels = o_.channels;
     p_.At("making the domain");
@@ -99,6 +105,7 @@ class Runner {
     else if (o_.what == "inversion") Inversion(true);
     else if (o_.what == "twin") Inversion(false);
     else if (o_.what == "group") Group();
+    else if (o_.what == "crowd") Crowd();
     else if (o_.what == "dead") Dead();
     else p_.Fail("no such case");
     comms_.clear();
@@ -539,6 +546,52 @@ class Runner {
     if (bad != 0) p_.Fail("wrong elements on the exclusive stream");
     Barrier();
     Say("group: rings of sends and receives right\n");
+  }
+
+  void Crowd() {
+    constexpr uint64_t kMost = 8 << 20;
+    const auto ranks = static_cast<uint32_t>(p_.ranks());
+    const auto me = static_cast<uint32_t>(p_.rank());
+    float* in = nullptr;
+    uint64_t* wrong = nullptr;
+    Must(cudaMalloc(reinterpret_cast<void**>(&in), kMost * 4));
+    Must(cudaMalloc(reinterpret_cast<void**>(&wrong), 8));
+    Must(cudaMemset(wrong, 0, 8));
+    Must(testing::FillPattern(in, kMost, me, 9, stream_));
+    std::vector<cudaStream_t> streams(kCrowd);
+    std::vector<float*> outs(kCrowd);
+    for (int i = 0; i < kCrowd; ++i) {
+      Must(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
+      Must(cudaMalloc(reinterpret_cast<void**>(&outs[i]), kMost * 4));
+    }
+    Must(cudaDeviceSynchronize());
+    std::mt19937_64 common(o_.seed);
+    for (int round = 0; round < std::min(o_.iterations, 50); ++round) {
+      const uint64_t count = round % 5 == 0 ? kMost : 1 + common() % kMost;
+      const auto launch = [&](int i) {
+        p_.At("round %d, communicator %d, %lu elements", round, i, count);
+        Must(comms_[i]->Launch(OpKind::kAllReduce, in, outs[i], count, DataType::kFloat, Operator::kSum, 0, streams[i]));
+      };
+      Barrier();
+      if (me == 0) {
+        for (int i = 0; i < kCrowd; ++i) launch(i);
+      } else {
+        for (int i = kCrowd; i-- > 0;) {
+          launch(i);
+          Must(cudaStreamSynchronize(streams[i]));
+        }
+      }
+      for (const cudaStream_t stream : streams) Must(cudaStreamSynchronize(stream));
+      for (int i = 0; i < kCrowd; ++i) {
+        Must(testing::CheckPattern(outs[i], {OpKind::kAllReduce, ranks, me, 0, 9, count, 0}, wrong, stream_));
+      }
+      uint64_t bad = 0;
+      Must(cudaMemcpyAsync(&bad, wrong, 8, cudaMemcpyDeviceToHost, stream_));
+      Must(cudaStreamSynchronize(stream_));
+      if (bad != 0) p_.Fail(std::to_string(bad) + " elements wrong in round " + std::to_string(round));
+    }
+    Barrier();
+    Say("crowd: operations on %d streams waited for the last one, right\n", kCrowd);
   }
 
   void Dead() {

@@ -30,6 +30,7 @@ struct Call {
   uint32_t stream = 0;
   bool marked = false;  // the stream has something else before it
   bool joins = false;   // the stream's call before it: one kernel carries both
+  uint32_t most_blocks = ~0u;
 };
 
 struct Program {
@@ -68,6 +69,7 @@ Outcome RunProgram(const Program& p, uint64_t seed) {
     Buffers buffers;
     std::vector<char> room;
     bool marked, joins;
+    uint32_t most_blocks;
   };
   struct Stream {
     HostList list;
@@ -90,7 +92,8 @@ Outcome RunProgram(const Program& p, uint64_t seed) {
                                  Fill(c, p.ranks, r, direct ? heaps.User(r) + heap_at : nullptr),
                                  {},
                                  call.marked,
-                                 call.joins});
+                                 call.joins,
+                                 call.most_blocks});
       Launch& l = stream.launches.back();
       if (p.renamed) l.room.assign(c.count * p.ranks * 4 + 64, 55);
       if (direct) heap_at += bytes;
@@ -120,9 +123,9 @@ Outcome RunProgram(const Program& p, uint64_t seed) {
           Launch& second = s->launches[++i];
           HelpList second_help = publish(second);
           HostList::Join(&help, &second_help);
-          s->slots->EnqueueTwo(&l.work, help, &second.work, second_help);
+          s->slots->EnqueueTwo(&l.work, help, &second.work, second_help, l.most_blocks);
         } else {
-          s->slots->Enqueue(&l.work, help);
+          s->slots->Enqueue(&l.work, help, l.most_blocks);
         }
         fibers.Point();
       }
@@ -298,6 +301,33 @@ TEST(HelpTest, TwoOperationsOfOneKernelGoSideBySide) {
     return p;
   });
   EXPECT_GT(kernels, 200u);
+}
+
+// Kernels of fewer blocks than channels, each rank's of another number.
+TEST(HelpTest, FewBlocksCarryAllChannels) {
+  AllComplete(150, [](uint64_t seed) {
+    Disorder d;
+    d.ranks = 2 + seed % 3;
+    d.communicators = 4;
+    d.each = 3;
+    d.streams = 1 + seed % 2;
+    Program p = Disordered(d, seed);
+    p.slots = 2 + seed % 3;
+    p.interleaves = seed % 2 == 0;
+    p.renamed = seed % 5 == 0;
+    std::mt19937_64 random(seed);
+    for (std::vector<Call>& calls : p.calls) {
+      std::vector<Call*> last(p.streams, nullptr);
+      for (Call& call : calls) {
+        Call*& before = last[call.stream];
+        call.most_blocks = 1 + static_cast<uint32_t>(random() % 3);
+        call.joins = before != nullptr && !before->joins && random() % 4 == 0 &&
+                     p.operations[before->operation].communicator != p.operations[call.operation].communicator;
+        before = &call;
+      }
+    }
+    return p;
+  });
 }
 
 // Outputs of helped operations are written elsewhere, and go where they belong in their own

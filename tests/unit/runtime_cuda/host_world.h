@@ -326,22 +326,29 @@ class HostSlots {
     HelpList help;
     const Work* second;  // of the same kernel, its blocks in turns with the first one's; or null
     HelpList second_help;
+    uint32_t most_blocks = ~0u;  // of each operation
     uint32_t Blocks() const {
-      return second == nullptr ? work->channels : 2u * std::max(work->channels, second->channels);
+      const uint32_t channels = second == nullptr ? work->channels : std::max(work->channels, second->channels);
+      return std::min(channels, most_blocks) * (second == nullptr ? 1 : 2);
     }
+    // As kernels do: a block carries every so many'th channel.
     void Run(uint32_t block, Fibers* fibers) const {
-      if (second == nullptr) return RunBlockOnHost(*work, help, block, fibers);
-      const bool first = block % 2 == 0;
+      const uint32_t of = second == nullptr ? 1 : 2;
+      const bool first = block % of == 0;
       const Work& w = first ? *work : *second;
-      if (block / 2 < w.channels) RunBlockOnHost(w, first ? help : second_help, block / 2, fibers);
+      for (uint32_t channel = block / of; channel < w.channels; channel += Blocks() / of)
+        RunBlockOnHost(w, first ? help : second_help, channel, fibers);
     }
   };
   HostSlots(uint32_t slots, Fibers* fibers) : fibers_(fibers) {
     for (uint32_t i = 0; i < slots; ++i) fibers->Add([this] { Slot(); });
   }
-  void Enqueue(const Work* work, const HelpList& help) { launches_.push_back({work, help, nullptr, {}}); }
-  void EnqueueTwo(const Work* first, const HelpList& help, const Work* second, const HelpList& second_help) {
-    launches_.push_back({first, help, second, second_help});
+  void Enqueue(const Work* work, const HelpList& help, uint32_t most_blocks = ~0u) {
+    launches_.push_back({work, help, nullptr, {}, most_blocks});
+  }
+  void EnqueueTwo(const Work* first, const HelpList& help, const Work* second, const HelpList& second_help,
+                  uint32_t most_blocks) {
+    launches_.push_back({first, help, second, second_help, most_blocks});
   }
   void NoMore() { no_more_ = true; }
   bool AllDone() const { return no_more_ && at_ == launches_.size(); }

@@ -1,0 +1,61 @@
+// How many blocks an operation's kernel gets on a device on which kernels of other streams may be waiting. A kernel whose peers
+// are late keeps its blocks on the device. If those of all streams are more than fit, one that is not there may be the one that a
+// peer waits for: a deadlock of the library's making. So a kernel gets fewer blocks than its operation has channels while much is
+// taken, each of them carrying several channels (RunChannels), and never none.
+//
+// A place is what one block of as many threads as there may be takes. Kernels of a stream run one after the other: a stream takes
+// what its largest unfinished one does.
+//
+// Thread rule: one thread at a time.
+#ifndef GORDIAN_RUNTIME_CUDA_PLACES_H_
+#define GORDIAN_RUNTIME_CUDA_PLACES_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+
+namespace gordian::runtime::cuda {
+
+template <typename Stream>
+class Places {
+ public:
+  // `total`: of the device, without those of the resident worker.
+  explicit Places(uint32_t total) : total_(total) {}
+
+  // For a kernel on `stream` that has a use for `wanted` places. What is noted of streams may be too much; look(note) is called when it
+  // matters, and calls note(stream, places) for all that is unfinished. Not more than is wanted, and at least 1.
+  template <typename Look>
+  uint32_t Grant(Stream stream, uint32_t wanted, Look&& look) {
+    const uint32_t reserve = total_ / kReserve;
+    if (OfOthers(stream) + wanted + reserve > total_) {
+      taken_.clear();
+      look([this](Stream of, uint32_t places) { Note(of, places); });
+    }
+    const uint32_t others = OfOthers(stream);
+    const uint32_t left = total_ > others + reserve ? total_ - others - reserve : 0;
+    // Half of what is left, so that there is something for the next streams too.
+    const uint32_t granted = wanted <= left ? wanted : std::max(left / 2, 1u);
+    Note(stream, granted);
+    return granted;
+  }
+
+ private:
+  // A sixteenth is for streams that come when all else is taken: one place each.
+  static constexpr uint32_t kReserve = 16;
+  void Note(Stream stream, uint32_t places) {
+    uint32_t& taken = taken_[stream];
+    taken = std::max(taken, places);
+  }
+  uint32_t OfOthers(Stream stream) const {
+    uint32_t sum = 0;
+    for (const auto& [of, places] : taken_) sum += of == stream ? 0 : places;
+    return sum;
+  }
+
+  const uint32_t total_;
+  std::map<Stream, uint32_t> taken_;
+};
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_PLACES_H_
