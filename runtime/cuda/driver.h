@@ -1,4 +1,4 @@
-// The calls of the CUDA driver that the heap and registered memory need, found at run time: a program that carries the runtime
+// The calls of the CUDA driver that the heap, registered memory and changes of the device need, found at run time: a program that carries the runtime
 // starts on machines without a driver too, and says so.
 //
 // Thread rule: any thread.
@@ -25,6 +25,9 @@ struct Driver {
   decltype(&::cuMemRetainAllocationHandle) retain = nullptr;
   decltype(&::cuMemGetAllocationPropertiesFromHandle) properties = nullptr;
   decltype(&::cuPointerGetAttribute) pointer_attribute = nullptr;
+  decltype(&::cuDevicePrimaryCtxRetain) retain_context = nullptr;
+  decltype(&::cuCtxPushCurrent) push_context = nullptr;
+  decltype(&::cuCtxPopCurrent) pop_context = nullptr;
 };
 
 // Null, and `why` says what is missing, where there is no driver. Loaded once, never unloaded.
