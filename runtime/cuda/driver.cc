@@ -40,6 +40,9 @@ Loaded Load() {
   Find(library, "cuMemRetainAllocationHandle", &d.retain, &loaded.why);
   Find(library, "cuMemGetAllocationPropertiesFromHandle", &d.properties, &loaded.why);
   Find(library, "cuPointerGetAttribute", &d.pointer_attribute, &loaded.why);
+  Find(library, "cuDevicePrimaryCtxRetain", &d.retain_context, &loaded.why);
+  Find(library, "cuCtxPushCurrent_v2", &d.push_context, &loaded.why);
+  Find(library, "cuCtxPopCurrent_v2", &d.pop_context, &loaded.why);
   return loaded;
 }
 

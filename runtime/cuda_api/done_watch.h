@@ -11,7 +11,7 @@
 
 namespace gordian::runtime::cuda {
 
-// Whether it is done, and how it ended; never waits, but may choose the thread's device.
+// Whether it is done, and how it ended; never waits.
 using AskFn = std::function<bool(grtResult_t*)>;
 
 // Calls `then` once, on the thread that runs the library's callbacks, one after the other. Asks on a

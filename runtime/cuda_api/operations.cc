@@ -89,8 +89,7 @@ grtResult_t grtOpOnDone(grtOp_t op, grtDoneFn fn, void* user) {
       return grtSuccess;
     }
     const auto ask = [operation = op->operation](grtResult_t* result) {
-      // On the watch's thread. CUDA's default, device 0, would get a context by what follows.
-      cudaSetDevice(operation->comm->process->device());
+      const OnDevice on(operation->comm->process->device());  // not the thread's default, which would get a context
       bool done = false;
       *result = ResultOf(*operation, &done);
       return done;

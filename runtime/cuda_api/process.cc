@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "runtime/cpu/futex.h"
@@ -15,7 +16,7 @@
 namespace gordian::runtime::cuda {
 namespace {
 
-// Streams whose operations may wait at the same time, as many as NCCL's kernels find room for beside each
+// Streams whose operations may wait at the same time with a block for each channel, as many as NCCL's kernels find room for beside each
 // other; and those that are helped along.
 constexpr int kResidentStreams = 4;
 constexpr int kHelpStreams = 32;
@@ -116,14 +117,33 @@ void CommState::Abort() {
   meeting->WakeWaiting();
 }
 
+namespace {
+
+// Of a device; retained until the process ends, as the library's own use of it is. Null: it cannot be had.
+CUcontext ContextOf(const Driver& driver, int device) {
+  static std::array<std::atomic<CUcontext>, kMostDevices> contexts;
+  CUcontext context = contexts[device].load(std::memory_order_acquire);
+  if (context != nullptr || driver.retain_context(&context, device) != CUDA_SUCCESS) return context;
+  contexts[device].store(context, std::memory_order_release);
+  return context;
+}
+
+}  // namespace
+
+// Not by cudaSetDevice: to set the device that was current before makes a context there, of half a GiB, if the thread has used none.
 OnDevice::OnDevice(int device) {
   int current = -1;
   if (cudaGetDevice(&current) == cudaSuccess && current == device) return;
-  if (cudaSetDevice(device) == cudaSuccess) before_ = current;
+  std::string why;
+  const Driver* driver = device >= 0 && device < kMostDevices ? LoadDriver(&why) : nullptr;
+  if (driver == nullptr) return;
+  const CUcontext context = ContextOf(*driver, device);
+  if (context != nullptr && driver->push_context(context) == CUDA_SUCCESS) pop_ = driver->pop_context;
 }
 
 OnDevice::~OnDevice() {
-  if (before_ >= 0) cudaSetDevice(before_);
+  CUcontext popped = nullptr;
+  if (pop_ != nullptr) pop_(&popped);
 }
 
 Process* Process::Of(cudaStream_t stream) {

@@ -76,7 +76,7 @@ class OnDevice {
 
  private:
   const RelaxedCapture relaxed_;
-  int before_ = -1;  // -1: it was current
+  decltype(&::cuCtxPopCurrent) pop_ = nullptr;  // null: it was current
 };
 
 // What this process has on one of its devices.
