@@ -97,7 +97,7 @@ GRT_HD inline void TellCompletion(const DfcclView& v, uint32_t id) {
   CompletionQueue* q = v.completions;
   FenceSystem();
   if (v.options.completion == Completion::kWord) {
-    StoreRelaxed(&v.worker.host->done[id % kDetachedEntries], id + 1);
+    StoreEnd(v.worker.host, id, LoadRelaxed(&v.worker.device->entries[id % kDetachedEntries].ticket));
     return;
   }
   if (v.options.completion == Completion::kSlots) {

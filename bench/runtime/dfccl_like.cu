@@ -81,7 +81,10 @@ cudaError_t DfcclLike::Read(DfcclDevice* counters) {
 
 void DfcclLike::Poll() {
   const auto tell = [this](uint32_t number) {
-    __atomic_store_n(&host_.load()->done[(number - 1) % kDetachedEntries], number, __ATOMIC_RELEASE);
+    WorkerHost* const host = host_.load();
+    const uint32_t slot = (number - 1) % kDetachedEntries, ticket = host->entries[slot].ticket;
+    __atomic_store_n(&host->ended[ticket % kTickets], ticket, __ATOMIC_RELEASE);
+    __atomic_store_n(&host->done[slot], number, __ATOMIC_RELEASE);
   };
   uint32_t head = 0;
   while (!over_) {

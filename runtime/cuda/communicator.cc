@@ -210,22 +210,33 @@ Failure Communicator::failure() const {
   return word == kPeerGone ? kNoFailure : static_cast<Failure>(word);
 }
 
-Status Communicator::Detach(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op,
-                            int peer, int tag, Detached* operation, uint64_t scalar) {
+Status Communicator::PlanDetached(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer,
+                                  int tag, uint64_t scalar, uint32_t priority, WorkerOperation* operation,
+                                  bool* any) {
   const int tags = domain_->config().detached_tags;
   if (tag < 0 || tag >= tags) return Status::InvalidArgument("no such tag: " + std::to_string(tag));
-  *operation = {};
+  *any = count != 0;
   if (count == 0) return Status::Ok();
-  Work work;
   Touched touched;
-  if (Status s = Plan(kind, in, out, count, type, op, peer, scalar, &detached_[2 * tag], &work, &touched);
-      !s.ok()) {
+  if (Status s = Plan(kind, in, out, count, type, op, peer, scalar, &detached_[2 * tag], &operation->work, &touched); !s.ok()) {
     return s;
   }
-  const uint64_t port = DetachedPort(tag, IsPointToPoint(kind));
+  operation->port = DetachedPort(tag, IsPointToPoint(kind));
   // The order key tells the directions of a communicator's pairs apart.
-  return domain_->worker()->Submit(work, port, port * kKeysOfCommunicator + work.order_key % kKeysOfCommunicator,
-                                   operation);
+  operation->key = operation->port * kKeysOfCommunicator + operation->work.order_key % kKeysOfCommunicator;
+  operation->priority = priority;
+  return Status::Ok();
+}
+
+Status Communicator::Detach(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op,
+                            int peer, int tag, Detached* operation, uint64_t scalar, uint32_t priority) {
+  *operation = {};
+  WorkerOperation planned;
+  bool any = false;
+  if (Status s = PlanDetached(kind, in, out, count, type, op, peer, tag, scalar, priority, &planned, &any); !s.ok() || !any) {
+    return s;
+  }
+  return domain_->worker()->Submit(planned, operation);
 }
 
 }  // namespace gordian::runtime::cuda

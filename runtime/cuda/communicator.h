@@ -88,10 +88,14 @@ class Communicator {
 
   // Hands an operation over; no stream waits for it, and it for nothing: its input must be ready, and its
   // output free, until it is done. Never waits. Operations of one `tag` (below DomainConfig::detached_tags)
-  // must be called in the same order on all ranks, those of different tags, and others, in any. May be
+  // must be called in the same order on all ranks, those of different tags, and others, in any; of those
+  // that could go on the ones of a lower `priority` do first. May be
   // called between GroupStart and GroupEnd, and has nothing to do with the group.
   Status Detach(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer,
-                int tag, Detached* operation, uint64_t scalar = 0);
+                int tag, Detached* operation, uint64_t scalar = 0, uint32_t priority = 0);
+  // The same, to be handed over with others (Worker::SubmitBehind). `any`: there is something to do.
+  Status PlanDetached(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer, int tag,
+                      uint64_t scalar, uint32_t priority, WorkerOperation* operation, bool* any);
 
  private:
   // `ports`: for collectives, and for sends and receives.

@@ -35,9 +35,14 @@ Loaded Load() {
   Find(library, "cuMemMap", &d.map, &loaded.why);
   Find(library, "cuMemUnmap", &d.unmap, &loaded.why);
   Find(library, "cuMemSetAccess", &d.set_access, &loaded.why);
+  // The name by itself is an older function, which a device may have switched off.
+  Find(library, "cuStreamWaitValue32_v2", &d.stream_wait_value, &loaded.why);
   Find(library, "cuMemRetainAllocationHandle", &d.retain, &loaded.why);
   Find(library, "cuMemGetAllocationPropertiesFromHandle", &d.properties, &loaded.why);
   Find(library, "cuPointerGetAttribute", &d.pointer_attribute, &loaded.why);
+  Find(library, "cuDevicePrimaryCtxRetain", &d.retain_context, &loaded.why);
+  Find(library, "cuCtxPushCurrent_v2", &d.push_context, &loaded.why);
+  Find(library, "cuCtxPopCurrent_v2", &d.pop_context, &loaded.why);
   return loaded;
 }
 

@@ -1,5 +1,5 @@
-// The calls of the CUDA driver that the heap and registered memory need, found at run time: a program that carries the runtime
-// starts on machines without a driver too, and says so.
+// The calls of the CUDA driver that the heap, registered memory, changes of the device and the worker need, found at run time: a program that
+// carries the runtime starts on machines without a driver too, and says so.
 //
 // Thread rule: any thread.
 #ifndef GORDIAN_RUNTIME_CUDA_DRIVER_H_
@@ -25,6 +25,10 @@ struct Driver {
   decltype(&::cuMemRetainAllocationHandle) retain = nullptr;
   decltype(&::cuMemGetAllocationPropertiesFromHandle) properties = nullptr;
   decltype(&::cuPointerGetAttribute) pointer_attribute = nullptr;
+  decltype(&::cuDevicePrimaryCtxRetain) retain_context = nullptr;
+  decltype(&::cuCtxPushCurrent) push_context = nullptr;
+  decltype(&::cuCtxPopCurrent) pop_context = nullptr;
+  decltype(&::cuStreamWaitValue32) stream_wait_value = nullptr;
 };
 
 // Null, and `why` says what is missing, where there is no driver. Loaded once, never unloaded.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/cuda/cuda_calls.h"
+#include "runtime/cuda/driver.h"
 #include "runtime/cuda/worker_kernel.h"
 
 namespace gordian::runtime::cuda {
@@ -26,6 +27,50 @@ int64_t NowNs() {
 
 }  // namespace
 
+struct Worker::Turn {
+  std::shared_ptr<Worker> worker;
+  std::vector<uint32_t> tickets;
+};
+
+// Events that were recorded behind host functions, and are waited for while those have not run.
+class Worker::Marks : public std::enable_shared_from_this<Worker::Marks> {
+ public:
+  struct Mark {
+    explicit Mark(std::shared_ptr<Marks> of) : marks(std::move(of)) {}
+    ~Mark() {  // also on CUDA's threads, where nothing of CUDA's may be called
+      if (event == nullptr) return;
+      const std::lock_guard<std::mutex> lock(marks->mutex_);
+      marks->spare_.push_back(event);
+    }
+    Mark(const Mark&) = delete;
+    Mark& operator=(const Mark&) = delete;
+    const std::shared_ptr<Marks> marks;
+    cudaEvent_t event = nullptr;
+  };
+  ~Marks() {
+    for (const cudaEvent_t event : spare_) cudaEventDestroy(event);
+  }
+  cudaError_t Record(cudaStream_t stream, std::shared_ptr<Mark>* out) {
+    auto mark = std::make_shared<Mark>(shared_from_this());
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (!spare_.empty()) {
+        mark->event = spare_.back();
+        spare_.pop_back();
+      }
+    }
+    cudaError_t e = cudaSuccess;
+    if (mark->event == nullptr) e = cudaEventCreateWithFlags(&mark->event, cudaEventDisableTiming);
+    if (e == cudaSuccess) e = cudaEventRecord(mark->event, stream);
+    *out = std::move(mark);
+    return e;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<cudaEvent_t> spare_;
+};
+
 Worker::Worker(const WorkerConfig& config, int device, const uint32_t* stop, std::function<Status()> health)
     : config_(config), device_index_(device), stop_(stop), health_(std::move(health)) {}
 
@@ -38,7 +83,8 @@ Status Worker::Create(const WorkerConfig& config, int device, const uint32_t* st
 }
 
 Status Worker::Prepare() {
-  cudaError_t e = cudaHostAlloc(reinterpret_cast<void**>(&host_), sizeof(WorkerHost), cudaHostAllocMapped);
+  cudaError_t e = cudaHostAlloc(reinterpret_cast<void**>(&host_), sizeof(WorkerHost),
+                                cudaHostAllocMapped | cudaHostAllocPortable);
   if (e == cudaSuccess) e = cudaMalloc(reinterpret_cast<void**>(&device_), sizeof(WorkerDevice));
   // Before all others that wait for a place: it is what they may wait for.
   int least = 0, greatest = 0;
@@ -50,7 +96,8 @@ Status Worker::Prepare() {
   if (e == cudaSuccess) e = cudaStreamSynchronize(stream_);
   if (Status s = Cuda(e, "preparing the resident worker"); !s.ok()) return s;
   *host_ = WorkerHost{};
-  list_ = std::make_unique<WorkerList>(host_, config_.gaps);
+  marks_ = std::make_shared<Marks>();
+  queue_ = std::make_unique<WorkerQueue>(host_, config_.gaps);
   watcher_ = std::thread([this] { Watch(); });
   return Status::Ok();
 }
@@ -68,6 +115,7 @@ void Worker::End() {
     std::lock_guard<std::mutex> held(lock_);
     over_ = true;
     if (host_ != nullptr) __atomic_store_n(&host_->ask, 1, __ATOMIC_RELEASE);
+    EndIfOver();
     wake_.notify_all();
     changed_.notify_all();
   }
@@ -76,6 +124,7 @@ void Worker::End() {
 
 void Worker::Stopped() {
   std::lock_guard<std::mutex> held(lock_);
+  EndIfOver();
   wake_.notify_all();
   changed_.notify_all();
 }
@@ -86,28 +135,132 @@ Status Worker::Alive() const {
   return health_();
 }
 
-Status Worker::Submit(const Work& work, uint64_t port, uint64_t key, Detached* operation) {
+void Worker::EndIfOver() {
+  if (queue_ == nullptr || Alive().ok()) return;
+  queue_->EndAll();
+  ended_all_ = true;
+}
+
+Status Worker::Refusal(WorkerQueue::Added added) {
+  if (added == WorkerQueue::Added::kFull) {
+    return Status::Unavailable("too many detached operations are unfinished: " + std::to_string(kDetachedEntries));
+  }
+  return Status::Unavailable("too many ports have detached operations: " + std::to_string(kWorkerPorts));
+}
+
+Status Worker::Submit(const WorkerOperation& operation, Detached* handle) {
   std::lock_guard<std::mutex> held(lock_);
   if (Status s = Alive(); !s.ok()) return s;
-  uint32_t id = 0;
-  switch (list_->Add(work, port, key, &id, [] {})) {
-    case WorkerList::Added::kFull:
-      return Status::Unavailable("too many detached operations are unfinished: " + std::to_string(kDetachedEntries));
-    case WorkerList::Added::kTooManyPorts:
-      return Status::Unavailable("too many ports have detached operations: " + std::to_string(kWorkerPorts));
-    case WorkerList::Added::kMustRing:
-      wake_.notify_one();
-      break;
-    case WorkerList::Added::kTold:
-      break;
-  }
-  *operation = Detached(shared_from_this(), id);
+  uint32_t ticket = 0;
+  const WorkerQueue::Added added = queue_->Add(operation, true, &ticket, [] {});
+  if (added != WorkerQueue::Added::kTold && added != WorkerQueue::Added::kMustRing) return Refusal(added);
+  if (added == WorkerQueue::Added::kMustRing) wake_.notify_one();
+  *handle = Detached(shared_from_this(), ticket);
   return Status::Ok();
+}
+
+Status Worker::SubmitBehind(const std::vector<WorkerOperation>& operations, cudaStream_t stream, std::vector<Detached>* handles) {
+  auto turn = std::make_unique<Turn>();
+  turn->worker = shared_from_this();
+  {
+    std::lock_guard<std::mutex> held(lock_);
+    Status s = Alive();
+    for (size_t i = 0; i < operations.size() && s.ok(); ++i) {
+      uint32_t ticket = 0;
+      const WorkerQueue::Added added = queue_->Add(operations[i], false, &ticket, [] {});
+      if (added != WorkerQueue::Added::kTold) {
+        s = Refusal(added);
+      } else {
+        turn->tickets.push_back(ticket);
+      }
+    }
+    if (!s.ok()) {
+      for (const uint32_t ticket : turn->tickets) queue_->Cancel(ticket);
+      return s;
+    }
+  }
+  const std::vector<uint32_t> tickets = turn->tickets;
+  // No lock is held: a launch may wait until the stream has room, and host functions take the lock.
+  cudaError_t e = cudaLaunchHostFunc(stream, &Worker::TakeTurn, turn.get());
+  if (e != cudaSuccess) {
+    std::lock_guard<std::mutex> held(lock_);
+    for (const uint32_t ticket : tickets) queue_->Cancel(ticket);
+    wake_.notify_one();
+    return Cuda(e, "submitting behind a stream's work");
+  }
+  [[maybe_unused]] Turn* const handed_over = turn.release();
+  std::shared_ptr<Marks::Mark> mark;
+  e = marks_->Record(stream, &mark);
+  if (e != cudaSuccess) return Cuda(e, "marking where operations begin");  // they do; only nobody could wait for that
+  std::lock_guard<std::mutex> held(lock_);
+  handles->clear();
+  for (const uint32_t ticket : tickets) {
+    queue_->Note(ticket, mark);
+    handles->push_back(Detached(shared_from_this(), ticket));
+  }
+  return Status::Ok();
+}
+
+void Worker::TakeTurn(void* argument) {
+  const std::unique_ptr<Turn> turn(static_cast<Turn*>(argument));
+  Worker& worker = *turn->worker;
+  std::lock_guard<std::mutex> held(worker.lock_);
+  bool rings = false;
+  for (const uint32_t ticket : turn->tickets) rings = worker.queue_->Ready(ticket, [] {}) || rings;
+  // What finds no room in the list is published by later ones, or by the watcher when there is no instance.
+  rings = worker.queue_->Flush([] {}) || rings;
+  if (rings) worker.wake_.notify_one();
+}
+
+Status Worker::StreamWait(std::vector<uint32_t> tickets, cudaStream_t stream) {
+  std::vector<std::shared_ptr<void>> notes;
+  {
+    std::lock_guard<std::mutex> held(lock_);
+    std::erase_if(tickets, [this](uint32_t ticket) { return queue_->IsDone(ticket); });
+    for (const uint32_t ticket : tickets) {
+      for (std::shared_ptr<void>& note : queue_->NotesBefore(ticket)) notes.push_back(std::move(note));
+    }
+  }
+  if (tickets.empty()) return Status::Ok();
+  std::sort(notes.begin(), notes.end());
+  notes.erase(std::unique(notes.begin(), notes.end()), notes.end());
+  for (const std::shared_ptr<void>& note : notes) {
+    const cudaError_t e = cudaStreamWaitEvent(stream, static_cast<Marks::Mark*>(note.get())->event, 0);
+    if (Status s = Cuda(e, "waiting until an operation may begin"); !s.ok()) return s;
+  }
+  return EnqueueWaits(tickets, stream);
+}
+
+Status Worker::EnqueueWaits(const std::vector<uint32_t>& tickets, cudaStream_t stream) {
+  int device = -1;
+  if (Status s = Cuda(cudaGetDevice(&device), "asking for the device"); !s.ok()) return s;
+  if (!config_.waits_by_queue && device == device_index_) {  // the kernel reads the worker's memory
+    for (size_t begin = 0; begin < tickets.size(); begin += kJoinTickets) {
+      JoinTickets some{};
+      some.count = static_cast<uint32_t>(std::min<size_t>(tickets.size() - begin, kJoinTickets));
+      std::copy_n(tickets.begin() + static_cast<std::ptrdiff_t>(begin), some.count, some.of);
+      if (Status s = Cuda(LaunchJoin(View(0), some, stream), "waiting for operations"); !s.ok()) return s;
+    }
+    return Status::Ok();
+  }
+  std::string why;
+  const Driver* const driver = LoadDriver(&why);
+  if (driver == nullptr) return Status::Unavailable(why);
+  for (const uint32_t ticket : tickets) {
+    const auto word = reinterpret_cast<CUdeviceptr>(queue_->WordOf(ticket));
+    const CUresult r = driver->stream_wait_value(stream, word, ticket, CU_STREAM_WAIT_VALUE_GEQ);
+    if (r != CUDA_SUCCESS) return Status::Internal("a stream's wait for a word: " + std::to_string(r));
+  }
+  return Status::Ok();
+}
+
+WorkerView Worker::View(uint32_t instance) const {
+  return {host_,        device_, stop_, instance, config_.policy, config_.spin, config_.idle_quit_us * 1000, config_.stuck_quit_us * 1000};
 }
 
 void Worker::Forget(uint64_t port) {
   std::lock_guard<std::mutex> held(lock_);
-  list_->Forget(port);
+  queue_->Forget(port);
 }
 
 // The watcher of core/life.h. That it starts an instance from kDown alone follows from its waiting for the
@@ -118,12 +271,14 @@ void Worker::Watch() {
   failed_ = Cuda(cudaSetDevice(device_index_), "selecting the device");
   while (!over_) {
     if (!Alive().ok()) {
+      EndIfOver();
       changed_.notify_all();
       wake_.wait(held);
       continue;
     }
+    queue_->Flush([] {});
     const int64_t now = NowNs();
-    const int64_t at = list_->StartAt(now);
+    const int64_t at = queue_->list()->StartAt(now);
     if (at == WorkerList::kNever) {
       wake_.wait(held);
       continue;
@@ -132,9 +287,8 @@ void Worker::Watch() {
       wake_.wait_for(held, std::chrono::nanoseconds(at - now));
       continue;
     }
-    list_->Starting();
-    const WorkerView view{host_,        device_,      stop_, list_->instance(), config_.policy,
-                          config_.spin, config_.idle_quit_us * 1000, config_.stuck_quit_us * 1000};
+    queue_->list()->Starting();
+    const WorkerView view = View(queue_->list()->instance());
     held.unlock();
     cudaError_t e = config_.launch ? config_.launch(view, config_.blocks, stream_)
                                    : LaunchWorker(view, config_.blocks, stream_);
@@ -142,30 +296,37 @@ void Worker::Watch() {
     if (e == cudaSuccess) e = cudaEventSynchronize(ended_);
     held.lock();
     if (failed_.ok()) failed_ = Cuda(e, "running the resident worker");
-    list_->Ended(NowNs());
+    queue_->list()->Ended(NowNs());
     changed_.notify_all();
   }
 }
 
-Status Worker::Wait(uint32_t id, uint64_t timeout_ns) {
+Status Worker::Wait(uint32_t ticket, uint64_t timeout_ns) {
   const int64_t begin = NowNs();
   for (;;) {
-    if (list_->IsDone(id)) return Status::Ok();
+    if (queue_->IsDone(ticket)) return ResultOf(ticket);
     const int64_t waited = NowNs() - begin;
     if (static_cast<uint64_t>(waited) >= timeout_ns) return Status::Deadline("the operation is unfinished");
     if (waited < kLookingNs) continue;
     std::unique_lock<std::mutex> held(lock_);
-    if (list_->IsDone(id)) return Status::Ok();
+    if (queue_->IsDone(ticket)) continue;
     if (Status s = Alive(); !s.ok()) return s;
     const int64_t sleep = std::clamp(waited / 8, kLeastSleepNs, kMostSleepNs);
     changed_.wait_for(held, std::chrono::nanoseconds(std::min<uint64_t>(timeout_ns - waited, sleep)));
   }
 }
 
+// Of an operation that was done before all ended this says too much.
+Status Worker::ResultOf(uint32_t ticket) {
+  std::lock_guard<std::mutex> held(lock_);
+  if (!queue_->IsDone(ticket)) return Status::Deadline("the operation is unfinished");
+  return ended_all_ ? Alive() : Status::Ok();
+}
+
 Worker::Stats Worker::stats() {
   std::lock_guard<std::mutex> held(lock_);
   Stats s;
-  s.instances = list_->instance();
+  s.instances = queue_->list()->instance();
   s.resident_ns = __atomic_load_n(&host_->resident_ns, __ATOMIC_ACQUIRE);
   s.visits = host_->visits;
   s.progress = host_->progress;
@@ -173,10 +334,23 @@ Worker::Stats Worker::stats() {
   return s;
 }
 
-bool Detached::IsDone() const { return worker_ == nullptr || worker_->list_->IsDone(id_); }
+bool Detached::IsDone() const { return worker_ == nullptr || worker_->queue_->IsDone(ticket_); }
+
+Status Detached::Result() const { return worker_ == nullptr ? Status::Ok() : worker_->ResultOf(ticket_); }
 
 Status Detached::Wait(uint64_t timeout_ns) const {
-  return worker_ == nullptr ? Status::Ok() : worker_->Wait(id_, timeout_ns);
+  return worker_ == nullptr ? Status::Ok() : worker_->Wait(ticket_, timeout_ns);
+}
+
+Status Detached::StreamWait(const std::vector<Detached>& operations, cudaStream_t stream) {
+  std::shared_ptr<Worker> worker;
+  std::vector<uint32_t> tickets;
+  for (const Detached& operation : operations) {
+    if (operation.worker_ == nullptr) continue;
+    worker = operation.worker_;
+    tickets.push_back(operation.ticket_);
+  }
+  return worker == nullptr ? Status::Ok() : worker->StreamWait(std::move(tickets), stream);
 }
 
 }  // namespace gordian::runtime::cuda

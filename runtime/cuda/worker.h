@@ -1,6 +1,12 @@
-// Detached operations: no stream waits for them, and they wait for nothing. A kernel of the library's own
+// Detached operations: no stream waits for them unless it is asked to (StreamWait), and they wait for nothing but the
+// earlier work of a stream (SubmitBehind). A kernel of the library's own
 // runs them, which is there only while one of them is unfinished and something goes on (worker_device.h);
 // a thread starts it, and sleeps while nothing is outstanding.
+//
+// What is submitted behind a stream's work is published by a host function on that stream, which calls nothing of
+// CUDA's. A stream waits by a kernel of one block that helps meanwhile (worker_join_device.h), or by an operation of its
+// hardware queue, for a word in host memory; a wait is enqueued behind the host functions that it needs
+// (by events), so that none of them can stand behind it in a hardware queue.
 //
 // So calls that wait for the whole device (cudaDeviceSynchronize, cudaFree, ...) may stand between detached
 // operations, in different orders on different ranks: they return when the worker has quit, *before* the
@@ -19,9 +25,10 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "common/status.h"
-#include "runtime/cuda/worker_list.h"
+#include "runtime/cuda/worker_queue.h"
 
 namespace gordian::runtime::cuda {
 
@@ -35,6 +42,9 @@ struct WorkerConfig {
   int64_t idle_quit_us = 100;
   int64_t stuck_quit_us = 200;
   WorkerGaps gaps;
+  // How streams wait. A kernel takes a block's place, and does itself what it waits for if the worker cannot start; a
+  // hardware queue that waits takes none, and keeps from starting whatever shares it: if that is the worker, all hangs.
+  bool waits_by_queue = false;
   // Starts another kernel with the same protocol instead. For experiments.
   std::function<cudaError_t(const WorkerView&, uint32_t blocks, cudaStream_t)> launch;
 };
@@ -43,17 +53,22 @@ struct WorkerConfig {
 class Detached {
  public:
   Detached() = default;
-  // Whether it is done; never waits. Of no operation (no elements, say): yes.
+  // Whether it is done, or never will be; never waits. Of no operation (no elements, say): yes.
   bool IsDone() const;
+  // If it is: ok, or why it never will be done.
+  Status Result() const;
+  // Later work of `stream` waits for all of them, which are of one domain: they are done then, or never will be. Never
+  // waits itself. Not on a stream that is captured. The stream's device must be current.
+  static Status StreamWait(const std::vector<Detached>& operations, cudaStream_t stream);
   // Ok when it is done: its output is there for whatever the host does then, kernels it launches included.
   // kDeadline: unfinished after `timeout_ns`. Else why it never will be done.
   Status Wait(uint64_t timeout_ns) const;
 
  private:
   friend class Worker;
-  Detached(std::shared_ptr<Worker> worker, uint32_t id) : worker_(std::move(worker)), id_(id) {}
+  Detached(std::shared_ptr<Worker> worker, uint32_t ticket) : worker_(std::move(worker)), ticket_(ticket) {}
   std::shared_ptr<Worker> worker_;
-  uint32_t id_ = 0;
+  uint32_t ticket_ = 0;
 };
 
 class Worker : public std::enable_shared_from_this<Worker> {
@@ -74,9 +89,11 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // See WorkerList::Add.
-  Status Submit(const Work& work, uint64_t port, uint64_t key, Detached* operation);
-  // See WorkerList::Forget.
+  Status Submit(const WorkerOperation& operation, Detached* handle);
+  // When all that is on `stream` by now is done. Operations of one key are carried in the order of these calls and of
+  // Submit's, whatever their streams. Not on a stream that is captured.
+  Status SubmitBehind(const std::vector<WorkerOperation>& operations, cudaStream_t stream, std::vector<Detached>* handles);
+  // See WorkerQueue::Forget.
   void Forget(uint64_t port);
   // Ends the kernel and the thread; what is unfinished stays so.
   void End();
@@ -89,9 +106,22 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Worker(const WorkerConfig& config, int device, const uint32_t* stop, std::function<Status()> health);
   Status Prepare();
   void Watch();
-  Status Wait(uint32_t id, uint64_t timeout_ns);
+  Status Wait(uint32_t ticket, uint64_t timeout_ns);
+  Status ResultOf(uint32_t ticket);
+  Status StreamWait(std::vector<uint32_t> tickets, cudaStream_t stream);
+  Status EnqueueWaits(const std::vector<uint32_t>& tickets, cudaStream_t stream);
+  WorkerView View(uint32_t instance) const;
   // With the lock held: ok, or why no operation will be done any more.
   Status Alive() const;
+  // Likewise, if so: streams and threads that wait go on.
+  void EndIfOver();
+  // With the lock held; why one of these two was not added.
+  static Status Refusal(WorkerQueue::Added added);
+  // What a host function gets, and the function.
+  struct Turn;
+  static void CUDART_CB TakeTurn(void* turn);
+  // An event to be used again.
+  class Marks;
 
   const WorkerConfig config_;
   const int device_index_;
@@ -105,8 +135,10 @@ class Worker : public std::enable_shared_from_this<Worker> {
   std::mutex lock_;
   std::condition_variable wake_;     // the watcher
   std::condition_variable changed_;  // an instance has ended, or all is over
-  std::unique_ptr<WorkerList> list_;
+  std::shared_ptr<Marks> marks_;
+  std::unique_ptr<WorkerQueue> queue_;
   bool over_ = false;
+  bool ended_all_ = false;
   Status failed_;
   std::thread watcher_;
 };

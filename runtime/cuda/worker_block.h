@@ -19,6 +19,7 @@ class WorkerBlock : public DeviceBlock {
   __device__ Work& Entry() { return shared_.block.entry; }
   __device__ WalkRoom* Walk() { return &shared_.walk; }
   __device__ void Rest() {}
+  __device__ void Doze() { __nanosleep(1000); }
   __device__ void Point() {}
 
  private:
@@ -27,20 +28,20 @@ class WorkerBlock : public DeviceBlock {
 
 template <typename T>
 __noinline__ GRT_HD StepResult RunTyped(WorkerBlock& b, const Work& w, uint32_t channel, uint32_t* pc,
-                                            const WorkerView& v, uint64_t spins) {
-  if (w.ranks <= 2) return RunChannelOf<T, 2>(b, w, channel, pc, v, spins);
-  return RunChannelOf<T, kMaxRanks>(b, w, channel, pc, v, spins);
+                                            const WorkerView& v, Stay stay) {
+  if (w.ranks <= 2) return RunChannelOf<T, 2>(b, w, channel, pc, v, stay);
+  return RunChannelOf<T, kMaxRanks>(b, w, channel, pc, v, stay);
 }
 
 template <>
 GRT_HD inline StepResult RunChannel(WorkerBlock& b, const Work& w, uint32_t channel, uint32_t* pc,
-                                        const WorkerView& v, uint64_t spins) {
-  if ((w.flags & kReduces) == 0) return RunTyped<MoveOnly>(b, w, channel, pc, v, spins);
-  if (w.op == Operator::kPreMulSum) return RunTyped<AnyType>(b, w, channel, pc, v, spins);
-  if (w.type == DataType::kFloat) return RunTyped<FloatElement>(b, w, channel, pc, v, spins);
-  if (w.type == DataType::kHalf) return RunTyped<HalfElement>(b, w, channel, pc, v, spins);
-  if (w.type == DataType::kBfloat16) return RunTyped<Bfloat16Element>(b, w, channel, pc, v, spins);
-  return RunTyped<AnyType>(b, w, channel, pc, v, spins);
+                                        const WorkerView& v, Stay stay) {
+  if ((w.flags & kReduces) == 0) return RunTyped<MoveOnly>(b, w, channel, pc, v, stay);
+  if (w.op == Operator::kPreMulSum) return RunTyped<AnyType>(b, w, channel, pc, v, stay);
+  if (w.type == DataType::kFloat) return RunTyped<FloatElement>(b, w, channel, pc, v, stay);
+  if (w.type == DataType::kHalf) return RunTyped<HalfElement>(b, w, channel, pc, v, stay);
+  if (w.type == DataType::kBfloat16) return RunTyped<Bfloat16Element>(b, w, channel, pc, v, stay);
+  return RunTyped<AnyType>(b, w, channel, pc, v, stay);
 }
 
 }  // namespace gordian::runtime::cuda

@@ -10,6 +10,11 @@
 // An operation is served when the one before it with its order key is done. Channels are dealt out among the
 // blocks that have started: one resident block suffices for progress.
 //
+// Priorities: a round goes along the operations of the lowest number first, then along those of the next one, and
+// ends behind a number at which a step was made; behind the first operation of it, if others come before it. Of those
+// that are not urgent (0) a channel is left after a few steps, for a look at what has come meanwhile. Every 16th round and the first of each instance go along all
+// (IsLookRound): whatever is published is looked at again and again, as the argument against deadlocks wants it.
+//
 // Kept of an operation while it is not running: its entry, a count, a word for the host, and 8 bytes a
 // channel (its claim, with the step counter). All are tagged with its number; slots need no clearing.
 //
@@ -32,6 +37,7 @@
 namespace gordian::runtime::cuda {
 
 inline constexpr uint32_t kDetachedEntries = kHelpEntries;  // unfinished operations, at most
+inline constexpr uint32_t kTickets = 4096;                  // operations that were handed over and are not done, at most
 inline constexpr uint32_t kWorkerPorts = 2048;              // ports with detached operations at one time, at most
 
 // What all operations of a port have in common: the first part of Work.
@@ -47,10 +53,12 @@ struct DetachedEntry {
   uint32_t port;      // its pattern
   uint32_t after;     // number + 1 of the operation of its key before it; 0: none
   uint32_t channels;
+  uint32_t priority;  // lower first
+  uint32_t ticket;
 };
 inline constexpr uint32_t kEntryWords = sizeof(DetachedEntry) / 4;
-// An entry, its count and word, and a channel's claim.
-static_assert(sizeof(DetachedEntry) + sizeof(uint64_t) + sizeof(uint32_t) + sizeof(uint64_t) <= 160);
+// An entry, its count and words, and a channel's claim.
+static_assert(sizeof(DetachedEntry) + sizeof(uint64_t) + 2 * sizeof(uint32_t) + sizeof(uint64_t) <= 160);
 
 // In mapped host memory; zero at first.
 struct WorkerHost {
@@ -65,6 +73,8 @@ struct WorkerHost {
   uint64_t visits;                  // channels claimed
   uint64_t switches;                // of those, left half way after a step or more
   alignas(128) uint32_t done[kDetachedEntries];  // by the last block of an operation: its number + 1
+  // By the same block, or by the host for one that never will be done: its ticket. Streams wait for these words, too.
+  alignas(128) uint32_t ended[kTickets];
   alignas(128) DetachedEntry entries[kDetachedEntries];
   alignas(128) PortPattern ports[kWorkerPorts];
 };
@@ -74,6 +84,7 @@ struct WorkerDevice {
   alignas(128) uint64_t admission;  // instance << 32 | closed << 31 | blocks that have started
   uint64_t arrived;                 // instance << 32 | blocks that have left
   alignas(128) uint64_t published;  // as the host's: what was taken in
+  uint64_t taking;                  // 1: a block is at that
   uint32_t head;                    // operations below it are done
   alignas(128) uint32_t progress;
   uint32_t visits, switches;
@@ -102,8 +113,13 @@ inline constexpr uint32_t kWalkWindow = 128;
 struct WalkRoom {
   uint64_t claims[kMaxChannels];   // of one operation: those that may be taken; ~0: not
   uint32_t channels[kWalkWindow];  // of each operation in view; 0: not to be served now
+  uint32_t priorities[kWalkWindow];
   uint32_t head, tail;
 };
+// A round goes along the list once for each number, but for the numbers behind so many: those it takes as they come.
+inline constexpr uint32_t kWalkLevels = 8;
+// So many steps in a row of a channel that something more urgent may wait for.
+inline constexpr uint32_t kPatientSteps = 8;
 
 // What was stored before is ordered before what is loaded behind it, for the host too: the protocol's
 // store-buffering shape.
@@ -186,31 +202,41 @@ GRT_HD inline uint64_t FreeClaim(const WorkerView& v, uint32_t id, uint32_t chan
   return StepsOf(word, id) == kStepsDone || IsTaken(word, id) ? ~uint64_t{0} : word;
 }
 
-// A channel from the step where it was left until it is done or `spins` tries in a row were in vain. With
-// the spin threshold, success is worth more tries.
+// How long a channel is served.
+struct Stay {
+  uint64_t spins;  // tries in a row that may be in vain
+  uint32_t steps;  // at most
+};
+
+// A channel from the step where it was left until it is done or has been served for so long. With the spin
+// threshold, success is worth more tries.
 template <typename T, uint32_t kRanks, typename Block>
 GRT_HD inline StepResult RunChannelOf(Block& b, const Work& w, uint32_t channel, uint32_t* pc,
-                                      const WorkerView& v, uint64_t spins) {
+                                      const WorkerView& v, Stay stay) {
   const bool is_bulk = (w.flags & kBulk) != 0;
   Bulk bulk{};
   if (is_bulk) bulk = BulkOf(w, channel);
+  uint32_t steps = 0;
   for (uint64_t tries = 0;;) {
     const StepResult result =
         is_bulk ? StepBulk<T, kRanks>(b, w, channel, &bulk, pc) : StepLines<T>(b, w, channel, pc);
     if (result == StepResult::kNotReady) {
-      if (++tries >= spins) return result;
+      if (++tries >= stay.spins) return result;
       continue;
     }
     if (result != StepResult::kAdvanced) return result;
-    if (v.policy == Policy::kSpinThreshold) spins = SpinsAfterSuccess(v.spin, spins, tries);
+    if (++steps >= stay.steps) {
+      if (is_bulk) AnnounceScattered(b, w, channel, &bulk);  // who comes next does not know of it
+      return StepResult::kNotReady;
+    }
+    if (v.policy == Policy::kSpinThreshold) stay.spins = SpinsAfterSuccess(v.spin, stay.spins, tries);
     tries = 0;
   }
 }
 
 // The same of any type; written once for each kind of block.
 template <typename Block>
-GRT_HD StepResult RunChannel(Block& b, const Work& w, uint32_t channel, uint32_t* pc, const WorkerView& v,
-                             uint64_t spins);
+GRT_HD StepResult RunChannel(Block& b, const Work& w, uint32_t channel, uint32_t* pc, const WorkerView& v, Stay stay);
 
 // By all threads: the operation as its steps want it. It is unfinished and a channel of it is ours.
 template <typename Block>
@@ -223,10 +249,20 @@ GRT_HD inline void Compose(Block& b, const WorkerView& v, uint32_t id) {
   b.Sync();
 }
 
-// By thread 0, when a channel is done: the last one tells the host.
+// Behind a fence: tells the host, and streams that wait.
+GRT_HD inline void StoreEnd(WorkerHost* host, uint32_t id, uint32_t ticket) {
+  StoreRelaxed(&host->ended[ticket % kTickets], ticket);
+  StoreRelaxed(&host->done[id % kDetachedEntries], id + 1);
+}
+
+// By thread 0, when a channel is done: the last one tells that the operation is.
 GRT_HD inline void FinishChannel(const WorkerView& v, uint32_t id) {
-  const uint64_t word = AddWord(&v.device->left[id % kDetachedEntries], ~uint64_t{0});
-  if ((word & 0xffff) == 1) StoreHostRelease(&v.host->done[id % kDetachedEntries], id + 1);
+  const uint32_t slot = id % kDetachedEntries;
+  const uint64_t word = AddWord(&v.device->left[slot], ~uint64_t{0});
+  if ((word & 0xffff) != 1) return;
+  const uint32_t ticket = LoadRelaxed(&v.device->entries[slot].ticket);  // the slot is this one's until that is told
+  FenceSystem();
+  StoreEnd(v.host, id, ticket);
 }
 
 // What is in the block's room for an operation.
@@ -239,7 +275,7 @@ struct Composed {
 // is looked at too.
 template <typename Block>
 GRT_HD inline bool ServeDetached(Block& b, const WorkerView& v, uint32_t id, uint32_t channel, uint64_t free,
-                                 uint64_t spins, bool looks, Composed* composed) {
+                                 const Stay& stay, bool looks, Composed* composed) {
   uint32_t pc = StepsOf(free, id);
   uint32_t taken = 0;
   if (b.Thread() == 0) {
@@ -249,7 +285,7 @@ GRT_HD inline bool ServeDetached(Block& b, const WorkerView& v, uint32_t id, uin
   if (!composed->any || composed->id != id) Compose(b, v, id);
   *composed = {id, true};
   const uint32_t before = pc;
-  bool done = RunChannel(b, b.Entry(), channel, &pc, v, spins) != StepResult::kNotReady;
+  bool done = RunChannel(b, b.Entry(), channel, &pc, v, stay) != StepResult::kNotReady;
   if (!done && looks) {
     // Of a communicator that has failed nothing goes on: its operations are over as they are.
     if (b.Thread() == 0) TakeHostFailure(b.Entry());
@@ -285,7 +321,27 @@ GRT_HD inline bool IsLookRound(LookRounds* look, uint32_t places) {
   return looks;
 }
 
-// Once along the list. Whether a step was made. `place`: of the block among `places`; `looks` as above.
+// Those of an operation's channels that are dealt to this block. Whether a step was made.
+template <typename Block>
+GRT_HD inline bool ServeDealt(Block& b, const WorkerView& v, uint32_t id, uint32_t channels, uint32_t place, uint32_t places,
+                              const Stay& stay, bool looks, Composed* composed) {
+  WalkRoom& room = *b.Walk();
+  const uint32_t first = FirstDealt(id, place, places);
+  if (first >= channels) return false;
+  const uint32_t mine = (channels - first + places - 1) / places;
+  for (uint32_t k = b.Thread(); k < mine; k += b.Threads()) room.claims[k] = FreeClaim(v, id, first + k * places);
+  b.Sync();
+  bool any = false;
+  for (uint32_t k = 0; k < mine; ++k) {
+    if (room.claims[k] == ~uint64_t{0}) continue;
+    any = ServeDetached(b, v, id, first + k * places, room.claims[k], stay, looks, composed) || any;
+  }
+  b.Sync();  // the claims have been read
+  return any;
+}
+
+// A round. Whether a step was made. `place`: of the block among `places`; `looks` as above, and then it goes along
+// all operations.
 template <typename Block>
 GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint32_t places, bool looks,
                               Composed* composed) {
@@ -298,45 +354,54 @@ GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint3
     if (static_cast<int32_t>(room.tail - room.head) < 0) room.head = room.tail;
   }
   b.Sync();
-  const uint32_t tail = room.tail;
-  uint32_t window = room.head;
+  const uint32_t head = room.head, tail = room.tail;
   // Ready-driven: a few tries cost as much as to go to another operation and come back; longer only where
   // there is no other.
-  const uint64_t tries = tail - window == 1 ? 32 : 4;
+  const uint64_t tries = tail - head == 1 ? 32 : 4;
   bool any = false;
   uint32_t position = 0;
-  while (window != tail) {
-    const auto in_view = static_cast<uint32_t>(Least(tail - window, kWalkWindow));
-    for (uint32_t i = b.Thread(); i < in_view; i += b.Threads()) room.channels[i] = ServableChannels(v, window + i);
-    b.Sync();
-    for (uint32_t i = 0; i < in_view; ++i) {
-      const uint32_t channels = room.channels[i];
-      if (channels == 0) continue;
-      const uint32_t id = window + i;
-      const uint64_t spins = v.policy == Policy::kSpinThreshold ? SpinsAt(v.spin, position) : tries;
-      ++position;
-      const uint32_t first = FirstDealt(id, place, places);
-      if (first >= channels) continue;
-      const uint32_t mine = (channels - first + places - 1) / places;
-      for (uint32_t k = b.Thread(); k < mine; k += b.Threads()) room.claims[k] = FreeClaim(v, id, first + k * places);
-      b.Sync();
-      for (uint32_t k = 0; k < mine; ++k) {
-        if (room.claims[k] == ~uint64_t{0}) continue;
-        any = ServeDetached(b, v, id, first + k * places, room.claims[k], spins, looks, composed) || any;
+  uint32_t priority = 0;      // whose turn it is
+  bool has_urgent = false;    // there are operations of lower numbers
+  for (uint32_t level = 1;; ++level) {
+    const bool all_others = level == kWalkLevels;
+    uint32_t next = ~uint32_t{0};  // the lowest number above
+    bool has_next = false, has_any = false;
+    for (uint32_t window = head; window != tail;) {
+      const auto in_view = static_cast<uint32_t>(Least(tail - window, kWalkWindow));
+      for (uint32_t i = b.Thread(); i < in_view; i += b.Threads()) {
+        room.channels[i] = ServableChannels(v, window + i);
+        room.priorities[i] = LoadRelaxed(&v.device->entries[(window + i) % kDetachedEntries].priority);
       }
-      b.Sync();  // the claims have been read
+      b.Sync();
+      for (uint32_t i = 0; i < in_view; ++i) {
+        const uint32_t channels = room.channels[i], of = room.priorities[i];
+        if (channels == 0 || of < priority) continue;
+        if (of > priority && !all_others) {
+          has_next = true;
+          if (of < next) next = of;
+          continue;
+        }
+        const uint64_t spins = v.policy == Policy::kSpinThreshold ? SpinsAt(v.spin, position) : tries;
+        ++position;
+        const Stay stay = {spins, of == 0 ? ~uint32_t{0} : kPatientSteps};
+        any = ServeDealt(b, v, window + i, channels, place, places, stay, looks, composed) || any;
+        if (any && has_urgent && !looks) return any;
+        has_any = true;
+      }
+      window += in_view;
+      b.Sync();
     }
-    window += in_view;
-    b.Sync();
+    if (!has_next || (any && !looks)) return any;
+    priority = next;
+    has_urgent = has_urgent || has_any;
   }
-  return any;
 }
 
 // What the leader keeps.
 struct Leader {
   uint64_t started = 0, looked = 0, stop_looked = 0;
   uint64_t quiet_since = 0;   // nothing has gone on since
-  uint64_t published = 0;     // as the host's word
+  uint64_t published = 0;     // what was taken in
   uint32_t head = 0;
   uint32_t progress = 0;
 };
@@ -360,9 +425,27 @@ GRT_HD inline void CopyIn(Block& b, const WorkerView& v, uint64_t from, uint64_t
   b.Sync();
 }
 
-// By all threads of the leader: copies it, and shows it to all blocks.
 template <typename Block>
-GRT_HD inline void TakeIn(Block& b, const WorkerView& v, uint64_t from, uint64_t to) {
+GRT_HD inline uint64_t BroadcastWide(Block& b, uint64_t value) {
+  const uint32_t low = b.Broadcast(static_cast<uint32_t>(value));
+  return uint64_t{b.Broadcast(static_cast<uint32_t>(value >> 32))} << 32 | low;
+}
+
+// By all threads: takes in what was published, and shows it to all blocks. The leader does that, and who helps while a
+// stream waits (worker_join_device.h): one at a time, who finds another one at it need not.
+template <typename Block>
+GRT_HD inline void TakeIn(Block& b, const WorkerView& v) {
+  uint32_t is_ours = 0;
+  uint64_t from = 0, to = 0;
+  if (b.Thread() == 0 && CompareAndSwap(&v.device->taking, 0, 1)) {
+    is_ours = 1;
+    from = LoadWordAcquire(&v.device->published);
+    to = LoadHostWide(&v.host->published);
+  }
+  b.Point();
+  if (b.Broadcast(is_ours) == 0) return;
+  from = BroadcastWide(b, from);
+  to = BroadcastWide(b, to);
   CopyIn(b, v, from, to);
   const auto first = static_cast<uint32_t>(from);
   for (uint32_t id = first + b.Thread(); static_cast<int32_t>(static_cast<uint32_t>(to) - id) > 0; id += b.Threads()) {
@@ -371,7 +454,9 @@ GRT_HD inline void TakeIn(Block& b, const WorkerView& v, uint64_t from, uint64_t
     StoreWordRelease(&v.device->left[id % kDetachedEntries], LeftWord(id, channels, channels));
   }
   b.Sync();
-  if (b.Thread() == 0) StoreWordRelease(&v.device->published, to);
+  if (b.Thread() != 0) return;
+  StoreWordRelease(&v.device->published, to);
+  StoreWordRelease(&v.device->taking, 0);
 }
 
 // The protocol of core/life.h, by thread 0. `must`: whatever was published. False: it goes on.
@@ -416,6 +501,7 @@ GRT_HD inline bool Lead(Block& b, const WorkerView& v, Leader* leader, uint64_t*
   const bool idle = leader->head == tail;
   if (idle || static_cast<int64_t>(now - leader->looked) >= kWorkerLookEvery) {
     leader->looked = now;
+    leader->published = LoadWordAcquire(&v.device->published);  // others take in, too
     *published = LoadHostWide(&v.host->published);
   }
   const uint32_t progress = LoadRelaxed(&v.device->progress);
@@ -433,12 +519,6 @@ GRT_HD inline bool Lead(Block& b, const WorkerView& v, Leader* leader, uint64_t*
   if (Quit(b, v, *leader, must)) return true;
   leader->quiet_since = now;
   return false;
-}
-
-template <typename Block>
-GRT_HD inline uint64_t BroadcastWide(Block& b, uint64_t value) {
-  const uint32_t low = b.Broadcast(static_cast<uint32_t>(value));
-  return uint64_t{b.Broadcast(static_cast<uint32_t>(value >> 32))} << 32 | low;
 }
 
 // What a block of an instance does, from its start to its end.
@@ -484,9 +564,8 @@ GRT_HD inline void BeResident(Block& b, const WorkerView& v) {
       break;
     }
     if (state == 2) {
-      const uint64_t before = BroadcastWide(b, leader.published);
-      leader.published = BroadcastWide(b, published);
-      TakeIn(b, v, before, leader.published);
+      TakeIn(b, v);
+      if (b.Thread() == 0) leader.published = LoadWordAcquire(&v.device->published);
     }
     const bool looks = IsLookRound(&look, places);
     if (!WorkOnce(b, v, static_cast<uint32_t>(number), places, looks, &composed)) b.Rest();

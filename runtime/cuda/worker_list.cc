@@ -5,30 +5,35 @@
 
 namespace gordian::runtime::cuda {
 
-WorkerList::Added WorkerList::Write(const Work& work, uint64_t port, uint64_t key, uint32_t* id) {
+bool WorkerList::Know(const WorkerOperation& operation) {
+  if (place_of_.contains(operation.port)) return true;
+  const auto is_free = [&](const Place& p) { return !p.used && (p.last == 0 || IsDone(p.last - 1)); };
+  uint32_t number = ports_;
+  while (number - ports_ < kWorkerPorts && !is_free(places_[number % kWorkerPorts])) ++number;
+  if (number - ports_ == kWorkerPorts) return false;
+  ports_ = number + 1;
+  const uint32_t place = number % kWorkerPorts;
+  std::memcpy(host_->ports[place].words, &operation.work, sizeof(PortPattern));
+  places_[place] = {true, 0};
+  place_of_.emplace(operation.port, place);
+  return true;
+}
+
+WorkerList::Added WorkerList::Write(const WorkerOperation& operation, uint32_t ticket) {
   // The slot's operation of before.
   if (tail_ >= kDetachedEntries && !IsDone(tail_ - kDetachedEntries)) return Added::kFull;
-  auto known = place_of_.find(port);
-  if (known == place_of_.end()) {
-    const auto is_free = [&](const Place& p) { return !p.used && (p.last == 0 || IsDone(p.last - 1)); };
-    uint32_t number = ports_;
-    while (number - ports_ < kWorkerPorts && !is_free(places_[number % kWorkerPorts])) ++number;
-    if (number - ports_ == kWorkerPorts) return Added::kTooManyPorts;
-    ports_ = number + 1;
-    const uint32_t place = number % kWorkerPorts;
-    std::memcpy(host_->ports[place].words, &work, sizeof(PortPattern));
-    places_[place] = {true, 0};
-    known = place_of_.emplace(port, place).first;
-  }
+  if (!Know(operation)) return Added::kTooManyPorts;
+  const uint32_t place = place_of_.at(operation.port);
   DetachedEntry& entry = host_->entries[tail_ % kDetachedEntries];
-  std::memcpy(entry.own, reinterpret_cast<const char*>(&work) + sizeof(PortPattern), sizeof entry.own);
-  entry.port = known->second;
-  entry.channels = work.channels;
-  uint32_t& last = last_[{port, key}];
+  std::memcpy(entry.own, reinterpret_cast<const char*>(&operation.work) + sizeof(PortPattern), sizeof entry.own);
+  entry.port = place;
+  entry.channels = operation.work.channels;
+  entry.priority = operation.priority;
+  entry.ticket = ticket;
+  uint32_t& last = last_[{operation.port, operation.key}];
   // Far behind it is done; the device could not tell it from one that will follow in its slot.
   entry.after = last != 0 && !IsDone(last - 1) ? last : 0;
-  *id = tail_++;
-  last = places_[known->second].last = *id + 1;
+  last = places_[place].last = ++tail_;
   return Added::kTold;
 }
 

@@ -1,7 +1,7 @@
 // The host's half of the resident worker, without CUDA: what is published, what is done, and when an
 // instance must be started. The submitter's and the watcher's side of core/life.h.
 //
-// Thread rule: one thread at a time (the owner's lock), but for IsDone.
+// Thread rule: one thread at a time (the owner's lock).
 // Ownership: the memory is the maker's.
 #ifndef GORDIAN_RUNTIME_CUDA_WORKER_LIST_H_
 #define GORDIAN_RUNTIME_CUDA_WORKER_LIST_H_
@@ -22,6 +22,15 @@ struct WorkerGaps {
   int64_t most = 2'000'000;
 };
 
+// A detached operation as it is handed over. `work` is the same up to `in` for all operations with this `port`. Those
+// with one `key`, which is of its port alone, are carried in their order; of others those of a lower `priority` first.
+struct WorkerOperation {
+  Work work;
+  uint64_t port = 0;
+  uint64_t key = 0;
+  uint32_t priority = 0;
+};
+
 class WorkerList {
  public:
   // `ports`: where the count of patterns begins (tests).
@@ -29,13 +38,12 @@ class WorkerList {
       : gaps_(gaps), host_(host), ports_(ports), places_(kWorkerPorts) {}
 
   enum class Added { kTold, kMustRing, kFull, kTooManyPorts };
-  // Publishes an operation: detached ones with one `key` are carried in the order of these calls. `work`
-  // must be the same up to `in` for all operations with this `port`. After kMustRing the watcher must be
-  // woken; after the last two nothing has changed.
-  // An operation's key is of its port alone. `point` is called where others may come between (tests).
+  // Publishes an operation, in the order of these calls. `ticket`: what its end stores in WorkerHost::ended. After
+  // kMustRing the watcher must be woken; after the last two nothing has changed. `point` is called where others may
+  // come between (tests).
   template <typename Point>
-  Added Add(const Work& work, uint64_t port, uint64_t key, uint32_t* id, Point&& point) {
-    const Added added = Write(work, port, key, id);
+  Added Add(const WorkerOperation& operation, uint32_t ticket, Point&& point) {
+    const Added added = Write(operation, ticket);
     if (added != Added::kTold) return added;
     point();
     __atomic_store_n(&host_->published, uint64_t{ports_} << 32 | tail_, __ATOMIC_RELEASE);  // S3
@@ -47,14 +55,11 @@ class WorkerList {
     return Added::kMustRing;
   }
 
+  // Takes a place for the operation's port. False: there is none.
+  bool Know(const WorkerOperation& operation);
   // There will be no more operations with this port, as it is: its place is another's once those there are have ended.
   void Forget(uint64_t port);
 
-  // Any thread.
-  bool IsDone(uint32_t id) const {
-    const uint32_t done = __atomic_load_n(&host_->done[id % kDetachedEntries], __ATOMIC_ACQUIRE);
-    return static_cast<int32_t>(done - (id + 1)) >= 0;
-  }
   // Whether all that was published is done.
   bool Idle();
 
@@ -67,7 +72,11 @@ class WorkerList {
   uint32_t instance() const { return instance_; }
 
  private:
-  Added Write(const Work& work, uint64_t port, uint64_t key, uint32_t* id);
+  Added Write(const WorkerOperation& operation, uint32_t ticket);
+  bool IsDone(uint32_t id) const {
+    const uint32_t done = __atomic_load_n(&host_->done[id % kDetachedEntries], __ATOMIC_ACQUIRE);
+    return static_cast<int32_t>(done - (id + 1)) >= 0;
+  }
 
   const WorkerGaps gaps_;
   WorkerHost* const host_;

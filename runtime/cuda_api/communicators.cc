@@ -46,6 +46,76 @@ void Pause(int64_t* ns) {
   *ns = std::min<int64_t>(*ns * 2, 1'000'000);
 }
 
+std::vector<std::shared_ptr<CommState>> WithPorts(const std::shared_ptr<CommState>& comm) {
+  const std::lock_guard<std::mutex> lock(comm->mutex);
+  std::vector<std::shared_ptr<CommState>> all = {comm};
+  for (const auto& [tag, port] : comm->ports) all.push_back(port);
+  return all;
+}
+
+// The communicator's and its ports' handles end. Ports know their communicator, as operations do, and so it must not know them.
+void End(grtComm_t comm) {
+  for (const std::shared_ptr<CommState>& each : WithPorts(comm->comm)) each->process->Leave(each);
+  {
+    const std::lock_guard<std::mutex> lock(comm->comm->mutex);
+    comm->comm->ports.clear();
+  }
+  delete comm;
+}
+
+// Until this rank's own operations are over.
+grtResult_t AwaitOver(CommState* comm, int64_t deadline_ns) {
+  CommState& state = *comm;
+  std::set<cudaStream_t> streams;
+  std::map<int, Detached> detached;
+  {
+    const std::lock_guard<std::mutex> lock(state.mutex);
+    streams = state.streams;
+    detached = state.detached;
+  }
+  // What was enqueued on its streams until now; its own operations among them.
+  std::vector<cudaEvent_t> ends;
+  grtResult_t result = grtSuccess;
+  for (cudaStream_t stream : streams) {
+    bool captured = false;
+    if (IsCaptured(stream, &captured) != cudaSuccess || captured) {
+      state.aborted = true;  // it cannot be asked: nobody knows when its operations end
+      continue;
+    }
+    cudaEvent_t end = nullptr;
+    if (cudaEventCreateWithFlags(&end, cudaEventDisableTiming) != cudaSuccess) result = grtUnhandledCudaError;
+    if (end != nullptr) ends.push_back(end);
+    if (end != nullptr && cudaEventRecord(end, stream) != cudaSuccess) result = grtUnhandledCudaError;
+  }
+  int64_t pause_ns = 2000;
+  for (const cudaEvent_t end : ends) {
+    while (result == grtSuccess) {
+      const cudaError_t e = cudaEventQuery(end);
+      if (e == cudaSuccess) break;
+      if (e != cudaErrorNotReady) {
+        result = grtUnhandledCudaError;
+      } else if (NowNs() >= deadline_ns) {
+        result = grtTimeout;
+      } else {
+        Pause(&pause_ns);
+      }
+    }
+  }
+  for (const cudaEvent_t end : ends) cudaEventDestroy(end);
+  if (result != grtSuccess) return result;
+  // And the launches of graphs so far.
+  const Communicator* communicator = state.ready.load(std::memory_order_acquire);
+  for (; communicator != nullptr && !communicator->IsReplayed(); Pause(&pause_ns)) {
+    if (NowNs() >= deadline_ns) return grtTimeout;
+  }
+  for (const auto& [sequence, operation] : detached) {
+    const gordian::Status done = operation.Wait(static_cast<uint64_t>(std::max<int64_t>(deadline_ns - NowNs(), 0)));
+    if (done.code() == gordian::StatusCode::kDeadline) return grtTimeout;
+    if (!done.ok()) state.aborted = true;  // nobody knows that it is over
+  }
+  return grtSuccess;
+}
+
 }  // namespace
 
 grtResult_t MakeReady(const std::shared_ptr<CommState>& comm) {
@@ -133,10 +203,9 @@ grtResult_t grtCommAbort(grtComm_t comm) {
   if (comm == nullptr) return grtInvalidArgument;
   return Guarded([&] {
     comm->comm->Abort();
-    comm->comm->aborted = true;
+    for (const std::shared_ptr<CommState>& each : WithPorts(comm->comm)) each->aborted = true;
     EndRegistrations(comm->comm.get());
-    comm->comm->process->Leave(comm->comm);
-    delete comm;
+    End(comm);
     return grtSuccess;
   });
 }
@@ -145,65 +214,46 @@ grtResult_t grtCommDestroy(grtComm_t comm, uint64_t timeout_ns) {
   if (comm == nullptr) return grtInvalidArgument;
   return Guarded([&]() -> grtResult_t {
     const int64_t deadline_ns = DeadlineIn(timeout_ns);
-    CommState& state = *comm->comm;
-    const OnDevice on(state.process->device());
-    std::set<cudaStream_t> streams;
-    std::map<int, Detached> detached;
-    {
-      const std::lock_guard<std::mutex> lock(state.mutex);
-      streams = state.streams;
-      detached = state.detached;
+    const OnDevice on(comm->comm->process->device());
+    const std::vector<std::shared_ptr<CommState>> all = WithPorts(comm->comm);
+    for (const std::shared_ptr<CommState>& each : all) {
+      if (const grtResult_t result = AwaitOver(each.get(), deadline_ns); result != grtSuccess) return result;
     }
-    // What was enqueued on its streams until now; its own operations among them.
-    std::vector<cudaEvent_t> ends;
-    grtResult_t result = grtSuccess;
-    for (cudaStream_t stream : streams) {
-      bool captured = false;
-      if (IsCaptured(stream, &captured) != cudaSuccess || captured) {
-        state.aborted = true;  // it cannot be asked: nobody knows when its operations end
-        continue;
-      }
-      cudaEvent_t end = nullptr;
-      if (cudaEventCreateWithFlags(&end, cudaEventDisableTiming) != cudaSuccess) result = grtUnhandledCudaError;
-      if (end != nullptr) ends.push_back(end);
-      if (end != nullptr && cudaEventRecord(end, stream) != cudaSuccess) result = grtUnhandledCudaError;
+    for (const std::shared_ptr<CommState>& each : all) {
+      if (each->error() != grtSuccess) each->aborted = true;
     }
-    int64_t pause_ns = 2000;
-    for (const cudaEvent_t end : ends) {
-      while (result == grtSuccess) {
-        const cudaError_t e = cudaEventQuery(end);
-        if (e == cudaSuccess) break;
-        if (e != cudaErrorNotReady) {
-          result = grtUnhandledCudaError;
-        } else if (NowNs() >= deadline_ns) {
-          result = grtTimeout;
-        } else {
-          Pause(&pause_ns);
-        }
-      }
-    }
-    for (const cudaEvent_t end : ends) cudaEventDestroy(end);
-    if (result != grtSuccess) return result;
-    // And the launches of graphs so far.
-    const Communicator* communicator = state.ready.load(std::memory_order_acquire);
-    for (; communicator != nullptr && !communicator->IsReplayed(); Pause(&pause_ns)) {
-      if (NowNs() >= deadline_ns) return grtTimeout;
-    }
-    for (const auto& [sequence, operation] : detached) {
-      const gordian::Status done = operation.Wait(static_cast<uint64_t>(std::max<int64_t>(deadline_ns - NowNs(), 0)));
-      if (done.code() == gordian::StatusCode::kDeadline) return grtTimeout;
-      if (!done.ok()) state.aborted = true;  // nobody knows that it is over
-    }
-    if (state.error() != grtSuccess) state.aborted = true;
-    EndRegistrations(&state);
-    state.process->Leave(comm->comm);
-    delete comm;
+    EndRegistrations(comm->comm.get());
+    End(comm);
     return grtSuccess;
   });
 }
 
 grtResult_t grtPortOpen(grtComm_t comm, uint32_t tag, const void*, grtPort_t* port) {
-  return comm == nullptr || port == nullptr || tag == 0 ? grtInvalidArgument : grtNotSupported;
+  if (comm == nullptr || port == nullptr || tag == 0) return grtInvalidArgument;
+  return Guarded([&]() -> grtResult_t {
+    const std::shared_ptr<CommState>& of = comm->comm;
+    if (const grtResult_t error = of->error(); error != grtSuccess) return error;
+    auto made = std::make_unique<grtPortOpaque>();
+    made->comm = std::make_shared<CommState>();
+    CommState& state = *made->comm;
+    state.process = of->process;
+    state.name = of->name + "-t" + std::to_string(tag);
+    state.ranks = of->ranks;
+    state.rank = of->rank;
+    state.config = of->config;
+    state.of_port = of;
+    const std::lock_guard<std::mutex> lock(of->mutex);
+    if (of->ports.contains(tag)) return grtInvalidUsage;
+    if (!of->meeting->TakePort(tag)) return grtOutOfPorts;
+    if (const grtResult_t result = of->process->Enter(made->comm); result != grtSuccess) {
+      of->Abort();  // the others would wait for this member there
+      return result;
+    }
+    of->ports[tag] = made->comm;
+    *port = made.get();
+    comm->ports.push_back(std::move(made));
+    return grtSuccess;
+  });
 }
 
 grtResult_t grtMemAlloc(void** memory, size_t bytes) {
@@ -232,7 +282,8 @@ grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats) {
   return Guarded([&] {
     Process* process = comm->comm->process;
     const OnDevice on(process->device());
-    stats->operations = comm->comm->operations.load();
+    stats->operations = 0;
+    for (const std::shared_ptr<CommState>& each : WithPorts(comm->comm)) stats->operations += each->operations.load();
     // Of the whole device: kernels do not tell communicators apart. In channels, not in operations.
     HelpCounts counts;
     if (!process->domain().Helped(&counts).ok()) return grtUnhandledCudaError;

@@ -25,6 +25,7 @@ struct Meeting::Page {
   alignas(128) uint32_t failed;  // Failure; the devices read and write it too
   alignas(128) uint32_t arrived;  // a futex
   uint32_t captured;
+  alignas(128) uint32_t ports[kMostPorts];  // tags; from the first on
   alignas(128) Attendee attendees[kMostMeeting];
 };
 
@@ -89,6 +90,14 @@ bool Meeting::AllAreOver() const {
 bool Meeting::SomeNeverEnd() const {
   for (uint32_t r = 0; r < ranks_; ++r) {
     if (StateOf(of(r)) == kGoneAborted) return true;
+  }
+  return false;
+}
+
+bool Meeting::TakePort(uint32_t tag) {
+  for (uint32_t& port : shared().ports) {
+    uint32_t taken = 0;
+    if (Atomic(&port)->compare_exchange_strong(taken, tag) || taken == tag) return true;
   }
   return false;
 }

@@ -18,6 +18,7 @@
 namespace gordian::runtime::cuda {
 
 inline constexpr uint32_t kMostMeeting = 8;
+inline constexpr uint32_t kMostPorts = 64;  // of a communicator, but for its own
 
 // What a member says of itself. Zeros: it has not come.
 struct Attendee {
@@ -46,6 +47,9 @@ class Meeting {
   bool HasLeft(uint32_t rank) const;
   bool AllAreOver() const;      // what the communicator had may be used again
   bool SomeNeverEnd() const;    // and it never may
+  // Takes a place for the port of this tag (not 0), if no member has yet. False, whatever the order in which members
+  // ask: there are kMostPorts others.
+  bool TakePort(uint32_t tag);
   // For who waits for members: the failure has changed.
   void WakeWaiting();
   // A graph of this rank has operations of the communicator, which may be launched after its end: by mistake, but

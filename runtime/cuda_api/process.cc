@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "runtime/cpu/futex.h"
@@ -15,13 +16,14 @@
 namespace gordian::runtime::cuda {
 namespace {
 
-// Streams whose operations may wait at the same time, as many as NCCL's kernels find room for beside each
+// Streams whose operations may wait at the same time with a block for each channel, as many as NCCL's kernels find room for beside each
 // other; and those that are helped along.
 constexpr int kResidentStreams = 4;
 constexpr int kHelpStreams = 32;
 constexpr uint64_t kStageBytes = 32ull << 20;
 constexpr uint64_t kDefaultHeapBytes = 64ull << 20;
 constexpr int kFetchMs = 10000;
+constexpr int64_t kLookNs = 100'000'000;
 
 constexpr int kMostDevices = 64;
 
@@ -94,7 +96,7 @@ grtResult_t ToResult(const Status& status) {
 }  // namespace
 
 grtResult_t CommState::error() const {
-  switch (__atomic_load_n(meeting->failed(), __ATOMIC_ACQUIRE)) {
+  switch (__atomic_load_n(verdict().failed(), __ATOMIC_ACQUIRE)) {
     case kFailedMismatch:
       return grtMismatch;
     case kFailedAborted:
@@ -107,7 +109,7 @@ grtResult_t CommState::error() const {
 }
 
 void CommState::Abort() {
-  uint32_t* word = meeting->failed();
+  uint32_t* word = verdict().failed();
   uint32_t seen = __atomic_load_n(word, __ATOMIC_ACQUIRE);
   while ((seen == kNoFailure || seen == kPeerGone) &&
          !__atomic_compare_exchange_n(word, &seen, kFailedAborted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
@@ -115,14 +117,33 @@ void CommState::Abort() {
   meeting->WakeWaiting();
 }
 
+namespace {
+
+// Of a device; retained until the process ends, as the library's own use of it is. Null: it cannot be had.
+CUcontext ContextOf(const Driver& driver, int device) {
+  static std::array<std::atomic<CUcontext>, kMostDevices> contexts;
+  CUcontext context = contexts[device].load(std::memory_order_acquire);
+  if (context != nullptr || driver.retain_context(&context, device) != CUDA_SUCCESS) return context;
+  contexts[device].store(context, std::memory_order_release);
+  return context;
+}
+
+}  // namespace
+
+// Not by cudaSetDevice: to set the device that was current before makes a context there, of half a GiB, if the thread has used none.
 OnDevice::OnDevice(int device) {
   int current = -1;
   if (cudaGetDevice(&current) == cudaSuccess && current == device) return;
-  if (cudaSetDevice(device) == cudaSuccess) before_ = current;
+  std::string why;
+  const Driver* driver = device >= 0 && device < kMostDevices ? LoadDriver(&why) : nullptr;
+  if (driver == nullptr) return;
+  const CUcontext context = ContextOf(*driver, device);
+  if (context != nullptr && driver->push_context(context) == CUDA_SUCCESS) pop_ = driver->pop_context;
 }
 
 OnDevice::~OnDevice() {
-  if (before_ >= 0) cudaSetDevice(before_);
+  CUcontext popped = nullptr;
+  if (pop_ != nullptr) pop_(&popped);
 }
 
 Process* Process::Of(cudaStream_t stream) {
@@ -177,6 +198,7 @@ Process::Process(int device, const grtConfig_t& config) : device_(device), user_
   if (config.blocks_base != 0) config_.worker.blocks = config.blocks_base;
   if (config.idle_quit_us != 0) config_.worker.idle_quit_us = config.idle_quit_us;
   if (config.stuck_quit_us != 0) config_.worker.stuck_quit_us = config.stuck_quit_us;
+  config_.worker.waits_by_queue = config.join_kind == 1;
 }
 
 grtResult_t Process::Prepare() {
@@ -317,10 +339,16 @@ std::vector<Exports::Peer> Process::PeersOf(const CommState& comm) {
 
 grtResult_t Process::Connect(const std::shared_ptr<CommState>& comm, int64_t deadline_ns) {
   if (const grtResult_t error = comm->error(); error != grtSuccess) return error;
-  if (const grtResult_t result = comm->meeting->AwaitAll(deadline_ns); result != grtSuccess) {
-    const grtResult_t error = comm->error();
-    return error != grtSuccess ? error : result;
+  // Of a port, failures are told elsewhere: it is looked there again and again.
+  grtResult_t result = grtTimeout;
+  while (result == grtTimeout) {
+    const int64_t now_ns = NowNs();
+    const int64_t look_ns = comm->of_port != nullptr ? std::min(deadline_ns, now_ns + kLookNs) : deadline_ns;
+    result = comm->meeting->AwaitAll(look_ns);
+    if (const grtResult_t error = comm->error(); result != grtSuccess && error != grtSuccess) return error;
+    if (look_ns == deadline_ns) break;
   }
+  if (result != grtSuccess) return result;
   if (const grtResult_t result = comm->process->ConnectOwn(comm); result != grtSuccess) return result;
   for (const std::shared_ptr<CommState>& other : MembersHere(comm->name)) {
     if (const grtResult_t result = other->process->ConnectOwn(other); result != grtSuccess) return result;
@@ -380,11 +408,11 @@ grtResult_t Process::ConnectOwn(const std::shared_ptr<CommState>& comm) {
     place.regions.push_back(base + member.region_at);
   }
   void* failed = nullptr;
-  if (cudaHostGetDevicePointer(&failed, comm->meeting->page(), 0) != cudaSuccess) return grtUnhandledCudaError;
-  place.failed = comm->meeting->failed();
+  if (cudaHostGetDevicePointer(&failed, comm->verdict().page(), 0) != cudaSuccess) return grtUnhandledCudaError;
+  place.failed = comm->verdict().failed();
   place.failed_on_device = reinterpret_cast<uint32_t*>(static_cast<char*>(failed) +
                                                        (reinterpret_cast<char*>(place.failed) -
-                                                        static_cast<char*>(comm->meeting->page())));
+                                                        static_cast<char*>(comm->verdict().page())));
   place.reach = comm->registrations.get();
   place.number = next_number_++;
   for (const char c : comm->name) {
@@ -460,7 +488,7 @@ void Process::WatchLoop() {
         const auto [at, is_new] = open.try_emplace(identity(member), -1);
         if (!is_new) {
           // It was told to the communicators of then.
-          if (ended.contains(at->first) && !comm.meeting->HasLeft(r)) Communicator::NotePeerGone(comm.meeting->failed());
+          if (ended.contains(at->first) && !comm.meeting->HasLeft(r)) Communicator::NotePeerGone(comm.verdict().failed());
           continue;
         }
         at->second = static_cast<int>(syscall(SYS_pidfd_open, member.pid, 0));
@@ -492,7 +520,7 @@ void Process::WatchLoop() {
     ForEachWatched([&](const CommState& comm) {
       for (uint32_t r = 0; r < comm.ranks; ++r) {
         if (gone.contains(identity(comm.meeting->of(r))) && !comm.meeting->HasLeft(r)) {
-          Communicator::NotePeerGone(comm.meeting->failed());
+          Communicator::NotePeerGone(comm.verdict().failed());
         }
       }
     });

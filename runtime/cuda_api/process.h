@@ -42,6 +42,7 @@ struct CommState {
   uint32_t ranks = 0, rank = 0;
   grtConfig_t config;
   std::shared_ptr<Meeting> meeting;
+  std::shared_ptr<CommState> of_port;  // of a port: its communicator, whose failures are its own
   uint64_t region_at = 0;
   std::unique_ptr<Registrations> registrations;
   std::atomic<uint32_t> children{0};
@@ -54,11 +55,14 @@ struct CommState {
   std::atomic<Communicator*> ready{nullptr};   // the same
   std::set<cudaStream_t> streams;              // that it was called on
   std::map<int, Detached> detached;            // the last of each sequence: those before it end earlier
+  std::map<uint32_t, std::shared_ptr<CommState>> ports;  // by tag
 
   // How it has failed; grtSuccess: not.
   grtResult_t error() const;
   // All members', at their next look.
   void Abort();
+  // Where failures are told.
+  Meeting& verdict() const { return of_port != nullptr ? *of_port->meeting : *meeting; }
 };
 
 // The device of a communicator is current while it lives; captures of other threads neither hinder calls then nor
@@ -72,7 +76,7 @@ class OnDevice {
 
  private:
   const RelaxedCapture relaxed_;
-  int before_ = -1;  // -1: it was current
+  decltype(&::cuCtxPopCurrent) pop_ = nullptr;  // null: it was current
 };
 
 // What this process has on one of its devices.

@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "runtime/cuda_api/deferred.h"
 #include "runtime/cuda_api/handles.h"
 #include "runtime/include/gordian/runtime_front.h"
 
@@ -58,6 +59,7 @@ grtResult_t grtStreamGone(cudaStream_t stream) {
     if (process == nullptr) return grtSuccess;
     const OnDevice on(process->device());
     process->Forget(stream);
+    Deferred::Get().Forget(process, stream);
     return process->domain().Forget(stream).ok() ? grtSuccess : grtUnhandledCudaError;
   });
 }

@@ -1,12 +1,13 @@
-// From a call to an enqueued operation, over GPUs: checks, groups, transfers with oneself, handles.
-#include <time.h>
-
+// From a call to an enqueued operation, over GPUs: checks, groups, transfers with oneself.
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "runtime/cpu/futex.h"
+#include "runtime/cuda_api/deferred.h"
 #include "runtime/cuda_api/handles.h"
 #include "runtime/include/gordian/runtime_front.h"
 
@@ -23,9 +24,14 @@ struct Call {
   Operator op = Operator::kSum;
   int root_or_peer = 0;
   uint64_t scalar = 0;
+  uint32_t priority = 0;
   cudaStream_t stream = nullptr;
-  bool detached = false;
+  grtOrder_t order = grtOrderStrict;
   grtOp_t* handle = nullptr;
+  Detached detached;  // once it is handed over
+
+  // It is handed over when its stream comes to it.
+  bool IsBehind() const { return order == grtOrderDeferred || (order == grtOrderDetached && stream != nullptr); }
 
   bool IsWithSelf() const { return IsPointToPoint(kind) && root_or_peer == static_cast<int>(comm->rank); }
 };
@@ -44,19 +50,20 @@ bool IsKnown(const grtOpDesc_t& d) {
 
 grtResult_t Check(const grtOpDesc_t& d, cudaStream_t stream, grtOp_t* handle, Call* call) {
   if (!HasHead(&d) || d.comm == nullptr || !IsKnown(d)) return grtInvalidArgument;
-  if (d.port != nullptr) return grtNotSupported;
-  call->comm = d.comm->comm;
+  if (d.port != nullptr && d.port->comm->of_port != d.comm->comm) return grtInvalidArgument;
+  // Sends and receives are numbered by the pair of ranks, whatever the port.
+  const bool by_port = d.port != nullptr && d.kind != grtKindSend && d.kind != grtKindRecv;
+  call->comm = by_port ? d.port->comm : d.comm->comm;
   const CommState& comm = *call->comm;
   grtOrder_t order = d.order != grtOrderDefault ? d.order : comm.config.order;
   if (order == grtOrderDefault) order = grtOrderStrict;
-  // Deferred operations, and detached ones behind a stream's work, would need a kernel that submits them.
-  if (order == grtOrderDeferred || (order == grtOrderDetached && stream != nullptr)) return grtNotSupported;
-  call->detached = order == grtOrderDetached;
+  call->order = order;
   call->kind = static_cast<OpKind>(d.kind);
   call->type = static_cast<DataType>(d.type);
   call->op = Reduces(call->kind) ? static_cast<Operator>(d.op) : Operator::kSum;
   call->root_or_peer = d.root_or_peer;
   call->count = d.count;
+  call->priority = d.priority;
   call->stream = stream;
   call->handle = handle;
   const bool names_rank = HasRoot(call->kind) || IsPointToPoint(call->kind);
@@ -74,12 +81,27 @@ grtResult_t Check(const grtOpDesc_t& d, cudaStream_t stream, grtOp_t* handle, Ca
                        (call->out == nullptr && HasOutput(call->kind, d.root_or_peer, comm.rank)))) {
     return grtInvalidArgument;
   }
-  if (!call->detached && handle != nullptr) {
-    // Nobody could ask an event that is captured.
+  if (call->IsBehind() || (order == grtOrderStrict && handle != nullptr)) {
+    // A graph's launches would hand nothing over, and nobody could ask an event that is captured.
     bool captured = false;
     if (IsCaptured(stream, &captured) != cudaSuccess || captured) return grtNotSupported;
   }
   return MakeReady(call->comm);
+}
+
+// What it reads and writes here.
+Touched TouchedBy(const Call& call) {
+  Touched touched;
+  const uint64_t size = SizeOf(call.type);
+  if (call.in != nullptr) {
+    touched.in_begin = reinterpret_cast<uintptr_t>(call.in);
+    touched.in_end = touched.in_begin + InputCount(call.kind, call.count, call.comm->ranks) * size;
+  }
+  if (call.out != nullptr) {
+    touched.out_begin = reinterpret_cast<uintptr_t>(call.out);
+    touched.out_end = touched.out_begin + OutputCount(call.kind, call.count, call.comm->ranks) * size;
+  }
+  return touched;
 }
 
 // The sends and receives of a group with oneself, in their order: copies on the receiver's stream.
@@ -135,65 +157,152 @@ grtResult_t ToResult(const Status& status, const CommState& comm) {
   return status.code() == StatusCode::kUnavailable ? grtSystemError : grtUnhandledCudaError;
 }
 
-grtResult_t Enqueue(Call* call, Detached* detached) {
-  CommState& comm = *call->comm;
+grtResult_t LaunchStrict(const Call& call) {
+  CommState& comm = *call.comm;
   Communicator& communicator = *comm.ready.load(std::memory_order_acquire);
   comm.operations.fetch_add(1, std::memory_order_relaxed);
-  if (call->detached) {
-    const grtResult_t result = ToResult(communicator.Detach(call->kind, call->in, call->out, call->count, call->type, call->op,
-                                                            call->root_or_peer, 0, detached, call->scalar),
-                                        comm);
-    if (result != grtSuccess) return result;
-    const bool pair = call->kind == OpKind::kSend || call->kind == OpKind::kRecv;
-    const int sequence = pair ? 1 + 2 * static_cast<int>(call->root_or_peer) + (call->kind == OpKind::kRecv ? 1 : 0) : 0;
-    const std::lock_guard<std::mutex> lock(comm.mutex);
-    comm.detached[sequence] = *detached;
-    return grtSuccess;
-  }
   bool captured = false;
-  const Status launched = communicator.Launch(call->kind, call->in, call->out, call->count, call->type, call->op,
-                                              call->root_or_peer, call->stream, call->scalar, &captured);
+  const Status launched = communicator.Launch(call.kind, call.in, call.out, call.count, call.type, call.op,
+                                              call.root_or_peer, call.stream, call.scalar, &captured);
   if (captured) {
     comm.meeting->NoteCaptured();
   } else {
     const std::lock_guard<std::mutex> lock(comm.mutex);
-    comm.streams.insert(call->stream);
+    comm.streams.insert(call.stream);
   }
   return ToResult(launched, comm);
 }
 
-grtResult_t GiveHandle(const Call& call, Detached detached) {
-  auto op = std::make_unique<grtOpOpaque>();
+// One that the worker carries, as it is handed over.
+struct Planned {
+  Call* call = nullptr;
+  WorkerOperation operation;
+};
+
+grtResult_t Plan(Call* call, std::vector<Planned>* planned) {
+  Planned one;
+  bool any = false;
+  const Status status = call->comm->ready.load(std::memory_order_acquire)
+                            ->PlanDetached(call->kind, call->in, call->out, call->count, call->type, call->op, call->root_or_peer, 0,
+                                           call->scalar, call->priority, &one.operation, &any);
+  one.call = call;
+  if (status.ok() && any) planned->push_back(std::move(one));
+  return ToResult(status, *call->comm);
+}
+
+// It is handed over: whoever destroys the communicator waits for it.
+void Note(Call* call, const Detached& detached) {
+  call->detached = detached;
+  CommState& comm = *call->comm;
+  comm.operations.fetch_add(1, std::memory_order_relaxed);
+  const int sequence =
+      IsPointToPoint(call->kind) ? 1 + 2 * call->root_or_peer + (call->kind == OpKind::kRecv ? 1 : 0) : 0;
+  const std::lock_guard<std::mutex> lock(comm.mutex);
+  comm.detached[sequence] = detached;
+}
+
+grtResult_t HandOver(const Planned& one) {
+  Detached detached;
+  const Status status = one.call->comm->process->domain().worker()->Submit(one.operation, &detached);
+  if (status.ok()) Note(one.call, detached);
+  return ToResult(status, *one.call->comm);
+}
+
+// Those behind one stream's work, together.
+grtResult_t HandOverBehind(Process* process, cudaStream_t stream, const std::vector<Planned>& planned) {
+  std::vector<WorkerOperation> operations;
+  for (const Planned& one : planned) {
+    if (one.call->order == grtOrderDeferred) {
+      const grtResult_t result = Deferred::Get().JoinIfConflict(process, stream, TouchedBy(*one.call));
+      if (result != grtSuccess) return result;
+    }
+    operations.push_back(one.operation);
+  }
+  process->domain().Foreign(stream);
+  std::vector<Detached> handles;
+  const Status status = process->domain().worker()->SubmitBehind(operations, stream, &handles);
+  if (!status.ok()) return ToResult(status, *planned.front().call->comm);
+  for (size_t i = 0; i < handles.size(); ++i) Note(planned[i].call, handles[i]);
+  return grtSuccess;
+}
+
+grtResult_t GiveHandle(const Call& call) {
+  const auto op = std::make_shared<Operation>();
   op->comm = call.comm;
-  op->detached = std::move(detached);
-  if (!call.detached) {
+  op->detached = call.detached;
+  if (call.order == grtOrderStrict || call.IsWithSelf()) {
     cudaError_t e = cudaEventCreateWithFlags(&op->event, cudaEventDisableTiming);
     if (e == cudaSuccess) e = cudaEventRecord(op->event, call.stream);
     if (e != cudaSuccess) return grtUnhandledCudaError;
   }
-  *call.handle = op.release();
+  *call.handle = new grtOpOpaque{op};
   return grtSuccess;
+}
+
+// A group has no order within: its deferred operations are handed over before its strict ones are launched, and
+// nothing of it waits for them before its end. So they must not need one.
+bool NeedsOrder(const std::vector<Call>& calls) {
+  for (const Call& deferred : calls) {
+    if (deferred.order != grtOrderDeferred) continue;
+    for (const Call& other : calls) {
+      if (other.order == grtOrderStrict && other.stream == deferred.stream &&
+          (Conflicts(TouchedBy(deferred), TouchedBy(other)) || Conflicts(TouchedBy(other), TouchedBy(deferred)))) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// By itself, the usual one.
+grtResult_t RunStrict(const Call& call) {
+  const OnDevice on(call.comm->process->device());
+  if (call.IsWithSelf()) return grtInvalidUsage;  // it would wait for itself
+  grtResult_t result = Deferred::Get().Join(call.comm->process, call.stream);
+  if (result == grtSuccess) result = LaunchStrict(call);
+  return result == grtSuccess && call.handle != nullptr ? GiveHandle(call) : result;
 }
 
 // Of one device.
 grtResult_t Run(std::vector<Call> calls, bool group) {
-  const OnDevice on(calls.front().comm->process->device());
-  Domain& domain = calls.front().comm->process->domain();
+  Process* const process = calls.front().comm->process;
+  const OnDevice on(process->device());
+  Domain& domain = process->domain();
   grtResult_t result = grtSuccess;
+  if (!group && calls.front().IsWithSelf()) return grtInvalidUsage;
+  if (group && NeedsOrder(calls)) return grtInvalidUsage;
   if (group) {
-    result = CopySelf(&calls);
-    if (result != grtSuccess) return result;
-    if (Status s = domain.GroupStart(); !s.ok()) return grtInvalidUsage;
-  } else if (calls.front().IsWithSelf()) {
-    return grtInvalidUsage;  // it would wait for itself
-  }
-  std::vector<Detached> detached(calls.size());
-  // Strict ones of a group are only noted here; detached ones begin at once, so they come when none of those can be
-  // refused any more.
-  for (const bool begins : {false, true}) {
-    for (size_t i = 0; i < calls.size() && result == grtSuccess; ++i) {
-      if (!calls[i].IsWithSelf() && calls[i].detached == begins) result = Enqueue(&calls[i], &detached[i]);
+    for (const Call& call : calls) {  // copies wait for what was deferred before, as strict operations do
+      if (call.IsWithSelf() && result == grtSuccess) result = Deferred::Get().Join(process, call.stream);
     }
+    if (result == grtSuccess) result = CopySelf(&calls);
+    if (result != grtSuccess) return result;
+  }
+  // What can be refused comes first: nothing has begun then.
+  std::vector<Planned> now;
+  std::map<cudaStream_t, std::vector<Planned>> behind;
+  std::set<cudaStream_t> strict, deferred;
+  for (Call& call : calls) {
+    if (call.IsWithSelf()) continue;
+    if (call.order == grtOrderStrict) strict.insert(call.stream);
+    if (call.order == grtOrderDeferred) deferred.insert(call.stream);
+    if (call.order != grtOrderStrict) result = Plan(&call, call.IsBehind() ? &behind[call.stream] : &now);
+    if (result != grtSuccess) return result;
+  }
+  if (group && !domain.GroupStart().ok()) return grtInvalidUsage;
+  for (const auto& [stream, planned] : behind) {
+    if (result == grtSuccess && !planned.empty()) result = HandOverBehind(process, stream, planned);
+  }
+  for (const cudaStream_t stream : strict) {
+    if (result == grtSuccess) result = Deferred::Get().Join(process, stream);
+  }
+  // Strict ones of a group are only noted here; those of the worker begin at once, so they come when none of these can
+  // be refused any more.
+  for (const Call& call : calls) {
+    if (result == grtSuccess && call.order == grtOrderStrict && !call.IsWithSelf()) result = LaunchStrict(call);
+  }
+  for (const Planned& one : now) {
+    if (result == grtSuccess) result = HandOver(one);
   }
   if (group && result != grtSuccess) {
     domain.GroupCancel();  // a part of a group would wait for the rest
@@ -201,8 +310,14 @@ grtResult_t Run(std::vector<Call> calls, bool group) {
     const Status ended = domain.GroupEnd();
     if (!calls.empty()) result = ToResult(ended, *calls.front().comm);
   }
-  for (size_t i = 0; i < calls.size() && result == grtSuccess; ++i) {
-    if (calls[i].handle != nullptr) result = GiveHandle(calls[i], std::move(detached[i]));
+  for (const Call& call : calls) {
+    if (call.order == grtOrderDeferred) Deferred::Get().Add(process, call.stream, call.detached, TouchedBy(call));
+  }
+  for (const cudaStream_t stream : deferred) {
+    if (group && result == grtSuccess) result = Deferred::Get().Join(process, stream);
+  }
+  for (const Call& call : calls) {
+    if (call.handle != nullptr && result == grtSuccess) result = GiveHandle(call);
   }
   return result;
 }
@@ -224,20 +339,6 @@ grtResult_t RunGroup(std::vector<Call> calls) {
   return result;
 }
 
-grtResult_t ResultOf(const grtOpOpaque& op, bool* done) {
-  const RelaxedCapture relaxed;
-  if (op.event != nullptr) {
-    const cudaError_t e = cudaEventQuery(op.event);
-    *done = e != cudaErrorNotReady;
-    if (e != cudaSuccess && e != cudaErrorNotReady) return grtUnhandledCudaError;
-  } else {
-    *done = op.detached.IsDone();
-  }
-  if (!*done) return grtInProgress;
-  // Of an operation that was done before its communicator failed this says too much.
-  return op.comm->error();
-}
-
 }  // namespace
 }  // namespace gordian::runtime::cuda
 
@@ -256,6 +357,7 @@ grtResult_t grtSubmit(const grtOpDesc_t* desc, cudaStream_t stream, grtOp_t* han
       return result;
     }
     if (result != grtSuccess) return result;
+    if (call.order == grtOrderStrict) return RunStrict(call);
     std::vector<Call> calls;
     calls.push_back(std::move(call));
     return Run(std::move(calls), false);
@@ -279,50 +381,12 @@ grtResult_t grtGroupEnd(void) {
   });
 }
 
-grtResult_t grtOpQuery(grtOp_t op) {
-  if (op == nullptr) return grtInvalidArgument;
+grtResult_t grtStreamJoin(cudaStream_t stream) {
   return Guarded([&] {
-    bool done = false;
-    return ResultOf(*op, &done);
+    const RelaxedCapture relaxed;
+    Process* const process = Process::Of(stream);
+    return process == nullptr ? grtSuccess : Deferred::Get().Join(process, stream);
   });
 }
-
-grtResult_t grtOpWait(grtOp_t op, uint64_t timeout_ns) {
-  if (op == nullptr) return grtInvalidArgument;
-  return Guarded([&]() -> grtResult_t {
-    const int64_t deadline_ns = DeadlineIn(timeout_ns);
-    // The driver tells nobody; waits grow to a millisecond.
-    for (int64_t pause_ns = 2000;; pause_ns = std::min<int64_t>(pause_ns * 2, 1'000'000)) {
-      bool done = false;
-      const grtResult_t result = ResultOf(*op, &done);
-      if (done || result != grtInProgress) return result;
-      const int64_t left_ns = deadline_ns - NowNs();
-      if (left_ns <= 0) return grtTimeout;
-      const timespec pause{0, static_cast<long>(std::min(pause_ns, left_ns))};
-      nanosleep(&pause, nullptr);
-    }
-  });
-}
-
-grtResult_t grtOpStreamWait(grtOp_t op, cudaStream_t stream) {
-  if (op == nullptr) return grtInvalidArgument;
-  if (op->event == nullptr) return grtNotSupported;
-  return Guarded([&] {
-    if (Process* process = Process::Of(stream)) process->domain().Foreign(stream);
-    return cudaStreamWaitEvent(stream, op->event, 0) == cudaSuccess ? grtSuccess : grtUnhandledCudaError;
-  });
-}
-
-grtResult_t grtOpOnDone(grtOp_t op, grtDoneFn fn, void*) {
-  return op == nullptr || fn == nullptr ? grtInvalidArgument : grtNotSupported;
-}
-
-grtResult_t grtOpFree(grtOp_t op) {
-  delete op;
-  return grtSuccess;
-}
-
-// There are no deferred operations.
-grtResult_t grtStreamJoin(cudaStream_t) { return grtSuccess; }
 
 int grtCanCapture(void) { return 1; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The C API over GPUs, and jobs whose NCCL collectives go there, on the machine with GPUs.
 #   runtime_api.sh BUILD OUTPUT_FOLDER [PARTS]
-# BUILD holds bin/gordian, bin/gordian-runtime-{api,graph,devices,register}-cases, bin/gordian-runtime-{graph,register}-bench, tests/gordian_e2e_job and lib/ (a build folder,
-# or what was carried of one). PARTS: any of "api graphs devices registered carriers jobs new_jobs graphed ddp" (default: all; 6 minutes
+# BUILD holds bin/gordian, bin/gordian-runtime-{api,order,handle,graph,devices,register}-cases, bin/gordian-runtime-{graph,register}-bench, tests/gordian_e2e_job and lib/ (a build folder,
+# or what was carried of one). PARTS: any of "api orders graphs devices registered carriers jobs new_jobs graphed ddp" (default: all; 6 minutes
 # on 2 GPUs, of which graphs and devices need one and a half; with 4 GPUs some of their cases run with all of them too). Every
 # case is a process tree of its own with a limit; what was printed stays in OUTPUT_FOLDER, summary.txt says how each ended.
 # LAST_SECOND: no case is begun later.
@@ -12,7 +12,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1" && pwd)
 mkdir -p "$2" || exit 2
 out=$(cd "$2" && pwd)
-parts=${3:-"api graphs devices registered carriers jobs new_jobs graphed ddp"}
+parts=${3:-"api orders graphs devices registered carriers jobs new_jobs graphed ddp"}
 last=${LAST_SECOND:-100000}
 gpus=$(nvidia-smi -L | grep -c '^GPU')
 python=${PYTHON:-python3}
@@ -58,6 +58,32 @@ if has api; then
   for case in kinds mismatch order order_twin events detached faults rest; do
     run "api_$case" 60 0 "$build/bin/gordian-runtime-api-cases" "$case"
   done
+fi
+if has orders; then
+  orders="$build/bin/gordian-runtime-order-cases" handles="$build/bin/gordian-runtime-handle-cases"
+  for case in priority deferred behind joins groups syncs kinds cost queues; do
+    run "orders_$case" 40 0 "$orders" "$case"
+  done
+  for case in faults death late refused callbacks ports; do
+    run "orders_$case" 40 0 "$handles" "$case"
+  done
+  for connections in 1 2 32; do
+    CUDA_DEVICE_MAX_CONNECTIONS=$connections run "orders_queues_$connections" 40 0 "$orders" queues
+  done
+  for case in deferred joins groups syncs; do
+    CUDA_DEVICE_MAX_CONNECTIONS=1 run "orders_one_$case" 40 0 "$orders" "$case"
+  done
+  # By waits of hardware queues, which these have for themselves.
+  for case in cost deferred joins; do
+    CUDA_DEVICE_MAX_CONNECTIONS=32 run "orders_queue_$case" 40 0 "$orders" "$case" --queue
+  done
+  if [ "$gpus" -ge 4 ]; then
+    for case in deferred groups queues ports; do
+      program=$orders
+      [ "$case" = ports ] && program=$handles
+      run "orders_${case}_4" 40 0 "$program" "$case" --ranks 4
+    done
+  fi
 fi
 if has graphs; then
   export CUDA_DEVICE_MAX_CONNECTIONS=32

@@ -61,10 +61,12 @@ typedef enum {
   grtOrderDefault = 0,  /* the communicator's */
   grtOrderStrict = 1,   /* as NCCL: later work of the stream waits for it. It may begin early, where
                            nothing that an observer could tell is changed by that */
-  grtOrderDeferred = 2, /* after earlier work of the stream other than operations; later work waits
-                           from the next grtStreamJoin, group end, strict operation or
-                           grtOpStreamWait */
-  grtOrderDetached = 3  /* no stream waits for it; only by handle */
+  grtOrderDeferred = 2, /* after earlier work of the stream other than operations (on GPUs: other than
+                           deferred ones); later work waits from the next grtStreamJoin, group end,
+                           strict operation or grtOpStreamWait, or operation that uses its memory. Not
+                           on a captured stream (grtNotSupported) */
+  grtOrderDetached = 3  /* no stream waits for it; only by handle, or grtOpStreamWait. Called with a
+                           stream: after that one's earlier work, which is not captured then */
 } grtOrder_t;
 
 /* Numbered as ncclDataType_t. */
@@ -138,7 +140,9 @@ typedef struct {
   uint32_t idle_quit_us;  /* resident GPU worker; the CPU's sleeps at once */
   uint32_t stuck_quit_us; /* resident GPU worker */
   uint32_t blocks_base, blocks_max; /* resident GPU worker */
-  uint32_t join_kind;     /* GPU: 0 wait-value, 1 wait-kernel */
+  uint32_t join_kind;     /* GPU: how a stream waits for deferred and detached operations. 0: by a kernel of one block
+                             that helps them; 1: by its hardware queue, which must then be nobody else's (streams share
+                             CUDA_DEVICE_MAX_CONNECTIONS of them), or the wait may never end */
   uint32_t grace_ms; /* after an error a strict operation holds its stream so long, or until
                         grtCommAbort, so that later work does not silently read garbage (200) */
   uint32_t reserved[12];
@@ -156,7 +160,8 @@ typedef struct {
   grtRedOp_t op;
   int32_t root_or_peer;
   grtOrder_t order;
-  uint32_t priority;  /* lower first; the same on all ranks for the best effect, not for safety */
+  uint32_t priority;  /* lower first; the same on all ranks for the best effect, not for safety. On GPUs of
+                         detached and deferred operations alone: a strict one is its stream's own kernel */
   grtPort_t port;     /* null: the communicator's port of tag 0 */
   grtComm_t comm;
   const void* scalar; /* grtPreMulSum: one element of `type`, read during the call; host memory */
@@ -266,12 +271,15 @@ GRT_API grtResult_t grtGroupEnd(void);
 GRT_API grtResult_t grtSubmit(const grtOpDesc_t* desc, cudaStream_t stream, grtOp_t* handle);
 GRT_API grtResult_t grtOpQuery(grtOp_t op); /* grtInProgress, or how it ended */
 GRT_API grtResult_t grtOpWait(grtOp_t op, uint64_t timeout_ns);
+/* Later work of the stream waits for it, and goes on too if it fails. grtNotSupported: the stream is captured, and
+ * the operation (not a strict one) is unfinished. */
 GRT_API grtResult_t grtOpStreamWait(grtOp_t op, cudaStream_t stream);
 /* Called once, on a thread of the library, or at once on the caller's if the operation is done. May
  * call anything but grtCommDestroy, and may block: no operation waits for it. */
 typedef void (*grtDoneFn)(void* user, grtResult_t result);
 GRT_API grtResult_t grtOpOnDone(grtOp_t op, grtDoneFn fn, void* user);
 GRT_API grtResult_t grtOpFree(grtOp_t op); /* allowed before the operation is done */
+/* Later work of the stream waits for its deferred operations. */
 GRT_API grtResult_t grtStreamJoin(cudaStream_t stream);
 GRT_API grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats);
 

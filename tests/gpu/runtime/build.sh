@@ -19,7 +19,7 @@ wait $helper
 "${nvcc[@]}" -c tests/gpu/runtime/patterns.cu -o "$out/obj/patterns.o"
 "$cuda/bin/nvcc" -arch=sm_90 -dlink "$out"/obj/{help,carrier,group,worker_kernel,dfccl_like}.o -o "$out/obj/device_link.o"
 objects=()
-for source in runtime/cuda/{communicator,domain,domain_graphs,domain_groups,driver,graph_order,heap,help_stream,rendezvous,work,worker,worker_list}.cc common/status.cc \
+for source in runtime/cuda/{communicator,domain,domain_graphs,domain_groups,driver,graph_order,heap,help_stream,rendezvous,work,worker,worker_list,worker_queue}.cc common/status.cc \
   tests/gpu/runtime/cases.cc bench/runtime/{cuda_bench,contenders,experiments}.cc; do
   object="$out/obj/$(basename "$source" .cc).o"
   g++ -std=c++20 -O2 -g1 -Wall -Wextra -fPIC -I. -I"$cuda/include" -c "$source" -o "$object"

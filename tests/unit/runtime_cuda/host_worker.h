@@ -6,14 +6,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "runtime/cuda/worker_list.h"
+#include "runtime/cuda/worker_join_device.h"
+#include "runtime/cuda/worker_queue.h"
 #include "tests/unit/runtime_cuda/host_cases.h"
 #include "tests/unit/runtime_cuda/host_world.h"
 #include "tests/unit/runtime_cuda/reference.h"
@@ -29,6 +32,7 @@ class WorkerHostBlock : public HostBlock {
   Work& Entry() { return entry_; }
   WalkRoom* Walk() { return &walk_; }
   void Rest() { fibers_->Yield(); }
+  void Doze() { fibers_->Yield(); }
   void Point() {
     if ((*random_)() % 2 == 0) fibers_->Yield();
   }
@@ -41,9 +45,8 @@ class WorkerHostBlock : public HostBlock {
 };
 
 template <>
-inline StepResult RunChannel(WorkerHostBlock& b, const Work& w, uint32_t channel, uint32_t* pc, const WorkerView& v,
-                             uint64_t spins) {
-  return RunChannelOf<AnyType, kMaxRanks>(b, w, channel, pc, v, spins);
+inline StepResult RunChannel(WorkerHostBlock& b, const Work& w, uint32_t channel, uint32_t* pc, const WorkerView& v, Stay stay) {
+  return RunChannelOf<AnyType, kMaxRanks>(b, w, channel, pc, v, stay);
 }
 
 template <typename T>
@@ -65,7 +68,7 @@ using Body = std::function<void(WorkerHostBlock&, const WorkerView&)>;
 class HostWorker {
  public:
   HostWorker(const Timing& timing, uint32_t blocks, Policy policy, Body body, Fibers* fibers, std::mt19937_64* random)
-      : blocks_(blocks), body_(std::move(body)), fibers_(fibers), random_(random), list_(host_.get(), timing.gaps, kWorkerPorts - 2) {
+      : blocks_(blocks), body_(std::move(body)), fibers_(fibers), random_(random), queue_(host_.get(), timing.gaps, kWorkerPorts - 2) {
     view_.host = host_.get();
     view_.device = device_.get();
     view_.stop = &stop_;
@@ -76,18 +79,33 @@ class HostWorker {
     for (uint32_t i = 0; i < blocks; ++i) fibers->Add([this, i] { Block(i); });
     fibers->Add([this] { Watch(); });
   }
-  uint32_t Submit(const Work& w, uint64_t port) {
-    uint32_t id = 0;
-    WorkerList::Added added;
+  // Its ticket. `is_ready`: else Ready() must be called, when its stream comes to it.
+  uint32_t Submit(const Work& w, uint64_t port, uint32_t priority = 0, bool is_ready = true) {
+    uint32_t ticket = 0;
+    WorkerQueue::Added added;
     if (rings_not_) __atomic_store_n(&host_->life, kRunning, __ATOMIC_SEQ_CST);
-    while ((added = list_.Add(w, port, port, &id, [this] { Point(); })) == WorkerList::Added::kFull) {
+    while ((added = Locked([&] {
+              return queue_.Add({w, port, port, priority}, is_ready, &ticket, [this] { Point(); });
+            })) == WorkerQueue::Added::kFull) {
       if (stopped()) return 0;
       fibers_->Yield();
     }
-    EXPECT_NE(added, WorkerList::Added::kTooManyPorts);
-    return id;
+    EXPECT_NE(added, WorkerQueue::Added::kTooManyPorts);
+    return ticket;
   }
-  bool IsDone(uint32_t id) const { return list_.IsDone(id); }
+  void Ready(uint32_t ticket) {
+    if (rings_not_) __atomic_store_n(&host_->life, kRunning, __ATOMIC_SEQ_CST);
+    Locked([&] { return queue_.Ready(ticket, [this] { Point(); }); });
+  }
+  // As a stream's kernel that waits for them.
+  void HelpUntilEnd(const JoinTickets& tickets) {
+    WorkerHostBlock block(0, 1, fibers_, random_);
+    const WorkerView view = view_;
+    HelpUntilEnded(block, view, tickets);
+  }
+  // No instance starts any more: its hardware queue is another's.
+  void StartNothing() { starts_nothing_ = true; }
+  bool IsDone(uint32_t ticket) const { return queue_.IsDone(ticket); }
   // As a call that waits for the whole device: returns when nothing is there.
   void WaitForDevice() {
     while (left_ > 0 && !stopped()) fibers_->Yield();
@@ -97,13 +115,22 @@ class HostWorker {
   bool stopped() const { return stop_ != 0; }
   // Submitters that take the worker for running, whatever it is.
   void RingNot() { rings_not_ = true; }
-  uint32_t instances() const { return list_.instance(); }
+  uint32_t instances() const { return queue_.list()->instance(); }
   const WorkerHost& host() const { return *host_; }
   const WorkerDevice& device() const { return *device_; }
 
  private:
   void Point() {
     if ((*random_)() % 2 == 0) fibers_->Yield();
+  }
+  // As the owner's lock.
+  template <typename Body>
+  std::invoke_result_t<Body> Locked(Body body) {
+    while (is_locked_) fibers_->Yield();
+    is_locked_ = true;
+    const auto result = body();
+    is_locked_ = false;
+    return result;
   }
   void Block(uint32_t index) {
     for (uint32_t seen = 0;;) {
@@ -120,17 +147,19 @@ class HostWorker {
     for (;;) {
       Point();
       const auto now = static_cast<int64_t>(fibers_->Clock());
-      if (stopped() || (no_more_ && list_.Idle())) break;
-      if (list_.StartAt(now) > now) continue;
-      list_.Starting();
+      if (!is_locked_) Locked([&] { return queue_.Flush([this] { Point(); }); });
+      WorkerList& list = *queue_.list();
+      if (stopped() || (no_more_ && list.Idle())) break;
+      if (list.StartAt(now) > now || starts_nothing_) continue;
+      list.Starting();
       Point();
       EXPECT_EQ(left_, 0u);
-      view_.instance = list_.instance();
+      view_.instance = list.instance();
       left_ = blocks_;
       ++launched_;
       while (left_ > 0) fibers_->Yield();
       EXPECT_TRUE(host_->life == kDown || rings_not_);
-      list_.Ended(static_cast<int64_t>(fibers_->Clock()));
+      list.Ended(static_cast<int64_t>(fibers_->Clock()));
     }
     over_ = true;
   }
@@ -141,10 +170,11 @@ class HostWorker {
   std::mt19937_64* const random_;
   std::unique_ptr<WorkerHost, decltype(&std::free)> host_ = Zeros<WorkerHost>();
   std::unique_ptr<WorkerDevice, decltype(&std::free)> device_ = Zeros<WorkerDevice>();
-  WorkerList list_;
+  WorkerQueue queue_;
+  bool is_locked_ = false;
   WorkerView view_{};
   uint32_t stop_ = 0, launched_ = 0, left_ = 0;
-  bool no_more_ = false, over_ = false, rings_not_ = false;
+  bool no_more_ = false, over_ = false, rings_not_ = false, starts_nothing_ = false;
 };
 
 // So many seeds, or as many as GORDIAN_TEST_ORDERS says.
@@ -165,6 +195,14 @@ struct Job {
   bool rings_not = false;
   bool only_all_reduce = false;
   bool only_bulk = false;
+  uint64_t most_count = 400;
+  uint32_t priorities = 1;  // so many, drawn for each operation and rank
+  uint32_t streams = 0;     // most operations are called on one of so many, which come to them at some time
+  bool as_they_come = false;  // and only then are they handed over at all
+  bool helps = false;         // a stream of each rank waits for all, by a kernel that helps
+  bool helps_each = false;    // likewise, for each operation by itself
+  bool starts_nothing = false;
+  bool same_order = false;    // on all ranks
   // Of a rank; null: the resident worker.
   std::function<Body(uint32_t rank)> body;
 };
@@ -190,7 +228,7 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
     for (uint32_t i = 0; i < job.each; ++i) {
       Case c;
       c.kind = job.only_all_reduce ? OpKind::kAllReduce : kAll[random() % 8];
-      c.count = 1 + random() % 400;
+      c.count = 1 + random() % job.most_count;
       c.root = static_cast<uint32_t>(random() % job.ranks);
       what[p].push_back(c);
       way[p].push_back(job.only_bulk ? 2 : random() % 4);
@@ -203,16 +241,36 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
     if (job.body) body = job.body(r);
     workers.push_back(std::make_unique<HostWorker>(job.timing, job.blocks, job.policy, body, &fibers, &random));
     if (job.rings_not) workers.back()->RingNot();
+    if (job.starts_nothing) workers.back()->StartNothing();
   }
   Outcome outcome;
+  std::vector<std::shared_ptr<void>> kept;
+  struct Stream {
+    std::deque<std::function<void()>> calls;
+    bool ended = false;
+  };
+  std::vector<std::vector<Stream>> streams(job.ranks, std::vector<Stream>(job.streams));
+  for (auto& of_rank : streams) {
+    for (Stream& stream : of_rank) {
+      fibers.Add([&fibers, &random, &stream] {
+        while (!stream.ended || !stream.calls.empty()) {
+          fibers.Yield();
+          if (stream.calls.empty() || random() % 4 != 0) continue;
+          const auto call = std::move(stream.calls.front());
+          stream.calls.pop_front();
+          call();
+        }
+      });
+    }
+  }
   for (uint32_t r = 0; r < job.ranks; ++r) {
     std::vector<uint32_t> order;
     for (uint32_t p = 0; p < job.ports; ++p) order.insert(order.end(), job.each, p);
-    std::shuffle(order.begin(), order.end(), random);
+    if (!job.same_order) std::shuffle(order.begin(), order.end(), random);
     fibers.Add([&, r, order] {
       HostWorker& worker = *workers[r];
       struct Open {
-        uint32_t id;
+        std::shared_ptr<uint32_t> ticket;  // 0: not handed over yet
         const Case* c;
         std::vector<char> in, own;
         char* out;
@@ -224,7 +282,7 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
         const Case& c = what[p][next[p]];
         const uint64_t size = SizeOf(c.type);
         const uint64_t ins = InputCount(c.kind, c.count, job.ranks), outs = OutputCount(c.kind, c.count, job.ranks);
-        Open o{0, &c, std::vector<char>(ins * size + 16), std::vector<char>(outs * size + 16, 77), nullptr};
+        Open o{std::make_shared<uint32_t>(0), &c, std::vector<char>(ins * size + 16), std::vector<char>(outs * size + 16, 77), nullptr};
         for (uint64_t i = 0; i < ins; ++i) Encode(c.type, Value(r, i), o.in.data() + i * size);
         o.out = o.own.data();
         if (p % 2 == 1 && heap_at + outs * size <= options.user_bytes) {  // peers may write it directly
@@ -233,14 +291,35 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
         }
         const Work w = heaps.Make(r, p, c.kind, c.type, c.op, o.in.data(), o.out, c.count, c.root, Way(way[p][next[p]]));
         ++next[p];
-        o.id = worker.Submit(w, p);
+        const uint32_t priority = job.priorities > 1 ? static_cast<uint32_t>(random() % job.priorities) : 0;
+        if (job.streams > 0 && random() % 4 != 0) {
+          if (!job.as_they_come) *o.ticket = worker.Submit(w, p, priority, false);
+          streams[r][random() % job.streams].calls.push_back([&worker, w, p, priority, ticket = o.ticket] {
+            if (*ticket == 0) {
+              *ticket = worker.Submit(w, p, priority);
+            } else {
+              worker.Ready(*ticket);
+            }
+          });
+        } else {
+          *o.ticket = worker.Submit(w, p, priority);
+        }
         open.push_back(std::move(o));
         if (job.waits_for_device) worker.WaitForDevice();
-        while (job.waits_for_each && !worker.IsDone(open.back().id) && !worker.stopped()) fibers.Yield();
+        if (job.helps_each) {
+          worker.HelpUntilEnd({1, {*open.back().ticket}});
+          if (!worker.stopped()) fibers.Progress();
+        }
+        while (job.waits_for_each && !worker.IsDone(*open.back().ticket) && !worker.stopped()) fibers.Yield();
         if (random() % 4 == 0) fibers.Yield();
       }
+      JoinTickets tickets{};
       for (const Open& o : open) {
-        while (!worker.IsDone(o.id) && !worker.stopped()) fibers.Yield();
+        if (job.helps && tickets.count < kJoinTickets) tickets.of[tickets.count++] = *o.ticket;
+      }
+      if (job.helps) worker.HelpUntilEnd(tickets);
+      for (const Open& o : open) {
+        while ((*o.ticket == 0 || !worker.IsDone(*o.ticket)) && !worker.stopped()) fibers.Yield();
         if (worker.stopped()) break;
         fibers.Progress();
         char want[8];
@@ -251,7 +330,9 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
           if (std::memcmp(want, o.out + i * size, size) != 0) ++outcome.wrong;
         }
       }
+      kept.push_back(std::make_shared<std::vector<Open>>(std::move(open)));  // blocks may still be at what hung
       worker.NoMore();
+      for (Stream& stream : streams[r]) stream.ended = true;
     });
   }
   fibers.OnHang([&] {

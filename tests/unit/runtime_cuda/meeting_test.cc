@@ -53,6 +53,34 @@ Attendee Saying(uint64_t agreement, uint64_t region_at) {
   return own;
 }
 
+// Who asks for which ports first does not matter: all members get the same answer for a tag that all ask for.
+TEST(MeetingTest, PortsAreTheSameOnAllMembers) {
+  const std::string name = UniqueName();
+  const std::vector<int> codes = InProcesses(3, [&](uint32_t rank) {
+    std::shared_ptr<Meeting> meeting;
+    if (Meeting::Come(name, 3, rank, Saying(1, 0), &meeting) != grtSuccess) return 250;
+    if (meeting->AwaitAll(DeadlineIn(kPatienceNs)) != grtSuccess) return 251;
+    // More tags than there are places, in orders of the ranks' own.
+    uint32_t got = 0;
+    const uint32_t tags = kMostPorts + 20;
+    uint32_t digest = 17;
+    std::vector<bool> has(tags);
+    for (uint32_t i = 0; i < tags; ++i) {
+      const uint32_t k = rank == 0 ? i : rank == 1 ? tags - 1 - i : (i * 37 + 11) % tags;
+      has[k] = meeting->TakePort(1000 + k);
+      if (meeting->TakePort(1000 + k) != has[k]) return 252;
+    }
+    for (uint32_t k = 0; k < tags; ++k) {
+      got += has[k] ? 1 : 0;
+      digest = (digest * 31 + (has[k] ? k : 7)) % 199;
+    }
+    return got == kMostPorts ? static_cast<int>(digest) : 253;
+  });
+  EXPECT_LT(codes[0], 199);
+  EXPECT_EQ(codes[1], codes[0]);
+  EXPECT_EQ(codes[2], codes[0]);
+}
+
 // Two members of one process, which has one mapping of the page: the first has closed its descriptor when the second comes.
 TEST(MeetingTest, MembersOfOneProcess) {
   const std::string name = UniqueName();

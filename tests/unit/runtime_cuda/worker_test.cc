@@ -186,12 +186,13 @@ TEST(WorkerTest, PlacesOfPortsAreUsedAgain) {
   for (const bool forgets : {true, false}) {
     const auto host = Zeros<WorkerHost>();
     WorkerList list(host.get(), {});
+    uint32_t tickets = 0;
     const auto add = [&](uint64_t port, char* mark) {
       Work work{};
       work.base[0] = mark;
       work.channels = 1;
-      uint32_t id = 0;
-      const WorkerList::Added added = list.Add(work, port, 0, &id, [] {});
+      const uint32_t id = tickets;
+      const WorkerList::Added added = list.Add({work, port, 0, 0}, ++tickets, [] {});
       if (added == WorkerList::Added::kTooManyPorts) return false;
       __atomic_store_n(&host->done[id % kDetachedEntries], id + 1, __ATOMIC_RELEASE);  // as the device does
       PortPattern pattern;
@@ -218,12 +219,12 @@ TEST(WorkerTest, PlacesOfUnfinishedOperationsAreKept) {
   WorkerList list(host.get(), {});
   Work work{};
   work.channels = 1;
-  uint32_t first = 0, id = 0;
-  ASSERT_NE(list.Add(work, 0, 0, &first, [] {}), WorkerList::Added::kTooManyPorts);
+  ASSERT_NE(list.Add({work, 0, 0, 0}, 1, [] {}), WorkerList::Added::kTooManyPorts);
   list.Forget(0);
-  const uint32_t place = host->entries[first % kDetachedEntries].port;
+  const uint32_t place = host->entries[0].port;
   for (uint64_t port = 1; port < kDetachedEntries; ++port) {
-    ASSERT_NE(list.Add(work, port, 0, &id, [] {}), WorkerList::Added::kTooManyPorts);
+    const auto id = static_cast<uint32_t>(port);
+    ASSERT_NE(list.Add({work, port, 0, 0}, id + 1, [] {}), WorkerList::Added::kTooManyPorts);
     EXPECT_NE(host->entries[id % kDetachedEntries].port, place);
     __atomic_store_n(&host->done[id % kDetachedEntries], id + 1, __ATOMIC_RELEASE);
     list.Forget(port);
