@@ -41,7 +41,7 @@ constexpr uint32_t kMostRegistered = 4096;
   F(grtCommDestroy) F(grtStreamGone) F(grtCanCapture)                                             \
   F(grtCommAbort) F(grtCommGetAsyncError) F(grtSubmit) F(grtGroupStart) F(grtGroupEnd)            \
   F(grtCommRegister) F(grtCommDeregister) F(grtGetUniqueId) F(grtGetStats)                       \
-  F(grtFrontEarly) F(grtFrontFinish) F(grtStreamExclusive) F(grtStreamForeign)                                      \
+  F(grtFrontEarly) F(grtFrontFinish) F(grtStreamExclusive) F(grtStreamForeign)                   \
   F(grtStreamForeignAll) F(grtEventRecorded) F(grtEventAwaited) F(grtEventForgotten)
 struct Functions {
 #define GORDIAN_MEMBER(name) decltype(&::name) name;
