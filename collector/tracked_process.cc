@@ -441,7 +441,8 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
       early->set_peer(header.early[i].peer);
       early->set_sequence(header.early[i].sequence);
     }
-    out->set_early_unknown(header.early_more != 0);
+    out->set_early_unknown(header.early_more == ring::kEarlyAny);
+    out->set_early_behind_operations(header.early_more == ring::kEarlyBehindOperations);
   }
   out->set_lost_streams(header.lost_streams);
   out->set_lost_comms(header.lost_comms);

@@ -413,7 +413,10 @@ void TellEarly(ring::Header& header) {
     if (i != 0) sched_yield();
     result = g_runtime.grtFrontEarly(names, ring::kMaxEarly, &count);
   }
-  if (result == grtNotSupported) return;
+  if (result == grtNotSupported) {  // kernels decide
+    Put(header.early_more, ring::kEarlyBehindOperations);
+    return;
+  }
   const uint32_t told = result != grtSuccess ? 0 : count < ring::kMaxEarly ? count : ring::kMaxEarly;
   for (uint32_t i = 0; i < told; ++i) {
     header.early[i] = {names[i].word[1] >> kKindBits, static_cast<uint32_t>(names[i].word[0] >> 32),
@@ -421,7 +424,7 @@ void TellEarly(ring::Header& header) {
                        static_cast<ring::NumberKind>(names[i].word[1] & ((1u << kKindBits) - 1)), 0};
   }
   Put(header.early_used, told);
-  Put(header.early_more, uint32_t{result != grtSuccess || count > told});
+  Put(header.early_more, result != grtSuccess || count > told ? ring::kEarlyAny : 0);
 }
 
 void RouteGroupStart() {

@@ -198,6 +198,7 @@ struct ProcessState {
   std::vector<CommStateNow> comms;
   std::vector<EarlyOperation> early;
   bool early_unknown = false;  // any may be among them
+  bool early_behind_operations = false;  // any that nothing but operations stand before on their streams
   uint64_t lost_records = 0, lost_streams = 0, lost_comms = 0, lost_markers = 0;
   uint64_t nccl_calls = 0;
   std::vector<std::string> not_visible;

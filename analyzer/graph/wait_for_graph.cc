@@ -242,6 +242,9 @@ void WaitForGraph::LaunchWaits(const Kernel& kernel) {
   }
   if (StartsEarly(process, kernel)) {
     EarlyWaits(process, kernel, done);
+  } else if (MayStartEarly(process, kernel)) {
+    MayStartWaits(process, kernel, start);
+    EarlyWaits(process, kernel, done);
   } else if (!kernel.enqueued) {
     const uint32_t thread = ThreadOf(kernel.process, kernel.thread);
     Wait(start, thread != kNoNode ? thread : Leaf(LeafKind::kUnknown, kernel.process),

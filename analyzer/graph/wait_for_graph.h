@@ -186,6 +186,8 @@ class WaitForGraph {
   void FindEarly();
   bool StartsEarly(const Process&, const Kernel&) const;
   void EarlyWaits(const Process&, const Kernel&, uint32_t done);
+  bool MayStartEarly(const Process&, const Kernel&) const;
+  void MayStartWaits(const Process&, const Kernel&, uint32_t start);
   bool OfOneGroup(KernelId, const Kernel& open) const;
   void PartWaits(const Kernel&, int part, uint32_t done);
   void QueueWaits(const Process&, const Kernel&);

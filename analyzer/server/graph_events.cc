@@ -610,6 +610,7 @@ bool GraphEvents::TranslateProcessState(const ProcessState& state,
                           .sequence = from.sequence()});
   }
   out->early_unknown = out->early_unknown || state.early_unknown();
+  out->early_behind_operations = state.early_behind_operations();
   const int not_visible = std::min(state.not_visible_size(), kMaxNotVisible);
   for (int i = 0; i < not_visible; ++i) out->not_visible.push_back(Cut(state.not_visible(i)));
   return true;

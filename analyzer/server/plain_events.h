@@ -208,6 +208,7 @@ struct ProcessState : Fields<13> {
   uint64_t nccl_calls() const { return at[12]; }
   std::span<const v1::EarlyOperation> early() const { return {}; }
   bool early_unknown() const { return false; }
+  bool early_behind_operations() const { return false; }
   int not_visible_size() const { return 0; }
   std::string not_visible(int) const { return ""; }
   bool has_block() const { return false; }

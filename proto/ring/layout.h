@@ -39,6 +39,8 @@ inline constexpr uint32_t kMaxThreads = 256;
 inline constexpr uint32_t kMaxStreams = 2048;
 inline constexpr uint32_t kMaxComms = 1024;
 inline constexpr uint32_t kMaxEarly = 512;
+inline constexpr uint32_t kEarlyAny = 1;               // any
+inline constexpr uint32_t kEarlyBehindOperations = 2;  // any that nothing but operations stand before on their streams
 inline constexpr uint64_t kMaxFileBytes = 8ull << 20;
 
 // mono_ns = mono_base_ns + (ticks - ticks_base) * ns_per_tick_q32 / 2^32; with tsc == 0 ticks are
@@ -109,7 +111,7 @@ struct Header {
   alignas(64) uint64_t rows_used[8];
   // Written by the watcher before it answers a round.
   uint32_t early_used;
-  uint32_t early_more;      // not 0: there may be others
+  uint32_t early_more;      // there may be others: kEarlyAny, or kEarlyBehindOperations
   EarlyOperation early[kMaxEarly];
 };
 

@@ -143,7 +143,17 @@ grtResult_t grtCommInitRankConfig(grtComm_t* comm, int nranks, grtUniqueId id, i
 
 // Stalled kernels decide whom they help, and the host does not ask them.
 grtResult_t grtFrontEarly(grtFrontName_t*, uint32_t, uint32_t*) { return grtNotSupported; }
-grtResult_t grtFrontFinish(grtComm_t) { return grtNotSupported; }
+
+grtResult_t grtFrontFinish(grtComm_t comm) {
+  if (comm == nullptr) return grtInvalidArgument;
+  return Guarded([&]() -> grtResult_t {
+    const OnDevice on(comm->comm->process->device());
+    for (const std::shared_ptr<CommState>& each : WithPorts(comm->comm)) {
+      if (const grtResult_t result = AwaitOver(each.get(), INT64_MAX); result != grtSuccess) return result;
+    }
+    return grtSuccess;
+  });
+}
 
 grtResult_t grtCommConnect(grtComm_t comm, uint64_t timeout_ns) {
   if (comm == nullptr) return grtInvalidArgument;

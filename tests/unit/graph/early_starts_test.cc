@@ -66,5 +66,37 @@ TEST(EarlyStarts, MoreThanIsTold) {
   EXPECT_EQ(verdict.main.verdict, VerdictKind::kHealthy) << verdict.main.summary;
 }
 
+// Operations that nothing but operations stand before may have begun, and others not.
+Verdict OnDevices(const Program& between, bool late) {
+  std::vector<Program> ranks = {Inits(2) + Program{AllReduce(0, 1)} + between + Program{AllReduce(1, 1), DeviceSync()},
+                                Inits(2) + Program{AllReduce(1, 1)} + between + Program{AllReduce(0, 1), DeviceSync()},
+                                Inits(2) + Program{Spin()}};
+  if (!late) ranks.pop_back();
+  SimJob job(Comms(2, late ? 3 : 2), ranks);
+  JobModel model;
+  job.Run();
+  job.Feed(&model);
+  for (int i = 0; i < 8; ++i) {
+    job.Advance(100'000'000);
+    Round round = job.MakeRound();
+    for (ProcessState& state : round.processes) state.early_behind_operations = state.process <= 2;
+    model.OnRound(round);
+  }
+  return model.Current();
+}
+
+TEST(EarlyStarts, DevicesDoNotTell) {
+  const Verdict verdict = OnDevices({}, true);
+  EXPECT_EQ(verdict.main.verdict, VerdictKind::kHealthy) << verdict.main.summary;
+}
+
+TEST(EarlyStarts, DevicesDoNotBeginBehindOtherWork) {
+  ExpectVerdict(OnDevices({Kernel(1)}, true), Deadlock({0, 1}, ""));
+}
+
+TEST(EarlyStarts, DevicesDoNotBeginWhatIsNotCalled) {
+  ExpectVerdict(OnDevices({DeviceSync()}, false), Deadlock({0, 1}, ""));
+}
+
 }  // namespace
 }  // namespace gordian::graph
