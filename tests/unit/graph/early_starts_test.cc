@@ -19,8 +19,8 @@ std::vector<Program> Late() {
 }
 
 // `tell` adds to the states of ranks 0 and 1, whose processes have the numbers 1 and 2.
-Verdict After(const std::function<void(ProcessState*)>& tell) {
-  SimJob job(Comms(2, 3), Late());
+Verdict After(const std::function<void(ProcessState*)>& tell, const std::vector<Program>& ranks = Late()) {
+  SimJob job(Comms(2, static_cast<int>(ranks.size())), ranks);
   JobModel model;
   job.Run();
   job.Feed(&model);
@@ -72,17 +72,7 @@ Verdict OnDevices(const Program& between, bool late) {
                                 Inits(2) + Program{AllReduce(1, 1)} + between + Program{AllReduce(0, 1), DeviceSync()},
                                 Inits(2) + Program{Spin()}};
   if (!late) ranks.pop_back();
-  SimJob job(Comms(2, late ? 3 : 2), ranks);
-  JobModel model;
-  job.Run();
-  job.Feed(&model);
-  for (int i = 0; i < 8; ++i) {
-    job.Advance(100'000'000);
-    Round round = job.MakeRound();
-    for (ProcessState& state : round.processes) state.early_behind_operations = state.process <= 2;
-    model.OnRound(round);
-  }
-  return model.Current();
+  return After([](ProcessState* state) { state->early_behind_operations = true; }, ranks);
 }
 
 TEST(EarlyStarts, DevicesDoNotTell) {

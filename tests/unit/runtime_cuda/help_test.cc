@@ -274,6 +274,23 @@ TEST(HelpTest, BlocksThatStallTogetherShareTheWork) {
   });
 }
 
+// Of some kernels: one of `one_of` carries two operations, where both may go on. How many.
+uint32_t JoinSome(Program* p, uint32_t one_of, std::mt19937_64* random) {
+  uint32_t kernels = 0;
+  for (std::vector<Call>& calls : p->calls) {
+    std::vector<Call*> last(p->streams, nullptr);
+    for (Call& call : calls) {
+      Call*& before = last[call.stream];
+      call.joins = before != nullptr && !before->joins && (*random)() % one_of == 0 &&
+                   p->operations[before->operation].communicator !=
+                       p->operations[call.operation].communicator;
+      before = &call;
+      kernels += call.joins;
+    }
+  }
+  return kernels;
+}
+
 // Some kernels carry two operations, whose blocks go on side by side.
 TEST(HelpTest, TwoOperationsOfOneKernelGoSideBySide) {
   uint32_t kernels = 0;
@@ -288,16 +305,7 @@ TEST(HelpTest, TwoOperationsOfOneKernelGoSideBySide) {
     p.interleaves = seed % 2 == 0;
     p.renamed = seed % 5 == 0;
     std::mt19937_64 random(seed);
-    for (std::vector<Call>& calls : p.calls) {
-      std::vector<Call*> last(p.streams, nullptr);
-      for (Call& call : calls) {
-        Call*& before = last[call.stream];
-        call.joins = before != nullptr && !before->joins && random() % 2 == 0 &&
-                     p.operations[before->operation].communicator != p.operations[call.operation].communicator;
-        before = &call;
-        kernels += call.joins;
-      }
-    }
+    kernels += JoinSome(&p, 2, &random);
     return p;
   });
   EXPECT_GT(kernels, 200u);
@@ -317,15 +325,9 @@ TEST(HelpTest, FewBlocksCarryAllChannels) {
     p.renamed = seed % 5 == 0;
     std::mt19937_64 random(seed);
     for (std::vector<Call>& calls : p.calls) {
-      std::vector<Call*> last(p.streams, nullptr);
-      for (Call& call : calls) {
-        Call*& before = last[call.stream];
-        call.most_blocks = 1 + static_cast<uint32_t>(random() % 3);
-        call.joins = before != nullptr && !before->joins && random() % 4 == 0 &&
-                     p.operations[before->operation].communicator != p.operations[call.operation].communicator;
-        before = &call;
-      }
+      for (Call& call : calls) call.most_blocks = 1 + static_cast<uint32_t>(random() % 3);
     }
+    JoinSome(&p, 4, &random);
     return p;
   });
 }
