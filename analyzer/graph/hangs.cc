@@ -42,26 +42,32 @@ std::string CycleSummary(const std::vector<Arrow>& arrows) {
 
 const char* CycleCheck(const std::vector<Arrow>& arrows) {
   bool transfer = false, first_use = false, host = false, event = false, send = false;
-  bool memory = false, resources = false, signal = false;
+  bool memory = false, resources = false, signal = false, collective = false, only_host = true;
   for (const Arrow& arrow : arrows) {
     memory |= arrow.edge.reason == Name(Reason::kMemoryWait);
     send |= arrow.edge.reason == Name(Reason::kSend);
     signal |= arrow.edge.reason == Name(Reason::kSignal);
     first_use |= arrow.edge.reason == Name(Reason::kFirstUse);
     transfer |= arrow.part != nullptr && arrow.part->ref.kind != PartKind::kCollective;
+    collective |= arrow.part != nullptr && arrow.part->ref.kind == PartKind::kCollective;
+    bool by_host = false;
     for (Reason reason : arrow.local) {
-      host |= reason == Reason::kHostSync || reason == Reason::kHostFree ||
-              reason == Reason::kHostCopy || reason == Reason::kPolling;
+      by_host |= reason == Reason::kHostSync || reason == Reason::kHostFree ||
+                 reason == Reason::kHostCopy || reason == Reason::kPolling;
       event |= reason == Reason::kEventWait;
       resources |= reason == Reason::kResources;
     }
+    host |= by_host;
+    only_host &= by_host;
   }
   if (resources) return "resource-cycle";
   if (memory) return "memory-wait-cycle";
   if (signal) return "signal-order-cycle";
   if (send) return "unbuffered-send-cycle";
   if (first_use) return "first-use-order-cycle";
-  if (transfer) return "point-to-point-order-cycle";
+  // Of a transfer and a collective whose ranks wait on the host for one before they call the other, no order of
+  // sends and receives is the matter.
+  if (transfer && !(collective && only_host)) return "point-to-point-order-cycle";
   if (event) return "event-cycle";
   return host ? "host-wait-cycle" : "communicator-order-cycle";
 }

@@ -121,6 +121,11 @@ TEST(Jobs, HybridReceiveAndAllReduce) {
              Deadlock({0, 1}, "point-to-point-order-cycle"));
   ExpectHealthy(Comms(2, 2), {Inits(2) + Program{Recv(0, 1), AllReduce(1), StreamSync()},
                               Inits(2) + Program{Send(0, 0), AllReduce(1), StreamSync()}});
+  // Each rank waits for the one on its host before it calls the other.
+  ExpectHang(Comms(2, 2),
+             {Inits(2) + Program{Recv(0, 1), StreamSync(), AllReduce(1), StreamSync()},
+              Inits(2) + Program{AllReduce(1), StreamSync(), Send(0, 0), StreamSync()}},
+             Deadlock({0, 1}, "host-wait-cycle"));
   // Cold, it hangs on the host.
   ExpectHang(Comms(2, 2),
              {Inits(2) + Program{Recv(0, 1), AllReduce(1), StreamSync()},
