@@ -146,15 +146,9 @@ Status Communicator::Plan(OpKind kind, const void* in, void* out, uint64_t count
   }
   work.order_key = number_ * kKeysOfCommunicator +
                    (pair ? KeyOfPair(static_cast<uint32_t>(peer), kind == OpKind::kRecv) : 0);
-  Touched& touched = *touched_bytes = {};
-  const uint64_t size = SizeOf(type);
-  if (reads) {
-    touched.in_begin = reinterpret_cast<uintptr_t>(in);
-    touched.in_end = touched.in_begin + InputCount(kind, count, n) * size;
-  }
+  const Touched& touched = *touched_bytes =
+      TouchedBy(kind, reads ? in : nullptr, writes ? out : nullptr, count, type, n);
   if (writes) {
-    touched.out_begin = reinterpret_cast<uintptr_t>(out);
-    touched.out_end = touched.out_begin + OutputCount(kind, count, n) * size;
     const bool in_heap = touched.out_begin >= heap_begin_ && touched.out_end <= heap_end_;
     // All-to-all in place: what a peer wrote directly would be what is still to be sent.
     const bool still_read = kind == OpKind::kAllToAll && touched.in_begin < touched.out_end &&

@@ -357,15 +357,15 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     const bool two = next != nullptr && GoTogether(op, *next);
     cudaError_t e = op.amid ? AwaitBefore(op) : cudaSuccess;
     if (two) op.list->Join(&op.help, &next->help);
+    uint32_t places = 0;
     if (e == cudaSuccess) {
-      const uint32_t places = PlacesOn(op.stream, two ? PlacesForTwo(op.work, next->work) : PlacesFor(op.work));
-      last_[op.work.order_key].places = std::max(last_[op.work.order_key].places, places);
+      places = PlacesOn(op.stream, two ? PlacesForTwo(op.work, next->work) : PlacesFor(op.work));
       e = two ? LaunchTwo(op.work, next->work, op.help, next->help, places, op.stream)
               : LaunchCarrier(op.work, op.help, places, true, op.stream);
     }
     if (Status s = Cuda(e, "launching an operation"); !s.ok()) return s;
-    Launched(op);
-    if (two) Launched(*next);
+    Launched(op, places);
+    if (two) Launched(*next, 0);
     i += two ? 1 : 0;
     if (op.order != nullptr) ordered[op.order].push_back(op.stream);
   }
@@ -401,8 +401,9 @@ uint32_t Domain::PlacesOn(cudaStream_t stream, uint32_t wanted) {
   });
 }
 
-void Domain::Launched(const Queued& op) {
+void Domain::Launched(const Queued& op, uint32_t places) {
   Last& last = last_[op.work.order_key];
+  last.places = std::max(last.places, places);
   last.launched = true;
   ++last.by_channels[op.work.channels];
 }

@@ -162,7 +162,8 @@ class Domain {
   cudaError_t AwaitBefore(const Queued& op);
   // Of a group, after each other in it and published: whether one kernel carries both.
   bool GoTogether(const Queued& op, const Queued& next) const;
-  void Launched(const Queued& op);
+  // `places`: that its kernel got.
+  void Launched(const Queued& op, uint32_t places);
   // How many places a kernel on the stream gets.
   uint32_t PlacesOn(cudaStream_t stream, uint32_t wanted);
   // Orders a group's sends and receives so that those that go on at once meet.

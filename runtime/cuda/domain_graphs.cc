@@ -10,10 +10,6 @@
 namespace gordian::runtime::cuda {
 namespace {
 
-bool Disturbs(const Touched& later, const Touched& earlier) {
-  return ReadsOf(later, earlier) || WritesOver(later, earlier);
-}
-
 // Operations of one communicator on one stream.
 struct Batch {
   uint32_t number = 0;

@@ -8,8 +8,6 @@
 namespace gordian::runtime::cuda {
 namespace {
 
-bool Disturb(const Touched& earlier, const Touched& later) { return ReadsOf(later, earlier) || WritesOver(later, earlier); }
-
 uint32_t Round(const Work& w) { return RoundOf(w.order_key, w.rank, w.ranks); }
 
 }  // namespace
@@ -17,8 +15,7 @@ uint32_t Round(const Work& w) { return RoundOf(w.order_key, w.rank, w.ranks); }
 bool Domain::GoTogether(const Queued& op, const Queued& next) const {
   return op.list != nullptr && next.list == op.list && next.stream == op.stream && op.help.listed != 0 &&
          next.help.listed != 0 && next.work.order_key != op.work.order_key && next.order == op.order && !next.amid && CanLaunchTwo(op.work, next.work) &&
-         PlacesForTwo(op.work, next.work) <= most_blocks_ && !ReadsOf(next.touched, op.touched) &&
-         !WritesOver(next.touched, op.touched);
+         PlacesForTwo(op.work, next.work) <= most_blocks_ && !Disturbs(next.touched, op.touched);
 }
 
 void Domain::Publish(std::vector<Queued>* operations) {
@@ -60,7 +57,7 @@ void Domain::InRounds(std::vector<Queued>* operations) {
     });
     bool apart = true;
     for (auto later = begin; later != end; ++later) {
-      apart = apart && std::none_of(begin, later, [&](const Queued& op) { return Disturb(op.touched, later->touched); });
+      apart = apart && std::none_of(begin, later, [&](const Queued& op) { return Disturbs(later->touched, op.touched); });
     }
     if (apart) {
       std::stable_sort(begin, end, [](const Queued& a, const Queued& b) { return Round(a.work) < Round(b.work); });

@@ -1,5 +1,5 @@
 // What follows from the order in which a stream's operations are published: which one of its key
-// stands before an operation, and which one before it must not be overtaken.
+// stands before an operation, which one before it must not be overtaken, and which one is of its kernel.
 //
 // Thread rule: one thread at a time.
 #ifndef GORDIAN_RUNTIME_CUDA_HELP_SEQUENCE_H_
@@ -11,6 +11,14 @@
 #include "runtime/cuda/help_device.h"
 
 namespace gordian::runtime::cuda {
+
+// Two entries that follow each other will be carried by one kernel.
+inline void OfOneKernel(HelpList* first, HelpList* second) {
+  first->last = second->id;
+  second->first = first->id;
+  first->channels[1] = second->channels[1] = second->channels[0];
+  second->channels[0] = first->channels[0];
+}
 
 class HelpSequence {
  public:

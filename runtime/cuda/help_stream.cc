@@ -22,6 +22,24 @@ bool WritesOver(const Touched& later, const Touched& earlier) {
          Overlap(later.out_begin, later.out_end, earlier.out_begin, earlier.out_end);
 }
 
+bool Disturbs(const Touched& later, const Touched& earlier) {
+  return ReadsOf(later, earlier) || WritesOver(later, earlier);
+}
+
+Touched TouchedBy(OpKind kind, const void* in, const void* out, uint64_t count, DataType type, uint32_t ranks) {
+  Touched touched;
+  const uint64_t size = SizeOf(type);
+  if (in != nullptr) {
+    touched.in_begin = reinterpret_cast<uintptr_t>(in);
+    touched.in_end = touched.in_begin + InputCount(kind, count, ranks) * size;
+  }
+  if (out != nullptr) {
+    touched.out_begin = reinterpret_cast<uintptr_t>(out);
+    touched.out_end = touched.out_begin + OutputCount(kind, count, ranks) * size;
+  }
+  return touched;
+}
+
 // Learns what is finished, without an event for each operation: a kernel that begins says so, and all
 // before it on its stream are done then. Only of the last one the driver must be asked, and at once: as soon
 // as another is launched, nobody can tell any more whether the stream was idle.
@@ -35,11 +53,7 @@ void HelpStream::Refresh(cudaStream_t stream) {
 }
 
 void HelpStream::Join(HelpList* first, HelpList* second) {
-  first->last = second->id;
-  second->first = first->id;
-  first->channels[1] = second->channels[0];
-  second->channels[1] = second->channels[0];
-  second->channels[0] = first->channels[0];
+  OfOneKernel(first, second);
   if (newest_ == second->id) newest_ = first->id;
 }
 

@@ -30,9 +30,14 @@ struct Touched {
   uintptr_t in_begin = 0, in_end = 0, out_begin = 0, out_end = 0;
 };
 
-// Whether an operation reads what an earlier one writes; whether it writes what that one uses.
+// Of an operation with these arguments; null: it has no such buffer.
+Touched TouchedBy(OpKind kind, const void* in, const void* out, uint64_t count, DataType type, uint32_t ranks);
+
+// Whether an operation reads what an earlier one writes; whether it writes what that one uses; either, so that it may not
+// be carried beside it.
 bool ReadsOf(const Touched& later, const Touched& earlier);
 bool WritesOver(const Touched& later, const Touched& earlier);
+bool Disturbs(const Touched& later, const Touched& earlier);
 
 class HelpStream {
  public:

@@ -83,8 +83,7 @@ Status Worker::Create(const WorkerConfig& config, int device, const uint32_t* st
 }
 
 Status Worker::Prepare() {
-  cudaError_t e = cudaHostAlloc(reinterpret_cast<void**>(&host_), sizeof(WorkerHost),
-                                cudaHostAllocMapped);
+  cudaError_t e = cudaHostAlloc(reinterpret_cast<void**>(&host_), sizeof(WorkerHost), cudaHostAllocMapped);
   if (e == cudaSuccess) e = cudaMalloc(reinterpret_cast<void**>(&device_), sizeof(WorkerDevice));
   // Before all others that wait for a place: it is what they may wait for.
   int least = 0, greatest = 0;

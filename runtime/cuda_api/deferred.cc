@@ -11,10 +11,6 @@ Deferred& Deferred::Get() {
   return *deferred;
 }
 
-bool Conflicts(const Touched& later, const Touched& earlier) {
-  return ReadsOf(later, earlier) || WritesOver(later, earlier);
-}
-
 grtResult_t StreamWaits(const std::vector<Detached>& operations, cudaStream_t stream) {
   const auto is_done = [](const Detached& operation) { return operation.IsDone(); };
   if (std::all_of(operations.begin(), operations.end(), is_done)) return grtSuccess;
@@ -62,7 +58,7 @@ grtResult_t Deferred::JoinIfConflict(Process* process, cudaStream_t stream,
     const auto at = unjoined_.find({process, stream});
     if (at == unjoined_.end()) return grtSuccess;
     if (std::none_of(at->second.begin(), at->second.end(),
-                     [&](const One& one) { return Conflicts(touched, one.touched); })) {
+                     [&](const One& one) { return Disturbs(touched, one.touched); })) {
       return grtSuccess;
     }
   }

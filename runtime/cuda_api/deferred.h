@@ -44,9 +44,6 @@ class Deferred {
   std::map<Key, std::vector<One>> unjoined_;
 };
 
-// Whether an operation may not be carried beside an earlier one.
-bool Conflicts(const Touched& later, const Touched& earlier);
-
 // Later work of the stream, of any device in use, waits for operations, which are of one device. grtNotSupported: the
 // stream is captured, and they are not all done.
 grtResult_t StreamWaits(const std::vector<Detached>& operations, cudaStream_t stream);

@@ -30,6 +30,7 @@ struct Call {
   grtOp_t* handle = nullptr;
   Detached detached;  // once it is handed over
 
+  Touched touched() const { return TouchedBy(kind, in, out, count, type, comm->ranks); }
   // It is handed over when its stream comes to it.
   bool IsBehind() const { return order == grtOrderDeferred || (order == grtOrderDetached && stream != nullptr); }
 
@@ -87,21 +88,6 @@ grtResult_t Check(const grtOpDesc_t& d, cudaStream_t stream, grtOp_t* handle, Ca
     if (IsCaptured(stream, &captured) != cudaSuccess || captured) return grtNotSupported;
   }
   return MakeReady(call->comm);
-}
-
-// What it reads and writes here.
-Touched TouchedBy(const Call& call) {
-  Touched touched;
-  const uint64_t size = SizeOf(call.type);
-  if (call.in != nullptr) {
-    touched.in_begin = reinterpret_cast<uintptr_t>(call.in);
-    touched.in_end = touched.in_begin + InputCount(call.kind, call.count, call.comm->ranks) * size;
-  }
-  if (call.out != nullptr) {
-    touched.out_begin = reinterpret_cast<uintptr_t>(call.out);
-    touched.out_end = touched.out_begin + OutputCount(call.kind, call.count, call.comm->ranks) * size;
-  }
-  return touched;
 }
 
 // The sends and receives of a group with oneself, in their order: copies on the receiver's stream.
@@ -213,7 +199,7 @@ grtResult_t HandOverBehind(Process* process, cudaStream_t stream, const std::vec
   std::vector<WorkerOperation> operations;
   for (const Planned& one : planned) {
     if (one.call->order == grtOrderDeferred) {
-      const grtResult_t result = Deferred::Get().JoinIfConflict(process, stream, TouchedBy(*one.call));
+      const grtResult_t result = Deferred::Get().JoinIfConflict(process, stream, one.call->touched());
       if (result != grtSuccess) return result;
     }
     operations.push_back(one.operation);
@@ -246,7 +232,7 @@ bool NeedsOrder(const std::vector<Call>& calls) {
     if (deferred.order != grtOrderDeferred) continue;
     for (const Call& other : calls) {
       if (other.order == grtOrderStrict && other.stream == deferred.stream &&
-          (Conflicts(TouchedBy(deferred), TouchedBy(other)) || Conflicts(TouchedBy(other), TouchedBy(deferred)))) {
+          (Disturbs(deferred.touched(), other.touched()) || Disturbs(other.touched(), deferred.touched()))) {
         return true;
       }
     }
@@ -311,7 +297,7 @@ grtResult_t Run(std::vector<Call> calls, bool group) {
     if (!calls.empty()) result = ToResult(ended, *calls.front().comm);
   }
   for (const Call& call : calls) {
-    if (call.order == grtOrderDeferred) Deferred::Get().Add(process, call.stream, call.detached, TouchedBy(call));
+    if (call.order == grtOrderDeferred) Deferred::Get().Add(process, call.stream, call.detached, call.touched());
   }
   for (const cudaStream_t stream : deferred) {
     if (group && result == grtSuccess) result = Deferred::Get().Join(process, stream);

@@ -101,7 +101,7 @@ class Member {
       Cuda(cudaFree(memory), "cudaFree");
     }
   }
-  grtResult_t Call(const Subject& s, grtComm_t comm, cudaStream_t stream) {
+  static grtOpDesc_t Describe(const Subject& s, grtComm_t comm, grtOrder_t order = grtOrderDefault) {
     grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
     d.kind = static_cast<grtKind_t>(s.kind);
     d.in = s.in;
@@ -109,6 +109,11 @@ class Member {
     d.count = s.count;
     d.root_or_peer = static_cast<int>(s.root);
     d.comm = comm;
+    d.order = order;
+    return d;
+  }
+  grtResult_t Call(const Subject& s, grtComm_t comm, cudaStream_t stream) {
+    const grtOpDesc_t d = Describe(s, comm);
     return grtSubmit(&d, stream, nullptr);
   }
   void Before(const Subject& s, cudaStream_t stream) {

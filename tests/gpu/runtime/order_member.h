@@ -41,17 +41,6 @@ class OrderMember : public Member {
     Ok(grtCommInitRankConfig(&comm, n_, id, r_, &config), "making " + name);
     return comm;
   }
-  grtOpDesc_t Describe(const Subject& s, grtComm_t comm, grtOrder_t order) {
-    grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
-    d.kind = static_cast<grtKind_t>(s.kind);
-    d.in = s.in;
-    d.out = s.out;
-    d.count = s.count;
-    d.root_or_peer = static_cast<int>(s.root);
-    d.comm = comm;
-    d.order = order;
-    return d;
-  }
   grtOp_t Do(const Subject& s, grtComm_t comm, cudaStream_t stream, grtOrder_t order,
              bool with_handle = false) {
     const grtOpDesc_t d = Describe(s, comm, order);

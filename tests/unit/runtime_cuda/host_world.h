@@ -264,14 +264,6 @@ class HostList {
     __atomic_store_n(&tail_, tail_ + 1, __ATOMIC_RELEASE);
     return help;
   }
-  // As HelpStream's.
-  static void Join(HelpList* first, HelpList* second) {
-    first->last = second->id;
-    second->first = first->id;
-    first->channels[1] = second->channels[0];
-    second->channels[1] = second->channels[0];
-    second->channels[0] = first->channels[0];
-  }
   // Without a list.
   HelpList Alone() {
     HelpList help{};
