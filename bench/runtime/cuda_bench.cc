@@ -4,7 +4,7 @@
 //   gordian-runtime-cuda-bench [--ranks N] [--kinds all|all_reduce|...] [--from B] [--to B] [--step F]
 //                              [--samples N] [--sweep] [--one-shot B] [--two-shot B] [--channels N]
 //                              [--two-shot-tiles B] [--move-tiles B] [--stage B]
-//                              [--per-channel B] [--per-more B] [--split N] [--exclusive] [--windows]
+//                              [--per-channel B] [--per-more B] [--split N] [--resident N] [--exclusive] [--windows]
 //
 // Two kinds more than collectives, not of "all": exchange, a send to the next rank and a receive from the one before as a group;
 // all_to_all_pairs, an all-to-all by such a group, as programs write it.
@@ -45,6 +45,7 @@ struct Options {
   uint64_t from = 8, to = 256ull << 20, step = 4;
   int samples = 200;
   uint64_t stage_bytes = 0;  // of the communicator; 0: as usual
+  int resident = 0;  // streams that have full kernels; 0: as usual
   bool sweep = false, exclusive = false, windows = false;
   Thresholds thresholds;
 };
@@ -72,6 +73,7 @@ class Bench {
     config.communicators = 1;
     config.user_bytes = o_.to + (1 << 20);
     config.thresholds = o_.thresholds;
+    if (o_.resident > 0) config.resident_streams = o_.resident;
     if (o_.stage_bytes != 0) config.stage_bytes = o_.stage_bytes;
     p_.At("making the domain");
     Must(Domain::Create(config, &domain_));
@@ -424,6 +426,7 @@ int Main(int argc, char** argv) {
     else if (name == "--move-lines") o.thresholds.move_lines = value();
     else if (name == "--two-shot-tiles") o.thresholds.two_shot_tiles = value();
     else if (name == "--move-tiles") o.thresholds.move_tiles = value();
+    else if (name == "--resident") o.resident = static_cast<int>(value());
     else if (name == "--stage") o.stage_bytes = value();
     else if (name == "--channels") o.thresholds.most_channels = static_cast<uint32_t>(value());
     else if (name == "--per-channel") o.thresholds.bulk_per_channel = static_cast<uint32_t>(value());

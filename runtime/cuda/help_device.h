@@ -23,7 +23,9 @@
 // operation is served only when all before it with its key are done.
 //
 // One resident block suffices for progress: while no step can be made, it goes through all
-// operations, and begins at another channel in every pass.
+// operations, and begins at another channel in every pass. Of a kernel with several operations a
+// block that stalls goes on with what else it is to carry there (VisitOwn): none of them waits for
+// another.
 //
 // Thread rule: all threads of a block call together.
 #ifndef GORDIAN_RUNTIME_CUDA_HELP_DEVICE_H_
@@ -35,12 +37,14 @@
 
 #include "runtime/cuda/bulk_device.h"
 #include "runtime/cuda/ll_device.h"
+#include "runtime/cuda/shares.h"
 #include "runtime/cuda/work.h"
 
 namespace gordian::runtime::cuda {
 
 inline constexpr uint32_t kHelpEntries = 1024;
-inline constexpr uint32_t kOfOneKernel = 2;  // operations at most
+// Unfinished operations of a list, at most: a kernel clears `finished` at the places of those before it.
+inline constexpr uint32_t kHelpUnfinished = kHelpEntries - 1 - kOfOneKernel;
 inline constexpr uint32_t kHelpView = 256;  // operations that a walk has in view at once
 
 // Nanoseconds.
@@ -104,11 +108,18 @@ struct alignas(128) HelpCounts {
 struct alignas(128) HelpMemory {
   uint64_t claims[kHelpEntries * kMaxChannels];
   // Channels that are finished, and kBegun once a helper has left one half way: those that helpers have
-  // finished, and, where a kernel has two operations, those that its own blocks have. Cleared by the
+  // finished, and, where a kernel has several operations, those that its own blocks have. Cleared by the
   // next kernel.
   uint32_t finished[kHelpEntries];
   HelpEntry copies[kHelpEntries];  // of the host's entries, as far as they have been seen
   Seen seen;
+};
+
+// Of a kernel with several operations: what one of its blocks carries.
+struct OwnShares {
+  const Work* works;             // the kernel's operations, in the order of the list
+  char* const* renamed;          // of each of them: HelpList::renamed
+  uint32_t at, stride, count;    // of all `count` shares (shares.h) the block has every `stride`th, and is at one
 };
 
 // What a kernel knows of its stream. Host words are in mapped memory, read when stalled only.
@@ -122,9 +133,10 @@ struct HelpList {
   uint32_t* begun;       // number + 1 of the last operation whose kernel has begun; host memory
   uint32_t id;           // the own operation's number, if it is listed
   uint32_t first, last;  // of the own kernel's operations
-  uint32_t channels[kOfOneKernel];  // of each of them
+  uint16_t channels[kOfOneKernel];  // of each of them
   uint32_t listed;       // whether there is a list
   char* renamed;         // where helpers write the own operation's output; null: to its output
+  const OwnShares* shares;  // null: the kernel has one operation
 };
 
 // What a block keeps while it helps, in its own memory; written by thread 0 between barriers.
@@ -135,7 +147,7 @@ struct HelpRoom {
   uint64_t left;              // when the last walk ended
   uint32_t view;              // the view's number
   uint32_t pass;              // times that all operations were gone through
-  uint32_t walk;
+  uint32_t visited;  // of the block's shares behind the one it is at, those that were looked at so far
   uint32_t fetched;  // number + 1 of the operation that is in the block's memory
 };
 
@@ -174,8 +186,9 @@ template <typename T, typename Block>
 GRT_HD inline StepResult StepTyped(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
   if ((w.flags & kBulk) == 0) return StepLines<T>(b, w, channel, pc);
   Bulk bulk = BulkOf(w, channel);
-  const StepResult result = w.ranks <= 2 ? StepBulk<T, 2>(b, w, channel, &bulk, pc)
-                                         : StepBulk<T, kMaxRanks>(b, w, channel, &bulk, pc);
+  // A pair is two ranks, among however many.
+  const StepResult result = w.ranks <= 2 || (w.flags & kPair) != 0 ? StepBulk<T, 2>(b, w, channel, &bulk, pc)
+                                                                   : StepBulk<T, kMaxRanks>(b, w, channel, &bulk, pc);
   AnnounceScattered(b, w, channel, &bulk);  // whose the next step is, nobody knows
   return result;
 }
@@ -428,10 +441,11 @@ GRT_HD inline uint32_t Walk(Block& b, const HelpList& h, const Work& own, uint32
   return any ? kPollsHelped : nothing ? kPollsNothing : kPollsInVain;
 }
 
+// Of so many walks one looks whether communicators have failed: it is a fifth of a walk's time.
+inline constexpr uint32_t kLooks = 8;
+
 template <typename Block>
 GRT_HD inline uint32_t LookAndWalk(Block& b, const HelpList& h, const Work& own, uint32_t round) {
-  // Of so many walks one looks whether communicators have failed: it is a fifth of a walk's time.
-  constexpr uint32_t kLooks = 8;
   const bool looks = h.listed == 0 || round % kLooks == 0;
   if (looks && HasFailed(b, own, b.Index())) return 0;
   uint32_t state = 0, tail = h.last + 1, host_tail = 0;
@@ -462,6 +476,65 @@ GRT_HD inline uint32_t LookAndWalk(Block& b, const HelpList& h, const Work& own,
   return Walk(b, h, own, tail, looks);
 }
 
+// Shares of the own kernel that are this block's and behind the one it is at, each as far as it goes. Nobody else has them, so
+// there is nothing to claim; the claim words keep the step counters. Whether a step was made. After kHelpBudget the block looks at
+// its own operation again; the next visit goes on where this one ended.
+template <typename Block>
+GRT_HD inline bool VisitOwn(Block& b, const HelpList& h, bool looks) {
+  const OwnShares& own = *h.shares;
+  HelpRoom& room = *b.Room();
+  const uint32_t behind = (own.count - 1 - own.at) / own.stride;
+  if (behind == 0) return false;
+  const uint64_t begun = b.Now();
+  const uint32_t first = room.visited;
+  uint32_t done_so_far = 0;
+  bool any = false;
+  for (bool in_time = true; in_time && done_so_far < behind; ++done_so_far) {
+    const uint32_t place = (first + done_so_far) % behind + 1;
+    const Share share = ShareAt(h.channels, h.last - h.first + 1, own.at + place * own.stride);
+    const uint32_t id = h.first + share.operation;
+    uint64_t* const claim = ClaimAt(h, id, share.channel);
+    const uint32_t before = StepsOf(LoadWordRelaxed(claim), id);
+    if (before == kStepsDone) continue;
+    const Work* w = own.works + share.operation;
+    if (own.renamed[share.operation] != nullptr) {
+      // Helpers may have begun it elsewhere, and whoever finishes it takes it from there (FinishRenamed).
+      Work& renamed = b.Fetch(w, true);
+      b.Sync();
+      if (b.Thread() == 0) {
+        renamed.out = own.renamed[share.operation];
+        renamed.offered = 0;
+        room.fetched = 0;
+      }
+      b.Sync();
+      w = &renamed;
+    }
+    uint32_t pc = before;
+    StepResult result;
+    do {
+      result = StepAny(b, *w, share.channel, &pc);
+    } while (result == StepResult::kAdvanced);
+    const bool done = result == StepResult::kDone;
+    if (!done && pc == before && looks) {
+      [[maybe_unused]] const bool failed = HasFailed(b, *w, share.channel);
+    }
+    any = any || done || pc != before;
+    b.Sync();  // the step's stores by all threads come before the words
+    if (b.Thread() == 0) {
+      FenceDevice();
+      StoreWideRelaxed(claim, ClaimWord(id, done ? kStepsDone : pc, false));
+      if (done) AddRelaxed(h.memory->finished + id % kHelpEntries, 1);
+    }
+    in_time = b.Broadcast(static_cast<int64_t>(b.Now() - begun) < kHelpBudget ? 1 : 0) != 0;
+  }
+  b.Sync();  // all have read the room
+  if (b.Thread() == 0) {
+    room.visited = (first + done_so_far) % behind;
+    if (any) room.since = b.Now();
+  }
+  return any;
+}
+
 template <typename Block>
 GRT_HD inline uint32_t HelpOnceInline(Block& b, const HelpList& h, const Work& own,
                                       uint32_t round) {
@@ -474,12 +547,13 @@ GRT_HD inline uint32_t HelpOnceInline(Block& b, const HelpList& h, const Work& o
     if (round != 0) AddWideRelaxed(&h.counts->waiting_ns, begun - room.left);
     if (round == 0) {
       room.left = begun;
-      room.last = room.view = room.pass = room.fetched = 0;
+      room.last = room.view = room.pass = room.visited = room.fetched = 0;
       room.since = begun;
     }
   }
   b.Sync();
-  const uint32_t polls = LookAndWalk(b, h, own, round);
+  const bool visits = h.shares != nullptr && VisitOwn(b, h, round % kLooks == 0);
+  const uint32_t polls = visits ? kPollsHelped : LookAndWalk(b, h, own, round);
   if (counts) {
     room.left = b.Now();
     AddWideRelaxed(&h.counts->walk_ns, room.left - begun);
@@ -507,7 +581,7 @@ GRT_HD inline bool CarryOn(uint32_t polls, Stall&& stall, Step&& step) {
   }
 }
 
-// The own block has finished its channel. Of a kernel with two operations the other one's blocks must know.
+// The own block has finished its channel. Of a kernel with several operations the other ones' blocks must know.
 template <typename Block>
 GRT_HD inline void CountFinished(Block& b, const HelpList& h) {
   if (h.first == h.last) return;
@@ -567,7 +641,7 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
       // All before it on the stream is done: the kernel boundary.
       if (h.id == h.first) {
         StoreRelaxed(h.begun, h.id + 1);
-        // Of the kernel before, for who comes next at their places in the ring.
+        // Of the kernel before, for who comes next at their places in the ring: nobody yet (kHelpUnfinished).
         for (uint32_t i = 1; i <= kOfOneKernel; ++i)
           StoreRelaxed(h.memory->finished + (h.first - i) % kHelpEntries, 0);
       }
