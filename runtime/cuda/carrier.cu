@@ -127,15 +127,15 @@ Kernel KernelOf(int type, int variant) {
 
 int SizeClassOf(const Work& work) { return work.ranks <= 2 ? 0 : work.ranks <= 4 ? 1 : 2; }
 int VariantOf(const Work& work) {
-  // By bulk a pair is two ranks, among however many: nothing is looked up by their numbers in registers.
-  const bool pair = (work.flags & (kBulk | kPair)) == (kBulk | kPair);
+  // A pair is two ranks, among however many. By LL words have their places in registers by the numbers of ranks.
+  const bool pair = (work.flags & kPair) != 0 && WayOf(work) != 0;
   return static_cast<int>(WayOf(work)) * 3 + (pair ? 0 : SizeClassOf(work));
 }
 
 // As many operations as a rank of that many has sends and receives.
 template <typename Way, uint32_t kRanks>
 const void* SeveralForRanks() {
-  return reinterpret_cast<const void*>(&CarrierOfSeveral<Way, std::is_same_v<Way, BulkWay> ? 2 : kRanks, 2 * (kRanks - 1)>);
+  return reinterpret_cast<const void*>(&CarrierOfSeveral<Way, std::is_same_v<Way, LineWay> ? kRanks : 2, 2 * (kRanks - 1)>);
 }
 template <typename Way>
 const void* SeveralOf(int size) {

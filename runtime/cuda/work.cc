@@ -12,7 +12,7 @@ PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channel
   port.line_channels = static_cast<uint16_t>(line_channels);
   // The whole is as large for any number of ranks.
   port.lines_per_lane = static_cast<uint16_t>(2048 / std::max(ranks, 2u));
-  port.tiles_per_lane = static_cast<uint16_t>((kLaneTiles + std::max(ranks, 2u) - 1) / std::max(ranks, 2u));
+  port.tiles_per_lane = static_cast<uint16_t>(pairs ? kPairTiles : (kLaneTiles + std::max(ranks, 2u) - 1) / std::max(ranks, 2u));
   port.bulk_channels = static_cast<uint16_t>(bulk_channels);
   port.phases = static_cast<uint16_t>(phases);
   const uint64_t slots = uint64_t{bulk_channels} * phases * std::max(ranks - 1, 1u) * kStageSlots;

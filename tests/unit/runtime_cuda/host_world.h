@@ -291,7 +291,7 @@ void RunAs(HostBlock& block, const Work& w, const HelpList& help) {
   if ((w.flags & kBulk) != 0) return Carry<T, BulkWay, kMaxRanks>(block, w, help);
   if ((w.flags & kTiles) == 0) return Carry<T, LineWay, kMaxRanks>(block, w, help);
   // As the kernels are: for few ranks the tiles of all peers are loaded together.
-  if (w.ranks <= 2) return Carry<T, TileWay, 2>(block, w, help);
+  if (w.ranks <= 2 || (w.flags & kPair) != 0) return Carry<T, TileWay, 2>(block, w, help);
   if (w.ranks <= 4) return Carry<T, TileWay, 4>(block, w, help);
   return Carry<T, TileWay, kMaxRanks>(block, w, help);
 }
