@@ -1,5 +1,6 @@
-// Which of a group's operations go on at once. All of a group may, as far as those who called them can tell; but kernels of a stream
-// come one after the other, the later ones with the help of those before. So sends and receives share one where they can.
+// Which of a group's operations go on at once. All of a group may, as far as those who called them
+// can tell; but kernels of a stream come one after the other, the later ones with the help of those
+// before. So sends and receives share one where they can.
 #include <algorithm>
 #include <tuple>
 
@@ -15,15 +16,21 @@ uint32_t CommunicatorOf(const Work& w) { return w.order_key / kKeysOfCommunicato
 
 size_t Domain::Together(const std::vector<Queued>& operations, size_t begin) const {
   const Queued& first = operations[begin];
-  if (!IsPointToPoint(first.work.kind) || first.list == nullptr || first.help.listed == 0) return begin + 1;
+  if (!IsPointToPoint(first.work.kind) || first.list == nullptr || first.help.listed == 0)
+    return begin + 1;
   size_t end = begin + 1;
   for (; end < operations.size(); ++end) {
     const Queued& next = operations[end];
-    const bool fits = IsPointToPoint(next.work.kind) && next.list == first.list && next.stream == first.stream && next.help.listed != 0 &&
-                      next.order == first.order && !next.amid && CommunicatorOf(next.work) == CommunicatorOf(first.work) &&
-                      WayOf(next.work) == WayOf(first.work) && PlaceOf(operations[end - 1].work) < PlaceOf(next.work);
-    if (!fits || std::any_of(operations.begin() + static_cast<std::ptrdiff_t>(begin), operations.begin() + static_cast<std::ptrdiff_t>(end),
-                             [&](const Queued& op) { return Disturbs(next.touched, op.touched); })) {
+    const bool fits = IsPointToPoint(next.work.kind) && next.list == first.list &&
+                      next.stream == first.stream && next.help.listed != 0 &&
+                      next.order == first.order && !next.amid &&
+                      CommunicatorOf(next.work) == CommunicatorOf(first.work) &&
+                      WayOf(next.work) == WayOf(first.work) &&
+                      PlaceOf(operations[end - 1].work) < PlaceOf(next.work);
+    if (!fits ||
+        std::any_of(operations.begin() + static_cast<std::ptrdiff_t>(begin),
+                    operations.begin() + static_cast<std::ptrdiff_t>(end),
+                    [&](const Queued& op) { return Disturbs(next.touched, op.touched); })) {
       break;
     }
   }
@@ -59,24 +66,31 @@ void Domain::Publish(std::vector<Queued>* operations) {
   }
 }
 
-// Two ranks that exchange data with several others find each other only if both come to it at the same time: in the order of the
-// others' numbers, which is how programs write it, rank 0 is at rank 1 when rank 2 is at rank 0. And what one kernel can carry comes
-// one after the other. Of one key the first goes with the first of the others, the second with their second, and so on: their order
+// Two ranks that exchange data with several others find each other only if both come to it at the
+// same time: in the order of the others' numbers, which is how programs write it, rank 0 is at rank
+// 1 when rank 2 is at rank 0. And what one kernel can carry comes one after the other. Of one key
+// the first goes with the first of the others, the second with their second, and so on: their order
 // stays, and the two ends agree about it where their groups do.
 void Domain::InRounds(std::vector<Queued>* operations) {
   for (auto begin = operations->begin(); begin != operations->end();) {
     const auto end = std::find_if(begin, operations->end(), [&](const Queued& op) {
-      return !IsPointToPoint(op.work.kind) || op.stream != begin->stream || CommunicatorOf(op.work) != CommunicatorOf(begin->work);
+      return !IsPointToPoint(op.work.kind) || op.stream != begin->stream ||
+             CommunicatorOf(op.work) != CommunicatorOf(begin->work);
     });
     bool apart = true;
     uint32_t turns[kKeysOfCommunicator] = {};
     for (auto later = begin; later != end; ++later) {
-      apart = apart && std::none_of(begin, later, [&](const Queued& op) { return Disturbs(later->touched, op.touched); });
+      apart = apart && std::none_of(begin, later, [&](const Queued& op) {
+                return Disturbs(later->touched, op.touched);
+              });
       later->turn = turns[later->work.order_key % kKeysOfCommunicator]++;
     }
     if (apart) {
-      const auto before = [](const Queued& op) { return std::make_tuple(op.turn, WayOf(op.work), PlaceOf(op.work)); };
-      std::sort(begin, end, [&](const Queued& a, const Queued& b) { return before(a) < before(b); });
+      const auto before = [](const Queued& op) {
+        return std::make_tuple(op.turn, WayOf(op.work), PlaceOf(op.work));
+      };
+      std::sort(begin, end,
+                [&](const Queued& a, const Queued& b) { return before(a) < before(b); });
     }
     begin = end == begin ? begin + 1 : end;
   }

@@ -1,8 +1,10 @@
-// What the blocks of one kernel with several operations carry: a *share* is a channel of one of its operations. Shares have an
-// order, by channel, and within a channel as the operations on the list. Of one kernel these are sends and receives of one
-// communicator, in the order of PlaceOf, which the two ends of a transfer share, as they do the number of its channels. So where
-// all ranks go through theirs upwards, they meet, however many operations and blocks each of them has. That is for speed: a block
-// that stalls goes on with its other shares (help_device.h), and nothing rests on the order.
+// What the blocks of one kernel with several operations carry: a *share* is a channel of one of its
+// operations. Shares have an order, by channel, and within a channel as the operations on the list.
+// Of one kernel these are sends and receives of one communicator, in the order of PlaceOf, which
+// the two ends of a transfer share, as they do the number of its channels. So where all ranks go
+// through theirs upwards, they meet, however many operations and blocks each of them has. That is
+// for speed: a block that stalls goes on with its other shares (help_device.h), and nothing rests
+// on the order.
 #ifndef GORDIAN_RUNTIME_CUDA_SHARES_H_
 #define GORDIAN_RUNTIME_CUDA_SHARES_H_
 
@@ -48,10 +50,12 @@ GRT_HD inline Share ShareAt(const uint16_t* channels, uint32_t operations, uint3
 }
 
 // How an operation is carried: 0 by LL, 1 by LL128, 2 by bulk. Kernels are for one way.
-inline uint32_t WayOf(const Work& w) { return (w.flags & kBulk) != 0 ? 2 : (w.flags & kTiles) != 0 ? 1 : 0; }
+inline uint32_t WayOf(const Work& w) {
+  return (w.flags & kBulk) != 0 ? 2 : (w.flags & kTiles) != 0 ? 1 : 0;
+}
 
-// The place of a send or receive among those of its communicator that are carried in one way. The two ends of a transfer have one
-// place, and no other transfer has it.
+// The place of a send or receive among those of its communicator that are carried in one way. The
+// two ends of a transfer have one place, and no other transfer has it.
 inline uint32_t PlaceOf(const Work& w) {
   const uint32_t peer = (w.order_key % kKeysOfCommunicator - 1) / 2;
   const bool receives = (w.order_key % kKeysOfCommunicator - 1) % 2 != 0;

@@ -1,13 +1,16 @@
-// Groups of sends and receives on real GPUs, one process a rank: several peers, as many transfers with each as it comes, sizes that
-// differ by peer (all-to-all-v), none at all with some; each rank in an order and in groups of its own. Every output is compared with
-// its sender's pattern on the device; a watchdog ends what hangs.
+// Groups of sends and receives on real GPUs, one process a rank: several peers, as many transfers
+// with each as it comes, sizes that differ by peer (all-to-all-v), none at all with some; each rank
+// in an order and in groups of its own. Every output is compared with its sender's pattern on the
+// device; a watchdog ends what hangs.
 //
 //   gordian-runtime-pair-cases CASE [--ranks N] [--seed S] [--iterations N] [--most-bytes B]
 //
 //   groups   on an exclusive stream: two communicators, whose groups differ in order by rank
-//   alone    every second rank calls one by one, on a plain stream, what the others have in one group: nothing of it may begin early
-//   crowd    the same, while large all-reduces of other communicators, which the last rank calls when all is done, keep the devices'
-//            places: the groups' kernels have few blocks. Needs CUDA_DEVICE_MAX_CONNECTIONS=32, as gordian-runtime-cases crowd does
+//   alone    every second rank calls one by one, on a plain stream, what the others have in one
+//   group: nothing of it may begin early crowd    the same, while large all-reduces of other
+//   communicators, which the last rank calls when all is done, keep the devices'
+//            places: the groups' kernels have few blocks. Needs CUDA_DEVICE_MAX_CONNECTIONS=32, as
+//            gordian-runtime-cases crowd does
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
@@ -98,7 +101,8 @@ class Runner {
     comms_.clear();
     domain_.reset();
     if (p_.rank() == 0) {
-      printf("%s: %d iterations, %lu transfers, %.2f MiB each (mean), right\n", o_.what.c_str(), o_.iterations, transfers_,
+      printf("%s: %d iterations, %lu transfers, %.2f MiB each (mean), right\n", o_.what.c_str(),
+             o_.iterations, transfers_,
              static_cast<double>(bytes_) / static_cast<double>(transfers_) / (1 << 20));
     }
     return 0;
@@ -115,10 +119,13 @@ class Runner {
   // Bytes that a rank receives of one communicator in an iteration, at most.
   uint64_t RoomOf() const { return 2 * o_.most_bytes * static_cast<uint64_t>(p_.ranks()); }
 
-  // What all ranks agree about: between each two of them none, one or two transfers each way, of about a size, or of any.
+  // What all ranks agree about: between each two of them none, one or two transfers each way, of
+  // about a size, or of any.
   std::vector<Transfer> Plan() {
     std::uniform_real_distribution<double> unit(0, 1);
-    const auto size = [&] { return std::pow(static_cast<double>(o_.most_bytes) / 4, unit(common_)); };
+    const auto size = [&] {
+      return std::pow(static_cast<double>(o_.most_bytes) / 4, unit(common_));
+    };
     const double alike = common_() % 2 == 0 ? size() : 0;
     std::vector<Transfer> plan;
     for (int from = 0; from < p_.ranks(); ++from) {
@@ -135,7 +142,8 @@ class Runner {
     std::vector<uint64_t> at(static_cast<size_t>(p_.ranks()), 0);
     for (Transfer& t : plan) {
       t.place = at[static_cast<size_t>(t.to)];
-      at[static_cast<size_t>(t.to)] += (t.count + 63) / 64 * 64 + (common_() % 4 == 0 ? 1 : 0);  // some misaligned
+      at[static_cast<size_t>(t.to)] +=
+          (t.count + 63) / 64 * 64 + (common_() % 4 == 0 ? 1 : 0);  // some misaligned
     }
     return plan;
   }
@@ -165,9 +173,11 @@ class Runner {
     if (group) Must(domain_->GroupStart());
     for (const Transfer& t : transfers) {
       if (t.from == p_.rank()) {
-        Must(comms_[c]->Launch(OpKind::kSend, in_ + t.offset, nullptr, t.count, DataType::kFloat, Operator::kSum, t.to, stream_));
+        Must(comms_[c]->Launch(OpKind::kSend, in_ + t.offset, nullptr, t.count, DataType::kFloat,
+                               Operator::kSum, t.to, stream_));
       } else {
-        Must(comms_[c]->Launch(OpKind::kRecv, nullptr, OutputOf(c, t), t.count, DataType::kFloat, Operator::kSum, t.from, stream_));
+        Must(comms_[c]->Launch(OpKind::kRecv, nullptr, OutputOf(c, t), t.count, DataType::kFloat,
+                               Operator::kSum, t.from, stream_));
       }
     }
     if (group) Must(domain_->GroupEnd());
@@ -178,8 +188,13 @@ class Runner {
       ++transfers_;
       bytes_ += t.count * 4;
       if (t.to != p_.rank()) continue;
-      const testing::Expectation e{OpKind::kRecv, static_cast<uint32_t>(p_.ranks()), static_cast<uint32_t>(p_.rank()),
-                                   static_cast<uint32_t>(t.from), kSalt, t.count, t.offset};
+      const testing::Expectation e{OpKind::kRecv,
+                                   static_cast<uint32_t>(p_.ranks()),
+                                   static_cast<uint32_t>(p_.rank()),
+                                   static_cast<uint32_t>(t.from),
+                                   kSalt,
+                                   t.count,
+                                   t.offset};
       Must(testing::CheckPattern(OutputOf(c, t), e, wrong_, stream_));
     }
   }
@@ -212,7 +227,8 @@ class Runner {
     uint64_t bad = 0;
     Must(cudaMemcpyAsync(&bad, wrong_, 8, cudaMemcpyDeviceToHost, stream_));
     Must(cudaStreamSynchronize(stream_));
-    if (bad != 0) p_.Fail(std::to_string(bad) + " elements wrong in iteration " + std::to_string(iteration));
+    if (bad != 0)
+      p_.Fail(std::to_string(bad) + " elements wrong in iteration " + std::to_string(iteration));
     domain_->Foreign(stream_);
     Barrier();  // outputs may be written by peers that are an iteration ahead
   }
@@ -221,14 +237,16 @@ class Runner {
     crowd_streams_.resize(kCrowd);
     Must(cudaMalloc(reinterpret_cast<void**>(&crowd_buffer_), kCrowdCount * 4 * kCrowd));
     Must(cudaMemset(crowd_buffer_, 0, kCrowdCount * 4 * kCrowd));
-    for (cudaStream_t& stream : crowd_streams_) Must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    for (cudaStream_t& stream : crowd_streams_)
+      Must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     Must(cudaDeviceSynchronize());
   }
   void CallCrowd() {
     for (int i = 0; i < kCrowd; ++i) {
       float* const buffer = crowd_buffer_ + static_cast<uint64_t>(i) * kCrowdCount;
-      Must(comms_[static_cast<size_t>(kCommunicators + i)]->Launch(OpKind::kAllReduce, buffer, buffer, kCrowdCount, DataType::kFloat,
-                                                                   Operator::kSum, 0, crowd_streams_[static_cast<size_t>(i)]));
+      Must(comms_[static_cast<size_t>(kCommunicators + i)]->Launch(
+          OpKind::kAllReduce, buffer, buffer, kCrowdCount, DataType::kFloat, Operator::kSum, 0,
+          crowd_streams_[static_cast<size_t>(i)]));
     }
   }
 
@@ -240,7 +258,8 @@ class Runner {
   std::vector<std::unique_ptr<Communicator>> comms_;
   cudaStream_t stream_ = nullptr;
   std::vector<cudaStream_t> crowd_streams_;
-  float *in_ = nullptr, *staged_[kCommunicators] = {}, *direct_[kCommunicators] = {}, *crowd_buffer_ = nullptr;
+  float *in_ = nullptr, *staged_[kCommunicators] = {}, *direct_[kCommunicators] = {},
+        *crowd_buffer_ = nullptr;
   uint64_t* wrong_ = nullptr;
   uint64_t transfers_ = 0, bytes_ = 0;
 };
@@ -251,10 +270,14 @@ int Main(int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     const std::string name = argv[i];
     const auto value = [&] { return i + 1 < argc ? strtoull(argv[++i], nullptr, 0) : 0; };
-    if (name == "--ranks") o.ranks = static_cast<int>(value());
-    else if (name == "--seed") o.seed = value();
-    else if (name == "--iterations") o.iterations = static_cast<int>(value());
-    else if (name == "--most-bytes") o.most_bytes = value();
+    if (name == "--ranks")
+      o.ranks = static_cast<int>(value());
+    else if (name == "--seed")
+      o.seed = value();
+    else if (name == "--iterations")
+      o.iterations = static_cast<int>(value());
+    else if (name == "--most-bytes")
+      o.most_bytes = value();
     else {
       fprintf(stderr, "unknown option %s\n", name.c_str());
       return 2;
@@ -264,8 +287,10 @@ int Main(int argc, char** argv) {
     fprintf(stderr, "usage: gordian-runtime-pair-cases CASE [--ranks N] [...]\n");
     return 2;
   }
-  const int result = testing::RunRanks(o.ranks, 240, 15, 0, [&](RankProcess& process) { return Runner(o, process).Run(); });
-  printf("%s %s --ranks %d --seed %lu\n", result == 0 ? "PASS" : "FAIL", o.what.c_str(), o.ranks, o.seed);
+  const int result = testing::RunRanks(
+      o.ranks, 240, 15, 0, [&](RankProcess& process) { return Runner(o, process).Run(); });
+  printf("%s %s --ranks %d --seed %lu\n", result == 0 ? "PASS" : "FAIL", o.what.c_str(), o.ranks,
+         o.seed);
   return result;
 }
 

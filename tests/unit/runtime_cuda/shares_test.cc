@@ -1,5 +1,7 @@
-// Kernels that carry several sends and receives: which blocks carry what, and that ranks come to an end however they group, order and
-// place them.
+// Kernels that carry several sends and receives: which blocks carry what, and that ranks come to an
+// end however they group, order and place them.
+#include "runtime/cuda/shares.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/cuda/shares.h"
 #include "tests/unit/runtime_cuda/host_cases.h"
 #include "tests/unit/runtime_cuda/host_world.h"
 
@@ -46,7 +47,8 @@ TEST(SharesTest, EachChannelIsOneShareInOrder) {
     uint16_t channels[kOfOneKernel];
     std::vector<std::pair<uint32_t, uint32_t>> want;
     for (uint32_t i = 0; i < operations; ++i) {
-      channels[i] = static_cast<uint16_t>(round % 3 == 0 ? 1 + round % kMaxChannels : 1 + random() % kMaxChannels);
+      channels[i] = static_cast<uint16_t>(round % 3 == 0 ? 1 + round % kMaxChannels
+                                                         : 1 + random() % kMaxChannels);
       for (uint32_t c = 0; c < channels[i]; ++c) want.emplace_back(c, i);
     }
     std::sort(want.begin(), want.end());
@@ -69,9 +71,9 @@ struct Program {
   uint32_t ranks = 3;
   std::vector<Transfer> transfers;
   std::vector<std::vector<std::vector<uint32_t>>> groups;  // of each rank: of transfers
-  std::vector<bool> marked;                                // by rank: its groups wait for what is before them
+  std::vector<bool> marked;  // by rank: its groups wait for what is before them
   bool renamed = false;
-  bool sorts = true;         // each group as Domain::InRounds does
+  bool sorts = true;  // each group as Domain::InRounds does
   bool visits = true;
   std::vector<uint32_t> slots;  // blocks that are there at once, by rank; no kernel has more
   bool interleaves = false;
@@ -83,7 +85,9 @@ struct Outcome {
   uint32_t most = 0;  // operations of a kernel
 };
 
-float Value(uint32_t transfer, uint64_t i) { return static_cast<float>((transfer * 31 + i * 7) % 1021); }
+float Value(uint32_t transfer, uint64_t i) {
+  return static_cast<float>((transfer * 31 + i * 7) % 1021);
+}
 
 Outcome RunProgram(const Program& p, uint64_t seed) {
   HostHeaps::Options options;
@@ -128,14 +132,16 @@ Outcome RunProgram(const Program& p, uint64_t seed) {
         if (!receives) {
           for (uint64_t i = 0; i < t.count; ++i) op.at[i] = Value(number, i);
         }
-        op.work = heaps.Make(r, 0, receives ? OpKind::kRecv : OpKind::kSend, DataType::kFloat, Operator::kSum, receives ? nullptr : op.at,
-                             receives ? op.at : nullptr, t.count, receives ? t.from : t.to, Way(static_cast<uint64_t>(t.way)));
+        op.work = heaps.Make(r, 0, receives ? OpKind::kRecv : OpKind::kSend, DataType::kFloat,
+                             Operator::kSum, receives ? nullptr : op.at, receives ? op.at : nullptr,
+                             t.count, receives ? t.from : t.to, Way(static_cast<uint64_t>(t.way)));
         if (p.renamed && receives) op.room.assign(t.count * 4 + 64, 55);
         op.turn = turns[op.work.order_key]++;
       }
       if (p.sorts) {
         std::sort(operations.begin(), operations.end(), [](const Operation& a, const Operation& b) {
-          return std::make_tuple(a.turn, WayOf(a.work), PlaceOf(a.work)) < std::make_tuple(b.turn, WayOf(b.work), PlaceOf(b.work));
+          return std::make_tuple(a.turn, WayOf(a.work), PlaceOf(a.work)) <
+                 std::make_tuple(b.turn, WayOf(b.work), PlaceOf(b.work));
         });
       }
     }
@@ -143,22 +149,28 @@ Outcome RunProgram(const Program& p, uint64_t seed) {
   Fibers fibers(seed);
   if (p.interleaves) fibers.Interleave();
   bool stopped = false;
-  for (uint32_t r = 0; r < p.ranks; ++r) ranks[r].slots = std::make_unique<HostSlots>(p.slots[r], &fibers);
+  for (uint32_t r = 0; r < p.ranks; ++r)
+    ranks[r].slots = std::make_unique<HostSlots>(p.slots[r], &fibers);
   for (uint32_t r = 0; r < p.ranks; ++r) {
     fibers.Add([&, r] {
       Rank& rank = ranks[r];
       for (auto& group : rank.groups) {
         std::vector<HelpList> help;
         for (Operation& op : group) {
-          char* room = op.room.empty() ? nullptr : op.room.data() + (reinterpret_cast<uintptr_t>(op.work.out) & 15);
-          help.push_back(rank.list.Publish(op.work, (p.marked[r] || &group == rank.groups.data()) && &op == group.data(), room));
+          char* room = op.room.empty()
+                           ? nullptr
+                           : op.room.data() + (reinterpret_cast<uintptr_t>(op.work.out) & 15);
+          help.push_back(rank.list.Publish(
+              op.work, (p.marked[r] || &group == rank.groups.data()) && &op == group.data(), room));
         }
         for (size_t begin = 0, end = 0; begin < group.size(); begin = end) {
           std::vector<Work> works;
           std::vector<HelpList> entries;
           const auto fits = [&](const Operation& before, const Operation& next) {
             const auto is_next = [&](const Work& w) { return w.order_key == next.work.order_key; };
-            if (WayOf(before.work) != WayOf(next.work) || std::any_of(works.begin(), works.end(), is_next)) return false;
+            if (WayOf(before.work) != WayOf(next.work) ||
+                std::any_of(works.begin(), works.end(), is_next))
+              return false;
             return !p.sorts || PlaceOf(before.work) < PlaceOf(next.work);
           };
           do {
@@ -193,15 +205,16 @@ Outcome RunProgram(const Program& p, uint64_t seed) {
     for (const auto& group : rank.groups) {
       for (const Operation& op : group) {
         if ((op.work.flags & kWritesOutput) == 0) continue;
-        for (uint64_t i = 0; i < p.transfers[op.transfer].count; ++i) outcome.wrong += op.at[i] != Value(op.transfer, i);
+        for (uint64_t i = 0; i < p.transfers[op.transfer].count; ++i)
+          outcome.wrong += op.at[i] != Value(op.transfer, i);
       }
     }
   }
   return outcome;
 }
 
-// Transfers in an order that all ranks share, which each of them has in groups of its own. No circle: the first of them that is
-// unfinished is in the first group that is, on both ranks.
+// Transfers in an order that all ranks share, which each of them has in groups of its own. No
+// circle: the first of them that is unfinished is in the first group that is, on both ranks.
 struct Mixture {
   uint32_t transfers = 24;
   bool one_way = false;
@@ -230,7 +243,8 @@ Program Mixed(const Mixture& m, uint64_t seed) {
       const Transfer& t = p.transfers[i];
       if (t.from != r && t.to != r) continue;
       const bool alone = m.one_by_one && r % 2 == 1;
-      if (p.groups[r].empty() || alone || (!m.one_group && random() % 4 == 0)) p.groups[r].emplace_back();
+      if (p.groups[r].empty() || alone || (!m.one_group && random() % 4 == 0))
+        p.groups[r].emplace_back();
       p.groups[r].back().push_back(i);
     }
     for (auto& group : p.groups[r]) {  // within it in any order, but those of a pair in theirs
@@ -240,7 +254,8 @@ Program Mixed(const Mixture& m, uint64_t seed) {
       for (const uint32_t i : group) pairs[{p.transfers[i].from, p.transfers[i].to}].push_back(i);
       std::map<std::pair<uint32_t, uint32_t>, size_t> next;
       for (size_t k = 0; k < order.size(); ++k) {
-        const std::pair<uint32_t, uint32_t> of = {p.transfers[order[k]].from, p.transfers[order[k]].to};
+        const std::pair<uint32_t, uint32_t> of = {p.transfers[order[k]].from,
+                                                  p.transfers[order[k]].to};
         group[k] = pairs[of][next[of]++];
       }
     }
@@ -285,8 +300,8 @@ TEST(SharesTest, GroupsInOrdersOfTheRanksOwnComplete) {
   });
 }
 
-// Some ranks call one after the other what others have in groups, and nothing of it may begin early: a group's operations must go on
-// side by side, in however few blocks.
+// Some ranks call one after the other what others have in groups, and nothing of it may begin
+// early: a group's operations must go on side by side, in however few blocks.
 Program OneByOne(uint64_t seed) {
   Mixture m;
   m.one_way = m.one_by_one = true;
@@ -310,8 +325,8 @@ TEST(SharesTest, ABlockThatOnlyWaitsHangsBesideThem) {
   EXPECT_GT(hung, 50u);
 }
 
-// One all-to-all-v by a group on all ranks: the order alone brings it to its end, one block a rank and nothing looked at but what
-// comes next. Without the order it does not.
+// One all-to-all-v by a group on all ranks: the order alone brings it to its end, one block a rank
+// and nothing looked at but what comes next. Without the order it does not.
 Program AllToAllV(uint64_t seed, bool sorts) {
   std::mt19937_64 random(seed);
   Program p;
@@ -319,7 +334,8 @@ Program AllToAllV(uint64_t seed, bool sorts) {
   p.groups.resize(p.ranks);
   for (uint32_t from = 0; from < p.ranks; ++from) {
     for (uint32_t to = 0; to < p.ranks; ++to) {
-      if (from != to && random() % 8 != 0) p.transfers.push_back({from, to, 1 + random() % 900, 2});  // by bulk: a send waits, too
+      if (from != to && random() % 8 != 0)
+        p.transfers.push_back({from, to, 1 + random() % 900, 2});  // by bulk: a send waits, too
     }
   }
   std::shuffle(p.transfers.begin(), p.transfers.end(), random);
@@ -341,7 +357,8 @@ TEST(SharesTest, InTheSharedOrderNobodyNeedsToLookElsewhere) {
 }
 TEST(SharesTest, InOrdersOfTheirOwnRanksWaitForEachOther) {
   uint32_t hung = 0;
-  for (uint64_t seed = 1; seed <= 50; ++seed) hung += !RunProgram(AllToAllV(seed, false), seed).finished;
+  for (uint64_t seed = 1; seed <= 50; ++seed)
+    hung += !RunProgram(AllToAllV(seed, false), seed).finished;
   EXPECT_GT(hung, 25u);
 }
 
