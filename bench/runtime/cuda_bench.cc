@@ -11,7 +11,7 @@
 //
 // bytes: of the larger of a rank's two buffers. A sample is a batch of calls between two events, behind a
 // tiny all-reduce of the same library that brings the ranks together; of each sample the slowest rank
-// counts. Columns in microseconds a call. staged: buffers of cudaMalloc; direct: outputs in memory that
+// counts. Columns in microseconds a call; host: what a call takes rank 0's host, of NCCL and staged. staged: buffers of cudaMalloc; direct: outputs in memory that
 // peers write. Every size is checked, on the device, all elements.
 //
 // --sweep leaves NCCL out and goes through ways of carrying, around the sizes at which they change.
@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -221,7 +222,9 @@ class Bench {
   float Sample(const std::function<void()>& align, const std::function<void()>& call, int batch) {
     align();
     Must(cudaEventRecord(begin_, stream_));
+    const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < batch; ++i) call();
+    host_us_ = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() / batch;
     Must(cudaEventRecord(end_, stream_));
     Must(cudaStreamSynchronize(stream_));
     float ms = 0;
@@ -256,13 +259,17 @@ class Bench {
     return bad;
   }
 
+  static double Median(std::vector<double> values) {
+    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+    return values[values.size() / 2];
+  }
   static int BatchFor(uint64_t bytes) { return bytes <= 1 << 20 ? 10 : bytes <= 16 << 20 ? 2 : 1; }
 
   void Compare() {
     StartNccl();
     if (o_.windows) StartWindows();
     if (p_.rank() == 0) {
-      printf("# staged/nccl direct/nccl  kind                bytes |  nccl median p1 p99 |  staged median p1 p99 | direct median p1 p99 | results%s\n",
+      printf("# staged/nccl direct/nccl  kind                bytes |  nccl median p1 p99 |  staged median p1 p99 | direct median p1 p99 | results | host%s\n",
              o_.windows ? " | direct/windows, windows median p1 p99" : "");
     }
     for (int k = 1; k <= kPairs; ++k) {
@@ -282,15 +289,16 @@ class Bench {
           std::function<void()> align, call;
           float* out;
           std::vector<float> us;
+          std::vector<double> host_us;
         };
         const auto call = [&](bool ours, float* out) {
           if (k >= kExchange) return CallPairs(ours, k == kPairs, count, in_, out);
           ours ? CallOurs(kind, count, root, in_, out) : CallNccl(kind, count, root, in_, out);
         };
-        std::vector<Contender> three = {{align_nccl, [&] { call(false, out_); }, out_, {}},
-                                        {align_ours, [&] { call(true, out_); }, out_, {}},
-                                        {align_ours, [&] { call(true, direct_); }, direct_, {}}};
-        if (o_.windows) three.push_back({align_nccl, [&] { CallNccl(kind, count, root, window_in_, window_out_); }, window_out_, {}});
+        std::vector<Contender> three = {{align_nccl, [&] { call(false, out_); }, out_, {}, {}},
+                                        {align_ours, [&] { call(true, out_); }, out_, {}, {}},
+                                        {align_ours, [&] { call(true, direct_); }, direct_, {}, {}}};
+        if (o_.windows) three.push_back({align_nccl, [&] { CallNccl(kind, count, root, window_in_, window_out_); }, window_out_, {}, {}});
         for (Contender& c : three) {
           Must(cudaMemsetAsync(c.out, 0x7f, OutputCount(kind, count, static_cast<uint32_t>(p_.ranks())) * 4, stream_));
           Must(cudaStreamSynchronize(stream_));
@@ -305,6 +313,7 @@ class Bench {
           for (size_t i = 0; i < three.size(); ++i) {
             Contender& c = three[(i + static_cast<size_t>(s)) % three.size()];
             c.us.push_back(Sample(c.align, c.call, batch));
+            c.host_us.push_back(host_us_);
           }
           if (s % 50 == 49) p_.At("%s of %lu bytes, sample %d", kNames[k], bytes, s);
         }
@@ -316,9 +325,9 @@ class Bench {
           if (CheckOutput(kind, count, root, c.out) != 0) p_.Fail("wrong results after the samples");
         }
         if (p_.rank() == 0) {
-          printf("%6.3f %6.3f  %-14s %12lu | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | right",
+          printf("%6.3f %6.3f  %-14s %12lu | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | right | host %.1f %.1f",
                  staged.median / nccl.median, direct.median / nccl.median, kNames[k], bytes, nccl.median, nccl.p1,
-                 nccl.p99, staged.median, staged.p1, staged.p99, direct.median, direct.p1, direct.p99);
+                 nccl.p99, staged.median, staged.p1, staged.p99, direct.median, direct.p1, direct.p99, Median(three[0].host_us), Median(three[1].host_us));
           if (o_.windows) printf(" | %6.3f %9.2f %9.2f %9.2f", direct.median / windows.median, windows.median, windows.p1, windows.p99);
           printf("\n");
           fflush(stdout);
@@ -399,6 +408,7 @@ class Bench {
   std::unique_ptr<Communicator> comm_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  double host_us_ = 0;  // of the last sample: what a call takes on the host
   float *in_ = nullptr, *out_ = nullptr, *direct_ = nullptr, *tiny_ = nullptr;
   float *window_in_ = nullptr, *window_out_ = nullptr;
   uint64_t* wrong_ = nullptr;

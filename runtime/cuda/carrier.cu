@@ -11,10 +11,11 @@
 namespace gordian::runtime::cuda {
 namespace {
 
-// Blocks of LL128 are smaller and have more registers: a warp holds the tiles of three peers. Ten warps, since the largest
-// all-reduce by LL128 has nine tiles a channel among four ranks.
+// Blocks of LL128 are smaller and have more registers: a warp holds the tiles of three peers. Any two blocks fit a multiprocessor
+// together, whatever kernels they are of (places.h): each of its four quarters has 16,384 registers, of which two warps of 128 a thread
+// take as much as four of 64. Ten warps of 96 would fit beside each other, and not beside a block by bulk.
 template <typename Way>
-constexpr uint32_t kThreadsOf = std::is_same_v<Way, TileWay> ? 320 : kCarrierThreads;
+constexpr uint32_t kThreadsOf = std::is_same_v<Way, TileWay> ? 256 : kCarrierThreads;
 
 // The channels of a block: the `first` of them, and every `stride`th behind it (places.h), one after the other. All ranks' blocks go through
 // theirs upwards, so the least channel that is unfinished anywhere is carried everywhere.
@@ -193,23 +194,11 @@ cudaError_t PreloadCarriers(cudaStream_t stream) {
 
 namespace {
 
-uint32_t BlocksOf(const std::vector<const Work*>& works) {
-  uint32_t blocks = 0;
-  for (const Work* work : works) blocks += work->channels;
-  return blocks;
-}
 uint32_t ThreadsOf(const std::vector<const Work*>& works) {
   uint32_t threads = 0;
   for (const Work* work : works) threads = std::max(threads, ThreadsFor(*work));
   return threads;
 }
-
-// Registers are what blocks need, and all blocks of a way have as many a thread.
-uint32_t ThreadsOfPlace(const Work& work) { return WayOf(work) == 1 ? kThreadsOf<TileWay> : kCarrierThreads; }
-uint32_t PlacesOf(uint32_t blocks, const Work& work, uint32_t threads) {
-  return (blocks * threads + ThreadsOfPlace(work) - 1) / ThreadsOfPlace(work);
-}
-uint32_t BlocksIn(uint32_t places, const Work& work, uint32_t threads) { return std::max(places * ThreadsOfPlace(work) / threads, 1u); }
 
 // `early`: see LaunchCarrier.
 cudaError_t Launch(const void* kernel, uint32_t blocks, uint32_t threads, void** arguments, bool early, cudaStream_t stream) {
@@ -230,13 +219,17 @@ cudaError_t Launch(const void* kernel, uint32_t blocks, uint32_t threads, void**
 cudaError_t LaunchCarrier(const Work& work, const HelpList& help, uint32_t places, bool early, cudaStream_t stream) {
   void* arguments[] = {const_cast<Work*>(&work), const_cast<HelpList*>(&help)};
   const uint32_t threads = ThreadsFor(work);
-  return Launch(reinterpret_cast<const void*>(Choose(work)), std::min<uint32_t>(work.channels, BlocksIn(places, work, threads)),
-                threads, arguments, early, stream);
+  return Launch(reinterpret_cast<const void*>(Choose(work)), std::min<uint32_t>(work.channels, places), threads, arguments, early,
+                stream);
 }
 
-uint32_t PlacesFor(const Work& work) { return PlacesOf(work.channels, work, ThreadsFor(work)); }
+uint32_t PlacesFor(const Work& work) { return work.channels; }
 
-uint32_t PlacesForSeveral(const std::vector<const Work*>& works) { return PlacesOf(BlocksOf(works), *works.front(), ThreadsOf(works)); }
+uint32_t PlacesForSeveral(const std::vector<const Work*>& works) {
+  uint32_t shares = 0;
+  for (const Work* work : works) shares += work->channels;
+  return shares;
+}
 
 namespace {
 
@@ -251,9 +244,8 @@ cudaError_t LaunchOf(const std::vector<const Work*>& works, const std::vector<He
   }
   void* arguments[] = {&several, const_cast<HelpList*>(&kernel)};
   const Work& work = *works.front();
-  const uint32_t threads = ThreadsOf(works);
-  return Launch(SeveralOf(static_cast<int>(WayOf(work)), SizeClassOf(work)), std::min(BlocksOf(works), BlocksIn(places, work, threads)), threads,
-                arguments, true, stream);
+  return Launch(SeveralOf(static_cast<int>(WayOf(work)), SizeClassOf(work)), std::min(PlacesForSeveral(works), places),
+                ThreadsOf(works), arguments, true, stream);
 }
 
 }  // namespace

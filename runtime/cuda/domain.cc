@@ -17,6 +17,8 @@ constexpr uint64_t kAlignment = 256;
 // Of 512 threads with 64 registers, two fit a multiprocessor; the smallest device with NVLink that this is
 // for has 132 of them.
 constexpr uint32_t kResidentBlocks = 264;
+// A group's kernel may have as many blocks as the kernels of so many operations.
+constexpr uint32_t kGroupKernels = 2;
 
 }  // namespace
 
@@ -380,7 +382,7 @@ cudaError_t Domain::LaunchOne(const std::vector<Queued>& operations, size_t begi
     entries.push_back(operations[i].help);
   }
   const HelpList kernel = first.list->Join(entries);
-  *places = PlacesOn(first.stream, std::min(PlacesForSeveral(works), most_blocks_));
+  *places = PlacesOn(first.stream, std::min({PlacesForSeveral(works), kGroupKernels * most_blocks_, places_->most()}));
   return LaunchSeveral(works, entries, kernel, *places, first.stream);
 }
 

@@ -56,6 +56,9 @@ inline constexpr int64_t kPatience = 20000;
 // another's code, takes as long as two looks at lines.
 inline constexpr uint32_t kPollsAlone = 100, kPollsFirst = 16, kPollsNothing = 24, kPollsInVain = 6,
                           kPollsHelped = 2;
+// By a block that has other shares to go on with; and so many rounds of those in vain are there for
+// one walk.
+inline constexpr uint32_t kPollsVisit = 2, kVisitsInVain = 16;
 
 // What a block keeps while it helps, in its own memory; written by thread 0 between barriers.
 struct HelpRoom {
@@ -378,6 +381,12 @@ GRT_HD inline uint32_t LookAndWalk(Block& b, const HelpList& h, const Work& own,
   return Walk(b, h, own, tail, looks);
 }
 
+// How many.
+GRT_HD inline uint32_t SharesBehind(const HelpList& h) {
+  if (h.shares == nullptr) return 0;
+  return (h.shares->count - 1 - h.shares->at) / h.shares->stride;
+}
+
 // Shares of the own kernel that are this block's and behind the one it is at, each as far as it
 // goes. Nobody else has them, so there is nothing to claim; the claim words keep the step counters.
 // Whether a step was made. After kHelpBudget the block looks at its own operation again; the next
@@ -386,8 +395,7 @@ template <typename Block>
 GRT_HD inline bool VisitOwn(Block& b, const HelpList& h, bool looks) {
   const OwnShares& own = *h.shares;
   HelpRoom& room = *b.Room();
-  const uint32_t behind = (own.count - 1 - own.at) / own.stride;
-  if (behind == 0) return false;
+  const uint32_t behind = SharesBehind(h);
   const uint64_t begun = b.Now();
   const uint32_t first = room.visited;
   uint32_t done_so_far = 0;
@@ -445,19 +453,21 @@ GRT_HD inline uint32_t HelpOnceInline(Block& b, const HelpList& h, const Work& o
   const bool counts = h.listed != 0 && b.Thread() == 0;
   HelpRoom& room = *b.Room();
   uint64_t begun = 0;
+  if (counts && round == 0) {
+    room.left = room.since = b.Now();
+    room.last = room.view = room.pass = room.visited = room.fetched = 0;
+  }
+  b.Sync();
+  if (SharesBehind(h) != 0) {
+    const bool looks = round % kVisitsInVain == kVisitsInVain - 1;
+    if (VisitOwn(b, h, looks) || !looks) return kPollsHelped;
+  }
   if (counts) {
     begun = b.Now();
     AddWideRelaxed(&h.counts->walks, 1);
     if (round != 0) AddWideRelaxed(&h.counts->waiting_ns, begun - room.left);
-    if (round == 0) {
-      room.left = begun;
-      room.last = room.view = room.pass = room.visited = room.fetched = 0;
-      room.since = begun;
-    }
   }
-  b.Sync();
-  const bool visits = h.shares != nullptr && VisitOwn(b, h, round % kLooks == 0);
-  const uint32_t polls = visits ? kPollsHelped : LookAndWalk(b, h, own, round);
+  const uint32_t polls = LookAndWalk(b, h, own, SharesBehind(h) != 0 ? 0 : round);
   if (counts) {
     room.left = b.Now();
     AddWideRelaxed(&h.counts->walk_ns, room.left - begun);
@@ -535,7 +545,9 @@ template <typename T, typename Way, uint32_t kRanks, typename Block>
 GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
   const uint32_t channel = b.Index();
   const auto stall = [&](uint32_t round) { return HelpOnce(b, h, w, round); };
-  const uint32_t polls = h.listed != 0 ? kPollsFirst : kPollsAlone;
+  const uint32_t polls = SharesBehind(h) != 0 ? kPollsVisit
+                         : h.listed != 0      ? kPollsFirst
+                                              : kPollsAlone;
   // On its way while the claim is: one after the other, the two are most of a microsecond.
   [[maybe_unused]] const ChannelState state = *StateAt(w, channel);
   uint32_t pc = 0;

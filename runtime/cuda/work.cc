@@ -191,7 +191,8 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
     if (tiles) w.flags |= kTiles;
     const uint64_t units = std::max<uint64_t>(UnitCount(w), 1);
     const uint64_t room = tiles ? w.port.tiles_per_lane : w.port.lines_per_lane;
-    const uint64_t each = tiles ? t.channel_tiles : t.line_threads;
+    // Of sends and receives several go on at once.
+    const uint64_t each = tiles ? t.channel_tiles * (pair ? 2 : 1) : t.line_threads;
     w.channels = static_cast<uint16_t>(std::min<uint64_t>(
         std::max((units + room - 1) / room, (units + each - 1) / each), w.port.line_channels));
     w.part = (UnitCount(w) + w.channels - 1) / w.channels;
