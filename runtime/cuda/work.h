@@ -31,10 +31,10 @@ inline constexpr uint32_t kLineBytes = 8;      // of an LL line's 16: data
 // LL128: what a warp moves at once, eight lines of 128 bytes.
 inline constexpr uint32_t kTileBytes = 960;    // data
 inline constexpr uint32_t kTileWire = 1024;    // with flags
-inline constexpr uint32_t kStageSlots = 4;     // chunks of a channel and peer under way at once
+inline constexpr uint32_t kStageSlots = 2;     // chunks of a channel and peer under way at once
 inline constexpr uint32_t kLookAhead = 1;      // chunks that a phase is ahead of the next; < kStageSlots
-// Operations that a member may be ahead of another and still be told what that one waits for: two by LL and
-// four by bulk where data passes between them.
+// Operations that a member may be ahead of another and still be told what that one waits for: two, by LL or
+// by bulk, where data passes between them.
 inline constexpr uint32_t kDoingSlots = 8;
 
 // At the start of a communicator's region, in each member's heap.
@@ -65,7 +65,7 @@ struct alignas(128) ChannelFlags {
   uint64_t scalar[kStageSlots][kMaxRanks];
   LlLine line_scalar[kLineSlots][kMaxRanks];  // the scalar of a PreMulSum by LL
 };
-static_assert(sizeof(ChannelFlags) == 2048);
+static_assert(sizeof(ChannelFlags) == 1920);
 
 // What a channel has carried, in its owner's memory. Equal on all members between operations.
 struct alignas(16) ChannelState {
