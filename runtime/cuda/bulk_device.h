@@ -263,7 +263,7 @@ GRT_HD inline bool FindTarget(const Work& w, uint32_t channel, const Bulk& bulk,
   }
   const uint32_t number = bulk.base + index;
   const uint32_t consumed = LoadRelaxed(&FlagsAt(w, w.rank, channel)->credit[phase][p]);
-  if (static_cast<int32_t>(consumed - (number + 1 - kStageSlots)) < 0) return false;
+  if (static_cast<int32_t>(consumed - Wanted(w, bulk.base, number)) < 0) return false;
   *target = StageAt(w, p, channel, phase, w.rank, number);
   return true;
 }
