@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "analyzer/server/graph_events.h"
+#include "analyzer/server/call_symbols.h"
 #include "common/trace_file.h"
 
 namespace gordian::cli {

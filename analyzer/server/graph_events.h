@@ -23,10 +23,6 @@ namespace gordian::server {
 // Process numbers are unique at one node. Those of a job: node k's start at k times this.
 inline constexpr uint32_t kProcessesOfNode = 1u << 20;
 
-// What a library symbol means to the model; kOther for symbols it does not know. Names, not
-// numbers: a trace of another version numbers its calls differently.
-graph::Call CallFromSymbol(std::string_view symbol);
-
 // Not thread-safe.
 // Times of nodes become times of the analyzer by the ClockOffset that stands before them.
 class GraphEvents {

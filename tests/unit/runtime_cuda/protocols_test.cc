@@ -197,7 +197,7 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
         if ((first.flags & kBulk) == 0) {
           EXPECT_LE(first.part, (first.flags & kTiles) != 0 ? first.port.tiles_per_lane : first.port.lines_per_lane);
         } else {
-          EXPECT_LE(first.chunk, first.port.chunk_bytes);
+          EXPECT_LE(first.chunk, SlotBytes(first));
         }
       }
     }

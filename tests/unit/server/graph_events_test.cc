@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "analyzer/server/call_symbols.h"
 #include "proto/ring/calls.h"
 #include "proto/ring/layout.h"
 #include "tests/unit/server/recorded_job.h"
