@@ -44,6 +44,9 @@ uint32_t SignatureOf(const Work& w, uint64_t count, uint32_t peer) {
   return static_cast<uint32_t>(signature ^ signature >> 32);
 }
 
+// The stride of shards; so many have a part of the message, or fewer.
+uint64_t ShardBytes(uint64_t bytes, uint64_t shards) { return RoundUp((bytes + shards - 1) / shards, 16); }
+
 // Masks, strides and flags that do not depend on the size's way of being carried.
 bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
   Work& w = *work;
@@ -84,15 +87,18 @@ bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
       }
       flags |= kWritesOutput;
       if (two_phase) {
-        // The root's shards go to their ranks, and each hands its own on to all but the root.
-        w.send2 = static_cast<uint8_t>(others & ~root);
-        w.receive2 = static_cast<uint8_t>(is_root ? 0 : others);
+        // The root's shards go to the others, and each hands its own on to all but the root.
+        flags |= kRootless;
+        if (!is_root) w.send2 = w.receive2 = static_cast<uint8_t>(others & ~root);
       }
       break;
     case OpKind::kReduce:
       flags = kReduces | kOwn;
       if (two_phase) {
-        send = receive = others;
+        // All but the root combine a shard each, which goes to the root.
+        flags |= kRootless;
+        send = others & ~root;
+        receive = is_root ? 0 : others;
         w.send2 = is_root ? 0 : root;
         w.receive2 = static_cast<uint8_t>(is_root ? others : 0);
       } else if (is_root) {
@@ -136,7 +142,7 @@ bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
   if (two_phase) {
     flags |= kTwoPhase;
     w.total_bytes = bytes;
-    w.block_bytes = RoundUp((bytes + w.ranks - 1) / w.ranks, 16);
+    w.block_bytes = ShardBytes(bytes, (flags & kRootless) != 0 ? w.ranks - 1u : w.ranks);
     w.in_stride = w.out_stride = w.block_bytes;
   } else {
     w.total_bytes = bytes;
@@ -150,10 +156,11 @@ bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
 
 }  // namespace
 
-bool AllAwaitAll(OpKind kind) {
-  // A reduction to a root that is in one phase places nothing.
+bool OffersMakeNobodyWait(OpKind kind, uint32_t ranks) {
+  // A reduction to a root that is in one phase places nothing. In the second phase of a broadcast all but the root
+  // have a shard of each other; the first goes through staging.
   return kind == OpKind::kAllReduce || kind == OpKind::kAllGather || kind == OpKind::kAllToAll ||
-         kind == OpKind::kReduce;
+         kind == OpKind::kReduce || (kind == OpKind::kBroadcast && ranks > 2);
 }
 
 bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bool offers) {
@@ -166,11 +173,11 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
   const bool reduces_all = kind == OpKind::kAllReduce;
   const uint64_t line_room = uint64_t{w.port.line_channels} * w.port.lines_per_lane * kLineBytes;
   const uint64_t tile_room = uint64_t{w.port.line_channels} * w.port.tiles_per_lane * kTileBytes;
-  const uint64_t shard = RoundUp((bytes + w.ranks - 1) / w.ranks, 16);
 
   // What a rank sends is what counts: as much for each of the others.
   const uint64_t others = std::max(w.ranks - 1u, 1u);
   const bool by_root = w.ranks > 2 && (kind == OpKind::kBroadcast || kind == OpKind::kReduce);
+  const uint64_t shard = ShardBytes(bytes, by_root ? others : w.ranks);
 
   const uint64_t most_lines = reduces_all ? t.one_shot : by_root ? t.root_lines : t.move_lines;
   const bool lines_whole = bytes * others <= most_lines && bytes <= line_room;
@@ -181,7 +188,8 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
     tiles = !lines && bytes <= t.two_shot_tiles && shard <= tile_room;
   } else if (!lines_whole && by_root) {
     two_phase = true;
-    tiles = bytes <= t.two_shot_tiles && shard <= tile_room;
+    lines = kind == OpKind::kReduce && bytes <= t.two_shot_lines && shard <= line_room;
+    tiles = !lines && bytes <= t.two_shot_tiles && shard <= tile_room;
   } else if (!lines_whole && w.ranks > 1) {
     tiles = bytes * others <= t.move_tiles && bytes <= tile_room;
   }

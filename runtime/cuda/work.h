@@ -115,6 +115,7 @@ enum WorkFlags : uint16_t {
   kPair = 16,           // port 1: counters by peer and direction
   kBulk = 32,           // staged chunks; else LL lines or LL128 tiles
   kOffers = 64,         // receivers tell where they may be written directly (zero copy)
+  kRootless = 128,      // two-phase: the root has no shard
   kTiles = 256,         // LL128
 };
 
@@ -129,8 +130,8 @@ struct alignas(16) Work {
   char* out;
   uint64_t block_bytes;  // between one pair in phase 1; of a two-phase operation the shards' stride
   uint64_t total_bytes;  // two-phase: of all shards together
-  uint64_t in_stride;    // from the block for peer p to that for p + 1
-  uint64_t out_stride;   // from where peer p's block is placed to p + 1's
+  uint64_t in_stride;    // from the block for one peer to that for the next one, by BlockIndex
+  uint64_t out_stride;   // from where one peer's block is placed to the next one's
   uint64_t offered;      // output - own region + 1, modulo 2^64; 0: peers cannot reach it
   uint64_t part;         // of each block, by channel: bytes if bulk, else lines or tiles
   uint32_t chunk;        // bytes moved by a bulk step, at most; <= port.chunk_bytes
@@ -168,9 +169,9 @@ struct Thresholds {
   uint32_t chunks_per_channel = 1;     // a part is cut in at least so many, down to 8 KiB
 };
 
-// Whether no member is through with an operation of that kind, by bulk, before all have begun it, if it places data at
-// all. So a writer that waits for its readers' offers waits for nothing that its operation does not need.
-bool AllAwaitAll(OpKind kind);
+// Whether a writer that waits for its readers' offers waits for nothing that an operation of that kind, by bulk, does not
+// need: no writer that could ask is through before its readers have begun it, or the operation places nothing.
+bool OffersMakeNobodyWait(OpKind kind, uint32_t ranks);
 
 // Fills everything of `work` that follows from the operation: strides, masks, flags, channels, chunk.
 // rank, ranks, port, type, op, kind, in and out are set. `count` is NCCL's count of the kind, `peer` its
@@ -180,10 +181,19 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& thres
 GRT_HD inline uint64_t RoundUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 GRT_HD inline uint64_t Least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-// Bytes of the block with index p.
+// Where rank p's block comes among the blocks of a buffer. Where the root has no shard the ranks count from the one
+// behind it, and it comes last: behind the message's end.
+GRT_HD inline uint32_t BlockIndex(const Work& w, uint32_t p) {
+  if ((w.flags & kRootless) == 0) return p;
+  return p > w.peer ? p - w.peer - 1 : p + w.ranks - w.peer - 1;
+}
+GRT_HD inline uint64_t InAt(const Work& w, uint32_t p) { return BlockIndex(w, p) * w.in_stride; }
+GRT_HD inline uint64_t OutAt(const Work& w, uint32_t p) { return BlockIndex(w, p) * w.out_stride; }
+
+// Bytes of rank p's block.
 GRT_HD inline uint64_t BlockBytes(const Work& w, uint32_t p) {
   if ((w.flags & kTwoPhase) == 0) return w.block_bytes;
-  const uint64_t begin = Least(w.block_bytes * p, w.total_bytes);
+  const uint64_t begin = Least(w.block_bytes * BlockIndex(w, p), w.total_bytes);
   return Least(w.block_bytes, w.total_bytes - begin);
 }
 
