@@ -20,6 +20,20 @@ GRT_HD inline uint32_t LineBytes(const Work& w, uint32_t p, uint64_t line) {
 // Who sends nothing may have no input.
 GRT_HD inline bool SendsSame(const Work& w) { return w.in_stride == 0 && w.send1 != 0; }
 
+// Line l with the same word to all in `peers`. For many ranks not all addresses at once: registers.
+template <uint32_t kRanks>
+GRT_HD inline void StoreToAll(const Work& w, uint32_t channel, const Lines& lines, uint32_t phase,
+                              uint32_t peers, uint32_t l, uint64_t word) {
+#ifdef __CUDACC__
+#pragma unroll (kRanks <= 4 ? kRanks : 1)
+#endif
+  for (uint32_t i = 0; i < kRanks - 1; ++i) {
+    const uint32_t p = PeerTo(w, i);
+    if ((peers >> p & 1) == 0) continue;
+    StoreLine(LaneAt(w, p, channel, lines.slot, phase, w.rank) + l, word, lines.flags);
+  }
+}
+
 // `loaded`: the first line of this thread, where all peers get the same block.
 template <uint32_t kRanks, typename Block>
 GRT_HD inline void SendLines(Block& b, const Work& w, uint32_t channel, const Lines& lines,
@@ -27,29 +41,29 @@ GRT_HD inline void SendLines(Block& b, const Work& w, uint32_t channel, const Li
   const bool same = SendsSame(w);
   for (uint32_t l = b.Thread(); l < lines.count; l += b.Threads()) {
     const uint64_t line = lines.first + l;
-    uint64_t words[kRanks - 1];
     if (same) {
-      words[0] = l == b.Thread() ? loaded : LoadBytes(w.in + line * 8, LineBytes(w, 0, line));
-    } else {
-      // All are under way before the first is stored.
+      const uint64_t word = l == b.Thread() ? loaded : LoadBytes(w.in + line * 8, LineBytes(w, 0, line));
+      StoreToAll<kRanks>(w, channel, lines, 0, w.send1, l, word);
+      continue;
+    }
+    uint64_t words[kRanks - 1];
+    // All are under way before the first is stored.
 #ifdef __CUDACC__
 #pragma unroll
 #endif
-      for (uint32_t i = 0; i < kRanks - 1; ++i) {
-        const uint32_t p = PeerTo(w, i);
-        words[i] = 0;
-        if ((w.send1 >> p & 1) != 0)
-          words[i] = LoadBytes(w.in + InAt(w, p) + line * 8, LineBytes(w, p, line));
-      }
+    for (uint32_t i = 0; i < kRanks - 1; ++i) {
+      const uint32_t p = PeerTo(w, i);
+      words[i] = 0;
+      if ((w.send1 >> p & 1) != 0)
+        words[i] = LoadBytes(w.in + InAt(w, p) + line * 8, LineBytes(w, p, line));
     }
 #ifdef __CUDACC__
 #pragma unroll
 #endif
     for (uint32_t i = 0; i < kRanks - 1; ++i) {
       const uint32_t p = PeerTo(w, i);
-      if ((w.send1 >> p & 1) == 0 || (!same && LineBytes(w, p, line) == 0)) continue;
-      StoreLine(LaneAt(w, p, channel, lines.slot, 0, w.rank) + l, same ? words[0] : words[i],
-                lines.flags);
+      if ((w.send1 >> p & 1) == 0 || LineBytes(w, p, line) == 0) continue;
+      StoreLine(LaneAt(w, p, channel, lines.slot, 0, w.rank) + l, words[i], lines.flags);
     }
   }
 }
@@ -130,16 +144,7 @@ GRT_HD inline bool TakeLine(const Work& w, uint32_t channel, const Lines& lines,
   }
   const uint64_t sum = Reduce<T>(words, w.receive1 | 1u << w.rank, w.type, w.op, w.ranks, scalars);
   if (writes) StoreBytes(w.out + (shards ? OutAt(w, w.rank) : 0) + line * 8, sum, bytes);
-  if (shards) {
-#ifdef __CUDACC__
-#pragma unroll
-#endif
-    for (uint32_t i = 0; i < kRanks - 1; ++i) {
-      const uint32_t p = PeerTo(w, i);
-      if ((w.send2 >> p & 1) == 0) continue;
-      StoreLine(LaneAt(w, p, channel, lines.slot, 1, w.rank) + l, sum, lines.flags);
-    }
-  }
+  if (shards) StoreToAll<kRanks>(w, channel, lines, 1, w.send2, l, sum);
   return true;
 }
 

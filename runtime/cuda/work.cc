@@ -12,10 +12,11 @@ PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channel
   port.line_channels = static_cast<uint16_t>(line_channels);
   // The whole is as large for any number of ranks.
   port.lines_per_lane = static_cast<uint16_t>(2048 / std::max(ranks, 2u));
-  port.tiles_per_lane = static_cast<uint16_t>((kLaneTiles + std::max(ranks, 2u) - 1) / std::max(ranks, 2u));
+  const uint32_t peers = std::max(ranks, 2u) - 1;
+  port.tiles_per_lane = static_cast<uint16_t>((kLaneTiles + peers - 1) / peers);
   port.bulk_channels = static_cast<uint16_t>(bulk_channels);
   port.phases = static_cast<uint16_t>(phases);
-  const uint64_t slots = uint64_t{bulk_channels} * phases * std::max(ranks - 1, 1u) * kStageSlots;
+  const uint64_t slots = uint64_t{bulk_channels} * phases * peers * kStageSlots;
   port.chunk_bytes = static_cast<uint32_t>(
       std::clamp(stage_bytes / slots / 1024 * 1024, kLeastChunk, kMostChunk));
   port.flags_at = at;
@@ -25,7 +26,7 @@ PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channel
       RoundUp(port.state_at + channels * sizeof(ChannelState) * (pairs ? kMaxRanks * 2 : 1), 128);
   const uint64_t lanes = uint64_t{line_channels} * kLineSlots * phases * ranks;
   port.tiles_at = RoundUp(port.lines_at + lanes * port.lines_per_lane * sizeof(LlLine), 128);
-  port.stage_at = port.tiles_at + lanes * port.tiles_per_lane * kTileWire;
+  port.stage_at = port.tiles_at + lanes / ranks * peers * port.tiles_per_lane * kTileWire;
   port.end = RoundUp(port.stage_at + slots * port.chunk_bytes, 128);
   return port;
 }

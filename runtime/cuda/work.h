@@ -100,8 +100,8 @@ struct PortLayout {
   uint16_t phases = 0;             // 1 or 2
 };
 
-// LL128 lanes of all peers of a channel, by phase and slot, in tiles: 4.2 MiB of an all-reduce with 128 channels.
-inline constexpr uint32_t kLaneTiles = 36;
+// LL128 lanes of all peers of a channel, by phase and slot, in tiles.
+inline constexpr uint32_t kLaneTiles = 108;
 
 // `stage_bytes` is the whole staging of the port, at most; `at` its start, a multiple of 128.
 PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channels,
@@ -213,6 +213,9 @@ GRT_HD inline ChannelState* StateAt(const Work& w, uint32_t channel) {
   return states + (channel * kMaxRanks + w.peer) * 2 + receives;
 }
 
+// A peer's place among those of `owner`, who has no place of its own.
+GRT_HD inline uint32_t PeerPlace(uint32_t owner, uint32_t peer) { return peer - (peer > owner ? 1 : 0); }
+
 // The lane of `owner` that `writer` writes in.
 GRT_HD inline LlLine* LaneAt(const Work& w, uint32_t owner, uint32_t channel, uint32_t slot,
                              uint32_t phase, uint32_t writer) {
@@ -224,15 +227,14 @@ GRT_HD inline LlLine* LaneAt(const Work& w, uint32_t owner, uint32_t channel, ui
 // The LL128 lane of `owner` that `writer` writes in.
 GRT_HD inline char* TileLaneAt(const Work& w, uint32_t owner, uint32_t channel, uint32_t slot, uint32_t phase,
                                uint32_t writer) {
-  const uint64_t lane = ((uint64_t{channel} * kLineSlots + slot) * w.port.phases + phase) * w.ranks + writer;
+  const uint64_t lane = ((uint64_t{channel} * kLineSlots + slot) * w.port.phases + phase) * (w.ranks - 1) + PeerPlace(owner, writer);
   return w.base[owner] + w.port.tiles_at + lane * (uint64_t{w.port.tiles_per_lane} * kTileWire);
 }
 
 GRT_HD inline char* StageAt(const Work& w, uint32_t owner, uint32_t channel, uint32_t phase,
                             uint32_t writer, uint32_t chunk_number) {
-  const uint32_t place = writer - (writer > owner ? 1 : 0);  // nobody stages for himself
   const uint64_t stage =
-      ((uint64_t{channel} * w.port.phases + phase) * (w.ranks - 1) + place) * kStageSlots +
+      ((uint64_t{channel} * w.port.phases + phase) * (w.ranks - 1) + PeerPlace(owner, writer)) * kStageSlots +
       chunk_number % kStageSlots;
   return w.base[owner] + w.port.stage_at + stage * w.port.chunk_bytes;
 }
