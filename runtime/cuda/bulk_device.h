@@ -406,12 +406,12 @@ GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const B
     SpreadChunk(b, w, w.out + OutAt(w, w.rank) + begin, stage, ChunkBytes(w, bulk, index, w.rank));
   }
   if ((w.flags & kOwn) == 0) return;
-  for (uint32_t p = 0; p < w.ranks; ++p) {  // a root's output: all shards; else the own block
-    if (p != w.rank && !shards) continue;
-    const char* from = w.in + InAt(w, p) + begin;
-    char* to = w.out + OutAt(w, p) + begin;
-    if (from != to) CopyChunk<false>(b, to, from, ChunkBytes(w, bulk, index, p));
-  }
+  // A root's output: all shards; else the own block.
+  const auto from = [&](uint32_t p) { return w.in + InAt(w, p) + begin; };
+  const auto to = [&](uint32_t p) { return w.out + OutAt(w, p) + begin; };
+  if (from(w.rank) == to(w.rank)) return;
+  if (!shards) return CopyChunk<false>(b, to(w.rank), from(w.rank), ChunkBytes(w, bulk, index, w.rank));
+  CopyChunks<false, kRanks>(b, w, OthersMask(w), from, to, [&](uint32_t p) { return ChunkBytes(w, bulk, index, p); });
 }
 
 template <typename T, uint32_t kRanks, typename Block>
