@@ -2,9 +2,9 @@
 // turn. The ratio comes first: below 1 the runtime is faster.
 //
 //   gordian-runtime-cuda-bench [--ranks N] [--kinds all|all_reduce|...] [--from B] [--to B] [--step F]
-//                              [--samples N] [--stage B] [--exclusive] [--windows]
+//                              [--samples N] [--stage B] [--resident N] [--exclusive] [--windows]
 //                              [--one-shot B] [--two-shot B] [--two-shot-tiles B] [--move-lines B] [--move-tiles B]
-//                              [--root-lines B] [--line-threads N] [--channel-tiles N]
+//                              [--root-lines B] [--root-tiles B] [--line-threads N] [--channel-tiles N]
 //                              [--channels N] [--per-channel B] [--per-more B] [--split N] [--try NAME=N[,NAME=N...]]...
 //
 // Two kinds more than collectives, not of "all": exchange, a send to the next rank and a receive from the one before as a group;
@@ -46,6 +46,7 @@ struct Options {
   uint64_t from = 8, to = 256ull << 20, step = 4;
   int samples = 200;
   uint64_t stage_bytes = 0;  // of the communicator; 0: as usual
+  int resident = 0;  // streams that have full kernels; 0: as usual
   bool exclusive = false, windows = false;
   Thresholds thresholds;
   std::vector<std::pair<std::string, Thresholds>> tries;  // with what they are called
@@ -60,6 +61,7 @@ bool SetThreshold(const std::string& name, uint64_t value, Thresholds* t) {
   else if (name == "move-lines") t->move_lines = value;
   else if (name == "move-tiles") t->move_tiles = value;
   else if (name == "root-lines") t->root_lines = value;
+  else if (name == "root-tiles") t->root_tiles = value;
   else if (name == "line-threads") t->line_threads = number;
   else if (name == "channel-tiles") t->channel_tiles = number;
   else if (name == "channels") t->most_channels = number;
@@ -105,6 +107,7 @@ class Bench {
     config.communicators = 1;
     config.user_bytes = o_.to + (1 << 20);
     config.thresholds = o_.thresholds;
+    if (o_.resident > 0) config.resident_streams = o_.resident;
     if (o_.stage_bytes != 0) config.stage_bytes = o_.stage_bytes;
     p_.At("making the domain");
     Must(Domain::Create(config, &domain_));
@@ -393,6 +396,7 @@ int Main(int argc, char** argv) {
     else if (name == "--samples") o.samples = static_cast<int>(value());
     else if (name == "--exclusive") o.exclusive = true;
     else if (name == "--windows") o.windows = true;
+    else if (name == "--resident") o.resident = static_cast<int>(value());
     else if (name == "--stage") o.stage_bytes = value();
     else if (name == "--try") tries.emplace_back(text());
     else if (name.rfind("--", 0) != 0 || !SetThreshold(name.substr(2), value(), &o.thresholds)) {

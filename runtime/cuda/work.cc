@@ -174,6 +174,7 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
   const bool reduces_all = kind == OpKind::kAllReduce;
   const uint64_t line_room = uint64_t{w.port.line_channels} * w.port.lines_per_lane * kLineBytes;
   const uint64_t tile_room = uint64_t{w.port.line_channels} * w.port.tiles_per_lane * kTileBytes;
+  const uint64_t whole_tile_room = tile_room * w.port.phases;
 
   // What a rank sends is what counts: as much for each of the others.
   const uint64_t others = std::max(w.ranks - 1u, 1u);
@@ -187,19 +188,21 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
     two_phase = true;
     lines = bytes <= t.two_shot_lines && shard <= line_room;
     tiles = !lines && bytes <= t.two_shot_tiles && shard <= tile_room;
+  } else if (!lines_whole && kind == OpKind::kReduce && by_root && bytes * others <= t.root_tiles && bytes <= whole_tile_room) {
+    tiles = true;
   } else if (!lines_whole && by_root) {
     two_phase = true;
     lines = kind == OpKind::kReduce && bytes <= t.two_shot_lines && shard <= line_room;
     tiles = !lines && bytes <= t.two_shot_tiles && shard <= tile_room;
   } else if (!lines_whole && w.ranks > 1) {
-    tiles = bytes * others <= t.move_tiles && bytes <= tile_room;
+    tiles = bytes * others <= t.move_tiles && bytes <= whole_tile_room;
   }
   if (!Shape(&w, bytes, peer, two_phase)) return false;
   w.signature = SignatureOf(w, count, peer);
   if (lines || tiles) {
     if (tiles) w.flags |= kTiles;
     const uint64_t units = std::max<uint64_t>(UnitCount(w), 1);
-    const uint64_t room = tiles ? w.port.tiles_per_lane : w.port.lines_per_lane;
+    const uint64_t room = tiles ? w.port.tiles_per_lane * (two_phase ? 1u : w.port.phases) : w.port.lines_per_lane;
     const uint64_t each = tiles ? t.channel_tiles : t.line_threads;
     w.channels = static_cast<uint16_t>(std::min<uint64_t>(
         std::max((units + room - 1) / room, (units + each - 1) / each), w.port.line_channels));

@@ -95,13 +95,13 @@ struct PortLayout {
   uint32_t chunk_bytes = 0;        // a staging slot; multiple of 16
   uint16_t line_channels = 0;      // channels with LL and LL128 lanes
   uint16_t lines_per_lane = 0;     // capacity of an LL lane
-  uint16_t tiles_per_lane = 0;     // and of an LL128 lane
+  uint16_t tiles_per_lane = 0;     // and of an LL128 lane; an operation in one phase has those of all phases
   uint16_t bulk_channels = 0;      // channels with staging
   uint16_t phases = 0;             // 1 or 2
 };
 
 // LL128 lanes of all peers of a channel, by phase and slot, in tiles.
-inline constexpr uint32_t kLaneTiles = 108;
+inline constexpr uint32_t kLaneTiles = 54;
 
 // `stage_bytes` is the whole staging of the port, at most; `at` its start, a multiple of 128.
 PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channels,
@@ -154,10 +154,11 @@ static_assert(std::is_trivially_copyable_v<Work> && sizeof(Work) == 240);
 struct Thresholds {
   uint64_t one_shot = 384 << 10;       // all-reduce by LL: a rank's input times the other ranks
   uint64_t two_shot_lines = 512 << 10;  // all-reduce by LL, in shards: the whole message
-  uint64_t two_shot_tiles = 4 << 20;   // above that by LL128, likewise; broadcast and reduce among more than two ranks
+  uint64_t two_shot_tiles = 8 << 20;   // above that by LL128, likewise; broadcast and reduce among more than two ranks
   uint64_t move_lines = 256 << 10;     // other kinds by LL: a pair's block times the other ranks
-  uint64_t move_tiles = 4 << 20;       // above that by LL128, likewise
+  uint64_t move_tiles = 8 << 20;       // above that by LL128, likewise
   uint64_t root_lines = 1 << 20;       // such broadcasts and reduces by LL, a pair's block times the other ranks
+  uint64_t root_tiles = 3 << 20;       // above that such reduces by LL128, likewise
   uint32_t line_threads = 128;         // lines of a channel before another channel is used
   uint32_t channel_tiles = 4;          // tiles of a channel before another channel is used
   // Bulk; bytes of a pair's block times the other ranks before another channel is used: of the first
@@ -224,10 +225,11 @@ GRT_HD inline LlLine* LaneAt(const Work& w, uint32_t owner, uint32_t channel, ui
   return reinterpret_cast<LlLine*>(w.base[owner] + w.port.lines_at) + lane * w.port.lines_per_lane;
 }
 
-// The LL128 lane of `owner` that `writer` writes in.
+// The LL128 lane of `owner` that `writer` writes in; that of the next phase is behind it. A slot is an operation's, with all
+// its phases, so one in one phase has both.
 GRT_HD inline char* TileLaneAt(const Work& w, uint32_t owner, uint32_t channel, uint32_t slot, uint32_t phase,
                                uint32_t writer) {
-  const uint64_t lane = ((uint64_t{channel} * kLineSlots + slot) * w.port.phases + phase) * (w.ranks - 1) + PeerPlace(owner, writer);
+  const uint64_t lane = ((uint64_t{channel} * kLineSlots + slot) * (w.ranks - 1) + PeerPlace(owner, writer)) * w.port.phases + phase;
   return w.base[owner] + w.port.tiles_at + lane * (uint64_t{w.port.tiles_per_lane} * kTileWire);
 }
 

@@ -20,6 +20,7 @@ void RunCases(uint32_t ranks, const std::vector<Case>& cases, int way, bool dire
   options.ranks = ranks;
   options.line_channels = 4;
   options.lines_per_lane = 512;
+  options.tiles_per_lane = 1;  // of a phase: operations in one phase have both phases' lanes
   options.user_bytes = direct ? 1 << 16 : 0;
   HostHeaps heaps(options);
   std::vector<std::string> problems(ranks);
@@ -180,7 +181,8 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
   EXPECT_EQ(way(OpKind::kBroadcast, 4, t.root_lines / 3), 0);
   EXPECT_EQ(way(OpKind::kBroadcast, 4, t.root_lines / 3 + 1), kTiles | kTwoPhase);
   EXPECT_EQ(way(OpKind::kReduce, 4, t.two_shot_tiles + 1), kBulk | kTwoPhase);
-  EXPECT_EQ(way(OpKind::kReduce, 4, t.two_shot_lines), kTwoPhase);
+  EXPECT_EQ(way(OpKind::kReduce, 4, t.root_tiles / 3), kTiles);
+  EXPECT_EQ(way(OpKind::kReduce, 4, t.root_tiles / 3 + 1), kTiles | kTwoPhase);
   EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 8).channels, 1);
   EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, t.two_shot_tiles).channels, 128);
   EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 64 << 20).channels, 128);
@@ -197,7 +199,8 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
         }
         EXPECT_GE(first.part * first.channels, (first.flags & kBulk) != 0 ? first.block_bytes : UnitCount(first));
         if ((first.flags & kBulk) == 0) {
-          EXPECT_LE(first.part, (first.flags & kTiles) != 0 ? first.port.tiles_per_lane : first.port.lines_per_lane);
+          const uint32_t phases = (first.flags & kTwoPhase) != 0 ? 1 : first.port.phases;
+          EXPECT_LE(first.part, (first.flags & kTiles) != 0 ? first.port.tiles_per_lane * phases : first.port.lines_per_lane);
         } else {
           EXPECT_LE(first.chunk, first.port.chunk_bytes);
         }
@@ -223,7 +226,7 @@ TEST(PlanTest, ARootsLinkCarriesTheMessageOnce) {
           w.rank = static_cast<uint8_t>(r);
           w.port = LayOut(0, ranks, false, 128, 128, 2, 64 << 20);
           Thresholds t;
-          t.root_lines = 0;
+          t.root_lines = t.root_tiles = 0;
           ASSERT_TRUE(PlanWork(&w, bytes, root, t, true));
           ASSERT_NE(w.flags & kTwoPhase, 0);
           for (uint32_t p = 0; p < ranks; ++p) {
