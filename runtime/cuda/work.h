@@ -100,8 +100,8 @@ struct PortLayout {
   uint16_t phases = 0;             // 1 or 2
 };
 
-// LL128 lanes of all peers of a channel, by phase and slot, in tiles.
-inline constexpr uint32_t kLaneTiles = 54;
+// LL128 lanes of all peers of a channel, by phase and slot, in tiles: 8 MiB of an all-reduce with 128 channels.
+inline constexpr uint32_t kLaneTiles = 57;
 
 // `stage_bytes` is the whole staging of the port, at most; `at` its start, a multiple of 128.
 PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channels,
