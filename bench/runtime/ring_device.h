@@ -88,7 +88,7 @@ GRT_HD inline StepResult StepRing(Block& b, const Work& w, uint32_t channel, con
       if (receives && !IsStaged(w, channel, 0, previous, receive_number)) ready = false;
       if (sends) {
         const uint32_t consumed = LoadRelaxed(&FlagsAt(w, w.rank, channel)->credit[0][next]);
-        if (static_cast<int32_t>(consumed - (send_number + 1 - kStageSlots)) < 0) ready = false;
+        if (static_cast<int32_t>(consumed - Wanted(w, bulk.base, send_number)) < 0) ready = false;
       }
     }
     if (!b.All(ready)) return StepResult::kNotReady;

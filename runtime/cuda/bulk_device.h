@@ -40,7 +40,6 @@ struct Bulk {
   uint32_t doing;   // of the operation of any way, + 1
   uint32_t chunks;
   uint32_t scattered = 0;  // the chunk + 1 that is to be announced; 0: none
-  uint32_t direct = 0;     // of this thread's peers: those who got it in their output
 };
 
 GRT_HD inline Bulk BulkOf(const Work& w, uint32_t channel) {
@@ -264,7 +263,7 @@ GRT_HD inline bool FindTarget(const Work& w, uint32_t channel, const Bulk& bulk,
   }
   const uint32_t number = bulk.base + index;
   const uint32_t consumed = LoadRelaxed(&FlagsAt(w, w.rank, channel)->credit[phase][p]);
-  if (static_cast<int32_t>(consumed - (number + 1 - kStageSlots)) < 0) return false;
+  if (static_cast<int32_t>(consumed - Wanted(w, bulk.base, number)) < 0) return false;
   *target = StageAt(w, p, channel, phase, w.rank, number);
   return true;
 }
@@ -295,20 +294,29 @@ GRT_HD inline void Tell(const Work& w, uint32_t channel, const Bulk& bulk, uint3
   StoreRelaxed(&FlagsAt(w, p, channel)->ready[phase][w.rank], bulk.base + index + 1);
 }
 
-// Announces what was scattered, and chunk `summed` - 1 of phase 2 (0: none). After a barrier behind both; `direct` as
-// Bulk's, of the latter.
+// call(p) for every rank, by the threads of warp `warp`, a rank a thread; by the only thread of a block that has one.
+template <typename Block, typename Call>
+GRT_HD inline void ForRanks(Block& b, const Work& w, uint32_t warp, Call&& call) {
+  if (b.Warps() == 1) {
+    for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) call(p);
+  } else if (b.Warp() == warp && b.Lane() < w.ranks) {
+    call(b.Lane());
+  }
+}
+
+// Announces what was scattered, and chunk `summed` - 1 of phase 2 (0: none), by warp 0. After a barrier behind both.
 template <typename Block>
-GRT_HD inline void Announce(Block& b, const Work& w, uint32_t channel, Bulk* bulk, uint32_t summed, uint32_t direct) {
-  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
-    const bool straight = (bulk->direct >> p & 1) != 0;
+GRT_HD inline void Announce(Block& b, const Work& w, uint32_t channel, Bulk* bulk, uint32_t summed) {
+  ForRanks(b, w, 0, [&](uint32_t p) {
+    const bool straight = b.Straight(0)[p];
     const bool first = bulk->scattered != 0 && (w.send1 >> p & 1) != 0 && IsTold(*bulk, bulk->scattered - 1, straight);
-    const bool second = summed != 0 && (w.send2 >> p & 1) != 0 && IsTold(*bulk, summed - 1, (direct >> p & 1) != 0);
-    if (!first && !second) continue;
+    const bool second = summed != 0 && (w.send2 >> p & 1) != 0 && IsTold(*bulk, summed - 1, b.Straight(1)[p]);
+    if (!first && !second) return;
     if (first && !straight) SignChunk(w, channel, *bulk, p, bulk->scattered - 1);
     FenceSystem();
     if (first) Tell(w, channel, *bulk, 0, p, bulk->scattered - 1);
     if (second) Tell(w, channel, *bulk, 1, p, summed - 1);
-  }
+  });
   bulk->scattered = 0;
 }
 // The same for who does not go on to the middle step at once. No barrier is needed before it.
@@ -316,31 +324,70 @@ template <typename Block>
 GRT_HD inline void AnnounceScattered(Block& b, const Work& w, uint32_t channel, Bulk* bulk) {
   if (bulk->scattered == 0) return;
   b.Sync();
-  Announce(b, w, channel, bulk, 0, 0);
+  Announce(b, w, channel, bulk, 0);
+}
+// Tells the writers of `phase` that chunk `index` of theirs has been read. After a barrier behind that: what was read is in
+// registers or on its way out, and they may have the slot.
+template <typename Block>
+GRT_HD inline void GiveBack(Block& b, const Work& w, uint32_t channel, const Bulk& bulk, uint32_t phase, uint32_t index,
+                            uint32_t warp) {
+  ForRanks(b, w, warp, [&](uint32_t p) {
+    if (((phase == 0 ? w.receive1 : w.receive2) >> p & 1) == 0) return;
+    StoreRelaxed(&FlagsAt(w, p, channel)->credit[phase][w.rank], bulk.base + index + 1);
+  });
 }
 
-template <uint32_t kRanks, typename Block>
-GRT_HD inline bool ScatterStep(Block& b, const Work& w, uint32_t channel, Bulk* bulk, uint32_t index) {
-  if (w.send1 == 0) return true;
-  char** const targets = b.Targets();
+// Whether phase 1's data lies in the own output when it arrives, as phase 2's.
+GRT_HD inline bool ArrivesDirect(const Work& w) { return (w.flags & kOffers) != 0 && w.offered != 0; }
+GRT_HD inline bool PlacesDirect(const Work& w) {
+  return (w.flags & kTwoPhase) == 0 && !Reduces(w.kind) && ArrivesDirect(w);
+}
+
+// By warp `warp`, whose threads tell: whether chunk `index` may be written for all peers in `to`, of `phase`, and where.
+template <typename Block>
+GRT_HD inline bool FindTargets(Block& b, const Work& w, uint32_t channel, const Bulk& bulk, uint32_t phase, uint32_t to,
+                               uint32_t index, uint32_t warp) {
   bool ready = true;
-  uint32_t direct = 0;
-  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
-    if ((w.send1 >> p & 1) == 0) continue;
+  ForRanks(b, w, warp, [&](uint32_t p) {
+    if ((to >> p & 1) == 0) return;
     char* target = nullptr;
     bool straight = false;
-    if (!FindTarget(w, channel, *bulk, 0, p, index, &target, &straight)) ready = false;
-    targets[p] = target;
-    if (straight) direct |= 1u << p;
-  }
-  if (!b.All(ready)) return false;
-  const uint64_t begin = ChunkBegin(w, *bulk, index);
+    if (!FindTarget(w, channel, bulk, phase, p, index, &target, &straight)) ready = false;
+    (phase == 0 ? b.Targets() : b.SumTargets())[p] = target;
+    b.Straight(phase)[p] = straight;
+  });
+  return ready;
+}
+// Likewise: whether what the middle step of chunk `index` needs has arrived, and what the gather step does.
+template <typename Block>
+GRT_HD inline bool HasScattered(Block& b, const Work& w, uint32_t channel, const Bulk& bulk, uint32_t index, uint32_t warp) {
+  const bool direct = PlacesDirect(w);
+  if (direct && index + 1 != bulk.chunks) return true;
+  bool ready = true;
+  ForRanks(b, w, warp, [&](uint32_t p) {
+    if ((w.receive1 >> p & 1) == 0) return;
+    if (!IsStaged(w, channel, 0, p, bulk.base + index) || (!direct && !IsSigned(w, channel, bulk, p, index))) ready = false;
+  });
+  return ready;
+}
+template <typename Block>
+GRT_HD inline bool HasSums(Block& b, const Work& w, uint32_t channel, const Bulk& bulk, uint32_t index, uint32_t warp) {
+  if (ArrivesDirect(w) && index + 1 != bulk.chunks) return true;
+  bool ready = true;
+  ForRanks(b, w, warp, [&](uint32_t p) {
+    if ((w.receive2 >> p & 1) != 0 && !IsStaged(w, channel, 1, p, bulk.base + index)) ready = false;
+  });
+  return ready;
+}
+
+// The data of the steps, by all threads of `b`, which may be a part of a block.
+template <uint32_t kRanks, typename Block>
+GRT_HD inline void ScatterChunk(Block& b, const Work& w, const Bulk& bulk, uint32_t index) {
+  char** const targets = b.Targets();
+  const uint64_t begin = ChunkBegin(w, bulk, index);
   CopyChunks<false, kRanks>(
       b, w, w.send1, [&](uint32_t p) { return w.in + InAt(w, p) + begin; }, [&](uint32_t p) { return targets[p]; },
-      [&](uint32_t p) { return ChunkBytes(w, *bulk, index, p); });
-  bulk->scattered = index + 1;
-  bulk->direct = direct;
-  return true;
+      [&](uint32_t p) { return ChunkBytes(w, bulk, index, p); });
 }
 
 // Staged data to the own output and to every target of the middle step.
@@ -392,11 +439,10 @@ GRT_APART GRT_HD void SpreadChunk(Block& b, const Work& w, char* out, const char
 
 // Phase 1's data of chunk `index` to where it belongs, without combining.
 template <uint32_t kRanks, typename Block>
-GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
-                              uint32_t index, bool arrives_direct) {
+GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk, uint32_t index) {
   const uint64_t begin = ChunkBegin(w, bulk, index);
   const bool shards = (w.flags & kTwoPhase) != 0;
-  if (!arrives_direct && !shards) {
+  if (!PlacesDirect(w) && !shards) {
     CopyChunks<true, kRanks>(
         b, w, w.receive1, [&](uint32_t p) { return StageAt(w, w.rank, channel, 0, p, bulk.base + index); },
         [&](uint32_t p) { return w.out + OutAt(w, p) + begin; },
@@ -414,136 +460,134 @@ GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const B
   CopyChunks<false, kRanks>(b, w, OthersMask(w), from, to, [&](uint32_t p) { return ChunkBytes(w, bulk, index, p); });
 }
 
+// Combines or places chunk `index`, and hands it on.
 template <typename T, uint32_t kRanks, typename Block>
-GRT_HD inline bool MiddleStep(Block& b, const Work& w, uint32_t channel, Bulk* whole, uint32_t index) {
-  const Bulk& bulk = *whole;
+GRT_HD inline void CombineChunk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk, uint32_t index) {
+  if ((w.flags & kReduces) == 0) {
+    PlaceChunk<kRanks>(b, w, channel, bulk, index);
+    return;
+  }
   const bool shards = (w.flags & kTwoPhase) != 0;
-  const bool arrives_direct =
-      !shards && !Reduces(w.kind) && (w.flags & kOffers) != 0 && w.offered != 0;
-  const bool looks = !arrives_direct || index + 1 == bulk.chunks;
-  bool ready = true;
-  uint32_t direct = 0;
-  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
-    if (looks && (w.receive1 >> p & 1) != 0 &&
-        (!IsStaged(w, channel, 0, p, bulk.base + index) ||
-         (!arrives_direct && !IsSigned(w, channel, bulk, p, index)))) {
-      ready = false;
-    }
-    if ((w.send2 >> p & 1) == 0) continue;
-    char* target = nullptr;
-    bool straight = false;
-    if (!FindTarget(w, channel, bulk, 1, p, index, &target, &straight)) ready = false;
-    b.SumTargets()[p] = target;
-    if (straight) direct |= 1u << p;
-  }
-  if (!b.All(ready)) return false;
-  if ((w.flags & kReduces) != 0) {
-    const uint64_t begin = ChunkBegin(w, bulk, index);
-    const uint64_t bytes = ChunkBytes(w, bulk, index, w.rank);
-    char* out = (w.flags & kWritesOutput) == 0
-                    ? nullptr
-                    : w.out + (shards ? OutAt(w, w.rank) : 0) + begin;
-    const uint32_t number = bulk.base + index;
-    // As many loads in flight for few ranks as for many.
-    ReduceChunk<T, kRanks, kMaxRanks / kRanks>(b, w, channel, number, begin, bytes, out);
-  } else {
-    PlaceChunk<kRanks>(b, w, channel, bulk, index, arrives_direct);
-  }
-  b.Sync();
-  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
-    // What was read is in registers or on its way out: the writer may have the slot.
-    if (!arrives_direct && (w.receive1 >> p & 1) != 0) {
-      StoreRelaxed(&FlagsAt(w, p, channel)->credit[0][w.rank], bulk.base + index + 1);
-    }
-  }
-  Announce(b, w, channel, whole, index + 1, direct);
-  return true;
+  const uint64_t begin = ChunkBegin(w, bulk, index);
+  const uint64_t bytes = ChunkBytes(w, bulk, index, w.rank);
+  char* out = (w.flags & kWritesOutput) == 0 ? nullptr : w.out + (shards ? OutAt(w, w.rank) : 0) + begin;
+  // As many loads in flight for few ranks as for many.
+  ReduceChunk<T, kRanks, kMaxRanks / kRanks>(b, w, channel, bulk.base + index, begin, bytes, out);
 }
 
 template <uint32_t kRanks, typename Block>
-GRT_HD inline bool GatherStep(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
-                              uint32_t index) {
-  if (w.receive2 == 0) return true;
-  const bool arrives_direct = (w.flags & kOffers) != 0 && w.offered != 0;
-  if (arrives_direct && index + 1 != bulk.chunks) return true;
-  bool ready = true;
-  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
-    if ((w.receive2 >> p & 1) != 0 && !IsStaged(w, channel, 1, p, bulk.base + index)) ready = false;
-  }
-  if (!b.All(ready)) return false;
-  if (arrives_direct) return true;
+GRT_HD inline void GatherChunk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk, uint32_t index) {
+  if (ArrivesDirect(w)) return;
   const uint64_t begin = ChunkBegin(w, bulk, index);
   CopyChunks<true, kRanks>(
       b, w, w.receive2, [&](uint32_t p) { return StageAt(w, w.rank, channel, 1, p, bulk.base + index); },
       [&](uint32_t p) { return w.out + OutAt(w, p) + begin; },
       [&](uint32_t p) { return ChunkBytes(w, bulk, index, p); });
-  b.Sync();
-  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
-    if ((w.receive2 >> p & 1) != 0) {
-      StoreRelaxed(&FlagsAt(w, p, channel)->credit[1][w.rank], bulk.base + index + 1);
-    }
-  }
+}
+
+template <uint32_t kRanks, typename Block>
+GRT_HD inline bool ScatterStep(Block& b, const Work& w, uint32_t channel, Bulk* bulk, uint32_t index) {
+  if (w.send1 == 0) return true;
+  if (!b.All(FindTargets(b, w, channel, *bulk, 0, w.send1, index, 0))) return false;
+  ScatterChunk<kRanks>(b, w, *bulk, index);
+  bulk->scattered = index + 1;
   return true;
 }
 
-// One step. pc = 3 * turn + {scatter, gather, middle}. What was scattered may be unannounced behind it, unless it was
-// not ready; then the next step is this block's too, or AnnounceScattered comes before it.
 template <typename T, uint32_t kRanks, typename Block>
-GRT_HD inline StepResult StepBulk(Block& b, const Work& w, uint32_t channel, Bulk* whole, uint32_t* pc) {
-  const Bulk& bulk = *whole;
-  const bool shards = (w.flags & kTwoPhase) != 0;
-  const uint32_t turns = bulk.chunks == 0 ? 0 : bulk.chunks + (shards ? 2 : 1) * kLookAhead;
-  const uint32_t turn = *pc / 3;
-  if (turn < turns) {
-    if (*pc == 0) {
-      TellDoing(b, w, channel, bulk.doing);
-      if (!b.All(MayBegin(b, w, channel, *StateAt(w, channel)))) return StepResult::kNotReady;
-    }
-    if (*pc == 0 && (w.flags & kOffers) != 0) {
-      const uint32_t writers = shards ? w.receive2 : w.receive1;
-      for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
-        if ((writers >> p & 1) != 0) {
-          StoreLine(&FlagsAt(w, p, channel)->offer[w.rank], w.offered, FlagsOf(bulk.number, w.signature));
-        }
-      }
-    }
-    bool ready = true;
-    switch (*pc % 3) {
-      case 0:
-        if (turn < bulk.chunks) ready = ScatterStep<kRanks>(b, w, channel, whole, turn);
-        break;
-      case 1: {
-        const uint32_t index = turn - 2 * kLookAhead;
-        if (shards && turn >= 2 * kLookAhead && index < bulk.chunks) ready = GatherStep<kRanks>(b, w, channel, bulk, index);
-        break;
-      }
-      default: {
-        const uint32_t index = turn - kLookAhead;
-        if (turn >= kLookAhead && index < bulk.chunks) ready = MiddleStep<T, kRanks>(b, w, channel, whole, index);
-        if (ready) AnnounceScattered(b, w, channel, whole);
-      }
-    }
-    if (!ready) {
-      AnnounceScattered(b, w, channel, whole);
-      return StepResult::kNotReady;
-    }
-    ++*pc;
-    return StepResult::kAdvanced;
-  }
+GRT_HD inline bool MiddleStep(Block& b, const Work& w, uint32_t channel, Bulk* bulk, uint32_t index) {
+  const bool there = HasScattered(b, w, channel, *bulk, index, 0);
+  if (!b.All(FindTargets(b, w, channel, *bulk, 1, w.send2, index, 0) && there)) return false;
+  CombineChunk<T, kRanks>(b, w, channel, *bulk, index);
+  b.Sync();
+  if (!PlacesDirect(w)) GiveBack(b, w, channel, *bulk, 0, index, 0);
+  Announce(b, w, channel, bulk, index + 1);
+  return true;
+}
+
+template <uint32_t kRanks, typename Block>
+GRT_HD inline bool GatherStep(Block& b, const Work& w, uint32_t channel, const Bulk& bulk, uint32_t index) {
+  if (w.receive2 == 0) return true;
+  if (ArrivesDirect(w) && index + 1 != bulk.chunks) return true;
+  if (!b.All(HasSums(b, w, channel, bulk, index, 0))) return false;
+  if (ArrivesDirect(w)) return true;
+  GatherChunk<kRanks>(b, w, channel, bulk, index);
+  b.Sync();
+  GiveBack(b, w, channel, bulk, 1, index, 0);
+  return true;
+}
+
+// How many turns there are.
+GRT_HD inline uint32_t TurnsOf(const Work& w, const Bulk& bulk) {
+  return bulk.chunks == 0 ? 0 : bulk.chunks + ((w.flags & kTwoPhase) != 0 ? 2 : 1) * kLookAhead;
+}
+
+// Tells the writers where this rank's output may be written directly.
+template <typename Block>
+GRT_HD inline void TellOffer(Block& b, const Work& w, uint32_t channel, const Bulk& bulk) {
+  if ((w.flags & kOffers) == 0) return;
+  const uint32_t writers = (w.flags & kTwoPhase) != 0 ? w.receive2 : w.receive1;
+  ForRanks(b, w, 0, [&](uint32_t p) {
+    if ((writers >> p & 1) == 0) return;
+    StoreLine(&FlagsAt(w, p, channel)->offer[w.rank], w.offered, FlagsOf(bulk.number, w.signature));
+  });
+}
+
+// The end of a channel.
+template <typename Block>
+GRT_HD inline void FinishBulk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk) {
   b.Sync();  // all threads have read the counters
-  for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
-    if ((CreditMask(w) >> p & 1) == 0) continue;
+  ForRanks(b, w, 0, [&](uint32_t p) {
+    if ((CreditMask(w) >> p & 1) == 0) return;
     ChannelFlags* flags = FlagsAt(w, p, channel);
     StoreRelaxed(&flags->credit[0][w.rank], bulk.base + bulk.chunks);
     StoreRelaxed(&flags->credit[1][w.rank], bulk.base + bulk.chunks);
-  }
+  });
   if (b.Thread() == 0) {
     ChannelState* state = StateAt(w, channel);
     state->chunks = bulk.base + bulk.chunks;
     state->bulks = bulk.number;
     state->signature = w.signature;
   }
-  return StepResult::kDone;
+}
+
+// One step. pc = 3 * turn + {scatter, gather, middle}. What was scattered may be unannounced behind it, unless it was
+// not ready; then the next step is this block's too, or AnnounceScattered comes before it.
+template <typename T, uint32_t kRanks, typename Block>
+GRT_HD inline StepResult StepBulk(Block& b, const Work& w, uint32_t channel, Bulk* bulk, uint32_t* pc) {
+  const bool shards = (w.flags & kTwoPhase) != 0;
+  const uint32_t turn = *pc / 3;
+  if (turn >= TurnsOf(w, *bulk)) {
+    FinishBulk(b, w, channel, *bulk);
+    return StepResult::kDone;
+  }
+  if (*pc == 0) {
+    TellDoing(b, w, channel, bulk->doing);
+    if (!b.All(MayBegin(b, w, channel, *StateAt(w, channel)))) return StepResult::kNotReady;
+    TellOffer(b, w, channel, *bulk);
+  }
+  bool ready = true;
+  switch (*pc % 3) {
+    case 0:
+      if (turn < bulk->chunks) ready = ScatterStep<kRanks>(b, w, channel, bulk, turn);
+      break;
+    case 1: {
+      const uint32_t index = turn - 2 * kLookAhead;
+      if (shards && turn >= 2 * kLookAhead && index < bulk->chunks) ready = GatherStep<kRanks>(b, w, channel, *bulk, index);
+      break;
+    }
+    default: {
+      const uint32_t index = turn - kLookAhead;
+      if (turn >= kLookAhead && index < bulk->chunks) ready = MiddleStep<T, kRanks>(b, w, channel, bulk, index);
+      if (ready) AnnounceScattered(b, w, channel, bulk);
+    }
+  }
+  if (!ready) {
+    AnnounceScattered(b, w, channel, bulk);
+    return StepResult::kNotReady;
+  }
+  ++*pc;
+  return StepResult::kAdvanced;
 }
 
 }  // namespace gordian::runtime::cuda

@@ -10,12 +10,28 @@ namespace gordian::runtime::cuda {
 
 inline constexpr uint32_t kCarrierThreads = 512;
 
+// All warps of a block but the first.
+class DeviceRest {
+ public:
+  __device__ DeviceRest(char** targets, char** sum_targets) : targets_(targets), sum_targets_(sum_targets) {}
+  __device__ uint32_t Thread() const { return threadIdx.x - 32; }
+  __device__ uint32_t Threads() const { return blockDim.x - 32; }
+  // Barrier 0 is the block's.
+  __device__ void Sync() { asm volatile("bar.sync 1, %0;" ::"r"(Threads()) : "memory"); }
+  __device__ char** Targets() { return targets_; }
+  __device__ char** SumTargets() { return sum_targets_; }
+
+ private:
+  char **const targets_, **const sum_targets_;
+};
+
 class DeviceBlock {
  public:
   struct Shared {
     alignas(16) Work entry;
     alignas(16) Work own;
     char* targets[2][kMaxRanks];
+    bool straight[2][kMaxRanks];
     HelpRoom room;
     uint64_t least[kCarrierThreads / 32];
     uint32_t word;
@@ -45,6 +61,8 @@ class DeviceBlock {
   }
   __device__ char** Targets() { return shared_.targets[0]; }
   __device__ char** SumTargets() { return shared_.targets[1]; }
+  __device__ bool* Straight(uint32_t phase) { return shared_.straight[phase]; }
+  __device__ DeviceRest Rest() { return {Targets(), SumTargets()}; }
   __device__ HelpRoom* Room() { return &shared_.room; }
   __device__ Work& Own() { return shared_.own; }
   // Nanoseconds on a clock that all blocks of the device share.

@@ -34,6 +34,7 @@
 #include <type_traits>
 
 #include "runtime/cuda/bulk_device.h"
+#include "runtime/cuda/bulk_run_device.h"
 #include "runtime/cuda/ll_device.h"
 #include "runtime/cuda/work.h"
 
@@ -589,9 +590,17 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
       done = CarryOn(polls, stall, [&] { return StepAny(b, w, channel, &pc); });
     }
   } else {
-    // Nobody else has the channel: it stays so while others are helped.
-    Bulk bulk = BulkOf(w, channel);
-    done = CarryOn(polls, stall, [&] { return StepBulk<T, kRanks>(b, w, channel, &bulk, &pc); });
+    // Nobody else has the channel: it stays so while others are helped. What a helper has left in the middle of a turn is gone on with
+    // by steps to the next one.
+    done = CarryOn(polls, stall, [&] { return pc % 3 == 0 ? StepResult::kDone : StepAny(b, w, channel, &pc); });
+    uint32_t tries = 0, round = 0, looks = polls;
+    done = done && RunBulk<T, kRanks>(b, w, channel, pc / 3, [&] {
+      tries += 2;
+      if (tries < looks) return true;
+      tries = 0;
+      looks = stall(round++);
+      return looks != 0;
+    });
   }
   if (done) CountFinished(b, h);
 }

@@ -4,10 +4,16 @@
 
 namespace gordian::runtime::cuda {
 
+namespace {
+
+constexpr uint64_t kLeastChunk = 8 << 10;
+// Larger ones gain nothing: the first and the last one pass alone.
+constexpr uint64_t kMostChunk = 64 << 10;
+
+}  // namespace
+
 PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channels,
                   uint32_t bulk_channels, uint32_t phases, uint64_t stage_bytes) {
-  constexpr uint64_t kLeastChunk = 8 << 10;
-  constexpr uint64_t kMostChunk = 128 << 10;
   PortLayout port;
   port.line_channels = static_cast<uint16_t>(line_channels);
   // The whole is as large for any number of ranks.
@@ -218,7 +224,10 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
     w.part = RoundUp((w.block_bytes + w.channels - 1) / w.channels, 16);
     // Chunks of a part are alike: a short one at its end costs as many fences as a whole one.
     const uint64_t split = RoundUp((w.part + t.chunks_per_channel - 1) / t.chunks_per_channel, 16);
-    const uint64_t most = std::min<uint64_t>(std::max<uint64_t>(split, 8 << 10), w.port.chunk_bytes);
+    // In two phases what is scattered is given back in the middle of a turn, long before its slot is needed: fewer and larger ones cost
+    // no wait, and a turn's fence and waits are paid for by more. In one phase they would.
+    if (two_phase && w.port.chunk_bytes < kMostChunk) w.flags |= kLargeChunks;
+    const uint64_t most = std::min({std::max(split, kLeastChunk), uint64_t{SlotBytes(w)}, kMostChunk});
     const uint64_t chunks = std::max<uint64_t>((w.part + most - 1) / most, 1);
     w.chunk = static_cast<uint32_t>(std::max<uint64_t>(RoundUp((w.part + chunks - 1) / chunks, 16), 16));
     w.part_chunks = static_cast<uint32_t>((w.part + w.chunk - 1) / w.chunk);

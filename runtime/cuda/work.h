@@ -31,10 +31,11 @@ inline constexpr uint32_t kLineBytes = 8;      // of an LL line's 16: data
 // LL128: what a warp moves at once, eight lines of 128 bytes.
 inline constexpr uint32_t kTileBytes = 960;    // data
 inline constexpr uint32_t kTileWire = 1024;    // with flags
-inline constexpr uint32_t kStageSlots = 4;     // chunks of a channel and peer under way at once
-inline constexpr uint32_t kLookAhead = 1;      // chunks that a phase is ahead of the next; < kStageSlots
-// Operations that a member may be ahead of another and still be told what that one waits for: two by LL and
-// four by bulk where data passes between them.
+inline constexpr uint32_t kStageSlots = 4;     // chunks of a channel and peer under way at once, at most
+inline constexpr uint32_t kFewSlots = 2;       // of an operation that has larger ones instead: SlotsOf
+inline constexpr uint32_t kLookAhead = 1;      // chunks that a phase is ahead of the next; < kFewSlots
+// Operations that a member may be ahead of another and still be told what that one waits for: two, by LL or
+// by bulk, where data passes between them.
 inline constexpr uint32_t kDoingSlots = 8;
 
 // At the start of a communicator's region, in each member's heap.
@@ -117,6 +118,7 @@ enum WorkFlags : uint16_t {
   kOffers = 64,         // receivers tell where they may be written directly (zero copy)
   kRootless = 128,      // two-phase: the root has no shard
   kTiles = 256,         // LL128
+  kLargeChunks = 512,   // bulk: kFewSlots, each as large as two of the others
 };
 
 // What a kernel gets, and an entry of the list that stalled kernels help from.
@@ -134,7 +136,7 @@ struct alignas(16) Work {
   uint64_t out_stride;   // from where one peer's block is placed to the next one's
   uint64_t offered;      // output - own region + 1, modulo 2^64; 0: peers cannot reach it
   uint64_t part;         // of each block, by channel: bytes if bulk, else lines or tiles
-  uint32_t chunk;        // bytes moved by a bulk step, at most; <= port.chunk_bytes
+  uint32_t chunk;        // bytes moved by a bulk step, at most; <= SlotBytes
   uint32_t part_chunks;  // chunks of a whole part
   uint32_t order_key;    // operations with one key are carried in their order on the stream
   uint16_t channels;
@@ -233,12 +235,20 @@ GRT_HD inline char* TileLaneAt(const Work& w, uint32_t owner, uint32_t channel, 
   return w.base[owner] + w.port.tiles_at + lane * (uint64_t{w.port.tiles_per_lane} * kTileWire);
 }
 
+// Bulk: staging of a channel for one peer, of one phase, is cut in so many slots, by operation.
+GRT_HD inline uint32_t SlotsOf(const Work& w) { return (w.flags & kLargeChunks) != 0 ? kFewSlots : kStageSlots; }
+GRT_HD inline uint32_t SlotBytes(const Work& w) { return w.port.chunk_bytes * (kStageSlots / SlotsOf(w)); }
+// What its reader must have consumed before chunk `number` may be written, of an operation whose first one is `base`. A
+// collective's first ones may lie across slots of another size, which the operation before it has left; no transfer's do.
+GRT_HD inline uint32_t Wanted(const Work& w, uint32_t base, uint32_t number) {
+  const bool first = (w.flags & kPair) == 0 && number - base < SlotsOf(w);
+  return first ? base : number + 1 - SlotsOf(w);
+}
 GRT_HD inline char* StageAt(const Work& w, uint32_t owner, uint32_t channel, uint32_t phase,
                             uint32_t writer, uint32_t chunk_number) {
-  const uint64_t stage =
-      ((uint64_t{channel} * w.port.phases + phase) * (w.ranks - 1) + PeerPlace(owner, writer)) * kStageSlots +
-      chunk_number % kStageSlots;
-  return w.base[owner] + w.port.stage_at + stage * w.port.chunk_bytes;
+  const uint64_t lane = (uint64_t{channel} * w.port.phases + phase) * (w.ranks - 1) + PeerPlace(owner, writer);
+  return w.base[owner] + w.port.stage_at + lane * (uint64_t{kStageSlots} * w.port.chunk_bytes) +
+         chunk_number % SlotsOf(w) * SlotBytes(w);
 }
 
 GRT_HD inline uint32_t OthersMask(const Work& w) { return ((1u << w.ranks) - 1) & ~(1u << w.rank); }

@@ -124,6 +124,8 @@ class HostBlock {
   void Ending() {}
   char** Targets() { return targets_[0]; }
   char** SumTargets() { return targets_[1]; }
+  bool* Straight(uint32_t phase) { return straight_[phase]; }
+  HostBlock& Rest() { return *this; }
   HelpRoom* Room() { return &room_; }
   Work& Own() { return own_; }
   uint64_t Now() const { return fibers_->Clock(); }
@@ -142,6 +144,7 @@ class HostBlock {
   Work entry_, own_;
   bool together_ = false;
   char* targets_[2][kMaxRanks];
+  bool straight_[2][kMaxRanks];
   HelpRoom room_ = {};
 };
 

@@ -202,7 +202,7 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
           const uint32_t phases = (first.flags & kTwoPhase) != 0 ? 1 : first.port.phases;
           EXPECT_LE(first.part, (first.flags & kTiles) != 0 ? first.port.tiles_per_lane * phases : first.port.lines_per_lane);
         } else {
-          EXPECT_LE(first.chunk, first.port.chunk_bytes);
+          EXPECT_LE(first.chunk, SlotBytes(first));
         }
       }
     }
