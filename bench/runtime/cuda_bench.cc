@@ -12,7 +12,7 @@
 //
 // bytes: of the larger of a rank's two buffers. A sample is a batch of calls between two events, behind a
 // tiny all-reduce of the same library that brings the ranks together; of each sample the slowest rank
-// counts. Columns in microseconds a call. staged: buffers of cudaMalloc; direct: outputs in memory that
+// counts. Columns in microseconds a call; host: what a call takes rank 0's host, of NCCL and staged. staged: buffers of cudaMalloc; direct: outputs in memory that
 // peers write. Every size is checked, on the device, all elements.
 //
 // --try: a line a size for each, with these thresholds (the options' names) instead of the others, of the same run.
@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -251,7 +252,9 @@ class Bench {
   float Sample(const std::function<void()>& align, const std::function<void()>& call, int batch) {
     align();
     Must(cudaEventRecord(begin_, stream_));
+    const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < batch; ++i) call();
+    host_us_ = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() / batch;
     Must(cudaEventRecord(end_, stream_));
     Must(cudaStreamSynchronize(stream_));
     float ms = 0;
@@ -286,13 +289,17 @@ class Bench {
     return bad;
   }
 
+  static double Median(std::vector<double> values) {
+    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+    return values[values.size() / 2];
+  }
   static int BatchFor(uint64_t bytes) { return bytes <= 1 << 20 ? 10 : bytes <= 16 << 20 ? 2 : 1; }
 
   void Compare() {
     StartNccl();
     if (o_.windows) StartWindows();
     if (p_.rank() == 0) {
-      printf("# staged/nccl direct/nccl  kind                bytes |  nccl median p1 p99 |  staged median p1 p99 | direct median p1 p99 | results%s\n",
+      printf("# staged/nccl direct/nccl  kind                bytes |  nccl median p1 p99 |  staged median p1 p99 | direct median p1 p99 | results | host%s\n",
              o_.windows ? " | direct/windows, windows median p1 p99" : "");
     }
     for (int k = 1; k <= kPairs; ++k) {
@@ -312,12 +319,13 @@ class Bench {
           std::function<void()> align, call;
           float* out;
           std::vector<float> us;
+          std::vector<double> host_us;
         };
         const auto call = [&](bool ours, float* out) {
           if (k >= kExchange) return CallPairs(ours, k == kPairs, count, in_, out);
           ours ? CallOurs(kind, count, root, in_, out) : CallNccl(kind, count, root, in_, out);
         };
-        std::vector<Contender> all = {{align_nccl, [&] { call(false, out_); }, out_, {}}};
+        std::vector<Contender> all = {{align_nccl, [&] { call(false, out_); }, out_, {}, {}}};
         for (const auto& one : o_.tries) {
           for (float* out : {out_, direct_}) {
             all.push_back({align_ours,
@@ -326,10 +334,11 @@ class Bench {
                              call(true, out);
                            },
                            out,
+                           {},
                            {}});
           }
         }
-        if (o_.windows) all.push_back({align_nccl, [&] { CallNccl(kind, count, root, window_in_, window_out_); }, window_out_, {}});
+        if (o_.windows) all.push_back({align_nccl, [&] { CallNccl(kind, count, root, window_in_, window_out_); }, window_out_, {}, {}});
         for (Contender& c : all) {
           Must(cudaMemsetAsync(c.out, 0x7f, OutputCount(kind, count, static_cast<uint32_t>(p_.ranks())) * 4, stream_));
           Must(cudaStreamSynchronize(stream_));
@@ -344,6 +353,7 @@ class Bench {
           for (size_t i = 0; i < all.size(); ++i) {
             Contender& c = all[(i + static_cast<size_t>(s)) % all.size()];
             c.us.push_back(Sample(c.align, c.call, batch));
+            c.host_us.push_back(host_us_);
           }
           if (s % 50 == 49) p_.At("%s of %lu bytes, sample %d", kNames[k], bytes, s);
         }
@@ -357,9 +367,9 @@ class Bench {
         }
         for (size_t i = 0; p_.rank() == 0 && i < o_.tries.size(); ++i) {
           const Times &nccl = times[0], &staged = times[1 + i * 2], &direct = times[2 + i * 2], &windows = times.back();
-          printf("%6.3f %6.3f  %-14s %12lu | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | right",
+          printf("%6.3f %6.3f  %-14s %12lu | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | right | host %.1f %.1f",
                  staged.median / nccl.median, direct.median / nccl.median, kNames[k], bytes, nccl.median, nccl.p1,
-                 nccl.p99, staged.median, staged.p1, staged.p99, direct.median, direct.p1, direct.p99);
+                 nccl.p99, staged.median, staged.p1, staged.p99, direct.median, direct.p1, direct.p99, Median(all[0].host_us), Median(all[1 + i * 2].host_us));
           if (o_.windows) printf(" | %6.3f %9.2f %9.2f %9.2f", direct.median / windows.median, windows.median, windows.p1, windows.p99);
           printf("%s%s\n", o_.tries[i].first.empty() ? "" : " | ", o_.tries[i].first.c_str());
           fflush(stdout);
@@ -374,6 +384,7 @@ class Bench {
   std::unique_ptr<Communicator> comm_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  double host_us_ = 0;  // of the last sample: what a call takes on the host
   float *in_ = nullptr, *out_ = nullptr, *direct_ = nullptr, *tiny_ = nullptr;
   float *window_in_ = nullptr, *window_out_ = nullptr;
   uint64_t* wrong_ = nullptr;

@@ -4,15 +4,18 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <vector>
 
 #include "runtime/cuda/device_block.h"
 
 namespace gordian::runtime::cuda {
 namespace {
 
-// Blocks of LL128 are smaller and have more registers: a warp holds the tiles of three peers.
+// Blocks of LL128 are smaller and have more registers: a warp holds the tiles of three peers. Any two blocks fit a multiprocessor
+// together, whatever kernels they are of (places.h): each of its four quarters has 16,384 registers, of which two warps of 128 a thread
+// take as much as four of 64. Ten warps of 96 would fit beside each other, and not beside a block by bulk.
 template <typename Way>
-constexpr uint32_t kThreadsOf = std::is_same_v<Way, TileWay> ? 320 : kCarrierThreads;
+constexpr uint32_t kThreadsOf = std::is_same_v<Way, TileWay> ? 256 : kCarrierThreads;
 
 // The channels of a block: the `first` of them, and every `stride`th behind it (places.h), one after the other. All ranks' blocks go through
 // theirs upwards, so the least channel that is unfinished anywhere is carried everywhere.
@@ -38,27 +41,44 @@ __global__ void __launch_bounds__(kThreadsOf<Way>, 2)
   RunChannels<T, Way, kRanks>(&shared, work, help, blockIdx.x, gridDim.x);
 }
 
-// What goes on side by side, a group's send and receive say: the blocks of both in one grid, in turns.
-template <typename Way, uint32_t kRanks>
+template <uint32_t kMost>
+struct Several {
+  Work work[kMost];
+  char* renamed[kMost];  // of each: HelpList::renamed
+};
+
+// What goes on side by side, a group's sends and receives say. A block's shares (shares.h) are every so many'th one.
+template <typename Way, uint32_t kRanks, uint32_t kMost>
 __global__ void __launch_bounds__(kThreadsOf<Way>, 2)
-    CarrierOfTwo(const __grid_constant__ Work first, const __grid_constant__ Work second,
-                 const __grid_constant__ HelpList help, char* second_renamed) {
+    CarrierOfSeveral(const __grid_constant__ Several<kMost> several, const __grid_constant__ HelpList help) {
   __shared__ DeviceBlock::Shared shared;
   __shared__ Work work;
-  const uint32_t which = blockIdx.x % 2, channel = blockIdx.x / 2;
-  if (channel >= (which == 0 ? first : second).channels) return;
-  const auto* from = reinterpret_cast<const uint32_t*>(which == 0 ? &first : &second);
-  for (uint32_t i = threadIdx.x; i < sizeof(Work) / 4; i += blockDim.x) reinterpret_cast<uint32_t*>(&work)[i] = from[i];
-  HelpList own = help;
-  own.id += which;
-  if (which == 1) own.renamed = second_renamed;
-  __syncthreads();
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-  RunChannels<MoveOnly, Way, kRanks>(&shared, work, own, channel, gridDim.x / 2);
+  __shared__ HelpList own;
+  __shared__ OwnShares shares;
+  const auto copy = [](void* to, const void* from, uint32_t words) {
+    for (uint32_t i = threadIdx.x; i < words; i += blockDim.x) static_cast<uint32_t*>(to)[i] = static_cast<const uint32_t*>(from)[i];
+  };
+  const uint32_t operations = help.last - help.first + 1, count = SharesOf(help.channels, operations);
+  for (uint32_t at = blockIdx.x; at < count; at += gridDim.x) {
+    const bool first = at == blockIdx.x;
+    if (first) copy(&own, &help, sizeof own / 4);
+    __syncthreads();  // all are through with what the block shares
+    const Share share = ShareAt(help.channels, operations, at);
+    copy(&work, several.work + share.operation, sizeof work / 4);
+    if (threadIdx.x == 0) {
+      own.id = help.first + share.operation;
+      own.renamed = several.renamed[share.operation];
+      own.shares = &shares;
+      shares = {several.work, several.renamed, at, gridDim.x, count};
+    }
+    __syncthreads();
+    if (first) asm volatile("griddepcontrol.wait;" ::: "memory");
+    DeviceBlock block(&shared, share.channel, at + gridDim.x >= count);
+    Carry<MoveOnly, Way, kRanks>(block, work, own);
+  }
 }
 
 using Kernel = void (*)(Work, HelpList);
-using KernelOfTwo = void (*)(Work, Work, HelpList, char*);
 constexpr int kTypes = 5;     // with code of their own
 constexpr int kVariants = 9;  // LL, LL128, bulk: each for up to 2, 4, 8 ranks
 
@@ -106,22 +126,24 @@ Kernel KernelOf(int type, int variant) {
   }
 }
 
-int WayOf(const Work& work) { return (work.flags & kBulk) != 0 ? 2 : (work.flags & kTiles) != 0 ? 1 : 0; }
-int VariantOf(const Work& work) { return WayOf(work) * 3 + (work.ranks <= 2 ? 0 : work.ranks <= 4 ? 1 : 2); }
-
-template <typename Way>
-KernelOfTwo TwoForRanks(int variant) {
-  return variant == 0 ? CarrierOfTwo<Way, 2> : variant == 1 ? CarrierOfTwo<Way, 4> : CarrierOfTwo<Way, kMaxRanks>;
+int SizeClassOf(const Work& work) { return work.ranks <= 2 ? 0 : work.ranks <= 4 ? 1 : 2; }
+int VariantOf(const Work& work) {
+  // A pair is two ranks, among however many. By LL words have their places in registers by the numbers of ranks.
+  const bool pair = (work.flags & kPair) != 0 && WayOf(work) != 0;
+  return static_cast<int>(WayOf(work)) * 3 + (pair ? 0 : SizeClassOf(work));
 }
-KernelOfTwo TwoOf(int variant) {
-  switch (variant / 3) {
-    case 0:
-      return TwoForRanks<LineWay>(variant % 3);
-    case 1:
-      return TwoForRanks<TileWay>(variant % 3);
-    default:
-      return TwoForRanks<BulkWay>(variant % 3);
-  }
+
+// As many operations as a rank of that many has sends and receives.
+template <typename Way, uint32_t kRanks>
+const void* SeveralForRanks() {
+  return reinterpret_cast<const void*>(&CarrierOfSeveral<Way, std::is_same_v<Way, LineWay> ? kRanks : 2, 2 * (kRanks - 1)>);
+}
+template <typename Way>
+const void* SeveralOf(int size) {
+  return size == 0 ? SeveralForRanks<Way, 2>() : size == 1 ? SeveralForRanks<Way, 4>() : SeveralForRanks<Way, kMaxRanks>();
+}
+const void* SeveralOf(int way, int size) {
+  return way == 0 ? SeveralOf<LineWay>(size) : way == 1 ? SeveralOf<TileWay>(size) : SeveralOf<BulkWay>(size);
 }
 
 Kernel Choose(const Work& work) {
@@ -163,10 +185,10 @@ cudaError_t PreloadCarriers(cudaStream_t stream) {
       if (error != cudaSuccess) return error;
     }
   }
-  char* renamed = nullptr;
-  void* of_two[] = {&nothing, &nothing, &none, &renamed};
+  Several<kOfOneKernel> no_works = {};
+  void* of_several[] = {&no_works, &none};
   for (int variant = 0; variant < kVariants; ++variant) {
-    const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void*>(TwoOf(variant)), dim3(2), dim3(32), of_two, 0, stream);
+    const cudaError_t error = cudaLaunchKernel(SeveralOf(variant / 3, variant % 3), dim3(1), dim3(32), of_several, 0, stream);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
@@ -174,15 +196,11 @@ cudaError_t PreloadCarriers(cudaStream_t stream) {
 
 namespace {
 
-uint32_t BlocksOfTwo(const Work& first, const Work& second) { return 2u * std::max(first.channels, second.channels); }
-uint32_t ThreadsOfTwo(const Work& first, const Work& second) { return std::max(ThreadsFor(first), ThreadsFor(second)); }
-
-// Registers are what blocks need, and all blocks of a way have as many a thread.
-uint32_t ThreadsOfPlace(const Work& work) { return WayOf(work) == 1 ? kThreadsOf<TileWay> : kCarrierThreads; }
-uint32_t PlacesOf(uint32_t blocks, const Work& work, uint32_t threads) {
-  return (blocks * threads + ThreadsOfPlace(work) - 1) / ThreadsOfPlace(work);
+uint32_t ThreadsOf(const std::vector<const Work*>& works) {
+  uint32_t threads = 0;
+  for (const Work* work : works) threads = std::max(threads, ThreadsFor(*work));
+  return threads;
 }
-uint32_t BlocksIn(uint32_t places, const Work& work, uint32_t threads) { return std::max(places * ThreadsOfPlace(work) / threads, 1u); }
 
 // `early`: see LaunchCarrier.
 cudaError_t Launch(const void* kernel, uint32_t blocks, uint32_t threads, void** arguments, bool early, cudaStream_t stream) {
@@ -203,27 +221,43 @@ cudaError_t Launch(const void* kernel, uint32_t blocks, uint32_t threads, void**
 cudaError_t LaunchCarrier(const Work& work, const HelpList& help, uint32_t places, bool early, cudaStream_t stream) {
   void* arguments[] = {const_cast<Work*>(&work), const_cast<HelpList*>(&help)};
   const uint32_t threads = ThreadsFor(work);
-  return Launch(reinterpret_cast<const void*>(Choose(work)), std::min<uint32_t>(work.channels, BlocksIn(places, work, threads)),
-                threads, arguments, early, stream);
+  return Launch(reinterpret_cast<const void*>(Choose(work)), std::min<uint32_t>(work.channels, places), threads, arguments, early,
+                stream);
 }
 
-uint32_t PlacesFor(const Work& work) { return PlacesOf(work.channels, work, ThreadsFor(work)); }
+uint32_t PlacesFor(const Work& work) { return work.channels; }
 
-bool CanLaunchTwo(const Work& first, const Work& second) {
-  return ((first.flags | second.flags) & kReduces) == 0 && VariantOf(first) == VariantOf(second);
-}
-uint32_t PlacesForTwo(const Work& first, const Work& second) {
-  return PlacesOf(BlocksOfTwo(first, second), first, ThreadsOfTwo(first, second));
+uint32_t PlacesForSeveral(const std::vector<const Work*>& works) {
+  uint32_t shares = 0;
+  for (const Work* work : works) shares += work->channels;
+  return shares;
 }
 
-cudaError_t LaunchTwo(const Work& first, const Work& second, const HelpList& help, const HelpList& second_help, uint32_t places,
-                      cudaStream_t stream) {
-  char* renamed = second_help.renamed;
-  void* arguments[] = {const_cast<Work*>(&first), const_cast<Work*>(&second), const_cast<HelpList*>(&help), &renamed};
-  const uint32_t threads = ThreadsOfTwo(first, second);
-  // As many of each.
-  const uint32_t blocks = std::min(BlocksOfTwo(first, second), std::max(BlocksIn(places, first, threads) / 2, 1u) * 2);
-  return Launch(reinterpret_cast<const void*>(TwoOf(VariantOf(first))), blocks, threads, arguments, true, stream);
+namespace {
+
+template <uint32_t kMost>
+cudaError_t LaunchOf(const std::vector<const Work*>& works, const std::vector<HelpList>& entries, const HelpList& kernel,
+                     uint32_t places, cudaStream_t stream) {
+  if (works.size() > kMost) return cudaErrorInvalidValue;
+  Several<kMost> several;  // of the others nothing is read
+  for (size_t i = 0; i < works.size(); ++i) {
+    several.work[i] = *works[i];
+    several.renamed[i] = entries[i].renamed;
+  }
+  void* arguments[] = {&several, const_cast<HelpList*>(&kernel)};
+  const Work& work = *works.front();
+  return Launch(SeveralOf(static_cast<int>(WayOf(work)), SizeClassOf(work)), std::min(PlacesForSeveral(works), places),
+                ThreadsOf(works), arguments, true, stream);
+}
+
+}  // namespace
+
+cudaError_t LaunchSeveral(const std::vector<const Work*>& works, const std::vector<HelpList>& entries, const HelpList& kernel,
+                          uint32_t places, cudaStream_t stream) {
+  const int size = SizeClassOf(*works.front());
+  return size == 0   ? LaunchOf<2>(works, entries, kernel, places, stream)
+         : size == 1 ? LaunchOf<6>(works, entries, kernel, places, stream)
+                     : LaunchOf<kOfOneKernel>(works, entries, kernel, places, stream);
 }
 
 }  // namespace gordian::runtime::cuda

@@ -6,6 +6,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <vector>
+
 #include "runtime/cuda/help_device.h"
 #include "runtime/cuda/work.h"
 
@@ -23,13 +25,12 @@ uint32_t PlacesFor(const Work& work);
 // Not on a captured stream.
 cudaError_t LaunchCarrier(const Work& work, const HelpList& help, uint32_t places, bool early, cudaStream_t stream);
 
-// Whether one kernel may carry both, side by side: the way of carrying is the same, and neither reduces.
-bool CanLaunchTwo(const Work& first, const Work& second);
-uint32_t PlacesForTwo(const Work& first, const Work& second);
-// Enqueues one kernel for both, `help` and `second_help` after HelpStream::Join. Blocks of the two come onto the device in turns: of
-// each as many as fit, so that where one multiprocessor is free both go on.
-cudaError_t LaunchTwo(const Work& first, const Work& second, const HelpList& help, const HelpList& second_help, uint32_t places,
-                      cudaStream_t stream);
+// Several sends and receives of one communicator, carried in one way, in one kernel, side by side; not more than its other members
+// times two. Each block carries channels of any of them (shares.h), as many as there are places for.
+uint32_t PlacesForSeveral(const std::vector<const Work*>& works);
+// `entries`: as published; `kernel`: of HelpStream::Join.
+cudaError_t LaunchSeveral(const std::vector<const Work*>& works, const std::vector<HelpList>& entries, const HelpList& kernel,
+                          uint32_t places, cudaStream_t stream);
 
 }  // namespace gordian::runtime::cuda
 

@@ -91,7 +91,7 @@ class DeviceBlock {
     return least;
   }
   // A copy of an operation in the device's memory, until the next call; if not `anew`, it is the same as the last.
-  __device__ const Work& Fetch(const Work* entry, bool anew) {
+  __device__ Work& Fetch(const Work* entry, bool anew) {
     __syncthreads();
     if (!anew) return shared_.entry;
     const auto* from = reinterpret_cast<const uint32_t*>(entry);

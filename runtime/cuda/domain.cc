@@ -17,6 +17,8 @@ constexpr uint64_t kAlignment = 256;
 // Of 512 threads with 64 registers, two fit a multiprocessor; the smallest device with NVLink that this is
 // for has 132 of them.
 constexpr uint32_t kResidentBlocks = 264;
+// A group's kernel may have as many blocks as the kernels of so many operations.
+constexpr uint32_t kGroupKernels = 2;
 
 }  // namespace
 
@@ -351,28 +353,37 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     if (Status s = Cuda(AwaitBefore(op), "ordering an operation behind others"); !s.ok()) return s;
   }
   std::map<GraphOrder*, std::vector<cudaStream_t>> ordered;
-  for (size_t i = 0; i < operations->size(); ++i) {
-    Queued& op = (*operations)[i];
-    Queued* const next = i + 1 < operations->size() ? &(*operations)[i + 1] : nullptr;
-    const bool two = next != nullptr && GoTogether(op, *next);
-    cudaError_t e = op.amid ? AwaitBefore(op) : cudaSuccess;
-    if (two) op.list->Join(&op.help, &next->help);
+  for (size_t begin = 0, end = 0; begin < operations->size(); begin = end) {
+    end = Together(*operations, begin);
+    const Queued& first = (*operations)[begin];
+    cudaError_t e = first.amid ? AwaitBefore(first) : cudaSuccess;
     uint32_t places = 0;
-    if (e == cudaSuccess) {
-      places = PlacesOn(op.stream, two ? PlacesForTwo(op.work, next->work) : PlacesFor(op.work));
-      e = two ? LaunchTwo(op.work, next->work, op.help, next->help, places, op.stream)
-              : LaunchCarrier(op.work, op.help, places, true, op.stream);
-    }
+    if (e == cudaSuccess) e = LaunchOne(*operations, begin, end, &places);
     if (Status s = Cuda(e, "launching an operation"); !s.ok()) return s;
-    Launched(op, places);
-    if (two) Launched(*next, 0);
-    i += two ? 1 : 0;
-    if (op.order != nullptr) ordered[op.order].push_back(op.stream);
+    for (size_t i = begin; i < end; ++i) Launched((*operations)[i], i == begin ? places : 0);
+    if (first.order != nullptr) ordered[first.order].push_back(first.stream);
   }
   for (const auto& [order, streams] : ordered) {
     if (Status s = Cuda(order->Called(streams), "marking the end of operations"); !s.ok()) return s;
   }
   return Status::Ok();
+}
+
+cudaError_t Domain::LaunchOne(const std::vector<Queued>& operations, size_t begin, size_t end, uint32_t* places) {
+  const Queued& first = operations[begin];
+  if (end - begin == 1) {
+    *places = PlacesOn(first.stream, PlacesFor(first.work));
+    return LaunchCarrier(first.work, first.help, *places, true, first.stream);
+  }
+  std::vector<const Work*> works;
+  std::vector<HelpList> entries;
+  for (size_t i = begin; i < end; ++i) {
+    works.push_back(&operations[i].work);
+    entries.push_back(operations[i].help);
+  }
+  const HelpList kernel = first.list->Join(entries);
+  *places = PlacesOn(first.stream, std::min({PlacesForSeveral(works), kGroupKernels * most_blocks_, places_->most()}));
+  return LaunchSeveral(works, entries, kernel, *places, first.stream);
 }
 
 cudaError_t Domain::AwaitBefore(const Queued& op) {

@@ -132,6 +132,7 @@ class Domain {
     cudaStream_t after = nullptr;  // where the last operation of the same key was enqueued, if elsewhere
     bool moved = false;            // and it is unfinished
     bool amid = false;             // and of the same group
+    uint32_t turn = 0;             // of a send or receive: those of its key before it in the group
     cudaEvent_t behind = nullptr;  // recorded behind it, if `after` is gone
   };
   // The last operation of an order key.
@@ -160,8 +161,10 @@ class Domain {
   void Publish(std::vector<Queued>* operations);
   // What it comes behind on other streams, and in graphs.
   cudaError_t AwaitBefore(const Queued& op);
-  // Of a group, after each other in it and published: whether one kernel carries both.
-  bool GoTogether(const Queued& op, const Queued& next) const;
+  // Of published operations, the first behind `begin` that the kernel of that one does not carry.
+  size_t Together(const std::vector<Queued>& operations, size_t begin) const;
+  // One kernel for operations `begin` to `end` - 1; how many places it got.
+  cudaError_t LaunchOne(const std::vector<Queued>& operations, size_t begin, size_t end, uint32_t* places);
   // `places`: that its kernel got.
   void Launched(const Queued& op, uint32_t places);
   // How many places a kernel on the stream gets.

@@ -1,21 +1,40 @@
-// Which of a group's operations go on at once. All of a group may, as far as those who called them can tell; but a kernel is for
-// one operation, and kernels of a stream come one after the other, the later ones with the help of those before.
+// Which of a group's operations go on at once. All of a group may, as far as those who called them
+// can tell; but kernels of a stream come one after the other, the later ones with the help of those
+// before. So sends and receives share one where they can.
 #include <algorithm>
+#include <tuple>
 
-#include "runtime/cuda/carrier.h"
 #include "runtime/cuda/domain.h"
+#include "runtime/cuda/shares.h"
 
 namespace gordian::runtime::cuda {
 namespace {
 
-uint32_t Round(const Work& w) { return RoundOf(w.order_key, w.rank, w.ranks); }
+uint32_t CommunicatorOf(const Work& w) { return w.order_key / kKeysOfCommunicator; }
 
 }  // namespace
 
-bool Domain::GoTogether(const Queued& op, const Queued& next) const {
-  return op.list != nullptr && next.list == op.list && next.stream == op.stream && op.help.listed != 0 &&
-         next.help.listed != 0 && next.work.order_key != op.work.order_key && next.order == op.order && !next.amid && CanLaunchTwo(op.work, next.work) &&
-         PlacesForTwo(op.work, next.work) <= most_blocks_ && !Disturbs(next.touched, op.touched);
+size_t Domain::Together(const std::vector<Queued>& operations, size_t begin) const {
+  const Queued& first = operations[begin];
+  if (!IsPointToPoint(first.work.kind) || first.list == nullptr || first.help.listed == 0)
+    return begin + 1;
+  size_t end = begin + 1;
+  for (; end < operations.size(); ++end) {
+    const Queued& next = operations[end];
+    const bool fits = IsPointToPoint(next.work.kind) && next.list == first.list &&
+                      next.stream == first.stream && next.help.listed != 0 &&
+                      next.order == first.order && !next.amid &&
+                      CommunicatorOf(next.work) == CommunicatorOf(first.work) &&
+                      WayOf(next.work) == WayOf(first.work) &&
+                      PlaceOf(operations[end - 1].work) < PlaceOf(next.work);
+    if (!fits ||
+        std::any_of(operations.begin() + static_cast<std::ptrdiff_t>(begin),
+                    operations.begin() + static_cast<std::ptrdiff_t>(end),
+                    [&](const Queued& op) { return Disturbs(next.touched, op.touched); })) {
+      break;
+    }
+  }
+  return end;
 }
 
 void Domain::Publish(std::vector<Queued>* operations) {
@@ -47,20 +66,31 @@ void Domain::Publish(std::vector<Queued>* operations) {
   }
 }
 
-// Two ranks that exchange data with several others find each other only if both come to it at the same time: in the order of the
-// others' numbers, which is how programs write it, rank 0 is at rank 1 when rank 2 is at rank 0.
+// Two ranks that exchange data with several others find each other only if both come to it at the
+// same time: in the order of the others' numbers, which is how programs write it, rank 0 is at rank
+// 1 when rank 2 is at rank 0. And what one kernel can carry comes one after the other. Of one key
+// the first goes with the first of the others, the second with their second, and so on: their order
+// stays, and the two ends agree about it where their groups do.
 void Domain::InRounds(std::vector<Queued>* operations) {
   for (auto begin = operations->begin(); begin != operations->end();) {
     const auto end = std::find_if(begin, operations->end(), [&](const Queued& op) {
       return !IsPointToPoint(op.work.kind) || op.stream != begin->stream ||
-             op.work.order_key / kKeysOfCommunicator != begin->work.order_key / kKeysOfCommunicator;
+             CommunicatorOf(op.work) != CommunicatorOf(begin->work);
     });
     bool apart = true;
+    uint32_t turns[kKeysOfCommunicator] = {};
     for (auto later = begin; later != end; ++later) {
-      apart = apart && std::none_of(begin, later, [&](const Queued& op) { return Disturbs(later->touched, op.touched); });
+      apart = apart && std::none_of(begin, later, [&](const Queued& op) {
+                return Disturbs(later->touched, op.touched);
+              });
+      later->turn = turns[later->work.order_key % kKeysOfCommunicator]++;
     }
     if (apart) {
-      std::stable_sort(begin, end, [](const Queued& a, const Queued& b) { return Round(a.work) < Round(b.work); });
+      const auto before = [](const Queued& op) {
+        return std::make_tuple(op.turn, WayOf(op.work), PlaceOf(op.work));
+      };
+      std::sort(begin, end,
+                [&](const Queued& a, const Queued& b) { return before(a) < before(b); });
     }
     begin = end == begin ? begin + 1 : end;
   }

@@ -23,7 +23,9 @@
 // operation is served only when all before it with its key are done.
 //
 // One resident block suffices for progress: while no step can be made, it goes through all
-// operations, and begins at another channel in every pass.
+// operations, and begins at another channel in every pass. Of a kernel with several operations a
+// block that stalls goes on with what else it is to carry there (VisitOwn): none of them waits for
+// another.
 //
 // Thread rule: all threads of a block call together.
 #ifndef GORDIAN_RUNTIME_CUDA_HELP_DEVICE_H_
@@ -35,13 +37,12 @@
 
 #include "runtime/cuda/bulk_device.h"
 #include "runtime/cuda/bulk_run_device.h"
+#include "runtime/cuda/help_list.h"
 #include "runtime/cuda/ll_device.h"
 #include "runtime/cuda/work.h"
 
 namespace gordian::runtime::cuda {
 
-inline constexpr uint32_t kHelpEntries = 1024;
-inline constexpr uint32_t kOfOneKernel = 2;  // operations at most
 inline constexpr uint32_t kHelpView = 256;  // operations that a walk has in view at once
 
 // Nanoseconds.
@@ -56,77 +57,9 @@ inline constexpr int64_t kPatience = 20000;
 // another's code, takes as long as two looks at lines.
 inline constexpr uint32_t kPollsAlone = 100, kPollsFirst = 16, kPollsNothing = 24, kPollsInVain = 6,
                           kPollsHelped = 2;
-
-// An operation as it is published.
-struct alignas(16) HelpEntry {
-  Work work;
-  uint64_t turn;    // its place in the order that all ranks share: TurnOf
-  uint32_t after;   // number + 1 of the operation of its key before it; 0: none
-  uint32_t marked;  // number + 1 of the last one up to it that must not begin before all before it
-                    // are done; 0: none
-};
-static_assert(sizeof(HelpEntry) == 256);
-
-// The low bits tell apart what is equal otherwise, by the place behind the own operation.
-inline constexpr uint32_t kTurnPlaceBits = 10, kTurnTagBits = 16;
-static_assert(1u << kTurnPlaceBits >= kHelpEntries);
-GRT_HD inline uint64_t TurnOf(const Work& w) {
-  constexpr uint64_t kMost = (uint64_t{1} << (64 - kTurnPlaceBits - kTurnTagBits)) - 2;
-  return (Least(w.block_bytes, kMost) << kTurnTagBits | w.tag) << kTurnPlaceBits;
-}
-inline constexpr uint64_t kNoTurn = ~uint64_t{0};
-
-// What the device has last seen of the host's words, in its own memory. A word of the host that a
-// hundred stalled blocks read takes one read over PCIe after another, and the last of them waits
-// for all: so one block looks, at most every kLookEvery, copies the entries that are new, and the
-// others read here. Any block may be the one, since any may leave; two that look at once may leave
-// the older view behind, for as long as until the next look.
-struct alignas(16) Seen {
-  uint64_t looked;     // when, in nanoseconds
-  uint64_t published;  // the list's tail, as far as entries have been copied
-  uint64_t ends;       // when it was looked for what ends everything
-  uint32_t stop;       // only ever set
-  uint32_t unused;
-};
-
-// What helping did since the domain was made, by all lists; in the device's memory. May be read at
-// any time.
-struct alignas(128) HelpCounts {
-  uint64_t helped;      // channels finished for others
-  uint64_t walks;       // times a stalled block looked for something to do
-  uint64_t visits;      // channels claimed
-  uint64_t progress;    // of those, with a step at least
-  uint64_t switches;    // of those, left half way
-  uint64_t walk_ns;     // time of blocks in walks
-  uint64_t waiting_ns;  // time of blocks between two walks
-};
-
-// What a list has in the device's memory; zero at first.
-struct alignas(128) HelpMemory {
-  uint64_t claims[kHelpEntries * kMaxChannels];
-  // Channels that are finished, and kBegun once a helper has left one half way: those that helpers have
-  // finished, and, where a kernel has two operations, those that its own blocks have. Cleared by the
-  // next kernel.
-  uint32_t finished[kHelpEntries];
-  HelpEntry copies[kHelpEntries];  // of the host's entries, as far as they have been seen
-  Seen seen;
-};
-
-// What a kernel knows of its stream. Host words are in mapped memory, read when stalled only.
-struct HelpList {
-  const HelpEntry* entries;  // ring of kHelpEntries in host memory
-  HelpMemory* memory;
-  const uint32_t* tail;  // number of the next entry to be published; host memory
-  const uint32_t* stop;  // not 0: leave, unfinished; host memory
-  Seen* seen;            // the memory's, or one that all without a list share
-  HelpCounts* counts;    // null where there is no list
-  uint32_t* begun;       // number + 1 of the last operation whose kernel has begun; host memory
-  uint32_t id;           // the own operation's number, if it is listed
-  uint32_t first, last;  // of the own kernel's operations
-  uint32_t channels[kOfOneKernel];  // of each of them
-  uint32_t listed;       // whether there is a list
-  char* renamed;         // where helpers write the own operation's output; null: to its output
-};
+// By a block that has other shares to go on with; and so many rounds of those in vain are there for
+// one walk.
+inline constexpr uint32_t kPollsVisit = 2, kVisitsInVain = 16;
 
 // What a block keeps while it helps, in its own memory; written by thread 0 between barriers.
 struct HelpRoom {
@@ -136,26 +69,9 @@ struct HelpRoom {
   uint64_t left;              // when the last walk ended
   uint32_t view;              // the view's number
   uint32_t pass;              // times that all operations were gone through
-  uint32_t walk;
-  uint32_t fetched;  // number + 1 of the operation that is in the block's memory
+  uint32_t visited;           // shares behind the one the block is at that were looked at so far
+  uint32_t fetched;           // number + 1 of the operation that is in the block's memory
 };
-
-inline constexpr uint32_t kBegun = 1u << 31;
-
-// A claim word: number + 1 | step counter | taken. A word of another number stands for "not begun".
-inline constexpr uint32_t kStepsDone = 0x7fffffff;
-GRT_HD inline uint64_t ClaimWord(uint32_t id, uint32_t pc, bool taken) {
-  return uint64_t{id + 1} << 32 | uint64_t{pc} << 1 | (taken ? 1 : 0);
-}
-GRT_HD inline uint32_t StepsOf(uint64_t word, uint32_t id) {
-  return static_cast<uint32_t>(word >> 32) == id + 1 ? static_cast<uint32_t>(word) >> 1 : 0;
-}
-GRT_HD inline bool IsTaken(uint64_t word, uint32_t id) {
-  return static_cast<uint32_t>(word >> 32) == id + 1 && (word & 1) != 0;
-}
-GRT_HD inline uint64_t* ClaimAt(const HelpList& h, uint32_t id, uint32_t channel) {
-  return h.memory->claims + (id % kHelpEntries) * kMaxChannels + channel;
-}
 
 // One step of any operation, of whatever type. Written once per kind of block: it is large.
 template <typename Block>
@@ -175,8 +91,10 @@ template <typename T, typename Block>
 GRT_HD inline StepResult StepTyped(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
   if ((w.flags & kBulk) == 0) return StepLines<T>(b, w, channel, pc);
   Bulk bulk = BulkOf(w, channel);
-  const StepResult result = w.ranks <= 2 ? StepBulk<T, 2>(b, w, channel, &bulk, pc)
-                                         : StepBulk<T, kMaxRanks>(b, w, channel, &bulk, pc);
+  // A pair is two ranks, among however many.
+  const StepResult result = w.ranks <= 2 || (w.flags & kPair) != 0
+                                ? StepBulk<T, 2>(b, w, channel, &bulk, pc)
+                                : StepBulk<T, kMaxRanks>(b, w, channel, &bulk, pc);
   AnnounceScattered(b, w, channel, &bulk);  // whose the next step is, nobody knows
   return result;
 }
@@ -429,10 +347,11 @@ GRT_HD inline uint32_t Walk(Block& b, const HelpList& h, const Work& own, uint32
   return any ? kPollsHelped : nothing ? kPollsNothing : kPollsInVain;
 }
 
+// Of so many walks one looks whether communicators have failed: it is a fifth of a walk's time.
+inline constexpr uint32_t kLooks = 8;
+
 template <typename Block>
 GRT_HD inline uint32_t LookAndWalk(Block& b, const HelpList& h, const Work& own, uint32_t round) {
-  // Of so many walks one looks whether communicators have failed: it is a fifth of a walk's time.
-  constexpr uint32_t kLooks = 8;
   const bool looks = h.listed == 0 || round % kLooks == 0;
   if (looks && HasFailed(b, own, b.Index())) return 0;
   uint32_t state = 0, tail = h.last + 1, host_tail = 0;
@@ -463,24 +382,93 @@ GRT_HD inline uint32_t LookAndWalk(Block& b, const HelpList& h, const Work& own,
   return Walk(b, h, own, tail, looks);
 }
 
+// How many.
+GRT_HD inline uint32_t SharesBehind(const HelpList& h) {
+  if (h.shares == nullptr) return 0;
+  return (h.shares->count - 1 - h.shares->at) / h.shares->stride;
+}
+
+// Shares of the own kernel that are this block's and behind the one it is at, each as far as it
+// goes. Nobody else has them, so there is nothing to claim; the claim words keep the step counters.
+// Whether a step was made. After kHelpBudget the block looks at its own operation again; the next
+// visit goes on where this one ended.
+template <typename Block>
+GRT_HD inline bool VisitOwn(Block& b, const HelpList& h, bool looks) {
+  const OwnShares& own = *h.shares;
+  HelpRoom& room = *b.Room();
+  const uint32_t behind = SharesBehind(h);
+  const uint64_t begun = b.Now();
+  const uint32_t first = room.visited;
+  uint32_t done_so_far = 0;
+  bool any = false;
+  for (bool in_time = true; in_time && done_so_far < behind; ++done_so_far) {
+    const uint32_t place = (first + done_so_far) % behind + 1;
+    const Share share = ShareAt(h.channels, h.last - h.first + 1, own.at + place * own.stride);
+    const uint32_t id = h.first + share.operation;
+    uint64_t* const claim = ClaimAt(h, id, share.channel);
+    const uint32_t before = StepsOf(LoadWordRelaxed(claim), id);
+    if (before == kStepsDone) continue;
+    const Work* w = own.works + share.operation;
+    if (own.renamed[share.operation] != nullptr) {
+      // Helpers may have begun it elsewhere, and whoever finishes it takes it from there
+      // (FinishRenamed).
+      Work& renamed = b.Fetch(w, true);
+      b.Sync();
+      if (b.Thread() == 0) {
+        renamed.out = own.renamed[share.operation];
+        renamed.offered = 0;
+        room.fetched = 0;
+      }
+      b.Sync();
+      w = &renamed;
+    }
+    uint32_t pc = before;
+    StepResult result;
+    do {
+      result = StepAny(b, *w, share.channel, &pc);
+    } while (result == StepResult::kAdvanced);
+    const bool done = result == StepResult::kDone;
+    if (!done && pc == before && looks) {
+      [[maybe_unused]] const bool failed = HasFailed(b, *w, share.channel);
+    }
+    any = any || done || pc != before;
+    b.Sync();  // the step's stores by all threads come before the words
+    if (b.Thread() == 0) {
+      FenceDevice();
+      StoreWideRelaxed(claim, ClaimWord(id, done ? kStepsDone : pc, false));
+      if (done) AddRelaxed(h.memory->finished + id % kHelpEntries, 1);
+    }
+    in_time = b.Broadcast(static_cast<int64_t>(b.Now() - begun) < kHelpBudget ? 1 : 0) != 0;
+  }
+  b.Sync();  // all have read the room
+  if (b.Thread() == 0) {
+    room.visited = (first + done_so_far) % behind;
+    if (any) room.since = b.Now();
+  }
+  return any;
+}
+
 template <typename Block>
 GRT_HD inline uint32_t HelpOnceInline(Block& b, const HelpList& h, const Work& own,
                                       uint32_t round) {
   const bool counts = h.listed != 0 && b.Thread() == 0;
   HelpRoom& room = *b.Room();
   uint64_t begun = 0;
+  if (counts && round == 0) {
+    room.left = room.since = b.Now();
+    room.last = room.view = room.pass = room.visited = room.fetched = 0;
+  }
+  b.Sync();
+  if (SharesBehind(h) != 0) {
+    const bool looks = round % kVisitsInVain == kVisitsInVain - 1;
+    if (VisitOwn(b, h, looks) || !looks) return kPollsHelped;
+  }
   if (counts) {
     begun = b.Now();
     AddWideRelaxed(&h.counts->walks, 1);
     if (round != 0) AddWideRelaxed(&h.counts->waiting_ns, begun - room.left);
-    if (round == 0) {
-      room.left = begun;
-      room.last = room.view = room.pass = room.fetched = 0;
-      room.since = begun;
-    }
   }
-  b.Sync();
-  const uint32_t polls = LookAndWalk(b, h, own, round);
+  const uint32_t polls = LookAndWalk(b, h, own, SharesBehind(h) != 0 ? 0 : round);
   if (counts) {
     room.left = b.Now();
     AddWideRelaxed(&h.counts->walk_ns, room.left - begun);
@@ -508,7 +496,8 @@ GRT_HD inline bool CarryOn(uint32_t polls, Stall&& stall, Step&& step) {
   }
 }
 
-// The own block has finished its channel. Of a kernel with two operations the other one's blocks must know.
+// The own block has finished its channel. Of a kernel with several operations the other ones'
+// blocks must know.
 template <typename Block>
 GRT_HD inline void CountFinished(Block& b, const HelpList& h) {
   if (h.first == h.last) return;
@@ -557,7 +546,9 @@ template <typename T, typename Way, uint32_t kRanks, typename Block>
 GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
   const uint32_t channel = b.Index();
   const auto stall = [&](uint32_t round) { return HelpOnce(b, h, w, round); };
-  const uint32_t polls = h.listed != 0 ? kPollsFirst : kPollsAlone;
+  const uint32_t polls = SharesBehind(h) != 0 ? kPollsVisit
+                         : h.listed != 0      ? kPollsFirst
+                                              : kPollsAlone;
   // On its way while the claim is: one after the other, the two are most of a microsecond.
   [[maybe_unused]] const ChannelState state = *StateAt(w, channel);
   uint32_t pc = 0;
@@ -568,7 +559,8 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
       // All before it on the stream is done: the kernel boundary.
       if (h.id == h.first) {
         StoreRelaxed(h.begun, h.id + 1);
-        // Of the kernel before, for who comes next at their places in the ring.
+        // Of the kernel before, for who comes next at their places in the ring: nobody yet
+        // (kHelpUnfinished).
         for (uint32_t i = 1; i <= kOfOneKernel; ++i)
           StoreRelaxed(h.memory->finished + (h.first - i) % kHelpEntries, 0);
       }

@@ -7,17 +7,18 @@
 
 #include <cstdint>
 #include <unordered_map>
+#include <vector>
 
 #include "runtime/cuda/help_device.h"
 
 namespace gordian::runtime::cuda {
 
-// Two entries that follow each other will be carried by one kernel.
-inline void OfOneKernel(HelpList* first, HelpList* second) {
-  first->last = second->id;
-  second->first = first->id;
-  first->channels[1] = second->channels[1] = second->channels[0];
-  second->channels[0] = first->channels[0];
+// Entries that follow each other, kOfOneKernel at most, will be carried by one kernel: what it gets of the list is the first one's.
+inline HelpList OfOneKernel(const std::vector<HelpList>& entries) {
+  HelpList kernel = entries.front();
+  kernel.last = entries.back().id;
+  for (size_t i = 0; i < entries.size(); ++i) kernel.channels[i] = entries[i].channels[0];
+  return kernel;
 }
 
 class HelpSequence {

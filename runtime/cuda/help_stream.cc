@@ -52,9 +52,9 @@ void HelpStream::Refresh(cudaStream_t stream) {
   while (unfinished_.size() > next_ - done_) unfinished_.pop_front();
 }
 
-void HelpStream::Join(HelpList* first, HelpList* second) {
-  OfOneKernel(first, second);
-  if (newest_ == second->id) newest_ = first->id;
+HelpList HelpStream::Join(const std::vector<HelpList>& entries) {
+  if (newest_ == entries.back().id) newest_ = entries.front().id;
+  return OfOneKernel(entries);
 }
 
 bool HelpStream::IsDone(uint32_t id, cudaStream_t stream) {
@@ -103,7 +103,7 @@ bool HelpStream::Publish(Work work, const Touched& touched, Before before, cudaS
   help->seen = &memory_->seen;
   // A kernel that is running reads entries behind its own, all of them unfinished.
   Refresh(stream);
-  if (next_ - done_ >= kHelpEntries - 1) {
+  if (next_ - done_ >= kHelpUnfinished) {
     Interrupt();
     return false;
   }

@@ -70,8 +70,8 @@ class HelpStream {
   // the first one is to be marked, and not that one: a group's operations wait for each other on all ranks, and one that is marked
   // waits for those before it.
   bool HoldsUp(const std::vector<Touched>& group, cudaStream_t stream);
-  // Two that follow each other, neither of which is launched yet, will be by one kernel, whose blocks go on side by side.
-  void Join(HelpList* first, HelpList* second);
+  // The newest entries, none of which is launched yet, will be by one kernel. What it gets.
+  HelpList Join(const std::vector<HelpList>& entries);
   // Whether the entry is known to be finished. Never waits.
   bool IsDone(uint32_t id, cudaStream_t stream);
   // The stream gets something that is not ours: the next entry is marked.

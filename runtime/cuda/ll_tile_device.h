@@ -218,9 +218,14 @@ GRT_HD inline void OpenTile(uint32_t first_lane, Tile* tile) {
 }
 
 // Registers hold the tiles of up to three peers. A rank's peers have places, in their order:
-// PeerAt.
+// PeerAt. Where there is room for one peer, a send's or receive's has the first place, whoever it
+// is; who has the others takes no part.
 inline constexpr uint32_t kTilesAtOnce = 3;
+template <uint32_t kPlaces>
 GRT_HD inline uint32_t PeerAt(const Work& w, uint32_t place) {
+  if constexpr (kPlaces == 1) {
+    if ((w.flags & kPair) != 0) return place == 0 ? w.peer : w.rank;
+  }
   return place + (place >= w.rank ? 1 : 0);
 }
 
@@ -235,7 +240,7 @@ GRT_HD inline bool GetTiles(Block& b, const Work& w, uint32_t channel, const Lin
 #pragma unroll
 #endif
   for (uint32_t i = 0; i < kPlaces; ++i) {
-    const uint32_t p = PeerAt(w, first + i);
+    const uint32_t p = PeerAt<kPlaces>(w, first + i);
     if ((from >> p & 1) == 0) continue;
     const char* const lane = TileLaneAt(w, w.rank, channel, lines.slot, phase, p);
     GetTile(b, lane, t, &tiles[i]);
@@ -247,7 +252,7 @@ GRT_HD inline bool GetTiles(Block& b, const Work& w, uint32_t channel, const Lin
 #pragma unroll
 #endif
   for (uint32_t i = 0; i < kPlaces; ++i) {
-    const uint32_t p = PeerAt(w, first + i);
+    const uint32_t p = PeerAt<kPlaces>(w, first + i);
     if ((from >> p & 1) != 0) {
       GetTile(b, TileLaneAt(w, w.rank, channel, lines.slot, phase, p), t, &tiles[i]);
     }
@@ -256,7 +261,7 @@ GRT_HD inline bool GetTiles(Block& b, const Work& w, uint32_t channel, const Lin
 #pragma unroll
 #endif
   for (uint32_t i = 0; i < kPlaces; ++i) {
-    if ((from >> PeerAt(w, first + i) & 1) != 0) OpenTile(b.Lane(), &tiles[i]);
+    if ((from >> PeerAt<kPlaces>(w, first + i) & 1) != 0) OpenTile(b.Lane(), &tiles[i]);
   }
   return true;
 }
@@ -335,8 +340,8 @@ GRT_HD inline bool ReduceTile(Block& b, const Work& w, uint32_t channel, const L
         packs[q] = tiles[q].pack[i / 2][i % 2];
       } else {
         packs[q] = {};
-        if ((w.receive1 >> PeerAt(w, q) & 1) != 0) {
-          packs[q] = GetPack(b, TileLaneAt(w, w.rank, channel, lines.slot, 0, PeerAt(w, q)), t,
+        if ((w.receive1 >> PeerAt<kPlaces>(w, q) & 1) != 0) {
+          packs[q] = GetPack(b, TileLaneAt(w, w.rank, channel, lines.slot, 0, PeerAt<kPlaces>(w, q)), t,
                              i / 2, i % 2);
         }
       }
@@ -376,7 +381,7 @@ GRT_HD inline void PlaceSlowly(Block& b, const Work& w, uint64_t at, uint32_t gr
   Tile some[kPlaces];
   for (uint32_t i = 0; i < kPlaces; ++i) some[i] = tiles[i];
   for (uint32_t i = 0; i < kPlaces; ++i) {
-    const uint32_t p = PeerAt(w, first + i);
+    const uint32_t p = PeerAt<kPlaces>(w, first + i);
     if ((group >> p & 1) == 0) continue;
     StoreTileSlowly(b, w.out + OutAt(w, p) + at * kTileBytes, TileBytes(w, p, at), &some[i]);
   }
@@ -397,7 +402,7 @@ GRT_HD inline bool PlaceTile(Block& b, const Work& w, uint32_t channel, const Li
     Tile tiles[kPlaces];
     uint32_t group = 0;
     for (uint32_t place = first; place < first + kPlaces && place + 1 < w.ranks; ++place) {
-      const uint32_t p = PeerAt(w, place);
+      const uint32_t p = PeerAt<kPlaces>(w, place);
       if ((from >> p & 1) != 0 && TileBytes(w, p, at) != 0) group |= 1u << p;
     }
     while (group != 0 && !GetTiles<kPlaces>(b, w, channel, lines, phase, group, first, t, tiles)) {
@@ -408,7 +413,7 @@ GRT_HD inline bool PlaceTile(Block& b, const Work& w, uint32_t channel, const Li
 #pragma unroll
 #endif
       for (uint32_t i = 0; i < kPlaces; ++i) {
-        const uint32_t p = PeerAt(w, first + i);
+        const uint32_t p = PeerAt<kPlaces>(w, first + i);
         if ((group >> p & 1) == 0) continue;
         StoreEvenTile(b, w.out + OutAt(w, p) + at * kTileBytes, TileBytes(w, p, at), tiles[i]);
       }

@@ -1,10 +1,14 @@
-// How many blocks an operation's kernel gets on a device on which kernels of other streams may be waiting. A kernel whose peers
-// are late keeps its blocks on the device. If those of all streams are more than fit, one that is not there may be the one that a
-// peer waits for: a deadlock of the library's making. So a kernel gets fewer blocks than its operation has channels while much is
+// How many blocks an operation's kernel gets on a device on which kernels of other streams may be
+// waiting. A kernel whose peers are late keeps its blocks on the device. If those of all streams
+// are more than fit, one that is not there may be the one that a peer waits for: a deadlock of the
+// library's making. So a kernel gets fewer blocks than its operation has channels while much is
 // taken, each of them carrying several channels (RunChannels), and never none.
 //
-// A place is what one block of as many threads as there may be takes. Kernels of a stream run one after the other: a stream takes
-// what its largest unfinished one does.
+// A place is half a multiprocessor. A block takes one, however few threads it has: devices spread
+// blocks, and what a small one leaves of a multiprocessor is too little for a second large one.
+// Counted by threads, streams that waited for each other by kernels of seven warps a block hung on
+// four GPUs: two of those fit, as of ten. Kernels of a stream run one after the other: a stream
+// takes what its largest unfinished one does.
 //
 // Thread rule: one thread at a time.
 #ifndef GORDIAN_RUNTIME_CUDA_PLACES_H_
@@ -21,6 +25,9 @@ class Places {
  public:
   // `total`: of the device, without those of the resident worker.
   explicit Places(uint32_t total) : total_(total) {}
+
+  // What a kernel may have, at most.
+  uint32_t most() const { return total_ - total_ / kReserve; }
 
   // For a kernel on `stream` that has a use for `wanted` places. What is noted of streams may be too much; look(note) is called when it
   // matters, and calls note(stream, places) for all that is unfinished. Not more than is wanted, and at least 1.

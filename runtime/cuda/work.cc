@@ -19,7 +19,7 @@ PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channel
   // The whole is as large for any number of ranks.
   port.lines_per_lane = static_cast<uint16_t>(2048 / std::max(ranks, 2u));
   const uint32_t peers = std::max(ranks, 2u) - 1;
-  port.tiles_per_lane = static_cast<uint16_t>((kLaneTiles + peers - 1) / peers);
+  port.tiles_per_lane = static_cast<uint16_t>(std::max((kLaneTiles + peers - 1) / peers, pairs ? kPairTiles : 0));
   port.bulk_channels = static_cast<uint16_t>(bulk_channels);
   port.phases = static_cast<uint16_t>(phases);
   const uint64_t slots = uint64_t{bulk_channels} * phases * peers * kStageSlots;
@@ -209,7 +209,8 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
     if (tiles) w.flags |= kTiles;
     const uint64_t units = std::max<uint64_t>(UnitCount(w), 1);
     const uint64_t room = tiles ? w.port.tiles_per_lane * (two_phase ? 1u : w.port.phases) : w.port.lines_per_lane;
-    const uint64_t each = tiles ? t.channel_tiles : t.line_threads;
+    // Of sends and receives several go on at once.
+    const uint64_t each = tiles ? t.channel_tiles * (pair ? 2 : 1) : t.line_threads;
     w.channels = static_cast<uint16_t>(std::min<uint64_t>(
         std::max((units + room - 1) / room, (units + each - 1) / each), w.port.line_channels));
     w.part = (UnitCount(w) + w.channels - 1) / w.channels;

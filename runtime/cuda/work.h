@@ -103,6 +103,8 @@ struct PortLayout {
 
 // LL128 lanes of all peers of a channel, by phase and slot, in tiles: 8 MiB of an all-reduce with 128 channels.
 inline constexpr uint32_t kLaneTiles = 57;
+// Of a pair's lane, at least: a send goes one way only, and there is one a channel, so 1.1 MiB of it with 64 channels, among however many ranks.
+inline constexpr uint32_t kPairTiles = 18;
 
 // `stage_bytes` is the whole staging of the port, at most; `at` its start, a multiple of 128.
 PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channels,

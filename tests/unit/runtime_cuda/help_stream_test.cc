@@ -96,23 +96,26 @@ TEST_F(HelpStreamTest, OtherWorkThatComesAmidAGroupCountsForTheNext) {
   EXPECT_EQ(MarkOf(next), next.id + 1);
 }
 
-TEST_F(HelpStreamTest, TwoOfOneKernelAreDoneTogether) {
-  HelpList send = Publish(2, Sends(20000, 10), Before::kOperations);
-  HelpList receive = Publish(1, Receives(10000, 10), Before::kGroup);
-  list_.Join(&send, &receive);
-  EXPECT_EQ(send.last, receive.id);
-  EXPECT_EQ(receive.first, send.id);
+TEST_F(HelpStreamTest, ThoseOfOneKernelAreDoneTogether) {
+  const HelpList send = Publish(2, Sends(20000, 10), Before::kOperations);
+  const HelpList other = Publish(3, Sends(20000, 10), Before::kGroup);
+  const HelpList receive = Publish(1, Receives(10000, 10), Before::kGroup);
+  const HelpList kernel = list_.Join({send, other, receive});
+  EXPECT_EQ(kernel.first, send.id);
+  EXPECT_EQ(kernel.last, receive.id);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(kernel.channels[i], 2);
   EXPECT_FALSE(list_.IsDone(receive.id, stream_));
   shared_->begun = send.id + 1;  // and the stream is idle
   EXPECT_TRUE(list_.IsDone(send.id, stream_));
+  EXPECT_TRUE(list_.IsDone(other.id, stream_));
   EXPECT_TRUE(list_.IsDone(receive.id, stream_));
 }
 
 // Where another kernel stands behind them, its begin tells.
-TEST_F(HelpStreamTest, TwoOfOneKernelAreDoneWhenTheNextOneBegins) {
-  HelpList send = Publish(2, Sends(20000, 10), Before::kOperations);
-  HelpList receive = Publish(1, Receives(10000, 10), Before::kGroup);
-  list_.Join(&send, &receive);
+TEST_F(HelpStreamTest, ThoseOfOneKernelAreDoneWhenTheNextOneBegins) {
+  const HelpList send = Publish(2, Sends(20000, 10), Before::kOperations);
+  const HelpList receive = Publish(1, Receives(10000, 10), Before::kGroup);
+  list_.Join({send, receive});
   const HelpList next = Publish(2, Sends(20000, 10), Before::kOperations);
   shared_->begun = send.id + 1;  // the stream would say that it is idle, which says nothing now
   EXPECT_FALSE(list_.IsDone(receive.id, stream_));

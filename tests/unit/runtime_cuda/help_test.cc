@@ -121,9 +121,7 @@ Outcome RunProgram(const Program& p, uint64_t seed) {
         HelpList help = publish(l);
         if (i + 1 < s->launches.size() && s->launches[i + 1].joins) {
           Launch& second = s->launches[++i];
-          HelpList second_help = publish(second);
-          OfOneKernel(&help, &second_help);
-          s->slots->EnqueueTwo(&l.work, help, &second.work, second_help, l.most_blocks);
+          s->slots->EnqueueSeveral({l.work, second.work}, {help, publish(second)}, l.most_blocks);
         } else {
           s->slots->Enqueue(&l.work, help, l.most_blocks);
         }

@@ -131,7 +131,7 @@ class HostBlock {
   uint64_t Now() const { return fibers_->Clock(); }
   uint32_t Broadcast(uint32_t value) { return value; }
   uint64_t Least(uint64_t value) { return value; }
-  const Work& Fetch(const Work* entry, bool anew) {
+  Work& Fetch(const Work* entry, bool anew) {
     if (anew) entry_ = *entry;
     return entry_;
   }
@@ -290,10 +290,11 @@ class HostList {
 
 template <typename T>
 void RunAs(HostBlock& block, const Work& w, const HelpList& help) {
+  if ((w.flags & (kBulk | kPair)) == (kBulk | kPair)) return Carry<T, BulkWay, 2>(block, w, help);
   if ((w.flags & kBulk) != 0) return Carry<T, BulkWay, kMaxRanks>(block, w, help);
   if ((w.flags & kTiles) == 0) return Carry<T, LineWay, kMaxRanks>(block, w, help);
   // As the kernels are: for few ranks the tiles of all peers are loaded together.
-  if (w.ranks <= 2) return Carry<T, TileWay, 2>(block, w, help);
+  if (w.ranks <= 2 || (w.flags & kPair) != 0) return Carry<T, TileWay, 2>(block, w, help);
   if (w.ranks <= 4) return Carry<T, TileWay, 4>(block, w, help);
   return Carry<T, TileWay, kMaxRanks>(block, w, help);
 }
@@ -317,33 +318,44 @@ inline void RunOnHost(const Work& w, const HelpList& help, Fibers* fibers) {
 class HostSlots {
  public:
   struct Launch {
-    const Work* work;
-    HelpList help;
-    const Work* second;  // of the same kernel, its blocks in turns with the first one's; or null
-    HelpList second_help;
-    uint32_t most_blocks = ~0u;  // of each operation
-    uint32_t Blocks() const {
-      const uint32_t channels = second == nullptr ? work->channels : std::max(work->channels, second->channels);
-      return std::min(channels, most_blocks) * (second == nullptr ? 1 : 2);
+    std::vector<Work> works;
+    std::vector<char*> renamed;
+    HelpList help;  // of the kernel
+    uint32_t most_blocks = ~0u;
+    bool visits = true;  // a block that stalls goes on with its other shares
+    uint32_t Shares() const {
+      uint32_t shares = 0;
+      for (const Work& work : works) shares += work.channels;
+      return shares;
     }
-    // As kernels do: a block carries every so many'th channel.
+    uint32_t Blocks() const { return std::min(Shares(), most_blocks); }
+    // As kernels do: a block carries every so many'th channel, or share.
     void Run(uint32_t block, Fibers* fibers) const {
-      const uint32_t of = second == nullptr ? 1 : 2;
-      const bool first = block % of == 0;
-      const Work& w = first ? *work : *second;
-      for (uint32_t channel = block / of; channel < w.channels; channel += Blocks() / of)
-        RunBlockOnHost(w, first ? help : second_help, channel, fibers);
+      if (works.size() == 1) {
+        for (uint32_t channel = block; channel < works[0].channels; channel += Blocks()) RunBlockOnHost(works[0], help, channel, fibers);
+        return;
+      }
+      OwnShares shares = {works.data(), renamed.data(), block, Blocks(), Shares()};
+      for (HelpList own = help; shares.at < shares.count; shares.at += shares.stride) {
+        const Share share = ShareAt(help.channels, static_cast<uint32_t>(works.size()), shares.at);
+        own.id = help.first + share.operation;
+        own.renamed = renamed[share.operation];
+        own.shares = visits ? &shares : nullptr;
+        RunBlockOnHost(works[share.operation], own, share.channel, fibers);
+      }
     }
   };
   HostSlots(uint32_t slots, Fibers* fibers) : fibers_(fibers) {
     for (uint32_t i = 0; i < slots; ++i) fibers->Add([this] { Slot(); });
   }
   void Enqueue(const Work* work, const HelpList& help, uint32_t most_blocks = ~0u) {
-    launches_.push_back({work, help, nullptr, {}, most_blocks});
+    launches_.push_back({{*work}, {help.renamed}, help, most_blocks, true});
   }
-  void EnqueueTwo(const Work* first, const HelpList& help, const Work* second, const HelpList& second_help,
-                  uint32_t most_blocks) {
-    launches_.push_back({first, help, second, second_help, most_blocks});
+  // One kernel for all of them, which follow each other on the list.
+  void EnqueueSeveral(const std::vector<Work>& works, const std::vector<HelpList>& entries, uint32_t most_blocks, bool visits = true) {
+    std::vector<char*> renamed;
+    for (const HelpList& entry : entries) renamed.push_back(entry.renamed);
+    launches_.push_back({works, renamed, OfOneKernel(entries), most_blocks, visits});
   }
   void NoMore() { no_more_ = true; }
   bool AllDone() const { return no_more_ && at_ == launches_.size(); }
@@ -357,7 +369,7 @@ class HostSlots {
       if (at_ == launches_.size()) {
         if (no_more_) return;
       } else if (next_ < launches_[at_].Blocks()) {
-        const Launch launch = launches_[at_];
+        const Launch launch = launches_[at_];  // more may be enqueued meanwhile
         launch.Run(next_++, fibers_);
         if (++ended_ == launch.Blocks()) {
           next_ = ended_ = 0;

@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
+#include <numeric>
+#include <random>
+#include <vector>
 
 namespace gordian::runtime::cuda {
 namespace {
@@ -61,6 +66,76 @@ TEST(PlacesTest, WhatIsDoneIsFreeAgain) {
   EXPECT_LT(busy.Grant(8, 64), 64u);
   busy.taken.clear();
   EXPECT_EQ(busy.Grant(9, 64), 64u);
+}
+
+// A device of 132 multiprocessors of four quarters, each with registers of its own for its warps. A
+// block goes where most is free, as devices spread them.
+class Device {
+ public:
+  bool Place(uint32_t warps, uint32_t registers) {
+    auto best = quarters_.end();
+    for (auto sm = quarters_.begin(); sm != quarters_.end(); ++sm) {
+      if (Fits(*sm, warps, registers) && (best == quarters_.end() || Free(*sm) > Free(*best)))
+        best = sm;
+    }
+    if (best == quarters_.end()) return false;
+    Take(&*best, warps, registers);
+    return true;
+  }
+
+ private:
+  using Quarters = std::array<uint32_t, 4>;  // registers that are free
+  static constexpr uint32_t kOfQuarter = 16384;
+  static uint32_t Free(const Quarters& sm) { return std::accumulate(sm.begin(), sm.end(), 0u); }
+  static bool Take(Quarters* sm, uint32_t warps, uint32_t registers) {
+    for (uint32_t i = 0; i < warps; ++i) {
+      const auto most = std::max_element(sm->begin(), sm->end());
+      if (*most < registers * 32) return false;
+      *most -= registers * 32;
+    }
+    return true;
+  }
+  static bool Fits(Quarters sm, uint32_t warps, uint32_t registers) {
+    return Take(&sm, warps, registers);
+  }
+  std::vector<Quarters> quarters_ =
+      std::vector<Quarters>(132, {kOfQuarter, kOfQuarter, kOfQuarter, kOfQuarter});
+};
+
+// Kernels of many streams that all wait: whether all their blocks are there. `by_block`: as it is;
+// else each counts by its threads, and blocks by LL128 have ten warps of 96 registers, as it was.
+bool AllAreThere(uint64_t seed, bool by_block) {
+  std::mt19937_64 random(seed);
+  Busy busy;
+  Device device;
+  for (int stream = 0; stream < 20; ++stream) {
+    const bool tiles = random() % 2 == 0, bulk = random() % 2 == 0;
+    const uint32_t most_warps = tiles ? (by_block ? 8 : 10) : 16;
+    const uint32_t registers = tiles ? (by_block ? 128 : 96) : 64;
+    const auto warps = static_cast<uint32_t>(bulk ? most_warps : 1 + random() % most_warps);
+    const auto channels = static_cast<uint32_t>(1 + random() % 128);
+    uint32_t blocks = 0;
+    if (by_block) {
+      blocks = std::min(busy.Grant(stream, channels), channels);
+    } else {
+      const uint32_t wanted = (channels * warps + most_warps - 1) / most_warps;
+      blocks = std::min(std::max(busy.Grant(stream, wanted) * most_warps / warps, 1u), channels);
+    }
+    for (uint32_t i = 0; i < blocks; ++i) {
+      if (!device.Place(warps, registers)) return false;
+    }
+  }
+  return true;
+}
+
+TEST(PlacesTest, WhatIsGrantedFitsTheDeviceWhateverTheBlocksAre) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) EXPECT_TRUE(AllAreThere(seed, true)) << seed;
+}
+
+TEST(PlacesTest, CountedByThreadsItDoesNotFit) {
+  int fit = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) fit += AllAreThere(seed, false) ? 1 : 0;
+  EXPECT_LT(fit, 150);
 }
 
 }  // namespace
