@@ -2,9 +2,10 @@
 // turn. The ratio comes first: below 1 the runtime is faster.
 //
 //   gordian-runtime-cuda-bench [--ranks N] [--kinds all|all_reduce|...] [--from B] [--to B] [--step F]
-//                              [--samples N] [--sweep] [--one-shot B] [--two-shot B] [--channels N]
-//                              [--two-shot-tiles B] [--move-tiles B] [--stage B]
-//                              [--per-channel B] [--per-more B] [--split N] [--resident N] [--exclusive] [--windows]
+//                              [--samples N] [--stage B] [--resident N] [--exclusive] [--windows]
+//                              [--one-shot B] [--two-shot B] [--two-shot-tiles B] [--move-lines B] [--move-tiles B]
+//                              [--root-lines B] [--root-tiles B] [--line-threads N] [--channel-tiles N]
+//                              [--channels N] [--per-channel B] [--per-more B] [--split N] [--try NAME=N[,NAME=N...]]...
 //
 // Two kinds more than collectives, not of "all": exchange, a send to the next rank and a receive from the one before as a group;
 // all_to_all_pairs, an all-to-all by such a group, as programs write it.
@@ -14,7 +15,7 @@
 // counts. Columns in microseconds a call; host: what a call takes rank 0's host, of NCCL and staged. staged: buffers of cudaMalloc; direct: outputs in memory that
 // peers write. Every size is checked, on the device, all elements.
 //
-// --sweep leaves NCCL out and goes through ways of carrying, around the sizes at which they change.
+// --try: a line a size for each, with these thresholds (the options' names) instead of the others, of the same run.
 // --windows has NCCL's buffers also as symmetric windows, in columns of their own at the end.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
@@ -47,9 +48,42 @@ struct Options {
   int samples = 200;
   uint64_t stage_bytes = 0;  // of the communicator; 0: as usual
   int resident = 0;  // streams that have full kernels; 0: as usual
-  bool sweep = false, exclusive = false, windows = false;
+  bool exclusive = false, windows = false;
   Thresholds thresholds;
+  std::vector<std::pair<std::string, Thresholds>> tries;  // with what they are called
 };
+
+// By an option's name without its dashes; false: there is none of that name.
+bool SetThreshold(const std::string& name, uint64_t value, Thresholds* t) {
+  const auto number = static_cast<uint32_t>(value);
+  if (name == "one-shot") t->one_shot = value;
+  else if (name == "two-shot") t->two_shot_lines = value;
+  else if (name == "two-shot-tiles") t->two_shot_tiles = value;
+  else if (name == "move-lines") t->move_lines = value;
+  else if (name == "move-tiles") t->move_tiles = value;
+  else if (name == "root-lines") t->root_lines = value;
+  else if (name == "root-tiles") t->root_tiles = value;
+  else if (name == "line-threads") t->line_threads = number;
+  else if (name == "channel-tiles") t->channel_tiles = number;
+  else if (name == "channels") t->most_channels = number;
+  else if (name == "per-channel") t->bulk_per_channel = number;
+  else if (name == "per-more") t->bulk_per_more = number;
+  else if (name == "split") t->chunks_per_channel = number;
+  else return false;
+  return true;
+}
+
+// "name=value,name=value"
+bool ParseTry(const std::string& text, Thresholds* t) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const size_t equals = text.find('=', at);
+    if (equals == std::string::npos || equals > end) return false;
+    if (!SetThreshold(text.substr(at, equals - at), strtoull(text.c_str() + equals + 1, nullptr, 0), t)) return false;
+    at = end + 1;
+  }
+  return true;
+}
 
 constexpr const char* kNames[] = {"",       "all_reduce", "all_gather", "reduce_scatter", "broadcast",
                                   "reduce", "all_to_all", "gather",     "scatter",        "exchange",
@@ -96,11 +130,7 @@ class Bench {
     Must(cudaMemsetAsync(wrong_, 0, 8, stream_));
     Must(cudaStreamSynchronize(stream_));
     if (o_.exclusive) Must(domain_->SetExclusive(stream_, true));
-    if (o_.sweep) {
-      Sweep();
-    } else {
-      Compare();
-    }
+    Compare();
     comm_.reset();
     domain_.reset();
     return 0;
@@ -295,11 +325,21 @@ class Bench {
           if (k >= kExchange) return CallPairs(ours, k == kPairs, count, in_, out);
           ours ? CallOurs(kind, count, root, in_, out) : CallNccl(kind, count, root, in_, out);
         };
-        std::vector<Contender> three = {{align_nccl, [&] { call(false, out_); }, out_, {}, {}},
-                                        {align_ours, [&] { call(true, out_); }, out_, {}, {}},
-                                        {align_ours, [&] { call(true, direct_); }, direct_, {}, {}}};
-        if (o_.windows) three.push_back({align_nccl, [&] { CallNccl(kind, count, root, window_in_, window_out_); }, window_out_, {}, {}});
-        for (Contender& c : three) {
+        std::vector<Contender> all = {{align_nccl, [&] { call(false, out_); }, out_, {}, {}}};
+        for (const auto& one : o_.tries) {
+          for (float* out : {out_, direct_}) {
+            all.push_back({align_ours,
+                           [&, out] {
+                             domain_->SetThresholds(one.second);
+                             call(true, out);
+                           },
+                           out,
+                           {},
+                           {}});
+          }
+        }
+        if (o_.windows) all.push_back({align_nccl, [&] { CallNccl(kind, count, root, window_in_, window_out_); }, window_out_, {}, {}});
+        for (Contender& c : all) {
           Must(cudaMemsetAsync(c.out, 0x7f, OutputCount(kind, count, static_cast<uint32_t>(p_.ranks())) * 4, stream_));
           Must(cudaStreamSynchronize(stream_));
           Must(domain_->rendezvous()->Barrier(20000));  // peers write here
@@ -310,94 +350,30 @@ class Bench {
         }
         const int batch = BatchFor(bytes);
         for (int s = 0; s < o_.samples; ++s) {
-          for (size_t i = 0; i < three.size(); ++i) {
-            Contender& c = three[(i + static_cast<size_t>(s)) % three.size()];
+          for (size_t i = 0; i < all.size(); ++i) {
+            Contender& c = all[(i + static_cast<size_t>(s)) % all.size()];
             c.us.push_back(Sample(c.align, c.call, batch));
             c.host_us.push_back(host_us_);
           }
           if (s % 50 == 49) p_.At("%s of %lu bytes, sample %d", kNames[k], bytes, s);
         }
-        const Times nccl = Combine(three[0].us), staged = Combine(three[1].us), direct = Combine(three[2].us);
-        const Times windows = o_.windows ? Combine(three[3].us) : Times();
-        // The last to write out_ was either; both must be right.
-        for (Contender& c : three) {
+        std::vector<Times> times;
+        times.reserve(all.size());
+        for (const Contender& c : all) times.push_back(Combine(c.us));
+        // The last to write a buffer was any of them; all must be right.
+        for (Contender& c : all) {
           c.call();
           if (CheckOutput(kind, count, root, c.out) != 0) p_.Fail("wrong results after the samples");
         }
-        if (p_.rank() == 0) {
+        for (size_t i = 0; p_.rank() == 0 && i < o_.tries.size(); ++i) {
+          const Times &nccl = times[0], &staged = times[1 + i * 2], &direct = times[2 + i * 2], &windows = times.back();
           printf("%6.3f %6.3f  %-14s %12lu | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | right | host %.1f %.1f",
                  staged.median / nccl.median, direct.median / nccl.median, kNames[k], bytes, nccl.median, nccl.p1,
-                 nccl.p99, staged.median, staged.p1, staged.p99, direct.median, direct.p1, direct.p99, Median(three[0].host_us), Median(three[1].host_us));
+                 nccl.p99, staged.median, staged.p1, staged.p99, direct.median, direct.p1, direct.p99, Median(all[0].host_us), Median(all[1 + i * 2].host_us));
           if (o_.windows) printf(" | %6.3f %9.2f %9.2f %9.2f", direct.median / windows.median, windows.median, windows.p1, windows.p99);
-          printf("\n");
+          printf("%s%s\n", o_.tries[i].first.empty() ? "" : " | ", o_.tries[i].first.c_str());
           fflush(stdout);
         }
-      }
-    }
-  }
-
-  void Sweep() {
-    const auto measure = [&](const char* what, OpKind kind, uint64_t bytes, const Thresholds& t, bool direct) {
-      p_.At("sweep %s %s %lu", what, kNames[static_cast<int>(kind)], bytes);
-      domain_->SetThresholds(t);
-      float* out = direct ? direct_ : out_;
-      const uint64_t count = CountOf(kind, bytes);
-      const auto align = [&] { CallOurs(OpKind::kAllReduce, 2, 0, tiny_, tiny_ + 32); };
-      const auto call = [&] { CallOurs(kind, count, 0, in_, out); };
-      for (int i = 0; i < 10; ++i) call();
-      std::vector<float> us;
-      const int batch = BatchFor(bytes);
-      for (int s = 0; s < 40; ++s) us.push_back(Sample(align, call, batch));
-      const bool right = CheckOutput(kind, count, 0, out) == 0;
-      const Times times = Combine(us);
-      if (p_.rank() == 0) {
-        printf("sweep %-14s %10lu  %9.2f us (p1 %9.2f)  %-5s %s channels %u..%u per_channel=%u per_more=%u split=%u threads=%u %s\n",
-               kNames[static_cast<int>(kind)], bytes, times.median, times.p1, what, direct ? "direct" : "staged", t.few_channels,
-               t.most_channels, t.bulk_per_channel, t.bulk_per_more, t.chunks_per_channel, t.line_threads, right ? "right" : "WRONG");
-        fflush(stdout);
-      }
-      if (!right) p_.Fail("wrong results");
-    };
-    constexpr OpKind kReduceAll = OpKind::kAllReduce;
-    // Lines: one-shot against two-shot, and how many threads a channel has.
-    for (const uint64_t bytes : {16ull << 10, 128ull << 10, 256ull << 10, 512ull << 10, 1ull << 20, 2ull << 20}) {
-      for (const uint32_t threads : {64u, 128u, 256u}) {
-        Thresholds t = o_.thresholds;
-        t.line_threads = threads;
-        t.one_shot = t.two_shot_lines = 2 << 20;
-        if (bytes <= 512 << 10) measure("one", kReduceAll, bytes, t, false);
-        t.one_shot = 0;
-        if (bytes >= 128 << 10) measure("two", kReduceAll, bytes, t, false);
-      }
-    }
-    // Lines against bulk, where nothing is combined.
-    for (const uint64_t bytes : {512ull << 10, 1ull << 20, 2ull << 20}) {
-      Thresholds t = o_.thresholds;
-      t.move_lines = 2 << 20;
-      measure("lines", OpKind::kAllGather, bytes, t, false);
-      t.move_lines = 0;
-      for (const bool direct : {false, true}) measure("bulk", OpKind::kAllGather, bytes, t, direct);
-    }
-    // Bulk: channels.
-    for (const uint64_t bytes : {512ull << 10, 1ull << 20, 2ull << 20, 4ull << 20, 8ull << 20, 64ull << 20, 256ull << 20}) {
-      if (bytes > o_.to) continue;
-      for (const bool direct : {false, true}) {
-        for (const uint32_t each : {8u << 10, 16u << 10}) {
-          for (const uint32_t more : {32u << 10, 64u << 10}) {
-            if ((more < 64u << 10) != (bytes == 4u << 20) && more < 64u << 10) continue;  // matters there only
-            if (each > 8u << 10 && bytes > 4u << 20) continue;  // likewise
-            Thresholds t = o_.thresholds;
-            t.one_shot = t.two_shot_lines = 0;
-            t.bulk_per_channel = each;
-            t.bulk_per_more = more;
-            measure("bulk", kReduceAll, bytes, t, direct);
-          }
-        }
-        if (bytes < 4 << 20) continue;
-        Thresholds t = o_.thresholds;
-        t.one_shot = t.two_shot_lines = 0;
-        t.chunks_per_channel = 4;
-        measure("bulk", kReduceAll, bytes, t, direct);
       }
     }
   }
@@ -418,6 +394,7 @@ class Bench {
 
 int Main(int argc, char** argv) {
   Options o;
+  std::vector<std::string> tries;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     const auto text = [&]() -> const char* { return i + 1 < argc ? argv[++i] : ""; };
@@ -428,23 +405,21 @@ int Main(int argc, char** argv) {
     else if (name == "--to") o.to = value();
     else if (name == "--step") o.step = value();
     else if (name == "--samples") o.samples = static_cast<int>(value());
-    else if (name == "--sweep") o.sweep = true;
     else if (name == "--exclusive") o.exclusive = true;
     else if (name == "--windows") o.windows = true;
-    else if (name == "--one-shot") o.thresholds.one_shot = value();
-    else if (name == "--two-shot") o.thresholds.two_shot_lines = value();
-    else if (name == "--move-lines") o.thresholds.move_lines = value();
-    else if (name == "--two-shot-tiles") o.thresholds.two_shot_tiles = value();
-    else if (name == "--move-tiles") o.thresholds.move_tiles = value();
     else if (name == "--resident") o.resident = static_cast<int>(value());
     else if (name == "--stage") o.stage_bytes = value();
-    else if (name == "--channels") o.thresholds.most_channels = static_cast<uint32_t>(value());
-    else if (name == "--per-channel") o.thresholds.bulk_per_channel = static_cast<uint32_t>(value());
-    else if (name == "--per-more") o.thresholds.bulk_per_more = static_cast<uint32_t>(value());
-    else if (name == "--split") o.thresholds.chunks_per_channel = static_cast<uint32_t>(value());
-    else if (name == "--line-threads") o.thresholds.line_threads = static_cast<uint32_t>(value());
-    else {
+    else if (name == "--try") tries.emplace_back(text());
+    else if (name.rfind("--", 0) != 0 || !SetThreshold(name.substr(2), value(), &o.thresholds)) {
       fprintf(stderr, "unknown option %s\n", name.c_str());
+      return 2;
+    }
+  }
+  o.tries.emplace_back("", o.thresholds);
+  for (const std::string& text : tries) {
+    o.tries.emplace_back(text, o.thresholds);
+    if (!ParseTry(text, &o.tries.back().second)) {
+      fprintf(stderr, "unknown thresholds %s\n", text.c_str());
       return 2;
     }
   }

@@ -8,9 +8,10 @@
 // something to carry while the block gathers and waits for its own loads. If one of those steps is not ready, at once.
 //
 // A one-phase operation has no gather. In a two-phase one (all-reduce; broadcast and reduce among more than
-// two) block p of phase 1 is rank p's shard; the middle step hands the own shard on. Order of turns and
-// staging of more than W chunks make every wait point to a step with a smaller measure, so the least one
-// over all ranks can always run: the argument is in docs/runtime-cuda.md.
+// two) rank p's block of phase 1 is its shard; the middle step hands the own shard on. A root has none: what
+// its link carries in phase 1 (of a reduce, in phase 2) is the whole message once, and that is all it carries.
+// Order of turns and staging of more than W chunks make every wait point to a step with a smaller measure, so
+// the least one over all ranks can always run: the argument is in docs/runtime-cuda.md.
 //
 // Counters are absolute and only grow (modulo 2^32), each with one writer, so a repeated announcement is
 // harmless. Chunk numbers are used up for all pairs alike, also by operations in which a pair exchanges
@@ -203,7 +204,7 @@ template <typename T, uint32_t kRanks, uint32_t kInFlight, typename Block>
 GRT_HD inline void ReduceChunk(Block& b, const Work& w, uint32_t channel, uint32_t number,
                                uint64_t begin, uint64_t bytes, char* out) {
   const uint32_t present = w.receive1 | ((w.flags & kOwn) != 0 ? 1u << w.rank : 0);
-  const char* own = w.in + w.rank * w.in_stride + begin;
+  const char* own = w.in + InAt(w, w.rank) + begin;
   const char* from[kRanks];
   bool aligned = IsAligned(own, 16) && (out == nullptr || IsAligned(out, 16));
 #ifdef __CUDACC__
@@ -256,8 +257,7 @@ GRT_HD inline bool FindTarget(const Work& w, uint32_t channel, const Bulk& bulk,
     if (!LoadLine(&FlagsAt(w, w.rank, channel)->offer[p], FlagsOf(bulk.number, w.signature), &offer)) return false;
     if (offer != 0) {
       *direct = true;
-      *target = w.base[p] + (offer - 1) + w.rank * w.out_stride +
-                ChunkBegin(w, bulk, index);
+      *target = w.base[p] + (offer - 1) + OutAt(w, w.rank) + ChunkBegin(w, bulk, index);
       return true;
     }
   }
@@ -386,8 +386,55 @@ GRT_HD inline void ScatterChunk(Block& b, const Work& w, const Bulk& bulk, uint3
   char** const targets = b.Targets();
   const uint64_t begin = ChunkBegin(w, bulk, index);
   CopyChunks<false, kRanks>(
-      b, w, w.send1, [&](uint32_t p) { return w.in + p * w.in_stride + begin; }, [&](uint32_t p) { return targets[p]; },
+      b, w, w.send1, [&](uint32_t p) { return w.in + InAt(w, p) + begin; }, [&](uint32_t p) { return targets[p]; },
       [&](uint32_t p) { return ChunkBytes(w, bulk, index, p); });
+}
+
+// Staged data to the own output and to every target of the middle step.
+template <typename Block>
+GRT_APART GRT_HD void SpreadChunk(Block& b, const Work& w, char* out, const char* from, uint64_t bytes) {
+  constexpr uint32_t kInFlight = 4;
+  bool aligned = IsAligned(out, 16);
+  for (uint32_t p = 0; p < w.ranks; ++p) {
+    if ((w.send2 >> p & 1) != 0 && !IsAligned(b.SumTargets()[p], 16)) aligned = false;
+  }
+  if (!aligned || bytes % 16 != 0) {
+    CopyChunk<true>(b, out, from, bytes);
+    for (uint32_t p = 0; p < w.ranks; ++p) {
+      if ((w.send2 >> p & 1) != 0) CopyChunk<true>(b, b.SumTargets()[p], from, bytes);
+    }
+    return;
+  }
+  const auto packs = static_cast<uint32_t>(bytes / 16);
+  for (uint32_t i = b.Thread(); i < packs; i += b.Threads() * kInFlight) {
+    Pack pack[kInFlight];
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t u = 0; u < kInFlight; ++u) {
+      const uint32_t k = i + u * b.Threads();
+      if (k < packs) pack[u] = LoadStaged(from + uint64_t{k} * 16);
+    }
+    for (uint32_t d = 1; d < w.ranks; ++d) {
+      const uint32_t p = (w.rank + d) % w.ranks;
+      if ((w.send2 >> p & 1) == 0) continue;
+      char* const to = b.SumTargets()[p];
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (uint32_t u = 0; u < kInFlight; ++u) {
+        const uint32_t k = i + u * b.Threads();
+        if (k < packs) StorePack(to + uint64_t{k} * 16, pack[u]);
+      }
+    }
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t u = 0; u < kInFlight; ++u) {
+      const uint32_t k = i + u * b.Threads();
+      if (k < packs) StorePack(out + uint64_t{k} * 16, pack[u]);
+    }
+  }
 }
 
 // Phase 1's data of chunk `index` to where it belongs, without combining.
@@ -398,31 +445,19 @@ GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const B
   if (!PlacesDirect(w) && !shards) {
     CopyChunks<true, kRanks>(
         b, w, w.receive1, [&](uint32_t p) { return StageAt(w, w.rank, channel, 0, p, bulk.base + index); },
-        [&](uint32_t p) { return w.out + p * w.out_stride + begin; },
+        [&](uint32_t p) { return w.out + OutAt(w, p) + begin; },
         [&](uint32_t p) { return ChunkBytes(w, bulk, index, p); });
-  } else if (shards) {
-    for (uint32_t p = 0; p < w.ranks; ++p) {
-      if ((w.receive1 >> p & 1) == 0) continue;
-      const char* stage = StageAt(w, w.rank, channel, 0, p, bulk.base + index);
-      const uint64_t bytes = ChunkBytes(w, bulk, index, w.rank);
-      CopyChunk<true>(b, w.out + w.rank * w.out_stride + begin, stage, bytes);
-      for (uint32_t q = 0; q < w.ranks; ++q) {
-        if ((w.send2 >> q & 1) != 0) CopyChunk<true>(b, b.SumTargets()[q], stage, bytes);
-      }
-    }
+  } else if (shards && w.receive1 != 0) {
+    const char* const stage = StageAt(w, w.rank, channel, 0, w.peer, bulk.base + index);
+    SpreadChunk(b, w, w.out + OutAt(w, w.rank) + begin, stage, ChunkBytes(w, bulk, index, w.rank));
   }
   if ((w.flags & kOwn) == 0) return;
-  const uint64_t own_bytes = ChunkBytes(w, bulk, index, w.rank);
-  const char* own = w.in + w.rank * w.in_stride + begin;
-  for (uint32_t q = 0; q < w.ranks; ++q) {
-    if ((w.send2 >> q & 1) != 0) CopyChunk<false>(b, b.SumTargets()[q], own, own_bytes);
-  }
-  for (uint32_t p = 0; p < w.ranks; ++p) {  // a root's output: all shards; else the own block
-    if (p != w.rank && !shards) continue;
-    const char* from = w.in + p * w.in_stride + begin;
-    char* to = w.out + p * w.out_stride + begin;
-    if (from != to) CopyChunk<false>(b, to, from, ChunkBytes(w, bulk, index, p));
-  }
+  // A root's output: all shards; else the own block.
+  const auto from = [&](uint32_t p) { return w.in + InAt(w, p) + begin; };
+  const auto to = [&](uint32_t p) { return w.out + OutAt(w, p) + begin; };
+  if (from(w.rank) == to(w.rank)) return;
+  if (!shards) return CopyChunk<false>(b, to(w.rank), from(w.rank), ChunkBytes(w, bulk, index, w.rank));
+  CopyChunks<false, kRanks>(b, w, OthersMask(w), from, to, [&](uint32_t p) { return ChunkBytes(w, bulk, index, p); });
 }
 
 // Combines or places chunk `index`, and hands it on.
@@ -435,7 +470,7 @@ GRT_HD inline void CombineChunk(Block& b, const Work& w, uint32_t channel, const
   const bool shards = (w.flags & kTwoPhase) != 0;
   const uint64_t begin = ChunkBegin(w, bulk, index);
   const uint64_t bytes = ChunkBytes(w, bulk, index, w.rank);
-  char* out = (w.flags & kWritesOutput) == 0 ? nullptr : w.out + (shards ? w.rank * w.out_stride : 0) + begin;
+  char* out = (w.flags & kWritesOutput) == 0 ? nullptr : w.out + (shards ? OutAt(w, w.rank) : 0) + begin;
   // As many loads in flight for few ranks as for many.
   ReduceChunk<T, kRanks, kMaxRanks / kRanks>(b, w, channel, bulk.base + index, begin, bytes, out);
 }
@@ -446,7 +481,7 @@ GRT_HD inline void GatherChunk(Block& b, const Work& w, uint32_t channel, const 
   const uint64_t begin = ChunkBegin(w, bulk, index);
   CopyChunks<true, kRanks>(
       b, w, w.receive2, [&](uint32_t p) { return StageAt(w, w.rank, channel, 1, p, bulk.base + index); },
-      [&](uint32_t p) { return w.out + p * w.out_stride + begin; },
+      [&](uint32_t p) { return w.out + OutAt(w, p) + begin; },
       [&](uint32_t p) { return ChunkBytes(w, bulk, index, p); });
 }
 

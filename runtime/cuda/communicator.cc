@@ -140,7 +140,7 @@ Status Communicator::Plan(OpKind kind, const void* in, void* out, uint64_t count
   Thresholds thresholds = domain_->config().thresholds;
   // Few blocks serve detached operations, each of many threads: no more channels than they have a use for.
   if (ports != ports_) thresholds.line_threads = std::max(thresholds.line_threads, 512u);
-  const bool offers = offers_ || (reach_ != nullptr && AllAwaitAll(kind));  // the same on all members
+  const bool offers = offers_ || (reach_ != nullptr && OffersMakeNobodyWait(kind, static_cast<uint32_t>(ranks_)));  // the same on all members
   if (!PlanWork(&work, count, needs_peer ? static_cast<uint32_t>(peer) : 0, thresholds, offers)) {
     return Status::InvalidArgument("no operation of this kind with this peer");
   }

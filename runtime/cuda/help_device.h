@@ -532,7 +532,7 @@ GRT_HD inline void FinishRenamedInline(Block& b, const Work& w, const HelpList& 
   for (uint32_t p = 0; p < OutputBlocks(w); ++p) {
     const uint64_t begin = Least(part * channel, BlockBytes(w, p));
     const uint64_t end = Least(begin + part, BlockBytes(w, p));
-    const uint64_t at = p * w.out_stride + begin;
+    const uint64_t at = OutAt(w, p) + begin;
     CopyChunk<false>(b, w.out + at, h.renamed + at, end - begin);
   }
 }

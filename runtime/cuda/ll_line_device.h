@@ -20,6 +20,20 @@ GRT_HD inline uint32_t LineBytes(const Work& w, uint32_t p, uint64_t line) {
 // Who sends nothing may have no input.
 GRT_HD inline bool SendsSame(const Work& w) { return w.in_stride == 0 && w.send1 != 0; }
 
+// Line l with the same word to all in `peers`. For many ranks not all addresses at once: registers.
+template <uint32_t kRanks>
+GRT_HD inline void StoreToAll(const Work& w, uint32_t channel, const Lines& lines, uint32_t phase,
+                              uint32_t peers, uint32_t l, uint64_t word) {
+#ifdef __CUDACC__
+#pragma unroll (kRanks <= 4 ? kRanks : 1)
+#endif
+  for (uint32_t i = 0; i < kRanks - 1; ++i) {
+    const uint32_t p = PeerTo(w, i);
+    if ((peers >> p & 1) == 0) continue;
+    StoreLine(LaneAt(w, p, channel, lines.slot, phase, w.rank) + l, word, lines.flags);
+  }
+}
+
 // `loaded`: the first line of this thread, where all peers get the same block.
 template <uint32_t kRanks, typename Block>
 GRT_HD inline void SendLines(Block& b, const Work& w, uint32_t channel, const Lines& lines,
@@ -27,27 +41,29 @@ GRT_HD inline void SendLines(Block& b, const Work& w, uint32_t channel, const Li
   const bool same = SendsSame(w);
   for (uint32_t l = b.Thread(); l < lines.count; l += b.Threads()) {
     const uint64_t line = lines.first + l;
-    uint64_t words[kRanks];
     if (same) {
-      words[0] = l == b.Thread() ? loaded : LoadBytes(w.in + line * 8, LineBytes(w, 0, line));
-    } else {
-      // All are under way before the first is stored.
+      const uint64_t word = l == b.Thread() ? loaded : LoadBytes(w.in + line * 8, LineBytes(w, 0, line));
+      StoreToAll<kRanks>(w, channel, lines, 0, w.send1, l, word);
+      continue;
+    }
+    uint64_t words[kRanks - 1];
+    // All are under way before the first is stored.
 #ifdef __CUDACC__
 #pragma unroll
 #endif
-      for (uint32_t p = 0; p < kRanks; ++p) {
-        words[p] = 0;
-        if ((w.send1 >> p & 1) != 0)
-          words[p] = LoadBytes(w.in + p * w.in_stride + line * 8, LineBytes(w, p, line));
-      }
+    for (uint32_t i = 0; i < kRanks - 1; ++i) {
+      const uint32_t p = PeerTo(w, i);
+      words[i] = 0;
+      if ((w.send1 >> p & 1) != 0)
+        words[i] = LoadBytes(w.in + InAt(w, p) + line * 8, LineBytes(w, p, line));
     }
 #ifdef __CUDACC__
 #pragma unroll
 #endif
-    for (uint32_t p = 0; p < kRanks; ++p) {
-      if ((w.send1 >> p & 1) == 0 || (!same && LineBytes(w, p, line) == 0)) continue;
-      StoreLine(LaneAt(w, p, channel, lines.slot, 0, w.rank) + l, same ? words[0] : words[p],
-                lines.flags);
+    for (uint32_t i = 0; i < kRanks - 1; ++i) {
+      const uint32_t p = PeerTo(w, i);
+      if ((w.send1 >> p & 1) == 0 || LineBytes(w, p, line) == 0) continue;
+      StoreLine(LaneAt(w, p, channel, lines.slot, 0, w.rank) + l, words[i], lines.flags);
     }
   }
 }
@@ -94,7 +110,7 @@ GRT_HD inline bool TakeLine(const Work& w, uint32_t channel, const Lines& lines,
   uint64_t words[kRanks] = {};
   [[maybe_unused]] uint64_t scalars[std::is_same_v<T, AnyType> ? kRanks : 1];
   uint64_t own = 0;
-  if ((w.flags & kOwn) != 0) own = LoadBytes(w.in + w.rank * w.in_stride + line * 8, bytes);
+  if ((w.flags & kOwn) != 0) own = LoadBytes(w.in + InAt(w, w.rank) + line * 8, bytes);
   for (;; --polls) {
     bool arrived = LoadLines<kRanks>(w, channel, lines, 0, w.receive1, l, words);
     if constexpr (std::is_same_v<T, AnyType>) {
@@ -109,16 +125,17 @@ GRT_HD inline bool TakeLine(const Work& w, uint32_t channel, const Lines& lines,
 #endif
     for (uint32_t p = 0; p < kRanks; ++p) {
       if ((w.receive1 >> p & 1) == 0) continue;
-      StoreBytes(w.out + p * w.out_stride + line * 8, words[p], bytes);
+      StoreBytes(w.out + OutAt(w, p) + line * 8, words[p], bytes);
     }
     if ((w.flags & kOwn) != 0) {
       // Here only: by now the others are known to be at this operation.
-      char* to = w.out + w.rank * w.out_stride + line * 8;
-      if (to != w.in + w.rank * w.in_stride + line * 8) StoreBytes(to, own, bytes);
+      char* to = w.out + OutAt(w, w.rank) + line * 8;
+      if (to != w.in + InAt(w, w.rank) + line * 8) StoreBytes(to, own, bytes);
     }
     return true;
   }
-  if ((w.flags & kWritesOutput) == 0) return true;  // a leaf of a reduction receives nothing
+  const bool writes = (w.flags & kWritesOutput) != 0;
+  if (!writes && !shards) return true;  // a leaf of a reduction receives nothing
 #ifdef __CUDACC__
 #pragma unroll
 #endif
@@ -126,16 +143,8 @@ GRT_HD inline bool TakeLine(const Work& w, uint32_t channel, const Lines& lines,
     if (p == w.rank) words[p] = own;
   }
   const uint64_t sum = Reduce<T>(words, w.receive1 | 1u << w.rank, w.type, w.op, w.ranks, scalars);
-  StoreBytes(w.out + (shards ? w.rank * w.out_stride : 0) + line * 8, sum, bytes);
-  if (shards) {
-#ifdef __CUDACC__
-#pragma unroll
-#endif
-    for (uint32_t p = 0; p < kRanks; ++p) {
-      if ((w.send2 >> p & 1) == 0) continue;
-      StoreLine(LaneAt(w, p, channel, lines.slot, 1, w.rank) + l, sum, lines.flags);
-    }
-  }
+  if (writes) StoreBytes(w.out + (shards ? OutAt(w, w.rank) : 0) + line * 8, sum, bytes);
+  if (shards) StoreToAll<kRanks>(w, channel, lines, 1, w.send2, l, sum);
   return true;
 }
 
@@ -158,7 +167,7 @@ GRT_HD inline bool TakeLineOfSums(const Work& w, uint32_t channel, const Lines& 
   for (uint32_t p = 0; p < kRanks; ++p) {
     if ((w.receive2 >> p & 1) == 0) continue;
     const uint32_t bytes = LineBytes(w, p, line);
-    if (bytes != 0) StoreBytes(w.out + p * w.out_stride + line * 8, words[p], bytes);
+    if (bytes != 0) StoreBytes(w.out + OutAt(w, p) + line * 8, words[p], bytes);
   }
   return true;
 }

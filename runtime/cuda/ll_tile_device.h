@@ -309,7 +309,7 @@ GRT_HD inline bool ReduceTile(Block& b, const Work& w, uint32_t channel, const L
   const bool writes = (w.flags & kWritesOutput) != 0;
   if (bytes == 0 || (!shards && !writes)) return true;  // nobody sends it; a leaf receives nothing
   Tile own;
-  LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + w.rank * w.in_stride + at * kTileBytes, bytes,
+  LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + InAt(w, w.rank) + at * kTileBytes, bytes,
            &own);
   [[maybe_unused]] uint64_t scalars[std::is_same_v<T, AnyType> ? kRanks : 1];
   [[maybe_unused]] Tile tiles[kPlaces <= kTilesAtOnce ? kPlaces : 1];
@@ -363,14 +363,14 @@ GRT_HD inline bool ReduceTile(Block& b, const Work& w, uint32_t channel, const L
 #ifdef __CUDACC__
 #pragma unroll
 #endif
-    for (uint32_t q = 0; q < kPlaces; ++q) {
-      const uint32_t p = PeerAt<kPlaces>(w, q);
+    for (uint32_t i = 0; i < kPlaces; ++i) {
+      const uint32_t p = PeerTo(w, i);
       if ((w.send2 >> p & 1) != 0)
         PutTile(b, TileLaneAt(w, p, channel, lines.slot, 1, w.rank), t, lines.flags, own);
     }
   }
   if (!writes) return true;
-  char* const out = w.out + (shards ? w.rank * w.out_stride : 0);
+  char* const out = w.out + (shards ? OutAt(w, w.rank) : 0);
   StoreTile(b, IsEven(w, out, 0), out + at * kTileBytes, bytes, own);
   return true;
 }
@@ -383,7 +383,7 @@ GRT_HD inline void PlaceSlowly(Block& b, const Work& w, uint64_t at, uint32_t gr
   for (uint32_t i = 0; i < kPlaces; ++i) {
     const uint32_t p = PeerAt<kPlaces>(w, first + i);
     if ((group >> p & 1) == 0) continue;
-    StoreTileSlowly(b, w.out + p * w.out_stride + at * kTileBytes, TileBytes(w, p, at), &some[i]);
+    StoreTileSlowly(b, w.out + OutAt(w, p) + at * kTileBytes, TileBytes(w, p, at), &some[i]);
   }
 }
 
@@ -415,7 +415,7 @@ GRT_HD inline bool PlaceTile(Block& b, const Work& w, uint32_t channel, const Li
       for (uint32_t i = 0; i < kPlaces; ++i) {
         const uint32_t p = PeerAt<kPlaces>(w, first + i);
         if ((group >> p & 1) == 0) continue;
-        StoreEvenTile(b, w.out + p * w.out_stride + at * kTileBytes, TileBytes(w, p, at), tiles[i]);
+        StoreEvenTile(b, w.out + OutAt(w, p) + at * kTileBytes, TileBytes(w, p, at), tiles[i]);
       }
     } else {
       PlaceSlowly(b, w, at, group, first, tiles);
@@ -424,7 +424,7 @@ GRT_HD inline bool PlaceTile(Block& b, const Work& w, uint32_t channel, const Li
   return true;
 }
 
-// Phase 1 of tile t of a broadcast in shards: the own one goes on to all but the root.
+// Phase 1 of tile t of a broadcast in shards: the own one goes on to all but the root, who has none.
 template <typename Block>
 GRT_HD inline bool HandOnTile(Block& b, const Work& w, uint32_t channel, const Lines& lines,
                               uint32_t t, uint32_t polls) {
@@ -433,33 +433,27 @@ GRT_HD inline bool HandOnTile(Block& b, const Work& w, uint32_t channel, const L
   const uint32_t bytes = TileBytes(w, w.rank, at);
   if (bytes != 0) {
     Tile tile;
-    if (is_root) {
-      LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + w.rank * w.in_stride + at * kTileBytes,
-               bytes, &tile);
-    } else {
-      const char* const lane = TileLaneAt(w, w.rank, channel, lines.slot, 0, w.peer);
-      for (; !b.AllOfWarp(PeekTile(b, lane, t, lines.flags)); --polls) {
-        if (polls == 0) return false;
-      }
-      GetTile(b, lane, t, &tile);
-      OpenTile(b.Lane(), &tile);
+    const char* const lane = TileLaneAt(w, w.rank, channel, lines.slot, 0, w.peer);
+    for (; !b.AllOfWarp(PeekTile(b, lane, t, lines.flags)); --polls) {
+      if (polls == 0) return false;
     }
-    for (uint32_t p = 0; p < w.ranks; ++p) {
+    GetTile(b, lane, t, &tile);
+    OpenTile(b.Lane(), &tile);
+    for (uint32_t i = 0; i + 1 < w.ranks; ++i) {
+      const uint32_t p = PeerTo(w, i);
       if ((w.send2 >> p & 1) != 0)
         PutTile(b, TileLaneAt(w, p, channel, lines.slot, 1, w.rank), t, lines.flags, tile);
     }
-    if (!is_root) {
-      StoreTile(b, IsEven(w, w.out, w.out_stride), w.out + w.rank * w.out_stride + at * kTileBytes,
-                bytes, tile);
-    }
+    StoreTile(b, IsEven(w, w.out, w.out_stride), w.out + OutAt(w, w.rank) + at * kTileBytes, bytes,
+              tile);
   }
   if (!is_root || w.in == w.out) return true;
   for (uint32_t p = 0; p < w.ranks; ++p) {
     const uint32_t all = TileBytes(w, p, at);
     if (all == 0) continue;
     Tile tile;
-    LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + p * w.in_stride + at * kTileBytes, all, &tile);
-    StoreTile(b, IsEven(w, w.out, w.out_stride), w.out + p * w.out_stride + at * kTileBytes, all,
+    LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + InAt(w, p) + at * kTileBytes, all, &tile);
+    StoreTile(b, IsEven(w, w.out, w.out_stride), w.out + OutAt(w, p) + at * kTileBytes, all,
               tile);
   }
   return true;
@@ -477,8 +471,8 @@ GRT_HD inline bool TakeTile(Block& b, const Work& w, uint32_t channel, const Lin
   if (!PlaceTile<kRanks>(b, w, channel, lines, 0, w.receive1, t, polls)) return false;
   if ((w.flags & kOwn) == 0) return true;
   const uint64_t begin = (lines.first + t) * kTileBytes;
-  const char* const from = w.in + w.rank * w.in_stride + begin;
-  char* const to = w.out + w.rank * w.out_stride + begin;
+  const char* const from = w.in + InAt(w, w.rank) + begin;
+  char* const to = w.out + OutAt(w, w.rank) + begin;
   if (from == to) return true;
   Tile own;
   const uint32_t bytes = TileBytes(w, w.rank, lines.first + t);
@@ -513,16 +507,16 @@ struct TileWay {
 #pragma unroll
 #endif
       for (uint32_t q = 0; q < kPlaces; ++q) {
-        const uint32_t p = PeerAt<kPlaces>(w, q);
+        const uint32_t p = PeerTo(w, q);
         if ((w.send1 >> p & 1) == 0) continue;
-        LoadEvenTile(b, w.in + p * w.in_stride + at * kTileBytes, TileBytes(w, p, at), &tiles[q]);
+        LoadEvenTile(b, w.in + InAt(w, p) + at * kTileBytes, TileBytes(w, p, at), &tiles[q]);
       }
     } else {
       Tile some[kPlaces];
       for (uint32_t q = 0; q < kPlaces; ++q) {
-        const uint32_t p = PeerAt<kPlaces>(w, q);
+        const uint32_t p = PeerTo(w, q);
         if ((w.send1 >> p & 1) == 0) continue;
-        LoadTileSlowly(b, w.in + p * w.in_stride + at * kTileBytes, TileBytes(w, p, at), &some[q]);
+        LoadTileSlowly(b, w.in + InAt(w, p) + at * kTileBytes, TileBytes(w, p, at), &some[q]);
       }
 #ifdef __CUDACC__
 #pragma unroll
@@ -537,7 +531,7 @@ struct TileWay {
 #pragma unroll
 #endif
     for (uint32_t q = 0; q < kPlaces; ++q) {
-      const uint32_t p = PeerAt<kPlaces>(w, q);
+      const uint32_t p = PeerTo(w, q);
       if ((w.send1 >> p & 1) == 0 || TileBytes(w, p, lines.first + t) == 0) continue;
       PutTile(b, TileLaneAt(w, p, channel, lines.slot, 0, w.rank), t, lines.flags, tiles[q]);
     }
@@ -560,12 +554,13 @@ struct TileWay {
       }
     } else {
       for (uint32_t t = b.Warp(); t < lines.count; t += b.Warps()) {
-        for (uint32_t p = 0; p < w.ranks; ++p) {
+        for (uint32_t i = 0; i + 1 < w.ranks; ++i) {
+          const uint32_t p = PeerTo(w, i);
           const uint32_t bytes = TileBytes(w, p, lines.first + t);
           if ((w.send1 >> p & 1) == 0 || bytes == 0) continue;
           Tile tile;
           LoadTile(b, IsEven(w, w.in, w.in_stride),
-                   w.in + p * w.in_stride + (lines.first + t) * kTileBytes, bytes, &tile);
+                   w.in + InAt(w, p) + (lines.first + t) * kTileBytes, bytes, &tile);
           PutTile(b, TileLaneAt(w, p, channel, lines.slot, 0, w.rank), t, lines.flags, tile);
         }
       }

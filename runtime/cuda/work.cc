@@ -18,10 +18,11 @@ PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channel
   port.line_channels = static_cast<uint16_t>(line_channels);
   // The whole is as large for any number of ranks.
   port.lines_per_lane = static_cast<uint16_t>(2048 / std::max(ranks, 2u));
-  port.tiles_per_lane = static_cast<uint16_t>(pairs ? kPairTiles : (kLaneTiles + std::max(ranks, 2u) - 1) / std::max(ranks, 2u));
+  const uint32_t peers = std::max(ranks, 2u) - 1;
+  port.tiles_per_lane = static_cast<uint16_t>(std::max((kLaneTiles + peers - 1) / peers, pairs ? kPairTiles : 0));
   port.bulk_channels = static_cast<uint16_t>(bulk_channels);
   port.phases = static_cast<uint16_t>(phases);
-  const uint64_t slots = uint64_t{bulk_channels} * phases * std::max(ranks - 1, 1u) * kStageSlots;
+  const uint64_t slots = uint64_t{bulk_channels} * phases * peers * kStageSlots;
   port.chunk_bytes = static_cast<uint32_t>(
       std::clamp(stage_bytes / slots / 1024 * 1024, kLeastChunk, kMostChunk));
   port.flags_at = at;
@@ -31,7 +32,7 @@ PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channel
       RoundUp(port.state_at + channels * sizeof(ChannelState) * (pairs ? kMaxRanks * 2 : 1), 128);
   const uint64_t lanes = uint64_t{line_channels} * kLineSlots * phases * ranks;
   port.tiles_at = RoundUp(port.lines_at + lanes * port.lines_per_lane * sizeof(LlLine), 128);
-  port.stage_at = port.tiles_at + lanes * port.tiles_per_lane * kTileWire;
+  port.stage_at = port.tiles_at + lanes / ranks * peers * port.tiles_per_lane * kTileWire;
   port.end = RoundUp(port.stage_at + slots * port.chunk_bytes, 128);
   return port;
 }
@@ -49,6 +50,9 @@ uint32_t SignatureOf(const Work& w, uint64_t count, uint32_t peer) {
   const uint64_t signature = Signature(op);
   return static_cast<uint32_t>(signature ^ signature >> 32);
 }
+
+// The stride of shards; so many have a part of the message, or fewer.
+uint64_t ShardBytes(uint64_t bytes, uint64_t shards) { return RoundUp((bytes + shards - 1) / shards, 16); }
 
 // Masks, strides and flags that do not depend on the size's way of being carried.
 bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
@@ -90,15 +94,18 @@ bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
       }
       flags |= kWritesOutput;
       if (two_phase) {
-        // The root's shards go to their ranks, and each hands its own on to all but the root.
-        w.send2 = static_cast<uint8_t>(others & ~root);
-        w.receive2 = static_cast<uint8_t>(is_root ? 0 : others);
+        // The root's shards go to the others, and each hands its own on to all but the root.
+        flags |= kRootless;
+        if (!is_root) w.send2 = w.receive2 = static_cast<uint8_t>(others & ~root);
       }
       break;
     case OpKind::kReduce:
       flags = kReduces | kOwn;
       if (two_phase) {
-        send = receive = others;
+        // All but the root combine a shard each, which goes to the root.
+        flags |= kRootless;
+        send = others & ~root;
+        receive = is_root ? 0 : others;
         w.send2 = is_root ? 0 : root;
         w.receive2 = static_cast<uint8_t>(is_root ? others : 0);
       } else if (is_root) {
@@ -142,7 +149,7 @@ bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
   if (two_phase) {
     flags |= kTwoPhase;
     w.total_bytes = bytes;
-    w.block_bytes = RoundUp((bytes + w.ranks - 1) / w.ranks, 16);
+    w.block_bytes = ShardBytes(bytes, (flags & kRootless) != 0 ? w.ranks - 1u : w.ranks);
     w.in_stride = w.out_stride = w.block_bytes;
   } else {
     w.total_bytes = bytes;
@@ -156,10 +163,11 @@ bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
 
 }  // namespace
 
-bool AllAwaitAll(OpKind kind) {
-  // A reduction to a root that is in one phase places nothing.
+bool OffersMakeNobodyWait(OpKind kind, uint32_t ranks) {
+  // A reduction to a root that is in one phase places nothing. In the second phase of a broadcast all but the root
+  // have a shard of each other; the first goes through staging.
   return kind == OpKind::kAllReduce || kind == OpKind::kAllGather || kind == OpKind::kAllToAll ||
-         kind == OpKind::kReduce;
+         kind == OpKind::kReduce || (kind == OpKind::kBroadcast && ranks > 2);
 }
 
 bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bool offers) {
@@ -172,11 +180,12 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
   const bool reduces_all = kind == OpKind::kAllReduce;
   const uint64_t line_room = uint64_t{w.port.line_channels} * w.port.lines_per_lane * kLineBytes;
   const uint64_t tile_room = uint64_t{w.port.line_channels} * w.port.tiles_per_lane * kTileBytes;
-  const uint64_t shard = RoundUp((bytes + w.ranks - 1) / w.ranks, 16);
+  const uint64_t whole_tile_room = tile_room * w.port.phases;
 
   // What a rank sends is what counts: as much for each of the others.
   const uint64_t others = std::max(w.ranks - 1u, 1u);
   const bool by_root = w.ranks > 2 && (kind == OpKind::kBroadcast || kind == OpKind::kReduce);
+  const uint64_t shard = ShardBytes(bytes, by_root ? others : w.ranks);
 
   const uint64_t most_lines = reduces_all ? t.one_shot : by_root ? t.root_lines : t.move_lines;
   const bool lines_whole = bytes * others <= most_lines && bytes <= line_room;
@@ -185,18 +194,21 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
     two_phase = true;
     lines = bytes <= t.two_shot_lines && shard <= line_room;
     tiles = !lines && bytes <= t.two_shot_tiles && shard <= tile_room;
+  } else if (!lines_whole && kind == OpKind::kReduce && by_root && bytes * others <= t.root_tiles && bytes <= whole_tile_room) {
+    tiles = true;
   } else if (!lines_whole && by_root) {
     two_phase = true;
-    tiles = bytes <= t.two_shot_tiles && shard <= tile_room;
+    lines = kind == OpKind::kReduce && bytes <= t.two_shot_lines && shard <= line_room;
+    tiles = !lines && bytes <= t.two_shot_tiles && shard <= tile_room;
   } else if (!lines_whole && w.ranks > 1) {
-    tiles = bytes * others <= t.move_tiles && bytes <= tile_room;
+    tiles = bytes * others <= t.move_tiles && bytes <= whole_tile_room;
   }
   if (!Shape(&w, bytes, peer, two_phase)) return false;
   w.signature = SignatureOf(w, count, peer);
   if (lines || tiles) {
     if (tiles) w.flags |= kTiles;
     const uint64_t units = std::max<uint64_t>(UnitCount(w), 1);
-    const uint64_t room = tiles ? w.port.tiles_per_lane : w.port.lines_per_lane;
+    const uint64_t room = tiles ? w.port.tiles_per_lane * (two_phase ? 1u : w.port.phases) : w.port.lines_per_lane;
     // Of sends and receives several go on at once.
     const uint64_t each = tiles ? t.channel_tiles * (pair ? 2 : 1) : t.line_threads;
     w.channels = static_cast<uint16_t>(std::min<uint64_t>(

@@ -96,14 +96,14 @@ struct PortLayout {
   uint32_t chunk_bytes = 0;        // a staging slot; multiple of 16
   uint16_t line_channels = 0;      // channels with LL and LL128 lanes
   uint16_t lines_per_lane = 0;     // capacity of an LL lane
-  uint16_t tiles_per_lane = 0;     // and of an LL128 lane
+  uint16_t tiles_per_lane = 0;     // and of an LL128 lane; an operation in one phase has those of all phases
   uint16_t bulk_channels = 0;      // channels with staging
   uint16_t phases = 0;             // 1 or 2
 };
 
-// LL128 lanes of all peers of a channel, by phase and slot, in tiles: 4.2 MiB of an all-reduce with 128 channels.
-inline constexpr uint32_t kLaneTiles = 36;
-// Of a pair's lane: a send goes one way only, and there is one a channel, so 1.1 MiB of it with 64 channels, among however many ranks.
+// LL128 lanes of all peers of a channel, by phase and slot, in tiles: 8 MiB of an all-reduce with 128 channels.
+inline constexpr uint32_t kLaneTiles = 57;
+// Of a pair's lane, at least: a send goes one way only, and there is one a channel, so 1.1 MiB of it with 64 channels, among however many ranks.
 inline constexpr uint32_t kPairTiles = 18;
 
 // `stage_bytes` is the whole staging of the port, at most; `at` its start, a multiple of 128.
@@ -118,6 +118,7 @@ enum WorkFlags : uint16_t {
   kPair = 16,           // port 1: counters by peer and direction
   kBulk = 32,           // staged chunks; else LL lines or LL128 tiles
   kOffers = 64,         // receivers tell where they may be written directly (zero copy)
+  kRootless = 128,      // two-phase: the root has no shard
   kTiles = 256,         // LL128
   kLargeChunks = 512,   // bulk: kFewSlots, each as large as two of the others
 };
@@ -133,8 +134,8 @@ struct alignas(16) Work {
   char* out;
   uint64_t block_bytes;  // between one pair in phase 1; of a two-phase operation the shards' stride
   uint64_t total_bytes;  // two-phase: of all shards together
-  uint64_t in_stride;    // from the block for peer p to that for p + 1
-  uint64_t out_stride;   // from where peer p's block is placed to p + 1's
+  uint64_t in_stride;    // from the block for one peer to that for the next one, by BlockIndex
+  uint64_t out_stride;   // from where one peer's block is placed to the next one's
   uint64_t offered;      // output - own region + 1, modulo 2^64; 0: peers cannot reach it
   uint64_t part;         // of each block, by channel: bytes if bulk, else lines or tiles
   uint32_t chunk;        // bytes moved by a bulk step, at most; <= SlotBytes
@@ -157,10 +158,11 @@ static_assert(std::is_trivially_copyable_v<Work> && sizeof(Work) == 240);
 struct Thresholds {
   uint64_t one_shot = 384 << 10;       // all-reduce by LL: a rank's input times the other ranks
   uint64_t two_shot_lines = 512 << 10;  // all-reduce by LL, in shards: the whole message
-  uint64_t two_shot_tiles = 4 << 20;   // above that by LL128, likewise; broadcast and reduce among more than two ranks
+  uint64_t two_shot_tiles = 8 << 20;   // above that by LL128, likewise; broadcast and reduce among more than two ranks
   uint64_t move_lines = 256 << 10;     // other kinds by LL: a pair's block times the other ranks
-  uint64_t move_tiles = 4 << 20;       // above that by LL128, likewise
+  uint64_t move_tiles = 8 << 20;       // above that by LL128, likewise
   uint64_t root_lines = 1 << 20;       // such broadcasts and reduces by LL, a pair's block times the other ranks
+  uint64_t root_tiles = 3 << 20;       // above that such reduces by LL128, likewise
   uint32_t line_threads = 128;         // lines of a channel before another channel is used
   uint32_t channel_tiles = 4;          // tiles of a channel before another channel is used
   // Bulk; bytes of a pair's block times the other ranks before another channel is used: of the first
@@ -172,9 +174,9 @@ struct Thresholds {
   uint32_t chunks_per_channel = 1;     // a part is cut in at least so many, down to 8 KiB
 };
 
-// Whether no member is through with an operation of that kind, by bulk, before all have begun it, if it places data at
-// all. So a writer that waits for its readers' offers waits for nothing that its operation does not need.
-bool AllAwaitAll(OpKind kind);
+// Whether a writer that waits for its readers' offers waits for nothing that an operation of that kind, by bulk, does not
+// need: no writer that could ask is through before its readers have begun it, or the operation places nothing.
+bool OffersMakeNobodyWait(OpKind kind, uint32_t ranks);
 
 // Fills everything of `work` that follows from the operation: strides, masks, flags, channels, chunk.
 // rank, ranks, port, type, op, kind, in and out are set. `count` is NCCL's count of the kind, `peer` its
@@ -184,10 +186,19 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& thres
 GRT_HD inline uint64_t RoundUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 GRT_HD inline uint64_t Least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-// Bytes of the block with index p.
+// Where rank p's block comes among the blocks of a buffer. Where the root has no shard the ranks count from the one
+// behind it, and it comes last: behind the message's end.
+GRT_HD inline uint32_t BlockIndex(const Work& w, uint32_t p) {
+  if ((w.flags & kRootless) == 0) return p;
+  return p > w.peer ? p - w.peer - 1 : p + w.ranks - w.peer - 1;
+}
+GRT_HD inline uint64_t InAt(const Work& w, uint32_t p) { return BlockIndex(w, p) * w.in_stride; }
+GRT_HD inline uint64_t OutAt(const Work& w, uint32_t p) { return BlockIndex(w, p) * w.out_stride; }
+
+// Bytes of rank p's block.
 GRT_HD inline uint64_t BlockBytes(const Work& w, uint32_t p) {
   if ((w.flags & kTwoPhase) == 0) return w.block_bytes;
-  const uint64_t begin = Least(w.block_bytes * p, w.total_bytes);
+  const uint64_t begin = Least(w.block_bytes * BlockIndex(w, p), w.total_bytes);
   return Least(w.block_bytes, w.total_bytes - begin);
 }
 
@@ -207,6 +218,9 @@ GRT_HD inline ChannelState* StateAt(const Work& w, uint32_t channel) {
   return states + (channel * kMaxRanks + w.peer) * 2 + receives;
 }
 
+// A peer's place among those of `owner`, who has no place of its own.
+GRT_HD inline uint32_t PeerPlace(uint32_t owner, uint32_t peer) { return peer - (peer > owner ? 1 : 0); }
+
 // The lane of `owner` that `writer` writes in.
 GRT_HD inline LlLine* LaneAt(const Work& w, uint32_t owner, uint32_t channel, uint32_t slot,
                              uint32_t phase, uint32_t writer) {
@@ -215,10 +229,11 @@ GRT_HD inline LlLine* LaneAt(const Work& w, uint32_t owner, uint32_t channel, ui
   return reinterpret_cast<LlLine*>(w.base[owner] + w.port.lines_at) + lane * w.port.lines_per_lane;
 }
 
-// The LL128 lane of `owner` that `writer` writes in.
+// The LL128 lane of `owner` that `writer` writes in; that of the next phase is behind it. A slot is an operation's, with all
+// its phases, so one in one phase has both.
 GRT_HD inline char* TileLaneAt(const Work& w, uint32_t owner, uint32_t channel, uint32_t slot, uint32_t phase,
                                uint32_t writer) {
-  const uint64_t lane = ((uint64_t{channel} * kLineSlots + slot) * w.port.phases + phase) * w.ranks + writer;
+  const uint64_t lane = ((uint64_t{channel} * kLineSlots + slot) * (w.ranks - 1) + PeerPlace(owner, writer)) * w.port.phases + phase;
   return w.base[owner] + w.port.tiles_at + lane * (uint64_t{w.port.tiles_per_lane} * kTileWire);
 }
 
@@ -233,8 +248,7 @@ GRT_HD inline uint32_t Wanted(const Work& w, uint32_t base, uint32_t number) {
 }
 GRT_HD inline char* StageAt(const Work& w, uint32_t owner, uint32_t channel, uint32_t phase,
                             uint32_t writer, uint32_t chunk_number) {
-  const uint32_t place = writer - (writer > owner ? 1 : 0);  // nobody stages for himself
-  const uint64_t lane = (uint64_t{channel} * w.port.phases + phase) * (w.ranks - 1) + place;
+  const uint64_t lane = (uint64_t{channel} * w.port.phases + phase) * (w.ranks - 1) + PeerPlace(owner, writer);
   return w.base[owner] + w.port.stage_at + lane * (uint64_t{kStageSlots} * w.port.chunk_bytes) +
          chunk_number % SlotsOf(w) * SlotBytes(w);
 }

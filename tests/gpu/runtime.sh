@@ -117,7 +117,9 @@ if has windows || has again; then
   run bench_windows 60 "$bench" --ranks "$ranks" --windows --kinds all_reduce,all_gather,reduce_scatter --step 16 --samples 60
 fi
 if has sweep || has again; then
-  run sweep 200 "$bench" --ranks "$ranks" --sweep
+  # Ways of carrying around the sizes at which they change.
+  run sweep 200 "$bench" --ranks "$ranks" --kinds all_reduce,all_gather,broadcast,reduce --from 131072 --step 2 --to 33554432 --samples 30 \
+    --try one-shot=0,two-shot=0,root-lines=0,move-lines=0 --try two-shot-tiles=0,move-tiles=0 --try two-shot-tiles=33554432,move-tiles=33554432 --try split=4
 fi
 echo "$ranks ranks: $passed passed, $failed failed:${failures:- none}, ${SECONDS} s" | tee "$out/summary.txt"
 [ "$failed" -eq 0 ]

@@ -159,10 +159,10 @@ class Runner : public testing::Member {
           const auto root = static_cast<uint32_t>(n_ - 1);
           p_.At("%s: kind %d, %lu", who, static_cast<int>(kind), static_cast<unsigned long>(count));
           const Subject s = MakeSubject(kind, count, root);
-          const bool reduces_for_root = kind == OpKind::kReduce && n_ > 2 && r_ == n_ - 1;
+          const bool in_shards = n_ > 2 && (kind == OpKind::kBroadcast || (kind == OpKind::kReduce && r_ == n_ - 1));
           const bool wanted = here && count >= kCount &&
                               (kind == OpKind::kAllReduce || kind == OpKind::kAllGather ||
-                               kind == OpKind::kAllToAll || reduces_for_root);
+                               kind == OpKind::kAllToAll || in_shards);
           const bool was = One(s, memory.floats(), comm);
           Want(was, wanted, std::string(who) + ", kind " + std::to_string(static_cast<int>(kind)));
           ++(was ? direct : staged);

@@ -238,6 +238,21 @@ TEST(HelpTest, AnyOrderOnSeveralStreamsCompletes) {
   });
 }
 
+// Broadcasts and reduces among more than two, in shards of which the root has none and others may have none, by all ways.
+TEST(HelpTest, BroadcastsAndReducesInShardsComplete) {
+  AllComplete(60, [](uint64_t seed) {
+    Disorder d;
+    d.ranks = 3 + seed % 4;
+    d.streams = 1 + seed % 2;
+    Program p = Disordered(d, seed);
+    for (Operation& o : p.operations) o.what.kind = o.what.count % 2 == 0 ? OpKind::kReduce : OpKind::kBroadcast;
+    p.renamed = seed % 3 == 0;
+    p.slots = 1 + seed % 3;
+    p.interleaves = seed % 5 == 0;
+    return p;
+  });
+}
+
 // Of more chunks than staging has slots: who carries a part must come back to it for the rest.
 TEST(HelpTest, OperationsOfManyChunksComplete) {
   AllComplete(60, [](uint64_t seed) {

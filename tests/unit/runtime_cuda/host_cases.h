@@ -68,8 +68,10 @@ inline Thresholds Way(uint64_t way) {
   Thresholds t;
   t.one_shot = way == 0 ? 4096 : 0;
   t.two_shot_lines = way == 1 ? 4096 : 0;
-  t.move_lines = t.root_lines = way <= 1 ? 4096 : 0;
+  t.move_lines = way <= 1 ? 4096 : 0;
+  t.root_lines = way == 0 ? 4096 : 0;  // by two shots a broadcast goes in bulk
   t.two_shot_tiles = t.move_tiles = way == 3 ? 65536 : 0;
+  t.root_tiles = way == 3 ? 2048 : 0;
   t.line_threads = 8;
   t.channel_tiles = 2;
   t.bulk_per_channel = 512;

@@ -230,7 +230,7 @@ class HostHeaps {
     port.tiles_per_lane = static_cast<uint16_t>(options_.tiles_per_lane);
     port.chunk_bytes = options_.chunk_bytes;
     port.tiles_at = RoundUp(port.lines_at + lanes * port.lines_per_lane * sizeof(LlLine), 128);
-    port.stage_at = port.tiles_at + lanes * port.tiles_per_lane * kTileWire;
+    port.stage_at = port.tiles_at + lanes / options_.ranks * (options_.ranks - 1) * port.tiles_per_lane * kTileWire;
     port.end = RoundUp(port.stage_at + slots * port.chunk_bytes, 128);
     return port;
   }

@@ -20,6 +20,7 @@ void RunCases(uint32_t ranks, const std::vector<Case>& cases, int way, bool dire
   options.ranks = ranks;
   options.line_channels = 4;
   options.lines_per_lane = 512;
+  options.tiles_per_lane = 1;  // of a phase: operations in one phase have both phases' lanes
   options.user_bytes = direct ? 1 << 16 : 0;
   HostHeaps heaps(options);
   std::vector<std::string> problems(ranks);
@@ -123,9 +124,10 @@ uint32_t ThroughWithout(OpKind kind, uint32_t ranks, uint32_t missing, uint32_t 
   return through;
 }
 
-// The kinds of which memory that is registered later may be offered: nobody would have been through without the one
-// that is missing. Of the others somebody is, and would not be if he waited for offers.
-TEST(PlanTest, WhereAllAwaitAllOffersMakeNobodyWait) {
+// The kinds of which memory that is registered later may be offered: whoever would have been through without the one that
+// is missing still is; but for a broadcast's root, that is nobody. Of the others somebody is, and would not be if he
+// waited for offers.
+TEST(PlanTest, OffersMakeNobodyWaitWhereThatIsSaid) {
   for (const uint32_t ranks : {2, 3, 4}) {
     for (const OpKind kind : {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kAllToAll, OpKind::kReduce, OpKind::kBroadcast,
                               OpKind::kScatter, OpKind::kGather}) {
@@ -138,8 +140,8 @@ TEST(PlanTest, WhereAllAwaitAllOffersMakeNobodyWait) {
           waiting_costs = waiting_costs || (without & ~with) != 0;
         }
       }
-      if (AllAwaitAll(kind)) {
-        EXPECT_TRUE(!is_offered || !some_are_through) << static_cast<int>(kind) << ", " << ranks << " ranks";
+      if (OffersMakeNobodyWait(kind, ranks)) {
+        EXPECT_EQ(is_offered && some_are_through, kind == OpKind::kBroadcast) << static_cast<int>(kind) << ", " << ranks << " ranks";
         EXPECT_FALSE(waiting_costs) << static_cast<int>(kind) << ", " << ranks << " ranks";
         EXPECT_TRUE(is_offered || (kind == OpKind::kReduce && ranks == 2)) << static_cast<int>(kind);
       } else {
@@ -179,6 +181,8 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
   EXPECT_EQ(way(OpKind::kBroadcast, 4, t.root_lines / 3), 0);
   EXPECT_EQ(way(OpKind::kBroadcast, 4, t.root_lines / 3 + 1), kTiles | kTwoPhase);
   EXPECT_EQ(way(OpKind::kReduce, 4, t.two_shot_tiles + 1), kBulk | kTwoPhase);
+  EXPECT_EQ(way(OpKind::kReduce, 4, t.root_tiles / 3), kTiles);
+  EXPECT_EQ(way(OpKind::kReduce, 4, t.root_tiles / 3 + 1), kTiles | kTwoPhase);
   EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 8).channels, 1);
   EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, t.two_shot_tiles).channels, 128);
   EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 64 << 20).channels, 128);
@@ -195,9 +199,59 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
         }
         EXPECT_GE(first.part * first.channels, (first.flags & kBulk) != 0 ? first.block_bytes : UnitCount(first));
         if ((first.flags & kBulk) == 0) {
-          EXPECT_LE(first.part, (first.flags & kTiles) != 0 ? first.port.tiles_per_lane : first.port.lines_per_lane);
+          const uint32_t phases = (first.flags & kTwoPhase) != 0 ? 1 : first.port.phases;
+          EXPECT_LE(first.part, (first.flags & kTiles) != 0 ? first.port.tiles_per_lane * phases : first.port.lines_per_lane);
         } else {
           EXPECT_LE(first.chunk, SlotBytes(first));
+        }
+      }
+    }
+  }
+}
+
+// Of a broadcast or a reduce in two phases: what each link carries. The root's carries the message once, in one
+// direction, and nobody's carries more.
+TEST(PlanTest, ARootsLinkCarriesTheMessageOnce) {
+  for (const OpKind kind : {OpKind::kBroadcast, OpKind::kReduce}) {
+    for (uint32_t ranks = 3; ranks <= kMaxRanks; ++ranks) {
+      for (const uint64_t bytes : {1ull, 16ull, 100ull, 4096ull, 1ull << 20, (4ull << 20) + 3, 300ull << 20}) {
+        const uint32_t root = static_cast<uint32_t>(bytes % ranks);
+        uint64_t out[kMaxRanks] = {}, in[kMaxRanks] = {}, shards = 0, before = 0;
+        std::vector<std::pair<uint64_t, uint64_t>> places;
+        for (uint32_t r = 0; r < ranks; ++r) {
+          Work w{};
+          w.kind = kind;
+          w.type = DataType::kInt8;
+          w.ranks = static_cast<uint8_t>(ranks);
+          w.rank = static_cast<uint8_t>(r);
+          w.port = LayOut(0, ranks, false, 128, 128, 2, 64 << 20);
+          Thresholds t;
+          t.root_lines = t.root_tiles = 0;
+          ASSERT_TRUE(PlanWork(&w, bytes, root, t, true));
+          ASSERT_NE(w.flags & kTwoPhase, 0);
+          for (uint32_t p = 0; p < ranks; ++p) {
+            const uint64_t first = (w.send1 >> p & 1) != 0 ? BlockBytes(w, p) : 0;
+            const uint64_t second = (w.send2 >> p & 1) != 0 ? BlockBytes(w, r) : 0;
+            out[r] += first + second;
+            in[p] += first + second;
+          }
+          shards += BlockBytes(w, r);
+          if (BlockBytes(w, r) != 0) places.emplace_back(OutAt(w, r), BlockBytes(w, r));
+          EXPECT_EQ(InAt(w, r), OutAt(w, r));
+          EXPECT_LE(BlockBytes(w, r), r == root ? 0 : w.block_bytes);
+        }
+        EXPECT_EQ(shards, bytes);
+        std::sort(places.begin(), places.end());
+        for (const auto& [at, size] : places) {
+          EXPECT_EQ(at, before);  // one behind the other
+          before += size;
+        }
+        const bool spreads = kind == OpKind::kBroadcast;
+        EXPECT_EQ((spreads ? out : in)[root], bytes);
+        EXPECT_EQ((spreads ? in : out)[root], spreads ? 0 : bytes);
+        for (uint32_t r = 0; r < ranks; ++r) {
+          EXPECT_LE(out[r], bytes + 16 * ranks);
+          EXPECT_LE(in[r], bytes + 16 * ranks);
         }
       }
     }
