@@ -178,15 +178,18 @@ cudaError_t PreloadCarriers(cudaStream_t stream) {
   void* arguments[] = {&nothing, &none};
   for (int type = 0; type < kTypes; ++type) {
     for (int variant = 0; variant < kVariants; ++variant) {
-      const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void*>(KernelOf(type, variant)), dim3(1),
-                                                 dim3(32), arguments, 0, stream);
+      const void* const kernel = reinterpret_cast<const void*>(KernelOf(type, variant));
+      cudaError_t error = WantSharedMemory(kernel);
+      if (error == cudaSuccess) error = cudaLaunchKernel(kernel, dim3(1), dim3(32), arguments, 0, stream);
       if (error != cudaSuccess) return error;
     }
   }
   Several<kOfOneKernel> no_works = {};
   void* of_several[] = {&no_works, &none};
   for (int variant = 0; variant < kVariants; ++variant) {
-    const cudaError_t error = cudaLaunchKernel(SeveralOf(variant / 3, variant % 3), dim3(1), dim3(32), of_several, 0, stream);
+    const void* const kernel = SeveralOf(variant / 3, variant % 3);
+    cudaError_t error = WantSharedMemory(kernel);
+    if (error == cudaSuccess) error = cudaLaunchKernel(kernel, dim3(1), dim3(32), of_several, 0, stream);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

@@ -10,14 +10,22 @@ namespace gordian::runtime::cuda {
 namespace {
 
 constexpr uint32_t kPairLineChannels = 64;
-constexpr uint32_t kPairBulkChannels = 32;
+constexpr uint32_t kPairBulkChannels = 32, kMostPairBulkChannels = 64;
+
+// Of a transfer by bulk, so that a rank's transfers with all others at once, with so many channels each, are as many for every block
+// of their kernel: else some of its blocks would have one more, and all would wait for those.
+uint32_t PairBulkChannels(const DomainConfig& config, uint32_t ranks) {
+  const uint32_t transfers = 2 * std::max(ranks - 1, 1u), blocks = BlocksOfGroup(config);
+  const uint32_t each = (kPairBulkChannels * transfers + blocks - 1) / blocks;  // of a block
+  return std::min(blocks * each / transfers, kMostPairBulkChannels);
+}
 
 }  // namespace
 
 void LayOutPorts(const DomainConfig& config, uint32_t ranks, PortLayout ports[2], uint64_t* bytes) {
   ports[0] = LayOut(kRegionHeaderBytes, ranks, false, config.line_channels, config.bulk_channels, 2, config.stage_bytes);
   ports[1] = LayOut(ports[0].end, ranks, true, std::min(kPairLineChannels, config.line_channels),
-                    std::min(kPairBulkChannels, config.bulk_channels), 1, config.stage_bytes / 2);
+                    std::min(PairBulkChannels(config, ranks), config.bulk_channels), 1, config.stage_bytes / 2);
   *bytes = RoundUp(ports[1].end, 4096);
 }
 

@@ -10,6 +10,14 @@ namespace gordian::runtime::cuda {
 
 inline constexpr uint32_t kCarrierThreads = 512;
 
+// For every kernel whose blocks may wait on the device. A multiprocessor's memory is divided in cache and shared memory as its first
+// block's kernel wants it, and stays so while a block is there: left to the driver, two blocks of most carriers are given 8 KiB of shared
+// memory, which have no room for one of them beside a block of a kernel with a little more (CarrierOfSeveral). All want 32 KiB.
+inline cudaError_t WantSharedMemory(const void* kernel) {
+  constexpr int kPercent = 14;  // of 228 KiB
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, kPercent);
+}
+
 // All warps of a block but the first.
 class DeviceRest {
  public:

@@ -20,7 +20,16 @@ constexpr uint32_t kResidentBlocks = 264;
 // A group's kernel may have as many blocks as the kernels of so many operations.
 constexpr uint32_t kGroupKernels = 2;
 
+uint32_t BlocksInAll(const DomainConfig& config) {
+  return kResidentBlocks - (config.detached_tags > 0 ? config.worker.blocks : 0);
+}
+
 }  // namespace
+
+uint32_t BlocksOfGroup(const DomainConfig& config) {
+  const uint32_t all = BlocksInAll(config), each = all / static_cast<uint32_t>(config.resident_streams);
+  return std::min(kGroupKernels * each, Places<cudaStream_t>(all).most());
+}
 
 Status Domain::Check() {
   const DomainConfig& config = config_;
@@ -32,10 +41,9 @@ Status Domain::Check() {
       config.resident_streams + config.worker.blocks > kResidentBlocks) {
     return Status::InvalidArgument("the domain's configuration makes no sense");
   }
-  const uint32_t most = (kResidentBlocks - (config.detached_tags > 0 ? config.worker.blocks : 0)) /
-                        static_cast<uint32_t>(config.resident_streams);
+  const uint32_t most = BlocksInAll(config) / static_cast<uint32_t>(config.resident_streams);
   most_blocks_ = most;
-  places_.emplace(kResidentBlocks - (config.detached_tags > 0 ? config.worker.blocks : 0));
+  places_.emplace(BlocksInAll(config));
   config_.bulk_channels = std::min(config.bulk_channels, most);
   config_.line_channels = std::min(config.line_channels, most);
   return Status::Ok();
@@ -382,7 +390,7 @@ cudaError_t Domain::LaunchOne(const std::vector<Queued>& operations, size_t begi
     entries.push_back(operations[i].help);
   }
   const HelpList kernel = first.list->Join(entries);
-  *places = PlacesOn(first.stream, std::min({PlacesForSeveral(works), kGroupKernels * most_blocks_, places_->most()}));
+  *places = PlacesOn(first.stream, std::min(PlacesForSeveral(works), BlocksOfGroup(config_)));
   return LaunchSeveral(works, entries, kernel, *places, first.stream);
 }
 

@@ -60,6 +60,9 @@ struct DomainConfig {
   Thresholds thresholds;
 };
 
+// Blocks of a kernel that carries a group's sends and receives, at most; equal on all ranks.
+uint32_t BlocksOfGroup(const DomainConfig& config);
+
 class Communicator;
 
 class Domain {

@@ -60,8 +60,9 @@ cudaError_t Preload(cudaStream_t stream) {
   const auto nothing = std::make_unique<GroupWork<kMost>>();  // no units
   HelpList none = {};
   void* arguments[] = {nothing.get(), &none};
-  return cudaLaunchKernel(reinterpret_cast<const void*>(&GroupCarrier<kMost>), dim3(1),
-                          dim3(kCarrierThreads), arguments, 0, stream);
+  const void* const kernel = reinterpret_cast<const void*>(&GroupCarrier<kMost>);
+  if (const cudaError_t error = WantSharedMemory(kernel); error != cudaSuccess) return error;
+  return cudaLaunchKernel(kernel, dim3(1), dim3(kCarrierThreads), arguments, 0, stream);
 }
 
 }  // namespace
@@ -71,6 +72,8 @@ cudaError_t PreloadGroups(cudaStream_t stream) {
     return error;
   if (const cudaError_t error = Preload<kGroupOperations>(stream); error != cudaSuccess)
     return error;
+  const void* const gate = reinterpret_cast<const void*>(&AwaitCalledKernel);
+  if (const cudaError_t error = WantSharedMemory(gate); error != cudaSuccess) return error;
   return LaunchGate({}, {}, stream);  // for no channel
 }
 

@@ -43,10 +43,10 @@ Touched TouchedBy(OpKind kind, const void* in, const void* out, uint64_t count, 
 // Learns what is finished, without an event for each operation: a kernel that begins says so, and all
 // before it on its stream are done then. Only of the last one the driver must be asked, and at once: as soon
 // as another is launched, nobody can tell any more whether the stream was idle.
-void HelpStream::Refresh(cudaStream_t stream) {
+void HelpStream::Refresh(cudaStream_t stream, bool asks) {
   const uint32_t begun = __atomic_load_n(&shared_->begun, __ATOMIC_ACQUIRE);
   if (static_cast<int32_t>(begun - 1 - done_) > 0) done_ = begun - 1;
-  if (done_ == newest_ && begun == newest_ + 1) {
+  if (asks && done_ == newest_ && begun == newest_ + 1) {
     if (IsThrough(cudaStreamQuery(stream))) done_ = next_;
   }
   while (unfinished_.size() > next_ - done_) unfinished_.pop_front();
@@ -58,7 +58,7 @@ HelpList HelpStream::Join(const std::vector<HelpList>& entries) {
 }
 
 bool HelpStream::IsDone(uint32_t id, cudaStream_t stream) {
-  Refresh(stream);
+  Refresh(stream, true);
   return static_cast<int32_t>(done_ - id) > 0;
 }
 
@@ -81,7 +81,7 @@ char* HelpStream::TakeRoom(const Touched& touched, uint32_t id, std::deque<Room>
 }
 
 bool HelpStream::HoldsUp(const std::vector<Touched>& group, cudaStream_t stream) {
-  Refresh(stream);
+  Refresh(stream, true);
   std::deque<Room> rooms = rooms_;
   for (size_t i = 0; i < group.size(); ++i) {
     const auto any = [&](const auto& earlier, size_t count, bool (*of)(const Touched&, const Touched&)) {
@@ -101,8 +101,9 @@ bool HelpStream::Publish(Work work, const Touched& touched, Before before, cudaS
   *help = {};
   help->stop = stop_;
   help->seen = &memory_->seen;
-  // A kernel that is running reads entries behind its own, all of them unfinished.
-  Refresh(stream);
+  // A kernel that is running reads entries behind its own, all of them unfinished. What is marked in any case comes behind all of
+  // them, finished or not: a call of the driver's for nothing.
+  Refresh(stream, before != Before::kMore);
   if (next_ - done_ >= kHelpUnfinished) {
     Interrupt();
     return false;

@@ -79,7 +79,8 @@ class HelpStream {
   void Interrupt() { interrupted_.store(true, std::memory_order_release); }
 
  private:
-  void Refresh(cudaStream_t stream);
+  // `asks`: whether the stream may be asked, too.
+  void Refresh(cudaStream_t stream, bool asks);
   struct Room {
     uint32_t id;
     uint64_t begin, end;

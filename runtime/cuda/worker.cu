@@ -24,7 +24,9 @@ __global__ void __launch_bounds__(kCarrierThreads, 2)
 }  // namespace
 
 cudaError_t PreloadWorker(cudaStream_t stream) {
-  const cudaError_t e = LaunchJoin({}, {}, stream);
+  cudaError_t e = WantSharedMemory(reinterpret_cast<const void*>(&JoinOperations));
+  if (e == cudaSuccess) e = WantSharedMemory(reinterpret_cast<const void*>(&ResidentWorker));
+  if (e == cudaSuccess) e = LaunchJoin({}, {}, stream);
   return e == cudaSuccess ? LaunchWorker({}, 1, stream) : e;
 }
 

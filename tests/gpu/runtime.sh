@@ -2,7 +2,7 @@
 # The CUDA backend of the runtime on real GPUs: correctness, faults, random orders, and the benchmark
 # against NCCL. Every case is a process tree of its own with a watchdog; raw output goes to a folder.
 #   runtime.sh PROGRAMS_FOLDER OUTPUT_FOLDER [RANKS] [PARTS]
-# PROGRAMS_FOLDER holds gordian-runtime-cases and gordian-runtime-cuda-bench (tests/gpu/runtime/build.sh).
+# PROGRAMS_FOLDER holds gordian-runtime-cases, gordian-runtime-pair-cases and gordian-runtime-cuda-bench (tests/gpu/runtime/build.sh).
 # PARTS: any of "smoke cases order bench others windows sweep again third" (default: all but the last four;
 # about 3 minutes on 2 GPUs). again: what several streams and the ways of carrying depend on, and a sweep.
 # third: groups, and large data in one direction, in a minute and a half.
@@ -76,6 +76,8 @@ if has order; then
   run order_1_stream 100 "$cases" order --ranks "$ranks" --iterations 1000 --ops 8 --seed 1
   run order_pairs 60 "$cases" order --pairs --ranks "$ranks" --iterations 500 --ops 8 --streams 2 --seed 3
   run order_3_streams 100 "$cases" order --ranks "$ranks" --iterations 1000 --ops 8 --streams 3 --seed 2
+  for what in groups alone; do run "pairs_$what" 40 "$programs/gordian-runtime-pair-cases" "$what" --ranks "$ranks" --iterations 200; done
+  run pairs_crowd 40 "$programs/gordian-runtime-pair-cases" crowd --ranks "$ranks" --iterations 30
 fi
 if has bench; then
   run bench_all_reduce 150 "$bench" --ranks "$ranks" --kinds all_reduce --step 4

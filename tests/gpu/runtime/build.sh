@@ -20,17 +20,17 @@ wait $helper
 "$cuda/bin/nvcc" -arch=sm_90 -dlink "$out"/obj/{help,carrier,group,worker_kernel,dfccl_like}.o -o "$out/obj/device_link.o"
 objects=()
 for source in runtime/cuda/{communicator,domain,domain_graphs,domain_groups,driver,graph_order,heap,help_stream,rendezvous,work,worker,worker_list,worker_queue}.cc common/status.cc \
-  tests/gpu/runtime/cases.cc bench/runtime/{cuda_bench,contenders,experiments}.cc; do
+  tests/gpu/runtime/{cases,pair_cases}.cc bench/runtime/{cuda_bench,contenders,experiments}.cc; do
   object="$out/obj/$(basename "$source" .cc).o"
   g++ -std=c++20 -O2 -g1 -Wall -Wextra -fPIC -I. -I"$cuda/include" -c "$source" -o "$object"
   case $source in tests/* | bench/*) ;; *) objects+=("$object") ;; esac
 done
-for program in cases:gordian-runtime-cases cuda_bench:gordian-runtime-cuda-bench experiments:gordian-runtime-experiments; do
+for program in cases:gordian-runtime-cases pair_cases:gordian-runtime-pair-cases cuda_bench:gordian-runtime-cuda-bench experiments:gordian-runtime-experiments; do
   more=()
   [ "${program%%:*}" = experiments ] && more=("$out/obj/contenders.o")
   g++ -o "$out/${program#*:}" "$out/obj/${program%%:*}.o" "${more[@]}" "${objects[@]}" \
     "$out"/obj/{help,carrier,group,worker_kernel,dfccl_like,device_link,patterns}.o \
     -L"$cuda/lib64" -lcudadevrt -lcudart_static -lpthread -ldl -lrt -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL
 done
-strip --strip-debug "$out"/gordian-runtime-{cases,cuda-bench,experiments}
+strip --strip-debug "$out"/gordian-runtime-{cases,pair-cases,cuda-bench,experiments}
 ls -l "$out"/gordian-runtime-*

@@ -212,15 +212,24 @@ class Runner {
     Must(cudaStreamSynchronize(stream_));
     Barrier();
     const bool last = p_.rank() == p_.ranks() - 1;
-    if (crowd && !last) CallCrowd();
+    const auto at = [&](const char* what) {
+      p_.At("%s, iteration %d: %s", o_.what.c_str(), iteration, what);
+    };
+    if (crowd && !last) {
+      at("calling the crowd");
+      CallCrowd();
+    }
+    at("calling transfers");
     const bool turned = groups && own_() % 2 == 0;
     for (int i = 0; i < kCommunicators; ++i) {
       const int c = turned ? kCommunicators - 1 - i : i;
       Call(c, mine[static_cast<size_t>(c)], !one_by_one);
     }
+    at("waiting for transfers");
     Must(cudaStreamSynchronize(stream_));
     if (crowd) {
       if (last) CallCrowd();
+      at("waiting for the crowd");
       for (const cudaStream_t stream : crowd_streams_) Must(cudaStreamSynchronize(stream));
     }
     for (int c = 0; c < kCommunicators; ++c) Check(c, mine[static_cast<size_t>(c)]);
