@@ -8,8 +8,8 @@
 // something to carry while the block gathers and waits for its own loads. If one of those steps is not ready, at once.
 //
 // A one-phase operation has no gather. In a two-phase one (all-reduce; broadcast and reduce among more than
-// two) rank p's block of phase 1 is its shard; the middle step hands the own shard on. A root has none: what
-// its link carries in phase 1 (of a reduce, in phase 2) is the whole message once, and that is all it carries.
+// two) rank p's block of phase 1 is its shard; the middle step hands the own shard on. A root has none: it
+// sends the message once, in shards, and of a reduce gets it once.
 // Order of turns and staging of more than W chunks make every wait point to a step with a smaller measure, so
 // the least one over all ranks can always run: the argument is in docs/runtime-cuda.md.
 //

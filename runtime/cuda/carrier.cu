@@ -164,12 +164,10 @@ Kernel Choose(const Work& work) {
 
 uint32_t ThreadsFor(const Work& work) {
   if ((work.flags & kBulk) != 0) return kCarrierThreads;
-  const uint32_t units = std::max(UnitsPerChannel(work), 1u);
-  if ((work.flags & kTiles) == 0) return static_cast<uint32_t>(std::min<uint64_t>(RoundUp(units, 32), kThreadsOf<LineWay>));
-  // A warp a tile; where there are more, as many for each warp.
-  constexpr uint32_t kMostWarps = kThreadsOf<TileWay> / 32;
-  const uint32_t each = (units + kMostWarps - 1) / kMostWarps;
-  return (units + each - 1) / each * 32;
+  const bool tiles = (work.flags & kTiles) != 0;  // a warp a tile
+  const uint64_t wanted = RoundUp(uint64_t{UnitsPerChannel(work)} * (tiles ? 32 : 1), 32);
+  return static_cast<uint32_t>(
+      std::clamp<uint64_t>(wanted, 32, tiles ? kThreadsOf<TileWay> : kThreadsOf<LineWay>));
 }
 
 }  // namespace

@@ -201,7 +201,7 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
     lines = kind == OpKind::kReduce && bytes <= t.two_shot_lines && shard <= line_room;
     tiles = !lines && bytes <= t.two_shot_tiles && shard <= tile_room;
   } else if (!lines_whole && w.ranks > 1) {
-    tiles = bytes * others <= t.move_tiles && bytes <= whole_tile_room;
+    tiles = bytes <= t.move_tiles && bytes <= whole_tile_room;
   }
   if (!Shape(&w, bytes, peer, two_phase)) return false;
   w.signature = SignatureOf(w, count, peer);

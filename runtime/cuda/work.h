@@ -160,9 +160,9 @@ struct Thresholds {
   uint64_t two_shot_lines = 512 << 10;  // all-reduce by LL, in shards: the whole message
   uint64_t two_shot_tiles = 8 << 20;   // above that by LL128, likewise; broadcast and reduce among more than two ranks
   uint64_t move_lines = 256 << 10;     // other kinds by LL: a pair's block times the other ranks
-  uint64_t move_tiles = 8 << 20;       // above that by LL128, likewise
+  uint64_t move_tiles = 4 << 20;       // above that by LL128: a pair's block
   uint64_t root_lines = 1 << 20;       // such broadcasts and reduces by LL, a pair's block times the other ranks
-  uint64_t root_tiles = 3 << 20;       // above that such reduces by LL128, likewise
+  uint64_t root_tiles = 3 << 20;       // above that such reduces by LL128, whole, likewise
   uint32_t line_threads = 128;         // lines of a channel before another channel is used
   uint32_t channel_tiles = 4;          // tiles of a channel before another channel is used
   // Bulk; bytes of a pair's block times the other ranks before another channel is used: of the first

@@ -176,7 +176,11 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
     EXPECT_EQ(way(OpKind::kAllReduce, ranks, t.two_shot_tiles + 1), kBulk | kTwoPhase);
     EXPECT_EQ(way(OpKind::kAllGather, ranks, t.move_lines / others), 0);
     EXPECT_EQ(way(OpKind::kAllGather, ranks, t.move_lines / others + 1), kTiles);
-    EXPECT_EQ(way(OpKind::kAllGather, ranks, t.move_tiles / others + 1), kBulk);
+    const PortLayout port = plan(OpKind::kAllGather, ranks, 0, 8).port;
+    const uint64_t room = uint64_t{port.tiles_per_lane} * port.phases * port.line_channels * kTileBytes;
+    EXPECT_EQ(room >= t.move_tiles, ranks <= 4);
+    EXPECT_EQ(way(OpKind::kAllGather, ranks, std::min(t.move_tiles, room)), kTiles);
+    EXPECT_EQ(way(OpKind::kAllGather, ranks, std::min(t.move_tiles, room) + 1), kBulk);
   }
   EXPECT_EQ(way(OpKind::kBroadcast, 4, t.root_lines / 3), 0);
   EXPECT_EQ(way(OpKind::kBroadcast, 4, t.root_lines / 3 + 1), kTiles | kTwoPhase);
@@ -209,8 +213,8 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
   }
 }
 
-// Of a broadcast or a reduce in two phases: what each link carries. The root's carries the message once, in one
-// direction, and nobody's carries more.
+// Of a broadcast or a reduce in two phases: no link carries more than the message once, each way; and of a broadcast the
+// root's carries nothing the other way.
 TEST(PlanTest, ARootsLinkCarriesTheMessageOnce) {
   for (const OpKind kind : {OpKind::kBroadcast, OpKind::kReduce}) {
     for (uint32_t ranks = 3; ranks <= kMaxRanks; ++ranks) {
