@@ -21,7 +21,7 @@ void RunCases(uint32_t ranks, const std::vector<Case>& cases, int way, bool dire
   options.line_channels = 4;
   options.lines_per_lane = 512;
   options.tiles_per_lane = 1;  // of a phase: operations in one phase have both phases' lanes
-  options.user_bytes = direct ? 1 << 16 : 0;
+  options.user_bytes = direct ? 1 << 17 : 0;
   HostHeaps heaps(options);
   std::vector<std::string> problems(ranks);
   Fibers fibers(ranks);
@@ -72,7 +72,9 @@ void RunCases(uint32_t ranks, const std::vector<Case>& cases, int way, bool dire
 
 std::vector<Case> Kinds(uint32_t ranks) {
   std::vector<Case> cases;
-  for (const uint64_t count : {1, 3, 64, 257, 1000}) {
+  // The largest: chunks of a channel by bulk that are many more than its slots.
+  for (const uint64_t count : {1, 3, 64, 257, 1000, 5003}) {
+    if (count > 1000 && ranks > 4) continue;
     for (const OpKind kind : kAll) {
       if (kind == OpKind::kSend && ranks == 1) continue;
       Case c;
