@@ -40,8 +40,12 @@ class Places {
     }
     const uint32_t others = OfOthers(stream);
     const uint32_t left = total_ > others + reserve ? total_ - others - reserve : 0;
-    // Half of what is left, so that there is something for the next streams too.
-    const uint32_t granted = wanted <= left ? wanted : std::max(left / 2, 1u);
+    // Each block carries as many channels as the others, or one less: more blocks than that takes end no sooner. Half of what it wants if
+    // there is so much, for two streams are many a program's; else half of what is left, so that there is something for the next ones too.
+    const uint32_t half = (wanted + 1) / 2;
+    const uint32_t most = wanted <= left ? wanted : half <= left ? half : std::max(left / 2, 1u);
+    const uint32_t rounds = (wanted + most - 1) / most;
+    const uint32_t granted = (wanted + rounds - 1) / rounds;
     Note(stream, granted);
     return granted;
   }

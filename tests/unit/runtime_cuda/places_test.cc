@@ -41,6 +41,14 @@ TEST(PlacesTest, AFewStreamsGetAllTheyWant) {
   EXPECT_EQ(busy.looks, 0);
 }
 
+// Two kernels that want nearly all between them: the second one's blocks have two channels each, not three.
+TEST(PlacesTest, ASecondStreamsBlocksHaveAsManyChannelsEach) {
+  Busy busy;
+  EXPECT_EQ(busy.Grant(0, 124), 124u);
+  EXPECT_EQ(busy.Grant(1, 124), 62u);
+  EXPECT_EQ(busy.Grant(2, 124), 25u);  // of 54 that are left; 27 would not end sooner
+}
+
 TEST(PlacesTest, KernelsOfOneStreamDoNotAddUp) {
   Busy busy;
   for (int i = 0; i < 100; ++i) EXPECT_EQ(busy.Grant(1, 64), 64u);
