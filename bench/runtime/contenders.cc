@@ -9,6 +9,7 @@
 #include "bench/runtime/nccl_library.h"
 #include "runtime/cuda/communicator.h"
 #include "runtime/cuda/domain.h"
+#include "tests/gpu/runtime/checked_rank.h"
 
 namespace gordian::runtime::cuda {
 namespace {
@@ -17,16 +18,9 @@ using testing::RankProcess;
 
 constexpr uint64_t kPatienceNs = 20'000'000'000;
 
-class Base : public Contender {
+class Base : public Contender, protected testing::CheckedRank {
  protected:
-  explicit Base(RankProcess* process) : p_(*process) {}
-  void Must(const Status& status) {
-    if (!status.ok()) p_.Fail(status.ToString());
-  }
-  void Must(cudaError_t error) {
-    if (error != cudaSuccess) p_.Fail(cudaGetErrorString(error));
-  }
-  RankProcess& p_;
+  explicit Base(RankProcess* process) : CheckedRank(*process) {}
 };
 
 class NcclContender : public Base {

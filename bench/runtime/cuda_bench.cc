@@ -33,6 +33,7 @@
 #include "bench/runtime/nccl_library.h"
 #include "runtime/cuda/communicator.h"
 #include "runtime/cuda/domain.h"
+#include "tests/gpu/runtime/checked_rank.h"
 #include "tests/gpu/runtime/patterns.h"
 #include "tests/gpu/runtime/ranks.h"
 
@@ -95,9 +96,9 @@ struct Times {
   double median = 0, p1 = 0, p99 = 0;
 };
 
-class Bench {
+class Bench : testing::CheckedRank {
  public:
-  Bench(const Options& options, RankProcess& process) : o_(options), p_(process) {}
+  Bench(const Options& options, RankProcess& process) : CheckedRank(process), o_(options) {}
 
   int Run() {
     DomainConfig config;
@@ -137,12 +138,7 @@ class Bench {
   }
 
  private:
-  void Must(const Status& status) {
-    if (!status.ok()) p_.Fail(status.ToString());
-  }
-  void Must(cudaError_t error) {
-    if (error != cudaSuccess) p_.Fail(cudaGetErrorString(error));
-  }
+  using CheckedRank::Must;
   void Must(ncclResult_t result) {
     if (result != ncclSuccess) p_.Fail("NCCL error " + std::to_string(result));
   }
@@ -379,7 +375,6 @@ class Bench {
   }
 
   const Options& o_;
-  RankProcess& p_;
   std::unique_ptr<Domain> domain_;
   std::unique_ptr<Communicator> comm_;
   cudaStream_t stream_ = nullptr;

@@ -38,6 +38,7 @@
 
 #include "bench/runtime/contenders.h"
 #include "runtime/cuda/rendezvous.h"
+#include "tests/gpu/runtime/checked_rank.h"
 #include "tests/gpu/runtime/patterns.h"
 #include "tests/gpu/runtime/ranks.h"
 
@@ -96,9 +97,9 @@ std::vector<uint64_t> ResNet50() {
   return sizes;
 }
 
-class Experiment {
+class Experiment : testing::CheckedRank {
  public:
-  Experiment(const Options& options, RankProcess& process) : o_(options), p_(process) {}
+  Experiment(const Options& options, RankProcess& process) : CheckedRank(process), o_(options) {}
 
   int Run() {
     Must(cudaSetDevice(p_.rank()));
@@ -127,18 +128,6 @@ class Experiment {
     std::unique_ptr<Contender> one;
   };
 
-  void Must(const Status& status) {
-    if (!status.ok()) p_.Fail(status.ToString());
-  }
-  void Must(cudaError_t error) {
-    if (error != cudaSuccess) p_.Fail(cudaGetErrorString(error));
-  }
-  template <typename... A>
-  void Say(const char* format, A... arguments) {
-    if (p_.rank() != 0) return;
-    printf(format, arguments...);
-    fflush(stdout);
-  }
   void Make(ContenderOptions options) {
     options.blocks = o_.blocks;
     options.stuck_quit_us = o_.stuck_us;
@@ -506,7 +495,6 @@ class Experiment {
   float* wrong_as_sink() { return reinterpret_cast<float*>(wrong_); }
 
   const Options& o_;
-  RankProcess& p_;
   std::unique_ptr<Rendezvous> meet_;
   std::vector<Named> contenders_;
   std::vector<uint64_t> counts_;

@@ -226,8 +226,6 @@ cudaError_t LaunchCarrier(const Work& work, const HelpList& help, uint32_t place
                 stream);
 }
 
-uint32_t PlacesFor(const Work& work) { return work.channels; }
-
 uint32_t PlacesForSeveral(const std::vector<const Work*>& works) {
   uint32_t shares = 0;
   for (const Work* work : works) shares += work->channels;

@@ -18,9 +18,7 @@ namespace gordian::runtime::cuda {
 // for what is to be launched that would be for ever. The caller waits for the stream.
 cudaError_t PreloadCarriers(cudaStream_t stream);
 
-// How many places (places.h) the operation's kernel has a use for: a block for each channel.
-uint32_t PlacesFor(const Work& work);
-// Enqueues the operation's kernel, in so many places; fewer than it has a use for are right, and slower. `early`: its blocks may come onto
+// Enqueues the operation's kernel, in so many places (places.h); it has a use for one a channel, fewer are right, and slower. `early`: its blocks may come onto
 // the device while the kernel before it on the stream is ending (programmatic dependent launch); they wait for its end before anything else.
 // Not on a captured stream.
 cudaError_t LaunchCarrier(const Work& work, const HelpList& help, uint32_t places, bool early, cudaStream_t stream);

@@ -380,7 +380,7 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
 cudaError_t Domain::LaunchOne(const std::vector<Queued>& operations, size_t begin, size_t end, uint32_t* places) {
   const Queued& first = operations[begin];
   if (end - begin == 1) {
-    *places = PlacesOn(first.stream, PlacesFor(first.work));
+    *places = PlacesOn(first.stream, first.work.channels);
     return LaunchCarrier(first.work, first.help, *places, true, first.stream);
   }
   std::vector<const Work*> works;

@@ -143,7 +143,7 @@ Status Domain::EnqueueCaptured(const std::vector<Queued>& operations) {
     if (e == cudaSuccess) e = order->BeforeCaptured(batch.stream, now);
     for (const std::vector<Work>& kernel : batch.kernels) {
       if (e != cudaSuccess) break;
-      e = kernel.size() == 1 ? LaunchCarrier(kernel.front(), Alone(), PlacesFor(kernel.front()), false, batch.stream)
+      e = kernel.size() == 1 ? LaunchCarrier(kernel.front(), Alone(), kernel.front().channels, false, batch.stream)
                              : LaunchGroup(kernel, most_blocks_, Alone(), batch.stream);
     }
     if (e == cudaSuccess) e = CaptureOf(batch.stream, &now);

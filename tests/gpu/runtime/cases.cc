@@ -37,6 +37,7 @@
 
 #include "runtime/cuda/communicator.h"
 #include "runtime/cuda/domain.h"
+#include "tests/gpu/runtime/checked_rank.h"
 #include "tests/gpu/runtime/patterns.h"
 #include "tests/gpu/runtime/ranks.h"
 #include "tests/unit/runtime_cuda/reference.h"
@@ -68,9 +69,9 @@ double Now() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-class Runner {
+class Runner : testing::CheckedRank {
  public:
-  Runner(const Options& options, RankProcess& process) : o_(options), p_(process) {}
+  Runner(const Options& options, RankProcess& process) : CheckedRank(process), o_(options) {}
 
   int Run() {
     DomainConfig config;
@@ -114,21 +115,7 @@ class Runner {
   }
 
  private:
-  void Must(const Status& status) {
-    if (!status.ok()) p_.Fail(status.ToString());
-  }
-  void Must(cudaError_t error) {
-    if (error != cudaSuccess) p_.Fail(cudaGetErrorString(error));
-  }
   void Barrier() { Must(domain_->rendezvous()->Barrier(20000)); }
-  // One line of the result, from rank 0.
-  template <typename... A>
-  void Say(const char* format, A... arguments) {
-    if (p_.rank() == 0) {
-      printf(format, arguments...);
-      fflush(stdout);
-    }
-  }
 
   // One operation on host data, compared element by element.
   void RunCase(const Case& c, bool direct) {
@@ -638,7 +625,6 @@ class Runner {
   }
 
   const Options& o_;
-  RankProcess& p_;
   std::unique_ptr<Domain> domain_;
   std::vector<std::unique_ptr<Communicator>> comms_;
   cudaStream_t stream_ = nullptr;

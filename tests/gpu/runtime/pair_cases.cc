@@ -27,6 +27,7 @@
 
 #include "runtime/cuda/communicator.h"
 #include "runtime/cuda/domain.h"
+#include "tests/gpu/runtime/checked_rank.h"
 #include "tests/gpu/runtime/patterns.h"
 #include "tests/gpu/runtime/ranks.h"
 
@@ -56,9 +57,9 @@ struct Transfer {
   uint64_t place = 0;  // in the receiver's output
 };
 
-class Runner {
+class Runner : testing::CheckedRank {
  public:
-  Runner(const Options& options, RankProcess& process) : o_(options), p_(process) {}
+  Runner(const Options& options, RankProcess& process) : CheckedRank(process), o_(options) {}
 
   int Run() {
     const bool crowd = o_.what == "crowd";
@@ -109,12 +110,6 @@ class Runner {
   }
 
  private:
-  void Must(const Status& status) {
-    if (!status.ok()) p_.Fail(status.ToString());
-  }
-  void Must(cudaError_t error) {
-    if (error != cudaSuccess) p_.Fail(cudaGetErrorString(error));
-  }
   void Barrier() { Must(domain_->rendezvous()->Barrier(20000)); }
   // Bytes that a rank receives of one communicator in an iteration, at most.
   uint64_t RoomOf() const { return 2 * o_.most_bytes * static_cast<uint64_t>(p_.ranks()); }
@@ -261,7 +256,6 @@ class Runner {
 
   static constexpr uint64_t kCrowdCount = 2 << 20;
   const Options& o_;
-  RankProcess& p_;
   std::mt19937_64 common_{o_.seed}, own_{o_.seed * 1000 + static_cast<uint64_t>(p_.rank())};
   std::unique_ptr<Domain> domain_;
   std::vector<std::unique_ptr<Communicator>> comms_;

@@ -144,7 +144,7 @@ class HostBlock {
   Work entry_, own_;
   bool together_ = false;
   char* targets_[2][kMaxRanks];
-  bool straight_[2][kMaxRanks];
+  bool straight_[2][kMaxRanks] = {};
   HelpRoom room_ = {};
 };
 

@@ -153,17 +153,22 @@ TEST(PlanTest, OffersMakeNobodyWaitWhereThatIsSaid) {
   }
 }
 
+// As a communicator of that many ranks would have it, by default.
+Work Planned(OpKind kind, uint32_t ranks, uint32_t rank, uint64_t bytes, uint32_t root, const Thresholds& thresholds) {
+  Work w{};
+  w.kind = kind;
+  w.type = DataType::kInt8;
+  w.ranks = static_cast<uint8_t>(ranks);
+  w.rank = static_cast<uint8_t>(rank);
+  w.port = LayOut(0, ranks, false, 128, 128, 2, 64 << 20);
+  EXPECT_TRUE(PlanWork(&w, bytes, root, thresholds, true));
+  return w;
+}
+
 // What all members compute on their own must agree, and the sizes at which it changes are what is measured.
 TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
   const auto plan = [](OpKind kind, uint32_t ranks, uint32_t rank, uint64_t bytes) {
-    Work w{};
-    w.kind = kind;
-    w.type = DataType::kInt8;
-    w.ranks = static_cast<uint8_t>(ranks);
-    w.rank = static_cast<uint8_t>(rank);
-    w.port = LayOut(0, ranks, false, 128, 128, 2, 64 << 20);
-    EXPECT_TRUE(PlanWork(&w, bytes, 0, Thresholds{}, true));
-    return w;
+    return Planned(kind, ranks, rank, bytes, 0, Thresholds{});
   };
   constexpr uint32_t kWay = kBulk | kTiles | kTwoPhase;
   const Thresholds t;
@@ -225,15 +230,9 @@ TEST(PlanTest, ARootsLinkCarriesTheMessageOnce) {
         uint64_t out[kMaxRanks] = {}, in[kMaxRanks] = {}, shards = 0, before = 0;
         std::vector<std::pair<uint64_t, uint64_t>> places;
         for (uint32_t r = 0; r < ranks; ++r) {
-          Work w{};
-          w.kind = kind;
-          w.type = DataType::kInt8;
-          w.ranks = static_cast<uint8_t>(ranks);
-          w.rank = static_cast<uint8_t>(r);
-          w.port = LayOut(0, ranks, false, 128, 128, 2, 64 << 20);
           Thresholds t;
           t.root_lines = t.root_tiles = 0;
-          ASSERT_TRUE(PlanWork(&w, bytes, root, t, true));
+          const Work w = Planned(kind, ranks, r, bytes, root, t);
           ASSERT_NE(w.flags & kTwoPhase, 0);
           for (uint32_t p = 0; p < ranks; ++p) {
             const uint64_t first = (w.send1 >> p & 1) != 0 ? BlockBytes(w, p) : 0;
