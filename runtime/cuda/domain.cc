@@ -14,20 +14,18 @@ namespace gordian::runtime::cuda {
 namespace {
 
 constexpr uint64_t kAlignment = 256;
-// Of 512 threads with 64 registers, two fit a multiprocessor; the smallest device with NVLink that this is
-// for has 132 of them.
-constexpr uint32_t kResidentBlocks = 264;
+// Channels are the same on all ranks, whatever their devices are: those of a device with room for so many
+// blocks, two on each of 132 multiprocessors. A smaller one gives a kernel fewer blocks than channels.
+constexpr uint32_t kUsualBlocks = 264;
 // A group's kernel may have as many blocks as the kernels of so many operations.
 constexpr uint32_t kGroupKernels = 2;
 
-uint32_t BlocksInAll(const DomainConfig& config) {
-  return kResidentBlocks - (config.detached_tags > 0 ? config.worker.blocks : 0);
-}
+uint32_t OfWorker(const DomainConfig& config) { return config.detached_tags > 0 ? config.worker.blocks : 0; }
 
 }  // namespace
 
 uint32_t BlocksOfGroup(const DomainConfig& config) {
-  const uint32_t all = BlocksInAll(config), each = all / static_cast<uint32_t>(config.resident_streams);
+  const uint32_t all = kUsualBlocks - OfWorker(config), each = all / static_cast<uint32_t>(config.resident_streams);
   return std::min(kGroupKernels * each, Places<cudaStream_t>(all).most());
 }
 
@@ -38,12 +36,10 @@ Status Domain::Check() {
       config.line_channels > kMaxChannels || config.help_streams < 0 || config.resident_streams < 1 ||
       config.detached_tags < 0 || config.worker.blocks < 1 || config.detached_channels < 1 ||
       config.detached_channels > kMaxChannels ||
-      config.resident_streams + config.worker.blocks > kResidentBlocks) {
+      config.resident_streams + config.worker.blocks > kUsualBlocks) {
     return Status::InvalidArgument("the domain's configuration makes no sense");
   }
-  const uint32_t most = BlocksInAll(config) / static_cast<uint32_t>(config.resident_streams);
-  most_blocks_ = most;
-  places_.emplace(BlocksInAll(config));
+  const uint32_t most = (kUsualBlocks - OfWorker(config)) / static_cast<uint32_t>(config.resident_streams);
   config_.bulk_channels = std::min(config.bulk_channels, most);
   config_.line_channels = std::min(config.line_channels, most);
   return Status::Ok();
@@ -101,7 +97,27 @@ Status Domain::PrepareHeap() {
   return Status::Ok();
 }
 
+Status Domain::CountPlaces() {
+  int multiprocessors = 0;
+  if (Status s = Cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, config_.device),
+                      "asking a device for its multiprocessors");
+      !s.ok()) {
+    return s;
+  }
+  const auto streams = static_cast<uint32_t>(config_.resident_streams);
+  const uint32_t all = PlacesOf(static_cast<uint32_t>(multiprocessors)), left = all - std::min(all, OfWorker(config_));
+  if (left < 2 * streams) {
+    return Status::Unavailable("device " + std::to_string(config_.device) + " gives this process " +
+                               std::to_string(multiprocessors) + " multiprocessors, too few for kernels of " +
+                               std::to_string(streams) + " streams beside the worker's");
+  }
+  places_.emplace(left);
+  most_captured_ = left / streams;
+  return Status::Ok();
+}
+
 Status Domain::PrepareDevice() {
+  if (Status s = CountPlaces(); !s.ok()) return s;
   // All that kernels and lists need is made now: later it might wait behind a kernel that waits for us.
   const size_t bytes = sizeof(DeviceMemory) + sizeof(HelpMemory) * config_.help_streams;
   const size_t words = sizeof(Word) * (config_.communicators + 1);

@@ -42,7 +42,8 @@ struct DomainConfig {
   int communicators = 4;                // at most
   int help_streams = 8;                 // streams with a list, at most
   // Streams whose operations must be able to wait at the same time. The blocks of that many kernels fit
-  // the device at once, beside the worker's: it bounds the channels of an operation (256 / this).
+  // a device of 132 multiprocessors at once, beside the worker's: it bounds the channels of an operation
+  // (256 / this). Where a process has fewer multiprocessors, kernels have fewer blocks than channels.
   int resident_streams = 2;
   uint64_t renamed_bytes = 32ull << 20;  // of a list, for outputs that are written before their turn
   uint64_t user_bytes = 0;              // of each heap, for buffers that peers write directly
@@ -156,6 +157,7 @@ class Domain {
   Status Check();
   Status PrepareHeap();
   Status PrepareDevice();
+  Status CountPlaces();
   // Now, or at the group's end. `captured`: the stream's capture gets it, to be carried at each launch of the graph.
   Status Submit(const Work& work, const Touched& touched, cudaStream_t stream, bool* captured);
   // All are published before the first is launched. With the lock held.
@@ -199,7 +201,7 @@ class Domain {
   std::unique_ptr<Heap> heap_;
   char* own_heap_ = nullptr;   // as mapped here
   uint64_t region_bytes_ = 0;  // of one communicator
-  uint32_t most_blocks_ = 0;   // of one kernel
+  uint32_t most_captured_ = 0;  // blocks of a captured operation's kernel
   std::optional<Places<cudaStream_t>> places_;
   Word* stop_ = nullptr;
   Word* failed_ = nullptr;  // of each communicator

@@ -20,26 +20,28 @@
 
 namespace gordian::runtime::cuda {
 
+// Of a device that gives the process so many multiprocessors (a part of them, under MPS).
+constexpr uint32_t PlacesOf(uint32_t multiprocessors) { return 2 * multiprocessors; }
+
 template <typename Stream>
 class Places {
  public:
   // `total`: of the device, without those of the resident worker.
-  explicit Places(uint32_t total) : total_(total) {}
+  explicit Places(uint32_t total) : total_(total), reserve_(std::min(kReserve, total / 4)) {}
 
   // What a kernel may have, at most.
-  uint32_t most() const { return total_ - total_ / kReserve; }
+  uint32_t most() const { return total_ - reserve_; }
 
   // For a kernel on `stream` that has a use for `wanted` places. What is noted of streams may be too much; look(note) is called when it
   // matters, and calls note(stream, places) for all that is unfinished. Not more than is wanted, and at least 1.
   template <typename Look>
   uint32_t Grant(Stream stream, uint32_t wanted, Look&& look) {
-    const uint32_t reserve = total_ / kReserve;
-    if (OfOthers(stream) + wanted + reserve > total_) {
+    if (OfOthers(stream) + wanted + reserve_ > total_) {
       taken_.clear();
       look([this](Stream of, uint32_t places) { Note(of, places); });
     }
     const uint32_t others = OfOthers(stream);
-    const uint32_t left = total_ > others + reserve ? total_ - others - reserve : 0;
+    const uint32_t left = most() > others ? most() - others : 0;
     // Each block carries as many channels as the others, or one less: more blocks than that takes end no sooner. Half of what it wants if
     // there is so much, for two streams are many a program's; else half of what is left, so that there is something for the next ones too.
     const uint32_t half = (wanted + 1) / 2;
@@ -51,7 +53,7 @@ class Places {
   }
 
  private:
-  // A sixteenth is for streams that come when all else is taken: one place each.
+  // For as many streams that come when all else is taken.
   static constexpr uint32_t kReserve = 16;
   void Note(Stream stream, uint32_t places) {
     uint32_t& taken = taken_[stream];
@@ -64,6 +66,7 @@ class Places {
   }
 
   const uint32_t total_;
+  const uint32_t reserve_;
   std::map<Stream, uint32_t> taken_;
 };
 

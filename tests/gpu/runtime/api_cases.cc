@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gordian/runtime.h"
+#include "tests/gpu/runtime/rank_device.h"
 #include "tests/gpu/runtime/ranks.h"
 #include "tests/unit/runtime_cuda/reference.h"
 
@@ -32,7 +33,7 @@ class Runner {
   Runner(const std::string& what, RankProcess& process) : what_(what), p_(process), n_(process.ranks()), r_(process.rank()) {}
 
   int Run() {
-    Cuda(cudaSetDevice(r_), "cudaSetDevice");
+    Cuda(cudaSetDevice(testing::DeviceOf(r_)), "cudaSetDevice");
     Cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     Cuda(cudaMalloc(reinterpret_cast<void**>(&in_), kBytes), "cudaMalloc");
     Cuda(cudaMalloc(reinterpret_cast<void**>(&out_), kBytes), "cudaMalloc");

@@ -39,6 +39,7 @@
 #include "runtime/cuda/domain.h"
 #include "tests/gpu/runtime/checked_rank.h"
 #include "tests/gpu/runtime/patterns.h"
+#include "tests/gpu/runtime/rank_device.h"
 #include "tests/gpu/runtime/ranks.h"
 #include "tests/unit/runtime_cuda/reference.h"
 
@@ -78,7 +79,7 @@ class Runner : testing::CheckedRank {
     config.name = "cases-" + o_.what + "-" + std::to_string(getppid());
     config.rank = p_.rank();
     config.ranks = p_.ranks();
-    config.device = p_.rank();
+    config.device = testing::DeviceOf(p_.rank());
     config.user_bytes = o_.what == "order" ? uint64_t(o_.ops) * o_.most_bytes / 2 + (64 << 20) : 64ull << 20;
     config.use_ipc = o_.ipc;
     if (o_.what == "types") {  // each way of carrying with little data: it is compared on the host

@@ -14,6 +14,7 @@
 
 #include "gordian/runtime.h"
 #include "tests/gpu/runtime/member.h"
+#include "tests/gpu/runtime/rank_device.h"
 #include "tests/gpu/runtime/ranks.h"
 
 namespace gordian::runtime::cuda {
@@ -36,7 +37,7 @@ class Runner : public testing::Member {
         p_(process) {}
 
   int Run() {
-    Cuda(cudaSetDevice(r_), "cudaSetDevice");
+    Cuda(cudaSetDevice(testing::DeviceOf(r_)), "cudaSetDevice");
     for (cudaStream_t* s : {&one_, &two_, &three_})
       Cuda(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "stream");
     Prepare();
@@ -508,7 +509,7 @@ class Runner : public testing::Member {
     Cuda(cudaStreamSynchronize(three_), "before");
     std::atomic<bool> over{false};
     std::thread capturing([&] {
-      Cuda(cudaSetDevice(r_), "cudaSetDevice");
+      Cuda(cudaSetDevice(testing::DeviceOf(r_)), "cudaSetDevice");
       for (int i = 0; i < 100; ++i) {
         p_.At("threads: capture %d", i);
         Begin(one_);

@@ -10,6 +10,7 @@
 
 #include "gordian/runtime.h"
 #include "tests/gpu/runtime/member.h"
+#include "tests/gpu/runtime/rank_device.h"
 #include "tests/gpu/runtime/ranks.h"
 
 namespace gordian::testing {
@@ -27,7 +28,7 @@ class OrderMember : public Member {
         p_(process) {}
 
   void Prepare() {
-    Cuda(cudaSetDevice(r_), "cudaSetDevice");
+    Cuda(cudaSetDevice(DeviceOf(r_)), "cudaSetDevice");
     for (cudaStream_t* s : {&one_, &two_})
       Cuda(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "stream");
     Member::Prepare();

@@ -29,6 +29,7 @@
 #include "runtime/cuda/domain.h"
 #include "tests/gpu/runtime/checked_rank.h"
 #include "tests/gpu/runtime/patterns.h"
+#include "tests/gpu/runtime/rank_device.h"
 #include "tests/gpu/runtime/ranks.h"
 
 namespace gordian::runtime::cuda {
@@ -67,7 +68,7 @@ class Runner : testing::CheckedRank {
     config.name = "pairs-" + o_.what + "-" + std::to_string(getppid());
     config.rank = p_.rank();
     config.ranks = p_.ranks();
-    config.device = p_.rank();
+    config.device = testing::DeviceOf(p_.rank());
     config.communicators = kCommunicators + (crowd ? kCrowd : 0);
     config.user_bytes = RoomOf() * kCommunicators;
     p_.At("making the domain");

@@ -15,6 +15,7 @@
 
 #include "gordian/runtime.h"
 #include "tests/gpu/runtime/member.h"
+#include "tests/gpu/runtime/rank_device.h"
 #include "tests/gpu/runtime/ranks.h"
 #include "tests/gpu/runtime/vmm_memory.h"
 
@@ -41,7 +42,7 @@ class Runner : public testing::Member {
         p_(process) {}
 
   int Run() {
-    Cuda(cudaSetDevice(r_), "cudaSetDevice");
+    Cuda(cudaSetDevice(testing::DeviceOf(r_)), "cudaSetDevice");
     Cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
     Prepare();
     Cuda(cudaMalloc(reinterpret_cast<void**>(&meeting_), 8), "cudaMalloc");
