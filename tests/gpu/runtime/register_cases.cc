@@ -77,7 +77,7 @@ class Runner : public testing::Member {
  private:
   void Vmm(VmmMemory* memory, uint64_t bytes, int pieces = 1, bool exportable = true,
            uint64_t at = 0) {
-    if (const std::string why = memory->Make(r_, bytes, pieces, exportable, at); !why.empty())
+    if (const std::string why = memory->Make(testing::DeviceOf(r_), bytes, pieces, exportable, at); !why.empty())
       p_.Fail(why);
   }
   grtReg_t Register(grtComm_t comm, void* memory, uint64_t bytes) {
