@@ -44,7 +44,8 @@ int Print(const StatusOr<RecordedVerdict>& recorded, bool as_json, bool at_lengt
 int Explain(const ReadFlags& flags) {
   // What is there of that name comes first: a session may be called as a check is.
   const graph::Check* const check = graph::FindCheck(flags.path);
-  if (check == nullptr || access(flags.path.c_str(), F_OK) == 0) return Print(AsDecided(flags.path), flags.json, true);
+  if (check == nullptr || access(flags.path.c_str(), F_OK) == 0)
+    return Print(AsDecided(flags.path), flags.json, true);
   return PrintOut(server::CheckText(*check, TerminalWidth(STDOUT_FILENO))) ? kExitOk : kExitUsage;
 }
 
@@ -57,7 +58,9 @@ constexpr char kExitCodes[] =
 void AddAnalyzeVerb(CLI::App& app, VerbContext* context) {
   auto flags = std::make_shared<ReadFlags>();
   CLI::App* verb = app.add_subcommand("analyze", "Decide again from what was recorded of a job");
-  verb->add_option("path", flags->path, "A session, a .gtrace file, or a file or folder of Flight Recorder dumps (pickle or JSON), NCCL "
+  verb->add_option("path", flags->path,
+                   "A session, a .gtrace file, or a file or folder of Flight Recorder dumps "
+                   "(pickle or JSON), NCCL "
                    "RAS reports or NCCL Inspector files (JSON)")
       ->required()
       ->type_name("PATH");
@@ -73,13 +76,13 @@ void AddExplainVerb(CLI::App& app, VerbContext* context) {
   CLI::App* verb = app.add_subcommand(
       "explain",
       "The recorded verdict at length: who waits where, who has not come, what to change");
-  verb->add_option("session", flags->path, "A session, a .gtrace file, or the id of a check (gordian checks)")
+  verb->add_option("session", flags->path,
+                   "A session, a .gtrace file, or the id of a check (gordian checks)")
       ->required()
       ->type_name("SESSION");
   verb->add_flag("--json", flags->json, "As JSON (schema gordian.verdict.v1)");
   verb->footer(std::string(kExitCodes) + "Example: gordian explain latest");
-  verb->callback(
-      [=] { context->chosen = [=] { return Explain(*flags); }; });
+  verb->callback([=] { context->chosen = [=] { return Explain(*flags); }; });
 }
 
 }  // namespace gordian::cli

@@ -170,8 +170,9 @@ void TakeStacks(SeenProcess* process) {
   Locate(process);
   if (process->place == Place::kUnknown) {
     process->no_stack = !process->taken.native_refused().empty() ? process->taken.native_refused()
-                        : process->taken.threads().empty()       ? std::string("it has ended")
-                                                           : process->taken.threads(0).native_note();
+                        : process->taken.threads().empty()
+                            ? std::string("it has ended")
+                            : process->taken.threads(0).native_note();
   }
 }
 
@@ -267,10 +268,10 @@ AttachVerdict Judge(const std::vector<SeenProcess>& processes) {
       (process.place == Place::kElsewhere ? elsewhere : waiting).push_back(&process);
     }
   }
-  out.not_visible = {"which collective each rank is in, and on which communicator: nobody recorded "
-                     "the calls",
-                     "what has reached the GPUs, and in which order",
-                     "ranks on other machines"};
+  out.not_visible = {
+      "which collective each rank is in, and on which communicator: nobody recorded "
+      "the calls",
+      "what has reached the GPUs, and in which order", "ranks on other machines"};
   for (std::string& what : server::StacksNotVisible(StacksOf(processes))) {
     out.not_visible.push_back(std::move(what));
   }
@@ -392,12 +393,11 @@ int Attach(pid_t pid, bool as_json) {
   std::stable_sort(processes.begin(), processes.end(),
                    [](const SeenProcess& a, const SeenProcess& b) { return a.rank < b.rank; });
   const AttachVerdict verdict = Judge(processes);
-  const bool out =
-      PrintOut(as_json ? ToJson(verdict, processes)
-                                 .dump(2, ' ', false,
-                                       nlohmann::ordered_json::error_handler_t::replace) +
-                             "\n"
-                       : ToText(verdict, processes));
+  const bool out = PrintOut(
+      as_json ? ToJson(verdict, processes)
+                        .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+                    "\n"
+              : ToText(verdict, processes));
   if (!out) {
     return kExitUsage;
   }

@@ -61,17 +61,19 @@ std::vector<char*> Pointers(std::vector<std::string>* strings) {
   return pointers;
 }
 
-// Each line as it comes goes to `each`; then the exit status, -1 if it could not be started or was killed.
+// Each line as it comes goes to `each`; then the exit status, -1 if it could not be started or was
+// killed.
 template <typename Each>
-int RunMeasuring(std::vector<std::string> arguments, std::vector<std::string> environment, const Each& each) {
+int RunMeasuring(std::vector<std::string> arguments, std::vector<std::string> environment,
+                 const Each& each) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return -1;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
   pid_t child = 0;
-  const int error = posix_spawn(&child, arguments[0].c_str(), &actions, nullptr, Pointers(&arguments).data(),
-                                Pointers(&environment).data());
+  const int error = posix_spawn(&child, arguments[0].c_str(), &actions, nullptr,
+                                Pointers(&arguments).data(), Pointers(&environment).data());
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   std::FILE* const lines = error == 0 ? fdopen(ends[0], "r") : nullptr;
@@ -92,13 +94,15 @@ int RunMeasuring(std::vector<std::string> arguments, std::vector<std::string> en
 int Collectives(const BenchFlags& flags) {
   const InstallPaths paths = FindInstallPaths();
   const std::string program =
-      (std::filesystem::path(paths.executable).parent_path() / "gordian-measure-collectives").string();
+      (std::filesystem::path(paths.executable).parent_path() / "gordian-measure-collectives")
+          .string();
   if (access(program.c_str(), X_OK) != 0) {
     PrintError("bench collectives needs " + program + ", which is missing; build it");
     return kExitOwnFailure;
   }
   if (flags.from > flags.to) {
-    PrintError("--from " + std::to_string(flags.from) + " is above --to " + std::to_string(flags.to));
+    PrintError("--from " + std::to_string(flags.from) + " is above --to " +
+               std::to_string(flags.to));
     return kExitUsage;
   }
   std::ofstream file;
@@ -111,24 +115,29 @@ int Collectives(const BenchFlags& flags) {
   }
   nlohmann::ordered_json samples = nlohmann::ordered_json::array();
   const bool shown = isatty(STDERR_FILENO) != 0 && !flags.output.empty();
-  const int status = RunMeasuring(
-      {program, "--ranks", std::to_string(flags.ranks), "--operation", flags.operation, "--from",
-       std::to_string(flags.from), "--to", std::to_string(flags.to)},
-      Environment(paths, flags.emulator), [&](const std::string& line) {
-        if (file.is_open()) file << line << std::flush;
-        if (!file.is_open() && !flags.json) PrintOut(line);
-        if (shown) std::fputs(line.c_str(), stderr);
-        std::istringstream fields(line);
-        std::string plan, ranks, bytes, us;
-        std::getline(fields, plan, ',');
-        std::getline(fields, ranks, ',');
-        std::getline(fields, bytes, ',');
-        std::getline(fields, us, '\n');
-        if (plan == "plan" || us.empty()) return;
-        samples.push_back({{"plan", plan}, {"ranks", std::stoi(ranks)}, {"bytes", std::stoull(bytes)}, {"us", std::stod(us)}});
-      });
+  const int status =
+      RunMeasuring({program, "--ranks", std::to_string(flags.ranks), "--operation", flags.operation,
+                    "--from", std::to_string(flags.from), "--to", std::to_string(flags.to)},
+                   Environment(paths, flags.emulator), [&](const std::string& line) {
+                     if (file.is_open()) file << line << std::flush;
+                     if (!file.is_open() && !flags.json) PrintOut(line);
+                     if (shown) std::fputs(line.c_str(), stderr);
+                     std::istringstream fields(line);
+                     std::string plan, ranks, bytes, us;
+                     std::getline(fields, plan, ',');
+                     std::getline(fields, ranks, ',');
+                     std::getline(fields, bytes, ',');
+                     std::getline(fields, us, '\n');
+                     if (plan == "plan" || us.empty()) return;
+                     samples.push_back({{"plan", plan},
+                                        {"ranks", std::stoi(ranks)},
+                                        {"bytes", std::stoull(bytes)},
+                                        {"us", std::stod(us)}});
+                   });
   if (status == kExitNotLoaded) {
-    PrintError("the measuring program found no NCCL or CUDA runtime (put their folders into LD_LIBRARY_PATH, or try --emulator)");
+    PrintError(
+        "the measuring program found no NCCL or CUDA runtime (put their folders into "
+        "LD_LIBRARY_PATH, or try --emulator)");
     return kExitNotFound;
   }
   if (status != 0) {
@@ -143,7 +152,9 @@ int Collectives(const BenchFlags& flags) {
     PrintOut(nlohmann::ordered_json{{"schema", "gordian.samples.v1"},
                                     {"operation", flags.operation},
                                     {"emulated", flags.emulator},
-                                    {"samples", samples}}.dump(2) + "\n");
+                                    {"samples", samples}}
+                 .dump(2) +
+             "\n");
   }
   return kExitOk;
 }
@@ -154,18 +165,28 @@ void AddBenchVerb(CLI::App& app, VerbContext* context) {
   auto flags = std::make_shared<BenchFlags>();
   CLI::App* verb = app.add_subcommand("bench", "Time what the cost model is fitted to");
   verb->require_subcommand(1);
-  CLI::App* what = verb->add_subcommand("collectives", "Time NCCL's collectives between the GPUs of this machine, as rings: samples for `gordian plan --samples`");
-  what->add_option("--ranks", flags->ranks, "GPUs, one rank each (default: all)")->check(CLI::Range(2, 64));
+  CLI::App* what = verb->add_subcommand("collectives",
+                                        "Time NCCL's collectives between the GPUs of this machine, "
+                                        "as rings: samples for `gordian plan --samples`");
+  what->add_option("--ranks", flags->ranks, "GPUs, one rank each (default: all)")
+      ->check(CLI::Range(2, 64));
   what->add_option("--operation", flags->operation, "What to time (default: all_gather)")
       ->check(CLI::IsMember({"all_gather", "reduce_scatter"}));
   what->add_option("--from", flags->from, "Bytes of the smallest buffer (default: 8192)")
-      ->check(CLI::Range(uint64_t{4}, uint64_t{1} << 40))->type_name("BYTES");
-  what->add_option("--to", flags->to, "Bytes of the largest; each is four times the one before (default: 67108864)")
-      ->check(CLI::Range(uint64_t{4}, uint64_t{1} << 40))->type_name("BYTES");
-  what->add_option("-o,--output", flags->output, "Write the samples there, not to the terminal")->type_name("FILE");
-  what->add_flag("--emulator", flags->emulator, "On the emulated GPUs: to see that it works; the times say nothing of a link");
+      ->check(CLI::Range(uint64_t{4}, uint64_t{1} << 40))
+      ->type_name("BYTES");
+  what->add_option("--to", flags->to,
+                   "Bytes of the largest; each is four times the one before (default: 67108864)")
+      ->check(CLI::Range(uint64_t{4}, uint64_t{1} << 40))
+      ->type_name("BYTES");
+  what->add_option("-o,--output", flags->output, "Write the samples there, not to the terminal")
+      ->type_name("FILE");
+  what->add_flag("--emulator", flags->emulator,
+                 "On the emulated GPUs: to see that it works; the times say nothing of a link");
   what->add_flag("--json", flags->json, "The samples as JSON (schema gordian.samples.v1)");
-  what->footer("Example: gordian bench collectives -o samples.csv && gordian plan SESSION --collectives --samples samples.csv");
+  what->footer(
+      "Example: gordian bench collectives -o samples.csv && gordian plan SESSION --collectives "
+      "--samples samples.csv");
   what->callback([=] { context->chosen = [=] { return Collectives(*flags); }; });
 }
 

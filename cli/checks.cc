@@ -31,8 +31,10 @@ int Show(const ChecksFlags& flags) {
 void AddChecksVerb(CLI::App& app, VerbContext* context) {
   auto flags = std::make_shared<ChecksFlags>();
   CLI::App* verb = app.add_subcommand("checks", "List what can be found, or say all of one check");
-  verb->add_option("check", flags->id, "The id that a verdict names under `check`")->type_name("CHECK");
-  verb->add_flag("--json", flags->json, "All checks and the 49 known kinds of hangs (schema gordian.checks.v1)");
+  verb->add_option("check", flags->id, "The id that a verdict names under `check`")
+      ->type_name("CHECK");
+  verb->add_flag("--json", flags->json,
+                 "All checks and the 49 known kinds of hangs (schema gordian.checks.v1)");
   verb->footer("Example: gordian checks host-wait-cycle");
   verb->callback([=] { context->chosen = [=] { return Show(*flags); }; });
 }

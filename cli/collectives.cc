@@ -73,8 +73,9 @@ std::string CollectivesLine(const CollectiveCounts& c) {
   add(c.in_graph, "in captured CUDA graphs");
   line += left.empty() ? ", none by NCCL" : "; by NCCL: " + left;
   if (c.registered != 0) {
-    line += "; " + WithCommas(c.registered) + (c.registered == 1 ? " buffer" : " buffers") + " registered, " +
-            WithCommas(c.direct) + (c.direct == 1 ? " output" : " outputs") + " written there by other ranks";
+    line += "; " + WithCommas(c.registered) + (c.registered == 1 ? " buffer" : " buffers") +
+            " registered, " + WithCommas(c.direct) + (c.direct == 1 ? " output" : " outputs") +
+            " written there by other ranks";
   }
   return line + "\n";
 }

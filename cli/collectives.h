@@ -14,8 +14,8 @@ std::string SharedMemoryTag(const std::string& ring_dir);
 void RemoveSharedMemory(const std::string& tag);
 
 struct CollectiveCounts {
-  uint64_t operations = 0, comms = 0, comms_with_nccl = 0, not_agreed = 0, own_operator = 0, in_graph = 0,
-           helped = 0, registered = 0, direct = 0;
+  uint64_t operations = 0, comms = 0, comms_with_nccl = 0, not_agreed = 0, own_operator = 0,
+           in_graph = 0, helped = 0, registered = 0, direct = 0;
 };
 // Over the processes of a session; files of another size are left out.
 CollectiveCounts SumCollectives(const std::string& session_dir);

@@ -1,11 +1,11 @@
 #include "cli/config_text.h"
 
 #include <sys/stat.h>
+#include <toml++/toml.h>
 
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <toml++/toml.h>
 
 #include "common/read_file.h"
 
@@ -62,13 +62,12 @@ StatusOr<json> ParseConfigText(const std::string& text, const std::string& name)
     try {
       return FromToml(toml::parse(text));
     } catch (const toml::parse_error& error) {
-      return Status::InvalidArgument(name + ": line " +
-                                     std::to_string(error.source().begin.line) + ": " +
-                                     std::string(error.description()));
+      return Status::InvalidArgument(name + ": line " + std::to_string(error.source().begin.line) +
+                                     ": " + std::string(error.description()));
     }
   }
-  // What is built of deeper lists could not be written into a complaint, or taken down, without as much
-  // stack.
+  // What is built of deeper lists could not be written into a complaint, or taken down, without as
+  // much stack.
   std::string key;
   bool too_deep = false;
   const auto look = [&](int depth, json::parse_event_t event, json& parsed) {

@@ -9,8 +9,8 @@
 
 namespace gordian::cli {
 
-// Reads `path`; "-" is standard input. A name that ends in .toml, or text that does not begin as JSON
-// does, is TOML. Errors name the file and, where the parser says so, line and column.
+// Reads `path`; "-" is standard input. A name that ends in .toml, or text that does not begin as
+// JSON does, is TOML. Errors name the file and, where the parser says so, line and column.
 StatusOr<nlohmann::json> ReadConfigFile(const std::string& path);
 
 // The same from text; `name` is for errors.

@@ -46,9 +46,11 @@ int Env(const EnvFlags& flags) {
   options.nccl_profiler = flags.nccl_profiler;
   options.cupti = flags.cupti;
   options.stub_compute = flags.stub_compute;
-  for (const auto& [flag, patterns, list] : {std::tuple("--stub-keep", &flags.stub_keep, &options.stub_keep),
-                                             std::tuple("--stub-skip", &flags.stub_skip, &options.stub_skip)}) {
-    if (const Status added = AddStubPatterns(flag, *patterns, flags.stub_compute, list); !added.ok()) {
+  for (const auto& [flag, patterns, list] :
+       {std::tuple("--stub-keep", &flags.stub_keep, &options.stub_keep),
+        std::tuple("--stub-skip", &flags.stub_skip, &options.stub_skip)}) {
+    if (const Status added = AddStubPatterns(flag, *patterns, flags.stub_compute, list);
+        !added.ok()) {
       PrintError(added.message());
       return kExitUsage;
     }

@@ -105,12 +105,13 @@ std::vector<std::string> Sources(uint16_t call) {
 }
 
 std::string Table() {
-  std::string text = fmt::format("{:<8}{:<44}{:<11}{:<19}{:<15}{}\n", "LIBRARY", "SYMBOL", "RECORDED",
-                                 "CARRIES", "SOURCES", "USED BY RULES");
+  std::string text = fmt::format("{:<8}{:<44}{:<11}{:<19}{:<15}{}\n", "LIBRARY", "SYMBOL",
+                                 "RECORDED", "CARRIES", "SOURCES", "USED BY RULES");
   for (uint16_t id = 1; id < ring::kCallCount; ++id) {
     const ring::CallInfo& call = ring::kCalls[id];
-    text += fmt::format("{:<8}{:<44}{:<11}{:<19}{:<15}{}\n", call.library, call.name, StyleName(call.style),
-                        PayloadName(call.payload), fmt::join(Sources(id), " "), call.rules);
+    text += fmt::format("{:<8}{:<44}{:<11}{:<19}{:<15}{}\n", call.library, call.name,
+                        StyleName(call.style), PayloadName(call.payload),
+                        fmt::join(Sources(id), " "), call.rules);
   }
   return text;
 }

@@ -1,10 +1,10 @@
 #include "cli/job_environment.h"
 
-#include "cli/collectives.h"
-
 #include <unistd.h>
 
 #include <algorithm>
+
+#include "cli/collectives.h"
 
 namespace gordian::cli {
 namespace {
@@ -57,8 +57,8 @@ std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironme
   if (!options.session_dir.empty()) {
     variables.emplace_back("GORDIAN_SESSION", options.session_dir);
   }
-  // Without it NCCL's threads are called as the program is, and a wait for a word in memory is never
-  // told, since one of them might write it. It names threads and does nothing else.
+  // Without it NCCL's threads are called as the program is, and a wait for a word in memory is
+  // never told, since one of them might write it. It names threads and does nothing else.
   if (!options.emulator && !before("NCCL_SET_THREAD_NAME")) {
     variables.emplace_back("NCCL_SET_THREAD_NAME", "1");
   }
@@ -67,7 +67,8 @@ std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironme
   }
   if (options.preemptive_collectives) {
     // Emulated devices are the host's processors.
-    variables.emplace_back("GORDIAN_COLLECTIVES_LIBRARY", options.emulator ? paths.runtime : paths.runtime_cuda);
+    variables.emplace_back("GORDIAN_COLLECTIVES_LIBRARY",
+                           options.emulator ? paths.runtime : paths.runtime_cuda);
     variables.emplace_back("GRT_SESSION", SharedMemoryTag(options.ring_dir));
   }
   if (options.stub_compute) {
@@ -78,7 +79,8 @@ std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironme
   if (options.cupti && OtherInjection(paths, before).empty()) {
     variables.emplace_back("GORDIAN_CUPTI", "1");
     variables.emplace_back("CUDA_INJECTION64_PATH", paths.shim);
-    if (const std::string library = FindCupti(before); !library.empty() && !before("GORDIAN_CUPTI_LIBRARY")) {
+    if (const std::string library = FindCupti(before);
+        !library.empty() && !before("GORDIAN_CUPTI_LIBRARY")) {
       variables.emplace_back("GORDIAN_CUPTI_LIBRARY", library);
     }
   }
@@ -114,14 +116,17 @@ std::string FindCupti(const Environment& environment) {
   return "";
 }
 
-Status AddStubPatterns(const std::string& flag, const std::vector<std::string>& patterns, bool stubs, std::string* list) {
+Status AddStubPatterns(const std::string& flag, const std::vector<std::string>& patterns,
+                       bool stubs, std::string* list) {
   constexpr size_t kMostBytes = 1000;
   if (!patterns.empty() && !stubs) return Status::InvalidArgument(flag + " needs --stub-compute");
   for (const std::string& pattern : patterns) {
-    if (pattern.empty()) return Status::InvalidArgument(flag + " is empty; give it a pattern of names of kernels");
+    if (pattern.empty())
+      return Status::InvalidArgument(flag + " is empty; give it a pattern of names of kernels");
     *list += (list->empty() ? "" : ":") + pattern;
   }
-  if (stubs && list->size() > kMostBytes) return Status::InvalidArgument(flag + ": the patterns are longer than 1,000 bytes");
+  if (stubs && list->size() > kMostBytes)
+    return Status::InvalidArgument(flag + ": the patterns are longer than 1,000 bytes");
   return Status::Ok();
 }
 

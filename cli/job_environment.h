@@ -29,14 +29,16 @@ struct JobEnvironmentOptions {
   // The shim as NCCL's profiler plugin; one that NCCL_PROFILER_PLUGIN names already is kept behind
   // it.
   bool nccl_profiler = false;
-  // The shim as what the CUDA driver opens, to be told of its calls by CUPTI. Nothing where something else is
-  // opened already.
+  // The shim as what the CUDA driver opens, to be told of its calls by CUPTI. Nothing where
+  // something else is opened already.
   bool cupti = false;
 };
 
-// Puts `patterns` onto the list that the shim is given (interpose/stub_compute.h). Errors: kInvalidArgument, naming `flag`: an empty
-// one, more than fit, or `stubs` (whether kernels are left out at all) is false.
-Status AddStubPatterns(const std::string& flag, const std::vector<std::string>& patterns, bool stubs, std::string* list);
+// Puts `patterns` onto the list that the shim is given (interpose/stub_compute.h). Errors:
+// kInvalidArgument, naming `flag`: an empty one, more than fit, or `stubs` (whether kernels are
+// left out at all) is false.
+Status AddStubPatterns(const std::string& flag, const std::vector<std::string>& patterns,
+                       bool stubs, std::string* list);
 
 using Variable = std::pair<std::string, std::string>;
 
@@ -45,10 +47,12 @@ using Variable = std::pair<std::string, std::string>;
 std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironmentOptions& options,
                                    const Environment& before);
 
-// What CUDA_INJECTION64_PATH names, if that is not the shim; else empty. The driver opens one library.
+// What CUDA_INJECTION64_PATH names, if that is not the shim; else empty. The driver opens one
+// library.
 std::string OtherInjection(const InstallPaths& paths, const Environment& before);
 
-// libcupti in the places of a CUDA toolkit, for where the loader would not find it by its name. Empty: in none.
+// libcupti in the places of a CUDA toolkit, for where the loader would not find it by its name.
+// Empty: in none.
 std::string FindCupti(const Environment& environment);
 
 // This process's environment with `variables` put in: NAME=value entries.

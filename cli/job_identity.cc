@@ -38,11 +38,12 @@ std::optional<Task> OwnTask(const Environment& environment) {
     const char* rank;
     const char* tasks;
   };
-  constexpr Family kFamilies[] = {{"TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE"},
-                                  {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                  {"PMI_RANK", "PMI_RANK", "PMI_SIZE"},
-                                  {"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
-                                  {"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS"}};
+  constexpr Family kFamilies[] = {
+      {"TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE"},
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+      {"PMI_RANK", "PMI_RANK", "PMI_SIZE"},
+      {"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+      {"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS"}};
   for (const Family& family : kFamilies) {
     const auto rank = Number(environment, family.rank);
     const auto tasks = Number(environment, family.tasks);
@@ -54,8 +55,8 @@ std::optional<Task> OwnTask(const Environment& environment) {
 }
 
 Status CheckName(std::string_view name, const std::string& text) {
-  const bool plain = std::all_of(text.begin(), text.end(),
-                                 [](unsigned char c) { return c > 0x20 && c < 0x7f; });
+  const bool plain =
+      std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
   if (text.empty() || text.size() > kMostNameBytes || !plain) {
     return Status::InvalidArgument(std::string(name) +
                                    " takes 1 to 200 printable characters without spaces");
@@ -72,7 +73,8 @@ StatusOr<JobIdentity> IdentifyJob(const JobIdentityFlags& flags, const Environme
     identity.job = flags.job ? *flags.job : *Set(environment, "GORDIAN_JOB");
     GORDIAN_RETURN_IF_ERROR(CheckName(flags.job ? "--job" : "GORDIAN_JOB", identity.job));
   } else if (const auto mpi = Set(environment, "PMIX_NAMESPACE");
-             mpi && Set(environment, "OMPI_COMM_WORLD_RANK")) {  // there may be several in a Slurm job
+             mpi &&
+             Set(environment, "OMPI_COMM_WORLD_RANK")) {  // there may be several in a Slurm job
     identity.job = "mpi-" + *mpi;
     GORDIAN_RETURN_IF_ERROR(CheckName("PMIX_NAMESPACE", *mpi));
   } else if (const auto slurm = Set(environment, "SLURM_JOB_ID")) {
@@ -113,8 +115,8 @@ StatusOr<JobIdentity> IdentifyJob(const JobIdentityFlags& flags, const Environme
   }
   // More of us than machines: each is what a node is otherwise.
   if (const auto task = OwnTask(environment);
-      task && static_cast<uint32_t>(task->tasks) > identity.nodes_expected &&
-      !flags.nodes && !Set(environment, "GORDIAN_NODES")) {
+      task && static_cast<uint32_t>(task->tasks) > identity.nodes_expected && !flags.nodes &&
+      !Set(environment, "GORDIAN_NODES")) {
     identity.nodes_expected = static_cast<uint32_t>(task->tasks);
     identity.node_rank = task->rank;
     if (!flags.node && !Set(environment, "GORDIAN_NODE")) {

@@ -143,9 +143,10 @@ Status JobRunner::ObserveFromHere() {
   }
   server_options.analysis.model.suspect_after_ns =
       static_cast<uint64_t>(options_.config.suspect_after_s * 1e9);
-  // A circle of operations that the runtime can begin out of turn is over in milliseconds, or, where
-  // processors are wanted by others, in tens of them.
-  if (options_.config.preemptive_collectives) server_options.pace.confirming = std::chrono::seconds(1);
+  // A circle of operations that the runtime can begin out of turn is over in milliseconds, or,
+  // where processors are wanted by others, in tens of them.
+  if (options_.config.preemptive_collectives)
+    server_options.pace.confirming = std::chrono::seconds(1);
   server_options.analysis.on_verdict = [desk = desk_.get()](const server::VerdictUpdate& update) {
     desk->OnVerdict(update);
   };

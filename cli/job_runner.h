@@ -34,7 +34,7 @@ struct JobOptions {
   std::vector<std::string> command;  // as typed
   std::string program;               // path of command[0]
   RunConfig config;
-  JobIdentity identity;              // for config.analyzer
+  JobIdentity identity;     // for config.analyzer
   std::string session_dir;  // as people type it; empty: none
   std::string absolute_session_dir;
   std::string ring_dir;  // empty: not observed
@@ -53,7 +53,7 @@ struct JobOutcome {
       foreign_libraries;  // with --emulator: the job was ended because of these
   graph::Verdict verdict;
   std::string analyzed_at;  // HOST:PORT; empty: here
-  bool observed = false;  // the fields above say something about calls
+  bool observed = false;    // the fields above say something about calls
   uint64_t records = 0, lost_records = 0, skipped_kernels = 0, processes = 0, refused_files = 0;
 };
 
@@ -110,9 +110,9 @@ class JobRunner {
   bool root_gone_ = false;
   bool end_announced_ = false;
   std::optional<uint64_t> first_signal_ns_;
-  int sent_signal_ = 0;                           // SIGINT or SIGTERM, sent to us by a process
-  bool passed_on_ = false;                        // to what outlived the job's first process
-  std::optional<uint64_t> acting_since_;          // the verdict is to be acted upon
+  int sent_signal_ = 0;                   // SIGINT or SIGTERM, sent to us by a process
+  bool passed_on_ = false;                // to what outlived the job's first process
+  std::optional<uint64_t> acting_since_;  // the verdict is to be acted upon
   bool acted_ = false;
   std::vector<pid_t> user_commands_;              // of exec:, still running
   std::map<ProcessKey, uint64_t> checked_since_;  // libraries are looked at for a while

@@ -1,5 +1,5 @@
-// Lines for people and programs from whoever must not wait for them: a terminal that is stopped, a pipe
-// that nobody reads.
+// Lines for people and programs from whoever must not wait for them: a terminal that is stopped, a
+// pipe that nobody reads.
 #ifndef GORDIAN_CLI_LINE_PRINTER_H_
 #define GORDIAN_CLI_LINE_PRINTER_H_
 

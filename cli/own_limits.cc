@@ -62,9 +62,9 @@ void SpareAddressSpace() {
 
 Status RoomToObserve() {
   if (const int error = TryThreads(); error != 0) {
-    return Status::Unavailable("cannot watch the job, which takes " + std::to_string(kThreads) +
-                               " threads (" + strerror(error) +
-                               "; raise ulimit -u, ulimit -v or the container's limit of processes)");
+    return Status::Unavailable(
+        "cannot watch the job, which takes " + std::to_string(kThreads) + " threads (" +
+        strerror(error) + "; raise ulimit -u, ulimit -v or the container's limit of processes)");
   }
   const std::optional<rlim_t> limit = AddressSpaceLimit();
   if (!limit) return Status::Ok();

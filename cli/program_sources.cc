@@ -110,7 +110,8 @@ DoctorCheck RuntimeOf(const std::string& path, const ElfSummary& elf) {
   } else if (HasStaticCudaRuntime(path)) {
     check.state = State::kNote;
     check.detail =
-        "linked statically: the calls of the driver that it looks up are seen (so does cudart 13.0); where an older one "
+        "linked statically: the calls of the driver that it looks up are seen (so does cudart "
+        "13.0); where an older one "
         "comes by them in other ways, gordian run --cupti sees host waits, events and launches";
   } else if (!elf.has_symbols) {
     check.state = State::kNote;
@@ -190,11 +191,16 @@ DoctorCheck CheckCupti(const Environment& environment) {
   const std::string other = OtherInjection(FindInstallPaths(), environment);
   if (!other.empty()) {
     check.state = State::kNote;
-    check.detail = "CUDA_INJECTION64_PATH names " + other + ": the driver opens that, and --cupti is left out";
+    check.detail =
+        "CUDA_INJECTION64_PATH names " + other + ": the driver opens that, and --cupti is left out";
   } else if (check.path.empty()) {
-    check.detail = "in no usual place; --cupti needs it where the loader finds libcupti.so.13, or named by GORDIAN_CUPTI_LIBRARY";
+    check.detail =
+        "in no usual place; --cupti needs it where the loader finds libcupti.so.13, or named by "
+        "GORDIAN_CUPTI_LIBRARY";
   } else {
-    check.detail = "with --cupti it tells of the driver's calls, unless another tool (Nsight, torch.profiler) has it";
+    check.detail =
+        "with --cupti it tells of the driver's calls, unless another tool (Nsight, torch.profiler) "
+        "has it";
   }
   return check;
 }

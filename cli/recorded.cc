@@ -43,7 +43,8 @@ StatusOr<std::string> SessionOf(const std::string& path) {
   // A run that was killed early has left no more than its manifest, and maybe rings.
   if (!Exists(folder + "/trace.gtrace") && !Exists(folder + "/verdict.json") &&
       !Exists(folder + "/manifest.json")) {
-    return Status::NotFound(folder + " is no session: it has no trace.gtrace, no verdict.json and "
+    return Status::NotFound(folder +
+                            " is no session: it has no trace.gtrace, no verdict.json and "
                             "no manifest.json");
   }
   return folder;
@@ -62,11 +63,13 @@ StatusOr<RecordedVerdict> FromDumps(const std::string& path) {
   RecordedVerdict recorded;
   recorded.verdict = importers::DecideFlightDumps(*dumps);
   recorded.sites = [](const graph::Site&) { return std::string(); };  // dumps hold no addresses
-  recorded.note = std::to_string(dumps->size()) + " Flight Recorder dumps of version " + dumps->front().version;
+  recorded.note =
+      std::to_string(dumps->size()) + " Flight Recorder dumps of version " + dumps->front().version;
   return recorded;
 }
 
-// Reports of NCCL RAS, or NCCL Inspector's: files that begin like one, or a folder of them that is no session.
+// Reports of NCCL RAS, or NCCL Inspector's: files that begin like one, or a folder of them that is
+// no session.
 bool AreReports(const std::string& path, importers::SourceFiles* files, Status* problem) {
   const StatusOr<std::string> session = SessionOf(path);
   if (session.ok() && !session->empty()) return false;
@@ -90,7 +93,9 @@ StatusOr<RecordedVerdict> FromReports(const importers::SourceFiles& files) {
     GORDIAN_RETURN_IF_ERROR(bytes.status());
     if (ras) {
       StatusOr<importers::RasReport> report = importers::ParseRasReport(*bytes);
-      if (!report.ok()) return Status(report.status().code(), path + " is no report of NCCL RAS: " + report.status().message());
+      if (!report.ok())
+        return Status(report.status().code(),
+                      path + " is no report of NCCL RAS: " + report.status().message());
       report->path = path;
       reports.push_back(std::move(*report));
     } else if (const Status status = inspector.Add(*bytes); !status.ok()) {
@@ -99,8 +104,10 @@ StatusOr<RecordedVerdict> FromReports(const importers::SourceFiles& files) {
   }
   const std::string count = std::to_string(files.paths.size());
   const std::string plural = files.paths.size() == 1 ? "" : "s";
-  recorded.note = ras ? count + " report" + plural + " of NCCL RAS, NCCL " + reports.front().nccl_version
-                      : count + " file" + plural + " of NCCL Inspector, " + WithCommas(inspector.records()) + " operations";
+  recorded.note =
+      ras ? count + " report" + plural + " of NCCL RAS, NCCL " + reports.front().nccl_version
+          : count + " file" + plural + " of NCCL Inspector, " + WithCommas(inspector.records()) +
+                " operations";
   recorded.verdict = ras ? importers::DecideRasReports(std::move(reports)) : inspector.Decide();
   return recorded;
 }

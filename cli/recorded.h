@@ -18,7 +18,12 @@ struct RecordedVerdict {
 };
 
 // Who wrote what lies at a path, by how its files begin. Errors: files of more than one tool.
-enum class RecordedBy { kGordian, kFlightRecorder, kRas, kInspector };  // kGordian also where nothing is known
+enum class RecordedBy {
+  kGordian,
+  kFlightRecorder,
+  kRas,
+  kInspector
+};  // kGordian also where nothing is known
 StatusOr<RecordedBy> WhoRecorded(const std::string& path);
 
 // Whether the `gordian run` of a session is still at work.
@@ -29,8 +34,8 @@ bool IsRunning(const std::string& session);
 // says so.
 StatusOr<RecordedVerdict> DecideAgain(const std::string& path);
 
-// What the ranks and communicators of a job were at when its record ends (schema gordian.status.v1);
-// of a session whose job still runs, now.
+// What the ranks and communicators of a job were at when its record ends (schema
+// gordian.status.v1); of a session whose job still runs, now.
 struct RecordedStatus {
   std::string json;
   std::string note;      // as above

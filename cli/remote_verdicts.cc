@@ -37,9 +37,8 @@ void RemoteVerdicts::Keep(const graph::Verdict& verdict, const server::SiteResol
   if (!session_dir_.empty()) {
     Status status = server::ReplaceFile(session_dir_ + "/" + server::kVerdictFile, json);
     if (status.ok()) {
-      status =
-          server::ReplaceFile(session_dir_ + "/" + server::kReportFile,
-                              server::ReportText(verdict, sites, {.session = session_dir_}));
+      status = server::ReplaceFile(session_dir_ + "/" + server::kReportFile,
+                                   server::ReportText(verdict, sites, {.session = session_dir_}));
     }
     const std::lock_guard lock(mutex_);
     if (!status.ok() && problem_.empty()) {

@@ -24,8 +24,8 @@ class RemoteVerdicts {
   void OnNews(const v1::VerdictNews& news);
   void OnUnfinished(bool unfinished);
 
-  // At the job's end, when the analyzer took nothing of it: makes the session's trace from the spool
-  // and decides here, from what this node saw. False: there is nothing to make it from.
+  // At the job's end, when the analyzer took nothing of it: makes the session's trace from the
+  // spool and decides here, from what this node saw. False: there is nothing to make it from.
   bool DecideHere(const std::string& spool_dir, const std::string& command_line,
                   const std::string& why, const graph::ModelOptions& model);
 

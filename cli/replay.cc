@@ -87,7 +87,8 @@ Status WriteText(const std::string& path, const std::string& text) {
 replayer::ExtractOptions OptionsOf(const std::string& path) {
   replayer::ExtractOptions options;
   const StatusOr<nlohmann::ordered_json> manifest = ReadManifest(path);
-  if (manifest.ok() && manifest->contains("suspect_after_s") && (*manifest)["suspect_after_s"].is_number()) {
+  if (manifest.ok() && manifest->contains("suspect_after_s") &&
+      (*manifest)["suspect_after_s"].is_number()) {
     const double seconds = std::clamp((*manifest)["suspect_after_s"].get<double>(), 0.1, 1e6);
     options.model.suspect_after_ns = static_cast<uint64_t>(seconds * 1e9);
   }
@@ -103,10 +104,13 @@ StatusOr<replayer::StepRange> StepsOf(const std::string& text) {
   const auto first = std::from_chars(text.data(), end, range.first);
   range.last = range.first;
   std::from_chars_result rest = first;
-  if (first.ec == std::errc() && std::string_view(first.ptr, static_cast<size_t>(end - first.ptr)).starts_with("..")) {
+  if (first.ec == std::errc() &&
+      std::string_view(first.ptr, static_cast<size_t>(end - first.ptr)).starts_with("..")) {
     rest = std::from_chars(first.ptr + 2, end, range.last);
   }
-  if (first.ec == std::errc() && rest.ec == std::errc() && rest.ptr == end && range.first <= range.last) return range;
+  if (first.ec == std::errc() && rest.ec == std::errc() && rest.ptr == end &&
+      range.first <= range.last)
+    return range;
   return Status::InvalidArgument("--all-steps takes steps as 3 or as 3..5, not " + text);
 }
 
@@ -116,7 +120,9 @@ Status FoldAll(const std::vector<std::string>& folds, replayer::Schedule* schedu
     const size_t sign = fold.rfind('=');
     size_t members = 0;
     const char* const end = fold.data() + fold.size();
-    if (sign == std::string::npos || std::from_chars(fold.data() + sign + 1, end, members).ptr != end || sign + 1 == fold.size()) {
+    if (sign == std::string::npos ||
+        std::from_chars(fold.data() + sign + 1, end, members).ptr != end ||
+        sign + 1 == fold.size()) {
       return Status::InvalidArgument("--fold takes NAME=MEMBERS, as dp=2, not " + fold);
     }
     StatusOr<replayer::Schedule> folded = replayer::Fold(*schedule, fold.substr(0, sign), members);
@@ -142,13 +148,15 @@ StatusOr<replayer::Extracted> ExtractFrom(const ReplayFlags& flags, bool* from_d
   }
   if (flags.benchmark) {
     replayer::Extracted refused;
-    refused.refused.push_back("--all-steps needs what gordian recorded: other dumps hold the last operations only");
+    refused.refused.push_back(
+        "--all-steps needs what gordian recorded: other dumps hold the last operations only");
     return refused;
   }
   if (*who != RecordedBy::kFlightRecorder) {
     replayer::Extracted refused;
-    refused.refused.push_back(std::string(*who == RecordedBy::kRas ? "reports of NCCL RAS" : "files of NCCL Inspector") +
-                              " hold no order of calls");
+    refused.refused.push_back(
+        std::string(*who == RecordedBy::kRas ? "reports of NCCL RAS" : "files of NCCL Inspector") +
+        " hold no order of calls");
     return refused;
   }
   *from_dumps = true;
@@ -159,21 +167,25 @@ StatusOr<replayer::Extracted> ExtractFrom(const ReplayFlags& flags, bool* from_d
   return replayer::ScheduleFlightDumps(*dumps, source.filename());
 }
 
-// Dumps tell less of a hang than a run of it: what the first run says that is the hang of the dumps is what all have to
-// be told as.
+// Dumps tell less of a hang than a run of it: what the first run says that is the hang of the dumps
+// is what all have to be told as.
 void LearnSignature(replayer::Signature* wanted, replayer::Verified* verified) {
   const auto hangs = [&](const replayer::VerifyRun& run) {
-    return run.exit_code == replayer::kReproduced && replayer::IsHangOfDumps(run.signature, *wanted);
+    return run.exit_code == replayer::kReproduced &&
+           replayer::IsHangOfDumps(run.signature, *wanted);
   };
   const auto first = std::find_if(verified->runs.begin(), verified->runs.end(), hangs);
   if (first == verified->runs.end()) return;
   *wanted = first->signature;
-  verified->same = static_cast<int>(std::count_if(verified->runs.begin(), verified->runs.end(), [&](const replayer::VerifyRun& run) {
-    return run.exit_code == replayer::kReproduced && run.signature == *wanted;
-  }));
+  verified->same = static_cast<int>(std::count_if(
+      verified->runs.begin(), verified->runs.end(), [&](const replayer::VerifyRun& run) {
+        return run.exit_code == replayer::kReproduced && run.signature == *wanted;
+      }));
 }
 
-bool HoldsHeader(const std::string& folder, const char* name) { return access((folder + "/" + name).c_str(), R_OK) == 0; }
+bool HoldsHeader(const std::string& folder, const char* name) {
+  return access((folder + "/" + name).c_str(), R_OK) == 0;
+}
 
 std::vector<std::string> IncludeDirs() {
   std::vector<std::string> candidates;
@@ -181,7 +193,8 @@ std::vector<std::string> IncludeDirs() {
     const char* const value = getenv(name);
     if (value != nullptr && *value != 0) candidates.push_back(std::string(value) + "/include");
   }
-  candidates.insert(candidates.end(), {GORDIAN_CUDA_INCLUDE, GORDIAN_NCCL_INCLUDE, "/usr/local/cuda/include"});
+  candidates.insert(candidates.end(),
+                    {GORDIAN_CUDA_INCLUDE, GORDIAN_NCCL_INCLUDE, "/usr/local/cuda/include"});
   std::vector<std::string> found;
   for (const char* const header : {"cuda_runtime.h", "nccl.h"}) {
     for (const std::string& folder : candidates) {
@@ -196,7 +209,8 @@ std::vector<std::string> IncludeDirs() {
 replayer::VerifyTools Tools(const replayer::Schedule& schedule) {
   const InstallPaths paths = FindInstallPaths();
   replayer::VerifyTools tools;
-  if (const char* const compiler = getenv("CXX"); compiler != nullptr && *compiler != 0) tools.compiler = compiler;
+  if (const char* const compiler = getenv("CXX"); compiler != nullptr && *compiler != 0)
+    tools.compiler = compiler;
   tools.include_dirs = IncludeDirs();
   tools.library_dir = paths.emulator_dir;
   tools.gordian = paths.executable;
@@ -223,13 +237,14 @@ double Now() {
 }
 
 // Nothing when the model finds no hang in it, and so has nothing to hold a smaller one against.
-std::optional<replayer::Schedule> Minimized(const replayer::Schedule& schedule, Progress* progress) {
+std::optional<replayer::Schedule> Minimized(const replayer::Schedule& schedule,
+                                            Progress* progress) {
   const double begin = Now();
   replayer::MinimizeOptions options;
   options.progress = [&](const replayer::MinimizeProgress& now) {
     if (now.candidates % 64 == 0) {
-      progress->Say("minimizing: " + std::string(now.step) + ", " + std::to_string(now.ranks) + " ranks, " +
-                    std::to_string(now.operations) + " operations");
+      progress->Say("minimizing: " + std::string(now.step) + ", " + std::to_string(now.ranks) +
+                    " ranks, " + std::to_string(now.operations) + " operations");
     }
     return end_signal == 0 && Now() - begin < kMinimizeSeconds;
   };
@@ -237,7 +252,8 @@ std::optional<replayer::Schedule> Minimized(const replayer::Schedule& schedule, 
   progress->Clear();
   if (!report.refused.empty()) return std::nullopt;
   if (!report.minimal) {
-    report.schedule.origin.notes.push_back("cut down for " + std::to_string(static_cast<int>(kMinimizeSeconds)) +
+    report.schedule.origin.notes.push_back("cut down for " +
+                                           std::to_string(static_cast<int>(kMinimizeSeconds)) +
                                            " s: it might be smaller still");
   }
   return std::move(report.schedule);
@@ -245,22 +261,26 @@ std::optional<replayer::Schedule> Minimized(const replayer::Schedule& schedule, 
 
 // Ended by itself, as gordian saw it too.
 bool HasEnded(const replayer::VerifyRun& run) {
-  return run.exit_code == 0 && (run.signature.verdict == "finished" || run.signature.verdict == "healthy");
+  return run.exit_code == 0 &&
+         (run.signature.verdict == "finished" || run.signature.verdict == "healthy");
 }
 int Ended(const replayer::Verified& verified) {
   return static_cast<int>(std::count_if(verified.runs.begin(), verified.runs.end(), HasEnded));
 }
 
 // Compiles what `source` holds, and runs it as often as --verify asks for.
-StatusOr<replayer::Verified> CompileAndRun(const ReplayFlags& flags, const std::string& source, const std::string& binary,
+StatusOr<replayer::Verified> CompileAndRun(const ReplayFlags& flags, const std::string& source,
+                                           const std::string& binary,
                                            const replayer::Schedule& schedule, Progress* progress) {
   const replayer::VerifyTools tools = Tools(schedule);
   progress->Say("compiling " + source);
   GORDIAN_RETURN_IF_ERROR(replayer::CompileReplay(source, binary, tools));
-  const auto say = [&](int done) { progress->Say("run " + std::to_string(done) + " of " + std::to_string(flags.verify)); };
+  const auto say = [&](int done) {
+    progress->Say("run " + std::to_string(done) + " of " + std::to_string(flags.verify));
+  };
   say(0);
-  StatusOr<replayer::Verified> verified =
-      replayer::VerifyReplay(binary, schedule.origin.signature, flags.verify, flags.free_running, tools, say);
+  StatusOr<replayer::Verified> verified = replayer::VerifyReplay(
+      binary, schedule.origin.signature, flags.verify, flags.free_running, tools, say);
   progress->Clear();
   return verified;
 }
@@ -275,27 +295,33 @@ struct Attempt {
   std::optional<replayer::Verified> verified;
   std::vector<std::string> no_script;  // why there is none for torchrun
   struct Tried {
-    std::string name, what, program;  // program: empty when it did not end each time, and is gone again
+    std::string name, what,
+        program;  // program: empty when it did not end each time, and is gone again
     int runs = 0, ended = 0;
   };
   std::vector<Tried> fixes;
-  bool Holds() const { return !verified || verified->same == static_cast<int>(verified->runs.size()); }
+  bool Holds() const {
+    return !verified || verified->same == static_cast<int>(verified->runs.size());
+  }
 };
 
 // The script for torchrun, beside the C++ program, which is what was verified.
 Status WriteScript(const ReplayFlags& flags, const std::string& verified, Attempt* attempt) {
   if (flags.format != "torch") return Status::Ok();
-  replayer::TorchProgram script =
-      replayer::WriteTorch(attempt->schedule, {.file = kScript, .verified = verified.empty() ? "" : "as replay.cc: " + verified});
+  replayer::TorchProgram script = replayer::WriteTorch(
+      attempt->schedule,
+      {.file = kScript, .verified = verified.empty() ? "" : "as replay.cc: " + verified});
   attempt->no_script = std::move(script.refused);
-  return attempt->no_script.empty() ? WriteText(flags.output + "/" + kScript, script.text) : Status::Ok();
+  return attempt->no_script.empty() ? WriteText(flags.output + "/" + kScript, script.text)
+                                    : Status::Ok();
 }
 
 StatusOr<Attempt> Try(replayer::Schedule schedule, const ReplayFlags& flags, Progress* progress) {
   const std::string source = flags.output + "/" + kSource;
   Attempt attempt{.schedule = std::move(schedule), .verified = {}, .no_script = {}};
   replayer::AddNotReached(&attempt.schedule);
-  if (const std::vector<std::string> problems = replayer::Check(attempt.schedule); !problems.empty()) {
+  if (const std::vector<std::string> problems = replayer::Check(attempt.schedule);
+      !problems.empty()) {
     return Status::Internal("the schedule makes no sense: " + problems.front());
   }
   replayer::CxxOptions options{.file = kSource, .verified = ""};
@@ -304,35 +330,43 @@ StatusOr<Attempt> Try(replayer::Schedule schedule, const ReplayFlags& flags, Pro
     GORDIAN_RETURN_IF_ERROR(WriteScript(flags, "", &attempt));
     return attempt;
   }
-  StatusOr<replayer::Verified> verified = CompileAndRun(flags, source, flags.output + "/" + kBinary, attempt.schedule, progress);
+  StatusOr<replayer::Verified> verified =
+      CompileAndRun(flags, source, flags.output + "/" + kBinary, attempt.schedule, progress);
   GORDIAN_RETURN_IF_ERROR(verified.status());
   if (flags.from_dumps) LearnSignature(&attempt.schedule.origin.signature, &*verified);
-  options.verified = replayer::Describe(*verified, attempt.schedule.origin.signature) + (flags.free_running ? " (--free)" : "");
+  options.verified = replayer::Describe(*verified, attempt.schedule.origin.signature) +
+                     (flags.free_running ? " (--free)" : "");
   attempt.verified = std::move(*verified);
   GORDIAN_RETURN_IF_ERROR(WriteText(source, replayer::WriteCxx(attempt.schedule, options)));
   GORDIAN_RETURN_IF_ERROR(WriteScript(flags, options.verified, &attempt));
   return attempt;
 }
 
-// Writes a program for each change after which it ends, and runs that as often as the replay itself.
+// Writes a program for each change after which it ends, and runs that as often as the replay
+// itself.
 Status TryFixes(const ReplayFlags& flags, Progress* progress, Attempt* attempt) {
   const replayer::VerifyTools tools = Tools(attempt->schedule);
   const int runs = std::max(flags.verify, 1);
   for (const replayer::Fix& fix : replayer::ProposeFixes(attempt->schedule)) {
-    Attempt::Tried tried{.name = fix.name, .what = fix.what, .program = flags.output + "/fix-" + fix.name + ".cc", .runs = runs};
-    replayer::CxxOptions options{.file = "fix-" + fix.name + ".cc", .fix = fix.what, .verified = ""};
+    Attempt::Tried tried{.name = fix.name,
+                         .what = fix.what,
+                         .program = flags.output + "/fix-" + fix.name + ".cc",
+                         .runs = runs};
+    replayer::CxxOptions options{
+        .file = "fix-" + fix.name + ".cc", .fix = fix.what, .verified = ""};
     const std::string binary = flags.output + "/fix-" + fix.name;
     GORDIAN_RETURN_IF_ERROR(WriteText(tried.program, replayer::WriteCxx(fix.schedule, options)));
     progress->Say("trying " + fix.name);
     GORDIAN_RETURN_IF_ERROR(replayer::CompileReplay(tried.program, binary, tools));
-    const StatusOr<replayer::Verified> verified =
-        replayer::VerifyReplay(binary, attempt->schedule.origin.signature, runs, flags.free_running, tools, {});
+    const StatusOr<replayer::Verified> verified = replayer::VerifyReplay(
+        binary, attempt->schedule.origin.signature, runs, flags.free_running, tools, {});
     progress->Clear();
     GORDIAN_RETURN_IF_ERROR(verified.status());
     tried.ended = Ended(*verified);
     unlink(binary.c_str());
     if (tried.ended == runs) {
-      options.verified = std::to_string(runs) + " of " + std::to_string(runs) + " runs under the emulator ended";
+      options.verified =
+          std::to_string(runs) + " of " + std::to_string(runs) + " runs under the emulator ended";
       GORDIAN_RETURN_IF_ERROR(WriteText(tried.program, replayer::WriteCxx(fix.schedule, options)));
     } else {
       unlink(tried.program.c_str());
@@ -349,7 +383,8 @@ nlohmann::ordered_json ToJson(const replayer::Signature& signature) {
 
 int Refuse(const ReplayFlags& flags, const std::vector<std::string>& reasons) {
   if (flags.json) {
-    const nlohmann::ordered_json json = {{"schema", "gordian.replay.v1"}, {"replayed", false}, {"refused", reasons}};
+    const nlohmann::ordered_json json = {
+        {"schema", "gordian.replay.v1"}, {"replayed", false}, {"refused", reasons}};
     if (!PrintJson(json)) return kExitUsage;
   }
   for (const std::string& reason : reasons) PrintError("cannot be replayed: " + reason);
@@ -360,22 +395,32 @@ int Report(const ReplayFlags& flags, const Attempt& attempt) {
   const replayer::Origin& origin = attempt.schedule.origin;
   const std::string source = flags.output + "/" + kSource;
   if (flags.json) {
-    nlohmann::ordered_json json = {{"schema", "gordian.replay.v1"},
-                                   {"replayed", true},
-                                   {"program", source},
-                                   {"signature", ToJson(origin.signature)},
-                                   {"ranks", {{"recorded", origin.ranks}, {"replay", attempt.schedule.ranks.size()}}},
-                                   {"operations", {{"recorded", origin.operations}, {"replay", replayer::CountOperations(attempt.schedule)}}},
-                                   {"notes", origin.notes}};
+    nlohmann::ordered_json json = {
+        {"schema", "gordian.replay.v1"},
+        {"replayed", true},
+        {"program", source},
+        {"signature", ToJson(origin.signature)},
+        {"ranks", {{"recorded", origin.ranks}, {"replay", attempt.schedule.ranks.size()}}},
+        {"operations",
+         {{"recorded", origin.operations},
+          {"replay", replayer::CountOperations(attempt.schedule)}}},
+        {"notes", origin.notes}};
     if (flags.fix) {
       json["fixes"] = nlohmann::ordered_json::array();
       for (const Attempt::Tried& fix : attempt.fixes) {
-        json["fixes"].push_back({{"name", fix.name}, {"what", fix.what}, {"runs", fix.runs}, {"ended", fix.ended},
-                                 {"program", fix.program.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(fix.program)}});
+        json["fixes"].push_back(
+            {{"name", fix.name},
+             {"what", fix.what},
+             {"runs", fix.runs},
+             {"ended", fix.ended},
+             {"program", fix.program.empty() ? nlohmann::ordered_json()
+                                             : nlohmann::ordered_json(fix.program)}});
       }
     }
     if (flags.format == "torch") {
-      json["script"] = attempt.no_script.empty() ? nlohmann::ordered_json(flags.output + "/" + kScript) : nlohmann::ordered_json();
+      json["script"] = attempt.no_script.empty()
+                           ? nlohmann::ordered_json(flags.output + "/" + kScript)
+                           : nlohmann::ordered_json();
       json["no_script"] = attempt.no_script;
     }
     if (attempt.verified) {
@@ -383,25 +428,33 @@ int Report(const ReplayFlags& flags, const Attempt& attempt) {
       for (const replayer::VerifyRun& run : attempt.verified->runs) {
         told.push_back({{"exit_code", run.exit_code}, {"signature", ToJson(run.signature)}});
       }
-      json["verified"] = {{"runs", attempt.verified->runs.size()}, {"hung", attempt.verified->hung},
-                          {"same", attempt.verified->same}, {"told", told}};
+      json["verified"] = {{"runs", attempt.verified->runs.size()},
+                          {"hung", attempt.verified->hung},
+                          {"same", attempt.verified->same},
+                          {"told", told}};
     }
     if (!PrintJson(json)) return kExitUsage;
   } else {
-    std::string text = source + ": " + std::to_string(attempt.schedule.ranks.size()) + " of " + std::to_string(origin.ranks) + " ranks, " +
-                       std::to_string(replayer::CountOperations(attempt.schedule)) + " of " + WithCommas(origin.operations) +
-                       " operations; to be told as " + Describe(origin.signature) + "\n";
-    if (attempt.verified) text += "verified: " + Describe(*attempt.verified, origin.signature) + "\n";
+    std::string text = source + ": " + std::to_string(attempt.schedule.ranks.size()) + " of " +
+                       std::to_string(origin.ranks) + " ranks, " +
+                       std::to_string(replayer::CountOperations(attempt.schedule)) + " of " +
+                       WithCommas(origin.operations) + " operations; to be told as " +
+                       Describe(origin.signature) + "\n";
+    if (attempt.verified)
+      text += "verified: " + Describe(*attempt.verified, origin.signature) + "\n";
     for (const std::string& note : origin.notes) text += "note: " + note + "\n";
     for (const Attempt::Tried& fix : attempt.fixes) {
-      text += (fix.program.empty() ? "no fix: " : fix.program + ": ") + fix.what + "; " + std::to_string(fix.ended) + " of " +
-              std::to_string(fix.runs) + " runs ended\n";
+      text += (fix.program.empty() ? "no fix: " : fix.program + ": ") + fix.what + "; " +
+              std::to_string(fix.ended) + " of " + std::to_string(fix.runs) + " runs ended\n";
     }
-    if (flags.fix && attempt.fixes.empty()) text += "no fix: none of the changes that are tried lets it end\n";
-    if (flags.format == "torch" && attempt.no_script.empty()) text += flags.output + "/" + kScript + ": the same for torchrun\n";
+    if (flags.fix && attempt.fixes.empty())
+      text += "no fix: none of the changes that are tried lets it end\n";
+    if (flags.format == "torch" && attempt.no_script.empty())
+      text += flags.output + "/" + kScript + ": the same for torchrun\n";
     if (!PrintOut(text)) return kExitUsage;
   }
-  for (const std::string& reason : attempt.no_script) PrintError("no script for torchrun: " + reason);
+  for (const std::string& reason : attempt.no_script)
+    PrintError("no script for torchrun: " + reason);
   if (attempt.Holds()) return attempt.no_script.empty() ? kExitOk : kExitInconclusive;
   for (const replayer::VerifyRun& run : attempt.verified->runs) {
     if (run.signature == origin.signature && run.exit_code == replayer::kReproduced) continue;
@@ -412,7 +465,9 @@ int Report(const ReplayFlags& flags, const Attempt& attempt) {
 }
 
 // The steps of a job, repeated, timed, and with their results checked.
-StatusOr<std::optional<replayer::Verified>> WriteBenchmark(const ReplayFlags& flags, const replayer::Schedule& schedule, Progress* progress) {
+StatusOr<std::optional<replayer::Verified>> WriteBenchmark(const ReplayFlags& flags,
+                                                           const replayer::Schedule& schedule,
+                                                           Progress* progress) {
   if (const std::vector<std::string> problems = replayer::Check(schedule); !problems.empty()) {
     return Status::Internal("the schedule makes no sense: " + problems.front());
   }
@@ -421,16 +476,19 @@ StatusOr<std::optional<replayer::Verified>> WriteBenchmark(const ReplayFlags& fl
   GORDIAN_RETURN_IF_ERROR(WriteText(source, replayer::WriteCxx(schedule, options)));
   std::optional<replayer::Verified> verified;
   if (flags.verify == 0) return verified;
-  StatusOr<replayer::Verified> runs = CompileAndRun(flags, source, flags.output + "/" + kBenchBinary, schedule, progress);
+  StatusOr<replayer::Verified> runs =
+      CompileAndRun(flags, source, flags.output + "/" + kBenchBinary, schedule, progress);
   GORDIAN_RETURN_IF_ERROR(runs.status());
-  options.verified = std::to_string(Ended(*runs)) + " of " + std::to_string(runs->runs.size()) + " runs under the emulator ended, with right results";
+  options.verified = std::to_string(Ended(*runs)) + " of " + std::to_string(runs->runs.size()) +
+                     " runs under the emulator ended, with right results";
   GORDIAN_RETURN_IF_ERROR(WriteText(source, replayer::WriteCxx(schedule, options)));
   verified = std::move(*runs);
   return verified;
 }
 
 int Benchmark(const ReplayFlags& flags, const replayer::Schedule& schedule, Progress* progress) {
-  const StatusOr<std::optional<replayer::Verified>> written = WriteBenchmark(flags, schedule, progress);
+  const StatusOr<std::optional<replayer::Verified>> written =
+      WriteBenchmark(flags, schedule, progress);
   if (!written.ok()) {
     progress->Clear();
     PrintError(written.status().message());
@@ -442,25 +500,29 @@ int Benchmark(const ReplayFlags& flags, const replayer::Schedule& schedule, Prog
   const size_t operations = replayer::CountOperations(schedule);
   const int ended = verified ? Ended(*verified) : 0;
   if (flags.json) {
-    nlohmann::ordered_json json = {{"schema", "gordian.replay.v1"},
-                                   {"replayed", true},
-                                   {"benchmark", source},
-                                   {"ranks", {{"recorded", origin.ranks}, {"replay", schedule.ranks.size()}}},
-                                   {"operations", {{"recorded", origin.operations}, {"replay", operations}}},
-                                   {"notes", origin.notes}};
+    nlohmann::ordered_json json = {
+        {"schema", "gordian.replay.v1"},
+        {"replayed", true},
+        {"benchmark", source},
+        {"ranks", {{"recorded", origin.ranks}, {"replay", schedule.ranks.size()}}},
+        {"operations", {{"recorded", origin.operations}, {"replay", operations}}},
+        {"notes", origin.notes}};
     if (verified) json["verified"] = {{"runs", verified->runs.size()}, {"ended", ended}};
     if (!PrintJson(json)) return kExitUsage;
   } else {
-    std::string text = source + ": " + std::to_string(schedule.ranks.size()) + " of " + std::to_string(origin.ranks) + " ranks, " +
-                       WithCommas(operations) + " of " + WithCommas(origin.operations) + " operations a repetition\n";
+    std::string text = source + ": " + std::to_string(schedule.ranks.size()) + " of " +
+                       std::to_string(origin.ranks) + " ranks, " + WithCommas(operations) + " of " +
+                       WithCommas(origin.operations) + " operations a repetition\n";
     for (const std::string& note : origin.notes) text += "note: " + note + "\n";
     if (verified) {
-      text += std::to_string(ended) + " of " + std::to_string(verified->runs.size()) + " runs under the emulator ended, with right results\n";
+      text += std::to_string(ended) + " of " + std::to_string(verified->runs.size()) +
+              " runs under the emulator ended, with right results\n";
     }
     if (!PrintOut(text)) return kExitUsage;
   }
   if (!verified || ended == static_cast<int>(verified->runs.size())) return kExitOk;
-  const auto bad = std::find_if(verified->runs.begin(), verified->runs.end(), [](const replayer::VerifyRun& run) { return !HasEnded(run); });
+  const auto bad = std::find_if(verified->runs.begin(), verified->runs.end(),
+                                [](const replayer::VerifyRun& run) { return !HasEnded(run); });
   PrintError("a run that did not end well said:\n" + bad->output);
   return kExitProblem;
 }
@@ -489,7 +551,9 @@ int Replay(ReplayFlags flags) {
   if (flags.benchmark) {
     flags.free_running = false;  // it has no marks
     if (const size_t calls = replayer::CountCalls(whole); calls > kManyCalls) {
-      whole.origin.notes.push_back(WithCommas(calls) + " calls: a compiler takes long for so many; fewer steps are --all-steps A..B");
+      whole.origin.notes.push_back(
+          WithCommas(calls) +
+          " calls: a compiler takes long for so many; fewer steps are --all-steps A..B");
     }
     return Benchmark(flags, whole, &progress);
   }
@@ -498,9 +562,11 @@ int Replay(ReplayFlags flags) {
   std::vector<replayer::Schedule> sizes;
   if (flags.minimize) {
     replayer::Schedule witness = replayer::CutToWitness(whole);
-    if (std::optional<replayer::Schedule> minimized = Minimized(witness, &progress)) sizes.push_back(std::move(*minimized));
+    if (std::optional<replayer::Schedule> minimized = Minimized(witness, &progress))
+      sizes.push_back(std::move(*minimized));
     sizes.push_back(std::move(witness));
-    whole.origin.notes.push_back("nothing smaller hangs in the same way: all that was unfinished is here");
+    whole.origin.notes.push_back(
+        "nothing smaller hangs in the same way: all that was unfinished is here");
   }
   sizes.push_back(std::move(whole));
   StatusOr<Attempt> attempt = Try(std::move(sizes.front()), flags, &progress);
@@ -526,27 +592,45 @@ int Replay(ReplayFlags flags) {
 
 void AddReplayVerb(CLI::App& app, VerbContext* context) {
   auto flags = std::make_shared<ReplayFlags>();
-  CLI::App* verb = app.add_subcommand("replay", "Write a small program that hangs as a recorded job did");
-  verb->add_option("path", flags->path, "A session, a .gtrace file, or a file or folder of Flight Recorder dumps")->required()->type_name("PATH");
-  verb->add_option("-o,--output", flags->output, "Folder for the program")->required()->type_name("DIR");
-  verb->add_flag("--minimize", flags->minimize, "As few ranks, operations, threads and streams as hang in the same way");
-  verb->add_option("--format", flags->format, "cxx (default), or torch: a script for torchrun as well")
+  CLI::App* verb =
+      app.add_subcommand("replay", "Write a small program that hangs as a recorded job did");
+  verb->add_option("path", flags->path,
+                   "A session, a .gtrace file, or a file or folder of Flight Recorder dumps")
+      ->required()
+      ->type_name("PATH");
+  verb->add_option("-o,--output", flags->output, "Folder for the program")
+      ->required()
+      ->type_name("DIR");
+  verb->add_flag("--minimize", flags->minimize,
+                 "As few ranks, operations, threads and streams as hang in the same way");
+  verb->add_option("--format", flags->format,
+                   "cxx (default), or torch: a script for torchrun as well")
       ->check(CLI::IsMember({"cxx", "torch"}));
-  verb->add_option("--verify", flags->verify, "Compile it and run it so many times under the emulator: each run must hang and be told as the same")
+  verb->add_option("--verify", flags->verify,
+                   "Compile it and run it so many times under the emulator: each run must hang and "
+                   "be told as the same")
       ->type_name("RUNS")
       ->check(CLI::Range(1, kMostRuns));
-  verb->add_flag("--fix", flags->fix, "Also write variants that end, as often as they are verified: one order, waits hoisted, grouped, NCCL_LAUNCH_ORDER_IMPLICIT");
+  verb->add_flag("--fix", flags->fix,
+                 "Also write variants that end, as often as they are verified: one order, waits "
+                 "hoisted, grouped, NCCL_LAUNCH_ORDER_IMPLICIT");
   verb->add_option("--all-steps", flags->all_steps,
-                   "Not the hang but what was done: the operations of these steps of the job (all: none named), repeated, timed, and with checked results")
+                   "Not the hang but what was done: the operations of these steps of the job (all: "
+                   "none named), repeated, timed, and with checked results")
       ->type_name("[A..B]")
       ->expected(0, 1);
-  verb->add_option("--fold", flags->folds, "Fewer ranks: only so many members of each communicator of that name (dp=2)")->type_name("NAME=MEMBERS");
-  verb->add_flag("--free", flags->free_running, "Verify without forcing the recorded order between threads");
+  verb->add_option("--fold", flags->folds,
+                   "Fewer ranks: only so many members of each communicator of that name (dp=2)")
+      ->type_name("NAME=MEMBERS");
+  verb->add_flag("--free", flags->free_running,
+                 "Verify without forcing the recorded order between threads");
   verb->add_flag("--json", flags->json, "As JSON (schema gordian.replay.v1)");
-  verb->footer("Exit code: 0 written (and verified); 1 written, but some run did not hang in the same way; 2 unreadable input; 3 "
-               "cannot be replayed, or not as a script, with the reason.\n"
-               "Example: gordian replay latest -o hang --minimize --verify 2\n"
-               "         gordian replay latest -o steps --all-steps 3..5 --fold dp=2");
+  verb->footer(
+      "Exit code: 0 written (and verified); 1 written, but some run did not hang in the same way; "
+      "2 unreadable input; 3 "
+      "cannot be replayed, or not as a script, with the reason.\n"
+      "Example: gordian replay latest -o hang --minimize --verify 2\n"
+      "         gordian replay latest -o steps --all-steps 3..5 --fold dp=2");
   verb->callback([=, all_steps = verb->get_option("--all-steps")] {
     flags->benchmark = all_steps->count() > 0;
     context->chosen = [=] {

@@ -63,10 +63,13 @@ StatusOr<RunConfig> MakeConfig(const RunFlags& flags) {
   config.cupti |= flags.cupti;
   if (flags.collectives) config.preemptive_collectives = *flags.collectives == "preemptive";
   config.stub_compute |= flags.stub_compute;
-  GORDIAN_RETURN_IF_ERROR(AddStubPatterns("--stub-keep", flags.stub_keep, config.stub_compute, &config.stub_keep));
-  GORDIAN_RETURN_IF_ERROR(AddStubPatterns("--stub-skip", flags.stub_skip, config.stub_compute, &config.stub_skip));
+  GORDIAN_RETURN_IF_ERROR(
+      AddStubPatterns("--stub-keep", flags.stub_keep, config.stub_compute, &config.stub_keep));
+  GORDIAN_RETURN_IF_ERROR(
+      AddStubPatterns("--stub-skip", flags.stub_skip, config.stub_compute, &config.stub_skip));
   if (config.cupti && config.stub_compute) {
-    return Status::InvalidArgument("--cupti tells of kernels that run, --stub-compute runs none: give one of them");
+    return Status::InvalidArgument(
+        "--cupti tells of kernels that run, --stub-compute runs none: give one of them");
   }
   config.quiet |= flags.quiet;
   if (flags.analyzer) {
@@ -192,9 +195,10 @@ void DescribeEnd(const JobOutcome& outcome, int exit_code, Session* session) {
 std::string ClosingLine(const JobOutcome& outcome, const std::string& session_dir, int job_code) {
   const graph::Finding& main = outcome.verdict.main;
   std::string line = "gordian: ";
-  const std::string skipped = outcome.skipped_kernels == 0   ? ""
-                              : outcome.skipped_kernels == 1 ? ", 1 kernel not run"
-                                                             : ", " + WithCommas(outcome.skipped_kernels) + " kernels not run";
+  const std::string skipped = outcome.skipped_kernels == 0 ? ""
+                              : outcome.skipped_kernels == 1
+                                  ? ", 1 kernel not run"
+                                  : ", " + WithCommas(outcome.skipped_kernels) + " kernels not run";
   if (outcome.problem) {
     line += std::string(graph::Name(main.verdict)) + " (" + graph::Name(main.confidence) + ")";
     line +=
@@ -270,7 +274,9 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
   const InheritedDescriptors inherited;
   FillStandardDescriptors();
   const InstallPaths paths = FindInstallPaths();
-  if (const std::string missing = MissingPiece(paths, config->emulator, config->preemptive_collectives); !missing.empty()) {
+  if (const std::string missing =
+          MissingPiece(paths, config->emulator, config->preemptive_collectives);
+      !missing.empty()) {
     PrintError(missing);
     return kExitOwnFailure;
   }
@@ -279,7 +285,8 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
     PrintError("the path " + paths.shim + " is too long for NCCL to load a profiler plugin from");
     return kExitOwnFailure;
   }
-  if (const std::string other = OtherInjection(paths, ProcessEnvironment()); config->cupti && !other.empty()) {
+  if (const std::string other = OtherInjection(paths, ProcessEnvironment());
+      config->cupti && !other.empty()) {
     PrintError("--cupti is left out: CUDA_INJECTION64_PATH already names " + other);
   }
   const char* search_path = getenv("PATH");
@@ -388,22 +395,27 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
       ->type_name("DIR");
   verb->add_flag("--emulator", flags->emulator,
                  "No GPU: put the emulated CUDA and NCCL libraries first");
-  verb->add_flag("--nccl-profiler", flags->nccl_profiler,
-                 "For NCCL that is linked statically: see its calls through its profiler interface");
-  verb->add_flag("--cupti", flags->cupti,
-                 "For a CUDA runtime that is linked statically: let CUPTI tell of the driver's calls");
+  verb->add_flag(
+      "--nccl-profiler", flags->nccl_profiler,
+      "For NCCL that is linked statically: see its calls through its profiler interface");
+  verb->add_flag(
+      "--cupti", flags->cupti,
+      "For a CUDA runtime that is linked statically: let CUPTI tell of the driver's calls");
   verb->add_flag("--graph-markers", flags->graph_markers,
                  "Put events into captured CUDA graphs, to see which operation a launch is in");
   verb->add_option("--collectives", flags->collectives,
-                   "nccl (default), or preemptive: gordian's own runtime, which no order of calls can deadlock")
+                   "nccl (default), or preemptive: gordian's own runtime, which no order of calls "
+                   "can deadlock")
       ->type_name("WHOSE")
       ->check(CLI::IsMember({"nccl", "preemptive"}));
   verb->add_flag("--stub-compute", flags->stub_compute,
                  "Do not run kernels that take no part in communication; results are wrong then");
   verb->add_option("--stub-keep", flags->stub_keep,
-                   "With --stub-compute: run kernels of such (mangled) names all the same, as *gate*; may be repeated")
+                   "With --stub-compute: run kernels of such (mangled) names all the same, as "
+                   "*gate*; may be repeated")
       ->type_name("GLOB");
-  verb->add_option("--stub-skip", flags->stub_skip, "With --stub-compute: leave out kernels of such names only")
+  verb->add_option("--stub-skip", flags->stub_skip,
+                   "With --stub-compute: leave out kernels of such names only")
       ->type_name("GLOB");
   verb->add_option("--on-verdict", flags->on_verdict,
                    "report: say it and let the job be (default); kill: end the job on a confirmed "
@@ -419,7 +431,8 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
                    "With --analyzer: name of the job; nodes that say the same are one job "
                    "(default: of Slurm or torchrun)")
       ->type_name("NAME");
-  verb->add_option("--node", flags->identity.node, "With --analyzer: name of this node (default: host)")
+  verb->add_option("--node", flags->identity.node,
+                   "With --analyzer: name of this node (default: host)")
       ->type_name("NAME");
   verb->add_option("--nodes", flags->identity.nodes,
                    "With --analyzer: how many nodes the job has (default: of Slurm)")

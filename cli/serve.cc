@@ -79,8 +79,8 @@ class Teller {
           {"summary", main.summary},
           {"culprit_ranks", main.culprit_ranks},
       };
-      printer_->Say(kOut, line.dump(-1, ' ', false,
-                                    nlohmann::ordered_json::error_handler_t::replace) + "\n");
+      printer_->Say(
+          kOut, line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
     }
     // Confidence and kind are what a person waits for; growing details are in the files.
     const std::string key = std::string(graph::Name(main.verdict)) + "/" + main.check + "/" +
@@ -108,8 +108,8 @@ class Teller {
       return;
     }
     auto [policy, is_new] = policies_.try_emplace(
-        news.folder, VerdictPolicy::Options{.on_verdict = what_,
-                                            .suspect_after_ns = suspect_after_ns_});
+        news.folder,
+        VerdictPolicy::Options{.on_verdict = what_, .suspect_after_ns = suspect_after_ns_});
     policy->second.Judge(verdict, /*interrupted=*/false);
     if (policy->second.ActNow(0, news.update.revision, /*unfinished=*/true)) {
       wanted_.push_back({{"GORDIAN_SESSION", news.folder},
@@ -158,7 +158,8 @@ int Serve(const ServeFlags& flags) {
     if (status.ok() && what != OnVerdict::kReport && what != OnVerdict::kExec) {
       status = Status::InvalidArgument(
           "--on-verdict of serve takes report or exec:CMD; a job is ended where it runs: gordian "
-          "run --on-verdict " + *flags.on_verdict);
+          "run --on-verdict " +
+          *flags.on_verdict);
     }
   }
   if (status.ok() && flags.suspect_after) {
@@ -167,8 +168,7 @@ int Serve(const ServeFlags& flags) {
     if (seconds.ok()) {
       suspect_after_s = *seconds;
       if (suspect_after_s < 0.1 || suspect_after_s > 1e6) {
-        status =
-            Status::InvalidArgument("--suspect-after takes between 0.1 and 1000000 seconds");
+        status = Status::InvalidArgument("--suspect-after takes between 0.1 and 1000000 seconds");
       }
     }
   }
@@ -207,7 +207,8 @@ int Serve(const ServeFlags& flags) {
                                           {"sessions", flags.sessions},
                                           {"jobs_resumed", live},
                                           {"gordian_version", kVersion}}
-                           .dump() + "\n"
+                           .dump() +
+                       "\n"
                  : "gordian: listening on " + address + ", sessions in " + flags.sessions +
                        (live > 0 ? ", going on with " + std::to_string(live) + " jobs" : "") + "\n";
   printer.Start(kOut, std::move(first));
@@ -258,7 +259,8 @@ void AddServeVerb(CLI::App& app, VerbContext* context) {
       ->type_name("SECONDS");
   verb->add_flag("--json", flags->json, "One JSON object a line: the address, then each verdict");
   verb->footer(
-      "Ends on SIGINT or SIGTERM; jobs that still run are kept by their nodes until the next start.\n"
+      "Ends on SIGINT or SIGTERM; jobs that still run are kept by their nodes until the next "
+      "start.\n"
       "There is no encryption and no password: listen where only the job's nodes can connect.\n"
       "Example: gordian serve --listen 0.0.0.0:7411 --sessions /shared/gordian");
   verb->callback([=] { context->chosen = [=] { return Serve(*flags); }; });

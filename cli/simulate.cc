@@ -1,4 +1,6 @@
 // gordian simulate: how likely is a deadlock at given rates of disorder and synchronisation.
+#include "simulator/simulate.h"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +16,6 @@
 #include "cli/simulate_sweep.h"
 #include "cli/simulate_trace.h"
 #include "cli/verbs.h"
-#include "simulator/simulate.h"
 #include "simulator/sweep.h"
 #include "simulator/witness.h"
 
@@ -76,8 +77,7 @@ int RunOne(const SimulateFlags& flags, const sim::Config& given, std::string wro
            const std::vector<std::string>& notes) {
   sim::Config config = given;
   if (wrong.empty() && !flags.lists.empty() && config.lists != sim::ListOrder::kGiven) {
-    config.lists =
-        flags.lists == "concat" ? sim::ListOrder::kConcat : sim::ListOrder::kInterleaved;
+    config.lists = flags.lists == "concat" ? sim::ListOrder::kConcat : sim::ListOrder::kInterleaved;
   }
   if (!wrong.empty()) {
     PrintError(flags.config + ": " + wrong);
@@ -140,8 +140,9 @@ int RunTraced(const SimulateFlags& flags) {
     return kExitUsage;
   }
   if (flags.disorder_prob < 0) {
-    PrintError("--from-trace needs --disorder-prob P: how often a process calls another collective "
-               "than the next (try 1e-4)");
+    PrintError(
+        "--from-trace needs --disorder-prob P: how often a process calls another collective "
+        "than the next (try 1e-4)");
     return kExitUsage;
   }
   sim::Config& config = job->config;
@@ -187,7 +188,8 @@ int RunSimulate(const SimulateFlags& flags) {
   }
   if (flags.mpi || !flags.files.csv.empty() || !flags.files.svg.empty() ||
       !flags.files.checkpoint.empty()) {
-    PrintError(flags.config + ": --mpi, --csv, --svg and --checkpoint are for sweeps: a list of "
+    PrintError(flags.config +
+               ": --mpi, --csv, --svg and --checkpoint are for sweeps: a list of "
                "configurations, or one with a range such as \"disorder_prob\": {\"log\": [1e-5, "
                "1e-3, 9]}");
     return kExitUsage;
@@ -203,10 +205,11 @@ void AddSimulateVerb(CLI::App& app, VerbContext* context) {
   auto flags = std::make_shared<SimulateFlags>();
   CLI::App* verb =
       app.add_subcommand("simulate", "How likely is a deadlock at given rates of disorder");
-  verb->add_option("config", flags->config,
-                   "What to simulate, JSON or TOML, with the keys of DFCCL's simulator; a list of "
-                   "such, or one with ranges, is a sweep; - is standard input. With --from-trace: a "
-                   "session or a trace")
+  verb->add_option(
+          "config", flags->config,
+          "What to simulate, JSON or TOML, with the keys of DFCCL's simulator; a list of "
+          "such, or one with ranges, is a sweep; - is standard input. With --from-trace: a "
+          "session or a trace")
       ->required()
       ->type_name("CONFIG");
   verb->add_option("--engine", flags->engine,
@@ -237,7 +240,8 @@ void AddSimulateVerb(CLI::App& app, VerbContext* context) {
       ->type_name("SECONDS");
   verb->add_option("--seed", flags->seed, "The same seed, the same result (default 2023)")
       ->type_name("S");
-  verb->add_option("--threads", flags->threads, "Default: all cores; the result does not depend on it")
+  verb->add_option("--threads", flags->threads,
+                   "Default: all cores; the result does not depend on it")
       ->check(CLI::Range(1, 4096))
       ->type_name("T");
   verb->add_option("--lists", flags->lists,
@@ -259,7 +263,8 @@ void AddSimulateVerb(CLI::App& app, VerbContext* context) {
       ->check(CLI::Range(0.0, 1.0))
       ->needs(traced)
       ->type_name("Q");
-  verb->add_option("--model", flags->model, "With --from-trace: Single, or StreamWithSync (default)")
+  verb->add_option("--model", flags->model,
+                   "With --from-trace: Single, or StreamWithSync (default)")
       ->check(CLI::IsMember({"Single", "StreamWithSync"}))
       ->needs(traced)
       ->type_name("NAME");

@@ -1,5 +1,5 @@
-// gordian-simulate-mpi: what `gordian simulate --mpi` becomes under mpirun, so that gordian itself needs
-// no MPI.
+// gordian-simulate-mpi: what `gordian simulate --mpi` becomes under mpirun, so that gordian itself
+// needs no MPI.
 #include <mpi.h>
 
 #include <CLI/CLI.hpp>

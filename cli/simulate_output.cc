@@ -74,18 +74,18 @@ std::string RatioText(double ratio, double low, double high) {
          "]";
 }
 
-std::string SimulationText(const simulator::Config& config,
-                           const simulator::SimulateReport& report, double seconds) {
+std::string SimulationText(const simulator::Config& config, const simulator::SimulateReport& report,
+                           double seconds) {
   using simulator::Digits;
   const bool single = config.model == simulator::Model::kSingle;
-  std::string text = std::string(simulator::ModelName(config.model)) + ", " +
-                     WithCommas(static_cast<uint64_t>(config.GpuCount())) + " GPUs in " +
-                     WithCommas(static_cast<uint64_t>(config.GroupCount())) + " groups" +
-                     (report.components > 1
-                          ? ", " + WithCommas(report.components) + " parts that never meet"
-                          : "") +
-                     "; disorder " + Digits(config.disorder_prob) +
-                     (single ? "" : ", synchronisation " + Digits(config.sync_prob)) + "\n";
+  std::string text =
+      std::string(simulator::ModelName(config.model)) + ", " +
+      WithCommas(static_cast<uint64_t>(config.GpuCount())) + " GPUs in " +
+      WithCommas(static_cast<uint64_t>(config.GroupCount())) + " groups" +
+      (report.components > 1 ? ", " + WithCommas(report.components) + " parts that never meet"
+                             : "") +
+      "; disorder " + Digits(config.disorder_prob) +
+      (single ? "" : ", synchronisation " + Digits(config.sync_prob)) + "\n";
   AddDetector("deadlock    ", report.exact, &text);
   AddDetector("by default  ", report.by_default, &text);
   if (report.false_share) {

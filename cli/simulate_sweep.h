@@ -18,8 +18,8 @@ struct SweepFiles {
   bool json = false;  // on standard output; else CSV unless --csv names a file
 };
 
-// Which of several processes this one is. gordian itself is alone; gordian-simulate-mpi sets it before
-// the command line is run.
+// Which of several processes this one is. gordian itself is alone; gordian-simulate-mpi sets it
+// before the command line is run.
 struct SweepRanks {
   int ranks = 1;
   int rank = 0;
@@ -31,7 +31,8 @@ SweepRanks& OwnRanks();
 int RunSweepCommand(const std::string& name, const nlohmann::json& text,
                     const simulator::SweepOptions& options, const SweepFiles& files);
 
-// Becomes gordian-simulate-mpi, with the same arguments. Returns only if that cannot be: an exit code.
+// Becomes gordian-simulate-mpi, with the same arguments. Returns only if that cannot be: an exit
+// code.
 int BecomeMpiProgram();
 
 }  // namespace gordian::cli

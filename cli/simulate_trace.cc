@@ -19,8 +19,8 @@ using graph::Call;
 
 bool IsCollective(Call call) { return call >= Call::kAllReduce && call <= Call::kScatter; }
 
-// A communicator across the job: the id it was made with; of a split, its parent's key, the color, and
-// which split of that parent it was.
+// A communicator across the job: the id it was made with; of a split, its parent's key, the color,
+// and which split of that parent it was.
 using CommKey = std::tuple<uint64_t, int32_t, uint64_t>;
 
 class Collector {
@@ -45,8 +45,8 @@ class Collector {
     int32_t nranks = 0;
   };
   struct Process {
-    int32_t rank = -1;    // as its environment says, else in its largest communicator
-    int32_t of = 0;       // that communicator's size
+    int32_t rank = -1;  // as its environment says, else in its largest communicator
+    int32_t of = 0;     // that communicator's size
     std::map<uint32_t, Pending> making;               // by thread
     std::map<uint32_t, CommKey> comms;                // by handle
     std::map<CommKey, uint64_t> splits;               // of a parent, by what it became
@@ -101,8 +101,8 @@ void Collector::OnRecord(const v1::CallRecord& record) {
     if (comm != process.comms.end()) {
       names_[comm->second] = record.text().text();
     }
-  } else if (record.has_operation() && (record.kind() == v1::RECORD_KIND_BEGIN ||
-                                        record.kind() == v1::RECORD_KIND_POINT)) {
+  } else if (record.has_operation() &&
+             (record.kind() == v1::RECORD_KIND_BEGIN || record.kind() == v1::RECORD_KIND_POINT)) {
     if (!IsCollective(call)) {
       ++transfers_;
       return;
@@ -133,10 +133,9 @@ StatusOr<TracedJob> Collector::Job(const std::string& path) {
   std::map<uint32_t, uint32_t> gpu_of;
   std::set<std::pair<int32_t, uint32_t>> by_rank;
   for (const auto& [key, members] : called) {
-    const bool shared = members.size() > 1 &&
-                        std::all_of(members.begin(), members.end(), [](const auto& member) {
-                          return member.second > 0;
-                        });
+    const bool shared =
+        members.size() > 1 && std::all_of(members.begin(), members.end(),
+                                          [](const auto& member) { return member.second > 0; });
     for (const auto& [id, count] : members) {
       if (shared) {
         by_rank.emplace(processes_[id].rank, id);
@@ -169,8 +168,7 @@ StatusOr<TracedJob> Collector::Job(const std::string& path) {
     }
     std::sort(group.gpus.begin(), group.gpus.end());
     job.config.groups.push_back(std::move(group));
-    job.groups.push_back(names_.contains(key) ? names_.at(key)
-                                              : std::to_string(job.groups.size()));
+    job.groups.push_back(names_.contains(key) ? names_.at(key) : std::to_string(job.groups.size()));
   }
   if (job.config.groups.empty()) {
     return Status::NotFound(path + " holds no collectives that two processes called");

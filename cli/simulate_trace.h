@@ -1,5 +1,5 @@
-// A configuration out of a recorded job: its communicators as groups, its collectives as counts, and the
-// order in which each process called them.
+// A configuration out of a recorded job: its communicators as groups, its collectives as counts,
+// and the order in which each process called them.
 #ifndef GORDIAN_CLI_SIMULATE_TRACE_H_
 #define GORDIAN_CLI_SIMULATE_TRACE_H_
 
@@ -18,9 +18,9 @@ struct TracedJob {
   std::vector<std::string> notes;   // what was left out, a line each
 };
 
-// `path` is a session or a trace. Point-to-point operations, communicators of one process and processes
-// without collectives are left out; of a communicator whose members called differently many collectives,
-// those that all called count. Errors: cannot be read; nothing is left.
+// `path` is a session or a trace. Point-to-point operations, communicators of one process and
+// processes without collectives are left out; of a communicator whose members called differently
+// many collectives, those that all called count. Errors: cannot be read; nothing is left.
 StatusOr<TracedJob> JobFromTrace(const std::string& path);
 
 }  // namespace gordian::cli

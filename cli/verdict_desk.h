@@ -1,5 +1,5 @@
-// Where verdicts and notices arrive in `gordian run`, from the analyzer's threads, and from where its
-// main thread takes what is to be said and done.
+// Where verdicts and notices arrive in `gordian run`, from the analyzer's threads, and from where
+// its main thread takes what is to be said and done.
 #ifndef GORDIAN_CLI_VERDICT_DESK_H_
 #define GORDIAN_CLI_VERDICT_DESK_H_
 

@@ -1,12 +1,13 @@
 // How far the analyzer's clock is from ours, and how wrong that may be.
 //
 // A question is sent at our t0, arrives at the analyzer's t1, is answered at its t2 and the answer
-// read at our t3. Nothing is known of how the way was split between there and back, so the offset is
-// taken as if it had been split evenly, and is wrong by at most half of the time on the way: the
+// read at our t3. Nothing is known of how the way was split between there and back, so the offset
+// is taken as if it had been split evenly, and is wrong by at most half of the time on the way: the
 // true offset lies in [t2 - t3, t1 - t0].
 //
-// Both clocks drift. A reading of the past is still true, but less exact with every second: its bound
-// grows by kDriftPpm of its age. The best reading of a window is the one whose bound is smallest now.
+// Both clocks drift. A reading of the past is still true, but less exact with every second: its
+// bound grows by kDriftPpm of its age. The best reading of a window is the one whose bound is
+// smallest now.
 //
 // Pure: told of times, it reads no clock. Not thread-safe.
 #ifndef GORDIAN_COLLECTOR_CLOCK_SYNC_H_
@@ -45,8 +46,8 @@ class ClockSync {
   // The analyzer is another one now, with another clock.
   void Clear() { readings_.clear(); }
 
-  // Whether `fresh` is worth telling to somebody who was told `told`: much better, or no longer what
-  // was told.
+  // Whether `fresh` is worth telling to somebody who was told `told`: much better, or no longer
+  // what was told.
   static bool WorthTelling(const Reading& told, const Reading& fresh);
 
  private:

@@ -176,7 +176,8 @@ Status Collector::Impl::Stop() {
   if (thread_.joinable()) {  // it is not where Start could not make it
     thread_.join();
   }
-  const Status status = uplink_->Finish(options_.fleet ? options_.fleet->deliver_ns : options_.stop_ns);
+  const Status status =
+      uplink_->Finish(options_.fleet ? options_.fleet->deliver_ns : options_.stop_ns);
   if (!status.ok()) {
     spdlog::warn("{}", status.ToString());
   }

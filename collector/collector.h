@@ -37,9 +37,9 @@ namespace gordian::collector {
 
 // An analyzer elsewhere, for many nodes: `gordian serve`.
 struct FleetOptions {
-  std::string target;  // HOST:PORT
-  std::string job;     // nodes that say the same are one job
-  std::string node;    // this one's name for people; empty: the host
+  std::string target;           // HOST:PORT
+  std::string job;              // nodes that say the same are one job
+  std::string node;             // this one's name for people; empty: the host
   uint32_t nodes_expected = 0;  // 0: not known
   int32_t node_rank = -1;       // place among them; -1: not known
   std::string spool_dir;        // while the analyzer is away; empty: memory only
@@ -80,12 +80,12 @@ class Collector {
 
   // What the collector has seen; counters only grow.
   struct Stats {
-    uint64_t processes = 0;      // ring files adopted
-    uint64_t refused_files = 0;  // ring files that are none (damaged, other version, foreign)
-    uint64_t records = 0;        // decoded and sent
-    uint64_t lost_records = 0;   // the shims' own counts and what was overwritten before we read
+    uint64_t processes = 0;        // ring files adopted
+    uint64_t refused_files = 0;    // ring files that are none (damaged, other version, foreign)
+    uint64_t records = 0;          // decoded and sent
+    uint64_t lost_records = 0;     // the shims' own counts and what was overwritten before we read
     uint64_t skipped_kernels = 0;  // launches that the shims left out (GORDIAN_STUB_COMPUTE)
-    uint64_t bad_records = 0;    // published but not understood
+    uint64_t bad_records = 0;      // published but not understood
     uint64_t rounds = 0;
     uint64_t last_round_ns = 0;  // how long it took from request to send
     uint64_t batches = 0;
@@ -114,7 +114,8 @@ class Collector {
 
   // Drains what is left, salvages all ring files, closes the stream and waits for the analyzer to
   // end it. Not ok: the analyzer refused, went away, or did not end within stop_ns. With
-  // Options::fleet it waits as FleetOptions::deliver_ns says; what was not delivered is in the spool.
+  // Options::fleet it waits as FleetOptions::deliver_ns says; what was not delivered is in the
+  // spool.
   Status Stop();
 
   Stats stats() const;

@@ -275,7 +275,8 @@ struct FleetLink::State {
         continue;
       }
       if (finishing && outgoing.AllArrived()) {
-        const uint64_t lingered = now - std::min(now, std::max(finishing_since_ns, last_progress_ns));
+        const uint64_t lingered =
+            now - std::min(now, std::max(finishing_since_ns, last_progress_ns));
         if (job_ended || lingered >= options.linger_ns) {
           return true;
         }
@@ -339,8 +340,8 @@ struct FleetLink::State {
         }
         case v1::ToCollector::kRefused: {
           const std::lock_guard lock(mutex);
-          refused = "the analyzer at " + options.target + " refused this collector: " +
-                    OneLine(message.refused().why());
+          refused = "the analyzer at " + options.target +
+                    " refused this collector: " + OneLine(message.refused().why());
           break;
         }
         case v1::ToCollector::MESSAGE_NOT_SET:
@@ -448,8 +449,8 @@ Status FleetLink::Finish(uint64_t timeout_ns) {
       if (now >= until) {
         break;
       }
-      s.changed.wait_for(
-          lock, std::chrono::nanoseconds(std::min<uint64_t>(until - now, 100 * kNsPerMs)));
+      s.changed.wait_for(lock,
+                         std::chrono::nanoseconds(std::min<uint64_t>(until - now, 100 * kNsPerMs)));
     }
     s.give_up = true;
     if (s.context != nullptr && !s.ended) {
@@ -464,9 +465,8 @@ Status FleetLink::Finish(uint64_t timeout_ns) {
     return s.why;
   }
   const std::string why = s.why.ok() ? "it took too long" : s.why.message();
-  const std::string left =
-      std::to_string(s.outgoing.taken() - s.outgoing.acked()) + " of " +
-      std::to_string(s.outgoing.taken()) + " batches";
+  const std::string left = std::to_string(s.outgoing.taken() - s.outgoing.acked()) + " of " +
+                           std::to_string(s.outgoing.taken()) + " batches";
   if (const Status spilled = s.outgoing.Spill(); !spilled.ok()) {
     s.why = Status::Unavailable(left + " did not reach the analyzer at " + s.options.target + " (" +
                                 why + ") and are lost: " + spilled.message());

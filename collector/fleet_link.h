@@ -1,5 +1,5 @@
-// The stream to an analyzer elsewhere (`gordian serve`), which may be away at any time: nothing that
-// was taken is dropped, nothing is delivered twice, and the caller never waits.
+// The stream to an analyzer elsewhere (`gordian serve`), which may be away at any time: nothing
+// that was taken is dropped, nothing is delivered twice, and the caller never waits.
 //
 // A batch is numbered when it is taken and forgotten when the analyzer has acknowledged its number.
 // In between it is in one of three places, oldest first: in memory (sent, or about to be; a window
@@ -31,9 +31,9 @@ namespace gordian::collector {
 class FleetLink final : public Link {
  public:
   struct Options {
-    std::string target;          // HOST:PORT
-    v1::Hello hello;             // job, node and the rest; incarnation, if 0, and backlog are set here
-    std::string spool_dir;       // empty: no disk, only memory_bytes
+    std::string target;     // HOST:PORT
+    v1::Hello hello;        // job, node and the rest; incarnation, if 0, and backlog are set here
+    std::string spool_dir;  // empty: no disk, only memory_bytes
     uint64_t spool_bytes = 4096ull << 20;
     uint64_t window_bytes = 16ull << 20;  // sent and not acknowledged
     uint64_t memory_bytes = 64ull << 20;  // without a spool: what waits
@@ -63,8 +63,8 @@ class FleetLink final : public Link {
   bool Full() const override;
   bool Direct() const override;
 
-  // Delivers what is left. Gives up when the analyzer has acknowledged nothing and not come back for
-  // timeout_ns; then what was not delivered is in the spool, all of it, and the status says so.
+  // Delivers what is left. Gives up when the analyzer has acknowledged nothing and not come back
+  // for timeout_ns; then what was not delivered is in the spool, all of it, and the status says so.
   Status Finish(uint64_t timeout_ns) override;
 
   bool failed() const override { return false; }  // it keeps trying

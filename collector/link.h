@@ -1,5 +1,5 @@
-// The way from a collector to its analyzer: in the same process (Uplink), or elsewhere, with a spool
-// on disk for when that is away (FleetLink).
+// The way from a collector to its analyzer: in the same process (Uplink), or elsewhere, with a
+// spool on disk for when that is away (FleetLink).
 #ifndef GORDIAN_COLLECTOR_LINK_H_
 #define GORDIAN_COLLECTOR_LINK_H_
 
@@ -30,9 +30,9 @@ class Link {
   // Delivers what is queued, within timeout_ns. Ok: the analyzer has all of it and said so.
   virtual Status Finish(uint64_t timeout_ns) = 0;
 
-  virtual bool failed() const = 0;        // for good: nothing is taken any more
-  virtual Status status() const = 0;      // why
-  virtual uint64_t batches() const = 0;   // sent or queued
+  virtual bool failed() const = 0;       // for good: nothing is taken any more
+  virtual Status status() const = 0;     // why
+  virtual uint64_t batches() const = 0;  // sent or queued
 };
 
 }  // namespace gordian::collector

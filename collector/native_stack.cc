@@ -137,8 +137,7 @@ class Unwinder {
     }
     if (Dwfl_Line* const line = dwfl_module_getsrc(module, frame->address)) {
       int number = 0;
-      const char* source =
-          dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr);
+      const char* source = dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr);
       if (source != nullptr && number > 0) {
         frame->file = source;
         frame->line = number;

@@ -1,9 +1,9 @@
 // Native stacks of another process's threads, without its help.
 //
-// A thread is held by ptrace only while its registers and the used end of its stack are copied, some
-// tens of microseconds where processors are free, and goes on before the copy is unwound. It is
-// seized and interrupted, never sent a signal; when this process dies in the middle the kernel lets
-// the thread go.
+// A thread is held by ptrace only while its registers and the used end of its stack are copied,
+// some tens of microseconds where processors are free, and goes on before the copy is unwound. It
+// is seized and interrupted, never sent a signal; when this process dies in the middle the kernel
+// lets the thread go.
 #ifndef GORDIAN_COLLECTOR_NATIVE_STACK_H_
 #define GORDIAN_COLLECTOR_NATIVE_STACK_H_
 

@@ -6,8 +6,7 @@
 namespace gordian::collector {
 
 Outgoing::Outgoing(const Options& options)
-    : options_(options),
-      spool_({.folder = options.spool_dir, .max_bytes = options.spool_bytes}) {}
+    : options_(options), spool_({.folder = options.spool_dir, .max_bytes = options.spool_bytes}) {}
 
 Outgoing::Item Outgoing::MakeItem(v1::EventBatch&& batch, bool on_disk) {
   Item item;
@@ -60,8 +59,8 @@ Outgoing::Message Outgoing::Next() {
     if (!got.ok()) {
       problem_ = got.status().message();
       if (spool_.waiting() == 0 && tail_.empty()) {
-        // The analyzer finds a gap by the number behind it, and asks for no rounds before it has heard
-        // of all that was taken. Nothing was taken behind this one.
+        // The analyzer finds a gap by the number behind it, and asks for no rounds before it has
+        // heard of all that was taken. Nothing was taken behind this one.
         v1::EventBatch empty;
         empty.set_number(++taken_);
         window_.push_back(MakeItem(std::move(empty), /*on_disk=*/false));

@@ -27,8 +27,8 @@ class Outgoing {
 
   using Message = std::shared_ptr<const v1::ToAnalyzer>;
 
-  // Takes a batch and numbers it. `online`: it may go out soon, so that the disk is not needed while
-  // there is room in the window.
+  // Takes a batch and numbers it. `online`: it may go out soon, so that the disk is not needed
+  // while there is room in the window.
   void Add(v1::EventBatch&& batch, bool online);
   bool Full() const;
   // Nothing waits that is not in the window.
@@ -37,8 +37,8 @@ class Outgoing {
   void TryDiskAgain();
 
   // The next one to be sent; null: none, or the window is full. Batches that the disk does not give
-  // back are left out; TakeProblem() then names them. Were they the last, an empty one is added behind
-  // them, so that the analyzer sees the gap.
+  // back are left out; TakeProblem() then names them. Were they the last, an empty one is added
+  // behind them, so that the analyzer sees the gap.
   Message Next();
   // Everything up to `number` has arrived.
   void Acknowledge(uint64_t number);

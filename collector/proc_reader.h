@@ -60,8 +60,8 @@ std::string ReadCommandLine(pid_t pid);
 // From the environment that the process was started with; nullopt: not set there, or not to be had.
 std::optional<std::string> ReadEnvironmentVariable(pid_t pid, std::string_view name);
 
-// NAME=VALUE of NCCL's and CUDA's variables that it was started with, sorted; at most 64, each of at most 256
-// bytes. What it has set for itself since is not in there.
+// NAME=VALUE of NCCL's and CUDA's variables that it was started with, sorted; at most 64, each of
+// at most 256 bytes. What it has set for itself since is not in there.
 std::vector<std::string> ReadSettings(pid_t pid);
 
 // Build id of an ELF file as lower-case hex; empty: none, or no ELF file.

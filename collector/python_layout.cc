@@ -103,9 +103,8 @@ constexpr uint64_t kLargestOffset = 1u << 20;
 std::optional<PythonLayout> FromDebugOffsets(uint64_t version, uint64_t runtime,
                                              ProcessMemory* memory) {
   uint64_t words[kDebugOffsets];
-  if (!memory->Read(runtime, words, sizeof(words)) ||
-      memcmp(&words[kCookie], "xdebugpy", 8) != 0 || words[kVersion] != version ||
-      words[kFreeThreaded] != 0 ||
+  if (!memory->Read(runtime, words, sizeof(words)) || memcmp(&words[kCookie], "xdebugpy", 8) != 0 ||
+      words[kVersion] != version || words[kFreeThreaded] != 0 ||
       std::any_of(std::begin(words) + kInterpretersHead, std::end(words),
                   [](uint64_t word) { return word > kLargestOffset; })) {
     return std::nullopt;

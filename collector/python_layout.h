@@ -20,14 +20,14 @@ struct PythonLayout {
   uint32_t thread_next;
   uint32_t thread_interpreter;
   uint32_t thread_native_id;
-  uint32_t thread_frame;        // of the pointer to the frame, or to the _PyCFrame that has it
-  int32_t cframe_frame;         // in that _PyCFrame; -1: there is none in between
+  uint32_t thread_frame;  // of the pointer to the frame, or to the _PyCFrame that has it
+  int32_t cframe_frame;   // in that _PyCFrame; -1: there is none in between
   // _PyInterpreterFrame
   uint32_t frame_code;
   uint32_t frame_previous;
   uint32_t frame_instruction;
   uint32_t frame_owner;
-  int32_t frame_is_entry;       // -1: a frame of owner kOwnedByCStack stands behind an entry instead
+  int32_t frame_is_entry;  // -1: a frame of owner kOwnedByCStack stands behind an entry instead
   // PyCodeObject
   uint32_t code_filename;
   uint32_t code_qualname;

@@ -66,10 +66,9 @@ class InterpreterFile {
     }
     for (size_t i = 0; i < count; ++i) {
       GElf_Phdr header;
-      if (gelf_getphdr(elf_, static_cast<int>(i), &header) != nullptr &&
-          header.p_type == PT_LOAD && mapping.file_offset >= header.p_offset - Lead(header) &&
-          mapping.file_offset < header.p_offset + header.p_filesz &&
-          (header.p_flags & PF_X) != 0) {
+      if (gelf_getphdr(elf_, static_cast<int>(i), &header) != nullptr && header.p_type == PT_LOAD &&
+          mapping.file_offset >= header.p_offset - Lead(header) &&
+          mapping.file_offset < header.p_offset + header.p_filesz && (header.p_flags & PF_X) != 0) {
         return mapping.start - (header.p_vaddr - header.p_offset + mapping.file_offset);
       }
     }

@@ -11,10 +11,10 @@
 namespace gordian::collector {
 
 struct PythonRuntime {
-  std::string module;        // path of the file that holds the interpreter
-  uint64_t runtime = 0;      // address of _PyRuntime; 0: the file is called Python, and does not say
-  uint64_t version = 0;      // as Py_Version has it; 0: before 3.11, which does not say
-  uint64_t code_type = 0;    // address of PyCode_Type; 0: not known
+  std::string module;      // path of the file that holds the interpreter
+  uint64_t runtime = 0;    // address of _PyRuntime; 0: the file is called Python, and does not say
+  uint64_t version = 0;    // as Py_Version has it; 0: before 3.11, which does not say
+  uint64_t code_type = 0;  // address of PyCode_Type; 0: not known
 };
 
 // Looks into the executable and what is called libpython. nullopt: there is none there.

@@ -21,7 +21,7 @@ namespace {
 constexpr int kMostInterpreters = 64;
 constexpr int kMostThreads = 4096;
 constexpr size_t kMostFrames = 256;
-constexpr size_t kMostFrameBytes = 256;   // of one, up to what we need of it
+constexpr size_t kMostFrameBytes = 256;  // of one, up to what we need of it
 constexpr int64_t kMostTableBytes = 1 << 20;
 constexpr int64_t kMostNameChars = 1024;
 constexpr int kTries = 10;

@@ -18,8 +18,8 @@ namespace gordian::collector {
 struct PythonFrame {
   std::string function;  // qualified name
   std::string file;
-  int line = -1;         // -1: not known
-  bool entry = false;    // called by C code: outermost of its native interpreter frame
+  int line = -1;       // -1: not known
+  bool entry = false;  // called by C code: outermost of its native interpreter frame
 };
 
 struct PythonStack {
@@ -30,8 +30,8 @@ struct PythonStack {
 
 struct PythonStacks {
   bool has_python = false;
-  std::string module;  // of the interpreter
-  std::string why_not;  // no stack at all because of this; empty otherwise
+  std::string module;               // of the interpreter
+  std::string why_not;              // no stack at all because of this; empty otherwise
   std::vector<PythonStack> stacks;  // of those `tids` that Python knows
 };
 

@@ -305,7 +305,8 @@ uint64_t RingFile::NcclCalls() {
     return 0;
   }
   for (uint32_t i = 0; i < header.threads_used; ++i) {
-    auto* const slot = reinterpret_cast<ring::ThreadSlot*>(base_ + header_.threads_offset + i * sizeof(ring::ThreadSlot));
+    auto* const slot = reinterpret_cast<ring::ThreadSlot*>(base_ + header_.threads_offset +
+                                                           i * sizeof(ring::ThreadSlot));
     uint64_t calls = 0;
     if (Guarded([&] { calls = LoadAcquire(&slot->nccl_calls); })) {
       sum += calls;

@@ -60,7 +60,7 @@ class SalvagedRings {
     v1::StateBlock block;  // as the process left it
     uint32_t process = 0;  // 0: not in the trace
     bool end_seen = false;
-    std::vector<Entry> entries;                         // thread by thread, as published
+    std::vector<Entry> entries;                       // thread by thread, as published
     std::unordered_map<uint64_t, uint32_t> by_order;  // place in `entries`
   };
   bool Read(const std::string& path, Ring* ring);

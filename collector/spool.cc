@@ -122,8 +122,8 @@ Status Spool::Append(const v1::EventBatch& batch) {
   if (batch.number() <= last_number_) {
     return Status::InvalidArgument("batches of a spool must be in order");
   }
-  // Numbers that are not here are in another file, or in memory until then (Outgoing::Spill): a reader
-  // takes files by their first number, so none may begin within another.
+  // Numbers that are not here are in another file, or in memory until then (Outgoing::Spill): a
+  // reader takes files by their first number, so none may begin within another.
   if (write_fd_ < 0 || segments_.back().bytes >= options_.segment_bytes ||
       batch.number() != last_number_ + 1) {
     if (Status status = OpenSegment(batch.number()); !status.ok()) {
@@ -170,8 +170,7 @@ StatusOr<bool> Spool::Next(v1::EventBatch* batch) {
       read_fd_ = OpenToRead(segment.path, &why);
       read_offset_ = kMagicBytes;
     }
-    const Got got =
-        read_fd_ < 0 ? Got::kBad : ReadEntry(read_fd_, &read_offset_, batch, &why);
+    const Got got = read_fd_ < 0 ? Got::kBad : ReadEntry(read_fd_, &read_offset_, batch, &why);
     if (got == Got::kBatch) {
       --segment.batches;
       --waiting_;

@@ -2,8 +2,8 @@
 //
 // The folder holds segments, <number of their first batch>.gspool: the bytes "GSPOOL1\n", then one
 // entry a batch, as in a trace: a 4-byte little-endian length of its zstd frame, a 4-byte CRC-32 of
-// the frame, the frame, which holds one serialised EventBatch. What was written whole stays readable
-// whatever happens behind it.
+// the frame, the frame, which holds one serialised EventBatch. What was written whole stays
+// readable whatever happens behind it.
 #ifndef GORDIAN_COLLECTOR_SPOOL_H_
 #define GORDIAN_COLLECTOR_SPOOL_H_
 
@@ -31,9 +31,9 @@ class Spool {
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
 
-  // Adds a batch behind the others. Its number must be above theirs; one that is not the next begins a
-  // segment. After an error (a full disk)
-  // what was there stays as it was, and the next try may succeed.
+  // Adds a batch behind the others. Its number must be above theirs; one that is not the next
+  // begins a segment. After an error (a full disk) what was there stays as it was, and the next try
+  // may succeed.
   Status Append(const v1::EventBatch& batch);
 
   // More would go beyond max_bytes, or the last Append failed: the disk is full.

@@ -118,8 +118,8 @@ void StackTaker::Run() {
 
 void StackTaker::Answer(const Request& request) {
   const uint64_t deadline = MonoNs() + kAllNs;
-  const NativeStackOptions options{
-      .out_of_time = [&] { return finish_ || MonoNs() >= deadline; }, .while_held = &while_held_};
+  const NativeStackOptions options{.out_of_time = [&] { return finish_ || MonoNs() >= deadline; },
+                                   .while_held = &while_held_};
   for (const StackTarget& target : request.targets) {
     if (finish_) {
       break;
@@ -130,8 +130,7 @@ void StackTaker::Answer(const Request& request) {
       continue;
     }
     v1::Event event;
-    *event.mutable_stacks_taken() =
-        TakeStacks(target.identity.pid, target.threads, options);
+    *event.mutable_stacks_taken() = TakeStacks(target.identity.pid, target.threads, options);
     event.mutable_stacks_taken()->set_process(target.process);
     event.mutable_stacks_taken()->set_request(request.number);
     Put(std::move(event));

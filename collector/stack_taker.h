@@ -1,5 +1,5 @@
-// Stacks of the processes of a node, taken when the analyzer asks for them, beside all other work of
-// the collector.
+// Stacks of the processes of a node, taken when the analyzer asks for them, beside all other work
+// of the collector.
 #ifndef GORDIAN_COLLECTOR_STACK_TAKER_H_
 #define GORDIAN_COLLECTOR_STACK_TAKER_H_
 
@@ -27,8 +27,8 @@ struct StackThread {
 };
 
 // Native and Python stacks of these threads of one process: everything of StacksTaken but `process`
-// and `request`. Never fails: what cannot be had is named in the result. `native` as in native_stack.h;
-// Python's are quick.
+// and `request`. Never fails: what cannot be had is named in the result. `native` as in
+// native_stack.h; Python's are quick.
 v1::StacksTaken TakeStacks(pid_t pid, std::span<const StackThread> threads,
                            const NativeStackOptions& native = {});
 

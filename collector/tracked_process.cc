@@ -256,9 +256,7 @@ uint64_t TrackedProcess::lost_records() {
   return lost + drainer_->overrun() + bad_records_;
 }
 
-uint64_t TrackedProcess::nccl_calls() {
-  return ring_ != nullptr ? ring_->NcclCalls() : 0;
-}
+uint64_t TrackedProcess::nccl_calls() { return ring_ != nullptr ? ring_->NcclCalls() : 0; }
 
 uint64_t TrackedProcess::skipped_kernels() {
   ring::Header header;
@@ -423,8 +421,9 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
                          " (NCCL's calls were told by its profiler interface)");
   }
   if (nccl_calls > 0 && header.cupti != ring::kCuptiNotAsked && header.cupti != ring::kCuptiTells) {
-    out->add_not_visible("CUDA calls that no symbol leads to, of pid " + std::to_string(name_.identity.pid) + " (--cupti: " +
-                         WhyCuptiIsSilent(header.cupti) + ")");
+    out->add_not_visible("CUDA calls that no symbol leads to, of pid " +
+                         std::to_string(name_.identity.pid) +
+                         " (--cupti: " + WhyCuptiIsSilent(header.cupti) + ")");
   }
   if (header.skipped_kernels > 0) {
     out->add_not_visible("what " + std::to_string(header.skipped_kernels) +

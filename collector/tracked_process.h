@@ -76,8 +76,8 @@ class TrackedProcess {
   // NCCL calls entered, by the process's own account; 0 where the ring cannot be read.
   uint64_t nccl_calls();
   uint64_t skipped_kernels();
-  // The state block as it is now, all of it; for a process that has ended. False: there is nothing to
-  // tell.
+  // The state block as it is now, all of it; for a process that has ended. False: there is nothing
+  // to tell.
   bool ReadFinalBlock(v1::StateBlock* out);
 
  private:

@@ -36,8 +36,8 @@ Status Compress(std::string_view contents, std::string* out) {
     out->resize(before);
     return Status::Unavailable("compression failed: no memory");
   }
-  const size_t n = ZSTD_compressCCtx(context, out->data() + before, out->size() - before, contents.data(),
-                                     contents.size(), kLevel);
+  const size_t n = ZSTD_compressCCtx(context, out->data() + before, out->size() - before,
+                                     contents.data(), contents.size(), kLevel);
   if (ZSTD_isError(n) != 0) {
     out->resize(before);
     return Status::Unavailable(std::string("compression failed: ") + ZSTD_getErrorName(n));
@@ -62,7 +62,8 @@ bool Decompress(std::string_view frame, size_t most, std::vector<char>* out, std
     *why = "decompression failed: no memory";
     return false;
   }
-  const size_t n = ZSTD_decompressDCtx(context, out->data(), out->size(), frame.data(), frame.size());
+  const size_t n =
+      ZSTD_decompressDCtx(context, out->data(), out->size(), frame.data(), frame.size());
   if (ZSTD_isError(n) != 0) {
     *why = std::string("decompression failed: ") + ZSTD_getErrorName(n);
     return false;

@@ -14,7 +14,8 @@ namespace gordian {
 // Appends the frame to *out. Error: zstd has no memory; *out is as it was.
 Status Compress(std::string_view contents, std::string* out);
 
-// From anybody: *out never becomes larger than `most`. False: *why says what is wrong with the frame.
+// From anybody: *out never becomes larger than `most`. False: *why says what is wrong with the
+// frame.
 bool Decompress(std::string_view frame, size_t most, std::vector<char>* out, std::string* why);
 
 }  // namespace gordian

@@ -28,7 +28,8 @@ constexpr Setting kSettings[] = {
     {"GORDIAN_NCCL_PROFILER", "run", "0",
      "1: calls of an NCCL that is linked statically are seen, by its profiler interface"},
     {"GORDIAN_CUPTI", "run", "0", "1: CUPTI tells of the driver's calls that symbols do not reach"},
-    {"GORDIAN_CUPTI_LIBRARY", "shim", "", "the libcupti of GORDIAN_CUPTI, where the loader does not find it"},
+    {"GORDIAN_CUPTI_LIBRARY", "shim", "",
+     "the libcupti of GORDIAN_CUPTI, where the loader does not find it"},
     {"GORDIAN_LOG", "run", "info",
      "trace | debug | info | warning | error | off: level of <session>/gordian.log"},
     {"GORDIAN_LIB_DIR", "run", "<executable>/../../lib", "folder of gordian's own libraries"},
@@ -39,7 +40,8 @@ constexpr Setting kSettings[] = {
      "1: events in captured graphs too, which changes the job's graphs"},
     {"GORDIAN_COLLECTIVES", "run", "nccl",
      "preemptive: collectives go to gordian's own runtime (docs/runtime.md)"},
-    {"GORDIAN_COLLECTIVES_LIBRARY", "shim", "", "the runtime that collectives go to; empty: NCCL's"},
+    {"GORDIAN_COLLECTIVES_LIBRARY", "shim", "",
+     "the runtime that collectives go to; empty: NCCL's"},
     {"GORDIAN_STUB_COMPUTE", "shim", "0",
      "1: kernels that take no part in communication are not run"},
     {"GORDIAN_STUB_COMPUTE_KEEP", "shim", "",
@@ -173,7 +175,8 @@ StatusOr<RunConfig> RunConfig::FromEnvironment(const Environment& environment) {
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_NCCL_PROFILER", &config.nccl_profiler));
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_STUB_COMPUTE", &config.stub_compute));
   if (auto text = environment("GORDIAN_COLLECTIVES")) {
-    if (*text != "nccl" && *text != "preemptive") return Bad("GORDIAN_COLLECTIVES", *text, "nccl or preemptive");
+    if (*text != "nccl" && *text != "preemptive")
+      return Bad("GORDIAN_COLLECTIVES", *text, "nccl or preemptive");
     config.preemptive_collectives = *text == "preemptive";
   }
   config.stub_keep = environment("GORDIAN_STUB_COMPUTE_KEEP").value_or("");

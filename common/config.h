@@ -43,8 +43,9 @@ struct RunConfig {
   bool emulator = false;
   // GORDIAN_GRAPH_MARKERS: 1 puts events into captured graphs (interpose/graph_markers.h).
   bool graph_markers = false;
-  // GORDIAN_STUB_COMPUTE: 1 leaves out launches of kernels (interpose/stub_compute.h), but for those whose names
-  // match a pattern of _KEEP; where _SKIP has patterns, of those only that match one.
+  // GORDIAN_STUB_COMPUTE: 1 leaves out launches of kernels (interpose/stub_compute.h), but for
+  // those whose names match a pattern of _KEEP; where _SKIP has patterns, of those only that match
+  // one.
   bool stub_compute = false;
   std::string stub_keep, stub_skip;
   // GORDIAN_COLLECTIVES: nccl | preemptive; who executes the job's collectives (docs/runtime.md).

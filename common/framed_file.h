@@ -1,7 +1,7 @@
-// Frames in a file, as traces and spools have them: length and CRC-32 (4 bytes each, little-endian),
-// then as many bytes of one zstd frame. A whole frame is never half written by a full disk, and a
-// reader believes nothing: lengths are bounded, and checked against the file before memory is taken.
-// Functions of a descriptor only; threads as with the descriptor itself.
+// Frames in a file, as traces and spools have them: length and CRC-32 (4 bytes each,
+// little-endian), then as many bytes of one zstd frame. A whole frame is never half written by a
+// full disk, and a reader believes nothing: lengths are bounded, and checked against the file
+// before memory is taken. Functions of a descriptor only; threads as with the descriptor itself.
 #ifndef GORDIAN_COMMON_FRAMED_FILE_H_
 #define GORDIAN_COMMON_FRAMED_FILE_H_
 
@@ -16,7 +16,7 @@
 
 namespace gordian {
 
-inline constexpr uint32_t kMaxFrameBytes = 64u << 20;         // compressed
+inline constexpr uint32_t kMaxFrameBytes = 64u << 20;        // compressed
 inline constexpr uint64_t kMaxFrameContents = 256ull << 20;  // decompressed
 
 // All bytes at `offset`, or none: what was written is taken back. `path` is for messages.

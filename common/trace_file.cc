@@ -66,7 +66,8 @@ StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Continue(const std::string& 
   return writer;
 }
 
-// As a further element of TraceChunk.events: the parts of a message may be written one after the other.
+// As a further element of TraceChunk.events: the parts of a message may be written one after the
+// other.
 void TraceWriter::Add(const v1::Event& event) {
   using google::protobuf::io::CodedOutputStream;
   constexpr uint32_t kTag = v1::TraceChunk::kEventsFieldNumber << 3 | 2;
@@ -167,8 +168,9 @@ StatusOr<std::unique_ptr<TraceReader>> TraceReader::Open(const std::string& path
   reader->offset_ = kTraceMagicBytes;
   std::string why;
   v1::TraceChunk first;
-  switch (reader->ReadChunk(
-      [&first](std::string_view contents, Contents* what) { return ParseChunk(contents, &first, what); }, &why)) {
+  switch (reader->ReadChunk([&first](std::string_view contents,
+                                     Contents* what) { return ParseChunk(contents, &first, what); },
+                            &why)) {
     case FrameGot::kFrame:
       break;
     case FrameGot::kEnd:
@@ -217,7 +219,8 @@ FrameGot TraceReader::ReadChunk(const Parse& parse, std::string* why) {
 
 bool TraceReader::Next(v1::TraceChunk* chunk) {
   chunk->Clear();
-  return Next([&](std::string_view contents, Contents* what) { return ParseChunk(contents, chunk, what); });
+  return Next(
+      [&](std::string_view contents, Contents* what) { return ParseChunk(contents, chunk, what); });
 }
 
 bool TraceReader::Next(const Parse& parse) {

@@ -26,9 +26,9 @@ class TraceWriter {
   // `header.gordian_version` are filled in.
   static StatusOr<std::unique_ptr<TraceWriter>> Create(const std::string& path,
                                                        v1::TraceHeader header);
-  // Goes on with a trace that TraceReader has read up to `offset` (TraceReader::resume_offset); what
-  // stands behind, a cut chunk or the mark of an orderly end, is cut off. Errors: not writable, or
-  // shorter than that.
+  // Goes on with a trace that TraceReader has read up to `offset` (TraceReader::resume_offset);
+  // what stands behind, a cut chunk or the mark of an orderly end, is cut off. Errors: not
+  // writable, or shorter than that.
   static StatusOr<std::unique_ptr<TraceWriter>> Continue(const std::string& path, uint64_t offset);
   ~TraceWriter();  // closes the file; without Close() the trace stays "incomplete"
   TraceWriter(const TraceWriter&) = delete;
@@ -82,9 +82,9 @@ class TraceReader {
   // ending() tells. The first chunk returned is the one that carries the header.
   bool Next(v1::TraceChunk* chunk);
 
-  // The same, with the chunk left to `parse`, which gets it serialised, valid during the call, and says how many events
-  // it holds and whether it is the last; false: it is no chunk, and the trace is damaged there. From the first chunk
-  // on. Mixes with the other Next.
+  // The same, with the chunk left to `parse`, which gets it serialised, valid during the call, and
+  // says how many events it holds and whether it is the last; false: it is no chunk, and the trace
+  // is damaged there. From the first chunk on. Mixes with the other Next.
   struct Contents {
     uint64_t events = 0;
     bool last = false;

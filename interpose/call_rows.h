@@ -1,5 +1,5 @@
-// What a row of the table is about, and where its arguments say it: by its payload column, its name, and the types of its
-// arguments, all at compile time.
+// What a row of the table is about, and where its arguments say it: by its payload column, its
+// name, and the types of its arguments, all at compile time.
 #ifndef GORDIAN_INTERPOSE_CALL_ROWS_H_
 #define GORDIAN_INTERPOSE_CALL_ROWS_H_
 
@@ -78,7 +78,8 @@ constexpr bool CopiesAsync(CallId call) {
 
 // A launch of one kernel.
 constexpr bool LaunchesKernel(CallId call) {
-  return (NameHas(call, "LaunchKernel") || NameHas(call, "LaunchCooperativeKernel")) && !NameHas(call, "MultiDevice");
+  return (NameHas(call, "LaunchKernel") || NameHas(call, "LaunchCooperativeKernel")) &&
+         !NameHas(call, "MultiDevice");
 }
 
 // Whether a launch of a kernel is left out (interpose/stub_compute.h).
@@ -132,8 +133,9 @@ OperationArguments DescribeOperation(const Arguments&... arguments) {
 }
 
 // RMA: what the call sends, as the one signal that a wait for it would name, or what it waits for.
-inline OperationArguments DescribeSignals(int count, GordianNcclWaitSignalDesc* signals, ncclComm_t comm,
-                                          cudaStream_t stream, GordianNcclWaitSignalDesc*) {
+inline OperationArguments DescribeSignals(int count, GordianNcclWaitSignalDesc* signals,
+                                          ncclComm_t comm, cudaStream_t stream,
+                                          GordianNcclWaitSignalDesc*) {
   OperationArguments a;
   a.comm = comm;
   a.stream = stream;
@@ -141,13 +143,15 @@ inline OperationArguments DescribeSignals(int count, GordianNcclWaitSignalDesc* 
   a.signal_count = count;
   return a;
 }
-inline OperationArguments DescribeSignals(int peer, int index, int context, unsigned, ncclComm_t comm,
-                                          cudaStream_t stream, GordianNcclWaitSignalDesc* sent) {
+inline OperationArguments DescribeSignals(int peer, int index, int context, unsigned,
+                                          ncclComm_t comm, cudaStream_t stream,
+                                          GordianNcclWaitSignalDesc* sent) {
   *sent = {1, peer, index, context};
   return DescribeSignals(1, sent, comm, stream, sent);
 }
-inline OperationArguments DescribeSignals(const void*, size_t, ncclDataType_t, int peer, ncclWindow_t, size_t, int index,
-                                          int context, unsigned flags, ncclComm_t comm, cudaStream_t stream,
+inline OperationArguments DescribeSignals(const void*, size_t, ncclDataType_t, int peer,
+                                          ncclWindow_t, size_t, int index, int context,
+                                          unsigned flags, ncclComm_t comm, cudaStream_t stream,
                                           GordianNcclWaitSignalDesc* sent) {
   return DescribeSignals(peer, index, context, flags, comm, stream, sent);
 }
@@ -163,8 +167,8 @@ constexpr ring::GraphCall GraphCallOf(CallId call) {
   return ring::GraphCall::kNest;
 }
 
-// The graph that a call is about: what came out of the end of a capture, the inner one where a graph
-// becomes a node of another, else the only one.
+// The graph that a call is about: what came out of the end of a capture, the inner one where a
+// graph becomes a node of another, else the only one.
 template <CallId kCall, typename... Arguments>
 uint64_t GraphArgument(const Arguments&... arguments) {
   cudaGraph_t graph = nullptr;

@@ -27,7 +27,8 @@ constinit std::atomic<uint32_t> g_collectives = 0;
 namespace {
 
 constexpr uint64_t kAgreeNs = 5'000'000'000;
-// Children of a communicator's id that are no communicators: the second vote, and what NCCL shrinks.
+// Children of a communicator's id that are no communicators: the second vote, and what NCCL
+// shrinks.
 constexpr uint32_t kReadyNumber = UINT32_MAX, kShrunkNumbers = 1u << 31;
 constexpr uint32_t kMostComms = 1024;
 constexpr uint32_t kMostGroupInits = 64;
@@ -36,13 +37,14 @@ constexpr uint32_t kMostGroupWindows = 64;
 constexpr uint32_t kMostRegistered = 4096;
 
 // The runtime's functions, by name.
-#define GORDIAN_RUNTIME_FUNCTIONS(F)                                                            \
-  F(grtUseCudaStreams) F(grtAgree) F(grtChildId) F(grtCommInitRankConfig) F(grtCommConnect)       \
-  F(grtCommDestroy) F(grtStreamGone) F(grtCanCapture)                                             \
-  F(grtCommAbort) F(grtCommGetAsyncError) F(grtSubmit) F(grtGroupStart) F(grtGroupEnd)            \
-  F(grtCommRegister) F(grtCommDeregister) F(grtGetUniqueId) F(grtGetStats)                       \
-  F(grtFrontEarly) F(grtFrontFinish) F(grtStreamExclusive) F(grtStreamForeign)                   \
-  F(grtStreamForeignAll) F(grtEventRecorded) F(grtEventAwaited) F(grtEventForgotten)
+#define GORDIAN_RUNTIME_FUNCTIONS(F)                                                         \
+  F(grtUseCudaStreams)                                                                       \
+  F(grtAgree) F(grtChildId) F(grtCommInitRankConfig) F(grtCommConnect) F(grtCommDestroy)     \
+      F(grtStreamGone) F(grtCanCapture) F(grtCommAbort) F(grtCommGetAsyncError) F(grtSubmit) \
+          F(grtGroupStart) F(grtGroupEnd) F(grtCommRegister) F(grtCommDeregister)            \
+              F(grtGetUniqueId) F(grtGetStats) F(grtFrontEarly) F(grtFrontFinish)            \
+                  F(grtStreamExclusive) F(grtStreamForeign) F(grtStreamForeignAll)           \
+                      F(grtEventRecorded) F(grtEventAwaited) F(grtEventForgotten)
 struct Functions {
 #define GORDIAN_MEMBER(name) decltype(&::name) name;
   GORDIAN_RUNTIME_FUNCTIONS(GORDIAN_MEMBER)
@@ -101,13 +103,12 @@ void Say(const char* what, const char* why) {
   char line[512];
   const int length = snprintf(line, sizeof line, "gordian: %s: %s\n", what, why);
   if (length <= 0) return;
-  const size_t bytes = length < static_cast<int>(sizeof line) ? static_cast<size_t>(length) : sizeof line - 1;
+  const size_t bytes =
+      length < static_cast<int>(sizeof line) ? static_cast<size_t>(length) : sizeof line - 1;
   if (write(STDERR_FILENO, line, bytes) < 0) return;
 }
 
-void Count(uint64_t& counter) {
-  __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED);
-}
+void Count(uint64_t& counter) { __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED); }
 
 RoutedComm* Find(const void* comm) {
   const auto handle = reinterpret_cast<uint64_t>(comm);
@@ -147,7 +148,8 @@ bool OpenRuntime(const char* path) {
 #undef GORDIAN_LOOK_UP
   g_cuda.size = sizeof g_cuda;
   const auto find = [](auto* function, Library from, const char* name) {
-    *function = reinterpret_cast<std::remove_reference_t<decltype(*function)>>(FindInLibrary(from, name));
+    *function =
+        reinterpret_cast<std::remove_reference_t<decltype(*function)>>(FindInLibrary(from, name));
   };
   find(&g_cuda.launch_host_func, Library::kRuntime, "cudaLaunchHostFunc");
   find(&g_cuda.host_alloc, Library::kRuntime, "cudaHostAlloc");
@@ -168,7 +170,8 @@ void MapCounters() {
   const char* session = getenv("GORDIAN_SESSION");
   if (session == nullptr || *session == '\0') return;
   char path[4096];
-  const int length = snprintf(path, sizeof path, "%s/" GRT_COUNTERS_FILE "%d", session, static_cast<int>(getpid()));
+  const int length = snprintf(path, sizeof path, "%s/" GRT_COUNTERS_FILE "%d", session,
+                              static_cast<int>(getpid()));
   if (length <= 0 || length >= static_cast<int>(sizeof path)) return;
   const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return;
@@ -181,7 +184,8 @@ void MapCounters() {
 
 template <typename Function>
 Function Real(ring::CallId call) {
-  return reinterpret_cast<Function>(FindRealSymbol(call, reinterpret_cast<const void*>(&LookForCollectives)));
+  return reinterpret_cast<Function>(
+      FindRealSymbol(call, reinterpret_cast<const void*>(&LookForCollectives)));
 }
 
 // A member that this thread speaks for.
@@ -194,11 +198,14 @@ struct Voter {
 // The runtime's communicator. Null: not here.
 grtComm_t MakeOwn(const Voter& voter, int ranks, const grtUniqueId& id) {
   grtConfig_t config = GRT_CONFIG_INITIALIZER;
-  config.grace_ms = UINT32_MAX;  // as NCCL's kernel: what was not written is not read before the job has aborted
+  config.grace_ms =
+      UINT32_MAX;  // as NCCL's kernel: what was not written is not read before the job has aborted
   const auto device = Real<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommCuDevice);
   if (device == nullptr || device(voter.comm, &config.device) != ncclSuccess) return nullptr;
   grtComm_t own = nullptr;
-  return g_runtime.grtCommInitRankConfig(&own, ranks, id, voter.rank, &config) == grtSuccess ? own : nullptr;
+  return g_runtime.grtCommInitRankConfig(&own, ranks, id, voter.rank, &config) == grtSuccess
+             ? own
+             : nullptr;
 }
 
 // Whether all of them have all that a first operation would wait for.
@@ -215,8 +222,9 @@ bool Join(const Voter* voters, uint32_t count, int ranks, const grtUniqueId& id)
   return well;
 }
 
-// Every member comes here with the same id, and with its own wish. They vote twice: whether to try, and
-// whether all have what they need. A thread that has made several members votes for all of them at once.
+// Every member comes here with the same id, and with its own wish. They vote twice: whether to try,
+// and whether all have what they need. A thread that has made several members votes for all of them
+// at once.
 void Agree(Voter* voters, uint32_t count, int ranks, const grtUniqueId& id, bool wanted) {
   const int saved = errno;
   for (uint32_t i = 0; i < count; ++i) {
@@ -259,7 +267,8 @@ void Agree(Voter* voters, uint32_t count, int ranks, const grtUniqueId& id, bool
 bool RanksOf(ncclComm_t comm, int* ranks, int* rank) {
   const auto count = Real<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommCount);
   const auto own = Real<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommUserRank);
-  return count != nullptr && own != nullptr && count(comm, ranks) == ncclSuccess && own(comm, rank) == ncclSuccess;
+  return count != nullptr && own != nullptr && count(comm, ranks) == ncclSuccess &&
+         own(comm, rank) == ncclSuccess;
 }
 
 void Made(ncclComm_t* made, const grtUniqueId& id, bool wanted) {
@@ -274,7 +283,8 @@ void Made(ncclComm_t* made, const grtUniqueId& id, bool wanted) {
   Agree(&voter, 1, ranks, id, wanted);
 }
 
-// All that the group has made with the id of its `first` communicator, which are members of one: on several devices.
+// All that the group has made with the id of its `first` communicator, which are members of one: on
+// several devices.
 void MadeTogether(GroupInit* inits, uint32_t first, uint32_t count) {
   Voter voters[kMostGroupInits] = {};
   uint32_t members = 0;
@@ -301,7 +311,8 @@ grtComm_t TakeOwn(RoutedComm* routed) {
   routed->comm = nullptr;
   if (own == nullptr) return nullptr;
   for (Registered& r : g_registered) {
-    if (r.handle.load(std::memory_order_acquire) > kTaken && r.comm == routed) r.handle.store(0, std::memory_order_release);
+    if (r.handle.load(std::memory_order_acquire) > kTaken && r.comm == routed)
+      r.handle.store(0, std::memory_order_release);
   }
   return own;
 }
@@ -332,7 +343,8 @@ grtKind_t KindOf(ring::CallId call) {
   }
 }
 
-constexpr uintptr_t kLegacyStream = 1, kPerThreadStream = 2;  // cudaStreamLegacy, cudaStreamPerThread
+constexpr uintptr_t kLegacyStream = 1,
+                    kPerThreadStream = 2;  // cudaStreamLegacy, cudaStreamPerThread
 
 bool IsLegacy(const void* stream) { return reinterpret_cast<uintptr_t>(stream) <= kLegacyStream; }
 
@@ -344,8 +356,8 @@ bool LookForCollectives() {
     g_collectives.store(1, std::memory_order_release);
     return false;
   }
-  // Not before CUDA is there. One thread opens; the others see NCCL's route until it has: they cannot
-  // have a communicator yet.
+  // Not before CUDA is there. One thread opens; the others see NCCL's route until it has: they
+  // cannot have a communicator yet.
   if (FindInLibrary(Library::kRuntime, "cudaLaunchHostFunc") == nullptr) return false;
   if (g_looking.exchange(1) != 0) return g_collectives.load(std::memory_order_acquire) == 2;
   MapCounters();
@@ -364,7 +376,8 @@ bool RouteOperation(ring::CallId call, const OperationArguments& a, ncclResult_t
   int capturing = 0;
   const bool own_operator = a.reduce_op >= static_cast<int>(ncclNumOps);
   const bool in_graph =
-      g_cuda.stream_is_capturing(static_cast<cudaStream_t>(a.stream), &capturing) == 0 && capturing != 0;
+      g_cuda.stream_is_capturing(static_cast<cudaStream_t>(a.stream), &capturing) == 0 &&
+      capturing != 0;
   if (own_operator || (in_graph && g_runtime.grtCanCapture() == 0)) {
     Count(own_operator ? g_counters->own_operator : g_counters->in_graph);
     NoteForeignWork(a.stream);
@@ -417,11 +430,14 @@ void TellEarly(ring::Header& header) {
     Put(header.early_more, ring::kEarlyBehindOperations);
     return;
   }
-  const uint32_t told = result != grtSuccess ? 0 : count < ring::kMaxEarly ? count : ring::kMaxEarly;
+  const uint32_t told = result != grtSuccess      ? 0
+                        : count < ring::kMaxEarly ? count
+                                                  : ring::kMaxEarly;
   for (uint32_t i = 0; i < told; ++i) {
     header.early[i] = {names[i].word[1] >> kKindBits, static_cast<uint32_t>(names[i].word[0] >> 32),
                        static_cast<int32_t>(static_cast<uint32_t>(names[i].word[0])),
-                       static_cast<ring::NumberKind>(names[i].word[1] & ((1u << kKindBits) - 1)), 0};
+                       static_cast<ring::NumberKind>(names[i].word[1] & ((1u << kKindBits) - 1)),
+                       0};
   }
   Put(header.early_used, told);
   Put(header.early_more, result != grtSuccess || count > told ? ring::kEarlyAny : 0);
@@ -458,7 +474,8 @@ void RouteInit(ncclComm_t* comm, int, const ncclUniqueId& id, int, const ncclCon
 void RouteInitAll(const ncclComm_t* comms, int count, const int*) {
   Voter voters[kMostGroupInits] = {};
   grtUniqueId id;
-  if (count < 1 || count > static_cast<int>(kMostGroupInits) || g_runtime.grtGetUniqueId(&id) != grtSuccess) {
+  if (count < 1 || count > static_cast<int>(kMostGroupInits) ||
+      g_runtime.grtGetUniqueId(&id) != grtSuccess) {
     Count(g_counters->comms_with_nccl);
     return;
   }
@@ -578,7 +595,8 @@ void RouteDeregister(ncclComm_t comm, const void* handle) {
 
 void RouteAsyncError(ncclComm_t comm, ncclResult_t* error) {
   RoutedComm* routed = Find(comm);
-  if (routed == nullptr || routed->comm == nullptr || error == nullptr || *error != ncclSuccess) return;
+  if (routed == nullptr || routed->comm == nullptr || error == nullptr || *error != ncclSuccess)
+    return;
   grtResult_t own = grtSuccess;
   if (g_runtime.grtCommGetAsyncError(routed->comm, &own) == grtSuccess) *error = ToNccl(own);
 }

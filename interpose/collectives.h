@@ -1,20 +1,22 @@
 // A job's NCCL collectives on gordian's preemptive runtime (`gordian run --collectives=preemptive`,
 // docs/runtime.md), with NCCL's semantics towards streams.
 //
-// GORDIAN_COLLECTIVES_LIBRARY names the library: `gordian run` names the one for the host's processors under the
-// emulator, and the one for GPUs without it.
+// GORDIAN_COLLECTIVES_LIBRARY names the library: `gordian run` names the one for the host's
+// processors under the emulator, and the one for GPUs without it.
 //
 // The route is agreed per communicator when it is made, by all of its members (grtAgree). Per call
-// it depends on the kind and the operator alone, which NCCL requires to be equal on all ranks, and, with the library
-// for the host's processors, on the stream not being captured. What stays with NCCL is counted by reason. The runtime is told of all
-// other work on streams, so that it begins an operation early only where nothing else stands between.
+// it depends on the kind and the operator alone, which NCCL requires to be equal on all ranks, and,
+// with the library for the host's processors, on the stream not being captured. What stays with
+// NCCL is counted by reason. The runtime is told of all other work on streams, so that it begins an
+// operation early only where nothing else stands between.
 //
-// The library is opened at the first communicator; without it (GORDIAN_COLLECTIVES_LIBRARY unset, or it cannot
-// be opened) all stays with NCCL. It must be opened by all processes of a job or by none: a process
-// whose library cannot be opened does not vote, and so the answer is no for its communicators.
+// The library is opened at the first communicator; without it (GORDIAN_COLLECTIVES_LIBRARY unset,
+// or it cannot be opened) all stays with NCCL. It must be opened by all processes of a job or by
+// none: a process whose library cannot be opened does not vote, and so the answer is no for its
+// communicators.
 //
-// Threads: any; no locks but the runtime's own. Calls of the runtime enqueue and return, except that
-// agreeing waits for the other members, which have all come back from the same call of NCCL.
+// Threads: any; no locks but the runtime's own. Calls of the runtime enqueue and return, except
+// that agreeing waits for the other members, which have all come back from the same call of NCCL.
 #ifndef GORDIAN_INTERPOSE_COLLECTIVES_H_
 #define GORDIAN_INTERPOSE_COLLECTIVES_H_
 
@@ -44,7 +46,8 @@ bool RouteOperation(ring::CallId call, const OperationArguments& arguments, nccl
 void NameOperation(uint32_t comm, ring::NumberKind kind, int32_t peer, uint64_t sequence);
 // Whether the runtime has taken the operation that was named last.
 bool WasRouted();
-// What the runtime carries out before its turn, into the header, for a round. By the watcher: waits for nobody.
+// What the runtime carries out before its turn, into the header, for a round. By the watcher: waits
+// for nobody.
 void TellEarly(ring::Header& header);
 void RouteGroupStart();
 // Before the real call: of the runtime's part. After it: communicators that the group has made.
@@ -52,7 +55,8 @@ ncclResult_t RouteGroupEnd();
 void RouteGroupEnded(ncclResult_t real);
 
 // After the real call has succeeded; within a group, after the group's end.
-void RouteInit(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config);
+void RouteInit(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
+               const ncclConfig_t* config);
 void RouteInitAll(const ncclComm_t* comms, int count, const int* devices);
 void RouteSplit(ncclComm_t parent, int color, ncclComm_t* made, const ncclConfig_t* config);
 void RouteShrink(ncclComm_t parent, ncclComm_t* made, const ncclConfig_t* config);
@@ -60,12 +64,12 @@ void RouteShrink(ncclComm_t parent, ncclComm_t* made, const ncclConfig_t* config
 void RouteFinalize(ncclComm_t comm);
 void RouteDestroy(ncclComm_t comm);
 void RouteAbort(ncclComm_t comm);
-// ncclCommRevoke, and ncclCommShrink with NCCL_SHRINK_ABORT: what is unfinished ends, and the communicator stays for
-// what it may still be asked: to be shrunk and destroyed.
+// ncclCommRevoke, and ncclCommShrink with NCCL_SHRINK_ABORT: what is unfinished ends, and the
+// communicator stays for what it may still be asked: to be shrunk and destroyed.
 void RouteRevoke(ncclComm_t comm);
-// Memory that the program registers with NCCL is registered with the runtime too, where that can use it. After the real
-// call has succeeded, with NCCL's handle; one that NCCL gives out more than once counts as often. A window's is
-// valid after the group's end.
+// Memory that the program registers with NCCL is registered with the runtime too, where that can
+// use it. After the real call has succeeded, with NCCL's handle; one that NCCL gives out more than
+// once counts as often. A window's is valid after the group's end.
 void RouteRegister(ncclComm_t comm, void* memory, size_t bytes, const void* handle);
 void RouteWindow(ncclComm_t comm, void* memory, size_t bytes, const ncclWindow_t* window);
 // Before the real call.

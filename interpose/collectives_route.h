@@ -1,6 +1,6 @@
 // From a row of the table to its route: the real call, or the preemptive runtime's
-// (interpose/collectives.h). What a row is about follows from its payload, its name and the types of
-// its arguments, as in interpose/observe.h.
+// (interpose/collectives.h). What a row is about follows from its payload, its name and the types
+// of its arguments, as in interpose/observe.h.
 #ifndef GORDIAN_INTERPOSE_COLLECTIVES_ROUTE_H_
 #define GORDIAN_INTERPOSE_COLLECTIVES_ROUTE_H_
 
@@ -15,7 +15,8 @@ void NoteOtherWork(const Arguments&... arguments) {
   constexpr ring::PayloadKind kPayload = ring::kCalls[kCall].payload;
   [[maybe_unused]] const auto stream = [&]() -> void* {
     void* handle = StreamArgument(arguments...);
-    return handle == nullptr && IsPerThread(kCall) ? reinterpret_cast<void*>(kPerThreadHandle) : handle;
+    return handle == nullptr && IsPerThread(kCall) ? reinterpret_cast<void*>(kPerThreadHandle)
+                                                   : handle;
   };
   if constexpr (kPayload == ring::PayloadKind::kStreamWork) {
     if constexpr (MakesEvent(kCall)) {
@@ -64,7 +65,8 @@ auto Routed(const Real& real, const Arguments&... arguments) {
     const ncclResult_t result = real();
     RouteGroupEnded(result);
     return result == ncclSuccess ? own : result;
-  } else if constexpr (kCall == ring::kCall_ncclCommInitRank || kCall == ring::kCall_ncclCommInitRankConfig) {
+  } else if constexpr (kCall == ring::kCall_ncclCommInitRank ||
+                       kCall == ring::kCall_ncclCommInitRankConfig) {
     const ncclResult_t result = real();
     const auto init = [&](ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
                           const ncclConfig_t* config = nullptr) {
@@ -78,25 +80,29 @@ auto Routed(const Real& real, const Arguments&... arguments) {
     return result;
   } else if constexpr (kCall == ring::kCall_ncclCommSplit) {
     const ncclResult_t result = real();
-    const auto split = [&](ncclComm_t parent, int color, int, ncclComm_t* made, const ncclConfig_t* config) {
+    const auto split = [&](ncclComm_t parent, int color, int, ncclComm_t* made,
+                           const ncclConfig_t* config) {
       if (result == ncclSuccess) RouteSplit(parent, color, made, config);
     };
     split(arguments...);
     return result;
   } else if constexpr (kCall == ring::kCall_ncclCommInitRankScalable) {
     const ncclResult_t result = real();
-    const auto init = [&](ncclComm_t* made, int ranks, int rank, int ids, ncclUniqueId* id, const ncclConfig_t* config) {
+    const auto init = [&](ncclComm_t* made, int ranks, int rank, int ids, ncclUniqueId* id,
+                          const ncclConfig_t* config) {
       if (result == ncclSuccess && ids > 0) RouteInit(made, ranks, id[0], rank, config);
     };
     init(arguments...);
     return result;
   } else if constexpr (kCall == ring::kCall_ncclCommShrink) {
-    const auto aborts = [](ncclComm_t parent, int*, int, ncclComm_t*, const ncclConfig_t*, int flags) {
+    const auto aborts = [](ncclComm_t parent, int*, int, ncclComm_t*, const ncclConfig_t*,
+                           int flags) {
       if ((flags & NCCL_SHRINK_ABORT) != 0) RouteRevoke(parent);
     };
     aborts(arguments...);
     const ncclResult_t result = real();
-    const auto shrink = [&](ncclComm_t parent, int*, int, ncclComm_t* made, const ncclConfig_t* config, int) {
+    const auto shrink = [&](ncclComm_t parent, int*, int, ncclComm_t* made,
+                            const ncclConfig_t* config, int) {
       if (result == ncclSuccess) RouteShrink(parent, made, config);
     };
     shrink(arguments...);
@@ -123,12 +129,14 @@ auto Routed(const Real& real, const Arguments&... arguments) {
     return result;
   } else if constexpr (kCall == ring::kCall_ncclCommWindowRegister) {
     const ncclResult_t result = real();
-    const auto registered = [&](ncclComm_t comm, void* memory, size_t bytes, ncclWindow_t* window, int) {
+    const auto registered = [&](ncclComm_t comm, void* memory, size_t bytes, ncclWindow_t* window,
+                                int) {
       if (result == ncclSuccess) RouteWindow(comm, memory, bytes, window);
     };
     registered(arguments...);
     return result;
-  } else if constexpr (kCall == ring::kCall_ncclCommDeregister || kCall == ring::kCall_ncclCommWindowDeregister) {
+  } else if constexpr (kCall == ring::kCall_ncclCommDeregister ||
+                       kCall == ring::kCall_ncclCommWindowDeregister) {
     RouteDeregister(arguments...);
     return real();
   } else if constexpr (kPayload == ring::PayloadKind::kSignal) {

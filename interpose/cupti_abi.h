@@ -1,6 +1,6 @@
-// CUPTI's callback interface: what of it is used here, declared anew after NVIDIA's cupti_callbacks.h and cupti_result.h
-// of CUDA 13.0 (the same since CUDA 5). CUPTI is never linked, and its headers need not be installed:
-// interpose/cupti_prototypes.cc compares where they are.
+// CUPTI's callback interface: what of it is used here, declared anew after NVIDIA's
+// cupti_callbacks.h and cupti_result.h of CUDA 13.0 (the same since CUDA 5). CUPTI is never linked,
+// and its headers need not be installed: interpose/cupti_prototypes.cc compares where they are.
 #ifndef GORDIAN_INTERPOSE_CUPTI_ABI_H_
 #define GORDIAN_INTERPOSE_CUPTI_ABI_H_
 
@@ -27,9 +27,11 @@ struct CallbackData {
   uint32_t correlation;
 };
 
-using Callback = void (*)(void* user_data, uint32_t domain, uint32_t function, const CallbackData* data);
+using Callback = void (*)(void* user_data, uint32_t domain, uint32_t function,
+                          const CallbackData* data);
 using Subscribe = int (*)(void** subscriber, Callback callback, void* user_data);
-using EnableCallback = int (*)(uint32_t enable, void* subscriber, uint32_t domain, uint32_t function);
+using EnableCallback = int (*)(uint32_t enable, void* subscriber, uint32_t domain,
+                               uint32_t function);
 using Unsubscribe = int (*)(void* subscriber);
 
 // Where CallbackData::parameters has the argument with this number, of a function that takes these.

@@ -1,5 +1,5 @@
-// Checks what is declared anew of CUPTI against its own headers, where they are installed: the numbers of functions, the
-// description of a call, and where the arguments of each function lie.
+// Checks what is declared anew of CUPTI against its own headers, where they are installed: the
+// numbers of functions, the description of a call, and where the arguments of each function lie.
 #if __has_include(<cupti.h>)
 #include <cuda.h>
 #include <cupti.h>
@@ -12,13 +12,17 @@ namespace cupti = gordian::interpose::cupti;
 
 static_assert(sizeof(cupti::CallbackData) == sizeof(CUpti_CallbackData));
 static_assert(offsetof(cupti::CallbackData, site) == offsetof(CUpti_CallbackData, callbackSite));
-static_assert(offsetof(cupti::CallbackData, parameters) == offsetof(CUpti_CallbackData, functionParams));
-static_assert(offsetof(cupti::CallbackData, result) == offsetof(CUpti_CallbackData, functionReturnValue));
+static_assert(offsetof(cupti::CallbackData, parameters) ==
+              offsetof(CUpti_CallbackData, functionParams));
+static_assert(offsetof(cupti::CallbackData, result) ==
+              offsetof(CUpti_CallbackData, functionReturnValue));
 static_assert(cupti::kDriverApi == CUPTI_CB_DOMAIN_DRIVER_API && cupti::kEnter == CUPTI_API_ENTER &&
-              cupti::kSuccess == CUPTI_SUCCESS && cupti::kTaken == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+              cupti::kSuccess == CUPTI_SUCCESS &&
+              cupti::kTaken == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
 
-#define GORDIAN_CUPTI(name, number) \
-  static_assert(CUPTI_DRIVER_TRACE_CBID_##name == number, "CUPTI's number of " #name " is another one");
+#define GORDIAN_CUPTI(name, number)                       \
+  static_assert(CUPTI_DRIVER_TRACE_CBID_##name == number, \
+                "CUPTI's number of " #name " is another one");
 #include "proto/ring/cupti_calls.def"
 #undef GORDIAN_CUPTI
 
@@ -39,9 +43,9 @@ struct cuCtxSynchronize_params {};
   constexpr size_t kEndOf_##name = EndOf(static_cast<result(*) parameters>(nullptr));
 #include "interpose/hooked_calls.def"
 #undef GORDIAN_HOOK
-#define GORDIAN_CUPTI(name, number)                                                                      \
-  static_assert(kEndOf_##name <= 1 || kEndOf_##name == sizeof(name##_params), "the arguments of " #name \
-                " lie elsewhere");
+#define GORDIAN_CUPTI(name, number)                                           \
+  static_assert(kEndOf_##name <= 1 || kEndOf_##name == sizeof(name##_params), \
+                "the arguments of " #name " lie elsewhere");
 #include "proto/ring/cupti_calls.def"
 #undef GORDIAN_CUPTI
 #endif

@@ -23,7 +23,7 @@ constinit std::atomic<uint32_t> g_state = ring::kCuptiNotAsked;
 template <CallId kCall>
 struct Prototype;
 #define GORDIAN_HOOK(library, name, result, parameters, arguments, payload, style, rules) \
-  template <>                                                                            \
+  template <>                                                                             \
   struct Prototype<ring::kCall_##name> {                                                  \
     using Type = result(*) parameters;                                                    \
   };
@@ -37,7 +37,8 @@ const Member& MemberAt(const void* parameters, size_t offset) {
 
 // use(arguments...) with the arguments of the call.
 template <typename Result, typename... Arguments, typename Use, size_t... kNumbers>
-void Unpack(Result (*)(Arguments...), std::index_sequence<kNumbers...>, [[maybe_unused]] const void* parameters, const Use& use) {
+void Unpack(Result (*)(Arguments...), std::index_sequence<kNumbers...>,
+            [[maybe_unused]] const void* parameters, const Use& use) {
   use(MemberAt<Arguments>(parameters, OffsetOf<Arguments...>(kNumbers))...);
 }
 template <typename Result, typename... Arguments, typename Use>
@@ -60,10 +61,11 @@ struct Begun {
   uint64_t capture;
 };
 
-// Rows that write before the real call: as soon as that has freed the handle another thread may be given it.
+// Rows that write before the real call: as soon as that has freed the handle another thread may be
+// given it.
 constexpr bool IsToldAtItsBeginning(CallId call) {
-  return DestroysEvent(call) || NameHas(call, "cuGraphDestroy") || NameHas(call, "cuGraphExecDestroy") ||
-         NameHas(call, "cuCtxDestroy");
+  return DestroysEvent(call) || NameHas(call, "cuGraphDestroy") ||
+         NameHas(call, "cuGraphExecDestroy") || NameHas(call, "cuCtxDestroy");
 }
 constexpr bool EndsCapture(CallId call) { return NameHas(call, "StreamEndCapture"); }
 
@@ -71,17 +73,18 @@ template <CallId kCall>
 void Enter(ThreadContext& thread, const void* parameters, Begun* begun) {
   using Observed = Call<kCall, Given>;
   const Given given = {CUDA_SUCCESS, 0};
-  WithArguments(typename Prototype<kCall>::Type(nullptr), parameters, [&](const auto&... arguments) {
-    if constexpr (Observed::kTellsBegin) {
-      const auto note = Observed{thread, 0, given}.Begin(arguments...);
-      begun->what = note.what;
-      begun->stream = note.stream;
-    } else if constexpr (IsToldAtItsBeginning(kCall)) {
-      Observed{thread, 0, given}(arguments...);
-    } else if constexpr (EndsCapture(kCall)) {
-      begun->capture = Observed::CaptureOfArgument(arguments...);
-    }
-  });
+  WithArguments(typename Prototype<kCall>::Type(nullptr), parameters,
+                [&](const auto&... arguments) {
+                  if constexpr (Observed::kTellsBegin) {
+                    const auto note = Observed{thread, 0, given}.Begin(arguments...);
+                    begun->what = note.what;
+                    begun->stream = note.stream;
+                  } else if constexpr (IsToldAtItsBeginning(kCall)) {
+                    Observed{thread, 0, given}(arguments...);
+                  } else if constexpr (EndsCapture(kCall)) {
+                    begun->capture = Observed::CaptureOfArgument(arguments...);
+                  }
+                });
 }
 
 template <CallId kCall>
@@ -89,11 +92,14 @@ void Leave(ThreadContext& thread, const void* parameters, CUresult result, const
   using Observed = Call<kCall, Given>;
   const Given given = {result, begun.capture};
   if constexpr (Observed::kTellsBegin) {
-    const typename Observed::WaitNote note = {static_cast<typename Observed::WaitNote::What>(begun.what), begun.stream};
+    const typename Observed::WaitNote note = {
+        static_cast<typename Observed::WaitNote::What>(begun.what), begun.stream};
     Observed{thread, 0, given}.End(note, result);
   } else if constexpr (!IsToldAtItsBeginning(kCall)) {
     WithArguments(typename Prototype<kCall>::Type(nullptr), parameters,
-                  [&](const auto&... arguments) { Observed{thread, 0, given}(arguments...); });
+                  [&](const auto&... arguments) {
+                    Observed{thread, 0, given}(arguments...);
+                  });
   }
 }
 
@@ -107,7 +113,8 @@ struct Table {
 };
 constexpr Table MakeTable() {
   Table table = {};
-#define GORDIAN_CUPTI(name, number) table.rows[number] = {Enter<ring::kCall_##name>, Leave<ring::kCall_##name>};
+#define GORDIAN_CUPTI(name, number) \
+  table.rows[number] = {Enter<ring::kCall_##name>, Leave<ring::kCall_##name>};
 #include "proto/ring/cupti_calls.def"
 #undef GORDIAN_CUPTI
   return table;
@@ -135,12 +142,14 @@ bool IsForeign(Told& told) {
 
 void OnCall(void*, uint32_t domain, uint32_t function, const CallbackData* data) {
   // Inside another call of the thread: it is that one's.
-  if (domain != kDriverApi || function >= kFunctions || t_local.depth != 0 || profiler::IsInsideNccl()) return;
+  if (domain != kDriverApi || function >= kFunctions || t_local.depth != 0 ||
+      profiler::IsInsideNccl())
+    return;
   const Row& row = kTable.rows[function];
   Told& told = t_told;
   if (row.enter == nullptr) return;
-  // Asked at the beginning alone: a thread that gets its name in between would leave a call open. At its end a call
-  // that was not ours has begun nothing.
+  // Asked at the beginning alone: a thread that gets its name in between would leave a call open.
+  // At its end a call that was not ours has begun nothing.
   if (data->site == kEnter) {
     told.begun.function = 0;
     if (IsForeign(told)) return;
@@ -151,7 +160,8 @@ void OnCall(void*, uint32_t domain, uint32_t function, const CallbackData* data)
   const ReentrancyGuard guard;
   ThreadContext* const thread = CurrentThread();
   if (thread == nullptr) return;
-  // A runtime that is out of sight changes it as it likes; the driver says, without a search for a library.
+  // A runtime that is out of sight changes it as it likes; the driver says, without a search for a
+  // library.
   PrepareDriver(*thread);
   int device = -1;
   thread->device = CurrentContextDevice(&device) ? device : -1;
@@ -181,18 +191,23 @@ uint32_t SubscribeToAll() {
     return ring::kCuptiMissing;
   }
   const LoaderFunctions& loader = Loader();
-  const auto find = [&](const char* name) { return loader.dlsym != nullptr ? loader.dlsym(library, name) : nullptr; };
+  const auto find = [&](const char* name) {
+    return loader.dlsym != nullptr ? loader.dlsym(library, name) : nullptr;
+  };
   const auto subscribe = reinterpret_cast<Subscribe>(find("cuptiSubscribe"));
   const auto enable = reinterpret_cast<EnableCallback>(find("cuptiEnableCallback"));
   const auto unsubscribe = reinterpret_cast<Unsubscribe>(find("cuptiUnsubscribe"));
-  if (subscribe == nullptr || enable == nullptr || unsubscribe == nullptr) return ring::kCuptiMissing;
+  if (subscribe == nullptr || enable == nullptr || unsubscribe == nullptr)
+    return ring::kCuptiMissing;
   void* subscriber = nullptr;
   const int result = subscribe(&subscriber, OnCall, nullptr);
   if (result != kSuccess) return result == kTaken ? ring::kCuptiTaken : ring::kCuptiFailed;
   uint32_t enabled = 0;
   for (uint32_t function = 0; function < kFunctions; ++function) {
     // A function that is newer than this CUPTI is refused, and is not called.
-    if (kTable.rows[function].enter != nullptr && enable(1, subscriber, kDriverApi, function) == kSuccess) ++enabled;
+    if (kTable.rows[function].enter != nullptr &&
+        enable(1, subscriber, kDriverApi, function) == kSuccess)
+      ++enabled;
   }
   if (enabled == 0) {
     unsubscribe(subscriber);
@@ -215,7 +230,8 @@ void TellState(Process& process) {
   const uint32_t state = State();
   uint32_t before = __atomic_load_n(&told, __ATOMIC_RELAXED);
   // States are numbered in the order in which they come: not asked, asked, what came of it.
-  while (before < state && !__atomic_compare_exchange_n(&told, &before, state, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  while (before < state && !__atomic_compare_exchange_n(&told, &before, state, false,
+                                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
 }
 
@@ -229,9 +245,11 @@ extern "C" int InitializeInjection(void) {
   if (!cupti::g_state.compare_exchange_strong(expected, gordian::ring::kCuptiAsked)) return 1;
   // What libcupti itself calls is nobody's call.
   const ReentrancyGuard guard;
-  // In one order with the attaching thread (AttachProcess): it sees the state, or its process is seen here.
+  // In one order with the attaching thread (AttachProcess): it sees the state, or its process is
+  // seen here.
   cupti::g_state.store(cupti::SubscribeToAll(), std::memory_order_seq_cst);
-  Process* const process = g_fork_page.load(std::memory_order_acquire)->process.load(std::memory_order_seq_cst);
+  Process* const process =
+      g_fork_page.load(std::memory_order_acquire)->process.load(std::memory_order_seq_cst);
   if (process != nullptr) cupti::TellState(*process);
   return 1;
 }

@@ -70,9 +70,11 @@ void BeginHostWait(ThreadContext& thread, CallId call, uint64_t site, ring::Wait
 }
 
 void EndHostWait(ThreadContext& thread, CallId call, uint64_t site, int result) {
-  if (result == 0 && Proves(thread.slot->detail.arguments.wait)) NoteSynced(*thread.process, thread.covered);
+  if (result == 0 && Proves(thread.slot->detail.arguments.wait))
+    NoteSynced(*thread.process, thread.covered);
   const uint64_t order = NextOrder(thread);
-  PublishEnd(thread, call, 0, order, ReadTicks(thread), site, {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1});
+  PublishEnd(thread, call, 0, order, ReadTicks(thread), site,
+             {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1});
   LeaveCall(thread);
 }
 
@@ -153,8 +155,9 @@ void NoteEventForgotten(ThreadContext& thread, CallId call, uint64_t site, const
   const uint64_t handle = reinterpret_cast<uint64_t>(event);
   if (handle == 0) return;
   EventForgotten(*thread.process, event);
-  if (ring::Record* record = StartRecord<GivesWay::kFirst>(
-          thread, ring::RecordKind::kPoint, call, 0, NextOrder(thread), RecentTicks(thread), site)) {
+  if (ring::Record* record =
+          StartRecord<GivesWay::kFirst>(thread, ring::RecordKind::kPoint, call, 0,
+                                        NextOrder(thread), RecentTicks(thread), site)) {
     record->payload.work = {ring::kNoId, ring::WorkKind::kEventForgotten, 0, handle, 0};
     FinishRecord(thread);
   }
@@ -205,8 +208,8 @@ bool IsDeviceToDevice(const void* to, const void* from) {
   static constinit std::atomic<void*> cached = nullptr;
   void* found = cached.load(std::memory_order_relaxed);
   if (found == nullptr) {
-    // Of the driver, which is there as soon as anything was ever copied. A program may well have no runtime that could be
-    // asked instead, and would then have its libraries searched at each copy.
+    // Of the driver, which is there as soon as anything was ever copied. A program may well have no
+    // runtime that could be asked instead, and would then have its libraries searched at each copy.
     found = FindInLibrary(Library::kDriver, "cuPointerGetAttribute");
     if (found == nullptr) return false;
     cached.store(found, std::memory_order_relaxed);
@@ -216,7 +219,8 @@ bool IsDeviceToDevice(const void* to, const void* from) {
     // Wide enough for whatever the driver stores: one of these is a boolean.
     uint64_t type = 0, managed = 0;
     const auto address = reinterpret_cast<CUdeviceptr>(pointer);
-    return ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE &&
+    return ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
+           type == CU_MEMORYTYPE_DEVICE &&
            ask(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) == CUDA_SUCCESS && managed == 0;
   };
   return on_device(to) && on_device(from);

@@ -91,7 +91,9 @@ uint64_t LocalUid(Process& process) {
 uint64_t ChildUid(CommState* parent, CallId call) {
   if (parent == nullptr) return 0;
   // Not the row's number, which a newer table may change at one member and not at another.
-  const uint64_t kind = call == ring::kCall_ncclCommShrink ? 2 : call == ring::kCall_ncclCommGrow ? 3 : 1;
+  const uint64_t kind = call == ring::kCall_ncclCommShrink ? 2
+                        : call == ring::kCall_ncclCommGrow ? 3
+                                                           : 1;
   return Mix(Mix(parent->uid, kind), parent->child_calls.fetch_add(1, std::memory_order_relaxed));
 }
 
@@ -137,12 +139,14 @@ CommState* BeginInit(ThreadContext& thread, CallId call, uint64_t site, const In
   return comm;
 }
 
-void NoteOtherUid(ThreadContext& thread, CallId call, uint64_t site, const CommState* comm, uint64_t uid) {
+void NoteOtherUid(ThreadContext& thread, CallId call, uint64_t site, const CommState* comm,
+                  uint64_t uid) {
   if (comm == nullptr) return;
   Put(comm->slot->other_uid, uid);
-  if (ring::Record* record = StartRecord(thread, ring::RecordKind::kPoint, call, 0, NextOrder(thread),
-                                         ReadTicks(thread), site)) {
-    record->payload.comm_init = {comm->id, comm->nranks, comm->rank, comm->device, uid, ring::kNoId, 0};
+  if (ring::Record* record = StartRecord(thread, ring::RecordKind::kPoint, call, 0,
+                                         NextOrder(thread), ReadTicks(thread), site)) {
+    record->payload.comm_init = {comm->id, comm->nranks, comm->rank, comm->device,
+                                 uid,      ring::kNoId,  0};
     FinishRecord(thread);
   }
 }
@@ -180,8 +184,8 @@ void EndInit(ThreadContext& thread, CallId call, uint64_t site, CommState* comm,
       end.device = comm->device;
     }
   }
-  PublishEnd(thread, call, comm != nullptr ? comm->flags : 0, NextOrder(thread), ReadTicks(thread), site,
-             end);
+  PublishEnd(thread, call, comm != nullptr ? comm->flags : 0, NextOrder(thread), ReadTicks(thread),
+             site, end);
   if (last) LeaveCall(thread);
 }
 

@@ -19,17 +19,17 @@ Function* Driver(std::atomic<void*>* cached, const char* name) {
   return reinterpret_cast<Function*>(found);
 }
 
-// Memory that cudaMalloc, or its kin, gave this process: only such can be made known to others by calls
-// alone that are rows of the table, lies at one address only, and cannot be written by the host.
+// Memory that cudaMalloc, or its kin, gave this process: only such can be made known to others by
+// calls alone that are rows of the table, lies at one address only, and cannot be written by the
+// host.
 bool IsOwnMemory(CUdeviceptr address) {
   ErrnoKeeper keep_errno;
   static constinit std::atomic<void*> cached = nullptr;
-  auto* const ask = Driver<CUresult(void*, CUpointer_attribute, CUdeviceptr)>(
-      &cached, "cuPointerGetAttribute");
+  auto* const ask =
+      Driver<CUresult(void*, CUpointer_attribute, CUdeviceptr)>(&cached, "cuPointerGetAttribute");
   // Wide enough for whatever the driver stores: some of these are booleans.
   uint64_t type = 0, managed = 0, plain = 0;
-  return ask != nullptr &&
-         ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
+  return ask != nullptr && ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
          type == CU_MEMORYTYPE_DEVICE &&
          ask(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) == CUDA_SUCCESS && managed == 0 &&
          ask(&plain, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address) == CUDA_SUCCESS &&
@@ -43,9 +43,9 @@ void NoteMemoryWork(ThreadContext& thread, CallId call, uint64_t site, StreamSta
   StopPolling(thread);
   MarkGpuThread(thread);
   if (stream == nullptr || count == 0) return;
-  // In a graph it runs nobody knows when; the launch counts as one that may write and ends by itself.
-  if (__builtin_expect(
-          thread.process->active_captures.load(std::memory_order_relaxed) != 0, 0) &&
+  // In a graph it runs nobody knows when; the launch counts as one that may write and ends by
+  // itself.
+  if (__builtin_expect(thread.process->active_captures.load(std::memory_order_relaxed) != 0, 0) &&
       IsCapturing(thread, *stream)) {
     return;
   }
@@ -57,13 +57,12 @@ void NoteMemoryWork(ThreadContext& thread, CallId call, uint64_t site, StreamSta
         Shared(stream->slot->enqueued).fetch_add(1, std::memory_order_relaxed) + 1;
     const uint64_t order = NextOrder(thread);
     EndKernelRuns(thread, order);
-    if (ring::Record* record = StartRecord<GivesWay::kFirst>(
-            thread, ring::RecordKind::kPoint, call, static_cast<uint8_t>(note.flags | own), order,
-            ReadTicks(thread), site)) {
-      record->payload.work = {stream->id,
-                              note.waits ? ring::WorkKind::kMemoryWait
-                                         : ring::WorkKind::kMemoryWrite,
-                              ordinal, note.address, note.value};
+    if (ring::Record* record = StartRecord<GivesWay::kFirst>(thread, ring::RecordKind::kPoint, call,
+                                                             static_cast<uint8_t>(note.flags | own),
+                                                             order, ReadTicks(thread), site)) {
+      record->payload.work = {
+          stream->id, note.waits ? ring::WorkKind::kMemoryWait : ring::WorkKind::kMemoryWrite,
+          ordinal, note.address, note.value};
       FinishRecord(thread);
     }
     if (note.waits) waited = ordinal;

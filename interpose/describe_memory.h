@@ -1,5 +1,5 @@
-// Streams that wait for values in memory and write them, and what tells who else may write there (W10).
-// Runs on the calling thread, outermost calls only, and keeps errno.
+// Streams that wait for values in memory and write them, and what tells who else may write there
+// (W10). Runs on the calling thread, outermost calls only, and keeps errno.
 #ifndef GORDIAN_INTERPOSE_DESCRIBE_MEMORY_H_
 #define GORDIAN_INTERPOSE_DESCRIBE_MEMORY_H_
 
@@ -18,7 +18,8 @@ struct MemoryNote {
 };
 inline MemoryNote DescribeWait(CUdeviceptr address, uint64_t value, bool wide, unsigned flags) {
   // CU_STREAM_WAIT_VALUE_FLUSH, which is about remote writes, is no condition.
-  return {true, static_cast<uint8_t>((flags & ring::kMemoryCondition) | (wide ? ring::kMemory64 : 0)),
+  return {true,
+          static_cast<uint8_t>((flags & ring::kMemoryCondition) | (wide ? ring::kMemory64 : 0)),
           address, value};
 }
 inline MemoryNote DescribeWrite(CUdeviceptr address, uint64_t value, bool wide) {
@@ -32,7 +33,8 @@ void NoteMemoryBatch(ThreadContext& thread, CallId call, uint64_t site, StreamSt
                      const CUstreamBatchMemOpParams* operations, unsigned count);
 
 // From now on somebody outside this process may write the memory: all of the allocation that the
-// pointer lies in, or, where the driver does not know it, `bytes` from there on. `call`: a row of work.
+// pointer lies in, or, where the driver does not know it, `bytes` from there on. `call`: a row of
+// work.
 void NoteMemoryShared(ThreadContext& thread, CallId call, uint64_t site, const void* pointer,
                       size_t bytes);
 

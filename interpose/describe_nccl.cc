@@ -96,8 +96,9 @@ ring::Signature SignatureOf(CallId call, uint64_t site, const OperationNote& not
     return {bytes, -1, ring::kCall_ncclSend, 0, 255, 0, site};
   }
   const CallId same = call == ring::kCall_ncclBcast ? ring::kCall_ncclBroadcast : call;
-  return {note.count, HasRoot(call) ? note.root_or_peer : -1, same, note.datatype, note.reduce_op,
-          0,          site};
+  return {
+      note.count, HasRoot(call) ? note.root_or_peer : -1, same, note.datatype, note.reduce_op, 0,
+      site};
 }
 
 // Where the call is counted in the state block; null when it is not, or nowhere.
@@ -106,9 +107,9 @@ ring::NumberSlot* NumbersOf(ThreadContext& thread, CallId call, const OperationN
   if (note.pair == nullptr) return note.comm->numbers;
   if (__builtin_expect(note.pair->slot == nullptr, 0)) {
     const bool send = call == ring::kCall_ncclSend;
-    note.pair->slot =
-        ClaimNumbers(*thread.process, *note.comm,
-                     send ? ring::NumberKind::kSend : ring::NumberKind::kReceive, note.root_or_peer);
+    note.pair->slot = ClaimNumbers(*thread.process, *note.comm,
+                                   send ? ring::NumberKind::kSend : ring::NumberKind::kReceive,
+                                   note.root_or_peer);
   }
   return note.pair->slot;
 }
@@ -220,7 +221,8 @@ void RecordSignals(ThreadContext& thread, CallId call, uint64_t site, uint64_t t
         StartRecord(thread, i == 0 ? ring::RecordKind::kBegin : ring::RecordKind::kPoint, call,
                     flags, i == 0 ? note.order : NextOrder(thread), ticks, site);
     if (record == nullptr) continue;  // counted as lost
-    record->payload.signal = {comm, stream, -1, 0, 0, 0, thread.group_depth != 0 ? thread.group_number : 0, 0};
+    record->payload.signal = {
+        comm, stream, -1, 0, 0, 0, thread.group_depth != 0 ? thread.group_number : 0, 0};
     if (i < note.signal_count) {
       const GordianNcclWaitSignalDesc& signal = note.signals[i];
       ring::SignalPayload& payload = record->payload.signal;
@@ -319,10 +321,9 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
   note->stream = stream;
   note->flags = flags;
   note->pair = PairOf(call, comm, arguments.root_or_peer);
-  note->counter = note->pair != nullptr ? &note->pair->next
-                  : comm != nullptr && !IsTransfer(call) && !IsSignal(call)
-                      ? &comm->next_sequence
-                      : nullptr;
+  note->counter = note->pair != nullptr                                     ? &note->pair->next
+                  : comm != nullptr && !IsTransfer(call) && !IsSignal(call) ? &comm->next_sequence
+                                                                            : nullptr;
   note->signals = arguments.signals;
   note->signal_count = arguments.signals != nullptr ? arguments.signal_count : 0;
   note->count = arguments.count;
@@ -354,7 +355,7 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
   const uint32_t comm_id = comm != nullptr ? comm->id : ring::kNoId;
   const uint32_t stream_id = stream != nullptr ? stream->id : ring::kNoId;
   if (__builtin_expect(g_collectives.load(std::memory_order_relaxed) == 2, 0)) {
-    const ring::NumberKind kind = !IsTransfer(call)                ? ring::NumberKind::kCollective
+    const ring::NumberKind kind = !IsTransfer(call)              ? ring::NumberKind::kCollective
                                   : call == ring::kCall_ncclSend ? ring::NumberKind::kSend
                                                                  : ring::NumberKind::kReceive;
     NameOperation(comm_id, kind, IsTransfer(call) ? arguments.root_or_peer : -1, number);
@@ -527,7 +528,8 @@ void EndGroupEnd(ThreadContext& thread, CallId call, uint64_t site, ncclResult_t
   FinishGroupInits(thread, result);
   const uint64_t order = NextOrder(thread);
   EndKernelRuns(thread, order);
-  PublishEnd(thread, call, 0, order, ReadTicks(thread), site, {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1});
+  PublishEnd(thread, call, 0, order, ReadTicks(thread), site,
+             {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1});
   LeaveCall(thread);
   // Last: while the collector sees an open group, its end has not returned.
   Put(thread.slot->open_group, uint32_t{0});
@@ -582,8 +584,8 @@ void EndCommCall(ThreadContext& thread, CallId call, uint64_t site, CommState* c
     // Nobody will ask about it any more: what it had not launched is launched or dropped.
     if (comm->deferred_count.load(std::memory_order_relaxed) != 0) FlushDeferred(thread, *comm);
   }
-  PublishEnd(thread, call, comm != nullptr ? comm->flags : 0, NextOrder(thread), ReadTicks(thread), site,
-             {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1});
+  PublishEnd(thread, call, comm != nullptr ? comm->flags : 0, NextOrder(thread), ReadTicks(thread),
+             site, {result, ring::kNoId, 0, ring::kNoId, 0, -1, -1});
   LeaveCall(thread);
 }
 

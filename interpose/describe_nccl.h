@@ -36,7 +36,7 @@ struct OperationNote {
   uint64_t sequence;
   uint64_t capture;      // that the operation goes into; 0: none, or not known
   uint32_t graph_front;  // marker in front of it there; 0: none
-  uint64_t order;  // of kBegin
+  uint64_t order;        // of kBegin
   uint64_t count;
   int32_t root_or_peer;
   uint8_t datatype;
@@ -71,7 +71,8 @@ struct InitArguments {
 CommState* BeginInit(ThreadContext& thread, CallId call, uint64_t site, const InitArguments& init,
                      bool first);
 // Other members know the communicator that is being made as `uid`.
-void NoteOtherUid(ThreadContext& thread, CallId call, uint64_t site, const CommState* comm, uint64_t uid);
+void NoteOtherUid(ThreadContext& thread, CallId call, uint64_t site, const CommState* comm,
+                  uint64_t uid);
 // `made`: where the call put the new handle. `last` as `first` above.
 void EndInit(ThreadContext& thread, CallId call, uint64_t site, CommState* comm, ncclComm_t* made,
              ncclResult_t result, bool last);

@@ -150,7 +150,8 @@ const char* FileName(const char* path) {
 }
 std::atomic<pid_t> g_home = 0;
 
-// A file that was being opened or closed when the process was forked is in the list half made, or gone already.
+// A file that was being opened or closed when the process was forked is in the list half made, or
+// gone already.
 bool IsWhole(const link_map& map) {
   const auto entries = reinterpret_cast<uintptr_t>(map.l_ld);
   if (map.l_name == nullptr || map.l_addr == 0 || entries < map.l_addr) return false;
@@ -206,7 +207,8 @@ bool IsAloneAfterFork() {
   if (home == 0 || home == getpid()) return false;
   // A link for each thread, and two more. By its number: stat() is as new as glibc 2.33.
   struct statx tasks;
-  return syscall(SYS_statx, AT_FDCWD, "/proc/self/task", 0, STATX_NLINK, &tasks) == 0 && tasks.stx_nlink == 3;
+  return syscall(SYS_statx, AT_FDCWD, "/proc/self/task", 0, STATX_NLINK, &tasks) == 0 &&
+         tasks.stx_nlink == 3;
 }
 
 void* FindWithoutLock(const char* const* file_names, const char* name, const void* beside) {
@@ -219,7 +221,8 @@ void* FindWithoutLock(const char* const* file_names, const char* name, const voi
     for (const char* const* file = file_names; *file != nullptr; ++file) {
       named = named || BeginsWith(FileName(map->l_name), *file);
     }
-    // Somebody else stands in front of the library, as the shim does: the loader knows who comes first.
+    // Somebody else stands in front of the library, as the shim does: the loader knows who comes
+    // first.
     if (!named && found == nullptr && map->l_ld != _DYNAMIC &&
         FindDefined(map->l_addr, ReadDynamic(map->l_addr, map->l_ld), name) != nullptr) {
       return nullptr;

@@ -31,15 +31,16 @@ struct Module {
 // Takes the loader's lock for a moment. Not found: code made at run time, or a file closed since.
 Module ModuleOf(const void* address);
 
-// Whether this is a child that was forked, and has no thread but the calling one. Whoever held the loader's lock at the
-// fork is not there to give it back, and nobody opens or closes files meanwhile. NoteHome() is called in the process that
-// may fork.
+// Whether this is a child that was forked, and has no thread but the calling one. Whoever held the
+// loader's lock at the fork is not there to give it back, and nobody opens or closes files
+// meanwhile. NoteHome() is called in the process that may fork.
 void NoteHome();
 bool IsAloneAfterFork();
 
-// For such a child: a function of a loaded file with one of these file names (a list that ends with a null pointer), by
-// the loader's list and without its lock. Of several files the one that `beside` lies in, an address or null; null: none,
-// or it is not clear which, or another file that was loaded before them has such a function too.
+// For such a child: a function of a loaded file with one of these file names (a list that ends with
+// a null pointer), by the loader's list and without its lock. Of several files the one that
+// `beside` lies in, an address or null; null: none, or it is not clear which, or another file that
+// was loaded before them has such a function too.
 void* FindWithoutLock(const char* const* file_names, const char* name, const void* beside);
 
 bool IsShim(const Module& module);

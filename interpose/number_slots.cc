@@ -26,12 +26,11 @@ class Change {
 // The same at all members whose arguments agree. A product of 128 bits, folded: one multiplication
 // mixes all of both words.
 uint64_t HashOf(uint64_t before, const ring::Signature& s) {
-  const uint64_t rest =
-      static_cast<uint64_t>(s.call) << 48 | static_cast<uint64_t>(s.datatype) << 40 |
-      static_cast<uint64_t>(s.reduce_op) << 32 | static_cast<uint32_t>(s.root);
-  const auto product =
-      static_cast<unsigned __int128>(before ^ s.count ^ 0xff51afd7ed558ccdull) *
-      (rest ^ 0xc4ceb9fe1a85ec53ull);
+  const uint64_t rest = static_cast<uint64_t>(s.call) << 48 |
+                        static_cast<uint64_t>(s.datatype) << 40 |
+                        static_cast<uint64_t>(s.reduce_op) << 32 | static_cast<uint32_t>(s.root);
+  const auto product = static_cast<unsigned __int128>(before ^ s.count ^ 0xff51afd7ed558ccdull) *
+                       (rest ^ 0xc4ceb9fe1a85ec53ull);
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64) ^ (before << 1);
 }
 

@@ -39,9 +39,10 @@ struct Call {
     StreamState* stream;
   };
 
-  // For a source that tells of a call's begin and end one by one (interpose/cupti_source.h), and for rows that
-  // write something at both; the others are told whole.
-  static constexpr bool kWaits = kPayload == ring::PayloadKind::kHostWait && kStyle != ring::CallStyle::kSilent;
+  // For a source that tells of a call's begin and end one by one (interpose/cupti_source.h), and
+  // for rows that write something at both; the others are told whole.
+  static constexpr bool kWaits =
+      kPayload == ring::PayloadKind::kHostWait && kStyle != ring::CallStyle::kSilent;
   static constexpr bool kTellsBegin = kWaits || CopiesAsync(kCall);
   template <typename... Arguments>
   auto Begin(const Arguments&... arguments) const {
@@ -198,15 +199,16 @@ struct Call {
                     ncclConfig_t* config) const {
     return Child(parent, color, made, config);
   }
-  ncclResult_t Init(ncclComm_t parent, int*, int, ncclComm_t* made, ncclConfig_t* config, int) const {
+  ncclResult_t Init(ncclComm_t parent, int*, int, ncclComm_t* made, ncclConfig_t* config,
+                    int) const {
     return Child(parent, 0, made, config);
   }
 
-  // Members of the parent know it and not the id, new ones the id alone. The one that is given the id beside the parent
-  // knows both, and says so: its record of the second name comes between the call's begin and its end. A rank of the
-  // parent keeps its number (nccl.h of 2.30: it passes -1).
-  ncclResult_t Init(ncclComm_t parent, int nranks, const ncclUniqueId* id, int rank, ncclComm_t* made,
-                    ncclConfig_t* config) const {
+  // Members of the parent know it and not the id, new ones the id alone. The one that is given the
+  // id beside the parent knows both, and says so: its record of the second name comes between the
+  // call's begin and its end. A rank of the parent keeps its number (nccl.h of 2.30: it passes -1).
+  ncclResult_t Init(ncclComm_t parent, int nranks, const ncclUniqueId* id, int rank,
+                    ncclComm_t* made, ncclConfig_t* config) const {
     InitArguments init;
     CommState* const grown = parent != nullptr ? FindComm(thread, parent) : nullptr;
     const uint64_t by_parent = ChildUid(grown, kCall);
@@ -241,8 +243,8 @@ struct Call {
         // Registered: other ranks may write there from now on. Under the number of a row whose
         // records are work.
         if (Succeeded(result)) {
-          NoteMemoryShared(thread, ring::kCall_cuIpcGetMemHandle, site, Pick<void*>(nullptr, arguments...),
-                           Pick<size_t>(0, arguments...));
+          NoteMemoryShared(thread, ring::kCall_cuIpcGetMemHandle, site,
+                           Pick<void*>(nullptr, arguments...), Pick<size_t>(0, arguments...));
         }
       }
       return result;
@@ -270,7 +272,8 @@ struct Call {
     }
     if constexpr (kKind == ring::WaitKind::kFree) {
       // Freeing nothing waits for nothing, and its return proves nothing.
-      if (((static_cast<uint64_t>((uintptr_t)arguments) == 0) && ...)) return {WaitNote::kNothing, nullptr};
+      if (((static_cast<uint64_t>((uintptr_t)arguments) == 0) && ...))
+        return {WaitNote::kNothing, nullptr};
     }
     int32_t device = -1;
     if constexpr (NameHas(kCall, "PrimaryCtxReset")) device = Pick<CUdevice>(0, arguments...);
@@ -296,9 +299,10 @@ struct Call {
     }
   }
 
-  // A copy to host memory that is called asynchronous, and is not where the memory is pageable. Told under a
-  // synchronous copy's number, whose records are host waits.
-  static constexpr CallId kCopyAs = NameHas(kCall, "cuda") ? ring::kCall_cudaMemcpy : ring::kCall_cuMemcpy;
+  // A copy to host memory that is called asynchronous, and is not where the memory is pageable.
+  // Told under a synchronous copy's number, whose records are host waits.
+  static constexpr CallId kCopyAs =
+      NameHas(kCall, "cuda") ? ring::kCall_cudaMemcpy : ring::kCall_cuMemcpy;
 
   template <typename... Arguments>
   WaitNote BeginCopy(const Arguments&... arguments) const {

@@ -86,7 +86,8 @@ bool Unpack(const Process& process, uint64_t word, OrderedAfter* place) {
   return DoneOf(slot) < place->ordinal;
 }
 
-// Its queue, from the file at its first operation. Null when there is no room. Under the order_lock.
+// Its queue, from the file at its first operation. Null when there is no room. Under the
+// order_lock.
 ring::PendingQueue* QueueOf(Process& process, StreamState& stream) {
   if (stream.pending != nullptr || stream.no_pending) return stream.pending;
   const uint64_t offset = TakeStateSpace(process, sizeof(ring::PendingQueue));

@@ -1,11 +1,11 @@
 // What stands behind which operations of NCCL: on streams, behind events, in front of host waits.
 //
-// Kernels, copies and host functions end by themselves; what can hold a stream up is an operation of
-// NCCL in front, on it or, by way of an event, on another stream. So "behind what does this stand"
-// comes to a few places of operations (Position), and those that are known to be done drop out. Lists
-// are short and are cut where they are full: a wait that is left out makes the analyzer believe that
-// the job can do more than it can, never less. Order by way of the legacy default stream (W13) is
-// not among it.
+// Kernels, copies and host functions end by themselves; what can hold a stream up is an operation
+// of NCCL in front, on it or, by way of an event, on another stream. So "behind what does this
+// stand" comes to a few places of operations (Position), and those that are known to be done drop
+// out. Lists are short and are cut where they are full: a wait that is left out makes the analyzer
+// believe that the job can do more than it can, never less. Order by way of the legacy default
+// stream (W13) is not among it.
 //
 // Any thread; nothing blocks or allocates, but for the first operation of a stream, which gets its
 // queue from the mapped file.
@@ -28,11 +28,10 @@ void EventRecorded(Process& process, const void* event, StreamState& stream);
 // Nobody knows what it stands behind from here on.
 void EventForgotten(Process& process, const void* event);
 // The stream waits for the event at `ordinal`.
-void EventAwaited(const Process& process, const void* event, StreamState& stream,
-                  uint64_t ordinal);
+void EventAwaited(const Process& process, const void* event, StreamState& stream, uint64_t ordinal);
 
-// The operation was enqueued on the stream. Several with the same `launch` (Record::order of the call
-// that launched them) are of one group.
+// The operation was enqueued on the stream. Several with the same `launch` (Record::order of the
+// call that launched them) are of one group.
 void AddPending(Process& process, StreamState& stream, const CalledOperation& operation,
                 uint64_t ordinal, uint64_t launch, bool in_group);
 // An operation at `ordinal` that is not told.

@@ -6,7 +6,8 @@
 // found is remembered for the caller's file, until something is closed.
 //
 // Thread-safe; the first look-up of a symbol may take the loader's lock and allocate, later ones
-// are a few loads. In a child that was forked it takes no lock while the child has but one thread. A symbol that is not there (yet) is looked for again at the next call.
+// are a few loads. In a child that was forked it takes no lock while the child has but one thread.
+// A symbol that is not there (yet) is looked for again at the next call.
 #ifndef GORDIAN_INTERPOSE_REAL_SYMBOLS_H_
 #define GORDIAN_INTERPOSE_REAL_SYMBOLS_H_
 

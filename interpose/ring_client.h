@@ -24,7 +24,8 @@ inline uint64_t ReadTicks(ThreadContext& thread) {
 }
 
 // The latest time that the watcher or this thread has read: for records whose time no rule asks for
-// (record.h). Read anew where there is no watcher, and now and then in case it is held up in the driver.
+// (record.h). Read anew where there is no watcher, and now and then in case it is held up in the
+// driver.
 inline uint64_t RecentTicks(ThreadContext& thread) {
   constexpr uint32_t kReadsInARow = 64;
   const uint64_t watched = thread.process->watcher_ticks.load(std::memory_order_relaxed);
@@ -35,8 +36,8 @@ inline uint64_t RecentTicks(ThreadContext& thread) {
   return thread.ticks;
 }
 
-// The line of memory is about to be written: owned from here on, not merely read. (A processor that does not
-// know the instruction takes it for a no-op, as x86-64 demands.)
+// The line of memory is about to be written: owned from here on, not merely read. (A processor that
+// does not know the instruction takes it for a no-op, as x86-64 demands.)
 inline void PrefetchToWrite(const void* address) {
 #if defined(__x86_64__)
   __asm__ volatile("prefetchw %0" : : "m"(*static_cast<const char*>(address)));
@@ -77,7 +78,8 @@ inline ring::Record* StartRecord(ThreadContext& thread, ring::RecordKind kind, C
   return record;
 }
 
-// Records in front of which their lines are fetched: one takes tens of nanoseconds, a line of another core a hundred.
+// Records in front of which their lines are fetched: one takes tens of nanoseconds, a line of
+// another core a hundred.
 inline constexpr uint64_t kPrefetched = 3;
 
 inline void FinishRecord(ThreadContext& thread) {
@@ -166,9 +168,10 @@ inline void LeaveCall(ThreadContext& thread) {
 }
 
 // kEnd of the call that the thread is in; LeaveCall comes after it.
-inline void PublishEnd(ThreadContext& thread, CallId call, uint8_t flags, uint64_t order, uint64_t ticks,
-                       uint64_t site, const ring::EndPayload& end) {
-  ring::Record* record = StartRecord(thread, ring::RecordKind::kEnd, call, flags, order, ticks, site);
+inline void PublishEnd(ThreadContext& thread, CallId call, uint8_t flags, uint64_t order,
+                       uint64_t ticks, uint64_t site, const ring::EndPayload& end) {
+  ring::Record* record =
+      StartRecord(thread, ring::RecordKind::kEnd, call, flags, order, ticks, site);
   if (record != nullptr) {
     record->payload.end = end;
     FinishRecord(thread);

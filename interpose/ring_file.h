@@ -20,8 +20,8 @@ struct RingSpace {
 // Under the process's thread_lock.
 RingSpace TakeRingSpace(Process& process);
 
-// Room in the file for something else than a ring, as its offset; reserved. 0: there is none. Asks the
-// kernel for memory.
+// Room in the file for something else than a ring, as its offset; reserved. 0: there is none. Asks
+// the kernel for memory.
 uint64_t TakeStateSpace(Process& process, uint64_t bytes);
 
 // Gives `thread` a ring there, or none when the file system is full. Without the lock: it asks the

@@ -155,8 +155,8 @@ inline constexpr uint32_t kMaxEvents = 4096;
 inline constexpr uint32_t kEventPlaces = 3;
 
 // What an event stood behind when it was recorded; events that stand behind nothing need no entry.
-// Each place is one word, written at once, so that nobody reads half of one: 11 bits of index, 21 of
-// the stream's id, 32 of the ordinal. 0: none.
+// Each place is one word, written at once, so that nobody reads half of one: 11 bits of index, 21
+// of the stream's id, 32 of the ordinal. 0: none.
 struct EventEntry {
   std::atomic<uint64_t> key;  // cudaEvent_t; 0 never used, 1 erased
   std::atomic<uint64_t> places[kEventPlaces];
@@ -183,9 +183,9 @@ struct StreamState {
   std::atomic<uint64_t> last_word;  // its last operation of NCCL, as in EventEntry; 0: none
   std::atomic<uint32_t> awaited_count;
   TryLock order_lock;
-  bool no_pending;  // there was no room for a queue
+  bool no_pending;                        // there was no room for a queue
   OrderedAfter awaited[ring::kMaxAfter];  // waits since the last operation
-  ring::PendingQueue* pending;  // in the mapped file; stays with the slot
+  ring::PendingQueue* pending;            // in the mapped file; stays with the slot
 };
 
 // Sends to a peer, or receives from it, so far.
@@ -205,7 +205,7 @@ struct CommState {
   std::atomic<uint64_t> next_sequence;
   std::atomic<uint32_t> child_calls;  // splits and shrinks called on it so far
   std::atomic<uint32_t> in_use;
-  uint8_t flags;  // ring::kFlagNonBlocking
+  uint8_t flags;              // ring::kFlagNonBlocking
   ring::NumberSlot* numbers;  // of its collectives; null: none was left
   // [2 * peer] sends to and [2 * peer + 1] receives from that peer; p2p_capacity peers.
   PairNumbers* p2p;
@@ -334,7 +334,8 @@ struct Process {
   std::atomic<uint32_t> graph_markers_on;
   std::atomic<GraphMarkers*> graph_markers;
   std::atomic<uint64_t> graph_launches;  // that may hold an NCCL operation; counted once recorded
-  std::atomic<uint32_t> calls_by_symbol;  // NCCL is called through symbols, not only told by its profiler interface
+  std::atomic<uint32_t>
+      calls_by_symbol;  // NCCL is called through symbols, not only told by its profiler interface
   std::atomic<uint32_t> watcher_started;
   std::atomic<uint32_t> watcher_busy;
   std::atomic<uint32_t> exiting;

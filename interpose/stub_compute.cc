@@ -24,8 +24,8 @@ struct Patterns {
 constinit Patterns g_keep = {};
 constinit Patterns g_skip = {};
 
-// Twice the handle, plus what was decided: functions may lie at odd addresses, and none uses the topmost bit.
-// 0: free. Never taken out.
+// Twice the handle, plus what was decided: functions may lie at odd addresses, and none uses the
+// topmost bit. 0: free. Never taken out.
 constinit std::atomic<uintptr_t> g_decided[kSlots] = {};
 
 void Read(const char* setting, Patterns* patterns) {
@@ -73,9 +73,12 @@ bool Lookup(uintptr_t handle, const Ask& ask) {
   const char* name = nullptr;
   const bool stubbed = ask(&name) && Decide(name);
   errno = saved;
-  // Where another thread takes the slot first, or none is left, it is decided again at the next launch.
+  // Where another thread takes the slot first, or none is left, it is decided again at the next
+  // launch.
   uintptr_t expected = 0;
-  if (free != nullptr) free->compare_exchange_strong(expected, handle << 1 | (stubbed ? 1 : 0), std::memory_order_relaxed);
+  if (free != nullptr)
+    free->compare_exchange_strong(expected, handle << 1 | (stubbed ? 1 : 0),
+                                  std::memory_order_relaxed);
   return stubbed;
 }
 
@@ -98,7 +101,8 @@ void ReadStubSettings() {
 
 bool IsStubbed(const void* function) {
   return Lookup(reinterpret_cast<uintptr_t>(function), [&](const char** name) {
-    auto* const get = Find<cudaError_t(const char**, const void*)>(Library::kRuntime, "cudaFuncGetName");
+    auto* const get =
+        Find<cudaError_t(const char**, const void*)>(Library::kRuntime, "cudaFuncGetName");
     return get != nullptr && get(name, function) == cudaSuccess;
   });
 }
@@ -120,7 +124,9 @@ bool IsStubbed(cudaKernel_t kernel) {
 bool RecordsEvent(const cudaLaunchConfig_t* config) {
   for (unsigned i = 0; config != nullptr && i < config->numAttrs; ++i) {
     const cudaLaunchAttributeID id = config->attrs[i].id;
-    if (id == cudaLaunchAttributeProgrammaticEvent || id == cudaLaunchAttributeLaunchCompletionEvent) return true;
+    if (id == cudaLaunchAttributeProgrammaticEvent ||
+        id == cudaLaunchAttributeLaunchCompletionEvent)
+      return true;
   }
   return false;
 }
@@ -128,7 +134,9 @@ bool RecordsEvent(const cudaLaunchConfig_t* config) {
 bool RecordsEvent(const CUlaunchConfig* config) {
   for (unsigned i = 0; config != nullptr && i < config->numAttrs; ++i) {
     const CUlaunchAttributeID id = config->attrs[i].id;
-    if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT || id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) return true;
+    if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
+        id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+      return true;
   }
   return false;
 }

@@ -480,10 +480,12 @@ Proof Prove(const ProofInput& input) {
     for (const auto& [id, process] : input.trace->processes()) {
       if (process.graphs || process.memory_waits || process.signal_waits) {
         proof.refusal = "not-provable";
-        proof.detail = "rank " + std::to_string(process.rank) +
-                       (process.graphs         ? " launches CUDA graphs, whose operations are not followed"
-                        : process.signal_waits ? " waits for signals of other ranks, which plans do not take into account"
-                                               : " has streams that wait for values in memory, whose writers are not followed");
+        proof.detail =
+            "rank " + std::to_string(process.rank) +
+            (process.graphs ? " launches CUDA graphs, whose operations are not followed"
+             : process.signal_waits
+                 ? " waits for signals of other ranks, which plans do not take into account"
+                 : " has streams that wait for values in memory, whose writers are not followed");
         return proof;
       }
     }

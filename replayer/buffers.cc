@@ -11,12 +11,14 @@ uint64_t Bytes(const Op& op) { return op.count * graph::DatatypeBytes(op.datatyp
 
 void ShrinkBuffers(Schedule* schedule, uint64_t most_bytes) {
   if (schedule->origin.signature.verdict == "mismatch") return;
-  // By the bytes of an element, since what is sent as one type may be received as another: counts in order.
+  // By the bytes of an element, since what is sent as one type may be received as another: counts
+  // in order.
   std::map<uint64_t, uint64_t> shrunk;  // bytes before, and how many smaller ones there are
   const auto each = [&](auto visit) {
     ForEachOp(*schedule, [&](size_t, size_t, Op& op) {
       const uint64_t element = graph::DatatypeBytes(op.datatype);
-      if (IsOperation(op.kind) && element > 0 && op.count > most_bytes / element) visit(&op, element);
+      if (IsOperation(op.kind) && element > 0 && op.count > most_bytes / element)
+        visit(&op, element);
     });
   };
   each([&](Op* op, uint64_t element) { shrunk[op->count * element]; });
@@ -24,7 +26,9 @@ void ShrinkBuffers(Schedule* schedule, uint64_t most_bytes) {
   constexpr uint64_t kStep = 64;  // a multiple of every element
   uint64_t smaller = 0;
   for (auto& [bytes, place] : shrunk) place = smaller++;
-  each([&](Op* op, uint64_t element) { op->count = (most_bytes + kStep * shrunk.at(op->count * element)) / element; });
+  each([&](Op* op, uint64_t element) {
+    op->count = (most_bytes + kStep * shrunk.at(op->count * element)) / element;
+  });
   schedule->origin.notes.push_back("operations of more than " + std::to_string(most_bytes >> 20) +
                                    " MiB are of about that here, by the same protocol");
 }

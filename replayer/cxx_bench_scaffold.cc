@@ -2,7 +2,7 @@
 
 namespace gordian::replayer {
 
-const std::string_view kCxxBenchBeforeRanks = R"cc(
+const std::string_view kCxxBenchBeforeRanks = R"text(
 // What the ranks tell at their end.
 struct Results {
   struct {
@@ -211,9 +211,9 @@ bool Repeat(Thread& me) {
   }
   return false;
 }
-)cc";
+)text";
 
-const std::string_view kCxxBenchMain = R"cc(
+const std::string_view kCxxBenchMain = R"text(
 void PrintResults() {
   std::printf("%d checks of results passed\n%-44s %12s %6s %10s %10s %10s %8s\n", kChecks, "what", "bytes", "calls", "least us", "median us",
               "slowest", "GB/s");
@@ -262,6 +262,6 @@ int main(int argc, char** argv) {
   if (result == 0) PrintResults();
   return result;
 }
-)cc";
+)text";
 
 }  // namespace gordian::replayer

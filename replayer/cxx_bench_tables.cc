@@ -13,7 +13,9 @@ namespace {
 
 // The bytes that NCCL's own benchmarks count: of the larger of the two buffers.
 uint64_t WholeBytes(const Schedule& schedule, const Op& op) {
-  return Bytes(op) * (HoldsAllShares(op.kind) ? schedule.comms[static_cast<size_t>(op.comm)].members.size() : 1);
+  return Bytes(op) * (HoldsAllShares(op.kind)
+                          ? schedule.comms[static_cast<size_t>(op.comm)].members.size()
+                          : 1);
 }
 
 class Tables {
@@ -25,15 +27,17 @@ class Tables {
       if (!IsOperation(op.kind) || op.count == 0) return;
       int from = op.root_or_peer, to = -1;
       if (IsTransfer(op.kind)) {
-        const int me = MemberOf(schedule_.comms[static_cast<size_t>(op.comm)], static_cast<int>(rank));
+        const int me =
+            MemberOf(schedule_.comms[static_cast<size_t>(op.comm)], static_cast<int>(rank));
         from = op.kind == OpKind::kSend ? me : op.root_or_peer;
         to = op.kind == OpKind::kSend ? op.root_or_peer : me;
         if (from == to) return;  // with itself
       }
       const std::string kind = IsTransfer(op.kind) ? "Transfer" : Name(op.kind);
-      const std::string row = "    {Kind::k" + kind + ", " + std::to_string(op.comm) + ", " + std::to_string(op.count) + ", " +
-                              CxxTypeOf(op).name + ", " + (Reduces(op.kind) ? CxxOperatorOf(op) : "ncclSum") + ", " + std::to_string(from) + ", " +
-                              std::to_string(to) + "},\n";
+      const std::string row = "    {Kind::k" + kind + ", " + std::to_string(op.comm) + ", " +
+                              std::to_string(op.count) + ", " + CxxTypeOf(op).name + ", " +
+                              (Reduces(op.kind) ? CxxOperatorOf(op) : "ncclSum") + ", " +
+                              std::to_string(from) + ", " + std::to_string(to) + "},\n";
       if (std::find(checks_.begin(), checks_.end(), row) == checks_.end()) checks_.push_back(row);
     });
     std::string text;
@@ -50,7 +54,8 @@ class Tables {
 
   std::string Rows() const {
     std::string text;
-    for (const auto& [what, bytes] : order_) text += "    {" + CxxQuoted(what) + ", " + std::to_string(bytes) + "},\n";
+    for (const auto& [what, bytes] : order_)
+      text += "    {" + CxxQuoted(what) + ", " + std::to_string(bytes) + "},\n";
     return text;
   }
 
@@ -75,7 +80,8 @@ class Tables {
     }
     std::string what = "group:";
     for (const auto& [name, count] : members) {
-      what += (what.back() == ':' ? " " : ", ") + (count > 1 ? std::to_string(count) + " " : "") + name;
+      what +=
+          (what.back() == ':' ? " " : ", ") + (count > 1 ? std::to_string(count) + " " : "") + name;
     }
     return {what, bytes};
   }
@@ -88,7 +94,8 @@ class Tables {
 
 }  // namespace
 
-std::string CxxBenchTables(const Schedule& schedule, const std::vector<std::vector<const Op*>>& timed) {
+std::string CxxBenchTables(const Schedule& schedule,
+                           const std::vector<std::vector<const Op*>>& timed) {
   Tables tables(schedule);
   const std::string checks = tables.Checks();
   std::string calls, lists;
@@ -98,7 +105,7 @@ std::string CxxBenchTables(const Schedule& schedule, const std::vector<std::vect
     calls += "-1};\n";
     lists += (rank == 0 ? "kTimed" : ", kTimed") + std::to_string(rank);
   }
-  std::string text = R"cc(
+  std::string text = R"text(
 enum class Kind { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kReduce, kAllToAll, kGather, kScatter, kTransfer };
 
 // What is checked, each once. root: who sends, of a transfer.
@@ -110,16 +117,16 @@ struct Check {
   ncclRedOp_t op;
   int root, to;
 };
-)cc";
+)text";
   text += "constexpr int kChecks = " + std::to_string(tables.check_count()) + ";\n";
   text += "constexpr Check kCheckList[kChecks + 1] = {\n" + checks + "    {}};\n";
-  text += R"cc(
+  text += R"text(
 // What is timed, and which of these the calls of each rank are.
 struct Row {
   const char* what;
   size_t bytes;
 };
-)cc";
+)text";
   text += "constexpr int kRows = " + std::to_string(tables.row_count()) + ";\n";
   text += "constexpr Row kRowList[kRows + 1] = {\n" + tables.Rows() + "    {}};\n" + calls;
   return text + "constexpr const int* kTimed[kRanks] = {" + lists + "};\n";

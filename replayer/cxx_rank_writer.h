@@ -1,5 +1,5 @@
-// One rank's function of a replay in C++, and what its writer shares with that of the whole program.
-// Implementation of cxx_writer.h.
+// One rank's function of a replay in C++, and what its writer shares with that of the whole
+// program. Implementation of cxx_writer.h.
 #ifndef GORDIAN_REPLAYER_CXX_RANK_WRITER_H_
 #define GORDIAN_REPLAYER_CXX_RANK_WRITER_H_
 
@@ -31,9 +31,9 @@ using CxxMarks = std::map<std::pair<OpId, Gate::Moment>, int>;
 // All of the function's body, indented by two.
 std::string WriteCxxRank(const Schedule& schedule, size_t rank, const CxxMarks& marks);
 
-// The same for a benchmark: what makes graphs is done once, all other calls are repeated, and operations, outermost groups and
-// launches of graphs are timed. `timed`: what stands for each of these (a group: its start), in order, within `schedule`. No
-// marks; one thread at most.
+// The same for a benchmark: what makes graphs is done once, all other calls are repeated, and
+// operations, outermost groups and launches of graphs are timed. `timed`: what stands for each of
+// these (a group: its start), in order, within `schedule`. No marks; one thread at most.
 std::string WriteCxxBenchRank(const Schedule& schedule, size_t rank, std::vector<const Op*>* timed);
 
 }  // namespace gordian::replayer

@@ -2,7 +2,7 @@
 
 namespace gordian::replayer {
 
-const std::string_view kCxxBeforeRanks = R"cc(
+const std::string_view kCxxBeforeRanks = R"text(
 // What the processes share. Mapped before they are forked, so that all see it at the same place.
 struct Shared {
   std::atomic<bool> id_made[kComms + 1];
@@ -55,50 +55,50 @@ struct Thread {
     if (error_ != ncclSuccess) Fail(#call, ncclGetErrorString(error_), __LINE__);          \
     me.End();                                                                              \
   } while (0)
-)cc";
+)text";
 
 const CxxHelper kCxxHelpers[] = {
-    {"MakeComm(", R"cc(
+    {"MakeComm(", R"text(
 ncclResult_t MakeComm(ncclComm_t* comm, const char* name, int which, int ranks, int rank) {
   while (!shared->id_made[which]) usleep(100);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.commName = name;
   return ncclCommInitRankConfig(comm, ranks, shared->ids[which], rank, &config);
 }
-)cc"},
-    {"SplitComm(", R"cc(
+)text"},
+    {"SplitComm(", R"text(
 ncclResult_t SplitComm(ncclComm_t parent, int color, int key, ncclComm_t* comm, const char* name) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.commName = name;
   return ncclCommSplit(parent, color, key, comm, &config);
 }
-)cc"},
-    {"Reach(", R"cc(
+)text"},
+    {"Reach(", R"text(
 // The order between threads that was recorded: who awaits a mark goes on when another has reached it.
 void Reach(int mark) { shared->marks[mark] = true; }
-)cc"},
-    {"Await(", R"cc(
+)text"},
+    {"Await(", R"text(
 void Await(Thread& me, int mark) {
   me.Begin("awaits its turn", mark);
   while (!free_running && !shared->marks[mark]) usleep(100);
   me.End();
 }
-)cc"},
-    {"NewStream(", R"cc(
+)text"},
+    {"NewStream(", R"text(
 cudaStream_t NewStream(Thread& me, unsigned flags) {
   cudaStream_t stream = nullptr;
   CUDA(cudaStreamCreateWithFlags(&stream, flags));
   return stream;
 }
-)cc"},
-    {"NewEvent(", R"cc(
+)text"},
+    {"NewEvent(", R"text(
 cudaEvent_t NewEvent(Thread& me) {
   cudaEvent_t event = nullptr;
   CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   return event;
 }
-)cc"},
-    {"Connect(", R"cc(
+)text"},
+    {"Connect(", R"text(
 // The first use of a communicator connects its members. In the recorded job that was over by now.
 void Connect(Thread& me, ncclComm_t comm) {
   cudaStream_t stream = nullptr;
@@ -107,8 +107,8 @@ void Connect(Thread& me, ncclComm_t comm) {
   CUDA(cudaStreamSynchronize(stream));
   CUDA(cudaStreamDestroy(stream));
 }
-)cc"},
-    {"ConnectPairs(", R"cc(
+)text"},
+    {"ConnectPairs(", R"text(
 // So does the first transfer from one member to another.
 void ConnectPairs(Thread& me, ncclComm_t comm, int rank, std::initializer_list<std::pair<int, int>> pairs) {
   cudaStream_t stream = nullptr;
@@ -122,13 +122,13 @@ void ConnectPairs(Thread& me, ncclComm_t comm, int rank, std::initializer_list<s
   CUDA(cudaStreamSynchronize(stream));
   CUDA(cudaStreamDestroy(stream));
 }
-)cc"},
-    {"Capture(", R"cc(
+)text"},
+    {"Capture(", R"text(
 void Capture(Thread& me, cudaStream_t stream) {
   CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
 }
-)cc"},
-    {"EndCapture(", R"cc(
+)text"},
+    {"EndCapture(", R"text(
 cudaGraphExec_t EndCapture(Thread& me, cudaStream_t stream) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t exec = nullptr;
@@ -137,64 +137,64 @@ cudaGraphExec_t EndCapture(Thread& me, cudaStream_t stream) {
   CUDA(cudaGraphDestroy(graph));
   return exec;
 }
-)cc"},
-    {"Scratch(", R"cc(
+)text"},
+    {"Scratch(", R"text(
 void* Scratch(Thread& me, size_t bytes) {
   void* memory = nullptr;
   CUDA(cudaMalloc(&memory, bytes));
   return memory;
 }
-)cc"},
-    {"WindowMemory(", R"cc(
+)text"},
+    {"WindowMemory(", R"text(
 void* WindowMemory(Thread& me) {
   void* memory = nullptr;
   NCCL(ncclMemAlloc(&memory, kWindowBytes));
   return memory;
 }
-)cc"},
-    {"Nothing,", R"cc(
+)text"},
+    {"Nothing,", R"text(
 void Nothing(void*) {}
-)cc"},
-    {"Poll(", R"cc(
+)text"},
+    {"Poll(", R"text(
 template <typename Query>
 void Poll(Thread& me, const char* what, Query query) {
   me.Begin(what, 0);
   while (query() == cudaErrorNotReady) usleep(100);
   me.End();
 }
-)cc"},
-    {"Leave(", R"cc(
+)text"},
+    {"Leave(", R"text(
 // The end of the process, without a word to NCCL.
 void Leave(Thread& me, int code) {
   me.Begin("leaves", 0);
   std::_Exit(code);
 }
-)cc"},
-    {"Signal(", R"cc(
+)text"},
+    {"Signal(", R"text(
 void Signal(Thread& me, int signal) {
   me.Begin("gets a signal", 0);
   raise(signal);
 }
-)cc"},
-    {"SleepForEver(", R"cc(
+)text"},
+    {"SleepForEver(", R"text(
 // In the recorded job the thread was in code of its own here, and did not come back.
 void SleepForEver(Thread& me) {
   me.Begin("sleeps in code of its own", 0);
   while (true) pause();
 }
-)cc"},
-    {"ComputeForEver(", R"cc(
+)text"},
+    {"ComputeForEver(", R"text(
 // In the recorded job the thread was in code of its own here, and did not come back.
 void ComputeForEver(Thread& me) {
   me.Begin("computes in code of its own", 0);
   for (volatile unsigned long n = 0;; n = n + 1) {
   }
 }
-)cc"},
+)text"},
 };
 const int kCxxHelperCount = sizeof kCxxHelpers / sizeof kCxxHelpers[0];
 
-const std::string_view kCxxRunRank = R"cc(
+const std::string_view kCxxRunRank = R"text(
 void RunRank(int rank) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // no rank outlives the watchdog
   Thread me{rank, 0};
@@ -215,9 +215,9 @@ void RunRank(int rank) {
   shared->threads[rank][0].doing = nullptr;
   std::_Exit(0);
 }
-)cc";
+)text";
 
-const std::string_view kCxxWatch = R"cc(
+const std::string_view kCxxWatch = R"text(
 void PrintPositions(const std::vector<bool>& ended) {
   for (int rank = 0; rank < kRanks; ++rank) {
     if (ended[static_cast<size_t>(rank)]) std::fprintf(stderr, "  rank %d has ended\n", rank);
@@ -304,9 +304,9 @@ int RunRanks(double patience) {
 }
 
 }  // namespace
-)cc";
+)text";
 
-const std::string_view kCxxMain = R"cc(
+const std::string_view kCxxMain = R"text(
 int main(int argc, char** argv) {
   double patience = 20;
   for (int i = 1; i < argc; ++i) {
@@ -321,6 +321,6 @@ int main(int argc, char** argv) {
   }
   return RunRanks(patience);
 }
-)cc";
+)text";
 
 }  // namespace gordian::replayer

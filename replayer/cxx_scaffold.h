@@ -1,4 +1,5 @@
-// The part of a replay in C++ that is the same in all of them: processes, marks, unique ids, the watchdog.
+// The part of a replay in C++ that is the same in all of them: processes, marks, unique ids, the
+// watchdog.
 #ifndef GORDIAN_REPLAYER_CXX_SCAFFOLD_H_
 #define GORDIAN_REPLAYER_CXX_SCAFFOLD_H_
 
@@ -6,11 +7,11 @@
 
 namespace gordian::replayer {
 
-// In front of the ranks' functions; needs the constants kRanks, kThreads, kComms, kMarks, kBufferBytes and
-// kCreator (of each communicator, the rank that makes its unique id).
+// In front of the ranks' functions; needs the constants kRanks, kThreads, kComms, kMarks,
+// kBufferBytes and kCreator (of each communicator, the rank that makes its unique id).
 extern const std::string_view kCxxBeforeRanks;
-// Behind them, in this order. What a rank does: needs kRankFunctions. Processes and their watchdog: kExpectedEnds (exit code of
-// each rank, 128 + signal) and SetEnvironment(). main().
+// Behind them, in this order. What a rank does: needs kRankFunctions. Processes and their watchdog:
+// kExpectedEnds (exit code of each rank, 128 + signal) and SetEnvironment(). main().
 extern const std::string_view kCxxRunRank, kCxxWatch, kCxxMain;
 
 // Whether a rank's function needs it; each is a function of the scaffold.

@@ -16,7 +16,8 @@ constexpr size_t kWidth = 110;
 constexpr uint64_t kWindowBytes = 1 << 20;
 constexpr uint64_t kLeastBuffer = 1 << 16;
 
-// "// " lines of at most kWidth characters; `first` stands in front, and as many spaces before the rest.
+// "// " lines of at most kWidth characters; `first` stands in front, and as many spaces before the
+// rest.
 std::string Wrapped(const std::string& first, const std::string& text) {
   std::string out, line = "// " + first;
   std::istringstream words(CxxCommented(text));
@@ -34,7 +35,9 @@ std::string Wrapped(const std::string& first, const std::string& text) {
   return out + CxxCommented(line) + "\n";
 }
 
-std::string Plural(size_t count, const std::string& what) { return std::to_string(count) + " " + what + (count == 1 ? "" : "s"); }
+std::string Plural(size_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
 
 std::string Names(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "Rank " : "Ranks ";
@@ -46,11 +49,13 @@ std::string Names(const std::vector<int>& ranks) {
 
 class Writer {
  public:
-  Writer(const Schedule& schedule, const CxxOptions& options) : schedule_(schedule), options_(options) {}
+  Writer(const Schedule& schedule, const CxxOptions& options)
+      : schedule_(schedule), options_(options) {}
 
   std::string Write() {
     ForEachOp(schedule_, [&](size_t, size_t, const Op& op) {
-      for (const Gate& gate : op.gates) marks_.try_emplace({gate.after, gate.moment}, static_cast<int>(marks_.size()));
+      for (const Gate& gate : op.gates)
+        marks_.try_emplace({gate.after, gate.moment}, static_cast<int>(marks_.size()));
     });
     const std::string ranks = Ranks();
     std::string helpers;
@@ -58,7 +63,8 @@ class Writer {
       if (ranks.find(kCxxHelpers[i].call) != std::string::npos) helpers += kCxxHelpers[i].text;
     }
     std::string text = Header() + Includes() + Constants() + std::string(kCxxBeforeRanks);
-    if (options_.benchmark) text += CxxBenchTables(schedule_, timed_) + std::string(kCxxBenchBeforeRanks);
+    if (options_.benchmark)
+      text += CxxBenchTables(schedule_, timed_) + std::string(kCxxBenchBeforeRanks);
     text += helpers + ranks + Tables() + std::string(kCxxRunRank) + std::string(kCxxWatch);
     return text + std::string(options_.benchmark ? kCxxBenchMain : kCxxMain);
   }
@@ -69,48 +75,74 @@ class Writer {
     const std::string binary = options_.file.substr(0, options_.file.rfind('.'));
     const bool fixed = !options_.fix.empty();
     if (options_.benchmark) return BenchHeader(binary);
-    std::string text = "// A replay written by gordian " + std::string(kVersion) + (fixed ? ": the small program that hung, with one change, so that it ends.\n//\n" : ": a small program that hangs as the recorded job did.\n//\n");
+    std::string text =
+        "// A replay written by gordian " + std::string(kVersion) +
+        (fixed ? ": the small program that hung, with one change, so that it ends.\n//\n"
+               : ": a small program that hangs as the recorded job did.\n//\n");
     if (fixed) text += Wrapped("Change    ", options_.fix);
-    text += Wrapped(fixed ? "Was       " : "Verdict   ", Describe(origin.signature) + (origin.confidence.empty() ? "" : ", " + origin.confidence) +
-                                      (origin.check.empty() ? "" : " [" + origin.check + "]"));
+    text += Wrapped(fixed ? "Was       " : "Verdict   ",
+                    Describe(origin.signature) +
+                        (origin.confidence.empty() ? "" : ", " + origin.confidence) +
+                        (origin.check.empty() ? "" : " [" + origin.check + "]"));
     if (!origin.summary.empty()) text += Wrapped("          ", origin.summary);
     text += Provenance() + Usage(binary);
     text += "//           --free               do not force the recorded order between threads\n";
-    text += "//           --patience SECONDS   how long nobody may move before it counts as a hang (20)\n";
-    text += fixed ? "// Expect    exit code 0: all ranks ended. 42: it hangs, and the position of each rank. 3: something else\n"
-                  : "// Expect    exit code 42: reproduced, and the position of each rank. 0: all ranks ended. 3: something else\n";
+    text +=
+        "//           --patience SECONDS   how long nobody may move before it counts as a hang "
+        "(20)\n";
+    text += fixed ? "// Expect    exit code 0: all ranks ended. 42: it hangs, and the position of "
+                    "each rank. 3: something else\n"
+                  : "// Expect    exit code 42: reproduced, and the position of each rank. 0: all "
+                    "ranks ended. 3: something else\n";
     return text;
   }
 
   std::string BenchHeader(const std::string& binary) const {
-    std::string text = "// A replay written by gordian " + std::string(kVersion) + ": the communication of a recorded job, as a benchmark.\n//\n";
+    std::string text = "// A replay written by gordian " + std::string(kVersion) +
+                       ": the communication of a recorded job, as a benchmark.\n//\n";
     text += Provenance() + Usage(binary);
-    text += "//           --repeat COUNT       how often, after one repetition that is not counted (20)\n";
-    text += "//           --patience SECONDS   how long nobody may move before it counts as a hang (60)\n";
-    return text + "// Expect    exit code 0: all results were right; the times are printed. 42: it hangs. 3: a wrong result, or something else\n";
+    text +=
+        "//           --repeat COUNT       how often, after one repetition that is not counted "
+        "(20)\n";
+    text +=
+        "//           --patience SECONDS   how long nobody may move before it counts as a hang "
+        "(60)\n";
+    return text +
+           "// Expect    exit code 0: all results were right; the times are printed. 42: it hangs. "
+           "3: a wrong result, or something else\n";
   }
 
   std::string Provenance() const {
     const Origin& origin = schedule_.origin;
-    std::string text = Wrapped("Recorded  ", origin.command.empty() ? origin.source : origin.command);
-    text += Wrapped("          ", Plural(origin.ranks, "rank") + ", " + Plural(origin.operations, "operation") + " of NCCL, " +
-                                      Plural(origin.records, "record") + "; gordian " + origin.gordian_version);
-    text += Wrapped("Here      ", Plural(schedule_.ranks.size(), "rank") + ", " + Plural(CountOperations(schedule_), "operation") +
-                                      (marks_.empty() ? "" : ", " + Plural(marks_.size(), "mark") + " that keep the recorded order"));
+    std::string text =
+        Wrapped("Recorded  ", origin.command.empty() ? origin.source : origin.command);
+    text += Wrapped("          ", Plural(origin.ranks, "rank") + ", " +
+                                      Plural(origin.operations, "operation") + " of NCCL, " +
+                                      Plural(origin.records, "record") + "; gordian " +
+                                      origin.gordian_version);
+    text += Wrapped("Here      ", Plural(schedule_.ranks.size(), "rank") + ", " +
+                                      Plural(CountOperations(schedule_), "operation") +
+                                      (marks_.empty() ? ""
+                                                      : ", " + Plural(marks_.size(), "mark") +
+                                                            " that keep the recorded order"));
     text += Wrapped("Verified  ", options_.verified.empty() ? "not yet" : options_.verified);
     for (const std::string& note : origin.notes) text += Wrapped("Note      ", note);
     return text + "//\n";
   }
 
   std::string Usage(const std::string& binary) const {
-    return "// Build     g++ -std=c++17 -O1 -g -pthread " + options_.file + " -o " + binary + " -I$CUDA_HOME/include -L$CUDA_HOME/lib64 -lnccl -lcudart\n" +
-           "// Run       ./" + binary + "         on as many GPUs as ranks; or on none: gordian run --emulator -- ./" + binary + "\n";
+    return "// Build     g++ -std=c++17 -O1 -g -pthread " + options_.file + " -o " + binary +
+           " -I$CUDA_HOME/include -L$CUDA_HOME/lib64 -lnccl -lcudart\n" + "// Run       ./" +
+           binary + "         on as many GPUs as ranks; or on none: gordian run --emulator -- ./" +
+           binary + "\n";
   }
 
   std::string Includes() const {
     std::string text;
-    for (const char* const header : {"cuda_runtime.h", "nccl.h", "signal.h", "sys/mman.h", "sys/prctl.h", "sys/wait.h", "time.h", "unistd.h",
-                                     "", options_.benchmark ? "algorithm" : nullptr, "atomic", "cstdio", "cstdlib", "cstring", "initializer_list", "thread", "utility", "vector"}) {
+    for (const char* const header :
+         {"cuda_runtime.h", "nccl.h", "signal.h", "sys/mman.h", "sys/prctl.h", "sys/wait.h",
+          "time.h", "unistd.h", "", options_.benchmark ? "algorithm" : nullptr, "atomic", "cstdio",
+          "cstdlib", "cstring", "initializer_list", "thread", "utility", "vector"}) {
       if (header == nullptr) continue;
       text += *header == 0 ? "\n" : "#include <" + std::string(header) + ">\n";
     }
@@ -121,12 +153,14 @@ class Writer {
     size_t threads = 1;
     uint64_t bytes = kLeastBuffer;
     bool windows = false;
-    for (const RankProgram& rank : schedule_.ranks) threads = std::max(threads, rank.threads.size());
+    for (const RankProgram& rank : schedule_.ranks)
+      threads = std::max(threads, rank.threads.size());
     ForEachOp(schedule_, [&](size_t, size_t, const Op& op) {
       windows |= op.kind == OpKind::kWindowRegister;
       if (!IsOperation(op.kind)) return;
       const uint64_t members = schedule_.comms[static_cast<size_t>(op.comm)].members.size();
-      bytes = std::max(bytes, op.count * CxxTypeOf(op).bytes * (HoldsAllShares(op.kind) ? members : 1));
+      bytes =
+          std::max(bytes, op.count * CxxTypeOf(op).bytes * (HoldsAllShares(op.kind) ? members : 1));
     });
     std::string text = "constexpr int kRanks = " + std::to_string(schedule_.ranks.size()) + ";\n";
     text += "constexpr int kThreads = " + std::to_string(threads) + ";  // of a rank, at most\n";
@@ -142,8 +176,11 @@ class Writer {
     std::vector<std::pair<std::string, std::vector<int>>> bodies;
     timed_.resize(schedule_.ranks.size());
     for (size_t rank = 0; rank < schedule_.ranks.size(); ++rank) {
-      const std::string body = options_.benchmark ? WriteCxxBenchRank(schedule_, rank, &timed_[rank]) : WriteCxxRank(schedule_, rank, marks_);
-      auto same = std::find_if(bodies.begin(), bodies.end(), [&](const auto& other) { return other.first == body; });
+      const std::string body = options_.benchmark
+                                   ? WriteCxxBenchRank(schedule_, rank, &timed_[rank])
+                                   : WriteCxxRank(schedule_, rank, marks_);
+      auto same = std::find_if(bodies.begin(), bodies.end(),
+                               [&](const auto& other) { return other.first == body; });
       if (same == bodies.end()) same = bodies.insert(bodies.end(), {body, {}});
       same->second.push_back(static_cast<int>(rank));
     }
@@ -157,7 +194,9 @@ class Writer {
         originals.push_back(schedule_.ranks[static_cast<size_t>(rank)].rank);
       }
       const bool renumbered = originals != ranks;
-      text += "\n" + Wrapped("", Names(ranks) + (renumbered ? "; " + Names(originals) + " of the recorded job." : "."));
+      text += "\n" + Wrapped("", Names(ranks) +
+                                     (renumbered ? "; " + Names(originals) + " of the recorded job."
+                                                 : "."));
       text += "void " + name + "(Thread& me) {\n" + body + "}\n";
     }
     return text;
@@ -169,9 +208,11 @@ class Writer {
     text += "};\nconstexpr int kCreator[kComms + 1] = {";  // one more: no array is empty
     for (const Communicator& comm : schedule_.comms) text += std::to_string(Creator(comm)) + ", ";
     text += "-1};  // of unique ids\nconstexpr int kExpectedEnds[kRanks] = {";
-    for (size_t i = 0; i < schedule_.ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ExpectedEnd(schedule_.ranks[i]));
+    for (size_t i = 0; i < schedule_.ranks.size(); ++i)
+      text += (i == 0 ? "" : ", ") + std::to_string(ExpectedEnd(schedule_.ranks[i]));
     text += "};  // exit codes\n\nvoid SetEnvironment() {";
-    for (const auto& [name, value] : schedule_.environment) text += "\n  setenv(" + CxxQuoted(name) + ", " + CxxQuoted(value) + ", 1);";
+    for (const auto& [name, value] : schedule_.environment)
+      text += "\n  setenv(" + CxxQuoted(name) + ", " + CxxQuoted(value) + ", 1);";
     return text + (schedule_.environment.empty() ? "}\n" : "\n}\n");
   }
 
@@ -209,6 +250,8 @@ class Writer {
 
 }  // namespace
 
-std::string WriteCxx(const Schedule& schedule, const CxxOptions& options) { return Writer(schedule, options).Write(); }
+std::string WriteCxx(const Schedule& schedule, const CxxOptions& options) {
+  return Writer(schedule, options).Write();
+}
 
 }  // namespace gordian::replayer

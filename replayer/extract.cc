@@ -22,32 +22,45 @@ namespace gordian::replayer {
 namespace {
 
 // Settings that decide who waits for whom, or which protocol moves the data.
-constexpr std::string_view kSettings[] = {
-    "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING",     "NCCL_ALGO",      "NCCL_BUFFSIZE",
-    "NCCL_CUMEM_ENABLE",           "NCCL_GRAPH_MIXING_SUPPORT", "NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_MAX_NCHANNELS",
-    "NCCL_MIN_NCHANNELS",          "NCCL_NTHREADS",            "NCCL_PROTO",     "NCCL_RUNTIME_CONNECT"};
+constexpr std::string_view kSettings[] = {"CUDA_DEVICE_MAX_CONNECTIONS",
+                                          "CUDA_LAUNCH_BLOCKING",
+                                          "NCCL_ALGO",
+                                          "NCCL_BUFFSIZE",
+                                          "NCCL_CUMEM_ENABLE",
+                                          "NCCL_GRAPH_MIXING_SUPPORT",
+                                          "NCCL_LAUNCH_ORDER_IMPLICIT",
+                                          "NCCL_MAX_NCHANNELS",
+                                          "NCCL_MIN_NCHANNELS",
+                                          "NCCL_NTHREADS",
+                                          "NCCL_PROTO",
+                                          "NCCL_RUNTIME_CONNECT"};
 
 // What an emulated machine was like; real ones do not know of these.
 constexpr std::string_view kMachine[] = {"GORDIAN_EMU_P2P_BUFFER", "GORDIAN_EMU_SMS"};
 
 class Reading {
  public:
-  explicit Reading(const ExtractOptions& options) : model_(options.model), wanted_steps_(options.steps), events_(&model_) {
-    events_.Tell([](const graph::ProcessInfo&) {}, [this](const graph::CallRecord& record) { recording_.OnRecord(record); });
+  explicit Reading(const ExtractOptions& options)
+      : model_(options.model), wanted_steps_(options.steps), events_(&model_) {
+    events_.Tell([](const graph::ProcessInfo&) {},
+                 [this](const graph::CallRecord& record) { recording_.OnRecord(record); });
   }
 
-  // Facts are fed up to the last round at which the job was as the verdict says. Once there is trouble, the end
-  // of a process is what somebody made of it: it says nothing about what was stuck.
+  // Facts are fed up to the last round at which the job was as the verdict says. Once there is
+  // trouble, the end of a process is what somebody made of it: it says nothing about what was
+  // stuck.
   void OnEvent(const v1::Event& event) {
     switch (event.event_case()) {
       case v1::Event::kModule:
         sites_.OnModule(event.module());
         break;
       case v1::Event::kProcessStarted:
-        for (const std::string& setting : event.process_started().settings()) NoteSetting(setting, kSettings);
+        for (const std::string& setting : event.process_started().settings())
+          NoteSetting(setting, kSettings);
         break;
       case v1::Event::kJobEnded:
-        ended_well_ = !event.job_ended().killed_by_gordian() && event.job_ended().kind() == v1::EXIT_KIND_CODE &&
+        ended_well_ = !event.job_ended().killed_by_gordian() &&
+                      event.job_ended().kind() == v1::EXIT_KIND_CODE &&
                       event.job_ended().exit_value() == 0;
         break;
       default:
@@ -77,7 +90,10 @@ class Reading {
                    .matcher = model_.matcher(),
                    .recording = recording_,
                    .verdict = verdict,
-                   .site = [this](graph::ProcessId id, uint64_t site) { return site == 0 ? "" : sites_.Describe({id, site}); },
+                   .site =
+                       [this](graph::ProcessId id, uint64_t site) {
+                         return site == 0 ? "" : sites_.Describe({id, site});
+                       },
                    .symbol = [this](uint16_t call) { return events_.Symbol(call); }};
     if (extracted.refused.empty()) {
       UnfinishedJob job = wanted_steps_ ? StepsOf(facts) : ScheduleUnfinished(facts);
@@ -93,7 +109,8 @@ class Reading {
     for (const std::string& setting : header.environment()) NoteSetting(setting, kMachine);
     for (const auto& [name, values] : settings_) {
       extracted.schedule.environment.emplace_back(name, *values.begin());
-      if (values.size() > 1) origin.notes.push_back(name + " differs between ranks; here all have " + *values.begin());
+      if (values.size() > 1)
+        origin.notes.push_back(name + " differs between ranks; here all have " + *values.begin());
     }
     return extracted;
   }
@@ -117,7 +134,9 @@ class Reading {
   std::vector<std::string> Refusals(const graph::Verdict& verdict) const {
     const graph::Finding& main = verdict.main;
     std::vector<std::string> refused;
-    const auto nothing = [&](const std::string& why) { refused.push_back("nothing hangs in it: " + why); };
+    const auto nothing = [&](const std::string& why) {
+      refused.push_back("nothing hangs in it: " + why);
+    };
     switch (main.verdict) {
       case graph::VerdictKind::kHealthy:
       case graph::VerdictKind::kFinished:
@@ -126,7 +145,9 @@ class Reading {
         nothing(main.summary);
         break;
       case graph::VerdictKind::kStuckKernel:
-        refused.push_back("what hangs is a kernel of the program's own, whose code is not recorded: " + main.summary);
+        refused.push_back(
+            "what hangs is a kernel of the program's own, whose code is not recorded: " +
+            main.summary);
         break;
       default:
         if (ended_well_) nothing("the job came to its end by itself (" + main.summary + ")");
@@ -136,20 +157,23 @@ class Reading {
     return refused;
   }
 
-  // Which way a program goes because of what it has read is not in the trace: a replay goes the way that it went.
+  // Which way a program goes because of what it has read is not in the trace: a replay goes the way
+  // that it went.
   static void NoteReads(const JobFacts& facts, Origin* origin) {
     size_t reads = 0;
     std::string site;
     for (const auto& [id, process] : facts.recording.processes()) {
       for (const RecordedCall& call : process.calls) {
-        if (call.wait != graph::WaitKind::kCopy && call.wait != graph::WaitKind::kAsyncCopy) continue;
+        if (call.wait != graph::WaitKind::kCopy && call.wait != graph::WaitKind::kAsyncCopy)
+          continue;
         if (++reads == 1) site = facts.site(id, call.site);
       }
     }
     if (reads == 0) return;
-    origin->notes.push_back("the job waited for " + std::to_string(reads) + (reads == 1 ? " copy" : " copies") + " between host and device" +
-                            (site.empty() ? "" : ", first at " + site) +
-                            "; what its program did because of what it read is here as it was, not decided anew");
+    origin->notes.push_back(
+        "the job waited for " + std::to_string(reads) + (reads == 1 ? " copy" : " copies") +
+        " between host and device" + (site.empty() ? "" : ", first at " + site) +
+        "; what its program did because of what it read is here as it was, not decided anew");
   }
 
   static std::vector<std::string> Losses(const graph::Verdict& verdict) {
@@ -160,9 +184,11 @@ class Reading {
 
   UnfinishedJob StepsOf(const JobFacts& facts) const {
     const JobSteps steps = FindSteps(facts, *wanted_steps_);
-    if (!steps.calls.refused.empty()) return {.schedule = {}, .refused = {steps.calls.refused.begin(), steps.calls.refused.end()}};
+    if (!steps.calls.refused.empty())
+      return {.schedule = {}, .refused = {steps.calls.refused.begin(), steps.calls.refused.end()}};
     UnfinishedJob job = ScheduleCalls(facts, steps.calls);
-    job.schedule.origin.notes.insert(job.schedule.origin.notes.begin(), steps.notes.begin(), steps.notes.end());
+    job.schedule.origin.notes.insert(job.schedule.origin.notes.begin(), steps.notes.begin(),
+                                     steps.notes.end());
     return job;
   }
 
@@ -182,7 +208,8 @@ class Reading {
 StatusOr<Extracted> Extract(const std::string& path, const ExtractOptions& options) {
   struct stat about {};
   const bool folder = stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode);
-  StatusOr<std::unique_ptr<TraceReader>> reader = TraceReader::Open(folder ? path + "/trace.gtrace" : path);
+  StatusOr<std::unique_ptr<TraceReader>> reader =
+      TraceReader::Open(folder ? path + "/trace.gtrace" : path);
   GORDIAN_RETURN_IF_ERROR(reader.status());
   Reading reading(options);
   google::protobuf::Arena arena;  // thousands of small messages, all gone with their chunk
@@ -193,7 +220,8 @@ StatusOr<Extracted> Extract(const std::string& path, const ExtractOptions& optio
     for (const v1::Event& event : chunk->events()) reading.OnEvent(event);
   }
   Extracted extracted = reading.Finish((*reader)->header());
-  extracted.schedule.origin.source = path.substr(path.find_last_of('/') == std::string::npos ? 0 : path.find_last_of('/') + 1);
+  extracted.schedule.origin.source =
+      path.substr(path.find_last_of('/') == std::string::npos ? 0 : path.find_last_of('/') + 1);
   if ((*reader)->ending() != TraceReader::Ending::kComplete) {
     extracted.schedule.origin.notes.push_back("the trace is " + (*reader)->Describe());
   }

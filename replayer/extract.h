@@ -1,5 +1,6 @@
-// From what was recorded of a job to a schedule: the trace is read once, the wait model says what is
-// unfinished at its last round, and unfinished.h makes a schedule of that. Or, of a job that did not hang, of its steps (steps.h).
+// From what was recorded of a job to a schedule: the trace is read once, the wait model says what
+// is unfinished at its last round, and unfinished.h makes a schedule of that. Or, of a job that did
+// not hang, of its steps (steps.h).
 #ifndef GORDIAN_REPLAYER_EXTRACT_H_
 #define GORDIAN_REPLAYER_EXTRACT_H_
 

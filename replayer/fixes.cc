@@ -11,7 +11,8 @@
 namespace gordian::replayer {
 namespace {
 
-// Names an operation at all its members: communicator, source and destination (-1 of collectives), which one.
+// Names an operation at all its members: communicator, source and destination (-1 of collectives),
+// which one.
 using Key = std::tuple<int, int, int, size_t>;
 
 class Keys {
@@ -37,7 +38,8 @@ class Keys {
   std::map<std::tuple<int, int, int, int>, size_t> counts_;
 };
 
-// One thread of each rank calls, nothing out of graphs or in groups: then the order of calls is the program's.
+// One thread of each rank calls, nothing out of graphs or in groups: then the order of calls is the
+// program's.
 bool Plain(const Schedule& schedule) {
   for (const RankProgram& rank : schedule.ranks) {
     size_t calling = 0;
@@ -75,7 +77,8 @@ std::optional<Schedule> OneOrder(const Schedule& schedule) {
   // The rank with most of them first, then the others' own.
   std::vector<size_t> by_length(calls.size());
   for (size_t r = 0; r < by_length.size(); ++r) by_length[r] = r;
-  std::stable_sort(by_length.begin(), by_length.end(), [&](size_t a, size_t b) { return calls[a].size() > calls[b].size(); });
+  std::stable_sort(by_length.begin(), by_length.end(),
+                   [&](size_t a, size_t b) { return calls[a].size() > calls[b].size(); });
   std::map<Key, size_t> place;
   for (const size_t r : by_length) {
     for (const auto& [key, op] : calls[r]) place.emplace(key, place.size());
@@ -84,10 +87,13 @@ std::optional<Schedule> OneOrder(const Schedule& schedule) {
   for (auto& own : calls) {
     std::vector<std::pair<size_t, Op>> ordered;
     for (const auto& [key, op] : own) ordered.emplace_back(place.at(key), *op);
-    const bool in_order = std::is_sorted(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    const bool in_order =
+        std::is_sorted(ordered.begin(), ordered.end(),
+                       [](const auto& a, const auto& b) { return a.first < b.first; });
     if (in_order) continue;
     changed = true;
-    std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::stable_sort(ordered.begin(), ordered.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
     for (size_t i = 0; i < own.size(); ++i) *own[i].second = std::move(ordered[i].second);
   }
   return changed ? std::optional(std::move(fixed)) : std::nullopt;
@@ -99,19 +105,25 @@ std::optional<Schedule> Hoisted(const Schedule& schedule) {
   for (RankProgram& rank : fixed.ranks) {
     for (ThreadProgram& thread : rank.threads) {
       size_t end = thread.ops.size();  // behind the last operation, and the group that it is in
-      while (end > 0 && !IsOperation(thread.ops[end - 1].kind) && thread.ops[end - 1].kind != OpKind::kGroupEnd) --end;
+      while (end > 0 && !IsOperation(thread.ops[end - 1].kind) &&
+             thread.ops[end - 1].kind != OpKind::kGroupEnd)
+        --end;
       const auto waits = [](const Op& op) { return IsHostWait(op.kind); };
-      changed |= std::any_of(thread.ops.begin(), thread.ops.begin() + static_cast<std::ptrdiff_t>(end), waits);
-      std::stable_partition(thread.ops.begin(), thread.ops.begin() + static_cast<std::ptrdiff_t>(end),
+      changed |= std::any_of(thread.ops.begin(),
+                             thread.ops.begin() + static_cast<std::ptrdiff_t>(end), waits);
+      std::stable_partition(thread.ops.begin(),
+                            thread.ops.begin() + static_cast<std::ptrdiff_t>(end),
                             [&](const Op& op) { return !waits(op); });
     }
   }
   return changed ? std::optional(std::move(fixed)) : std::nullopt;
 }
 
-// NCCL makes one kernel of a communicator's operations in one group: each member has to have the same in it.
+// NCCL makes one kernel of a communicator's operations in one group: each member has to have the
+// same in it.
 bool SameGroups(const Schedule& schedule) {
-  std::map<int, std::map<size_t, std::map<size_t, size_t>>> calls;  // by communicator, rank and group: how many
+  std::map<int, std::map<size_t, std::map<size_t, size_t>>>
+      calls;  // by communicator, rank and group: how many
   size_t group = 0;
   ForEachOp(schedule, [&](size_t rank, size_t, const Op& op) {
     if (!op.in_group || op.kind == OpKind::kGroupStart) ++group;
@@ -124,7 +136,8 @@ bool SameGroups(const Schedule& schedule) {
   };
   return std::all_of(calls.begin(), calls.end(), [&](const auto& comm) {
     const std::vector<size_t> first = sizes(comm.second.begin()->second);
-    return std::all_of(comm.second.begin(), comm.second.end(), [&](const auto& rank) { return sizes(rank.second) == first; });
+    return std::all_of(comm.second.begin(), comm.second.end(),
+                       [&](const auto& rank) { return sizes(rank.second) == first; });
   });
 }
 
@@ -137,7 +150,9 @@ std::optional<Schedule> Grouped(const Schedule& schedule) {
       std::vector<Op> ops;
       for (size_t i = 0; i < thread.ops.size();) {
         size_t end = i;
-        while (end < thread.ops.size() && IsOperation(thread.ops[end].kind) && !thread.ops[end].in_group && !thread.ops[end].captured) ++end;
+        while (end < thread.ops.size() && IsOperation(thread.ops[end].kind) &&
+               !thread.ops[end].in_group && !thread.ops[end].captured)
+          ++end;
         const bool group = end - i > 1;
         const auto bracket = [&](OpKind kind) {
           Op op;
@@ -177,7 +192,8 @@ std::optional<Schedule> Implicit(const Schedule& schedule) {
 bool Ends(const Schedule& schedule) {
   std::vector<Turns> turns = {kFirstFirst, Turns{1}};
   for (size_t r = 0; r < schedule.ranks.size(); ++r) turns.push_back(LastThreadFirst(r));
-  return std::none_of(turns.begin(), turns.end(), [&](Turns t) { return RunModel(schedule, t).hangs; });
+  return std::none_of(turns.begin(), turns.end(),
+                      [&](Turns t) { return RunModel(schedule, t).hangs; });
 }
 
 }  // namespace
@@ -191,9 +207,14 @@ std::vector<Fix> ProposeFixes(const Schedule& schedule) {
     fixes.push_back({name, what, std::move(*fixed)});
   };
   propose("order", "every rank makes the operations in one order", OneOrder(schedule));
-  propose("hoisted", "waits of the host come after all operations of their thread", Hoisted(schedule));
-  propose("grouped", "operations with nothing between them are one group (ncclGroupStart, ncclGroupEnd)", Grouped(schedule));
-  propose("implicit", "NCCL_LAUNCH_ORDER_IMPLICIT=1: NCCL orders what one process launches on one device", Implicit(schedule));
+  propose("hoisted", "waits of the host come after all operations of their thread",
+          Hoisted(schedule));
+  propose("grouped",
+          "operations with nothing between them are one group (ncclGroupStart, ncclGroupEnd)",
+          Grouped(schedule));
+  propose("implicit",
+          "NCCL_LAUNCH_ORDER_IMPLICIT=1: NCCL orders what one process launches on one device",
+          Implicit(schedule));
   return fixes;
 }
 

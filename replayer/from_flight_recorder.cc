@@ -66,7 +66,8 @@ constexpr Known kKnown[] = {
 constexpr std::string_view kEndOfBatch = "coalesced";
 
 const Known* Find(const std::string& name) {
-  const auto found = std::find_if(std::begin(kKnown), std::end(kKnown), [&](const Known& known) { return known.name == name; });
+  const auto found = std::find_if(std::begin(kKnown), std::end(kKnown),
+                                  [&](const Known& known) { return known.name == name; });
   return found == std::end(kKnown) ? nullptr : found;
 }
 
@@ -75,18 +76,22 @@ struct Type {
   uint8_t nccl;           // ncclDataType_t
   uint64_t bytes;
 };
-constexpr Type kTypes[] = {{"Char", 0, 1},     {"Byte", 1, 1},          {"Bool", 1, 1},   {"Int", 2, 4},
-                           {"Long", 4, 8},     {"Half", 6, 2},          {"Float", 7, 4},  {"Double", 8, 8},
-                           {"BFloat16", 9, 2}, {"Float8_e4m3fn", 10, 1}, {"Float8_e5m2", 11, 1}};
+constexpr Type kTypes[] = {
+    {"Char", 0, 1},     {"Byte", 1, 1},           {"Bool", 1, 1},        {"Int", 2, 4},
+    {"Long", 4, 8},     {"Half", 6, 2},           {"Float", 7, 4},       {"Double", 8, 8},
+    {"BFloat16", 9, 2}, {"Float8_e4m3fn", 10, 1}, {"Float8_e5m2", 11, 1}};
 
 const Type* TypeOf(const std::string& name) {
-  const auto found = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const Type& type) { return type.name == name; });
+  const auto found = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                  [&](const Type& type) { return type.name == name; });
   return found == std::end(kTypes) ? nullptr : found;
 }
 
 bool Scatters(OpKind kind) { return kind == OpKind::kBroadcast || kind == OpKind::kScatter; }
 
-std::string Plural(size_t count, const std::string& what) { return std::to_string(count) + " " + what + (count == 1 ? "" : "s"); }
+std::string Plural(size_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
 
 // Calls of one rank that go to NCCL together: one, or those of a batch.
 struct Unit {
@@ -94,7 +99,8 @@ struct Unit {
   bool batch = false;
 };
 
-// Where operations are queued up behind each other: a communicator, and at each of its members a stream.
+// Where operations are queued up behind each other: a communicator, and at each of its members a
+// stream.
 struct Queue {
   std::string group;
   int low = -1, high = -1;  // ranks of a pair; -1: the whole group's
@@ -138,9 +144,10 @@ class FlightSchedule {
   }
   bool Mismatch() const { return verdict_.main.verdict == graph::VerdictKind::kMismatch; }
 
-  // An operation that a rank has open and whose other side is through with it is over, and its dump does not know:
-  // of a collective nobody is done before all have begun, but for those with a root. Where both ends of a pair count by
-  // themselves nothing is known, and what is open at both is the same from the first on.
+  // An operation that a rank has open and whose other side is through with it is over, and its dump
+  // does not know: of a collective nobody is done before all have begun, but for those with a root.
+  // Where both ends of a pair count by themselves nothing is known, and what is open at both is the
+  // same from the first on.
   bool IsOver(int number, const FlightOperation& operation, OpKind kind) const {
     bool done = false, owed = false;
     if (operation.p2p && !calls_.InLockstep(operation.group)) return false;
@@ -160,7 +167,8 @@ class FlightSchedule {
     for (const FlightEntry& entry : rank.dump->entries) {
       const FlightEntry* const before = std::exchange(last, &entry);
       if (entry.completed) continue;
-      const bool together = before != nullptr && before->group == entry.group && before->p2p == entry.p2p && before->sequence == entry.sequence;
+      const bool together = before != nullptr && before->group == entry.group &&
+                            before->p2p == entry.p2p && before->sequence == entry.sequence;
       if (entry.operation == kEndOfBatch) {
         if (together && !units.empty() && units.back().calls.back().first == before) {
           units.back().batch = true;
@@ -197,8 +205,8 @@ class FlightSchedule {
     AddDone(number);
   }
 
-  // What this rank is through with and others wait in all the same: roots are done early, and a dump has room for so many.
-  // Its place among the rank's calls is not known: in front.
+  // What this rank is through with and others wait in all the same: roots are done early, and a
+  // dump has room for so many. Its place among the rank's calls is not known: in front.
   void AddDone(int number) {
     std::vector<Unit> front;
     for (const FlightOperation& operation : calls_.operations()) {
@@ -209,32 +217,38 @@ class FlightSchedule {
       const FlightEntry* const entry = calls_.AnyEntry(operation);
       const Known* const known = entry == nullptr ? nullptr : Find(entry->operation);
       const bool member = std::find(members.begin(), members.end(), number) != members.end();
-      const bool open = std::any_of(members.begin(), members.end(), [&](int m) { return calls_.At(m, operation) == Made::kOpen; });
+      const bool open = std::any_of(members.begin(), members.end(),
+                                    [&](int m) { return calls_.At(m, operation) == Made::kOpen; });
       if (!member || !open || known == nullptr || IsOver(-1, operation, known->kind)) continue;
       front.push_back({{{entry, operation}}, false});
-      notes_.insert("a call that a rank has made and its dump no longer holds is made in front of its others, with another member's arguments");
+      notes_.insert(
+          "a call that a rank has made and its dump no longer holds is made in front of its "
+          "others, with another member's arguments");
     }
     std::vector<Unit>& units = units_[number];
     units.insert(units.begin(), front.begin(), front.end());
   }
 
-  // What is open although all its members have called it, and nothing before it in its group holds it up, stands behind
-  // something else. Then all calls of a rank are taken to be synchronous.
+  // What is open although all its members have called it, and nothing before it in its group holds
+  // it up, stands behind something else. Then all calls of a rank are taken to be synchronous.
   void ChooseOrder() {
     stuck_ = calls_.Stuck(FlightCalls::Order::kGroup);
     size_t unexplained = 0;
     for (const auto& [number, units] : units_) {
       for (const Unit& unit : units) {
         for (const auto& [entry, operation] : unit.calls) {
-          unexplained += calls_.At(number, operation) == Made::kOpen && !stuck_.contains({number, operation});
+          unexplained +=
+              calls_.At(number, operation) == Made::kOpen && !stuck_.contains({number, operation});
         }
       }
     }
     chained_ = unexplained > 0;
     if (!chained_) return;
     stuck_ = calls_.Stuck(FlightCalls::Order::kCalls);
-    guesses_.push_back("each operation waits for those that its rank has called before, as PyTorch's synchronous calls do: " +
-                       Plural(unexplained, "operation") + " would not be open otherwise");
+    guesses_.push_back(
+        "each operation waits for those that its rank has called before, as PyTorch's synchronous "
+        "calls do: " +
+        Plural(unexplained, "operation") + " would not be open otherwise");
   }
 
   Queue QueueOf(const Unit& unit) const {
@@ -257,7 +271,9 @@ class FlightSchedule {
       for (const Unit& unit : units) {
         const int64_t sequence = unit.calls.front().second.sequence;
         for (const auto& [entry, operation] : unit.calls) {
-          if (const OpKind kind = Find(entry->operation)->kind; IsTransfer(kind) || IsPairwise(kind)) pairwise_.insert(QueueOf(unit));
+          if (const OpKind kind = Find(entry->operation)->kind;
+              IsTransfer(kind) || IsPairwise(kind))
+            pairwise_.insert(QueueOf(unit));
         }
         const auto [found, added] = queues.try_emplace(QueueOf(unit), sequence);
         found->second = std::min(found->second, sequence);
@@ -266,7 +282,9 @@ class FlightSchedule {
     std::set<int> numbers;
     for (const auto& [queue, sequence] : queues) {
       const std::vector<int> members = MembersOf(queue);
-      if (members.empty()) refused_.insert("the dumps do not say who the members of group " + queue.group.substr(0, queue.group.find('/')) + " are");
+      if (members.empty())
+        refused_.insert("the dumps do not say who the members of group " +
+                        queue.group.substr(0, queue.group.find('/')) + " are");
       numbers.insert(members.begin(), members.end());
     }
     for (const int number : numbers) {
@@ -282,12 +300,14 @@ class FlightSchedule {
       if (group == calls_.groups().end()) continue;  // refused above
       std::string name = Described(group->second);
       if (described_.at(name) > 1) name += "_" + Identifier("pg" + group->second.name);
-      if (queue.low >= 0) name += "_" + std::to_string(queue.low) + "_" + std::to_string(queue.high);
+      if (queue.low >= 0)
+        name += "_" + std::to_string(queue.low) + "_" + std::to_string(queue.high);
       comm.name = names_of_comms_.Take(name);
       comm.label = group->second.description;
       for (const int member : MembersOf(queue)) comm.members.push_back(place_of_.at(member));
       comm.ready = true;
-      // The first operation of a group has number 1; what came before this one has connected the members.
+      // The first operation of a group has number 1; what came before this one has connected the
+      // members.
       comm.connected = sequence > 1 && queue.low < 0;
       if (sequence > 1 && (queue.low >= 0 || pairwise_.contains(queue))) {
         const int size = static_cast<int>(comm.members.size());
@@ -319,9 +339,13 @@ class FlightSchedule {
     for (const Unit& unit : units_[number]) {
       const auto comm = comm_of_.find(QueueOf(unit));
       if (comm == comm_of_.end()) continue;
-      const auto [queue, added] = streams.try_emplace(comm->second, static_cast<int>(streams.size()));
+      const auto [queue, added] =
+          streams.try_emplace(comm->second, static_cast<int>(streams.size()));
       const int stream = queue->second;
-      if (added) program.streams.push_back({.name = "s" + std::to_string(streams.size()), .kind = StreamKind::kNonBlocking, .device = 0});
+      if (added)
+        program.streams.push_back({.name = "s" + std::to_string(streams.size()),
+                                   .kind = StreamKind::kNonBlocking,
+                                   .device = 0});
       if (chained_ && last_stream >= 0 && last_stream != stream) {
         Op record = NewOp(OpKind::kEventRecord), wait = NewOp(OpKind::kStreamWaitEvent);
         record.stream = last_stream;
@@ -342,8 +366,8 @@ class FlightSchedule {
       }
       if (unit.batch) ops.push_back(NewOp(OpKind::kGroupEnd));
     }
-    // Who waits for nothing has gone on in the job, to where the dumps do not see; at its end others would be told
-    // that it has ended.
+    // Who waits for nothing has gone on in the job, to where the dumps do not see; at its end
+    // others would be told that it has ended.
     if (waits || (Mismatch() && !ops.empty())) return;
     ops.push_back(NewOp(OpKind::kSleep));
     ops.back().witness = true;
@@ -359,7 +383,9 @@ class FlightSchedule {
     op.symbol = entry.operation;
     const Type* type = TypeOf(entry.type);
     if (type == nullptr) {
-      notes_.insert((entry.type.empty() ? "elements without a type" : "elements of type " + entry.type) + " are replayed as bytes");
+      notes_.insert(
+          (entry.type.empty() ? "elements without a type" : "elements of type " + entry.type) +
+          " are replayed as bytes");
       type = TypeOf("Byte");
     }
     op.datatype = type->nccl;
@@ -370,12 +396,14 @@ class FlightSchedule {
     if (IsTransfer(known.kind)) {
       const std::vector<int>& places = schedule_.comms[static_cast<size_t>(comm)].members;
       const int peer = operation.low == number ? operation.high : operation.low;
-      op.root_or_peer = static_cast<int>(std::find(places.begin(), places.end(), place_of_.at(peer)) - places.begin());
+      op.root_or_peer = static_cast<int>(
+          std::find(places.begin(), places.end(), place_of_.at(peer)) - places.begin());
     }
     return op;
   }
 
-  uint64_t Count(const Known& known, const FlightEntry& entry, const FlightOperation& operation, const Type& type, size_t members) {
+  uint64_t Count(const Known& known, const FlightEntry& entry, const FlightOperation& operation,
+                 const Type& type, size_t members) {
     int64_t elements = known.counted == Counted::kOutput ? entry.elements_out : entry.elements_in;
     if (known.counted == Counted::kInputOfEach) {
       // Each member has splits of its own, and the same count is wanted of all.
@@ -383,17 +411,20 @@ class FlightSchedule {
         const auto rank = calls_.ranks().find(member);
         if (rank == calls_.ranks().end()) continue;
         const auto other = rank->second.entries.find(operation);
-        if (other != rank->second.entries.end()) elements = std::min(elements, other->second->elements_in);
+        if (other != rank->second.entries.end())
+          elements = std::min(elements, other->second->elements_in);
       }
       elements = std::max<int64_t>(elements / static_cast<int64_t>(members), elements < 0 ? -1 : 1);
-      notes_.insert("all-to-alls are replayed with equal splits; those of the job are not in the dumps");
+      notes_.insert(
+          "all-to-alls are replayed with equal splits; those of the job are not in the dumps");
     }
     if (elements < 0) {
       notes_.insert("a size that a dump does not tell is replayed as one element");
       elements = 1;
     }
-    const bool wide = known.kind == OpKind::kAllGather || known.kind == OpKind::kReduceScatter || known.kind == OpKind::kAllToAll ||
-                      known.kind == OpKind::kGather || known.kind == OpKind::kScatter;
+    const bool wide = known.kind == OpKind::kAllGather || known.kind == OpKind::kReduceScatter ||
+                      known.kind == OpKind::kAllToAll || known.kind == OpKind::kGather ||
+                      known.kind == OpKind::kScatter;
     const uint64_t most = kMostBytes / type.bytes / (wide ? members : 1);
     if (static_cast<uint64_t>(elements) > most) {
       notes_.insert("sizes above 16 MiB are cut to that: they move in the same way");
@@ -402,8 +433,8 @@ class FlightSchedule {
     return static_cast<uint64_t>(elements);
   }
 
-  // Everybody who has it open waits, in the job, for one that has not called it: where data comes from the root, that one
-  // is the root; where it goes there, one that waits is.
+  // Everybody who has it open waits, in the job, for one that has not called it: where data comes
+  // from the root, that one is the root; where it goes there, one that waits is.
   int Root(const FlightOperation& operation, OpKind kind) {
     const std::vector<int> members = calls_.Members(operation);
     roots_guessed_ = true;
@@ -416,12 +447,15 @@ class FlightSchedule {
     return 0;
   }
 
-  // What the main finding names: the edges of its circle, or the first operation that somebody has not joined.
+  // What the main finding names: the edges of its circle, or the first operation that somebody has
+  // not joined.
   void MarkWitness() {
     const graph::Finding& main = verdict_.main;
     std::set<std::tuple<int, graph::CommUid, int64_t>> named;  // rank -1: every member's
-    for (const graph::WaitEdge& edge : main.cycle) named.emplace(edge.rank, edge.comm, edge.sequence);
-    if (main.cycle.empty() && !main.operations.empty()) named.emplace(-1, main.operations[0].comm, main.operations[0].sequence);
+    for (const graph::WaitEdge& edge : main.cycle)
+      named.emplace(edge.rank, edge.comm, edge.sequence);
+    if (main.cycle.empty() && !main.operations.empty())
+      named.emplace(-1, main.operations[0].comm, main.operations[0].sequence);
     for (RankProgram& program : schedule_.ranks) {
       std::vector<Op>& ops = program.threads[0].ops;
       size_t first = ops.size(), last = 0;
@@ -429,7 +463,8 @@ class FlightSchedule {
         const auto of = operation_of_.find(ops[i].id);
         if (of == operation_of_.end()) continue;
         const graph::CommUid comm = std::hash<std::string>{}(of->second.group);
-        ops[i].witness = named.contains({-1, comm, of->second.sequence}) || named.contains({program.rank, comm, of->second.sequence});
+        ops[i].witness = named.contains({-1, comm, of->second.sequence}) ||
+                         named.contains({program.rank, comm, of->second.sequence});
         if (!ops[i].witness) continue;
         first = std::min(first, i);
         last = i;
@@ -453,24 +488,35 @@ class FlightSchedule {
     origin.operations = calls_.entries();
     origin.records = calls_.entries();
     std::vector<std::string>& notes = origin.notes;
-    notes.push_back("made of Flight Recorder dumps, which hold no streams, events or host waits: no more than suspected");
-    notes.push_back("guessed: a stream for each process group, and for each pair of single sends and receives, as PyTorch has them; "
-                    "one thread a rank, which waits for the device behind its last call");
+    notes.push_back(
+        "made of Flight Recorder dumps, which hold no streams, events or host waits: no more than "
+        "suspected");
+    notes.push_back(
+        "guessed: a stream for each process group, and for each pair of single sends and receives, "
+        "as PyTorch has them; "
+        "one thread a rank, which waits for the device behind its last call");
     for (const std::string& guess : guesses_) notes.push_back("guessed: " + guess);
-    if (roots_guessed_) notes.push_back("guessed: roots, such that who waits in the dumps waits here");
+    if (roots_guessed_)
+      notes.push_back("guessed: roots, such that who waits in the dumps waits here");
     if (!sleeping_.empty()) {
-      notes.push_back("guessed: " + graph::RankList(sleeping_) + (sleeping_.size() == 1 ? " is" : " are") +
-                      " in code of the program's own and " + (sleeping_.size() == 1 ? "calls" : "call") + " nothing more");
+      notes.push_back("guessed: " + graph::RankList(sleeping_) +
+                      (sleeping_.size() == 1 ? " is" : " are") +
+                      " in code of the program's own and " +
+                      (sleeping_.size() == 1 ? "calls" : "call") + " nothing more");
     }
-    if (!no_dump_.empty()) notes.push_back("guessed: " + graph::RankList(no_dump_) + " left no dump, and is taken to have called nothing");
+    if (!no_dump_.empty())
+      notes.push_back("guessed: " + graph::RankList(no_dump_) +
+                      " left no dump, and is taken to have called nothing");
     notes.push_back("every reduction is a sum; the dumps do not say");
     notes.insert(notes.end(), notes_.begin(), notes_.end());
     if (over_ > 0) {
-      notes.push_back(Plural(over_, "call") + " that a dump holds as open, and that another member has done, " +
+      notes.push_back(Plural(over_, "call") +
+                      " that a dump holds as open, and that another member has done, " +
                       (over_ == 1 ? "is" : "are") + " over and left out");
     }
     if (schedule_.ranks.size() > kUsualDevices) {
-      schedule_.environment.emplace_back("GORDIAN_EMU_DEVICES", std::to_string(schedule_.ranks.size()));
+      schedule_.environment.emplace_back("GORDIAN_EMU_DEVICES",
+                                         std::to_string(schedule_.ranks.size()));
     }
   }
 
@@ -483,8 +529,8 @@ class FlightSchedule {
   bool chained_ = false;
   bool roots_guessed_ = false;
   size_t over_ = 0;
-  std::vector<int> numbers_;       // ranks of the job, by place in Schedule::ranks
-  std::map<int, int> place_of_;    // and back
+  std::vector<int> numbers_;     // ranks of the job, by place in Schedule::ranks
+  std::map<int, int> place_of_;  // and back
   std::map<Queue, int> comm_of_;
   std::set<Queue> pairwise_;  // that have operations between pairs
   std::map<OpId, FlightOperation> operation_of_;
@@ -498,13 +544,15 @@ class FlightSchedule {
 
 }  // namespace
 
-Extracted ScheduleFlightDumps(const std::vector<importers::FlightDump>& dumps, const std::string& source) {
+Extracted ScheduleFlightDumps(const std::vector<importers::FlightDump>& dumps,
+                              const std::string& source) {
   return FlightSchedule(dumps, source).Run();
 }
 
 bool IsHangOfDumps(const Signature& told, const Signature& of_dumps) {
   if (told.verdict == of_dumps.verdict) return true;
-  return of_dumps.verdict == graph::Name(graph::VerdictKind::kRankNotJoined) && told.verdict == graph::Name(graph::VerdictKind::kHostBlocked);
+  return of_dumps.verdict == graph::Name(graph::VerdictKind::kRankNotJoined) &&
+         told.verdict == graph::Name(graph::VerdictKind::kHostBlocked);
 }
 
 }  // namespace gordian::replayer

@@ -7,8 +7,9 @@
 
 namespace gordian::replayer {
 
-// What of it C++ and Python take as an identifier, in lower case: "dp", "tensor_parallel", "comm_3".
-// Nothing of it: "comm". Keywords and what generated programs use themselves get a trailing "_".
+// What of it C++ and Python take as an identifier, in lower case: "dp", "tensor_parallel",
+// "comm_3". Nothing of it: "comm". Keywords and what generated programs use themselves get a
+// trailing "_".
 std::string Identifier(const std::string& name);
 
 // Gives names out once.

@@ -15,8 +15,8 @@ namespace {
 // The call that a thread stands in, and that is left there.
 bool IsStand(const Op& op) { return (op.unfinished && IsHostWait(op.kind)) || EndsThread(op.kind); }
 
-// Other orders in which threads may come, as far as ranks have several: all the other way round; one rank's alone; all
-// but one rank's.
+// Other orders in which threads may come, as far as ranks have several: all the other way round;
+// one rank's alone; all but one rank's.
 std::vector<Turns> OtherOrders(const Schedule& schedule) {
   constexpr size_t kMostRanks = 8;
   std::vector<Turns> orders;
@@ -31,7 +31,8 @@ std::vector<Turns> OtherOrders(const Schedule& schedule) {
 
 class Minimizer {
  public:
-  Minimizer(const Schedule& schedule, const MinimizeOptions& options) : original_(schedule), options_(options), best_(schedule) {}
+  Minimizer(const Schedule& schedule, const MinimizeOptions& options)
+      : original_(schedule), options_(options), best_(schedule) {}
 
   MinimizeReport Run() {
     MinimizeReport& report = report_;
@@ -40,7 +41,8 @@ class Minimizer {
     report.calls_before = CountCalls(original_);
     goal_ = RunModel(original_);
     if (!goal_.hangs) {
-      report.refused = "it does not hang: " + goal_.signature.verdict + (goal_.summary.empty() ? "" : " (" + goal_.summary + ")");
+      report.refused = "it does not hang: " + goal_.signature.verdict +
+                       (goal_.summary.empty() ? "" : " (" + goal_.summary + ")");
       return std::move(report_);
     }
     stood_.insert(goal_.standing.begin(), goal_.standing.end());
@@ -64,29 +66,36 @@ class Minimizer {
 
   bool SameInOtherOrders(const Schedule& candidate) const {
     const std::vector<Turns> orders = OtherOrders(candidate);
-    return std::all_of(orders.begin(), orders.end(), [&](Turns turns) { return Same(candidate, turns); });
+    return std::all_of(orders.begin(), orders.end(),
+                       [&](Turns turns) { return Same(candidate, turns); });
   }
 
   bool Same(const Schedule& candidate, Turns turns) const {
     const ModelRun run = RunModel(candidate, turns);
-    if (!run.hangs || run.check != goal_.check || !(run.signature == goal_.signature) || run.because != goal_.because) return false;
+    if (!run.hangs || run.check != goal_.check || !(run.signature == goal_.signature) ||
+        run.because != goal_.because)
+      return false;
     bool stands = true;
     ForEachOp(candidate, [&](size_t, size_t, const Op& op) {
-      if (op.unfinished && stood_.contains(op.id)) stands &= std::binary_search(run.standing.begin(), run.standing.end(), op.id);
+      if (op.unfinished && stood_.contains(op.id))
+        stands &= std::binary_search(run.standing.begin(), run.standing.end(), op.id);
     });
     return stands;
   }
 
   bool Try(const Schedule& candidate) {
     if (stopped_) return false;
-    const MinimizeProgress progress{step_, report_.candidates, report_.confirmations, best_.ranks.size(), CountOperations(best_)};
-    if (report_.candidates >= options_.max_candidates || (options_.progress && !options_.progress(progress))) {
+    const MinimizeProgress progress{step_, report_.candidates, report_.confirmations,
+                                    best_.ranks.size(), CountOperations(best_)};
+    if (report_.candidates >= options_.max_candidates ||
+        (options_.progress && !options_.progress(progress))) {
       stopped_ = true;
       return false;
     }
     ++report_.candidates;
     if (candidate == best_ || candidate.ranks.empty() || !Check(candidate).empty()) return false;
-    if (!Same(candidate, kFirstFirst) || (same_in_any_order_ && !SameInOtherOrders(candidate))) return false;
+    if (!Same(candidate, kFirstFirst) || (same_in_any_order_ && !SameInOtherOrders(candidate)))
+      return false;
     if (confirm_each_ && !Confirms(candidate)) return false;
     best_ = candidate;
     changed_ = true;
@@ -112,7 +121,8 @@ class Minimizer {
     // Tries to keep units[begin, end) alone, or all but these.
     const auto attempt = [&](size_t begin, size_t end, bool keep) {
       std::vector<Unit> gone = removed, left;
-      for (size_t i = 0; i < units.size(); ++i) ((i >= begin && i < end) == keep ? left : gone).push_back(units[i]);
+      for (size_t i = 0; i < units.size(); ++i)
+        ((i >= begin && i < end) == keep ? left : gone).push_back(units[i]);
       if (!Try(cut(base, gone))) return false;
       removed = std::move(gone);
       units = std::move(left);
@@ -125,7 +135,8 @@ class Minimizer {
       bool smaller = false;
       const size_t size = units.size();
       for (const bool keep : {true, false}) {
-        if (keep && parts == size && size > 8) continue;  // one unit alone: the whole is hardly ever in it
+        if (keep && parts == size && size > 8)
+          continue;  // one unit alone: the whole is hardly ever in it
         for (size_t i = 0; i < parts && !smaller; ++i) {
           smaller = attempt(i * size / parts, (i + 1) * size / parts, keep);
           if (smaller) parts = keep ? 2 : std::max<size_t>(parts - 1, 2);
@@ -139,11 +150,12 @@ class Minimizer {
   }
 
   void ReduceOps(const char* step, const std::vector<std::vector<OpId>>& units) {
-    Reduce<std::vector<OpId>>(step, units, [](const Schedule& base, const std::vector<std::vector<OpId>>& removed) {
-      OpSet gone;
-      for (const auto& unit : removed) gone.insert(unit.begin(), unit.end());
-      return WithoutOps(base, gone);
-    });
+    Reduce<std::vector<OpId>>(
+        step, units, [](const Schedule& base, const std::vector<std::vector<OpId>>& removed) {
+          OpSet gone;
+          for (const auto& unit : removed) gone.insert(unit.begin(), unit.end());
+          return WithoutOps(base, gone);
+        });
   }
 
   void Ranks() {
@@ -157,11 +169,14 @@ class Minimizer {
   void Members() {
     std::vector<std::pair<int, int>> members;
     for (size_t comm = 0; comm < best_.comms.size(); ++comm) {
-      for (size_t place = 0; place < best_.comms[comm].members.size(); ++place) members.emplace_back(comm, place);
+      for (size_t place = 0; place < best_.comms[comm].members.size(); ++place)
+        members.emplace_back(comm, place);
     }
-    Reduce<std::pair<int, int>>("members", members, [](const Schedule& base, const std::vector<std::pair<int, int>>& removed) {
-      return WithoutMembers(base, {removed.begin(), removed.end()});
-    });
+    Reduce<std::pair<int, int>>(
+        "members", members,
+        [](const Schedule& base, const std::vector<std::pair<int, int>>& removed) {
+          return WithoutMembers(base, {removed.begin(), removed.end()});
+        });
   }
 
   // Calls by what `key` says of them; those with the same are one unit. Stands are left.
@@ -204,20 +219,27 @@ class Minimizer {
 
   void TakeOut() {
     Ranks();
-    ReduceOps("communicators", UnitsBy([](size_t, size_t, const Op& op) { return std::pair(0, IsStand(op) ? -1 : op.comm); }));
+    ReduceOps("communicators", UnitsBy([](size_t, size_t, const Op& op) {
+                return std::pair(0, IsStand(op) ? -1 : op.comm);
+              }));
     Members();
     ReduceOps("steps", Steps(best_));
     ReduceOps("threads", UnitsBy([&](size_t rank, size_t thread, const Op&) {
-                return std::pair(rank, best_.ranks[rank].threads.size() > 1 ? static_cast<int>(thread) : -1);
+                return std::pair(
+                    rank, best_.ranks[rank].threads.size() > 1 ? static_cast<int>(thread) : -1);
               }));
-    ReduceOps("events", UnitsBy([](size_t rank, size_t, const Op& op) { return std::pair(rank, IsStand(op) ? -1 : op.event); }));
+    ReduceOps("events", UnitsBy([](size_t rank, size_t, const Op& op) {
+                return std::pair(rank, IsStand(op) ? -1 : op.event);
+              }));
     ReduceOps("calls", SingleCalls());
   }
 
   void Shape() {
     step_ = "shape";
     for (int comm = static_cast<int>(best_.comms.size()) - 1; comm >= 0; --comm) {
-      if (comm < static_cast<int>(best_.comms.size()) && !best_.comms[static_cast<size_t>(comm)].ready) Try(WithReadyComm(best_, comm));
+      if (comm < static_cast<int>(best_.comms.size()) &&
+          !best_.comms[static_cast<size_t>(comm)].ready)
+        Try(WithReadyComm(best_, comm));
     }
     for (size_t rank = 0; rank < best_.ranks.size(); ++rank) {
       for (size_t into = 0; into < best_.ranks[rank].threads.size(); ++into) {
@@ -229,7 +251,8 @@ class Minimizer {
       for (int into = 0; into < static_cast<int>(best_.ranks[rank].streams.size()); ++into) {
         for (int from = into + 1; from < static_cast<int>(best_.ranks[rank].streams.size());) {
           const auto& streams = best_.ranks[rank].streams;
-          const bool alike = streams[static_cast<size_t>(into)].kind == streams[static_cast<size_t>(from)].kind;
+          const bool alike =
+              streams[static_cast<size_t>(into)].kind == streams[static_cast<size_t>(from)].kind;
           if (!alike || !Try(WithStreamsMerged(best_, rank, into, from))) ++from;
         }
       }
@@ -242,9 +265,11 @@ class Minimizer {
   void Connections() {
     using Connection = std::pair<int, std::pair<int, int>>;
     std::vector<Connection> connections;
-    std::set<std::pair<int, bool>> captured;  // and whether one by one. The model does not know of first uses in a capture
+    std::set<std::pair<int, bool>>
+        captured;  // and whether one by one. The model does not know of first uses in a capture
     ForEachOp(best_, [&](size_t, size_t, const Op& op) {
-      const bool one_by_one = IsTransfer(op.kind) || op.kind == OpKind::kAllToAll || op.kind == OpKind::kGather || op.kind == OpKind::kScatter;
+      const bool one_by_one = IsTransfer(op.kind) || op.kind == OpKind::kAllToAll ||
+                              op.kind == OpKind::kGather || op.kind == OpKind::kScatter;
       if (op.captured && IsOperation(op.kind)) captured.insert({op.comm, one_by_one});
     });
     for (int i = 0; i < static_cast<int>(best_.comms.size()); ++i) {
@@ -254,15 +279,16 @@ class Minimizer {
         if (!captured.contains({i, true})) connections.push_back({i, pair});
       }
     }
-    Reduce<Connection>("connections", connections, [](const Schedule& base, const std::vector<Connection>& removed) {
-      Schedule after = base;
-      for (const auto& [place, pair] : removed) {
-        Communicator& comm = after.comms[static_cast<size_t>(place)];
-        if (pair.first < 0) comm.connected = false;
-        std::erase(comm.connected_pairs, pair);
-      }
-      return after;
-    });
+    Reduce<Connection>("connections", connections,
+                       [](const Schedule& base, const std::vector<Connection>& removed) {
+                         Schedule after = base;
+                         for (const auto& [place, pair] : removed) {
+                           Communicator& comm = after.comms[static_cast<size_t>(place)];
+                           if (pair.first < 0) comm.connected = false;
+                           std::erase(comm.connected_pairs, pair);
+                         }
+                         return after;
+                       });
   }
 
   void Gates() {
@@ -278,7 +304,10 @@ class Minimizer {
       Schedule after = base;
       for (RankProgram& rank : after.ranks) {
         for (ThreadProgram& thread : rank.threads) {
-          for (Op& op : thread.ops) std::erase_if(op.gates, [&](const Gate& gate) { return gone.contains({op.id, gate.after}); });
+          for (Op& op : thread.ops)
+            std::erase_if(op.gates, [&](const Gate& gate) {
+              return gone.contains({op.id, gate.after});
+            });
         }
       }
       return after;
@@ -286,9 +315,11 @@ class Minimizer {
   }
 
   void Sizes() {
-    Reduce<std::vector<OpId>>("sizes", Steps(best_), [this](const Schedule& base, const std::vector<std::vector<OpId>>& shrunk) {
-      return WithLeastBytes(base, original_, shrunk);
-    });
+    Reduce<std::vector<OpId>>(
+        "sizes", Steps(best_),
+        [this](const Schedule& base, const std::vector<std::vector<OpId>>& shrunk) {
+          return WithLeastBytes(base, original_, shrunk);
+        });
   }
 
   // Nothing but what the verdict names is a good guess, and a large step.
@@ -322,10 +353,12 @@ class Minimizer {
       report_.confirmed = true;
       return;
     }
-    // Of those that led to it, the smallest that still hangs so; who hangs is taken to hang with more around it too.
+    // Of those that led to it, the smallest that still hangs so; who hangs is taken to hang with
+    // more around it too.
     size_t good = 0, bad = chain_.size() - 1;
     if (bad == 0 || !Confirms(chain_[0])) {
-      report_.refused = "by the model it hangs (" + Describe(goal_.signature) + "), and run it does not hang so";
+      report_.refused =
+          "by the model it hangs (" + Describe(goal_.signature) + "), and run it does not hang so";
       return;
     }
     while (bad - good > 1 && !stopped_) {
@@ -360,14 +393,18 @@ std::string Thousands(size_t number) {
 
 }  // namespace
 
-MinimizeReport Minimize(const Schedule& schedule, const MinimizeOptions& options) { return Minimizer(schedule, options).Run(); }
+MinimizeReport Minimize(const Schedule& schedule, const MinimizeOptions& options) {
+  return Minimizer(schedule, options).Run();
+}
 
 std::string Describe(const MinimizeReport& report) {
   if (!report.refused.empty()) return report.refused;
-  std::string text = Thousands(report.ranks_after) + " of " + Thousands(report.ranks_before) + " ranks, " +
-                     Thousands(report.operations_after) + " of " + Thousands(report.operations_before) + " operations (" +
+  std::string text = Thousands(report.ranks_after) + " of " + Thousands(report.ranks_before) +
+                     " ranks, " + Thousands(report.operations_after) + " of " +
+                     Thousands(report.operations_before) + " operations (" +
                      Thousands(report.candidates) + " candidates";
-  if (report.confirmations > 0) text += ", " + Thousands(report.confirmations) + (report.confirmations == 1 ? " run" : " runs");
+  if (report.confirmations > 0)
+    text += ", " + Thousands(report.confirmations) + (report.confirmations == 1 ? " run" : " runs");
   return text + (report.minimal ? ")" : "; not searched to the end)");
 }
 

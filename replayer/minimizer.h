@@ -1,22 +1,26 @@
 // The smallest schedule that hangs as a given one does.
 //
-// Delta debugging: A. Zeller, R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE Transactions
-// on Software Engineering 28(2), 2002, algorithm ddmin. What it takes out, coarse before fine, is: ranks,
-// communicators, members of communicators, steps (one collective at all its members; both ends of a transfer),
-// threads, events, single calls. After that the shape: communicators are made beforehand instead of on the way,
-// threads and streams of a rank become one, nothing is connected beforehand that need not be, gates that change
-// nothing go. All of it again until nothing more can be taken out; at last the sizes.
+// Delta debugging: A. Zeller, R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input",
+// IEEE Transactions on Software Engineering 28(2), 2002, algorithm ddmin. What it takes out, coarse
+// before fine, is: ranks, communicators, members of communicators, steps (one collective at all its
+// members; both ends of a transfer), threads, events, single calls. After that the shape:
+// communicators are made beforehand instead of on the way, threads and streams of a rank become
+// one, nothing is connected beforehand that need not be, gates that change nothing go. All of it
+// again until nothing more can be taken out; at last the sizes.
 //
-// A candidate counts when the model (model_run.h) finds in it the same verdict, check and kinds of edges as in the
-// whole, with those that are waited for held back for the same kinds of reasons, and when each thread that stood in a
-// call that did not return, and is still there, stands in it still. Without the reasons a call that is not
-// reached would be left out, and the circle then rests on a call that is nowhere to be read. The last calls of threads
-// are left where they are: without them a thread would merely wait at its end.
+// A candidate counts when the model (model_run.h) finds in it the same verdict, check and kinds of
+// edges as in the whole, with those that are waited for held back for the same kinds of reasons,
+// and when each thread that stood in a call that did not return, and is still there, stands in it
+// still. Without the reasons a call that is not reached would be left out, and the circle then
+// rests on a call that is nowhere to be read. The last calls of threads are left where they are:
+// without them a thread would merely wait at its end.
 //
-// Survivors can be run: `confirm` is asked for the smallest; if it says no, for the larger ones that led to it, and
-// from the last good one on for each candidate. So a job that the model judges rightly costs one run.
+// Survivors can be run: `confirm` is asked for the smallest; if it says no, for the larger ones
+// that led to it, and from the last good one on for each candidate. So a job that the model judges
+// rightly costs one run.
 //
-// Deterministic. Pure but for what the callbacks do: who wants a limit in time looks at a clock in `progress`.
+// Deterministic. Pure but for what the callbacks do: who wants a limit in time looks at a clock in
+// `progress`.
 #ifndef GORDIAN_REPLAYER_MINIMIZER_H_
 #define GORDIAN_REPLAYER_MINIMIZER_H_
 
@@ -29,7 +33,7 @@
 namespace gordian::replayer {
 
 struct MinimizeProgress {
-  const char* step = "";  // "ranks"
+  const char* step = "";     // "ranks"
   size_t candidates = 0;     // decided by the model so far
   size_t confirmations = 0;  // asked for so far
   size_t ranks = 0;          // of the smallest so far

@@ -14,7 +14,8 @@ template <typename Condition>
 void EraseOps(Schedule* schedule, Condition condition) {
   for (size_t rank = 0; rank < schedule->ranks.size(); ++rank) {
     for (ThreadProgram& thread : schedule->ranks[rank].threads) {
-      std::erase_if(thread.ops, [&](const Op& op) { return condition(static_cast<int>(rank), op); });
+      std::erase_if(thread.ops,
+                    [&](const Op& op) { return condition(static_cast<int>(rank), op); });
     }
   }
 }
@@ -51,8 +52,10 @@ void TidyGroups(ThreadProgram* thread) {
     if (op.kind == OpKind::kGroupStart) {
       size_t end = i + 1;
       bool filled = false;
-      while (end < thread->ops.size() && thread->ops[end].kind != OpKind::kGroupEnd && thread->ops[end].kind != OpKind::kGroupStart) {
-        filled |= IsOperation(thread->ops[end].kind) || thread->ops[end].kind == OpKind::kCommInit ||
+      while (end < thread->ops.size() && thread->ops[end].kind != OpKind::kGroupEnd &&
+             thread->ops[end].kind != OpKind::kGroupStart) {
+        filled |= IsOperation(thread->ops[end].kind) ||
+                  thread->ops[end].kind == OpKind::kCommInit ||
                   thread->ops[end].kind == OpKind::kCommSplit;
         ++end;
       }
@@ -101,11 +104,15 @@ void TidyGraphs(RankProgram* rank) {
 void TidyUnmade(Schedule* schedule) {
   std::set<std::pair<int, int>> made;
   ForEachOp(*schedule, [&](size_t rank, size_t, const Op& op) {
-    if (op.kind == OpKind::kCommInit || op.kind == OpKind::kCommSplit) made.insert({static_cast<int>(rank), op.comm});
+    if (op.kind == OpKind::kCommInit || op.kind == OpKind::kCommSplit)
+      made.insert({static_cast<int>(rank), op.comm});
   });
   EraseOps(schedule, [&](int rank, const Op& op) {
-    const int used = op.kind == OpKind::kCommSplit ? op.parent : op.kind == OpKind::kCommInit ? -1 : op.comm;
-    return used >= 0 && !schedule->comms[static_cast<size_t>(used)].ready && !made.contains({rank, used});
+    const int used = op.kind == OpKind::kCommSplit  ? op.parent
+                     : op.kind == OpKind::kCommInit ? -1
+                                                    : op.comm;
+    return used >= 0 && !schedule->comms[static_cast<size_t>(used)].ready &&
+           !made.contains({rank, used});
   });
 }
 
@@ -137,11 +144,13 @@ void TidyRanks(Schedule* schedule) {
   for (Communicator& comm : schedule->comms) {
     for (int& member : comm.members) Move(numbers, &member);
   }
-  for (size_t i = 0; i < schedule->ranks.size(); ++i) schedule->ranks[i].device = static_cast<int>(i);
+  for (size_t i = 0; i < schedule->ranks.size(); ++i)
+    schedule->ranks[i].device = static_cast<int>(i);
 }
 
 void TidyPlaces(RankProgram* rank) {
-  std::vector<bool> streams(rank->streams.size()), events(static_cast<size_t>(rank->events)), graphs(static_cast<size_t>(rank->graphs));
+  std::vector<bool> streams(rank->streams.size()), events(static_cast<size_t>(rank->events)),
+      graphs(static_cast<size_t>(rank->graphs));
   const auto note = [](int number, std::vector<bool>* left) {
     if (number >= 0) (*left)[static_cast<size_t>(number)] = true;
   };
@@ -152,7 +161,8 @@ void TidyPlaces(RankProgram* rank) {
       note(op.graph, &graphs);
     }
   }
-  const std::vector<int> stream = Renumber(streams), event = Renumber(events), graph = Renumber(graphs);
+  const std::vector<int> stream = Renumber(streams), event = Renumber(events),
+                         graph = Renumber(graphs);
   Keep(streams, &rank->streams);
   rank->events = static_cast<int>(std::count(events.begin(), events.end(), true));
   rank->graphs = static_cast<int>(std::count(graphs.begin(), graphs.end(), true));
@@ -194,7 +204,8 @@ Schedule WithoutMembers(const Schedule& schedule, const std::set<std::pair<int, 
   for (size_t i = 0; i < after.comms.size(); ++i) {
     Communicator& comm = after.comms[i];
     std::vector<bool> left(comm.members.size());
-    for (size_t place = 0; place < left.size(); ++place) left[place] = !members.contains({static_cast<int>(i), static_cast<int>(place)});
+    for (size_t place = 0; place < left.size(); ++place)
+      left[place] = !members.contains({static_cast<int>(i), static_cast<int>(place)});
     numbers.push_back(Renumber(left));
     Keep(left, &comm.members);
     std::erase_if(comm.connected_pairs, [&](const auto& pair) {
@@ -214,7 +225,8 @@ Schedule WithoutMembers(const Schedule& schedule, const std::set<std::pair<int, 
     if (op.comm < 0) return false;
     if (!is_member(op.comm, rank)) return true;
     const std::vector<int>& of = numbers[static_cast<size_t>(op.comm)];
-    return NamesMember(op.kind) && op.root_or_peer >= 0 && op.root_or_peer < static_cast<int>(of.size()) &&
+    return NamesMember(op.kind) && op.root_or_peer >= 0 &&
+           op.root_or_peer < static_cast<int>(of.size()) &&
            of[static_cast<size_t>(op.root_or_peer)] < 0;
   });
   ForEachOp(after, [&](size_t, size_t, Op& op) {
@@ -230,7 +242,8 @@ Schedule WithoutRanks(const Schedule& schedule, const std::set<int>& ranks) {
   for (size_t comm = 0; comm < schedule.comms.size(); ++comm) {
     const std::vector<int>& all = schedule.comms[comm].members;
     for (size_t place = 0; place < all.size(); ++place) {
-      if (ranks.contains(all[place])) members.insert({static_cast<int>(comm), static_cast<int>(place)});
+      if (ranks.contains(all[place]))
+        members.insert({static_cast<int>(comm), static_cast<int>(place)});
     }
   }
   Schedule after = schedule;
@@ -244,7 +257,9 @@ Schedule WithReadyComm(const Schedule& schedule, int comm) {
   if (std::find(made.members.begin(), made.members.end(), -1) != made.members.end()) return after;
   made.ready = true;
   made.parent = -1;
-  EraseOps(&after, [&](int, const Op& op) { return op.comm == comm && (op.kind == OpKind::kCommInit || op.kind == OpKind::kCommSplit); });
+  EraseOps(&after, [&](int, const Op& op) {
+    return op.comm == comm && (op.kind == OpKind::kCommInit || op.kind == OpKind::kCommSplit);
+  });
   return Tidy(schedule, std::move(after));
 }
 
@@ -265,7 +280,8 @@ Schedule WithThreadsMerged(const Schedule& schedule, size_t rank, size_t into, s
     bool may = at[turn] < source.size();
     if (may) {
       const Op& op = source[at[turn]];
-      may = std::none_of(op.gates.begin(), op.gates.end(), [&](const Gate& gate) { return open.contains(gate.after); }) &&
+      may = std::none_of(op.gates.begin(), op.gates.end(),
+                         [&](const Gate& gate) { return open.contains(gate.after); }) &&
             !((op.unfinished || EndsThread(op.kind)) && other_left);
     }
     if (!may) {
@@ -295,11 +311,11 @@ Schedule WithStreamsMerged(const Schedule& schedule, size_t rank, int into, int 
 SizeClass ClassOf(const Op& op, size_t members) {
   const bool of_all = op.kind == OpKind::kAllGather || op.kind == OpKind::kReduceScatter;
   const uint64_t bytes = Bytes(op) * (of_all ? members : 1);
-  return bytes == 0                  ? SizeClass::kNothing
-         : bytes < kSmallBelowBytes  ? SizeClass::kSmall
-         : bytes > kLargeAboveBytes   ? SizeClass::kHuge
-         : bytes >= kMostBytes       ? SizeClass::kLarge
-                                     : SizeClass::kMedium;
+  return bytes == 0                 ? SizeClass::kNothing
+         : bytes < kSmallBelowBytes ? SizeClass::kSmall
+         : bytes > kLargeAboveBytes ? SizeClass::kHuge
+         : bytes >= kMostBytes      ? SizeClass::kLarge
+                                    : SizeClass::kMedium;
 }
 
 std::vector<std::vector<OpId>> Steps(const Schedule& schedule) {
@@ -311,7 +327,9 @@ std::vector<std::vector<OpId>> Steps(const Schedule& schedule) {
     const int rank = static_cast<int>(place);
     const int me = MemberOf(schedule.comms[static_cast<size_t>(op.comm)], rank);
     int from = -1, to = -1;
-    if (IsTransfer(op.kind)) std::tie(from, to) = op.kind == OpKind::kSend ? std::pair(me, op.root_or_peer) : std::pair(op.root_or_peer, me);
+    if (IsTransfer(op.kind))
+      std::tie(from, to) = op.kind == OpKind::kSend ? std::pair(me, op.root_or_peer)
+                                                    : std::pair(op.root_or_peer, me);
     // The two ends of a transfer to oneself are numbered apart.
     const int number = next[{op.kind == OpKind::kRecv ? -1 - rank : rank, op.comm, from, to}]++;
     steps[{op.comm, from, to, number}].push_back(op.id);
@@ -321,10 +339,12 @@ std::vector<std::vector<OpId>> Steps(const Schedule& schedule) {
   return all;
 }
 
-Schedule WithLeastBytes(const Schedule& schedule, const Schedule& original, const std::vector<std::vector<OpId>>& groups) {
+Schedule WithLeastBytes(const Schedule& schedule, const Schedule& original,
+                        const std::vector<std::vector<OpId>>& groups) {
   std::map<OpId, SizeClass> classes;
   ForEachOp(original, [&](size_t, size_t, const Op& op) {
-    if (IsOperation(op.kind)) classes[op.id] = ClassOf(op, original.comms[static_cast<size_t>(op.comm)].members.size());
+    if (IsOperation(op.kind))
+      classes[op.id] = ClassOf(op, original.comms[static_cast<size_t>(op.comm)].members.size());
   });
   Schedule after = schedule;
   std::map<OpId, Op*> ops;
@@ -337,7 +357,8 @@ Schedule WithLeastBytes(const Schedule& schedule, const Schedule& original, cons
       const SizeClass size = classes.at(id);
       if (size == SizeClass::kNothing) continue;
       const std::set<uint64_t>& of_class = sizes.at(size);
-      const uint64_t step = 1 + static_cast<uint64_t>(std::distance(of_class.begin(), of_class.find(Bytes(op))));
+      const uint64_t step =
+          1 + static_cast<uint64_t>(std::distance(of_class.begin(), of_class.find(Bytes(op))));
       const bool of_all = op.kind == OpKind::kAllGather || op.kind == OpKind::kReduceScatter;
       const uint64_t share = of_all ? after.comms[static_cast<size_t>(op.comm)].members.size() : 1;
       const uint64_t width = graph::DatatypeBytes(op.datatype);

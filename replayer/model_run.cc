@@ -11,16 +11,18 @@
 namespace gordian::replayer {
 namespace {
 
-// When the wait model is shown the state: late enough for each wait that counts only after a time, and for what
-// is a suspicion after one. Two rounds, since it takes two to prove anything.
+// When the wait model is shown the state: late enough for each wait that counts only after a time,
+// and for what is a suspicion after one. Two rounds, since it takes two to prove anything.
 constexpr uint64_t kFirstRoundNs = 5'000'000'000;
 constexpr uint64_t kSecondRoundNs = 120'000'000'000;
 
 // The end of WaitEdge::detail, without what is different in each job.
 std::string BecauseOf(const graph::WaitEdge& edge) {
   constexpr std::string_view kInCall = ": it is in ";
-  const size_t verb = edge.detail.find(' ', edge.detail.find(' ') + 1);  // "rank 1 starts ...", "rank 1 calls ..."
-  if (verb != std::string::npos && edge.detail.compare(verb, 7, " calls ") == 0) return "not called";
+  const size_t verb =
+      edge.detail.find(' ', edge.detail.find(' ') + 1);  // "rank 1 starts ...", "rank 1 calls ..."
+  if (verb != std::string::npos && edge.detail.compare(verb, 7, " calls ") == 0)
+    return "not called";
   if (edge.detail.find(kInCall) != std::string::npos) return "in a call";
   const size_t why = edge.detail.rfind(": ");
   return why == std::string::npos ? edge.detail : edge.detail.substr(why + 2);
@@ -29,7 +31,9 @@ std::string BecauseOf(const graph::WaitEdge& edge) {
 }  // namespace
 
 void Machine::Run(Turns turns) {
-  const auto place = [](size_t i, size_t of, bool last_first) { return last_first ? of - 1 - i : i; };
+  const auto place = [](size_t i, size_t of, bool last_first) {
+    return last_first ? of - 1 - i : i;
+  };
   bool moved = true;
   while (moved) {
     moved = false;
@@ -48,7 +52,8 @@ std::vector<OpId> Machine::Standing() const {
   std::vector<OpId> standing;
   for (const Rank& rank : ranks_) {
     for (const Thread& thread : rank.threads) {
-      if (!rank.dead && thread.at < thread.ops->size()) standing.push_back((*thread.ops)[thread.at].id);
+      if (!rank.dead && thread.at < thread.ops->size())
+        standing.push_back((*thread.ops)[thread.at].id);
     }
   }
   std::sort(standing.begin(), standing.end());
@@ -62,8 +67,12 @@ bool Machine::AllEnded() const {
 bool Machine::SomethingWaits() const {
   for (const Rank& rank : ranks_) {
     if (rank.dead) continue;
-    if (std::any_of(rank.threads.begin(), rank.threads.end(), [](const Thread& thread) { return thread.in_call; })) return true;
-    if (std::any_of(rank.queues.begin(), rank.queues.end(), [](const Queue& queue) { return queue.done < queue.items.size(); })) return true;
+    if (std::any_of(rank.threads.begin(), rank.threads.end(),
+                    [](const Thread& thread) { return thread.in_call; }))
+      return true;
+    if (std::any_of(rank.queues.begin(), rank.queues.end(),
+                    [](const Queue& queue) { return queue.done < queue.items.size(); }))
+      return true;
   }
   return false;
 }
@@ -82,7 +91,8 @@ graph::Verdict Machine::Judge() const {
     const Rank& rank = ranks_[i];
     if (!rank.dead) continue;
     const bool killed = rank.exit_signal != 0;
-    model.OnProcessEnded(static_cast<graph::ProcessId>(i + 1), killed ? graph::ExitKind::kSignal : graph::ExitKind::kCode,
+    model.OnProcessEnded(static_cast<graph::ProcessId>(i + 1),
+                         killed ? graph::ExitKind::kSignal : graph::ExitKind::kCode,
                          killed ? rank.exit_signal : rank.exit_code, rank.ended_ns);
   }
   model.OnRound(MakeRound(1, now_ns_ + kFirstRoundNs));
@@ -113,7 +123,9 @@ graph::Round Machine::MakeRound(uint64_t number, uint64_t now_ns) const {
       stream.enqueued = rank.queues[i].items.size();
       stream.done = rank.queues[i].marked;
     }
-    if (rank.connected > 0) state.streams.push_back({.stream = kConnectStream, .enqueued = rank.connected, .done = rank.connected});
+    if (rank.connected > 0)
+      state.streams.push_back(
+          {.stream = kConnectStream, .enqueued = rank.connected, .done = rank.connected});
     for (const auto& [comm, local] : rank.comms) {
       if (!local.made) continue;
       graph::CommStateNow& now = state.comms.emplace_back();
@@ -147,7 +159,9 @@ graph::ThreadState Machine::StateOf(size_t rank, size_t index, uint64_t round) c
   }
   // Who awaits its turn at a gate looks for it again and again.
   const bool runs = !thread.in_call && op != nullptr && op->kind != OpKind::kSleep;
-  state.os_state = ranks_[rank].stopped ? graph::OsState::kStopped : runs || polls ? graph::OsState::kRunning : graph::OsState::kSleeping;
+  state.os_state = ranks_[rank].stopped ? graph::OsState::kStopped
+                   : runs || polls      ? graph::OsState::kRunning
+                                        : graph::OsState::kSleeping;
   state.cpu_ticks = runs || polls ? round : 0;
   return state;
 }

@@ -1,5 +1,5 @@
-// Threads of the machine: what a call does when it is made, what it waits for, and what it leaves behind.
-// Rules W4, W5, W11 and W15 of docs/wait-model.md.
+// Threads of the machine: what a call does when it is made, what it waits for, and what it leaves
+// behind. Rules W4, W5, W11 and W15 of docs/wait-model.md.
 #include <algorithm>
 
 #include "replayer/model_run_machine.h"
@@ -15,7 +15,6 @@ using graph::WorkKind;
 namespace {
 
 constexpr uint64_t kStepNs = 1000;
-
 
 }  // namespace
 
@@ -92,7 +91,9 @@ bool Machine::RunEnd(size_t rank, size_t index) {
     CoverDevice(At(rank), &thread.covered);
     thread.leaving = moved = true;
   }
-  if (!std::all_of(thread.covered.begin(), thread.covered.end(), [&](const Place& place) { return IsDone(At(rank), place); })) return moved;
+  if (!std::all_of(thread.covered.begin(), thread.covered.end(),
+                   [&](const Place& place) { return IsDone(At(rank), place); }))
+    return moved;
   Emit(rank, index, RecordKind::kEnd, Call::kHostWait, nullptr);
   thread.in_call = false;
   ++thread.left;
@@ -102,12 +103,14 @@ bool Machine::RunEnd(size_t rank, size_t index) {
 }
 
 void Machine::CoverDevice(const Rank& rank, std::vector<Place>* covered) const {
-  for (size_t i = 0; i < rank.queues.size(); ++i) covered->push_back({static_cast<int>(i), rank.queues[i].items.size()});
+  for (size_t i = 0; i < rank.queues.size(); ++i)
+    covered->push_back({static_cast<int>(i), rank.queues[i].items.size()});
 }
 
 void Machine::Begin(size_t rank, size_t thread, const Op& op) {
   Thread& caller = At(rank).threads[thread];
-  if (op.captured && op.kind != OpKind::kGroupStart && op.kind != OpKind::kGroupEnd) return Capture(rank, thread, op);
+  if (op.captured && op.kind != OpKind::kGroupStart && op.kind != OpKind::kGroupEnd)
+    return Capture(rank, thread, op);
   switch (op.kind) {
     case OpKind::kGroupStart:
       caller.in_group = true;
@@ -145,7 +148,8 @@ void Machine::Begin(size_t rank, size_t thread, const Op& op) {
       At(rank).graphs[static_cast<size_t>(op.graph)] = Graph();
       return;
     case OpKind::kCaptureEnd: {
-      std::erase_if(caller.captures, [&](const auto& capture) { return capture.second == op.graph; });
+      std::erase_if(caller.captures,
+                    [&](const auto& capture) { return capture.second == op.graph; });
       At(rank).graphs[static_cast<size_t>(op.graph)].ready = true;
       CallRecord& end = Emit(rank, thread, RecordKind::kPoint, Call::kGraphEndCapture, &op);
       end.capture = 0x100u + static_cast<uint64_t>(op.graph);
@@ -205,7 +209,8 @@ void Machine::BeginOperation(size_t rank, size_t thread, const Op& op) {
   SlotOf(rank, part).op = &op;
   if (!IsTransfer(op.kind)) ++At(rank).comms.at(op.comm).open;
   if (caller.in_group) {
-    FillOperation(rank, thread, part, &Emit(rank, thread, RecordKind::kBegin, CallOf(op.kind), &op));
+    FillOperation(rank, thread, part,
+                  &Emit(rank, thread, RecordKind::kBegin, CallOf(op.kind), &op));
     Emit(rank, thread, RecordKind::kEnd, CallOf(op.kind), &op);
     ++caller.entered;
     ++caller.left;
@@ -221,9 +226,12 @@ void Machine::BeginOperation(size_t rank, size_t thread, const Op& op) {
 void Machine::BeginMaking(size_t rank, size_t thread, const Op& op) {
   Thread& caller = At(rank).threads[thread];
   const bool splits = op.kind == OpKind::kCommSplit;
-  const Meeting meeting = splits ? Meeting{op.kind, op.parent, At(rank).comms.at(op.parent).splits++} : Meeting{op.kind, op.comm, 0};
+  const Meeting meeting = splits
+                              ? Meeting{op.kind, op.parent, At(rank).comms.at(op.parent).splits++}
+                              : Meeting{op.kind, op.comm, 0};
   const Call call = splits ? Call::kCommSplit : Call::kCommInit;
-  CallRecord& record = caller.in_group ? Emit(rank, thread, RecordKind::kBegin, call, &op) : Enter(rank, thread, call, &op);
+  CallRecord& record = caller.in_group ? Emit(rank, thread, RecordKind::kBegin, call, &op)
+                                       : Enter(rank, thread, call, &op);
   record.comm = static_cast<graph::CommId>(op.comm + 1);
   record.uid = UidOf(meeting);
   record.device = 0;
@@ -280,9 +288,12 @@ void Machine::BeginWork(size_t rank, size_t thread, const Op& op) {
 void Machine::BeginHostWait(size_t rank, size_t thread, const Op& op) {
   Thread& caller = At(rank).threads[thread];
   caller.covered.clear();
-  if (op.stream >= 0) caller.covered.push_back({op.stream, At(rank).queues[static_cast<size_t>(op.stream)].items.size()});
+  if (op.stream >= 0)
+    caller.covered.push_back(
+        {op.stream, At(rank).queues[static_cast<size_t>(op.stream)].items.size()});
   if (op.event >= 0) caller.covered = At(rank).events[static_cast<size_t>(op.event)];
-  if (op.kind == OpKind::kDeviceSync || op.kind == OpKind::kFree) CoverDevice(At(rank), &(caller.covered = {}));
+  if (op.kind == OpKind::kDeviceSync || op.kind == OpKind::kFree)
+    CoverDevice(At(rank), &(caller.covered = {}));
   if (op.kind == OpKind::kCopy) {
     const std::vector<Place> legacy = Legacy(rank, op.stream);
     caller.covered.insert(caller.covered.end(), legacy.begin(), legacy.end());
@@ -332,7 +343,8 @@ bool Machine::Connects(size_t rank, const Part& part) const {
   if (IsCollective(op.kind) && !IsPairwise(op.kind)) {
     if (!runtime_connect_ || local.used) return true;
     const std::vector<Slot>& members = comm.collectives[part.number];
-    return std::all_of(members.begin(), members.end(), [](const Slot& slot) { return slot.called; });
+    return std::all_of(members.begin(), members.end(),
+                       [](const Slot& slot) { return slot.called; });
   }
   for (const auto& peer : PeersOf(rank, op)) {
     if (local.peers.contains(peer)) continue;
@@ -341,7 +353,8 @@ bool Machine::Connects(size_t rank, const Part& part) const {
       if (!comm.collectives[part.number][static_cast<size_t>(member)].called) return false;
       continue;
     }
-    const auto& [send, receive] = comm.transfers.at(sends ? std::pair(local.place, member) : std::pair(member, local.place))[part.number];
+    const auto& [send, receive] = comm.transfers.at(
+        sends ? std::pair(local.place, member) : std::pair(member, local.place))[part.number];
     if (!(sends ? receive : send).called) return false;
   }
   return true;
@@ -357,7 +370,8 @@ bool Machine::IsIdle(size_t rank, int comm) const {
 bool Machine::CanReturn(size_t index, const Thread& thread, const Op* op) const {
   const Rank& rank = ranks_[index];
   if (IsHostWait(op->kind)) {
-    return std::all_of(thread.covered.begin(), thread.covered.end(), [&](const Place& place) { return IsDone(rank, place); });
+    return std::all_of(thread.covered.begin(), thread.covered.end(),
+                       [&](const Place& place) { return IsDone(rank, place); });
   }
   for (const Meeting& meeting : thread.meetings) {
     if (meetings_.at(meeting) < Comm(std::get<1>(meeting)).members.size()) return false;
@@ -370,7 +384,9 @@ bool Machine::CanReturn(size_t index, const Thread& thread, const Op* op) const 
       const int member = members[place], peer = static_cast<int>(place);
       if (op->kind == OpKind::kCommFinalize || member < 0) continue;
       // Only those that are connected wait for each other.
-      if (runtime_connect_ && !own.used && !own.peers.contains({peer, false}) && !own.peers.contains({peer, true})) continue;
+      if (runtime_connect_ && !own.used && !own.peers.contains({peer, false}) &&
+          !own.peers.contains({peer, true}))
+        continue;
       const Rank& other = ranks_[static_cast<size_t>(member)];
       const Local& theirs = other.comms.at(op->comm);
       const bool ended = theirs.destroyed && IsIdle(static_cast<size_t>(member), op->comm);
@@ -378,7 +394,8 @@ bool Machine::CanReturn(size_t index, const Thread& thread, const Op* op) const 
     }
     return true;
   }
-  return std::all_of(thread.parts.begin(), thread.parts.end(), [&](const Part& part) { return Connects(index, part); });
+  return std::all_of(thread.parts.begin(), thread.parts.end(),
+                     [&](const Part& part) { return Connects(index, part); });
 }
 
 void Machine::Return(size_t index, size_t number, const Op& op) {
@@ -389,7 +406,9 @@ void Machine::Return(size_t index, size_t number, const Op& op) {
   switch (op.kind) {
     case OpKind::kCommInit:
     case OpKind::kCommSplit: {
-      CallRecord& record = Emit(index, number, RecordKind::kEnd, op.kind == OpKind::kCommSplit ? Call::kCommSplit : Call::kCommInit, &op);
+      CallRecord& record =
+          Emit(index, number, RecordKind::kEnd,
+               op.kind == OpKind::kCommSplit ? Call::kCommSplit : Call::kCommInit, &op);
       record.comm = static_cast<graph::CommId>(op.comm + 1);
       record.device = 0;
       if (op.comm < 0) return;
@@ -407,7 +426,8 @@ void Machine::Return(size_t index, size_t number, const Op& op) {
     case OpKind::kCommAbort:
       rank.comms.at(op.comm).aborted = true;
       for (Launch& launch : launches_) {
-        if (launch.rank != static_cast<int>(index) || launch.comm != op.comm || launch.done) continue;
+        if (launch.rank != static_cast<int>(index) || launch.comm != op.comm || launch.done)
+          continue;
         launch.aborted = true;
         for (const Part& part : launch.parts) SlotOf(index, part).aborted = true;
       }

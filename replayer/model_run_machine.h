@@ -1,7 +1,8 @@
 // The machine that carries a schedule out. Implementation of model_run.h.
 //
-// Ranks are processes 1, 2, ... of the wait model, their threads 1, 2, ..., communicators and streams the
-// places of the schedule plus one; stream kConnectStream is where communicators are connected beforehand.
+// Ranks are processes 1, 2, ... of the wait model, their threads 1, 2, ..., communicators and
+// streams the places of the schedule plus one; stream kConnectStream is where communicators are
+// connected beforehand.
 #ifndef GORDIAN_REPLAYER_MODEL_RUN_MACHINE_H_
 #define GORDIAN_REPLAYER_MODEL_RUN_MACHINE_H_
 
@@ -61,8 +62,8 @@ class Machine {
     int comm = 0;
     std::vector<Part> parts;
     std::vector<Place> places;
-    int before = -1;         // on the communicator (W8)
-    int issued_before = -1;  // on the device, outside of graphs
+    int before = -1;          // on the communicator (W8)
+    int issued_before = -1;   // on the device, outside of graphs
     std::vector<int> behind;  // in its graph (W12)
     bool started = false, done = false, aborted = false;
   };
@@ -71,8 +72,9 @@ class Machine {
     bool called = false, started = false, aborted = false;
   };
   struct CommState {
-    std::vector<std::vector<Slot>> collectives;                                  // by number and member
-    std::map<std::pair<int, int>, std::vector<std::pair<Slot, Slot>>> transfers;  // by source and destination
+    std::vector<std::vector<Slot>> collectives;  // by number and member
+    std::map<std::pair<int, int>, std::vector<std::pair<Slot, Slot>>>
+        transfers;  // by source and destination
   };
   struct Numbers {
     uint64_t launched = 0;  // also by graphs
@@ -83,15 +85,15 @@ class Machine {
     int place = -1;  // among the members
     Numbers collectives;
     std::map<std::pair<int, bool>, Numbers> transfers;  // by peer, and whether it sends
-    bool used = false;                         // connected for collectives
-    std::set<std::pair<int, bool>> peers;      // connected with, and whether to send
+    bool used = false;                                  // connected for collectives
+    std::set<std::pair<int, bool>> peers;               // connected with, and whether to send
     int last_launch = -1;
     uint64_t windows = 0, splits = 0;
     bool made = false, aborted = false, destroyed = false;
     uint64_t open = 0;  // collectives called and not launched yet
   };
-  // A call that all members of a communicator make: its kind, the communicator (of a split, the one that is
-  // split), and how many of it came before.
+  // A call that all members of a communicator make: its kind, the communicator (of a split, the one
+  // that is split), and how many of it came before.
   using Meeting = std::tuple<OpKind, int, uint64_t>;
   struct Captured {
     int comm = 0;
@@ -102,7 +104,8 @@ class Machine {
   };
   struct Graph {
     std::vector<Captured> launches;
-    std::map<int, std::vector<int>> frontier;  // by stream: the launches that the next one there stands behind
+    std::map<int, std::vector<int>>
+        frontier;  // by stream: the launches that the next one there stands behind
     bool ready = false;
   };
   struct Thread {
@@ -114,12 +117,13 @@ class Machine {
     bool called = false;  // anything at all
     bool in_group = false;
     uint32_t group = 0;
-    std::vector<Part> parts;         // of the open group, or of the call
-    std::vector<Meeting> meetings;   // that the call waits in
-    std::vector<Place> covered;      // that it waits for
-    std::map<int, int> captures;     // by stream: the graph that is being captured there
-    std::map<int, std::pair<int, std::vector<int>>> captured_events;  // the same, and what they stand behind
-    bool leaving = false;            // behind its last call, waits for the device
+    std::vector<Part> parts;        // of the open group, or of the call
+    std::vector<Meeting> meetings;  // that the call waits in
+    std::vector<Place> covered;     // that it waits for
+    std::map<int, int> captures;    // by stream: the graph that is being captured there
+    std::map<int, std::pair<int, std::vector<int>>>
+        captured_events;   // the same, and what they stand behind
+    bool leaving = false;  // behind its last call, waits for the device
   };
   struct Rank {
     std::vector<Thread> threads;
@@ -139,7 +143,9 @@ class Machine {
   const Communicator& Comm(int comm) const { return schedule_.comms[static_cast<size_t>(comm)]; }
   Rank& At(size_t rank) { return ranks_[rank]; }
   bool Setting(const char* name, const char* value) const;
-  static graph::Call CallOf(OpKind operation) { return static_cast<graph::Call>(static_cast<int>(operation) + 1); }
+  static graph::Call CallOf(OpKind operation) {
+    return static_cast<graph::Call>(static_cast<int>(operation) + 1);
+  }
   static graph::StreamId StreamIdOf(int stream) { return static_cast<graph::StreamId>(stream + 1); }
   static uint64_t EventHandle(int event) { return 0x900000u + static_cast<uint64_t>(event); }
   static uint64_t StreamHandle(int stream) { return 0x500000u + static_cast<uint64_t>(stream); }
@@ -168,7 +174,8 @@ class Machine {
   bool Connects(size_t rank, const Part& part) const;
   // The others whom a part connects with one by one, and whether to send to them.
   std::vector<std::pair<int, bool>> PeersOf(size_t rank, const Op& op) const;
-  graph::CallRecord& Emit(size_t rank, size_t thread, graph::RecordKind kind, graph::Call call, const Op* op);
+  graph::CallRecord& Emit(size_t rank, size_t thread, graph::RecordKind kind, graph::Call call,
+                          const Op* op);
   void FillOperation(size_t rank, size_t thread, const Part& part, graph::CallRecord* record);
   graph::CallRecord& Enter(size_t rank, size_t thread, graph::Call call, const Op* op);
 

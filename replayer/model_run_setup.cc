@@ -1,4 +1,5 @@
-// What is there before the first thread of a schedule begins: communicators that are made and connected, streams.
+// What is there before the first thread of a schedule begins: communicators that are made and
+// connected, streams.
 #include <algorithm>
 
 #include "replayer/model_run_machine.h"
@@ -10,8 +11,10 @@ const std::vector<Op> kNoOps;
 
 }  // namespace
 
-Machine::Machine(const Schedule& schedule) : schedule_(schedule), ranks_(schedule.ranks.size()), comms_(schedule.comms.size()) {
-  static_assert(static_cast<int>(OpKind::kAllReduce) + 1 == static_cast<int>(graph::Call::kAllReduce) &&
+Machine::Machine(const Schedule& schedule)
+    : schedule_(schedule), ranks_(schedule.ranks.size()), comms_(schedule.comms.size()) {
+  static_assert(static_cast<int>(OpKind::kAllReduce) + 1 ==
+                    static_cast<int>(graph::Call::kAllReduce) &&
                 static_cast<int>(OpKind::kRecv) + 1 == static_cast<int>(graph::Call::kRecv));
   // As the shim reads them: interpose/ring_file.cc.
   runtime_connect_ = !Setting("NCCL_RUNTIME_CONNECT", "0") && !Setting("NCCL_CUMEM_ENABLE", "0");
@@ -21,8 +24,9 @@ Machine::Machine(const Schedule& schedule) : schedule_(schedule), ranks_(schedul
 }
 
 bool Machine::Setting(const char* name, const char* value) const {
-  return std::any_of(schedule_.environment.begin(), schedule_.environment.end(),
-                     [&](const auto& setting) { return setting.first == name && setting.second == value; });
+  return std::any_of(
+      schedule_.environment.begin(), schedule_.environment.end(),
+      [&](const auto& setting) { return setting.first == name && setting.second == value; });
 }
 
 void Machine::SetUp() {
@@ -41,18 +45,21 @@ void Machine::SetUp() {
     const std::vector<int>& members = schedule_.comms[comm].members;
     for (size_t i = 0; i < members.size(); ++i) {
       if (members[i] < 0) continue;
-      ranks_[static_cast<size_t>(members[i])].comms[static_cast<int>(comm)].place = static_cast<int>(i);
+      ranks_[static_cast<size_t>(members[i])].comms[static_cast<int>(comm)].place =
+          static_cast<int>(i);
     }
   }
   for (size_t comm = 0; comm < schedule_.comms.size(); ++comm) {
     if (!schedule_.comms[comm].ready) continue;
-    for (const int member : schedule_.comms[comm].members) EmitMade(static_cast<size_t>(member), static_cast<int>(comm));
+    for (const int member : schedule_.comms[comm].members)
+      EmitMade(static_cast<size_t>(member), static_cast<int>(comm));
     EmitConnected(static_cast<int>(comm));
   }
   for (size_t index = 0; index < ranks_.size(); ++index) {
     const std::vector<Stream>& streams = schedule_.ranks[index].streams;
     for (size_t i = 0; i < streams.size(); ++i) {
-      graph::CallRecord& record = Emit(index, 0, graph::RecordKind::kPoint, graph::Call::kStreamCreate, nullptr);
+      graph::CallRecord& record =
+          Emit(index, 0, graph::RecordKind::kPoint, graph::Call::kStreamCreate, nullptr);
       record.stream = StreamIdOf(static_cast<int>(i));
       record.device = 0;
       record.stream_handle = StreamHandle(static_cast<int>(i));
@@ -108,7 +115,8 @@ void Machine::EmitConnected(int comm) {
 // An operation of one element, done before anything else begins.
 void Machine::EmitConnection(size_t rank, int comm, OpKind kind, int peer) {
   Local& local = At(rank).comms.at(comm);
-  Numbers& numbers = kind == OpKind::kAllReduce ? local.collectives : local.transfers[{peer, kind == OpKind::kSend}];
+  Numbers& numbers = kind == OpKind::kAllReduce ? local.collectives
+                                                : local.transfers[{peer, kind == OpKind::kSend}];
   graph::CallRecord& begin = Emit(rank, 0, graph::RecordKind::kBegin, CallOf(kind), nullptr);
   begin.comm = static_cast<graph::CommId>(comm + 1);
   begin.stream = kConnectStream;

@@ -8,9 +8,8 @@
 namespace gordian::replayer {
 namespace {
 
-// Bytes of a member below which a mismatch is met as in NCCL's smallest protocols, and above which as in its
-// largest: docs/emulator-truth.md.
-// NCCL takes it, and launches nothing for it.
+// Bytes of a member below which a mismatch is met as in NCCL's smallest protocols, and above which
+// as in its largest: docs/emulator-truth.md. NCCL takes it, and launches nothing for it.
 bool IsEmpty(const Op& op) { return IsCollective(op.kind) && op.count == 0; }
 
 }  // namespace
@@ -43,7 +42,9 @@ Machine::Place Machine::Append(size_t rank, int stream, std::vector<Place> after
 
 Machine::Part Machine::Number(size_t rank, const Op& op, bool from_graph) {
   Local& local = At(rank).comms.at(op.comm);
-  Numbers& numbers = IsTransfer(op.kind) ? local.transfers[{op.root_or_peer, op.kind == OpKind::kSend}] : local.collectives;
+  Numbers& numbers = IsTransfer(op.kind)
+                         ? local.transfers[{op.root_or_peer, op.kind == OpKind::kSend}]
+                         : local.collectives;
   Part part;
   part.op = &op;
   part.number = numbers.launched++;
@@ -79,7 +80,8 @@ int Machine::AddLaunch(size_t rank, int comm) {
 void Machine::Enqueue(size_t rank, size_t thread, bool group) {
   Thread& caller = At(rank).threads[thread];
   std::map<int, std::vector<Place>> legacy;  // the group does not stand behind itself
-  for (const Part& part : caller.parts) legacy.try_emplace(part.op->stream, Legacy(rank, part.op->stream));
+  for (const Part& part : caller.parts)
+    legacy.try_emplace(part.op->stream, Legacy(rank, part.op->stream));
   const int issued = At(rank).last_issued;
   std::map<int, size_t> ordinals;  // by stream
   std::map<int, int> launches;     // by communicator
@@ -89,7 +91,8 @@ void Machine::Enqueue(size_t rank, size_t thread, bool group) {
     if (added) {
       ordinal->second = Append(rank, stream, std::move(legacy.at(stream))).ordinal;
       if (group) {
-        graph::CallRecord& record = Emit(rank, thread, graph::RecordKind::kEnqueue, graph::Call::kGroupEnd, nullptr);
+        graph::CallRecord& record =
+            Emit(rank, thread, graph::RecordKind::kEnqueue, graph::Call::kGroupEnd, nullptr);
         record.group = caller.group;
         record.stream = static_cast<graph::StreamId>(stream + 1);
         record.ordinal = ordinal->second;
@@ -107,7 +110,8 @@ void Machine::Enqueue(size_t rank, size_t thread, bool group) {
     }
     Launch& launch = launches_[static_cast<size_t>(found->second)];
     launch.parts.push_back(part);
-    const bool there = std::any_of(launch.places.begin(), launch.places.end(), [&](const Place& p) { return p.stream == stream; });
+    const bool there = std::any_of(launch.places.begin(), launch.places.end(),
+                                   [&](const Place& p) { return p.stream == stream; });
     if (there) continue;
     launch.places.push_back({stream, ordinal->second});
     Item& item = At(rank).queues[static_cast<size_t>(stream)].items[ordinal->second - 1];
@@ -133,7 +137,9 @@ bool Machine::RunStreams(size_t index) {
   for (Queue& queue : rank.queues) {
     while (queue.done < queue.items.size()) {
       const Item& item = queue.items[queue.done];
-      if (!std::all_of(item.after.begin(), item.after.end(), [&](const Place& place) { return IsDone(rank, place); })) break;
+      if (!std::all_of(item.after.begin(), item.after.end(),
+                       [&](const Place& place) { return IsDone(rank, place); }))
+        break;
       for (const int number : item.launches) {
         Launch& launch = launches_[static_cast<size_t>(number)];
         if (!launch.started && CanStart(launch)) {
@@ -190,7 +196,9 @@ bool Machine::PartCanEnd(const Launch& launch, const Part& part) const {
   const bool to_root = op.kind == OpKind::kReduce || op.kind == OpKind::kGather;
   std::vector<Slot> others;
   for (int i = 0; i < static_cast<int>(members.size()); ++i) {
-    if ((to_root && me != op.root_or_peer) || (from_root && (me == op.root_or_peer || i != op.root_or_peer))) continue;
+    if ((to_root && me != op.root_or_peer) ||
+        (from_root && (me == op.root_or_peer || i != op.root_or_peer)))
+      continue;
     const Slot& other = members[static_cast<size_t>(i)];
     if (!other.started || other.aborted) return false;
     others.push_back(other);
@@ -198,7 +206,8 @@ bool Machine::PartCanEnd(const Launch& launch, const Part& part) const {
   return EndsBeside(op, others);
 }
 
-// Whether a member ends whose operation may not be that of those whose data it waits for: all of them have started.
+// Whether a member ends whose operation may not be that of those whose data it waits for: all of
+// them have started.
 bool Machine::EndsBeside(const Op& own, const std::vector<Slot>& members) {
   bool kinds = false, roots = false;
   uint64_t least = Bytes(own), most = Bytes(own);
@@ -211,14 +220,18 @@ bool Machine::EndsBeside(const Op& own, const std::vector<Slot>& members) {
   if (kinds) return most >= kSmallBelowBytes && own.kind == OpKind::kAllGather;
   if (roots) return false;
   if (least == most) return true;
-  if (IsPairwise(own.kind) || most < kSmallBelowBytes || most > kLargeAboveBytes) return Bytes(own) == least;
+  if (IsPairwise(own.kind) || most < kSmallBelowBytes || most > kLargeAboveBytes)
+    return Bytes(own) == least;
   return true;
 }
 
 void Machine::End(Launch* launch) {
   launch->done = true;
   for (const Place& place : launch->places) {
-    --At(static_cast<size_t>(launch->rank)).queues[static_cast<size_t>(place.stream)].items[place.ordinal - 1].running;
+    --At(static_cast<size_t>(launch->rank))
+          .queues[static_cast<size_t>(place.stream)]
+          .items[place.ordinal - 1]
+          .running;
   }
 }
 
@@ -254,11 +267,13 @@ void Machine::Capture(size_t rank, size_t thread, const Op& op) {
   Emit(rank, thread, graph::RecordKind::kEnd, CallOf(op.kind), nullptr);
   if (IsEmpty(op)) return;
   const uint32_t group = caller.in_group ? caller.group : 0;
-  auto launch = std::find_if(graph.launches.begin(), graph.launches.end(), [&](const Captured& other) {
-    return group != 0 && other.group == group && other.comm == op.comm;
-  });
+  auto launch =
+      std::find_if(graph.launches.begin(), graph.launches.end(), [&](const Captured& other) {
+        return group != 0 && other.group == group && other.comm == op.comm;
+      });
   if (launch == graph.launches.end()) {
-    launch = graph.launches.insert(launch, Captured{.comm = op.comm, .group = group, .thread = thread});
+    launch =
+        graph.launches.insert(launch, Captured{.comm = op.comm, .group = group, .thread = thread});
   }
   const int index = static_cast<int>(launch - graph.launches.begin());
   std::vector<int>& frontier = graph.frontier[op.stream];
@@ -277,7 +292,8 @@ void Machine::LaunchGraph(size_t rank, size_t thread, const Op& op) {
     const int number = AddLaunch(rank, captured.comm);
     Launch& launch = launches_.back();
     launch.places = {place};
-    for (const int before : captured.behind) launch.behind.push_back(made[static_cast<size_t>(before)]);
+    for (const int before : captured.behind)
+      launch.behind.push_back(made[static_cast<size_t>(before)]);
     for (const Op* const inner : captured.ops) {
       launch.parts.push_back(Number(rank, *inner, /*from_graph=*/true));
       Slot& slot = SlotOf(rank, launch.parts.back());
@@ -290,7 +306,8 @@ void Machine::LaunchGraph(size_t rank, size_t thread, const Op& op) {
   Item& item = At(rank).queues[static_cast<size_t>(op.stream)].items[place.ordinal - 1];
   item.launches = made;
   item.running = made.size();
-  graph::CallRecord& record = Emit(rank, thread, graph::RecordKind::kPoint, graph::Call::kStreamWork, &op);
+  graph::CallRecord& record =
+      Emit(rank, thread, graph::RecordKind::kPoint, graph::Call::kStreamWork, &op);
   record.work = graph::WorkKind::kGraphLaunch;
   record.stream = static_cast<graph::StreamId>(op.stream + 1);
   record.ordinal = place.ordinal;

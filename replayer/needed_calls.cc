@@ -40,14 +40,16 @@ class Finder {
     const RecordedProcess* const recorded = Recorded(id);
     const RecordedCall* const call = recorded == nullptr ? nullptr : recorded->Find(order);
     if (call == nullptr) {
-      needed_.refused.insert("an unfinished operation is known by its process's state alone: its record was lost");
+      needed_.refused.insert(
+          "an unfinished operation is known by its process's state alone: its record was lost");
       return;
     }
     NeededCall& needed = needed_.by_process[id][order];
     needed.call = call;
     needed.witness = needed.witness || witness;
     if (const int comm = CommOf(facts_, id, call->comm); comm >= 0) needed_.comms.insert(comm);
-    if (const int parent = CommOf(facts_, id, call->parent); parent >= 0) needed_.comms.insert(parent);
+    if (const int parent = CommOf(facts_, id, call->parent); parent >= 0)
+      needed_.comms.insert(parent);
   }
 
   // What the verdict names: numbers of operations on communicators, and ranks.
@@ -55,7 +57,8 @@ class Finder {
     const auto name = [&](graph::CommUid uid, int64_t sequence) {
       if (sequence < 0) return;
       for (size_t i = 0; i < facts_.matcher.comms().size(); ++i) {
-        if (facts_.matcher.comms()[i].uid == uid) named_.insert({static_cast<int>(i), static_cast<uint64_t>(sequence)});
+        if (facts_.matcher.comms()[i].uid == uid)
+          named_.insert({static_cast<int>(i), static_cast<uint64_t>(sequence)});
       }
     };
     const graph::Finding& main = facts_.verdict.main;
@@ -63,21 +66,30 @@ class Finder {
       name(edge.comm, edge.sequence);
       if (edge.site.process != 0) named_processes_.insert(edge.site.process);
     }
-    for (const graph::StuckOperation& operation : main.operations) name(operation.comm, operation.sequence);
+    for (const graph::StuckOperation& operation : main.operations)
+      name(operation.comm, operation.sequence);
     all_ = named_.empty();
   }
-  bool Named(int comm, uint64_t sequence) const { return all_ || named_.contains({comm, sequence}); }
-  bool NamedProcess(ProcessId id) const { return named_processes_.empty() || named_processes_.contains(id); }
+  bool Named(int comm, uint64_t sequence) const {
+    return all_ || named_.contains({comm, sequence});
+  }
+  bool NamedProcess(ProcessId id) const {
+    return named_processes_.empty() || named_processes_.contains(id);
+  }
 
   void ForOperations() {
     for (const auto& [id, kernel] : facts_.execution.kernels()) {
-      if (kernel.signal != nullptr) needed_.refused.insert("an operation of RMA is unfinished, which replays do not make");
+      if (kernel.signal != nullptr)
+        needed_.refused.insert("an operation of RMA is unfinished, which replays do not make");
       for (const graph::Part& part : kernel.parts) {
         Need(kernel.process, part.order, Named(part.ref.comm, part.ref.sequence));
       }
     }
-    const auto slot = [&](const graph::Communicator& comm, int rank, const graph::MemberSlot& slot, bool named) {
-      if (slot.state == graph::SlotState::kNone || rank < 0 || rank >= static_cast<int>(comm.members.size())) return;
+    const auto slot = [&](const graph::Communicator& comm, int rank, const graph::MemberSlot& slot,
+                          bool named) {
+      if (slot.state == graph::SlotState::kNone || rank < 0 ||
+          rank >= static_cast<int>(comm.members.size()))
+        return;
       const graph::CommMember& member = comm.members[static_cast<size_t>(rank)];
       if (member.known && slot.order != 0) Need(member.process, slot.order, named);
     };
@@ -101,7 +113,9 @@ class Finder {
   // Calls that all members make, made by some of them so far.
   void ForMeetings() {
     for (const auto& [uid, init] : facts_.matcher.inits()) {
-      if (init.called == init.done && init.members_known && init.called == static_cast<int>(init.members.size())) continue;
+      if (init.called == init.done && init.members_known &&
+          init.called == static_cast<int>(init.members.size()))
+        continue;
       if (init.called == init.done) continue;  // nobody is in it
       for (const graph::InitMember& member : init.members) {
         if (member.called) Need(member.process, member.order, true);
@@ -114,14 +128,18 @@ class Finder {
     for (const auto& [stream, queue] : process.streams) {
       for (const graph::WorkItem& item : queue.items) {
         if (item.kind == WorkKind::kMemoryWait) {
-          needed_.refused.insert("a stream waits for a value in memory, which only the driver's interface can make it do");
+          needed_.refused.insert(
+              "a stream waits for a value in memory, which only the driver's interface can make it "
+              "do");
         }
-        const bool open = std::any_of(item.event.begin(), item.event.end(), [&](const graph::StreamPosition& position) {
-          return facts_.execution.ItemAt(process, position) != nullptr;
-        });
+        const bool open = std::any_of(
+            item.event.begin(), item.event.end(), [&](const graph::StreamPosition& position) {
+              return facts_.execution.ItemAt(process, position) != nullptr;
+            });
         if (item.kind == WorkKind::kEventWait && open) Need(id, item.order, NamedProcess(id));
         // What orders blocking streams among each other by way of the legacy one (W13).
-        if ((item.kind == WorkKind::kKernels || item.kind == WorkKind::kHostFunction) && !item.legacy.empty()) {
+        if ((item.kind == WorkKind::kKernels || item.kind == WorkKind::kHostFunction) &&
+            !item.legacy.empty()) {
           Need(id, item.order, NamedProcess(id));
         }
       }
@@ -133,15 +151,18 @@ class Finder {
       if (thread.open) Need(id, thread.open->record.order, NamedProcess(id));
     }
     for (const graph::ThreadState& state : process.state.threads) {
-      if (state.call_id != 0 || state.poll_object == 0 || state.poll_count < 2 || process.ended) continue;
+      if (state.call_id != 0 || state.poll_object == 0 || state.poll_count < 2 || process.ended)
+        continue;
       NeededCalls::Poll poll;
       if (process.events.contains(state.poll_object)) poll.event = state.poll_object;
       for (const auto& [stream, queue] : process.streams) {
-        if (poll.event == 0 && queue.handle == state.poll_object && !queue.destroyed) poll.stream = stream;
+        if (poll.event == 0 && queue.handle == state.poll_object && !queue.destroyed)
+          poll.stream = stream;
       }
       if (poll.event == 0 && poll.stream == 0) continue;
       needed_.polls[{id, state.thread}] = poll;
-      if (const RecordedCall* record = LastRecordOf(id, poll.event, UINT64_MAX); record != nullptr) {
+      if (const RecordedCall* record = LastRecordOf(id, poll.event, UINT64_MAX);
+          record != nullptr) {
         Need(id, record->order, NamedProcess(id));
       }
     }
@@ -152,7 +173,8 @@ class Finder {
     for (const int index : std::set<int>(needed_.comms)) {
       const graph::Communicator& comm = facts_.matcher.comms()[static_cast<size_t>(index)];
       if (comm.opaque) {
-        needed_.refused.insert("operations on " + (comm.name.empty() ? std::string("a communicator") : comm.name) +
+        needed_.refused.insert("operations on " +
+                               (comm.name.empty() ? std::string("a communicator") : comm.name) +
                                " were captured into graphs where they cannot be followed");
       }
       for (const graph::CommMember& member : comm.members) {
@@ -160,7 +182,8 @@ class Finder {
         const RecordedProcess* const recorded = Recorded(member.process);
         if (recorded == nullptr) continue;
         for (const RecordedCall& call : recorded->calls) {
-          const bool leaves = call.call == Call::kCommAbort || call.call == Call::kCommDestroy || call.call == Call::kCommRevoke;
+          const bool leaves = call.call == Call::kCommAbort || call.call == Call::kCommDestroy ||
+                              call.call == Call::kCommRevoke;
           if (leaves && call.comm == member.comm) Need(member.process, call.order, true);
         }
       }
@@ -183,9 +206,11 @@ class Finder {
   void Recordeds(ProcessId id, std::map<uint64_t, NeededCall>* calls) {
     std::vector<std::pair<const RecordedCall*, bool>> records;
     for (const auto& [order, needed] : *calls) {
-      const bool waits = needed.call->work == WorkKind::kEventWait || needed.call->wait == graph::WaitKind::kEvent;
+      const bool waits =
+          needed.call->work == WorkKind::kEventWait || needed.call->wait == graph::WaitKind::kEvent;
       if (!waits) continue;
-      if (const RecordedCall* record = LastRecordOf(id, needed.call->event, order); record != nullptr) {
+      if (const RecordedCall* record = LastRecordOf(id, needed.call->event, order);
+          record != nullptr) {
         records.emplace_back(record, needed.witness);
       }
     }
@@ -202,7 +227,8 @@ class Finder {
     std::vector<std::pair<const RecordedCall*, bool>> ends;
     for (const auto& [order, needed] : *calls) {
       if (!needed.call->InGroup()) continue;
-      for (const RecordedCall* call = needed.call; call != recorded.calls.data() + recorded.calls.size(); ++call) {
+      for (const RecordedCall* call = needed.call;
+           call != recorded.calls.data() + recorded.calls.size(); ++call) {
         if (call->thread != needed.call->thread || call->call != Call::kGroupEnd) continue;
         ends.emplace_back(call, needed.witness);
         break;
@@ -220,14 +246,16 @@ class Finder {
     const RecordedProcess& recorded = *Recorded(id);
     std::map<int, bool> contents;
     for (const auto& [order, needed] : *calls) {
-      if (needed.call->work == WorkKind::kGraphLaunch && needed.call->content >= 0) contents[needed.call->content] |= needed.witness;
+      if (needed.call->work == WorkKind::kGraphLaunch && needed.call->content >= 0)
+        contents[needed.call->content] |= needed.witness;
     }
     for (const auto& [content, witness] : contents) {
       const uint32_t* thread = nullptr;
       for (const uint64_t order : recorded.graphs[static_cast<size_t>(content)]) {
         const RecordedCall* const call = recorded.Find(order);
         if (call == nullptr) continue;
-        if (thread != nullptr && *thread != call->thread) needed_.refused.insert("several threads captured one graph");
+        if (thread != nullptr && *thread != call->thread)
+          needed_.refused.insert("several threads captured one graph");
         thread = &call->thread;
         (*calls)[order] = {.call = call, .witness = witness, .graph = content};
         if (const int comm = CommOf(facts_, id, call->comm); comm >= 0) needed_.comms.insert(comm);

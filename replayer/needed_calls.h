@@ -21,8 +21,8 @@ struct NeededCall {
 
 struct NeededCalls {
   std::map<graph::ProcessId, std::map<uint64_t, NeededCall>> by_process;  // by order
-  std::set<int> comms;                     // that they are about: indices into Matcher::comms()
-  std::set<std::string> refused;           // why they cannot be replayed
+  std::set<int> comms;            // that they are about: indices into Matcher::comms()
+  std::set<std::string> refused;  // why they cannot be replayed
   // What a thread outside of all calls polls: an event, or a stream.
   struct Poll {
     uint64_t event = 0;

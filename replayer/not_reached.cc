@@ -16,8 +16,8 @@ struct Place {
 };
 
 struct Missing {
-  Op op;                // as it is to be called, apart from its stream
-  std::string caller;   // who has called its counterpart
+  Op op;               // as it is to be called, apart from its stream
+  std::string caller;  // who has called its counterpart
   Place counterpart;
   int group = -1;  // index of the start of the group that the counterpart is in
 };
@@ -47,7 +47,8 @@ class Adder {
       for (size_t t = 0; t < schedule_.ranks[r].threads.size(); ++t) {
         const std::vector<Op>& ops = schedule_.ranks[r].threads[t].ops;
         for (size_t i = 0; i < ops.size(); ++i) {
-          if (ops[i].comm == comm && IsOperation(ops[i].kind)) visit(Place{static_cast<int>(r), static_cast<int>(t), i}, ops[i]);
+          if (ops[i].comm == comm && IsOperation(ops[i].kind))
+            visit(Place{static_cast<int>(r), static_cast<int>(t), i}, ops[i]);
         }
       }
     }
@@ -58,7 +59,8 @@ class Adder {
     bool follows = true;
     std::map<int, int> thread_of;
     Each(comm, [&](const Place& place, const Op& op) {
-      follows &= !op.captured && thread_of.emplace(place.rank, place.thread).first->second == place.thread;
+      follows &=
+          !op.captured && thread_of.emplace(place.rank, place.thread).first->second == place.thread;
     });
     return follows;
   }
@@ -70,7 +72,8 @@ class Adder {
 
   void FindMissing(int comm, std::map<int, std::vector<Missing>>* missing) const {
     std::map<int, std::vector<Place>> collectives;
-    std::map<std::pair<int, int>, std::pair<std::vector<Place>, std::vector<Place>>> transfers;  // sends, receives
+    std::map<std::pair<int, int>, std::pair<std::vector<Place>, std::vector<Place>>>
+        transfers;  // sends, receives
     Each(comm, [&](const Place& place, const Op& op) {
       if (IsCollective(op.kind)) {
         collectives[place.rank].push_back(place);
@@ -114,7 +117,8 @@ class Adder {
     out.op = At(place);
     out.counterpart = place;
     for (size_t i = place.index; out.op.in_group && out.group < 0 && i-- > 0;) {
-      if (schedule_.ranks[place.rank].threads[place.thread].ops[i].kind == OpKind::kGroupStart) out.group = static_cast<int>(i);
+      if (schedule_.ranks[place.rank].threads[place.thread].ops[i].kind == OpKind::kGroupStart)
+        out.group = static_cast<int>(i);
     }
     out.caller = "rank " + std::to_string(schedule_.ranks[place.rank].rank);
     out.op.in_group = out.op.unfinished = out.op.witness = false;
@@ -123,7 +127,8 @@ class Adder {
     return out;
   }
 
-  // The thread that has called it, else the first of those that stand in a call: behind that, nothing is reached.
+  // The thread that has called it, else the first of those that stand in a call: behind that,
+  // nothing is reached.
   int ThreadFor(int rank, int comm) const {
     const std::vector<ThreadProgram>& threads = schedule_.ranks[rank].threads;
     const auto stands = [&](size_t t) {
@@ -132,8 +137,9 @@ class Adder {
       return last.unfinished || last.not_reached || IsHostWait(last.kind);
     };
     for (size_t t = 0; t < threads.size(); ++t) {
-      const bool calls = std::any_of(threads[t].ops.begin(), threads[t].ops.end(),
-                                     [&](const Op& op) { return op.comm == comm && IsOperation(op.kind); });
+      const bool calls =
+          std::any_of(threads[t].ops.begin(), threads[t].ops.end(),
+                      [&](const Op& op) { return op.comm == comm && IsOperation(op.kind); });
       if (calls) return stands(t) ? static_cast<int>(t) : -1;
     }
     for (size_t t = 0; t < threads.size(); ++t) {
@@ -159,7 +165,8 @@ class Adder {
   static bool Left(const RankProgram& program, int comm) {
     for (const ThreadProgram& thread : program.threads) {
       for (const Op& op : thread.ops) {
-        if (op.comm == comm && (op.kind == OpKind::kCommDestroy || op.kind == OpKind::kCommAbort)) return true;
+        if (op.comm == comm && (op.kind == OpKind::kCommDestroy || op.kind == OpKind::kCommAbort))
+          return true;
       }
     }
     return false;
@@ -176,7 +183,8 @@ class Adder {
     std::map<std::pair<int, int>, size_t> by_caller;
     for (const Missing& call : calls) ++by_caller[{call.counterpart.rank, call.counterpart.thread}];
     std::stable_sort(calls.begin(), calls.end(), [&](const Missing& a, const Missing& b) {
-      const std::pair<int, int> ca{a.counterpart.rank, a.counterpart.thread}, cb{b.counterpart.rank, b.counterpart.thread};
+      const std::pair<int, int> ca{a.counterpart.rank, a.counterpart.thread},
+          cb{b.counterpart.rank, b.counterpart.thread};
       if (ca != cb) return by_caller[ca] != by_caller[cb] ? by_caller[ca] > by_caller[cb] : ca < cb;
       return a.counterpart.index < b.counterpart.index;
     });
@@ -184,7 +192,8 @@ class Adder {
     // What one group holds there is a group here: one after the other it might hang by itself.
     for (size_t begin = 0, end = 0; begin < calls.size(); begin = end) {
       end = begin + 1;
-      while (end < calls.size() && calls[begin].group >= 0 && calls[end].group == calls[begin].group &&
+      while (end < calls.size() && calls[begin].group >= 0 &&
+             calls[end].group == calls[begin].group &&
              calls[end].counterpart.rank == calls[begin].counterpart.rank &&
              calls[end].counterpart.thread == calls[begin].counterpart.thread) {
         ++end;
@@ -203,8 +212,10 @@ class Adder {
         op.id = next_id_++;
         op.in_group = end - begin > 1;
         op.not_reached = true;
-        op.site = "not reached; " + calls[i].caller + (op.kind == At(calls[i].counterpart).kind ? " calls it" : " calls the other end") +
-                  (op.site.empty() ? "" : " at " + op.site);
+        op.site =
+            "not reached; " + calls[i].caller +
+            (op.kind == At(calls[i].counterpart).kind ? " calls it" : " calls the other end") +
+            (op.site.empty() ? "" : " at " + op.site);
         ops.push_back(std::move(op));
         ++added;
       }

@@ -8,8 +8,9 @@ using graph::Call;
 using graph::RecordKind;
 
 const RecordedCall* RecordedProcess::Find(uint64_t order) const {
-  const auto found = std::lower_bound(calls.begin(), calls.end(), order,
-                                      [](const RecordedCall& call, uint64_t wanted) { return call.order < wanted; });
+  const auto found = std::lower_bound(
+      calls.begin(), calls.end(), order,
+      [](const RecordedCall& call, uint64_t wanted) { return call.order < wanted; });
   return found == calls.end() || found->order != order ? nullptr : &*found;
 }
 
@@ -50,7 +51,8 @@ void Recording::OnRecord(const graph::CallRecord& record) {
     default:
       break;
   }
-  const bool ours = record.work == graph::WorkKind::kGraphMarkers || record.work == graph::WorkKind::kGraphProgress;
+  const bool ours = record.work == graph::WorkKind::kGraphMarkers ||
+                    record.work == graph::WorkKind::kGraphProgress;
   if (ours) return;
   RecordedCall call;
   call.order = record.order;
@@ -74,7 +76,8 @@ void Recording::OnRecord(const graph::CallRecord& record) {
   call.reduce_op = record.reduce_op;
   if (call.IsOperation()) {
     ++operations_;
-    if (record.capture != 0) graphs_[record.process].captures[record.capture].push_back(record.order);
+    if (record.capture != 0)
+      graphs_[record.process].captures[record.capture].push_back(record.order);
   }
   if (record.work == graph::WorkKind::kGraphLaunch) {
     const auto& execs = graphs_[record.process].execs;

@@ -1,6 +1,6 @@
-// The calls of a recorded job, each begun and ended call as one, kept small: a trace of a million records
-// is held whole while it is not yet known which of them matter. Pure; whoever reads the trace feeds it
-// what the wait model is fed.
+// The calls of a recorded job, each begun and ended call as one, kept small: a trace of a million
+// records is held whole while it is not yet known which of them matter. Pure; whoever reads the
+// trace feeds it what the wait model is fed.
 #ifndef GORDIAN_REPLAYER_RECORDING_H_
 #define GORDIAN_REPLAYER_RECORDING_H_
 
@@ -36,7 +36,9 @@ struct RecordedCall {
   uint8_t datatype = 0;
   uint8_t reduce_op = 255;
 
-  bool IsOperation() const { return call >= graph::Call::kAllReduce && call <= graph::Call::kRecv; }  // of NCCL, on a communicator
+  bool IsOperation() const {
+    return call >= graph::Call::kAllReduce && call <= graph::Call::kRecv;
+  }  // of NCCL, on a communicator
   bool Returned() const { return end_order != 0; }
   bool InGroup() const { return (flags & graph::kInGroup) != 0; }
   bool Captured() const { return (flags & graph::kCapturing) != 0; }

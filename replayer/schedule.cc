@@ -23,7 +23,8 @@ class Checker {
     }
     for (const auto& [what, after] : gates_) {
       if (!ids_.contains(after)) {
-        problems_.push_back(what + ": waits for operation " + std::to_string(after) + ", which is none");
+        problems_.push_back(what + ": waits for operation " + std::to_string(after) +
+                            ", which is none");
       }
     }
     return std::move(problems_);
@@ -42,9 +43,11 @@ class Checker {
         if (member < 0 && comm.ready) Add("is ready, but for a member that nobody saw");
       }
       for (const auto& [from, to] : comm.connected_pairs) {
-        if (!IsMember(comm, from) || !IsMember(comm, to)) Add("connects members that it does not have");
+        if (!IsMember(comm, from) || !IsMember(comm, to))
+          Add("connects members that it does not have");
       }
-      if (comm.ready && comm.parent >= 0 && !schedule_.comms[static_cast<size_t>(comm.parent)].ready) {
+      if (comm.ready && comm.parent >= 0 &&
+          !schedule_.comms[static_cast<size_t>(comm.parent)].ready) {
         Add("is ready before the one that it was split off");
       }
     }
@@ -67,18 +70,21 @@ class Checker {
       }
       CheckComm(rank, op);
       CheckPlaces(schedule_.ranks[static_cast<size_t>(rank)], op);
-      if (op.kind == OpKind::kCaptureBegin && !capturing.insert(op.graph).second) Add("captures twice");
+      if (op.kind == OpKind::kCaptureBegin && !capturing.insert(op.graph).second)
+        Add("captures twice");
       if (op.kind == OpKind::kCaptureEnd && capturing.erase(op.graph) == 0) Add("ends no capture");
       for (const Gate& gate : op.gates) gates_.emplace_back(at_ + what_, gate.after);
     }
     what_.clear();
-    if (in_group && !ended && (thread.ops.empty() || !thread.ops.back().unfinished)) Add("leaves a group open");
+    if (in_group && !ended && (thread.ops.empty() || !thread.ops.back().unfinished))
+      Add("leaves a group open");
     if (!capturing.empty()) Add("leaves a capture open");
   }
 
   void CheckComm(int rank, const Op& op) {
-    const bool needs = IsOperation(op.kind) || (op.kind >= OpKind::kCommInit && op.kind <= OpKind::kWindowRegister &&
-                                                op.kind != OpKind::kCommSplit);
+    const bool needs = IsOperation(op.kind) ||
+                       (op.kind >= OpKind::kCommInit && op.kind <= OpKind::kWindowRegister &&
+                        op.kind != OpKind::kCommSplit);
     if (op.kind == OpKind::kCommSplit) CheckMember(rank, op.parent);
     if (op.comm < 0) {
       if (needs) Add("is of no communicator");
@@ -86,7 +92,8 @@ class Checker {
     }
     const Communicator* const comm = CheckMember(rank, op.comm);
     if (comm == nullptr) return;
-    if ((op.kind == OpKind::kCommInit || op.kind == OpKind::kCommSplit) && comm->ready) Add("makes what is made already");
+    if ((op.kind == OpKind::kCommInit || op.kind == OpKind::kCommSplit) && comm->ready)
+      Add("makes what is made already");
     if (IsTransfer(op.kind) && !IsMember(*comm, op.root_or_peer)) Add("its peer is no member");
   }
 
@@ -101,13 +108,16 @@ class Checker {
   }
 
   void CheckPlaces(const RankProgram& rank, const Op& op) {
-    const bool on_stream = IsOperation(op.kind) || (op.kind >= OpKind::kEventRecord && op.kind <= OpKind::kStreamSync);
+    const bool on_stream =
+        IsOperation(op.kind) || (op.kind >= OpKind::kEventRecord && op.kind <= OpKind::kStreamSync);
     if (on_stream ? op.stream < 0 || op.stream >= static_cast<int>(rank.streams.size())
                   : op.stream >= static_cast<int>(rank.streams.size())) {
       Add("its stream is none");
     }
-    const bool of_event = op.kind == OpKind::kEventRecord || op.kind == OpKind::kStreamWaitEvent || op.kind == OpKind::kEventSync;
-    if (op.kind == OpKind::kPoll && (op.event < 0) == (op.stream < 0)) Add("polls an event or a stream");
+    const bool of_event = op.kind == OpKind::kEventRecord || op.kind == OpKind::kStreamWaitEvent ||
+                          op.kind == OpKind::kEventSync;
+    if (op.kind == OpKind::kPoll && (op.event < 0) == (op.stream < 0))
+      Add("polls an event or a stream");
     if (op.event >= rank.events || (of_event && op.event < 0)) Add("its event is none");
     const bool of_graph = op.kind >= OpKind::kGraphLaunch && op.kind <= OpKind::kCaptureEnd;
     if (of_graph && (op.graph < 0 || op.graph >= rank.graphs)) Add("its graph is none");
@@ -129,42 +139,78 @@ class Checker {
 
 const char* Name(OpKind kind) {
   switch (kind) {
-    case OpKind::kAllReduce: return "AllReduce";
-    case OpKind::kAllGather: return "AllGather";
-    case OpKind::kReduceScatter: return "ReduceScatter";
-    case OpKind::kBroadcast: return "Broadcast";
-    case OpKind::kReduce: return "Reduce";
-    case OpKind::kAllToAll: return "AllToAll";
-    case OpKind::kGather: return "Gather";
-    case OpKind::kScatter: return "Scatter";
-    case OpKind::kSend: return "Send";
-    case OpKind::kRecv: return "Recv";
-    case OpKind::kGroupStart: return "GroupStart";
-    case OpKind::kGroupEnd: return "GroupEnd";
-    case OpKind::kCommInit: return "CommInit";
-    case OpKind::kCommSplit: return "CommSplit";
-    case OpKind::kCommFinalize: return "CommFinalize";
-    case OpKind::kCommDestroy: return "CommDestroy";
-    case OpKind::kCommAbort: return "CommAbort";
-    case OpKind::kWindowRegister: return "WindowRegister";
-    case OpKind::kEventRecord: return "EventRecord";
-    case OpKind::kStreamWaitEvent: return "StreamWaitEvent";
-    case OpKind::kKernel: return "Kernel";
-    case OpKind::kHostFunction: return "HostFunction";
-    case OpKind::kGraphLaunch: return "GraphLaunch";
-    case OpKind::kCaptureBegin: return "CaptureBegin";
-    case OpKind::kCaptureEnd: return "CaptureEnd";
-    case OpKind::kStreamSync: return "StreamSync";
-    case OpKind::kEventSync: return "EventSync";
-    case OpKind::kDeviceSync: return "DeviceSync";
-    case OpKind::kFree: return "Free";
-    case OpKind::kCopy: return "Copy";
-    case OpKind::kPoll: return "Poll";
-    case OpKind::kSleep: return "Sleep";
-    case OpKind::kSpin: return "Spin";
-    case OpKind::kExit: return "Exit";
-    case OpKind::kKill: return "Kill";
-    case OpKind::kStop: return "Stop";
+    case OpKind::kAllReduce:
+      return "AllReduce";
+    case OpKind::kAllGather:
+      return "AllGather";
+    case OpKind::kReduceScatter:
+      return "ReduceScatter";
+    case OpKind::kBroadcast:
+      return "Broadcast";
+    case OpKind::kReduce:
+      return "Reduce";
+    case OpKind::kAllToAll:
+      return "AllToAll";
+    case OpKind::kGather:
+      return "Gather";
+    case OpKind::kScatter:
+      return "Scatter";
+    case OpKind::kSend:
+      return "Send";
+    case OpKind::kRecv:
+      return "Recv";
+    case OpKind::kGroupStart:
+      return "GroupStart";
+    case OpKind::kGroupEnd:
+      return "GroupEnd";
+    case OpKind::kCommInit:
+      return "CommInit";
+    case OpKind::kCommSplit:
+      return "CommSplit";
+    case OpKind::kCommFinalize:
+      return "CommFinalize";
+    case OpKind::kCommDestroy:
+      return "CommDestroy";
+    case OpKind::kCommAbort:
+      return "CommAbort";
+    case OpKind::kWindowRegister:
+      return "WindowRegister";
+    case OpKind::kEventRecord:
+      return "EventRecord";
+    case OpKind::kStreamWaitEvent:
+      return "StreamWaitEvent";
+    case OpKind::kKernel:
+      return "Kernel";
+    case OpKind::kHostFunction:
+      return "HostFunction";
+    case OpKind::kGraphLaunch:
+      return "GraphLaunch";
+    case OpKind::kCaptureBegin:
+      return "CaptureBegin";
+    case OpKind::kCaptureEnd:
+      return "CaptureEnd";
+    case OpKind::kStreamSync:
+      return "StreamSync";
+    case OpKind::kEventSync:
+      return "EventSync";
+    case OpKind::kDeviceSync:
+      return "DeviceSync";
+    case OpKind::kFree:
+      return "Free";
+    case OpKind::kCopy:
+      return "Copy";
+    case OpKind::kPoll:
+      return "Poll";
+    case OpKind::kSleep:
+      return "Sleep";
+    case OpKind::kSpin:
+      return "Spin";
+    case OpKind::kExit:
+      return "Exit";
+    case OpKind::kKill:
+      return "Kill";
+    case OpKind::kStop:
+      return "Stop";
   }
   return "?";
 }
@@ -190,8 +236,10 @@ size_t CountOperations(const Schedule& schedule) {
   size_t count = 0;
   for (const RankProgram& rank : schedule.ranks) {
     for (const ThreadProgram& thread : rank.threads) {
-      count += static_cast<size_t>(std::count_if(thread.ops.begin(), thread.ops.end(),
-                                                 [](const Op& op) { return IsOperation(op.kind) && !op.not_reached; }));
+      count +=
+          static_cast<size_t>(std::count_if(thread.ops.begin(), thread.ops.end(), [](const Op& op) {
+            return IsOperation(op.kind) && !op.not_reached;
+          }));
     }
   }
   return count;
@@ -212,7 +260,8 @@ void DropDanglingGates(const Schedule& before, Schedule* after) {
       for (const Op& op : thread.ops) left.insert(op.id);
     }
   }
-  std::unordered_map<OpId, OpId> instead;  // of those that are gone: the last one before that is not; 0: none
+  std::unordered_map<OpId, OpId>
+      instead;  // of those that are gone: the last one before that is not; 0: none
   for (const RankProgram& rank : before.ranks) {
     for (const ThreadProgram& thread : rank.threads) {
       OpId last = 0;
@@ -235,13 +284,15 @@ void DropDanglingGates(const Schedule& before, Schedule* after) {
           if (!left.contains(gate.after)) {
             const auto found = instead.find(gate.after);
             // What came before it in its thread had returned when it was called.
-            gate = {.after = found == instead.end() ? 0 : found->second, .moment = Gate::Moment::kReturned};
+            gate = {.after = found == instead.end() ? 0 : found->second,
+                    .moment = Gate::Moment::kReturned};
           }
           const auto own = place.find(gate.after);
           const bool said = std::any_of(gates.begin(), gates.end(), [&](const Gate& other) {
             return other.after == gate.after && other.moment >= gate.moment;
           });
-          if (gate.after != 0 && !said && (own == place.end() || own->second > i)) gates.push_back(gate);
+          if (gate.after != 0 && !said && (own == place.end() || own->second > i))
+            gates.push_back(gate);
         }
         thread.ops[i].gates = std::move(gates);
       }

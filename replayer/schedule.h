@@ -1,9 +1,11 @@
-// What a replay does: the calls of NCCL and CUDA that each host thread of each rank makes, in order, and
-// what has to be forced between threads and ranks for the interleaving that was recorded.
+// What a replay does: the calls of NCCL and CUDA that each host thread of each rank makes, in
+// order, and what has to be forced between threads and ranks for the interleaving that was
+// recorded.
 //
-// Plain data, and whole in itself: made from a trace (extract.h), cut down (witness.h), written as a
-// program (cxx_writer.h). Everything is named by its place in a vector, but for operations: these have
-// an id that stays when others are taken out, so that a gate names the same one before and after.
+// Plain data, and whole in itself: made from a trace (extract.h), cut down (witness.h), written as
+// a program (cxx_writer.h). Everything is named by its place in a vector, but for operations: these
+// have an id that stays when others are taken out, so that a gate names the same one before and
+// after.
 //
 // Times are nanoseconds, sizes elements of `datatype`, unless the name says otherwise.
 #ifndef GORDIAN_REPLAYER_SCHEDULE_H_
@@ -20,23 +22,51 @@ using OpId = uint32_t;  // unique within the schedule; 0: none
 
 enum class OpKind : uint8_t {
   // Operations of NCCL. Order matters: kAllReduce..kScatter are collectives.
-  kAllReduce, kAllGather, kReduceScatter, kBroadcast, kReduce, kAllToAll, kGather, kScatter,
-  kSend, kRecv,
-  kGroupStart, kGroupEnd,
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kBroadcast,
+  kReduce,
+  kAllToAll,
+  kGather,
+  kScatter,
+  kSend,
+  kRecv,
+  kGroupStart,
+  kGroupEnd,
   // Communicators. kCommSplit: `comm` is what this rank gets out of it, -1 for nothing.
-  kCommInit, kCommSplit, kCommFinalize, kCommDestroy, kCommAbort, kWindowRegister,
+  kCommInit,
+  kCommSplit,
+  kCommFinalize,
+  kCommDestroy,
+  kCommAbort,
+  kWindowRegister,
   // Work of streams, beside operations. kKernel of `duration_ns`.
-  kEventRecord, kStreamWaitEvent, kKernel, kHostFunction, kGraphLaunch,
+  kEventRecord,
+  kStreamWaitEvent,
+  kKernel,
+  kHostFunction,
+  kGraphLaunch,
   // Between these two, what is called on a stream of the capture goes into the graph.
-  kCaptureBegin, kCaptureEnd,
+  kCaptureBegin,
+  kCaptureEnd,
   // Waits of the host. kFree stands for all calls that wait for the device by implementation,
-  // kCopy for copies between the device and pageable memory, kPoll for asking again and again whether
+  // kCopy for copies between the device and pageable memory, kPoll for asking again and again
+  // whether
   // an event, or all of a stream, is done.
-  kStreamSync, kEventSync, kDeviceSync, kFree, kCopy, kPoll,
+  kStreamSync,
+  kEventSync,
+  kDeviceSync,
+  kFree,
+  kCopy,
+  kPoll,
   // What a thread does that makes no further call: sleeps, or computes, for ever.
-  kSleep, kSpin,
+  kSleep,
+  kSpin,
   // What becomes of the whole process: leaves with `exit_code`, dies of or is stopped by a signal.
-  kExit, kKill, kStop,
+  kExit,
+  kKill,
+  kStop,
 };
 
 constexpr bool IsCollective(OpKind kind) { return kind <= OpKind::kScatter; }
@@ -45,15 +75,24 @@ constexpr bool IsTransfer(OpKind kind) { return kind == OpKind::kSend || kind ==
 constexpr bool IsOperation(OpKind kind) { return kind <= OpKind::kRecv; }
 // Collectives that one member gives to, or gets from, all others.
 constexpr bool HasRoot(OpKind kind) {
-  return kind == OpKind::kBroadcast || kind == OpKind::kReduce || kind == OpKind::kGather || kind == OpKind::kScatter;
+  return kind == OpKind::kBroadcast || kind == OpKind::kReduce || kind == OpKind::kGather ||
+         kind == OpKind::kScatter;
 }
 // Collectives that NCCL carries out as sends and receives; members are connected as by these.
-constexpr bool IsPairwise(OpKind kind) { return kind == OpKind::kAllToAll || kind == OpKind::kGather || kind == OpKind::kScatter; }
+constexpr bool IsPairwise(OpKind kind) {
+  return kind == OpKind::kAllToAll || kind == OpKind::kGather || kind == OpKind::kScatter;
+}
 // Collectives that add something up.
-constexpr bool Reduces(OpKind kind) { return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce; }
+constexpr bool Reduces(OpKind kind) {
+  return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
+}
 // Collectives of which some member's buffer holds `count` elements for each member.
-constexpr bool HoldsAllShares(OpKind kind) { return kind == OpKind::kAllGather || kind == OpKind::kReduceScatter || IsPairwise(kind); }
-constexpr bool IsHostWait(OpKind kind) { return kind >= OpKind::kStreamSync && kind <= OpKind::kPoll; }
+constexpr bool HoldsAllShares(OpKind kind) {
+  return kind == OpKind::kAllGather || kind == OpKind::kReduceScatter || IsPairwise(kind);
+}
+constexpr bool IsHostWait(OpKind kind) {
+  return kind >= OpKind::kStreamSync && kind <= OpKind::kPoll;
+}
 // Nothing stands behind it in its thread.
 constexpr bool EndsThread(OpKind kind) { return kind >= OpKind::kSleep; }
 
@@ -76,15 +115,16 @@ struct Gate {
 struct Op {
   OpId id = 0;
   OpKind kind = OpKind::kSleep;
-  // Places in Schedule::comms, and in RankProgram::streams; numbers of events and graphs, which count
-  // from 0 to RankProgram::events and ::graphs. -1: not of this kind of call.
+  // Places in Schedule::comms, and in RankProgram::streams; numbers of events and graphs, which
+  // count from 0 to RankProgram::events and ::graphs. -1: not of this kind of call.
   int comm = -1;
   int parent = -1;  // kCommSplit: the communicator that is split
   int stream = -1;
   int event = -1;
   int graph = -1;
-  // Operations, as NCCL takes them: of ncclDataType_t, ncclRedOp_t (255: none), ranks of the communicator
-  // (places in Communicator::members, so that they change when a member before them is taken out).
+  // Operations, as NCCL takes them: of ncclDataType_t, ncclRedOp_t (255: none), ranks of the
+  // communicator (places in Communicator::members, so that they change when a member before them is
+  // taken out).
   uint64_t count = 0;
   uint8_t datatype = 0;
   uint8_t reduce_op = 255;
@@ -96,7 +136,8 @@ struct Op {
   bool in_group = false;     // between kGroupStart and kGroupEnd of its thread
   bool captured = false;     // goes into a graph
   bool unfinished = false;   // the call had not returned when the record ends
-  bool not_reached = false;  // nobody saw it called: what others have called says that it would have been (not_reached.h)
+  bool not_reached = false;  // nobody saw it called: what others have called says that it would
+                             // have been (not_reached.h)
   bool witness = false;      // the verdict names it: it is in the cycle, or part of what is stuck
   std::string symbol;        // the call as the original made it: "cudaFreeHost"; empty: made up
   std::string site;          // where: "train.cc:88 step()"; empty: not known
@@ -108,14 +149,14 @@ struct Op {
 struct Communicator {
   std::string name;          // fit for an identifier, unique within the schedule: "dp"
   std::string label;         // the job's own name for it; empty: none was told
-  std::vector<int> members;  // places in Schedule::ranks, in the communicator's order; -1: a member that
-                             // was never seen to take part
-  int parent = -1;           // split off this one; -1: made of a unique id
+  std::vector<int> members;  // places in Schedule::ranks, in the communicator's order; -1: a member
+                             // that was never seen to take part
+  int parent = -1;  // split off this one; -1: made of a unique id
   // Made before any thread begins, in the order of Schedule::comms, parents first. Otherwise by the
   // kCommInit and kCommSplit among the operations.
   bool ready = false;
-  // Was used before any thread begins, so that its first use there connects nobody: by collectives; by
-  // transfers from the first to the second of these members.
+  // Was used before any thread begins, so that its first use there connects nobody: by collectives;
+  // by transfers from the first to the second of these members.
   bool connected = false;
   std::vector<std::pair<int, int>> connected_pairs;
 
@@ -130,7 +171,7 @@ enum class StreamKind : uint8_t { kNonBlocking, kBlocking, kLegacy, kPerThread }
 struct Stream {
   std::string name;  // fit for an identifier, unique within the rank: "s1"
   StreamKind kind = StreamKind::kNonBlocking;
-  int device = 0;    // of the original
+  int device = 0;  // of the original
 
   friend bool operator==(const Stream&, const Stream&) = default;
 };
@@ -142,14 +183,14 @@ struct ThreadProgram {
 };
 
 struct RankProgram {
-  int rank = -1;     // in the original job
+  int rank = -1;  // in the original job
   int device = 0;
   uint32_t pid = 0;  // of the original
   std::vector<Stream> streams;
   int events = 0;
   int graphs = 0;
-  // The first one makes communicators, streams and events, and starts the others; none is empty when
-  // the schedule was extracted, any may be after a cut.
+  // The first one makes communicators, streams and events, and starts the others; none is empty
+  // when the schedule was extracted, any may be after a cut.
   std::vector<ThreadProgram> threads;
 
   friend bool operator==(const RankProgram&, const RankProgram&) = default;
@@ -157,8 +198,9 @@ struct RankProgram {
 
 // What a replay has to be told as, to be one of the same hang.
 struct Signature {
-  std::string verdict;             // as in verdict.json: "deadlock"
-  std::vector<std::string> edges;  // kinds of edges in the cycle, sorted, each once; empty: no cycle
+  std::string verdict;  // as in verdict.json: "deadlock"
+  std::vector<std::string>
+      edges;  // kinds of edges in the cycle, sorted, each once; empty: no cycle
 
   friend bool operator==(const Signature&, const Signature&) = default;
 };
@@ -184,13 +226,15 @@ struct Origin {
 struct Schedule {
   std::vector<Communicator> comms;  // in the order in which they were made
   std::vector<RankProgram> ranks;
-  std::vector<std::pair<std::string, std::string>> environment;  // settings without which it does not hang
+  std::vector<std::pair<std::string, std::string>>
+      environment;  // settings without which it does not hang
   Origin origin;
 
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
-// visit(rank, thread, op), places in the schedule, in order; of a schedule that is to be changed, `op` may be.
+// visit(rank, thread, op), places in the schedule, in order; of a schedule that is to be changed,
+// `op` may be.
 template <typename Program, typename Visit>
 void ForEachOp(Program& schedule, Visit visit) {
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
@@ -207,12 +251,13 @@ size_t CountOperations(const Schedule& schedule);
 // All calls of all threads.
 size_t CountCalls(const Schedule& schedule);
 
-// Takes out the gates whose operation is gone; an operation that was gated by a call that is gone is gated by
-// what came last before that in the same thread, as far as `before` knows it. For who takes operations out.
+// Takes out the gates whose operation is gone; an operation that was gated by a call that is gone
+// is gated by what came last before that in the same thread, as far as `before` knows it. For who
+// takes operations out.
 void DropDanglingGates(const Schedule& before, Schedule* after);
 
-// What makes no sense in it, one line each: places that do not exist, ids used twice, groups that do not
-// close. Empty: a writer can write it.
+// What makes no sense in it, one line each: places that do not exist, ids used twice, groups that
+// do not close. Empty: a writer can write it.
 std::vector<std::string> Check(const Schedule& schedule);
 
 }  // namespace gordian::replayer

@@ -18,7 +18,8 @@ using graph::WorkKind;
 
 class Finder {
  public:
-  Finder(const JobFacts& facts, const StepRange& range) : facts_(facts), names_(facts.execution, facts.matcher), range_(range) {}
+  Finder(const JobFacts& facts, const StepRange& range)
+      : facts_(facts), names_(facts.execution, facts.matcher), range_(range) {}
 
   JobSteps Run() {
     for (const auto& [id, recorded] : facts_.recording.processes()) {
@@ -49,7 +50,8 @@ class Finder {
     const RecordedCall* call = nullptr;
     int graph = -1;  // that it was captured into
   };
-  using Queue = std::tuple<int, int, int>;  // communicator, source and destination (-1 of collectives)
+  using Queue =
+      std::tuple<int, int, int>;  // communicator, source and destination (-1 of collectives)
 
   void Refuse(const std::string& why) { steps_.calls.refused.insert(why); }
 
@@ -67,9 +69,12 @@ class Finder {
     for (const RecordedCall& call : recorded.calls) {
       if (!Counts(call)) continue;
       rank.operations.push_back(&call);
-      const auto letter = std::make_tuple(static_cast<int>(call.call), call.count, call.comm, call.stream, call.datatype | call.reduce_op << 8,
-                                          call.root_or_peer, static_cast<int>(call.InGroup()), call.content);
-      text.push_back(letters.try_emplace(letter, static_cast<uint32_t>(letters.size())).first->second);
+      const auto letter =
+          std::make_tuple(static_cast<int>(call.call), call.count, call.comm, call.stream,
+                          call.datatype | call.reduce_op << 8, call.root_or_peer,
+                          static_cast<int>(call.InGroup()), call.content);
+      text.push_back(
+          letters.try_emplace(letter, static_cast<uint32_t>(letters.size())).first->second);
     }
     if (text.empty()) return;
     rank.repetition = FindRepetition(text);
@@ -80,7 +85,8 @@ class Finder {
   static bool CutsGroup(const Rank& rank, size_t at) {
     if (at == 0 || at >= rank.operations.size()) return false;
     const RecordedCall &before = *rank.operations[at - 1], &next = *rank.operations[at];
-    return before.InGroup() && next.InGroup() && before.thread == next.thread && before.group == next.group;
+    return before.InGroup() && next.InGroup() && before.thread == next.thread &&
+           before.group == next.group;
   }
 
   // A step begins where no group is open; a repetition goes for it then.
@@ -97,32 +103,40 @@ class Finder {
 
   bool Choose() {
     if (ranks_.empty()) return false;
-    const auto by_count = [](const Rank& a, const Rank& b) { return a.repetition.count < b.repetition.count; };
+    const auto by_count = [](const Rank& a, const Rank& b) {
+      return a.repetition.count < b.repetition.count;
+    };
     const auto [least, most] = std::minmax_element(ranks_.begin(), ranks_.end(), by_count);
     steps_.found = least->repetition.count;
     if (range_.all) {
       const bool alike = least->repetition.count == most->repetition.count && steps_.found > 1;
       for (Rank& rank : ranks_) rank.repetition = {0, rank.operations.size(), 1};
       if (alike) {
-        steps_.notes.push_back("all operations; they repeat " + std::to_string(steps_.found) + " times: --all-steps 0..0 is the first");
+        steps_.notes.push_back("all operations; they repeat " + std::to_string(steps_.found) +
+                               " times: --all-steps 0..0 is the first");
       }
       return true;
     }
     if (range_.last >= steps_.found) {
-      Refuse("there are no steps " + std::to_string(range_.first) + ".." + std::to_string(range_.last) + ": the operations of " +
-             RankName(least->id) + " repeat " + std::to_string(steps_.found) + " times, which makes steps 0.." +
+      Refuse("there are no steps " + std::to_string(range_.first) + ".." +
+             std::to_string(range_.last) + ": the operations of " + RankName(least->id) +
+             " repeat " + std::to_string(steps_.found) + " times, which makes steps 0.." +
              std::to_string(steps_.found - 1));
       return false;
     }
     first_ = range_.first;
     last_ = range_.last;
     const Repetition& one = ranks_.front().repetition;
-    steps_.notes.push_back("steps " + std::to_string(first_) + ".." + std::to_string(last_) + " of " + std::to_string(steps_.found) +
-                           ", by the operations that repeat: " + std::to_string(one.period) + " calls of " + RankName(ranks_.front().id));
+    steps_.notes.push_back("steps " + std::to_string(first_) + ".." + std::to_string(last_) +
+                           " of " + std::to_string(steps_.found) +
+                           ", by the operations that repeat: " + std::to_string(one.period) +
+                           " calls of " + RankName(ranks_.front().id));
     return true;
   }
 
-  int CommIndex(const Rank& rank, const RecordedCall& call) const { return CommOf(facts_, rank.id, call.comm); }
+  int CommIndex(const Rank& rank, const RecordedCall& call) const {
+    return CommOf(facts_, rank.id, call.comm);
+  }
 
   void Take(const Rank& rank) {
     const Repetition& r = rank.repetition;
@@ -131,8 +145,9 @@ class Finder {
     const uint64_t until = end < rank.operations.size() ? rank.operations[end]->order : UINT64_MAX;
     Count(rank, begin, end);
 
-    std::set<std::pair<uint32_t, uint32_t>> groups;  // that hold operations of these steps: thread and number
-    std::set<int32_t> contents;                      // of graphs that are launched
+    std::set<std::pair<uint32_t, uint32_t>>
+        groups;                  // that hold operations of these steps: thread and number
+    std::set<int32_t> contents;  // of graphs that are launched
     for (size_t i = begin; i < end; ++i) {
       const RecordedCall& call = *rank.operations[i];
       if (call.InGroup()) groups.insert({call.thread, call.group});
@@ -140,19 +155,25 @@ class Finder {
     }
     std::map<std::pair<uint32_t, uint32_t>, uint64_t> group_ends;
     for (const RecordedCall& call : rank.recorded->calls) {
-      if (call.call == Call::kGroupEnd && call.order >= from) group_ends.try_emplace({call.thread, call.group}, call.order);
+      if (call.call == Call::kGroupEnd && call.order >= from)
+        group_ends.try_emplace({call.thread, call.group}, call.order);
     }
 
-    // Groups where they end, since nothing begins before; waits of the host where they end, so that what other threads call
-    // meanwhile is not held up. What graphs hold was captured earlier, and stands in front.
+    // Groups where they end, since nothing begins before; waits of the host where they end, so that
+    // what other threads call meanwhile is not held up. What graphs hold was captured earlier, and
+    // stands in front.
     std::vector<Placed> calls;
     for (const RecordedCall& call : rank.recorded->calls) {
-      if (call.order < from || call.order >= until || !call.Returned() || !graph::Took(call.result) || call.Captured()) continue;
+      if (call.order < from || call.order >= until || !call.Returned() ||
+          !graph::Took(call.result) || call.Captured())
+        continue;
       const std::pair group(call.thread, call.group);
-      const bool waits = call.wait == WaitKind::kStream || call.wait == WaitKind::kEvent || call.wait == WaitKind::kDevice;
+      const bool waits = call.wait == WaitKind::kStream || call.wait == WaitKind::kEvent ||
+                         call.wait == WaitKind::kDevice;
       const bool orders = call.work == WorkKind::kEventRecord || call.work == WorkKind::kEventWait;
       const bool ends_group = call.call == Call::kGroupEnd && groups.contains(group);
-      if (!Counts(call) && !(call.call == Call::kHostWait && waits) && !orders && !ends_group) continue;
+      if (!Counts(call) && !(call.call == Call::kHostWait && waits) && !orders && !ends_group)
+        continue;
       uint64_t when = waits ? call.end_order : call.order;
       if (call.InGroup() && groups.contains(group)) {
         const auto group_end = group_ends.find(group);
@@ -167,7 +188,8 @@ class Finder {
         if (call == nullptr) continue;
         calls.push_back({.call = call, .graph = content});
         const RecordedCall* const end = call->InGroup() ? GroupEndBehind(rank, *call) : nullptr;
-        if (end != nullptr && captured_ends.insert(end->order).second) calls.push_back({.call = end});
+        if (end != nullptr && captured_ends.insert(end->order).second)
+          calls.push_back({.call = end});
       }
     }
     std::stable_sort(calls.begin(), calls.end(), [](const Placed& a, const Placed& b) {
@@ -215,7 +237,8 @@ class Finder {
         continue;
       }
       for (const uint64_t order : rank.recorded->graphs[static_cast<size_t>(call.content)]) {
-        if (const RecordedCall* held = rank.recorded->Find(order); held != nullptr) add(*held, i >= begin);
+        if (const RecordedCall* held = rank.recorded->Find(order); held != nullptr)
+          add(*held, i >= begin);
       }
     }
   }
@@ -223,13 +246,18 @@ class Finder {
   void CheckMembers() {
     for (const auto& [queue, shares] : shares_) {
       const int comm = std::get<0>(queue);
-      const size_t members = std::get<1>(queue) >= 0 ? 2 : facts_.matcher.comms()[static_cast<size_t>(comm)].members.size();
-      const bool within = std::any_of(shares.begin(), shares.end(), [](const auto& share) { return share.second.within > 0; });
-      const bool alike = shares.size() == members && std::all_of(shares.begin(), shares.end(), [&](const auto& share) {
+      const size_t members = std::get<1>(queue) >= 0
+                                 ? 2
+                                 : facts_.matcher.comms()[static_cast<size_t>(comm)].members.size();
+      const bool within = std::any_of(shares.begin(), shares.end(),
+                                      [](const auto& share) { return share.second.within > 0; });
+      const bool alike = shares.size() == members &&
+                         std::all_of(shares.begin(), shares.end(), [&](const auto& share) {
                            return share.second == shares.begin()->second;
                          });
       if (within && !alike) {
-        Refuse("the steps do not hold the same operations on " + names_.CommName(comm) + " at all of its members; other steps may, or --all-steps without a range");
+        Refuse("the steps do not hold the same operations on " + names_.CommName(comm) +
+               " at all of its members; other steps may, or --all-steps without a range");
       }
     }
   }
@@ -266,6 +294,8 @@ Repetition FindRepetition(const std::vector<uint32_t>& text) {
   return {0, n, n == 0 ? size_t{0} : size_t{1}};
 }
 
-JobSteps FindSteps(const JobFacts& facts, const StepRange& range) { return Finder(facts, range).Run(); }
+JobSteps FindSteps(const JobFacts& facts, const StepRange& range) {
+  return Finder(facts, range).Run();
+}
 
 }  // namespace gordian::replayer

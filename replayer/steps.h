@@ -1,8 +1,9 @@
 // The steps of a job that does the same again and again: which calls they are made of.
 //
-// Nobody says in a trace where a step begins. Each process's operations are taken as a text; its period is the shortest with which
-// the text repeats itself to its end, found by Z-values of the reversed text (Main and Lorentz; Gusfield, Algorithms on Strings,
-// 1.4), in time linear in the operations. What comes before (warming up) is in no step. Steps are counted from 0.
+// Nobody says in a trace where a step begins. Each process's operations are taken as a text; its
+// period is the shortest with which the text repeats itself to its end, found by Z-values of the
+// reversed text (Main and Lorentz; Gusfield, Algorithms on Strings, 1.4), in time linear in the
+// operations. What comes before (warming up) is in no step. Steps are counted from 0.
 #ifndef GORDIAN_REPLAYER_STEPS_H_
 #define GORDIAN_REPLAYER_STEPS_H_
 
@@ -22,17 +23,19 @@ struct StepRange {
   bool all = true;  // all that was recorded, whether it repeats or not; then the two say nothing
 };
 
-// How a text ends in repetitions of its last `period` letters: from `begin` on it is made of `count` of them. A text that does not
-// repeat, at least twice and over its better half, is one repetition of itself. `text`: letters by number.
+// How a text ends in repetitions of its last `period` letters: from `begin` on it is made of
+// `count` of them. A text that does not repeat, at least twice and over its better half, is one
+// repetition of itself. `text`: letters by number.
 struct Repetition {
   size_t begin = 0, period = 0, count = 0;
 };
 Repetition FindRepetition(const std::vector<uint32_t>& text);
 
 struct JobSteps {
-  NeededCalls calls;                // for ScheduleCalls(); `refused`: why not
-  std::deque<RecordedCall> merged;  // what `calls` points into: one thread a process, waits of the host where they ended
-  uint64_t found = 0;               // how many there are
+  NeededCalls calls;  // for ScheduleCalls(); `refused`: why not
+  std::deque<RecordedCall>
+      merged;  // what `calls` points into: one thread a process, waits of the host where they ended
+  uint64_t found = 0;  // how many there are
   std::vector<std::string> notes;
 };
 

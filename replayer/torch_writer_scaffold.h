@@ -1,4 +1,5 @@
-// The part of a replay for torchrun that is the same in all of them. Implementation of torch_writer.h.
+// The part of a replay for torchrun that is the same in all of them. Implementation of
+// torch_writer.h.
 #ifndef GORDIAN_REPLAYER_TORCH_WRITER_SCAFFOLD_H_
 #define GORDIAN_REPLAYER_TORCH_WRITER_SCAFFOLD_H_
 

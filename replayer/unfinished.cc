@@ -31,7 +31,10 @@ struct RankBuild {
 class Builder {
  public:
   Builder(const JobFacts& facts, const NeededCalls& needed, bool unfinished)
-      : facts_(facts), names_(facts.execution, facts.matcher), needed_(needed), unfinished_(unfinished) {}
+      : facts_(facts),
+        names_(facts.execution, facts.matcher),
+        needed_(needed),
+        unfinished_(unfinished) {}
 
   UnfinishedJob Run() {
     refused_ = needed_.refused;
@@ -62,14 +65,17 @@ class Builder {
     for (const ProcessId id : processes) {
       if (names_.incarnations().Replaced(id)) continue;
       const int rank = names_.Rank(id);
-      if (names_.AllRanks(id).size() > 1) refused_.insert("a process is several ranks of one communicator");
+      if (names_.AllRanks(id).size() > 1)
+        refused_.insert("a process is several ranks of one communicator");
       sorted.emplace_back(rank < 0 ? INT32_MAX : rank, id);
     }
     std::sort(sorted.begin(), sorted.end());
     for (const auto& [rank, id] : sorted) AddRank(id);
   }
 
-  const graph::Communicator& Comm(int index) const { return facts_.matcher.comms()[static_cast<size_t>(index)]; }
+  const graph::Communicator& Comm(int index) const {
+    return facts_.matcher.comms()[static_cast<size_t>(index)];
+  }
 
   // Whether a call that makes it is not over everywhere.
   bool IsBeingMade(int index) const {
@@ -83,7 +89,8 @@ class Builder {
       const graph::Communicator& from = Comm(index);
       Communicator comm;
       comm.label = from.name;
-      comm.name = names_of_comms_.Take(Identifier(from.name.empty() ? names_.CommName(index) : from.name));
+      comm.name =
+          names_of_comms_.Take(Identifier(from.name.empty() ? names_.CommName(index) : from.name));
       comm.ready = !IsBeingMade(index);
       size_t unseen = 0;
       for (const graph::CommMember& member : from.members) {
@@ -96,7 +103,8 @@ class Builder {
       } else if (unseen > 0) {
         GuessMembers(&comm);
         if (std::find(comm.members.begin(), comm.members.end(), -1) != comm.members.end()) {
-          schedule_.origin.notes.push_back("members of " + comm.name + " that have not called what makes it are not here");
+          schedule_.origin.notes.push_back("members of " + comm.name +
+                                           " that have not called what makes it are not here");
         }
       }
       NoteUse(index, &comm);
@@ -106,7 +114,8 @@ class Builder {
     }
     for (const int index : needed_.comms) {
       const int parent = ParentOf(index);
-      if (const auto found = comm_of_.find(parent); found != comm_of_.end() && found->second < comm_of_[index]) {
+      if (const auto found = comm_of_.find(parent);
+          found != comm_of_.end() && found->second < comm_of_[index]) {
         schedule_.comms[static_cast<size_t>(comm_of_[index])].parent = found->second;
       }
     }
@@ -115,27 +124,32 @@ class Builder {
   // The one that it was split off; -1: none, or it is not among those that matter.
   int ParentOf(int index) const {
     for (const graph::CommMember& member : Comm(index).members) {
-      const graph::Process* const process = member.known ? facts_.execution.Find(member.process) : nullptr;
+      const graph::Process* const process =
+          member.known ? facts_.execution.Find(member.process) : nullptr;
       if (process == nullptr) continue;
       const auto local = process->comms.find(member.comm);
-      if (local != process->comms.end() && local->second.parent != 0) return CommOf(facts_, member.process, local->second.parent);
+      if (local != process->comms.end() && local->second.parent != 0)
+        return CommOf(facts_, member.process, local->second.parent);
     }
     return -1;
   }
 
-  // A member that has not called what makes it: where all others have their rank in the job, it has too.
+  // A member that has not called what makes it: where all others have their rank in the job, it has
+  // too.
   void GuessMembers(Communicator* comm) {
     for (size_t i = 0; i < comm->members.size(); ++i) {
       const int rank = comm->members[i];
-      if (rank >= 0 && schedule_.ranks[static_cast<size_t>(rank)].rank != static_cast<int>(i)) return;
+      if (rank >= 0 && schedule_.ranks[static_cast<size_t>(rank)].rank != static_cast<int>(i))
+        return;
     }
     for (size_t i = 0; i < comm->members.size(); ++i) {
       if (comm->members[i] >= 0) continue;
       for (const auto& [id, process] : facts_.execution.processes()) {
         if (names_.Rank(id) != static_cast<int>(i) || names_.incarnations().Replaced(id)) continue;
         comm->members[i] = AddRank(id);
-        schedule_.origin.notes.push_back("rank " + std::to_string(i) + " is taken to be the member " + std::to_string(i) + " of " +
-                                         comm->name + " that has not called");
+        schedule_.origin.notes.push_back("rank " + std::to_string(i) +
+                                         " is taken to be the member " + std::to_string(i) +
+                                         " of " + comm->name + " that has not called");
         break;
       }
     }
@@ -163,7 +177,9 @@ class Builder {
       if (local == facts_.execution.Find(member.process)->comms.end()) continue;
       for (const RecordedCall& call : recorded->second.calls) {
         if (call.comm != member.comm || !call.IsOperation()) continue;
-        if (!call.Returned() || !graph::Took(call.result) || (unfinished_ && needed_.Has(member.process, call.order))) continue;
+        if (!call.Returned() || !graph::Took(call.result) ||
+            (unfinished_ && needed_.Has(member.process, call.order)))
+          continue;
         graph::Part part;
         part.ref.rank = local->second.rank;
         part.ref.comm = index;
@@ -175,8 +191,11 @@ class Builder {
         part.signature.count = call.count;
         part.signature.root = call.root_or_peer;
         const auto peers = graph::PeersOf(part, Comm(index).nranks);
-        for (const auto& [peer, sends] : peers) pairs.insert(sends ? std::pair(part.ref.rank, peer) : std::pair(peer, part.ref.rank));
-        if (part.ref.kind == graph::PartKind::kCollective && call.count > 0 && !graph::IsPairwise(call.call)) comm->connected = true;
+        for (const auto& [peer, sends] : peers)
+          pairs.insert(sends ? std::pair(part.ref.rank, peer) : std::pair(peer, part.ref.rank));
+        if (part.ref.kind == graph::PartKind::kCollective && call.count > 0 &&
+            !graph::IsPairwise(call.call))
+          comm->connected = true;
       }
     }
     comm->connected_pairs.assign(pairs.begin(), pairs.end());
@@ -192,7 +211,8 @@ class Builder {
   int StreamPlace(size_t rank, graph::StreamId id) {
     if (id == 0) return -1;
     RankProgram& program = schedule_.ranks[rank];
-    const auto [found, added] = built_[rank].streams.try_emplace(id, static_cast<int>(program.streams.size()));
+    const auto [found, added] =
+        built_[rank].streams.try_emplace(id, static_cast<int>(program.streams.size()));
     if (!added) return found->second;
     const graph::Process& process = *facts_.execution.Find(built_[rank].process);
     const auto queue = process.streams.find(id);
@@ -204,17 +224,20 @@ class Builder {
                   : (flags & graph::kStreamBlocking) != 0  ? StreamKind::kBlocking
                                                            : StreamKind::kNonBlocking;
     if ((flags & graph::kStreamFlagsUnknown) != 0) {
-      schedule_.origin.notes.push_back("a stream of rank " + std::to_string(program.rank) +
-                                       " was made unseen; it is taken not to wait for the legacy default stream");
+      schedule_.origin.notes.push_back(
+          "a stream of rank " + std::to_string(program.rank) +
+          " was made unseen; it is taken not to wait for the legacy default stream");
     }
-    stream.name = stream.kind == StreamKind::kLegacy      ? "legacy"
-                  : stream.kind == StreamKind::kPerThread ? "per_thread"
-                                                          : "s" + std::to_string(program.streams.size() + 1);
+    stream.name = stream.kind == StreamKind::kLegacy ? "legacy"
+                  : stream.kind == StreamKind::kPerThread
+                      ? "per_thread"
+                      : "s" + std::to_string(program.streams.size() + 1);
     program.streams.push_back(std::move(stream));
     return found->second;
   }
   int EventPlace(size_t rank, uint64_t handle) {
-    const auto [found, added] = built_[rank].events.try_emplace(handle, schedule_.ranks[rank].events);
+    const auto [found, added] =
+        built_[rank].events.try_emplace(handle, schedule_.ranks[rank].events);
     if (added) ++schedule_.ranks[rank].events;
     return found->second;
   }
@@ -256,7 +279,8 @@ class Builder {
       }
       Append(&thread, std::move(op), order, call.end_order);
       const auto last = needed.graph >= 0 ? last_captured.find(needed.graph) : last_captured.end();
-      if (last != last_captured.end() && last->second == order) ending_captures_.push_back({rank, call.thread, needed.graph});
+      if (last != last_captured.end() && last->second == order)
+        ending_captures_.push_back({rank, call.thread, needed.graph});
       EndCaptures(rank);
     }
   }
@@ -299,7 +323,9 @@ class Builder {
     capture.witness |= needed.witness;
     if (op.stream < 0) return;
     const bool first = capture.streams.empty();
-    if (!first && std::find(capture.streams.begin(), capture.streams.end(), op.stream) != capture.streams.end()) return;
+    if (!first && std::find(capture.streams.begin(), capture.streams.end(), op.stream) !=
+                      capture.streams.end())
+      return;
     capture.streams.push_back(op.stream);
     // A capture cannot begin inside a group that is open: it begins in front of it.
     Op group;
@@ -320,7 +346,8 @@ class Builder {
       record.stream = capture.streams[0];
       record.event = capture.event;
       record.captured = true;
-      record.in_group = !in_group && built_[rank].in_group.contains(built_[rank].threads[needed.call->thread]);
+      record.in_group =
+          !in_group && built_[rank].in_group.contains(built_[rank].threads[needed.call->thread]);
       Op wait = record;
       wait.id = next_id_++;
       wait.kind = OpKind::kStreamWaitEvent;
@@ -331,7 +358,8 @@ class Builder {
     if (in_group) thread->ops.push_back(std::move(group));
   }
   int GraphPlace(size_t rank, int content) {
-    const auto [found, added] = built_[rank].graphs.try_emplace(content, schedule_.ranks[rank].graphs);
+    const auto [found, added] =
+        built_[rank].graphs.try_emplace(content, schedule_.ranks[rank].graphs);
     if (added) ++schedule_.ranks[rank].graphs;
     return found->second;
   }
@@ -381,8 +409,10 @@ class Builder {
         break;
     }
     if (call.IsOperation()) {
-      static_assert(static_cast<int>(OpKind::kRecv) == static_cast<int>(Call::kRecv) - static_cast<int>(Call::kAllReduce));
-      op->kind = static_cast<OpKind>(static_cast<int>(call.call) - static_cast<int>(Call::kAllReduce));
+      static_assert(static_cast<int>(OpKind::kRecv) ==
+                    static_cast<int>(Call::kRecv) - static_cast<int>(Call::kAllReduce));
+      op->kind =
+          static_cast<OpKind>(static_cast<int>(call.call) - static_cast<int>(Call::kAllReduce));
       op->count = call.count;
       op->datatype = call.datatype;
       op->reduce_op = call.reduce_op;
@@ -391,7 +421,8 @@ class Builder {
       refused_.insert("the communicator of an operation was made where nobody saw it");
       return false;
     }
-    refused_.insert(std::string("a thread is in ") + (op->symbol.empty() ? graph::Name(call.call) : op->symbol.c_str()) +
+    refused_.insert(std::string("a thread is in ") +
+                    (op->symbol.empty() ? graph::Name(call.call) : op->symbol.c_str()) +
                     ", which replays do not make");
     return false;
   }
@@ -405,7 +436,8 @@ class Builder {
         return true;
       case WorkKind::kEventWait:
         op->kind = OpKind::kStreamWaitEvent;
-        if (!built_[rank].events.contains(call.event)) return false;  // recorded by nobody: waits for nothing
+        if (!built_[rank].events.contains(call.event))
+          return false;  // recorded by nobody: waits for nothing
         op->event = EventPlace(rank, call.event);
         return true;
       case WorkKind::kGraphLaunch:
@@ -446,12 +478,14 @@ class Builder {
       case WaitKind::kNone:
         break;
     }
-    refused_.insert("a thread waits in " + (op->symbol.empty() ? std::string("a call") : op->symbol) + ", which replays do not make");
+    refused_.insert("a thread waits in " +
+                    (op->symbol.empty() ? std::string("a call") : op->symbol) +
+                    ", which replays do not make");
     return false;
   }
 
-  // Into a communicator that is made already, nobody splits again. One that is being made is known by its
-  // parent and colour alone.
+  // Into a communicator that is made already, nobody splits again. One that is being made is known
+  // by its parent and colour alone.
   bool TranslateSplit(size_t rank, const RecordedCall& call, Op* op) {
     op->kind = OpKind::kCommSplit;
     op->color = call.color;
@@ -467,10 +501,12 @@ class Builder {
     if (call.color < 0) return true;
     const auto local = process.comms.find(call.comm);
     const graph::CommUid uid = local == process.comms.end() ? 0 : local->second.uid;
-    const auto [child, added] = children_.try_emplace({uid, call.color}, static_cast<int>(schedule_.comms.size()));
+    const auto [child, added] =
+        children_.try_emplace({uid, call.color}, static_cast<int>(schedule_.comms.size()));
     if (added) {
       Communicator comm;
-      comm.name = names_of_comms_.Take(schedule_.comms[static_cast<size_t>(op->parent)].name + "_part");
+      comm.name =
+          names_of_comms_.Take(schedule_.comms[static_cast<size_t>(op->parent)].name + "_part");
       comm.parent = op->parent;
       schedule_.comms.push_back(std::move(comm));
     }
@@ -495,7 +531,9 @@ class Builder {
         std::vector<Op>& ops = program.threads[thread->second].ops;
         if (!ops.empty() && ops.back().unfinished) continue;
         const auto poll = needed_.polls.find({build.process, state.thread});
-        Op op = Made(poll != needed_.polls.end() ? OpKind::kPoll : running ? OpKind::kSpin : OpKind::kSleep);
+        Op op = Made(poll != needed_.polls.end() ? OpKind::kPoll
+                     : running                   ? OpKind::kSpin
+                                                 : OpKind::kSleep);
         if (poll != needed_.polls.end()) {
           op.event = poll->second.event == 0 ? -1 : EventPlace(rank, poll->second.event);
           op.stream = StreamPlace(rank, poll->second.stream);
@@ -511,12 +549,13 @@ class Builder {
       }
     }
     if (!process.ended && !process.state.stopped) return;
-    Op op = Made(!process.ended                                       ? OpKind::kStop
+    Op op = Made(!process.ended                                  ? OpKind::kStop
                  : process.exit_kind == graph::ExitKind::kSignal ? OpKind::kKill
-                                                                      : OpKind::kExit);
+                                                                 : OpKind::kExit);
     op.exit_code = process.ended ? process.exit_value : 0;
     op.witness = true;
-    const bool blocked = program.threads.empty() || (!program.threads[0].ops.empty() && program.threads[0].ops.back().unfinished);
+    const bool blocked = program.threads.empty() || (!program.threads[0].ops.empty() &&
+                                                     program.threads[0].ops.back().unfinished);
     std::vector<Op>* ops = blocked ? &program.threads.emplace_back().ops : &program.threads[0].ops;
     if (!ops->empty() && EndsThread(ops->back().kind)) ops->pop_back();
     orders_[op.id] = {UINT64_MAX, 0};
@@ -537,7 +576,8 @@ class Builder {
         merged.push_back({orders_[program.threads[thread].ops[i].id].first, thread, i});
       }
     }
-    std::stable_sort(merged.begin(), merged.end(), [](const Place& a, const Place& b) { return a.order < b.order; });
+    std::stable_sort(merged.begin(), merged.end(),
+                     [](const Place& a, const Place& b) { return a.order < b.order; });
     for (size_t i = 1; i < merged.size(); ++i) {
       if (merged[i].thread == merged[i - 1].thread) continue;
       const Op& before = program.threads[merged[i - 1].thread].ops[merged[i - 1].index];
@@ -591,8 +631,12 @@ class Builder {
 
 }  // namespace
 
-UnfinishedJob ScheduleUnfinished(const JobFacts& facts) { return Builder(facts, FindNeededCalls(facts), /*unfinished=*/true).Run(); }
+UnfinishedJob ScheduleUnfinished(const JobFacts& facts) {
+  return Builder(facts, FindNeededCalls(facts), /*unfinished=*/true).Run();
+}
 
-UnfinishedJob ScheduleCalls(const JobFacts& facts, const NeededCalls& calls) { return Builder(facts, calls, /*unfinished=*/false).Run(); }
+UnfinishedJob ScheduleCalls(const JobFacts& facts, const NeededCalls& calls) {
+  return Builder(facts, calls, /*unfinished=*/false).Run();
+}
 
 }  // namespace gordian::replayer

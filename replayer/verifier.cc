@@ -31,8 +31,10 @@ class TemporaryFolder {
  public:
   static StatusOr<std::unique_ptr<TemporaryFolder>> Make() {
     const char* const base = getenv("TMPDIR");
-    std::string path = std::string(base != nullptr && *base != 0 ? base : "/tmp") + "/gordian-replay-XXXXXX";
-    if (mkdtemp(path.data()) == nullptr) return Status::FromErrno(errno, "cannot make a folder " + path);
+    std::string path =
+        std::string(base != nullptr && *base != 0 ? base : "/tmp") + "/gordian-replay-XXXXXX";
+    if (mkdtemp(path.data()) == nullptr)
+      return Status::FromErrno(errno, "cannot make a folder " + path);
     return std::unique_ptr<TemporaryFolder>(new TemporaryFolder(path));
   }
   ~TemporaryFolder() {
@@ -48,11 +50,12 @@ class TemporaryFolder {
   const std::string path_;
 };
 
-// A program in a process group of its own, with its output in a file. Killed, and waited for, when it is
-// still there at the end.
+// A program in a process group of its own, with its output in a file. Killed, and waited for, when
+// it is still there at the end.
 class Child {
  public:
-  static StatusOr<std::unique_ptr<Child>> Start(const std::vector<std::string>& command, const std::string& output,
+  static StatusOr<std::unique_ptr<Child>> Start(const std::vector<std::string>& command,
+                                                const std::string& output,
                                                 const std::string& folder) {
     std::vector<char*> arguments;
     for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -62,13 +65,15 @@ class Child {
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attributes);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_addopen(&actions, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
+                                     0600);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
     posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
     posix_spawnattr_setpgroup(&attributes, 0);
     pid_t pid = -1;
-    const int error = posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);
+    const int error =
+        posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     if (error != 0) return Status::FromErrno(error, "cannot start " + command[0]);
@@ -102,7 +107,8 @@ class Child {
   }
 
  private:
-  Child(pid_t pid, std::string output) : pid_(pid), output_(std::move(output)), started_(Clock::now()) {}
+  Child(pid_t pid, std::string output)
+      : pid_(pid), output_(std::move(output)), started_(Clock::now()) {}
   const pid_t pid_;
   const std::string output_;
   const Clock::time_point started_;
@@ -121,7 +127,8 @@ VerifyRun Finished(const Running& running, const VerifyTools& tools) {
   VerifyRun run;
   run.exit_code = running.child->exit_code();
   run.output = running.child->Output();
-  // Read from the trace as the recorded job's was, so that what the watchdog's kills add is left out of both.
+  // Read from the trace as the recorded job's was, so that what the watchdog's kills add is left
+  // out of both.
   ExtractOptions options;
   options.model.suspect_after_ns = static_cast<uint64_t>(tools.suspect_after_s * 1e9);
   const StatusOr<Extracted> extracted = Extract(running.session, options);
@@ -147,25 +154,34 @@ std::string Absolute(const std::string& path) { return std::filesystem::absolute
 
 }  // namespace
 
-Status CompileReplay(const std::string& source, const std::string& binary, const VerifyTools& tools) {
+Status CompileReplay(const std::string& source, const std::string& binary,
+                     const VerifyTools& tools) {
   const StatusOr<std::unique_ptr<TemporaryFolder>> folder = TemporaryFolder::Make();
   GORDIAN_RETURN_IF_ERROR(folder.status());
-  std::vector<std::string> command = {tools.compiler, "-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", "-pthread", Absolute(source), "-o", Absolute(binary)};
-  for (const std::string& include : tools.include_dirs) command.insert(command.end(), {"-isystem", include});
-  command.insert(command.end(), {"-L" + tools.library_dir, "-lnccl", "-lcudart", "-Wl,-rpath-link," + tools.library_dir});
-  StatusOr<std::unique_ptr<Child>> child = Child::Start(command, (*folder)->path() + "/compiler", (*folder)->path());
+  std::vector<std::string> command = {tools.compiler, "-std=c++17",    "-O0",      "-Wall",
+                                      "-Wextra",      "-Werror",       "-pthread", Absolute(source),
+                                      "-o",           Absolute(binary)};
+  for (const std::string& include : tools.include_dirs)
+    command.insert(command.end(), {"-isystem", include});
+  command.insert(command.end(), {"-L" + tools.library_dir, "-lnccl", "-lcudart",
+                                 "-Wl,-rpath-link," + tools.library_dir});
+  StatusOr<std::unique_ptr<Child>> child =
+      Child::Start(command, (*folder)->path() + "/compiler", (*folder)->path());
   GORDIAN_RETURN_IF_ERROR(child.status());
   while (!(*child)->Ended()) {
     GORDIAN_RETURN_IF_ERROR(Stopped(tools));
-    if ((*child)->Age() > tools.limit_s) return Status::Deadline(tools.compiler + " took longer than " + Seconds(tools.limit_s) + " s");
+    if ((*child)->Age() > tools.limit_s)
+      return Status::Deadline(tools.compiler + " took longer than " + Seconds(tools.limit_s) +
+                              " s");
     Nap();
   }
   if ((*child)->exit_code() == 0) return Status::Ok();
   return Status::InvalidArgument(tools.compiler + " refused the replay: " + (*child)->Output());
 }
 
-StatusOr<Verified> VerifyReplay(const std::string& binary, const Signature& wanted, int count, bool free_running,
-                                const VerifyTools& tools, const std::function<void(int done)>& progress) {
+StatusOr<Verified> VerifyReplay(const std::string& binary, const Signature& wanted, int count,
+                                bool free_running, const VerifyTools& tools,
+                                const std::function<void(int done)>& progress) {
   const StatusOr<std::unique_ptr<TemporaryFolder>> folder = TemporaryFolder::Make();
   GORDIAN_RETURN_IF_ERROR(folder.status());
   Verified verified;
@@ -174,11 +190,20 @@ StatusOr<Verified> VerifyReplay(const std::string& binary, const Signature& want
   while (static_cast<int>(verified.runs.size()) < count) {
     while (started < count && static_cast<int>(running.size()) < tools.at_once) {
       const std::string name = (*folder)->path() + "/" + std::to_string(++started);
-      std::vector<std::string> command = {tools.gordian,     "run",  "--emulator", "--session",
-                                          name + ".session", "--suspect-after", Seconds(tools.suspect_after_s), "--",
-                                          Absolute(binary),  "--patience", Seconds(tools.patience_s)};
+      std::vector<std::string> command = {tools.gordian,
+                                          "run",
+                                          "--emulator",
+                                          "--session",
+                                          name + ".session",
+                                          "--suspect-after",
+                                          Seconds(tools.suspect_after_s),
+                                          "--",
+                                          Absolute(binary),
+                                          "--patience",
+                                          Seconds(tools.patience_s)};
       if (free_running) command.push_back("--free");
-      StatusOr<std::unique_ptr<Child>> child = Child::Start(command, name + ".output", (*folder)->path());
+      StatusOr<std::unique_ptr<Child>> child =
+          Child::Start(command, name + ".output", (*folder)->path());
       GORDIAN_RETURN_IF_ERROR(child.status());
       running.push_back({std::move(*child), name + ".session"});
     }
@@ -206,7 +231,8 @@ StatusOr<Verified> VerifyReplay(const std::string& binary, const Signature& want
 
 std::string Describe(const Verified& verified, const Signature& wanted) {
   const std::string all = std::to_string(verified.runs.size());
-  std::string text = std::to_string(verified.hung) + " of " + all + " runs under the emulator hung, " + std::to_string(verified.same) +
+  std::string text = std::to_string(verified.hung) + " of " + all +
+                     " runs under the emulator hung, " + std::to_string(verified.same) +
                      " were told as " + Describe(wanted);
   for (const VerifyRun& run : verified.runs) {
     if (run.exit_code != kReproduced) {

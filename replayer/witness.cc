@@ -28,9 +28,11 @@ std::vector<bool> Stays(const ThreadProgram& thread) {
   int capturing = -1;
   for (size_t i = 0; i < ops.size(); ++i) {
     if (ops[i].kind == OpKind::kCaptureBegin) capturing = ops[i].graph;
-    const bool part = ops[i].captured || ops[i].kind == OpKind::kCaptureBegin || ops[i].kind == OpKind::kCaptureEnd;
+    const bool part = ops[i].captured || ops[i].kind == OpKind::kCaptureBegin ||
+                      ops[i].kind == OpKind::kCaptureEnd;
     if (part && capturing >= 0) stays[i] = launched.contains(capturing);
-    if (ops[i].kind == OpKind::kGroupEnd && capturing >= 0 && ops[i].in_group) stays[i] = launched.contains(capturing);
+    if (ops[i].kind == OpKind::kGroupEnd && capturing >= 0 && ops[i].in_group)
+      stays[i] = launched.contains(capturing);
     if (ops[i].kind == OpKind::kCaptureEnd) capturing = -1;
   }
   return stays;
@@ -54,9 +56,12 @@ Schedule CutToWitness(const Schedule& schedule) {
     // A rank that would have nothing to do would end, and that is another story.
     if (!any) continue;
     if (threads[0].ops.empty()) {
-      std::swap(threads[0], *std::find_if(threads.begin(), threads.end(), [](const ThreadProgram& t) { return !t.ops.empty(); }));
+      std::swap(threads[0], *std::find_if(threads.begin(), threads.end(),
+                                          [](const ThreadProgram& t) { return !t.ops.empty(); }));
     }
-    threads.erase(std::remove_if(threads.begin() + 1, threads.end(), [](const ThreadProgram& t) { return t.ops.empty(); }), threads.end());
+    threads.erase(std::remove_if(threads.begin() + 1, threads.end(),
+                                 [](const ThreadProgram& t) { return t.ops.empty(); }),
+                  threads.end());
     cut.ranks[r].threads = std::move(threads);
   }
   DropDanglingGates(schedule, &cut);
@@ -88,7 +93,8 @@ void DropUnused(Schedule* schedule) {
   std::vector<bool> stays(schedule->ranks.size(), false);
   for (size_t r = 0; r < stays.size(); ++r) {
     for (const ThreadProgram& thread : schedule->ranks[r].threads) {
-      stays[r] = stays[r] || std::any_of(thread.ops.begin(), thread.ops.end(), [](const Op& op) { return !EndsThread(op.kind); });
+      stays[r] = stays[r] || std::any_of(thread.ops.begin(), thread.ops.end(),
+                                         [](const Op& op) { return !EndsThread(op.kind); });
     }
   }
   for (const Communicator& comm : schedule->comms) {
@@ -112,7 +118,8 @@ void DropUnused(Schedule* schedule) {
   }
   schedule->ranks = std::move(ranks);
   for (Communicator& comm : schedule->comms) {
-    for (int& member : comm.members) member = member < 0 ? -1 : rank_place[static_cast<size_t>(member)];
+    for (int& member : comm.members)
+      member = member < 0 ? -1 : rank_place[static_cast<size_t>(member)];
   }
   const Schedule renumbered = *schedule;
   DropDanglingGates(renumbered, schedule);

@@ -13,12 +13,25 @@ constexpr double kMostSyncProb = 0.999999;
 
 using nlohmann::json;
 
-constexpr std::array kKeys = {
-    "total_rounds",          "num_process",           "fix_seed",      "disorder_prob",
-    "sync_prob",             "model",                 "grouping_policy", "resource_limit",
-    "tp_group_size",         "dp_group_size",         "pp_group_size", "coll_cnt_per_tp_group",
-    "coll_cnt_per_dp_group", "gpu_num",               "group_num",     "gpu_per_group",
-    "coll_cnt_per_group",    "group_order_per_gpu",   "lists"};
+constexpr std::array kKeys = {"total_rounds",
+                              "num_process",
+                              "fix_seed",
+                              "disorder_prob",
+                              "sync_prob",
+                              "model",
+                              "grouping_policy",
+                              "resource_limit",
+                              "tp_group_size",
+                              "dp_group_size",
+                              "pp_group_size",
+                              "coll_cnt_per_tp_group",
+                              "coll_cnt_per_dp_group",
+                              "gpu_num",
+                              "group_num",
+                              "gpu_per_group",
+                              "coll_cnt_per_group",
+                              "group_order_per_gpu",
+                              "lists"};
 
 // Larger ones would not fit the counters that the engines use.
 constexpr int64_t kMostGpus = int64_t{1} << 24;
@@ -179,7 +192,8 @@ void ReadArbitrary(Reader& read, Config* config) {
   if (lists == nullptr || counts == nullptr || !read.problem().empty()) {
     return;
   }
-  for (const auto& [key, list] : {std::pair{"gpu_per_group", lists}, {"coll_cnt_per_group", counts}}) {
+  for (const auto& [key, list] :
+       {std::pair{"gpu_per_group", lists}, {"coll_cnt_per_group", counts}}) {
     if (static_cast<int64_t>(list->size()) != group_num) {
       return read.Complain(std::string(key) + " has " + std::to_string(list->size()) +
                            " entries, but group_num is " + std::to_string(group_num));
@@ -206,8 +220,8 @@ void ReadArbitrary(Reader& read, Config* config) {
       return;
     }
     for (size_t u = 0; u < order->size(); ++u) {
-      config->order.push_back(read.Numbers("group_order_per_gpu[" + std::to_string(u) + "]",
-                                           (*order)[u], group_num));
+      config->order.push_back(
+          read.Numbers("group_order_per_gpu[" + std::to_string(u) + "]", (*order)[u], group_num));
     }
     config->lists = ListOrder::kGiven;
   }
@@ -267,9 +281,7 @@ std::string CheckOrder(const Config& config) {
 
 }  // namespace
 
-const char* ModelName(Model model) {
-  return model == Model::kSingle ? "Single" : "StreamWithSync";
-}
+const char* ModelName(Model model) { return model == Model::kSingle ? "Single" : "StreamWithSync"; }
 
 const char* ListOrderName(ListOrder order) {
   switch (order) {
@@ -323,7 +335,8 @@ std::string CheckConfig(const Config& config) {
   if (config.model == Model::kStreamWithSync && config.sync_prob > kMostSyncProb) {
     return config.sync_prob >= 1
                ? "sync_prob must be below 1: with 1 no GPU ever starts a collective"
-               : "sync_prob must be at most 0.999999: above, a GPU waits millions of turns before each collective";
+               : "sync_prob must be at most 0.999999: above, a GPU waits millions of turns before "
+                 "each collective";
   }
   if (config.resource_limit == 0) {
     return "resource_limit must be -1 (none) or 1 at least, not 0";
@@ -338,8 +351,8 @@ std::string CheckConfig(const Config& config) {
     const std::string problem = CheckGroups(config);
     return problem.empty() ? CheckOrder(config) : problem;
   }
-  for (const auto& [key, size] :
-       {std::pair{"tp_group_size", config.tp_group_size}, {"dp_group_size", config.dp_group_size}}) {
+  for (const auto& [key, size] : {std::pair{"tp_group_size", config.tp_group_size},
+                                  {"dp_group_size", config.dp_group_size}}) {
     if (size < 2) {
       return std::string(key) + " is " + std::to_string(size) +
              ": a group needs two GPUs at least (leave that parallelism out with Arbitrary)";

@@ -1,5 +1,6 @@
-// What a simulation is asked: the keys of DFCCL's simulator (arXiv 2303.06324, section 2.4), with the
-// same names and meanings, so that its JSON files run unchanged. Pure: text comes in as parsed JSON.
+// What a simulation is asked: the keys of DFCCL's simulator (arXiv 2303.06324, section 2.4), with
+// the same names and meanings, so that its JSON files run unchanged. Pure: text comes in as parsed
+// JSON.
 #ifndef GORDIAN_SIMULATOR_CONFIG_H_
 #define GORDIAN_SIMULATOR_CONFIG_H_
 
@@ -35,8 +36,8 @@ struct Config {
   ListOrder lists = ListOrder::kInterleaved;
 
   bool megatron = false;
-  // Megatron: d groups of a for tensor parallelism and a groups of d for data parallelism in each of
-  // the s stages; collectives of each group.
+  // Megatron: d groups of a for tensor parallelism and a groups of d for data parallelism in each
+  // of the s stages; collectives of each group.
   int64_t tp_group_size = 0;
   int64_t dp_group_size = 0;
   int64_t pp_group_size = 0;

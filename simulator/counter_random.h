@@ -1,6 +1,6 @@
-// Random numbers by counting: the n-th of a stream is a hash of both, and a stream is a hash of what it
-// is for. So a round's numbers depend on the seed and the round's number alone, whoever draws them, in
-// whatever order. The hash is SplitMix64's (Steele, Lea, Flood 2014) on the counter.
+// Random numbers by counting: the n-th of a stream is a hash of both, and a stream is a hash of
+// what it is for. So a round's numbers depend on the seed and the round's number alone, whoever
+// draws them, in whatever order. The hash is SplitMix64's (Steele, Lea, Flood 2014) on the counter.
 #ifndef GORDIAN_SIMULATOR_COUNTER_RANDOM_H_
 #define GORDIAN_SIMULATOR_COUNTER_RANDOM_H_
 
@@ -40,8 +40,8 @@ class CounterStream {
   uint64_t at_;
 };
 
-// Logarithms to 1e-12, of the numbers that a stream gives: enough to say which whole number a gap is
-// rounded down to but for those next to one.
+// Logarithms to 1e-12, of the numbers that a stream gives: enough to say which whole number a gap
+// is rounded down to but for those next to one.
 class QuickLog {
  public:
   static const QuickLog& Table();
@@ -50,10 +50,12 @@ class QuickLog {
   double operator()(uint64_t integer) const {
     const auto bits = std::bit_cast<uint64_t>(static_cast<double>(integer));
     const Entry& entry = entries_[bits >> (52 - kBits) & (kEntries - 1)];
-    const auto fraction = std::bit_cast<double>((bits & ((uint64_t{1} << 52) - 1)) | uint64_t{1023} << 52);
+    const auto fraction =
+        std::bit_cast<double>((bits & ((uint64_t{1} << 52) - 1)) | uint64_t{1023} << 52);
     const double r = fraction * entry.inverse - 1;
     const double series = r - r * r * (0.5 - r * (1.0 / 3 - r * 0.25));
-    return static_cast<double>(static_cast<int64_t>(bits >> 52) - (1023 + 53)) * kLn2 + entry.log + series;
+    return static_cast<double>(static_cast<int64_t>(bits >> 52) - (1023 + 53)) * kLn2 + entry.log +
+           series;
   }
   static constexpr double kError = 1e-12;
 
@@ -69,8 +71,8 @@ class QuickLog {
   Entry entries_[kEntries];
 };
 
-// How many failures come before the next success of coins with success probability p: the logarithm of a
-// number from (0, 1], times 1 / ln(1 - p), rounded down.
+// How many failures come before the next success of coins with success probability p: the logarithm
+// of a number from (0, 1], times 1 / ln(1 - p), rounded down.
 class Gaps {
  public:
   explicit Gaps(double p)

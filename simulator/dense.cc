@@ -5,8 +5,8 @@
 namespace gordian::simulator {
 namespace {
 
-// A source of coins says, at a GPU that has emitted n and has `remaining` left, whether its turn is a
-// wait, and how many of the remaining an emission passes over.
+// A source of coins says, at a GPU that has emitted n and has `remaining` left, whether its turn is
+// a wait, and how many of the remaining an emission passes over.
 
 class ReplayCoins {
  public:

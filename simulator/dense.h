@@ -1,6 +1,6 @@
-// The published simulation (section 2.4 of arXiv 2303.06324 and its public code), turn by turn: GPUs take
-// turns in their order, each turn draws its coins. Slow and plain; run on CPython's random stream it gives
-// the published program's verdict of every round.
+// The published simulation (section 2.4 of arXiv 2303.06324 and its public code), turn by turn:
+// GPUs take turns in their order, each turn draws its coins. Slow and plain; run on CPython's
+// random stream it gives the published program's verdict of every round.
 #ifndef GORDIAN_SIMULATOR_DENSE_H_
 #define GORDIAN_SIMULATOR_DENSE_H_
 
@@ -16,9 +16,10 @@
 
 namespace gordian::simulator {
 
-// Which finding ends a round. Of StreamWithSync, looked for when a GPU begins to wait: kIntersection,
-// the one that the published program uses ("default"): it holds what one waiting GPU lacks and lacks
-// what another holds. kRing: waiting GPUs form a circle. The model Single has but its own.
+// Which finding ends a round. Of StreamWithSync, looked for when a GPU begins to wait:
+// kIntersection, the one that the published program uses ("default"): it holds what one waiting GPU
+// lacks and lacks what another holds. kRing: waiting GPUs form a circle. The model Single has but
+// its own.
 enum class Detector { kIntersection, kRing };
 
 struct RoundResult {
@@ -43,16 +44,16 @@ class DenseEngine {
   // One round on CPython's stream, in the published program's order of draws.
   RoundResult Replay(double disorder_prob, double sync_prob, PythonRandom* random);
 
-  // One round whose coins are `tape`, each the number that random() would return. `*used` (may be null)
-  // gets how many were read; a tape that is too short ends with coins that show nothing (1).
+  // One round whose coins are `tape`, each the number that random() would return. `*used` (may be
+  // null) gets how many were read; a tape that is too short ends with coins that show nothing (1).
   RoundResult RunTape(double disorder_prob, double sync_prob, const std::vector<double>& tape,
                       size_t* used = nullptr);
 
   // One round with these perturbations (indexed).
   RoundResult Run(const Perturbations& drawn);
 
-  // The model Single without any skip: whether after every sweep no group is half way, and nothing was
-  // lost. Then the rounds of a few skips need only be looked at near them.
+  // The model Single without any skip: whether after every sweep no group is half way, and nothing
+  // was lost. Then the rounds of a few skips need only be looked at near them.
   bool IsLevel();
 
   // Who waited when the round ended, and how far everybody was.

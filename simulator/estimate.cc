@@ -25,8 +25,8 @@ struct WeightedBlock {
   }
 };
 
-// What is summed over blocks becomes P: `scale` times the mean weight is the expected number of copies
-// that deadlock.
+// What is summed over blocks becomes P: `scale` times the mean weight is the expected number of
+// copies that deadlock.
 Estimate FromWeights(const Problem& problem, double scale, const WeightedBlock& all) {
   Estimate estimate;
   estimate.n = all.n;
@@ -72,7 +72,8 @@ bool StopsHere(const RunControl& control, int64_t round) {
 
 int64_t BlocksOf(int64_t n) { return (n + kBlock - 1) / kBlock; }
 
-// Of numbers 0 .. sum(weights) - 1 laid out behind one another: whose is `number`, and which of its own.
+// Of numbers 0 .. sum(weights) - 1 laid out behind one another: whose is `number`, and which of its
+// own.
 template <class Weight>
 size_t Locate(const Problem& problem, const Weight& weight, uint64_t* number) {
   for (size_t i = 0; i + 1 < problem.components.size(); ++i) {
@@ -113,8 +114,8 @@ class PairForcer {
   size_t Draw(const PerturbationSource* const* sources, uint64_t seed, uint64_t sample,
               Perturbations* drawn) const {
     uint64_t number = CounterStream(seed, sample, 0, Purpose::kSite).Below(total_);
-    const size_t i =
-        Locate(problem_, [&](size_t at) { return sites_[at]->count(); }, &number);
+    const size_t i = Locate(
+        problem_, [&](size_t at) { return sites_[at]->count(); }, &number);
     const PairSite site = sites_[i]->Site(number);
     sources[i]->Draw(seed, sample, 0, drawn);
     AddSkip(problem_.components[i], site.gpu, site.at, drawn);

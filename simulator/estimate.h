@@ -44,13 +44,14 @@ struct PlainCounts {
 PlainCounts CountPlain(const Problem&, const SamplerOptions&, uint64_t seed, int64_t n,
                        const RunControl&);
 // Only the blocks that `first_round`, a multiple of kBlock, begins.
-PlainCounts CountPlainFrom(const Problem&, const SamplerOptions&, uint64_t seed, int64_t first_round,
-                           int64_t n, const RunControl&);
+PlainCounts CountPlainFrom(const Problem&, const SamplerOptions&, uint64_t seed,
+                           int64_t first_round, int64_t n, const RunControl&);
 Estimate PlainEstimate(int64_t hits, const PlainCounts& counts);
 
-// Exact, StreamWithSync without capacity, one common order: forces a skip, the wait after it and a wait of
-// another GPU at a site drawn at random, counts with weight one over the sites that show. Leaves out
-// deadlocks without any such site; `plain_rounds` > 0 adds those from so many plain rounds.
+// Exact, StreamWithSync without capacity, one common order: forces a skip, the wait after it and a
+// wait of another GPU at a site drawn at random, counts with weight one over the sites that show.
+// Leaves out deadlocks without any such site; `plain_rounds` > 0 adds those from so many plain
+// rounds.
 Estimate ForcedPair(const Problem&, const SamplerOptions&, uint64_t seed, int64_t n,
                     int64_t plain_rounds, const RunControl&);
 
@@ -59,10 +60,10 @@ Estimate ForcedPair(const Problem&, const SamplerOptions&, uint64_t seed, int64_
 Estimate ForcedSwap(const Problem&, const SamplerOptions&, bool exact, uint64_t seed, int64_t n,
                     const RunControl&);
 
-// StreamWithSync: draws the number of waits among those numbers that a deadlock by default needs at least
-// (2; 3 with p = 0), then their places. `exact` false: the published detector.
-Estimate ConditionedCounts(const Problem&, const SamplerOptions&, bool exact, uint64_t seed, int64_t n,
-                           const RunControl&);
+// StreamWithSync: draws the number of waits among those numbers that a deadlock by default needs at
+// least (2; 3 with p = 0), then their places. `exact` false: the published detector.
+Estimate ConditionedCounts(const Problem&, const SamplerOptions&, bool exact, uint64_t seed,
+                           int64_t n, const RunControl&);
 
 // How many places a skip (of more than none) or a wait can have, over all copies.
 uint64_t SkipPlaces(const Problem&);

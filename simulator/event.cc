@@ -5,14 +5,13 @@
 namespace gordian::simulator {
 namespace {
 
-constexpr uint32_t kMostRows = 4096;    // of the neighbour table
-constexpr size_t kFewSyncs = 24;        // GPUs; more are not worth looking at in pairs
+constexpr uint32_t kMostRows = 4096;  // of the neighbour table
+constexpr size_t kFewSyncs = 24;      // GPUs; more are not worth looking at in pairs
 
 }  // namespace
 
 KeyTree::KeyTree(uint32_t keys)
-    : leaves_(std::bit_ceil(std::max(keys, 2u))),
-      key_(2 * static_cast<size_t>(leaves_), kNever) {}
+    : leaves_(std::bit_ceil(std::max(keys, 2u))), key_(2 * static_cast<size_t>(leaves_), kNever) {}
 
 EventEngine::EventEngine(const Component& component)
     : c_(component),
@@ -35,16 +34,17 @@ EventEngine::EventEngine(const Component& component)
       for (const Member* b = c_.MembersBegin(g); b != c_.MembersEnd(g); ++b) {
         if (a->gpu != b->gpu) {
           neighbours_[static_cast<size_t>(a->gpu) * row_ + b->gpu / 64] |= uint64_t{1}
-                                                                            << (b->gpu % 64);
+                                                                           << (b->gpu % 64);
         }
       }
     }
   }
 }
 
-// A verdict needs a waiting GPU that holds what one waiting neighbour lacks and lacks what one holds. Two
-// neighbours may be needed, and waits; if both are the same, one of the two was out of order: in order,
-// the first says that the collective held comes before the one lacked, the second the reverse.
+// A verdict needs a waiting GPU that holds what one waiting neighbour lacks and lacks what one
+// holds. Two neighbours may be needed, and waits; if both are the same, one of the two was out of
+// order: in order, the first says that the collective held comes before the one lacked, the second
+// the reverse.
 EventEngine::Chance EventEngine::ChanceOf(const Perturbations& drawn) {
   with_sync_.clear();
   for (const Mark& mark : drawn.syncs) {
@@ -75,8 +75,8 @@ EventEngine::Chance EventEngine::ChanceOf(const Perturbations& drawn) {
   return chance;
 }
 
-// As of now: the GPUs up to the acting one have had their turn in this sweep. (The acting one itself asks
-// in the midst of it, but knows how many.)
+// As of now: the GPUs up to the acting one have had their turn in this sweep. (The acting one
+// itself asks in the midst of it, but knows how many.)
 uint32_t EventEngine::Emitted(uint32_t u) const {
   if (Waits(u)) {
     return pace_[u].waits_at;
@@ -94,7 +94,8 @@ void EventEngine::CatchUp(uint32_t u, uint32_t n) {
     if (at.pending.empty()) {
       uint32_t next = course.next_skip;
       while (next != course.skip_end && skips[next].at < n) {
-        const uint32_t over = skips[next].at + skips[next].times + 1;  // nothing is passed over then
+        const uint32_t over =
+            skips[next].at + skips[next].times + 1;  // nothing is passed over then
         if (over > n || (next + 1 != course.skip_end && skips[next + 1].at < over)) {
           break;
         }
@@ -113,7 +114,8 @@ void EventEngine::CatchUp(uint32_t u, uint32_t n) {
       pace_[u].in_order_to = 0;
       return;
     }
-    const bool skips_now = course.next_skip != course.skip_end && skips[course.next_skip].at == emitted;
+    const bool skips_now =
+        course.next_skip != course.skip_end && skips[course.next_skip].at == emitted;
     at.Emit(skips_now ? skips[course.next_skip++].times : 0);
   }
 }
@@ -126,8 +128,8 @@ const GpuProgress& EventEngine::Where(uint32_t u) {
   return at_[u];
 }
 
-// Of the slot's collectives the last of the first n emissions of u, which at_[u] knows of if they are out
-// of order; kNothing: none.
+// Of the slot's collectives the last of the first n emissions of u, which at_[u] knows of if they
+// are out of order; kNothing: none.
 inline uint32_t EventEngine::LastOf(uint32_t u, uint32_t n, uint32_t slot) const {
   const Pending& pending = at_[u].pending;
   return LastEmitted(*c_.profile[u], slot, n + static_cast<uint32_t>(pending.size()), pending);
@@ -143,8 +145,8 @@ bool EventEngine::IsHeldUp(uint32_t u) {
     }
     const uint32_t group = c_.Group(u, slot);
     for (const Member* m = c_.MembersBegin(group); m != c_.MembersEnd(group); ++m) {
-      if (m->gpu != u && HoldsAgainst(pu, slot, last, at_[u], *c_.profile[m->gpu], m->slot,
-                                      Where(m->gpu))) {
+      if (m->gpu != u &&
+          HoldsAgainst(pu, slot, last, at_[u], *c_.profile[m->gpu], m->slot, Where(m->gpu))) {
         return true;
       }
     }
@@ -152,9 +154,9 @@ bool EventEngine::IsHeldUp(uint32_t u) {
   return false;
 }
 
-// The sweep in whose turn of u nobody lacks any more what u, which has emitted n, has, if nobody waits who
-// does not now: it may turn out later, never sooner. In u's own turn: it is held up if that is after this
-// sweep. kNoTurn: a GPU that waits must go on first.
+// The sweep in whose turn of u nobody lacks any more what u, which has emitted n, has, if nobody
+// waits who does not now: it may turn out later, never sooner. In u's own turn: it is held up if
+// that is after this sweep. kNoTurn: a GPU that waits must go on first.
 int64_t EventEngine::FreeFrom(uint32_t u, uint32_t n) {
   Pace& own = pace_[u];
   if (!Waits(u) && n > own.in_order_to) {

@@ -1,8 +1,8 @@
-// The published simulation of StreamWithSync with its "default" detector, without the turns in which
-// nothing happens: between its waits a GPU emits one collective a sweep, so that how many it has emitted
-// at sweep t is t less a constant, and which follows from the skips. Only waits are looked at, when they
-// begin and when they may end; what a GPU has passed over matters only to who asks while it is passed
-// over. Same verdict as the turn-by-turn engine on the same perturbations.
+// The published simulation of StreamWithSync with its "default" detector, without the turns in
+// which nothing happens: between its waits a GPU emits one collective a sweep, so that how many it
+// has emitted at sweep t is t less a constant, and which follows from the skips. Only waits are
+// looked at, when they begin and when they may end; what a GPU has passed over matters only to who
+// asks while it is passed over. Same verdict as the turn-by-turn engine on the same perturbations.
 #ifndef GORDIAN_SIMULATOR_EVENT_H_
 #define GORDIAN_SIMULATOR_EVENT_H_
 
@@ -48,8 +48,9 @@ class EventEngine {
   // Whether the default detector calls the round a deadlock. `drawn` needs no index.
   bool Run(const Perturbations& drawn);
 
-  // Whether it can be one. Cheap where few GPUs wait; needs no index. By the waits alone: no, whatever
-  // is skipped; only if some GPU waits while a collective that it passed over is still to come; maybe.
+  // Whether it can be one. Cheap where few GPUs wait; needs no index. By the waits alone: no,
+  // whatever is skipped; only if some GPU waits while a collective that it passed over is still to
+  // come; maybe.
   enum class Chance : uint8_t { kNone, kOutOfOrder, kMaybe };
   Chance ChanceOf(const Perturbations& drawn);
   bool MayClash(const Perturbations& drawn) {
@@ -61,8 +62,9 @@ class EventEngine {
   uint32_t gpu() const { return acting_; }
 
  private:
-  // What others ask about a GPU. It emits its n-th in sweep base + n, unless it waits; and that is the
-  // n-th of its list as far as `in_order_to`, which is 0 while it waits or has passed something over.
+  // What others ask about a GPU. It emits its n-th in sweep base + n, unless it waits; and that is
+  // the n-th of its list as far as `in_order_to`, which is 0 while it waits or has passed something
+  // over.
   struct Pace {
     int64_t base = 0;
     uint32_t in_order_to = kAlways;

@@ -1,5 +1,5 @@
-// Whether a round deadlocks, exactly: every GPU goes on while it can, collective by collective, and what
-// cannot finish then never will. The result depends on no order in which the GPUs go on.
+// Whether a round deadlocks, exactly: every GPU goes on while it can, collective by collective, and
+// what cannot finish then never will. The result depends on no order in which the GPUs go on.
 #ifndef GORDIAN_SIMULATOR_FIXPOINT_H_
 #define GORDIAN_SIMULATOR_FIXPOINT_H_
 
@@ -14,9 +14,9 @@ namespace gordian::simulator {
 
 inline constexpr uint32_t kUnbounded = UINT32_MAX;
 
-// A GPU has at most `capacity` collectives started and incomplete (the model Single: 1). A wait passes
-// when all that were started before it are complete; a collective completes when all members have
-// started it. Not thread-safe.
+// A GPU has at most `capacity` collectives started and incomplete (the model Single: 1). A wait
+// passes when all that were started before it are complete; a collective completes when all members
+// have started it. Not thread-safe.
 class Fixpoint {
  public:
   Fixpoint(const Component& component, uint32_t capacity);  // `component` must outlive this
@@ -41,9 +41,9 @@ class Fixpoint {
   std::vector<uint32_t> open_;
 };
 
-// The same without a bound on what is started, for rounds with few waits: looks at the waits only. A GPU
-// is where it stands at its next wait; the wait passes unless some GPU, at its own, lacks what this one
-// holds. Not thread-safe.
+// The same without a bound on what is started, for rounds with few waits: looks at the waits only.
+// A GPU is where it stands at its next wait; the wait passes unless some GPU, at its own, lacks
+// what this one holds. Not thread-safe.
 class SyncGraph {
  public:
   explicit SyncGraph(const Component& component);  // `component` must outlive this

@@ -15,7 +15,8 @@ Interval WilsonInterval(int64_t hits, int64_t n, double z) {
   const double middle = (ratio + z2 / (2 * count)) / (1 + z2 / count);
   const double half =
       z / (1 + z2 / count) * std::sqrt(ratio * (1 - ratio) / count + z2 / (4 * count * count));
-  return {hits == 0 ? 0 : std::max(0.0, middle - half), hits == n ? 1 : std::min(1.0, middle + half)};
+  return {hits == 0 ? 0 : std::max(0.0, middle - half),
+          hits == n ? 1 : std::min(1.0, middle + half)};
 }
 
 Interval NormalInterval(double mean, double variance_of_mean, double z) {

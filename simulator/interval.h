@@ -1,5 +1,5 @@
-// Intervals of 95 % for what was counted or averaged, and the numbers of samples that a wanted width
-// needs. Wilson: E. B. Wilson, JASA 22 (1927).
+// Intervals of 95 % for what was counted or averaged, and the numbers of samples that a wanted
+// width needs. Wilson: E. B. Wilson, JASA 22 (1927).
 #ifndef GORDIAN_SIMULATOR_INTERVAL_H_
 #define GORDIAN_SIMULATOR_INTERVAL_H_
 
@@ -15,8 +15,8 @@ struct Interval {
   double high = 1;
 };
 
-// Of the probability of which `hits` of n trials is a sample. n = 0: [0, 1]. With no hit the upper end
-// is z^2 / (n + z^2): 3.84 / (n + 3.84).
+// Of the probability of which `hits` of n trials is a sample. n = 0: [0, 1]. With no hit the upper
+// end is z^2 / (n + z^2): 3.84 / (n + 3.84).
 Interval WilsonInterval(int64_t hits, int64_t n, double z = kZ95);
 
 // Of a mean, from sums; not below 0.

@@ -24,8 +24,8 @@ inline uint32_t Temper(uint32_t y) {
   return y ^ (y >> 18);
 }
 
-// A whole block at once: these loops carry no dependence closer than 227 words, so that the compiler
-// makes vectors of them.
+// A whole block at once: these loops carry no dependence closer than 227 words, so that the
+// compiler makes vectors of them.
 [[gnu::always_inline]] inline void RefillBlock(uint32_t* s, uint64_t* ready) {
   for (int k = 0; k < kWords - kShift; ++k) {
     s[k] = Twist(s[k], s[k + 1], s[k + kShift]);
@@ -47,9 +47,10 @@ inline uint32_t Temper(uint32_t y) {
 }
 
 // So many numbers, whole strides, are no less than what each is compared with: `even` those at even
-// places, `odd` the others. Numbers have 53 bits, so that the top bit of a difference says which is less.
-[[gnu::always_inline]] inline uint64_t CountNotLess(const uint64_t* next, uint64_t count, uint64_t even,
-                                                    uint64_t odd) {
+// places, `odd` the others. Numbers have 53 bits, so that the top bit of a difference says which is
+// less.
+[[gnu::always_inline]] inline uint64_t CountNotLess(const uint64_t* next, uint64_t count,
+                                                    uint64_t even, uint64_t odd) {
   uint64_t k = 0;
   for (; k + kStride <= count; k += kStride) {
     uint64_t less = 0;

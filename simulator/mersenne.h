@@ -1,5 +1,5 @@
-// The random numbers of CPython's random module: MT19937 (Matsumoto and Nishimura 1998), seeded by its
-// init_by_array, two words to a number of 53 bits. Same seed, same numbers, bit for bit.
+// The random numbers of CPython's random module: MT19937 (Matsumoto and Nishimura 1998), seeded by
+// its init_by_array, two words to a number of 53 bits. Same seed, same numbers, bit for bit.
 #ifndef GORDIAN_SIMULATOR_MERSENNE_H_
 #define GORDIAN_SIMULATOR_MERSENNE_H_
 
@@ -29,8 +29,8 @@ class PythonRandom {
   // Draws numbers as long as they are no less than `threshold`, `most` at most. Returns how many.
   uint64_t PassOver(uint64_t threshold, uint64_t most);
 
-  // The same by pairs: a pair is drawn when its first is no less than `first` and its second no less than
-  // `second`. Returns how many pairs.
+  // The same by pairs: a pair is drawn when its first is no less than `first` and its second no
+  // less than `second`. Returns how many pairs.
   uint64_t PassOverPairs(uint64_t first, uint64_t second, uint64_t most);
 
   // random() < p exactly when Next53() < Threshold(p).
@@ -45,7 +45,8 @@ class PythonRandom {
   void Refill();
 
   std::array<uint32_t, kWords> state_;
-  std::array<uint64_t, kEnd> ready_;  // from 1 on; a number is kept in 0 when its pair's other comes next
+  std::array<uint64_t, kEnd>
+      ready_;  // from 1 on; a number is kept in 0 when its pair's other comes next
   int at_ = kEnd;
 };
 

@@ -28,10 +28,9 @@ void Perturbations::Index(uint32_t gpus) {
 }
 
 void Perturbations::Insert(std::vector<Mark>* marks, uint32_t gpu, uint32_t at) {
-  const auto place = std::lower_bound(marks->begin(), marks->end(), Mark{gpu, at, 0},
-                                      [](const Mark& a, const Mark& b) {
-                                        return a.gpu != b.gpu ? a.gpu < b.gpu : a.at < b.at;
-                                      });
+  const auto place = std::lower_bound(
+      marks->begin(), marks->end(), Mark{gpu, at, 0},
+      [](const Mark& a, const Mark& b) { return a.gpu != b.gpu ? a.gpu < b.gpu : a.at < b.at; });
   if (place != marks->end() && place->gpu == gpu && place->at == at) {
     ++place->times;
   } else {

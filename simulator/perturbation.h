@@ -1,6 +1,7 @@
-// What is random in a round of a component: where GPUs wait and where they take a later collective than
-// the next. All coins of the published process (section 2.4 of arXiv 2303.06324) that show neither are
-// left undrawn: the gaps between the others are geometric, over all lists one behind the other.
+// What is random in a round of a component: where GPUs wait and where they take a later collective
+// than the next. All coins of the published process (section 2.4 of arXiv 2303.06324) that show
+// neither are left undrawn: the gaps between the others are geometric, over all lists one behind
+// the other.
 #ifndef GORDIAN_SIMULATOR_PERTURBATION_H_
 #define GORDIAN_SIMULATOR_PERTURBATION_H_
 
@@ -12,8 +13,8 @@
 
 namespace gordian::simulator {
 
-// At the GPU's emission number `at` (from 0). A wait: so many turns right before it. A skip: so many of
-// the remaining list are passed over.
+// At the GPU's emission number `at` (from 0). A wait: so many turns right before it. A skip: so
+// many of the remaining list are passed over.
 struct Mark {
   uint32_t gpu;
   uint32_t at;
@@ -22,8 +23,8 @@ struct Mark {
   friend bool operator==(const Mark&, const Mark&) = default;
 };
 
-// Each list sorted by GPU, then by emission; no two marks of a list at one place. A skip passes over no
-// more than there is to pass over.
+// Each list sorted by GPU, then by emission; no two marks of a list at one place. A skip passes
+// over no more than there is to pass over.
 struct Perturbations {
   std::vector<Mark> syncs;
   std::vector<Mark> skips;
@@ -46,13 +47,13 @@ class PerturbationSource {
   // `part` is the number of the component's copy. Overwrites *drawn, all but the indices.
   void Draw(uint64_t seed, uint64_t round, uint64_t part, Perturbations* drawn) const;
 
-  // The two halves of Draw(), from streams of their own, so that the skips may be left out where the
-  // syncs alone decide.
+  // The two halves of Draw(), from streams of their own, so that the skips may be left out where
+  // the syncs alone decide.
   void DrawSyncs(uint64_t seed, uint64_t round, uint64_t part, Perturbations* drawn) const;
   void DrawSkips(uint64_t seed, uint64_t round, uint64_t part, Perturbations* drawn) const;
 
-  // The syncs are given (sorted, no place twice); only the skips and how often each sync is repeated
-  // are drawn.
+  // The syncs are given (sorted, no place twice); only the skips and how often each sync is
+  // repeated are drawn.
   void DrawAround(uint64_t seed, uint64_t round, uint64_t part, Perturbations* drawn) const;
 
  private:
@@ -69,8 +70,8 @@ class PerturbationSource {
 };
 
 // Whether a GPU waits while a collective that it passed over is still to come. Without that nothing
-// deadlocks in StreamWithSync: see docs/simulation.md. Needs component.common_order to mean so. Both
-// lists of `drawn` sorted; no index needed.
+// deadlocks in StreamWithSync: see docs/simulation.md. Needs component.common_order to mean so.
+// Both lists of `drawn` sorted; no index needed.
 bool WaitsWhileSkipping(const Perturbations& drawn);
 
 }  // namespace gordian::simulator

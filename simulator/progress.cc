@@ -31,8 +31,8 @@ Clash ClashOf(const Component& c, const std::vector<GpuProgress>& at,
       }
       if (!clash.lacks) {
         const uint32_t last_m = LastEmitted(pm, m->slot, at[m->gpu].front, at[m->gpu].pending);
-        clash.lacks = last_m != kNothing &&
-                      HoldsAgainst(pm, m->slot, last_m, at[m->gpu], pn, slot, at[n]);
+        clash.lacks =
+            last_m != kNothing && HoldsAgainst(pm, m->slot, last_m, at[m->gpu], pn, slot, at[n]);
       }
     }
   }

@@ -1,5 +1,5 @@
-// How far the GPUs of a component are, and who waits for whom. A GPU's emissions are the first `front`
-// of its list but for the few that it has passed over.
+// How far the GPUs of a component are, and who waits for whom. A GPU's emissions are the first
+// `front` of its list but for the few that it has passed over.
 #ifndef GORDIAN_SIMULATOR_PROGRESS_H_
 #define GORDIAN_SIMULATOR_PROGRESS_H_
 
@@ -90,8 +90,8 @@ inline uint32_t FindBlocker(const Component& component, const std::vector<GpuPro
       component, [&](uint32_t gpu) -> const GpuProgress& { return at[gpu]; }, u);
 }
 
-// What stands between a GPU that waits and the others that wait (`waiting`[gpu]): it holds what one of
-// them lacks; it lacks what one of them holds.
+// What stands between a GPU that waits and the others that wait (`waiting`[gpu]): it holds what one
+// of them lacks; it lacks what one of them holds.
 struct Clash {
   bool holds = false;
   bool lacks = false;
@@ -101,7 +101,8 @@ Clash ClashOf(const Component& component, const std::vector<GpuProgress>& at,
 
 // Whether GPUs that wait form a circle through n: each holds what the next lacks.
 bool InCircle(const Component& component, const std::vector<GpuProgress>& at,
-              const std::vector<uint8_t>& waiting, uint32_t n, std::vector<uint32_t>* circle = nullptr);
+              const std::vector<uint8_t>& waiting, uint32_t n,
+              std::vector<uint32_t>* circle = nullptr);
 
 }  // namespace gordian::simulator
 

@@ -6,8 +6,8 @@
 namespace gordian::simulator {
 namespace {
 
-// How many of `remaining` an emission passes over. A coin is drawn for the last one too, though it has no
-// choice.
+// How many of `remaining` an emission passes over. A coin is drawn for the last one too, though it
+// has no choice.
 uint32_t Skip(uint64_t p, uint32_t remaining, PythonRandom* random) {
   uint32_t k = 0;
   while (random->Next53() < p && k + 1 < remaining) {
@@ -45,11 +45,12 @@ RoundResult ReplayEngine::Round(double disorder_prob, double sync_prob, PythonRa
   if (options_.resource_limit > 0) {
     return dense_.Replay(disorder_prob, sync_prob, random);
   }
-  return RoundSync(PythonRandom::Threshold(disorder_prob), PythonRandom::Threshold(sync_prob), random);
+  return RoundSync(PythonRandom::Threshold(disorder_prob), PythonRandom::Threshold(sync_prob),
+                   random);
 }
 
-// A whole round of the model Single, in which nobody is ever held up, so that whose turn it is follows
-// from the number of turns. False: it is a deadlock, and drew less.
+// A whole round of the model Single, in which nobody is ever held up, so that whose turn it is
+// follows from the number of turns. False: it is a deadlock, and drew less.
 bool ReplayEngine::DrawsNoDeadlock(double disorder_prob, PythonRandom* random) {
   const uint64_t p = PythonRandom::Threshold(disorder_prob);
   drawn_.Clear();
@@ -57,8 +58,9 @@ bool ReplayEngine::DrawsNoDeadlock(double disorder_prob, PythonRandom* random) {
   std::iota(active_.begin(), active_.end(), 0u);
   uint32_t sweep = 0;
   while (!active_.empty()) {
-    const uint32_t gpu = *std::min_element(
-        active_.begin(), active_.end(), [&](uint32_t a, uint32_t b) { return c_.Length(a) < c_.Length(b); });
+    const uint32_t gpu =
+        *std::min_element(active_.begin(), active_.end(),
+                          [&](uint32_t a, uint32_t b) { return c_.Length(a) < c_.Length(b); });
     const uint32_t until = c_.Length(gpu);  // the same GPUs have turns up to there
     const uint64_t turns = static_cast<uint64_t>(until - sweep) * active_.size();
     for (uint64_t turn = 0; (turn += random->PassOver(p, turns - turn)) < turns; ++turn) {
@@ -76,8 +78,9 @@ bool ReplayEngine::DrawsNoDeadlock(double disorder_prob, PythonRandom* random) {
   if (drawn_.skips.empty()) {
     return true;
   }
-  std::sort(drawn_.skips.begin(), drawn_.skips.end(),
-            [](const Mark& a, const Mark& b) { return a.gpu != b.gpu ? a.gpu < b.gpu : a.at < b.at; });
+  std::sort(drawn_.skips.begin(), drawn_.skips.end(), [](const Mark& a, const Mark& b) {
+    return a.gpu != b.gpu ? a.gpu < b.gpu : a.at < b.at;
+  });
   drawn_.Index(c_.gpus);
   return !window_.Run(drawn_);
 }
@@ -110,8 +113,8 @@ const GpuProgress& ReplayEngine::Where(uint32_t u) {
 }
 
 bool ReplayEngine::IsHeldUp(uint32_t u) {
-  return FindBlockerOf(c_, [&](uint32_t gpu) -> const GpuProgress& { return Where(gpu); }, u) !=
-         kNobody;
+  return FindBlockerOf(
+             c_, [&](uint32_t gpu) -> const GpuProgress& { return Where(gpu); }, u) != kNobody;
 }
 
 bool ReplayEngine::FindsDeadlock(uint32_t n) {

@@ -74,8 +74,8 @@ Verdicts ComponentJudge::Judge(Perturbations* drawn, Wanted wanted) {
     }
   }
   if (wanted.exact) {
-    // What is a deadlock is one by default (docs/simulation.md), so with the event engine the rest need
-    // no look.
+    // What is a deadlock is one by default (docs/simulation.md), so with the event engine the rest
+    // need no look.
     const bool ruled_out = wanted.by_default && event_ != nullptr && sync_graph_ != nullptr &&
                            c_.common_order && !verdicts.by_default;
     verdicts.exact = !ruled_out && JudgeExact(drawn);

@@ -1,5 +1,5 @@
-// Rounds of a whole configuration: what each detector says of round number r depends on the seed and r
-// alone.
+// Rounds of a whole configuration: what each detector says of round number r depends on the seed
+// and r alone.
 #ifndef GORDIAN_SIMULATOR_SAMPLER_H_
 #define GORDIAN_SIMULATOR_SAMPLER_H_
 
@@ -17,8 +17,8 @@
 namespace gordian::simulator {
 
 // Sparse: only what is near a perturbation is looked at. Event: the same, named for the model
-// StreamWithSync with the default detector. Fixpoint: exact, collective by collective. Dense: turn by
-// turn. Replay (not of a RoundSampler): dense, on CPython's random stream.
+// StreamWithSync with the default detector. Fixpoint: exact, collective by collective. Dense: turn
+// by turn. Replay (not of a RoundSampler): dense, on CPython's random stream.
 enum class Engine { kSparse, kEvent, kFixpoint, kDense, kReplay };
 
 const char* EngineName(Engine);
@@ -58,7 +58,8 @@ class ComponentJudge {
     return c_.common_order && dense_ == nullptr && window_ == nullptr && fixpoint_ == nullptr;
   }
 
-  // Whether the waits alone say that a round is no deadlock, by either detector, whatever its skips.
+  // Whether the waits alone say that a round is no deadlock, by either detector, whatever its
+  // skips.
   bool IsRuledOut(const Perturbations& drawn) {
     return NeedsTwoWaits() && event_ != nullptr &&
            event_->ChanceOf(drawn) == EventEngine::Chance::kNone;
@@ -83,7 +84,8 @@ class ComponentJudge {
 // Not thread-safe; one a thread.
 class RoundSampler {
  public:
-  RoundSampler(const Problem& problem, const SamplerOptions& options);  // `problem` must outlive this
+  RoundSampler(const Problem& problem,
+               const SamplerOptions& options);  // `problem` must outlive this
 
   // A round ends at its first deadlock, of each kind that is wanted.
   Verdicts Round(uint64_t seed, uint64_t round);

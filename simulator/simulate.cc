@@ -15,8 +15,8 @@ constexpr int64_t kDefaultRounds = 100000;
 constexpr int64_t kPilotRounds = 8192;
 constexpr int64_t kMostPilotRounds = int64_t{1} << 24;
 constexpr int64_t kMostRounds = int64_t{1} << 44;
-constexpr double kFewWaits = 1;         // expected in a round: below, their number is conditioned
-constexpr double kRestMatters = 1e-3;   // p + q above: deadlocks without a site are counted too
+constexpr double kFewWaits = 1;        // expected in a round: below, their number is conditioned
+constexpr double kRestMatters = 1e-3;  // p + q above: deadlocks without a site are counted too
 
 class Run {
  public:
@@ -80,7 +80,7 @@ class Run {
   }
 
   void Plain() {
-    const int64_t n = options_.rounds > 0          ? options_.rounds
+    const int64_t n = options_.rounds > 0        ? options_.rounds
                       : config_.total_rounds > 0 ? config_.Rounds()
                                                  : kDefaultRounds;
     const PlainCounts counts = CountPlain(problem_, sampler_, options_.seed, n, options_.control);
@@ -93,19 +93,20 @@ class Run {
     }
   }
 
-  // Rounds or samples such that the relative half-width is about what was asked, from a pilot of its own.
+  // Rounds or samples such that the relative half-width is about what was asked, from a pilot of
+  // its own.
   enum class Way { kPlain, kPair, kSwap, kConditioned };
 
   Way Choose(bool exact, std::string* why) const {
     const bool single = config_.model == Model::kSingle;
     const bool ordered = report_->common_order;
     const double expected = report_->first_order.value_or(1);
-    // A sample of a forced estimator costs about as much as a round, and its variance relative to the
-    // square of its mean is near 1; a plain round's is 1 / P.
+    // A sample of a forced estimator costs about as much as a round, and its variance relative to
+    // the square of its mean is near 1; a plain round's is 1 / P.
     const bool rare = expected < 0.02;
     const double waits = static_cast<double>(WaitPlaces(problem_)) * q_;
-    if (exact && ordered && !single && sampler_.capacity == kUnbounded && p_ > 0 && q_ > 0 && rare &&
-        report_->m2.value_or(0) > 0) {
+    if (exact && ordered && !single && sampler_.capacity == kUnbounded && p_ > 0 && q_ > 0 &&
+        rare && report_->m2.value_or(0) > 0) {
       *why = "first order p*q^2*M2 = " + Digits(expected) +
              ": a site of two waits and a skip is forced, plain rounds would need " +
              Digits(3.84 / expected / options_.relative_error / options_.relative_error);
@@ -120,7 +121,8 @@ class Run {
     }
     if (!single && ordered && config_.resource_limit <= 0 && waits < kFewWaits && q_ > 0 &&
         sampler_.capacity == kUnbounded) {
-      *why = Digits(waits) + " waits a round are expected: their number is drawn from those that can clash";
+      *why = Digits(waits) +
+             " waits a round are expected: their number is drawn from those that can clash";
       return Way::kConditioned;
     }
     *why = "not rare enough for anything else";
@@ -202,7 +204,7 @@ class Run {
 // On CPython's stream, process by process, each from its own seed.
 void Replay(const Config& config, const SimulateOptions& options, const Problem& problem,
             SimulateReport* report) {
-  const int64_t each = options.rounds > 0          ? options.rounds
+  const int64_t each = options.rounds > 0        ? options.rounds
                        : config.total_rounds > 0 ? config.total_rounds
                                                  : kDefaultRounds;
   const int64_t processes = config.num_process;
@@ -230,8 +232,8 @@ void Replay(const Config& config, const SimulateOptions& options, const Problem&
         return counts;
       };
     };
-    RunBlocks<PlainCounts>(0, different, options.control.threads, nullptr,
-                           options.control.progress, make, [&](const PlainCounts& counts) {
+    RunBlocks<PlainCounts>(0, different, options.control.threads, nullptr, options.control.progress,
+                           make, [&](const PlainCounts& counts) {
                              all->rounds += counts.rounds;
                              all->by_default += counts.by_default;
                              all->complete &= counts.rounds == each;
@@ -276,7 +278,7 @@ SamplerOptions SamplerOf(const Config& config, const SimulateOptions& options) {
   sampler.disorder_prob = config.disorder_prob;
   sampler.sync_prob = config.model == Model::kSingle ? 0 : config.sync_prob;
   sampler.resource_limit = config.resource_limit;
-  sampler.capacity = options.capacity > 0                ? options.capacity
+  sampler.capacity = options.capacity > 0             ? options.capacity
                      : config.model == Model::kSingle ? 1
                                                       : kUnbounded;
   sampler.engine = options.engine.value_or(
@@ -294,7 +296,8 @@ std::string Simulate(const Config& config, const SimulateOptions& options, Simul
   const bool replay = options.engine == Engine::kReplay;
   const bool single = config.model == Model::kSingle;
   if (replay && options.wanted.exact && single) {
-    return "--engine replay has the published detector only in the model Single: add --detector default";
+    return "--engine replay has the published detector only in the model Single: add --detector "
+           "default";
   }
   if (replay && options.relative_error > 0) {
     return "--engine replay runs the rounds of the published program: leave --rel-err out";

@@ -14,11 +14,11 @@
 namespace gordian::simulator {
 
 struct SimulateOptions {
-  std::optional<Engine> engine;      // none: chosen
+  std::optional<Engine> engine;  // none: chosen
   Wanted wanted;
-  uint32_t capacity = 0;             // of the exact detector; 0: as the model says
-  int64_t rounds = 0;                // 0: the configuration's, or 100,000
-  double relative_error = 0;         // > 0: so many rounds that the interval is about +- this
+  uint32_t capacity = 0;      // of the exact detector; 0: as the model says
+  int64_t rounds = 0;         // 0: the configuration's, or 100,000
+  double relative_error = 0;  // > 0: so many rounds that the interval is about +- this
   uint64_t seed = 2023;
   RunControl control;
 };

@@ -10,8 +10,8 @@ SingleWindow::SingleWindow(const Component& component)
   engine_.Reset();
 }
 
-// In this model a turn is an emission, so every GPU has emitted as many as there were sweeps. Starts with
-// all groups clear; ends when they are again and nothing is passed over.
+// In this model a turn is an emission, so every GPU has emitted as many as there were sweeps.
+// Starts with all groups clear; ends when they are again and nothing is passed over.
 bool SingleWindow::RunFrom(uint32_t sweep, const Perturbations& drawn, uint32_t* clear_at) {
   for (uint32_t u = 0; u < c_.gpus; ++u) {
     engine_.at_[u].front = std::min(sweep, c_.Length(u));

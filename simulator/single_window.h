@@ -1,6 +1,6 @@
-// The published simulation of the model Single, looked at only near its skips. Where every list has the
-// same rhythm, all groups are clear after each sweep without a skip, so a round's verdict is decided in
-// the few sweeps from a skip until all is clear again.
+// The published simulation of the model Single, looked at only near its skips. Where every list has
+// the same rhythm, all groups are clear after each sweep without a skip, so a round's verdict is
+// decided in the few sweeps from a skip until all is clear again.
 #ifndef GORDIAN_SIMULATOR_SINGLE_WINDOW_H_
 #define GORDIAN_SIMULATOR_SINGLE_WINDOW_H_
 
@@ -18,8 +18,8 @@ class SingleWindow {
  public:
   explicit SingleWindow(const Component& component);  // `component` must outlive this
 
-  // Whether the published program calls the round a deadlock. `drawn` indexed. Where the lists have no
-  // common rhythm the whole round is run.
+  // Whether the published program calls the round a deadlock. `drawn` indexed. Where the lists have
+  // no common rhythm the whole round is run.
   bool Run(const Perturbations& drawn);
 
   bool is_level() const { return level_; }

@@ -189,8 +189,8 @@ uint64_t PairSites::CountAt(uint32_t gpu, uint32_t at) const {
 }
 
 PairSite PairSites::Site(uint64_t number) const {
-  const auto place = static_cast<uint64_t>(
-      std::upper_bound(ahead_.begin(), ahead_.end(), number) - ahead_.begin() - 1);
+  const auto place = static_cast<uint64_t>(std::upper_bound(ahead_.begin(), ahead_.end(), number) -
+                                           ahead_.begin() - 1);
   const auto gpu = static_cast<uint32_t>(
       std::upper_bound(c_.offset.begin(), c_.offset.end(), place) - c_.offset.begin() - 1);
   const auto at = static_cast<uint32_t>(place - c_.offset[gpu]);

@@ -12,19 +12,20 @@
 
 namespace gordian::simulator {
 
-// Neighbours x, y in a GPU's list such that, if it takes y first, other GPUs that take x first are bound
-// to wait: their number, over all GPUs. Single: P = 1 - exp(-p * M1), nearly. Nothing when the
-// component is too large to count.
+// Neighbours x, y in a GPU's list such that, if it takes y first, other GPUs that take x first are
+// bound to wait: their number, over all GPUs. Single: P = 1 - exp(-p * M1), nearly. Nothing when
+// the component is too large to count.
 std::optional<uint64_t> CountM1(const Component&);
 // The same, only where the groups of x and y share a GPU besides.
 std::optional<uint64_t> CountM1Direct(const Component&);
 
-// Of all neighbours x, y in a GPU's list and all other GPUs in both groups: how far apart x and y are in
-// that GPU's list. StreamWithSync: P = p * q^2 * M2, nearly.
+// Of all neighbours x, y in a GPU's list and all other GPUs in both groups: how far apart x and y
+// are in that GPU's list. StreamWithSync: P = p * q^2 * M2, nearly.
 uint64_t CountM2(const Component&);
 
-// A site of StreamWithSync: GPU `gpu` takes y before x (emission `at` skips x) and waits right then, while
-// `other`, of y's group, waits before its emission `wait` with something from x on emitted and y not.
+// A site of StreamWithSync: GPU `gpu` takes y before x (emission `at` skips x) and waits right
+// then, while `other`, of y's group, waits before its emission `wait` with something from x on
+// emitted and y not.
 struct PairSite {
   uint32_t gpu;
   uint32_t at;

@@ -92,7 +92,8 @@ std::vector<int64_t> PlanStage(const SweepCounts& counts, int64_t blocks_each, b
   if (counts.stage == kSweepStages - 1) {
     give = left;
   }
-  std::vector<std::pair<double, int64_t>> widest;  // width, and the point (negative: lower ones first)
+  std::vector<std::pair<double, int64_t>>
+      widest;  // width, and the point (negative: lower ones first)
   for (int64_t i = 0; i < points; ++i) {
     const SweepCounts::Point& point = counts.points[static_cast<size_t>(i)];
     widest.emplace_back(Width(point, by_default, point.blocks), -i);
@@ -102,8 +103,7 @@ std::vector<int64_t> PlanStage(const SweepCounts& counts, int64_t blocks_each, b
     std::pop_heap(widest.begin(), widest.end());
     const auto i = static_cast<size_t>(-widest.back().second);
     ++added[i];
-    widest.back().first =
-        Width(counts.points[i], by_default, counts.points[i].blocks + added[i]);
+    widest.back().first = Width(counts.points[i], by_default, counts.points[i].blocks + added[i]);
     std::push_heap(widest.begin(), widest.end());
   }
   return added;
@@ -152,8 +152,7 @@ double FirstOrder(const Config& config) {
 }  // namespace
 
 bool IsSweep(const json& from) {
-  return from.is_array() ||
-         (from.is_object() && std::any_of(from.begin(), from.end(), IsAxis));
+  return from.is_array() || (from.is_object() && std::any_of(from.begin(), from.end(), IsAxis));
 }
 
 std::string ParseSweep(const json& from, Sweep* sweep) {
@@ -309,7 +308,9 @@ json SweepToJson(const Sweep& sweep, const SweepOptions& options, const SweepCou
           {"exact", options.wanted.exact, point.exact}}) {
       if (asked) {
         const Side side = SideOf(hits, rounds);
-        row[name] = {{"hits", side.hits}, {"ratio", side.ratio}, {"low", side.interval.low},
+        row[name] = {{"hits", side.hits},
+                     {"ratio", side.ratio},
+                     {"low", side.interval.low},
                      {"high", side.interval.high}};
       }
     }
@@ -322,19 +323,20 @@ json SweepToJson(const Sweep& sweep, const SweepOptions& options, const SweepCou
   return out;
 }
 
-std::string SweepToCsv(const Sweep& sweep, const SweepOptions& options,
-                       const SweepCounts& counts) {
+std::string SweepToCsv(const Sweep& sweep, const SweepOptions& options, const SweepCounts& counts) {
   std::string csv;
   for (const std::string& key : sweep.keys) {
     csv += key + ",";
   }
-  csv += "rounds,default_hits,default_ratio,default_low,default_high,exact_hits,exact_ratio,exact_low,"
-         "exact_high,first_order,complete\n";
+  csv +=
+      "rounds,default_hits,default_ratio,default_low,default_high,exact_hits,exact_ratio,exact_low,"
+      "exact_high,first_order,complete\n";
   for (size_t c = 0; c < sweep.points.size(); ++c) {
     const SweepCounts::Point& point = counts.points[c];
     const int64_t rounds = point.blocks * kSweepBlock;
     for (const json& value : sweep.points[c].values) {
-      const std::string text = value.is_number_float() ? Exactly(value.get<double>()) : value.dump();
+      const std::string text =
+          value.is_number_float() ? Exactly(value.get<double>()) : value.dump();
       csv += InCsv(text) + ",";
     }
     csv += std::to_string(rounds);
@@ -370,7 +372,8 @@ json CheckpointOf(const Sweep& sweep, const SweepOptions& options, const SweepCo
 std::string ReadCheckpoint(const json& from, const Sweep& sweep, const SweepOptions& options,
                            SweepCounts* counts) {
   *counts = SweepCounts();
-  const bool shaped = from.is_object() && from.value("schema", "") == "gordian.sweep-checkpoint.v1" &&
+  const bool shaped = from.is_object() &&
+                      from.value("schema", "") == "gordian.sweep-checkpoint.v1" &&
                       from.contains("stage") && from["stage"].is_number_integer() &&
                       from.contains("points") && from["points"].is_array();
   if (!shaped) {

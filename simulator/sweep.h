@@ -1,6 +1,7 @@
-// Many configurations at once: a list of them, or one with values laid out as a grid. Rounds are numbered
-// blocks, and which process of several does which block is fixed, so that the result is the same for any
-// number of processes and threads. Pure: exchange between processes and checkpoints are the caller's.
+// Many configurations at once: a list of them, or one with values laid out as a grid. Rounds are
+// numbered blocks, and which process of several does which block is fixed, so that the result is
+// the same for any number of processes and threads. Pure: exchange between processes and
+// checkpoints are the caller's.
 #ifndef GORDIAN_SIMULATOR_SWEEP_H_
 #define GORDIAN_SIMULATOR_SWEEP_H_
 
@@ -25,9 +26,10 @@ struct Sweep {
   std::vector<SweepPoint> points;
 };
 
-// A grid is a configuration in which a value is {"log": [from, to, n]}, {"linear": [from, to, n]} or
-// {"values": [...]}; all combinations, the last key fastest. A list is of configurations. Returns what is
-// wrong; empty: fine.
+// A grid is a configuration in which a value is {"log": [from, to, n]}, {"linear": [from, to, n]}
+// or
+// {"values": [...]}; all combinations, the last key fastest. A list is of configurations. Returns
+// what is wrong; empty: fine.
 std::string ParseSweep(const nlohmann::json& from, Sweep* sweep);
 
 // Whether this is a sweep, not one configuration.
@@ -65,16 +67,17 @@ using Exchange = std::function<bool(std::vector<int64_t>*)>;
 // Told after each stage.
 using StageDone = std::function<void(const SweepCounts&)>;
 
-// Goes on from `*counts` (fresh: default-made). A first stage does as many blocks of each point; the
-// later ones go to the points whose intervals are widest for their ratios. Returns what is wrong;
-// stopped early, counts->complete() is false.
+// Goes on from `*counts` (fresh: default-made). A first stage does as many blocks of each point;
+// the later ones go to the points whose intervals are widest for their ratios. Returns what is
+// wrong; stopped early, counts->complete() is false.
 std::string RunSweep(const Sweep& sweep, const SweepOptions& options, const Exchange& exchange,
                      const StageDone& stage_done, SweepCounts* counts);
 
 nlohmann::json SweepToJson(const Sweep&, const SweepOptions&, const SweepCounts&);
 std::string SweepToCsv(const Sweep&, const SweepOptions&, const SweepCounts&);
 
-// Counts as a checkpoint, tied to the sweep and the options that matter. Reading says what does not fit.
+// Counts as a checkpoint, tied to the sweep and the options that matter. Reading says what does not
+// fit.
 nlohmann::json CheckpointOf(const Sweep&, const SweepOptions&, const SweepCounts&);
 std::string ReadCheckpoint(const nlohmann::json&, const Sweep&, const SweepOptions&, SweepCounts*);
 

@@ -81,8 +81,7 @@ struct Spot {
 
 }  // namespace
 
-std::string SweepToSvg(const Sweep& sweep, const SweepOptions& options,
-                       const SweepCounts& counts) {
+std::string SweepToSvg(const Sweep& sweep, const SweepOptions& options, const SweepCounts& counts) {
   // The numeric key with the most values.
   size_t axis = 0;
   size_t most = 0;
@@ -111,8 +110,9 @@ std::string SweepToSvg(const Sweep& sweep, const SweepOptions& options,
     std::string others;
     for (size_t k = 0; k < values.size(); ++k) {
       if (k != axis) {
-        others += " " + sweep.keys[k] + "=" +
-                  (values[k].is_number_float() ? Digits(values[k].get<double>()) : values[k].dump());
+        others +=
+            " " + sweep.keys[k] + "=" +
+            (values[k].is_number_float() ? Digits(values[k].get<double>()) : values[k].dump());
       }
     }
     const int64_t rounds = counts.points[c].blocks * kSweepBlock;
@@ -164,7 +164,8 @@ std::string SweepToSvg(const Sweep& sweep, const SweepOptions& options,
     for (size_t i = 0; i < spots.size(); ++i) {
       const double at = x.At(spots[i].x);
       if (i > 0) {
-        svg += Line(x.At(spots[i - 1].x), y.At(spots[i - 1].ratio), at, y.At(spots[i].ratio), style);
+        svg +=
+            Line(x.At(spots[i - 1].x), y.At(spots[i - 1].ratio), at, y.At(spots[i].ratio), style);
       }
       svg += Line(at, y.At(spots[i].interval.low), at, y.At(spots[i].interval.high),
                   "stroke=\"" + color + "\"");

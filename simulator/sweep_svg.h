@@ -8,8 +8,8 @@
 
 namespace gordian::simulator {
 
-// The value that varies most is the x axis; both axes logarithmic where all values are above 0. Exact:
-// solid, by default: dashed; the interval as a bar; points with no deadlock are left out.
+// The value that varies most is the x axis; both axes logarithmic where all values are above 0.
+// Exact: solid, by default: dashed; the interval as a bar; points with no deadlock are left out.
 std::string SweepToSvg(const Sweep&, const SweepOptions&, const SweepCounts&);
 
 }  // namespace gordian::simulator

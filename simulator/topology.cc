@@ -63,8 +63,8 @@ std::vector<uint32_t> Arrange(const std::vector<uint32_t>& counts, ListOrder ord
   return slot_at;
 }
 
-// Numbers the collectives in one order that agrees with every list (Kahn, smallest first); false when
-// there is none.
+// Numbers the collectives in one order that agrees with every list (Kahn, smallest first); false
+// when there is none.
 bool RankByLists(Component* c) {
   std::vector<std::vector<uint32_t>> after(c->collectives);
   std::vector<uint32_t> ahead(c->collectives, 0);

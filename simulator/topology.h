@@ -1,5 +1,5 @@
-// GPUs, groups and lists as the engines walk them. A configuration falls into components: sets of GPUs
-// that share no group and so never meet; equal ones are kept once, with how often they occur.
+// GPUs, groups and lists as the engines walk them. A configuration falls into components: sets of
+// GPUs that share no group and so never meet; equal ones are kept once, with how often they occur.
 #ifndef GORDIAN_SIMULATOR_TOPOLOGY_H_
 #define GORDIAN_SIMULATOR_TOPOLOGY_H_
 
@@ -12,15 +12,15 @@
 
 namespace gordian::simulator {
 
-// The shape of a GPU's list: which of its groups (a slot: the place of the group among the GPU's own,
-// in ascending order) comes when. GPUs with equal shapes share one. Immutable.
+// The shape of a GPU's list: which of its groups (a slot: the place of the group among the GPU's
+// own, in ascending order) comes when. GPUs with equal shapes share one. Immutable.
 struct Profile {
   uint32_t length = 0;
   uint32_t slots = 0;
-  std::vector<uint32_t> slot_at;    // [position]
-  std::vector<uint32_t> before;     // [position * slots + slot]: of that slot ahead of the position
-  std::vector<uint32_t> position;   // [first[slot] + k]: where the slot's k-th stands
-  std::vector<uint32_t> first;      // [slot], and one more at the end
+  std::vector<uint32_t> slot_at;   // [position]
+  std::vector<uint32_t> before;    // [position * slots + slot]: of that slot ahead of the position
+  std::vector<uint32_t> position;  // [first[slot] + k]: where the slot's k-th stands
+  std::vector<uint32_t> first;     // [slot], and one more at the end
 
   uint32_t Before(uint32_t at, uint32_t slot) const {
     return before[static_cast<size_t>(at) * slots + slot];
@@ -38,8 +38,8 @@ struct Member {
 struct Component {
   uint32_t gpus = 0;
   uint32_t groups = 0;
-  uint64_t copies = 1;          // equal components of the configuration, this one among them
-  uint64_t total = 0;           // sum of the lists' lengths
+  uint64_t copies = 1;  // equal components of the configuration, this one among them
+  uint64_t total = 0;   // sum of the lists' lengths
   uint32_t collectives = 0;
   // Whether one order of all collectives agrees with every list. Without it a deadlock needs no
   // disorder, and the shortcuts that start from a skip do not hold.
@@ -47,15 +47,15 @@ struct Component {
 
   std::vector<std::shared_ptr<const Profile>> profiles;  // owned
   std::vector<const Profile*> profile;                   // [gpu]
-  std::vector<uint64_t> offset;       // [gpu], and one more: sum of the lengths ahead
-  std::vector<uint32_t> slot_begin;   // [gpu], and one more
-  std::vector<uint32_t> slot_group;   // [slot_begin[gpu] + slot]
-  std::vector<uint32_t> member_begin; // [group], and one more
+  std::vector<uint64_t> offset;        // [gpu], and one more: sum of the lengths ahead
+  std::vector<uint32_t> slot_begin;    // [gpu], and one more
+  std::vector<uint32_t> slot_group;    // [slot_begin[gpu] + slot]
+  std::vector<uint32_t> member_begin;  // [group], and one more
   std::vector<Member> members;
-  std::vector<uint32_t> count;       // [group]
-  std::vector<uint32_t> first;       // [group], and one more: id of its first collective
-  std::vector<uint32_t> rank;        // [collective]: its place in the common order
-  std::vector<uint32_t> gpu_names;   // [gpu]: as the configuration numbers it, of the first copy
+  std::vector<uint32_t> count;      // [group]
+  std::vector<uint32_t> first;      // [group], and one more: id of its first collective
+  std::vector<uint32_t> rank;       // [collective]: its place in the common order
+  std::vector<uint32_t> gpu_names;  // [gpu]: as the configuration numbers it, of the first copy
   std::vector<uint32_t> group_names;
 
   uint32_t Group(uint32_t gpu, uint32_t slot) const { return slot_group[slot_begin[gpu] + slot]; }
@@ -76,8 +76,9 @@ struct Problem {
   uint64_t component_count = 0;       // with their copies
 };
 
-// Builds what `config` (checked) describes; `split` false: everything as one component, as the engine
-// needs that draws random numbers GPU by GPU over all of them. Returns what does not fit; empty: fine.
+// Builds what `config` (checked) describes; `split` false: everything as one component, as the
+// engine needs that draws random numbers GPU by GPU over all of them. Returns what does not fit;
+// empty: fine.
 std::string BuildProblem(const Config& config, bool split, Problem* problem);
 
 }  // namespace gordian::simulator

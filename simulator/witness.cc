@@ -29,7 +29,8 @@ Witness Write(const Component& c, const Perturbations& drawn, bool deadlock, uin
         ++sync;
       }
       const bool skips = skip != drawn.skip_begin[u + 1] && drawn.skips[skip].at == n;
-      witness.sequences[u].push_back(c.Collective(u, at.Emit(skips ? drawn.skips[skip++].times : 0)));
+      witness.sequences[u].push_back(
+          c.Collective(u, at.Emit(skips ? drawn.skips[skip++].times : 0)));
     }
   }
   return witness;
@@ -37,8 +38,8 @@ Witness Write(const Component& c, const Perturbations& drawn, bool deadlock, uin
 
 }  // namespace
 
-std::vector<Witness> FindWitnesses(const Config& config, const SimulateOptions& options, int64_t each,
-                                   int64_t rounds) {
+std::vector<Witness> FindWitnesses(const Config& config, const SimulateOptions& options,
+                                   int64_t each, int64_t rounds) {
   std::vector<Witness> found;
   Problem problem;
   if (!BuildProblem(config, true, &problem).empty()) {
@@ -73,9 +74,10 @@ std::vector<Witness> FindWitnesses(const Config& config, const SimulateOptions& 
       }
     }
   }
-  const bool can_force = sync && sampling.capacity == kUnbounded && config.sync_prob > 0 &&
-                         config.disorder_prob > 0;
-  for (uint64_t s = 0; can_force && deadlocks < each && s < static_cast<uint64_t>(100 * each); ++s) {
+  const bool can_force =
+      sync && sampling.capacity == kUnbounded && config.sync_prob > 0 && config.disorder_prob > 0;
+  for (uint64_t s = 0; can_force && deadlocks < each && s < static_cast<uint64_t>(100 * each);
+       ++s) {
     size_t component = 0;
     if (!DrawForcedPair(problem, sampling, options.seed, s, &component, &drawn)) {
       break;

@@ -1,5 +1,6 @@
-// The checks behind the verdicts: a stable id each, what it means, what it rests on, what can fool it and
-// what a person should do. The one source of `gordian checks`, of docs/checks and of a finding's advice.
+// The checks behind the verdicts: a stable id each, what it means, what it rests on, what can fool
+// it and what a person should do. The one source of `gordian checks`, of docs/checks and of a
+// finding's advice.
 #ifndef GORDIAN_ANALYZER_GRAPH_CHECK_CATALOGUE_H_
 #define GORDIAN_ANALYZER_GRAPH_CHECK_CATALOGUE_H_
 
@@ -19,14 +20,14 @@ struct Threshold {
 
 struct Check {
   const char* id;
-  VerdictKind verdict;   // kHealthy for a sign
-  const char* title;     // for lists
-  const char* meaning;   // what it says
+  VerdictKind verdict;  // kHealthy for a sign
+  const char* title;    // for lists
+  const char* meaning;  // what it says
   Threshold threshold;
   const char* evidence;  // what has to be seen
   const char* fooled;    // what can make it wrong or late
   const char* advice;
-  bool sign = false;     // stands beside a verdict (Verdict::signs) and is none
+  bool sign = false;  // stands beside a verdict (Verdict::signs) and is none
 };
 
 // Never fails: an unknown id gives the entry of "evidence-missing".

@@ -8,8 +8,8 @@ namespace gordian::graph {
 // Unlike any hash of an ncclUniqueId, as far as 64 bits go.
 CommUid MeetingUid(const Communicator& comm, Call call, uint64_t ordinal) {
   uint64_t hash = 0x9e3779b97f4a7c15;
-  for (const uint64_t word : {comm.uid, static_cast<uint64_t>(comm.color),
-                              static_cast<uint64_t>(call), ordinal}) {
+  for (const uint64_t word :
+       {comm.uid, static_cast<uint64_t>(comm.color), static_cast<uint64_t>(call), ordinal}) {
     hash = (hash ^ word) * 0xff51afd7ed558ccd;
     hash ^= hash >> 32;
   }
@@ -52,8 +52,8 @@ void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const Call
   }
 }
 
-// W11 of ncclCommGrow: those who were in the parent know it and not the ncclUniqueId, those who are new know the id
-// alone; the one who hands the id out knows both, and says so.
+// W11 of ncclCommGrow: those who were in the parent know it and not the ncclUniqueId, those who are
+// new know the id alone; the one who hands the id out knows both, and says so.
 void ExecutionGraph::ApplyGrowth(Process& process, const CallRecord& record) {
   const auto local = process.comms.find(record.comm);
   if (local == process.comms.end() || local->second.uid == 0 || record.uid == 0) return;

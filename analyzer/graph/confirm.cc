@@ -68,7 +68,9 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
     proof.conjectural |= RestsOnConjecture(node);
     if (node.kind == NodeKind::kSignals) {
       const Kernel* const wait = graph.execution().FindKernel(node.kernel);
-      if (wait != nullptr) proof.assumes.push_back("no kernel sends " + names.RankOf(wait->process) + " the signals that it waits for");
+      if (wait != nullptr)
+        proof.assumes.push_back("no kernel sends " + names.RankOf(wait->process) +
+                                " the signals that it waits for");
       if (node.conjectural)
         proof.assumes.push_back("a ncclWaitSignal uses up the signals that it waited for");
     }
@@ -99,8 +101,9 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
         AddOthers(names, *process, &proof);
         break;
       case NodeKind::kMemory:
-        proof.assumes.push_back("no other process and no operation of NCCL writes to the memory that " +
-                                names.RankOf(node.process) + "'s stream waits for");
+        proof.assumes.push_back(
+            "no other process and no operation of NCCL writes to the memory that " +
+            names.RankOf(node.process) + "'s stream waits for");
         break;
       case NodeKind::kItemDone:
         AddStream(*process, node.stream, &streams, &proof);

@@ -18,7 +18,7 @@ struct Proof {
   std::vector<uint64_t> signature;   // every counter of what is involved
   std::vector<std::string> missing;  // why it cannot be confirmed; empty: it can
   std::vector<std::string> assumes;
-  bool conjectural = false;  // it rests on what no host can see: never confirmed
+  bool conjectural = false;    // it rests on what no host can see: never confirmed
   uint64_t stalled_at_ns = 0;  // the last progress of anything involved
 };
 

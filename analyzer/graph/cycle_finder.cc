@@ -14,8 +14,8 @@ constexpr uint64_t kNotCalledStep = 1'000'000;
 constexpr uint64_t kDiscouraged = 1'000'000'000;
 constexpr uint64_t kFar = std::numeric_limits<uint64_t>::max();
 
-// A search is linear in the start's component; more starts than this find no shorter cycle worth the
-// time.
+// A search is linear in the start's component; more starts than this find no shorter cycle worth
+// the time.
 constexpr size_t kMaxStarts = 256;
 constexpr size_t kMaxVisits = 2'000'000;
 
@@ -28,8 +28,8 @@ uint64_t Cost(const WaitForGraph& graph, const WaitNode& from, const WaitNode::E
   return IsOrigin(from, edge) ? kRendezvous : kStep;
 }
 
-// The strongly connected components of the usable nodes (Tarjan 1972, without recursion): a cycle lies
-// within one. Victims, which in a large job are nearly everybody, are components of their own.
+// The strongly connected components of the usable nodes (Tarjan 1972, without recursion): a cycle
+// lies within one. Victims, which in a large job are nearly everybody, are components of their own.
 class Components {
  public:
   template <typename Usable>

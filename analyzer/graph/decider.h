@@ -36,8 +36,8 @@ class AndOrGraph {
 
   size_t size() const { return kinds_.size(); }
 
-  // can[i] tells whether node i can progress. Asked again with other kinds of nodes, it need not look at the edges
-  // anew. Not thread-safe, for that reason.
+  // can[i] tells whether node i can progress. Asked again with other kinds of nodes, it need not
+  // look at the edges anew. Not thread-safe, for that reason.
   std::vector<bool> Decide() const;
 
  private:
@@ -45,7 +45,8 @@ class AndOrGraph {
   std::vector<std::pair<uint32_t, uint32_t>> edges_;
 
   void Index() const;
-  // Of the last Decide(): conditions of each node, and the waiters of node i, by_target_[first_[i], first_[i + 1]).
+  // Of the last Decide(): conditions of each node, and the waiters of node i, by_target_[first_[i],
+  // first_[i + 1]).
   mutable std::vector<uint32_t> conditions_, first_, by_target_;
 };
 

@@ -109,7 +109,8 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
       edge.bytes = Bytes(part.signature);
       edge.site.address = part.site;
       arrow.operation = names_.Operation(part.signature.call, part.ref);
-      if (part.ref.kind != PartKind::kCollective) {  // what the other has to do is the other end of it
+      if (part.ref.kind !=
+          PartKind::kCollective) {  // what the other has to do is the other end of it
         const bool sends = part.ref.kind == PartKind::kSend;
         PartRef end = part.ref;
         end.kind = sends ? PartKind::kReceive : PartKind::kSend;
@@ -118,7 +119,8 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
       }
     } else if (witness[i].edge.reason == Reason::kSignal) {
       const WaitNode& needs = nodes[witness[i].edge.to];
-      if (const Kernel* kernel = graph_.execution().FindKernel(from.kernel); kernel != nullptr && kernel->signal != nullptr) {
+      if (const Kernel* kernel = graph_.execution().FindKernel(from.kernel);
+          kernel != nullptr && kernel->signal != nullptr) {
         edge.op = Name(kernel->signal->call);
         edge.comm = graph_.matcher().comms()[kernel->comm_index].uid;
         edge.comm_name = names_.CommName(kernel->comm_index);
@@ -181,9 +183,9 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
       if (!host_call.empty() && next.init == nullptr) detail += ": it is in " + host_call;
     } else {
       Reason why = Reason::kStreamOrder;
-      for (Reason reason : {Reason::kOpenGroup, Reason::kGraphOrder, Reason::kCommunicatorOrder,
-                            Reason::kLaunchOrder, Reason::kResources,
-                            Reason::kLegacyStream, Reason::kEventWait}) {
+      for (Reason reason :
+           {Reason::kOpenGroup, Reason::kGraphOrder, Reason::kCommunicatorOrder,
+            Reason::kLaunchOrder, Reason::kResources, Reason::kLegacyStream, Reason::kEventWait}) {
         if (arrow.local.count(reason) > 0) why = reason;
       }
       detail =
@@ -230,8 +232,7 @@ std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle) const {
       for (size_t r = 0; r < init->members.size(); ++r) {
         const InitMember& member = init->members[r];
         if (member.called) {
-          orders[names_.Rank(member.process, member.device)][i] =
-              CallOrder(member.order, 0);
+          orders[names_.Rank(member.process, member.device)][i] = CallOrder(member.order, 0);
         } else if (init->parent >= 0) {
           orders[names_.MemberRank(init->parent, static_cast<int>(r))][i] = kNot;
         }
@@ -259,15 +260,18 @@ std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle) const {
     std::sort(culprits.begin(), culprits.end());
     return culprits;
   }
-  // None of the others in it, of two and more, has come to call what one rank of the circle waits in.
+  // None of the others in it, of two and more, has come to call what one rank of the circle waits
+  // in.
   std::set<int> alone;
   for (const Arrow& arrow : cycle) {
     if (arrow.part == nullptr || arrow.part->ref.kind != PartKind::kCollective) continue;
     const PartRef& ref = arrow.part->ref;
     const Instance* instance = graph_.matcher().FindInstance(ref.comm, ref.sequence);
     const std::vector<CommMember>& members = graph_.matcher().comms()[ref.comm].members;
-    const bool known = std::all_of(members.begin(), members.end(), [](const CommMember& m) { return m.known; });
-    if (instance == nullptr || !known || instance->members.size() < 3 || instance->called != 1) continue;
+    const bool known =
+        std::all_of(members.begin(), members.end(), [](const CommMember& m) { return m.known; });
+    if (instance == nullptr || !known || instance->members.size() < 3 || instance->called != 1)
+      continue;
     alone.insert(names_.MemberRank(ref.comm, ref.rank));
   }
   if (alone.size() == 1) return {*alone.begin()};
@@ -412,7 +416,8 @@ std::vector<StuckOperation> Describer::Operations(const std::vector<uint32_t>& n
     }
     for (const WaitNode::Edge& edge : node.out) {
       if (const Part* part = graph_.PartOf(edge)) add(*part);
-      if (edge.reason == Reason::kSignal && graph_.nodes()[edge.to].kind == NodeKind::kSignals) signals.insert(edge.to);
+      if (edge.reason == Reason::kSignal && graph_.nodes()[edge.to].kind == NodeKind::kSignals)
+        signals.insert(edge.to);
     }
     auto init = graph_.matcher().inits().find(node.init);
     if (node.init == 0 || init == graph_.matcher().inits().end() ||
@@ -456,7 +461,8 @@ StuckOperation Describer::Signals(const WaitNode& needs) const {
   operation.comm = comm.uid;
   operation.comm_name = names_.CommName(wait.comm_index);
   operation.sequence = static_cast<int64_t>(needs.sequence);
-  MemberSlot waits{.state = SlotState::kCalled, .kernel = wait.id, .site = wait.signal->site}, sends;
+  MemberSlot waits{.state = SlotState::kCalled, .kernel = wait.id, .site = wait.signal->site},
+      sends;
   const auto line = comm.signals.find({use.peer, wait.signal->rank, use.channel});
   uint64_t left = line == comm.signals.end() ? 0 : line->second.sent.done;
   for (size_t i = 0;
@@ -469,7 +475,8 @@ StuckOperation Describer::Signals(const WaitNode& needs) const {
              .kernel = line->second.sent.calls[i].kernel,
              .site = sender == nullptr ? 0 : sender->signal->site};
   }
-  operation.members = {Member(wait.comm_index, wait.signal->rank, waits), Member(wait.comm_index, use.peer, sends)};
+  operation.members = {Member(wait.comm_index, wait.signal->rank, waits),
+                       Member(wait.comm_index, use.peer, sends)};
   return operation;
 }
 

@@ -17,7 +17,8 @@ using Calls = std::vector<OpSignature>;
 Calls CallsOf(const Mismatch& mismatch, int rank) {
   Calls calls;
   for (auto it = mismatch.calls.find({rank, mismatch.sequence});
-       it != mismatch.calls.end() && it->first == std::pair(rank, mismatch.sequence + calls.size()); ++it) {
+       it != mismatch.calls.end() && it->first == std::pair(rank, mismatch.sequence + calls.size());
+       ++it) {
     calls.push_back(it->second);
   }
   return calls;
@@ -44,21 +45,24 @@ std::string Change(const Calls& own, const Calls& usual, uint64_t sequence, cons
   const size_t changed = Agreeing(own, 1, usual, 1);
   const size_t most = std::max({extra, missing, swapped, changed});
   // One that agrees is no evidence: the rank may have swapped two and not called the second yet.
-  if (most < 2 || (extra == most) + (missing == most) + (swapped == most) + (changed == most) != 1) return "";
+  if (most < 2 || (extra == most) + (missing == most) + (swapped == most) + (changed == most) != 1)
+    return "";
   const std::string first = Name(own[0].call), second = Name(usual[0].call);
-  const std::string number = " #" + std::to_string(sequence), next = " #" + std::to_string(sequence + 1);
-  const std::string call = they + (one ? " calls" : " call"), compared = " (" + std::to_string(most) + " compared)";
+  const std::string number = " #" + std::to_string(sequence),
+                    next = " #" + std::to_string(sequence + 1);
+  const std::string call = they + (one ? " calls" : " call"),
+                    compared = " (" + std::to_string(most) + " compared)";
   if (extra == most) {
-    return " calls " + first + number + on + " in addition: its calls after it are what " + call + " from" + number +
-           " on" + compared;
+    return " calls " + first + number + on + " in addition: its calls after it are what " + call +
+           " from" + number + " on" + compared;
   }
   if (missing == most) {
-    return " leaves out " + second + number + on + ", which " + call + ": its calls are those from" + next + " on" +
-           compared;
+    return " leaves out " + second + number + on + ", which " + call +
+           ": its calls are those from" + next + " on" + compared;
   }
   if (swapped == most) {
-    return " calls " + first + " and " + second + on + " as" + number + " and" + next + ", " + they +
-           " the other way round" + compared;
+    return " calls " + first + " and " + second + on + " as" + number + " and" + next + ", " +
+           they + " the other way round" + compared;
   }
   return "";  // other arguments: the mismatch says which
 }
@@ -74,16 +78,20 @@ std::vector<Sign> DivergenceSigns(const Matcher& matcher, const Names& names) {
     const bool tie = camps[0].size() == camps[1].size();
     const int reference = camps[0].front()->rank;
     const Calls usual = CallsOf(mismatch, reference);
-    const auto rank = [&](int r) { return "rank " + std::to_string(names.MemberRank(mismatch.comm, r)); };
+    const auto rank = [&](int r) {
+      return "rank " + std::to_string(names.MemberRank(mismatch.comm, r));
+    };
     for (size_t c = 1; c < camps.size(); ++c) {
       for (const MismatchMember* const odd : camps[c]) {
         if (signs.size() >= kMostSigns) return signs;
         const int member = odd->rank;
         const Calls own = CallsOf(mismatch, member);
         const std::string change =
-            Change(own, usual, mismatch.sequence, " on " + names.Comm(mismatch.comm), tie ? rank(reference) : "the others", tie);
+            Change(own, usual, mismatch.sequence, " on " + names.Comm(mismatch.comm),
+                   tie ? rank(reference) : "the others", tie);
         if (change.empty()) continue;
-        signs.push_back({"divergent-calls", {names.MemberRank(mismatch.comm, member)}, rank(member) + change});
+        signs.push_back(
+            {"divergent-calls", {names.MemberRank(mismatch.comm, member)}, rank(member) + change});
         if (tie) {
           signs.back().ranks.push_back(names.MemberRank(mismatch.comm, reference));
           std::sort(signs.back().ranks.begin(), signs.back().ranks.end());

@@ -10,10 +10,11 @@
 
 namespace gordian::graph {
 
-// "divergent-calls": for the first mismatch of a communicator, against a rank of the largest camp, the other
-// members (a few at most) whose next calls there are those of that rank but for one that is extra, missing or
-// swapped with the next. Said only if one such change explains all calls that both have made, two of them at
-// least, and neither another one nor other arguments explain as many. Of at most kCallsKept calls a member.
+// "divergent-calls": for the first mismatch of a communicator, against a rank of the largest camp,
+// the other members (a few at most) whose next calls there are those of that rank but for one that
+// is extra, missing or swapped with the next. Said only if one such change explains all calls that
+// both have made, two of them at least, and neither another one nor other arguments explain as
+// many. Of at most kCallsKept calls a member.
 std::vector<Sign> DivergenceSigns(const Matcher&, const Names&);
 
 }  // namespace gordian::graph

@@ -48,10 +48,12 @@ void WaitForGraph::EarlyWaits(const Process& process, const Kernel& kernel, uint
   }
 }
 
-// Of the devices' own helpers nobody can tell what they have begun (docs/runtime-cuda.md): it may be whatever stands behind
-// operations alone. A circle that they are about to undo must not be told, so one that goes through such an order is none.
+// Of the devices' own helpers nobody can tell what they have begun (docs/runtime-cuda.md): it may
+// be whatever stands behind operations alone. A circle that they are about to undo must not be
+// told, so one that goes through such an order is none.
 bool WaitForGraph::MayStartEarly(const Process& process, const Kernel& kernel) const {
-  return process.has_state && process.state.early_behind_operations && kernel.enqueued && !kernel.parts.empty();
+  return process.has_state && process.state.early_behind_operations && kernel.enqueued &&
+         !kernel.parts.empty();
 }
 
 void WaitForGraph::MayStartWaits(const Process& process, const Kernel& kernel, uint32_t start) {
@@ -60,7 +62,8 @@ void WaitForGraph::MayStartWaits(const Process& process, const Kernel& kernel, u
     while (operations) {
       const WorkItem* const item = ExecutionGraph::ItemAt(process, before);
       if (item == nullptr || item->ordinal != before.ordinal) break;
-      for (const StreamPosition& legacy : item->legacy) Wait(start, DoneBy(process, legacy), Reason::kLegacyStream);
+      for (const StreamPosition& legacy : item->legacy)
+        Wait(start, DoneBy(process, legacy), Reason::kLegacyStream);
       operations = item->kind == WorkKind::kNone && item->legacy.empty();
       if (operations) --before.ordinal;
     }

@@ -1,6 +1,6 @@
 // Facts about a job, as the wait model takes them: what each process called, in its own order, and
-// what was true of it at a round. Plain data; whoever feeds the model (the ingest service, a test, an
-// importer) translates into these. Times are nanoseconds of one monotonic clock a node.
+// what was true of it at a round. Plain data; whoever feeds the model (the ingest service, a test,
+// an importer) translates into these. Times are nanoseconds of one monotonic clock a node.
 #ifndef GORDIAN_ANALYZER_GRAPH_EVENT_H_
 #define GORDIAN_ANALYZER_GRAPH_EVENT_H_
 
@@ -23,18 +23,45 @@ enum class RecordKind : uint8_t { kBegin, kEnd, kPoint, kEnqueue, kText };
 enum class Call : uint8_t {
   kOther = 0,
   // Operations. Order matters: kAllReduce..kScatter are collectives.
-  kAllReduce, kAllGather, kReduceScatter, kBroadcast, kReduce, kAllToAll, kGather, kScatter,
-  kSend, kRecv,
-  kPutSignal, kSignal, kWaitSignal,  // RMA. kPoint of kWaitSignal: what else it waits for
-  kGroupStart, kGroupEnd,
-  // Those that make communicators. kPoint of kCommGrow: who came by the parent knows the communicator as `uid`.
-  kCommInit, kCommInitAll, kCommSplit, kCommShrink, kCommGrow,
-  kCommFinalize, kCommDestroy, kCommAbort, kCommRevoke, kCommWindowRegister, kCommOther,
-  kStreamCreate, kStreamDestroy,
-  kStreamWork,   // WorkKind tells
-  kGraphEndCapture, kGraphDestroy, kGraphClone, kGraphNest, kGraphInstantiate, kGraphExecDestroy,
-  kHostWait,     // WaitKind tells
-  kPoll,         // cudaEventQuery, cudaStreamQuery: only ever in ThreadState::poll
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kBroadcast,
+  kReduce,
+  kAllToAll,
+  kGather,
+  kScatter,
+  kSend,
+  kRecv,
+  kPutSignal,
+  kSignal,
+  kWaitSignal,  // RMA. kPoint of kWaitSignal: what else it waits for
+  kGroupStart,
+  kGroupEnd,
+  // Those that make communicators. kPoint of kCommGrow: who came by the parent knows the
+  // communicator as `uid`.
+  kCommInit,
+  kCommInitAll,
+  kCommSplit,
+  kCommShrink,
+  kCommGrow,
+  kCommFinalize,
+  kCommDestroy,
+  kCommAbort,
+  kCommRevoke,
+  kCommWindowRegister,
+  kCommOther,
+  kStreamCreate,
+  kStreamDestroy,
+  kStreamWork,  // WorkKind tells
+  kGraphEndCapture,
+  kGraphDestroy,
+  kGraphClone,
+  kGraphNest,
+  kGraphInstantiate,
+  kGraphExecDestroy,
+  kHostWait,  // WaitKind tells
+  kPoll,      // cudaEventQuery, cudaStreamQuery: only ever in ThreadState::poll
 };
 
 enum class WorkKind : uint8_t {
@@ -48,8 +75,8 @@ enum class WorkKind : uint8_t {
   kMemoryWait,    // W10: a stream waits for a value in memory
   kMemoryWrite,   // a stream writes one
   kMemoryShared,  // others than this process may write so many (`value`) bytes from `event` on
-  kGraphMarkers,   // what the thread captured last on `stream`, into capture `ordinal`, lies between
-                   // two markers: `event` holds the number of the first in its lower half
+  kGraphMarkers,  // what the thread captured last on `stream`, into capture `ordinal`, lies between
+                  // two markers: `event` holds the number of the first in its lower half
   kGraphProgress,  // looked at after record `ordinal` was written: marker `stream` + i is done for
                    // each bit i of `event`
 };
@@ -65,7 +92,7 @@ inline constexpr uint8_t kInPlace = 2;
 inline constexpr uint8_t kCapturing = 4;
 inline constexpr uint8_t kElsewhere = 16;  // of its end: not carried out by NCCL
 inline constexpr uint8_t kNonBlockingComm = 8;
-inline constexpr uint8_t kLaunchOrder = 32;      // calls that make a communicator
+inline constexpr uint8_t kLaunchOrder = 32;  // calls that make a communicator
 
 // CallRecord::flags of kMemoryWait and kMemoryWrite.
 inline constexpr uint8_t kMemoryCondition = 3;  // MemoryCondition
@@ -109,8 +136,9 @@ struct CallRecord {
   WorkKind work = WorkKind::kNone;
   WaitKind wait = WaitKind::kNone;
   uint64_t ordinal = 0;
-  // kGraphLaunch: the executable graph; kMemory...: the address; kPutSignal, kSignal, kWaitSignal: the signal's index in
-  // the upper half, its context in the lower (`count`: how many, `root_or_peer`: to or from whom).
+  // kGraphLaunch: the executable graph; kMemory...: the address; kPutSignal, kSignal, kWaitSignal:
+  // the signal's index in the upper half, its context in the lower (`count`: how many,
+  // `root_or_peer`: to or from whom).
   uint64_t event = 0;
   uint64_t value = 0;  // kMemoryWait, kMemoryWrite; kMemoryShared: bytes
   // CUDA graphs. Handles; `event` is what came out of kGraphClone and kGraphInstantiate, which
@@ -147,11 +175,11 @@ struct ThreadState {
   ThreadId thread = 0;  // 0: never made an intercepted call
   uint32_t tid = 0;
   Call call = Call::kOther;
-  uint16_t call_id = 0;   // 0: in no call that may block
+  uint16_t call_id = 0;  // 0: in no call that may block
   uint64_t call_order = 0;
   uint64_t since_ns = 0;
   uint64_t call_site = 0;
-  uint64_t entered = 0, left = 0;      // calls that may block
+  uint64_t entered = 0, left = 0;         // calls that may block
   uint64_t published = 0, collected = 0;  // records; equal when nothing is in flight
   bool gpu_thread = false;
   uint64_t poll_object = 0;
@@ -160,7 +188,7 @@ struct ThreadState {
   OsState os_state = OsState::kUnknown;
   uint64_t cpu_ticks = 0;
   uint64_t context_switches = 0;
-  bool library_thread = false;  // never calls for the application
+  bool library_thread = false;               // never calls for the application
   std::shared_ptr<const CallDetail> detail;  // of the call; null: not told
   std::string name;
 };
@@ -171,7 +199,14 @@ struct StreamState {
 };
 
 enum class CommStateKind : uint8_t {
-  kUnknown, kIniting, kReady, kFinalizing, kDestroyed, kAborted, kRevoked, kFailed
+  kUnknown,
+  kIniting,
+  kReady,
+  kFinalizing,
+  kDestroyed,
+  kAborted,
+  kRevoked,
+  kFailed
 };
 
 struct CommStateNow {
@@ -180,7 +215,8 @@ struct CommStateNow {
   uint64_t next_sequence = 0;
 };
 
-// The preemptive runtime has begun it, whether its turn on its stream has come or not: it has started.
+// The preemptive runtime has begun it, whether its turn on its stream has come or not: it has
+// started.
 struct EarlyOperation {
   CommId comm = 0;
   bool transfer = false, sends = false;
@@ -198,7 +234,8 @@ struct ProcessState {
   std::vector<CommStateNow> comms;
   std::vector<EarlyOperation> early;
   bool early_unknown = false;  // any may be among them
-  bool early_behind_operations = false;  // any that nothing but operations stand before on their streams
+  bool early_behind_operations =
+      false;  // any that nothing but operations stand before on their streams
   uint64_t lost_records = 0, lost_streams = 0, lost_comms = 0, lost_markers = 0;
   uint64_t nccl_calls = 0;
   std::vector<std::string> not_visible;

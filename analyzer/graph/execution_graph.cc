@@ -20,8 +20,8 @@ bool CountsAsNcclCall(Call call) {
   }
 }
 
-// Which of the threads that may call for the application used a processor since the round before, whose
-// state `process` still holds.
+// Which of the threads that may call for the application used a processor since the round before,
+// whose state `process` still holds.
 void NoteAwake(const ProcessState& now, uint64_t now_ns, Process* process) {
   const std::vector<ThreadState>& before = process->state.threads;
   boost::container::flat_map<uint32_t, uint64_t> awake;  // of those that are still there
@@ -35,7 +35,8 @@ void NoteAwake(const ProcessState& now, uint64_t now_ns, Process* process) {
       at = (at + 1) % before.size();
     }
     const bool runs = state.os_state == OsState::kRunning;
-    if (runs || (old != nullptr && old->cpu_ticks != state.cpu_ticks)) process->last_busy_ns = now_ns;
+    if (runs || (old != nullptr && old->cpu_ticks != state.cpu_ticks))
+      process->last_busy_ns = now_ns;
     // A short nap in a loop shows in the switches alone.
     const bool slept = !runs && old != nullptr && old->cpu_ticks == state.cpu_ticks &&
                        old->context_switches == state.context_switches;
@@ -72,9 +73,7 @@ const Process* ExecutionGraph::Find(ProcessId id) const {
   return found == nullptr ? nullptr : *found;
 }
 
-const Kernel* ExecutionGraph::FindKernel(KernelId id) const {
-  return kernels_.Find(id);
-}
+const Kernel* ExecutionGraph::FindKernel(KernelId id) const { return kernels_.Find(id); }
 
 void ExecutionGraph::End(ProcessId id, ExitKind kind, int exit_value, uint64_t time_ns) {
   Process* process = Find(id);
@@ -105,7 +104,8 @@ void ExecutionGraph::RecordsMissing(ProcessId id) {
 }
 
 void ExecutionGraph::Record(const CallRecord& record) {
-  if (latest_ == nullptr || latest_->info.process != record.process) latest_ = &Known(record.process);
+  if (latest_ == nullptr || latest_->info.process != record.process)
+    latest_ = &Known(record.process);
   Process& process = *latest_;
   process.merger.Add(record, [&](const CallRecord& r) { Apply(process, r); });
 }
@@ -114,9 +114,11 @@ void ExecutionGraph::TakeRound(Round* taken) {
   const Round& round = *taken;
   for (auto& [id, process] : processes_) {
     process.has_state = false;
-    if (process.ended) process.merger.AtRound(true, [&, &own = process](const CallRecord& r) { Apply(own, r); });
+    if (process.ended)
+      process.merger.AtRound(true, [&, &own = process](const CallRecord& r) { Apply(own, r); });
   }
-  // Before any of what they say is used: what one member knows by two names, others know by one of them.
+  // Before any of what they say is used: what one member knows by two names, others know by one of
+  // them.
   for (const ProcessState& told : taken->processes) {
     if (told.block == nullptr) continue;
     for (const BlockComm& comm : told.block->comms) {
@@ -160,8 +162,8 @@ void ExecutionGraph::TakeRound(Round* taken) {
       }
       if (comm.index < 0 || comm.rank < 0) continue;
       CommMember& member = matcher_.comms()[comm.index].members[comm.rank];
-      member.next_sequence = std::max(member.next_sequence,
-                                      now.next_sequence + comm.collectives.launched);
+      member.next_sequence =
+          std::max(member.next_sequence, now.next_sequence + comm.collectives.launched);
       if (now.state == CommStateKind::kAborted || now.state == CommStateKind::kRevoked) {
         if (!member.aborted) member.left_ns = round.begin_ns;
         member.aborted = true;
@@ -203,7 +205,8 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
   }
   Thread& thread = *process.latest;
   thread.last_ns = record.time_ns;
-  const bool ours = record.work == WorkKind::kGraphMarkers || record.work == WorkKind::kGraphProgress;
+  const bool ours =
+      record.work == WorkKind::kGraphMarkers || record.work == WorkKind::kGraphProgress;
   if ((record.kind == RecordKind::kBegin || record.kind == RecordKind::kPoint) && !ours) {
     thread.last_call = record.call;
     thread.last_site = record.call_site;
@@ -332,7 +335,8 @@ void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
   }
   for (KernelId id : thread.group_kernels) {
     Kernel* const earlier = kernels_.Find(id);
-    if (earlier != nullptr && earlier->comm == record.comm && earlier->signal == nullptr) kernel = earlier;
+    if (earlier != nullptr && earlier->comm == record.comm && earlier->signal == nullptr)
+      kernel = earlier;
   }
   if (kernel == nullptr) {
     kernel = &kernels_.Add();
@@ -388,7 +392,8 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
     return;
   }
   if (!thread.open || thread.open->kernel == 0) return;
-  if (thread.open->record.call != record.call) return;  // of one whose begin was lost, as the open one's end was
+  if (thread.open->record.call != record.call)
+    return;  // of one whose begin was lost, as the open one's end was
   Kernel* const found = kernels_.Find(thread.open->kernel);
   if (found == nullptr) return;
   Kernel& kernel = *found;

@@ -57,8 +57,9 @@ struct WrittenWord {
 
 struct WorkItem {
   uint64_t ordinal = 0;
-  WorkKind kind = WorkKind::kNone;     // kNone: NCCL
-  boost::container::small_vector<KernelId, 1> kernels;  // NCCL: those that use this position (several in a group)
+  WorkKind kind = WorkKind::kNone;  // kNone: NCCL
+  boost::container::small_vector<KernelId, 1>
+      kernels;                         // NCCL: those that use this position (several in a group)
   std::vector<StreamPosition> legacy;  // W13: what the legacy stream, or blocking ones, hold it for
   StreamPositions event;               // W3: what the event stood behind when the wait was issued
   MemoryOp memory;                     // kMemoryWait, kMemoryWrite
@@ -69,7 +70,8 @@ struct WorkItem {
 };
 
 // Several to an allocation: they come and go with every operation.
-using WorkItems = boost::container::deque<WorkItem, void, boost::container::deque_options<boost::container::block_bytes<2048>>::type>;
+using WorkItems = boost::container::deque<
+    WorkItem, void, boost::container::deque_options<boost::container::block_bytes<2048>>::type>;
 
 struct StreamQueue {
   StreamId id = 0;
@@ -77,10 +79,10 @@ struct StreamQueue {
   uint32_t flags = 0;
   uint64_t handle = 0;
   uint32_t connections = 0;  // CUDA_DEVICE_MAX_CONNECTIONS; 0: not set
-  uint64_t last = 0;  // highest ordinal known
-  uint64_t done = 0;  // evidence: every ordinal up to it is done
+  uint64_t last = 0;         // highest ordinal known
+  uint64_t done = 0;         // evidence: every ordinal up to it is done
   uint64_t soft = 0;  // every ordinal up to it is done, or kernels that nothing but kernels precede
-  WorkItems items;     // ordinals above soft
+  WorkItems items;    // ordinals above soft
   uint64_t last_progress_ns = 0;
   StreamState now;  // of the last round
   bool destroyed = false;
@@ -139,19 +141,20 @@ struct Kernel {
   bool follows = true;    // false: where it went is not known
   std::vector<Part> parts;
   std::unique_ptr<SignalOperation> signal;  // RMA, one call each: such a launch has no parts
-  std::vector<StreamId> streams;          // distinct ones that it needs: none if all are empty
-  std::vector<StreamPosition> positions;  // where it was enqueued
+  std::vector<StreamId> streams;            // distinct ones that it needs: none if all are empty
+  std::vector<StreamPosition> positions;    // where it was enqueued
   size_t open_positions = 0;
-  bool from_state = false;  // known from the process's state block, not from records
+  bool from_state = false;        // known from the process's state block, not from records
   KernelId previous_on_comm = 0;  // W8
   // W8, of other communicators; 0: none. What is launched while this is has no order with it.
-  KernelId device_before = 0;     // on any of its device, with NCCL_LAUNCH_ORDER_IMPLICIT
+  KernelId device_before = 0;  // on any of its device, with NCCL_LAUNCH_ORDER_IMPLICIT
   uint64_t launch_begun = 0, launch_ended = 0;  // orders of the call that launched it
   std::vector<KernelId> graph_order;  // W12: on each of its captured streams the one before it
-  std::vector<GraphMarkerPair> graph_markers;  // W12: in the graph that it is a part of; may be none
-  uint64_t graph_instance = 0;                 // CapturedGraph::instance
-  uint64_t launch_order = 0;                   // CallRecord::order of the graph's launch
-  uint64_t time_ns = 0;           // of the call
+  std::vector<GraphMarkerPair>
+      graph_markers;            // W12: in the graph that it is a part of; may be none
+  uint64_t graph_instance = 0;  // CapturedGraph::instance
+  uint64_t launch_order = 0;    // CallRecord::order of the graph's launch
+  uint64_t time_ns = 0;         // of the call
 
   // As new, with the memory of its lists.
   void Clear() {
@@ -181,7 +184,7 @@ struct OpenCall {
   StreamPositions covered;  // host waits
   bool covered_known = true;
   bool certain = false;  // `covered` is the process's own account
-  CommUid init = 0;  // calls that all members make
+  CommUid init = 0;      // calls that all members make
   int init_rank = -1;
   KernelId kernel = 0;  // operations outside a group
 };
@@ -214,8 +217,8 @@ struct Thread {
   uint16_t group = 0;  // low bits of the number of the group that they are of; 0: not known
   std::vector<PendingInit> group_inits;
   KernelId signal_call = 0;  // RMA: that is being called right now
-  KernelId group_call = 0;  // the operation inside the group that is being called right now
-  uint64_t capture = 0;     // the operation that is being called right now goes into it
+  KernelId group_call = 0;   // the operation inside the group that is being called right now
+  uint64_t capture = 0;      // the operation that is being called right now goes into it
   bool in_group_end = false;
   uint64_t last_ns = 0;
   Call last_call = Call::kOther;
@@ -246,14 +249,14 @@ struct LocalComm {
   int rank = -1;
   int color = -1;
   int device = -1;
-  int init_rank = -1;  // rank in the communicator-making call
+  int init_rank = -1;            // rank in the communicator-making call
   bool collective_used = false;  // connected for those that are not carried out as transfers
   std::set<std::pair<int, bool>> peers_used;  // connected with a peer, and whether to send to it
   KernelId last_kernel = 0;
   uint64_t windows = 0;  // registrations begun
   PartNumbers collectives;
   std::map<std::pair<int, bool>, PartNumbers> transfers;  // by peer, and whether it sends
-  bool launch_order = false;  // NCCL_LAUNCH_ORDER_IMPLICIT is on
+  bool launch_order = false;                              // NCCL_LAUNCH_ORDER_IMPLICIT is on
   bool unsettled = false;  // non-blocking, made but perhaps not ready
   std::string name;
 
@@ -279,23 +282,23 @@ struct Process {
   uint64_t records = 0;
   uint64_t calls_begun = 0;  // NCCL calls
   uint64_t last_record_ns = 0;
-  uint64_t first_call_ns = 0;  // of NCCL; 0: none yet
+  uint64_t first_call_ns = 0;                    // of NCCL; 0: none yet
   std::unordered_map<ThreadId, Thread> threads;  // none ever leaves
   Thread* latest = nullptr;                      // of the last record
   std::map<StreamId, StreamQueue> streams;
   std::unordered_map<uint64_t, EventTarget> events;
   size_t events_limit = 4096;
   std::map<CommId, LocalComm> comms;
-  std::map<int, KernelId> last_on_device;    // with NCCL_LAUNCH_ORDER_IMPLICIT
-  bool lost_sight = false;  // some operations in graphs are not followed
+  std::map<int, KernelId> last_on_device;  // with NCCL_LAUNCH_ORDER_IMPLICIT
+  bool lost_sight = false;                 // some operations in graphs are not followed
   std::map<uint64_t, CapturedGraph> captures, graphs, graph_execs;  // with operations in them
   std::unordered_set<uint64_t> graph_bodies;                        // parts of other graphs
-  // By address, the latest writes that streams were given: one that has ended may have left the value that
-  // a later wait asks for.
+  // By address, the latest writes that streams were given: one that has ended may have left the
+  // value that a later wait asks for.
   std::map<uint64_t, WrittenWord> written_words;
-  bool words_forgotten = false;  // there were more words than are kept
+  bool words_forgotten = false;                // there were more words than are kept
   std::map<uint64_t, uint64_t> shared_memory;  // begin -> end: memory that others may write
-  bool records_missing = false;  // nobody knows how many
+  bool records_missing = false;                // nobody knows how many
 
   bool has_state = false;  // in the last round
   ProcessState state;
@@ -305,8 +308,9 @@ struct Process {
   std::set<KernelId> perhaps_refused;  // by what the state block of the last round said
   bool signals_told = false;           // the state block of this round accounts for them
   uint64_t stopped_since_ns = 0;
-  uint64_t last_busy_ns = 0;      // a thread that may call was seen to use a processor
-  // By thread id: when each that may call was last seen to run, or to have run since the round before.
+  uint64_t last_busy_ns = 0;  // a thread that may call was seen to use a processor
+  // By thread id: when each that may call was last seen to run, or to have run since the round
+  // before.
   boost::container::flat_map<uint32_t, uint64_t> awake_ns;
   uint64_t last_progress_ns = 0;  // any record, any done operation
 
@@ -319,8 +323,8 @@ struct Process {
   }
 };
 
-// Whom a part connects with before it is launched, and whether to send to them (W15): sends, receives, and
-// the collectives that NCCL carries out as such.
+// Whom a part connects with before it is launched, and whether to send to them (W15): sends,
+// receives, and the collectives that NCCL carries out as such.
 std::vector<std::pair<int, bool>> PeersOf(const Part&, int nranks);
 
 class ExecutionGraph {
@@ -366,8 +370,9 @@ class ExecutionGraph {
   void ApplyOperationBegin(Process&, Thread&, const CallRecord&);
   void ApplyOperationEnd(Process&, Thread&, const CallRecord&);
   void ApplyGroupEnd(Process&, Thread&, const CallRecord&);
-  // A record shows the thread in the group of this number (0: not known), or in none. What it had in an earlier one is
-  // past its end, whose record was lost: it was launched nobody knows where, or refused.
+  // A record shows the thread in the group of this number (0: not known), or in none. What it had
+  // in an earlier one is past its end, whose record was lost: it was launched nobody knows where,
+  // or refused.
   void InGroup(Process&, Thread&, uint32_t number);
   void InNoGroup(Process&, Thread&);
   void ApplySignal(Process&, Thread&, const CallRecord&);
@@ -407,7 +412,7 @@ class ExecutionGraph {
   void PlaceFromState(Process&, Kernel&, StreamPosition);
   void Enqueued(Process&, Kernel&);
   void OrderAmongComms(Process&, const Thread&, const CallRecord& end, Kernel&);
-  KernelId Before(const Kernel&, KernelId last, KernelId Kernel::* before) const;
+  KernelId Before(const Kernel&, KernelId last, KernelId Kernel::*before) const;
   void NoteUsed(Process&, const Kernel&);
   void DropKernel(KernelId, bool accepted);
   void KernelDone(KernelId);

@@ -10,7 +10,8 @@ constexpr size_t kMostSigns = 4;
 
 }  // namespace
 
-std::vector<Sign> GroupSigns(const ExecutionGraph& execution, const Names& names, const Finding& finding) {
+std::vector<Sign> GroupSigns(const ExecutionGraph& execution, const Names& names,
+                             const Finding& finding) {
   std::vector<Sign> signs;
   for (const auto& [id, process] : execution.processes()) {
     for (const auto& [tid, thread] : process.threads) {
@@ -28,14 +29,19 @@ std::vector<Sign> GroupSigns(const ExecutionGraph& execution, const Names& names
       const std::vector<int>& culprits = finding.culprit_ranks;
       if (std::find(culprits.begin(), culprits.end(), rank) == culprits.end()) continue;
       const std::string who = "rank " + std::to_string(rank);
-      signs.push_back({"group-left-open", {rank},
-                       operations == 1
-                           ? who + " has called " + names.Launch(*first) + " in a group that it has not ended: it is not launched"
-                           : who + " has called " + std::to_string(operations) + " operations, " + names.Launch(*first) +
-                                 " first, in a group that it has not ended: none of them is launched"});
+      signs.push_back(
+          {"group-left-open",
+           {rank},
+           operations == 1
+               ? who + " has called " + names.Launch(*first) +
+                     " in a group that it has not ended: it is not launched"
+               : who + " has called " + std::to_string(operations) + " operations, " +
+                     names.Launch(*first) +
+                     " first, in a group that it has not ended: none of them is launched"});
     }
   }
-  std::stable_sort(signs.begin(), signs.end(), [](const Sign& a, const Sign& b) { return a.ranks < b.ranks; });
+  std::stable_sort(signs.begin(), signs.end(),
+                   [](const Sign& a, const Sign& b) { return a.ranks < b.ranks; });
   if (signs.size() > kMostSigns) signs.resize(kMostSigns);
   return signs;
 }

@@ -10,8 +10,9 @@
 
 namespace gordian::graph {
 
-// "group-left-open": a thread of a culprit has called operations since an ncclGroupStart, and is not in the
-// ncclGroupEnd that would launch them. At most a few, one a thread, by rank. Linear in the threads of all processes.
+// "group-left-open": a thread of a culprit has called operations since an ncclGroupStart, and is
+// not in the ncclGroupEnd that would launch them. At most a few, one a thread, by rank. Linear in
+// the threads of all processes.
 std::vector<Sign> GroupSigns(const ExecutionGraph&, const Names&, const Finding&);
 
 }  // namespace gordian::graph

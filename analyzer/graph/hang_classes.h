@@ -1,5 +1,5 @@
-// The 49 kinds of hangs and mismatches that jobs with NCCL are known for, and what becomes of each here. They
-// were collected from the issue trackers of NCCL, PyTorch, vLLM, RCCL and others.
+// The 49 kinds of hangs and mismatches that jobs with NCCL are known for, and what becomes of each
+// here. They were collected from the issue trackers of NCCL, PyTorch, vLLM, RCCL and others.
 #ifndef GORDIAN_ANALYZER_GRAPH_HANG_CLASSES_H_
 #define GORDIAN_ANALYZER_GRAPH_HANG_CLASSES_H_
 

@@ -9,7 +9,7 @@
 namespace gordian::graph {
 namespace {
 
-constexpr size_t kMaxCycles = 4;    // reported
+constexpr size_t kMaxCycles = 4;   // reported
 constexpr int kMaxWitnesses = 16;  // looked at
 // Ranks that end well do so one after another: let all of them arrive before naming who has not
 // joined.
@@ -65,8 +65,8 @@ const char* CycleCheck(const std::vector<Arrow>& arrows) {
   if (signal) return "signal-order-cycle";
   if (send) return "unbuffered-send-cycle";
   if (first_use) return "first-use-order-cycle";
-  // Of a transfer and a collective whose ranks wait on the host for one before they call the other, no order of
-  // sends and receives is the matter.
+  // Of a transfer and a collective whose ranks wait on the host for one before they call the other,
+  // no order of sends and receives is the matter.
   if (transfer && !(collective && only_host)) return "point-to-point-order-cycle";
   if (event) return "event-cycle";
   return host ? "host-wait-cycle" : "communicator-order-cycle";
@@ -94,8 +94,8 @@ std::vector<int> InitCulprits(const std::vector<Arrow>& arrows, bool all_inits,
     }
   }
   if (!all_inits) {
-    // The call is what most of the members are in: those of the cycle that are not are the odd ones. But when more
-    // members than have called it can no longer come, it is one call too many.
+    // The call is what most of the members are in: those of the cycle that are not are the odd
+    // ones. But when more members than have called it can no longer come, it is one call too many.
     bool too_many = true;
     for (const auto& [uid, init] : inits) {
       int held_up = 0;
@@ -160,9 +160,9 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
                                                : "communicator-init-missing";
   hang.finding = MakeFinding(check, Confidence::kSuspected);
   Finding& finding = hang.finding;
-  finding.culprit_ranks = !makes ? describer.Culprits(arrows)
-                                 : InitCulprits(arrows, inits == arrows.size(),
-                                                describer.StuckRanks(can), view.names);
+  finding.culprit_ranks =
+      !makes ? describer.Culprits(arrows)
+             : InitCulprits(arrows, inits == arrows.size(), describer.StuckRanks(can), view.names);
   std::vector<bool> unaffected = can;  // can move, or is stuck for another reason as well
   for (size_t i = 0; i < unaffected.size(); ++i) unaffected[i] = can[i] || !without[i];
   std::set<int> victims = describer.StuckRanks(unaffected);
@@ -227,9 +227,11 @@ void AddRanks(const Names& names, ProcessId process, std::set<int>* ranks) {
   for (int rank : names.AllRanks(process)) ranks->insert(rank);
 }
 
-// Those who have called the collective that one of `waiters` waits in, when most of its members never will: `gone` of
-// them have ended, or destroyed the communicator. It is the few that issued one too many. Else nobody.
-std::set<int> CallersOfOneTooMany(const RoundView& view, const std::vector<uint32_t>& waiters, size_t gone) {
+// Those who have called the collective that one of `waiters` waits in, when most of its members
+// never will: `gone` of them have ended, or destroyed the communicator. It is the few that issued
+// one too many. Else nobody.
+std::set<int> CallersOfOneTooMany(const RoundView& view, const std::vector<uint32_t>& waiters,
+                                  size_t gone) {
   for (const uint32_t n : waiters) {
     const Kernel* kernel = view.graph.execution().FindKernel(view.graph.nodes()[n].kernel);
     for (size_t i = 0; kernel != nullptr && i < kernel->parts.size(); ++i) {
@@ -346,7 +348,8 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
         named = CallersOfOneTooMany(view, waiters, culprits.size());
         if (named.empty()) named = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kLikely);
       }
-      hang.finding = MakeFinding(named.empty() ? "rank-exited" : "rank-left", Confidence::kSuspected);
+      hang.finding =
+          MakeFinding(named.empty() ? "rank-exited" : "rank-left", Confidence::kSuspected);
       if (first == nullptr && named.empty()) {  // either may be at fault
         named = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kPossible);
         if (!named.empty()) named.insert(culprits.begin(), culprits.end());
@@ -372,7 +375,8 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
       break;
     }
   }
-  // A process that ended before it was a rank: others may stand for it yet, so this is for suspicions.
+  // A process that ended before it was a rank: others may stand for it yet, so this is for
+  // suspicions.
   if (kind == LeafKind::kDead && culprits.empty()) return;
   if (culprits.empty()) hang.ripe = false;
   for (size_t i = 0; i < stuck->size(); ++i) (*stuck)[i] = (*stuck)[i] || (!can[i] && without[i]);
@@ -447,7 +451,8 @@ std::vector<Hang> FindHangs(const RoundView& view, std::vector<bool>* stuck) {
     Hang hang = CycleHang(view, left, without, witness, proven.empty() ? left : certain);
     left = std::move(without);
     if (!proven.empty()) certain = graph.Decide(kEveryLeaf, granted);
-    // The same inversion at a later step, or with another rank, is no news; who waits for that one is.
+    // The same inversion at a later step, or with another rank, is no news; who waits for that one
+    // is.
     const auto earlier = std::find_if(hangs.begin(), hangs.end(), [&](const Hang& other) {
       return SameCause(other.finding, hang.finding);
     });

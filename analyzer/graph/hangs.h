@@ -19,9 +19,9 @@ namespace gordian::graph {
 struct Hang {
   Finding finding;
   Proof proof;
-  std::string identity;     // the same for the same hang, however it is proven
-  bool confirmable = true;  // false: what it rests on may end (a stopped process goes on)
-  bool ripe = true;         // false: wait for more of the same before saying anything
+  std::string identity;       // the same for the same hang, however it is proven
+  bool confirmable = true;    // false: what it rests on may end (a stopped process goes on)
+  bool ripe = true;           // false: wait for more of the same before saying anything
   std::set<ProcessId> ended;  // the processes whose end this is about; empty: about something else
 };
 
@@ -53,9 +53,11 @@ void Force(const std::vector<WitnessStep>& witness, std::vector<bool>* forced);
 
 // By hash alone: state_block.h.
 std::vector<Finding> UnlocatedFindings(const Matcher&, const Names&, uint64_t now_ns);
-// When a mismatch was first a finding: by communicator, kind and sequence. It stays what it was however long it is told.
+// When a mismatch was first a finding: by communicator, kind and sequence. It stays what it was
+// however long it is told.
 using FirstTold = std::map<std::tuple<int, PartKind, uint64_t>, uint64_t>;
-std::vector<Finding> MismatchFindings(const Matcher&, const Names&, uint64_t now_ns, bool settled, FirstTold*);
+std::vector<Finding> MismatchFindings(const Matcher&, const Names&, uint64_t now_ns, bool settled,
+                                      FirstTold*);
 
 }  // namespace gordian::graph
 

@@ -1,8 +1,10 @@
-// From numbers that are given one after the other (launches, processes of a node) to values: a flat hash table.
+// From numbers that are given one after the other (launches, processes of a node) to values: a flat
+// hash table.
 //
-// Open addressing with linear probing and backward-shift deletion (Knuth, The Art of Computer Programming 3, §6.4,
-// algorithm R; multiplicative hashing as there). Four neighbouring numbers share a cache line; more must not be
-// neighbours, since a deletion goes to the end of a run. 0 is no key. Not thread-safe; memory follows the largest number of entries so far.
+// Open addressing with linear probing and backward-shift deletion (Knuth, The Art of Computer
+// Programming 3, §6.4, algorithm R; multiplicative hashing as there). Four neighbouring numbers
+// share a cache line; more must not be neighbours, since a deletion goes to the end of a run. 0 is
+// no key. Not thread-safe; memory follows the largest number of entries so far.
 #ifndef GORDIAN_ANALYZER_GRAPH_ID_TABLE_H_
 #define GORDIAN_ANALYZER_GRAPH_ID_TABLE_H_
 
@@ -72,7 +74,8 @@ class IdTable {
 
   size_t Mask() const { return slots_.size() - 1; }
   size_t Home(uint64_t id) const {
-    const uint64_t group = (id >> 2) * 0x9e3779b97f4a7c15;  // 2^64 by the golden ratio: spreads what is in sequence
+    const uint64_t group =
+        (id >> 2) * 0x9e3779b97f4a7c15;  // 2^64 by the golden ratio: spreads what is in sequence
     return (static_cast<size_t>(group >> 32) * 4 + (id & 3)) & Mask();
   }
 

@@ -159,7 +159,8 @@ bool JobModel::Impl::SuspectCircle(const Round& round, const Names& names, Conje
   const std::vector<WitnessStep> witness = FindWitness(graph, can);
   if (witness.empty()) return false;
   // One that stands without the conjecture is told elsewhere, and with fewer victims.
-  const Reason conjectured = conjecture == Conjecture::kUnbuffered ? Reason::kSend : Reason::kResources;
+  const Reason conjectured =
+      conjecture == Conjecture::kUnbuffered ? Reason::kSend : Reason::kResources;
   const auto needs_it = [&](const WitnessStep& step) { return step.edge.reason == conjectured; };
   if (std::none_of(witness.begin(), witness.end(), needs_it)) return false;
   for (const WitnessStep& step : witness) {
@@ -206,7 +207,8 @@ void JobModel::Impl::OnRound(Round round) {
   if (ended_) return;
   execution_.TakeRound(&round);
   AcceptBlocked(round);
-  const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns, Conjecture::kNone, &nodes_);
+  const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns, Conjecture::kNone,
+                           &nodes_);
   const Names& names = NamesNow();
   const RoundView view{graph, names, options_, round.begin_ns,
                        !confirmed_.empty() || !suspected_.empty()};

@@ -128,7 +128,8 @@ namespace {
 
 // Not a launcher, an earlier incarnation of a rank that came back, or a worker of one.
 bool IsRank(ProcessId id, const Process& process, const Incarnations& incarnations) {
-  return (process.CalledNccl() || process.info.env_rank >= 0) && !incarnations.Replaced(id) && !incarnations.Beside(id);
+  return (process.CalledNccl() || process.info.env_rank >= 0) && !incarnations.Replaced(id) &&
+         !incarnations.Beside(id);
 }
 
 }  // namespace

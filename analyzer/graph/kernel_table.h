@@ -1,11 +1,11 @@
-// The launches that are not over, by numbers that the table gives: the number says where the launch lies, so that
-// finding one costs no search. A launch that is over leaves its memory, lists and all, to a later one, so that a job in
-// its stride costs no allocation.
+// The launches that are not over, by numbers that the table gives: the number says where the launch
+// lies, so that finding one costs no search. A launch that is over leaves its memory, lists and
+// all, to a later one, so that a job in its stride costs no allocation.
 //
-// A later launch's number is the larger one: it counts the launches, and its low bits are the place. None is given
-// twice within 2^38 launches, which are days of the largest job.
-// Not thread-safe. References stay valid until their launch is erased. Going over it: in no particular order; nothing
-// may be added or erased meanwhile.
+// A later launch's number is the larger one: it counts the launches, and its low bits are the
+// place. None is given twice within 2^38 launches, which are days of the largest job. Not
+// thread-safe. References stay valid until their launch is erased. Going over it: in no particular
+// order; nothing may be added or erased meanwhile.
 #ifndef GORDIAN_ANALYZER_GRAPH_KERNEL_TABLE_H_
 #define GORDIAN_ANALYZER_GRAPH_KERNEL_TABLE_H_
 

@@ -1,7 +1,7 @@
-// W8 beyond one communicator: operations that NCCL orders with those of other communicators of their
-// device because of NCCL_LAUNCH_ORDER_IMPLICIT. Communicators that share their resources (splitShare,
-// shrinkShare) are not ordered by that: measured on H200s with NCCL 2.28.9, parent and child
-// in opposite orders on two streams end.
+// W8 beyond one communicator: operations that NCCL orders with those of other communicators of
+// their device because of NCCL_LAUNCH_ORDER_IMPLICIT. Communicators that share their resources
+// (splitShare, shrinkShare) are not ordered by that: measured on H200s with NCCL 2.28.9, parent and
+// child in opposite orders on two streams end.
 //
 // The order is that of the calls. Of calls that overlap, on two threads or in one group, it is not
 // known, and none is assumed: they may be taken to do more than they can, never less. So are
@@ -10,9 +10,10 @@
 
 namespace gordian::graph {
 
-// The latest from `last` on, going back by `before`, whose launch had ended when that of `kernel` began.
+// The latest from `last` on, going back by `before`, whose launch had ended when that of `kernel`
+// began.
 KernelId ExecutionGraph::Before(const Kernel& kernel, KernelId last,
-                                KernelId Kernel::* before) const {
+                                KernelId Kernel::*before) const {
   while (last != 0) {
     const Kernel* const launch = kernels_.Find(last);
     if (launch == nullptr) return 0;  // done
@@ -25,7 +26,8 @@ KernelId ExecutionGraph::Before(const Kernel& kernel, KernelId last,
 void ExecutionGraph::OrderAmongComms(Process& process, const Thread& thread, const CallRecord& end,
                                      Kernel& kernel) {
   auto local = process.comms.find(kernel.comm);
-  // What launched nothing takes no turn, and when a non-blocking communicator launches is not known.
+  // What launched nothing takes no turn, and when a non-blocking communicator launches is not
+  // known.
   if (local == process.comms.end() || kernel.streams.empty() || !thread.open || end.result != 0) {
     return;
   }

@@ -66,15 +66,16 @@ CommUid Matcher::Resolve(CommUid uid) const {
 }
 
 bool Matcher::HasOtherName(CommUid uid) const {
-  return std::any_of(same_.begin(), same_.end(), [uid](const auto& same) { return same.second == uid; });
+  return std::any_of(same_.begin(), same_.end(),
+                     [uid](const auto& same) { return same.second == uid; });
 }
 
 bool Matcher::MayHaveCalled(const InitCall& init, ProcessId process) const {
   if (init.call != Call::kCommGrow || HasOtherName(init.uid)) return false;
   return std::any_of(inits_.begin(), inits_.end(), [&](const auto& entry) {
     const InitCall& other = entry.second;
-    return other.call == Call::kCommGrow && other.uid != init.uid && other.members.size() == init.members.size() &&
-           !HasOtherName(other.uid) &&
+    return other.call == Call::kCommGrow && other.uid != init.uid &&
+           other.members.size() == init.members.size() && !HasOtherName(other.uid) &&
            std::any_of(other.members.begin(), other.members.end(), [&](const InitMember& member) {
              return member.called && member.process == process;
            });
@@ -147,7 +148,8 @@ void Matcher::MoveOperations(int from, int to) {
   comms_[from].instances.clear();
   for (const auto& [sequence, instance] : instances) {
     for (size_t rank = 0; rank < instance.members.size(); ++rank) {
-      move({PartKind::kCollective, to, static_cast<int>(rank), -1, sequence}, instance.members[rank]);
+      move({PartKind::kCollective, to, static_cast<int>(rank), -1, sequence},
+           instance.members[rank]);
     }
   }
   const auto transfers = std::move(comms_[from].transfers);
@@ -225,7 +227,8 @@ MemberSlot* Matcher::Slot(const PartRef& part, Instance** instance) {
   if (part.kind == PartKind::kCollective) {
     Instance* const found = FindInstance(part.comm, part.sequence);
     if (instance != nullptr) *instance = found;
-    if (found == nullptr || part.rank < 0 || part.rank >= static_cast<int>(found->members.size())) return nullptr;
+    if (found == nullptr || part.rank < 0 || part.rank >= static_cast<int>(found->members.size()))
+      return nullptr;
     return &found->members[part.rank];
   }
   Transfer* transfer = FindTransfer(part);
@@ -267,7 +270,8 @@ void Matcher::Accept(const PartRef& part, uint64_t now_ns) {
   slot->accepted = true;
   if (comms_[part.comm].opaque) return;
   if (instance != nullptr) {
-    for (const int earlier : {comms_[part.comm].collective_mismatch, comms_[part.comm].operator_mismatch}) {
+    for (const int earlier :
+         {comms_[part.comm].collective_mismatch, comms_[part.comm].operator_mismatch}) {
       if (earlier >= 0) Keep(earlier, part.rank, part.sequence, slot->signature);
     }
     CheckInstance(part.comm, part.sequence, *instance, part.rank, now_ns);
@@ -286,13 +290,15 @@ std::vector<std::vector<const MismatchMember*>> Camps(const Mismatch& mismatch) 
     if (camp == camps.end()) camp = camps.emplace(camps.end());
     camp->push_back(&member);
   }
-  std::stable_sort(camps.begin(), camps.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  std::stable_sort(camps.begin(), camps.end(),
+                   [](const auto& a, const auto& b) { return a.size() > b.size(); });
   return camps;
 }
 
 void Matcher::Keep(int mismatch, int rank, uint64_t sequence, const OpSignature& signature) {
   Mismatch& m = mismatches_[mismatch];
-  if (sequence >= m.sequence && sequence - m.sequence < kCallsKept) m.calls[{rank, sequence}] = signature;
+  if (sequence >= m.sequence && sequence - m.sequence < kCallsKept)
+    m.calls[{rank, sequence}] = signature;
 }
 
 void Matcher::CheckInstance(int index, uint64_t sequence, Instance& instance, int rank,
@@ -310,7 +316,8 @@ void Matcher::CheckInstance(int index, uint64_t sequence, Instance& instance, in
       m.bits |= Difference(other.signature, mine.signature);
     }
     m.members.push_back(member(rank));
-    if (instance.mismatch == comm.operator_mismatch && m.bits != kOperatorDiffers && comm.collective_mismatch < 0) {
+    if (instance.mismatch == comm.operator_mismatch && m.bits != kOperatorDiffers &&
+        comm.collective_mismatch < 0) {
       comm.collective_mismatch = std::exchange(comm.operator_mismatch, -1);
     }
     return;
@@ -457,13 +464,12 @@ void Matcher::MaybeRetireTransfer(const PartRef& part) {
   peer.forgotten = true;
 }
 
-std::vector<uint64_t> Matcher::Unfinished(const PartRef& member, uint64_t from,
-                                          uint64_t to) const {
+std::vector<uint64_t> Matcher::Unfinished(const PartRef& member, uint64_t from, uint64_t to) const {
   std::vector<uint64_t> numbers;
   const Communicator& comm = comms_[member.comm];
   if (member.kind == PartKind::kCollective) {
-    for (auto it = comm.instances.lower_bound(from);
-         it != comm.instances.end() && it->first < to; ++it) {
+    for (auto it = comm.instances.lower_bound(from); it != comm.instances.end() && it->first < to;
+         ++it) {
       if (it->second.members[member.rank].state == SlotState::kNone) numbers.push_back(it->first);
     }
     return numbers;
@@ -472,8 +478,8 @@ std::vector<uint64_t> Matcher::Unfinished(const PartRef& member, uint64_t from,
   const auto channel = comm.transfers.find(sends ? std::pair(member.rank, member.peer)
                                                  : std::pair(member.peer, member.rank));
   if (channel == comm.transfers.end()) return numbers;
-  for (auto it = channel->second.lower_bound(from);
-       it != channel->second.end() && it->first < to; ++it) {
+  for (auto it = channel->second.lower_bound(from); it != channel->second.end() && it->first < to;
+       ++it) {
     const MemberSlot& mine = sends ? it->second.send : it->second.receive;
     if (mine.state == SlotState::kNone) numbers.push_back(it->first);
   }

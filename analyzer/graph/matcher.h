@@ -120,9 +120,11 @@ struct CommMember {
   uint64_t next_sequence = 0;  // collectives that it has called
 };
 
-// New ones come at the end, and go nearly in their order: both ends of a deque are quick, its middle need not be.
-using Instances = boost::container::flat_map<uint64_t, Instance, std::less<uint64_t>,
-                                             boost::container::deque<std::pair<uint64_t, Instance>>>;
+// New ones come at the end, and go nearly in their order: both ends of a deque are quick, its
+// middle need not be.
+using Instances =
+    boost::container::flat_map<uint64_t, Instance, std::less<uint64_t>,
+                               boost::container::deque<std::pair<uint64_t, Instance>>>;
 
 struct Communicator {
   CommUid uid = 0;
@@ -131,13 +133,13 @@ struct Communicator {
   std::string name;
   bool opaque = false;  // some of its operations cannot be followed (captured into graphs, ...)
   std::vector<CommMember> members;                                        // by rank
-  Instances instances;  // unfinished, by sequence
+  Instances instances;                                                    // unfinished, by sequence
   std::map<std::pair<int, int>, std::map<uint64_t, Transfer>> transfers;  // (source, destination)
   std::map<SignalKey, SignalLine> signals;
   bool signals_unseen = false;  // graphs send or take some
-  bool unsure = false;  // numbers of some member may be wrong: no mismatch is one
-  // The earliest of each, as indices into Matcher::mismatches(); -1: none. Operators alone have their own: they make
-  // wrong data and hold nothing up, and must not hide what does.
+  bool unsure = false;          // numbers of some member may be wrong: no mismatch is one
+  // The earliest of each, as indices into Matcher::mismatches(); -1: none. Operators alone have
+  // their own: they make wrong data and hold nothing up, and must not hide what does.
   int collective_mismatch = -1;
   int operator_mismatch = -1;
   int transfer_mismatch = -1;
@@ -173,7 +175,7 @@ struct Mismatch {
   uint64_t sequence = 0;
   uint32_t bits = 0;
   uint64_t found_ns = 0;
-  int further = 0;  // on the same communicator, of later calls
+  int further = 0;         // on the same communicator, of later calls
   bool completed = false;  // by all members
   std::vector<MismatchMember> members;
   int expected_members = 0;
@@ -181,7 +183,8 @@ struct Mismatch {
   std::map<std::pair<int, uint64_t>, OpSignature> calls;
 };
 
-// The members that agree, camp by camp, the largest first; of a transfer each end by itself. Valid as long as the mismatch.
+// The members that agree, camp by camp, the largest first; of a transfer each end by itself. Valid
+// as long as the mismatch.
 std::vector<std::vector<const MismatchMember*>> Camps(const Mismatch&);
 
 struct InitMember {
@@ -217,13 +220,13 @@ class Matcher {
  public:
   // Finds or makes a communicator; nranks may be 0 when not known yet.
   int Comm(CommUid uid, int color, int nranks);
-  // A communicator that some of its members know by another identity: what is known of the one counts for the other
-  // from here on. Gives the indices that it had and has now; -1: it had none.
+  // A communicator that some of its members know by another identity: what is known of the one
+  // counts for the other from here on. Gives the indices that it had and has now; -1: it had none.
   std::pair<int, int> Unite(CommUid uid, CommUid same);
   CommUid Resolve(CommUid uid) const;
   bool HasOtherName(CommUid uid) const;
-  // A call of ncclCommGrow that the process has made under a name that nobody has yet said to be, or not to be, another
-  // name of this one: the member that knows both may be still to come.
+  // A call of ncclCommGrow that the process has made under a name that nobody has yet said to be,
+  // or not to be, another name of this one: the member that knows both may be still to come.
   bool MayHaveCalled(const InitCall&, ProcessId) const;
   void SetMember(int comm, int rank, ProcessId, CommId, int device);
 
@@ -234,9 +237,9 @@ class Matcher {
   void Done(const PartRef&);
   void Abort(const PartRef&);
 
-  // The slot that a part is in, or its counterpart's; null when gone (done everywhere). An Instance is valid until the
-  // next operation on its communicator is posted or done, a slot until its instance is gone.
-  // `instance`: that the slot of a collective is in.
+  // The slot that a part is in, or its counterpart's; null when gone (done everywhere). An Instance
+  // is valid until the next operation on its communicator is posted or done, a slot until its
+  // instance is gone. `instance`: that the slot of a collective is in.
   MemberSlot* Slot(const PartRef&, Instance** instance = nullptr);
   Instance* FindInstance(int comm, uint64_t sequence);
   Transfer* FindTransfer(const PartRef&);

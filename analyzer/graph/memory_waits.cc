@@ -1,11 +1,12 @@
 // W10: streams that wait for values in memory, and who may write them.
 //
 // A word in device memory that the process allocated, and shared with nobody that was seen, can be
-// written by the process alone: by writes that its streams hold, by any kernel, copy or graph of its, or
-// by one that a thread of its has yet to call. Only when a write that would do stands somewhere, and
-// neither it nor any of the rest can be reached, does the wait count as stuck. That nobody else writes
-// (a network card may), and that no operation of NCCL does, cannot be seen from the host: such a finding
-// is a suspicion and names that as its assumption. Any other word has writers that are not seen.
+// written by the process alone: by writes that its streams hold, by any kernel, copy or graph of
+// its, or by one that a thread of its has yet to call. Only when a write that would do stands
+// somewhere, and neither it nor any of the rest can be reached, does the wait count as stuck. That
+// nobody else writes (a network card may), and that no operation of NCCL does, cannot be seen from
+// the host: such a finding is a suspicion and names that as its assumption. Any other word has
+// writers that are not seen.
 #include <algorithm>
 
 #include "analyzer/graph/wait_for_graph.h"
@@ -77,8 +78,8 @@ const std::vector<std::pair<const WorkItem*, uint32_t>>& WaitForGraph::Writes(
   return it->second;
 }
 
-// Any kernel, copy, host function or graph of the process may write any of its memory from its start
-// on; and a thread may call one that nobody knows of yet.
+// Any kernel, copy, host function or graph of the process may write any of its memory from its
+// start on; and a thread may call one that nobody knows of yet.
 uint32_t WaitForGraph::AnyWork(const Process& process) {
   const ProcessId id = process.info.process;
   auto [it, added] = any_work_.try_emplace(id, 0);
@@ -88,8 +89,8 @@ uint32_t WaitForGraph::AnyWork(const Process& process) {
   for (const auto& [stream, queue] : process.streams) {
     if (queue.soft > queue.done) Wait(node, Leaf(LeafKind::kKernel, id), Reason::kMemoryWait);
     for (const WorkItem& item : queue.items) {
-      const bool writes = item.kind == WorkKind::kKernels ||
-                          item.kind == WorkKind::kHostFunction || item.graph;
+      const bool writes =
+          item.kind == WorkKind::kKernels || item.kind == WorkKind::kHostFunction || item.graph;
       if (writes) Wait(node, DoneBy(process, {stream, item.ordinal - 1}), Reason::kMemoryWait);
     }
   }

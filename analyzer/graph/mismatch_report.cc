@@ -24,7 +24,8 @@ const char* OperatorName(uint8_t op) {
 
 // What a member passed, as far as the members disagree on it.
 std::string Passed(const OpSignature& signature, uint32_t bits, bool several = false) {
-  if ((bits & kKindDiffers) != 0) return std::string(several ? "call " : "calls ") + Name(signature.call);
+  if ((bits & kKindDiffers) != 0)
+    return std::string(several ? "call " : "calls ") + Name(signature.call);
   std::string text;
   auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
   if ((bits & kCountDiffers) != 0) add("count " + Number(signature.count));
@@ -100,7 +101,8 @@ std::vector<Finding> MismatchFindings(const Matcher& matcher, const Names& names
     if (mismatch.completed) finding.summary += " All have completed it.";
     finding.operations.push_back(std::move(operation));
     finding.stalled_at_ns = mismatch.found_ns;
-    const uint64_t told_ns = told->try_emplace({mismatch.comm, mismatch.kind, mismatch.sequence}, now_ns).first->second;
+    const uint64_t told_ns =
+        told->try_emplace({mismatch.comm, mismatch.kind, mismatch.sequence}, now_ns).first->second;
     if (told_ns > mismatch.found_ns) {
       finding.detected_after_s = static_cast<double>(told_ns - mismatch.found_ns) * 1e-9;
     }

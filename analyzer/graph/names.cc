@@ -106,7 +106,8 @@ const char* Name(WaitKind kind) {
   return "a host wait";
 }
 
-Names::Ranks::Ranks(const ExecutionGraph& execution, const Matcher& matcher) : incarnations(execution) {
+Names::Ranks::Ranks(const ExecutionGraph& execution, const Matcher& matcher)
+    : incarnations(execution) {
   // Of ranks that came back, the earlier processes are no ranks of the job any more, but keep their
   // name.
   std::map<std::pair<ProcessId, int>, int> size;
@@ -159,7 +160,8 @@ Names::Ranks::Ranks(const ExecutionGraph& execution, const Matcher& matcher) : i
   seen = static_cast<int>(by_device.size());
   for (const auto& [id, process] : execution.processes()) {
     if (members.count(id) == 0 && !incarnations.Replaced(id) && !incarnations.Beside(id) &&
-        (process.CalledNccl() || process.info.env_rank >= 0)) ++seen;
+        (process.CalledNccl() || process.info.env_rank >= 0))
+      ++seen;
   }
   expected = std::max(expected, seen);
 }
@@ -188,7 +190,8 @@ int Names::KernelRank(const Kernel& kernel) const {
   if (kernel.comm_index >= 0 && !kernel.parts.empty()) {
     return MemberRank(kernel.comm_index, kernel.parts.front().ref.rank);
   }
-  if (kernel.comm_index >= 0 && kernel.signal != nullptr) return MemberRank(kernel.comm_index, kernel.signal->rank);
+  if (kernel.comm_index >= 0 && kernel.signal != nullptr)
+    return MemberRank(kernel.comm_index, kernel.signal->rank);
   return Rank(kernel.process);
 }
 
@@ -230,20 +233,26 @@ std::string Names::Operation(Call call, const PartRef& ref) const {
 }
 
 std::string Names::Launch(const Kernel& kernel) const {
-  if (!kernel.parts.empty()) return Operation(kernel.parts.front().signature.call, kernel.parts.front().ref);
+  if (!kernel.parts.empty())
+    return Operation(kernel.parts.front().signature.call, kernel.parts.front().ref);
   if (kernel.signal == nullptr) return "a launch";
   std::string text = Name(kernel.signal->call);
   if (kernel.comm_index < 0) return text;
   std::set<int> peers;
-  for (const SignalUse& use : kernel.signal->uses) peers.insert(MemberRank(kernel.comm_index, use.peer));
+  for (const SignalUse& use : kernel.signal->uses)
+    peers.insert(MemberRank(kernel.comm_index, use.peer));
   for (const int peer : peers) {
-    text += (peer != *peers.begin() ? ", " : kernel.signal->call == Call::kWaitSignal ? " from " : " to ") + std::to_string(peer);
+    text += (peer != *peers.begin()                     ? ", "
+             : kernel.signal->call == Call::kWaitSignal ? " from "
+                                                        : " to ") +
+            std::to_string(peer);
   }
   return text + " on " + Comm(kernel.comm_index);
 }
 
 std::string Names::Signal(int comm, int destination, uint64_t number) const {
-  return "signal #" + std::to_string(number) + " to " + std::to_string(MemberRank(comm, destination)) + " on " + Comm(comm);
+  return "signal #" + std::to_string(number) + " to " +
+         std::to_string(MemberRank(comm, destination)) + " on " + Comm(comm);
 }
 
 std::string Names::Init(const InitCall& init) const {

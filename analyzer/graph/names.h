@@ -18,15 +18,16 @@ namespace gordian::graph {
 const char* Name(Call);      // "AllReduce"
 const char* Name(WaitKind);  // "cudaStreamSynchronize"
 
-// A snapshot: made anew whenever something is reported, at the first question (most rounds ask none). What it is made of
-// must not change before it is gone. Not thread-safe.
+// A snapshot: made anew whenever something is reported, at the first question (most rounds ask
+// none). What it is made of must not change before it is gone. Not thread-safe.
 //
 // A rank is the environment's when every process has one and none holds two members of one
 // communicator; else the rank in the largest, then oldest, communicator of the (process, device),
 // or its place among all of them by process id where those ranks are not unique.
 class Names {
  public:
-  Names(const ExecutionGraph& execution, const Matcher& matcher) : execution_(execution), matcher_(matcher) {}
+  Names(const ExecutionGraph& execution, const Matcher& matcher)
+      : execution_(execution), matcher_(matcher) {}
 
   int Rank(ProcessId, int device = -1) const;  // -1: not known
   int MemberRank(int comm, int rank) const;    // falls back to the rank itself
@@ -36,10 +37,10 @@ class Names {
   std::string Comm(int comm) const;                   // "dp", "comm A (4 ranks)"
   std::string CommName(int comm) const;               // "dp", "comm A"
   std::string Operation(Call, const PartRef&) const;  // "AllReduce #3 on dp", "Send #0 to 1 on pp"
-  std::string Launch(const Kernel&) const;            // of its first operation; "WaitSignal from 1 on pair"
+  std::string Launch(const Kernel&) const;  // of its first operation; "WaitSignal from 1 on pair"
   std::string Signal(int comm, int destination, uint64_t number) const;  // "signal #2 to 0 on pair"
-  std::string Init(const InitCall&) const;            // "CommSplit of dp"
-  std::string RankOf(ProcessId) const;                // "rank 1", "process 4711"
+  std::string Init(const InitCall&) const;                               // "CommSplit of dp"
+  std::string RankOf(ProcessId) const;                                   // "rank 1", "process 4711"
 
   const Incarnations& incarnations() const { return Known().incarnations; }
   int seen() const { return Known().seen; }

@@ -1,9 +1,9 @@
-// W6: hardware queues and multiprocessors. What shares a queue, and what is resident, no shim can see:
-// these waits are in graphs of a conjecture only, and a circle that needs them is a suspicion.
+// W6: hardware queues and multiprocessors. What shares a queue, and what is resident, no shim can
+// see: these waits are in graphs of a conjecture only, and a circle that needs them is a suspicion.
 //
-// Measured on an H200: with CUDA_DEVICE_MAX_CONNECTIONS=1 a kernel, a wait for a value or a write with a
-// barrier that cannot start holds up what was issued after it on any stream; records of events and waits
-// for them do not.
+// Measured on an H200: with CUDA_DEVICE_MAX_CONNECTIONS=1 a kernel, a wait for a value or a write
+// with a barrier that cannot start holds up what was issued after it on any stream; records of
+// events and waits for them do not.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -35,8 +35,8 @@ bool MoreStreamsThanQueues(const Process& process, int device) {
 
 }  // namespace
 
-// In one queue: what was issued before it has started. Of each stream the last of it is enough, since
-// that starts after the rest.
+// In one queue: what was issued before it has started. Of each stream the last of it is enough,
+// since that starts after the rest.
 void WaitForGraph::QueueWaits(const Process& process, const Kernel& kernel) {
   const int device = DeviceOf(process, kernel);
   if (device < 0 || kernel.parts.empty() || !MoreStreamsThanQueues(process, device)) return;
@@ -60,7 +60,8 @@ void WaitForGraph::QueueWaits(const Process& process, const Kernel& kernel) {
   }
 }
 
-// Nothing known stands before it: it may be resident. Whatever is behind something else holds no multiprocessor yet.
+// Nothing known stands before it: it may be resident. Whatever is behind something else holds no
+// multiprocessor yet.
 bool WaitForGraph::MayBeResident(const Process& process, const Kernel& kernel) const {
   const auto unfinished = [this](KernelId id) { return DoneOf(id) != kNoNode; };
   if (unfinished(kernel.previous_on_comm)) return false;
@@ -77,7 +78,8 @@ bool WaitForGraph::MayBeResident(const Process& process, const Kernel& kernel) c
   return true;
 }
 
-// Each waits until one of those that were issued before it on its device, and may be resident, is done.
+// Each waits until one of those that were issued before it on its device, and may be resident, is
+// done.
 void WaitForGraph::ProcessorWaits(const std::vector<KernelId>& kernels) {
   std::map<std::pair<ProcessId, int>, uint32_t> held;  // one of all so far is done
   std::vector<const Kernel*> issued;

@@ -15,7 +15,8 @@ namespace {
 bool IsCrash(const Process& process) {
   if (process.exit_kind != ExitKind::kSignal) return false;
   const int signal = process.exit_value;
-  return signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL || signal == SIGSYS;
+  return signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL ||
+         signal == SIGSYS;
 }
 
 std::map<int, ProcessId> ByRank(const ExecutionGraph& execution, const Names& names) {
@@ -51,7 +52,8 @@ std::set<ProcessId> GivenUp(const ExecutionGraph& execution, const Matcher& matc
 }
 
 bool SaysGone(const Finding& finding) {
-  return finding.verdict == VerdictKind::kRankExited || finding.verdict == VerdictKind::kRankAborted;
+  return finding.verdict == VerdictKind::kRankExited ||
+         finding.verdict == VerdictKind::kRankAborted;
 }
 
 bool IsSuspicion(const Finding& finding) {
@@ -78,7 +80,8 @@ void StandingSuspicions::Look(const RoundView& view) {
     kept.stands = true;
     for (const auto& [rank, id] : kept.who) {
       const auto now = by_rank.find(rank);
-      if (now == by_rank.end() || now->second != id) kept.stands = false;  // it has come back, or others took its place
+      if (now == by_rank.end() || now->second != id)
+        kept.stands = false;  // it has come back, or others took its place
       somebody |= gone.count(id) != 0 && kept.gone.count(id) == 0;
     }
     for (const auto& [id, reached] : kept.reached) {
@@ -108,12 +111,15 @@ void StandingSuspicions::Merge(const RoundView& view, const std::vector<const Fi
   std::vector<Kept> now;
   std::vector<Finding> findings;
   for (Kept& kept : kept_) {
-    const auto same = [&](const Finding& finding) { return finding.culprit_ranks == kept.finding.culprit_ranks; };
+    const auto same = [&](const Finding& finding) {
+      return finding.culprit_ranks == kept.finding.culprit_ranks;
+    };
     const auto gone = [&](const Finding& finding) {
       return same(finding) && SaysGone(finding) && finding.confidence != Confidence::kPossible;
     };
     const bool over = std::any_of(fresh->begin(), fresh->end(), gone) ||
-                      std::any_of(confirmed.begin(), confirmed.end(), [&](const Finding* finding) { return gone(*finding); });
+                      std::any_of(confirmed.begin(), confirmed.end(),
+                                  [&](const Finding* finding) { return gone(*finding); });
     if (!kept.stands || over) continue;
     std::erase_if(*fresh, same);  // the same with fewer who wait
     findings.push_back(kept.finding);
@@ -127,19 +133,22 @@ void StandingSuspicions::Merge(const RoundView& view, const std::vector<const Fi
       Kept kept;
       kept.finding = finding;
       kept.gone = gone;
-      const std::vector<int>& awaited = finding.culprit_ranks.empty() ? finding.victim_ranks : finding.culprit_ranks;
+      const std::vector<int>& awaited =
+          finding.culprit_ranks.empty() ? finding.victim_ranks : finding.culprit_ranks;
       for (const std::vector<int>* ranks : {&finding.culprit_ranks, &finding.victim_ranks}) {
         for (const int rank : *ranks) {
           const auto at = by_rank.find(rank);
           if (at == by_rank.end()) continue;
           kept.who.emplace(rank, at->second);
-          if (ranks == &awaited) kept.reached[at->second] = Reached(*view.graph.execution().Find(at->second));
+          if (ranks == &awaited)
+            kept.reached[at->second] = Reached(*view.graph.execution().Find(at->second));
         }
       }
       kept_.push_back(std::move(kept));
     }
   }
-  fresh->insert(fresh->begin(), std::make_move_iterator(findings.begin()), std::make_move_iterator(findings.end()));
+  fresh->insert(fresh->begin(), std::make_move_iterator(findings.begin()),
+                std::make_move_iterator(findings.end()));
 }
 
 }  // namespace gordian::graph

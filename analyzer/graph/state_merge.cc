@@ -78,7 +78,8 @@ class StateMerge {
   void Thread(const ThreadState& state);
   void OpenFromState(struct Thread* thread, const ThreadState& state);
   void Pending();
-  static PartRef RefOf(const PendingOperation& operation);  // of this process: without communicator and rank
+  static PartRef RefOf(
+      const PendingOperation& operation);  // of this process: without communicator and rank
   void NoteLaunch(const PendingOperation& operation);
   void PendingPart(const PendingStream& stream, const PendingOperation& operation);
   Kernel* KernelOf(const PendingOperation& operation, const LocalComm& local);
@@ -125,8 +126,7 @@ void StateMerge::Comms() {
     if (comm.uid == 0) continue;  // is matched with nobody's
     const CommUid uid = matcher_.Resolve(comm.uid);
     if (comm.other_uid != 0) execution_.Unite(comm.other_uid, uid);
-    const CalledNumbers* numbers =
-        block_.FindNumbers(comm.comm, NumberKind::kCollective, -1);
+    const CalledNumbers* numbers = block_.FindNumbers(comm.comm, NumberKind::kCollective, -1);
     LocalComm& local = process_.comms[comm.comm];
     if (local.id == 0) {
       local.id = comm.comm;
@@ -256,8 +256,7 @@ void StateMerge::OpenFromState(struct Thread* thread, const ThreadState& state) 
     record.reduce_op = detail.reduce_op;
   } else if (MakesCommunicator(state.call)) {
     const BlockComm* comm = block_.FindComm(detail.comm);
-    const CalledNumbers* numbers =
-        block_.FindNumbers(detail.comm, NumberKind::kCollective, -1);
+    const CalledNumbers* numbers = block_.FindNumbers(detail.comm, NumberKind::kCollective, -1);
     if (comm == nullptr || comm->uid == 0 || numbers == nullptr) return;
     record.uid = comm->uid;
     record.nranks = comm->nranks;
@@ -268,8 +267,7 @@ void StateMerge::OpenFromState(struct Thread* thread, const ThreadState& state) 
     record.wait = detail.wait;
   } else if (state.call == Call::kCommWindowRegister) {
     // What the records told of its ordinal is short of those that were lost.
-    const CalledNumbers* numbers =
-        block_.FindNumbers(detail.comm, NumberKind::kCollective, -1);
+    const CalledNumbers* numbers = block_.FindNumbers(detail.comm, NumberKind::kCollective, -1);
     LocalComm* local = Known(detail.comm);
     if (numbers == nullptr || local == nullptr || numbers->windows == 0) return;
     local->windows = numbers->windows - 1;
@@ -286,7 +284,8 @@ void StateMerge::OpenFromState(struct Thread* thread, const ThreadState& state) 
   process_.last_record_ns = std::max(last, record.time_ns);
   process_.last_progress_ns = std::max(progress, record.time_ns);
   if (thread->open && thread->open->kernel != 0) {
-    if (Kernel* const kernel = execution_.kernels_.Find(thread->open->kernel); kernel != nullptr) kernel->from_state = true;
+    if (Kernel* const kernel = execution_.kernels_.Find(thread->open->kernel); kernel != nullptr)
+      kernel->from_state = true;
   }
 }
 
@@ -324,7 +323,9 @@ void StateMerge::NoteLaunch(const PendingOperation& operation) {
   ref.comm = local->index;
   ref.rank = local->rank;
   const MemberSlot* slot = matcher_.Slot(ref);
-  if (slot == nullptr || slot->state != SlotState::kCalled || execution_.kernels_.count(slot->kernel) == 0) return;
+  if (slot == nullptr || slot->state != SlotState::kCalled ||
+      execution_.kernels_.count(slot->kernel) == 0)
+    return;
   process_.state_launches.try_emplace({operation.launch, operation.comm}, slot->kernel);
 }
 
@@ -443,8 +444,7 @@ void StateMerge::EventWait(StreamId stream, const PendingOperation& operation) {
 // Counted, not in an open group, and in no queue.
 bool StateMerge::IsOver(const Kernel& kernel, const Part& part) const {
   const CalledNumbers* numbers = NumbersOf(kernel.comm, part.ref);
-  return numbers != nullptr && !Captured(kernel.comm) &&
-         part.ref.sequence < numbers->Launched() &&
+  return numbers != nullptr && !Captured(kernel.comm) && part.ref.sequence < numbers->Launched() &&
          pending_.count(KeyOf(kernel.comm, part.ref)) == 0;
 }
 

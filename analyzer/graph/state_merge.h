@@ -5,8 +5,8 @@
 // Sound in one direction only, as everything here: what the block leaves out (waits that found no
 // room, order by way of the legacy stream) makes the job look as if it could do more than it can.
 // What it says was true at one moment of the round: numbers of calls were read before the queues of
-// streams, and an operation enters its queue before it is counted, so one that was counted and is in
-// no queue was done by then.
+// streams, and an operation enters its queue before it is counted, so one that was counted and is
+// in no queue was done by then.
 #ifndef GORDIAN_ANALYZER_GRAPH_STATE_MERGE_H_
 #define GORDIAN_ANALYZER_GRAPH_STATE_MERGE_H_
 

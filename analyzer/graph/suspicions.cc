@@ -11,8 +11,9 @@ namespace gordian::graph {
 namespace {
 
 // Of the dead those that are left are no ranks: hangs are told of the others.
-constexpr LeafMask kSurelyProgressing = ~(Bit(LeafKind::kRunning) | Bit(LeafKind::kAsleep) | Bit(LeafKind::kDead) |
-                                          Bit(LeafKind::kUnknown) | Bit(LeafKind::kMemory));
+constexpr LeafMask kSurelyProgressing =
+    ~(Bit(LeafKind::kRunning) | Bit(LeafKind::kAsleep) | Bit(LeafKind::kDead) |
+      Bit(LeafKind::kUnknown) | Bit(LeafKind::kMemory));
 constexpr LeafMask kAwake = ~Bit(LeafKind::kAsleep);
 constexpr size_t kMaxWaiters = 64;  // searched for what they wait for; the oldest tell enough
 
@@ -124,7 +125,8 @@ std::vector<int> MissingFrom(const InitCall& init, const RoundView& view,
   size_t by_another = 0;  // name
   bool environment = true;
   for (const auto& [id, process] : view.graph.execution().processes()) {
-    const bool by_other_name = members.count(id) == 0 && view.graph.matcher().MayHaveCalled(init, id);
+    const bool by_other_name =
+        members.count(id) == 0 && view.graph.matcher().MayHaveCalled(init, id);
     by_another += by_other_name;
     if (members.count(id) > 0 || by_other_name) {
       environment &= process.info.env_rank >= 0;
@@ -141,7 +143,8 @@ std::vector<int> MissingFrom(const InitCall& init, const RoundView& view,
     }
     if (absent.size() + by_another == missing.size()) return absent;
   }
-  if (by_process.size() + by_another == missing.size()) return {by_process.begin(), by_process.end()};
+  if (by_process.size() + by_another == missing.size())
+    return {by_process.begin(), by_process.end()};
   return missing;
 }
 
@@ -186,12 +189,15 @@ class Search {
   const RoundView& view_;
   Describer describer_;
   std::map<std::string, Entry> entries_;
-  std::map<ProcessId, std::set<ProcessId>> held_by_;  // by way of threads that wait: others that run
+  std::map<ProcessId, std::set<ProcessId>>
+      held_by_;  // by way of threads that wait: others that run
 };
 
-// Those of `running` none of whose threads waits for another that runs: a thread that sleeps in code of its own
-// often waits for one of its own process. All of them, where each has such a thread.
-std::set<ProcessId> Search::Roots(const std::vector<bool>& can, const std::set<ProcessId>& running) {
+// Those of `running` none of whose threads waits for another that runs: a thread that sleeps in
+// code of its own often waits for one of its own process. All of them, where each has such a
+// thread.
+std::set<ProcessId> Search::Roots(const std::vector<bool>& can,
+                                  const std::set<ProcessId>& running) {
   if (running.size() < 2 || running.size() > kMaxWaiters) return running;
   for (ProcessId id : running) {
     if (held_by_.count(id) > 0) continue;
@@ -218,9 +224,8 @@ void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
     // Missing calls of the deepest one explain the rest; with one they are the same.
     const InitCall& deepest = *inits.back();
     const WaitNode& node = view_.graph.nodes()[waiter];
-    if (deepest.call == Call::kCommDestroy &&
-        view_.now_ns - std::min(view_.now_ns, node.since_ns) <
-            kDestroyFactor * view_.options.suspect_after_ns) {
+    if (deepest.call == Call::kCommDestroy && view_.now_ns - std::min(view_.now_ns, node.since_ns) <
+                                                  kDestroyFactor * view_.options.suspect_after_ns) {
       return;
     }
     Entry& entry = Of(MakesCommunicator(deepest.call) ? "communicator-init-missing" : kCallMissing,
@@ -230,7 +235,8 @@ void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
       entry.culprits.insert(rank);
     }
     for (ProcessId id : reached.running) entry.instead.insert(describer_.Instead(id, nullptr));
-    for (ProcessId id : reached.dead) entry.instead.insert(view_.names.RankOf(id) + " " + describer_.Instead(id, nullptr));
+    for (ProcessId id : reached.dead)
+      entry.instead.insert(view_.names.RankOf(id) + " " + describer_.Instead(id, nullptr));
     return;
   }
   for (ProcessId id : Roots(can, reached.running)) {
@@ -298,7 +304,8 @@ void Search::AllIssued(const std::vector<bool>& can, uint32_t waiter) {
   unseen.insert(unseen.end(), lost.begin(), lost.end());
 }
 
-// Nothing but kernels of the program are in the way. Whoever has one to end is named, not who waits behind it.
+// Nothing but kernels of the program are in the way. Whoever has one to end is named, not who waits
+// behind it.
 void Search::KernelInFront(const std::vector<bool>& without_kernels, uint32_t waiter) {
   const std::set<ProcessId> kernels = Reach(view_.graph, without_kernels, waiter).kernels;
   bool sure = !kernels.empty();
@@ -322,21 +329,24 @@ bool Search::GroupedDifferently(const std::vector<bool>& can, uint32_t waiter) {
   }
   const Kernel& kernel = *view_.graph.execution().FindKernel(view_.graph.nodes()[waiter].kernel);
   for (const Part& part : kernel.parts) {
-    const std::vector<GroupingCamp> camps = GroupingCamps(view_.graph.execution(), view_.graph.matcher(), part.ref);
+    const std::vector<GroupingCamp> camps =
+        GroupingCamps(view_.graph.execution(), view_.graph.matcher(), part.ref);
     if (camps.size() < 2) continue;
     Entry& entry = Of(kMismatchGrouping, can, waiter);
     const bool majority = camps[0].members.size() > camps[1].members.size();
     std::string difference;
     for (const GroupingCamp& camp : camps) {
       std::vector<int> ranks;
-      for (const int member : camp.members) ranks.push_back(view_.names.MemberRank(part.ref.comm, member));
+      for (const int member : camp.members)
+        ranks.push_back(view_.names.MemberRank(part.ref.comm, member));
       std::sort(ranks.begin(), ranks.end());
       if (!majority || &camp != &camps.front()) entry.culprits.insert(ranks.begin(), ranks.end());
       const bool one = ranks.size() == 1;
       difference += (difference.empty() ? "" : ", ") + RankList(ranks);
-      difference += camp.together.size() < 2 ? (one ? " calls it by itself" : " call it by itself")
-                                             : (one ? " has it in a group of " : " have it in a group of ") + std::to_string(camp.together.size()) +
-                                                   " collectives";
+      difference += camp.together.size() < 2
+                        ? (one ? " calls it by itself" : " call it by itself")
+                        : (one ? " has it in a group of " : " have it in a group of ") +
+                              std::to_string(camp.together.size()) + " collectives";
     }
     if (entry.difference.empty()) {
       entry.difference = difference;
@@ -361,7 +371,8 @@ std::vector<Finding> Search::Take() {
     if (check == kKernelInFront) {  // nothing but a kernel is in front, which counts as being there
       for (StuckOperation& operation : finding.operations) {
         for (OperationMember& member : operation.members) {
-          if (entry.culprits.count(member.rank) > 0 && member.state == PartState::kAtHead) member.state = PartState::kEnqueued;
+          if (entry.culprits.count(member.rank) > 0 && member.state == PartState::kAtHead)
+            member.state = PartState::kEnqueued;
         }
       }
     }
@@ -391,27 +402,30 @@ std::vector<Finding> Search::Take() {
       case VerdictKind::kRankNotJoined:
       case VerdictKind::kHostBlocked:
         if (victims.empty() && !one) {  // each of them is somebody whom another waits for
-          finding.summary = who + " have not joined what others of them wait in, " + entry.operation + " for one.";
+          finding.summary = who + " have not joined what others of them wait in, " +
+                            entry.operation + " for one.";
           break;
         }
         finding.summary = who + (one ? " has" : " have") + " not joined " + entry.operation +
                           (one && !instead.empty() ? ", it " + instead : "") + "; " + waiting + ".";
         break;
       case VerdictKind::kMismatch:
-        finding.summary = "The groups that " + entry.operation + " is in differ: " + entry.difference + "; " + waiting + ".";
+        finding.summary = "The groups that " + entry.operation +
+                          " is in differ: " + entry.difference + "; " + waiting + ".";
         break;
       case VerdictKind::kStuckKernel:
         if (check == kMemoryWait) {
-          finding.summary = (one ? "A stream of " : "Streams of ") + RankList(finding.culprit_ranks) +
-                            (one ? " waits" : " wait") +
+          finding.summary = (one ? "A stream of " : "Streams of ") +
+                            RankList(finding.culprit_ranks) + (one ? " waits" : " wait") +
                             " for a value in memory that has not come, and " + entry.operation +
                             " waits for that" + (victims.empty() ? "." : "; " + waiting + ".");
           break;
         }
         if (check == kKernelInFront) {
-          finding.summary = (one ? "A kernel or host function of " : "Kernels or host functions of ") +
-                            RankList(finding.culprit_ranks) + (one ? " does" : " do") + " not end, and " + entry.operation + " waits for that" +
-                            (victims.empty() ? "." : "; " + waiting + ".");
+          finding.summary =
+              (one ? "A kernel or host function of " : "Kernels or host functions of ") +
+              RankList(finding.culprit_ranks) + (one ? " does" : " do") + " not end, and " +
+              entry.operation + " waits for that" + (victims.empty() ? "." : "; " + waiting + ".");
           break;
         }
         finding.summary = "Nothing ends although " + entry.operation +
@@ -428,9 +442,9 @@ std::vector<Finding> Search::Take() {
   return findings;
 }
 
-// A rank waits in a circle unless one of its threads that sleep outside of NCCL and CUDA makes the call
-// after all: PyTorch's autograd threads have called NCCL, and sleep until there is more to do. Why that
-// is no proof: a thread may sleep for a while and then call.
+// A rank waits in a circle unless one of its threads that sleep outside of NCCL and CUDA makes the
+// call after all: PyTorch's autograd threads have called NCCL, and sleep until there is more to do.
+// Why that is no proof: a thread may sleep for a while and then call.
 void CyclesBesideSleepers(const RoundView& view, const std::vector<bool>& stuck,
                           const std::vector<uint32_t>& old, std::vector<Finding>* findings) {
   const WaitForGraph& graph = view.graph;
@@ -438,7 +452,8 @@ void CyclesBesideSleepers(const RoundView& view, const std::vector<bool>& stuck,
   if (std::none_of(old.begin(), old.end(), [&](uint32_t n) { return !can[n]; })) return;
   const std::vector<WitnessStep> witness = FindWitness(graph, can, stuck);
   if (witness.empty()) return;
-  // Who is already a member does not make the call a second time; and who writes memory nobody sees.
+  // Who is already a member does not make the call a second time; and who writes memory nobody
+  // sees.
   for (const WitnessStep& step : witness) {
     if (step.edge.discouraged || step.edge.reason == Reason::kMemoryWait) return;
   }
@@ -513,12 +528,14 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
       if (kernel != nullptr && kernel->comm_index >= 0) {
         const Communicator& comm = graph.matcher().comms()[kernel->comm_index];
         mismatched = comm.collective_mismatch >= 0 || comm.transfer_mismatch >= 0 ||
-                     (comm.operator_mismatch >= 0 && !graph.matcher().mismatches()[comm.operator_mismatch].completed);
+                     (comm.operator_mismatch >= 0 &&
+                      !graph.matcher().mismatches()[comm.operator_mismatch].completed);
       }
       if (mismatched || kernel == nullptr || !kernel->enqueued) continue;
       if (without_kernels[n] && search.GroupedDifferently(can, n)) continue;
       if (age(n) >= (without_kernels[n] ? kAllIssuedFactor : kKernelFactor) * threshold) {
-        // Kernels might have written what a stream waits for; after so long that is the likelier story.
+        // Kernels might have written what a stream waits for; after so long that is the likelier
+        // story.
         const std::set<ProcessId> memory = Reach(graph, without_kernels, n).memory;
         if (memory.empty() && without_kernels[n]) {
           search.AllIssued(can, n);

@@ -2,8 +2,8 @@
 // state blocks say: what shows a mismatch among operations of which nothing else is left. Two
 // members that have called n operations must have the same hash of the first n.
 //
-// Pure data. Records of both members tell the same and more; so a comparison counts only where those
-// of one were lost.
+// Pure data. Records of both members tell the same and more; so a comparison counts only where
+// those of one were lost.
 #ifndef GORDIAN_ANALYZER_GRAPH_TALLIES_H_
 #define GORDIAN_ANALYZER_GRAPH_TALLIES_H_
 
@@ -28,8 +28,8 @@ struct UnlocatedMismatch {
 
 class Tallies {
  public:
-  // The numbers of rank `rank` of communicator `comm` (an index into Matcher::comms()), in rounds in
-  // order. lossy: records of the process were lost.
+  // The numbers of rank `rank` of communicator `comm` (an index into Matcher::comms()), in rounds
+  // in order. lossy: records of the process were lost.
   void Note(int comm, int rank, const CalledNumbers& numbers, bool lossy, uint64_t now_ns);
 
   const std::vector<UnlocatedMismatch>& unlocated() const { return unlocated_; }

@@ -170,7 +170,8 @@ void WaitForGraph::FirstUse(const Process& process, const OpenCall& open,
         for (const int peer : peers) {
           PartRef other = ref;
           other.rank = peer;
-          Wait(node, CalledNode(instance->members[peer], other), Reason::kFirstUse, static_cast<int>(i), id);
+          Wait(node, CalledNode(instance->members[peer], other), Reason::kFirstUse,
+               static_cast<int>(i), id);
         }
       } else if (ref.kind == PartKind::kCollective) {
         if (!process.info.runtime_connect) continue;  // connected by the call that made it

@@ -42,16 +42,18 @@ std::vector<Sign> TransferSigns(const Matcher& matcher, const Names& names) {
       const auto waiting = wanted.find(source);
       if (waiting == wanted.end()) continue;
       for (const Alone& send : sends) {
-        const auto match = std::find_if(waiting->second.begin(), waiting->second.end(), [&](const Alone& want) {
-          return want.peer != send.peer && want.bytes == send.bytes;
-        });
+        const auto match = std::find_if(
+            waiting->second.begin(), waiting->second.end(),
+            [&](const Alone& want) { return want.peer != send.peer && want.bytes == send.bytes; });
         if (match == waiting->second.end() || signs.size() >= kMostSigns) continue;
         const int from = names.MemberRank(index, source), to = names.MemberRank(index, send.peer);
         const int wants = names.MemberRank(index, match->peer);
         const auto rank = [](int r) { return "rank " + std::to_string(r); };
-        signs.push_back({"wrong-peer", {from, to, wants},
-                         rank(from) + " sends " + std::to_string(send.bytes) + " bytes to " + rank(to) + " on " +
-                             names.Comm(index) + ", which has not received them; " + rank(wants) +
+        signs.push_back({"wrong-peer",
+                         {from, to, wants},
+                         rank(from) + " sends " + std::to_string(send.bytes) + " bytes to " +
+                             rank(to) + " on " + names.Comm(index) +
+                             ", which has not received them; " + rank(wants) +
                              " waits for as many from " + rank(from)});
         std::sort(signs.back().ranks.begin(), signs.back().ranks.end());
       }

@@ -10,8 +10,9 @@
 
 namespace gordian::graph {
 
-// "wrong-peer": of one communicator a send without a receive, and a receive of equal length of another rank
-// that waits for a send of the same one. At most a few. Linear in the transfers that are held.
+// "wrong-peer": of one communicator a send without a receive, and a receive of equal length of
+// another rank that waits for a send of the same one. At most a few. Linear in the transfers that
+// are held.
 std::vector<Sign> TransferSigns(const Matcher&, const Names&);
 
 }  // namespace gordian::graph

@@ -13,7 +13,8 @@ std::vector<Finding> UnlocatedFindings(const Matcher& matcher, const Names& name
     const Communicator& comm = matcher.comms()[mismatch.comm];
     const bool transfer = mismatch.source >= 0;
     // One that was found says more.
-    const bool found = transfer ? comm.transfer_mismatch >= 0 : comm.collective_mismatch >= 0 || comm.operator_mismatch >= 0;
+    const bool found = transfer ? comm.transfer_mismatch >= 0
+                                : comm.collective_mismatch >= 0 || comm.operator_mismatch >= 0;
     if (found || comm.opaque || comm.unsure) continue;
     std::map<uint64_t, std::vector<int>> camps;
     for (const auto& [rank, hash] : mismatch.hashes) {
@@ -30,7 +31,8 @@ std::vector<Finding> UnlocatedFindings(const Matcher& matcher, const Names& name
     }
     std::sort(finding.culprit_ranks.begin(), finding.culprit_ranks.end());
     std::sort(finding.victim_ranks.begin(), finding.victim_ranks.end());
-    finding.summary = RankList(finding.culprit_ranks, true) + " passed other arguments to one of the first " +
+    finding.summary = RankList(finding.culprit_ranks, true) +
+                      " passed other arguments to one of the first " +
                       std::to_string(mismatch.below) + (transfer ? " transfers" : " operations") +
                       " on " + names.Comm(mismatch.comm) +
                       (finding.victim_ranks.empty() ? " than one another"

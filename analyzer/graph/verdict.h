@@ -13,13 +13,23 @@ namespace gordian::graph {
 
 enum class VerdictKind : uint8_t {
   kInconclusive = 0,  // evidence is missing and it matters; never ranks below healthy
-  kHealthy, kFinished, kDeadlock, kMismatch, kRankNotJoined, kRankExited, kRankStopped,
-  kRankAborted, kStraggler, kStuckKernel, kHostBlocked, kInitHang,
+  kHealthy,
+  kFinished,
+  kDeadlock,
+  kMismatch,
+  kRankNotJoined,
+  kRankExited,
+  kRankStopped,
+  kRankAborted,
+  kStraggler,
+  kStuckKernel,
+  kHostBlocked,
+  kInitHang,
 };
 enum class Confidence : uint8_t { kPossible, kSuspected, kConfirmed };
 
-const char* Name(VerdictKind);   // "deadlock", as in verdict.json
-const char* Name(Confidence);    // "confirmed"
+const char* Name(VerdictKind);  // "deadlock", as in verdict.json
+const char* Name(Confidence);   // "confirmed"
 
 struct Site {  // resolved to function, file and line by whoever has the modules
   ProcessId process = 0;
@@ -33,18 +43,18 @@ struct WaitEdge {
   int rank = -1;
   int waits_for_rank = -1;
   // started_collective | first_use | receive | send | stream_order | event_wait | host_sync |
-  // host_free | host_copy | communicator_order | communicator_init | communicator_call | not_called |
-  // open_group | legacy_stream | polling | graph_order | memory_wait |
-  // launch_order | resources | signal
+  // host_free | host_copy | communicator_order | communicator_init | communicator_call | not_called
+  // | open_group | legacy_stream | polling | graph_order | memory_wait | launch_order | resources |
+  // signal
   std::string reason;
-  std::string op;         // "AllReduce"; for host waits the call's symbol
+  std::string op;  // "AllReduce"; for host waits the call's symbol
   CommUid comm = 0;
   std::string comm_name;
   int64_t sequence = -1;
-  uint64_t stream = 0;    // stream id at that process
+  uint64_t stream = 0;  // stream id at that process
   uint64_t bytes = 0;
-  Site site;              // where the rank made the call that waits
-  std::string detail;     // one line, e.g. "calls AllReduce #0 of B only after this"
+  Site site;           // where the rank made the call that waits
+  std::string detail;  // one line, e.g. "calls AllReduce #0 of B only after this"
 
   friend bool operator==(const WaitEdge&, const WaitEdge&) = default;
 };
@@ -100,14 +110,15 @@ struct Finding {
   friend bool operator==(const Finding&, const Finding&) = default;
 };
 
-// Whether it is a mismatch that all members have completed: something is wrong, and nobody waits for it.
+// Whether it is a mismatch that all members have completed: something is wrong, and nobody waits
+// for it.
 bool IsOver(const Finding& finding);
 
 // Ranks that ended and were started again.
 struct Restarts {
   int times = 0;           // how often the rank that came back most often did; 0: none has
   std::vector<int> ranks;  // that run, or ended, in a later incarnation
-  std::string because;     // the end that the last restart followed: "rank 1 was killed by signal 9"
+  std::string because;  // the end that the last restart followed: "rank 1 was killed by signal 9"
 
   friend bool operator==(const Restarts&, const Restarts&) = default;
 };

@@ -14,9 +14,9 @@ WaitForGraph::Account WaitForGraph::AccountOf(const Process& process, const Comm
       local == process.comms.end() || !collective ? 0 : local->second.collectives.launched;
   const StateBlock* block = process.block.get();
   if (process.Lossy() && block != nullptr && !block->blind && block->FindComm(member.comm)) {
-    const NumberKind kind = collective                        ? NumberKind::kCollective
-                            : part.kind == PartKind::kSend    ? NumberKind::kSend
-                                                              : NumberKind::kReceive;
+    const NumberKind kind = collective                     ? NumberKind::kCollective
+                            : part.kind == PartKind::kSend ? NumberKind::kSend
+                                                           : NumberKind::kReceive;
     const CalledNumbers* numbers = block->FindNumbers(member.comm, kind, part.peer);
     if (numbers != nullptr && numbers->next + launched > part.sequence) return Account::kCalled;
     // A peer that nothing was ever sent to has no numbers, unless they ran out.
@@ -40,7 +40,8 @@ bool WaitForGraph::NotIn(const Process& process, const InitCall& init, CommId pa
     // Under another name it may be the same.
     const bool two_names = init.call == Call::kCommGrow && !matcher_.HasOtherName(init.uid);
     return std::none_of(block->comms.begin(), block->comms.end(), [&](const BlockComm& comm) {
-      return matcher_.Resolve(comm.uid) == init.uid || (two_names && comm.nranks == static_cast<int>(init.members.size()));
+      return matcher_.Resolve(comm.uid) == init.uid ||
+             (two_names && comm.nranks == static_cast<int>(init.members.size()));
     });
   }
   const BlockComm* comm = block->FindComm(parent);

@@ -41,7 +41,8 @@ std::string Label(const WaitForGraph& graph, const Names& names, const WaitNode&
     case NodeKind::kAllCalled:
       return "all called #" + std::to_string(node.sequence) + " on " + names.Comm(node.comm);
     case NodeKind::kSignals:
-      return std::to_string(node.sequence) + " signals have left for rank " + std::to_string(describer.RankOf(node));
+      return std::to_string(node.sequence) + " signals have left for rank " +
+             std::to_string(describer.RankOf(node));
     case NodeKind::kMemory:
       return "the value that " + rank + " stream " + std::to_string(node.stream) + " waits for";
     case NodeKind::kProcessors:

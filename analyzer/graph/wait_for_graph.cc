@@ -145,15 +145,17 @@ uint32_t WaitForGraph::DoneOf(KernelId id) const {
 }
 
 uint32_t WaitForGraph::ThreadOf(ProcessId process, ThreadId thread) const {
-  const auto after = std::upper_bound(threads_.begin(), threads_.end(), std::tuple(process, thread, kNoNode));
+  const auto after =
+      std::upper_bound(threads_.begin(), threads_.end(), std::tuple(process, thread, kNoNode));
   if (after == threads_.begin()) return kNoNode;
   const auto& [its_process, its_thread, node] = *std::prev(after);
   return its_process == process && its_thread == thread ? node : kNoNode;
 }
 
 uint32_t WaitForGraph::ItemNode(const StreamQueue& queue, uint64_t ordinal) {
-  const auto after = std::upper_bound(queue.items.begin(), queue.items.end(), ordinal,
-                                      [](uint64_t n, const WorkItem& item) { return n < item.ordinal; });
+  const auto after =
+      std::upper_bound(queue.items.begin(), queue.items.end(), ordinal,
+                       [](uint64_t n, const WorkItem& item) { return n < item.ordinal; });
   if (after == queue.items.begin()) return kNoNode;
   return queue.first_node + static_cast<uint32_t>(after - queue.items.begin()) - 1;
 }
@@ -391,7 +393,8 @@ uint32_t WaitForGraph::SlotStart(const MemberSlot& slot, int comm, int rank, con
 }
 
 // W5, W14. `part` tells what was not called; for calls that all members make, `init` does.
-uint32_t WaitForGraph::NotCalled(int index, int rank, const PartRef* part, const InitCall* init, bool proven) {
+uint32_t WaitForGraph::NotCalled(int index, int rank, const PartRef* part, const InitCall* init,
+                                 bool proven) {
   const Communicator& comm = matcher_.comms()[index];
   if (rank < 0 || rank >= comm.nranks || !comm.members[rank].known) {
     return Leaf(LeafKind::kUnknown, 0, index);
@@ -473,8 +476,10 @@ uint32_t WaitForGraph::InitNode(const InitCall& init) {
     if (init.members[r].called) {
       // W14: who ended in the middle of the call takes no more part in it.
       const Process* process = execution_.Find(init.members[r].process);
-      if (!init.members[r].done && init.call != Call::kCommDestroy && process != nullptr && process->Dead()) {
-        Wait(node, Leaf(process->Lossy() ? LeafKind::kUnknown : LeafKind::kDead, init.members[r].process),
+      if (!init.members[r].done && init.call != Call::kCommDestroy && process != nullptr &&
+          process->Dead()) {
+        Wait(node,
+             Leaf(process->Lossy() ? LeafKind::kUnknown : LeafKind::kDead, init.members[r].process),
              Reason::kCommunicatorInit);
       }
       continue;
@@ -495,7 +500,8 @@ uint32_t WaitForGraph::InitNode(const InitCall& init) {
       uint32_t target = Leaf(LeafKind::kUnknown, 0, init.comm);
       for (const auto& [id, process] : processes) {
         if (process.info.env_rank != static_cast<int>(r)) continue;
-        target = matcher_.MayHaveCalled(init, id) ? Leaf(LeafKind::kDone, 0) : ProcessNotCalled(id, NotIn(process, init, 0));
+        target = matcher_.MayHaveCalled(init, id) ? Leaf(LeafKind::kDone, 0)
+                                                  : ProcessNotCalled(id, NotIn(process, init, 0));
       }
       Wait(node, target, Reason::kCommunicatorInit);
       continue;
@@ -504,15 +510,18 @@ uint32_t WaitForGraph::InitNode(const InitCall& init) {
     have_any = true;
     any = Add(NodeKind::kAnyProcess, true);
     nodes_[any].init = init.uid;
-    // Who may be a member by another name takes one of the places; when all may be taken so, nobody needs to call.
+    // Who may be a member by another name takes one of the places; when all may be taken so, nobody
+    // needs to call.
     size_t missing = 0, by_another_name = 0;
     for (const InitMember& one : init.members) missing += !one.called;
-    for (const auto& [id, process] : processes) by_another_name += members.count(id) == 0 && matcher_.MayHaveCalled(init, id);
+    for (const auto& [id, process] : processes)
+      by_another_name += members.count(id) == 0 && matcher_.MayHaveCalled(init, id);
     if (by_another_name >= missing) Wait(any, Leaf(LeafKind::kDone, 0), Reason::kNotCalled);
     for (const auto& [id, process] : processes) {
       const bool member_already = members.count(id) > 0;
       if (!member_already && matcher_.MayHaveCalled(init, id)) continue;
-      Wait(any, ProcessNotCalled(id, NotIn(process, init, 0)), Reason::kNotCalled, -1, 0, member_already);
+      Wait(any, ProcessNotCalled(id, NotIn(process, init, 0)), Reason::kNotCalled, -1, 0,
+           member_already);
     }
     if (processes.size() < expected) {
       Wait(any, Leaf(LeafKind::kUnknown, 0, init.comm), Reason::kNotCalled);

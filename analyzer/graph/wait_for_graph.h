@@ -41,7 +41,7 @@ enum class LeafKind : uint8_t {
   kDone,
   kKernel,   // kernels run; they end by themselves
   kRunning,  // a thread in code of its own, or in a call that is not known to wait
-  kAsleep,   // a thread outside of NCCL and CUDA that has slept for half the threshold of suspicions
+  kAsleep,  // a thread outside of NCCL and CUDA that has slept for half the threshold of suspicions
   kUnknown,  // not seen: lost records, no answer, a member nobody saw
   kDead,     // W14
   kStopped,
@@ -80,9 +80,9 @@ const char* Name(Reason);  // as in WaitEdge::reason
 struct WaitNode {
   NodeKind kind = NodeKind::kLeaf;
   LeafKind leaf = LeafKind::kNone;
-  bool any = false;       // OR
+  bool any = false;          // OR
   bool conjectural = false;  // rests on what has not been measured
-  ProcessId process = 0;  // 0: belongs to none
+  ProcessId process = 0;     // 0: belongs to none
   ThreadId thread = 0;
   uint32_t tid = 0;
   KernelId kernel = 0;
@@ -94,7 +94,7 @@ struct WaitNode {
   uint64_t since_ns = 0;  // threads and launches: waiting since, at the earliest
   struct Edge {
     uint32_t to;
-    int16_t part = -1;         // of the launch, where the reason is a rendezvous
+    int16_t part = -1;  // of the launch, where the reason is a rendezvous
     Reason reason;
     bool discouraged = false;  // true, but an odd thing to show to people
     KernelId kernel = 0;       // of `part`
@@ -111,15 +111,18 @@ inline bool RestsOnConjecture(const WaitNode& node) {
 enum class Conjecture : uint8_t {
   kNone,
   kUnbuffered,    // sends wait for their receives (§5)
-  kSharedQueue,   // W6: a device with more streams than hardware queues has one queue for all of them
+  kSharedQueue,   // W6: a device with more streams than hardware queues has one queue for all of
+                  // them
   kNoProcessors,  // W6: an operation of NCCL leaves no multiprocessors to later ones of its device
 };
 
 class WaitForGraph {
  public:
-  // now_ns: when the round began. memory: of an earlier graph's nodes, to be used again and given back; may be null.
+  // now_ns: when the round began. memory: of an earlier graph's nodes, to be used again and given
+  // back; may be null.
   WaitForGraph(const ExecutionGraph& execution, const Matcher& matcher, const ModelOptions& options,
-               uint64_t now_ns, Conjecture conjecture = Conjecture::kNone, std::vector<WaitNode>* memory = nullptr);
+               uint64_t now_ns, Conjecture conjecture = Conjecture::kNone,
+               std::vector<WaitNode>* memory = nullptr);
   ~WaitForGraph() {
     if (memory_ != nullptr) memory_->swap(nodes_);
   }
@@ -210,7 +213,8 @@ class WaitForGraph {
   std::vector<WaitNode>* const memory_;
   std::vector<WaitNode> nodes_;
   std::vector<KernelId> kernels_;  // in their order
-  // Parts that the preemptive runtime has begun before their turn; sorted. (communicator, kind, rank, peer, number)
+  // Parts that the preemptive runtime has begun before their turn; sorted. (communicator, kind,
+  // rank, peer, number)
   std::vector<std::tuple<int, PartKind, int, int, uint64_t>> early_;
   std::vector<uint32_t> waiters_, memory_waits_;
   std::map<std::tuple<LeafKind, ProcessId, int>, uint32_t> leaves_;

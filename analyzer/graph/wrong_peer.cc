@@ -15,7 +15,8 @@ WrongPeer MeantAnotherPeer(const Matcher& matcher, const PartRef& part) {
   WrongPeer found = WrongPeer::kNo;
   for (const auto& [pair, channel] : comm.transfers) {
     const auto& [source, destination] = pair;
-    if ((sends ? source : destination) != part.rank || (sends ? destination : source) == part.peer) continue;
+    if ((sends ? source : destination) != part.rank || (sends ? destination : source) == part.peer)
+      continue;
     for (const auto& [sequence, other] : channel) {
       const bool sent = other.send.Called(), received = other.receive.Called();
       if (sent == received) continue;

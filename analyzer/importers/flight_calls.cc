@@ -29,7 +29,8 @@ FlightCalls::FlightCalls(const std::vector<FlightDump>& dumps) {
         continue;
       }
       rank.entries.emplace(operation, &entry);
-      auto [numbers, added] = rank.numbers.try_emplace(ChannelOf(operation), entry.sequence, entry.sequence);
+      auto [numbers, added] =
+          rank.numbers.try_emplace(ChannelOf(operation), entry.sequence, entry.sequence);
       numbers->second.first = std::min(numbers->second.first, entry.sequence);
       numbers->second.second = std::max(numbers->second.second, entry.sequence);
       users_[operation.group].insert(dump.rank);
@@ -46,15 +47,19 @@ FlightCalls::FlightCalls(const std::vector<FlightDump>& dumps) {
   for (const auto& [number, rank] : ranks_) everybody.insert(number);
   expected_ = static_cast<int>(everybody.size());
   for (const int rank : everybody) {
-    if (ranks_.count(rank) == 0) not_visible_.insert("rank " + std::to_string(rank) + " left no dump");
+    if (ranks_.count(rank) == 0)
+      not_visible_.insert("rank " + std::to_string(rank) + " left no dump");
   }
 }
 
-bool FlightCalls::OperationOf(int rank, const FlightEntry& entry, FlightOperation* operation) const {
+bool FlightCalls::OperationOf(int rank, const FlightEntry& entry,
+                              FlightOperation* operation) const {
   *operation = {GroupKey{&*keys_.find(entry.group)}, entry.p2p, entry.sequence};
   if (!entry.p2p) return true;
   const auto group = groups_.find(entry.group);
-  if (group == groups_.end() || entry.peer < 0 || static_cast<size_t>(entry.peer) >= group->second.ranks.size()) return false;
+  if (group == groups_.end() || entry.peer < 0 ||
+      static_cast<size_t>(entry.peer) >= group->second.ranks.size())
+    return false;
   const int peer = group->second.ranks[static_cast<size_t>(entry.peer)];
   operation->low = std::min(rank, peer);
   operation->high = std::max(rank, peer);
@@ -66,7 +71,8 @@ std::vector<int> FlightCalls::Members(const FlightOperation& operation) const {
   const auto group = groups_.find(operation.group);
   if (group != groups_.end() && !group->second.ranks.empty()) return group->second.ranks;
   const auto users = users_.find(operation.group);  // whoever is known to use it
-  return users == users_.end() ? std::vector<int>() : std::vector<int>(users->second.begin(), users->second.end());
+  return users == users_.end() ? std::vector<int>()
+                               : std::vector<int>(users->second.begin(), users->second.end());
 }
 
 const FlightEntry* FlightCalls::AnyEntry(const FlightOperation& operation) const {
@@ -78,10 +84,10 @@ const FlightEntry* FlightCalls::AnyEntry(const FlightOperation& operation) const
   return any;
 }
 
-// Each rank numbers its sends and receives on a group by itself: the numbers of a pair are the same only where
-// both have no other peer there. In a group of two they have not. In a larger one they have not as far as one
-// can see if no dump shows a rank with two peers, and some pair has an operation open at both ends under
-// one number.
+// Each rank numbers its sends and receives on a group by itself: the numbers of a pair are the same
+// only where both have no other peer there. In a group of two they have not. In a larger one they
+// have not as far as one can see if no dump shows a rank with two peers, and some pair has an
+// operation open at both ends under one number.
 void FlightCalls::FindLockstep() {
   std::map<std::string, std::map<int, std::set<int>>> peers;
   std::set<std::string> equal;
@@ -93,13 +99,15 @@ void FlightCalls::FindLockstep() {
       const auto other = ranks_.find(peer);
       if (other == ranks_.end()) continue;
       const auto theirs = other->second.entries.find(operation);
-      if (theirs != other->second.entries.end() && theirs->second->sends != entry->sends) equal.insert(operation.group);
+      if (theirs != other->second.entries.end() && theirs->second->sends != entry->sends)
+        equal.insert(operation.group);
     }
   }
   for (const auto& [key, by_rank] : peers) {
     const auto group = groups_.find(key);
     const bool pair = group != groups_.end() && group->second.ranks.size() == 2;
-    const bool single = std::all_of(by_rank.begin(), by_rank.end(), [](const auto& of) { return of.second.size() == 1; });
+    const bool single = std::all_of(by_rank.begin(), by_rank.end(),
+                                    [](const auto& of) { return of.second.size() == 1; });
     if (pair || (single && equal.count(key) > 0)) lockstep_.insert(key);
   }
 }
@@ -111,8 +119,8 @@ Made FlightCalls::At(int number, const FlightOperation& operation) const {
   const auto entry = rank.entries.find(operation);
   if (entry != rank.entries.end()) return entry->second->completed ? Made::kDone : Made::kOpen;
   if (operation.p2p && lockstep_.count(operation.group) == 0) return Made::kUnknown;
-  // A dump drops what is complete, or the oldest: whoever still has one of the group before this, and none
-  // after it, has not called this.
+  // A dump drops what is complete, or the oldest: whoever still has one of the group before this,
+  // and none after it, has not called this.
   const auto numbers = rank.numbers.find(ChannelOf(operation));
   if (numbers != rank.numbers.end()) {
     if (numbers->second.second > operation.sequence) return Made::kDone;
@@ -138,8 +146,10 @@ std::set<std::pair<int, FlightOperation>> FlightCalls::Stuck(Order order) const 
   for (const auto& [number, rank] : ranks_) {
     std::map<GroupKey, uint32_t> last;  // of the group at this rank, or of all (under one key)
     std::vector<std::pair<int64_t, const FlightOperation*>> in_order;
-    for (const auto& [operation, entry] : rank.open) in_order.emplace_back(entry->record, &operation);
-    std::sort(in_order.begin(), in_order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [operation, entry] : rank.open)
+      in_order.emplace_back(entry->record, &operation);
+    std::sort(in_order.begin(), in_order.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
     for (const auto& [record, operation] : in_order) {
       const uint32_t start = starts[{number, *operation}], done = dones[{number, *operation}];
       waits.AddEdge(done, start);

@@ -1,5 +1,5 @@
-// What Flight Recorder dumps say of each operation at each of its members: called or not, open or done, and
-// which of the open ones cannot end as long as nobody makes a further call.
+// What Flight Recorder dumps say of each operation at each of its members: called or not, open or
+// done, and which of the open ones cannot end as long as nobody makes a further call.
 //
 // Pure. Refers to the dumps that it was made of; these must outlive it. Not thread-safe.
 #ifndef GORDIAN_ANALYZER_IMPORTERS_FLIGHT_CALLS_H_
@@ -21,7 +21,8 @@ namespace gordian::importers {
 // What a rank has made of an operation.
 enum class Made : uint8_t { kOpen, kDone, kCalled, kNotCalled, kUnknown };
 
-// A group's key, which names all its ranks and is long: each is held once, so that equal ones are one.
+// A group's key, which names all its ranks and is long: each is held once, so that equal ones are
+// one.
 struct GroupKey {
   const std::string* text = nullptr;
   operator const std::string&() const { return *text; }  // NOLINT: it is that text
@@ -31,7 +32,8 @@ struct GroupKey {
   }
 };
 
-// One operation of all its members. Of sends and receives: the pair's, as seen from one of its ends.
+// One operation of all its members. Of sends and receives: the pair's, as seen from one of its
+// ends.
 struct FlightOperation {
   GroupKey group;
   bool p2p = false;
@@ -40,7 +42,8 @@ struct FlightOperation {
   friend auto operator<=>(const FlightOperation&, const FlightOperation&) = default;
 };
 
-// Where sequence numbers count by themselves at a rank: a group's collectives, or a pair's sends and receives.
+// Where sequence numbers count by themselves at a rank: a group's collectives, or a pair's sends
+// and receives.
 struct FlightChannel {
   GroupKey group;
   bool p2p = false;
@@ -53,7 +56,8 @@ struct FlightRank {
   // By operation: its first entry. Coalesced operations share a number, and are one launch.
   std::map<FlightOperation, const FlightEntry*> entries;
   std::map<FlightOperation, const FlightEntry*> open;
-  std::map<FlightChannel, std::pair<int64_t, int64_t>> numbers;  // the lowest and the highest in `entries`
+  std::map<FlightChannel, std::pair<int64_t, int64_t>>
+      numbers;  // the lowest and the highest in `entries`
 };
 
 class FlightCalls {
@@ -72,7 +76,8 @@ class FlightCalls {
   // One line each.
   const std::set<std::string>& not_visible() const { return not_visible_; }
 
-  // The operation that an entry of a rank is part of. False: a send or receive whose peer is not named.
+  // The operation that an entry of a rank is part of. False: a send or receive whose peer is not
+  // named.
   bool OperationOf(int rank, const FlightEntry& entry, FlightOperation* operation) const;
   Made At(int rank, const FlightOperation& operation) const;
   std::vector<int> Members(const FlightOperation& operation) const;
@@ -86,7 +91,8 @@ class FlightCalls {
     kGroup,  // an operation for those before it in its group
     kCalls,  // an operation for all that the rank has called before
   };
-  // The operations that are open at a rank and cannot end with no call made that was not made: least fixed point.
+  // The operations that are open at a rank and cannot end with no call made that was not made:
+  // least fixed point.
   std::set<std::pair<int, FlightOperation>> Stuck(Order order) const;
 
  private:

@@ -74,14 +74,17 @@ void TakePeer(FlightEntry* entry) {
   const size_t arrow = text.find(entry->sends ? "->" : "<-");
   if (arrow == std::string::npos) return;
   int peer = -1;
-  if (std::from_chars(text.data() + arrow + 2, text.data() + text.size(), peer).ec == std::errc()) entry->peer = peer;
+  if (std::from_chars(text.data() + arrow + 2, text.data() + text.size(), peer).ec == std::errc())
+    entry->peer = peer;
   entry->operation = entry->sends ? "send" : "recv";
 }
 
-StatusOr<FlightEntry> Entry(const View& from, const std::map<std::string, std::string>& key_of_name) {
+StatusOr<FlightEntry> Entry(const View& from,
+                            const std::map<std::string, std::string>& key_of_name) {
   FlightEntry entry;
   const View group = from["process_group"];
-  std::string name(group.kind() == PlainData::Kind::kList ? group[size_t{0}].AsText() : group.AsText());
+  std::string name(group.kind() == PlainData::Kind::kList ? group[size_t{0}].AsText()
+                                                          : group.AsText());
   if (name.empty()) name = from["pg_name"].AsText();
   const auto known = key_of_name.find(name);
   entry.group = known != key_of_name.end() ? known->second : FlightGroup{name, "", {}}.Key();
@@ -92,7 +95,8 @@ StatusOr<FlightEntry> Entry(const View& from, const std::map<std::string, std::s
   }
   entry.operation = operation;
   if (entry.operation.empty()) return Status::DataLoss("an entry has no profiling_name");
-  entry.p2p = from["is_p2p"].AsBool().value_or(operation.substr(0, 5) == "send " || operation.substr(0, 5) == "recv ");
+  entry.p2p = from["is_p2p"].AsBool().value_or(operation.substr(0, 5) == "send " ||
+                                               operation.substr(0, 5) == "recv ");
   std::optional<int64_t> sequence = from[entry.p2p ? "p2p_seq_id" : "collective_seq_id"].AsInt();
   if (!sequence) sequence = from["seq_id"].AsInt();
   if (!sequence) return Status::DataLoss("an entry has no sequence number");
@@ -107,34 +111,39 @@ StatusOr<FlightEntry> Entry(const View& from, const std::map<std::string, std::s
   return entry;
 }
 
-// Operations of a batch are recorded without a state of their own, which stays "scheduled"; the entry that ends the
-// batch has it, and no more. Facts: ProcessGroupNCCL::endCoalescing.
+// Operations of a batch are recorded without a state of their own, which stays "scheduled"; the
+// entry that ends the batch has it, and no more. Facts: ProcessGroupNCCL::endCoalescing.
 void CompleteBatches(std::vector<FlightEntry>* entries) {
   std::set<std::tuple<std::string_view, bool, int64_t>> completed;
   for (const FlightEntry& entry : *entries) {
-    if (entry.operation == kEndOfBatch && entry.completed) completed.emplace(entry.group, entry.p2p, entry.sequence);
+    if (entry.operation == kEndOfBatch && entry.completed)
+      completed.emplace(entry.group, entry.p2p, entry.sequence);
   }
   for (FlightEntry& entry : *entries) {
-    entry.completed = entry.completed || completed.count({entry.group, entry.p2p, entry.sequence}) > 0;
+    entry.completed =
+        entry.completed || completed.count({entry.group, entry.p2p, entry.sequence}) > 0;
   }
 }
 
-// Which group a status is of: pg_status goes by a number of the rank's own, entries name both. For the rest:
-// both numbers and names count up as groups are made, so that in order they belong together, if that
-// holds for those that are known.
-void AssignStatus(const View& statuses, const View& entries, const std::map<std::string, std::string>& key_of_name,
-                  FlightDump* dump) {
+// Which group a status is of: pg_status goes by a number of the rank's own, entries name both. For
+// the rest: both numbers and names count up as groups are made, so that in order they belong
+// together, if that holds for those that are known.
+void AssignStatus(const View& statuses, const View& entries,
+                  const std::map<std::string, std::string>& key_of_name, FlightDump* dump) {
   std::map<int64_t, std::string> name_of;
   for (size_t i = 0; i < entries.size(); ++i) {
     const auto id = entries[i]["pg_id"].AsInt();
     const View group = entries[i]["process_group"];
-    if (id) name_of[*id] = group.kind() == PlainData::Kind::kList ? group[size_t{0}].AsText() : group.AsText();
+    if (id)
+      name_of[*id] =
+          group.kind() == PlainData::Kind::kList ? group[size_t{0}].AsText() : group.AsText();
   }
   std::map<int64_t, FlightStatus> by_id;
   for (size_t i = 0; i < statuses.size(); ++i) {
     const auto [id_text, status] = statuses.Item(i);
     int64_t id = 0;
-    if (std::from_chars(id_text.data(), id_text.data() + id_text.size(), id).ec != std::errc()) continue;
+    if (std::from_chars(id_text.data(), id_text.data() + id_text.size(), id).ec != std::errc())
+      continue;
     by_id[id] = {status["last_enqueued_collective"].AsInt().value_or(-1),
                  status["last_completed_collective"].AsInt().value_or(-1)};
   }
@@ -143,7 +152,8 @@ void AssignStatus(const View& statuses, const View& entries, const std::map<std:
   for (const auto& [name, key] : key_of_name) {
     int64_t number = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-    numbers = numbers && error == std::errc() && end == name.data() + name.size() && ordered.emplace(number, name).second;
+    numbers = numbers && error == std::errc() && end == name.data() + name.size() &&
+              ordered.emplace(number, name).second;
   }
   if (numbers && ordered.size() == by_id.size()) {
     std::map<int64_t, std::string> guess;
@@ -158,7 +168,8 @@ void AssignStatus(const View& statuses, const View& entries, const std::map<std:
   for (const auto& [id, name] : name_of) {
     const auto status = by_id.find(id);
     const auto key = key_of_name.find(name);
-    if (status != by_id.end() && key != key_of_name.end()) dump->status[key->second] = status->second;
+    if (status != by_id.end() && key != key_of_name.end())
+      dump->status[key->second] = status->second;
   }
 }
 
@@ -170,7 +181,8 @@ std::optional<int> RankOfName(const std::string& name, std::string* prefix) {
   while (digits > 0 && stem[digits - 1] >= '0' && stem[digits - 1] <= '9') --digits;
   int rank = 0;
   const auto [end, error] = std::from_chars(stem.data() + digits, stem.data() + stem.size(), rank);
-  if (digits == stem.size() || error != std::errc() || end != stem.data() + stem.size()) return std::nullopt;
+  if (digits == stem.size() || error != std::errc() || end != stem.data() + stem.size())
+    return std::nullopt;
   *prefix = stem.substr(0, digits);
   return rank;
 }
@@ -188,7 +200,9 @@ StatusOr<FlightDump> ReadOne(const std::string& path, int rank) {
   if (!file) return Status::NotFound("cannot read " + path);
   const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   StatusOr<FlightDump> dump = ParseFlightDump(bytes);
-  if (!dump.ok()) return Status(dump.status().code(), path + " is no Flight Recorder dump: " + dump.status().message());
+  if (!dump.ok())
+    return Status(dump.status().code(),
+                  path + " is no Flight Recorder dump: " + dump.status().message());
   dump->rank = rank;
   dump->path = path;
   return dump;
@@ -240,7 +254,8 @@ StatusOr<FlightDump> ParseFlightDump(std::string_view bytes) {
   }
   for (size_t i = 0; i < entries.size(); ++i) {
     StatusOr<FlightEntry> entry = Entry(entries[i], key_of_name);
-    if (!entry.ok()) return Status::DataLoss("entry " + std::to_string(i) + ": " + entry.status().message());
+    if (!entry.ok())
+      return Status::DataLoss("entry " + std::to_string(i) + ": " + entry.status().message());
     dump.entries.push_back(std::move(*entry));
   }
   std::stable_sort(dump.entries.begin(), dump.entries.end(),
@@ -254,7 +269,8 @@ bool MayBeFlightDumps(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return !Candidates(path).empty();
   std::string prefix;
-  return RankOfName(std::filesystem::path(path).filename(), &prefix).has_value() && BeginsLikeADump(path);
+  return RankOfName(std::filesystem::path(path).filename(), &prefix).has_value() &&
+         BeginsLikeADump(path);
 }
 
 StatusOr<std::vector<FlightDump>> ReadFlightDumps(const std::string& path) {

@@ -29,7 +29,9 @@ std::string RankText(int rank) { return "rank " + std::to_string(rank); }
 std::string Waiting(const std::vector<int>& ranks) {
   constexpr size_t kNamed = 4;
   if (ranks.size() == 1) return graph::RankList(ranks) + " waits";
-  return (ranks.size() <= kNamed ? graph::RankList(ranks) : std::to_string(ranks.size()) + " ranks") + " wait";
+  return (ranks.size() <= kNamed ? graph::RankList(ranks)
+                                 : std::to_string(ranks.size()) + " ranks") +
+         " wait";
 }
 
 using Operation = FlightOperation;
@@ -63,7 +65,8 @@ class Dumps {
   const FlightCalls calls_;
   const std::map<int, FlightRank>& ranks_;
   std::map<int, Waits> stuck_;
-  std::map<int, std::map<Operation, std::set<int>>> missing_;  // what a rank has open, and who has not called it
+  std::map<int, std::map<Operation, std::set<int>>>
+      missing_;  // what a rank has open, and who has not called it
 };
 
 void Dumps::FindStuck() {
@@ -73,7 +76,8 @@ void Dumps::FindStuck() {
       for (const int member : Members(operation)) {
         if (member == number) continue;
         const Made made = At(member, operation);
-        if (made == Made::kNotCalled || made == Made::kUnknown) missing_[number][operation].insert(member);
+        if (made == Made::kNotCalled || made == Made::kUnknown)
+          missing_[number][operation].insert(member);
       }
     }
   }
@@ -95,16 +99,19 @@ void Dumps::FindWaits() {
   }
 }
 
-// For people: "description", "group 3"; of a group without a configuration what its key begins with.
+// For people: "description", "group 3"; of a group without a configuration what its key begins
+// with.
 std::string Dumps::GroupName(const std::string& key) const {
   const auto group = calls_.groups().find(key);
   if (group == calls_.groups().end()) return key.substr(0, key.find('/'));
-  return group->second.description.empty() ? "group " + group->second.name : group->second.description;
+  return group->second.description.empty() ? "group " + group->second.name
+                                           : group->second.description;
 }
 
 std::string Dumps::Name(const Operation& operation) const {
   const FlightEntry* const entry = calls_.AnyEntry(operation);
-  return (entry == nullptr ? "" : entry->operation) + " #" + std::to_string(operation.sequence) + " on " + GroupName(operation.group) + " (" + graph::RankList(Members(operation)) + ")";
+  return (entry == nullptr ? "" : entry->operation) + " #" + std::to_string(operation.sequence) +
+         " on " + GroupName(operation.group) + " (" + graph::RankList(Members(operation)) + ")";
 }
 
 // What a rank does that has not called: as much as the dumps know of it.
@@ -134,11 +141,12 @@ graph::StuckOperation Dumps::Describe(const Operation& operation) const {
       const auto entry = rank->second.entries.find(operation);
       if (entry != rank->second.entries.end()) out.op = entry->second->operation;
     }
-    member.state = made == Made::kDone                               ? PartState::kDone
+    member.state = made == Made::kDone                            ? PartState::kDone
                    : made == Made::kOpen || made == Made::kCalled ? PartState::kCalled
-                                                                     : PartState::kNotCalled;
+                                                                  : PartState::kNotCalled;
     if (made == Made::kNotCalled) member.instead = Instead(number);
-    if (made == Made::kUnknown) member.instead = rank == ranks_.end() ? "left no dump" : "is not told by its dump";
+    if (made == Made::kUnknown)
+      member.instead = rank == ranks_.end() ? "left no dump" : "is not told by its dump";
     out.members.push_back(std::move(member));
   }
   return out;
@@ -152,13 +160,15 @@ Finding Dumps::Make(const char* id) const {
   finding.evidence.nccl_calls = calls_.entries();
   finding.evidence.not_visible.assign(calls_.not_visible().begin(), calls_.not_visible().end());
   finding.evidence.not_visible.push_back(
-      "streams, events, host waits and the device's progress: Flight Recorder dumps do not hold them");
+      "streams, events, host waits and the device's progress: Flight Recorder dumps do not hold "
+      "them");
   return finding;
 }
 
 // Members that have the same operation open and differ in what it is.
 void Dumps::FindMismatches(std::vector<Finding>* findings) const {
-  static const std::set<std::string> kEqualSizes = {"all_reduce", "allreduce_coalesced", "broadcast", "reduce",
+  static const std::set<std::string> kEqualSizes = {"all_reduce",       "allreduce_coalesced",
+                                                    "broadcast",        "reduce",
                                                     "_all_gather_base", "_reduce_scatter_base"};
   std::set<std::string> reported;  // what follows the first of a group follows from it
   for (const Operation& operation : calls_.operations()) {
@@ -186,7 +196,8 @@ void Dumps::FindMismatches(std::vector<Finding>* findings) const {
     Finding finding = Make(kind ? "mismatch-kind" : "mismatch-count");
     std::string text;
     for (const auto& [what, who] : parts) {
-      text += (text.empty() ? "" : "; ") + graph::RankList(who) + (who.size() == 1 ? " has " : " have ") + what;
+      text += (text.empty() ? "" : "; ") + graph::RankList(who) +
+              (who.size() == 1 ? " has " : " have ") + what;
       if (same > 1 || who.size() < most) {
         finding.culprit_ranks.insert(finding.culprit_ranks.end(), who.begin(), who.end());
       }
@@ -210,7 +221,8 @@ void Dumps::FindWaiting(std::vector<Finding>* findings) const {
       if (!Stuck(to)) culprits.insert(to);
     }
   }
-  // Who reaches such an end, or a rank that was not seen, is explained; the others wait in a circle.
+  // Who reaches such an end, or a rank that was not seen, is explained; the others wait in a
+  // circle.
   std::set<int> explained = culprits;
   for (const int number : waits) {
     if (!stuck_.at(number).unseen.empty()) explained.insert(number);
@@ -223,7 +235,8 @@ void Dumps::FindWaiting(std::vector<Finding>* findings) const {
     work.pop_front();
   }
   std::set<int> left;
-  std::set_difference(waits.begin(), waits.end(), explained.begin(), explained.end(), std::inserter(left, left.end()));
+  std::set_difference(waits.begin(), waits.end(), explained.begin(), explained.end(),
+                      std::inserter(left, left.end()));
   if (!left.empty()) FindCircle(left, findings);
   if (!culprits.empty()) {
     Finding finding = Make("rank-not-joined");
@@ -242,33 +255,41 @@ void Dumps::FindWaiting(std::vector<Finding>* findings) const {
     // Collectives first, those that hold up most, in the order of the calls.
     std::vector<std::pair<Operation, int>> in_order(owed.begin(), owed.end());
     std::stable_sort(in_order.begin(), in_order.end(), [](const auto& a, const auto& b) {
-      return std::tuple(a.first.p2p, -a.second, a.first.sequence) < std::tuple(b.first.p2p, -b.second, b.first.sequence);
+      return std::tuple(a.first.p2p, -a.second, a.first.sequence) <
+             std::tuple(b.first.p2p, -b.second, b.first.sequence);
     });
     const std::string first = Name(in_order.front().first);
     if (in_order.size() > kMostOperations) in_order.resize(kMostOperations);
-    for (const auto& [operation, waiters] : in_order) finding.operations.push_back(Describe(operation));
+    for (const auto& [operation, waiters] : in_order)
+      finding.operations.push_back(Describe(operation));
     for (const int number : waits) {
       if (culprits.count(number) == 0) finding.victim_ranks.push_back(number);
     }
     const bool one = culprits.size() == 1;
-    finding.summary = graph::RankList(finding.culprit_ranks, true) + (one ? " has" : " have") + " not called what others wait for (" +
-                      first + (owed.size() > 1 ? " and " + std::to_string(owed.size() - 1) + " more" : "") + "), and " +
-                      (one ? "waits" : "wait") + " for nobody" +
-                      (nothing_open ? (one ? ": it has" : ": they have") + std::string(" no operation open")
-                                    : (one ? ": its" : ": their") +
-                                          std::string(" own open operations have been called by all their members")) +
-                      "; " + Waiting(finding.victim_ranks) + ".";
+    finding.summary =
+        graph::RankList(finding.culprit_ranks, true) + (one ? " has" : " have") +
+        " not called what others wait for (" + first +
+        (owed.size() > 1 ? " and " + std::to_string(owed.size() - 1) + " more" : "") + "), and " +
+        (one ? "waits" : "wait") + " for nobody" +
+        (nothing_open
+             ? (one ? ": it has" : ": they have") + std::string(" no operation open")
+             : (one ? ": its" : ": their") +
+                   std::string(" own open operations have been called by all their members")) +
+        "; " + Waiting(finding.victim_ranks) + ".";
     findings->push_back(std::move(finding));
   } else if (left.empty() && !waits.empty()) {
     Finding finding = Make("evidence-missing");
     const std::vector<int> waiting(waits.begin(), waits.end());
     finding.victim_ranks = waiting;
     const std::vector<int> who(unseen.begin(), unseen.end());
-    finding.summary = Waiting(waiting) + " for what was not seen: the part of " + graph::RankList(who) + ".";
-    finding.summary[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(finding.summary[0])));
+    finding.summary =
+        Waiting(waiting) + " for what was not seen: the part of " + graph::RankList(who) + ".";
+    finding.summary[0] =
+        static_cast<char>(std::toupper(static_cast<unsigned char>(finding.summary[0])));
     for (const auto& [number, by_operation] : missing_) {
       for (const auto& [operation, ranks] : by_operation) {
-        if (finding.operations.size() < kMostOperations) finding.operations.push_back(Describe(operation));
+        if (finding.operations.size() < kMostOperations)
+          finding.operations.push_back(Describe(operation));
       }
     }
     findings->push_back(std::move(finding));
@@ -317,9 +338,12 @@ void Dumps::FindCircle(const std::set<int>& left, std::vector<Finding>* findings
       edge.comm = std::hash<std::string>{}(operation.group);
       edge.comm_name = Describe(operation).comm_name;
       edge.sequence = operation.sequence;
-      edge.detail = RankText(to) + (made == Made::kNotCalled ? " has not called it" : " has called it behind others") +
-                    ": it " + Instead(to);
-      text += (text.empty() ? "" : "; ") + RankText(from) + " is in " + Name(operation) + ", which " + RankText(to) +
+      edge.detail =
+          RankText(to) +
+          (made == Made::kNotCalled ? " has not called it" : " has called it behind others") +
+          ": it " + Instead(to);
+      text += (text.empty() ? "" : "; ") + RankText(from) + " is in " + Name(operation) +
+              ", which " + RankText(to) +
               (made == Made::kNotCalled ? " has not called" : " has behind others");
       if (shown.insert(operation).second) finding.operations.push_back(Describe(operation));
       if (made == Made::kNotCalled) break;
@@ -329,10 +353,13 @@ void Dumps::FindCircle(const std::set<int>& left, std::vector<Finding>* findings
   finding.culprit_ranks = best;
   std::sort(finding.culprit_ranks.begin(), finding.culprit_ranks.end());
   for (const int rank : left) {
-    if (std::find(best.begin(), best.end(), rank) == best.end()) finding.victim_ranks.push_back(rank);
+    if (std::find(best.begin(), best.end(), rank) == best.end())
+      finding.victim_ranks.push_back(rank);
   }
-  finding.summary = graph::RankList(finding.culprit_ranks, true) + " wait for one another: " + text + ".";
-  finding.evidence.assumes.push_back("a rank that waits in an operation does not make its next calls meanwhile");
+  finding.summary =
+      graph::RankList(finding.culprit_ranks, true) + " wait for one another: " + text + ".";
+  finding.evidence.assumes.push_back(
+      "a rank that waits in an operation does not make its next calls meanwhile");
   findings->push_back(std::move(finding));
 }
 
@@ -346,9 +373,11 @@ graph::Verdict Dumps::Decide() {
     size_t open = 0;
     for (const auto& [number, rank] : ranks_) open += rank.open.size();
     Finding finding = Make("evidence-missing");
-    finding.summary = open == 0 ? "No operation is open in any dump: they do not tell why the job stopped."
-                                : "Every operation that is open has been called by all its members: the dumps do not "
-                                  "tell what holds them up.";
+    finding.summary =
+        open == 0
+            ? "No operation is open in any dump: they do not tell why the job stopped."
+            : "Every operation that is open has been called by all its members: the dumps do not "
+              "tell what holds them up.";
     findings.push_back(std::move(finding));
   }
   return graph::WorstFirst(std::move(findings));
@@ -356,6 +385,8 @@ graph::Verdict Dumps::Decide() {
 
 }  // namespace
 
-graph::Verdict DecideFlightDumps(const std::vector<FlightDump>& dumps) { return Dumps(dumps).Decide(); }
+graph::Verdict DecideFlightDumps(const std::vector<FlightDump>& dumps) {
+  return Dumps(dumps).Decide();
+}
 
 }  // namespace gordian::importers

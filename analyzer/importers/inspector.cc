@@ -19,7 +19,8 @@ constexpr size_t kMostOperations = 16;
 
 // Whose size is the same at every member, by NCCL's own rule.
 bool EqualSizes(const std::string& function) {
-  static const std::set<std::string> kEqual = {"AllReduce", "Broadcast", "Reduce", "AllGather", "ReduceScatter"};
+  static const std::set<std::string> kEqual = {"AllReduce", "Broadcast", "Reduce", "AllGather",
+                                               "ReduceScatter"};
   return kEqual.count(function) > 0;
 }
 
@@ -34,7 +35,8 @@ Status InspectorJob::Add(std::string_view bytes) {
     const bool last = end == std::string_view::npos;
     bytes = last ? std::string_view() : bytes.substr(end + 1);
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    if (line.size() > kMaxLine) return Status::DataLoss("line " + std::to_string(number) + " has more than 1 MiB");
+    if (line.size() > kMaxLine)
+      return Status::DataLoss("line " + std::to_string(number) + " has more than 1 MiB");
     const Status status = AddLine(line);
     if (status.ok()) continue;
     if (last && number > 1) {
@@ -52,11 +54,13 @@ Status InspectorJob::AddLine(std::string_view line) {
   const View root = data->root(), header = root["header"];
   const std::string id(header["id"].AsText());
   const auto rank = header["rank"].AsInt(), size = header["n_ranks"].AsInt();
-  if (id.empty() || !rank || !size || *size <= 0 || *size > kMaxRank || *rank < 0 || *rank >= *size) {
+  if (id.empty() || !rank || !size || *size <= 0 || *size > kMaxRank || *rank < 0 ||
+      *rank >= *size) {
     return Status::DataLoss("it has no header with id, rank and n_ranks");
   }
   Communicator& comm = comms_[id];
-  if (comm.size != 0 && comm.size != *size) return Status::DataLoss("communicator " + id + " has two sizes");
+  if (comm.size != 0 && comm.size != *size)
+    return Status::DataLoss("communicator " + id + " has two sizes");
   comm.size = static_cast<int>(*size);
   const std::string_view name = header["comm_name"].AsText();
   if (!name.empty() && name != "unknown") comm.name = name;
@@ -92,8 +96,10 @@ Status InspectorJob::AddLine(std::string_view line) {
   sizes.by_rank[member] = static_cast<uint64_t>(*bytes);
   if (static_cast<int>(sizes.by_rank.size()) == comm.size) {
     const uint64_t first = sizes.by_rank.begin()->second;
-    const bool equal = std::all_of(sizes.by_rank.begin(), sizes.by_rank.end(), [&](const auto& of) { return of.second == first; });
-    if (!equal && different_.size() < kMostDifferent) different_.push_back({id, function, number, sizes.by_rank});
+    const bool equal = std::all_of(sizes.by_rank.begin(), sizes.by_rank.end(),
+                                   [&](const auto& of) { return of.second == first; });
+    if (!equal && different_.size() < kMostDifferent)
+      different_.push_back({id, function, number, sizes.by_rank});
     open_.erase(key);
   } else if (open_.size() > kMostHeld) {
     open_.erase(open_.begin());
@@ -122,13 +128,17 @@ graph::Verdict InspectorJob::Decide() const {
     finding.evidence.records_lost = dropped_ + let_go_;
     finding.evidence.nccl_calls = records_;
     auto& unseen = finding.evidence.not_visible;
-    unseen.push_back("operations that have not completed: NCCL Inspector writes only those that have, and by default "
-                     "none below 8 KiB");
+    unseen.push_back(
+        "operations that have not completed: NCCL Inspector writes only those that have, and by "
+        "default "
+        "none below 8 KiB");
     if (static_cast<int>(seen.size()) < expected) {
-      unseen.push_back(std::to_string(expected - static_cast<int>(seen.size())) + " of " + std::to_string(expected) +
-                       " ranks left no line");
+      unseen.push_back(std::to_string(expected - static_cast<int>(seen.size())) + " of " +
+                       std::to_string(expected) + " ranks left no line");
     }
-    if (cut_ > 0) unseen.push_back("the last line of " + std::to_string(cut_) + (cut_ == 1 ? " file" : " files"));
+    if (cut_ > 0)
+      unseen.push_back("the last line of " + std::to_string(cut_) +
+                       (cut_ == 1 ? " file" : " files"));
     return finding;
   };
   graph::Verdict verdict;
@@ -143,13 +153,15 @@ graph::Verdict InspectorJob::Decide() const {
     graph::Finding finding = make("mismatch-count");
     std::string text;
     for (const auto& [bytes, who] : by_size) {
-      text += (text.empty() ? "" : "; ") + graph::RankList(who) + " passed " + std::to_string(bytes) + " bytes";
+      text += (text.empty() ? "" : "; ") + graph::RankList(who) + " passed " +
+              std::to_string(bytes) + " bytes";
       auto& side = same > 1 || who.size() < most ? finding.culprit_ranks : finding.victim_ranks;
       side.insert(side.end(), who.begin(), who.end());
     }
     std::sort(finding.culprit_ranks.begin(), finding.culprit_ranks.end());
-    finding.summary = "The members of " + different.function + " #" + std::to_string(different.sequence) + " on " +
-                      name(different.comm) + " disagree: " + text + ".";
+    finding.summary = "The members of " + different.function + " #" +
+                      std::to_string(different.sequence) + " on " + name(different.comm) +
+                      " disagree: " + text + ".";
     finding.evidence.assumes.push_back("ranks are those of the communicator");
     verdict.findings.push_back(std::move(finding));
   }
@@ -163,7 +175,8 @@ graph::Verdict InspectorJob::Decide() const {
   for (const auto& [id, comm] : comms_) {
     std::map<std::string, uint64_t> highest;
     for (const auto& [rank, last] : comm.last) {
-      for (const auto& [function, number] : last) highest[function] = std::max(highest[function], number);
+      for (const auto& [function, number] : last)
+        highest[function] = std::max(highest[function], number);
     }
     for (const auto& [function, number] : highest) {
       graph::StuckOperation operation;
@@ -184,14 +197,17 @@ graph::Verdict InspectorJob::Decide() const {
       }
       if (others.empty()) continue;
       if (behind.empty()) {
-        behind = "No line of " + graph::RankList(others) + " tells of " + function + " #" + std::to_string(number) + " on " +
-                 name(id) + ", which others have completed: its dump may come later.";
+        behind = "No line of " + graph::RankList(others) + " tells of " + function + " #" +
+                 std::to_string(number) + " on " + name(id) +
+                 ", which others have completed: its dump may come later.";
       }
-      if (verdict.main.operations.size() < kMostOperations) verdict.main.operations.push_back(std::move(operation));
+      if (verdict.main.operations.size() < kMostOperations)
+        verdict.main.operations.push_back(std::move(operation));
     }
   }
-  verdict.main.summary =
-      behind.empty() ? "All ranks have completed the same operations last: what hangs, if anything, has left no line." : behind;
+  verdict.main.summary = behind.empty() ? "All ranks have completed the same operations last: what "
+                                          "hangs, if anything, has left no line."
+                                        : behind;
   return verdict;
 }
 

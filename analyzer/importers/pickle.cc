@@ -14,28 +14,44 @@ using Kind = PlainData::Kind;
 using Node = PlainData::Node;
 
 constexpr Index kMark = UINT32_MAX;
-// No dump that a person can use has more; the bytes of a file are more than its values anyway, but for
-// opcodes of one byte.
+// No dump that a person can use has more; the bytes of a file are more than its values anyway, but
+// for opcodes of one byte.
 constexpr size_t kMostValues = 100'000'000;
 
 const char* RefusedName(uint8_t opcode) {
   switch (opcode) {
-    case 'c': return "GLOBAL";
-    case 'i': return "INST";
-    case 'o': return "OBJ";
-    case 'R': return "REDUCE";
-    case 'b': return "BUILD";
-    case 'P': return "PERSID";
-    case 'Q': return "BINPERSID";
-    case 0x81: return "NEWOBJ";
-    case 0x82: return "EXT1";
-    case 0x83: return "EXT2";
-    case 0x84: return "EXT4";
-    case 0x92: return "NEWOBJ_EX";
-    case 0x93: return "STACK_GLOBAL";
-    case 0x97: return "NEXT_BUFFER";
-    case 0x98: return "READONLY_BUFFER";
-    default: return nullptr;
+    case 'c':
+      return "GLOBAL";
+    case 'i':
+      return "INST";
+    case 'o':
+      return "OBJ";
+    case 'R':
+      return "REDUCE";
+    case 'b':
+      return "BUILD";
+    case 'P':
+      return "PERSID";
+    case 'Q':
+      return "BINPERSID";
+    case 0x81:
+      return "NEWOBJ";
+    case 0x82:
+      return "EXT1";
+    case 0x83:
+      return "EXT2";
+    case 0x84:
+      return "EXT4";
+    case 0x92:
+      return "NEWOBJ_EX";
+    case 0x93:
+      return "STACK_GLOBAL";
+    case 0x97:
+      return "NEXT_BUFFER";
+    case 0x98:
+      return "READONLY_BUFFER";
+    default:
+      return nullptr;
   }
 }
 
@@ -75,7 +91,8 @@ class Machine {
     std::string_view raw;
     if (!Take(static_cast<uint64_t>(size), &raw)) return false;
     *out = 0;
-    for (int i = size - 1; i >= 0; --i) *out = *out << 8 | static_cast<uint8_t>(raw[static_cast<size_t>(i)]);
+    for (int i = size - 1; i >= 0; --i)
+      *out = *out << 8 | static_cast<uint8_t>(raw[static_cast<size_t>(i)]);
     return true;
   }
   bool TakeLine(std::string_view* out) {
@@ -142,7 +159,8 @@ class Machine {
   }
 
   bool Top(Index* out) {
-    if (stack_.empty() || stack_.back() == kMark) return Fail("it takes a value where there is none");
+    if (stack_.empty() || stack_.back() == kMark)
+      return Fail("it takes a value where there is none");
     *out = stack_.back();
     return true;
   }
@@ -218,7 +236,8 @@ class Machine {
     if (!TakeLine(&line)) return false;
     if (!line.empty() && line.back() == 'L') line.remove_suffix(1);
     const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), *out);
-    return (error == std::errc() && end == line.data() + line.size()) || Fail("a number that is none");
+    return (error == std::errc() && end == line.data() + line.size()) ||
+           Fail("a number that is none");
   }
 
   bool Step(uint8_t opcode);
@@ -242,66 +261,110 @@ bool Machine::Step(uint8_t opcode) {
     case 0x80:  // PROTO
       if (!TakeNumber(1, &number)) return false;
       return number <= 5 || Fail("pickle protocol " + std::to_string(number) + " is newer than 5");
-    case 0x95: return TakeNumber(8, &number);  // FRAME: its length is a hint
-    case '.': stopped_ = true; return true;
-    case '(': stack_.push_back(kMark); return true;
+    case 0x95:
+      return TakeNumber(8, &number);  // FRAME: its length is a hint
+    case '.':
+      stopped_ = true;
+      return true;
+    case '(':
+      stack_.push_back(kMark);
+      return true;
     case '0':  // POP
       if (!stack_.empty() && stack_.back() == kMark) {
         stack_.pop_back();
         return true;
       }
       return Pop(&value);
-    case '1': return PopToMark(&values);
+    case '1':
+      return PopToMark(&values);
     case '2':  // DUP
       if (!Top(&value)) return false;
       stack_.push_back(value);
       return true;
-    case 'N': return Push({});
-    case 0x88: return PushBool(true);
-    case 0x89: return PushBool(false);
-    case 'J': return TakeNumber(4, &number) && PushInt(static_cast<int32_t>(number));
-    case 'K': return TakeNumber(1, &number) && PushInt(static_cast<int64_t>(number));
-    case 'M': return TakeNumber(2, &number) && PushInt(static_cast<int64_t>(number));
-    case 0x8a: return TakeNumber(1, &number) && Take(number, &raw) && PushLong(raw);
-    case 0x8b: return TakeNumber(4, &number) && Take(number, &raw) && PushLong(raw);
+    case 'N':
+      return Push({});
+    case 0x88:
+      return PushBool(true);
+    case 0x89:
+      return PushBool(false);
+    case 'J':
+      return TakeNumber(4, &number) && PushInt(static_cast<int32_t>(number));
+    case 'K':
+      return TakeNumber(1, &number) && PushInt(static_cast<int64_t>(number));
+    case 'M':
+      return TakeNumber(2, &number) && PushInt(static_cast<int64_t>(number));
+    case 0x8a:
+      return TakeNumber(1, &number) && Take(number, &raw) && PushLong(raw);
+    case 0x8b:
+      return TakeNumber(4, &number) && Take(number, &raw) && PushLong(raw);
     case 'G':  // big-endian, alone among them
       if (!Take(8, &raw)) return false;
       for (const char c : raw) number = number << 8 | static_cast<uint8_t>(c);
       return PushFloat(std::bit_cast<double>(number));
-    case 'X': return PushSizedText(4);
-    case 0x8c: return PushSizedText(1);
-    case 0x8d: return PushSizedText(8);
-    case 'T': return PushSizedText(4);   // bytes are text here: whoever wants either looks inside
-    case 'U': return PushSizedText(1);
-    case 'B': return PushSizedText(4);
-    case 'C': return PushSizedText(1);
-    case 0x8e: return PushSizedText(8);
-    case 0x96: return PushSizedText(8);
-    case ']': return PushKind(Kind::kList);
-    case ')': return PushKind(Kind::kList);
-    case 0x8f: return PushKind(Kind::kList);  // EMPTY_SET
-    case '}': return PushKind(Kind::kDict);
-    case 't': return PushTupleOfMark();
-    case 'l': return PushTupleOfMark();
-    case 0x91: return PushTupleOfMark();  // FROZENSET
-    case 0x85: return PushTuple(1);
-    case 0x86: return PushTuple(2);
-    case 0x87: return PushTuple(3);
-    case 'd': return PushDictOfMark();
-    case 'a': return Pop(&value) && Extend({value});
-    case 'e': return PopToMark(&values) && Extend(values);
-    case 0x90: return PopToMark(&values) && Extend(values);  // ADDITEMS
+    case 'X':
+      return PushSizedText(4);
+    case 0x8c:
+      return PushSizedText(1);
+    case 0x8d:
+      return PushSizedText(8);
+    case 'T':
+      return PushSizedText(4);  // bytes are text here: whoever wants either looks inside
+    case 'U':
+      return PushSizedText(1);
+    case 'B':
+      return PushSizedText(4);
+    case 'C':
+      return PushSizedText(1);
+    case 0x8e:
+      return PushSizedText(8);
+    case 0x96:
+      return PushSizedText(8);
+    case ']':
+      return PushKind(Kind::kList);
+    case ')':
+      return PushKind(Kind::kList);
+    case 0x8f:
+      return PushKind(Kind::kList);  // EMPTY_SET
+    case '}':
+      return PushKind(Kind::kDict);
+    case 't':
+      return PushTupleOfMark();
+    case 'l':
+      return PushTupleOfMark();
+    case 0x91:
+      return PushTupleOfMark();  // FROZENSET
+    case 0x85:
+      return PushTuple(1);
+    case 0x86:
+      return PushTuple(2);
+    case 0x87:
+      return PushTuple(3);
+    case 'd':
+      return PushDictOfMark();
+    case 'a':
+      return Pop(&value) && Extend({value});
+    case 'e':
+      return PopToMark(&values) && Extend(values);
+    case 0x90:
+      return PopToMark(&values) && Extend(values);  // ADDITEMS
     case 's': {
       Index key = 0;
       return Pop(&value) && Pop(&key) && SetItems({key, value});
     }
-    case 'u': return PopToMark(&values) && SetItems(values);
-    case 'q': return TakeNumber(1, &number) && Memoize(number);
-    case 'r': return TakeNumber(4, &number) && Memoize(number);
-    case 0x94: return Memoize(memo_.size());
-    case 'h': return TakeNumber(1, &number) && Recall(number);
-    case 'j': return TakeNumber(4, &number) && Recall(number);
-    default: return StepOfText(opcode);
+    case 'u':
+      return PopToMark(&values) && SetItems(values);
+    case 'q':
+      return TakeNumber(1, &number) && Memoize(number);
+    case 'r':
+      return TakeNumber(4, &number) && Memoize(number);
+    case 0x94:
+      return Memoize(memo_.size());
+    case 'h':
+      return TakeNumber(1, &number) && Recall(number);
+    case 'j':
+      return TakeNumber(4, &number) && Recall(number);
+    default:
+      return StepOfText(opcode);
   }
 }
 
@@ -312,22 +375,28 @@ bool Machine::StepOfText(uint8_t opcode) {
   double real = 0;
   std::string_view line;
   switch (opcode) {
-    case 'p': return LineNumber(&number) && Memoize(number);
-    case 'g': return LineNumber(&number) && Recall(number);
+    case 'p':
+      return LineNumber(&number) && Memoize(number);
+    case 'g':
+      return LineNumber(&number) && Recall(number);
     case 'I':
       if (bytes_.substr(at_, 3) == "00\n" || bytes_.substr(at_, 3) == "01\n") {
         at_ += 3;
         return PushBool(bytes_[at_ - 2] == '1');
       }
       return LineNumber(&integer) && PushInt(integer);
-    case 'L': return LineNumber(&integer) && PushInt(integer);
-    case 'F': return LineNumber(&real) && PushFloat(real);
-    case 'V': return TakeLine(&line) && PushText(line);
+    case 'L':
+      return LineNumber(&integer) && PushInt(integer);
+    case 'F':
+      return LineNumber(&real) && PushFloat(real);
+    case 'V':
+      return TakeLine(&line) && PushText(line);
     case 'S':
       if (!TakeLine(&line)) return false;
       if (line.size() < 2 || line.front() != line.back()) return Fail("a text without its quotes");
       return PushText(line.substr(1, line.size() - 2));
-    default: break;
+    default:
+      break;
   }
   if (const char* name = RefusedName(opcode)) {
     return Fail(std::string(name) + " imports or calls code, and is not followed");

@@ -75,7 +75,8 @@ class Builder final : public nlohmann::json_sax<Json> {
     return Put(std::move(node));
   }
   bool number_unsigned(number_unsigned_t value) override {
-    if (value > static_cast<number_unsigned_t>(INT64_MAX)) return number_float(static_cast<double>(value), "");
+    if (value > static_cast<number_unsigned_t>(INT64_MAX))
+      return number_float(static_cast<double>(value), "");
     return number_integer(static_cast<int64_t>(value));
   }
   bool number_float(number_float_t value, const string_t&) override {

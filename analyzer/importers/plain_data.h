@@ -1,6 +1,6 @@
-// Plain data out of a file that somebody else wrote: numbers, text, lists and dictionaries, as pickles and
-// JSON have them. Values lie in one arena and refer to each other by number, so that what a file names
-// twice is held once, and a list that contains itself is only a number.
+// Plain data out of a file that somebody else wrote: numbers, text, lists and dictionaries, as
+// pickles and JSON have them. Values lie in one arena and refer to each other by number, so that
+// what a file names twice is held once, and a list that contains itself is only a number.
 //
 // A reader of it must not walk it as a tree without a bound: it may be shared, deep or circular.
 // Not thread-safe. Nothing here throws.
@@ -44,9 +44,9 @@ class PlainData {
     bool is_null() const { return kind() == Kind::kNull; }
     std::optional<int64_t> AsInt() const;  // also a text of digits, as JSON writers make of them
     std::optional<bool> AsBool() const;
-    std::string_view AsText() const;       // "" of anything else
-    size_t size() const;                   // of a list or dictionary
-    View operator[](size_t i) const;       // of a list
+    std::string_view AsText() const;              // "" of anything else
+    size_t size() const;                          // of a list or dictionary
+    View operator[](size_t i) const;              // of a list
     View operator[](std::string_view key) const;  // of a dictionary whose keys are text
     // Of a dictionary: the i-th key, as text (numbers in decimal), and its value.
     std::pair<std::string, View> Item(size_t i) const;
@@ -72,9 +72,9 @@ class PlainData {
   Index root_ = 0;
 };
 
-// Python's pickle, protocols 0 to 5, as far as it builds plain data. An opcode that imports, calls, builds
-// an object or reaches outside of the file is refused by its name: reading never runs anything.
-// Facts: CPython's pickletools. Errors say the offset.
+// Python's pickle, protocols 0 to 5, as far as it builds plain data. An opcode that imports, calls,
+// builds an object or reaches outside of the file is refused by its name: reading never runs
+// anything. Facts: CPython's pickletools. Errors say the offset.
 StatusOr<PlainData> ReadPickle(std::string_view bytes);
 
 // JSON, RFC 8259.

@@ -34,8 +34,10 @@ StatusOr<RasMember> Member(const View& from) {
   member.process = ProcessOf(from);
   const View status = from["status"];
   member.aborted = status["abort_flag"].AsBool().value_or(false);
-  member.left = status["finalize_called"].AsBool().value_or(false) || status["destroy_flag"].AsBool().value_or(false);
-  member.async_error = static_cast<int>(std::clamp<int64_t>(status["async_error"].AsInt().value_or(0), 0, 1000));
+  member.left = status["finalize_called"].AsBool().value_or(false) ||
+                status["destroy_flag"].AsBool().value_or(false);
+  member.async_error =
+      static_cast<int>(std::clamp<int64_t>(status["async_error"].AsInt().value_or(0), 0, 1000));
   const View counts = from["collective_counts"];
   if (counts.kind() != PlainData::Kind::kDict) return Status::DataLoss("has no collective_counts");
   for (size_t i = 0; i < counts.size(); ++i) {
@@ -55,7 +57,8 @@ StatusOr<RasMember> Missing(const View& from) {
   member.process = ProcessOf(from);
   member.answered = false;
   // Beside the rank in the first releases, in its status since.
-  member.dead = from["status"]["considered_dead"].AsBool().value_or(from["considered_dead"].AsBool().value_or(false));
+  member.dead = from["status"]["considered_dead"].AsBool().value_or(
+      from["considered_dead"].AsBool().value_or(false));
   return member;
 }
 
@@ -83,7 +86,8 @@ StatusOr<RasReport> ParseRasReport(std::string_view bytes) {
     const View from = comms[c];
     const std::string where = "communicator " + std::to_string(c);
     RasCommunicator comm;
-    comm.key = std::string(from["hash"].AsText()) + "/" + std::string(from["secondary_hash"].AsText());
+    comm.key =
+        std::string(from["hash"].AsText()) + "/" + std::string(from["secondary_hash"].AsText());
     const auto size = from["size"].AsInt();
     if (from["hash"].AsText().empty() || !size || *size <= 0 || *size > kMaxRank) {
       return Status::DataLoss(where + " has no hash and size");
@@ -95,16 +99,19 @@ StatusOr<RasReport> ParseRasReport(std::string_view bytes) {
         if (++members > kMaxMembers) return Status::DataLoss("it has more than a million members");
         StatusOr<RasMember> member = there ? Member(from[list][i]) : Missing(from[list][i]);
         if (!member.ok()) {
-          return Status::DataLoss(where + ", " + list + " " + std::to_string(i) + " " + member.status().message());
+          return Status::DataLoss(where + ", " + list + " " + std::to_string(i) + " " +
+                                  member.status().message());
         }
-        if (member->rank >= comm.size) return Status::DataLoss(where + " has a rank beyond its size");
+        if (member->rank >= comm.size)
+          return Status::DataLoss(where + " has a rank beyond its size");
         comm.members.push_back(std::move(*member));
       }
     }
     std::stable_sort(comm.members.begin(), comm.members.end(),
                      [](const RasMember& a, const RasMember& b) { return a.rank < b.rank; });
     for (size_t i = 1; i < comm.members.size(); ++i) {
-      if (comm.members[i].rank == comm.members[i - 1].rank) return Status::DataLoss(where + " has a rank twice");
+      if (comm.members[i].rank == comm.members[i - 1].rank)
+        return Status::DataLoss(where + " has a rank twice");
     }
     report.communicators.push_back(std::move(comm));
   }

@@ -1,9 +1,10 @@
-// What NCCL's RAS subsystem says of a job (`ncclras -f json`, NCCL 2.28.7 and later): of each communicator, how
-// often each member has launched each of five functions, and who does not answer.
+// What NCCL's RAS subsystem says of a job (`ncclras -f json`, NCCL 2.28.7 and later): of each
+// communicator, how often each member has launched each of five functions, and who does not answer.
 //
-// Facts of the format: NCCL's src/ras/client_support.cc. The counts are of host launches, not of ends; they
-// leave out operations captured into CUDA graphs, sends and receives, and whatever NCCL lowers to other work
-// (all-to-all, gather, scatter). There is no order, no size, no time of a call: one report is one moment.
+// Facts of the format: NCCL's src/ras/client_support.cc. The counts are of host launches, not of
+// ends; they leave out operations captured into CUDA graphs, sends and receives, and whatever NCCL
+// lowers to other work (all-to-all, gather, scatter). There is no order, no size, no time of a
+// call: one report is one moment.
 #ifndef GORDIAN_ANALYZER_IMPORTERS_RAS_H_
 #define GORDIAN_ANALYZER_IMPORTERS_RAS_H_
 
@@ -19,12 +20,12 @@
 namespace gordian::importers {
 
 struct RasMember {
-  int rank = -1;        // in the communicator
-  std::string process;  // "host:pid:device"; "" where RAS does not know it
+  int rank = -1;         // in the communicator
+  std::string process;   // "host:pid:device"; "" where RAS does not know it
   bool answered = true;  // false: a missing rank, without the counts below
   bool dead = false;     // RAS has lost its process
   bool aborted = false;
-  bool left = false;     // finalize or destroy has begun
+  bool left = false;  // finalize or destroy has begun
   int async_error = 0;
   std::map<std::string, uint64_t> counts;  // by function
 
@@ -49,10 +50,11 @@ StatusOr<RasReport> ParseRasReport(std::string_view bytes);
 
 // Reports of one job, at least one, in any order.
 //
-// One report blames nobody but for processes that are dead or have aborted: who is behind may be on its way.
-// Counts that are the same in two reports, at everybody, stand; then, by the wait model's rules: who is behind on
-// a communicator is waited for by those that are ahead; who is behind somewhere and ahead nowhere is where the
-// waiting ends, and ranks that are both go in a circle. Every finding is a suspicion.
+// One report blames nobody but for processes that are dead or have aborted: who is behind may be on
+// its way. Counts that are the same in two reports, at everybody, stand; then, by the wait model's
+// rules: who is behind on a communicator is waited for by those that are ahead; who is behind
+// somewhere and ahead nowhere is where the waiting ends, and ranks that are both go in a circle.
+// Every finding is a suspicion.
 graph::Verdict DecideRasReports(std::vector<RasReport> reports);
 
 }  // namespace gordian::importers

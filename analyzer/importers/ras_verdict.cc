@@ -17,7 +17,8 @@ using graph::Finding;
 
 constexpr size_t kMostOperations = 16;
 
-using Identity = std::string;  // of a process and its device; of a member alone where that is not known
+using Identity =
+    std::string;  // of a process and its device; of a member alone where that is not known
 
 Identity Of(const RasCommunicator& comm, const RasMember& member) {
   return member.process.empty() ? comm.key + "#" + std::to_string(member.rank) : member.process;
@@ -42,10 +43,10 @@ class Reports {
 
   std::vector<RasReport> reports_;  // by time
   const RasReport* last_ = nullptr;
-  bool twice_ = false;              // two reports of different times
-  std::set<Identity> moves_;        // whose counts differ between reports
-  std::map<Identity, int> ranks_;   // of the job: in its largest communicator
-  std::set<Identity> silent_;       // neither answers nor is known to be dead
+  bool twice_ = false;             // two reports of different times
+  std::set<Identity> moves_;       // whose counts differ between reports
+  std::map<Identity, int> ranks_;  // of the job: in its largest communicator
+  std::set<Identity> silent_;      // neither answers nor is known to be dead
 };
 
 Reports::Reports(std::vector<RasReport> reports) : reports_(std::move(reports)) {
@@ -61,7 +62,8 @@ Reports::Reports(std::vector<RasReport> reports) : reports_(std::move(reports)) 
 void Reports::NameRanks() {
   std::vector<const RasCommunicator*> by_size;
   for (const RasCommunicator& comm : last_->communicators) by_size.push_back(&comm);
-  std::stable_sort(by_size.begin(), by_size.end(), [](const auto* a, const auto* b) { return a->size > b->size; });
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [](const auto* a, const auto* b) { return a->size > b->size; });
   for (const RasCommunicator* comm : by_size) {
     for (const RasMember& member : comm->members) {
       ranks_.emplace(Of(*comm, member), member.rank);
@@ -97,7 +99,8 @@ Finding Reports::Make(const char* id) const {
   uint64_t calls = 0;
   size_t unnamed = 0;
   for (const RasCommunicator& comm : last_->communicators) {
-    unnamed += static_cast<size_t>(comm.size) - std::min(static_cast<size_t>(comm.size), comm.members.size());
+    unnamed += static_cast<size_t>(comm.size) -
+               std::min(static_cast<size_t>(comm.size), comm.members.size());
     for (const RasMember& member : comm.members) {
       if (member.answered) seen.insert(Of(comm, member));
       calls += member.Total();
@@ -110,8 +113,9 @@ Finding Reports::Make(const char* id) const {
   auto& unseen = finding.evidence.not_visible;
   if (!silent_.empty()) unseen.push_back(graph::RankList(RanksOf(silent_)) + " did not answer RAS");
   if (unnamed > 0) unseen.push_back(std::to_string(unnamed) + " members that RAS does not name");
-  unseen.push_back("order, streams, host waits, sends and receives, operations in CUDA graphs and the device's "
-                   "progress: RAS counts launches of five functions");
+  unseen.push_back(
+      "order, streams, host waits, sends and receives, operations in CUDA graphs and the device's "
+      "progress: RAS counts launches of five functions");
   if (!twice_) unseen.push_back("whether anything moves: one report is one moment, two tell");
   return finding;
 }
@@ -123,7 +127,8 @@ std::vector<int> Reports::RanksOf(const std::set<Identity>& who) const {
 }
 
 std::string Reports::Name(const RasCommunicator& comm) const {
-  return "communicator " + comm.key.substr(0, comm.key.find('/')) + " of " + std::to_string(comm.size) + " ranks";
+  return "communicator " + comm.key.substr(0, comm.key.find('/')) + " of " +
+         std::to_string(comm.size) + " ranks";
 }
 
 graph::StuckOperation Reports::Describe(const RasCommunicator& comm) const {
@@ -137,7 +142,8 @@ graph::StuckOperation Reports::Describe(const RasCommunicator& comm) const {
     graph::OperationMember shown;
     shown.rank = ranks_.at(Of(comm, member));
     shown.state = member.Total() == most ? graph::PartState::kCalled : graph::PartState::kNotCalled;
-    shown.instead = !member.answered ? "did not answer RAS" : "has launched " + std::to_string(member.Total());
+    shown.instead =
+        !member.answered ? "did not answer RAS" : "has launched " + std::to_string(member.Total());
     out.members.push_back(std::move(shown));
   }
   return out;
@@ -156,8 +162,8 @@ void Reports::FindGone(std::vector<Finding>* findings) const {
     if (!here_dead.empty()) others_of_dead.insert(rest.begin(), rest.end());
     if (!here_aborted.empty()) others_of_aborted.insert(rest.begin(), rest.end());
   }
-  const auto add = [&](const char* check, const std::set<Identity>& who, const std::set<Identity>& others,
-                       const std::string& what) {
+  const auto add = [&](const char* check, const std::set<Identity>& who,
+                       const std::set<Identity>& others, const std::string& what) {
     if (who.empty()) return;
     Finding finding = Make(check);
     finding.culprit_ranks = RanksOf(who);
@@ -165,13 +171,16 @@ void Reports::FindGone(std::vector<Finding>* findings) const {
     std::erase_if(finding.victim_ranks, [&](int rank) {
       return std::binary_search(finding.culprit_ranks.begin(), finding.culprit_ranks.end(), rank);
     });
-    finding.summary = graph::RankList(finding.culprit_ranks, true) + what + "; " +
-                      (finding.victim_ranks.empty() ? "others are" : graph::RankList(finding.victim_ranks) +
-                                                                         (finding.victim_ranks.size() == 1 ? " is" : " are")) +
-                      " in communicators with " + (who.size() == 1 ? "it" : "them") + ".";
+    finding.summary =
+        graph::RankList(finding.culprit_ranks, true) + what + "; " +
+        (finding.victim_ranks.empty() ? "others are"
+                                      : graph::RankList(finding.victim_ranks) +
+                                            (finding.victim_ranks.size() == 1 ? " is" : " are")) +
+        " in communicators with " + (who.size() == 1 ? "it" : "them") + ".";
     findings->push_back(std::move(finding));
   };
-  add("rank-exited", dead, others_of_dead, dead.size() == 1 ? " is dead, says RAS" : " are dead, says RAS");
+  add("rank-exited", dead, others_of_dead,
+      dead.size() == 1 ? " is dead, says RAS" : " are dead, says RAS");
   add("rank-aborted", aborted, others_of_aborted,
       aborted.size() == 1 ? " has aborted" : " have aborted");
 }
@@ -204,7 +213,8 @@ void Reports::FindMismatches(std::vector<Finding>* findings) const {
         text += (text.empty() ? "" : "; ") + graph::RankList(RanksOf(who)) + " launched " + had;
       }
       finding.culprit_ranks = RanksOf(culprits);
-      finding.summary = "Of " + std::to_string(total) + " operations on " + Name(comm) + " not all were the same: " + text + ".";
+      finding.summary = "Of " + std::to_string(total) + " operations on " + Name(comm) +
+                        " not all were the same: " + text + ".";
       finding.operations.push_back(Describe(comm));
       findings->push_back(std::move(finding));
       break;
@@ -216,7 +226,7 @@ void Reports::FindWaiting(std::vector<Finding>* findings) const {
   if (!twice_) return;
   std::map<Identity, std::set<Identity>> waits;  // who is ahead for who is behind
   std::map<Identity, std::set<Identity>> back;
-  std::set<Identity> hidden;                     // may wait for who did not answer
+  std::set<Identity> hidden;  // may wait for who did not answer
   std::vector<const RasCommunicator*> uneven;
   for (const RasCommunicator& comm : last_->communicators) {
     // Per total, not per pair of members: of those ahead each waits for all that are behind it.
@@ -267,20 +277,24 @@ void Reports::FindWaiting(std::vector<Finding>* findings) const {
   for (const auto& [from, to] : waits) {
     const bool waited_for = back.count(from) > 0;
     if (explained.count(from) == 0 && waited_for) circle.insert(from);
-    if (culprits.count(from) == 0 && (explained.count(from) > 0 || !waited_for)) victims.insert(from);
+    if (culprits.count(from) == 0 && (explained.count(from) > 0 || !waited_for))
+      victims.insert(from);
   }
   const auto describe = [&](const std::set<Identity>& who, Finding* finding) {
     for (const RasCommunicator* comm : uneven) {
-      const bool theirs = std::any_of(comm->members.begin(), comm->members.end(),
-                                      [&](const RasMember& m) { return who.count(Of(*comm, m)) > 0; });
-      if (theirs && finding->operations.size() < kMostOperations) finding->operations.push_back(Describe(*comm));
+      const bool theirs =
+          std::any_of(comm->members.begin(), comm->members.end(),
+                      [&](const RasMember& m) { return who.count(Of(*comm, m)) > 0; });
+      if (theirs && finding->operations.size() < kMostOperations)
+        finding->operations.push_back(Describe(*comm));
     }
   };
   if (!circle.empty()) {
     Finding finding = Make("communicator-order-cycle");
     finding.culprit_ranks = RanksOf(circle);
     finding.summary = graph::RankList(finding.culprit_ranks, true) +
-                      " wait for one another: each is ahead of another on one communicator and behind on the next, "
+                      " wait for one another: each is ahead of another on one communicator and "
+                      "behind on the next, "
                       "and no count has moved between the reports.";
     finding.evidence.assumes.push_back("a rank that is ahead on a communicator waits there");
     describe(circle, &finding);
@@ -293,7 +307,8 @@ void Reports::FindWaiting(std::vector<Finding>* findings) const {
     const bool one = culprits.size() == 1;
     finding.summary = graph::RankList(finding.culprit_ranks, true) + (one ? " is" : " are") +
                       " behind the others on " + std::to_string(uneven.size()) +
-                      (uneven.size() == 1 ? " communicator" : " communicators") + " and ahead on none, and no count has "
+                      (uneven.size() == 1 ? " communicator" : " communicators") +
+                      " and ahead on none, and no count has "
                       "moved between the reports.";
     describe(culprits, &finding);
     findings->push_back(std::move(finding));
@@ -314,13 +329,18 @@ Finding Reports::Nothing() const {
     }
   }
   if (uneven == nullptr) {
-    finding.summary = "All members of every communicator have launched equally many operations: the counts do not tell "
-                      "whether anything is stuck.";
+    finding.summary =
+        "All members of every communicator have launched equally many operations: the counts do "
+        "not tell "
+        "whether anything is stuck.";
   } else if (!twice_) {
-    finding.summary = "The members of " + Name(*uneven) + " have not launched equally many operations at this moment: "
+    finding.summary = "The members of " + Name(*uneven) +
+                      " have not launched equally many operations at this moment: "
                       "who is behind may be on its way.";
   } else {
-    finding.summary = "Counts moved between the reports, or not all members answered: what is uneven may even out.";
+    finding.summary =
+        "Counts moved between the reports, or not all members answered: what is uneven may even "
+        "out.";
   }
   return finding;
 }
@@ -336,6 +356,8 @@ graph::Verdict Reports::Decide() {
 
 }  // namespace
 
-graph::Verdict DecideRasReports(std::vector<RasReport> reports) { return Reports(std::move(reports)).Decide(); }
+graph::Verdict DecideRasReports(std::vector<RasReport> reports) {
+  return Reports(std::move(reports)).Decide();
+}
 
 }  // namespace gordian::importers

@@ -24,9 +24,12 @@ std::string Beginning(const std::string& path) {
 Source SourceOf(std::string_view beginning) {
   const size_t first = beginning.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || beginning[first] != '{') return Source::kUnknown;
-  const auto has = [&](std::string_view key) { return beginning.find(key) != std::string_view::npos; };
+  const auto has = [&](std::string_view key) {
+    return beginning.find(key) != std::string_view::npos;
+  };
   if (has("\"inspector_output_format_version\"")) return Source::kInspector;
-  if (has("\"nccl_version\"") && has("\"communicators\"") && has("\"communicators_count\"")) return Source::kRas;
+  if (has("\"nccl_version\"") && has("\"communicators\"") && has("\"communicators_count\""))
+    return Source::kRas;
   return Source::kUnknown;
 }
 
@@ -43,8 +46,10 @@ StatusOr<SourceFiles> FindSources(const std::string& path) {
     const Source source = SourceOf(Beginning(entry.path()));
     if (source == Source::kUnknown) continue;
     if (files.source != Source::kUnknown && files.source != source) {
-      return Status::InvalidArgument(path + " holds files of NCCL RAS and of NCCL Inspector: put each kind into a "
-                                     "folder of its own");
+      return Status::InvalidArgument(
+          path +
+          " holds files of NCCL RAS and of NCCL Inspector: put each kind into a "
+          "folder of its own");
     }
     files.source = source;
     files.paths.push_back(entry.path());

@@ -112,7 +112,8 @@ class Analysis::Impl {
   }
 
   void OnBatch(const Together& together) {
-    const uint64_t number = together.before.size() + together.events.size() + together.behind.size();
+    const uint64_t number =
+        together.before.size() + together.events.size() + together.behind.size();
     // What takes long of this needs no lock.
     std::string wire;
     if (WantsTrace()) wire = WireOf(together);
@@ -360,7 +361,8 @@ class Analysis::Impl {
 
   // Most calls come from where calls came from before, and need no look into the book.
   void NoteSite(uint32_t process, uint64_t address) {
-    std::pair<uint32_t, uint64_t>& lately = lately_noted_[(address * 0x9e3779b97f4a7c15ull + process * 0x85ebca6bull) >> 54];
+    std::pair<uint32_t, uint64_t>& lately =
+        lately_noted_[(address * 0x9e3779b97f4a7c15ull + process * 0x85ebca6bull) >> 54];
     if (lately == std::pair(process, address)) return;
     lately = {process, address};
     call_sites_.Note(process, address);
@@ -480,11 +482,11 @@ class Analysis::Impl {
                  graph::Name(verdict.main.verdict), graph::Name(verdict.main.confidence),
                  verdict.main.summary, seconds);
     return News{.verdict = std::move(verdict),
-                  .json = std::move(json),
-                  .revision = stats_.revision,
-                  .job_ended = stats_.job_ended,
-                  .seconds = seconds,
-                  .stacks_wanted = std::move(stacks_wanted)};
+                .json = std::move(json),
+                .revision = stats_.revision,
+                .job_ended = stats_.job_ended,
+                .seconds = seconds,
+                .stacks_wanted = std::move(stacks_wanted)};
   }
 
   void WriteFile(const char* name, const std::string& contents) {
@@ -521,7 +523,7 @@ class Analysis::Impl {
   bool finished_ = false;
   bool seen_process_ = false;
   std::vector<std::string> notes_;
-  std::string host_;  // as the trace has it
+  std::string host_;                       // as the trace has it
   std::optional<graph::Verdict> essence_;  // of the verdict that was told last
   std::string json_;
   Stats stats_;

@@ -52,15 +52,16 @@ struct AnalysisOptions {
   // under the same rules. Answered by events. Empty: stacks are never wanted.
   std::function<void(const v1::StacksRequest&)> on_stacks_wanted;
   // Called whenever all that was fed is in the trace (or will never be, because the trace cannot be
-  // written): with each flush, from any feeding thread and from Tick, under the lock of this object.
-  // Must be quick and call nothing here.
+  // written): with each flush, from any feeding thread and from Tick, under the lock of this
+  // object. Must be quick and call nothing here.
   std::function<void()> on_durable;
 };
 
 // What is fed at once: in the trace all of it or nothing, wherever it is cut.
 struct Together {
   std::vector<v1::Event> before;
-  // Of `chunk`, which may be null when there are none. Records are told of the processes that they now name.
+  // Of `chunk`, which may be null when there are none. Records are told of the processes that they
+  // now name.
   const plain::Chunk* chunk = nullptr;
   std::vector<plain::Chunk::Event> events;
   std::vector<v1::Event> behind;
@@ -86,9 +87,9 @@ class Analysis {
 
   // Instead of Begin: reads the trace that the session holds, as far as it can be read, as if its
   // events came now (`seen` gets each, in order), and goes on writing behind it. No verdict is told
-  // or written meanwhile. Before the first event. Errors: as of TraceReader; then the session is as it
-  // was, and this object of no use.
-  // A damaged trace is kept as trace.gtrace.damaged, and goes on behind its last whole chunk.
+  // or written meanwhile. Before the first event. Errors: as of TraceReader; then the session is as
+  // it was, and this object of no use. A damaged trace is kept as trace.gtrace.damaged, and goes on
+  // behind its last whole chunk.
   Status Resume(const std::function<void(const v1::Event&)>& seen);
 
   // Flushes the trace now.
@@ -158,8 +159,8 @@ struct AnalysisResult {
       site_texts;  // of the sites in `verdict`: Site::address is a place here + 1
   v1::TraceHeader header;
   std::string status_json;  // as Analysis::StatusJson, at the end of the trace
-  std::string trace;   // which file was read
-  std::string ending;  // TraceReader::Describe
+  std::string trace;        // which file was read
+  std::string ending;       // TraceReader::Describe
   bool complete = true;
   uint64_t events = 0;
   uint64_t dropped_events = 0;

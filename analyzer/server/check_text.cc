@@ -17,7 +17,9 @@ using nlohmann::ordered_json;
 
 constexpr int kMinWidth = 60;
 
-const char* Yields(const graph::Check& check) { return check.sign ? "sign" : graph::Name(check.verdict); }
+const char* Yields(const graph::Check& check) {
+  return check.sign ? "sign" : graph::Name(check.verdict);
+}
 
 // Ids of a row, "a, b".
 std::vector<std::string> Ids(std::string_view list) {
@@ -58,7 +60,8 @@ std::string CheckText(const graph::Check& check, int columns) {
   const auto width = static_cast<size_t>(std::max(columns, kMinWidth));
   std::string text = fmt::format("{}: {} ({})\n", check.id, check.title, Yields(check));
   const auto add = [&](const char* label, const std::string& what) {
-    if (!what.empty()) text += Wrap(fmt::format("  {:<12}", label), std::string(14, ' '), what, width);
+    if (!what.empty())
+      text += Wrap(fmt::format("  {:<12}", label), std::string(14, ' '), what, width);
   };
   add("says", check.meaning);
   add("threshold", fmt::format("{}: {}", check.threshold.unit, check.threshold.value));
@@ -66,7 +69,8 @@ std::string CheckText(const graph::Check& check, int columns) {
   add("fooled by", check.fooled);
   add("what to do", check.advice);
   for (const graph::HangClass* row : ClassesOf(check)) {
-    add("covers", fmt::format("{}. {} ({}, {})", row->number, row->title, graph::Name(row->visibility), row->test));
+    add("covers", fmt::format("{}. {} ({}, {})", row->number, row->title,
+                              graph::Name(row->visibility), row->test));
   }
   return text;
 }
@@ -94,7 +98,8 @@ std::string CatalogueJson() {
   for (size_t i = 0; i < count; ++i) {
     const graph::HangClass& row = classes[i];
     const bool visible = row.visibility != graph::Visibility::kNotVisible;
-    ordered_json json = {{"number", row.number}, {"title", row.title}, {"visibility", graph::Name(row.visibility)}};
+    ordered_json json = {
+        {"number", row.number}, {"title", row.title}, {"visibility", graph::Name(row.visibility)}};
     json["checks"] = visible ? ordered_json(Ids(row.checks)) : ordered_json::array();
     json["instead"] = visible ? "" : row.checks;
     json["test"] = row.test;

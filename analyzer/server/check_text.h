@@ -8,9 +8,9 @@
 
 namespace gordian::server {
 
-std::string CheckList();                                   // a line each
+std::string CheckList();                                      // a line each
 std::string CheckText(const graph::Check& check, int width);  // all of one
-std::string CatalogueJson();                               // schema gordian.checks.v1
+std::string CatalogueJson();                                  // schema gordian.checks.v1
 
 }  // namespace gordian::server
 

@@ -112,8 +112,7 @@ class FleetServer::Impl final {
     const std::lock_guard lock(mutex_);
     std::vector<JobStatus> all;
     for (const auto& entry : entries_) {
-      JobStatus& status =
-          all.emplace_back(JobStatus{.name = entry->name, .folder = entry->folder});
+      JobStatus& status = all.emplace_back(JobStatus{.name = entry->name, .folder = entry->folder});
       if (entry->live == nullptr) continue;
       const Analysis::Stats stats = entry->live->analysis().stats();
       status.live = true;
@@ -216,7 +215,8 @@ class FleetServer::Impl final {
         if (live.ok()) {
           entry->live = std::move(live).value();
         } else {
-          Warn("job " + Shown(entry->name) + ": " + live.status().message() + "; it is left as it is");
+          Warn("job " + Shown(entry->name) + ": " + live.status().message() +
+               "; it is left as it is");
           entry->closed = true;
           entry->incarnations.clear();
         }
@@ -241,14 +241,13 @@ class FleetServer::Impl final {
           Shown(message.hello().gordian_version()));
     }
     const v1::Hello& hello = message.hello();
-    if (why.empty() && (hello.job().empty() || hello.job().size() > kMaxNameBytes ||
-                        hello.incarnation() == 0)) {
+    if (why.empty() &&
+        (hello.job().empty() || hello.job().size() > kMaxNameBytes || hello.incarnation() == 0)) {
       why = "a collector must name its job (gordian run --job NAME) and itself";
     }
     // The name is shown on terminals.
-    if (why.empty() && std::any_of(hello.job().begin(), hello.job().end(), [](unsigned char c) {
-          return c < 0x20 || c == 0x7f;
-        })) {
+    if (why.empty() && std::any_of(hello.job().begin(), hello.job().end(),
+                                   [](unsigned char c) { return c < 0x20 || c == 0x7f; })) {
       why = "a job's name has no control characters: " + Shown(hello.job());
     }
     if (!why.empty()) return Refuse(stream, why);
@@ -362,9 +361,8 @@ class FleetServer::Impl final {
         if (wanted && one->live != nullptr) entry = one.get();
       }
       if (entry == nullptr) {
-        return {grpc::StatusCode::NOT_FOUND, request.job().empty()
-                                                 ? "no job runs here"
-                                                 : "no job of this name runs here"};
+        return {grpc::StatusCode::NOT_FOUND,
+                request.job().empty() ? "no job runs here" : "no job of this name runs here"};
       }
       ++entry->streams;  // it is not put away meanwhile; call sites may take their time
     }

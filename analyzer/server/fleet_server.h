@@ -34,13 +34,13 @@ struct FleetOptions {
   std::string sessions_dir;  // made if it is not there
   graph::ModelOptions model;
   RoundPace pace;
-  StreamLimits streams;  // of all jobs together
+  StreamLimits streams;         // of all jobs together
   std::string gordian_version;  // empty: this one; collectors of another are refused
   std::chrono::milliseconds forget_after{600'000};  // all nodes away for so long: closed
   // What is wrong with the folder, or with a job in it that cannot be gone on with; from Start.
   std::function<void(const std::string&)> on_warning;
-  // Each change of each job's verdict, from threads of the server; jobs may come at the same time. Must
-  // not block: jobs wait for it.
+  // Each change of each job's verdict, from threads of the server; jobs may come at the same time.
+  // Must not block: jobs wait for it.
   std::function<void(const FleetVerdict&)> on_verdict;
 };
 

@@ -461,8 +461,7 @@ bool GraphEvents::TakeRecord(const CallRecord& record) {
 }
 
 template <typename ProcessState>
-bool GraphEvents::TranslateProcessState(const ProcessState& state,
-                                        graph::ProcessState* out) const {
+bool GraphEvents::TranslateProcessState(const ProcessState& state, graph::ProcessState* out) const {
   if (state.threads_size() > kMaxThreadStates || state.streams_size() > kMaxStreamStates ||
       state.comms_size() > kMaxCommStates) {
     return false;
@@ -504,8 +503,7 @@ bool GraphEvents::TranslateProcessState(const ProcessState& state,
     }
   }
   if (state.has_block()) {
-    out->block =
-        TranslateBlock(state.block(), [this](uint32_t call) { return Meaning(call); });
+    out->block = TranslateBlock(state.block(), [this](uint32_t call) { return Meaning(call); });
   }
   out->streams.reserve(static_cast<size_t>(state.streams_size()));
   for (const auto& from : state.streams()) {

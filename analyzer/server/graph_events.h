@@ -43,7 +43,9 @@ class GraphEvents {
     tell_record_ = std::move(record);
   }
   // The same for rounds, before the model takes them.
-  void TellRounds(std::function<void(const graph::Round&)> round) { tell_round_ = std::move(round); }
+  void TellRounds(std::function<void(const graph::Round&)> round) {
+    tell_round_ = std::move(round);
+  }
 
   // Symbol of a call number; empty when no CallName told.
   const std::string& Symbol(uint32_t call) const;

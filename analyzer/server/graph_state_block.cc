@@ -118,8 +118,7 @@ bool TranslateStream(const v1::PendingStream& from, const CallMeaning& meaning,
   to->gap_last = from.gap_last();
   for (const v1::PendingOperation& operation : from.pending()) {
     if (!IsSane(operation.ordinal()) || operation.ordinal() == 0 || !IsSane(operation.launch()) ||
-        !IsSane(operation.sequence()) ||
-        operation.after_size() > kMaxList) {
+        !IsSane(operation.sequence()) || operation.after_size() > kMaxList) {
       return false;
     }
     graph::PendingOperation& out = to->pending.emplace_back();

@@ -1,4 +1,5 @@
-// From the messages of a state block to the facts that the wait model takes. Trusts nothing in them.
+// From the messages of a state block to the facts that the wait model takes. Trusts nothing in
+// them.
 #ifndef GORDIAN_ANALYZER_SERVER_GRAPH_STATE_BLOCK_H_
 #define GORDIAN_ANALYZER_SERVER_GRAPH_STATE_BLOCK_H_
 

@@ -28,8 +28,8 @@ struct ServerOptions {
   RoundPace pace;
   StreamLimits streams;
   std::string listen;  // HOST:PORT, port 0: any; empty: in-process only
-  // Also listen on a unix socket here, for this user alone, until Stop; empty: none. One that cannot
-  // be made is named in the log and done without.
+  // Also listen on a unix socket here, for this user alone, until Stop; empty: none. One that
+  // cannot be made is named in the log and done without.
   std::string socket_path;
 };
 

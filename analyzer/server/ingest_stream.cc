@@ -83,12 +83,14 @@ bool FewEnough(grpc::ByteBuffer* bytes, std::string* why) {
 
 bool FewEnough(std::string_view batch, std::string* why) {
   if (batch.size() <= kCountAboveBytes) return true;
-  CodedInputStream in(reinterpret_cast<const uint8_t*>(batch.data()), static_cast<int>(batch.size()));
+  CodedInputStream in(reinterpret_cast<const uint8_t*>(batch.data()),
+                      static_cast<int>(batch.size()));
   return FewEnough(&in, v1::EventBatch::descriptor(), batch.size(), why);
 }
 
 bool Deserialize(grpc::ByteBuffer* bytes, v1::ToAnalyzer* message, std::string* why) {
-  const grpc::Status status = grpc::SerializationTraits<v1::ToAnalyzer>::Deserialize(bytes, message);
+  const grpc::Status status =
+      grpc::SerializationTraits<v1::ToAnalyzer>::Deserialize(bytes, message);
   if (!status.ok()) *why = "a message makes no sense: " + status.error_message();
   return status.ok();
 }
@@ -102,7 +104,9 @@ bool ParseMessage(grpc::ByteBuffer* bytes, v1::ToAnalyzer* message, std::string*
   }
   if (!Deserialize(bytes, message, why)) return false;
   if (!message->has_batch()) return true;
-  const auto few_enough = [](std::string_view contents, std::string* what) { return FewEnough(contents, what); };
+  const auto few_enough = [](std::string_view contents, std::string* what) {
+    return FewEnough(contents, what);
+  };
   return Unpack(kMaxMessageBytes, few_enough, message->mutable_batch(), why);
 }
 
@@ -114,7 +118,9 @@ bool ParseMessage(grpc::ByteBuffer* bytes, IngestMessage* message, std::string* 
   }
   plain::BatchEnvelope envelope;
   if (bytes->DumpToSingleSlice(&message->bytes).ok() &&
-      plain::ReadEnvelope({reinterpret_cast<const char*>(message->bytes.begin()), message->bytes.size()}, &envelope)) {
+      plain::ReadEnvelope(
+          {reinterpret_cast<const char*>(message->bytes.begin()), message->bytes.size()},
+          &envelope)) {
     if (envelope.packed.empty()) {
       message->has_batch = message->batch.ReadBatch(envelope.batch);
     } else if (!Decompress(envelope.packed, kMaxMessageBytes, &message->unpacked, why)) {
@@ -122,7 +128,8 @@ bool ParseMessage(grpc::ByteBuffer* bytes, IngestMessage* message, std::string* 
     } else {
       const std::string_view contents = {message->unpacked.data(), message->unpacked.size()};
       if (!FewEnough(contents, why)) return false;
-      message->has_batch = message->batch.ReadBatch(contents) && message->batch.number() == envelope.number;
+      message->has_batch =
+          message->batch.ReadBatch(contents) && message->batch.number() == envelope.number;
     }
     if (message->has_batch) {
       bytes->Clear();
@@ -133,8 +140,10 @@ bool ParseMessage(grpc::ByteBuffer* bytes, IngestMessage* message, std::string* 
   if (!ParseMessage(bytes, &message->other, why)) return false;
   if (!message->other.has_batch()) return true;
   message->unpacked.resize(message->other.batch().ByteSizeLong());
-  message->other.batch().SerializeToArray(message->unpacked.data(), static_cast<int>(message->unpacked.size()));
-  message->has_batch = message->batch.ReadBatch({message->unpacked.data(), message->unpacked.size()});
+  message->other.batch().SerializeToArray(message->unpacked.data(),
+                                          static_cast<int>(message->unpacked.size()));
+  message->has_batch =
+      message->batch.ReadBatch({message->unpacked.data(), message->unpacked.size()});
   message->other.Clear();  // its objects are not kept
   if (!message->has_batch) *why = "a batch makes no sense";
   return message->has_batch;

@@ -24,8 +24,8 @@ inline constexpr size_t kMaxMessageParts = 1 << 20;
 // Messages come in as bytes, so that they can be looked at before they become objects.
 using IngestStream = grpc::ServerReaderWriter<v1::ToCollector, grpc::ByteBuffer>;
 
-// The next message. False: there is none any more, and *why is empty; or it is one that is not taken,
-// and *why says what is wrong with it.
+// The next message. False: there is none any more, and *why is empty; or it is one that is not
+// taken, and *why says what is wrong with it.
 bool ReadMessage(IngestStream* stream, v1::ToAnalyzer* message, std::string* why);
 // The second half of it; clears `bytes`.
 bool ParseMessage(grpc::ByteBuffer* bytes, v1::ToAnalyzer* message, std::string* why);

@@ -88,7 +88,8 @@ bool ReadHello(IngestStream* stream, StreamGuard::Place* place, const std::strin
     *why = "the first message must be Hello";
   } else if (hello.protocol() != kIngestProtocol) {
     *why = fmt::format(
-        "this analyzer (gordian {}) speaks protocol {}, the collector on {} (gordian {}) speaks {}: "
+        "this analyzer (gordian {}) speaks protocol {}, the collector on {} (gordian {}) speaks "
+        "{}: "
         "use the same gordian on both sides",
         gordian_version, kIngestProtocol, Shown(hello.host()), Shown(hello.gordian_version()),
         hello.protocol());
@@ -137,8 +138,8 @@ JobIngest::Node* JobIngest::Admit(const v1::Hello& hello, grpc::ServerContext* c
     if (found != nodes_.end() && found->second->status.connected) {
       const bool comes_back = hello.incarnation() != 0;
       if (comes_back && found->second->context != nullptr) found->second->context->TryCancel();
-      if (!comes_back || !left_.wait_for(lock, kSupersede,
-                                         [&] { return !found->second->status.connected; })) {
+      if (!comes_back ||
+          !left_.wait_for(lock, kSupersede, [&] { return !found->second->status.connected; })) {
         *why = fmt::format("a collector of session \"{}\" on {} is connected already",
                            Shown(hello.session()), Shown(hello.host()));
         return nullptr;
@@ -234,9 +235,11 @@ grpc::Status JobIngest::Serve(IngestStream* stream, Node* node, StreamGuard::Pla
     if (message->has_batch) {
       // An answer to a round is no news: it must not keep the rounds quick.
       const auto& events = message->batch.events();
-      const bool news = std::any_of(events.begin(), events.end(), [&](const plain::Chunk::Event& event) {
-        return event.kind != plain::Chunk::Kind::kOther || !message->batch.other(event).has_round();
-      });
+      const bool news =
+          std::any_of(events.begin(), events.end(), [&](const plain::Chunk::Event& event) {
+            return event.kind != plain::Chunk::Kind::kOther ||
+                   !message->batch.other(event).has_round();
+          });
       v1::Round answer;
       bool answers = false;
       const bool fresh = TakeBatch(&message->batch, node, &answer, &answers);
@@ -295,7 +298,8 @@ std::unique_ptr<IngestMessage> JobIngest::Scratch() {
 
 void JobIngest::GiveBack(std::unique_ptr<IngestMessage> message) {
   constexpr size_t kKept = 8, kKeptBytes = 4 << 20;
-  if (message->unpacked.capacity() > kKeptBytes || message->batch.events().size() > kKeptBytes / 64) return;
+  if (message->unpacked.capacity() > kKeptBytes || message->batch.events().size() > kKeptBytes / 64)
+    return;
   message->bytes = {};
   const std::lock_guard lock(scratch_mutex_);
   if (scratch_.size() < kKept) scratch_.push_back(std::move(message));
@@ -313,8 +317,8 @@ bool JobIngest::TakeBatch(plain::Chunk* batch, Node* node, v1::Round* answer, bo
   together.events.reserve(batch->events().size());
   if (!options_.fleet) {
     if (missing > 0) {
-      analysis_->AddNotVisible(fmt::format("{} batches of events from {} are missing", missing,
-                                           node->status.host));
+      analysis_->AddNotVisible(
+          fmt::format("{} batches of events from {} are missing", missing, node->status.host));
     }
     {
       const std::lock_guard lock(mutex_);
@@ -485,8 +489,7 @@ void JobIngest::Recall(const v1::Event& event) {
       node->away_noted = true;  // until it says Hello again
       version_ = joined.gordian_version();
       expected_ = std::max(expected_, std::min<uint32_t>(joined.nodes_expected(), kMaxNodes));
-      nodes_.emplace(KeyOf(joined.incarnation(), joined.host(), joined.session()),
-                     std::move(node));
+      nodes_.emplace(KeyOf(joined.incarnation(), joined.host(), joined.session()), std::move(node));
       next_index_ = std::max(next_index_, std::min(joined.node(), kMaxNodes - 1) + 1);
       break;
     }

@@ -3,7 +3,8 @@
 //
 // Exactly once: the events of a batch and the mark of its number (node, number) stand in one chunk
 // of the trace, so whatever can be read of a trace that was cut holds a batch whole or not at all.
-// A batch is acknowledged when its chunk is in the file. docs/adr/0007-exactly-once-by-batch-marks.md.
+// A batch is acknowledged when its chunk is in the file.
+// docs/adr/0007-exactly-once-by-batch-marks.md.
 #ifndef GORDIAN_ANALYZER_SERVER_JOB_INGEST_H_
 #define GORDIAN_ANALYZER_SERVER_JOB_INGEST_H_
 
@@ -29,8 +30,8 @@ inline constexpr uint32_t kMaxNodes = 4096;  // of one job
 // At most so much of a text that somebody else wrote, without control characters.
 std::string Shown(const std::string& text);
 
-// The first message of a stream, which must come soon. False: the other side came and went. *why: it
-// cannot be taken, and the sentence names both versions; "": it is a Hello.
+// The first message of a stream, which must come soon. False: the other side came and went. *why:
+// it cannot be taken, and the sentence names both versions; "": it is a Hello.
 bool ReadHello(IngestStream* stream, StreamGuard::Place* place, const std::string& gordian_version,
                v1::ToAnalyzer* first, std::string* why);
 // Says so, in the log and to the other side.
@@ -80,8 +81,8 @@ class JobIngest {
   // connected already ends the first one: a cut is often seen by one side only. Waits for that.
   Node* Admit(const v1::Hello& hello, grpc::ServerContext* context, std::string* why);
 
-  // Reads until the stream ends, or brings what is not taken. `node` was admitted just now; `place` is
-  // the stream's.
+  // Reads until the stream ends, or brings what is not taken. `node` was admitted just now; `place`
+  // is the stream's.
   grpc::Status Serve(IngestStream* stream, Node* node, StreamGuard::Place* place);
 
   // Everything that was fed so far is durable. Called by the analysis, under its lock.
@@ -101,8 +102,8 @@ class JobIngest {
  private:
   // *answers: the batch brought the node's answer to a round.
   bool TakeBatch(plain::Chunk* batch, Node* node, v1::Round* answer, bool* answers);
-  // Memory to read a message into, kept for all streams: of thousands a few read at a time, and what they used last
-  // is still near.
+  // Memory to read a message into, kept for all streams: of thousands a few read at a time, and
+  // what they used last is still near.
   std::unique_ptr<IngestMessage> Scratch();
   void GiveBack(std::unique_ptr<IngestMessage> message);
   void TakeClock(const v1::ClockReading& reading, Node* node);
@@ -118,7 +119,7 @@ class JobIngest {
 
   std::mutex scratch_mutex_;  // nothing else is taken under it
   std::vector<std::unique_ptr<IngestMessage>> scratch_;
-  std::mutex ends_mutex_;  // while a node's end is taken in; before mutex_
+  std::mutex ends_mutex_;     // while a node's end is taken in; before mutex_
   mutable std::mutex mutex_;  // never held while the analysis is called: OnDurable comes from it
   std::condition_variable left_;
   std::string version_;

@@ -63,17 +63,17 @@ LiveJob::LiveJob(LiveJobOptions options) : options_(std::move(options)) {
   };
   analysis_ = std::make_unique<Analysis>(std::move(analysis));
   ingest_ = std::make_unique<JobIngest>(
-      analysis_.get(), JobIngest::Options{.fleet = true,
-                                          .job = options_.name,
-                                          .gordian_version = options_.gordian_version});
+      analysis_.get(),
+      JobIngest::Options{
+          .fleet = true, .job = options_.name, .gordian_version = options_.gordian_version});
   started_real_ns_ = RealNs();
 }
 
 StatusOr<std::unique_ptr<LiveJob>> LiveJob::Create(LiveJobOptions options) {
   std::unique_ptr<LiveJob> job(new LiveJob(std::move(options)));
   // Before anything is promised to a node: can this folder be written?
-  GORDIAN_RETURN_IF_ERROR(ReplaceFile(job->options_.folder + "/" + kManifestFile,
-                                      job->Manifest(false).dump(2) + "\n"));
+  GORDIAN_RETURN_IF_ERROR(
+      ReplaceFile(job->options_.folder + "/" + kManifestFile, job->Manifest(false).dump(2) + "\n"));
   job->rounds_ = std::make_unique<RoundDriver>(job->analysis_.get(), job->options_.pace);
   job->ingest_->Start(job->rounds_.get());
   return job;

@@ -1,7 +1,7 @@
 // One job of an analyzer for many: its folder, its analysis, its collectors and its rounds.
 //
-//   manifest.json  schema gordian.job.v1: the job, and every node with its clock and how far it came
-//   trace.gtrace, verdict.json, report.txt   as Analysis writes them
+//   manifest.json  schema gordian.job.v1: the job, and every node with its clock and how far it
+//   came trace.gtrace, verdict.json, report.txt   as Analysis writes them
 #ifndef GORDIAN_ANALYZER_SERVER_LIVE_JOB_H_
 #define GORDIAN_ANALYZER_SERVER_LIVE_JOB_H_
 
@@ -63,8 +63,8 @@ class LiveJob {
 
   // No more rounds; nobody waits for one any longer.
   void StopRounds() { rounds_->Stop(); }
-  // After the last stream has left: the last verdict, the closed trace. `for_good`: a collector that
-  // says the same name later begins another job, unless it was part of this one.
+  // After the last stream has left: the last verdict, the closed trace. `for_good`: a collector
+  // that says the same name later begins another job, unless it was part of this one.
   void Close(bool for_good);
 
  private:

@@ -55,8 +55,8 @@ void Outbox::Run() {
   uint64_t written = 0;
   while (true) {
     changed_.wait(lock, [&] {
-      return finish_ || round_ != 0 || acknowledged_ != written || verdict_ != nullptr ||
-             stacks_ || !pongs_.empty();
+      return finish_ || round_ != 0 || acknowledged_ != written || verdict_ != nullptr || stacks_ ||
+             !pongs_.empty();
     });
     v1::ToCollector message;
     if (!pongs_.empty()) {  // first: their time is measured

@@ -21,7 +21,8 @@ constexpr uint32_t kNoFixed = 0;
 class Wire {
  public:
   // `limit`: as far as memory may be read, at or behind the end of the bytes.
-  Wire(std::string_view bytes, const char* limit) : at_(bytes.data()), end_(bytes.data() + bytes.size()), limit_(limit) {}
+  Wire(std::string_view bytes, const char* limit)
+      : at_(bytes.data()), end_(bytes.data() + bytes.size()), limit_(limit) {}
 
   bool AtEnd() const { return at_ == end_; }
   const char* at() const { return at_; }
@@ -69,7 +70,8 @@ class Wire {
   bool Bytes(std::string_view* out) {
     const char* const begin = at_;
     uint64_t length = 0;
-    if (!Varint(&length) || at_ - begin > 4 || length > static_cast<uint64_t>(end_ - at_)) return false;
+    if (!Varint(&length) || at_ - begin > 4 || length > static_cast<uint64_t>(end_ - at_))
+      return false;
     *out = {at_, static_cast<size_t>(length)};
     at_ += length;
     return true;
@@ -95,8 +97,9 @@ class Wire {
   const char* limit_;
 };
 
-// Reads a message whose numbers go into `fields`; other(field, bytes) gets parts, and other(field, value, wire) numbers
-// that are no such field. False: not what is told here, or nothing that makes sense.
+// Reads a message whose numbers go into `fields`; other(field, bytes) gets parts, and other(field,
+// value, wire) numbers that are no such field. False: not what is told here, or nothing that makes
+// sense.
 template <uint32_t kFixed, size_t kFields, typename Other>
 bool ReadFields(std::string_view bytes, const char* limit, Fields<kFields>* fields, Other&& other) {
   static_assert(kFields <= 32);
@@ -113,7 +116,8 @@ bool ReadFields(std::string_view bytes, const char* limit, Fields<kFields>* fiel
       continue;
     }
     uint64_t value = 0;
-    if (type == kVarint ? !wire.Varint(&value) : type != kFixed64 || !wire.Fixed64(&value)) return false;
+    if (type == kVarint ? !wire.Varint(&value) : type != kFixed64 || !wire.Fixed64(&value))
+      return false;
     if (field == 0) return false;
     if (field >= kFields) {
       if (!other(field, value, {begin, static_cast<size_t>(wire.at() - begin)})) return false;
@@ -145,7 +149,8 @@ bool IsAscii(std::string_view text) {
 }
 
 // By the payload's field in v1::CallRecord.
-bool ReadPayload(v1::CallRecord::PayloadCase payload, std::string_view bytes, const char* limit, Payload* told) {
+bool ReadPayload(v1::CallRecord::PayloadCase payload, std::string_view bytes, const char* limit,
+                 Payload* told) {
   switch (payload) {
     case v1::CallRecord::kCommInit:
       return ReadFields<Bit(5)>(bytes, limit, told, Nothing());
@@ -206,14 +211,16 @@ bool Chunk::Read(std::string_view contents) {
   Clear();
   v1::TraceChunk chunk;
   if (!chunk.ParseFromArray(contents.data(), static_cast<int>(contents.size()))) return false;
-  for (v1::Event& event : *chunk.mutable_events()) AddOther(std::make_unique<v1::Event>(std::move(event)));
+  for (v1::Event& event : *chunk.mutable_events())
+    AddOther(std::make_unique<v1::Event>(std::move(event)));
   last_ = chunk.last();
   return true;
 }
 
 bool Chunk::ReadBatch(std::string_view contents) {
   constexpr uint64_t kNumber = 1, kEvents = 2;
-  static_assert(kNumber == v1::EventBatch::kNumberFieldNumber && kEvents == v1::EventBatch::kEventsFieldNumber);
+  static_assert(kNumber == v1::EventBatch::kNumberFieldNumber &&
+                kEvents == v1::EventBatch::kEventsFieldNumber);
   Clear();
   limit_ = contents.data() + contents.size();
   plain_rounds_ = false;
@@ -228,8 +235,11 @@ bool Chunk::ReadBatch(std::string_view contents) {
   }
   Clear();
   v1::EventBatch batch;
-  if (!batch.ParseFromArray(contents.data(), static_cast<int>(contents.size())) || !batch.packed().empty()) return false;
-  for (v1::Event& event : *batch.mutable_events()) AddOther(std::make_unique<v1::Event>(std::move(event)));
+  if (!batch.ParseFromArray(contents.data(), static_cast<int>(contents.size())) ||
+      !batch.packed().empty())
+    return false;
+  for (v1::Event& event : *batch.mutable_events())
+    AddOther(std::make_unique<v1::Event>(std::move(event)));
   number_ = batch.number();
   return true;
 }
@@ -237,13 +247,14 @@ bool Chunk::ReadBatch(std::string_view contents) {
 bool Chunk::ReadPlain(std::string_view contents) {
   constexpr uint64_t kEvents = 2, kLast = 3;
   Fields<1> none;
-  return ReadFields<kNoFixed>(
-      contents, limit_, &none,
-      Either{[this](uint64_t field, std::string_view bytes) { return field == kEvents && ReadEvent(bytes); },
-             [this](uint64_t field, uint64_t value, std::string_view) {
-               last_ = value != 0;
-               return field == kLast;
-             }});
+  return ReadFields<kNoFixed>(contents, limit_, &none,
+                              Either{[this](uint64_t field, std::string_view bytes) {
+                                       return field == kEvents && ReadEvent(bytes);
+                                     },
+                                     [this](uint64_t field, uint64_t value, std::string_view) {
+                                       last_ = value != 0;
+                                       return field == kLast;
+                                     }});
 }
 
 void Chunk::AddOther(std::unique_ptr<v1::Event> event) {
@@ -282,26 +293,30 @@ bool Chunk::ReadEvent(std::string_view bytes) {
 bool Chunk::ReadRecord(std::string_view bytes, const char* limit, CallRecord* record) {
   constexpr uint64_t kProcess = v1::CallRecord::kProcessFieldNumber;
   record->wire = bytes;
-  return ReadFields<Bit(7)>(bytes, limit, record,
-                            Either{[record, limit](uint64_t field, std::string_view part) {
-                                     if (record->payload != v1::CallRecord::PAYLOAD_NOT_SET) return false;
-                                     record->payload = static_cast<v1::CallRecord::PayloadCase>(field);
-                                     return ReadPayload(record->payload, part, limit, &record->told);
-                                   },
-                                   [record](uint64_t field, uint64_t value, std::string_view wire) {
-                                     record->of_process = static_cast<uint32_t>(value);
-                                     record->process_on_wire = wire;
-                                     return field == kProcess;
-                                   }});
+  return ReadFields<Bit(7)>(
+      bytes, limit, record,
+      Either{[record, limit](uint64_t field, std::string_view part) {
+               if (record->payload != v1::CallRecord::PAYLOAD_NOT_SET) return false;
+               record->payload = static_cast<v1::CallRecord::PayloadCase>(field);
+               return ReadPayload(record->payload, part, limit, &record->told);
+             },
+             [record](uint64_t field, uint64_t value, std::string_view wire) {
+               record->of_process = static_cast<uint32_t>(value);
+               record->process_on_wire = wire;
+               return field == kProcess;
+             }});
 }
 
 bool Chunk::ReadRound(std::string_view bytes, Round* round) {
   constexpr uint64_t kProcesses = 4;
   round->chunk = this;
   round->first_process = processes_.size();
-  const bool read = ReadFields<kNoFixed>(
-      bytes, limit_, round, Either{[this](uint64_t field, std::string_view part) { return field == kProcesses && ReadProcess(part); },
-                           [](uint64_t, uint64_t, std::string_view) { return false; }});
+  const bool read =
+      ReadFields<kNoFixed>(bytes, limit_, round,
+                           Either{[this](uint64_t field, std::string_view part) {
+                                    return field == kProcesses && ReadProcess(part);
+                                  },
+                                  [](uint64_t, uint64_t, std::string_view) { return false; }});
   round->n_processes = processes_.size() - round->first_process;
   return read;
 }
@@ -325,7 +340,10 @@ bool Chunk::ReadProcess(std::string_view bytes) {
         return false;
     }
   };
-  if (!ReadFields<kNoFixed>(bytes, limit_, &process, Either{part, [](uint64_t, uint64_t, std::string_view) { return false; }})) return false;
+  if (!ReadFields<kNoFixed>(
+          bytes, limit_, &process,
+          Either{part, [](uint64_t, uint64_t, std::string_view) { return false; }}))
+    return false;
   process.n_threads = threads_.size() - process.first_thread;
   process.n_streams = streams_.size() - process.first_stream;
   process.n_comms = comms_.size() - process.first_comm;
@@ -335,13 +353,14 @@ bool Chunk::ReadProcess(std::string_view bytes) {
 
 bool Chunk::ReadThread(std::string_view bytes, const char* limit, ThreadState* thread) {
   constexpr uint64_t kName = 19;
-  return ReadFields<Bit(6) | Bit(12)>(bytes, limit, thread,
-                                      Either{[thread](uint64_t field, std::string_view part) {
-                                               thread->of_task = part;
-                                               // Whether it is UTF-8 protobuf says.
-                                               return field == kName && IsAscii(part);
-                                             },
-                                             [](uint64_t, uint64_t, std::string_view) { return false; }});
+  return ReadFields<Bit(6) | Bit(12)>(
+      bytes, limit, thread,
+      Either{[thread](uint64_t field, std::string_view part) {
+               thread->of_task = part;
+               // Whether it is UTF-8 protobuf says.
+               return field == kName && IsAscii(part);
+             },
+             [](uint64_t, uint64_t, std::string_view) { return false; }});
 }
 
 bool ReadEnvelope(std::string_view message, BatchEnvelope* envelope) {
@@ -352,11 +371,12 @@ bool ReadEnvelope(std::string_view message, BatchEnvelope* envelope) {
   if (!outer.Tag(&tag) || tag != (v1::ToAnalyzer::kBatchFieldNumber << 3 | kBytes)) return false;
   if (!outer.Bytes(&envelope->batch) || !outer.AtEnd()) return false;
   Wire batch(envelope->batch, limit);
-  const bool numbered = batch.Tag(&tag) && tag == (v1::EventBatch::kNumberFieldNumber << 3 | kVarint) &&
+  const bool numbered = batch.Tag(&tag) &&
+                        tag == (v1::EventBatch::kNumberFieldNumber << 3 | kVarint) &&
                         batch.Varint(&envelope->number);
   std::string_view packed;
-  if (numbered && batch.Tag(&tag) && tag == (v1::EventBatch::kPackedFieldNumber << 3 | kBytes) && batch.Bytes(&packed) &&
-      batch.AtEnd()) {
+  if (numbered && batch.Tag(&tag) && tag == (v1::EventBatch::kPackedFieldNumber << 3 | kBytes) &&
+      batch.Bytes(&packed) && batch.AtEnd()) {
     envelope->packed = packed;
   }
   return true;
@@ -385,7 +405,8 @@ void AppendTo(const CallRecord& record, std::string* chunk) {
   constexpr uint32_t kProcessTag = v1::CallRecord::kProcessFieldNumber << 3 | kVarint;
   // The field may have come more than once: the last counts, and goes on doing so.
   const std::string_view wire = record.wire, old = record.process_on_wire;
-  const std::string_view front = old.empty() ? wire : wire.substr(0, static_cast<size_t>(old.data() - wire.data()));
+  const std::string_view front =
+      old.empty() ? wire : wire.substr(0, static_cast<size_t>(old.data() - wire.data()));
   const std::string_view rest = wire.substr(front.size() + old.size());
   uint8_t process[2 * kMostVarint];
   uint8_t* end = CodedOutputStream::WriteVarint32ToArray(kProcessTag, process);

@@ -1,9 +1,11 @@
-// The events of a trace's chunk, or of a batch on its way to the analyzer, read straight from the wire format of protobuf into flat memory that is used again for
-// the next chunk: records and rounds, which are nearly all there is, cost no allocation and no object of protobuf's.
+// The events of a trace's chunk, or of a batch on its way to the analyzer, read straight from the
+// wire format of protobuf into flat memory that is used again for the next chunk: records and
+// rounds, which are nearly all there is, cost no allocation and no object of protobuf's.
 //
-// What is read here reads as v1's messages do, by accessors of the same names, so that one template can take both.
-// Everything else, and every event that holds what is not told here (texts, state blocks, details of calls, fields of
-// later versions, fields that come twice), is read by protobuf. What protobuf takes is taken, what it refuses refused.
+// What is read here reads as v1's messages do, by accessors of the same names, so that one template
+// can take both. Everything else, and every event that holds what is not told here (texts, state
+// blocks, details of calls, fields of later versions, fields that come twice), is read by protobuf.
+// What protobuf takes is taken, what it refuses refused.
 //
 // Wire format: https://protobuf.dev/programming-guides/encoding/
 #ifndef GORDIAN_ANALYZER_SERVER_PLAIN_EVENTS_H_
@@ -33,7 +35,8 @@ struct Fields {
   }
 };
 
-// What a record tells besides what all have. One type for all kinds: they share their numbers' names, not their places.
+// What a record tells besides what all have. One type for all kinds: they share their numbers'
+// names, not their places.
 struct Payload : Fields<9> {};
 struct Operation : Payload {
   uint32_t comm() const { return U32(1); }
@@ -114,7 +117,8 @@ struct GraphCall : Payload {
 
 struct CallRecord : Fields<8> {
   std::string_view wire;  // all of it, in the chunk's bytes
-  std::string_view process_on_wire;  // the field that names the process, within `wire`; empty: it is not there
+  std::string_view
+      process_on_wire;  // the field that names the process, within `wire`; empty: it is not there
   v1::CallRecord::PayloadCase payload = v1::CallRecord::PAYLOAD_NOT_SET;
   uint32_t of_process = 0;
   Payload told;
@@ -239,10 +243,11 @@ class Chunk {
   Chunk(const Chunk&) = delete;
   Chunk& operator=(const Chunk&) = delete;
 
-  // A serialised v1::TraceChunk, which must live as long as what was read of it is used. False: it is none, and nothing
-  // of it is to be used. The header is left out.
+  // A serialised v1::TraceChunk, which must live as long as what was read of it is used. False: it
+  // is none, and nothing of it is to be used. The header is left out.
   bool Read(std::string_view contents);
-  // The same of a serialised v1::EventBatch that is not packed, but for its rounds, which are left to protobuf.
+  // The same of a serialised v1::EventBatch that is not packed, but for its rounds, which are left
+  // to protobuf.
   bool ReadBatch(std::string_view contents);
 
   // Of a batch.
@@ -287,9 +292,10 @@ class Chunk {
 
 // What a v1::ToAnalyzer that brings a batch holds. Views into the message.
 struct BatchEnvelope {
-  std::string_view batch;   // the serialised v1::EventBatch
-  uint64_t number = 0;      // of a packed one
-  std::string_view packed;  // EventBatch.packed, where the batch holds nothing but this and its number
+  std::string_view batch;  // the serialised v1::EventBatch
+  uint64_t number = 0;     // of a packed one
+  std::string_view
+      packed;  // EventBatch.packed, where the batch holds nothing but this and its number
 };
 // False: it is another message, or protobuf has to say.
 bool ReadEnvelope(std::string_view message, BatchEnvelope* envelope);

@@ -308,8 +308,8 @@ class Page {
     if (finding.victim_ranks.empty()) return;
     const bool many = finding.victim_ranks.size() > 1;
     if (graph::IsOver(finding)) {
-      Labelled("victims", fmt::format("{} may have wrong data because of this and {} not the cause", RankList(finding.victim_ranks),
-                                      many ? "are" : "is"));
+      Labelled("victims", fmt::format("{} may have wrong data because of this and {} not the cause",
+                                      RankList(finding.victim_ranks), many ? "are" : "is"));
       return;
     }
     Labelled("victims",
@@ -320,9 +320,10 @@ class Page {
   void Culprits(const Finding& finding) {
     if (finding.culprit_ranks.empty() || !IsProblem(finding.verdict)) return;
     // Where groups differ, each rank called the same.
-    Labelled("cause", finding.verdict == VerdictKind::kMismatch && finding.check != "mismatch-grouping"
-                          ? RankList(finding.culprit_ranks) + " called something else"
-                          : "look at " + RankList(finding.culprit_ranks) + " first");
+    Labelled("cause",
+             finding.verdict == VerdictKind::kMismatch && finding.check != "mismatch-grouping"
+                 ? RankList(finding.culprit_ranks) + " called something else"
+                 : "look at " + RankList(finding.culprit_ranks) + " first");
   }
 
   void Signs(const graph::Verdict& verdict, bool of_stacks_only = false) {
@@ -337,7 +338,8 @@ class Page {
     if (verdict.signs.empty()) return;
     Section("What may be why");
     for (const graph::Sign& sign : verdict.signs) {
-      text_ += Wrap("  ", "    ", fmt::format("{} ({})", Printable(sign.text), Printable(sign.check)), width_);
+      text_ += Wrap("  ", "    ",
+                    fmt::format("{} ({})", Printable(sign.text), Printable(sign.check)), width_);
       const char* const advice = graph::CheckById(sign.check).advice;
       if (graph::FindCheck(sign.check) != nullptr) text_ += Wrap("    ", "    ", advice, width_);
     }
@@ -543,7 +545,7 @@ std::string ExplainText(const graph::Verdict& verdict, const SiteResolver& sites
   page.Restarted(verdict.restarts);
   page.Advice(main);
   if (!main.operations.empty()) {
-    page.Section(graph::IsOver(main)          ? "What went wrong"
+    page.Section(graph::IsOver(main)           ? "What went wrong"
                  : main.operations.size() == 1 ? "What is stuck"
                                                : "Everything that is stuck");
     page.Operations(main, kAll, kAll);

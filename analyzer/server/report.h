@@ -24,8 +24,8 @@ std::string Headline(const graph::Finding& finding, const ReportOptions& options
 std::string ReportText(const graph::Verdict& verdict, const SiteResolver& sites,
                        const ReportOptions& options = {});
 
-// The part of it that says where the threads are, a few lines for each folded stack; "" when that is
-// not known. For whoever has told the rest before.
+// The part of it that says where the threads are, a few lines for each folded stack; "" when that
+// is not known. For whoever has told the rest before.
 std::string StacksText(const graph::Verdict& verdict, const ReportOptions& options = {});
 
 // The long form of `gordian explain`: the same, then every stuck operation with who joined, who has

@@ -14,21 +14,22 @@ namespace {
 constexpr size_t kMaxProcesses = 1u << 16;
 constexpr size_t kMaxCommunicators = 4096;  // of a process
 constexpr uint32_t kMaxCallNumber = 1u << 14;
-constexpr size_t kMostSigns = 8;            // of a kind
+constexpr size_t kMostSigns = 8;  // of a kind
 constexpr int kNcclInProgress = 7;
 constexpr int kCudaNotReady = 600;
 constexpr int kCudaUnloading = 4;  // what a process gets that ends
 
 // Variables that members of a communicator must agree on, or it hangs or fails at init.
-constexpr const char* kAgreed[] = {"NCCL_ALGO",       "NCCL_COMM_BLOCKING", "NCCL_CUMEM_ENABLE", "NCCL_IB_DISABLE",
-                                   "NCCL_NET",        "NCCL_NET_PLUGIN",    "NCCL_NVLS_ENABLE",  "NCCL_P2P_DISABLE",
-                                   "NCCL_PROTO",      "NCCL_RUNTIME_CONNECT", "NCCL_SHM_DISABLE", "NCCL_MAX_NCHANNELS",
-                                   "NCCL_MIN_NCHANNELS", "NCCL_BUFFSIZE",   "NCCL_LAUNCH_ORDER_IMPLICIT"};
+constexpr const char* kAgreed[] = {
+    "NCCL_ALGO",          "NCCL_COMM_BLOCKING",   "NCCL_CUMEM_ENABLE",         "NCCL_IB_DISABLE",
+    "NCCL_NET",           "NCCL_NET_PLUGIN",      "NCCL_NVLS_ENABLE",          "NCCL_P2P_DISABLE",
+    "NCCL_PROTO",         "NCCL_RUNTIME_CONNECT", "NCCL_SHM_DISABLE",          "NCCL_MAX_NCHANNELS",
+    "NCCL_MIN_NCHANNELS", "NCCL_BUFFSIZE",        "NCCL_LAUNCH_ORDER_IMPLICIT"};
 
 bool IsCollectiveSymbol(const std::string& symbol) {
-  static const std::set<std::string> kNames = {"ncclAllReduce", "ncclAllGather", "ncclReduceScatter", "ncclBroadcast",
-                                               "ncclBcast",     "ncclReduce",    "ncclAlltoAll",      "ncclGather",
-                                               "ncclScatter"};
+  static const std::set<std::string> kNames = {
+      "ncclAllReduce", "ncclAllGather", "ncclReduceScatter", "ncclBroadcast", "ncclBcast",
+      "ncclReduce",    "ncclAlltoAll",  "ncclGather",        "ncclScatter"};
   return kNames.count(symbol) > 0;
 }
 
@@ -39,8 +40,8 @@ void SignBook::OnEvent(const v1::Event& event) {
     case v1::Event::kCallName:
       if (const v1::CallName& name = event.call_name(); name.call() < kMaxCallNumber) {
         if (name.call() >= calls_.size()) calls_.resize(name.call() + 1);
-        calls_[name.call()] = {name.symbol(), IsCollectiveSymbol(name.symbol()), name.symbol() == "ncclReduce",
-                               name.symbol().starts_with("nccl")};
+        calls_[name.call()] = {name.symbol(), IsCollectiveSymbol(name.symbol()),
+                               name.symbol() == "ncclReduce", name.symbol().starts_with("nccl")};
       }
       break;
     case v1::Event::kProcessStarted: {
@@ -48,7 +49,8 @@ void SignBook::OnEvent(const v1::Event& event) {
       Process& process = processes_[event.process_started().process()];
       for (const std::string& setting : event.process_started().settings()) {
         const size_t at = setting.find('=');
-        if (at != std::string::npos) process.settings[setting.substr(0, at)] = setting.substr(at + 1);
+        if (at != std::string::npos)
+          process.settings[setting.substr(0, at)] = setting.substr(at + 1);
       }
       break;
     }
@@ -105,39 +107,47 @@ void SignBook::AddTo(const graph::JobModel& model, graph::Verdict* verdict) cons
   Settings(ranks, verdict);
 }
 
-void SignBook::CallsThatFailed(const std::map<uint32_t, int>& ranks, graph::Verdict* verdict) const {
+void SignBook::CallsThatFailed(const std::map<uint32_t, int>& ranks,
+                               graph::Verdict* verdict) const {
   std::map<std::pair<std::string, int>, std::vector<int>> failed;
   for (const auto& [id, process] : processes_) {
     if (process.failed_call == 0) continue;
     const auto rank = ranks.find(id);
-    failed[{calls_.at(process.failed_call).symbol, process.result}].push_back(rank == ranks.end() ? -1 : rank->second);
+    failed[{calls_.at(process.failed_call).symbol, process.result}].push_back(
+        rank == ranks.end() ? -1 : rank->second);
   }
   size_t shown = 0;
   for (auto& [what, who] : failed) {
     if (shown++ == kMostSigns) break;
     std::erase(who, -1);
     std::sort(who.begin(), who.end());
-    verdict->signs.push_back({"call-failed", who,
-                              fmt::format("{} of {} returned {}", what.first,
-                                          who.empty() ? "a process" : graph::RankList(who), what.second)});
+    verdict->signs.push_back(
+        {"call-failed", who,
+         fmt::format("{} of {} returned {}", what.first,
+                     who.empty() ? "a process" : graph::RankList(who), what.second)});
   }
 }
 
 void SignBook::ReducedToOne(const std::map<uint32_t, int>& ranks, graph::Verdict* verdict) const {
   const graph::Finding& main = verdict->main;
-  const bool absent = main.verdict == graph::VerdictKind::kRankNotJoined || main.verdict == graph::VerdictKind::kHostBlocked;
+  const bool absent = main.verdict == graph::VerdictKind::kRankNotJoined ||
+                      main.verdict == graph::VerdictKind::kHostBlocked;
   if (!absent) return;
   for (const auto& [id, rank] : ranks) {
-    if (std::find(main.culprit_ranks.begin(), main.culprit_ranks.end(), rank) == main.culprit_ranks.end()) continue;
+    if (std::find(main.culprit_ranks.begin(), main.culprit_ranks.end(), rank) ==
+        main.culprit_ranks.end())
+      continue;
     const auto found = processes_.find(id);
     if (found == processes_.end() || !found->second.last.reduce) continue;
     const LastCollective& last = found->second.last;
     const auto own = found->second.ranks.find(last.comm);
     if (own == found->second.ranks.end() || own->second == last.root) continue;
-    verdict->signs.push_back({"reduced-to-one", {rank},
-                              fmt::format("the last collective of rank {} was a Reduce to another rank: it has not its "
-                                          "result",
-                                          rank)});
+    verdict->signs.push_back(
+        {"reduced-to-one",
+         {rank},
+         fmt::format("the last collective of rank {} was a Reduce to another rank: it has not its "
+                     "result",
+                     rank)});
   }
 }
 
@@ -151,12 +161,13 @@ void SignBook::Settings(const std::map<uint32_t, int>& ranks, graph::Verdict* ve
   const std::string blocks = "CUDA_LAUNCH_BLOCKING";
   for (const auto& [rank, settings] : told) {
     const auto set = settings->find(blocks);
-    if (set != settings->end() && !set->second.empty() && set->second != "0") blocking.push_back(rank);
+    if (set != settings->end() && !set->second.empty() && set->second != "0")
+      blocking.push_back(rank);
   }
   std::sort(blocking.begin(), blocking.end());
   if (!blocking.empty()) {
-    verdict->signs.push_back(
-        {"blocking-launches", blocking, "CUDA_LAUNCH_BLOCKING is set for " + graph::RankList(blocking)});
+    verdict->signs.push_back({"blocking-launches", blocking,
+                              "CUDA_LAUNCH_BLOCKING is set for " + graph::RankList(blocking)});
   }
   size_t shown = 0;
   for (const char* name : kAgreed) {

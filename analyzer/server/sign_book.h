@@ -1,5 +1,5 @@
-// What was seen of a job beside its verdict and may be why (Verdict::signs): calls that failed, settings, what
-// a rank did last. It blames nobody and changes no verdict.
+// What was seen of a job beside its verdict and may be why (Verdict::signs): calls that failed,
+// settings, what a rank did last. It blames nobody and changes no verdict.
 #ifndef GORDIAN_ANALYZER_SERVER_SIGN_BOOK_H_
 #define GORDIAN_ANALYZER_SERVER_SIGN_BOOK_H_
 
@@ -15,7 +15,8 @@
 
 namespace gordian::server {
 
-// Not thread-safe. A record costs two look-ups. Memory: a few words for each process and each communicator of it.
+// Not thread-safe. A record costs two look-ups. Memory: a few words for each process and each
+// communicator of it.
 class SignBook {
  public:
   void OnEvent(const v1::Event& event);
@@ -56,8 +57,8 @@ class SignBook {
   std::vector<NamedCall> calls_;  // by number
 };
 
-// Signs by what the culprits' threads are in: MPI, Python's lock, a wait for input, the end of the process.
-// Of verdicts whose culprits do not come only: a stack inside NCCL tells nothing new.
+// Signs by what the culprits' threads are in: MPI, Python's lock, a wait for input, the end of the
+// process. Of verdicts whose culprits do not come only: a stack inside NCCL tells nothing new.
 void AddStackSigns(graph::Verdict* verdict);
 
 }  // namespace gordian::server

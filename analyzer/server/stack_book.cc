@@ -53,8 +53,8 @@ std::optional<v1::StacksRequest> StackBook::Want(const graph::JobModel& model,
     taken_.clear();
     return std::nullopt;
   }
-  const std::string kind = main.check + "/" + graph::Name(main.verdict) + "/" +
-                           graph::Name(main.confidence);
+  const std::string kind =
+      main.check + "/" + graph::Name(main.verdict) + "/" + graph::Name(main.confidence);
   if (!asked_for_.insert(kind).second) return std::nullopt;
   // Of an analyzer that starts again, too: larger than any before.
   asked_ = std::max(asked_ + 1, RealNs());
@@ -78,9 +78,8 @@ void StackBook::AddTo(const graph::JobModel& model, graph::Verdict* verdict) con
     std::vector<ProcessStacks> processes;
     for (const auto& [process, taken] : taken_) {
       const auto pid = pids_.find(process);
-      processes.push_back({.ranks = ranks[process],
-                           .pid = pid == pids_.end() ? 0 : pid->second,
-                           .taken = &taken});
+      processes.push_back(
+          {.ranks = ranks[process], .pid = pid == pids_.end() ? 0 : pid->second, .taken = &taken});
     }
     folded_ = FoldStacks(processes, verdict->main.culprit_ranks);
     not_visible_ = StacksNotVisible(processes);

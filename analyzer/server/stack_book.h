@@ -22,8 +22,8 @@ class StackBook {
   void OnEvent(const v1::Event& event);
 
   // What to ask for now that this is the verdict; nullopt: it is no problem, or was asked for. Once
-  // for each kind and confidence: taking stacks is not for nothing. What was taken for a problem that
-  // is none any more is forgotten.
+  // for each kind and confidence: taking stacks is not for nothing. What was taken for a problem
+  // that is none any more is forgotten.
   std::optional<v1::StacksRequest> Want(const graph::JobModel& model, const graph::Finding& main);
   bool awaited() const { return asked_ > done_; }
 
@@ -33,11 +33,11 @@ class StackBook {
   void AddTo(const graph::JobModel& model, graph::Verdict* verdict) const;
 
  private:
-  std::map<uint32_t, uint32_t> pids_;             // by process
-  std::map<uint32_t, v1::StacksTaken> taken_;     // by process, of the latest request
-  uint64_t latest_ = 0;                           // that something came for
-  std::set<std::string> asked_for_;               // kinds of verdicts
-  uint64_t asked_ = 0, done_ = 0;                 // numbers of requests
+  std::map<uint32_t, uint32_t> pids_;          // by process
+  std::map<uint32_t, v1::StacksTaken> taken_;  // by process, of the latest request
+  uint64_t latest_ = 0;                        // that something came for
+  std::set<std::string> asked_for_;            // kinds of verdicts
+  uint64_t asked_ = 0, done_ = 0;              // numbers of requests
   uint64_t changes_ = 1;
 
   // Made of the above when `changes_` was `folded_at_`.

@@ -23,10 +23,11 @@ bool IsEvaluation(const v1::StackFrame& frame) {
   return name == kEvaluation || (name.starts_with(kEvaluation) && name[kEvaluation.size()] == '.');
 }
 
-// In the interpreter, and on no stack but of a thread that waits for the interpreter's lock: worth keeping.
+// In the interpreter, and on no stack but of a thread that waits for the interpreter's lock: worth
+// keeping.
 bool WaitsForLock(const v1::StackFrame& frame) {
-  static const std::set<std::string_view> kNames = {"take_gil", "PyEval_RestoreThread", "PyEval_AcquireThread",
-                                                    "PyGILState_Ensure"};
+  static const std::set<std::string_view> kNames = {"take_gil", "PyEval_RestoreThread",
+                                                    "PyEval_AcquireThread", "PyGILState_Ensure"};
   return kNames.contains(frame.function());
 }
 
@@ -57,12 +58,18 @@ bool IsBeginning(const graph::StackFrame& frame) {
     return (file == "threading.py" && kThread.contains(frame.function)) ||
            (file.find("runpy") != std::string_view::npos && kModule.contains(frame.function));
   }
-  static const std::set<std::string_view> kNames = {
-      "_start", "__libc_start_main", "__libc_start_call_main", "start_thread", "clone", "clone3",
-      "__clone", "__clone3", "execute_native_thread_routine"};
+  static const std::set<std::string_view> kNames = {"_start",
+                                                    "__libc_start_main",
+                                                    "__libc_start_call_main",
+                                                    "start_thread",
+                                                    "clone",
+                                                    "clone3",
+                                                    "__clone",
+                                                    "__clone3",
+                                                    "execute_native_thread_routine"};
   if (kNames.contains(frame.function)) return true;
-  for (std::string_view start : {"std::thread::_State_impl", "std::thread::_Invoker",
-                                 "std::__invoke", "std::invoke"}) {
+  for (std::string_view start :
+       {"std::thread::_State_impl", "std::thread::_Invoker", "std::__invoke", "std::invoke"}) {
     if (frame.function.starts_with(start)) return true;
   }
   return frame.function.empty() && FileName(frame.module).starts_with("libc.so");
@@ -165,8 +172,7 @@ std::vector<graph::FoldedStack> FoldStacks(const std::vector<ProcessStacks>& pro
   std::map<std::string, size_t> by_frames;
   for (const ProcessStacks& process : processes) {
     for (const v1::ThreadStack& thread : process.taken->threads()) {
-      std::vector<graph::StackFrame> frames =
-          MergeFrames(thread, process.taken->python_module());
+      std::vector<graph::StackFrame> frames = MergeFrames(thread, process.taken->python_module());
       if (frames.empty()) continue;
       std::string key;
       for (const graph::StackFrame& frame : frames) {

@@ -24,8 +24,8 @@ struct ProcessStacks {
   const v1::StacksTaken* taken = nullptr;
 };
 
-// Threads without any frame are left out. Main threads and those in a call of NCCL or CUDA come before
-// others, of these those of the `first` ranks, then by rank.
+// Threads without any frame are left out. Main threads and those in a call of NCCL or CUDA come
+// before others, of these those of the `first` ranks, then by rank.
 std::vector<graph::FoldedStack> FoldStacks(const std::vector<ProcessStacks>& processes,
                                            const std::vector<int>& first);
 

@@ -21,17 +21,19 @@ bool OfPackage(const graph::StackFrame& frame, std::string_view part) {
 }
 
 bool InMpi(const graph::StackFrame& frame) {
-  return !frame.python && (frame.function.starts_with("MPI_") || frame.function.starts_with("PMPI_"));
+  return !frame.python &&
+         (frame.function.starts_with("MPI_") || frame.function.starts_with("PMPI_"));
 }
 
 bool InTakeGil(const graph::StackFrame& frame) {
-  return !frame.python && OneOf(frame.function, {"take_gil", "PyEval_RestoreThread", "PyEval_AcquireThread",
-                                                 "_PyThreadState_Attach", "PyGILState_Ensure"});
+  return !frame.python &&
+         OneOf(frame.function, {"take_gil", "PyEval_RestoreThread", "PyEval_AcquireThread",
+                                "_PyThreadState_Attach", "PyGILState_Ensure"});
 }
 
 bool InTeardown(const graph::StackFrame& frame) {
-  return !frame.python && OneOf(frame.function, {"exit", "__run_exit_handlers", "_dl_fini", "Py_FinalizeEx", "Py_Exit",
-                                                 "__cxa_finalize"});
+  return !frame.python && OneOf(frame.function, {"exit", "__run_exit_handlers", "_dl_fini",
+                                                 "Py_FinalizeEx", "Py_Exit", "__cxa_finalize"});
 }
 
 // The innermost frames of a wait for input, or Python's own ways to one.
@@ -40,21 +42,24 @@ bool ReadsInput(const std::vector<graph::StackFrame>& frames) {
   for (size_t i = 0; i < frames.size(); ++i) {
     const graph::StackFrame& frame = frames[i];
     if (i < kInnermost && !frame.python &&
-        OneOf(frame.function, {"poll", "__poll", "ppoll", "select", "__select", "epoll_wait", "recv", "__libc_recv",
-                               "__recv", "recvfrom", "recvmsg", "__libc_recvmsg", "accept", "__libc_accept", "read",
-                               "__libc_read", "__read", "__GI___libc_read", "__GI___poll"})) {
+        OneOf(frame.function,
+              {"poll", "__poll", "ppoll", "select", "__select", "epoll_wait", "recv", "__libc_recv",
+               "__recv", "recvfrom", "recvmsg", "__libc_recvmsg", "accept", "__libc_accept", "read",
+               "__libc_read", "__read", "__GI___libc_read", "__GI___poll"})) {
       return true;
     }
-    if (OfPackage(frame, "queue.py") || OfPackage(frame, "queues.py") || OfPackage(frame, "multiprocessing/connection.py") ||
-        OfPackage(frame, "selectors.py") || OfPackage(frame, "utils/data/dataloader.py")) {
-      return OneOf(frame.function, {"get", "_recv", "_recv_bytes", "_poll", "wait", "select", "_try_get_data", "recv",
-                                    "recv_bytes"});
+    if (OfPackage(frame, "queue.py") || OfPackage(frame, "queues.py") ||
+        OfPackage(frame, "multiprocessing/connection.py") || OfPackage(frame, "selectors.py") ||
+        OfPackage(frame, "utils/data/dataloader.py")) {
+      return OneOf(frame.function, {"get", "_recv", "_recv_bytes", "_poll", "wait", "select",
+                                    "_try_get_data", "recv", "recv_bytes"});
     }
   }
   return false;
 }
 
-// The main thread has the process's name or its number; in what was folded it is where tid and pid agree.
+// The main thread has the process's name or its number; in what was folded it is where tid and pid
+// agree.
 bool OfMainThread(const graph::FoldedStack& stack) {
   return std::any_of(stack.threads.begin(), stack.threads.end(),
                      [](const auto& thread) { return thread.tid == thread.pid; });
@@ -64,12 +69,15 @@ bool OfMainThread(const graph::FoldedStack& stack) {
 
 void AddStackSigns(graph::Verdict* verdict) {
   const graph::Finding& main = verdict->main;
-  if (main.verdict != graph::VerdictKind::kRankNotJoined && main.verdict != graph::VerdictKind::kHostBlocked) return;
+  if (main.verdict != graph::VerdictKind::kRankNotJoined &&
+      main.verdict != graph::VerdictKind::kHostBlocked)
+    return;
   std::map<std::string, std::vector<int>> by_check;
   for (const graph::FoldedStack& stack : verdict->stacks) {
     std::vector<int> culprits;
     for (int rank : stack.ranks) {
-      if (std::find(main.culprit_ranks.begin(), main.culprit_ranks.end(), rank) != main.culprit_ranks.end()) {
+      if (std::find(main.culprit_ranks.begin(), main.culprit_ranks.end(), rank) !=
+          main.culprit_ranks.end()) {
         culprits.push_back(rank);
       }
     }
@@ -77,7 +85,9 @@ void AddStackSigns(graph::Verdict* verdict) {
     const bool main_thread = OfMainThread(stack);
     // Of each thread the first that fits: who polls inside a barrier of MPI waits for MPI.
     const char* check = nullptr;
-    const auto any = [&](auto is) { return std::any_of(stack.frames.begin(), stack.frames.end(), is); };
+    const auto any = [&](auto is) {
+      return std::any_of(stack.frames.begin(), stack.frames.end(), is);
+    };
     if (any(InMpi)) {
       check = "waits-in-mpi";
     } else if (main_thread && any(InTeardown)) {
@@ -97,9 +107,13 @@ void AddStackSigns(graph::Verdict* verdict) {
     const std::string who = graph::RankList(ranks);
     const bool one = ranks.size() == 1;
     std::string text = who + (one ? " is" : " are") + " inside MPI";
-    if (check == "in-teardown") text = who + (one ? " is" : " are") + " ending: in exit handlers or the end of the interpreter";
-    if (check == "waits-for-gil") text = who + (one ? " waits" : " wait") + " for Python's interpreter lock";
-    if (check == "waits-for-input") text = who + (one ? " waits" : " wait") + " for a queue, a pipe, a socket or a file";
+    if (check == "in-teardown")
+      text =
+          who + (one ? " is" : " are") + " ending: in exit handlers or the end of the interpreter";
+    if (check == "waits-for-gil")
+      text = who + (one ? " waits" : " wait") + " for Python's interpreter lock";
+    if (check == "waits-for-input")
+      text = who + (one ? " waits" : " wait") + " for a queue, a pipe, a socket or a file";
     verdict->signs.push_back({check, ranks, text});
   }
 }

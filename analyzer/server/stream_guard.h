@@ -1,6 +1,6 @@
 // What one server grants its streams: so many at once, and so long for whatever a peer has to do
-// before it has said who it is, or after it has said its last. A stream costs threads; without this, a peer
-// that connects and says nothing, or never reads, would keep them for ever.
+// before it has said who it is, or after it has said its last. A stream costs threads; without
+// this, a peer that connects and says nothing, or never reads, would keep them for ever.
 #ifndef GORDIAN_ANALYZER_SERVER_STREAM_GUARD_H_
 #define GORDIAN_ANALYZER_SERVER_STREAM_GUARD_H_
 

@@ -94,10 +94,8 @@ void FindingToJson(const graph::Finding& finding, const SiteResolver& sites, ord
 ordered_json StackToJson(const graph::FoldedStack& stack) {
   ordered_json threads = ordered_json::array();
   for (const graph::FoldedStack::Thread& thread : stack.threads) {
-    threads.push_back({{"rank", thread.rank},
-                       {"pid", thread.pid},
-                       {"tid", thread.tid},
-                       {"name", thread.name}});
+    threads.push_back(
+        {{"rank", thread.rank}, {"pid", thread.pid}, {"tid", thread.tid}, {"name", thread.name}});
   }
   ordered_json frames = ordered_json::array();
   for (const graph::StackFrame& frame : stack.frames) {

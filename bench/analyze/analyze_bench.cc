@@ -89,7 +89,9 @@ struct Times {
     const double before = CpuMilliseconds();
     const auto begin = std::chrono::steady_clock::now();
     function();
-    clock.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    clock.push_back(
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+            .count());
     processor.push_back(CpuMilliseconds() - before);
   }
 };
@@ -111,17 +113,24 @@ void Compare(const std::string& folder, int events, double goal_ms, int repetiti
     gordian.Add([&] { Gordian(path, events); });
     naive.Add([&] { Naive(path); });
   }
-  const auto least = [](const std::vector<double>& v) { return *std::min_element(v.begin(), v.end()); };
-  const auto most = [](const std::vector<double>& v) { return *std::max_element(v.begin(), v.end()); };
+  const auto least = [](const std::vector<double>& v) {
+    return *std::min_element(v.begin(), v.end());
+  };
+  const auto most = [](const std::vector<double>& v) {
+    return *std::max_element(v.begin(), v.end());
+  };
   const double ours = Median(gordian.processor), theirs = Median(naive.processor);
   std::printf("analyze, %d events: %.1f times as fast as deciding anew at every round%s\n", events,
               theirs / ours, ours <= goal_ms ? "" : "   GOAL MISSED");
   std::printf(
-      "  gordian  median %7.2f ms, best %7.2f ms, worst %7.2f ms of processor time, %.2f ms by the clock   (goal: "
+      "  gordian  median %7.2f ms, best %7.2f ms, worst %7.2f ms of processor time, %.2f ms by the "
+      "clock   (goal: "
       "median <= %.0f ms)\n",
       ours, least(gordian.processor), most(gordian.processor), Median(gordian.clock), goal_ms);
-  std::printf("  naive    median %7.2f ms, best %7.2f ms, worst %7.2f ms of processor time, %.2f ms by the clock\n",
-              theirs, least(naive.processor), most(naive.processor), Median(naive.clock));
+  std::printf(
+      "  naive    median %7.2f ms, best %7.2f ms, worst %7.2f ms of processor time, %.2f ms by the "
+      "clock\n",
+      theirs, least(naive.processor), most(naive.processor), Median(naive.clock));
   std::printf("  %d ranks, %d communicators, %llu bytes, %d repetitions in turns\n", kRanks,
               kCommunicators, bytes, repetitions);
 }

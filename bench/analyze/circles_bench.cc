@@ -1,14 +1,16 @@
-// Who finds out quickest whether there is a circle in a wait-for graph: gordian's decider and witness search, Boost.Graph
-// (strong_components; a depth-first search that stops at the first back edge), and NetworkX's find_cycle, which dl2
-// uses (find_cycle.py, in a process of its own). The graphs are the model's own, of training jobs (training_job.h) of
-// which one rank calls two collectives in the wrong order, and of their twins, of which one rank never comes:
-// everybody waits there too, and there is no circle.
+// Who finds out quickest whether there is a circle in a wait-for graph: gordian's decider and
+// witness search, Boost.Graph (strong_components; a depth-first search that stops at the first back
+// edge), and NetworkX's find_cycle, which dl2 uses (find_cycle.py, in a process of its own). The
+// graphs are the model's own, of training jobs (training_job.h) of which one rank calls two
+// collectives in the wrong order, and of their twins, of which one rank never comes: everybody
+// waits there too, and there is no circle.
 //
 //   bench_circles [MAX_RANKS]        default 4096
 //
-// Seconds are of processor time, medians, of one run; what it takes to make each side's graph is counted for none. The
-// others are given less to do: any circle, where ours is the shortest one among what cannot move, told by AND and OR.
-// Exits with 1 if they do not agree on whether there is one.
+// Seconds are of processor time, medians, of one run; what it takes to make each side's graph is
+// counted for none. The others are given less to do: any circle, where ours is the shortest one
+// among what cannot move, told by AND and OR. Exits with 1 if they do not agree on whether there is
+// one.
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -160,16 +162,17 @@ Measured Measure(int ranks, Fault fault, const std::string& folder) {
   m.circle = fault == Fault::kInversion;
   m.nodes = waits.nodes().size();
   m.edges = edges.size();
-  const std::string what = std::to_string(ranks) + (m.circle ? " ranks, a circle" : " ranks, no circle");
-  m.ours = MedianSeconds([&] {
-    m.witness = FindWitness(waits, waits.Decide(~LeafMask{0})).size();
-  });
+  const std::string what =
+      std::to_string(ranks) + (m.circle ? " ranks, a circle" : " ranks, no circle");
+  m.ours =
+      MedianSeconds([&] { m.witness = FindWitness(waits, waits.Decide(~LeafMask{0})).size(); });
   if ((m.witness != 0) != m.circle) Fail(what + ": ours is wrong");
 
   const Csr csr(boost::edges_are_unsorted_multi_pass, edges.begin(), edges.end(), m.nodes);
   std::vector<size_t> component(m.nodes);
   size_t components = 0;
-  const auto of = boost::make_iterator_property_map(component.begin(), boost::get(boost::vertex_index, csr));
+  const auto of =
+      boost::make_iterator_property_map(component.begin(), boost::get(boost::vertex_index, csr));
   m.components = MedianSeconds([&] { components = boost::strong_components(csr, of); });
   bool loop = false;
   for (const auto& [from, to] : edges) loop |= from == to;
@@ -181,8 +184,9 @@ Measured Measure(int ranks, Fault fault, const std::string& folder) {
     std::fill(colour.begin(), colour.end(), boost::white_color);
     found = false;
     try {
-      boost::depth_first_search(csr, StopAtBackEdge(),
-                                boost::make_iterator_property_map(colour.begin(), boost::get(boost::vertex_index, csr)));
+      boost::depth_first_search(
+          csr, StopAtBackEdge(),
+          boost::make_iterator_property_map(colour.begin(), boost::get(boost::vertex_index, csr)));
     } catch (const BackEdge&) {
       found = true;
     }
@@ -201,7 +205,8 @@ struct Slow {
 
 // NetworkX's time for each.
 std::vector<Slow> NetworkX(const std::vector<Measured>& all) {
-  std::string command = std::string(GORDIAN_SYSTEM_PYTHON " " GORDIAN_FIND_CYCLE " ") + std::to_string(kLimitSeconds);
+  std::string command =
+      std::string(GORDIAN_SYSTEM_PYTHON " " GORDIAN_FIND_CYCLE " ") + std::to_string(kLimitSeconds);
   for (const Measured& m : all) command += " '" + m.path + "'";
   FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) Fail("cannot start " + command);
@@ -213,7 +218,8 @@ std::vector<Slow> NetworkX(const std::vector<Measured>& all) {
       Fail("find_cycle.py failed (it needs Debian's python3-networkx): " + command);
     }
     one.whole = length >= 0;
-    if (one.whole && (length != 0) != m.circle) Fail(std::to_string(m.ranks) + " ranks: find_cycle disagrees");
+    if (one.whole && (length != 0) != m.circle)
+      Fail(std::to_string(m.ranks) + " ranks: find_cycle disagrees");
   }
   const int status = pclose(pipe);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) Fail("find_cycle.py failed");
@@ -237,11 +243,14 @@ int Main(int argc, char** argv) {
     const double slow = networkx[i].seconds;
     const char* const least = networkx[i].whole ? "" : "more than ";
     std::printf(
-        "circles, %4d ranks, %s: %s%.3g times as fast as NetworkX's find_cycle; Boost.Graph takes %.2f (components) and "
+        "circles, %4d ranks, %s: %s%.3g times as fast as NetworkX's find_cycle; Boost.Graph takes "
+        "%.2f (components) and "
         "%.2f (depth first) of our time\n",
-        m.ranks, m.circle ? "deadlock" : "its twin", least, slow / m.ours, m.components / m.ours, m.search / m.ours);
+        m.ranks, m.circle ? "deadlock" : "its twin", least, slow / m.ours, m.components / m.ours,
+        m.search / m.ours);
     std::printf(
-        "  gordian %.3f ms, NetworkX %s%.3f ms, strong_components %.3f ms, depth_first_search %.3f ms; %zu nodes, %zu "
+        "  gordian %.3f ms, NetworkX %s%.3f ms, strong_components %.3f ms, depth_first_search %.3f "
+        "ms; %zu nodes, %zu "
         "edges; %s\n",
         1e3 * m.ours, least, 1e3 * slow, 1e3 * m.components, 1e3 * m.search, m.nodes, m.edges,
         networkx[i].whole ? "all agree" : "the others agree");

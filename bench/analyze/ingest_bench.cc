@@ -1,7 +1,7 @@
-// Records a second from many collectors to one analyzer, over gRPC on loopback: a healthy training job of
-// 512 ranks on 64 nodes, each with a stream of its own, batches as collectors send them, until the model
-// has every record and the trace is written. Batches packed as they are sent, and the same batches plain.
-// Both ends are in this process and share its cores.
+// Records a second from many collectors to one analyzer, over gRPC on loopback: a healthy training
+// job of 512 ranks on 64 nodes, each with a stream of its own, batches as collectors send them,
+// until the model has every record and the trace is written. Batches packed as they are sent, and
+// the same batches plain. Both ends are in this process and share its cores.
 //
 //   bench_ingest [STEPS]        default 10
 #include <grpcpp/grpcpp.h>
@@ -172,12 +172,18 @@ int Main(int argc, char** argv) {
     for (v1::ToAnalyzer& message : messages) message = PackedMessage(message);
   }
   const Spent packed_s = Measure(packed), plain_s = Measure(plain);
-  const auto rate = [&](const Spent& spent) { return static_cast<double>(plain.records) / spent.seconds / 1e6; };
-  const auto each = [&](const Spent& spent) { return spent.processor / static_cast<double>(plain.records) * 1e6; };
-  std::printf("ingest: packed %.2f times as fast as plain over loopback\n", plain_s.seconds / packed_s.seconds);
+  const auto rate = [&](const Spent& spent) {
+    return static_cast<double>(plain.records) / spent.seconds / 1e6;
+  };
+  const auto each = [&](const Spent& spent) {
+    return spent.processor / static_cast<double>(plain.records) * 1e6;
+  };
+  std::printf("ingest: packed %.2f times as fast as plain over loopback\n",
+              plain_s.seconds / packed_s.seconds);
   std::printf("  packed %.2f M records/s, plain %.2f M records/s   (goal: 1)\n", rate(packed_s),
               rate(plain_s));
-  std::printf("  processor time a record, both ends: packed %.2f us, plain %.2f us\n", each(packed_s), each(plain_s));
+  std::printf("  processor time a record, both ends: packed %.2f us, plain %.2f us\n",
+              each(packed_s), each(plain_s));
   std::printf("  %llu records of %zu nodes, both ends in one process\n",
               static_cast<unsigned long long>(plain.records), plain.messages.size());
   return 0;

@@ -1,8 +1,9 @@
-// How the analyzer grows with the job: a training job of 64 to 16,384 ranks (training_job.h) hangs, and
-// the time counts from the moment that the last node has answered the round that proves it until the
-// verdict is there, in seconds of the one thread that does it. Also how many records a second are taken in, in
-// process, from the unpacked message to the model: by one thread, in its processor time, and by two as the ingest
-// service's streams do it, by the clock. And by how much the process grows (with what the job's writer keeps).
+// How the analyzer grows with the job: a training job of 64 to 16,384 ranks (training_job.h) hangs,
+// and the time counts from the moment that the last node has answered the round that proves it
+// until the verdict is there, in seconds of the one thread that does it. Also how many records a
+// second are taken in, in process, from the unpacked message to the model: by one thread, in its
+// processor time, and by two as the ingest service's streams do it, by the clock. And by how much
+// the process grows (with what the job's writer keeps).
 //
 //   bench_scale [MAX_RANKS]        default 16384
 #include <time.h>
@@ -22,9 +23,9 @@
 
 #include "analyzer/server/analysis.h"
 #include "analyzer/server/graph_events.h"
-#include "tests/unit/server/training_job.h"
 #include "common/log.h"
 #include "common/packed_batch.h"
+#include "tests/unit/server/training_job.h"
 
 namespace gordian::bench {
 namespace {
@@ -87,7 +88,8 @@ std::vector<std::string> Batches(const std::vector<v1::Event>& events, Measured*
 }
 
 // As the ingest service takes a batch in, once it is unpacked.
-void Take(const std::string& bytes, int node, server::plain::Chunk* batch, server::Analysis* analysis) {
+void Take(const std::string& bytes, int node, server::plain::Chunk* batch,
+          server::Analysis* analysis) {
   using Kind = server::plain::Chunk::Kind;
   if (!batch->ReadBatch(bytes)) Fail("a batch makes no sense");
   server::Together together;
@@ -109,13 +111,15 @@ class TwoFeeders {
   explicit TwoFeeders(server::Analysis* analysis) : analysis_(analysis) {}
 
   void Gather(int node, std::vector<std::string> batches) {
-    for (std::string& bytes : batches) waiting_[static_cast<size_t>(node) % waiting_.size()].emplace_back(node, std::move(bytes));
+    for (std::string& bytes : batches)
+      waiting_[static_cast<size_t>(node) % waiting_.size()].emplace_back(node, std::move(bytes));
   }
   // Seconds by the clock.
   double Feed() {
     const double begin = Seconds();
     const auto feed = [this](size_t feeder) {
-      for (const auto& [node, bytes] : waiting_[feeder]) Take(bytes, node, &batches_[feeder], analysis_);
+      for (const auto& [node, bytes] : waiting_[feeder])
+        Take(bytes, node, &batches_[feeder], analysis_);
     };
     std::thread other(feed, 1);
     feed(0);
@@ -136,7 +140,9 @@ void FeedByTwo(const TrainingShape& shape, Measured* result) {
   TrainingJob job(shape);
   server::Analysis analysis({});
   TwoFeeders feeders(&analysis);
-  const TrainingJob::Sink gather = [&](int node, std::vector<v1::Event> events) { feeders.Gather(node, Batches(events, &ignored)); };
+  const TrainingJob::Sink gather = [&](int node, std::vector<v1::Event> events) {
+    feeders.Gather(node, Batches(events, &ignored));
+  };
   uint64_t number = 0;
   job.Begin(gather);
   for (int step = 0; step < shape.steps; ++step) {
@@ -208,16 +214,19 @@ int Main(int argc, char** argv) {
     FeedByTwo(shape, &all.back());
     const Measured& m = all.back();
     std::printf(
-        "scale, %5d ranks: verdict %.3f s after the last report%s; %llu records of %d steps at %.2f M/s by one thread, %.2f by two, after the "
+        "scale, %5d ranks: verdict %.3f s after the last report%s; %llu records of %d steps at "
+        "%.2f M/s by one thread, %.2f by two, after the "
         "first step %.2f and %.2f (goal 5); the round before it %.3f s; %.0f MiB\n",
         m.ranks, m.proof_s,
         m.ranks == 4096    ? " (goal 0.3)"
         : m.ranks == 16384 ? " (goal 1)"
                            : "",
-        static_cast<unsigned long long>(m.records), shape.steps, static_cast<double>(m.records) / m.feed_s / 1e6,
-        static_cast<double>(m.records) / m.two_feed_s / 1e6, static_cast<double>(m.later_records) / m.later_feed_s / 1e6,
-        static_cast<double>(m.later_records) / m.two_later_feed_s / 1e6,
-        m.first_round_s, m.model_mib);
+        static_cast<unsigned long long>(m.records), shape.steps,
+        static_cast<double>(m.records) / m.feed_s / 1e6,
+        static_cast<double>(m.records) / m.two_feed_s / 1e6,
+        static_cast<double>(m.later_records) / m.later_feed_s / 1e6,
+        static_cast<double>(m.later_records) / m.two_later_feed_s / 1e6, m.first_round_s,
+        m.model_mib);
     std::fflush(stdout);
   }
   if (all.size() > 1) {

@@ -1,11 +1,13 @@
-// Times one collective of NCCL on this machine, as samples for the cost model: `gordian bench collectives`
-// starts it. A program of its own, linked as a user's is: gordian links neither NCCL nor CUDA.
+// Times one collective of NCCL on this machine, as samples for the cost model: `gordian bench
+// collectives` starts it. A program of its own, linked as a user's is: gordian links neither NCCL
+// nor CUDA.
 //
-//   gordian-measure-collectives [--ranks N] [--operation all_gather|reduce_scatter] [--from BYTES] [--to BYTES]
+//   gordian-measure-collectives [--ranks N] [--operation all_gather|reduce_scatter] [--from BYTES]
+//   [--to BYTES]
 //
-// Prints CSV lines plan,ranks,bytes,us: bytes of the whole buffer, microseconds a call. A process a rank, each
-// on a device of its own. Calls are enqueued back to back, so many that a batch takes a few milliseconds; of
-// nine batches the median, of each the slowest rank.
+// Prints CSV lines plan,ranks,bytes,us: bytes of the whole buffer, microseconds a call. A process a
+// rank, each on a device of its own. Calls are enqueued back to back, so many that a batch takes a
+// few milliseconds; of nine batches the median, of each the slowest rank.
 #include <cuda_runtime_api.h>
 #include <errno.h>
 #include <nccl.h>
@@ -71,7 +73,8 @@ double NowUs() {
 
 class Rank {
  public:
-  Rank(int rank, const Options& options, Board* board) : rank_(rank), options_(options), board_(*board) {}
+  Rank(int rank, const Options& options, Board* board)
+      : rank_(rank), options_(options), board_(*board) {}
 
   void Run() {
     Cuda(cudaSetDevice(rank_), "cudaSetDevice");
@@ -83,7 +86,8 @@ class Rank {
     Nccl(ncclCommInitRank(&comm_, options_.ranks, board_.id, rank_), "ncclCommInitRank");
     Cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     const uint64_t unit = 4 * static_cast<uint64_t>(options_.ranks);
-    for (uint64_t bytes = options_.from; bytes <= options_.to; bytes *= kStep) Measure(std::max(bytes / unit, uint64_t{1}) * unit);
+    for (uint64_t bytes = options_.from; bytes <= options_.to; bytes *= kStep)
+      Measure(std::max(bytes / unit, uint64_t{1}) * unit);
     Nccl(ncclCommDestroy(comm_), "ncclCommDestroy");
   }
 
@@ -106,7 +110,8 @@ class Rank {
       const double begin = NowUs();
       for (int i = 0; i < calls; ++i) {
         if (options_.reduce_scatter) {
-          Nccl(ncclReduceScatter(whole, part, share, ncclFloat, ncclSum, comm_, stream_), "ncclReduceScatter");
+          Nccl(ncclReduceScatter(whole, part, share, ncclFloat, ncclSum, comm_, stream_),
+               "ncclReduceScatter");
         } else {
           Nccl(ncclAllGather(part, whole, share, ncclFloat, comm_, stream_), "ncclAllGather");
         }
@@ -129,7 +134,8 @@ class Rank {
     }
     std::nth_element(us.begin(), us.begin() + kBatches / 2, us.end());
     if (rank_ == 0) {
-      std::printf("ring,%d,%llu,%.3f\n", options_.ranks, static_cast<unsigned long long>(bytes), us[kBatches / 2]);
+      std::printf("ring,%d,%llu,%.3f\n", options_.ranks, static_cast<unsigned long long>(bytes),
+                  us[kBatches / 2]);
       std::fflush(stdout);
     }
     Cuda(cudaFree(whole), "cudaFree");
@@ -183,7 +189,8 @@ int main(int argc, char** argv) {
     if (name == "--from") options.from = std::strtoull(value.c_str(), nullptr, 10);
     if (name == "--to") options.to = std::strtoull(value.c_str(), nullptr, 10);
   }
-  void* memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) Fail("mmap", std::strerror(errno));
   auto* board = new (memory) Board{};
   // Not in this process: what has used CUDA cannot fork.
@@ -196,11 +203,15 @@ int main(int argc, char** argv) {
   const int most = std::min(kMostRanks, board->devices.load());
   if (options.ranks == 0) options.ranks = most;
   if (options.ranks < 2 || options.ranks > most) {
-    Fail("--ranks " + std::to_string(options.ranks), ("this machine has " + std::to_string(most) + " devices; 2 are needed at least, and one a rank").c_str());
+    Fail("--ranks " + std::to_string(options.ranks),
+         ("this machine has " + std::to_string(most) +
+          " devices; 2 are needed at least, and one a rank")
+             .c_str());
   }
   std::printf("plan,ranks,bytes,us\n");
   std::fflush(stdout);
   std::vector<pid_t> children;
-  for (int rank = 0; rank < options.ranks; ++rank) children.push_back(Fork([&] { Rank(rank, options, board).Run(); }));
+  for (int rank = 0; rank < options.ranks; ++rank)
+    children.push_back(Fork([&] { Rank(rank, options, board).Run(); }));
   return Wait(std::move(children));
 }

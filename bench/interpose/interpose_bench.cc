@@ -152,7 +152,8 @@ void Compare(const char* name, double goal_ns, const Hooked& hooked, const Direc
       Quantile(with, 0.5), Quantile(without, 0.5), Quantile(singles, 0.999), name);
 }
 
-// Walks memory as a job's own code does between two calls: what the shim had in the first-level caches is gone.
+// Walks memory as a job's own code does between two calls: what the shim had in the first-level
+// caches is gone.
 class OtherWork {
  public:
   void operator()() {

@@ -2,8 +2,9 @@
 //
 //   bench_replay [EVENTS ...]      (default: 10000 1000000)
 //
-// The trace: eight ranks that train on two communicators and end in an order inversion of the last one. The ratio
-// comes first: operations recorded by operations left. Exits with 1 where the witness is not the inversion's.
+// The trace: eight ranks that train on two communicators and end in an order inversion of the last
+// one. The ratio comes first: operations recorded by operations left. Exits with 1 where the
+// witness is not the inversion's.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -74,13 +75,16 @@ void Measure(int events) {
   if (!extracted.ok()) Fail(extracted.status().ToString());
   if (!extracted->refused.empty()) Fail(extracted->refused.front());
   const replayer::Schedule witness = replayer::CutToWitness(extracted->schedule);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   unlink(path.c_str());
   rmdir(folder);
   const size_t left = replayer::CountOperations(witness);
-  if (witness.origin.signature.verdict != "deadlock" || left == 0 || left > 2 * kRanks) Fail("the witness is wrong");
+  if (witness.origin.signature.verdict != "deadlock" || left == 0 || left > 2 * kRanks)
+    Fail("the witness is wrong");
   std::printf("%9.0f  %8zu operations to %3zu, %d events, %.2f s\n",
-              static_cast<double>(witness.origin.operations) / static_cast<double>(left), witness.origin.operations, left, events, seconds);
+              static_cast<double>(witness.origin.operations) / static_cast<double>(left),
+              witness.origin.operations, left, events, seconds);
 }
 
 }  // namespace

@@ -31,12 +31,14 @@ class NcclContender : public Base {
     Must(cudaSetDevice(p_.rank()));
     Must(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     std::unique_ptr<Rendezvous> meet;
-    Must(Rendezvous::Join("nccl-" + std::to_string(getppid()), p_.rank(), p_.ranks(), 30000, &meet));
+    Must(
+        Rendezvous::Join("nccl-" + std::to_string(getppid()), p_.rank(), p_.ranks(), 30000, &meet));
     for (int i = 0; i < (o.equal_order ? 1 : o.operations); ++i) {
       ncclUniqueId id;
       if (p_.rank() == 0) Must(nccl_.unique_id(&id));
       std::vector<std::string> all;
-      Must(meet->AllGather(std::string(reinterpret_cast<const char*>(&id), sizeof id), 30000, &all));
+      Must(
+          meet->AllGather(std::string(reinterpret_cast<const char*>(&id), sizeof id), 30000, &all));
       memcpy(&id, all[0].data(), sizeof id);
       p_.At("ncclCommInitRank %d", i);
       comms_.emplace_back();
@@ -45,16 +47,21 @@ class NcclContender : public Base {
     // Each once, in one order: the first use connects the ranks.
     float* some = nullptr;
     Must(cudaMalloc(reinterpret_cast<void**>(&some), 4096));
-    for (size_t i = 0; i < comms_.size(); ++i) Submit(static_cast<int>(i), OpKind::kAllReduce, some, some, 64);
+    for (size_t i = 0; i < comms_.size(); ++i)
+      Submit(static_cast<int>(i), OpKind::kAllReduce, some, some, 64);
     Wait();
   }
   void Submit(int index, OpKind kind, const float* in, float* out, uint64_t count) override {
     ncclComm_t comm = comms_[static_cast<size_t>(index) % comms_.size()];
     switch (kind) {
-      case OpKind::kAllReduce: return Must(nccl_.all_reduce(in, out, count, ncclFloat, ncclSum, comm, stream_));
-      case OpKind::kAllGather: return Must(nccl_.all_gather(in, out, count, ncclFloat, comm, stream_));
-      case OpKind::kReduceScatter: return Must(nccl_.reduce_scatter(in, out, count, ncclFloat, ncclSum, comm, stream_));
-      default: p_.Fail("no such kind here");
+      case OpKind::kAllReduce:
+        return Must(nccl_.all_reduce(in, out, count, ncclFloat, ncclSum, comm, stream_));
+      case OpKind::kAllGather:
+        return Must(nccl_.all_gather(in, out, count, ncclFloat, comm, stream_));
+      case OpKind::kReduceScatter:
+        return Must(nccl_.reduce_scatter(in, out, count, ncclFloat, ncclSum, comm, stream_));
+      default:
+        p_.Fail("no such kind here");
     }
   }
   void Wait() override { Base::Must(cudaStreamSynchronize(stream_)); }
@@ -138,19 +145,31 @@ class RuntimeContender : public Base {
     DfcclOptions options;
     std::istringstream words(name.substr(5));
     for (std::string word; std::getline(words, word, ':');) {
-      if (word == "naive") options.stickiness = Stickiness::kNaive;
-      else if (word == "adaptive") options.stickiness = Stickiness::kAdaptive;
-      else if (word == "ready") options.stickiness = Stickiness::kReady;
-      else if (word == "vanilla") options.completion = Completion::kVanillaRing;
-      else if (word == "packed") options.completion = Completion::kPackedRing;
-      else if (word == "slots") options.completion = Completion::kSlots;
-      else if (word == "word") options.completion = Completion::kWord;
-      else if (word == "ring") options.ring = true;
-      else if (word == "push") options.ring = false;
-      else if (!word.empty()) p_.Fail("no such option of dfccl: " + word);
+      if (word == "naive")
+        options.stickiness = Stickiness::kNaive;
+      else if (word == "adaptive")
+        options.stickiness = Stickiness::kAdaptive;
+      else if (word == "ready")
+        options.stickiness = Stickiness::kReady;
+      else if (word == "vanilla")
+        options.completion = Completion::kVanillaRing;
+      else if (word == "packed")
+        options.completion = Completion::kPackedRing;
+      else if (word == "slots")
+        options.completion = Completion::kSlots;
+      else if (word == "word")
+        options.completion = Completion::kWord;
+      else if (word == "ring")
+        options.ring = true;
+      else if (word == "push")
+        options.ring = false;
+      else if (!word.empty())
+        p_.Fail("no such option of dfccl: " + word);
     }
     if (config->worker.blocks > kDfcclBlocks) p_.Fail("too many blocks");
-    if (options.ring) config->thresholds.one_shot = config->thresholds.two_shot_lines = config->thresholds.move_lines = 0;
+    if (options.ring)
+      config->thresholds.one_shot = config->thresholds.two_shot_lines =
+          config->thresholds.move_lines = 0;
     config->detached_channels = config->worker.blocks;  // a channel a block
     Must(cudaSetDevice(p_.rank()));
     dfccl_ = DfcclLike::Make(options);

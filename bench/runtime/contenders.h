@@ -3,10 +3,12 @@
 //   nccl       NCCL, every operation on one stream
 //   strict     this runtime's carriers on one exclusive stream
 //   detached   this runtime's resident worker
-//   dfccl      the daemon of dfccl_device.h as published; dfccl:naive, :ready, :vanilla, :packed, :word, :push
+//   dfccl      the daemon of dfccl_device.h as published; dfccl:naive, :ready, :vanilla, :packed,
+//   :word, :push
 //              change one thing each, and can be joined (dfccl:ready:word)
 //
-// Every operation of an experiment has a communicator of its own, unless it says that their order is equal.
+// Every operation of an experiment has a communicator of its own, unless it says that their order
+// is equal.
 //
 // Thread rule: one thread. Errors end the process (RankProcess::Fail).
 #ifndef GORDIAN_BENCH_RUNTIME_CONTENDERS_H_

@@ -1,21 +1,28 @@
-// The runtime on GPUs against NCCL in the same run: one process a rank, both on one stream of it, turn by
-// turn. The ratio comes first: below 1 the runtime is faster.
+// The runtime on GPUs against NCCL in the same run: one process a rank, both on one stream of it,
+// turn by turn. The ratio comes first: below 1 the runtime is faster.
 //
-//   gordian-runtime-cuda-bench [--ranks N] [--kinds all|all_reduce|...] [--from B] [--to B] [--step F]
+//   gordian-runtime-cuda-bench [--ranks N] [--kinds all|all_reduce|...] [--from B] [--to B] [--step
+//   F]
 //                              [--samples N] [--stage B] [--resident N] [--exclusive] [--windows]
-//                              [--one-shot B] [--two-shot B] [--two-shot-tiles B] [--move-lines B] [--move-tiles B]
-//                              [--root-lines B] [--root-tiles B] [--line-threads N] [--channel-tiles N]
-//                              [--channels N] [--per-channel B] [--per-more B] [--split N] [--try NAME=N[,NAME=N...]]...
+//                              [--one-shot B] [--two-shot B] [--two-shot-tiles B] [--move-lines B]
+//                              [--move-tiles B]
+//                              [--root-lines B] [--root-tiles B] [--line-threads N]
+//                              [--channel-tiles N]
+//                              [--channels N] [--per-channel B] [--per-more B] [--split N] [--try
+//                              NAME=N[,NAME=N...]]...
 //
-// Two kinds more than collectives, not of "all": exchange, a send to the next rank and a receive from the one before as a group;
-// all_to_all_pairs, an all-to-all by such a group, as programs write it.
+// Two kinds more than collectives, not of "all": exchange, a send to the next rank and a receive
+// from the one before as a group; all_to_all_pairs, an all-to-all by such a group, as programs
+// write it.
 //
-// bytes: of the larger of a rank's two buffers. A sample is a batch of calls between two events, behind a
-// tiny all-reduce of the same library that brings the ranks together; of each sample the slowest rank
-// counts. Columns in microseconds a call; host: what a call takes rank 0's host, of NCCL and staged. staged: buffers of cudaMalloc; direct: outputs in memory that
-// peers write. Every size is checked, on the device, all elements.
+// bytes: of the larger of a rank's two buffers. A sample is a batch of calls between two events,
+// behind a tiny all-reduce of the same library that brings the ranks together; of each sample the
+// slowest rank counts. Columns in microseconds a call; host: what a call takes rank 0's host, of
+// NCCL and staged. staged: buffers of cudaMalloc; direct: outputs in memory that peers write. Every
+// size is checked, on the device, all elements.
 //
-// --try: a line a size for each, with these thresholds (the options' names) instead of the others, of the same run.
+// --try: a line a size for each, with these thresholds (the options' names) instead of the others,
+// of the same run.
 // --windows has NCCL's buffers also as symmetric windows, in columns of their own at the end.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
@@ -48,7 +55,7 @@ struct Options {
   uint64_t from = 8, to = 256ull << 20, step = 4;
   int samples = 200;
   uint64_t stage_bytes = 0;  // of the communicator; 0: as usual
-  int resident = 0;  // streams that have full kernels; 0: as usual
+  int resident = 0;          // streams that have full kernels; 0: as usual
   bool exclusive = false, windows = false;
   Thresholds thresholds;
   std::vector<std::pair<std::string, Thresholds>> tries;  // with what they are called
@@ -57,20 +64,34 @@ struct Options {
 // By an option's name without its dashes; false: there is none of that name.
 bool SetThreshold(const std::string& name, uint64_t value, Thresholds* t) {
   const auto number = static_cast<uint32_t>(value);
-  if (name == "one-shot") t->one_shot = value;
-  else if (name == "two-shot") t->two_shot_lines = value;
-  else if (name == "two-shot-tiles") t->two_shot_tiles = value;
-  else if (name == "move-lines") t->move_lines = value;
-  else if (name == "move-tiles") t->move_tiles = value;
-  else if (name == "root-lines") t->root_lines = value;
-  else if (name == "root-tiles") t->root_tiles = value;
-  else if (name == "line-threads") t->line_threads = number;
-  else if (name == "channel-tiles") t->channel_tiles = number;
-  else if (name == "channels") t->most_channels = number;
-  else if (name == "per-channel") t->bulk_per_channel = number;
-  else if (name == "per-more") t->bulk_per_more = number;
-  else if (name == "split") t->chunks_per_channel = number;
-  else return false;
+  if (name == "one-shot")
+    t->one_shot = value;
+  else if (name == "two-shot")
+    t->two_shot_lines = value;
+  else if (name == "two-shot-tiles")
+    t->two_shot_tiles = value;
+  else if (name == "move-lines")
+    t->move_lines = value;
+  else if (name == "move-tiles")
+    t->move_tiles = value;
+  else if (name == "root-lines")
+    t->root_lines = value;
+  else if (name == "root-tiles")
+    t->root_tiles = value;
+  else if (name == "line-threads")
+    t->line_threads = number;
+  else if (name == "channel-tiles")
+    t->channel_tiles = number;
+  else if (name == "channels")
+    t->most_channels = number;
+  else if (name == "per-channel")
+    t->bulk_per_channel = number;
+  else if (name == "per-more")
+    t->bulk_per_more = number;
+  else if (name == "split")
+    t->chunks_per_channel = number;
+  else
+    return false;
   return true;
 }
 
@@ -80,15 +101,17 @@ bool ParseTry(const std::string& text, Thresholds* t) {
     const size_t end = std::min(text.find(',', at), text.size());
     const size_t equals = text.find('=', at);
     if (equals == std::string::npos || equals > end) return false;
-    if (!SetThreshold(text.substr(at, equals - at), strtoull(text.c_str() + equals + 1, nullptr, 0), t)) return false;
+    if (!SetThreshold(text.substr(at, equals - at), strtoull(text.c_str() + equals + 1, nullptr, 0),
+                      t))
+      return false;
     at = end + 1;
   }
   return true;
 }
 
-constexpr const char* kNames[] = {"",       "all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                  "reduce", "all_to_all", "gather",     "scatter",        "exchange",
-                                  "all_to_all_pairs"};
+constexpr const char* kNames[] = {"",          "all_reduce", "all_gather",      "reduce_scatter",
+                                  "broadcast", "reduce",     "all_to_all",      "gather",
+                                  "scatter",   "exchange",   "all_to_all_pairs"};
 constexpr int kExchange = 9, kPairs = 10;
 constexpr int kWarm = 20;
 
@@ -166,12 +189,16 @@ class Bench : testing::CheckedRank {
     Must(nccl_.init(&nccl_comm_, p_.ranks(), id, p_.rank()));
     int version = 0;
     Must(nccl_.version(&version));
-    if (p_.rank() == 0) printf("# NCCL %d, %d ranks, heap by %s, %d samples%s\n", version, p_.ranks(), domain_->is_ipc() ? "cudaIpc" : "descriptors", o_.samples, o_.exclusive ? ", exclusive stream" : "");
+    if (p_.rank() == 0)
+      printf("# NCCL %d, %d ranks, heap by %s, %d samples%s\n", version, p_.ranks(),
+             domain_->is_ipc() ? "cudaIpc" : "descriptors", o_.samples,
+             o_.exclusive ? ", exclusive stream" : "");
   }
 
   // Buffers that all ranks register alike.
   void StartWindows() {
-    if (nccl_.allocate == nullptr || nccl_.window_register == nullptr) p_.Fail("this NCCL has no windows");
+    if (nccl_.allocate == nullptr || nccl_.window_register == nullptr)
+      p_.Fail("this NCCL has no windows");
     p_.At("ncclCommWindowRegister");
     constexpr int kSymmetric = 1;  // NCCL_WIN_COLL_SYMMETRIC, which older headers lack
     for (float** buffer : {&window_in_, &window_out_}) {
@@ -187,53 +214,78 @@ class Bench : testing::CheckedRank {
   void CallNccl(OpKind kind, uint64_t count, int root, const float* in, float* out) {
     const int n = p_.ranks();
     switch (kind) {
-      case OpKind::kAllReduce: return Must(nccl_.all_reduce(in, out, count, ncclFloat, ncclSum, nccl_comm_, stream_));
-      case OpKind::kAllGather: return Must(nccl_.all_gather(in, out, count, ncclFloat, nccl_comm_, stream_));
-      case OpKind::kReduceScatter: return Must(nccl_.reduce_scatter(in, out, count, ncclFloat, ncclSum, nccl_comm_, stream_));
-      case OpKind::kBroadcast: return Must(nccl_.broadcast(in, out, count, ncclFloat, root, nccl_comm_, stream_));
-      case OpKind::kReduce: return Must(nccl_.reduce(in, out, count, ncclFloat, ncclSum, root, nccl_comm_, stream_));
+      case OpKind::kAllReduce:
+        return Must(nccl_.all_reduce(in, out, count, ncclFloat, ncclSum, nccl_comm_, stream_));
+      case OpKind::kAllGather:
+        return Must(nccl_.all_gather(in, out, count, ncclFloat, nccl_comm_, stream_));
+      case OpKind::kReduceScatter:
+        return Must(nccl_.reduce_scatter(in, out, count, ncclFloat, ncclSum, nccl_comm_, stream_));
+      case OpKind::kBroadcast:
+        return Must(nccl_.broadcast(in, out, count, ncclFloat, root, nccl_comm_, stream_));
+      case OpKind::kReduce:
+        return Must(nccl_.reduce(in, out, count, ncclFloat, ncclSum, root, nccl_comm_, stream_));
       case OpKind::kAllToAll:
-        if (nccl_.all_to_all != nullptr) return Must(nccl_.all_to_all(in, out, count, ncclFloat, nccl_comm_, stream_));
+        if (nccl_.all_to_all != nullptr)
+          return Must(nccl_.all_to_all(in, out, count, ncclFloat, nccl_comm_, stream_));
         break;
       case OpKind::kGather:
-        if (nccl_.gather != nullptr) return Must(nccl_.gather(in, out, count, ncclFloat, root, nccl_comm_, stream_));
+        if (nccl_.gather != nullptr)
+          return Must(nccl_.gather(in, out, count, ncclFloat, root, nccl_comm_, stream_));
         break;
       default:
-        if (nccl_.scatter != nullptr) return Must(nccl_.scatter(in, out, count, ncclFloat, root, nccl_comm_, stream_));
+        if (nccl_.scatter != nullptr)
+          return Must(nccl_.scatter(in, out, count, ncclFloat, root, nccl_comm_, stream_));
     }
     // Older NCCL: as everybody writes them.
     Must(nccl_.group_start());
     for (int p = 0; p < n; ++p) {
-      const bool sends = kind == OpKind::kAllToAll || (kind == OpKind::kGather ? p == root : p_.rank() == root);
-      const bool receives = kind == OpKind::kAllToAll || (kind == OpKind::kGather ? p_.rank() == root : p == root);
+      const bool sends =
+          kind == OpKind::kAllToAll || (kind == OpKind::kGather ? p == root : p_.rank() == root);
+      const bool receives =
+          kind == OpKind::kAllToAll || (kind == OpKind::kGather ? p_.rank() == root : p == root);
       const bool by_peer_in = kind != OpKind::kGather, by_peer_out = kind != OpKind::kScatter;
-      if (sends) Must(nccl_.send(in + (by_peer_in ? p * count : 0), count, ncclFloat, p, nccl_comm_, stream_));
-      if (receives) Must(nccl_.recv(out + (by_peer_out ? p * count : 0), count, ncclFloat, p, nccl_comm_, stream_));
+      if (sends)
+        Must(nccl_.send(in + (by_peer_in ? p * count : 0), count, ncclFloat, p, nccl_comm_,
+                        stream_));
+      if (receives)
+        Must(nccl_.recv(out + (by_peer_out ? p * count : 0), count, ncclFloat, p, nccl_comm_,
+                        stream_));
     }
     Must(nccl_.group_end());
   }
 
   // What a group of sends and receives is checked as.
   static OpKind KindOf(int number) {
-    return number == kExchange ? OpKind::kRecv : number == kPairs ? OpKind::kAllToAll : static_cast<OpKind>(number);
+    return number == kExchange ? OpKind::kRecv
+           : number == kPairs  ? OpKind::kAllToAll
+                               : static_cast<OpKind>(number);
   }
   // From and to the ranks at distance 1, or all but the own: its part is copied.
   void CallPairs(bool ours, bool all, uint64_t count, const float* in, float* out) {
     const int n = p_.ranks();
-    if (ours) Must(domain_->GroupStart());
-    else Must(nccl_.group_start());
+    if (ours)
+      Must(domain_->GroupStart());
+    else
+      Must(nccl_.group_start());
     for (int i = 0; i < (all ? n : 2); ++i) {
       const bool sends = all || i == 0, receives = all || i == 1;
       const int peer = all ? i : i == 0 ? (p_.rank() + 1) % n : (p_.rank() + n - 1) % n;
       const uint64_t at = all ? static_cast<uint64_t>(peer) * count : 0;
       if (peer == p_.rank()) continue;
-      if (ours && sends) Must(comm_->Launch(OpKind::kSend, in + at, nullptr, count, DataType::kFloat, Operator::kSum, peer, stream_));
-      if (ours && receives) Must(comm_->Launch(OpKind::kRecv, nullptr, out + at, count, DataType::kFloat, Operator::kSum, peer, stream_));
+      if (ours && sends)
+        Must(comm_->Launch(OpKind::kSend, in + at, nullptr, count, DataType::kFloat, Operator::kSum,
+                           peer, stream_));
+      if (ours && receives)
+        Must(comm_->Launch(OpKind::kRecv, nullptr, out + at, count, DataType::kFloat,
+                           Operator::kSum, peer, stream_));
       if (!ours && sends) Must(nccl_.send(in + at, count, ncclFloat, peer, nccl_comm_, stream_));
-      if (!ours && receives) Must(nccl_.recv(out + at, count, ncclFloat, peer, nccl_comm_, stream_));
+      if (!ours && receives)
+        Must(nccl_.recv(out + at, count, ncclFloat, peer, nccl_comm_, stream_));
     }
-    if (ours) Must(domain_->GroupEnd());
-    else Must(nccl_.group_end());
+    if (ours)
+      Must(domain_->GroupEnd());
+    else
+      Must(nccl_.group_end());
     if (!all) return;
     const uint64_t at = static_cast<uint64_t>(p_.rank()) * count;
     Must(cudaMemcpyAsync(out + at, in + at, count * 4, cudaMemcpyDeviceToDevice, stream_));
@@ -250,7 +302,9 @@ class Bench : testing::CheckedRank {
     Must(cudaEventRecord(begin_, stream_));
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < batch; ++i) call();
-    host_us_ = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() / batch;
+    host_us_ = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+                   .count() /
+               batch;
     Must(cudaEventRecord(end_, stream_));
     Must(cudaStreamSynchronize(stream_));
     float ms = 0;
@@ -262,7 +316,8 @@ class Bench : testing::CheckedRank {
   Times Combine(const std::vector<float>& own) {
     std::vector<std::string> all;
     Must(domain_->rendezvous()->AllGather(
-        std::string(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(float)), 20000, &all));
+        std::string(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(float)), 20000,
+        &all));
     std::vector<float> slowest(own.size(), 0);
     for (const std::string& one : all) {
       for (size_t i = 0; i < own.size(); ++i) {
@@ -272,12 +327,20 @@ class Bench : testing::CheckedRank {
       }
     }
     std::sort(slowest.begin(), slowest.end());
-    const auto at = [&](double q) { return slowest[static_cast<size_t>(q * static_cast<double>(slowest.size() - 1))]; };
+    const auto at = [&](double q) {
+      return slowest[static_cast<size_t>(q * static_cast<double>(slowest.size() - 1))];
+    };
     return {at(0.5), at(0.01), at(0.99)};
   }
 
   uint64_t CheckOutput(OpKind kind, uint64_t count, int root, float* out) {
-    const testing::Expectation e{kind, static_cast<uint32_t>(p_.ranks()), static_cast<uint32_t>(p_.rank()), static_cast<uint32_t>(root), 3, count, 0};
+    const testing::Expectation e{kind,
+                                 static_cast<uint32_t>(p_.ranks()),
+                                 static_cast<uint32_t>(p_.rank()),
+                                 static_cast<uint32_t>(root),
+                                 3,
+                                 count,
+                                 0};
     Must(testing::CheckPattern(out, e, wrong_, stream_));
     uint64_t bad = 0;
     Must(cudaMemcpyAsync(&bad, wrong_, 8, cudaMemcpyDeviceToHost, stream_));
@@ -286,7 +349,8 @@ class Bench : testing::CheckedRank {
   }
 
   static double Median(std::vector<double> values) {
-    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+    std::nth_element(values.begin(),
+                     values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
     return values[values.size() / 2];
   }
   static int BatchFor(uint64_t bytes) { return bytes <= 1 << 20 ? 10 : bytes <= 16 << 20 ? 2 : 1; }
@@ -295,8 +359,10 @@ class Bench : testing::CheckedRank {
     StartNccl();
     if (o_.windows) StartWindows();
     if (p_.rank() == 0) {
-      printf("# staged/nccl direct/nccl  kind                bytes |  nccl median p1 p99 |  staged median p1 p99 | direct median p1 p99 | results | host%s\n",
-             o_.windows ? " | direct/windows, windows median p1 p99" : "");
+      printf(
+          "# staged/nccl direct/nccl  kind                bytes |  nccl median p1 p99 |  staged "
+          "median p1 p99 | direct median p1 p99 | results | host%s\n",
+          o_.windows ? " | direct/windows, windows median p1 p99" : "");
     }
     for (int k = 1; k <= kPairs; ++k) {
       // A list with commas around every name.
@@ -334,14 +400,22 @@ class Bench : testing::CheckedRank {
                            {}});
           }
         }
-        if (o_.windows) all.push_back({align_nccl, [&] { CallNccl(kind, count, root, window_in_, window_out_); }, window_out_, {}, {}});
+        if (o_.windows)
+          all.push_back({align_nccl,
+                         [&] { CallNccl(kind, count, root, window_in_, window_out_); },
+                         window_out_,
+                         {},
+                         {}});
         for (Contender& c : all) {
-          Must(cudaMemsetAsync(c.out, 0x7f, OutputCount(kind, count, static_cast<uint32_t>(p_.ranks())) * 4, stream_));
+          Must(cudaMemsetAsync(c.out, 0x7f,
+                               OutputCount(kind, count, static_cast<uint32_t>(p_.ranks())) * 4,
+                               stream_));
           Must(cudaStreamSynchronize(stream_));
           Must(domain_->rendezvous()->Barrier(20000));  // peers write here
           for (int i = 0; i < kWarm; ++i) c.call();
           Must(cudaStreamSynchronize(stream_));
-          if (CheckOutput(kind, count, root, c.out) != 0) p_.Fail("wrong results before the samples");
+          if (CheckOutput(kind, count, root, c.out) != 0)
+            p_.Fail("wrong results before the samples");
           p_.At("%s of %lu bytes", kNames[k], bytes);
         }
         const int batch = BatchFor(bytes);
@@ -359,14 +433,21 @@ class Bench : testing::CheckedRank {
         // The last to write a buffer was any of them; all must be right.
         for (Contender& c : all) {
           c.call();
-          if (CheckOutput(kind, count, root, c.out) != 0) p_.Fail("wrong results after the samples");
+          if (CheckOutput(kind, count, root, c.out) != 0)
+            p_.Fail("wrong results after the samples");
         }
         for (size_t i = 0; p_.rank() == 0 && i < o_.tries.size(); ++i) {
-          const Times &nccl = times[0], &staged = times[1 + i * 2], &direct = times[2 + i * 2], &windows = times.back();
-          printf("%6.3f %6.3f  %-14s %12lu | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | right | host %.1f %.1f",
-                 staged.median / nccl.median, direct.median / nccl.median, kNames[k], bytes, nccl.median, nccl.p1,
-                 nccl.p99, staged.median, staged.p1, staged.p99, direct.median, direct.p1, direct.p99, Median(all[0].host_us), Median(all[1 + i * 2].host_us));
-          if (o_.windows) printf(" | %6.3f %9.2f %9.2f %9.2f", direct.median / windows.median, windows.median, windows.p1, windows.p99);
+          const Times &nccl = times[0], &staged = times[1 + i * 2], &direct = times[2 + i * 2],
+                      &windows = times.back();
+          printf(
+              "%6.3f %6.3f  %-14s %12lu | %9.2f %9.2f %9.2f | %9.2f %9.2f %9.2f | %9.2f %9.2f "
+              "%9.2f | right | host %.1f %.1f",
+              staged.median / nccl.median, direct.median / nccl.median, kNames[k], bytes,
+              nccl.median, nccl.p1, nccl.p99, staged.median, staged.p1, staged.p99, direct.median,
+              direct.p1, direct.p99, Median(all[0].host_us), Median(all[1 + i * 2].host_us));
+          if (o_.windows)
+            printf(" | %6.3f %9.2f %9.2f %9.2f", direct.median / windows.median, windows.median,
+                   windows.p1, windows.p99);
           printf("%s%s\n", o_.tries[i].first.empty() ? "" : " | ", o_.tries[i].first.c_str());
           fflush(stdout);
         }
@@ -394,17 +475,28 @@ int Main(int argc, char** argv) {
     const std::string name = argv[i];
     const auto text = [&]() -> const char* { return i + 1 < argc ? argv[++i] : ""; };
     const auto value = [&] { return strtoull(text(), nullptr, 0); };
-    if (name == "--ranks") o.ranks = static_cast<int>(value());
-    else if (name == "--kinds") o.kinds = text();
-    else if (name == "--from") o.from = value();
-    else if (name == "--to") o.to = value();
-    else if (name == "--step") o.step = value();
-    else if (name == "--samples") o.samples = static_cast<int>(value());
-    else if (name == "--exclusive") o.exclusive = true;
-    else if (name == "--windows") o.windows = true;
-    else if (name == "--resident") o.resident = static_cast<int>(value());
-    else if (name == "--stage") o.stage_bytes = value();
-    else if (name == "--try") tries.emplace_back(text());
+    if (name == "--ranks")
+      o.ranks = static_cast<int>(value());
+    else if (name == "--kinds")
+      o.kinds = text();
+    else if (name == "--from")
+      o.from = value();
+    else if (name == "--to")
+      o.to = value();
+    else if (name == "--step")
+      o.step = value();
+    else if (name == "--samples")
+      o.samples = static_cast<int>(value());
+    else if (name == "--exclusive")
+      o.exclusive = true;
+    else if (name == "--windows")
+      o.windows = true;
+    else if (name == "--resident")
+      o.resident = static_cast<int>(value());
+    else if (name == "--stage")
+      o.stage_bytes = value();
+    else if (name == "--try")
+      tries.emplace_back(text());
     else if (name.rfind("--", 0) != 0 || !SetThreshold(name.substr(2), value(), &o.thresholds)) {
       fprintf(stderr, "unknown option %s\n", name.c_str());
       return 2;
@@ -418,11 +510,13 @@ int Main(int argc, char** argv) {
       return 2;
     }
   }
-  if (o.ranks < 1 || o.ranks > static_cast<int>(kMaxRanks) || o.step < 2 || o.from < 8 || o.to < o.from) {
+  if (o.ranks < 1 || o.ranks > static_cast<int>(kMaxRanks) || o.step < 2 || o.from < 8 ||
+      o.to < o.from) {
     fprintf(stderr, "usage: gordian-runtime-cuda-bench [--ranks N] [...]\n");
     return 2;
   }
-  return testing::RunRanks(o.ranks, 300, 20, 0, [&](RankProcess& process) { return Bench(o, process).Run(); });
+  return testing::RunRanks(o.ranks, 300, 20, 0,
+                           [&](RankProcess& process) { return Bench(o, process).Run(); });
 }
 
 }  // namespace

@@ -1,17 +1,22 @@
-// A daemon as DFCCL's (EuroSys '25), over this runtime's operations, memory and steps, so that each of its
-// decisions can be priced by itself. What is taken from it, each by an option:
+// A daemon as DFCCL's (EuroSys '25), over this runtime's operations, memory and steps, so that each
+// of its decisions can be priced by itself. What is taken from it, each by an option:
 //
-//   submission   every block reads every submission from pinned host memory, and keeps a queue of its own;
+//   submission   every block reads every submission from pinned host memory, and keeps a queue of
+//   its own;
 //                it fetches only when it is idle or a whole pass was in vain (FIFO)
-//   stickiness   how long a block spins on an operation that is not ready: a fixed number of tries (naive), or
-//                many at the queue's head, fewer behind it, and more after success (adaptive); or one (ready)
-//   completion   the three completion queues in pinned host memory, which a thread of the host polls; or a
+//   stickiness   how long a block spins on an operation that is not ready: a fixed number of tries
+//   (naive), or
+//                many at the queue's head, fewer behind it, and more after success (adaptive); or
+//                one (ready)
+//   completion   the three completion queues in pinned host memory, which a thread of the host
+//   polls; or a
 //                word for each operation, as the resident worker does
 //   bulk         along a ring in staged chunks, for every size; or the runtime's own ways
 //
-// What is not as DFCCL's: it quits by core/life.h, not block by block, and after a time, not after a number of
-// fruitless tries; a channel belongs to block (channel mod blocks), where DFCCL has a block for each; what is
-// known of an operation beforehand travels with its submission (as many reads over PCIe: one, by many threads).
+// What is not as DFCCL's: it quits by core/life.h, not block by block, and after a time, not after
+// a number of fruitless tries; a channel belongs to block (channel mod blocks), where DFCCL has a
+// block for each; what is known of an operation beforehand travels with its submission (as many
+// reads over PCIe: one, by many threads).
 //
 // Thread rule: as worker_device.h.
 #ifndef GORDIAN_BENCH_RUNTIME_DFCCL_DEVICE_H_
@@ -88,16 +93,19 @@ GRT_HD inline bool CompareAndSwapHost(uint64_t* word, uint64_t expected, uint64_
                : "memory");
   return seen == expected;
 #else
-  return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE);
 #endif
 }
 
-// By one thread: tells the host that an operation is done. What it wrote comes first in all variants.
+// By one thread: tells the host that an operation is done. What it wrote comes first in all
+// variants.
 GRT_HD inline void TellCompletion(const DfcclView& v, uint32_t id) {
   CompletionQueue* q = v.completions;
   FenceSystem();
   if (v.options.completion == Completion::kWord) {
-    StoreEnd(v.worker.host, id, LoadRelaxed(&v.worker.device->entries[id % kDetachedEntries].ticket));
+    StoreEnd(v.worker.host, id,
+             LoadRelaxed(&v.worker.device->entries[id % kDetachedEntries].ticket));
     return;
   }
   if (v.options.completion == Completion::kSlots) {
@@ -129,15 +137,16 @@ GRT_HD inline bool CountDown(const WorkerView& v, uint32_t id, uint32_t channels
   uint64_t word, next;
   do {
     word = LoadWordAcquire(left);
-    next = static_cast<uint32_t>(word >> 32) == id + 1 ? word - 1 : LeftWord(id, channels, channels - 1);
+    next = static_cast<uint32_t>(word >> 32) == id + 1 ? word - 1
+                                                       : LeftWord(id, channels, channels - 1);
   } while (!CompareAndSwap(left, word, next));
   return (next & 0xffff) == 0;
 }
 
 // As RunChannelOf, along the ring where it is asked for.
 template <typename T, uint32_t kRanks, typename Block>
-GRT_HD inline StepResult RunDfccl(Block& b, const Work& w, uint32_t channel, uint32_t* pc, const DfcclView& v,
-                                  uint64_t spins) {
+GRT_HD inline StepResult RunDfccl(Block& b, const Work& w, uint32_t channel, uint32_t* pc,
+                                  const DfcclView& v, uint64_t spins) {
   const bool is_bulk = (w.flags & kBulk) != 0;
   const bool ring = is_bulk && v.options.ring && w.kind == OpKind::kAllReduce;
   Bulk bulk{};
@@ -151,18 +160,19 @@ GRT_HD inline StepResult RunDfccl(Block& b, const Work& w, uint32_t channel, uin
       continue;
     }
     if (result != StepResult::kAdvanced) return result;
-    if (v.options.stickiness == Stickiness::kAdaptive) spins = SpinsAfterSuccess(v.options.adaptive, spins, tries);
+    if (v.options.stickiness == Stickiness::kAdaptive)
+      spins = SpinsAfterSuccess(v.options.adaptive, spins, tries);
     tries = 0;
   }
 }
 
 // By type; once for each kind of block.
 template <typename Block>
-GRT_HD StepResult RunDfcclAny(Block& b, const Work& w, uint32_t channel, uint32_t* pc, const DfcclView& v,
-                              uint64_t spins);
+GRT_HD StepResult RunDfcclAny(Block& b, const Work& w, uint32_t channel, uint32_t* pc,
+                              const DfcclView& v, uint64_t spins);
 
-// One pass of a block over its queue. `count` and `ids` are its own, in the block's memory. Whether anything
-// went on.
+// One pass of a block over its queue. `count` and `ids` are its own, in the block's memory. Whether
+// anything went on.
 template <typename Block>
 GRT_HD inline bool DfcclPass(Block& b, const DfcclView& v, uint32_t* ids, uint32_t* count) {
   const WorkerView& worker = v.worker;
@@ -189,9 +199,10 @@ GRT_HD inline bool DfcclPass(Block& b, const DfcclView& v, uint32_t* ids, uint32
       AddRelaxed(&v.device->prepare_ns, static_cast<uint32_t>(b.Now() - begun));
       AddRelaxed(&v.device->prepares, 1);
     }
-    uint64_t spins = v.options.stickiness == Stickiness::kNaive      ? v.options.naive_spins
-                     : v.options.stickiness == Stickiness::kAdaptive ? SpinsAt(v.options.adaptive, position)
-                                                                     : 1;
+    uint64_t spins = v.options.stickiness == Stickiness::kNaive ? v.options.naive_spins
+                     : v.options.stickiness == Stickiness::kAdaptive
+                         ? SpinsAt(v.options.adaptive, position)
+                         : 1;
     bool unfinished = false;
     for (uint32_t channel = b.Index(); channel < w.channels; channel += b.Blocks()) {
       uint64_t* context = worker.device->claims + (id % kDetachedEntries) * kMaxChannels + channel;
@@ -228,7 +239,8 @@ GRT_HD inline bool DfcclPass(Block& b, const DfcclView& v, uint32_t* ids, uint32
   return any;
 }
 
-// What a block does, from its start to its end. `ids`: kDetachedEntries words of the block's memory.
+// What a block does, from its start to its end. `ids`: kDetachedEntries words of the block's
+// memory.
 template <typename Block>
 GRT_HD inline void BeDfccl(Block& b, const DfcclView& v, uint32_t* ids) {
   const WorkerView& worker = v.worker;
@@ -261,7 +273,8 @@ GRT_HD inline void BeDfccl(Block& b, const DfcclView& v, uint32_t* ids) {
       const auto first = static_cast<uint32_t>(fetched);
       if (tail != first) {
         CopyIn(b, worker, fetched, uint64_t{ports} << 32 | tail);
-        for (uint32_t id = first + b.Thread(); static_cast<int32_t>(tail - id) > 0; id += b.Threads()) {
+        for (uint32_t id = first + b.Thread(); static_cast<int32_t>(tail - id) > 0;
+             id += b.Threads()) {
           ids[count + (id - first)] = id;
         }
         count += tail - first;

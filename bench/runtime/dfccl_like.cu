@@ -1,7 +1,6 @@
-#include "bench/runtime/dfccl_like.h"
-
 #include <cuda_runtime.h>
 
+#include "bench/runtime/dfccl_like.h"
 #include "runtime/cuda/worker_block.h"
 
 namespace gordian::runtime::cuda {
@@ -10,13 +9,15 @@ template <>
 GRT_HD inline StepResult RunDfcclAny(WorkerBlock& b, const Work& w, uint32_t channel, uint32_t* pc,
                                      const DfcclView& v, uint64_t spins) {
   if ((w.flags & kReduces) == 0) return RunDfccl<MoveOnly, kMaxRanks>(b, w, channel, pc, v, spins);
-  if (w.type == DataType::kFloat) return RunDfccl<FloatElement, kMaxRanks>(b, w, channel, pc, v, spins);
+  if (w.type == DataType::kFloat)
+    return RunDfccl<FloatElement, kMaxRanks>(b, w, channel, pc, v, spins);
   return RunDfccl<AnyType, kMaxRanks>(b, w, channel, pc, v, spins);
 }
 
 namespace {
 
-__global__ void __launch_bounds__(kCarrierThreads, 2) DfcclDaemon(const __grid_constant__ DfcclView view) {
+__global__ void __launch_bounds__(kCarrierThreads, 2)
+    DfcclDaemon(const __grid_constant__ DfcclView view) {
   __shared__ WorkerBlock::Shared shared;
   __shared__ uint32_t ids[kDetachedEntries];
   WorkerBlock block(&shared);
@@ -47,14 +48,18 @@ std::unique_ptr<DfcclLike> DfcclLike::Make(const DfcclOptions& options) {
   d->options_ = options;
   cudaFuncAttributes attributes;
   cudaError_t e = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&DfcclDaemon));
-  if (e == cudaSuccess) e = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&Arithmetic));
+  if (e == cudaSuccess)
+    e = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&Arithmetic));
   if (e == cudaSuccess) e = cudaMalloc(reinterpret_cast<void**>(&d->device_), sizeof(DfcclDevice));
   if (e == cudaSuccess) e = cudaMemset(d->device_, 0, sizeof(DfcclDevice));
-  if (e == cudaSuccess) e = cudaHostAlloc(reinterpret_cast<void**>(&d->queue_), sizeof(CompletionQueue), cudaHostAllocMapped);
+  if (e == cudaSuccess)
+    e = cudaHostAlloc(reinterpret_cast<void**>(&d->queue_), sizeof(CompletionQueue),
+                      cudaHostAllocMapped);
   if (e == cudaSuccess) e = cudaDeviceSynchronize();
   if (e != cudaSuccess) return nullptr;
   *d->queue_ = CompletionQueue{};
-  if (options.completion != Completion::kWord) d->poller_ = std::thread([p = d.get()] { p->Poll(); });
+  if (options.completion != Completion::kWord)
+    d->poller_ = std::thread([p = d.get()] { p->Poll(); });
   return d;
 }
 
@@ -70,8 +75,8 @@ void DfcclLike::Install(WorkerConfig* config) {
     host_ = view.host;
     const DfcclView all{view, options_, queue_, device_};
     void* arguments[] = {const_cast<DfcclView*>(&all)};
-    return cudaLaunchKernel(reinterpret_cast<const void*>(&DfcclDaemon), dim3(blocks), dim3(kCarrierThreads),
-                            arguments, 0, stream);
+    return cudaLaunchKernel(reinterpret_cast<const void*>(&DfcclDaemon), dim3(blocks),
+                            dim3(kCarrierThreads), arguments, 0, stream);
   };
 }
 
@@ -101,7 +106,8 @@ void DfcclLike::Poll() {
       if (__atomic_load_n(&queue_->tail, __ATOMIC_ACQUIRE) == head) continue;
       tell(__atomic_load_n(&queue_->ring[head % kCompletionRing], __ATOMIC_ACQUIRE));
     } else {
-      const uint64_t word = __atomic_load_n(&queue_->packed[head % kCompletionRing], __ATOMIC_ACQUIRE);
+      const uint64_t word =
+          __atomic_load_n(&queue_->packed[head % kCompletionRing], __ATOMIC_ACQUIRE);
       if (static_cast<uint32_t>(word >> 32) != head + 1) continue;
       tell(static_cast<uint32_t>(word));
     }

@@ -1,5 +1,5 @@
-// The host's half of the daemon of dfccl_device.h: a kernel for WorkerConfig::launch, and the thread that polls
-// the completion queue and burns a processor, as DFCCL's does.
+// The host's half of the daemon of dfccl_device.h: a kernel for WorkerConfig::launch, and the
+// thread that polls the completion queue and burns a processor, as DFCCL's does.
 //
 // Thread rule: Make on one thread, with the device current; Poll on a thread of its own.
 // Ownership: outlives the domain whose worker it runs.
@@ -42,8 +42,8 @@ class DfcclLike {
   std::thread poller_;
 };
 
-// A kernel that keeps `blocks` blocks of 256 threads busy with arithmetic for `rounds` rounds: a matrix
-// multiplication's stand-in, to see what it loses beside others.
+// A kernel that keeps `blocks` blocks of 256 threads busy with arithmetic for `rounds` rounds: a
+// matrix multiplication's stand-in, to see what it loses beside others.
 cudaError_t LaunchArithmetic(uint32_t blocks, uint32_t rounds, float* sink, cudaStream_t stream);
 
 }  // namespace gordian::runtime::cuda

@@ -1,24 +1,30 @@
-// The experiments of DFCCL (EuroSys '25) and OCCL on this runtime, and some of our own: one process a rank.
+// The experiments of DFCCL (EuroSys '25) and OCCL on this runtime, and some of our own: one process
+// a rank.
 //
-//   gordian-runtime-experiments EXPERIMENT --with NAME[,NAME...] [--ranks N] [--iterations N] [--seed S]
-//                               [--blocks N] [--late US] [--ordered] [--patience S] [--stuck US] [--idle US]
+//   gordian-runtime-experiments EXPERIMENT --with NAME[,NAME...] [--ranks N] [--iterations N]
+//   [--seed S]
+//                               [--blocks N] [--late US] [--ordered] [--patience S] [--stuck US]
+//                               [--idle US]
 //                               [--count N --bytes B]
 //
-// --stuck, --idle: when a worker quits. NAME: see contenders.h. All of one call take part in one run, one after another in each sample or in turn.
+// --stuck, --idle: when a worker quits. NAME: see contenders.h. All of one call take part in one
+// run, one after another in each sample or in turn.
 //
-//   random   8 all-reduces of 256 B to 1 MiB (or --count of --bytes each), each rank in a random order of its own;
+//   random   8 all-reduces of 256 B to 1 MiB (or --count of --bytes each), each rank in a random
+//   order of its own;
 //            every result is checked
-//   sync     the same, and between two calls cudaDeviceSynchronize, cudaFree or cudaMallocHost, in turn
-//   single   one all-reduce, cudaDeviceSynchronize, another one: opposite orders on the ranks
+//   sync     the same, and between two calls cudaDeviceSynchronize, cudaFree or cudaMallocHost, in
+//   turn single   one all-reduce, cudaDeviceSynchronize, another one: opposite orders on the ranks
 //   calls    time from a call to its end as the host sees it, by size (--kind), with its parts
-//   late     161 all-reduces (the gradients of ResNet-50) in one order; the last rank begins --late later, and
+//   late     161 all-reduces (the gradients of ResNet-50) in one order; the last rank begins --late
+//   later, and
 //            every call of it is late by a random part of that / 10
 //   trace    the same 161, nobody late; without --ordered each rank in an order of its own
-//   idle     what is there when nothing is outstanding, and how much of the time the worker is resident
-//   beside   arithmetic on all multiprocessors beside an idle and a busy runtime
+//   idle     what is there when nothing is outstanding, and how much of the time the worker is
+//   resident beside   arithmetic on all multiprocessors beside an idle and a busy runtime
 //
-// A rank that gets nowhere for --patience seconds says HANG and where, and the program ends with 3: that is how
-// a deadlock is seen.
+// A rank that gets nowhere for --patience seconds says HANG and where, and the program ends with 3:
+// that is how a deadlock is seen.
 #include <cuda_runtime_api.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -70,7 +76,9 @@ double NowUs() {
 double ProcessorUs() {
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
-  const auto us = [](const timeval& t) { return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_usec); };
+  const auto us = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_usec);
+  };
   return us(usage.ru_utime) + us(usage.ru_stime);
 }
 
@@ -82,7 +90,8 @@ std::vector<uint64_t> ResNet50() {
   for (int stage = 0; stage < 4; ++stage) {
     const uint64_t middle = 64ull << stage, out = middle * 4;
     for (int b = 0; b < blocks[stage]; ++b) {
-      for (const uint64_t size : {in * middle, middle, middle, middle * middle * 9, middle, middle, middle * out, out, out}) {
+      for (const uint64_t size : {in * middle, middle, middle, middle * middle * 9, middle, middle,
+                                  middle * out, out, out}) {
         sizes.push_back(size);
       }
       if (b == 0) {
@@ -104,19 +113,29 @@ class Experiment : testing::CheckedRank {
   int Run() {
     Must(cudaSetDevice(p_.rank()));
     Must(testing::PreloadPatterns());
-    Must(Rendezvous::Join("experiment-" + std::to_string(getppid()), p_.rank(), p_.ranks(), 30000, &meet_));
+    Must(Rendezvous::Join("experiment-" + std::to_string(getppid()), p_.rank(), p_.ranks(), 30000,
+                          &meet_));
     Must(cudaStreamCreateWithFlags(&checks_, cudaStreamNonBlocking));
     Must(cudaMalloc(reinterpret_cast<void**>(&wrong_), 8));
     Must(cudaMemset(wrong_, 0, 8));
-    if (o_.what == "random") Orders(Between::kNothing);
-    else if (o_.what == "sync") Orders(Between::kSync);
-    else if (o_.what == "single") Orders(Between::kSingle);
-    else if (o_.what == "calls") Calls();
-    else if (o_.what == "late") Trace(true);
-    else if (o_.what == "trace") Trace(false);
-    else if (o_.what == "idle") Idle();
-    else if (o_.what == "beside") Beside();
-    else p_.Fail("no such experiment");
+    if (o_.what == "random")
+      Orders(Between::kNothing);
+    else if (o_.what == "sync")
+      Orders(Between::kSync);
+    else if (o_.what == "single")
+      Orders(Between::kSingle);
+    else if (o_.what == "calls")
+      Calls();
+    else if (o_.what == "late")
+      Trace(true);
+    else if (o_.what == "trace")
+      Trace(false);
+    else if (o_.what == "idle")
+      Idle();
+    else if (o_.what == "beside")
+      Beside();
+    else
+      p_.Fail("no such experiment");
     contenders_.clear();
     return 0;
   }
@@ -143,7 +162,8 @@ class Experiment : testing::CheckedRank {
     const uint64_t most = *std::max_element(counts.begin(), counts.end());
     for (int salt = 0; salt < 2; ++salt) {
       Must(cudaMalloc(reinterpret_cast<void**>(&in_[salt]), most * 4));
-      Must(testing::FillPattern(in_[salt], most, static_cast<uint32_t>(p_.rank()), static_cast<uint32_t>(salt) + 3, checks_));
+      Must(testing::FillPattern(in_[salt], most, static_cast<uint32_t>(p_.rank()),
+                                static_cast<uint32_t>(salt) + 3, checks_));
     }
     for (const uint64_t count : counts) {
       out_.push_back(nullptr);
@@ -153,7 +173,13 @@ class Experiment : testing::CheckedRank {
   }
   void Check(int salt) {
     for (size_t i = 0; i < counts_.size(); ++i) {
-      const testing::Expectation e{OpKind::kAllReduce, static_cast<uint32_t>(p_.ranks()), static_cast<uint32_t>(p_.rank()), 0, static_cast<uint32_t>(salt) + 3, counts_[i], 0};
+      const testing::Expectation e{OpKind::kAllReduce,
+                                   static_cast<uint32_t>(p_.ranks()),
+                                   static_cast<uint32_t>(p_.rank()),
+                                   0,
+                                   static_cast<uint32_t>(salt) + 3,
+                                   counts_[i],
+                                   0};
       Must(testing::CheckPattern(out_[i], e, wrong_, checks_));
     }
     Must(cudaStreamSynchronize(checks_));
@@ -167,7 +193,8 @@ class Experiment : testing::CheckedRank {
   // The sum over all ranks.
   double Sum(double own) {
     std::vector<std::string> all;
-    Must(meet_->AllGather(std::string(reinterpret_cast<const char*>(&own), sizeof own), 60000, &all));
+    Must(meet_->AllGather(std::string(reinterpret_cast<const char*>(&own), sizeof own), 60000,
+                          &all));
     double sum = 0, one;
     for (const std::string& text : all) {
       memcpy(&one, text.data(), sizeof one);
@@ -181,7 +208,9 @@ class Experiment : testing::CheckedRank {
   // Of each sample the slowest rank.
   Times Slowest(const std::vector<double>& own) {
     std::vector<std::string> all;
-    Must(meet_->AllGather(std::string(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(double)), 60000, &all));
+    Must(meet_->AllGather(
+        std::string(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(double)), 60000,
+        &all));
     std::vector<double> slowest(own.size(), 0);
     for (const std::string& text : all) {
       for (size_t i = 0; i < own.size(); ++i) {
@@ -191,7 +220,9 @@ class Experiment : testing::CheckedRank {
       }
     }
     std::sort(slowest.begin(), slowest.end());
-    const auto at = [&](double q) { return slowest[static_cast<size_t>(q * static_cast<double>(slowest.size() - 1))]; };
+    const auto at = [&](double q) {
+      return slowest[static_cast<size_t>(q * static_cast<double>(slowest.size() - 1))];
+    };
     return {at(0.5), at(0.01), at(0.99)};
   }
 
@@ -205,7 +236,12 @@ class Experiment : testing::CheckedRank {
     w.help = c->helped();
     if (c->worker() == nullptr) return w;
     const Worker::Stats s = c->worker()->stats();
-    w = {static_cast<double>(s.instances), static_cast<double>(s.visits), static_cast<double>(s.progress), static_cast<double>(s.switches), 0, {}};
+    w = {static_cast<double>(s.instances),
+         static_cast<double>(s.visits),
+         static_cast<double>(s.progress),
+         static_cast<double>(s.switches),
+         0,
+         {}};
     if (c->dfccl() != nullptr) w.preemptions = Counters(c).preemptions;
     return w;
   }
@@ -217,33 +253,49 @@ class Experiment : testing::CheckedRank {
   // Of carriers, for one operation and rank.
   void SayHelp(const HelpCounts& before, const HelpCounts& now, double operations) {
     const double all = operations * p_.ranks();
-    const auto each = [&](uint64_t HelpCounts::* what) { return Sum(static_cast<double>(now.*what - before.*what)) / all; };
-    const double walks = each(&HelpCounts::walks), visits = each(&HelpCounts::visits), progress = each(&HelpCounts::progress);
+    const auto each = [&](uint64_t HelpCounts::*what) {
+      return Sum(static_cast<double>(now.*what - before.*what)) / all;
+    };
+    const double walks = each(&HelpCounts::walks), visits = each(&HelpCounts::visits),
+                 progress = each(&HelpCounts::progress);
     const double helped = each(&HelpCounts::helped), switches = each(&HelpCounts::switches);
-    const double walk_us = each(&HelpCounts::walk_ns) * 1e-3, waiting_us = each(&HelpCounts::waiting_ns) * 1e-3;
-    Say("    an operation and rank: %.1f walks (%.1f us of blocks in them, %.1f between), %.1f channels claimed, %.1f with a step, %.2f left half way, %.1f finished\n",
+    const double walk_us = each(&HelpCounts::walk_ns) * 1e-3,
+                 waiting_us = each(&HelpCounts::waiting_ns) * 1e-3;
+    Say("    an operation and rank: %.1f walks (%.1f us of blocks in them, %.1f between), %.1f "
+        "channels claimed, %.1f with a step, %.2f left half way, %.1f finished\n",
         walks, walk_us, waiting_us, visits, progress, switches, helped);
   }
   void SayWork(Contender* c, const Work& before, double operations) {
-    if (c->stream() != nullptr && c->worker() == nullptr) SayHelp(before.help, c->helped(), operations);
+    if (c->stream() != nullptr && c->worker() == nullptr)
+      SayHelp(before.help, c->helped(), operations);
     if (c->worker() == nullptr) return;
     usleep(20000);  // it has quit: its counts are there
     const Work w = Look(c);
-    const double instances = Sum(w.instances - before.instances), visits = Sum(w.visits - before.visits);
-    const double switches = Sum(w.switches - before.switches), preemptions = Sum(w.preemptions - before.preemptions);
+    const double instances = Sum(w.instances - before.instances),
+                 visits = Sum(w.visits - before.visits);
+    const double switches = Sum(w.switches - before.switches),
+                 preemptions = Sum(w.preemptions - before.preemptions);
     const double n = p_.ranks();
     Say("    per rank: %.0f instances of the kernel", instances / n);
-    if (c->dfccl() != nullptr) Say(", %.0f preemptions (%.1f a block and operation)", preemptions / n, preemptions / n / operations / o_.blocks);
-    else Say(", %.0f channels served in %.0f visits, %.2f switches an operation", Sum(w.progress - before.progress) / n, visits / n, switches / n / operations);
+    if (c->dfccl() != nullptr)
+      Say(", %.0f preemptions (%.1f a block and operation)", preemptions / n,
+          preemptions / n / operations / o_.blocks);
+    else
+      Say(", %.0f channels served in %.0f visits, %.2f switches an operation",
+          Sum(w.progress - before.progress) / n, visits / n, switches / n / operations);
     Say("\n");
   }
 
   // E1, E2, E3.
   void Orders(Between between) {
     std::vector<uint64_t> counts;
-    if (between == Between::kSingle) counts = {1024, 1024};
-    else if (o_.count > 0) counts.assign(o_.count, std::max<uint64_t>(o_.bytes / 4, 1));
-    else for (const uint64_t bytes : {256, 1024, 4096, 16384, 65536, 262144, 524288, 1048576}) counts.push_back(bytes / 4);
+    if (between == Between::kSingle)
+      counts = {1024, 1024};
+    else if (o_.count > 0)
+      counts.assign(o_.count, std::max<uint64_t>(o_.bytes / 4, 1));
+    else
+      for (const uint64_t bytes : {256, 1024, 4096, 16384, 65536, 262144, 524288, 1048576})
+        counts.push_back(bytes / 4);
     ContenderOptions options;
     options.operations = static_cast<int>(counts.size());
     Make(options);
@@ -253,26 +305,35 @@ class Experiment : testing::CheckedRank {
       std::mt19937_64 random(o_.seed * 1000 + static_cast<uint64_t>(p_.rank()));
       std::vector<int> order(counts.size());
       std::iota(order.begin(), order.end(), 0);
-      if (between == Between::kSingle && p_.rank() % 2 == 1) std::reverse(order.begin(), order.end());
+      if (between == Between::kSingle && p_.rank() % 2 == 1)
+        std::reverse(order.begin(), order.end());
       double us = 0;
       for (int it = 0; it < o_.iterations; ++it) {
         p_.At("%s, %s, iteration %d", o_.what.c_str(), c.name.c_str(), it);
-        if (between != Between::kSingle && !o_.ordered) std::shuffle(order.begin(), order.end(), random);
+        if (between != Between::kSingle && !o_.ordered)
+          std::shuffle(order.begin(), order.end(), random);
         const double begin = NowUs();
         for (size_t i = 0; i < order.size(); ++i) {
-          if (i % 16 == 15) p_.At("%s, %s, iteration %d, submitting number %zu", o_.what.c_str(), c.name.c_str(), it, i);
-          c.one->Submit(order[i], OpKind::kAllReduce, in_[it & 1], out_[order[i]], counts[order[i]]);
-          if (between != Between::kNothing && i + 1 < order.size()) WaitForDevice(between == Between::kSingle ? 0 : (it + static_cast<int>(i)) % 3);
+          if (i % 16 == 15)
+            p_.At("%s, %s, iteration %d, submitting number %zu", o_.what.c_str(), c.name.c_str(),
+                  it, i);
+          c.one->Submit(order[i], OpKind::kAllReduce, in_[it & 1], out_[order[i]],
+                        counts[order[i]]);
+          if (between != Between::kNothing && i + 1 < order.size())
+            WaitForDevice(between == Between::kSingle ? 0 : (it + static_cast<int>(i)) % 3);
         }
         p_.At("%s, %s, iteration %d, waiting", o_.what.c_str(), c.name.c_str(), it);
         c.one->Wait();
         us += NowUs() - begin;
         Check(it & 1);
       }
-      const double operations = static_cast<double>(o_.iterations) * static_cast<double>(counts.size());
+      const double operations =
+          static_cast<double>(o_.iterations) * static_cast<double>(counts.size());
       const double wrong = Sum(static_cast<double>(Wrong()));
-      Say("%-10s %-18s seed %lu: %d iterations of %zu all-reduces, %.1f us an iteration, %.0f wrong elements\n",
-          o_.what.c_str(), c.name.c_str(), o_.seed, o_.iterations, counts.size(), us / o_.iterations, wrong);
+      Say("%-10s %-18s seed %lu: %d iterations of %zu all-reduces, %.1f us an iteration, %.0f "
+          "wrong elements\n",
+          o_.what.c_str(), c.name.c_str(), o_.seed, o_.iterations, counts.size(),
+          us / o_.iterations, wrong);
       SayWork(c.one.get(), before, operations);
       if (wrong != 0) p_.Fail("wrong results");
     }
@@ -292,7 +353,9 @@ class Experiment : testing::CheckedRank {
 
   // E5, E7, E8.
   void Calls() {
-    const OpKind kind = o_.kind == "all_gather" ? OpKind::kAllGather : o_.kind == "reduce_scatter" ? OpKind::kReduceScatter : OpKind::kAllReduce;
+    const OpKind kind = o_.kind == "all_gather"       ? OpKind::kAllGather
+                        : o_.kind == "reduce_scatter" ? OpKind::kReduceScatter
+                                                      : OpKind::kAllReduce;
     ContenderOptions options;
     options.equal_order = true;
     options.stage_bytes = 32ull << 20;
@@ -305,7 +368,9 @@ class Experiment : testing::CheckedRank {
     cudaEvent_t begin, end;
     Must(cudaEventCreate(&begin));
     Must(cudaEventCreate(&end));
-    Say("%s, us from the call to its end, as the host sees it: median (p1 p99); on the stream: median\n", o_.kind.c_str());
+    Say("%s, us from the call to its end, as the host sees it: median (p1 p99); on the stream: "
+        "median\n",
+        o_.kind.c_str());
     for (uint64_t bytes = o_.from; bytes <= o_.to; bytes *= o_.step) {
       const auto n = static_cast<uint32_t>(p_.ranks());
       const uint64_t factor = std::max(InputCount(kind, 1, n), OutputCount(kind, 1, n));
@@ -344,9 +409,13 @@ class Experiment : testing::CheckedRank {
       if (c.one->dfccl() == nullptr) continue;
       usleep(20000);
       const DfcclDevice d = Counters(c.one.get());
-      const auto mean = [](uint32_t ns, uint32_t times) { return times == 0 ? 0.0 : ns * 1e-3 / times; };
-      Say("%-22s a block reads a submission in %.2f us, prepares an operation in %.2f, tells a completion in %.2f (%u)\n",
-          c.name.c_str(), mean(d.fetch_ns, d.fetches), mean(d.prepare_ns, d.prepares), mean(d.complete_ns, d.completes), d.completes);
+      const auto mean = [](uint32_t ns, uint32_t times) {
+        return times == 0 ? 0.0 : ns * 1e-3 / times;
+      };
+      Say("%-22s a block reads a submission in %.2f us, prepares an operation in %.2f, tells a "
+          "completion in %.2f (%u)\n",
+          c.name.c_str(), mean(d.fetch_ns, d.fetches), mean(d.prepare_ns, d.prepares),
+          mean(d.complete_ns, d.completes), d.completes);
     }
   }
 
@@ -375,7 +444,8 @@ class Experiment : testing::CheckedRank {
         if (mine) Spin(o_.late_us);
         for (const int i : order) {
           if (mine) Spin(static_cast<double>(random() % 1000) / 1000 * o_.late_us / 10);
-          p_.At("%s, %s, iteration %d, submitting %d", o_.what.c_str(), contenders_[k].name.c_str(), it, i);
+          p_.At("%s, %s, iteration %d, submitting %d", o_.what.c_str(), contenders_[k].name.c_str(),
+                it, i);
           c.Submit(i, OpKind::kAllReduce, in_[it & 1], out_[i], counts[i]);
         }
         p_.At("%s, %s, iteration %d, waiting", o_.what.c_str(), contenders_[k].name.c_str(), it);
@@ -385,13 +455,18 @@ class Experiment : testing::CheckedRank {
       }
     }
     const double wrong = Sum(static_cast<double>(Wrong()));
-    Say("%s%s, %zu all-reduces of %lu B to %.1f MiB, %d iterations, us an iteration: median (p1 p99)\n", o_.what.c_str(),
-        options.equal_order ? ", one order" : ", an order for each rank", counts.size(), *std::min_element(counts.begin(), counts.end()) * 4,
-        static_cast<double>(*std::max_element(counts.begin(), counts.end())) * 4 / 1048576, o_.iterations);
+    Say("%s%s, %zu all-reduces of %lu B to %.1f MiB, %d iterations, us an iteration: median (p1 "
+        "p99)\n",
+        o_.what.c_str(), options.equal_order ? ", one order" : ", an order for each rank",
+        counts.size(), *std::min_element(counts.begin(), counts.end()) * 4,
+        static_cast<double>(*std::max_element(counts.begin(), counts.end())) * 4 / 1048576,
+        o_.iterations);
     for (size_t k = 0; k < contenders_.size(); ++k) {
       const Times t = Slowest(us[k]);
-      Say("  %-22s %10.1f (%10.1f %10.1f), %.0f wrong elements\n", contenders_[k].name.c_str(), t.median, t.p1, t.p99, wrong);
-      SayWork(contenders_[k].one.get(), before[k], static_cast<double>(o_.iterations) * static_cast<double>(counts.size()));
+      Say("  %-22s %10.1f (%10.1f %10.1f), %.0f wrong elements\n", contenders_[k].name.c_str(),
+          t.median, t.p1, t.p99, wrong);
+      SayWork(contenders_[k].one.get(), before[k],
+              static_cast<double>(o_.iterations) * static_cast<double>(counts.size()));
     }
     if (wrong != 0) p_.Fail("wrong results");
   }
@@ -410,7 +485,8 @@ class Experiment : testing::CheckedRank {
     for (Named& c : contenders_) {
       if (c.one->worker() == nullptr) continue;
       const auto burst = [&] {
-        for (int i = 0; i < 8; ++i) c.one->Submit(i, OpKind::kAllReduce, in_[0], out_[i], counts_[i]);
+        for (int i = 0; i < 8; ++i)
+          c.one->Submit(i, OpKind::kAllReduce, in_[0], out_[i], counts_[i]);
         c.one->Wait();
       };
       burst();
@@ -423,7 +499,9 @@ class Experiment : testing::CheckedRank {
       const double used = Sum(ProcessorUs() - processor) / p_.ranks();
       Worker::Stats after = c.one->worker()->stats();
       const double instances = Sum(static_cast<double>(after.instances - before.instances));
-      Say("idle       %-18s 2 s with nothing outstanding: %.0f instances, %.0f us of processor time a rank\n", c.name.c_str(), instances, used);
+      Say("idle       %-18s 2 s with nothing outstanding: %.0f instances, %.0f us of processor "
+          "time a rank\n",
+          c.name.c_str(), instances, used);
       for (const int pause_us : {0, 1000, 10000}) {
         Must(meet_->Barrier(20000));
         const Worker::Stats first = c.one->worker()->stats();
@@ -440,8 +518,10 @@ class Experiment : testing::CheckedRank {
         const double all = NowUs() - begin - 2000;
         after = c.one->worker()->stats();
         const double resident = static_cast<double>(after.resident_ns - first.resident_ns) * 1e-3;
-        Say("           bursts of 8 all-reduces of 256 KiB, pauses of %5d us: resident %.1f %% of the time, busy %.1f %%, %.2f instances a burst\n",
-            pause_us, resident / all * 100, busy / all * 100, static_cast<double>(after.instances - first.instances) / bursts);
+        Say("           bursts of 8 all-reduces of 256 KiB, pauses of %5d us: resident %.1f %% of "
+            "the time, busy %.1f %%, %.2f instances a burst\n",
+            pause_us, resident / all * 100, busy / all * 100,
+            static_cast<double>(after.instances - first.instances) / bursts);
       }
     }
   }
@@ -459,7 +539,9 @@ class Experiment : testing::CheckedRank {
     Must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     Must(cudaEventCreate(&begin));
     Must(cudaEventCreate(&end));
-    const auto arithmetic = [&] { Must(LaunchArithmetic(132 * 8, 200000, wrong_as_sink(), stream)); };
+    const auto arithmetic = [&] {
+      Must(LaunchArithmetic(132 * 8, 200000, wrong_as_sink(), stream));
+    };
     arithmetic();
     Must(cudaStreamSynchronize(stream));
     // kind: 0 alone, 1 with small operations one after another, 2 with large ones.
@@ -487,9 +569,12 @@ class Experiment : testing::CheckedRank {
     const double alone = measure(nullptr, 0);
     Say("beside     arithmetic on 132 x 8 blocks alone: %.1f us\n", alone);
     for (Named& c : contenders_) {
-      const double idle = measure(c.one.get(), 0), small = measure(c.one.get(), 1), large = measure(c.one.get(), 2);
-      Say("beside     %-18s idle %+.2f %%, small all-reduces one by one %+.2f %%, 64 MiB all-reduces %+.2f %%\n", c.name.c_str(),
-          (idle / alone - 1) * 100, (small / alone - 1) * 100, (large / alone - 1) * 100);
+      const double idle = measure(c.one.get(), 0), small = measure(c.one.get(), 1),
+                   large = measure(c.one.get(), 2);
+      Say("beside     %-18s idle %+.2f %%, small all-reduces one by one %+.2f %%, 64 MiB "
+          "all-reduces %+.2f %%\n",
+          c.name.c_str(), (idle / alone - 1) * 100, (small / alone - 1) * 100,
+          (large / alone - 1) * 100);
     }
   }
   float* wrong_as_sink() { return reinterpret_cast<float*>(wrong_); }
@@ -511,32 +596,50 @@ int Main(int argc, char** argv) {
     const std::string name = argv[i];
     const auto text = [&]() -> const char* { return i + 1 < argc ? argv[++i] : ""; };
     const auto value = [&] { return strtoull(text(), nullptr, 0); };
-    if (name == "--with") o.with = text();
-    else if (name == "--kind") o.kind = text();
-    else if (name == "--ranks") o.ranks = static_cast<int>(value());
-    else if (name == "--iterations") o.iterations = static_cast<int>(value());
-    else if (name == "--seed") o.seed = value();
-    else if (name == "--blocks") o.blocks = static_cast<uint32_t>(value());
-    else if (name == "--late") o.late_us = static_cast<int>(value());
-    else if (name == "--ordered") o.ordered = true;
-    else if (name == "--patience") o.patience_s = static_cast<int>(value());
-    else if (name == "--stuck") o.stuck_us = static_cast<int64_t>(value());
-    else if (name == "--idle") o.idle_us = static_cast<int64_t>(value());
-    else if (name == "--from") o.from = value();
-    else if (name == "--to") o.to = value();
-    else if (name == "--step") o.step = value();
-    else if (name == "--count") o.count = value();
-    else if (name == "--bytes") o.bytes = value();
+    if (name == "--with")
+      o.with = text();
+    else if (name == "--kind")
+      o.kind = text();
+    else if (name == "--ranks")
+      o.ranks = static_cast<int>(value());
+    else if (name == "--iterations")
+      o.iterations = static_cast<int>(value());
+    else if (name == "--seed")
+      o.seed = value();
+    else if (name == "--blocks")
+      o.blocks = static_cast<uint32_t>(value());
+    else if (name == "--late")
+      o.late_us = static_cast<int>(value());
+    else if (name == "--ordered")
+      o.ordered = true;
+    else if (name == "--patience")
+      o.patience_s = static_cast<int>(value());
+    else if (name == "--stuck")
+      o.stuck_us = static_cast<int64_t>(value());
+    else if (name == "--idle")
+      o.idle_us = static_cast<int64_t>(value());
+    else if (name == "--from")
+      o.from = value();
+    else if (name == "--to")
+      o.to = value();
+    else if (name == "--step")
+      o.step = value();
+    else if (name == "--count")
+      o.count = value();
+    else if (name == "--bytes")
+      o.bytes = value();
     else {
       fprintf(stderr, "unknown option %s\n", name.c_str());
       return 2;
     }
   }
-  if (o.what.empty() || o.ranks < 1 || o.ranks > static_cast<int>(kMaxRanks) || o.iterations < 1 || o.step < 2) {
+  if (o.what.empty() || o.ranks < 1 || o.ranks > static_cast<int>(kMaxRanks) || o.iterations < 1 ||
+      o.step < 2) {
     fprintf(stderr, "usage: gordian-runtime-experiments EXPERIMENT --with NAMES [...]\n");
     return 2;
   }
-  return testing::RunRanks(o.ranks, 240, o.patience_s, 0, [&](RankProcess& process) { return Experiment(o, process).Run(); });
+  return testing::RunRanks(o.ranks, 240, o.patience_s, 0,
+                           [&](RankProcess& process) { return Experiment(o, process).Run(); });
 }
 
 }  // namespace

@@ -38,7 +38,6 @@ class Runner : public testing::Member {
   }
 
  private:
-
   template <typename Body>
   double Median(const Body& body, int samples) {
     cudaEvent_t begin = nullptr, end = nullptr;

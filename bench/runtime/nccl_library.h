@@ -26,7 +26,8 @@ struct Nccl {
   // From 2.28 on; the same arguments for all three but for the root.
   ncclResult_t (*all_to_all)(const void*, void*, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
   ncclResult_t (*gather)(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
-  ncclResult_t (*scatter)(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+  ncclResult_t (*scatter)(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t,
+                          cudaStream_t);
   // From 2.19 on.
   ncclResult_t (*allocate)(void**, size_t);
   ncclResult_t (*comm_register)(ncclComm_t, void*, size_t, void**);

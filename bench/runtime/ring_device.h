@@ -1,15 +1,17 @@
-// All-reduce along a ring, in chunks that are staged at the next rank: NCCL's Ring algorithm with its Simple
-// protocol, as DFCCL carries everything. As run-to-completion steps over this runtime's staging and counters,
-// so that it can be compared with the runtime's own way under otherwise equal conditions.
+// All-reduce along a ring, in chunks that are staged at the next rank: NCCL's Ring algorithm with
+// its Simple protocol, as DFCCL carries everything. As run-to-completion steps over this runtime's
+// staging and counters, so that it can be compared with the runtime's own way under otherwise equal
+// conditions.
 //
-// A chunk of every shard goes round twice: n - 1 times to be added up, n - 1 times to be handed out.
+// A chunk of every shard goes round twice: n - 1 times to be added up, n - 1 times to be handed
+// out.
 //   step 0            send        shard rank - 1
 //   step 1 .. n - 2   recv, add, send
 //   step n - 1        recv, add, keep, send     (the own shard is complete)
 //   then n - 2        recv, keep, send
 //   last              recv, keep
-// Elements are added up in the order of the ring, not of the ranks: bits may differ from the runtime's.
-// Averages are not there.
+// Elements are added up in the order of the ring, not of the ranks: bits may differ from the
+// runtime's. Averages are not there.
 //
 // Thread rule: as bulk_device.h, by which `w` was planned as a two-phase operation.
 #ifndef GORDIAN_BENCH_RUNTIME_RING_DEVICE_H_
@@ -21,13 +23,15 @@
 
 namespace gordian::runtime::cuda {
 
-// `staged`, `in`: what is added up or copied, one of them may be null; `out`, `next`: where to, likewise.
+// `staged`, `in`: what is added up or copied, one of them may be null; `out`, `next`: where to,
+// likewise.
 template <typename T, typename Block>
-GRT_APART GRT_HD void RingMove(Block& b, const Work& w, const char* staged, const char* in, char* out, char* next,
-                               uint64_t bytes) {
+GRT_APART GRT_HD void RingMove(Block& b, const Work& w, const char* staged, const char* in,
+                               char* out, char* next, uint64_t bytes) {
   constexpr uint32_t kInFlight = 4;
-  const bool aligned = (staged == nullptr || IsAligned(staged, 16)) && (in == nullptr || IsAligned(in, 16)) &&
-                       (out == nullptr || IsAligned(out, 16)) && (next == nullptr || IsAligned(next, 16));
+  const bool aligned =
+      (staged == nullptr || IsAligned(staged, 16)) && (in == nullptr || IsAligned(in, 16)) &&
+      (out == nullptr || IsAligned(out, 16)) && (next == nullptr || IsAligned(next, 16));
   const auto packs = aligned ? static_cast<uint32_t>(bytes / 16) : 0;
   for (uint32_t i = b.Thread(); i < packs; i += b.Threads() * kInFlight) {
     Pack left[kInFlight] = {}, right[kInFlight] = {};
@@ -57,7 +61,8 @@ GRT_APART GRT_HD void RingMove(Block& b, const Work& w, const char* staged, cons
       if (next != nullptr) StorePack(next + uint64_t{k} * 16, sum);
     }
   }
-  for (uint64_t i = uint64_t{packs} * 16 + b.Thread() * 8; i < bytes; i += uint64_t{b.Threads()} * 8) {
+  for (uint64_t i = uint64_t{packs} * 16 + b.Thread() * 8; i < bytes;
+       i += uint64_t{b.Threads()} * 8) {
     const auto some = static_cast<uint32_t>(Least(8, bytes - i));
     uint64_t words[2] = {0, 0};
     if (staged != nullptr) words[0] = LoadStagedBytes(staged + i, some);
@@ -72,7 +77,8 @@ GRT_APART GRT_HD void RingMove(Block& b, const Work& w, const char* staged, cons
 
 // One step. pc: steps done, 2 n - 1 for each chunk.
 template <typename T, typename Block>
-GRT_HD inline StepResult StepRing(Block& b, const Work& w, uint32_t channel, const Bulk& bulk, uint32_t* pc) {
+GRT_HD inline StepResult StepRing(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
+                                  uint32_t* pc) {
   const uint32_t n = w.ranks;
   const uint32_t each = 2 * n - 1;
   const uint32_t chunk = *pc / each, step = *pc % each;
@@ -104,7 +110,8 @@ GRT_HD inline StepResult StepRing(Block& b, const Work& w, uint32_t channel, con
         FenceSystem();
         StoreRelaxed(&FlagsAt(w, next, channel)->ready[0][w.rank], send_number + 1);
       }
-      if (receives) StoreRelaxed(&FlagsAt(w, previous, channel)->credit[0][w.rank], receive_number + 1);
+      if (receives)
+        StoreRelaxed(&FlagsAt(w, previous, channel)->credit[0][w.rank], receive_number + 1);
     }
     ++*pc;
     return StepResult::kAdvanced;

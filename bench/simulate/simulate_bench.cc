@@ -1,13 +1,14 @@
-// The acceptance numbers of the simulator in full: every row of the table, engines against their twins,
-// rare estimators, and speed against the published algorithm.
+// The acceptance numbers of the simulator in full: every row of the table, engines against their
+// twins, rare estimators, and speed against the published algorithm.
 //
 //   bench_simulate [S1] [S2] [S3] [S4] [S5]     (none named: all)
-//   bench_simulate S2:B7 S3:naive S5:B2         single lines, so that a long run can be gone on with
+//   bench_simulate S2:B7 S3:naive S5:B2         single lines, so that a long run can be gone on
+//   with
 //
 // Lines: of S2 and S5 the table's rows; of S3 naive, single, larger, further, ordered.
 //
-// S5 runs both sides on one core and compares processor time; the slow side is published.py beside this
-// file, a re-implementation of ours.
+// S5 runs both sides on one core and compares processor time; the slow side is published.py beside
+// this file, a re-implementation of ours.
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -124,9 +125,9 @@ void PrintCounted(const std::string& name, const char* what, int64_t hits, int64
   const Interval wide = WilsonInterval(hits, n, kZ999);
   const Interval own = WilsonInterval(hits, n);
   const double ratio = 100.0 * static_cast<double>(hits) / static_cast<double>(n);
-  printf("S2 %-4s %-8s %9lld of %9lld = %.5g %% [%.5g, %.5g], known %.5g [%.5g, %.5g]", name.c_str(),
-         what, static_cast<long long>(hits), static_cast<long long>(n), ratio, 100 * own.low,
-         100 * own.high, known.ratio, known.low, known.high);
+  printf("S2 %-4s %-8s %9lld of %9lld = %.5g %% [%.5g, %.5g], known %.5g [%.5g, %.5g]",
+         name.c_str(), what, static_cast<long long>(hits), static_cast<long long>(n), ratio,
+         100 * own.low, 100 * own.high, known.ratio, known.low, known.high);
   Check(Agree(ratio, {100 * wide.low, 100 * wide.high}, known));
 }
 
@@ -255,10 +256,11 @@ void S4() {
     (void)Simulate(row.config, options, &report);
     const double seconds = Wall() - begin;
     const Estimate& e = report.exact.estimate;
-    printf("S4 %-4s exact %.5g %% [%.5g, %.5g], known %.5g: %+.2f %%, +-%.2f %%, %lld samples, %.1f s",
-           name, 100 * e.ratio, 100 * e.interval.low, 100 * e.interval.high, row.exact.ratio,
-           100 * (100 * e.ratio / row.exact.ratio - 1),
-           50 * (e.interval.high - e.interval.low) / e.ratio, static_cast<long long>(e.n), seconds);
+    printf(
+        "S4 %-4s exact %.5g %% [%.5g, %.5g], known %.5g: %+.2f %%, +-%.2f %%, %lld samples, %.1f s",
+        name, 100 * e.ratio, 100 * e.interval.low, 100 * e.interval.high, row.exact.ratio,
+        100 * (100 * e.ratio / row.exact.ratio - 1),
+        50 * (e.interval.high - e.interval.low) / e.ratio, static_cast<long long>(e.n), seconds);
     Check(std::abs(100 * e.ratio / row.exact.ratio - 1) <= 0.02 && seconds < 60);
   }
   Problem problem;
@@ -343,15 +345,18 @@ double WallRate(const Config& config, int threads, int64_t rounds) {
   SimulateOptions simulate;
   simulate.wanted = {true, false};
   const double begin = Wall();
-  const PlainCounts counts = CountPlain(problem, gordian::simulator::SamplerOf(config, simulate), 1, rounds,
-                                        {.threads = threads});
+  const PlainCounts counts = CountPlain(problem, gordian::simulator::SamplerOf(config, simulate), 1,
+                                        rounds, {.threads = threads});
   return static_cast<double>(counts.rounds) / (Wall() - begin);
 }
 
 void S5() {
-  printf("S5 rounds per second of processor time, one core; published algorithm in Python (ours), and\n"
-         "   what the published program itself did in an earlier measurement (another day, same kind of "
-         "machine)\n");
+  printf(
+      "S5 rounds per second of processor time, one core; published algorithm in Python (ours), "
+      "and\n"
+      "   what the published program itself did in an earlier measurement (another day, same kind "
+      "of "
+      "machine)\n");
   struct Speed {
     const char* name;
     int rounds;         // of the slow side
@@ -359,10 +364,22 @@ void S5() {
     double both_cores;  // the same of the chosen engine on two cores
     int64_t wall_rounds;
   };
-  for (const Speed& speed : {Speed{"A1", 8, 0, 0, 0}, {"A2", 8, 300, 0, 0}, {"A4", 1, 0, 0, 0}, {"A5", 2000, 0, 0, 0},
-                             {"A6", 500, 0, 0, 0}, {"A7", 500, 0, 0, 0}, {"A8", 500, 0, 0, 0}, {"B1", 6, 0, 0, 0},
-                             {"B2", 6, 300, 20000, 32768}, {"B3", 6, 0, 0, 0}, {"B4", 3, 0, 0, 0}, {"B5", 1, 0, 0, 0},
-                             {"B6", 6, 0, 0, 0}, {"B7", 6, 0, 1e6, 2097152}, {"B8", 6, 0, 0, 0}, {"B9", 3, 0, 0, 0},
+  for (const Speed& speed : {Speed{"A1", 8, 0, 0, 0},
+                             {"A2", 8, 300, 0, 0},
+                             {"A4", 1, 0, 0, 0},
+                             {"A5", 2000, 0, 0, 0},
+                             {"A6", 500, 0, 0, 0},
+                             {"A7", 500, 0, 0, 0},
+                             {"A8", 500, 0, 0, 0},
+                             {"B1", 6, 0, 0, 0},
+                             {"B2", 6, 300, 20000, 32768},
+                             {"B3", 6, 0, 0, 0},
+                             {"B4", 3, 0, 0, 0},
+                             {"B5", 1, 0, 0, 0},
+                             {"B6", 6, 0, 0, 0},
+                             {"B7", 6, 0, 1e6, 2097152},
+                             {"B8", 6, 0, 0, 0},
+                             {"B9", 3, 0, 0, 0},
                              {"B10", 3, 0, 0, 0}}) {
     const char* name = speed.name;
     if (!IsAsked("S5", name)) {
@@ -372,11 +389,12 @@ void S5() {
     const double slow = PublishedRate(row.config, speed.rounds);
     const double fast = OwnRate(row.config, {true, false});
     const double replay = row.config.GpuCount() > 1000 ? 0 : ReplayRate(row.config);
-    printf("S5 %-4s ratio %.0f (replay %.0f): %.4g rounds/s (replay %.4g), Python %.4g; the published "
-           "program, earlier, %.4g: ratio %.0f, replay %.0f",
-           name, slow > 0 ? fast / slow : 0, slow > 0 ? replay / slow : 0, fast, replay, slow,
-           row.original_rate, row.original_rate > 0 ? fast / row.original_rate : 0,
-           row.original_rate > 0 ? replay / row.original_rate : 0);
+    printf(
+        "S5 %-4s ratio %.0f (replay %.0f): %.4g rounds/s (replay %.4g), Python %.4g; the published "
+        "program, earlier, %.4g: ratio %.0f, replay %.0f",
+        name, slow > 0 ? fast / slow : 0, slow > 0 ? replay / slow : 0, fast, replay, slow,
+        row.original_rate, row.original_rate > 0 ? fast / row.original_rate : 0,
+        row.original_rate > 0 ? replay / row.original_rate : 0);
     Check(slow > 0 && fast / slow >= 1000);
     if (speed.replay > 0) {
       printf("S5 %-4s replay at least %.0f times Python", name, speed.replay);
@@ -385,9 +403,11 @@ void S5() {
     if (speed.both_cores > 0) {
       const double one = WallRate(row.config, 1, speed.wall_rounds);
       const double two = WallRate(row.config, 2, speed.wall_rounds);
-      printf("S5 %-4s two threads, wall time: %.4g rounds/s, %.0f times Python (%.0f asked), %.0f times the "
-             "published program",
-             name, two, slow > 0 ? two / slow : 0, speed.both_cores, two / row.original_rate);
+      printf(
+          "S5 %-4s two threads, wall time: %.4g rounds/s, %.0f times Python (%.0f asked), %.0f "
+          "times the "
+          "published program",
+          name, two, slow > 0 ? two / slow : 0, speed.both_cores, two / row.original_rate);
       Check(slow > 0 && two / slow >= speed.both_cores);
       printf("S5 %-4s two threads are %.2f times one", name, two / one);
       Check(two / one >= 1.8);

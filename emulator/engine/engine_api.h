@@ -131,7 +131,8 @@ class Engine {
   // registered / pinned host memory). *device is its owner, -1 for host memory.
   virtual bool IsDeviceAccessible(const void* pointer, size_t bytes, int* device) = 0;
 
-  // Where other processes of the same user find device memory: bytes from `*offset` on of a file that is open here as
+  // Where other processes of the same user find device memory: bytes from `*offset` on of a file
+  // that is open here as
   // `*fd`. False for memory that lies in no such file.
   virtual bool FindShared(const void* pointer, size_t bytes, int* fd, uint64_t* offset) = 0;
 
@@ -148,8 +149,8 @@ class Engine {
   virtual void BeginWait(HostWait* wait) = 0;
   virtual void EndWait(HostWait* wait) = 0;
 
-  // Returns when no object that was handed to the engine, and is done with, is still to be destroyed:
-  // before the library whose code does that is unmapped. Waits for a second at most.
+  // Returns when no object that was handed to the engine, and is done with, is still to be
+  // destroyed: before the library whose code does that is unmapped. Waits for a second at most.
   virtual void AwaitReleased() = 0;
 
  protected:

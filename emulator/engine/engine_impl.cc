@@ -57,8 +57,9 @@ void EngineImpl::AfterForkInChild() {
 
 namespace {
 
-// As the driver does when it has been initialised: the library that CUDA_INJECTION64_PATH names is opened, and its
-// InitializeInjection called. Nothing comes of one that cannot be opened or lacks the function.
+// As the driver does when it has been initialised: the library that CUDA_INJECTION64_PATH names is
+// opened, and its InitializeInjection called. Nothing comes of one that cannot be opened or lacks
+// the function.
 void LoadInjection() {
   const char* const path = std::getenv("CUDA_INJECTION64_PATH");
   void* const library = path != nullptr ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;

@@ -45,9 +45,8 @@ void HostWaits::End(HostWait* wait) {
 
 bool HostWaits::AllAsleep() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return std::all_of(waits_.begin(), waits_.end(), [](const HostWait* wait) {
-    return wait->word->load() == wait->seen.load();
-  });
+  return std::all_of(waits_.begin(), waits_.end(),
+                     [](const HostWait* wait) { return wait->word->load() == wait->seen.load(); });
 }
 
 bool HostWaits::WakeTheChanged() const {

@@ -94,7 +94,8 @@ int EngineImpl::ExportMemory(const void* pointer, char out[kIpcHandleBytes]) {
 
 bool EngineImpl::FindShared(const void* pointer, size_t bytes, int* fd, uint64_t* offset) {
   Allocation found;
-  if (!Ready() || !memory_->Find(pointer, bytes, &found) || found.origin != MemoryOrigin::kHeap) return false;
+  if (!Ready() || !memory_->Find(pointer, bytes, &found) || found.origin != MemoryOrigin::kHeap)
+    return false;
   *fd = memory_->HeapFd(found.device);
   *offset = found.offset + (reinterpret_cast<uintptr_t>(pointer) - found.base);
   return *fd >= 0;

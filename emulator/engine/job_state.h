@@ -18,11 +18,11 @@ struct alignas(64) JobProcess {
   enum : uint32_t { kFree = 0, kJoining = 1, kHere = 2, kLeft = 3 };
   std::atomic<uint32_t> state;
   int32_t pid;
-  uint64_t start_time;  // tells pids apart
-  std::atomic<uint32_t> event;     // futex word of its monitor
-  std::atomic<uint32_t> answered;  // the last round that its monitor looked in
-  std::atomic<uint32_t> asleep;    // 1: in that round nothing of the process could move
-  std::atomic<uint32_t> forced;    // host threads that wait only for their turn in the schedule
+  uint64_t start_time;                // tells pids apart
+  std::atomic<uint32_t> event;        // futex word of its monitor
+  std::atomic<uint32_t> answered;     // the last round that its monitor looked in
+  std::atomic<uint32_t> asleep;       // 1: in that round nothing of the process could move
+  std::atomic<uint32_t> forced;       // host threads that wait only for their turn in the schedule
   std::atomic<uint64_t> fingerprint;  // of its threads' context switches in that round
 };
 
@@ -37,7 +37,7 @@ struct JobState {
   std::atomic<uint32_t> quiescent;  // the round that found the job unable to move; 0: it moves
 
   // GORDIAN_EMU_SCHEDULE. Steps below `cursor` have been passed.
-  std::atomic<uint64_t> schedule_hash;  // of the file that the first process read
+  std::atomic<uint64_t> schedule_hash;   // of the file that the first process read
   std::atomic<uint32_t> schedule_event;  // futex word of those that wait for their turn
   std::atomic<uint32_t> cursor;
   std::atomic<uint32_t> released;  // 1: nothing is forced any more

@@ -120,8 +120,8 @@ bool LookAtThreads(const std::string& ignored, std::vector<ThreadView>* threads)
     if (status.empty()) continue;  // it has just ended
     if (text.empty()) readable = false;
     const size_t state = status.find("State:");
-    const bool sleeps = state != std::string::npos &&
-                        status.compare(state, strlen("State:\tS"), "State:\tS") == 0;
+    const bool sleeps =
+        state != std::string::npos && status.compare(state, strlen("State:\tS"), "State:\tS") == 0;
     view.asleep = WaitsWithoutTimeout(text, &view.system_call) && sleeps;
     view.switches = Switches(status);
     threads->push_back(view);

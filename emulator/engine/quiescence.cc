@@ -64,7 +64,8 @@ void Quiescence::Main() {
         // Another monitor, of a process that has left since, may have found it and taken it back.
         if (!FindQuiescent() || state_.quiescent.load() == 0) {
           timeout_ns = kLivenessNs;
-          // To ask is to wake everybody, this thread as well: it would not sleep while another process is awake.
+          // To ask is to wake everybody, this thread as well: it would not sleep while another
+          // process is awake.
           seen = self.event.load();
           if (self.answered.load() != state_.round.load()) continue;
         }

@@ -55,9 +55,9 @@ class Quiescence {
   Job& job_;
   JobState& state_;
   Scheduler& scheduler_;
-  std::string path_;     // of this process's report; empty: none is wanted
-  std::string ignored_;  // names of threads that do not count
-  uint32_t expected_ = 0;  // processes that have to be there
+  std::string path_;         // of this process's report; empty: none is wanted
+  std::string ignored_;      // names of threads that do not count
+  uint32_t expected_ = 0;    // processes that have to be there
   std::mutex report_mutex_;  // the watching thread against Leave
   bool leaving_ = false;
   uint32_t reported_ = 0;  // the round that the report on disk is of; 0: there is none

@@ -27,8 +27,7 @@ CommKey KeyOf(const ncclUniqueId& id) {
 // Makes the handle now and runs `init` on it in a job. When a blocking init fails there is no
 // communicator. `rank` counts for the first communicator of a device.
 ncclResult_t StartInit(ncclComm_t* out, int device, const CommConfig& config, int rank,
-                       const void* order,
-                       std::function<ncclResult_t(Comm&)> init) {
+                       const void* order, std::function<ncclResult_t(Comm&)> init) {
   PrintVersion();
   auto comm = Comm::Create(device, config);
   comm->SetIdentity(rank);
@@ -117,15 +116,14 @@ ncclResult_t Split(ncclComm_t handle, int color, int key, ncclComm_t* out,
       return parent->ExchangeSplit(ordinal, color, key, &nobody);
     });
   }
-  return StartInit(
-      out, parent->device(), settings, parent->rank(), parent.get(), [=](Comm& child) {
-        std::vector<int> members;
-        ncclResult_t exchanged = parent->ExchangeSplit(ordinal, color, key, &members);
-        if (exchanged != ncclSuccess) return exchanged;
-        auto me = std::find(members.begin(), members.end(), parent->rank());
-        return child.Init(ChildKey(parent->key(), /*shrink=*/false, ordinal, color),
-                          static_cast<int>(members.size()), static_cast<int>(me - members.begin()));
-      });
+  return StartInit(out, parent->device(), settings, parent->rank(), parent.get(), [=](Comm& child) {
+    std::vector<int> members;
+    ncclResult_t exchanged = parent->ExchangeSplit(ordinal, color, key, &members);
+    if (exchanged != ncclSuccess) return exchanged;
+    auto me = std::find(members.begin(), members.end(), parent->rank());
+    return child.Init(ChildKey(parent->key(), /*shrink=*/false, ordinal, color),
+                      static_cast<int>(members.size()), static_cast<int>(me - members.begin()));
+  });
 }
 
 ncclResult_t Shrink(ncclComm_t handle, const int* exclude, int exclude_count, ncclComm_t* out,
@@ -168,8 +166,9 @@ ncclResult_t Shrink(ncclComm_t handle, const int* exclude, int exclude_count, nc
   return StartInit(out, key, parent->nranks() - exclude_count, rank, parent->device(), settings);
 }
 
-// NCCL 2.30: what the members that are there and those to come meet by. NCCL hands the root's id round among the
-// members of the parent; here the id follows from the parent, so that they know it beforehand.
+// NCCL 2.30: what the members that are there and those to come meet by. NCCL hands the root's id
+// round among the members of the parent; here the id follows from the parent, so that they know it
+// beforehand.
 ncclResult_t GrowId(ncclComm_t handle, ncclUniqueId* out) {
   std::shared_ptr<Comm> parent;
   ncclResult_t result = FindComm(handle, "CommGetUniqueId", &parent);
@@ -187,17 +186,20 @@ ncclResult_t Grow(ncclComm_t handle, int nranks, const ncclUniqueId* id, int ran
   if (result != ncclSuccess) return result;
   if (handle == nullptr) {
     result = CheckPointer(id, "CommGrow", "uniqueId");
-    return result != ncclSuccess ? result : InitRank("ncclCommGrow", out, nranks, *id, rank, config);
+    return result != ncclSuccess ? result
+                                 : InitRank("ncclCommGrow", out, nranks, *id, rank, config);
   }
   std::shared_ptr<Comm> parent;
   result = FindComm(handle, "CommGrow", &parent);
   if (result == ncclSuccess) result = parent->EnsureReady(/*management=*/true);
   if (result != ncclSuccess) return result;
   if (rank != -1 || nranks <= parent->nranks()) {
-    return Fail(ncclInvalidArgument, "CommGrow : rank %d of a member, %d ranks of %d", rank, nranks, parent->nranks());
+    return Fail(ncclInvalidArgument, "CommGrow : rank %d of a member, %d ranks of %d", rank, nranks,
+                parent->nranks());
   }
   const CommKey key = GrowKey(parent->key(), parent->grown());
-  if (id != nullptr && KeyOf(*id) != key) return Fail(ncclInvalidArgument, "CommGrow : the id is not of this communicator");
+  if (id != nullptr && KeyOf(*id) != key)
+    return Fail(ncclInvalidArgument, "CommGrow : the id is not of this communicator");
   CommConfig settings = parent->config();
   settings.name.clear();
   result = ReadConfig(config, &settings);

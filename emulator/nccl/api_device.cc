@@ -124,7 +124,8 @@ ncclResult_t pncclLLA2ACreateRequirement(int nBlocks, int nSlots, ncclLLA2AHandl
   return ncclSuccess;
 }
 
-// The answer that NCCL gives where symmetric memory is not available, which programs have to expect.
+// The answer that NCCL gives where symmetric memory is not available, which programs have to
+// expect.
 ncclResult_t pncclDevCommCreate(ncclComm_t handle, const ncclDevCommRequirements_t* requirements,
                                 ncclDevComm_t* outDevComm) {
   GetEngine().CountCall("ncclDevCommCreate");
@@ -163,8 +164,8 @@ EMU_NCCL_DEVICE_ALIAS(ncclResult_t, ncclGinBarrierCreateRequirement, ncclComm_t,
 EMU_NCCL_DEVICE_ALIAS(int, ncclLLA2ACalcSlots, int, int);
 EMU_NCCL_DEVICE_ALIAS(ncclResult_t, ncclLLA2ACreateRequirement, int, int, ncclLLA2AHandle_t*,
                       ncclDevResourceRequirements_t*);
-EMU_NCCL_DEVICE_ALIAS(ncclResult_t, ncclDevCommCreate, ncclComm_t,
-                      const ncclDevCommRequirements_t*, ncclDevComm_t*);
+EMU_NCCL_DEVICE_ALIAS(ncclResult_t, ncclDevCommCreate, ncclComm_t, const ncclDevCommRequirements_t*,
+                      ncclDevComm_t*);
 EMU_NCCL_DEVICE_ALIAS(ncclResult_t, ncclDevCommDestroy, ncclComm_t, const ncclDevComm_t*);
 
 }  // extern "C"

@@ -37,7 +37,8 @@ class GrowingMap {
 };
 
 uint64_t InodeOf(int fd);
-// The file behind a descriptor of another process, opened here, if it is still the one that was announced; else -1.
+// The file behind a descriptor of another process, opened here, if it is still the one that was
+// announced; else -1.
 int OpenPeerFd(int pid, int fd, uint64_t inode);
 
 class Arena {

@@ -67,7 +67,8 @@ namespace {
 
 std::atomic<Engine*> g_engine{nullptr};  // once it was asked for
 
-// At dlclose, too: the engine destroys operations, whose code is here, some time after they are done.
+// At dlclose, too: the engine destroys operations, whose code is here, some time after they are
+// done.
 __attribute__((destructor)) void LeaveNothingToTheEngine() {
   if (Engine* const engine = g_engine.load()) engine->AwaitReleased();
 }
@@ -356,7 +357,8 @@ ncclResult_t Comm::AwaitWindow(void* buffer, uint64_t bytes, uint64_t* ordinal) 
     *ordinal = windows.load();
     if (Window* const window = segment_->window(rank_, *ordinal)) {
       *window = {reinterpret_cast<uintptr_t>(buffer), bytes, 0, 0, -1};
-      if (GetEngine().FindShared(buffer, bytes, &window->fd, &window->offset)) window->inode = InodeOf(window->fd);
+      if (GetEngine().FindShared(buffer, bytes, &window->fd, &window->offset))
+        window->inode = InodeOf(window->fd);
     }
     windows.store(*ordinal + 1);
   }

@@ -94,7 +94,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   // Launches the operations as one kernel on all the streams that they name, in call order; or, if
   // the streams are being captured, puts that kernel into their graph.
   ncclResult_t Launch(const std::vector<Operation>& operations);
-  // RMA operations, on each stream one after what is there, and in no order with others of the communicator.
+  // RMA operations, on each stream one after what is there, and in no order with others of the
+  // communicator.
   ncclResult_t LaunchRma(const std::vector<RmaOperation>& operations);
   // `op` is launched next; what was launched before it is what it comes after.
   std::shared_ptr<DeviceOp> ExchangeLast(std::shared_ptr<DeviceOp> op);
@@ -109,7 +110,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   ProfiledComm& profiled() { return profiled_; }
 
   Registrations& registrations() { return registrations_; }
-  // Registers a window: waits until all members have made as many registrations, of which it is the `*ordinal`-th from 0.
+  // Registers a window: waits until all members have made as many registrations, of which it is the
+  // `*ordinal`-th from 0.
   ncclResult_t AwaitWindow(void* buffer, uint64_t bytes, uint64_t* ordinal);
 
   // The end, in comm_end.cc. Finalize waits for this member's work. Destroy does nothing until it

@@ -112,10 +112,12 @@ ncclResult_t Comm::Destroy() {
   if (segment_ == nullptr || !TakeOut(this, /*destroyed=*/true, &ending)) return ncclSuccess;
   for (const auto& comm : ending) comm->WaitLaunched();
   for (const auto& comm : ending) End(*comm);
-  // NCCL's proxies serve until those that have connected to them are gone; the others nobody waits for.
+  // NCCL's proxies serve until those that have connected to them are gone; the others nobody waits
+  // for.
   auto connected = [&ending](int r) {
     return std::any_of(ending.begin(), ending.end(), [r](const auto& comm) {
-      return comm->collectives_connected_ || comm->sends_connected_[r] || comm->receives_connected_[r];
+      return comm->collectives_connected_ || comm->sends_connected_[r] ||
+             comm->receives_connected_[r];
     });
   };
   auto there = [&](int r) {

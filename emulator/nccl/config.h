@@ -18,9 +18,9 @@ struct CommConfig {
   std::string name;  // commName
 };
 
-// Fills `*resolved`, which holds the defaults or the parent's settings, from `config` (may be null).
-// ncclInvalidArgument for a value that NCCL refuses, ncclInvalidUsage for a network that is not
-// there. Fields without an effect here (clusters, traffic class, policies) are checked only.
+// Fills `*resolved`, which holds the defaults or the parent's settings, from `config` (may be
+// null). ncclInvalidArgument for a value that NCCL refuses, ncclInvalidUsage for a network that is
+// not there. Fields without an effect here (clusters, traffic class, policies) are checked only.
 ncclResult_t ReadConfig(const ncclConfig_t* config, CommConfig* resolved);
 
 }  // namespace gordian::emu::nccl

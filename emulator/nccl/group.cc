@@ -85,7 +85,8 @@ ncclResult_t RunOperations(std::vector<CommOperations>& comms, Turn& turn) {
   }
   for (auto& entry : comms) {
     if (!entry.rma.empty()) {
-      if (const ncclResult_t result = entry.comm->LaunchRma(entry.rma); result != ncclSuccess) return result;
+      if (const ncclResult_t result = entry.comm->LaunchRma(entry.rma); result != ncclSuccess)
+        return result;
     }
     if (entry.operations.empty()) continue;
     ProfiledComm& profiled = entry.comm->profiled();

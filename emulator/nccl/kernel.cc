@@ -10,8 +10,11 @@ namespace gordian::emu::nccl {
 void Kernel::MakeTransfers() {
   DeviceState& state = comm_->device_state();
   std::vector<const Operation*> sends_to_self, receives_from_self;
-  const auto divides = [](const Operation& op) { return !op.IsPointToPoint() && !IsPairwise(op.kind); };
-  const auto together = static_cast<uint32_t>(std::count_if(operations_.begin(), operations_.end(), divides));
+  const auto divides = [](const Operation& op) {
+    return !op.IsPointToPoint() && !IsPairwise(op.kind);
+  };
+  const auto together =
+      static_cast<uint32_t>(std::count_if(operations_.begin(), operations_.end(), divides));
   uint32_t place = 0;
   for (const Operation& op : operations_) {
     if (!op.IsPointToPoint()) {

@@ -11,10 +11,12 @@
 //
 // For more ranks "one finishes" becomes: those with the fewest bytes finish.
 //
-// The collectives that a group has on one communicator are one kernel, which divides its channels among them: it does
-// not meet the kernels of members that called them singly, whatever their arguments (two all-reduces on two ranks of
-// H200s: at 8 B the first of the group meets the first call, the second meets nothing; at 1 MiB neither does; at 64 and
-// 128 MiB one rank, now this, now that, ends with wrong data, which is not modelled: both hang). Those that are carried out as sends and receives are not concerned.
+// The collectives that a group has on one communicator are one kernel, which divides its channels
+// among them: it does not meet the kernels of members that called them singly, whatever their
+// arguments (two all-reduces on two ranks of H200s: at 8 B the first of the group meets the first
+// call, the second meets nothing; at 1 MiB neither does; at 64 and 128 MiB one rank, now this, now
+// that, ends with wrong data, which is not modelled: both hang). Those that are carried out as
+// sends and receives are not concerned.
 #ifndef GORDIAN_EMULATOR_NCCL_MISMATCH_H_
 #define GORDIAN_EMULATOR_NCCL_MISMATCH_H_
 

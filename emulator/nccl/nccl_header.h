@@ -20,12 +20,15 @@ typedef struct {
   int sigIdx;
   int ctx;
 } ncclWaitSignalDesc_t;
-#define EMU_NCCL_RMA(prefix)                                                                                         \
-  ncclResult_t prefix##PutSignal(const void* localbuff, size_t count, ncclDataType_t datatype, int peer,             \
-                                 ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags, \
-                                 ncclComm_t comm, cudaStream_t stream);                                              \
-  ncclResult_t prefix##Signal(int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream); \
-  ncclResult_t prefix##WaitSignal(int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclComm_t comm, cudaStream_t stream)
+#define EMU_NCCL_RMA(prefix)                                                                       \
+  ncclResult_t prefix##PutSignal(const void* localbuff, size_t count, ncclDataType_t datatype,     \
+                                 int peer, ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, \
+                                 int ctx, unsigned int flags, ncclComm_t comm,                     \
+                                 cudaStream_t stream);                                             \
+  ncclResult_t prefix##Signal(int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm,  \
+                              cudaStream_t stream);                                                \
+  ncclResult_t prefix##WaitSignal(int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclComm_t comm,   \
+                                  cudaStream_t stream)
 EMU_NCCL_RMA(nccl);
 EMU_NCCL_RMA(pnccl);
 #undef EMU_NCCL_RMA

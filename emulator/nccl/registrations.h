@@ -19,7 +19,8 @@ class Registrations {
   void* Add(const void* buffer, size_t size);
   bool Remove(void* handle);
 
-  // `ordinal`: the how-manieth registration of a window on the communicator it was, from 0, the same at all members.
+  // `ordinal`: the how-manieth registration of a window on the communicator it was, from 0, the
+  // same at all members.
   ncclWindow_t AddWindow(uint64_t ordinal);
   bool FindWindow(ncclWindow_t window, uint64_t* ordinal);
   bool RemoveWindow(ncclWindow_t window);

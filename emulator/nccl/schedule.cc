@@ -69,8 +69,8 @@ std::vector<uint32_t> Schedule::StepsOf(const Comm& comm, bool operation) {
     if (step.rank != rank) continue;
     bool named = false;
     if (step.on_comm) {
-      bool this_comm = step.comm >= 0 ? step.comm == comm.job_ordinal()
-                                      : step.comm_name == comm.config().name;
+      bool this_comm =
+          step.comm >= 0 ? step.comm == comm.job_ordinal() : step.comm_name == comm.config().name;
       named = operation && this_comm && step.number == comm_operation;
     } else if (step.thread != 0) {
       named = step.thread == thread && step.number == thread_call;

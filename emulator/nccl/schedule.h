@@ -67,13 +67,12 @@ class Schedule {
   void Pass(const std::vector<uint32_t>& steps);
 
  private:
-  Schedule(JobState* job, std::vector<ScheduleStep> steps)
-      : job_(*job), steps_(std::move(steps)) {}
+  Schedule(JobState* job, std::vector<ScheduleStep> steps) : job_(*job), steps_(std::move(steps)) {}
 
   JobState& job_;
   const std::vector<ScheduleStep> steps_;
   std::mutex mutex_;
-  std::map<int, uint64_t> calls_;                                   // by rank
+  std::map<int, uint64_t> calls_;                                             // by rank
   std::map<int, std::vector<std::pair<std::thread::id, uint64_t>>> threads_;  // by rank
 };
 

@@ -39,7 +39,8 @@ class Segment {
   // Null for one that was registered too late to be told of.
   Window* window(int rank, uint64_t ordinal) {
     if (ordinal >= kWindows) return nullptr;
-    return At<Window>(layout_.windows + sizeof(Window) * (static_cast<uint64_t>(rank) * kWindows + ordinal));
+    return At<Window>(layout_.windows +
+                      sizeof(Window) * (static_cast<uint64_t>(rank) * kWindows + ordinal));
   }
   PairCounters& pair(int source, int destination) {
     return *At<PairCounters>(layout_.pairs + sizeof(PairCounters) * Pair(source, destination));

@@ -125,7 +125,9 @@ struct PairCounters {
   std::atomic<uint64_t> signals[kSignalIndexes * kSignalContexts];
 };
 
-inline size_t SignalSlot(int index, int context) { return static_cast<size_t>(index) * kSignalContexts + static_cast<size_t>(context); }
+inline size_t SignalSlot(int index, int context) {
+  return static_cast<size_t>(index) * kSignalContexts + static_cast<size_t>(context);
+}
 
 inline constexpr uint32_t kConnectsSend = 1;
 inline constexpr uint32_t kConnectsReceive = 2;

@@ -8,9 +8,10 @@
 //   activations and their gradients go between 0 and 2, 1 and 3      pp communicators
 //   b is replicated; its gradient is summed over all ranks           dp communicator
 //
-// With --overlap-from STEP, rank 3 from that step on flushes the gradient of b as soon as its own share
-// is known, "to overlap it with the backward pass": before the all-gather of its tensor-parallel
-// group, where rank 2 flushes it after. Each order is fine; the two together deadlock.
+// With --overlap-from STEP, rank 3 from that step on flushes the gradient of b as soon as its own
+// share is known, "to overlap it with the backward pass": before the all-gather of its
+// tensor-parallel group, where rank 2 flushes it after. Each order is fine; the two together
+// deadlock.
 //
 // Every loss is compared with the same training done serially in one process.
 
@@ -32,25 +33,25 @@
 namespace {
 
 constexpr int kRanks = 4;
-constexpr int kD = 8;         // width of the model
+constexpr int kD = 8;          // width of the model
 constexpr int kHalf = kD / 2;  // columns of a tensor-parallel rank
 constexpr double kRate = 0.4;
 
-#define CHECK_CUDA(call)                                                                    \
-  do {                                                                                      \
-    cudaError_t e = (call);                                                                 \
-    if (e != cudaSuccess) {                                                                 \
-      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, cudaGetErrorString(e));       \
-      std::exit(1);                                                                         \
-    }                                                                                       \
+#define CHECK_CUDA(call)                                                              \
+  do {                                                                                \
+    cudaError_t e = (call);                                                           \
+    if (e != cudaSuccess) {                                                           \
+      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, cudaGetErrorString(e)); \
+      std::exit(1);                                                                   \
+    }                                                                                 \
   } while (0)
-#define CHECK_NCCL(call)                                                                    \
-  do {                                                                                      \
-    ncclResult_t r = (call);                                                                \
-    if (r != ncclSuccess) {                                                                 \
-      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, ncclGetErrorString(r));       \
-      std::exit(1);                                                                         \
-    }                                                                                       \
+#define CHECK_NCCL(call)                                                              \
+  do {                                                                                \
+    ncclResult_t r = (call);                                                          \
+    if (r != ncclSuccess) {                                                           \
+      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, ncclGetErrorString(r)); \
+      std::exit(1);                                                                   \
+    }                                                                                 \
   } while (0)
 
 using Vector = std::array<double, kD>;
@@ -137,7 +138,10 @@ class Trainer {
  public:
   // From step `overlap_from` on (1 is the first; 0: never) the last rank overlaps its flush.
   Trainer(int rank, int overlap_from, Meeting* meeting)
-      : rank_(rank), stage_(rank / 2), shard_(rank % 2), overlap_from_(overlap_from),
+      : rank_(rank),
+        stage_(rank / 2),
+        shard_(rank % 2),
+        overlap_from_(overlap_from),
         meeting_(meeting) {
     CHECK_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     dp_ = Communicator("dp", 0, {0, 1, 2, 3});
@@ -191,7 +195,8 @@ class Trainer {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.commName = name;
     ncclComm_t comm = nullptr;
-    CHECK_NCCL(ncclCommInitRankConfig(&comm, static_cast<int>(members.size()), meeting_->ids[slot], mine, &config));
+    CHECK_NCCL(ncclCommInitRankConfig(&comm, static_cast<int>(members.size()), meeting_->ids[slot],
+                                      mine, &config));
     return comm;
   }
 
@@ -202,7 +207,8 @@ class Trainer {
       for (int j = 0; j < kHalf; ++j) partial[i] += w_[i][j] * in[shard_ * kHalf + j];
     }
     activation_.Put(partial.data(), stream_);
-    CHECK_NCCL(ncclAllReduce(activation_.get(), activation_.get(), kD, ncclDouble, ncclSum, tp_, stream_));
+    CHECK_NCCL(
+        ncclAllReduce(activation_.get(), activation_.get(), kD, ncclDouble, ncclSum, tp_, stream_));
     Vector out{};
     activation_.Take(out.data(), stream_);
     for (int i = 0; i < kD; ++i) out[i] += b_[i];

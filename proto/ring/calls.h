@@ -1,6 +1,6 @@
 // CallId: the number of a row of interpose/hooked_calls.def, and what a reader of records needs to
-// know of it. The table is data and part of this contract; nothing else of interpose/ may be included
-// outside of it.
+// know of it. The table is data and part of this contract; nothing else of interpose/ may be
+// included outside of it.
 #ifndef GORDIAN_PROTO_RING_CALLS_H_
 #define GORDIAN_PROTO_RING_CALLS_H_
 
@@ -20,7 +20,8 @@ enum class CallStyle : uint8_t { kBlocks, kPoint, kSilent };
 
 enum CallId : uint16_t {
   kCallNone = 0,
-#define GORDIAN_HOOK(library, name, result, parameters, arguments, payload, style, rules) kCall_##name,
+#define GORDIAN_HOOK(library, name, result, parameters, arguments, payload, style, rules) \
+  kCall_##name,
 #include "interpose/hooked_calls.def"
 #undef GORDIAN_HOOK
   kCallCount,
@@ -55,8 +56,8 @@ inline constexpr Introduction kIntroductions[] = {
 #undef GORDIAN_INTRODUCED
 };
 
-// The first release of its library that has the call: NCCL_VERSION_CODE, or 13000 for CUDA 13.0. 0: not
-// known.
+// The first release of its library that has the call: NCCL_VERSION_CODE, or 13000 for CUDA 13.0. 0:
+// not known.
 constexpr uint32_t IntroducedIn(uint16_t call) {
   for (const Introduction& one : kIntroductions) {
     if (one.call == call) return one.version;

@@ -2,11 +2,11 @@
 //
 // Path: $GORDIAN_RING_DIR/<pid>.<start>.ring, normally a folder of the session under /dev/shm, mode
 // 0600, where <start> is field 22 of /proc/self/stat (guards against a reused pid). A process that
-// replaces itself by exec keeps both: the later image's file is <pid>.<start>.<n>.ring, n from 1, and
-// the earlier image's remains. The writer
-// creates "<name>.tmp", fills the header and renames it, so a reader never meets half a header.
-// Space is reserved with posix_fallocate before it is touched: writing to a hole of a full tmpfs is
-// SIGBUS. The writer never removes the file; the collector does, after the process has gone.
+// replaces itself by exec keeps both: the later image's file is <pid>.<start>.<n>.ring, n from 1,
+// and the earlier image's remains. The writer creates "<name>.tmp", fills the header and renames
+// it, so a reader never meets half a header. Space is reserved with posix_fallocate before it is
+// touched: writing to a hole of a full tmpfs is SIGBUS. The writer never removes the file; the
+// collector does, after the process has gone.
 //
 //   offset 0                   Header
 //   Header::threads_offset     ThreadSlot[kMaxThreads]
@@ -39,8 +39,9 @@ inline constexpr uint32_t kMaxThreads = 256;
 inline constexpr uint32_t kMaxStreams = 2048;
 inline constexpr uint32_t kMaxComms = 1024;
 inline constexpr uint32_t kMaxEarly = 512;
-inline constexpr uint32_t kEarlyAny = 1;               // any
-inline constexpr uint32_t kEarlyBehindOperations = 2;  // any that nothing but operations stand before on their streams
+inline constexpr uint32_t kEarlyAny = 1;  // any
+inline constexpr uint32_t kEarlyBehindOperations =
+    2;  // any that nothing but operations stand before on their streams
 inline constexpr uint64_t kMaxFileBytes = 8ull << 20;
 
 // mono_ns = mono_base_ns + (ticks - ticks_base) * ns_per_tick_q32 / 2^32; with tsc == 0 ticks are
@@ -54,8 +55,8 @@ struct ClockCalibration {
   uint32_t reserved0;
 };
 
-// An operation that the preemptive runtime has begun, mostly before its turn in its stream, and whose turn has not come
-// or which is unfinished.
+// An operation that the preemptive runtime has begun, mostly before its turn in its stream, and
+// whose turn has not come or which is unfinished.
 struct EarlyOperation {
   uint64_t sequence;  // as OperationPayload::sequence
   uint32_t comm;      // id
@@ -82,43 +83,46 @@ struct Header {
   char build_id[40];  // of the shim: version string, NUL padded
 
   // Changing part.
-  uint64_t order;           // last Record::order handed out
-  uint32_t threads_used;    // slots [0, threads_used) have been handed out at least once
+  uint64_t order;         // last Record::order handed out
+  uint32_t threads_used;  // slots [0, threads_used) have been handed out at least once
   uint32_t streams_used;
   uint32_t comms_used;
-  uint32_t watcher_tid;     // 0 while there is none
-  // Rounds (wait-model: "a round counts only if its watcher issued a fresh query after the request").
-  // The collector adds 1 to round_request and futex-wakes it (FUTEX_WAKE, shared); the watcher
-  // queries every oldest unfinished marker, publishes head/done, then stores the request it answered.
+  uint32_t watcher_tid;  // 0 while there is none
+  // Rounds (wait-model: "a round counts only if its watcher issued a fresh query after the
+  // request"). The collector adds 1 to round_request and futex-wakes it (FUTEX_WAKE, shared); the
+  // watcher queries every oldest unfinished marker, publishes head/done, then stores the request it
+  // answered.
   uint32_t round_request;
   uint32_t round_answer;
-  uint64_t lost_records;    // rings full, or a thread without one
-  uint64_t lost_streams;    // streams that found no slot
+  uint64_t lost_records;  // rings full, or a thread without one
+  uint64_t lost_streams;  // streams that found no slot
   uint64_t lost_comms;
-  uint64_t lost_markers;    // operations that got no done marker of their own
+  uint64_t lost_markers;  // operations that got no done marker of their own
   uint64_t reserved1;
-  uint32_t markers_enabled; // 0: no GPU evidence at all (no driver found, or GORDIAN_MARKERS=0)
-  uint32_t runtime_connect; // 0: NCCL_RUNTIME_CONNECT=0 or NCCL_CUMEM_ENABLE=0, which connect at init
-  uint64_t lost_calls;      // calls of threads without a slot: the state block does not know of them
+  uint32_t markers_enabled;  // 0: no GPU evidence at all (no driver found, or GORDIAN_MARKERS=0)
+  uint32_t
+      runtime_connect;  // 0: NCCL_RUNTIME_CONNECT=0 or NCCL_CUMEM_ENABLE=0, which connect at init
+  uint64_t lost_calls;  // calls of threads without a slot: the state block does not know of them
   uint32_t numbers_offset, max_numbers;
   uint32_t numbers_used;
-  uint32_t cupti;           // CuptiState
-  uint64_t lost_numbers;    // communicators and peers that found no NumberSlot
-  uint64_t lost_work;       // of lost_records: kernels and events, which give way first
-  uint64_t skipped_kernels; // launches that were left out (GORDIAN_STUB_COMPUTE)
+  uint32_t cupti;            // CuptiState
+  uint64_t lost_numbers;     // communicators and peers that found no NumberSlot
+  uint64_t lost_work;        // of lost_records: kernels and events, which give way first
+  uint64_t skipped_kernels;  // launches that were left out (GORDIAN_STUB_COMPUTE)
   uint64_t reserved[2];
-  // Bit n % 64 of word n / 64: an outermost call of row n was made, whether or not it leaves records.
+  // Bit n % 64 of word n / 64: an outermost call of row n was made, whether or not it leaves
+  // records.
   alignas(64) uint64_t rows_used[8];
   // Written by the watcher before it answers a round.
   uint32_t early_used;
-  uint32_t early_more;      // there may be others: kEarlyAny, or kEarlyBehindOperations
+  uint32_t early_more;  // there may be others: kEarlyAny, or kEarlyBehindOperations
   EarlyOperation early[kMaxEarly];
 };
 
 // What has come of `gordian run --cupti` (interpose/cupti_source.h).
 enum CuptiState : uint32_t {
   kCuptiNotAsked = 0,
-  kCuptiAsked = 1,    // the driver has not loaded the source, or not yet
+  kCuptiAsked = 1,  // the driver has not loaded the source, or not yet
   kCuptiTells = 2,
   kCuptiTaken = 3,    // another tool is CUPTI's subscriber
   kCuptiMissing = 4,  // no libcupti was found
@@ -127,48 +131,49 @@ enum CuptiState : uint32_t {
 
 // A thread that made at least one intercepted call.
 struct ThreadSlot {
-  uint32_t tid;            // 0: free
-  uint32_t generation;     // grows when the slot is handed to another thread
-  uint64_t ring_offset;    // from the start of the file; 0: no ring was left for this thread
-  uint64_t ring_slots;     // power of two
-  uint64_t ring_head;      // records published so far; slot of record i is i & (ring_slots - 1)
-  uint64_t ring_tail;      // records consumed so far; written by the collector only
+  uint32_t tid;          // 0: free
+  uint32_t generation;   // grows when the slot is handed to another thread
+  uint64_t ring_offset;  // from the start of the file; 0: no ring was left for this thread
+  uint64_t ring_slots;   // power of two
+  uint64_t ring_head;    // records published so far; slot of record i is i & (ring_slots - 1)
+  uint64_t ring_tail;    // records consumed so far; written by the collector only
   uint64_t lost_records;
   // What the thread is in. seq is odd while the writer changes the fields below it.
   uint32_t seq;
-  uint16_t call;           // CallId of the outermost intercepted call that may block; 0: in none
-  uint16_t gpu_thread;     // 1 once it made an NCCL or GPU-work call: a candidate for "not called"
-  uint64_t call_order;     // Record::order of that call's kBegin
+  uint16_t call;        // CallId of the outermost intercepted call that may block; 0: in none
+  uint16_t gpu_thread;  // 1 once it made an NCCL or GPU-work call: a candidate for "not called"
+  uint64_t call_order;  // Record::order of that call's kBegin
   uint64_t since_ticks;
   uint64_t call_site;
-  uint64_t entered;        // calls that may block entered so far
+  uint64_t entered;  // calls that may block entered so far
   uint64_t left;
   // Polling: cudaEventQuery / cudaStreamQuery that said "not ready", with no other call between.
-  uint64_t poll_object;    // event or stream handle; 0: not polling
+  uint64_t poll_object;  // event or stream handle; 0: not polling
   uint64_t poll_count;
   uint64_t poll_since_ticks;
-  uint32_t poll_call;      // CallId
-  uint32_t open_group;     // depth of ncclGroupStart
-  CallDetail detail;       // under seq; of `call`
+  uint32_t poll_call;   // CallId
+  uint32_t open_group;  // depth of ncclGroupStart
+  CallDetail detail;    // under seq; of `call`
   // Outermost NCCL calls entered, lost ones included, by all threads that ever had this slot.
   uint64_t nccl_calls;
 };
 
 struct StreamSlot {
-  uint32_t stream;    // id; 0: free
-  uint32_t flags;     // StreamFlags
+  uint32_t stream;  // id; 0: free
+  uint32_t flags;   // StreamFlags
   int32_t device;
   uint32_t reserved0;
   uint64_t handle;
   uint64_t enqueued;  // last ordinal handed out
-  uint64_t head;      // highest ordinal whose head marker was seen complete: everything before it is done
-  uint64_t done;      // highest ordinal seen done: every ordinal up to it is done
-  uint64_t synced;    // the same, by what host waits that have returned covered
+  uint64_t
+      head;  // highest ordinal whose head marker was seen complete: everything before it is done
+  uint64_t done;            // highest ordinal seen done: every ordinal up to it is done
+  uint64_t synced;          // the same, by what host waits that have returned covered
   uint64_t pending_offset;  // of its PendingQueue, from the start of the file; 0: it has none
 };
 
 struct CommSlot {
-  uint32_t comm;      // id; 0: free
+  uint32_t comm;  // id; 0: free
   int32_t nranks;
   int32_t rank;
   int32_t device;
@@ -176,9 +181,9 @@ struct CommSlot {
   uint64_t handle;
   uint64_t next_sequence;  // collectives accepted so far
   uint32_t parent;
-  uint32_t state;          // CommState
+  uint32_t state;  // CommState
   char name[16];
-  uint64_t other_uid;      // what else it is known by (kPoint of ncclCommGrow); 0: nothing
+  uint64_t other_uid;  // what else it is known by (kPoint of ncclCommGrow); 0: nothing
 };
 
 enum CommState : uint32_t {

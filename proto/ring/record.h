@@ -1,8 +1,8 @@
 // The record: what the shim writes for one intercepted call.
 //
 // Contract between interpose/ (writer, inside other people's processes) and collector/ (reader, a
-// different process that trusts nothing it reads). POD, fixed width, little endian, no pointers that
-// anyone dereferences. A change of any size, offset or meaning below raises kRingAbiVersion.
+// different process that trusts nothing it reads). POD, fixed width, little endian, no pointers
+// that anyone dereferences. A change of any size, offset or meaning below raises kRingAbiVersion.
 //
 // Life of one call:
 //   a call that may block   -> kBegin before the real call, kEnd after it (both name the call)
@@ -10,11 +10,12 @@
 //   ncclGroupEnd            -> kBegin, one kEnqueue for each stream of the group, kEnd
 // Nested library calls (ncclBcast -> ncclBroadcast) are one call: only the outermost is recorded.
 //
-// Time: kBegin, kEnqueue, and whatever tells of communicators, streams, graphs and host waits, carries the time at
-// which it was written. Work on streams (kPoint of WorkPayload), and kEnd of an operation, carry the time that the
-// process's watcher, or a record of the same thread in front, read last: never later than the truth, at most the
-// watcher's period earlier while that is not held up in the driver, and never earlier than the records of the
-// thread in front. Reading a clock is a third of what such a call costs, and no rule asks.
+// Time: kBegin, kEnqueue, and whatever tells of communicators, streams, graphs and host waits,
+// carries the time at which it was written. Work on streams (kPoint of WorkPayload), and kEnd of an
+// operation, carry the time that the process's watcher, or a record of the same thread in front,
+// read last: never later than the truth, at most the watcher's period earlier while that is not
+// held up in the driver, and never earlier than the records of the thread in front. Reading a clock
+// is a third of what such a call costs, and no rule asks.
 #ifndef GORDIAN_PROTO_RING_RECORD_H_
 #define GORDIAN_PROTO_RING_RECORD_H_
 
@@ -25,12 +26,13 @@ namespace gordian::ring {
 inline constexpr uint32_t kRingAbiVersion = 7;
 
 enum class RecordKind : uint8_t {
-  kNone = 0,     // never published
-  kBegin = 1,    // entering a call that may block
-  kEnd = 2,      // that call returned; payload.end
-  kPoint = 3,    // a call that cannot block, recorded once, after it succeeded
-  kEnqueue = 4,  // inside ncclGroupEnd: the group's work on one stream was launched; payload.enqueue
-  kText = 5,     // a name that belongs to the communicator of payload.text
+  kNone = 0,   // never published
+  kBegin = 1,  // entering a call that may block
+  kEnd = 2,    // that call returned; payload.end
+  kPoint = 3,  // a call that cannot block, recorded once, after it succeeded
+  kEnqueue =
+      4,      // inside ncclGroupEnd: the group's work on one stream was launched; payload.enqueue
+  kText = 5,  // a name that belongs to the communicator of payload.text
 };
 
 // Which payload a record of a call carries. Column "payload" of interpose/hooked_calls.def.
@@ -53,8 +55,10 @@ enum class PayloadKind : uint8_t {
 inline constexpr uint8_t kFlagInGroup = 1;    // called between ncclGroupStart and ncclGroupEnd
 inline constexpr uint8_t kFlagInPlace = 2;    // sendbuff and recvbuff overlap as NCCL defines it
 inline constexpr uint8_t kFlagCapturing = 4;  // the stream was being captured into a graph
-inline constexpr uint8_t kFlagNonBlocking = 8;  // the communicator was made with config.blocking = 0
-inline constexpr uint8_t kFlagElsewhere = 16;  // kEnd: the preemptive runtime has the operation, and NCCL connects nothing for it
+inline constexpr uint8_t kFlagNonBlocking =
+    8;  // the communicator was made with config.blocking = 0
+inline constexpr uint8_t kFlagElsewhere =
+    16;  // kEnd: the preemptive runtime has the operation, and NCCL connects nothing for it
 // kBegin of a call that makes a communicator:
 inline constexpr uint8_t kFlagLaunchOrder = 32;  // NCCL_LAUNCH_ORDER_IMPLICIT is on
 
@@ -62,45 +66,47 @@ inline constexpr uint32_t kNoId = 0;  // ids of communicators and streams start 
 
 // ncclAllReduce .. ncclRecv. Recorded as kBegin; the matching kEnd tells whether it was accepted.
 struct OperationPayload {
-  uint32_t comm;         // id of the communicator in this process
-  uint32_t stream;       // id of the stream in this process
-  uint64_t count;        // the count argument as passed
-  uint64_t sequence;     // collectives: position on this communicator at this rank, from 0.
-                         // send/recv: position among this rank's sends to / receives from that peer.
-                         // Given again when the call or its group fails, or it is only simulated.
-                         // With kFlagCapturing: the driver's number of the capture, 0 if unknown;
-                         // the operation takes its position when its graph is launched.
+  uint32_t comm;      // id of the communicator in this process
+  uint32_t stream;    // id of the stream in this process
+  uint64_t count;     // the count argument as passed
+  uint64_t sequence;  // collectives: position on this communicator at this rank, from 0.
+                      // send/recv: position among this rank's sends to / receives from that peer.
+                      // Given again when the call or its group fails, or it is only simulated.
+                      // With kFlagCapturing: the driver's number of the capture, 0 if unknown;
+                      // the operation takes its position when its graph is launched.
   int32_t root_or_peer;  // -1 where the call has neither
   uint8_t datatype;      // ncclDataType_t
   uint8_t reduce_op;     // ncclRedOp_t; 255 where the call has none; user-made operators are 254
   uint16_t group;        // low bits of the thread's group number; meaningful with kFlagInGroup
 };
 
-// ncclPutSignal, ncclSignal, ncclWaitSignal. kBegin and kEnd as operations; a wait's further descriptors are kPoint
-// records of the same call and thread between the two.
+// ncclPutSignal, ncclSignal, ncclWaitSignal. kBegin and kEnd as operations; a wait's further
+// descriptors are kPoint records of the same call and thread between the two.
 struct SignalPayload {
-  uint32_t comm;     // id of the communicator in this process
-  uint32_t stream;   // id of the stream in this process
-  int32_t peer;      // to or from whom; -1 with `count` 0: a wait without descriptors
-  int32_t index;     // sigIdx
-  int32_t context;   // ctx
-  uint32_t count;    // signals: 1 where they are sent, opCnt where they are waited for
-  uint32_t group;    // as OperationPayload::group
-  uint32_t number;   // of the first of them among those of its NumberSlot (state_block.h), the low 32
-                     // bits; 0 too where there is none. Given again when the call or its group fails.
+  uint32_t comm;    // id of the communicator in this process
+  uint32_t stream;  // id of the stream in this process
+  int32_t peer;     // to or from whom; -1 with `count` 0: a wait without descriptors
+  int32_t index;    // sigIdx
+  int32_t context;  // ctx
+  uint32_t count;   // signals: 1 where they are sent, opCnt where they are waited for
+  uint32_t group;   // as OperationPayload::group
+  uint32_t
+      number;  // of the first of them among those of its NumberSlot (state_block.h), the low 32
+               // bits; 0 too where there is none. Given again when the call or its group fails.
 };
 
-// kBegin of a call that makes a communicator. For ncclCommInitAll one record for each device. kPoint of ncclCommGrow,
-// before its kEnd: `uid` is what the other members of the parent know `comm` by.
+// kBegin of a call that makes a communicator. For ncclCommInitAll one record for each device.
+// kPoint of ncclCommGrow, before its kEnd: `uid` is what the other members of the parent know
+// `comm` by.
 struct CommInitPayload {
-  uint32_t comm;        // id given to the communicator-to-be in this process
-  int32_t nranks;       // 0 when not known before the call returns (split, shrink)
-  int32_t rank;         // -1 when not known before the call returns
-  int32_t device;       // CUDA device current at the call
-  uint64_t uid;         // same at all members: hash of the ncclUniqueId; for a child a hash of
-                        // (parent uid, kind, ordinal on the parent). Colours do not enter it.
-  uint32_t parent;      // id of the parent communicator, kNoId for a root one
-  int32_t color;        // ncclCommSplit's colour; -1 (NCCL_SPLIT_NOCOLOR) joins nothing
+  uint32_t comm;    // id given to the communicator-to-be in this process
+  int32_t nranks;   // 0 when not known before the call returns (split, shrink)
+  int32_t rank;     // -1 when not known before the call returns
+  int32_t device;   // CUDA device current at the call
+  uint64_t uid;     // same at all members: hash of the ncclUniqueId; for a child a hash of
+                    // (parent uid, kind, ordinal on the parent). Colours do not enter it.
+  uint32_t parent;  // id of the parent communicator, kNoId for a root one
+  int32_t color;    // ncclCommSplit's colour; -1 (NCCL_SPLIT_NOCOLOR) joins nothing
 };
 
 struct CommCallPayload {
@@ -134,10 +140,10 @@ struct StreamPayload {
 };
 
 enum class WorkKind : uint32_t {
-  kKernels = 1,      // one or more kernels or async copies with nothing tracked between them
+  kKernels = 1,  // one or more kernels or async copies with nothing tracked between them
   kHostFunction = 2,
-  kEventWait = 3,    // cudaStreamWaitEvent: `event` is what it waits for
-  kEventRecord = 4,  // takes no ordinal: stands behind `ordinal`
+  kEventWait = 3,       // cudaStreamWaitEvent: `event` is what it waits for
+  kEventRecord = 4,     // takes no ordinal: stands behind `ordinal`
   kEventForgotten = 5,  // takes no ordinal and no stream: `event` was made, or is about to be
                         // destroyed, or was recorded on a whole context; it stands behind nothing
                         // that is known
@@ -147,17 +153,17 @@ enum class WorkKind : uint32_t {
   kMemoryShared = 9,    // takes no ordinal and no stream: from now on others than this process may
                         // write `value` bytes from the address `event` on
   // Events in captured graphs (interpose/graph_markers.h). Neither takes an ordinal.
-  kGraphMarkers = 20,   // the operation that this thread captured last on `stream`, or its group, into
-                        // capture `ordinal`, lies between two of them: `event` holds the number of
-                        // the one in front in its lower half, of the one behind in its upper half
-  kGraphProgress = 21,  // looked at after record number `ordinal` of the process was taken: bit i of
-                        // `event` says that marker `stream` + i is done
+  kGraphMarkers = 20,  // the operation that this thread captured last on `stream`, or its group,
+                       // into capture `ordinal`, lies between two of them: `event` holds the number
+                       // of the one in front in its lower half, of the one behind in its upper half
+  kGraphProgress = 21,  // looked at after record number `ordinal` of the process was taken: bit i
+                        // of `event` says that marker `stream` + i is done
 };
 
 // Record::flags of kMemoryWait and kMemoryWrite.
 inline constexpr uint8_t kMemoryCondition = 3;  // as CUstreamWaitValue_flags numbers it
 inline constexpr uint8_t kMemory64 = 4;         // of 8 bytes; else of 4
-inline constexpr uint8_t kMemoryOwn = 8;        // waits: in memory that cudaMalloc gave this process
+inline constexpr uint8_t kMemoryOwn = 8;  // waits: in memory that cudaMalloc gave this process
 
 struct WorkPayload {
   uint32_t stream;
@@ -168,11 +174,11 @@ struct WorkPayload {
 };
 
 enum class WaitKind : uint32_t {
-  kStream = 1,    // all work on `stream` up to `ordinal`
-  kEvent = 2,     // what `event` stood behind at the call
-  kDevice = 3,    // all work on `device`
-  kFree = 4,      // as kDevice, by implementation and not by contract
-  kCopy = 5,      // synchronous copy: all work on `stream` up to `ordinal`, and the copy itself
+  kStream = 1,     // all work on `stream` up to `ordinal`
+  kEvent = 2,      // what `event` stood behind at the call
+  kDevice = 3,     // all work on `device`
+  kFree = 4,       // as kDevice, by implementation and not by contract
+  kCopy = 5,       // synchronous copy: all work on `stream` up to `ordinal`, and the copy itself
   kAsyncCopy = 6,  // as kCopy if the host memory is pageable, else nothing: its end proves nothing
 };
 
@@ -195,7 +201,7 @@ struct GraphPayload {
 
 struct HostWaitPayload {
   WaitKind kind;
-  uint32_t stream;   // kNoId unless kStream, kCopy or kAsyncCopy
+  uint32_t stream;  // kNoId unless kStream, kCopy or kAsyncCopy
   int32_t device;
   uint32_t reserved0;
   uint64_t event;    // cudaEvent_t value, or 0
@@ -228,10 +234,10 @@ struct TextPayload {
 struct Record {
   RecordKind kind;
   uint8_t flags;
-  uint16_t call;       // gordian::ring::CallId, row of interpose/hooked_calls.def
-  uint32_t thread;     // index of the writer's ThreadSlot
-  uint64_t order;      // position among all records of the process (one atomic counter): merges threads
-  uint64_t ticks;      // see ClockCalibration, and "Time" above
+  uint16_t call;    // gordian::ring::CallId, row of interpose/hooked_calls.def
+  uint32_t thread;  // index of the writer's ThreadSlot
+  uint64_t order;  // position among all records of the process (one atomic counter): merges threads
+  uint64_t ticks;  // see ClockCalibration, and "Time" above
   uint64_t call_site;  // return address of the intercepted call in the caller; 0 if unknown
   union {
     OperationPayload operation;

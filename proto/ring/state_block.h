@@ -43,9 +43,9 @@ struct Position {
 };
 
 struct CallArguments {
-  uint32_t comm;     // id; kNoId where the call has none
-  uint32_t stream;   // id
-  uint64_t count;    // operations
+  uint32_t comm;      // id; kNoId where the call has none
+  uint32_t stream;    // id
+  uint64_t count;     // operations
   uint64_t sequence;  // operations: as OperationPayload::sequence
   int32_t root_or_peer;
   uint8_t datatype;
@@ -63,9 +63,9 @@ struct CallDetail {
 
 // Arguments that all members must agree on.
 struct Signature {
-  uint64_t count;  // of a transfer: bytes
-  int32_t root;    // -1 where the call has none
-  uint16_t call;   // CallId
+  uint64_t count;     // of a transfer: bytes
+  int32_t root;       // -1 where the call has none
+  uint16_t call;      // CallId
   uint8_t datatype;   // of a transfer: 0
   uint8_t reduce_op;  // 255 where the call has none; user-made operators are 254
   uint64_t hash;      // of all up to and with this one
@@ -111,9 +111,9 @@ struct NumberSlot {
     int32_t color;          // collectives: of the call that made the communicator
     SignalChannel channel;  // signals
   };
-  uint64_t begun;    // collectives: registrations of windows; signals: such as were called for,
-                     // accepted or not yet
-  uint64_t intact;   // `last` holds nothing of numbers below this one
+  uint64_t begun;   // collectives: registrations of windows; signals: such as were called for,
+                    // accepted or not yet
+  uint64_t intact;  // `last` holds nothing of numbers below this one
   Signature last[kSignatures];  // of number n at n % kSignatures; not of signals
 };
 

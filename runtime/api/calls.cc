@@ -104,7 +104,8 @@ grtResult_t grtAllToAllv(const void* in, const size_t* in_counts, const size_t* 
   const size_t size = SizeOf(static_cast<gordian::runtime::DataType>(type));
   grtGroupStart();
   for (int r = 0; r < ranks; ++r) {
-    grtSend(static_cast<const char*>(in) + in_offsets[r] * size, in_counts[r], type, r, comm, stream);
+    grtSend(static_cast<const char*>(in) + in_offsets[r] * size, in_counts[r], type, r, comm,
+            stream);
     grtRecv(static_cast<char*>(out) + out_offsets[r] * size, out_counts[r], type, r, comm, stream);
   }
   return grtGroupEnd();

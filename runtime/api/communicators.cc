@@ -48,9 +48,8 @@ grtResult_t grtCommInitRankConfig(grtComm_t* comm, int nranks, grtUniqueId id, i
     if (!ReadConfig(given, GRT_CONFIG_INITIALIZER, &config)) return grtInvalidArgument;
     if (config.device < 0) config.device = TheDriver().CurrentDevice();
     auto made = std::make_unique<grtCommOpaque>();
-    const grtResult_t result =
-        Comm::Create(NameOf(id), static_cast<uint32_t>(nranks), static_cast<uint32_t>(rank), config,
-                     &made->comm);
+    const grtResult_t result = Comm::Create(NameOf(id), static_cast<uint32_t>(nranks),
+                                            static_cast<uint32_t>(rank), config, &made->comm);
     if (result == grtSuccess) *comm = made.release();
     return result;
   });
@@ -83,9 +82,9 @@ grtResult_t grtCommSplit(grtComm_t comm, int color, int key, grtComm_t* out,
     if (color >= 0) {
       uint32_t rank = 0;
       while (members[rank].second != parent->rank()) ++rank;
-      result = Comm::Create(
-          parent->name() + "-s" + std::to_string(child) + "." + std::to_string(color),
-          static_cast<uint32_t>(members.size()), rank, config, &made->comm);
+      result =
+          Comm::Create(parent->name() + "-s" + std::to_string(child) + "." + std::to_string(color),
+                       static_cast<uint32_t>(members.size()), rank, config, &made->comm);
     }
     // A member that could not is told to the others, who would wait for it.
     const auto created = static_cast<int32_t>(result);
@@ -144,7 +143,8 @@ grtResult_t grtCommDestroy(grtComm_t comm, uint64_t timeout_ns) {
 grtResult_t grtFrontFinish(grtComm_t comm) {
   if (comm == nullptr) return grtInvalidArgument;
   return Guarded([&] {
-    for (const std::shared_ptr<Task>& task : comm->comm->engine()->UnfinishedOf(*comm->comm)) Engine::Await(*task, kForever);
+    for (const std::shared_ptr<Task>& task : comm->comm->engine()->UnfinishedOf(*comm->comm))
+      Engine::Await(*task, kForever);
     return grtSuccess;
   });
 }
@@ -183,7 +183,8 @@ grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats) {
     const Statistics& s = comm->comm->statistics();
     uint64_t stopped = 0;
     for (const std::shared_ptr<Task>& task : comm->comm->engine()->UnfinishedOf(*comm->comm)) {
-      stopped |= comm->comm->StoppedRanks(*task->port, task->wanted.load(std::memory_order_relaxed));
+      stopped |=
+          comm->comm->StoppedRanks(*task->port, task->wanted.load(std::memory_order_relaxed));
     }
     stats->stopped_ranks = stopped;
     stats->operations = s.operations.load();

@@ -1,4 +1,5 @@
-// What every backend has alike: versions, words for results, ids, names of shared memory, and votes.
+// What every backend has alike: versions, words for results, ids, names of shared memory, and
+// votes.
 #include <sys/random.h>
 
 #include <cctype>
@@ -96,7 +97,8 @@ grtResult_t grtGetUniqueId(grtUniqueId* id) {
                                                                                 : grtSystemError;
 }
 
-grtResult_t grtAgree(grtUniqueId id, int nranks, int votes, int wanted, uint64_t timeout_ns, int* agreed) {
+grtResult_t grtAgree(grtUniqueId id, int nranks, int votes, int wanted, uint64_t timeout_ns,
+                     int* agreed) {
   if (nranks < 1 || votes < 1 || votes > nranks || agreed == nullptr) return grtInvalidArgument;
   *agreed = 0;
   return Guarded([&] {

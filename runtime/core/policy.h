@@ -1,13 +1,13 @@
 // When a worker leaves an operation that is not ready for another one.
 //
-// Ready-driven (the default): at once, for whichever published operation is ready; while none is, it
-// looks at all of them in turn. There is nothing to tune, and no switch that gains nothing. The order
-// of looking is (priority, port, seq), equal on all ranks: under disorder all lean to the same
-// operation. A round looks at every operation once, so that none starves.
+// Ready-driven (the default): at once, for whichever published operation is ready; while none is,
+// it looks at all of them in turn. There is nothing to tune, and no switch that gains nothing. The
+// order of looking is (priority, port, seq), equal on all ranks: under disorder all lean to the
+// same operation. A round looks at every operation once, so that none starves.
 //
-// Spin threshold: DFCCL's (EuroSys '25, "stickiness"): the head of the list is tried `head` times in
-// vain before the worker goes on, the one behind it half as often, and so on; what has succeeded is
-// worth `grow` times the tries that it just needed. Kept as the baseline.
+// Spin threshold: DFCCL's (EuroSys '25, "stickiness"): the head of the list is tried `head` times
+// in vain before the worker goes on, the one behind it half as often, and so on; what has succeeded
+// is worth `grow` times the tries that it just needed. Kept as the baseline.
 #ifndef GORDIAN_RUNTIME_CORE_POLICY_H_
 #define GORDIAN_RUNTIME_CORE_POLICY_H_
 

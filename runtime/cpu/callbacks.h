@@ -1,6 +1,6 @@
 // Calls the user's callbacks on a thread of their own, in the order of completion: they may block,
-// and no operation waits for them. The thread is there from the first callback on, asleep otherwise.
-// Threads: any.
+// and no operation waits for them. The thread is there from the first callback on, asleep
+// otherwise. Threads: any.
 #ifndef GORDIAN_RUNTIME_CPU_CALLBACKS_H_
 #define GORDIAN_RUNTIME_CPU_CALLBACKS_H_
 

@@ -34,9 +34,9 @@ Comm::Comm(std::string name, uint32_t ranks, uint32_t rank, const grtConfig_t& c
       static_cast<uint32_t>((std::max(chunk, least) + kLine - 1) / kLine * kLine);
   limits_.most_channels = static_cast<uint16_t>(geometry_.channels);
   // A chunk is shared out from where each member would otherwise read all of the others' bytes. Of
-  // two, each reads as many of the other's either way: what sharing out saves is half of the additions,
-  // and it costs a second wait. Between processes that pays from 256 KiB on, between threads, which
-  // write each other's outputs, from 16 KiB.
+  // two, each reads as many of the other's either way: what sharing out saves is half of the
+  // additions, and it costs a second wait. Between processes that pays from 256 KiB on, between
+  // threads, which write each other's outputs, from 16 KiB.
   limits_.one_shot_bytes = ranks <= 2 ? 32 << 10 : 2048;
   if (geometry_.channels > 1) limits_.channel_bytes = geometry_.chunk_bytes;
   for (uint32_t r = 0; r < ranks; ++r) peers_.push_back(std::make_unique<Peer>());

@@ -3,13 +3,13 @@
 // block: one that does would keep the device's other host functions back, and with them operations
 // that could go on.
 //
-// The value of a stream's word is the number of its first units that are all finished, so that units
-// may finish in any order. A default stream is that of the communicator's device, whichever is current, and each
-// thread's own where it is one: their handles are the same on all devices and threads, and their words must not be, or one would
-// be held up by another's operations.
+// The value of a stream's word is the number of its first units that are all finished, so that
+// units may finish in any order. A default stream is that of the communicator's device, whichever
+// is current, and each thread's own where it is one: their handles are the same on all devices and
+// threads, and their words must not be, or one would be held up by another's operations.
 //
-// A marker is an event: it adds no dependency, as a host function would. Events are made and asked in relaxed capture
-// mode, so that no other thread's capture ends by that.
+// A marker is an event: it adds no dependency, as a host function would. Events are made and asked
+// in relaxed capture mode, so that no other thread's capture ends by that.
 //
 // Threads: any. Lives as long as its process.
 #ifndef GORDIAN_RUNTIME_CPU_CUDA_STREAMS_H_
@@ -53,8 +53,8 @@ class CudaStreams : public StreamDriver {
   struct Stream {
     uint64_t* word = nullptr;  // pinned
     uint64_t next = 1;
-    uint64_t released = 0;         // so many from the first on
-    std::set<uint64_t> beyond;     // and these
+    uint64_t released = 0;      // so many from the first on
+    std::set<uint64_t> beyond;  // and these
   };
   uint64_t* NewWord();
   void* TakeEvent(int device);

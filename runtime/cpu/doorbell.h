@@ -1,11 +1,11 @@
 // What a worker that finds nothing ready sleeps on, and what wakes it: a page that its own process
 // makes and that peers map by /proc/<pid>/fd/<fd>, so that nothing is left behind when a process
-// dies. A peer's bell that cannot be had is not rung: every sleep with work outstanding has a bound,
-// which alone keeps things going.
+// dies. A peer's bell that cannot be had is not rung: every sleep with work outstanding has a
+// bound, which alone keeps things going.
 //
 // The sleeper announces itself, looks once more, and sleeps on the bell's value of before; who has
-// committed something fences and looks whether anyone sleeps. Of the two looks at least one sees the
-// other's write.
+// committed something fences and looks whether anyone sleeps. Of the two looks at least one sees
+// the other's write.
 #ifndef GORDIAN_RUNTIME_CPU_DOORBELL_H_
 #define GORDIAN_RUNTIME_CPU_DOORBELL_H_
 

@@ -1,7 +1,7 @@
 // Streams without CUDA: a thread each, which runs what is enqueued one after the other. It carries
 // the operations of its stream, and helps others while they are not ready. Who waits for a stream
-// without a deadline does its work itself, as long as the thread is not at it: that saves two changes
-// of threads a call.
+// without a deadline does its work itself, as long as the thread is not at it: that saves two
+// changes of threads a call.
 //
 // Threads: any. A stream ends with Destroy, which waits for what is on it.
 #ifndef GORDIAN_RUNTIME_CPU_OWN_STREAMS_H_

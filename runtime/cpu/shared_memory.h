@@ -20,8 +20,8 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  // `name` without slashes. All that open a name give the same size; within a process another one is
-  // EINVAL.
+  // `name` without slashes. All that open a name give the same size; within a process another one
+  // is EINVAL.
   static std::shared_ptr<SharedMemory> Open(const std::string& name, size_t bytes);
 
   void* base() const { return base_; }
@@ -29,7 +29,8 @@ class SharedMemory {
   // Takes the pages now, so that a write to them cannot fail later. False: there is no room.
   bool Reserve(size_t offset, size_t bytes);
   void Unlink();
-  // It stays mapped; nothing more can be reserved. For who keeps many of them. Not beside other calls on it.
+  // It stays mapped; nothing more can be reserved. For who keeps many of them. Not beside other
+  // calls on it.
   void CloseDescriptor();
   // For who could not open or map it: writes a word that is 0 so far, for those who can to read.
   static void LeaveWord(const std::string& name, size_t offset, uint64_t value);

@@ -3,10 +3,11 @@
 // A run is a stretch of a stream in which nothing but operations, event records and event waits
 // stands. All of its operations have their inputs as soon as what was in front of the run is done,
 // but for what they get from each other. So a run has started when the turn of its first operation
-// has come; or, if it stands behind runs alone (by the stream's order or by event waits), when those
-// have. Other work that an event is recorded behind, or a wait follows, gets a marker: the run that begins
-// there has started when the marker is reached, whatever else the stream or who waits for the event stands
-// behind. Whether operations of a started run touch the same memory is the engine's question.
+// has come; or, if it stands behind runs alone (by the stream's order or by event waits), when
+// those have. Other work that an event is recorded behind, or a wait follows, gets a marker: the
+// run that begins there has started when the marker is reached, whatever else the stream or who
+// waits for the event stands behind. Whether operations of a started run touch the same memory is
+// the engine's question.
 //
 // Threads: any. Process-wide, since events join streams of several devices.
 #ifndef GORDIAN_RUNTIME_CPU_STREAM_ORDER_H_

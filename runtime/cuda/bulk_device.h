@@ -1,21 +1,23 @@
-// Bulk: chunks are pushed into the reader's staging, or straight into its output where it offered that, and
-// announced by a counter behind a fence. Run-to-completion steps (probe, body, commit); all that a channel
-// remembers between steps is its step counter.
+// Bulk: chunks are pushed into the reader's staging, or straight into its output where it offered
+// that, and announced by a counter behind a fence. Run-to-completion steps (probe, body, commit);
+// all that a channel remembers between steps is its step counter.
 //
-//   turn t:  scatter chunk t;  gather chunk t - 2W;  middle: combine or place chunk t - W   (W: kLookAhead)
+//   turn t:  scatter chunk t;  gather chunk t - 2W;  middle: combine or place chunk t - W   (W:
+//   kLookAhead)
 //
-// What was scattered is announced with what the middle step hands on, behind one fence: until then the links have
-// something to carry while the block gathers and waits for its own loads. If one of those steps is not ready, at once.
+// What was scattered is announced with what the middle step hands on, behind one fence: until then
+// the links have something to carry while the block gathers and waits for its own loads. If one of
+// those steps is not ready, at once.
 //
-// A one-phase operation has no gather. In a two-phase one (all-reduce; broadcast and reduce among more than
-// two) rank p's block of phase 1 is its shard; the middle step hands the own shard on. A root has none: it
-// sends the message once, in shards, and of a reduce gets it once.
-// Order of turns and staging of more than W chunks make every wait point to a step with a smaller measure, so
-// the least one over all ranks can always run: the argument is in docs/runtime-cuda.md.
+// A one-phase operation has no gather. In a two-phase one (all-reduce; broadcast and reduce among
+// more than two) rank p's block of phase 1 is its shard; the middle step hands the own shard on. A
+// root has none: it sends the message once, in shards, and of a reduce gets it once. Order of turns
+// and staging of more than W chunks make every wait point to a step with a smaller measure, so the
+// least one over all ranks can always run: the argument is in docs/runtime-cuda.md.
 //
-// Counters are absolute and only grow (modulo 2^32), each with one writer, so a repeated announcement is
-// harmless. Chunk numbers are used up for all pairs alike, also by operations in which a pair exchanges
-// nothing: at its end a channel gives credit for all of them.
+// Counters are absolute and only grow (modulo 2^32), each with one writer, so a repeated
+// announcement is harmless. Chunk numbers are used up for all pairs alike, also by operations in
+// which a pair exchanges nothing: at its end a channel gives credit for all of them.
 //
 // Thread rule: as ll_device.h.
 #ifndef GORDIAN_RUNTIME_CUDA_BULK_DEVICE_H_
@@ -30,10 +32,11 @@
 
 namespace gordian::runtime::cuda {
 
-// One channel of a bulk operation, as its steps see it: looked up once, since each look costs a step a
-// large part of what it takes.
+// One channel of a bulk operation, as its steps see it: looked up once, since each look costs a
+// step a large part of what it takes.
 struct Bulk {
-  uint64_t begin;   // where the channel's part of each block begins, and ends; behind a block's end too
+  uint64_t
+      begin;  // where the channel's part of each block begins, and ends; behind a block's end too
   uint64_t end;
   uint32_t base;    // number of its first chunk
   uint32_t number;  // of the bulk operation on this channel, + 1: the flag of offers
@@ -44,8 +47,8 @@ struct Bulk {
 
 GRT_HD inline Bulk BulkOf(const Work& w, uint32_t channel) {
   const ChannelState* state = StateAt(w, channel);
-  return {w.part * channel, w.part * (channel + 1), state->chunks, state->bulks + 1,
-          state->lines + state->bulks + 1, ChunkCount(w, channel)};
+  return {w.part * channel, w.part * (channel + 1),          state->chunks,
+          state->bulks + 1, state->lines + state->bulks + 1, ChunkCount(w, channel)};
 }
 
 // Where chunk `index` of a channel lies in each block, and how much of block p it covers.
@@ -58,7 +61,8 @@ GRT_HD inline uint64_t ChunkBytes(const Work& w, const Bulk& bulk, uint32_t inde
   return end > begin ? end - begin : 0;
 }
 
-// Copies by all threads; a chunk at most, so that 32 bits count it. kStaged: `from` is staging, which peers write.
+// Copies by all threads; a chunk at most, so that 32 bits count it. kStaged: `from` is staging,
+// which peers write.
 template <bool kStaged, typename Block>
 GRT_APART GRT_HD void CopyChunk(Block& b, char* to, const char* from, uint64_t bytes) {
   constexpr uint32_t kInFlight = 4;
@@ -72,7 +76,9 @@ GRT_APART GRT_HD void CopyChunk(Block& b, char* to, const char* from, uint64_t b
 #endif
       for (uint32_t u = 0; u < kInFlight; ++u) {
         const uint32_t k = i + u * b.Threads();
-        if (k < packs) pack[u] = kStaged ? LoadStaged(from + uint64_t{k} * 16) : LoadPack(from + uint64_t{k} * 16);
+        if (k < packs)
+          pack[u] =
+              kStaged ? LoadStaged(from + uint64_t{k} * 16) : LoadPack(from + uint64_t{k} * 16);
       }
 #ifdef __CUDACC__
 #pragma unroll
@@ -93,7 +99,8 @@ GRT_APART GRT_HD void CopyChunk(Block& b, char* to, const char* from, uint64_t b
 
 // Several copies of `packs` 16-byte words at once; none where `to` is null.
 template <bool kStaged, uint32_t kCopies, typename Block>
-GRT_APART GRT_HD void CopyPacks(Block& b, char* const (&to)[kCopies], const char* const (&from)[kCopies], uint32_t packs) {
+GRT_APART GRT_HD void CopyPacks(Block& b, char* const (&to)[kCopies],
+                                const char* const (&from)[kCopies], uint32_t packs) {
   constexpr uint32_t kInFlight = 2;
   for (uint32_t begin = b.Thread(); begin < packs; begin += b.Threads() * kInFlight) {
     Pack pack[kInFlight][kCopies];
@@ -125,9 +132,11 @@ GRT_APART GRT_HD void CopyPacks(Block& b, char* const (&to)[kCopies], const char
   }
 }
 
-// A chunk for each peer in `peers`; three at once where they get as much each. From(p), To(p), Bytes(p).
+// A chunk for each peer in `peers`; three at once where they get as much each. From(p), To(p),
+// Bytes(p).
 template <bool kStaged, uint32_t kRanks, typename Block, typename From, typename To, typename Bytes>
-GRT_HD inline void CopyChunks(Block& b, const Work& w, uint32_t peers, From&& from_of, To&& to_of, Bytes&& bytes_of) {
+GRT_HD inline void CopyChunks(Block& b, const Work& w, uint32_t peers, From&& from_of, To&& to_of,
+                              Bytes&& bytes_of) {
   constexpr uint32_t kCopies = kRanks <= 2 ? 1 : 3;
   for (uint32_t first = 1; first < w.ranks; first += kCopies) {
     const char* from[kCopies] = {};
@@ -140,7 +149,8 @@ GRT_HD inline void CopyChunks(Block& b, const Work& w, uint32_t peers, From&& fr
       from[d - first] = from_of(p);
       to[d - first] = to_of(p);
       if (each == 0) each = bytes_of(p);
-      alike = alike && bytes_of(p) == each && each % 16 == 0 && IsAligned(from_of(p), 16) && IsAligned(to_of(p), 16);
+      alike = alike && bytes_of(p) == each && each % 16 == 0 && IsAligned(from_of(p), 16) &&
+              IsAligned(to_of(p), 16);
     }
     if (alike) {
       CopyPacks<kStaged, kCopies>(b, to, from, static_cast<uint32_t>(each / 16));
@@ -155,8 +165,9 @@ GRT_HD inline void CopyChunks(Block& b, const Work& w, uint32_t peers, From&& fr
 
 // One chunk of every contributor combined into the own output (if `out`) and into every target.
 template <typename T, uint32_t kRanks, uint32_t kInFlight, typename Block>
-GRT_APART GRT_HD void ReducePacks(Block& b, const Work& w, const char* const (&from)[kRanks], char* out,
-                               uint32_t present, uint32_t targets, uint32_t packs, const uint64_t* scalars) {
+GRT_APART GRT_HD void ReducePacks(Block& b, const Work& w, const char* const (&from)[kRanks],
+                                  char* out, uint32_t present, uint32_t targets, uint32_t packs,
+                                  const uint64_t* scalars) {
   for (uint32_t i = b.Thread(); i < packs; i += b.Threads() * kInFlight) {
     Pack pack[kInFlight][kRanks] = {};
 #ifdef __CUDACC__
@@ -168,7 +179,8 @@ GRT_APART GRT_HD void ReducePacks(Block& b, const Work& w, const char* const (&f
 #pragma unroll
 #endif
       for (uint32_t p = 0; p < kRanks; ++p) {
-        if (k < packs && (present >> p & 1) != 0) pack[u][p] = LoadStaged(from[p] + uint64_t{k} * 16);
+        if (k < packs && (present >> p & 1) != 0)
+          pack[u][p] = LoadStaged(from[p] + uint64_t{k} * 16);
       }
     }
 #ifdef __CUDACC__
@@ -211,22 +223,22 @@ GRT_HD inline void ReduceChunk(Block& b, const Work& w, uint32_t channel, uint32
 #pragma unroll
 #endif
   for (uint32_t p = 0; p < kRanks; ++p) {
-    from[p] = p == w.rank ? own
-              : p < w.ranks
-                  ? StageAt(w, w.rank, channel, 0, p, number)
-                  : nullptr;
+    from[p] = p == w.rank ? own : p < w.ranks ? StageAt(w, w.rank, channel, 0, p, number) : nullptr;
     if ((w.send2 >> p & 1) != 0 && !IsAligned(b.SumTargets()[p], 16)) aligned = false;
   }
   const uint32_t packs = aligned ? static_cast<uint32_t>(bytes / 16) : 0;
   uint64_t scalars[std::is_same_v<T, AnyType> ? kRanks : 1];
   if constexpr (std::is_same_v<T, AnyType>) {
     for (uint32_t p = 0; p < kRanks && IsPreMultiplied(w); ++p) {
-      scalars[p] = p == w.rank ? w.scalar
-                               : LoadWideRelaxed(&FlagsAt(w, w.rank, channel)->scalar[number % kStageSlots][p]);
+      scalars[p] =
+          p == w.rank
+              ? w.scalar
+              : LoadWideRelaxed(&FlagsAt(w, w.rank, channel)->scalar[number % kStageSlots][p]);
     }
   }
   ReducePacks<T, kRanks, kInFlight>(b, w, from, out, present, w.send2, packs, scalars);
-  for (uint64_t i = uint64_t{packs} * 16 + b.Thread() * 8; i < bytes; i += uint64_t{b.Threads()} * 8) {
+  for (uint64_t i = uint64_t{packs} * 16 + b.Thread() * 8; i < bytes;
+       i += uint64_t{b.Threads()} * 8) {
     const auto left = static_cast<uint32_t>(Least(8, bytes - i));
     uint64_t words[kRanks] = {};
 #ifdef __CUDACC__
@@ -246,15 +258,17 @@ GRT_HD inline void ReduceChunk(Block& b, const Work& w, uint32_t channel, uint32
   }
 }
 
-// For peer p and chunk number n of `phase`: may the chunk be written, and where? `direct` is set if the
-// place is p's output.
+// For peer p and chunk number n of `phase`: may the chunk be written, and where? `direct` is set if
+// the place is p's output.
 GRT_HD inline bool FindTarget(const Work& w, uint32_t channel, const Bulk& bulk, uint32_t phase,
                               uint32_t p, uint32_t index, char** target, bool* direct) {
   const bool placed = (w.flags & kTwoPhase) != 0 ? phase == 1 : !Reduces(w.kind);
   *direct = false;
   if (placed && (w.flags & kOffers) != 0) {
     uint64_t offer;
-    if (!LoadLine(&FlagsAt(w, w.rank, channel)->offer[p], FlagsOf(bulk.number, w.signature), &offer)) return false;
+    if (!LoadLine(&FlagsAt(w, w.rank, channel)->offer[p], FlagsOf(bulk.number, w.signature),
+                  &offer))
+      return false;
     if (offer != 0) {
       *direct = true;
       *target = w.base[p] + (offer - 1) + OutAt(w, w.rank) + ChunkBegin(w, bulk, index);
@@ -276,25 +290,31 @@ GRT_HD inline bool IsStaged(const Work& w, uint32_t channel, uint32_t phase, uin
 
 // What goes with a chunk in the staging of p, before it is announced: of phase 1, where all that an
 // operation's members disagree about shows.
-GRT_HD inline void SignChunk(const Work& w, uint32_t channel, const Bulk& bulk, uint32_t p, uint32_t index) {
+GRT_HD inline void SignChunk(const Work& w, uint32_t channel, const Bulk& bulk, uint32_t p,
+                             uint32_t index) {
   ChannelFlags* flags = FlagsAt(w, p, channel);
   const uint32_t slot = (bulk.base + index) % kStageSlots;
   if (index == 0) StoreRelaxed(&flags->sign[slot][w.rank], w.signature);
   if (IsPreMultiplied(w)) StoreWideRelaxed(&flags->scalar[slot][w.rank], w.scalar);
 }
-GRT_HD inline bool IsSigned(const Work& w, uint32_t channel, const Bulk& bulk, uint32_t p, uint32_t index) {
+GRT_HD inline bool IsSigned(const Work& w, uint32_t channel, const Bulk& bulk, uint32_t p,
+                            uint32_t index) {
   if (index != 0) return true;
   return LoadRelaxed(&FlagsAt(w, w.rank, channel)->sign[bulk.base % kStageSlots][p]) == w.signature;
 }
 
-// Tells p of a chunk that was written by all threads before the last barrier, and is behind a fence. Of direct ones the
-// operation's last is told alone: nobody looks at it before.
-GRT_HD inline bool IsTold(const Bulk& bulk, uint32_t index, bool direct) { return !direct || index + 1 == bulk.chunks; }
-GRT_HD inline void Tell(const Work& w, uint32_t channel, const Bulk& bulk, uint32_t phase, uint32_t p, uint32_t index) {
+// Tells p of a chunk that was written by all threads before the last barrier, and is behind a
+// fence. Of direct ones the operation's last is told alone: nobody looks at it before.
+GRT_HD inline bool IsTold(const Bulk& bulk, uint32_t index, bool direct) {
+  return !direct || index + 1 == bulk.chunks;
+}
+GRT_HD inline void Tell(const Work& w, uint32_t channel, const Bulk& bulk, uint32_t phase,
+                        uint32_t p, uint32_t index) {
   StoreRelaxed(&FlagsAt(w, p, channel)->ready[phase][w.rank], bulk.base + index + 1);
 }
 
-// call(p) for every rank, by the threads of warp `warp`, a rank a thread; by the only thread of a block that has one.
+// call(p) for every rank, by the threads of warp `warp`, a rank a thread; by the only thread of a
+// block that has one.
 template <typename Block, typename Call>
 GRT_HD inline void ForRanks(Block& b, const Work& w, uint32_t warp, Call&& call) {
   if (b.Warps() == 1) {
@@ -304,13 +324,17 @@ GRT_HD inline void ForRanks(Block& b, const Work& w, uint32_t warp, Call&& call)
   }
 }
 
-// Announces what was scattered, and chunk `summed` - 1 of phase 2 (0: none), by warp 0. After a barrier behind both.
+// Announces what was scattered, and chunk `summed` - 1 of phase 2 (0: none), by warp 0. After a
+// barrier behind both.
 template <typename Block>
-GRT_HD inline void Announce(Block& b, const Work& w, uint32_t channel, Bulk* bulk, uint32_t summed) {
+GRT_HD inline void Announce(Block& b, const Work& w, uint32_t channel, Bulk* bulk,
+                            uint32_t summed) {
   ForRanks(b, w, 0, [&](uint32_t p) {
     const bool straight = b.Straight(0)[p];
-    const bool first = bulk->scattered != 0 && (w.send1 >> p & 1) != 0 && IsTold(*bulk, bulk->scattered - 1, straight);
-    const bool second = summed != 0 && (w.send2 >> p & 1) != 0 && IsTold(*bulk, summed - 1, b.Straight(1)[p]);
+    const bool first = bulk->scattered != 0 && (w.send1 >> p & 1) != 0 &&
+                       IsTold(*bulk, bulk->scattered - 1, straight);
+    const bool second =
+        summed != 0 && (w.send2 >> p & 1) != 0 && IsTold(*bulk, summed - 1, b.Straight(1)[p]);
     if (!first && !second) return;
     if (first && !straight) SignChunk(w, channel, *bulk, p, bulk->scattered - 1);
     FenceSystem();
@@ -326,11 +350,11 @@ GRT_HD inline void AnnounceScattered(Block& b, const Work& w, uint32_t channel, 
   b.Sync();
   Announce(b, w, channel, bulk, 0);
 }
-// Tells the writers of `phase` that chunk `index` of theirs has been read. After a barrier behind that: what was read is in
-// registers or on its way out, and they may have the slot.
+// Tells the writers of `phase` that chunk `index` of theirs has been read. After a barrier behind
+// that: what was read is in registers or on its way out, and they may have the slot.
 template <typename Block>
-GRT_HD inline void GiveBack(Block& b, const Work& w, uint32_t channel, const Bulk& bulk, uint32_t phase, uint32_t index,
-                            uint32_t warp) {
+GRT_HD inline void GiveBack(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
+                            uint32_t phase, uint32_t index, uint32_t warp) {
   ForRanks(b, w, warp, [&](uint32_t p) {
     if (((phase == 0 ? w.receive1 : w.receive2) >> p & 1) == 0) return;
     StoreRelaxed(&FlagsAt(w, p, channel)->credit[phase][w.rank], bulk.base + index + 1);
@@ -338,15 +362,18 @@ GRT_HD inline void GiveBack(Block& b, const Work& w, uint32_t channel, const Bul
 }
 
 // Whether phase 1's data lies in the own output when it arrives, as phase 2's.
-GRT_HD inline bool ArrivesDirect(const Work& w) { return (w.flags & kOffers) != 0 && w.offered != 0; }
+GRT_HD inline bool ArrivesDirect(const Work& w) {
+  return (w.flags & kOffers) != 0 && w.offered != 0;
+}
 GRT_HD inline bool PlacesDirect(const Work& w) {
   return (w.flags & kTwoPhase) == 0 && !Reduces(w.kind) && ArrivesDirect(w);
 }
 
-// By warp `warp`, whose threads tell: whether chunk `index` may be written for all peers in `to`, of `phase`, and where.
+// By warp `warp`, whose threads tell: whether chunk `index` may be written for all peers in `to`,
+// of `phase`, and where.
 template <typename Block>
-GRT_HD inline bool FindTargets(Block& b, const Work& w, uint32_t channel, const Bulk& bulk, uint32_t phase, uint32_t to,
-                               uint32_t index, uint32_t warp) {
+GRT_HD inline bool FindTargets(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
+                               uint32_t phase, uint32_t to, uint32_t index, uint32_t warp) {
   bool ready = true;
   ForRanks(b, w, warp, [&](uint32_t p) {
     if ((to >> p & 1) == 0) return;
@@ -358,20 +385,25 @@ GRT_HD inline bool FindTargets(Block& b, const Work& w, uint32_t channel, const 
   });
   return ready;
 }
-// Likewise: whether what the middle step of chunk `index` needs has arrived, and what the gather step does.
+// Likewise: whether what the middle step of chunk `index` needs has arrived, and what the gather
+// step does.
 template <typename Block>
-GRT_HD inline bool HasScattered(Block& b, const Work& w, uint32_t channel, const Bulk& bulk, uint32_t index, uint32_t warp) {
+GRT_HD inline bool HasScattered(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
+                                uint32_t index, uint32_t warp) {
   const bool direct = PlacesDirect(w);
   if (direct && index + 1 != bulk.chunks) return true;
   bool ready = true;
   ForRanks(b, w, warp, [&](uint32_t p) {
     if ((w.receive1 >> p & 1) == 0) return;
-    if (!IsStaged(w, channel, 0, p, bulk.base + index) || (!direct && !IsSigned(w, channel, bulk, p, index))) ready = false;
+    if (!IsStaged(w, channel, 0, p, bulk.base + index) ||
+        (!direct && !IsSigned(w, channel, bulk, p, index)))
+      ready = false;
   });
   return ready;
 }
 template <typename Block>
-GRT_HD inline bool HasSums(Block& b, const Work& w, uint32_t channel, const Bulk& bulk, uint32_t index, uint32_t warp) {
+GRT_HD inline bool HasSums(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
+                           uint32_t index, uint32_t warp) {
   if (ArrivesDirect(w) && index + 1 != bulk.chunks) return true;
   bool ready = true;
   ForRanks(b, w, warp, [&](uint32_t p) {
@@ -386,13 +418,15 @@ GRT_HD inline void ScatterChunk(Block& b, const Work& w, const Bulk& bulk, uint3
   char** const targets = b.Targets();
   const uint64_t begin = ChunkBegin(w, bulk, index);
   CopyChunks<false, kRanks>(
-      b, w, w.send1, [&](uint32_t p) { return w.in + InAt(w, p) + begin; }, [&](uint32_t p) { return targets[p]; },
+      b, w, w.send1, [&](uint32_t p) { return w.in + InAt(w, p) + begin; },
+      [&](uint32_t p) { return targets[p]; },
       [&](uint32_t p) { return ChunkBytes(w, bulk, index, p); });
 }
 
 // Staged data to the own output and to every target of the middle step.
 template <typename Block>
-GRT_APART GRT_HD void SpreadChunk(Block& b, const Work& w, char* out, const char* from, uint64_t bytes) {
+GRT_APART GRT_HD void SpreadChunk(Block& b, const Work& w, char* out, const char* from,
+                                  uint64_t bytes) {
   constexpr uint32_t kInFlight = 4;
   bool aligned = IsAligned(out, 16);
   for (uint32_t p = 0; p < w.ranks; ++p) {
@@ -439,12 +473,14 @@ GRT_APART GRT_HD void SpreadChunk(Block& b, const Work& w, char* out, const char
 
 // Phase 1's data of chunk `index` to where it belongs, without combining.
 template <uint32_t kRanks, typename Block>
-GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk, uint32_t index) {
+GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
+                              uint32_t index) {
   const uint64_t begin = ChunkBegin(w, bulk, index);
   const bool shards = (w.flags & kTwoPhase) != 0;
   if (!PlacesDirect(w) && !shards) {
     CopyChunks<true, kRanks>(
-        b, w, w.receive1, [&](uint32_t p) { return StageAt(w, w.rank, channel, 0, p, bulk.base + index); },
+        b, w, w.receive1,
+        [&](uint32_t p) { return StageAt(w, w.rank, channel, 0, p, bulk.base + index); },
         [&](uint32_t p) { return w.out + OutAt(w, p) + begin; },
         [&](uint32_t p) { return ChunkBytes(w, bulk, index, p); });
   } else if (shards && w.receive1 != 0) {
@@ -456,13 +492,16 @@ GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const B
   const auto from = [&](uint32_t p) { return w.in + InAt(w, p) + begin; };
   const auto to = [&](uint32_t p) { return w.out + OutAt(w, p) + begin; };
   if (from(w.rank) == to(w.rank)) return;
-  if (!shards) return CopyChunk<false>(b, to(w.rank), from(w.rank), ChunkBytes(w, bulk, index, w.rank));
-  CopyChunks<false, kRanks>(b, w, OthersMask(w), from, to, [&](uint32_t p) { return ChunkBytes(w, bulk, index, p); });
+  if (!shards)
+    return CopyChunk<false>(b, to(w.rank), from(w.rank), ChunkBytes(w, bulk, index, w.rank));
+  CopyChunks<false, kRanks>(b, w, OthersMask(w), from, to,
+                            [&](uint32_t p) { return ChunkBytes(w, bulk, index, p); });
 }
 
 // Combines or places chunk `index`, and hands it on.
 template <typename T, uint32_t kRanks, typename Block>
-GRT_HD inline void CombineChunk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk, uint32_t index) {
+GRT_HD inline void CombineChunk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
+                                uint32_t index) {
   if ((w.flags & kReduces) == 0) {
     PlaceChunk<kRanks>(b, w, channel, bulk, index);
     return;
@@ -470,23 +509,27 @@ GRT_HD inline void CombineChunk(Block& b, const Work& w, uint32_t channel, const
   const bool shards = (w.flags & kTwoPhase) != 0;
   const uint64_t begin = ChunkBegin(w, bulk, index);
   const uint64_t bytes = ChunkBytes(w, bulk, index, w.rank);
-  char* out = (w.flags & kWritesOutput) == 0 ? nullptr : w.out + (shards ? OutAt(w, w.rank) : 0) + begin;
+  char* out =
+      (w.flags & kWritesOutput) == 0 ? nullptr : w.out + (shards ? OutAt(w, w.rank) : 0) + begin;
   // As many loads in flight for few ranks as for many.
   ReduceChunk<T, kRanks, kMaxRanks / kRanks>(b, w, channel, bulk.base + index, begin, bytes, out);
 }
 
 template <uint32_t kRanks, typename Block>
-GRT_HD inline void GatherChunk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk, uint32_t index) {
+GRT_HD inline void GatherChunk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
+                               uint32_t index) {
   if (ArrivesDirect(w)) return;
   const uint64_t begin = ChunkBegin(w, bulk, index);
   CopyChunks<true, kRanks>(
-      b, w, w.receive2, [&](uint32_t p) { return StageAt(w, w.rank, channel, 1, p, bulk.base + index); },
+      b, w, w.receive2,
+      [&](uint32_t p) { return StageAt(w, w.rank, channel, 1, p, bulk.base + index); },
       [&](uint32_t p) { return w.out + OutAt(w, p) + begin; },
       [&](uint32_t p) { return ChunkBytes(w, bulk, index, p); });
 }
 
 template <uint32_t kRanks, typename Block>
-GRT_HD inline bool ScatterStep(Block& b, const Work& w, uint32_t channel, Bulk* bulk, uint32_t index) {
+GRT_HD inline bool ScatterStep(Block& b, const Work& w, uint32_t channel, Bulk* bulk,
+                               uint32_t index) {
   if (w.send1 == 0) return true;
   if (!b.All(FindTargets(b, w, channel, *bulk, 0, w.send1, index, 0))) return false;
   ScatterChunk<kRanks>(b, w, *bulk, index);
@@ -495,7 +538,8 @@ GRT_HD inline bool ScatterStep(Block& b, const Work& w, uint32_t channel, Bulk* 
 }
 
 template <typename T, uint32_t kRanks, typename Block>
-GRT_HD inline bool MiddleStep(Block& b, const Work& w, uint32_t channel, Bulk* bulk, uint32_t index) {
+GRT_HD inline bool MiddleStep(Block& b, const Work& w, uint32_t channel, Bulk* bulk,
+                              uint32_t index) {
   const bool there = HasScattered(b, w, channel, *bulk, index, 0);
   if (!b.All(FindTargets(b, w, channel, *bulk, 1, w.send2, index, 0) && there)) return false;
   CombineChunk<T, kRanks>(b, w, channel, *bulk, index);
@@ -506,7 +550,8 @@ GRT_HD inline bool MiddleStep(Block& b, const Work& w, uint32_t channel, Bulk* b
 }
 
 template <uint32_t kRanks, typename Block>
-GRT_HD inline bool GatherStep(Block& b, const Work& w, uint32_t channel, const Bulk& bulk, uint32_t index) {
+GRT_HD inline bool GatherStep(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
+                              uint32_t index) {
   if (w.receive2 == 0) return true;
   if (ArrivesDirect(w) && index + 1 != bulk.chunks) return true;
   if (!b.All(HasSums(b, w, channel, bulk, index, 0))) return false;
@@ -551,10 +596,12 @@ GRT_HD inline void FinishBulk(Block& b, const Work& w, uint32_t channel, const B
   }
 }
 
-// One step. pc = 3 * turn + {scatter, gather, middle}. What was scattered may be unannounced behind it, unless it was
-// not ready; then the next step is this block's too, or AnnounceScattered comes before it.
+// One step. pc = 3 * turn + {scatter, gather, middle}. What was scattered may be unannounced behind
+// it, unless it was not ready; then the next step is this block's too, or AnnounceScattered comes
+// before it.
 template <typename T, uint32_t kRanks, typename Block>
-GRT_HD inline StepResult StepBulk(Block& b, const Work& w, uint32_t channel, Bulk* bulk, uint32_t* pc) {
+GRT_HD inline StepResult StepBulk(Block& b, const Work& w, uint32_t channel, Bulk* bulk,
+                                  uint32_t* pc) {
   const bool shards = (w.flags & kTwoPhase) != 0;
   const uint32_t turn = *pc / 3;
   if (turn >= TurnsOf(w, *bulk)) {
@@ -573,12 +620,14 @@ GRT_HD inline StepResult StepBulk(Block& b, const Work& w, uint32_t channel, Bul
       break;
     case 1: {
       const uint32_t index = turn - 2 * kLookAhead;
-      if (shards && turn >= 2 * kLookAhead && index < bulk->chunks) ready = GatherStep<kRanks>(b, w, channel, *bulk, index);
+      if (shards && turn >= 2 * kLookAhead && index < bulk->chunks)
+        ready = GatherStep<kRanks>(b, w, channel, *bulk, index);
       break;
     }
     default: {
       const uint32_t index = turn - kLookAhead;
-      if (turn >= kLookAhead && index < bulk->chunks) ready = MiddleStep<T, kRanks>(b, w, channel, bulk, index);
+      if (turn >= kLookAhead && index < bulk->chunks)
+        ready = MiddleStep<T, kRanks>(b, w, channel, bulk, index);
       if (ready) AnnounceScattered(b, w, channel, bulk);
     }
   }

@@ -1,13 +1,16 @@
-// A bulk operation's channel by the operation's own kernel. What is sent and announced is what StepBulk sends and announces, turn by
-// turn, but with fewer waits one behind the other: warps look for different things at once, and while one warp waits behind a fence
-// for what was stored to peers, the others do what is done in the own memory alone:
+// A bulk operation's channel by the operation's own kernel. What is sent and announced is what
+// StepBulk sends and announces, turn by turn, but with fewer waits one behind the other: warps look
+// for different things at once, and while one warp waits behind a fence for what was stored to
+// peers, the others do what is done in the own memory alone:
 //
 //   turn t:  scatter chunk t;  two-phase: combine chunk t - W and hand it on;
-//            announce both  ||  take: gather chunk t - 2W, of one-phase operations combine or place chunk t - W
+//            announce both  ||  take: gather chunk t - 2W, of one-phase operations combine or place
+//            chunk t - W
 //
 // Thread rule: as ll_device.h, beside which a block has
-//   bool* Straight(phase)   as Targets() and SumTargets(): whether the address is in the peer's output
-//   Rest()                  all warps but the first, as a block with a barrier of its own; of a block with one thread that one
+//   bool* Straight(phase)   as Targets() and SumTargets(): whether the address is in the peer's
+//   output Rest()                  all warps but the first, as a block with a barrier of its own;
+//   of a block with one thread that one
 #ifndef GORDIAN_RUNTIME_CUDA_BULK_RUN_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_BULK_RUN_DEVICE_H_
 
@@ -17,12 +20,18 @@
 
 namespace gordian::runtime::cuda {
 
-// From a turn's beginning to the end. wait() is called when something is not there: false ends the operation here, unfinished. False
-// then. Nothing is left unannounced while wait() is called.
+// From a turn's beginning to the end. wait() is called when something is not there: false ends the
+// operation here, unfinished. False then. Nothing is left unannounced while wait() is called.
 template <typename T, uint32_t kRanks, typename Block, typename Wait>
 GRT_HD inline bool RunBulk(Block& b, const Work& w, uint32_t channel, uint32_t turn, Wait&& wait) {
   // Warps that look at different things; warp 0 announces.
-  enum : uint32_t { kGivesBack = 1, kFindsTargets = 2, kFindsSumTargets = 3, kSeesScattered = 4, kSeesSums = 5 };
+  enum : uint32_t {
+    kGivesBack = 1,
+    kFindsTargets = 2,
+    kFindsSumTargets = 3,
+    kSeesScattered = 4,
+    kSeesSums = 5
+  };
   Bulk bulk = BulkOf(w, channel);
   const bool shards = (w.flags & kTwoPhase) != 0;
   const uint32_t turns = TurnsOf(w, bulk);
@@ -52,7 +61,8 @@ GRT_HD inline bool RunBulk(Block& b, const Work& w, uint32_t channel, uint32_t t
         ready = HasScattered(b, w, channel, bulk, summed, kSeesScattered) && ready;
       }
       if (takes) {
-        ready = (shards ? HasSums(b, w, channel, bulk, take, kSeesSums) : HasScattered(b, w, channel, bulk, take, kSeesScattered)) &&
+        ready = (shards ? HasSums(b, w, channel, bulk, take, kSeesSums)
+                        : HasScattered(b, w, channel, bulk, take, kSeesScattered)) &&
                 ready;
       }
       if (b.All(ready)) break;

@@ -1,26 +1,28 @@
-#include "runtime/cuda/carrier.h"
-
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <type_traits>
 #include <vector>
 
+#include "runtime/cuda/carrier.h"
 #include "runtime/cuda/device_block.h"
 
 namespace gordian::runtime::cuda {
 namespace {
 
-// Blocks of LL128 are smaller and have more registers: a warp holds the tiles of three peers. Any two blocks fit a multiprocessor
-// together, whatever kernels they are of (places.h): each of its four quarters has 16,384 registers, of which two warps of 128 a thread
-// take as much as four of 64. Ten warps of 96 would fit beside each other, and not beside a block by bulk.
+// Blocks of LL128 are smaller and have more registers: a warp holds the tiles of three peers. Any
+// two blocks fit a multiprocessor together, whatever kernels they are of (places.h): each of its
+// four quarters has 16,384 registers, of which two warps of 128 a thread take as much as four
+// of 64. Ten warps of 96 would fit beside each other, and not beside a block by bulk.
 template <typename Way>
 constexpr uint32_t kThreadsOf = std::is_same_v<Way, TileWay> ? 256 : kCarrierThreads;
 
-// The channels of a block: the `first` of them, and every `stride`th behind it (places.h), one after the other. All ranks' blocks go through
-// theirs upwards, so the least channel that is unfinished anywhere is carried everywhere.
+// The channels of a block: the `first` of them, and every `stride`th behind it (places.h), one
+// after the other. All ranks' blocks go through theirs upwards, so the least channel that is
+// unfinished anywhere is carried everywhere.
 template <typename T, typename Way, uint32_t kRanks>
-__device__ inline void RunChannels(DeviceBlock::Shared* shared, const Work& work, const HelpList& help, uint32_t first, uint32_t stride) {
+__device__ inline void RunChannels(DeviceBlock::Shared* shared, const Work& work,
+                                   const HelpList& help, uint32_t first, uint32_t stride) {
   for (uint32_t channel = first;;) {
     const uint32_t next = channel + stride;
     DeviceBlock block(shared, channel, next >= work.channels);
@@ -47,18 +49,22 @@ struct Several {
   char* renamed[kMost];  // of each: HelpList::renamed
 };
 
-// What goes on side by side, a group's sends and receives say. A block's shares (shares.h) are every so many'th one.
+// What goes on side by side, a group's sends and receives say. A block's shares (shares.h) are
+// every so many'th one.
 template <typename Way, uint32_t kRanks, uint32_t kMost>
 __global__ void __launch_bounds__(kThreadsOf<Way>, 2)
-    CarrierOfSeveral(const __grid_constant__ Several<kMost> several, const __grid_constant__ HelpList help) {
+    CarrierOfSeveral(const __grid_constant__ Several<kMost> several,
+                     const __grid_constant__ HelpList help) {
   __shared__ DeviceBlock::Shared shared;
   __shared__ Work work;
   __shared__ HelpList own;
   __shared__ OwnShares shares;
   const auto copy = [](void* to, const void* from, uint32_t words) {
-    for (uint32_t i = threadIdx.x; i < words; i += blockDim.x) static_cast<uint32_t*>(to)[i] = static_cast<const uint32_t*>(from)[i];
+    for (uint32_t i = threadIdx.x; i < words; i += blockDim.x)
+      static_cast<uint32_t*>(to)[i] = static_cast<const uint32_t*>(from)[i];
   };
-  const uint32_t operations = help.last - help.first + 1, count = SharesOf(help.channels, operations);
+  const uint32_t operations = help.last - help.first + 1,
+                 count = SharesOf(help.channels, operations);
   for (uint32_t at = blockIdx.x; at < count; at += gridDim.x) {
     const bool first = at == blockIdx.x;
     if (first) copy(&own, &help, sizeof own / 4);
@@ -128,7 +134,8 @@ Kernel KernelOf(int type, int variant) {
 
 int SizeClassOf(const Work& work) { return work.ranks <= 2 ? 0 : work.ranks <= 4 ? 1 : 2; }
 int VariantOf(const Work& work) {
-  // A pair is two ranks, among however many. By LL words have their places in registers by the numbers of ranks.
+  // A pair is two ranks, among however many. By LL words have their places in registers by the
+  // numbers of ranks.
   const bool pair = (work.flags & kPair) != 0 && WayOf(work) != 0;
   return static_cast<int>(WayOf(work)) * 3 + (pair ? 0 : SizeClassOf(work));
 }
@@ -136,14 +143,19 @@ int VariantOf(const Work& work) {
 // As many operations as a rank of that many has sends and receives.
 template <typename Way, uint32_t kRanks>
 const void* SeveralForRanks() {
-  return reinterpret_cast<const void*>(&CarrierOfSeveral<Way, std::is_same_v<Way, LineWay> ? kRanks : 2, 2 * (kRanks - 1)>);
+  return reinterpret_cast<const void*>(
+      &CarrierOfSeveral < Way, std::is_same_v<Way, LineWay> ? kRanks : 2, 2 * (kRanks - 1) >);
 }
 template <typename Way>
 const void* SeveralOf(int size) {
-  return size == 0 ? SeveralForRanks<Way, 2>() : size == 1 ? SeveralForRanks<Way, 4>() : SeveralForRanks<Way, kMaxRanks>();
+  return size == 0   ? SeveralForRanks<Way, 2>()
+         : size == 1 ? SeveralForRanks<Way, 4>()
+                     : SeveralForRanks<Way, kMaxRanks>();
 }
 const void* SeveralOf(int way, int size) {
-  return way == 0 ? SeveralOf<LineWay>(size) : way == 1 ? SeveralOf<TileWay>(size) : SeveralOf<BulkWay>(size);
+  return way == 0   ? SeveralOf<LineWay>(size)
+         : way == 1 ? SeveralOf<TileWay>(size)
+                    : SeveralOf<BulkWay>(size);
 }
 
 Kernel Choose(const Work& work) {
@@ -180,7 +192,8 @@ cudaError_t PreloadCarriers(cudaStream_t stream) {
     for (int variant = 0; variant < kVariants; ++variant) {
       const void* const kernel = reinterpret_cast<const void*>(KernelOf(type, variant));
       cudaError_t error = WantSharedMemory(kernel);
-      if (error == cudaSuccess) error = cudaLaunchKernel(kernel, dim3(1), dim3(32), arguments, 0, stream);
+      if (error == cudaSuccess)
+        error = cudaLaunchKernel(kernel, dim3(1), dim3(32), arguments, 0, stream);
       if (error != cudaSuccess) return error;
     }
   }
@@ -189,7 +202,8 @@ cudaError_t PreloadCarriers(cudaStream_t stream) {
   for (int variant = 0; variant < kVariants; ++variant) {
     const void* const kernel = SeveralOf(variant / 3, variant % 3);
     cudaError_t error = WantSharedMemory(kernel);
-    if (error == cudaSuccess) error = cudaLaunchKernel(kernel, dim3(1), dim3(32), of_several, 0, stream);
+    if (error == cudaSuccess)
+      error = cudaLaunchKernel(kernel, dim3(1), dim3(32), of_several, 0, stream);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
@@ -204,7 +218,8 @@ uint32_t ThreadsOf(const std::vector<const Work*>& works) {
 }
 
 // `early`: see LaunchCarrier.
-cudaError_t Launch(const void* kernel, uint32_t blocks, uint32_t threads, void** arguments, bool early, cudaStream_t stream) {
+cudaError_t Launch(const void* kernel, uint32_t blocks, uint32_t threads, void** arguments,
+                   bool early, cudaStream_t stream) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
@@ -219,11 +234,12 @@ cudaError_t Launch(const void* kernel, uint32_t blocks, uint32_t threads, void**
 
 }  // namespace
 
-cudaError_t LaunchCarrier(const Work& work, const HelpList& help, uint32_t places, bool early, cudaStream_t stream) {
+cudaError_t LaunchCarrier(const Work& work, const HelpList& help, uint32_t places, bool early,
+                          cudaStream_t stream) {
   void* arguments[] = {const_cast<Work*>(&work), const_cast<HelpList*>(&help)};
   const uint32_t threads = ThreadsFor(work);
-  return Launch(reinterpret_cast<const void*>(Choose(work)), std::min<uint32_t>(work.channels, places), threads, arguments, early,
-                stream);
+  return Launch(reinterpret_cast<const void*>(Choose(work)),
+                std::min<uint32_t>(work.channels, places), threads, arguments, early, stream);
 }
 
 uint32_t PlacesForSeveral(const std::vector<const Work*>& works) {
@@ -235,8 +251,8 @@ uint32_t PlacesForSeveral(const std::vector<const Work*>& works) {
 namespace {
 
 template <uint32_t kMost>
-cudaError_t LaunchOf(const std::vector<const Work*>& works, const std::vector<HelpList>& entries, const HelpList& kernel,
-                     uint32_t places, cudaStream_t stream) {
+cudaError_t LaunchOf(const std::vector<const Work*>& works, const std::vector<HelpList>& entries,
+                     const HelpList& kernel, uint32_t places, cudaStream_t stream) {
   if (works.size() > kMost) return cudaErrorInvalidValue;
   Several<kMost> several;  // of the others nothing is read
   for (size_t i = 0; i < works.size(); ++i) {
@@ -245,13 +261,15 @@ cudaError_t LaunchOf(const std::vector<const Work*>& works, const std::vector<He
   }
   void* arguments[] = {&several, const_cast<HelpList*>(&kernel)};
   const Work& work = *works.front();
-  return Launch(SeveralOf(static_cast<int>(WayOf(work)), SizeClassOf(work)), std::min(PlacesForSeveral(works), places),
-                ThreadsOf(works), arguments, true, stream);
+  return Launch(SeveralOf(static_cast<int>(WayOf(work)), SizeClassOf(work)),
+                std::min(PlacesForSeveral(works), places), ThreadsOf(works), arguments, true,
+                stream);
 }
 
 }  // namespace
 
-cudaError_t LaunchSeveral(const std::vector<const Work*>& works, const std::vector<HelpList>& entries, const HelpList& kernel,
+cudaError_t LaunchSeveral(const std::vector<const Work*>& works,
+                          const std::vector<HelpList>& entries, const HelpList& kernel,
                           uint32_t places, cudaStream_t stream) {
   const int size = SizeClassOf(*works.front());
   return size == 0   ? LaunchOf<2>(works, entries, kernel, places, stream)

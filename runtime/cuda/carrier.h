@@ -13,21 +13,26 @@
 
 namespace gordian::runtime::cuda {
 
-// Runs every kernel once, with nothing to do. The first launch of a kernel may wait until the device is idle: it is
-// loaded, and the memory of all threads' stacks grows if it needs more than those before it. Beside a kernel that waits
-// for what is to be launched that would be for ever. The caller waits for the stream.
+// Runs every kernel once, with nothing to do. The first launch of a kernel may wait until the
+// device is idle: it is loaded, and the memory of all threads' stacks grows if it needs more than
+// those before it. Beside a kernel that waits for what is to be launched that would be for ever.
+// The caller waits for the stream.
 cudaError_t PreloadCarriers(cudaStream_t stream);
 
-// Enqueues the operation's kernel, in so many places (places.h); it has a use for one a channel, fewer are right, and slower. `early`: its blocks may come onto
-// the device while the kernel before it on the stream is ending (programmatic dependent launch); they wait for its end before anything else.
-// Not on a captured stream.
-cudaError_t LaunchCarrier(const Work& work, const HelpList& help, uint32_t places, bool early, cudaStream_t stream);
+// Enqueues the operation's kernel, in so many places (places.h); it has a use for one a channel,
+// fewer are right, and slower. `early`: its blocks may come onto the device while the kernel before
+// it on the stream is ending (programmatic dependent launch); they wait for its end before anything
+// else. Not on a captured stream.
+cudaError_t LaunchCarrier(const Work& work, const HelpList& help, uint32_t places, bool early,
+                          cudaStream_t stream);
 
-// Several sends and receives of one communicator, carried in one way, in one kernel, side by side; not more than its other members
-// times two. Each block carries channels of any of them (shares.h), as many as there are places for.
+// Several sends and receives of one communicator, carried in one way, in one kernel, side by side;
+// not more than its other members times two. Each block carries channels of any of them (shares.h),
+// as many as there are places for.
 uint32_t PlacesForSeveral(const std::vector<const Work*>& works);
 // `entries`: as published; `kernel`: of HelpStream::Join.
-cudaError_t LaunchSeveral(const std::vector<const Work*>& works, const std::vector<HelpList>& entries, const HelpList& kernel,
+cudaError_t LaunchSeveral(const std::vector<const Work*>& works,
+                          const std::vector<HelpList>& entries, const HelpList& kernel,
                           uint32_t places, cudaStream_t stream);
 
 }  // namespace gordian::runtime::cuda

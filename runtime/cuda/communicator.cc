@@ -12,8 +12,9 @@ namespace {
 constexpr uint32_t kPairLineChannels = 64;
 constexpr uint32_t kPairBulkChannels = 32, kMostPairBulkChannels = 64;
 
-// Of a transfer by bulk, so that a rank's transfers with all others at once, with so many channels each, are as many for every block
-// of their kernel: else some of its blocks would have one more, and all would wait for those.
+// Of a transfer by bulk, so that a rank's transfers with all others at once, with so many channels
+// each, are as many for every block of their kernel: else some of its blocks would have one more,
+// and all would wait for those.
 uint32_t PairBulkChannels(const DomainConfig& config, uint32_t ranks) {
   const uint32_t transfers = 2 * std::max(ranks - 1, 1u), blocks = BlocksOfGroup(config);
   const uint32_t each = (kPairBulkChannels * transfers + blocks - 1) / blocks;  // of a block
@@ -23,19 +24,23 @@ uint32_t PairBulkChannels(const DomainConfig& config, uint32_t ranks) {
 }  // namespace
 
 void LayOutPorts(const DomainConfig& config, uint32_t ranks, PortLayout ports[2], uint64_t* bytes) {
-  ports[0] = LayOut(kRegionHeaderBytes, ranks, false, config.line_channels, config.bulk_channels, 2, config.stage_bytes);
+  ports[0] = LayOut(kRegionHeaderBytes, ranks, false, config.line_channels, config.bulk_channels, 2,
+                    config.stage_bytes);
   ports[1] = LayOut(ports[0].end, ranks, true, std::min(kPairLineChannels, config.line_channels),
-                    std::min(PairBulkChannels(config, ranks), config.bulk_channels), 1, config.stage_bytes / 2);
+                    std::min(PairBulkChannels(config, ranks), config.bulk_channels), 1,
+                    config.stage_bytes / 2);
   *bytes = RoundUp(ports[1].end, 4096);
 }
 
-void LayOutDetached(const DomainConfig& config, uint32_t ranks, std::vector<PortLayout>* ports, uint64_t* bytes) {
+void LayOutDetached(const DomainConfig& config, uint32_t ranks, std::vector<PortLayout>* ports,
+                    uint64_t* bytes) {
   ports->clear();
   const uint32_t pairs = std::min(kPairBulkChannels, config.detached_channels);
   for (int tag = 0; tag < config.detached_tags; ++tag) {
-    ports->push_back(LayOut(*bytes, ranks, false, config.detached_channels, config.detached_channels, 2,
-                            config.detached_stage_bytes));
-    ports->push_back(LayOut(ports->back().end, ranks, true, pairs, pairs, 1, config.detached_stage_bytes / 2));
+    ports->push_back(LayOut(*bytes, ranks, false, config.detached_channels,
+                            config.detached_channels, 2, config.detached_stage_bytes));
+    ports->push_back(
+        LayOut(ports->back().end, ranks, true, pairs, pairs, 1, config.detached_stage_bytes / 2));
     *bytes = RoundUp(ports->back().end, 4096);
   }
 }
@@ -63,7 +68,8 @@ Status Communicator::Create(Domain* domain, int index, const std::vector<int>& m
   c->offers_ = config.user_bytes > 0;
   c->heap_begin_ = reinterpret_cast<uintptr_t>(domain->own_heap_);
   c->heap_end_ = c->heap_begin_ + domain->heap_->bytes();
-  if (c->LayOutRegion() > domain->region_bytes_) return Status::Internal("a communicator's region is too small");
+  if (c->LayOutRegion() > domain->region_bytes_)
+    return Status::Internal("a communicator's region is too small");
   *made = std::move(c);
   return Status::Ok();
 }
@@ -77,11 +83,14 @@ Communicator::~Communicator() {
 }
 
 uint64_t Communicator::DetachedPort(int tag, bool pairs) const {
-  return (uint64_t{number_} * static_cast<uint32_t>(domain_->config().detached_tags) + static_cast<uint32_t>(tag)) * 2 +
+  return (uint64_t{number_} * static_cast<uint32_t>(domain_->config().detached_tags) +
+          static_cast<uint32_t>(tag)) *
+             2 +
          (pairs ? 1 : 0);
 }
 
-Status Communicator::CreateAt(Domain* domain, const Place& place, std::unique_ptr<Communicator>* made) {
+Status Communicator::CreateAt(Domain* domain, const Place& place,
+                              std::unique_ptr<Communicator>* made) {
   const auto ranks = static_cast<int>(place.regions.size());
   if (ranks < 1 || ranks > static_cast<int>(kMaxRanks) || place.rank < 0 || place.rank >= ranks ||
       place.failed == nullptr || place.failed_on_device == nullptr) {
@@ -122,13 +131,14 @@ uint64_t Communicator::RegionBytes(const DomainConfig& config, uint32_t ranks) {
   return bytes;
 }
 
-Status Communicator::Plan(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op,
-                          int peer, uint64_t scalar, const PortLayout* ports, Work* planned,
-                          Touched* touched_bytes) {
+Status Communicator::Plan(OpKind kind, const void* in, void* out, uint64_t count, DataType type,
+                          Operator op, int peer, uint64_t scalar, const PortLayout* ports,
+                          Work* planned, Touched* touched_bytes) {
   if (failure() != kNoFailure) return Status::Unavailable("the communicator has failed");
   const bool pair = IsPointToPoint(kind);
   const bool needs_peer = pair || HasRoot(kind);
-  if (needs_peer && (peer < 0 || peer >= ranks())) return Status::InvalidArgument("no such root or peer");
+  if (needs_peer && (peer < 0 || peer >= ranks()))
+    return Status::InvalidArgument("no such root or peer");
   if (pair && peer == rank_) return Status::InvalidArgument("a rank cannot send to itself");
   const auto n = static_cast<uint32_t>(ranks());
   const auto rank = static_cast<uint32_t>(rank_);
@@ -146,9 +156,13 @@ Status Communicator::Plan(OpKind kind, const void* in, void* out, uint64_t count
   work.out = static_cast<char*>(out);
   work.port = ports[pair ? 1 : 0];
   Thresholds thresholds = domain_->config().thresholds;
-  // Few blocks serve detached operations, each of many threads: no more channels than they have a use for.
+  // Few blocks serve detached operations, each of many threads: no more channels than they have a
+  // use for.
   if (ports != ports_) thresholds.line_threads = std::max(thresholds.line_threads, 512u);
-  const bool offers = offers_ || (reach_ != nullptr && OffersMakeNobodyWait(kind, static_cast<uint32_t>(ranks_)));  // the same on all members
+  const bool offers =
+      offers_ ||
+      (reach_ != nullptr &&
+       OffersMakeNobodyWait(kind, static_cast<uint32_t>(ranks_)));  // the same on all members
   if (!PlanWork(&work, count, needs_peer ? static_cast<uint32_t>(peer) : 0, thresholds, offers)) {
     return Status::InvalidArgument("no operation of this kind with this peer");
   }
@@ -176,20 +190,25 @@ Status Communicator::Plan(OpKind kind, const void* in, void* out, uint64_t count
   return Status::Ok();
 }
 
-Status Communicator::Launch(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op,
-                            int peer, cudaStream_t stream, uint64_t scalar, bool* captured) {
+Status Communicator::Launch(OpKind kind, const void* in, void* out, uint64_t count, DataType type,
+                            Operator op, int peer, cudaStream_t stream, uint64_t scalar,
+                            bool* captured) {
   bool in_graph = false;
   if (captured != nullptr) *captured = false;
   if (count == 0) return Status::Ok();
   Work work;
   Touched touched;
-  if (Status s = Plan(kind, in, out, count, type, op, peer, scalar, ports_, &work, &touched); !s.ok()) return s;
+  if (Status s = Plan(kind, in, out, count, type, op, peer, scalar, ports_, &work, &touched);
+      !s.ok())
+    return s;
   const Status status = domain_->Submit(work, touched, stream, &in_graph);
   if (captured != nullptr) *captured = in_graph;
   const bool from_reach = touched.out_begin < heap_begin_ || touched.out_end > heap_end_;
-  if (!status.ok() || !in_graph || work.offered == 0 || reach_ == nullptr || !from_reach) return status;
+  if (!status.ok() || !in_graph || work.offered == 0 || reach_ == nullptr || !from_reach)
+    return status;
   // Its launches offer the same addresses.
-  return Cuda(KeepWithGraph(stream, reach_->Hold(touched.out_begin, touched.out_end)), "keeping registered memory for a graph");
+  return Cuda(KeepWithGraph(stream, reach_->Hold(touched.out_begin, touched.out_end)),
+              "keeping registered memory for a graph");
 }
 
 bool Communicator::IsReplayed() const { return domain_->IsReplayed(number_); }
@@ -204,7 +223,8 @@ void Communicator::Abort() {
 
 void Communicator::NotePeerGone(uint32_t* failed) {
   uint32_t expected = kNoFailure;
-  __atomic_compare_exchange_n(failed, &expected, kPeerGone, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  __atomic_compare_exchange_n(failed, &expected, kPeerGone, false, __ATOMIC_ACQ_REL,
+                              __ATOMIC_ACQUIRE);
 }
 
 Failure Communicator::failure() const {
@@ -212,30 +232,36 @@ Failure Communicator::failure() const {
   return word == kPeerGone ? kNoFailure : static_cast<Failure>(word);
 }
 
-Status Communicator::PlanDetached(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer,
-                                  int tag, uint64_t scalar, uint32_t priority, WorkerOperation* operation,
-                                  bool* any) {
+Status Communicator::PlanDetached(OpKind kind, const void* in, void* out, uint64_t count,
+                                  DataType type, Operator op, int peer, int tag, uint64_t scalar,
+                                  uint32_t priority, WorkerOperation* operation, bool* any) {
   const int tags = domain_->config().detached_tags;
   if (tag < 0 || tag >= tags) return Status::InvalidArgument("no such tag: " + std::to_string(tag));
   *any = count != 0;
   if (count == 0) return Status::Ok();
   Touched touched;
-  if (Status s = Plan(kind, in, out, count, type, op, peer, scalar, &detached_[2 * tag], &operation->work, &touched); !s.ok()) {
+  if (Status s = Plan(kind, in, out, count, type, op, peer, scalar, &detached_[2 * tag],
+                      &operation->work, &touched);
+      !s.ok()) {
     return s;
   }
   operation->port = DetachedPort(tag, IsPointToPoint(kind));
   // The order key tells the directions of a communicator's pairs apart.
-  operation->key = operation->port * kKeysOfCommunicator + operation->work.order_key % kKeysOfCommunicator;
+  operation->key =
+      operation->port * kKeysOfCommunicator + operation->work.order_key % kKeysOfCommunicator;
   operation->priority = priority;
   return Status::Ok();
 }
 
-Status Communicator::Detach(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op,
-                            int peer, int tag, Detached* operation, uint64_t scalar, uint32_t priority) {
+Status Communicator::Detach(OpKind kind, const void* in, void* out, uint64_t count, DataType type,
+                            Operator op, int peer, int tag, Detached* operation, uint64_t scalar,
+                            uint32_t priority) {
   *operation = {};
   WorkerOperation planned;
   bool any = false;
-  if (Status s = PlanDetached(kind, in, out, count, type, op, peer, tag, scalar, priority, &planned, &any); !s.ok() || !any) {
+  if (Status s =
+          PlanDetached(kind, in, out, count, type, op, peer, tag, scalar, priority, &planned, &any);
+      !s.ok() || !any) {
     return s;
   }
   return domain_->worker()->Submit(planned, operation);

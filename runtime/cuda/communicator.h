@@ -1,8 +1,8 @@
 // An ordered set of ranks of a domain, with connector memory of its own.
 //
-// Thread rule: operations of one communicator must be called in the same order on all its ranks (NCCL's
-// rule), sends and receives in one order for each pair; operations of different communicators in any order.
-// Errors: Status; an operation that is refused has not been enqueued.
+// Thread rule: operations of one communicator must be called in the same order on all its ranks
+// (NCCL's rule), sends and receives in one order for each pair; operations of different
+// communicators in any order. Errors: Status; an operation that is refused has not been enqueued.
 #ifndef GORDIAN_RUNTIME_CUDA_COMMUNICATOR_H_
 #define GORDIAN_RUNTIME_CUDA_COMMUNICATOR_H_
 
@@ -24,23 +24,25 @@ namespace gordian::runtime::cuda {
 class OutputReach {
  public:
   virtual ~OutputReach() = default;
-  // Where they find [begin, end), as an address of the range that this rank's region lies in. 0: nowhere.
+  // Where they find [begin, end), as an address of the range that this rank's region lies in. 0:
+  // nowhere.
   virtual uintptr_t Find(uintptr_t begin, uintptr_t end) = 0;
-  // Keeps it so for as long as this is held, whoever asked for it ends it. May be let go on any thread, CUDA's too.
+  // Keeps it so for as long as this is held, whoever asked for it ends it. May be let go on any
+  // thread, CUDA's too.
   virtual std::shared_ptr<void> Hold(uintptr_t begin, uintptr_t end) = 0;
 };
 
 class Communicator {
  public:
-  // No rendezvous. `index` is below DomainConfig::communicators and stands for the same `members` (ranks of
-  // the domain, this one among them) on all of them, for the life of the domain.
+  // No rendezvous. `index` is below DomainConfig::communicators and stands for the same `members`
+  // (ranks of the domain, this one among them) on all of them, for the life of the domain.
   static Status Create(Domain* domain, int index, const std::vector<int>& members,
                        std::unique_ptr<Communicator>* made);
-  // Over memory that the caller has mapped. `regions`: each member's, as mapped here, zero at first, of
-  // RegionBytes(). `offers`: all members have memory that the others map too, at the same distance from
-  // their regions; this one's is `heap`, of heap_bytes. `number`: another one for each in the life of the
-  // domain. `failed`: a word in mapped host memory, 0 at first, which members may share; the same word as
-  // the device sees it.
+  // Over memory that the caller has mapped. `regions`: each member's, as mapped here, zero at
+  // first, of RegionBytes(). `offers`: all members have memory that the others map too, at the same
+  // distance from their regions; this one's is `heap`, of heap_bytes. `number`: another one for
+  // each in the life of the domain. `failed`: a word in mapped host memory, 0 at first, which
+  // members may share; the same word as the device sees it.
   struct Place {
     uint32_t number = 0;
     uint16_t tag = 0;  // equal on all members; others' may be, too
@@ -49,8 +51,8 @@ class Communicator {
     bool offers = false;
     char* heap = nullptr;
     uint64_t heap_bytes = 0;
-    // For memory that gets reachable later. Set on all members or on none. Of the kinds in which each
-    // member waits for all others anyway, receivers may offer it whatever `offers` says.
+    // For memory that gets reachable later. Set on all members or on none. Of the kinds in which
+    // each member waits for all others anyway, receivers may offer it whatever `offers` says.
     OutputReach* reach = nullptr;
     uint32_t* failed = nullptr;
     uint32_t* failed_on_device = nullptr;
@@ -64,43 +66,49 @@ class Communicator {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  // Enqueues an operation: it begins when the stream's earlier work is done (or earlier, by help, where
-  // that cannot be seen), and the stream's later work waits for it. NCCL's counts; `peer` is the root, or
-  // whom to send to or receive from: another rank, a transfer with oneself is refused. Buffers as NCCL wants
-  // them, in place too (not for all-to-all). `scalar`: of PreMulSum, the bits of one element.
-  // A stream that is captured gets it into its graph, and every launch of that carries it out, with the buffers and
-  // the scalar of this call; `captured` says so. The launches count as calls: their order is to be the same on all
-  // ranks. No such graph may be launched after the communicator's end.
-  Status Launch(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer,
-                cudaStream_t stream, uint64_t scalar = 0, bool* captured = nullptr);
+  // Enqueues an operation: it begins when the stream's earlier work is done (or earlier, by help,
+  // where that cannot be seen), and the stream's later work waits for it. NCCL's counts; `peer` is
+  // the root, or whom to send to or receive from: another rank, a transfer with oneself is refused.
+  // Buffers as NCCL wants them, in place too (not for all-to-all). `scalar`: of PreMulSum, the bits
+  // of one element. A stream that is captured gets it into its graph, and every launch of that
+  // carries it out, with the buffers and the scalar of this call; `captured` says so. The launches
+  // count as calls: their order is to be the same on all ranks. No such graph may be launched after
+  // the communicator's end.
+  Status Launch(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op,
+                int peer, cudaStream_t stream, uint64_t scalar = 0, bool* captured = nullptr);
   // Whether every launch of such graphs so far is through with it. Never waits.
   bool IsReplayed() const;
 
-  // Why it does not go on: members called different operations, or another rank gave it up. No operation
-  // begins any more then, on any member; what was enqueued leaves its outputs as they are.
+  // Why it does not go on: members called different operations, or another rank gave it up. No
+  // operation begins any more then, on any member; what was enqueued leaves its outputs as they
+  // are.
   Failure failure() const;
   // Operations called so far whose output the other members were told to write themselves.
   uint64_t direct() const { return direct_.load(std::memory_order_relaxed); }
-  // The word of Place: the process of a member has ended, which is a failure only for those who wait.
+  // The word of Place: the process of a member has ended, which is a failure only for those who
+  // wait.
   static void NotePeerGone(uint32_t* failed);
-  // Those of this rank's kernels that wait leave, and tell the other members'. Any thread; never waits.
+  // Those of this rank's kernels that wait leave, and tell the other members'. Any thread; never
+  // waits.
   void Abort();
 
-  // Hands an operation over; no stream waits for it, and it for nothing: its input must be ready, and its
-  // output free, until it is done. Never waits. Operations of one `tag` (below DomainConfig::detached_tags)
-  // must be called in the same order on all ranks, those of different tags, and others, in any; of those
-  // that could go on the ones of a lower `priority` do first. May be
-  // called between GroupStart and GroupEnd, and has nothing to do with the group.
-  Status Detach(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer,
-                int tag, Detached* operation, uint64_t scalar = 0, uint32_t priority = 0);
-  // The same, to be handed over with others (Worker::SubmitBehind). `any`: there is something to do.
-  Status PlanDetached(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer, int tag,
-                      uint64_t scalar, uint32_t priority, WorkerOperation* operation, bool* any);
+  // Hands an operation over; no stream waits for it, and it for nothing: its input must be ready,
+  // and its output free, until it is done. Never waits. Operations of one `tag` (below
+  // DomainConfig::detached_tags) must be called in the same order on all ranks, those of different
+  // tags, and others, in any; of those that could go on the ones of a lower `priority` do first.
+  // May be called between GroupStart and GroupEnd, and has nothing to do with the group.
+  Status Detach(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op,
+                int peer, int tag, Detached* operation, uint64_t scalar = 0, uint32_t priority = 0);
+  // The same, to be handed over with others (Worker::SubmitBehind). `any`: there is something to
+  // do.
+  Status PlanDetached(OpKind kind, const void* in, void* out, uint64_t count, DataType type,
+                      Operator op, int peer, int tag, uint64_t scalar, uint32_t priority,
+                      WorkerOperation* operation, bool* any);
 
  private:
   // `ports`: for collectives, and for sends and receives.
-  Status Plan(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op, int peer,
-              uint64_t scalar, const PortLayout* ports, Work* work, Touched* touched);
+  Status Plan(OpKind kind, const void* in, void* out, uint64_t count, DataType type, Operator op,
+              int peer, uint64_t scalar, const PortLayout* ports, Work* work, Touched* touched);
   Communicator(Domain* domain, uint32_t number) : domain_(domain), number_(number) {}
   uint64_t LayOutRegion();  // its bytes
   // Of the worker's: of collectives, or of sends and receives.
@@ -124,7 +132,8 @@ class Communicator {
 // Regions of two ports; `bytes` is the end.
 void LayOutPorts(const DomainConfig& config, uint32_t ranks, PortLayout ports[2], uint64_t* bytes);
 // Behind them those of detached operations, by tag; from `*bytes` to `*bytes`.
-void LayOutDetached(const DomainConfig& config, uint32_t ranks, std::vector<PortLayout>* ports, uint64_t* bytes);
+void LayOutDetached(const DomainConfig& config, uint32_t ranks, std::vector<PortLayout>* ports,
+                    uint64_t* bytes);
 
 }  // namespace gordian::runtime::cuda
 

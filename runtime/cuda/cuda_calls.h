@@ -17,7 +17,8 @@ inline Status Cuda(cudaError_t error, const char* what) {
   return Status::Internal(std::string(what) + ": " + cudaGetErrorString(error));
 }
 
-// What a query of an event or a stream gave: whether it is through. That it is not is no error of the job's.
+// What a query of an event or a stream gave: whether it is through. That it is not is no error of
+// the job's.
 inline bool IsThrough(cudaError_t queried) {
   if (queried == cudaErrorNotReady) {
     [[maybe_unused]] const cudaError_t recorded = cudaGetLastError();

@@ -1,4 +1,5 @@
-// A CUDA thread block, as the protocols see it, and what its seldom-run half is called. Only for .cu files.
+// A CUDA thread block, as the protocols see it, and what its seldom-run half is called. Only for
+// .cu files.
 #ifndef GORDIAN_RUNTIME_CUDA_DEVICE_BLOCK_H_
 #define GORDIAN_RUNTIME_CUDA_DEVICE_BLOCK_H_
 
@@ -10,9 +11,11 @@ namespace gordian::runtime::cuda {
 
 inline constexpr uint32_t kCarrierThreads = 512;
 
-// For every kernel whose blocks may wait on the device. A multiprocessor's memory is divided in cache and shared memory as its first
-// block's kernel wants it, and stays so while a block is there: left to the driver, two blocks of most carriers are given 8 KiB of shared
-// memory, which have no room for one of them beside a block of a kernel with a little more (CarrierOfSeveral). All want 32 KiB.
+// For every kernel whose blocks may wait on the device. A multiprocessor's memory is divided in
+// cache and shared memory as its first block's kernel wants it, and stays so while a block is
+// there: left to the driver, two blocks of most carriers are given 8 KiB of shared memory, which
+// have no room for one of them beside a block of a kernel with a little more (CarrierOfSeveral).
+// All want 32 KiB.
 inline cudaError_t WantSharedMemory(const void* kernel) {
   constexpr int kPercent = 14;  // of 228 KiB
   return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, kPercent);
@@ -21,7 +24,8 @@ inline cudaError_t WantSharedMemory(const void* kernel) {
 // All warps of a block but the first.
 class DeviceRest {
  public:
-  __device__ DeviceRest(char** targets, char** sum_targets) : targets_(targets), sum_targets_(sum_targets) {}
+  __device__ DeviceRest(char** targets, char** sum_targets)
+      : targets_(targets), sum_targets_(sum_targets) {}
   __device__ uint32_t Thread() const { return threadIdx.x - 32; }
   __device__ uint32_t Threads() const { return blockDim.x - 32; }
   // Barrier 0 is the block's.
@@ -45,7 +49,8 @@ class DeviceBlock {
     uint32_t word;
   };
   // Of its operation it is at channel `index`; `ends`: after which it does nothing more.
-  __device__ DeviceBlock(Shared* shared, uint32_t index, bool ends) : shared_(*shared), index_(index), ends_(ends) {}
+  __device__ DeviceBlock(Shared* shared, uint32_t index, bool ends)
+      : shared_(*shared), index_(index), ends_(ends) {}
   __device__ explicit DeviceBlock(Shared* shared) : DeviceBlock(shared, blockIdx.x, true) {}
   __device__ uint32_t Thread() const { return threadIdx.x; }
   __device__ uint32_t Threads() const { return blockDim.x; }
@@ -62,8 +67,8 @@ class DeviceBlock {
   // For tests on the host: whether a warp is together, and places where it is not alone.
   __device__ bool Together() const { return true; }
   __device__ void Between() const {}
-  // Lets the next carrier on the stream come onto the device, if it was launched to do so (carrier.cu): no block of
-  // this one waits for anything any more.
+  // Lets the next carrier on the stream come onto the device, if it was launched to do so
+  // (carrier.cu): no block of this one waits for anything any more.
   __device__ void Ending() {
     if (ends_) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   }
@@ -98,13 +103,15 @@ class DeviceBlock {
     for (uint32_t i = 0; i < blockDim.x / 32; ++i) least = min(least, shared_.least[i]);
     return least;
   }
-  // A copy of an operation in the device's memory, until the next call; if not `anew`, it is the same as the last.
+  // A copy of an operation in the device's memory, until the next call; if not `anew`, it is the
+  // same as the last.
   __device__ Work& Fetch(const Work* entry, bool anew) {
     __syncthreads();
     if (!anew) return shared_.entry;
     const auto* from = reinterpret_cast<const uint32_t*>(entry);
     auto* to = reinterpret_cast<uint32_t*>(&shared_.entry);
-    for (uint32_t i = threadIdx.x; i < sizeof(Work) / 4; i += blockDim.x) to[i] = LoadRelaxed(from + i);
+    for (uint32_t i = threadIdx.x; i < sizeof(Work) / 4; i += blockDim.x)
+      to[i] = LoadRelaxed(from + i);
     __syncthreads();
     return shared_.entry;
   }

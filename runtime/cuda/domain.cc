@@ -14,18 +14,22 @@ namespace gordian::runtime::cuda {
 namespace {
 
 constexpr uint64_t kAlignment = 256;
-// Channels are the same on all ranks, whatever their devices are: those of a device with room for so many
-// blocks, two on each of 132 multiprocessors. A smaller one gives a kernel fewer blocks than channels.
+// Channels are the same on all ranks, whatever their devices are: those of a device with room for
+// so many blocks, two on each of 132 multiprocessors. A smaller one gives a kernel fewer blocks
+// than channels.
 constexpr uint32_t kUsualBlocks = 264;
 // A group's kernel may have as many blocks as the kernels of so many operations.
 constexpr uint32_t kGroupKernels = 2;
 
-uint32_t OfWorker(const DomainConfig& config) { return config.detached_tags > 0 ? config.worker.blocks : 0; }
+uint32_t OfWorker(const DomainConfig& config) {
+  return config.detached_tags > 0 ? config.worker.blocks : 0;
+}
 
 }  // namespace
 
 uint32_t BlocksOfGroup(const DomainConfig& config) {
-  const uint32_t all = kUsualBlocks - OfWorker(config), each = all / static_cast<uint32_t>(config.resident_streams);
+  const uint32_t all = kUsualBlocks - OfWorker(config),
+                 each = all / static_cast<uint32_t>(config.resident_streams);
   return std::min(kGroupKernels * each, Places<cudaStream_t>(all).most());
 }
 
@@ -33,13 +37,14 @@ Status Domain::Check() {
   const DomainConfig& config = config_;
   if (config.ranks < 1 || config.ranks > static_cast<int>(kMaxRanks) || config.communicators < 1 ||
       config.bulk_channels < 1 || config.bulk_channels > kMaxChannels || config.line_channels < 1 ||
-      config.line_channels > kMaxChannels || config.help_streams < 0 || config.resident_streams < 1 ||
-      config.detached_tags < 0 || config.worker.blocks < 1 || config.detached_channels < 1 ||
-      config.detached_channels > kMaxChannels ||
+      config.line_channels > kMaxChannels || config.help_streams < 0 ||
+      config.resident_streams < 1 || config.detached_tags < 0 || config.worker.blocks < 1 ||
+      config.detached_channels < 1 || config.detached_channels > kMaxChannels ||
       config.resident_streams + config.worker.blocks > kUsualBlocks) {
     return Status::InvalidArgument("the domain's configuration makes no sense");
   }
-  const uint32_t most = (kUsualBlocks - OfWorker(config)) / static_cast<uint32_t>(config.resident_streams);
+  const uint32_t most =
+      (kUsualBlocks - OfWorker(config)) / static_cast<uint32_t>(config.resident_streams);
   config_.bulk_channels = std::min(config.bulk_channels, most);
   config_.line_channels = std::min(config.line_channels, most);
   return Status::Ok();
@@ -63,7 +68,8 @@ void Domain::GiveHeap(char* heap, uint64_t bytes) {
 Status Domain::Create(const DomainConfig& config, std::unique_ptr<Domain>* domain) {
   std::unique_ptr<Domain> d(new Domain(config));
   if (Status s = d->Check(); !s.ok()) return s;
-  if (Status s = Rendezvous::Join(config.name, config.rank, config.ranks, config.timeout_ms, &d->rendezvous_);
+  if (Status s = Rendezvous::Join(config.name, config.rank, config.ranks, config.timeout_ms,
+                                  &d->rendezvous_);
       !s.ok()) {
     return s;
   }
@@ -99,16 +105,19 @@ Status Domain::PrepareHeap() {
 
 Status Domain::CountPlaces() {
   int multiprocessors = 0;
-  if (Status s = Cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, config_.device),
-                      "asking a device for its multiprocessors");
+  if (Status s = Cuda(
+          cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, config_.device),
+          "asking a device for its multiprocessors");
       !s.ok()) {
     return s;
   }
   const auto streams = static_cast<uint32_t>(config_.resident_streams);
-  const uint32_t all = PlacesOf(static_cast<uint32_t>(multiprocessors)), left = all - std::min(all, OfWorker(config_));
+  const uint32_t all = PlacesOf(static_cast<uint32_t>(multiprocessors)),
+                 left = all - std::min(all, OfWorker(config_));
   if (left < 2 * streams) {
     return Status::Unavailable("device " + std::to_string(config_.device) + " gives this process " +
-                               std::to_string(multiprocessors) + " multiprocessors, too few for kernels of " +
+                               std::to_string(multiprocessors) +
+                               " multiprocessors, too few for kernels of " +
                                std::to_string(streams) + " streams beside the worker's");
   }
   places_.emplace(left);
@@ -118,13 +127,14 @@ Status Domain::CountPlaces() {
 
 Status Domain::PrepareDevice() {
   if (Status s = CountPlaces(); !s.ok()) return s;
-  // All that kernels and lists need is made now: later it might wait behind a kernel that waits for us.
+  // All that kernels and lists need is made now: later it might wait behind a kernel that waits for
+  // us.
   const size_t bytes = sizeof(DeviceMemory) + sizeof(HelpMemory) * config_.help_streams;
   const size_t words = sizeof(Word) * (config_.communicators + 1);
   cudaError_t e = cudaHostAlloc(reinterpret_cast<void**>(&stop_), words, cudaHostAllocMapped);
   if (e == cudaSuccess && config_.help_streams > 0) {
-    e = cudaHostAlloc(reinterpret_cast<void**>(&lists_), sizeof(HelpStream::Shared) * config_.help_streams,
-                      cudaHostAllocMapped);
+    e = cudaHostAlloc(reinterpret_cast<void**>(&lists_),
+                      sizeof(HelpStream::Shared) * config_.help_streams, cudaHostAllocMapped);
   }
   if (e == cudaSuccess) e = cudaMalloc(reinterpret_cast<void**>(&device_memory_), bytes);
   // On a stream of its own: the program's kernels may wait for what it does after this.
@@ -141,15 +151,16 @@ Status Domain::PrepareDevice() {
     for (int i = 0; i < config_.help_streams; ++i) lists_[i].tail = lists_[i].begun = 0;
   }
   if (config_.detached_tags > 0) {
-    Status s = Worker::Create(config_.worker, config_.device, &stop_->word, [this] { return Health(); }, &worker_);
+    Status s = Worker::Create(
+        config_.worker, config_.device, &stop_->word, [this] { return Health(); }, &worker_);
     if (!s.ok()) return s;
   }
   return Status::Ok();
 }
 
 Domain::~Domain() {
-  // Memory of cudaIpc is gone with its owner, and others may not be done with it. A rank that is late or
-  // dead is its own concern: nothing follows here that could fail.
+  // Memory of cudaIpc is gone with its owner, and others may not be done with it. A rank that is
+  // late or dead is its own concern: nothing follows here that could fail.
   if (heap_ != nullptr && heap_->is_ipc() && Health().ok()) {
     [[maybe_unused]] const Status all_done = rendezvous_->Barrier(config_.timeout_ms);
   }
@@ -187,8 +198,8 @@ Status Domain::Health() const {
 }
 
 Status Domain::Helped(HelpCounts* counts) {
-  cudaError_t e =
-      cudaMemcpyAsync(counts, &device_memory_->counts, sizeof *counts, cudaMemcpyDeviceToHost, own_stream_);
+  cudaError_t e = cudaMemcpyAsync(counts, &device_memory_->counts, sizeof *counts,
+                                  cudaMemcpyDeviceToHost, own_stream_);
   if (e == cudaSuccess) e = cudaStreamSynchronize(own_stream_);
   return Cuda(e, "reading how much was helped");
 }
@@ -208,14 +219,16 @@ Status Domain::ListOf(cudaStream_t stream, HelpStream** list) {
     }
     // Allocating does not wait for kernels; freeing would.
     char* room = nullptr;
-    if (Status s = Cuda(cudaMalloc(reinterpret_cast<void**>(&room), config_.renamed_bytes), "making room for outputs");
+    if (Status s = Cuda(cudaMalloc(reinterpret_cast<void**>(&room), config_.renamed_bytes),
+                        "making room for outputs");
         !s.ok()) {
       return s;
     }
     rooms_.push_back(room);
     const int used = lists_made_++;
-    state.list = std::make_unique<HelpStream>(lists_ + used, device_memory_->lists + used, &stop_->word,
-                                              &device_memory_->counts, room, config_.renamed_bytes);
+    state.list =
+        std::make_unique<HelpStream>(lists_ + used, device_memory_->lists + used, &stop_->word,
+                                     &device_memory_->counts, room, config_.renamed_bytes);
   }
   *list = state.list.get();
   return Status::Ok();
@@ -231,8 +244,9 @@ Status Domain::SetExclusive(cudaStream_t stream, bool exclusive) {
   std::lock_guard<std::mutex> streams(streams_lock_);
   HelpStream* list = nullptr;
   if (Status s = ListOf(stream, &list); !s.ok()) return s;
-  if (streams_[stream].exclusive == exclusive) return Status::Ok();  // what is known of it stays true
-  list->Interrupt();  // whatever was enqueued until now
+  if (streams_[stream].exclusive == exclusive)
+    return Status::Ok();  // what is known of it stays true
+  list->Interrupt();      // whatever was enqueued until now
   streams_[stream].exclusive = exclusive;
   return Status::Ok();
 }
@@ -307,8 +321,8 @@ Status Domain::GroupEnd() {
   std::lock_guard<std::mutex> held(lock_);
   auto group = groups_.extract(std::this_thread::get_id());
   if (group.empty()) return Status::InvalidArgument("no group is open");
-  const auto captured =
-      std::count_if(group.mapped().begin(), group.mapped().end(), [](const Queued& op) { return op.captured; });
+  const auto captured = std::count_if(group.mapped().begin(), group.mapped().end(),
+                                      [](const Queued& op) { return op.captured; });
   if (captured == 0) return Enqueue(&group.mapped(), true);
   if (static_cast<size_t>(captured) != group.mapped().size()) {
     return Status::InvalidArgument("some streams of a group are captured, and some are not");
@@ -316,8 +330,11 @@ Status Domain::GroupEnd() {
   return EnqueueCaptured(group.mapped());
 }
 
-Status Domain::Submit(const Work& work, const Touched& touched, cudaStream_t stream, bool* captured) {
-  if (Status s = Cuda(IsCaptured(stream, captured), "asking a stream whether it is captured"); !s.ok()) return s;
+Status Domain::Submit(const Work& work, const Touched& touched, cudaStream_t stream,
+                      bool* captured) {
+  if (Status s = Cuda(IsCaptured(stream, captured), "asking a stream whether it is captured");
+      !s.ok())
+    return s;
   std::lock_guard<std::mutex> held(lock_);
   if (const auto group = groups_.find(std::this_thread::get_id()); group != groups_.end()) {
     group->second.emplace_back(work, touched, stream, *captured);
@@ -333,10 +350,11 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     std::lock_guard<std::mutex> streams(streams_lock_);
     const auto known = streams_.find(op.stream);
     op.exclusive = known != streams_.end() && known->second.exclusive;
-    // A group's operations help each other along a stream: one alone needs no list, of which there are few.
-    const bool several = group && std::count_if(operations->begin(), operations->end(), [&](const Queued& other) {
-                                    return other.stream == op.stream;
-                                  }) > 1;
+    // A group's operations help each other along a stream: one alone needs no list, of which there
+    // are few.
+    const bool several =
+        group && std::count_if(operations->begin(), operations->end(),
+                               [&](const Queued& other) { return other.stream == op.stream; }) > 1;
     if (!op.exclusive && !several) continue;
     if (Status s = ListOf(op.stream, &op.list); !s.ok()) return s;
   }
@@ -359,8 +377,8 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     }
     op.moved = false;
     if (op.order != nullptr) op.waits = op.order->Before(op.stream);
-    // Asked of the operation, not of its stream: what others have put there since must not be waited for,
-    // it may wait for us. What was enqueued before this group, `order` knows.
+    // Asked of the operation, not of its stream: what others have put there since must not be
+    // waited for, it may wait for us. What was enqueued before this group, `order` knows.
     if (elsewhere && (op.order == nullptr || !last.launched)) op.moved = !IsDone(last);
     op.amid = op.moved && !last.launched;
     op.after = last.stream;
@@ -371,7 +389,8 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     last.behind = nullptr;
   }
   Publish(operations);
-  // What one of a group's operations waits for, all of it on that stream do: they wait for each other.
+  // What one of a group's operations waits for, all of it on that stream do: they wait for each
+  // other.
   for (const Queued& op : *operations) {
     if (op.amid) continue;
     if (Status s = Cuda(AwaitBefore(op), "ordering an operation behind others"); !s.ok()) return s;
@@ -393,7 +412,8 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
   return Status::Ok();
 }
 
-cudaError_t Domain::LaunchOne(const std::vector<Queued>& operations, size_t begin, size_t end, uint32_t* places) {
+cudaError_t Domain::LaunchOne(const std::vector<Queued>& operations, size_t begin, size_t end,
+                              uint32_t* places) {
   const Queued& first = operations[begin];
   if (end - begin == 1) {
     *places = PlacesOn(first.stream, first.work.channels);
@@ -417,7 +437,9 @@ cudaError_t Domain::AwaitBefore(const Queued& op) {
   }
   if (!op.moved || e != cudaSuccess) return e;
   if (op.behind == nullptr) e = cudaEventRecord(order_event_, op.after);
-  return e == cudaSuccess ? cudaStreamWaitEvent(op.stream, op.behind != nullptr ? op.behind : order_event_, 0) : e;
+  return e == cudaSuccess
+             ? cudaStreamWaitEvent(op.stream, op.behind != nullptr ? op.behind : order_event_, 0)
+             : e;
 }
 
 uint32_t Domain::PlacesOn(cudaStream_t stream, uint32_t wanted) {

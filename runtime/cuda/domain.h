@@ -1,12 +1,14 @@
-// What the processes of one job on one host share: their heaps, mapped by all, and the news of who has
-// died. Made once, by all ranks together; communicators over it then need no rendezvous, so ranks may make
-// them in any order. Or made alone (CreateAlone), for communicators whose maker has mapped what they need.
+// What the processes of one job on one host share: their heaps, mapped by all, and the news of who
+// has died. Made once, by all ranks together; communicators over it then need no rendezvous, so
+// ranks may make them in any order. Or made alone (CreateAlone), for communicators whose maker has
+// mapped what they need.
 //
 // One process a rank, one device a process.
 //
 // Thread rule: any thread; calls that launch take the domain's lock for as long as a launch takes.
 // Ownership: communicators must be destroyed, and their streams be idle, before the domain is.
-// Errors: Status. After a rank has died, or Abort, kernels leave unfinished and every later call fails.
+// Errors: Status. After a rank has died, or Abort, kernels leave unfinished and every later call
+// fails.
 #ifndef GORDIAN_RUNTIME_CUDA_DOMAIN_H_
 #define GORDIAN_RUNTIME_CUDA_DOMAIN_H_
 
@@ -28,8 +30,8 @@
 #include "runtime/cuda/help_stream.h"
 #include "runtime/cuda/places.h"
 #include "runtime/cuda/rendezvous.h"
-#include "runtime/cuda/worker.h"
 #include "runtime/cuda/work.h"
+#include "runtime/cuda/worker.h"
 
 namespace gordian::runtime::cuda {
 
@@ -39,19 +41,21 @@ struct DomainConfig {
   int rank = 0;
   int ranks = 1;
   int device = 0;
-  int communicators = 4;                // at most
-  int help_streams = 8;                 // streams with a list, at most
-  // Streams whose operations must be able to wait at the same time. The blocks of that many kernels fit
-  // a device of 132 multiprocessors at once, beside the worker's: it bounds the channels of an operation
-  // (256 / this). Where a process has fewer multiprocessors, kernels have fewer blocks than channels.
+  int communicators = 4;  // at most
+  int help_streams = 8;   // streams with a list, at most
+  // Streams whose operations must be able to wait at the same time. The blocks of that many kernels
+  // fit a device of 132 multiprocessors at once, beside the worker's: it bounds the channels of an
+  // operation (256 / this). Where a process has fewer multiprocessors, kernels have fewer blocks
+  // than channels.
   int resident_streams = 2;
-  uint64_t renamed_bytes = 32ull << 20;  // of a list, for outputs that are written before their turn
-  uint64_t user_bytes = 0;              // of each heap, for buffers that peers write directly
-  uint64_t stage_bytes = 64ull << 20;   // of each communicator, at most
-  uint32_t bulk_channels = 128;         // of an operation, at most; <= kMaxChannels
+  uint64_t renamed_bytes =
+      32ull << 20;                     // of a list, for outputs that are written before their turn
+  uint64_t user_bytes = 0;             // of each heap, for buffers that peers write directly
+  uint64_t stage_bytes = 64ull << 20;  // of each communicator, at most
+  uint32_t bulk_channels = 128;        // of an operation, at most; <= kMaxChannels
   uint32_t line_channels = 128;
-  // Detached operations: sequences of them that each communicator has (tags), 0 for none at all; of each,
-  // the channels of an operation and the staging, at most.
+  // Detached operations: sequences of them that each communicator has (tags), 0 for none at all; of
+  // each, the channels of an operation and the staging, at most.
   int detached_tags = 1;
   uint32_t detached_channels = 16;
   uint64_t detached_stage_bytes = 8ull << 20;
@@ -69,8 +73,8 @@ class Communicator;
 class Domain {
  public:
   static Status Create(const DomainConfig& config, std::unique_ptr<Domain>* domain);
-  // Of this process: no other is needed, and none is watched. name, rank, ranks, communicators and user_bytes
-  // are not looked at.
+  // Of this process: no other is needed, and none is watched. name, rank, ranks, communicators and
+  // user_bytes are not looked at.
   static Status CreateAlone(const DomainConfig& config, std::unique_ptr<Domain>* domain);
   // Then: memory for Allocate, once. It outlives the domain.
   void GiveHeap(char* heap, uint64_t bytes);
@@ -81,27 +85,28 @@ class Domain {
   const DomainConfig& config() const { return config_; }
   bool is_ipc() const { return heap_ != nullptr && heap_->is_ipc(); }
 
-  // The stream carries nothing but operations of this runtime from now on (later calls that are made while
-  // it is exclusive), and every operation's input is ready, and its output free, when it is called, but for
-  // what operations before it on this stream write and read. Then a stalled operation helps those behind
-  // it. Off: the stream may carry anything again.
+  // The stream carries nothing but operations of this runtime from now on (later calls that are
+  // made while it is exclusive), and every operation's input is ready, and its output free, when it
+  // is called, but for what operations before it on this stream write and read. Then a stalled
+  // operation helps those behind it. Off: the stream may carry anything again.
   Status SetExclusive(cudaStream_t stream, bool exclusive);
-  // Something else was or will be enqueued on an exclusive stream, or on any: what is called next there is
-  // not begun early. No-op where the stream is not exclusive.
+  // Something else was or will be enqueued on an exclusive stream, or on any: what is called next
+  // there is not begun early. No-op where the stream is not exclusive.
   void Foreign(cudaStream_t stream);
   void ForeignAll();
-  // The stream will be destroyed: call it before. Its operations end as they would; the handle may come
-  // again and is another stream then.
+  // The stream will be destroyed: call it before. Its operations end as they would; the handle may
+  // come again and is another stream then.
   Status Forget(cudaStream_t stream);
 
-  // Operations of this thread between the two are published together and help each other; nothing is
-  // enqueued before the end. Groups do not nest. As for NCCL, all streams of a group are captured, or none.
+  // Operations of this thread between the two are published together and help each other; nothing
+  // is enqueued before the end. Groups do not nest. As for NCCL, all streams of a group are
+  // captured, or none.
   Status GroupStart();
   Status GroupEnd();
   void GroupCancel();  // instead: nothing of it is enqueued
 
-  // Memory of the own heap, 256-byte aligned; null when there is none left. Operations whose output lies in
-  // it are written by peers directly.
+  // Memory of the own heap, 256-byte aligned; null when there is none left. Operations whose output
+  // lies in it are written by peers directly.
   void* Allocate(size_t bytes);
   void Free(void* memory);  // null is fine
 
@@ -133,10 +138,11 @@ class Domain {
     HelpList help{};
     GraphOrder* order = nullptr;  // of its communicator, if that has been captured
     GraphOrder::Waits waits;
-    cudaStream_t after = nullptr;  // where the last operation of the same key was enqueued, if elsewhere
-    bool moved = false;            // and it is unfinished
-    bool amid = false;             // and of the same group
-    uint32_t turn = 0;             // of a send or receive: those of its key before it in the group
+    cudaStream_t after =
+        nullptr;         // where the last operation of the same key was enqueued, if elsewhere
+    bool moved = false;  // and it is unfinished
+    bool amid = false;   // and of the same group
+    uint32_t turn = 0;   // of a send or receive: those of its key before it in the group
     cudaEvent_t behind = nullptr;  // recorded behind it, if `after` is gone
   };
   // The last operation of an order key.
@@ -158,7 +164,8 @@ class Domain {
   Status PrepareHeap();
   Status PrepareDevice();
   Status CountPlaces();
-  // Now, or at the group's end. `captured`: the stream's capture gets it, to be carried at each launch of the graph.
+  // Now, or at the group's end. `captured`: the stream's capture gets it, to be carried at each
+  // launch of the graph.
   Status Submit(const Work& work, const Touched& touched, cudaStream_t stream, bool* captured);
   // All are published before the first is launched. With the lock held.
   Status Enqueue(std::vector<Queued>* operations, bool group);
@@ -169,7 +176,8 @@ class Domain {
   // Of published operations, the first behind `begin` that the kernel of that one does not carry.
   size_t Together(const std::vector<Queued>& operations, size_t begin) const;
   // One kernel for operations `begin` to `end` - 1; how many places it got.
-  cudaError_t LaunchOne(const std::vector<Queued>& operations, size_t begin, size_t end, uint32_t* places);
+  cudaError_t LaunchOne(const std::vector<Queued>& operations, size_t begin, size_t end,
+                        uint32_t* places);
   // `places`: that its kernel got.
   void Launched(const Queued& op, uint32_t places);
   // How many places a kernel on the stream gets.
@@ -199,8 +207,8 @@ class Domain {
   DomainConfig config_;
   std::unique_ptr<Rendezvous> rendezvous_;
   std::unique_ptr<Heap> heap_;
-  char* own_heap_ = nullptr;   // as mapped here
-  uint64_t region_bytes_ = 0;  // of one communicator
+  char* own_heap_ = nullptr;    // as mapped here
+  uint64_t region_bytes_ = 0;   // of one communicator
   uint32_t most_captured_ = 0;  // blocks of a captured operation's kernel
   std::optional<Places<cudaStream_t>> places_;
   Word* stop_ = nullptr;
@@ -215,8 +223,8 @@ class Domain {
   cudaStream_t own_stream_ = nullptr;
   std::shared_ptr<Worker> worker_;
 
-  // Held for as long as a launch takes, which may be long when a stream is full; not by those who tell of other
-  // work on streams.
+  // Held for as long as a launch takes, which may be long when a stream is full; not by those who
+  // tell of other work on streams.
   mutable std::mutex lock_;
   std::mutex streams_lock_;  // streams_ and the spare lists; taken last
   struct StreamState {
@@ -228,13 +236,14 @@ class Domain {
   // Of streams that are gone: to be used again, and those whose operations were unfinished then.
   std::vector<std::unique_ptr<HelpStream>> spare_lists_, ended_lists_;
   std::vector<cudaEvent_t> behind_;
-  std::vector<char*> rooms_;  // for renamed outputs, one a list
+  std::vector<char*> rooms_;       // for renamed outputs, one a list
   std::map<uint32_t, Last> last_;  // by order key
-  std::map<uint32_t, std::unique_ptr<GraphOrder>> orders_;  // of communicators that were captured, by number
+  std::map<uint32_t, std::unique_ptr<GraphOrder>>
+      orders_;  // of communicators that were captured, by number
   cudaEvent_t order_event_ = nullptr;
   std::map<std::thread::id, std::vector<Queued>> groups_;  // open ones
-  std::map<uint64_t, uint64_t> free_;       // user memory: offset -> bytes
-  std::map<uint64_t, uint64_t> allocated_;  // likewise
+  std::map<uint64_t, uint64_t> free_;                      // user memory: offset -> bytes
+  std::map<uint64_t, uint64_t> allocated_;                 // likewise
   std::atomic<int> dead_{kAlive};
   static constexpr int kAlive = -2;
   static constexpr int kAborted = -1;

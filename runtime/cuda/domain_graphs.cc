@@ -143,8 +143,9 @@ Status Domain::EnqueueCaptured(const std::vector<Queued>& operations) {
     if (e == cudaSuccess) e = order->BeforeCaptured(batch.stream, now);
     for (const std::vector<Work>& kernel : batch.kernels) {
       if (e != cudaSuccess) break;
-      e = kernel.size() == 1 ? LaunchCarrier(kernel.front(), Alone(), most_captured_, false, batch.stream)
-                             : LaunchGroup(kernel, most_captured_, Alone(), batch.stream);
+      e = kernel.size() == 1
+              ? LaunchCarrier(kernel.front(), Alone(), most_captured_, false, batch.stream)
+              : LaunchGroup(kernel, most_captured_, Alone(), batch.stream);
     }
     if (e == cudaSuccess) e = CaptureOf(batch.stream, &now);
     if (Status s = Cuda(e, "capturing operations"); !s.ok()) return s;

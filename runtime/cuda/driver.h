@@ -1,5 +1,6 @@
-// The calls of the CUDA driver that the heap, registered memory, changes of the device and the worker need, found at run time: a program that
-// carries the runtime starts on machines without a driver too, and says so.
+// The calls of the CUDA driver that the heap, registered memory, changes of the device and the
+// worker need, found at run time: a program that carries the runtime starts on machines without a
+// driver too, and says so.
 //
 // Thread rule: any thread.
 #ifndef GORDIAN_RUNTIME_CUDA_DRIVER_H_

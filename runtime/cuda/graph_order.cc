@@ -68,7 +68,8 @@ cudaError_t KeepWithGraph(cudaStream_t stream, std::shared_ptr<void> what) {
   auto held = std::make_unique<Held>(std::move(what));
   cudaUserObject_t object = nullptr;
   e = cudaUserObjectCreate(
-      &object, held.get(), [](void* let_go) { delete static_cast<Held*>(let_go); }, 1, cudaUserObjectNoDestructorSync);
+      &object, held.get(), [](void* let_go) { delete static_cast<Held*>(let_go); }, 1,
+      cudaUserObjectNoDestructorSync);
   if (e != cudaSuccess) return e;
   [[maybe_unused]] Held* const released = held.release();
   return cudaGraphRetainUserObject(capture.graph, object, 1, cudaGraphUserObjectMove);

@@ -45,8 +45,8 @@ struct Capture {
 // cudaErrorStreamCaptureInvalidated, if it is none any more.
 cudaError_t CaptureOf(cudaStream_t stream, Capture* capture);
 cudaError_t SetTips(cudaStream_t stream, const Capture& capture);
-// `what` is held until the graph that the stream is captured into, and whatever is made executable of it,
-// is no more; it is let go on a thread of CUDA's, and must not call it.
+// `what` is held until the graph that the stream is captured into, and whatever is made executable
+// of it, is no more; it is let go on a thread of CUDA's, and must not call it.
 cudaError_t KeepWithGraph(cudaStream_t stream, std::shared_ptr<void> what);
 
 class GraphOrder {

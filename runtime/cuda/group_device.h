@@ -161,8 +161,8 @@ GRT_HD inline void CarryGroup(Block& b, GroupUnit* units, const GroupWork<kMost>
   }
 }
 
-// Of a sequence of operations: how many have been called so far, by channel. Each adds 1 to ChannelState's lines or bulks
-// on each of its channels.
+// Of a sequence of operations: how many have been called so far, by channel. Each adds 1 to
+// ChannelState's lines or bulks on each of its channels.
 struct Gate {
   Work work;  // one of them
   uint32_t channels;

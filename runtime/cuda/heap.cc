@@ -73,7 +73,8 @@ Status Heap::Allocate(int device, size_t bytes, int* descriptor) {
   if (driver_ == nullptr) return Status::Unavailable(why);
   const CUmemAllocationProp properties = Properties(device);
   size_t unit = 0;
-  if (const CUresult e = driver_->granularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+  if (const CUresult e =
+          driver_->granularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
       e != CUDA_SUCCESS) {
     return Failed("cuMemGetAllocationGranularity", e);
   }
@@ -124,7 +125,8 @@ Status Heap::Create(Rendezvous* rendezvous, int device, size_t bytes, bool use_i
   if (Status s = agree(first.ok(), &well); !s.ok()) return s;
   if (well) {
     std::vector<int> descriptors;
-    if (Status s = rendezvous->AllGatherDescriptor(own, timeout_ms, &descriptors); !s.ok()) return s;
+    if (Status s = rendezvous->AllGatherDescriptor(own, timeout_ms, &descriptors); !s.ok())
+      return s;
     for (int r = 0; r < ranks; ++r) {
       if (r == h->rank_) continue;
       if (first.ok()) first = h->Import(device, descriptors[r], &h->bases_[r]);
@@ -142,8 +144,8 @@ Status Heap::Create(Rendezvous* rendezvous, int device, size_t bytes, bool use_i
     cudaError_t error = cudaMalloc(reinterpret_cast<void**>(&h->bases_[h->rank_]), bytes);
     if (error == cudaSuccess) error = cudaIpcGetMemHandle(&handle, h->bases_[h->rank_]);
     std::vector<std::string> handles;
-    if (Status s = rendezvous->AllGather(std::string(reinterpret_cast<char*>(&handle), sizeof handle),
-                                         timeout_ms, &handles);
+    if (Status s = rendezvous->AllGather(
+            std::string(reinterpret_cast<char*>(&handle), sizeof handle), timeout_ms, &handles);
         !s.ok()) {
       return s;
     }

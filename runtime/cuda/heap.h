@@ -1,9 +1,11 @@
-// Memory of one device that every process of the job can write: one allocation a rank, made once, mapped
-// by all. Physical memory with a POSIX file descriptor (cuMemCreate), so that a mapping outlives its
-// owner's process; where that does not work on some rank, all fall back to cudaIpc, where it may not.
+// Memory of one device that every process of the job can write: one allocation a rank, made once,
+// mapped by all. Physical memory with a POSIX file descriptor (cuMemCreate), so that a mapping
+// outlives its owner's process; where that does not work on some rank, all fall back to cudaIpc,
+// where it may not.
 //
 // Thread rule: Create on one thread, with the device current; the rest is constant.
-// Ownership: the heap owns its mappings; kernels that use them must have ended before it is destroyed.
+// Ownership: the heap owns its mappings; kernels that use them must have ended before it is
+// destroyed.
 #ifndef GORDIAN_RUNTIME_CUDA_HEAP_H_
 #define GORDIAN_RUNTIME_CUDA_HEAP_H_
 
@@ -21,10 +23,10 @@ namespace gordian::runtime::cuda {
 
 class Heap {
  public:
-  // All ranks together, with equal `bytes`. The memory is zero on all ranks when it returns. `use_ipc`
-  // leaves physical memory out (for tests of the fallback).
-  static Status Create(Rendezvous* rendezvous, int device, size_t bytes, bool use_ipc, int timeout_ms,
-                       std::unique_ptr<Heap>* heap);
+  // All ranks together, with equal `bytes`. The memory is zero on all ranks when it returns.
+  // `use_ipc` leaves physical memory out (for tests of the fallback).
+  static Status Create(Rendezvous* rendezvous, int device, size_t bytes, bool use_ipc,
+                       int timeout_ms, std::unique_ptr<Heap>* heap);
   ~Heap();
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;

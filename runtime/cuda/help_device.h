@@ -211,8 +211,8 @@ GRT_HD inline bool IsFinished(const HelpList& h, uint32_t id) {
   return finished == channels;
 }
 
-// By any thread: the turn of the operation at a place behind the own kernel; kNoTurn: it is done, may
-// not begin yet, or is not begun and comes behind `most`.
+// By any thread: the turn of the operation at a place behind the own kernel; kNoTurn: it is done,
+// may not begin yet, or is not begun and comes behind `most`.
 GRT_HD inline uint64_t TurnAt(const HelpList& h, uint32_t place, uint64_t most) {
   const uint32_t id = h.last + place;
   const HelpEntry* e = h.memory->copies + id % kHelpEntries;
@@ -324,8 +324,8 @@ GRT_HD inline uint32_t Walk(Block& b, const HelpList& h, const Work& own, uint32
     over = next == kNoTurn;
     if (over) break;
     last = next;
-    any = Serve(b, h, h.last + static_cast<uint32_t>(next % (1u << kTurnPlaceBits)), start, looks) ==
-              Served::kStep ||
+    any = Serve(b, h, h.last + static_cast<uint32_t>(next % (1u << kTurnPlaceBits)), start,
+                looks) == Served::kStep ||
           any;
     in_time = b.Broadcast(static_cast<int64_t>(b.Now() - begun) < kHelpBudget ? 1 : 0) != 0;
   }
@@ -582,17 +582,18 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
       done = CarryOn(polls, stall, [&] { return StepAny(b, w, channel, &pc); });
     }
   } else {
-    // Nobody else has the channel: it stays so while others are helped. What a helper has left in the middle of a turn is gone on with
-    // by steps to the next one.
-    done = CarryOn(polls, stall, [&] { return pc % 3 == 0 ? StepResult::kDone : StepAny(b, w, channel, &pc); });
+    // Nobody else has the channel: it stays so while others are helped. What a helper has left in
+    // the middle of a turn is gone on with by steps to the next one.
+    done = CarryOn(polls, stall,
+                   [&] { return pc % 3 == 0 ? StepResult::kDone : StepAny(b, w, channel, &pc); });
     uint32_t tries = 0, round = 0, looks = polls;
     done = done && RunBulk<T, kRanks>(b, w, channel, pc / 3, [&] {
-      tries += 2;
-      if (tries < looks) return true;
-      tries = 0;
-      looks = stall(round++);
-      return looks != 0;
-    });
+             tries += 2;
+             if (tries < looks) return true;
+             tries = 0;
+             looks = stall(round++);
+             return looks != 0;
+           });
   }
   if (done) CountFinished(b, h);
 }

@@ -1,5 +1,6 @@
 // What follows from the order in which a stream's operations are published: which one of its key
-// stands before an operation, which one before it must not be overtaken, and which one is of its kernel.
+// stands before an operation, which one before it must not be overtaken, and which one is of its
+// kernel.
 //
 // Thread rule: one thread at a time.
 #ifndef GORDIAN_RUNTIME_CUDA_HELP_SEQUENCE_H_
@@ -13,7 +14,8 @@
 
 namespace gordian::runtime::cuda {
 
-// Entries that follow each other, kOfOneKernel at most, will be carried by one kernel: what it gets of the list is the first one's.
+// Entries that follow each other, kOfOneKernel at most, will be carried by one kernel: what it gets
+// of the list is the first one's.
 inline HelpList OfOneKernel(const std::vector<HelpList>& entries) {
   HelpList kernel = entries.front();
   kernel.last = entries.back().id;

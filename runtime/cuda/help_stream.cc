@@ -26,7 +26,8 @@ bool Disturbs(const Touched& later, const Touched& earlier) {
   return ReadsOf(later, earlier) || WritesOver(later, earlier);
 }
 
-Touched TouchedBy(OpKind kind, const void* in, const void* out, uint64_t count, DataType type, uint32_t ranks) {
+Touched TouchedBy(OpKind kind, const void* in, const void* out, uint64_t count, DataType type,
+                  uint32_t ranks) {
   Touched touched;
   const uint64_t size = SizeOf(type);
   if (in != nullptr) {
@@ -40,9 +41,9 @@ Touched TouchedBy(OpKind kind, const void* in, const void* out, uint64_t count, 
   return touched;
 }
 
-// Learns what is finished, without an event for each operation: a kernel that begins says so, and all
-// before it on its stream are done then. Only of the last one the driver must be asked, and at once: as soon
-// as another is launched, nobody can tell any more whether the stream was idle.
+// Learns what is finished, without an event for each operation: a kernel that begins says so, and
+// all before it on its stream are done then. Only of the last one the driver must be asked, and at
+// once: as soon as another is launched, nobody can tell any more whether the stream was idle.
 void HelpStream::Refresh(cudaStream_t stream, bool asks) {
   const uint32_t begun = __atomic_load_n(&shared_->begun, __ATOMIC_ACQUIRE);
   if (static_cast<int32_t>(begun - 1 - done_) > 0) done_ = begun - 1;
@@ -84,14 +85,16 @@ bool HelpStream::HoldsUp(const std::vector<Touched>& group, cudaStream_t stream)
   Refresh(stream, true);
   std::deque<Room> rooms = rooms_;
   for (size_t i = 0; i < group.size(); ++i) {
-    const auto any = [&](const auto& earlier, size_t count, bool (*of)(const Touched&, const Touched&)) {
+    const auto any = [&](const auto& earlier, size_t count,
+                         bool (*of)(const Touched&, const Touched&)) {
       return std::any_of(earlier.begin(), earlier.begin() + static_cast<std::ptrdiff_t>(count),
                          [&](const Touched& e) { return of(group[i], e); });
     };
     if (any(unfinished_, unfinished_.size(), ReadsOf)) return true;
     const bool over = any(unfinished_, unfinished_.size(), WritesOver);
     if (!over && !any(group, i, WritesOver)) continue;
-    if (TakeRoom(group[i], next_ + static_cast<uint32_t>(i), &rooms) == nullptr && over) return true;
+    if (TakeRoom(group[i], next_ + static_cast<uint32_t>(i), &rooms) == nullptr && over)
+      return true;
   }
   return false;
 }
@@ -101,8 +104,8 @@ bool HelpStream::Publish(Work work, const Touched& touched, Before before, cudaS
   *help = {};
   help->stop = stop_;
   help->seen = &memory_->seen;
-  // A kernel that is running reads entries behind its own, all of them unfinished. What is marked in any case comes behind all of
-  // them, finished or not: a call of the driver's for nothing.
+  // A kernel that is running reads entries behind its own, all of them unfinished. What is marked
+  // in any case comes behind all of them, finished or not: a call of the driver's for nothing.
   Refresh(stream, before != Before::kMore);
   if (next_ - done_ >= kHelpUnfinished) {
     Interrupt();

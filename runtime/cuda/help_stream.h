@@ -1,15 +1,15 @@
-// The host's half of helping: the list of operations that follow each other on one stream, published so
-// that a kernel that stalls can run what stands behind it.
+// The host's half of helping: the list of operations that follow each other on one stream,
+// published so that a kernel that stalls can run what stands behind it.
 //
-// What may be published early, and why that is sound: between two entries the stream holds nothing but
-// operations of ours; an entry that reads what an unfinished one before it writes is marked, and is never begun
-// early, nor is anything behind it. One that only writes what an unfinished one before it uses is *renamed*:
-// helpers write memory of the list's, and its own kernel copies from there when its turn comes. Where there is
-// no room for that it is marked too.
+// What may be published early, and why that is sound: between two entries the stream holds nothing
+// but operations of ours; an entry that reads what an unfinished one before it writes is marked,
+// and is never begun early, nor is anything behind it. One that only writes what an unfinished one
+// before it uses is *renamed*: helpers write memory of the list's, and its own kernel copies from
+// there when its turn comes. Where there is no room for that it is marked too.
 //
 // Thread rule: one thread at a time (the domain's lock).
-// Ownership: the list's memory is the maker's, made before the first kernel: allocating or clearing it
-// later could wait behind a kernel that waits for us. Kernels that know it must have ended.
+// Ownership: the list's memory is the maker's, made before the first kernel: allocating or clearing
+// it later could wait behind a kernel that waits for us. Kernels that know it must have ended.
 #ifndef GORDIAN_RUNTIME_CUDA_HELP_STREAM_H_
 #define GORDIAN_RUNTIME_CUDA_HELP_STREAM_H_
 
@@ -31,10 +31,11 @@ struct Touched {
 };
 
 // Of an operation with these arguments; null: it has no such buffer.
-Touched TouchedBy(OpKind kind, const void* in, const void* out, uint64_t count, DataType type, uint32_t ranks);
+Touched TouchedBy(OpKind kind, const void* in, const void* out, uint64_t count, DataType type,
+                  uint32_t ranks);
 
-// Whether an operation reads what an earlier one writes; whether it writes what that one uses; either, so that it may not
-// be carried beside it.
+// Whether an operation reads what an earlier one writes; whether it writes what that one uses;
+// either, so that it may not be carried beside it.
 bool ReadsOf(const Touched& later, const Touched& earlier);
 bool WritesOver(const Touched& later, const Touched& earlier);
 bool Disturbs(const Touched& later, const Touched& earlier);
@@ -50,9 +51,14 @@ class HelpStream {
 
   // `memory`: of the device, zero at first. `stop`, `counts`: see HelpList.
   // `room`: of the device's memory, for renamed outputs.
-  HelpStream(Shared* shared, HelpMemory* memory, const uint32_t* stop, HelpCounts* counts, char* room,
-             uint64_t room_bytes)
-      : stop_(stop), counts_(counts), shared_(shared), memory_(memory), room_(room), room_bytes_(room_bytes) {}
+  HelpStream(Shared* shared, HelpMemory* memory, const uint32_t* stop, HelpCounts* counts,
+             char* room, uint64_t room_bytes)
+      : stop_(stop),
+        counts_(counts),
+        shared_(shared),
+        memory_(memory),
+        room_(room),
+        room_bytes_(room_bytes) {}
   HelpStream(const HelpStream&) = delete;
   HelpStream& operator=(const HelpStream&) = delete;
 
@@ -60,15 +66,17 @@ class HelpStream {
   enum class Before {
     kOperations,  // those that were published, as far as is known
     kMore,        // something else, maybe
-    kGroup,       // operations of its own group, directly: if more stood before those, the first one was marked for all
+    kGroup,  // operations of its own group, directly: if more stood before those, the first one was
+             // marked for all
   };
-  // Publishes `work` and fills what its kernel gets; it must be launched on `stream`, always the same one,
-  // in the order of these calls. Returns false, and `help` without a list, where there is no room: the operation is
-  // launched all the same, and the next one is marked.
-  bool Publish(Work work, const Touched& touched, Before before, cudaStream_t stream, HelpList* help);
-  // Whether one of a group's operations, which are published next, must not begin before all that was published is done. Then
-  // the first one is to be marked, and not that one: a group's operations wait for each other on all ranks, and one that is marked
-  // waits for those before it.
+  // Publishes `work` and fills what its kernel gets; it must be launched on `stream`, always the
+  // same one, in the order of these calls. Returns false, and `help` without a list, where there is
+  // no room: the operation is launched all the same, and the next one is marked.
+  bool Publish(Work work, const Touched& touched, Before before, cudaStream_t stream,
+               HelpList* help);
+  // Whether one of a group's operations, which are published next, must not begin before all that
+  // was published is done. Then the first one is to be marked, and not that one: a group's
+  // operations wait for each other on all ranks, and one that is marked waits for those before it.
   bool HoldsUp(const std::vector<Touched>& group, cudaStream_t stream);
   // The newest entries, none of which is launched yet, will be by one kernel. What it gets.
   HelpList Join(const std::vector<HelpList>& entries);

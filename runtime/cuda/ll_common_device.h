@@ -39,8 +39,8 @@ GRT_HD inline void Number(const Work& w, uint32_t carried, Lines* lines) {
   lines->flags = FlagsOf(carried + 1, w.signature);
 }
 
-// Whom a rank sends to in i-th place: the one behind it first, so that not all send to one at a time. Behind the last
-// peer itself, whom no mask names. A pair has one peer.
+// Whom a rank sends to in i-th place: the one behind it first, so that not all send to one at a
+// time. Behind the last peer itself, whom no mask names. A pair has one peer.
 GRT_HD inline uint32_t PeerTo(const Work& w, uint32_t i) {
   if ((w.flags & kPair) != 0) return i == 0 ? w.peer : w.rank;
   const uint32_t p = w.rank + static_cast<uint32_t>(Least(i + 1, w.ranks));

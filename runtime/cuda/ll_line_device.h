@@ -25,7 +25,7 @@ template <uint32_t kRanks>
 GRT_HD inline void StoreToAll(const Work& w, uint32_t channel, const Lines& lines, uint32_t phase,
                               uint32_t peers, uint32_t l, uint64_t word) {
 #ifdef __CUDACC__
-#pragma unroll (kRanks <= 4 ? kRanks : 1)
+#pragma unroll(kRanks <= 4 ? kRanks : 1)
 #endif
   for (uint32_t i = 0; i < kRanks - 1; ++i) {
     const uint32_t p = PeerTo(w, i);
@@ -42,7 +42,8 @@ GRT_HD inline void SendLines(Block& b, const Work& w, uint32_t channel, const Li
   for (uint32_t l = b.Thread(); l < lines.count; l += b.Threads()) {
     const uint64_t line = lines.first + l;
     if (same) {
-      const uint64_t word = l == b.Thread() ? loaded : LoadBytes(w.in + line * 8, LineBytes(w, 0, line));
+      const uint64_t word =
+          l == b.Thread() ? loaded : LoadBytes(w.in + line * 8, LineBytes(w, 0, line));
       StoreToAll<kRanks>(w, channel, lines, 0, w.send1, l, word);
       continue;
     }

@@ -192,7 +192,8 @@ GRT_HD inline Pack GetPack(Block& b, const char* own_lane, uint32_t at, uint32_t
   if (half == 0 && HasFlags(lane)) pack.word[1] = LoadWhole(from + 512).word[0];
   return pack;
 }
-// By thread: whether those of its lines in a tile have their flags. What else it has must be loaded once more then.
+// By thread: whether those of its lines in a tile have their flags. What else it has must be loaded
+// once more then.
 GRT_HD inline bool HasItsFlags(uint32_t first_lane, const Tile& tile, const LineFlags& flags) {
   bool has = true;
 #ifdef __CUDACC__
@@ -309,8 +310,7 @@ GRT_HD inline bool ReduceTile(Block& b, const Work& w, uint32_t channel, const L
   const bool writes = (w.flags & kWritesOutput) != 0;
   if (bytes == 0 || (!shards && !writes)) return true;  // nobody sends it; a leaf receives nothing
   Tile own;
-  LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + InAt(w, w.rank) + at * kTileBytes, bytes,
-           &own);
+  LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + InAt(w, w.rank) + at * kTileBytes, bytes, &own);
   [[maybe_unused]] uint64_t scalars[std::is_same_v<T, AnyType> ? kRanks : 1];
   [[maybe_unused]] Tile tiles[kPlaces <= kTilesAtOnce ? kPlaces : 1];
   for (;; --polls) {
@@ -341,8 +341,9 @@ GRT_HD inline bool ReduceTile(Block& b, const Work& w, uint32_t channel, const L
       } else {
         packs[q] = {};
         if ((w.receive1 >> PeerAt<kPlaces>(w, q) & 1) != 0) {
-          packs[q] = GetPack(b, TileLaneAt(w, w.rank, channel, lines.slot, 0, PeerAt<kPlaces>(w, q)), t,
-                             i / 2, i % 2);
+          packs[q] =
+              GetPack(b, TileLaneAt(w, w.rank, channel, lines.slot, 0, PeerAt<kPlaces>(w, q)), t,
+                      i / 2, i % 2);
         }
       }
     }
@@ -424,7 +425,8 @@ GRT_HD inline bool PlaceTile(Block& b, const Work& w, uint32_t channel, const Li
   return true;
 }
 
-// Phase 1 of tile t of a broadcast in shards: the own one goes on to all but the root, who has none.
+// Phase 1 of tile t of a broadcast in shards: the own one goes on to all but the root, who has
+// none.
 template <typename Block>
 GRT_HD inline bool HandOnTile(Block& b, const Work& w, uint32_t channel, const Lines& lines,
                               uint32_t t, uint32_t polls) {
@@ -453,8 +455,7 @@ GRT_HD inline bool HandOnTile(Block& b, const Work& w, uint32_t channel, const L
     if (all == 0) continue;
     Tile tile;
     LoadTile(b, IsEven(w, w.in, w.in_stride), w.in + InAt(w, p) + at * kTileBytes, all, &tile);
-    StoreTile(b, IsEven(w, w.out, w.out_stride), w.out + OutAt(w, p) + at * kTileBytes, all,
-              tile);
+    StoreTile(b, IsEven(w, w.out, w.out_stride), w.out + OutAt(w, p) + at * kTileBytes, all, tile);
   }
   return true;
 }

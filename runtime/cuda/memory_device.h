@@ -1,12 +1,13 @@
 // The memory operations of the CUDA backend, each with the ordering that the protocols count on. On
-// the host the same names are atomics, at least as strong, so that the protocols run in threads there.
+// the host the same names are atomics, at least as strong, so that the protocols run in threads
+// there.
 //
 // Rules (docs/runtime-cuda.md argues them): words that are polled are read relaxed or acquire at
 // system scope, never through the read-only cache; staged data is read at L2 (.cg), since no kernel
 // boundary need lie between two writes of one staging slot; user data is read weakly.
 //
-// Thread rule: any thread. Pointers may lead to the memory of another device or process. Nothing here
-// blocks and nothing fails.
+// Thread rule: any thread. Pointers may lead to the memory of another device or process. Nothing
+// here blocks and nothing fails.
 #ifndef GORDIAN_RUNTIME_CUDA_MEMORY_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_MEMORY_DEVICE_H_
 
@@ -16,7 +17,8 @@
 
 #include "runtime/core/step_plan.h"  // GRT_HD
 
-// For the loops that move data: they get registers of their own, and the code around them stays small.
+// For the loops that move data: they get registers of their own, and the code around them stays
+// small.
 #ifdef __CUDACC__
 #define GRT_APART __noinline__
 #else
@@ -25,17 +27,18 @@
 
 namespace gordian::runtime::cuda {
 
-// A warp's lanes that one thread stands for: on the device its own; on the host, where a block has one thread, all. And
-// the peers that it looks after, of those that are dealt out to the first threads of a block.
+// A warp's lanes that one thread stands for: on the device its own; on the host, where a block has
+// one thread, all. And the peers that it looks after, of those that are dealt out to the first
+// threads of a block.
 #ifdef __CUDA_ARCH__
 inline constexpr uint32_t kLanesOfThread = 1, kPeersOfThread = 1;
 #else
 inline constexpr uint32_t kLanesOfThread = 32, kPeersOfThread = 8;
 #endif
 
-// A line of the LL protocol: 8 bytes of data, each half beside its flag. Both halves are written whole
-// (8 bytes are atomic), so a reader that sees both flags has both data words.
-// Source: NCCL's LL protocol, as its prims_ll.h describes it.
+// A line of the LL protocol: 8 bytes of data, each half beside its flag. Both halves are written
+// whole (8 bytes are atomic), so a reader that sees both flags has both data words. Source: NCCL's
+// LL protocol, as its prims_ll.h describes it.
 struct alignas(16) LlLine {
   uint32_t data0, flag0, data1, flag1;
 };
@@ -46,9 +49,9 @@ struct alignas(16) Pack {
 };
 static_assert(sizeof(Pack) == 16);
 
-// What a line's two halves carry. The first is a count that is never used again, so it alone tells an old
-// line from a new one; the second has the operation's signature in it too, so a line of another operation
-// matches nothing.
+// What a line's two halves carry. The first is a count that is never used again, so it alone tells
+// an old line from a new one; the second has the operation's signature in it too, so a line of
+// another operation matches nothing.
 struct LineFlags {
   uint32_t first, second;
 };
@@ -78,7 +81,8 @@ GRT_HD inline void StoreLine(LlLine* line, uint64_t data, const LineFlags& flags
 #endif
 }
 
-// A line as it is now; nothing if not `wanted`, without a branch, so that several loads are under way at once.
+// A line as it is now; nothing if not `wanted`, without a branch, so that several loads are under
+// way at once.
 GRT_HD inline LlLine LoadLineIf(bool wanted, const LlLine* line) {
   LlLine got = {};
 #ifdef __CUDA_ARCH__
@@ -116,7 +120,8 @@ GRT_HD inline bool LoadLine(const LlLine* line, const LineFlags& flags, uint64_t
 // Sixteen bytes of an LL128 line (ll_tile_device.h).
 GRT_HD inline void StoreWhole(void* to, uint64_t first, uint64_t second) {
 #ifdef __CUDA_ARCH__
-  asm volatile("st.volatile.global.v2.u64 [%0], {%1,%2};" ::"l"(to), "l"(first), "l"(second) : "memory");
+  asm volatile("st.volatile.global.v2.u64 [%0], {%1,%2};" ::"l"(to), "l"(first), "l"(second)
+               : "memory");
 #else
   __atomic_store_n(static_cast<uint64_t*>(to), first, __ATOMIC_RELEASE);
   __atomic_store_n(static_cast<uint64_t*>(to) + 1, second, __ATOMIC_RELEASE);
@@ -125,7 +130,10 @@ GRT_HD inline void StoreWhole(void* to, uint64_t first, uint64_t second) {
 GRT_HD inline Pack LoadWhole(const void* from) {
   Pack pack;
 #ifdef __CUDA_ARCH__
-  asm volatile("ld.volatile.global.v2.u64 {%0,%1}, [%2];" : "=l"(pack.word[0]), "=l"(pack.word[1]) : "l"(from) : "memory");
+  asm volatile("ld.volatile.global.v2.u64 {%0,%1}, [%2];"
+               : "=l"(pack.word[0]), "=l"(pack.word[1])
+               : "l"(from)
+               : "memory");
 #else
   pack.word[0] = __atomic_load_n(static_cast<const uint64_t*>(from), __ATOMIC_ACQUIRE);
   pack.word[1] = __atomic_load_n(static_cast<const uint64_t*>(from) + 1, __ATOMIC_ACQUIRE);
@@ -179,8 +187,8 @@ GRT_HD inline void StoreWideRelaxed(uint64_t* word, uint64_t value) {
 #endif
 }
 
-// Everything that this thread has seen written, or wrote, comes before what it stores from here on, for
-// every observer. The block's other threads are covered when a barrier lies between.
+// Everything that this thread has seen written, or wrote, comes before what it stores from here on,
+// for every observer. The block's other threads are covered when a barrier lies between.
 GRT_HD inline void FenceSystem() {
 #ifdef __CUDA_ARCH__
   asm volatile("fence.acq_rel.sys;" ::: "memory");

@@ -10,7 +10,8 @@ namespace gordian::runtime::cuda {
 namespace {
 
 Status Failed(const char* what, int error) {
-  return Status::Unavailable(std::string(what) + " failed with CUDA error " + std::to_string(error));
+  return Status::Unavailable(std::string(what) + " failed with CUDA error " +
+                             std::to_string(error));
 }
 
 Status Load(const Driver** driver) {
@@ -47,12 +48,14 @@ PieceHeap::~PieceHeap() {
 Status PieceHeap::Add(uint64_t bytes, cudaStream_t stream, uint64_t* offset) {
   const CUmemAllocationProp properties = Properties(device_);
   size_t unit = 0;
-  if (const CUresult e = driver_->granularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+  if (const CUresult e =
+          driver_->granularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
       e != CUDA_SUCCESS) {
     return Failed("cuMemGetAllocationGranularity", e);
   }
   bytes = (bytes + unit - 1) / unit * unit;
-  if (bytes > kHeapRangeBytes - end_) return Status::Unavailable("the range of addresses for pieces is used up");
+  if (bytes > kHeapRangeBytes - end_)
+    return Status::Unavailable("the range of addresses for pieces is used up");
   CUmemGenericAllocationHandle handle;
   if (const CUresult e = driver_->create(&handle, bytes, &properties, 0); e != CUDA_SUCCESS) {
     return Failed("cuMemCreate", e);
@@ -60,7 +63,8 @@ Status PieceHeap::Add(uint64_t bytes, cudaStream_t stream, uint64_t* offset) {
   int descriptor = -1;
   Status status = range_->Map(end_, bytes, handle);
   if (status.ok()) {
-    const CUresult e = driver_->export_handle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    const CUresult e =
+        driver_->export_handle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     if (e != CUDA_SUCCESS) status = Failed("cuMemExportToShareableHandle", e);
   }
   driver_->release(handle);

@@ -1,12 +1,12 @@
 // Memory of a device in pieces that other processes can map one by one, when they need them:
-// physical memory with a POSIX file descriptor each (cuMemCreate), in one range of addresses that is
-// reserved at first. A peer reserves as large a range, so that two pieces have the same distance there; another
-// device of the same process uses the same addresses.
+// physical memory with a POSIX file descriptor each (cuMemCreate), in one range of addresses that
+// is reserved at first. A peer reserves as large a range, so that two pieces have the same distance
+// there; another device of the same process uses the same addresses.
 //
 // Thread rule: one thread at a time; DescriptorOf and ShareWith: any.
-// Ownership: pieces stay until the heap ends, which is when no kernel uses them any more. Nothing here
-// frees memory or waits for kernels before.
-// Errors: Status; kUnavailable where the device or the driver cannot do this.
+// Ownership: pieces stay until the heap ends, which is when no kernel uses them any more. Nothing
+// here frees memory or waits for kernels before. Errors: Status; kUnavailable where the device or
+// the driver cannot do this.
 #ifndef GORDIAN_RUNTIME_CUDA_PIECE_HEAP_H_
 #define GORDIAN_RUNTIME_CUDA_PIECE_HEAP_H_
 
@@ -34,7 +34,8 @@ class PieceHeap {
   Status Add(uint64_t bytes, cudaStream_t stream, uint64_t* offset);
   // Of the piece at `offset`, with its bytes; the heap's. -1: there is none.
   int DescriptorOf(uint64_t offset, uint64_t* bytes) const;
-  // Lets another device of this process read and write the piece at `offset`, at the same address. Any thread.
+  // Lets another device of this process read and write the piece at `offset`, at the same address.
+  // Any thread.
   Status ShareWith(int device, uint64_t offset);
   char* base() const { return range_->base(); }
   // Above kHeapRangeBytes it is the caller's.

@@ -32,8 +32,9 @@ class Places {
   // What a kernel may have, at most.
   uint32_t most() const { return total_ - reserve_; }
 
-  // For a kernel on `stream` that has a use for `wanted` places. What is noted of streams may be too much; look(note) is called when it
-  // matters, and calls note(stream, places) for all that is unfinished. Not more than is wanted, and at least 1.
+  // For a kernel on `stream` that has a use for `wanted` places. What is noted of streams may be
+  // too much; look(note) is called when it matters, and calls note(stream, places) for all that is
+  // unfinished. Not more than is wanted, and at least 1.
   template <typename Look>
   uint32_t Grant(Stream stream, uint32_t wanted, Look&& look) {
     if (OfOthers(stream) + wanted + reserve_ > total_) {
@@ -42,8 +43,9 @@ class Places {
     }
     const uint32_t others = OfOthers(stream);
     const uint32_t left = most() > others ? most() - others : 0;
-    // Each block carries as many channels as the others, or one less: more blocks than that takes end no sooner. Half of what it wants if
-    // there is so much, for two streams are many a program's; else half of what is left, so that there is something for the next ones too.
+    // Each block carries as many channels as the others, or one less: more blocks than that takes
+    // end no sooner. Half of what it wants if there is so much, for two streams are many a
+    // program's; else half of what is left, so that there is something for the next ones too.
     const uint32_t half = (wanted + 1) / 2;
     const uint32_t most = wanted <= left ? wanted : half <= left ? half : std::max(left / 2, 1u);
     const uint32_t rounds = (wanted + most - 1) / most;

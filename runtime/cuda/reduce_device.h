@@ -1,12 +1,12 @@
-// One 8-byte word of each rank into one word: the expression tree ((x0 + x1) + x2) + ... in rank order,
-// the same on every rank, for every protocol, number of channels and schedule. 16- and 8-bit floats are
-// added up in 32 bits and rounded once, to nearest even; an average is divided at the end, before that
-// rounding. PreMulSum multiplies each rank's elements by that rank's scalar first, without rounding in
-// between. Words whose tail holds no element may hold anything there.
+// One 8-byte word of each rank into one word: the expression tree ((x0 + x1) + x2) + ... in rank
+// order, the same on every rank, for every protocol, number of channels and schedule. 16- and 8-bit
+// floats are added up in 32 bits and rounded once, to nearest even; an average is divided at the
+// end, before that rounding. PreMulSum multiplies each rank's elements by that rank's scalar first,
+// without rounding in between. Words whose tail holds no element may hold anything there.
 //
 // The element types are core/elements.h's; nvcc takes its constexpr functions for the device
-// (--expt-relaxed-constexpr). Only half and bfloat16 go by the device's own conversions, for speed: they
-// round the same way.
+// (--expt-relaxed-constexpr). Only half and bfloat16 go by the device's own conversions, for speed:
+// they round the same way.
 #ifndef GORDIAN_RUNTIME_CUDA_REDUCE_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_REDUCE_DEVICE_H_
 
@@ -93,8 +93,8 @@ GRT_HD inline uint64_t WordOf(Bits bits, uint32_t index) {
   return word << (8 * sizeof(Bits) * index);
 }
 
-// The product by itself: the compiler must not make one instruction of it and the addition that follows,
-// which would round once where the reference rounds twice.
+// The product by itself: the compiler must not make one instruction of it and the addition that
+// follows, which would round once where the reference rounds twice.
 template <typename Value>
 GRT_HD inline Value RoundedProduct(Value a, Value b) {
 #ifdef __CUDA_ARCH__
@@ -164,8 +164,9 @@ GRT_HD inline uint64_t ReduceWordSlowly(const uint64_t* words, uint32_t present,
   return result;
 }
 
-GRT_APART GRT_HD inline uint64_t ReduceAnyWord(const uint64_t* words, uint32_t present, DataType type,
-                                     Operator op, uint32_t ranks, const uint64_t* scalars) {
+GRT_APART GRT_HD inline uint64_t ReduceAnyWord(const uint64_t* words, uint32_t present,
+                                               DataType type, Operator op, uint32_t ranks,
+                                               const uint64_t* scalars) {
   switch (type) {
     case DataType::kInt8:
       return ReduceWordSlowly<PlainElement<int8_t>>(words, present, op, ranks, scalars);
@@ -195,8 +196,8 @@ GRT_APART GRT_HD inline uint64_t ReduceAnyWord(const uint64_t* words, uint32_t p
   return 0;
 }
 
-// T is an element type, AnyType or MoveOnly (never called). `scalars`, of all present: of PreMulSum, which
-// AnyType alone does.
+// T is an element type, AnyType or MoveOnly (never called). `scalars`, of all present: of
+// PreMulSum, which AnyType alone does.
 template <typename T, uint32_t kRanks>
 GRT_HD inline uint64_t Reduce(const uint64_t (&words)[kRanks], uint32_t present, DataType type,
                               Operator op, uint32_t ranks,

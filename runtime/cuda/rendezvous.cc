@@ -97,7 +97,8 @@ Status SendDescriptors(int fd, const std::vector<int>& descriptors, int64_t dead
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
   memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size() * sizeof(int));
-  if (sendmsg(fd, &message, MSG_NOSIGNAL) != 1) return Status::FromErrno(errno, "sending a descriptor");
+  if (sendmsg(fd, &message, MSG_NOSIGNAL) != 1)
+    return Status::FromErrno(errno, "sending a descriptor");
   return Status::Ok();
 }
 
@@ -115,7 +116,8 @@ Status ReceiveDescriptors(int fd, size_t count, int64_t deadline, std::vector<in
     return Status::Unavailable("a rank went away while descriptors were exchanged");
   }
   descriptors->clear();
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     const size_t got = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     descriptors->resize(got);
@@ -141,7 +143,10 @@ socklen_t Address(const std::string& name, sockaddr_un* address) {
 }  // namespace
 
 Rendezvous::Rendezvous(int rank, int ranks)
-    : rank_(rank), ranks_(ranks), rounds_(rank == 0 ? ranks : 1, -1), news_(rank == 0 ? ranks : 1, -1) {}
+    : rank_(rank),
+      ranks_(ranks),
+      rounds_(rank == 0 ? ranks : 1, -1),
+      news_(rank == 0 ? ranks : 1, -1) {}
 
 Rendezvous::~Rendezvous() {
   if (watcher_.joinable()) {
@@ -168,7 +173,8 @@ Status Rendezvous::Join(const std::string& name, int rank, int ranks, int timeou
   std::unique_ptr<Rendezvous> r(new Rendezvous(rank, ranks));
   const int64_t deadline = NowMs() + timeout_ms;
   if (ranks > 1) {
-    if (Status s = rank == 0 ? r->Listen(name, deadline) : r->Connect(name, deadline); !s.ok()) return s;
+    if (Status s = rank == 0 ? r->Listen(name, deadline) : r->Connect(name, deadline); !s.ok())
+      return s;
   }
   if (Status s = r->Barrier(timeout_ms); !s.ok()) return s;
   *joined = std::move(r);
@@ -183,7 +189,8 @@ Status Rendezvous::Listen(const std::string& name, int64_t deadline) {
   Status status = Status::Ok();
   if (bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
       listen(listener, 2 * ranks_) != 0) {
-    status = Status::FromErrno(errno, "cannot listen as " + name + ": is another job using this name?");
+    status =
+        Status::FromErrno(errno, "cannot listen as " + name + ": is another job using this name?");
   }
   for (int missing = 2 * (ranks_ - 1); status.ok() && missing > 0;) {
     status = Wait(listener, POLLIN, deadline);
@@ -228,7 +235,8 @@ Status Rendezvous::Connect(const std::string& name, int64_t deadline) {
   return Status::Ok();
 }
 
-Status Rendezvous::AllGather(const std::string& own, int timeout_ms, std::vector<std::string>* all) {
+Status Rendezvous::AllGather(const std::string& own, int timeout_ms,
+                             std::vector<std::string>* all) {
   if (own.size() > kMostBytes) return Status::InvalidArgument("a message of a round is too long");
   const int64_t deadline = NowMs() + timeout_ms;
   const size_t bytes = own.size();
@@ -239,7 +247,8 @@ Status Rendezvous::AllGather(const std::string& own, int timeout_ms, std::vector
       uint32_t length;
       if (Status s = ReceiveAll(rounds_[r], &length, sizeof length, deadline); !s.ok()) return s;
       if (length != bytes) return Status::DataLoss("ranks disagree about a round");
-      if (Status s = ReceiveAll(rounds_[r], joined.data() + r * bytes, bytes, deadline); !s.ok()) return s;
+      if (Status s = ReceiveAll(rounds_[r], joined.data() + r * bytes, bytes, deadline); !s.ok())
+        return s;
     }
     for (int r = 1; r < ranks_; ++r) {
       if (Status s = SendAll(rounds_[r], joined.data(), joined.size(), deadline); !s.ok()) return s;
@@ -248,7 +257,8 @@ Status Rendezvous::AllGather(const std::string& own, int timeout_ms, std::vector
     const auto length = static_cast<uint32_t>(bytes);
     if (Status s = SendAll(rounds_[0], &length, sizeof length, deadline); !s.ok()) return s;
     if (Status s = SendAll(rounds_[0], own.data(), bytes, deadline); !s.ok()) return s;
-    if (Status s = ReceiveAll(rounds_[0], joined.data(), joined.size(), deadline); !s.ok()) return s;
+    if (Status s = ReceiveAll(rounds_[0], joined.data(), joined.size(), deadline); !s.ok())
+      return s;
   }
   all->clear();
   for (int r = 0; r < ranks_; ++r) all->push_back(joined.substr(r * bytes, bytes));
@@ -303,7 +313,8 @@ void Rendezvous::Tell(int except, char what, int who) {
   for (size_t i = 0; i < news_.size(); ++i) {
     if (news_[i] < 0 || (rank_ == 0 && static_cast<int>(i) == except)) continue;
     // Two bytes always fit, but for a peer that does not listen any more.
-    [[maybe_unused]] const ssize_t n = send(news_[i], news, sizeof news, MSG_NOSIGNAL | MSG_DONTWAIT);
+    [[maybe_unused]] const ssize_t n =
+        send(news_[i], news, sizeof news, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }
 

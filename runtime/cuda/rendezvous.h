@@ -1,14 +1,13 @@
-// How the processes of a job find each other on one host, with nothing but a name: rank 0 listens on an
-// abstract unix socket, the others connect. Messages go through rank 0, in rounds that all take part in;
-// file descriptors travel with them.
+// How the processes of a job find each other on one host, with nothing but a name: rank 0 listens
+// on an abstract unix socket, the others connect. Messages go through rank 0, in rounds that all
+// take part in; file descriptors travel with them.
 //
-// The connections stay open: one that closes without a farewell is a process that has died, and everybody
-// is told (Watch).
+// The connections stay open: one that closes without a farewell is a process that has died, and
+// everybody is told (Watch).
 //
-// Thread rule: rounds are called by one thread at a time, by all ranks in the same order. Watch's callback
-// runs on a thread of the rendezvous.
-// Errors: every call takes a deadline and returns a Status; after one that failed the rendezvous is of no
-// more use. Times in milliseconds.
+// Thread rule: rounds are called by one thread at a time, by all ranks in the same order. Watch's
+// callback runs on a thread of the rendezvous. Errors: every call takes a deadline and returns a
+// Status; after one that failed the rendezvous is of no more use. Times in milliseconds.
 #ifndef GORDIAN_RUNTIME_CUDA_RENDEZVOUS_H_
 #define GORDIAN_RUNTIME_CUDA_RENDEZVOUS_H_
 
@@ -37,13 +36,14 @@ class Rendezvous {
 
   // Everybody's bytes, by rank. All give equally many, at most 64 KiB.
   Status AllGather(const std::string& own, int timeout_ms, std::vector<std::string>* all);
-  // Everybody's descriptor, by rank; those of others are the caller's to close. The own one is -1 there.
+  // Everybody's descriptor, by rank; those of others are the caller's to close. The own one is -1
+  // there.
   Status AllGatherDescriptor(int own, int timeout_ms, std::vector<int>* all);
   Status Barrier(int timeout_ms);
 
-  // From now on `dead` is called, at most once, on a thread of its own: with the rank of a process that is
-  // gone, or -1 when a rank has called Alarm. When rank 0 has left with a farewell, nobody is watched any
-  // more. Once in the life of a rendezvous; its destructor ends it.
+  // From now on `dead` is called, at most once, on a thread of its own: with the rank of a process
+  // that is gone, or -1 when a rank has called Alarm. When rank 0 has left with a farewell, nobody
+  // is watched any more. Once in the life of a rendezvous; its destructor ends it.
   Status Watch(std::function<void(int)> dead);
   // Tells all other ranks that watch. Any thread; never blocks.
   void Alarm();

@@ -19,12 +19,13 @@ PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channel
   // The whole is as large for any number of ranks.
   port.lines_per_lane = static_cast<uint16_t>(2048 / std::max(ranks, 2u));
   const uint32_t peers = std::max(ranks, 2u) - 1;
-  port.tiles_per_lane = static_cast<uint16_t>(std::max((kLaneTiles + peers - 1) / peers, pairs ? kPairTiles : 0));
+  port.tiles_per_lane =
+      static_cast<uint16_t>(std::max((kLaneTiles + peers - 1) / peers, pairs ? kPairTiles : 0));
   port.bulk_channels = static_cast<uint16_t>(bulk_channels);
   port.phases = static_cast<uint16_t>(phases);
   const uint64_t slots = uint64_t{bulk_channels} * phases * peers * kStageSlots;
-  port.chunk_bytes = static_cast<uint32_t>(
-      std::clamp(stage_bytes / slots / 1024 * 1024, kLeastChunk, kMostChunk));
+  port.chunk_bytes =
+      static_cast<uint32_t>(std::clamp(stage_bytes / slots / 1024 * 1024, kLeastChunk, kMostChunk));
   port.flags_at = at;
   const uint32_t channels = std::max(line_channels, bulk_channels);
   port.state_at = port.flags_at + channels * sizeof(ChannelFlags);
@@ -52,7 +53,9 @@ uint32_t SignatureOf(const Work& w, uint64_t count, uint32_t peer) {
 }
 
 // The stride of shards; so many have a part of the message, or fewer.
-uint64_t ShardBytes(uint64_t bytes, uint64_t shards) { return RoundUp((bytes + shards - 1) / shards, 16); }
+uint64_t ShardBytes(uint64_t bytes, uint64_t shards) {
+  return RoundUp((bytes + shards - 1) / shards, 16);
+}
 
 // Masks, strides and flags that do not depend on the size's way of being carried.
 bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
@@ -164,8 +167,8 @@ bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
 }  // namespace
 
 bool OffersMakeNobodyWait(OpKind kind, uint32_t ranks) {
-  // A reduction to a root that is in one phase places nothing. In the second phase of a broadcast all but the root
-  // have a shard of each other; the first goes through staging.
+  // A reduction to a root that is in one phase places nothing. In the second phase of a broadcast
+  // all but the root have a shard of each other; the first goes through staging.
   return kind == OpKind::kAllReduce || kind == OpKind::kAllGather || kind == OpKind::kAllToAll ||
          kind == OpKind::kReduce || (kind == OpKind::kBroadcast && ranks > 2);
 }
@@ -194,7 +197,8 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
     two_phase = true;
     lines = bytes <= t.two_shot_lines && shard <= line_room;
     tiles = !lines && bytes <= t.two_shot_tiles && shard <= tile_room;
-  } else if (!lines_whole && kind == OpKind::kReduce && by_root && bytes * others <= t.root_tiles && bytes <= whole_tile_room) {
+  } else if (!lines_whole && kind == OpKind::kReduce && by_root && bytes * others <= t.root_tiles &&
+             bytes <= whole_tile_room) {
     tiles = true;
   } else if (!lines_whole && by_root) {
     two_phase = true;
@@ -208,7 +212,8 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
   if (lines || tiles) {
     if (tiles) w.flags |= kTiles;
     const uint64_t units = std::max<uint64_t>(UnitCount(w), 1);
-    const uint64_t room = tiles ? w.port.tiles_per_lane * (two_phase ? 1u : w.port.phases) : w.port.lines_per_lane;
+    const uint64_t room =
+        tiles ? w.port.tiles_per_lane * (two_phase ? 1u : w.port.phases) : w.port.lines_per_lane;
     // Of sends and receives several go on at once.
     const uint64_t each = tiles ? t.channel_tiles * (pair ? 2 : 1) : t.line_threads;
     w.channels = static_cast<uint16_t>(std::min<uint64_t>(
@@ -218,22 +223,27 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
   } else {
     w.flags |= kBulk;
     const uint64_t volume = w.block_bytes * others;
-    const uint64_t few = std::min<uint64_t>((volume + t.bulk_per_channel - 1) / t.bulk_per_channel, t.few_channels);
+    const uint64_t few =
+        std::min<uint64_t>((volume + t.bulk_per_channel - 1) / t.bulk_per_channel, t.few_channels);
     const uint64_t more = volume / t.bulk_per_more;
     w.channels = static_cast<uint16_t>(std::clamp<uint64_t>(
-        std::max(few, more), 1, std::max(1u, std::min<uint32_t>(t.most_channels, w.port.bulk_channels))));
+        std::max(few, more), 1,
+        std::max(1u, std::min<uint32_t>(t.most_channels, w.port.bulk_channels))));
     w.part = RoundUp((w.block_bytes + w.channels - 1) / w.channels, 16);
     // Chunks of a part are alike: a short one at its end costs as many fences as a whole one.
     const uint64_t split = RoundUp((w.part + t.chunks_per_channel - 1) / t.chunks_per_channel, 16);
-    // In two phases what is scattered is given back in the middle of a turn, long before its slot is needed: fewer and larger ones cost
-    // no wait, and a turn's fence and waits are paid for by more. In one phase they would.
+    // In two phases what is scattered is given back in the middle of a turn, long before its slot
+    // is needed: fewer and larger ones cost no wait, and a turn's fence and waits are paid for by
+    // more. In one phase they would.
     if (two_phase && w.port.chunk_bytes < kMostChunk) w.flags |= kLargeChunks;
-    const uint64_t most = std::min({std::max(split, kLeastChunk), uint64_t{SlotBytes(w)}, kMostChunk});
+    const uint64_t most =
+        std::min({std::max(split, kLeastChunk), uint64_t{SlotBytes(w)}, kMostChunk});
     const uint64_t chunks = std::max<uint64_t>((w.part + most - 1) / most, 1);
-    w.chunk = static_cast<uint32_t>(std::max<uint64_t>(RoundUp((w.part + chunks - 1) / chunks, 16), 16));
+    w.chunk =
+        static_cast<uint32_t>(std::max<uint64_t>(RoundUp((w.part + chunks - 1) / chunks, 16), 16));
     w.part_chunks = static_cast<uint32_t>((w.part + w.chunk - 1) / w.chunk);
-    // What is combined in phase 1 passes through staging; only where data is placed for good is there
-    // something to offer.
+    // What is combined in phase 1 passes through staging; only where data is placed for good is
+    // there something to offer.
     const bool places = two_phase || !Reduces(kind);
     if (offers && places) w.flags |= kOffers;
   }

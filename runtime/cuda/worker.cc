@@ -14,7 +14,8 @@
 namespace gordian::runtime::cuda {
 namespace {
 
-// A wait looks at its word so long, then sleeps between looks: an eighth of what it has waited, within limits.
+// A wait looks at its word so long, then sleeps between looks: an eighth of what it has waited,
+// within limits.
 constexpr int64_t kLookingNs = 1'000'000;
 constexpr int64_t kLeastSleepNs = 50'000;
 constexpr int64_t kMostSleepNs = 1'000'000;
@@ -71,7 +72,8 @@ class Worker::Marks : public std::enable_shared_from_this<Worker::Marks> {
   std::vector<cudaEvent_t> spare_;
 };
 
-Worker::Worker(const WorkerConfig& config, int device, const uint32_t* stop, std::function<Status()> health)
+Worker::Worker(const WorkerConfig& config, int device, const uint32_t* stop,
+               std::function<Status()> health)
     : config_(config), device_index_(device), stop_(stop), health_(std::move(health)) {}
 
 Status Worker::Create(const WorkerConfig& config, int device, const uint32_t* stop,
@@ -83,13 +85,15 @@ Status Worker::Create(const WorkerConfig& config, int device, const uint32_t* st
 }
 
 Status Worker::Prepare() {
-  cudaError_t e = cudaHostAlloc(reinterpret_cast<void**>(&host_), sizeof(WorkerHost), cudaHostAllocMapped);
+  cudaError_t e =
+      cudaHostAlloc(reinterpret_cast<void**>(&host_), sizeof(WorkerHost), cudaHostAllocMapped);
   if (e == cudaSuccess) e = cudaMalloc(reinterpret_cast<void**>(&device_), sizeof(WorkerDevice));
   // Before all others that wait for a place: it is what they may wait for.
   int least = 0, greatest = 0;
   if (e == cudaSuccess) e = cudaDeviceGetStreamPriorityRange(&least, &greatest);
   if (e == cudaSuccess) e = cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest);
-  if (e == cudaSuccess) e = cudaEventCreateWithFlags(&ended_, cudaEventDisableTiming | cudaEventBlockingSync);
+  if (e == cudaSuccess)
+    e = cudaEventCreateWithFlags(&ended_, cudaEventDisableTiming | cudaEventBlockingSync);
   if (e == cudaSuccess) e = cudaMemsetAsync(device_, 0, sizeof(WorkerDevice), stream_);
   if (e == cudaSuccess) e = PreloadWorker(stream_);
   if (e == cudaSuccess) e = cudaStreamSynchronize(stream_);
@@ -142,9 +146,11 @@ void Worker::EndIfOver() {
 
 Status Worker::Refusal(WorkerQueue::Added added) {
   if (added == WorkerQueue::Added::kFull) {
-    return Status::Unavailable("too many detached operations are unfinished: " + std::to_string(kDetachedEntries));
+    return Status::Unavailable("too many detached operations are unfinished: " +
+                               std::to_string(kDetachedEntries));
   }
-  return Status::Unavailable("too many ports have detached operations: " + std::to_string(kWorkerPorts));
+  return Status::Unavailable("too many ports have detached operations: " +
+                             std::to_string(kWorkerPorts));
 }
 
 Status Worker::Submit(const WorkerOperation& operation, Detached* handle) {
@@ -152,13 +158,15 @@ Status Worker::Submit(const WorkerOperation& operation, Detached* handle) {
   if (Status s = Alive(); !s.ok()) return s;
   uint32_t ticket = 0;
   const WorkerQueue::Added added = queue_->Add(operation, true, &ticket, [] {});
-  if (added != WorkerQueue::Added::kTold && added != WorkerQueue::Added::kMustRing) return Refusal(added);
+  if (added != WorkerQueue::Added::kTold && added != WorkerQueue::Added::kMustRing)
+    return Refusal(added);
   if (added == WorkerQueue::Added::kMustRing) wake_.notify_one();
   *handle = Detached(shared_from_this(), ticket);
   return Status::Ok();
 }
 
-Status Worker::SubmitBehind(const std::vector<WorkerOperation>& operations, cudaStream_t stream, std::vector<Detached>* handles) {
+Status Worker::SubmitBehind(const std::vector<WorkerOperation>& operations, cudaStream_t stream,
+                            std::vector<Detached>* handles) {
   auto turn = std::make_unique<Turn>();
   turn->worker = shared_from_this();
   {
@@ -190,7 +198,8 @@ Status Worker::SubmitBehind(const std::vector<WorkerOperation>& operations, cuda
   [[maybe_unused]] Turn* const handed_over = turn.release();
   std::shared_ptr<Marks::Mark> mark;
   e = marks_->Record(stream, &mark);
-  if (e != cudaSuccess) return Cuda(e, "marking where operations begin");  // they do; only nobody could wait for that
+  if (e != cudaSuccess)
+    return Cuda(e, "marking where operations begin");  // they do; only nobody could wait for that
   std::lock_guard<std::mutex> held(lock_);
   handles->clear();
   for (const uint32_t ticket : tickets) {
@@ -206,7 +215,8 @@ void Worker::TakeTurn(void* argument) {
   std::lock_guard<std::mutex> held(worker.lock_);
   bool rings = false;
   for (const uint32_t ticket : turn->tickets) rings = worker.queue_->Ready(ticket, [] {}) || rings;
-  // What finds no room in the list is published by later ones, or by the watcher when there is no instance.
+  // What finds no room in the list is published by later ones, or by the watcher when there is no
+  // instance.
   rings = worker.queue_->Flush([] {}) || rings;
   if (rings) worker.wake_.notify_one();
 }
@@ -217,14 +227,16 @@ Status Worker::StreamWait(std::vector<uint32_t> tickets, cudaStream_t stream) {
     std::lock_guard<std::mutex> held(lock_);
     std::erase_if(tickets, [this](uint32_t ticket) { return queue_->IsDone(ticket); });
     for (const uint32_t ticket : tickets) {
-      for (std::shared_ptr<void>& note : queue_->NotesBefore(ticket)) notes.push_back(std::move(note));
+      for (std::shared_ptr<void>& note : queue_->NotesBefore(ticket))
+        notes.push_back(std::move(note));
     }
   }
   if (tickets.empty()) return Status::Ok();
   std::sort(notes.begin(), notes.end());
   notes.erase(std::unique(notes.begin(), notes.end()), notes.end());
   for (const std::shared_ptr<void>& note : notes) {
-    const cudaError_t e = cudaStreamWaitEvent(stream, static_cast<Marks::Mark*>(note.get())->event, 0);
+    const cudaError_t e =
+        cudaStreamWaitEvent(stream, static_cast<Marks::Mark*>(note.get())->event, 0);
     if (Status s = Cuda(e, "waiting until an operation may begin"); !s.ok()) return s;
   }
   return EnqueueWaits(tickets, stream);
@@ -238,7 +250,8 @@ Status Worker::EnqueueWaits(const std::vector<uint32_t>& tickets, cudaStream_t s
       JoinTickets some{};
       some.count = static_cast<uint32_t>(std::min<size_t>(tickets.size() - begin, kJoinTickets));
       std::copy_n(tickets.begin() + static_cast<std::ptrdiff_t>(begin), some.count, some.of);
-      if (Status s = Cuda(LaunchJoin(View(0), some, stream), "waiting for operations"); !s.ok()) return s;
+      if (Status s = Cuda(LaunchJoin(View(0), some, stream), "waiting for operations"); !s.ok())
+        return s;
     }
     return Status::Ok();
   }
@@ -248,13 +261,21 @@ Status Worker::EnqueueWaits(const std::vector<uint32_t>& tickets, cudaStream_t s
   for (const uint32_t ticket : tickets) {
     const auto word = reinterpret_cast<CUdeviceptr>(queue_->WordOf(ticket));
     const CUresult r = driver->stream_wait_value(stream, word, ticket, CU_STREAM_WAIT_VALUE_GEQ);
-    if (r != CUDA_SUCCESS) return Status::Internal("a stream's wait for a word: " + std::to_string(r));
+    if (r != CUDA_SUCCESS)
+      return Status::Internal("a stream's wait for a word: " + std::to_string(r));
   }
   return Status::Ok();
 }
 
 WorkerView Worker::View(uint32_t instance) const {
-  return {host_,        device_, stop_, instance, config_.policy, config_.spin, config_.idle_quit_us * 1000, config_.stuck_quit_us * 1000};
+  return {host_,
+          device_,
+          stop_,
+          instance,
+          config_.policy,
+          config_.spin,
+          config_.idle_quit_us * 1000,
+          config_.stuck_quit_us * 1000};
 }
 
 void Worker::Forget(uint64_t port) {
@@ -262,8 +283,8 @@ void Worker::Forget(uint64_t port) {
   queue_->Forget(port);
 }
 
-// The watcher of core/life.h. That it starts an instance from kDown alone follows from its waiting for the
-// kernel's end, by an event that lets it sleep.
+// The watcher of core/life.h. That it starts an instance from kDown alone follows from its waiting
+// for the kernel's end, by an event that lets it sleep.
 void Worker::Watch() {
   const RelaxedCapture relaxed;
   std::unique_lock<std::mutex> held(lock_);
@@ -305,13 +326,15 @@ Status Worker::Wait(uint32_t ticket, uint64_t timeout_ns) {
   for (;;) {
     if (queue_->IsDone(ticket)) return ResultOf(ticket);
     const int64_t waited = NowNs() - begin;
-    if (static_cast<uint64_t>(waited) >= timeout_ns) return Status::Deadline("the operation is unfinished");
+    if (static_cast<uint64_t>(waited) >= timeout_ns)
+      return Status::Deadline("the operation is unfinished");
     if (waited < kLookingNs) continue;
     std::unique_lock<std::mutex> held(lock_);
     if (queue_->IsDone(ticket)) continue;
     if (Status s = Alive(); !s.ok()) return s;
     const int64_t sleep = std::clamp(waited / 8, kLeastSleepNs, kMostSleepNs);
-    changed_.wait_for(held, std::chrono::nanoseconds(std::min<uint64_t>(timeout_ns - waited, sleep)));
+    changed_.wait_for(held,
+                      std::chrono::nanoseconds(std::min<uint64_t>(timeout_ns - waited, sleep)));
   }
 }
 
@@ -335,7 +358,9 @@ Worker::Stats Worker::stats() {
 
 bool Detached::IsDone() const { return worker_ == nullptr || worker_->queue_->IsDone(ticket_); }
 
-Status Detached::Result() const { return worker_ == nullptr ? Status::Ok() : worker_->ResultOf(ticket_); }
+Status Detached::Result() const {
+  return worker_ == nullptr ? Status::Ok() : worker_->ResultOf(ticket_);
+}
 
 Status Detached::Wait(uint64_t timeout_ns) const {
   return worker_ == nullptr ? Status::Ok() : worker_->Wait(ticket_, timeout_ns);

@@ -6,7 +6,8 @@
 namespace gordian::runtime::cuda {
 namespace {
 
-__global__ void __launch_bounds__(kCarrierThreads, 2) ResidentWorker(const __grid_constant__ WorkerView view) {
+__global__ void __launch_bounds__(kCarrierThreads, 2)
+    ResidentWorker(const __grid_constant__ WorkerView view) {
   if (view.device == nullptr) return;
   __shared__ WorkerBlock::Shared shared;
   WorkerBlock block(&shared);
@@ -14,7 +15,8 @@ __global__ void __launch_bounds__(kCarrierThreads, 2) ResidentWorker(const __gri
 }
 
 __global__ void __launch_bounds__(kCarrierThreads, 2)
-    JoinOperations(const __grid_constant__ WorkerView view, const __grid_constant__ JoinTickets tickets) {
+    JoinOperations(const __grid_constant__ WorkerView view,
+                   const __grid_constant__ JoinTickets tickets) {
   if (view.device == nullptr) return;
   __shared__ WorkerBlock::Shared shared;
   WorkerBlock block(&shared);
@@ -32,13 +34,14 @@ cudaError_t PreloadWorker(cudaStream_t stream) {
 
 cudaError_t LaunchJoin(const WorkerView& view, const JoinTickets& tickets, cudaStream_t stream) {
   void* arguments[] = {const_cast<WorkerView*>(&view), const_cast<JoinTickets*>(&tickets)};
-  return cudaLaunchKernel(reinterpret_cast<const void*>(&JoinOperations), dim3(1), dim3(kCarrierThreads), arguments, 0, stream);
+  return cudaLaunchKernel(reinterpret_cast<const void*>(&JoinOperations), dim3(1),
+                          dim3(kCarrierThreads), arguments, 0, stream);
 }
 
 cudaError_t LaunchWorker(const WorkerView& view, uint32_t blocks, cudaStream_t stream) {
   void* arguments[] = {const_cast<WorkerView*>(&view)};
-  return cudaLaunchKernel(reinterpret_cast<const void*>(&ResidentWorker), dim3(blocks), dim3(kCarrierThreads),
-                          arguments, 0, stream);
+  return cudaLaunchKernel(reinterpret_cast<const void*>(&ResidentWorker), dim3(blocks),
+                          dim3(kCarrierThreads), arguments, 0, stream);
 }
 
 }  // namespace gordian::runtime::cuda

@@ -1,16 +1,17 @@
-// Detached operations: no stream waits for them unless it is asked to (StreamWait), and they wait for nothing but the
-// earlier work of a stream (SubmitBehind). A kernel of the library's own
-// runs them, which is there only while one of them is unfinished and something goes on (worker_device.h);
-// a thread starts it, and sleeps while nothing is outstanding.
+// Detached operations: no stream waits for them unless it is asked to (StreamWait), and they wait
+// for nothing but the earlier work of a stream (SubmitBehind). A kernel of the library's own runs
+// them, which is there only while one of them is unfinished and something goes on
+// (worker_device.h); a thread starts it, and sleeps while nothing is outstanding.
 //
-// What is submitted behind a stream's work is published by a host function on that stream, which calls nothing of
-// CUDA's. A stream waits by a kernel of one block that helps meanwhile (worker_join_device.h), or by an operation of its
-// hardware queue, for a word in host memory; a wait is enqueued behind the host functions that it needs
-// (by events), so that none of them can stand behind it in a hardware queue.
+// What is submitted behind a stream's work is published by a host function on that stream, which
+// calls nothing of CUDA's. A stream waits by a kernel of one block that helps meanwhile
+// (worker_join_device.h), or by an operation of its hardware queue, for a word in host memory; a
+// wait is enqueued behind the host functions that it needs (by events), so that none of them can
+// stand behind it in a hardware queue.
 //
-// So calls that wait for the whole device (cudaDeviceSynchronize, cudaFree, ...) may stand between detached
-// operations, in different orders on different ranks: they return when the worker has quit, *before* the
-// operations are done.
+// So calls that wait for the whole device (cudaDeviceSynchronize, cudaFree, ...) may stand between
+// detached operations, in different orders on different ranks: they return when the worker has
+// quit, *before* the operations are done.
 //
 // Thread rule: any thread.
 // Ownership: a Detached stays valid after its domain; what was unfinished then is kUnavailable.
@@ -35,15 +36,18 @@ namespace gordian::runtime::cuda {
 class Worker;
 
 struct WorkerConfig {
-  uint32_t blocks = 8;  // of its kernel; so many fit beside the carriers' (DomainConfig::resident_streams)
+  uint32_t blocks =
+      8;  // of its kernel; so many fit beside the carriers' (DomainConfig::resident_streams)
   Policy policy = Policy::kReadyDriven;
   SpinParameters spin;
-  // It quits after so long without an unfinished operation, and after so long in which no step was ready.
+  // It quits after so long without an unfinished operation, and after so long in which no step was
+  // ready.
   int64_t idle_quit_us = 100;
   int64_t stuck_quit_us = 200;
   WorkerGaps gaps;
-  // How streams wait. A kernel takes a block's place, and does itself what it waits for if the worker cannot start; a
-  // hardware queue that waits takes none, and keeps from starting whatever shares it: if that is the worker, all hangs.
+  // How streams wait. A kernel takes a block's place, and does itself what it waits for if the
+  // worker cannot start; a hardware queue that waits takes none, and keeps from starting whatever
+  // shares it: if that is the worker, all hangs.
   bool waits_by_queue = false;
   // Starts another kernel with the same protocol instead. For experiments.
   std::function<cudaError_t(const WorkerView&, uint32_t blocks, cudaStream_t)> launch;
@@ -57,16 +61,18 @@ class Detached {
   bool IsDone() const;
   // If it is: ok, or why it never will be done.
   Status Result() const;
-  // Later work of `stream` waits for all of them, which are of one domain: they are done then, or never will be. Never
-  // waits itself. Not on a stream that is captured. The stream's device must be current.
+  // Later work of `stream` waits for all of them, which are of one domain: they are done then, or
+  // never will be. Never waits itself. Not on a stream that is captured. The stream's device must
+  // be current.
   static Status StreamWait(const std::vector<Detached>& operations, cudaStream_t stream);
-  // Ok when it is done: its output is there for whatever the host does then, kernels it launches included.
-  // kDeadline: unfinished after `timeout_ns`. Else why it never will be done.
+  // Ok when it is done: its output is there for whatever the host does then, kernels it launches
+  // included. kDeadline: unfinished after `timeout_ns`. Else why it never will be done.
   Status Wait(uint64_t timeout_ns) const;
 
  private:
   friend class Worker;
-  Detached(std::shared_ptr<Worker> worker, uint32_t ticket) : worker_(std::move(worker)), ticket_(ticket) {}
+  Detached(std::shared_ptr<Worker> worker, uint32_t ticket)
+      : worker_(std::move(worker)), ticket_(ticket) {}
   std::shared_ptr<Worker> worker_;
   uint32_t ticket_ = 0;
 };
@@ -81,8 +87,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
     uint64_t switches = 0;     // and left half way after that
   };
 
-  // On the current device. `stop`: in mapped host memory; not 0 ends everything. `health`: ok, or why
-  // nothing works any more. Makes its memory, which may wait for the device.
+  // On the current device. `stop`: in mapped host memory; not 0 ends everything. `health`: ok, or
+  // why nothing works any more. Makes its memory, which may wait for the device.
   static Status Create(const WorkerConfig& config, int device, const uint32_t* stop,
                        std::function<Status()> health, std::shared_ptr<Worker>* worker);
   ~Worker();
@@ -90,9 +96,10 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Worker& operator=(const Worker&) = delete;
 
   Status Submit(const WorkerOperation& operation, Detached* handle);
-  // When all that is on `stream` by now is done. Operations of one key are carried in the order of these calls and of
-  // Submit's, whatever their streams. Not on a stream that is captured.
-  Status SubmitBehind(const std::vector<WorkerOperation>& operations, cudaStream_t stream, std::vector<Detached>* handles);
+  // When all that is on `stream` by now is done. Operations of one key are carried in the order of
+  // these calls and of Submit's, whatever their streams. Not on a stream that is captured.
+  Status SubmitBehind(const std::vector<WorkerOperation>& operations, cudaStream_t stream,
+                      std::vector<Detached>* handles);
   // See WorkerQueue::Forget.
   void Forget(uint64_t port);
   // Ends the kernel and the thread; what is unfinished stays so.
@@ -103,7 +110,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
 
  private:
   friend class Detached;
-  Worker(const WorkerConfig& config, int device, const uint32_t* stop, std::function<Status()> health);
+  Worker(const WorkerConfig& config, int device, const uint32_t* stop,
+         std::function<Status()> health);
   Status Prepare();
   void Watch();
   Status Wait(uint32_t ticket, uint64_t timeout_ns);

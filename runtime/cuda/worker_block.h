@@ -27,15 +27,15 @@ class WorkerBlock : public DeviceBlock {
 };
 
 template <typename T>
-__noinline__ GRT_HD StepResult RunTyped(WorkerBlock& b, const Work& w, uint32_t channel, uint32_t* pc,
-                                            const WorkerView& v, Stay stay) {
+__noinline__ GRT_HD StepResult RunTyped(WorkerBlock& b, const Work& w, uint32_t channel,
+                                        uint32_t* pc, const WorkerView& v, Stay stay) {
   if (w.ranks <= 2) return RunChannelOf<T, 2>(b, w, channel, pc, v, stay);
   return RunChannelOf<T, kMaxRanks>(b, w, channel, pc, v, stay);
 }
 
 template <>
 GRT_HD inline StepResult RunChannel(WorkerBlock& b, const Work& w, uint32_t channel, uint32_t* pc,
-                                        const WorkerView& v, Stay stay) {
+                                    const WorkerView& v, Stay stay) {
   if ((w.flags & kReduces) == 0) return RunTyped<MoveOnly>(b, w, channel, pc, v, stay);
   if (w.op == Operator::kPreMulSum) return RunTyped<AnyType>(b, w, channel, pc, v, stay);
   if (w.type == DataType::kFloat) return RunTyped<FloatElement>(b, w, channel, pc, v, stay);

@@ -1,22 +1,27 @@
-// The resident worker: a kernel that runs detached operations, for which no stream waits. Its blocks go
-// along a list of their own, claim channels and run steps, as a stalled carrier does (help_device.h). It is
-// there only while it has something to do: when it is idle, or nothing has gone on for a while, it quits by
-// the protocol of core/life.h and is started again by a thread of the host (worker.h).
+// The resident worker: a kernel that runs detached operations, for which no stream waits. Its
+// blocks go along a list of their own, claim channels and run steps, as a stalled carrier does
+// (help_device.h). It is there only while it has something to do: when it is idle, or nothing has
+// gone on for a while, it quits by the protocol of core/life.h and is started again by a thread of
+// the host (worker.h).
 //
-// The first block of an instance that starts is its leader. It alone looks at host memory: it takes in what
-// was published, into the device's memory, where all blocks read it, and decides about quitting. Blocks
-// that have not started when it does are not waited for: they find the instance closed and leave.
+// The first block of an instance that starts is its leader. It alone looks at host memory: it takes
+// in what was published, into the device's memory, where all blocks read it, and decides about
+// quitting. Blocks that have not started when it does are not waited for: they find the instance
+// closed and leave.
 //
-// An operation is served when the one before it with its order key is done. Channels are dealt out among the
-// blocks that have started: one resident block suffices for progress.
+// An operation is served when the one before it with its order key is done. Channels are dealt out
+// among the blocks that have started: one resident block suffices for progress.
 //
-// Priorities: a round goes along the operations of the lowest number first, then along those of the next one, and
-// ends behind a number at which a step was made; behind the first operation of it, if others come before it. Of those
-// that are not urgent (0) a channel is left after a few steps, for a look at what has come meanwhile. Every 16th round and the first of each instance go along all
-// (IsLookRound): whatever is published is looked at again and again, as the argument against deadlocks wants it.
+// Priorities: a round goes along the operations of the lowest number first, then along those of the
+// next one, and ends behind a number at which a step was made; behind the first operation of it, if
+// others come before it. Of those that are not urgent (0) a channel is left after a few steps, for
+// a look at what has come meanwhile. Every 16th round and the first of each instance go along all
+// (IsLookRound): whatever is published is looked at again and again, as the argument against
+// deadlocks wants it.
 //
-// Kept of an operation while it is not running: its entry, a count, a word for the host, and 8 bytes a
-// channel (its claim, with the step counter). All are tagged with its number; slots need no clearing.
+// Kept of an operation while it is not running: its entry, a count, a word for the host, and 8
+// bytes a channel (its claim, with the step counter). All are tagged with its number; slots need no
+// clearing.
 //
 // Thread rule: all threads of a block call together. Block: as help_device.h wants it, and
 //   Work& Entry()            room for the operation that is being served
@@ -37,8 +42,10 @@
 namespace gordian::runtime::cuda {
 
 inline constexpr uint32_t kDetachedEntries = kHelpEntries;  // unfinished operations, at most
-inline constexpr uint32_t kTickets = 4096;                  // operations that were handed over and are not done, at most
-inline constexpr uint32_t kWorkerPorts = 2048;              // ports with detached operations at one time, at most
+inline constexpr uint32_t kTickets =
+    4096;  // operations that were handed over and are not done, at most
+inline constexpr uint32_t kWorkerPorts =
+    2048;  // ports with detached operations at one time, at most
 
 // What all operations of a port have in common: the first part of Work.
 inline constexpr uint32_t kPortWords = offsetof(Work, in) / 4;
@@ -50,30 +57,34 @@ struct PortPattern {
 inline constexpr uint32_t kOwnWords = (sizeof(Work) - offsetof(Work, in)) / 4;
 struct DetachedEntry {
   uint32_t own[kOwnWords];
-  uint32_t port;      // its pattern
-  uint32_t after;     // number + 1 of the operation of its key before it; 0: none
+  uint32_t port;   // its pattern
+  uint32_t after;  // number + 1 of the operation of its key before it; 0: none
   uint32_t channels;
   uint32_t priority;  // lower first
   uint32_t ticket;
 };
 inline constexpr uint32_t kEntryWords = sizeof(DetachedEntry) / 4;
 // An entry, its count and words, and a channel's claim.
-static_assert(sizeof(DetachedEntry) + sizeof(uint64_t) + 2 * sizeof(uint32_t) + sizeof(uint64_t) <= 160);
+static_assert(sizeof(DetachedEntry) + sizeof(uint64_t) + 2 * sizeof(uint32_t) + sizeof(uint64_t) <=
+              160);
 
 // In mapped host memory; zero at first.
 struct WorkerHost {
-  // By the host: patterns << 32 | tail (operations). Both only grow; a pattern's place is its number modulo kWorkerPorts.
+  // By the host: patterns << 32 | tail (operations). Both only grow; a pattern's place is its
+  // number modulo kWorkerPorts.
   alignas(128) uint64_t published;
-  uint32_t ask;                     // by the host: leave, whatever is unfinished
-  alignas(128) uint32_t life;       // WorkerLife
-  uint32_t ring;                    // by the leader: another value each time
+  uint32_t ask;                // by the host: leave, whatever is unfinished
+  alignas(128) uint32_t life;  // WorkerLife
+  uint32_t ring;               // by the leader: another value each time
   // By the leader, before it says that it is down; of all instances together.
   uint64_t resident_ns;
-  uint64_t progress;                // channels served with at least a step
-  uint64_t visits;                  // channels claimed
-  uint64_t switches;                // of those, left half way after a step or more
-  alignas(128) uint32_t done[kDetachedEntries];  // by the last block of an operation: its number + 1
-  // By the same block, or by the host for one that never will be done: its ticket. Streams wait for these words, too.
+  uint64_t progress;  // channels served with at least a step
+  uint64_t visits;    // channels claimed
+  uint64_t switches;  // of those, left half way after a step or more
+  alignas(
+      128) uint32_t done[kDetachedEntries];  // by the last block of an operation: its number + 1
+  // By the same block, or by the host for one that never will be done: its ticket. Streams wait for
+  // these words, too.
   alignas(128) uint32_t ended[kTickets];
   alignas(128) DetachedEntry entries[kDetachedEntries];
   alignas(128) PortPattern ports[kWorkerPorts];
@@ -88,7 +99,8 @@ struct WorkerDevice {
   uint32_t head;                    // operations below it are done
   alignas(128) uint32_t progress;
   uint32_t visits, switches;
-  alignas(128) uint64_t left[kDetachedEntries];  // number + 1 << 32 | channels << 16 | unfinished ones
+  alignas(
+      128) uint64_t left[kDetachedEntries];  // number + 1 << 32 | channels << 16 | unfinished ones
   alignas(128) DetachedEntry entries[kDetachedEntries];
   alignas(128) PortPattern ports[kWorkerPorts];
   alignas(128) uint64_t claims[kDetachedEntries * kMaxChannels];
@@ -102,13 +114,13 @@ struct WorkerView {
   uint32_t instance;     // from 1, another one each time
   Policy policy;
   SpinParameters spin;
-  int64_t idle_ns;       // quit after so long without an unfinished operation
-  int64_t stuck_ns;      // and after so long in which no step was ready
+  int64_t idle_ns;   // quit after so long without an unfinished operation
+  int64_t stuck_ns;  // and after so long in which no step was ready
 };
 inline constexpr int64_t kWorkerLookEvery = 4000;  // nanoseconds; while it is busy
 
-// What a block has in view of the list at once. All its threads look together: one by one, the reads of a
-// walk along eight operations took 25 us.
+// What a block has in view of the list at once. All its threads look together: one by one, the
+// reads of a walk along eight operations took 25 us.
 inline constexpr uint32_t kWalkWindow = 128;
 struct WalkRoom {
   uint64_t claims[kMaxChannels];   // of one operation: those that may be taken; ~0: not
@@ -116,13 +128,14 @@ struct WalkRoom {
   uint32_t priorities[kWalkWindow];
   uint32_t head, tail;
 };
-// A round goes along the list once for each number, but for the numbers behind so many: those it takes as they come.
+// A round goes along the list once for each number, but for the numbers behind so many: those it
+// takes as they come.
 inline constexpr uint32_t kWalkLevels = 8;
 // So many steps in a row of a channel that something more urgent may wait for.
 inline constexpr uint32_t kPatientSteps = 8;
 
-// What was stored before is ordered before what is loaded behind it, for the host too: the protocol's
-// store-buffering shape.
+// What was stored before is ordered before what is loaded behind it, for the host too: the
+// protocol's store-buffering shape.
 GRT_HD inline void FenceBoth() {
 #ifdef __CUDA_ARCH__
   asm volatile("fence.sc.sys;" ::: "memory");
@@ -143,7 +156,10 @@ GRT_HD inline uint64_t LoadHostWide(const uint64_t* word) {
 GRT_HD inline uint64_t AddWord(uint64_t* word, uint64_t value) {
 #ifdef __CUDA_ARCH__
   uint64_t old;
-  asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(word), "l"(value) : "memory");
+  asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;"
+               : "=l"(old)
+               : "l"(word), "l"(value)
+               : "memory");
   return old;
 #else
   return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
@@ -164,10 +180,10 @@ GRT_HD inline int32_t Enter(const WorkerView& v) {
     const bool first = static_cast<uint32_t>(word >> 32) != v.instance;
     if (!first && (word & kInstanceClosed) != 0) return -1;
     const uint64_t entered = first ? uint64_t{v.instance} << 32 | 1 : word + 1;
-    if (CompareAndSwap(&v.device->admission, word, entered)) return static_cast<int32_t>((entered & 0x7fffffff) - 1);
+    if (CompareAndSwap(&v.device->admission, word, entered))
+      return static_cast<int32_t>((entered & 0x7fffffff) - 1);
   }
 }
-
 
 GRT_HD inline uint64_t LeftWord(uint32_t id, uint32_t channels, uint32_t left) {
   return uint64_t{id + 1} << 32 | channels << 16 | left;
@@ -208,8 +224,8 @@ struct Stay {
   uint32_t steps;  // at most
 };
 
-// A channel from the step where it was left until it is done or has been served for so long. With the spin
-// threshold, success is worth more tries.
+// A channel from the step where it was left until it is done or has been served for so long. With
+// the spin threshold, success is worth more tries.
 template <typename T, uint32_t kRanks, typename Block>
 GRT_HD inline StepResult RunChannelOf(Block& b, const Work& w, uint32_t channel, uint32_t* pc,
                                       const WorkerView& v, Stay stay) {
@@ -229,14 +245,16 @@ GRT_HD inline StepResult RunChannelOf(Block& b, const Work& w, uint32_t channel,
       if (is_bulk) AnnounceScattered(b, w, channel, &bulk);  // who comes next does not know of it
       return StepResult::kNotReady;
     }
-    if (v.policy == Policy::kSpinThreshold) stay.spins = SpinsAfterSuccess(v.spin, stay.spins, tries);
+    if (v.policy == Policy::kSpinThreshold)
+      stay.spins = SpinsAfterSuccess(v.spin, stay.spins, tries);
     tries = 0;
   }
 }
 
 // The same of any type; written once for each kind of block.
 template <typename Block>
-GRT_HD StepResult RunChannel(Block& b, const Work& w, uint32_t channel, uint32_t* pc, const WorkerView& v, Stay stay);
+GRT_HD StepResult RunChannel(Block& b, const Work& w, uint32_t channel, uint32_t* pc,
+                             const WorkerView& v, Stay stay);
 
 // By all threads: the operation as its steps want it. It is unfinished and a channel of it is ours.
 template <typename Block>
@@ -244,8 +262,10 @@ GRT_HD inline void Compose(Block& b, const WorkerView& v, uint32_t id) {
   const DetachedEntry& entry = v.device->entries[id % kDetachedEntries];
   auto* to = reinterpret_cast<uint32_t*>(&b.Entry());
   const PortPattern& port = v.device->ports[LoadRelaxed(&entry.port)];
-  for (uint32_t i = b.Thread(); i < kPortWords; i += b.Threads()) to[i] = LoadRelaxed(port.words + i);
-  for (uint32_t i = b.Thread(); i < kOwnWords; i += b.Threads()) to[kPortWords + i] = LoadRelaxed(entry.own + i);
+  for (uint32_t i = b.Thread(); i < kPortWords; i += b.Threads())
+    to[i] = LoadRelaxed(port.words + i);
+  for (uint32_t i = b.Thread(); i < kOwnWords; i += b.Threads())
+    to[kPortWords + i] = LoadRelaxed(entry.own + i);
   b.Sync();
 }
 
@@ -260,7 +280,8 @@ GRT_HD inline void FinishChannel(const WorkerView& v, uint32_t id) {
   const uint32_t slot = id % kDetachedEntries;
   const uint64_t word = AddWord(&v.device->left[slot], ~uint64_t{0});
   if ((word & 0xffff) != 1) return;
-  const uint32_t ticket = LoadRelaxed(&v.device->entries[slot].ticket);  // the slot is this one's until that is told
+  const uint32_t ticket =
+      LoadRelaxed(&v.device->entries[slot].ticket);  // the slot is this one's until that is told
   FenceSystem();
   StoreEnd(v.host, id, ticket);
 }
@@ -271,11 +292,11 @@ struct Composed {
   bool any = false;
 };
 
-// Serves a channel whose claim was free. Whether a step was made. `looks`: whether its communicator has failed
-// is looked at too.
+// Serves a channel whose claim was free. Whether a step was made. `looks`: whether its communicator
+// has failed is looked at too.
 template <typename Block>
-GRT_HD inline bool ServeDetached(Block& b, const WorkerView& v, uint32_t id, uint32_t channel, uint64_t free,
-                                 const Stay& stay, bool looks, Composed* composed) {
+GRT_HD inline bool ServeDetached(Block& b, const WorkerView& v, uint32_t id, uint32_t channel,
+                                 uint64_t free, const Stay& stay, bool looks, Composed* composed) {
   uint32_t pc = StepsOf(free, id);
   uint32_t taken = 0;
   if (b.Thread() == 0) {
@@ -304,13 +325,17 @@ GRT_HD inline bool ServeDetached(Block& b, const WorkerView& v, uint32_t id, uin
   return any;
 }
 
-// Channels are dealt out among the blocks that have started: the first one of a block, of every `places`.
-GRT_HD inline uint32_t FirstDealt(uint32_t id, uint32_t place, uint32_t places) { return (place + id) % places; }
+// Channels are dealt out among the blocks that have started: the first one of a block, of every
+// `places`.
+GRT_HD inline uint32_t FirstDealt(uint32_t id, uint32_t place, uint32_t places) {
+  return (place + id) % places;
+}
 
-// In which of its rounds a block looks for failures: in the first one of an instance, in each in which there are more
-// blocks than before, and once in so many. While blocks start, what they deal each other does not fit, and some
-// channels may be nobody's; an instance in which nothing goes on ends after few rounds. So every channel is looked at in
-// the first round in which it is somebody's.
+// In which of its rounds a block looks for failures: in the first one of an instance, in each in
+// which there are more blocks than before, and once in so many. While blocks start, what they deal
+// each other does not fit, and some channels may be nobody's; an instance in which nothing goes on
+// ends after few rounds. So every channel is looked at in the first round in which it is
+// somebody's.
 struct LookRounds {
   uint32_t rounds = 0, places = 0;
 };
@@ -323,13 +348,15 @@ GRT_HD inline bool IsLookRound(LookRounds* look, uint32_t places) {
 
 // Those of an operation's channels that are dealt to this block. Whether a step was made.
 template <typename Block>
-GRT_HD inline bool ServeDealt(Block& b, const WorkerView& v, uint32_t id, uint32_t channels, uint32_t place, uint32_t places,
-                              const Stay& stay, bool looks, Composed* composed) {
+GRT_HD inline bool ServeDealt(Block& b, const WorkerView& v, uint32_t id, uint32_t channels,
+                              uint32_t place, uint32_t places, const Stay& stay, bool looks,
+                              Composed* composed) {
   WalkRoom& room = *b.Walk();
   const uint32_t first = FirstDealt(id, place, places);
   if (first >= channels) return false;
   const uint32_t mine = (channels - first + places - 1) / places;
-  for (uint32_t k = b.Thread(); k < mine; k += b.Threads()) room.claims[k] = FreeClaim(v, id, first + k * places);
+  for (uint32_t k = b.Thread(); k < mine; k += b.Threads())
+    room.claims[k] = FreeClaim(v, id, first + k * places);
   b.Sync();
   bool any = false;
   for (uint32_t k = 0; k < mine; ++k) {
@@ -340,11 +367,11 @@ GRT_HD inline bool ServeDealt(Block& b, const WorkerView& v, uint32_t id, uint32
   return any;
 }
 
-// A round. Whether a step was made. `place`: of the block among `places`; `looks` as above, and then it goes along
-// all operations.
+// A round. Whether a step was made. `place`: of the block among `places`; `looks` as above, and
+// then it goes along all operations.
 template <typename Block>
-GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint32_t places, bool looks,
-                              Composed* composed) {
+GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint32_t places,
+                            bool looks, Composed* composed) {
   WalkRoom& room = *b.Walk();
   b.Sync();
   if (b.Thread() == 0) {
@@ -355,13 +382,13 @@ GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint3
   }
   b.Sync();
   const uint32_t head = room.head, tail = room.tail;
-  // Ready-driven: a few tries cost as much as to go to another operation and come back; longer only where
-  // there is no other.
+  // Ready-driven: a few tries cost as much as to go to another operation and come back; longer only
+  // where there is no other.
   const uint64_t tries = tail - head == 1 ? 32 : 4;
   bool any = false;
   uint32_t position = 0;
-  uint32_t priority = 0;      // whose turn it is
-  bool has_urgent = false;    // there are operations of lower numbers
+  uint32_t priority = 0;    // whose turn it is
+  bool has_urgent = false;  // there are operations of lower numbers
   for (uint32_t level = 1;; ++level) {
     const bool all_others = level == kWalkLevels;
     uint32_t next = ~uint32_t{0};  // the lowest number above
@@ -370,7 +397,8 @@ GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint3
       const auto in_view = static_cast<uint32_t>(Least(tail - window, kWalkWindow));
       for (uint32_t i = b.Thread(); i < in_view; i += b.Threads()) {
         room.channels[i] = ServableChannels(v, window + i);
-        room.priorities[i] = LoadRelaxed(&v.device->entries[(window + i) % kDetachedEntries].priority);
+        room.priorities[i] =
+            LoadRelaxed(&v.device->entries[(window + i) % kDetachedEntries].priority);
       }
       b.Sync();
       for (uint32_t i = 0; i < in_view; ++i) {
@@ -381,7 +409,8 @@ GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint3
           if (of < next) next = of;
           continue;
         }
-        const uint64_t spins = v.policy == Policy::kSpinThreshold ? SpinsAt(v.spin, position) : tries;
+        const uint64_t spins =
+            v.policy == Policy::kSpinThreshold ? SpinsAt(v.spin, position) : tries;
         ++position;
         const Stay stay = {spins, of == 0 ? ~uint32_t{0} : kPatientSteps};
         any = ServeDealt(b, v, window + i, channels, place, places, stay, looks, composed) || any;
@@ -400,8 +429,8 @@ GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint3
 // What the leader keeps.
 struct Leader {
   uint64_t started = 0, looked = 0, stop_looked = 0;
-  uint64_t quiet_since = 0;   // nothing has gone on since
-  uint64_t published = 0;     // what was taken in
+  uint64_t quiet_since = 0;  // nothing has gone on since
+  uint64_t published = 0;    // what was taken in
   uint32_t head = 0;
   uint32_t progress = 0;
 };
@@ -413,7 +442,8 @@ GRT_HD inline void CopyIn(Block& b, const WorkerView& v, uint64_t from, uint64_t
   const uint32_t port_words = (static_cast<uint32_t>(to >> 32) - first_port) * kPortWords;
   for (uint32_t i = b.Thread(); i < port_words; i += b.Threads()) {
     const uint32_t place = (first_port + i / kPortWords) % kWorkerPorts, word = i % kPortWords;
-    StoreRelaxed(&v.device->ports[place].words[word], LoadRelaxed(&v.host->ports[place].words[word]));
+    StoreRelaxed(&v.device->ports[place].words[word],
+                 LoadRelaxed(&v.host->ports[place].words[word]));
   }
   const auto first = static_cast<uint32_t>(from);
   const uint32_t words = (static_cast<uint32_t>(to) - first) * kEntryWords;
@@ -431,8 +461,9 @@ GRT_HD inline uint64_t BroadcastWide(Block& b, uint64_t value) {
   return uint64_t{b.Broadcast(static_cast<uint32_t>(value >> 32))} << 32 | low;
 }
 
-// By all threads: takes in what was published, and shows it to all blocks. The leader does that, and who helps while a
-// stream waits (worker_join_device.h): one at a time, who finds another one at it need not.
+// By all threads: takes in what was published, and shows it to all blocks. The leader does that,
+// and who helps while a stream waits (worker_join_device.h): one at a time, who finds another one
+// at it need not.
 template <typename Block>
 GRT_HD inline void TakeIn(Block& b, const WorkerView& v) {
   uint32_t is_ours = 0;
@@ -448,7 +479,8 @@ GRT_HD inline void TakeIn(Block& b, const WorkerView& v) {
   to = BroadcastWide(b, to);
   CopyIn(b, v, from, to);
   const auto first = static_cast<uint32_t>(from);
-  for (uint32_t id = first + b.Thread(); static_cast<int32_t>(static_cast<uint32_t>(to) - id) > 0; id += b.Threads()) {
+  for (uint32_t id = first + b.Thread(); static_cast<int32_t>(static_cast<uint32_t>(to) - id) > 0;
+       id += b.Threads()) {
     const DetachedEntry& entry = v.device->entries[id % kDetachedEntries];
     const uint32_t channels = LoadRelaxed(&entry.channels);
     StoreWordRelease(&v.device->left[id % kDetachedEntries], LeftWord(id, channels, channels));
@@ -464,7 +496,7 @@ template <typename Block>
 GRT_HD inline bool Quit(Block& b, const WorkerView& v, const Leader& leader, bool must) {
   StoreRelaxed(&v.host->life, kQuitting);  // D1
   b.Point();
-  FenceBoth();  // D2
+  FenceBoth();                                                          // D2
   if (!must && LoadHostWide(&v.host->published) != leader.published) {  // D3
     StoreRelaxed(&v.host->life, kRunning);
     return false;
@@ -514,7 +546,8 @@ GRT_HD inline bool Lead(Block& b, const WorkerView& v, Leader* leader, uint64_t*
     leader->stop_looked = now;
     must = LoadHostWord(v.stop) != 0 || LoadHostWord(&v.host->ask) != 0;
   }
-  const bool quiet = static_cast<int64_t>(now - leader->quiet_since) >= (idle ? v.idle_ns : v.stuck_ns);
+  const bool quiet =
+      static_cast<int64_t>(now - leader->quiet_since) >= (idle ? v.idle_ns : v.stuck_ns);
   if (!must && !quiet) return false;
   if (Quit(b, v, *leader, must)) return true;
   leader->quiet_since = now;

@@ -16,7 +16,8 @@ cudaError_t PreloadWorker(cudaStream_t stream);
 // Enqueues an instance of `blocks` blocks; `view.instance` is a new number.
 cudaError_t LaunchWorker(const WorkerView& view, uint32_t blocks, cudaStream_t stream);
 
-// Enqueues a stream's wait for operations: a kernel of one block that helps. On the worker's own device.
+// Enqueues a stream's wait for operations: a kernel of one block that helps. On the worker's own
+// device.
 cudaError_t LaunchJoin(const WorkerView& view, const JoinTickets& tickets, cudaStream_t stream);
 
 }  // namespace gordian::runtime::cuda

@@ -7,7 +7,9 @@ namespace gordian::runtime::cuda {
 
 bool WorkerList::Know(const WorkerOperation& operation) {
   if (place_of_.contains(operation.port)) return true;
-  const auto is_free = [&](const Place& p) { return !p.used && (p.last == 0 || IsDone(p.last - 1)); };
+  const auto is_free = [&](const Place& p) {
+    return !p.used && (p.last == 0 || IsDone(p.last - 1));
+  };
   uint32_t number = ports_;
   while (number - ports_ < kWorkerPorts && !is_free(places_[number % kWorkerPorts])) ++number;
   if (number - ports_ == kWorkerPorts) return false;
@@ -25,7 +27,8 @@ WorkerList::Added WorkerList::Write(const WorkerOperation& operation, uint32_t t
   if (!Know(operation)) return Added::kTooManyPorts;
   const uint32_t place = place_of_.at(operation.port);
   DetachedEntry& entry = host_->entries[tail_ % kDetachedEntries];
-  std::memcpy(entry.own, reinterpret_cast<const char*>(&operation.work) + sizeof(PortPattern), sizeof entry.own);
+  std::memcpy(entry.own, reinterpret_cast<const char*>(&operation.work) + sizeof(PortPattern),
+              sizeof entry.own);
   entry.port = place;
   entry.channels = operation.work.channels;
   entry.priority = operation.priority;

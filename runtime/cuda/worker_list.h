@@ -1,5 +1,5 @@
-// The host's half of the resident worker, without CUDA: what is published, what is done, and when an
-// instance must be started. The submitter's and the watcher's side of core/life.h.
+// The host's half of the resident worker, without CUDA: what is published, what is done, and when
+// an instance must be started. The submitter's and the watcher's side of core/life.h.
 //
 // Thread rule: one thread at a time (the owner's lock).
 // Ownership: the memory is the maker's.
@@ -15,15 +15,17 @@
 
 namespace gordian::runtime::cuda {
 
-// Waits between two instances while something is unfinished; nanoseconds. Work that stands behind the
-// worker in a hardware queue of the device, and calls that wait for the whole device, go on in them.
+// Waits between two instances while something is unfinished; nanoseconds. Work that stands behind
+// the worker in a hardware queue of the device, and calls that wait for the whole device, go on in
+// them.
 struct WorkerGaps {
-  int64_t first = 50'000;    // after an instance that did something; doubles with each that did not
+  int64_t first = 50'000;  // after an instance that did something; doubles with each that did not
   int64_t most = 2'000'000;
 };
 
-// A detached operation as it is handed over. `work` is the same up to `in` for all operations with this `port`. Those
-// with one `key`, which is of its port alone, are carried in their order; of others those of a lower `priority` first.
+// A detached operation as it is handed over. `work` is the same up to `in` for all operations with
+// this `port`. Those with one `key`, which is of its port alone, are carried in their order; of
+// others those of a lower `priority` first.
 struct WorkerOperation {
   Work work;
   uint64_t port = 0;
@@ -38,9 +40,9 @@ class WorkerList {
       : gaps_(gaps), host_(host), ports_(ports), places_(kWorkerPorts) {}
 
   enum class Added { kTold, kMustRing, kFull, kTooManyPorts };
-  // Publishes an operation, in the order of these calls. `ticket`: what its end stores in WorkerHost::ended. After
-  // kMustRing the watcher must be woken; after the last two nothing has changed. `point` is called where others may
-  // come between (tests).
+  // Publishes an operation, in the order of these calls. `ticket`: what its end stores in
+  // WorkerHost::ended. After kMustRing the watcher must be woken; after the last two nothing has
+  // changed. `point` is called where others may come between (tests).
   template <typename Point>
   Added Add(const WorkerOperation& operation, uint32_t ticket, Point&& point) {
     const Added added = Write(operation, ticket);
@@ -48,7 +50,7 @@ class WorkerList {
     point();
     __atomic_store_n(&host_->published, uint64_t{ports_} << 32 | tail_, __ATOMIC_RELEASE);  // S3
     point();
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);  // S4
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);                                               // S4
     if (__atomic_load_n(&host_->life, __ATOMIC_ACQUIRE) == kRunning) return Added::kTold;  // S5
     point();
     ++bell_;  // S6
@@ -57,18 +59,19 @@ class WorkerList {
 
   // Takes a place for the operation's port. False: there is none.
   bool Know(const WorkerOperation& operation);
-  // There will be no more operations with this port, as it is: its place is another's once those there are have ended.
+  // There will be no more operations with this port, as it is: its place is another's once those
+  // there are have ended.
   void Forget(uint64_t port);
 
   // Whether all that was published is done.
   bool Idle();
 
-  // The watcher, while no instance is there (the last one's kernel has ended). When to start the next, by
-  // the clock of `now`: at once (0), kNever unless something is published, or then.
+  // The watcher, while no instance is there (the last one's kernel has ended). When to start the
+  // next, by the clock of `now`: at once (0), kNever unless something is published, or then.
   static constexpr int64_t kNever = INT64_MAX;
   int64_t StartAt(int64_t now);
-  void Starting();           // before the launch
-  void Ended(int64_t now);   // the kernel has ended
+  void Starting();          // before the launch
+  void Ended(int64_t now);  // the kernel has ended
   uint32_t instance() const { return instance_; }
 
  private:
@@ -84,11 +87,11 @@ class WorkerList {
   uint32_t ports_;     // patterns that were published; places in use are passed over, and counted
   uint32_t done_ = 0;  // operations below it are
   struct Place {
-    bool used = false;   // its port is not forgotten
-    uint32_t last = 0;   // the number + 1 of its last operation; 0: none
+    bool used = false;  // its port is not forgotten
+    uint32_t last = 0;  // the number + 1 of its last operation; 0: none
   };
-  std::vector<Place> places_;               // of patterns
-  std::map<uint64_t, uint32_t> place_of_;   // of a port
+  std::vector<Place> places_;                               // of patterns
+  std::map<uint64_t, uint32_t> place_of_;                   // of a port
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> last_;  // of a port's key: number + 1
   uint32_t bell_ = 0, served_ = 0, ring_ = 0;
   uint32_t instance_ = 0;

@@ -21,10 +21,12 @@ grtResult_t CurrentDevice(int* device) {
   return cudaGetDevice(device) == cudaSuccess ? grtSuccess : grtUnhandledCudaError;
 }
 
-grtResult_t Make(const std::string& name, uint32_t ranks, uint32_t rank, const grtConfig_t& config, grtComm_t* out) {
+grtResult_t Make(const std::string& name, uint32_t ranks, uint32_t rank, const grtConfig_t& config,
+                 grtComm_t* out) {
   if (ranks > kMaxRanks) return grtNotSupported;
   Process* process = nullptr;
-  if (const grtResult_t result = Process::Of(config.device, config, &process); result != grtSuccess) return result;
+  if (const grtResult_t result = Process::Of(config.device, config, &process); result != grtSuccess)
+    return result;
   auto made = std::make_unique<grtCommOpaque>();
   made->comm = std::make_shared<CommState>();
   CommState& comm = *made->comm;
@@ -53,7 +55,8 @@ std::vector<std::shared_ptr<CommState>> WithPorts(const std::shared_ptr<CommStat
   return all;
 }
 
-// The communicator's and its ports' handles end. Ports know their communicator, as operations do, and so it must not know them.
+// The communicator's and its ports' handles end. Ports know their communicator, as operations do,
+// and so it must not know them.
 void End(grtComm_t comm) {
   for (const std::shared_ptr<CommState>& each : WithPorts(comm->comm)) each->process->Leave(each);
   {
@@ -83,9 +86,11 @@ grtResult_t AwaitOver(CommState* comm, int64_t deadline_ns) {
       continue;
     }
     cudaEvent_t end = nullptr;
-    if (cudaEventCreateWithFlags(&end, cudaEventDisableTiming) != cudaSuccess) result = grtUnhandledCudaError;
+    if (cudaEventCreateWithFlags(&end, cudaEventDisableTiming) != cudaSuccess)
+      result = grtUnhandledCudaError;
     if (end != nullptr) ends.push_back(end);
-    if (end != nullptr && cudaEventRecord(end, stream) != cudaSuccess) result = grtUnhandledCudaError;
+    if (end != nullptr && cudaEventRecord(end, stream) != cudaSuccess)
+      result = grtUnhandledCudaError;
   }
   int64_t pause_ns = 2000;
   for (const cudaEvent_t end : ends) {
@@ -109,7 +114,8 @@ grtResult_t AwaitOver(CommState* comm, int64_t deadline_ns) {
     if (NowNs() >= deadline_ns) return grtTimeout;
   }
   for (const auto& [sequence, operation] : detached) {
-    const gordian::Status done = operation.Wait(static_cast<uint64_t>(std::max<int64_t>(deadline_ns - NowNs(), 0)));
+    const gordian::Status done =
+        operation.Wait(static_cast<uint64_t>(std::max<int64_t>(deadline_ns - NowNs(), 0)));
     if (done.code() == gordian::StatusCode::kDeadline) return grtTimeout;
     if (!done.ok()) state.aborted = true;  // nobody knows that it is over
   }
@@ -129,15 +135,18 @@ grtResult_t MakeReady(const std::shared_ptr<CommState>& comm) {
 using namespace gordian::runtime;
 using namespace gordian::runtime::cuda;
 
-grtResult_t grtCommInitRankConfig(grtComm_t* comm, int nranks, grtUniqueId id, int rank, const grtConfig_t* given) {
+grtResult_t grtCommInitRankConfig(grtComm_t* comm, int nranks, grtUniqueId id, int rank,
+                                  const grtConfig_t* given) {
   if (comm == nullptr || nranks < 1 || rank < 0 || rank >= nranks) return grtInvalidArgument;
   return Guarded([&] {
     grtConfig_t config;
     if (!ReadConfig(given, GRT_CONFIG_INITIALIZER, &config)) return grtInvalidArgument;
     if (config.device < 0) {
-      if (const grtResult_t result = CurrentDevice(&config.device); result != grtSuccess) return result;
+      if (const grtResult_t result = CurrentDevice(&config.device); result != grtSuccess)
+        return result;
     }
-    return Make(NameOf(id), static_cast<uint32_t>(nranks), static_cast<uint32_t>(rank), config, comm);
+    return Make(NameOf(id), static_cast<uint32_t>(nranks), static_cast<uint32_t>(rank), config,
+                comm);
   });
 }
 
@@ -149,7 +158,8 @@ grtResult_t grtFrontFinish(grtComm_t comm) {
   return Guarded([&]() -> grtResult_t {
     const OnDevice on(comm->comm->process->device());
     for (const std::shared_ptr<CommState>& each : WithPorts(comm->comm)) {
-      if (const grtResult_t result = AwaitOver(each.get(), INT64_MAX); result != grtSuccess) return result;
+      if (const grtResult_t result = AwaitOver(each.get(), INT64_MAX); result != grtSuccess)
+        return result;
     }
     return grtSuccess;
   });
@@ -160,8 +170,8 @@ grtResult_t grtCommConnect(grtComm_t comm, uint64_t timeout_ns) {
   return Guarded([&] { return Process::Connect(comm->comm, DeadlineIn(timeout_ns)); });
 }
 
-grtResult_t grtCommSplit(grtComm_t comm, int color, int key, grtComm_t* out, const grtConfig_t* given,
-                         uint64_t timeout_ns) {
+grtResult_t grtCommSplit(grtComm_t comm, int color, int key, grtComm_t* out,
+                         const grtConfig_t* given, uint64_t timeout_ns) {
   if (comm == nullptr || out == nullptr) return grtInvalidArgument;
   *out = nullptr;
   return Guarded([&]() -> grtResult_t {
@@ -182,12 +192,14 @@ grtResult_t grtCommSplit(grtComm_t comm, int color, int key, grtComm_t* out, con
     if (color < 0) return grtSuccess;
     std::vector<std::pair<int32_t, uint32_t>> members;  // (key, rank)
     for (uint32_t r = 0; r < parent.ranks; ++r) {
-      if (static_cast<int32_t>(all[r] >> 32) == color) members.emplace_back(static_cast<int32_t>(all[r]), r);
+      if (static_cast<int32_t>(all[r] >> 32) == color)
+        members.emplace_back(static_cast<int32_t>(all[r]), r);
     }
     std::sort(members.begin(), members.end());
     uint32_t rank = 0;
     while (members[rank].second != parent.rank) ++rank;
-    return Make(child + "." + std::to_string(color), static_cast<uint32_t>(members.size()), rank, config, out);
+    return Make(child + "." + std::to_string(color), static_cast<uint32_t>(members.size()), rank,
+                config, out);
   });
 }
 
@@ -227,7 +239,8 @@ grtResult_t grtCommDestroy(grtComm_t comm, uint64_t timeout_ns) {
     const OnDevice on(comm->comm->process->device());
     const std::vector<std::shared_ptr<CommState>> all = WithPorts(comm->comm);
     for (const std::shared_ptr<CommState>& each : all) {
-      if (const grtResult_t result = AwaitOver(each.get(), deadline_ns); result != grtSuccess) return result;
+      if (const grtResult_t result = AwaitOver(each.get(), deadline_ns); result != grtSuccess)
+        return result;
     }
     for (const std::shared_ptr<CommState>& each : all) {
       if (each->error() != grtSuccess) each->aborted = true;
@@ -273,7 +286,8 @@ grtResult_t grtMemAlloc(void** memory, size_t bytes) {
     if (const grtResult_t result = CurrentDevice(&device); result != grtSuccess) return result;
     const grtConfig_t config = GRT_CONFIG_INITIALIZER;
     Process* process = nullptr;
-    if (const grtResult_t result = Process::Of(device, config, &process); result != grtSuccess) return result;
+    if (const grtResult_t result = Process::Of(device, config, &process); result != grtSuccess)
+      return result;
     return process->Allocate(memory, bytes);
   });
 }
@@ -293,7 +307,8 @@ grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats) {
     Process* process = comm->comm->process;
     const OnDevice on(process->device());
     stats->operations = 0;
-    for (const std::shared_ptr<CommState>& each : WithPorts(comm->comm)) stats->operations += each->operations.load();
+    for (const std::shared_ptr<CommState>& each : WithPorts(comm->comm))
+      stats->operations += each->operations.load();
     // Of the whole device: kernels do not tell communicators apart. In channels, not in operations.
     HelpCounts counts;
     if (!process->domain().Helped(&counts).ok()) return grtUnhandledCudaError;
@@ -312,5 +327,6 @@ grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats) {
 }
 
 grtResult_t grtUseCudaStreams(const grtCudaFunctions_t* functions) {
-  return functions == nullptr || functions->size < sizeof *functions ? grtInvalidArgument : grtSuccess;
+  return functions == nullptr || functions->size < sizeof *functions ? grtInvalidArgument
+                                                                     : grtSuccess;
 }

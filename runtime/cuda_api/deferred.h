@@ -44,8 +44,8 @@ class Deferred {
   std::map<Key, std::vector<One>> unjoined_;
 };
 
-// Later work of the stream, of any device in use, waits for operations, which are of one device. grtNotSupported: the
-// stream is captured, and they are not all done.
+// Later work of the stream, of any device in use, waits for operations, which are of one device.
+// grtNotSupported: the stream is captured, and they are not all done.
 grtResult_t StreamWaits(const std::vector<Detached>& operations, cudaStream_t stream);
 
 }  // namespace gordian::runtime::cuda

@@ -14,8 +14,8 @@ namespace gordian::runtime::cuda {
 // Whether it is done, and how it ended; never waits.
 using AskFn = std::function<bool(grtResult_t*)>;
 
-// Calls `then` once, on the thread that runs the library's callbacks, one after the other. Asks on a
-// thread of its own alone, every 20 us at first, up to every millisecond.
+// Calls `then` once, on the thread that runs the library's callbacks, one after the other. Asks on
+// a thread of its own alone, every 20 us at first, up to every millisecond.
 void WhenDone(AskFn ask, std::function<void(grtResult_t)> then);
 
 }  // namespace gordian::runtime::cuda

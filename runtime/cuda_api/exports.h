@@ -61,7 +61,8 @@ class Exports {
   // `range` above kHeapRangeBytes is this class's, `server` this device's server of pieces; both
   // outlive it.
   // `enter` is called first on the thread that everything is given up by.
-  Exports(const Driver* driver, int device, MappedRange* range, std::string server, std::function<void()> enter);
+  Exports(const Driver* driver, int device, MappedRange* range, std::string server,
+          std::function<void()> enter);
   ~Exports();
   Exports(const Exports&) = delete;
   Exports& operator=(const Exports&) = delete;

@@ -12,7 +12,8 @@
 #include "runtime/include/gordian/runtime.h"
 
 struct grtPortOpaque {
-  std::shared_ptr<gordian::runtime::cuda::CommState> comm;  // its own state, as if it were a communicator
+  std::shared_ptr<gordian::runtime::cuda::CommState>
+      comm;  // its own state, as if it were a communicator
 };
 
 struct grtCommOpaque {

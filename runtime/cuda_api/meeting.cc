@@ -16,13 +16,15 @@ enum State : uint32_t { kAbsent = 0, kComing = 1, kHere = 2, kGone = 3, kGoneAbo
 // Between two looks at whether the communicator has failed, which devices tell nobody.
 constexpr int64_t kLookNs = 100'000'000;
 
-std::atomic<uint32_t>* Atomic(uint32_t* word) { return reinterpret_cast<std::atomic<uint32_t>*>(word); }
+std::atomic<uint32_t>* Atomic(uint32_t* word) {
+  return reinterpret_cast<std::atomic<uint32_t>*>(word);
+}
 uint32_t StateOf(const Attendee& a) { return __atomic_load_n(&a.state, __ATOMIC_ACQUIRE); }
 
 }  // namespace
 
 struct Meeting::Page {
-  alignas(128) uint32_t failed;  // Failure; the devices read and write it too
+  alignas(128) uint32_t failed;   // Failure; the devices read and write it too
   alignas(128) uint32_t arrived;  // a futex
   uint32_t captured;
   alignas(128) uint32_t ports[kMostPorts];  // tags; from the first on
@@ -34,7 +36,8 @@ grtResult_t Meeting::Come(const std::string& name, uint32_t ranks, uint32_t rank
   static_assert(sizeof(Page) <= kPageBytes);
   if (ranks < 1 || ranks > kMostMeeting || rank >= ranks) return grtInvalidArgument;
   std::shared_ptr<SharedMemory> memory = SharedMemory::Open(name, kPageBytes);
-  // A page: there as soon as it is open. Of one process all members have the same, perhaps without its descriptor by now.
+  // A page: there as soon as it is open. Of one process all members have the same, perhaps without
+  // its descriptor by now.
   if (memory == nullptr) return grtSystemError;
   std::shared_ptr<Meeting> meeting(new Meeting(std::move(memory), ranks, rank));
   Page& page = meeting->shared();
@@ -53,7 +56,9 @@ grtResult_t Meeting::Come(const std::string& name, uint32_t ranks, uint32_t rank
   return grtSuccess;
 }
 
-bool Meeting::AllHere() const { return Atomic(&shared().arrived)->load(std::memory_order_acquire) >= ranks_; }
+bool Meeting::AllHere() const {
+  return Atomic(&shared().arrived)->load(std::memory_order_acquire) >= ranks_;
+}
 
 grtResult_t Meeting::AwaitAll(int64_t deadline_ns) {
   Page& page = shared();
@@ -75,7 +80,8 @@ grtResult_t Meeting::AwaitAll(int64_t deadline_ns) {
 const Attendee& Meeting::of(uint32_t rank) const { return shared().attendees[rank]; }
 
 void Meeting::Leave(bool over) {
-  Atomic(&shared().attendees[rank_].state)->store(over ? kGone : kGoneAborted, std::memory_order_release);
+  Atomic(&shared().attendees[rank_].state)
+      ->store(over ? kGone : kGoneAborted, std::memory_order_release);
 }
 
 bool Meeting::HasLeft(uint32_t rank) const { return StateOf(of(rank)) >= kGone; }
@@ -106,12 +112,14 @@ void Meeting::WakeWaiting() { FutexWakeAll(Atomic(&shared().arrived)); }
 
 void Meeting::NoteCaptured() { Atomic(&shared().captured)->store(1, std::memory_order_release); }
 
-bool Meeting::IsCaptured() const { return Atomic(&shared().captured)->load(std::memory_order_acquire) != 0; }
+bool Meeting::IsCaptured() const {
+  return Atomic(&shared().captured)->load(std::memory_order_acquire) != 0;
+}
 
 uint32_t* Meeting::failed() const { return &shared().failed; }
 
-grtResult_t Exchange(const std::string& name, uint32_t ranks, uint32_t rank, uint64_t own, int64_t deadline_ns,
-                     std::vector<uint64_t>* all) {
+grtResult_t Exchange(const std::string& name, uint32_t ranks, uint32_t rank, uint64_t own,
+                     int64_t deadline_ns, std::vector<uint64_t>* all) {
   Attendee value = {};
   value.user_at = own;
   std::shared_ptr<Meeting> meeting;

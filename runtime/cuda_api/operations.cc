@@ -50,7 +50,8 @@ grtResult_t grtOpWait(grtOp_t op, uint64_t timeout_ns) {
   if (op == nullptr) return grtInvalidArgument;
   return Guarded([&]() -> grtResult_t {
     const int64_t deadline_ns = DeadlineIn(timeout_ns);
-    // The worker's own wait looks at a word before it sleeps. However it ends: what there is to say of it is said below.
+    // The worker's own wait looks at a word before it sleeps. However it ends: what there is to say
+    // of it is said below.
     if (op->operation->event == nullptr) {
       [[maybe_unused]] const gordian::Status ended = op->operation->detached.Wait(timeout_ns);
     }
@@ -89,7 +90,8 @@ grtResult_t grtOpOnDone(grtOp_t op, grtDoneFn fn, void* user) {
       return grtSuccess;
     }
     const auto ask = [operation = op->operation](grtResult_t* result) {
-      const OnDevice on(operation->comm->process->device());  // not the thread's default, which would get a context
+      const OnDevice on(operation->comm->process
+                            ->device());  // not the thread's default, which would get a context
       bool done = false;
       *result = ResultOf(*operation, &done);
       return done;

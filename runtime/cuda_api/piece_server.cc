@@ -51,7 +51,8 @@ auto Again(Call call) {
   return result;
 }
 
-// All of it, in as many parts as signals make of it; false: the peer has gone away, or is late (EAGAIN).
+// All of it, in as many parts as signals make of it; false: the peer has gone away, or is late
+// (EAGAIN).
 bool ReceiveAll(int fd, void* to, size_t bytes) {
   for (size_t got = 0; got < bytes;) {
     const ssize_t n = Again([&] { return recv(fd, static_cast<char*>(to) + got, bytes - got, 0); });
@@ -97,7 +98,8 @@ bool ReceiveWith(int fd, void* data, size_t bytes, int* descriptor) {
   if (got == 0) errno = ECONNRESET;
   if (got <= 0) return false;
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header != nullptr && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int))) {
+  if (header != nullptr && header->cmsg_type == SCM_RIGHTS &&
+      header->cmsg_len == CMSG_LEN(sizeof(int))) {
     memcpy(descriptor, CMSG_DATA(header), sizeof *descriptor);
   }
   const auto first = static_cast<size_t>(got);
@@ -123,11 +125,13 @@ Status PieceServer::Start(Handlers handlers, std::unique_ptr<PieceServer>* serve
   s->listener_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (s->wake_ < 0 || s->listener_ < 0) return Status::FromErrno(errno, "a socket for the pieces");
   uint64_t random = 0;
-  if (getrandom(&random, sizeof random, 0) != sizeof random) return Status::FromErrno(errno, "getrandom");
+  if (getrandom(&random, sizeof random, 0) != sizeof random)
+    return Status::FromErrno(errno, "getrandom");
   s->name_ = "gordian-pieces-" + std::to_string(getpid()) + "-" + std::to_string(random);
   sockaddr_un address;
   const socklen_t length = Address(s->name_, &address);
-  if (bind(s->listener_, reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(s->listener_, 64) != 0) {
+  if (bind(s->listener_, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      listen(s->listener_, 64) != 0) {
     return Status::FromErrno(errno, "listening for the pieces");
   }
   s->thread_ = std::thread([self = s.get()] { self->Serve(); });
@@ -188,8 +192,10 @@ void PieceServer::Answer(int connection) {
 namespace {
 
 // What the server of that name says to the request; a descriptor may go with either.
-Status Ask(const std::string& name, const Request& request, int given, int timeout_ms, uint64_t* bytes, int* descriptor) {
-  if (name.empty() || name.size() >= kNameBytes) return Status::InvalidArgument("no name of a server of pieces");
+Status Ask(const std::string& name, const Request& request, int given, int timeout_ms,
+           uint64_t* bytes, int* descriptor) {
+  if (name.empty() || name.size() >= kNameBytes)
+    return Status::InvalidArgument("no name of a server of pieces");
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return Status::FromErrno(errno, "socket");
   SetTimeout(fd, timeout_ms);
@@ -233,20 +239,23 @@ Status PieceServer::Fetch(const std::string& name, uint64_t offset, int timeout_
                           int* descriptor) {
   *descriptor = -1;
   const Status status = Ask(name, About(kFetch, "", offset, 0), -1, timeout_ms, bytes, descriptor);
-  if (status.ok() && *descriptor < 0) return Status::Unavailable("another rank did not give its memory");
+  if (status.ok() && *descriptor < 0)
+    return Status::Unavailable("another rank did not give its memory");
   return status;
 }
 
-Status PieceServer::Give(const std::string& name, const std::string& owner, uint64_t offset, uint64_t bytes,
-                         int descriptor, int timeout_ms) {
+Status PieceServer::Give(const std::string& name, const std::string& owner, uint64_t offset,
+                         uint64_t bytes, int descriptor, int timeout_ms) {
   uint64_t done = 0;
   int none = -1;
-  const Status status = Ask(name, About(kGive, owner, offset, bytes), descriptor, timeout_ms, &done, &none);
+  const Status status =
+      Ask(name, About(kGive, owner, offset, bytes), descriptor, timeout_ms, &done, &none);
   if (none >= 0) close(none);
   return status;
 }
 
-Status PieceServer::TakeBack(const std::string& name, const std::string& owner, uint64_t offset, int timeout_ms) {
+Status PieceServer::TakeBack(const std::string& name, const std::string& owner, uint64_t offset,
+                             int timeout_ms) {
   uint64_t done = 0;
   int none = -1;
   const Status status = Ask(name, About(kTakeBack, owner, offset, 0), -1, timeout_ms, &done, &none);

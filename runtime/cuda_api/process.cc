@@ -16,8 +16,8 @@
 namespace gordian::runtime::cuda {
 namespace {
 
-// Streams whose operations may wait at the same time with a block for each channel, as many as NCCL's kernels find room for beside each
-// other; and those that are helped along.
+// Streams whose operations may wait at the same time with a block for each channel, as many as
+// NCCL's kernels find room for beside each other; and those that are helped along.
 constexpr int kResidentStreams = 4;
 constexpr int kHelpStreams = 32;
 constexpr uint64_t kStageBytes = 32ull << 20;
@@ -38,7 +38,8 @@ Devices& TheDevices() {
   return *devices;
 }
 
-// Once, for all devices: members in one process have one mapping of their page. It stays where it is.
+// Once, for all devices: members in one process have one mapping of their page. It stays where it
+// is.
 bool RegisterPage(void* page) {
   static std::mutex* mutex = new std::mutex;
   static std::set<void*>* pages = new std::set<void*>;
@@ -71,7 +72,8 @@ std::vector<std::shared_ptr<CommState>> MembersHere(const std::string& name) {
   std::vector<std::shared_ptr<CommState>> here;
   const auto [begin, end] = members.of.equal_range(name);
   for (auto at = begin; at != end; ++at) {
-    if (auto comm = at->second.lock(); comm != nullptr && comm->has_entered.load(std::memory_order_acquire)) {
+    if (auto comm = at->second.lock();
+        comm != nullptr && comm->has_entered.load(std::memory_order_acquire)) {
       here.push_back(std::move(comm));
     }
   }
@@ -112,14 +114,16 @@ void CommState::Abort() {
   uint32_t* word = verdict().failed();
   uint32_t seen = __atomic_load_n(word, __ATOMIC_ACQUIRE);
   while ((seen == kNoFailure || seen == kPeerGone) &&
-         !__atomic_compare_exchange_n(word, &seen, kFailedAborted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+         !__atomic_compare_exchange_n(word, &seen, kFailedAborted, false, __ATOMIC_ACQ_REL,
+                                      __ATOMIC_ACQUIRE)) {
   }
   meeting->WakeWaiting();
 }
 
 namespace {
 
-// Of a device; retained until the process ends, as the library's own use of it is. Null: it cannot be had.
+// Of a device; retained until the process ends, as the library's own use of it is. Null: it cannot
+// be had.
 CUcontext ContextOf(const Driver& driver, int device) {
   static std::array<std::atomic<CUcontext>, kMostDevices> contexts;
   CUcontext context = contexts[device].load(std::memory_order_acquire);
@@ -130,7 +134,8 @@ CUcontext ContextOf(const Driver& driver, int device) {
 
 }  // namespace
 
-// Not by cudaSetDevice: to set the device that was current before makes a context there, of half a GiB, if the thread has used none.
+// Not by cudaSetDevice: to set the device that was current before makes a context there, of half a
+// GiB, if the thread has used none.
 OnDevice::OnDevice(int device) {
   int current = -1;
   if (cudaGetDevice(&current) == cudaSuccess && current == device) return;
@@ -138,7 +143,8 @@ OnDevice::OnDevice(int device) {
   const Driver* driver = device >= 0 && device < kMostDevices ? LoadDriver(&why) : nullptr;
   if (driver == nullptr) return;
   const CUcontext context = ContextOf(*driver, device);
-  if (context != nullptr && driver->push_context(context) == CUDA_SUCCESS) pop_ = driver->pop_context;
+  if (context != nullptr && driver->push_context(context) == CUDA_SUCCESS)
+    pop_ = driver->pop_context;
 }
 
 OnDevice::~OnDevice() {
@@ -151,7 +157,8 @@ Process* Process::Of(cudaStream_t stream) {
   if (Process* only = devices.only.load(std::memory_order_acquire)) return only;
   if (devices.count.load(std::memory_order_acquire) == 0) return nullptr;
   int device = -1;
-  const bool is_default = stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+  const bool is_default =
+      stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
   const cudaError_t e = is_default ? cudaGetDevice(&device) : cudaStreamGetDevice(stream, &device);
   if (e != cudaSuccess || device < 0 || device >= kMostDevices) {
     [[maybe_unused]] const cudaError_t cleared = cudaGetLastError();  // not an error of the job's
@@ -180,7 +187,8 @@ grtResult_t Process::Of(int device, const grtConfig_t& config, Process** process
   *process = all.of[device].load(std::memory_order_relaxed);
   if (*process != nullptr) return grtSuccess;
   int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || device >= devices) return grtUnhandledCudaError;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || device >= devices)
+    return grtUnhandledCudaError;
   std::unique_ptr<Process> made(new Process(device, config));
   if (const grtResult_t result = made->Prepare(); result != grtSuccess) return result;
   *process = made.release();
@@ -189,12 +197,14 @@ grtResult_t Process::Of(int device, const grtConfig_t& config, Process** process
   return grtSuccess;
 }
 
-Process::Process(int device, const grtConfig_t& config) : device_(device), user_wanted_(config.heap_bytes) {
+Process::Process(int device, const grtConfig_t& config)
+    : device_(device), user_wanted_(config.heap_bytes) {
   config_.device = device;
   config_.help_streams = kHelpStreams;
   config_.resident_streams = kResidentStreams;
   config_.stage_bytes = kStageBytes;
-  if (config.channels != 0) config_.bulk_channels = config_.line_channels = std::min(config.channels, kMaxChannels);
+  if (config.channels != 0)
+    config_.bulk_channels = config_.line_channels = std::min(config.channels, kMaxChannels);
   if (config.blocks_base != 0) config_.worker.blocks = config.blocks_base;
   if (config.idle_quit_us != 0) config_.worker.idle_quit_us = config.idle_quit_us;
   if (config.stuck_quit_us != 0) config_.worker.stuck_quit_us = config.stuck_quit_us;
@@ -204,8 +214,9 @@ Process::Process(int device, const grtConfig_t& config) : device_(device), user_
 grtResult_t Process::Prepare() {
   const OnDevice on(device_);
   if (Status s = PieceHeap::Create(device_, &heap_); !s.ok()) return ToResult(s);
-  // Threads of the library's own keep to the device: one that turned back to CUDA's default, device 0, would make a
-  // context there, which takes 0.5 GiB. And no capture of the program's hinders them.
+  // Threads of the library's own keep to the device: one that turned back to CUDA's default, device
+  // 0, would make a context there, which takes 0.5 GiB. And no capture of the program's hinders
+  // them.
   const auto enter = [device = device_] {
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     cudaThreadExchangeStreamCaptureMode(&mode);
@@ -213,21 +224,27 @@ grtResult_t Process::Prepare() {
   };
   PieceServer::Handlers handlers;
   handlers.enter = enter;
-  handlers.find = [this](uint64_t offset, uint64_t* bytes) { return heap_->DescriptorOf(offset, bytes); };
-  // What other processes have registered. No kernel here writes there before they know that it is mapped, and none does
-  // any more when they take it back.
-  handlers.take = [this](const std::string& owner, uint64_t offset, uint64_t bytes, int descriptor) {
+  handlers.find = [this](uint64_t offset, uint64_t* bytes) {
+    return heap_->DescriptorOf(offset, bytes);
+  };
+  // What other processes have registered. No kernel here writes there before they know that it is
+  // mapped, and none does any more when they take it back.
+  handlers.take = [this](const std::string& owner, uint64_t offset, uint64_t bytes,
+                         int descriptor) {
     MappedRange* const range = RangeOf(owner);
-    return range != nullptr && offset >= kHeapRangeBytes && range->MapDescriptor(offset, bytes, descriptor).ok();
+    return range != nullptr && offset >= kHeapRangeBytes &&
+           range->MapDescriptor(offset, bytes, descriptor).ok();
   };
   handlers.leave = [this](const std::string& owner, uint64_t offset) {
     MappedRange* const range = RangeOf(owner);
     return range != nullptr && offset >= kHeapRangeBytes && range->Unmap(offset).ok();
   };
   if (Status s = PieceServer::Start(std::move(handlers), &server_); !s.ok()) return grtSystemError;
-  exports_ = std::make_unique<Exports>(heap_->driver(), device_, heap_->range(), server_->name(), enter);
+  exports_ =
+      std::make_unique<Exports>(heap_->driver(), device_, heap_->range(), server_->name(), enter);
   if (Status s = Domain::CreateAlone(config_, &domain_); !s.ok()) return ToResult(s);
-  if (cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) != cudaSuccess) return grtUnhandledCudaError;
+  if (cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) != cudaSuccess)
+    return grtUnhandledCudaError;
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_ < 0) return grtSystemError;
   watcher_ = std::thread([this] { WatchLoop(); });
@@ -257,7 +274,8 @@ grtResult_t Process::TakeRegion(uint64_t bytes, uint64_t* offset) {
       ++at;
     }
   }
-  const auto fits = std::find_if(regions_.begin(), regions_.end(), [&](const Region& r) { return r.bytes == bytes; });
+  const auto fits = std::find_if(regions_.begin(), regions_.end(),
+                                 [&](const Region& r) { return r.bytes == bytes; });
   if (fits == regions_.end()) {
     const Status s = heap_->Add(bytes, stream_, offset);
     return s.ok() ? grtSuccess : grtSystemError;
@@ -276,26 +294,29 @@ grtResult_t Process::Enter(const std::shared_ptr<CommState>& comm) {
   const uint64_t bytes = Communicator::RegionBytes(domain_->config(), comm->ranks);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (const grtResult_t result = TakeRegion(bytes, &comm->region_at); result != grtSuccess) return result;
+    if (const grtResult_t result = TakeRegion(bytes, &comm->region_at); result != grtSuccess)
+      return result;
     own.user_at = user_at_;
     own.user_bytes = user_bytes_;
   }
   own.region_at = comm->region_at;
   // All that the choice of ways and the layout depend on.
   const DomainConfig& config = domain_->config();
-  for (const uint64_t word : {bytes, uint64_t{config.bulk_channels}, uint64_t{config.line_channels},
-                              uint64_t{config.detached_channels}, uint64_t{comm->ranks}, uint64_t{GRT_VERSION}}) {
+  for (const uint64_t word :
+       {bytes, uint64_t{config.bulk_channels}, uint64_t{config.line_channels},
+        uint64_t{config.detached_channels}, uint64_t{comm->ranks}, uint64_t{GRT_VERSION}}) {
     own.agreement = internal::Mix(own.agreement ^ word);
   }
   server_->name().copy(own.server, sizeof own.server - 1);
-  const grtResult_t result = Meeting::Come(comm->name + "-g", comm->ranks, comm->rank, own, &comm->meeting);
+  const grtResult_t result =
+      Meeting::Come(comm->name + "-g", comm->ranks, comm->rank, own, &comm->meeting);
   if (result != grtSuccess) {
     const std::lock_guard<std::mutex> lock(mutex_);
     regions_.push_back({comm->region_at, bytes});
     return result;
   }
-  // The devices of all members read and write the page. It stays registered: undoing that would wait for the
-  // device.
+  // The devices of all members read and write the page. It stays registered: undoing that would
+  // wait for the device.
   if (!RegisterPage(comm->meeting->page())) return grtUnhandledCudaError;
   comm->meeting->CloseDescriptor();
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -307,7 +328,8 @@ grtResult_t Process::Enter(const std::shared_ptr<CommState>& comm) {
 MappedRange* Process::RangeOf(const std::string& server) {
   const std::lock_guard<std::mutex> lock(peers_mutex_);
   std::unique_ptr<MappedRange>& known = peers_[server];
-  if (known == nullptr && !MappedRange::Reserve(heap_->driver(), device_, &known).ok()) return nullptr;
+  if (known == nullptr && !MappedRange::Reserve(heap_->driver(), device_, &known).ok())
+    return nullptr;
   return known.get();
 }
 
@@ -317,7 +339,8 @@ grtResult_t Process::Map(const Attendee& peer, uint64_t offset, MappedRange** ra
   if ((*range)->Has(offset)) return grtSuccess;
   uint64_t bytes = 0;
   int descriptor = -1;
-  if (Status s = PieceServer::Fetch(peer.server, offset, kFetchMs, &bytes, &descriptor); !s.ok()) return grtRemoteError;
+  if (Status s = PieceServer::Fetch(peer.server, offset, kFetchMs, &bytes, &descriptor); !s.ok())
+    return grtRemoteError;
   const Status mapped = (*range)->MapDescriptor(offset, bytes, descriptor);
   close(descriptor);
   return ToResult(mapped);
@@ -343,20 +366,25 @@ grtResult_t Process::Connect(const std::shared_ptr<CommState>& comm, int64_t dea
   grtResult_t result = grtTimeout;
   while (result == grtTimeout) {
     const int64_t now_ns = NowNs();
-    const int64_t look_ns = comm->of_port != nullptr ? std::min(deadline_ns, now_ns + kLookNs) : deadline_ns;
+    const int64_t look_ns =
+        comm->of_port != nullptr ? std::min(deadline_ns, now_ns + kLookNs) : deadline_ns;
     result = comm->meeting->AwaitAll(look_ns);
-    if (const grtResult_t error = comm->error(); result != grtSuccess && error != grtSuccess) return error;
+    if (const grtResult_t error = comm->error(); result != grtSuccess && error != grtSuccess)
+      return error;
     if (look_ns == deadline_ns) break;
   }
   if (result != grtSuccess) return result;
-  if (const grtResult_t result = comm->process->ConnectOwn(comm); result != grtSuccess) return result;
+  if (const grtResult_t result = comm->process->ConnectOwn(comm); result != grtSuccess)
+    return result;
   for (const std::shared_ptr<CommState>& other : MembersHere(comm->name)) {
-    if (const grtResult_t result = other->process->ConnectOwn(other); result != grtSuccess) return result;
+    if (const grtResult_t result = other->process->ConnectOwn(other); result != grtSuccess)
+      return result;
   }
   return grtSuccess;
 }
 
-grtResult_t Process::Reach(const Attendee& member, const std::vector<uint64_t>& offsets, char** base) {
+grtResult_t Process::Reach(const Attendee& member, const std::vector<uint64_t>& offsets,
+                           char** base) {
   if (member.pid == getpid() && member.pid_namespace == PidNamespace()) {
     for (Process* other : All()) {
       if (other->server_->name() != member.server) continue;
@@ -404,21 +432,24 @@ grtResult_t Process::ConnectOwn(const std::shared_ptr<CommState>& comm) {
     std::vector<uint64_t> pieces = {member.region_at};
     if (place.offers) pieces.push_back(member.user_at);
     char* base = nullptr;
-    if (const grtResult_t result = Reach(member, pieces, &base); result != grtSuccess) return result;
+    if (const grtResult_t result = Reach(member, pieces, &base); result != grtSuccess)
+      return result;
     place.regions.push_back(base + member.region_at);
   }
   void* failed = nullptr;
-  if (cudaHostGetDevicePointer(&failed, comm->verdict().page(), 0) != cudaSuccess) return grtUnhandledCudaError;
+  if (cudaHostGetDevicePointer(&failed, comm->verdict().page(), 0) != cudaSuccess)
+    return grtUnhandledCudaError;
   place.failed = comm->verdict().failed();
-  place.failed_on_device = reinterpret_cast<uint32_t*>(static_cast<char*>(failed) +
-                                                       (reinterpret_cast<char*>(place.failed) -
-                                                        static_cast<char*>(comm->verdict().page())));
+  place.failed_on_device = reinterpret_cast<uint32_t*>(
+      static_cast<char*>(failed) +
+      (reinterpret_cast<char*>(place.failed) - static_cast<char*>(comm->verdict().page())));
   place.reach = comm->registrations.get();
   place.number = next_number_++;
   for (const char c : comm->name) {
     place.tag = static_cast<uint16_t>(internal::Mix(place.tag ^ static_cast<unsigned char>(c)));
   }
-  if (Status s = Communicator::CreateAt(domain_.get(), place, &comm->communicator); !s.ok()) return grtInternalError;
+  if (Status s = Communicator::CreateAt(domain_.get(), place, &comm->communicator); !s.ok())
+    return grtInternalError;
   comm->ready.store(comm->communicator.get(), std::memory_order_release);
   return grtSuccess;
 }
@@ -432,7 +463,8 @@ void Process::Leave(const std::shared_ptr<CommState>& comm) {
 
 void Process::Forget(cudaStream_t stream) {
   bool captured = false;  // then it cannot be asked
-  const bool idle = IsCaptured(stream, &captured) == cudaSuccess && !captured && cudaStreamQuery(stream) == cudaSuccess;
+  const bool idle = IsCaptured(stream, &captured) == cudaSuccess && !captured &&
+                    cudaStreamQuery(stream) == cudaSuccess;
   if (!idle) {
     [[maybe_unused]] const cudaError_t cleared = cudaGetLastError();  // not an error of the job's
   }
@@ -453,7 +485,8 @@ grtResult_t Process::Allocate(void** memory, size_t bytes) {
   const OnDevice on(device_);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (user_bytes_ == 0) {
-    const uint64_t wanted = std::max<uint64_t>(user_wanted_ != 0 ? user_wanted_ : kDefaultHeapBytes, bytes);
+    const uint64_t wanted =
+        std::max<uint64_t>(user_wanted_ != 0 ? user_wanted_ : kDefaultHeapBytes, bytes);
     uint64_t at = 0;
     if (Status s = heap_->Add(wanted, stream_, &at); !s.ok()) return grtSystemError;
     user_at_ = at;
@@ -476,7 +509,9 @@ void Process::Watch(const std::shared_ptr<CommState>& comm) {
 // Sleeps until a process ends, or there is another communicator.
 void Process::WatchLoop() {
   using Identity = std::pair<pid_t, uint64_t>;  // with its start time: numbers come again
-  const auto identity = [](const Attendee& member) { return Identity(member.pid, member.start_time); };
+  const auto identity = [](const Attendee& member) {
+    return Identity(member.pid, member.start_time);
+  };
   std::map<Identity, int> open;  // pidfds; -1: it has ended, or cannot be watched
   std::set<Identity> ended;
   for (;;) {
@@ -488,13 +523,15 @@ void Process::WatchLoop() {
         const auto [at, is_new] = open.try_emplace(identity(member), -1);
         if (!is_new) {
           // It was told to the communicators of then.
-          if (ended.contains(at->first) && !comm.meeting->HasLeft(r)) Communicator::NotePeerGone(comm.verdict().failed());
+          if (ended.contains(at->first) && !comm.meeting->HasLeft(r))
+            Communicator::NotePeerGone(comm.verdict().failed());
           continue;
         }
         at->second = static_cast<int>(syscall(SYS_pidfd_open, member.pid, 0));
         const bool none = at->second < 0 && errno == ESRCH;
         const uint64_t started = StartTime(member.pid);
-        if (none || (started != 0 && member.start_time != 0 && started != member.start_time)) gone.insert(at->first);
+        if (none || (started != 0 && member.start_time != 0 && started != member.start_time))
+          gone.insert(at->first);
       }
     });
     if (gone.empty()) {

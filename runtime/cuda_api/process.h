@@ -1,11 +1,12 @@
-// What the communicators of this process share, on each device: the memory that others map, what of theirs is
-// mapped here, lists, the resident worker, and a thread that learns of processes that end.
+// What the communicators of this process share, on each device: the memory that others map, what of
+// theirs is mapped here, lists, the resident worker, and a thread that learns of processes that
+// end.
 //
-// A process may have several devices, and on each one member of a communicator; they use each other's memory where
-// it is mapped. Nothing here asks which thread calls for which device.
+// A process may have several devices, and on each one member of a communicator; they use each
+// other's memory where it is mapped. Nothing here asks which thread calls for which device.
 //
-// Thread rule: any thread. Made at the first use, never destroyed: its threads sleep until the process ends.
-// Errors: grtResult_t.
+// Thread rule: any thread. Made at the first use, never destroyed: its threads sleep until the
+// process ends. Errors: grtResult_t.
 #ifndef GORDIAN_RUNTIME_CUDA_API_PROCESS_H_
 #define GORDIAN_RUNTIME_CUDA_API_PROCESS_H_
 
@@ -50,11 +51,12 @@ struct CommState {
   std::atomic<bool> has_entered{false};  // Process::Enter has succeeded
 
   std::mutex mutex;  // what is below
-  bool aborted = false;  // before its operations were known to be over: its region is not used again
+  bool aborted =
+      false;  // before its operations were known to be over: its region is not used again
   std::unique_ptr<Communicator> communicator;  // once all members have come
   std::atomic<Communicator*> ready{nullptr};   // the same
   std::set<cudaStream_t> streams;              // that it was called on
-  std::map<int, Detached> detached;            // the last of each sequence: those before it end earlier
+  std::map<int, Detached> detached;  // the last of each sequence: those before it end earlier
   std::map<uint32_t, std::shared_ptr<CommState>> ports;  // by tag
 
   // How it has failed; grtSuccess: not.
@@ -65,8 +67,8 @@ struct CommState {
   Meeting& verdict() const { return of_port != nullptr ? *of_port->meeting : *meeting; }
 };
 
-// The device of a communicator is current while it lives; captures of other threads neither hinder calls then nor
-// are ended by them.
+// The device of a communicator is current while it lives; captures of other threads neither hinder
+// calls then nor are ended by them.
 class OnDevice {
  public:
   explicit OnDevice(int device);
@@ -82,9 +84,11 @@ class OnDevice {
 // What this process has on one of its devices.
 class Process {
  public:
-  // For `device`, with `config` if it is the first use. grtNotSupported: the device cannot do what is needed.
+  // For `device`, with `config` if it is the first use. grtNotSupported: the device cannot do what
+  // is needed.
   static grtResult_t Of(int device, const grtConfig_t& config, Process** process);
-  // That of the stream's device; of one of the default streams, of the current device. Null: it is not in use.
+  // That of the stream's device; of one of the default streams, of the current device. Null: it is
+  // not in use.
   static Process* Of(cudaStream_t stream);
   // Those in use.
   static std::vector<Process*> All();
@@ -98,8 +102,9 @@ class Process {
 
   // Takes memory for a communicator and comes to its meeting.
   grtResult_t Enter(const std::shared_ptr<CommState>& comm);
-  // Maps what the other members have; waits for them. For the communicator's members on other devices of this
-  // process too: no kernel of one of them waits for another then that could not be launched yet.
+  // Maps what the other members have; waits for them. For the communicator's members on other
+  // devices of this process too: no kernel of one of them waits for another then that could not be
+  // launched yet.
   static grtResult_t Connect(const std::shared_ptr<CommState>& comm, int64_t deadline_ns);
   // After the end of its operations here.
   void Leave(const std::shared_ptr<CommState>& comm);
@@ -129,7 +134,8 @@ class Process {
   const int device_;
   DomainConfig config_;
   std::unique_ptr<PieceHeap> heap_;
-  // By server. Its lock is not held while another process is waited for: the server's thread takes it.
+  // By server. Its lock is not held while another process is waited for: the server's thread takes
+  // it.
   std::mutex peers_mutex_;
   std::map<std::string, std::unique_ptr<MappedRange>> peers_;
   std::unique_ptr<PieceServer> server_;

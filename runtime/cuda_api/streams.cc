@@ -1,7 +1,8 @@
 // What else is on CUDA's streams, as the C API is told.
 //
-// A list of what follows on a stream exists for exclusive streams alone (runtime/cuda/help_stream.h). An event
-// of another stream that an exclusive one waits for counts as foreign work: help goes along one stream.
+// A list of what follows on a stream exists for exclusive streams alone
+// (runtime/cuda/help_stream.h). An event of another stream that an exclusive one waits for counts
+// as foreign work: help goes along one stream.
 #include <map>
 #include <mutex>
 
@@ -22,7 +23,6 @@ Events& TheEvents() {
   return *events;
 }
 
-
 }  // namespace
 }  // namespace gordian::runtime::cuda
 
@@ -34,8 +34,10 @@ grtResult_t grtStreamExclusive(cudaStream_t stream, int exclusive) {
     Process* process = Process::Of(stream);
     if (process == nullptr) return grtInvalidUsage;  // its device is not in use yet
     const OnDevice on(process->device());
-    // With more streams than there are lists, this one's operations never begin early: right, and said.
-    return process->domain().SetExclusive(stream, exclusive != 0).ok() ? grtSuccess : grtNotSupported;
+    // With more streams than there are lists, this one's operations never begin early: right, and
+    // said.
+    return process->domain().SetExclusive(stream, exclusive != 0).ok() ? grtSuccess
+                                                                       : grtNotSupported;
   });
 }
 

@@ -32,9 +32,13 @@ struct Call {
 
   Touched touched() const { return TouchedBy(kind, in, out, count, type, comm->ranks); }
   // It is handed over when its stream comes to it.
-  bool IsBehind() const { return order == grtOrderDeferred || (order == grtOrderDetached && stream != nullptr); }
+  bool IsBehind() const {
+    return order == grtOrderDeferred || (order == grtOrderDetached && stream != nullptr);
+  }
 
-  bool IsWithSelf() const { return IsPointToPoint(kind) && root_or_peer == static_cast<int>(comm->rank); }
+  bool IsWithSelf() const {
+    return IsPointToPoint(kind) && root_or_peer == static_cast<int>(comm->rank);
+  }
 };
 
 struct Group {
@@ -45,8 +49,9 @@ struct Group {
 thread_local Group t_group;
 
 bool IsKnown(const grtOpDesc_t& d) {
-  return d.kind >= grtKindAllReduce && d.kind <= grtKindRecv && d.type >= grtInt8 && d.type <= grtFloat8e5m2 &&
-         d.op >= grtSum && d.op <= grtPreMulSum && d.order >= grtOrderDefault && d.order <= grtOrderDetached;
+  return d.kind >= grtKindAllReduce && d.kind <= grtKindRecv && d.type >= grtInt8 &&
+         d.type <= grtFloat8e5m2 && d.op >= grtSum && d.op <= grtPreMulSum &&
+         d.order >= grtOrderDefault && d.order <= grtOrderDetached;
 }
 
 grtResult_t Check(const grtOpDesc_t& d, cudaStream_t stream, grtOp_t* handle, Call* call) {
@@ -78,8 +83,9 @@ grtResult_t Check(const grtOpDesc_t& d, cudaStream_t stream, grtOp_t* handle, Ca
   if (d.count > UINT64_MAX / SizeOf(call->type) / comm.ranks) return grtInvalidArgument;
   if (HasInput(call->kind, d.root_or_peer, comm.rank)) call->in = d.in;
   if (HasOutput(call->kind, d.root_or_peer, comm.rank)) call->out = d.out;
-  if (d.count != 0 && ((call->in == nullptr && HasInput(call->kind, d.root_or_peer, comm.rank)) ||
-                       (call->out == nullptr && HasOutput(call->kind, d.root_or_peer, comm.rank)))) {
+  if (d.count != 0 &&
+      ((call->in == nullptr && HasInput(call->kind, d.root_or_peer, comm.rank)) ||
+       (call->out == nullptr && HasOutput(call->kind, d.root_or_peer, comm.rank)))) {
     return grtInvalidArgument;
   }
   if (call->IsBehind() || (order == grtOrderStrict && handle != nullptr)) {
@@ -102,7 +108,8 @@ grtResult_t CopySelf(std::vector<Call>* calls) {
   }
   for (const Call& send : sends) {
     Domain& domain = send.comm->process->domain();
-    const auto receive = std::find_if(receives.begin(), receives.end(), [&](const Call& r) { return r.comm == send.comm; });
+    const auto receive = std::find_if(receives.begin(), receives.end(),
+                                      [&](const Call& r) { return r.comm == send.comm; });
     if (receive == receives.end()) return grtInvalidUsage;  // it would wait for itself
     const uint64_t bytes = send.count * SizeOf(send.type);
     if (bytes != receive->count * SizeOf(receive->type)) return grtMismatch;
@@ -148,8 +155,9 @@ grtResult_t LaunchStrict(const Call& call) {
   Communicator& communicator = *comm.ready.load(std::memory_order_acquire);
   comm.operations.fetch_add(1, std::memory_order_relaxed);
   bool captured = false;
-  const Status launched = communicator.Launch(call.kind, call.in, call.out, call.count, call.type, call.op,
-                                              call.root_or_peer, call.stream, call.scalar, &captured);
+  const Status launched =
+      communicator.Launch(call.kind, call.in, call.out, call.count, call.type, call.op,
+                          call.root_or_peer, call.stream, call.scalar, &captured);
   if (captured) {
     comm.meeting->NoteCaptured();
   } else {
@@ -168,9 +176,10 @@ struct Planned {
 grtResult_t Plan(Call* call, std::vector<Planned>* planned) {
   Planned one;
   bool any = false;
-  const Status status = call->comm->ready.load(std::memory_order_acquire)
-                            ->PlanDetached(call->kind, call->in, call->out, call->count, call->type, call->op, call->root_or_peer, 0,
-                                           call->scalar, call->priority, &one.operation, &any);
+  const Status status =
+      call->comm->ready.load(std::memory_order_acquire)
+          ->PlanDetached(call->kind, call->in, call->out, call->count, call->type, call->op,
+                         call->root_or_peer, 0, call->scalar, call->priority, &one.operation, &any);
   one.call = call;
   if (status.ok() && any) planned->push_back(std::move(one));
   return ToResult(status, *call->comm);
@@ -181,25 +190,29 @@ void Note(Call* call, const Detached& detached) {
   call->detached = detached;
   CommState& comm = *call->comm;
   comm.operations.fetch_add(1, std::memory_order_relaxed);
-  const int sequence =
-      IsPointToPoint(call->kind) ? 1 + 2 * call->root_or_peer + (call->kind == OpKind::kRecv ? 1 : 0) : 0;
+  const int sequence = IsPointToPoint(call->kind)
+                           ? 1 + 2 * call->root_or_peer + (call->kind == OpKind::kRecv ? 1 : 0)
+                           : 0;
   const std::lock_guard<std::mutex> lock(comm.mutex);
   comm.detached[sequence] = detached;
 }
 
 grtResult_t HandOver(const Planned& one) {
   Detached detached;
-  const Status status = one.call->comm->process->domain().worker()->Submit(one.operation, &detached);
+  const Status status =
+      one.call->comm->process->domain().worker()->Submit(one.operation, &detached);
   if (status.ok()) Note(one.call, detached);
   return ToResult(status, *one.call->comm);
 }
 
 // Those behind one stream's work, together.
-grtResult_t HandOverBehind(Process* process, cudaStream_t stream, const std::vector<Planned>& planned) {
+grtResult_t HandOverBehind(Process* process, cudaStream_t stream,
+                           const std::vector<Planned>& planned) {
   std::vector<WorkerOperation> operations;
   for (const Planned& one : planned) {
     if (one.call->order == grtOrderDeferred) {
-      const grtResult_t result = Deferred::Get().JoinIfConflict(process, stream, one.call->touched());
+      const grtResult_t result =
+          Deferred::Get().JoinIfConflict(process, stream, one.call->touched());
       if (result != grtSuccess) return result;
     }
     operations.push_back(one.operation);
@@ -225,14 +238,15 @@ grtResult_t GiveHandle(const Call& call) {
   return grtSuccess;
 }
 
-// A group has no order within: its deferred operations are handed over before its strict ones are launched, and
-// nothing of it waits for them before its end. So they must not need one.
+// A group has no order within: its deferred operations are handed over before its strict ones are
+// launched, and nothing of it waits for them before its end. So they must not need one.
 bool NeedsOrder(const std::vector<Call>& calls) {
   for (const Call& deferred : calls) {
     if (deferred.order != grtOrderDeferred) continue;
     for (const Call& other : calls) {
       if (other.order == grtOrderStrict && other.stream == deferred.stream &&
-          (Disturbs(deferred.touched(), other.touched()) || Disturbs(other.touched(), deferred.touched()))) {
+          (Disturbs(deferred.touched(), other.touched()) ||
+           Disturbs(other.touched(), deferred.touched()))) {
         return true;
       }
     }
@@ -258,8 +272,10 @@ grtResult_t Run(std::vector<Call> calls, bool group) {
   if (!group && calls.front().IsWithSelf()) return grtInvalidUsage;
   if (group && NeedsOrder(calls)) return grtInvalidUsage;
   if (group) {
-    for (const Call& call : calls) {  // copies wait for what was deferred before, as strict operations do
-      if (call.IsWithSelf() && result == grtSuccess) result = Deferred::Get().Join(process, call.stream);
+    for (const Call& call :
+         calls) {  // copies wait for what was deferred before, as strict operations do
+      if (call.IsWithSelf() && result == grtSuccess)
+        result = Deferred::Get().Join(process, call.stream);
     }
     if (result == grtSuccess) result = CopySelf(&calls);
     if (result != grtSuccess) return result;
@@ -272,7 +288,8 @@ grtResult_t Run(std::vector<Call> calls, bool group) {
     if (call.IsWithSelf()) continue;
     if (call.order == grtOrderStrict) strict.insert(call.stream);
     if (call.order == grtOrderDeferred) deferred.insert(call.stream);
-    if (call.order != grtOrderStrict) result = Plan(&call, call.IsBehind() ? &behind[call.stream] : &now);
+    if (call.order != grtOrderStrict)
+      result = Plan(&call, call.IsBehind() ? &behind[call.stream] : &now);
     if (result != grtSuccess) return result;
   }
   if (group && !domain.GroupStart().ok()) return grtInvalidUsage;
@@ -282,10 +299,11 @@ grtResult_t Run(std::vector<Call> calls, bool group) {
   for (const cudaStream_t stream : strict) {
     if (result == grtSuccess) result = Deferred::Get().Join(process, stream);
   }
-  // Strict ones of a group are only noted here; those of the worker begin at once, so they come when none of these can
-  // be refused any more.
+  // Strict ones of a group are only noted here; those of the worker begin at once, so they come
+  // when none of these can be refused any more.
   for (const Call& call : calls) {
-    if (result == grtSuccess && call.order == grtOrderStrict && !call.IsWithSelf()) result = LaunchStrict(call);
+    if (result == grtSuccess && call.order == grtOrderStrict && !call.IsWithSelf())
+      result = LaunchStrict(call);
   }
   for (const Planned& one : now) {
     if (result == grtSuccess) result = HandOver(one);
@@ -297,7 +315,8 @@ grtResult_t Run(std::vector<Call> calls, bool group) {
     if (!calls.empty()) result = ToResult(ended, *calls.front().comm);
   }
   for (const Call& call : calls) {
-    if (call.order == grtOrderDeferred) Deferred::Get().Add(process, call.stream, call.detached, call.touched());
+    if (call.order == grtOrderDeferred)
+      Deferred::Get().Add(process, call.stream, call.detached, call.touched());
   }
   for (const cudaStream_t stream : deferred) {
     if (group && result == grtSuccess) result = Deferred::Get().Join(process, stream);
@@ -308,14 +327,15 @@ grtResult_t Run(std::vector<Call> calls, bool group) {
   return result;
 }
 
-// A group may have operations of several devices: each device's are published and launched together. Launching
-// waits for nobody, so one thread can do it for all.
+// A group may have operations of several devices: each device's are published and launched
+// together. Launching waits for nobody, so one thread can do it for all.
 grtResult_t RunGroup(std::vector<Call> calls) {
   grtResult_t result = grtSuccess;
   while (!calls.empty()) {
-    const auto others = std::stable_partition(calls.begin(), calls.end(), [first = calls.front().comm->process](const Call& call) {
-      return call.comm->process == first;
-    });
+    const auto others = std::stable_partition(
+        calls.begin(), calls.end(), [first = calls.front().comm->process](const Call& call) {
+          return call.comm->process == first;
+        });
     std::vector<Call> rest(std::make_move_iterator(others), std::make_move_iterator(calls.end()));
     calls.erase(others, calls.end());
     const grtResult_t one = Run(std::move(calls), true);

@@ -1,6 +1,6 @@
 // Counts what a trace holds, without the analyzer: for tests that hold it against what the emulator
-// counted by itself.  trace_count TRACE [operations]  prints one JSON object; with the second word also
-// place and count of every operation.
+// counted by itself.  trace_count TRACE [operations]  prints one JSON object; with the second word
+// also place and count of every operation.
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -58,8 +58,8 @@ int main(int argc, char** argv) {
       ++count;
       highest = std::max(highest, record.order());
       const std::string& name = names[record.call()];
-      const bool call = record.kind() == v1::RECORD_KIND_BEGIN ||
-                        record.kind() == v1::RECORD_KIND_POINT;
+      const bool call =
+          record.kind() == v1::RECORD_KIND_BEGIN || record.kind() == v1::RECORD_KIND_POINT;
       if (call && name.rfind("nccl", 0) == 0) {
         ++nccl_calls;
         ++calls[name];
@@ -67,15 +67,22 @@ int main(int argc, char** argv) {
     }
   }
   uint64_t missing = 0;  // every record of a process has a number, from 1 without gaps
-  for (const auto& [process, seen] : orders) missing += seen.second - std::min(seen.second, seen.first);
-  nlohmann::json out = {{"records", records},     {"repeated", repeated},
-                              {"missing", missing},     {"nccl_calls", nccl_calls},
-                              {"calls", calls},         {"mark_gaps", mark_gaps},
-                              {"rounds", rounds},       {"nodes", joined},
-                              {"clocks", clocks},       {"away", away},
-                              {"back", back},           {"job_ended", job_ended},
-                              {"analyzer_started", started},
-                              {"ending", (*reader)->Describe()}};
+  for (const auto& [process, seen] : orders)
+    missing += seen.second - std::min(seen.second, seen.first);
+  nlohmann::json out = {{"records", records},
+                        {"repeated", repeated},
+                        {"missing", missing},
+                        {"nccl_calls", nccl_calls},
+                        {"calls", calls},
+                        {"mark_gaps", mark_gaps},
+                        {"rounds", rounds},
+                        {"nodes", joined},
+                        {"clocks", clocks},
+                        {"away", away},
+                        {"back", back},
+                        {"job_ended", job_ended},
+                        {"analyzer_started", started},
+                        {"ending", (*reader)->Describe()}};
   if (argc == 3) out["operations"] = std::move(operations);
   std::printf("%s\n", out.dump().c_str());
   return 0;

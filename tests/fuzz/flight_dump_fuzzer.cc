@@ -21,7 +21,8 @@ void FuzzFlightDump(const uint8_t* data, size_t bytes) {
   importers::FlightDump other = *dump;
   other.rank = 1;
   const graph::Verdict verdict = importers::DecideFlightDumps({*dump, other});
-  if (verdict.main.summary.empty() || verdict.main.confidence == graph::Confidence::kConfirmed) std::abort();
+  if (verdict.main.summary.empty() || verdict.main.confidence == graph::Confidence::kConfirmed)
+    std::abort();
 }
 
 }  // namespace gordian::fuzz

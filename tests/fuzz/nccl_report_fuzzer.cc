@@ -9,16 +9,18 @@
 
 namespace gordian::fuzz {
 
-// Any bytes, as a report of NCCL RAS and as a file of NCCL Inspector, of which verdicts are asked: none is ever
-// confirmed, and what is refused is refused in words.
+// Any bytes, as a report of NCCL RAS and as a file of NCCL Inspector, of which verdicts are asked:
+// none is ever confirmed, and what is refused is refused in words.
 void FuzzNcclReport(const uint8_t* data, size_t bytes) {
   const std::string_view text(reinterpret_cast<const char*>(data), bytes);
   importers::SourceOf(text);
   if (StatusOr<importers::RasReport> report = importers::ParseRasReport(text); report.ok()) {
     importers::RasReport later = *report;
     later.time += "z";
-    for (const graph::Verdict& verdict : {importers::DecideRasReports({*report}), importers::DecideRasReports({later, *report})}) {
-      if (verdict.main.summary.empty() || verdict.main.confidence == graph::Confidence::kConfirmed) std::abort();
+    for (const graph::Verdict& verdict :
+         {importers::DecideRasReports({*report}), importers::DecideRasReports({later, *report})}) {
+      if (verdict.main.summary.empty() || verdict.main.confidence == graph::Confidence::kConfirmed)
+        std::abort();
     }
   } else if (report.status().message().empty()) {
     std::abort();
@@ -27,7 +29,8 @@ void FuzzNcclReport(const uint8_t* data, size_t bytes) {
   const Status status = job.Add(text);
   if (!status.ok() && status.message().empty()) std::abort();
   const graph::Verdict verdict = job.Decide();
-  if (verdict.main.summary.empty() || verdict.main.confidence == graph::Confidence::kConfirmed) std::abort();
+  if (verdict.main.summary.empty() || verdict.main.confidence == graph::Confidence::kConfirmed)
+    std::abort();
 }
 
 }  // namespace gordian::fuzz

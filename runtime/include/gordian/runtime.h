@@ -2,9 +2,9 @@
  * without a deadlock that the library itself adds.
  *
  * The names, argument orders, element types and operators are NCCL's; so are the results 0 to 7.
- * An operation is the same one on all ranks when it is the n-th of its kind of sequence: collectives
- * of a port are numbered in the order of their calls; sends and receives in that of the calls
- * between the two ranks.
+ * An operation is the same one on all ranks when it is the n-th of its kind of sequence:
+ * collectives of a port are numbered in the order of their calls; sends and receives in that of the
+ * calls between the two ranks.
  *
  * Threads: everything may be called from any thread. Calls on one port, and sends or receives
  * between one pair of ranks, must be ordered by the caller, identically on all ranks (as NCCL asks
@@ -35,8 +35,8 @@ extern "C" {
 #define GRT_API __attribute__((visibility("default")))
 #define GRT_VERSION 10000 /* major * 10000 + minor * 100 + patch */
 
-/* CUDA's own declaration, so that nothing of CUDA is needed here. Without CUDA, streams are those of
- * grtStreamCreate. */
+/* CUDA's own declaration, so that nothing of CUDA is needed here. Without CUDA, streams are those
+ * of grtStreamCreate. */
 typedef struct CUstream_st* cudaStream_t;
 
 typedef enum {
@@ -61,10 +61,10 @@ typedef enum {
   grtOrderDefault = 0,  /* the communicator's */
   grtOrderStrict = 1,   /* as NCCL: later work of the stream waits for it. It may begin early, where
                            nothing that an observer could tell is changed by that */
-  grtOrderDeferred = 2, /* after earlier work of the stream other than operations (on GPUs: other than
-                           deferred ones); later work waits from the next grtStreamJoin, group end,
-                           strict operation or grtOpStreamWait, or operation that uses its memory. Not
-                           on a captured stream (grtNotSupported) */
+  grtOrderDeferred = 2, /* after earlier work of the stream other than operations (on GPUs: other
+                           than deferred ones); later work waits from the next grtStreamJoin, group
+                           end, strict operation or grtOpStreamWait, or operation that uses its
+                           memory. Not on a captured stream (grtNotSupported) */
   grtOrderDetached = 3  /* no stream waits for it; only by handle, or grtOpStreamWait. Called with a
                            stream: after that one's earlier work, which is not captured then */
 } grtOrder_t;
@@ -85,9 +85,9 @@ typedef enum {
   grtFloat8e5m2 = 11
 } grtDataType_t;
 
-/* The first five numbered as ncclRedOp_t. Elements are combined in rank order, in 32 bits for floats
- * of fewer and rounded once: the same bits on all ranks, in all runs. Integers wrap, 8-bit floats
- * saturate. */
+/* The first five numbered as ncclRedOp_t. Elements are combined in rank order, in 32 bits for
+ * floats of fewer and rounded once: the same bits on all ranks, in all runs. Integers wrap, 8-bit
+ * floats saturate. */
 typedef enum {
   grtSum = 0,
   grtProd = 1,
@@ -140,15 +140,21 @@ typedef struct {
   uint32_t idle_quit_us;  /* resident GPU worker; the CPU's sleeps at once */
   uint32_t stuck_quit_us; /* resident GPU worker */
   uint32_t blocks_base, blocks_max; /* resident GPU worker */
-  uint32_t join_kind;     /* GPU: how a stream waits for deferred and detached operations. 0: by a kernel of one block
-                             that helps them; 1: by its hardware queue, which must then be nobody else's (streams share
-                             CUDA_DEVICE_MAX_CONNECTIONS of them), or the wait may never end */
-  uint32_t grace_ms; /* after an error a strict operation holds its stream so long, or until
-                        grtCommAbort, so that later work does not silently read garbage (200) */
+  uint32_t join_kind; /* GPU: how a stream waits for deferred and detached operations. 0: by a
+                         kernel of one block that helps them; 1: by its hardware queue, which must
+                         then be nobody else's (streams share CUDA_DEVICE_MAX_CONNECTIONS of them),
+                         or the wait may never end */
+  uint32_t grace_ms;  /* after an error a strict operation holds its stream so long, or until
+                         grtCommAbort, so that later work does not silently read garbage (200) */
   uint32_t reserved[12];
 } grtConfig_t;
-#define GRT_CONFIG_INITIALIZER \
-  { sizeof(grtConfig_t), GRT_MAGIC, GRT_VERSION, 0, 0, 0, 0, -1, grtOrderDefault, 0, 0, 0, 0, 0, 0, 0, 0, 200, {0} }
+#define GRT_CONFIG_INITIALIZER                                                                   \
+  {                                                                                              \
+    sizeof(grtConfig_t), GRT_MAGIC, GRT_VERSION, 0, 0, 0, 0, -1, grtOrderDefault, 0, 0, 0, 0, 0, \
+        0, 0, 0, 200, {                                                                          \
+      0                                                                                          \
+    }                                                                                            \
+  }
 
 typedef struct {
   uint32_t size, magic, version;
@@ -160,15 +166,21 @@ typedef struct {
   grtRedOp_t op;
   int32_t root_or_peer;
   grtOrder_t order;
-  uint32_t priority;  /* lower first; the same on all ranks for the best effect, not for safety. On GPUs of
-                         detached and deferred operations alone: a strict one is its stream's own kernel */
-  grtPort_t port;     /* null: the communicator's port of tag 0 */
+  uint32_t priority; /* lower first; the same on all ranks for the best effect, not for safety. On
+                        GPUs of detached and deferred operations alone: a strict one is its stream's
+                        own kernel */
+  grtPort_t port;    /* null: the communicator's port of tag 0 */
   grtComm_t comm;
-  const void* scalar; /* grtPreMulSum: one element of `type`, read during the call; host memory */
+  const void* scalar;   /* grtPreMulSum: one element of `type`, read during the call; host memory */
   uint64_t reserved[4]; /* 0 */
 } grtOpDesc_t;
-#define GRT_OP_DESC_INITIALIZER \
-  { sizeof(grtOpDesc_t), GRT_MAGIC, GRT_VERSION, grtKindAllReduce, NULL, NULL, 0, grtFloat32, grtSum, 0, grtOrderDefault, 0, NULL, NULL, NULL, {0} }
+#define GRT_OP_DESC_INITIALIZER                                                               \
+  {                                                                                           \
+    sizeof(grtOpDesc_t), GRT_MAGIC, GRT_VERSION, grtKindAllReduce, NULL, NULL, 0, grtFloat32, \
+        grtSum, 0, grtOrderDefault, 0, NULL, NULL, NULL, {                                    \
+      0                                                                                       \
+    }                                                                                         \
+  }
 
 typedef struct {
   uint32_t size, magic, version, reserved0;
@@ -176,20 +188,22 @@ typedef struct {
   uint64_t steps;       /* committed */
   uint64_t preemptions; /* a worker left an unfinished operation for another one */
   uint64_t helped;      /* operations of which steps were done before their turn in their stream */
-  uint64_t renamed;     /* of those: written elsewhere first, since an earlier one writes there too */
-  uint64_t probes;      /* fruitless */
-  uint64_t sleeps;      /* a worker slept since nothing was ready */
+  uint64_t renamed; /* of those: written elsewhere first, since an earlier one writes there too */
+  uint64_t probes;  /* fruitless */
+  uint64_t sleeps;  /* a worker slept since nothing was ready */
   uint64_t mismatches;
-  uint64_t bytes; /* read and written by bodies */
+  uint64_t bytes;                         /* read and written by bodies */
   uint64_t quits, residency_ns, switches; /* resident GPU worker */
-  uint64_t stopped_ranks; /* bit r: an unfinished operation waits for rank r, whose process is stopped
-                             at this moment (SIGSTOP, a debugger). A suspicion: nothing is done about
-                             it, since the rank may go on */
+  uint64_t stopped_ranks; /* bit r: an unfinished operation waits for rank r, whose process is
+                             stopped at this moment (SIGSTOP, a debugger). A suspicion: nothing is
+                             done about it, since the rank may go on */
   uint64_t direct; /* operations whose output the other ranks were told to write themselves */
   uint64_t reserved[6];
 } grtStats_t;
-#define GRT_STATS_INITIALIZER \
-  { sizeof(grtStats_t), GRT_MAGIC, GRT_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0} }
+#define GRT_STATS_INITIALIZER                                                                      \
+  {                                                                                                \
+    sizeof(grtStats_t), GRT_MAGIC, GRT_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, { 0 } \
+  }
 
 GRT_API grtResult_t grtGetVersion(int* version);
 GRT_API const char* grtGetErrorString(grtResult_t result); /* static text */
@@ -198,13 +212,13 @@ GRT_API const char* grtGetErrorString(grtResult_t result); /* static text */
 GRT_API grtResult_t grtGetUniqueId(grtUniqueId* id);
 /* Does not wait for the other members: communicators may be made in any order. What a member has
  * that does not fit the others' is grtInvalidUsage at whoever comes later, and the error of the
- * communicator at the others. So is what keeps a member from joining (grtSystemError), unless not even
- * the name of the shared memory can be opened. `config` may be null. */
+ * communicator at the others. So is what keeps a member from joining (grtSystemError), unless not
+ * even the name of the shared memory can be opened. `config` may be null. */
 GRT_API grtResult_t grtCommInitRankConfig(grtComm_t* comm, int nranks, grtUniqueId id, int rank,
                                           const grtConfig_t* config);
-/* As ncclCommSplit; color < 0: no member, *out is null. Collective: waits for all members' calls, at
- * most timeout_ns, after which the communicator can only be aborted. grtRemoteError: another member of
- * the color could not make its part. */
+/* As ncclCommSplit; color < 0: no member, *out is null. Collective: waits for all members' calls,
+ * at most timeout_ns, after which the communicator can only be aborted. grtRemoteError: another
+ * member of the color could not make its part. */
 GRT_API grtResult_t grtCommSplit(grtComm_t comm, int color, int key, grtComm_t* out,
                                  const grtConfig_t* config, uint64_t timeout_ns);
 GRT_API grtResult_t grtCommCount(grtComm_t comm, int* count);
@@ -216,53 +230,71 @@ GRT_API grtResult_t grtCommGetAsyncError(grtComm_t comm, grtResult_t* error);
 GRT_API grtResult_t grtCommAbort(grtComm_t comm);
 /* Waits for this rank's own operations; grtTimeout leaves the communicator as it was. */
 GRT_API grtResult_t grtCommDestroy(grtComm_t comm, uint64_t timeout_ns);
-/* A sequence of operations of its own on the same members. Waits for nobody. A tag is opened at most
- * once; 0 is the communicator itself. grtOutOfPorts: on all members alike. Ends with its comm. */
-GRT_API grtResult_t grtPortOpen(grtComm_t comm, uint32_t tag, const void* reserved, grtPort_t* port);
+/* A sequence of operations of its own on the same members. Waits for nobody. A tag is opened at
+ * most once; 0 is the communicator itself. grtOutOfPorts: on all members alike. Ends with its comm.
+ */
+GRT_API grtResult_t grtPortOpen(grtComm_t comm, uint32_t tag, const void* reserved,
+                                grtPort_t* port);
 
 /* --- Memory --- */
 /* Memory that all ranks of this machine can reach, so that it need not be copied on its way. */
 GRT_API grtResult_t grtMemAlloc(void** memory, size_t bytes);
 GRT_API grtResult_t grtMemFree(void* memory);
-/* Makes memory of other origin reachable, so that outputs of `comm` that lie in it need not be copied on their way.
- * grtNotSupported where the backend cannot, which only costs speed. Any part of an allocation, as often as wanted, on any
- * ranks: no rank's choice changes anything for another one.
- * On GPUs: memory of cuMemCreate with POSIX file descriptors on the communicator's device (ncclMemAlloc's, of PyTorch's
- * expandable segments), of one allocation or several behind each other; memory of cudaMalloc is grtNotSupported. Waits for
- * the other members as the first operation does, and then for their processes to map it, which their programs take no
- * part in: 2 s for each at most, and grtNotSupported after that. docs/runtime-cuda.md has the kinds of operations
- * that use it.
- * Deregister before the memory is freed: until then freed memory is not given back. What is called after such a
- * free, into other memory at the same addresses, is carried as if it were not registered. */
+/* Makes memory of other origin reachable, so that outputs of `comm` that lie in it need not be
+ * copied on their way. grtNotSupported where the backend cannot, which only costs speed. Any part
+ * of an allocation, as often as wanted, on any ranks: no rank's choice changes anything for another
+ * one. On GPUs: memory of cuMemCreate with POSIX file descriptors on the communicator's device
+ * (ncclMemAlloc's, of PyTorch's expandable segments), of one allocation or several behind each
+ * other; memory of cudaMalloc is grtNotSupported. Waits for the other members as the first
+ * operation does, and then for their processes to map it, which their programs take no part in: 2 s
+ * for each at most, and grtNotSupported after that. docs/runtime-cuda.md has the kinds of
+ * operations that use it. Deregister before the memory is freed: until then freed memory is not
+ * given back. What is called after such a free, into other memory at the same addresses, is carried
+ * as if it were not registered. */
 GRT_API grtResult_t grtCommRegister(grtComm_t comm, void* memory, size_t bytes, grtReg_t* reg);
-/* Allowed while operations are unfinished, whose memory must stay valid as always, and before the end of graphs that have
- * captured some: the other members keep what those use until they have ended. Else they give it up now: waits for that
- * for 0.5 s at most. Registrations end with their communicator at the latest; those of one that has failed or was aborted
- * are kept mapped until the process ends, since other members may not know of it yet. */
+/* Allowed while operations are unfinished, whose memory must stay valid as always, and before the
+ * end of graphs that have captured some: the other members keep what those use until they have
+ * ended. Else they give it up now: waits for that for 0.5 s at most. Registrations end with their
+ * communicator at the latest; those of one that has failed or was aborted are kept mapped until the
+ * process ends, since other members may not know of it yet. */
 GRT_API grtResult_t grtCommDeregister(grtComm_t comm, grtReg_t reg);
 
 /* --- Operations: NCCL's arguments; the communicator's order ---
- * On GPUs a strict operation may be called on a stream that is captured into a CUDA graph: every launch of the
- * graph carries it out, with the buffers and the scalar of this call, and counts as a call where order is concerned.
- * It has no handle. The graph must not be launched after the communicator's end. All streams of a group are
- * captured, or none. docs/runtime-cuda.md has the table of what is covered.
- * A process may have several devices, with at most one member of a communicator on each; one thread may call for
- * all of them. A group's operations are published device by device: an error at one leaves the others'. */
-GRT_API grtResult_t grtAllReduce(const void* in, void* out, size_t count, grtDataType_t type, grtRedOp_t op, grtComm_t comm, cudaStream_t stream);
-GRT_API grtResult_t grtAllGather(const void* in, void* out, size_t count, grtDataType_t type, grtComm_t comm, cudaStream_t stream);
-GRT_API grtResult_t grtReduceScatter(const void* in, void* out, size_t count, grtDataType_t type, grtRedOp_t op, grtComm_t comm, cudaStream_t stream);
-GRT_API grtResult_t grtBroadcast(const void* in, void* out, size_t count, grtDataType_t type, int root, grtComm_t comm, cudaStream_t stream);
-GRT_API grtResult_t grtReduce(const void* in, void* out, size_t count, grtDataType_t type, grtRedOp_t op, int root, grtComm_t comm, cudaStream_t stream);
-GRT_API grtResult_t grtAllToAll(const void* in, void* out, size_t count, grtDataType_t type, grtComm_t comm, cudaStream_t stream);
-/* Counts and offsets in elements, of each rank. One send and one receive for each pair, as a group. */
-GRT_API grtResult_t grtAllToAllv(const void* in, const size_t* in_counts, const size_t* in_offsets, void* out, const size_t* out_counts, const size_t* out_offsets, grtDataType_t type, grtComm_t comm, cudaStream_t stream);
-GRT_API grtResult_t grtGather(const void* in, void* out, size_t count, grtDataType_t type, int root, grtComm_t comm, cudaStream_t stream);
-GRT_API grtResult_t grtScatter(const void* in, void* out, size_t count, grtDataType_t type, int root, grtComm_t comm, cudaStream_t stream);
-GRT_API grtResult_t grtSend(const void* in, size_t count, grtDataType_t type, int peer, grtComm_t comm, cudaStream_t stream);
-GRT_API grtResult_t grtRecv(void* out, size_t count, grtDataType_t type, int peer, grtComm_t comm, cudaStream_t stream);
+ * On GPUs a strict operation may be called on a stream that is captured into a CUDA graph: every
+ * launch of the graph carries it out, with the buffers and the scalar of this call, and counts as a
+ * call where order is concerned. It has no handle. The graph must not be launched after the
+ * communicator's end. All streams of a group are captured, or none. docs/runtime-cuda.md has the
+ * table of what is covered. A process may have several devices, with at most one member of a
+ * communicator on each; one thread may call for all of them. A group's operations are published
+ * device by device: an error at one leaves the others'. */
+GRT_API grtResult_t grtAllReduce(const void* in, void* out, size_t count, grtDataType_t type,
+                                 grtRedOp_t op, grtComm_t comm, cudaStream_t stream);
+GRT_API grtResult_t grtAllGather(const void* in, void* out, size_t count, grtDataType_t type,
+                                 grtComm_t comm, cudaStream_t stream);
+GRT_API grtResult_t grtReduceScatter(const void* in, void* out, size_t count, grtDataType_t type,
+                                     grtRedOp_t op, grtComm_t comm, cudaStream_t stream);
+GRT_API grtResult_t grtBroadcast(const void* in, void* out, size_t count, grtDataType_t type,
+                                 int root, grtComm_t comm, cudaStream_t stream);
+GRT_API grtResult_t grtReduce(const void* in, void* out, size_t count, grtDataType_t type,
+                              grtRedOp_t op, int root, grtComm_t comm, cudaStream_t stream);
+GRT_API grtResult_t grtAllToAll(const void* in, void* out, size_t count, grtDataType_t type,
+                                grtComm_t comm, cudaStream_t stream);
+/* Counts and offsets in elements, of each rank. One send and one receive for each pair, as a group.
+ */
+GRT_API grtResult_t grtAllToAllv(const void* in, const size_t* in_counts, const size_t* in_offsets,
+                                 void* out, const size_t* out_counts, const size_t* out_offsets,
+                                 grtDataType_t type, grtComm_t comm, cudaStream_t stream);
+GRT_API grtResult_t grtGather(const void* in, void* out, size_t count, grtDataType_t type, int root,
+                              grtComm_t comm, cudaStream_t stream);
+GRT_API grtResult_t grtScatter(const void* in, void* out, size_t count, grtDataType_t type,
+                               int root, grtComm_t comm, cudaStream_t stream);
+GRT_API grtResult_t grtSend(const void* in, size_t count, grtDataType_t type, int peer,
+                            grtComm_t comm, cudaStream_t stream);
+GRT_API grtResult_t grtRecv(void* out, size_t count, grtDataType_t type, int peer, grtComm_t comm,
+                            cudaStream_t stream);
 /* Calls of this thread in between are published together at the outermost end, each stream's with
- * one join. An error of a call in between is returned by it and again by the end, and nothing of the
- * group is published. */
+ * one join. An error of a call in between is returned by it and again by the end, and nothing of
+ * the group is published. */
 GRT_API grtResult_t grtGroupStart(void);
 GRT_API grtResult_t grtGroupEnd(void);
 
@@ -271,8 +303,8 @@ GRT_API grtResult_t grtGroupEnd(void);
 GRT_API grtResult_t grtSubmit(const grtOpDesc_t* desc, cudaStream_t stream, grtOp_t* handle);
 GRT_API grtResult_t grtOpQuery(grtOp_t op); /* grtInProgress, or how it ended */
 GRT_API grtResult_t grtOpWait(grtOp_t op, uint64_t timeout_ns);
-/* Later work of the stream waits for it, and goes on too if it fails. grtNotSupported: the stream is captured, and
- * the operation (not a strict one) is unfinished. */
+/* Later work of the stream waits for it, and goes on too if it fails. grtNotSupported: the stream
+ * is captured, and the operation (not a strict one) is unfinished. */
 GRT_API grtResult_t grtOpStreamWait(grtOp_t op, cudaStream_t stream);
 /* Called once, on a thread of the library, or at once on the caller's if the operation is done. May
  * call anything but grtCommDestroy, and may block: no operation waits for it. */
@@ -287,8 +319,8 @@ GRT_API grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats);
  * An operation may begin before its turn only where nothing else stands between it and the
  * operations in front of it. The library sees its own calls alone: who enqueues other work on a
  * stream that was declared exclusive says so before (grtStreamForeign), or with these two events,
- * which are told but not made here. A launch of a graph is such other work. A stream that was not declared
- * never begins early. */
+ * which are told but not made here. A launch of a graph is such other work. A stream that was not
+ * declared never begins early. */
 GRT_API grtResult_t grtStreamExclusive(cudaStream_t stream, int exclusive);
 GRT_API grtResult_t grtStreamForeign(cudaStream_t stream);
 /* CUDA's legacy default stream was given work: every stream has foreign work then. */

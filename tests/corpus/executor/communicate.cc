@@ -14,8 +14,11 @@ struct Type {
   ncclDataType_t nccl;
   size_t bytes;
 };
-constexpr Type kTypes[] = {{"f32", ncclFloat32, 4}, {"f64", ncclFloat64, 8}, {"i32", ncclInt32, 4},
-                           {"i64", ncclInt64, 8},   {"u8", ncclUint8, 1}};
+constexpr Type kTypes[] = {{"f32", ncclFloat32, 4},
+                           {"f64", ncclFloat64, 8},
+                           {"i32", ncclInt32, 4},
+                           {"i64", ncclInt64, 8},
+                           {"u8", ncclUint8, 1}};
 
 const Type& TypeOf(const std::string& name) {
   for (const Type& type : kTypes) {
@@ -39,18 +42,24 @@ template <size_t Site>
 [[gnu::noinline]] ncclResult_t CallAt(const Operation& op, const Transfer& t) {
   const size_t count = static_cast<size_t>(op.Number("count"));
   const ncclDataType_t type = TypeOf(op.Text("type")).nccl;
-  if (op.kind == "all_reduce") return ncclAllReduce(t.input, t.output, count, type, Operator(op), t.comm, t.stream);
-  if (op.kind == "all_gather") return ncclAllGather(t.input, t.output, count, type, t.comm, t.stream);
+  if (op.kind == "all_reduce")
+    return ncclAllReduce(t.input, t.output, count, type, Operator(op), t.comm, t.stream);
+  if (op.kind == "all_gather")
+    return ncclAllGather(t.input, t.output, count, type, t.comm, t.stream);
   if (op.kind == "reduce_scatter") {
     return ncclReduceScatter(t.input, t.output, count, type, Operator(op), t.comm, t.stream);
   }
-  if (op.kind == "broadcast") return ncclBroadcast(t.input, t.output, count, type, Rooted(op), t.comm, t.stream);
+  if (op.kind == "broadcast")
+    return ncclBroadcast(t.input, t.output, count, type, Rooted(op), t.comm, t.stream);
   if (op.kind == "reduce") {
     return ncclReduce(t.input, t.output, count, type, Operator(op), Rooted(op), t.comm, t.stream);
   }
-  if (op.kind == "all_to_all") return ncclAlltoAll(t.input, t.output, count, type, t.comm, t.stream);
-  if (op.kind == "gather") return ncclGather(t.input, t.output, count, type, Rooted(op), t.comm, t.stream);
-  if (op.kind == "scatter") return ncclScatter(t.input, t.output, count, type, Rooted(op), t.comm, t.stream);
+  if (op.kind == "all_to_all")
+    return ncclAlltoAll(t.input, t.output, count, type, t.comm, t.stream);
+  if (op.kind == "gather")
+    return ncclGather(t.input, t.output, count, type, Rooted(op), t.comm, t.stream);
+  if (op.kind == "scatter")
+    return ncclScatter(t.input, t.output, count, type, Rooted(op), t.comm, t.stream);
   if (op.kind == "send") return ncclSend(t.input, count, type, Peer(op), t.comm, t.stream);
   if (op.kind == "recv") return ncclRecv(t.output, count, type, Peer(op), t.comm, t.stream);
   Fail("line " + std::to_string(op.line) + ": no operation " + op.kind);

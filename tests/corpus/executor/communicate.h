@@ -1,4 +1,5 @@
-// NCCL's operations by name. Each label has a call site of its own (of 32), as the lines of a program would.
+// NCCL's operations by name. Each label has a call site of its own (of 32), as the lines of a
+// program would.
 #ifndef GORDIAN_TESTS_CORPUS_EXECUTOR_COMMUNICATE_H_
 #define GORDIAN_TESTS_CORPUS_EXECUTOR_COMMUNICATE_H_
 

@@ -1,6 +1,6 @@
-// gordian_corpus_job PROGRAM [RESULTS [bytes]]: runs a corpus job (program.h), a process a rank. An ordinary program of
-// NCCL and CUDA that knows nothing of gordian. With RESULTS, each rank leaves RESULTS.RANK when it ends well, and with "bytes" all of its
-// memory in RESULTS.RANK.bytes.
+// gordian_corpus_job PROGRAM [RESULTS [bytes]]: runs a corpus job (program.h), a process a rank. An
+// ordinary program of NCCL and CUDA that knows nothing of gordian. With RESULTS, each rank leaves
+// RESULTS.RANK when it ends well, and with "bytes" all of its memory in RESULTS.RANK.bytes.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -21,7 +21,8 @@ int main(int argc, char** argv) {
   }
   const corpus::Program program = corpus::Load(argv[1]);
   if (program.comms.size() > corpus::kMaxComms) corpus::Fail("too many communicators");
-  void* shared = mmap(nullptr, sizeof(corpus::Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* shared = mmap(nullptr, sizeof(corpus::Shared), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) {
     std::perror("mmap");
     return 2;

@@ -1,6 +1,7 @@
-// A corpus job as text: per rank and host thread a list of operations (tests/corpus/program.py writes it, and
-// says what each line means). Plain data; Load() ends the process with a message where the text is not understood,
-// since a program that is half run would pass for the truth about another one.
+// A corpus job as text: per rank and host thread a list of operations (tests/corpus/program.py
+// writes it, and says what each line means). Plain data; Load() ends the process with a message
+// where the text is not understood, since a program that is half run would pass for the truth about
+// another one.
 #ifndef GORDIAN_TESTS_CORPUS_EXECUTOR_PROGRAM_H_
 #define GORDIAN_TESTS_CORPUS_EXECUTOR_PROGRAM_H_
 
@@ -22,7 +23,9 @@ struct Operation {
   // Ends the process when there is no such value.
   const std::string& Text(const char* name) const;
   long Number(const char* name) const;
-  long Number(const char* name, long otherwise) const { return Has(name) ? Number(name) : otherwise; }
+  long Number(const char* name, long otherwise) const {
+    return Has(name) ? Number(name) : otherwise;
+  }
 };
 
 struct Communicator {

@@ -14,12 +14,13 @@
 
 #include "tests/corpus/executor/communicate.h"
 
-// The way nvcc's generated code registers a kernel; the emulator knows this one's name and takes the time.
+// The way nvcc's generated code registers a kernel; the emulator knows this one's name and takes
+// the time.
 extern "C" {
 void** __cudaRegisterFatBinary(void* image);
 void __cudaRegisterFatBinaryEnd(void** handle);
-void __cudaRegisterFunction(void** handle, const char* host, char* device, const char* name, int limit, void* tid,
-                            void* bid, void* block, void* grid, int* warp);
+void __cudaRegisterFunction(void** handle, const char* host, char* device, const char* name,
+                            int limit, void* tid, void* bid, void* block, void* grid, int* warp);
 }
 
 namespace corpus {
@@ -35,8 +36,8 @@ void RegisterKernel() {
   } image = {0x466243b1, 1, nullptr, nullptr};
   void** handle = __cudaRegisterFatBinary(const_cast<void*>(static_cast<const void*>(&image)));
   static char name[] = "gordian_busy_us";
-  __cudaRegisterFunction(handle, reinterpret_cast<const char*>(&BusyKernel), name, name, -1, nullptr, nullptr, nullptr,
-                         nullptr, nullptr);
+  __cudaRegisterFunction(handle, reinterpret_cast<const char*>(&BusyKernel), name, name, -1,
+                         nullptr, nullptr, nullptr, nullptr, nullptr);
   __cudaRegisterFatBinaryEnd(handle);
 }
 
@@ -47,13 +48,15 @@ void SleepMilliseconds(long ms) {
 }
 
 [[noreturn]] void Failed(int rank, const Operation& op, const char* why) {
-  std::fprintf(stderr, "corpus: rank %d: %s (line %d, %s): %s\n", rank, op.label.c_str(), op.line, op.kind.c_str(), why);
+  std::fprintf(stderr, "corpus: rank %d: %s (line %d, %s): %s\n", rank, op.label.c_str(), op.line,
+               op.kind.c_str(), why);
   std::_Exit(8);
 }
 
 uint64_t Hash(const char* bytes, size_t count) {
   uint64_t hash = 0xcbf29ce484222325;
-  for (size_t i = 0; i < count; ++i) hash = (hash ^ static_cast<unsigned char>(bytes[i])) * 0x100000001b3;
+  for (size_t i = 0; i < count; ++i)
+    hash = (hash ^ static_cast<unsigned char>(bytes[i])) * 0x100000001b3;
   return hash;
 }
 
@@ -78,19 +81,22 @@ void AddAndWake(std::atomic<uint32_t>* word, uint32_t value) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-#define CUDA(call)                                                                   \
-  do {                                                                               \
-    const cudaError_t error_ = (call);                                               \
-    if (error_ != cudaSuccess) Failed(rank_, op, cudaGetErrorString(error_));        \
+#define CUDA(call)                                                            \
+  do {                                                                        \
+    const cudaError_t error_ = (call);                                        \
+    if (error_ != cudaSuccess) Failed(rank_, op, cudaGetErrorString(error_)); \
   } while (0)
-#define NCCL(call)                                                                   \
-  do {                                                                               \
-    const ncclResult_t error_ = (call);                                              \
-    if (error_ != ncclSuccess) Failed(rank_, op, ncclGetErrorString(error_));        \
+#define NCCL(call)                                                            \
+  do {                                                                        \
+    const ncclResult_t error_ = (call);                                       \
+    if (error_ != ncclSuccess) Failed(rank_, op, ncclGetErrorString(error_)); \
   } while (0)
 
 Rank::Rank(const Program& program, int rank, Shared* shared)
-    : program_(program), mine_(program.ranks[static_cast<size_t>(rank)]), rank_(rank), shared_(shared) {
+    : program_(program),
+      mine_(program.ranks[static_cast<size_t>(rank)]),
+      rank_(rank),
+      shared_(shared) {
   const Operation op{.label = "start", .kind = "start", .values = {}};
   CUDA(cudaSetDevice(rank));
   RegisterKernel();
@@ -102,7 +108,8 @@ Rank::Rank(const Program& program, int rank, Shared* shared)
   for (const std::vector<Operation>& operations : mine_.threads) {
     for (const Operation& each : operations) {
       bytes_ = std::max(bytes_, each.offset + 2 * each.room);
-      if (each.Has("stream") && each.Text("stream") != "legacy") streams_[static_cast<int>(each.Number("stream"))];
+      if (each.Has("stream") && each.Text("stream") != "legacy")
+        streams_[static_cast<int>(each.Number("stream"))];
       if (each.Has("event")) events_[static_cast<int>(each.Number("event"))];
       if (each.Has("graph")) graphs_[static_cast<int>(each.Number("graph"))];
       if (each.Has("block")) allocations_[static_cast<int>(each.Number("block"))];
@@ -112,7 +119,8 @@ Rank::Rank(const Program& program, int rank, Shared* shared)
     const bool blocking = mine_.blocking_streams.count(number) != 0;
     CUDA(cudaStreamCreateWithFlags(&stream, blocking ? cudaStreamDefault : cudaStreamNonBlocking));
   }
-  for (auto& [number, event] : events_) CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  for (auto& [number, event] : events_)
+    CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   if (bytes_ == 0) return;
   std::vector<char> inputs(bytes_);
   for (const std::vector<Operation>& operations : mine_.threads) {
@@ -162,7 +170,8 @@ void Rank::WriteResults(const char* path, bool bytes_too) const {
   const std::string name = std::string(path) + "." + std::to_string(rank_);
   if (bytes_too) {
     FILE* file = std::fopen((name + ".bytes").c_str(), "we");
-    if (file == nullptr || std::fwrite(bytes.data(), 1, bytes_, file) != bytes_ || std::fclose(file) != 0) {
+    if (file == nullptr || std::fwrite(bytes.data(), 1, bytes_, file) != bytes_ ||
+        std::fclose(file) != 0) {
       Failed(rank_, op, name.c_str());
     }
   }
@@ -180,7 +189,8 @@ void Rank::WriteResults(const char* path, bool bytes_too) const {
 }
 
 cudaStream_t Rank::Stream(const Operation& op) const {
-  return op.Text("stream") == "legacy" ? nullptr : streams_.at(static_cast<int>(op.Number("stream")));
+  return op.Text("stream") == "legacy" ? nullptr
+                                       : streams_.at(static_cast<int>(op.Number("stream")));
 }
 
 char* Rank::Input(const std::string& label) const {
@@ -222,14 +232,16 @@ bool Rank::RunHost(const Operation& op) {
   } else if (op.kind == "device_sync") {
     CUDA(cudaDeviceSynchronize());
   } else if (op.kind == "malloc") {
-    CUDA(cudaMalloc(&allocations_.at(static_cast<int>(op.Number("block"))), static_cast<size_t>(op.Number("bytes"))));
+    CUDA(cudaMalloc(&allocations_.at(static_cast<int>(op.Number("block"))),
+                    static_cast<size_t>(op.Number("bytes"))));
   } else if (op.kind == "free") {
     void*& block = allocations_.at(static_cast<int>(op.Number("block")));
     CUDA(cudaFree(block));
     block = nullptr;
   } else if (op.kind == "read") {  // to pageable memory: waits for its stream
     std::vector<char> bytes(64);
-    CUDA(cudaMemcpyAsync(bytes.data(), memory_, std::min(bytes.size(), bytes_), cudaMemcpyDeviceToHost, Stream(op)));
+    CUDA(cudaMemcpyAsync(bytes.data(), memory_, std::min(bytes.size(), bytes_),
+                         cudaMemcpyDeviceToHost, Stream(op)));
     CUDA(cudaStreamSynchronize(Stream(op)));
   } else if (op.kind == "read_legacy") {
     std::vector<char> bytes(64);
@@ -260,14 +272,19 @@ bool Rank::RunStream(const Operation& op) {
   } else if (op.kind == "kernel") {
     uint64_t us = static_cast<uint64_t>(op.Number("us"));
     void* arguments[] = {&us};
-    CUDA(cudaLaunchKernel(reinterpret_cast<const void*>(&BusyKernel), dim3(1), dim3(32), arguments, 0, Stream(op)));
+    CUDA(cudaLaunchKernel(reinterpret_cast<const void*>(&BusyKernel), dim3(1), dim3(32), arguments,
+                          0, Stream(op)));
   } else if (op.kind == "host") {
-    CUDA(cudaLaunchHostFunc(Stream(op), [](void* us) { usleep(static_cast<unsigned>(reinterpret_cast<uintptr_t>(us))); },
-                            reinterpret_cast<void*>(static_cast<uintptr_t>(op.Number("us")))));
+    CUDA(cudaLaunchHostFunc(
+        Stream(op),
+        [](void* us) { usleep(static_cast<unsigned>(reinterpret_cast<uintptr_t>(us))); },
+        reinterpret_cast<void*>(static_cast<uintptr_t>(op.Number("us")))));
   } else if (op.kind == "copy") {
-    if (static_cast<size_t>(op.Number("bytes")) > op.room) Fail(op.label + ": more bytes than there is room for");
-    CUDA(cudaMemcpyAsync(memory_ + op.offset + op.room, Output(op.Text("input")), static_cast<size_t>(op.Number("bytes")),
-                         cudaMemcpyDeviceToDevice, Stream(op)));
+    if (static_cast<size_t>(op.Number("bytes")) > op.room)
+      Fail(op.label + ": more bytes than there is room for");
+    CUDA(cudaMemcpyAsync(memory_ + op.offset + op.room, Output(op.Text("input")),
+                         static_cast<size_t>(op.Number("bytes")), cudaMemcpyDeviceToDevice,
+                         Stream(op)));
   } else if (op.kind == "capture_begin") {
     CUDA(cudaStreamBeginCapture(Stream(op), cudaStreamCaptureModeThreadLocal));
   } else if (op.kind == "capture_end") {
@@ -296,13 +313,14 @@ bool Rank::RunCommunicator(const Operation& op) {
     const Communicator& made = program_.comms.at(static_cast<size_t>(comm));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.commName = made.name.c_str();
-    NCCL(ncclCommInitRankConfig(&comms_[comm], static_cast<int>(made.members.size()), shared_->ids[comm],
-                                RankIn(op, comm), &config));
+    NCCL(ncclCommInitRankConfig(&comms_[comm], static_cast<int>(made.members.size()),
+                                shared_->ids[comm], RankIn(op, comm), &config));
   } else if (op.kind == "split") {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     if (comm >= 0) config.commName = program_.comms.at(static_cast<size_t>(comm)).name.c_str();
     ncclComm_t none = nullptr;
-    const int color = op.Text("color") == "none" ? NCCL_SPLIT_NOCOLOR : static_cast<int>(op.Number("color"));
+    const int color =
+        op.Text("color") == "none" ? NCCL_SPLIT_NOCOLOR : static_cast<int>(op.Number("color"));
     NCCL(ncclCommSplit(comms_[op.Number("parent")], color, static_cast<int>(op.Number("key")),
                        comm >= 0 ? &comms_[comm] : &none, &config));
   } else if (op.kind == "finalize") {
@@ -320,12 +338,15 @@ bool Rank::RunCommunicator(const Operation& op) {
 }
 
 void Rank::Communicate(const Operation& op) {
-  const std::vector<int>& members = program_.comms.at(static_cast<size_t>(op.Number("comm"))).members;
+  const std::vector<int>& members =
+      program_.comms.at(static_cast<size_t>(op.Number("comm"))).members;
   // More than the room would be memory of others: a mistake of the generator, not of the job.
-  const size_t most = static_cast<size_t>(op.Number("count")) * members.size() * ElementSize(op.Text("type"));
-  const bool wide = op.kind == "all_gather" || op.kind == "reduce_scatter" || op.kind == "all_to_all" ||
-                    op.kind == "gather" || op.kind == "scatter";
-  if ((wide ? most : most / members.size()) > op.room) Fail(op.label + ": count is more than there is room for");
+  const size_t most =
+      static_cast<size_t>(op.Number("count")) * members.size() * ElementSize(op.Text("type"));
+  const bool wide = op.kind == "all_gather" || op.kind == "reduce_scatter" ||
+                    op.kind == "all_to_all" || op.kind == "gather" || op.kind == "scatter";
+  if ((wide ? most : most / members.size()) > op.room)
+    Fail(op.label + ": count is more than there is room for");
   Transfer transfer;
   char* input = op.Has("input") ? Output(op.Text("input")) : memory_ + op.offset;
   char* output = memory_ + op.offset + op.room;

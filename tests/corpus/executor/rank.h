@@ -1,6 +1,6 @@
-// One rank of a corpus job: its operations as calls of NCCL and CUDA, one process and as many threads as the
-// program says. Threads: Run() is called once; the threads that it makes share nothing but what the program
-// orders by `post` and `wait`.
+// One rank of a corpus job: its operations as calls of NCCL and CUDA, one process and as many
+// threads as the program says. Threads: Run() is called once; the threads that it makes share
+// nothing but what the program orders by `post` and `wait`.
 #ifndef GORDIAN_TESTS_CORPUS_EXECUTOR_RANK_H_
 #define GORDIAN_TESTS_CORPUS_EXECUTOR_RANK_H_
 
@@ -19,7 +19,8 @@ namespace corpus {
 constexpr int kMaxComms = 64;
 constexpr int kMaxFlags = 64;
 
-// Of all ranks. Whoever waits sleeps in a futex without a timeout, so that the emulator can say when nothing can move.
+// Of all ranks. Whoever waits sleeps in a futex without a timeout, so that the emulator can say
+// when nothing can move.
 struct Shared {
   std::atomic<uint32_t> ids_ready;
   ncclUniqueId ids[kMaxComms];
@@ -33,10 +34,12 @@ class Rank {
  public:
   Rank(const Program& program, int rank, Shared* shared);
 
-  // To the end of its program, and of all work on its device. An error of a call ends the process with code 8.
+  // To the end of its program, and of all work on its device. An error of a call ends the process
+  // with code 8.
   void Run();
   // A line `label hash` for each operation with memory: of all that it could have written.
-  // With `bytes_too`, PATH.RANK.bytes gets all of the rank's memory: the buffers of its operations, in their order.
+  // With `bytes_too`, PATH.RANK.bytes gets all of the rank's memory: the buffers of its operations,
+  // in their order.
   void WriteResults(const char* path, bool bytes_too) const;
 
  private:
@@ -46,10 +49,10 @@ class Rank {
   };
 
   void RunThread(const std::vector<Operation>& operations);
-  bool RunHost(const Operation& op);           // waits, memory, sleep
-  bool RunStream(const Operation& op);         // events, kernels, graphs
-  bool RunCommunicator(const Operation& op);   // init to destroy
-  void Communicate(const Operation& op);       // collectives, sends, receives
+  bool RunHost(const Operation& op);          // waits, memory, sleep
+  bool RunStream(const Operation& op);        // events, kernels, graphs
+  bool RunCommunicator(const Operation& op);  // init to destroy
+  void Communicate(const Operation& op);      // collectives, sends, receives
   cudaStream_t Stream(const Operation& op) const;
   // The buffers of another operation. Ends the process when there is none with this label.
   char* Input(const std::string& label) const;
@@ -65,7 +68,7 @@ class Rank {
   size_t bytes_ = 0;
   std::map<int, cudaStream_t> streams_;
   std::map<int, cudaEvent_t> events_;
-  std::map<int, Graph> graphs_;      // all entries made before any thread runs
+  std::map<int, Graph> graphs_;  // all entries made before any thread runs
   std::map<int, void*> allocations_;
   ncclComm_t comms_[kMaxComms] = {};
   std::atomic<uint32_t> flags_[kMaxFlags] = {};

@@ -1,4 +1,5 @@
-// A rank that others wait for does not come: busy elsewhere, gone, stopped, or out of the communicator.
+// A rank that others wait for does not come: busy elsewhere, gone, stopped, or out of the
+// communicator.
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
@@ -23,8 +24,9 @@ JOB(missing_rank, 2) {
 }
 
 JOB(gives_up, 3) {
-  // The last rank comes when it is sent SIGUSR2. Rank 0 has a watchdog, as training frameworks have: at SIGUSR1 it aborts
-  // the communicator that its rank waits in, and at SIGHUP it ends the process.
+  // The last rank comes when it is sent SIGUSR2. Rank 0 has a watchdog, as training frameworks
+  // have: at SIGUSR1 it aborts the communicator that its rank waits in, and at SIGHUP it ends the
+  // process.
   sigset_t commands;
   sigemptyset(&commands);
   for (const int command : {SIGUSR1, SIGUSR2, SIGHUP}) sigaddset(&commands, command);
@@ -140,8 +142,8 @@ JOB(aborted_rank, 3) {
 }
 
 JOB(leaves_early, 3) {
-  // Innocent as it stands: the last rank takes part in all that it is needed for and goes; the others
-  // work on for longer than it takes to suspect anybody.
+  // Innocent as it stands: the last rank takes part in all that it is needed for and goes; the
+  // others work on for longer than it takes to suspect anybody.
   cudaStream_t s = c.Stream();
   ncclComm_t world = c.World();
   std::vector<int> rest = c.All();

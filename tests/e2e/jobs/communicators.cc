@@ -82,25 +82,29 @@ JOB(split_against_all_reduce, 3) {
 
 namespace {
 
-// A communicator of all but the last rank, and what it grows into when the last one joins. Who stays away sleeps.
+// A communicator of all but the last rank, and what it grows into when the last one joins. Who
+// stays away sleeps.
 struct Growth {
   ncclComm_t pair;
   ncclComm_t all;
 };
 Growth Grow(job::Context& c, cudaStream_t s, int stays_away) {
   auto* get_id = job::Newer<ncclResult_t(ncclComm_t, ncclUniqueId*)>("ncclCommGetUniqueId");
-  auto* grow = job::Newer<ncclResult_t(ncclComm_t, int, const ncclUniqueId*, int, ncclComm_t*, ncclConfig_t*)>("ncclCommGrow");
+  auto* grow = job::Newer<ncclResult_t(ncclComm_t, int, const ncclUniqueId*, int, ncclComm_t*,
+                                       ncclConfig_t*)>("ncclCommGrow");
   const int last = c.nranks - 1;
   std::vector<int> members = c.All();
   members.pop_back();
   Growth made = {c.MakeComm("pair", members), nullptr};
   if (made.pair != nullptr) c.Warm(made.pair, s);
-  const ncclUniqueId id = c.Id("grown", 0, [&](ncclUniqueId* out) { return get_id(made.pair, out); });
+  const ncclUniqueId id =
+      c.Id("grown", 0, [&](ncclUniqueId* out) { return get_id(made.pair, out); });
   c.Begin(s);
   if (c.rank == stays_away) c.SleepInUserCode(3600);
   c.Step("grow");
   const bool knows = c.rank == 0 || c.rank == last;
-  NCCL_OK(grow(made.pair, c.nranks, knows ? &id : nullptr, c.rank == last ? last : -1, &made.all, nullptr));
+  NCCL_OK(grow(made.pair, c.nranks, knows ? &id : nullptr, c.rank == last ? last : -1, &made.all,
+               nullptr));
   return made;
 }
 
@@ -115,7 +119,8 @@ JOB(grow_missing, 3) {
 }
 
 JOB(grow_member_missing, 3) {
-  // One that is there does not grow: it knows the communicator by its parent, those who wait by the id.
+  // One that is there does not grow: it knows the communicator by its parent, those who wait by the
+  // id.
   cudaStream_t s = c.Stream();
   const Growth made = Grow(c, s, c.twin ? -1 : 1);
   c.AllReduce(made.all, s);
@@ -155,9 +160,11 @@ JOB(windows_opposite, 2) {
   const bool reverse = !c.twin && c.rank == c.nranks - 1;
   ncclWindow_t first = nullptr, second = nullptr;
   c.Step("register 1");
-  NCCL_OK(ncclCommWindowRegister(reverse ? b : a, memory, 1 << 20, &first, NCCL_WIN_COLL_SYMMETRIC));
+  NCCL_OK(
+      ncclCommWindowRegister(reverse ? b : a, memory, 1 << 20, &first, NCCL_WIN_COLL_SYMMETRIC));
   c.Step("register 2");
-  NCCL_OK(ncclCommWindowRegister(reverse ? a : b, memory, 1 << 20, &second, NCCL_WIN_COLL_SYMMETRIC));
+  NCCL_OK(
+      ncclCommWindowRegister(reverse ? a : b, memory, 1 << 20, &second, NCCL_WIN_COLL_SYMMETRIC));
   c.AllReduce(a, s);
   c.Sync(s);
   NCCL_OK(ncclCommWindowDeregister(reverse ? b : a, first));
@@ -180,7 +187,8 @@ JOB(destroy_opposite, 2) {
 
 namespace {
 
-// The last rank takes no part any more; the others have called an all-reduce with it, and go on without it.
+// The last rank takes no part any more; the others have called an all-reduce with it, and go on
+// without it.
 void GoOnWithoutTheLast(job::Context& c, bool revokes) {
   constexpr size_t kFloats = 1024;
   cudaStream_t s = c.Stream();
@@ -203,7 +211,8 @@ void GoOnWithoutTheLast(job::Context& c, bool revokes) {
   c.Step(revokes ? "revoke" : "shrink with abort");
   if (revokes) NCCL_OK(ncclCommRevoke(world, NCCL_REVOKE_DEFAULT));
   ncclComm_t rest = nullptr;
-  NCCL_OK(ncclCommShrink(world, &last, 1, &rest, nullptr, revokes ? NCCL_SHRINK_DEFAULT : NCCL_SHRINK_ABORT));
+  NCCL_OK(ncclCommShrink(world, &last, 1, &rest, nullptr,
+                         revokes ? NCCL_SHRINK_DEFAULT : NCCL_SHRINK_ABORT));
   c.Sync(s);
   NCCL_OK(ncclAllReduce(in, out, kFloats, ncclFloat, ncclSum, rest, s));
   c.Sync(s);

@@ -21,8 +21,8 @@ void WaitForARequest(job::Context& c) {
 }  // namespace
 
 JOB(flag_reduced_to_one, 2) {
-  // "Does anybody overflow?" is reduced to rank 0 alone. The others ask their own copy, and the last rank,
-  // which did not overflow, goes for the next batch while the others agree on a scale.
+  // "Does anybody overflow?" is reduced to rank 0 alone. The others ask their own copy, and the
+  // last rank, which did not overflow, goes for the next batch while the others agree on a scale.
   cudaStream_t s = c.Stream();
   ncclComm_t world = c.World();
   float* flag = c.Buffer(16);
@@ -133,7 +133,8 @@ JOB(batch_asymmetric, 2) {
     if (i == 1) c.Begin(s);
     if (c.rank == 0 || Last(c)) {
       NCCL_OK(ncclGroupStart());
-      if (i == 0 || c.twin || c.rank == 0) NCCL_OK(ncclSend(buffer, 1024, ncclFloat, peer, world, s));
+      if (i == 0 || c.twin || c.rank == 0)
+        NCCL_OK(ncclSend(buffer, 1024, ncclFloat, peer, world, s));
       NCCL_OK(ncclRecv(buffer + 2048, 1024, ncclFloat, peer, world, s));
       NCCL_OK(ncclGroupEnd());
     }

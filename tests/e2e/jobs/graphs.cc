@@ -41,7 +41,8 @@ JOB(graph_inversion, 2) {
 }
 
 JOB(graphs_share_communicator, 2) {
-  // Two graphs with one communicator, on a stream each; the last rank replays them the other way round.
+  // Two graphs with one communicator, on a stream each; the last rank replays them the other way
+  // round.
   cudaStream_t one = c.Stream(), other = c.Stream();
   ncclComm_t world = c.World();
   c.Warm(world, one);
@@ -50,7 +51,8 @@ JOB(graphs_share_communicator, 2) {
   for (int i = 0; i < 2; ++i) {
     cudaGraph_t graph = nullptr;
     CUDA_OK(cudaStreamBeginCapture(i == 0 ? one : other, cudaStreamCaptureModeThreadLocal));
-    NCCL_OK(ncclAllReduce(buffer, buffer, i == 0 ? 1024 : 4096, ncclFloat, ncclSum, world, i == 0 ? one : other));
+    NCCL_OK(ncclAllReduce(buffer, buffer, i == 0 ? 1024 : 4096, ncclFloat, ncclSum, world,
+                          i == 0 ? one : other));
     CUDA_OK(cudaStreamEndCapture(i == 0 ? one : other, &graph));
     CUDA_OK(cudaGraphInstantiate(&execs[i], graph, 0));
     CUDA_OK(cudaGraphDestroy(graph));
@@ -183,9 +185,9 @@ JOB(graph_against_sync, 2) {
   c.Sync(s);
 }
 
-// A capture in global mode that stays open for five seconds, while another thread's collectives are in
-// flight: whoever queries an event meanwhile, and does not exchange its thread's capture mode before,
-// ends the capture with an error. Innocent.
+// A capture in global mode that stays open for five seconds, while another thread's collectives are
+// in flight: whoever queries an event meanwhile, and does not exchange its thread's capture mode
+// before, ends the capture with an error. Innocent.
 JOB(long_capture, 2) {
   cudaStream_t captured = c.Stream();
   cudaStream_t busy = c.Stream();
@@ -197,7 +199,8 @@ JOB(long_capture, 2) {
   constexpr int kPosted = 500;
   std::atomic<int> posted = 0;
   std::thread other([&] {
-    // As a program does that knows of the capture. Both ranks post the same operations, ten milliseconds apart.
+    // As a program does that knows of the capture. Both ranks post the same operations, ten
+    // milliseconds apart.
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     CUDA_OK(cudaSetDevice(c.rank));
     CUDA_OK(cudaThreadExchangeStreamCaptureMode(&mode));

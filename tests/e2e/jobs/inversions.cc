@@ -148,8 +148,8 @@ JOB(event_cycle, 2) {
 }
 
 JOB(inversion_pageable_copy, 2) {
-  // Between the two operations a result goes to ordinary memory "asynchronously": to pageable memory
-  // that call waits for its stream.
+  // Between the two operations a result goes to ordinary memory "asynchronously": to pageable
+  // memory that call waits for its stream.
   cudaStream_t s = c.Stream();
   ncclComm_t dp = c.MakeComm("dp", c.All());
   ncclComm_t tp = c.MakeComm("tp", c.All());
@@ -160,7 +160,8 @@ JOB(inversion_pageable_copy, 2) {
   c.Begin(s);
   c.AllReduce(Departs(c) ? tp : dp, s);
   c.Step("copy");
-  CUDA_OK(cudaMemcpyAsync(host.data(), result, host.size() * sizeof(float), cudaMemcpyDeviceToHost, s));
+  CUDA_OK(
+      cudaMemcpyAsync(host.data(), result, host.size() * sizeof(float), cudaMemcpyDeviceToHost, s));
   c.AllReduce(Departs(c) ? dp : tp, s);
   c.Sync(s);
 }

@@ -12,13 +12,13 @@
 #include <cstring>
 #include <map>
 
-// A kernel that keeps a device busy for a while. Registered the way nvcc's generated code does it, so
-// that a plain C++ compiler can build this; the emulator knows the name and takes the time.
+// A kernel that keeps a device busy for a while. Registered the way nvcc's generated code does it,
+// so that a plain C++ compiler can build this; the emulator knows the name and takes the time.
 extern "C" {
 void** __cudaRegisterFatBinary(void* image);
 void __cudaRegisterFatBinaryEnd(void** handle);
-void __cudaRegisterFunction(void** handle, const char* host, char* device, const char* name, int limit,
-                            void* tid, void* bid, void* block, void* grid, int* warp);
+void __cudaRegisterFunction(void** handle, const char* host, char* device, const char* name,
+                            int limit, void* tid, void* bid, void* block, void* grid, int* warp);
 }
 
 namespace job {
@@ -58,15 +58,20 @@ std::map<std::string, Entry>& Registry() {
 void BusyKernel(uint64_t) {}
 
 void LaunchBusyKernel(cudaStream_t stream, double seconds) {
-  static const struct { int magic, version; const void* data; void* file; } image = {0x466243b1, 1, nullptr, nullptr};
+  static const struct {
+    int magic, version;
+    const void* data;
+    void* file;
+  } image = {0x466243b1, 1, nullptr, nullptr};
   void** handle = __cudaRegisterFatBinary(const_cast<void*>(static_cast<const void*>(&image)));
   char name[] = "gordian_busy_us";
-  __cudaRegisterFunction(handle, reinterpret_cast<const char*>(&BusyKernel), name, name, -1, nullptr,
-                         nullptr, nullptr, nullptr, nullptr);
+  __cudaRegisterFunction(handle, reinterpret_cast<const char*>(&BusyKernel), name, name, -1,
+                         nullptr, nullptr, nullptr, nullptr, nullptr);
   __cudaRegisterFatBinaryEnd(handle);
   uint64_t us = static_cast<uint64_t>(seconds * 1e6);
   void* args[] = {&us};
-  CUDA_OK(cudaLaunchKernel(reinterpret_cast<const void*>(&BusyKernel), dim3(1), dim3(32), args, 0, stream));
+  CUDA_OK(cudaLaunchKernel(reinterpret_cast<const void*>(&BusyKernel), dim3(1), dim3(32), args, 0,
+                           stream));
 }
 
 }  // namespace
@@ -84,8 +89,11 @@ Registration::Registration(const char* name, int min_ranks, Body body) {
 }
 
 Context::Context(int rank_in, const Options& options, void* shared)
-    : rank(rank_in), nranks(options.ranks), twin(options.twin),
-      shared_(static_cast<Shared*>(shared)), options_(options) {
+    : rank(rank_in),
+      nranks(options.ranks),
+      twin(options.twin),
+      shared_(static_cast<Shared*>(shared)),
+      options_(options) {
   CUDA_OK(cudaSetDevice(rank));
   a_ = Buffer(1 << 20);
   b_ = Buffer(1 << 20);
@@ -228,7 +236,8 @@ void Context::Sync(cudaStream_t stream) {
 void Context::BusyKernel(cudaStream_t stream, double seconds) { LaunchBusyKernel(stream, seconds); }
 
 void Context::SleepInUserCode(double seconds) {
-  timespec t{static_cast<time_t>(seconds), static_cast<long>((seconds - static_cast<time_t>(seconds)) * 1e9)};
+  timespec t{static_cast<time_t>(seconds),
+             static_cast<long>((seconds - static_cast<time_t>(seconds)) * 1e9)};
   while (nanosleep(&t, &t) != 0) {
   }
 }
@@ -257,7 +266,8 @@ int main(int argc, char** argv) {
   if (entry == job::Registry().end()) return Usage(argv[0]);
   job::Options options;
   options.ranks = entry->second.min_ranks;
-  int only = -1;  // with --rank: the others are started elsewhere, and meet in the file JOB_PROGRESS
+  int only =
+      -1;  // with --rank: the others are started elsewhere, and meet in the file JOB_PROGRESS
   bool elastic = false;  // this process is the rank that its environment says
   for (int i = 2; i < argc; ++i) {
     std::string arg = argv[i];
@@ -267,7 +277,8 @@ int main(int argc, char** argv) {
       options.ranks = std::atoi(argv[++i]);
     } else if (arg == "--rank" && i + 1 < argc) {
       only = std::atoi(argv[++i]);
-    } else if (arg == "--elastic" && std::getenv("RANK") != nullptr && std::getenv("WORLD_SIZE") != nullptr) {
+    } else if (arg == "--elastic" && std::getenv("RANK") != nullptr &&
+               std::getenv("WORLD_SIZE") != nullptr) {
       elastic = true;
       only = std::atoi(std::getenv("RANK"));
       options.ranks = std::atoi(std::getenv("WORLD_SIZE"));

@@ -21,12 +21,12 @@ namespace job {
 
 struct Options {
   int ranks = 2;
-  bool twin = false;        // the innocent program
-  int late_rank = -1;       // this rank sleeps late_seconds in user code before the interesting part
+  bool twin = false;   // the innocent program
+  int late_rank = -1;  // this rank sleeps late_seconds in user code before the interesting part
   double late_seconds = 0;
-  int busy_rank = -1;       // this rank's stream first runs a kernel of busy_seconds
+  int busy_rank = -1;  // this rank's stream first runs a kernel of busy_seconds
   double busy_seconds = 0;
-  bool hidden = false;  // from Begin on, not to be traced by who has no privilege
+  bool hidden = false;      // from Begin on, not to be traced by who has no privilege
   int flood = 0;            // records that each rank makes before the interesting part
   bool flood_each = false;  // and again before each of its operations
   bool check = false;  // at its end the job looks whether its last all-reduce has the right result
@@ -40,19 +40,22 @@ class Context {
   const int nranks;
   const bool twin;
 
-  // A communicator over `members` (job ranks, in communicator order); every member calls it with the
-  // same name. Null for a rank that is not a member. Blocking init.
+  // A communicator over `members` (job ranks, in communicator order); every member calls it with
+  // the same name. Null for a rank that is not a member. Blocking init.
   ncclComm_t MakeComm(const std::string& name, const std::vector<int>& members);
   ncclComm_t World() { return MakeComm("world", All()); }
   std::vector<int> All() const;
   // The id behind MakeComm, for jobs that call ncclCommInitRank themselves.
-  ncclUniqueId Id(const std::string& name, int creator) { return Id(name, creator, ncclGetUniqueId); }
+  ncclUniqueId Id(const std::string& name, int creator) {
+    return Id(name, creator, ncclGetUniqueId);
+  }
   // The same of an id that the creator gets elsewhere.
-  ncclUniqueId Id(const std::string& name, int creator, const std::function<ncclResult_t(ncclUniqueId*)>& make);
+  ncclUniqueId Id(const std::string& name, int creator,
+                  const std::function<ncclResult_t(ncclUniqueId*)>& make);
 
-  cudaStream_t Stream();             // a new non-blocking stream
-  float* Buffer(size_t floats);      // device memory, zeroed
-  void Step(const char* what);       // progress: noted with its time, for the harness
+  cudaStream_t Stream();         // a new non-blocking stream
+  float* Buffer(size_t floats);  // device memory, zeroed
+  void Step(const char* what);   // progress: noted with its time, for the harness
   // Marks the start of the interesting part: waits for all ranks (through shared memory, not NCCL),
   // then applies --late and --busy.
   void Begin(cudaStream_t stream);
@@ -102,26 +105,26 @@ Function* Newer(const char* name) {
 
 }  // namespace job
 
-#define CUDA_OK(call)                                                                        \
-  do {                                                                                       \
-    cudaError_t e_ = (call);                                                                 \
-    if (e_ != cudaSuccess) {                                                                 \
+#define CUDA_OK(call)                                                                             \
+  do {                                                                                            \
+    cudaError_t e_ = (call);                                                                      \
+    if (e_ != cudaSuccess) {                                                                      \
       std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); \
-      std::_Exit(9);                                                                         \
-    }                                                                                        \
+      std::_Exit(9);                                                                              \
+    }                                                                                             \
   } while (0)
 
-#define NCCL_OK(call)                                                                        \
-  do {                                                                                       \
-    ncclResult_t r_ = (call);                                                                \
-    if (r_ != ncclSuccess) {                                                                 \
+#define NCCL_OK(call)                                                                             \
+  do {                                                                                            \
+    ncclResult_t r_ = (call);                                                                     \
+    if (r_ != ncclSuccess) {                                                                      \
       std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, ncclGetErrorString(r_)); \
-      std::_Exit(8);                                                                         \
-    }                                                                                        \
+      std::_Exit(8);                                                                              \
+    }                                                                                             \
   } while (0)
 
-#define JOB(name, min_ranks)                                               \
-  static void Job_##name(job::Context& c);                                 \
+#define JOB(name, min_ranks)                                                    \
+  static void Job_##name(job::Context& c);                                      \
   static const job::Registration register_##name(#name, min_ranks, Job_##name); \
   static void Job_##name(job::Context& c)
 

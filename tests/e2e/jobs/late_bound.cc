@@ -1,8 +1,9 @@
-// The CUDA and NCCL functions of a job, as forwarders that look the real ones up at the first call. Built
-// into a job, it is a program that opens the libraries itself (as ctypes and JAX do); built as
-// a library, it is one that exports NCCL's names and fills them on demand. LATE_BOUND_DRIVER: what waits
-// and orders goes to the driver, through cudaGetDriverEntryPoint and cuGetProcAddress. LATE_BOUND_PRIVATE: it goes there
-// by pointers that no look-up gives, of which CUPTI alone tells (cupti_lookalike.cc).
+// The CUDA and NCCL functions of a job, as forwarders that look the real ones up at the first call.
+// Built into a job, it is a program that opens the libraries itself (as ctypes and JAX do); built
+// as a library, it is one that exports NCCL's names and fills them on demand. LATE_BOUND_DRIVER:
+// what waits and orders goes to the driver, through cudaGetDriverEntryPoint and cuGetProcAddress.
+// LATE_BOUND_PRIVATE: it goes there by pointers that no look-up gives, of which CUPTI alone tells
+// (cupti_lookalike.cc).
 #include "tests/e2e/jobs/late_bound.h"
 
 #include <cuda_runtime_api.h>
@@ -84,7 +85,8 @@ void* FindInDriver(std::string_view name) {
       Fail("cuGetProcAddress", nullptr);
     }
     using ByDriver = int (*)(const char*, void**, int, uint64_t, int*);
-    if (reinterpret_cast<ByDriver>(by_driver)(driver, &found, 12000, 0, &status) != 0) found = nullptr;
+    if (reinterpret_cast<ByDriver>(by_driver)(driver, &found, 12000, 0, &status) != 0)
+      found = nullptr;
   } else if (ask(driver, &found, 12000, 0, &status) != 0) {
     found = nullptr;
   }
@@ -114,7 +116,8 @@ void* Row(uint16_t call) {
 
 void LateBoundReopen() {
   if (g_nccl[g_copy] == nullptr || dlclose(g_nccl[g_copy]) != 0) Fail("dlclose", dlerror());
-  if (dlopen("libnccl.so.2", RTLD_NOLOAD | RTLD_LAZY) != nullptr) Fail("libnccl.so.2", "still there");
+  if (dlopen("libnccl.so.2", RTLD_NOLOAD | RTLD_LAZY) != nullptr)
+    Fail("libnccl.so.2", "still there");
   for (std::atomic<void*>& found : g_found[g_copy]) found.store(nullptr);
   g_nccl[g_copy] = nullptr;
 }
@@ -128,9 +131,9 @@ void LateBoundUse(int copy) {
   }
 }
 
-#define DEFINE_nccl(name, result, parameters, arguments)                                  \
-  extern "C" result name parameters {                                                     \
-    return reinterpret_cast<result(*) parameters>(Row(ring::kCall_##name)) arguments;     \
+#define DEFINE_nccl(name, result, parameters, arguments)                              \
+  extern "C" result name parameters {                                                 \
+    return reinterpret_cast<result(*) parameters>(Row(ring::kCall_##name)) arguments; \
   }
 #define DEFINE_cudart DEFINE_nccl
 #define DEFINE_cuda(name, result, parameters, arguments)
@@ -141,10 +144,10 @@ void LateBoundUse(int copy) {
 #undef GORDIAN_HOOK
 
 // What jobs call that is no row.
-#define FORWARD(result, name, parameters, arguments)                             \
-  extern "C" result name parameters {                                            \
-    static void* const found = Find(Runtime(), #name);                           \
-    return reinterpret_cast<result(*) parameters>(found) arguments;              \
+#define FORWARD(result, name, parameters, arguments)                \
+  extern "C" result name parameters {                               \
+    static void* const found = Find(Runtime(), #name);              \
+    return reinterpret_cast<result(*) parameters>(found) arguments; \
   }
 FORWARD(cudaError_t, cudaMalloc, (void** pointer, size_t bytes), (pointer, bytes))
 FORWARD(cudaError_t, cudaMallocHost, (void** pointer, size_t bytes), (pointer, bytes))
@@ -152,7 +155,6 @@ FORWARD(const char*, cudaGetErrorString, (cudaError_t error), (error))
 FORWARD(void**, __cudaRegisterFatBinary, (void* image), (image))
 FORWARD(void, __cudaRegisterFatBinaryEnd, (void** handle), (handle))
 FORWARD(void, __cudaRegisterFunction,
-        (void** handle, const char* host, char* device, const char* name, int limit, void* tid, void* bid,
-         void* block, void* grid, int* warp),
+        (void** handle, const char* host, char* device, const char* name, int limit, void* tid,
+         void* bid, void* block, void* grid, int* warp),
         (handle, host, device, name, limit, tid, bid, block, grid, warp))
-

@@ -1,5 +1,6 @@
 // Operations of different communicators on streams that do not wait for each other, which something
-// else orders, or does not: shared resources, NCCL_LAUNCH_ORDER_IMPLICIT, hardware queues, multiprocessors.
+// else orders, or does not: shared resources, NCCL_LAUNCH_ORDER_IMPLICIT, hardware queues,
+// multiprocessors.
 #include "tests/e2e/jobs/job.h"
 
 namespace {
@@ -15,7 +16,8 @@ ncclComm_t WorldThatShares(job::Context& c, bool splits, bool shrinks) {
 }
 
 // Rank 1 the other way round.
-void Opposite(job::Context& c, ncclComm_t world, ncclComm_t child, cudaStream_t s1, cudaStream_t s2) {
+void Opposite(job::Context& c, ncclComm_t world, ncclComm_t child, cudaStream_t s1,
+              cudaStream_t s2) {
   c.Warm(world, s1);
   c.Warm(child, s2);
   c.Begin(s1);
@@ -28,8 +30,8 @@ void Opposite(job::Context& c, ncclComm_t world, ncclComm_t child, cudaStream_t 
 
 }  // namespace
 
-// A child that shares its parent's resources does not take turns with it (measured on H200s). Innocent, and
-// so is the twin, whose communicators share nothing.
+// A child that shares its parent's resources does not take turns with it (measured on H200s).
+// Innocent, and so is the twin, whose communicators share nothing.
 JOB(split_shares, 2) {
   cudaStream_t s1 = c.Stream();
   cudaStream_t s2 = c.Stream();
@@ -53,8 +55,8 @@ JOB(shrink_shares, 3) {
 }
 
 // On rank 0 the second operation of dp waits on its stream behind the first; with
-// NCCL_LAUNCH_ORDER_IMPLICIT=1 (not for the twin) tp, called after it, starts after it. The others wait
-// for tp before they call anything of dp.
+// NCCL_LAUNCH_ORDER_IMPLICIT=1 (not for the twin) tp, called after it, starts after it. The others
+// wait for tp before they call anything of dp.
 JOB(launch_order, 2) {
   cudaStream_t s1 = c.Stream();
   cudaStream_t s2 = c.Stream();
@@ -76,8 +78,8 @@ JOB(launch_order, 2) {
   c.Sync(s1);
 }
 
-// With one hardware queue (not for the twin) what waits behind the first operation of dp holds up tp,
-// which was called after it on another stream. The others begin with tp, and use one stream.
+// With one hardware queue (not for the twin) what waits behind the first operation of dp holds up
+// tp, which was called after it on another stream. The others begin with tp, and use one stream.
 JOB(queue_behind, 2) {
   cudaStream_t s1 = c.Stream();
   cudaStream_t s2 = c.Stream();
@@ -94,7 +96,8 @@ JOB(queue_behind, 2) {
   c.Sync(s2);
 }
 
-// With one multiprocessor (not for the twin) the first operation of each rank leaves the second none.
+// With one multiprocessor (not for the twin) the first operation of each rank leaves the second
+// none.
 JOB(no_processors, 2) {
   cudaStream_t s1 = c.Stream();
   cudaStream_t s2 = c.Stream();

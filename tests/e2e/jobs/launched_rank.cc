@@ -3,8 +3,8 @@
 //
 //   launched_rank FOLDER [--twin] [--rank N --ranks N]
 //
-// FOLDER is where ranks meet; it must be empty. Ranks all-reduce on two communicators, on one stream;
-// the last rank in the other order, unless --twin.
+// FOLDER is where ranks meet; it must be empty. Ranks all-reduce on two communicators, on one
+// stream; the last rank in the other order, unless --twin.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -14,12 +14,12 @@
 
 #include <string>
 
-#define OK(call)                                             \
-  do {                                                       \
-    if (static_cast<int>(call) != 0) {                       \
+#define OK(call)                                                 \
+  do {                                                           \
+    if (static_cast<int>(call) != 0) {                           \
       fprintf(stderr, "%s failed (line %d)\n", #call, __LINE__); \
-      exit(1);                                               \
-    }                                                        \
+      exit(1);                                                   \
+    }                                                            \
   } while (0)
 
 namespace {
@@ -52,13 +52,16 @@ ncclUniqueId Meet(const std::string& path, int rank) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  int rank = FromEnvironment({"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"});
+  int rank =
+      FromEnvironment({"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"});
   int ranks = FromEnvironment({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"});
   bool twin = false;
   for (int i = 2; i < argc; ++i) {
     if (strcmp(argv[i], "--twin") == 0) twin = true;
-    if (strcmp(argv[i], "--rank") == 0) rank = atoi(argv[++i]);
-    else if (strcmp(argv[i], "--ranks") == 0) ranks = atoi(argv[++i]);
+    if (strcmp(argv[i], "--rank") == 0)
+      rank = atoi(argv[++i]);
+    else if (strcmp(argv[i], "--ranks") == 0)
+      ranks = atoi(argv[++i]);
   }
   if (argc < 2 || rank < 0 || ranks < 2) {
     fprintf(stderr, "no folder, or no launcher's variables\n");

@@ -96,7 +96,8 @@ JOB(memory_gate_batch, 2) {
   c.Sync(s2);
 }
 
-// The word is in host memory, and the host writes it: too late, since it waits for the stream first.
+// The word is in host memory, and the host writes it: too late, since it waits for the stream
+// first.
 JOB(memory_gate_host, 2) {
   cudaStream_t s = c.Stream();
   ncclComm_t dp = c.MakeComm("dp", c.All());

@@ -1,5 +1,5 @@
-// Ranks that meet in the same operation with different arguments. Rank 0 departs. Sizes are chosen on
-// both sides of what NCCL forgives: a mismatch is one whether the job hangs or ends.
+// Ranks that meet in the same operation with different arguments. Rank 0 departs. Sizes are chosen
+// on both sides of what NCCL forgives: a mismatch is one whether the job hangs or ends.
 #include "tests/e2e/jobs/job.h"
 
 namespace {
@@ -17,7 +17,8 @@ constexpr size_t kSmall = 1 << 10;
 constexpr size_t kMedium = 1 << 20;
 
 Setup Prepare(job::Context& c) {
-  Setup s{c.Stream(), c.World(), c.Buffer(kMedium), c.Buffer(kMedium * static_cast<size_t>(c.nranks))};
+  Setup s{c.Stream(), c.World(), c.Buffer(kMedium),
+          c.Buffer(kMedium * static_cast<size_t>(c.nranks))};
   c.Warm(s.world, s.stream);
   c.Begin(s.stream);
   return s;
@@ -25,13 +26,15 @@ Setup Prepare(job::Context& c) {
 
 void Count(job::Context& c, size_t n) {
   Setup s = Prepare(c);
-  NCCL_OK(ncclAllReduce(s.in, s.out, Departs(c) ? n / 2 : n, ncclFloat, ncclSum, s.world, s.stream));
+  NCCL_OK(
+      ncclAllReduce(s.in, s.out, Departs(c) ? n / 2 : n, ncclFloat, ncclSum, s.world, s.stream));
   c.Sync(s.stream);
 }
 
 void Type(job::Context& c, size_t n) {
   Setup s = Prepare(c);
-  NCCL_OK(ncclAllReduce(s.in, s.out, n, Departs(c) ? ncclHalf : ncclFloat, ncclSum, s.world, s.stream));
+  NCCL_OK(
+      ncclAllReduce(s.in, s.out, n, Departs(c) ? ncclHalf : ncclFloat, ncclSum, s.world, s.stream));
   c.Sync(s.stream);
 }
 
@@ -51,7 +54,8 @@ void NoRoot(job::Context& c, size_t n) {
 
 void Operator(job::Context& c, size_t n) {
   Setup s = Prepare(c);
-  NCCL_OK(ncclAllReduce(s.in, s.out, n, ncclFloat, Departs(c) ? ncclMax : ncclSum, s.world, s.stream));
+  NCCL_OK(
+      ncclAllReduce(s.in, s.out, n, ncclFloat, Departs(c) ? ncclMax : ncclSum, s.world, s.stream));
   c.Sync(s.stream);
 }
 
@@ -68,7 +72,8 @@ void Kind(job::Context& c, size_t n) {
 // The mismatch passes, and so do those operations that come after it.
 void ThenMore(job::Context& c, int operations) {
   Setup s = Prepare(c);
-  NCCL_OK(ncclAllReduce(s.in, s.out, kSmall, ncclFloat, Departs(c) ? ncclMax : ncclSum, s.world, s.stream));
+  NCCL_OK(ncclAllReduce(s.in, s.out, kSmall, ncclFloat, Departs(c) ? ncclMax : ncclSum, s.world,
+                        s.stream));
   for (int i = 0; i < operations; ++i) c.AllReduce(s.world, s.stream);
   c.Sync(s.stream);
 }

@@ -4,8 +4,8 @@
 
 #include "tests/e2e/jobs/job.h"
 
-// Stands in for MPI where there is none: all that is known of a call from outside is the name of its
-// function on the stack. Waits for a message that never comes.
+// Stands in for MPI where there is none: all that is known of a call from outside is the name of
+// its function on the stack. Waits for a message that never comes.
 extern "C" __attribute__((noinline)) int MPI_Barrier(void*) {
   int ends[2];
   char byte = 0;
@@ -60,8 +60,8 @@ JOB(blocked_in_teardown, 2) {
 }
 
 JOB(endless_kernel, 2) {
-  // Every rank has called the all-reduce; on the last rank's stream a kernel stands before it that does not
-  // end while anybody looks.
+  // Every rank has called the all-reduce; on the last rank's stream a kernel stands before it that
+  // does not end while anybody looks.
   cudaStream_t s = c.Stream();
   ncclComm_t world = c.World();
   c.Warm(world, s);
@@ -73,8 +73,8 @@ JOB(endless_kernel, 2) {
 }
 
 JOB(blocking_launches, 2) {
-  // Two communicators in opposite orders on streams of their own, which is well, unless each launch blocks
-  // its thread until it is done (CUDA_LAUNCH_BLOCKING=1).
+  // Two communicators in opposite orders on streams of their own, which is well, unless each launch
+  // blocks its thread until it is done (CUDA_LAUNCH_BLOCKING=1).
   cudaStream_t one = c.Stream(), other = c.Stream();
   ncclComm_t dp = c.MakeComm("dp", c.All()), tp = c.MakeComm("tp", c.All());
   c.Warm(dp, one);
@@ -100,8 +100,8 @@ JOB(same_device, 2) {
 }
 
 JOB(settings_differ, 2) {
-  // The harness starts each rank by itself, the last one with another NCCL_PROTO. Real NCCL would hang inside
-  // the first operation or before; here the last rank does not come to it.
+  // The harness starts each rank by itself, the last one with another NCCL_PROTO. Real NCCL would
+  // hang inside the first operation or before; here the last rank does not come to it.
   cudaStream_t s = c.Stream();
   ncclComm_t world = c.World();
   c.Warm(world, s);

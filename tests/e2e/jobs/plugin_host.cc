@@ -1,5 +1,5 @@
-// Runs a job that is a library: plugin_host FILE local|deepbind JOB [...]. The host itself knows neither
-// NCCL nor CUDA.
+// Runs a job that is a library: plugin_host FILE local|deepbind JOB [...]. The host itself knows
+// neither NCCL nor CUDA.
 #include <dlfcn.h>
 
 #include <cstdio>

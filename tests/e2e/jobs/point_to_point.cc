@@ -109,7 +109,8 @@ JOB(pipeline_swapped_apart, 4) {
   float* buffer = c.Buffer(4096);
   WarmNeighbours(c, pipe, s, buffer);
   const StageBuffers b = {buffer, buffer + 1024, buffer + 2048, buffer + 3072};
-  const std::vector<float> activation(1024, static_cast<float>(c.rank)), gradient(1024, static_cast<float>(100 + c.rank));
+  const std::vector<float> activation(1024, static_cast<float>(c.rank)),
+      gradient(1024, static_cast<float>(100 + c.rank));
   CUDA_OK(cudaMemcpy(b.to_next, activation.data(), 4096, cudaMemcpyHostToDevice));
   CUDA_OK(cudaMemcpy(b.to_previous, gradient.data(), 4096, cudaMemcpyHostToDevice));
   c.Begin(s);
@@ -119,7 +120,8 @@ JOB(pipeline_swapped_apart, 4) {
 }
 
 JOB(send_send_buffered, 2) {
-  // Both ranks send first. NCCL buffers, so this ends: a hazard, not a hang, with and without --twin.
+  // Both ranks send first. NCCL buffers, so this ends: a hazard, not a hang, with and without
+  // --twin.
   cudaStream_t s = c.Stream();
   ncclComm_t pipe = c.MakeComm("pp", c.All());
   float* buffer = c.Buffer(4096);

@@ -144,8 +144,8 @@ JOB(inversion_300_threads, 2) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// As PyTorch's autograd threads: one more thread has called NCCL, and sleeps until there is more to do.
-// Another wait in between keeps the main threads from the call that the other rank waits for.
+// As PyTorch's autograd threads: one more thread has called NCCL, and sleeps until there is more to
+// do. Another wait in between keeps the main threads from the call that the other rank waits for.
 JOB(inversion_beside_sleeper, 2) {
   const Pair pair = MakePair(c);
   std::mutex mutex;

@@ -32,7 +32,9 @@ int rank_init(int ranks, const char* from, int rank) {
   return ncclCommInitRank(&comm, ranks, id, rank);
 }
 
-int rank_all_reduce() { return ncclAllReduce(buffer, buffer, 16, ncclFloat, ncclSum, comm, stream); }
+int rank_all_reduce() {
+  return ncclAllReduce(buffer, buffer, 16, ncclFloat, ncclSum, comm, stream);
+}
 
 int rank_synchronize() { return cudaStreamSynchronize(stream); }
 

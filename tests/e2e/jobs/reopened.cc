@@ -1,5 +1,5 @@
-// Jobs that open NCCL themselves: closed and opened again, and two copies of it in one process. The last
-// rank departs from the order of the others; the twin keeps it.
+// Jobs that open NCCL themselves: closed and opened again, and two copies of it in one process. The
+// last rank departs from the order of the others; the twin keeps it.
 #include <thread>
 
 #include "tests/e2e/jobs/job.h"

@@ -47,7 +47,7 @@ void Put(job::Context& c, const Pair& p, float value, size_t at = 0) {
   float* const source = c.Buffer(values.size());
   CUDA_OK(cudaMemcpy(source, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice));
   NCCL_OK(job::Newer<PutSignal>("ncclPutSignal")(source, values.size(), ncclFloat, p.peer, p.handle,
-                                            at * sizeof(float), 0, 0, 0, p.comm, p.stream));
+                                                 at * sizeof(float), 0, 0, 0, p.comm, p.stream));
 }
 
 void Wait(const Pair& p, int count) {

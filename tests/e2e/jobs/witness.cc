@@ -1,6 +1,7 @@
-// Runs what `gordian simulate --witness` wrote: every rank's collectives and waits in its order. In the
-// simulated model collectives hold up nothing but waits, so each has a communicator and a stream of its
-// own; a wait is for the whole device. JOB_WITNESS names a file of numbers (tests/e2e/witness.py):
+// Runs what `gordian simulate --witness` wrote: every rank's collectives and waits in its order. In
+// the simulated model collectives hold up nothing but waits, so each has a communicator and a
+// stream of its own; a wait is for the whole device. JOB_WITNESS names a file of numbers
+// (tests/e2e/witness.py):
 //
 //   GPUS COLLECTIVES, then of each collective SIZE MEMBER..., then of each GPU LENGTH ENTRY...
 #include <fstream>

@@ -1,6 +1,7 @@
 // The C API on real GPUs: gordian/runtime.h and CUDA's runtime, as a program uses them.
 //   gordian-runtime-api-cases CASE [--ranks N]
-// Cases: kinds mismatch order order_twin events detached faults rest. One process a rank, one device each.
+// Cases: kinds mismatch order order_twin events detached faults rest. One process a rank, one
+// device each.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
@@ -30,22 +31,32 @@ double Now() {
 
 class Runner {
  public:
-  Runner(const std::string& what, RankProcess& process) : what_(what), p_(process), n_(process.ranks()), r_(process.rank()) {}
+  Runner(const std::string& what, RankProcess& process)
+      : what_(what), p_(process), n_(process.ranks()), r_(process.rank()) {}
 
   int Run() {
     Cuda(cudaSetDevice(testing::DeviceOf(r_)), "cudaSetDevice");
     Cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     Cuda(cudaMalloc(reinterpret_cast<void**>(&in_), kBytes), "cudaMalloc");
     Cuda(cudaMalloc(reinterpret_cast<void**>(&out_), kBytes), "cudaMalloc");
-    if (what_ == "kinds") Kinds();
-    else if (what_ == "mismatch") Mismatches();
-    else if (what_ == "order") Order(true);
-    else if (what_ == "order_twin") Order(false);
-    else if (what_ == "events") Events();
-    else if (what_ == "detached") DetachedOrders();
-    else if (what_ == "faults") Faults();
-    else if (what_ == "rest") Rest();
-    else return 2;
+    if (what_ == "kinds")
+      Kinds();
+    else if (what_ == "mismatch")
+      Mismatches();
+    else if (what_ == "order")
+      Order(true);
+    else if (what_ == "order_twin")
+      Order(false);
+    else if (what_ == "events")
+      Events();
+    else if (what_ == "detached")
+      DetachedOrders();
+    else if (what_ == "faults")
+      Faults();
+    else if (what_ == "rest")
+      Rest();
+    else
+      return 2;
     return 0;
   }
 
@@ -57,7 +68,8 @@ class Runner {
   }
   void Need(grtResult_t result, grtResult_t wanted, const std::string& what) {
     if (result != wanted) {
-      p_.Fail(what + ": " + grtGetErrorString(result) + " (" + std::to_string(result) + "), not " + std::to_string(wanted));
+      p_.Fail(what + ": " + grtGetErrorString(result) + " (" + std::to_string(result) + "), not " +
+              std::to_string(wanted));
     }
   }
   void Ok(grtResult_t result, const std::string& what) { Need(result, grtSuccess, what); }
@@ -95,7 +107,8 @@ class Runner {
   void Fill(const Case& c, char* at) {
     const size_t size = SizeOf(c.type);
     std::vector<char> host(InputCount(c.kind, c.count, static_cast<uint32_t>(n_)) * size);
-    for (size_t i = 0; i * size < host.size(); ++i) Encode(c.type, Value(static_cast<uint32_t>(r_), i), host.data() + i * size);
+    for (size_t i = 0; i * size < host.size(); ++i)
+      Encode(c.type, Value(static_cast<uint32_t>(r_), i), host.data() + i * size);
     Cuda(cudaMemcpy(at, host.data(), host.size(), cudaMemcpyHostToDevice), "filling");
   }
   uint64_t Wrong(const Case& c, const char* at, bool has_output) {
@@ -130,7 +143,8 @@ class Runner {
     Ok(grtSubmit(&d, stream_, &op), c.Name());
     Ok(grtOpWait(op, kPatience), c.Name());
     Ok(grtOpFree(op), "free");
-    const bool has_output = HasOutput(c.kind, static_cast<int32_t>(c.root), static_cast<uint32_t>(r_));
+    const bool has_output =
+        HasOutput(c.kind, static_cast<int32_t>(c.root), static_cast<uint32_t>(r_));
     if (const uint64_t wrong = Wrong(c, static_cast<char*>(d.out), has_output); wrong != 0) {
       p_.Fail(c.Name() + ": " + std::to_string(wrong) + " wrong");
     }
@@ -144,9 +158,11 @@ class Runner {
     for (const uint64_t count : {1, 1000, 70000, 1500000}) {
       for (const OpKind kind : kAll) {
         if (kind == OpKind::kSend) continue;
-        for (const DataType type : {DataType::kFloat, DataType::kInt32, DataType::kBfloat16, DataType::kDouble}) {
+        for (const DataType type :
+             {DataType::kFloat, DataType::kInt32, DataType::kBfloat16, DataType::kDouble}) {
           if (count > 100000 && type != DataType::kFloat) continue;
-          for (const Operator op : {Operator::kSum, Operator::kMax, Operator::kAverage, Operator::kPreMulSum}) {
+          for (const Operator op :
+               {Operator::kSum, Operator::kMax, Operator::kAverage, Operator::kPreMulSum}) {
             if (!Reduces(kind) && op != Operator::kSum) continue;
             Case c;
             c.kind = kind;
@@ -164,7 +180,8 @@ class Runner {
     Ok(grtCommDestroy(other, kPatience), "destroy");
   }
 
-  // The last rank does something else. Told to all within a second, outputs as they were; the twin is right.
+  // The last rank does something else. Told to all within a second, outputs as they were; the twin
+  // is right.
   void Mismatches() {
     enum Slip { kNothing, kCount, kFarCount, kType, kOperator, kKind, kRoot, kSlips };
     double slowest = 0;
@@ -246,7 +263,8 @@ class Runner {
     Ok(result, "the last one");
     if (Wrong(c, out_, true) != 0 || Wrong(c, second, true) != 0) p_.Fail("wrong results");
     Ok(grtOpFree(op), "free");
-    // Both write one buffer, sums and maxima: in the end it holds what the stream's last operation gives.
+    // Both write one buffer, sums and maxima: in the end it holds what the stream's last operation
+    // gives.
     for (const uint64_t count : {1024, 1000000}) {
       Case last;
       last.count = count;
@@ -256,14 +274,16 @@ class Runner {
       for (int i = 0; i < 50; ++i) {
         p_.At("one buffer, %d of %lu", i, static_cast<unsigned long>(count));
         const bool waits = i == 49 || (count > 100000 && i % 3 == 2);
-        Ok(grtAllReduce(in_, out_, count, grtFloat32, r_ % 2 == 0 ? grtSum : grtMax, a, stream_), "first");
+        Ok(grtAllReduce(in_, out_, count, grtFloat32, r_ % 2 == 0 ? grtSum : grtMax, a, stream_),
+           "first");
         grtOpDesc_t d = Describe(last, b);
         Ok(grtSubmit(&d, stream_, waits ? &op : nullptr), "second");
         if (!waits) continue;
         Ok(grtOpWait(op, kPatience), "one buffer");
         Ok(grtOpFree(op), "free");
       }
-      if (const uint64_t wrong = Wrong(last, out_, true); wrong != 0) p_.Fail("one buffer: " + std::to_string(wrong) + " wrong");
+      if (const uint64_t wrong = Wrong(last, out_, true); wrong != 0)
+        p_.Fail("one buffer: " + std::to_string(wrong) + " wrong");
     }
     grtStats_t stats = GRT_STATS_INITIALIZER;
     Ok(grtGetStats(a, &stats), "stats");
@@ -275,8 +295,9 @@ class Runner {
     Ok(grtCommDestroy(b, kPatience), "destroy");
   }
 
-  // A communicator on a stream of its own each, and one stream waits for the other's event: another one on odd ranks
-  // (departs), the same on all, or none. The first hangs: help goes along one stream.
+  // A communicator on a stream of its own each, and one stream waits for the other's event: another
+  // one on odd ranks (departs), the same on all, or none. The first hangs: help goes along one
+  // stream.
   void Events() {
     cudaStream_t other = nullptr;
     cudaEvent_t event = nullptr;
@@ -295,7 +316,8 @@ class Runner {
       Cuda(cudaDeviceSynchronize(), "inputs");
       for (const cudaStream_t s : {stream_, other}) Ok(grtStreamExclusive(s, 1), "exclusive");
       const bool turned = how == kDeparts && r_ % 2 == 1;
-      const cudaStream_t first_stream = turned ? other : stream_, second_stream = turned ? stream_ : other;
+      const cudaStream_t first_stream = turned ? other : stream_,
+                         second_stream = turned ? stream_ : other;
       p_.At("events, %d", how);
       grtOp_t op = nullptr;
       grtOpDesc_t d = Describe(c, turned ? b : a);
@@ -318,15 +340,18 @@ class Runner {
       } else {
         Ok(result, "the second one");
       }
-      for (const cudaStream_t s : {stream_, other}) Cuda(cudaStreamSynchronize(s), "the stream goes on");
-      if (how != kDeparts && (Wrong(c, out_, true) != 0 || Wrong(c, second, true) != 0)) p_.Fail("wrong results");
+      for (const cudaStream_t s : {stream_, other})
+        Cuda(cudaStreamSynchronize(s), "the stream goes on");
+      if (how != kDeparts && (Wrong(c, out_, true) != 0 || Wrong(c, second, true) != 0))
+        p_.Fail("wrong results");
       Ok(grtOpFree(op), "free");
       for (const cudaStream_t s : {stream_, other}) Ok(grtStreamExclusive(s, 0), "not exclusive");
       for (const grtComm_t comm : {a, b}) {
         if (how != kDeparts) Ok(grtCommDestroy(comm, kPatience), "destroy");
       }
     }
-    Say("events: two streams go on without waits and with the same; with opposite ones they hang, and abort ends it\n");
+    Say("events: two streams go on without waits and with the same; with opposite ones they hang, "
+        "and abort ends it\n");
   }
 
   // Detached operations in opposite orders, with a wait for the device between.
@@ -355,7 +380,8 @@ class Runner {
       }
     }
     if (Wrong(c, out_, true) != 0 || Wrong(c, second, true) != 0) p_.Fail("wrong results");
-    Say("detached: %d rounds with cudaDeviceSynchronize between, %.0f us a round\n", rounds, (Now() - begin) / rounds * 1e6);
+    Say("detached: %d rounds with cudaDeviceSynchronize between, %.0f us a round\n", rounds,
+        (Now() - begin) / rounds * 1e6);
     // One that disagrees with its peers.
     grtOpDesc_t d = Describe(c, r_ % 2 == 1 ? b : a);
     d.order = grtOrderDetached;
@@ -366,8 +392,10 @@ class Runner {
     if (ended == grtTimeout) {
       grtStats_t stats = GRT_STATS_INITIALIZER;
       Ok(grtGetStats(d.comm, &stats), "stats");
-      printf("rank %d: %llu instances of the worker, %llu switches, %.1f ms resident\n", r_, static_cast<unsigned long long>(stats.quits),
-             static_cast<unsigned long long>(stats.switches), static_cast<double>(stats.residency_ns) * 1e-6);
+      printf("rank %d: %llu instances of the worker, %llu switches, %.1f ms resident\n", r_,
+             static_cast<unsigned long long>(stats.quits),
+             static_cast<unsigned long long>(stats.switches),
+             static_cast<double>(stats.residency_ns) * 1e-6);
       fflush(stdout);
     }
     Need(ended, grtMismatch, "a detached mismatch");
@@ -433,7 +461,8 @@ class Runner {
     if (Wrong(c, out_, true) != 0) p_.Fail("ring: wrong");
     c.root = static_cast<uint32_t>(r_);
     if (Wrong(c, out_ + (8 << 20), true) != 0) p_.Fail("to oneself: wrong");
-    Need(grtSend(in_, 1, grtFloat32, r_, world, stream_), grtInvalidUsage, "a send to oneself alone");
+    Need(grtSend(in_, 1, grtFloat32, r_, world, stream_), grtInvalidUsage,
+         "a send to oneself alone");
     // Unequal blocks: to rank p, 100 (p + 1) elements.
     p_.At("all-to-all-v");
     std::vector<size_t> out_counts(n_, 100 * static_cast<size_t>(r_ + 1)), in_counts, in_at, out_at;
@@ -444,13 +473,17 @@ class Runner {
       at += in_counts.back();
       out_at.push_back(out_counts[0] * static_cast<size_t>(p));
     }
-    Ok(grtAllToAllv(in_, in_counts.data(), in_at.data(), out_, out_counts.data(), out_at.data(), grtFloat32, world, stream_), "all-to-all-v");
+    Ok(grtAllToAllv(in_, in_counts.data(), in_at.data(), out_, out_counts.data(), out_at.data(),
+                    grtFloat32, world, stream_),
+       "all-to-all-v");
     Cuda(cudaStreamSynchronize(stream_), "all-to-all-v");
     std::vector<float> got(out_counts[0] * n_);
     Cuda(cudaMemcpy(got.data(), out_, got.size() * 4, cudaMemcpyDeviceToHost), "reading");
     for (int p = 0; p < n_; ++p) {
       for (size_t i = 0; i < out_counts[0]; ++i) {
-        if (got[out_at[p] + i] != static_cast<float>(Value(static_cast<uint32_t>(p), in_at[r_] + i))) p_.Fail("all-to-all-v: wrong");
+        if (got[out_at[p] + i] !=
+            static_cast<float>(Value(static_cast<uint32_t>(p), in_at[r_] + i)))
+          p_.Fail("all-to-all-v: wrong");
       }
     }
     // A split in reversed order; memory that peers write.
@@ -466,7 +499,8 @@ class Runner {
     Case big;
     big.count = 2000000;
     Fill(big, in_);
-    Ok(grtAllReduce(in_, mapped, big.count, grtFloat32, grtSum, turned, stream_), "into mapped memory");
+    Ok(grtAllReduce(in_, mapped, big.count, grtFloat32, grtSum, turned, stream_),
+       "into mapped memory");
     Cuda(cudaStreamSynchronize(stream_), "mapped");
     if (Wrong(big, static_cast<char*>(mapped), true) != 0) p_.Fail("mapped: wrong");
     // What is not there says so.
@@ -487,7 +521,9 @@ class Runner {
     Ok(grtMemFree(mapped), "grtMemFree");
     Ok(grtCommDestroy(turned, kPatience), "destroy");
     Ok(grtCommDestroy(world, kPatience), "destroy");
-    Say("rest: groups, oneself, all-to-all-v, split, mapped memory, 40 communicators; %zu MiB of the device in use\n", (total - free_bytes) >> 20);
+    Say("rest: groups, oneself, all-to-all-v, split, mapped memory, 40 communicators; %zu MiB of "
+        "the device in use\n",
+        (total - free_bytes) >> 20);
   }
 
   const std::string what_;
@@ -507,7 +543,8 @@ int Main(int argc, char** argv) {
     return 2;
   }
   const uint32_t may_die = what == "faults" ? 1u << (ranks - 1) : 0;
-  const int result = testing::RunRanks(ranks, 120, 30, may_die, [&](RankProcess& process) { return Runner(what, process).Run(); });
+  const int result = testing::RunRanks(
+      ranks, 120, 30, may_die, [&](RankProcess& process) { return Runner(what, process).Run(); });
   printf("%s %s --ranks %d\n", result == 0 ? "PASS" : "FAIL", what.c_str(), ranks);
   return result;
 }

@@ -1,24 +1,26 @@
-// The CUDA backend on real GPUs, one process a rank. Each case ends by itself: results are compared with
-// a reference, a watchdog ends what hangs.
+// The CUDA backend on real GPUs, one process a rank. Each case ends by itself: results are compared
+// with a reference, a watchdog ends what hangs.
 //
 //   gordian-runtime-cases CASE [--ranks N] [--seed S] [--iterations N] [--streams N] [--ops N]
 //                              [--most-bytes B] [--ipc] [--channels N] [--detached] [--pairs]
 //
-// --detached: kinds, types and dead by the resident worker instead of the stream; of order's operations every third.
+// --detached: kinds, types and dead by the resident worker instead of the stream; of order's
+// operations every third.
 // --pairs: of order's operations half are all-to-alls, by a group of sends and receives.
 //
 // Cases:
 //   kinds      every kind, several sizes, in place, misaligned, outputs that peers write directly
 //   types      every type and operator by every way of carrying
-//   order      random orders: each iteration, --ops operations of 4 communicators, in an order of each
+//   order      random orders: each iteration, --ops operations of 4 communicators, in an order of
+//   each
 //              rank's own, with random kinds and sizes, on --streams exclusive streams
-//   chain      all-reduces whose input is the output of the one before, nothing awaited between; random sizes
-//   inversion  two communicators, opposite order, one exclusive stream
-//   twin       the same without an exclusive stream: must hang, is aborted, and must then leave
-//   group      sends and receives of a group that would wait for each other one by one
-//   crowd      an operation of a communicator of its own waits on each of twelve streams, until the other ranks come to the
-//              last one first: kernels that wait must leave room for those that are waited for. Needs
-//              CUDA_DEVICE_MAX_CONNECTIONS=32: a kernel that waits keeps its hardware queue
+//   chain      all-reduces whose input is the output of the one before, nothing awaited between;
+//   random sizes inversion  two communicators, opposite order, one exclusive stream twin       the
+//   same without an exclusive stream: must hang, is aborted, and must then leave group      sends
+//   and receives of a group that would wait for each other one by one crowd      an operation of a
+//   communicator of its own waits on each of twelve streams, until the other ranks come to the
+//              last one first: kernels that wait must leave room for those that are waited for.
+//              Needs CUDA_DEVICE_MAX_CONNECTIONS=32: a kernel that waits keeps its hardware queue
 //   dead       a rank is killed in the middle: the others' kernels must leave and calls fail
 #include <cuda_runtime_api.h>
 #include <signal.h>
@@ -80,7 +82,8 @@ class Runner : testing::CheckedRank {
     config.rank = p_.rank();
     config.ranks = p_.ranks();
     config.device = testing::DeviceOf(p_.rank());
-    config.user_bytes = o_.what == "order" ? uint64_t(o_.ops) * o_.most_bytes / 2 + (64 << 20) : 64ull << 20;
+    config.user_bytes =
+        o_.what == "order" ? uint64_t(o_.ops) * o_.most_bytes / 2 + (64 << 20) : 64ull << 20;
     config.use_ipc = o_.ipc;
     if (o_.what == "types") {  // each way of carrying with little data: it is compared on the host
       config.thresholds.one_shot = config.thresholds.move_lines = 64 << 10;
@@ -100,16 +103,26 @@ class Runner : testing::CheckedRank {
       Must(Communicator::Create(domain_.get(), c, members, &comms_.back()));
     }
     Must(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    if (o_.what == "kinds") Kinds();
-    else if (o_.what == "types") Types();
-    else if (o_.what == "order") Order();
-    else if (o_.what == "chain") Chain();
-    else if (o_.what == "inversion") Inversion(true);
-    else if (o_.what == "twin") Inversion(false);
-    else if (o_.what == "group") Group();
-    else if (o_.what == "crowd") Crowd();
-    else if (o_.what == "dead") Dead();
-    else p_.Fail("no such case");
+    if (o_.what == "kinds")
+      Kinds();
+    else if (o_.what == "types")
+      Types();
+    else if (o_.what == "order")
+      Order();
+    else if (o_.what == "chain")
+      Chain();
+    else if (o_.what == "inversion")
+      Inversion(true);
+    else if (o_.what == "twin")
+      Inversion(false);
+    else if (o_.what == "group")
+      Group();
+    else if (o_.what == "crowd")
+      Crowd();
+    else if (o_.what == "dead")
+      Dead();
+    else
+      p_.Fail("no such case");
     comms_.clear();
     domain_.reset();
     return 0;
@@ -125,11 +138,12 @@ class Runner : testing::CheckedRank {
     Case mine = c;
     int peer = static_cast<int>(c.root);
     if (c.kind == OpKind::kSend) {  // the root sends to the next rank
-      if (ranks == 1) {  // nobody but itself, which is refused, and nothing is enqueued
+      if (ranks == 1) {             // nobody but itself, which is refused, and nothing is enqueued
         for (const OpKind kind : {OpKind::kSend, OpKind::kRecv}) {
           char* const some = Scratch(0, 4096);
           const Status s = comms_[0]->Launch(kind, some, some, 1, c.type, c.op, 0, stream_);
-          if (s.code() != StatusCode::kInvalidArgument) p_.Fail("a transfer with oneself was taken");
+          if (s.code() != StatusCode::kInvalidArgument)
+            p_.Fail("a transfer with oneself was taken");
         }
         return;
       }
@@ -140,7 +154,8 @@ class Runner : testing::CheckedRank {
     }
     p_.At("%s%s", c.Name().c_str(), direct ? " direct" : "");
     const uint64_t size = SizeOf(c.type);
-    const uint64_t ins = InputCount(mine.kind, c.count, ranks), outs = OutputCount(mine.kind, c.count, ranks);
+    const uint64_t ins = InputCount(mine.kind, c.count, ranks),
+                   outs = OutputCount(mine.kind, c.count, ranks);
     const uint64_t bytes = (std::max(ins, outs) + 64) * size;
     char* in = Scratch(0, bytes);
     char* out = direct ? static_cast<char*>(domain_->Allocate(bytes)) : Scratch(1, bytes);
@@ -151,8 +166,10 @@ class Runner : testing::CheckedRank {
     Must(cudaMemsetAsync(out, 0x55, outs * size, stream_));
     if (c.in_place) {
       const bool own = mine.kind == OpKind::kAllGather || mine.kind == OpKind::kGather;
-      if (ins <= outs) in = out + (own ? me * c.count * size : 0);
-      else out = in + me * c.count * size;
+      if (ins <= outs)
+        in = out + (own ? me * c.count * size : 0);
+      else
+        out = in + me * c.count * size;
     }
     if (HasInput(mine.kind, static_cast<int32_t>(c.root), me) && mine.kind != OpKind::kRecv) {
       std::vector<char> values(ins * size);
@@ -169,7 +186,9 @@ class Runner : testing::CheckedRank {
       Must(comms_[0]->Launch(mine.kind, in, out, c.count, c.type, c.op, peer, stream_));
       Must(cudaStreamSynchronize(stream_));
     }
-    const bool has_output = mine.kind == OpKind::kRecv || (mine.kind != OpKind::kSend && HasOutput(mine.kind, static_cast<int32_t>(c.root), me));
+    const bool has_output =
+        mine.kind == OpKind::kRecv ||
+        (mine.kind != OpKind::kSend && HasOutput(mine.kind, static_cast<int32_t>(c.root), me));
     ++done_;
     if (has_output) {
       std::vector<char> got(outs * size);
@@ -181,7 +200,8 @@ class Runner : testing::CheckedRank {
         if (memcmp(want, got.data() + i * size, size) != 0 && wrong++ == 0) first = i;
       }
       if (wrong > 0) {
-        printf("WRONG rank %u %s%s: %lu of %lu, first %lu\n", me, c.Name().c_str(), direct ? " direct" : "", wrong, outs, first);
+        printf("WRONG rank %u %s%s: %lu of %lu, first %lu\n", me, c.Name().c_str(),
+               direct ? " direct" : "", wrong, outs, first);
         fflush(stdout);
         ++wrong_;
       }
@@ -263,7 +283,8 @@ class Runner : testing::CheckedRank {
     Must(testing::FillPattern(in, pattern, me, 7, stream_));
     for (int i = 0; i < o_.ops; ++i) {
       float* out = nullptr;
-      if (i % 4 == 3) out = static_cast<float*>(domain_->Allocate(most * 4));  // some are written directly
+      if (i % 4 == 3)
+        out = static_cast<float*>(domain_->Allocate(most * 4));  // some are written directly
       if (out == nullptr) Must(cudaMalloc(reinterpret_cast<void**>(&out), most * 4));
       outs.push_back(out);
     }
@@ -292,13 +313,18 @@ class Runner : testing::CheckedRank {
         const OpKind kind = o_.pairs && common() % 2 == 0 ? OpKind::kAllToAll : kAll[common() % 8];
         const double size = 8 * std::pow(static_cast<double>(o_.most_bytes) / 8, unit(common));
         uint64_t count = std::max<uint64_t>(static_cast<uint64_t>(size) / 4, 2);
-        if (InputCount(kind, 1, ranks) > 1 || OutputCount(kind, 1, ranks) > 1) count = std::max<uint64_t>(count / ranks, 1);
+        if (InputCount(kind, 1, ranks) > 1 || OutputCount(kind, 1, ranks) > 1)
+          count = std::max<uint64_t>(count / ranks, 1);
         const auto root = static_cast<uint32_t>(common() % ranks);
         const uint64_t offset = common() % 1024 * 4;
-        what[c].push_back({c, {kind, ranks, me, root, 7, count, offset}, outs[i], o_.detached && common() % 3 == 0});
+        what[c].push_back({c,
+                           {kind, ranks, me, root, 7, count, offset},
+                           outs[i],
+                           o_.detached && common() % 3 == 0});
       }
       std::vector<int> order;
-      for (size_t c = 0; c < what.size(); ++c) order.insert(order.end(), what[c].size(), static_cast<int>(c));
+      for (size_t c = 0; c < what.size(); ++c)
+        order.insert(order.end(), what[c].size(), static_cast<int>(c));
       std::shuffle(order.begin(), order.end(), own);
       std::vector<int> stream_of(comms_.size());
       for (int& s : stream_of) s = static_cast<int>(own() % streams.size());
@@ -311,22 +337,22 @@ class Runner : testing::CheckedRank {
         const auto root = static_cast<int>(one.e.root);
         if (one.detached) {
           detached.emplace_back();
-          Must(comms_[c]->Detach(one.e.kind, in + one.e.offset, one.out, one.e.count, DataType::kFloat, Operator::kSum,
-                                 root, 0, &detached.back()));
+          Must(comms_[c]->Detach(one.e.kind, in + one.e.offset, one.out, one.e.count,
+                                 DataType::kFloat, Operator::kSum, root, 0, &detached.back()));
         } else if (o_.pairs && one.e.kind == OpKind::kAllToAll) {
           Must(domain_->GroupStart());
           for (int peer = 0; peer < p_.ranks(); ++peer) {
             if (peer == p_.rank()) continue;
             const uint64_t at = static_cast<uint64_t>(peer) * one.e.count;
-            Must(comms_[c]->Launch(OpKind::kSend, in + one.e.offset + at, nullptr, one.e.count, DataType::kFloat,
-                                   Operator::kSum, peer, streams[stream_of[c]]));
-            Must(comms_[c]->Launch(OpKind::kRecv, nullptr, one.out + at, one.e.count, DataType::kFloat, Operator::kSum,
-                                   peer, streams[stream_of[c]]));
+            Must(comms_[c]->Launch(OpKind::kSend, in + one.e.offset + at, nullptr, one.e.count,
+                                   DataType::kFloat, Operator::kSum, peer, streams[stream_of[c]]));
+            Must(comms_[c]->Launch(OpKind::kRecv, nullptr, one.out + at, one.e.count,
+                                   DataType::kFloat, Operator::kSum, peer, streams[stream_of[c]]));
           }
           Must(domain_->GroupEnd());
         } else {
-          Must(comms_[c]->Launch(one.e.kind, in + one.e.offset, one.out, one.e.count, DataType::kFloat, Operator::kSum,
-                                 root, streams[stream_of[c]]));
+          Must(comms_[c]->Launch(one.e.kind, in + one.e.offset, one.out, one.e.count,
+                                 DataType::kFloat, Operator::kSum, root, streams[stream_of[c]]));
         }
         launched.push_back(one);
         ++operations;
@@ -335,26 +361,33 @@ class Runner : testing::CheckedRank {
       for (const cudaStream_t stream : streams) Must(cudaStreamSynchronize(stream));
       for (Detached& one : detached) Must(one.Wait(10'000'000'000));
       for (const One& one : launched) {
-        if (o_.pairs && one.e.kind == OpKind::kAllToAll && !one.detached) {  // nobody sends to itself
+        if (o_.pairs && one.e.kind == OpKind::kAllToAll &&
+            !one.detached) {  // nobody sends to itself
           const uint64_t at = me * one.e.count;
-          Must(cudaMemcpyAsync(one.out + at, in + one.e.offset + at, one.e.count * 4, cudaMemcpyDeviceToDevice, stream_));
+          Must(cudaMemcpyAsync(one.out + at, in + one.e.offset + at, one.e.count * 4,
+                               cudaMemcpyDeviceToDevice, stream_));
         }
         Must(testing::CheckPattern(one.out, one.e, wrong, stream_));
       }
       uint64_t bad = 0;
       Must(cudaMemcpyAsync(&bad, wrong, 8, cudaMemcpyDeviceToHost, stream_));
       Must(cudaStreamSynchronize(stream_));
-      if (bad != 0) p_.Fail(std::to_string(bad) + " elements wrong in iteration " + std::to_string(iteration));
+      if (bad != 0)
+        p_.Fail(std::to_string(bad) + " elements wrong in iteration " + std::to_string(iteration));
       // Outputs may be written by peers that are an iteration ahead.
       Barrier();
     }
     HelpCounts counts;
     Must(domain_->Helped(&counts));
     const uint64_t helped = p_.Sum(counts.helped);
-    Say("order: %d iterations, %lu operations, %.1f MiB each (mean), %d streams, %lu channels helped, "
+    Say("order: %d iterations, %lu operations, %.1f MiB each (mean), %d streams, %lu channels "
+        "helped, "
         "%.1f s, 0 hangs, 0 wrong\n",
-        o_.iterations, operations, static_cast<double>(bytes) / static_cast<double>(operations) / (1 << 20), o_.streams, helped, Now() - begin);
-    if (p_.ranks() > 1 && helped == 0 && o_.iterations >= 100) p_.Fail("nothing was helped: the orders were no test");
+        o_.iterations, operations,
+        static_cast<double>(bytes) / static_cast<double>(operations) / (1 << 20), o_.streams,
+        helped, Now() - begin);
+    if (p_.ranks() > 1 && helped == 0 && o_.iterations >= 100)
+      p_.Fail("nothing was helped: the orders were no test");
   }
 
   void Chain() {
@@ -367,21 +400,27 @@ class Runner : testing::CheckedRank {
     Must(cudaMalloc(reinterpret_cast<void**>(&buffers[1]), most * 4));
     buffers[2] = static_cast<float*>(domain_->Allocate(most * 4));  // peers write there
     if (buffers[2] == nullptr) p_.Fail("no user memory left");
-    const auto value = [](uint32_t rank, uint64_t i) { return static_cast<float>((i * 7 + rank * 5) % 13); };
+    const auto value = [](uint32_t rank, uint64_t i) {
+      return static_cast<float>((i * 7 + rank * 5) % 13);
+    };
     std::mt19937_64 common(o_.seed);
     std::uniform_real_distribution<double> unit(0, 1);
     std::vector<float> host(most);
     for (int iteration = 0; iteration < o_.iterations; ++iteration) {
       p_.At("chain %d", iteration);
-      const auto count = static_cast<uint64_t>(2 * std::pow(static_cast<double>(most) / 2, unit(common)));
+      const auto count =
+          static_cast<uint64_t>(2 * std::pow(static_cast<double>(most) / 2, unit(common)));
       const uint64_t first = common();
       for (uint64_t i = 0; i < count; ++i) host[i] = value(me, first + i);
       Must(cudaMemcpyAsync(buffers[0], host.data(), count * 4, cudaMemcpyHostToDevice, stream_));
       Barrier();  // a peer writes to buffers[2] as soon as all are at it
       int at = 0;
       for (int link = 0; link < kLinks; ++link) {
-        const int to = common() % 4 == 0 ? at : static_cast<int>((at + 1 + common() % 2) % 3);  // some in place
-        Must(comms_[0]->Launch(OpKind::kAllReduce, buffers[at], buffers[to], count, DataType::kFloat, Operator::kSum, 0, stream_));
+        const int to = common() % 4 == 0
+                           ? at
+                           : static_cast<int>((at + 1 + common() % 2) % 3);  // some in place
+        Must(comms_[0]->Launch(OpKind::kAllReduce, buffers[at], buffers[to], count,
+                               DataType::kFloat, Operator::kSum, 0, stream_));
         at = to;
       }
       Must(cudaMemcpyAsync(host.data(), buffers[at], count * 4, cudaMemcpyDeviceToHost, stream_));
@@ -393,7 +432,9 @@ class Runner : testing::CheckedRank {
         for (int link = 1; link < kLinks; ++link) want *= static_cast<float>(ranks);
         if (host[i] != want) ++wrong;
       }
-      if (wrong != 0) p_.Fail(std::to_string(wrong) + " of " + std::to_string(count) + " elements wrong in iteration " + std::to_string(iteration));
+      if (wrong != 0)
+        p_.Fail(std::to_string(wrong) + " of " + std::to_string(count) +
+                " elements wrong in iteration " + std::to_string(iteration));
     }
     Barrier();
     Say("chain: %d iterations of %d all-reduces, right\n", o_.iterations, kLinks);
@@ -416,27 +457,32 @@ class Runner : testing::CheckedRank {
     const int first = p_.rank() % 2;
     const auto pair = [&] {
       for (const int which : {first, 1 - first}) {
-        Must(comms_[which]->Launch(OpKind::kAllReduce, in, which == 0 ? a : b, kCount, DataType::kFloat, Operator::kSum,
-                                   0, stream_));
+        Must(comms_[which]->Launch(OpKind::kAllReduce, in, which == 0 ? a : b, kCount,
+                                   DataType::kFloat, Operator::kSum, 0, stream_));
       }
     };
     if (!exclusive) {
       p_.At("an inversion without help");
       pair();
-      // It hangs when it is not done long after it would have been; the watchdog knows no better either.
+      // It hangs when it is not done long after it would have been; the watchdog knows no better
+      // either.
       const double begin = Now();
       while (cudaStreamQuery(stream_) == cudaErrorNotReady && Now() - begin < 3) {
         const timespec pause{0, 1000000};
         nanosleep(&pause, nullptr);
       }
-      if (cudaStreamQuery(stream_) != cudaErrorNotReady) p_.Fail("the inversion completed without help");
+      if (cudaStreamQuery(stream_) != cudaErrorNotReady)
+        p_.Fail("the inversion completed without help");
       Barrier();
       const double aborted = Now();
       if (p_.rank() == 0) domain_->Abort();
       Must(cudaStreamSynchronize(stream_));
       const double took = Now() - aborted;
       if (domain_->Health().ok()) p_.Fail("nobody was told of the abort");
-      if (comms_[0]->Launch(OpKind::kAllReduce, in, a, kCount, DataType::kFloat, Operator::kSum, 0, stream_).ok()) {
+      if (comms_[0]
+              ->Launch(OpKind::kAllReduce, in, a, kCount, DataType::kFloat, Operator::kSum, 0,
+                       stream_)
+              .ok()) {
         p_.Fail("an operation was taken after the abort");
       }
       Say("twin: hangs without help, as it must; left %.1f ms after the abort\n", took * 1e3);
@@ -450,7 +496,8 @@ class Runner : testing::CheckedRank {
         p_.At("%s pair %d", inverted ? "inverted" : "ordered", i);
         for (int w = 0; w < 2; ++w) {
           const int which = inverted ? (w == 0 ? keep : 1 - keep) : w;
-          Must(comms_[which]->Launch(OpKind::kAllReduce, in, which == 0 ? a : b, kCount, DataType::kFloat, Operator::kSum, 0, stream_));
+          Must(comms_[which]->Launch(OpKind::kAllReduce, in, which == 0 ? a : b, kCount,
+                                     DataType::kFloat, Operator::kSum, 0, stream_));
         }
         if (i % 64 == 63) Must(cudaStreamSynchronize(stream_));
       }
@@ -464,8 +511,10 @@ class Runner : testing::CheckedRank {
     const double inverted = timed(true);
     Must(domain_->Helped(&after));
     // The rank whose operation comes first in the order of all helps nothing.
-    const uint64_t helped_before = p_.Sum(before.helped), helped = p_.Sum(after.helped) - helped_before;
-    testing::Expectation e{OpKind::kAllReduce, static_cast<uint32_t>(p_.ranks()), me, 0, 1, kCount, 0};
+    const uint64_t helped_before = p_.Sum(before.helped),
+                   helped = p_.Sum(after.helped) - helped_before;
+    testing::Expectation e{
+        OpKind::kAllReduce, static_cast<uint32_t>(p_.ranks()), me, 0, 1, kCount, 0};
     Must(testing::CheckPattern(a, e, wrong, stream_));
     Must(testing::CheckPattern(b, e, wrong, stream_));
     uint64_t bad = 0;
@@ -473,14 +522,16 @@ class Runner : testing::CheckedRank {
     Must(cudaStreamSynchronize(stream_));
     if (bad != 0) p_.Fail("wrong results");
     if (helped == 0 && p_.ranks() > 1) p_.Fail("nothing was helped");
-    Say("inversion: %d pairs of 4 KiB all-reduces: same order %.2f us each (%lu helped so far), opposite %.2f us (%lu helped), right\n",
+    Say("inversion: %d pairs of 4 KiB all-reduces: same order %.2f us each (%lu helped so far), "
+        "opposite %.2f us (%lu helped), right\n",
         o_.iterations, ordered, helped_before, inverted, helped);
   }
 
   void Group() {
     const auto ranks = static_cast<uint32_t>(p_.ranks());
     const auto me = static_cast<uint32_t>(p_.rank());
-    const int to = static_cast<int>((me + 1) % ranks), from = static_cast<int>((me + ranks - 1) % ranks);
+    const int to = static_cast<int>((me + 1) % ranks),
+              from = static_cast<int>((me + ranks - 1) % ranks);
     constexpr uint64_t kMost = 32 << 20;
     float *in = nullptr, *out = nullptr;
     uint64_t* wrong = nullptr;
@@ -490,13 +541,16 @@ class Runner : testing::CheckedRank {
     Must(cudaMemset(wrong, 0, 8));
     Must(testing::FillPattern(in, kMost, me, 5, stream_));
     Must(cudaStreamSynchronize(stream_));
-    for (const uint64_t count : {uint64_t{2}, uint64_t{1000}, uint64_t{100000}, uint64_t{4} << 20, kMost}) {
+    for (const uint64_t count :
+         {uint64_t{2}, uint64_t{1000}, uint64_t{100000}, uint64_t{4} << 20, kMost}) {
       for (int i = 0; i < 20; ++i) {
         p_.At("ring of %lu elements, %d", count, i);
         Must(domain_->GroupStart());
         // All send first: without the group none would ever receive a large one.
-        Must(comms_[1]->Launch(OpKind::kSend, in, nullptr, count, DataType::kFloat, Operator::kSum, to, stream_));
-        Must(comms_[1]->Launch(OpKind::kRecv, nullptr, out, count, DataType::kFloat, Operator::kSum, from, stream_));
+        Must(comms_[1]->Launch(OpKind::kSend, in, nullptr, count, DataType::kFloat, Operator::kSum,
+                               to, stream_));
+        Must(comms_[1]->Launch(OpKind::kRecv, nullptr, out, count, DataType::kFloat, Operator::kSum,
+                               from, stream_));
         Must(domain_->GroupEnd());
         testing::Expectation e{OpKind::kRecv, ranks, me, static_cast<uint32_t>(from), 5, count, 0};
         Must(testing::CheckPattern(out, e, wrong, stream_));
@@ -506,8 +560,8 @@ class Runner : testing::CheckedRank {
     uint64_t bad = 0;
     Must(cudaMemcpy(&bad, wrong, 8, cudaMemcpyDeviceToHost));
     if (bad != 0) p_.Fail("wrong elements");
-    // Into the same buffers again and again, nothing awaited between: there is not room to rename all outputs. The two
-    // directions differ in size, so that no kernel has both of a pair.
+    // Into the same buffers again and again, nothing awaited between: there is not room to rename
+    // all outputs. The two directions differ in size, so that no kernel has both of a pair.
     cudaStream_t exclusive = nullptr;
     Must(cudaStreamCreateWithFlags(&exclusive, cudaStreamNonBlocking));
     Must(domain_->SetExclusive(exclusive, true));
@@ -517,14 +571,19 @@ class Runner : testing::CheckedRank {
         constexpr uint64_t kCount = 4 << 20;
         const uint64_t back = alike ? kCount : 20000;
         Must(domain_->GroupStart());
-        Must(comms_[1]->Launch(OpKind::kSend, in, nullptr, kCount, DataType::kFloat, Operator::kSum, to, exclusive));
-        Must(comms_[0]->Launch(OpKind::kSend, in, nullptr, back, DataType::kFloat, Operator::kSum, from, exclusive));
-        Must(comms_[0]->Launch(OpKind::kRecv, nullptr, out + kCount, back, DataType::kFloat, Operator::kSum, to, exclusive));
-        Must(comms_[1]->Launch(OpKind::kRecv, nullptr, out, kCount, DataType::kFloat, Operator::kSum, from, exclusive));
+        Must(comms_[1]->Launch(OpKind::kSend, in, nullptr, kCount, DataType::kFloat, Operator::kSum,
+                               to, exclusive));
+        Must(comms_[0]->Launch(OpKind::kSend, in, nullptr, back, DataType::kFloat, Operator::kSum,
+                               from, exclusive));
+        Must(comms_[0]->Launch(OpKind::kRecv, nullptr, out + kCount, back, DataType::kFloat,
+                               Operator::kSum, to, exclusive));
+        Must(comms_[1]->Launch(OpKind::kRecv, nullptr, out, kCount, DataType::kFloat,
+                               Operator::kSum, from, exclusive));
         Must(domain_->GroupEnd());
       }
       Must(cudaStreamSynchronize(exclusive));
-      testing::Expectation e{OpKind::kRecv, ranks, me, static_cast<uint32_t>(from), 5, uint64_t{4} << 20, 0};
+      testing::Expectation e{OpKind::kRecv,     ranks, me, static_cast<uint32_t>(from), 5,
+                             uint64_t{4} << 20, 0};
       Must(testing::CheckPattern(out, e, wrong, stream_));
       e.root = static_cast<uint32_t>(to), e.count = alike ? uint64_t{4} << 20 : 20000;
       Must(testing::CheckPattern(out + (4 << 20), e, wrong, stream_));
@@ -558,7 +617,8 @@ class Runner : testing::CheckedRank {
       const uint64_t count = round % 5 == 0 ? kMost : 1 + common() % kMost;
       const auto launch = [&](int i) {
         p_.At("round %d, communicator %d, %lu elements", round, i, count);
-        Must(comms_[i]->Launch(OpKind::kAllReduce, in, outs[i], count, DataType::kFloat, Operator::kSum, 0, streams[i]));
+        Must(comms_[i]->Launch(OpKind::kAllReduce, in, outs[i], count, DataType::kFloat,
+                               Operator::kSum, 0, streams[i]));
       };
       Barrier();
       if (me == 0) {
@@ -571,12 +631,14 @@ class Runner : testing::CheckedRank {
       }
       for (const cudaStream_t stream : streams) Must(cudaStreamSynchronize(stream));
       for (int i = 0; i < kCrowd; ++i) {
-        Must(testing::CheckPattern(outs[i], {OpKind::kAllReduce, ranks, me, 0, 9, count, 0}, wrong, stream_));
+        Must(testing::CheckPattern(outs[i], {OpKind::kAllReduce, ranks, me, 0, 9, count, 0}, wrong,
+                                   stream_));
       }
       uint64_t bad = 0;
       Must(cudaMemcpyAsync(&bad, wrong, 8, cudaMemcpyDeviceToHost, stream_));
       Must(cudaStreamSynchronize(stream_));
-      if (bad != 0) p_.Fail(std::to_string(bad) + " elements wrong in round " + std::to_string(round));
+      if (bad != 0)
+        p_.Fail(std::to_string(bad) + " elements wrong in round " + std::to_string(round));
     }
     Barrier();
     Say("crowd: operations on %d streams waited for the last one, right\n", kCrowd);
@@ -593,7 +655,8 @@ class Runner : testing::CheckedRank {
     const int victim = p_.ranks() - 1;
     p_.At("before the death");
     for (int i = 0; i < 50; ++i) {
-      Must(comms_[0]->Launch(OpKind::kAllReduce, in, out, kCount, DataType::kFloat, Operator::kSum, 0, stream_));
+      Must(comms_[0]->Launch(OpKind::kAllReduce, in, out, kCount, DataType::kFloat, Operator::kSum,
+                             0, stream_));
     }
     if (p_.rank() == victim) {
       Must(cudaStreamSynchronize(stream_));
@@ -606,21 +669,26 @@ class Runner : testing::CheckedRank {
     Status launched;
     if (o_.detached) {
       Detached operation;
-      launched = comms_[0]->Detach(OpKind::kAllReduce, in, out, kCount, DataType::kFloat, Operator::kSum, 0, 0, &operation);
+      launched = comms_[0]->Detach(OpKind::kAllReduce, in, out, kCount, DataType::kFloat,
+                                   Operator::kSum, 0, 0, &operation);
       const Status waited = operation.Wait(20'000'000'000);
-      if (launched.ok() && waited.code() != StatusCode::kUnavailable) p_.Fail("waiting for the dead ended with: " + waited.ToString());
+      if (launched.ok() && waited.code() != StatusCode::kUnavailable)
+        p_.Fail("waiting for the dead ended with: " + waited.ToString());
     } else {
-      launched = comms_[0]->Launch(OpKind::kAllReduce, in, out, kCount, DataType::kFloat, Operator::kSum, 0, stream_);
+      launched = comms_[0]->Launch(OpKind::kAllReduce, in, out, kCount, DataType::kFloat,
+                                   Operator::kSum, 0, stream_);
     }
     const cudaError_t error = cudaStreamSynchronize(stream_);
     const double took = Now() - begin;
-    if (error != cudaSuccess) p_.Fail(std::string("the device is unusable: ") + cudaGetErrorString(error));
+    if (error != cudaSuccess)
+      p_.Fail(std::string("the device is unusable: ") + cudaGetErrorString(error));
     while (domain_->Health().ok() && Now() - begin < 10) {
       const timespec pause{0, 1000000};
       nanosleep(&pause, nullptr);
     }
     if (domain_->Health().ok()) p_.Fail("nobody was told of the death");
-    if (launched.ok() && took > 1) p_.Fail("the kernel took " + std::to_string(took) + " s to leave");
+    if (launched.ok() && took > 1)
+      p_.Fail("the kernel took " + std::to_string(took) + " s to leave");
     Say("dead: %s; %s, left after %.1f ms\n", domain_->Health().message().c_str(),
         launched.ok() ? "the kernel was running" : "the call was refused", took * 1e3);
   }
@@ -639,16 +707,26 @@ int Main(int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     const std::string name = argv[i];
     const auto value = [&] { return i + 1 < argc ? strtoull(argv[++i], nullptr, 0) : 0; };
-    if (name == "--ranks") o.ranks = static_cast<int>(value());
-    else if (name == "--seed") o.seed = value();
-    else if (name == "--iterations") o.iterations = static_cast<int>(value());
-    else if (name == "--streams") o.streams = static_cast<int>(value());
-    else if (name == "--ops") o.ops = static_cast<int>(value());
-    else if (name == "--most-bytes") o.most_bytes = value();
-    else if (name == "--channels") o.channels = static_cast<uint32_t>(value());
-    else if (name == "--ipc") o.ipc = true;
-    else if (name == "--detached") o.detached = true;
-    else if (name == "--pairs") o.pairs = true;
+    if (name == "--ranks")
+      o.ranks = static_cast<int>(value());
+    else if (name == "--seed")
+      o.seed = value();
+    else if (name == "--iterations")
+      o.iterations = static_cast<int>(value());
+    else if (name == "--streams")
+      o.streams = static_cast<int>(value());
+    else if (name == "--ops")
+      o.ops = static_cast<int>(value());
+    else if (name == "--most-bytes")
+      o.most_bytes = value();
+    else if (name == "--channels")
+      o.channels = static_cast<uint32_t>(value());
+    else if (name == "--ipc")
+      o.ipc = true;
+    else if (name == "--detached")
+      o.detached = true;
+    else if (name == "--pairs")
+      o.pairs = true;
     else {
       fprintf(stderr, "unknown option %s\n", name.c_str());
       return 2;
@@ -659,10 +737,10 @@ int Main(int argc, char** argv) {
     return 2;
   }
   const uint32_t may_die = o.what == "dead" ? 1u << (o.ranks - 1) : 0;
-  const int result = testing::RunRanks(o.ranks, 240, 15, may_die, [&](RankProcess& process) {
-    return Runner(o, process).Run();
-  });
-  printf("%s %s --ranks %d --streams %d --seed %lu%s\n", result == 0 ? "PASS" : "FAIL", o.what.c_str(), o.ranks, o.streams, o.seed, o.ipc ? " --ipc" : "");
+  const int result = testing::RunRanks(
+      o.ranks, 240, 15, may_die, [&](RankProcess& process) { return Runner(o, process).Run(); });
+  printf("%s %s --ranks %d --streams %d --seed %lu%s\n", result == 0 ? "PASS" : "FAIL",
+         o.what.c_str(), o.ranks, o.streams, o.seed, o.ipc ? " --ipc" : "");
   return result;
 }
 

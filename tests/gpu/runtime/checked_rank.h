@@ -1,4 +1,5 @@
-// What cases and benches of the CUDA backend are: one rank's part, where whatever is not right ends the rank.
+// What cases and benches of the CUDA backend are: one rank's part, where whatever is not right ends
+// the rank.
 //
 // Thread rule: as RankProcess.
 #ifndef GORDIAN_TESTS_GPU_RUNTIME_CHECKED_RANK_H_

@@ -443,7 +443,8 @@ class Runner {
     Say("mapped: 200 operations into memory that the other devices write, right\n");
   }
 
-  // The same in memory of the program's, registered by one thread for all; then on the first device no more.
+  // The same in memory of the program's, registered by one thread for all; then on the first device
+  // no more.
   void Registered() {
     constexpr uint64_t kBytes = 32 << 20;
     const auto comms = Comms("registered");
@@ -453,7 +454,8 @@ class Runner {
     Each([&](Device& d, size_t i) {
       s.push_back(d.Make(OpKind::kAllReduce, 3'000'000));
       memory.push_back(std::make_unique<testing::VmmMemory>());
-      if (const std::string why = memory[i]->Make(d.device(), kBytes, 2); !why.empty()) p_.Fail(why);
+      if (const std::string why = memory[i]->Make(d.device(), kBytes, 2); !why.empty())
+        p_.Fail(why);
       d.Ok(grtCommRegister(comms[i], memory[i]->get(), kBytes, &regs[i]), "registering");
       s[i].out = memory[i]->floats(1 << 20);
     });
@@ -466,14 +468,16 @@ class Runner {
         d.Finish("registered");
         grtStats_t stats = GRT_STATS_INITIALIZER;
         d.Ok(grtGetStats(comms[i], &stats), "stats");
-        if (stats.direct != 100u + (i < staged ? 0u : static_cast<uint64_t>(from))) p_.Fail(std::to_string(stats.direct) + " were direct");
+        if (stats.direct != 100u + (i < staged ? 0u : static_cast<uint64_t>(from)))
+          p_.Fail(std::to_string(stats.direct) + " were direct");
       });
     };
     rounds(0, 0);
     devices_[0]->Ok(grtCommDeregister(comms[0], regs[0]), "deregister");
     rounds(100, 1);
     Destroy(comms);
-    Say("registered: 200 operations into memory that the other devices write, of the first device 100, right\n");
+    Say("registered: 200 operations into memory that the other devices write, of the first device "
+        "100, right\n");
   }
 
   // Two members on one device are refused, and nothing hangs.

@@ -101,7 +101,8 @@ class Member {
       Cuda(cudaFree(memory), "cudaFree");
     }
   }
-  static grtOpDesc_t Describe(const Subject& s, grtComm_t comm, grtOrder_t order = grtOrderDefault) {
+  static grtOpDesc_t Describe(const Subject& s, grtComm_t comm,
+                              grtOrder_t order = grtOrderDefault) {
     grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
     d.kind = static_cast<grtKind_t>(s.kind);
     d.in = s.in;

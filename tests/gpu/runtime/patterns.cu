@@ -1,6 +1,6 @@
-#include "tests/gpu/runtime/patterns.h"
-
 #include <cuda_runtime.h>
+
+#include "tests/gpu/runtime/patterns.h"
 
 namespace gordian::testing {
 namespace {
@@ -14,15 +14,18 @@ __device__ float Element(uint32_t rank, uint64_t index, uint32_t salt) {
 // `of`: where the salt is, if the device has it.
 __global__ void Fill(float* to, uint64_t count, uint32_t rank, uint32_t salt, const uint32_t* of) {
   if (of != nullptr) salt = *of;
-  for (uint64_t i = blockIdx.x * uint64_t{blockDim.x} + threadIdx.x; i < count; i += uint64_t{gridDim.x} * blockDim.x) {
+  for (uint64_t i = blockIdx.x * uint64_t{blockDim.x} + threadIdx.x; i < count;
+       i += uint64_t{gridDim.x} * blockDim.x) {
     to[i] = Element(rank, i, salt);
   }
 }
 
-__global__ void Check(const float* output, Expectation e, const uint32_t* of, uint64_t total, uint64_t* wrong) {
+__global__ void Check(const float* output, Expectation e, const uint32_t* of, uint64_t total,
+                      uint64_t* wrong) {
   if (of != nullptr) e.salt = *of;
   uint64_t mine = 0;
-  for (uint64_t i = blockIdx.x * uint64_t{blockDim.x} + threadIdx.x; i < total; i += uint64_t{gridDim.x} * blockDim.x) {
+  for (uint64_t i = blockIdx.x * uint64_t{blockDim.x} + threadIdx.x; i < total;
+       i += uint64_t{gridDim.x} * blockDim.x) {
     const uint64_t block = i / e.count, at = i % e.count;
     float want = 0;
     switch (e.kind) {
@@ -31,7 +34,8 @@ __global__ void Check(const float* output, Expectation e, const uint32_t* of, ui
         for (uint32_t p = 0; p < e.ranks; ++p) want += Element(p, e.offset + i, e.salt);
         break;
       case OpKind::kReduceScatter:
-        for (uint32_t p = 0; p < e.ranks; ++p) want += Element(p, e.offset + e.rank * e.count + i, e.salt);
+        for (uint32_t p = 0; p < e.ranks; ++p)
+          want += Element(p, e.offset + e.rank * e.count + i, e.salt);
         break;
       case OpKind::kAllGather:
       case OpKind::kGather:
@@ -55,12 +59,14 @@ __global__ void IncrementKernel(uint32_t* word) { ++*word; }
 
 }  // namespace
 
-cudaError_t FillPattern(float* to, uint64_t count, uint32_t rank, uint32_t salt, cudaStream_t stream) {
+cudaError_t FillPattern(float* to, uint64_t count, uint32_t rank, uint32_t salt,
+                        cudaStream_t stream) {
   Fill<<<512, 256, 0, stream>>>(to, count, rank, salt, nullptr);
   return cudaGetLastError();
 }
 
-cudaError_t FillPatternAt(float* to, uint64_t count, uint32_t rank, const uint32_t* salt, cudaStream_t stream) {
+cudaError_t FillPatternAt(float* to, uint64_t count, uint32_t rank, const uint32_t* salt,
+                          cudaStream_t stream) {
   Fill<<<512, 256, 0, stream>>>(to, count, rank, 0, salt);
   return cudaGetLastError();
 }
@@ -70,17 +76,21 @@ cudaError_t Increment(uint32_t* word, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
-cudaError_t CheckPattern(const float* output, const Expectation& expectation, uint64_t* wrong, cudaStream_t stream) {
+cudaError_t CheckPattern(const float* output, const Expectation& expectation, uint64_t* wrong,
+                         cudaStream_t stream) {
   return CheckPatternAt(output, expectation, nullptr, wrong, stream);
 }
 
-cudaError_t CheckPatternAt(const float* output, const Expectation& expectation, const uint32_t* salt, uint64_t* wrong,
-                           cudaStream_t stream) {
+cudaError_t CheckPatternAt(const float* output, const Expectation& expectation,
+                           const uint32_t* salt, uint64_t* wrong, cudaStream_t stream) {
   const Expectation& e = expectation;
-  const bool has = e.kind == OpKind::kRecv || runtime::HasOutput(e.kind, static_cast<int32_t>(e.root), e.rank);
+  const bool has =
+      e.kind == OpKind::kRecv || runtime::HasOutput(e.kind, static_cast<int32_t>(e.root), e.rank);
   if (!has) return cudaSuccess;
   const uint64_t total = runtime::OutputCount(e.kind, e.count, e.ranks);
-  const auto blocks = static_cast<unsigned>(total / 1024 < 1 ? 1 : total / 1024 > 1024 ? 1024 : total / 1024);
+  const auto blocks = static_cast<unsigned>(total / 1024 < 1      ? 1
+                                            : total / 1024 > 1024 ? 1024
+                                                                  : total / 1024);
   Check<<<blocks, 256, 0, stream>>>(output, e, salt, total, wrong);
   return cudaGetLastError();
 }
@@ -91,7 +101,8 @@ cudaError_t PreloadPatterns() {
   if (error == cudaSuccess) {
     error = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(IncrementKernel));
   }
-  if (error == cudaSuccess) error = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(Check));
+  if (error == cudaSuccess)
+    error = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(Check));
   return error;
 }
 

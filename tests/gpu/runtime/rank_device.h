@@ -1,5 +1,6 @@
-// Which device a rank has. More ranks than devices: in turns. Their kernels wait for each other, so they
-// must be able to run at once, which processes that share a device do only under MPS (tests/gpu/mps.sh).
+// Which device a rank has. More ranks than devices: in turns. Their kernels wait for each other, so
+// they must be able to run at once, which processes that share a device do only under MPS
+// (tests/gpu/mps.sh).
 #ifndef GORDIAN_TESTS_GPU_RUNTIME_RANK_DEVICE_H_
 #define GORDIAN_TESTS_GPU_RUNTIME_RANK_DEVICE_H_
 

@@ -1,5 +1,5 @@
-// One process a rank, forked before CUDA is touched, with a watchdog in each: a rank that gets nowhere for
-// a while says where all ranks are and ends.
+// One process a rank, forked before CUDA is touched, with a watchdog in each: a rank that gets
+// nowhere for a while says where all ranks are and ends.
 #ifndef GORDIAN_TESTS_GPU_RUNTIME_RANKS_H_
 #define GORDIAN_TESTS_GPU_RUNTIME_RANKS_H_
 
@@ -99,8 +99,8 @@ class RankProcess {
   int sums_ = 0;
 };
 
-// Runs body(rank) in a process a rank. 0 when all return 0; ranks listed in `may_die` (a mask) may end any
-// way. Whoever is left 5 s after a failure, or after `limit_s` in all, is killed.
+// Runs body(rank) in a process a rank. 0 when all return 0; ranks listed in `may_die` (a mask) may
+// end any way. Whoever is left 5 s after a failure, or after `limit_s` in all, is killed.
 inline int RunRanks(int ranks, int limit_s, int patience_s, uint32_t may_die,
                     const std::function<int(RankProcess&)>& body) {
   void* shared =

@@ -77,7 +77,8 @@ class Runner : public testing::Member {
  private:
   void Vmm(VmmMemory* memory, uint64_t bytes, int pieces = 1, bool exportable = true,
            uint64_t at = 0) {
-    if (const std::string why = memory->Make(testing::DeviceOf(r_), bytes, pieces, exportable, at); !why.empty())
+    if (const std::string why = memory->Make(testing::DeviceOf(r_), bytes, pieces, exportable, at);
+        !why.empty())
       p_.Fail(why);
   }
   grtReg_t Register(grtComm_t comm, void* memory, uint64_t bytes) {
@@ -160,7 +161,8 @@ class Runner : public testing::Member {
           const auto root = static_cast<uint32_t>(n_ - 1);
           p_.At("%s: kind %d, %lu", who, static_cast<int>(kind), static_cast<unsigned long>(count));
           const Subject s = MakeSubject(kind, count, root);
-          const bool in_shards = n_ > 2 && (kind == OpKind::kBroadcast || (kind == OpKind::kReduce && r_ == n_ - 1));
+          const bool in_shards =
+              n_ > 2 && (kind == OpKind::kBroadcast || (kind == OpKind::kReduce && r_ == n_ - 1));
           const bool wanted = here && count >= kCount &&
                               (kind == OpKind::kAllReduce || kind == OpKind::kAllGather ||
                                kind == OpKind::kAllToAll || in_shards);

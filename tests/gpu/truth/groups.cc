@@ -136,7 +136,8 @@ TRUTH_PROGRAM(group_two_comms_start_together, 2) {
   r.Finish({a, b});
 }
 
-// Two all-reduces of one communicator are one kernel in a group; the departing rank calls them one by one.
+// Two all-reduces of one communicator are one kernel in a group; the departing rank calls them one
+// by one.
 namespace {
 void TwoAgainstCalls(Rank& r, bool synced) {
   cudaStream_t s = r.Stream();

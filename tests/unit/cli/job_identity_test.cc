@@ -26,8 +26,8 @@ JobIdentity Identify(std::map<std::string, std::string> variables, JobIdentityFl
 
 TEST(JobIdentityTest, FlagsThenOurVariablesThenTheLaunchers) {
   std::map<std::string, std::string> all = {
-      {"GORDIAN_JOB", "ours"}, {"GORDIAN_NODE", "n9"}, {"GORDIAN_NODES", "4"},
-      {"SLURM_JOB_ID", "77"},  {"SLURM_STEP_ID", "0"}, {"SLURM_NNODES", "3"},
+      {"GORDIAN_JOB", "ours"}, {"GORDIAN_NODE", "n9"},         {"GORDIAN_NODES", "4"},
+      {"SLURM_JOB_ID", "77"},  {"SLURM_STEP_ID", "0"},         {"SLURM_NNODES", "3"},
       {"SLURM_NODEID", "2"},   {"TORCHELASTIC_RUN_ID", "run5"}};
   EXPECT_EQ(Identify(all, {.job = "flag", .node = "x", .nodes = "5"}).job, "flag");
   EXPECT_EQ(Identify(all, {.job = "flag", .node = "x", .nodes = "5"}).nodes_expected, 5u);
@@ -66,9 +66,9 @@ TEST(JobIdentityTest, OneOfSeveralTasksIsANodeOfItsOwn) {
   EXPECT_EQ(mpi.node, "host7:2");
   EXPECT_EQ(mpi.nodes_expected, 8u);
   EXPECT_EQ(mpi.node_rank, 2);
-  std::map<std::string, std::string> srun = {{"SLURM_JOB_ID", "7"},  {"SLURM_STEP_ID", "3"},
-                                             {"SLURM_PROCID", "3"},  {"SLURM_NTASKS", "4"},
-                                             {"SLURM_NNODES", "2"},  {"SLURM_NODEID", "1"}};
+  std::map<std::string, std::string> srun = {{"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "3"},
+                                             {"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "4"},
+                                             {"SLURM_NNODES", "2"}, {"SLURM_NODEID", "1"}};
   EXPECT_EQ(Identify(srun).node, "host7:3");
   EXPECT_EQ(Identify(srun).nodes_expected, 4u);
   EXPECT_EQ(Identify(srun, {.nodes = "2"}).nodes_expected, 2u);
@@ -78,14 +78,18 @@ TEST(JobIdentityTest, OneOfSeveralTasksIsANodeOfItsOwn) {
   EXPECT_EQ(Identify(srun).nodes_expected, 2u);
   EXPECT_EQ(Identify(srun).node_rank, 1);
   // The script of an allocation is no task, though Slurm numbers it.
-  const JobIdentity batch = Identify({{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}});
+  const JobIdentity batch =
+      Identify({{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}});
   EXPECT_EQ(batch.nodes_expected, 0u);
   EXPECT_EQ(batch.node, "host7");
   const JobIdentity mpich = Identify({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"GORDIAN_JOB", "x"}});
   EXPECT_EQ(mpich.node, "host7:1");
   EXPECT_EQ(mpich.nodes_expected, 2u);
-  const JobIdentity worker = Identify({{"TORCHELASTIC_RUN_ID", "run5"}, {"RANK", "5"},
-                                       {"WORLD_SIZE", "8"}, {"GROUP_RANK", "1"}, {"PMI_RANK", "0"},
+  const JobIdentity worker = Identify({{"TORCHELASTIC_RUN_ID", "run5"},
+                                       {"RANK", "5"},
+                                       {"WORLD_SIZE", "8"},
+                                       {"GROUP_RANK", "1"},
+                                       {"PMI_RANK", "0"},
                                        {"PMI_SIZE", "1"}});
   EXPECT_EQ(worker.node_rank, 5);
   EXPECT_EQ(worker.nodes_expected, 8u);
@@ -93,8 +97,11 @@ TEST(JobIdentityTest, OneOfSeveralTasksIsANodeOfItsOwn) {
 
 TEST(JobIdentityTest, NonsenseIsNamed) {
   const Environment none = Variables({});
-  for (const JobIdentityFlags& flags :
-       {JobIdentityFlags{.job = "a b"}, {.job = ""}, {.node = "x\n"}, {.nodes = "0"}, {.nodes = "two"}}) {
+  for (const JobIdentityFlags& flags : {JobIdentityFlags{.job = "a b"},
+                                        {.job = ""},
+                                        {.node = "x\n"},
+                                        {.nodes = "0"},
+                                        {.nodes = "two"}}) {
     const auto identity = IdentifyJob(flags, none, "h", 1, 1);
     ASSERT_FALSE(identity.ok());
     EXPECT_EQ(identity.status().message().substr(0, 2), "--");
@@ -110,8 +117,8 @@ TEST(JobIdentityTest, Addresses) {
   for (const char* good : {"head:7411", "10.0.0.1:1", "[::1]:65535"}) {
     EXPECT_TRUE(CheckAddress("--analyzer", good, false).ok()) << good;
   }
-  for (const char* bad : {"", "head", ":7411", "head:", "head:x", "head:65536", "head:0", "::1:7411",
-                          "unix:/tmp/x", "http://head:7411"}) {
+  for (const char* bad : {"", "head", ":7411", "head:", "head:x", "head:65536", "head:0",
+                          "::1:7411", "unix:/tmp/x", "http://head:7411"}) {
     const Status status = CheckAddress("--analyzer", bad, false);
     EXPECT_FALSE(status.ok()) << bad;
     EXPECT_NE(status.message().find("--analyzer"), std::string::npos);

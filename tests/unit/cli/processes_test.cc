@@ -237,7 +237,9 @@ TEST(JobVariables, AppendsTheShimAndPutsTheEmulatorFirst) {
   EXPECT_EQ(ValueOf(plain, "GORDIAN_SESSION"), "(not set)");
   EXPECT_EQ(ValueOf(plain, "NCCL_SET_THREAD_NAME"), "1");
   // What the user says stands.
-  EXPECT_EQ(ValueOf(JobVariables(paths, {}, From({{"NCCL_SET_THREAD_NAME", "0"}})), "NCCL_SET_THREAD_NAME"), "(not set)");
+  EXPECT_EQ(ValueOf(JobVariables(paths, {}, From({{"NCCL_SET_THREAD_NAME", "0"}})),
+                    "NCCL_SET_THREAD_NAME"),
+            "(not set)");
 
   const auto full = JobVariables(
       paths, {.ring_dir = "/r", .session_dir = "/s", .emulator = true, .preload_emulator = true},

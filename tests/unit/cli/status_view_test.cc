@@ -11,25 +11,36 @@ namespace {
 using nlohmann::ordered_json;
 
 ordered_json Rank(int rank, const std::string& state, const std::string& call) {
-  return {{"rank", rank}, {"pid", 100 + rank}, {"node", "n0"},     {"state", state},
+  return {{"rank", rank}, {"pid", 100 + rank}, {"node", "n0"},        {"state", state},
           {"call", call}, {"operation", ""},   {"since_s", 3 + rank}, {"site", ""}};
 }
 
 ordered_json EightRanks() {
   ordered_json status = {
-      {"verdict", "rank_not_joined"}, {"confidence", "suspected"}, {"summary", "Rank 6 is late"},
-      {"detected_after_s", 5.0},      {"culprit_ranks", {6}},      {"job_ended", false},
+      {"verdict", "rank_not_joined"},
+      {"confidence", "suspected"},
+      {"summary", "Rank 6 is late"},
+      {"detected_after_s", 5.0},
+      {"culprit_ranks", {6}},
+      {"job_ended", false},
       {"since_progress_s", 75.5},
       {"evidence", {{"ranks_seen", 8}, {"ranks_expected", 8}, {"nccl_calls", 12345}}}};
   for (int rank = 0; rank < 8; ++rank) {
     status["ranks"].push_back(rank == 6 ? Rank(6, "running", "")
                                         : Rank(rank, "in_call", "ncclAllReduce"));
   }
-  status["communicators"].push_back({{"name", "tp"}, {"size", 4}, {"ranks_seen", 4},
-                                     {"sequence_min", 2}, {"sequence_max", 2},
+  status["communicators"].push_back({{"name", "tp"},
+                                     {"size", 4},
+                                     {"ranks_seen", 4},
+                                     {"sequence_min", 2},
+                                     {"sequence_max", 2},
                                      {"behind", ordered_json::array()}});
-  status["communicators"].push_back({{"name", "dp"}, {"size", 8}, {"ranks_seen", 8},
-                                     {"sequence_min", -1}, {"sequence_max", 0}, {"behind", {6}}});
+  status["communicators"].push_back({{"name", "dp"},
+                                     {"size", 8},
+                                     {"ranks_seen", 8},
+                                     {"sequence_min", -1},
+                                     {"sequence_max", 0},
+                                     {"behind", {6}}});
   return status;
 }
 
@@ -51,13 +62,17 @@ TEST(StatusViewTest, EqualRanksShareALine) {
 // Wrapped, not cut and told once more below.
 TEST(StatusViewTest, ALongSummaryIsToldOnce) {
   ordered_json status = EightRanks();
-  status["summary"] = "Rank 6 sleeps in a lock of the data loader; ranks 0 to 5 and 7 wait in AllReduce #0 on dp.";
+  status["summary"] =
+      "Rank 6 sleeps in a lock of the data loader; ranks 0 to 5 and 7 wait in AllReduce #0 on dp.";
   for (const bool color : {false, true}) {
-    const std::string screen = StatusScreen(status, {.color = color, .width = 80, .title = "session s"});
+    const std::string screen =
+        StatusScreen(status, {.color = color, .width = 80, .title = "session s"});
     const std::string style = color ? "\033[1;33m" : "", plain = color ? "\033[0m" : "";
     EXPECT_TRUE(screen.starts_with(
-        style + "gordian: RANK NOT JOINED (suspected after 5.00 s): rank 6 sleeps in a lock of\n"
-        "  the data loader; ranks 0 to 5 and 7 wait in AllReduce #0 on dp." + plain + "\nsession s,"))
+        style +
+        "gordian: RANK NOT JOINED (suspected after 5.00 s): rank 6 sleeps in a lock of\n"
+        "  the data loader; ranks 0 to 5 and 7 wait in AllReduce #0 on dp." +
+        plain + "\nsession s,"))
         << screen;
     EXPECT_EQ(screen.find("sleeps", screen.find("sleeps") + 1), std::string::npos) << screen;
   }

@@ -12,7 +12,8 @@ TEST(ClockSyncTest, MidpointAndHalfTheWay) {
   ClockSync clock;
   EXPECT_FALSE(clock.Best(0).has_value());
   // There in 30, 10 inside, back in 50; their clock is 1000 ahead.
-  ASSERT_TRUE(clock.Add({.sent_ns = 100, .received_ns = 1130, .answered_ns = 1140, .read_ns = 190}));
+  ASSERT_TRUE(
+      clock.Add({.sent_ns = 100, .received_ns = 1130, .answered_ns = 1140, .read_ns = 190}));
   const auto best = clock.Best(190);
   ASSERT_TRUE(best.has_value());
   EXPECT_EQ(best->offset_ns, 990);
@@ -31,12 +32,16 @@ TEST(ClockSyncTest, WhatCannotBeIsLeftOut) {
 TEST(ClockSyncTest, AnOldGoodReadingLosesToAFreshOneInTheEnd) {
   ClockSync clock;
   const uint64_t second = 1'000'000'000;
-  ASSERT_TRUE(clock.Add({.sent_ns = second, .received_ns = 5, .answered_ns = 5, .read_ns = second + 200}));
-  ASSERT_TRUE(clock.Add({.sent_ns = 2 * second, .received_ns = second + 5,
-                         .answered_ns = second + 5, .read_ns = 2 * second + 80'000}));
+  ASSERT_TRUE(
+      clock.Add({.sent_ns = second, .received_ns = 5, .answered_ns = 5, .read_ns = second + 200}));
+  ASSERT_TRUE(clock.Add({.sent_ns = 2 * second,
+                         .received_ns = second + 5,
+                         .answered_ns = second + 5,
+                         .read_ns = 2 * second + 80'000}));
   EXPECT_EQ(clock.Best(2 * second + 80'000)->bound_ns, 40'000u) << "50 us a second of drift";
   ClockSync young;
-  ASSERT_TRUE(young.Add({.sent_ns = second, .received_ns = 5, .answered_ns = 5, .read_ns = second + 200}));
+  ASSERT_TRUE(
+      young.Add({.sent_ns = second, .received_ns = 5, .answered_ns = 5, .read_ns = second + 200}));
   EXPECT_EQ(young.Best(second + 200)->bound_ns, 100u);
   EXPECT_EQ(young.Best(2 * second + 200)->bound_ns, 50'100u);
 }
@@ -81,8 +86,8 @@ TEST(ClockSyncTest, TheBoundHoldsAndTheBestIsTheNaiveBest) {
       const Naive* best = nullptr;
       __int128 best_bound = 0;
       for (const Naive& one : naive) {
-        const __int128 bound = one.bound + static_cast<__int128>(asked - one.at) *
-                                               ClockSync::kDriftPpm / 1'000'000;
+        const __int128 bound =
+            one.bound + static_cast<__int128>(asked - one.at) * ClockSync::kDriftPpm / 1'000'000;
         if (best == nullptr || bound <= best_bound) {
           best = &one;
           best_bound = bound;
@@ -103,7 +108,8 @@ TEST(ClockSyncTest, TheBoundHoldsAndTheBestIsTheNaiveBest) {
 TEST(ClockSyncTest, TellsSeldomAndNeverTooLate) {
   const ClockSync::Reading told{.offset_ns = 0, .bound_ns = 20'000, .at_ns = 0};
   EXPECT_FALSE(ClockSync::WorthTelling(told, {0, 15'000, 1'000'000'000})) << "not better enough";
-  EXPECT_TRUE(ClockSync::WorthTelling(told, {500'000, 15'000, 1'000'000'000})) << "told what is false";
+  EXPECT_TRUE(ClockSync::WorthTelling(told, {500'000, 15'000, 1'000'000'000}))
+      << "told what is false";
   EXPECT_TRUE(ClockSync::WorthTelling(told, {0, 15'000, 20'000'000'000})) << "1 ms by now";
   EXPECT_TRUE(ClockSync::WorthTelling({0, 5'000'000, 0}, {0, 50'000, 1'000})) << "a first bad one";
 }

@@ -481,8 +481,8 @@ TEST(RingFileTest, FuzzSmokeOfAGoodHeaderWithRandomRest) {
     header->streams_used = static_cast<uint32_t>(random() >> random() % 64);
     header->comms_used = static_cast<uint32_t>(random() >> random() % 64);
     header->numbers_used = static_cast<uint32_t>(random() >> random() % 64);
-    auto* const queue = reinterpret_cast<ring::PendingQueue*>(
-        bytes.data() + bytes.size() - sizeof(ring::PendingQueue));
+    auto* const queue = reinterpret_cast<ring::PendingQueue*>(bytes.data() + bytes.size() -
+                                                              sizeof(ring::PendingQueue));
     if (random() % 2 == 0) {  // plausible ends, with entries that are whole or are not
       queue->first = random() % 1000;
       queue->next = queue->first + random() % 140;

@@ -128,8 +128,8 @@ TEST_F(SpoolTest, TheBoundHolds) {
   EXPECT_FALSE(spool.Full());
 }
 
-// Any byte may be wrong and the file may end anywhere: what stands before is read, in order and as it
-// was written, and the damage is said.
+// Any byte may be wrong and the file may end anywhere: what stands before is read, in order and as
+// it was written, and the damage is said.
 TEST_F(SpoolTest, DamageEndsASegmentAndIsNamed) {
   {
     Spool spool(Options(1 << 20));
@@ -145,7 +145,8 @@ TEST_F(SpoolTest, DamageEndsASegmentAndIsNamed) {
   while (ends.back() < whole.size()) {
     uint32_t length = 0;
     for (int i = 3; i >= 0; --i) {
-      length = length << 8 | static_cast<unsigned char>(whole[ends.back() + static_cast<size_t>(i)]);
+      length =
+          length << 8 | static_cast<unsigned char>(whole[ends.back() + static_cast<size_t>(i)]);
     }
     ends.push_back(ends.back() + 8 + length);
   }
@@ -215,7 +216,8 @@ TEST_F(SpoolTest, ALiveSpoolGoesOnBehindADamagedSegment) {
   EXPECT_EQ(spool.waiting(), 0u);
 }
 
-// What was sent and not acknowledged stands between what is on disk: a spill puts it back in its place.
+// What was sent and not acknowledged stands between what is on disk: a spill puts it back in its
+// place.
 TEST_F(SpoolTest, ASpillIsReadBackInOrder) {
   Outgoing outgoing({.spool_dir = folder_,
                      .spool_bytes = 64 << 20,
@@ -232,8 +234,8 @@ TEST_F(SpoolTest, ASpillIsReadBackInOrder) {
   outgoing.Add(Batch(1), /*online=*/false);  // on disk again, and nothing was acknowledged
   ASSERT_TRUE(outgoing.Spill().ok());
   std::vector<uint64_t> numbers;
-  const StatusOr<SpoolContents> contents = ReadSpool(
-      folder_, [&](v1::EventBatch&& batch) { numbers.push_back(batch.number()); });
+  const StatusOr<SpoolContents> contents =
+      ReadSpool(folder_, [&](v1::EventBatch&& batch) { numbers.push_back(batch.number()); });
   ASSERT_TRUE(contents.ok());
   EXPECT_TRUE(contents->whole) << contents->problem;
   EXPECT_EQ(numbers, (std::vector<uint64_t>{1, 2, 3, 4, 5}));
@@ -264,8 +266,8 @@ TEST_F(SpoolTest, AFullDiskLeavesNoEmptySegmentBehind) {
   EXPECT_FALSE(outgoing.Full());
   ASSERT_TRUE(outgoing.Spill().ok());
   std::vector<uint64_t> numbers;
-  const StatusOr<SpoolContents> contents = ReadSpool(
-      folder_, [&](v1::EventBatch&& batch) { numbers.push_back(batch.number()); });
+  const StatusOr<SpoolContents> contents =
+      ReadSpool(folder_, [&](v1::EventBatch&& batch) { numbers.push_back(batch.number()); });
   ASSERT_TRUE(contents.ok());
   EXPECT_TRUE(contents->whole) << contents->problem;
   EXPECT_EQ(numbers, (std::vector<uint64_t>{1, 2}));
@@ -351,9 +353,8 @@ TEST_F(SpoolTest, OutgoingSendsEveryNumberInOrder) {
       continue;
     }
     uint64_t last = 0;
-    const StatusOr<SpoolContents> contents = ReadSpool(folder_, [&](v1::EventBatch&& batch) {
-      last = batch.number();
-    });
+    const StatusOr<SpoolContents> contents =
+        ReadSpool(folder_, [&](v1::EventBatch&& batch) { last = batch.number(); });
     ASSERT_TRUE(contents.ok());
     EXPECT_TRUE(contents->whole) << contents->problem << " seed " << seed;
     EXPECT_LE(contents->first_number, acked + 1);

@@ -75,9 +75,7 @@ class Child {
     }
     return out;
   }
-  v1::StacksTaken Take() const {
-    return TakeStacks(pid_, Threads());
-  }
+  v1::StacksTaken Take() const { return TakeStacks(pid_, Threads()); }
   bool AllUntraced() const {
     for (const TaskState& task : ReadTasks(pid_)) {
       if (task.stat.state == 't' || task.stat.state == 'T') return false;

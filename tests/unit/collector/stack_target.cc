@@ -37,7 +37,8 @@ void Churn() {
         const uint64_t n = 50 + static_cast<uint64_t>(i) * 100;
         const timespec pause{.tv_sec = 0, .tv_nsec = 200'000};
         pollfd none{.fd = -1, .events = 0, .revents = 0};
-        if (Sum(n) != n * (n + 1) / 2 || nanosleep(&pause, nullptr) != 0 || poll(&none, 1, 1) != 0) {
+        if (Sum(n) != n * (n + 1) / 2 || nanosleep(&pause, nullptr) != 0 ||
+            poll(&none, 1, 1) != 0) {
           ++noticed;
         }
         ++work;

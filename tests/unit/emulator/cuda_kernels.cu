@@ -1,5 +1,5 @@
-// What nvcc makes of a program, as it is: kernels, device variables, managed variables. Kernels have
-// no body on the emulator, so only what the host does is checked.
+// What nvcc makes of a program, as it is: kernels, device variables, managed variables. Kernels
+// have no body on the emulator, so only what the host does is checked.
 #include <cstdio>
 
 __device__ int counter = 42;
@@ -19,12 +19,12 @@ __global__ void Fill(T* to, T value) {
 
 int failures = 0;
 
-#define CHECK(condition)                                  \
-  do {                                                    \
-    if (!(condition)) {                                   \
-      ++failures;                                         \
-      printf("line %d: %s\n", __LINE__, #condition);      \
-    }                                                     \
+#define CHECK(condition)                             \
+  do {                                               \
+    if (!(condition)) {                              \
+      ++failures;                                    \
+      printf("line %d: %s\n", __LINE__, #condition); \
+    }                                                \
   } while (false)
 
 int main() {

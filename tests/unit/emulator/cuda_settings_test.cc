@@ -39,9 +39,8 @@ TEST(Settings, LaunchReturnsWhenItsKernelIsDone) {
   EXPECT_TRUE(hold.Blocks());
   ASSERT_EQ(cudaLaunchKernel(kernel.function(), dim3(1), dim3(1), nullptr, 0, other), cudaSuccess);
   EXPECT_EQ(cudaStreamQuery(other), cudaSuccess);
-  Call launch([&] {
-    return cudaLaunchKernel(kernel.function(), dim3(1), dim3(1), nullptr, 0, stream);
-  });
+  Call launch(
+      [&] { return cudaLaunchKernel(kernel.function(), dim3(1), dim3(1), nullptr, 0, stream); });
   EXPECT_TRUE(launch.Blocks());
   EXPECT_EQ(cudaDeviceReset(), cudaSuccess);
   EXPECT_EQ(launch.Result(), cudaSuccess);

@@ -19,7 +19,8 @@ std::vector<Program> Late() {
 }
 
 // `tell` adds to the states of ranks 0 and 1, whose processes have the numbers 1 and 2.
-Verdict After(const std::function<void(ProcessState*)>& tell, const std::vector<Program>& ranks = Late()) {
+Verdict After(const std::function<void(ProcessState*)>& tell,
+              const std::vector<Program>& ranks = Late()) {
   SimJob job(Comms(2, static_cast<int>(ranks.size())), ranks);
   JobModel model;
   job.Run();
@@ -68,9 +69,10 @@ TEST(EarlyStarts, MoreThanIsTold) {
 
 // Operations that nothing but operations stand before may have begun, and others not.
 Verdict OnDevices(const Program& between, bool late) {
-  std::vector<Program> ranks = {Inits(2) + Program{AllReduce(0, 1)} + between + Program{AllReduce(1, 1), DeviceSync()},
-                                Inits(2) + Program{AllReduce(1, 1)} + between + Program{AllReduce(0, 1), DeviceSync()},
-                                Inits(2) + Program{Spin()}};
+  std::vector<Program> ranks = {
+      Inits(2) + Program{AllReduce(0, 1)} + between + Program{AllReduce(1, 1), DeviceSync()},
+      Inits(2) + Program{AllReduce(1, 1)} + between + Program{AllReduce(0, 1), DeviceSync()},
+      Inits(2) + Program{Spin()}};
   if (!late) ranks.pop_back();
   return After([](ProcessState* state) { state->early_behind_operations = true; }, ranks);
 }

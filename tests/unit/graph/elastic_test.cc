@@ -172,7 +172,8 @@ TEST(Elastic, ALaterIncarnationCanExitToo) {
   EXPECT_EQ(job.Main().culprit_ranks, std::vector<int>{1});
 }
 
-// The second incarnation's exit is no history, though the first one's is and nobody is left to wait.
+// The second incarnation's exit is no history, though the first one's is and nobody is left to
+// wait.
 TEST(Elastic, TheLastIncarnationsExitStays) {
   Job job;
   LoseRankOne(&job);
@@ -208,8 +209,8 @@ TEST(Elastic, TellsWhoCameBackAndWhy) {
   EXPECT_EQ(job.model.Snapshot().ranks.size(), 2u);
 }
 
-// Processes are numbered by node: the one that comes back elsewhere may have a lower number, and the
-// same pid as on the other node.
+// Processes are numbered by node: the one that comes back elsewhere may have a lower number, and
+// the same pid as on the other node.
 TEST(Elastic, ARankMayComeBackOnAnotherNode) {
   Job job;
   job.Start(11, 0);
@@ -247,8 +248,8 @@ TEST(Elastic, AJobMayComeBackSmaller) {
   EXPECT_EQ(job.Main().evidence.ranks_seen, 2);
 }
 
-// Between the old process' end and the new one's first NCCL call both have the rank; the new one has
-// used the GPU already. Names stay those of RANK: the communicator counts from the other end.
+// Between the old process' end and the new one's first NCCL call both have the rank; the new one
+// has used the GPU already. Names stay those of RANK: the communicator counts from the other end.
 TEST(Elastic, TheRankKeepsItsNameWhileItComesBack) {
   Job job;
   for (ProcessId id : {1u, 2u}) job.Start(id, static_cast<int>(id) - 1);

@@ -1,4 +1,5 @@
-// Who waits gives up sooner or later: what was suspected is not withdrawn for that, and the first to give up is not blamed.
+// Who waits gives up sooner or later: what was suspected is not withdrawn for that, and the first
+// to give up is not blamed.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -26,7 +27,8 @@ struct Waiting {
   }
   void ExpectStands() {
     const Verdict verdict = model.Current();
-    ExpectVerdict(verdict, {VerdictKind::kHostBlocked, Confidence::kSuspected, {2}, "host-blocked"});
+    ExpectVerdict(verdict,
+                  {VerdictKind::kHostBlocked, Confidence::kSuspected, {2}, "host-blocked"});
     EXPECT_EQ(verdict.main.victim_ranks, (std::vector<int>{0, 1, 3}));
   }
 };
@@ -41,7 +43,8 @@ TEST(GivingUp, AWatchdogEndsOneThatWaits) {
       waiting.job.Rounds(&waiting.model, 1);
       waiting.ExpectStands();
     }
-    for (const Finding& finding : waiting.model.Current().findings) EXPECT_EQ(finding.confidence, Confidence::kPossible) << finding.summary;
+    for (const Finding& finding : waiting.model.Current().findings)
+      EXPECT_EQ(finding.confidence, Confidence::kPossible) << finding.summary;
     waiting.job.EndJob(&waiting.model, 1);
     waiting.ExpectStands();
   }
@@ -66,7 +69,8 @@ TEST(GivingUp, ACrashIsNoGivingUp) {
     Waiting waiting;
     waiting.job.End(0, signal);
     waiting.job.Rounds(&waiting.model, 5);
-    ExpectVerdict(waiting.model.Current(), {VerdictKind::kRankExited, Confidence::kConfirmed, {0}, "rank-exited"});
+    ExpectVerdict(waiting.model.Current(),
+                  {VerdictKind::kRankExited, Confidence::kConfirmed, {0}, "rank-exited"});
   }
 }
 
@@ -75,7 +79,8 @@ TEST(GivingUp, TheCulpritEnds) {
   Waiting waiting;
   waiting.job.End(2, SIGKILL);
   waiting.job.Rounds(&waiting.model, 5);
-  ExpectVerdict(waiting.model.Current(), {VerdictKind::kRankExited, Confidence::kConfirmed, {2}, "rank-exited"});
+  ExpectVerdict(waiting.model.Current(),
+                {VerdictKind::kRankExited, Confidence::kConfirmed, {2}, "rank-exited"});
   EXPECT_TRUE(waiting.model.Current().findings.empty());
 }
 
@@ -87,7 +92,8 @@ TEST(GivingUp, BeforeASuspicion) {
   job.Rounds(&model, 2);
   job.End(0, SIGABRT);
   job.Rounds(&model, 5);
-  ExpectVerdict(model.Current(), {VerdictKind::kRankExited, Confidence::kConfirmed, {0}, "rank-exited"});
+  ExpectVerdict(model.Current(),
+                {VerdictKind::kRankExited, Confidence::kConfirmed, {0}, "rank-exited"});
 }
 
 // It came after all, late.
@@ -110,17 +116,20 @@ TEST(GivingUp, TheCulpritGoesOn) {
   };
   for (int i = 0; i < 2; ++i) job.Take(2);  // begins to make the communicator
   others_move();
-  if (const std::vector<int> enabled = job.Enabled(); std::find(enabled.begin(), enabled.end(), 2) != enabled.end()) {
+  if (const std::vector<int> enabled = job.Enabled();
+      std::find(enabled.begin(), enabled.end(), 2) != enabled.end()) {
     // Out of the call, and no further.
     job.Take(2);
     others_move();
   }
   job.Rounds(&model, 30);
   ASSERT_TRUE(SaysTrouble(model.Current().main.verdict)) << model.Current().main.summary;
-  ASSERT_EQ(model.Current().main.culprit_ranks, std::vector<int>{2}) << model.Current().main.summary;
+  ASSERT_EQ(model.Current().main.culprit_ranks, std::vector<int>{2})
+      << model.Current().main.summary;
   job.End(0, SIGABRT);
   job.Rounds(&model, 1);
-  EXPECT_EQ(model.Current().main.culprit_ranks, std::vector<int>{2}) << model.Current().main.summary;
+  EXPECT_EQ(model.Current().main.culprit_ranks, std::vector<int>{2})
+      << model.Current().main.summary;
   job.Run();  // rank 0 had started its part, so that the all-reduce ends
   job.Rounds(&model, 5);
   EXPECT_FALSE(SaysTrouble(model.Current().main.verdict)) << model.Current().main.summary;
@@ -132,7 +141,8 @@ TEST(GivingUp, TheJobEndsWell) {
   waiting.job.End(0, SIGTERM);
   waiting.job.Rounds(&waiting.model, 1);
   waiting.job.EndJob(&waiting.model, 0);
-  EXPECT_FALSE(SaysTrouble(waiting.model.Current().main.verdict)) << waiting.model.Current().main.summary;
+  EXPECT_FALSE(SaysTrouble(waiting.model.Current().main.verdict))
+      << waiting.model.Current().main.summary;
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 namespace gordian::graph::testing {
 namespace {
 
-// Both have called it; one is killed in the middle, by another thread of its own say, and the other stays in.
+// Both have called it; one is killed in the middle, by another thread of its own say, and the other
+// stays in.
 TEST(Jobs, EndedInTheMiddleOfInit) {
   for (const bool ends : {true, false}) {
     JobModel model;
@@ -50,15 +51,18 @@ TEST(Jobs, EndedInTheMiddleOfInit) {
     }
     const Verdict verdict = model.Current();
     if (ends) {
-      ExpectVerdict(verdict, {VerdictKind::kRankExited, Confidence::kConfirmed, {1}, "rank-exited"});
+      ExpectVerdict(verdict,
+                    {VerdictKind::kRankExited, Confidence::kConfirmed, {1}, "rank-exited"});
     } else {
-      EXPECT_EQ(verdict.main.verdict, VerdictKind::kHealthy) << verdict.main.summary;  // all are there
+      EXPECT_EQ(verdict.main.verdict, VerdictKind::kHealthy)
+          << verdict.main.summary;  // all are there
     }
   }
 }
 
-// ncclCommGrow of {0, 1} by rank 2. Rank 0 knows the communicator by its id (5), as rank 2 does, and tells of the other
-// name (6), by which rank 1 knows it. Whoever comes first, they wait for each other, and for nobody when all are there.
+// ncclCommGrow of {0, 1} by rank 2. Rank 0 knows the communicator by its id (5), as rank 2 does,
+// and tells of the other name (6), by which rank 1 knows it. Whoever comes first, they wait for
+// each other, and for nobody when all are there.
 TEST(Jobs, MembersOfAGrownCommunicatorMeetUnderTwoNames) {
   constexpr int kRanks = 3;
   const std::vector<std::vector<int>> arrivals = {{1, 2, 0}, {0, 1, 2}, {2, 0, 1}, {2, 1, 0}};
@@ -123,8 +127,10 @@ TEST(Jobs, MembersOfAGrownCommunicatorMeetUnderTwoNames) {
         EXPECT_EQ(verdict.main.verdict, VerdictKind::kHealthy) << verdict.main.summary;
         continue;
       }
-      // Without rank 0 nobody says that the two names mean one communicator; that they do not, neither.
-      EXPECT_EQ(verdict.main.verdict, VerdictKind::kInitHang) << missing << ": " << verdict.main.summary;
+      // Without rank 0 nobody says that the two names mean one communicator; that they do not,
+      // neither.
+      EXPECT_EQ(verdict.main.verdict, VerdictKind::kInitHang)
+          << missing << ": " << verdict.main.summary;
       EXPECT_EQ(verdict.main.culprit_ranks, std::vector<int>{missing}) << verdict.main.summary;
     }
   }

@@ -1,4 +1,5 @@
-// How sure a verdict is and what it tells: evidence that is missing, assumptions, names, what stays.
+// How sure a verdict is and what it tells: evidence that is missing, assumptions, names, what
+// stays.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,25 +63,30 @@ TEST(Jobs, ACircleBesideAThreadThatSleepsIsASuspicion) {
       EXPECT_NE(verdict.main.verdict, VerdictKind::kDeadlock) << verdict.main.summary;
       continue;
     }
-    ExpectVerdict(verdict, {VerdictKind::kDeadlock, Confidence::kSuspected, {0, 1}, "host-wait-cycle"});
+    ExpectVerdict(verdict,
+                  {VerdictKind::kDeadlock, Confidence::kSuspected, {0, 1}, "host-wait-cycle"});
     const auto& assumes = verdict.main.evidence.assumes;
-    EXPECT_NE(std::find(assumes.begin(), assumes.end(),
-                        "the threads of rank 0 that sleep outside of NCCL and CUDA do not make the call"),
-              assumes.end());
+    EXPECT_NE(
+        std::find(assumes.begin(), assumes.end(),
+                  "the threads of rank 0 that sleep outside of NCCL and CUDA do not make the call"),
+        assumes.end());
   }
 }
 
 // Whoever only sleeps is no part of a circle.
 TEST(Jobs, ARankThatSleepsIsInNoCircle) {
-  SimJob job(Comms(1, 2), {Inits(1) + Program{AllReduce(0), StreamSync()}, Inits(1) + Program{Sleep()}});
+  SimJob job(Comms(1, 2),
+             {Inits(1) + Program{AllReduce(0), StreamSync()}, Inits(1) + Program{Sleep()}});
   job.other_thread = job.other_has_called = true;
   JobModel model;
   job.Run();
   job.Rounds(&model, 6);
-  ExpectVerdict(model.Current(), {VerdictKind::kHostBlocked, Confidence::kSuspected, {1}, "host-blocked"});
+  ExpectVerdict(model.Current(),
+                {VerdictKind::kHostBlocked, Confidence::kSuspected, {1}, "host-blocked"});
 }
 
-// A thread that sleeps mostly waits for one of its own process: it is the rank behind that is in the way.
+// A thread that sleeps mostly waits for one of its own process: it is the rank behind that is in
+// the way.
 TEST(Jobs, WhoSleepsBesideAThreadThatWaitsIsNotTheCause) {
   std::vector<SimComm> comms = Comms(2, 3);
   comms[0].members = {0, 2};
@@ -92,7 +98,8 @@ TEST(Jobs, WhoSleepsBesideAThreadThatWaitsIsNotTheCause) {
   JobModel model;
   job.Run();
   job.Rounds(&model, 6);
-  ExpectVerdict(model.Current(), {VerdictKind::kHostBlocked, Confidence::kSuspected, {1}, "host-blocked"});
+  ExpectVerdict(model.Current(),
+                {VerdictKind::kHostBlocked, Confidence::kSuspected, {1}, "host-blocked"});
 }
 
 TEST(Jobs, SilentProcessForbidsCertainty) {

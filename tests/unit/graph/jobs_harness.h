@@ -1,4 +1,5 @@
-// What the tests of jobs share: runs of a job in many interleavings, and what is to be said of them.
+// What the tests of jobs share: runs of a job in many interleavings, and what is to be said of
+// them.
 #ifndef GORDIAN_TESTS_UNIT_GRAPH_JOBS_HARNESS_H_
 #define GORDIAN_TESTS_UNIT_GRAPH_JOBS_HARNESS_H_
 
@@ -64,9 +65,9 @@ inline void ExpectVerdict(const Verdict& verdict, const Want& want) {
 
 // Runs the job in many interleavings, with rounds on the way, until nothing moves; then for
 // `seconds`.
-inline void ExpectHang(const std::vector<SimComm>& comms, const std::vector<Program>& programs, Want want,
-                double seconds = 0.7, bool cold = false,
-                const std::function<void(SimJob*)>& set = {}) {
+inline void ExpectHang(const std::vector<SimComm>& comms, const std::vector<Program>& programs,
+                       Want want, double seconds = 0.7, bool cold = false,
+                       const std::function<void(SimJob*)>& set = {}) {
   for (int seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     SimJob job(comms, programs, cold, static_cast<uint64_t>(seed));
@@ -104,7 +105,7 @@ inline void ExpectHang(const std::vector<SimComm>& comms, const std::vector<Prog
 
 // The same with a job that must end; every verdict on the way is healthy.
 inline void ExpectHealthy(const std::vector<SimComm>& comms, const std::vector<Program>& programs,
-                   bool cold = false, const std::function<void(SimJob*)>& set = {}) {
+                          bool cold = false, const std::function<void(SimJob*)>& set = {}) {
   for (int seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     SimJob job(comms, programs, cold, static_cast<uint64_t>(seed));

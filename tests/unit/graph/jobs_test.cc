@@ -95,7 +95,8 @@ TEST(Jobs, ColdCircleOfDirections) {
   const Program two = {Init(0), Recv(0, 1), Send(0, 0), StreamSync()};
   ExpectHang(comms, {zero, {Init(0), Recv(0, 0), Send(0, 0), Send(0, 2), StreamSync()}, two},
              Deadlock({0, 1, 2}, "first-use-order-cycle"), 0.7, true);
-  ExpectHealthy(comms, {zero, {Init(0), Recv(0, 0), Send(0, 2), Send(0, 0), StreamSync()}, two}, true);
+  ExpectHealthy(comms, {zero, {Init(0), Recv(0, 0), Send(0, 2), Send(0, 0), StreamSync()}, two},
+                true);
 }
 
 // An all-to-all connects pair by pair, whatever other collectives have connected.
@@ -103,7 +104,8 @@ TEST(Jobs, ColdAllToAll) {
   const Op exchange = Collective(Call::kAllToAll, 0);
   const Program used = Inits(2) + Program{AllReduce(0), StreamSync()};
   ExpectHang(Comms(2, 2),
-             {used + Program{exchange, AllReduce(1), StreamSync()}, used + Program{AllReduce(1), exchange, StreamSync()}},
+             {used + Program{exchange, AllReduce(1), StreamSync()},
+              used + Program{AllReduce(1), exchange, StreamSync()}},
              Deadlock({0, 1}, "first-use-order-cycle"), 0.7, true);
   const Program same = used + Program{exchange, AllReduce(1), exchange, StreamSync()};
   ExpectHealthy(Comms(2, 2), {same, same}, true);
@@ -111,7 +113,8 @@ TEST(Jobs, ColdAllToAll) {
   const Program warm = used + Program{exchange, AllReduce(1, 2), DeviceSync()};
   ExpectHealthy(Comms(2, 2),
                 {warm + Program{exchange, AllReduce(1, 2), DeviceSync()},
-                 warm + Program{AllReduce(1, 2), exchange, DeviceSync()}}, true);
+                 warm + Program{AllReduce(1, 2), exchange, DeviceSync()}},
+                true);
 }
 
 TEST(Jobs, HybridReceiveAndAllReduce) {
@@ -257,7 +260,8 @@ TEST(Jobs, LongKernelIsNoSuspicion) {
   job.Rounds(&model, 10);
   EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy);
   job.Rounds(&model, 45, 1);
-  ExpectVerdict(model.Current(), {VerdictKind::kStuckKernel, Confidence::kSuspected, {1}, "kernel-in-front"});
+  ExpectVerdict(model.Current(),
+                {VerdictKind::kStuckKernel, Confidence::kSuspected, {1}, "kernel-in-front"});
 }
 
 TEST(Jobs, OneCollectiveTooMany) {
@@ -271,7 +275,8 @@ TEST(Jobs, OneCollectiveTooMany) {
              {VerdictKind::kRankNotJoined, Confidence::kConfirmed, {1}, "rank-left"}, 3);
   // In a group, behind one that all have called.
   const Program group = {Init(0), GroupStart(), AllReduce(0), GroupEnd(), StreamSync(), Exit(0)};
-  const Program larger = {Init(0), GroupStart(), AllReduce(0), AllReduce(0), GroupEnd(), StreamSync(), Exit(0)};
+  const Program larger = {Init(0),    GroupStart(), AllReduce(0), AllReduce(0),
+                          GroupEnd(), StreamSync(), Exit(0)};
   ExpectHang(Comms(1, 3), {group, larger, group},
              {VerdictKind::kRankNotJoined, Confidence::kConfirmed, {1}, "rank-left"}, 3);
   // Of two, nobody can tell which is one too many or one too few.
@@ -287,8 +292,8 @@ TEST(Jobs, OneCollectiveTooMany) {
              {VerdictKind::kHostBlocked, Confidence::kSuspected, {0, 2}, ""}, 6);
 }
 
-// Rank 1 takes the communicator of all for that of its pair, and goes on; the other members of it come no more,
-// since they wait for rank 1 or for each other in what it left out.
+// Rank 1 takes the communicator of all for that of its pair, and goes on; the other members of it
+// come no more, since they wait for rank 1 or for each other in what it left out.
 TEST(Jobs, CircleThroughACallOfOneAlone) {
   std::vector<SimComm> comms = Comms(3, 4);
   comms[1].members = {0, 1};
@@ -298,7 +303,8 @@ TEST(Jobs, CircleThroughACallOfOneAlone) {
   const Program two = {Init(0), Sleep(), AllReduce(0), StreamSync()};
   const Program three = {Init(0), Init(2), AllReduce(2), StreamSync(), AllReduce(0), StreamSync()};
   ExpectHang(comms, {zero, one, two, three}, Deadlock({1}, "host-wait-cycle"), 0.7);
-  const Program right = {Init(0), Init(1), Init(2), AllReduce(1), AllReduce(2), StreamSync(), AllReduce(0), StreamSync()};
+  const Program right = {Init(0),      Init(1),      Init(2),      AllReduce(1),
+                         AllReduce(2), StreamSync(), AllReduce(0), StreamSync()};
   ExpectHealthy(comms, {zero, right, {Init(0), AllReduce(0), StreamSync()}, three});
 }
 
@@ -315,13 +321,12 @@ TEST(Jobs, InversionInAGraph) {
 
 TEST(Jobs, GraphsAgainstWhatIsCalled) {
   // Replayed, and calls in between: numbers agree only if each launch counts.
-  const Program usual =
-      Inits(2) + Program{AllReduce(0), Graph(1, {AllReduce(0), AllReduce(1)}), AllReduce(0),
-                         Graph(1, {AllReduce(0), AllReduce(1)}), Bcast(1, 0), StreamSync()};
+  const Program usual = Inits(2) + Program{AllReduce(0), Graph(1, {AllReduce(0), AllReduce(1)}),
+                                           AllReduce(0), Graph(1, {AllReduce(0), AllReduce(1)}),
+                                           Bcast(1, 0),  StreamSync()};
   ExpectHealthy(Comms(2, 2), {usual, usual});
-  const Program eager =
-      Inits(2) + Program{AllReduce(0), AllReduce(0), AllReduce(1), AllReduce(0), AllReduce(0),
-                         AllReduce(1), Bcast(1, 0), StreamSync()};
+  const Program eager = Inits(2) + Program{AllReduce(0), AllReduce(0), AllReduce(1), AllReduce(0),
+                                           AllReduce(0), AllReduce(1), Bcast(1, 0),  StreamSync()};
   ExpectHealthy(Comms(2, 2), {usual, eager});
   // One replay is missing: what follows meets it.
   const Program once = Inits(2) + Program{AllReduce(0), Graph(1, {AllReduce(0), AllReduce(1)}),
@@ -350,9 +355,10 @@ TEST(Jobs, VictimsOfTheSameInversionAtALaterStepAreItsVictims) {
   comms[0].members = {1, 2};
   comms[1].members = {0, 1, 2};
   const Op reduce = Collective(Call::kReduce, 1, 1, 1);
-  SimJob job(comms, {Program{Init(1), reduce, AllReduce(1), StreamSync()},
-                     Inits(2) + Program{reduce, Bcast(0, 0), AllReduce(1), Bcast(0, 0), StreamSync()},
-                     Inits(2) + Program{Bcast(0, 0), reduce, Bcast(0, 0), AllReduce(1), StreamSync()}});
+  SimJob job(comms,
+             {Program{Init(1), reduce, AllReduce(1), StreamSync()},
+              Inits(2) + Program{reduce, Bcast(0, 0), AllReduce(1), Bcast(0, 0), StreamSync()},
+              Inits(2) + Program{Bcast(0, 0), reduce, Bcast(0, 0), AllReduce(1), StreamSync()}});
   JobModel model;
   job.Run();
   job.Rounds(&model, 0.7);
@@ -376,12 +382,11 @@ TEST(Jobs, WindowsInOppositeOrder) {
               Inits(2) + Program{Window(1), AllReduce(0), StreamSync()}},
              Deadlock({0, 1}, "communicator-call-order"));
   const Program early = Inits(2) + Program{Window(1), AllReduce(0), StreamSync()};
-  ExpectHang(Comms(2, 3),
-             {early, Inits(2) + Program{AllReduce(0), StreamSync(), Window(1)}, early},
+  ExpectHang(Comms(2, 3), {early, Inits(2) + Program{AllReduce(0), StreamSync(), Window(1)}, early},
              Deadlock({1}, "communicator-call-order"));
-  ExpectHang(Comms(1, 2), {Program{Init(0), Window(0)}, Program{Init(0), Sleep()}},
-             {VerdictKind::kRankNotJoined, Confidence::kSuspected, {1}, "communicator-call-missing"},
-             6);
+  ExpectHang(
+      Comms(1, 2), {Program{Init(0), Window(0)}, Program{Init(0), Sleep()}},
+      {VerdictKind::kRankNotJoined, Confidence::kSuspected, {1}, "communicator-call-missing"}, 6);
 }
 
 TEST(Jobs, DestroyedInOppositeOrder) {
@@ -390,8 +395,8 @@ TEST(Jobs, DestroyedInOppositeOrder) {
   ExpectHang(Comms(2, 2), {usual, other}, Deadlock({0, 1}, "communicator-call-order"), 2);
   ExpectHealthy(Comms(2, 2), {usual, usual});
   // One destroys early and the other works on: that is nothing for a minute.
-  for (const auto& [seconds, verdict] : {std::pair(50, VerdictKind::kHealthy),
-                                         std::pair(70, VerdictKind::kRankNotJoined)}) {
+  for (const auto& [seconds, verdict] :
+       {std::pair(50, VerdictKind::kHealthy), std::pair(70, VerdictKind::kRankNotJoined)}) {
     SimJob job(Comms(1, 2), {Program{Init(0), Destroy(0)}, Program{Init(0), Sleep()}});
     JobModel model;
     job.Run();
@@ -483,7 +488,8 @@ TEST(Jobs, TwoMismatchesOnOneCommunicator) {
     job.Rounds(&model, 0.5);
     const Verdict verdict = model.Current();
     ExpectVerdict(verdict, {VerdictKind::kMismatch, Confidence::kConfirmed, {2}, "mismatch-kind"});
-    EXPECT_NE(verdict.main.summary.find("1 more on it after that"), std::string::npos) << verdict.main.summary;
+    EXPECT_NE(verdict.main.summary.find("1 more on it after that"), std::string::npos)
+        << verdict.main.summary;
   }
 }
 
@@ -493,10 +499,12 @@ TEST(Jobs, OperatorsDoNotHideWhatHangs) {
   maximum.reduce_op = 2;
   const Program usual = {Init(0), AllReduce(0), StreamSync(), AllReduce(0), StreamSync()};
   const Program wrong_data = {Init(0), maximum, StreamSync(), AllReduce(0), StreamSync()};
-  const Program too_long = {Init(0), AllReduce(0), StreamSync(), AllReduce(0, 1, 512), StreamSync()};
+  const Program too_long = {Init(0), AllReduce(0), StreamSync(), AllReduce(0, 1, 512),
+                            StreamSync()};
   const Program too_few = {Init(0), AllReduce(0), StreamSync(), Exit(3)};
   for (int seed = 1; seed <= kSeeds; ++seed) {
-    SimJob job(Comms(1, 4), {usual, wrong_data, too_long, usual}, false, static_cast<uint64_t>(seed));
+    SimJob job(Comms(1, 4), {usual, wrong_data, too_long, usual}, false,
+               static_cast<uint64_t>(seed));
     JobModel model;
     job.Run();
     job.Rounds(&model, 0.5);
@@ -505,7 +513,8 @@ TEST(Jobs, OperatorsDoNotHideWhatHangs) {
     ASSERT_EQ(verdict.findings.size(), 1u);
     EXPECT_EQ(verdict.findings[0].check, "mismatch-operator");
     EXPECT_EQ(verdict.findings[0].culprit_ranks, std::vector<int>{1});
-    EXPECT_NE(verdict.findings[0].summary.find("All have completed it."), std::string::npos) << verdict.findings[0].summary;
+    EXPECT_NE(verdict.findings[0].summary.find("All have completed it."), std::string::npos)
+        << verdict.findings[0].summary;
     // However long it is told.
     job.Rounds(&model, 5);
     EXPECT_EQ(model.Current().main.detected_after_s, verdict.main.detected_after_s);
@@ -514,9 +523,11 @@ TEST(Jobs, OperatorsDoNotHideWhatHangs) {
   JobModel model;
   job.Run();
   job.Rounds(&model, 0.5);
-  ExpectVerdict(model.Current(), {VerdictKind::kRankExited, Confidence::kConfirmed, {2}, "rank-exited"});
+  ExpectVerdict(model.Current(),
+                {VerdictKind::kRankExited, Confidence::kConfirmed, {2}, "rank-exited"});
   // Beside no stall it is what there is to say.
-  ExpectHang(Comms(1, 4), {usual, wrong_data, usual, usual}, {VerdictKind::kMismatch, Confidence::kConfirmed, {1}, "mismatch-operator"});
+  ExpectHang(Comms(1, 4), {usual, wrong_data, usual, usual},
+             {VerdictKind::kMismatch, Confidence::kConfirmed, {1}, "mismatch-operator"});
 }
 
 TEST(Jobs, MismatchInsideTheBlockingFirstCall) {

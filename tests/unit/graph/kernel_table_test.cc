@@ -39,7 +39,11 @@ TEST(KernelTable, HoldsWhatAMapWould) {
         twin[value.id] = value.number;
       } else {
         // An early one mostly, as launches end; now and then one that is over.
-        const auto early = [&] { return std::next(twin.begin(), static_cast<long>(random() % std::min<size_t>(twin.size(), 5)))->first; };
+        const auto early = [&] {
+          return std::next(twin.begin(),
+                           static_cast<long>(random() % std::min<size_t>(twin.size(), 5)))
+              ->first;
+        };
         const uint64_t id = twin.empty() || random() % 8 == 0 ? last : early();
         table.erase(id);
         twin.erase(id);

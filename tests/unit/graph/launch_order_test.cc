@@ -1,5 +1,5 @@
-// What orders operations of different communicators: NCCL_LAUNCH_ORDER_IMPLICIT (W8), and, as a conjecture,
-// hardware queues and multiprocessors (W6).
+// What orders operations of different communicators: NCCL_LAUNCH_ORDER_IMPLICIT (W8), and, as a
+// conjecture, hardware queues and multiprocessors (W6).
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -100,17 +100,20 @@ TEST(Resources, AreNotBlamedForARankThatSleeps) {
   JobModel model;
   job.Run();
   job.Rounds(&model, 30);
-  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHostBlocked) << model.Current().main.summary;
+  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHostBlocked)
+      << model.Current().main.summary;
   EXPECT_EQ(model.Current().main.culprit_ranks, std::vector<int>{2});
 }
 
-// What waits for a value in memory has not started, and holds nothing that the writer needs: that this one does
-// not end has another reason.
+// What waits for a value in memory has not started, and holds nothing that the writer needs: that
+// this one does not end has another reason.
 TEST(Resources, AreNotHeldByWhatCannotStart) {
-  const Program writes = Inits(2) + Program{WaitValue(1, 1), AllReduce(0, 1), AllReduce(1, 2), WriteValue(1, 2), DeviceSync()};
+  const Program writes = Inits(2) + Program{WaitValue(1, 1), AllReduce(0, 1), AllReduce(1, 2),
+                                            WriteValue(1, 2), DeviceSync()};
   const Program waits = Inits(2) + Program{AllReduce(1, 2), AllReduce(0, 1), DeviceSync()};
   SimJob job(Comms(2, 2), {writes, waits});
-  for (bool moved = true; std::exchange(moved, false);) {  // the hosts alone: nothing on the devices starts
+  for (bool moved = true;
+       std::exchange(moved, false);) {  // the hosts alone: nothing on the devices starts
     for (const int transition : job.Enabled()) {
       if (transition < 0 || transition >= 2) continue;
       job.Take(transition);
@@ -122,7 +125,8 @@ TEST(Resources, AreNotHeldByWhatCannotStart) {
   job.Rounds(&model, 60);
   const Verdict verdict = model.Current();
   EXPECT_EQ(verdict.main.verdict, VerdictKind::kStuckKernel) << verdict.main.summary;
-  for (const Finding& finding : verdict.findings) EXPECT_NE(finding.check, "resource-cycle") << finding.summary;
+  for (const Finding& finding : verdict.findings)
+    EXPECT_NE(finding.check, "resource-cycle") << finding.summary;
 }
 
 }  // namespace

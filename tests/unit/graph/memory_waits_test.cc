@@ -40,8 +40,8 @@ TEST(MemoryWaits, WhatSatisfiesACondition) {
 
 // Rank 0's stream 1 waits for a value that its stream 2 writes behind the other operation.
 Program Gated(std::vector<Op> wait, std::vector<Op> write) {
-  return Inits(2) + std::move(wait) + Program{AllReduce(0, 1), AllReduce(1, 2)} +
-         std::move(write) + Program{StreamSync(1), StreamSync(2)};
+  return Inits(2) + std::move(wait) + Program{AllReduce(0, 1), AllReduce(1, 2)} + std::move(write) +
+         Program{StreamSync(1), StreamSync(2)};
 }
 const Program kOneStream = Inits(2) + Program{AllReduce(0), AllReduce(1), StreamSync()};
 const Program kOtherWay = Inits(2) + Program{AllReduce(1), AllReduce(0), StreamSync()};
@@ -98,7 +98,8 @@ TEST(MemoryWaits, AnyWritesThatCanBeReachedWillDo) {
 
 // A kernel that runs may be the writer.
 TEST(MemoryWaits, AKernelThatRunsMayWrite) {
-  SimJob job(Comms(2, 2), {Gated({testing::Kernel(3, true), WaitValue(1, 1)}, {WriteValue(1, 2)}), kOneStream});
+  SimJob job(Comms(2, 2),
+             {Gated({testing::Kernel(3, true), WaitValue(1, 1)}, {WriteValue(1, 2)}), kOneStream});
   JobModel model;
   job.Run();
   job.Rounds(&model, 8);
@@ -128,8 +129,9 @@ TEST(MemoryWaits, AThreadThatRunsMayWrite) {
 }
 
 TEST(MemoryWaits, WriteBehindItsOwnWait) {
-  SimJob job(Comms(1, 2), {Program{Init(0), WaitValue(1, 1), WriteValue(1, 1), AllReduce(0, 1), StreamSync()},
-                           Program{Init(0), AllReduce(0), StreamSync()}});
+  SimJob job(Comms(1, 2),
+             {Program{Init(0), WaitValue(1, 1), WriteValue(1, 1), AllReduce(0, 1), StreamSync()},
+              Program{Init(0), AllReduce(0), StreamSync()}});
   JobModel model;
   job.Run();
   job.Rounds(&model, 6);
@@ -138,9 +140,10 @@ TEST(MemoryWaits, WriteBehindItsOwnWait) {
   EXPECT_EQ(finding.confidence, Confidence::kSuspected);
   EXPECT_EQ(finding.culprit_ranks, std::vector<int>{0});
   EXPECT_EQ(finding.victim_ranks, std::vector<int>{1});
-  EXPECT_EQ(finding.summary,
-            "Rank 0 waits for itself: rank 0 is in a stream's wait for a value in memory and has not "
-            "reached the write of the value that a stream waits for.");
+  EXPECT_EQ(
+      finding.summary,
+      "Rank 0 waits for itself: rank 0 is in a stream's wait for a value in memory and has not "
+      "reached the write of the value that a stream waits for.");
 }
 
 // What was handed to another process, or registered with NCCL, others may write.

@@ -4,10 +4,7 @@
 #include "tests/unit/graph/sim_job.h"
 
 namespace gordian::graph::testing {
-namespace {
-
-
-}  // namespace
+namespace {}  // namespace
 
 bool SimJob::HostEnabled(int process) const {
   const Proc& p = procs_[process];
@@ -56,8 +53,7 @@ bool SimJob::CallCanEnd(int process, const Op& op) const {
       for (int member : comms_[op.comm].members) {
         auto theirs = procs_[member].windows.find(op.comm);
         if (Granted(member)) continue;
-        if (theirs == procs_[member].windows.end() ||
-            theirs->second < p.windows.at(op.comm)) {
+        if (theirs == procs_[member].windows.end() || theirs->second < p.windows.at(op.comm)) {
           return false;
         }
       }
@@ -204,7 +200,8 @@ void SimJob::Begin(int process, const Op& op) {
     if (memory) {
       r.event = 0x7000u + 16 * static_cast<uint64_t>(op.event);
       r.value = op.value;
-      r.flags = static_cast<uint8_t>(static_cast<uint8_t>(op.condition) | (op.own ? kMemoryOwn : 0));
+      r.flags =
+          static_cast<uint8_t>(static_cast<uint8_t>(op.condition) | (op.own ? kMemoryOwn : 0));
     }
     ++p.pc;
   };
@@ -212,7 +209,9 @@ void SimJob::Begin(int process, const Op& op) {
     case Do::kInit:
     case Do::kSplit: {
       const bool grows = comms_[op.comm].grown_from >= 0;
-      CallRecord& r = blocks(grows ? Call::kCommGrow : op.what == Do::kInit ? Call::kCommInit : Call::kCommSplit);
+      CallRecord& r = blocks(grows                  ? Call::kCommGrow
+                             : op.what == Do::kInit ? Call::kCommInit
+                                                    : Call::kCommSplit);
       r.comm = static_cast<CommId>(op.comm + 1);
       r.uid = NameOf(op.comm, process);
       r.device = 0;
@@ -486,7 +485,9 @@ void SimJob::EndCall(int process, const Op& op) {
     case Do::kSplit: {
       const bool grows = comms_[op.comm].grown_from >= 0;
       CallRecord& r = Emit(process, RecordKind::kEnd,
-                           grows ? Call::kCommGrow : op.what == Do::kInit ? Call::kCommInit : Call::kCommSplit);
+                           grows                  ? Call::kCommGrow
+                           : op.what == Do::kInit ? Call::kCommInit
+                                                  : Call::kCommSplit);
       r.comm = static_cast<CommId>(op.comm + 1);
       r.nranks = static_cast<int>(comms_[op.comm].members.size());
       r.rank = RankIn(op.comm, process);

@@ -304,7 +304,9 @@ bool SimJob::Connects(int process, const OpPart& part) const {
   };
   if (part.op.what == Do::kCollective && Pairwise(part.op.call)) {
     for (const auto& [rank, sends] : PairsOf(process, part.op)) {
-      if (p.peers.count({comm, rank, sends}) == 0 && !granted(rank, Called(comm, rank, part.sequence))) return false;
+      if (p.peers.count({comm, rank, sends}) == 0 &&
+          !granted(rank, Called(comm, rank, part.sequence)))
+        return false;
     }
     return true;
   }
@@ -382,7 +384,8 @@ bool SimJob::Holds(const Proc& p, const Work& wait) {
 // Whoever can still call anything can send as many as it likes.
 bool SimJob::Arrived(int process, const Work& wait) const {
   const auto line = signals_.find({wait.comm, wait.peer, RankIn(wait.comm, process)});
-  return (line != signals_.end() && line->second >= wait.value) || Granted(comms_[wait.comm].members[wait.peer]);
+  return (line != signals_.end() && line->second >= wait.value) ||
+         Granted(comms_[wait.comm].members[wait.peer]);
 }
 
 // Transitions: process p's host is p; start and end of launch l follow; then the plain work of all.

@@ -65,10 +65,11 @@ struct Op {
   int root_or_peer = -1;  // root or peer rank within the communicator; kExit: code; kKill: signal
   int event = 0;
   bool endless = false;  // kernels
-  MemoryCondition condition = MemoryCondition::kGreaterOrEqual;  // kMemoryWait; `event` names the word
-  uint64_t value = 1;                                            // and kMemoryWrite
-  bool own = true;                                               // only this process writes it
-  std::vector<Op> inside;  // kGraph: operations, captured on streams of their own
+  MemoryCondition condition =
+      MemoryCondition::kGreaterOrEqual;  // kMemoryWait; `event` names the word
+  uint64_t value = 1;                    // and kMemoryWrite
+  bool own = true;                       // only this process writes it
+  std::vector<Op> inside;                // kGraph: operations, captured on streams of their own
 };
 
 // Short names for programs.
@@ -104,8 +105,8 @@ Op WriteValue(int word, int stream, uint64_t value = 1);
 // RMA: `count` of them.
 Op Signal(int comm, int peer, int stream = 1);
 Op WaitSignal(int comm, int peer, int stream = 1, uint64_t count = 1);
-// Launches a graph, captured when its number is first met. Of the operations inside, those that name
-// one stream are in order.
+// Launches a graph, captured when its number is first met. Of the operations inside, those that
+// name one stream are in order.
 Op Graph(int number, std::vector<Op> inside, int stream = 1);
 
 using Program = std::vector<Op>;
@@ -117,8 +118,8 @@ struct SimComm {
   std::string name;
   // Splits of one parent: those with the same number are one call.
   int split = 0;
-  // The communicator that it grew from (ncclCommGrow), whose members are among its own; else -1. Of these all but the first
-  // know it by another name than the new ones; the first knows both.
+  // The communicator that it grew from (ncclCommGrow), whose members are among its own; else -1. Of
+  // these all but the first know it by another name than the new ones; the first knows both.
   int grown_from = -1;
 };
 
@@ -165,9 +166,9 @@ class SimJob {
 
   std::vector<CallRecord> log;
   std::map<int, std::pair<int, int>> env;  // process -> rank, world size
-  bool launch_order = false;  // NCCL_LAUNCH_ORDER_IMPLICIT
-  bool one_queue = false;     // CUDA_DEVICE_MAX_CONNECTIONS=1
-  int processors = 0;         // launches of a process that can run at once; 0: enough
+  bool launch_order = false;               // NCCL_LAUNCH_ORDER_IMPLICIT
+  bool one_queue = false;                  // CUDA_DEVICE_MAX_CONNECTIONS=1
+  int processors = 0;                      // launches of a process that can run at once; 0: enough
   bool answers = true;
   bool other_thread = false;  // a second application thread, asleep
   bool other_runs = false;
@@ -187,7 +188,8 @@ class SimJob {
   };
   // Markers stand behind NCCL's work and waits for memory only.
   static bool Marked(const Work& work) {
-    return work.launch >= 0 || work.what == Do::kMemoryWait || work.what == Do::kSignal || work.what == Do::kWaitSignal;
+    return work.launch >= 0 || work.what == Do::kMemoryWait || work.what == Do::kSignal ||
+           work.what == Do::kWaitSignal;
   }
   struct OpPart {
     Op op;
@@ -200,8 +202,8 @@ class SimJob {
     int comm = 0;
     std::vector<OpPart> parts;
     std::vector<std::pair<int, uint64_t>> places;
-    int before = -1;  // on the communicator
-    int issued_before = -1;  // at the process, outside graphs
+    int before = -1;          // on the communicator
+    int issued_before = -1;   // at the process, outside graphs
     std::vector<int> behind;  // in its graph
     bool started = false, done = false, aborted = false;
     bool group = false;
@@ -222,12 +224,12 @@ class SimJob {
     std::map<int, int> last_launch;
     int last_issued = -1;
     std::set<int> used, made, aborted, destroyed;
-    std::set<int> captured;  // graphs
-    std::map<int, uint64_t> eager;                             // collectives called, by communicator
+    std::set<int> captured;         // graphs
+    std::map<int, uint64_t> eager;  // collectives called, by communicator
     std::map<std::tuple<int, int, bool>, uint64_t> eager_p2p;  // as next_p2p
-    std::map<int, uint64_t> windows;  // by communicator: registrations begun
+    std::map<int, uint64_t> windows;                         // by communicator: registrations begun
     std::map<std::tuple<int, int, bool>, uint64_t> signals;  // (communicator, peer, send): called
-    std::set<std::tuple<int, int, bool>> peers;  // communicator, peer, whether to send
+    std::set<std::tuple<int, int, bool>> peers;              // communicator, peer, whether to send
     std::vector<std::pair<int, uint64_t>> covered;
     bool in_group = false;
     uint32_t group = 0;
@@ -270,7 +272,8 @@ class SimJob {
   void FillOperation(CallRecord* r, const OpPart& part, int process);
   OpPart Number(int process, const Op& op);
 
-  std::map<std::tuple<int, int, int>, uint64_t> signals_;  // (communicator, source, destination): sent, not taken
+  std::map<std::tuple<int, int, int>, uint64_t>
+      signals_;  // (communicator, source, destination): sent, not taken
   std::vector<SimComm> comms_;
   std::vector<Program> programs_;
   std::vector<Proc> procs_;

@@ -1,5 +1,5 @@
-// What the state block of a simulated process says: proto/ring/state_block.h, from the simulation's own
-// knowledge instead of the shim's bookkeeping.
+// What the state block of a simulated process says: proto/ring/state_block.h, from the simulation's
+// own knowledge instead of the shim's bookkeeping.
 #include <algorithm>
 #include <functional>
 
@@ -103,8 +103,8 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
     for (const Op& inner : op.inside) captured.insert(inner.comm);
   }
   for (int comm : p.made) {
-    const bool making = now != nullptr && (now->what == Do::kInit || now->what == Do::kSplit) &&
-                        now->comm == comm;
+    const bool making =
+        now != nullptr && (now->what == Do::kInit || now->what == Do::kSplit) && now->comm == comm;
     const SimComm& c = comms_[comm];
     BlockComm& out = block->comms.emplace_back();
     out.comm = static_cast<CommId>(comm + 1);
@@ -117,14 +117,15 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
     out.rank = known ? RankIn(comm, process) : -1;
     const bool destroyed = p.destroyed.count(comm) > 0 &&
                            !(now != nullptr && now->what == Do::kDestroy && now->comm == comm);
-    out.state = making                       ? CommStateKind::kIniting
+    out.state = making                      ? CommStateKind::kIniting
                 : p.aborted.count(comm) > 0 ? CommStateKind::kAborted
-                : destroyed                  ? CommStateKind::kDestroyed
-                                             : CommStateKind::kReady;
+                : destroyed                 ? CommStateKind::kDestroyed
+                                            : CommStateKind::kReady;
     out.name = c.name;
   }
   // Parts in the order of their calls: launched ones, then those of an open group.
-  std::map<std::tuple<int, NumberKind, int>, std::vector<std::pair<uint64_t, const OpPart*>>> called;
+  std::map<std::tuple<int, NumberKind, int>, std::vector<std::pair<uint64_t, const OpPart*>>>
+      called;
   const auto call = [&](const OpPart& part) {
     const NumberKind kind = part.op.what == Do::kSend   ? NumberKind::kSend
                             : part.op.what == Do::kRecv ? NumberKind::kReceive
@@ -155,8 +156,9 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
     out.open = parts.size() - launched[key];
     out.captured = captured.count(comm) > 0;
     out.comparable = !out.captured;
-    out.used = kind == NumberKind::kCollective ? p.used.count(comm) > 0
-                                               : p.peers.count({comm, peer, kind == NumberKind::kSend}) > 0;
+    out.used = kind == NumberKind::kCollective
+                   ? p.used.count(comm) > 0
+                   : p.peers.count({comm, peer, kind == NumberKind::kSend}) > 0;
     out.color = comms_[comm].color;
     auto windows = p.windows.find(comm);
     out.windows = windows == p.windows.end() ? 0 : windows->second;

@@ -98,15 +98,16 @@ TEST(StateMerge, EventsBetweenStreams) {
   const Program free = Inits(2) + Program{AllReduce(1, 2), AllReduce(0, 1), DeviceSync()};
   ExpectFound(Comms(2, 2), {forth, back}, "event-cycle");
   ExpectNothing(Comms(2, 2), {forth, forth});
-  ExpectNothing(Comms(2, 2), {free, Inits(2) + Program{AllReduce(0, 1), AllReduce(1, 2),
-                                                       DeviceSync()}});
+  ExpectNothing(Comms(2, 2),
+                {free, Inits(2) + Program{AllReduce(0, 1), AllReduce(1, 2), DeviceSync()}});
 }
 
 // A wait on a stream that runs kernels only, in between.
 TEST(StateMerge, EventsByWayOfAThirdStream) {
   const auto program = [](int first, int second) {
-    return Inits(2) + Program{AllReduce(first, 1), Record(1, 1), WaitEvent(1, 3), Kernel(3),
-                              Record(2, 3), WaitEvent(2, 2), AllReduce(second, 2), DeviceSync()};
+    return Inits(2) +
+           Program{AllReduce(first, 1), Record(1, 1),    WaitEvent(1, 3),      Kernel(3),
+                   Record(2, 3),        WaitEvent(2, 2), AllReduce(second, 2), DeviceSync()};
   };
   ExpectFound(Comms(2, 2), {program(0, 1), program(1, 0)}, "event-cycle");
   ExpectNothing(Comms(2, 2), {program(0, 1), program(0, 1)});
@@ -214,18 +215,20 @@ TEST(StateMerge, FirstUse) {
 
 TEST(StateMerge, GroupsStandTogether) {
   const Program forth = Inits(2) + Program{GroupStart(), AllReduce(0, 1), AllReduce(0, 2),
-                                           GroupEnd(), AllReduce(1, 2), DeviceSync()};
+                                           GroupEnd(),   AllReduce(1, 2), DeviceSync()};
   const Program back = Inits(2) + Program{AllReduce(1, 2), GroupStart(), AllReduce(0, 1),
-                                          AllReduce(0, 2), GroupEnd(), DeviceSync()};
+                                          AllReduce(0, 2), GroupEnd(),   DeviceSync()};
   ExpectFound(Comms(2, 2), {forth, back}, "communicator-order-cycle");
   ExpectNothing(Comms(2, 2), {forth, forth});
 }
 
 // Whichever record is lost: of groups those that are left, and the account, are one story.
 TEST(StateMerge, GroupsThatLoseOneRecord) {
-  const Program groups = Inits(2) + Program{GroupStart(), AllReduce(0, 1), Send(0, 1, 2), GroupEnd(),
-                                            GroupStart(), AllReduce(0, 1), AllReduce(1, 2), GroupEnd(), DeviceSync()};
-  const Program single = Inits(2) + Program{AllReduce(0, 1), Recv(0, 0, 2), AllReduce(0, 1), AllReduce(1, 2), DeviceSync()};
+  const Program groups =
+      Inits(2) + Program{GroupStart(),    AllReduce(0, 1), Send(0, 1, 2), GroupEnd(),  GroupStart(),
+                         AllReduce(0, 1), AllReduce(1, 2), GroupEnd(),    DeviceSync()};
+  const Program single = Inits(2) + Program{AllReduce(0, 1), Recv(0, 0, 2), AllReduce(0, 1),
+                                            AllReduce(1, 2), DeviceSync()};
   const std::vector<Program> programs = {groups, single};
   size_t records = 0;
   {
@@ -316,11 +319,11 @@ Verdict Mismatched(int behind) {
 }
 
 TEST(StateMerge, AMismatchIsLocatedWithinSixteenOperations) {
-  ExpectVerdict(Mismatched(5), {VerdictKind::kMismatch, Confidence::kConfirmed, {2},
-                                "mismatch-count"});
+  ExpectVerdict(Mismatched(5),
+                {VerdictKind::kMismatch, Confidence::kConfirmed, {2}, "mismatch-count"});
   EXPECT_NE(Mismatched(5).main.summary.find("#0"), std::string::npos);
-  ExpectVerdict(Mismatched(30), {VerdictKind::kMismatch, Confidence::kConfirmed, {2},
-                                 "mismatch-unlocated"});
+  ExpectVerdict(Mismatched(30),
+                {VerdictKind::kMismatch, Confidence::kConfirmed, {2}, "mismatch-unlocated"});
 }
 
 // A root is done without the others: it may have ended well while they wait for something else in

@@ -1,4 +1,5 @@
-// Whose peer is wrong: said of a rank only where what was exchanged before tells it from the others.
+// Whose peer is wrong: said of a rank only where what was exchanged before tells it from the
+// others.
 #include <gtest/gtest.h>
 
 #include "tests/unit/graph/jobs_harness.h"
@@ -8,13 +9,15 @@ namespace {
 
 using namespace gordian::graph::testing;  // NOLINT: the programs below are all words of it
 
-// A ring of three, sent around `rounds` times, in the last of which rank 2 receives from rank `from`.
+// A ring of three, sent around `rounds` times, in the last of which rank 2 receives from rank
+// `from`.
 std::vector<Program> Ring(int rounds, int from) {
   std::vector<Program> programs(3, Program{Init(0)});
   for (int i = 0; i < rounds; ++i) {
     programs[0] = programs[0] + Program{Send(0, 1), Recv(0, 2), StreamSync()};
     programs[1] = programs[1] + Program{Recv(0, 0), Send(0, 2), StreamSync()};
-    programs[2] = programs[2] + Program{Recv(0, i + 1 == rounds ? from : 1), Send(0, 0), StreamSync()};
+    programs[2] =
+        programs[2] + Program{Recv(0, i + 1 == rounds ? from : 1), Send(0, 0), StreamSync()};
   }
   return programs;
 }
@@ -45,15 +48,19 @@ std::vector<Program> BesideOneThatEnds(int rounds, int from) {
     source = source + Program{Send(0, 1), StreamSync()};
     target = target + Program{Recv(0, i + 1 == rounds ? from : 0), StreamSync()};
   }
-  return {source + Program{Recv(0, 1), StreamSync()}, target + Program{Send(0, 0), StreamSync()}, {Init(0), Exit(0)}};
+  return {source + Program{Recv(0, 1), StreamSync()},
+          target + Program{Send(0, 0), StreamSync()},
+          {Init(0), Exit(0)}};
 }
 
 TEST(WrongPeer, OneThatHasEnded) {
-  ExpectHang(Comms(1, 3), BesideOneThatEnds(2, 2), {VerdictKind::kRankNotJoined, Confidence::kConfirmed, {1}, "rank-left"}, 3);
+  ExpectHang(Comms(1, 3), BesideOneThatEnds(2, 2),
+             {VerdictKind::kRankNotJoined, Confidence::kConfirmed, {1}, "rank-left"}, 3);
 }
 
 TEST(WrongPeer, OneThatHasEndedInAFirstExchange) {
-  ExpectHang(Comms(1, 3), BesideOneThatEnds(1, 2), {VerdictKind::kRankExited, Confidence::kConfirmed, {1, 2}, "rank-exited"}, 3);
+  ExpectHang(Comms(1, 3), BesideOneThatEnds(1, 2),
+             {VerdictKind::kRankExited, Confidence::kConfirmed, {1, 2}, "rank-exited"}, 3);
 }
 
 }  // namespace

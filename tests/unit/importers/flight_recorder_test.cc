@@ -36,12 +36,15 @@ TEST(Pickle, Numbers) {
   EXPECT_EQ(Pickle("I01\n.").root().AsBool(), true);
   EXPECT_EQ(Pickle("L-12L\n.").root().AsInt(), -12);
   // 2**64 is no number of 64 bits.
-  EXPECT_EQ(Pickle("\x80\x02\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01."s).root().kind(), Kind::kFloat);
+  EXPECT_EQ(Pickle("\x80\x02\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01."s).root().kind(),
+            Kind::kFloat);
 }
 
 TEST(Pickle, WhatIsNamedTwiceIsHeldOnce) {
   // [a, a] with a = [], then a.append(1): both see it.
-  const PlainData data = Pickle("\x80\x02]q\x00(]q\x01h\x01K\x01" "ae."s);
+  const PlainData data = Pickle(
+      "\x80\x02]q\x00(]q\x01h\x01K\x01"
+      "ae."s);
   const PlainData::View root = data.root();
   ASSERT_EQ(root.size(), 2u);
   EXPECT_EQ(root[size_t{0}].size(), 1u);
@@ -49,14 +52,17 @@ TEST(Pickle, WhatIsNamedTwiceIsHeldOnce) {
 }
 
 TEST(Pickle, AListInItselfIsOnlyANumber) {
-  const PlainData data = Pickle("\x80\x02]q\x00h\x00" "a."s);
+  const PlainData data = Pickle(
+      "\x80\x02]q\x00h\x00"
+      "a."s);
   EXPECT_EQ(data.root()[size_t{0}][size_t{0}][size_t{0}].size(), 1u);
   EXPECT_EQ(data.nodes(), 1u);
 }
 
 TEST(Pickle, NothingIsImportedOrCalled) {
   EXPECT_NE(Refused("cos\nsystem\n(S'true'\ntR.").find("GLOBAL"), std::string::npos);
-  EXPECT_NE(Refused("\x80\x04\x8c\x02os\x8c\x06system\x93."s).find("STACK_GLOBAL"), std::string::npos);
+  EXPECT_NE(Refused("\x80\x04\x8c\x02os\x8c\x06system\x93."s).find("STACK_GLOBAL"),
+            std::string::npos);
   EXPECT_NE(Refused("\x80\x02)\x81."s).find("NEWOBJ"), std::string::npos);
   EXPECT_NE(Refused("\x80\x02Nb."s).find("BUILD"), std::string::npos);
   EXPECT_NE(Refused("\x80\x02NQ."s).find("BINPERSID"), std::string::npos);
@@ -64,8 +70,13 @@ TEST(Pickle, NothingIsImportedOrCalled) {
 }
 
 TEST(Pickle, BrokenOnesAreRefused) {
-  for (const std::string& bytes : {""s, "."s, "\x80\x02K"s, "\x80\x02X\xff\xff\xff\x7f" "a."s, "t."s, "("s, "(."s,
-                                   "\x80\x02Na."s, "\x80\x02}K\x01" "a."s, "\x80\x02NN."s, "h\x07."s, "\x80\x02]}(K\x01u."s}) {
+  for (const std::string& bytes : {""s, "."s, "\x80\x02K"s,
+                                   "\x80\x02X\xff\xff\xff\x7f"
+                                   "a."s,
+                                   "t."s, "("s, "(."s, "\x80\x02Na."s,
+                                   "\x80\x02}K\x01"
+                                   "a."s,
+                                   "\x80\x02NN."s, "h\x07."s, "\x80\x02]}(K\x01u."s}) {
     EXPECT_FALSE(ReadPickle(bytes).ok()) << bytes;
   }
 }
@@ -119,8 +130,8 @@ std::vector<FlightDump> Job(const std::map<std::string, std::vector<int>>& group
 }
 
 TEST(FlightVerdict, WhoHasNotCalledAndWaitsForNobody) {
-  const graph::Verdict verdict =
-      DecideFlightDumps(Job({{"0", {0, 1, 2}}}, {{{"0", 7}}, {}, {{"0", 7}}}, {{}, {{"0", {6, 6}}}, {}}));
+  const graph::Verdict verdict = DecideFlightDumps(
+      Job({{"0", {0, 1, 2}}}, {{{"0", 7}}, {}, {{"0", 7}}}, {{}, {{"0", {6, 6}}}, {}}));
   EXPECT_EQ(verdict.main.verdict, graph::VerdictKind::kRankNotJoined);
   EXPECT_EQ(verdict.main.confidence, graph::Confidence::kSuspected);
   EXPECT_EQ(verdict.main.culprit_ranks, std::vector<int>{1});
@@ -135,15 +146,17 @@ TEST(FlightVerdict, ADumpWithoutAStatusProvesNothing) {
 
 TEST(FlightVerdict, WhoWaitsItselfIsNoCulprit) {
   // 2 waits for 1, which waits for 0, which has called nothing.
-  const graph::Verdict verdict = DecideFlightDumps(Job({{"1", {0, 1}}, {"2", {1, 2}}}, {{}, {{"1", 4}}, {{"2", 9}}},
-                                                       {{{"1", {3, 3}}}, {{"2", {8, 8}}}, {}}));
+  const graph::Verdict verdict =
+      DecideFlightDumps(Job({{"1", {0, 1}}, {"2", {1, 2}}}, {{}, {{"1", 4}}, {{"2", 9}}},
+                            {{{"1", {3, 3}}}, {{"2", {8, 8}}}, {}}));
   EXPECT_EQ(verdict.main.culprit_ranks, std::vector<int>{0});
   EXPECT_EQ(verdict.main.victim_ranks, (std::vector<int>{1, 2}));
 }
 
 TEST(FlightVerdict, OppositeOrdersAreACircle) {
-  const graph::Verdict verdict = DecideFlightDumps(Job({{"1", {0, 1}}, {"2", {0, 1}}}, {{{"1", 4}}, {{"2", 9}}},
-                                                       {{{"2", {8, 8}}}, {{"1", {3, 3}}}}));
+  const graph::Verdict verdict =
+      DecideFlightDumps(Job({{"1", {0, 1}}, {"2", {0, 1}}}, {{{"1", 4}}, {{"2", 9}}},
+                            {{{"2", {8, 8}}}, {{"1", {3, 3}}}}));
   EXPECT_EQ(verdict.main.verdict, graph::VerdictKind::kDeadlock);
   EXPECT_EQ(verdict.main.confidence, graph::Confidence::kSuspected);
   EXPECT_EQ(verdict.main.culprit_ranks, (std::vector<int>{0, 1}));
@@ -173,23 +186,25 @@ TEST(FlightVerdict, AllCalledIsNoVerdict) {
 }
 
 TEST(FlightVerdict, DifferentOperationsAreAMismatch) {
-  const graph::Verdict verdict = DecideFlightDumps(
-      Job({{"0", {0, 1, 2}}}, {{{"0", 7}}, {{"0", 7}}, {{"0", 7, "broadcast"}}}));
+  const graph::Verdict verdict =
+      DecideFlightDumps(Job({{"0", {0, 1, 2}}}, {{{"0", 7}}, {{"0", 7}}, {{"0", 7, "broadcast"}}}));
   EXPECT_EQ(verdict.main.verdict, graph::VerdictKind::kMismatch);
   EXPECT_EQ(verdict.main.culprit_ranks, std::vector<int>{2});
-  const graph::Verdict counts =
-      DecideFlightDumps(Job({{"0", {0, 1, 2}}}, {{{"0", 7}}, {{"0", 7, "all_reduce", 9}}, {{"0", 7}}}));
+  const graph::Verdict counts = DecideFlightDumps(
+      Job({{"0", {0, 1, 2}}}, {{{"0", 7}}, {{"0", 7, "all_reduce", 9}}, {{"0", 7}}}));
   EXPECT_EQ(counts.main.culprit_ranks, std::vector<int>{1});
   // Each rank sends as much as it has.
-  const graph::Verdict innocent =
-      DecideFlightDumps(Job({{"0", {0, 1}}}, {{{"0", 7, "all_to_all", 5}}, {{"0", 7, "all_to_all", 9}}}));
+  const graph::Verdict innocent = DecideFlightDumps(
+      Job({{"0", {0, 1}}}, {{{"0", 7, "all_to_all", 5}}, {{"0", 7, "all_to_all", 9}}}));
   EXPECT_NE(innocent.main.verdict, graph::VerdictKind::kMismatch);
 }
 
 TEST(FlightRecorder, RefusesWhatIsNoDump) {
   EXPECT_FALSE(ParseFlightDump("{}").ok());
   EXPECT_FALSE(ParseFlightDump(R"({"version": "3.0", "entries": []})").ok());
-  EXPECT_FALSE(ParseFlightDump(R"({"version": "2.4", "entries": [{"profiling_name": "nccl:all_reduce"}]})").ok());
+  EXPECT_FALSE(
+      ParseFlightDump(R"({"version": "2.4", "entries": [{"profiling_name": "nccl:all_reduce"}]})")
+          .ok());
   EXPECT_TRUE(ParseFlightDump(R"({"version": "2.4", "entries": []})").ok());
 }
 
@@ -198,14 +213,18 @@ TEST(FlightRecorder, OperationsOfABatchEndWithIt) {
     std::string entries;
     for (const char* const name : {"nccl:send 0->1", "nccl:recv 0<-1", "nccl:coalesced"}) {
       const bool last = std::string(name) == "nccl:coalesced";
-      entries += std::string(entries.empty() ? "" : ", ") + R"({"record_id": 1, "process_group": ["0", "d"], "p2p_seq_id": 5, "is_p2p": true, )" +
-                 R"("collective_seq_id": 0, "profiling_name": ")" + name + R"(", "state": ")" +
-                 (last && completed ? "completed" : "scheduled") + "\"}";
+      entries +=
+          std::string(entries.empty() ? "" : ", ") +
+          R"({"record_id": 1, "process_group": ["0", "d"], "p2p_seq_id": 5, "is_p2p": true, )" +
+          R"("collective_seq_id": 0, "profiling_name": ")" + name + R"(", "state": ")" +
+          (last && completed ? "completed" : "scheduled") + "\"}";
     }
-    const StatusOr<FlightDump> dump = ParseFlightDump(R"({"version": "2.9", "entries": [)" + entries + "]}");
+    const StatusOr<FlightDump> dump =
+        ParseFlightDump(R"({"version": "2.9", "entries": [)" + entries + "]}");
     ASSERT_TRUE(dump.ok()) << dump.status().ToString();
     ASSERT_EQ(dump->entries.size(), 3u);
-    for (const FlightEntry& entry : dump->entries) EXPECT_EQ(entry.completed, completed) << entry.operation;
+    for (const FlightEntry& entry : dump->entries)
+      EXPECT_EQ(entry.completed, completed) << entry.operation;
   }
 }
 
@@ -215,7 +234,9 @@ TEST(FlightRecorder, AnyBytesAreReadOrRefused) {
           "pg_status": {"0": {"last_enqueued_collective": 3, "last_completed_collective": 2}},
           "entries": [{"record_id": 1, "pg_id": 0, "process_group": ["0", "d"], "collective_seq_id": 3,
           "p2p_seq_id": 0, "profiling_name": "nccl:all_reduce", "input_sizes": [[4, 2]], "state": "scheduled"}]})",
-      "\x80\x02}q\x00(X\x07\x00\x00\x00versionX\x03\x00\x00\x00" "2.9X\x07\x00\x00\x00" "entries](}(X\x0e\x00\x00\x00"
+      "\x80\x02}q\x00(X\x07\x00\x00\x00versionX\x03\x00\x00\x00"
+      "2.9X\x07\x00\x00\x00"
+      "entries](}(X\x0e\x00\x00\x00"
       "profiling_nameX\x04\x00\x00\x00sendX\x06\x00\x00\x00seq_idK\x05ueu."s};
   std::mt19937_64 random(7);
   for (const std::string& seed : seeds) {
@@ -225,9 +246,15 @@ TEST(FlightRecorder, AnyBytesAreReadOrRefused) {
       for (uint64_t k = random() % 4 + 1; k > 0; --k) {
         const size_t at = random() % bytes.size();
         switch (random() % 3) {
-          case 0: bytes[at] = static_cast<char>(random()); break;
-          case 1: bytes.erase(at, random() % 8); break;
-          default: bytes.insert(at, bytes.substr(random() % bytes.size(), random() % 16)); break;
+          case 0:
+            bytes[at] = static_cast<char>(random());
+            break;
+          case 1:
+            bytes.erase(at, random() % 8);
+            break;
+          default:
+            bytes.insert(at, bytes.substr(random() % bytes.size(), random() % 16));
+            break;
         }
         if (bytes.empty()) bytes = "x";
       }

@@ -146,7 +146,7 @@ class Replays(unittest.TestCase):
                 self.assertEqual(told["ranks"], {"recorded": 16, "replay": 16})
                 # The program blames whom the dumps' truth blames.
                 hung = run(GORDIAN, "run", "--emulator", "--session", os.path.join(self.folder.name, name + ".session"),
-                           "--suspect-after", "1", "--", os.path.join(self.out, "replay"), "--patience", "4")
+                           "--suspect-after", "3", "--", os.path.join(self.out, "replay"), "--patience", "8")
                 self.assertEqual(hung.returncode, 42, hung.stderr)
                 self.assertIn("cause: look at ranks " + " and ".join(map(str, culprits)) + " first", hung.stderr)
 

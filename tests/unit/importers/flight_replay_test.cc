@@ -18,7 +18,9 @@ using importers::FlightDump;
 using importers::FlightEntry;
 using importers::FlightGroup;
 
-FlightGroup Group(const std::string& name, std::vector<int> ranks) { return {name, "desc " + name, std::move(ranks)}; }
+FlightGroup Group(const std::string& name, std::vector<int> ranks) {
+  return {name, "desc " + name, std::move(ranks)};
+}
 
 // Dumps of a job, made call by call.
 class Job {
@@ -33,7 +35,8 @@ class Job {
   void Status(int rank, const FlightGroup& group, int64_t enqueued, int64_t completed) {
     At(rank).status[group.Key()] = {enqueued, completed};
   }
-  FlightEntry& Calls(int rank, const FlightGroup& group, int64_t sequence, const std::string& operation, int64_t elements = 16) {
+  FlightEntry& Calls(int rank, const FlightGroup& group, int64_t sequence,
+                     const std::string& operation, int64_t elements = 16) {
     FlightEntry entry;
     entry.record = ++record_;
     entry.group = group.Key();
@@ -46,7 +49,8 @@ class Job {
     return At(rank).entries.back();
   }
   // `peer` is its rank in the group.
-  FlightEntry& Transfers(int rank, const FlightGroup& group, int64_t sequence, const std::string& operation, int peer) {
+  FlightEntry& Transfers(int rank, const FlightGroup& group, int64_t sequence,
+                         const std::string& operation, int peer) {
     FlightEntry& entry = Calls(rank, group, sequence, operation);
     entry.p2p = true;
     entry.sends = operation == "send";
@@ -62,11 +66,14 @@ class Job {
   int64_t record_ = 0;
 };
 
-const std::vector<Op>& OpsOf(const Schedule& schedule, size_t rank) { return schedule.ranks.at(rank).threads.at(0).ops; }
+const std::vector<Op>& OpsOf(const Schedule& schedule, size_t rank) {
+  return schedule.ranks.at(rank).threads.at(0).ops;
+}
 
 std::string Names(const Schedule& schedule, size_t rank) {
   std::string text;
-  for (const Op& op : OpsOf(schedule, rank)) text += (text.empty() ? "" : " ") + std::string(Name(op.kind));
+  for (const Op& op : OpsOf(schedule, rank))
+    text += (text.empty() ? "" : " ") + std::string(Name(op.kind));
   return text;
 }
 
@@ -86,7 +93,9 @@ const Schedule& Good(const Extracted& extracted) {
   return extracted.schedule;
 }
 
-std::string Refusal(const Extracted& extracted) { return extracted.refused.empty() ? "" : extracted.refused.front(); }
+std::string Refusal(const Extracted& extracted) {
+  return extracted.refused.empty() ? "" : extracted.refused.front();
+}
 
 // Rank 2 has stopped calling: its pair waits for it, the others for what rank 3 calls after that.
 Job Lagging(bool ended) {
@@ -140,7 +149,8 @@ TEST(FlightReplay, WhoLeftNoDumpIsNotGuessed) {
   EXPECT_NE(Refusal(job.Schedule()).find("rank 2"), std::string::npos);
 }
 
-// The pair's second operation was called by both and is open: it stands behind the one that rank 2 is missing from.
+// The pair's second operation was called by both and is open: it stands behind the one that rank 2
+// is missing from.
 Extracted Behind(bool pair_is_open) {
   const FlightGroup all = Group("0", {0, 1, 2}), pair = Group("1", {0, 1});
   Job job(3);
@@ -182,7 +192,8 @@ TEST(FlightReplay, WhatAnotherMemberHasDoneIsOver) {
   EXPECT_TRUE(Notes(schedule, "1 call that a dump holds as open"));
 }
 
-// A root may be through with a broadcast that others wait for; its part is not in its dump any more.
+// A root may be through with a broadcast that others wait for; its part is not in its dump any
+// more.
 TEST(FlightReplay, ARootThatIsDoneCallsAllTheSame) {
   const FlightGroup all = Group("0", {0, 1, 2});
   Job job(3);
@@ -233,7 +244,8 @@ TEST(FlightReplay, ARankThatCallsSomethingElse) {
   EXPECT_EQ(Names(schedule, 2), "AllGather");
 }
 
-// Single ones have a communicator and a stream of their pair, as in PyTorch; those of a batch the group's.
+// Single ones have a communicator and a stream of their pair, as in PyTorch; those of a batch the
+// group's.
 TEST(FlightReplay, SendsAndReceives) {
   const FlightGroup line = Group("5", {4, 2, 0});
   for (const bool batch : {false, true}) {
@@ -252,13 +264,17 @@ TEST(FlightReplay, SendsAndReceives) {
     const Schedule& schedule = Good(extracted);
     ASSERT_EQ(schedule.ranks.size(), 5u);
     const std::vector<Op>& ops = OpsOf(schedule, 2);
-    const auto send = std::find_if(ops.begin(), ops.end(), [](const Op& op) { return op.kind == OpKind::kSend; });
-    const auto recv = std::find_if(ops.begin(), ops.end(), [](const Op& op) { return op.kind == OpKind::kRecv; });
+    const auto send =
+        std::find_if(ops.begin(), ops.end(), [](const Op& op) { return op.kind == OpKind::kSend; });
+    const auto recv =
+        std::find_if(ops.begin(), ops.end(), [](const Op& op) { return op.kind == OpKind::kRecv; });
     ASSERT_NE(send, ops.end());
     ASSERT_NE(recv, ops.end());
     const auto rank_of = [&](const Op& op) {
       const Communicator& comm = schedule.comms.at(static_cast<size_t>(op.comm));
-      return schedule.ranks.at(static_cast<size_t>(comm.members.at(static_cast<size_t>(op.root_or_peer)))).rank;
+      return schedule.ranks
+          .at(static_cast<size_t>(comm.members.at(static_cast<size_t>(op.root_or_peer))))
+          .rank;
     };
     EXPECT_EQ(rank_of(*send), 0);
     EXPECT_EQ(rank_of(*recv), 4);
@@ -323,7 +339,8 @@ TEST(FlightReplay, MoreRanksThanTheEmulatorHasByItself) {
   const Schedule& schedule = Good(extracted);
   EXPECT_FALSE(schedule.comms[0].connected);  // its first
   ASSERT_EQ(schedule.environment.size(), 1u);
-  EXPECT_EQ(schedule.environment[0], (std::pair<std::string, std::string>("GORDIAN_EMU_DEVICES", "12")));
+  EXPECT_EQ(schedule.environment[0],
+            (std::pair<std::string, std::string>("GORDIAN_EMU_DEVICES", "12")));
 }
 
 TEST(FlightReplay, AMissingRankMayBeToldAsOneInItsOwnCode) {

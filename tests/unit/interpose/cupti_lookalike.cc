@@ -1,9 +1,9 @@
-// A stand-in for libcupti in tests: callbacks around calls of the driver that no symbol leads to, as CUPTI makes them for
-// a CUDA runtime that is linked statically. The driver's functions are looked up from here, and a library of this name is
-// given the real ones (interpose/loader.h).
+// A stand-in for libcupti in tests: callbacks around calls of the driver that no symbol leads to,
+// as CUPTI makes them for a CUDA runtime that is linked statically. The driver's functions are
+// looked up from here, and a library of this name is given the real ones (interpose/loader.h).
 //
-// CUPTI_LOOKALIKE=taken: another tool has subscribed already. Otherwise what CUPTI would call back is decided by
-// cuptiEnableCallback, function by function.
+// CUPTI_LOOKALIKE=taken: another tool has subscribed already. Otherwise what CUPTI would call back
+// is decided by cuptiEnableCallback, function by function.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -64,9 +64,7 @@ CUresult Tell(uint32_t number, const char* name, const Parameters& parameters, c
 
 CUresult StreamSynchronize(CUstream stream) {
   static auto* const real = Driver<CUresult(CUstream)>("cuStreamSynchronize");
-  const struct {
-    CUstream stream;
-  } parameters = {stream};
+  const struct { CUstream stream; } parameters = {stream};
   return Tell(126, "cuStreamSynchronize", parameters, [&] { return real(stream); });
 }
 
@@ -108,7 +106,8 @@ int cuptiSubscribe(void** subscriber, Callback callback, void* user_data) {
 }
 
 int cuptiEnableCallback(uint32_t enable, void* subscriber, uint32_t domain, uint32_t function) {
-  if (subscriber != &g_callback || domain != kDriverDomain || function >= 1024) return kInvalidParameter;
+  if (subscriber != &g_callback || domain != kDriverDomain || function >= 1024)
+    return kInvalidParameter;
   g_enabled[function] = enable != 0;
   return 0;
 }
@@ -119,7 +118,8 @@ int cuptiUnsubscribe(void* subscriber) {
   return 0;
 }
 
-// The driver's function, with the callbacks around it, as a runtime inside the program would call it.
+// The driver's function, with the callbacks around it, as a runtime inside the program would call
+// it.
 void* PrivateDriverFunction(const char* name) {
   const std::string_view wanted = name;
   if (wanted == "cuStreamSynchronize") return reinterpret_cast<void*>(StreamSynchronize);
@@ -129,7 +129,8 @@ void* PrivateDriverFunction(const char* name) {
   return nullptr;
 }
 
-// CUPTI's callbacks of one call of any function, which was made and gave `result`. False: nobody is told of it.
+// CUPTI's callbacks of one call of any function, which was made and gave `result`. False: nobody is
+// told of it.
 bool TellCall(uint32_t function, const char* name, const void* parameters, int result) {
   const Callback callback = function < 1024 && g_enabled[function] ? g_callback.load() : nullptr;
   if (callback == nullptr) return false;

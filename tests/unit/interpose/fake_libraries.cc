@@ -3,9 +3,8 @@
 // told to. Compiled once for each library, with GORDIAN_FAKE_<library> defined.
 //
 // Control (names end in the library's): fake_calls_*(call) how often, fake_set_result_*(call,
-// value), fake_block_*(call) makes the next calls wait for ever, fake_set_inside_*(call, function) makes
-// them call that first.
-// Names in the table are the exported ones: no macros that rename them.
+// value), fake_block_*(call) makes the next calls wait for ever, fake_set_inside_*(call, function)
+// makes them call that first. Names in the table are the exported ones: no macros that rename them.
 #define __CUDA_API_VERSION_INTERNAL
 #include "tests/unit/interpose/fake_libraries.h"
 

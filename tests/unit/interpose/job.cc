@@ -228,7 +228,8 @@ void Flood() {
 std::atomic<bool> g_slow_disk = false;
 }  // namespace
 
-// The shim asks for space by this function, and finds ours first: a file system that takes its time.
+// The shim asks for space by this function, and finds ours first: a file system that takes its
+// time.
 extern "C" int posix_fallocate(int fd, off_t offset, off_t bytes) {
   if (g_slow_disk) usleep(20000);
   return syscall(SYS_fallocate, fd, 0, offset, bytes) == 0 ? 0 : errno;
@@ -307,8 +308,8 @@ void Fork() {
   CHECK(AllReduce(comm, stream) == ncclSuccess);
 }
 
-// Children that call what nobody has called yet, of a parent whose other thread opens and closes a library all the while:
-// the loader's lock may be taken in them for good.
+// Children that call what nobody has called yet, of a parent whose other thread opens and closes a
+// library all the while: the loader's lock may be taken in them for good.
 void ForkBesideOpening() {
   cudaStream_t stream = MakeStream();
   std::atomic<int> opened = 0;

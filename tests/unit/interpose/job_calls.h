@@ -1,4 +1,5 @@
-// What programs of job.cc begin with: checks that end the program, a stream, a communicator, a call.
+// What programs of job.cc begin with: checks that end the program, a stream, a communicator, a
+// call.
 #ifndef GORDIAN_TESTS_UNIT_INTERPOSE_JOB_CALLS_H_
 #define GORDIAN_TESTS_UNIT_INTERPOSE_JOB_CALLS_H_
 

@@ -50,18 +50,21 @@ void Pack(Result (*)(Parameters...), [[maybe_unused]] unsigned char* to) {
 
 }  // namespace
 
-// NCCL gives its thread a name while that is in a call: the call ends for whoever was told of its beginning.
+// NCCL gives its thread a name while that is in a call: the call ends for whoever was told of its
+// beginning.
 void CuptiNamedLate() {
   void* cupti = dlopen(std::getenv("JOB_CUPTI"), RTLD_NOW | RTLD_LOCAL);
   CHECK(cupti != nullptr);
   const auto find = reinterpret_cast<void* (*)(const char*)>(dlsym(cupti, "PrivateDriverFunction"));
   g_named_late = reinterpret_cast<CUresult (*)(CUstream)>(find("cuStreamSynchronize"));
-  if (void* inject = dlsym(RTLD_DEFAULT, "InitializeInjection")) CHECK(reinterpret_cast<int (*)()>(inject)() == 1);
+  if (void* inject = dlsym(RTLD_DEFAULT, "InitializeInjection"))
+    CHECK(reinterpret_cast<int (*)()>(inject)() == 1);
   ncclComm_t comm = MakeComm();
   static cudaStream_t stream = MakeStream();
   CHECK(AllReduce(comm, stream) == ncclSuccess);
   std::thread([] {
-    fake_set_inside_cuda(ring::kCall_cuStreamSynchronize, [] { prctl(PR_SET_NAME, "NCCL Progress"); });
+    fake_set_inside_cuda(ring::kCall_cuStreamSynchronize,
+                         [] { prctl(PR_SET_NAME, "NCCL Progress"); });
     g_named_late(stream);
     fake_set_inside_cuda(ring::kCall_cuStreamSynchronize, nullptr);
     g_named_late(stream);
@@ -83,8 +86,8 @@ void CuptiBeside() {
   source.join();
 }
 
-// Calls of the driver that no symbol leads to and CUPTI tells of: by themselves, inside a call that came through
-// its symbol, and by a thread of NCCL's.
+// Calls of the driver that no symbol leads to and CUPTI tells of: by themselves, inside a call that
+// came through its symbol, and by a thread of NCCL's.
 void Cupti() {
   void* cupti = dlopen(std::getenv("JOB_CUPTI"), RTLD_NOW | RTLD_LOCAL);
   CHECK(cupti != nullptr);
@@ -113,23 +116,24 @@ void Cupti() {
   CHECK(fake_calls_cuda(ring::kCall_cuStreamSynchronize) == 3);
 }
 
-// Every function that CUPTI tells of, called well and called badly. Graphs and captures, whose rows look at
-// objects, get none that is there.
+// Every function that CUPTI tells of, called well and called badly. Graphs and captures, whose rows
+// look at objects, get none that is there.
 void CuptiRows() {
   void* cupti = dlopen(std::getenv("JOB_CUPTI"), RTLD_NOW | RTLD_LOCAL);
   CHECK(cupti != nullptr);
-  const auto tell = reinterpret_cast<bool (*)(uint32_t, const char*, const void*, int)>(dlsym(cupti, "TellCall"));
+  const auto tell =
+      reinterpret_cast<bool (*)(uint32_t, const char*, const void*, int)>(dlsym(cupti, "TellCall"));
   CHECK(tell != nullptr);
   if (void* inject = dlsym(RTLD_DEFAULT, "InitializeInjection")) {
     CHECK(reinterpret_cast<int (*)()>(inject)() == 1);
   }
   for (const int result : {0, 1}) {
     alignas(16) unsigned char parameters[512];
-#define GORDIAN_HOOK(library, name, result_type, parameters_of, arguments, payload, style, rules)     \
-  if (CuptiNumber(ring::kCall_##name) != 0) {                                                        \
-    std::memset(parameters, 0, sizeof(parameters));                                                  \
-    Pack(static_cast<result_type(*) parameters_of>(nullptr), parameters);                            \
-    CHECK(tell(CuptiNumber(ring::kCall_##name), #name, parameters, result));                         \
+#define GORDIAN_HOOK(library, name, result_type, parameters_of, arguments, payload, style, rules) \
+  if (CuptiNumber(ring::kCall_##name) != 0) {                                                     \
+    std::memset(parameters, 0, sizeof(parameters));                                               \
+    Pack(static_cast<result_type(*) parameters_of>(nullptr), parameters);                         \
+    CHECK(tell(CuptiNumber(ring::kCall_##name), #name, parameters, result));                      \
   }
 #include "interpose/hooked_calls.def"
 #undef GORDIAN_HOOK

@@ -26,7 +26,7 @@ struct RingFile {
   std::vector<ring::CommSlot> comms;
   std::vector<ring::NumberSlot> numbers;
   std::vector<ring::PendingOperation> pending;  // of all streams, one stream after the other
-  std::vector<ring::Record> records;  // of all threads, in order
+  std::vector<ring::Record> records;            // of all threads, in order
 
   uint64_t NcclCalls() const {
     uint64_t sum = 0;

@@ -36,7 +36,8 @@ int main() {
   dlerror();
   Check(dlsym(RTLD_DEFAULT, "ncclCommSuspend") == nullptr, "a function that is nowhere");
   error = dlerror();
-  Check(error != nullptr && std::strstr(error, "ncclCommSuspend") != nullptr, "dlerror, everywhere");
+  Check(error != nullptr && std::strstr(error, "ncclCommSuspend") != nullptr,
+        "dlerror, everywhere");
   // The program has no libnccl in its own scope.
   Check(dlsym(RTLD_DEFAULT, "ncclGetVersion") == nullptr, "a function outside of the scope");
   Check(dlsym(RTLD_NEXT, "malloc") != nullptr, "RTLD_NEXT");

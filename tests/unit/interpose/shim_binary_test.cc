@@ -43,9 +43,13 @@ TEST(ShimBinary, ExportsExactlyTheTable) {
     EXPECT_EQ(name.find('@'), std::string::npos) << name << " has a version: it would not hook";
     exported.insert(name);
   }
-  std::set<std::string> table = {
-      "dlsym",           "dlvsym",          "dlclose",  // for who looks symbols up
-      "InitializeInjection", "ncclProfiler_v4", "ncclProfiler_v5", "ncclProfiler_v6"};
+  std::set<std::string> table = {"dlsym",
+                                 "dlvsym",
+                                 "dlclose",  // for who looks symbols up
+                                 "InitializeInjection",
+                                 "ncclProfiler_v4",
+                                 "ncclProfiler_v5",
+                                 "ncclProfiler_v6"};
   for (int call = 1; call < gordian::ring::kCallCount; ++call) {
     table.insert(gordian::ring::kCalls[call].name);
   }

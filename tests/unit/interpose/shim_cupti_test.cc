@@ -13,7 +13,8 @@ using namespace ring;  // NOLINT: the contract under test
 
 // Each call once: those inside another call, or of NCCL's threads, are not told.
 TEST(Shim, CuptiTellsOfCallsThatNoSymbolLeadsTo) {
-  const RingFile file = RunOne("cupti", {{"JOB_CUPTI", GORDIAN_CUPTI_LOOKALIKE}, {"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}});
+  const RingFile file = RunOne("cupti", {{"JOB_CUPTI", GORDIAN_CUPTI_LOOKALIKE},
+                                         {"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}});
   EXPECT_EQ(file.header.cupti, kCuptiTells);
   EXPECT_EQ(file.header.lost_records, 0u);
   const auto reduce = file.Of(kCall_ncclAllReduce);
@@ -36,8 +37,9 @@ TEST(Shim, CuptiTellsOfCallsThatNoSymbolLeadsTo) {
 }
 
 TEST(Shim, CuptiTellsOfACallWhollyOrNotAtAll) {
-  const RingFile file =
-      RunOne("cupti-named-late", {{"JOB_CUPTI", GORDIAN_CUPTI_LOOKALIKE}, {"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}});
+  const RingFile file = RunOne(
+      "cupti-named-late",
+      {{"JOB_CUPTI", GORDIAN_CUPTI_LOOKALIKE}, {"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}});
   const auto waited = file.Of(kCall_cuStreamSynchronize);
   ASSERT_EQ(waited.size(), 2u);  // of the first call; the second is NCCL's own
   EXPECT_EQ(waited[0].kind, RecordKind::kBegin);
@@ -50,7 +52,9 @@ TEST(Shim, CuptiTellsOfACallWhollyOrNotAtAll) {
 
 TEST(Shim, WhatBecameOfCuptiIsNeverForgotten) {
   for (int i = 0; i < 30; ++i) {
-    const RingFile file = RunOne("cupti-beside", {{"GORDIAN_CUPTI", "1"}, {"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}});
+    const RingFile file =
+        RunOne("cupti-beside",
+               {{"GORDIAN_CUPTI", "1"}, {"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}});
     ASSERT_EQ(file.header.cupti, kCuptiTells) << i;
   }
 }
@@ -63,11 +67,11 @@ void CheckRow(const RingFile& file, CallId call) {
   }
 }
 
-// All rows that CUPTI tells of are observed as if they had been called through their symbols, and those that leave records
-// of work or of waits leave as many.
+// All rows that CUPTI tells of are observed as if they had been called through their symbols, and
+// those that leave records of work or of waits leave as many.
 TEST(Shim, CuptiTellsOfEveryRowOfItsTable) {
-  const RingFile file =
-      RunOne("cupti-rows", {{"JOB_CUPTI", GORDIAN_CUPTI_LOOKALIKE}, {"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}});
+  const RingFile file = RunOne("cupti-rows", {{"JOB_CUPTI", GORDIAN_CUPTI_LOOKALIKE},
+                                              {"GORDIAN_CUPTI_LIBRARY", GORDIAN_CUPTI_LOOKALIKE}});
   EXPECT_EQ(file.header.lost_records, 0u);
   int rows = 0;
 #define GORDIAN_CUPTI(symbol, number) CheckRow(file, kCall_##symbol), ++rows;

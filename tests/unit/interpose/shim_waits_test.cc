@@ -29,7 +29,8 @@ TEST(Shim, MemoryWordsAreToldOneByOne) {
       {kCall_cuStreamWaitValue64_v2, WorkKind::kMemoryWait, kMemory64 | 1, 1, 0x7000, 5},
       {kCall_cuStreamWriteValue32_v2, WorkKind::kMemoryWrite, 0, 2, 0x7008, 6},
       {kCall_cuStreamBatchMemOp_v2, WorkKind::kMemoryWait, 3, 3, 0x7010, 7},
-      {kCall_cuStreamBatchMemOp_v2, WorkKind::kMemoryWrite, kMemory64, 4, 0x7018, uint64_t{8} << 32},
+      {kCall_cuStreamBatchMemOp_v2, WorkKind::kMemoryWrite, kMemory64, 4, 0x7018,
+       uint64_t{8} << 32},
       {kCall_cuIpcGetMemHandle, WorkKind::kMemoryShared, 0, 0, 0x8000, 1},
       {kCall_cuMemGetHandleForAddressRange, WorkKind::kMemoryShared, 0, 0, 0x9000, 64}};
   ASSERT_EQ(work.size(), expected.size());

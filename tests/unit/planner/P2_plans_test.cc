@@ -384,8 +384,9 @@ TEST(P2, RealDataPreemptedAtEveryStep) {
   EXPECT_GT(*std::min_element(used.begin(), used.end()), 10);
 }
 
-// GORDIAN_PLAN_FULL=1: each plan with all of them. GORDIAN_PLAN_FULL=FIRST-LAST: with those from FIRST to
-// LAST of 0 to 59; a line tells of each that is done, so that what was stopped can be gone on with.
+// GORDIAN_PLAN_FULL=1: each plan with all of them. GORDIAN_PLAN_FULL=FIRST-LAST: with those from
+// FIRST to LAST of 0 to 59; a line tells of each that is done, so that what was stopped can be gone
+// on with.
 TEST(P2, RealDataOfAllTypesAndOperators) {
   const char* asked = std::getenv("GORDIAN_PLAN_FULL");
   if (asked == nullptr) GTEST_SKIP() << "set GORDIAN_PLAN_FULL";

@@ -1,5 +1,5 @@
-// Programs of schedules made by hand, against tests/golden/replays. tests/golden/update.sh writes them anew; that
-// they compile without a warning is tests/e2e/replay.py's business.
+// Programs of schedules made by hand, against tests/golden/replays. tests/golden/update.sh writes
+// them anew; that they compile without a warning is tests/e2e/replay.py's business.
 #include "replayer/cxx_writer.h"
 
 #include <gtest/gtest.h>
@@ -25,15 +25,19 @@ void ExpectGolden(const std::string& name, const std::string& text) {
   std::ifstream file(path);
   std::stringstream expected;
   expected << file.rdbuf();
-  EXPECT_EQ(expected.str(), text) << path << " differs. If the new text is right: tests/golden/update.sh";
+  EXPECT_EQ(expected.str(), text) << path
+                                  << " differs. If the new text is right: tests/golden/update.sh";
 }
 
 TEST_P(GoldenReplays, Cxx) {
-  ExpectGolden(GetParam().name, WriteCxx(GetParam().schedule, {.file = "replay.cc", .fix = "", .verified = ""}));
+  ExpectGolden(GetParam().name,
+               WriteCxx(GetParam().schedule, {.file = "replay.cc", .fix = "", .verified = ""}));
 }
 
 TEST(GoldenBenchmark, Cxx) {
-  ExpectGolden("benchmark", WriteCxx(testing::Steps(), {.file = "bench.cc", .fix = "", .verified = "", .benchmark = true}));
+  ExpectGolden("benchmark",
+               WriteCxx(testing::Steps(),
+                        {.file = "bench.cc", .fix = "", .verified = "", .benchmark = true}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Samples, GoldenReplays, ::testing::ValuesIn(testing::Samples()),
@@ -57,8 +61,10 @@ TEST(CxxWriter, NobodyGetsOutOfAComment) {
 }
 
 TEST(CxxWriter, RanksThatDoTheSameShareAFunction) {
-  const std::string text = WriteCxx(testing::SampleOf(testing::Samples(), "missing"), {.file = "replay.cc", .verified = ""});
-  EXPECT_NE(text.find("// Ranks 0, 1, 2, 3, 4, 6 and 7.\nvoid Rank0(Thread& me)"), std::string::npos);
+  const std::string text = WriteCxx(testing::SampleOf(testing::Samples(), "missing"),
+                                    {.file = "replay.cc", .verified = ""});
+  EXPECT_NE(text.find("// Ranks 0, 1, 2, 3, 4, 6 and 7.\nvoid Rank0(Thread& me)"),
+            std::string::npos);
   EXPECT_EQ(text.find("void Rank1("), std::string::npos);
   EXPECT_NE(text.find("void Rank5("), std::string::npos);
 }

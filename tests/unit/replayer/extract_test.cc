@@ -1,4 +1,5 @@
-// Schedules of recorded jobs: what is unfinished stays, what is done goes, and what cannot be replayed is refused.
+// Schedules of recorded jobs: what is unfinished stays, what is done goes, and what cannot be
+// replayed is refused.
 #include "replayer/extract.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +52,8 @@ class ExtractTest : public ::testing::Test {
   std::string path_;
 };
 
-// `steps` steps that end well, and then the same again, by rank 1 the other way round if it is to hang.
+// `steps` steps that end well, and then the same again, by rank 1 the other way round if it is to
+// hang.
 RecordedJob Inversion(int steps, bool hangs) {
   RecordedJob job(2);
   job.MakeCommunicator(kDp, {0, 1}, "dp");
@@ -122,12 +124,14 @@ TEST_F(ExtractTest, WhereRecordsWereLostItIsRefused) {
   RecordedJob job = Inversion(5, true);
   const Extracted extracted = Of(job, [](v1::Event* event) {
     if (!event->has_round()) return;
-    for (v1::ProcessState& state : *event->mutable_round()->mutable_processes()) state.set_lost_records(3);
+    for (v1::ProcessState& state : *event->mutable_round()->mutable_processes())
+      state.set_lost_records(3);
   });
   ASSERT_FALSE(extracted.refused.empty());
-  EXPECT_TRUE(std::any_of(extracted.refused.begin(), extracted.refused.end(), [](const std::string& reason) {
-    return reason.find("records were lost") != std::string::npos;
-  }));
+  EXPECT_TRUE(std::any_of(extracted.refused.begin(), extracted.refused.end(),
+                          [](const std::string& reason) {
+                            return reason.find("records were lost") != std::string::npos;
+                          }));
 }
 
 TEST_F(ExtractTest, WhatComesAfterTheHangIsLeftOut) {
@@ -169,7 +173,8 @@ TEST_F(ExtractTest, ARankThatExitedExitsAgain) {
   EXPECT_EQ(ops[0].exit_code, 3);
 }
 
-// Two streams and an event between them; an event that is done with is left out together with its wait.
+// Two streams and an event between them; an event that is done with is left out together with its
+// wait.
 TEST_F(ExtractTest, EventsBetweenUnfinishedOperationsStay) {
   RecordedJob job(2);
   job.MakeCommunicator(kDp, {0, 1}, "dp");
@@ -200,7 +205,8 @@ TEST_F(ExtractTest, EventsBetweenUnfinishedOperationsStay) {
     EXPECT_EQ(rank.events, 1);
     std::vector<OpKind> kinds;
     for (const Op& op : rank.threads.at(0).ops) kinds.push_back(op.kind);
-    EXPECT_EQ(kinds, (std::vector<OpKind>{OpKind::kAllReduce, OpKind::kEventRecord, OpKind::kStreamWaitEvent, OpKind::kAllReduce,
+    EXPECT_EQ(kinds, (std::vector<OpKind>{OpKind::kAllReduce, OpKind::kEventRecord,
+                                          OpKind::kStreamWaitEvent, OpKind::kAllReduce,
                                           OpKind::kStreamSync}));
   }
 }

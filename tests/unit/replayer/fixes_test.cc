@@ -81,7 +81,8 @@ TEST(Fixes, AnInversionWithAHostWaitBetween) {
   Job job;
   job.Call(0, OpKind::kAllReduce, 0, 0).Wait(0, true);
   job.Call(1, OpKind::kAllReduce, 1, 1).Wait(1, true);
-  EXPECT_EQ(job.Fixes(), Names{"order"});  // what was not reached goes to the only stream that is known
+  EXPECT_EQ(job.Fixes(),
+            Names{"order"});  // what was not reached goes to the only stream that is known
 }
 
 TEST(Fixes, AHostWaitBetweenTwoStreams) {

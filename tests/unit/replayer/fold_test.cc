@@ -16,8 +16,10 @@ Schedule ThreeReplicas() {
   testing::ScheduleBuilder builder(6);
   const int all = builder.Comm("all", {0, 1, 2, 3, 4, 5});
   const int dp[] = {builder.Comm("dp_0", {0, 2, 4}), builder.Comm("dp_1", {1, 3, 5})};
-  const int tp[] = {builder.Comm("tp_0", {0, 1}), builder.Comm("tp_1", {2, 3}), builder.Comm("tp_2", {4, 5})};
-  builder.schedule().comms[static_cast<size_t>(dp[0])].label = builder.schedule().comms[static_cast<size_t>(dp[1])].label = "dp";
+  const int tp[] = {builder.Comm("tp_0", {0, 1}), builder.Comm("tp_1", {2, 3}),
+                    builder.Comm("tp_2", {4, 5})};
+  builder.schedule().comms[static_cast<size_t>(dp[0])].label =
+      builder.schedule().comms[static_cast<size_t>(dp[1])].label = "dp";
   for (int rank = 0; rank < 6; ++rank) {
     auto calls = builder.On(rank);
     calls.Broadcast(all, 0).AllReduce(tp[rank / 2]).AllReduce(dp[rank % 2]);
@@ -40,9 +42,11 @@ TEST(Fold, LeavesTheFirstReplicas) {
   for (const RankProgram& rank : folded->ranks) {
     std::vector<OpKind> kinds;
     for (const Op& op : rank.threads[0].ops) kinds.push_back(op.kind);
-    EXPECT_THAT(kinds, ElementsAre(OpKind::kBroadcast, OpKind::kAllReduce, OpKind::kAllReduce, OpKind::kStreamSync));
+    EXPECT_THAT(kinds, ElementsAre(OpKind::kBroadcast, OpKind::kAllReduce, OpKind::kAllReduce,
+                                   OpKind::kStreamSync));
   }
-  EXPECT_THAT(folded->origin.notes, ::testing::Contains("dp folded from 3 members to 2: 4 of 6 ranks"));
+  EXPECT_THAT(folded->origin.notes,
+              ::testing::Contains("dp folded from 3 members to 2: 4 of 6 ranks"));
 }
 
 TEST(Fold, ByTheNameOfOneCommunicatorAlone) {
@@ -59,7 +63,8 @@ TEST(Fold, ByTheKindOfCommunicator) {
 }
 
 TEST(Fold, SaysWhatThereIsToFold) {
-  EXPECT_THAT(Fold(ThreeReplicas(), "pp", 1).status().message(), HasSubstr("there are all, dp, tp_0, tp_1, tp_2"));
+  EXPECT_THAT(Fold(ThreeReplicas(), "pp", 1).status().message(),
+              HasSubstr("there are all, dp, tp_0, tp_1, tp_2"));
   EXPECT_THAT(Fold(ThreeReplicas(), "dp", 3).status().message(), HasSubstr("a number from 1 to 2"));
   EXPECT_FALSE(Fold(ThreeReplicas(), "dp", 0).ok());
 }

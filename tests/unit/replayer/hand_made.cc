@@ -94,7 +94,8 @@ Schedule TwoThreads() {
   const int b = maker.Comm("b", {0, 1});
   for (const int rank : {0, 1}) {
     const OpId first = maker.Operation(rank, OpKind::kAllReduce, rank == 0 ? a : b, 0, 0).id;
-    maker.Operation(rank, OpKind::kAllReduce, rank == 0 ? b : a, 0, 1).gates = {{first, Gate::Moment::kReturned}};
+    maker.Operation(rank, OpKind::kAllReduce, rank == 0 ? b : a, 0, 1).gates = {
+        {first, Gate::Moment::kReturned}};
     const OpId second = maker.schedule().ranks[static_cast<size_t>(rank)].threads[1].ops.back().id;
     maker.Sync(rank, 0, 0).gates = {{second, Gate::Moment::kCalled}};
     maker.Add(rank, OpKind::kSleep, 1);
@@ -172,7 +173,8 @@ Schedule Missing() {
   Maker maker(8);
   const int world = maker.Comm("world", {0, 1, 2, 3, 4, 5, 6, 7});
   maker.schedule().origin.signature = {"rank_not_joined", {}};
-  maker.schedule().origin.notes = {"the trace is incomplete: ended after 12 whole chunks, 3456 events"};
+  maker.schedule().origin.notes = {
+      "the trace is incomplete: ended after 12 whole chunks, 3456 events"};
   for (int rank = 0; rank < 8; ++rank) {
     if (rank == 5) {
       maker.Add(rank, OpKind::kSpin);
@@ -232,12 +234,15 @@ Schedule Steps() {
 }
 
 std::vector<Sample> Samples() {
-  return {{"inversion", Inversion()}, {"threads", TwoThreads()}, {"events", Events()}, {"graph", Graph()},
-          {"transfers", Transfers()}, {"missing", Missing()},    {"split", Split()}};
+  return {{"inversion", Inversion()}, {"threads", TwoThreads()},  {"events", Events()},
+          {"graph", Graph()},         {"transfers", Transfers()}, {"missing", Missing()},
+          {"split", Split()}};
 }
 
 const Schedule& SampleOf(const std::vector<Sample>& samples, const std::string& name) {
-  return std::find_if(samples.begin(), samples.end(), [&](const Sample& sample) { return sample.name == name; })->schedule;
+  return std::find_if(samples.begin(), samples.end(),
+                      [&](const Sample& sample) { return sample.name == name; })
+      ->schedule;
 }
 
 }  // namespace gordian::replayer::testing

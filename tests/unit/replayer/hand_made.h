@@ -13,8 +13,8 @@ struct Sample {
   std::string name;
   Schedule schedule;
 };
-// Order inversion; two threads of a rank; events; a graph; transfers in a group, and a rank that has left; a
-// rank that does not come; a communicator that is split by some.
+// Order inversion; two threads of a rank; events; a graph; transfers in a group, and a rank that
+// has left; a rank that does not come; a communicator that is split by some.
 std::vector<Sample> Samples();
 // What does not hang: an all-reduce, a ring of transfers and a graph.
 Schedule Steps();

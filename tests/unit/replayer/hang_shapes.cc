@@ -24,7 +24,11 @@ void CycleOfThree(const Stage& s) {
   const int ranks[3] = {s.a, s.b, s.c};
   for (int i = 0; i < 3; ++i) {
     const bool turn = s.twin && i == 0;  // two of three in the same order are enough
-    s.job.On(ranks[i]).AllReduce(order[i][turn ? 1 : 0]).AllReduce(order[i][turn ? 0 : 1]).Sync().Stands();
+    s.job.On(ranks[i])
+        .AllReduce(order[i][turn ? 1 : 0])
+        .AllReduce(order[i][turn ? 0 : 1])
+        .Sync()
+        .Stands();
   }
 }
 
@@ -90,7 +94,10 @@ void InitOrder(const Stage& s) {
 
 void FirstUse(const Stage& s) {
   s.job.On(s.a).AllReduce(s.cold, 0).AllReduce(s.colder, 1).DeviceSync();
-  s.job.On(s.b).AllReduce(s.twin ? s.cold : s.colder, s.twin ? 0 : 1).AllReduce(s.twin ? s.colder : s.cold, s.twin ? 1 : 0).DeviceSync();
+  s.job.On(s.b)
+      .AllReduce(s.twin ? s.cold : s.colder, s.twin ? 0 : 1)
+      .AllReduce(s.twin ? s.colder : s.cold, s.twin ? 1 : 0)
+      .DeviceSync();
 }
 
 void CountMismatch(const Stage& s) {
@@ -124,7 +131,14 @@ void TwoThreads(const Stage& s) {
 
 void GroupAgainstOrder(const Stage& s) {
   // A group over both streams, against the opposite order of calls that a kernel's event enforces.
-  s.job.On(s.a).GroupStart().AllReduce(s.dp, 0).AllReduce(s.dp, 1).GroupEnd().AllReduce(s.tp, 1).DeviceSync().Stands();
+  s.job.On(s.a)
+      .GroupStart()
+      .AllReduce(s.dp, 0)
+      .AllReduce(s.dp, 1)
+      .GroupEnd()
+      .AllReduce(s.tp, 1)
+      .DeviceSync()
+      .Stands();
   Calls other = s.job.On(s.b);
   if (!s.twin) other.AllReduce(s.tp, 1).AllReduce(s.dp, 1).AllReduce(s.dp, 1).DeviceSync().Stands();
   if (s.twin) other.AllReduce(s.dp, 1).AllReduce(s.dp, 1).AllReduce(s.tp, 1).DeviceSync().Stands();
@@ -133,7 +147,14 @@ void GroupAgainstOrder(const Stage& s) {
 void GraphOrder(const Stage& s) {
   s.job.On(s.a).AllReduce(s.dp).AllReduce(s.tp).Sync().Stands();
   const int first = s.twin ? s.dp : s.tp, second = s.twin ? s.tp : s.dp;
-  s.job.On(s.b).CaptureBegin(0, 0).AllReduce(first).AllReduce(second).CaptureEnd(0, 0).Launch(0, 0).Sync().Stands();
+  s.job.On(s.b)
+      .CaptureBegin(0, 0)
+      .AllReduce(first)
+      .AllReduce(second)
+      .CaptureEnd(0, 0)
+      .Launch(0, 0)
+      .Sync()
+      .Stands();
 }
 
 }  // namespace
@@ -174,7 +195,11 @@ Schedule Bury(const HangShape& shape, bool twin, int ranks, int steps) {
       Calls calls = job.On(rank);
       calls.AllReduce(world, 0, 1 << 16).Kernel(0).Record(0, 0).Wait(0, 1);
       if (rank % 2 == 0) calls.Do(OpKind::kAllGather, half, 1, 1 << 10);
-      calls.GroupStart().Send(world, (rank + 1) % size, 1).Recv(world, (rank + size - 1) % size, 1).GroupEnd().Sync(1);
+      calls.GroupStart()
+          .Send(world, (rank + 1) % size, 1)
+          .Recv(world, (rank + size - 1) % size, 1)
+          .GroupEnd()
+          .Sync(1);
     }
   }
   Stage stage{.job = job,
@@ -195,7 +220,11 @@ Schedule Bury(const HangShape& shape, bool twin, int ranks, int steps) {
   stage.unmade = job.UnmadeComm("unmade", {a, b}, shape.write == SplitDivergent ? stage.dp : -1);
   stage.unmade_too = job.UnmadeComm("unmade_too", {a, b});
   std::vector<size_t> before;
-  const auto calls_of = [&](int rank) { return job.schedule().ranks[static_cast<size_t>(rank)].threads.empty() ? 0 : job.schedule().ranks[static_cast<size_t>(rank)].threads[0].ops.size(); };
+  const auto calls_of = [&](int rank) {
+    return job.schedule().ranks[static_cast<size_t>(rank)].threads.empty()
+               ? 0
+               : job.schedule().ranks[static_cast<size_t>(rank)].threads[0].ops.size();
+  };
   for (int rank = 0; rank < size; ++rank) before.push_back(calls_of(rank));
   shape.write(stage);
   for (int rank = 0; rank < size; ++rank) {

@@ -1,6 +1,7 @@
-// By hand: replayer_minimize_session SESSION PROGRAM.cc [BUILD RUNS]. Makes the smallest schedule of a session by the model
-// alone, writes it as a program and, with a build folder, compiles it and runs it so many times under the emulator.
-// So what the model says of a schedule is held against what happens.
+// By hand: replayer_minimize_session SESSION PROGRAM.cc [BUILD RUNS]. Makes the smallest schedule
+// of a session by the model alone, writes it as a program and, with a build folder, compiles it and
+// runs it so many times under the emulator. So what the model says of a schedule is held against
+// what happens.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -29,13 +30,16 @@ int main(int argc, char** argv) {
   if (!extracted->refused.empty()) return 3;
   const gordian::replayer::Signature& recorded = extracted->schedule.origin.signature;
   const gordian::replayer::ModelRun run = gordian::replayer::RunModel(extracted->schedule);
-  std::printf("recorded: %s [%s]\nmodel:    %s [%s]%s\n", Describe(recorded).c_str(), extracted->schedule.origin.check.c_str(),
-              Describe(run.signature).c_str(), run.check.c_str(), run.signature == recorded ? "" : " DIFFERS");
+  std::printf("recorded: %s [%s]\nmodel:    %s [%s]%s\n", Describe(recorded).c_str(),
+              extracted->schedule.origin.check.c_str(), Describe(run.signature).c_str(),
+              run.check.c_str(), run.signature == recorded ? "" : " DIFFERS");
   const auto begin = std::chrono::steady_clock::now();
   const gordian::replayer::MinimizeReport report = gordian::replayer::Minimize(extracted->schedule);
   const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
-  std::printf("result:   %s; %zu of %zu unfinished calls; %.1f ms, %.0f us a candidate\n", Describe(report).c_str(), report.calls_after,
-              report.calls_before, took.count() * 1e-3, took.count() / static_cast<double>(std::max<size_t>(report.candidates, 1)));
+  std::printf("result:   %s; %zu of %zu unfinished calls; %.1f ms, %.0f us a candidate\n",
+              Describe(report).c_str(), report.calls_after, report.calls_before,
+              took.count() * 1e-3,
+              took.count() / static_cast<double>(std::max<size_t>(report.candidates, 1)));
   if (!report.refused.empty()) return 1;
   std::ofstream(argv[2]) << gordian::replayer::WriteCxx(report.schedule, {});
   if (argc < 5) return 0;
@@ -45,15 +49,19 @@ int main(int argc, char** argv) {
   tools.library_dir = build + "/lib/emulator";
   tools.gordian = build + "/bin/gordian";
   if (recorded.edges.empty()) tools.patience_s = 4;
-  if (const gordian::Status compiled = gordian::replayer::CompileReplay(argv[2], binary, tools); !compiled.ok()) {
+  if (const gordian::Status compiled = gordian::replayer::CompileReplay(argv[2], binary, tools);
+      !compiled.ok()) {
     std::printf("compiler: %s\n", std::string(compiled.message()).c_str());
     return 1;
   }
-  const auto verified = gordian::replayer::VerifyReplay(binary, recorded, std::atoi(argv[4]), false, tools, {});
+  const auto verified =
+      gordian::replayer::VerifyReplay(binary, recorded, std::atoi(argv[4]), false, tools, {});
   if (!verified.ok()) return 1;
   std::printf("run:      %s\n", Describe(*verified, recorded).c_str());
   for (const auto& one : verified->runs) {
-    if (!(one.signature == recorded)) std::printf("told as %s, left with %d\n%s\n", Describe(one.signature).c_str(), one.exit_code, one.output.c_str());
+    if (!(one.signature == recorded))
+      std::printf("told as %s, left with %d\n%s\n", Describe(one.signature).c_str(), one.exit_code,
+                  one.output.c_str());
   }
   return verified->same == static_cast<int>(verified->runs.size()) ? 0 : 1;
 }

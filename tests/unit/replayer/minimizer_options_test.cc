@@ -21,7 +21,9 @@ Schedule BuriedInversion() { return Bury(HangShapes().front(), /*twin=*/false, 8
 bool Has(const Schedule& schedule, OpId id) {
   for (const RankProgram& rank : schedule.ranks) {
     for (const ThreadProgram& thread : rank.threads) {
-      if (std::any_of(thread.ops.begin(), thread.ops.end(), [&](const Op& op) { return op.id == id; })) return true;
+      if (std::any_of(thread.ops.begin(), thread.ops.end(),
+                      [&](const Op& op) { return op.id == id; }))
+        return true;
     }
   }
   return false;
@@ -36,11 +38,12 @@ OpId AnyKernel(const Schedule& schedule, size_t rank) {
 
 TEST(Minimizer, ARunIsAskedForOnceWhereTheModelIsRight) {
   size_t runs = 0;
-  const MinimizeReport report = Minimize(BuriedInversion(), {.confirm = [&](const Schedule& candidate) {
-    EXPECT_EQ(CountOperations(candidate), 4u);
-    ++runs;
-    return true;
-  }});
+  const MinimizeReport report =
+      Minimize(BuriedInversion(), {.confirm = [&](const Schedule& candidate) {
+                 EXPECT_EQ(CountOperations(candidate), 4u);
+                 ++runs;
+                 return true;
+               }});
   EXPECT_TRUE(report.confirmed);
   EXPECT_EQ(runs, 1u);
   EXPECT_EQ(report.confirmations, 1u);
@@ -53,10 +56,12 @@ TEST(Minimizer, WhatRunsSayIsNeededStays) {
   const OpId needed = AnyKernel(whole, 5);
   ASSERT_NE(needed, 0u);
   size_t runs = 0;
-  const MinimizeReport report = Minimize(whole, {.confirm = [&](const Schedule& candidate) {
-    ++runs;
-    return Has(candidate, needed);
-  }, .max_confirmations = 1000});
+  const MinimizeReport report = Minimize(whole, {.confirm =
+                                                     [&](const Schedule& candidate) {
+                                                       ++runs;
+                                                       return Has(candidate, needed);
+                                                     },
+                                                 .max_confirmations = 1000});
   EXPECT_EQ(report.refused, "");
   EXPECT_TRUE(report.confirmed);
   EXPECT_TRUE(report.minimal);
@@ -67,7 +72,8 @@ TEST(Minimizer, WhatRunsSayIsNeededStays) {
 }
 
 TEST(Minimizer, WhatDoesNotHangWhenItRunsIsRefused) {
-  const MinimizeReport report = Minimize(BuriedInversion(), {.confirm = [](const Schedule&) { return false; }});
+  const MinimizeReport report =
+      Minimize(BuriedInversion(), {.confirm = [](const Schedule&) { return false; }});
   EXPECT_NE(report.refused.find("run it does not hang so"), std::string::npos) << report.refused;
   EXPECT_TRUE(report.schedule.ranks.empty());
   EXPECT_EQ(report.confirmations, 2u);  // the smallest, the whole
@@ -81,15 +87,17 @@ TEST(Minimizer, LimitsEndTheSearchWithWhatThereIs) {
   EXPECT_EQ(few.candidates, 4u);
   EXPECT_TRUE(RunModel(few.schedule).hangs);
   size_t asked = 0, least = SIZE_MAX;
-  const MinimizeReport stopped = Minimize(whole, {.progress = [&](const MinimizeProgress& progress) {
-    EXPECT_NE(std::string(progress.step), "");
-    EXPECT_LE(progress.operations, least);
-    least = progress.operations;
-    return ++asked <= 20;
-  }});
+  const MinimizeReport stopped =
+      Minimize(whole, {.progress = [&](const MinimizeProgress& progress) {
+                 EXPECT_NE(std::string(progress.step), "");
+                 EXPECT_LE(progress.operations, least);
+                 least = progress.operations;
+                 return ++asked <= 20;
+               }});
   EXPECT_FALSE(stopped.minimal);
   EXPECT_EQ(stopped.candidates, 20u);
-  EXPECT_EQ(Describe(stopped).find("not searched to the end") == std::string::npos, false) << Describe(stopped);
+  EXPECT_EQ(Describe(stopped).find("not searched to the end") == std::string::npos, false)
+      << Describe(stopped);
 }
 
 TEST(Minimizer, SixtyFourRanksOfNoiseAreNoMore) {
@@ -134,17 +142,20 @@ TEST(Minimizer, PeersAndRootsMoveWithTheMembers) {
 
 TEST(Minimizer, SizesShrinkWithinTheirClass) {
   // Below 256 KiB, below 32 MiB, up to 64 MiB, above: the class of each operation is what it was.
-  for (const uint64_t count : {uint64_t{1} << 10, uint64_t{1} << 20, uint64_t{12} << 20, uint64_t{1} << 25}) {
+  for (const uint64_t count :
+       {uint64_t{1} << 10, uint64_t{1} << 20, uint64_t{12} << 20, uint64_t{1} << 25}) {
     ScheduleBuilder job(2);
     const int dp = job.Comm("dp", {0, 1}), tp = job.Comm("tp", {0, 1});
     job.On(0).AllReduce(dp, 0, count).AllReduce(tp, 0, count).Sync().Stands();
     job.On(1).AllReduce(tp, 0, count).AllReduce(dp, 0, count).Sync().Stands();
     const Schedule whole = job.Build();
     const MinimizeReport report = Minimize(whole);
-    const Op &before = whole.ranks[0].threads[0].ops[0], &after = report.schedule.ranks[0].threads[0].ops[0];
+    const Op &before = whole.ranks[0].threads[0].ops[0],
+             &after = report.schedule.ranks[0].threads[0].ops[0];
     EXPECT_LT(after.count, before.count);
     EXPECT_EQ(ClassOf(after, 2), ClassOf(before, 2));
-    EXPECT_EQ(after.count, report.schedule.ranks[1].threads[0].ops[1].count);  // of the same operation
+    EXPECT_EQ(after.count,
+              report.schedule.ranks[1].threads[0].ops[1].count);  // of the same operation
   }
 }
 
@@ -155,7 +166,8 @@ TEST(Minimizer, CountsThatDifferedStillDo) {
     job.On(0).AllReduce(dp, 0, count).Sync().Stands();
     job.On(1).AllReduce(dp, 0, count / 2).Sync().Stands();
     const MinimizeReport report = Minimize(job.Build());
-    const uint64_t first = report.schedule.ranks[0].threads[0].ops[0].count, second = report.schedule.ranks[1].threads[0].ops[0].count;
+    const uint64_t first = report.schedule.ranks[0].threads[0].ops[0].count,
+                   second = report.schedule.ranks[1].threads[0].ops[0].count;
     EXPECT_LT(second, first);
     EXPECT_LT(first, count);
     EXPECT_EQ(RunModel(report.schedule).check, "mismatch-count");
@@ -214,7 +226,8 @@ TEST(Minimizer, AGateThatAnotherOrderNeedsStays) {
 
 // What a capture uses first connects on the host, which the model does not know.
 TEST(Minimizer, CapturedCommunicatorsStayConnected) {
-  const auto shape = std::find_if(HangShapes().begin(), HangShapes().end(), [](const auto& s) { return s.name == "graph_order"; });
+  const auto shape = std::find_if(HangShapes().begin(), HangShapes().end(),
+                                  [](const auto& s) { return s.name == "graph_order"; });
   const MinimizeReport report = Minimize(Bury(*shape, /*twin=*/false, 6, 2));
   ASSERT_EQ(report.schedule.comms.size(), 2u);
   for (const Communicator& comm : report.schedule.comms) {
@@ -224,7 +237,8 @@ TEST(Minimizer, CapturedCommunicatorsStayConnected) {
 }
 
 TEST(Minimizer, AGateThatIsNeededStays) {
-  const auto shape = std::find_if(HangShapes().begin(), HangShapes().end(), [](const auto& s) { return s.name == "two_threads"; });
+  const auto shape = std::find_if(HangShapes().begin(), HangShapes().end(),
+                                  [](const auto& s) { return s.name == "two_threads"; });
   const MinimizeReport report = Minimize(Bury(*shape, /*twin=*/false, 6, 2));
   size_t gates = 0;
   for (const RankProgram& rank : report.schedule.ranks) {

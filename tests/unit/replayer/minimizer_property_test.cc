@@ -1,5 +1,6 @@
-// Whatever hangs is made as small as it can be, whatever it is; and what hangs is not for this folder to say alone: an
-// interpreter that shares nothing with it (tests/unit/graph/sim_job.h) runs the same programs.
+// Whatever hangs is made as small as it can be, whatever it is; and what hangs is not for this
+// folder to say alone: an interpreter that shares nothing with it (tests/unit/graph/sim_job.h) runs
+// the same programs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,18 +19,28 @@ using testing::RandomSchedule;
 sim::Op ForSimulation(const Op& op) {
   const int stream = op.stream + 1;  // 0 is the legacy default stream there
   switch (op.kind) {
-    case OpKind::kSend: return sim::Send(op.comm, op.root_or_peer, stream);
-    case OpKind::kRecv: return sim::Recv(op.comm, op.root_or_peer, stream);
-    case OpKind::kEventRecord: return sim::Record(op.event, stream);
-    case OpKind::kStreamWaitEvent: return sim::WaitEvent(op.event, stream);
-    case OpKind::kKernel: return sim::Kernel(stream);
-    case OpKind::kStreamSync: return sim::StreamSync(stream);
-    case OpKind::kDeviceSync: return sim::DeviceSync();
-    case OpKind::kFree: return sim::Free();
-    default: break;
+    case OpKind::kSend:
+      return sim::Send(op.comm, op.root_or_peer, stream);
+    case OpKind::kRecv:
+      return sim::Recv(op.comm, op.root_or_peer, stream);
+    case OpKind::kEventRecord:
+      return sim::Record(op.event, stream);
+    case OpKind::kStreamWaitEvent:
+      return sim::WaitEvent(op.event, stream);
+    case OpKind::kKernel:
+      return sim::Kernel(stream);
+    case OpKind::kStreamSync:
+      return sim::StreamSync(stream);
+    case OpKind::kDeviceSync:
+      return sim::DeviceSync();
+    case OpKind::kFree:
+      return sim::Free();
+    default:
+      break;
   }
   EXPECT_TRUE(IsCollective(op.kind)) << Name(op.kind);
-  return sim::Collective(static_cast<graph::Call>(static_cast<int>(op.kind) + 1), op.comm, stream, op.root_or_peer);
+  return sim::Collective(static_cast<graph::Call>(static_cast<int>(op.kind) + 1), op.comm, stream,
+                         op.root_or_peer);
 }
 
 bool HangsInSimulation(const Schedule& schedule, uint64_t seed) {
@@ -53,7 +64,8 @@ TEST(RandomSchedules, HangWhereASimulationHangs) {
     const Schedule schedule = RandomSchedule(number);
     const ModelRun run = RunModel(schedule);
     hanging += run.hangs;
-    ASSERT_EQ(run.hangs, HangsInSimulation(schedule, number)) << "job " << number << ": " << run.summary;
+    ASSERT_EQ(run.hangs, HangsInSimulation(schedule, number))
+        << "job " << number << ": " << run.summary;
     EXPECT_EQ(RunModel(schedule, ~kFirstFirst).hangs, run.hangs) << "job " << number;
   }
   EXPECT_GT(hanging, kJobs / 10);
@@ -86,7 +98,8 @@ TEST(RandomSchedules, ComeOutMinimal) {
         auto& left = without.ranks[rank].threads[0].ops;
         left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));
         const ModelRun less = RunModel(without);
-        EXPECT_FALSE(less.hangs && less.check == whole.check && less.signature == whole.signature && less.because == whole.because)
+        EXPECT_FALSE(less.hangs && less.check == whole.check && less.signature == whole.signature &&
+                     less.because == whole.because)
             << Name(ops[i].kind) << " of rank " << rank;
       }
     }

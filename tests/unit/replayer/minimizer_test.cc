@@ -27,8 +27,10 @@ std::string Text(const Schedule& schedule) {
     for (const ThreadProgram& thread : schedule.ranks[rank].threads) {
       text += "rank " + std::to_string(rank) + ":";
       for (const Op& op : thread.ops) {
-        text += std::string(" ") + Name(op.kind) + (op.comm < 0 ? "" : "(" + schedule.comms[static_cast<size_t>(op.comm)].name + ")") +
-                (op.stream < 0 ? "" : " s" + std::to_string(op.stream + 1)) + (op.gates.empty() ? "" : " gated") + ";";
+        text += std::string(" ") + Name(op.kind) +
+                (op.comm < 0 ? "" : "(" + schedule.comms[static_cast<size_t>(op.comm)].name + ")") +
+                (op.stream < 0 ? "" : " s" + std::to_string(op.stream + 1)) +
+                (op.gates.empty() ? "" : " gated") + ";";
       }
       text += "\n";
     }
@@ -76,20 +78,24 @@ TEST_P(Shapes, NoCallCanBeLeftOut) {
     for (size_t thread = 0; thread < report.schedule.ranks[rank].threads.size(); ++thread) {
       const std::vector<Op>& ops = report.schedule.ranks[rank].threads[thread].ops;
       for (size_t i = 0; i < ops.size(); ++i) {
-        if ((ops[i].unfinished && IsHostWait(ops[i].kind)) || EndsThread(ops[i].kind)) continue;  // where it stands
+        if ((ops[i].unfinished && IsHostWait(ops[i].kind)) || EndsThread(ops[i].kind))
+          continue;  // where it stands
         Schedule without = report.schedule;
         auto& left = without.ranks[rank].threads[thread].ops;
         left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));
         if (!Check(without).empty()) continue;  // one end of a group
         const ModelRun run = RunModel(without);
-        EXPECT_FALSE(run.hangs && run.check == whole.check && run.signature == whole.signature && run.because == whole.because)
-            << Name(ops[i].kind) << " of rank " << rank << " is not needed in\n" << Text(report.schedule);
+        EXPECT_FALSE(run.hangs && run.check == whole.check && run.signature == whole.signature &&
+                     run.because == whole.because)
+            << Name(ops[i].kind) << " of rank " << rank << " is not needed in\n"
+            << Text(report.schedule);
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Shapes, ::testing::ValuesIn(HangShapes()), [](const auto& shape) { return shape.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, Shapes, ::testing::ValuesIn(HangShapes()),
+                         [](const auto& shape) { return shape.param.name; });
 
 }  // namespace
 }  // namespace gordian::replayer

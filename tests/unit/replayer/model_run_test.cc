@@ -1,5 +1,5 @@
-// Programs of which hardware has said what becomes of them (docs/emulator-truth.md), each beside the same without
-// the detail that makes it hang.
+// Programs of which hardware has said what becomes of them (docs/emulator-truth.md), each beside
+// the same without the detail that makes it hang.
 #include "replayer/model_run.h"
 
 #include <gtest/gtest.h>
@@ -118,7 +118,8 @@ TEST(ModelRun, RecvBeforeTheCollectiveThatTheSendStandsBehind) {
       job.On(0).Recv(kDp, 1).AllReduce(kDp);
       job.On(1).AllReduce(kDp).Send(kDp, 0);
     }
-    EXPECT_EQ(Of(job), twin ? "ends" : "point-to-point-order-cycle: deadlock (receive, started_collective)");
+    EXPECT_EQ(Of(job),
+              twin ? "ends" : "point-to-point-order-cycle: deadlock (receive, started_collective)");
   }
 }
 
@@ -145,8 +146,9 @@ TEST(ModelRun, ARootWaitsForNobodyAndAReceiverDoes) {
 }
 
 TEST(ModelRun, OneRankDoesNotCome) {
-  const char* const expected[] = {"host-blocked: host_blocked", "rank-not-joined: rank_not_joined", "rank-exited: rank_exited",
-                                  "rank-exited: rank_exited",   "rank-stopped: rank_stopped",      "ends"};
+  const char* const expected[] = {"host-blocked: host_blocked", "rank-not-joined: rank_not_joined",
+                                  "rank-exited: rank_exited",   "rank-exited: rank_exited",
+                                  "rank-stopped: rank_stopped", "ends"};
   for (int way = 0; way < 6; ++way) {
     ScheduleBuilder job = Pair();
     job.On(0).AllReduce(kDp).Sync();
@@ -215,7 +217,10 @@ TEST(ModelRun, ASplitThatOneMemberDoesNotMake) {
     } else {
       job.On(1).AllReduce(world).Sync();
     }
-    EXPECT_EQ(Of(job), twin ? "ends" : "communicator-init-missing: init_hang (communicator_init, started_collective)");
+    EXPECT_EQ(Of(job),
+              twin
+                  ? "ends"
+                  : "communicator-init-missing: init_hang (communicator_init, started_collective)");
   }
 }
 
@@ -224,7 +229,13 @@ TEST(ModelRun, GraphsHoldTheirOrder) {
     ScheduleBuilder job = Pair();
     for (int rank = 0; rank < 2; ++rank) {
       const bool first = rank == 0 || twin;
-      job.On(rank).CaptureBegin(0, 0).AllReduce(first ? kDp : kTp).AllReduce(first ? kTp : kDp).CaptureEnd(0, 0).Launch(0, 0).Sync(0);
+      job.On(rank)
+          .CaptureBegin(0, 0)
+          .AllReduce(first ? kDp : kTp)
+          .AllReduce(first ? kTp : kDp)
+          .CaptureEnd(0, 0)
+          .Launch(0, 0)
+          .Sync(0);
     }
     EXPECT_EQ(Of(job), twin ? "ends" : "communicator-order-cycle: deadlock (started_collective)");
   }

@@ -50,16 +50,20 @@ Schedule Two(std::vector<Op> first, std::vector<Op> second) {
 std::vector<std::string> Calls(const Schedule& schedule, int rank) {
   std::vector<std::string> calls;
   for (const Op& op : schedule.ranks[rank].threads[0].ops) {
-    calls.push_back((op.not_reached ? "+" : "") + std::string(Name(op.kind)) + (op.comm >= 0 ? std::to_string(op.comm) : ""));
+    calls.push_back((op.not_reached ? "+" : "") + std::string(Name(op.kind)) +
+                    (op.comm >= 0 ? std::to_string(op.comm) : ""));
   }
   return calls;
 }
 
 TEST(NotReached, WhatTheOtherOfAnInversionCalled) {
-  Schedule schedule = Two({Call(1, OpKind::kAllReduce, 0, 0), Wait(2)}, {Call(3, OpKind::kAllGather, 1, 0), Wait(4)});
+  Schedule schedule = Two({Call(1, OpKind::kAllReduce, 0, 0), Wait(2)},
+                          {Call(3, OpKind::kAllGather, 1, 0), Wait(4)});
   EXPECT_EQ(AddNotReached(&schedule), 2u);
-  EXPECT_EQ(Calls(schedule, 0), (std::vector<std::string>{"AllReduce0", "DeviceSync", "+AllGather1"}));
-  EXPECT_EQ(Calls(schedule, 1), (std::vector<std::string>{"AllGather1", "DeviceSync", "+AllReduce0"}));
+  EXPECT_EQ(Calls(schedule, 0),
+            (std::vector<std::string>{"AllReduce0", "DeviceSync", "+AllGather1"}));
+  EXPECT_EQ(Calls(schedule, 1),
+            (std::vector<std::string>{"AllGather1", "DeviceSync", "+AllReduce0"}));
   EXPECT_EQ(schedule.ranks[0].threads[0].ops[2].site, "not reached; rank 1 calls it");
   EXPECT_EQ(CountOperations(schedule), 2u);
   EXPECT_TRUE(Check(schedule).empty());
@@ -67,7 +71,8 @@ TEST(NotReached, WhatTheOtherOfAnInversionCalled) {
 }
 
 TEST(NotReached, TheOtherEndOfATransfer) {
-  Schedule schedule = Two({Call(1, OpKind::kRecv, 0, 0, 1), Wait(2)}, {Call(3, OpKind::kAllReduce, 1, 0), Wait(4)});
+  Schedule schedule =
+      Two({Call(1, OpKind::kRecv, 0, 0, 1), Wait(2)}, {Call(3, OpKind::kAllReduce, 1, 0), Wait(4)});
   EXPECT_EQ(AddNotReached(&schedule), 2u);
   EXPECT_EQ(Calls(schedule, 1), (std::vector<std::string>{"AllReduce1", "DeviceSync", "+Send0"}));
   EXPECT_EQ(schedule.ranks[1].threads[0].ops[2].root_or_peer, 0);
@@ -83,11 +88,13 @@ TEST(NotReached, AGroupStaysAGroup) {
   end.unfinished = true;
   Op send = Call(1, OpKind::kSend, 0, 0, 1), receive = Call(2, OpKind::kRecv, 0, 0, 1);
   send.in_group = receive.in_group = true;
-  Schedule schedule = Two({start, send, receive, end}, {Call(3, OpKind::kAllReduce, 1, 0), Wait(4)});
+  Schedule schedule =
+      Two({start, send, receive, end}, {Call(3, OpKind::kAllReduce, 1, 0), Wait(4)});
   EXPECT_EQ(AddNotReached(&schedule), 3u);
-  EXPECT_EQ(Calls(schedule, 1),
-            (std::vector<std::string>{"AllReduce1", "DeviceSync", "+GroupStart", "+Recv0", "+Send0", "+GroupEnd"}));
-  EXPECT_EQ(Calls(schedule, 0), (std::vector<std::string>{"GroupStart", "Send0", "Recv0", "GroupEnd", "+AllReduce1"}));
+  EXPECT_EQ(Calls(schedule, 1), (std::vector<std::string>{"AllReduce1", "DeviceSync", "+GroupStart",
+                                                          "+Recv0", "+Send0", "+GroupEnd"}));
+  EXPECT_EQ(Calls(schedule, 0),
+            (std::vector<std::string>{"GroupStart", "Send0", "Recv0", "GroupEnd", "+AllReduce1"}));
   EXPECT_TRUE(Check(schedule).empty());
 }
 
@@ -98,11 +105,14 @@ TEST(NotReached, OfWhomNobodyKnows) {
   Schedule absent = Two({Call(1, OpKind::kAllReduce, 0, 0), Wait(2)}, {sleep});
   EXPECT_EQ(AddNotReached(&absent), 0u);
 
-  Schedule running = Two({Call(1, OpKind::kAllReduce, 0, 0), Wait(2)}, {Call(3, OpKind::kAllGather, 1, 0)});
-  EXPECT_EQ(AddNotReached(&running), 1u);  // the second stands in no call: what came then would be called
+  Schedule running =
+      Two({Call(1, OpKind::kAllReduce, 0, 0), Wait(2)}, {Call(3, OpKind::kAllGather, 1, 0)});
+  EXPECT_EQ(AddNotReached(&running),
+            1u);  // the second stands in no call: what came then would be called
   EXPECT_EQ(Calls(running, 1), (std::vector<std::string>{"AllGather1"}));
 
-  Schedule captured = Two({Call(1, OpKind::kAllReduce, 0, 0), Wait(2)}, {Call(3, OpKind::kAllGather, 1, 0), Wait(4)});
+  Schedule captured = Two({Call(1, OpKind::kAllReduce, 0, 0), Wait(2)},
+                          {Call(3, OpKind::kAllGather, 1, 0), Wait(4)});
   captured.ranks[0].threads[0].ops[0].captured = true;
   EXPECT_EQ(AddNotReached(&captured), 1u);
   EXPECT_EQ(Calls(captured, 1), (std::vector<std::string>{"AllGather1", "DeviceSync"}));

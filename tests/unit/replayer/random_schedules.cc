@@ -24,9 +24,11 @@ Schedule RandomSchedule(uint64_t number) {
     members.push_back(of);
   }
   // One kind of collective a communicator, so that no order of calls is a mismatch.
-  const OpKind kinds[] = {OpKind::kAllReduce, OpKind::kBroadcast, OpKind::kReduce, OpKind::kAllToAll};
+  const OpKind kinds[] = {OpKind::kAllReduce, OpKind::kBroadcast, OpKind::kReduce,
+                          OpKind::kAllToAll};
   std::vector<OpKind> kind_of;
-  for (size_t i = 0; i < members.size(); ++i) kind_of.push_back(kinds[below(3) == 0 ? below(4) : 0]);
+  for (size_t i = 0; i < members.size(); ++i)
+    kind_of.push_back(kinds[below(3) == 0 ? below(4) : 0]);
 
   struct Step {
     int comm, stream;
@@ -59,11 +61,20 @@ Schedule RandomSchedule(uint64_t number) {
       const bool rooted = kind == OpKind::kBroadcast || kind == OpKind::kReduce;
       if (!step.transfer) calls.Do(kind, step.comm, step.stream, 1024, rooted ? 0 : -1);
       switch (below(8)) {
-        case 0: calls.Sync(step.stream); break;
-        case 1: calls.Record(0, step.stream).Wait(0, 1 - step.stream); break;
-        case 2: calls.Kernel(step.stream); break;
-        case 3: calls.Free(); break;
-        default: break;
+        case 0:
+          calls.Sync(step.stream);
+          break;
+        case 1:
+          calls.Record(0, step.stream).Wait(0, 1 - step.stream);
+          break;
+        case 2:
+          calls.Kernel(step.stream);
+          break;
+        case 3:
+          calls.Free();
+          break;
+        default:
+          break;
       }
     }
     if (mine.empty() || below(2) == 0) calls.DeviceSync();

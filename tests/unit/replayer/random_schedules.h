@@ -8,8 +8,8 @@
 
 namespace gordian::replayer::testing {
 
-// Two to four ranks that were given the same steps, with some mistakes: calls swapped, left out, on another stream,
-// with a host wait in between. No two calls that meet differ in their arguments.
+// Two to four ranks that were given the same steps, with some mistakes: calls swapped, left out, on
+// another stream, with a host wait in between. No two calls that meet differ in their arguments.
 Schedule RandomSchedule(uint64_t number);
 
 }  // namespace gordian::replayer::testing

@@ -14,13 +14,16 @@ std::vector<Op>& Calls::ops() const {
 
 Calls& Calls::Add(Op op) {
   RankProgram& rank = schedule_->ranks[static_cast<size_t>(rank_)];
-  while (static_cast<int>(rank.streams.size()) <= op.stream) rank.streams.push_back({.name = "s" + std::to_string(rank.streams.size() + 1)});
+  while (static_cast<int>(rank.streams.size()) <= op.stream)
+    rank.streams.push_back({.name = "s" + std::to_string(rank.streams.size() + 1)});
   rank.events = std::max(rank.events, op.event + 1);
   rank.graphs = std::max(rank.graphs, op.graph + 1);
   op.id = (*next_)++;
   for (const Op& before : ops()) {
-    if (before.kind == OpKind::kGroupStart || before.kind == OpKind::kGroupEnd) op.in_group = before.kind == OpKind::kGroupStart;
-    if (before.kind == OpKind::kCaptureBegin || before.kind == OpKind::kCaptureEnd) op.captured = before.kind == OpKind::kCaptureBegin;
+    if (before.kind == OpKind::kGroupStart || before.kind == OpKind::kGroupEnd)
+      op.in_group = before.kind == OpKind::kGroupStart;
+    if (before.kind == OpKind::kCaptureBegin || before.kind == OpKind::kCaptureEnd)
+      op.captured = before.kind == OpKind::kCaptureBegin;
   }
   if (op.kind == OpKind::kGroupStart || op.kind == OpKind::kGroupEnd) op.in_group = false;
   if (op.kind == OpKind::kCaptureEnd) op.captured = false;
@@ -29,7 +32,8 @@ Calls& Calls::Add(Op op) {
 }
 
 Calls& Calls::Do(OpKind kind, int comm, int stream, uint64_t count, int root_or_peer) {
-  const bool reduces = kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
+  const bool reduces =
+      kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
   return Add({.kind = kind,
               .comm = comm,
               .stream = stream,
@@ -41,8 +45,12 @@ Calls& Calls::Do(OpKind kind, int comm, int stream, uint64_t count, int root_or_
 
 Calls& Calls::GroupStart() { return Add({.kind = OpKind::kGroupStart}); }
 Calls& Calls::GroupEnd() { return Add({.kind = OpKind::kGroupEnd}); }
-Calls& Calls::CaptureBegin(int graph, int stream) { return Add({.kind = OpKind::kCaptureBegin, .stream = stream, .graph = graph}); }
-Calls& Calls::CaptureEnd(int graph, int stream) { return Add({.kind = OpKind::kCaptureEnd, .stream = stream, .graph = graph}); }
+Calls& Calls::CaptureBegin(int graph, int stream) {
+  return Add({.kind = OpKind::kCaptureBegin, .stream = stream, .graph = graph});
+}
+Calls& Calls::CaptureEnd(int graph, int stream) {
+  return Add({.kind = OpKind::kCaptureEnd, .stream = stream, .graph = graph});
+}
 
 Calls& Calls::Stands() {
   ops().back().unfinished = true;

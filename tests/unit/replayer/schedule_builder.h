@@ -9,16 +9,26 @@
 
 namespace gordian::replayer::testing {
 
-// Calls of one thread, one after the other. Streams, events and graphs are there once they are named.
+// Calls of one thread, one after the other. Streams, events and graphs are there once they are
+// named.
 class Calls {
  public:
-  Calls(Schedule* schedule, int rank, int thread, OpId* next) : schedule_(schedule), rank_(rank), thread_(thread), next_(next) {}
+  Calls(Schedule* schedule, int rank, int thread, OpId* next)
+      : schedule_(schedule), rank_(rank), thread_(thread), next_(next) {}
 
   Calls& Do(OpKind kind, int comm, int stream = 0, uint64_t count = 1024, int root_or_peer = -1);
-  Calls& AllReduce(int comm, int stream = 0, uint64_t count = 1024) { return Do(OpKind::kAllReduce, comm, stream, count); }
-  Calls& Broadcast(int comm, int root, int stream = 0) { return Do(OpKind::kBroadcast, comm, stream, 1024, root); }
-  Calls& Send(int comm, int peer, int stream = 0, uint64_t count = 1024) { return Do(OpKind::kSend, comm, stream, count, peer); }
-  Calls& Recv(int comm, int peer, int stream = 0, uint64_t count = 1024) { return Do(OpKind::kRecv, comm, stream, count, peer); }
+  Calls& AllReduce(int comm, int stream = 0, uint64_t count = 1024) {
+    return Do(OpKind::kAllReduce, comm, stream, count);
+  }
+  Calls& Broadcast(int comm, int root, int stream = 0) {
+    return Do(OpKind::kBroadcast, comm, stream, 1024, root);
+  }
+  Calls& Send(int comm, int peer, int stream = 0, uint64_t count = 1024) {
+    return Do(OpKind::kSend, comm, stream, count, peer);
+  }
+  Calls& Recv(int comm, int peer, int stream = 0, uint64_t count = 1024) {
+    return Do(OpKind::kRecv, comm, stream, count, peer);
+  }
   Calls& GroupStart();
   Calls& GroupEnd();
   Calls& Init(int comm) { return Add({.kind = OpKind::kCommInit, .comm = comm}); }
@@ -28,12 +38,18 @@ class Calls {
   Calls& Destroy(int comm) { return Add({.kind = OpKind::kCommDestroy, .comm = comm}); }
   Calls& Abort(int comm) { return Add({.kind = OpKind::kCommAbort, .comm = comm}); }
   Calls& Window(int comm) { return Add({.kind = OpKind::kWindowRegister, .comm = comm}); }
-  Calls& Record(int event, int stream) { return Add({.kind = OpKind::kEventRecord, .stream = stream, .event = event}); }
-  Calls& Wait(int event, int stream) { return Add({.kind = OpKind::kStreamWaitEvent, .stream = stream, .event = event}); }
+  Calls& Record(int event, int stream) {
+    return Add({.kind = OpKind::kEventRecord, .stream = stream, .event = event});
+  }
+  Calls& Wait(int event, int stream) {
+    return Add({.kind = OpKind::kStreamWaitEvent, .stream = stream, .event = event});
+  }
   Calls& Kernel(int stream = 0) { return Add({.kind = OpKind::kKernel, .stream = stream}); }
   Calls& CaptureBegin(int graph, int stream);
   Calls& CaptureEnd(int graph, int stream);
-  Calls& Launch(int graph, int stream) { return Add({.kind = OpKind::kGraphLaunch, .stream = stream, .graph = graph}); }
+  Calls& Launch(int graph, int stream) {
+    return Add({.kind = OpKind::kGraphLaunch, .stream = stream, .graph = graph});
+  }
   Calls& Sync(int stream = 0) { return Add({.kind = OpKind::kStreamSync, .stream = stream}); }
   Calls& EventSync(int event) { return Add({.kind = OpKind::kEventSync, .event = event}); }
   Calls& DeviceSync() { return Add({.kind = OpKind::kDeviceSync}); }

@@ -8,8 +8,8 @@
 namespace gordian::replayer {
 namespace {
 
-using testing::Samples;
 using testing::SampleOf;
+using testing::Samples;
 
 TEST(Schedule, CheckFindsNothingInWhatIsWhole) {
   for (const testing::Sample& sample : Samples()) {
@@ -27,20 +27,35 @@ TEST(Schedule, CheckNamesWhatMakesNoSense) {
   };
   EXPECT_GT(broken("inversion", [](Schedule* s) { s->ranks[0].threads[0].ops[0].comm = 7; }), 0u);
   EXPECT_GT(broken("inversion", [](Schedule* s) { s->ranks[0].threads[0].ops[0].stream = 3; }), 0u);
-  EXPECT_GT(broken("inversion", [](Schedule* s) { s->ranks[2].threads[0].ops[0].comm = 1; }), 0u);  // no member
+  EXPECT_GT(broken("inversion", [](Schedule* s) { s->ranks[2].threads[0].ops[0].comm = 1; }),
+            0u);  // no member
   EXPECT_GT(broken("inversion", [](Schedule* s) { s->ranks[0].threads[0].ops[1].id = 1; }), 0u);
   EXPECT_GT(broken("inversion", [](Schedule* s) { s->comms[1].name = "dp"; }), 0u);
-  EXPECT_GT(broken("transfers", [](Schedule* s) { s->ranks[1].threads[0].ops.erase(s->ranks[1].threads[0].ops.begin()); }), 0u);
-  EXPECT_GT(broken("transfers", [](Schedule* s) { s->ranks[0].threads[0].ops[0].root_or_peer = 3; }), 0u);
-  EXPECT_GT(broken("graph", [](Schedule* s) { s->ranks[0].threads[0].ops.erase(s->ranks[0].threads[0].ops.begin() + 3); }), 0u);
+  EXPECT_GT(broken("transfers",
+                   [](Schedule* s) {
+                     s->ranks[1].threads[0].ops.erase(s->ranks[1].threads[0].ops.begin());
+                   }),
+            0u);
+  EXPECT_GT(
+      broken("transfers", [](Schedule* s) { s->ranks[0].threads[0].ops[0].root_or_peer = 3; }), 0u);
+  EXPECT_GT(broken("graph",
+                   [](Schedule* s) {
+                     s->ranks[0].threads[0].ops.erase(s->ranks[0].threads[0].ops.begin() + 3);
+                   }),
+            0u);
   EXPECT_GT(broken("events", [](Schedule* s) { s->ranks[0].events = 0; }), 0u);
-  EXPECT_GT(broken("threads", [](Schedule* s) { s->ranks[0].threads[0].ops.erase(s->ranks[0].threads[0].ops.begin()); }), 0u);
+  EXPECT_GT(broken("threads",
+                   [](Schedule* s) {
+                     s->ranks[0].threads[0].ops.erase(s->ranks[0].threads[0].ops.begin());
+                   }),
+            0u);
 }
 
 TEST(Schedule, AGateMovesToWhatCameBeforeInItsThread) {
   const Schedule before = SampleOf(Samples(), "threads");
   Schedule after = before;
-  // The second thread's operation goes: who awaited its call has nothing before it there to wait for.
+  // The second thread's operation goes: who awaited its call has nothing before it there to wait
+  // for.
   std::vector<Op>& second = after.ranks[0].threads[1].ops;
   second.erase(second.begin());
   DropDanglingGates(before, &after);
@@ -65,7 +80,8 @@ TEST(Schedule, CountsAndSignatures) {
   EXPECT_EQ(CountOperations(SampleOf(samples, "inversion")), 8u);
   EXPECT_EQ(CountOperations(SampleOf(samples, "transfers")), 3u);
   EXPECT_EQ(CountCalls(SampleOf(samples, "transfers")), 8u);
-  EXPECT_EQ(Describe(Signature{"deadlock", {"first_use", "receive"}}), "deadlock (first_use, receive)");
+  EXPECT_EQ(Describe(Signature{"deadlock", {"first_use", "receive"}}),
+            "deadlock (first_use, receive)");
   EXPECT_EQ(Describe(Signature{"rank_exited", {}}), "rank_exited");
 }
 

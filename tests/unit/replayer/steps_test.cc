@@ -1,4 +1,5 @@
-// Where a text begins to repeat itself, against a naive twin. Whole jobs: tests/e2e/replay.py (steps).
+// Where a text begins to repeat itself, against a naive twin. Whole jobs: tests/e2e/replay.py
+// (steps).
 #include "replayer/steps.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +40,8 @@ TEST(Repetition, OfStepsBehindAWarmUp) {
 }
 
 TEST(Repetition, ATextThatDoesNotRepeatIsOne) {
-  for (const std::vector<uint32_t>& text : {std::vector<uint32_t>{}, {1}, {1, 2, 3}, {1, 2, 3, 4, 5, 6, 6}}) {
+  for (const std::vector<uint32_t>& text :
+       {std::vector<uint32_t>{}, {1}, {1, 2, 3}, {1, 2, 3, 4, 5, 6, 6}}) {
     const Repetition found = FindRepetition(text);
     EXPECT_EQ(found.begin, 0u);
     EXPECT_EQ(found.period, text.size());
@@ -54,7 +56,8 @@ TEST(Repetition, LikeTheNaiveTwin) {
     for (uint32_t& letter : text) letter = random() % 2;
     std::vector<uint32_t> step(1 + random() % 5);
     for (uint32_t& letter : step) letter = random() % 3;
-    for (uint32_t times = random() % 6; times > 0; --times) text.insert(text.end(), step.begin(), step.end());
+    for (uint32_t times = random() % 6; times > 0; --times)
+      text.insert(text.end(), step.begin(), step.end());
     if (!text.empty() && random() % 4 == 0) text[random() % text.size()] = 3;
     ExpectSame(text);
   }

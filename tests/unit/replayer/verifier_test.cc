@@ -1,4 +1,5 @@
-// The verifier against programs that do not do what is wanted of them: small scripts stand in for `gordian run`.
+// The verifier against programs that do not do what is wanted of them: small scripts stand in for
+// `gordian run`.
 #include "replayer/verifier.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +41,8 @@ class VerifierTest : public ::testing::Test {
   }
   size_t FilesLeft() const {
     size_t count = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_)) count += entry.path().filename() != "gordian";
+    for (const auto& entry : std::filesystem::directory_iterator(folder_))
+      count += entry.path().filename() != "gordian";
     return count;
   }
 
@@ -56,7 +58,8 @@ TEST_F(VerifierTest, AProgramThatEndsIsNoHang) {
   EXPECT_EQ(verified.hung, 0);
   EXPECT_EQ(verified.same, 0);
   EXPECT_NE(verified.runs[0].output.find("all ranks have ended"), std::string::npos);
-  EXPECT_NE(Describe(verified, wanted_).find("0 of 3 runs under the emulator hung"), std::string::npos);
+  EXPECT_NE(Describe(verified, wanted_).find("0 of 3 runs under the emulator hung"),
+            std::string::npos);
   EXPECT_NE(Describe(verified, wanted_).find("left with 0"), std::string::npos);
   EXPECT_EQ(FilesLeft(), 0u);
 }
@@ -78,7 +81,8 @@ TEST_F(VerifierTest, WhoTakesTooLongIsKilledWithAllThatItStarted) {
   pid_t child = 0;
   std::ifstream(folder_ + "/child") >> child;
   ASSERT_GT(child, 0);
-  // Gone, or a zombie that whoever adopted it has yet to reap; killed it was, but that takes a moment.
+  // Gone, or a zombie that whoever adopted it has yet to reap; killed it was, but that takes a
+  // moment.
   const auto gone = [child] {
     std::string state = "X", word;
     std::ifstream stat("/proc/" + std::to_string(child) + "/stat");

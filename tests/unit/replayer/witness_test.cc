@@ -9,8 +9,8 @@
 namespace gordian::replayer {
 namespace {
 
-using testing::Samples;
 using testing::SampleOf;
+using testing::Samples;
 
 TEST(Witness, WhatTheVerdictDoesNotNameGoes) {
   const Schedule cut = CutToWitness(SampleOf(Samples(), "inversion"));

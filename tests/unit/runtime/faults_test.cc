@@ -1,5 +1,5 @@
-// What goes wrong with peers: mismatches, aborts, dead and stopped processes. Each has its twin in which
-// nothing does.
+// What goes wrong with peers: mismatches, aborts, dead and stopped processes. Each has its twin in
+// which nothing does.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <chrono>
 #include <new>
 #include <thread>
 
@@ -35,7 +35,8 @@ grtOpDesc_t SumOf(const std::vector<float>& in, std::vector<float>* out, grtComm
 enum class Wrong { kNothing, kCount, kType, kOperator, kKind };
 class Mismatch : public ::testing::TestWithParam<Wrong> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, Mismatch,
-                         ::testing::Values(Wrong::kNothing, Wrong::kCount, Wrong::kType, Wrong::kOperator, Wrong::kKind));
+                         ::testing::Values(Wrong::kNothing, Wrong::kCount, Wrong::kType,
+                                           Wrong::kOperator, Wrong::kKind));
 
 TEST_P(Mismatch, EveryMemberIsToldBeforeAnyOutput) {
   constexpr int kRanks = 3;
@@ -69,8 +70,9 @@ TEST_P(Mismatch, EveryMemberIsToldBeforeAnyOutput) {
       EXPECT_EQ(error, fine ? grtSuccess : grtMismatch);
       // The stream goes on, and later calls are refused.
       EXPECT_EQ(grtStreamSynchronize(world[r].stream, kPatienceNs), grtSuccess);
-      EXPECT_EQ(grtAllReduce(in.data(), out.data(), 1, grtInt32, grtSum, world[r].comm, world[r].stream),
-                fine ? grtSuccess : grtMismatch);
+      EXPECT_EQ(
+          grtAllReduce(in.data(), out.data(), 1, grtInt32, grtSum, world[r].comm, world[r].stream),
+          fine ? grtSuccess : grtMismatch);
       EXPECT_EQ(grtStreamSynchronize(world[r].stream, kPatienceNs), grtSuccess);
     });
   }
@@ -93,7 +95,9 @@ TEST(Abort, EndsWhatWaitsAndLeavesAllElseUsable) {
     EXPECT_EQ(grtCommAbort(world[r].comm), grtSuccess);
     world[r].comm = nullptr;
     // The same stream, another communicator.
-    EXPECT_EQ(grtAllReduce(in.data(), out.data(), 10, grtFloat32, grtSum, other[r].comm, world[r].stream), grtSuccess);
+    EXPECT_EQ(
+        grtAllReduce(in.data(), out.data(), 10, grtFloat32, grtSum, other[r].comm, world[r].stream),
+        grtSuccess);
     EXPECT_EQ(grtStreamSynchronize(world[r].stream, kPatienceNs), grtSuccess);
     EXPECT_EQ(out, std::vector<float>(10, 3));
   });
@@ -109,7 +113,9 @@ TEST(Deadline, OfAHostCallIsKept) {
   EXPECT_EQ(grtCommDestroy(world[0].comm, 1'000'000), grtTimeout);
   // The other one comes after all.
   std::vector<float> late(10);
-  EXPECT_EQ(grtAllReduce(in.data(), late.data(), 10, grtFloat32, grtSum, world[1].comm, world[1].stream), grtSuccess);
+  EXPECT_EQ(
+      grtAllReduce(in.data(), late.data(), 10, grtFloat32, grtSum, world[1].comm, world[1].stream),
+      grtSuccess);
   EXPECT_EQ(grtOpWait(op, kPatienceNs), grtSuccess);
   EXPECT_EQ(grtOpFree(op), grtSuccess);
   EXPECT_EQ(grtStreamSynchronize(world[1].stream, kPatienceNs), grtSuccess);
@@ -125,11 +131,13 @@ struct Shared {
 class Processes : public ::testing::Test {
  protected:
   void SetUp() override {
-    void* at = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* at =
+        mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(at, MAP_FAILED);
     shared_ = new (at) Shared();
     ASSERT_EQ(grtGetUniqueId(&shared_->id), grtSuccess);
-    // The names of memory that not all members have reached stay: under this one they are cleared away.
+    // The names of memory that not all members have reached stay: under this one they are cleared
+    // away.
     session_ = "faults" + std::to_string(getpid());
     setenv("GRT_SESSION", session_.c_str(), 1);
   }
@@ -141,7 +149,8 @@ class Processes : public ::testing::Test {
     munmap(shared_, sizeof(Shared));
     unsetenv("GRT_SESSION");
     for (const auto& file : std::filesystem::directory_iterator("/dev/shm")) {
-      if (file.path().filename().string().starts_with("gordian-rt-" + session_)) std::filesystem::remove(file.path());
+      if (file.path().filename().string().starts_with("gordian-rt-" + session_))
+        std::filesystem::remove(file.path());
     }
   }
   template <typename Body>
@@ -186,7 +195,8 @@ int AllReduceOnce(grtComm_t comm, cudaStream_t stream, int ranks, size_t count) 
   grtResult_t result = grtSubmit(&d, stream, &op);
   if (result != grtSuccess) return result;
   result = grtOpWait(op, kPatienceNs);
-  if (result == grtSuccess && out != std::vector<float>(count, static_cast<float>(ranks))) return grtInternalError;
+  if (result == grtSuccess && out != std::vector<float>(count, static_cast<float>(ranks)))
+    return grtInternalError;
   return result;
 }
 
@@ -219,7 +229,8 @@ TEST_F(Processes, OneThatDiesIsToldOfWithinASecond) {
   EXPECT_EQ(End(2), -1);
   EXPECT_EQ(End(0), grtPeerDead);
   EXPECT_EQ(End(1), grtPeerDead);
-  EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(30));  // not the bound, but no hang
+  EXPECT_LT(std::chrono::steady_clock::now() - killed,
+            std::chrono::seconds(30));  // not the bound, but no hang
   Forget();
 }
 
@@ -302,8 +313,8 @@ void LimitMemory(size_t more) {
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
 }
 
-// A member that cannot map a communicator's memory, its ports' or its children's is told, and so are the
-// others, who would wait for it.
+// A member that cannot map a communicator's memory, its ports' or its children's is told, and so
+// are the others, who would wait for it.
 class WithoutMemory : public Processes, public ::testing::WithParamInterface<int> {};
 INSTANTIATE_TEST_SUITE_P(OfACommunicatorAPortAPairAChild, WithoutMemory, ::testing::Range(0, 4));
 
@@ -324,7 +335,8 @@ TEST_P(WithoutMemory, AllAreTold) {
     d.count = 10;
     d.comm = comm;
     if (what == 1) {
-      if (const grtResult_t result = grtPortOpen(comm, 1, nullptr, &d.port)) return static_cast<int>(result);
+      if (const grtResult_t result = grtPortOpen(comm, 1, nullptr, &d.port))
+        return static_cast<int>(result);
     } else {
       d.kind = r == 0 ? grtKindRecv : grtKindSend;
       d.root_or_peer = 1 - r;
@@ -345,7 +357,8 @@ TEST_P(WithoutMemory, AllAreTold) {
       int result = grtCommInitRankConfig(&first, 2, warm, r, nullptr);
       if (result == grtSuccess) result = grtStreamCreate(&stream);
       if (result == grtSuccess) result = AllReduceOnce(first, stream, 2, 10);
-      if (result == grtSuccess && what != 0) result = grtCommInitRankConfig(&comm, 2, shared_->id, r, nullptr);
+      if (result == grtSuccess && what != 0)
+        result = grtCommInitRankConfig(&comm, 2, shared_->id, r, nullptr);
       if (result == grtSuccess && what == 3) {
         grtComm_t other = nullptr;
         result = grtCommSplit(comm, 0, r, &other, nullptr, kPatienceNs);
@@ -430,7 +443,8 @@ TEST_F(Processes, IdleTakesNoProcessor) {
     grtOpDesc_t d = SumOf(in, &out, comm);
     d.order = grtOrderDetached;  // so that there is a resident worker
     grtOp_t op = nullptr;
-    if (grtSubmit(&d, nullptr, &op) != grtSuccess || grtOpWait(op, kPatienceNs) != grtSuccess) return 1;
+    if (grtSubmit(&d, nullptr, &op) != grtSuccess || grtOpWait(op, kPatienceNs) != grtSuccess)
+      return 1;
     if (AllReduceOnce(comm, stream, 2, 10) != 0) return 2;
     // What is still on its way ends: the workers' last round and sleep.
     rusage before{}, after{};

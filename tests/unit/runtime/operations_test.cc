@@ -20,8 +20,8 @@ TEST_P(Operations, EveryReductionOfEveryTypeAndOperator) {
   for (const grtKind_t kind : kReducing) {
     for (int type = grtInt8; type <= grtFloat8e5m2; ++type) {
       for (int op = grtSum; op <= grtPreMulSum; ++op) {
-        const Case c{kind, static_cast<grtDataType_t>(type), static_cast<grtRedOp_t>(op), 7,
-                     static_cast<int>(seed % n), seed % 2 == 0};
+        const Case c{kind, static_cast<grtDataType_t>(type), static_cast<grtRedOp_t>(op),
+                     7,    static_cast<int>(seed % n),       seed % 2 == 0};
         ASSERT_TRUE(RunCase(world, c, ++seed));
       }
     }
@@ -38,8 +38,12 @@ TEST_P(Operations, EveryKindOfEveryCount) {
     for (const size_t count : {0, 1, 3, 1025}) {
       for (const bool in_place : {false, true}) {
         if (kind == grtKindSend && in_place) continue;
-        const Case c{kind, count % 2 == 0 ? grtUint8 : grtFloat32, grtSum, count,
-                     static_cast<int>(seed % n), in_place};
+        const Case c{kind,
+                     count % 2 == 0 ? grtUint8 : grtFloat32,
+                     grtSum,
+                     count,
+                     static_cast<int>(seed % n),
+                     in_place};
         ASSERT_TRUE(RunCase(world, c, ++seed));
       }
     }
@@ -61,7 +65,8 @@ TEST_P(Operations, LargeOnes) {
       const bool in_place = kind != grtKindSend && seed % 2 == 0;
       const Case c{kind, grtFloat32, grtSum, 12345, static_cast<int>(seed % n), in_place};
       ASSERT_TRUE(RunCase(world, c, ++seed));
-      ASSERT_TRUE(RunCase(world, {kind, grtBfloat16, grtMax, 5001, 0, !in_place && kind != grtKindSend}, ++seed));
+      ASSERT_TRUE(RunCase(
+          world, {kind, grtBfloat16, grtMax, 5001, 0, !in_place && kind != grtKindSend}, ++seed));
     }
   }
 }

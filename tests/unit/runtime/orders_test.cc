@@ -1,11 +1,12 @@
 // Operations in any order on any rank. GORDIAN_TEST_ORDERS: how many random orders (10), and
-// GORDIAN_TEST_FIRST_ORDER: from which on. Workers sleep until they are rung, so that a lost ring is a hang.
+// GORDIAN_TEST_FIRST_ORDER: from which on. Workers sleep until they are rung, so that a lost ring
+// is a hang.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <atomic>
 #include <numeric>
 #include <thread>
 
@@ -32,7 +33,8 @@ class UnboundedSleeps : public ::testing::Environment {
  public:
   void SetUp() override { Engine::SetLongestSleep(kForever); }
 };
-const ::testing::Environment* const unbounded_sleeps = ::testing::AddGlobalTestEnvironment(new UnboundedSleeps);
+const ::testing::Environment* const unbounded_sleeps =
+    ::testing::AddGlobalTestEnvironment(new UnboundedSleeps);
 
 // Each rank calls the 64 operations in its own order, on one stream and strict, or detached.
 void RandomOrders(int ranks, bool detached, int policy, uint32_t seed, int orders) {
@@ -44,7 +46,8 @@ void RandomOrders(int ranks, bool detached, int policy, uint32_t seed, int order
   std::vector<std::vector<grtPort_t>> ports(ranks, std::vector<grtPort_t>(kPorts));
   for (int r = 0; r < ranks; ++r) {
     for (int p = 0; p < kPorts; ++p) {
-      ASSERT_EQ(grtPortOpen(world[r].comm, static_cast<uint32_t>(p + 1), nullptr, &ports[r][p]), grtSuccess);
+      ASSERT_EQ(grtPortOpen(world[r].comm, static_cast<uint32_t>(p + 1), nullptr, &ports[r][p]),
+                grtSuccess);
     }
   }
   for (int order = 0; order < orders; ++order) {
@@ -52,9 +55,15 @@ void RandomOrders(int ranks, bool detached, int policy, uint32_t seed, int order
     std::vector<Case> cases;
     std::vector<std::vector<Bytes>> inputs(kPorts), outputs(kPorts);
     std::vector<std::vector<int>> sequence(ranks, std::vector<int>(kPorts));
-    constexpr grtKind_t kKinds[] = {grtKindAllReduce, grtKindAllGather, grtKindReduceScatter, grtKindBroadcast};
+    constexpr grtKind_t kKinds[] = {grtKindAllReduce, grtKindAllGather, grtKindReduceScatter,
+                                    grtKindBroadcast};
     for (int p = 0; p < kPorts; ++p) {
-      Case c{kKinds[random() % 4], grtInt32, grtSum, 1 + random() % 64, static_cast<int>(random() % ranks), false};
+      Case c{kKinds[random() % 4],
+             grtInt32,
+             grtSum,
+             1 + random() % 64,
+             static_cast<int>(random() % ranks),
+             false};
       if (random() % 32 == 0) c.count = 20000 + random() % 20000;
       cases.push_back(c);
       outputs[p].resize(ranks);
@@ -86,7 +95,8 @@ void RandomOrders(int ranks, bool detached, int policy, uint32_t seed, int order
         handles.push_back(handle);
       }
       // Who waits without a deadline carries the stream itself.
-      if (!detached && order % 2 != 0) ended[r] |= grtStreamSynchronize(world[r].stream, UINT64_MAX);
+      if (!detached && order % 2 != 0)
+        ended[r] |= grtStreamSynchronize(world[r].stream, UINT64_MAX);
       for (const grtOp_t handle : handles) {
         if (handle == nullptr) continue;
         ended[r] |= grtOpWait(handle, kPatienceNs);
@@ -98,7 +108,8 @@ void RandomOrders(int ranks, bool detached, int policy, uint32_t seed, int order
     for (int p = 0; p < kPorts; ++p) {
       const std::vector<Bytes> expected = Expected(cases[p], inputs[p], {});
       for (int r = 0; r < ranks; ++r) {
-        ASSERT_EQ(outputs[p][r] == expected[r], true) << Name(cases[p], ranks) << ", port " << p << ", seed " << seed + order;
+        ASSERT_EQ(outputs[p][r] == expected[r], true)
+            << Name(cases[p], ranks) << ", port " << p << ", seed " << seed + order;
       }
     }
   }
@@ -106,7 +117,9 @@ void RandomOrders(int ranks, bool detached, int policy, uint32_t seed, int order
 
 TEST(Orders, OneStreamStrict) { RandomOrders(8, false, 0, 1 + FirstOrder(), Orders()); }
 TEST(Orders, Detached) { RandomOrders(8, true, 0, 100000 + FirstOrder(), Orders()); }
-TEST(Orders, SpinThreshold) { RandomOrders(4, false, 1, 200000 + FirstOrder(), std::min(Orders(), 10)); }
+TEST(Orders, SpinThreshold) {
+  RandomOrders(4, false, 1, 200000 + FirstOrder(), std::min(Orders(), 10));
+}
 
 struct Pair {
   grtUniqueId a, b;
@@ -125,11 +138,13 @@ TEST_P(Between, DataThatNeedsTheOrderIsNotReordered) {
   const bool opposite = GetParam();
   std::vector<int32_t> x(4096, 1), y(4096, 0), z(4096, 0);
   std::vector<std::vector<int32_t>> ys(2, y), zs(2, z);
-  World first(2), second(2);  // after the buffers: an abort waits for nobody, the end of the streams does
+  World first(2),
+      second(2);  // after the buffers: an abort waits for nobody, the end of the streams does
   grtResult_t ended[2];
   OnRanks(2, [&](int r) {
     const auto op = [&](World& world, const int32_t* in, int32_t* out) {
-      EXPECT_EQ(grtAllReduce(in, out, 4096, grtInt32, grtSum, world[r].comm, first[r].stream), grtSuccess);
+      EXPECT_EQ(grtAllReduce(in, out, 4096, grtInt32, grtSum, world[r].comm, first[r].stream),
+                grtSuccess);
     };
     World& one = opposite && r == 1 ? second : first;
     World& two = opposite && r == 1 ? first : second;
@@ -161,7 +176,8 @@ TEST_P(Between, OneOutputForBothIsRenamed) {
   OnRanks(2, [&](int r) {
     const auto op = [&](bool b) {
       EXPECT_EQ(grtAllReduce(b ? tens.data() : ones.data(), out[r].data(), 5000, grtInt32, grtSum,
-                             (b ? second : first)[r].comm, first[r].stream), grtSuccess);
+                             (b ? second : first)[r].comm, first[r].stream),
+                grtSuccess);
     };
     const bool reverse = opposite && r == 1;
     op(reverse);
@@ -187,7 +203,8 @@ TEST_P(Between, UserWorkIsNotPassed) {
     const bool reverse = opposite && r == 1;
     const auto op = [&](bool other) {
       EXPECT_EQ(grtAllReduce(x.data(), (other ? b : a)[r].data(), 64, grtInt32, grtSum,
-                             (other ? second : first)[r].comm, first[r].stream), grtSuccess);
+                             (other ? second : first)[r].comm, first[r].stream),
+                grtSuccess);
     };
     op(reverse);
     EXPECT_EQ(grtStreamLaunch(first[r].stream, Sleeper, &gate), grtSuccess);
@@ -226,10 +243,14 @@ TEST(Deferred, CompleteInAnyOrderUntilJoined) {
     struct Sum {
       std::vector<int32_t>&a, &b, &out;
     } state{a, b, sum};
-    EXPECT_EQ(grtStreamLaunch(first[r].stream, [](void* user) {
-      auto* s = static_cast<Sum*>(user);
-      for (size_t i = 0; i < s->out.size(); ++i) s->out[i] = s->a[i] + s->b[i];
-    }, &state), grtSuccess);
+    EXPECT_EQ(grtStreamLaunch(
+                  first[r].stream,
+                  [](void* user) {
+                    auto* s = static_cast<Sum*>(user);
+                    for (size_t i = 0; i < s->out.size(); ++i) s->out[i] = s->a[i] + s->b[i];
+                  },
+                  &state),
+              grtSuccess);
     EXPECT_EQ(grtStreamSynchronize(first[r].stream, kPatienceNs), grtSuccess);
     EXPECT_EQ(sum, std::vector<int32_t>(64, 4));
   });

@@ -1,6 +1,7 @@
-// The quit protocol of runtime/core/life.h, in all interleavings: two submitters, the leader, one block,
-// a watcher that acts on changes of the bell alone (no timer), at most four instances. Memory is PSO:
-// each actor's stores wait in a buffer and reach memory in any order but per word; fences drain it.
+// The quit protocol of runtime/core/life.h, in all interleavings: two submitters, the leader, one
+// block, a watcher that acts on changes of the bell alone (no timer), at most four instances.
+// Memory is PSO: each actor's stores wait in a buffer and reach memory in any order but per word;
+// fences drain it.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -28,15 +29,17 @@ struct State {
   std::array<int8_t, kActors> pc{};
   std::array<int8_t, 2> consumed{};
   int8_t instances = 1;
-  int8_t queued = 0;    // launched, and not started yet: on one stream
-  int8_t told = 0;      // the block is to quit
+  int8_t queued = 0;  // launched, and not started yet: on one stream
+  int8_t told = 0;    // the block is to quit
   int8_t arrived = 0;
   int8_t seen_bell = 0;
-  int8_t rings = 0;     // of the leader: each is another value of the bell
-  int8_t work = 0;      // what the block's context must say when it is saved
+  int8_t rings = 0;  // of the leader: each is another value of the bell
+  int8_t work = 0;   // what the block's context must say when it is saved
   bool operator<(const State& o) const {
-    return std::tie(memory, buffer, pc, consumed, instances, queued, told, arrived, seen_bell, rings, work) <
-           std::tie(o.memory, o.buffer, o.pc, o.consumed, o.instances, o.queued, o.told, o.arrived, o.seen_bell, o.rings, o.work);
+    return std::tie(memory, buffer, pc, consumed, instances, queued, told, arrived, seen_bell,
+                    rings, work) < std::tie(o.memory, o.buffer, o.pc, o.consumed, o.instances,
+                                            o.queued, o.told, o.arrived, o.seen_bell, o.rings,
+                                            o.work);
   }
 };
 
@@ -129,7 +132,8 @@ bool StepLeader(State& s, const Without& w, bool quits, const char** wrong) {
       s.pc[kLeader] = 6;
       return true;
     case 6:
-      if (!w.d6_look && Unconsumed(s)) StoreRelease(s, kLeader, kBell, static_cast<int8_t>(10 + s.rings++));
+      if (!w.d6_look && Unconsumed(s))
+        StoreRelease(s, kLeader, kBell, static_cast<int8_t>(10 + s.rings++));
       s.pc[kLeader] = 7;
       return true;
     case 7:  // the end of a kernel makes its stores visible
@@ -208,7 +212,8 @@ Verdict Check(const Without& w) {
     for (int actor = 0; actor < kActors; ++actor) {
       for (size_t i = 0; i < s.buffer[actor].size(); ++i) {
         bool oldest = true;
-        for (size_t j = 0; j < i; ++j) oldest = oldest && s.buffer[actor][j].first != s.buffer[actor][i].first;
+        for (size_t j = 0; j < i; ++j)
+          oldest = oldest && s.buffer[actor][j].first != s.buffer[actor][i].first;
         if (!oldest) continue;
         next = s;
         next.memory[s.buffer[actor][i].first] = s.buffer[actor][i].second;

@@ -97,8 +97,10 @@ T Combine(grtRedOp_t op, T a, T b) {
 template <typename T>
 T Average(T sum, int ranks) {
   if constexpr (std::is_integral_v<T>) {
-    if constexpr (std::is_signed_v<T>) return static_cast<T>(int64_t{sum} / ranks);
-    else return static_cast<T>(static_cast<uint64_t>(sum) / static_cast<uint64_t>(ranks));
+    if constexpr (std::is_signed_v<T>)
+      return static_cast<T>(int64_t{sum} / ranks);
+    else
+      return static_cast<T>(static_cast<uint64_t>(sum) / static_cast<uint64_t>(ranks));
   } else {
     return sum / static_cast<T>(ranks);
   }
@@ -247,8 +249,9 @@ Bytes RandomElements(grtDataType_t type, size_t count, std::mt19937& random) {
 }
 
 std::string Name(const Case& c, int ranks) {
-  constexpr const char* kKinds[] = {"", "all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce",
-                                    "all-to-all", "gather", "scatter", "send", "recv"};
+  constexpr const char* kKinds[] = {"",          "all-reduce", "all-gather", "reduce-scatter",
+                                    "broadcast", "reduce",     "all-to-all", "gather",
+                                    "scatter",   "send",       "recv"};
   return std::string(kKinds[c.kind]) + " of " + std::to_string(c.count) + " elements of type " +
          std::to_string(c.type) + ", operator " + std::to_string(c.op) + ", root " +
          std::to_string(c.root) + ", " + std::to_string(ranks) + " ranks" +
@@ -330,7 +333,8 @@ bool RunCase(World& world, const Case& c, uint32_t seed) {
       memory[r].resize(whole + 1);
       const size_t part = c.count * size;
       const size_t in_at = c.kind == grtKindAllGather || c.kind == grtKindGather ? r * part : 0;
-      const size_t out_at = c.kind == grtKindReduceScatter || c.kind == grtKindScatter ? r * part : 0;
+      const size_t out_at =
+          c.kind == grtKindReduceScatter || c.kind == grtKindScatter ? r * part : 0;
       const bool input = !inputs[r].empty();
       in = memory[r].data() + (inputs[r].size() == whole ? 0 : in_at);
       if (input) std::memcpy(in, inputs[r].data(), inputs[r].size());

@@ -1,6 +1,6 @@
-// The state machine alone, without threads: all (rank, operation, channel) machines as explicit state, and
-// a scheduler that picks who does one step. A seed repeats a run exactly. Then every schedule of small
-// programs, by states that were seen.
+// The state machine alone, without threads: all (rank, operation, channel) machines as explicit
+// state, and a scheduler that picks who does one step. A seed repeats a run exactly. Then every
+// schedule of small programs, by states that were seen.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -14,14 +14,14 @@
 namespace gordian::runtime::testing {
 namespace {
 
-// A program: each rank posts operations in its own order. Edges of the graph G are added by `joined`: a
-// rank posts its next one only after the one before is done.
+// A program: each rank posts operations in its own order. Edges of the graph G are added by
+// `joined`: a rank posts its next one only after the one before is done.
 struct Program {
   int ranks = 2;
   PortGeometry geometry;
-  std::vector<Case> operations;                 // operation i is on port i % ports
+  std::vector<Case> operations;  // operation i is on port i % ports
   int ports = 2;
-  std::vector<std::vector<int>> order;          // by rank
+  std::vector<std::vector<int>> order;  // by rank
   bool joined = false;
   bool here = false;  // inputs are read and outputs written in place, as between threads
 };
@@ -80,7 +80,8 @@ class SimWorld {
     uint64_t wanted = 0;
     if (begun_[o][r] == 0) {
       const Progress progress = Begin(v, &wanted);
-      EXPECT_TRUE(progress == Progress::kAdvanced || (progress == Progress::kNotReady && wanted != 0));
+      EXPECT_TRUE(progress == Progress::kAdvanced ||
+                  (progress == Progress::kNotReady && wanted != 0));
       begun_[o][r] = progress == Progress::kAdvanced;
       return progress == Progress::kAdvanced;
     }
@@ -119,7 +120,9 @@ class SimWorld {
   // All that a later step can depend on, but for the data, which follows from it.
   std::string State() const {
     std::string s;
-    const auto put = [&s](uint64_t word) { s.push_back(static_cast<char>(word)); };  // small numbers
+    const auto put = [&s](uint64_t word) {
+      s.push_back(static_cast<char>(word));
+    };  // small numbers
     for (int port = 0; port < p_.ports; ++port) {
       const PortView view(Aligned(port), p_.geometry);
       for (uint32_t slot = 0; slot < p_.geometry.window; ++slot) {
@@ -139,7 +142,9 @@ class SimWorld {
     for (const auto& ranks : contexts_) {
       for (const auto& channels : ranks) {
         for (const ChanCtx& c : channels) {
-          for (const uint64_t word : {uint64_t{c.reduced}, uint64_t{c.agreed}, c.sent, c.recvd, uint64_t{c.state}}) put(word);
+          for (const uint64_t word :
+               {uint64_t{c.reduced}, uint64_t{c.agreed}, c.sent, c.recvd, uint64_t{c.state}})
+            put(word);
         }
       }
     }
@@ -180,8 +185,9 @@ Program RandomProgram(uint32_t seed) {
   p.here = random() % 3 == 0;
   p.ports = 1 + static_cast<int>(random() % 3);
   const int operations = 1 + static_cast<int>(random() % 6);
-  constexpr grtKind_t kKinds[] = {grtKindAllReduce, grtKindAllGather, grtKindReduceScatter, grtKindBroadcast,
-                                  grtKindReduce,    grtKindAllToAll,  grtKindGather,        grtKindScatter};
+  constexpr grtKind_t kKinds[] = {grtKindAllReduce, grtKindAllGather, grtKindReduceScatter,
+                                  grtKindBroadcast, grtKindReduce,    grtKindAllToAll,
+                                  grtKindGather,    grtKindScatter};
   for (int o = 0; o < operations; ++o) {
     p.operations.push_back({kKinds[random() % 8], grtInt32, grtSum, random() % (2 * 32 * kSlots),
                             static_cast<int>(random() % p.ranks), false});
@@ -242,15 +248,17 @@ TEST(Simulation, ASeedRepeatsARun) {
   }
 }
 
-// Every schedule: from each state that can be reached, all steps that can be done. A step of one machine
-// never takes away another's, so that a state without a step is looked for, not only an end.
+// Every schedule: from each state that can be reached, all steps that can be done. A step of one
+// machine never takes away another's, so that a state without a step is looked for, not only an
+// end.
 struct Explored {
   size_t states = 0, ends = 0, stuck = 0;
 };
 Explored Explore(const Program& program, size_t most) {
   Explored result;
   std::unordered_set<std::string> seen;
-  std::deque<std::vector<uint32_t>> paths = {{}};  // states by how to get there: small programs only
+  std::deque<std::vector<uint32_t>> paths = {
+      {}};  // states by how to get there: small programs only
   while (!paths.empty() && seen.size() < most) {
     const std::vector<uint32_t> path = std::move(paths.back());
     paths.pop_back();
@@ -334,8 +342,8 @@ TEST(Exhaustive, ThreeRanks) {
   EXPECT_GE(e.ends, 1u);
 }
 
-// With a cycle in G (each rank posts its second operation after its first is done) there is no way, and
-// the explorer finds that: it can fail.
+// With a cycle in G (each rank posts its second operation after its first is done) there is no way,
+// and the explorer finds that: it can fail.
 TEST(Exhaustive, ACycleInTheGraphGetsStuck) {
   Program p = Small(2, {kTiny, kTiny}, 2, 1);
   p.joined = true;

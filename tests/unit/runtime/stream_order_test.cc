@@ -115,8 +115,8 @@ TEST_F(StreamOrderTest, WorkOnTheLegacyStream) {
   }
 }
 
-// As in training: what is communicated is ready when a kernel on another stream is, whatever else its own
-// stream still has in front of it.
+// As in training: what is communicated is ready when a kernel on another stream is, whatever else
+// its own stream still has in front of it.
 TEST_F(StreamOrderTest, EventsBehindWorkThatIsDone) {
   Marking driver;
   const auto a = Place(one_);
@@ -175,7 +175,9 @@ TEST(Agree, OnlyIfAllWant) {
     grtUniqueId id;
     ASSERT_EQ(grtGetUniqueId(&id), grtSuccess);
     int agreed[3] = {7, 7, 7};
-    OnRanks(3, [&](int r) { EXPECT_EQ(grtAgree(id, 3, 1, r != against, kPatienceNs, &agreed[r]), grtSuccess); });
+    OnRanks(3, [&](int r) {
+      EXPECT_EQ(grtAgree(id, 3, 1, r != against, kPatienceNs, &agreed[r]), grtSuccess);
+    });
     for (const int each : agreed) EXPECT_EQ(each, against < 0 ? 1 : 0);
   }
 }
@@ -186,7 +188,10 @@ TEST(Agree, OneSpeaksForSeveral) {
     grtUniqueId id;
     ASSERT_EQ(grtGetUniqueId(&id), grtSuccess);
     int agreed[2] = {7, 7};
-    OnRanks(2, [&](int r) { EXPECT_EQ(grtAgree(id, 5, r == 0 ? 4 : 1, r == 0 || wanted, kPatienceNs, &agreed[r]), grtSuccess); });
+    OnRanks(2, [&](int r) {
+      EXPECT_EQ(grtAgree(id, 5, r == 0 ? 4 : 1, r == 0 || wanted, kPatienceNs, &agreed[r]),
+                grtSuccess);
+    });
     for (const int each : agreed) EXPECT_EQ(each, wanted ? 1 : 0);
   }
   grtUniqueId id;

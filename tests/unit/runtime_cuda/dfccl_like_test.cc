@@ -1,5 +1,5 @@
-// The daemon that experiments compare the runtime with, on the host: its results are right and it ends, in each
-// of its variants, or its figures would mean nothing.
+// The daemon that experiments compare the runtime with, on the host: its results are right and it
+// ends, in each of its variants, or its figures would mean nothing.
 #include <gtest/gtest.h>
 
 #include "bench/runtime/dfccl_device.h"
@@ -8,8 +8,8 @@
 namespace gordian::runtime::cuda {
 
 template <>
-inline StepResult RunDfcclAny(WorkerHostBlock& b, const Work& w, uint32_t channel, uint32_t* pc, const DfcclView& v,
-                              uint64_t spins) {
+inline StepResult RunDfcclAny(WorkerHostBlock& b, const Work& w, uint32_t channel, uint32_t* pc,
+                              const DfcclView& v, uint64_t spins) {
   return RunDfccl<AnyType, kMaxRanks>(b, w, channel, pc, v, spins);
 }
 

@@ -66,8 +66,8 @@ TEST_F(HelpStreamTest, WhatWritesAnUnfinishedOutputIsRenamedWhileThereIsRoom) {
   EXPECT_EQ(MarkOf(third), third.id + 1);
 }
 
-// A receive that waited for its own group's send, which waits for another rank's receive, would be a
-// deadlock of the list's making.
+// A receive that waited for its own group's send, which waits for another rank's receive, would be
+// a deadlock of the list's making.
 TEST_F(HelpStreamTest, AGroupThatMustWaitIsMarkedAtItsFirst) {
   Publish(1, Receives(10000, 3000), Before::kOperations);
   const std::vector<Touched> fits = {Sends(20000, 3000), Receives(10000, 2000)};

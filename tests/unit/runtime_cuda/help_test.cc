@@ -199,8 +199,7 @@ Program Disordered(const Disorder& d, uint64_t seed) {
     }
     if (d.shuffled) std::shuffle(order.begin(), order.end(), random);
     p.calls.emplace_back();
-    for (const uint32_t c : order)
-      p.calls.back().push_back({of[c][next[c]++], stream_of[c]});
+    for (const uint32_t c : order) p.calls.back().push_back({of[c][next[c]++], stream_of[c]});
   }
   return p;
 }
@@ -238,14 +237,16 @@ TEST(HelpTest, AnyOrderOnSeveralStreamsCompletes) {
   });
 }
 
-// Broadcasts and reduces among more than two, in shards of which the root has none and others may have none, by all ways.
+// Broadcasts and reduces among more than two, in shards of which the root has none and others may
+// have none, by all ways.
 TEST(HelpTest, BroadcastsAndReducesInShardsComplete) {
   AllComplete(60, [](uint64_t seed) {
     Disorder d;
     d.ranks = 3 + seed % 4;
     d.streams = 1 + seed % 2;
     Program p = Disordered(d, seed);
-    for (Operation& o : p.operations) o.what.kind = o.what.count % 2 == 0 ? OpKind::kReduce : OpKind::kBroadcast;
+    for (Operation& o : p.operations)
+      o.what.kind = o.what.count % 2 == 0 ? OpKind::kReduce : OpKind::kBroadcast;
     p.renamed = seed % 3 == 0;
     p.slots = 1 + seed % 3;
     p.interleaves = seed % 5 == 0;

@@ -1,5 +1,5 @@
-// Resident workers of several ranks on the host: device and host halves as they are; blocks, watchers and
-// submitters as fibers whose turns a seed chooses.
+// Resident workers of several ranks on the host: device and host halves as they are; blocks,
+// watchers and submitters as fibers whose turns a seed chooses.
 #ifndef GORDIAN_TESTS_UNIT_RUNTIME_CUDA_HOST_WORKER_H_
 #define GORDIAN_TESTS_UNIT_RUNTIME_CUDA_HOST_WORKER_H_
 
@@ -45,7 +45,8 @@ class WorkerHostBlock : public HostBlock {
 };
 
 template <>
-inline StepResult RunChannel(WorkerHostBlock& b, const Work& w, uint32_t channel, uint32_t* pc, const WorkerView& v, Stay stay) {
+inline StepResult RunChannel(WorkerHostBlock& b, const Work& w, uint32_t channel, uint32_t* pc,
+                             const WorkerView& v, Stay stay) {
   return RunChannelOf<AnyType, kMaxRanks>(b, w, channel, pc, v, stay);
 }
 
@@ -67,8 +68,13 @@ using Body = std::function<void(WorkerHostBlock&, const WorkerView&)>;
 // One rank's worker with all that runs it.
 class HostWorker {
  public:
-  HostWorker(const Timing& timing, uint32_t blocks, Policy policy, Body body, Fibers* fibers, std::mt19937_64* random)
-      : blocks_(blocks), body_(std::move(body)), fibers_(fibers), random_(random), queue_(host_.get(), timing.gaps, kWorkerPorts - 2) {
+  HostWorker(const Timing& timing, uint32_t blocks, Policy policy, Body body, Fibers* fibers,
+             std::mt19937_64* random)
+      : blocks_(blocks),
+        body_(std::move(body)),
+        fibers_(fibers),
+        random_(random),
+        queue_(host_.get(), timing.gaps, kWorkerPorts - 2) {
     view_.host = host_.get();
     view_.device = device_.get();
     view_.stop = &stop_;
@@ -197,12 +203,13 @@ struct Job {
   bool only_bulk = false;
   uint64_t most_count = 400;
   uint32_t priorities = 1;  // so many, drawn for each operation and rank
-  uint32_t streams = 0;     // most operations are called on one of so many, which come to them at some time
+  uint32_t streams =
+      0;  // most operations are called on one of so many, which come to them at some time
   bool as_they_come = false;  // and only then are they handed over at all
   bool helps = false;         // a stream of each rank waits for all, by a kernel that helps
   bool helps_each = false;    // likewise, for each operation by itself
   bool starts_nothing = false;
-  bool same_order = false;    // on all ranks
+  bool same_order = false;  // on all ranks
   // Of a rank; null: the resident worker.
   std::function<Body(uint32_t rank)> body;
 };
@@ -239,7 +246,8 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
   for (uint32_t r = 0; r < job.ranks; ++r) {
     Body body = [](WorkerHostBlock& b, const WorkerView& v) { BeResident(b, v); };
     if (job.body) body = job.body(r);
-    workers.push_back(std::make_unique<HostWorker>(job.timing, job.blocks, job.policy, body, &fibers, &random));
+    workers.push_back(
+        std::make_unique<HostWorker>(job.timing, job.blocks, job.policy, body, &fibers, &random));
     if (job.rings_not) workers.back()->RingNot();
     if (job.starts_nothing) workers.back()->StartNothing();
   }
@@ -281,26 +289,32 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
       for (const uint32_t p : order) {
         const Case& c = what[p][next[p]];
         const uint64_t size = SizeOf(c.type);
-        const uint64_t ins = InputCount(c.kind, c.count, job.ranks), outs = OutputCount(c.kind, c.count, job.ranks);
-        Open o{std::make_shared<uint32_t>(0), &c, std::vector<char>(ins * size + 16), std::vector<char>(outs * size + 16, 77), nullptr};
+        const uint64_t ins = InputCount(c.kind, c.count, job.ranks),
+                       outs = OutputCount(c.kind, c.count, job.ranks);
+        Open o{std::make_shared<uint32_t>(0), &c, std::vector<char>(ins * size + 16),
+               std::vector<char>(outs * size + 16, 77), nullptr};
         for (uint64_t i = 0; i < ins; ++i) Encode(c.type, Value(r, i), o.in.data() + i * size);
         o.out = o.own.data();
-        if (p % 2 == 1 && heap_at + outs * size <= options.user_bytes) {  // peers may write it directly
+        if (p % 2 == 1 &&
+            heap_at + outs * size <= options.user_bytes) {  // peers may write it directly
           o.out = heaps.User(r) + heap_at;
           heap_at += RoundUp(outs * size, 64);
         }
-        const Work w = heaps.Make(r, p, c.kind, c.type, c.op, o.in.data(), o.out, c.count, c.root, Way(way[p][next[p]]));
+        const Work w = heaps.Make(r, p, c.kind, c.type, c.op, o.in.data(), o.out, c.count, c.root,
+                                  Way(way[p][next[p]]));
         ++next[p];
-        const uint32_t priority = job.priorities > 1 ? static_cast<uint32_t>(random() % job.priorities) : 0;
+        const uint32_t priority =
+            job.priorities > 1 ? static_cast<uint32_t>(random() % job.priorities) : 0;
         if (job.streams > 0 && random() % 4 != 0) {
           if (!job.as_they_come) *o.ticket = worker.Submit(w, p, priority, false);
-          streams[r][random() % job.streams].calls.push_back([&worker, w, p, priority, ticket = o.ticket] {
-            if (*ticket == 0) {
-              *ticket = worker.Submit(w, p, priority);
-            } else {
-              worker.Ready(*ticket);
-            }
-          });
+          streams[r][random() % job.streams].calls.push_back(
+              [&worker, w, p, priority, ticket = o.ticket] {
+                if (*ticket == 0) {
+                  *ticket = worker.Submit(w, p, priority);
+                } else {
+                  worker.Ready(*ticket);
+                }
+              });
         } else {
           *o.ticket = worker.Submit(w, p, priority);
         }
@@ -310,7 +324,8 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
           worker.HelpUntilEnd({1, {*open.back().ticket}});
           if (!worker.stopped()) fibers.Progress();
         }
-        while (job.waits_for_each && !worker.IsDone(*open.back().ticket) && !worker.stopped()) fibers.Yield();
+        while (job.waits_for_each && !worker.IsDone(*open.back().ticket) && !worker.stopped())
+          fibers.Yield();
         if (random() % 4 == 0) fibers.Yield();
       }
       JoinTickets tickets{};
@@ -330,7 +345,8 @@ inline Outcome RunJob(const Job& job, uint64_t seed) {
           if (std::memcmp(want, o.out + i * size, size) != 0) ++outcome.wrong;
         }
       }
-      kept.push_back(std::make_shared<std::vector<Open>>(std::move(open)));  // blocks may still be at what hung
+      kept.push_back(std::make_shared<std::vector<Open>>(
+          std::move(open)));  // blocks may still be at what hung
       worker.NoMore();
       for (Stream& stream : streams[r]) stream.ended = true;
     });

@@ -213,7 +213,8 @@ class HostHeaps {
     const bool pair = IsPointToPoint(kind);
     w.port = ports_[pair ? 1 : 0];
     if (!PlanWork(&w, count, peer, thresholds, options_.user_bytes > 0)) std::abort();
-    w.order_key = communicator * kKeysOfCommunicator + (pair ? KeyOfPair(peer, kind == OpKind::kRecv) : 0);
+    w.order_key =
+        communicator * kKeysOfCommunicator + (pair ? KeyOfPair(peer, kind == OpKind::kRecv) : 0);
     const char* heap = heaps_[rank].get();
     if (w.out >= heap && w.out < heap + bytes_)
       w.offered = static_cast<uint64_t>(w.out - w.base[rank]) + 1;
@@ -230,7 +231,8 @@ class HostHeaps {
     port.tiles_per_lane = static_cast<uint16_t>(options_.tiles_per_lane);
     port.chunk_bytes = options_.chunk_bytes;
     port.tiles_at = RoundUp(port.lines_at + lanes * port.lines_per_lane * sizeof(LlLine), 128);
-    port.stage_at = port.tiles_at + lanes / options_.ranks * (options_.ranks - 1) * port.tiles_per_lane * kTileWire;
+    port.stage_at = port.tiles_at +
+                    lanes / options_.ranks * (options_.ranks - 1) * port.tiles_per_lane * kTileWire;
     port.end = RoundUp(port.stage_at + slots * port.chunk_bytes, 128);
     return port;
   }
@@ -332,7 +334,8 @@ class HostSlots {
     // As kernels do: a block carries every so many'th channel, or share.
     void Run(uint32_t block, Fibers* fibers) const {
       if (works.size() == 1) {
-        for (uint32_t channel = block; channel < works[0].channels; channel += Blocks()) RunBlockOnHost(works[0], help, channel, fibers);
+        for (uint32_t channel = block; channel < works[0].channels; channel += Blocks())
+          RunBlockOnHost(works[0], help, channel, fibers);
         return;
       }
       OwnShares shares = {works.data(), renamed.data(), block, Blocks(), Shares()};
@@ -352,7 +355,8 @@ class HostSlots {
     launches_.push_back({{*work}, {help.renamed}, help, most_blocks, true});
   }
   // One kernel for all of them, which follow each other on the list.
-  void EnqueueSeveral(const std::vector<Work>& works, const std::vector<HelpList>& entries, uint32_t most_blocks, bool visits = true) {
+  void EnqueueSeveral(const std::vector<Work>& works, const std::vector<HelpList>& entries,
+                      uint32_t most_blocks, bool visits = true) {
     std::vector<char*> renamed;
     for (const HelpList& entry : entries) renamed.push_back(entry.renamed);
     launches_.push_back({works, renamed, OfOneKernel(entries), most_blocks, visits});

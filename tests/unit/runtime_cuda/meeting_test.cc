@@ -44,7 +44,9 @@ std::vector<int> InProcesses(int ranks, const std::function<int(uint32_t)>& body
   return codes;
 }
 
-bool NameIsThere(const std::string& name) { return access(("/dev/shm/" + name).c_str(), F_OK) == 0; }
+bool NameIsThere(const std::string& name) {
+  return access(("/dev/shm/" + name).c_str(), F_OK) == 0;
+}
 
 Attendee Saying(uint64_t agreement, uint64_t region_at) {
   Attendee own = {};
@@ -53,7 +55,8 @@ Attendee Saying(uint64_t agreement, uint64_t region_at) {
   return own;
 }
 
-// Who asks for which ports first does not matter: all members get the same answer for a tag that all ask for.
+// Who asks for which ports first does not matter: all members get the same answer for a tag that
+// all ask for.
 TEST(MeetingTest, PortsAreTheSameOnAllMembers) {
   const std::string name = UniqueName();
   const std::vector<int> codes = InProcesses(3, [&](uint32_t rank) {
@@ -81,7 +84,8 @@ TEST(MeetingTest, PortsAreTheSameOnAllMembers) {
   EXPECT_EQ(codes[2], codes[0]);
 }
 
-// Two members of one process, which has one mapping of the page: the first has closed its descriptor when the second comes.
+// Two members of one process, which has one mapping of the page: the first has closed its
+// descriptor when the second comes.
 TEST(MeetingTest, MembersOfOneProcess) {
   const std::string name = UniqueName();
   std::shared_ptr<Meeting> first, second;
@@ -110,14 +114,18 @@ TEST(MeetingTest, AllLearnWhatAllSaidInAnyOrder) {
     std::shared_ptr<Meeting> meetings[2];
     for (int i = 0; i < 2; ++i) {
       const bool first = (rank == 1) == (i == 0);
-      if (Meeting::Come(first ? a : b, 3, rank, Saying(7, rank * 10 + (first ? 1 : 2)), &meetings[first ? 0 : 1]) != grtSuccess) return 1;
+      if (Meeting::Come(first ? a : b, 3, rank, Saying(7, rank * 10 + (first ? 1 : 2)),
+                        &meetings[first ? 0 : 1]) != grtSuccess)
+        return 1;
     }
     for (int i = 0; i < 2; ++i) {
       if (meetings[i]->AwaitAll(DeadlineIn(kPatienceNs)) != grtSuccess) return 2;
       for (uint32_t r = 0; r < 3; ++r) {
         if (meetings[i]->of(r).region_at != r * 10 + static_cast<uint64_t>(i) + 1) return 3;
       }
-      if ((meetings[i]->of(rank).pid == getpid()) != true || meetings[i]->of((rank + 1) % 3).pid == getpid()) return 4;
+      if ((meetings[i]->of(rank).pid == getpid()) != true ||
+          meetings[i]->of((rank + 1) % 3).pid == getpid())
+        return 4;
     }
     return 0;
   });
@@ -150,7 +158,9 @@ TEST(MeetingTest, FailureAndLeavingAreSeenByAll) {
     }
     const int64_t deadline = DeadlineIn(kPatienceNs);
     while (!meeting->HasLeft(1) && NowNs() < deadline) usleep(100);
-    if (!meeting->HasLeft(1) || meeting->AllAreOver() || __atomic_load_n(meeting->failed(), __ATOMIC_ACQUIRE) != 5) return 4;
+    if (!meeting->HasLeft(1) || meeting->AllAreOver() ||
+        __atomic_load_n(meeting->failed(), __ATOMIC_ACQUIRE) != 5)
+      return 4;
     meeting->Leave(true);
     return meeting->AllAreOver() && !meeting->SomeNeverEnd() ? 0 : 5;
   });
@@ -247,7 +257,8 @@ TEST(PieceServerTest, HandsOverWhatIsThere) {
   const auto codes = InProcesses(3, [&](uint32_t rank) {
     uint64_t bytes = 0;
     int got = -1;
-    const Status status = PieceServer::Fetch(server->name(), rank == 2 ? 8192 : 4096, 10000, &bytes, &got);
+    const Status status =
+        PieceServer::Fetch(server->name(), rank == 2 ? 8192 : 4096, 10000, &bytes, &got);
     if (rank == 2) return !status.ok() && got < 0 ? 0 : 1;
     char text[11] = {};
     if (!status.ok() || bytes != 10 || pread(got, text, 10, 0) != 10) return 2;

@@ -139,8 +139,8 @@ TEST(PriorityTest, NoneStarves) {
   EXPECT_EQ(Rounds(false, kMost), kMost);  // the twin: without the rounds that go along all
 }
 
-// A channel that is left with steps to do has told its peers of all that it has sent: large operations, with little
-// room for what is on its way, so that every chunk is waited for.
+// A channel that is left with steps to do has told its peers of all that it has sent: large
+// operations, with little room for what is on its way, so that every chunk is waited for.
 TEST(PriorityTest, WhatIsLeftIsTold) {
   for (uint64_t seed = 1; seed <= Seeds(60); ++seed) {
     Job job;

@@ -1,5 +1,5 @@
-// The CUDA backend's protocols on the host: every kind, type and operator against a reference, by each way
-// of carrying.
+// The CUDA backend's protocols on the host: every kind, type and operator against a reference, by
+// each way of carrying.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -66,7 +66,8 @@ void RunCases(uint32_t ranks, const std::vector<Case>& cases, int way, bool dire
   });
   EXPECT_TRUE(fibers.Run(kForEver)) << ranks << " ranks, way " << way;
   for (uint32_t r = 0; r < ranks; ++r) {
-    EXPECT_EQ(problems[r], "") << "rank " << r << " of " << ranks << ", way " << way << (direct ? ", direct" : "");
+    EXPECT_EQ(problems[r], "") << "rank " << r << " of " << ranks << ", way " << way
+                               << (direct ? ", direct" : "");
   }
 }
 
@@ -93,8 +94,10 @@ std::vector<Case> Kinds(uint32_t ranks) {
   return cases;
 }
 
-// Those that are through with an operation that one member does not begin, as a mask. Bulk, of less than staging holds.
-uint32_t ThroughWithout(OpKind kind, uint32_t ranks, uint32_t missing, uint32_t root, bool offers, bool* is_offered) {
+// Those that are through with an operation that one member does not begin, as a mask. Bulk, of less
+// than staging holds.
+uint32_t ThroughWithout(OpKind kind, uint32_t ranks, uint32_t missing, uint32_t root, bool offers,
+                        bool* is_offered) {
   HostHeaps::Options options;
   options.ranks = ranks;
   options.user_bytes = offers ? 1 << 16 : 0;
@@ -126,13 +129,14 @@ uint32_t ThroughWithout(OpKind kind, uint32_t ranks, uint32_t missing, uint32_t 
   return through;
 }
 
-// The kinds of which memory that is registered later may be offered: whoever would have been through without the one that
-// is missing still is; but for a broadcast's root, that is nobody. Of the others somebody is, and would not be if he
-// waited for offers.
+// The kinds of which memory that is registered later may be offered: whoever would have been
+// through without the one that is missing still is; but for a broadcast's root, that is nobody. Of
+// the others somebody is, and would not be if he waited for offers.
 TEST(PlanTest, OffersMakeNobodyWaitWhereThatIsSaid) {
   for (const uint32_t ranks : {2, 3, 4}) {
-    for (const OpKind kind : {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kAllToAll, OpKind::kReduce, OpKind::kBroadcast,
-                              OpKind::kScatter, OpKind::kGather}) {
+    for (const OpKind kind :
+         {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kAllToAll, OpKind::kReduce,
+          OpKind::kBroadcast, OpKind::kScatter, OpKind::kGather}) {
       bool some_are_through = false, waiting_costs = false, is_offered = false;
       for (uint32_t missing = 0; missing < ranks; ++missing) {
         for (const uint32_t root : {0u, ranks - 1}) {
@@ -143,18 +147,22 @@ TEST(PlanTest, OffersMakeNobodyWaitWhereThatIsSaid) {
         }
       }
       if (OffersMakeNobodyWait(kind, ranks)) {
-        EXPECT_EQ(is_offered && some_are_through, kind == OpKind::kBroadcast) << static_cast<int>(kind) << ", " << ranks << " ranks";
+        EXPECT_EQ(is_offered && some_are_through, kind == OpKind::kBroadcast)
+            << static_cast<int>(kind) << ", " << ranks << " ranks";
         EXPECT_FALSE(waiting_costs) << static_cast<int>(kind) << ", " << ranks << " ranks";
-        EXPECT_TRUE(is_offered || (kind == OpKind::kReduce && ranks == 2)) << static_cast<int>(kind);
+        EXPECT_TRUE(is_offered || (kind == OpKind::kReduce && ranks == 2))
+            << static_cast<int>(kind);
       } else {
-        EXPECT_TRUE(is_offered && waiting_costs) << static_cast<int>(kind) << ", " << ranks << " ranks";
+        EXPECT_TRUE(is_offered && waiting_costs)
+            << static_cast<int>(kind) << ", " << ranks << " ranks";
       }
     }
   }
 }
 
 // As a communicator of that many ranks would have it, by default.
-Work Planned(OpKind kind, uint32_t ranks, uint32_t rank, uint64_t bytes, uint32_t root, const Thresholds& thresholds) {
+Work Planned(OpKind kind, uint32_t ranks, uint32_t rank, uint64_t bytes, uint32_t root,
+             const Thresholds& thresholds) {
   Work w{};
   w.kind = kind;
   w.type = DataType::kInt8;
@@ -165,14 +173,17 @@ Work Planned(OpKind kind, uint32_t ranks, uint32_t rank, uint64_t bytes, uint32_
   return w;
 }
 
-// What all members compute on their own must agree, and the sizes at which it changes are what is measured.
+// What all members compute on their own must agree, and the sizes at which it changes are what is
+// measured.
 TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
   const auto plan = [](OpKind kind, uint32_t ranks, uint32_t rank, uint64_t bytes) {
     return Planned(kind, ranks, rank, bytes, 0, Thresholds{});
   };
   constexpr uint32_t kWay = kBulk | kTiles | kTwoPhase;
   const Thresholds t;
-  const auto way = [&](OpKind kind, uint32_t ranks, uint64_t bytes) { return plan(kind, ranks, 0, bytes).flags & kWay; };
+  const auto way = [&](OpKind kind, uint32_t ranks, uint64_t bytes) {
+    return plan(kind, ranks, 0, bytes).flags & kWay;
+  };
   for (const uint32_t ranks : {2, 4, 8}) {
     const uint64_t others = ranks - 1;
     EXPECT_EQ(way(OpKind::kAllReduce, ranks, 8), 0);
@@ -184,7 +195,8 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
     EXPECT_EQ(way(OpKind::kAllGather, ranks, t.move_lines / others), 0);
     EXPECT_EQ(way(OpKind::kAllGather, ranks, t.move_lines / others + 1), kTiles);
     const PortLayout port = plan(OpKind::kAllGather, ranks, 0, 8).port;
-    const uint64_t room = uint64_t{port.tiles_per_lane} * port.phases * port.line_channels * kTileBytes;
+    const uint64_t room =
+        uint64_t{port.tiles_per_lane} * port.phases * port.line_channels * kTileBytes;
     EXPECT_EQ(room >= t.move_tiles, ranks <= 4);
     EXPECT_EQ(way(OpKind::kAllGather, ranks, std::min(t.move_tiles, room)), kTiles);
     EXPECT_EQ(way(OpKind::kAllGather, ranks, std::min(t.move_tiles, room) + 1), kBulk);
@@ -197,7 +209,8 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
   EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 8).channels, 1);
   EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, t.two_shot_tiles).channels, 128);
   EXPECT_EQ(plan(OpKind::kAllReduce, 2, 0, 64 << 20).channels, 128);
-  for (const OpKind kind : {OpKind::kAllReduce, OpKind::kBroadcast, OpKind::kReduce, OpKind::kGather}) {
+  for (const OpKind kind :
+       {OpKind::kAllReduce, OpKind::kBroadcast, OpKind::kReduce, OpKind::kGather}) {
     for (const uint32_t ranks : {1, 2, 3, 5, 8}) {
       for (uint64_t bytes = 1; bytes < 1ull << 34; bytes = bytes * 3 + 1) {
         const Work first = plan(kind, ranks, 0, bytes);
@@ -208,10 +221,12 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
           EXPECT_EQ(w.part, first.part);
           EXPECT_EQ(w.chunk, first.chunk);
         }
-        EXPECT_GE(first.part * first.channels, (first.flags & kBulk) != 0 ? first.block_bytes : UnitCount(first));
+        EXPECT_GE(first.part * first.channels,
+                  (first.flags & kBulk) != 0 ? first.block_bytes : UnitCount(first));
         if ((first.flags & kBulk) == 0) {
           const uint32_t phases = (first.flags & kTwoPhase) != 0 ? 1 : first.port.phases;
-          EXPECT_LE(first.part, (first.flags & kTiles) != 0 ? first.port.tiles_per_lane * phases : first.port.lines_per_lane);
+          EXPECT_LE(first.part, (first.flags & kTiles) != 0 ? first.port.tiles_per_lane * phases
+                                                            : first.port.lines_per_lane);
         } else {
           EXPECT_LE(first.chunk, SlotBytes(first));
         }
@@ -220,12 +235,13 @@ TEST(PlanTest, WayIsChosenBySizeAlikeOnAllRanks) {
   }
 }
 
-// Of a broadcast or a reduce in two phases: no link carries more than the message once, each way; and of a broadcast the
-// root's carries nothing the other way.
+// Of a broadcast or a reduce in two phases: no link carries more than the message once, each way;
+// and of a broadcast the root's carries nothing the other way.
 TEST(PlanTest, ARootsLinkCarriesTheMessageOnce) {
   for (const OpKind kind : {OpKind::kBroadcast, OpKind::kReduce}) {
     for (uint32_t ranks = 3; ranks <= kMaxRanks; ++ranks) {
-      for (const uint64_t bytes : {1ull, 16ull, 100ull, 4096ull, 1ull << 20, (4ull << 20) + 3, 300ull << 20}) {
+      for (const uint64_t bytes :
+           {1ull, 16ull, 100ull, 4096ull, 1ull << 20, (4ull << 20) + 3, 300ull << 20}) {
         const uint32_t root = static_cast<uint32_t>(bytes % ranks);
         uint64_t out[kMaxRanks] = {}, in[kMaxRanks] = {}, shards = 0, before = 0;
         std::vector<std::pair<uint64_t, uint64_t>> places;
@@ -271,7 +287,8 @@ TEST(PlanTest, BothEndsOfATransferHaveItInOneRound) {
       uint32_t sends = 0, receives = 0;  // rounds that have one
       for (uint32_t peer = 0; peer < ranks; ++peer) {
         if (peer == rank) continue;
-        const uint32_t round = RoundOf(3 * kKeysOfCommunicator + KeyOfPair(peer, false), rank, ranks);
+        const uint32_t round =
+            RoundOf(3 * kKeysOfCommunicator + KeyOfPair(peer, false), rank, ranks);
         EXPECT_EQ(round, RoundOf(KeyOfPair(rank, true), peer, ranks));
         sends |= 1u << round;
         receives |= 1u << RoundOf(KeyOfPair(peer, true), rank, ranks);
@@ -312,7 +329,17 @@ TEST_P(ProtocolsTest, EveryTypeAndOperator) {
 INSTANTIATE_TEST_SUITE_P(Ways, ProtocolsTest, testing::Range(0, kWays));
 
 // One member calls another operation than the others.
-enum class Slip { kNothing, kCount, kWay, kType, kOperator, kKind, kRoot, kBroadcastRoot, kBytesOfPair };
+enum class Slip {
+  kNothing,
+  kCount,
+  kWay,
+  kType,
+  kOperator,
+  kKind,
+  kRoot,
+  kBroadcastRoot,
+  kBytesOfPair
+};
 
 struct Called {
   std::vector<uint32_t> failed;  // what each rank was told
@@ -381,11 +408,12 @@ Called RunMismatch(Slip wrong, uint32_t ranks, uint32_t wrong_rank, int way, boo
 TEST_P(ProtocolsTest, AMismatchIsToldToAllBeforeAnyOutput) {
   for (const uint32_t ranks : {2, 3, 5}) {
     for (const bool direct : {false, true}) {
-      for (const Slip wrong : {Slip::kNothing, Slip::kCount, Slip::kWay, Slip::kType, Slip::kOperator,
-                                Slip::kKind, Slip::kRoot, Slip::kBytesOfPair}) {
+      for (const Slip wrong : {Slip::kNothing, Slip::kCount, Slip::kWay, Slip::kType,
+                               Slip::kOperator, Slip::kKind, Slip::kRoot, Slip::kBytesOfPair}) {
         if (wrong == Slip::kBytesOfPair && ranks > 2) continue;
         for (uint32_t wrong_rank = 0; wrong_rank < ranks; ++wrong_rank) {
-          if (wrong == Slip::kRoot && wrong_rank == 0) continue;  // all send, nobody receives: below
+          if (wrong == Slip::kRoot && wrong_rank == 0)
+            continue;  // all send, nobody receives: below
           const Called called = RunMismatch(wrong, ranks, wrong_rank, GetParam(), direct);
           const std::string name = "wrong " + std::to_string(static_cast<int>(wrong)) + ", rank " +
                                    std::to_string(wrong_rank) + " of " + std::to_string(ranks) +
@@ -393,7 +421,8 @@ TEST_P(ProtocolsTest, AMismatchIsToldToAllBeforeAnyOutput) {
           EXPECT_TRUE(called.finished) << name;
           for (uint32_t r = 0; r < ranks; ++r) {
             const bool fine = wrong == Slip::kNothing;
-            EXPECT_EQ(called.failed[r], fine ? kNoFailure : kFailedMismatch) << name << ", told to " << r;
+            EXPECT_EQ(called.failed[r], fine ? kNoFailure : kFailedMismatch)
+                << name << ", told to " << r;
             EXPECT_EQ(called.untouched[r], !fine) << name << ", output of " << r;
           }
         }
@@ -409,7 +438,8 @@ TEST_P(ProtocolsTest, WhatNobodyWaitsForIsToldByTheNextOperation) {
       const Slip wrong = wrong_rank == 0 ? Slip::kRoot : Slip::kBroadcastRoot;
       const Called called = RunMismatch(wrong, ranks, wrong_rank, GetParam(), false);
       EXPECT_TRUE(called.finished);
-      EXPECT_EQ(called.failed, std::vector<uint32_t>(ranks, kFailedMismatch)) << ranks << ", rank " << wrong_rank;
+      EXPECT_EQ(called.failed, std::vector<uint32_t>(ranks, kFailedMismatch))
+          << ranks << ", rank " << wrong_rank;
     }
   }
 }
@@ -423,8 +453,8 @@ TEST_P(ProtocolsTest, AnAbortedOperationLeaves) {
     bool left = false, hung = false;
     Fibers fibers(7);
     fibers.Add([&] {
-      const Work w = heaps.Make(0, 0, OpKind::kAllReduce, DataType::kFloat, Operator::kSum, in.data(), out.data(),
-                                300, 0, Way(GetParam()));
+      const Work w = heaps.Make(0, 0, OpKind::kAllReduce, DataType::kFloat, Operator::kSum,
+                                in.data(), out.data(), 300, 0, Way(GetParam()));
       RunOnHost(w, lists[0].Alone(), &fibers);
       left = !hung;
     });
@@ -437,8 +467,8 @@ TEST_P(ProtocolsTest, AnAbortedOperationLeaves) {
     EXPECT_EQ(left, aborts);
     EXPECT_EQ(out, std::vector<char>(4096, 77));
     // The other member's kernels hear of it too.
-    const Work other = heaps.Make(1, 0, OpKind::kAllReduce, DataType::kFloat, Operator::kSum, in.data(), out.data(),
-                                  300, 0, Way(GetParam()));
+    const Work other = heaps.Make(1, 0, OpKind::kAllReduce, DataType::kFloat, Operator::kSum,
+                                  in.data(), out.data(), 300, 0, Way(GetParam()));
     EXPECT_EQ(HeaderAt(other, 1)->failed, aborts ? kFailedAborted : kNoFailure);
   }
 }

@@ -22,7 +22,8 @@ std::string UniqueName() {
   return "test-" + std::to_string(getpid()) + "-" + std::to_string(++count);
 }
 
-// Runs body(rank) in a process for each rank; their exit statuses, -signal for those that were killed.
+// Runs body(rank) in a process for each rank; their exit statuses, -signal for those that were
+// killed.
 std::vector<int> InProcesses(int ranks, const std::function<int(int)>& body) {
   std::vector<pid_t> children;
   for (int r = 0; r < ranks; ++r) {
@@ -46,7 +47,9 @@ TEST(RendezvousTest, RanksExchangeBytesAndDescriptors) {
     if (!Rendezvous::Join(name, rank, 4, kTimeoutMs, &r).ok()) return 1;
     std::vector<std::string> all;
     for (int round = 0; round < 50; ++round) {
-      const auto text = [&](int of) { return std::string(1000 + round, static_cast<char>('a' + of + round % 20)); };
+      const auto text = [&](int of) {
+        return std::string(1000 + round, static_cast<char>('a' + of + round % 20));
+      };
       if (!r->AllGather(text(rank), kTimeoutMs, &all).ok()) return 2;
       for (int of = 0; of < 4; ++of) {
         if (all[of] != text(of)) return 3;
@@ -81,9 +84,9 @@ int HearOfEnd(const std::string& name, int rank, int victim, bool dies) {
   int ends[2];
   if (pipe(ends) != 0) return 101;
   if (!r->Watch([&](int who) {
-         const char text = static_cast<char>(who);
-         [[maybe_unused]] const ssize_t n = write(ends[1], &text, 1);
-       }).ok()) {
+          const char text = static_cast<char>(who);
+          [[maybe_unused]] const ssize_t n = write(ends[1], &text, 1);
+        }).ok()) {
     return 102;
   }
   if (!r->Barrier(kTimeoutMs).ok()) return 103;
@@ -104,15 +107,18 @@ int HearOfEnd(const std::string& name, int rank, int victim, bool dies) {
 TEST(RendezvousTest, ADeathIsToldToAll) {
   for (const int victim : {0, 1, 2}) {
     const std::string name = UniqueName();
-    const auto statuses = InProcesses(3, [&](int rank) { return HearOfEnd(name, rank, victim, true); });
-    for (int r = 0; r < 3; ++r) EXPECT_EQ(statuses[r], r == victim ? -SIGKILL : 0) << r << ", victim " << victim;
+    const auto statuses =
+        InProcesses(3, [&](int rank) { return HearOfEnd(name, rank, victim, true); });
+    for (int r = 0; r < 3; ++r)
+      EXPECT_EQ(statuses[r], r == victim ? -SIGKILL : 0) << r << ", victim " << victim;
   }
 }
 
 TEST(RendezvousTest, AFarewellIsNoDeath) {
   for (const int leaver : {0, 1, 2}) {
     const std::string name = UniqueName();
-    const auto statuses = InProcesses(3, [&](int rank) { return HearOfEnd(name, rank, leaver, false); });
+    const auto statuses =
+        InProcesses(3, [&](int rank) { return HearOfEnd(name, rank, leaver, false); });
     EXPECT_EQ(statuses, std::vector<int>({0, 0, 0})) << "leaver " << leaver;
   }
 }

@@ -1,6 +1,6 @@
-// The resident worker on the host: orders that differ by rank, waits for the device in between, quits and new
-// starts at any moment. What it cannot show is anything about the order of memory accesses;
-// tests/unit/runtime/quit_model_test.cc does that for the protocol.
+// The resident worker on the host: orders that differ by rank, waits for the device in between,
+// quits and new starts at any moment. What it cannot show is anything about the order of memory
+// accesses; tests/unit/runtime/quit_model_test.cc does that for the protocol.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -65,8 +65,8 @@ TEST(WorkerTest, OppositeWaitsForOperationsDoNotEnd) {
   EXPECT_GT(hung, 5u);
 }
 
-// Submissions against quits, with no timer that could make up for one that is lost: operations of one
-// rank, which are always ready, and a worker that quits as soon as it can.
+// Submissions against quits, with no timer that could make up for one that is lost: operations of
+// one rank, which are always ready, and a worker that quits as soon as it can.
 Job Restless() {
   Job job;
   job.ranks = 1;
@@ -113,9 +113,9 @@ TEST(WorkerTest, AMismatchEndsOnBothRanks) {
     std::vector<std::unique_ptr<HostWorker>> workers;
     bool finished = true;
     for (uint32_t r = 0; r < 2; ++r) {
-      workers.push_back(std::make_unique<HostWorker>(timing, 1 + seed % 8, Policy::kReadyDriven,
-                                                     [](WorkerHostBlock& b, const WorkerView& v) { BeResident(b, v); }, &fibers,
-                                                     &random));
+      workers.push_back(std::make_unique<HostWorker>(
+          timing, 1 + seed % 8, Policy::kReadyDriven,
+          [](WorkerHostBlock& b, const WorkerView& v) { BeResident(b, v); }, &fibers, &random));
     }
     for (uint32_t r = 0; r < 2; ++r) {
       fibers.Add([&, r] {
@@ -123,8 +123,8 @@ TEST(WorkerTest, AMismatchEndsOnBothRanks) {
         std::vector<float> in(3000), out(3000);
         for (int i = 0; i < 20 && !worker.stopped(); ++i) {
           const uint64_t count = i == 19 && r == 1 ? 399 : 400;
-          const Work w = heaps.Make(r, 0, OpKind::kAllReduce, DataType::kFloat, Operator::kSum, in.data(), out.data(), count, 0,
-                                    Way(seed % 3));
+          const Work w = heaps.Make(r, 0, OpKind::kAllReduce, DataType::kFloat, Operator::kSum,
+                                    in.data(), out.data(), count, 0, Way(seed % 3));
           const uint32_t id = worker.Submit(w, 0);
           worker.WaitForDevice();
           while (!worker.IsDone(id) && !worker.stopped()) fibers.Yield();
@@ -143,8 +143,9 @@ TEST(WorkerTest, AMismatchEndsOnBothRanks) {
   }
 }
 
-// In an instance of few rounds, whichever blocks each of them knows of in its first: on two H200s block k knew of k + 1
-// (the leader, which has more to do at first, of all), and a channel of a mismatch was never looked at.
+// In an instance of few rounds, whichever blocks each of them knows of in its first: on two H200s
+// block k knew of k + 1 (the leader, which has more to do at first, of all), and a channel of a
+// mismatch was never looked at.
 TEST(WorkerTest, EveryChannelIsLookedAtSoon) {
   constexpr uint32_t kRounds = 4;
   for (uint32_t blocks = 1; blocks <= 9; ++blocks) {
@@ -157,12 +158,16 @@ TEST(WorkerTest, EveryChannelIsLookedAtSoon) {
             for (uint32_t round = 0; round < kRounds; ++round) {
               uint32_t places = blocks;
               if (starts == 1 && round == 0 && place != 0) places = place + 1;
-              if (starts == 2 && round < 2) places = std::max(place + 1, blocks - 1);  // the last one is late
+              if (starts == 2 && round < 2)
+                places = std::max(place + 1, blocks - 1);  // the last one is late
               const bool looks = IsLookRound(&look, places);
-              for (uint32_t c = FirstDealt(id, place, places); looks && c < channels; c += places) looked_at |= 1u << c;
+              for (uint32_t c = FirstDealt(id, place, places); looks && c < channels; c += places)
+                looked_at |= 1u << c;
             }
           }
-          ASSERT_EQ(looked_at, (1u << channels) - 1) << blocks << " blocks, " << channels << " channels, operation " << id << ", " << starts;
+          ASSERT_EQ(looked_at, (1u << channels) - 1)
+              << blocks << " blocks, " << channels << " channels, operation " << id << ", "
+              << starts;
         }
       }
     }
@@ -181,7 +186,8 @@ TEST(WorkerTest, SlotsAreUsedAgain) {
   }
 }
 
-// Communicators that come and go use the places of their patterns again; those that stay keep theirs.
+// Communicators that come and go use the places of their patterns again; those that stay keep
+// theirs.
 TEST(WorkerTest, PlacesOfPortsAreUsedAgain) {
   for (const bool forgets : {true, false}) {
     const auto host = Zeros<WorkerHost>();
@@ -194,10 +200,13 @@ TEST(WorkerTest, PlacesOfPortsAreUsedAgain) {
       const uint32_t id = tickets;
       const WorkerList::Added added = list.Add({work, port, 0, 0}, ++tickets, [] {});
       if (added == WorkerList::Added::kTooManyPorts) return false;
-      __atomic_store_n(&host->done[id % kDetachedEntries], id + 1, __ATOMIC_RELEASE);  // as the device does
+      __atomic_store_n(&host->done[id % kDetachedEntries], id + 1,
+                       __ATOMIC_RELEASE);  // as the device does
       PortPattern pattern;
       std::memcpy(pattern.words, &work, sizeof pattern);
-      EXPECT_EQ(std::memcmp(&pattern, &host->ports[host->entries[id % kDetachedEntries].port], sizeof pattern), 0);
+      EXPECT_EQ(std::memcmp(&pattern, &host->ports[host->entries[id % kDetachedEntries].port],
+                            sizeof pattern),
+                0);
       return true;
     };
     char marks[2];

@@ -19,8 +19,9 @@ using namespace graph::testing;  // NOLINT
 
 using Set = std::function<void(SimJob*)>;
 
-Verdict Hang(const std::vector<SimComm>& comms, const std::vector<Program>& programs, double seconds = 0.7,
-             const Set& set = {}, bool cold = false, uint64_t seed = 1, double period = 0.1) {
+Verdict Hang(const std::vector<SimComm>& comms, const std::vector<Program>& programs,
+             double seconds = 0.7, const Set& set = {}, bool cold = false, uint64_t seed = 1,
+             double period = 0.1) {
   SimJob job(comms, programs, cold, seed);
   if (set) set(&job);
   JobModel model;
@@ -31,7 +32,9 @@ Verdict Hang(const std::vector<SimComm>& comms, const std::vector<Program>& prog
 
 Verdict Absent(const Op& instead, double seconds) {
   const Program usual = {Init(0), AllReduce(0), StreamSync(), AllReduce(0), StreamSync(), Exit(0)};
-  return Hang(Comms(1, 4), {usual, usual, Program{Init(0), AllReduce(0), StreamSync(), instead, Sleep()}, usual}, seconds);
+  return Hang(Comms(1, 4),
+              {usual, usual, Program{Init(0), AllReduce(0), StreamSync(), instead, Sleep()}, usual},
+              seconds);
 }
 
 Verdict Odd(const Op& odd, const Op& base = AllReduce(0)) {
@@ -134,10 +137,12 @@ Verdict Silent() {
 }
 
 Verdict NoRoom() {
-  const std::vector<Program> programs = {Inits(2) + Program{AllReduce(0, 1), AllReduce(1, 2), DeviceSync()},
-                                         Inits(2) + Program{AllReduce(1, 2), AllReduce(0, 1), DeviceSync()}};
+  const std::vector<Program> programs = {
+      Inits(2) + Program{AllReduce(0, 1), AllReduce(1, 2), DeviceSync()},
+      Inits(2) + Program{AllReduce(1, 2), AllReduce(0, 1), DeviceSync()}};
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    Verdict verdict = Hang(Comms(2, 2), programs, 8, [](SimJob* job) { job->processors = 1; }, false, seed);
+    Verdict verdict = Hang(
+        Comms(2, 2), programs, 8, [](SimJob* job) { job->processors = 1; }, false, seed);
     if (verdict.main.verdict == VerdictKind::kDeadlock) return verdict;
   }
   return {};
@@ -160,7 +165,8 @@ Verdict WithEvents(const std::vector<v1::Event>& events) {
 v1::Event Process(uint32_t number, const std::vector<std::string>& settings = {}) {
   v1::Event event;
   event.mutable_process_started()->set_process(number);
-  for (const std::string& setting : settings) event.mutable_process_started()->add_settings(setting);
+  for (const std::string& setting : settings)
+    event.mutable_process_started()->add_settings(setting);
   return event;
 }
 
@@ -178,7 +184,8 @@ Verdict CallFailed() {
   record->set_kind(v1::RECORD_KIND_END);
   record->set_call(9);
   record->mutable_end()->set_result(700);
-  return WithEvents({CallNamed(9, "cudaStreamSynchronize"), Process(1), Process(2), Process(3), end});
+  return WithEvents(
+      {CallNamed(9, "cudaStreamSynchronize"), Process(1), Process(2), Process(3), end});
 }
 
 Verdict ReducedToOne() {
@@ -199,12 +206,16 @@ Verdict ReducedToOne() {
 
 Verdict WithStack(std::vector<StackFrame> frames) {
   Verdict verdict = WithEvents({});
-  verdict.stacks = {{.ranks = {1}, .threads = {{.rank = 1, .pid = 402, .tid = 402, .name = "train"}}, .frames = std::move(frames)}};
+  verdict.stacks = {{.ranks = {1},
+                     .threads = {{.rank = 1, .pid = 402, .tid = 402, .name = "train"}},
+                     .frames = std::move(frames)}};
   server::AddStackSigns(&verdict);
   return verdict;
 }
 
-StackFrame Native(const char* function, const char* module) { return {.function = function, .module = module}; }
+StackFrame Native(const char* function, const char* module) {
+  return {.function = function, .module = module};
+}
 StackFrame Python(const char* function, const char* file, int line) {
   return {.function = function, .file = file, .line = line, .python = true};
 }
@@ -215,50 +226,78 @@ const std::map<std::string, std::function<Verdict()>>& Jobs() {
   static const std::map<std::string, std::function<Verdict()>> kJobs = {
       {"evidence-missing", NeverSeen},
       {"no-nccl-calls", Silent},
-      {"communicator-order-cycle", [] { return Hang(Comms(2, 4), {kUsual, kUsual, kOther, kUsual}); }},
-      {"event-cycle", [] {
+      {"communicator-order-cycle",
+       [] {
+         return Hang(Comms(2, 4), {kUsual, kUsual, kOther, kUsual});
+       }},
+      {"event-cycle",
+       [] {
          return Hang(Comms(2, 2),
-                     {Inits(2) + Program{AllReduce(0, 1), Record(1, 1), WaitEvent(1, 2), AllReduce(1, 2), DeviceSync()},
-                      Inits(2) + Program{AllReduce(1, 2), Record(1, 2), WaitEvent(1, 1), AllReduce(0, 1), DeviceSync()}});
+                     {Inits(2) + Program{AllReduce(0, 1), Record(1, 1), WaitEvent(1, 2),
+                                         AllReduce(1, 2), DeviceSync()},
+                      Inits(2) + Program{AllReduce(1, 2), Record(1, 2), WaitEvent(1, 1),
+                                         AllReduce(0, 1), DeviceSync()}});
        }},
       {"resource-cycle", NoRoom},
-      {"memory-wait-cycle", [] {
-         return Hang(Comms(2, 2), {Inits(2) + Program{WaitValue(1, 1), AllReduce(0, 1), AllReduce(1, 2), WriteValue(1, 2),
-                                                      StreamSync(1), StreamSync(2)},
-                                   kUsual}, 6);
+      {"memory-wait-cycle",
+       [] {
+         return Hang(Comms(2, 2),
+                     {Inits(2) + Program{WaitValue(1, 1), AllReduce(0, 1), AllReduce(1, 2),
+                                         WriteValue(1, 2), StreamSync(1), StreamSync(2)},
+                      kUsual},
+                     6);
        }},
-      {"signal-order-cycle", [] {
-         const auto program = [](int peer) { return Inits(1) + Program{WaitSignal(0, peer), Signal(0, peer), StreamSync()}; };
+      {"signal-order-cycle",
+       [] {
+         const auto program = [](int peer) {
+           return Inits(1) + Program{WaitSignal(0, peer), Signal(0, peer), StreamSync()};
+         };
          return Hang(Comms(1, 2), {program(1), program(0)});
        }},
-      {"host-wait-cycle", [] {
-         return Hang(Comms(2, 2), {Inits(2) + Program{AllReduce(0, 1), DeviceSync(), AllReduce(1, 2), DeviceSync()},
-                                   Inits(2) + Program{AllReduce(1, 2), DeviceSync(), AllReduce(0, 1), DeviceSync()}});
+      {"host-wait-cycle",
+       [] {
+         return Hang(
+             Comms(2, 2),
+             {Inits(2) + Program{AllReduce(0, 1), DeviceSync(), AllReduce(1, 2), DeviceSync()},
+              Inits(2) + Program{AllReduce(1, 2), DeviceSync(), AllReduce(0, 1), DeviceSync()}});
        }},
-      {"first-use-order-cycle", [] {
-         return Hang(Comms(2, 2), {Inits(2) + Program{AllReduce(0, 1), AllReduce(1, 2), DeviceSync()},
-                                   Inits(2) + Program{AllReduce(1, 2), AllReduce(0, 1), DeviceSync()}}, 0.7, {}, true);
+      {"first-use-order-cycle",
+       [] {
+         return Hang(Comms(2, 2),
+                     {Inits(2) + Program{AllReduce(0, 1), AllReduce(1, 2), DeviceSync()},
+                      Inits(2) + Program{AllReduce(1, 2), AllReduce(0, 1), DeviceSync()}},
+                     0.7, {}, true);
        }},
-      {"point-to-point-order-cycle", [] {
+      {"point-to-point-order-cycle",
+       [] {
          return Hang(Comms(1, 3), {Program{Init(0), Send(0, 1), Recv(0, 1), StreamSync()},
-                                   Program{Init(0), Recv(0, 0), Recv(0, 2), Send(0, 2), Send(0, 0), StreamSync()},
+                                   Program{Init(0), Recv(0, 0), Recv(0, 2), Send(0, 2), Send(0, 0),
+                                           StreamSync()},
                                    Program{Init(0), Recv(0, 1), Send(0, 1), StreamSync()}});
        }},
-      {"unbuffered-send-cycle", [] {
+      {"unbuffered-send-cycle",
+       [] {
          return NothingStarts({Program{Init(0), Send(0, 1), Recv(0, 1), StreamSync()},
-                               Program{Init(0), Send(0, 0), Recv(0, 0), StreamSync()}}, 6);
+                               Program{Init(0), Send(0, 0), Recv(0, 0), StreamSync()}},
+                              6);
        }},
-      {"communicator-init-order", [] {
-         return Hang(Comms(2, 2), {Program{Init(0), Init(1), Sleep()}, Program{Init(1), Init(0), Sleep()}});
+      {"communicator-init-order",
+       [] {
+         return Hang(Comms(2, 2),
+                     {Program{Init(0), Init(1), Sleep()}, Program{Init(1), Init(0), Sleep()}});
        }},
-      {"communicator-init-missing", [] {
+      {"communicator-init-missing",
+       [] {
          return Hang(Comms(1, 3), {Program{Init(0)}, Program{Init(0)}, Program{Sleep()}}, 6);
        }},
-      {"communicator-call-order", [] {
-         return Hang(Comms(2, 3), {Inits(2) + Program{Window(0), Window(1)}, Inits(2) + Program{Window(1), Window(0)},
+      {"communicator-call-order",
+       [] {
+         return Hang(Comms(2, 3), {Inits(2) + Program{Window(0), Window(1)},
+                                   Inits(2) + Program{Window(1), Window(0)},
                                    Inits(2) + Program{Window(0), Window(1)}});
        }},
-      {"communicator-call-missing", [] {
+      {"communicator-call-missing",
+       [] {
          return Hang(Comms(1, 2), {Program{Init(0), Window(0)}, Program{Init(0), Sleep()}}, 6);
        }},
       {"mismatch-kind", [] { return Odd(Collective(Call::kAllGather, 0)); }},
@@ -266,77 +305,127 @@ const std::map<std::string, std::function<Verdict()>>& Jobs() {
       {"mismatch-type", [] { return Odd(WithType(6, 0)); }},
       {"mismatch-operator", [] { return Odd(WithType(7, 2)); }},
       {"mismatch-root", [] { return Odd(Bcast(0, 1), Bcast(0, 0)); }},
-      {"mismatch-grouping", [] {
+      {"mismatch-grouping",
+       [] {
          const Program usual = {Init(0), AllReduce(0), AllReduce(0), StreamSync()};
-         return NothingStarts({usual, usual, Program{Init(0), GroupStart(), AllReduce(0), AllReduce(0), GroupEnd(), StreamSync()}}, 6);
+         return NothingStarts(
+             {usual, usual,
+              Program{Init(0), GroupStart(), AllReduce(0), AllReduce(0), GroupEnd(), StreamSync()}},
+             6);
        }},
       {"mismatch-unlocated", Unlocated},
-      {"mismatch-transfer", [] {
+      {"mismatch-transfer",
+       [] {
          return Hang(Comms(1, 2), {Program{Init(0), Send(0, 1, 1, 100), StreamSync()},
                                    Program{Init(0), Recv(0, 0, 1, 200), StreamSync(), Sleep()}});
        }},
       {"rank-not-joined", [] { return Absent(Spin(), 6); }},
-      {"rank-left", [] {
+      {"rank-left",
+       [] {
          const Program usual = {Init(0), AllReduce(0), StreamSync(), Destroy(0), Exit(0)};
-         return Hang(Comms(1, 3), {usual, Program{Init(0), AllReduce(0), StreamSync(), AllReduce(0), StreamSync()}, usual}, 3);
+         return Hang(
+             Comms(1, 3),
+             {usual, Program{Init(0), AllReduce(0), StreamSync(), AllReduce(0), StreamSync()},
+              usual},
+             3);
        }},
       {"host-blocked", [] { return Absent(Sleep(), 6); }},
       {"rank-exited", [] { return Absent(Kill(9), 0.7); }},
       {"rank-stopped", [] { return Absent(Stop(), 6); }},
       {"rank-aborted", [] { return Absent(Abort(0), 0.7); }},
-      {"memory-wait", [] {
-         return Hang(Comms(2, 2), {Inits(2) + Program{WaitValue(1, 1), AllReduce(0, 1), AllReduce(1, 2), StreamSync(1),
-                                                      StreamSync(2)},
-                                   kUsual}, 6);
+      {"memory-wait",
+       [] {
+         return Hang(Comms(2, 2),
+                     {Inits(2) + Program{WaitValue(1, 1), AllReduce(0, 1), AllReduce(1, 2),
+                                         StreamSync(1), StreamSync(2)},
+                      kUsual},
+                     6);
        }},
-      {"kernel-in-front", [] {
-         return Hang(Comms(1, 2), {Program{Init(0), AllReduce(0), StreamSync()},
-                                   Program{Init(0), Kernel(1, true), AllReduce(0), StreamSync()}}, 55, {}, false, 1, 0.5);
+      {"kernel-in-front",
+       [] {
+         return Hang(Comms(1, 2),
+                     {Program{Init(0), AllReduce(0), StreamSync()},
+                      Program{Init(0), Kernel(1, true), AllReduce(0), StreamSync()}},
+                     55, {}, false, 1, 0.5);
        }},
-      {"stuck-kernel", [] {
-         return NothingStarts({Program{Init(0), AllReduce(0), StreamSync()}, Program{Init(0), AllReduce(0), StreamSync()}}, 17);
+      {"stuck-kernel",
+       [] {
+         return NothingStarts({Program{Init(0), AllReduce(0), StreamSync()},
+                               Program{Init(0), AllReduce(0), StreamSync()}},
+                              17);
        }},
-      {"job-healthy", [] { return Hang(Comms(1, 2), {Program{Init(0), AllReduce(0), StreamSync(), Sleep()},
-                                                     Program{Init(0), AllReduce(0), StreamSync(), Sleep()}}, 0.5); }},
+      {"job-healthy",
+       [] {
+         return Hang(Comms(1, 2),
+                     {Program{Init(0), AllReduce(0), StreamSync(), Sleep()},
+                      Program{Init(0), AllReduce(0), StreamSync(), Sleep()}},
+                     0.5);
+       }},
       {"job-finished", Ended},
       {"call-failed", CallFailed},
       {"reduced-to-one", ReducedToOne},
-      {"wrong-peer", [] {
+      {"wrong-peer",
+       [] {
          return Hang(Comms(1, 3), {Program{Init(0), Send(0, 2), AllReduce(0), StreamSync()},
                                    Program{Init(0), Recv(0, 0), AllReduce(0), StreamSync()},
                                    Program{Init(0), AllReduce(0), StreamSync()}});
        }},
-      {"group-left-open", [] {
-         const Program usual = {Init(0), GroupStart(), AllReduce(0), AllReduce(0), GroupEnd(), StreamSync()};
-         return Hang(Comms(1, 3), {usual, usual, Program{Init(0), GroupStart(), AllReduce(0), AllReduce(0), Sleep()}}, 6);
+      {"group-left-open",
+       [] {
+         const Program usual = {Init(0),      GroupStart(), AllReduce(0),
+                                AllReduce(0), GroupEnd(),   StreamSync()};
+         return Hang(
+             Comms(1, 3),
+             {usual, usual, Program{Init(0), GroupStart(), AllReduce(0), AllReduce(0), Sleep()}},
+             6);
        }},
-      {"divergent-calls", [] {
-         const Program usual = {Init(0), AllReduce(0), Collective(Call::kReduceScatter, 0), AllReduce(0, 1, 64), StreamSync()};
-         return Hang(Comms(1, 3), {usual, usual, Program{Init(0), AllReduce(0), Collective(Call::kAllGather, 0),
-                                                         Collective(Call::kReduceScatter, 0), AllReduce(0, 1, 64), StreamSync()}}, 0.7);
+      {"divergent-calls",
+       [] {
+         const Program usual = {Init(0), AllReduce(0), Collective(Call::kReduceScatter, 0),
+                                AllReduce(0, 1, 64), StreamSync()};
+         return Hang(
+             Comms(1, 3),
+             {usual, usual,
+              Program{Init(0), AllReduce(0), Collective(Call::kAllGather, 0),
+                      Collective(Call::kReduceScatter, 0), AllReduce(0, 1, 64), StreamSync()}},
+             0.7);
        }},
-      {"blocking-launches", [] {
-         return WithEvents({Process(1, {"CUDA_LAUNCH_BLOCKING=1"}), Process(2, {"CUDA_LAUNCH_BLOCKING=1"}),
+      {"blocking-launches",
+       [] {
+         return WithEvents({Process(1, {"CUDA_LAUNCH_BLOCKING=1"}),
+                            Process(2, {"CUDA_LAUNCH_BLOCKING=1"}),
                             Process(3, {"CUDA_LAUNCH_BLOCKING=0"})});
        }},
-      {"settings-differ", [] {
-         return WithEvents({Process(1, {"NCCL_P2P_DISABLE=1"}), Process(2), Process(3, {"NCCL_P2P_DISABLE=1"})});
+      {"settings-differ",
+       [] {
+         return WithEvents(
+             {Process(1, {"NCCL_P2P_DISABLE=1"}), Process(2), Process(3, {"NCCL_P2P_DISABLE=1"})});
        }},
-      {"waits-in-mpi", [] {
-         return WithStack({Native("poll", "/lib/libc.so.6"), Native("opal_progress", "/lib/libopen-pal.so.40"),
+      {"waits-in-mpi",
+       [] {
+         return WithStack({Native("poll", "/lib/libc.so.6"),
+                           Native("opal_progress", "/lib/libopen-pal.so.40"),
                            Native("PMPI_Barrier", "/lib/libmpi.so.40"), Native("main", "/job")});
        }},
-      {"waits-for-gil", [] {
-         return WithStack({Native("pthread_cond_timedwait", "/lib/libc.so.6"), Native("take_gil", "/usr/bin/python3.11"),
+      {"waits-for-gil",
+       [] {
+         return WithStack({Native("pthread_cond_timedwait", "/lib/libc.so.6"),
+                           Native("take_gil", "/usr/bin/python3.11"),
                            Python("step", "/job/train.py", 12)});
        }},
-      {"waits-for-input", [] {
-         return WithStack({Native("poll", "/lib/libc.so.6"), Python("_poll", "/usr/lib/python3.11/multiprocessing/connection.py", 948),
-                           Python("get", "/usr/lib/python3.11/multiprocessing/queues.py", 113), Python("next_batch", "/job/train.py", 31)});
+      {"waits-for-input",
+       [] {
+         return WithStack(
+             {Native("poll", "/lib/libc.so.6"),
+              Python("_poll", "/usr/lib/python3.11/multiprocessing/connection.py", 948),
+              Python("get", "/usr/lib/python3.11/multiprocessing/queues.py", 113),
+              Python("next_batch", "/job/train.py", 31)});
        }},
-      {"in-teardown", [] {
+      {"in-teardown",
+       [] {
          return WithStack({Native("waitpid", "/lib/libc.so.6"), Native("StopWorkers", "/job"),
-                           Native("__run_exit_handlers", "/lib/libc.so.6"), Native("exit", "/lib/libc.so.6")});
+                           Native("__run_exit_handlers", "/lib/libc.so.6"),
+                           Native("exit", "/lib/libc.so.6")});
        }},
   };
   return kJobs;

@@ -1,5 +1,6 @@
-// For every check a job, or what is seen of one, that makes it speak: what tests/golden/checks and docs/checks
-// show. The jobs are simulated (tests/unit/graph/sim_job.h) and the verdicts the model's own.
+// For every check a job, or what is seen of one, that makes it speak: what tests/golden/checks and
+// docs/checks show. The jobs are simulated (tests/unit/graph/sim_job.h) and the verdicts the
+// model's own.
 #ifndef GORDIAN_TESTS_UNIT_SERVER_CHECK_JOBS_H_
 #define GORDIAN_TESTS_UNIT_SERVER_CHECK_JOBS_H_
 

@@ -1,5 +1,5 @@
-// What a person reads of each check (`gordian explain`), against tests/golden/checks; every check of the
-// catalogue must speak. tests/golden/update.sh writes the texts anew.
+// What a person reads of each check (`gordian explain`), against tests/golden/checks; every check
+// of the catalogue must speak. tests/golden/update.sh writes the texts anew.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -25,8 +25,9 @@ TEST_P(ChecksGolden, Explain) {
   const graph::Check& check = *GetParam();
   const graph::Verdict verdict = VerdictOf(check.id);
   if (check.sign) {
-    EXPECT_TRUE(std::any_of(verdict.signs.begin(), verdict.signs.end(), [&](const auto& sign) { return sign.check == check.id; }))
-        << verdict.main.summary;
+    EXPECT_TRUE(std::any_of(verdict.signs.begin(), verdict.signs.end(), [&](const auto& sign) {
+      return sign.check == check.id;
+    })) << verdict.main.summary;
   } else {
     EXPECT_EQ(verdict.main.check, check.id) << verdict.main.summary;
     EXPECT_EQ(verdict.main.verdict, check.verdict);
@@ -41,7 +42,8 @@ TEST_P(ChecksGolden, Explain) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream expected;
   expected << file.rdbuf();
-  EXPECT_EQ(expected.str(), text) << path << " differs. If the new text is right: tests/golden/update.sh";
+  EXPECT_EQ(expected.str(), text) << path
+                                  << " differs. If the new text is right: tests/golden/update.sh";
 }
 
 INSTANTIATE_TEST_SUITE_P(Checks, ChecksGolden, ::testing::ValuesIn([] {
@@ -77,7 +79,8 @@ TEST(HangClasses, AreAll49WithChecksThatExist) {
     const bool visible = row.visibility != graph::Visibility::kNotVisible;
     seen += visible;
     EXPECT_EQ(std::string(row.test).empty(), !visible) << row.number;
-    EXPECT_EQ(std::string(row.twin).empty(), row.visibility != graph::Visibility::kDetected) << row.number;
+    EXPECT_EQ(std::string(row.twin).empty(), row.visibility != graph::Visibility::kDetected)
+        << row.number;
     if (!visible) {
       EXPECT_NE(std::string(row.note), "") << row.number;
       continue;

@@ -228,7 +228,8 @@ TEST(IngestStreamTest, WhatIsWithinEventsCountsToo) {
   EXPECT_NE(why.find("parts"), std::string::npos) << why;
 }
 
-// By protobuf, and the way that streams are read: both take the same, or refuse it with the same words.
+// By protobuf, and the way that streams are read: both take the same, or refuse it with the same
+// words.
 bool Parse(const std::string& sent, v1::ToAnalyzer* got, std::string* why) {
   grpc::Slice slice(sent);
   grpc::ByteBuffer bytes(&slice, 1), again(&slice, 1);
@@ -240,8 +241,10 @@ bool Parse(const std::string& sent, v1::ToAnalyzer* got, std::string* why) {
   if (!taken) return false;
   EXPECT_EQ(message.has_batch, got->has_batch());
   EXPECT_EQ(message.has_batch ? message.batch.number() : 0, got->batch().number());
-  EXPECT_EQ(message.has_batch ? message.batch.events().size() : 0, static_cast<size_t>(got->batch().events_size()));
-  EXPECT_EQ(message.has_batch ? got->SerializeAsString() : message.other.SerializeAsString(), got->SerializeAsString());
+  EXPECT_EQ(message.has_batch ? message.batch.events().size() : 0,
+            static_cast<size_t>(got->batch().events_size()));
+  EXPECT_EQ(message.has_batch ? got->SerializeAsString() : message.other.SerializeAsString(),
+            got->SerializeAsString());
   return true;
 }
 
@@ -280,10 +283,12 @@ TEST(IngestStreamTest, OtherMessagesAndManyBatchesInOneMemory) {
 TEST(IngestStreamTest, DamagedMessagesAreTakenOrRefusedAlike) {
   v1::ToAnalyzer plain;
   plain.mutable_batch()->set_number(7);
-  for (v1::Event& event : testing::TwoRanks(true).Take()) *plain.mutable_batch()->add_events() = std::move(event);
+  for (v1::Event& event : testing::TwoRanks(true).Take())
+    *plain.mutable_batch()->add_events() = std::move(event);
   std::mt19937 random(20261122);
   size_t taken = 0, refused = 0;
-  for (const std::string& whole : {plain.SerializeAsString(), PackedMessage(plain).SerializeAsString()}) {
+  for (const std::string& whole :
+       {plain.SerializeAsString(), PackedMessage(plain).SerializeAsString()}) {
     for (int i = 0; i < 1500; ++i) {
       std::string bytes = whole;
       if (i % 4 == 0) {

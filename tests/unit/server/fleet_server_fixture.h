@@ -115,8 +115,8 @@ class FleetServerTest : public ::testing::Test {
     EXPECT_EQ(server_->streams(), 0u);
   }
   uint64_t Revision(const std::string& job) const {
-    auto stub = v1::Analysis::NewStub(
-        grpc::CreateChannel(Address(), grpc::InsecureChannelCredentials()));
+    auto stub =
+        v1::Analysis::NewStub(grpc::CreateChannel(Address(), grpc::InsecureChannelCredentials()));
     grpc::ClientContext context;
     v1::GetVerdictRequest request;
     request.set_job(job);

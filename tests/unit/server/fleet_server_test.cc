@@ -74,7 +74,8 @@ TEST_F(FleetServerTest, AServerThatWasKilledGoesOnFromItsTrace) {
   constexpr uint64_t kBatches = 60;
   auto events = [](uint64_t node, uint64_t n) {
     std::vector<v1::Event> out;
-    for (uint64_t i = 0; i < 5; ++i) out.push_back(Mod(static_cast<uint32_t>(node * 100'000 + n * 10 + i)));
+    for (uint64_t i = 0; i < 5; ++i)
+      out.push_back(Mod(static_cast<uint32_t>(node * 100'000 + n * 10 + i)));
     return out;
   };
   Start();
@@ -106,8 +107,7 @@ TEST_F(FleetServerTest, AServerThatWasKilledGoesOnFromItsTrace) {
       Scripted a(port_, "j", 7, "n0", kBatches), b(port_, "j", 8, "n1", kBatches);
       Scripted* const nodes[] = {&a, &b};
       for (uint64_t node = 0; node < 2; ++node) {
-        const uint64_t last =
-            nodes[node]->Await(v1::ToCollector::kWelcome).welcome().last_batch();
+        const uint64_t last = nodes[node]->Await(v1::ToCollector::kWelcome).welcome().last_batch();
         if (cut == 0) {
           EXPECT_EQ(last, kBatches);
         }
@@ -165,11 +165,13 @@ TEST_F(FleetServerTest, NodesThatAreAwayOrHaveNotComeAreNamed) {
   const std::string verdict = base_ + "/sessions/j/verdict.json";
   auto says = [&](const std::string& words) {
     std::ifstream file(verdict);
-    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    const std::string text((std::istreambuf_iterator<char>(file)),
+                           std::istreambuf_iterator<char>());
     return text.find(words) != std::string::npos;
   };
   auto await = [&](const std::string& words, bool there) {
-    for (int i = 0; i < 1000 && says(words) != there; ++i) std::this_thread::sleep_for(milliseconds(5));
+    for (int i = 0; i < 1000 && says(words) != there; ++i)
+      std::this_thread::sleep_for(milliseconds(5));
     EXPECT_EQ(says(words), there) << words;
   };
   std::vector<v1::Event> events = job.Take();
@@ -209,8 +211,8 @@ TEST_F(FleetServerTest, RoundsOfANewLifeAreAboveAllOfTheOld) {
   EXPECT_GT(after, before + 1'000'000);
 }
 
-// Two nodes joined at once, and the trace was cut between the two: whoever comes now must not get the
-// number, and with it the processes, of the one that is in there.
+// Two nodes joined at once, and the trace was cut between the two: whoever comes now must not get
+// the number, and with it the processes, of the one that is in there.
 TEST_F(FleetServerTest, ANumberOfANodeIsGivenOnce) {
   const std::string folder = base_ + "/sessions/j";
   fs::create_directories(folder);
@@ -244,7 +246,8 @@ TEST_F(FleetServerTest, ANumberOfANodeIsGivenOnce) {
 }
 
 TEST_F(FleetServerTest, StrangeFoldersAndNamesHarmNobody) {
-  for (const char* text : {R"({"schema": 5})", R"({"schema": "gordian.job.v1", "job": []})", "[", ""}) {
+  for (const char* text :
+       {R"({"schema": 5})", R"({"schema": "gordian.job.v1", "job": []})", "[", ""}) {
     static int number = 0;
     const std::string folder = base_ + "/sessions/strange" + std::to_string(number++);
     fs::create_directories(folder);

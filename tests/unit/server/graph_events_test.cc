@@ -60,7 +60,8 @@ TEST(CallFromSymbol, KnowsWhatMatters) {
 TEST(CallFromSymbol, CoversTheTableOfInterceptedCalls) {
   for (const ring::CallInfo& info : ring::kCalls) {
     // What graph calls mean is in their records.
-    if (info.style == ring::CallStyle::kSilent || info.payload == ring::PayloadKind::kGraph) continue;
+    if (info.style == ring::CallStyle::kSilent || info.payload == ring::PayloadKind::kGraph)
+      continue;
     EXPECT_NE(CallFromSymbol(info.name), Call::kOther) << info.name;
   }
 }

@@ -9,7 +9,8 @@ namespace {
 
 graph::Call NoMeaning(uint32_t) { return graph::Call::kOther; }
 
-// The numbers of proto/ring/state_block.h, which this folder does not include, mean what they should.
+// The numbers of proto/ring/state_block.h, which this folder does not include, mean what they
+// should.
 TEST(GraphStateBlock, KindsAndFlagsAreThoseOfTheRing) {
   const std::pair<ring::NumberKind, graph::NumberKind> kinds[] = {
       {ring::NumberKind::kCollective, graph::NumberKind::kCollective},

@@ -1,4 +1,5 @@
-// What is read without protobuf against what protobuf reads of the same bytes: whole, cut and damaged.
+// What is read without protobuf against what protobuf reads of the same bytes: whole, cut and
+// damaged.
 #include "analyzer/server/plain_events.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,8 @@ using testing::RecordedJob;
 class Listener {
  public:
   Listener() : events_(&model_) {
-    events_.Tell([](const graph::ProcessInfo&) {}, [this](const graph::CallRecord& r) { Record(r); });
+    events_.Tell([](const graph::ProcessInfo&) {},
+                 [this](const graph::CallRecord& r) { Record(r); });
     events_.TellRounds([this](const graph::Round& round) { Round(round); });
   }
   GraphEvents& events() { return events_; }
@@ -35,22 +37,24 @@ class Listener {
     told_ << '\n';
   }
   void Record(const graph::CallRecord& r) {
-    Put(r.process, r.thread, r.kind, r.call, r.flags, r.call_id, r.order, r.time_ns, r.call_site, r.comm, r.stream,
-        r.count, r.sequence, r.root_or_peer, r.datatype, r.reduce_op, r.group, r.nranks, r.rank, r.device, r.uid,
-        r.parent, r.color, r.stream_flags, r.stream_handle, r.connections, r.work, r.wait, r.ordinal, r.event, r.value,
-        r.capture, r.graph, r.result);
+    Put(r.process, r.thread, r.kind, r.call, r.flags, r.call_id, r.order, r.time_ns, r.call_site,
+        r.comm, r.stream, r.count, r.sequence, r.root_or_peer, r.datatype, r.reduce_op, r.group,
+        r.nranks, r.rank, r.device, r.uid, r.parent, r.color, r.stream_flags, r.stream_handle,
+        r.connections, r.work, r.wait, r.ordinal, r.event, r.value, r.capture, r.graph, r.result);
     told_ << r.text << '\n';
   }
   void Round(const graph::Round& round) {
     Put(round.round, round.begin_ns, round.end_ns, round.processes.size());
     for (const graph::ProcessState& p : round.processes) {
-      Put(p.process, p.alive, p.stopped, p.answered, p.lost_records, p.lost_streams, p.lost_comms, p.lost_markers,
-          p.nccl_calls, p.not_visible.size(), p.block != nullptr, p.early_unknown);
-      for (const graph::EarlyOperation& e : p.early) Put(e.comm, e.transfer, e.sends, e.peer, e.sequence);
+      Put(p.process, p.alive, p.stopped, p.answered, p.lost_records, p.lost_streams, p.lost_comms,
+          p.lost_markers, p.nccl_calls, p.not_visible.size(), p.block != nullptr, p.early_unknown);
+      for (const graph::EarlyOperation& e : p.early)
+        Put(e.comm, e.transfer, e.sends, e.peer, e.sequence);
       for (const graph::ThreadState& t : p.threads) {
-        Put(t.thread, t.tid, t.call, t.call_id, t.call_order, t.since_ns, t.call_site, t.entered, t.left, t.published,
-            t.collected, t.gpu_thread, t.poll_object, t.poll_count, t.poll_since_ns, t.os_state, t.cpu_ticks,
-            t.context_switches, t.library_thread, t.detail != nullptr);
+        Put(t.thread, t.tid, t.call, t.call_id, t.call_order, t.since_ns, t.call_site, t.entered,
+            t.left, t.published, t.collected, t.gpu_thread, t.poll_object, t.poll_count,
+            t.poll_since_ns, t.os_state, t.cpu_ticks, t.context_switches, t.library_thread,
+            t.detail != nullptr);
         told_ << t.name << '\n';
       }
       for (const graph::StreamState& s : p.streams) Put(s.stream, s.enqueued, s.head, s.done);
@@ -189,7 +193,8 @@ v1::CallRecord RandomRecord(Dice* dice) {
   record.set_call(static_cast<uint32_t>(dice->Below(5)));
   record.set_order(dice->Below(1000));
   const auto* const oneof = v1::CallRecord::descriptor()->oneof_decl(0);
-  const int payload = static_cast<int>(dice->Below(static_cast<uint64_t>(oneof->field_count()) + 1));
+  const int payload =
+      static_cast<int>(dice->Below(static_cast<uint64_t>(oneof->field_count()) + 1));
   if (payload < oneof->field_count()) {
     Fill(record.GetReflection()->MutableMessage(&record, oneof->field(payload)), dice);
     if (payload == 7) record.set_kind(v1::RECORD_KIND_END);  // what carries an end must be one
@@ -242,7 +247,8 @@ std::string RandomChunk(Dice* dice) {
         break;
       case 1:
         event.mutable_call_name()->set_call(static_cast<uint32_t>(dice->Below(5)));
-        event.mutable_call_name()->set_symbol(dice->Below(2) == 0 ? "ncclAllReduce" : "cudaLaunchKernel");
+        event.mutable_call_name()->set_symbol(dice->Below(2) == 0 ? "ncclAllReduce"
+                                                                  : "cudaLaunchKernel");
         break;
       default:
         *event.mutable_record() = RandomRecord(dice);
@@ -260,7 +266,8 @@ TEST(PlainEvents, OfAJobNearlyAllIsReadWithoutProtobuf) {
   size_t records_and_rounds = 0;
   for (const v1::Event& event : job.events()) {
     *chunk.add_events() = event;
-    records_and_rounds += event.has_round() || (event.has_record() && !event.record().has_text()) ? 1 : 0;
+    records_and_rounds +=
+        event.has_round() || (event.has_record() && !event.record().has_text()) ? 1 : 0;
   }
   const std::string bytes = chunk.SerializeAsString();
   plain::Chunk plain;
@@ -295,7 +302,8 @@ TEST(PlainEvents, OfDamagedOnesTheSameAreRefused) {
           damaged[dice.Below(damaged.size())] = static_cast<char>(dice.Below(256));
         }
       }
-      ExpectTheSame(damaged, &plain, "seed " + std::to_string(seed) + ", damage " + std::to_string(i));
+      ExpectTheSame(damaged, &plain,
+                    "seed " + std::to_string(seed) + ", damage " + std::to_string(i));
       if (HasFatalFailure()) return;
       (plain.Read(damaged) ? taken : refused) += 1;
     }
@@ -343,7 +351,8 @@ TEST(PlainEvents, BatchesGoIntoTheTraceAsProtobufWouldWriteThem) {
     ASSERT_TRUE(written.ParseFromString(wire)) << "seed " << seed;
     ASSERT_EQ(written.events_size(), want.events_size());
     for (int i = 0; i < written.events_size(); ++i) {
-      ASSERT_EQ(written.events(i).SerializeAsString(), want.events(i).SerializeAsString()) << "seed " << seed << ", " << i;
+      ASSERT_EQ(written.events(i).SerializeAsString(), want.events(i).SerializeAsString())
+          << "seed " << seed << ", " << i;
     }
   }
   EXPECT_GT(records, 3000u);

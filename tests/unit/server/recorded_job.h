@@ -64,7 +64,8 @@ class RecordedJob {
   const std::vector<v1::Event>& events() const { return events_; }
   // Events since the last Take, for whoever sends them on.
   std::vector<v1::Event> Take();
-  // The same for jobs that are too large to be kept: events() and Take() know nothing of them afterwards.
+  // The same for jobs that are too large to be kept: events() and Take() know nothing of them
+  // afterwards.
   std::vector<v1::Event> Drain();
   // A Round event for request `number`, not appended to events(); of these ranks only.
   v1::Event RoundEvent(uint64_t number) { return RoundEvent(number, 0, processes_.size()); }

@@ -15,7 +15,9 @@ using namespace graph::testing;  // NOLINT
 struct Book {
   explicit Book(bool hangs = true) {
     const Program usual = {Init(0), AllReduce(0), StreamSync(), AllReduce(0), StreamSync()};
-    SimJob job(Comms(1, 3), {usual, hangs ? Program{Init(0), AllReduce(0), StreamSync(), Sleep()} : usual, usual});
+    SimJob job(
+        Comms(1, 3),
+        {usual, hangs ? Program{Init(0), AllReduce(0), StreamSync(), Sleep()} : usual, usual});
     job.Run();
     job.Rounds(&model, 6);
     Name(1, "ncclAllReduce");
@@ -32,7 +34,8 @@ struct Book {
   void Start(uint32_t process, const std::vector<std::string>& settings = {}) {
     v1::Event event;
     event.mutable_process_started()->set_process(process);
-    for (const std::string& setting : settings) event.mutable_process_started()->add_settings(setting);
+    for (const std::string& setting : settings)
+      event.mutable_process_started()->add_settings(setting);
     book.OnEvent(event);
   }
   void End(uint32_t process, uint32_t call, int result) {
@@ -121,7 +124,9 @@ Checks OfStack(std::vector<StackFrame> frames, int rank = 1, uint32_t tid = 402)
   Verdict verdict;
   verdict.main.verdict = VerdictKind::kHostBlocked;
   verdict.main.culprit_ranks = {1};
-  verdict.stacks = {{.ranks = {rank}, .threads = {{.rank = rank, .pid = 402, .tid = tid, .name = "t"}}, .frames = std::move(frames)}};
+  verdict.stacks = {{.ranks = {rank},
+                     .threads = {{.rank = rank, .pid = 402, .tid = tid, .name = "t"}},
+                     .frames = std::move(frames)}};
   AddStackSigns(&verdict);
   Checks checks;
   for (const Sign& sign : verdict.signs) checks.push_back(sign.check);
@@ -129,28 +134,37 @@ Checks OfStack(std::vector<StackFrame> frames, int rank = 1, uint32_t tid = 402)
 }
 
 StackFrame Native(const char* function) { return {.function = function}; }
-StackFrame Python(const char* function, const char* file) { return {.function = function, .file = file, .line = 1, .python = true}; }
+StackFrame Python(const char* function, const char* file) {
+  return {.function = function, .file = file, .line = 1, .python = true};
+}
 
 TEST(Signs, WhatStacksTell) {
-  EXPECT_EQ(OfStack({Native("poll"), Native("MPI_Barrier"), Native("main")}), Checks{"waits-in-mpi"});
-  EXPECT_EQ(OfStack({Native("wait4"), Native("__run_exit_handlers"), Native("exit")}), Checks{"in-teardown"});
-  EXPECT_EQ(OfStack({Native("pthread_cond_timedwait"), Native("take_gil")}), Checks{"waits-for-gil"});
+  EXPECT_EQ(OfStack({Native("poll"), Native("MPI_Barrier"), Native("main")}),
+            Checks{"waits-in-mpi"});
+  EXPECT_EQ(OfStack({Native("wait4"), Native("__run_exit_handlers"), Native("exit")}),
+            Checks{"in-teardown"});
+  EXPECT_EQ(OfStack({Native("pthread_cond_timedwait"), Native("take_gil")}),
+            Checks{"waits-for-gil"});
   EXPECT_EQ(OfStack({Native("poll"), Native("main")}), Checks{"waits-for-input"});
-  EXPECT_EQ(OfStack({Native("futex"), Python("wait", "/usr/lib/threading.py"), Python("get", "/usr/lib/queue.py")}),
+  EXPECT_EQ(OfStack({Native("futex"), Python("wait", "/usr/lib/threading.py"),
+                     Python("get", "/usr/lib/queue.py")}),
             Checks{"waits-for-input"});
 }
 
 TEST(Signs, WhatStacksDoNotTell) {
   EXPECT_EQ(OfStack({Native("nanosleep"), Native("main")}), Checks{});
   EXPECT_EQ(OfStack({Native("compute"), Native("read_settings"), Native("main")}), Checks{});
-  EXPECT_EQ(OfStack({Native("compute"), Native("x"), Native("poll")}), Checks{});                  // called back from there
+  EXPECT_EQ(OfStack({Native("compute"), Native("x"), Native("poll")}),
+            Checks{});  // called back from there
   EXPECT_EQ(OfStack({Native("compute"), Python("put", "/usr/lib/queue.py")}), Checks{});
-  EXPECT_EQ(OfStack({Native("poll")}, /*rank=*/0), Checks{});                                     // a victim
-  EXPECT_EQ(OfStack({Native("poll")}, /*rank=*/1, /*tid=*/403), Checks{});                        // a thread that serves
+  EXPECT_EQ(OfStack({Native("poll")}, /*rank=*/0), Checks{});               // a victim
+  EXPECT_EQ(OfStack({Native("poll")}, /*rank=*/1, /*tid=*/403), Checks{});  // a thread that serves
   Verdict deadlock;
   deadlock.main.verdict = VerdictKind::kDeadlock;
   deadlock.main.culprit_ranks = {1};
-  deadlock.stacks = {{.ranks = {1}, .threads = {{.rank = 1, .pid = 4, .tid = 4, .name = "t"}}, .frames = {Native("poll")}}};
+  deadlock.stacks = {{.ranks = {1},
+                      .threads = {{.rank = 1, .pid = 4, .tid = 4, .name = "t"}},
+                      .frames = {Native("poll")}}};
   AddStackSigns(&deadlock);
   EXPECT_TRUE(deadlock.signs.empty());
 }
@@ -170,7 +184,8 @@ TEST(Signs, AWrongPeer) {
   EXPECT_EQ(wrong[0].check, "wrong-peer");
   EXPECT_EQ(wrong[0].ranks, (std::vector<int>{0, 1, 2}));
   EXPECT_TRUE(signs(1, 1024).empty());
-  EXPECT_TRUE(signs(2, 77).empty());  // another length: no more than a send too many and a receive too many
+  EXPECT_TRUE(
+      signs(2, 77).empty());  // another length: no more than a send too many and a receive too many
 }
 
 // What is said of the last of three ranks, or of two, beside those that call `usual`.
@@ -185,8 +200,8 @@ std::vector<Sign> Divergence(const Program& usual, const Program& odd, int ranks
 }
 
 TEST(Signs, CallsThatPart) {
-  const Op a = AllReduce(0), b = Collective(Call::kAllGather, 0), c = Collective(Call::kReduceScatter, 0),
-           d = AllReduce(0, 1, 64);
+  const Op a = AllReduce(0), b = Collective(Call::kAllGather, 0),
+           c = Collective(Call::kReduceScatter, 0), d = AllReduce(0, 1, 64);
   const auto text = [&](const Program& odd, int ranks = 3) {
     const std::vector<Sign> signs = Divergence({a, b, c, d}, odd, ranks);
     if (signs.size() != 1) return std::to_string(signs.size()) + " signs";
@@ -194,26 +209,38 @@ TEST(Signs, CallsThatPart) {
     EXPECT_EQ(signs[0].ranks, (ranks == 3 ? std::vector<int>{2} : std::vector<int>{0, 1}));
     return signs[0].text;
   };
-  EXPECT_EQ(text({a, d, b, c, d}), "rank 2 calls AllReduce #1 on A in addition: its calls after it are what the others call from #1 on (3 compared)");
-  EXPECT_EQ(text({a, c, d}), "rank 2 leaves out AllGather #1 on A, which the others call: its calls are those from #2 on (2 compared)");
-  EXPECT_EQ(text({a, c, b, d}), "rank 2 calls ReduceScatter and AllGather on A as #1 and #2, the others the other way round (3 compared)");
-  EXPECT_EQ(text({a, c, b}), "rank 2 calls ReduceScatter and AllGather on A as #1 and #2, the others the other way round (2 compared)");
-  EXPECT_EQ(text({a, c, d}, 2), "rank 1 leaves out AllGather #1 on A, which rank 0 calls: its calls are those from #2 on (2 compared)");
-  EXPECT_EQ(text({a, d, c, d}), "0 signs");     // another operation
-  EXPECT_EQ(text({a, c}), "0 signs");           // left out, or swapped and the second not called yet
-  EXPECT_EQ(text({a, d, c, b}), "0 signs");     // no one change
+  EXPECT_EQ(text({a, d, b, c, d}),
+            "rank 2 calls AllReduce #1 on A in addition: its calls after it are what the others "
+            "call from #1 on (3 compared)");
+  EXPECT_EQ(text({a, c, d}),
+            "rank 2 leaves out AllGather #1 on A, which the others call: its calls are those from "
+            "#2 on (2 compared)");
+  EXPECT_EQ(text({a, c, b, d}),
+            "rank 2 calls ReduceScatter and AllGather on A as #1 and #2, the others the other way "
+            "round (3 compared)");
+  EXPECT_EQ(text({a, c, b}),
+            "rank 2 calls ReduceScatter and AllGather on A as #1 and #2, the others the other way "
+            "round (2 compared)");
+  EXPECT_EQ(text({a, c, d}, 2),
+            "rank 1 leaves out AllGather #1 on A, which rank 0 calls: its calls are those from #2 "
+            "on (2 compared)");
+  EXPECT_EQ(text({a, d, c, d}), "0 signs");  // another operation
+  EXPECT_EQ(text({a, c}), "0 signs");        // left out, or swapped and the second not called yet
+  EXPECT_EQ(text({a, d, c, b}), "0 signs");  // no one change
   EXPECT_EQ(text({a, b, c, d}), "0 signs");
-  EXPECT_EQ(text({a, d}), "0 signs");           // two left out
+  EXPECT_EQ(text({a, d}), "0 signs");  // two left out
 }
 
 TEST(Signs, CallsThatAreAlikeTellNothing) {
   const Op a = AllReduce(0), b = Collective(Call::kAllGather, 0);
-  EXPECT_TRUE(Divergence({a, a, a, a}, {a, b, a, a}).empty());  // as well one in addition as another one
+  EXPECT_TRUE(
+      Divergence({a, a, a, a}, {a, b, a, a}).empty());  // as well one in addition as another one
 }
 
 TEST(Signs, AGroupThatIsLeftOpen) {
   const auto signs = [](Program last) {
-    const Program usual = {Init(0), GroupStart(), AllReduce(0), AllReduce(0), GroupEnd(), StreamSync()};
+    const Program usual = {Init(0),      GroupStart(), AllReduce(0),
+                           AllReduce(0), GroupEnd(),   StreamSync()};
     SimJob job(Comms(1, 3), {usual, usual, std::move(last)});
     JobModel model;
     job.Run();
@@ -222,7 +249,8 @@ TEST(Signs, AGroupThatIsLeftOpen) {
     std::erase_if(found, [](const Sign& sign) { return sign.check != "group-left-open"; });
     return found;
   };
-  const std::vector<Sign> open = signs({Init(0), GroupStart(), AllReduce(0), AllReduce(0), StreamSync(), AllReduce(0), Sleep()});
+  const std::vector<Sign> open = signs(
+      {Init(0), GroupStart(), AllReduce(0), AllReduce(0), StreamSync(), AllReduce(0), Sleep()});
   ASSERT_EQ(open.size(), 1u);
   EXPECT_EQ(open[0].ranks, std::vector<int>{2});
   EXPECT_NE(open[0].text.find("3 operations, AllReduce #0"), std::string::npos) << open[0].text;

@@ -61,8 +61,8 @@ TEST(StackMerge, PythonFramesTakeThePlacesOfTheInterpreter) {
                                          {"main", "a.py"},
                                          {"<module>", "a.py", true}});
   EXPECT_EQ(Functions(MergeFrames(thread, kPython)),
-            (Names{"futex_wait", "cudaStreamSynchronize", "ext_sync", "inner", "<lambda>", "ext_map",
-                   "main", "<module>"}));
+            (Names{"futex_wait", "cudaStreamSynchronize", "ext_sync", "inner", "<lambda>",
+                   "ext_map", "main", "<module>"}));
 }
 
 TEST(StackMerge, WhatDoesNotMatchStandsBetweenCalledAndCaller) {
@@ -84,18 +84,18 @@ TEST(StackMerge, OneOfTheTwoAlone) {
                                               {"Thread._bootstrap", "/lib/threading.py", true}}),
                                   kPython)),
             Names{"load"});
-  EXPECT_EQ(Functions(MergeFrames(
-                Thread({{"_ZN7Trainer4stepEi", "/job/train"}, {"main", "/job/train"}, {"", kLibc}}),
-                "")),
-            (Names{"Trainer::step", "main"}));
+  EXPECT_EQ(
+      Functions(MergeFrames(
+          Thread({{"_ZN7Trainer4stepEi", "/job/train"}, {"main", "/job/train"}, {"", kLibc}}), "")),
+      (Names{"Trainer::step", "main"}));
   EXPECT_TRUE(MergeFrames(Thread({}), "").empty());
   // Nothing but beginnings: better than nothing.
   EXPECT_EQ(Functions(MergeFrames(Thread({{"clone3", kLibc}}), "")), Names{"clone3"});
 }
 
 TEST(StackMerge, NamelessNeighboursAreOne) {
-  EXPECT_EQ(MergeFrames(Thread({{"", kLibc}, {"", kLibc}, {"", kCuda}, {"f", "/job/a"}}), "").size(),
-            3u);
+  EXPECT_EQ(
+      MergeFrames(Thread({{"", kLibc}, {"", kLibc}, {"", kCuda}, {"f", "/job/a"}}), "").size(), 3u);
 }
 
 TEST(StackMerge, TheShimIsNotShownBetweenTheProgramAndWhatItCalls) {
@@ -106,8 +106,9 @@ TEST(StackMerge, TheShimIsNotShownBetweenTheProgramAndWhatItCalls) {
                                           {"step", "/job/t"}}),
                                   "")),
             (Names{"wait", "cudaStreamSynchronize", "step"}));
-  EXPECT_EQ(Functions(MergeFrames(Thread({{"syscall", kLibc}, {"Watch", kShim}, {"clone3", kLibc}}), "")),
-            (Names{"syscall", "Watch"}));
+  EXPECT_EQ(
+      Functions(MergeFrames(Thread({{"syscall", kLibc}, {"Watch", kShim}, {"clone3", kLibc}}), "")),
+      (Names{"syscall", "Watch"}));
 }
 
 TEST(StackMerge, RanksAreFolded) {
@@ -134,7 +135,8 @@ TEST(StackMerge, EqualStacksAreOneAndTheCulpritsComeFirst) {
   }
   std::vector<ProcessStacks> processes;
   for (int rank = 5; rank >= 0; --rank) {
-    processes.push_back({.ranks = {rank}, .pid = 100u + static_cast<uint32_t>(rank),
+    processes.push_back({.ranks = {rank},
+                         .pid = 100u + static_cast<uint32_t>(rank),
                          .taken = &taken[static_cast<size_t>(rank)]});
   }
   const std::vector<graph::FoldedStack> folded = FoldStacks(processes, {4});
@@ -176,8 +178,7 @@ TEST(StackText, ShortOnesTellWhatTheProgramCalled) {
                    "    train.py:8 step()", "    train.py:30 <module>"}));
   EXPECT_EQ(StacksInFull({stack}).size(), 6u);
   EXPECT_EQ(StacksInFull({stack})[4], "    /home/u/train.py:8 step()");
-  const std::vector<std::string> many =
-      StacksInShort(std::vector<graph::FoldedStack>(9, stack));
+  const std::vector<std::string> many = StacksInShort(std::vector<graph::FoldedStack>(9, stack));
   EXPECT_EQ(many.back(), "  5 more, see `gordian explain`");
 }
 
@@ -191,7 +192,8 @@ TEST(StackJson, StacksComeBackAsTheyWent) {
   graph::Verdict verdict;
   graph::FoldedStack& stack = verdict.stacks.emplace_back();
   stack.ranks = {0, 2};
-  stack.threads = {{.rank = 0, .pid = 10, .tid = 11, .name = "a"}, {.rank = 2, .pid = 20, .tid = 21}};
+  stack.threads = {{.rank = 0, .pid = 10, .tid = 11, .name = "a"},
+                   {.rank = 2, .pid = 20, .tid = 21}};
   stack.frames = {{.function = "f", .file = "a.py", .line = 3, .python = true},
                   {.function = "g", .module = "/lib/x.so"}};
   const auto none = [](const graph::Site&) { return std::string(); };

@@ -62,17 +62,18 @@ uint64_t TrainingJob::Tp(const Place& at) const {
   return 1'000'000 + static_cast<uint64_t>(at.data * shape_.pipeline + at.stage);
 }
 uint64_t TrainingJob::Pp(const Place& at, bool forward) const {
-  return (forward ? 2'000'000 : 5'000'000) + static_cast<uint64_t>(at.data * shape_.tensor + at.lane);
+  return (forward ? 2'000'000 : 5'000'000) +
+         static_cast<uint64_t>(at.data * shape_.tensor + at.lane);
 }
 uint64_t TrainingJob::Dp(const Place& at) const {
-  return 3'000'000 + static_cast<uint64_t>(
-                         ((at.data / kReplicasOfPod) * shape_.pipeline + at.stage) * shape_.tensor +
-                         at.lane);
+  return 3'000'000 +
+         static_cast<uint64_t>(
+             ((at.data / kReplicasOfPod) * shape_.pipeline + at.stage) * shape_.tensor + at.lane);
 }
 uint64_t TrainingJob::Dpx(const Place& at) const {
-  return 4'000'000 + static_cast<uint64_t>(((at.data % kReplicasOfPod) * shape_.pipeline + at.stage) *
-                                               shape_.tensor +
-                                           at.lane);
+  return 4'000'000 +
+         static_cast<uint64_t>(
+             ((at.data % kReplicasOfPod) * shape_.pipeline + at.stage) * shape_.tensor + at.lane);
 }
 
 void TrainingJob::Begin(const Sink& sink) {
@@ -107,7 +108,8 @@ void TrainingJob::Deliver(const Sink& sink) {
       for (auto& events : of_node) events.push_back(event);
       continue;
     }
-    const uint32_t process = event.has_record() ? event.record().process() : event.process_started().process();
+    const uint32_t process =
+        event.has_record() ? event.record().process() : event.process_started().process();
     const uint32_t node = (process - 1) / kRanksOfNode;
     Renumber(&event, 0u - node * kRanksOfNode);
     of_node[node].push_back(std::move(event));
@@ -162,7 +164,8 @@ void TrainingJob::NoteOperation(int rank, uint64_t uid, Entry entry) {
 void TrainingJob::Collective(int rank, const char* symbol, uint64_t uid, int members,
                              uint32_t stream, uint64_t count) {
   if (members < 2) return;
-  job_.CallSiteOf(rank, RecordedJob::kModuleStart + 0x10000 + (uid / 1'000'000) * 0x140 + stream * 0x34);
+  job_.CallSiteOf(rank,
+                  RecordedJob::kModuleStart + 0x10000 + (uid / 1'000'000) * 0x140 + stream * 0x34);
   job_.Collective(rank, symbol, uid, stream, count);
   const uint64_t number = programs_[static_cast<size_t>(rank)].numbers[uid]++;
   NoteOperation(rank, uid, {.stream = stream, .match = uid << 32 | number, .members = members});
@@ -173,7 +176,8 @@ void TrainingJob::Transfer(int rank, bool send, int stage, bool forward) {
   const Place at = PlaceOf(rank);
   const uint32_t stream = send ? kSends : kReceives;
   const uint64_t pp = Pp(at, forward);
-  job_.CallSiteOf(rank, RecordedJob::kModuleStart + 0x20000 + (forward ? 0x150 : 0x260) + stream * 0x34);
+  job_.CallSiteOf(rank,
+                  RecordedJob::kModuleStart + 0x20000 + (forward ? 0x150 : 0x260) + stream * 0x34);
   if (send) {
     job_.Send(rank, pp, stage, stream, kActivations);
   } else {
@@ -235,9 +239,7 @@ void TrainingJob::StepOf(int rank) {
   }
   for (int i = 0; i < warm_up; ++i) Pass(rank, /*forward=*/false);
   Order(rank, kCompute, kData);
-  const auto world = [&] {
-    Collective(rank, "ncclAllReduce", kWorld, shape_.ranks(), kData, 1);
-  };
+  const auto world = [&] { Collective(rank, "ncclAllReduce", kWorld, shape_.ranks(), kData, 1); };
   const int members = std::min(shape_.data, kReplicasOfPod);
   const bool inverted = faulty && shape_.fault == Fault::kInversion;
   if (inverted) world();
@@ -258,7 +260,8 @@ void TrainingJob::Step(int step, const Sink& sink) {
   }
   if (last_step_) {
     Run();
-    if ((stuck_ != 0) != (shape_.fault != Fault::kNone)) Fail("the job does not do what its fault says");
+    if ((stuck_ != 0) != (shape_.fault != Fault::kNone))
+      Fail("the job does not do what its fault says");
   } else {
     job_.AllDone();
   }

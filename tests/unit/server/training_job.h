@@ -1,18 +1,18 @@
-// A large-language-model training job with tensor, pipeline and data parallelism, written down as its
-// collectors would tell it, healthy for some steps and then with a fault in it.
+// A large-language-model training job with tensor, pipeline and data parallelism, written down as
+// its collectors would tell it, healthy for some steps and then with a fault in it.
 //
-// Rank = (data * pipeline + stage) * tensor + lane, as Megatron-LM numbers them (arXiv:2104.04473), so
-// that a tensor-parallel group lies within a node. Communicators: the world; tp (all lanes of a stage);
-// ppf and ppb
-// (all stages of a lane; activations and gradients); dp (all replicas of a stage and lane), made as two levels, dp within a
-// pod of eight replicas and dpx between pods, where there are more than eight (a multiple of eight, then). A step is 1F1B:
-// for each micro batch two all-reduces on tp a layer, sends and receives on streams of their own and
-// ordered by events; then reduce-scatter and all-gather on dp (all-reduce on dpx between
-// them), an all-reduce over the world, and the host waits.
+// Rank = (data * pipeline + stage) * tensor + lane, as Megatron-LM numbers them (arXiv:2104.04473),
+// so that a tensor-parallel group lies within a node. Communicators: the world; tp (all lanes of a
+// stage); ppf and ppb (all stages of a lane; activations and gradients); dp (all replicas of a
+// stage and lane), made as two levels, dp within a pod of eight replicas and dpx between pods,
+// where there are more than eight (a multiple of eight, then). A step is 1F1B: for each micro batch
+// two all-reduces on tp a layer, sends and receives on streams of their own and ordered by events;
+// then reduce-scatter and all-gather on dp (all-reduce on dpx between them), an all-reduce over the
+// world, and the host waits.
 //
-// What the devices did is found out by running it: an operation ends when, at every member, it stands
-// at the head of its stream and nothing is before it on its communicator. It shares nothing with the
-// analyzer.
+// What the devices did is found out by running it: an operation ends when, at every member, it
+// stands at the head of its stream and nothing is before it on its communicator. It shares nothing
+// with the analyzer.
 #ifndef GORDIAN_TESTS_UNIT_SERVER_TRAINING_JOB_H_
 #define GORDIAN_TESTS_UNIT_SERVER_TRAINING_JOB_H_
 
@@ -77,8 +77,8 @@ class TrainingJob {
     uint64_t match = 0;  // what all members of an operation have in common; 0: not an operation
     int members = 1;
     // Places of entries of this rank that must have ended before; -1: none.
-    int after = -1;           // what an event stands behind
-    int communicator = -1;    // the operation before it on the same communicator
+    int after = -1;         // what an event stands behind
+    int communicator = -1;  // the operation before it on the same communicator
   };
   // Of one rank, in the last step.
   struct Program {

@@ -25,16 +25,15 @@ std::vector<int> Deadlocks(const Config& config, Detector detector, const std::v
   int deadlocks = 0;
   for (const int until : at) {
     for (; rounds < until; ++rounds) {
-      deadlocks +=
-          engine.Round(config.disorder_prob, config.sync_prob, &random).deadlock ? 1 : 0;
+      deadlocks += engine.Round(config.disorder_prob, config.sync_prob, &random).deadlock ? 1 : 0;
     }
     counts.push_back(deadlocks);
   }
   return counts;
 }
 
-// Drawing number by number and looking through those that do nothing are the same: verdict, where the
-// round ended, and which number comes next.
+// Drawing number by number and looking through those that do nothing are the same: verdict, where
+// the round ended, and which number comes next.
 void SameAsTurnByTurn(const Config& config, Detector detector, int rounds, int64_t* deadlocks) {
   const Component whole = Whole(config);
   const DenseOptions options{config.model, detector, config.resource_limit};
@@ -72,8 +71,8 @@ TEST(S1, LookingThroughIsDrawing) {
     }
   }
   int64_t deadlocks = 0;
-  SameAsTurnByTurn(With(Megatron(4, 4, 1, 40, 120), Model::kSingle, 1e-3, 0), Detector::kIntersection, 3000,
-                   &deadlocks);
+  SameAsTurnByTurn(With(Megatron(4, 4, 1, 40, 120), Model::kSingle, 1e-3, 0),
+                   Detector::kIntersection, 3000, &deadlocks);
   EXPECT_GT(deadlocks, 100);
   SameAsTurnByTurn(With(Megatron(4, 4, 4, 40, 120), Model::kStreamWithSync, 4e-3, 4e-3),
                    Detector::kIntersection, 1000, &deadlocks);
@@ -99,8 +98,7 @@ TEST(S1, ShippedMegatron) {
 TEST(S1, ShippedArbitrary) {
   EXPECT_EQ(Deadlocks(ShippedArbitrary(), Detector::kIntersection, {100, 20000, 100000}),
             (Counts{18, 4010, 20028}));
-  EXPECT_EQ(Deadlocks(ShippedArbitrary(), Detector::kRing, {20000, 100000}),
-            (Counts{3160, 16212}));
+  EXPECT_EQ(Deadlocks(ShippedArbitrary(), Detector::kRing, {20000, 100000}), (Counts{3160, 16212}));
 }
 
 TEST(S1, ResourceLimit) {
@@ -127,10 +125,11 @@ constexpr double kShows = 0.1;
 constexpr double kNot = 0.9;
 
 TEST(S1, MinimalFalsePositive) {
-  const Component c = Whole(
-      Groups(4, {{{0, 3}, 2}, {{0, 2}, 2}, {{1, 2}, 2}}, Model::kStreamWithSync));
+  const Component c =
+      Whole(Groups(4, {{{0, 3}, 2}, {{0, 2}, 2}, {{1, 2}, 2}}, Model::kStreamWithSync));
   // GPUs 0, 1 and 2 emit, GPU 3 waits for nothing; then 0, 1 and 2 wait.
-  const std::vector<double> tape{kNot, kNot, kNot, kNot, kNot, kNot, kShows, kShows, kShows, kShows};
+  const std::vector<double> tape{kNot, kNot,   kNot,   kNot,   kNot,
+                                 kNot, kShows, kShows, kShows, kShows};
   DenseEngine by_default(c, {Model::kStreamWithSync, Detector::kIntersection, -1});
   size_t used = 0;
   const RoundResult result = by_default.RunTape(0, 0.5, tape, &used);

@@ -1,4 +1,5 @@
-// S2: what the engines count agrees with what is known of the published table's rows. The rows in full:
+// S2: what the engines count agrees with what is known of the published table's rows. The rows in
+// full:
 // ./dev bench simulate S2.
 #include <gtest/gtest.h>
 
@@ -71,7 +72,8 @@ const Row& RowOf(const std::string& name) {
   return rows.front();
 }
 
-void Agrees(const std::string& name, const char* what, int64_t hits, int64_t n, const Known& known) {
+void Agrees(const std::string& name, const char* what, int64_t hits, int64_t n,
+            const Known& known) {
   const Interval seen = WilsonInterval(hits, n, kZ999);
   const double ratio = 100.0 * static_cast<double>(hits) / static_cast<double>(n);
   const Interval wide = Wide(known);

@@ -96,7 +96,8 @@ TEST(S3, TheTablesConfigurations) {
     EXPECT_GT(counts.exact, 0);
   }
   for (const auto& [config, rounds] :
-       {std::pair{With(Free64(), sync, 2e-3, 2e-3), 20}, {With(Free64(), sync, 4e-5, 8e-5), 200},
+       {std::pair{With(Free64(), sync, 2e-3, 2e-3), 20},
+        {With(Free64(), sync, 4e-5, 8e-5), 200},
         {With(Megatron(4, 4, 4, 400, 1200), sync, 4e-3, 4e-3), 200}}) {
     const TwinCounts counts = CompareSync(config, 6, rounds, false);
     EXPECT_EQ(counts.differences, 0) << counts.first;

@@ -49,7 +49,8 @@ TEST(S4, CheckPointOfForcedPairs) {
 }
 
 TEST(S4, ForcedPairsAndPlainRoundsAgreeWhereBothCount) {
-  // Rates at which much is of second order: without the rounds that show no site it would be too low.
+  // Rates at which much is of second order: without the rounds that show no site it would be too
+  // low.
   const Built b = Build(With(Megatron(3, 2, 1, 12, 30), Model::kStreamWithSync, 0.02, 0.03));
   SamplerOptions exact = b.options;
   exact.wanted = {false, true};

@@ -33,7 +33,8 @@ struct Row {
   Config config;
   Known by_default;
   Known exact;
-  double original_rate;   // rounds/s of the published program, one core, an earlier measurement; 0: none
+  double original_rate;  // rounds/s of the published program, one core, an earlier measurement; 0:
+                         // none
 };
 
 std::vector<Row> Table1();

@@ -12,7 +12,8 @@
 
 namespace gordian::simulator {
 
-// What the perturbations make of the component's lists, by taking entries out of a copy of the list.
+// What the perturbations make of the component's lists, by taking entries out of a copy of the
+// list.
 Sequences SequencesOf(const Component&, const Perturbations&);
 std::vector<GroupSpec> GroupsOf(const Component&);
 
@@ -27,8 +28,8 @@ struct TwinCounts {
   std::string first;  // the first difference, to repeat it
 };
 
-// Rounds [0, rounds) of `config` by the turn-by-turn engine, the event engine, ring, fixpoint and waits
-// only; `naive`: by the naive judge as well (small jobs).
+// Rounds [0, rounds) of `config` by the turn-by-turn engine, the event engine, ring, fixpoint and
+// waits only; `naive`: by the naive judge as well (small jobs).
 TwinCounts CompareSync(const Config& config, uint64_t seed, int64_t rounds, bool naive);
 // The model Single: turn by turn against windows; the fixpoint against the naive judge.
 TwinCounts CompareSingle(const Config& config, uint64_t seed, int64_t rounds, bool naive);

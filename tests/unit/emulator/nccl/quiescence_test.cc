@@ -58,8 +58,8 @@ struct Scene {
     }
   }
   void AllReduce(int comm) {
-    REQUIRE_NCCL(ncclAllReduce(buffer.As<int>(), buffer.As<int>(), 4, ncclInt, ncclSum,
-                               comms[comm], stream));
+    REQUIRE_NCCL(ncclAllReduce(buffer.As<int>(), buffer.As<int>(), 4, ncclInt, ncclSum, comms[comm],
+                               stream));
   }
   Buffer buffer;
   cudaStream_t stream;
@@ -76,24 +76,28 @@ void Inversion(Rank& rank, bool inverted) {
 
 TEST(Quiescence, NamesWhatEachRankWaitsFor) {
   Report report;
-  Outcome outcome = RunJob(2, [](Rank& r) { Inversion(r, true); }, report.environment());
+  Outcome outcome = RunJob(
+      2, [](Rank& r) { Inversion(r, true); }, report.environment());
   ASSERT_TRUE(outcome.hung);
   std::string zero = report.Of(outcome.pids[0]), one = report.Of(outcome.pids[1]);
   // Rank 0 is in the second all-reduce on alpha and waits for rank 1; the other one is behind it.
   EXPECT_TRUE(Has(zero, "\"started\": true, \"comm\": ")) << zero;
-  EXPECT_TRUE(Has(zero, "\"name\": \"alpha\", \"rank\": 0, \"ranks\": 2, \"parts\": [{\"operation\": "
-                        "\"AllReduce\", \"seq\": 2, \"bytes\": 16, \"for\": [1]}]"))
+  EXPECT_TRUE(Has(zero,
+                  "\"name\": \"alpha\", \"rank\": 0, \"ranks\": 2, \"parts\": [{\"operation\": "
+                  "\"AllReduce\", \"seq\": 2, \"bytes\": 16, \"for\": [1]}]"))
       << zero;
   EXPECT_TRUE(Has(zero, "\"in\": \"stream\"")) << zero;
   EXPECT_TRUE(Has(zero, "\"behind\": [0, 1]")) << zero;
-  EXPECT_TRUE(Has(one, "\"name\": \"beta\", \"rank\": 1, \"ranks\": 2, \"parts\": [{\"operation\": "
-                       "\"AllReduce\", \"seq\": 2, \"bytes\": 16, \"for\": [0]}]"))
+  EXPECT_TRUE(Has(one,
+                  "\"name\": \"beta\", \"rank\": 1, \"ranks\": 2, \"parts\": [{\"operation\": "
+                  "\"AllReduce\", \"seq\": 2, \"bytes\": 16, \"for\": [0]}]"))
       << one;
   size_t beta = one.find("\"name\": \"beta\""), alpha = one.find("\"name\": \"alpha\"");
   EXPECT_LT(beta, alpha) << one;  // started ones first
 }
 
-// Who is asleep while another is awake asks now and then, not all the time: the report says how often was asked.
+// Who is asleep while another is awake asks now and then, not all the time: the report says how
+// often was asked.
 TEST(Quiescence, IsNotAskedForAllTheTime) {
   Report report;
   Outcome outcome = RunJob(
@@ -114,7 +118,8 @@ TEST(Quiescence, IsNotAskedForAllTheTime) {
 
 TEST(Quiescence, IsNotSaidOfAJobThatEnds) {
   Report report;
-  Outcome outcome = RunJob(2, [](Rank& r) { Inversion(r, false); }, report.environment());
+  Outcome outcome = RunJob(
+      2, [](Rank& r) { Inversion(r, false); }, report.environment());
   ASSERT_TRUE(outcome.Succeeded());
   for (pid_t pid : outcome.pids) EXPECT_FALSE(report.Exists(pid));
 }
@@ -164,22 +169,23 @@ TEST(Quiescence, IsNotSaidWhileSomethingCanMove) {
   environment.emplace_back("GORDIAN_EMU_KERNEL_US", "200000");
   std::string base = environment[0].second + ".";
   auto none = [base] { return access((base + std::to_string(getpid())).c_str(), F_OK) != 0; };
-  EXPECT_TRUE(RunJob(3,
-                     [&](Rank& rank) {
-                       Scene scene(rank);
-                       auto until = std::chrono::steady_clock::now();
-                       until += std::chrono::milliseconds(200);
-                       if (rank.rank() == 1) {
-                         while (std::chrono::steady_clock::now() < until) REQUIRE(none());
-                       } else if (rank.rank() == 2) {
-                         std::this_thread::sleep_until(until);
-                         REQUIRE(none());
-                       }
-                       scene.AllReduce(0);
-                       Synchronize(scene.stream);
-                       REQUIRE(none());
-                     },
-                     environment)
+  EXPECT_TRUE(RunJob(
+                  3,
+                  [&](Rank& rank) {
+                    Scene scene(rank);
+                    auto until = std::chrono::steady_clock::now();
+                    until += std::chrono::milliseconds(200);
+                    if (rank.rank() == 1) {
+                      while (std::chrono::steady_clock::now() < until) REQUIRE(none());
+                    } else if (rank.rank() == 2) {
+                      std::this_thread::sleep_until(until);
+                      REQUIRE(none());
+                    }
+                    scene.AllReduce(0);
+                    Synchronize(scene.stream);
+                    REQUIRE(none());
+                  },
+                  environment)
                   .Succeeded());
 }
 

@@ -1,5 +1,6 @@
 // Configuration, environment, registration, windows, the host side of the device API.
 #include <gtest/gtest.h>
+#include <nccl_device.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,8 +10,6 @@
 #include <iterator>
 #include <string>
 #include <vector>
-
-#include <nccl_device.h>
 
 #include "tests/unit/emulator/nccl/job.h"
 
@@ -161,15 +160,16 @@ TEST(Environment, DebugLines) {
     Environment environment = {{"NCCL_DEBUG_FILE", path}};
     if (*level != '\0') environment.emplace_back("NCCL_DEBUG", level);
     if (*subsystems != '\0') environment.emplace_back("NCCL_DEBUG_SUBSYS", subsystems);
-    EXPECT_TRUE(RunJob(1,
-                       [](Rank& rank) {
-                         ncclComm_t comm = rank.Init();
-                         Buffer buffer(4);
-                         int* data = buffer.As<int>();
-                         REQUIRE_NCCL(ncclAllReduce(data, data, 1, ncclInt, ncclSum, comm, nullptr));
-                         REQUIRE(ncclCommCount(comm, nullptr) == ncclInvalidArgument);
-                       },
-                       environment)
+    EXPECT_TRUE(RunJob(
+                    1,
+                    [](Rank& rank) {
+                      ncclComm_t comm = rank.Init();
+                      Buffer buffer(4);
+                      int* data = buffer.As<int>();
+                      REQUIRE_NCCL(ncclAllReduce(data, data, 1, ncclInt, ncclSum, comm, nullptr));
+                      REQUIRE(ncclCommCount(comm, nullptr) == ncclInvalidArgument);
+                    },
+                    environment)
                     .Succeeded());
     std::ifstream file(path);
     return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
@@ -301,24 +301,26 @@ TEST(Stats, OperationsAndBytesOfEachCommunicator) {
   char folder[] = "/tmp/gordian-emu-stats-XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);
   std::string file = std::string(folder) + "/calls";
-  Outcome outcome = RunJob(
-      1,
-      [](Rank& rank) {
-        ncclComm_t comm = rank.Init();
-        Buffer buffer(400);
-        float* data = buffer.As<float>();
-        for (size_t count : {100, 0, 50}) {
-          REQUIRE_NCCL(ncclAllReduce(data, data, count, ncclFloat, ncclSum, comm, nullptr));
-        }
-      },
-      {{"GORDIAN_EMU_STATS", file}});
+  Outcome outcome =
+      RunJob(1,
+             [](Rank& rank) {
+               ncclComm_t comm = rank.Init();
+               Buffer buffer(400);
+               float* data = buffer.As<float>();
+               for (size_t count : {100, 0, 50}) {
+                 REQUIRE_NCCL(ncclAllReduce(data, data, count, ncclFloat, ncclSum, comm, nullptr));
+               }
+             },
+             {{"GORDIAN_EMU_STATS", file}});
   EXPECT_TRUE(outcome.Succeeded());
   std::string path = file + "." + std::to_string(outcome.pids[0]);
   std::ifstream stats(path);
   int operations = 0, bytes = 0, calls = 0, lost = 0;
   for (std::string name, count; stats >> name >> count;) {
-    if (name.starts_with("comm:") && name.ends_with(":0:AllReduce.operations")) operations += std::stoi(count);
-    if (name.starts_with("comm:") && name.ends_with(":0:AllReduce.bytes")) bytes += std::stoi(count);
+    if (name.starts_with("comm:") && name.ends_with(":0:AllReduce.operations"))
+      operations += std::stoi(count);
+    if (name.starts_with("comm:") && name.ends_with(":0:AllReduce.bytes"))
+      bytes += std::stoi(count);
     if (name == "ncclAllReduce") calls += std::stoi(count);
     if (name == "lost") lost += std::stoi(count);
   }

@@ -28,8 +28,8 @@ uint32_t Mixed(uint32_t x) {
   return x ^ (x >> 16);
 }
 
-// Floats: 8 steps between 0.5 and 2 of either sign, which every format has exactly, so that products
-// of 8 neither overflow nor underflow in any of them. Integers: any bits.
+// Floats: 8 steps between 0.5 and 2 of either sign, which every format has exactly, so that
+// products of 8 neither overflow nor underflow in any of them. Integers: any bits.
 template <typename T>
 T Input(int rank, size_t index) {
   uint32_t bits = Mixed(static_cast<uint32_t>(index) * 16 + rank + 1);
@@ -178,8 +178,8 @@ void Check(Members& members, ncclDataType_t type, Op op, size_t count) {
     REQUIRE(!"a wrong result");
   };
   members.Run([&](size_t i, const Member& m) {
-    REQUIRE_NCCL(ncclAllReduce(sends[i]->As<T>(), recvs[i]->As<T>(), count, type, ops[i], m.comm,
-                               m.stream));
+    REQUIRE_NCCL(
+        ncclAllReduce(sends[i]->As<T>(), recvs[i]->As<T>(), count, type, ops[i], m.comm, m.stream));
   });
   for (int r = 0; r < n; ++r) require(r, 0, count, "all-reduce");
   members.Run([&](size_t i, const Member& m) {

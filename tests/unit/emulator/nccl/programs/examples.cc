@@ -12,28 +12,28 @@
 #include <thread>
 #include <vector>
 
-#define CHECK_CUDA(call)                                                             \
-  do {                                                                               \
-    cudaError_t status = (call);                                                     \
-    if (status != cudaSuccess) {                                                     \
+#define CHECK_CUDA(call)                                                                 \
+  do {                                                                                   \
+    cudaError_t status = (call);                                                         \
+    if (status != cudaSuccess) {                                                         \
       std::fprintf(stderr, "%d: %s: %s\n", __LINE__, #call, cudaGetErrorString(status)); \
-      std::exit(1);                                                                  \
-    }                                                                                \
+      std::exit(1);                                                                      \
+    }                                                                                    \
   } while (0)
-#define CHECK_NCCL(call)                                                             \
-  do {                                                                               \
-    ncclResult_t status = (call);                                                    \
-    if (status != ncclSuccess) {                                                     \
+#define CHECK_NCCL(call)                                                                 \
+  do {                                                                                   \
+    ncclResult_t status = (call);                                                        \
+    if (status != ncclSuccess) {                                                         \
       std::fprintf(stderr, "%d: %s: %s\n", __LINE__, #call, ncclGetErrorString(status)); \
-      std::exit(1);                                                                  \
-    }                                                                                \
+      std::exit(1);                                                                      \
+    }                                                                                    \
   } while (0)
-#define CHECK(condition)                                               \
-  do {                                                                 \
-    if (!(condition)) {                                                \
-      std::fprintf(stderr, "%d: not so: %s\n", __LINE__, #condition);  \
-      std::exit(1);                                                    \
-    }                                                                  \
+#define CHECK(condition)                                              \
+  do {                                                                \
+    if (!(condition)) {                                               \
+      std::fprintf(stderr, "%d: not so: %s\n", __LINE__, #condition); \
+      std::exit(1);                                                   \
+    }                                                                 \
   } while (0)
 
 namespace {
@@ -105,8 +105,7 @@ void OneRank(const ncclUniqueId& id, int rank) {
   Work work(static_cast<float>(rank + 1));
   ncclComm_t comm;
   CHECK_NCCL(ncclCommInitRank(&comm, kDevices, id, rank));
-  CHECK_NCCL(
-      ncclAllReduce(work.send, work.recv, kCount, ncclFloat, ncclSum, comm, work.stream));
+  CHECK_NCCL(ncclAllReduce(work.send, work.recv, kCount, ncclFloat, ncclSum, comm, work.stream));
   CHECK_CUDA(cudaStreamSynchronize(work.stream));
   work.Expect(kSum);
   work.Free();
@@ -221,8 +220,8 @@ bool AwaitReady(ncclComm_t comm, KeepGoing keep_going) {
   return false;
 }
 
-// Non-blocking communicators. The second all-reduce is one that rank 0 alone makes: it gives up, and
-// aborts instead of hanging.
+// Non-blocking communicators. The second all-reduce is one that rank 0 alone makes: it gives up,
+// and aborts instead of hanging.
 void NonBlockingAbort() {
   ncclUniqueId id;
   CHECK_NCCL(ncclGetUniqueId(&id));
