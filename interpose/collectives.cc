@@ -36,15 +36,16 @@ constexpr uint32_t kMostGroupWindows = 64;
 // At once, of all communicators; those beyond are NCCL's alone.
 constexpr uint32_t kMostRegistered = 4096;
 
-// The runtime's functions, by name.
-#define GORDIAN_RUNTIME_FUNCTIONS(F)                                                         \
-  F(grtUseCudaStreams)                                                                       \
-  F(grtAgree) F(grtChildId) F(grtCommInitRankConfig) F(grtCommConnect) F(grtCommDestroy)     \
-      F(grtStreamGone) F(grtCanCapture) F(grtCommAbort) F(grtCommGetAsyncError) F(grtSubmit) \
-          F(grtGroupStart) F(grtGroupEnd) F(grtCommRegister) F(grtCommDeregister)            \
-              F(grtGetUniqueId) F(grtGetStats) F(grtFrontEarly) F(grtFrontFinish)            \
-                  F(grtStreamExclusive) F(grtStreamForeign) F(grtStreamForeignAll)           \
-                      F(grtEventRecorded) F(grtEventAwaited) F(grtEventForgotten)
+// The runtime's functions, by name. (clang-format finds another form of this each time.)
+// clang-format off
+#define GORDIAN_RUNTIME_FUNCTIONS(F) \
+  F(grtUseCudaStreams) F(grtAgree) F(grtChildId) F(grtCommInitRankConfig) F(grtCommConnect) \
+  F(grtCommDestroy) F(grtStreamGone) F(grtCanCapture) F(grtCommAbort) F(grtCommGetAsyncError) \
+  F(grtSubmit) F(grtGroupStart) F(grtGroupEnd) F(grtCommRegister) F(grtCommDeregister) \
+  F(grtGetUniqueId) F(grtGetStats) F(grtFrontEarly) F(grtFrontFinish) F(grtStreamExclusive) \
+  F(grtStreamForeign) F(grtStreamForeignAll) F(grtEventRecorded) F(grtEventAwaited) \
+  F(grtEventForgotten)
+// clang-format on
 struct Functions {
 #define GORDIAN_MEMBER(name) decltype(&::name) name;
   GORDIAN_RUNTIME_FUNCTIONS(GORDIAN_MEMBER)

@@ -151,7 +151,7 @@ struct Communicator {
   std::string label;         // the job's own name for it; empty: none was told
   std::vector<int> members;  // places in Schedule::ranks, in the communicator's order; -1: a member
                              // that was never seen to take part
-  int parent = -1;  // split off this one; -1: made of a unique id
+  int parent = -1;           // split off this one; -1: made of a unique id
   // Made before any thread begins, in the order of Schedule::comms, parents first. Otherwise by the
   // kCommInit and kCommSplit among the operations.
   bool ready = false;
