@@ -70,6 +70,12 @@ std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironme
     variables.emplace_back("GORDIAN_COLLECTIVES_LIBRARY",
                            options.emulator ? paths.runtime : paths.runtime_cuda);
     variables.emplace_back("GRT_SESSION", SharedMemoryTag(options.ring_dir));
+    // The program's warm-up is the runtime's now. What is captured in graphs stays with NCCL there,
+    // and must not be the first use that connects the members: captures in different orders would
+    // hang.
+    if (options.emulator && !before("NCCL_RUNTIME_CONNECT")) {
+      variables.emplace_back("NCCL_RUNTIME_CONNECT", "0");
+    }
   }
   if (options.stub_compute) {
     variables.emplace_back("GORDIAN_STUB_COMPUTE", "1");

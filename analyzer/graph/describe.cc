@@ -117,6 +117,15 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
         std::swap(end.rank, end.peer);
         arrow.awaited = names_.Operation(sends ? Call::kRecv : Call::kSend, end);
       }
+    } else if (const Part* captured = graph_.CapturedPartOf(from, witness[i].edge)) {
+      edge.rank = names_.MemberRank(captured->ref.comm, captured->ref.rank);
+      edge.op = Name(captured->signature.call);
+      edge.comm = graph_.matcher().comms()[captured->ref.comm].uid;
+      edge.comm_name = names_.CommName(captured->ref.comm);
+      edge.stream = captured->stream;
+      edge.bytes = Bytes(captured->signature);
+      edge.site.address = captured->site;
+      arrow.operation = names_.Captured(captured->signature.call, captured->ref);
     } else if (witness[i].edge.reason == Reason::kSignal) {
       const WaitNode& needs = nodes[witness[i].edge.to];
       if (const Kernel* kernel = graph_.execution().FindKernel(from.kernel);

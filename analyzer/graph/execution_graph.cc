@@ -375,7 +375,7 @@ void ExecutionGraph::Post(const Part& part, KernelId kernel, uint32_t place) {
 }
 
 void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const CallRecord& record) {
-  if (thread.capture != 0) return EndCaptured(process, thread, Took(record.result));
+  if (thread.capture != 0) return EndCaptured(process, thread, record);
   if (thread.group_call != 0) {  // comes back at once; GroupEnd launches it
     Kernel* const found = kernels_.Find(thread.group_call);
     thread.group_call = 0;
@@ -405,7 +405,9 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
     part.elsewhere = (record.flags & kElsewhere) != 0;
     matcher_.Accept(part.ref, record.time_ns);
   }
-  if (record.result == 0) NoteUsed(process, kernel);
+  if (record.result == 0) {
+    for (const Part& part : kernel.parts) NoteUsed(process, kernel.comm, part);
+  }
   OrderAmongComms(process, thread, record, kernel);
   if (kernel.streams.empty()) {
     KernelDone(kernel.id);
@@ -441,26 +443,26 @@ std::vector<std::pair<int, bool>> PeersOf(const Part& part, int nranks) {
   return peers;
 }
 
-// W15: what has connected once does not connect again.
-void ExecutionGraph::NoteUsed(Process& process, const Kernel& kernel) {
-  auto local = process.comms.find(kernel.comm);
-  if (local == process.comms.end()) return;
-  for (const Part& part : kernel.parts) {
-    if (part.ref.comm < 0 || part.elsewhere) continue;
-    if (part.ref.kind != PartKind::kCollective) {
-      if (part.ref.peer != part.ref.rank) {
-        local->second.peers_used.insert({part.ref.peer, part.ref.kind == PartKind::kSend});
-      }
-      continue;
-    }
-    if (!IsPairwise(part.signature.call)) {
-      local->second.collective_used |= !IsEmpty(part);
-      continue;
-    }
-    const std::vector<std::pair<int, bool>> peers =
-        PeersOf(part, matcher_.comms()[static_cast<size_t>(part.ref.comm)].nranks);
-    local->second.peers_used.insert(peers.begin(), peers.end());
+FirstUses UsesOf(const Part& part, int nranks) {
+  FirstUses uses;
+  if (part.ref.kind != PartKind::kCollective) {
+    if (part.ref.peer != part.ref.rank)
+      uses.peers.emplace_back(part.ref.peer, part.ref.kind == PartKind::kSend);
+  } else if (IsPairwise(part.signature.call)) {
+    uses.peers = PeersOf(part, nranks);
+  } else {
+    uses.collectives = !IsEmpty(part);
   }
+  return uses;
+}
+
+// W15: what has connected once does not connect again.
+void ExecutionGraph::NoteUsed(Process& process, CommId comm, const Part& part) {
+  auto local = process.comms.find(comm);
+  if (local == process.comms.end() || part.ref.comm < 0 || part.elsewhere) return;
+  const FirstUses uses = UsesOf(part, matcher_.comms()[static_cast<size_t>(part.ref.comm)].nranks);
+  local->second.collective_used |= uses.collectives;
+  local->second.peers_used.insert(uses.peers.begin(), uses.peers.end());
 }
 
 void ExecutionGraph::Enqueued(Process& process, Kernel& kernel) {

@@ -210,6 +210,14 @@ struct CapturedGraph {
   uint64_t instance = 0;                // of executable graphs: unique
 };
 
+// An operation that its call, or its group's end, captures: it may be the first use of what it
+// needs.
+struct Capturing {
+  CommId comm = 0;
+  bool in_group = false;
+  Part part;  // without a sequence number
+};
+
 struct Thread {
   ThreadId id = 0;
   std::optional<OpenCall> open;
@@ -219,6 +227,7 @@ struct Thread {
   KernelId signal_call = 0;  // RMA: that is being called right now
   KernelId group_call = 0;   // the operation inside the group that is being called right now
   uint64_t capture = 0;      // the operation that is being called right now goes into it
+  std::vector<Capturing> capturing;  // by the call or group that it is in
   bool in_group_end = false;
   uint64_t last_ns = 0;
   Call last_call = Call::kOther;
@@ -326,6 +335,12 @@ struct Process {
 // Whom a part connects with before it is launched, and whether to send to them (W15): sends,
 // receives, and the collectives that NCCL carries out as such.
 std::vector<std::pair<int, bool>> PeersOf(const Part&, int nranks);
+// What a part connects where that has not been done yet (W15).
+struct FirstUses {
+  bool collectives = false;
+  std::vector<std::pair<int, bool>> peers;  // as of PeersOf
+};
+FirstUses UsesOf(const Part&, int nranks);
 
 class ExecutionGraph {
  public:
@@ -394,7 +409,7 @@ class ExecutionGraph {
   void NoteWrite(Process&, const MemoryOp&, StreamPosition);
   void ApplyHostWait(Process&, Thread&, const CallRecord&);
   void ApplyCaptured(Process&, Thread&, const CallRecord&, const LocalComm&, Part);
-  void EndCaptured(Process&, Thread&, bool accepted);
+  void EndCaptured(Process&, Thread&, const CallRecord&);
   void ApplyGraphCall(Process&, const CallRecord&);
   void ApplyGraphLaunch(Process&, const CallRecord&, WorkItem);
   void ApplyGraphMarkers(Process&, const CallRecord&);
@@ -413,7 +428,7 @@ class ExecutionGraph {
   void Enqueued(Process&, Kernel&);
   void OrderAmongComms(Process&, const Thread&, const CallRecord& end, Kernel&);
   KernelId Before(const Kernel&, KernelId last, KernelId Kernel::*before) const;
-  void NoteUsed(Process&, const Kernel&);
+  void NoteUsed(Process&, CommId, const Part&);
   void DropKernel(KernelId, bool accepted);
   void KernelDone(KernelId);
   void CommDone(Process&, CommId, uint64_t now_ns);

@@ -29,6 +29,12 @@ void ExecutionGraph::ApplyCaptured(Process& process, Thread& thread, const CallR
   }
   CapturedGraph& graph = process.captures[record.capture];
   const bool in_group = (record.flags & kInGroup) != 0;
+  if (in_group) {
+    InGroup(process, thread, record.group);
+  } else {
+    InNoGroup(process, thread);
+  }
+  thread.capturing.push_back({record.comm, in_group, part});
   CapturedKernel* kernel = nullptr;
   if (in_group) {  // W7
     for (CapturedKernel& other : graph.kernels) {
@@ -53,7 +59,14 @@ void ExecutionGraph::ApplyCaptured(Process& process, Thread& thread, const CallR
   thread.capture = record.capture;
 }
 
-void ExecutionGraph::EndCaptured(Process& process, Thread& thread, bool accepted) {
+void ExecutionGraph::EndCaptured(Process& process, Thread& thread, const CallRecord& record) {
+  const bool accepted = Took(record.result);
+  if (!thread.capturing.empty()) {
+    Capturing& last = thread.capturing.back();
+    last.part.elsewhere = (record.flags & kElsewhere) != 0;
+    if (!last.in_group && record.result == 0) NoteUsed(process, last.comm, last.part);
+    if (!last.in_group || !accepted) thread.capturing.pop_back();
+  }
   auto graph = process.captures.find(std::exchange(thread.capture, 0));
   if (graph == process.captures.end() || accepted) return;
   auto& kernels = graph->second.kernels;
@@ -202,7 +215,7 @@ Kernel* ExecutionGraph::LaunchCaptured(Process& process, const CapturedKernel& c
     return nullptr;
   }
   kernel.streams = {record.stream};
-  NoteUsed(process, kernel);
+  for (const Part& part : kernel.parts) NoteUsed(process, kernel.comm, part);
   Enqueued(process, kernel);
   return &kernel;
 }

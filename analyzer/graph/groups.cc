@@ -40,6 +40,7 @@ void ExecutionGraph::InNoGroup(Process& process, Thread& thread) {
   }
   thread.group_kernels.clear();
   thread.group_call = 0;
+  thread.capturing.clear();
 }
 
 void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallRecord& record) {
@@ -67,7 +68,9 @@ void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallR
       }
       continue;
     }
-    if (record.result == 0) NoteUsed(process, kernel);
+    if (record.result == 0) {
+      for (const Part& part : kernel.parts) NoteUsed(process, kernel.comm, part);
+    }
     OrderAmongComms(process, thread, record, kernel);
     if (kernel.streams.empty()) {
       KernelDone(id);
@@ -76,6 +79,9 @@ void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallR
     if (kernel.positions.size() < kernel.streams.size()) kernel.follows = false;
     Enqueued(process, kernel);
     if (kernel.follows && kernel.open_positions == 0) KernelDone(id);
+  }
+  for (const Capturing& captured : std::exchange(thread.capturing, {})) {
+    if (record.result == 0) NoteUsed(process, captured.comm, captured.part);
   }
   for (const PendingInit& init : inits) {
     if (record.result == 0) matcher_.InitDone(init.uid, init.rank);

@@ -223,7 +223,15 @@ std::string Names::Comm(int comm) const {
 }
 
 std::string Names::Operation(Call call, const PartRef& ref) const {
-  std::string text = std::string(Name(call)) + " #" + std::to_string(ref.sequence);
+  return OfPart(std::string(Name(call)) + " #" + std::to_string(ref.sequence), ref);
+}
+
+// Which one it is, is known when its graph is launched.
+std::string Names::Captured(Call call, const PartRef& ref) const {
+  return OfPart(std::string(Name(call)) + " (captured)", ref);
+}
+
+std::string Names::OfPart(std::string text, const PartRef& ref) const {
   if (ref.comm < 0) return text;
   if (ref.kind == PartKind::kSend) text += " to " + std::to_string(MemberRank(ref.comm, ref.peer));
   if (ref.kind == PartKind::kReceive) {

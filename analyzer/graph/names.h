@@ -37,6 +37,7 @@ class Names {
   std::string Comm(int comm) const;                   // "dp", "comm A (4 ranks)"
   std::string CommName(int comm) const;               // "dp", "comm A"
   std::string Operation(Call, const PartRef&) const;  // "AllReduce #3 on dp", "Send #0 to 1 on pp"
+  std::string Captured(Call, const PartRef&) const;   // "AllReduce (captured) on dp"
   std::string Launch(const Kernel&) const;  // of its first operation; "WaitSignal from 1 on pair"
   std::string Signal(int comm, int destination, uint64_t number) const;  // "signal #2 to 0 on pair"
   std::string Init(const InitCall&) const;                               // "CommSplit of dp"
@@ -47,6 +48,7 @@ class Names {
   int expected() const { return Known().expected; }
 
  private:
+  std::string OfPart(std::string text, const PartRef&) const;
   struct Ranks {
     Ranks(const ExecutionGraph&, const Matcher&);
 

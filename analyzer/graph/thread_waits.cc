@@ -48,6 +48,7 @@ void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state,
             if (init != nullptr) Wait(node, InitNode(*init), Reason::kCommunicatorInit);
           }
           FirstUse(process, *open, thread->group_kernels, node);
+          CapturedFirstUse(process, *open, *thread, node);
           break;
         case Call::kCommDestroy:  // W4 on its own communicator
           for (KernelId kernel_id : kernels_) {
@@ -65,6 +66,7 @@ void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state,
           break;
         default:
           if (open->kernel != 0) FirstUse(process, *open, {open->kernel}, node);
+          if (thread->capture != 0) CapturedFirstUse(process, *open, *thread, node);
           break;
       }
     }
@@ -164,8 +166,12 @@ void WaitForGraph::FirstUse(const Process& process, const OpenCall& open,
         const Instance* instance = matcher_.FindInstance(ref.comm, ref.sequence);
         if (instance == nullptr || instance->mismatch != kAgrees) continue;
         std::set<int> peers;
-        for (const std::pair<int, bool>& peer : PeersOf(part, matcher_.comms()[ref.comm].nranks)) {
-          if (local->second.peers_used.count(peer) == 0) peers.insert(peer.first);
+        const Communicator& comm = matcher_.comms()[ref.comm];
+        for (const std::pair<int, bool>& peer : PeersOf(part, comm.nranks)) {
+          const bool meets =
+              instance->members[peer.first].state == SlotState::kNone &&
+              HasBegunUse(comm.members[peer.first], std::pair(ref.rank, !peer.second));
+          if (!meets && local->second.peers_used.count(peer) == 0) peers.insert(peer.first);
         }
         for (const int peer : peers) {
           PartRef other = ref;
@@ -187,11 +193,76 @@ void WaitForGraph::FirstUse(const Process& process, const OpenCall& open,
         PartRef other = ref;
         other.kind = sends ? PartKind::kReceive : PartKind::kSend;
         std::swap(other.rank, other.peer);
-        Wait(node, CalledNode(sends ? transfer->receive : transfer->send, other), Reason::kFirstUse,
-             static_cast<int>(i), id);
+        const MemberSlot& slot = sends ? transfer->receive : transfer->send;
+        if (slot.state == SlotState::kNone &&
+            HasBegunUse(matcher_.comms()[ref.comm].members[ref.peer], std::pair(ref.rank, !sends)))
+          continue;
+        Wait(node, CalledNode(slot, other), Reason::kFirstUse, static_cast<int>(i), id);
       }
     }
   }
+}
+
+// The call connects before it captures anything. Which operation it will be is not known before a
+// graph is launched, so it meets whatever the others use the communicator for first.
+void WaitForGraph::CapturedFirstUse(const Process& process, const OpenCall& open,
+                                    const Thread& thread, uint32_t node) {
+  const uint64_t inside = now_ns_ - std::min(now_ns_, open.record.time_ns);
+  // What it has used before may be among what was lost.
+  if (inside < options_.first_use_counts_after_ns || process.Lossy()) return;
+  for (size_t i = 0; i < thread.capturing.size(); ++i) {
+    const PartRef& ref = thread.capturing[i].part.ref;
+    auto local = process.comms.find(thread.capturing[i].comm);
+    if (local == process.comms.end() || ref.comm < 0) continue;
+    const Communicator& comm = matcher_.comms()[ref.comm];
+    const FirstUses uses = UsesOf(thread.capturing[i].part, comm.nranks);
+    const auto meets = [&](int rank, const std::optional<std::pair<int, bool>>& peer) {
+      if (rank == ref.rank || HasBegunUse(comm.members[rank], peer)) return;
+      Wait(node, NotCalled(ref.comm, rank, nullptr), Reason::kFirstUse, static_cast<int>(i));
+    };
+    if (uses.collectives && process.info.runtime_connect && !local->second.collective_used) {
+      for (int rank = 0; rank < comm.nranks; ++rank) meets(rank, std::nullopt);
+    }
+    for (const auto& [peer, sends] : uses.peers) {
+      if (local->second.peers_used.count({peer, sends}) == 0)
+        meets(peer, std::pair(ref.rank, !sends));
+    }
+  }
+}
+
+bool WaitForGraph::HasBegunUse(const CommMember& member,
+                               const std::optional<std::pair<int, bool>>& peer) const {
+  const Process* process = execution_.Find(member.process);
+  if (process == nullptr) return false;
+  auto local = process->comms.find(member.comm);
+  if (local == process->comms.end()) return false;
+  if (peer ? local->second.peers_used.count(*peer) > 0 : local->second.collective_used) return true;
+  const auto is_it = [&](CommId comm, const Part& part) {
+    if (comm != member.comm || part.ref.comm < 0) return false;
+    const FirstUses uses = UsesOf(part, matcher_.comms()[part.ref.comm].nranks);
+    return peer ? std::find(uses.peers.begin(), uses.peers.end(), *peer) != uses.peers.end()
+                : uses.collectives;
+  };
+  const auto is_of = [&](KernelId id) {
+    const Kernel* kernel = execution_.FindKernel(id);
+    return kernel != nullptr &&
+           std::any_of(kernel->parts.begin(), kernel->parts.end(),
+                       [&](const Part& part) { return is_it(kernel->comm, part); });
+  };
+  for (const auto& [id, thread] : process->threads) {
+    if (!thread.open) continue;
+    for (const Capturing& captured : thread.capturing) {
+      // A group's operations connect at its end.
+      if (captured.in_group == thread.in_group_end && is_it(captured.comm, captured.part))
+        return true;
+    }
+    if (is_of(thread.open->kernel)) return true;
+    if (thread.in_group_end &&
+        std::any_of(thread.group_kernels.begin(), thread.group_kernels.end(), is_of)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 uint32_t WaitForGraph::AllCalled(int comm, uint64_t sequence) {
@@ -203,7 +274,10 @@ uint32_t WaitForGraph::AllCalled(int comm, uint64_t sequence) {
   const Instance& instance = *matcher_.FindInstance(comm, sequence);
   for (size_t r = 0; r < instance.members.size(); ++r) {
     const PartRef part{PartKind::kCollective, comm, static_cast<int>(r), -1, sequence};
-    Wait(node, CalledNode(instance.members[r], part), Reason::kFirstUse);
+    const bool captures = instance.members[r].state == SlotState::kNone &&
+                          HasBegunUse(matcher_.comms()[comm].members[r], std::nullopt);
+    Wait(node, captures ? Leaf(LeafKind::kDone, 0) : CalledNode(instance.members[r], part),
+         Reason::kFirstUse);
   }
   return node;
 }

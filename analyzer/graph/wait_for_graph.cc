@@ -536,6 +536,15 @@ const Part* WaitForGraph::PartOf(const WaitNode::Edge& edge) const {
   return kernel == nullptr ? nullptr : &kernel->parts[edge.part];
 }
 
+const Part* WaitForGraph::CapturedPartOf(const WaitNode& from, const WaitNode::Edge& edge) const {
+  if (from.kind != NodeKind::kThread || edge.reason != Reason::kFirstUse || edge.kernel != 0 ||
+      edge.part < 0) {
+    return nullptr;
+  }
+  const Thread& thread = execution_.Find(from.process)->threads.at(from.thread);
+  return &thread.capturing[static_cast<size_t>(edge.part)].part;
+}
+
 const WaitNode* WaitForGraph::ThreadNode(ProcessId process, ThreadId thread) const {
   const uint32_t node = ThreadOf(process, thread);
   return node == kNoNode ? nullptr : &nodes_[node];

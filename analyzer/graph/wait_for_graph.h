@@ -6,6 +6,7 @@
 #include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -143,6 +144,8 @@ class WaitForGraph {
 
   // The part behind a rendezvous edge; null for others.
   const Part* PartOf(const WaitNode::Edge&) const;
+  // Of a thread that waits for the first use of what it captures; else null.
+  const Part* CapturedPartOf(const WaitNode& from, const WaitNode::Edge&) const;
 
   // Nodes of streams' waits for values in memory.
   const std::vector<uint32_t>& memory_waits() const { return memory_waits_; }
@@ -166,6 +169,10 @@ class WaitForGraph {
   void Meeting(const OpenCall&, uint32_t node);
   void Polling(const Process&, const ThreadState&, uint32_t node);
   void FirstUse(const Process&, const OpenCall&, const std::vector<KernelId>&, uint32_t node);
+  void CapturedFirstUse(const Process&, const OpenCall&, const Thread&, uint32_t node);
+  // Whether the member has come to use what connects: its collectives, or (`peer`) its sends to a
+  // peer or receives from it.
+  bool HasBegunUse(const CommMember&, const std::optional<std::pair<int, bool>>& peer) const;
   uint32_t NotCalled(int comm, int rank, const PartRef* part, const InitCall* init = nullptr,
                      bool proven = false);
   // What the process's own state says of a part that no record told of. What graphs launched is not

@@ -92,6 +92,7 @@ JOBS = {
     "windows_opposite": deadlock(ALL),
     "destroy_opposite": Expect(["deadlock"], [ALL], confirmed=True),
     "graph_inversion": deadlock(ALL),
+    "graph_first_use": deadlock(ALL),
     "graph_missing_replay": Expect(["rank_not_joined", "host_blocked"], [LAST]),
     "graph_against_sync": deadlock(ALL),
     "memory_gate": Expect(["deadlock"], [ALL], assumes="writes to the memory"),

@@ -40,6 +40,34 @@ JOB(graph_inversion, 2) {
   CUDA_OK(cudaGraphExecDestroy(graph));
 }
 
+JOB(graph_first_use, 2) {
+  // What is captured connects as what is called does. A communicator's first use that is captured
+  // at one rank and called at the others is one use; two that are captured in opposite orders are
+  // not.
+  cudaStream_t s = c.Stream();
+  ncclComm_t met = c.MakeComm("met", c.All());
+  ncclComm_t a = c.MakeComm("a", c.All());
+  ncclComm_t b = c.MakeComm("b", c.All());
+  const bool last = c.rank == c.nranks - 1;
+  cudaGraphExec_t one = nullptr;
+  if (last) {
+    one = Capture(c, s, met, nullptr);
+    CUDA_OK(cudaGraphLaunch(one, s));
+  } else {
+    c.AllReduce(met, s);
+  }
+  c.Sync(s);
+  c.Begin(s);
+  c.Step("capture");
+  const bool reverse = !c.twin && last;
+  cudaGraphExec_t graph = Capture(c, s, reverse ? b : a, reverse ? a : b);
+  c.Step("launch");
+  CUDA_OK(cudaGraphLaunch(graph, s));
+  c.Sync(s);
+  CUDA_OK(cudaGraphExecDestroy(graph));
+  if (one != nullptr) CUDA_OK(cudaGraphExecDestroy(one));
+}
+
 JOB(graphs_share_communicator, 2) {
   // Two graphs with one communicator, on a stream each; the last rank replays them the other way
   // round.

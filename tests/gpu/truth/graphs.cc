@@ -40,6 +40,37 @@ Pair Prepare(Rank& r) {
 
 }  // namespace
 
+// The first use of two communicators is captured, in opposite orders: nothing is launched.
+TRUTH_PROGRAM(graph_cold_opposite, 2) {
+  cudaStream_t s = r.Stream();
+  Comm dp = r.MakeComm("dp");
+  Comm tp = r.MakeComm("tp");
+  r.Begin();
+  cudaGraphExec_t exec = Capture(r, s, [&] {
+    r.AllReduce(r.Departs() ? tp : dp, s);
+    r.AllReduce(r.Departs() ? dp : tp, s);
+  });
+  Launch(r, exec, s, "both");
+  r.Finish({s});
+}
+
+// The same in one order; and one of them is captured at one rank and called at the others.
+TRUTH_PROGRAM(graph_cold_same_order, 2) {
+  cudaStream_t s = r.Stream();
+  Comm dp = r.MakeComm("dp");
+  Comm tp = r.MakeComm("tp");
+  r.Begin();
+  cudaGraphExec_t exec = Capture(r, s, [&] { r.AllReduce(dp, s); });
+  Launch(r, exec, s, "dp");
+  if (r.Departs()) {
+    exec = Capture(r, s, [&] { r.AllReduce(tp, s); });
+    Launch(r, exec, s, "tp");
+  } else {
+    r.AllReduce(tp, s);
+  }
+  r.Finish({s});
+}
+
 TRUTH_PROGRAM(graph_same_order, 2) {
   Pair p = Prepare(r);
   r.Begin();

@@ -166,15 +166,45 @@ TEST(Jobs, LegacyStreamJoinsWhatLooksIndependent) {
 // in.
 TEST(Jobs, LegacyStreamHoldsWhatIsNotEnqueuedYet) {
   const auto first = [](int stream) {
-    return Inits(2) + Program{AllReduce(0, 1), AllReduce(1, stream), DeviceSync()};
+    return Inits(2) + Program{AllReduce(1, 1), AllReduce(0, 1), AllReduce(1, stream), DeviceSync()};
   };
-  const Program second =
-      Inits(2) + Program{Graph(1, {AllReduce(1, 1)}, 1), AllReduce(0, 1), DeviceSync()};
+  const Program second = Inits(2) + Program{AllReduce(1, 1), Graph(1, {AllReduce(1, 1)}, 1),
+                                            AllReduce(0, 1), DeviceSync()};
   std::vector<SimComm> comms = Comms(2, 3);
   comms[0].members = {0, 1};
-  ExpectHang(comms, {first(0), second, {Init(1), Sleep()}},
+  ExpectHang(comms, {first(0), second, {Init(1), AllReduce(1), Sleep()}},
              Deadlock({0, 1}, "communicator-order-cycle"), 0.7, /*cold=*/true);
-  ExpectHealthy(comms, {first(2), second, {Init(1), AllReduce(1), DeviceSync()}}, /*cold=*/true);
+  ExpectHealthy(comms, {first(2), second, {Init(1), AllReduce(1), AllReduce(1), DeviceSync()}},
+                /*cold=*/true);
+}
+
+TEST(Jobs, WhatIsCapturedConnectsToo) {
+  const Program first =
+      Inits(2) + Program{Graph(1, {AllReduce(0, 1), AllReduce(1, 1)}, 1), DeviceSync()};
+  const Program reversed =
+      Inits(2) + Program{Graph(1, {AllReduce(1, 1), AllReduce(0, 1)}, 1), DeviceSync()};
+  // Warm, nothing waits before the graphs are launched.
+  ExpectHang(Comms(2, 2), {first, reversed}, Deadlock({0, 1}, "first-use-order-cycle"), 0.7,
+             /*cold=*/true);
+  ExpectHang(Comms(2, 2), {first, reversed}, Deadlock({0, 1}, "communicator-order-cycle"));
+  ExpectHealthy(Comms(2, 2), {first, first}, /*cold=*/true);
+  // It does not matter which of the first uses are captured.
+  const Program calls = Inits(2) + Program{AllReduce(0, 1), AllReduce(1, 1), DeviceSync()};
+  ExpectHealthy(Comms(2, 2), {first, calls}, /*cold=*/true);
+  const Program called_reversed =
+      Inits(2) + Program{AllReduce(1, 1), AllReduce(0, 1), DeviceSync()};
+  ExpectHang(Comms(2, 2), {first, called_reversed}, Deadlock({0, 1}, "first-use-order-cycle"), 0.7,
+             /*cold=*/true);
+}
+
+TEST(Jobs, WhatIsCapturedConnectsWithAPeer) {
+  const auto graph = [](Op one, Op other) {
+    return Inits(2) + Program{Graph(1, {one, other}, 1), DeviceSync()};
+  };
+  const Program sends = graph(Send(0, 1, 1), Send(1, 1, 1));
+  ExpectHang(Comms(2, 2), {sends, graph(Recv(1, 0, 1), Recv(0, 0, 1))},
+             Deadlock({0, 1}, "first-use-order-cycle"), 0.7, /*cold=*/true);
+  ExpectHealthy(Comms(2, 2), {sends, graph(Recv(0, 0, 1), Recv(1, 0, 1))}, /*cold=*/true);
 }
 
 TEST(Jobs, OneCommunicatorRunsInOrderAcrossStreams) {

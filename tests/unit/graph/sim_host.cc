@@ -37,6 +37,8 @@ bool SimJob::CallCanEnd(int process, const Op& op) const {
         if (!Connects(process, part)) return false;
       }
       return true;
+    case Do::kGraph:
+      return ConnectsCaptured(process, Now(process));
     case Do::kDestroy:
       for (const Launch& launch : launches_) {
         if (launch.process == process && launch.comm == op.comm && !launch.done) return false;
@@ -356,6 +358,17 @@ void SimJob::Begin(int process, const Op& op) {
       break;
     case Do::kGraph:
       stream_of(op.stream);
+      if (p.captured.count(op.event) == 0 && p.capturing < op.inside.size()) {
+        OpPart part;
+        part.op = Now(process);
+        CallRecord& r = blocks(part.op.call);
+        FillOperation(&r, part, process);
+        r.stream = Id(part.op.stream + 50);
+        r.flags |= kCapturing;
+        r.capture = 0x100 + static_cast<uint64_t>(op.event);
+        break;
+      }
+      p.capturing = 0;
       LaunchGraph(process, op);
       ++p.pc;
       break;
@@ -369,16 +382,6 @@ void SimJob::LaunchGraph(int process, const Op& op) {
   Proc& p = procs_[process];
   const uint64_t number = static_cast<uint64_t>(op.event);
   if (p.captured.insert(op.event).second) {
-    for (const Op& inner : op.inside) {
-      OpPart part;
-      part.op = inner;
-      CallRecord& r = Emit(process, RecordKind::kBegin, inner.call);
-      FillOperation(&r, part, process);
-      r.stream = Id(inner.stream + 50);
-      r.flags |= kCapturing;
-      r.capture = 0x100 + number;
-      Emit(process, RecordKind::kEnd, inner.call);
-    }
     CallRecord& end = Emit(process, RecordKind::kPoint, Call::kGraphEndCapture);
     end.capture = 0x100 + number;
     end.graph = 0x1000 + number;
@@ -417,7 +420,6 @@ void SimJob::LaunchGraph(int process, const Op& op) {
     mine.push_back(static_cast<int>(launches_.size()));
     p.last_launch[inner.comm] = mine.back();
     launches_.push_back(std::move(launch));
-    NoteUsed(process, inner);
   }
   CallRecord& r = Emit(process, RecordKind::kPoint, Call::kStreamWork);
   r.work = WorkKind::kGraphLaunch;
@@ -510,6 +512,12 @@ void SimJob::EndCall(int process, const Op& op) {
       Emit(process, RecordKind::kEnd, Call::kGroupEnd);
       p.group_ops.clear();
       p.in_group = false;
+      return;
+    case Do::kGraph:
+      Emit(process, RecordKind::kEnd, Now(process).call);
+      NoteUsed(process, Now(process));
+      ++p.capturing;
+      --p.pc;  // there may be more in it, and then it is launched
       return;
     case Do::kPoll:
       p.polled = false;

@@ -305,7 +305,7 @@ bool SimJob::Connects(int process, const OpPart& part) const {
   if (part.op.what == Do::kCollective && Pairwise(part.op.call)) {
     for (const auto& [rank, sends] : PairsOf(process, part.op)) {
       if (p.peers.count({comm, rank, sends}) == 0 &&
-          !granted(rank, Called(comm, rank, part.sequence)))
+          !granted(rank, Called(comm, rank, part.sequence) || UsesPeer(comm, rank, me, !sends)))
         return false;
     }
     return true;
@@ -314,14 +314,83 @@ bool SimJob::Connects(int process, const OpPart& part) const {
     if (p.used.count(comm) > 0) return true;
     for (size_t r = 0; r < comms_[comm].members.size(); ++r) {
       const int rank = static_cast<int>(r);
-      if (!granted(rank, Called(comm, rank, part.sequence))) return false;
+      if (!granted(rank, Called(comm, rank, part.sequence) || Uses(comm, rank))) return false;
     }
     return true;
   }
   const int peer = part.op.root_or_peer;
   if (peer == me || p.peers.count({comm, peer, part.op.what == Do::kSend}) > 0) return true;
-  return part.op.what == Do::kSend ? granted(peer, P2pCalled(comm, me, peer, part.sequence, false))
-                                   : granted(peer, P2pCalled(comm, peer, me, part.sequence, true));
+  const bool sends = part.op.what == Do::kSend;
+  return granted(peer, UsesPeer(comm, peer, me, !sends) ||
+                           (sends ? P2pCalled(comm, me, peer, part.sequence, false)
+                                  : P2pCalled(comm, peer, me, part.sequence, true)));
+}
+
+bool SimJob::ConnectsCaptured(int process, const Op& op) const {
+  if (!cold_) return true;
+  const Proc& p = procs_[process];
+  const int me = RankIn(op.comm, process);
+  const auto granted = [&](int rank, bool uses) {
+    return uses || Granted(comms_[op.comm].members[rank]);
+  };
+  if (op.what == Do::kCollective && !Pairwise(op.call)) {
+    if (p.used.count(op.comm) > 0) return true;
+    for (int rank = 0; rank < static_cast<int>(comms_[op.comm].members.size()); ++rank) {
+      if (!granted(rank, Uses(op.comm, rank))) return false;
+    }
+    return true;
+  }
+  std::vector<std::pair<int, bool>> pairs;
+  if (op.what == Do::kCollective) {
+    pairs = PairsOf(process, op);
+  } else if (op.root_or_peer != me) {
+    pairs.emplace_back(op.root_or_peer, op.what == Do::kSend);
+  }
+  for (const auto& [rank, sends] : pairs) {
+    if (p.peers.count({op.comm, rank, sends}) == 0 &&
+        !granted(rank, UsesPeer(op.comm, rank, me, !sends)))
+      return false;
+  }
+  return true;
+}
+
+const Op& SimJob::Now(int process) const {
+  const Op& op = programs_[process][procs_[process].pc];
+  return op.what == Do::kGraph ? op.inside[procs_[process].capturing] : op;
+}
+
+std::vector<const Op*> SimJob::InCall(int process) const {
+  const Proc& p = procs_[process];
+  std::vector<const Op*> ops;
+  if (!p.in_call || p.pc >= programs_[process].size()) return ops;
+  for (const OpPart& part : p.group_ops) ops.push_back(&part.op);
+  if (programs_[process][p.pc].what == Do::kGraph) ops.push_back(&Now(process));
+  return ops;
+}
+
+bool SimJob::Uses(int comm, int rank) const {
+  const int process = comms_[comm].members[rank];
+  if (procs_[process].used.count(comm) > 0) return true;
+  for (const Op* op : InCall(process)) {
+    if (op->what == Do::kCollective && op->comm == comm && !Pairwise(op->call)) return true;
+  }
+  return false;
+}
+
+bool SimJob::UsesPeer(int comm, int rank, int peer, bool send) const {
+  const int process = comms_[comm].members[rank];
+  if (procs_[process].peers.count({comm, peer, send}) > 0) return true;
+  for (const Op* op : InCall(process)) {
+    if (op->comm != comm) continue;
+    if (op->what != Do::kCollective) {
+      if (op->root_or_peer == peer && (op->what == Do::kSend) == send) return true;
+    } else if (Pairwise(op->call)) {
+      for (const auto& [other, sends] : PairsOf(process, *op)) {
+        if (other == peer && sends == send) return true;
+      }
+    }
+  }
+  return false;
 }
 
 bool SimJob::CanStart(const Launch& launch) const {
@@ -473,7 +542,7 @@ void SimJob::Run(int steps) {
 std::string SimJob::State() const {
   std::string s;
   for (const Proc& p : procs_) {
-    s += std::to_string(p.pc) + (p.in_call ? "c" : "") + "|";
+    s += std::to_string(p.pc) + (p.in_call ? "c" : "") + std::to_string(p.capturing) + "|";
     for (const auto& [stream, works] : p.streams) {
       for (const Work& w : works) s += w.done ? '1' : '0';
       s += ',';

@@ -224,7 +224,8 @@ class SimJob {
     std::map<int, int> last_launch;
     int last_issued = -1;
     std::set<int> used, made, aborted, destroyed;
-    std::set<int> captured;         // graphs
+    std::set<int> captured;  // graphs
+    size_t capturing = 0;    // of the graph that is being captured: operations before this one
     std::map<int, uint64_t> eager;  // collectives called, by communicator
     std::map<std::tuple<int, int, bool>, uint64_t> eager_p2p;  // as next_p2p
     std::map<int, uint64_t> windows;                         // by communicator: registrations begun
@@ -255,6 +256,16 @@ class SimJob {
   bool Called(int comm, int rank, uint64_t sequence) const;
   bool P2pCalled(int comm, int source, int target, uint64_t sequence, bool send) const;
   bool Connects(int process, const OpPart& part) const;
+  // The same of an operation that is captured, which is not numbered.
+  bool ConnectsCaptured(int process, const Op& op) const;
+  // Whether the member uses the communicator's collectives, or connects with the other in the
+  // direction, or has done so before.
+  bool Uses(int comm, int rank) const;
+  bool UsesPeer(int comm, int rank, int peer, bool send) const;
+  // The operations of the call that the process is in.
+  std::vector<const Op*> InCall(int process) const;
+  // What it is at: of a graph that is captured, the operation.
+  const Op& Now(int process) const;
   // The others that a collective connects with one by one, in which directions.
   std::vector<std::pair<int, bool>> PairsOf(int process, const Op& op) const;
   void NoteUsed(int process, const Op& op);

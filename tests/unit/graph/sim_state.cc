@@ -102,6 +102,11 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
     if (op.what != Do::kGraph || p.captured.count(op.event) == 0) continue;
     for (const Op& inner : op.inside) captured.insert(inner.comm);
   }
+  if (p.pc < programs_[process].size() && programs_[process][p.pc].what == Do::kGraph) {
+    const Op& op = programs_[process][p.pc];
+    for (size_t i = 0; i < op.inside.size() && i < p.capturing + (p.in_call ? 1 : 0); ++i)
+      captured.insert(op.inside[i].comm);
+  }
   for (int comm : p.made) {
     const bool making =
         now != nullptr && (now->what == Do::kInit || now->what == Do::kSplit) && now->comm == comm;
@@ -253,10 +258,14 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
 std::shared_ptr<const CallDetail> SimJob::MakeDetail(int process) const {
   const Proc& p = procs_[process];
   if (!p.in_call || p.polled || p.pc >= programs_[process].size()) return nullptr;
-  const Op& op = programs_[process][p.pc];
+  const Op& op = Now(process);
   auto detail = std::make_shared<CallDetail>();
   detail->comm = static_cast<CommId>(op.comm + 1);
   detail->device = 0;
+  if (programs_[process][p.pc].what == Do::kGraph) {
+    detail->flags = kCapturing;
+    return detail;
+  }
   switch (op.what) {
     case Do::kCollective:
     case Do::kSend:
@@ -305,7 +314,7 @@ void SimJob::TellState(Round* round, const std::map<ProcessId, uint64_t>& lost) 
       if (thread.thread != 1) continue;
       thread.detail = MakeDetail(process);
       // Which call it is: the rest of the simulation leaves that to the records.
-      if (thread.detail != nullptr) thread.call = CallOf(programs_[process][procs_[process].pc]);
+      if (thread.detail != nullptr) thread.call = CallOf(Now(process));
     }
   }
 }
