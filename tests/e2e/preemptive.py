@@ -27,7 +27,8 @@ HARD = {"inversion_sync", "inversion_free", "inversion_pageable_copy", "pipeline
 GONE = {"exited_rank": "rank_exited", "killed_rank": "rank_exited"}
 ENDS = {"shrunk_with_abort", "revoked_and_shrunk", "devices_of_one_thread",
         "devices_default_streams"}  # with NCCL's collectives, too
-GRAPHS = {"graph_inversion"}  # its twin: operations in graphs stay with NCCL
+# Operations in graphs stay with NCCL: it hangs either way, and is told; its twin ends.
+GRAPHS = {"graph_inversion"}
 
 
 def run(build, job, ranks, collectives, twin=False, without_memory=False):
@@ -82,6 +83,9 @@ def main():
         code, verdict, output = run(options.build, options.job, options.ranks, "preemptive", twin=True)
         need(code == 0, f"the twin ended with {code}", output)
         need("in captured CUDA graphs" in operations(output)[1], "what stays with NCCL is not named", output)
+        code, verdict, output = run(options.build, options.job, options.ranks, "preemptive")
+        need(code == 137 and verdict["verdict"] == "deadlock" and verdict["confidence"] == "confirmed",
+             f"the circle ended with {code} and {verdict['verdict']}", output)
         return
     code, verdict, output = run(options.build, options.job, options.ranks, "preemptive")
     done, left = operations(output)

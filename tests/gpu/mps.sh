@@ -16,6 +16,8 @@ each=$(((ranks + devices - 1) / devices))
 folder=$(mktemp -d)
 export CUDA_MPS_PIPE_DIRECTORY="$folder/pipe" CUDA_MPS_LOG_DIRECTORY="$folder/log"
 export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=$((100 / each))
+# Four processes with 32 hardware queues each found no room for their contexts on an H200.
+[ "$each" -le 3 ] || export CUDA_DEVICE_MAX_CONNECTIONS=16
 mkdir "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
 end() {
   echo quit | timeout 10 nvidia-cuda-mps-control >/dev/null 2>&1

@@ -247,7 +247,8 @@ void CompareStateBlocks(std::span<const uint64_t> once, const MakeProgram& make,
             << " circles through signals\n";
   EXPECT_GT(hangs, 20u);
   EXPECT_GT(found * 10, hangs * 7);
-  EXPECT_GT(mismatches_found * 10, mismatches * 7);
+  // Of 20,000 programs 0.69 to 0.79.
+  EXPECT_GT(mismatches_found * 10, mismatches * 6);
 }
 
 TEST(Reference, StateBlocksFillInForThinnedRecords) {
