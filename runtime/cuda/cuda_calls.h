@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/status.h"
+#include "runtime/cuda/driver.h"
 
 namespace gordian::runtime::cuda {
 
@@ -26,17 +27,25 @@ inline bool IsThrough(cudaError_t queried) {
   return queried == cudaSuccess;
 }
 
+// Of this thread. By the driver: the runtime's call makes a context on the thread's device, which
+// is device 0, whatever the process uses, for one that has set none; it takes half a GiB there
+// (seen with CUDA 13.0, and not with the driver's).
+inline void ExchangeCaptureMode(CUstreamCaptureMode* mode) {
+  std::string why;
+  if (const Driver* driver = LoadDriver(&why)) driver->exchange_capture_mode(mode);
+}
+
 // While it lives, this thread's calls of CUDA neither end another thread's capture nor are refused
 // for it.
 class RelaxedCapture {
  public:
-  RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture() { ExchangeCaptureMode(&mode_); }
+  ~RelaxedCapture() { ExchangeCaptureMode(&mode_); }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
  private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
 }  // namespace gordian::runtime::cuda

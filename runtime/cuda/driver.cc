@@ -43,6 +43,7 @@ Loaded Load() {
   Find(library, "cuDevicePrimaryCtxRetain", &d.retain_context, &loaded.why);
   Find(library, "cuCtxPushCurrent_v2", &d.push_context, &loaded.why);
   Find(library, "cuCtxPopCurrent_v2", &d.pop_context, &loaded.why);
+  Find(library, "cuThreadExchangeStreamCaptureMode", &d.exchange_capture_mode, &loaded.why);
   return loaded;
 }
 

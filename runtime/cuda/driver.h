@@ -29,6 +29,7 @@ struct Driver {
   decltype(&::cuDevicePrimaryCtxRetain) retain_context = nullptr;
   decltype(&::cuCtxPushCurrent) push_context = nullptr;
   decltype(&::cuCtxPopCurrent) pop_context = nullptr;
+  decltype(&::cuThreadExchangeStreamCaptureMode) exchange_capture_mode = nullptr;
   decltype(&::cuStreamWaitValue32) stream_wait_value = nullptr;
 };
 

@@ -14,12 +14,12 @@ Deferred& Deferred::Get() {
 grtResult_t StreamWaits(const std::vector<Detached>& operations, cudaStream_t stream) {
   const auto is_done = [](const Detached& operation) { return operation.IsDone(); };
   if (std::all_of(operations.begin(), operations.end(), is_done)) return grtSuccess;
-  bool captured = false;
-  if (IsCaptured(stream, &captured) != cudaSuccess) return grtUnhandledCudaError;
-  if (captured) return grtNotSupported;  // a launch of the graph would wait for what is long done
   Process* const process = Process::Of(stream);
   if (process == nullptr) return grtInvalidUsage;
   const OnDevice on(process->device());
+  bool captured = false;
+  if (IsCaptured(stream, &captured) != cudaSuccess) return grtUnhandledCudaError;
+  if (captured) return grtNotSupported;  // a launch of the graph would wait for what is long done
   process->domain().Foreign(stream);
   return Detached::StreamWait(operations, stream).ok() ? grtSuccess : grtUnhandledCudaError;
 }

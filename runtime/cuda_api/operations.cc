@@ -29,8 +29,9 @@ grtResult_t ResultOf(const Operation& op, bool* done) {
 }  // namespace
 
 Operation::~Operation() {
-  const RelaxedCapture relaxed;
-  if (event != nullptr) cudaEventDestroy(event);
+  if (event == nullptr) return;
+  const OnDevice on(comm->process->device());
+  cudaEventDestroy(event);
 }
 
 }  // namespace gordian::runtime::cuda
@@ -71,8 +72,8 @@ grtResult_t grtOpWait(grtOp_t op, uint64_t timeout_ns) {
 grtResult_t grtOpStreamWait(grtOp_t op, cudaStream_t stream) {
   if (op == nullptr) return grtInvalidArgument;
   return Guarded([&]() -> grtResult_t {
-    const RelaxedCapture relaxed;
     const Operation& operation = *op->operation;
+    const OnDevice on(operation.comm->process->device());
     if (operation.event == nullptr) return StreamWaits({operation.detached}, stream);
     if (Process* process = Process::Of(stream)) process->domain().Foreign(stream);
     return cudaStreamWaitEvent(stream, operation.event, 0) == cudaSuccess ? grtSuccess
@@ -90,8 +91,8 @@ grtResult_t grtOpOnDone(grtOp_t op, grtDoneFn fn, void* user) {
       return grtSuccess;
     }
     const auto ask = [operation = op->operation](grtResult_t* result) {
-      const OnDevice on(operation->comm->process
-                            ->device());  // not the thread's default, which would get a context
+      // Not on the thread's default device, which would get a context.
+      const OnDevice on(operation->comm->process->device());
       bool done = false;
       *result = ResultOf(*operation, &done);
       return done;

@@ -218,9 +218,9 @@ grtResult_t Process::Prepare() {
   // 0, would make a context there, which takes 0.5 GiB. And no capture of the program's hinders
   // them.
   const auto enter = [device = device_] {
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    cudaThreadExchangeStreamCaptureMode(&mode);
     cudaSetDevice(device);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    ExchangeCaptureMode(&mode);
   };
   PieceServer::Handlers handlers;
   handlers.enter = enter;

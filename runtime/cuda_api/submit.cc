@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -354,7 +355,8 @@ using namespace gordian::runtime::cuda;
 grtResult_t grtSubmit(const grtOpDesc_t* desc, cudaStream_t stream, grtOp_t* handle) {
   if (desc == nullptr) return grtInvalidArgument;
   return Guarded([&] {
-    const RelaxedCapture relaxed;
+    std::optional<OnDevice> on;
+    if (HasHead(desc) && desc->comm != nullptr) on.emplace(desc->comm->comm->process->device());
     Call call;
     const grtResult_t result = Check(*desc, stream, handle, &call);
     if (t_group.depth > 0) {

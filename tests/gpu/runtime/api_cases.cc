@@ -2,12 +2,15 @@
 //   gordian-runtime-api-cases CASE [--ranks N]
 // Cases: kinds mismatch order order_twin events detached faults rest. One process a rank, one
 // device each.
+#include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gordian/runtime.h"
@@ -516,6 +519,26 @@ class Runner {
       One(small, comm);
       Ok(grtCommDestroy(comm, kPatience), "destroy");
     }
+    // By a thread that has set no device, whatever the rank's is.
+    p_.At("another thread");
+    std::thread([&] {
+      for (const grtOrder_t order : {grtOrderStrict, grtOrderDetached}) {
+        Case small;
+        small.count = 1000;
+        grtOpDesc_t d = Describe(small, world);
+        d.order = order;
+        d.in = in_;
+        d.out = out_;
+        grtOp_t op = nullptr;
+        Ok(grtSubmit(&d, stream_, &op), "submit");
+        Ok(grtOpStreamWait(op, stream_), "stream wait");
+        Ok(grtOpWait(op, kPatience), "wait");
+        Ok(grtOpFree(op), "free");
+      }
+      Ok(grtStreamJoin(stream_), "join");
+    }).join();
+    Cuda(cudaStreamSynchronize(stream_), "another thread");
+    OnlyOwnContext();
     size_t free_bytes = 0, total = 0;
     Cuda(cudaMemGetInfo(&free_bytes, &total), "memory");
     Ok(grtMemFree(mapped), "grtMemFree");
@@ -524,6 +547,23 @@ class Runner {
     Say("rest: groups, oneself, all-to-all-v, split, mapped memory, 40 communicators; %zu MiB of "
         "the device in use\n",
         (total - free_bytes) >> 20);
+  }
+
+  // Half a GiB of another's device otherwise.
+  void OnlyOwnContext() {
+    void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (driver == nullptr) p_.Fail("libcuda.so.1 cannot be loaded");
+    const auto state = reinterpret_cast<decltype(&::cuDevicePrimaryCtxGetState)>(
+        dlsym(driver, "cuDevicePrimaryCtxGetState"));
+    int devices = 0;
+    Cuda(cudaGetDeviceCount(&devices), "devices");
+    for (int device = 0; device < devices; ++device) {
+      unsigned flags = 0;
+      int active = 0;
+      if (state(device, &flags, &active) != CUDA_SUCCESS) p_.Fail("cuDevicePrimaryCtxGetState");
+      if (active != 0 && device != testing::DeviceOf(r_))
+        p_.Fail("a context on device " + std::to_string(device));
+    }
   }
 
   const std::string what_;
