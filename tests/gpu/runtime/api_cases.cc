@@ -21,16 +21,11 @@
 namespace gordian::runtime::cuda {
 namespace {
 
+using testing::Now;
 using testing::RankProcess;
 
 constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kPatience = 20 * kSecond;
-
-double Now() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 class Runner {
  public:

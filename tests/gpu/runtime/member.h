@@ -15,18 +15,13 @@
 
 #include "gordian/runtime.h"
 #include "tests/gpu/runtime/patterns.h"
+#include "tests/gpu/runtime/ranks.h"
 
 namespace gordian::testing {
 
 using runtime::InputCount;
 using runtime::OpKind;
 using runtime::OutputCount;
-
-inline double Now() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 inline void Sleep(int64_t ms) {
   const timespec pause{ms / 1000, ms % 1000 * 1'000'000};

@@ -24,6 +24,13 @@ namespace gordian::testing {
 
 inline constexpr int kMostRanks = 8;
 
+// Seconds, since some time.
+inline double Now() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
 // Shared by parent and ranks.
 struct Board {
   struct Rank {
