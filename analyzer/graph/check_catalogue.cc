@@ -130,6 +130,21 @@ constexpr Check kChecks[] = {
      "place alone.",
      "Have every member make the call: check nranks, the ids handed out, and the branch that the "
      "missing ranks took."},
+    {"communicator-init-stuck",
+     VerdictKind::kInitHang,
+     "A communicator is not made although all members make it",
+     "Every member is in the call that makes a communicator, or through with it, and at some it "
+     "does not come back.",
+     {"seconds inside the call", "twelve times --suspect-after (60)"},
+     "The call of every member, and that it has not returned.",
+     "A start of many ranks over a slow network. It does not tell which link, host or setting is "
+     "at "
+     "fault.",
+     "Look at NCCL's own start: NCCL_DEBUG=INFO tells how far each rank came. An interface that "
+     "the "
+     "hosts do not share (NCCL_SOCKET_IFNAME, NCCL_IB_HCA), a firewall between them, or a link "
+     "that "
+     "is down."},
     {"communicator-call-order", VerdictKind::kDeadlock, "Destroys or windows in a circle",
      "Ranks destroy communicators, or register windows, in orders that hold each other up: each "
      "such "

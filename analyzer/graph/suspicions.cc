@@ -25,10 +25,14 @@ constexpr uint64_t kKernelFactor = 10;
 // At the end of a job some destroy while others still write their results.
 constexpr uint64_t kDestroyFactor = 12;
 
+// Many ranks over a slow network take long to find each other.
+constexpr uint64_t kInitFactor = 12;
+
 constexpr char kMemoryWait[] = "memory-wait";
 constexpr char kMismatchGrouping[] = "mismatch-grouping";
 constexpr char kKernelInFront[] = "kernel-in-front";
 constexpr char kCallMissing[] = "communicator-call-missing";
+constexpr char kInitStuck[] = "communicator-init-stuck";
 
 struct Reached {
   std::set<ProcessId> running;
@@ -157,6 +161,7 @@ class Search {
   void NotWritten(const std::vector<bool>& can, uint32_t waiter, const std::set<ProcessId>& whose);
   void AllIssued(const std::vector<bool>& can, uint32_t waiter);
   void KernelInFront(const std::vector<bool>& without_kernels, uint32_t waiter);
+  void InitStuck(const std::vector<bool>& can, uint32_t waiter);
   // False: the members of the launch's collectives do not hold them in different groups.
   bool GroupedDifferently(const std::vector<bool>& can, uint32_t waiter);
   std::vector<Finding> Take();
@@ -322,6 +327,21 @@ void Search::KernelInFront(const std::vector<bool>& without_kernels, uint32_t wa
   }
 }
 
+// All members of a communicator are in the call that makes it, or are through: what it still waits
+// for is NCCL's own.
+void Search::InitStuck(const std::vector<bool>& can, uint32_t waiter) {
+  for (const WaitNode::Edge& edge : view_.graph.nodes()[waiter].out) {
+    const WaitNode& node = view_.graph.nodes()[edge.to];
+    const InitCall* init =
+        node.kind == NodeKind::kInit ? view_.graph.matcher().FindInit(node.init) : nullptr;
+    if (init == nullptr || !MakesCommunicator(init->call) || !init->members_known) continue;
+    const auto members = static_cast<int>(init->members.size());
+    if (init->called < members || init->done >= members) continue;
+    Of(kInitStuck, can, waiter).operation = view_.names.Init(*init);
+    return;
+  }
+}
+
 bool Search::GroupedDifferently(const std::vector<bool>& can, uint32_t waiter) {
   // What was lost may be what holds it up instead.
   for (const auto& [id, process] : view_.graph.execution().processes()) {
@@ -396,6 +416,11 @@ std::vector<Finding> Search::Take() {
     const bool one = finding.culprit_ranks.size() == 1;
     switch (finding.verdict) {
       case VerdictKind::kInitHang:
+        if (check == kInitStuck) {
+          finding.summary = "Every member has called " + entry.operation +
+                            ", and it does not come back; " + waiting + " in it.";
+          break;
+        }
         finding.summary = who + (one ? " has" : " have") + " not made " + entry.operation + "; " +
                           waiting + " in it" + (instead.empty() ? "" : " (" + instead + ")") + ".";
         break;
@@ -522,6 +547,8 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
   for (uint32_t n : old) {
     if (!can[n]) {
       search.NotJoined(can, n);
+    } else if (graph.nodes()[n].kind == NodeKind::kThread) {
+      if (age(n) >= kInitFactor * threshold) search.InitStuck(can, n);
     } else if (graph.nodes()[n].kind == NodeKind::kKernelDone) {
       const Kernel* kernel = graph.execution().FindKernel(graph.nodes()[n].kernel);
       bool mismatched = false;

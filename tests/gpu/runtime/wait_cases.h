@@ -1,5 +1,5 @@
-// Cases of the CUDA backend that are about operations that wait: for peers that call in other orders,
-// come late, or never come. Each is one rank's part; whatever is not right ends the rank.
+// Cases of the CUDA backend that are about operations that wait: for peers that call in other
+// orders, come late, or never come. Each is one rank's part; whatever is not right ends the rank.
 //
 // Thread rule: as RankProcess.
 #ifndef GORDIAN_TESTS_GPU_RUNTIME_WAIT_CASES_H_

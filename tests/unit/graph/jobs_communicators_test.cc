@@ -153,5 +153,32 @@ TEST(Jobs, OneSplitTooMany) {
   ExpectHealthy(comms, {more, more, more, more});
 }
 
+TEST(Jobs, AllAreInTheCallAndItDoesNotComeBack) {
+  const Program usual = {Init(0), AllReduce(0), StreamSync()};
+  const auto stuck = [](SimJob* job) { job->never_made = 0; };
+  ExpectHang(Comms(1, 3), {usual, usual, usual},
+             {VerdictKind::kInitHang, Confidence::kSuspected, {}, "communicator-init-stuck"}, 61,
+             false, stuck);
+  // A start may take long.
+  SimJob job(Comms(1, 3), {usual, usual, usual});
+  stuck(&job);
+  JobModel model;
+  job.Run();
+  job.Feed(&model);
+  job.Rounds(&model, 50, 0.5);
+  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy) << model.Current().main.summary;
+  // Of two the one that is not made is named.
+  const Program two = Inits(2) + Program{AllReduce(1), StreamSync()};
+  SimJob second(Comms(2, 2), {two, two});
+  second.never_made = 1;
+  JobModel later;
+  second.Run();
+  second.Feed(&later);
+  second.Rounds(&later, 61, 0.5);
+  EXPECT_EQ(later.Current().main.summary,
+            "Every member has called CommInitRank of B, and it does not come back; ranks 0 and 1 "
+            "wait in it.");
+}
+
 }  // namespace
 }  // namespace gordian::graph::testing

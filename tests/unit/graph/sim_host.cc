@@ -21,6 +21,7 @@ bool SimJob::CallCanEnd(int process, const Op& op) const {
     case Do::kSplit: {
       const int over = op.what == Do::kInit ? op.comm : comms_[op.comm].parent;
       const CommUid uid = UidOf(op.comm);
+      if (op.comm == never_made) return false;
       for (int member : comms_[over].members) {
         const Proc& other = procs_[member];
         bool called = false;

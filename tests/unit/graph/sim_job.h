@@ -168,6 +168,7 @@ class SimJob {
   std::map<int, std::pair<int, int>> env;  // process -> rank, world size
   bool launch_order = false;               // NCCL_LAUNCH_ORDER_IMPLICIT
   bool one_queue = false;                  // CUDA_DEVICE_MAX_CONNECTIONS=1
+  int never_made = -1;                     // a communicator: NCCL does not get on with it
   int processors = 0;                      // launches of a process that can run at once; 0: enough
   bool answers = true;
   bool other_thread = false;  // a second application thread, asleep

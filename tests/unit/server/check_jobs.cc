@@ -290,6 +290,16 @@ const std::map<std::string, std::function<Verdict()>>& Jobs() {
        [] {
          return Hang(Comms(1, 3), {Program{Init(0)}, Program{Init(0)}, Program{Sleep()}}, 6);
        }},
+      {"communicator-init-stuck",
+       [] {
+         SimJob job(Comms(1, 2), {Program{Init(0)}, Program{Init(0)}});
+         job.never_made = 0;
+         JobModel model;
+         job.Run();
+         job.Feed(&model);
+         job.Rounds(&model, 61, 0.5);
+         return model.Current();
+       }},
       {"communicator-call-order",
        [] {
          return Hang(Comms(2, 3), {Inits(2) + Program{Window(0), Window(1)},
