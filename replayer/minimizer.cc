@@ -265,8 +265,9 @@ class Minimizer {
   void Connections() {
     using Connection = std::pair<int, std::pair<int, int>>;
     std::vector<Connection> connections;
-    std::set<std::pair<int, bool>>
-        captured;  // and whether one by one. The model does not know of first uses in a capture
+    // And whether one by one. What was connected before it was captured stays so: PyTorch makes a
+    // communicator at its first use, and no capture permits that.
+    std::set<std::pair<int, bool>> captured;
     ForEachOp(best_, [&](size_t, size_t, const Op& op) {
       const bool one_by_one = IsTransfer(op.kind) || op.kind == OpKind::kAllToAll ||
                               op.kind == OpKind::kGather || op.kind == OpKind::kScatter;

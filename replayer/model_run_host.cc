@@ -116,6 +116,7 @@ void Machine::Begin(size_t rank, size_t thread, const Op& op) {
       caller.in_group = true;
       caller.group = ++At(rank).groups;
       caller.parts.clear();
+      caller.capturing.clear();
       caller.meetings.clear();
       return;
     case OpKind::kGroupEnd:
@@ -339,16 +340,21 @@ bool Machine::Connects(size_t rank, const Part& part) const {
   const Op& op = *part.op;
   const Local& local = ranks_[rank].comms.at(op.comm);
   const CommState& comm = comms_[static_cast<size_t>(op.comm)];
-  if (IsCollective(op.kind) && op.count == 0) return true;
+  if (IsEmpty(op)) return true;
   if (IsCollective(op.kind) && !IsPairwise(op.kind)) {
     if (!runtime_connect_ || local.used) return true;
     const std::vector<Slot>& members = comm.collectives[part.number];
-    return std::all_of(members.begin(), members.end(),
-                       [](const Slot& slot) { return slot.called; });
+    for (size_t member = 0; member < members.size(); ++member) {
+      if (!members[member].called && !Uses(op.comm, static_cast<int>(member), nullptr))
+        return false;
+    }
+    return true;
   }
   for (const auto& peer : PeersOf(rank, op)) {
     if (local.peers.contains(peer)) continue;
     const auto& [member, sends] = peer;
+    const std::pair<int, bool> answer(local.place, !sends);
+    if (Uses(op.comm, member, &answer)) continue;
     if (IsCollective(op.kind)) {
       if (!comm.collectives[part.number][static_cast<size_t>(member)].called) return false;
       continue;
@@ -358,6 +364,51 @@ bool Machine::Connects(size_t rank, const Part& part) const {
     if (!(sends ? receive : send).called) return false;
   }
   return true;
+}
+
+// The same of an operation that is captured: it meets whatever the others use for the first time.
+bool Machine::ConnectsCaptured(size_t rank, const Op& op) const {
+  const Local& local = ranks_[rank].comms.at(op.comm);
+  if (IsEmpty(op)) return true;
+  if (IsCollective(op.kind) && !IsPairwise(op.kind)) {
+    if (!runtime_connect_ || local.used) return true;
+    for (int member = 0; member < static_cast<int>(Comm(op.comm).members.size()); ++member) {
+      if (!Uses(op.comm, member, nullptr)) return false;
+    }
+    return true;
+  }
+  for (const auto& peer : PeersOf(rank, op)) {
+    const std::pair<int, bool> answer(local.place, !peer.second);
+    if (!local.peers.contains(peer) && !Uses(op.comm, peer.first, &answer)) return false;
+  }
+  return true;
+}
+
+bool Machine::Uses(int comm, int member, const std::pair<int, bool>* peer) const {
+  const int index = Comm(comm).members[static_cast<size_t>(member)];
+  if (index < 0) return false;
+  const Rank& rank = ranks_[static_cast<size_t>(index)];
+  const auto local = rank.comms.find(comm);
+  if (local == rank.comms.end()) return false;
+  if (peer == nullptr ? local->second.used : local->second.peers.contains(*peer)) return true;
+  const auto is_it = [&](const Op& op) {
+    if (op.comm != comm || IsEmpty(op)) return false;
+    if (peer == nullptr) return IsCollective(op.kind) && !IsPairwise(op.kind);
+    const auto peers = PeersOf(static_cast<size_t>(index), op);
+    return std::find(peers.begin(), peers.end(), *peer) != peers.end();
+  };
+  for (const Thread& thread : rank.threads) {
+    if (!thread.in_call || thread.at >= thread.ops->size()) continue;
+    const OpKind kind = (*thread.ops)[thread.at].kind;
+    if (kind != OpKind::kGroupEnd && !IsOperation(kind)) continue;
+    for (const Part& part : thread.parts) {
+      if (is_it(*part.op)) return true;
+    }
+    for (const Op* op : thread.capturing) {
+      if (is_it(*op)) return true;
+    }
+  }
+  return false;
 }
 
 // All that the rank has launched on the communicator is done.
@@ -395,7 +446,9 @@ bool Machine::CanReturn(size_t index, const Thread& thread, const Op* op) const 
     return true;
   }
   return std::all_of(thread.parts.begin(), thread.parts.end(),
-                     [&](const Part& part) { return Connects(index, part); });
+                     [&](const Part& part) { return Connects(index, part); }) &&
+         std::all_of(thread.capturing.begin(), thread.capturing.end(),
+                     [&](const Op* op) { return ConnectsCaptured(index, *op); });
 }
 
 void Machine::Return(size_t index, size_t number, const Op& op) {
@@ -403,6 +456,11 @@ void Machine::Return(size_t index, size_t number, const Op& op) {
   Thread& thread = rank.threads[number];
   thread.in_call = false;
   ++thread.left;
+  for (const Op* captured : std::exchange(thread.capturing, {})) NoteUsed(index, *captured);
+  if (op.captured && IsOperation(op.kind)) {
+    Emit(index, number, RecordKind::kEnd, CallOf(op.kind), &op);
+    return;
+  }
   switch (op.kind) {
     case OpKind::kCommInit:
     case OpKind::kCommSplit: {

@@ -20,6 +20,9 @@
 
 namespace gordian::replayer {
 
+// Connects nothing, and nothing is launched for it.
+inline bool IsEmpty(const Op& op) { return IsCollective(op.kind) && op.count == 0; }
+
 class Machine {
  public:
   // `schedule` must outlive it.
@@ -117,10 +120,11 @@ class Machine {
     bool called = false;  // anything at all
     bool in_group = false;
     uint32_t group = 0;
-    std::vector<Part> parts;        // of the open group, or of the call
-    std::vector<Meeting> meetings;  // that the call waits in
-    std::vector<Place> covered;     // that it waits for
-    std::map<int, int> captures;    // by stream: the graph that is being captured there
+    std::vector<Part> parts;           // of the open group, or of the call
+    std::vector<const Op*> capturing;  // the same, of what goes into a graph
+    std::vector<Meeting> meetings;     // that the call waits in
+    std::vector<Place> covered;        // that it waits for
+    std::map<int, int> captures;       // by stream: the graph that is being captured there
     std::map<int, std::pair<int, std::vector<int>>>
         captured_events;   // the same, and what they stand behind
     bool leaving = false;  // behind its last call, waits for the device
@@ -172,6 +176,10 @@ class Machine {
   void EndProcess(size_t rank, const Op& op);
   void CoverDevice(const Rank& rank, std::vector<Place>* covered) const;
   bool Connects(size_t rank, const Part& part) const;
+  bool ConnectsCaptured(size_t rank, const Op& op) const;
+  // Whether a member uses the communicator's collectives, or (`peer`, and whether to send) connects
+  // with another, or has done so before.
+  bool Uses(int comm, int member, const std::pair<int, bool>* peer) const;
   // The others whom a part connects with one by one, and whether to send to them.
   std::vector<std::pair<int, bool>> PeersOf(size_t rank, const Op& op) const;
   graph::CallRecord& Emit(size_t rank, size_t thread, graph::RecordKind kind, graph::Call call,

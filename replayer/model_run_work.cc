@@ -6,14 +6,6 @@
 #include "replayer/model_run_machine.h"
 
 namespace gordian::replayer {
-namespace {
-
-// Bytes of a member below which a mismatch is met as in NCCL's smallest protocols, and above which
-// as in its largest: docs/emulator-truth.md. NCCL takes it, and launches nothing for it.
-bool IsEmpty(const Op& op) { return IsCollective(op.kind) && op.count == 0; }
-
-}  // namespace
-
 bool Machine::IsDone(const Rank& rank, const Place& place) const {
   return rank.queues[static_cast<size_t>(place.stream)].done >= place.ordinal;
 }
@@ -260,11 +252,19 @@ void Machine::Capture(size_t rank, size_t thread, const Op& op) {
     return;
   }
   if (!IsOperation(op.kind)) return;  // what else is in it ends by itself
-  graph::CallRecord& record = Emit(rank, thread, graph::RecordKind::kBegin, CallOf(op.kind), &op);
+  graph::CallRecord& record =
+      caller.in_group ? Emit(rank, thread, graph::RecordKind::kBegin, CallOf(op.kind), &op)
+                      : Enter(rank, thread, CallOf(op.kind), &op);
   FillOperation(rank, thread, {.op = &op}, &record);
   record.flags |= graph::kCapturing;
   record.capture = 0x100u + static_cast<uint64_t>(number);
-  Emit(rank, thread, graph::RecordKind::kEnd, CallOf(op.kind), nullptr);
+  if (caller.in_group) {  // connects at its end
+    Emit(rank, thread, graph::RecordKind::kEnd, CallOf(op.kind), nullptr);
+  } else {
+    caller.parts.clear();
+    caller.meetings.clear();
+  }
+  caller.capturing.push_back(&op);
   if (IsEmpty(op)) return;
   const uint32_t group = caller.in_group ? caller.group : 0;
   auto launch =
@@ -299,7 +299,6 @@ void Machine::LaunchGraph(size_t rank, size_t thread, const Op& op) {
       Slot& slot = SlotOf(rank, launch.parts.back());
       slot.op = inner;
       slot.called = true;
-      NoteUsed(rank, *inner);
     }
     made.push_back(number);
   }

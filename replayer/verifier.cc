@@ -37,9 +37,15 @@ class TemporaryFolder {
       return Status::FromErrno(errno, "cannot make a folder " + path);
     return std::unique_ptr<TemporaryFolder>(new TemporaryFolder(path));
   }
+  // Processes of a job that was killed may still write there for a moment. What cannot be removed
+  // stays; nothing depends on it.
   ~TemporaryFolder() {
-    std::error_code ignored;  // what cannot be removed stays; nothing depends on it
-    std::filesystem::remove_all(path_, ignored);
+    for (int tries = 0; tries < 100; ++tries) {
+      std::error_code error;
+      std::filesystem::remove_all(path_, error);
+      if (!error) return;
+      usleep(10000);
+    }
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;

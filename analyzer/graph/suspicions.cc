@@ -244,12 +244,21 @@ void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
       entry.instead.insert(view_.names.RankOf(id) + " " + describer_.Instead(id, nullptr));
     return;
   }
-  for (ProcessId id : Roots(can, reached.running)) {
+  const std::set<ProcessId> roots = Roots(can, reached.running);
+  const auto idle_of = [&](ProcessId id) {
     const Process& process = *view_.graph.execution().Find(id);
-    const uint64_t idle = view_.now_ns - std::min(view_.now_ns, process.last_progress_ns);
+    return view_.now_ns - std::min(view_.now_ns, process.last_progress_ns);
+  };
+  // Who has come to rest a little later than another is missed no less.
+  const bool some = std::any_of(roots.begin(), roots.end(), [&](ProcessId id) {
+    return idle_of(id) >= view_.options.suspect_after_ns;
+  });
+  for (ProcessId id : roots) {
+    const Process& process = *view_.graph.execution().Find(id);
+    const uint64_t idle = idle_of(id);
     const uint64_t age =
         view_.now_ns - std::min(view_.now_ns, view_.graph.nodes()[waiter].since_ns);
-    if (idle < view_.options.suspect_after_ns &&
+    if (idle < (some ? view_.options.suspect_after_ns / 2 : view_.options.suspect_after_ns) &&
         age < kActiveFactor * view_.options.suspect_after_ns) {
       continue;
     }
