@@ -118,6 +118,7 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
         arrow.awaited = names_.Operation(sends ? Call::kRecv : Call::kSend, end);
       }
     } else if (const Part* captured = graph_.CapturedPartOf(from, witness[i].edge)) {
+      arrow.captured = captured;
       edge.rank = names_.MemberRank(captured->ref.comm, captured->ref.rank);
       edge.op = Name(captured->signature.call);
       edge.comm = graph_.matcher().comms()[captured->ref.comm].uid;
@@ -204,6 +205,31 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
   return arrows;
 }
 
+// When the member came to the call in which it uses the communicator's collectives for the first
+// time, captured or not, if it is there: as CallOrder.
+std::optional<uint64_t> Describer::FirstUseOrder(int comm, int rank) const {
+  const CommMember& member = graph_.matcher().comms()[comm].members[rank];
+  const Process* process = graph_.execution().Find(member.process);
+  std::optional<uint64_t> order;
+  if (process == nullptr || !graph_.HasBegunUse(comm, rank, std::nullopt)) return order;
+  const auto note = [&](CommId in, const Part& part) {
+    if (in != member.comm || part.ref.kind != PartKind::kCollective) return;
+    const uint64_t called = CallOrder(part.order, 0);
+    order = order ? std::min(*order, called) : called;
+  };
+  for (const auto& [id, thread] : process->threads) {
+    for (const Capturing& captured : thread.capturing) note(captured.comm, captured.part);
+    std::vector<KernelId> called = thread.group_kernels;
+    if (thread.open) called.push_back(thread.open->kernel);
+    for (const KernelId launch : called) {
+      const Kernel* kernel = graph_.execution().FindKernel(launch);
+      if (kernel == nullptr) continue;
+      for (const Part& part : kernel->parts) note(kernel->comm, part);
+    }
+  }
+  return order;
+}
+
 std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle) const {
   // For each rank the cycle's operations that it is a member of, with the order of its call.
   constexpr uint64_t kNot = UINT64_MAX;
@@ -223,7 +249,8 @@ std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle) const {
           if (!comm.members[r].known) continue;
           const MemberSlot& slot = instance->members[r];
           orders[names_.MemberRank(part->ref.comm, r)][i] =
-              slot.state == SlotState::kNone ? kNot : CallOrder(slot.order, slot.place);
+              slot.state == SlotState::kNone ? FirstUseOrder(part->ref.comm, r).value_or(kNot)
+                                             : CallOrder(slot.order, slot.place);
         }
       } else if (const Transfer* transfer = matcher.FindTransfer(part->ref)) {
         const bool sends = part->ref.kind == PartKind::kSend;
@@ -235,6 +262,17 @@ std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle) const {
           orders[names_.MemberRank(part->ref.comm, r)][i] =
               slot->state == SlotState::kNone ? kNot : CallOrder(slot->order, slot->place);
         }
+      }
+    } else if (const Part* captured = cycle[i].captured) {
+      if (captured->ref.kind != PartKind::kCollective) continue;
+      const int comm = captured->ref.comm;
+      if (!seen.insert({comm, -2, -2, 0, 0}).second) continue;
+      for (int r = 0; r < graph_.matcher().comms()[comm].nranks; ++r) {
+        if (!graph_.matcher().comms()[comm].members[r].known) continue;
+        const std::optional<uint64_t> order = FirstUseOrder(comm, r);
+        // One that has done so before has no vote.
+        if (!order && graph_.HasBegunUse(comm, r, std::nullopt)) continue;
+        orders[names_.MemberRank(comm, r)][i] = order.value_or(kNot);
       }
     } else if (const InitCall* init = cycle[i].init) {
       if (!seen.insert({-1, -1, -1, 0, init->uid}).second) continue;
@@ -281,6 +319,10 @@ std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle) const {
         std::all_of(members.begin(), members.end(), [](const CommMember& m) { return m.known; });
     if (instance == nullptr || !known || instance->members.size() < 3 || instance->called != 1)
       continue;
+    bool others = false;  // that capture it instead
+    for (int r = 0; r < static_cast<int>(members.size()); ++r)
+      others |= r != ref.rank && FirstUseOrder(ref.comm, r).has_value();
+    if (others) continue;
     alone.insert(names_.MemberRank(ref.comm, ref.rank));
   }
   if (alone.size() == 1) return {*alone.begin()};

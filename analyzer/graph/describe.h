@@ -2,6 +2,7 @@
 #ifndef GORDIAN_ANALYZER_GRAPH_DESCRIBE_H_
 #define GORDIAN_ANALYZER_GRAPH_DESCRIBE_H_
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ namespace gordian::graph {
 struct Arrow {
   WaitEdge edge;
   const Part* part = nullptr;      // operations
+  const Part* captured = nullptr;  // that are captured
   const InitCall* init = nullptr;  // communicator-making calls
   std::string operation;           // "AllReduce #12 on dp"
   std::string awaited;             // what of it the other has not reached; empty: the operation
@@ -47,6 +49,7 @@ class Describer {
   std::string Instead(ProcessId, Site* site) const;
   std::string Operation(const WaitNode& waiter) const;  // what a waiting node waits in
   const InitCall* InitOf(const WaitNode& thread) const;
+  std::optional<uint64_t> FirstUseOrder(int comm, int rank) const;
 
  private:
   std::string HostCall(const WaitNode& thread, Site* site) const;

@@ -405,9 +405,7 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
     part.elsewhere = (record.flags & kElsewhere) != 0;
     matcher_.Accept(part.ref, record.time_ns);
   }
-  if (record.result == 0) {
-    for (const Part& part : kernel.parts) NoteUsed(process, kernel.comm, part);
-  }
+  for (const Part& part : kernel.parts) NoteUsed(process, kernel.comm, part);
   OrderAmongComms(process, thread, record, kernel);
   if (kernel.streams.empty()) {
     KernelDone(kernel.id);
@@ -459,7 +457,9 @@ FirstUses UsesOf(const Part& part, int nranks) {
 // W15: what has connected once does not connect again.
 void ExecutionGraph::NoteUsed(Process& process, CommId comm, const Part& part) {
   auto local = process.comms.find(comm);
-  if (local == process.comms.end() || part.ref.comm < 0 || part.elsewhere) return;
+  if (local == process.comms.end()) return;
+  local->second.elsewhere |= part.elsewhere;
+  if (part.ref.comm < 0 || part.elsewhere) return;
   const FirstUses uses = UsesOf(part, matcher_.comms()[static_cast<size_t>(part.ref.comm)].nranks);
   local->second.collective_used |= uses.collectives;
   local->second.peers_used.insert(uses.peers.begin(), uses.peers.end());

@@ -215,7 +215,8 @@ struct CapturedGraph {
 struct Capturing {
   CommId comm = 0;
   bool in_group = false;
-  Part part;  // without a sequence number
+  bool waits = true;  // false: on a communicator whose calls do not block
+  Part part;          // without a sequence number
 };
 
 struct Thread {
@@ -261,6 +262,7 @@ struct LocalComm {
   int init_rank = -1;            // rank in the communicator-making call
   bool collective_used = false;  // connected for those that are not carried out as transfers
   std::set<std::pair<int, bool>> peers_used;  // connected with a peer, and whether to send to it
+  bool elsewhere = false;                     // the preemptive runtime has had operations of it
   KernelId last_kernel = 0;
   uint64_t windows = 0;  // registrations begun
   PartNumbers collectives;

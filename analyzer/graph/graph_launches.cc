@@ -34,7 +34,8 @@ void ExecutionGraph::ApplyCaptured(Process& process, Thread& thread, const CallR
   } else {
     InNoGroup(process, thread);
   }
-  thread.capturing.push_back({record.comm, in_group, part});
+  const bool waits = (record.flags & kNonBlockingComm) == 0;
+  thread.capturing.push_back({record.comm, in_group, waits, part});
   CapturedKernel* kernel = nullptr;
   if (in_group) {  // W7
     for (CapturedKernel& other : graph.kernels) {
@@ -64,7 +65,7 @@ void ExecutionGraph::EndCaptured(Process& process, Thread& thread, const CallRec
   if (!thread.capturing.empty()) {
     Capturing& last = thread.capturing.back();
     last.part.elsewhere = (record.flags & kElsewhere) != 0;
-    if (!last.in_group && record.result == 0) NoteUsed(process, last.comm, last.part);
+    if (!last.in_group && accepted) NoteUsed(process, last.comm, last.part);
     if (!last.in_group || !accepted) thread.capturing.pop_back();
   }
   auto graph = process.captures.find(std::exchange(thread.capture, 0));

@@ -68,9 +68,7 @@ void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallR
       }
       continue;
     }
-    if (record.result == 0) {
-      for (const Part& part : kernel.parts) NoteUsed(process, kernel.comm, part);
-    }
+    for (const Part& part : kernel.parts) NoteUsed(process, kernel.comm, part);
     OrderAmongComms(process, thread, record, kernel);
     if (kernel.streams.empty()) {
       KernelDone(id);
@@ -81,7 +79,7 @@ void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallR
     if (kernel.follows && kernel.open_positions == 0) KernelDone(id);
   }
   for (const Capturing& captured : std::exchange(thread.capturing, {})) {
-    if (record.result == 0) NoteUsed(process, captured.comm, captured.part);
+    if (Took(record.result)) NoteUsed(process, captured.comm, captured.part);
   }
   for (const PendingInit& init : inits) {
     if (record.result == 0) matcher_.InitDone(init.uid, init.rank);

@@ -160,17 +160,16 @@ void WaitForGraph::FirstUse(const Process& process, const OpenCall& open,
       const PartRef& ref = kernel->parts[i].ref;
       if (ref.comm < 0 || matcher_.comms()[ref.comm].opaque) continue;
       const Part& part = kernel->parts[i];
+      if (part.elsewhere) continue;
       if (ref.kind == PartKind::kCollective && IsPairwise(part.signature.call)) {
         // What it has used before may be among what was lost.
         if (process.Lossy()) continue;
         const Instance* instance = matcher_.FindInstance(ref.comm, ref.sequence);
         if (instance == nullptr || instance->mismatch != kAgrees) continue;
         std::set<int> peers;
-        const Communicator& comm = matcher_.comms()[ref.comm];
-        for (const std::pair<int, bool>& peer : PeersOf(part, comm.nranks)) {
-          const bool meets =
-              instance->members[peer.first].state == SlotState::kNone &&
-              HasBegunUse(comm.members[peer.first], std::pair(ref.rank, !peer.second));
+        for (const std::pair<int, bool>& peer : PeersOf(part, matcher_.comms()[ref.comm].nranks)) {
+          const bool meets = instance->members[peer.first].state == SlotState::kNone &&
+                             HasBegunUse(ref.comm, peer.first, std::pair(ref.rank, !peer.second));
           if (!meets && local->second.peers_used.count(peer) == 0) peers.insert(peer.first);
         }
         for (const int peer : peers) {
@@ -195,7 +194,7 @@ void WaitForGraph::FirstUse(const Process& process, const OpenCall& open,
         std::swap(other.rank, other.peer);
         const MemberSlot& slot = sends ? transfer->receive : transfer->send;
         if (slot.state == SlotState::kNone &&
-            HasBegunUse(matcher_.comms()[ref.comm].members[ref.peer], std::pair(ref.rank, !sends)))
+            HasBegunUse(ref.comm, ref.peer, std::pair(ref.rank, !sends)))
           continue;
         Wait(node, CalledNode(slot, other), Reason::kFirstUse, static_cast<int>(i), id);
       }
@@ -210,59 +209,90 @@ void WaitForGraph::CapturedFirstUse(const Process& process, const OpenCall& open
   const uint64_t inside = now_ns_ - std::min(now_ns_, open.record.time_ns);
   // What it has used before may be among what was lost.
   if (inside < options_.first_use_counts_after_ns || process.Lossy()) return;
+  std::set<int> collectives;
+  std::set<std::tuple<int, int, bool>> pairs;
   for (size_t i = 0; i < thread.capturing.size(); ++i) {
-    const PartRef& ref = thread.capturing[i].part.ref;
-    auto local = process.comms.find(thread.capturing[i].comm);
-    if (local == process.comms.end() || ref.comm < 0) continue;
+    const Capturing& captured = thread.capturing[i];
+    const PartRef& ref = captured.part.ref;
+    auto local = process.comms.find(captured.comm);
+    if (local == process.comms.end() || ref.comm < 0 || captured.part.elsewhere || !captured.waits)
+      continue;
     const Communicator& comm = matcher_.comms()[ref.comm];
-    const FirstUses uses = UsesOf(thread.capturing[i].part, comm.nranks);
-    const auto meets = [&](int rank, const std::optional<std::pair<int, bool>>& peer) {
-      if (rank == ref.rank || HasBegunUse(comm.members[rank], peer)) return;
-      Wait(node, NotCalled(ref.comm, rank, nullptr), Reason::kFirstUse, static_cast<int>(i));
-    };
-    if (uses.collectives && process.info.runtime_connect && !local->second.collective_used) {
-      for (int rank = 0; rank < comm.nranks; ++rank) meets(rank, std::nullopt);
+    // What the preemptive runtime has had connects nothing of NCCL's; whether this goes there, too,
+    // is not known before its end. Who has aborted waits for nobody.
+    if (comm.opaque || local->second.elsewhere || ref.rank >= comm.nranks ||
+        comm.members[ref.rank].aborted) {
+      continue;
+    }
+    const FirstUses uses = UsesOf(captured.part, comm.nranks);
+    const auto index = static_cast<int>(i);
+    if (uses.collectives && process.info.runtime_connect && !local->second.collective_used &&
+        collectives.insert(ref.comm).second) {
+      Wait(node, AllBegun(ref.comm), Reason::kFirstUse, index);
     }
     for (const auto& [peer, sends] : uses.peers) {
-      if (local->second.peers_used.count({peer, sends}) == 0)
-        meets(peer, std::pair(ref.rank, !sends));
+      if (peer < 0 || peer >= comm.nranks || peer == ref.rank) continue;
+      if (local->second.peers_used.count({peer, sends}) > 0) continue;
+      if (!pairs.insert({ref.comm, peer, sends}).second) continue;
+      if (!HasBegunUse(ref.comm, peer, std::pair(ref.rank, !sends)))
+        Wait(node, NotCalled(ref.comm, peer, nullptr), Reason::kFirstUse, index);
     }
   }
 }
 
-bool WaitForGraph::HasBegunUse(const CommMember& member,
-                               const std::optional<std::pair<int, bool>>& peer) const {
-  const Process* process = execution_.Find(member.process);
-  if (process == nullptr) return false;
-  auto local = process->comms.find(member.comm);
-  if (local == process->comms.end()) return false;
-  if (peer ? local->second.peers_used.count(*peer) > 0 : local->second.collective_used) return true;
-  const auto is_it = [&](CommId comm, const Part& part) {
-    if (comm != member.comm || part.ref.comm < 0) return false;
+uint32_t WaitForGraph::AllBegun(int comm) {
+  auto [it, added] = all_begun_.try_emplace(comm, 0);
+  if (!added) return it->second;
+  const uint32_t node = it->second = Add(NodeKind::kAllCalled);
+  nodes_[node].comm = comm;
+  const int nranks = matcher_.comms()[comm].nranks;
+  for (int rank = 0; rank < nranks; ++rank) {
+    if (!HasBegunUse(comm, rank, std::nullopt))
+      Wait(node, NotCalled(comm, rank, nullptr), Reason::kFirstUse);
+  }
+  return node;
+}
+
+const WaitForGraph::Begun& WaitForGraph::BegunBy(const Process& process) const {
+  auto [it, added] = begun_.try_emplace(process.info.process);
+  Begun& begun = it->second;
+  if (!added) return begun;
+  const auto add = [&](CommId comm, const Part& part) {
+    if (part.ref.comm < 0 || part.elsewhere) return;
     const FirstUses uses = UsesOf(part, matcher_.comms()[part.ref.comm].nranks);
-    return peer ? std::find(uses.peers.begin(), uses.peers.end(), *peer) != uses.peers.end()
-                : uses.collectives;
+    if (uses.collectives) begun.collectives.insert(comm);
+    for (const auto& [peer, sends] : uses.peers) begun.peers.insert({comm, peer, sends});
   };
-  const auto is_of = [&](KernelId id) {
+  const auto add_kernel = [&](KernelId id) {
     const Kernel* kernel = execution_.FindKernel(id);
-    return kernel != nullptr &&
-           std::any_of(kernel->parts.begin(), kernel->parts.end(),
-                       [&](const Part& part) { return is_it(kernel->comm, part); });
+    if (kernel == nullptr) return;
+    for (const Part& part : kernel->parts) add(kernel->comm, part);
   };
-  for (const auto& [id, thread] : process->threads) {
+  for (const auto& [id, thread] : process.threads) {
     if (!thread.open) continue;
     for (const Capturing& captured : thread.capturing) {
       // A group's operations connect at its end.
-      if (captured.in_group == thread.in_group_end && is_it(captured.comm, captured.part))
-        return true;
+      if (captured.in_group == thread.in_group_end) add(captured.comm, captured.part);
     }
-    if (is_of(thread.open->kernel)) return true;
-    if (thread.in_group_end &&
-        std::any_of(thread.group_kernels.begin(), thread.group_kernels.end(), is_of)) {
-      return true;
-    }
+    add_kernel(thread.open->kernel);
+    if (!thread.in_group_end) continue;
+    for (const KernelId kernel : thread.group_kernels) add_kernel(kernel);
   }
-  return false;
+  return begun;
+}
+
+bool WaitForGraph::HasBegunUse(int comm, int rank,
+                               const std::optional<std::pair<int, bool>>& peer) const {
+  const CommMember& member = matcher_.comms()[comm].members[rank];
+  const Process* process = execution_.Find(member.process);
+  if (process == nullptr || process->Dead() || member.aborted) return false;
+  auto local = process->comms.find(member.comm);
+  if (local == process->comms.end()) return false;
+  if (local->second.elsewhere) return true;  // and nobody knows what it has used of NCCL's
+  if (peer ? local->second.peers_used.count(*peer) > 0 : local->second.collective_used) return true;
+  const Begun& begun = BegunBy(*process);
+  return peer ? begun.peers.count({member.comm, peer->first, peer->second}) > 0
+              : begun.collectives.count(member.comm) > 0;
 }
 
 uint32_t WaitForGraph::AllCalled(int comm, uint64_t sequence) {
@@ -275,7 +305,7 @@ uint32_t WaitForGraph::AllCalled(int comm, uint64_t sequence) {
   for (size_t r = 0; r < instance.members.size(); ++r) {
     const PartRef part{PartKind::kCollective, comm, static_cast<int>(r), -1, sequence};
     const bool captures = instance.members[r].state == SlotState::kNone &&
-                          HasBegunUse(matcher_.comms()[comm].members[r], std::nullopt);
+                          HasBegunUse(comm, static_cast<int>(r), std::nullopt);
     Wait(node, captures ? Leaf(LeafKind::kDone, 0) : CalledNode(instance.members[r], part),
          Reason::kFirstUse);
   }

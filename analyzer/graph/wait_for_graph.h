@@ -144,6 +144,9 @@ class WaitForGraph {
 
   // The part behind a rendezvous edge; null for others.
   const Part* PartOf(const WaitNode::Edge&) const;
+  // Whether the member has come to use what connects: its collectives, or (`peer`) its sends to a
+  // peer or receives from it. Not of one that has ended, or aborted the communicator.
+  bool HasBegunUse(int comm, int rank, const std::optional<std::pair<int, bool>>& peer) const;
   // Of a thread that waits for the first use of what it captures; else null.
   const Part* CapturedPartOf(const WaitNode& from, const WaitNode::Edge&) const;
 
@@ -170,9 +173,13 @@ class WaitForGraph {
   void Polling(const Process&, const ThreadState&, uint32_t node);
   void FirstUse(const Process&, const OpenCall&, const std::vector<KernelId>&, uint32_t node);
   void CapturedFirstUse(const Process&, const OpenCall&, const Thread&, uint32_t node);
-  // Whether the member has come to use what connects: its collectives, or (`peer`) its sends to a
-  // peer or receives from it.
-  bool HasBegunUse(const CommMember&, const std::optional<std::pair<int, bool>>& peer) const;
+  // All members have come to use its collectives.
+  uint32_t AllBegun(int comm);
+  struct Begun {  // communicators, and sends to peers or receives from them, that a process uses
+    std::set<CommId> collectives;
+    std::set<std::tuple<CommId, int, bool>> peers;
+  };
+  const Begun& BegunBy(const Process&) const;
   uint32_t NotCalled(int comm, int rank, const PartRef* part, const InitCall* init = nullptr,
                      bool proven = false);
   // What the process's own state says of a part that no record told of. What graphs launched is not
@@ -234,6 +241,8 @@ class WaitForGraph {
   std::map<ProcessId, std::vector<std::pair<const WorkItem*, uint32_t>>> writes_;  // unfinished
   std::map<CommUid, uint32_t> inits_;
   std::map<std::pair<int, uint64_t>, uint32_t> all_started_, all_called_;
+  std::map<int, uint32_t> all_begun_;
+  mutable std::unordered_map<ProcessId, Begun> begun_;
 };
 
 }  // namespace gordian::graph

@@ -43,9 +43,10 @@ cudaError_t Launch(const std::vector<Work>& operations, uint32_t most_blocks, co
                    cudaStream_t stream) {
   const auto group = std::make_unique<GroupWork<kMost>>();
   PlanGroup(operations, group.get());
-  const uint32_t blocks = std::min(group->units, most_blocks);
-  if (blocks == 0 || (group->units + blocks - 1) / blocks > kGroupUnits)
-    return cudaErrorInvalidValue;
+  // No fewer than can carry them all.
+  const uint32_t least = (group->units + kGroupUnits - 1) / kGroupUnits;
+  const uint32_t blocks = std::min(group->units, std::max(most_blocks, least));
+  if (blocks == 0) return cudaErrorInvalidValue;
   void* arguments[] = {group.get(), const_cast<HelpList*>(&help)};
   return cudaLaunchKernel(reinterpret_cast<const void*>(&GroupCarrier<kMost>), dim3(blocks),
                           dim3(kCarrierThreads), arguments, 0, stream);

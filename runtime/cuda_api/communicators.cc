@@ -224,6 +224,7 @@ grtResult_t grtCommGetAsyncError(grtComm_t comm, grtResult_t* error) {
 grtResult_t grtCommAbort(grtComm_t comm) {
   if (comm == nullptr) return grtInvalidArgument;
   return Guarded([&] {
+    const OnDevice on(comm->comm->process->device());
     comm->comm->Abort();
     for (const std::shared_ptr<CommState>& each : WithPorts(comm->comm)) each->aborted = true;
     EndRegistrations(comm->comm.get());

@@ -29,9 +29,10 @@ grtResult_t ResultOf(const Operation& op, bool* done) {
 }  // namespace
 
 Operation::~Operation() {
-  if (event == nullptr) return;
+  if (comm == nullptr) return;
   const OnDevice on(comm->process->device());
-  cudaEventDestroy(event);
+  if (event != nullptr) cudaEventDestroy(event);
+  comm.reset();  // it may be the last that holds the communicator
 }
 
 }  // namespace gordian::runtime::cuda
@@ -73,9 +74,11 @@ grtResult_t grtOpStreamWait(grtOp_t op, cudaStream_t stream) {
   if (op == nullptr) return grtInvalidArgument;
   return Guarded([&]() -> grtResult_t {
     const Operation& operation = *op->operation;
-    const OnDevice on(operation.comm->process->device());
     if (operation.event == nullptr) return StreamWaits({operation.detached}, stream);
-    if (Process* process = Process::Of(stream)) process->domain().Foreign(stream);
+    // A default stream is that of the thread's device, not of the operation's.
+    Process* const process = Process::Of(stream);
+    const OnDevice on((process != nullptr ? process : operation.comm->process)->device());
+    if (process != nullptr) process->domain().Foreign(stream);
     return cudaStreamWaitEvent(stream, operation.event, 0) == cudaSuccess ? grtSuccess
                                                                           : grtUnhandledCudaError;
   });

@@ -197,6 +197,17 @@ TEST(Jobs, WhatIsCapturedConnectsToo) {
              /*cold=*/true);
 }
 
+TEST(Jobs, WhoCapturesTheFirstUsesTheOtherWayRound) {
+  const auto graph = [](int one, int other) {
+    return Inits(2) + Program{Graph(1, {AllReduce(one, 1), AllReduce(other, 1)}, 1), DeviceSync()};
+  };
+  const Program calls = Inits(2) + Program{AllReduce(0, 1), AllReduce(1, 1), DeviceSync()};
+  ExpectHang(Comms(2, 3), {graph(0, 1), graph(0, 1), graph(1, 0)},
+             Deadlock({2}, "first-use-order-cycle"), 0.7, /*cold=*/true);
+  ExpectHang(Comms(2, 3), {calls, graph(0, 1), graph(1, 0)}, Deadlock({2}, "first-use-order-cycle"),
+             0.7, /*cold=*/true);
+}
+
 TEST(Jobs, WhatIsCapturedConnectsWithAPeer) {
   const auto graph = [](Op one, Op other) {
     return Inits(2) + Program{Graph(1, {one, other}, 1), DeviceSync()};
