@@ -208,6 +208,24 @@ TEST(Jobs, WhoCapturesTheFirstUsesTheOtherWayRound) {
              0.7, /*cold=*/true);
 }
 
+// A call that captures for the preemptive runtime may take long, and connects nothing.
+TEST(Jobs, WhatTheRuntimeHasConnectsNothingInACapture) {
+  const Program first =
+      Inits(2) + Program{AllReduce(0), Graph(1, {AllReduce(0, 1)}, 1), AllReduce(1), StreamSync()};
+  const Program second =
+      Inits(2) + Program{AllReduce(0), AllReduce(1), StreamSync(), AllReduce(0), StreamSync()};
+  for (const bool by_runtime : {true, false}) {
+    SimJob job(Comms(2, 2), {first, second}, /*cold=*/true);
+    job.slow_capture = 0;
+    if (by_runtime) job.elsewhere = {0};
+    JobModel model;
+    job.Run();
+    job.Feed(&model);
+    job.Rounds(&model, 3);
+    EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy) << model.Current().main.summary;
+  }
+}
+
 TEST(Jobs, WhatIsCapturedConnectsWithAPeer) {
   const auto graph = [](Op one, Op other) {
     return Inits(2) + Program{Graph(1, {one, other}, 1), DeviceSync()};

@@ -39,7 +39,7 @@ bool SimJob::CallCanEnd(int process, const Op& op) const {
       }
       return true;
     case Do::kGraph:
-      return ConnectsCaptured(process, Now(process));
+      return process != slow_capture && ConnectsCaptured(process, Now(process));
     case Do::kDestroy:
       for (const Launch& launch : launches_) {
         if (launch.process == process && launch.comm == op.comm && !launch.done) return false;
@@ -503,6 +503,7 @@ void SimJob::EndCall(int process, const Op& op) {
       Enqueue(process, p.group_ops, false, 0);
       const size_t ordinal = p.streams[op.stream].size();
       CallRecord& r = Emit(process, RecordKind::kEnd, op.call);
+      if (elsewhere.count(op.comm) > 0) r.flags |= kElsewhere;
       r.stream = Id(op.stream);
       r.ordinal = ordinal;
       p.group_ops.clear();
@@ -515,8 +516,12 @@ void SimJob::EndCall(int process, const Op& op) {
       p.in_group = false;
       return;
     case Do::kGraph:
-      Emit(process, RecordKind::kEnd, Now(process).call);
-      NoteUsed(process, Now(process));
+      if (elsewhere.count(Now(process).comm) > 0) {
+        Emit(process, RecordKind::kEnd, Now(process).call).flags |= kElsewhere;
+      } else {
+        Emit(process, RecordKind::kEnd, Now(process).call);
+        NoteUsed(process, Now(process));
+      }
       ++p.capturing;
       --p.pc;  // there may be more in it, and then it is launched
       return;

@@ -295,7 +295,7 @@ void SimJob::NoteUsed(int process, const Op& op) {
 
 // First use: the host waits until the others have made the call too.
 bool SimJob::Connects(int process, const OpPart& part) const {
-  if (!cold_) return true;
+  if (!cold_ || elsewhere.count(part.op.comm) > 0) return true;
   const Proc& p = procs_[process];
   const int comm = part.op.comm;
   const int me = RankIn(comm, process);
@@ -327,7 +327,7 @@ bool SimJob::Connects(int process, const OpPart& part) const {
 }
 
 bool SimJob::ConnectsCaptured(int process, const Op& op) const {
-  if (!cold_) return true;
+  if (!cold_ || elsewhere.count(op.comm) > 0) return true;
   const Proc& p = procs_[process];
   const int me = RankIn(op.comm, process);
   const auto granted = [&](int rank, bool uses) {

@@ -169,6 +169,8 @@ class SimJob {
   bool launch_order = false;               // NCCL_LAUNCH_ORDER_IMPLICIT
   bool one_queue = false;                  // CUDA_DEVICE_MAX_CONNECTIONS=1
   int never_made = -1;                     // a communicator: NCCL does not get on with it
+  int slow_capture = -1;                   // a process: its captured calls take long
+  std::set<int> elsewhere;                 // communicators that the preemptive runtime has
   int processors = 0;                      // launches of a process that can run at once; 0: enough
   bool answers = true;
   bool other_thread = false;  // a second application thread, asleep
