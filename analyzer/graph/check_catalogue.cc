@@ -109,7 +109,9 @@ constexpr Check kChecks[] = {
      "Threads inside their first call on a communicator or to a peer, for 100 ms at least.",
      kCircleFooled,
      "Make the first uses in the same order at every rank: a warm-up that uses every communicator "
-     "in one order is enough. NCCL_RUNTIME_CONNECT=0 connects at init instead."},
+     "in one order is enough. NCCL_RUNTIME_CONNECT=0 connects what is not a send or receive at "
+     "init "
+     "instead."},
     {"point-to-point-order-cycle", VerdictKind::kDeadlock, "Receives ahead of the sends they need",
      "Receives wait for sends that stand behind them.", kTwoRounds, kCircle, kCircleFooled,
      "Reorder the sends and receives, or put both into one ncclGroupStart/ncclGroupEnd."},

@@ -127,6 +127,13 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
       edge.bytes = Bytes(captured->signature);
       edge.site.address = captured->site;
       arrow.operation = names_.Captured(captured->signature.call, captured->ref);
+      if (captured->ref.kind != PartKind::kCollective) {
+        const bool sends = captured->ref.kind == PartKind::kSend;
+        PartRef end = captured->ref;
+        end.kind = sends ? PartKind::kReceive : PartKind::kSend;
+        std::swap(end.rank, end.peer);
+        arrow.awaited = names_.Captured(sends ? Call::kRecv : Call::kSend, end);
+      }
     } else if (witness[i].edge.reason == Reason::kSignal) {
       const WaitNode& needs = nodes[witness[i].edge.to];
       if (const Kernel* kernel = graph_.execution().FindKernel(from.kernel);
