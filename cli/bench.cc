@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/install_paths.h"
+#include "cli/job/install_paths.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
 
@@ -37,7 +37,7 @@ struct BenchFlags {
   bool json = false;
 };
 
-// The job's environment is left as it is, but for what makes the samples what their name says.
+// Forces rings, because the samples are of rings, and keeps the rest of the job's environment.
 std::vector<std::string> Environment(const InstallPaths& paths, bool emulator) {
   std::vector<std::string> out;
   std::string libraries = emulator ? paths.emulator_dir : "";
@@ -61,8 +61,8 @@ std::vector<char*> Pointers(std::vector<std::string>* strings) {
   return pointers;
 }
 
-// Each line as it comes goes to `each`; then the exit status, -1 if it could not be started or was
-// killed.
+// Passes each line to `each` as it comes. Returns the exit status; -1 if the program could not be
+// started or a signal killed it.
 template <typename Each>
 int RunMeasuring(std::vector<std::string> arguments, std::vector<std::string> environment,
                  const Each& each) {
@@ -136,12 +136,12 @@ int Collectives(const BenchFlags& flags) {
                    });
   if (status == kExitNotLoaded) {
     PrintError(
-        "the measuring program found no NCCL or CUDA runtime (put their folders into "
+        "gordian-nccl-samples found no NCCL or CUDA runtime (put their folders into "
         "LD_LIBRARY_PATH, or try --emulator)");
     return kExitNotFound;
   }
   if (status != 0) {
-    if (status < 0) PrintError(program + " could not be run to its end");
+    if (status < 0) PrintError(program + " could not be started, or a signal killed it");
     return kExitProblem;
   }
   if (file.is_open() && !file.flush()) {
@@ -163,7 +163,8 @@ int Collectives(const BenchFlags& flags) {
 
 void AddBenchVerb(CLI::App& app, VerbContext* context) {
   auto flags = std::make_shared<BenchFlags>();
-  CLI::App* verb = app.add_subcommand("bench", "Time what the cost model is fitted to");
+  CLI::App* verb =
+      app.add_subcommand("bench", "Measure the samples that the cost model is fitted to");
   verb->require_subcommand(1);
   CLI::App* what = verb->add_subcommand("collectives",
                                         "Time NCCL's collectives between the GPUs of this machine, "
@@ -179,10 +180,11 @@ void AddBenchVerb(CLI::App& app, VerbContext* context) {
                    "Bytes of the largest; each is four times the one before (default: 67108864)")
       ->check(CLI::Range(uint64_t{4}, uint64_t{1} << 40))
       ->type_name("BYTES");
-  what->add_option("-o,--output", flags->output, "Write the samples there, not to the terminal")
+  what->add_option("-o,--output", flags->output,
+                   "Write the samples to this file, not to the terminal")
       ->type_name("FILE");
   what->add_flag("--emulator", flags->emulator,
-                 "On the emulated GPUs: to see that it works; the times say nothing of a link");
+                 "Use the emulated GPUs, to try the command: their times describe no real link");
   what->add_flag("--json", flags->json, "The samples as JSON (schema gordian.samples.v1)");
   what->footer(
       "Example: gordian bench collectives -o samples.csv && gordian plan SESSION --collectives "

@@ -43,7 +43,7 @@ json FromToml(const toml::node& node) {
   if (const auto value = node.value<std::string>()) {
     return *value;
   }
-  return "a date";  // no key takes one, so it will be complained of
+  return "a date";  // no key takes a date, so the reader of the configuration rejects it
 }
 
 bool LooksLikeToml(const std::string& text, const std::string& name) {
@@ -51,7 +51,7 @@ bool LooksLikeToml(const std::string& text, const std::string& name) {
     return true;
   }
   const size_t at = text.find_first_not_of(" \t\r\n");
-  // A TOML file may begin with [table]; no configuration does.
+  // A TOML file may begin with a [table] and so look like JSON; no configuration of gordian does.
   return !name.ends_with(".json") && at != std::string::npos && text[at] != '{' && text[at] != '[';
 }
 
@@ -66,8 +66,8 @@ StatusOr<json> ParseConfigText(const std::string& text, const std::string& name)
                                      ": " + std::string(error.description()));
     }
   }
-  // What is built of deeper lists could not be written into a complaint, or taken down, without as
-  // much stack.
+  // The error path and the destructor of deeper values would recurse just as deep and overflow the
+  // stack.
   std::string key;
   bool too_deep = false;
   const auto look = [&](int depth, json::parse_event_t event, json& parsed) {
@@ -81,7 +81,7 @@ StatusOr<json> ParseConfigText(const std::string& text, const std::string& name)
     json document = json::parse(text, look);
     if (too_deep) {
       return Status::InvalidArgument(name + ": " + (key.empty() ? "" : key + ": ") +
-                                     "lists and objects in one another, more than " +
+                                     "lists and objects are nested more than " +
                                      std::to_string(kDeepest) + " deep");
     }
     return document;

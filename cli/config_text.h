@@ -1,4 +1,4 @@
-// Configurations as people write them, JSON or TOML, as one JSON value.
+// Reads configuration files, JSON or TOML, into one JSON value.
 #ifndef GORDIAN_CLI_CONFIG_TEXT_H_
 #define GORDIAN_CLI_CONFIG_TEXT_H_
 

@@ -1,104 +1,12 @@
-// gordian: parses the command line and hands over to one verb.
-#include <exception>
-#include <string>
-#include <vector>
-
-#include "cli/output.h"
-#include "cli/verbs.h"
-#include "common/log.h"
-#include "common/version.h"
-
-namespace gordian::cli {
-namespace {
-
-// CLI11's own wording for what people mistype most is replaced; one line in any case.
-std::string ExplainParseError(const CLI::App& app, const CLI::ParseError& error) {
-  const CLI::App* at = &app;
-  for (const CLI::App* verb : app.get_subcommands()) {
-    at = verb;
-  }
-  const std::string name = at == &app ? "gordian" : "gordian " + at->get_name();
-  std::string what = error.what();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
-      (at == &app && !app.remaining().empty())) {
-    const std::vector<std::string> extras =
-        at->remaining().empty() ? app.remaining() : at->remaining();
-    const std::string first = extras.empty() ? "" : extras.front();
-    if (first.starts_with("-")) {
-      what = name + " has no option '" + first + "'";
-    } else if (at == &app) {
-      what = "there is no verb '" + first + "'";
-    } else {
-      what = name + " does not take '" + first + "'";
-    }
-  } else if (at == &app && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
-    what = "a verb is missing";
-  }
-  for (char& c : what) {
-    if (c == '\n') {
-      c = ' ';
-    }
-  }
-  return what + " (try: " + name + " --help)";
-}
-
-int Main(int argc, char** argv) {
-  SilenceLog();
-  VerbContext context;
-
-  // Everything behind the first "--" belongs to the job, whatever it looks like.
-  std::vector<std::string> arguments;
-  for (int i = 1; i < argc; ++i) {
-    if (std::string(argv[i]) == "--") {
-      context.has_command_mark = true;
-      context.command.assign(argv + i + 1, argv + argc);
-      break;
-    }
-    arguments.emplace_back(argv[i]);
-  }
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants it
-
-  CLI::App app("Finds and proves deadlocks in multi-GPU NCCL jobs, with no change to the job.",
-               "gordian");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", std::string("gordian ") + kVersion);
-  app.footer("Example: gordian run -- ./train --steps 100");
-  AddRunVerb(app, &context);
-  AddEnvVerb(app, &context);
-  AddStatusVerb(app, &context);
-  AddWatchVerb(app, &context);
-  AddAnalyzeVerb(app, &context);
-  AddExplainVerb(app, &context);
-  AddAttachVerb(app, &context);
-  AddChecksVerb(app, &context);
-  AddDoctorVerb(app, &context);
-  AddHooksVerb(app, &context);
-  AddReplayVerb(app, &context);
-  AddServeVerb(app, &context);
-  AddSimulateVerb(app, &context);
-  AddPlanVerb(app, &context);
-  AddBenchVerb(app, &context);
-  AddVersionVerb(app, &context);
-
-  try {
-    app.parse(reversed);
-  } catch (const CLI::Success& success) {  // --help, --version
-    return app.exit(success);
-  } catch (const CLI::ParseError& error) {
-    PrintError(ExplainParseError(app, error));
-    return kExitUsage;
-  }
-  return context.chosen();
-}
-
-}  // namespace
-}  // namespace gordian::cli
+// gordian, with all its verbs.
+#include "cli/command_line.h"
 
 int main(int argc, char** argv) {
-  try {
-    return gordian::cli::Main(argc, argv);
-  } catch (const std::exception& error) {
-    gordian::cli::PrintError(std::string("internal error: ") + error.what());
-    return gordian::cli::kExitOwnFailure;
-  }
+  using namespace gordian::cli;  // NOLINT: the verbs below
+  constexpr AddVerb kVerbs[] = {
+      AddRunVerb,      AddEnvVerb,    AddStatusVerb, AddWatchVerb,   AddAnalyzeVerb, AddExplainVerb,
+      AddAttachVerb,   AddChecksVerb, AddDoctorVerb, AddHooksVerb,   AddReplayVerb,  AddServeVerb,
+      AddSimulateVerb, AddPlanVerb,   AddBenchVerb,  AddVersionVerb,
+  };
+  return Main(argc, argv, kVerbs);
 }

@@ -21,7 +21,7 @@ bool WriteFully(int fd, std::string_view text) {
       if (errno == EINTR) {
         continue;
       }
-      // A terminal or pipe that somebody else made non-blocking, full at the moment.
+      // The terminal or pipe is full, and another process has made it non-blocking.
       pollfd wait{.fd = fd, .events = POLLOUT, .revents = 0};
       if (errno == EAGAIN && poll(&wait, 1, kMostPatienceMs) > 0) {
         continue;

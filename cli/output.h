@@ -1,4 +1,4 @@
-// What gordian says to people: lines on stderr, numbers as people read them.
+// Prints gordian's output for people: lines on stderr, readable numbers.
 #ifndef GORDIAN_CLI_OUTPUT_H_
 #define GORDIAN_CLI_OUTPUT_H_
 
@@ -8,27 +8,28 @@
 
 namespace gordian::cli {
 
-// One write() to a file descriptor, retried until all of it is out or it fails. A reader that has
-// gone is no error of ours.
+// Writes all of `text` to `fd`, retrying until it is out or write() fails. A closed pipe is no
+// error.
 void WriteAll(int fd, std::string_view text);
 
-// "gordian: TEXT\n" on stderr.
+// Writes "gordian: TEXT\n" to stderr.
 void PrintError(std::string_view text);
 void PrintNote(std::string_view text);
 
-// Standard output. False (and one line on stderr) when it could not be written: a full disk.
+// Writes to standard output. Returns false, after one line on stderr, when it could not (a full
+// disk).
 bool PrintOut(std::string_view text);
 
-// Whether to colour what goes to `fd`: a terminal, NO_COLOR unset or empty, TERM not "dumb".
+// True if `fd` is a terminal, NO_COLOR is unset or empty, and TERM is not "dumb".
 bool WantsColor(int fd);
 
-// Columns of the terminal at `fd`; 100 when it is none.
+// Columns of the terminal at `fd`; 100 when `fd` is no terminal.
 int TerminalWidth(int fd);
 
 // "1,234,567".
 std::string WithCommas(uint64_t number);
 
-// A word as a POSIX shell reads it back: quoted where it must be.
+// Quotes a word, where needed, so that a POSIX shell reads it back unchanged.
 std::string ShellQuote(std::string_view word);
 
 }  // namespace gordian::cli

@@ -1,4 +1,4 @@
-// gordian replay: a small program that hangs as a recorded job did.
+// gordian replay: writes a small program that hangs as a recorded job did.
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -19,22 +19,22 @@
 #include <vector>
 
 #include "analyzer/importers/flight_recorder.h"
-#include "cli/install_paths.h"
+#include "cli/analyze/recorded.h"
+#include "cli/job/install_paths.h"
+#include "cli/job/session.h"
 #include "cli/output.h"
-#include "cli/recorded.h"
-#include "cli/session.h"
 #include "cli/verbs.h"
-#include "replayer/buffers.h"
-#include "replayer/cxx_writer.h"
-#include "replayer/extract.h"
-#include "replayer/fixes.h"
-#include "replayer/fold.h"
-#include "replayer/from_flight_recorder.h"
-#include "replayer/minimizer.h"
-#include "replayer/not_reached.h"
-#include "replayer/torch_writer.h"
-#include "replayer/verifier.h"
-#include "replayer/witness.h"
+#include "replayer/record/buffers.h"
+#include "replayer/record/extract.h"
+#include "replayer/record/from_flight_recorder.h"
+#include "replayer/record/not_reached.h"
+#include "replayer/reduce/fixes.h"
+#include "replayer/reduce/fold.h"
+#include "replayer/reduce/minimizer.h"
+#include "replayer/verify/verifier.h"
+#include "replayer/verify/witness.h"
+#include "replayer/write/cxx_writer.h"
+#include "replayer/write/torch_writer.h"
 
 namespace gordian::cli {
 namespace {
@@ -46,12 +46,12 @@ constexpr char kBenchSource[] = "bench.cc";
 constexpr char kBenchBinary[] = "bench";
 constexpr int kMostRuns = 1000;
 constexpr size_t kManyCalls = 10'000;
-constexpr double kMinimizeSeconds = 30;  // then what there is must do
+constexpr double kMinimizeSeconds = 30;  // then --minimize keeps the smallest schedule found so far
 
 volatile sig_atomic_t end_signal = 0;
 void OnEndSignal(int number) { end_signal = number; }
 
-// From here on, what was begun is ended in order.
+// From here on SIGINT and SIGTERM end the verb in order, after its cleanup.
 void TakeEndSignals() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction action {};
@@ -73,7 +73,7 @@ struct ReplayFlags {
   std::string all_steps;   // "", "A..B"
   bool benchmark = false;  // --all-steps was given
   std::vector<std::string> folds;
-  bool from_dumps = false;  // not a flag: what the path turned out to be
+  bool from_dumps = false;  // not a flag: whether the path held dumps
 };
 
 Status WriteText(const std::string& path, const std::string& text) {
@@ -83,7 +83,7 @@ Status WriteText(const std::string& path, const std::string& text) {
   return file ? Status::Ok() : Status::Unavailable("cannot write " + path);
 }
 
-// As patient as the run was that recorded it.
+// Suspects after the same time as the run that recorded the job.
 replayer::ExtractOptions OptionsOf(const std::string& path) {
   replayer::ExtractOptions options;
   const StatusOr<nlohmann::ordered_json> manifest = ReadManifest(path);
@@ -95,7 +95,7 @@ replayer::ExtractOptions OptionsOf(const std::string& path) {
   return options;
 }
 
-// "3", "3..5", or nothing.
+// Parses "3", "3..5" or nothing.
 StatusOr<replayer::StepRange> StepsOf(const std::string& text) {
   replayer::StepRange range;
   if (text.empty()) return range;
@@ -114,7 +114,7 @@ StatusOr<replayer::StepRange> StepsOf(const std::string& text) {
   return Status::InvalidArgument("--all-steps takes steps as 3 or as 3..5, not " + text);
 }
 
-// Each "NAME=MEMBERS".
+// Applies each "NAME=MEMBERS" of --fold.
 Status FoldAll(const std::vector<std::string>& folds, replayer::Schedule* schedule) {
   for (const std::string& fold : folds) {
     const size_t sign = fold.rfind('=');
@@ -132,7 +132,7 @@ Status FoldAll(const std::vector<std::string>& folds, replayer::Schedule* schedu
   return Status::Ok();
 }
 
-// From whatever a person names, as `gordian analyze` recognises it.
+// Recognises the kind of path as `gordian analyze` does, and extracts a schedule from it.
 StatusOr<replayer::Extracted> ExtractFrom(const ReplayFlags& flags, bool* from_dumps) {
   const std::string& path = flags.path;
   const StatusOr<RecordedBy> who = WhoRecorded(path);
@@ -149,7 +149,7 @@ StatusOr<replayer::Extracted> ExtractFrom(const ReplayFlags& flags, bool* from_d
   if (flags.benchmark) {
     replayer::Extracted refused;
     refused.refused.push_back(
-        "--all-steps needs what gordian recorded: other dumps hold the last operations only");
+        "--all-steps needs a session or trace of gordian: dumps hold only the last operations");
     return refused;
   }
   if (*who != RecordedBy::kFlightRecorder) {
@@ -167,8 +167,8 @@ StatusOr<replayer::Extracted> ExtractFrom(const ReplayFlags& flags, bool* from_d
   return replayer::ScheduleFlightDumps(*dumps, source.filename());
 }
 
-// Dumps tell less of a hang than a run of it: what the first run says that is the hang of the dumps
-// is what all have to be told as.
+// Dumps describe a hang less exactly than a run of it does, so the first run's verdict becomes the
+// signature that all other runs must show.
 void LearnSignature(replayer::Signature* wanted, replayer::Verified* verified) {
   const auto hangs = [&](const replayer::VerifyRun& run) {
     return run.exit_code == replayer::kReproduced &&
@@ -215,7 +215,7 @@ replayer::VerifyTools Tools(const replayer::Schedule& schedule) {
   tools.library_dir = paths.emulator_dir;
   tools.gordian = paths.executable;
   tools.stopped = [] { return end_signal != 0; };
-  // A suspicion needs time, and some of them more than one round.
+  // A suspicion needs time, and some suspicions more than one round.
   if (schedule.origin.confidence != "confirmed") tools.patience_s = 4;
   return tools;
 }
@@ -236,7 +236,8 @@ double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Nothing when the model finds no hang in it, and so has nothing to hold a smaller one against.
+// Returns nothing when the model finds no hang in `schedule`: there is then nothing to compare a
+// smaller one with.
 std::optional<replayer::Schedule> Minimized(const replayer::Schedule& schedule,
                                             Progress* progress) {
   const double begin = Now();
@@ -252,14 +253,14 @@ std::optional<replayer::Schedule> Minimized(const replayer::Schedule& schedule,
   progress->Clear();
   if (!report.refused.empty()) return std::nullopt;
   if (!report.minimal) {
-    report.schedule.origin.notes.push_back("cut down for " +
+    report.schedule.origin.notes.push_back("minimized for " +
                                            std::to_string(static_cast<int>(kMinimizeSeconds)) +
-                                           " s: it might be smaller still");
+                                           " s, the limit: a smaller program may exist");
   }
   return std::move(report.schedule);
 }
 
-// Ended by itself, as gordian saw it too.
+// The run ended by itself, and gordian's verdict agrees.
 bool HasEnded(const replayer::VerifyRun& run) {
   return run.exit_code == 0 &&
          (run.signature.verdict == "finished" || run.signature.verdict == "healthy");
@@ -268,7 +269,7 @@ int Ended(const replayer::Verified& verified) {
   return static_cast<int>(std::count_if(verified.runs.begin(), verified.runs.end(), HasEnded));
 }
 
-// Compiles what `source` holds, and runs it as often as --verify asks for.
+// Compiles `source` and runs it --verify times.
 StatusOr<replayer::Verified> CompileAndRun(const ReplayFlags& flags, const std::string& source,
                                            const std::string& binary,
                                            const replayer::Schedule& schedule, Progress* progress) {
@@ -289,14 +290,14 @@ bool PrintJson(const nlohmann::ordered_json& json) {
   return PrintOut(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-// What one schedule came to.
+// What became of one schedule.
 struct Attempt {
   replayer::Schedule schedule;
   std::optional<replayer::Verified> verified;
-  std::vector<std::string> no_script;  // why there is none for torchrun
+  std::vector<std::string> no_script;  // why no script for torchrun was written
   struct Tried {
     std::string name, what,
-        program;  // program: empty when it did not end each time, and is gone again
+        program;  // the fixed program; empty when some run did not end, and the file is removed
     int runs = 0, ended = 0;
   };
   std::vector<Tried> fixes;
@@ -305,7 +306,7 @@ struct Attempt {
   }
 };
 
-// The script for torchrun, beside the C++ program, which is what was verified.
+// Writes the script for torchrun beside the C++ program; only the C++ program was verified.
 Status WriteScript(const ReplayFlags& flags, const std::string& verified, Attempt* attempt) {
   if (flags.format != "torch") return Status::Ok();
   replayer::TorchProgram script = replayer::WriteTorch(
@@ -322,7 +323,7 @@ StatusOr<Attempt> Try(replayer::Schedule schedule, const ReplayFlags& flags, Pro
   replayer::AddNotReached(&attempt.schedule);
   if (const std::vector<std::string> problems = replayer::Check(attempt.schedule);
       !problems.empty()) {
-    return Status::Internal("the schedule makes no sense: " + problems.front());
+    return Status::Internal("the schedule is inconsistent: " + problems.front());
   }
   replayer::CxxOptions options{.file = kSource, .verified = ""};
   GORDIAN_RETURN_IF_ERROR(WriteText(source, replayer::WriteCxx(attempt.schedule, options)));
@@ -342,7 +343,7 @@ StatusOr<Attempt> Try(replayer::Schedule schedule, const ReplayFlags& flags, Pro
   return attempt;
 }
 
-// Writes a program for each change after which it ends, and runs that as often as the replay
+// Writes a program for each change that lets the schedule end, and runs each as often as the replay
 // itself.
 Status TryFixes(const ReplayFlags& flags, Progress* progress, Attempt* attempt) {
   const replayer::VerifyTools tools = Tools(attempt->schedule);
@@ -438,8 +439,8 @@ int Report(const ReplayFlags& flags, const Attempt& attempt) {
     std::string text = source + ": " + std::to_string(attempt.schedule.ranks.size()) + " of " +
                        std::to_string(origin.ranks) + " ranks, " +
                        std::to_string(replayer::CountOperations(attempt.schedule)) + " of " +
-                       WithCommas(origin.operations) + " operations; to be told as " +
-                       Describe(origin.signature) + "\n";
+                       WithCommas(origin.operations) +
+                       " operations; expected verdict: " + Describe(origin.signature) + "\n";
     if (attempt.verified)
       text += "verified: " + Describe(*attempt.verified, origin.signature) + "\n";
     for (const std::string& note : origin.notes) text += "note: " + note + "\n";
@@ -448,7 +449,7 @@ int Report(const ReplayFlags& flags, const Attempt& attempt) {
               std::to_string(fix.ended) + " of " + std::to_string(fix.runs) + " runs ended\n";
     }
     if (flags.fix && attempt.fixes.empty())
-      text += "no fix: none of the changes that are tried lets it end\n";
+      text += "no fix: it still hangs with each of the changes that gordian tries\n";
     if (flags.format == "torch" && attempt.no_script.empty())
       text += flags.output + "/" + kScript + ": the same for torchrun\n";
     if (!PrintOut(text)) return kExitUsage;
@@ -458,18 +459,18 @@ int Report(const ReplayFlags& flags, const Attempt& attempt) {
   if (attempt.Holds()) return attempt.no_script.empty() ? kExitOk : kExitInconclusive;
   for (const replayer::VerifyRun& run : attempt.verified->runs) {
     if (run.signature == origin.signature && run.exit_code == replayer::kReproduced) continue;
-    PrintError("a run that did not reproduce it said:\n" + run.output);
+    PrintError("a run that did not reproduce the hang printed:\n" + run.output);
     break;
   }
   return kExitProblem;
 }
 
-// The steps of a job, repeated, timed, and with their results checked.
+// Writes a benchmark: the job's steps, repeated, timed, and with checked results.
 StatusOr<std::optional<replayer::Verified>> WriteBenchmark(const ReplayFlags& flags,
                                                            const replayer::Schedule& schedule,
                                                            Progress* progress) {
   if (const std::vector<std::string> problems = replayer::Check(schedule); !problems.empty()) {
-    return Status::Internal("the schedule makes no sense: " + problems.front());
+    return Status::Internal("the schedule is inconsistent: " + problems.front());
   }
   const std::string source = flags.output + "/" + kBenchSource;
   replayer::CxxOptions options{.file = kBenchSource, .fix = "", .verified = "", .benchmark = true};
@@ -523,7 +524,7 @@ int Benchmark(const ReplayFlags& flags, const replayer::Schedule& schedule, Prog
   if (!verified || ended == static_cast<int>(verified->runs.size())) return kExitOk;
   const auto bad = std::find_if(verified->runs.begin(), verified->runs.end(),
                                 [](const replayer::VerifyRun& run) { return !HasEnded(run); });
-  PrintError("a run that did not end well said:\n" + bad->output);
+  PrintError("a run that failed printed:\n" + bad->output);
   return kExitProblem;
 }
 
@@ -549,16 +550,16 @@ int Replay(ReplayFlags flags) {
     return kExitUsage;
   }
   if (flags.benchmark) {
-    flags.free_running = false;  // it has no marks
+    flags.free_running = false;  // a benchmark has no marks to force an order by
     if (const size_t calls = replayer::CountCalls(whole); calls > kManyCalls) {
       whole.origin.notes.push_back(
           WithCommas(calls) +
-          " calls: a compiler takes long for so many; fewer steps are --all-steps A..B");
+          " calls, which take long to compile; for fewer steps use --all-steps A..B");
     }
     return Benchmark(flags, whole, &progress);
   }
   replayer::ShrinkBuffers(&whole);
-  // The smallest first; what does not hang in the same way gives way to the next.
+  // Tries the smallest schedule first, and the next when it does not hang in the same way.
   std::vector<replayer::Schedule> sizes;
   if (flags.minimize) {
     replayer::Schedule witness = replayer::CutToWitness(whole);
@@ -566,7 +567,7 @@ int Replay(ReplayFlags flags) {
       sizes.push_back(std::move(*minimized));
     sizes.push_back(std::move(witness));
     whole.origin.notes.push_back(
-        "nothing smaller hangs in the same way: all that was unfinished is here");
+        "no smaller program hangs in the same way: this one holds everything that was unfinished");
   }
   sizes.push_back(std::move(whole));
   StatusOr<Attempt> attempt = Try(std::move(sizes.front()), flags, &progress);
@@ -592,8 +593,8 @@ int Replay(ReplayFlags flags) {
 
 void AddReplayVerb(CLI::App& app, VerbContext* context) {
   auto flags = std::make_shared<ReplayFlags>();
-  CLI::App* verb =
-      app.add_subcommand("replay", "Write a small program that hangs as a recorded job did");
+  CLI::App* verb = app.add_subcommand(
+      "replay", "Write a small program that hangs in the way that a recorded job did");
   verb->add_option("path", flags->path,
                    "A session, a .gtrace file, or a file or folder of Flight Recorder dumps")
       ->required()
@@ -601,26 +602,29 @@ void AddReplayVerb(CLI::App& app, VerbContext* context) {
   verb->add_option("-o,--output", flags->output, "Folder for the program")
       ->required()
       ->type_name("DIR");
-  verb->add_flag("--minimize", flags->minimize,
-                 "As few ranks, operations, threads and streams as hang in the same way");
+  verb->add_flag(
+      "--minimize", flags->minimize,
+      "Reduce ranks, operations, threads and streams to the fewest that hang in the same way");
   verb->add_option("--format", flags->format,
                    "cxx (default), or torch: a script for torchrun as well")
       ->check(CLI::IsMember({"cxx", "torch"}));
-  verb->add_option("--verify", flags->verify,
-                   "Compile it and run it so many times under the emulator: each run must hang and "
-                   "be told as the same")
+  verb->add_option(
+          "--verify", flags->verify,
+          "Compile it and run it so many times under the emulator: each run must hang, and "
+          "get the same verdict")
       ->type_name("RUNS")
       ->check(CLI::Range(1, kMostRuns));
   verb->add_flag("--fix", flags->fix,
-                 "Also write variants that end, as often as they are verified: one order, waits "
+                 "Also write variants that end, verified as often as the replay: one order, waits "
                  "hoisted, grouped, NCCL_LAUNCH_ORDER_IMPLICIT");
   verb->add_option("--all-steps", flags->all_steps,
-                   "Not the hang but what was done: the operations of these steps of the job (all: "
+                   "Not the hang but a benchmark: the operations of these steps of the job (all: "
                    "none named), repeated, timed, and with checked results")
       ->type_name("[A..B]")
       ->expected(0, 1);
-  verb->add_option("--fold", flags->folds,
-                   "Fewer ranks: only so many members of each communicator of that name (dp=2)")
+  verb->add_option(
+          "--fold", flags->folds,
+          "Reduce ranks: keep only so many members of each communicator of that name (dp=2)")
       ->type_name("NAME=MEMBERS");
   verb->add_flag("--free", flags->free_running,
                  "Verify without forcing the recorded order between threads");
@@ -628,7 +632,7 @@ void AddReplayVerb(CLI::App& app, VerbContext* context) {
   verb->footer(
       "Exit code: 0 written (and verified); 1 written, but some run did not hang in the same way; "
       "2 unreadable input; 3 "
-      "cannot be replayed, or not as a script, with the reason.\n"
+      "cannot be replayed, or not as a script; the reason is printed.\n"
       "Example: gordian replay latest -o hang --minimize --verify 2\n"
       "         gordian replay latest -o steps --all-steps 3..5 --fold dp=2");
   verb->callback([=, all_steps = verb->get_option("--all-steps")] {

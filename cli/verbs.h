@@ -1,5 +1,5 @@
-// The verbs of the command line. Each Add... registers one with its options; parsing stores in
-// `chosen` what main is to run, so that nothing happens before the whole line was understood.
+// The verbs of the command line. Each Add... registers one verb and its options; parsing stores the
+// verb's function in `chosen`, so that nothing runs before the whole line has been parsed.
 #ifndef GORDIAN_CLI_VERBS_H_
 #define GORDIAN_CLI_VERBS_H_
 
@@ -14,18 +14,18 @@ namespace gordian::cli {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitProblem = 1;       // analyze, explain: a verdict that is a problem
 inline constexpr int kExitUsage = 2;         // the command line, or an input that cannot be read
-inline constexpr int kExitInconclusive = 3;  // analyze, explain
-inline constexpr int kExitOwnFailure = 125;  // run: gordian's own
+inline constexpr int kExitInconclusive = 3;  // analyze, explain: no verdict possible
+inline constexpr int kExitOwnFailure = 125;  // run: gordian itself failed
 inline constexpr int kExitNotExecutable = 126;
 inline constexpr int kExitNotFound = 127;
 
 struct VerbContext {
-  std::function<int()> chosen;       // set by the verb that was named
-  std::vector<std::string> command;  // what stood behind "--"
+  std::function<int()> chosen;       // set by the verb on the command line
+  std::vector<std::string> command;  // the words after "--"
   bool has_command_mark = false;     // there was a "--"
 };
 
-// Help with a usage line of our own: CLI11 knows nothing of what stands behind "--".
+// Prints help with a fixed usage line: CLI11 does not know of the words after "--".
 class FixedUsage : public CLI::Formatter {
  public:
   explicit FixedUsage(std::string usage) : usage_(std::move(usage)) {}

@@ -2,7 +2,7 @@
 #
 #   gordian_library(NAME graph SRCS a.cc DEPS gordian::x)       static library gordian::graph
 #   gordian_executable(NAME gordian SRCS main.cc DEPS ...)      into bin/
-#   gordian_test(NAME graph_test SRCS ... DEPS ... [LABELS unit])  GoogleTest binary, one CTest entry
+#   gordian_test(NAME x_test SRCS ... DEPS ... [LABELS unit] [OPTIMIZED])  GoogleTest binary, one CTest entry
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -17,8 +17,10 @@ endif()
 
 find_program(GORDIAN_CCACHE ccache)
 if(GORDIAN_CCACHE)
+  # Without these ccache does not cache what uses a precompiled header.
+  set(GORDIAN_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${GORDIAN_CCACHE}")
   set(CMAKE_C_COMPILER_LAUNCHER "${GORDIAN_CCACHE}")
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${GORDIAN_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${GORDIAN_LAUNCHER}")
 endif()
 find_program(GORDIAN_MOLD mold)
 if(GORDIAN_MOLD)
@@ -72,12 +74,28 @@ function(gordian_executable)
   target_link_libraries(${A_NAME} PRIVATE ${A_DEPS} gordian_flags gordian_sanitize)
 endfunction()
 
+# A test's own code is not optimized, which halves the time of its compilation, and shares a precompiled
+# header; OPTIMIZED is for tests that compute much themselves, or look at what an optimizer makes of them.
+# Libraries have no such header: with it GCC 12 warns of what it inlines from the standard library.
 function(gordian_test)
-  cmake_parse_arguments(A "" "NAME;TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(A "OPTIMIZED" "NAME;TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
   find_package(GTest REQUIRED)
+  set(pch_options -Winvalid-pch -fpch-preprocess)
+  if(NOT TARGET gordian_test_pch)
+    file(WRITE "${CMAKE_BINARY_DIR}/pch/test.cc" "int main() {}\n")
+    add_executable(gordian_test_pch EXCLUDE_FROM_ALL "${CMAKE_BINARY_DIR}/pch/test.cc")
+    target_link_libraries(gordian_test_pch PRIVATE GTest::gtest_main gordian_flags gordian_sanitize)
+    target_compile_options(gordian_test_pch PRIVATE -O0 ${pch_options})
+    target_precompile_headers(gordian_test_pch PRIVATE <algorithm> <functional> <gtest/gtest.h> <map> <memory>
+      <optional> <set> <string> <unordered_map> <vector>)
+  endif()
   add_executable(${A_NAME} ${A_SRCS})
   set_target_properties(${A_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   target_link_libraries(${A_NAME} PRIVATE ${A_DEPS} GTest::gtest_main gordian_flags gordian_sanitize)
+  if(NOT A_OPTIMIZED)
+    target_compile_options(${A_NAME} PRIVATE -O0 ${pch_options})
+    target_precompile_headers(${A_NAME} REUSE_FROM gordian_test_pch)
+  endif()
   if(GORDIAN_SANITIZE)
     # GCC 12 sees uninitialised members of std::regex where the sanitizers have added code.
     target_compile_options(${A_NAME} PRIVATE -Wno-maybe-uninitialized)

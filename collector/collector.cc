@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "collector/collector_impl.h"
+#include "common/utf8.h"
 #include "common/version.h"
 #include "proto/ring/calls.h"
 #include "proto/ring/layout.h"
@@ -21,23 +22,22 @@
 namespace gordian::collector {
 namespace {
 
-// A pass drains at most so many records of one process before the others get their turn.
+// A pass drains at most so many records of one process, so that every process gets its turn.
 constexpr uint64_t kDrainAtOnce = 16384;
-// A file holds fewer records than so many passes take; only who writes faster than we read, after
-// its death or in a loop, needs the bound.
+// More passes than a whole ring file needs. The bound stops a process that writes faster than the
+// collector reads.
 constexpr int kMostTurns = 64;
 static_assert(kMostTurns * kDrainAtOnce > 4 * ring::kMaxFileBytes / sizeof(ring::Record));
 // A batch is sent at this size: well below gRPC's limit of 4 MiB a message.
 constexpr uint64_t kBatchBytes = 256u << 10;
-// Sleep between passes: none while rings fill fast, short while records flow, longer when nothing
-// happens.
+// Pauses between passes: none while rings fill fast, short while records flow, longer when idle.
 constexpr uint64_t kBusyRecords = 2048;
 constexpr uint64_t kBusySleepNs = 1 * kNsPerMs;
 constexpr uint64_t kIdleSleepNs = 10 * kNsPerMs;
 constexpr uint64_t kStatsEveryNs = 20 * kNsPerMs;
-// A batch that would not go out yet is filled for so long.
+// How long the collector fills a batch that the uplink could not send yet.
 constexpr uint64_t kGatherNs = 100 * kNsPerMs;
-// While watchers are waited for.
+// The pause while waiting for the watchers' answers.
 constexpr uint64_t kAnswerPollNs = 50 * kNsPerUs;
 constexpr uint64_t kAnswerPollMaxNs = 500 * kNsPerUs;
 constexpr uint64_t kAskWhyAfterNs = 5 * kNsPerMs;
@@ -57,7 +57,7 @@ std::string HostName() {
 
 Status Collector::Impl::Start() {
   if (started_) {
-    return Status::Internal("the collector was started already");
+    return Status::Internal("the collector is already started");
   }
   if (options_.channel == nullptr && !options_.fleet) {
     return Status::InvalidArgument("the collector needs a channel to an analyzer");
@@ -76,7 +76,10 @@ Status Collector::Impl::Start() {
     event.data.u64 = kDirKey;
     epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, dir_->fd(), &event);
   }
-  keeper_ = std::make_unique<RingKeeper>(options_.ring_dir, options_.session_dir);
+  StatusOr<OwnedFolder> rings = OwnedFolder::Open(options_.ring_dir);
+  GORDIAN_RETURN_IF_ERROR(rings.status());
+  rings_ = std::move(rings).value();
+  keeper_ = std::make_unique<RingKeeper>(&*rings_, options_.session_dir);
 
   v1::Hello hello;
   hello.set_protocol(kIngestProtocol);
@@ -108,7 +111,7 @@ void Collector::Impl::MakeLink(v1::Hello hello) {
   const auto on_round = [this](uint64_t round) {
     {
       const std::lock_guard lock(mutex_);
-      round_wanted_ = round;  // an older one that was not answered is not waited for any more
+      round_wanted_ = round;  // gives up waiting for an older, unanswered one
     }
     Wake();
   };
@@ -116,7 +119,7 @@ void Collector::Impl::MakeLink(v1::Hello hello) {
     {
       const std::lock_guard lock(mutex_);
       if (request.request() <= stacks_asked_) {
-        return;  // repeated after a cut
+        return;  // the analyzer repeats it after a cut
       }
       stacks_asked_ = request.request();
       stacks_wanted_ = request;
@@ -173,7 +176,7 @@ Status Collector::Impl::Stop() {
   stopped_ = true;
   stop_ = true;
   Wake();
-  if (thread_.joinable()) {  // it is not where Start could not make it
+  if (thread_.joinable()) {  // Start may have failed to make it
     thread_.join();
   }
   const Status status =
@@ -282,7 +285,7 @@ void Collector::Impl::Wait(uint64_t ns) {
 }
 
 uint64_t Collector::Impl::DrainAll(bool even_if_full) {
-  // Without an analyzer the rings keep what they have, for the session.
+  // Without an analyzer the records stay in the rings, for the session's copy.
   if (uplink_->failed()) {
     return 0;
   }
@@ -328,7 +331,7 @@ void Collector::Impl::AwaitWatchers() {
     }
     SleepNs(pause);
     pause = std::min(pause * 2, kAnswerPollMaxNs);
-    DrainAll(/*even_if_full=*/false);  // rings must not fill up meanwhile
+    DrainAll(/*even_if_full=*/false);  // keeps the rings from filling up meanwhile
   }
 }
 
@@ -342,14 +345,14 @@ void Collector::Impl::AnswerRound(uint64_t number) {
   round->set_begin_ns(begin);
   AwaitWatchers();
   {
-    // A thread that we hold is not one that a signal has stopped.
+    // Under the lock no thread looks stopped because the stack taker holds it.
     const std::lock_guard lock(taker_.while_held());
     for (auto& [process_number, followed] : processes_) {
       followed.process->ReadState(round->add_processes());
     }
   }
-  // Every record published before the states were read is sent before the round. Bounded: what was
-  // published then fits in the rings, and a slot that cannot be drained does not count.
+  // Sends every record published before the states were read ahead of the round. Bounded: those
+  // records fit in the rings, and a slot that cannot be drained does not count.
   int at = 0;
   for (auto& [process_number, followed] : processes_) {
     v1::ProcessState* const state = round->mutable_processes(at++);

@@ -1,5 +1,5 @@
 // The inside of Collector: collector.cc has the loop, records and rounds; collector_processes.cc
-// has what becomes of processes and their ring files.
+// follows processes and their ring files.
 #ifndef GORDIAN_COLLECTOR_COLLECTOR_IMPL_H_
 #define GORDIAN_COLLECTOR_COLLECTOR_IMPL_H_
 
@@ -20,19 +20,19 @@
 #include <utility>
 
 #include "collector/collector.h"
-#include "collector/fleet_link.h"
-#include "collector/link.h"
-#include "collector/process_watch.h"
-#include "collector/salvage.h"
-#include "collector/stack_taker.h"
-#include "collector/tracked_process.h"
-#include "collector/uplink.h"
+#include "collector/process/process_watch.h"
+#include "collector/process/tracked_process.h"
+#include "collector/rings/salvage.h"
+#include "collector/stacks/stack_taker.h"
+#include "collector/uplink/fleet_link.h"
+#include "collector/uplink/link.h"
+#include "collector/uplink/uplink.h"
 #include "common/clock.h"
 #include "gordian/v1/ingest.pb.h"
 
 namespace gordian::collector {
 
-// epoll keys; process numbers are above.
+// Keys of epoll events; larger keys are process numbers.
 inline constexpr uint64_t kWakeKey = 0;
 inline constexpr uint64_t kDirKey = 1;
 inline constexpr uint64_t kFirstProcessKey = 2;
@@ -42,7 +42,7 @@ class Collector::Impl {
   explicit Impl(Options options) : options_(std::move(options)) {}
   ~Impl() {
     (void)Stop();
-    for (const int fd : {wake_fd_, epoll_fd_}) {  // late calls of NoteExit still wake
+    for (const int fd : {wake_fd_, epoll_fd_}) {  // a late NoteExit still wakes the thread
       if (fd >= 0) {
         close(fd);
       }
@@ -67,8 +67,8 @@ class Collector::Impl {
   };
   struct Followed {
     std::unique_ptr<TrackedProcess> process;
-    std::optional<uint64_t> ended_ns;  // first seen dead
-    std::optional<ExitStatus> status;  // known from the kernel, or because it was replaced by exec
+    std::optional<uint64_t> ended_ns;  // when the collector first saw it dead
+    std::optional<ExitStatus> status;  // from the kernel, or because exec replaced the process
   };
   struct Unready {
     uint64_t first_ns;
@@ -81,11 +81,11 @@ class Collector::Impl {
   void Wake() {
     const uint64_t one = 1;
     if (wake_fd_ >= 0 && write(wake_fd_, &one, sizeof(one)) < 0) {
-      // Full: it is readable already.
+      // The counter is full, so the descriptor is readable already.
     }
   }
 
-  // Parts of a pass; all in the collector's own thread.
+  // Parts of a pass; only the collector's thread calls them.
   void FindProcesses();
   void TryAdopt(const std::string& name);
   void Follow(std::unique_ptr<TrackedProcess> process);
@@ -110,16 +110,17 @@ class Collector::Impl {
   int wake_fd_ = -1;
   int epoll_fd_ = -1;
   std::unique_ptr<RingDirWatch> dir_;
-  std::unique_ptr<RingKeeper> keeper_;
+  std::optional<OwnedFolder> rings_;
+  std::unique_ptr<RingKeeper> keeper_;  // of rings_
   void MakeLink(v1::Hello hello);
 
   std::unique_ptr<Link> uplink_;
-  FleetLink* fleet_ = nullptr;  // uplink_, if it is one
+  FleetLink* fleet_ = nullptr;  // uplink_ as a FleetLink, else null
   std::thread thread_;
   bool started_ = false;
   bool stopped_ = false;
 
-  // Shared with callers and the uplink's threads.
+  // Shared with callers and the uplink's threads, under mutex_.
   mutable std::mutex mutex_;
   std::condition_variable job_end_sent_;
   std::optional<JobEnd> job_end_;
@@ -129,13 +130,13 @@ class Collector::Impl {
   Stats stats_;
   std::atomic<bool> stop_ = false;
   std::atomic<uint64_t> stacks_asked_ = 0;  // the latest request
-  std::atomic<uint64_t> stacks_done_ = 0;   // answered, as far as it can be
+  std::atomic<uint64_t> stacks_done_ = 0;   // answered as far as possible
 
-  // The collector's own thread only.
+  // Only the collector's thread uses these.
   std::map<uint32_t, Followed> processes_;                  // by number
   std::unordered_map<std::string, uint32_t> by_ring_name_;  // of those in processes_
   std::map<std::string, Unready> unready_;
-  std::set<std::string> done_names_;  // to be salvaged or not removable: not to be adopted again
+  std::set<std::string> done_names_;  // never adopt again: being salvaged, or not removable
   std::deque<std::string> to_salvage_;
   BuildIds build_ids_;
   uint32_t next_number_ = 1;
@@ -143,7 +144,7 @@ class Collector::Impl {
   uint64_t batch_bytes_ = 0;
   uint64_t flushed_ns_ = 0;
   uint64_t stats_published_ns_ = 0;
-  // Of processes that have been finished; the living are added by PublishStats.
+  // Counts of ended processes; PublishStats adds the living ones.
   uint64_t records_before_ = 0, lost_before_ = 0, skipped_before_ = 0, bad_before_ = 0;
   uint64_t adopted_ = 0, refused_ = 0, rounds_ = 0, last_round_ns_ = 0;
   StackTaker taker_{[this] { Wake(); }};

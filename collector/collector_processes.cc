@@ -1,4 +1,4 @@
-// Processes of a Collector: found, adopted, ended, and their ring files kept.
+// The part of Collector that finds and adopts processes, sees them end, and keeps their ring files.
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -10,16 +10,17 @@
 #include <vector>
 
 #include "collector/collector_impl.h"
-#include "collector/ring_file.h"
+#include "collector/rings/ring_file.h"
 #include "common/ids.h"
+#include "common/utf8.h"
 
 namespace gordian::collector {
 namespace {
 
-// How soon a ring file whose header makes no sense is looked at again.
+// How soon the collector retries a ring file whose header makes no sense yet.
 constexpr uint64_t kRetryUnreadyNs = 20 * kNsPerMs;
 
-// When a process started, in CLOCK_MONOTONIC; some ticks early rather than late.
+// When a process started, in CLOCK_MONOTONIC; early rather than late by the clock's tick.
 uint64_t StartMonoNs(const ProcessIdentity& identity) {
   const auto ticks_per_second = static_cast<uint64_t>(std::max(1l, sysconf(_SC_CLK_TCK)));
   const uint64_t tick_ns = kNsPerSecond / ticks_per_second;
@@ -59,7 +60,7 @@ void Collector::Impl::FindProcesses() {
   for (const std::string& name : again) {
     TryAdopt(name);
   }
-  // Without a pidfd (old kernels) nobody tells: look.
+  // Without pidfds (old kernels) the collector must look for itself.
   for (auto& [number, followed] : processes_) {
     if (followed.process->watch().pidfd() < 0 && !followed.ended_ns &&
         followed.process->watch().Ended()) {
@@ -78,11 +79,10 @@ void Collector::Impl::TryAdopt(const std::string& name) {
   }
   StatusOr<std::unique_ptr<RingFile>> ring = RingFile::Open(options_.ring_dir + "/" + name);
   Status status = ring.status();
-  // A file that says it is of somebody else is of nobody: pid and start time are in its name for
-  // that.
+  // A ring file must belong to the process in its name: pid and start time.
   if (ring.ok() && ((*ring)->header().pid != static_cast<uint32_t>(parsed->identity.pid) ||
                     (*ring)->header().process_start != parsed->identity.start)) {
-    status = Status::DataLoss(name + " is of another process than its name says");
+    status = Status::DataLoss(name + " belongs to another process than its name says");
   }
   if (status.ok()) {
     unready_.erase(name);
@@ -99,13 +99,13 @@ void Collector::Impl::TryAdopt(const std::string& name) {
   if (now - unready.first_ns < options_.unready_ns && status.code() == StatusCode::kDataLoss) {
     return;
   }
-  // If that process lives, it is a member of the job that we cannot look into: say so in each
-  // round.
+  // If that process lives, it is a member of the job that the collector cannot look into; every
+  // round reports that.
   auto process =
       std::make_unique<TrackedProcess>(ProcessNumber(next_number_), name, *parsed, nullptr,
                                        CleanUtf8(status.message()), &build_ids_);
   if (status.code() == StatusCode::kNotFound && process->watch().Ended()) {
-    // Named twice (by a scan and by inotify), and kept between the two: nothing is missing.
+    // Both a scan and inotify named it, and it has been kept in between: nothing is missing.
     unready_.erase(name);
     return;
   }
@@ -120,8 +120,8 @@ void Collector::Impl::TryAdopt(const std::string& name) {
 
 void Collector::Impl::Follow(std::unique_ptr<TrackedProcess> process) {
   const ProcessIdentity identity = process->name().identity;
-  // Where a process has replaced itself by exec, all its images but the last have ended as if they
-  // had returned. Files may be found in any order.
+  // When a process replaces itself by exec, each image but the last counts as ended by a return.
+  // Its files may turn up in any order.
   const auto end_as_returned = [](Followed* image) {
     image->ended_ns = image->ended_ns.value_or(MonoNs());
     image->status = ExitStatus{ExitStatus::How::kCode, 0};
@@ -138,7 +138,7 @@ void Collector::Impl::Follow(std::unique_ptr<TrackedProcess> process) {
   if (process->watch().Ended()) {
     followed.ended_ns = followed.ended_ns.value_or(MonoNs());
   } else if (process->watch().pidfd() >= 0) {
-    // Once: it stays readable while its exit status is waited for.
+    // One shot: the descriptor stays readable while the collector waits for the exit status.
     epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {.u64 = kFirstProcessKey + number}};
     epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, process->watch().pidfd(), &event);
   }
@@ -181,7 +181,7 @@ void Collector::Impl::FinishEnded(bool no_grace) {
       ++it;
       continue;
     }
-    // Nobody writes any more: what is there now is all.
+    // The dead process writes no more, so one dry drain gets everything.
     DrainDry(&process);
     const ExitStatus status = followed.status.value_or(ExitStatus{});
     v1::Event event;

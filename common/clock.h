@@ -1,5 +1,5 @@
-// The two clocks, as nanoseconds. "mono" is CLOCK_MONOTONIC (durations, order on one node), "real"
-// is CLOCK_REALTIME (what a person reads). A name of a variable says which: mono_ns, real_ns.
+// Two clocks, in nanoseconds: "mono" is CLOCK_MONOTONIC (durations, order on one node), "real" is
+// CLOCK_REALTIME (times for people). Variables name theirs: mono_ns, real_ns.
 #ifndef GORDIAN_COMMON_CLOCK_H_
 #define GORDIAN_COMMON_CLOCK_H_
 
@@ -23,7 +23,7 @@ inline uint64_t ClockNs(clockid_t clock) {
 inline uint64_t MonoNs() { return ClockNs(CLOCK_MONOTONIC); }
 inline uint64_t RealNs() { return ClockNs(CLOCK_REALTIME); }
 
-// Both clocks at (nearly) one moment: what turns mono times of a node into wall-clock times.
+// Both clocks at nearly one moment, to convert a node's mono times to wall-clock times.
 struct ClockPair {
   uint64_t mono_ns = 0;
   uint64_t real_ns = 0;

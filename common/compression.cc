@@ -7,10 +7,10 @@
 namespace gordian {
 namespace {
 
-// Records are much alike: the quickest level finds what there is to find.
+// Records resemble each other so much that the fastest level suffices.
 constexpr int kLevel = 1;
 
-// Making a context takes longer than a small frame: one a thread, for as long as the thread lives.
+// Creating a context takes longer than packing a small frame, so each thread keeps one.
 struct FreeContext {
   void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
   void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
@@ -53,7 +53,7 @@ bool Decompress(std::string_view frame, size_t most, std::vector<char>* out, std
     return false;
   }
   if (claimed > most) {
-    *why = "chunk claims " + std::to_string(claimed) + " bytes";
+    *why = "chunk claims to hold " + std::to_string(claimed) + " bytes";
     return false;
   }
   out->resize(static_cast<size_t>(claimed));

@@ -1,4 +1,4 @@
-// Blocks of bytes as single zstd frames that say how large their contents are.
+// Compresses blocks of bytes to single zstd frames that state their content's size.
 #ifndef GORDIAN_COMMON_COMPRESSION_H_
 #define GORDIAN_COMMON_COMPRESSION_H_
 
@@ -11,11 +11,11 @@
 
 namespace gordian {
 
-// Appends the frame to *out. Error: zstd has no memory; *out is as it was.
+// Appends the frame to *out. Error: zstd has no memory; *out is then unchanged.
 Status Compress(std::string_view contents, std::string* out);
 
-// From anybody: *out never becomes larger than `most`. False: *why says what is wrong with the
-// frame.
+// Accepts any bytes: *out never exceeds `most` bytes. Returns false, with the reason in *why, for a
+// bad frame.
 bool Decompress(std::string_view frame, size_t most, std::vector<char>* out, std::string* why);
 
 }  // namespace gordian

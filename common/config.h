@@ -1,7 +1,7 @@
-// The settings of `gordian run` in the environment, and one table that says what each name means
-// that any part of gordian reads there; a test holds it against the sources. Flags of the command
-// line come before these. The shim and the emulated libraries read their names by themselves, since
-// they link nothing of ours.
+// The settings of `gordian run` in the environment, and a table of every variable that any part of
+// gordian reads; a test compares it with the sources. Flags of the command line take precedence.
+// The shim and the emulated libraries read their variables themselves, since they link no gordian
+// library.
 #ifndef GORDIAN_COMMON_CONFIG_H_
 #define GORDIAN_COMMON_CONFIG_H_
 
@@ -28,52 +28,54 @@ struct RunConfig {
   std::string session;
   // GORDIAN_ANALYZER: HOST:PORT of `gordian serve`. Empty: an analyzer inside `run`.
   std::string analyzer;
-  // GORDIAN_SPOOL_MB: what the spool may take on disk while that analyzer is away.
+  // GORDIAN_SPOOL_MB: how many MiB the spool may take on disk while that analyzer is away.
   uint64_t spool_mb = 4096;
-  // GORDIAN_DELIVER_S: at the job's end, give up what that analyzer does not take for so long.
+  // GORDIAN_DELIVER_S: at the job's end, how long to wait for progress of that analyzer.
   double deliver_s = 10;
   // GORDIAN_ON_VERDICT: report | kill | kill-suspected | exec:CMD.
   OnVerdict on_verdict = OnVerdict::kReport;
   std::string on_verdict_command;  // of exec:
-  // GORDIAN_SUSPECT_AFTER: seconds without progress and without a proof that make a suspicion.
+  // GORDIAN_SUSPECT_AFTER: seconds without progress or proof before gordian suspects a hang.
   double suspect_after_s = 5.0;
-  // GORDIAN_QUIET: 1 says nothing on stderr but errors.
+  // GORDIAN_QUIET: 1 prints only errors on stderr.
   bool quiet = false;
   // GORDIAN_EMULATOR: 1 puts the emulated libraries first.
   bool emulator = false;
-  // GORDIAN_GRAPH_MARKERS: 1 puts events into captured graphs (interpose/graph_markers.h).
+  // GORDIAN_GRAPH_MARKERS: 1 puts events into captured graphs (interpose/progress/graph_markers.h).
   bool graph_markers = false;
-  // GORDIAN_STUB_COMPUTE: 1 leaves out launches of kernels (interpose/stub_compute.h), but for
-  // those whose names match a pattern of _KEEP; where _SKIP has patterns, of those only that match
-  // one.
+  // GORDIAN_STUB_COMPUTE: 1 skips launches of kernels (interpose/sources/stub_compute.h). Kernels
+  // whose names match a pattern of _KEEP still run; with patterns in _SKIP, only matching kernels
+  // are skipped.
   bool stub_compute = false;
   std::string stub_keep, stub_skip;
-  // GORDIAN_COLLECTIVES: nccl | preemptive; who executes the job's collectives (docs/runtime.md).
+  // GORDIAN_COLLECTIVES: nccl | preemptive; which library runs the job's collectives
+  // (docs/runtime.md).
   bool preemptive_collectives = false;
-  // GORDIAN_CUPTI: 1 lets CUPTI tell of the driver's calls (interpose/cupti_source.h).
+  // GORDIAN_CUPTI: 1 observes driver calls through CUPTI (interpose/sources/cupti_source.h).
   bool cupti = false;
-  // GORDIAN_NCCL_PROFILER: 1 makes the shim NCCL's profiler plugin (interpose/nccl_profiler.h).
+  // GORDIAN_NCCL_PROFILER: 1 makes the shim NCCL's profiler plugin
+  // (interpose/sources/nccl_profiler.h).
   bool nccl_profiler = false;
-  // GORDIAN_LOG: trace | debug | info | warning | error | off; what goes to <session>/gordian.log.
+  // GORDIAN_LOG: trace | debug | info | warning | error | off; the level of <session>/gordian.log.
   std::string log_level = "info";
 
-  // One clear error that names the variable, if a value makes no sense.
+  // Reads all of them. Errors: kInvalidArgument, naming the variable, for a malformed value.
   static StatusOr<RunConfig> FromEnvironment(const Environment& environment);
 };
 
 struct Setting {
   std::string_view name;
-  std::string_view program;  // run | shim | emulator; "command": told to the command of exec:
+  std::string_view program;  // run | shim | emulator | command (passed to the command of exec:)
   std::string_view default_value;
   std::string_view meaning;  // one line
 };
 std::span<const Setting> Settings();
 
-// Values as people write them. Errors name `name`.
+// Parse values as people write them. Errors name `name`.
 StatusOr<bool> ParseBool(std::string_view name, std::string_view text);
 StatusOr<uint64_t> ParseUnsigned(std::string_view name, std::string_view text);
 StatusOr<double> ParseSeconds(std::string_view name, std::string_view text);
-// "report", "kill", "kill-suspected" or "exec:CMD" into the two fields.
+// Splits "report", "kill", "kill-suspected" or "exec:CMD" into the two fields.
 Status ParseOnVerdict(std::string_view name, std::string_view text, OnVerdict* what,
                       std::string* command);
 

@@ -6,8 +6,8 @@
 namespace gordian {
 namespace {
 
-// tables[k][b]: the CRC of byte b followed by k zero bytes. Four at a time is enough here: a
-// chunk's compression costs far more.
+// tables[k][b]: the CRC of byte b followed by k zero bytes. Four tables suffice: compressing a
+// chunk costs far more than its CRC.
 using Tables = std::array<std::array<uint32_t, 256>, 4>;
 
 constexpr Tables MakeTables() {

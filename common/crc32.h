@@ -1,4 +1,4 @@
-// CRC-32 as zlib, gzip and PNG have it (reflected polynomial 0xEDB88320).
+// CRC-32 as in zlib, gzip and PNG (reflected polynomial 0xEDB88320).
 #ifndef GORDIAN_COMMON_CRC32_H_
 #define GORDIAN_COMMON_CRC32_H_
 
@@ -7,7 +7,7 @@
 
 namespace gordian {
 
-// `crc` is the result for the bytes before, 0 at the start.
+// `crc` is the result for the preceding bytes, 0 at the start.
 uint32_t Crc32(const void* data, size_t bytes, uint32_t crc = 0);
 
 }  // namespace gordian

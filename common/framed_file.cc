@@ -112,7 +112,7 @@ FrameGot ReadFrame(int fd, uint64_t* offset, std::vector<char>* contents, std::s
     *why = std::strerror(errno);
     return FrameGot::kDamaged;
   }
-  // Before memory is taken for it: are there so many bytes at all?
+  // Checks that the file holds that many bytes before allocating memory for them.
   if (static_cast<uint64_t>(info.st_size) < *offset + kPrefixBytes + length) {
     return FrameGot::kCut;
   }

@@ -1,7 +1,7 @@
-// Frames in a file, as traces and spools have them: length and CRC-32 (4 bytes each,
-// little-endian), then as many bytes of one zstd frame. A whole frame is never half written by a
-// full disk, and a reader believes nothing: lengths are bounded, and checked against the file
-// before memory is taken. Functions of a descriptor only; threads as with the descriptor itself.
+// Reads and writes frames in a file, for traces and spools: length and CRC-32 (4 bytes each,
+// little-endian), then that many bytes of one zstd frame. The writer takes back a frame that a full
+// disk cut; the reader trusts no byte: it bounds lengths, and checks them against the file before
+// it allocates. The functions keep no state; threads as with the descriptor itself.
 #ifndef GORDIAN_COMMON_FRAMED_FILE_H_
 #define GORDIAN_COMMON_FRAMED_FILE_H_
 
@@ -19,24 +19,25 @@ namespace gordian {
 inline constexpr uint32_t kMaxFrameBytes = 64u << 20;        // compressed
 inline constexpr uint64_t kMaxFrameContents = 256ull << 20;  // decompressed
 
-// All bytes at `offset`, or none: what was written is taken back. `path` is for messages.
+// Writes all bytes at `offset`, or none: on an error truncates what it wrote. `path` is for
+// messages.
 Status WriteAllAt(int fd, const std::string& path, uint64_t offset, const void* data, size_t bytes);
 
-// Up to `bytes` from `offset`; less only at the end of the file. -1: errno.
+// Reads up to `bytes` from `offset`; fewer only at the end of the file. Returns -1 with errno.
 ssize_t ReadAt(int fd, uint64_t offset, void* out, size_t bytes);
 
-// `contents`, at most kMaxFrameContents (else kInvalidArgument), as a frame at *offset, which moves
-// behind it. On an error nothing moved.
+// Writes `contents`, at most kMaxFrameContents bytes (else kInvalidArgument), as a frame at
+// *offset, and advances *offset. On an error neither file nor *offset changes.
 Status WriteFrame(int fd, const std::string& path, uint64_t* offset, const std::string& contents);
 
 enum class FrameGot {
   kFrame,
-  kEnd,      // nothing at all stands at the offset
+  kEnd,      // the file ends at the offset
   kCut,      // the file ends within the frame
-  kDamaged,  // bytes that cannot be; *why says which
+  kDamaged,  // malformed bytes; *why says which
 };
 
-// The frame at *offset, which moves behind it when there is one.
+// Reads the frame at *offset and advances *offset on success.
 FrameGot ReadFrame(int fd, uint64_t* offset, std::vector<char>* contents, std::string* why);
 
 }  // namespace gordian

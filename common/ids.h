@@ -1,4 +1,4 @@
-// Numbers that must not be mixed up, each its own type.
+// Integer ids, each with a type of its own so that the compiler keeps them apart.
 #ifndef GORDIAN_COMMON_IDS_H_
 #define GORDIAN_COMMON_IDS_H_
 
@@ -21,10 +21,11 @@ class StrongId {
   Number number_ = 0;
 };
 
-// A process for ever: given by the collector from 1, never reused, unlike a pid.
+// Identifies a process for good: the collector assigns it from 1 and never reuses it, unlike a pid.
 using ProcessNumber = StrongId<struct ProcessNumberTag, uint32_t>;
 
-// A thread of a process for ever: 1 + slot + 256 * generation of its ThreadSlot; 0 is "none".
+// Identifies a thread of a process for good: 1 + slot + 256 * generation of its ThreadSlot; 0 is
+// "none".
 using ThreadNumber = StrongId<struct ThreadNumberTag, uint32_t>;
 
 inline constexpr ThreadNumber MakeThreadNumber(uint32_t slot, uint32_t generation) {

@@ -34,7 +34,7 @@ Status OpenLog(const std::string& path, std::string_view level_name) {
     logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %P %t %l %v");
     logger->set_level(level);
     logger->flush_on(spdlog::level::warn);
-    // By default it says on stderr that it cannot write: a full disk.
+    // By default spdlog reports a failed write (a full disk) on stderr.
     logger->set_error_handler([](const std::string&) {});
     spdlog::set_default_logger(std::move(logger));
   } catch (const spdlog::spdlog_ex& error) {

@@ -1,5 +1,5 @@
-// The log of a program: one file, <session>/gordian.log, appended to. Nothing of it goes to a
-// person's terminal: what a person must read is printed by the command itself.
+// The log of a program: one file, <session>/gordian.log, opened for appending. It never reaches the
+// terminal: commands print what people must read themselves.
 //
 // Use spdlog's own functions (spdlog::info, ...) everywhere. They are silent until OpenLog.
 #ifndef GORDIAN_COMMON_LOG_H_
@@ -15,12 +15,12 @@ namespace gordian {
 // Makes spdlog's default logger silent. Call first in main and in tests.
 void SilenceLog();
 
-// From now on the default logger writes to `path`, from `level` on (GORDIAN_LOG's names), and
-// flushes warnings at once. Error: the file cannot be opened, or no such level; the log stays
-// silent then.
+// Makes the default logger append to `path` from `level` on (GORDIAN_LOG's names) and flush
+// warnings at once. Errors: the file cannot be opened, or there is no such level; the log then
+// stays silent.
 Status OpenLog(const std::string& path, std::string_view level);
 
-// Flushes and closes the file. The log is silent afterwards.
+// Flushes and closes the file, and silences the log.
 void CloseLog();
 
 }  // namespace gordian

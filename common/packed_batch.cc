@@ -28,11 +28,11 @@ bool Unpack(size_t most, const Acceptable& acceptable, v1::EventBatch* batch, st
   if (!acceptable({contents.data(), contents.size()}, why)) return false;
   v1::EventBatch inner;
   if (!inner.ParseFromArray(contents.data(), static_cast<int>(contents.size()))) {
-    *why = "a packed batch makes no sense";
+    *why = "a packed batch is malformed";
     return false;
   }
   if (inner.number() != batch->number() || !inner.packed().empty() || batch->events_size() != 0) {
-    *why = "a packed batch is not what its message says";
+    *why = "a packed batch contradicts its message";
     return false;
   }
   *batch = std::move(inner);

@@ -1,5 +1,5 @@
-// Batches of events on their way from node to node, packed: of a record of 50 to 60 bytes 10 to 20
-// are left, since records are much alike.
+// Packs batches of events for the network: records resemble each other, so 50 to 60 bytes become 10
+// to 20.
 #ifndef GORDIAN_COMMON_PACKED_BATCH_H_
 #define GORDIAN_COMMON_PACKED_BATCH_H_
 
@@ -12,13 +12,12 @@
 
 namespace gordian {
 
-// The message that brings the batch: packed, unless it is so small that this gains nothing, or
-// there is no memory for it.
+// Makes the message for a batch: packed, unless packing gains nothing or memory is short.
 v1::ToAnalyzer PackedMessage(const v1::ToAnalyzer& message);
 
-// Puts back what PackedMessage packed; does nothing to other batches. From anybody: contents of
-// more than `most` bytes are not unpacked, nor what `acceptable` (given the serialised batch)
-// rejects; it says why. False: *why says what is wrong, and *batch is of no use.
+// Unpacks a batch of PackedMessage, and leaves others alone. Accepts any bytes: rejects contents of
+// more than `most` bytes, and serialised batches that `acceptable` rejects. Returns false with the
+// reason in *why; *batch is then unspecified.
 using Acceptable = std::function<bool(std::string_view contents, std::string* why)>;
 bool Unpack(size_t most, const Acceptable& acceptable, v1::EventBatch* batch, std::string* why);
 

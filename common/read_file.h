@@ -1,4 +1,4 @@
-// A whole file as text.
+// Reads a whole file as text.
 #ifndef GORDIAN_COMMON_READ_FILE_H_
 #define GORDIAN_COMMON_READ_FILE_H_
 

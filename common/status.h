@@ -27,11 +27,11 @@ enum class StatusCode {
 // Short lower-case name, as in "not found".
 std::string_view StatusCodeName(StatusCode code);
 
-// A code and one line for a person: names the file or rank, says what to try. Copyable, thread
-// compatible (like a string).
+// A code and one line for people that names the file or rank and what to try. Copyable;
+// thread-compatible (like a string).
 class [[nodiscard]] Status {
  public:
-  Status() = default;  // fine
+  Status() = default;  // ok
   Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
 
   static Status Ok() { return Status(); }
@@ -49,7 +49,8 @@ class [[nodiscard]] Status {
   static Status NewerVersion(std::string m) { return {StatusCode::kNewerVersion, std::move(m)}; }
   static Status Internal(std::string m) { return {StatusCode::kInternal, std::move(m)}; }
 
-  // From errno: "cannot open /x: Permission denied". `what` is "cannot open /x".
+  // Makes a status from errno: "cannot open /x: Permission denied", where `what` is "cannot open
+  // /x".
   static Status FromErrno(int error, std::string_view what);
 
   bool ok() const { return code_ == StatusCode::kOk; }

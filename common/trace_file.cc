@@ -10,13 +10,15 @@
 #include <utility>
 #include <vector>
 
+#include "common/old_records.h"
 #include "common/version.h"
+#include "proto/ring/record.h"
 
 namespace gordian {
 namespace {
 
-// A chunk is written when its events reach this size: small enough that a crash loses little and a
-// reader needs little memory, large enough for zstd to find repetitions.
+// The writer closes a chunk at this size: small, so that a crash loses little and a reader needs
+// little memory; large enough for zstd to find repetitions.
 constexpr uint64_t kChunkTargetBytes = 256u << 10;
 
 }  // namespace
@@ -40,6 +42,7 @@ StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Create(const std::string& pa
   writer->bytes_ = kTraceMagicBytes;
   header.set_format(kTraceFormat);
   header.set_gordian_version(kVersion);
+  header.set_record_abi(ring::kRingAbiVersion);
   v1::TraceChunk first;
   *first.mutable_header() = std::move(header);
   first.AppendToString(&writer->chunk_);
@@ -51,7 +54,7 @@ StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Continue(const std::string& 
                                                              uint64_t offset) {
   const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
   if (fd < 0) {
-    return Status::FromErrno(errno, "cannot go on with the trace " + path);
+    return Status::FromErrno(errno, "cannot continue the trace " + path);
   }
   std::unique_ptr<TraceWriter> writer(new TraceWriter(fd, path));
   struct stat info {};
@@ -60,42 +63,38 @@ StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Continue(const std::string& 
     return Status::DataLoss("the trace " + path + " is shorter than it was");
   }
   if (ftruncate(fd, static_cast<off_t>(offset)) != 0) {
-    return Status::FromErrno(errno, "cannot go on with the trace " + path);
+    return Status::FromErrno(errno, "cannot continue the trace " + path);
   }
   writer->bytes_ = offset;
   return writer;
 }
 
-// As a further element of TraceChunk.events: the parts of a message may be written one after the
-// other.
-void TraceWriter::Add(const v1::Event& event) {
+// Appends a further element of TraceChunk.events: a message may be serialised piece by piece.
+void TraceWriter::AppendTo(const v1::Event& event, std::string* events) {
   using google::protobuf::io::CodedOutputStream;
   constexpr uint32_t kTag = v1::TraceChunk::kEventsFieldNumber << 3 | 2;
   const size_t size = event.ByteSizeLong();
-  const size_t before = chunk_.size();
+  const size_t before = events->size();
   constexpr size_t kPrefix = 1 + 5;  // tag, length
-  chunk_.resize(before + kPrefix + size);
-  auto* const begin = reinterpret_cast<uint8_t*>(chunk_.data());
+  events->resize(before + kPrefix + size);
+  auto* const begin = reinterpret_cast<uint8_t*>(events->data());
   uint8_t* at = CodedOutputStream::WriteVarint32ToArray(kTag, begin + before);
   at = CodedOutputStream::WriteVarint32ToArray(static_cast<uint32_t>(size), at);
   at = event.SerializeWithCachedSizesToArray(at);
-  chunk_.resize(static_cast<size_t>(at - begin));
-  ++chunk_events_;
-  ++events_;
+  events->resize(static_cast<size_t>(at - begin));
 }
 
 Status TraceWriter::Append(const v1::Event& event) {
-  Add(event);
-  return chunk_.size() >= kChunkTargetBytes ? WriteChunk() : Status::Ok();
-}
-
-Status TraceWriter::AppendTogether(const std::vector<v1::Event>& events) {
-  for (const v1::Event& event : events) Add(event);
-  return chunk_.size() >= kChunkTargetBytes ? WriteChunk() : Status::Ok();
+  AppendTo(event, &chunk_);
+  return Appended(1);
 }
 
 Status TraceWriter::AppendTogether(std::string_view events, uint64_t number) {
-  chunk_.append(events);  // the parts of a message may be written one after the other
+  chunk_.append(events);
+  return Appended(number);
+}
+
+Status TraceWriter::Appended(uint64_t number) {
   chunk_events_ += number;
   events_ += number;
   return chunk_.size() >= kChunkTargetBytes ? WriteChunk() : Status::Ok();
@@ -123,8 +122,8 @@ Status TraceWriter::WriteChunk() {
   if (fd_ < 0) {
     return Status::Internal("the trace " + path_ + " is closed already");
   }
-  // One event may be large, a chunk of them never beyond what a reader accepts: 256 KiB and one
-  // event.
+  // A chunk holds at most 256 KiB and one event, which a reader accepts however large that event
+  // is.
   const Status status = WriteFrame(fd_, path_, &bytes_, chunk_);
   const uint64_t events = chunk_events_;
   chunk_.clear();
@@ -155,7 +154,7 @@ StatusOr<std::unique_ptr<TraceReader>> TraceReader::Open(const std::string& path
     return Status::FromErrno(errno, "cannot read the trace " + path);
   }
   if (std::memcmp(magic, kTraceMagic, static_cast<size_t>(n)) != 0) {
-    // "GTRACE" and another digit: ours, but a later layout of the file itself.
+    // "GTRACE" and another digit: a later layout of the file.
     if (n == sizeof(magic) && std::memcmp(magic, kTraceMagic, 6) == 0 && magic[7] == '\n') {
       return Status::NewerVersion(path + " was written by a newer gordian (file layout " +
                                   magic[6] + "); this one, " + kVersion + ", reads layout 1");
@@ -163,19 +162,18 @@ StatusOr<std::unique_ptr<TraceReader>> TraceReader::Open(const std::string& path
     return Status::DataLoss(path + " is not a gordian trace: it does not start with GTRACE1");
   }
   if (n < static_cast<ssize_t>(sizeof(magic))) {
-    return Status::DataLoss(path + " is empty or was cut within its first bytes: nothing to read");
+    return Status::DataLoss(path +
+                            " is empty or truncated within its first bytes: nothing to read");
   }
   reader->offset_ = kTraceMagicBytes;
   std::string why;
   v1::TraceChunk first;
-  switch (reader->ReadChunk([&first](std::string_view contents,
-                                     Contents* what) { return ParseChunk(contents, &first, what); },
-                            &why)) {
+  switch (reader->ReadChunk(&first, &why)) {
     case FrameGot::kFrame:
       break;
     case FrameGot::kEnd:
     case FrameGot::kCut:
-      return Status::DataLoss(path + " was cut before its first whole chunk: nothing to read");
+      return Status::DataLoss(path + " is truncated before its first whole chunk: nothing to read");
     case FrameGot::kDamaged:
       return Status::DataLoss(path + " is damaged in its first chunk (" + why + ")");
   }
@@ -190,44 +188,39 @@ StatusOr<std::unique_ptr<TraceReader>> TraceReader::Open(const std::string& path
                                 std::to_string(reader->header_.format()) + "); this one, " +
                                 kVersion + ", reads up to format " + std::to_string(kTraceFormat));
   }
+  if (reader->header_.record_abi() > ring::kRingAbiVersion) {
+    return Status::NewerVersion(
+        path + " was written by a newer gordian (" + reader->header_.gordian_version() +
+        ", records of version " + std::to_string(reader->header_.record_abi()) + "); this one, " +
+        kVersion + ", reads up to version " + std::to_string(ring::kRingAbiVersion));
+  }
   if (reader->header_.format() == 0) {
     return Status::DataLoss(path + " has a header without a format number");
   }
   return reader;
 }
 
-bool TraceReader::ParseChunk(std::string_view contents, v1::TraceChunk* chunk, Contents* what) {
-  if (!chunk->ParseFromArray(contents.data(), static_cast<int>(contents.size()))) return false;
-  *what = {static_cast<uint64_t>(chunk->events_size()), chunk->last()};
-  return true;
-}
-
-FrameGot TraceReader::ReadChunk(const Parse& parse, std::string* why) {
+FrameGot TraceReader::ReadChunk(v1::TraceChunk* chunk, std::string* why) {
   uint64_t offset = offset_;
   const FrameGot got = ReadFrame(fd_, &offset, &plain_, why);
   if (got != FrameGot::kFrame) {
     return got;
   }
-  latest_ = {};
-  if (!parse({plain_.data(), plain_.size()}, &latest_)) {
+  if (!chunk->ParseFromArray(plain_.data(), static_cast<int>(plain_.size()))) {
     *why = "contents";
     return FrameGot::kDamaged;
   }
+  ReplaceOldRecords(chunk);
   offset_ = offset;
   return FrameGot::kFrame;
 }
 
 bool TraceReader::Next(v1::TraceChunk* chunk) {
   chunk->Clear();
-  return Next(
-      [&](std::string_view contents, Contents* what) { return ParseChunk(contents, chunk, what); });
-}
-
-bool TraceReader::Next(const Parse& parse) {
   if (closed_) {
     return false;
   }
-  switch (ReadChunk(parse, &why_damaged_)) {
+  switch (ReadChunk(chunk, &why_damaged_)) {
     case FrameGot::kFrame:
       break;
     case FrameGot::kEnd:
@@ -239,11 +232,11 @@ bool TraceReader::Next(const Parse& parse) {
       return false;
   }
   ++chunks_;
-  if (!latest_.last || latest_.events > 0) {
+  if (!chunk->last() || chunk->events_size() > 0) {
     resume_offset_ = offset_;
   }
-  events_ += latest_.events;
-  if (latest_.last) {
+  events_ += static_cast<uint64_t>(chunk->events_size());
+  if (chunk->last()) {
     closed_ = true;
     ending_ = Ending::kComplete;
   }

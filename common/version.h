@@ -1,4 +1,4 @@
-// Which gordian this is.
+// The version of gordian and of the formats that it writes.
 #ifndef GORDIAN_COMMON_VERSION_H_
 #define GORDIAN_COMMON_VERSION_H_
 
@@ -13,10 +13,10 @@ namespace gordian {
 inline constexpr char kVersion[] = GORDIAN_VERSION_STRING;
 
 // Hello.protocol. An analyzer refuses any other.
-inline constexpr uint32_t kIngestProtocol = 2;
+inline constexpr uint32_t kIngestProtocol = 3;
 
 // TraceHeader.format. A reader refuses higher ones.
-inline constexpr uint32_t kTraceFormat = 1;
+inline constexpr uint32_t kTraceFormat = 2;
 
 }  // namespace gordian
 

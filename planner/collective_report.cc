@@ -5,13 +5,13 @@
 #include <map>
 #include <tuple>
 
-#include "analyzer/graph/matcher.h"
-#include "planner/host_times.h"
+#include "analyzer/model/collective.h"
+#include "planner/schedule/host_times.h"
 
 namespace gordian::planner {
 namespace {
 
-using graph::Call;
+using model::Call;
 
 struct Member {
   int rank = -1;  // in the job
@@ -38,7 +38,7 @@ void Collect(const JobProcess& process, Instances* instances) {
   Coverage coverage;
   std::vector<std::pair<const JobCall*, size_t>>
       open;  // and its place among the instance's members
-  std::map<graph::StreamId, uint64_t> last_done;
+  std::map<model::StreamId, uint64_t> last_done;
   const auto member = [&](const std::pair<const JobCall*, size_t>& at) -> Member& {
     return (*instances)[{at.first->comm, at.first->sequence}].members[at.second];
   };
@@ -54,7 +54,7 @@ void Collect(const JobProcess& process, Instances* instances) {
         uint64_t& before = last_done[open[k].first->stream];
         one.start_ns = std::max(one.begin_ns, before);
         if (ReallyWaited(call)) {
-          // Of several that one wait covers, only the last one's end is seen.
+          // A wait that covers several operations shows the end of the last one only.
           const bool last = std::none_of(
               open.begin() + static_cast<ptrdiff_t>(k) + 1, open.end(), [&](const auto& o) {
                 return o.first->stream == open[k].first->stream && coverage.Covers(call, *o.first);
@@ -65,7 +65,7 @@ void Collect(const JobProcess& process, Instances* instances) {
         open.erase(open.begin() + static_cast<ptrdiff_t>(k));
       }
     }
-    if (graph::IsCollective(call.call) && call.comm >= 0) {
+    if (model::IsCollective(call.call) && call.comm >= 0) {
       Instance& instance = (*instances)[{call.comm, call.sequence}];
       instance.call = &call;
       instance.members.push_back(
@@ -77,11 +77,12 @@ void Collect(const JobProcess& process, Instances* instances) {
 }
 
 double BytesMoved(const JobCall& call, int ranks) {
-  const double bytes = static_cast<double>(call.count * graph::DatatypeBytes(call.datatype));
-  return call.call == Call::kAllGather || call.call == Call::kReduceScatter ? bytes * ranks : bytes;
+  const uint64_t elements =
+      model::TunedElements(call.call, call.count, static_cast<uint64_t>(ranks));
+  return static_cast<double>(elements * model::DatatypeBytes(call.datatype));
 }
 
-// An all-reduce is two phases of the same size.
+// An all-reduce is two phases of the same size, a reduce-scatter and an all-gather.
 std::vector<Candidate> FromSamples(Call call, const std::vector<CostSample>& samples, uint32_t p,
                                    double m) {
   std::vector<Candidate> all;
@@ -96,7 +97,7 @@ std::vector<Candidate> FromSamples(Call call, const std::vector<CostSample>& sam
 
 std::vector<Candidate> CandidatesFor(Call call, const MachineCost& cost, uint32_t p, double m) {
   if (call != Call::kAllReduce) return Candidates(cost, p, m, call == Call::kReduceScatter);
-  // A reduce-scatter and an all-gather of the same plan.
+  // A reduce-scatter and an all-gather with the same plan.
   std::vector<Candidate> both = Candidates(cost, p, m, false);
   for (const Candidate& scatter : Candidates(cost, p, m, true)) {
     for (Candidate& gather : both) {
@@ -128,7 +129,7 @@ std::vector<CollectiveRow> ReportCollectives(const JobTrace& trace, bool one_clo
     row.ranks = trace.comms()[row.comm].size;
     row.instances = static_cast<int>(group.size());
     std::vector<double> times;
-    std::map<int, std::vector<double>> late;  // by rank: behind the one before
+    std::map<int, std::vector<double>> late;  // by rank: behind the last but one
     for (const Instance* instance : group) {
       double least = -1;
       std::vector<std::pair<uint64_t, int>> begins;

@@ -24,7 +24,7 @@ PublishedFit Published(double alpha, double inter_alpha, double intra_alpha, dou
   return fit;
 }
 
-// Three significant digits.
+// Rounds to three significant digits.
 double Rounded(double value) {
   if (!(value > 0)) return value;
   const double unit = std::pow(10, std::floor(std::log10(value)) - 2);

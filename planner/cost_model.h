@@ -1,13 +1,13 @@
-// What a collective should take: the alpha-beta model of flat and hierarchical all-gathers and
-// reduce-scatters, fitted from samples, and the table of choices that follows from it.
+// Predicts how long a collective takes: the alpha-beta model of flat and hierarchical all-gathers
+// and reduce-scatters, fitted to samples, and the table of choices that follows from it.
 //
 // m is the size of p blocks: the output of an all-gather, the input of a reduce-scatter. Sizes and
-// times are in any units that the constants agree on; the functions that read samples use bytes and
+// times may have any units that the constants agree on; functions that read samples use bytes and
 // microseconds.
 //
-// Source: PCCL, sections 3 to 5. Its formula for recursive doubling is below the ring's for every
-// p, so there would be nothing to choose: here plans other than the ring pay kappa times the ring's
-// beta. The cost of the hierarchy is ours (the paper gives none).
+// Source: PCCL, sections 3 to 5. Its formula puts recursive doubling below the ring for every p,
+// which leaves no choice: here plans other than the ring pay kappa times the ring's beta. The cost
+// of the hierarchy is gordian's own (the paper gives none).
 #ifndef GORDIAN_PLANNER_COST_MODEL_H_
 #define GORDIAN_PLANNER_COST_MODEL_H_
 
@@ -45,15 +45,17 @@ struct HierarchicalCost {
 double HierarchicalTime(const HierarchicalCost& cost, InterPlan inter, uint32_t nodes,
                         uint32_t local, double m);
 
-// Where ring and recursive plans take equally long; ring is faster above. Infinity with kappa 1.
+// The m where ring and recursive plans take equally long; above it the ring is faster. Infinity if
+// kappa is 1.
 double RingCrossing(const FlatCost& cost, uint32_t p);
-// Where the flat ring and the hierarchy do; the ring is faster above. Negative: never.
+// The m where the flat ring and the hierarchy take equally long; above it the ring is faster.
+// Negative: nowhere.
 double HierarchyCrossing(const FlatCost& flat, const HierarchicalCost& cost, InterPlan inter,
                          uint32_t nodes, uint32_t local);
 
-// The constants that meet the ratios PCCL publishes, in units of the flat ring's beta, m in MB. In
-// the hierarchy the inter nodes' share, the rings inside nodes and the shuffle are one number: the
-// points cannot tell them apart.
+// Constants that reproduce the ratios PCCL publishes, in units of the flat ring's beta, m in MB.
+// One number covers the inter nodes' share, the rings inside nodes and the shuffle of the
+// hierarchy: the published points cannot separate them.
 struct PublishedFit {
   FlatCost flat;
   HierarchicalCost hierarchical;
@@ -76,29 +78,29 @@ struct CostFit {
   FlatCost cost;           // us and bytes; kappa 1 without samples of other plans
   double worst_error = 0;  // relative, over the samples used
   int used = 0;
-  std::string missing;  // what could not be fitted for lack of samples; "": nothing
+  std::string missing;  // constants that too few samples left unfitted; "": none
 };
-inline constexpr double kSmallestFitted = 8192;  // below, time is not a line
+inline constexpr double kSmallestFitted = 8192;  // below, time is not linear in size
 
-// Least squares of relative errors: alpha and beta from rings, then kappa from other plans. Samples
-// below kSmallestFitted are left out. `launch` is taken as given: at one p it cannot be told from
-// alpha.
+// Fits by least squares of relative errors: alpha and beta to rings, then kappa to other plans.
+// Ignores samples below kSmallestFitted. Takes `launch` as given: samples of one p cannot separate
+// it from alpha.
 CostFit FitCost(const std::vector<CostSample>& samples, double launch = 0);
 
-// Below kSmallestFitted: what was measured, between samples in proportion to the logarithm of the
-// size. Negative: there are no two samples of that plan and p that enclose the size.
+// Interpolates the samples below kSmallestFitted by the logarithm of the size. Returns a negative
+// number unless two samples of that plan and p enclose the size.
 double TableTime(const std::vector<CostSample>& samples, InterPlan plan, uint32_t p, double bytes);
 
 // --- choosing ---
 
-// One machine, agreed upon by all ranks before anything is computed from it.
+// The cost of one machine, on which all ranks agree before they compute anything from it.
 struct MachineCost {
   FlatCost flat;
   HierarchicalCost hierarchical;
   uint32_t local = 1;  // ranks a node; 1: no hierarchy
 };
-// The slowest of each constant over the ranks, rounded to three digits: whatever the order of
-// ranks, the same.
+// Takes the slowest of each constant over the ranks, rounded to three digits, so that the order of
+// the ranks does not matter.
 MachineCost Agree(const std::vector<MachineCost>& by_rank);
 
 struct Candidate {
@@ -110,8 +112,8 @@ struct Candidate {
 const char* Name(InterPlan inter);
 std::string Name(const Candidate& candidate);
 
-// Every plan that p ranks can run, fastest first; equal ones in a fixed order. Doubling where the
-// number is a power of two, else Bruck.
+// Returns every plan that p ranks can run, fastest first; ties in a fixed order. Doubling if the
+// number of ranks is a power of two, else Bruck.
 std::vector<Candidate> Candidates(const MachineCost& cost, uint32_t p, double m,
                                   bool reduce_scatter);
 
@@ -119,13 +121,13 @@ struct ChoiceRow {
   double m = 0;
   Candidate chosen;
 };
-// For ascending sizes. A choice stays until another is more than `hysteresis` faster.
+// Chooses for ascending sizes, and keeps a choice until another is more than `hysteresis` faster.
 inline constexpr double kHysteresis = 0.05;
 std::vector<ChoiceRow> ChoiceTable(const MachineCost& cost, uint32_t p,
                                    const std::vector<double>& sizes, bool reduce_scatter,
                                    double hysteresis = kHysteresis);
 
-// Of the table's choices, for comparison between ranks.
+// Hashes the table's choices, for comparison between ranks.
 uint64_t HashOf(const std::vector<ChoiceRow>& table);
 
 }  // namespace gordian::planner

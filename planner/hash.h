@@ -1,5 +1,4 @@
-// FNV-1a, 64 bits: the same number for the same words on every machine. Not against anybody who
-// wants to deceive.
+// FNV-1a, 64 bits: the same number for the same words on every machine. Not for adversarial input.
 #ifndef GORDIAN_PLANNER_HASH_H_
 #define GORDIAN_PLANNER_HASH_H_
 

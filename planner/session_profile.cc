@@ -5,13 +5,13 @@
 #include <numeric>
 #include <set>
 
-#include "analyzer/graph/matcher.h"
-#include "planner/host_times.h"
+#include "analyzer/model/collective.h"
+#include "planner/schedule/host_times.h"
 
 namespace gordian::planner {
 namespace {
 
-using graph::Call;
+using model::Call;
 
 double Quantile(std::vector<double> values, double q) {
   if (values.empty()) return 0;
@@ -25,7 +25,7 @@ double Median(const std::vector<double>& values) { return Quantile(values, 0.5);
 
 Micros ToMicros(double ns) { return std::llround(ns / 1000); }
 
-// The all-reduces of the communicator at a process, as indices of calls.
+// The process's all-reduces on the communicator, as indices of calls.
 std::vector<size_t> AllReduces(const JobProcess& process, int comm) {
   std::vector<size_t> found;
   for (size_t i = 0; i < process.calls.size(); ++i) {
@@ -40,7 +40,7 @@ int ChooseComm(const JobTrace& trace, const std::string& name) {
   for (const auto& [id, process] : trace.processes()) {
     for (const JobCall& call : process.calls) {
       if (call.call == Call::kAllReduce && call.comm >= 0) {
-        bytes[call.comm] += call.count * graph::DatatypeBytes(call.datatype);
+        bytes[call.comm] += call.count * model::DatatypeBytes(call.datatype);
       }
     }
   }
@@ -53,8 +53,8 @@ int ChooseComm(const JobTrace& trace, const std::string& name) {
   return best;
 }
 
-// The shortest period of the sizes, when up to half of the list may be a different beginning. 0:
-// none.
+// The shortest period of the sizes, where up to half of the list may be a different beginning; 0 if
+// there is none.
 size_t PeriodOf(const std::vector<uint64_t>& sizes, size_t* begin) {
   for (size_t period = 1; period <= sizes.size() / 3; ++period) {
     size_t from = sizes.size();
@@ -67,7 +67,7 @@ size_t PeriodOf(const std::vector<uint64_t>& sizes, size_t* begin) {
   return 0;
 }
 
-// Where in the period an iteration begins: behind the longest pause between two calls.
+// Where in the period an iteration begins: after the longest pause between two calls.
 size_t FirstOfIteration(const JobProcess& process, const std::vector<size_t>& calls, size_t begin,
                         size_t period) {
   std::vector<std::vector<double>> pauses(period);
@@ -82,7 +82,7 @@ size_t FirstOfIteration(const JobProcess& process, const std::vector<size_t>& ca
   return best;
 }
 
-// All-reduces whose end may still be seen: nobody waits for one after so many more.
+// All-reduces whose end a wait may still show; a job never waits for one after so many more.
 constexpr size_t kMostOpen = 4096;
 
 void FindTimes(const JobProcess& process, std::vector<std::vector<BucketCall>>* iterations) {
@@ -91,15 +91,15 @@ void FindTimes(const JobProcess& process, std::vector<std::vector<BucketCall>>* 
     for (BucketCall& bucket : iteration) by_call[bucket.call] = &bucket;
   }
   Coverage coverage;
-  std::vector<BucketCall*> open;               // called, not seen to be done
-  std::map<graph::ThreadId, uint64_t> waited;  // end of the thread's last wait
-  std::map<graph::StreamId, uint64_t> last_done;
+  std::vector<BucketCall*> open;               // called, and not yet known to have ended
+  std::map<model::ThreadId, uint64_t> waited;  // end of the thread's last wait
+  std::map<model::StreamId, uint64_t> last_done;
   for (size_t i = 0; i < process.calls.size(); ++i) {
     const JobCall& call = process.calls[i];
     coverage.Take(call);
     if (call.call == Call::kHostWait) {
-      // Of several on one stream that a wait covers, only the last one's end is seen.
-      std::map<graph::StreamId, BucketCall*> last;
+      // A wait that covers several on one stream shows the end of the last only.
+      std::map<model::StreamId, BucketCall*> last;
       std::erase_if(open, [&](BucketCall* bucket) {
         const JobCall& op = process.calls[bucket->call];
         if (!coverage.Covers(call, op)) return false;
@@ -121,7 +121,7 @@ void FindTimes(const JobProcess& process, std::vector<std::vector<BucketCall>>* 
       if (open.size() > kMostOpen) open.erase(open.begin());
     }
   }
-  // What stood before it on its stream may have ended later than its call.
+  // Earlier work on its stream may have ended after its call.
   for (auto& iteration : *iterations) {
     for (BucketCall& bucket : iteration) {
       uint64_t& before = last_done[process.calls[bucket.call].stream];
@@ -131,9 +131,9 @@ void FindTimes(const JobProcess& process, std::vector<std::vector<BucketCall>>* 
   }
 }
 
-// The backward pass begins when the last wait ends that lies between the previous iteration's last
-// reduction and the first gradient: the loss is read. Where neither of the two is seen, between
-// their calls.
+// The backward pass begins at the end of the last wait between the previous iteration's last
+// reduction and the first gradient, where the host reads the loss. If neither of the two is known,
+// their calls bound the search.
 void FindBackward(const JobProcess& process, RankIterations* rank) {
   rank->backward_ns.assign(rank->iterations.size(), 0);
   rank->backward_call.assign(rank->iterations.size(), SIZE_MAX);
@@ -148,7 +148,7 @@ void FindBackward(const JobProcess& process, RankIterations* rank) {
       const JobCall& call = process.calls[i];
       if (call.begin_ns > until) break;
       if (!ReallyWaited(call) || call.end_ns <= from || call.end_ns > until) continue;
-      if (call.end_ns == first.ready_ns && before.done_ns != 0) continue;  // the gradient's own
+      if (call.end_ns == first.ready_ns && before.done_ns != 0) continue;  // the gradient
       if (call.end_ns <= rank->backward_ns[t]) continue;
       rank->backward_ns[t] = call.end_ns;
       rank->backward_call[t] = i;
@@ -169,11 +169,11 @@ std::optional<BucketCalls> FindBuckets(const JobTrace& trace, const ProfileOptio
     return std::nullopt;
   }
   const JobComm& comm = trace.comms()[found.comm];
-  std::set<graph::ProcessId> processes;
+  std::set<model::ProcessId> processes;
   for (const auto& [member, id] : comm.members) {
     if (processes.insert(id).second) continue;
     *error = "one process holds several ranks of " + NameOf(comm, found.comm) +
-             ": only jobs of a process for each rank are planned for";
+             ": the planner needs jobs of one process for each rank";
     return std::nullopt;
   }
   if (static_cast<int>(comm.members.size()) < comm.size) {
@@ -213,7 +213,7 @@ std::optional<BucketCalls> FindBuckets(const JobTrace& trace, const ProfileOptio
     iterations = std::min(iterations, rank.iterations.size());
     found.ranks.push_back(std::move(rank));
   }
-  // The last ones of every rank are the same iterations.
+  // The last iterations of every rank are the same ones.
   for (RankIterations& rank : found.ranks) {
     const auto extra = static_cast<ptrdiff_t>(rank.iterations.size() - iterations);
     rank.iterations.erase(rank.iterations.begin(), rank.iterations.begin() + extra);
@@ -229,7 +229,7 @@ std::optional<SessionProfile> Profile(const JobTrace& trace, const BucketCalls& 
   SessionProfile profile;
   const auto n = static_cast<size_t>(calls.buckets);
   const size_t iterations = calls.ranks.front().iterations.size();
-  // Communication: by place in the order of calls, bucket N first.
+  // Communication: by position in the order of calls, bucket N first.
   std::vector<std::vector<double>> comm(n);
   std::vector<std::vector<std::vector<double>>> own_comm(calls.ranks.size(),
                                                          std::vector<std::vector<double>>(n));
@@ -263,7 +263,7 @@ std::optional<SessionProfile> Profile(const JobTrace& trace, const BucketCalls& 
   }
   profile.iterations = static_cast<int>(iterations);
 
-  // Computation: of each rank, then the slowest.
+  // Computation: per rank, then the slowest.
   Micros forward = 0;
   std::vector<RankTimes> ranks;
   for (size_t r = 0; r < calls.ranks.size(); ++r) {
@@ -307,7 +307,7 @@ std::optional<SessionProfile> Profile(const JobTrace& trace, const BucketCalls& 
     }
     for (size_t k = 0; k < n; ++k) times.backward[n - 1 - k] = ToMicros(Median(backward[k]));
     if (backward[0].size() < enough) {
-      // Its share of the elements, by the others' times.
+      // Estimates it by its share of the elements, at the others' times per element.
       double rest = 0, elements = 0;
       for (size_t k = 1; k < n; ++k) {
         rest += Median(backward[k]);
@@ -338,7 +338,7 @@ std::optional<SessionProfile> Profile(const JobTrace& trace, const BucketCalls& 
     }
     ranks.push_back(std::move(times));
   }
-  // Of single forward times nothing is seen: in proportion to the backward ones.
+  // No call shows single forward times: assumes them proportional to the backward times.
   const Micros backward = Sum(profile.buckets).backward;
   Micros given = 0, seen = 0;
   for (size_t b = 0; b < n; ++b) {

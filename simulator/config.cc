@@ -33,12 +33,12 @@ constexpr std::array kKeys = {"total_rounds",
                               "group_order_per_gpu",
                               "lists"};
 
-// Larger ones would not fit the counters that the engines use.
+// Larger ones would overflow the engines' counters.
 constexpr int64_t kMostGpus = int64_t{1} << 24;
-constexpr int64_t kMostCollectives = int64_t{1} << 30;  // of a group
+constexpr int64_t kMostCollectives = int64_t{1} << 30;  // in a group
 constexpr int64_t kMostRounds = int64_t{1} << 50;
 
-// Reads keys one by one; the first complaint stays.
+// Reads keys one by one and keeps the first error.
 class Reader {
  public:
   explicit Reader(const json& from) : from_(from) {}
@@ -79,7 +79,7 @@ class Reader {
     }
   }
 
-  // One of `words`; its index.
+  // Returns the index of the value in `words`.
   size_t Word(const char* key, const std::vector<std::string>& words, bool required = true) {
     const json* value = Find(key, required);
     if (value == nullptr) {
@@ -107,7 +107,7 @@ class Reader {
     return value;
   }
 
-  // A list of whole numbers from 0 to high-1.
+  // Reads a list of whole numbers from 0 to high-1.
   std::vector<uint32_t> Numbers(const std::string& name, const json& list, int64_t high) {
     std::vector<uint32_t> numbers;
     if (!list.is_array()) {
@@ -157,7 +157,7 @@ class Reader {
 };
 
 std::string Nearest(const std::string& key) {
-  // Shared letters at the front are enough to guess what was meant.
+  // A common prefix is enough to guess the intended key.
   std::string best;
   size_t most = 2;
   for (const char* known : kKeys) {
@@ -233,7 +233,7 @@ std::string CheckGroups(const Config& config) {
     const std::string name = "gpu_per_group[" + std::to_string(g) + "]";
     if (config.groups[g].gpus.size() < 2) {
       return name + " has " + std::to_string(config.groups[g].gpus.size()) +
-             " GPUs: a group needs two at least";
+             " GPUs: a group needs at least two";
     }
     for (uint32_t gpu : config.groups[g].gpus) {
       if (seen_in[gpu] == g + 1) {
@@ -273,7 +273,7 @@ std::string CheckOrder(const Config& config) {
     }
     if (sorted != wanted) {
       return "group_order_per_gpu[" + std::to_string(u) +
-             "] must name each group of that GPU as often as coll_cnt_per_group says";
+             "] must name each group of that GPU coll_cnt_per_group times";
     }
   }
   return "";
@@ -339,10 +339,10 @@ std::string CheckConfig(const Config& config) {
                  "each collective";
   }
   if (config.resource_limit == 0) {
-    return "resource_limit must be -1 (none) or 1 at least, not 0";
+    return "resource_limit must be -1 (none) or at least 1, not 0";
   }
   if (config.resource_limit > 0 && config.model == Model::kSingle) {
-    return "resource_limit goes with the model StreamWithSync only";
+    return "resource_limit needs the model StreamWithSync";
   }
   if (config.total_rounds > 0 && config.num_process > kMostRounds / config.total_rounds) {
     return "total_rounds times num_process is too large";
@@ -355,7 +355,7 @@ std::string CheckConfig(const Config& config) {
                                   {"dp_group_size", config.dp_group_size}}) {
     if (size < 2) {
       return std::string(key) + " is " + std::to_string(size) +
-             ": a group needs two GPUs at least (leave that parallelism out with Arbitrary)";
+             ": a group needs at least two GPUs (to leave that parallelism out, use Arbitrary)";
     }
   }
   // Each factor is at most 2^24, so a product of two cannot overflow.

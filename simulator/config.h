@@ -1,6 +1,5 @@
-// What a simulation is asked: the keys of DFCCL's simulator (arXiv 2303.06324, section 2.4), with
-// the same names and meanings, so that its JSON files run unchanged. Pure: text comes in as parsed
-// JSON.
+// The input of a simulation: the keys of DFCCL's simulator (arXiv 2303.06324, section 2.4), with
+// the same names and meanings, so that its JSON files run unchanged. Pure: takes parsed JSON.
 #ifndef GORDIAN_SIMULATOR_CONFIG_H_
 #define GORDIAN_SIMULATOR_CONFIG_H_
 
@@ -11,22 +10,22 @@
 
 namespace gordian::simulator {
 
-// Single: every GPU runs its collectives one after the other. StreamWithSync: without bound, but at
-// times a GPU waits for all that it has started.
+// Single: every GPU runs its collectives one after the other. StreamWithSync: a GPU starts
+// collectives without bound, but at times waits for all that it has started.
 enum class Model { kSingle, kStreamWithSync };
 
-// Of a GPU's list when nothing is out of order. Interleaved: the first collective of each of its
+// The order of a GPU's list without disorder. Interleaved: the first collective of each of its
 // groups, then the second, ...; concat: one group after the other; given: Config::order.
 enum class ListOrder { kInterleaved, kConcat, kGiven };
 
 // Collectives that a set of GPUs runs together, `count` of them, in the same order everywhere.
 struct GroupSpec {
-  std::vector<uint32_t> gpus;  // no GPU twice; two at least
-  uint32_t count = 0;          // one at least
+  std::vector<uint32_t> gpus;  // distinct; at least two
+  uint32_t count = 0;          // at least one
 };
 
 struct Config {
-  int64_t total_rounds = 0;  // of each process; 0: not said
+  int64_t total_rounds = 0;  // of each process; 0: not given
   int64_t num_process = 1;
   bool fix_seed = true;  // every process repeats the same rounds
   double disorder_prob = 0;
@@ -36,8 +35,8 @@ struct Config {
   ListOrder lists = ListOrder::kInterleaved;
 
   bool megatron = false;
-  // Megatron: d groups of a for tensor parallelism and a groups of d for data parallelism in each
-  // of the s stages; collectives of each group.
+  // Megatron: each of the s stages has d groups of a GPUs for tensor parallelism and a groups of d
+  // for data parallelism; the counts are per group.
   int64_t tp_group_size = 0;
   int64_t dp_group_size = 0;
   int64_t pp_group_size = 0;
@@ -56,17 +55,17 @@ struct Config {
     return megatron ? (tp_group_size + dp_group_size) * pp_group_size
                     : static_cast<int64_t>(groups.size());
   }
-  // A round may be cut into stages that never meet.
+  // A stage may be simulated apart when no group crosses it.
   int64_t Rounds() const { return total_rounds * num_process; }
 };
 
-// Reads `json` into `*config`. Returns what is wrong with it, naming the key; empty: nothing is.
+// Reads `json` into `*config`. Returns the first error, naming the key; empty if there is none.
 std::string ParseConfig(const nlohmann::json& json, Config* config);
 
-// What ParseConfig wants of values, for configurations made otherwise. Empty: fine.
+// Makes ParseConfig's checks on a configuration from elsewhere. Returns the error; empty if none.
 std::string CheckConfig(const Config& config);
 
-// The same as JSON, with every key that counts. ParseConfig reads it back.
+// Writes every key that matters; ParseConfig reads it back.
 nlohmann::json ConfigToJson(const Config& config);
 
 const char* ModelName(Model);

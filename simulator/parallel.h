@@ -1,5 +1,5 @@
-// Blocks of independent work on several threads. Which thread does which block changes nothing:
-// results are added in the blocks' order.
+// Runs blocks of independent work on several threads. The assignment to threads does not change the
+// result: the caller gets results in the blocks' order.
 #ifndef GORDIAN_SIMULATOR_PARALLEL_H_
 #define GORDIAN_SIMULATOR_PARALLEL_H_
 
@@ -12,15 +12,14 @@
 
 namespace gordian::simulator {
 
-// Asked between blocks, from any thread; true: begin no more.
+// Called between blocks, on any thread; true begins no more blocks.
 using StopAsked = std::function<bool()>;
-// Told after blocks, from one thread: of so many are so many done.
+// Called after blocks, on one thread, with the blocks done and all of them.
 using Progress = std::function<void(int64_t done, int64_t all)>;
 
-// Runs blocks [first, first + count). `make_worker()` is called once on each thread and gives what
-// turns a block's number into its result; `add(result)` gets the results in order, on this thread.
-// Returns how many blocks were run: all, or with `stop` those that were begun, which are the first
-// ones.
+// Runs blocks [first, first + count). Calls `make_worker()` once per thread for the function that
+// turns a block's number into its result, and `add(result)` on this thread, in order. Returns how
+// many blocks it ran: all, or after `stop` the first ones.
 template <class Result, class MakeWorker, class Add>
 int64_t RunBlocks(int64_t first, int64_t count, int threads, const StopAsked& stop,
                   const Progress& progress, const MakeWorker& make_worker, const Add& add) {

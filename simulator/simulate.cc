@@ -4,8 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "simulator/replay.h"
-#include "simulator/sites.h"
+#include "simulator/engine/replay.h"
+#include "simulator/sampling/sites.h"
 #include "simulator/text.h"
 
 namespace gordian::simulator {
@@ -15,8 +15,8 @@ constexpr int64_t kDefaultRounds = 100000;
 constexpr int64_t kPilotRounds = 8192;
 constexpr int64_t kMostPilotRounds = int64_t{1} << 24;
 constexpr int64_t kMostRounds = int64_t{1} << 44;
-constexpr double kFewWaits = 1;        // expected in a round: below, their number is conditioned
-constexpr double kRestMatters = 1e-3;  // p + q above: deadlocks without a site are counted too
+constexpr double kFewWaits = 1;        // expected per round; below it, conditions their number
+constexpr double kRestMatters = 1e-3;  // p + q above which it also counts deadlocks without a site
 
 class Run {
  public:
@@ -31,7 +31,7 @@ class Run {
   void Go() {
     FirstOrder();
     if (options_.relative_error > 0) {
-      // Each detector by what suits it; they need not be the same rounds.
+      // Uses the best estimator for each detector; they may sample different rounds.
       if (options_.wanted.exact) {
         report_->exact.estimate = ToPrecision(true, &report_->exact.why);
       }
@@ -93,22 +93,22 @@ class Run {
     }
   }
 
-  // Rounds or samples such that the relative half-width is about what was asked, from a pilot of
-  // its own.
+  // Chooses rounds or samples, from a pilot, so that the relative half-width is about the wanted
+  // one.
   enum class Way { kPlain, kPair, kSwap, kConditioned };
 
   Way Choose(bool exact, std::string* why) const {
     const bool single = config_.model == Model::kSingle;
     const bool ordered = report_->common_order;
     const double expected = report_->first_order.value_or(1);
-    // A sample of a forced estimator costs about as much as a round, and its variance relative to
-    // the square of its mean is near 1; a plain round's is 1 / P.
+    // A forced sample costs about as much as a round, and its relative variance is near 1; that of
+    // a plain round is 1 / P.
     const bool rare = expected < 0.02;
     const double waits = static_cast<double>(WaitPlaces(problem_)) * q_;
     if (exact && ordered && !single && sampler_.capacity == kUnbounded && p_ > 0 && q_ > 0 &&
         rare && report_->m2.value_or(0) > 0) {
       *why = "first order p*q^2*M2 = " + Digits(expected) +
-             ": a site of two waits and a skip is forced, plain rounds would need " +
+             ": forcing a site of two waits and a skip, as plain rounds would need " +
              Digits(3.84 / expected / options_.relative_error / options_.relative_error);
       return Way::kPair;
     }
@@ -116,16 +116,16 @@ class Run {
     if (ordered && p_ > 0 && p_ < 1 && (exact || level) && (!single || rare) &&
         static_cast<double>(SkipPlaces(problem_)) * p_ < 1 &&
         (single || sampler_.capacity != kUnbounded)) {
-      *why = "less than one skip a round is expected: one is forced";
+      *why = "less than one skip per round is expected: forcing one";
       return Way::kSwap;
     }
     if (!single && ordered && config_.resource_limit <= 0 && waits < kFewWaits && q_ > 0 &&
         sampler_.capacity == kUnbounded) {
       *why = Digits(waits) +
-             " waits a round are expected: their number is drawn from those that can clash";
+             " waits per round are expected: drawing their number from those that can conflict";
       return Way::kConditioned;
     }
-    *why = "not rare enough for anything else";
+    *why = "deadlocks are frequent enough for plain rounds";
     return Way::kPlain;
   }
 
@@ -153,7 +153,7 @@ class Run {
 
   Estimate ToPrecision(bool exact, std::string* why) const {
     if (exact && report_->common_order && p_ <= 0) {
-      *why = "without disorder nothing deadlocks";
+      *why = "without disorder, lists of one common order never deadlock";
       Estimate none;
       none.interval = {0, 0};
       none.method = "proven";
@@ -168,10 +168,12 @@ class Run {
       pilot = Sample(way, exact, pilot_seed, pilot_n, 0);
     }
     if (pilot.hits == 0 || !pilot.complete) {
-      *why += "; the pilot of " + std::to_string(pilot.n) + " saw too little: it is the result";
+      *why += "; the pilot of " + std::to_string(pilot.n) +
+              " found too few deadlocks to extrapolate: its result stands";
       return pilot;
     }
-    // Its share of hits decides how many a counted estimate needs, its variance a weighted one.
+    // For a counting estimate the share of hits gives the number needed, for a weighted one the
+    // variance.
     const double target = options_.relative_error;
     double relative = 0;
     if (pilot.variance > 0 || way == Way::kPair || way == Way::kSwap) {
@@ -180,12 +182,12 @@ class Run {
       const double share = static_cast<double>(pilot.hits) / static_cast<double>(pilot.n);
       relative = (1 - share) / share;
     }
-    // A tenth more than needed, for the pilot's own error.
+    // Adds a tenth for the pilot's own error.
     const double needed = 1.1 * kZ95 * kZ95 * relative / (target * target);
     const int64_t n = std::clamp<int64_t>(static_cast<int64_t>(needed), 1000, kMostRounds);
     int64_t rest = 0;
     if (way == Way::kPair && p_ + q_ > kRestMatters) {
-      // So many that none at all leaves a bound of a third of the wanted width.
+      // Enough rounds that finding none bounds the rest by a third of the wanted width.
       rest = std::clamp<int64_t>(static_cast<int64_t>(12 / (target * pilot.ratio)), 10000,
                                  int64_t{1} << 24);
     }
@@ -201,7 +203,7 @@ class Run {
   double q_ = 0;
 };
 
-// On CPython's stream, process by process, each from its own seed.
+// Runs on CPython's stream, process by process, each with its own seed.
 void Replay(const Config& config, const SimulateOptions& options, const Problem& problem,
             SimulateReport* report) {
   const int64_t each = options.rounds > 0        ? options.rounds
@@ -286,7 +288,7 @@ SamplerOptions SamplerOf(const Config& config, const SimulateOptions& options) {
                                                                           : Engine::kSparse);
   sampler.wanted = options.wanted;
   if (sampler.capacity == 1 && config.model == Model::kSingle) {
-    sampler.capacity = kUnbounded;  // the model's own bound of 1 is meant
+    sampler.capacity = kUnbounded;  // the model's own bound of 1 applies
   }
   return sampler;
 }
@@ -296,23 +298,23 @@ std::string Simulate(const Config& config, const SimulateOptions& options, Simul
   const bool replay = options.engine == Engine::kReplay;
   const bool single = config.model == Model::kSingle;
   if (replay && options.wanted.exact && single) {
-    return "--engine replay has the published detector only in the model Single: add --detector "
+    return "--engine replay has only the published detector in the model Single: add --detector "
            "default";
   }
   if (replay && options.relative_error > 0) {
-    return "--engine replay runs the rounds of the published program: leave --rel-err out";
+    return "--engine replay runs the published program's rounds: remove --rel-err";
   }
   if (replay && options.capacity > 0) {
-    return "--capacity is of the exact detector, which --engine replay has not";
+    return "--capacity needs the exact detector, which --engine replay lacks";
   }
   if (options.engine == Engine::kEvent && (single || config.resource_limit > 0)) {
-    return "--engine event is for the model StreamWithSync without resource_limit";
+    return "--engine event needs the model StreamWithSync without resource_limit";
   }
   if (options.engine == Engine::kFixpoint && options.wanted.by_default) {
-    return "--engine fixpoint decides exactly: add --detector exact";
+    return "--engine fixpoint has only the exact detector: add --detector exact";
   }
   if (options.engine == Engine::kDense && options.wanted.exact && !options.wanted.by_default) {
-    return "--engine dense is for the published detector";
+    return "--engine dense has only the published detector: add --detector default";
   }
   if (single && options.capacity > 1) {
     return "--capacity must be 1 in the model Single (StreamWithSync has no bound of its own)";

@@ -1,4 +1,4 @@
-// One configuration simulated: which engine and estimator, how many rounds, what came out.
+// Simulates one configuration: chooses engine, estimator and rounds, and reports the result.
 #ifndef GORDIAN_SIMULATOR_SIMULATE_H_
 #define GORDIAN_SIMULATOR_SIMULATE_H_
 
@@ -9,16 +9,16 @@
 #include <vector>
 
 #include "simulator/config.h"
-#include "simulator/estimate.h"
+#include "simulator/sampling/estimate.h"
 
 namespace gordian::simulator {
 
 struct SimulateOptions {
-  std::optional<Engine> engine;  // none: chosen
+  std::optional<Engine> engine;  // none: Simulate chooses
   Wanted wanted;
-  uint32_t capacity = 0;      // of the exact detector; 0: as the model says
+  uint32_t capacity = 0;      // of the exact detector; 0: the model's
   int64_t rounds = 0;         // 0: the configuration's, or 100,000
-  double relative_error = 0;  // > 0: so many rounds that the interval is about +- this
+  double relative_error = 0;  // > 0: chooses rounds so that the interval is about +- this
   uint64_t seed = 2023;
   RunControl control;
 };
@@ -26,18 +26,18 @@ struct SimulateOptions {
 struct DetectorReport {
   bool asked = false;
   Estimate estimate;
-  std::string why;  // this estimator
+  std::string why;  // why this estimator
 };
 
 struct SimulateReport {
   Engine engine = Engine::kSparse;
   uint64_t seed = 0;
   int64_t rounds = 0;
-  int64_t distinct_rounds = 0;  // replay with fix_seed: each process repeats the same ones
+  int64_t distinct_rounds = 0;  // replay with fix_seed: every process repeats the same ones
   DetectorReport by_default;
   DetectorReport exact;
-  std::optional<double> false_share;  // of the deadlocks by default, those that are none
-  // First order: exact probability when nothing happens twice; unset where it was not counted.
+  std::optional<double> false_share;  // share of the default detector's deadlocks that are none
+  // The first-order approximation (exact if nothing happens twice); unset if not counted.
   std::optional<double> first_order;
   std::optional<uint64_t> m1;
   std::optional<uint64_t> m2;
@@ -47,12 +47,13 @@ struct SimulateReport {
   bool complete = true;
 };
 
-// `config` has been checked. Returns what is wrong with the options or the size; empty: fine.
+// `config` must be checked. Returns what is wrong with the options or the size; empty if nothing
+// is.
 std::string Simulate(const Config& config, const SimulateOptions& options, SimulateReport* report);
 
 SamplerOptions SamplerOf(const Config& config, const SimulateOptions& options);
 
-// FNV-1a of the configuration's JSON: the same for the same question.
+// FNV-1a of the configuration's JSON: equal configurations have equal hashes.
 uint64_t HashOf(const Config& config);
 
 nlohmann::json ReportToJson(const Config& config, const SimulateReport& report);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "simulator/interval.h"
-#include "simulator/sites.h"
+#include "simulator/sampling/interval.h"
+#include "simulator/sampling/sites.h"
 #include "simulator/text.h"
 
 namespace gordian::simulator {
@@ -22,7 +22,7 @@ bool IsAxis(const json& value) {
 std::string ReadAxis(const std::string& key, const json& axis, std::vector<json>* values) {
   if (axis.contains("values")) {
     if (!axis["values"].is_array() || axis["values"].empty()) {
-      return key + ": \"values\" must be a list that is not empty";
+      return key + ": \"values\" must be a non-empty list";
     }
     values->assign(axis["values"].begin(), axis["values"].end());
     return "";
@@ -32,13 +32,13 @@ std::string ReadAxis(const std::string& key, const json& axis, std::vector<json>
   if (!range.is_array() || range.size() != 3 || !range[0].is_number() || !range[1].is_number() ||
       !range[2].is_number_integer() || range[2].get<int64_t>() < 1 ||
       range[2].get<int64_t>() > static_cast<int64_t>(kMostPoints)) {
-    return key + ": a range is [from, to, number of values]";
+    return key + ": a range must be [from, to, number of values]";
   }
   const auto from = range[0].get<double>();
   const auto to = range[1].get<double>();
   const auto n = range[2].get<int64_t>();
   if (log && (from <= 0 || to <= 0)) {
-    return key + ": a logarithmic range begins and ends above 0";
+    return key + ": a logarithmic range must begin and end above 0";
   }
   const bool whole = range[0].is_number_integer() && range[1].is_number_integer();
   for (int64_t i = 0; i < n; ++i) {
@@ -63,7 +63,7 @@ Side SideOf(int64_t hits, int64_t rounds) {
           rounds == 0 ? 0 : static_cast<double>(hits) / static_cast<double>(rounds)};
 }
 
-// How wide the interval is for its ratio, after so many blocks, judged from what was counted.
+// The predicted width of the interval relative to its ratio after so many blocks.
 double Width(const SweepCounts::Point& counted, bool by_default, int64_t blocks) {
   const int64_t hits = by_default ? counted.by_default : counted.exact;
   const Side side = SideOf(hits, counted.blocks * kSweepBlock);
@@ -72,12 +72,12 @@ double Width(const SweepCounts::Point& counted, bool by_default, int64_t blocks)
          std::sqrt(static_cast<double>(counted.blocks) / static_cast<double>(blocks));
 }
 
-// Of each point how many blocks the stage adds. The same in every process.
+// How many blocks the stage adds to each point. Every process computes the same.
 std::vector<int64_t> PlanStage(const SweepCounts& counts, int64_t blocks_each, bool by_default) {
   const auto points = static_cast<int64_t>(counts.points.size());
   std::vector<int64_t> added(counts.points.size(), 0);
   const int64_t all = blocks_each * points;
-  // The first stage: evenly. Later ones: to whom it helps most, each time one more block.
+  // The first stage spreads blocks evenly. Later ones give each block to the point that gains most.
   if (counts.stage == 0) {
     const int64_t first = std::max<int64_t>(1, blocks_each / kSweepStages);
     std::fill(added.begin(), added.end(), first);
@@ -109,7 +109,7 @@ std::vector<int64_t> PlanStage(const SweepCounts& counts, int64_t blocks_each, b
   return added;
 }
 
-// A field of RFC 4180.
+// Quotes a field by RFC 4180.
 std::string InCsv(const std::string& text) {
   if (text.find_first_of(",\"\n") == std::string::npos) {
     return text;
@@ -130,7 +130,7 @@ uint64_t HashOfSweep(const Sweep& sweep, const SweepOptions& options) {
   return hash;
 }
 
-// Exactly, as far as nothing happens twice; negative: not counted.
+// The first-order approximation; negative if not counted.
 double FirstOrder(const Config& config) {
   Problem problem;
   if (!BuildProblem(config, true, &problem).empty()) {
@@ -168,7 +168,7 @@ std::string ParseSweep(const json& from, Sweep* sweep) {
       }
       sweep->points.push_back(std::move(point));
     }
-    return from.empty() ? "the list has no configuration" : "";
+    return from.empty() ? "the list holds no configuration" : "";
   }
   if (!from.is_object()) {
     return "a sweep is a list of configurations, or one with ranges";
@@ -272,7 +272,7 @@ std::string RunSweep(const Sweep& sweep, const SweepOptions& options, const Exch
     // A stage counts as a whole or not at all, in every process.
     sums.push_back(done < all ? 1 : 0);
     if (!exchange(&sums)) {
-      return "a process of this sweep is gone";
+      return "another process of this sweep has died";
     }
     if (sums.back() > 0) {
       return "";
@@ -347,7 +347,7 @@ std::string SweepToCsv(const Sweep& sweep, const SweepOptions& options, const Sw
                          Exactly(side.interval.low) + "," + Exactly(side.interval.high)
                    : ",,,,";
     }
-    // Counting is work: at the end only.
+    // Counting is costly, so only at the end.
     const double first = counts.complete() ? FirstOrder(sweep.points[c].config) : -1;
     csv += "," + (first >= 0 ? Exactly(first) : "");
     csv += counts.complete() ? ",1\n" : ",0\n";

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "simulator/interval.h"
+#include "simulator/sampling/interval.h"
 #include "simulator/text.h"
 
 namespace gordian::simulator {
@@ -20,7 +20,7 @@ constexpr double kLegend = 220;
 constexpr std::array kColors = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd",
                                 "#ff7f0e", "#17becf", "#8c564b", "#7f7f7f"};
 
-// Maps values onto a stretch of the picture.
+// Maps values to a range of the picture.
 class Axis {
  public:
   Axis(double low, double high, double from, double to)
@@ -97,7 +97,7 @@ std::string SweepToSvg(const Sweep& sweep, const SweepOptions& options, const Sw
       axis = k;
     }
   }
-  std::map<std::string, std::vector<Spot>> lines;  // by name; the detector is its first letter
+  std::map<std::string, std::vector<Spot>> lines;  // by name, whose first letter is the detector's
   double low_x = INFINITY;
   double high_x = -INFINITY;
   double low_y = 1;
@@ -141,7 +141,7 @@ std::string SweepToSvg(const Sweep& sweep, const SweepOptions& options, const Sw
     svg += Label(kLeft, kTop - 10, "start", "INCOMPLETE");
   }
   if (lines.empty()) {
-    return svg + Label(kLeft, kTop + 20, "start", "no deadlock was counted") + "</svg>\n";
+    return svg + Label(kLeft, kTop + 20, "start", "no deadlock found") + "</svg>\n";
   }
   const Axis x(low_x, high_x, kLeft, kLeft + kWidth);
   const Axis y(low_y, high_y, kTop + kHeight, kTop);

@@ -1,4 +1,4 @@
-// A sweep as a picture: the ratio over one value, a line for each combination of the others.
+// Draws a sweep: the ratio over one value, a line for each combination of the others.
 #ifndef GORDIAN_SIMULATOR_SWEEP_SVG_H_
 #define GORDIAN_SIMULATOR_SWEEP_SVG_H_
 
@@ -8,8 +8,8 @@
 
 namespace gordian::simulator {
 
-// The value that varies most is the x axis; both axes logarithmic where all values are above 0.
-// Exact: solid, by default: dashed; the interval as a bar; points with no deadlock are left out.
+// The x axis is the value that varies most; an axis is logarithmic if all its values are above 0.
+// Solid: exact, dashed: by default; bars show the intervals. Omits points without deadlocks.
 std::string SweepToSvg(const Sweep&, const SweepOptions&, const SweepCounts&);
 
 }  // namespace gordian::simulator

@@ -1,4 +1,4 @@
-// Numbers as text.
+// Formats numbers.
 #ifndef GORDIAN_SIMULATOR_TEXT_H_
 #define GORDIAN_SIMULATOR_TEXT_H_
 

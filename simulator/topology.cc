@@ -9,7 +9,7 @@
 namespace gordian::simulator {
 namespace {
 
-// Entries of the tables of all shapes together, and of the tables of a component: some GiB.
+// Most table entries of all shapes together, and of a component: some GiB.
 constexpr uint64_t kMostEntries = uint64_t{1} << 28;
 
 struct Part {
@@ -63,8 +63,8 @@ std::vector<uint32_t> Arrange(const std::vector<uint32_t>& counts, ListOrder ord
   return slot_at;
 }
 
-// Numbers the collectives in one order that agrees with every list (Kahn, smallest first); false
-// when there is none.
+// Numbers the collectives in one order that agrees with every list (Kahn, smallest first); returns
+// false if there is none.
 bool RankByLists(Component* c) {
   std::vector<std::vector<uint32_t>> after(c->collectives);
   std::vector<uint32_t> ahead(c->collectives, 0);
@@ -145,7 +145,7 @@ class Builder {
     const auto a = static_cast<uint32_t>(config_.tp_group_size);
     const auto d = static_cast<uint32_t>(config_.dp_group_size);
     const auto s = static_cast<uint32_t>(config_.pp_group_size);
-    const uint32_t built = split ? 1 : s;  // stages are alike
+    const uint32_t built = split ? 1 : s;  // all stages are alike
     Part part;
     part.copies = split ? s : 1;
     for (uint32_t stage = 0; stage < built; ++stage) {
@@ -290,7 +290,7 @@ class Builder {
     return "";
   }
 
-  // Gives GPU u of `c` its profile, a new one if none is alike.
+  // Gives GPU u of `c` its profile, sharing an equal one.
   std::string Shape(uint32_t u, const std::vector<uint32_t>& groups, uint32_t name,
                     const std::unordered_map<uint32_t, uint32_t>& local_group, Component* c) {
     std::vector<uint32_t> counts;

@@ -1,5 +1,6 @@
-// GPUs, groups and lists as the engines walk them. A configuration falls into components: sets of
-// GPUs that share no group and so never meet; equal ones are kept once, with how often they occur.
+// GPUs, groups and lists in the form that the engines use. A configuration consists of components,
+// sets of GPUs that share no group and so never meet; equal components are kept once with their
+// number.
 #ifndef GORDIAN_SIMULATOR_TOPOLOGY_H_
 #define GORDIAN_SIMULATOR_TOPOLOGY_H_
 
@@ -12,14 +13,15 @@
 
 namespace gordian::simulator {
 
-// The shape of a GPU's list: which of its groups (a slot: the place of the group among the GPU's
-// own, in ascending order) comes when. GPUs with equal shapes share one. Immutable.
+// The shape of a GPU's list: the order of its slots. A slot is a group's index among the GPU's own
+// groups, in ascending order. GPUs of equal shape share one Profile. Immutable.
 struct Profile {
   uint32_t length = 0;
   uint32_t slots = 0;
-  std::vector<uint32_t> slot_at;   // [position]
-  std::vector<uint32_t> before;    // [position * slots + slot]: of that slot ahead of the position
-  std::vector<uint32_t> position;  // [first[slot] + k]: where the slot's k-th stands
+  std::vector<uint32_t> slot_at;  // [position]
+  std::vector<uint32_t>
+      before;  // [position * slots + slot]: how many of the slot precede the position
+  std::vector<uint32_t> position;  // [first[slot] + k]: position of the slot's k-th
   std::vector<uint32_t> first;     // [slot], and one more at the end
 
   uint32_t Before(uint32_t at, uint32_t slot) const {
@@ -31,18 +33,18 @@ struct Profile {
 
 struct Member {
   uint32_t gpu;
-  uint32_t slot;  // of the group at that GPU
+  uint32_t slot;  // the group's slot at that GPU
 };
 
-// GPUs and groups are numbered from 0, in the order of the configuration. Immutable once built.
+// Numbers GPUs and groups from 0, in the configuration's order. Immutable once built.
 struct Component {
   uint32_t gpus = 0;
   uint32_t groups = 0;
-  uint64_t copies = 1;  // equal components of the configuration, this one among them
+  uint64_t copies = 1;  // equal components in the configuration, including this one
   uint64_t total = 0;   // sum of the lists' lengths
   uint32_t collectives = 0;
-  // Whether one order of all collectives agrees with every list. Without it a deadlock needs no
-  // disorder, and the shortcuts that start from a skip do not hold.
+  // True if one order of all collectives agrees with every list. If false, a deadlock needs no
+  // disorder, and the shortcuts that start from a skip do not apply.
   bool common_order = true;
 
   std::vector<std::shared_ptr<const Profile>> profiles;  // owned
@@ -54,7 +56,7 @@ struct Component {
   std::vector<Member> members;
   std::vector<uint32_t> count;      // [group]
   std::vector<uint32_t> first;      // [group], and one more: id of its first collective
-  std::vector<uint32_t> rank;       // [collective]: its place in the common order
+  std::vector<uint32_t> rank;       // [collective]: position in the common order
   std::vector<uint32_t> gpu_names;  // [gpu]: as the configuration numbers it, of the first copy
   std::vector<uint32_t> group_names;
 
@@ -73,12 +75,12 @@ struct Component {
 
 struct Problem {
   std::vector<Component> components;  // the distinct ones
-  uint64_t component_count = 0;       // with their copies
+  uint64_t component_count = 0;       // including copies
 };
 
-// Builds what `config` (checked) describes; `split` false: everything as one component, as the
-// engine needs that draws random numbers GPU by GPU over all of them. Returns what does not fit;
-// empty: fine.
+// Builds the problem of `config` (checked). `split` false: makes one component of everything, for
+// the engine that draws random numbers GPU by GPU over all. Returns the error; empty if there is
+// none.
 std::string BuildProblem(const Config& config, bool split, Problem* problem);
 
 }  // namespace gordian::simulator

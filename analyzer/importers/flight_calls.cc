@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "analyzer/graph/decider.h"
+#include "analyzer/model/waits/decider.h"
 
 namespace gordian::importers {
 namespace {
@@ -70,7 +70,7 @@ std::vector<int> FlightCalls::Members(const FlightOperation& operation) const {
   if (operation.p2p) return {operation.low, operation.high};
   const auto group = groups_.find(operation.group);
   if (group != groups_.end() && !group->second.ranks.empty()) return group->second.ranks;
-  const auto users = users_.find(operation.group);  // whoever is known to use it
+  const auto users = users_.find(operation.group);  // every rank known to use it
   return users == users_.end() ? std::vector<int>()
                                : std::vector<int>(users->second.begin(), users->second.end());
 }
@@ -84,10 +84,10 @@ const FlightEntry* FlightCalls::AnyEntry(const FlightOperation& operation) const
   return any;
 }
 
-// Each rank numbers its sends and receives on a group by itself: the numbers of a pair are the same
-// only where both have no other peer there. In a group of two they have not. In a larger one they
-// have not as far as one can see if no dump shows a rank with two peers, and some pair has an
-// operation open at both ends under one number.
+// Each rank numbers its own sends and receives on a group, so the numbers of a pair agree only if
+// neither end has another peer there. A group of two has no other peer. A larger group has none, as
+// far as dumps show, if no dump shows a rank with two peers and some pair has an operation open at
+// both ends under one number.
 void FlightCalls::FindLockstep() {
   std::map<std::string, std::map<int, std::set<int>>> peers;
   std::set<std::string> equal;
@@ -119,8 +119,8 @@ Made FlightCalls::At(int number, const FlightOperation& operation) const {
   const auto entry = rank.entries.find(operation);
   if (entry != rank.entries.end()) return entry->second->completed ? Made::kDone : Made::kOpen;
   if (operation.p2p && lockstep_.count(operation.group) == 0) return Made::kUnknown;
-  // A dump drops what is complete, or the oldest: whoever still has one of the group before this,
-  // and none after it, has not called this.
+  // A dump drops complete operations, or the oldest: a rank that still has an earlier operation of
+  // the group, and no later one, has not called this one.
   const auto numbers = rank.numbers.find(ChannelOf(operation));
   if (numbers != rank.numbers.end()) {
     if (numbers->second.second > operation.sequence) return Made::kDone;
@@ -133,8 +133,8 @@ Made FlightCalls::At(int number, const FlightOperation& operation) const {
 }
 
 std::set<std::pair<int, FlightOperation>> FlightCalls::Stuck(Order order) const {
-  using Kind = graph::AndOrGraph::Kind;
-  graph::AndOrGraph waits;
+  using Kind = model::AndOrGraph::Kind;
+  model::AndOrGraph waits;
   const uint32_t can = waits.AddNode(Kind::kCan), cannot = waits.AddNode(Kind::kCannot);
   std::map<std::pair<int, FlightOperation>, uint32_t> starts, dones;
   for (const auto& [number, rank] : ranks_) {
@@ -144,7 +144,7 @@ std::set<std::pair<int, FlightOperation>> FlightCalls::Stuck(Order order) const 
     }
   }
   for (const auto& [number, rank] : ranks_) {
-    std::map<GroupKey, uint32_t> last;  // of the group at this rank, or of all (under one key)
+    std::map<GroupKey, uint32_t> last;  // of the group at this rank, or of all groups (one key)
     std::vector<std::pair<int64_t, const FlightOperation*>> in_order;
     for (const auto& [operation, entry] : rank.open)
       in_order.emplace_back(entry->record, &operation);

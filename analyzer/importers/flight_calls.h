@@ -1,7 +1,7 @@
-// What Flight Recorder dumps say of each operation at each of its members: called or not, open or
-// done, and which of the open ones cannot end as long as nobody makes a further call.
+// What Flight Recorder dumps show about each operation at each member: called or not, open or done,
+// and which open operations cannot end without a further call.
 //
-// Pure. Refers to the dumps that it was made of; these must outlive it. Not thread-safe.
+// Pure. Refers to the dumps it was made of, which must outlive it. Not thread-safe.
 #ifndef GORDIAN_ANALYZER_IMPORTERS_FLIGHT_CALLS_H_
 #define GORDIAN_ANALYZER_IMPORTERS_FLIGHT_CALLS_H_
 
@@ -18,22 +18,20 @@
 
 namespace gordian::importers {
 
-// What a rank has made of an operation.
+// How far a rank has got with an operation.
 enum class Made : uint8_t { kOpen, kDone, kCalled, kNotCalled, kUnknown };
 
-// A group's key, which names all its ranks and is long: each is held once, so that equal ones are
-// one.
+// A group's key. It names all ranks and is long, so equal keys share one text.
 struct GroupKey {
   const std::string* text = nullptr;
-  operator const std::string&() const { return *text; }  // NOLINT: it is that text
+  operator const std::string&() const { return *text; }  // NOLINT: implicit on purpose
   friend bool operator==(const GroupKey& a, const GroupKey& b) { return a.text == b.text; }
   friend std::strong_ordering operator<=>(const GroupKey& a, const GroupKey& b) {
     return a.text == b.text ? std::strong_ordering::equal : *a.text <=> *b.text;
   }
 };
 
-// One operation of all its members. Of sends and receives: the pair's, as seen from one of its
-// ends.
+// One operation of all its members. For sends and receives: that of a pair, seen from one end.
 struct FlightOperation {
   GroupKey group;
   bool p2p = false;
@@ -42,8 +40,7 @@ struct FlightOperation {
   friend auto operator<=>(const FlightOperation&, const FlightOperation&) = default;
 };
 
-// Where sequence numbers count by themselves at a rank: a group's collectives, or a pair's sends
-// and receives.
+// Operations that a rank numbers together: a group's collectives, or a pair's sends and receives.
 struct FlightChannel {
   GroupKey group;
   bool p2p = false;
@@ -53,7 +50,7 @@ struct FlightChannel {
 
 struct FlightRank {
   const FlightDump* dump = nullptr;
-  // By operation: its first entry. Coalesced operations share a number, and are one launch.
+  // The first entry of each operation. Coalesced operations share a number and are one launch.
   std::map<FlightOperation, const FlightEntry*> entries;
   std::map<FlightOperation, const FlightEntry*> open;
   std::map<FlightChannel, std::pair<int64_t, int64_t>>
@@ -69,30 +66,30 @@ class FlightCalls {
   const std::map<int, FlightRank>& ranks() const { return ranks_; }  // that left a dump
   const std::map<std::string, FlightGroup>& groups() const { return groups_; }
   const std::set<FlightOperation>& operations() const { return operations_; }
-  // Ranks whose entries are of this group.
+  // Ranks that have entries of this group.
   const std::set<int>& Users(GroupKey group) const { return users_.at(group); }
   size_t entries() const { return entries_; }
-  int expected() const { return expected_; }  // ranks, as far as the dumps name them
+  int expected() const { return expected_; }  // number of ranks, as far as the dumps name them
   // One line each.
   const std::set<std::string>& not_visible() const { return not_visible_; }
 
-  // The operation that an entry of a rank is part of. False: a send or receive whose peer is not
-  // named.
+  // Finds the operation of a rank's entry. Returns false for a send or receive without a named
+  // peer.
   bool OperationOf(int rank, const FlightEntry& entry, FlightOperation* operation) const;
   Made At(int rank, const FlightOperation& operation) const;
   std::vector<int> Members(const FlightOperation& operation) const;
-  // Whether both ends of the sends and receives of this group count them alike.
+  // True if both ends of this group's sends and receives number them alike.
   bool InLockstep(GroupKey group) const { return lockstep_.count(group) > 0; }
-  // The entry of some member; null: none holds one.
+  // Some member's entry; null if no member has one.
   const FlightEntry* AnyEntry(const FlightOperation& operation) const;
 
-  // What waits for what at one rank, beside the other members.
+  // Which operations at one rank wait for others there, apart from waiting for other members.
   enum class Order : uint8_t {
-    kGroup,  // an operation for those before it in its group
-    kCalls,  // an operation for all that the rank has called before
+    kGroup,  // an operation waits for earlier ones of its group
+    kCalls,  // an operation waits for all earlier calls of the rank
   };
-  // The operations that are open at a rank and cannot end with no call made that was not made:
-  // least fixed point.
+  // Operations open at a rank that cannot end unless some rank makes a further call: the complement
+  // of a least fixed point.
   std::set<std::pair<int, FlightOperation>> Stuck(Order order) const;
 
  private:
@@ -103,7 +100,7 @@ class FlightCalls {
   std::set<std::string> mixed_;  // groups of collectives and of sends: their status counts both
   std::set<std::string> lockstep_;
   std::set<FlightOperation> operations_;
-  std::set<std::string> keys_;  // what each GroupKey is one of
+  std::set<std::string> keys_;  // storage of the GroupKeys
   std::map<GroupKey, std::set<int>> users_;
   int expected_ = 0;
   size_t entries_ = 0;

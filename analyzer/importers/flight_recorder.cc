@@ -19,7 +19,7 @@ using View = PlainData::View;
 constexpr std::string_view kEndOfBatch = "coalesced";
 constexpr std::string_view kBackends[] = {"nccl:", "xccl:", "gloo:", "ucc:", "mpi:"};
 
-// "[0, 1, 2]" or a list.
+// Reads "[0, 1, 2]" or a list.
 std::vector<int> Ranks(const View& from) {
   std::vector<int> ranks;
   if (from.kind() == PlainData::Kind::kList) {
@@ -42,7 +42,8 @@ std::vector<int> Ranks(const View& from) {
   return ranks;
 }
 
-// Of the first tensor: [[2048, 1, 5120]] are 10,485,760. -1 when it is not told or cannot be.
+// The size of the first tensor: [[2048, 1, 5120]] are 10,485,760 elements. -1 if absent or
+// malformed.
 int64_t Elements(const View& sizes) {
   if (sizes.size() == 0) return -1;
   int64_t product = 1;
@@ -67,7 +68,7 @@ std::string SiteOf(const View& frames) {
   return site;
 }
 
-// "send 0->1", "recv 1<-0": ranks of the group.
+// Parses "send 0->1", "recv 1<-0", with ranks of the group.
 void TakePeer(FlightEntry* entry) {
   const std::string& text = entry->operation;
   entry->sends = text.rfind("send", 0) == 0;
@@ -111,8 +112,8 @@ StatusOr<FlightEntry> Entry(const View& from,
   return entry;
 }
 
-// Operations of a batch are recorded without a state of their own, which stays "scheduled"; the
-// entry that ends the batch has it, and no more. Facts: ProcessGroupNCCL::endCoalescing.
+// PyTorch records the operations of a batch without a state of their own, which stays "scheduled";
+// only the entry that ends the batch has the state. Facts: ProcessGroupNCCL::endCoalescing.
 void CompleteBatches(std::vector<FlightEntry>* entries) {
   std::set<std::tuple<std::string_view, bool, int64_t>> completed;
   for (const FlightEntry& entry : *entries) {
@@ -125,9 +126,9 @@ void CompleteBatches(std::vector<FlightEntry>* entries) {
   }
 }
 
-// Which group a status is of: pg_status goes by a number of the rank's own, entries name both. For
-// the rest: both numbers and names count up as groups are made, so that in order they belong
-// together, if that holds for those that are known.
+// Finds the group of each status: pg_status uses the rank's own number, entries give number and
+// name. Numbers and names both count up as groups are made, so the remaining ones match in order,
+// provided that the known ones do.
 void AssignStatus(const View& statuses, const View& entries,
                   const std::map<std::string, std::string>& key_of_name, FlightDump* dump) {
   std::map<int64_t, std::string> name_of;
@@ -147,7 +148,7 @@ void AssignStatus(const View& statuses, const View& entries,
     by_id[id] = {status["last_enqueued_collective"].AsInt().value_or(-1),
                  status["last_completed_collective"].AsInt().value_or(-1)};
   }
-  std::map<int64_t, std::string> ordered;  // by the number that a name is
+  std::map<int64_t, std::string> ordered;  // by the number in the name
   bool numbers = true;
   for (const auto& [name, key] : key_of_name) {
     int64_t number = 0;
@@ -173,7 +174,7 @@ void AssignStatus(const View& statuses, const View& entries,
   }
 }
 
-// The number at the end of a name, and what stands before it.
+// Splits a name into the number at its end and the rest.
 std::optional<int> RankOfName(const std::string& name, std::string* prefix) {
   std::string stem = name;
   if (stem.size() > 5 && stem.substr(stem.size() - 5) == ".json") stem.resize(stem.size() - 5);
@@ -202,13 +203,13 @@ StatusOr<FlightDump> ReadOne(const std::string& path, int rank) {
   StatusOr<FlightDump> dump = ParseFlightDump(bytes);
   if (!dump.ok())
     return Status(dump.status().code(),
-                  path + " is no Flight Recorder dump: " + dump.status().message());
+                  path + " cannot be read as a Flight Recorder dump: " + dump.status().message());
   dump->rank = rank;
   dump->path = path;
   return dump;
 }
 
-// Of the files of a folder those that can be dumps, by what their names begin with.
+// The files of a folder that may be dumps, grouped by the beginnings of their names.
 std::map<std::string, std::map<int, std::string>> Candidates(const std::string& folder) {
   std::map<std::string, std::map<int, std::string>> sets;
   std::error_code error;
@@ -242,7 +243,8 @@ StatusOr<FlightDump> ParseFlightDump(std::string_view bytes) {
   FlightDump dump;
   dump.version = root["version"].AsText();
   if (dump.version.substr(0, 2) != "2.") {
-    return Status::NewerVersion("version " + dump.version + " is not known; 2.0 to 2.10 are");
+    return Status::NewerVersion("version " + dump.version +
+                                " is unknown: gordian reads 2.0 to 2.10");
   }
   std::map<std::string, std::string> key_of_name;
   const View config = root["pg_config"];
@@ -289,7 +291,7 @@ StatusOr<std::vector<FlightDump>> ReadFlightDumps(const std::string& path) {
     std::string names;
     for (const auto& [prefix, files] : sets) names += (names.empty() ? "" : ", ") + prefix + "*";
     return Status::InvalidArgument(path + " holds dumps of more than one job (" + names +
-                                   "): put each into a folder of its own");
+                                   "): put each job's dumps into its own folder");
   }
   for (const auto& [prefix, files] : sets) {
     for (const auto& [rank, file] : files) {

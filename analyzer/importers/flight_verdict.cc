@@ -9,43 +9,44 @@
 #include <tuple>
 #include <utility>
 
-#include "analyzer/graph/check_catalogue.h"
-#include "analyzer/graph/names.h"
 #include "analyzer/importers/flight_calls.h"
+#include "analyzer/model/verdict/check_catalogue.h"
+#include "analyzer/model/verdict/names.h"
 
 namespace gordian::importers {
 namespace {
 
-using graph::Confidence;
-using graph::Finding;
-using graph::PartState;
-using graph::VerdictKind;
+using model::Confidence;
+using model::Finding;
+using model::PartState;
+using model::VerdictKind;
 
-constexpr size_t kMostOperations = 16;  // in a finding
+constexpr size_t kMostOperations = 16;  // in one finding
 
 std::string RankText(int rank) { return "rank " + std::to_string(rank); }
 
 // "rank 3 waits", "14 ranks wait".
 std::string Waiting(const std::vector<int>& ranks) {
   constexpr size_t kNamed = 4;
-  if (ranks.size() == 1) return graph::RankList(ranks) + " waits";
-  return (ranks.size() <= kNamed ? graph::RankList(ranks)
+  if (ranks.size() == 1) return model::RankList(ranks) + " waits";
+  return (ranks.size() <= kNamed ? model::RankList(ranks)
                                  : std::to_string(ranks.size()) + " ranks") +
          " wait";
 }
 
 using Operation = FlightOperation;
 
-// Of a rank that has something open which some member has not called, or waits behind such a one.
+// A rank that has an operation open which some member has not called, or which waits behind such a
+// one.
 struct Waits {
-  // Whose calls, or whose starts, it waits for, and whose part was not seen.
+  // The ranks for whose calls or starts it waits, and those whose part is unknown.
   std::set<int> waits_for, unseen;
 };
 
 class Dumps {
  public:
   explicit Dumps(const std::vector<FlightDump>& dumps) : calls_(dumps), ranks_(calls_.ranks()) {}
-  graph::Verdict Decide();
+  model::Verdict Decide();
 
  private:
   Made At(int rank, const Operation& operation) const { return calls_.At(rank, operation); }
@@ -55,18 +56,18 @@ class Dumps {
   void FindWaits();
   void FindMismatches(std::vector<Finding>* findings) const;
   void FindWaiting(std::vector<Finding>* findings) const;
-  void FindCircle(const std::set<int>& left, std::vector<Finding>* findings) const;
+  void FindCycle(const std::set<int>& left, std::vector<Finding>* findings) const;
   Finding Make(const char* check) const;
   std::string GroupName(const std::string& key) const;
   std::string Name(const Operation& operation) const;
-  graph::StuckOperation Describe(const Operation& operation) const;
+  model::StuckOperation Describe(const Operation& operation) const;
   std::string Instead(int rank) const;
 
   const FlightCalls calls_;
   const std::map<int, FlightRank>& ranks_;
   std::map<int, Waits> stuck_;
   std::map<int, std::map<Operation, std::set<int>>>
-      missing_;  // what a rank has open, and who has not called it
+      missing_;  // operations that a rank has open, and the members that have not called them
 };
 
 void Dumps::FindStuck() {
@@ -99,8 +100,8 @@ void Dumps::FindWaits() {
   }
 }
 
-// For people: "description", "group 3"; of a group without a configuration what its key begins
-// with.
+// For people: "description" or "group 3"; the beginning of its key if the group has no
+// configuration.
 std::string Dumps::GroupName(const std::string& key) const {
   const auto group = calls_.groups().find(key);
   if (group == calls_.groups().end()) return key.substr(0, key.find('/'));
@@ -111,10 +112,10 @@ std::string Dumps::GroupName(const std::string& key) const {
 std::string Dumps::Name(const Operation& operation) const {
   const FlightEntry* const entry = calls_.AnyEntry(operation);
   return (entry == nullptr ? "" : entry->operation) + " #" + std::to_string(operation.sequence) +
-         " on " + GroupName(operation.group) + " (" + graph::RankList(Members(operation)) + ")";
+         " on " + GroupName(operation.group) + " (" + model::RankList(Members(operation)) + ")";
 }
 
-// What a rank does that has not called: as much as the dumps know of it.
+// What a rank that has not called does instead, as far as the dumps show.
 std::string Dumps::Instead(int number) const {
   const auto found = ranks_.find(number);
   if (found == ranks_.end()) return "left no dump";
@@ -127,13 +128,13 @@ std::string Dumps::Instead(int number) const {
   return "last called " + last->operation + (last->site.empty() ? "" : " at " + last->site);
 }
 
-graph::StuckOperation Dumps::Describe(const Operation& operation) const {
-  graph::StuckOperation out;
+model::StuckOperation Dumps::Describe(const Operation& operation) const {
+  model::StuckOperation out;
   out.comm_name = GroupName(operation.group);
   out.comm = std::hash<std::string>{}(operation.group);
   out.sequence = operation.sequence;
   for (const int number : Members(operation)) {
-    graph::OperationMember member;
+    model::OperationMember member;
     member.rank = number;
     const Made made = At(number, operation);
     const auto rank = ranks_.find(number);
@@ -146,14 +147,15 @@ graph::StuckOperation Dumps::Describe(const Operation& operation) const {
                                                                   : PartState::kNotCalled;
     if (made == Made::kNotCalled) member.instead = Instead(number);
     if (made == Made::kUnknown)
-      member.instead = rank == ranks_.end() ? "left no dump" : "is not told by its dump";
+      member.instead =
+          rank == ranks_.end() ? "left no dump" : "does something that its dump does not show";
     out.members.push_back(std::move(member));
   }
   return out;
 }
 
 Finding Dumps::Make(const char* id) const {
-  Finding finding = graph::MakeFinding(id, Confidence::kSuspected);
+  Finding finding = model::MakeFinding(id, Confidence::kSuspected);
   finding.evidence.ranks_seen = static_cast<int>(ranks_.size());
   finding.evidence.ranks_expected = calls_.expected();
   finding.evidence.records = calls_.entries();
@@ -165,12 +167,12 @@ Finding Dumps::Make(const char* id) const {
   return finding;
 }
 
-// Members that have the same operation open and differ in what it is.
+// Finds members that have the same operation open with different arguments.
 void Dumps::FindMismatches(std::vector<Finding>* findings) const {
   static const std::set<std::string> kEqualSizes = {"all_reduce",       "allreduce_coalesced",
                                                     "broadcast",        "reduce",
                                                     "_all_gather_base", "_reduce_scatter_base"};
-  std::set<std::string> reported;  // what follows the first of a group follows from it
+  std::set<std::string> reported;  // later mismatches of a group follow from its first
   for (const Operation& operation : calls_.operations()) {
     if (operation.p2p || reported.count(operation.group) > 0) continue;
     std::map<std::string, std::vector<int>> by_kind, by_shape;
@@ -196,7 +198,7 @@ void Dumps::FindMismatches(std::vector<Finding>* findings) const {
     Finding finding = Make(kind ? "mismatch-kind" : "mismatch-count");
     std::string text;
     for (const auto& [what, who] : parts) {
-      text += (text.empty() ? "" : "; ") + graph::RankList(who) +
+      text += (text.empty() ? "" : "; ") + model::RankList(who) +
               (who.size() == 1 ? " has " : " have ") + what;
       if (same > 1 || who.size() < most) {
         finding.culprit_ranks.insert(finding.culprit_ranks.end(), who.begin(), who.end());
@@ -210,7 +212,7 @@ void Dumps::FindMismatches(std::vector<Finding>* findings) const {
 }
 
 void Dumps::FindWaiting(std::vector<Finding>* findings) const {
-  // From where waiting ends back to whoever waits for that.
+  // Walks from each end of waiting back to the ranks that wait for it.
   std::set<int> culprits, unseen, waits;
   std::map<int, std::vector<int>> back;
   for (const auto& [number, rank] : stuck_) {
@@ -221,8 +223,8 @@ void Dumps::FindWaiting(std::vector<Finding>* findings) const {
       if (!Stuck(to)) culprits.insert(to);
     }
   }
-  // Who reaches such an end, or a rank that was not seen, is explained; the others wait in a
-  // circle.
+  // Such an end, or a rank without a dump, explains a rank that reaches it; the others wait in a
+  // cycle.
   std::set<int> explained = culprits;
   for (const int number : waits) {
     if (!stuck_.at(number).unseen.empty()) explained.insert(number);
@@ -237,7 +239,7 @@ void Dumps::FindWaiting(std::vector<Finding>* findings) const {
   std::set<int> left;
   std::set_difference(waits.begin(), waits.end(), explained.begin(), explained.end(),
                       std::inserter(left, left.end()));
-  if (!left.empty()) FindCircle(left, findings);
+  if (!left.empty()) FindCycle(left, findings);
   if (!culprits.empty()) {
     Finding finding = Make("rank-not-joined");
     finding.culprit_ranks.assign(culprits.begin(), culprits.end());
@@ -252,7 +254,7 @@ void Dumps::FindWaiting(std::vector<Finding>* findings) const {
       }
     }
     for (const int rank : culprits) nothing_open = nothing_open && ranks_.at(rank).open.empty();
-    // Collectives first, those that hold up most, in the order of the calls.
+    // Collectives first, then those that hold up most ranks, then in the order of the calls.
     std::vector<std::pair<Operation, int>> in_order(owed.begin(), owed.end());
     std::stable_sort(in_order.begin(), in_order.end(), [](const auto& a, const auto& b) {
       return std::tuple(a.first.p2p, -a.second, a.first.sequence) <
@@ -267,14 +269,13 @@ void Dumps::FindWaiting(std::vector<Finding>* findings) const {
     }
     const bool one = culprits.size() == 1;
     finding.summary =
-        graph::RankList(finding.culprit_ranks, true) + (one ? " has" : " have") +
-        " not called what others wait for (" + first +
+        model::RankList(finding.culprit_ranks, true) + (one ? " has" : " have") +
+        " not called an operation that others wait for (" + first +
         (owed.size() > 1 ? " and " + std::to_string(owed.size() - 1) + " more" : "") + "), and " +
-        (one ? "waits" : "wait") + " for nobody" +
-        (nothing_open
-             ? (one ? ": it has" : ": they have") + std::string(" no operation open")
-             : (one ? ": its" : ": their") +
-                   std::string(" own open operations have been called by all their members")) +
+        (one ? "waits" : "wait") + " for no other rank" +
+        (nothing_open ? (one ? ": it has" : ": they have") + std::string(" no operation open")
+                      : std::string(": all members have called ") + (one ? "its" : "their") +
+                            " open operations") +
         "; " + Waiting(finding.victim_ranks) + ".";
     findings->push_back(std::move(finding));
   } else if (left.empty() && !waits.empty()) {
@@ -282,8 +283,8 @@ void Dumps::FindWaiting(std::vector<Finding>* findings) const {
     const std::vector<int> waiting(waits.begin(), waits.end());
     finding.victim_ranks = waiting;
     const std::vector<int> who(unseen.begin(), unseen.end());
-    finding.summary =
-        Waiting(waiting) + " for what was not seen: the part of " + graph::RankList(who) + ".";
+    finding.summary = Waiting(waiting) + " for an operation that " + model::RankList(who) +
+                      " may not have called: no dump shows it.";
     finding.summary[0] =
         static_cast<char>(std::toupper(static_cast<unsigned char>(finding.summary[0])));
     for (const auto& [number, by_operation] : missing_) {
@@ -296,8 +297,8 @@ void Dumps::FindWaiting(std::vector<Finding>* findings) const {
   }
 }
 
-// The shortest way round, among ranks that wait for each other only.
-void Dumps::FindCircle(const std::set<int>& left, std::vector<Finding>* findings) const {
+// Finds the shortest cycle among ranks that wait for each other only.
+void Dumps::FindCycle(const std::set<int>& left, std::vector<Finding>* findings) const {
   std::vector<int> best;
   for (const int start : left) {
     std::map<int, int> via;
@@ -308,10 +309,10 @@ void Dumps::FindCircle(const std::set<int>& left, std::vector<Finding>* findings
       work.pop_front();
       for (const int to : stuck_.at(rank).waits_for) {
         if (to == start) {
-          std::vector<int> circle = {rank};
-          while (circle.back() != start) circle.push_back(via[circle.back()]);
-          std::reverse(circle.begin(), circle.end());
-          if (best.empty() || circle.size() < best.size()) best = circle;
+          std::vector<int> cycle = {rank};
+          while (cycle.back() != start) cycle.push_back(via[cycle.back()]);
+          std::reverse(cycle.begin(), cycle.end());
+          if (best.empty() || cycle.size() < best.size()) best = cycle;
           round = true;
           break;
         }
@@ -325,7 +326,7 @@ void Dumps::FindCircle(const std::set<int>& left, std::vector<Finding>* findings
   std::set<Operation> shown;
   for (size_t i = 0; i < best.size(); ++i) {
     const int from = best[i], to = best[(i + 1) % best.size()];
-    graph::WaitEdge edge;
+    model::WaitEdge edge;
     edge.rank = from;
     edge.waits_for_rank = to;
     for (const auto& [operation, entry] : ranks_.at(from).open) {
@@ -333,7 +334,8 @@ void Dumps::FindCircle(const std::set<int>& left, std::vector<Finding>* findings
       if (std::find(members.begin(), members.end(), to) == members.end()) continue;
       const Made made = At(to, operation);
       if (made != Made::kNotCalled && !(made == Made::kOpen && Stuck(to))) continue;
-      edge.reason = made == Made::kNotCalled ? "not_called" : "started_collective";
+      edge.reason =
+          made == Made::kNotCalled ? model::Reason::kNotCalled : model::Reason::kStartedCollective;
       edge.op = entry->operation;
       edge.comm = std::hash<std::string>{}(operation.group);
       edge.comm_name = Describe(operation).comm_name;
@@ -357,13 +359,13 @@ void Dumps::FindCircle(const std::set<int>& left, std::vector<Finding>* findings
       finding.victim_ranks.push_back(rank);
   }
   finding.summary =
-      graph::RankList(finding.culprit_ranks, true) + " wait for one another: " + text + ".";
+      model::RankList(finding.culprit_ranks, true) + " wait for each other: " + text + ".";
   finding.evidence.assumes.push_back(
-      "a rank that waits in an operation does not make its next calls meanwhile");
+      "a rank makes no further calls while it waits in an operation");
   findings->push_back(std::move(finding));
 }
 
-graph::Verdict Dumps::Decide() {
+model::Verdict Dumps::Decide() {
   FindStuck();
   FindWaits();
   std::vector<Finding> findings;
@@ -375,17 +377,17 @@ graph::Verdict Dumps::Decide() {
     Finding finding = Make("evidence-missing");
     finding.summary =
         open == 0
-            ? "No operation is open in any dump: they do not tell why the job stopped."
-            : "Every operation that is open has been called by all its members: the dumps do not "
-              "tell what holds them up.";
+            ? "No dump has an open operation: the dumps do not show why the job stopped."
+            : "All members have called every open operation: the dumps do not show what holds "
+              "them up.";
     findings.push_back(std::move(finding));
   }
-  return graph::WorstFirst(std::move(findings));
+  return model::WorstFirst(std::move(findings));
 }
 
 }  // namespace
 
-graph::Verdict DecideFlightDumps(const std::vector<FlightDump>& dumps) {
+model::Verdict DecideFlightDumps(const std::vector<FlightDump>& dumps) {
   return Dumps(dumps).Decide();
 }
 

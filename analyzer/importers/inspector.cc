@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "analyzer/graph/check_catalogue.h"
-#include "analyzer/graph/names.h"
 #include "analyzer/importers/plain_data.h"
+#include "analyzer/model/verdict/check_catalogue.h"
+#include "analyzer/model/verdict/names.h"
 
 namespace gordian::importers {
 namespace {
@@ -17,7 +17,7 @@ constexpr size_t kMostDifferent = 16;
 constexpr int64_t kMaxRank = 1 << 24;
 constexpr size_t kMostOperations = 16;
 
-// Whose size is the same at every member, by NCCL's own rule.
+// Functions for which NCCL requires equal sizes at every member.
 bool EqualSizes(const std::string& function) {
   static const std::set<std::string> kEqual = {"AllReduce", "Broadcast", "Reduce", "AllGather",
                                                "ReduceScatter"};
@@ -108,7 +108,7 @@ Status InspectorJob::AddLine(std::string_view line) {
   return Status::Ok();
 }
 
-graph::Verdict InspectorJob::Decide() const {
+model::Verdict InspectorJob::Decide() const {
   std::set<int> seen;
   int expected = 0;
   for (const auto& [id, comm] : comms_) expected = std::max(expected, comm.size);
@@ -121,7 +121,7 @@ graph::Verdict InspectorJob::Decide() const {
     return given.empty() ? "communicator " + id : given;
   };
   const auto make = [&](const char* id) {
-    graph::Finding finding = graph::MakeFinding(id, graph::Confidence::kSuspected);
+    model::Finding finding = model::MakeFinding(id, model::Confidence::kSuspected);
     finding.evidence.ranks_seen = static_cast<int>(seen.size());
     finding.evidence.ranks_expected = expected;
     finding.evidence.records = records_;
@@ -129,19 +129,18 @@ graph::Verdict InspectorJob::Decide() const {
     finding.evidence.nccl_calls = records_;
     auto& unseen = finding.evidence.not_visible;
     unseen.push_back(
-        "operations that have not completed: NCCL Inspector writes only those that have, and by "
-        "default "
-        "none below 8 KiB");
+        "operations that have not completed: NCCL Inspector writes completed ones only, and by "
+        "default none below 8 KiB");
     if (static_cast<int>(seen.size()) < expected) {
       unseen.push_back(std::to_string(expected - static_cast<int>(seen.size())) + " of " +
-                       std::to_string(expected) + " ranks left no line");
+                       std::to_string(expected) + " ranks wrote no line");
     }
     if (cut_ > 0)
       unseen.push_back("the last line of " + std::to_string(cut_) +
                        (cut_ == 1 ? " file" : " files"));
     return finding;
   };
-  graph::Verdict verdict;
+  model::Verdict verdict;
   for (const Different& different : different_) {
     std::map<uint64_t, std::vector<int>> by_size;
     for (const auto& [rank, bytes] : different.by_rank) by_size[bytes].push_back(rank);
@@ -150,10 +149,10 @@ graph::Verdict InspectorJob::Decide() const {
       same = who.size() == most ? same + 1 : who.size() > most ? 1 : same;
       most = std::max(most, who.size());
     }
-    graph::Finding finding = make("mismatch-count");
+    model::Finding finding = make("mismatch-count");
     std::string text;
     for (const auto& [bytes, who] : by_size) {
-      text += (text.empty() ? "" : "; ") + graph::RankList(who) + " passed " +
+      text += (text.empty() ? "" : "; ") + model::RankList(who) + " passed " +
               std::to_string(bytes) + " bytes";
       auto& side = same > 1 || who.size() < most ? finding.culprit_ranks : finding.victim_ranks;
       side.insert(side.end(), who.begin(), who.end());
@@ -162,7 +161,7 @@ graph::Verdict InspectorJob::Decide() const {
     finding.summary = "The members of " + different.function + " #" +
                       std::to_string(different.sequence) + " on " + name(different.comm) +
                       " disagree: " + text + ".";
-    finding.evidence.assumes.push_back("ranks are those of the communicator");
+    finding.evidence.assumes.push_back("rank numbers are those of the communicator");
     verdict.findings.push_back(std::move(finding));
   }
   if (!verdict.findings.empty()) {
@@ -179,7 +178,7 @@ graph::Verdict InspectorJob::Decide() const {
         highest[function] = std::max(highest[function], number);
     }
     for (const auto& [function, number] : highest) {
-      graph::StuckOperation operation;
+      model::StuckOperation operation;
       operation.op = function;
       operation.comm_name = name(id);
       operation.sequence = static_cast<int64_t>(number);
@@ -190,23 +189,23 @@ graph::Verdict InspectorJob::Decide() const {
           others.push_back(rank);
           continue;
         }
-        graph::OperationMember shown;
+        model::OperationMember shown;
         shown.rank = rank;
-        shown.state = graph::PartState::kDone;
+        shown.state = model::PartState::kDone;
         operation.members.push_back(std::move(shown));
       }
       if (others.empty()) continue;
       if (behind.empty()) {
-        behind = "No line of " + graph::RankList(others) + " tells of " + function + " #" +
+        behind = "No line of " + model::RankList(others) + " reports " + function + " #" +
                  std::to_string(number) + " on " + name(id) +
-                 ", which others have completed: its dump may come later.";
+                 ", which other ranks have completed: its line may come later.";
       }
       if (verdict.main.operations.size() < kMostOperations)
         verdict.main.operations.push_back(std::move(operation));
     }
   }
-  verdict.main.summary = behind.empty() ? "All ranks have completed the same operations last: what "
-                                          "hangs, if anything, has left no line."
+  verdict.main.summary = behind.empty() ? "All ranks have completed the same last operations: an "
+                                          "operation that hangs writes no line."
                                         : behind;
   return verdict;
 }

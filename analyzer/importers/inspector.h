@@ -1,9 +1,10 @@
-// NCCL Inspector's JSON: what each rank has completed on each communicator, a line each.
+// Reads NCCL Inspector's JSON: each line is an operation that a rank has completed on a
+// communicator.
 //
 // Facts of the format (v4.0 to v4.2): NCCL's plugins/profiler/inspector. A line has a header
 // (communicator, rank), metadata and one completed operation, or counts of what the plugin dropped.
-// Operations that hang are not in it at all, nor are, by default, messages below 8 KiB; sequence
-// numbers count each function by itself.
+// The plugin writes no operation that hangs and, by default, no message below 8 KiB; it numbers
+// each function separately.
 #ifndef GORDIAN_ANALYZER_IMPORTERS_INSPECTOR_H_
 #define GORDIAN_ANALYZER_IMPORTERS_INSPECTOR_H_
 
@@ -14,25 +15,25 @@
 #include <tuple>
 #include <vector>
 
-#include "analyzer/graph/verdict.h"
+#include "analyzer/model/verdict/verdict.h"
 #include "common/status.h"
 
 namespace gordian::importers {
 
-// Fed with the files of one job, in any order. Memory: a few words for each completed collective
-// that has not been seen of all members, at most kMostHeld of them; the oldest are let go of and
-// counted.
+// Takes the files of one job in any order. Memory: a few words for each completed collective that
+// some member has not completed, at most kMostHeld of them; drops and counts the oldest.
 class InspectorJob {
  public:
   static constexpr size_t kMostHeld = 1u << 20;
 
-  // The lines of one file. Its last line may be cut off: the plugin was writing. Errors name the
-  // line.
+  // Takes the lines of one file. Ignores a truncated last line: the plugin was writing it. Errors
+  // name the line.
   Status Add(std::string_view bytes);
 
-  // Members that completed one operation with different sizes are a mismatch; more is not claimed,
-  // since what hangs has left no line. What ranks have completed last is told, and blames nobody.
-  graph::Verdict Decide() const;
+  // Reports a mismatch when members completed one operation with different sizes; claims no more,
+  // since an operation that hangs leaves no line. Lists what each rank completed last, without
+  // blame.
+  model::Verdict Decide() const;
 
   size_t records() const { return records_; }
 
@@ -41,7 +42,7 @@ class InspectorJob {
     std::string name;
     int size = 0;
     std::map<int, std::map<std::string, uint64_t>>
-        last;  // by rank and function: the highest number completed
+        last;  // by rank and function: the highest completed number
   };
   struct Sizes {
     std::map<int, uint64_t> by_rank;
@@ -51,7 +52,7 @@ class InspectorJob {
 
   std::map<std::string, Communicator> comms_;  // by id
   std::map<std::tuple<std::string, std::string, uint64_t>, Sizes>
-      open_;  // not seen of all: communicator, function, number
+      open_;  // not completed by all yet: communicator, function, number
   struct Different {
     std::string comm, function;
     uint64_t sequence = 0;
@@ -60,7 +61,7 @@ class InspectorJob {
   std::vector<Different> different_;
   size_t records_ = 0, let_go_ = 0;
   uint64_t dropped_ = 0;  // by the plugin
-  size_t cut_ = 0;        // files whose last line is
+  size_t cut_ = 0;        // files with a truncated last line
 };
 
 }  // namespace gordian::importers

@@ -1,4 +1,4 @@
-// The pickle machine: a stack of values and marks, and a memo of values by number.
+// Runs pickles: a stack of values and marks, and a memo of values by number.
 #include <bit>
 #include <charconv>
 #include <cstring>
@@ -14,8 +14,8 @@ using Kind = PlainData::Kind;
 using Node = PlainData::Node;
 
 constexpr Index kMark = UINT32_MAX;
-// No dump that a person can use has more; the bytes of a file are more than its values anyway, but
-// for opcodes of one byte.
+// More than any usable dump has. Most values take several bytes of the file, but some opcodes take
+// one.
 constexpr size_t kMostValues = 100'000'000;
 
 const char* RefusedName(uint8_t opcode) {
@@ -141,7 +141,7 @@ class Machine {
     std::string_view text;
     return TakeNumber(size_of_length, &length) && Take(length, &text) && PushText(text);
   }
-  // Two's complement of any length; what does not fit 64 bits becomes a float.
+  // Two's complement of any length; becomes a float when it does not fit 64 bits.
   bool PushLong(std::string_view raw) {
     if (raw.empty()) return PushInt(0);
     const bool negative = (static_cast<uint8_t>(raw.back()) & 0x80) != 0;
@@ -169,7 +169,7 @@ class Machine {
     stack_.pop_back();
     return true;
   }
-  // What lies above the last mark, and away with both.
+  // Removes the last mark and everything above it, and returns that.
   bool PopToMark(std::vector<Index>* out) {
     size_t mark = stack_.size();
     while (mark > 0 && stack_[mark - 1] != kMark) --mark;
@@ -198,7 +198,7 @@ class Machine {
   bool Extend(const std::vector<Index>& values) {
     Index list = 0;
     if (!Top(&list)) return false;
-    if (data_.At(list).kind != Kind::kList) return Fail("it appends to what is no list");
+    if (data_.At(list).kind != Kind::kList) return Fail("it appends to a value that is no list");
     std::vector<Index>& all = data_.At(list).list;
     all.insert(all.end(), values.begin(), values.end());
     return true;
@@ -206,7 +206,8 @@ class Machine {
   bool SetItems(const std::vector<Index>& values) {
     Index dict = 0;
     if (!Top(&dict)) return false;
-    if (data_.At(dict).kind != Kind::kDict) return Fail("it sets an item of what is no dictionary");
+    if (data_.At(dict).kind != Kind::kDict)
+      return Fail("it sets an item of a value that is no dictionary");
     if (values.size() % 2 != 0) return Fail("a key has no value");
     for (size_t i = 0; i < values.size(); i += 2) {
       data_.At(dict).items.emplace_back(values[i], values[i + 1]);
@@ -226,7 +227,7 @@ class Machine {
   }
   bool Recall(uint64_t number) {
     const auto found = memo_.find(number);
-    if (found == memo_.end()) return Fail("it recalls a value that was never put by");
+    if (found == memo_.end()) return Fail("it recalls a value that was never stored");
     stack_.push_back(found->second);
     return true;
   }
@@ -236,8 +237,7 @@ class Machine {
     if (!TakeLine(&line)) return false;
     if (!line.empty() && line.back() == 'L') line.remove_suffix(1);
     const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), *out);
-    return (error == std::errc() && end == line.data() + line.size()) ||
-           Fail("a number that is none");
+    return (error == std::errc() && end == line.data() + line.size()) || Fail("a malformed number");
   }
 
   bool Step(uint8_t opcode);
@@ -308,7 +308,7 @@ bool Machine::Step(uint8_t opcode) {
     case 0x8d:
       return PushSizedText(8);
     case 'T':
-      return PushSizedText(4);  // bytes are text here: whoever wants either looks inside
+      return PushSizedText(4);  // bytes are text here too
     case 'U':
       return PushSizedText(1);
     case 'B':
@@ -399,7 +399,7 @@ bool Machine::StepOfText(uint8_t opcode) {
       break;
   }
   if (const char* name = RefusedName(opcode)) {
-    return Fail(std::string(name) + " imports or calls code, and is not followed");
+    return Fail(std::string(name) + " imports or calls code, which gordian refuses to run");
   }
   return Fail("no opcode of pickles: " + std::to_string(opcode));
 }

@@ -35,7 +35,7 @@ PlainData::View PlainData::View::operator[](size_t i) const {
 
 PlainData::View PlainData::View::operator[](std::string_view key) const {
   if (kind() != Kind::kDict) return View();
-  // The last one counts, as in a dictionary that is built item by item.
+  // The last one wins, as in a dictionary that Python builds item by item.
   for (auto item = node().items.rbegin(); item != node().items.rend(); ++item) {
     if (View(data_, item->first).AsText() == key && !View(data_, item->first).is_null()) {
       return View(data_, item->second);
@@ -56,7 +56,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Builds the data while the text is read: no second copy, and no recursion of ours.
+// Builds the data while parsing: no second copy, and no recursion.
 class Builder final : public nlohmann::json_sax<Json> {
  public:
   explicit Builder(PlainData* data) : data_(data) {}
@@ -151,7 +151,7 @@ StatusOr<PlainData> ReadJson(std::string_view bytes) {
   PlainData data;
   Builder builder(&data);
   if (!Json::sax_parse(bytes.begin(), bytes.end(), &builder)) {
-    return Status::DataLoss(builder.error().empty() ? "no JSON" : builder.error());
+    return Status::DataLoss(builder.error().empty() ? "not JSON" : builder.error());
   }
   return data;
 }

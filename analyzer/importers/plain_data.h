@@ -1,9 +1,9 @@
-// Plain data out of a file that somebody else wrote: numbers, text, lists and dictionaries, as
-// pickles and JSON have them. Values lie in one arena and refer to each other by number, so that
-// what a file names twice is held once, and a list that contains itself is only a number.
+// Plain data from an untrusted file: numbers, text, lists and dictionaries, as in pickles and JSON.
+// Values lie in one arena and refer to each other by index, so a value that the file names twice
+// exists once, and a list that contains itself is harmless.
 //
-// A reader of it must not walk it as a tree without a bound: it may be shared, deep or circular.
-// Not thread-safe. Nothing here throws.
+// Do not walk it as a tree without a bound: it may be shared, deep or cyclic. Not thread-safe.
+// Never throws.
 #ifndef GORDIAN_ANALYZER_IMPORTERS_PLAIN_DATA_H_
 #define GORDIAN_ANALYZER_IMPORTERS_PLAIN_DATA_H_
 
@@ -33,22 +33,22 @@ class PlainData {
     std::vector<std::pair<Index, Index>> items;  // of dictionaries, in the file's order
   };
 
-  // A value and where it lies. Cheap to copy; valid as long as the data.
+  // A value and its data. Cheap to copy; valid as long as the data.
   class View {
    public:
     View() = default;
     View(const PlainData* data, Index at) : data_(data), at_(at) {}
 
-    // A view of nothing is null, and so is what it has inside: a chain of look-ups needs one check.
+    // A view of nothing is null, and so is everything in it: one check covers a chain of look-ups.
     Kind kind() const { return data_ == nullptr ? Kind::kNull : node().kind; }
     bool is_null() const { return kind() == Kind::kNull; }
-    std::optional<int64_t> AsInt() const;  // also a text of digits, as JSON writers make of them
+    std::optional<int64_t> AsInt() const;  // also of digits in a text, as some JSON writers emit
     std::optional<bool> AsBool() const;
-    std::string_view AsText() const;              // "" of anything else
+    std::string_view AsText() const;              // "" for other kinds
     size_t size() const;                          // of a list or dictionary
     View operator[](size_t i) const;              // of a list
     View operator[](std::string_view key) const;  // of a dictionary whose keys are text
-    // Of a dictionary: the i-th key, as text (numbers in decimal), and its value.
+    // The i-th entry of a dictionary: its key as text (numbers in decimal), and its value.
     std::pair<std::string, View> Item(size_t i) const;
 
    private:
@@ -72,12 +72,12 @@ class PlainData {
   Index root_ = 0;
 };
 
-// Python's pickle, protocols 0 to 5, as far as it builds plain data. An opcode that imports, calls,
-// builds an object or reaches outside of the file is refused by its name: reading never runs
-// anything. Facts: CPython's pickletools. Errors say the offset.
+// Reads Python's pickle, protocols 0 to 5, as far as it builds plain data. Refuses, by name, any
+// opcode that imports, calls, builds an object or reaches outside of the file: reading never runs
+// code. Facts: CPython's pickletools. Errors give the offset.
 StatusOr<PlainData> ReadPickle(std::string_view bytes);
 
-// JSON, RFC 8259.
+// Reads JSON, RFC 8259.
 StatusOr<PlainData> ReadJson(std::string_view bytes);
 
 }  // namespace gordian::importers

@@ -43,7 +43,7 @@ StatusOr<RasMember> Member(const View& from) {
   for (size_t i = 0; i < counts.size(); ++i) {
     const auto [name, count] = counts.Item(i);
     const auto value = count.AsInt();
-    if (!value || *value < 0) return Status::DataLoss("has a count that is no number");
+    if (!value || *value < 0) return Status::DataLoss("has a malformed count");
     member.counts[name] = static_cast<uint64_t>(*value);
   }
   return member;
@@ -56,7 +56,7 @@ StatusOr<RasMember> Missing(const View& from) {
   member.rank = *rank;
   member.process = ProcessOf(from);
   member.answered = false;
-  // Beside the rank in the first releases, in its status since.
+  // The first releases put it beside the rank, later ones into the status.
   member.dead = from["status"]["considered_dead"].AsBool().value_or(
       from["considered_dead"].AsBool().value_or(false));
   return member;

@@ -1,10 +1,11 @@
-// What NCCL's RAS subsystem says of a job (`ncclras -f json`, NCCL 2.28.7 and later): of each
-// communicator, how often each member has launched each of five functions, and who does not answer.
+// Reads reports of NCCL's RAS subsystem (`ncclras -f json`, NCCL 2.28.7 and later): for each
+// communicator, how often each member has launched each of five functions, and which members do not
+// answer.
 //
 // Facts of the format: NCCL's src/ras/client_support.cc. The counts are of host launches, not of
-// ends; they leave out operations captured into CUDA graphs, sends and receives, and whatever NCCL
-// lowers to other work (all-to-all, gather, scatter). There is no order, no size, no time of a
-// call: one report is one moment.
+// completions; they omit operations captured into CUDA graphs, sends and receives, and whatever
+// NCCL lowers to other work (all-to-all, gather, scatter). A report shows one moment, without
+// order, sizes or times of calls.
 #ifndef GORDIAN_ANALYZER_IMPORTERS_RAS_H_
 #define GORDIAN_ANALYZER_IMPORTERS_RAS_H_
 
@@ -14,16 +15,16 @@
 #include <string_view>
 #include <vector>
 
-#include "analyzer/graph/verdict.h"
+#include "analyzer/model/verdict/verdict.h"
 #include "common/status.h"
 
 namespace gordian::importers {
 
 struct RasMember {
   int rank = -1;         // in the communicator
-  std::string process;   // "host:pid:device"; "" where RAS does not know it
-  bool answered = true;  // false: a missing rank, without the counts below
-  bool dead = false;     // RAS has lost its process
+  std::string process;   // "host:pid:device"; "" if RAS does not know it
+  bool answered = true;  // false: missing, without the counts below
+  bool dead = false;     // RAS has lost contact with its process
   bool aborted = false;
   bool left = false;  // finalize or destroy has begun
   int async_error = 0;
@@ -33,9 +34,9 @@ struct RasMember {
 };
 
 struct RasCommunicator {
-  std::string key;  // both hashes: the first alone need not be unique
+  std::string key;  // both hashes: the first alone may not be unique
   int size = 0;
-  std::vector<RasMember> members;  // by rank; who is in neither list is not among them
+  std::vector<RasMember> members;  // by rank; a member in neither list is absent
 };
 
 struct RasReport {
@@ -45,17 +46,17 @@ struct RasReport {
   std::vector<RasCommunicator> communicators;
 };
 
-// One report's bytes. Errors name what is wrong with them, not the file.
+// Parses one report's bytes. Errors name the fault, not the file.
 StatusOr<RasReport> ParseRasReport(std::string_view bytes);
 
-// Reports of one job, at least one, in any order.
+// Decides from the reports of one job, at least one, in any order.
 //
-// One report blames nobody but for processes that are dead or have aborted: who is behind may be on
-// its way. Counts that are the same in two reports, at everybody, stand; then, by the wait model's
-// rules: who is behind on a communicator is waited for by those that are ahead; who is behind
-// somewhere and ahead nowhere is where the waiting ends, and ranks that are both go in a circle.
-// Every finding is a suspicion.
-graph::Verdict DecideRasReports(std::vector<RasReport> reports);
+// One report blames only dead or aborted processes: a rank that is behind may be on its way. Counts
+// that are equal in two reports, at all members, have stopped. Then, by the wait model's rules:
+// members that are ahead on a communicator wait for those behind; waiting ends at a rank that is
+// behind somewhere and ahead nowhere, and ranks that are both wait in a cycle. Every finding is a
+// suspicion.
+model::Verdict DecideRasReports(std::vector<RasReport> reports);
 
 }  // namespace gordian::importers
 

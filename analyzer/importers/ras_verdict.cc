@@ -5,20 +5,20 @@
 #include <tuple>
 #include <utility>
 
-#include "analyzer/graph/check_catalogue.h"
-#include "analyzer/graph/names.h"
 #include "analyzer/importers/ras.h"
+#include "analyzer/model/verdict/check_catalogue.h"
+#include "analyzer/model/verdict/names.h"
 
 namespace gordian::importers {
 namespace {
 
-using graph::Confidence;
-using graph::Finding;
+using model::Confidence;
+using model::Finding;
 
 constexpr size_t kMostOperations = 16;
 
 using Identity =
-    std::string;  // of a process and its device; of a member alone where that is not known
+    std::string;  // of a process and its device; of a member alone if those are unknown
 
 Identity Of(const RasCommunicator& comm, const RasMember& member) {
   return member.process.empty() ? comm.key + "#" + std::to_string(member.rank) : member.process;
@@ -27,7 +27,7 @@ Identity Of(const RasCommunicator& comm, const RasMember& member) {
 class Reports {
  public:
   explicit Reports(std::vector<RasReport> reports);
-  graph::Verdict Decide();
+  model::Verdict Decide();
 
  private:
   void NameRanks();
@@ -35,7 +35,7 @@ class Reports {
   Finding Make(const char* check) const;
   std::vector<int> RanksOf(const std::set<Identity>& who) const;
   std::string Name(const RasCommunicator& comm) const;
-  graph::StuckOperation Describe(const RasCommunicator& comm) const;
+  model::StuckOperation Describe(const RasCommunicator& comm) const;
   void FindGone(std::vector<Finding>* findings) const;
   void FindMismatches(std::vector<Finding>* findings) const;
   void FindWaiting(std::vector<Finding>* findings) const;
@@ -43,8 +43,8 @@ class Reports {
 
   std::vector<RasReport> reports_;  // by time
   const RasReport* last_ = nullptr;
-  bool twice_ = false;             // two reports of different times
-  std::set<Identity> moves_;       // whose counts differ between reports
+  bool twice_ = false;             // there are reports of two times
+  std::set<Identity> moves_;       // members whose counts differ between reports
   std::map<Identity, int> ranks_;  // of the job: in its largest communicator
   std::set<Identity> silent_;      // neither answers nor is known to be dead
 };
@@ -77,7 +77,7 @@ void Reports::FindWhatMoves() {
   for (const RasCommunicator& comm : last_->communicators) {
     for (const RasMember& member : comm.members) now[{comm.key, member.rank}] = member.counts;
   }
-  // Who was not there in the first report has come since.
+  // A member that is missing in the first report has joined since.
   std::set<std::pair<std::string, int>> before;
   for (const RasCommunicator& comm : reports_.front().communicators) {
     for (const RasMember& member : comm.members) {
@@ -94,7 +94,7 @@ void Reports::FindWhatMoves() {
 }
 
 Finding Reports::Make(const char* id) const {
-  Finding finding = graph::MakeFinding(id, Confidence::kSuspected);
+  Finding finding = model::MakeFinding(id, Confidence::kSuspected);
   std::set<Identity> seen;
   uint64_t calls = 0;
   size_t unnamed = 0;
@@ -111,12 +111,13 @@ Finding Reports::Make(const char* id) const {
   finding.evidence.records = calls;
   finding.evidence.nccl_calls = calls;
   auto& unseen = finding.evidence.not_visible;
-  if (!silent_.empty()) unseen.push_back(graph::RankList(RanksOf(silent_)) + " did not answer RAS");
+  if (!silent_.empty()) unseen.push_back(model::RankList(RanksOf(silent_)) + " did not answer RAS");
   if (unnamed > 0) unseen.push_back(std::to_string(unnamed) + " members that RAS does not name");
   unseen.push_back(
       "order, streams, host waits, sends and receives, operations in CUDA graphs and the device's "
       "progress: RAS counts launches of five functions");
-  if (!twice_) unseen.push_back("whether anything moves: one report is one moment, two tell");
+  if (!twice_)
+    unseen.push_back("whether anything moves: one report shows one moment; take a second one");
   return finding;
 }
 
@@ -131,17 +132,17 @@ std::string Reports::Name(const RasCommunicator& comm) const {
          std::to_string(comm.size) + " ranks";
 }
 
-graph::StuckOperation Reports::Describe(const RasCommunicator& comm) const {
-  graph::StuckOperation out;
+model::StuckOperation Reports::Describe(const RasCommunicator& comm) const {
+  model::StuckOperation out;
   out.op = "Operation";  // of any of the five functions
   out.comm_name = Name(comm);
   uint64_t most = 0;
   for (const RasMember& member : comm.members) most = std::max(most, member.Total());
   out.sequence = static_cast<int64_t>(most);
   for (const RasMember& member : comm.members) {
-    graph::OperationMember shown;
+    model::OperationMember shown;
     shown.rank = ranks_.at(Of(comm, member));
-    shown.state = member.Total() == most ? graph::PartState::kCalled : graph::PartState::kNotCalled;
+    shown.state = member.Total() == most ? model::PartState::kCalled : model::PartState::kNotCalled;
     shown.instead =
         !member.answered ? "did not answer RAS" : "has launched " + std::to_string(member.Total());
     out.members.push_back(std::move(shown));
@@ -156,7 +157,7 @@ void Reports::FindGone(std::vector<Finding>* findings) const {
     for (const RasMember& member : comm.members) {
       (member.dead ? here_dead : member.aborted ? here_aborted : rest).insert(Of(comm, member));
     }
-    if (rest.empty()) continue;  // all of them are: nobody waits
+    if (rest.empty()) continue;  // all are dead or aborted: no rank waits
     dead.insert(here_dead.begin(), here_dead.end());
     aborted.insert(here_aborted.begin(), here_aborted.end());
     if (!here_dead.empty()) others_of_dead.insert(rest.begin(), rest.end());
@@ -172,20 +173,20 @@ void Reports::FindGone(std::vector<Finding>* findings) const {
       return std::binary_search(finding.culprit_ranks.begin(), finding.culprit_ranks.end(), rank);
     });
     finding.summary =
-        graph::RankList(finding.culprit_ranks, true) + what + "; " +
+        model::RankList(finding.culprit_ranks, true) + what + "; " +
         (finding.victim_ranks.empty() ? "others are"
-                                      : graph::RankList(finding.victim_ranks) +
+                                      : model::RankList(finding.victim_ranks) +
                                             (finding.victim_ranks.size() == 1 ? " is" : " are")) +
         " in communicators with " + (who.size() == 1 ? "it" : "them") + ".";
     findings->push_back(std::move(finding));
   };
   add("rank-exited", dead, others_of_dead,
-      dead.size() == 1 ? " is dead, says RAS" : " are dead, says RAS");
+      dead.size() == 1 ? " is dead, as RAS reports" : " are dead, as RAS reports");
   add("rank-aborted", aborted, others_of_aborted,
       aborted.size() == 1 ? " has aborted" : " have aborted");
 }
 
-// Members that have launched equally many operations, and not the same ones.
+// Finds members that have launched equally many operations, but not the same ones.
 void Reports::FindMismatches(std::vector<Finding>* findings) const {
   if (!twice_) return;  // RAS reads the counts one after another
   for (const RasCommunicator& comm : last_->communicators) {
@@ -210,7 +211,7 @@ void Reports::FindMismatches(std::vector<Finding>* findings) const {
         for (const auto& [name, count] : counts) {
           if (count > 0) had += (had.empty() ? "" : ", ") + std::to_string(count) + " " + name;
         }
-        text += (text.empty() ? "" : "; ") + graph::RankList(RanksOf(who)) + " launched " + had;
+        text += (text.empty() ? "" : "; ") + model::RankList(RanksOf(who)) + " launched " + had;
       }
       finding.culprit_ranks = RanksOf(culprits);
       finding.summary = "Of " + std::to_string(total) + " operations on " + Name(comm) +
@@ -224,12 +225,12 @@ void Reports::FindMismatches(std::vector<Finding>* findings) const {
 
 void Reports::FindWaiting(std::vector<Finding>* findings) const {
   if (!twice_) return;
-  std::map<Identity, std::set<Identity>> waits;  // who is ahead for who is behind
+  std::map<Identity, std::set<Identity>> waits;  // from a member ahead to one behind
   std::map<Identity, std::set<Identity>> back;
-  std::set<Identity> hidden;  // may wait for who did not answer
+  std::set<Identity> hidden;  // may wait for a member that did not answer
   std::vector<const RasCommunicator*> uneven;
   for (const RasCommunicator& comm : last_->communicators) {
-    // Per total, not per pair of members: of those ahead each waits for all that are behind it.
+    // By total, not by pair of members: a member waits for every member with a smaller total.
     std::map<uint64_t, std::set<Identity>> by_total;
     bool silent = false, moving = false;
     for (const RasMember& member : comm.members) {
@@ -245,7 +246,7 @@ void Reports::FindWaiting(std::vector<Finding>* findings) const {
       continue;
     }
     uneven.push_back(&comm);
-    // The furthest behind hold up all others; who is between waits for them too.
+    // The furthest behind hold up all others; those in between wait for them too.
     const std::set<Identity>& behind = by_total.begin()->second;
     for (auto it = std::next(by_total.begin()); it != by_total.end(); ++it) {
       for (const Identity& who : it->second) {
@@ -261,7 +262,7 @@ void Reports::FindWaiting(std::vector<Finding>* findings) const {
   for (const auto& [rank, who] : back) {
     if (waits.count(rank) == 0 && hidden.count(rank) == 0) culprits.insert(rank);
   }
-  // Backwards from where waiting ends, or may end out of sight; who is not met waits in a circle.
+  // Walks back from where waiting ends, or may end at a silent member; the others wait in a cycle.
   std::set<Identity> explained = culprits;
   explained.insert(hidden.begin(), hidden.end());
   std::deque<Identity> work(explained.begin(), explained.end());
@@ -273,10 +274,10 @@ void Reports::FindWaiting(std::vector<Finding>* findings) const {
       if (explained.insert(who).second) work.push_back(who);
     }
   }
-  std::set<Identity> circle, victims;
+  std::set<Identity> cycle, victims;
   for (const auto& [from, to] : waits) {
     const bool waited_for = back.count(from) > 0;
-    if (explained.count(from) == 0 && waited_for) circle.insert(from);
+    if (explained.count(from) == 0 && waited_for) cycle.insert(from);
     if (culprits.count(from) == 0 && (explained.count(from) > 0 || !waited_for))
       victims.insert(from);
   }
@@ -289,15 +290,15 @@ void Reports::FindWaiting(std::vector<Finding>* findings) const {
         finding->operations.push_back(Describe(*comm));
     }
   };
-  if (!circle.empty()) {
+  if (!cycle.empty()) {
     Finding finding = Make("communicator-order-cycle");
-    finding.culprit_ranks = RanksOf(circle);
-    finding.summary = graph::RankList(finding.culprit_ranks, true) +
-                      " wait for one another: each is ahead of another on one communicator and "
+    finding.culprit_ranks = RanksOf(cycle);
+    finding.summary = model::RankList(finding.culprit_ranks, true) +
+                      " wait for each other: each is ahead of another on one communicator and "
                       "behind on the next, "
                       "and no count has moved between the reports.";
     finding.evidence.assumes.push_back("a rank that is ahead on a communicator waits there");
-    describe(circle, &finding);
+    describe(cycle, &finding);
     findings->push_back(std::move(finding));
   }
   if (!culprits.empty()) {
@@ -305,7 +306,7 @@ void Reports::FindWaiting(std::vector<Finding>* findings) const {
     finding.culprit_ranks = RanksOf(culprits);
     finding.victim_ranks = RanksOf(victims);
     const bool one = culprits.size() == 1;
-    finding.summary = graph::RankList(finding.culprit_ranks, true) + (one ? " is" : " are") +
+    finding.summary = model::RankList(finding.culprit_ranks, true) + (one ? " is" : " are") +
                       " behind the others on " + std::to_string(uneven.size()) +
                       (uneven.size() == 1 ? " communicator" : " communicators") +
                       " and ahead on none, and no count has "
@@ -331,32 +332,31 @@ Finding Reports::Nothing() const {
   if (uneven == nullptr) {
     finding.summary =
         "All members of every communicator have launched equally many operations: the counts do "
-        "not tell "
-        "whether anything is stuck.";
+        "not show whether anything is stuck.";
   } else if (!twice_) {
     finding.summary = "The members of " + Name(*uneven) +
                       " have not launched equally many operations at this moment: "
-                      "who is behind may be on its way.";
+                      "a rank that is behind may still be on its way.";
   } else {
     finding.summary =
-        "Counts moved between the reports, or not all members answered: what is uneven may even "
+        "Counts moved between the reports, or not all members answered: uneven counts may even "
         "out.";
   }
   return finding;
 }
 
-graph::Verdict Reports::Decide() {
+model::Verdict Reports::Decide() {
   std::vector<Finding> findings;
   FindGone(&findings);
   FindMismatches(&findings);
   FindWaiting(&findings);
   if (findings.empty()) findings.push_back(Nothing());
-  return graph::WorstFirst(std::move(findings));
+  return model::WorstFirst(std::move(findings));
 }
 
 }  // namespace
 
-graph::Verdict DecideRasReports(std::vector<RasReport> reports) {
+model::Verdict DecideRasReports(std::vector<RasReport> reports) {
   return Reports(std::move(reports)).Decide();
 }
 

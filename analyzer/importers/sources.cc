@@ -48,8 +48,8 @@ StatusOr<SourceFiles> FindSources(const std::string& path) {
     if (files.source != Source::kUnknown && files.source != source) {
       return Status::InvalidArgument(
           path +
-          " holds files of NCCL RAS and of NCCL Inspector: put each kind into a "
-          "folder of its own");
+          " holds files of NCCL RAS and of NCCL Inspector: put each kind into its "
+          "own folder");
     }
     files.source = source;
     files.paths.push_back(entry.path());

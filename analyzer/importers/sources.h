@@ -1,4 +1,4 @@
-// Which tool wrote what lies at a path, by how the files begin; and reading such files within
+// Recognises, by their first bytes, which tool wrote the files at a path; reads such files within
 // bounds.
 #ifndef GORDIAN_ANALYZER_IMPORTERS_SOURCES_H_
 #define GORDIAN_ANALYZER_IMPORTERS_SOURCES_H_
@@ -13,12 +13,12 @@ namespace gordian::importers {
 
 enum class Source { kUnknown, kRas, kInspector };
 
-// By the first bytes of a file. Flight Recorder dumps have a recogniser of their own
-// (flight_recorder.h), which goes by names: ask this one first.
+// Decides by the first bytes of a file. Flight Recorder dumps have their own recogniser
+// (flight_recorder.h), which goes by names: ask that one first.
 Source SourceOf(std::string_view beginning);
 
-// A file, or the regular files of a folder that SourceOf knows, by name; all of one source, or it
-// is an error. Empty: none is known.
+// A file, or the regular files of a folder that SourceOf recognises, by name. Files of two sources
+// are an error. Empty: none recognised.
 struct SourceFiles {
   Source source = Source::kUnknown;
   std::vector<std::string> paths;

@@ -1,5 +1,6 @@
-// How long `gordian analyze` takes for recorded jobs of eight ranks, 8,328 and 386 events and six
-// communicators that end in a hang: open, decode, model, verdict, call sites.
+// How long `gordian analyze` takes for recorded jobs of eight ranks, 8,328 and 386 calls, rounds
+// and other events, and six communicators that end in a hang: open, decode, model, verdict, call
+// sites.
 //
 //   bench_analyze [REPETITIONS]
 //
@@ -17,10 +18,11 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/server/analysis.h"
+#include "analyzer/session/analysis.h"
 #include "bench/analyze/inversion_job.h"
 #include "bench/analyze/naive_decider.h"
 #include "common/trace_file.h"
+#include "testing/jobs/recorded_job.h"
 
 namespace gordian::bench {
 namespace {
@@ -32,29 +34,31 @@ constexpr int kDefaultRepetitions = 31;
   exit(1);
 }
 
-void Write(const std::string& path, int events) {
+// Returns how many events the file holds: records come in blocks.
+uint64_t Write(const std::string& path, int events) {
   StatusOr<std::unique_ptr<TraceWriter>> writer = TraceWriter::Create(path, {});
   if (!writer.ok()) Fail(writer.status().ToString());
-  for (v1::Event& event : InversionJob(events)) {
+  for (const v1::Event& event : testing::AsCollected(InversionJob(events))) {
     const bool round = event.has_round();
-    if (Status status = (*writer)->Append(std::move(event)); !status.ok()) Fail(status.ToString());
+    if (Status status = (*writer)->Append(event); !status.ok()) Fail(status.ToString());
     // As when the job was recorded: a chunk at least every 100 ms.
     if (round) {
       if (Status status = (*writer)->Flush(); !status.ok()) Fail(status.ToString());
     }
   }
   if (Status status = (*writer)->Close(); !status.ok()) Fail(status.ToString());
+  return (*writer)->events();
 }
 
-void Gordian(const std::string& path, int events) {
-  StatusOr<server::AnalysisResult> result = server::AnalyzeTrace(path);
+void Gordian(const std::string& path, uint64_t written) {
+  StatusOr<analyzer::AnalysisResult> result = analyzer::AnalyzeTrace(path);
   if (!result.ok()) Fail(result.status().ToString());
-  if (result->events != static_cast<uint64_t>(events)) Fail("not all events were read");
-  const graph::Finding& main = result->verdict.main;
+  if (result->events != written) Fail("not all events were read");
+  const model::Finding& main = result->verdict.main;
   std::set<int> ranks;
-  for (const graph::WaitEdge& edge : main.cycle) ranks.insert(edge.rank);
-  if (main.verdict != graph::VerdictKind::kDeadlock ||
-      main.confidence != graph::Confidence::kConfirmed ||
+  for (const model::WaitEdge& edge : main.cycle) ranks.insert(edge.rank);
+  if (main.verdict != model::VerdictKind::kDeadlock ||
+      main.confidence != model::Confidence::kConfirmed ||
       ranks != std::set<int>{kFirstCulprit, kSecondCulprit}) {
     Fail("the verdict is wrong: " + main.summary);
   }
@@ -104,13 +108,13 @@ double Median(std::vector<double> values) {
 // Prints one line for each side.
 void Compare(const std::string& folder, int events, double goal_ms, int repetitions) {
   const std::string path = folder + "/trace" + std::to_string(events) + ".gtrace";
-  Write(path, events);
+  const uint64_t written = Write(path, events);
   const auto bytes = static_cast<unsigned long long>(std::filesystem::file_size(path));
-  Gordian(path, events);  // caches warm for both
+  Gordian(path, written);  // caches warm for both
   Naive(path);
   Times gordian, naive;
   for (int i = 0; i < repetitions; ++i) {  // in turns: what else the machine does hits both
-    gordian.Add([&] { Gordian(path, events); });
+    gordian.Add([&] { Gordian(path, written); });
     naive.Add([&] { Naive(path); });
   }
   const auto least = [](const std::vector<double>& v) {
@@ -124,8 +128,7 @@ void Compare(const std::string& folder, int events, double goal_ms, int repetiti
               theirs / ours, ours <= goal_ms ? "" : "   GOAL MISSED");
   std::printf(
       "  gordian  median %7.2f ms, best %7.2f ms, worst %7.2f ms of processor time, %.2f ms by the "
-      "clock   (goal: "
-      "median <= %.0f ms)\n",
+      "clock   (goal: median <= %.0f ms)\n",
       ours, least(gordian.processor), most(gordian.processor), Median(gordian.clock), goal_ms);
   std::printf(
       "  naive    median %7.2f ms, best %7.2f ms, worst %7.2f ms of processor time, %.2f ms by the "

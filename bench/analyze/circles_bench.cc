@@ -28,17 +28,17 @@
 #include <utility>
 #include <vector>
 
-#include "analyzer/graph/cycle_finder.h"
-#include "analyzer/graph/job_model.h"
-#include "analyzer/graph/wait_for_graph.h"
-#include "analyzer/server/graph_events.h"
-#include "tests/unit/server/training_job.h"
+#include "analyzer/ingest/graph_events.h"
+#include "analyzer/model/verdict/job_model.h"
+#include "analyzer/model/waits/cycle_finder.h"
+#include "analyzer/model/waits/wait_for_graph.h"
+#include "testing/jobs/training_job.h"
 
 namespace gordian::bench {
 namespace {
 
-using graph::LeafMask;
-using graph::WaitForGraph;
+using model::LeafMask;
+using model::WaitForGraph;
 using testing::Fault;
 using testing::TrainingJob;
 using testing::TrainingShape;
@@ -74,11 +74,11 @@ class Stuck {
  public:
   explicit Stuck(const TrainingShape& shape) {
     TrainingJob job(shape);
-    graph::JobModel unused;
-    server::GraphEvents events(&unused);
-    events.Tell([this](const graph::ProcessInfo& info) { execution_.Start(info); },
-                [this](const graph::CallRecord& record) { execution_.Record(record); });
-    events.TellRounds([this](const graph::Round& round) {
+    model::JobModel unused;
+    analyzer::GraphEvents events(&unused);
+    events.Tell([this](const model::ProcessInfo& info) { execution_.Start(info); },
+                [this](const model::CallRecord& record) { execution_.Record(record); });
+    events.TellRounds([this](const model::Round& round) {
       execution_.TakeRound(round);
       waits_ = std::make_unique<WaitForGraph>(execution_, matcher_, options_, round.begin_ns);
     });
@@ -97,9 +97,9 @@ class Stuck {
   const WaitForGraph& waits() const { return *waits_; }
 
  private:
-  const graph::ModelOptions options_;
-  graph::Matcher matcher_;
-  graph::ExecutionGraph execution_{&matcher_};
+  const model::ModelOptions options_;
+  model::Matcher matcher_;
+  model::ExecutionGraph execution_{&matcher_};
   std::unique_ptr<WaitForGraph> waits_;
 };
 
@@ -108,7 +108,7 @@ using Edges = std::vector<std::pair<uint32_t, uint32_t>>;
 Edges EdgesOf(const WaitForGraph& waits) {
   Edges edges;
   for (uint32_t n = 0; n < waits.nodes().size(); ++n) {
-    for (const graph::WaitNode::Edge& edge : waits.nodes()[n].out) edges.emplace_back(n, edge.to);
+    for (const model::WaitNode::Edge& edge : waits.nodes()[n].out) edges.emplace_back(n, edge.to);
   }
   return edges;
 }

@@ -18,17 +18,18 @@
 #include <thread>
 #include <vector>
 
-#include "analyzer/server/fleet_server.h"
+#include "analyzer/fleet/fleet_server.h"
 #include "common/log.h"
 #include "common/packed_batch.h"
+#include "common/record_block.h"
 #include "common/version.h"
 #include "gordian/v1/ingest.grpc.pb.h"
-#include "tests/unit/server/training_job.h"
+#include "testing/jobs/training_job.h"
 
 namespace gordian::bench {
 namespace {
 
-constexpr size_t kBatch = 512;  // events
+constexpr size_t kBatch = 512;  // records: no more are added to a batch that has so many
 constexpr size_t kSenders = 2;
 
 [[noreturn]] void Fail(const std::string& what) {
@@ -50,13 +51,15 @@ Job Make(int steps) {
   job.messages.resize(static_cast<size_t>(training.nodes()));
   const testing::TrainingJob::Sink send = [&](int node, std::vector<v1::Event> events) {
     std::vector<v1::ToAnalyzer>& to = job.messages[static_cast<size_t>(node)];
-    for (size_t first = 0; first < events.size(); first += kBatch) {
-      v1::EventBatch* const batch = to.emplace_back().mutable_batch();
-      batch->set_number(to.size());
-      for (size_t i = first; i < std::min(first + kBatch, events.size()); ++i) {
-        job.records += events[i].has_record() ? 1 : 0;
-        *batch->add_events() = std::move(events[i]);
+    size_t in_batch = kBatch;
+    for (v1::Event& event : events) {
+      if (in_batch >= kBatch) {
+        to.emplace_back().mutable_batch()->set_number(to.size());
+        in_batch = 0;
       }
+      in_batch += RecordsIn(event.records());
+      job.records += RecordsIn(event.records());
+      *to.back().mutable_batch()->add_events() = std::move(event);
     }
   };
   training.Begin(send);
@@ -118,8 +121,8 @@ Spent Measure(const Job& job) {
   if (mkdtemp(folder.data()) == nullptr) Fail("cannot make a temporary folder");
   Spent spent;
   {
-    server::FleetServer server;
-    server::FleetOptions options;
+    analyzer::FleetServer server;
+    analyzer::FleetOptions options;
     options.listen = "127.0.0.1:0";
     options.sessions_dir = folder;
     if (const Status status = server.Start(std::move(options)); !status.ok()) {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "tests/unit/server/recorded_job.h"
+#include "testing/jobs/recorded_job.h"
 
 namespace gordian::bench {
 namespace {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <deque>
 
+#include "common/record_block.h"
+
 namespace gordian::bench {
 namespace {
 
@@ -29,8 +31,9 @@ void NaiveDecider::OnEvent(const v1::Event& event) {
     case v1::Event::kCallName:
       symbols_[event.call_name().call()] = event.call_name().symbol();
       break;
-    case v1::Event::kRecord:
-      Keep(event.record());
+    case v1::Event::kRecords:
+      ForEachRecord(event.records(),
+                    [&](const ring::Record& record) { Keep(event.records().process(), record); });
       break;
     case v1::Event::kRound:
       Decide(event.round());
@@ -40,28 +43,30 @@ void NaiveDecider::OnEvent(const v1::Event& event) {
   }
 }
 
-void NaiveDecider::Keep(const v1::CallRecord& record) {
+void NaiveDecider::Keep(uint32_t process, const ring::Record& record) {
   Record kept{};
-  kept.process = record.process();
-  kept.thread = record.thread();
-  kept.begins = record.kind() == v1::RECORD_KIND_BEGIN;
-  if (record.has_comm_init()) {
+  kept.process = process;
+  kept.thread = record.thread;
+  kept.begins = record.kind == ring::RecordKind::kBegin;
+  const std::string& symbol = symbols_[record.call];
+  if (kept.begins && symbol.starts_with("ncclCommInit")) {
+    const ring::CommInitPayload& init = record.payload.comm_init;
     kept.what = What::kMakeCommunicator;
-    kept.comm = record.comm_init().comm();
-    kept.uid = record.comm_init().uid();
-    kept.rank = record.comm_init().rank();
-    kept.size = static_cast<uint32_t>(record.comm_init().nranks());
-  } else if (record.has_operation()) {
-    const std::string& symbol = symbols_[record.call()];
+    kept.comm = init.comm;
+    kept.uid = init.uid;
+    kept.rank = init.rank;
+    kept.size = static_cast<uint32_t>(init.nranks);
+  } else if (kept.begins && symbol.starts_with("nccl")) {
+    const ring::OperationPayload& operation = record.payload.operation;
     kept.what = symbol == "ncclSend"   ? What::kSend
                 : symbol == "ncclRecv" ? What::kReceive
                                        : What::kCollective;
-    kept.comm = record.operation().comm();
-    kept.sequence = record.operation().sequence();
-    kept.peer = record.operation().root_or_peer();
-  } else if (record.has_end() && record.end().ordinal() != 0) {
-    kept.stream = record.end().stream();
-    kept.ordinal = record.end().ordinal();
+    kept.comm = operation.comm;
+    kept.sequence = operation.sequence;
+    kept.peer = operation.root_or_peer;
+  } else if (record.kind == ring::RecordKind::kEnd && record.payload.end.ordinal != 0) {
+    kept.stream = record.payload.end.stream;
+    kept.ordinal = record.payload.end.ordinal;
   } else {
     return;
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gordian/v1/event.pb.h"
+#include "proto/ring/record.h"
 
 namespace gordian::bench {
 
@@ -32,7 +33,7 @@ class NaiveDecider {
     bool begins;
   };
 
-  void Keep(const v1::CallRecord& record);
+  void Keep(uint32_t process, const ring::Record& record);
   void Decide(const v1::Round& round);
 
   std::map<uint32_t, std::string> symbols_;

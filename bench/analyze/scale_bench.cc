@@ -21,11 +21,11 @@
 #include <utility>
 #include <vector>
 
-#include "analyzer/server/analysis.h"
-#include "analyzer/server/graph_events.h"
+#include "analyzer/session/analysis.h"
 #include "common/log.h"
 #include "common/packed_batch.h"
-#include "tests/unit/server/training_job.h"
+#include "common/record_block.h"
+#include "testing/jobs/training_job.h"
 
 namespace gordian::bench {
 namespace {
@@ -69,46 +69,48 @@ struct Measured {
   uint64_t sent_records = 0, plain_bytes = 0, wire_bytes = 0;
 };
 
-// Events as a collector would send them, at most so many to a batch: the serialised batches.
-std::vector<std::string> Batches(const std::vector<v1::Event>& events, Measured* measured) {
+// Events as a collector would send them, the serialised batches: no more records are added to one
+// that has kBatch.
+std::vector<std::string> Batches(std::vector<v1::Event> events, Measured* measured) {
   constexpr size_t kBatch = 512;
   std::vector<std::string> batches;
-  for (size_t first = 0; first < events.size(); first += kBatch) {
-    v1::ToAnalyzer message;
-    message.mutable_batch()->set_number(first + 1);
-    for (size_t i = first; i < std::min(first + kBatch, events.size()); ++i) {
-      measured->sent_records += events[i].has_record() ? 1 : 0;
-      *message.mutable_batch()->add_events() = events[i];
-    }
+  v1::ToAnalyzer message;
+  size_t in_batch = 0;
+  const auto send = [&] {
+    message.mutable_batch()->set_number(batches.size() + 1);
     measured->plain_bytes += message.ByteSizeLong();
     measured->wire_bytes += PackedMessage(message).ByteSizeLong();
     batches.push_back(message.batch().SerializeAsString());
+    message.Clear();
+    in_batch = 0;
+  };
+  for (v1::Event& event : events) {
+    in_batch += RecordsIn(event.records());
+    measured->sent_records += RecordsIn(event.records());
+    *message.mutable_batch()->add_events() = std::move(event);
+    if (in_batch >= kBatch) send();
   }
+  if (message.has_batch()) send();
   return batches;
 }
 
 // As the ingest service takes a batch in, once it is unpacked.
-void Take(const std::string& bytes, int node, server::plain::Chunk* batch,
-          server::Analysis* analysis) {
-  using Kind = server::plain::Chunk::Kind;
-  if (!batch->ReadBatch(bytes)) Fail("a batch makes no sense");
-  server::Together together;
-  together.chunk = batch;
-  together.events = batch->events();
-  for (const server::plain::Chunk::Event& event : batch->events()) {
-    if (event.kind == Kind::kRecord) {
-      batch->record(event).of_process += static_cast<uint32_t>(node) * server::kProcessesOfNode;
-    } else {
-      TrainingJob::MakeUnique(node, &batch->other(event));
-    }
+void Take(const std::string& bytes, int node, analyzer::Analysis* analysis) {
+  v1::EventBatch batch;
+  if (!batch.ParseFromString(bytes)) Fail("a batch makes no sense");
+  std::vector<v1::Event> events;
+  events.reserve(static_cast<size_t>(batch.events_size()));
+  for (v1::Event& event : *batch.mutable_events()) {
+    TrainingJob::MakeUnique(node, &event);
+    events.push_back(std::move(event));
   }
-  analysis->OnBatch(together);
+  analysis->OnBatch(events);
 }
 
 // Takes what the sink gathers in, each node's batches in their order, by two threads.
 class TwoFeeders {
  public:
-  explicit TwoFeeders(server::Analysis* analysis) : analysis_(analysis) {}
+  explicit TwoFeeders(analyzer::Analysis* analysis) : analysis_(analysis) {}
 
   void Gather(int node, std::vector<std::string> batches) {
     for (std::string& bytes : batches)
@@ -118,8 +120,7 @@ class TwoFeeders {
   double Feed() {
     const double begin = Seconds();
     const auto feed = [this](size_t feeder) {
-      for (const auto& [node, bytes] : waiting_[feeder])
-        Take(bytes, node, &batches_[feeder], analysis_);
+      for (const auto& [node, bytes] : waiting_[feeder]) Take(bytes, node, analysis_);
     };
     std::thread other(feed, 1);
     feed(0);
@@ -130,18 +131,17 @@ class TwoFeeders {
   }
 
  private:
-  server::Analysis* const analysis_;
+  analyzer::Analysis* const analysis_;
   std::array<std::vector<std::pair<int, std::string>>, 2> waiting_;
-  std::array<server::plain::Chunk, 2> batches_;
 };
 
 void FeedByTwo(const TrainingShape& shape, Measured* result) {
   Measured ignored;
   TrainingJob job(shape);
-  server::Analysis analysis({});
+  analyzer::Analysis analysis({});
   TwoFeeders feeders(&analysis);
   const TrainingJob::Sink gather = [&](int node, std::vector<v1::Event> events) {
-    feeders.Gather(node, Batches(events, &ignored));
+    feeders.Gather(node, Batches(std::move(events), &ignored));
   };
   uint64_t number = 0;
   job.Begin(gather);
@@ -159,12 +159,11 @@ Measured Measure(const TrainingShape& shape) {
   Measured result;
   result.ranks = shape.ranks();
   TrainingJob job(shape);
-  server::Analysis analysis({});
-  server::plain::Chunk batch;
+  analyzer::Analysis analysis({});
   const TrainingJob::Sink feed = [&](int node, std::vector<v1::Event> events) {
-    const std::vector<std::string> batches = Batches(events, &result);
+    const std::vector<std::string> batches = Batches(std::move(events), &result);
     const double begin = CpuSeconds();
-    for (const std::string& bytes : batches) Take(bytes, node, &batch, &analysis);
+    for (const std::string& bytes : batches) Take(bytes, node, &analysis);
     result.feed_s += CpuSeconds() - begin;
   };
   uint64_t number = 0;
@@ -191,9 +190,9 @@ Measured Measure(const TrainingShape& shape) {
   result.proof_s = round();
   result.model_mib = ResidentMiB() - before;
   result.records = analysis.stats().records;
-  const graph::Verdict verdict = analysis.Current();
-  if (verdict.main.verdict != graph::VerdictKind::kDeadlock ||
-      verdict.main.confidence != graph::Confidence::kConfirmed) {
+  const model::Verdict verdict = analysis.Current();
+  if (verdict.main.verdict != model::VerdictKind::kDeadlock ||
+      verdict.main.confidence != model::Confidence::kConfirmed) {
     Fail("the verdict is wrong: " + verdict.main.summary);
   }
   return result;

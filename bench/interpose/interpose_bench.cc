@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "bench/interpose/profiled_calls.h"
-#include "interpose/nccl_newer.h"
+#include "interpose/entry/nccl_newer.h"
 #include "proto/ring/layout.h"
 
 // Of NCCL 2.29 and later.

@@ -6,11 +6,11 @@ set -euo pipefail
 build=$1
 runs=${2:-1000}
 here=$(dirname "$(readlink -f "$0")")
-for name in D1_vgg19 D2_solver D3_preserver P1_cost_model P2_plans P3_lint P4_choice; do
+for name in vgg19 stage_solver preserver cost_model plans plan_lint plan_choice; do
   echo "== $name"
   GORDIAN_PLAN_FULL=1 "$build/tests/planner_${name}_test" --gtest_brief=1
 done
-for story in D1_by_hand D4_runs D4_rank_local D4_refused D5_from_a_trace; do
+for story in by_hand runs rank_local refused from_a_trace; do
   echo "== $story"
   python3 "$here/../../tests/e2e/plan.py" "$build" "$story" --runs "$runs"
 done

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "common/trace_file.h"
-#include "replayer/extract.h"
-#include "replayer/witness.h"
-#include "tests/unit/server/recorded_job.h"
+#include "replayer/record/extract.h"
+#include "replayer/verify/witness.h"
+#include "testing/jobs/recorded_job.h"
 
 namespace gordian::bench {
 namespace {

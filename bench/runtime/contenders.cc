@@ -7,9 +7,9 @@
 #include <sstream>
 
 #include "bench/runtime/nccl_library.h"
-#include "runtime/cuda/communicator.h"
-#include "runtime/cuda/domain.h"
-#include "tests/gpu/runtime/checked_rank.h"
+#include "runtime/cuda/domain/communicator.h"
+#include "runtime/cuda/domain/domain.h"
+#include "runtime/testing/checked_rank.h"
 
 namespace gordian::runtime::cuda {
 namespace {
@@ -120,11 +120,12 @@ class RuntimeContender : public Base {
   void Submit(int index, OpKind kind, const float* in, float* out, uint64_t count) override {
     Communicator& comm = *comms_[static_cast<size_t>(index) % comms_.size()];
     if (strict_) {
-      Must(comm.Launch(kind, in, out, count, DataType::kFloat, Operator::kSum, 0, stream_));
+      Must(comm.Launch({kind, in, out, count, DataType::kFloat, Operator::kSum, 0}, stream_));
       return;
     }
     open_.emplace_back();
-    Must(comm.Detach(kind, in, out, count, DataType::kFloat, Operator::kSum, 0, 0, &open_.back()));
+    Must(
+        comm.Detach({kind, in, out, count, DataType::kFloat, Operator::kSum, 0}, 0, &open_.back()));
   }
   void Wait() override {
     if (strict_) Must(cudaStreamSynchronize(stream_));

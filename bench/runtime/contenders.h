@@ -23,8 +23,8 @@
 
 #include "bench/runtime/dfccl_like.h"
 #include "runtime/core/op.h"
-#include "runtime/cuda/worker.h"
-#include "tests/gpu/runtime/ranks.h"
+#include "runtime/cuda/worker/worker.h"
+#include "runtime/testing/ranks.h"
 
 namespace gordian::runtime::cuda {
 

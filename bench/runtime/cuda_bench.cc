@@ -38,11 +38,11 @@
 #include <vector>
 
 #include "bench/runtime/nccl_library.h"
-#include "runtime/cuda/communicator.h"
-#include "runtime/cuda/domain.h"
-#include "tests/gpu/runtime/checked_rank.h"
-#include "tests/gpu/runtime/patterns.h"
-#include "tests/gpu/runtime/ranks.h"
+#include "runtime/cuda/domain/communicator.h"
+#include "runtime/cuda/domain/domain.h"
+#include "runtime/testing/checked_rank.h"
+#include "runtime/testing/patterns.h"
+#include "runtime/testing/ranks.h"
 
 namespace gordian::runtime::cuda {
 namespace {
@@ -273,11 +273,13 @@ class Bench : testing::CheckedRank {
       const uint64_t at = all ? static_cast<uint64_t>(peer) * count : 0;
       if (peer == p_.rank()) continue;
       if (ours && sends)
-        Must(comm_->Launch(OpKind::kSend, in + at, nullptr, count, DataType::kFloat, Operator::kSum,
-                           peer, stream_));
+        Must(comm_->Launch(
+            {OpKind::kSend, in + at, nullptr, count, DataType::kFloat, Operator::kSum, peer},
+            stream_));
       if (ours && receives)
-        Must(comm_->Launch(OpKind::kRecv, nullptr, out + at, count, DataType::kFloat,
-                           Operator::kSum, peer, stream_));
+        Must(comm_->Launch(
+            {OpKind::kRecv, nullptr, out + at, count, DataType::kFloat, Operator::kSum, peer},
+            stream_));
       if (!ours && sends) Must(nccl_.send(in + at, count, ncclFloat, peer, nccl_comm_, stream_));
       if (!ours && receives)
         Must(nccl_.recv(out + at, count, ncclFloat, peer, nccl_comm_, stream_));
@@ -293,7 +295,7 @@ class Bench : testing::CheckedRank {
   }
 
   void CallOurs(OpKind kind, uint64_t count, int root, const float* in, float* out) {
-    Must(comm_->Launch(kind, in, out, count, DataType::kFloat, Operator::kSum, root, stream_));
+    Must(comm_->Launch({kind, in, out, count, DataType::kFloat, Operator::kSum, root}, stream_));
   }
 
   // One batch, in microseconds a call, on this rank.

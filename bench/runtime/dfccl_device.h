@@ -25,7 +25,7 @@
 #include <cstdint>
 
 #include "bench/runtime/ring_device.h"
-#include "runtime/cuda/worker_device.h"
+#include "runtime/cuda/worker/worker_device.h"
 
 namespace gordian::runtime::cuda {
 
@@ -77,58 +77,39 @@ struct DfcclView {
   DfcclDevice* device;
 };
 
-GRT_HD inline void StoreHostWide(uint64_t* word, uint64_t value) {
-#ifdef __CUDA_ARCH__
-  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
-#else
-  __atomic_store_n(word, value, __ATOMIC_RELEASE);
-#endif
-}
-GRT_HD inline bool CompareAndSwapHost(uint64_t* word, uint64_t expected, uint64_t desired) {
-#ifdef __CUDA_ARCH__
-  uint64_t seen;
-  asm volatile("atom.relaxed.sys.global.cas.b64 %0, [%1], %2, %3;"
-               : "=l"(seen)
-               : "l"(word), "l"(expected), "l"(desired)
-               : "memory");
-  return seen == expected;
-#else
-  return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE);
-#endif
-}
-
 // By one thread: tells the host that an operation is done. What it wrote comes first in all
 // variants.
 GRT_HD inline void TellCompletion(const DfcclView& v, uint32_t id) {
   CompletionQueue* q = v.completions;
-  FenceSystem();
+  Fence<kSystem>();
   if (v.options.completion == Completion::kWord) {
     StoreEnd(v.worker.host, id,
-             LoadRelaxed(&v.worker.device->entries[id % kDetachedEntries].ticket));
+             Load<kSystem, kRelaxed>(&v.worker.device->entries[id % kDetachedEntries].ticket));
     return;
   }
   if (v.options.completion == Completion::kSlots) {
     // The count keeps the host from taking a stale word for a new one.
-    const uint64_t word = uint64_t{LoadRelaxed(&v.device->completions) + 1} << 32 | (id + 1);
-    AddRelaxed(&v.device->completions, 1);
+    const uint64_t word =
+        uint64_t{Load<kSystem, kRelaxed>(&v.device->completions) + 1} << 32 | (id + 1);
+    Add<kDevice, kRelaxed>(&v.device->completions, 1);
     for (uint32_t slot = id;; ++slot) {
-      if (CompareAndSwapHost(&q->slots[slot % kCompletionSlots], 0, word)) return;
+      if (CompareAndSwap<kSystem, kRelaxed>(&q->slots[slot % kCompletionSlots], 0, word)) return;
     }
   }
-  while (!CompareAndSwap(&v.device->lock, 0, 1)) {
+  while (!CompareAndSwap<kDevice, kAcquireRelease>(&v.device->lock, 0, 1)) {
   }
-  const uint32_t tail = LoadHostWord(&q->tail);
-  while (tail - LoadHostWord(&q->head) >= kCompletionRing) {
+  const uint32_t tail = Load<kSystem, kAcquire>(&q->tail);
+  while (tail - Load<kSystem, kAcquire>(&q->head) >= kCompletionRing) {
   }
   if (v.options.completion == Completion::kVanillaRing) {
-    StoreRelaxed(&q->ring[tail % kCompletionRing], id + 1);
-    FenceSystem();
+    Store<kSystem, kRelaxed>(&q->ring[tail % kCompletionRing], id + 1);
+    Fence<kSystem>();
   } else {
-    StoreHostWide(&q->packed[tail % kCompletionRing], uint64_t{tail + 1} << 32 | (id + 1));
+    Store<kSystem, kRelaxed>(&q->packed[tail % kCompletionRing],
+                             uint64_t{tail + 1} << 32 | (id + 1));
   }
-  StoreRelaxed(&q->tail, tail + 1);
-  StoreWordRelease(&v.device->lock, 0);
+  Store<kSystem, kRelaxed>(&q->tail, tail + 1);
+  Store<kDevice, kRelease>(&v.device->lock, 0);
 }
 
 // By thread 0, when a channel is done. Nobody counted before: the first one that is done begins.
@@ -136,10 +117,10 @@ GRT_HD inline bool CountDown(const WorkerView& v, uint32_t id, uint32_t channels
   uint64_t* left = &v.device->left[id % kDetachedEntries];
   uint64_t word, next;
   do {
-    word = LoadWordAcquire(left);
+    word = Load<kDevice, kAcquire>(left);
     next = static_cast<uint32_t>(word >> 32) == id + 1 ? word - 1
                                                        : LeftWord(id, channels, channels - 1);
-  } while (!CompareAndSwap(left, word, next));
+  } while (!CompareAndSwap<kDevice, kAcquireRelease>(left, word, next));
   return (next & 0xffff) == 0;
 }
 
@@ -181,10 +162,12 @@ GRT_HD inline bool DfcclPass(Block& b, const DfcclView& v, uint32_t* ids, uint32
   for (uint32_t position = 0; position < *count; ++position) {
     const uint32_t id = ids[position];
     // Operations of one port are carried in their order: behind an unfinished one it has to wait.
-    const uint32_t port = LoadRelaxed(&worker.device->entries[id % kDetachedEntries].port);
+    const uint32_t port =
+        Load<kSystem, kRelaxed>(&worker.device->entries[id % kDetachedEntries].port);
     bool waits = false;
     for (uint32_t k = b.Thread(); k < kept; k += b.Threads()) {
-      waits = waits || LoadRelaxed(&worker.device->entries[ids[k] % kDetachedEntries].port) == port;
+      waits = waits || Load<kSystem, kRelaxed>(
+                           &worker.device->entries[ids[k] % kDetachedEntries].port) == port;
     }
     if (b.Any(waits)) {
       if (b.Thread() == 0) ids[kept] = id;
@@ -196,8 +179,8 @@ GRT_HD inline bool DfcclPass(Block& b, const DfcclView& v, uint32_t* ids, uint32
     Compose(b, worker, id);
     const Work& w = b.Entry();
     if (b.Thread() == 0) {
-      AddRelaxed(&v.device->prepare_ns, static_cast<uint32_t>(b.Now() - begun));
-      AddRelaxed(&v.device->prepares, 1);
+      Add<kDevice, kRelaxed>(&v.device->prepare_ns, static_cast<uint32_t>(b.Now() - begun));
+      Add<kDevice, kRelaxed>(&v.device->prepares, 1);
     }
     uint64_t spins = v.options.stickiness == Stickiness::kNaive ? v.options.naive_spins
                      : v.options.stickiness == Stickiness::kAdaptive
@@ -207,7 +190,7 @@ GRT_HD inline bool DfcclPass(Block& b, const DfcclView& v, uint32_t* ids, uint32
     for (uint32_t channel = b.Index(); channel < w.channels; channel += b.Blocks()) {
       uint64_t* context = worker.device->claims + (id % kDetachedEntries) * kMaxChannels + channel;
       uint32_t pc = 0;
-      if (b.Thread() == 0) pc = StepsOf(LoadWordAcquire(context), id);
+      if (b.Thread() == 0) pc = StepsOf(Load<kDevice, kAcquire>(context), id);
       pc = b.Broadcast(pc);
       if (pc == kStepsDone) continue;
       const uint32_t before = pc;
@@ -217,14 +200,14 @@ GRT_HD inline bool DfcclPass(Block& b, const DfcclView& v, uint32_t* ids, uint32
       unfinished = unfinished || !done;
       b.Sync();
       if (b.Thread() == 0) {
-        if (done || pc != before) AddRelaxed(&worker.device->progress, 1);
-        if (!done) AddRelaxed(&v.device->preemptions, 1);
-        StoreWordRelease(context, ClaimWord(id, done ? kStepsDone : pc, false));
+        if (done || pc != before) Add<kDevice, kRelaxed>(&worker.device->progress, 1);
+        if (!done) Add<kDevice, kRelaxed>(&v.device->preemptions, 1);
+        Store<kDevice, kRelease>(context, ClaimWord(id, done ? kStepsDone : pc, false));
         if (done && CountDown(worker, id, w.channels)) {
           const uint64_t telling = b.Now();
           TellCompletion(v, id);
-          AddRelaxed(&v.device->complete_ns, static_cast<uint32_t>(b.Now() - telling));
-          AddRelaxed(&v.device->completes, 1);
+          Add<kDevice, kRelaxed>(&v.device->complete_ns, static_cast<uint32_t>(b.Now() - telling));
+          Add<kDevice, kRelaxed>(&v.device->completes, 1);
         }
       }
     }
@@ -251,11 +234,11 @@ GRT_HD inline void BeDfccl(Block& b, const DfcclView& v, uint32_t* ids) {
   const bool leads = number == 0;
   Leader leader;
   if (leads && b.Thread() == 0) {
-    StoreWordRelease(&worker.device->arrived, uint64_t{worker.instance} << 32);
-    StoreRelaxed(&worker.host->life, kRunning);
-    FenceBoth();
+    Store<kDevice, kRelease>(&worker.device->arrived, uint64_t{worker.instance} << 32);
+    Store<kSystem, kRelaxed>(&worker.host->life, kRunning);
+    Fence<kSystem, kSequential>();
     leader.started = leader.quiet_since = b.Now();
-    leader.progress = LoadRelaxed(&worker.device->progress);
+    leader.progress = Load<kSystem, kRelaxed>(&worker.device->progress);
   }
   DfcclDevice::Queue& saved = v.device->queues[b.Index()];
   uint64_t fetched = saved.fetched;
@@ -267,7 +250,7 @@ GRT_HD inline void BeDfccl(Block& b, const DfcclView& v, uint32_t* ids) {
     if (count == 0 || !went_on) {
       const uint64_t begun = b.Now();
       uint64_t published = 0;
-      if (b.Thread() == 0) published = LoadHostWide(&worker.host->published);
+      if (b.Thread() == 0) published = Load<kSystem, kAcquire>(&worker.host->published);
       const uint32_t tail = b.Broadcast(static_cast<uint32_t>(published));
       const uint32_t ports = b.Broadcast(static_cast<uint32_t>(published >> 32));
       const auto first = static_cast<uint32_t>(fetched);
@@ -281,22 +264,23 @@ GRT_HD inline void BeDfccl(Block& b, const DfcclView& v, uint32_t* ids) {
         fetched = uint64_t{ports} << 32 | tail;
         b.Sync();
         if (b.Thread() == 0) {
-          AddRelaxed(&v.device->fetch_ns, static_cast<uint32_t>(b.Now() - begun));
-          AddRelaxed(&v.device->fetches, tail - first);
+          Add<kDevice, kRelaxed>(&v.device->fetch_ns, static_cast<uint32_t>(b.Now() - begun));
+          Add<kDevice, kRelaxed>(&v.device->fetches, tail - first);
         }
       }
     }
     uint32_t over = 0;
     if (b.Thread() == 0) {
       if (!leads) {
-        over = (LoadWordRelaxed(&worker.device->admission) & kInstanceClosed) != 0 ? 1 : 0;
+        over = (Load<kDevice, kRelaxed>(&worker.device->admission) & kInstanceClosed) != 0 ? 1 : 0;
       } else {
         const uint64_t now = b.Now();
-        const uint32_t progress = LoadRelaxed(&worker.device->progress);
+        const uint32_t progress = Load<kSystem, kRelaxed>(&worker.device->progress);
         if (progress != leader.progress) leader.quiet_since = now;
         leader.progress = progress;
         leader.published = fetched;
-        const bool must = LoadHostWord(worker.stop) != 0 || LoadHostWord(&worker.host->ask) != 0;
+        const bool must = Load<kSystem, kAcquire>(worker.stop) != 0 ||
+                          Load<kSystem, kAcquire>(&worker.host->ask) != 0;
         const int64_t patience = count == 0 ? worker.idle_ns : worker.stuck_ns;
         if (must || static_cast<int64_t>(now - leader.quiet_since) >= patience) {
           over = Quit(b, worker, leader, must) ? 1 : 0;
@@ -317,8 +301,8 @@ GRT_HD inline void BeDfccl(Block& b, const DfcclView& v, uint32_t* ids) {
   if (leads) return;
   uint64_t word;
   do {
-    word = LoadWordAcquire(&worker.device->arrived);
-  } while (!CompareAndSwap(&worker.device->arrived, word, word + 1));
+    word = Load<kDevice, kAcquire>(&worker.device->arrived);
+  } while (!CompareAndSwap<kDevice, kAcquireRelease>(&worker.device->arrived, word, word + 1));
 }
 
 }  // namespace gordian::runtime::cuda

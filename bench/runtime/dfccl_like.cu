@@ -1,7 +1,7 @@
 #include <cuda_runtime.h>
 
 #include "bench/runtime/dfccl_like.h"
-#include "runtime/cuda/worker_block.h"
+#include "runtime/cuda/worker/worker_block.h"
 
 namespace gordian::runtime::cuda {
 

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "bench/runtime/dfccl_device.h"
-#include "runtime/cuda/worker.h"
+#include "runtime/cuda/worker/worker.h"
 
 namespace gordian::runtime::cuda {
 

@@ -43,10 +43,10 @@
 #include <vector>
 
 #include "bench/runtime/contenders.h"
-#include "runtime/cuda/rendezvous.h"
-#include "tests/gpu/runtime/checked_rank.h"
-#include "tests/gpu/runtime/patterns.h"
-#include "tests/gpu/runtime/ranks.h"
+#include "runtime/cuda/domain/rendezvous.h"
+#include "runtime/testing/checked_rank.h"
+#include "runtime/testing/patterns.h"
+#include "runtime/testing/ranks.h"
 
 namespace gordian::runtime::cuda {
 namespace {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The experiments of docs/runtime-experiments.md on the GPUs of one host.
+# The experiments of docs/runtime-measured.md on the GPUs of one host.
 #   experiments.sh PROGRAMS_FOLDER OUTPUT_FOLDER [RANKS] [PARTS]
 # PROGRAMS_FOLDER: of tests/gpu/runtime/build.sh. OUTPUT_FOLDER/summary.txt comes first.
 # PARTS: any of "worker random sync calls idle late trace memory" (default: all; four to five minutes on two GPUs).

@@ -12,8 +12,8 @@
 
 #include "bench/runtime/nccl_library.h"
 #include "gordian/runtime.h"
-#include "tests/gpu/runtime/member.h"
-#include "tests/gpu/runtime/ranks.h"
+#include "runtime/testing/member.h"
+#include "runtime/testing/ranks.h"
 
 namespace gordian::runtime::cuda {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "bench/runtime/nccl_library.h"
 #include "gordian/runtime.h"
-#include "tests/gpu/runtime/member.h"
-#include "tests/gpu/runtime/ranks.h"
-#include "tests/gpu/runtime/vmm_memory.h"
+#include "runtime/testing/member.h"
+#include "runtime/testing/ranks.h"
+#include "runtime/testing/vmm_memory.h"
 
 namespace gordian::runtime::cuda {
 namespace {

@@ -19,7 +19,7 @@
 
 #include <cstdint>
 
-#include "runtime/cuda/bulk_device.h"
+#include "runtime/cuda/protocol/bulk_device.h"
 
 namespace gordian::runtime::cuda {
 
@@ -35,18 +35,14 @@ GRT_APART GRT_HD void RingMove(Block& b, const Work& w, const char* staged, cons
   const auto packs = aligned ? static_cast<uint32_t>(bytes / 16) : 0;
   for (uint32_t i = b.Thread(); i < packs; i += b.Threads() * kInFlight) {
     Pack left[kInFlight] = {}, right[kInFlight] = {};
-#ifdef __CUDACC__
-#pragma unroll
-#endif
+    GRT_UNROLL
     for (uint32_t u = 0; u < kInFlight; ++u) {
       const uint32_t k = i + u * b.Threads();
       if (k >= packs) continue;
       if (staged != nullptr) left[u] = LoadStaged(staged + uint64_t{k} * 16);
       if (in != nullptr) right[u] = LoadPack(in + uint64_t{k} * 16);
     }
-#ifdef __CUDACC__
-#pragma unroll
-#endif
+    GRT_UNROLL
     for (uint32_t u = 0; u < kInFlight; ++u) {
       const uint32_t k = i + u * b.Threads();
       if (k >= packs) continue;
@@ -93,7 +89,8 @@ GRT_HD inline StepResult StepRing(Block& b, const Work& w, uint32_t channel, con
     if (b.Thread() == 0) {
       if (receives && !IsStaged(w, channel, 0, previous, receive_number)) ready = false;
       if (sends) {
-        const uint32_t consumed = LoadRelaxed(&FlagsAt(w, w.rank, channel)->credit[0][next]);
+        const uint32_t consumed =
+            Load<kSystem, kRelaxed>(&FlagsAt(w, w.rank, channel)->credit[0][next]);
         if (static_cast<int32_t>(consumed - Wanted(w, bulk.base, send_number)) < 0) ready = false;
       }
     }
@@ -107,11 +104,12 @@ GRT_HD inline StepResult StepRing(Block& b, const Work& w, uint32_t channel, con
     b.Sync();
     if (b.Thread() == 0) {
       if (sends) {
-        FenceSystem();
-        StoreRelaxed(&FlagsAt(w, next, channel)->ready[0][w.rank], send_number + 1);
+        Fence<kSystem>();
+        Store<kSystem, kRelaxed>(&FlagsAt(w, next, channel)->ready[0][w.rank], send_number + 1);
       }
       if (receives)
-        StoreRelaxed(&FlagsAt(w, previous, channel)->credit[0][w.rank], receive_number + 1);
+        Store<kSystem, kRelaxed>(&FlagsAt(w, previous, channel)->credit[0][w.rank],
+                                 receive_number + 1);
     }
     ++*pc;
     return StepResult::kAdvanced;
@@ -120,8 +118,8 @@ GRT_HD inline StepResult StepRing(Block& b, const Work& w, uint32_t channel, con
   const uint32_t end = bulk.base + bulk.chunks * (each - 1);
   for (uint32_t p = b.Thread(); p < n; p += b.Threads()) {
     if (p == w.rank) continue;
-    StoreRelaxed(&FlagsAt(w, p, channel)->credit[0][w.rank], end);
-    StoreRelaxed(&FlagsAt(w, p, channel)->credit[1][w.rank], end);
+    Store<kSystem, kRelaxed>(&FlagsAt(w, p, channel)->credit[0][w.rank], end);
+    Store<kSystem, kRelaxed>(&FlagsAt(w, p, channel)->credit[1][w.rank], end);
   }
   if (b.Thread() == 0) {
     ChannelState* state = StateAt(w, channel);

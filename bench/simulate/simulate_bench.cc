@@ -25,12 +25,12 @@
 #include <thread>
 #include <vector>
 
-#include "simulator/estimate.h"
-#include "simulator/replay.h"
+#include "simulator/engine/replay.h"
+#include "simulator/sampling/estimate.h"
+#include "simulator/sampling/sites.h"
 #include "simulator/simulate.h"
-#include "simulator/sites.h"
-#include "tests/unit/simulator/table1.h"
-#include "tests/unit/simulator/twins.h"
+#include "testing/simulator/table1.h"
+#include "testing/simulator/twins.h"
 
 namespace gordian::simulator {
 namespace {
@@ -353,10 +353,8 @@ double WallRate(const Config& config, int threads, int64_t rounds) {
 void S5() {
   printf(
       "S5 rounds per second of processor time, one core; published algorithm in Python (ours), "
-      "and\n"
-      "   what the published program itself did in an earlier measurement (another day, same kind "
-      "of "
-      "machine)\n");
+      "and\n   what the published program itself did in an earlier measurement (another day, same "
+      "kind of machine)\n");
   struct Speed {
     const char* name;
     int rounds;         // of the slow side
@@ -405,8 +403,7 @@ void S5() {
       const double two = WallRate(row.config, 2, speed.wall_rounds);
       printf(
           "S5 %-4s two threads, wall time: %.4g rounds/s, %.0f times Python (%.0f asked), %.0f "
-          "times the "
-          "published program",
+          "times the published program",
           name, two, slow > 0 ? two / slow : 0, speed.both_cores, two / row.original_rate);
       Check(slow > 0 && two / slow >= speed.both_cores);
       printf("S5 %-4s two threads are %.2f times one", name, two / one);

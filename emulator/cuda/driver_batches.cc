@@ -1,4 +1,4 @@
-// Batches of copies. The copies of a batch may run in any order; they run in theirs.
+// Batches of copies. CUDA allows any order within a batch; the emulator keeps the given one.
 #include <cstring>
 #include <vector>
 
@@ -22,7 +22,7 @@ struct Box {
 };
 
 CUresult CheckStreamOfBatch(CUstream stream) {
-  // The legacy stream takes no batches.
+  // The legacy stream rejects batches.
   if (stream == nullptr || stream == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_VALUE;
   GORDIAN_EMU_CHECK(CheckStream(stream));
   StreamInfo info;
@@ -47,8 +47,8 @@ CUresult Run(const Box& box, CUmemcpySrcAccessOrder order, CUstream stream) {
     CopyRequest layer = box.rows;
     layer.to = static_cast<char*>(layer.to) + z * box.to_layer;
     layer.from = static_cast<const char*>(layer.from) + z * box.from_layer;
-    // A source in pageable memory is copied anyhow while the call lasts, or waited for. One in any
-    // other that has to be read now takes a copy: the program may write it when this returns.
+    // The copy of a pageable source happens, or is awaited, during the call. Any other source that
+    // must be read now is staged: the program may write it when the call returns.
     Allocation found;
     std::vector<char> now;
     if (order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL && layer.from != nullptr &&
@@ -98,7 +98,7 @@ CUresult CopyBatch(const CUdeviceptr* to, const CUdeviceptr* from, const size_t*
   return CUDA_SUCCESS;
 }
 
-// One side of a copy in three dimensions: 0 means tightly packed.
+// One side of a three-dimensional copy; 0 means tightly packed.
 CUresult Layout(const CUmemcpy3DOperand& operand, const CUextent3D& extent, void** start,
                 size_t* pitch, size_t* layer) {
   if (operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY) return CUDA_ERROR_NOT_SUPPORTED;
@@ -131,7 +131,7 @@ CUresult Copy3DBatch(size_t count, const CUDA_MEMCPY3D_BATCH_OP* operations, siz
   if (failed != nullptr) *failed = SIZE_MAX;
   GORDIAN_EMU_CHECK(CheckStreamOfBatch(stream));
   if (count == 0 || operations == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  // First all that can be seen to be wrong, then the copies.
+  // Checks all arguments before the first copy.
   std::vector<Box> boxes(count);
   for (size_t i = 0; i < count; ++i) {
     const CUresult result = MakeBox(operations[i], &boxes[i]);
@@ -172,7 +172,7 @@ CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP* oper
   return Copy3DBatch(count, operations, nullptr, flags, PerThread(stream));
 }
 
-// As CUDA 12.8 had them: they tell which copy failed.
+// CUDA 12.8's forms, which report the failed copy.
 CUresult cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, size_t* bytes, size_t count,
                             CUmemcpyAttributes* attributes, size_t* starts, size_t attribute_count,
                             size_t* failed, CUstream stream) {

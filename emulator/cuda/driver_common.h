@@ -1,4 +1,4 @@
-// Shared by the driver API's files.
+// What the driver API's files share.
 #ifndef GORDIAN_EMULATOR_CUDA_DRIVER_COMMON_H_
 #define GORDIAN_EMULATOR_CUDA_DRIVER_COMMON_H_
 

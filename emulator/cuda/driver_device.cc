@@ -4,7 +4,7 @@
 
 #include "emulator/cuda/driver_common.h"
 #include "emulator/cuda/driver_entry_points.h"
-#include "emulator/engine/device_info.h"
+#include "emulator/engine/device/device_info.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 

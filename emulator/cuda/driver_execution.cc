@@ -1,8 +1,8 @@
 // Kernels and host functions.
 #include <cstdint>
 
-#include "emulator/cuda/driver_graph_common.h"
 #include "emulator/cuda/driver_modules.h"
+#include "emulator/cuda/graphs/driver_graph_common.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 

@@ -1,6 +1,5 @@
-// Other forms of functions: for callers with per-thread default streams, whose names end in _ptsz
-// and for whom stream 0 is the calling thread's own, and those of earlier versions that take the
-// same arguments as today's.
+// Other forms of functions: for callers with per-thread default streams (names end in _ptsz; stream
+// 0 is the calling thread's own), and those of earlier versions with the same arguments as today.
 #include "emulator/cuda/driver_common.h"
 
 #undef cuCtxDestroy

@@ -1,4 +1,4 @@
-// The driver's log: what is not emulated is said in it, once a function.
+// The driver's log: reports each function that is not emulated, once.
 #include "emulator/cuda/driver_logs.h"
 
 #include <cstdio>
@@ -17,7 +17,7 @@ using namespace gordian::emu;  // NOLINT: every line of this file uses it
 namespace {
 
 constexpr size_t kLogBytes = 25600;
-constexpr char kLost[] = "[older messages are not here]\n";
+constexpr char kLost[] = "[older messages are gone]\n";
 
 struct Callback {
   CUlogsCallback function = nullptr;
@@ -27,7 +27,7 @@ struct Callback {
 struct Log {
   std::mutex mutex;
   std::deque<std::string> messages;
-  CUlogIterator first = 0;  // number of the oldest message that is kept
+  CUlogIterator first = 0;  // number of the oldest message kept
   size_t bytes = 0;
   std::map<uintptr_t, Callback> callbacks;
   uintptr_t next_callback = 1;
@@ -38,8 +38,8 @@ Log& TheLog() {
   return *log;
 }
 
-// The messages from `iterator` on, the newest that `room` bytes hold; moves it behind the last.
-// False when there are some, and none fits.
+// Collects the messages from `iterator` on, the newest ones that fit into `room` bytes, and moves
+// it behind the last. Returns false if there are messages, and none fits.
 bool Collect(CUlogIterator* iterator, size_t room, std::string* text) {
   Log& log = TheLog();
   std::lock_guard<std::mutex> lock(log.mutex);
@@ -69,8 +69,8 @@ extern "C" {
 
 void gordianEmuSayNotEmulated(const char* call) {
   std::string message = std::string(call) +
-                        " is not emulated: it answers \"not supported\". A program that needs it"
-                        " must run on GPUs, or do without (docs/emulator.md)\n";
+                        " is not emulated and returns \"not supported\". A program that needs it"
+                        " must run on GPUs (docs/emulator.md)\n";
   fprintf(stderr, "gordian emulator: %s", message.c_str());
   Log& log = TheLog();
   std::vector<Callback> callbacks;

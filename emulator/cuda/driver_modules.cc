@@ -1,7 +1,7 @@
-// Modules, libraries, kernels. Code is loaded as far as its names go: a kernel has no body, takes a
-// configurable time and writes nothing. Variables have memory on the device that is current when
-// they are first asked for (managed ones: one memory), with their initial values where the image
-// holds them uncompressed.
+// Modules, libraries, kernels. The emulator loads only the names of device code: a kernel has no
+// body, takes a configurable time and writes nothing. A variable gets memory on the device that is
+// current at its first use (a managed one once for all devices), with its initial value if the
+// image holds it uncompressed.
 #include "emulator/cuda/driver_modules.h"
 
 #include <cstdio>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "emulator/cuda/driver_common.h"
-#include "emulator/engine/device_image.h"
+#include "emulator/engine/device/device_image.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 
@@ -124,7 +124,7 @@ CUresult GetKernel(Handle* out, const void* handle, const char* name) {
   return CUDA_SUCCESS;
 }
 
-// Memory of a variable; `managed`: of a managed one only.
+// The memory of a variable; `managed` restricts the search to managed ones.
 CUresult Variable(void** address, size_t* bytes, const void* handle, const char* name,
                   bool managed) {
   if (name == nullptr || (address == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
@@ -140,7 +140,7 @@ CUresult Variable(void** address, size_t* bytes, const void* handle, const char*
   const int device = variable.managed ? kAllDevices : TheEngine().CurrentDevice();
   void*& memory = module->variables[{name, device}];
   Allocation found;
-  // A device reset takes it away.
+  // A device reset frees it.
   if (memory == nullptr || !TheEngine().FindMemory(memory, &found)) {
     const MemoryKind kind = variable.managed ? MemoryKind::kManaged : MemoryKind::kDevice;
     GORDIAN_EMU_CHECK(
@@ -329,7 +329,7 @@ CUresult cuLibraryGetManaged(CUdeviceptr* address, size_t* bytes, CUlibrary libr
                              const char* name) {
   return GetGlobal(address, bytes, library, name, true);
 }
-// A library's and its module's handle are the same object.
+// A library and its module are the same object.
 CUresult cuLibraryGetModule(CUmodule* module, CUlibrary library) {
   GORDIAN_EMU_CHECK(CheckContext());
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -383,7 +383,7 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkerne
   GORDIAN_EMU_CHECK(CheckDevice(device));
   return SetAttribute(attribute, value, kernel);
 }
-// Where cached, and in which banks: no kernel has a body that could tell.
+// Cache and bank settings have no effect, since no kernel has a body.
 CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache) { return CheckKernel(function); }
 CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache, CUdevice) {
   return CheckKernel(kernel);

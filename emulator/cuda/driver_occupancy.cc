@@ -1,4 +1,4 @@
-// How much of a kernel fits on a device.
+// Computes how much of a kernel fits on a device.
 #include "emulator/cuda/driver_common.h"
 #include "emulator/cuda/driver_modules.h"
 
@@ -10,7 +10,7 @@ CUresult Settings(const void* function, KernelSettings* settings) {
   return FindKernelSettings(function, settings) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-// Blocks in a cluster of the launch: as the kernel requires, or as the launch says; 0: neither.
+// The launch's cluster size in blocks, from the kernel or from the launch; 0: neither sets one.
 CUresult ClusterSize(const CUlaunchConfig& config, const KernelSettings& settings, int* size) {
   *size = settings.RequiredClusterSize();
   for (unsigned i = 0; i < config.numAttrs; ++i) {
@@ -33,7 +33,7 @@ bool IsValid(const CUlaunchConfig* config) {
          config->gridDimX > 0 && config->gridDimY > 0 && config->gridDimZ > 0;
 }
 
-// 0: too many for a block.
+// Returns 0 if the block has too many threads.
 int Threads(const CUlaunchConfig& config) {
   const uint64_t threads = uint64_t{config.blockDimX} * config.blockDimY * config.blockDimZ;
   return threads > kMaxThreadsPerBlock ? 0 : static_cast<int>(threads);

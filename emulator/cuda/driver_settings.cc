@@ -1,8 +1,8 @@
-// What can be asked and set without any effect on an emulated device, and hints.
+// Settings and queries without effect on an emulated device, and hints.
 #include <cstring>
 
 #include "emulator/cuda/driver_common.h"
-#include "emulator/engine/device_info.h"
+#include "emulator/engine/device/device_info.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 
@@ -50,7 +50,7 @@ CUresult AtomicCapabilities(unsigned* capabilities, const CUatomicOperation* ope
 
 }  // namespace
 
-// Functions that CUDA 13's headers have no more.
+// Functions that CUDA 13's headers no longer declare.
 extern "C" {
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig* config);
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config);
@@ -203,7 +203,7 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
              : CUDA_ERROR_INVALID_VALUE;
 }
 
-// What others write is seen as it is written: there is nothing to flush.
+// Remote writes are visible at once: there is nothing to flush.
 CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
                                     CUflushGPUDirectRDMAWritesScope scope) {
   GORDIAN_EMU_CHECK(CheckContext());
@@ -226,7 +226,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
   Allocation found;
   const bool known = TheEngine().FindMemory(Pointer(address), &found);
   for (unsigned i = 0; i < count; ++i) {
-    // Of a pointer that CUDA does not know, this form tells zeros.
+    // For an unknown pointer this form returns zeros.
     if (known && cuPointerGetAttribute(data[i], attributes[i], address) == CUDA_SUCCESS) continue;
     switch (attributes[i]) {
       case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:

@@ -1,8 +1,8 @@
-// Attributes of streams: kept, and told. Only the priority means anything on an emulated device.
+// Stores and returns attributes of streams. Only the priority has an effect on an emulated device.
 #include <cstring>
 
 #include "emulator/cuda/driver_common.h"
-#include "emulator/engine/device_info.h"
+#include "emulator/engine/device/device_info.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 
@@ -126,7 +126,7 @@ CUresult cuStreamSetAttribute(CUstream stream, CUstreamAttrID attribute,
       stream, [&](StreamAttributes* attributes) { Write(*value, attribute, attributes); }));
 }
 
-// Of streams of one device: the others' contexts differ.
+// Only between streams of one device: other devices have other contexts.
 CUresult cuStreamCopyAttributes(CUstream to, CUstream from) {
   GORDIAN_EMU_CHECK(CheckStream(to));
   GORDIAN_EMU_CHECK(CheckStream(from));

@@ -1,6 +1,6 @@
-// Streams and events. A function whose name ends in _ptsz is what a caller with per-thread default
-// streams gets: stream 0 is the calling thread's own.
-#include "emulator/cuda/driver_graph_common.h"
+// Streams and events. Callers with per-thread default streams get the functions whose names end in
+// _ptsz: there stream 0 is the calling thread's own.
+#include "emulator/cuda/graphs/driver_graph_common.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 
@@ -85,7 +85,7 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
-// No stream is a partition's.
+// No stream belongs to a green context.
 CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext* context, CUgreenCtx* green) {
   GORDIAN_EMU_CHECK(cuStreamGetCtx(stream, context));
   if (green != nullptr) *green = nullptr;

@@ -22,7 +22,7 @@ CUresult Write(CUstream stream, CUdeviceptr address, uint64_t value, size_t byte
 
 CUresult Wait(CUstream stream, CUdeviceptr address, uint64_t value, size_t bytes, unsigned flags) {
   GORDIAN_EMU_CHECK(CheckStream(stream));
-  // CU_STREAM_WAIT_VALUE_FLUSH asks for nothing here: remote writes are seen as they happen.
+  // CU_STREAM_WAIT_VALUE_FLUSH has no effect here: remote writes are visible at once.
   const unsigned condition = flags & ~static_cast<unsigned>(CU_STREAM_WAIT_VALUE_FLUSH);
   if (condition > CU_STREAM_WAIT_VALUE_NOR) return CUDA_ERROR_INVALID_VALUE;
   ValueRequest request;
@@ -94,7 +94,7 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned count,
       case CU_STREAM_MEM_OP_WRITE_VALUE_64:
         result = Write(stream, write.address, write.value64, 8, write.flags);
         break;
-      default:  // a barrier or a flush: stream order is all that either gives here
+      default:  // a barrier or a flush: both only ask for stream order
         break;
     }
     if (result != CUDA_SUCCESS) return result;

@@ -1,6 +1,6 @@
-// The rest of the library's symbols: they exist, so that a program that is linked to them loads,
-// and say that they are not emulated when one is first called. In the C calling convention a
-// function may ignore whatever arguments it was given.
+// The library's remaining symbols. They let a program that links to them load, and report at the
+// first call that they are not emulated. The C calling convention lets a function ignore its
+// arguments.
 #include <atomic>
 
 #include "emulator/cudart/runtime_common.h"

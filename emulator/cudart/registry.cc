@@ -1,4 +1,4 @@
-// What nvcc's start-up code calls, and what it told.
+// Receives the calls of nvcc's start-up code, and keeps what they register.
 #include "emulator/cudart/registry.h"
 
 #include <algorithm>
@@ -17,13 +17,13 @@ namespace {
 
 struct Module {
   DeviceImage image;
-  std::unordered_set<const void*> functions;  // host functions, to be forgotten with the module
+  std::unordered_set<const void*> functions;  // host functions, to remove with the module
   std::unordered_set<const void*> variables;
 };
 
 struct Variable {
   size_t bytes = 0;
-  std::string initial;          // empty: zero, or not to be read in the image
+  std::string initial;          // empty: zero, or unreadable in the image
   std::map<int, void*> memory;  // by device
 };
 
@@ -31,12 +31,12 @@ struct Registry {
   std::mutex mutex;
   std::unordered_map<const void*, Kernel*> kernels;  // by host function
   std::unordered_set<const void*> handles;
-  std::unordered_map<const Kernel*, KernelSettings> settings;  // those that were changed
+  std::unordered_map<const Kernel*, KernelSettings> settings;  // of kernels whose settings changed
   std::unordered_map<const void*, Kernel*> loaded;             // by the driver's handle
   std::unordered_map<const void*, Variable> variables;         // by host shadow
 };
 
-// Used by static initialisers of the program, and after its static destructors: never destroyed.
+// Static initialisers use it, and code after static destructors does: so it is never destroyed.
 Registry& TheRegistry() {
   static Registry* const registry = new Registry;
   return *registry;
@@ -44,7 +44,7 @@ Registry& TheRegistry() {
 
 bool IsBusy(const std::string& name) { return name.find("gordian_busy_us") != std::string::npos; }
 
-// A library's kernel, by the driver's handle, which may have been another's before.
+// A library's kernel by the driver's handle; the driver may reuse handles.
 const Kernel* FindLoaded(Registry* registry, const void* handle) {
   const auto function = static_cast<CUfunction>(const_cast<void*>(handle));
   const char* name = nullptr;
@@ -123,7 +123,7 @@ cudaError_t FindSymbol(const void* symbol, void** address, size_t* bytes) {
   if (at == registry.variables.end()) return cudaErrorInvalidSymbol;
   void*& memory = at->second.memory[device];
   Allocation found;
-  // A device reset takes it away.
+  // A device reset frees it.
   if (memory == nullptr || !TheEngine().FindMemory(memory, &found)) {
     memory = TheEngine().Allocate(at->second.bytes, device);
     if (memory == nullptr) return cudaErrorMemoryAllocation;
@@ -190,8 +190,8 @@ void __cudaRegisterVar(void** handle, char* host_variable, char*, const char* de
   }
 }
 
-// The program reads managed variables through this pointer with no call before it, so it gets its
-// memory here.
+// Allocates at once: the program reads managed variables through this pointer without a call
+// before.
 void __cudaRegisterManagedVar(void** handle, void** host_variable, char*, const char* device_name,
                               int, size_t bytes, int, int) {
   *host_variable = calloc(1, bytes);

@@ -1,5 +1,5 @@
-// Kernels and device variables that the program registered when it was loaded, and kernels of
-// libraries, which the driver loaded.
+// Kernels and device variables that the program registers at load time, and kernels of libraries
+// that the driver loads.
 #ifndef GORDIAN_EMULATOR_CUDART_REGISTRY_H_
 #define GORDIAN_EMULATOR_CUDART_REGISTRY_H_
 
@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "emulator/engine/device_image.h"
-#include "emulator/engine/kernel_settings.h"
+#include "emulator/engine/device/device_image.h"
+#include "emulator/engine/device/kernel_settings.h"
 
 namespace gordian::emu {
 
-// The address of one that the program registered is its cudaKernel_t and its cudaFunction_t; a
-// library's are what the driver gave out. Never freed.
+// The address of a registered kernel is its cudaKernel_t and its cudaFunction_t; a library's kernel
+// has the driver's handles. Never freed.
 struct Kernel {
   std::string name;                        // mangled
   bool busy = false;                       // takes as many microseconds as its first argument, a
@@ -24,14 +24,15 @@ struct Kernel {
   const void* driver_kernel = nullptr;     // a library's: the driver's handle
 };
 
-// By host function or by handle; null when it was never registered, and not loaded or no longer.
+// Finds a kernel by host function or handle; null if it was never registered, or is not loaded (any
+// more).
 const Kernel* FindKernel(const void* function);
 
-// False when there is no such kernel.
+// Returns false if there is no such kernel.
 bool GetKernelSettings(const void* function, KernelSettings* settings);
 cudaError_t SetKernelAttribute(const void* function, int attribute, int value);
 
-// The device variable whose host shadow is `symbol`: its memory on the current device.
+// Finds the device variable whose host shadow is `symbol`: its memory on the current device.
 cudaError_t FindSymbol(const void* symbol, void** address, size_t* bytes);
 
 }  // namespace gordian::emu

@@ -1,5 +1,5 @@
-// Batches of copies, managed memory, and attributes of streams, which the driver keeps. The
-// structures are the driver's under other names.
+// Batches of copies, managed memory, and attributes of streams; the driver implements them, with
+// structures that differ only in name.
 #include "emulator/cudart/runtime_driver.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it

@@ -1,4 +1,4 @@
-// Shared by the runtime API's files.
+// What the runtime API's files share.
 //
 // Every function that takes a stream has a form for callers with per-thread default streams, whose
 // name ends in _ptsz (_ptds for synchronous copies): there stream 0 is the calling thread's own.
@@ -16,17 +16,17 @@ inline DeviceEngine& TheEngine() {
   return *engine;
 }
 
-// The calling thread's last error, as cudaGetLastError tells it.
+// The calling thread's last error, for cudaGetLastError.
 cudaError_t& LastError();
 
-// What every entry point returns: remembers errors. "Not ready" is none.
+// Every entry point returns through it: it stores errors, except "not ready".
 inline cudaError_t Return(cudaError_t error) {
   if (error != cudaSuccess && error != cudaErrorNotReady) LastError() = error;
   return error;
 }
 inline cudaError_t Return(int status) { return Return(static_cast<cudaError_t>(status)); }
 
-// Says on stderr and in the driver's log that the call is not emulated.
+// Reports on stderr and in the driver's log that the call is not emulated.
 cudaError_t NotEmulated(const char* call);
 
 // cudaSuccess with the current device, or why there is none.

@@ -6,7 +6,7 @@
 #include "emulator/cuda/driver_entry_points.h"
 #include "emulator/cuda/driver_logs.h"
 #include "emulator/cudart/runtime_common.h"
-#include "emulator/engine/device_info.h"
+#include "emulator/engine/device/device_info.h"
 
 namespace gordian::emu {
 
@@ -84,7 +84,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   if (count == nullptr) return Return(cudaErrorInvalidValue);
-  // Known for good once it is known, also in a forked child where nothing else works.
+  // Once known it stays, also in a forked child, where nothing else works.
   static std::atomic<int> known{0};
   const int status = known.load() > 0 ? kSuccess : TheEngine().Initialize();
   if (status == kSuccess && known.load() == 0) known = TheEngine().DeviceCount();
@@ -100,7 +100,7 @@ cudaError_t cudaGetDevice(int* device) {
   if (device == nullptr) return Return(cudaErrorInvalidValue);
   const int status = TheEngine().Initialize();
   if (status != kSuccess) return Return(status);
-  // Asking gives the thread no context.
+  // A query must not give the thread a context.
   void* const context = TheEngine().CurrentContext();
   *device = context != nullptr ? TheEngine().DeviceOfContext(context) : 0;
   return cudaSuccess;
@@ -284,7 +284,7 @@ cudaError_t cudaDeviceGetByPCIBusId(int* device, const char* text) {
   return Return(cudaErrorInvalidDevice);
 }
 
-// Limits are taken and have no effect: no kernel has a body here.
+// Accepts limits without effect: no kernel has a body here.
 cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t) {
   return Return(limit > cudaLimitPersistingL2CacheSize ? cudaErrorInvalidValue : cudaSuccess);
 }

@@ -1,5 +1,5 @@
-// Driver functions for the runtime API's files. They are found by name in the emulated libcuda
-// itself, so a shim in front of cu* does not see them.
+// Driver functions for the runtime API's files, looked up in the emulated libcuda itself, so that a
+// shim in front of cu* does not see these calls.
 #ifndef GORDIAN_EMULATOR_CUDART_RUNTIME_DRIVER_H_
 #define GORDIAN_EMULATOR_CUDART_RUNTIME_DRIVER_H_
 
@@ -16,7 +16,7 @@ Function FindDriverFunction(const char* name) {
   return reinterpret_cast<Function>(gordianEmuDriverEntryPoint(name, CUDA_VERSION, false, &status));
 }
 
-// As every call of the runtime does, it gives the thread a context first.
+// Gives the thread a context first, as every call of the runtime does.
 template <typename Function, typename... Arguments>
 cudaError_t CallDriver(Function function, Arguments... arguments) {
   int device = 0;

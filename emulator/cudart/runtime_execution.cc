@@ -2,10 +2,10 @@
 #include <cstring>
 #include <vector>
 
+#include "emulator/cudart/graphs/runtime_graph_params.h"
 #include "emulator/cudart/registry.h"
 #include "emulator/cudart/runtime_common.h"
-#include "emulator/cudart/runtime_graph_params.h"
-#include "emulator/engine/graph_api.h"
+#include "emulator/engine/graph/graph_api.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 
@@ -18,13 +18,13 @@ struct Configuration {
   cudaStream_t stream;
 };
 
-// What <<<>>> pushed and the kernel's host stub has not popped yet.
+// Configurations that <<<>>> pushed and the kernel's host stub has not popped yet.
 std::vector<Configuration>& Configurations() {
   thread_local std::vector<Configuration> stack;
   return stack;
 }
 
-// Since a launch takes kernel handles too, an address that was never registered is taken for one.
+// A launch also takes kernel handles, so the runtime takes an unregistered address for one.
 constexpr cudaError_t kUnknownFunction = cudaErrorInvalidResourceHandle;
 constexpr size_t kMaxSharedBytes = 232448;
 
@@ -165,7 +165,7 @@ cudaError_t cudaLaunchHostFunc_ptsz(cudaStream_t stream, cudaHostFn_t function, 
   return cudaLaunchHostFunc(PerThread(stream), function, data);
 }
 
-// Not for streams that are being captured, whose host functions have no status to be told.
+// Rejects capturing streams: a captured host function has no status to pass.
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                   unsigned flags) {
   if (callback == nullptr || flags != 0) return Return(cudaErrorInvalidValue);

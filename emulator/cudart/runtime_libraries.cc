@@ -1,4 +1,4 @@
-// Libraries of device code that the program loads itself. They and their kernels are the driver's.
+// Libraries of device code that the program loads itself. The driver owns them and their kernels.
 #include "emulator/cudart/registry.h"
 #include "emulator/cudart/runtime_driver.h"
 

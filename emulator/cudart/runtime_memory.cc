@@ -1,6 +1,6 @@
-// Memory: allocation, registration, and what is known of a pointer.
+// Memory: allocation, registration, and queries about pointers.
 #include "emulator/cudart/runtime_common.h"
-#include "emulator/engine/graph_api.h"
+#include "emulator/engine/graph/graph_api.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 

@@ -1,14 +1,14 @@
-// What can be set and asked with little or no effect on an emulated device: kernels' attributes and
-// how much of them fits, banks, atomic operations, and the driver's log.
+// Settings and queries with little or no effect on an emulated device: kernels' attributes and
+// occupancy, banks, atomic operations, and the driver's log.
 #include "emulator/cudart/registry.h"
 #include "emulator/cudart/runtime_driver.h"
-#include "emulator/engine/kernel_settings.h"
+#include "emulator/engine/device/kernel_settings.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 
 namespace {
 
-// Banks have one size since compute capability 5: setting it is taken, and changes nothing.
+// Banks have one size since compute capability 5: setting it succeeds without effect.
 cudaError_t CheckBanks(cudaSharedMemConfig config) {
   return config > cudaSharedMemBankSizeEightByte ? cudaErrorInvalidValue : cudaSuccess;
 }
@@ -20,13 +20,13 @@ bool IsValid(const cudaLaunchConfig_t* config) {
          config->gridDim.x > 0 && config->gridDim.y > 0 && config->gridDim.z > 0;
 }
 
-// 0: too many for a block.
+// Returns 0 if the block has too many threads.
 int Threads(const cudaLaunchConfig_t& config) {
   const uint64_t threads = uint64_t{config.blockDim.x} * config.blockDim.y * config.blockDim.z;
   return threads > kMaxThreadsPerBlock ? 0 : static_cast<int>(threads);
 }
 
-// Blocks in a cluster of the launch; see driver_occupancy.cc.
+// The launch's cluster size in blocks; see driver_occupancy.cc.
 cudaError_t ClusterSize(const cudaLaunchConfig_t& config, const KernelSettings& settings,
                         int* size) {
   *size = settings.RequiredClusterSize();
@@ -47,7 +47,7 @@ cudaError_t ClusterSize(const cudaLaunchConfig_t& config, const KernelSettings& 
 
 }  // namespace
 
-// Functions that CUDA 13's headers have no more.
+// Functions that CUDA 13's headers no longer declare.
 extern "C" {
 cudaError_t cudaDeviceGetSharedMemConfig(cudaSharedMemConfig* config);
 cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig config);

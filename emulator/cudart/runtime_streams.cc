@@ -1,6 +1,6 @@
 // Streams and events.
 #include "emulator/cudart/runtime_common.h"
-#include "emulator/engine/graph_api.h"
+#include "emulator/engine/graph/graph_api.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 

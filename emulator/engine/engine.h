@@ -1,9 +1,9 @@
-// What the emulated libcuda and libcudart need from the engine, beyond engine_api.h. Results are
-// Status numbers, which CUresult and cudaError_t share. Handles are the values that the application
-// sees: 0 and 1 name the legacy stream of the current device, 2 the calling thread's own default
-// stream; entry points for callers with per-thread default streams turn 0 into 2 first.
+// The engine's interface for the emulated libcuda and libcudart, beyond engine_api.h. Results are
+// Status numbers, which CUresult and cudaError_t share. Handles are the application's values: 0 and
+// 1 name the legacy stream of the current device, 2 the calling thread's own default stream; entry
+// points for callers with per-thread default streams turn 0 into 2 first.
 //
-// Threads: any. Every method does the lazy initialisation that it needs.
+// Threads: any. Every method initialises lazily what it needs.
 #ifndef GORDIAN_EMULATOR_ENGINE_ENGINE_H_
 #define GORDIAN_EMULATOR_ENGINE_ENGINE_H_
 
@@ -12,7 +12,7 @@
 #include <functional>
 
 #include "emulator/engine/engine_api.h"
-#include "emulator/engine/memory.h"
+#include "emulator/engine/memory/memory.h"
 #include "emulator/engine/status.h"
 
 namespace gordian::emu {
@@ -56,7 +56,7 @@ struct StreamInfo {
   uint64_t id = 0;
 };
 
-// What a program sets for a stream and reads back. Numbers as CUstreamAttrValue has them.
+// Attributes that a program sets for a stream and reads back, numbered as CUstreamAttrValue.
 struct StreamAttributes {
   int priority = 0;
   int sync_policy = 1;  // automatic
@@ -89,7 +89,7 @@ inline constexpr size_t kIpcHandleBytes = 64;
 struct PoolProperties {
   int device = 0;
   bool shareable = false;  // by file descriptor
-  size_t max_bytes = 0;    // 0: what the device has
+  size_t max_bytes = 0;    // 0: the device's memory
 };
 // As CUmemPool_attribute and cudaMemPoolAttr number them.
 enum class PoolAttribute {
@@ -105,14 +105,14 @@ enum class PoolAttribute {
 
 class DeviceEngine : public Engine {
  public:
-  // kSuccess, kNoDevice, or kNotInitialized in a child forked from a process that had initialised.
+  // kSuccess, kNoDevice, or kNotInitialized in a child forked from an initialised process.
   virtual int Initialize() = 0;
   virtual bool Initialized() = 0;
   virtual int SmCount() = 0;
   virtual int64_t KernelNs() = 0;
   virtual size_t MemoryBytes() = 0;  // per device
 
-  // Contexts: one primary context per device, and those that cuCtxCreate made. Null is "none".
+  // Contexts: one primary context per device, and those of cuCtxCreate. Null is "none".
   virtual int SetCurrentDevice(int device) = 0;
   virtual void* PrimaryContext(int device) = 0;
   virtual int DeviceOfContext(void* context) = 0;  // -1: not a context
@@ -151,8 +151,8 @@ class DeviceEngine : public Engine {
   virtual int Fill(const FillRequest& request, void* stream) = 0;
 
   virtual int AllocateMemory(size_t bytes, MemoryKind kind, unsigned flags, void** pointer) = 0;
-  // FreeDevice takes device and managed memory, FreeHost pinned memory; both wait for all work of
-  // the device that was enqueued before.
+  // FreeDevice frees device and managed memory, FreeHost pinned memory; both wait for all earlier
+  // work of the device.
   virtual int FreeDevice(void* pointer) = 0;
   virtual int FreeHost(void* pointer) = 0;
   virtual int FreeInStreamOrder(void* pointer, void* stream) = 0;
@@ -196,7 +196,7 @@ class DeviceEngine : public Engine {
   ~DeviceEngine() = default;
 };
 
-// The process's engine as libcudart sees it; null when libcuda.so.1 is of another build.
+// The process's engine for libcudart; null if libcuda.so.1 is of another build.
 inline DeviceEngine* FindDeviceEngine() {
   return static_cast<DeviceEngine*>(gordianEmuEngine(kEngineApiVersion));
 }

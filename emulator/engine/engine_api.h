@@ -1,10 +1,10 @@
-// What the emulated NCCL needs from the emulated device. The engine lives in libcuda.so.1 (one a
+// The emulated device's interface for the emulated NCCL. The engine lives in libcuda.so.1 (one per
 // process); libcudart.so.13 and libnccl.so.2 reach it through this table, never through exported
-// cu* / cuda* symbols, so that a shim in front of those sees the application's calls only, as it
-// does with the real libraries.
+// cu* / cuda* symbols, so that a shim in front of those sees only the application's calls, as with
+// the real libraries.
 //
-// Threads: every method may be called from any thread; DeviceOp methods are called by the engine's
-// worker thread, one at a time for a process, and must not call back into blocking Engine methods.
+// Threads: call any method from any thread. The engine's worker thread calls DeviceOp methods, one
+// at a time for a process; they must not call blocking Engine methods.
 #ifndef GORDIAN_EMULATOR_ENGINE_ENGINE_API_H_
 #define GORDIAN_EMULATOR_ENGINE_ENGINE_API_H_
 
@@ -29,14 +29,14 @@ class DeviceOp {
   virtual bool Start() = 0;
   // Called after Start() returned false, whenever the doorbell rang. Returns true when done.
   virtual bool Poll() = 0;
-  // The process's streams are being torn down (device reset, exit): drop references to peers.
+  // The device is reset or the process exits: drop references to peers.
   virtual void Cancel() {}
   // For the quiescence report: the members of a JSON object. Any thread.
   virtual std::string Describe() { return {}; }
 };
 
-// An operation captured into a graph: makes what one launch of the graph runs. It lives as long as
-// a graph, an executable graph or a launch in flight needs it.
+// An operation captured into a graph: makes the work of each launch of the graph. It lives while a
+// graph, an executable graph or a launch in flight needs it.
 class OpSource {
  public:
   struct Run {
@@ -44,8 +44,8 @@ class OpSource {
     std::shared_ptr<DeviceOp> after;  // as in EnqueueRequest
   };
   virtual ~OpSource() = default;
-  // Called once a launch by the thread that launches, without the engine's locks; the sources of
-  // one graph in an order in which what a node depends on comes first.
+  // Called once per launch by the launching thread, without the engine's locks; for one graph's
+  // sources in an order in which a node's dependencies come first.
   virtual Run MakeRun() = 0;
 };
 
@@ -55,17 +55,17 @@ struct CaptureRequest {
   int sms = 1;
 };
 
-// A host thread that sleeps inside the emulator while *word == seen; on that thread's stack.
+// A host thread that sleeps inside the emulator while *word == seen. Lies on that thread's stack.
 struct HostWait {
   const char* kind = "";
   const std::atomic<uint32_t>* word = nullptr;
   std::atomic<uint32_t> seen{0};
-  // More of its line in the quiescence report: the members of a JSON object. Any thread, between
+  // Further members of its JSON object in the quiescence report. Called on any thread between
   // BeginWait and EndWait.
   std::function<std::string()> describe;
   const void* task = nullptr;  // the engine's own waits
   bool forced = false;         // it waits only for its turn in GORDIAN_EMU_SCHEDULE
-  // Filled in by BeginWait.
+  // BeginWait fills these in.
   const char* call = nullptr;
   int thread = 0;
 };
@@ -89,20 +89,20 @@ class Engine {
   virtual int CurrentDevice() = 0;
   virtual int DeviceCount() = 0;
 
-  // The stream behind a cudaStream_t / CUstream value as used by a caller without per-thread
-  // default streams: 0 and cudaStreamLegacy are the legacy stream of `device`, cudaStreamPerThread
-  // the calling thread's. Null when the handle is not a live stream.
+  // The stream behind a cudaStream_t / CUstream value of a caller without per-thread default
+  // streams: 0 and cudaStreamLegacy are the legacy stream of `device`, cudaStreamPerThread the
+  // calling thread's. Null if the handle is no live stream.
   virtual Stream* FindStream(void* handle, int device) = 0;
   virtual int DeviceOf(Stream*) = 0;
   virtual bool IsCapturing(Stream*) = 0;
-  // The capture sequence that the stream is part of; *id is 0 with none. A Status: not 0 when the
-  // capture is invalid, or when the stream must not be used because of another stream's.
+  // The capture sequence that the stream belongs to; *id is 0 for none. A Status: not 0 if the
+  // capture is invalid, or another stream's capture forbids using the stream.
   virtual int FindCapture(Stream*, uint64_t* id) = 0;
 
-  // Puts work on its streams and returns at once. A capturing stream is left out: see Capture.
+  // Puts work on its streams and returns at once. For capturing streams use Capture.
   virtual void Enqueue(EnqueueRequest) = 0;
-  // Adds a node to the graph that the streams are being captured into. A Status: not 0 when a
-  // stream is not capturing, the streams are in different captures, or the capture is invalid.
+  // Adds a node to the graph that the streams are capturing. A Status: not 0 if a stream is not
+  // capturing, the streams are in different captures, or the capture is invalid.
   virtual int Capture(CaptureRequest) = 0;
 
   // True once `op` is done (or was never enqueued). Does not block.
@@ -110,47 +110,46 @@ class Engine {
   // Blocks the calling host thread until every op in `ops` is done.
   virtual void WaitDone(const std::vector<std::shared_ptr<DeviceOp>>& ops) = 0;
 
-  // The doorbell: a futex word in shared memory that the worker sleeps on. Whoever changes state
-  // that a DeviceOp of this process may be waiting for adds 1 to it and wakes it (FUTEX_WAKE, not
+  // The doorbell: a futex word in shared memory that the worker sleeps on. A thread that changes
+  // state for which a DeviceOp of this process may wait adds 1 to it and wakes it (FUTEX_WAKE, not
   // private). The fd is a memfd of one page with the word at offset 0; peers of the same user open
   // it as /proc/<pid>/fd/<fd> and map it.
   virtual int DoorbellFd() = 0;
   virtual std::atomic<uint32_t>* Doorbell() = 0;
 
-  // The device's number before CUDA_VISIBLE_DEVICES renumbered it: two processes that both call
-  // theirs 0 may be on different ones.
+  // The device's number before CUDA_VISIBLE_DEVICES renumbered it: device 0 of two processes may be
+  // different ones.
   virtual int PhysicalDevice(int device) = 0;
 
-  // Device memory (host memory here), aligned to 256 bytes; Free is the implementation of cudaFree,
-  // with its wait for running work.
+  // Allocates device memory (host memory here), aligned to 256 bytes. Free implements cudaFree and
+  // waits for running work.
   virtual void* Allocate(size_t bytes, int device) = 0;
   virtual int Free(void* pointer) = 0;
-  // Returns at once; the memory goes when the work that was enqueued before is done.
+  // Returns at once; frees the memory when earlier work is done.
   virtual int FreeWithoutWait(void* pointer) = 0;
-  // True when [pointer, pointer + bytes) lies in memory that kernels may touch (device, managed, or
-  // registered / pinned host memory). *device is its owner, -1 for host memory.
+  // True if kernels may access [pointer, pointer + bytes): device, managed, registered or pinned
+  // host memory. *device is its owner, -1 for host memory.
   virtual bool IsDeviceAccessible(const void* pointer, size_t bytes, int* device) = 0;
 
   // Where other processes of the same user find device memory: bytes from `*offset` on of a file
-  // that is open here as
-  // `*fd`. False for memory that lies in no such file.
+  // that is open here as `*fd`. Returns false for memory that is in no such file.
   virtual bool FindShared(const void* pointer, size_t bytes, int* fd, uint64_t* offset) = 0;
 
-  // Emulator's own account of calls, GORDIAN_EMU_STATS. `symbol` must be a string literal.
+  // Counts a call in GORDIAN_EMU_STATS. `symbol` must be a string literal.
   virtual void CountCall(const char* symbol) = 0;
-  // Adds to a line of that account under a name of the caller's making.
+  // Adds to a line of those statistics under the caller's name.
   virtual void CountMore(const std::string& name, uint64_t amount) = 0;
 
   // The job's shared state (job_state.h); null without GORDIAN_EMU_SCHEDULE or _QUIESCENCE.
   virtual JobState* Job() = 0;
-  // Another process, or a thread of this one, may be able to move because of what was just done.
+  // Call it after any change that may let another process, or a thread of this one, proceed.
   virtual void NoteActivity() = 0;
-  // Around a sleep. `seen` may be changed in between, before sleeping on.
+  // Brackets a sleep. The sleeper may change `seen` in between, before it sleeps on.
   virtual void BeginWait(HostWait* wait) = 0;
   virtual void EndWait(HostWait* wait) = 0;
 
-  // Returns when no object that was handed to the engine, and is done with, is still to be
-  // destroyed: before the library whose code does that is unmapped. Waits for a second at most.
+  // Waits, at most a second, until every object handed to the engine that is done is destroyed.
+  // Call it before the library with the objects' code is unmapped.
   virtual void AwaitReleased() = 0;
 
  protected:
@@ -161,7 +160,7 @@ inline constexpr uint32_t kEngineApiVersion = 5;
 
 }  // namespace gordian::emu
 
-// Null when `version` is not what this libcuda.so.1 was built with.
+// Null if this libcuda.so.1 was built with another version.
 extern "C" gordian::emu::Engine* gordianEmuEngine(uint32_t version);
 
 #endif  // GORDIAN_EMULATOR_ENGINE_ENGINE_API_H_

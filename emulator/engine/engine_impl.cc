@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "emulator/engine/futex.h"
-#include "emulator/engine/graphs_impl.h"
+#include "emulator/engine/graph/graphs_impl.h"
+#include "emulator/engine/process/futex.h"
 
 namespace gordian::emu {
 
@@ -45,11 +45,12 @@ void EngineImpl::AfterForkInParent() {
   initialize_mutex_.unlock();
 }
 
-// The devices do not follow a process into its child: what had begun is unusable there, for good.
+// The devices do not follow a process into its child: the child can never use what the parent
+// began.
 void EngineImpl::AfterForkInChild() {
   if (state_.load() == kRunning) state_.store(kBroken);
-  // Its threads did not come along, and its place in the job is the parent's.
-  quiescence_.release();  // NOLINT: another process's
+  // The child has none of its threads, and the parent keeps its place in the job.
+  quiescence_.release();  // another process owns it
   job_.release();
   stats_.AfterForkInChild();
   initialize_mutex_.unlock();
@@ -57,9 +58,8 @@ void EngineImpl::AfterForkInChild() {
 
 namespace {
 
-// As the driver does when it has been initialised: the library that CUDA_INJECTION64_PATH names is
-// opened, and its InitializeInjection called. Nothing comes of one that cannot be opened or lacks
-// the function.
+// Does what the driver does at initialisation: opens the library that CUDA_INJECTION64_PATH names,
+// and calls its InitializeInjection. Ignores a library that cannot be opened or lacks the function.
 void LoadInjection() {
   const char* const path = std::getenv("CUDA_INJECTION64_PATH");
   void* const library = path != nullptr ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
@@ -382,8 +382,7 @@ int EngineImpl::FreeDevice(void* pointer) {
     return kInvalidValue;
   }
   if (found.origin == MemoryOrigin::kPool) {
-    // Stream-ordered memory is taken back without a wait; it is used again when the device's work
-    // is done.
+    // Takes stream-ordered memory back without a wait; reuses it when the device's work is done.
     Scheduler::Section section(*scheduler_);
     MemoryPool* const pool = FindPool(found.pool);
     if (!memory_->Release(pointer)) return kInvalidValue;

@@ -12,23 +12,23 @@
 #include <unordered_set>
 #include <vector>
 
+#include "emulator/engine/device/scheduler.h"
 #include "emulator/engine/engine.h"
-#include "emulator/engine/host_waits.h"
-#include "emulator/engine/job.h"
-#include "emulator/engine/memory.h"
-#include "emulator/engine/options.h"
-#include "emulator/engine/pool.h"
-#include "emulator/engine/quiescence.h"
-#include "emulator/engine/scheduler.h"
-#include "emulator/engine/shared_event.h"
-#include "emulator/engine/stats.h"
+#include "emulator/engine/memory/memory.h"
+#include "emulator/engine/memory/pool.h"
+#include "emulator/engine/process/host_waits.h"
+#include "emulator/engine/process/job.h"
+#include "emulator/engine/process/options.h"
+#include "emulator/engine/process/quiescence.h"
+#include "emulator/engine/process/shared_event.h"
+#include "emulator/engine/process/stats.h"
 
 namespace gordian::emu {
 
 struct CapturePoint;
 class GraphsImpl;
 
-// The stream's work is what `last` depends on, and `last` itself.
+// The stream's work is `last` and everything `last` depends on.
 class Stream {
  public:
   int device = 0;
@@ -49,14 +49,14 @@ struct Event {
   unsigned flags = 0;
   bool recorded = false;
   int64_t time_ns = 0;                    // when `record` is null
-  TaskPtr record;                         // what the event stands behind; null: nothing
-  std::shared_ptr<CapturePoint> capture;  // last recorded in a capture, maybe one that ended
-  // Of an interprocess event. `own_sequence` is the latest record that this process made.
+  TaskPtr record;                         // the work that the event stands for; null: none
+  std::shared_ptr<CapturePoint> capture;  // of a record in a capture, which may have ended
+  // For an interprocess event. `own_sequence` is this process's latest record.
   std::shared_ptr<SharedEvent> shared;
   uint64_t own_sequence = 0;
 };
 
-// Never freed: a thread may still have it on its stack after its end.
+// Never freed: a thread may have it on its stack after its end.
 struct Context {
   int device = 0;
 };
@@ -163,21 +163,21 @@ class EngineImpl final : public DeviceEngine {
   int DisablePeer(int peer) override;
 
   void PokeMonitor() { scheduler_->PokeQuiescence(); }
-  // The process exits.
+  // Call when the process exits.
   void LeaveJob();
 
   void BeforeFork();
   void AfterForkInParent();
   void AfterForkInChild();
   MemoryTable& memory() { return *memory_; }
-  // The calling thread ends: its default streams go, their work still completes.
+  // Call when a thread ends: removes its default streams; their work still completes.
   void ThreadEnds(uint64_t thread);
 
  private:
   friend class GraphsImpl;
   enum State : int { kFresh, kRunning, kBroken };
 
-  // What is left of a destroyed stream's work.
+  // The remaining work of a destroyed stream.
   struct Orphan {
     TaskPtr task;
     bool blocking;
@@ -190,10 +190,10 @@ class EngineImpl final : public DeviceEngine {
     std::map<uint64_t, Stream*> per_thread;
     std::vector<Orphan> orphans;
     std::set<int> peers;
-    MemoryPool* default_pool = nullptr;  // made when it is first asked for
+    MemoryPool* default_pool = nullptr;  // made on first use
     MemoryPool* current_pool = nullptr;  // null: the default one
   };
-  // Another process's memory that is mapped here.
+  // Another process's memory, mapped here.
   struct Import {
     void* mapping = nullptr;
     size_t mapped_bytes = 0;
@@ -202,17 +202,17 @@ class EngineImpl final : public DeviceEngine {
   };
 
   EngineImpl();
-  // Status for a call on `stream`. Only the default streams need a current device, and make one.
+  // The Status of a call on `stream`. Only default streams need a current device, and make one.
   int Prepare(void* stream) {
     if (reinterpret_cast<uintptr_t>(stream) > 2 ? Ready() : CurrentDevice() >= 0) return kSuccess;
     return Initialize();
   }
   bool Ready() { return state_.load(std::memory_order_acquire) == kRunning || Initialize() == 0; }
 
-  // All of these under a Section.
+  // Call all of these under a Section.
   Stream* Resolve(void* handle, int device);
   Stream* Resolve(void* handle);  // on the current device
-  // Whether what a caller keeps as a stream still is one.
+  // True if the value that a caller keeps is still a live stream.
   bool IsLive(const Stream* stream) const;
   Stream* PerThreadStream(int device);
   Stream* NewStream(int device, unsigned flags, int priority);
@@ -220,37 +220,37 @@ class EngineImpl final : public DeviceEngine {
   void AddStreamDependencies(const TaskPtr& task, const Stream& stream);
   void AwaitDevice(int device);  // not under a Section
   void AddDeviceDependencies(const TaskPtr& task, int device);
-  // What new work on the stream would come after: nothing, one task, or (true) several.
+  // The dependencies of new work on the stream: none, one task (*only), or several (returns true).
   bool Unfinished(const Stream& stream, TaskPtr* only);
-  // The stream's own work: for the legacy stream that of the blocking streams, too. A blocking
-  // stream's does not include the legacy stream's, unless work of its own waits for that.
+  // Adds the stream's own work: for the legacy stream also that of the blocking streams. A blocking
+  // stream's does not include the legacy stream's, unless its own work waits for that.
   void AddOwnWork(const TaskPtr& task, const Stream& stream);
   void SubmitOn(Stream* stream, const TaskPtr& task);
-  // An interprocess event's record, once the stream has got there.
+  // Publishes an interprocess event's record when the stream gets there.
   void PublishOn(Stream* stream, Event* event);
   MemoryPool* FindPool(void* pool);
   MemoryPool* NewPool(int device);
   MemoryPool* DefaultPoolLocked(int device);
   bool AllocateFromPool(MemoryPool* pool, size_t bytes, Stream* stream, MemoryPool::Piece* piece);
-  // In the stream's order; with none, when `after` is done.
+  // Frees in the stream's order; without a stream, when `after` is done.
   void FreeToPool(void* pointer, MemoryPool* pool, Stream* stream, const TaskPtr& after = nullptr);
   // A submitted marker behind all work of the device.
   TaskPtr MarkDevice(int device, std::function<void()> work = nullptr);
   void ReleaseCached(MemoryPool* pool, size_t keep_bytes);
   void DropPool(MemoryPool* pool);
   void ResetPools(int device);
-  // Not under a Section. Blocks until what `add_dependencies(task)` names is done.
+  // Call without a Section. Blocks until the tasks of `add_dependencies(task)` are done.
   template <typename AddDependencies>
   void AwaitDependencies(AddDependencies add_dependencies);
-  // What every synchronisation with a device does: pools give back what exceeds their thresholds.
+  // Every synchronisation with a device calls it: pools give back what exceeds their thresholds.
   void AfterSynchronisation();
   // The Status of a kernel launch: with CUDA_LAUNCH_BLOCKING it waits until `task` is done.
   int Launched(const TaskPtr& task);
   int VisibleDevice(int physical);
   int CheckValue(const ValueRequest& request);
   int CheckValueCapture(const Stream& stream);
-  // Runs `work` in the stream's order: at once when the stream is idle, else on the worker thread,
-  // with what `make_deferred` returns. `wait`: returns when it is done.
+  // Runs `work` in the stream's order: at once on an idle stream, else on the worker thread, using
+  // the result of `make_deferred`. With `wait`, returns when it is done.
   int RunInOrder(void* stream, TaskKind kind, bool wait, const std::function<void()>& work,
                  const std::function<std::function<void()>()>& make_deferred);
 
@@ -261,7 +261,7 @@ class EngineImpl final : public DeviceEngine {
   std::unique_ptr<MemoryTable> memory_;
   std::unique_ptr<Scheduler> scheduler_;
   GraphsImpl* const graphs_;       // as long-lived as the engine
-  std::unique_ptr<emu::Job> job_;  // null unless asked for, and in a forked child
+  std::unique_ptr<emu::Job> job_;  // null without a job, and in a forked child
   std::unique_ptr<Quiescence> quiescence_;
   std::vector<Device> devices_;
   std::atomic<size_t> staged_bytes_{0};     // pageable data waiting for its copy

@@ -3,7 +3,7 @@
 #   demo.sh BUILD_FOLDER
 set -euo pipefail
 build=$(cd "$1" && pwd)
-gordian="$build/bin/gordian"
+gordian="$build/bin/gordian-observe"  # gordian, without the verbs that a demonstration does not need
 train="$build/examples/hybrid_training"
 sessions=$(mktemp -d "${TMPDIR:-/tmp}/gordian-demo-XXXXXX")
 

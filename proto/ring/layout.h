@@ -4,9 +4,9 @@
 // 0600, where <start> is field 22 of /proc/self/stat (guards against a reused pid). A process that
 // replaces itself by exec keeps both: the later image's file is <pid>.<start>.<n>.ring, n from 1,
 // and the earlier image's remains. The writer creates "<name>.tmp", fills the header and renames
-// it, so a reader never meets half a header. Space is reserved with posix_fallocate before it is
-// touched: writing to a hole of a full tmpfs is SIGBUS. The writer never removes the file; the
-// collector does, after the process has gone.
+// it, so a reader never meets half a header. The writer reserves space with posix_fallocate before
+// it touches it, since a write to a hole of a full tmpfs raises SIGBUS. The collector removes the
+// file after the process has ended; the writer never does.
 //
 //   offset 0                   Header
 //   Header::threads_offset     ThreadSlot[kMaxThreads]
@@ -16,14 +16,14 @@
 //   Header::rings_offset       ring space, handed out by the writer: ThreadSlot says which part is
 //                              a ring, StreamSlot which part is a PendingQueue (state_block.h)
 //
-// Guarantees by the writer: a Record below ring_head is complete; state fields are written with
-// relaxed or release stores that never tear (aligned, at most 8 bytes); a ThreadSlot's call fields
-// are guarded by its sequence lock. Nothing else. A reader copies, checks every offset, count and
-// index against the file's real size, and survives any bytes.
+// The writer guarantees: a Record below ring_head is complete; relaxed or release stores to state
+// fields never tear (aligned, at most 8 bytes); a sequence lock guards the call fields of a
+// ThreadSlot. It guarantees nothing else. A reader copies, checks every offset, count and index
+// against the file's real size, and survives any bytes.
 //
-// All multi-byte fields that change after creation are accessed atomically (std::atomic_ref /
-// __atomic builtins) at both ends. Threads: one writer per ThreadSlot; StreamSlot::done and ::head
-// are written by the watcher only; the rest of StreamSlot, and CommSlot, by whoever makes the call.
+// Both ends access multi-byte fields that change after creation atomically (std::atomic_ref or
+// __atomic builtins). Threads: each ThreadSlot has one writer; only the watcher writes
+// StreamSlot::done and ::head; the calling thread writes CommSlot and the rest of StreamSlot.
 #ifndef GORDIAN_PROTO_RING_LAYOUT_H_
 #define GORDIAN_PROTO_RING_LAYOUT_H_
 
@@ -56,7 +56,7 @@ struct ClockCalibration {
 };
 
 // An operation that the preemptive runtime has begun, mostly before its turn in its stream, and
-// whose turn has not come or which is unfinished.
+// that is unfinished or whose turn has not come.
 struct EarlyOperation {
   uint64_t sequence;  // as OperationPayload::sequence
   uint32_t comm;      // id
@@ -84,61 +84,60 @@ struct Header {
 
   // Changing part.
   uint64_t order;         // last Record::order handed out
-  uint32_t threads_used;  // slots [0, threads_used) have been handed out at least once
+  uint32_t threads_used;  // the writer has handed out slots [0, threads_used) at least once
   uint32_t streams_used;
   uint32_t comms_used;
-  uint32_t watcher_tid;  // 0 while there is none
+  uint32_t watcher_tid;  // 0 if there is none
   // Rounds (wait-model: "a round counts only if its watcher issued a fresh query after the
-  // request"). The collector adds 1 to round_request and futex-wakes it (FUTEX_WAKE, shared); the
-  // watcher queries every oldest unfinished marker, publishes head/done, then stores the request it
-  // answered.
+  // request"). The collector adds 1 to round_request and wakes the watcher (FUTEX_WAKE, shared);
+  // the watcher queries every oldest unfinished marker, publishes head and done, and then stores
+  // the request that it answers.
   uint32_t round_request;
   uint32_t round_answer;
-  uint64_t lost_records;  // rings full, or a thread without one
-  uint64_t lost_streams;  // streams that found no slot
+  uint64_t lost_records;  // rings full, or a thread without a ring
+  uint64_t lost_streams;  // streams that got no slot
   uint64_t lost_comms;
-  uint64_t lost_markers;  // operations that got no done marker of their own
+  uint64_t lost_markers;  // operations without a done marker of their own
   uint64_t reserved1;
-  uint32_t markers_enabled;  // 0: no GPU evidence at all (no driver found, or GORDIAN_MARKERS=0)
+  uint32_t markers_enabled;  // 0: no GPU evidence (no driver found, or GORDIAN_MARKERS=0)
   uint32_t
       runtime_connect;  // 0: NCCL_RUNTIME_CONNECT=0 or NCCL_CUMEM_ENABLE=0, which connect at init
-  uint64_t lost_calls;  // calls of threads without a slot: the state block does not know of them
+  uint64_t lost_calls;  // calls of threads without a slot, unknown to the state block
   uint32_t numbers_offset, max_numbers;
   uint32_t numbers_used;
   uint32_t cupti;            // CuptiState
-  uint64_t lost_numbers;     // communicators and peers that found no NumberSlot
-  uint64_t lost_work;        // of lost_records: kernels and events, which give way first
-  uint64_t skipped_kernels;  // launches that were left out (GORDIAN_STUB_COMPUTE)
+  uint64_t lost_numbers;     // communicators and peers that got no NumberSlot
+  uint64_t lost_work;        // of lost_records: kernels and events, dropped first
+  uint64_t skipped_kernels;  // launches that the shim skipped (GORDIAN_STUB_COMPUTE)
   uint64_t reserved[2];
-  // Bit n % 64 of word n / 64: an outermost call of row n was made, whether or not it leaves
-  // records.
+  // Bit n % 64 of word n / 64: the process made an outermost call of row n, recorded or not.
   alignas(64) uint64_t rows_used[8];
-  // Written by the watcher before it answers a round.
+  // The watcher writes these before it answers a round.
   uint32_t early_used;
   uint32_t early_more;  // there may be others: kEarlyAny, or kEarlyBehindOperations
   EarlyOperation early[kMaxEarly];
 };
 
-// What has come of `gordian run --cupti` (interpose/cupti_source.h).
+// The state of `gordian run --cupti` (interpose/sources/cupti_source.h).
 enum CuptiState : uint32_t {
   kCuptiNotAsked = 0,
-  kCuptiAsked = 1,  // the driver has not loaded the source, or not yet
+  kCuptiAsked = 1,  // the driver has not loaded the source (yet)
   kCuptiTells = 2,
   kCuptiTaken = 3,    // another tool is CUPTI's subscriber
-  kCuptiMissing = 4,  // no libcupti was found
+  kCuptiMissing = 4,  // libcupti was not found
   kCuptiFailed = 5,   // it would not have us, or kernels are left out (GORDIAN_STUB_COMPUTE)
 };
 
-// A thread that made at least one intercepted call.
+// A thread that has made an intercepted call.
 struct ThreadSlot {
   uint32_t tid;          // 0: free
-  uint32_t generation;   // grows when the slot is handed to another thread
-  uint64_t ring_offset;  // from the start of the file; 0: no ring was left for this thread
+  uint32_t generation;   // grows when another thread gets the slot
+  uint64_t ring_offset;  // from the start of the file; 0: no space was left for a ring
   uint64_t ring_slots;   // power of two
   uint64_t ring_head;    // records published so far; slot of record i is i & (ring_slots - 1)
   uint64_t ring_tail;    // records consumed so far; written by the collector only
   uint64_t lost_records;
-  // What the thread is in. seq is odd while the writer changes the fields below it.
+  // The call that the thread is in. seq is odd while the writer changes the fields below it.
   uint32_t seq;
   uint16_t call;        // CallId of the outermost intercepted call that may block; 0: in none
   uint16_t gpu_thread;  // 1 once it made an NCCL or GPU-work call: a candidate for "not called"

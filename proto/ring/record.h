@@ -1,21 +1,21 @@
-// The record: what the shim writes for one intercepted call.
+// The record that the shim writes for one intercepted call.
 //
-// Contract between interpose/ (writer, inside other people's processes) and collector/ (reader, a
-// different process that trusts nothing it reads). POD, fixed width, little endian, no pointers
-// that anyone dereferences. A change of any size, offset or meaning below raises kRingAbiVersion.
+// Contract between interpose/ (writer, inside other people's processes) and collector/ (reader,
+// another process, which trusts nothing it reads). POD, fixed width, little endian, no pointer that
+// a reader dereferences. A change of any size, offset or meaning below raises kRingAbiVersion.
 //
 // Life of one call:
 //   a call that may block   -> kBegin before the real call, kEnd after it (both name the call)
 //   a call that cannot      -> one kPoint after the real call returned success
 //   ncclGroupEnd            -> kBegin, one kEnqueue for each stream of the group, kEnd
-// Nested library calls (ncclBcast -> ncclBroadcast) are one call: only the outermost is recorded.
+// The shim records only the outermost of nested library calls (ncclBcast -> ncclBroadcast).
 //
-// Time: kBegin, kEnqueue, and whatever tells of communicators, streams, graphs and host waits,
-// carries the time at which it was written. Work on streams (kPoint of WorkPayload), and kEnd of an
-// operation, carry the time that the process's watcher, or a record of the same thread in front,
-// read last: never later than the truth, at most the watcher's period earlier while that is not
-// held up in the driver, and never earlier than the records of the thread in front. Reading a clock
-// is a third of what such a call costs, and no rule asks.
+// Time: kBegin, kEnqueue, and records of communicators, streams, graphs and host waits carry the
+// time of writing. Work on streams (kPoint of WorkPayload) and kEnd of an operation carry a cached
+// time, the last that the watcher or an earlier record of the same thread read: never later than
+// the truth, at most the watcher's period earlier unless the driver delays the watcher, and never
+// before the thread's earlier records. Reading the clock is a third of such a call's cost, and no
+// rule uses it.
 #ifndef GORDIAN_PROTO_RING_RECORD_H_
 #define GORDIAN_PROTO_RING_RECORD_H_
 
@@ -35,7 +35,7 @@ enum class RecordKind : uint8_t {
   kText = 5,  // a name that belongs to the communicator of payload.text
 };
 
-// Which payload a record of a call carries. Column "payload" of interpose/hooked_calls.def.
+// Which payload a record of a call carries; the effect of its row (proto/ring/calls.h) says.
 enum class PayloadKind : uint8_t {
   kNone = 0,
   kOperation = 1,      // collectives and point-to-point: payload.operation
@@ -47,7 +47,7 @@ enum class PayloadKind : uint8_t {
   kStreamWork = 7,     // kernels, async copies, host functions, stream waits, event records:
                        // payload.work
   kHostWait = 8,       // synchronise, synchronous copy, free-like: payload.host_wait
-  kGraph = 9,          // what tells which operations an executable graph holds: payload.graph
+  kGraph = 9,          // shows which operations an executable graph holds: payload.graph
   kSignal = 10,        // ncclPutSignal, ncclSignal, ncclWaitSignal: payload.signal
 };
 
@@ -64,7 +64,7 @@ inline constexpr uint8_t kFlagLaunchOrder = 32;  // NCCL_LAUNCH_ORDER_IMPLICIT i
 
 inline constexpr uint32_t kNoId = 0;  // ids of communicators and streams start at 1
 
-// ncclAllReduce .. ncclRecv. Recorded as kBegin; the matching kEnd tells whether it was accepted.
+// ncclAllReduce .. ncclRecv. kBegin; the matching kEnd says whether NCCL accepted it.
 struct OperationPayload {
   uint32_t comm;      // id of the communicator in this process
   uint32_t stream;    // id of the stream in this process
@@ -74,30 +74,30 @@ struct OperationPayload {
                       // Given again when the call or its group fails, or it is only simulated.
                       // With kFlagCapturing: the driver's number of the capture, 0 if unknown;
                       // the operation takes its position when its graph is launched.
-  int32_t root_or_peer;  // -1 where the call has neither
+  int32_t root_or_peer;  // -1 if the call has neither
   uint8_t datatype;      // ncclDataType_t
   uint8_t reduce_op;     // ncclRedOp_t; 255 where the call has none; user-made operators are 254
   uint16_t group;        // low bits of the thread's group number; meaningful with kFlagInGroup
 };
 
-// ncclPutSignal, ncclSignal, ncclWaitSignal. kBegin and kEnd as operations; a wait's further
-// descriptors are kPoint records of the same call and thread between the two.
+// ncclPutSignal, ncclSignal, ncclWaitSignal. kBegin and kEnd as for operations; between them,
+// kPoint records of the same call and thread carry a wait's further descriptors.
 struct SignalPayload {
   uint32_t comm;    // id of the communicator in this process
   uint32_t stream;  // id of the stream in this process
-  int32_t peer;     // to or from whom; -1 with `count` 0: a wait without descriptors
+  int32_t peer;     // the peer; -1 with `count` 0: a wait without descriptors
   int32_t index;    // sigIdx
   int32_t context;  // ctx
-  uint32_t count;   // signals: 1 where they are sent, opCnt where they are waited for
+  uint32_t count;   // signals: 1 when sending, opCnt when waiting
   uint32_t group;   // as OperationPayload::group
   uint32_t
       number;  // of the first of them among those of its NumberSlot (state_block.h), the low 32
                // bits; 0 too where there is none. Given again when the call or its group fails.
 };
 
-// kBegin of a call that makes a communicator. For ncclCommInitAll one record for each device.
-// kPoint of ncclCommGrow, before its kEnd: `uid` is what the other members of the parent know
-// `comm` by.
+// kBegin of a call that makes a communicator; ncclCommInitAll writes one record per device. kPoint
+// of ncclCommGrow, before its kEnd: `uid` is the id by which the parent's other members know
+// `comm`.
 struct CommInitPayload {
   uint32_t comm;    // id given to the communicator-to-be in this process
   int32_t nranks;   // 0 when not known before the call returns (split, shrink)
@@ -116,7 +116,7 @@ struct CommCallPayload {
 };
 
 struct GroupPayload {
-  uint32_t group;       // number of the outermost group in this thread, from 1
+  uint32_t group;       // number of the thread's outermost group, from 1
   uint32_t operations;  // operations called inside it (kBegin of ncclGroupEnd)
   uint32_t streams;     // distinct streams among them
   uint32_t reserved0;
@@ -127,7 +127,7 @@ enum StreamFlags : uint32_t {
   kStreamBlocking = 1,      // synchronises with the legacy default stream
   kStreamLegacy = 2,        // is the legacy default stream
   kStreamPerThread = 4,     // is a per-thread default stream
-  kStreamFlagsUnknown = 8,  // made before the shim could see it
+  kStreamFlagsUnknown = 8,  // made before the shim was loaded
 };
 
 struct StreamPayload {
@@ -149,10 +149,10 @@ enum class WorkKind : uint32_t {
                         // that is known
   kGraphLaunch = 6,     // `event` is the executable graph
   kMemoryWait = 7,      // cuStreamWaitValue and its kin: `event` is the address, `value` and
-  kMemoryWrite = 8,     // Record::flags what is waited for, or written
+  kMemoryWrite = 8,     // Record::flags say what it waits for, or writes
   kMemoryShared = 9,    // takes no ordinal and no stream: from now on others than this process may
                         // write `value` bytes from the address `event` on
-  // Events in captured graphs (interpose/graph_markers.h). Neither takes an ordinal.
+  // Events in captured graphs (interpose/progress/graph_markers.h). Neither takes an ordinal.
   kGraphMarkers = 20,  // the operation that this thread captured last on `stream`, or its group,
                        // into capture `ordinal`, lies between two of them: `event` holds the number
                        // of the one in front in its lower half, of the one behind in its upper half
@@ -184,11 +184,11 @@ enum class WaitKind : uint32_t {
 
 enum class GraphCall : uint32_t {
   kEndCapture = 1,   // `graph` holds what was captured as `capture`
-  kDestroy = 2,      // `graph` is no more
+  kDestroy = 2,      // `graph` was destroyed
   kClone = 3,        // `made` is a copy of `graph`
   kNest = 4,         // `graph`, or the executable `made`, becomes part of another graph
   kInstantiate = 5,  // `made` is an executable copy of `graph`, or was updated to be one
-  kExecDestroy = 6,  // the executable `made` is no more
+  kExecDestroy = 6,  // the executable `made` was destroyed
 };
 
 struct GraphPayload {
@@ -214,8 +214,8 @@ struct EndPayload {
   uint32_t stream;   // operation outside a group: where it was enqueued; else kNoId
   uint64_t ordinal;  // operation outside a group: its position on that stream; else 0
   uint32_t comm;     // calls that make a communicator: its id; else kNoId
-  int32_t nranks;    // calls that make a communicator: its size; 0 when none came out of it
-  int32_t rank;      // calls that make a communicator: this member's rank in it; -1 when none
+  int32_t nranks;    // calls that make a communicator: its size; 0 on failure
+  int32_t rank;      // calls that make a communicator: this member's rank; -1 on failure
   int32_t device;
 };
 
@@ -228,13 +228,13 @@ struct EnqueuePayload {
 
 struct TextPayload {
   uint32_t comm;
-  char text[28];  // commName of its config, cut, padded with NUL
+  char text[28];  // commName of its config, truncated, padded with NUL
 };
 
 struct Record {
   RecordKind kind;
   uint8_t flags;
-  uint16_t call;    // gordian::ring::CallId, row of interpose/hooked_calls.def
+  uint16_t call;    // gordian::ring::CallId, row of proto/ring/hooked_calls.def
   uint32_t thread;  // index of the writer's ThreadSlot
   uint64_t order;  // position among all records of the process (one atomic counter): merges threads
   uint64_t ticks;  // see ClockCalibration, and "Time" above

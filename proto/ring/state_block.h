@@ -1,28 +1,28 @@
 // The part of the state block that says *which* operations are unfinished and which were called, so
-// that a verdict survives the loss of every record (layout.h says where it lies).
+// that gordian reaches a verdict even when it lost every record (layout.h says where it lies).
 //
-//   CallDetail     what the call that a thread is in was given, and for a wait for the GPU which
-//                  operations it covers. Guarded by the sequence lock of its ThreadSlot.
+//   CallDetail     the arguments of the call that a thread is in, and for a wait for the GPU the
+//                  operations it covers. The sequence lock of its ThreadSlot guards it.
 //   NumberSlot     one for the collectives of a communicator, one for the sends to and one for the
 //                  receives from each peer: how many were called, the arguments of the last 16, and
 //                  a rolling hash of the arguments of all. One for the signals sent to, and one for
-//                  those awaited from, each peer, index and context: how many. Guarded by its own
-//                  sequence lock; written by whoever calls NCCL on that communicator, which is one
+//                  those awaited from, each peer, index and context: how many. Its own sequence
+//                  lock guards it; the thread that calls NCCL on that communicator writes it, one
 //                  thread at a time.
 //   PendingQueue   one for each stream that NCCL was ever called on: its unfinished operations in
 //                  order, each with what its stream waits for in front of it. Producers hold a lock
-//                  of the shim's; a reader trusts an entry only where its stamp is the same before
-//                  and after it was copied.
+//                  of the shim's; a reader trusts an entry only if its stamp is the same before
+//                  and after the copy.
 //
-// An event, or a stream, stands behind *operations of NCCL*: kernels, copies and host functions end
-// by themselves, so what a wait for an event comes to is a list of places of operations. The shim
-// resolves it when the event is recorded and when it is waited for; lists are cut where they are
-// full, which loses a wait and never invents one.
+// An event or a stream position is described by the *NCCL operations* in front of it: kernels,
+// copies and host functions end by themselves, so a wait for an event is a wait for a list of
+// operations. The shim resolves the list when the event is recorded and when it is awaited; it
+// truncates full lists, which loses a wait and never invents one.
 //
-// Order of writing, on which readers rely (they read NumberSlots before PendingQueues): an
-// operation is in its PendingQueue before NumberSlot::next counts it or, in a group, before
-// NumberSlot::open no longer does. So what was counted, is not open and is not in a queue without a
-// gap, is done. A wait for signals of several peers is an entry for each, at one place.
+// Readers read NumberSlots before PendingQueues, and rely on the order of writing: an operation is
+// in its PendingQueue before NumberSlot::next counts it or, in a group, before NumberSlot::open
+// stops counting it. So an operation that is counted, not open, and in no gap-free queue has ended.
+// A wait for signals of several peers is one entry per peer, all at one place.
 #ifndef GORDIAN_PROTO_RING_STATE_BLOCK_H_
 #define GORDIAN_PROTO_RING_STATE_BLOCK_H_
 
@@ -43,17 +43,17 @@ struct Position {
 };
 
 struct CallArguments {
-  uint32_t comm;      // id; kNoId where the call has none
+  uint32_t comm;      // id; kNoId if the call has none
   uint32_t stream;    // id
   uint64_t count;     // operations
   uint64_t sequence;  // operations: as OperationPayload::sequence
   int32_t root_or_peer;
   uint8_t datatype;
   uint8_t reduce_op;
-  uint8_t wait;   // WaitKind; 0: does not wait for the GPU
+  uint8_t wait;   // WaitKind; 0: the call does not wait for the GPU
   uint8_t flags;  // as Record::flags
   int32_t device;
-  uint32_t covered;  // how many of CallDetail::positions count
+  uint32_t covered;  // number of valid CallDetail::positions
 };
 
 struct CallDetail {
@@ -61,7 +61,7 @@ struct CallDetail {
   Position positions[kMaxCovered];
 };
 
-// Arguments that all members must agree on.
+// Arguments on which all members must agree.
 struct Signature {
   uint64_t count;     // of a transfer: bytes
   int32_t root;       // -1 where the call has none
@@ -90,12 +90,12 @@ struct SignalChannel {
 };
 
 enum NumberFlags : uint32_t {
-  // Operations in graphs, user-made operators, or numbers taken back too far: hashes of two members
-  // may differ although nothing is wrong.
+  // Operations in graphs, user-made operators, or numbers given back too often: the hashes of two
+  // members may differ without an error.
   kNumbersIncomparable = 1,
   // Operations were captured: graphs take numbers that are not counted here.
   kNumbersCaptured = 2,
-  kNumbersUsed = 4,  // some of these were launched: nothing is left to connect (W15)
+  kNumbersUsed = 4,  // a captured one was launched: nothing is left to connect (W15)
 };
 
 struct NumberSlot {
@@ -104,11 +104,11 @@ struct NumberSlot {
   int32_t peer;  // of transfers and signals
   uint32_t flags;
   uint32_t seq;   // odd while the fields below change
-  uint32_t open;  // of `next`: called in groups that have not ended
+  uint32_t open;  // of `next`: called in groups that are still open
   uint64_t next;  // accepted so far
-  uint64_t hash;  // of all of them; not of signals
+  uint64_t hash;  // of all accepted ones; not for signals
   union {
-    int32_t color;          // collectives: of the call that made the communicator
+    int32_t color;          // collectives: from the call that made the communicator
     SignalChannel channel;  // signals
   };
   uint64_t begun;   // collectives: registrations of windows; signals: such as were called for,
@@ -118,9 +118,9 @@ struct NumberSlot {
 };
 
 struct PendingOperation {
-  uint64_t stamp;    // place in the queue + 1; 0 while it is written
+  uint64_t stamp;    // place in the queue + 1; 0 during a write
   uint64_t ordinal;  // on the stream
-  uint64_t launch;   // Record::order of the call that launched it: the same for all of a group
+  uint64_t launch;   // Record::order of the launching call, the same for a whole group
   uint64_t site;
   uint32_t comm;
   int32_t root_or_peer;
@@ -132,8 +132,8 @@ struct PendingOperation {
   uint8_t in_group;
   uint8_t after_count;
   uint16_t line;  // of signals: 1 + the index of the NumberSlot that counts them
-  // Waits on this stream since the operation before: for `ordinal` of `stream`, `back` places in
-  // front of this operation.
+  // Waits on this stream since the previous operation: for `ordinal` of `stream`; `back` is how
+  // many places before this operation.
   struct After {
     uint32_t stream;
     uint32_t back;
@@ -143,8 +143,8 @@ struct PendingOperation {
 
 struct PendingQueue {
   uint64_t first;      // place of the oldest entry that may be unfinished
-  uint64_t next;       // place of the entry to be filled next
-  uint64_t gap_first;  // ordinals of operations that found no room; 0: none
+  uint64_t next;       // place of the next entry to fill
+  uint64_t gap_first;  // ordinals of operations that got no entry; 0: none
   uint64_t gap_last;
   uint64_t reserved0[12];
   PendingOperation ring[kPendingSlots];  // place p at p % kPendingSlots

@@ -4,7 +4,7 @@
 #include "runtime/api/handles.h"
 #include "runtime/cpu/engine.h"
 #include "runtime/cpu/futex.h"
-#include "runtime/cpu/stream_driver.h"
+#include "runtime/cpu/streams/stream_driver.h"
 #include "runtime/include/gordian/runtime_front.h"
 
 namespace gordian::runtime {

@@ -3,9 +3,9 @@
 #include <mutex>
 
 #include "runtime/api/handles.h"
-#include "runtime/cpu/cuda_streams.h"
-#include "runtime/cpu/own_streams.h"
-#include "runtime/cpu/stream_driver.h"
+#include "runtime/cpu/streams/cuda_streams.h"
+#include "runtime/cpu/streams/own_streams.h"
+#include "runtime/cpu/streams/stream_driver.h"
 #include "runtime/include/gordian/runtime_front.h"
 
 namespace gordian::runtime {

@@ -7,7 +7,7 @@
 
 #include "runtime/api/common.h"
 #include "runtime/cpu/comm.h"
-#include "runtime/cpu/own_streams.h"
+#include "runtime/cpu/streams/own_streams.h"
 #include "runtime/cpu/task.h"
 #include "runtime/include/gordian/runtime.h"
 

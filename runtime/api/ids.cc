@@ -103,7 +103,7 @@ grtResult_t grtAgree(grtUniqueId id, int nranks, int votes, int wanted, uint64_t
   *agreed = 0;
   return Guarded([&] {
     const std::shared_ptr<SharedMemory> memory = SharedMemory::Open(NameOf(id) + "-a", 4096);
-    // Without it nobody of this process votes, so that the others' answer is no as well.
+    // Without it no rank of this process votes, so the others' answer is no as well.
     if (memory == nullptr || !memory->Reserve(0, sizeof(Ballot))) return grtSystemError;
     auto* ballot = static_cast<Ballot*>(memory->base());
     const auto own = static_cast<uint64_t>(votes), all = static_cast<uint64_t>(nranks);

@@ -1,7 +1,7 @@
 // Streams of the C API: what else is on them, and our own ones.
 #include "runtime/api/handles.h"
-#include "runtime/cpu/stream_driver.h"
-#include "runtime/cpu/stream_order.h"
+#include "runtime/cpu/streams/stream_driver.h"
+#include "runtime/cpu/streams/stream_order.h"
 #include "runtime/include/gordian/runtime_front.h"
 
 using gordian::runtime::Guarded;

@@ -7,8 +7,8 @@
 
 #include "runtime/api/handles.h"
 #include "runtime/cpu/engine.h"
-#include "runtime/cpu/stream_driver.h"
-#include "runtime/cpu/stream_order.h"
+#include "runtime/cpu/streams/stream_driver.h"
+#include "runtime/cpu/streams/stream_order.h"
 
 namespace gordian::runtime {
 namespace {

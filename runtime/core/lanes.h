@@ -1,12 +1,12 @@
 // How the connector memory of one port lies in a segment that all of its members map: boards and
-// lanes, by offsets alone. Memory of zeros is a valid first state, so that members may come in any
-// order and wait for nobody.
+// lanes, by offsets alone. Memory of zeros is a valid first state, so members come in any order
+// without waiting.
 //
-//   board    of (window slot, member): which operation the member is at there. Its member writes
-//   it. counters of (window slot, member, channel): chunks that the member has published, consumed,
-//   ... lane     of (window slot, member, channel): kSlots chunks of the member's contributions and
-//            kSlots of results. One writer, the member; read by whoever needs them. What the member
-//            itself needs of its contribution is read where it is, and not copied here.
+//   board    of (window slot, member): the operation that the member is at; the member writes it
+//   counters of (window slot, member, channel): chunks that the member has published, consumed, ...
+//   lane     of (window slot, member, channel): kSlots chunks of the member's contributions and
+//            kSlots of results. The member writes it, the others read it. The member reads its own
+//            contribution where it is, not here.
 //
 // An operation s uses window slot s mod window, once s - window is done at all members. Counters
 // are those of the operation on the board; they are set to 0 before the board tells it.

@@ -12,11 +12,11 @@
 //   if life is kDown: life <- kStarting, start the worker: life <- kRunning, fence, look
 //
 // Needed are S4, D4's arrival, D6's fence and look, and that the watcher starts from kDown alone.
-// D2, D3 and the fence at the start only cancel a quit early. tests/unit/runtime/quit_model_test.cc
-// holds each of these words against all interleavings. A ring must be a change of the bell: a value
-// that it had already is none, and then a submission can be lost. The CPU's resident thread does
-// not quit: it sleeps on its doorbell (runtime/cpu/doorbell.h), which is the same shape without the
-// states.
+// D2, D3 and the fence at the start only cancel a quit early. tests/unit/runtime/core/
+// quit_model_test.cc holds each of these words against all interleavings. A ring must be a change
+// of the bell: a value that it had already is none, and then a submission can be lost. The CPU's
+// resident thread does not quit: it sleeps on its doorbell (runtime/cpu/doorbell.h), which is the
+// same shape without the states.
 #ifndef GORDIAN_RUNTIME_CORE_LIFE_H_
 #define GORDIAN_RUNTIME_CORE_LIFE_H_
 

@@ -31,7 +31,6 @@ enum class OpKind : uint8_t {
   kSend,
   kRecv,
 };
-inline constexpr int kOpKinds = 11;
 
 enum class Algo : uint8_t {
   kOneShot,  // every reader reads all contributions
@@ -68,7 +67,7 @@ struct ChanCtx {
   uint64_t sent = 0;
   uint64_t recvd = 0;
   uint32_t state = 0;  // ChanState
-  uint32_t owner = 0;  // who runs it; 0: nobody
+  uint32_t owner = 0;  // the worker that runs it; 0: none
 };
 static_assert(sizeof(ChanCtx) == 32 && std::is_trivially_copyable_v<ChanCtx>);
 

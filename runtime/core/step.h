@@ -346,7 +346,7 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
 
   if (sends && ctx.sent < total) return Progress::kNotReady;
   if (reads && ctx.recvd < total) return Progress::kNotReady;
-  if (publishes && v.in_here) {  // the input is the caller's again once nobody reads it
+  if (publishes && v.in_here) {  // the input is the caller's again once no member reads it
     const uint64_t behind = Below<&Counters::consumed>(v, v.readers, channel, total);
     *wanted |= behind;
     if (behind != 0) return Progress::kNotReady;

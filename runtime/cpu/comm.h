@@ -71,7 +71,7 @@ class Comm {
   // After a step, begin or finish in a window slot: wakes those at the other members who sleep for
   // it.
   void RingWaiters(const Port& port, uint32_t slot);
-  // Wakes whoever sleeps at the other members of a port.
+  // Wakes the workers that sleep at the other members of a port.
   void RingOthers(const Port& port);
   // Of these members of a port, those whose process has ended.
   uint64_t Dead(const Port& port, uint64_t members);

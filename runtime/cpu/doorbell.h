@@ -3,9 +3,9 @@
 // dies. A peer's bell that cannot be had is not rung: every sleep with work outstanding has a
 // bound, which alone keeps things going.
 //
-// The sleeper announces itself, looks once more, and sleeps on the bell's value of before; who has
-// committed something fences and looks whether anyone sleeps. Of the two looks at least one sees
-// the other's write.
+// The sleeper announces itself, looks for work once more, and sleeps on the value that the bell had
+// before; a worker that has committed a step fences and looks for a sleeper. At least one of the
+// two sees the other's write.
 #ifndef GORDIAN_RUNTIME_CPU_DOORBELL_H_
 #define GORDIAN_RUNTIME_CPU_DOORBELL_H_
 
@@ -28,7 +28,7 @@ class Doorbell {
   Doorbell(const Doorbell&) = delete;
   Doorbell& operator=(const Doorbell&) = delete;
 
-  // This process's own. Never null: without memfd nobody else can ring it.
+  // This process's own. Never null: without memfd other processes cannot ring it.
   static std::shared_ptr<Doorbell> Make();
   // Of a peer, or of this process. Null when it cannot be had.
   static std::shared_ptr<Doorbell> Open(pid_t pid, int fd);
@@ -38,7 +38,7 @@ class Doorbell {
   void Announce() { page_->sleepers.fetch_add(1, std::memory_order_seq_cst); }
   void Withdraw() { page_->sleepers.fetch_sub(1, std::memory_order_seq_cst); }
   void Sleep(uint32_t value, int64_t deadline_ns);
-  // Wakes who sleeps. Cheap when nobody does.
+  // Wakes the sleeper. Cheap without one.
   void Ring();
 
  private:

@@ -10,8 +10,8 @@
 
 #include "runtime/cpu/callbacks.h"
 #include "runtime/cpu/futex.h"
-#include "runtime/cpu/stream_driver.h"
-#include "runtime/cpu/stream_order.h"
+#include "runtime/cpu/streams/stream_driver.h"
+#include "runtime/cpu/streams/stream_order.h"
 
 namespace gordian::runtime {
 namespace {
@@ -196,8 +196,8 @@ bool Engine::Rename(Task& task) {
   return true;
 }
 
-// Under the lock. Whoever is called later and touches the same memory is no matter: it waits
-// itself.
+// Under the lock. An operation that is called later and touches the same memory does not matter: it
+// waits itself.
 bool Engine::MayBeginEarly(const Unit& unit, std::vector<TaskPtr>* renamed) const {
   if (!unit.early || !StreamOrder::Get().HasStarted(unit)) return false;
   for (const TaskPtr& task : unit.tasks) {
@@ -417,7 +417,8 @@ void Engine::GiveUp(Task& t, grtResult_t code) {
   t.comm->Fail(code);
 }
 
-// Ends a task whose channels are all done, or that has failed: then once nobody is in a step of it.
+// Ends a task whose channels are all done, or that has failed: then once no worker is in a step of
+// it.
 bool Engine::TryClose(Worker& worker, const TaskPtr& task) {
   Task& t = *task;
   if (t.closing.exchange(true, std::memory_order_acq_rel)) return false;

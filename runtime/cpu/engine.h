@@ -105,7 +105,7 @@ class Engine {
   void GiveUp(Task& task, grtResult_t code);
   bool TryClose(Worker& worker, const TaskPtr& task);
   void Finish(const TaskPtr& task, grtResult_t result);
-  // Tells whoever waits for the task.
+  // Wakes those that wait for the task.
   void Complete(Task& task, grtResult_t result);
   // The unit's driver did not take it.
   void Refuse(const UnitPtr& unit, grtResult_t result);

@@ -1,5 +1,5 @@
-// The shared memory of one port: who its members are, the abort word, boards and lanes. Joining
-// waits for nobody; what members disagree about is found by whoever comes later.
+// The shared memory of one port: who its members are, the abort word, boards and lanes. A member
+// joins without waiting for others; the member that comes later finds what they disagree about.
 //
 // Threads: any, after Join. Lives as long as an operation of its port.
 #ifndef GORDIAN_RUNTIME_CPU_SEGMENT_H_
@@ -22,7 +22,7 @@ struct alignas(kLine) MemberRecord {
   uint64_t start_time, pid_namespace;
 };
 struct alignas(kLine) SegmentHeader {
-  uint64_t agreement;   // hash of what all members must have alike; 0: nobody was here
+  uint64_t agreement;   // hash of what all members must have alike; 0: no member has joined
   uint64_t abort_code;  // a grtResult_t; 0: fine
   uint64_t arrived;     // members, ever
 };

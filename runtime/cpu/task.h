@@ -34,7 +34,7 @@ enum Claim : uint32_t {
   kFree = 0,
   kClaimed = 1,
   kClaimAwaited = 2,  // claimed; somebody who goes to sleep wants to look when it is free
-  kClosed = 3,        // nobody any more
+  kClosed = 3,        // no worker any more
 };
 
 struct Task {

@@ -41,7 +41,7 @@ grtResult_t Make(const std::string& name, uint32_t ranks, uint32_t rank, const g
   return result;
 }
 
-// Between two looks at something that is told by no one; longer each time.
+// Pauses between two looks at something that does not announce its end; longer each time.
 void Pause(int64_t* ns) {
   const timespec pause{0, static_cast<long>(*ns)};
   nanosleep(&pause, nullptr);
@@ -66,7 +66,7 @@ void End(grtComm_t comm) {
   delete comm;
 }
 
-// Until this rank's own operations are over.
+// Waits until this rank's own operations are over.
 grtResult_t AwaitOver(CommState* comm, int64_t deadline_ns) {
   CommState& state = *comm;
   std::set<cudaStream_t> streams;
@@ -82,7 +82,7 @@ grtResult_t AwaitOver(CommState* comm, int64_t deadline_ns) {
   for (cudaStream_t stream : streams) {
     bool captured = false;
     if (IsCaptured(stream, &captured) != cudaSuccess || captured) {
-      state.aborted = true;  // it cannot be asked: nobody knows when its operations end
+      state.aborted = true;  // it cannot be asked when its operations end
       continue;
     }
     cudaEvent_t end = nullptr;
@@ -117,7 +117,7 @@ grtResult_t AwaitOver(CommState* comm, int64_t deadline_ns) {
     const gordian::Status done =
         operation.Wait(static_cast<uint64_t>(std::max<int64_t>(deadline_ns - NowNs(), 0)));
     if (done.code() == gordian::StatusCode::kDeadline) return grtTimeout;
-    if (!done.ok()) state.aborted = true;  // nobody knows that it is over
+    if (!done.ok()) state.aborted = true;  // its end cannot be known
   }
   return grtSuccess;
 }
@@ -150,7 +150,7 @@ grtResult_t grtCommInitRankConfig(grtComm_t* comm, int nranks, grtUniqueId id, i
   });
 }
 
-// Stalled kernels decide whom they help, and the host does not ask them.
+// Stalled kernels decide which operations they help; the host does not ask them.
 grtResult_t grtFrontEarly(grtFrontName_t*, uint32_t, uint32_t*) { return grtNotSupported; }
 
 grtResult_t grtFrontFinish(grtComm_t comm) {

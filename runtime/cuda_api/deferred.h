@@ -1,4 +1,5 @@
-// Deferred operations: which of a stream's nobody waits for yet, and the waits for them.
+// Deferred operations: the operations of each stream that no later work waits for yet, and the
+// waits for them.
 //
 // Thread rule: any thread. Process-wide.
 #ifndef GORDIAN_RUNTIME_CUDA_API_DEFERRED_H_
@@ -11,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/cuda/help_stream.h"
-#include "runtime/cuda/worker.h"
+#include "runtime/cuda/list/help_stream.h"
+#include "runtime/cuda/worker/worker.h"
 #include "runtime/include/gordian/runtime.h"
 
 namespace gordian::runtime::cuda {

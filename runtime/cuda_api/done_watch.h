@@ -1,5 +1,5 @@
-// Calls somebody when something is done that tells nobody: a thread that looks, with growing
-// pauses, and sleeps while there is nothing to look for.
+// Makes a call when something is done that does not announce its end: a thread polls with growing
+// pauses, and sleeps while there is nothing to poll.
 //
 // Thread rule: any thread. Process-wide; its thread outlives main.
 #ifndef GORDIAN_RUNTIME_CUDA_API_DONE_WATCH_H_

@@ -14,7 +14,7 @@
 namespace gordian::runtime::cuda {
 namespace {
 
-// Between two looks at whether operations are over, which devices tell nobody.
+// Between two looks at whether operations are over, which devices do not announce.
 constexpr auto kLook = std::chrono::milliseconds(5);
 constexpr int kTakeBackMs = 10000;
 
@@ -76,7 +76,8 @@ void Exports::GiveOffsets(uint64_t offset, uint64_t bytes) {
 bool Exports::Find(const std::vector<Allocation>& allocations, std::shared_ptr<Export>* found,
                    bool* is_new) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  // The same addresses are not enough: what is behind them may have been freed, and be another's.
+  // Equal addresses are not enough: the program may have freed the memory and mapped other memory
+  // there.
   const auto known = std::find_if(exports_.begin(), exports_.end(),
                                   [&](const auto& e) { return e->allocations() == allocations; });
   *is_new = known == exports_.end();
@@ -116,7 +117,7 @@ grtResult_t Exports::Map(Export& e, const Peer& peer, int timeout_ms) {
     return grtSuccess;
   }
   if (e.servers_.contains(peer.server)) return grtSuccess;
-  // What was half done, and may be done yet, is not tried again.
+  // Do not try again: the peer may still finish the half-done request.
   if (!e.asked_.insert(peer.server).second) return grtNotSupported;
   for (const Allocation& a : e.allocations_) {
     int descriptor = -1;
@@ -188,13 +189,13 @@ size_t Exports::count() {
   return exports_.size();
 }
 
-// Nobody holds it, and it is no more to be found.
+// Withdraws memory that is not held and no longer in the table.
 void Exports::Withdraw(Export& e) {
   bool all = true;
   for (const Allocation& a : e.allocations_) {
     const uint64_t offset = e.offset_ + (a.begin - e.begin());
     for (const std::string& server : e.asked_) {
-      // A process that has ended has left everything.
+      // A process that has ended has unmapped everything.
       const Status left = PieceServer::TakeBack(server, server_, offset, kTakeBackMs);
       if (!left.ok() && left.code() == StatusCode::kDeadline) all = false;
     }
@@ -235,7 +236,7 @@ void Exports::Serve() {
     lock.lock();
     std::move(left.begin(), left.end(), std::back_inserter(endings_));
     std::move(never.begin(), never.end(), std::back_inserter(never_));
-    // It is taken from the table with the lock: nobody finds it after that.
+    // It leaves the table under the lock, so no other thread finds it after that.
     const auto held =
         std::stable_partition(exports_.begin(), exports_.end(),
                               [](const std::shared_ptr<Export>& e) { return e.use_count() > 1; });

@@ -1,14 +1,14 @@
-// Memory that the program allocated itself and registered, on its way to other devices: which part
-// of this device's range of addresses stands for it, who has it mapped there, and when they may
-// give it up.
+// Memory that the program allocated itself and registered, as other devices map it: the part of
+// this device's range of addresses that stands for it, the devices that have it mapped, and when
+// they may unmap it.
 //
-// Mapping waits for the other processes' servers of pieces, never for their programs. Unmapping is
-// done by a thread of its own, here and there: it may take as long as a kernel that runs, which may
-// wait for the caller.
+// Mapping waits for the other processes' servers of pieces, never for their programs. Threads of
+// their own unmap it, here and in the other processes: unmapping may take as long as a running
+// kernel, which may wait for the caller.
 //
-// Thread rule: any thread. Ownership: memory is kept, by a reference to its allocations, for as
-// long as anybody holds the Export; the program may free it before, which then gives nothing back
-// yet. Errors: grtResult_t. Times in milliseconds.
+// Thread rule: any thread. Ownership: an Export keeps the memory, by a reference to its
+// allocations, for as long as it is held; the program may free the memory before, which gives it
+// back only then. Errors: grtResult_t. Times in milliseconds.
 #ifndef GORDIAN_RUNTIME_CUDA_API_EXPORTS_H_
 #define GORDIAN_RUNTIME_CUDA_API_EXPORTS_H_
 
@@ -23,9 +23,9 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/cuda/allocations.h"
-#include "runtime/cuda/driver.h"
-#include "runtime/cuda/mapped_range.h"
+#include "runtime/cuda/driver/allocations.h"
+#include "runtime/cuda/driver/driver.h"
+#include "runtime/cuda/driver/mapped_range.h"
 #include "runtime/include/gordian/runtime.h"
 
 namespace gordian::runtime::cuda {
@@ -55,7 +55,7 @@ class Exports {
     std::set<int> devices_;
     bool mapped_here_ = false;
   };
-  // Whether what the memory was used for is over. kNever: nobody will know.
+  // Whether the operations that used the memory have ended. kNever: that can never be known.
   enum class Over { kNotYet, kYes, kNever };
 
   // `range` above kHeapRangeBytes is this class's, `server` this device's server of pieces; both
@@ -74,9 +74,9 @@ class Exports {
                    int timeout_ms, std::shared_ptr<Export>* made);
   // Holds it until `over` says so, which is asked on another thread, again and again.
   void EndWhen(std::function<Over()> over, std::shared_ptr<Export> held);
-  // Whoever held an Export does not any more.
+  // Ends one holding of an Export.
   void Look();
-  // Until what nobody holds now is given up by all, or the time is over. False: it is.
+  // Waits until all devices have given up the memory that is not held now. False: the time is over.
   bool AwaitSettled(int timeout_ms);
   size_t count();  // of those that are mapped somewhere
 

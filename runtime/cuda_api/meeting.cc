@@ -13,7 +13,7 @@ namespace {
 
 enum State : uint32_t { kAbsent = 0, kComing = 1, kHere = 2, kGone = 3, kGoneAborted = 4 };
 
-// Between two looks at whether the communicator has failed, which devices tell nobody.
+// Between two looks at whether the communicator has failed, which devices do not announce.
 constexpr int64_t kLookNs = 100'000'000;
 
 std::atomic<uint32_t>* Atomic(uint32_t* word) {

@@ -1,6 +1,7 @@
 // Where the processes of a communicator find each other: a page of POSIX shared memory that is
-// named after its id. Coming waits for nobody; who needs the others waits for them then. The page
-// also holds how the communicator has failed, as one word for all members and their devices.
+// named after its id. A process comes without waiting; it waits for the others when it needs them.
+// The page also holds how the communicator has failed, as one word for all members and their
+// devices.
 //
 // Thread rule: any thread. The name is gone once all have come.
 // Errors: grtResult_t; deadlines are runtime/cpu/futex.h's.
@@ -51,7 +52,7 @@ class Meeting {
   // Takes a place for the port of this tag (not 0), if no member has yet. False, whatever the order
   // in which members ask: there are kMostPorts others.
   bool TakePort(uint32_t tag);
-  // For who waits for members: the failure has changed.
+  // Wakes those that wait for members: the failure has changed.
   void WakeWaiting();
   // A graph of this rank has operations of the communicator, which may be launched after its end:
   // by mistake, but that must not write what is another's by then.

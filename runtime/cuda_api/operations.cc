@@ -21,7 +21,7 @@ grtResult_t ResultOf(const Operation& op, bool* done) {
     *done = op.detached.IsDone();
   }
   if (!*done) return grtInProgress;
-  // Of an operation that was done before its communicator failed this says too much.
+  // An operation that was done before its communicator failed gets the error too.
   const grtResult_t error = op.comm->error();
   return error == grtSuccess && !op.detached.Result().ok() ? grtUnhandledCudaError : error;
 }
@@ -57,7 +57,7 @@ grtResult_t grtOpWait(grtOp_t op, uint64_t timeout_ns) {
     if (op->operation->event == nullptr) {
       [[maybe_unused]] const gordian::Status ended = op->operation->detached.Wait(timeout_ns);
     }
-    // The driver tells nobody; waits grow to a millisecond.
+    // The driver announces no end, so poll; the pauses grow to a millisecond.
     for (int64_t pause_ns = 2000;; pause_ns = std::min<int64_t>(pause_ns * 2, 1'000'000)) {
       bool done = false;
       const grtResult_t result = ResultOf(*op->operation, &done);

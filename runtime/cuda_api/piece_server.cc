@@ -51,7 +51,7 @@ auto Again(Call call) {
   return result;
 }
 
-// All of it, in as many parts as signals make of it; false: the peer has gone away, or is late
+// Receives all of it, though signals may split it. False: the peer has gone away, or is late
 // (EAGAIN).
 bool ReceiveAll(int fd, void* to, size_t bytes) {
   for (size_t got = 0; got < bytes;) {

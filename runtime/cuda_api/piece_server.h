@@ -1,5 +1,5 @@
-// Hands out the descriptors of this process's memory to other processes of the same user, and takes
-// those of memory that they registered, over an abstract unix socket, by a thread that sleeps
+// A thread that gives other processes of the same user the descriptors of this process's memory,
+// and takes the descriptors of memory that they registered, over an abstract unix socket. It sleeps
 // otherwise. It waits for no other server, so servers may ask each other's in any order.
 //
 // Thread rule: any thread. Ownership: the handlers are called on the server's thread until the

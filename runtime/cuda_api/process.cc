@@ -205,7 +205,7 @@ Process::Process(int device, const grtConfig_t& config)
   config_.stage_bytes = kStageBytes;
   if (config.channels != 0)
     config_.bulk_channels = config_.line_channels = std::min(config.channels, kMaxChannels);
-  if (config.blocks_base != 0) config_.worker.blocks = config.blocks_base;
+  if (config.blocks != 0) config_.worker.blocks = config.blocks;
   if (config.idle_quit_us != 0) config_.worker.idle_quit_us = config.idle_quit_us;
   if (config.stuck_quit_us != 0) config_.worker.stuck_quit_us = config.stuck_quit_us;
   config_.worker.waits_by_queue = config.join_kind == 1;
@@ -227,8 +227,8 @@ grtResult_t Process::Prepare() {
   handlers.find = [this](uint64_t offset, uint64_t* bytes) {
     return heap_->DescriptorOf(offset, bytes);
   };
-  // What other processes have registered. No kernel here writes there before they know that it is
-  // mapped, and none does any more when they take it back.
+  // Maps what other processes have registered. No kernel here writes there before they know that it
+  // is mapped, and none when they take it back.
   handlers.take = [this](const std::string& owner, uint64_t offset, uint64_t bytes,
                          int descriptor) {
     MappedRange* const range = RangeOf(owner);
@@ -362,7 +362,7 @@ std::vector<Exports::Peer> Process::PeersOf(const CommState& comm) {
 
 grtResult_t Process::Connect(const std::shared_ptr<CommState>& comm, int64_t deadline_ns) {
   if (const grtResult_t error = comm->error(); error != grtSuccess) return error;
-  // Of a port, failures are told elsewhere: it is looked there again and again.
+  // A port's failures are noted in its communicator's meeting, so poll there.
   grtResult_t result = grtTimeout;
   while (result == grtTimeout) {
     const int64_t now_ns = NowNs();
@@ -470,7 +470,7 @@ void Process::Forget(cudaStream_t stream) {
   }
   ForEachWatched([&](CommState& comm) {
     const std::lock_guard<std::mutex> lock(comm.mutex);
-    // Its end will not be known: its region is not used again.
+    // The end cannot be known, so do not use the region again.
     if (comm.streams.erase(stream) != 0 && !idle) comm.aborted = true;
   });
 }
@@ -522,7 +522,7 @@ void Process::WatchLoop() {
         if (member.pid == getpid() || member.pid_namespace != PidNamespace()) continue;
         const auto [at, is_new] = open.try_emplace(identity(member), -1);
         if (!is_new) {
-          // It was told to the communicators of then.
+          // The communicators that existed then have been told.
           if (ended.contains(at->first) && !comm.meeting->HasLeft(r))
             Communicator::NotePeerGone(comm.verdict().failed());
           continue;

@@ -22,10 +22,10 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/cuda/communicator.h"
-#include "runtime/cuda/domain.h"
-#include "runtime/cuda/piece_heap.h"
-#include "runtime/cuda/worker.h"
+#include "runtime/cuda/domain/communicator.h"
+#include "runtime/cuda/domain/domain.h"
+#include "runtime/cuda/driver/piece_heap.h"
+#include "runtime/cuda/worker/worker.h"
 #include "runtime/cuda_api/exports.h"
 #include "runtime/cuda_api/meeting.h"
 #include "runtime/cuda_api/piece_server.h"
@@ -63,7 +63,7 @@ struct CommState {
   grtResult_t error() const;
   // All members', at their next look.
   void Abort();
-  // Where failures are told.
+  // The meeting that holds the word for failures.
   Meeting& verdict() const { return of_port != nullptr ? *of_port->meeting : *meeting; }
 };
 

@@ -12,8 +12,9 @@ namespace {
 
 // How long a peer's process may take to map memory: no program is waited for.
 constexpr int kMapMs = 2000;
-// How long a call waits for peers to give memory up that nothing uses: so that it can be had again
-// at once. Theirs may take as long as kernels of theirs, which may wait for this very rank.
+// How long a call waits for peers to unmap memory that no operation uses, so that the memory is
+// free at once. A peer may take as long as its kernels run, and these may wait for this very rank,
+// so the call does not wait longer.
 constexpr int kGiveUpMs = 500;
 
 // What a communicator had enqueued at a moment.
@@ -58,7 +59,8 @@ class Usage {
       if (!operation.IsDone())
         return comm_->error() == grtSuccess ? Exports::Over::kNotYet : Exports::Over::kNever;
     }
-    // Of one that has failed they may have left unfinished: peers' kernels may still write then.
+    // If the communicator has failed, operations may have ended unfinished, and peers' kernels may
+    // still write.
     return comm_->error() == grtSuccess ? Exports::Over::kYes : Exports::Over::kNever;
   }
 
@@ -97,8 +99,8 @@ std::shared_ptr<Exports::Export> Registrations::Around(uintptr_t begin, uintptr_
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [number, registered] : registered_) {
     if (begin < registered.begin || end > registered.end) continue;
-    // Freed without a word, and perhaps another's by now: then it is as if it had not been
-    // registered.
+    // The program freed the memory without deregistering it, and the addresses may belong to other
+    // memory now: treat it as not registered.
     if (exports_->IsStillThere(*registered.as, begin, end)) return registered.as;
   }
   return nullptr;

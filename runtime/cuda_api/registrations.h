@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/cuda/communicator.h"
+#include "runtime/cuda/domain/communicator.h"
 #include "runtime/cuda_api/exports.h"
 
 namespace gordian::runtime::cuda {

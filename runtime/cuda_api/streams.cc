@@ -1,8 +1,8 @@
-// What else is on CUDA's streams, as the C API is told.
+// What else is on CUDA's streams, as the program or the shim reports it.
 //
 // A list of what follows on a stream exists for exclusive streams alone
-// (runtime/cuda/help_stream.h). An event of another stream that an exclusive one waits for counts
-// as foreign work: help goes along one stream.
+// (runtime/cuda/list/help_stream.h). An event of another stream that an exclusive one waits for
+// counts as foreign work: help goes along one stream.
 #include <map>
 #include <mutex>
 
@@ -34,8 +34,8 @@ grtResult_t grtStreamExclusive(cudaStream_t stream, int exclusive) {
     Process* process = Process::Of(stream);
     if (process == nullptr) return grtInvalidUsage;  // its device is not in use yet
     const OnDevice on(process->device());
-    // With more streams than there are lists, this one's operations never begin early: right, and
-    // said.
+    // If there are more streams than lists, this one's operations never begin early; the result is
+    // still correct, and the caller learns it.
     return process->domain().SetExclusive(stream, exclusive != 0).ok() ? grtSuccess
                                                                        : grtNotSupported;
   });
@@ -79,7 +79,7 @@ grtResult_t grtEventAwaited(const void* event, cudaStream_t stream) {
     {
       const std::lock_guard<std::mutex> lock(TheEvents().mutex);
       const auto at = TheEvents().stream_of.find(event);
-      // Its own past: that is waited for anyhow.
+      // The stream's own past: it waits for that anyhow.
       if (at != TheEvents().stream_of.end() && at->second == stream) return grtSuccess;
     }
     return grtStreamForeign(stream);

@@ -15,16 +15,8 @@
 namespace gordian::runtime::cuda {
 namespace {
 
-struct Call {
+struct Call : OpCall {
   std::shared_ptr<CommState> comm;
-  OpKind kind = OpKind::kNone;
-  const void* in = nullptr;
-  void* out = nullptr;
-  uint64_t count = 0;
-  DataType type = DataType::kFloat;
-  Operator op = Operator::kSum;
-  int root_or_peer = 0;
-  uint64_t scalar = 0;
   uint32_t priority = 0;
   cudaStream_t stream = nullptr;
   grtOrder_t order = grtOrderStrict;
@@ -37,9 +29,7 @@ struct Call {
     return order == grtOrderDeferred || (order == grtOrderDetached && stream != nullptr);
   }
 
-  bool IsWithSelf() const {
-    return IsPointToPoint(kind) && root_or_peer == static_cast<int>(comm->rank);
-  }
+  bool IsWithSelf() const { return IsPointToPoint(kind) && peer == static_cast<int>(comm->rank); }
 };
 
 struct Group {
@@ -68,7 +58,7 @@ grtResult_t Check(const grtOpDesc_t& d, cudaStream_t stream, grtOp_t* handle, Ca
   call->kind = static_cast<OpKind>(d.kind);
   call->type = static_cast<DataType>(d.type);
   call->op = Reduces(call->kind) ? static_cast<Operator>(d.op) : Operator::kSum;
-  call->root_or_peer = d.root_or_peer;
+  call->peer = d.root_or_peer;
   call->count = d.count;
   call->priority = d.priority;
   call->stream = stream;
@@ -90,7 +80,7 @@ grtResult_t Check(const grtOpDesc_t& d, cudaStream_t stream, grtOp_t* handle, Ca
     return grtInvalidArgument;
   }
   if (call->IsBehind() || (order == grtOrderStrict && handle != nullptr)) {
-    // A graph's launches would hand nothing over, and nobody could ask an event that is captured.
+    // A graph's launches would hand nothing over, and an event that is captured cannot be queried.
     bool captured = false;
     if (IsCaptured(stream, &captured) != cudaSuccess || captured) return grtNotSupported;
   }
@@ -156,9 +146,7 @@ grtResult_t LaunchStrict(const Call& call) {
   Communicator& communicator = *comm.ready.load(std::memory_order_acquire);
   comm.operations.fetch_add(1, std::memory_order_relaxed);
   bool captured = false;
-  const Status launched =
-      communicator.Launch(call.kind, call.in, call.out, call.count, call.type, call.op,
-                          call.root_or_peer, call.stream, call.scalar, &captured);
+  const Status launched = communicator.Launch(call, call.stream, &captured);
   if (captured) {
     comm.meeting->NoteCaptured();
   } else {
@@ -177,23 +165,20 @@ struct Planned {
 grtResult_t Plan(Call* call, std::vector<Planned>* planned) {
   Planned one;
   bool any = false;
-  const Status status =
-      call->comm->ready.load(std::memory_order_acquire)
-          ->PlanDetached(call->kind, call->in, call->out, call->count, call->type, call->op,
-                         call->root_or_peer, 0, call->scalar, call->priority, &one.operation, &any);
+  const Status status = call->comm->ready.load(std::memory_order_acquire)
+                            ->PlanDetached(*call, 0, call->priority, &one.operation, &any);
   one.call = call;
   if (status.ok() && any) planned->push_back(std::move(one));
   return ToResult(status, *call->comm);
 }
 
-// It is handed over: whoever destroys the communicator waits for it.
+// Notes an operation that was handed over: destroying the communicator waits for it.
 void Note(Call* call, const Detached& detached) {
   call->detached = detached;
   CommState& comm = *call->comm;
   comm.operations.fetch_add(1, std::memory_order_relaxed);
-  const int sequence = IsPointToPoint(call->kind)
-                           ? 1 + 2 * call->root_or_peer + (call->kind == OpKind::kRecv ? 1 : 0)
-                           : 0;
+  const int sequence =
+      IsPointToPoint(call->kind) ? 1 + 2 * call->peer + (call->kind == OpKind::kRecv ? 1 : 0) : 0;
   const std::lock_guard<std::mutex> lock(comm.mutex);
   comm.detached[sequence] = detached;
 }
@@ -239,8 +224,9 @@ grtResult_t GiveHandle(const Call& call) {
   return grtSuccess;
 }
 
-// A group has no order within: its deferred operations are handed over before its strict ones are
-// launched, and nothing of it waits for them before its end. So they must not need one.
+// Whether a group's operations need an order among themselves, which a group does not give: it
+// hands its deferred operations over before it launches the strict ones, and waits for them only at
+// its end.
 bool NeedsOrder(const std::vector<Call>& calls) {
   for (const Call& deferred : calls) {
     if (deferred.order != grtOrderDeferred) continue;
@@ -255,9 +241,8 @@ bool NeedsOrder(const std::vector<Call>& calls) {
   return false;
 }
 
-// By itself, the usual one.
+// By itself, the usual one. With the communicator's device current.
 grtResult_t RunStrict(const Call& call) {
-  const OnDevice on(call.comm->process->device());
   if (call.IsWithSelf()) return grtInvalidUsage;  // it would wait for itself
   grtResult_t result = Deferred::Get().Join(call.comm->process, call.stream);
   if (result == grtSuccess) result = LaunchStrict(call);
@@ -281,7 +266,7 @@ grtResult_t Run(std::vector<Call> calls, bool group) {
     if (result == grtSuccess) result = CopySelf(&calls);
     if (result != grtSuccess) return result;
   }
-  // What can be refused comes first: nothing has begun then.
+  // Plan first all that can be refused: nothing has begun then.
   std::vector<Planned> now;
   std::map<cudaStream_t, std::vector<Planned>> behind;
   std::set<cudaStream_t> strict, deferred;
@@ -329,7 +314,7 @@ grtResult_t Run(std::vector<Call> calls, bool group) {
 }
 
 // A group may have operations of several devices: each device's are published and launched
-// together. Launching waits for nobody, so one thread can do it for all.
+// together. Launching waits for no other rank, so one thread can do it for all.
 grtResult_t RunGroup(std::vector<Call> calls) {
   grtResult_t result = grtSuccess;
   while (!calls.empty()) {

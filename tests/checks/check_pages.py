@@ -65,7 +65,7 @@ def readme(data):
     out = ["# Checks", "",
            "What a verdict names under `check`, a page each; `gordian checks ID` says the same. A *sign* stands beside a",
            "verdict: it was seen and may be why, blames nobody and changes nothing. The pages are made of the catalogue in",
-           "`analyzer/graph/check_catalogue.cc` and `hang_classes.cc` and of `tests/golden/checks` by",
+           "`analyzer/model/verdict/check_catalogue.cc` and `hang_classes.cc` and of `tests/golden/checks` by",
            "`tests/golden/update.sh`; the test `docs.checks` holds them, the ids in the sources and the names of the tests",
            "against each other.", "", "| Check | Yields | Means |", "|---|---|---|"]
     for check in data["checks"]:
@@ -91,11 +91,11 @@ def pages():
 
 
 def sources():
-    for folder in ("graph", "importers", "server"):
-        for name in sorted(os.listdir(os.path.join(ROOT, "analyzer", folder))):
+    for at, _, names in os.walk(os.path.join(ROOT, "analyzer")):
+        for name in sorted(names):
             if name.endswith(".cc") and name not in (CATALOGUE, "hang_classes.cc"):
-                with open(os.path.join(ROOT, "analyzer", folder, name), encoding="utf-8") as f:
-                    yield os.path.join(folder, name), f.read()
+                with open(os.path.join(at, name), encoding="utf-8") as f:
+                    yield os.path.relpath(os.path.join(at, name), ROOT), f.read()
 
 
 class Checks(unittest.TestCase):

@@ -21,7 +21,7 @@ SETTLE_S = 0.4       # a verdict may be followed by a better one,
 SETTLE_OF_SEVERAL_S = 2.5  # and of several mistakes in one job by further findings
 # Whoever kills us ends what we started.
 WITH_US = ["setpriv", "--pdeathsig", "TERM", "--"]
-QUIET = ("healthy", "finished", "inconclusive", "straggler")
+QUIET = ("healthy", "finished", "inconclusive")
 
 
 class Outcome:

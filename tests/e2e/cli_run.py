@@ -134,6 +134,22 @@ class Transparency(RunTest):
         self.assertTrue(preload.endswith("/libgordian_interpose.so"), preload)
         self.assertTrue(os.path.isabs(session) and os.path.isdir(session), session)
 
+    def test_a_folder_in_the_place_of_the_rings_is_left_alone(self):
+        victim = self.path("victim")
+        os.mkdir(victim)
+        for name in ["passwd", "1.1.ring", "1.1.ring.tmp"]:
+            self.write(f"victim/{name}", "precious")
+        done = self.gordian("run", "--session", "s", "--", "sh", "-c",
+                            f'mv "$GORDIAN_RING_DIR" {self.path("aside")} && ln -s {victim} "$GORDIAN_RING_DIR"; exit 3')
+        ring_dir = self.ring_dir(self.path("s"))
+        self.addCleanup(os.unlink, ring_dir)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn(f"{ring_dir}: another file or folder has taken its place", done.stderr)
+        self.assertEqual(os.readlink(ring_dir), victim)
+        for name in ["passwd", "1.1.ring", "1.1.ring.tmp"]:
+            with open(os.path.join(victim, name)) as f:
+                self.assertEqual(f.read(), "precious", name)
+
     def test_default_session_and_latest(self):
         self.gordian("run", "--quiet", "--", "/bin/true")
         self.gordian("run", "--quiet", "--", "/bin/true")
@@ -298,7 +314,7 @@ class Sessions(RunTest):
         self.write("file", "")
         done = self.gordian("run", "--quiet", "--session", "file/s", "--", "sh", "-c", "echo out; exit 7")
         self.assertEqual((done.returncode, done.stdout), (7, "out\n"))
-        self.assert_one_line(done.stderr, "file/s", "runs on", "--session")
+        self.assert_one_line(done.stderr, "file/s", "watches the job but keeps nothing", "--session")
 
     def mount(self, options):
         where = self.path("mnt")
@@ -313,7 +329,7 @@ class Sessions(RunTest):
         where = self.mount("size=1m,ro")
         done = self.gordian("run", "--quiet", "--session", where + "/s", "--", "sh", "-c", "exit 7")
         self.assertEqual(done.returncode, 7)
-        self.assert_one_line(done.stderr, "Read-only", "runs on")
+        self.assert_one_line(done.stderr, "Read-only", "watches the job but keeps nothing")
 
     def test_a_full_disk_costs_the_files_only(self):
         where = self.mount("size=64k")
@@ -373,7 +389,7 @@ class Guardian(RunTest):
                 held.update(os.readlink(f"/proc/{guard}/fd/{fd}") for fd in os.listdir(f"/proc/{guard}/fd"))
             except OSError:
                 return False
-            return pipe not in held and all(h.startswith(("/dev/null", "pipe:")) for h in held)
+            return pipe not in held and all(h.startswith(("/dev/null", "pipe:", "/dev/shm")) for h in held)
         self.assertTrue(wait_until(lets_go), held)
         os.kill(job, signal.SIGKILL)
         self.assertEqual(process.wait(20), 137)

@@ -101,7 +101,7 @@ def ends_well(case):
     check_ended_well(run, run.wait(), f"rank {DIES} was killed by signal 9")
     with open(case.path("run.err")) as f:
         said = f.read()
-    expect("started again" in said and "withdrawn" not in said, said)
+    expect("launcher restarted the ranks" in said and "withdrawn" not in said, said)
     status = subprocess.run([BUILD.gordian, "status", run.session, "--json"], capture_output=True, text=True,
                             timeout=PATIENCE, env=clean_environment())
     ranks = json.loads(status.stdout)["ranks"]

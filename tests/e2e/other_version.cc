@@ -1,7 +1,7 @@
 // An analyzer of another version, for collectors of this one. Prints its port; ends with its input.
 #include <cstdio>
 
-#include "analyzer/server/fleet_server.h"
+#include "analyzer/fleet/fleet_server.h"
 #include "common/log.h"
 
 int main(int argc, char** argv) {
@@ -10,8 +10,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   gordian::SilenceLog();
-  gordian::server::FleetServer server;
-  gordian::server::FleetOptions options;
+  gordian::analyzer::FleetServer server;
+  gordian::analyzer::FleetOptions options;
   options.listen = "127.0.0.1:0";
   options.gordian_version = argv[1];
   options.sessions_dir = argv[2];

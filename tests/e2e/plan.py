@@ -3,7 +3,7 @@
 
   plan.py BUILD CASE [--runs N] [--seed S]
 
-Cases: D1_by_hand D4_runs D4_rank_local D4_refused D5_from_a_trace. A failure leaves its folder behind and
+Cases: by_hand runs rank_local refused from_a_trace. A failure leaves its folder behind and
 names it.
 """
 
@@ -91,7 +91,7 @@ def ranks_in(verdict):
 # --- D1 ---
 
 
-def d1_by_hand(case):
+def by_hand(case):
     plan = json.loads(case.plan(VGG19, "--json").stdout)
     predicted = plan["predicted"]
     expect(predicted["step_us"] == 130285 and predicted["wfbp_us"] == 285053, predicted)
@@ -148,7 +148,7 @@ COUPLED = [{"forward_us": 2000, "backward_us": 6000, "comm_us": 2000, "elements"
            {"forward_us": 0, "backward_us": 1000, "comm_us": 8000, "elements": 4000}]
 
 
-def d4_runs(case):
+def runs(case):
     plans = []
     for name, table in (("vgg19", VGG19), ("coupled", case.write("coupled.json", {"buckets": COUPLED}))):
         for links in ("1", "2"):
@@ -171,7 +171,7 @@ def d4_runs(case):
     expect(code == 0 and verdict["verdict"] in ("finished", "healthy"), (code, verdict["summary"], said))
 
 
-def d4_rank_local(case):
+def rank_local(case):
     # Capacity 10: costs 6, 5, 5 are best used by buckets 2 and 3; costs 6, 5, 6 by bucket 1.
     def buckets(costs):
         return [{"forward_us": f, "backward_us": 1, "comm_us": c, "elements": e}
@@ -188,7 +188,7 @@ def d4_rank_local(case):
     expect(own[0]["hash"] == own[2]["hash"] != own[1]["hash"], forward)
     pairs = set(re.findall(r"plans differ: rank (\d) has \w{16}, rank (\d) has \w{16}", done.stdout))
     expect(pairs == {("0", "1"), ("1", "2")}, done.stdout)
-    expect("no plan: the ranks would not make the same operations: rank 0" in done.stdout, done.stdout)
+    expect("no plan: the ranks would not call the same operations: rank 0" in done.stdout, done.stdout)
     # The job itself compares before it starts, and tells every pair.
     code, out = case.emulated("plan_run", 3, PLAN_FILE=case.path("local"), PLAN_PER_RANK=1)
     expect(code == 3, (code, out))
@@ -204,7 +204,7 @@ def d4_rank_local(case):
     expect(code != 0, "it ended as if nothing were wrong")
 
 
-def d4_refused(case):
+def refused(case):
     table = case.write("times.json", {"ranks": [COUPLED]})
     for twin in ([], ["--twin"]):
         name = "twin" if twin else "crossed"
@@ -239,7 +239,7 @@ def d4_refused(case):
 # --- D5 ---
 
 
-def d5_from_a_trace(case):
+def from_a_trace(case):
     def buckets(slower):
         return [{"forward_us": f, "backward_us": int(b * slower), "comm_us": c, "elements": e}
                 for f, b, c, e in ((50000, 150000, 80000, 30000), (30000, 120000, 100000, 20000),
@@ -304,8 +304,8 @@ def main():
     work = tempfile.mkdtemp(prefix=f"gordian-plan-{name}-")
     case = Case(build, work, options["--runs"], options["--seed"])
     try:
-        {"D1_by_hand": d1_by_hand, "D4_runs": d4_runs, "D4_rank_local": d4_rank_local, "D4_refused": d4_refused,
-         "D5_from_a_trace": d5_from_a_trace}[name](case)
+        {"by_hand": by_hand, "runs": runs, "rank_local": rank_local, "refused": refused,
+         "from_a_trace": from_a_trace}[name](case)
     except (Failure, subprocess.TimeoutExpired) as failure:
         print(f"FAILED: {failure}\nevidence: {work}\nagain: {' '.join(sys.argv)} --seed {case.seed}")
         return 1

@@ -77,7 +77,7 @@ def main():
         code, verdict, output = run(options.build, options.job, options.ranks, "preemptive", twin=True, without_memory=True)
         need(code == 0, f"the twin ended with {code}", output)
         done, left = operations(output)
-        need(done == 0 and "not all members gave" in left, "not all stayed with NCCL", output)
+        need(done == 0 and "not all members routed" in left, "not all stayed with NCCL", output)
         return
     if options.job in GRAPHS:
         code, verdict, output = run(options.build, options.job, options.ranks, "preemptive", twin=True)

@@ -42,8 +42,8 @@ HANGING = [
 # Hang, and cannot be replayed: part of the reason.
 REFUSED = {
     "memory_gate": "waits for a value in memory",
-    "graph_stuck_inside": "kernel of the program's own",
-    "endless_kernel": "kernel of the program's own",
+    "graph_stuck_inside": "a kernel of the program hangs",
+    "endless_kernel": "a kernel of the program hangs",
 }
 # Ends in spite of its mismatch.
 ENDS = ["mismatch_count_ends"]
@@ -276,11 +276,11 @@ class Case:
         elif self.name.startswith("fix."):
             self.fixed(self.name[4:])
         elif self.name.endswith(".twin"):
-            self.refused(self.record(self.name[:-5], "--twin"), "nothing hangs in it")
+            self.refused(self.record(self.name[:-5], "--twin"), "the recorded job does not hang")
         elif self.name in REFUSED:
             self.refused(self.record(self.name), REFUSED[self.name])
         elif self.name in ENDS:
-            self.refused(self.record(self.name), "came to its end by itself")
+            self.refused(self.record(self.name), "the job ended by itself")
         else:
             self.hangs(self.name)
 

@@ -1,14 +1,31 @@
 // Counts what a trace holds, without the analyzer: for tests that hold it against what the emulator
 // counted by itself.  trace_count TRACE [operations]  prints one JSON object; with the second word
 // also place and count of every operation.
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "common/record_block.h"
 #include "common/trace_file.h"
+#include "proto/ring/calls.h"
+
+namespace ring = gordian::ring;
+
+namespace {
+
+bool IsOperation(const std::string& symbol) {
+  return std::any_of(std::begin(ring::kCalls), std::end(ring::kCalls),
+                     [&symbol](const ring::CallInfo& call) {
+                       return symbol == call.name && call.payload == ring::PayloadKind::kOperation;
+                     });
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 2 && !(argc == 3 && std::string(argv[2]) == "operations")) {
@@ -47,23 +64,25 @@ int main(int argc, char** argv) {
         away += event.node_state().kind() == v1::NODE_STATE_KIND_AWAY;
         back += event.node_state().kind() == v1::NODE_STATE_KIND_BACK;
       }
-      if (!event.has_record()) continue;
-      ++records;
-      const v1::CallRecord& record = event.record();
-      if (argc == 3 && record.has_operation()) {
-        operations.push_back({record.operation().sequence(), record.operation().count()});
-      }
-      if (!begun.insert({record.process(), record.order()}).second) ++repeated;
-      auto& [count, highest] = orders[record.process()];
-      ++count;
-      highest = std::max(highest, record.order());
-      const std::string& name = names[record.call()];
-      const bool call =
-          record.kind() == v1::RECORD_KIND_BEGIN || record.kind() == v1::RECORD_KIND_POINT;
-      if (call && name.rfind("nccl", 0) == 0) {
-        ++nccl_calls;
-        ++calls[name];
-      }
+      const uint32_t process = event.records().process();
+      gordian::ForEachRecord(event.records(), [&](const ring::Record& record) {
+        ++records;
+        const std::string& name = names[record.call];
+        const bool call =
+            record.kind == ring::RecordKind::kBegin || record.kind == ring::RecordKind::kPoint;
+        if (argc == 3 && call && IsOperation(name)) {
+          const ring::OperationPayload& operation = record.payload.operation;
+          operations.push_back({operation.sequence, operation.count});
+        }
+        if (!begun.insert({process, record.order}).second) ++repeated;
+        auto& [count, highest] = orders[process];
+        ++count;
+        highest = std::max(highest, record.order);
+        if (call && name.rfind("nccl", 0) == 0) {
+          ++nccl_calls;
+          ++calls[name];
+        }
+      });
     }
   }
   uint64_t missing = 0;  // every record of a process has a number, from 1 without gaps

@@ -20,8 +20,8 @@ void FuzzFlightDump(const uint8_t* data, size_t bytes) {
   if (!dump.ok()) return;
   importers::FlightDump other = *dump;
   other.rank = 1;
-  const graph::Verdict verdict = importers::DecideFlightDumps({*dump, other});
-  if (verdict.main.summary.empty() || verdict.main.confidence == graph::Confidence::kConfirmed)
+  const model::Verdict verdict = importers::DecideFlightDumps({*dump, other});
+  if (verdict.main.summary.empty() || verdict.main.confidence == model::Confidence::kConfirmed)
     std::abort();
 }
 

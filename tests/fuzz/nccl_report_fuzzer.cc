@@ -17,9 +17,9 @@ void FuzzNcclReport(const uint8_t* data, size_t bytes) {
   if (StatusOr<importers::RasReport> report = importers::ParseRasReport(text); report.ok()) {
     importers::RasReport later = *report;
     later.time += "z";
-    for (const graph::Verdict& verdict :
+    for (const model::Verdict& verdict :
          {importers::DecideRasReports({*report}), importers::DecideRasReports({later, *report})}) {
-      if (verdict.main.summary.empty() || verdict.main.confidence == graph::Confidence::kConfirmed)
+      if (verdict.main.summary.empty() || verdict.main.confidence == model::Confidence::kConfirmed)
         std::abort();
     }
   } else if (report.status().message().empty()) {
@@ -28,8 +28,8 @@ void FuzzNcclReport(const uint8_t* data, size_t bytes) {
   importers::InspectorJob job;
   const Status status = job.Add(text);
   if (!status.ok() && status.message().empty()) std::abort();
-  const graph::Verdict verdict = job.Decide();
-  if (verdict.main.summary.empty() || verdict.main.confidence == graph::Confidence::kConfirmed)
+  const model::Verdict verdict = job.Decide();
+  if (verdict.main.summary.empty() || verdict.main.confidence == model::Confidence::kConfirmed)
     std::abort();
 }
 

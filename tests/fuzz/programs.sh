@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 build=${1:?build folder}
 chunks=${2:-50}
 readonly programs=20000
-test=$build/tests/graph_reference_test
+test=$build/tests/model_reference_test
 folder=build/fuzz/programs/$(sha256sum "$test" | cut -c1-16)
 mkdir -p "$folder"
 

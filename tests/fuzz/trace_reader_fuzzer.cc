@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "common/record_block.h"
 #include "common/trace_file.h"
 #include "tests/fuzz/fuzz_entry.h"
 
@@ -25,6 +26,15 @@ void FuzzTraceReader(const uint8_t* data, size_t bytes) {
     while ((*reader)->Next(&chunk)) {
       ++chunks;
       events += static_cast<uint64_t>(chunk.events_size());
+      for (const v1::Event& event : chunk.events()) {
+        // Records come from outside: whole ones of this version are handed out, and no others.
+        size_t records = 0;
+        ForEachRecord(event.records(), [&records](const ring::Record&) { ++records; });
+        if (event.has_record() ||
+            (records != 0 && records * sizeof(ring::Record) != event.records().records().size())) {
+          std::abort();
+        }
+      }
     }
     // A chunk takes bytes, so there cannot be more of them; and the counts must be what was given.
     if (chunks > bytes || chunks != (*reader)->chunks() || events != (*reader)->events() ||

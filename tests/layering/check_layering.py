@@ -14,13 +14,13 @@ import sys
 # CMakeLists.txt must not contain)
 HEAVY = r"google/protobuf|grpc|spdlog|boost/|nlohmann|CLI/|zstd|cuda_runtime_api"
 RULES = {
-    "proto/ring": (["proto/ring/", "interpose/hooked_calls.def"], r"^(?!stdint\.h$)", []),
+    "proto/ring": (["proto/ring/"], r"^(?!stdint\.h$)", []),
     "common": (["common/", "proto/", "gordian/v1/"], r"grpc|boost/|nlohmann|CLI/|cuda", ["GRPC", "grpc"]),
     "interpose": (["interpose/", "proto/ring/", "runtime/include/"],
                   r"google/protobuf|grpc|spdlog|boost/|nlohmann|CLI/|zstd|^(string|vector|map|memory|thread|mutex|iostream)$",
-                  ["gordian_sanitize", "grpc", "protobuf", "spdlog", "Boost", "cudart"]),
+                  ["gordian_sanitize", "grpc", "protobuf", "spdlog", "Boost", "CUDA::cudart", "CUDA::cudart_static", "gordian::emu_cudart"]),
     "collector": (["collector/", "common/", "proto/", "gordian/v1/"], r"boost/|CLI/|cuda", ["gordian::interpose"]),
-    "analyzer/graph": (["analyzer/graph/"],
+    "analyzer/model": (["analyzer/model/", "proto/ring/meaning.h"],
                        r"google/protobuf|grpc|spdlog|nlohmann|CLI/|zstd|cuda"
                        r"|^(thread|mutex|chrono|fstream|iostream|filesystem|condition_variable|future|random)$"
                        r"|^(unistd|time|stdio|fcntl|pthread|sys/.*)\.h$|^(ctime|cstdio)$",
@@ -28,20 +28,30 @@ RULES = {
     "runtime/core": (["runtime/core/"], HEAVY + r"|^(thread|mutex|vector|string|map|chrono|iostream)$", []),
     "runtime/include": (["gordian/runtime"], r"^(?!std(int|def)\.h$)", []),
     "runtime/cpu": (["runtime/core/", "runtime/cpu/", "runtime/include/"], HEAVY, []),
-    "runtime/api": (["runtime/"], HEAVY, []),
+    "runtime/api": (["runtime/api/", "runtime/cpu/", "runtime/core/", "runtime/include/"], HEAVY, []),
     "runtime/cuda": (["runtime/core/", "runtime/cuda/", "common/status.h"],
                      r"google/protobuf|grpc|spdlog|boost/|nlohmann|CLI/|zstd|nccl", ["grpc", "protobuf", "spdlog", "nccl"]),
-    "runtime/cuda_api": (["runtime/", "common/status.h"], r"google/protobuf|grpc|spdlog|boost/|nlohmann|CLI/|zstd|nccl", []),
-    "planner": (["planner/", "analyzer/graph/", "runtime/core/"],
+    # The rooms of runtime/cuda, in their order: each may include those above it.
+    "runtime/cuda/driver": (["runtime/cuda/driver/", "common/status.h"], r"^cuda_fp", []),
+    "runtime/cuda/protocol": (["runtime/core/", "runtime/cuda/protocol/"], r"^cuda(?!_(fp16|bf16)\.h$)", []),
+    "runtime/cuda/list": (["runtime/cuda/driver/", "runtime/cuda/protocol/", "runtime/cuda/list/"], r"^cuda_fp", []),
+    "runtime/cuda/worker": (["runtime/core/", "runtime/cuda/driver/", "runtime/cuda/protocol/", "runtime/cuda/list/",
+                             "runtime/cuda/worker/", "common/status.h"], r"^cuda_fp", []),
+    "runtime/cuda_api": (["runtime/cuda_api/", "runtime/cuda/", "runtime/cpu/", "runtime/core/", "runtime/include/",
+                          "runtime/api/", "common/status.h"],
+                         r"google/protobuf|grpc|spdlog|boost/|nlohmann|CLI/|zstd|nccl", []),
+    "runtime/testing": (["runtime/testing/", "runtime/core/", "runtime/cuda/driver/", "gordian/runtime.h", "common/status.h"],
+                        r"google/protobuf|grpc|spdlog|boost/|nlohmann|CLI/|zstd|nccl", []),
+    "planner": (["planner/", "analyzer/model/", "runtime/core/"],
                 r"google/protobuf|grpc|spdlog|nlohmann|CLI/|zstd|cuda"
                 r"|^(thread|mutex|chrono|fstream|iostream|filesystem|condition_variable|future|random)$"
                 r"|^(unistd|time|stdio|fcntl|pthread|sys/.*)\.h$|^(ctime|cstdio)$",
                 ["grpc", "protobuf", "spdlog", "gordian::common", "gordian::proto", "gordian::analysis", "Threads"]),
-    "analyzer/importers": (["analyzer/importers/", "analyzer/graph/", "common/", "gordian/v1/"], r"grpc|CLI/|cuda|boost/",
+    "analyzer/importers": (["analyzer/importers/", "analyzer/model/", "common/", "gordian/v1/"], r"grpc|CLI/|cuda|boost/",
                            ["grpc", "gordian::server", "gordian::collector"]),
-    "analyzer/server": (["analyzer/", "common/", "proto/ring/calls.h", "gordian/v1/"], r"CLI/|cuda", ["gordian::collector"]),
+    "analyzer": (["analyzer/", "common/", "proto/ring/", "gordian/v1/"], r"CLI/|cuda", ["gordian::collector"]),
     "emulator": (["emulator/"], HEAVY.replace("|cuda_runtime_api", ""),
-                 ["gordian_sanitize", "gordian::interpose", "gordian::graph", "gordian::common", "grpc", "protobuf"]),
+                 ["gordian_sanitize", "gordian::interpose", "gordian::model", "gordian::common", "grpc", "protobuf"]),
     "simulator": (["simulator/"],
                   r"google/protobuf|grpc|spdlog|boost/|CLI/|zstd|toml|cuda|mpi"
                   r"|^(chrono|fstream|iostream|filesystem|random|cstdio|ctime)$"

@@ -30,21 +30,21 @@ class LayeringTest(unittest.TestCase):
         self.assertTrue(check_layering.check(self.tree(interpose__x_DOT_cc="#include <google/protobuf/message.h>\n")))
         self.assertTrue(check_layering.check(self.tree(interpose__x_DOT_cc="#include <string>\n")))
 
-    def test_graph_has_no_clock_no_thread_no_neighbours(self):
+    def test_model_has_no_clock_no_thread_no_neighbours(self):
         for text in ("#include <chrono>\n", "#include <thread>\n", '#include "common/clock.h"\n'):
-            self.assertTrue(check_layering.check(self.tree(analyzer__graph__x_DOT_cc=text)), text)
+            self.assertTrue(check_layering.check(self.tree(analyzer__model__x_DOT_cc=text)), text)
 
     def test_collector_must_not_include_the_shim(self):
-        self.assertTrue(check_layering.check(self.tree(collector__x_DOT_cc='#include "interpose/ring_client.h"\n')))
+        self.assertTrue(check_layering.check(self.tree(collector__x_DOT_cc='#include "interpose/state/ring_client.h"\n')))
 
     def test_emulator_knows_nothing_of_the_analyzer(self):
-        self.assertTrue(check_layering.check(self.tree(emulator__x_DOT_cc='#include "analyzer/graph/event.h"\n')))
+        self.assertTrue(check_layering.check(self.tree(emulator__x_DOT_cc='#include "analyzer/model/facts/event.h"\n')))
 
     def test_planner_is_pure_and_plans_are_portable(self):
-        for text in ("#include <fstream>\n", '#include "gordian/v1/event.pb.h"\n', '#include "analyzer/server/report.h"\n',
+        for text in ("#include <fstream>\n", '#include "gordian/v1/event.pb.h"\n', '#include "analyzer/report/report.h"\n',
                      "#include <nlohmann/json.hpp>\n"):
             self.assertTrue(check_layering.check(self.tree(planner__x_DOT_cc=text)), text)
-        for text in ("#include <cuda_runtime_api.h>\n", "#include <vector>\n", '#include "planner/plan.h"\n'):
+        for text in ("#include <cuda_runtime_api.h>\n", "#include <vector>\n", '#include "planner/schedule/plan.h"\n'):
             self.assertTrue(check_layering.check(self.tree(runtime__core__x_DOT_h=text)), text)
 
     def test_globs(self):

@@ -84,7 +84,7 @@ class Ring:
 def read_rows(source):
     """Numbers of the rows of the table that are operations: their order in the table, from 1."""
     rows, number = set(), 0
-    with open(os.path.join(source, "interpose", "hooked_calls.def")) as f:
+    with open(os.path.join(source, "proto", "ring", "hooked_calls.def")) as f:
         for line in f:
             if line.startswith("GORDIAN_HOOK("):
                 number += 1

@@ -139,11 +139,11 @@ typedef struct {
   uint32_t spin_grow;     /* policy 1: threshold after a success, times probes just needed (20) */
   uint32_t idle_quit_us;  /* resident GPU worker; the CPU's sleeps at once */
   uint32_t stuck_quit_us; /* resident GPU worker */
-  uint32_t blocks_base, blocks_max; /* resident GPU worker */
+  uint32_t blocks, reserved0; /* of the resident GPU worker; 0 */
   uint32_t join_kind; /* GPU: how a stream waits for deferred and detached operations. 0: by a
-                         kernel of one block that helps them; 1: by its hardware queue, which must
-                         then be nobody else's (streams share CUDA_DEVICE_MAX_CONNECTIONS of them),
-                         or the wait may never end */
+                         kernel of one block that helps them; 1: by its hardware queue, which no
+                         other stream may share then (streams share CUDA_DEVICE_MAX_CONNECTIONS of
+                         them), or the wait may never end */
   uint32_t grace_ms;  /* after an error a strict operation holds its stream so long, or until
                          grtCommAbort, so that later work does not silently read garbage (200) */
   uint32_t reserved[12];
@@ -210,10 +210,10 @@ GRT_API const char* grtGetErrorString(grtResult_t result); /* static text */
 
 /* --- Communicators --- */
 GRT_API grtResult_t grtGetUniqueId(grtUniqueId* id);
-/* Does not wait for the other members: communicators may be made in any order. What a member has
- * that does not fit the others' is grtInvalidUsage at whoever comes later, and the error of the
- * communicator at the others. So is what keeps a member from joining (grtSystemError), unless not
- * even the name of the shared memory can be opened. `config` may be null. */
+/* Does not wait for the other members: communicators may be made in any order. If a member's
+ * arguments do not fit the others', the member that comes later gets grtInvalidUsage, and the
+ * others' communicator gets the error. So is what keeps a member from joining (grtSystemError),
+ * unless not even the name of the shared memory can be opened. `config` may be null. */
 GRT_API grtResult_t grtCommInitRankConfig(grtComm_t* comm, int nranks, grtUniqueId id, int rank,
                                           const grtConfig_t* config);
 /* As ncclCommSplit; color < 0: no member, *out is null. Collective: waits for all members' calls,
@@ -230,7 +230,7 @@ GRT_API grtResult_t grtCommGetAsyncError(grtComm_t comm, grtResult_t* error);
 GRT_API grtResult_t grtCommAbort(grtComm_t comm);
 /* Waits for this rank's own operations; grtTimeout leaves the communicator as it was. */
 GRT_API grtResult_t grtCommDestroy(grtComm_t comm, uint64_t timeout_ns);
-/* A sequence of operations of its own on the same members. Waits for nobody. A tag is opened at
+/* A sequence of operations of its own on the same members. Never waits. A tag is opened at
  * most once; 0 is the communicator itself. grtOutOfPorts: on all members alike. Ends with its comm.
  */
 GRT_API grtResult_t grtPortOpen(grtComm_t comm, uint32_t tag, const void* reserved,
@@ -317,9 +317,10 @@ GRT_API grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats);
 
 /* --- What else is on a stream ---
  * An operation may begin before its turn only where nothing else stands between it and the
- * operations in front of it. The library sees its own calls alone: who enqueues other work on a
- * stream that was declared exclusive says so before (grtStreamForeign), or with these two events,
- * which are told but not made here. A launch of a graph is such other work. A stream that was not
+ * operations in front of it. The library sees its own calls alone: a program that enqueues
+ * other work on a stream that it declared exclusive says so before (grtStreamForeign), and reports
+ * its records of events and waits for them (grtEventRecorded, grtEventAwaited; these make no calls
+ * of CUDA). A launch of a graph is such other work. A stream that was not
  * declared never begins early. */
 GRT_API grtResult_t grtStreamExclusive(cudaStream_t stream, int exclusive);
 GRT_API grtResult_t grtStreamForeign(cudaStream_t stream);

@@ -31,7 +31,7 @@ typedef struct {
   int (*exchange_capture_mode)(int* mode);
 } grtCudaFunctions_t;
 
-/* Before anything else. Whoever calls it tells of all work on all streams (grtStreamForeign,
+/* Before anything else. The caller reports all work on all streams from then on (grtStreamForeign,
  * grtEventRecorded and their like). The library for the host's processors enqueues operations on
  * CUDA's streams from then on, and executes them in memory that the host can reach (the emulated
  * devices'); the one for GPUs has CUDA of its own and looks at nothing here. */
@@ -67,7 +67,7 @@ GRT_API grtResult_t grtCommConnect(grtComm_t comm, uint64_t timeout_ns);
 GRT_API int grtCanCapture(void);
 /* grtOpDesc_t.reserved[0] and [1]: a front's name for the operation, not 0 in [1]. Gives the names
  * of those that are carried out, and of those that are through although their turn in their stream
- * has not come, at most `most`; *count is how many there are. Waits for nobody: grtInProgress where
+ * has not come, at most `most`; *count is how many there are. Never waits: grtInProgress where
  * that cannot be told at this moment, grtNotSupported where it never can. Allocates nothing. */
 typedef struct {
   uint64_t word[2];

@@ -15,7 +15,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "interpose/nccl_newer.h"
+#include "interpose/entry/nccl_newer.h"
 #include "proto/ring/calls.h"
 
 namespace {
@@ -99,7 +99,7 @@ void* FindInDriver(std::string_view) { return nullptr; }
 
 void* Row(uint16_t call) {
   const ring::CallInfo& info = ring::kCalls[call];
-  const bool nccl = info.library[0] == 'n';
+  const bool nccl = info.library == ring::Library::kNccl;
   const int copy = nccl ? g_copy : 0;
   void* found = g_found[copy][call].load();
   if (found != nullptr) return found;
@@ -138,9 +138,9 @@ void LateBoundUse(int copy) {
 #define DEFINE_cudart DEFINE_nccl
 #define DEFINE_cuda(name, result, parameters, arguments)
 #define GORDIAN_HOOKS_WITHOUT_NEWER_NCCL
-#define GORDIAN_HOOK(library, name, result, parameters, arguments, payload, style, rules) \
+#define GORDIAN_HOOK(library, name, effect, rules, result, parameters, arguments) \
   DEFINE_##library(name, result, parameters, arguments)
-#include "interpose/hooked_calls.def"
+#include "proto/ring/hooked_calls.def"
 #undef GORDIAN_HOOK
 
 // What jobs call that is no row.

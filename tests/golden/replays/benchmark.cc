@@ -8,7 +8,7 @@
 // Build     g++ -std=c++17 -O1 -g -pthread bench.cc -o bench -I$CUDA_HOME/include -L$CUDA_HOME/lib64 -lnccl -lcudart
 // Run       ./bench         on as many GPUs as ranks; or on none: gordian run --emulator -- ./bench
 //           --repeat COUNT       how often, after one repetition that is not counted (20)
-//           --patience SECONDS   how long nobody may move before it counts as a hang (60)
+//           --patience SECONDS   how long no rank may move before it counts as a hang (60)
 // Expect    exit code 0: all results were right; the times are printed. 42: it hangs. 3: a wrong result, or something else
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -37,21 +37,21 @@ constexpr int kComms = 1;
 constexpr int kMarks = 0;
 constexpr size_t kBufferBytes = 65536;
 
-// What the processes share. Mapped before they are forked, so that all see it at the same place.
+// Memory that the processes share. Mapped before they fork, so that all see it at the same address.
 struct Shared {
   std::atomic<bool> id_made[kComms + 1];
   ncclUniqueId ids[kComms + 1];
   std::atomic<bool> marks[kMarks + 1];
-  std::atomic<long> steps;  // of all threads: stands still when nobody moves
+  std::atomic<long> steps;  // of all threads: constant while no thread moves
   struct {
-    std::atomic<const char*> doing;  // null: nothing begun, or all ended
+    std::atomic<const char*> doing;  // null: before the first call, or after the last
     std::atomic<int> line;
-    std::atomic<bool> inside;  // in the call at this moment
+    std::atomic<bool> inside;  // in the call now
   } threads[kRanks][kThreads];
 };
 Shared* shared;
 bool free_running;       // --free
-void *in, *out;          // device memory that all operations read and write: their results do not matter
+void *in, *out;          // device memory for all operations: their results do not matter
 
 [[noreturn]] void Fail(const char* what, const char* why, int line) {
   std::fprintf(stderr, "replay: line %d: %s: %s\n", line, what, why);
@@ -126,7 +126,7 @@ constexpr int kTimed1[] = {0, 1, 2, -1};
 constexpr int kTimed2[] = {0, 1, 2, -1};
 constexpr const int* kTimed[kRanks] = {kTimed0, kTimed1, kTimed2};
 
-// What the ranks tell at their end.
+// What the ranks report at their end.
 struct Results {
   struct {
     int calls;  // in one repetition
@@ -256,7 +256,7 @@ ncclResult_t Call(const Check& check, ncclComm_t comm, int me, cudaStream_t stre
   }
 }
 
-// All ranks in the same order, one after the other: nothing can hang here.
+// All ranks check in the same order, one after the other, so that nothing can hang here.
 void CheckAll(Thread& me, std::initializer_list<ncclComm_t> comms) {
   cudaStream_t stream = nullptr;
   CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -314,7 +314,7 @@ void Start(Thread& me, size_t call, cudaStream_t stream) {
 }
 void Stop(Thread& me, size_t call, cudaStream_t stream) { CUDA(cudaEventRecord(timed[call].stop, stream)); }
 
-// Whether there is another repetition. The first one warms up.
+// Returns whether there is another repetition. The first one warms up.
 bool Repeat(Thread& me) {
   CUDA(cudaDeviceSynchronize());
   times.resize(kRows);
@@ -348,7 +348,7 @@ cudaStream_t NewStream(Thread& me, unsigned flags) {
   return stream;
 }
 
-// The first use of a communicator connects its members. In the recorded job that was over by now.
+// The first use of a communicator connects its members. The recorded job had done that by now.
 void Connect(Thread& me, ncclComm_t comm) {
   cudaStream_t stream = nullptr;
   CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -509,7 +509,7 @@ double Seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Until all ranks have ended, one has failed, or none has made a step for `patience` seconds.
+// Returns when all ranks have ended, one has failed, or none has made a step for `patience` seconds.
 int Watch(const std::vector<pid_t>& ranks, double patience) {
   std::vector<bool> ended(ranks.size(), false);
   size_t left = ranks.size();
@@ -549,7 +549,7 @@ int Watch(const std::vector<pid_t>& ranks, double patience) {
   return result;
 }
 
-// Each rank is a process. Exit code of the whole.
+// Runs each rank as a process. Returns the program's exit code.
 int RunRanks(double patience) {
   SetEnvironment();
   void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

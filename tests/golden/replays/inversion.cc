@@ -10,7 +10,7 @@
 // Build     g++ -std=c++17 -O1 -g -pthread replay.cc -o replay -I$CUDA_HOME/include -L$CUDA_HOME/lib64 -lnccl -lcudart
 // Run       ./replay         on as many GPUs as ranks; or on none: gordian run --emulator -- ./replay
 //           --free               do not force the recorded order between threads
-//           --patience SECONDS   how long nobody may move before it counts as a hang (20)
+//           --patience SECONDS   how long no rank may move before it counts as a hang (20)
 // Expect    exit code 42: reproduced, and the position of each rank. 0: all ranks ended. 3: something else
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -38,21 +38,21 @@ constexpr int kComms = 3;
 constexpr int kMarks = 0;
 constexpr size_t kBufferBytes = 65536;
 
-// What the processes share. Mapped before they are forked, so that all see it at the same place.
+// Memory that the processes share. Mapped before they fork, so that all see it at the same address.
 struct Shared {
   std::atomic<bool> id_made[kComms + 1];
   ncclUniqueId ids[kComms + 1];
   std::atomic<bool> marks[kMarks + 1];
-  std::atomic<long> steps;  // of all threads: stands still when nobody moves
+  std::atomic<long> steps;  // of all threads: constant while no thread moves
   struct {
-    std::atomic<const char*> doing;  // null: nothing begun, or all ended
+    std::atomic<const char*> doing;  // null: before the first call, or after the last
     std::atomic<int> line;
-    std::atomic<bool> inside;  // in the call at this moment
+    std::atomic<bool> inside;  // in the call now
   } threads[kRanks][kThreads];
 };
 Shared* shared;
 bool free_running;       // --free
-void *in, *out;          // device memory that all operations read and write: their results do not matter
+void *in, *out;          // device memory for all operations: their results do not matter
 
 [[noreturn]] void Fail(const char* what, const char* why, int line) {
   std::fprintf(stderr, "replay: line %d: %s: %s\n", line, what, why);
@@ -104,7 +104,7 @@ cudaStream_t NewStream(Thread& me, unsigned flags) {
   return stream;
 }
 
-// The first use of a communicator connects its members. In the recorded job that was over by now.
+// The first use of a communicator connects its members. The recorded job had done that by now.
 void Connect(Thread& me, ncclComm_t comm) {
   cudaStream_t stream = nullptr;
   CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -216,7 +216,7 @@ double Seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Until all ranks have ended, one has failed, or none has made a step for `patience` seconds.
+// Returns when all ranks have ended, one has failed, or none has made a step for `patience` seconds.
 int Watch(const std::vector<pid_t>& ranks, double patience) {
   std::vector<bool> ended(ranks.size(), false);
   size_t left = ranks.size();
@@ -256,7 +256,7 @@ int Watch(const std::vector<pid_t>& ranks, double patience) {
   return result;
 }
 
-// Each rank is a process. Exit code of the whole.
+// Runs each rank as a process. Returns the program's exit code.
 int RunRanks(double patience) {
   SetEnvironment();
   void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -59,7 +59,7 @@ def connect_pair(group, source, target):
 
 
 def sleep_for_ever():
-    """In the recorded job the thread was in code of its own here, and did not come back."""
+    """In the recorded job the thread ran its own code here, and made no further call."""
     while True:
         time.sleep(3600)
 
@@ -86,7 +86,7 @@ RANKS = [rank_0, rank_1]
 
 
 def where(thread):
-    """The line of this file, outside of its helpers, that a thread is in; None: it has ended."""
+    """The line of this file, outside of its helpers, that a thread is in; None once it has ended."""
     frame, line = sys._current_frames().get(thread.ident), None
     while frame is not None:
         if frame.f_code.co_name.startswith("rank_"):
@@ -96,7 +96,7 @@ def where(thread):
 
 
 def watch(patience):
-    """Tells a hang by ranks whose threads all stay where they are, and ends this one."""
+    """Ends this rank with a report when all its threads have stayed where they are."""
     last, since = None, time.monotonic()
     while True:
         time.sleep(0.05)

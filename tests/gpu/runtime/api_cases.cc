@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "gordian/runtime.h"
+#include "runtime/testing/ranks.h"
 #include "tests/gpu/runtime/rank_device.h"
-#include "tests/gpu/runtime/ranks.h"
-#include "tests/unit/runtime_cuda/reference.h"
+#include "tests/unit/runtime/cuda/reference.h"
 
 namespace gordian::runtime::cuda {
 namespace {

@@ -9,17 +9,19 @@ cuda=${CUDA_HOME:-/usr/local/cuda}
 mkdir -p "$out/obj"
 cd "$root"
 nvcc=("$cuda/bin/nvcc" -std=c++20 -arch=sm_90 -O3 --expt-relaxed-constexpr -Xcompiler -fPIC -I.)
-"${nvcc[@]}" -rdc=true -maxrregcount=64 -c runtime/cuda/help.cu -o "$out/obj/help.o" &
+"${nvcc[@]}" -rdc=true -maxrregcount=64 -c runtime/cuda/list/help.cu -o "$out/obj/help.o" &
 helper=$!
-"${nvcc[@]}" -rdc=true -maxrregcount=64 -c runtime/cuda/worker.cu -o "$out/obj/worker_kernel.o"
-"${nvcc[@]}" -rdc=true -maxrregcount=64 -c runtime/cuda/group.cu -o "$out/obj/group.o"
+"${nvcc[@]}" -rdc=true -maxrregcount=64 -c runtime/cuda/worker/worker.cu -o "$out/obj/worker_kernel.o"
+"${nvcc[@]}" -rdc=true -maxrregcount=64 -c runtime/cuda/list/group.cu -o "$out/obj/group.o"
 "${nvcc[@]}" -rdc=true -maxrregcount=64 -c bench/runtime/dfccl_like.cu -o "$out/obj/dfccl_like.o"
-"${nvcc[@]}" -rdc=true -maxrregcount=64 -c runtime/cuda/carrier.cu -o "$out/obj/carrier.o"
+"${nvcc[@]}" -rdc=true -maxrregcount=64 -c runtime/cuda/list/carrier.cu -o "$out/obj/carrier.o"
 wait $helper
-"${nvcc[@]}" -c tests/gpu/runtime/patterns.cu -o "$out/obj/patterns.o"
+"${nvcc[@]}" -c runtime/testing/patterns.cu -o "$out/obj/patterns.o"
 "$cuda/bin/nvcc" -arch=sm_90 -dlink "$out"/obj/{help,carrier,group,worker_kernel,dfccl_like}.o -o "$out/obj/device_link.o"
 objects=()
-for source in runtime/cuda/{communicator,domain,domain_graphs,domain_groups,driver,graph_order,heap,help_stream,rendezvous,work,worker,worker_list,worker_queue}.cc common/status.cc \
+for source in runtime/cuda/domain/{communicator,domain,domain_graphs,domain_groups,graph_order,heap,rendezvous}.cc \
+  runtime/cuda/{driver/driver,driver/physical_memory,list/help_stream,protocol/work}.cc \
+  runtime/cuda/worker/{worker,worker_list,worker_queue}.cc common/status.cc \
   tests/gpu/runtime/{cases,pair_cases}.cc bench/runtime/{cuda_bench,contenders,experiments}.cc; do
   object="$out/obj/$(basename "$source" .cc).o"
   g++ -std=c++20 -O2 -g1 -Wall -Wextra -fPIC -I. -I"$cuda/include" -c "$source" -o "$object"

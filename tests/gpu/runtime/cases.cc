@@ -23,7 +23,6 @@
 //              Needs CUDA_DEVICE_MAX_CONNECTIONS=32: a kernel that waits keeps its hardware queue
 //   dead       a rank is killed in the middle: the others' kernels must leave and calls fail
 #include <cuda_runtime_api.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,13 +35,13 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cuda/communicator.h"
-#include "runtime/cuda/domain.h"
-#include "tests/gpu/runtime/patterns.h"
+#include "runtime/cuda/domain/communicator.h"
+#include "runtime/cuda/domain/domain.h"
+#include "runtime/testing/patterns.h"
+#include "runtime/testing/ranks.h"
 #include "tests/gpu/runtime/rank_device.h"
-#include "tests/gpu/runtime/ranks.h"
 #include "tests/gpu/runtime/wait_cases.h"
-#include "tests/unit/runtime_cuda/reference.h"
+#include "tests/unit/runtime/cuda/reference.h"
 
 namespace gordian::runtime::cuda {
 namespace {
@@ -116,7 +115,7 @@ class Runner : WaitCases {
       if (ranks == 1) {             // nobody but itself, which is refused, and nothing is enqueued
         for (const OpKind kind : {OpKind::kSend, OpKind::kRecv}) {
           char* const some = Scratch(0, 4096);
-          const Status s = comms_[0]->Launch(kind, some, some, 1, c.type, c.op, 0, stream_);
+          const Status s = comms_[0]->Launch({kind, some, some, 1, c.type, c.op, 0}, stream_);
           if (s.code() != StatusCode::kInvalidArgument)
             p_.Fail("a transfer with oneself was taken");
         }
@@ -155,10 +154,10 @@ class Runner : WaitCases {
     if (o_.detached) {
       Must(cudaStreamSynchronize(stream_));  // the output is cleared
       Detached operation;
-      Must(comms_[0]->Detach(mine.kind, in, out, c.count, c.type, c.op, peer, 0, &operation));
+      Must(comms_[0]->Detach({mine.kind, in, out, c.count, c.type, c.op, peer}, 0, &operation));
       Must(operation.Wait(10'000'000'000));
     } else {
-      Must(comms_[0]->Launch(mine.kind, in, out, c.count, c.type, c.op, peer, stream_));
+      Must(comms_[0]->Launch({mine.kind, in, out, c.count, c.type, c.op, peer}, stream_));
       Must(cudaStreamSynchronize(stream_));
     }
     const bool has_output =
@@ -312,22 +311,26 @@ class Runner : WaitCases {
         const auto root = static_cast<int>(one.e.root);
         if (one.detached) {
           detached.emplace_back();
-          Must(comms_[c]->Detach(one.e.kind, in + one.e.offset, one.out, one.e.count,
-                                 DataType::kFloat, Operator::kSum, root, 0, &detached.back()));
+          Must(comms_[c]->Detach({one.e.kind, in + one.e.offset, one.out, one.e.count,
+                                  DataType::kFloat, Operator::kSum, root},
+                                 0, &detached.back()));
         } else if (o_.pairs && one.e.kind == OpKind::kAllToAll) {
           Must(domain_->GroupStart());
           for (int peer = 0; peer < p_.ranks(); ++peer) {
             if (peer == p_.rank()) continue;
             const uint64_t at = static_cast<uint64_t>(peer) * one.e.count;
-            Must(comms_[c]->Launch(OpKind::kSend, in + one.e.offset + at, nullptr, one.e.count,
-                                   DataType::kFloat, Operator::kSum, peer, streams[stream_of[c]]));
-            Must(comms_[c]->Launch(OpKind::kRecv, nullptr, one.out + at, one.e.count,
-                                   DataType::kFloat, Operator::kSum, peer, streams[stream_of[c]]));
+            Must(comms_[c]->Launch({OpKind::kSend, in + one.e.offset + at, nullptr, one.e.count,
+                                    DataType::kFloat, Operator::kSum, peer},
+                                   streams[stream_of[c]]));
+            Must(comms_[c]->Launch({OpKind::kRecv, nullptr, one.out + at, one.e.count,
+                                    DataType::kFloat, Operator::kSum, peer},
+                                   streams[stream_of[c]]));
           }
           Must(domain_->GroupEnd());
         } else {
-          Must(comms_[c]->Launch(one.e.kind, in + one.e.offset, one.out, one.e.count,
-                                 DataType::kFloat, Operator::kSum, root, streams[stream_of[c]]));
+          Must(comms_[c]->Launch({one.e.kind, in + one.e.offset, one.out, one.e.count,
+                                  DataType::kFloat, Operator::kSum, root},
+                                 streams[stream_of[c]]));
         }
         launched.push_back(one);
         ++operations;
@@ -394,8 +397,9 @@ class Runner : WaitCases {
         const int to = common() % 4 == 0
                            ? at
                            : static_cast<int>((at + 1 + common() % 2) % 3);  // some in place
-        Must(comms_[0]->Launch(OpKind::kAllReduce, buffers[at], buffers[to], count,
-                               DataType::kFloat, Operator::kSum, 0, stream_));
+        Must(comms_[0]->Launch({OpKind::kAllReduce, buffers[at], buffers[to], count,
+                                DataType::kFloat, Operator::kSum, 0},
+                               stream_));
         at = to;
       }
       Must(cudaMemcpyAsync(host.data(), buffers[at], count * 4, cudaMemcpyDeviceToHost, stream_));

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "gordian/runtime.h"
-#include "tests/gpu/runtime/member.h"
+#include "runtime/testing/member.h"
+#include "runtime/testing/ranks.h"
 #include "tests/gpu/runtime/rank_device.h"
-#include "tests/gpu/runtime/ranks.h"
 
 namespace gordian::runtime::cuda {
 namespace {

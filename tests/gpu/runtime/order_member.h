@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "gordian/runtime.h"
-#include "tests/gpu/runtime/member.h"
+#include "runtime/testing/member.h"
+#include "runtime/testing/ranks.h"
 #include "tests/gpu/runtime/rank_device.h"
-#include "tests/gpu/runtime/ranks.h"
 
 namespace gordian::testing {
 

@@ -25,12 +25,12 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/cuda/communicator.h"
-#include "runtime/cuda/domain.h"
-#include "tests/gpu/runtime/checked_rank.h"
-#include "tests/gpu/runtime/patterns.h"
+#include "runtime/cuda/domain/communicator.h"
+#include "runtime/cuda/domain/domain.h"
+#include "runtime/testing/checked_rank.h"
+#include "runtime/testing/patterns.h"
+#include "runtime/testing/ranks.h"
 #include "tests/gpu/runtime/rank_device.h"
-#include "tests/gpu/runtime/ranks.h"
 
 namespace gordian::runtime::cuda {
 namespace {
@@ -169,11 +169,13 @@ class Runner : testing::CheckedRank {
     if (group) Must(domain_->GroupStart());
     for (const Transfer& t : transfers) {
       if (t.from == p_.rank()) {
-        Must(comms_[c]->Launch(OpKind::kSend, in_ + t.offset, nullptr, t.count, DataType::kFloat,
-                               Operator::kSum, t.to, stream_));
+        Must(comms_[c]->Launch({OpKind::kSend, in_ + t.offset, nullptr, t.count, DataType::kFloat,
+                                Operator::kSum, t.to},
+                               stream_));
       } else {
-        Must(comms_[c]->Launch(OpKind::kRecv, nullptr, OutputOf(c, t), t.count, DataType::kFloat,
-                               Operator::kSum, t.from, stream_));
+        Must(comms_[c]->Launch({OpKind::kRecv, nullptr, OutputOf(c, t), t.count, DataType::kFloat,
+                                Operator::kSum, t.from},
+                               stream_));
       }
     }
     if (group) Must(domain_->GroupEnd());
@@ -250,7 +252,7 @@ class Runner : testing::CheckedRank {
     for (int i = 0; i < kCrowd; ++i) {
       float* const buffer = crowd_buffer_ + static_cast<uint64_t>(i) * kCrowdCount;
       Must(comms_[static_cast<size_t>(kCommunicators + i)]->Launch(
-          OpKind::kAllReduce, buffer, buffer, kCrowdCount, DataType::kFloat, Operator::kSum, 0,
+          {OpKind::kAllReduce, buffer, buffer, kCrowdCount, DataType::kFloat, Operator::kSum, 0},
           crowd_streams_[static_cast<size_t>(i)]));
     }
   }

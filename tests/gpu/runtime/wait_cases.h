@@ -18,11 +18,11 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cuda/communicator.h"
-#include "runtime/cuda/domain.h"
-#include "tests/gpu/runtime/checked_rank.h"
-#include "tests/gpu/runtime/patterns.h"
-#include "tests/gpu/runtime/ranks.h"
+#include "runtime/cuda/domain/communicator.h"
+#include "runtime/cuda/domain/domain.h"
+#include "runtime/testing/checked_rank.h"
+#include "runtime/testing/patterns.h"
+#include "runtime/testing/ranks.h"
 
 namespace gordian::runtime::cuda {
 
@@ -68,8 +68,9 @@ class WaitCases : protected testing::CheckedRank {
     const int first = p_.rank() % 2;
     const auto pair = [&] {
       for (const int which : {first, 1 - first}) {
-        Must(comms_[which]->Launch(OpKind::kAllReduce, in, which == 0 ? a : b, kCount,
-                                   DataType::kFloat, Operator::kSum, 0, stream_));
+        Must(comms_[which]->Launch({OpKind::kAllReduce, in, which == 0 ? a : b, kCount,
+                                    DataType::kFloat, Operator::kSum, 0},
+                                   stream_));
       }
     };
     if (!exclusive) {
@@ -91,7 +92,7 @@ class WaitCases : protected testing::CheckedRank {
       const double took = Now() - aborted;
       if (domain_->Health().ok()) p_.Fail("nobody was told of the abort");
       if (comms_[0]
-              ->Launch(OpKind::kAllReduce, in, a, kCount, DataType::kFloat, Operator::kSum, 0,
+              ->Launch({OpKind::kAllReduce, in, a, kCount, DataType::kFloat, Operator::kSum, 0},
                        stream_)
               .ok()) {
         p_.Fail("an operation was taken after the abort");
@@ -107,8 +108,9 @@ class WaitCases : protected testing::CheckedRank {
         p_.At("%s pair %d", inverted ? "inverted" : "ordered", i);
         for (int w = 0; w < 2; ++w) {
           const int which = inverted ? (w == 0 ? keep : 1 - keep) : w;
-          Must(comms_[which]->Launch(OpKind::kAllReduce, in, which == 0 ? a : b, kCount,
-                                     DataType::kFloat, Operator::kSum, 0, stream_));
+          Must(comms_[which]->Launch({OpKind::kAllReduce, in, which == 0 ? a : b, kCount,
+                                      DataType::kFloat, Operator::kSum, 0},
+                                     stream_));
         }
         if (i % 64 == 63) Must(cudaStreamSynchronize(stream_));
       }
@@ -158,10 +160,10 @@ class WaitCases : protected testing::CheckedRank {
         p_.At("ring of %lu elements, %d", count, i);
         Must(domain_->GroupStart());
         // All send first: without the group none would ever receive a large one.
-        Must(comms_[1]->Launch(OpKind::kSend, in, nullptr, count, DataType::kFloat, Operator::kSum,
-                               to, stream_));
-        Must(comms_[1]->Launch(OpKind::kRecv, nullptr, out, count, DataType::kFloat, Operator::kSum,
-                               from, stream_));
+        Must(comms_[1]->Launch(
+            {OpKind::kSend, in, nullptr, count, DataType::kFloat, Operator::kSum, to}, stream_));
+        Must(comms_[1]->Launch(
+            {OpKind::kRecv, nullptr, out, count, DataType::kFloat, Operator::kSum, from}, stream_));
         Must(domain_->GroupEnd());
         testing::Expectation e{OpKind::kRecv, ranks, me, static_cast<uint32_t>(from), 5, count, 0};
         Must(testing::CheckPattern(out, e, wrong, stream_));
@@ -182,14 +184,16 @@ class WaitCases : protected testing::CheckedRank {
         constexpr uint64_t kCount = 4 << 20;
         const uint64_t back = alike ? kCount : 20000;
         Must(domain_->GroupStart());
-        Must(comms_[1]->Launch(OpKind::kSend, in, nullptr, kCount, DataType::kFloat, Operator::kSum,
-                               to, exclusive));
-        Must(comms_[0]->Launch(OpKind::kSend, in, nullptr, back, DataType::kFloat, Operator::kSum,
-                               from, exclusive));
-        Must(comms_[0]->Launch(OpKind::kRecv, nullptr, out + kCount, back, DataType::kFloat,
-                               Operator::kSum, to, exclusive));
-        Must(comms_[1]->Launch(OpKind::kRecv, nullptr, out, kCount, DataType::kFloat,
-                               Operator::kSum, from, exclusive));
+        Must(comms_[1]->Launch(
+            {OpKind::kSend, in, nullptr, kCount, DataType::kFloat, Operator::kSum, to}, exclusive));
+        Must(comms_[0]->Launch(
+            {OpKind::kSend, in, nullptr, back, DataType::kFloat, Operator::kSum, from}, exclusive));
+        Must(comms_[0]->Launch(
+            {OpKind::kRecv, nullptr, out + kCount, back, DataType::kFloat, Operator::kSum, to},
+            exclusive));
+        Must(comms_[1]->Launch(
+            {OpKind::kRecv, nullptr, out, kCount, DataType::kFloat, Operator::kSum, from},
+            exclusive));
         Must(domain_->GroupEnd());
       }
       Must(cudaStreamSynchronize(exclusive));
@@ -228,8 +232,9 @@ class WaitCases : protected testing::CheckedRank {
       const uint64_t count = round % 5 == 0 ? kMost : 1 + common() % kMost;
       const auto launch = [&](int i) {
         p_.At("round %d, communicator %d, %lu elements", round, i, count);
-        Must(comms_[i]->Launch(OpKind::kAllReduce, in, outs[i], count, DataType::kFloat,
-                               Operator::kSum, 0, streams[i]));
+        Must(comms_[i]->Launch(
+            {OpKind::kAllReduce, in, outs[i], count, DataType::kFloat, Operator::kSum, 0},
+            streams[i]));
       };
       Barrier();
       if (me == 0) {
@@ -266,8 +271,8 @@ class WaitCases : protected testing::CheckedRank {
     const int victim = p_.ranks() - 1;
     p_.At("before the death");
     for (int i = 0; i < 50; ++i) {
-      Must(comms_[0]->Launch(OpKind::kAllReduce, in, out, kCount, DataType::kFloat, Operator::kSum,
-                             0, stream_));
+      Must(comms_[0]->Launch(
+          {OpKind::kAllReduce, in, out, kCount, DataType::kFloat, Operator::kSum, 0}, stream_));
     }
     if (p_.rank() == victim) {
       Must(cudaStreamSynchronize(stream_));
@@ -280,14 +285,15 @@ class WaitCases : protected testing::CheckedRank {
     Status launched;
     if (o_.detached) {
       Detached operation;
-      launched = comms_[0]->Detach(OpKind::kAllReduce, in, out, kCount, DataType::kFloat,
-                                   Operator::kSum, 0, 0, &operation);
+      launched = comms_[0]->Detach(
+          {OpKind::kAllReduce, in, out, kCount, DataType::kFloat, Operator::kSum, 0}, 0,
+          &operation);
       const Status waited = operation.Wait(20'000'000'000);
       if (launched.ok() && waited.code() != StatusCode::kUnavailable)
         p_.Fail("waiting for the dead ended with: " + waited.ToString());
     } else {
-      launched = comms_[0]->Launch(OpKind::kAllReduce, in, out, kCount, DataType::kFloat,
-                                   Operator::kSum, 0, stream_);
+      launched = comms_[0]->Launch(
+          {OpKind::kAllReduce, in, out, kCount, DataType::kFloat, Operator::kSum, 0}, stream_);
     }
     const cudaError_t error = cudaStreamSynchronize(stream_);
     const double took = Now() - begin;

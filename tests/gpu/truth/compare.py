@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Holds the emulator's outcomes against those of hardware.
 
-  compare.py EMULATOR.jsonl H200.jsonl [--table FILE]
+  compare.py EMULATOR.jsonl H200.jsonl [--results FILE]
   compare.py EMULATOR.jsonl --known
   compare.py RESULTS.jsonl --verdicts
 
-Writes a markdown table (to stdout, or FILE) and ends with 1 if a row differs and explained.txt does
-not say why, or explains a row that does not differ. --known compares with what rows.py knows instead.
---verdicts lists what `gordian run` said (run.py --gordian): a problem in a program that ends with right
-data is a false alarm, none in one that hangs was missed.
+Ends with 1 if a row differs and explained.txt does not say why, or explains a row that does not differ.
+--results writes the rows into the table of FILE, bench/results/emulator-truth.json. --known compares with
+what rows.py knows instead. --verdicts lists what `gordian run` said (run.py --gordian): a problem in a
+program that ends with right data is a false alarm, none in one that hangs was missed.
 Compared are: the outcome, the state and the step of every rank, and whether the data was right.
 """
 
@@ -103,11 +103,11 @@ def against_known(emulator):
     return bad
 
 
-def against_hardware(emulator, hardware, out):
+def against_hardware(emulator, hardware, rows):
+    """Prints rows that differ, adds all to `rows` as bench/results has them; returns how many are unexplained."""
     explained = load_explained(EXPLAINED)
     bad = []
     counts = {"yes": 0, "no": 0, "explained": 0}
-    print("| Program | Ranks | Bytes | Environment | Emulator | H200 | Same? |\n|---|---|---|---|---|---|---|", file=out)
     for identity, real in sorted(hardware.items()):
         ours = emulator.get(identity)
         if ours is None:
@@ -121,9 +121,8 @@ def against_hardware(emulator, hardware, out):
         if same and identity in explained:
             bad.append(f"{identity}: explained.txt explains a difference that is none")
         env = " ".join(f"{k}={v}" for k, v in sorted(real["env"].items()))
-        cell = {"yes": "yes", "no": "**no**", "explained": f"no: {explained.get(identity, '')}"}[verdict]
-        print(f"| {real['program']} | {real['ranks']} | {real['size']} | {env} | {describe(ours)} | "
-              f"{describe(real)} | {cell} |", file=out)
+        emulated = "as the H200s" if same else f"{describe(ours)} ({explained.get(identity, 'not explained')})"
+        rows.append([real["program"], real["ranks"], real["size"], env, describe(real), emulated])
     for identity in sorted(set(explained) - set(hardware)):
         bad.append(f"{identity}: explained.txt names a row that was not run on hardware")
     versions = sorted({r.get("nccl", 0) for r in hardware.values()})
@@ -132,6 +131,16 @@ def against_hardware(emulator, hardware, out):
     print(f"{len(hardware)} rows on hardware (NCCL {versions}): {counts['yes']} the same, {counts['explained']} "
           f"explained, {len(bad)} unexplained; {len(set(emulator) - set(hardware))} rows not run there", file=sys.stderr)
     return len(bad)
+
+
+def write_rows(path, rows):
+    """Puts `rows`, each on a line of its own, into the one table of a file of bench/results."""
+    with open(path) as f:
+        data = json.load(f)
+    data["tables"][0]["rows"] = ["ROWS"]
+    head, tail = json.dumps(data, indent=1).split('"ROWS"')
+    with open(path, "w") as f:
+        f.write(head + ",\n    ".join(json.dumps(row) for row in rows) + tail + "\n")
 
 
 def verdicts(records):
@@ -163,8 +172,7 @@ def verdicts(records):
 def check(emulator):
     """The exit code for these results of the emulator."""
     if os.path.exists(HARDWARE):
-        with open(os.devnull, "w") as nowhere:
-            return 1 if against_hardware(emulator, load(HARDWARE), nowhere) else 0
+        return 1 if against_hardware(emulator, load(HARDWARE), []) else 0
     return 1 if against_known(emulator) else 0
 
 
@@ -172,7 +180,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("emulator")
     parser.add_argument("hardware", nargs="?")
-    parser.add_argument("--table", metavar="FILE")
+    parser.add_argument("--results", metavar="FILE")
     parser.add_argument("--known", action="store_true")
     parser.add_argument("--verdicts", action="store_true")
     args = parser.parse_args()
@@ -182,10 +190,11 @@ def main():
         return 1 if against_known(load(args.emulator)) else 0
     if not args.hardware:
         parser.error("a second file, or --known")
-    if args.table:
-        with open(args.table, "w") as out:
-            return 1 if against_hardware(load(args.emulator), load(args.hardware), out) else 0
-    return 1 if against_hardware(load(args.emulator), load(args.hardware), sys.stdout) else 0
+    rows = []
+    bad = against_hardware(load(args.emulator), load(args.hardware), rows)
+    if args.results:
+        write_rows(args.results, rows)
+    return 1 if bad else 0
 
 
 if __name__ == "__main__":

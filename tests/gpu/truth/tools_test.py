@@ -38,7 +38,7 @@ class Compare(unittest.TestCase):
             f.write(text)
 
     def bad(self, ours, real):
-        return compare.against_hardware(by_id(*ours), by_id(*real), io.StringIO())
+        return compare.against_hardware(by_id(*ours), by_id(*real), [])
 
     def test_same(self):
         self.assertEqual(self.bad([record()], [record()]), 0)
@@ -63,6 +63,21 @@ class Compare(unittest.TestCase):
         self.explain(f"{identity}:\n")
         with self.assertRaises(SystemExit):
             self.bad([other], [record()])
+
+    def test_results_hold_every_row(self):
+        path = os.path.join(self.folder.name, "results.json")
+        with open(path, "w") as f:
+            json.dump({"title": "t", "tables": [{"id": "rows", "rows": [["old"]]}]}, f)
+        rows = []
+        other = record(outcome="completes", states=(("done", ""), ("done", "")), size=8)
+        compare.against_hardware(by_id(record(), other), by_id(record(), record(size=8)), rows)
+        compare.write_rows(path, rows)
+        with open(path) as f:
+            written = json.load(f)["tables"][0]["rows"]
+        hang = "hangs: 0 on the device; 1 on the device"
+        self.assertEqual(written, [
+            ["inversion_one_stream", 2, 4096, "", hang, "as the H200s"],
+            ["inversion_one_stream", 2, 8, "", hang, "completes, no data (not explained)"]])
 
     def test_explained_row_that_is_unknown(self):
         self.explain("no_such_program/2/4096: gone\n")

@@ -1,4 +1,4 @@
-#include "cli/hook_coverage.h"
+#include "cli/doctor/hook_coverage.h"
 
 #include <gtest/gtest.h>
 

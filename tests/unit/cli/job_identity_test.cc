@@ -1,4 +1,4 @@
-#include "cli/job_identity.h"
+#include "cli/job/job_identity.h"
 
 #include <gtest/gtest.h>
 

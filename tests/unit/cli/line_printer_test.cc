@@ -1,4 +1,4 @@
-#include "cli/line_printer.h"
+#include "cli/run/line_printer.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

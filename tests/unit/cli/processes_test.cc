@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -9,13 +10,13 @@
 #include <fstream>
 #include <functional>
 
-#include "cli/emulator_check.h"
-#include "cli/guardian.h"
-#include "cli/job_environment.h"
-#include "cli/launcher.h"
+#include "cli/job/emulator_check.h"
+#include "cli/job/job_environment.h"
+#include "cli/job/launcher.h"
+#include "cli/job/process_tree.h"
+#include "cli/job/ring_folder.h"
 #include "cli/output.h"
-#include "cli/process_tree.h"
-#include "cli/ring_folder.h"
+#include "cli/run/guardian.h"
 
 namespace gordian::cli {
 namespace {
@@ -68,26 +69,113 @@ TEST(RingFileName, OnlyThoseOfProcesses) {
 
 TEST(RingFolder, IsPrivateAndGoesWithItsFiles) {
   Folder base;
-  const StatusOr<std::string> folder = CreateRingFolder(base.path());
+  const StatusOr<OwnedFolder> folder = CreateRingFolder(base.path());
   ASSERT_TRUE(folder.ok());
   struct stat info {};
-  ASSERT_EQ(stat(folder->c_str(), &info), 0);
+  ASSERT_EQ(stat(folder->path().c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
-  std::ofstream(*folder + "/1.2.ring") << "x";
-  std::ofstream(*folder + "/1.2.ring.tmp") << "x";
-  RemoveRingFolder(*folder);
-  EXPECT_FALSE(fs::exists(*folder));
-  RemoveRingFolder(base.path() + "/other");
-  const std::string other = base.path() + "/not-ours";
-  fs::create_directory(other);
-  RemoveRingFolder(other);
-  EXPECT_TRUE(fs::exists(other));
+  std::ofstream(folder->path() + "/1.2.ring") << "x";
+  std::ofstream(folder->path() + "/1.2.ring.tmp") << "x";
+  EXPECT_TRUE(RemoveRingFolder(*folder).ok());
+  EXPECT_FALSE(fs::exists(folder->path()));
+  EXPECT_FALSE(RemoveRingFolder(*folder).ok()) << "it is gone";
   EXPECT_FALSE(CreateRingFolder(base.path() + "/absent").ok());
 }
 
+TEST(RingFolder, FilesOfOthersStayAndAreNamed) {
+  Folder base;
+  const OwnedFolder folder = CreateRingFolder(base.path()).value();
+  std::ofstream(folder.path() + "/1.2.ring") << "x";
+  std::ofstream(folder.path() + "/notes.txt") << "x";
+  const Status status = RemoveRingFolder(folder);
+  EXPECT_NE(status.message().find(folder.path()), std::string::npos) << status.message();
+  EXPECT_FALSE(fs::exists(folder.path() + "/1.2.ring"));
+  EXPECT_TRUE(fs::exists(folder.path() + "/notes.txt"));
+}
+
+// Another folder takes the place of the rings', by a link or by its name, while the job runs.
+class SwappedRingFolder : public ::testing::TestWithParam<bool> {
+ protected:
+  SwappedRingFolder() : rings_(CreateRingFolder(base_.path()).value()) {
+    fs::create_directory(victim_);
+    for (const char* name : {"passwd", "1.1.ring", "1.1.ring.tmp"}) {
+      std::ofstream(victim_ + "/" + name) << "precious";
+    }
+    std::ofstream(rings_.path() + "/1.1.ring") << "ring";
+    fs::rename(rings_.path(), aside_);
+    if (GetParam()) {
+      fs::create_directory_symlink(victim_, rings_.path());
+    } else {
+      fs::rename(victim_, rings_.path());
+      victim_ = rings_.path();
+    }
+  }
+
+  void ExpectVictimIsWhole() const {
+    for (const char* name : {"passwd", "1.1.ring", "1.1.ring.tmp"}) {
+      std::string text;
+      std::ifstream(victim_ + "/" + name) >> text;
+      EXPECT_EQ(text, "precious") << name;
+    }
+    EXPECT_EQ(fs::is_symlink(rings_.path()), GetParam());
+  }
+
+  Folder base_, session_;
+  OwnedFolder rings_;
+  std::string victim_ = base_.path() + "/victim";
+  const std::string aside_ = base_.path() + "/aside";
+};
+
+TEST_P(SwappedRingFolder, IsNotEmptied) {
+  const Status status = RemoveRingFolder(rings_);
+  EXPECT_NE(status.message().find("another"), std::string::npos) << status.message();
+  ExpectVictimIsWhole();
+  EXPECT_FALSE(fs::exists(aside_ + "/1.1.ring")) << "our own files go wherever the folder is";
+}
+
+TEST_P(SwappedRingFolder, IsNotSwept) {
+  EXPECT_EQ(SweepRings(rings_, session_.path()), 0u);
+  ExpectVictimIsWhole();
+  std::string kept;
+  std::ifstream(session_.path() + "/rings/1.1.ring") >> kept;
+  EXPECT_EQ(kept, "ring");
+}
+
+TEST_P(SwappedRingFolder, IsLeftAloneByTheGuardian) {
+  // `run` is killed: a child starts the guardian and goes without a word to it.
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t run = fork();
+  if (run == 0) {
+    Guardian guardian;
+    const bool started = guardian.Start(rings_, session_.path()).ok();
+    const pid_t pid = started ? guardian.pid() : 0;
+    (void)!write(ends[1], &pid, sizeof pid);
+    _exit(0);
+  }
+  close(ends[1]);
+  pid_t guardian = 0;
+  ASSERT_EQ(read(ends[0], &guardian, sizeof guardian), static_cast<ssize_t>(sizeof guardian));
+  ASSERT_GT(guardian, 0);
+  char end;
+  EXPECT_EQ(read(ends[0], &end, 1), 0) << "the guardian holds no descriptor of ours";
+  close(ends[0]);
+  ASSERT_EQ(waitpid(run, nullptr, 0), run);
+  while (kill(guardian, 0) == 0 && ReadProcessStat(guardian) &&
+         ReadProcessStat(guardian)->alive()) {
+    poll(nullptr, 0, 5);
+  }
+  ExpectVictimIsWhole();
+  EXPECT_FALSE(fs::exists(aside_ + "/1.1.ring"));
+}
+
+INSTANTIATE_TEST_SUITE_P(, SwappedRingFolder, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "ByALink" : "ByItsName"; });
+
 TEST(RingFolder, SweepKeepsCopiesOfTheDeadOnly) {
   Folder base, session;
-  const std::string folder = CreateRingFolder(base.path()).value();
+  const OwnedFolder rings = CreateRingFolder(base.path()).value();
+  const std::string& folder = rings.path();
   const ProcessStat self = ReadProcessStat(getpid()).value();
   const std::string mine =
       std::to_string(self.key.pid) + "." + std::to_string(self.key.start) + ".ring";
@@ -98,7 +186,7 @@ TEST(RingFolder, SweepKeepsCopiesOfTheDeadOnly) {
       std::to_string(self.key.pid) + "." + std::to_string(self.key.start) + ".1.ring";
   std::ofstream(folder + "/" + after_exec) << "living";
   std::ofstream(folder + "/" + gone) << "dead";
-  EXPECT_EQ(SweepRings(folder, session.path()), 2u);
+  EXPECT_EQ(SweepRings(rings, session.path()), 2u);
   EXPECT_TRUE(fs::exists(folder + "/" + mine));
   EXPECT_TRUE(fs::exists(folder + "/" + after_exec));
   EXPECT_FALSE(fs::exists(folder + "/" + gone));
@@ -175,9 +263,10 @@ TEST(ProcessStat, SurvivesOddNames) {
 
 TEST(Guardian, LeavesWhenToldAndTouchesNothing) {
   Folder base, session;
-  const std::string folder = CreateRingFolder(base.path()).value();
+  const OwnedFolder rings = CreateRingFolder(base.path()).value();
+  const std::string& folder = rings.path();
   Guardian guardian;
-  ASSERT_TRUE(guardian.Start(folder, session.path()).ok());
+  ASSERT_TRUE(guardian.Start(rings, session.path()).ok());
   const pid_t pid = guardian.pid();
   guardian.Leave();
   EXPECT_EQ(guardian.pid(), 0);
@@ -187,7 +276,8 @@ TEST(Guardian, LeavesWhenToldAndTouchesNothing) {
 
 TEST(Guardian, WhenItsOwnerIsKilledItWaitsForTheJobAndCleansUp) {
   Folder base, session;
-  const std::string folder = CreateRingFolder(base.path()).value();
+  const OwnedFolder rings = CreateRingFolder(base.path()).value();
+  const std::string& folder = rings.path();
   // A job with a ring; an owner with a guardian.
   const pid_t job = fork();
   if (job == 0) {
@@ -201,7 +291,7 @@ TEST(Guardian, WhenItsOwnerIsKilledItWaitsForTheJobAndCleansUp) {
   const pid_t owner = fork();
   if (owner == 0) {
     Guardian guardian;
-    if (!guardian.Start(folder, session.path()).ok()) _exit(1);
+    if (!guardian.Start(rings, session.path()).ok()) _exit(1);
     guardian.SetJob(key);
     const pid_t pid = guardian.pid();
     (void)!write(ends[1], &pid, sizeof pid);

@@ -1,18 +1,18 @@
-#include "cli/verdict_policy.h"
+#include "cli/run/verdict_policy.h"
 
 #include <gtest/gtest.h>
 
 namespace gordian::cli {
 namespace {
 
-using graph::Confidence;
-using graph::VerdictKind;
+using model::Confidence;
+using model::VerdictKind;
 using Say = VerdictPolicy::Say;
 
 constexpr uint64_t kSecond = 1'000'000'000;
 
-graph::Verdict Make(VerdictKind kind, Confidence confidence = Confidence::kConfirmed) {
-  graph::Verdict verdict;
+model::Verdict Make(VerdictKind kind, Confidence confidence = Confidence::kConfirmed) {
+  model::Verdict verdict;
   verdict.main.verdict = kind;
   verdict.main.confidence = confidence;
   verdict.main.check = "check";
@@ -22,14 +22,13 @@ graph::Verdict Make(VerdictKind kind, Confidence confidence = Confidence::kConfi
 TEST(ExitCodeOfVerdict, FollowsTheTable) {
   EXPECT_EQ(ExitCodeOfVerdict(Make(VerdictKind::kHealthy)), 0);
   EXPECT_EQ(ExitCodeOfVerdict(Make(VerdictKind::kFinished)), 0);
-  EXPECT_EQ(ExitCodeOfVerdict(Make(VerdictKind::kStraggler)), 0);
   EXPECT_EQ(ExitCodeOfVerdict(Make(VerdictKind::kInconclusive)), 3);
   EXPECT_EQ(ExitCodeOfVerdict(Make(VerdictKind::kDeadlock)), 1);
   EXPECT_EQ(ExitCodeOfVerdict(Make(VerdictKind::kMismatch, Confidence::kPossible)), 1);
 }
 
 TEST(ExitCodeOfVerdict, AFurtherFindingCounts) {
-  graph::Verdict verdict = Make(VerdictKind::kFinished);
+  model::Verdict verdict = Make(VerdictKind::kFinished);
   verdict.findings.push_back(Make(VerdictKind::kMismatch).main);
   EXPECT_EQ(ExitCodeOfVerdict(verdict), 1);
 }
@@ -101,7 +100,7 @@ TEST(VerdictPolicy, AMismatchKillsOnlyAfterNothingMovedForSuspectAfter) {
 
 TEST(VerdictPolicy, ADeadlockBesideAMismatchKillsAtOnce) {
   VerdictPolicy policy({.on_verdict = OnVerdict::kKill});
-  graph::Verdict verdict = Make(VerdictKind::kMismatch);
+  model::Verdict verdict = Make(VerdictKind::kMismatch);
   verdict.findings.push_back(Make(VerdictKind::kDeadlock).main);
   policy.Judge(verdict, false);
   EXPECT_TRUE(policy.ActNow(0, 0, true));

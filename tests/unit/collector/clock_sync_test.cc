@@ -1,4 +1,4 @@
-#include "collector/clock_sync.h"
+#include "collector/uplink/clock_sync.h"
 
 #include <gtest/gtest.h>
 

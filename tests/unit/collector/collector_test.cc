@@ -17,9 +17,10 @@
 #include <utility>
 #include <vector>
 
-#include "collector/proc_reader.h"
+#include "collector/process/proc_reader.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/record_block.h"
 #include "common/version.h"
 #include "proto/ring/calls.h"
 #include "tests/unit/collector/fake_ingest.h"
@@ -213,12 +214,13 @@ TEST_F(CollectorTest, EveryRecordOfAProcessArrivesInOrderAndBeforeItsEnd) {
   uint64_t call_site = 0;
   bool over = false;
   for (const v1::Event& event : events) {
-    if (event.has_record()) {
+    if (event.has_records()) {
       EXPECT_FALSE(over) << "a record after the end";
-      const v1::CallRecord& record = event.record();
-      ASSERT_EQ(record.work().ordinal(), ++next[record.thread()]);
-      call_site = record.call_site();
-      EXPECT_GT(record.time_ns(), 0u);
+      ForEachRecord(event.records(), [&](const ring::Record& record) {
+        EXPECT_EQ(record.payload.work.ordinal, ++next[record.thread]);
+        call_site = record.call_site;
+        EXPECT_GT(record.ticks, 0u);
+      });
     } else if (event.has_process_ended()) {
       over = true;
     } else if (event.has_module()) {
@@ -331,7 +333,7 @@ TEST_F(CollectorTest, RoundShowsStateAfterTheRecords) {
   // On the wire: the record came before the round.
   bool record_seen = false;
   for (const v1::Event& event : ingest_.events()) {
-    record_seen = record_seen || event.has_record();
+    record_seen = record_seen || event.has_records();
     if (event.has_round()) {
       EXPECT_TRUE(record_seen);
       EXPECT_LE(event.round().begin_ns(), event.round().end_ns());
@@ -435,9 +437,9 @@ TEST_F(CollectorTest, ExecIsAnEndAndABeginning) {
   EXPECT_NE(first->process(), second->process());
   std::map<uint32_t, uint64_t> records;
   for (const v1::Event& event : events) {
-    if (event.has_record()) {
-      records[event.record().process()] += event.record().work().ordinal();
-    }
+    ForEachRecord(event.records(), [&](const ring::Record& record) {
+      records[event.records().process()] += record.payload.work.ordinal;
+    });
   }
   EXPECT_EQ(records[first->process()], 1u);
   EXPECT_EQ(records[second->process()], 2u);
@@ -453,9 +455,9 @@ TEST_F(CollectorTest, ExecBeforeWeLooked) {
   const Events events = ingest_.events();
   std::map<uint64_t, const v1::ProcessEnded*> end_by_ordinal;
   for (const v1::Event& event : events) {
-    if (event.has_record()) {
-      end_by_ordinal[event.record().work().ordinal()] = EndedOf(events, event.record().process());
-    }
+    ForEachRecord(event.records(), [&](const ring::Record& record) {
+      end_by_ordinal[record.payload.work.ordinal] = EndedOf(events, event.records().process());
+    });
   }
   ASSERT_EQ(end_by_ordinal.size(), 2u);
   EXPECT_EQ(end_by_ordinal[1]->kind(), v1::EXIT_KIND_CODE);
@@ -548,12 +550,12 @@ TEST_F(CollectorTest, RingCutWhileInUse) {
   ASSERT_TRUE(shim.Publish(0, FakeShim::Point(1)));
   Start();
   ASSERT_TRUE(ingest_.Await([](const Events& e) {
-    return std::any_of(e.begin(), e.end(), [](const v1::Event& x) { return x.has_record(); });
+    return std::any_of(e.begin(), e.end(), [](const v1::Event& x) { return x.has_records(); });
   }));
   ASSERT_EQ(truncate(shim.path().c_str(), 0), 0);
   const v1::ProcessState state = AskState(1);
   ASSERT_GE(state.not_visible_size(), 1);
-  EXPECT_NE(state.not_visible(0).find("cut"), std::string::npos);
+  EXPECT_NE(state.not_visible(0).find("truncated"), std::string::npos);
   EXPECT_FALSE(state.answered());
   // The writer's own mapping is of the cut file as well: give it back what it needs to end.
   ASSERT_EQ(truncate(shim.path().c_str(), static_cast<off_t>(shim.bytes())), 0);

@@ -20,7 +20,7 @@
 #include <system_error>
 #include <thread>
 
-#include "collector/proc_reader.h"
+#include "collector/process/proc_reader.h"
 #include "common/clock.h"
 #include "proto/ring/calls.h"
 #include "proto/ring/layout.h"

@@ -1,4 +1,4 @@
-#include "collector/process_watch.h"
+#include "collector/process/process_watch.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 #include <string>
 #include <thread>
 
-#include "collector/proc_reader.h"
+#include "collector/process/proc_reader.h"
 #include "common/clock.h"
 #include "tests/unit/collector/fake_shim.h"
 

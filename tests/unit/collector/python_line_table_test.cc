@@ -1,5 +1,5 @@
 // Against what CPython itself says of the lines of its standard library.
-#include "collector/python_line_table.h"
+#include "collector/stacks/python_line_table.h"
 
 #include <gtest/gtest.h>
 #include <stdio.h>

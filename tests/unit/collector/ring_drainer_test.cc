@@ -1,4 +1,4 @@
-#include "collector/ring_drainer.h"
+#include "collector/rings/ring_drainer.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

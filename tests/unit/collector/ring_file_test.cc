@@ -1,4 +1,4 @@
-#include "collector/ring_file.h"
+#include "collector/rings/ring_file.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "collector/state_block.h"
+#include "collector/rings/state_block.h"
 #include "common/clock.h"
 #include "tests/fuzz/fuzz_entry.h"
 #include "tests/unit/collector/fake_shim.h"

@@ -1,4 +1,4 @@
-#include "collector/salvage.h"
+#include "collector/rings/salvage.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -31,7 +31,8 @@ TEST(SalvageTest, LinkThenCopyThenGone) {
   // Reserved far beyond what was used, as the shim's is.
   ASSERT_EQ(truncate(shim.path().c_str(), 4 << 20), 0);
   const std::string before = BytesOf(shim.path());
-  RingKeeper keeper(rings.path(), session.path());
+  const OwnedFolder folder = OwnedFolder::Open(rings.path()).value();
+  RingKeeper keeper(&folder, session.path());
   keeper.Link(shim.name());
   const std::string kept = session.path() + "/rings/" + shim.name();
   struct stat info {};
@@ -57,11 +58,35 @@ TEST(SalvageTest, WithoutASessionMemoryIsFreedAllTheSame) {
   TemporaryDir rings;
   for (const std::string& session : {std::string(), std::string("/proc/no/such/place")}) {
     FakeShim shim(rings.path(), getpid(), 64, 1);
-    RingKeeper keeper(rings.path(), session);
+    const OwnedFolder folder = OwnedFolder::Open(rings.path()).value();
+    RingKeeper keeper(&folder, session);
     keeper.Link(shim.name());
     EXPECT_TRUE(keeper.Keep(shim.name()).ok());
     EXPECT_NE(access(shim.path().c_str(), F_OK), 0);
   }
+}
+
+// A link or folder that takes the place of the rings' or of the kept ones' is not written to.
+TEST(SalvageTest, WhatTakesAFoldersPlaceIsLeftAlone) {
+  TemporaryDir base, session;
+  const std::string rings = base.path() + "/rings", victim = base.path() + "/victim";
+  ASSERT_EQ(mkdir(rings.c_str(), 0700), 0);
+  ASSERT_EQ(mkdir(victim.c_str(), 0700), 0);
+  std::ofstream(rings + "/1.1.ring") << "ring";
+  std::ofstream(victim + "/1.1.ring") << "precious";
+  const OwnedFolder folder = OwnedFolder::Open(rings).value();
+  RingKeeper keeper(&folder, session.path());
+  const std::string kept = session.path() + "/rings";
+  for (const std::string& path : {rings, kept}) {
+    ASSERT_EQ(rename(path.c_str(), (path + ".aside").c_str()), 0);
+    ASSERT_EQ(symlink(victim.c_str(), path.c_str()), 0);
+  }
+  keeper.Link("1.1.ring");
+  EXPECT_TRUE(keeper.Keep("1.1.ring").ok());
+  EXPECT_EQ(BytesOf(victim + "/1.1.ring"), "precious");
+  EXPECT_NE(access((rings + ".aside/1.1.ring").c_str(), F_OK), 0);
+  EXPECT_EQ(BytesOf(kept + ".aside/1.1.ring"), "ring");
+  EXPECT_FALSE(OwnedFolder::Open(rings).ok()) << "a link is not opened";
 }
 
 }  // namespace

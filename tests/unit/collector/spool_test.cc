@@ -1,4 +1,4 @@
-#include "collector/spool.h"
+#include "collector/uplink/spool.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <random>
 #include <sstream>
 
-#include "collector/outgoing.h"
+#include "collector/uplink/outgoing.h"
 
 namespace gordian::collector {
 namespace {

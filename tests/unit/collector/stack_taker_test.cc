@@ -1,5 +1,5 @@
 // Stacks of real processes, native and Python, that must not notice.
-#include "collector/stack_taker.h"
+#include "collector/stacks/stack_taker.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "collector/proc_reader.h"
+#include "collector/process/proc_reader.h"
 
 namespace gordian::collector {
 namespace {

@@ -1,5 +1,5 @@
 // What is told of a process while it goes on.
-#include "collector/tracked_process.h"
+#include "collector/process/tracked_process.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

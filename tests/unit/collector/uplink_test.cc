@@ -1,4 +1,4 @@
-#include "collector/uplink.h"
+#include "collector/uplink/uplink.h"
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>

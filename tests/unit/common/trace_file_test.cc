@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/crc32.h"
+#include "common/record_block.h"
 #include "common/version.h"
 #include "tests/fuzz/fuzz_entry.h"
 
@@ -30,9 +31,10 @@ class TraceFileTest : public testing::Test {
 
   static v1::Event Record(uint64_t order) {
     v1::Event event;
-    event.mutable_record()->set_process(1 + order % 4);
-    event.mutable_record()->set_order(order);
-    event.mutable_record()->mutable_operation()->set_count(order * 3);
+    ring::Record record{};
+    record.order = order;
+    record.payload.operation.count = order * 3;
+    AppendRecord(record, BeginBlock(static_cast<uint32_t>(1 + order % 4), &event));
     return event;
   }
 
@@ -104,8 +106,9 @@ TEST_F(TraceFileTest, RoundTrip) {
   while ((*reader)->Next(&chunk)) {
     for (const v1::Event& event : chunk.events()) {
       ++order;
-      EXPECT_EQ(event.record().order(), order);
-      EXPECT_EQ(event.record().operation().count(), order * 3);
+      ASSERT_EQ(RecordsIn(event.records()), 1u);
+      EXPECT_EQ(RecordAt(event.records(), 0).order, order);
+      EXPECT_EQ(RecordAt(event.records(), 0).payload.operation.count, order * 3);
     }
   }
   EXPECT_EQ(order, 500u);
@@ -141,7 +144,7 @@ TEST_F(TraceFileTest, ReaderFollowsAGrowingFile) {
   ASSERT_TRUE((*writer)->Append(Record(1)).ok());
   ASSERT_TRUE((*writer)->Flush().ok());
   ASSERT_TRUE((*reader)->Next(&chunk));
-  EXPECT_EQ(chunk.events(0).record().order(), 1u);
+  EXPECT_EQ(RecordAt(chunk.events(0).records(), 0).order, 1u);
   ASSERT_TRUE((*writer)->Close().ok());
   EXPECT_TRUE((*reader)->Next(&chunk));
   EXPECT_FALSE((*reader)->Next(&chunk));
@@ -224,6 +227,16 @@ TEST_F(TraceFileTest, OtherFilesAndNewerFormats) {
   const Status newer = TraceReader::Open(path_).status();
   EXPECT_EQ(newer.code(), StatusCode::kNewerVersion);
   EXPECT_NE(newer.message().find("newer gordian (9.9.9"), std::string::npos) << newer.message();
+
+  chunk.mutable_header()->set_format(kTraceFormat);
+  chunk.mutable_header()->set_record_abi(ring::kRingAbiVersion + 1);
+  Overwrite(kTraceMagic + Framed(chunk));
+  const Status records = TraceReader::Open(path_).status();
+  EXPECT_EQ(records.code(), StatusCode::kNewerVersion);
+  EXPECT_NE(
+      records.message().find("records of version " + std::to_string(ring::kRingAbiVersion + 1)),
+      std::string::npos)
+      << records.message();
 
   chunk.Clear();
   chunk.add_events();

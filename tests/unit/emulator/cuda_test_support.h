@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "emulator/engine/engine_api.h"
-#include "emulator/engine/futex.h"
+#include "emulator/engine/process/futex.h"
 
 extern "C" {
 void** __cudaRegisterFatBinary(void*);

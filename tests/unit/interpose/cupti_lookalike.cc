@@ -1,6 +1,7 @@
 // A stand-in for libcupti in tests: callbacks around calls of the driver that no symbol leads to,
 // as CUPTI makes them for a CUDA runtime that is linked statically. The driver's functions are
-// looked up from here, and a library of this name is given the real ones (interpose/loader.h).
+// looked up from here, and a library of this name is given the real ones
+// (interpose/entry/loader.h).
 //
 // CUPTI_LOOKALIKE=taken: another tool has subscribed already. Otherwise what CUPTI would call back
 // is decided by cuptiEnableCallback, function by function.

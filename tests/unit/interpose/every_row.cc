@@ -1,9 +1,11 @@
 // Calls every row of the table once, each in a process of its own, on the emulated libraries, and
 // says what came of it: one line a row,
-//   NAME RESULT ERRNO USED RECORDS
-// RESULT: the return value, a text in quotes, "absent" when no library has it, or "signal N". USED
-// and RECORDS only with the shim in front: whether the row's bit was set, and the kinds of records
-// that the call left ("BE", "P", "-").
+//   NAME STYLE RESULT ERRNO USED RECORDS
+// STYLE: what the row promises to leave: "blocks", "point" or "silent"; "queued" for a copy that
+// waits, but not between the places on the device that it is called with here. RESULT: the return
+// value, a text in quotes, "absent" when no library has it, or "signal N". USED and RECORDS only
+// with the shim in front: whether the row's bit was set, and the kinds of records that the call
+// left ("BE", "P", "-").
 //
 // Arguments are made by type from a small world: a context, a stream, an event, memory, a kernel, a
 // graph, a communicator of one. What a row needs beyond that is in MakeWorld and Prepare.
@@ -25,7 +27,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "interpose/nccl_newer.h"
+#include "interpose/entry/nccl_newer.h"
 #include "proto/ring/calls.h"
 #include "tests/unit/interpose/ring_reader.h"
 
@@ -310,12 +312,32 @@ std::string RecordsOf(uint16_t call, uint64_t after) {
   return kinds.empty() ? "-" : kinds;
 }
 
+// The arguments of a copy, where they decide which memory it reads and writes.
+template <typename... P>
+constexpr bool kTellsPlaces = ((std::is_same_v<P, cudaMemcpyKind> ||
+                                std::is_same_v<P, const cudaMemcpy3DParms*> ||
+                                std::is_same_v<P, const CUDA_MEMCPY2D*> ||
+                                std::is_same_v<P, const CUDA_MEMCPY3D*>) ||
+                               ...);
+template <typename... P>
+constexpr bool kTellsPlaces<CUdeviceptr, CUdeviceptr, P...> = true;
+
+template <typename... Parameters>
+const char* StyleOf(ring::CallId call) {
+  const ring::CallInfo& row = ring::kCalls[call];
+  if (row.wait == ring::WaitKind::kCopy && kTellsPlaces<Parameters...>) return "queued";
+  return row.style == ring::CallStyle::kBlocks  ? "blocks"
+         : row.style == ring::CallStyle::kPoint ? "point"
+                                                : "silent";
+}
+
 template <ring::CallId kCall, typename Result, typename... Parameters>
 void CallRow(const char* name, Result (*)(Parameters...)) {
-  MakeWorld(ring::kCalls[kCall].library);
+  const char* const style = StyleOf<Parameters...>(kCall);
+  MakeWorld(ring::LibraryName(ring::kCalls[kCall].library));
   const auto function = reinterpret_cast<Result (*)(Parameters...)>(dlsym(RTLD_DEFAULT, name));
   if (function == nullptr) {
-    std::printf("%s absent 0 0 -\n", name);
+    std::printf("%s %s absent 0 0 -\n", name, style);
     return;
   }
   ring::Header* header = MapHeader();
@@ -343,7 +365,7 @@ void CallRow(const char* name, Result (*)(Parameters...)) {
     }
   }
   const bool used = header != nullptr && (header->rows_used[kCall / 64] >> kCall % 64 & 1) != 0;
-  std::printf("%s %s %d %d %s\n", name, result.c_str(), error, used,
+  std::printf("%s %s %s %d %d %s\n", name, style, result.c_str(), error, used,
               header != nullptr ? RecordsOf(kCall, order).c_str() : "-");
 }
 
@@ -360,7 +382,8 @@ void InChild(const char* name, const Row& row) {
   }
   int status = 0;
   waitpid(child, &status, 0);
-  if (WIFSIGNALED(status)) std::printf("%s signal_%d 0 0 -\n", name, WTERMSIG(status));
+  if (WIFSIGNALED(status)) std::printf("%s - signal_%d 0 0 -\n", name, WTERMSIG(status));
+  if (WIFEXITED(status) && WEXITSTATUS(status) != 0) std::exit(WEXITSTATUS(status));
 }
 
 }  // namespace
@@ -373,13 +396,13 @@ int main(int argc, char** argv) {
     }
     return argc == 1;
   };
-#define GORDIAN_HOOK(library, name, result, parameters, arguments, payload, style, rules) \
-  if (wanted(#name)) {                                                                    \
-    InChild(#name, [] {                                                                   \
-      CallRow<ring::kCall_##name>(#name, static_cast<result(*) parameters>(nullptr));     \
-    });                                                                                   \
+#define GORDIAN_HOOK(library, name, effect, rules, result, parameters, arguments)     \
+  if (wanted(#name)) {                                                                \
+    InChild(#name, [] {                                                               \
+      CallRow<ring::kCall_##name>(#name, static_cast<result(*) parameters>(nullptr)); \
+    });                                                                               \
   }
-#include "interpose/hooked_calls.def"
+#include "proto/ring/hooked_calls.def"
 #undef GORDIAN_HOOK
   return 0;
 }

@@ -17,7 +17,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "interpose/nccl_newer.h"
+#include "interpose/entry/nccl_newer.h"
 #include "proto/ring/calls.h"
 
 using gordian::ring::CallId;
@@ -163,9 +163,9 @@ Result Fake(const Arguments&... arguments) {
 #define GORDIAN_DEFINE_cuda GORDIAN_DEFINE
 #define GORDIAN_CONTROL(function) fake_##function##_cuda
 #endif
-#define GORDIAN_HOOK(library, name, result, parameters, arguments, payload, style, rules) \
+#define GORDIAN_HOOK(library, name, effect, rules, result, parameters, arguments) \
   GORDIAN_DEFINE_##library(name, result, parameters, arguments)
-#include "interpose/hooked_calls.def"
+#include "proto/ring/hooked_calls.def"
 #undef GORDIAN_HOOK
 
 #define GORDIAN_EXPORT extern "C" __attribute__((visibility("default")))

@@ -5,7 +5,7 @@
 
 LIBRARY is nccl, cudart or cuda. A path that does not exist is left out (the real libraries need not
 be installed) unless it is marked as LIBRARY!=PATH. Every function that a library exports, and every one that
-a header declares, must be a row of interpose/hooked_calls.def or fit a pattern of
+a header declares, must be a row of proto/ring/hooked_calls.def or fit a pattern of
 proto/ring/not_hooked.def with its reason. A pattern that fits nothing is an error too.
 """
 
@@ -27,7 +27,7 @@ NOT_FUNCTIONS = re.compile(r"^(cudaCGGet\w+|cudaCGSynchronize\w*|__cuda\w+_t)$")
 
 def table(source):
     rows = {"nccl": set(), "cudart": set(), "cuda": set()}
-    with open(os.path.join(source, "interpose/hooked_calls.def")) as f:
+    with open(os.path.join(source, "proto/ring/hooked_calls.def")) as f:
         for library, name in re.findall(r"^GORDIAN_HOOK\((\w+), (\w+),", f.read(), re.M):
             if name in rows[library]:
                 sys.exit(f"{name} is there twice")

@@ -22,7 +22,7 @@
 #include <thread>
 #include <vector>
 
-#include "interpose/nccl_newer.h"
+#include "interpose/entry/nccl_newer.h"
 #include "proto/ring/calls.h"
 #include "proto/ring/layout.h"
 #include "tests/unit/interpose/fake_libraries.h"
@@ -519,17 +519,17 @@ void CallPlainly(const char* name, int call, int result, Result (*)(Parameters..
 // real function runs exactly once.
 void PassThrough() {
   for (const int result : {0, 3}) {
-#define GORDIAN_HOOK(library, name, result_type, parameters, arguments, payload, style, rules) \
-  {                                                                                            \
-    fake_set_result_##library(ring::kCall_##name, result);                                     \
-    const uint64_t before = fake_calls_##library(ring::kCall_##name);                          \
-    CallPlainly(#name, ring::kCall_##name, result,                                             \
-                static_cast<result_type(*) parameters>(nullptr));                              \
-    if (fake_calls_##library(ring::kCall_##name) != before + 1)                                \
-      std::fprintf(stderr, "%s\n", #name);                                                     \
-    CHECK(fake_calls_##library(ring::kCall_##name) == before + 1);                             \
+#define GORDIAN_HOOK(library, name, effect, rules, result_type, parameters, arguments) \
+  {                                                                                    \
+    fake_set_result_##library(ring::kCall_##name, result);                             \
+    const uint64_t before = fake_calls_##library(ring::kCall_##name);                  \
+    CallPlainly(#name, ring::kCall_##name, result,                                     \
+                static_cast<result_type(*) parameters>(nullptr));                      \
+    if (fake_calls_##library(ring::kCall_##name) != before + 1)                        \
+      std::fprintf(stderr, "%s\n", #name);                                             \
+    CHECK(fake_calls_##library(ring::kCall_##name) == before + 1);                     \
   }
-#include "interpose/hooked_calls.def"
+#include "proto/ring/hooked_calls.def"
 #undef GORDIAN_HOOK
   }
 }

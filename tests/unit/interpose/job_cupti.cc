@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "interpose/nccl_newer.h"
+#include "interpose/entry/nccl_newer.h"
 #include "proto/ring/calls.h"
 #include "proto/ring/layout.h"
 #include "tests/unit/interpose/fake_libraries.h"
@@ -129,13 +129,13 @@ void CuptiRows() {
   }
   for (const int result : {0, 1}) {
     alignas(16) unsigned char parameters[512];
-#define GORDIAN_HOOK(library, name, result_type, parameters_of, arguments, payload, style, rules) \
-  if (CuptiNumber(ring::kCall_##name) != 0) {                                                     \
-    std::memset(parameters, 0, sizeof(parameters));                                               \
-    Pack(static_cast<result_type(*) parameters_of>(nullptr), parameters);                         \
-    CHECK(tell(CuptiNumber(ring::kCall_##name), #name, parameters, result));                      \
+#define GORDIAN_HOOK(library, name, effect, rules, result_type, parameters_of, arguments) \
+  if (CuptiNumber(ring::kCall_##name) != 0) {                                             \
+    std::memset(parameters, 0, sizeof(parameters));                                       \
+    Pack(static_cast<result_type(*) parameters_of>(nullptr), parameters);                 \
+    CHECK(tell(CuptiNumber(ring::kCall_##name), #name, parameters, result));              \
   }
-#include "interpose/hooked_calls.def"
+#include "proto/ring/hooked_calls.def"
 #undef GORDIAN_HOOK
   }
   CHECK(!tell(1, "cuGetProcAddress", nullptr, 0));  // nobody asked for it

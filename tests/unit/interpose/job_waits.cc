@@ -8,7 +8,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "interpose/nccl_newer.h"
+#include "interpose/entry/nccl_newer.h"
 #include "proto/ring/calls.h"
 #include "tests/unit/interpose/fake_libraries.h"
 #include "tests/unit/interpose/job_calls.h"

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "planner/buckets.h"
+#include "planner/schedule/buckets.h"
 
 namespace gordian::planner::testing {
 

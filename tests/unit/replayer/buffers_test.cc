@@ -1,4 +1,4 @@
-#include "replayer/buffers.h"
+#include "replayer/record/buffers.h"
 
 #include <gtest/gtest.h>
 

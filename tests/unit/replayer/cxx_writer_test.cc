@@ -1,6 +1,6 @@
 // Programs of schedules made by hand, against tests/golden/replays. tests/golden/update.sh writes
 // them anew; that they compile without a warning is tests/e2e/replay.py's business.
-#include "replayer/cxx_writer.h"
+#include "replayer/write/cxx_writer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Schedules of recorded jobs: what is unfinished stays, what is done goes, and what cannot be
 // replayed is refused.
-#include "replayer/extract.h"
+#include "replayer/record/extract.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 #include <string>
 
 #include "common/trace_file.h"
-#include "replayer/witness.h"
-#include "tests/unit/server/recorded_job.h"
+#include "replayer/verify/witness.h"
+#include "testing/jobs/recorded_job.h"
 
 namespace gordian::replayer {
 namespace {
@@ -117,7 +117,7 @@ TEST_F(ExtractTest, TheInnocentTwinIsRefused) {
   RecordedJob job = Inversion(5, false);
   const Extracted extracted = Of(job);
   ASSERT_FALSE(extracted.refused.empty());
-  EXPECT_NE(extracted.refused[0].find("nothing hangs"), std::string::npos) << extracted.refused[0];
+  EXPECT_NE(extracted.refused[0].find("does not hang"), std::string::npos) << extracted.refused[0];
 }
 
 TEST_F(ExtractTest, WhereRecordsWereLostItIsRefused) {

@@ -1,4 +1,4 @@
-#include "replayer/fixes.h"
+#include "replayer/reduce/fixes.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "replayer/model_run.h"
-#include "replayer/not_reached.h"
+#include "replayer/record/not_reached.h"
+#include "replayer/reduce/model_run.h"
 
 namespace gordian::replayer {
 namespace {

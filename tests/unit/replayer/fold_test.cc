@@ -1,4 +1,4 @@
-#include "replayer/fold.h"
+#include "replayer/reduce/fold.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "replayer/schedule.h"
+#include "replayer/record/schedule.h"
 #include "tests/unit/replayer/schedule_builder.h"
 
 namespace gordian::replayer::testing {

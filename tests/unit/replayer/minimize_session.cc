@@ -8,11 +8,11 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "replayer/cxx_writer.h"
-#include "replayer/extract.h"
-#include "replayer/minimizer.h"
-#include "replayer/model_run.h"
-#include "replayer/verifier.h"
+#include "replayer/record/extract.h"
+#include "replayer/reduce/minimizer.h"
+#include "replayer/reduce/model_run.h"
+#include "replayer/verify/verifier.h"
+#include "replayer/write/cxx_writer.h"
 
 int main(int argc, char** argv) {
   if (argc != 3 && argc != 5) {

@@ -1,19 +1,19 @@
 // Whatever hangs is made as small as it can be, whatever it is; and what hangs is not for this
-// folder to say alone: an interpreter that shares nothing with it (tests/unit/graph/sim_job.h) runs
-// the same programs.
+// folder to say alone: an interpreter that shares nothing with it (tests/unit/model/sim/sim_job.h)
+// runs the same programs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "replayer/minimizer.h"
-#include "replayer/model_run.h"
-#include "tests/unit/graph/sim_job.h"
+#include "replayer/reduce/minimizer.h"
+#include "replayer/reduce/model_run.h"
+#include "tests/unit/model/sim/sim_job.h"
 #include "tests/unit/replayer/random_schedules.h"
 
 namespace gordian::replayer {
 namespace {
 
-namespace sim = graph::testing;
+namespace sim = model::testing;
 using testing::RandomSchedule;
 
 sim::Op ForSimulation(const Op& op) {
@@ -39,7 +39,7 @@ sim::Op ForSimulation(const Op& op) {
       break;
   }
   EXPECT_TRUE(IsCollective(op.kind)) << Name(op.kind);
-  return sim::Collective(static_cast<graph::Call>(static_cast<int>(op.kind) + 1), op.comm, stream,
+  return sim::Collective(static_cast<model::Call>(static_cast<int>(op.kind) + 1), op.comm, stream,
                          op.root_or_peer);
 }
 

@@ -1,6 +1,6 @@
 // Programs of which hardware has said what becomes of them (docs/emulator-truth.md), each beside
 // the same without the detail that makes it hang.
-#include "replayer/model_run.h"
+#include "replayer/reduce/model_run.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "replayer/not_reached.h"
+#include "replayer/record/not_reached.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "replayer/schedule.h"
+#include "replayer/record/schedule.h"
 
 namespace gordian::replayer::testing {
 

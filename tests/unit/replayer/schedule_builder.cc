@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "replayer/model_run.h"
+#include "replayer/reduce/model_run.h"
 
 namespace gordian::replayer::testing {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "replayer/schedule.h"
+#include "replayer/record/schedule.h"
 
 namespace gordian::replayer::testing {
 

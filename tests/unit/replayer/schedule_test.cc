@@ -1,8 +1,8 @@
-#include "replayer/schedule.h"
+#include "replayer/record/schedule.h"
 
 #include <gtest/gtest.h>
 
-#include "replayer/identifier.h"
+#include "replayer/write/identifier.h"
 #include "tests/unit/replayer/hand_made.h"
 
 namespace gordian::replayer {

@@ -1,6 +1,6 @@
 // Where a text begins to repeat itself, against a naive twin. Whole jobs: tests/e2e/replay.py
 // (steps).
-#include "replayer/steps.h"
+#include "replayer/record/steps.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Scripts against the golden ones, which tests/unit/replayer/torch_scripts.py runs.
-#include "replayer/torch_writer.h"
+#include "replayer/write/torch_writer.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "common/version.h"
-#include "replayer/minimizer.h"
+#include "replayer/reduce/minimizer.h"
 #include "tests/unit/replayer/hang_shapes.h"
 
 namespace gordian::replayer {
@@ -91,7 +91,7 @@ TEST(TorchWriter, RefusesByNameWhatTorchCannotCall) {
     job.On(0).Init(made);
     job.On(1).Init(made);
     ASSERT_EQ(RefusedOf(job).size(), 2u);
-    EXPECT_NE(RefusedOf(job)[0].find("made on the way (made)"), std::string::npos);
+    EXPECT_NE(RefusedOf(job)[0].find("created during the run (made)"), std::string::npos);
   }
   {
     ScheduleBuilder job(2);

@@ -1,6 +1,6 @@
 // The verifier against programs that do not do what is wanted of them: small scripts stand in for
 // `gordian run`.
-#include "replayer/verifier.h"
+#include "replayer/verify/verifier.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -60,7 +60,7 @@ TEST_F(VerifierTest, AProgramThatEndsIsNoHang) {
   EXPECT_NE(verified.runs[0].output.find("all ranks have ended"), std::string::npos);
   EXPECT_NE(Describe(verified, wanted_).find("0 of 3 runs under the emulator hung"),
             std::string::npos);
-  EXPECT_NE(Describe(verified, wanted_).find("left with 0"), std::string::npos);
+  EXPECT_NE(Describe(verified, wanted_).find("exited with 0"), std::string::npos);
   EXPECT_EQ(FilesLeft(), 0u);
 }
 

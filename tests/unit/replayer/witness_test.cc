@@ -1,4 +1,4 @@
-#include "replayer/witness.h"
+#include "replayer/verify/witness.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "simulator/simulate.h"
-#include "tests/unit/simulator/table1.h"
+#include "testing/simulator/table1.h"
 
 namespace gordian::simulator {
 namespace {
@@ -66,7 +66,7 @@ TEST(Config, Megatron) {
   json megatron = ConfigToJson(ShippedMegatron());
   EXPECT_EQ(Problem(megatron), "");
   megatron["tp_group_size"] = 1;
-  EXPECT_EQ(Problem(megatron).find("tp_group_size is 1: a group needs two"), 0u);
+  EXPECT_EQ(Problem(megatron).find("tp_group_size is 1: a group needs at least two"), 0u);
   megatron["tp_group_size"] = 1 << 20;
   megatron["dp_group_size"] = 1 << 20;
   EXPECT_NE(Problem(megatron).find("tp_group_size times dp_group_size"), std::string::npos);

@@ -8,9 +8,9 @@
 #include <random>
 #include <vector>
 
-#include "emulator/nccl/float_formats.h"
-#include "emulator/nccl/mismatch.h"
-#include "emulator/nccl/reduce.h"
+#include "emulator/nccl/operation/float_formats.h"
+#include "emulator/nccl/operation/mismatch.h"
+#include "emulator/nccl/operation/reduce.h"
 #include "tests/unit/emulator/nccl/elements.h"
 
 namespace gordian::emu::nccl {

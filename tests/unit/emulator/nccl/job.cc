@@ -20,7 +20,7 @@
 #include <new>
 #include <thread>
 
-#include "emulator/nccl/shared_layout.h"
+#include "emulator/nccl/comm/shared_layout.h"
 
 namespace gordian::emu::test {
 namespace {

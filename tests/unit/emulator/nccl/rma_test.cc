@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "emulator/nccl/nccl_header.h"
+#include "emulator/nccl/api/nccl_header.h"
 #include "tests/unit/emulator/nccl/job.h"
 
 namespace gordian::emu::test {

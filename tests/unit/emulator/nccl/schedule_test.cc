@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "emulator/nccl/schedule_file.h"
+#include "emulator/nccl/comm/schedule_file.h"
 #include "tests/unit/emulator/nccl/job.h"
 
 namespace gordian::emu::test {

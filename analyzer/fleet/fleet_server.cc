@@ -1,0 +1,436 @@
+#include "analyzer/fleet/fleet_server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/resource_quota.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "analyzer/fleet/job_folders.h"
+#include "analyzer/ingest/ingest_stream.h"
+#include "analyzer/ingest/live_job.h"
+#include "analyzer/session/session_files.h"
+#include "common/clock.h"
+#include "common/version.h"
+#include "gordian/v1/analysis.grpc.pb.h"
+
+namespace gordian::analyzer {
+namespace {
+
+namespace fs = std::filesystem;
+using SteadyClock = std::chrono::steady_clock;
+
+// Memory that gRPC may use for all streams together before it stops reading from sockets.
+constexpr size_t kTransportBytes = 256u << 20;
+// The keepalive finds a vanished peer after about the sum of these.
+constexpr int kKeepaliveMs = 5000;
+constexpr int kKeepaliveTimeoutMs = 5000;
+constexpr int kLeastPingGapMs = 500;  // the fastest pings that a collector may send
+constexpr std::chrono::milliseconds kHousekeeping(500);
+constexpr size_t kMostJobs = 4096;  // known at once, in memory or by their folders
+// Threads besides one per stream: for queries, and for streams that the server refuses.
+constexpr int kFurtherThreads = 64;
+constexpr size_t kMaxNameBytes = 200;
+
+struct JobEntry {
+  std::string name;
+  std::string folder;
+  bool closed = false;                 // for good
+  std::vector<uint64_t> incarnations;  // of a job that is not in memory
+  int streams = 0;                     // streams in Serve, or about to be
+  SteadyClock::time_point idle_since = SteadyClock::now();
+
+  std::mutex opening;  // held while `live` is made from the trace; precedes the server's mutex
+  std::unique_ptr<LiveJob> live;
+};
+
+}  // namespace
+
+class FleetServer::Impl final {
+ public:
+  ~Impl() { Stop(); }
+
+  Status Start(FleetOptions options) {
+    options_ = std::move(options);
+    if (options_.gordian_version.empty()) options_.gordian_version = kVersion;
+    std::error_code error;
+    fs::create_directories(options_.sessions_dir, error);
+    if (error) {
+      return Status::Unavailable("cannot make the folder " + options_.sessions_dir + ": " +
+                                 error.message());
+    }
+    GORDIAN_RETURN_IF_ERROR(LockFolder());
+    guard_ = std::make_unique<StreamGuard>(options_.streams);
+    FindOldJobs();
+
+    grpc::ServerBuilder builder;
+    int port = 0;
+    // With SO_REUSEPORT two servers on one port would each get half of the nodes.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                               kLeastPingGapMs);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&ingest_);
+    builder.RegisterService(&analysis_);
+    builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+    builder.SetResourceQuota(
+        grpc::ResourceQuota("gordian")
+            .Resize(kTransportBytes)
+            .SetMaxThreads(static_cast<int>(options_.streams.most) + kFurtherThreads));
+    builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
+    builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
+    builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port == 0) {
+      server_.reset();
+      entries_.clear();
+      return Status::Unavailable("cannot listen on " + options_.listen);
+    }
+    port_ = port;
+    housekeeper_ = std::thread([this] { Housekeep(); });
+    return Status::Ok();
+  }
+
+  int port() const { return port_; }
+  size_t streams() const { return guard_ == nullptr ? 0 : guard_->streams(); }
+
+  std::vector<JobStatus> jobs() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<JobStatus> all;
+    for (const auto& entry : entries_) {
+      JobStatus& status = all.emplace_back(JobStatus{.name = entry->name, .folder = entry->folder});
+      if (entry->live == nullptr) continue;
+      const Analysis::Stats stats = entry->live->analysis().stats();
+      status.live = true;
+      status.records = stats.records;
+      status.dropped_events = stats.dropped_events;
+    }
+    return all;
+  }
+
+  void Stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::exchange(stopping_, true)) return;
+      wake_.notify_all();
+    }
+    if (housekeeper_.joinable()) housekeeper_.join();
+    if (server_ != nullptr) {
+      // Shutdown waits for all streams, and a stream's answer waits for the end of its round.
+      std::vector<LiveJob*> live;
+      {
+        const std::lock_guard lock(mutex_);
+        for (const auto& entry : entries_) {
+          if (entry->live != nullptr) live.push_back(entry->live.get());
+        }
+      }
+      for (LiveJob* const job : live) job->StopRounds();
+      // No grace period: collectors keep what the server did not acknowledge, and connect to the
+      // next one.
+      server_->Shutdown(std::chrono::system_clock::now());
+      server_->Wait();
+      server_.reset();
+    }
+    for (const auto& entry : entries_) {
+      if (entry->live != nullptr) entry->live->Close(entry->live->ingest().Over());
+    }
+    entries_.clear();
+    if (folder_lock_ >= 0) close(std::exchange(folder_lock_, -1));
+  }
+
+ private:
+  class AnalysisService final : public v1::Analysis::Service {
+   public:
+    explicit AnalysisService(Impl* server) : server_(server) {}
+    grpc::Status GetVerdict(grpc::ServerContext*, const v1::GetVerdictRequest* request,
+                            v1::GetVerdictResponse* response) override {
+      return server_->GetVerdict(*request, response);
+    }
+    grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest* request,
+                           v1::GetStatusResponse* response) override {
+      return server_->GetStatus(*request, response);
+    }
+
+   private:
+    Impl* const server_;
+  };
+
+  // The kernel releases the lock when the process ends, however it ends.
+  Status LockFolder() {
+    const std::string path = options_.sessions_dir + "/.lock";
+    folder_lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (folder_lock_ < 0) return Status::FromErrno(errno, "cannot write " + path);
+    if (flock(folder_lock_, LOCK_EX | LOCK_NB) == 0) return Status::Ok();
+    return Status::AlreadyExists("another gordian serve uses the folder " + options_.sessions_dir +
+                                 "; name another one");
+  }
+
+  LiveJobOptions OptionsOf(const JobEntry& entry) {
+    return {.name = entry.name,
+            .folder = entry.folder,
+            .model = options_.model,
+            .pace = options_.pace,
+            .gordian_version = options_.gordian_version,
+            .on_verdict = [this, name = entry.name,
+                           folder = entry.folder](const VerdictUpdate& update) {
+              if (options_.on_verdict) {
+                options_.on_verdict({.job = name, .folder = folder, .update = update});
+              }
+            }};
+  }
+
+  void Warn(const std::string& text) {
+    spdlog::warn("{}", text);
+    if (options_.on_warning) options_.on_warning(text);
+  }
+
+  void FindOldJobs() {
+    std::error_code error;
+    std::vector<std::string> folders;
+    if (const Status status = ListFolders(options_.sessions_dir, &folders); !status.ok()) {
+      Warn(status.message() + ": gordian serve does not continue the jobs in it");
+    }
+    for (const std::string& folder : folders) {
+      StatusOr<JobManifest> manifest = ReadJobManifest(folder);
+      if (!manifest.ok()) continue;  // not a folder of gordian's
+      auto entry = std::make_unique<JobEntry>();
+      entry->name = manifest->name;
+      entry->folder = folder;
+      entry->closed = manifest->closed;
+      entry->incarnations = std::move(manifest->incarnations);
+      if (!entry->closed && fs::exists(folder + "/" + kTraceFile, error)) {
+        StatusOr<std::unique_ptr<LiveJob>> live = LiveJob::Resume(OptionsOf(*entry));
+        if (live.ok()) {
+          entry->live = std::move(live).value();
+        } else {
+          Warn("job " + Shown(entry->name) + ": " + live.status().message() +
+               "; gordian serve leaves it as it is");
+          entry->closed = true;
+          entry->incarnations.clear();
+        }
+      }
+      entries_.push_back(std::move(entry));
+    }
+  }
+
+  grpc::Status Collect(grpc::ServerContext* context, IngestStream* stream) {
+    StreamGuard::Place place(guard_.get(), context);
+    if (!place.refused().empty()) return Refuse(stream, place.refused());
+    v1::ToAnalyzer message;
+    std::string why;
+    if (!ReadHello(stream, &place, options_.gordian_version, &message, &why)) {
+      return grpc::Status::OK;
+    }
+    if (why.empty() && message.hello().gordian_version() != options_.gordian_version) {
+      why = fmt::format(
+          "this analyzer is gordian {}, the collector on {} is gordian {}: use the same gordian on "
+          "both sides",
+          options_.gordian_version, Shown(message.hello().host()),
+          Shown(message.hello().gordian_version()));
+    }
+    const v1::Hello& hello = message.hello();
+    if (why.empty() &&
+        (hello.job().empty() || hello.job().size() > kMaxNameBytes || hello.incarnation() == 0)) {
+      why = "a collector must name its job (gordian run --job NAME) and itself";
+    }
+    // Reports show the name on terminals.
+    if (why.empty() && std::any_of(hello.job().begin(), hello.job().end(),
+                                   [](unsigned char c) { return c < 0x20 || c == 0x7f; })) {
+      why = "a job's name must not hold control characters: " + Shown(hello.job());
+    }
+    if (!why.empty()) return Refuse(stream, why);
+    JobEntry* const entry = Find(hello, &why);
+    if (entry == nullptr) return Refuse(stream, why);
+    JobIngest& ingest = entry->live->ingest();
+    JobIngest::Node* const node = ingest.Admit(hello, context, &why);
+    grpc::Status status = grpc::Status::OK;
+    if (node != nullptr) {
+      entry->live->WriteManifest();
+      status = ingest.Serve(stream, node, &place);
+      entry->live->WriteManifest();
+    } else {
+      status = Refuse(stream, why);
+    }
+    const std::lock_guard lock(mutex_);
+    entry->idle_since = SteadyClock::now();
+    --entry->streams;
+    wake_.notify_all();
+    return status;
+  }
+
+  // Finds or makes the collector's job in memory and counts the stream. Returns null, with the
+  // reason in *why, if the server takes no more.
+  JobEntry* Find(const v1::Hello& hello, std::string* why) {
+    JobEntry* entry = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) {
+        *why = "this analyzer is shutting down";
+        return nullptr;
+      }
+      for (const auto& one : entries_) {
+        if (one->name == hello.job() && Knows(*one, hello.incarnation())) entry = one.get();
+      }
+      for (const auto& one : entries_) {
+        if (entry != nullptr || one->name != hello.job()) continue;
+        if (!one->closed && !(one->live != nullptr && one->live->ingest().Over())) {
+          entry = one.get();
+        }
+      }
+      if (entry == nullptr) {
+        entry = NewEntryLocked(hello.job(), why);
+        if (entry == nullptr) return nullptr;
+      }
+      ++entry->streams;  // keeps the job in memory
+    }
+    const std::lock_guard opening(entry->opening);
+    if (entry->live != nullptr) return entry;
+    std::error_code error;
+    StatusOr<std::unique_ptr<LiveJob>> live = fs::exists(entry->folder + "/" + kTraceFile, error)
+                                                  ? LiveJob::Resume(OptionsOf(*entry))
+                                                  : LiveJob::Create(OptionsOf(*entry));
+    const std::lock_guard lock(mutex_);
+    if (!live.ok()) {
+      *why = "the analyzer cannot open this job's session: " + live.status().message();
+      --entry->streams;
+      return nullptr;
+    }
+    entry->live = std::move(live).value();
+    entry->closed = false;
+    return entry;
+  }
+
+  static bool Knows(const JobEntry& entry, uint64_t incarnation) {
+    if (entry.live != nullptr) return entry.live->ingest().Knows(incarnation);
+    return std::find(entry.incarnations.begin(), entry.incarnations.end(), incarnation) !=
+           entry.incarnations.end();
+  }
+
+  JobEntry* NewEntryLocked(const std::string& job, std::string* why) {
+    if (entries_.size() >= kMostJobs) {
+      const auto oldest = std::find_if(entries_.begin(), entries_.end(), [](const auto& entry) {
+        return entry->live == nullptr && entry->streams == 0;
+      });
+      if (oldest == entries_.end()) {
+        *why = fmt::format("this analyzer already has {} jobs, its limit; start another one",
+                           kMostJobs);
+        return nullptr;
+      }
+      entries_.erase(oldest);  // its folder stays
+    }
+    StatusOr<std::string> folder = MakeJobFolder(options_.sessions_dir, job);
+    if (!folder.ok()) {
+      *why = "the analyzer cannot make this job's folder: " + folder.status().message();
+      return nullptr;
+    }
+    auto entry = std::make_unique<JobEntry>();
+    entry->name = job;
+    entry->folder = std::move(folder).value();
+    entries_.push_back(std::move(entry));
+    return entries_.back().get();
+  }
+
+  grpc::Status GetVerdict(const v1::GetVerdictRequest& request, v1::GetVerdictResponse* response) {
+    const std::lock_guard lock(mutex_);
+    for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
+      if ((*entry)->name != request.job() || (*entry)->live == nullptr) continue;
+      uint64_t revision = 0;
+      response->set_verdict_json((*entry)->live->analysis().CurrentJson(&revision));
+      response->set_revision(revision);
+      return grpc::Status::OK;
+    }
+    return {grpc::StatusCode::NOT_FOUND, "no job of this name runs here"};
+  }
+
+  grpc::Status GetStatus(const v1::GetStatusRequest& request, v1::GetStatusResponse* response) {
+    JobEntry* entry = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& one : entries_) {
+        const bool wanted = request.job().empty() || one->name == request.job();
+        if (wanted && one->live != nullptr) entry = one.get();
+      }
+      if (entry == nullptr) {
+        return {grpc::StatusCode::NOT_FOUND,
+                request.job().empty() ? "no job runs here" : "no job of this name runs here"};
+      }
+      ++entry->streams;  // keeps the job in memory: resolving call sites may take long
+    }
+    uint64_t revision = 0;
+    response->set_status_json(entry->live->analysis().StatusJson(&revision));
+    response->set_revision(revision);
+    const std::lock_guard lock(mutex_);
+    --entry->streams;
+    wake_.notify_all();
+    return grpc::Status::OK;
+  }
+
+  void Housekeep() {
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      wake_.wait_for(lock, kHousekeeping);
+      std::vector<std::unique_ptr<LiveJob>> ended;
+      for (const auto& entry : entries_) {
+        if (entry->live == nullptr) continue;
+        const bool over = entry->live->ingest().Over();
+        const bool forgotten = SteadyClock::now() - entry->idle_since >= options_.forget_after;
+        if (entry->streams == 0 && (over || forgotten)) {
+          entry->incarnations.clear();
+          for (const NodeStatus& node : entry->live->ingest().nodes()) {
+            entry->incarnations.push_back(node.incarnation);
+          }
+          entry->closed = true;
+          // Closes the job before a collector can ask for it again: a trace has one writer and no
+          // readers.
+          entry->live->StopRounds();
+          entry->live->Close(/*for_good=*/true);
+          ended.push_back(std::move(entry->live));
+        } else {
+          entry->live->WriteManifest();
+        }
+      }
+      lock.unlock();
+      ended.clear();  // slow, so without the lock
+      lock.lock();
+    }
+  }
+
+  FleetOptions options_;
+  int folder_lock_ = -1;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<std::unique_ptr<JobEntry>> entries_;
+  bool stopping_ = false;
+  std::unique_ptr<StreamGuard> guard_;
+  RawIngestService ingest_{[this](grpc::ServerContext* context, IngestStream* stream) {
+    return Collect(context, stream);
+  }};
+  AnalysisService analysis_{this};
+  std::unique_ptr<grpc::Server> server_;
+  std::thread housekeeper_;
+  int port_ = 0;
+};
+
+FleetServer::FleetServer() : impl_(std::make_unique<Impl>()) {}
+FleetServer::~FleetServer() = default;
+Status FleetServer::Start(FleetOptions options) { return impl_->Start(std::move(options)); }
+int FleetServer::port() const { return impl_->port(); }
+std::vector<FleetServer::JobStatus> FleetServer::jobs() const { return impl_->jobs(); }
+size_t FleetServer::streams() const { return impl_->streams(); }
+void FleetServer::Stop() { impl_->Stop(); }
+
+}  // namespace gordian::analyzer

@@ -1,0 +1,75 @@
+#include "analyzer/fleet/job_folders.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
+
+namespace gordian::analyzer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint32_t kLastNumber = 1'000'000'000;
+
+// N of a folder NAME.N; 0 for another name.
+uint32_t NumberOf(const std::string& folder, const std::string& prefix) {
+  if (!folder.starts_with(prefix)) return 0;
+  uint32_t number = 0;
+  const char* const end = folder.data() + folder.size();
+  const auto [at, error] = std::from_chars(folder.data() + prefix.size(), end, number);
+  return error == std::errc() && at == end && number < kLastNumber ? number : 0;
+}
+
+}  // namespace
+
+std::string FolderName(const std::string& job) {
+  std::string name = job.substr(0, 100);
+  for (char& c : name) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '.' || c == '_' || c == '-';
+    if (!plain) c = '_';
+  }
+  if (name.empty() || name.front() == '.') name = "job" + name;
+  return name;
+}
+
+Status ListFolders(const std::string& dir, std::vector<std::string>* folders) {
+  const size_t before = folders->size();
+  std::error_code error;
+  fs::directory_iterator item(dir, error);
+  // A range-based loop would throw on errors in the middle.
+  while (!error && item != fs::directory_iterator()) {
+    std::error_code unknown;  // an entry vanished, or is not readable
+    if (item->is_directory(unknown)) folders->push_back(item->path().string());
+    item.increment(error);
+  }
+  std::sort(folders->begin() + static_cast<ptrdiff_t>(before), folders->end());
+  if (!error) return Status::Ok();
+  return Status::FromErrno(error.value(), "cannot read the folder " + dir);
+}
+
+StatusOr<std::string> MakeJobFolder(const std::string& dir, const std::string& job) {
+  const std::string base = dir + "/" + FolderName(job);
+  if (mkdir(base.c_str(), 0755) == 0) return base;
+  uint32_t number = 1;
+  if (errno == EEXIST) {
+    std::vector<std::string> folders;
+    // If the listing fails, the folders still exist: mkdir below finds them one by one.
+    (void)ListFolders(dir, &folders);
+    for (const std::string& folder : folders)
+      number = std::max(number, NumberOf(folder, base + "."));
+    errno = EEXIST;
+  }
+  while (errno == EEXIST && ++number <= kLastNumber) {
+    std::string folder = base + "." + std::to_string(number);
+    if (mkdir(folder.c_str(), 0755) == 0) return folder;
+  }
+  return Status::FromErrno(errno, "cannot make " + base);
+}
+
+}  // namespace gordian::analyzer

@@ -1,0 +1,574 @@
+#include "analyzer/ingest/graph_events.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "analyzer/ingest/graph_state_block.h"
+#include "analyzer/stacks/call_symbols.h"
+#include "common/record_block.h"
+#include "common/utf8.h"
+#include "proto/ring/calls.h"
+
+namespace gordian::analyzer {
+namespace {
+
+using model::Call;
+
+// What no honest collector sends. Far above what the largest job needs, far below what would make
+// the model allocate without bound.
+constexpr uint32_t kMaxCallNumber = UINT16_MAX;
+constexpr size_t kMaxProcesses = 65'536;
+constexpr uint32_t kMaxClockNodes = UINT32_MAX / kProcessesOfNode + 1;
+constexpr int kMaxThreadStates = 65'536;
+constexpr int kMaxStreamStates = 16'384;
+constexpr int kMaxCommStates = 65'536;
+constexpr int kMaxNotVisible = 256;
+constexpr size_t kMaxEarly = 4096;  // operations of a process
+// gordian::ring::NumberKind (a test holds them together).
+constexpr uint32_t kEarlyCollective = 1, kEarlySend = 2, kEarlyReceive = 3;
+constexpr uint64_t kMaxNumber = 1ull << 56;  // sequences, ordinals, orders
+constexpr int32_t kMaxRanks = 1 << 20;
+constexpr int32_t kMaxDevice = 4096;
+constexpr size_t kMaxText = 512;
+
+std::string Cut(const std::string& text) {
+  if (text.size() <= kMaxText) return text;
+  return text.substr(0, kMaxText);
+}
+
+bool IsSane(uint64_t number) { return number <= kMaxNumber; }
+int32_t Rank(int32_t rank) { return rank < 0 || rank >= kMaxRanks ? -1 : rank; }
+int32_t Device(int32_t device) { return device < 0 || device > kMaxDevice ? -1 : device; }
+
+bool TranslateKind(ring::RecordKind kind, model::RecordKind* out) {
+  switch (kind) {
+    case ring::RecordKind::kNone:
+      return false;
+    case ring::RecordKind::kBegin:
+      *out = model::RecordKind::kBegin;
+      return true;
+    case ring::RecordKind::kEnd:
+      *out = model::RecordKind::kEnd;
+      return true;
+    case ring::RecordKind::kPoint:
+      *out = model::RecordKind::kPoint;
+      return true;
+    case ring::RecordKind::kEnqueue:
+      *out = model::RecordKind::kEnqueue;
+      return true;
+    case ring::RecordKind::kText:
+      *out = model::RecordKind::kText;
+      return true;
+  }
+  return false;
+}
+
+model::ExitKind TranslateExit(v1::ExitKind kind) {
+  switch (kind) {
+    case v1::EXIT_KIND_CODE:
+      return model::ExitKind::kCode;
+    case v1::EXIT_KIND_SIGNAL:
+      return model::ExitKind::kSignal;
+    default:
+      return model::ExitKind::kUnknown;
+  }
+}
+
+model::OsState TranslateOsState(v1::OsState state) {
+  switch (state) {
+    case v1::OS_STATE_RUNNING:
+      return model::OsState::kRunning;
+    case v1::OS_STATE_SLEEPING:
+      return model::OsState::kSleeping;
+    case v1::OS_STATE_DISK:
+      return model::OsState::kDisk;
+    case v1::OS_STATE_STOPPED:
+      return model::OsState::kStopped;
+    case v1::OS_STATE_GONE:
+      return model::OsState::kGone;
+    default:
+      return model::OsState::kUnknown;
+  }
+}
+
+// gordian::ring::CommState and CommStateKind are numbered alike (a test holds them together).
+model::CommStateKind TranslateCommState(uint32_t state) {
+  return state <= static_cast<uint32_t>(model::CommStateKind::kFailed)
+             ? static_cast<model::CommStateKind>(state)
+             : model::CommStateKind::kUnknown;
+}
+
+bool TranslateWorkKind(ring::WorkKind kind, model::WorkKind* out) {
+  switch (kind) {
+    case ring::WorkKind::kKernels:
+      *out = model::WorkKind::kKernels;
+      return true;
+    case ring::WorkKind::kHostFunction:
+      *out = model::WorkKind::kHostFunction;
+      return true;
+    case ring::WorkKind::kEventWait:
+      *out = model::WorkKind::kEventWait;
+      return true;
+    case ring::WorkKind::kEventRecord:
+      *out = model::WorkKind::kEventRecord;
+      return true;
+    case ring::WorkKind::kGraphLaunch:
+      *out = model::WorkKind::kGraphLaunch;
+      return true;
+    case ring::WorkKind::kEventForgotten:
+      *out = model::WorkKind::kEventForgotten;
+      return true;
+    case ring::WorkKind::kMemoryWait:
+      *out = model::WorkKind::kMemoryWait;
+      return true;
+    case ring::WorkKind::kMemoryWrite:
+      *out = model::WorkKind::kMemoryWrite;
+      return true;
+    case ring::WorkKind::kMemoryShared:
+      *out = model::WorkKind::kMemoryShared;
+      return true;
+    case ring::WorkKind::kGraphMarkers:
+      *out = model::WorkKind::kGraphMarkers;
+      return true;
+    case ring::WorkKind::kGraphProgress:
+      *out = model::WorkKind::kGraphProgress;
+      return true;
+  }
+  return false;
+}
+
+bool TranslateGraphCall(ring::GraphCall what, model::Call* out) {
+  switch (what) {
+    case ring::GraphCall::kEndCapture:
+      *out = Call::kGraphEndCapture;
+      return true;
+    case ring::GraphCall::kDestroy:
+      *out = Call::kGraphDestroy;
+      return true;
+    case ring::GraphCall::kClone:
+      *out = Call::kGraphClone;
+      return true;
+    case ring::GraphCall::kNest:
+      *out = Call::kGraphNest;
+      return true;
+    case ring::GraphCall::kInstantiate:
+      *out = Call::kGraphInstantiate;
+      return true;
+    case ring::GraphCall::kExecDestroy:
+      *out = Call::kGraphExecDestroy;
+      return true;
+  }
+  return false;
+}
+
+bool TranslateWaitKind(ring::WaitKind kind, model::WaitKind* out) {
+  switch (kind) {
+    case ring::WaitKind::kStream:
+      *out = model::WaitKind::kStream;
+      return true;
+    case ring::WaitKind::kEvent:
+      *out = model::WaitKind::kEvent;
+      return true;
+    case ring::WaitKind::kDevice:
+      *out = model::WaitKind::kDevice;
+      return true;
+    case ring::WaitKind::kFree:
+      *out = model::WaitKind::kFree;
+      return true;
+    case ring::WaitKind::kCopy:
+      *out = model::WaitKind::kCopy;
+      return true;
+    case ring::WaitKind::kAsyncCopy:
+      *out = model::WaitKind::kAsyncCopy;
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+const std::string& GraphEvents::Symbol(uint32_t call) const {
+  static const std::string kNone;
+  return call < calls_.size() ? calls_[call].symbol : kNone;
+}
+
+model::Call GraphEvents::Meaning(uint32_t call) const {
+  return call < calls_.size() ? calls_[call].call : Call::kOther;
+}
+
+bool GraphEvents::OnEvent(const v1::Event& event) {
+  bool understood = false;
+  switch (event.event_case()) {
+    case v1::Event::kProcessStarted:
+      understood = OnProcessStarted(event.process_started());
+      break;
+    case v1::Event::kProcessEnded:
+      understood = OnProcessEnded(event.process_ended());
+      break;
+    case v1::Event::kModule:
+      understood = true;  // for call sites, not for the model
+      break;
+    case v1::Event::kCallName:
+      understood = OnCallName(event.call_name());
+      break;
+    case v1::Event::kRecords:
+      return TakeBlock(event.records());
+    case v1::Event::kRound:
+      understood = TakeRound(event.round());
+      break;
+    case v1::Event::kJobEnded:
+      if (!job_ended_) {
+        job_ended_ = true;
+        understood = true;
+        const v1::JobEnded& ended = event.job_ended();
+        model_->OnJobEnded(TranslateExit(ended.kind()), ended.exit_value(), ended.time_ns(),
+                           ended.killed_by_gordian());
+      }
+      break;
+    case v1::Event::kClockOffset:
+      understood = OnClockOffset(event.clock_offset());
+      break;
+    case v1::Event::kNodeState:
+      OnNodeState(event.node_state());
+      understood = true;
+      break;
+    case v1::Event::kNodeJoined:  // for people and for who reads the trace again (FleetNotes)
+    case v1::Event::kBatchMark:
+    case v1::Event::kAnalyzerStarted:
+    case v1::Event::kStacksTaken:  // of people's interest alone (StackBook)
+    case v1::Event::kStacksDone:
+      understood = true;
+      break;
+    case v1::Event::kRecord:  // TraceReader makes blocks of them; no collector sends them
+    case v1::Event::EVENT_NOT_SET:
+      break;
+  }
+  return Counted(understood);
+}
+
+bool GraphEvents::OnClockOffset(const v1::ClockOffset& clock) {
+  if (clock.node() >= kMaxClockNodes) return false;
+  clocks_[clock.node()] = clock.offset_ns();
+  return true;
+}
+
+void GraphEvents::OnNodeState(const v1::NodeState& state) {
+  if (state.kind() != v1::NODE_STATE_KIND_LOST) return;
+  for (const auto& [process, alive] : processes_) {
+    if (alive && process / kProcessesOfNode == state.node()) model_->OnRecordsMissing(process);
+  }
+}
+
+uint64_t GraphEvents::OurTime(uint32_t process, uint64_t time_ns) const {
+  if (time_ns == 0 || clocks_.empty()) return time_ns;
+  const auto found = clocks_.find(process / kProcessesOfNode);
+  if (found == clocks_.end()) return time_ns;
+  const uint64_t ours = time_ns + static_cast<uint64_t>(found->second);
+  // Before our clock began: a machine that runs for longer than ours.
+  if (found->second < 0 && ours > time_ns) return 1;
+  return ours;
+}
+
+bool GraphEvents::OnCallName(const v1::CallName& name) {
+  if (name.call() > kMaxCallNumber) return false;
+  if (name.call() >= calls_.size()) calls_.resize(name.call() + 1);
+  NamedCall& named = calls_[name.call()];
+  named.symbol = Cut(name.symbol());
+  named.call = CallFromSymbol(named.symbol);
+  named.payload = PayloadFromSymbol(named.symbol);
+  return true;
+}
+
+bool GraphEvents::OnProcessStarted(const v1::ProcessStarted& started) {
+  if (processes_.size() >= kMaxProcesses) return false;
+  if (!processes_.emplace(started.process(), true).second) return false;  // ids are never reused
+  model::ProcessInfo info;
+  info.process = started.process();
+  info.pid = started.pid();
+  info.executable = Cut(started.executable());
+  info.env_rank = Rank(started.env_rank());
+  info.env_world_size =
+      started.env_world_size() <= 0 ? -1 : std::min(started.env_world_size(), kMaxRanks);
+  info.markers_enabled = started.markers_enabled();
+  info.runtime_connect = started.runtime_connect();
+  model_->OnProcessStarted(info);
+  if (tell_process_) tell_process_(info);
+  return true;
+}
+
+bool GraphEvents::OnProcessEnded(const v1::ProcessEnded& ended) {
+  auto found = processes_.find(ended.process());
+  if (found == processes_.end() || !found->second) return false;
+  found->second = false;
+  if (ended.has_block()) {
+    model_->OnFinalBlock(ended.process(), TranslateBlock(ended.block(), [this](uint32_t call) {
+                           return Meaning(call);
+                         }));
+  }
+  model_->OnFinalCounts(ended.process(), ended.lost_records(), ended.nccl_calls());
+  model_->OnProcessEnded(ended.process(), TranslateExit(ended.kind()), ended.exit_value(),
+                         OurTime(ended.process(), ended.time_ns()));
+  return true;
+}
+
+// What a kEnd, kEnqueue or kText carries follows from its kind alone.
+bool GraphEvents::TranslatePayload(const ring::Record& record, model::CallRecord* out) const {
+  switch (record.kind) {
+    case ring::RecordKind::kEnd: {
+      const ring::EndPayload& end = record.payload.end;
+      if (!IsSane(end.ordinal)) return false;
+      out->result = end.result;
+      out->stream = end.stream;
+      out->ordinal = end.ordinal;
+      out->comm = end.comm;
+      out->nranks = std::clamp(end.nranks, 0, kMaxRanks);
+      out->rank = Rank(end.rank);
+      out->device = Device(end.device);
+      return true;
+    }
+    case ring::RecordKind::kEnqueue: {
+      const ring::EnqueuePayload& enqueue = record.payload.enqueue;
+      if (!IsSane(enqueue.ordinal)) return false;
+      out->group = enqueue.group;
+      out->stream = enqueue.stream;
+      out->ordinal = enqueue.ordinal;
+      return true;
+    }
+    case ring::RecordKind::kText: {
+      const ring::TextPayload& text = record.payload.text;
+      out->comm = text.comm;
+      out->text = TextOf(text.text, sizeof text.text);
+      return true;
+    }
+    default:
+      break;
+  }
+  switch (record.call < calls_.size() ? calls_[record.call].payload : ring::PayloadKind::kNone) {
+    case ring::PayloadKind::kNone:
+      return true;  // a call with nothing to tell
+    case ring::PayloadKind::kOperation: {
+      const ring::OperationPayload& operation = record.payload.operation;
+      if (!IsSane(operation.sequence)) return false;
+      out->comm = operation.comm;
+      out->stream = operation.stream;
+      out->count = operation.count;
+      if ((record.flags & ring::kFlagCapturing) != 0) {
+        out->capture = operation.sequence;
+      } else {
+        out->sequence = operation.sequence;
+      }
+      out->root_or_peer = Rank(operation.root_or_peer);
+      out->datatype = operation.datatype;
+      out->reduce_op = operation.reduce_op;
+      out->group = operation.group;
+      return true;
+    }
+    case ring::PayloadKind::kSignal: {
+      const ring::SignalPayload& signal = record.payload.signal;
+      out->comm = signal.comm;
+      out->stream = signal.stream;
+      out->count = signal.count;
+      out->root_or_peer = Rank(signal.peer);
+      out->event = model::SignalChannelOf(signal.index, signal.context);
+      out->group = signal.group;
+      out->sequence = signal.number;
+      return true;
+    }
+    case ring::PayloadKind::kCommInit: {
+      const ring::CommInitPayload& init = record.payload.comm_init;
+      out->comm = init.comm;
+      out->nranks = std::clamp(init.nranks, 0, kMaxRanks);
+      out->rank = Rank(init.rank);
+      out->device = Device(init.device);
+      out->uid = init.uid;
+      out->parent = init.parent;
+      out->color = init.color;
+      return true;
+    }
+    case ring::PayloadKind::kCommCall:
+      out->comm = record.payload.comm_call.comm;
+      return true;
+    case ring::PayloadKind::kGroup:
+      out->group = record.payload.group.group;
+      return true;
+    case ring::PayloadKind::kStreamCreate:
+    case ring::PayloadKind::kStreamDestroy: {
+      const ring::StreamPayload& stream = record.payload.stream;
+      out->stream = stream.stream;
+      out->stream_flags = stream.flags;
+      out->stream_handle = stream.handle;
+      out->connections = stream.connections;
+      out->device = Device(stream.device);
+      return true;
+    }
+    case ring::PayloadKind::kStreamWork: {
+      const ring::WorkPayload& work = record.payload.work;
+      if (!IsSane(work.ordinal) || !TranslateWorkKind(work.kind, &out->work)) return false;
+      out->stream = work.stream;
+      out->ordinal = work.ordinal;
+      out->event = work.event;
+      out->value = work.value;
+      return true;
+    }
+    case ring::PayloadKind::kGraph: {
+      const ring::GraphPayload& call = record.payload.graph;
+      if (!TranslateGraphCall(call.what, &out->call)) return false;
+      out->graph = call.graph;
+      out->event = call.made;
+      out->capture = call.capture;
+      return true;
+    }
+    case ring::PayloadKind::kHostWait: {
+      const ring::HostWaitPayload& wait = record.payload.host_wait;
+      if (!IsSane(wait.ordinal) || !TranslateWaitKind(wait.kind, &out->wait)) return false;
+      out->stream = wait.stream;
+      out->device = Device(wait.device);
+      out->event = wait.event;
+      out->ordinal = wait.ordinal;
+      return true;
+    }
+  }
+  return true;
+}
+
+bool GraphEvents::TakeBlock(const v1::RecordBlock& block) {
+  const size_t count = RecordsIn(block);
+  if (count == 0 || !processes_.contains(block.process())) return Counted(false);
+  const uint64_t dropped = dropped_;
+  for (size_t i = 0; i < count; ++i) Counted(TakeRecord(block.process(), RecordAt(block, i)));
+  return dropped_ == dropped;
+}
+
+bool GraphEvents::TakeRecord(uint32_t process, const ring::Record& record) {
+  if (record.thread == 0 || !IsSane(record.order) ||
+      (record.call == ring::kCallNone && record.kind != ring::RecordKind::kText)) {
+    return false;
+  }
+  model::CallRecord& out = scratch_;
+  out = model::CallRecord();
+  if (!TranslateKind(record.kind, &out.kind)) return false;
+  out.process = process;
+  out.thread = record.thread;
+  out.flags = record.flags;
+  out.call_id = record.call;
+  out.order = record.order;
+  out.time_ns = OurTime(process, record.ticks);
+  out.call_site = record.call_site;
+  out.call = Meaning(record.call);
+  if (!TranslatePayload(record, &out)) return false;
+  if (Symbol(record.call).empty()) ++unnamed_;
+  ++records_;
+  model_->OnRecord(out);
+  if (tell_record_) tell_record_(out);
+  return true;
+}
+
+bool GraphEvents::TranslateProcessState(const v1::ProcessState& state,
+                                        model::ProcessState* out) const {
+  if (state.threads_size() > kMaxThreadStates || state.streams_size() > kMaxStreamStates ||
+      state.comms_size() > kMaxCommStates) {
+    return false;
+  }
+  out->process = state.process();
+  out->alive = state.alive();
+  out->stopped = state.stopped();
+  out->answered = state.answered();
+  out->lost_records = state.lost_records();
+  out->lost_streams = state.lost_streams();
+  out->lost_comms = state.lost_comms();
+  out->lost_markers = state.lost_markers();
+  out->nccl_calls = state.nccl_calls();
+  out->threads.reserve(static_cast<size_t>(state.threads_size()));
+  for (const auto& from : state.threads()) {
+    model::ThreadState& to = out->threads.emplace_back();
+    to.thread = from.thread();
+    to.tid = from.tid();
+    to.call_id = static_cast<uint16_t>(std::min(from.call(), kMaxCallNumber));
+    to.call = from.call() == 0 ? Call::kOther : Meaning(from.call());
+    to.call_order = from.call_order();
+    to.since_ns = OurTime(state.process(), from.since_ns());
+    to.entered = from.entered();
+    to.left = from.left();
+    to.published = from.published();
+    to.collected = from.collected();
+    to.gpu_thread = from.gpu_thread();
+    to.poll_object = from.poll_object();
+    to.poll_count = from.poll_count();
+    to.poll_since_ns = OurTime(state.process(), from.poll_since_ns());
+    to.os_state = TranslateOsState(from.os_state());
+    to.cpu_ticks = from.cpu_ticks();
+    to.context_switches = from.context_switches();
+    to.library_thread = from.library_thread();
+    to.name = Cut(from.name());
+    if (from.has_detail()) {
+      to.detail = TranslateDetail(from.detail());
+      to.call_site = from.call_site();
+    }
+  }
+  if (state.has_block()) {
+    out->block = TranslateBlock(state.block(), [this](uint32_t call) { return Meaning(call); });
+  }
+  out->streams.reserve(static_cast<size_t>(state.streams_size()));
+  for (const auto& from : state.streams()) {
+    if (!IsSane(from.enqueued()) || !IsSane(from.head()) || !IsSane(from.done())) return false;
+    out->streams.push_back({.stream = from.stream(),
+                            .enqueued = from.enqueued(),
+                            .head = from.head(),
+                            .done = from.done()});
+  }
+  out->comms.reserve(static_cast<size_t>(state.comms_size()));
+  for (const auto& from : state.comms()) {
+    out->comms.push_back({.comm = from.comm(),
+                          .state = TranslateCommState(from.state()),
+                          .next_sequence = from.next_sequence()});
+  }
+  for (const auto& from : state.early()) {
+    const uint32_t kind = from.kind();
+    if (kind < kEarlyCollective || kind > kEarlyReceive || out->early.size() == kMaxEarly) {
+      out->early_unknown = true;
+      continue;
+    }
+    out->early.push_back({.comm = from.comm(),
+                          .transfer = kind != kEarlyCollective,
+                          .sends = kind == kEarlySend,
+                          .peer = from.peer(),
+                          .sequence = from.sequence()});
+  }
+  out->early_unknown = out->early_unknown || state.early_unknown();
+  out->early_behind_operations = state.early_behind_operations();
+  const int not_visible = std::min(state.not_visible_size(), kMaxNotVisible);
+  for (int i = 0; i < not_visible; ++i) out->not_visible.push_back(Cut(state.not_visible(i)));
+  return true;
+}
+
+bool GraphEvents::TakeRound(const v1::Round& round) {
+  // Rounds prove something only in order.
+  if (round.round() <= last_round_ || round.end_ns() < round.begin_ns() ||
+      static_cast<size_t>(round.processes_size()) > kMaxProcesses) {
+    return false;
+  }
+  model::Round out;
+  out.round = round.round();
+  out.begin_ns = round.begin_ns();
+  out.end_ns = round.end_ns();
+  out.processes.reserve(static_cast<size_t>(round.processes_size()));
+  for (const auto& state : round.processes()) {
+    if (!processes_.contains(state.process())) {
+      ++dropped_;
+      continue;
+    }
+    model::ProcessState& to = out.processes.emplace_back();
+    // A state that makes no sense is the same as none: the model takes the process as unseen.
+    if (!TranslateProcessState(state, &to)) {
+      ++dropped_;
+      out.processes.pop_back();
+    }
+  }
+  last_round_ = round.round();
+  ++rounds_;
+  if (tell_round_) tell_round_(out);
+  model_->OnRound(std::move(out));
+  return true;
+}
+
+}  // namespace gordian::analyzer

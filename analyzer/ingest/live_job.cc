@@ -1,0 +1,171 @@
+#include "analyzer/ingest/live_job.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+
+#include "analyzer/session/session_files.h"
+#include "common/clock.h"
+
+namespace gordian::analyzer {
+namespace {
+
+// Rounds of one life of an analyzer. The next life's are above all that this one can have asked.
+constexpr uint64_t kRoundsOfALife = 1ull << 32;
+
+}  // namespace
+
+StatusOr<JobManifest> ReadJobManifest(const std::string& folder) {
+  const std::string path = folder + "/" + kManifestFile;
+  std::ifstream file(path);
+  if (!file) return Status::NotFound("cannot open " + path);
+  std::stringstream text;
+  text << file.rdbuf();
+  const auto json = nlohmann::ordered_json::parse(text.str(), nullptr, false);
+  JobManifest manifest;
+  if (!json.is_object() || !json.contains("schema") || json["schema"] != kJobSchema ||
+      !json.contains("job") || !json["job"].is_string()) {
+    return Status::DataLoss(path + " is no manifest of a job");
+  }
+  manifest.name = json["job"].get<std::string>();
+  manifest.closed = json.contains("closed") && json["closed"] == true;
+  if (!json.contains("nodes") || !json["nodes"].is_array()) return manifest;
+  for (const auto& node : json["nodes"]) {
+    if (!node.is_object() || !node.contains("incarnation") || !node["incarnation"].is_string()) {
+      continue;
+    }
+    manifest.incarnations.push_back(
+        std::strtoull(node["incarnation"].get<std::string>().c_str(), nullptr, 16));
+  }
+  return manifest;
+}
+
+LiveJob::LiveJob(LiveJobOptions options) : options_(std::move(options)) {
+  AnalysisOptions analysis;
+  analysis.session_dir = options_.folder;
+  analysis.model = options_.model;
+  analysis.on_durable = [this] { ingest_->OnDurable(); };
+  analysis.on_stacks_wanted = [this](const v1::StacksRequest& request) {
+    ingest_->AskForStacks(request);
+  };
+  analysis.on_verdict = [this](const VerdictUpdate& update) {
+    auto news = std::make_shared<v1::VerdictNews>();
+    news->set_verdict_json(update.json);
+    news->set_revision(update.revision);
+    news->set_job_ended(update.job_ended);
+    ingest_->Tell(std::move(news));
+    if (options_.on_verdict) options_.on_verdict(update);
+  };
+  analysis_ = std::make_unique<Analysis>(std::move(analysis));
+  ingest_ = std::make_unique<JobIngest>(
+      analysis_.get(),
+      JobIngest::Options{
+          .fleet = true, .job = options_.name, .gordian_version = options_.gordian_version});
+  started_real_ns_ = RealNs();
+}
+
+StatusOr<std::unique_ptr<LiveJob>> LiveJob::Create(LiveJobOptions options) {
+  std::unique_ptr<LiveJob> job(new LiveJob(std::move(options)));
+  // Before anything is promised to a node: can this folder be written?
+  GORDIAN_RETURN_IF_ERROR(
+      ReplaceFile(job->options_.folder + "/" + kManifestFile, job->Manifest(false).dump(2) + "\n"));
+  job->rounds_ = std::make_unique<RoundDriver>(job->analysis_.get(), job->options_.pace);
+  job->ingest_->Start(job->rounds_.get());
+  return job;
+}
+
+StatusOr<std::unique_ptr<LiveJob>> LiveJob::Resume(LiveJobOptions options) {
+  std::unique_ptr<LiveJob> job(new LiveJob(std::move(options)));
+  uint64_t last_round = 0;
+  bool ended = false;
+  GORDIAN_RETURN_IF_ERROR(job->analysis_->Resume([&](const v1::Event& event) {
+    job->ingest_->Recall(event);
+    if (event.has_round()) last_round = std::max(last_round, event.round().round());
+    if (event.has_analyzer_started()) {
+      last_round = std::max(last_round, event.analyzer_started().first_round());
+    }
+    ended |= event.has_job_ended();
+  }));
+  v1::Event event;
+  v1::AnalyzerStarted* const started = event.mutable_analyzer_started();
+  started->set_real_ns(RealNs());
+  started->set_mono_ns(MonoNs());
+  started->set_first_round((last_round / kRoundsOfALife + 1) * kRoundsOfALife);
+  job->analysis_->OnEvent(event);
+  job->ingest_->NoteAllAway();
+  job->analysis_->Flush();  // before a round of that number can be asked for
+  auto news = std::make_shared<v1::VerdictNews>();
+  uint64_t revision = 0;
+  news->set_verdict_json(job->analysis_->CurrentJson(&revision));
+  news->set_revision(revision);
+  news->set_job_ended(ended);
+  job->ingest_->Tell(std::move(news));
+  job->rounds_ = std::make_unique<RoundDriver>(job->analysis_.get(), job->options_.pace,
+                                               started->first_round());
+  job->ingest_->Start(job->rounds_.get());
+  job->WriteManifest();
+  spdlog::info("job {}: goes on with {}/{}", job->options_.name, job->options_.folder, kTraceFile);
+  return job;
+}
+
+LiveJob::~LiveJob() {
+  if (rounds_ == nullptr) return;  // was never started
+  rounds_->Stop();
+  Close(/*for_good=*/false);
+}
+
+nlohmann::ordered_json LiveJob::Manifest(bool closed) const {
+  nlohmann::ordered_json json;
+  json["schema"] = kJobSchema;
+  json["job"] = options_.name;
+  json["gordian_version"] = options_.gordian_version;
+  json["suspect_after_s"] = static_cast<double>(options_.model.suspect_after_ns) / 1e9;
+  json["started"] = FormatUtc(started_real_ns_);
+  json["closed"] = closed;
+  json["job_ended"] = ingest_->Over();
+  nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
+  for (const NodeStatus& node : ingest_->nodes()) {
+    nlohmann::ordered_json one;
+    one["node"] = node.name;
+    one["host"] = node.host;
+    one["session"] = node.session;
+    one["number"] = node.node_rank;
+    one["incarnation"] = fmt::format("{:016x}", node.incarnation);
+    one["connected"] = node.connected;
+    one["ended"] = node.ended;
+    one["first_process"] = node.index * kProcessesOfNode;
+    one["clock"] = node.has_clock ? nlohmann::ordered_json{{"offset_ns", node.clock_offset_ns},
+                                                           {"bound_ns", node.clock_bound_ns}}
+                                  : nlohmann::ordered_json(nullptr);
+    nodes.push_back(std::move(one));
+  }
+  json["nodes"] = std::move(nodes);
+  return json;
+}
+
+void LiveJob::WriteManifest() {
+  const std::lock_guard lock(manifest_mutex_);
+  if (closed_) return;
+  const uint64_t changes = ingest_->changes();
+  if (changes == manifest_changes_) return;
+  manifest_changes_ = changes;
+  const Status status =
+      ReplaceFile(options_.folder + "/" + kManifestFile, Manifest(false).dump(2) + "\n");
+  if (!status.ok()) spdlog::warn("job {}: {}", options_.name, status.message());
+}
+
+void LiveJob::Close(bool for_good) {
+  const std::lock_guard lock(manifest_mutex_);
+  if (std::exchange(closed_, true)) return;
+  analysis_->Finish();
+  const Status status =
+      ReplaceFile(options_.folder + "/" + kManifestFile, Manifest(for_good).dump(2) + "\n");
+  if (!status.ok()) spdlog::warn("job {}: {}", options_.name, status.message());
+}
+
+}  // namespace gordian::analyzer

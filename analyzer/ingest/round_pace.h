@@ -1,0 +1,18 @@
+// How often the nodes of a job are asked for rounds.
+#ifndef GORDIAN_ANALYZER_INGEST_ROUND_PACE_H_
+#define GORDIAN_ANALYZER_INGEST_ROUND_PACE_H_
+
+#include <chrono>
+
+namespace gordian::analyzer {
+
+struct RoundPace {
+  std::chrono::milliseconds busy{100};            // something is unfinished
+  std::chrono::milliseconds confirming{20};       // from the end of a round that wants another
+  std::chrono::milliseconds idle{500};            // nothing is unfinished
+  std::chrono::milliseconds round_timeout{2000};  // a node that answers later is left out
+};
+
+}  // namespace gordian::analyzer
+
+#endif  // GORDIAN_ANALYZER_INGEST_ROUND_PACE_H_

@@ -1,0 +1,202 @@
+// Calls that make communicators, that all of their members make (W11), and that end them.
+#include <algorithm>
+
+#include "analyzer/model/facts/execution_graph.h"
+
+namespace gordian::model {
+
+// Unlike any hash of an ncclUniqueId, as far as 64 bits go.
+CommUid MeetingUid(const Communicator& comm, Call call, uint64_t ordinal) {
+  uint64_t hash = 0x9e3779b97f4a7c15;
+  for (const uint64_t word :
+       {comm.uid, static_cast<uint64_t>(comm.color), static_cast<uint64_t>(call), ordinal}) {
+    hash = (hash ^ word) * 0xff51afd7ed558ccd;
+    hash ^= hash >> 32;
+  }
+  return hash == 0 ? 1 : hash;
+}
+
+namespace {
+
+// -1 for a rank beyond the communicator's size, which NCCL refuses after the call has begun.
+int RankIn(const Communicator& comm, int rank) { return rank < comm.nranks ? rank : -1; }
+
+}  // namespace
+
+void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const CallRecord& record) {
+  LocalComm& local = process.comms[record.comm];
+  local.id = record.comm;
+  const CommUid uid = matcher_.Resolve(record.uid);
+  local.uid = uid;
+  local.parent = record.parent;
+  local.color = record.color;
+  local.device = record.device;
+  const bool child = record.parent != 0;
+  local.launch_order = (record.flags & kLaunchOrder) != 0;
+  int parent_index = -1;
+  if (child) {
+    auto parent = process.comms.find(record.parent);
+    if (parent == process.comms.end() || parent->second.index < 0) return;
+    parent_index = parent->second.index;
+    local.init_rank = parent->second.rank;
+    if (local.device < 0) local.device = parent->second.device;
+  } else {
+    local.init_rank = record.rank;
+    local.index = matcher_.Comm(uid, 0, record.nranks);
+    local.rank = RankIn(matcher_.comms()[local.index], record.rank);
+    matcher_.SetMember(local.index, local.rank, process.info.process, record.comm, record.device);
+  }
+  const int expected = child ? matcher_.comms()[parent_index].nranks : record.nranks;
+  InitCall& init = matcher_.Init(uid, record.call, parent_index, expected);
+  init.comm = child ? -1 : local.index;
+  init.members_known = record.call != Call::kCommShrink;
+  if (local.init_rank < 0 || local.init_rank >= static_cast<int>(init.members.size())) return;
+  NoteCaller(&init, local.init_rank, process, thread, local, record);
+  if ((record.flags & kInGroup) != 0) {
+    thread.group_inits.push_back({uid, local.init_rank});
+  } else if (thread.open) {
+    thread.open->init = uid;
+    thread.open->init_rank = local.init_rank;
+  }
+}
+
+// W11 of ncclCommGrow: those who were in the parent know it and not the ncclUniqueId, those who are
+// new know the id alone; the one who hands the id out knows both, and says so.
+void ExecutionGraph::ApplyGrowth(Process& process, const CallRecord& record) {
+  const auto local = process.comms.find(record.comm);
+  if (local == process.comms.end() || local->second.uid == 0 || record.uid == 0) return;
+  Unite(record.uid, local->second.uid);
+}
+
+void ExecutionGraph::Unite(CommUid other, CommUid uid) {
+  other = matcher_.Resolve(other);
+  uid = matcher_.Resolve(uid);
+  if (other == uid) return;
+  const auto [before, now] = matcher_.Unite(other, uid);
+  for (auto& [id, process] : processes_) {
+    for (auto& [comm, known] : process.comms) {
+      if (known.uid != other) continue;
+      known.uid = uid;
+      if (known.index == before && before >= 0) known.index = now;
+    }
+    for (auto& [tid, thread] : process.threads) {
+      if (thread.open) thread.open->init = matcher_.Resolve(thread.open->init);
+      for (PendingInit& pending : thread.group_inits) {
+        if (pending.uid == other) pending.uid = uid;
+      }
+    }
+  }
+  if (before < 0) return;
+  const auto rename = [before = before, now = now](std::vector<Part>* parts) {
+    for (Part& part : *parts) {
+      if (part.ref.comm == before) part.ref.comm = now;
+    }
+  };
+  for (auto& [id, kernel] : kernels_) {
+    if (kernel.comm_index == before) kernel.comm_index = now;
+    rename(&kernel.parts);
+  }
+  for (auto& [id, process] : processes_) {
+    for (auto* graphs : {&process.captures, &process.graphs, &process.graph_execs}) {
+      for (auto& [handle, graph] : *graphs) {
+        for (CapturedKernel& kernel : graph.kernels) rename(&kernel.parts);
+      }
+    }
+  }
+}
+
+void ExecutionGraph::NoteCaller(InitCall* init, int rank, const Process& process,
+                                const Thread& thread, const LocalComm& local,
+                                const CallRecord& record) {
+  InitMember& member = init->members[rank];
+  if (!member.called) ++init->called;
+  member = {true,         false,        process.info.process, thread.id,       local.id,
+            local.device, record.order, record.time_ns,       record.call_site};
+}
+
+void ExecutionGraph::ApplyInitEnd(Process& process, Thread& thread, const CallRecord& record,
+                                  CommUid uid, int init_rank) {
+  auto it = process.comms.find(record.comm);
+  auto grouped =
+      std::find_if(thread.group_inits.begin(), thread.group_inits.end(),
+                   [&](const PendingInit& i) { return i.uid == uid && i.rank == init_rank; });
+  const bool in_group = grouped != thread.group_inits.end();
+  if (!Took(record.result)) {
+    if (in_group) thread.group_inits.erase(grouped);
+    matcher_.InitWithdraw(uid, init_rank);
+    if (it != process.comms.end()) process.comms.erase(it);
+    return;
+  }
+  if (it != process.comms.end()) {
+    LocalComm& local = it->second;
+    if (record.device >= 0) local.device = record.device;
+    if (local.parent != 0 && record.rank >= 0 && record.nranks > 0) {
+      const int color = local.color;
+      local.index = matcher_.Comm(local.uid, color, record.nranks);
+      local.rank = RankIn(matcher_.comms()[local.index], record.rank);
+      matcher_.SetMember(local.index, local.rank, process.info.process, local.id, local.device);
+      if (!local.name.empty()) matcher_.comms()[local.index].name = local.name;
+    }
+    if (record.result == kInProgress) {
+      local.unsettled = true;
+      return;
+    }
+  }
+  if (!in_group) matcher_.InitDone(uid, init_rank);
+}
+
+void ExecutionGraph::ApplyCommCall(Process& process, Thread& thread, const CallRecord& record) {
+  // What ends a call does not name its communicator again.
+  const CommId id = record.comm != 0 ? record.comm : thread.open ? thread.open->record.comm : 0;
+  auto it = process.comms.find(id);
+  if (it == process.comms.end()) return;
+  LocalComm& local = it->second;
+  const bool aborts = record.call == Call::kCommAbort || record.call == Call::kCommRevoke;
+  const bool leaves = aborts || record.call == Call::kCommDestroy;
+  if (!aborts && record.call != Call::kCommFinalize) ApplyMeeting(process, thread, local, record);
+  if (local.index >= 0 && local.rank >= 0 && leaves) {
+    CommMember& member = matcher_.comms()[local.index].members[local.rank];
+    if (!member.left && !member.aborted) member.left_ns = record.time_ns;
+    (aborts ? member.aborted : member.left) = true;
+  }
+  if (record.kind == RecordKind::kBegin || record.result != 0) return;
+  if (aborts) {
+    for (auto& [kernel_id, kernel] : kernels_) {
+      if (kernel.process != process.info.process || kernel.comm != id) continue;
+      kernel.aborted = true;
+      for (const Part& part : kernel.parts) matcher_.Abort(part.ref);
+    }
+  } else if (record.call != Call::kCommWindowRegister) {
+    CommDone(process, id, record.time_ns);
+  }
+}
+
+// W11: every member makes the call, and each waits for all. It is held as the calls that make
+// communicators are: one of the parent's members, with a name that follows from the communicator,
+// the kind of call, and how many of it there were.
+void ExecutionGraph::ApplyMeeting(Process& process, Thread& thread, LocalComm& local,
+                                  const CallRecord& record) {
+  if (local.index < 0 || local.rank < 0) return;
+  if (record.kind == RecordKind::kEnd) {
+    if (!thread.open || thread.open->init == 0) return;
+    if (Took(record.result)) {
+      matcher_.InitDone(thread.open->init, local.rank);
+    } else {
+      matcher_.InitWithdraw(thread.open->init, local.rank);
+      if (record.call == Call::kCommWindowRegister) --local.windows;
+    }
+    return;
+  }
+  if (record.kind != RecordKind::kBegin || !thread.open) return;  // in a group: not followed
+  const Communicator& comm = matcher_.comms()[local.index];
+  const uint64_t ordinal = record.call == Call::kCommWindowRegister ? local.windows++ : 0;
+  const CommUid uid = MeetingUid(comm, record.call, ordinal);
+  InitCall& init = matcher_.Init(uid, record.call, local.index, comm.nranks);
+  init.ordinal = ordinal;
+  if (local.rank >= static_cast<int>(init.members.size())) return;
+  NoteCaller(&init, local.rank, process, thread, local, record);
+  thread.open->init = uid;
+  thread.open->init_rank = local.rank;
+}
+
+}  // namespace gordian::model

@@ -1,0 +1,570 @@
+#include "analyzer/model/facts/execution_graph.h"
+
+#include <algorithm>
+
+#include "analyzer/model/facts/state_merge.h"
+
+namespace gordian::model {
+namespace {
+
+bool CountsAsNcclCall(Call call) {
+  switch (call) {
+    case Call::kStreamCreate:
+    case Call::kStreamDestroy:
+    case Call::kStreamWork:
+    case Call::kHostWait:
+    case Call::kPoll:
+      return false;
+    default:
+      return true;
+  }
+}
+
+// Which of the threads that may call for the application used a processor since the round before,
+// whose state `process` still holds.
+void NoteAwake(const ProcessState& now, uint64_t now_ns, Process* process) {
+  const std::vector<ThreadState>& before = process->state.threads;
+  boost::container::flat_map<uint32_t, uint64_t> awake;  // of those that are still there
+  awake.reserve(process->awake_ns.size());
+  size_t at = 0;  // both name the threads in nearly the same order
+  for (const ThreadState& state : now.threads) {
+    if (state.library_thread || (state.thread != 0 && !state.gpu_thread)) continue;
+    const ThreadState* old = nullptr;
+    for (size_t tried = 0; tried < before.size() && old == nullptr; ++tried) {
+      if (before[at].tid == state.tid) old = &before[at];
+      at = (at + 1) % before.size();
+    }
+    const bool runs = state.os_state == OsState::kRunning;
+    if (runs || (old != nullptr && old->cpu_ticks != state.cpu_ticks))
+      process->last_busy_ns = now_ns;
+    // A short nap in a loop shows in the switches alone.
+    const bool slept = !runs && old != nullptr && old->cpu_ticks == state.cpu_ticks &&
+                       old->context_switches == state.context_switches;
+    const auto last = process->awake_ns.find(state.tid);
+    awake[state.tid] = slept && last != process->awake_ns.end() ? last->second : now_ns;
+  }
+  process->awake_ns = std::move(awake);
+}
+
+Unknown UnknownOf(const Process& process) {
+  Unknown unknown;
+  const bool lossy = process.Lossy();
+  unknown.calls = unknown.events = unknown.first_uses = lossy;
+  unknown.writes = lossy || process.lost_sight;
+  const bool accounted =
+      process.signals_told || (process.block != nullptr && process.block->only_work_lost);
+  unknown.signals = lossy && !accounted;
+  return unknown;
+}
+
+}  // namespace
+
+Process& ExecutionGraph::Start(const ProcessInfo& info) {
+  Process& process = Known(info.process);
+  process.info = info;
+  return process;
+}
+
+// Finds or makes.
+Process& ExecutionGraph::Known(ProcessId id) {
+  if (Process* const known = Find(id); known != nullptr) return *known;
+  Process& process = processes_[id];
+  process.info.process = id;
+  if (id != 0) by_id_.Insert(id, &process);
+  return process;
+}
+
+Process* ExecutionGraph::Find(ProcessId id) {
+  Process* const* const found = by_id_.Find(id);
+  return found == nullptr ? nullptr : *found;
+}
+
+const Process* ExecutionGraph::Find(ProcessId id) const {
+  Process* const* const found = by_id_.Find(id);
+  return found == nullptr ? nullptr : *found;
+}
+
+const Kernel* ExecutionGraph::FindKernel(KernelId id) const { return kernels_.Find(id); }
+
+void ExecutionGraph::End(ProcessId id, ExitKind kind, int exit_value, uint64_t time_ns) {
+  Process* process = Find(id);
+  if (process == nullptr || process->ended) return;
+  process->ended = true;
+  process->exit_kind = kind;
+  process->exit_value = exit_value;
+  process->ended_ns = time_ns;
+  // Nobody writes any more: what has not come by now is lost, and the rest need not wait for it.
+  process->merger.AtRound(true, [&](const CallRecord& r) { Apply(*process, r); });
+  MergeState(this, process, time_ns);
+}
+
+void ExecutionGraph::FinalCounts(ProcessId id, uint64_t lost_records, uint64_t nccl_calls) {
+  Process* process = Find(id);
+  if (process == nullptr) return;
+  process->state.lost_records = std::max(process->state.lost_records, lost_records);
+  process->state.nccl_calls = std::max(process->state.nccl_calls, nccl_calls);
+}
+
+void ExecutionGraph::FinalBlock(ProcessId id, std::shared_ptr<const StateBlock> block) {
+  Process* process = Find(id);
+  if (process != nullptr && block != nullptr) process->block = std::move(block);
+}
+
+void ExecutionGraph::RecordsMissing(ProcessId id) {
+  if (Process* process = Find(id); process != nullptr) process->records_missing = true;
+}
+
+void ExecutionGraph::Record(const CallRecord& record) {
+  if (latest_ == nullptr || latest_->info.process != record.process)
+    latest_ = &Known(record.process);
+  Process& process = *latest_;
+  process.merger.Add(record, [&](const CallRecord& r) { Apply(process, r); });
+}
+
+void ExecutionGraph::TakeRound(Round* taken) {
+  const Round& round = *taken;
+  for (auto& [id, process] : processes_) {
+    process.has_state = false;
+    if (process.ended)
+      process.merger.AtRound(true, [&, &own = process](const CallRecord& r) { Apply(own, r); });
+  }
+  // Before any of what they say is used: what one member knows by two names, others know by one of
+  // them.
+  for (const ProcessState& told : taken->processes) {
+    if (told.block == nullptr) continue;
+    for (const BlockComm& comm : told.block->comms) {
+      if (comm.uid != 0 && comm.other_uid != 0) Unite(comm.other_uid, comm.uid);
+    }
+  }
+  for (ProcessState& told : taken->processes) {
+    Process& process = Known(told.process);
+    // Only who is in the round has sent all that came before it: the missing records of a node that
+    // is away are not lost, they come with the node.
+    if (!process.ended) {
+      process.merger.AtRound(false, [&](const CallRecord& r) { Apply(process, r); });
+    }
+    NoteAwake(told, round.end_ns, &process);
+    process.state = std::move(told);  // but for its number
+    told.process = process.state.process;
+    const ProcessState& state = process.state;
+    process.has_state = true;
+    if (state.block != nullptr) process.block = state.block;
+    if (!process.ended) MergeState(this, &process, round.begin_ns);
+    if (!state.stopped) {
+      process.stopped_since_ns = 0;
+    } else if (process.stopped_since_ns == 0) {
+      process.stopped_since_ns = round.begin_ns;
+    }
+    for (const StreamState& now : state.streams) {
+      auto it = process.streams.find(now.stream);
+      if (it == process.streams.end()) continue;
+      it->second.now = now;
+      // "At the head" says that everything before it is done.
+      MarkDone(process, {now.stream, std::max(now.done, now.head > 0 ? now.head - 1 : 0)},
+               round.begin_ns);
+    }
+    for (const CommStateNow& now : state.comms) {
+      auto it = process.comms.find(now.comm);
+      if (it == process.comms.end()) continue;
+      LocalComm& comm = it->second;
+      if (comm.unsettled && now.state == CommStateKind::kReady) {
+        comm.unsettled = false;
+        matcher_.InitDone(comm.uid, comm.init_rank);
+      }
+      if (comm.index < 0 || comm.rank < 0) continue;
+      CommMember& member = matcher_.comms()[comm.index].members[comm.rank];
+      member.next_sequence =
+          std::max(member.next_sequence, now.next_sequence + comm.collectives.launched);
+      if (now.state == CommStateKind::kAborted || now.state == CommStateKind::kRevoked) {
+        if (!member.aborted) member.left_ns = round.begin_ns;
+        member.aborted = true;
+      }
+    }
+  }
+  for (auto& [id, process] : processes_) {
+    Soften(process);
+    process.unknown = UnknownOf(process);
+  }
+}
+
+const WorkItem* ExecutionGraph::ItemAt(const Process& process, StreamPosition position) {
+  auto it = process.streams.find(position.stream);
+  if (it == process.streams.end()) return nullptr;
+  const auto& items = it->second.items;
+  auto after = std::upper_bound(items.begin(), items.end(), position.ordinal,
+                                [](uint64_t n, const WorkItem& item) { return n < item.ordinal; });
+  return after == items.begin() ? nullptr : &*std::prev(after);
+}
+
+size_t ExecutionGraph::Held() const {
+  size_t held = kernels_.size();
+  for (const auto& [id, process] : processes_) {
+    held += process.events.size() + process.streams.size();
+    for (const auto& [stream, queue] : process.streams) held += queue.items.size();
+  }
+  return held;
+}
+
+void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
+  ++process.records;
+  if (record.kind == RecordKind::kBegin && CountsAsNcclCall(record.call)) {
+    ++process.calls_begun;
+    if (process.first_call_ns == 0) process.first_call_ns = record.time_ns;
+  }
+  process.last_record_ns = std::max(process.last_record_ns, record.time_ns);
+  process.last_progress_ns = std::max(process.last_progress_ns, record.time_ns);
+  if (process.latest == nullptr || process.latest->id != record.thread) {
+    process.latest = &process.threads[record.thread];
+    process.latest->id = record.thread;
+  }
+  Thread& thread = *process.latest;
+  thread.last_ns = record.time_ns;
+  const bool ours =
+      record.work == WorkKind::kGraphMarkers || record.work == WorkKind::kGraphProgress;
+  if ((record.kind == RecordKind::kBegin || record.kind == RecordKind::kPoint) && !ours) {
+    thread.last_call = record.call;
+    thread.last_site = record.call_site;
+  }
+  if (record.kind == RecordKind::kText) {
+    auto it = process.comms.find(record.comm);
+    if (it == process.comms.end()) return;
+    it->second.name = record.text;
+    if (it->second.index >= 0) matcher_.comms()[it->second.index].name = record.text;
+    return;
+  }
+  if (record.kind == RecordKind::kEnqueue) return ApplyEnqueue(process, thread, record);
+  if (record.kind == RecordKind::kBegin)
+    thread.signal_call = 0;  // the record of that one's end was lost, if it is not over
+  if (record.kind == RecordKind::kBegin && (record.flags & kInGroup) == 0) {
+    thread.open.emplace();
+    thread.open->record = record;
+  }
+  if (IsOperation(record.call)) {
+    if (record.kind == RecordKind::kBegin) ApplyOperationBegin(process, thread, record);
+    if (record.kind == RecordKind::kEnd) ApplyOperationEnd(process, thread, record);
+  } else if (IsSignal(record.call)) {
+    ApplySignal(process, thread, record);
+  } else if (MakesCommunicator(record.call)) {
+    if (record.kind == RecordKind::kPoint) {
+      ApplyGrowth(process, record);
+    } else if (record.kind == RecordKind::kBegin) {
+      ApplyInitBegin(process, thread, record);
+    } else if (record.kind == RecordKind::kEnd) {
+      auto it = process.comms.find(record.comm);
+      if (it != process.comms.end()) {
+        ApplyInitEnd(process, thread, record, it->second.uid, it->second.init_rank);
+      } else if (thread.open && thread.open->init != 0) {
+        ApplyInitEnd(process, thread, record, thread.open->init, thread.open->init_rank);
+      }
+    }
+  } else {
+    switch (record.call) {
+      case Call::kGroupEnd:
+        if (record.kind == RecordKind::kBegin) {
+          InGroup(process, thread, record.group);
+          thread.in_group_end = true;
+        }
+        if (record.kind == RecordKind::kEnd) ApplyGroupEnd(process, thread, record);
+        break;
+      case Call::kCommFinalize:
+      case Call::kCommDestroy:
+      case Call::kCommAbort:
+      case Call::kCommRevoke:
+      case Call::kCommWindowRegister:
+        ApplyCommCall(process, thread, record);
+        break;
+      case Call::kStreamCreate: {
+        StreamQueue& queue = Stream(process, record.stream, record.device);
+        queue.flags = record.stream_flags;
+        queue.handle = record.stream_handle;
+        queue.connections = record.connections;
+        break;
+      }
+      case Call::kStreamDestroy: {
+        auto it = process.streams.find(record.stream);
+        if (it != process.streams.end()) it->second.destroyed = true;
+        break;
+      }
+      case Call::kStreamWork:
+        ApplyWork(process, record);
+        break;
+      case Call::kHostWait:
+        ApplyHostWait(process, thread, record);
+        break;
+      case Call::kGraphEndCapture:
+      case Call::kGraphDestroy:
+      case Call::kGraphClone:
+      case Call::kGraphNest:
+      case Call::kGraphInstantiate:
+      case Call::kGraphExecDestroy:
+        ApplyGraphCall(process, record);
+        break;
+      default:
+        break;
+    }
+  }
+  if (record.kind == RecordKind::kEnd && thread.open && thread.open->record.call == record.call &&
+      (record.flags & kInGroup) == 0) {
+    thread.open.reset();
+  }
+}
+
+void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
+                                         const CallRecord& record) {
+  auto local = process.comms.find(record.comm);
+  Part part;
+  part.signature = SignatureOf(record);
+  part.stream = record.stream;
+  part.site = record.call_site;
+  part.order = record.order;
+  part.time_ns = record.time_ns;
+  part.ref.sequence = record.sequence;
+  part.ref.kind = PartKindOf(record.call);
+  if (part.ref.kind != PartKind::kCollective) part.ref.peer = record.root_or_peer;
+  if (local != process.comms.end()) {
+    part.ref.comm = local->second.index;
+    part.ref.rank = local->second.rank;
+    if (part.ref.rank < 0) part.ref.comm = -1;
+  }
+  if ((record.flags & kCapturing) != 0) {
+    if (local != process.comms.end()) {
+      ApplyCaptured(process, thread, record, local->second, std::move(part));
+    }
+    return;
+  }
+  if (local != process.comms.end()) {
+    PartNumbers& numbers = local->second.Numbers(part.ref);
+    numbers.See(record.sequence);
+    part.ref.sequence += numbers.launched;
+  }
+  Kernel* kernel = nullptr;
+  const bool in_group = (record.flags & kInGroup) != 0;
+  if (in_group) {
+    InGroup(process, thread, record.group);
+  } else {
+    InNoGroup(process, thread);
+  }
+  for (KernelId id : thread.group_kernels) {
+    Kernel* const earlier = kernels_.Find(id);
+    if (earlier != nullptr && earlier->comm == record.comm && earlier->signal == nullptr)
+      kernel = earlier;
+  }
+  if (kernel == nullptr) {
+    kernel = &kernels_.Add();
+    kernel->process = process.info.process;
+    kernel->thread = thread.id;
+    kernel->comm = record.comm;
+    kernel->comm_index = part.ref.comm;
+    kernel->in_group = in_group;
+    kernel->time_ns = record.time_ns;
+    if (in_group) {
+      thread.group_kernels.push_back(kernel->id);
+    } else {
+      thread.open->kernel = kernel->id;
+    }
+  }
+  if (!IsEmpty(RoleOf(part)) && std::find(kernel->streams.begin(), kernel->streams.end(),
+                                          record.stream) == kernel->streams.end()) {
+    kernel->streams.push_back(record.stream);
+  }
+  Post(part, kernel->id, /*place=*/0);
+  kernel->parts.push_back(std::move(part));
+  if (in_group) thread.group_call = kernel->id;
+}
+
+// Tells the matcher that the part was called, as a share of this launch.
+void ExecutionGraph::Post(const Part& part, KernelId kernel, uint32_t place) {
+  MemberSlot slot;
+  slot.state = SlotState::kCalled;
+  slot.kernel = kernel;
+  slot.order = part.order;
+  slot.place = place;
+  slot.time_ns = part.time_ns;
+  slot.site = part.site;
+  slot.signature = part.signature;
+  matcher_.Post(part.ref, slot);
+}
+
+void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const CallRecord& record) {
+  if (thread.capture != 0) return EndCaptured(process, thread, record);
+  if (thread.group_call != 0) {  // comes back at once; GroupEnd launches it
+    Kernel* const found = kernels_.Find(thread.group_call);
+    thread.group_call = 0;
+    if (found == nullptr) return;  // the process itself has said that it is over
+    Kernel& kernel = *found;
+    const PartRef ref = kernel.parts.back().ref;
+    kernel.parts.back().elsewhere = (record.flags & kElsewhere) != 0;
+    if (Took(record.result)) {
+      matcher_.Accept(ref, record.time_ns);
+    } else {
+      Withdraw(process, kernel, kernel.parts.back());
+      kernel.parts.pop_back();
+    }
+    return;
+  }
+  if (!thread.open || thread.open->kernel == 0) return;
+  if (thread.open->record.call != record.call)
+    return;  // of one whose begin was lost, as the open one's end was
+  Kernel* const found = kernels_.Find(thread.open->kernel);
+  if (found == nullptr) return;
+  Kernel& kernel = *found;
+  if (!Took(record.result)) {
+    DropKernel(kernel.id, false);
+    return;
+  }
+  for (Part& part : kernel.parts) {
+    part.elsewhere = (record.flags & kElsewhere) != 0;
+    matcher_.Accept(part.ref, record.time_ns);
+  }
+  for (const Part& part : kernel.parts) NoteUsed(process, kernel.comm, part);
+  OrderAmongComms(process, thread, record, kernel);
+  if (kernel.streams.empty()) {
+    KernelDone(kernel.id);
+    AppendNothing(process, {record.stream, record.ordinal});
+    return;
+  }
+  if (record.stream == 0) {
+    kernel.follows = false;
+    Enqueued(process, kernel);
+    return;
+  }
+  Enqueued(process, kernel);
+  PlaceKernel(process, kernel, {record.stream, record.ordinal});
+}
+
+// W15: what has connected once does not connect again.
+void ExecutionGraph::NoteUsed(Process& process, CommId comm, const Part& part) {
+  auto local = process.comms.find(comm);
+  if (local == process.comms.end()) return;
+  local->second.elsewhere |= part.elsewhere;
+  if (part.ref.comm < 0 || part.elsewhere) return;
+  const FirstUses uses =
+      FirstUsesOf(RoleOf(part), matcher_.comms()[static_cast<size_t>(part.ref.comm)].nranks);
+  local->second.collective_used |= uses.collectives;
+  local->second.peers_used.insert(uses.peers.begin(), uses.peers.end());
+}
+
+void ExecutionGraph::Enqueued(Process& process, Kernel& kernel) {
+  kernel.enqueued = true;
+  auto local = process.comms.find(kernel.comm);
+  if (local == process.comms.end() || kernel.signal != nullptr) return;
+  if (local->second.last_kernel != kernel.id) kernel.previous_on_comm = local->second.last_kernel;
+  local->second.last_kernel = kernel.id;
+}
+
+void ExecutionGraph::PlaceKernel(Process& process, Kernel& kernel, StreamPosition position) {
+  StreamQueue& queue = Stream(process, position.stream, -1);
+  if (position.ordinal <= queue.done) {  // evidence overtook the record
+    kernel.positions.push_back(position);
+    if (kernel.enqueued && kernel.open_positions == 0 &&
+        kernel.positions.size() == kernel.streams.size()) {
+      KernelDone(kernel.id);
+    }
+    return;
+  }
+  kernel.positions.push_back(position);
+  ++kernel.open_positions;
+  if (!queue.items.empty() && queue.items.back().ordinal == position.ordinal) {
+    queue.items.back().kernels.push_back(kernel.id);
+    return;
+  }
+  WorkItem item;
+  item.ordinal = position.ordinal;
+  item.kernels.push_back(kernel.id);
+  item.legacy = LegacyOrder(process, queue);
+  if (kernel.signal != nullptr) {
+    item.order = kernel.signal->order;
+    item.site = kernel.signal->site;
+  } else if (!kernel.parts.empty()) {
+    item.order = kernel.parts.front().order;
+    item.site = kernel.parts.front().site;
+  }
+  Append(queue, std::move(item));
+}
+
+void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
+  if (record.work == WorkKind::kEventForgotten) {  // the handle may be another event's from here on
+    process.events.erase(record.event);
+    return;
+  }
+  if (record.work == WorkKind::kMemoryShared) return ApplyMemoryShared(process, record);
+  if (record.work == WorkKind::kGraphMarkers) return ApplyGraphMarkers(process, record);
+  if (record.work == WorkKind::kGraphProgress) return ApplyGraphProgress(process, record);
+  StreamQueue& queue = Stream(process, record.stream, -1);
+  if (record.work == WorkKind::kEventRecord) {
+    EventTarget target;
+    queue.last = std::max(queue.last, record.ordinal);
+    Behind(process, queue, &target.behind);
+    process.events[record.event] = std::move(target);
+    TrimEvents(process);
+    return;
+  }
+  if (record.ordinal <= queue.done && record.work != WorkKind::kGraphLaunch) return;
+  WorkItem item;
+  item.ordinal = record.ordinal;
+  item.kind = record.work;
+  item.order = record.order;
+  item.site = record.call_site;
+  item.legacy = LegacyOrder(process, queue);
+  if (record.work == WorkKind::kGraphLaunch) {
+    return ApplyGraphLaunch(process, record, std::move(item));
+  }
+  if (record.work == WorkKind::kEventWait) {
+    auto it = process.events.find(record.event);
+    if (it != process.events.end()) item.event = it->second.behind;
+  }
+  if (record.work == WorkKind::kMemoryWait || record.work == WorkKind::kMemoryWrite) {
+    item.memory = {record.event, record.value, record.flags};
+  }
+  if (record.work == WorkKind::kMemoryWrite) {
+    NoteWrite(process, item.memory, {record.stream, record.ordinal});
+  }
+  Append(queue, std::move(item));
+}
+
+void ExecutionGraph::ApplyHostWait(Process& process, Thread& thread, const CallRecord& record) {
+  if (record.kind == RecordKind::kEnd) {
+    if (!thread.open || thread.open->record.call != Call::kHostWait || record.result != 0) return;
+    // By implementation, not by contract: these may not have waited at all.
+    const WaitKind wait = thread.open->record.wait;
+    if (wait == WaitKind::kAsyncCopy || wait == WaitKind::kFree) return;
+    const StreamPositions covered = thread.open->covered;
+    for (const StreamPosition& position : covered) MarkDone(process, position, record.time_ns);
+    return;
+  }
+  if (record.kind != RecordKind::kBegin || !thread.open) return;
+  OpenCall& open = *thread.open;
+  switch (record.wait) {
+    case WaitKind::kStream:
+      open.covered.push_back({record.stream, record.ordinal});
+      break;
+    case WaitKind::kCopy:
+    case WaitKind::kAsyncCopy: {
+      open.covered.push_back({record.stream, record.ordinal});
+      auto it = process.streams.find(record.stream);
+      // The copy itself is work on its stream (W13).
+      if (it != process.streams.end()) {
+        for (const StreamPosition& p : LegacyOrder(process, it->second)) open.covered.push_back(p);
+      }
+      break;
+    }
+    case WaitKind::kEvent: {
+      auto it = process.events.find(record.event);
+      if (it != process.events.end()) open.covered = it->second.behind;
+      break;
+    }
+    case WaitKind::kDevice:
+    case WaitKind::kFree:
+      for (const auto& [id, queue] : process.streams) {
+        if (queue.device == record.device && queue.last > queue.done) {
+          open.covered.push_back({id, queue.last});
+        }
+      }
+      break;
+    case WaitKind::kNone:
+      open.covered_known = false;
+      break;
+  }
+}
+
+}  // namespace gordian::model

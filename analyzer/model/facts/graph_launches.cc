@@ -1,0 +1,225 @@
+// CUDA graphs (W12): operations that were captured take their numbers and their place on the stream
+// when the graph is launched, each time anew.
+//
+// Held to be in order within one launch: what was captured from one stream, and what is on one
+// communicator (W8). Edges between captured streams are not followed, so that a graph may be taken
+// to do more than it can, and never less: a deadlock that is confirmed does not rest on them.
+#include <algorithm>
+#include <utility>
+
+#include "analyzer/model/facts/execution_graph.h"
+
+namespace gordian::model {
+namespace {
+
+// Captures, graphs and executable graphs held of one process; a program that makes more without
+// destroying any loses the oldest, whose operations are then not followed.
+constexpr size_t kMaxHeldGraphs = 1 << 16;
+
+}  // namespace
+
+void ExecutionGraph::ApplyCaptured(Process& process, Thread& thread, const CallRecord& record,
+                                   const LocalComm& local, Part part) {
+  if (record.capture == 0) {  // nobody knows in which graph it went
+    return LoseSight(process, local.id);
+  }
+  if (process.captures.size() >= kMaxHeldGraphs && process.captures.count(record.capture) == 0) {
+    LoseSight(process, process.captures.begin()->second);
+    process.captures.erase(process.captures.begin());
+  }
+  CapturedGraph& graph = process.captures[record.capture];
+  const bool in_group = (record.flags & kInGroup) != 0;
+  if (in_group) {
+    InGroup(process, thread, record.group);
+  } else {
+    InNoGroup(process, thread);
+  }
+  const bool waits = (record.flags & kNonBlockingComm) == 0;
+  thread.capturing.push_back({record.comm, in_group, waits, part});
+  CapturedKernel* kernel = nullptr;
+  if (in_group) {  // W7
+    for (CapturedKernel& other : graph.kernels) {
+      if (other.thread == thread.id && other.group == record.group && other.in_group &&
+          other.comm == record.comm) {
+        kernel = &other;
+      }
+    }
+  }
+  if (kernel == nullptr) {
+    kernel = &graph.kernels.emplace_back();
+    kernel->comm = record.comm;
+    kernel->thread = thread.id;
+    kernel->in_group = in_group;
+    kernel->group = record.group;
+  }
+  if (std::find(kernel->streams.begin(), kernel->streams.end(), record.stream) ==
+      kernel->streams.end()) {
+    kernel->streams.push_back(record.stream);
+  }
+  kernel->parts.push_back(std::move(part));
+  thread.capture = record.capture;
+}
+
+void ExecutionGraph::EndCaptured(Process& process, Thread& thread, const CallRecord& record) {
+  const bool accepted = Took(record.result);
+  if (!thread.capturing.empty()) {
+    Capturing& last = thread.capturing.back();
+    last.part.elsewhere = (record.flags & kElsewhere) != 0;
+    if (!last.in_group && accepted) NoteUsed(process, last.comm, last.part);
+    if (!last.in_group || !accepted) thread.capturing.pop_back();
+  }
+  auto graph = process.captures.find(std::exchange(thread.capture, 0));
+  if (graph == process.captures.end() || accepted) return;
+  auto& kernels = graph->second.kernels;
+  for (auto kernel = kernels.rbegin(); kernel != kernels.rend(); ++kernel) {
+    if (kernel->thread != thread.id) continue;
+    kernel->parts.pop_back();
+    if (kernel->parts.empty()) kernels.erase(std::next(kernel).base());
+    return;
+  }
+}
+
+// Operations on it run, and nobody knows when.
+void ExecutionGraph::LoseSight(Process& process, CommId comm) {
+  process.lost_sight = true;
+  auto local = process.comms.find(comm);
+  if (local != process.comms.end() && local->second.index >= 0) {
+    matcher_.comms()[local->second.index].opaque = true;
+  }
+}
+
+void ExecutionGraph::LoseSight(Process& process, const CapturedGraph& graph) {
+  for (const CapturedKernel& kernel : graph.kernels) LoseSight(process, kernel.comm);
+}
+
+void ExecutionGraph::ApplyGraphCall(Process& process, const CallRecord& record) {
+  const auto hold = [&](std::map<uint64_t, CapturedGraph>* all, uint64_t key, CapturedGraph graph) {
+    if (graph.kernels.empty()) {
+      all->erase(key);
+      return;
+    }
+    if (all->size() >= kMaxHeldGraphs && all->count(key) == 0) {
+      LoseSight(process, all->begin()->second);
+      all->erase(all->begin());
+    }
+    (*all)[key] = std::move(graph);
+  };
+  switch (record.call) {
+    case Call::kGraphEndCapture: {
+      auto capture = process.captures.find(record.capture);
+      if (capture == process.captures.end()) return;
+      CapturedGraph graph = std::move(capture->second);
+      process.captures.erase(capture);
+      if (process.graph_bodies.count(record.graph) > 0) {
+        LoseSight(process, graph);
+      } else {
+        hold(&process.graphs, record.graph, std::move(graph));
+      }
+      return;
+    }
+    case Call::kGraphDestroy:
+      process.graphs.erase(record.graph);
+      process.graph_bodies.erase(record.graph);
+      return;
+    case Call::kGraphClone:
+    case Call::kGraphInstantiate: {
+      auto& into = record.call == Call::kGraphClone ? process.graphs : process.graph_execs;
+      auto graph = process.graphs.find(record.graph);
+      CapturedGraph made = graph != process.graphs.end() ? graph->second : CapturedGraph{};
+      made.instance = next_instance_++;
+      hold(&into, record.event, std::move(made));
+      return;
+    }
+    case Call::kGraphNest: {
+      // A part of another graph, which runs it once or as often as a condition says.
+      auto inner = process.graphs.find(record.graph);
+      if (inner != process.graphs.end()) LoseSight(process, inner->second);
+      auto launched = process.graph_execs.find(record.event);
+      if (launched != process.graph_execs.end()) LoseSight(process, launched->second);
+      if (record.graph != 0 && process.graph_bodies.size() < kMaxHeldGraphs) {
+        process.graph_bodies.insert(record.graph);
+      }
+      return;
+    }
+    case Call::kGraphExecDestroy:
+      process.graph_execs.erase(record.event);
+      return;
+    default:
+      return;
+  }
+}
+
+void ExecutionGraph::ApplyGraphLaunch(Process& process, const CallRecord& record, WorkItem item) {
+  const StreamPosition position = {record.stream, record.ordinal};
+  StreamQueue& queue = Stream(process, record.stream, -1);
+  const bool over = record.ordinal <= queue.done;  // evidence overtook the record
+  auto exec = process.graph_execs.find(record.event);
+  std::vector<KernelId> launched;
+  if (exec != process.graph_execs.end()) {
+    const std::vector<CapturedKernel>& captured = exec->second.kernels;
+    std::map<StreamId, KernelId> last;  // on each captured stream
+    for (size_t i = 0; i < captured.size(); ++i) {
+      Kernel* const kernel = LaunchCaptured(process, captured[i], record, static_cast<uint32_t>(i));
+      if (kernel == nullptr) continue;
+      kernel->graph_markers = captured[i].markers;
+      kernel->graph_instance = exec->second.instance;
+      kernel->launch_order = record.order;
+      for (const StreamId stream : captured[i].streams) {
+        KernelId& before = last[stream];
+        auto& order = kernel->graph_order;
+        if (before != 0 && std::find(order.begin(), order.end(), before) == order.end()) {
+          order.push_back(before);
+        }
+        before = kernel->id;
+      }
+      kernel->positions = {position};
+      kernel->open_positions = 1;
+      launched.push_back(kernel->id);
+    }
+  }
+  if (over) {
+    for (KernelId id : launched) KernelDone(id);
+    return;
+  }
+  item.graph = true;
+  item.kind = launched.empty() ? WorkKind::kKernels : WorkKind::kNone;
+  item.kernels.assign(launched.begin(), launched.end());
+  Append(queue, std::move(item));
+}
+
+// Null when NCCL would launch nothing for it.
+Kernel* ExecutionGraph::LaunchCaptured(Process& process, const CapturedKernel& captured,
+                                       const CallRecord& record, uint32_t place) {
+  auto local = process.comms.find(captured.comm);
+  Kernel& kernel = kernels_.Add();
+  kernel.process = process.info.process;
+  kernel.thread = record.thread;
+  kernel.comm = captured.comm;
+  kernel.time_ns = record.time_ns;
+  for (Part part : captured.parts) {
+    kernel.comm_index = part.ref.comm;
+    if (local != process.comms.end()) {
+      PartNumbers& numbers = local->second.Numbers(part.ref);
+      part.ref.sequence = numbers.next + numbers.launched++;
+    }
+    part.stream = record.stream;
+    part.order = record.order;
+    part.time_ns = record.time_ns;
+    kernel.parts.push_back(std::move(part));
+  }
+  for (const Part& part : kernel.parts) {
+    Post(part, kernel.id, place);
+    matcher_.Accept(part.ref, record.time_ns);
+  }
+  if (std::all_of(kernel.parts.begin(), kernel.parts.end(),
+                  [](const Part& part) { return IsEmpty(RoleOf(part)); })) {
+    KernelDone(kernel.id);
+    return nullptr;
+  }
+  kernel.streams = {record.stream};
+  for (const Part& part : kernel.parts) NoteUsed(process, kernel.comm, part);
+  Enqueued(process, kernel);
+  return &kernel;
+}
+
+}  // namespace gordian::model

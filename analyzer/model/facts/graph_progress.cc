@@ -1,0 +1,87 @@
+// Which operation of a launched graph the GPU is in (W12), from events that the shim put into the
+// graph (interpose/progress/graph_markers.h).
+//
+// A marker is one event, whichever launch records it, so that "done" is about the launch that
+// recorded it last. It counts for a launch when that one was called before the event was looked at,
+// and no other executable graph holds the same marker: launches of one executable graph run one
+// after the other, so that the end of a later one is the end of all before it. A graph that was
+// instantiated twice, or cloned, could run twice at once: then the marker says nothing.
+#include <set>
+
+#include "analyzer/model/facts/execution_graph.h"
+
+namespace gordian::model {
+
+void ExecutionGraph::ApplyGraphMarkers(Process& process, const CallRecord& record) {
+  auto graph = process.captures.find(record.ordinal);
+  if (graph == process.captures.end()) return;
+  const auto front = static_cast<uint32_t>(record.event);
+  const auto behind = static_cast<uint32_t>(record.event >> 32);
+  auto& kernels = graph->second.kernels;
+  const auto on_stream = [&](const CapturedKernel& kernel) {
+    for (StreamId stream : kernel.streams) {
+      if (stream == record.stream) return true;
+    }
+    return false;
+  };
+  // The thread's last one on that stream, and the others of its group.
+  const CapturedKernel* last = nullptr;
+  for (auto kernel = kernels.rbegin(); kernel != kernels.rend(); ++kernel) {
+    if (kernel->thread != record.thread || !on_stream(*kernel)) continue;
+    if (last != nullptr && (!last->in_group || !kernel->in_group || kernel->group != last->group)) {
+      return;
+    }
+    if (last == nullptr) last = &*kernel;
+    kernel->markers.push_back({record.stream, front, behind});
+  }
+}
+
+void ExecutionGraph::ApplyGraphProgress(Process& process, const CallRecord& record) {
+  // The lost record may have been that of a second executable graph.
+  if (process.Lossy()) return;
+  const auto done = [&](uint32_t marker) {
+    return marker >= record.stream && marker - record.stream < 64 &&
+           (record.event >> (marker - record.stream) & 1) != 0;
+  };
+  // Executable graphs that hold each marker: those that could be launched, and those that were.
+  std::map<uint32_t, std::set<uint64_t>> holders;
+  const auto hold = [&](const std::vector<GraphMarkerPair>& pairs, uint64_t instance) {
+    for (const GraphMarkerPair& pair : pairs) {
+      for (uint32_t marker : {pair.front, pair.behind}) {
+        if (done(marker)) holders[marker].insert(instance);
+      }
+    }
+  };
+  for (const auto& [handle, exec] : process.graph_execs) {
+    for (const CapturedKernel& kernel : exec.kernels) hold(kernel.markers, exec.instance);
+  }
+  std::vector<KernelId> launched;
+  for (const auto& [id, kernel] : kernels_) {
+    if (kernel.process != process.info.process || kernel.graph_markers.empty()) continue;
+    hold(kernel.graph_markers, kernel.graph_instance);
+    if (kernel.launch_order <= record.ordinal) launched.push_back(id);
+  }
+  for (KernelId id : launched) {
+    Kernel& kernel = *kernels_.Find(id);
+    bool passed = true;
+    for (GraphMarkerPair& pair : kernel.graph_markers) {
+      const auto says = [&](uint32_t marker) {
+        auto holder = holders.find(marker);
+        return holder != holders.end() && holder->second.size() == 1;
+      };
+      pair.passed |= says(pair.behind);
+      pair.reached |= pair.passed || says(pair.front);
+      passed &= pair.passed;
+    }
+    if (!passed) continue;
+    // Its place on the stream stays: the launch is more than this.
+    for (const StreamPosition& position : kernel.positions) {
+      auto queue = process.streams.find(position.stream);
+      if (queue != process.streams.end()) queue->second.last_progress_ns = record.time_ns;
+    }
+    kernel.follows = true;
+    KernelDone(id);
+  }
+}
+
+}  // namespace gordian::model

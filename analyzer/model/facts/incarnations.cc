@@ -1,0 +1,103 @@
+#include "analyzer/model/facts/incarnations.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace gordian::model {
+namespace {
+
+// A process' end is noted when it is seen, which a busy machine delays; its records say how long it
+// lived at least.
+constexpr uint64_t kSeenWithinNs = 1'000'000'000;
+
+// `later` called NCCL for the first time when `earlier` was gone.
+bool CameAfter(const Process& later, const Process& earlier) {
+  return earlier.ended && later.first_call_ns > earlier.last_record_ns &&
+         later.first_call_ns + kSeenWithinNs > earlier.ended_ns;
+}
+
+std::string Ending(const Process& process) {
+  const std::string rank = "rank " + std::to_string(process.info.env_rank);
+  return process.exit_kind == ExitKind::kSignal
+             ? rank + " was killed by signal " + std::to_string(process.exit_value)
+             : rank + " exited with code " + std::to_string(process.exit_value);
+}
+
+bool EndedBadly(const Process& process) {
+  return process.ended && (process.exit_kind == ExitKind::kSignal ||
+                           (process.exit_kind == ExitKind::kCode && process.exit_value != 0));
+}
+
+}  // namespace
+
+Incarnations::Incarnations(const ExecutionGraph& execution) {
+  std::map<int, std::vector<const Process*>> by_rank;
+  std::map<int, const Process*> latest_of_size;  // by the number of ranks that it believes in
+  for (const auto& [id, process] : execution.processes()) {
+    if (process.info.env_rank < 0) continue;
+    all_[id] = {.process = &process};
+    by_rank[process.info.env_rank].push_back(&process);
+    if (process.info.env_world_size <= 0 || process.first_call_ns == 0) continue;
+    const Process*& latest = latest_of_size[process.info.env_world_size];
+    if (latest == nullptr || process.first_call_ns > latest->first_call_ns) latest = &process;
+  }
+  for (auto& [id, incarnation] : all_) {
+    const Process& process = *incarnation.process;
+    for (const Process* other : by_rank.at(process.info.env_rank)) {
+      incarnation.replaced |= CameAfter(*other, process);
+      incarnation.number += other->calls_begun > 0 && CameAfter(process, *other) ? 1 : 0;
+    }
+    for (const auto& [size, latest] : latest_of_size) {
+      if (size > process.info.env_rank) break;
+      incarnation.replaced |= CameAfter(*latest, process);
+    }
+  }
+  for (const auto& [rank, processes] : by_rank) {
+    if (processes.size() == 1) continue;
+    const bool any_calls = std::any_of(processes.begin(), processes.end(), [&](const Process* p) {
+      return p->calls_begun > 0 && !all_[p->info.process].replaced;
+    });
+    for (const Process* process : processes) {
+      if (process->calls_begun == 0) all_[process->info.process].beside = any_calls;
+    }
+  }
+}
+
+bool Incarnations::Beside(ProcessId id) const {
+  const auto found = all_.find(id);
+  return found != all_.end() && found->second.beside;
+}
+
+bool Incarnations::Replaced(ProcessId id) const {
+  const auto found = all_.find(id);
+  return found != all_.end() && found->second.replaced;
+}
+
+int Incarnations::Number(ProcessId id) const {
+  const auto found = all_.find(id);
+  return found == all_.end() ? 1 : found->second.number;
+}
+
+Restarts Incarnations::Told() const {
+  Restarts told;
+  for (const auto& [id, incarnation] : all_) {
+    if (incarnation.replaced || incarnation.number == 1) continue;
+    told.times = std::max(told.times, incarnation.number - 1);
+    told.ranks.push_back(incarnation.process->info.env_rank);
+  }
+  std::sort(told.ranks.begin(), told.ranks.end());
+  told.ranks.erase(std::unique(told.ranks.begin(), told.ranks.end()), told.ranks.end());
+  // Whom the last restart was for: who ended first. The launcher ends the others.
+  const Process* first = nullptr;
+  for (const auto& [id, incarnation] : all_) {
+    const Process& process = *incarnation.process;
+    if (!incarnation.replaced || incarnation.number != told.times || !EndedBadly(process)) continue;
+    if (first == nullptr || process.ended_ns < first->ended_ns) first = &process;
+  }
+  if (first != nullptr) told.because = Ending(*first);
+  return told;
+}
+
+}  // namespace gordian::model

@@ -1,0 +1,42 @@
+// W8 beyond one communicator: operations that NCCL orders with those of other communicators of
+// their device because of NCCL_LAUNCH_ORDER_IMPLICIT. Communicators that share their resources
+// (splitShare, shrinkShare) are not ordered by that: measured on H200s with NCCL 2.28.9, parent and
+// child in opposite orders on two streams end.
+//
+// The order is that of the calls. Of calls that overlap, on two threads or in one group, it is not
+// known, and none is assumed: they may be taken to do more than they can, never less. So are
+// operations of graphs.
+#include "analyzer/model/facts/execution_graph.h"
+
+namespace gordian::model {
+
+// The latest from `last` on, going back by `before`, whose launch had ended when that of `kernel`
+// began.
+KernelId ExecutionGraph::Before(const Kernel& kernel, KernelId last,
+                                KernelId Kernel::*before) const {
+  while (last != 0) {
+    const Kernel* const launch = kernels_.Find(last);
+    if (launch == nullptr) return 0;  // done
+    if (launch->launch_ended <= kernel.launch_begun) return last;
+    last = launch->*before;
+  }
+  return 0;
+}
+
+void ExecutionGraph::OrderAmongComms(Process& process, const Thread& thread, const CallRecord& end,
+                                     Kernel& kernel) {
+  auto local = process.comms.find(kernel.comm);
+  // What launched nothing takes no turn, and when a non-blocking communicator launches is not
+  // known.
+  if (local == process.comms.end() || kernel.streams.empty() || !thread.open || end.result != 0) {
+    return;
+  }
+  kernel.launch_begun = thread.open->record.order;
+  kernel.launch_ended = end.order;
+  if (!local->second.launch_order) return;
+  KernelId& device = process.last_on_device[local->second.device];
+  kernel.device_before = Before(kernel, device, &Kernel::device_before);
+  device = kernel.id;
+}
+
+}  // namespace gordian::model

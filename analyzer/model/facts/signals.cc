@@ -1,0 +1,120 @@
+// RMA: the signals that ncclSignal and ncclPutSignal send, and the waits of ncclWaitSignal (W16).
+#include <algorithm>
+#include <utility>
+
+#include "analyzer/model/facts/execution_graph.h"
+
+namespace gordian::model {
+namespace {
+
+void Forget(KernelId kernel, bool done, SignalCalls* line) {
+  for (auto it = line->calls.begin(); it != line->calls.end();) {
+    if (it->kernel != kernel) {
+      ++it;
+      continue;
+    }
+    const uint32_t behind = it->number + static_cast<uint32_t>(it->count);
+    if (done) {
+      line->done += it->count;
+      if (NumberAhead(behind, line->done_to) > 0) line->done_to = behind;
+    }
+    it = line->calls.erase(it);
+  }
+}
+
+}  // namespace
+
+SignalCalls& SignalsOf(Communicator& comm, int rank, bool waits, int peer, uint64_t channel) {
+  SignalLine& line =
+      comm.signals[waits ? SignalKey{peer, rank, channel} : SignalKey{rank, peer, channel}];
+  return waits ? line.waited : line.sent;
+}
+
+bool IsSignal(Call call) {
+  return call == Call::kPutSignal || call == Call::kSignal || call == Call::kWaitSignal;
+}
+
+void ExecutionGraph::ApplySignal(Process& process, Thread& thread, const CallRecord& record) {
+  if (record.kind == RecordKind::kEnd) return ApplySignalEnd(process, thread, record);
+  auto local = process.comms.find(record.comm);
+  const bool known =
+      local != process.comms.end() && local->second.index >= 0 && local->second.rank >= 0;
+  if ((record.flags & kCapturing) != 0) {
+    // Sent, or waited for, each time that its graph is launched.
+    if (known) matcher_.comms()[local->second.index].signals_unseen = true;
+    if (record.kind == RecordKind::kBegin) thread.signal_call = 0;
+    return;
+  }
+  const bool in_group = (record.flags & kInGroup) != 0;
+  if (record.kind == RecordKind::kBegin) {
+    if (in_group) {
+      InGroup(process, thread, record.group);
+    } else {
+      InNoGroup(process, thread);
+    }
+    Kernel& kernel = kernels_.Add();
+    kernel.process = process.info.process;
+    kernel.thread = thread.id;
+    kernel.comm = record.comm;
+    kernel.comm_index = known ? local->second.index : -1;
+    kernel.in_group = in_group;
+    kernel.time_ns = record.time_ns;
+    kernel.streams.push_back(record.stream);
+    kernel.signal = std::make_unique<SignalOperation>();
+    kernel.signal->call = record.call;
+    kernel.signal->rank = known ? local->second.rank : -1;
+    kernel.signal->site = record.call_site;
+    kernel.signal->order = record.order;
+    thread.signal_call = kernel.id;
+    if (in_group) {
+      thread.group_kernels.push_back(kernel.id);
+    } else {
+      thread.open->kernel = kernel.id;
+    }
+  }
+  Kernel* const kernel = kernels_.Find(thread.signal_call);
+  if (kernel == nullptr || kernel->signal == nullptr || kernel->comm_index < 0) return;
+  Communicator& comm = matcher_.comms()[kernel->comm_index];
+  const SignalUse use{record.root_or_peer, record.event, record.count,
+                      static_cast<uint32_t>(record.sequence)};
+  if (use.count == 0 || use.peer < 0 || use.peer >= comm.nranks) return;
+  const bool waits = record.call == Call::kWaitSignal;
+  SignalCalls& line = SignalsOf(comm, kernel->signal->rank, waits, use.peer, use.channel);
+  // The process has accounted for it, and its record was given up for lost: it came late.
+  if (line.told != 0 && NumberAhead(use.number, line.told) < 0) return;
+  line.calls.push_back({kernel->id, use.count, use.number});
+  kernel->signal->uses.push_back(use);
+}
+
+void ExecutionGraph::ApplySignalEnd(Process& process, Thread& thread, const CallRecord& record) {
+  Kernel* const kernel = kernels_.Find(thread.signal_call);
+  thread.signal_call = 0;
+  if (kernel == nullptr) return;
+  if (!Took(record.result)) {
+    if (kernel->in_group) std::erase(thread.group_kernels, kernel->id);
+    DropKernel(kernel->id, false);
+    return;
+  }
+  if (kernel->in_group) return;  // GroupEnd launches it
+  kernel->enqueued = true;
+  if (record.stream == 0) return UnplacedSignal(kernel->id);
+  PlaceKernel(process, *kernel, {record.stream, record.ordinal});
+}
+
+// Taken for whatever lets others do more: its signals have left, and it takes none.
+void ExecutionGraph::UnplacedSignal(KernelId id) {
+  const Kernel& kernel = *kernels_.Find(id);
+  SignalsOver(kernel, kernel.signal->call != Call::kWaitSignal);
+  kernels_.erase(id);
+}
+
+void ExecutionGraph::SignalsOver(const Kernel& kernel, bool done) {
+  if (kernel.comm_index < 0) return;
+  Communicator& comm = matcher_.comms()[kernel.comm_index];
+  const bool waits = kernel.signal->call == Call::kWaitSignal;
+  for (const SignalUse& use : kernel.signal->uses) {
+    Forget(kernel.id, done, &SignalsOf(comm, kernel.signal->rank, waits, use.peer, use.channel));
+  }
+}
+
+}  // namespace gordian::model

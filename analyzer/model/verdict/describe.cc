@@ -1,0 +1,503 @@
+#include "analyzer/model/verdict/describe.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "analyzer/model/match/wrong_peer.h"
+
+namespace gordian::model {
+namespace {
+
+constexpr size_t kMaxOperations = 32;
+
+// Orders calls, and the operations of one graph launch among themselves.
+uint64_t CallOrder(uint64_t order, uint32_t place) {
+  constexpr uint32_t kPlaces = 1 << 16;
+  return order * kPlaces + std::min(place, kPlaces - 1);
+}
+
+const char* Why(Reason reason) {
+  switch (reason) {
+    case Reason::kEventWait:
+      return "behind a wait for an event";
+    case Reason::kLegacyStream:
+      return "held by the legacy default stream";
+    case Reason::kCommunicatorOrder:
+      return "one communicator runs its operations in order";
+    case Reason::kLaunchOrder:
+      return "NCCL_LAUNCH_ORDER_IMPLICIT starts operations in the order of their calls";
+    case Reason::kResources:
+      return "they need the same hardware queue or multiprocessors";
+    case Reason::kGraphOrder:
+      return "in one launch of a CUDA graph";
+    case Reason::kOpenGroup:
+      return "in a group that has not ended";
+    default:
+      return "on the same stream";
+  }
+}
+
+}  // namespace
+
+int Describer::RankOf(const WaitNode& node) const {
+  const Kernel* kernel = graph_.execution().FindKernel(node.kernel);
+  return kernel != nullptr ? names_.KernelRank(*kernel) : names_.Rank(node.process);
+}
+
+const InitCall* Describer::InitOf(const WaitNode& thread) const {
+  for (const WaitNode::Edge& edge : thread.out) {
+    const WaitNode& to = graph_.nodes()[edge.to];
+    if (to.kind != NodeKind::kInit) continue;
+    auto it = graph_.matcher().inits().find(to.init);
+    if (it != graph_.matcher().inits().end()) return &it->second;
+  }
+  return nullptr;
+}
+
+std::string Describer::HostCall(const WaitNode& node, Site* site) const {
+  const Process* process = graph_.execution().Find(node.process);
+  if (process == nullptr) return "";
+  for (const ThreadState& state : process->state.threads) {
+    if (state.thread != node.thread) continue;
+    if (state.call_id == 0 && state.poll_object != 0) return "a loop that polls";
+  }
+  auto it = process->threads.find(node.thread);
+  if (it == process->threads.end() || !it->second.open) return "";
+  const CallRecord& record = it->second.open->record;
+  if (site != nullptr) *site = {node.process, record.call_site};
+  return record.call == Call::kHostWait ? Name(record.wait) : Name(record.call);
+}
+
+std::string Describer::Operation(const WaitNode& waiter) const {
+  if (const Kernel* kernel = graph_.execution().FindKernel(waiter.kernel)) {
+    return names_.Launch(*kernel);
+  }
+  if (const InitCall* init = InitOf(waiter)) return names_.Init(*init);
+  return HostCall(waiter, nullptr);
+}
+
+std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) const {
+  const auto& nodes = graph_.nodes();
+  std::vector<Arrow> arrows;
+  const size_t n = witness.size();
+  std::vector<size_t> origins;
+  for (size_t i = 0; i < n; ++i) {
+    if (IsOrigin(nodes[witness[i].node], witness[i].edge)) origins.push_back(i);
+  }
+  for (size_t i : origins) {
+    const WaitNode& from = nodes[witness[i].node];
+    Arrow arrow;
+    WaitEdge& edge = arrow.edge;
+    edge.rank = RankOf(from);
+    edge.reason = witness[i].edge.reason;
+    edge.site.process = from.process;
+    arrow.part = graph_.PartOf(witness[i].edge);
+    arrow.captured = graph_.CapturedPartOf(from, witness[i].edge);
+    if (const Part* const waits = arrow.part != nullptr ? arrow.part : arrow.captured) {
+      const Part& part = *waits;
+      const auto name = [&](Call call, const PartRef& ref) {
+        return arrow.part != nullptr ? names_.Operation(call, ref) : names_.Captured(call, ref);
+      };
+      edge.rank = names_.MemberRank(part.ref.comm, part.ref.rank);
+      edge.op = Name(part.signature.call);
+      edge.comm = graph_.matcher().comms()[part.ref.comm].uid;
+      edge.comm_name = names_.CommName(part.ref.comm);
+      if (arrow.part != nullptr) edge.sequence = static_cast<int64_t>(part.ref.sequence);
+      edge.stream = part.stream;
+      edge.bytes = Bytes(part.signature);
+      edge.site.address = part.site;
+      arrow.operation = name(part.signature.call, part.ref);
+      if (part.ref.kind != PartKind::kCollective) {  // the other rank must call the other end
+        const bool sends = part.ref.kind == PartKind::kSend;
+        PartRef end = part.ref;
+        end.kind = sends ? PartKind::kReceive : PartKind::kSend;
+        std::swap(end.rank, end.peer);
+        arrow.awaited = name(sends ? Call::kRecv : Call::kSend, end);
+      }
+    } else if (witness[i].edge.reason == Reason::kSignal) {
+      const WaitNode& needs = nodes[witness[i].edge.to];
+      if (const Kernel* kernel = graph_.execution().FindKernel(from.kernel);
+          kernel != nullptr && kernel->signal != nullptr) {
+        edge.op = Name(kernel->signal->call);
+        edge.comm = graph_.matcher().comms()[kernel->comm_index].uid;
+        edge.comm_name = names_.CommName(kernel->comm_index);
+        edge.stream = kernel->streams.front();
+        edge.site.address = kernel->signal->site;
+        arrow.operation = names_.Launch(*kernel);
+        arrow.awaited = names_.Signal(kernel->comm_index, kernel->signal->rank, needs.sequence);
+      }
+    } else if (witness[i].edge.reason == Reason::kMemoryWait) {
+      edge.op = "cuStreamWaitValue";
+      edge.stream = from.stream;
+      if (const Process* process = graph_.execution().Find(from.process)) {
+        const WorkItem* item = ExecutionGraph::ItemAt(*process, {from.stream, from.ordinal});
+        if (item != nullptr) edge.site.address = item->site;
+      }
+      arrow.operation = "a stream's wait for a value in memory";
+      arrow.awaited = "the write of the value that a stream waits for";
+    } else {
+      const WaitNode& init_node = nodes[witness[i].edge.to];
+      auto it = graph_.matcher().inits().find(init_node.init);
+      if (it != graph_.matcher().inits().end()) {
+        arrow.init = &it->second;
+        edge.op = Name(arrow.init->call);
+        edge.comm = arrow.init->uid;
+        const int named = arrow.init->parent >= 0 ? arrow.init->parent : arrow.init->comm;
+        if (named >= 0) edge.comm_name = names_.CommName(named);
+        for (const InitMember& member : arrow.init->members) {
+          if (member.called && member.process == from.process) edge.site.address = member.site;
+        }
+        arrow.operation = names_.Init(*arrow.init);
+      }
+    }
+    // The rank it waits for, and what holds that rank.
+    std::string host_call;
+    bool reached = false;
+    for (size_t k = 1; k <= n; ++k) {
+      const WitnessStep& step = witness[(i + k) % n];
+      const WaitNode& node = nodes[step.node];
+      if (node.process != 0 && !reached) {
+        edge.waits_for_rank = RankOf(node);
+        reached = true;
+      }
+      if (node.kind == NodeKind::kNotCalled) arrow.not_called = true;
+      if (node.kind == NodeKind::kThread && host_call.empty()) host_call = HostCall(node, nullptr);
+      if (IsOrigin(node, step.edge)) break;
+      if (node.process != 0) arrow.local.insert(step.edge.reason);
+    }
+    edge.detail = host_call;  // completed below, when the next arrow is known
+    arrows.push_back(std::move(arrow));
+  }
+  for (size_t i = 0; i < arrows.size(); ++i) {
+    const Arrow& next = arrows[(i + 1) % arrows.size()];
+    Arrow& arrow = arrows[i];
+    const std::string host_call = std::move(arrow.edge.detail);
+    const std::string who = "rank " + std::to_string(arrow.edge.waits_for_rank);
+    std::string& detail = arrow.edge.detail;
+    if (arrow.not_called || !host_call.empty()) {
+      detail = who + (arrow.not_called ? " calls " : " starts ") + arrow.Awaited() +
+               " only after " + next.operation;
+      if (!host_call.empty() && next.init == nullptr) detail += ": it is in " + host_call;
+    } else {
+      Reason why = Reason::kStreamOrder;
+      for (Reason reason :
+           {Reason::kOpenGroup, Reason::kGraphOrder, Reason::kCommunicatorOrder,
+            Reason::kLaunchOrder, Reason::kResources, Reason::kLegacyStream, Reason::kEventWait}) {
+        if (arrow.local.count(reason) > 0) why = reason;
+      }
+      detail =
+          who + " starts " + arrow.Awaited() + " only after " + next.operation + ": " + Why(why);
+    }
+  }
+  return arrows;
+}
+
+std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle) const {
+  // For each rank, the cycle's operations that it is a member of, by the order of its calls.
+  constexpr uint64_t kNot = UINT64_MAX;
+  const auto first_use = [&](int comm, int rank) {
+    std::optional<uint64_t> order = graph_.begun_uses().Order(comm, rank);
+    if (order) order = CallOrder(*order, 0);
+    return order;
+  };
+  std::map<int, std::map<size_t, uint64_t>> orders;
+  std::set<int> in_cycle;
+  std::set<std::tuple<int, int, int, uint64_t, CommUid>> seen;
+  for (size_t i = 0; i < cycle.size(); ++i) {
+    in_cycle.insert(cycle[i].edge.rank);
+    if (const Part* part = cycle[i].part) {
+      const Communicator& comm = graph_.matcher().comms()[part->ref.comm];
+      const Matcher& matcher = graph_.matcher();
+      if (part->ref.kind == PartKind::kCollective) {
+        if (!seen.insert({part->ref.comm, -1, -1, part->ref.sequence, 0}).second) continue;
+        const Instance* instance = matcher.FindInstance(part->ref.comm, part->ref.sequence);
+        if (instance == nullptr) continue;
+        for (int r = 0; r < comm.nranks; ++r) {
+          if (!comm.members[r].known) continue;
+          const MemberSlot& slot = instance->members[r];
+          orders[names_.MemberRank(part->ref.comm, r)][i] =
+              slot.state == SlotState::kNone ? first_use(part->ref.comm, r).value_or(kNot)
+                                             : CallOrder(slot.order, slot.place);
+        }
+      } else if (const Transfer* transfer = matcher.FindTransfer(part->ref)) {
+        const bool sends = part->ref.kind == PartKind::kSend;
+        const int source = sends ? part->ref.rank : part->ref.peer;
+        const int target = sends ? part->ref.peer : part->ref.rank;
+        if (!seen.insert({part->ref.comm, source, target, part->ref.sequence, 0}).second) continue;
+        for (const auto& [r, slot] :
+             {std::pair(source, &transfer->send), std::pair(target, &transfer->receive)}) {
+          orders[names_.MemberRank(part->ref.comm, r)][i] =
+              slot->state == SlotState::kNone ? kNot : CallOrder(slot->order, slot->place);
+        }
+      }
+    } else if (const Part* captured = cycle[i].captured) {
+      if (captured->ref.kind != PartKind::kCollective) continue;
+      const int comm = captured->ref.comm;
+      if (!seen.insert({comm, -2, -2, 0, 0}).second) continue;
+      for (int r = 0; r < graph_.matcher().comms()[comm].nranks; ++r) {
+        if (!graph_.matcher().comms()[comm].members[r].known) continue;
+        const std::optional<uint64_t> order = first_use(comm, r);
+        // A rank that has begun its first use before has no vote.
+        if (!order && graph_.begun_uses().HasBegun(comm, r, std::nullopt)) continue;
+        orders[names_.MemberRank(comm, r)][i] = order.value_or(kNot);
+      }
+    } else if (const InitCall* init = cycle[i].init) {
+      if (!seen.insert({-1, -1, -1, 0, init->uid}).second) continue;
+      for (size_t r = 0; r < init->members.size(); ++r) {
+        const InitMember& member = init->members[r];
+        if (member.called) {
+          orders[names_.Rank(member.process, member.device)][i] = CallOrder(member.order, 0);
+        } else if (init->parent >= 0) {
+          orders[names_.MemberRank(init->parent, static_cast<int>(r))][i] = kNot;
+        }
+      }
+    }
+  }
+  std::map<size_t, std::vector<int>> first;  // operation -> ranks that call it first
+  size_t voters = 0;
+  for (const auto& [rank, calls] : orders) {
+    if (calls.size() < 2) continue;
+    size_t earliest = calls.begin()->first;
+    for (const auto& [op, order] : calls) {
+      if (order < calls.at(earliest)) earliest = op;
+    }
+    if (calls.at(earliest) == kNot) continue;
+    first[earliest].push_back(rank);
+    ++voters;
+  }
+  for (const auto& [op, ranks] : first) {
+    if (2 * ranks.size() <= voters || ranks.size() == voters) continue;
+    std::vector<int> culprits;
+    for (const auto& [other, departing] : first) {
+      if (other != op) culprits.insert(culprits.end(), departing.begin(), departing.end());
+    }
+    std::sort(culprits.begin(), culprits.end());
+    return culprits;
+  }
+  // One rank of the cycle waits in an operation that no other member, of two or more, has called.
+  std::set<int> alone;
+  for (const Arrow& arrow : cycle) {
+    if (arrow.part == nullptr || arrow.part->ref.kind != PartKind::kCollective) continue;
+    const PartRef& ref = arrow.part->ref;
+    const Instance* instance = graph_.matcher().FindInstance(ref.comm, ref.sequence);
+    const std::vector<CommMember>& members = graph_.matcher().comms()[ref.comm].members;
+    const bool known =
+        std::all_of(members.begin(), members.end(), [](const CommMember& m) { return m.known; });
+    if (instance == nullptr || !known || instance->members.size() < 3 || instance->called != 1)
+      continue;
+    bool others = false;  // that capture it instead
+    for (int r = 0; r < static_cast<int>(members.size()); ++r)
+      others |= r != ref.rank && first_use(ref.comm, r).has_value();
+    if (others) continue;
+    alone.insert(names_.MemberRank(ref.comm, ref.rank));
+  }
+  if (alone.size() == 1) return {*alone.begin()};
+  std::set<int> mistaken;
+  for (const Arrow& arrow : cycle) {
+    if (arrow.part == nullptr) continue;
+    if (MeantAnotherPeer(graph_.matcher(), arrow.part->ref) != WrongPeer::kLikely) continue;
+    mistaken.insert(names_.MemberRank(arrow.part->ref.comm, arrow.part->ref.rank));
+  }
+  if (mistaken.size() == 1) return {*mistaken.begin()};
+  return {in_cycle.begin(), in_cycle.end()};
+}
+
+std::set<int> Describer::StuckRanks(const std::vector<bool>& can) const {
+  std::set<int> ranks;
+  for (uint32_t n : graph_.waiters()) {
+    if (can[n]) continue;
+    const int rank = RankOf(graph_.nodes()[n]);
+    if (rank >= 0) ranks.insert(rank);
+  }
+  return ranks;
+}
+
+std::string Describer::Instead(ProcessId id, Site* site) const {
+  const Process* process = graph_.execution().Find(id);
+  if (process == nullptr) return "is not visible to gordian";
+  if (process->ended) {
+    switch (process->exit_kind) {
+      case ExitKind::kCode:
+        return "has exited with code " + std::to_string(process->exit_value);
+      case ExitKind::kSignal:
+        return "was killed by signal " + std::to_string(process->exit_value);
+      case ExitKind::kUnknown:
+        return "has ended";
+    }
+  }
+  if (process->Dead()) return "has ended";
+  if (!process->has_state) return "did not answer";
+  if (process->state.stopped) return "is stopped";
+  std::string text = "runs its own code";
+  bool asleep = false;
+  for (const ThreadState& state : process->state.threads) {
+    if (state.library_thread || (!state.gpu_thread && state.thread != 0)) continue;
+    const WaitNode* node = state.thread == 0 ? nullptr : graph_.ThreadNode(id, state.thread);
+    if (node == nullptr) continue;
+    const std::string call = HostCall(*node, site);
+    if (!call.empty()) return "is in " + call;
+    asleep |= state.os_state == OsState::kSleeping || state.os_state == OsState::kDisk;
+    auto thread = process->threads.find(state.thread);
+    if (thread != process->threads.end() && thread->second.last_call != Call::kOther) {
+      text = std::string("last called ") + Name(thread->second.last_call);
+      if (site != nullptr) *site = {id, thread->second.last_site};
+    }
+  }
+  return text + (asleep ? " and sleeps outside of NCCL and CUDA" : "");
+}
+
+OperationMember Describer::Member(int comm, int rank, const MemberSlot& slot) const {
+  OperationMember member;
+  member.rank = names_.MemberRank(comm, rank);
+  const CommMember& who = graph_.matcher().comms()[comm].members[rank];
+  member.site = {who.process, slot.site};
+  switch (slot.state) {
+    case SlotState::kNone:
+      member.state = PartState::kNotCalled;
+      if (who.aborted) {
+        member.instead = "has aborted the communicator";
+      } else if (who.left) {
+        member.instead = "has destroyed the communicator";
+      } else {
+        member.instead =
+            who.known ? Instead(who.process, &member.site) : "is not visible to gordian";
+      }
+      return member;
+    case SlotState::kDone:
+      member.state = PartState::kDone;
+      return member;
+    case SlotState::kAborted:
+      member.instead = "has aborted the communicator";
+      break;
+    case SlotState::kCalled:
+      break;
+  }
+  const Kernel* kernel = graph_.execution().FindKernel(slot.kernel);
+  if (kernel == nullptr || !kernel->enqueued) {
+    member.state =
+        kernel != nullptr && kernel->in_group ? PartState::kInOpenGroup : PartState::kCalled;
+    return member;
+  }
+  const Process& process = *graph_.execution().Find(kernel->process);
+  member.state = PartState::kAtHead;
+  for (const StreamPosition& position : kernel->positions) {
+    auto it = process.streams.find(position.stream);
+    if (it != process.streams.end() && it->second.soft + 1 < position.ordinal) {
+      member.state = PartState::kEnqueued;
+    }
+  }
+  // A captured operation's place on the stream shows only that its graph has had its turn.
+  for (const GraphMarkerPair& pair : kernel->graph_markers) {
+    if (!pair.reached) member.state = PartState::kEnqueued;
+  }
+  return member;
+}
+
+std::vector<StuckOperation> Describer::Operations(const std::vector<uint32_t>& nodes) const {
+  std::vector<StuckOperation> operations;
+  const Matcher& matcher = graph_.matcher();
+  std::set<std::tuple<int, int, int, uint64_t>> seen;
+  auto add = [&](const Part& part) {
+    if (part.ref.comm < 0 || operations.size() >= kMaxOperations) return;
+    const bool collective = part.ref.kind == PartKind::kCollective;
+    const bool sends = part.ref.kind == PartKind::kSend;
+    const int source = collective ? -1 : sends ? part.ref.rank : part.ref.peer;
+    const int target = collective ? -1 : sends ? part.ref.peer : part.ref.rank;
+    if (!seen.insert({part.ref.comm, source, target, part.ref.sequence}).second) return;
+    const Communicator& comm = matcher.comms()[part.ref.comm];
+    StuckOperation operation;
+    operation.op = Name(part.signature.call);
+    operation.comm = comm.uid;
+    operation.comm_name = names_.CommName(part.ref.comm);
+    operation.sequence = static_cast<int64_t>(part.ref.sequence);
+    operation.bytes = Bytes(part.signature);
+    if (collective) {
+      const Instance* instance = matcher.FindInstance(part.ref.comm, part.ref.sequence);
+      if (instance == nullptr) return;
+      for (int r = 0; r < comm.nranks; ++r) {
+        operation.members.push_back(Member(part.ref.comm, r, instance->members[r]));
+      }
+    } else {
+      const Transfer* transfer = matcher.FindTransfer(part.ref);
+      if (transfer == nullptr) return;
+      operation.members = {Member(part.ref.comm, source, transfer->send),
+                           Member(part.ref.comm, target, transfer->receive)};
+    }
+    operations.push_back(std::move(operation));
+  };
+  std::set<uint32_t> signals;
+  std::set<CommUid> inits;
+  for (uint32_t n : nodes) {
+    const WaitNode& node = graph_.nodes()[n];
+    if (const Kernel* kernel = graph_.execution().FindKernel(node.kernel)) {
+      for (const Part& part : kernel->parts) add(part);
+    }
+    for (const WaitNode::Edge& edge : node.out) {
+      if (const Part* part = graph_.PartOf(edge)) add(*part);
+      if (edge.reason == Reason::kSignal && graph_.nodes()[edge.to].kind == NodeKind::kSignals)
+        signals.insert(edge.to);
+    }
+    auto init = graph_.matcher().inits().find(node.init);
+    if (node.init == 0 || init == graph_.matcher().inits().end() ||
+        !inits.insert(node.init).second || operations.size() >= kMaxOperations) {
+      continue;
+    }
+    StuckOperation operation;
+    operation.op = Name(init->second.call);
+    operation.comm = init->second.uid;
+    const int named = init->second.parent >= 0 ? init->second.parent : init->second.comm;
+    if (named >= 0) operation.comm_name = names_.CommName(named);
+    for (size_t r = 0; r < init->second.members.size(); ++r) {
+      const InitMember& who = init->second.members[r];
+      OperationMember member;
+      member.rank = who.called   ? names_.Rank(who.process, who.device)
+                    : named >= 0 ? names_.MemberRank(named, static_cast<int>(r))
+                                 : static_cast<int>(r);
+      member.state = who.done     ? PartState::kDone
+                     : who.called ? PartState::kCalled
+                                  : PartState::kNotCalled;
+      member.site = {who.process, who.site};
+      if (!who.called && named >= 0 && matcher.comms()[named].members[r].known) {
+        member.instead = Instead(matcher.comms()[named].members[r].process, &member.site);
+      }
+      operation.members.push_back(std::move(member));
+    }
+    operations.push_back(std::move(operation));
+  }
+  for (uint32_t n : signals) {
+    if (operations.size() < kMaxOperations) operations.push_back(Signals(graph_.nodes()[n]));
+  }
+  return operations;
+}
+
+StuckOperation Describer::Signals(const WaitNode& needs) const {
+  const Kernel& wait = *graph_.execution().FindKernel(needs.kernel);
+  const SignalUse& use = wait.signal->uses[needs.ordinal];
+  const Communicator& comm = graph_.matcher().comms()[wait.comm_index];
+  StuckOperation operation;
+  operation.op = Name(Call::kWaitSignal);
+  operation.comm = comm.uid;
+  operation.comm_name = names_.CommName(wait.comm_index);
+  operation.sequence = static_cast<int64_t>(needs.sequence);
+  MemberSlot waits{.state = SlotState::kCalled, .kernel = wait.id, .site = wait.signal->site},
+      sends;
+  const auto line = comm.signals.find({use.peer, wait.signal->rank, use.channel});
+  uint64_t left = line == comm.signals.end() ? 0 : line->second.sent.done;
+  for (size_t i = 0;
+       line != comm.signals.end() && i < line->second.sent.calls.size() && left < needs.sequence;
+       ++i) {
+    left += line->second.sent.calls[i].count;
+    if (left < needs.sequence) continue;
+    const Kernel* const sender = graph_.execution().FindKernel(line->second.sent.calls[i].kernel);
+    sends = {.state = SlotState::kCalled,
+             .kernel = line->second.sent.calls[i].kernel,
+             .site = sender == nullptr ? 0 : sender->signal->site};
+  }
+  operation.members = {Member(wait.comm_index, wait.signal->rank, waits),
+                       Member(wait.comm_index, use.peer, sends)};
+  return operation;
+}
+
+}  // namespace gordian::model

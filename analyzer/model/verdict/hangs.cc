@@ -1,0 +1,472 @@
+#include "analyzer/model/verdict/hangs.h"
+
+#include <algorithm>
+#include <set>
+
+#include "analyzer/model/match/wrong_peer.h"
+#include "analyzer/model/verdict/check_catalogue.h"
+
+namespace gordian::model {
+namespace {
+
+constexpr size_t kMaxCycles = 4;   // reported at most
+constexpr int kMaxWitnesses = 16;  // tried at most
+// Ranks that end well end one after another: waits for all of them before it names the missing
+// ones.
+constexpr uint64_t kSettleNs = 1'000'000'000;
+
+constexpr LeafMask kEveryLeaf = ~LeafMask{0};
+
+void Remove(const std::vector<int>& ranks, std::set<int>* from) {
+  for (int rank : ranks) from->erase(rank);
+}
+
+std::string CycleSummary(const std::vector<Arrow>& arrows) {
+  std::set<int> ranks;
+  for (const Arrow& arrow : arrows) ranks.insert(arrow.edge.rank);
+  const std::vector<int> list(ranks.begin(), ranks.end());
+  std::string text = RankList(list, true) + (list.size() == 1   ? " waits for itself: "
+                                             : list.size() == 2 ? " wait for each other: "
+                                                                : " wait for each other: ");
+  const size_t shown = std::min<size_t>(arrows.size(), 4);
+  for (size_t i = 0; i < shown; ++i) {
+    const Arrow& arrow = arrows[i];
+    const Arrow& before = arrows[(i + arrows.size() - 1) % arrows.size()];
+    if (i > 0) text += "; ";
+    text += "rank " + std::to_string(arrow.edge.rank) + " is in " + arrow.operation +
+            " and has not " + (before.not_called ? "called " : "reached ") + before.Awaited();
+  }
+  if (shown < arrows.size()) text += "; and so on";
+  return text + ".";
+}
+
+const char* CycleCheck(const std::vector<Arrow>& arrows) {
+  bool transfer = false, first_use = false, host = false, event = false, send = false;
+  bool memory = false, resources = false, signal = false, collective = false, only_host = true;
+  for (const Arrow& arrow : arrows) {
+    memory |= arrow.edge.reason == Reason::kMemoryWait;
+    send |= arrow.edge.reason == Reason::kSend;
+    signal |= arrow.edge.reason == Reason::kSignal;
+    first_use |= arrow.edge.reason == Reason::kFirstUse;
+    transfer |= arrow.part != nullptr && arrow.part->ref.kind != PartKind::kCollective;
+    collective |= arrow.part != nullptr && arrow.part->ref.kind == PartKind::kCollective;
+    bool by_host = false;
+    for (Reason reason : arrow.local) {
+      by_host |= reason == Reason::kHostSync || reason == Reason::kHostFree ||
+                 reason == Reason::kHostCopy || reason == Reason::kPolling;
+      event |= reason == Reason::kEventWait;
+      resources |= reason == Reason::kResources;
+    }
+    host |= by_host;
+    only_host &= by_host;
+  }
+  if (resources) return "resource-cycle";
+  if (memory) return "memory-wait-cycle";
+  if (signal) return "signal-order-cycle";
+  if (send) return "unbuffered-send-cycle";
+  if (first_use) return "first-use-order-cycle";
+  // Of a transfer and a collective whose ranks wait on the host for one before they call the other,
+  // no order of sends and receives is the matter.
+  if (transfer && !(collective && only_host)) return "point-to-point-order-cycle";
+  if (event) return "event-cycle";
+  return host ? "host-wait-cycle" : "communicator-order-cycle";
+}
+
+// `stuck`: ranks that something holds up.
+std::vector<int> InitCulprits(const std::vector<Arrow>& arrows, bool all_inits,
+                              const std::set<int>& stuck, const Names& names) {
+  std::set<int> culprits, everyone;
+  std::map<CommUid, const InitCall*> inits;
+  bool child = false;
+  for (const Arrow& arrow : arrows) {
+    everyone.insert(arrow.edge.rank);
+    if (arrow.init == nullptr) continue;
+    inits[arrow.init->uid] = arrow.init;
+    child |= arrow.init->parent >= 0;
+  }
+  std::map<CommUid, std::set<int>> callers;
+  for (const auto& [uid, init] : inits) {
+    for (const InitMember& member : init->members) {
+      if (!member.called) continue;
+      const int rank = names.Rank(member.process, member.device);
+      callers[uid].insert(rank);
+      everyone.insert(rank);
+    }
+  }
+  if (!all_inits) {
+    // Most members are in the call; those of the cycle that are not deviate. But when more members
+    // than have called it can no longer join, the call is one too many.
+    bool too_many = true;
+    for (const auto& [uid, init] : inits) {
+      int held_up = 0;
+      for (size_t r = 0; r < init->members.size() && init->parent >= 0; ++r) {
+        held_up += !init->members[r].called &&
+                   stuck.count(names.MemberRank(init->parent, static_cast<int>(r))) > 0;
+      }
+      too_many &= init->called < held_up;
+    }
+    for (const Arrow& arrow : arrows) {
+      if ((arrow.init != nullptr) == too_many) culprits.insert(arrow.edge.rank);
+    }
+  } else if (child) {
+    size_t most = 0, second = 0;
+    CommUid usual = 0;
+    for (const auto& [uid, ranks] : callers) {
+      if (ranks.size() > most) {
+        second = most;
+        most = ranks.size();
+        usual = uid;
+      } else {
+        second = std::max(second, ranks.size());
+      }
+    }
+    if (most > second) {
+      for (const auto& [uid, ranks] : callers) {
+        if (uid != usual) culprits.insert(ranks.begin(), ranks.end());
+      }
+    }
+  }
+  if (culprits.empty()) culprits = everyone;
+  return {culprits.begin(), culprits.end()};
+}
+
+}  // namespace
+
+void Force(const std::vector<WitnessStep>& witness, std::vector<bool>* forced) {
+  for (const WitnessStep& step : witness) (*forced)[step.node] = true;
+}
+
+Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
+               const std::vector<bool>& without, const std::vector<WitnessStep>& witness,
+               const std::vector<bool>& proven) {
+  const Describer describer(view.graph, view.names);
+  std::vector<Arrow> arrows = describer.Arrows(witness);
+  // A cycle has no beginning: start at the lowest rank, so that the same one always reads the same.
+  std::rotate(
+      arrows.begin(),
+      std::min_element(arrows.begin(), arrows.end(),
+                       [](const Arrow& a, const Arrow& b) { return a.edge.rank < b.edge.rank; }),
+      arrows.end());
+  Hang hang;
+  size_t inits = 0;
+  bool makes = false;
+  for (const Arrow& arrow : arrows) {
+    inits += arrow.init != nullptr;
+    makes |= arrow.init != nullptr && MakesCommunicator(arrow.init->call);
+  }
+  const char* check = inits == 0               ? CycleCheck(arrows)
+                      : !makes                 ? "communicator-call-order"
+                      : inits == arrows.size() ? "communicator-init-order"
+                                               : "communicator-init-missing";
+  hang.finding = MakeFinding(check, Confidence::kSuspected);
+  Finding& finding = hang.finding;
+  finding.culprit_ranks =
+      !makes ? describer.Culprits(arrows)
+             : InitCulprits(arrows, inits == arrows.size(), describer.StuckRanks(can), view.names);
+  std::vector<bool> unaffected = can;  // can move, or is stuck for another reason too
+  for (size_t i = 0; i < unaffected.size(); ++i) unaffected[i] = can[i] || !without[i];
+  std::set<int> victims = describer.StuckRanks(unaffected);
+  for (const Arrow& arrow : arrows) victims.insert(arrow.edge.rank);
+  Remove(finding.culprit_ranks, &victims);
+  finding.victim_ranks.assign(victims.begin(), victims.end());
+  for (const Arrow& arrow : arrows) {
+    finding.cycle.push_back(arrow.edge);
+    hang.identity += std::to_string(arrow.edge.rank) + ">" +
+                     std::to_string(arrow.edge.waits_for_rank) + " " + arrow.operation + "; ";
+  }
+  finding.summary = CycleSummary(arrows);
+  std::vector<uint32_t> stuck;
+  for (const WitnessStep& step : witness) stuck.push_back(step.node);
+  for (uint32_t n : view.graph.waiters()) {
+    if (!can[n] && without[n]) stuck.push_back(n);
+  }
+  finding.operations = describer.Operations(stuck);
+  std::vector<uint32_t> leaves;
+  hang.proof =
+      MakeProof(view.graph, view.names, ProofOf(view.graph, proven, witness, &leaves), leaves);
+  finding.evidence.assumes = hang.proof.assumes;
+  finding.evidence.not_visible = hang.proof.missing;
+  finding.stalled_at_ns = hang.proof.stalled_at_ns;
+  return hang;
+}
+
+namespace {
+
+struct Ends {
+  std::set<ProcessId> processes;
+  std::set<std::pair<ProcessId, int>> members;  // the members, with their communicator
+};
+
+Ends EndsOf(const WaitForGraph& graph, const std::vector<bool>& can,
+            const std::vector<uint32_t>& from) {
+  Ends ends;
+  std::vector<bool> seen(graph.nodes().size(), false);
+  std::vector<uint32_t> work = from;
+  while (!work.empty()) {
+    const uint32_t n = work.back();
+    work.pop_back();
+    if (seen[n]) continue;
+    seen[n] = true;
+    const WaitNode& node = graph.nodes()[n];
+    if (node.kind == NodeKind::kLeaf) {
+      ends.processes.insert(node.process);
+      ends.members.insert({node.process, node.comm});
+    }
+    for (const WaitNode::Edge& edge : node.out) {
+      if (!can[edge.to]) work.push_back(edge.to);
+    }
+  }
+  return ends;
+}
+
+bool EndedWell(const Process& process) {
+  return process.ended && process.exit_kind == ExitKind::kCode && process.exit_value == 0;
+}
+
+void AddRanks(const Names& names, ProcessId process, std::set<int>* ranks) {
+  for (int rank : names.AllRanks(process)) ranks->insert(rank);
+}
+
+// The callers of a collective that one of `waiters` waits in, if most of its members will never
+// call: `gone` of them have ended, or destroyed the communicator. Then the few callers issued one
+// too many. Else empty.
+std::set<int> CallersOfOneTooMany(const RoundView& view, const std::vector<uint32_t>& waiters,
+                                  size_t gone) {
+  for (const uint32_t n : waiters) {
+    const Kernel* kernel = view.graph.execution().FindKernel(view.graph.nodes()[n].kernel);
+    for (size_t i = 0; kernel != nullptr && i < kernel->parts.size(); ++i) {
+      const PartRef& ref = kernel->parts[i].ref;
+      if (ref.kind != PartKind::kCollective || ref.comm < 0) continue;
+      const Instance* instance = view.graph.matcher().FindInstance(ref.comm, ref.sequence);
+      if (instance == nullptr) continue;
+      const size_t called = static_cast<size_t>(instance->called);
+      const size_t missing = instance->members.size() - called;
+      if (missing == 0) continue;  // another part of the group
+      std::set<int> callers;
+      for (size_t r = 0; r < instance->members.size(); ++r) {
+        if (instance->members[r].state == SlotState::kNone) continue;
+        callers.insert(view.names.MemberRank(ref.comm, static_cast<int>(r)));
+      }
+      return missing > called && missing == gone ? callers : std::set<int>();
+    }
+  }
+  return {};
+}
+
+// Ranks that wait in a transfer with one of `ended`, seemingly meant for another peer.
+std::set<int> MistakenAboutPeers(const RoundView& view, const std::vector<uint32_t>& waiters,
+                                 const std::set<int>& ended, WrongPeer how_likely) {
+  std::set<int> mistaken;
+  for (const uint32_t n : waiters) {
+    const Kernel* kernel = view.graph.execution().FindKernel(view.graph.nodes()[n].kernel);
+    for (size_t i = 0; kernel != nullptr && i < kernel->parts.size(); ++i) {
+      const PartRef& ref = kernel->parts[i].ref;
+      if (ref.kind == PartKind::kCollective || ref.comm < 0) continue;
+      if (ended.count(view.names.MemberRank(ref.comm, ref.peer)) == 0) continue;
+      if (MeantAnotherPeer(view.graph.matcher(), ref) < how_likely) continue;
+      mistaken.insert(view.names.MemberRank(ref.comm, ref.rank));
+    }
+  }
+  return mistaken;
+}
+
+// One finding for everything that is stuck because of leaves of one kind.
+void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& without,
+              std::vector<bool>* stuck, std::vector<Hang>* hangs) {
+  const WaitForGraph& graph = view.graph;
+  const std::vector<bool> can = graph.Decide(kEveryLeaf & ~Bit(kind));
+  std::vector<uint32_t> waiters;
+  for (uint32_t n : graph.waiters()) {
+    if (!can[n] && without[n]) waiters.push_back(n);
+  }
+  if (waiters.empty()) return;
+  std::stable_sort(waiters.begin(), waiters.end(), [&](uint32_t a, uint32_t b) {
+    return graph.nodes()[a].since_ns < graph.nodes()[b].since_ns;
+  });
+  const Ends ends = EndsOf(graph, can, waiters);
+  const Describer describer(graph, view.names);
+  const std::string operation = describer.Operation(graph.nodes()[waiters.front()]);
+  Hang hang;
+  std::set<int> culprits;
+  std::set<int> named;  // blamed instead: they issued an operation too many
+  std::string what;
+  switch (kind) {
+    case LeafKind::kAborted: {
+      uint64_t first = UINT64_MAX;
+      for (const auto& [process, comm] : ends.members) {
+        if (comm < 0) continue;
+        for (const CommMember& member : graph.matcher().comms()[comm].members) {
+          if (member.process != process || !member.aborted || member.left_ns >= first) continue;
+          first = member.left_ns;
+          culprits = {view.names.Rank(process, member.device)};
+        }
+      }
+      hang.finding = MakeFinding("rank-aborted", Confidence::kSuspected);
+      what = " aborted the communicator";
+      break;
+    }
+    case LeafKind::kLeft: {
+      uint64_t last = 0;
+      for (const auto& [process, comm] : ends.members) {
+        if (comm < 0) continue;
+        for (const CommMember& member : graph.matcher().comms()[comm].members) {
+          if (member.process != process || !member.left) continue;
+          last = std::max(last, member.left_ns);
+          culprits.insert(view.names.Rank(process, member.device));
+        }
+      }
+      named = CallersOfOneTooMany(view, waiters, culprits.size());
+      hang.finding = MakeFinding("rank-left", Confidence::kSuspected);
+      hang.ripe = view.now_ns >= last + kSettleNs;
+      what = " destroyed the communicator without it";
+      break;
+    }
+    case LeafKind::kDead: {
+      const Process* first = nullptr;  // the first that ended badly
+      uint64_t last = 0;
+      auto ended = [](const Process& p) { return p.ended ? p.ended_ns : p.last_record_ns; };
+      for (ProcessId id : ends.processes) {
+        const Process* process = graph.execution().Find(id);
+        if (process == nullptr || !process->Dead()) continue;
+        last = std::max(last, ended(*process));
+        if (!EndedWell(*process) && (first == nullptr || ended(*process) < ended(*first))) {
+          first = process;
+        }
+      }
+      if (first != nullptr) {
+        AddRanks(view.names, first->info.process, &culprits);
+        // A person or script may have killed it because of the reported hang.
+        const bool perhaps_us = view.finding_stands && first->exit_kind == ExitKind::kSignal;
+        hang.ripe = !perhaps_us || view.now_ns >= ended(*first) + 2 * kSettleNs;
+        what = std::string(" ") + describer.Instead(first->info.process, nullptr);
+      } else {
+        for (ProcessId id : ends.processes) AddRanks(view.names, id, &culprits);
+        hang.ripe = view.now_ns >= last + kSettleNs;
+        what = culprits.size() == 1 ? " has exited with code 0" : " have exited with code 0";
+      }
+      if (first == nullptr) {
+        named = CallersOfOneTooMany(view, waiters, culprits.size());
+        if (named.empty()) named = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kLikely);
+      }
+      hang.finding =
+          MakeFinding(named.empty() ? "rank-exited" : "rank-left", Confidence::kSuspected);
+      if (first == nullptr && named.empty()) {  // either may be at fault
+        named = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kPossible);
+        if (!named.empty()) named.insert(culprits.begin(), culprits.end());
+      }
+      hang.ended = ends.processes;
+      break;
+    }
+    default: {
+      hang.finding = MakeFinding("rank-stopped", Confidence::kSuspected);
+      hang.confirmable = false;
+      for (ProcessId id : ends.processes) {
+        const Process* process = graph.execution().Find(id);
+        if (process == nullptr || process->stopped_since_ns == 0) continue;
+        if (view.now_ns < process->stopped_since_ns + view.options.suspect_after_ns) continue;
+        AddRanks(view.names, id, &culprits);
+      }
+      bool somebody_runs = false;  // if every process is stopped, a person stopped the job
+      for (const auto& [id, process] : graph.execution().processes()) {
+        somebody_runs |= !process.Dead() && process.has_state && !process.state.stopped;
+      }
+      hang.ripe = somebody_runs;
+      what = culprits.size() == 1 ? " is stopped" : " are stopped";
+      break;
+    }
+  }
+  // The process ended before it had a rank, and another may take its place: leave this to
+  // suspicions.
+  if (kind == LeafKind::kDead && culprits.empty()) return;
+  if (culprits.empty()) hang.ripe = false;
+  for (size_t i = 0; i < stuck->size(); ++i) (*stuck)[i] = (*stuck)[i] || (!can[i] && without[i]);
+  Finding& finding = hang.finding;
+  finding.culprit_ranks.assign(culprits.begin(), culprits.end());
+  std::set<int> victims = describer.StuckRanks(can);
+  Remove(finding.culprit_ranks, &victims);
+  finding.victim_ranks.assign(victims.begin(), victims.end());
+  finding.summary = RankList(finding.culprit_ranks, true) + what + "; " +
+                    (victims.empty() ? "other ranks wait"
+                                     : RankList(finding.victim_ranks) +
+                                           (victims.size() == 1 ? " waits" : " wait")) +
+                    " in " + operation + ".";
+  if (!named.empty()) {
+    finding.culprit_ranks.assign(named.begin(), named.end());
+    Remove(finding.culprit_ranks, &victims);
+    finding.victim_ranks.assign(victims.begin(), victims.end());
+  }
+  finding.operations = describer.Operations(waiters);
+  std::vector<uint32_t> leaves;
+  hang.proof = MakeProof(graph, view.names, ProofOf(graph, can, waiters.front(), &leaves), leaves);
+  finding.evidence.not_visible = hang.proof.missing;
+  finding.evidence.assumes = hang.proof.assumes;
+  finding.stalled_at_ns = hang.proof.stalled_at_ns;
+  hang.identity = finding.check;
+  hangs->push_back(std::move(hang));
+}
+
+void AddVictims(const std::vector<int>& ranks, Finding* finding) {
+  std::set<int> victims(finding->victim_ranks.begin(), finding->victim_ranks.end());
+  victims.insert(ranks.begin(), ranks.end());
+  Remove(finding->culprit_ranks, &victims);
+  finding->victim_ranks.assign(victims.begin(), victims.end());
+}
+
+// The same culprits took the same communicators in the wrong order.
+bool SameCause(const Finding& a, const Finding& b) {
+  const auto communicators = [](const Finding& finding) {
+    std::set<CommUid> out;
+    for (const WaitEdge& edge : finding.cycle) out.insert(edge.comm);
+    return out;
+  };
+  return a.check == b.check && a.culprit_ranks == b.culprit_ranks &&
+         communicators(a) == communicators(b);
+}
+
+}  // namespace
+
+std::vector<Hang> FindHangs(const RoundView& view, std::vector<bool>* stuck) {
+  std::vector<Hang> hangs;
+  const WaitForGraph& graph = view.graph;
+  // Grants everything that may still happen: the rest waits for itself.
+  const std::vector<bool> can = graph.Decide(kEveryLeaf);
+  stuck->assign(graph.nodes().size(), false);
+  for (size_t i = 0; i < can.size(); ++i) (*stuck)[i] = !can[i];
+  std::vector<bool> left = can, forced(can.size(), false);
+  // First the cycles of nodes that are stuck even if every conjecture comes true: no proof of
+  // theirs may rest on a conjecture.
+  std::vector<bool> granted(can.size(), false);
+  for (size_t i = 0; i < can.size(); ++i) granted[i] = RestsOnConjecture(graph.nodes()[i]);
+  const bool conjectures = std::find(granted.begin(), granted.end(), true) != granted.end();
+  std::vector<bool> certain = conjectures ? graph.Decide(kEveryLeaf, granted) : can;
+  for (int i = 0; i < kMaxWitnesses && hangs.size() < kMaxCycles; ++i) {
+    const std::vector<WitnessStep> proven =
+        conjectures ? FindWitness(graph, certain) : std::vector<WitnessStep>();
+    const std::vector<WitnessStep> witness = proven.empty() ? FindWitness(graph, left) : proven;
+    if (witness.empty()) break;
+    // A node that is stuck without this witness is stuck for another reason.
+    Force(witness, &forced);
+    Force(witness, &granted);
+    std::vector<bool> without = graph.Decide(kEveryLeaf, forced);
+    Hang hang = CycleHang(view, left, without, witness, proven.empty() ? left : certain);
+    left = std::move(without);
+    if (!proven.empty()) certain = graph.Decide(kEveryLeaf, granted);
+    // The same inversion at a later step, or with another rank, is no news, but its victims are.
+    const auto earlier = std::find_if(hangs.begin(), hangs.end(), [&](const Hang& other) {
+      return SameCause(other.finding, hang.finding);
+    });
+    if (earlier == hangs.end()) {
+      hangs.push_back(std::move(hang));
+    } else {
+      AddVictims(hang.finding.victim_ranks, &earlier->finding);
+    }
+  }
+  LeafMask kinds = 0;
+  for (const WaitNode& node : graph.nodes()) kinds |= Bit(node.leaf);
+  for (LeafKind kind : {LeafKind::kAborted, LeafKind::kDead, LeafKind::kStopped, LeafKind::kLeft}) {
+    if ((kinds & Bit(kind)) != 0) FindEnds(view, kind, can, stuck, &hangs);
+  }
+  return hangs;
+}
+
+}  // namespace gordian::model

@@ -1,0 +1,464 @@
+#include "analyzer/model/verdict/job_model.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "analyzer/model/facts/execution_graph.h"
+#include "analyzer/model/facts/incarnations.h"
+#include "analyzer/model/match/matcher.h"
+#include "analyzer/model/verdict/check_catalogue.h"
+#include "analyzer/model/verdict/divergence_signs.h"
+#include "analyzer/model/verdict/group_signs.h"
+#include "analyzer/model/verdict/hangs.h"
+#include "analyzer/model/verdict/names.h"
+#include "analyzer/model/verdict/standing_suspicions.h"
+#include "analyzer/model/verdict/transfer_signs.h"
+#include "analyzer/model/waits/confirm.h"
+#include "analyzer/model/waits/wait_for_graph.h"
+
+namespace gordian::model {
+namespace {
+
+void Unite(const std::vector<std::string>& from, std::vector<std::string>* into) {
+  into->insert(into->end(), from.begin(), from.end());
+  std::sort(into->begin(), into->end());
+  into->erase(std::unique(into->begin(), into->end()), into->end());
+}
+
+}  // namespace
+
+class JobModel::Impl {
+ public:
+  explicit Impl(ModelOptions options) : options_(options) {}
+
+  void OnRound(Round round);
+  bool HasUnfinished() const;
+  Verdict Current() const;
+  std::map<ProcessId, int> Ranks() const { return RanksNow(execution_, NamesNow()); }
+  void OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed);
+
+  const ModelOptions options_;
+  Matcher matcher_;
+  ExecutionGraph execution_{&matcher_};
+  Confirmer confirmer_;
+  // Drops the names: their sources have changed.
+  void Forget() { names_.reset(); }
+  uint64_t now_ns_ = 0;
+  uint64_t first_ns_ = 0;  // begin of the first round
+
+ private:
+  struct Standing {
+    Finding finding;
+    std::string identity;
+    std::set<ProcessId> ended;  // as Hang's
+  };
+
+  // Valid until the next fact. A report right after a round uses the round's names again.
+  const Names& NamesNow() const {
+    if (!names_) names_.emplace(execution_, matcher_);
+    return *names_;
+  }
+  void AcceptBlocked(const Round& round);
+  bool SuspectCircle(const Round& round, const Names& names, Conjecture conjecture,
+                     const std::vector<bool>& moves);
+  void SuspectResources(const Round& round, const Names& names, const WaitForGraph& graph,
+                        const std::vector<bool>& stuck);
+  void Confirm(const Hang& hang, uint64_t end_ns);
+  void RetireReplaced(const std::vector<Hang>& found, const Incarnations& incarnations);
+  Finding Base(const Names& names) const;
+  void FillEvidence(const Names& names, Finding* finding) const;
+
+  mutable std::optional<Names> names_;
+  mutable FirstTold mismatches_told_;
+  std::vector<WaitNode> nodes_;  // kept as memory for the next round's graph
+  std::vector<Standing> confirmed_;
+  std::vector<Finding> suspected_;
+  StandingSuspicions standing_;
+  bool ended_ = false, killed_by_gordian_ = false;
+  ExitKind exit_kind_ = ExitKind::kUnknown;
+  int exit_value_ = 0;
+};
+
+// A call that NCCL has accepted but not returned from counts by its arguments
+// (wait-model.md §5).
+void JobModel::Impl::AcceptBlocked(const Round& round) {
+  for (const ProcessState& state : round.processes) {
+    const Process* process = execution_.Find(state.process);
+    if (process == nullptr) continue;
+    for (const ThreadState& now : process->state.threads) {
+      auto it = process->threads.find(now.thread);
+      if (now.call_id == 0 || it == process->threads.end() || !it->second.open) continue;
+      const OpenCall& open = *it->second.open;
+      if (open.kernel == 0 || open.record.order != now.call_order) continue;
+      if (round.begin_ns < open.record.time_ns + options_.first_use_counts_after_ns) continue;
+      const Kernel* kernel = execution_.FindKernel(open.kernel);
+      if (kernel == nullptr) continue;
+      for (const Part& part : kernel->parts) matcher_.Accept(part.ref, round.begin_ns);
+    }
+  }
+}
+
+void JobModel::Impl::Confirm(const Hang& hang, uint64_t end_ns) {
+  Finding finding = hang.finding;
+  finding.confidence = Confidence::kConfirmed;
+  if (end_ns > finding.stalled_at_ns) {
+    finding.detected_after_s = static_cast<double>(end_ns - finding.stalled_at_ns) * 1e-9;
+  }
+  for (Standing& standing : confirmed_) {
+    if (standing.identity != hang.identity) continue;
+    // More ranks may be stuck now, but the finding keeps its time.
+    finding.stalled_at_ns = standing.finding.stalled_at_ns;
+    finding.detected_after_s = standing.finding.detected_after_s;
+    standing.finding = std::move(finding);
+    standing.ended.insert(hang.ended.begin(), hang.ended.end());
+    return;
+  }
+  confirmed_.push_back({std::move(finding), hang.identity, hang.ended});
+}
+
+// The exit of a restarted rank is history once no rank waits for its old process: the waiting ranks
+// have ended, or use a new communicator. `found`: this round's hangs.
+void JobModel::Impl::RetireReplaced(const std::vector<Hang>& found,
+                                    const Incarnations& incarnations) {
+  std::set<ProcessId> waited_for;
+  for (const Hang& hang : found) waited_for.insert(hang.ended.begin(), hang.ended.end());
+  std::erase_if(confirmed_, [&](const Standing& standing) {
+    return !standing.ended.empty() &&
+           std::all_of(standing.ended.begin(), standing.ended.end(), [&](ProcessId id) {
+             return incarnations.Replaced(id) && waited_for.count(id) == 0;
+           });
+  });
+}
+
+namespace {
+
+const char* Assumption(Conjecture conjecture) {
+  switch (conjecture) {
+    case Conjecture::kUnbuffered:
+      return "the transport does not buffer these sends";
+    case Conjecture::kSharedQueue:
+      return "streams of one device share its hardware queues";
+    case Conjecture::kNoProcessors:
+      return "operations of one device leave each other no multiprocessors";
+    case Conjecture::kNone:
+      break;
+  }
+  return "";
+}
+
+}  // namespace
+
+// A lasting cycle that only the conjecture explains is a suspicion. `moves` (empty: ignored) are
+// the nodes that nothing known holds up; the cycle may hold no other launch.
+bool JobModel::Impl::SuspectCircle(const Round& round, const Names& names, Conjecture conjecture,
+                                   const std::vector<bool>& moves) {
+  const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns, conjecture);
+  const RoundView view{graph, names, options_, round.begin_ns, false};
+  const std::vector<bool> can = graph.Decide(~LeafMask{0});
+  const std::vector<WitnessStep> witness = FindWitness(graph, can);
+  if (witness.empty()) return false;
+  // A cycle that stands without the conjecture is reported elsewhere, with fewer victims.
+  const Reason conjectured =
+      conjecture == Conjecture::kUnbuffered ? Reason::kSend : Reason::kResources;
+  const auto needs_it = [&](const WitnessStep& step) { return step.edge.reason == conjectured; };
+  if (std::none_of(witness.begin(), witness.end(), needs_it)) return false;
+  for (const WitnessStep& step : witness) {
+    if (moves.empty() || graph.nodes()[step.node].kind != NodeKind::kKernelDone) continue;
+    if (!moves[step.node]) return false;
+  }
+  std::vector<bool> forced(can.size(), false);
+  Force(witness, &forced);
+  Hang hang = CycleHang(view, can, graph.Decide(~LeafMask{0}, forced), witness);
+  if (round.begin_ns < hang.finding.stalled_at_ns + options_.suspect_after_ns) return false;
+  hang.finding.detected_after_s =
+      static_cast<double>(round.end_ns - hang.finding.stalled_at_ns) * 1e-9;
+  hang.finding.evidence.assumes.push_back(Assumption(conjecture));
+  suspected_.push_back(std::move(hang.finding));
+  return true;
+}
+
+// W6: launches that nothing known holds up and that have not ended for long.
+void JobModel::Impl::SuspectResources(const Round& round, const Names& names,
+                                      const WaitForGraph& graph, const std::vector<bool>& stuck) {
+  // Excludes nodes that missing kernels, threads or records may still explain.
+  const std::vector<bool> moves =
+      graph.Decide(~(Bit(LeafKind::kRunning) | Bit(LeafKind::kAsleep) | Bit(LeafKind::kUnknown) |
+                     Bit(LeafKind::kKernel) | Bit(LeafKind::kMemory)));
+  bool old = false;
+  for (uint32_t n : graph.waiters()) {
+    const WaitNode& node = graph.nodes()[n];
+    old |= node.kind == NodeKind::kKernelDone && moves[n] && !stuck[n] &&
+           round.begin_ns >= node.since_ns + options_.suspect_after_ns;
+  }
+  if (!old) return;
+  if (!SuspectCircle(round, names, Conjecture::kSharedQueue, moves) &&
+      !SuspectCircle(round, names, Conjecture::kNoProcessors, moves)) {
+    return;
+  }
+  // It says the same with less detail.
+  std::erase_if(suspected_, [](const Finding& finding) { return finding.check == "stuck-kernel"; });
+}
+
+void JobModel::Impl::OnRound(Round round) {
+  Forget();
+  now_ns_ = std::max(now_ns_, round.end_ns);
+  if (first_ns_ == 0) first_ns_ = round.begin_ns;
+  if (ended_) return;
+  execution_.TakeRound(&round);
+  AcceptBlocked(round);
+  const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns, Conjecture::kNone,
+                           &nodes_);
+  const Names& names = NamesNow();
+  const RoundView view{graph, names, options_, round.begin_ns,
+                       !confirmed_.empty() || !suspected_.empty()};
+  suspected_.clear();
+  standing_.Look(view);
+  std::vector<bool> stuck;
+  std::vector<Hang> hangs = FindHangs(view, &stuck);
+  if (!confirmed_.empty()) RetireReplaced(hangs, names.incarnations());
+  for (Hang& hang : hangs) {
+    const Confirmer::Standing standing = confirmer_.Check(hang.proof, round.begin_ns);
+    if (!hang.ripe) continue;
+    if (standing_.IsConsequence(hang.finding)) {
+      hang.finding.confidence = Confidence::kPossible;
+      suspected_.push_back(std::move(hang.finding));
+      continue;
+    }
+    if (standing.confirmed && hang.confirmable) {
+      Confirm(hang, round.end_ns);
+      continue;
+    }
+    const bool known = std::any_of(confirmed_.begin(), confirmed_.end(),
+                                   [&](const Standing& s) { return s.identity == hang.identity; });
+    const bool long_enough = !hang.confirmable || round.begin_ns >= standing.unchanged_since_ns +
+                                                                        options_.suspect_after_ns;
+    if (!known && long_enough) {
+      if (round.end_ns > hang.finding.stalled_at_ns) {
+        hang.finding.detected_after_s =
+            static_cast<double>(round.end_ns - hang.finding.stalled_at_ns) * 1e-9;
+      }
+      suspected_.push_back(std::move(hang.finding));
+    }
+  }
+  confirmer_.EndRound();
+  for (Finding& finding : FindSuspicions(view, stuck)) {
+    if (round.end_ns > finding.stalled_at_ns) {
+      finding.detected_after_s = static_cast<double>(round.end_ns - finding.stalled_at_ns) * 1e-9;
+    }
+    suspected_.push_back(std::move(finding));
+  }
+  bool old_send = false;
+  for (uint32_t n : graph.waiters()) {
+    const WaitNode& node = graph.nodes()[n];
+    const Kernel* kernel = execution_.FindKernel(node.kernel);
+    if (stuck[n] || kernel == nullptr ||
+        round.begin_ns < node.since_ns + options_.suspect_after_ns) {
+      continue;
+    }
+    for (const Part& part : kernel->parts) old_send |= part.ref.kind == PartKind::kSend;
+  }
+  if (old_send) SuspectCircle(round, names, Conjecture::kUnbuffered, {});
+  if (hangs.empty()) SuspectResources(round, names, graph, stuck);
+  std::vector<const Finding*> confirmed;
+  for (const Standing& known : confirmed_) confirmed.push_back(&known.finding);
+  standing_.Merge(view, confirmed, &suspected_);
+}
+
+void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed) {
+  Forget();
+  ended_ = true;
+  killed_by_gordian_ = killed;
+  exit_kind_ = kind;
+  exit_value_ = exit_value;
+  now_ns_ = std::max(now_ns_, time_ns);
+  // The last records may still show a mismatch.
+  for (auto& [id, process] : execution_.processes()) {
+    execution_.End(id, ExitKind::kUnknown, 0, time_ns);
+  }
+  Round last;
+  last.begin_ns = last.end_ns = time_ns;
+  execution_.TakeRound(&last);
+  RetireReplaced({}, Incarnations(execution_));
+  // The job ended by itself after all.
+  if (!killed && kind == ExitKind::kCode && exit_value == 0) suspected_.clear();
+}
+
+bool JobModel::Impl::HasUnfinished() const {
+  if (ended_) return false;
+  for (const auto& [id, kernel] : execution_.kernels()) {
+    const Process* process = execution_.Find(kernel.process);
+    if (process != nullptr && !process->Dead()) return true;
+  }
+  for (const auto& [id, process] : execution_.processes()) {
+    if (process.Dead()) continue;
+    // Lost records may describe unfinished operations: only the state block knows.
+    if (process.Lossy() || process.merger.incomplete()) return true;
+    for (const auto& [thread_id, thread] : process.threads) {
+      if (thread.open) return true;
+    }
+    for (const auto& [comm_id, comm] : process.comms) {
+      if (comm.unsettled) return true;
+    }
+  }
+  return false;
+}
+
+void JobModel::Impl::FillEvidence(const Names& names, Finding* finding) const {
+  Evidence& evidence = finding->evidence;
+  evidence.ranks_seen = names.seen();
+  evidence.ranks_expected = names.expected();
+  evidence.records = evidence.records_lost = evidence.nccl_calls = 0;
+  std::vector<std::string> unseen;
+  for (const auto& [id, process] : execution_.processes()) {
+    evidence.records += process.records;
+    const uint64_t lost = std::max(process.merger.lost(), process.state.lost_records);
+    evidence.records_lost += lost;
+    evidence.nccl_calls += std::max(process.calls_begun, process.state.nccl_calls);
+    for (const std::string& text : process.state.not_visible) {
+      unseen.push_back(text + " in " + names.RankOf(id));
+    }
+    if (lost > 0) unseen.push_back(std::to_string(lost) + " records of " + names.RankOf(id));
+    if (process.state.lost_streams > 0) {
+      unseen.push_back(std::to_string(process.state.lost_streams) + " streams of " +
+                       names.RankOf(id));
+    }
+    if (process.state.lost_comms > 0) {
+      unseen.push_back(std::to_string(process.state.lost_comms) + " communicators of " +
+                       names.RankOf(id));
+    }
+    if (process.lost_sight)
+      unseen.push_back("operations that " + names.RankOf(id) + " captured into graphs");
+  }
+  if (evidence.ranks_seen < evidence.ranks_expected && evidence.ranks_seen > 0) {
+    unseen.push_back(std::to_string(evidence.ranks_expected - evidence.ranks_seen) + " of " +
+                     std::to_string(evidence.ranks_expected) + " ranks");
+  }
+  Unite(unseen, &evidence.not_visible);
+}
+
+Finding JobModel::Impl::Base(const Names& names) const {
+  uint64_t calls = 0, lost = 0;
+  std::vector<std::string> exits;
+  for (const auto& [id, process] : execution_.processes()) {
+    calls += std::max(process.calls_begun, process.state.nccl_calls);
+    lost += std::max(process.merger.lost(), process.state.lost_records);
+    if (!process.ended || process.exit_kind == ExitKind::kUnknown) continue;
+    if (names.incarnations().Replaced(id)) continue;
+    if (process.exit_kind == ExitKind::kSignal) {
+      exits.push_back(names.RankOf(id) + " was killed by signal " +
+                      std::to_string(process.exit_value));
+    } else if (process.exit_value != 0) {
+      exits.push_back(names.RankOf(id) + " exited with code " + std::to_string(process.exit_value));
+    }
+  }
+  if (calls == 0 && !ended_ && first_ns_ != 0 && now_ns_ < first_ns_ + options_.suspect_after_ns) {
+    Finding finding = MakeFinding("job-healthy", Confidence::kSuspected);
+    finding.summary = "The job has started and has not called NCCL yet.";
+    return finding;
+  }
+  if (calls == 0) {
+    Finding finding = MakeFinding("no-nccl-calls", Confidence::kSuspected);
+    finding.summary = "Gordian saw no NCCL call.";
+    return finding;
+  }
+  Finding finding = MakeFinding(ended_ ? "job-finished" : "job-healthy", Confidence::kConfirmed);
+  // The visible part is fine, but lost records may hold a problem.
+  if (lost > 0) finding.confidence = Confidence::kSuspected;
+  if (!ended_) {
+    finding.summary = "Nothing is stuck.";
+    return finding;
+  }
+  finding.summary = "The job has ended";
+  if (exit_kind_ == ExitKind::kSignal) {
+    finding.summary += " by signal " + std::to_string(exit_value_);
+  } else if (exit_kind_ == ExitKind::kCode && exit_value_ != 0) {
+    finding.summary += " with code " + std::to_string(exit_value_);
+  }
+  if (!exits.empty()) {
+    finding.summary += ": ";
+    for (size_t i = 0; i < exits.size() && i < 4; ++i) {
+      finding.summary += (i == 0 ? "" : "; ") + exits[i];
+    }
+  }
+  finding.summary += ".";
+  return finding;
+}
+
+Verdict JobModel::Impl::Current() const {
+  const Names& names = NamesNow();
+  std::vector<Finding> findings;
+  for (const Standing& standing : confirmed_) findings.push_back(standing.finding);
+  for (Finding& finding : MismatchFindings(matcher_, names, now_ns_, ended_, &mismatches_told_)) {
+    findings.push_back(std::move(finding));
+  }
+  for (Finding& finding : UnlocatedFindings(matcher_, names, now_ns_)) {
+    findings.push_back(std::move(finding));
+  }
+  findings.insert(findings.end(), suspected_.begin(), suspected_.end());
+  if (findings.empty()) findings.push_back(Base(names));
+  for (Finding& finding : findings) FillEvidence(names, &finding);
+  Verdict verdict = WorstFirst(std::move(findings));
+  verdict.restarts = names.incarnations().Told();
+  if (SaysTrouble(verdict.main.verdict)) {
+    verdict.signs = TransferSigns(matcher_, names);
+    const std::vector<Sign> divergent = DivergenceSigns(matcher_, names);
+    verdict.signs.insert(verdict.signs.end(), divergent.begin(), divergent.end());
+    const std::vector<Sign> groups = GroupSigns(execution_, names, verdict.main);
+    verdict.signs.insert(verdict.signs.end(), groups.begin(), groups.end());
+  }
+  return verdict;
+}
+
+JobModel::JobModel(ModelOptions options) : impl_(std::make_unique<Impl>(options)) {}
+JobModel::~JobModel() = default;
+
+void JobModel::OnProcessStarted(const ProcessInfo& info) {
+  impl_->Forget();
+  impl_->execution_.Start(info);
+}
+
+void JobModel::OnProcessEnded(ProcessId process, ExitKind kind, int exit_value, uint64_t time_ns) {
+  impl_->Forget();
+  impl_->now_ns_ = std::max(impl_->now_ns_, time_ns);
+  impl_->execution_.End(process, kind, exit_value, time_ns);
+}
+
+void JobModel::OnFinalCounts(ProcessId process, uint64_t lost_records, uint64_t nccl_calls) {
+  impl_->Forget();
+  impl_->execution_.FinalCounts(process, lost_records, nccl_calls);
+}
+
+void JobModel::OnFinalBlock(ProcessId process, std::shared_ptr<const StateBlock> block) {
+  impl_->Forget();
+  impl_->execution_.FinalBlock(process, std::move(block));
+}
+
+void JobModel::OnRecordsMissing(ProcessId process) {
+  impl_->Forget();
+  impl_->execution_.RecordsMissing(process);
+}
+
+void JobModel::OnRecord(const CallRecord& record) {
+  impl_->Forget();
+  impl_->now_ns_ = std::max(impl_->now_ns_, record.time_ns);
+  impl_->execution_.Record(record);
+}
+
+void JobModel::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed_by_gordian) {
+  impl_->OnJobEnded(kind, exit_value, time_ns, killed_by_gordian);
+}
+
+void JobModel::OnRound(Round round) { impl_->OnRound(std::move(round)); }
+bool JobModel::WantsConfirmation() const { return impl_->confirmer_.WantsRound(); }
+bool JobModel::HasUnfinished() const { return impl_->HasUnfinished(); }
+Verdict JobModel::Current() const { return impl_->Current(); }
+const ExecutionGraph& JobModel::execution() const { return impl_->execution_; }
+const Matcher& JobModel::matcher() const { return impl_->matcher_; }
+std::map<ProcessId, int> JobModel::Ranks() const { return impl_->Ranks(); }
+JobSnapshot JobModel::Snapshot() const {
+  return TakeSnapshot(impl_->execution_, impl_->matcher_, impl_->now_ns_);
+}
+
+}  // namespace gordian::model

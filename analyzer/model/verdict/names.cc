@@ -1,0 +1,292 @@
+#include "analyzer/model/verdict/names.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace gordian::model {
+
+const char* Name(Call call) {
+  switch (call) {
+    case Call::kAllReduce:
+      return "AllReduce";
+    case Call::kAllGather:
+      return "AllGather";
+    case Call::kReduceScatter:
+      return "ReduceScatter";
+    case Call::kBroadcast:
+      return "Broadcast";
+    case Call::kReduce:
+      return "Reduce";
+    case Call::kAllToAll:
+      return "AlltoAll";
+    case Call::kGather:
+      return "Gather";
+    case Call::kScatter:
+      return "Scatter";
+    case Call::kSend:
+      return "Send";
+    case Call::kRecv:
+      return "Recv";
+    case Call::kPutSignal:
+      return "PutSignal";
+    case Call::kSignal:
+      return "Signal";
+    case Call::kWaitSignal:
+      return "WaitSignal";
+    case Call::kGroupStart:
+      return "GroupStart";
+    case Call::kGroupEnd:
+      return "GroupEnd";
+    case Call::kCommInit:
+      return "CommInitRank";
+    case Call::kCommInitAll:
+      return "CommInitAll";
+    case Call::kCommSplit:
+      return "CommSplit";
+    case Call::kCommShrink:
+      return "CommShrink";
+    case Call::kCommGrow:
+      return "CommGrow";
+    case Call::kCommFinalize:
+      return "CommFinalize";
+    case Call::kCommDestroy:
+      return "CommDestroy";
+    case Call::kCommAbort:
+      return "CommAbort";
+    case Call::kCommRevoke:
+      return "CommRevoke";
+    case Call::kCommWindowRegister:
+      return "CommWindowRegister";
+    case Call::kStreamCreate:
+      return "cudaStreamCreate";
+    case Call::kStreamDestroy:
+      return "cudaStreamDestroy";
+    case Call::kGraphEndCapture:
+      return "StreamEndCapture";
+    case Call::kGraphDestroy:
+      return "GraphDestroy";
+    case Call::kGraphClone:
+      return "GraphClone";
+    case Call::kGraphNest:
+      return "GraphAddNode";
+    case Call::kGraphInstantiate:
+      return "GraphInstantiate";
+    case Call::kGraphExecDestroy:
+      return "GraphExecDestroy";
+    case Call::kStreamWork:
+      return "a launch";
+    case Call::kHostWait:
+      return "a host wait";
+    case Call::kPoll:
+      return "a query";
+    case Call::kOther:
+    case Call::kCommOther:
+      return "another call";
+  }
+  return "another call";
+}
+
+const char* Name(WaitKind kind) {
+  switch (kind) {
+    case WaitKind::kStream:
+      return "cudaStreamSynchronize";
+    case WaitKind::kEvent:
+      return "cudaEventSynchronize";
+    case WaitKind::kDevice:
+      return "cudaDeviceSynchronize";
+    case WaitKind::kFree:
+      return "cudaFree";
+    case WaitKind::kCopy:
+      return "cudaMemcpy";
+    case WaitKind::kAsyncCopy:
+      return "cudaMemcpyAsync";
+    case WaitKind::kNone:
+      break;
+  }
+  return "a host wait";
+}
+
+Names::Ranks::Ranks(const ExecutionGraph& execution, const Matcher& matcher)
+    : incarnations(execution) {
+  // Earlier processes of restarted ranks are no ranks of the job any more, but keep their names.
+  std::map<std::pair<ProcessId, int>, int> size;
+  bool several = false;
+  for (const Communicator& comm : matcher.comms()) {
+    std::vector<ProcessId> processes;
+    bool current = false;
+    for (int r = 0; r < comm.nranks; ++r) {
+      const CommMember& member = comm.members[r];
+      if (!member.known) continue;
+      processes.push_back(member.process);
+      if (incarnations.Replaced(member.process)) continue;
+      current = true;
+      auto [it, added] = size.try_emplace({member.process, member.device}, 0);
+      if (comm.nranks > it->second) {
+        it->second = comm.nranks;
+        by_device[it->first] = r;
+      }
+    }
+    std::sort(processes.begin(), processes.end());
+    several |= std::adjacent_find(processes.begin(), processes.end()) != processes.end();
+    if (current) expected = std::max(expected, comm.nranks);
+  }
+  std::set<int> ranks;
+  by_environment = !several;
+  for (const auto& [id, process] : execution.processes()) {
+    if (incarnations.Replaced(id) || incarnations.Beside(id)) continue;
+    expected = std::max(expected, process.info.env_world_size);
+    if (!process.CalledNccl() && process.info.env_rank < 0) continue;  // perhaps a launcher
+    by_environment &= process.info.env_rank >= 0 && ranks.insert(process.info.env_rank).second;
+  }
+  // If no communicator spans the job, members of different ones may have the same rank; the order
+  // of the processes then distinguishes them.
+  std::set<int> distinct;
+  for (const auto& [key, rank] : by_device) distinct.insert(rank);
+  if (!by_environment && distinct.size() < by_device.size()) {
+    std::vector<std::tuple<uint32_t, ProcessId, int>> in_order;
+    for (const auto& [key, rank] : by_device) {
+      const Process* process = execution.Find(key.first);
+      in_order.emplace_back(process == nullptr ? 0 : process->info.pid, key.first, key.second);
+    }
+    std::sort(in_order.begin(), in_order.end());
+    for (size_t i = 0; i < in_order.size(); ++i) {
+      by_device[{std::get<1>(in_order[i]), std::get<2>(in_order[i])}] = static_cast<int>(i);
+    }
+  }
+  // Before there are communicators, every process that made a call counts as a member.
+  std::set<ProcessId> members;
+  for (const auto& [key, rank] : by_device) members.insert(key.first);
+  seen = static_cast<int>(by_device.size());
+  for (const auto& [id, process] : execution.processes()) {
+    if (members.count(id) == 0 && !incarnations.Replaced(id) && !incarnations.Beside(id) &&
+        (process.CalledNccl() || process.info.env_rank >= 0))
+      ++seen;
+  }
+  expected = std::max(expected, seen);
+}
+
+int Names::Rank(ProcessId process, int device) const {
+  if (Known().by_environment) {
+    const Process* p = execution_.Find(process);
+    if (p != nullptr) return p->info.env_rank;
+  }
+  auto it = Known().by_device.find({process, device});
+  if (it != Known().by_device.end()) return it->second;
+  it = Known().by_device.lower_bound({process, -1});
+  if (it != Known().by_device.end() && it->first.first == process) return it->second;
+  const Process* p = execution_.Find(process);
+  return p == nullptr ? -1 : p->info.env_rank;
+}
+
+int Names::MemberRank(int comm, int rank) const {
+  const Communicator& c = matcher_.comms()[comm];
+  if (rank < 0 || rank >= c.nranks || !c.members[rank].known) return rank;
+  const int named = Rank(c.members[rank].process, c.members[rank].device);
+  return named >= 0 ? named : rank;
+}
+
+int Names::KernelRank(const Kernel& kernel) const {
+  if (kernel.comm_index >= 0 && !kernel.parts.empty()) {
+    return MemberRank(kernel.comm_index, kernel.parts.front().ref.rank);
+  }
+  if (kernel.comm_index >= 0 && kernel.signal != nullptr)
+    return MemberRank(kernel.comm_index, kernel.signal->rank);
+  return Rank(kernel.process);
+}
+
+std::vector<int> Names::AllRanks(ProcessId process) const {
+  std::vector<int> ranks;
+  if (!Known().by_environment) {
+    for (auto it = Known().by_device.lower_bound({process, -1});
+         it != Known().by_device.end() && it->first.first == process; ++it) {
+      ranks.push_back(it->second);
+    }
+  }
+  if (ranks.empty() && Rank(process) >= 0) ranks.push_back(Rank(process));
+  return ranks;
+}
+
+std::string Names::CommName(int comm) const {
+  const Communicator& c = matcher_.comms()[comm];
+  if (!c.name.empty()) return c.name;
+  std::string label;
+  for (int n = comm; n >= 0; n = n / 26 - 1)
+    label.insert(label.begin(), static_cast<char>('A' + n % 26));
+  return "comm " + label;
+}
+
+std::string Names::Comm(int comm) const {
+  const Communicator& c = matcher_.comms()[comm];
+  if (!c.name.empty()) return c.name;
+  return CommName(comm) + " (" + std::to_string(c.nranks) + " ranks)";
+}
+
+std::string Names::Operation(Call call, const PartRef& ref) const {
+  return OfPart(std::string(Name(call)) + " #" + std::to_string(ref.sequence), ref);
+}
+
+// The number is known only when the graph is launched.
+std::string Names::Captured(Call call, const PartRef& ref) const {
+  return OfPart(std::string(Name(call)) + " (captured)", ref);
+}
+
+std::string Names::OfPart(std::string text, const PartRef& ref) const {
+  if (ref.comm < 0) return text;
+  if (ref.kind == PartKind::kSend) text += " to " + std::to_string(MemberRank(ref.comm, ref.peer));
+  if (ref.kind == PartKind::kReceive) {
+    text += " from " + std::to_string(MemberRank(ref.comm, ref.peer));
+  }
+  return text + " on " + Comm(ref.comm);
+}
+
+std::string Names::Launch(const Kernel& kernel) const {
+  if (!kernel.parts.empty())
+    return Operation(kernel.parts.front().signature.call, kernel.parts.front().ref);
+  if (kernel.signal == nullptr) return "a launch";
+  std::string text = Name(kernel.signal->call);
+  if (kernel.comm_index < 0) return text;
+  std::set<int> peers;
+  for (const SignalUse& use : kernel.signal->uses)
+    peers.insert(MemberRank(kernel.comm_index, use.peer));
+  for (const int peer : peers) {
+    text += (peer != *peers.begin()                     ? ", "
+             : kernel.signal->call == Call::kWaitSignal ? " from "
+                                                        : " to ") +
+            std::to_string(peer);
+  }
+  return text + " on " + Comm(kernel.comm_index);
+}
+
+std::string Names::Signal(int comm, int destination, uint64_t number) const {
+  return "signal #" + std::to_string(number) + " to " +
+         std::to_string(MemberRank(comm, destination)) + " on " + Comm(comm);
+}
+
+std::string Names::Init(const InitCall& init) const {
+  std::string text = Name(init.call);
+  if (init.parent >= 0) return text + " of " + Comm(init.parent);
+  if (init.comm >= 0) return text + " of " + Comm(init.comm);
+  return text;
+}
+
+std::string Names::RankOf(ProcessId process) const {
+  const std::vector<int> ranks = AllRanks(process);
+  if (!ranks.empty()) return RankList(ranks);
+  const Process* p = execution_.Find(process);
+  return "process " + std::to_string(p != nullptr ? p->info.pid : 0);
+}
+
+std::string RankList(const std::vector<int>& ranks, bool upper) {
+  std::string text = upper ? "Rank" : "rank";
+  if (ranks.size() != 1) text += "s";
+  constexpr size_t kMost = 12;
+  const size_t shown = std::min(ranks.size(), kMost);
+  for (size_t i = 0; i < shown; ++i) {
+    const bool last = i + 1 == ranks.size();
+    text += (i == 0 ? " " : last ? " and " : ", ") + std::to_string(ranks[i]);
+  }
+  if (shown < ranks.size()) text += " and " + std::to_string(ranks.size() - shown) + " more";
+  return text;
+}
+
+}  // namespace gordian::model

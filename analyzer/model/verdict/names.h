@@ -1,0 +1,75 @@
+// Makes names for people: of ranks, communicators, operations.
+#ifndef GORDIAN_ANALYZER_MODEL_VERDICT_NAMES_H_
+#define GORDIAN_ANALYZER_MODEL_VERDICT_NAMES_H_
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analyzer/model/facts/execution_graph.h"
+#include "analyzer/model/facts/incarnations.h"
+#include "analyzer/model/match/matcher.h"
+
+namespace gordian::model {
+
+const char* Name(Call);      // "AllReduce"
+const char* Name(WaitKind);  // "cudaStreamSynchronize"
+
+// A snapshot of all names, made at the first question of a report (most rounds ask none). Its
+// sources must not change while it exists. Not thread-safe.
+//
+// A rank is the environment's if every process has one and none holds two members of one
+// communicator; else the rank of the (process, device) in its largest, then oldest, communicator,
+// or, if those ranks are not unique, its position among all of them by process id.
+class Names {
+ public:
+  Names(const ExecutionGraph& execution, const Matcher& matcher)
+      : execution_(execution), matcher_(matcher) {}
+
+  int Rank(ProcessId, int device = -1) const;  // -1: unknown
+  int MemberRank(int comm, int rank) const;    // falls back to the rank itself
+  int KernelRank(const Kernel&) const;
+  std::vector<int> AllRanks(ProcessId) const;
+
+  std::string Comm(int comm) const;                   // "dp", "comm A (4 ranks)"
+  std::string CommName(int comm) const;               // "dp", "comm A"
+  std::string Operation(Call, const PartRef&) const;  // "AllReduce #3 on dp", "Send #0 to 1 on pp"
+  std::string Captured(Call, const PartRef&) const;   // "AllReduce (captured) on dp"
+  std::string Launch(const Kernel&) const;  // of its first operation; "WaitSignal from 1 on pair"
+  std::string Signal(int comm, int destination, uint64_t number) const;  // "signal #2 to 0 on pair"
+  std::string Init(const InitCall&) const;                               // "CommSplit of dp"
+  std::string RankOf(ProcessId) const;                                   // "rank 1", "process 4711"
+
+  const Incarnations& incarnations() const { return Known().incarnations; }
+  int seen() const { return Known().seen; }
+  int expected() const { return Known().expected; }
+
+ private:
+  std::string OfPart(std::string text, const PartRef&) const;
+  struct Ranks {
+    Ranks(const ExecutionGraph&, const Matcher&);
+
+    const Incarnations incarnations;
+    bool by_environment = false;
+    std::map<std::pair<ProcessId, int>, int> by_device;
+    int seen = 0, expected = 0;
+  };
+  const Ranks& Known() const {
+    if (!ranks_) ranks_.emplace(execution_, matcher_);
+    return *ranks_;
+  }
+
+  const ExecutionGraph& execution_;
+  const Matcher& matcher_;
+  mutable std::optional<Ranks> ranks_;
+};
+
+// "rank 1", "ranks 0 and 2", "ranks 0, 1 and 2"; upper: "Rank", "Ranks".
+std::string RankList(const std::vector<int>& ranks, bool upper = false);
+
+}  // namespace gordian::model
+
+#endif  // GORDIAN_ANALYZER_MODEL_VERDICT_NAMES_H_

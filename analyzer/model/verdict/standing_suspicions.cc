@@ -1,0 +1,154 @@
+#include "analyzer/model/verdict/standing_suspicions.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "analyzer/model/facts/incarnations.h"
+#include "analyzer/model/verdict/check_catalogue.h"
+
+namespace gordian::model {
+namespace {
+
+// Signals by which a process ends of its own fault, whatever it waited for.
+bool IsCrash(const Process& process) {
+  if (process.exit_kind != ExitKind::kSignal) return false;
+  const int signal = process.exit_value;
+  return signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL ||
+         signal == SIGSYS;
+}
+
+std::map<int, ProcessId> ByRank(const ExecutionGraph& execution, const Names& names) {
+  std::map<int, ProcessId> by_rank;
+  for (const auto& [id, process] : execution.processes()) {
+    if (names.incarnations().Replaced(id) || names.incarnations().Beside(id)) continue;
+    for (const int rank : names.AllRanks(id)) by_rank.emplace(rank, id);
+  }
+  return by_rank;
+}
+
+// How much of what others wait for a process has called.
+uint64_t Reached(const Process& process) {
+  uint64_t reached = process.comms.size();
+  for (const auto& [id, comm] : process.comms) {
+    reached += comm.collectives.next + comm.collectives.launched + comm.windows;
+    for (const auto& [peer, numbers] : comm.transfers) reached += numbers.next + numbers.launched;
+  }
+  return reached;
+}
+
+std::set<ProcessId> GivenUp(const ExecutionGraph& execution, const Matcher& matcher) {
+  std::set<ProcessId> gone;
+  for (const auto& [id, process] : execution.processes()) {
+    if (process.Dead() && !IsCrash(process)) gone.insert(id);
+  }
+  for (const Communicator& comm : matcher.comms()) {
+    for (const CommMember& member : comm.members) {
+      if (member.aborted) gone.insert(member.process);
+    }
+  }
+  return gone;
+}
+
+bool SaysGone(const Finding& finding) {
+  return finding.verdict == VerdictKind::kRankExited ||
+         finding.verdict == VerdictKind::kRankAborted;
+}
+
+bool IsSuspicion(const Finding& finding) {
+  return finding.confidence == Confidence::kSuspected && SaysTrouble(finding.verdict);
+}
+
+}  // namespace
+
+const StandingSuspicions::Sight& StandingSuspicions::See(const RoundView& view) {
+  if (!sight_) {
+    const ExecutionGraph& execution = view.graph.execution();
+    sight_ = {ByRank(execution, view.names), GivenUp(execution, view.graph.matcher())};
+  }
+  return *sight_;
+}
+
+void StandingSuspicions::Look(const RoundView& view) {
+  gave_up_.clear();
+  sight_.reset();
+  if (kept_.empty()) return;
+  const auto& [by_rank, gone] = See(view);
+  for (Kept& kept : kept_) {
+    bool somebody = false;
+    kept.stands = true;
+    for (const auto& [rank, id] : kept.who) {
+      const auto now = by_rank.find(rank);
+      if (now == by_rank.end() || now->second != id)
+        kept.stands = false;  // it has come back, or others took its place
+      somebody |= gone.count(id) != 0 && kept.gone.count(id) == 0;
+    }
+    for (const auto& [id, reached] : kept.reached) {
+      const Process* process = view.graph.execution().Find(id);
+      if (process == nullptr || Reached(*process) != reached) kept.stands = false;
+    }
+    kept.stands = kept.stands && somebody;
+    if (!kept.stands) continue;
+    const std::vector<int>& culprits = kept.finding.culprit_ranks;
+    for (const auto& [rank, id] : kept.who) {
+      if (gone.count(id) == 0 || kept.gone.count(id) != 0) continue;
+      const bool blamed = std::find(culprits.begin(), culprits.end(), rank) != culprits.end();
+      if (!blamed || !kept.finding.cycle.empty()) gave_up_.insert(rank);  // in a circle all wait
+    }
+  }
+}
+
+bool StandingSuspicions::IsConsequence(const Finding& finding) const {
+  if (!SaysGone(finding)) return false;
+  return !finding.culprit_ranks.empty() &&
+         std::all_of(finding.culprit_ranks.begin(), finding.culprit_ranks.end(),
+                     [&](int rank) { return gave_up_.count(rank) != 0; });
+}
+
+void StandingSuspicions::Merge(const RoundView& view, const std::vector<const Finding*>& confirmed,
+                               std::vector<Finding>* fresh) {
+  std::vector<Kept> now;
+  std::vector<Finding> findings;
+  for (Kept& kept : kept_) {
+    const auto same = [&](const Finding& finding) {
+      return finding.culprit_ranks == kept.finding.culprit_ranks;
+    };
+    const auto gone = [&](const Finding& finding) {
+      return same(finding) && SaysGone(finding) && finding.confidence != Confidence::kPossible;
+    };
+    const bool over = std::any_of(fresh->begin(), fresh->end(), gone) ||
+                      std::any_of(confirmed.begin(), confirmed.end(),
+                                  [&](const Finding* finding) { return gone(*finding); });
+    if (!kept.stands || over) continue;
+    std::erase_if(*fresh, same);  // the same with fewer who wait
+    findings.push_back(kept.finding);
+    now.push_back(std::move(kept));
+  }
+  kept_ = std::move(now);
+  if (std::any_of(fresh->begin(), fresh->end(), IsSuspicion)) {
+    const auto& [by_rank, gone] = See(view);
+    for (const Finding& finding : *fresh) {
+      if (!IsSuspicion(finding)) continue;
+      Kept kept;
+      kept.finding = finding;
+      kept.gone = gone;
+      const std::vector<int>& awaited =
+          finding.culprit_ranks.empty() ? finding.victim_ranks : finding.culprit_ranks;
+      for (const std::vector<int>* ranks : {&finding.culprit_ranks, &finding.victim_ranks}) {
+        for (const int rank : *ranks) {
+          const auto at = by_rank.find(rank);
+          if (at == by_rank.end()) continue;
+          kept.who.emplace(rank, at->second);
+          if (ranks == &awaited)
+            kept.reached[at->second] = Reached(*view.graph.execution().Find(at->second));
+        }
+      }
+      kept_.push_back(std::move(kept));
+    }
+  }
+  fresh->insert(fresh->begin(), std::make_move_iterator(findings.begin()),
+                std::make_move_iterator(findings.end()));
+}
+
+}  // namespace gordian::model

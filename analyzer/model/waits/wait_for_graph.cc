@@ -1,0 +1,231 @@
+#include "analyzer/model/waits/wait_for_graph.h"
+
+#include <algorithm>
+
+#include "analyzer/model/waits/rules/rules.h"
+
+namespace gordian::model {
+
+WaitForGraph::WaitForGraph(const ExecutionGraph& execution, const Matcher& matcher,
+                           const ModelOptions& options, uint64_t now_ns, Conjecture conjecture,
+                           std::vector<WaitNode>* memory)
+    : view_(execution, matcher, options, now_ns, conjecture), nodes_(memory) {
+  AddNodes();  // first, so that edges can name them
+  for (const auto& [id, process] : execution.processes()) {
+    if (process.Dead()) continue;
+    for (const auto& [stream, queue] : process.streams) {
+      for (const WorkItem& item : queue.items) ItemWaits(process, queue, item);
+    }
+  }
+  for (KernelId id : view_.launches) LaunchWaits(*execution.FindKernel(id));
+  if (conjecture == Conjecture::kNoProcessors) rules::Processors(view_, &nodes_);
+  for (const auto& [id, process] : execution.processes()) {
+    if (process.Dead() || !process.has_state) continue;
+    for (const ThreadState& state : process.state.threads) {
+      const uint32_t node = nodes_.ThreadOf(id, state.thread);
+      if (state.thread != 0 && node != kNoNode) ThreadWaits(process, state, node);
+    }
+  }
+}
+
+// Threads, what stands on streams, launches.
+void WaitForGraph::AddNodes() {
+  size_t known = 2 * view_.launches.size();
+  for (const auto& [id, process] : view_.execution.processes()) {
+    if (process.has_state) known += process.state.threads.size();
+    for (const auto& [stream, queue] : process.streams) known += queue.items.size();
+  }
+  nodes_.Reserve(known + known / 4, view_.launches.size());  // and what these wait for
+  for (const auto& [id, process] : view_.execution.processes()) {
+    if (process.Dead()) continue;
+    if (process.has_state) {
+      for (const ThreadState& state : process.state.threads) {
+        if (state.thread != 0 && state.os_state != OsState::kGone) nodes_.AddThread(process, state);
+      }
+    }
+    for (const auto& [stream, queue] : process.streams) nodes_.AddItems(process, queue);
+  }
+  nodes_.SortThreads();
+  for (KernelId id : view_.launches) {
+    const Kernel& launch = *view_.execution.FindKernel(id);
+    uint64_t since = launch.time_ns;
+    const Process* process = view_.execution.Find(launch.process);
+    for (const StreamPosition& position : launch.positions) {
+      auto it = process->streams.find(position.stream);
+      if (it != process->streams.end()) since = std::max(since, it->second.last_progress_ns);
+    }
+    nodes_.AddLaunch(launch, since);
+    if (!process->Dead()) waiters_.push_back(nodes_.DoneOf(id));
+  }
+}
+
+void WaitForGraph::ItemWaits(const Process& process, const StreamQueue& queue,
+                             const WorkItem& item) {
+  const uint32_t node = WaitNodes::ItemNode(queue, item.ordinal);
+  if (item.kind == WorkKind::kNone) return rules::FusedGroupItem(item, node, &nodes_);
+  rules::StreamOrder(process, {queue.id, item.ordinal}, node, &nodes_);
+  for (const StreamPosition& position : item.legacy) {
+    rules::LegacyStream(process, position, node, &nodes_);
+  }
+  if (item.kind == WorkKind::kMemoryWait) {
+    memory_waits_.push_back(node);
+    rules::MemoryWait(view_, process, queue, item, node, &nodes_);
+  }
+  rules::EventWait(process, item, node, &nodes_);
+}
+
+void WaitForGraph::LaunchWaits(const Kernel& launch) {
+  const uint32_t start = nodes_.StartOf(launch.id);
+  const Process& process = *view_.execution.Find(launch.process);
+  nodes_.Wait(nodes_.DoneOf(launch.id), start, Reason::kStreamOrder);
+  if (rules::EndedOrStopped(process, Reason::kStreamOrder, start, &nodes_)) return;
+  if (!rules::BegunBeforeTurn(view_, process, launch, &nodes_) &&
+      !rules::MayBeginBeforeTurn(process, launch, &nodes_)) {
+    if (!launch.enqueued) rules::OpenGroup(launch, &nodes_);
+    rules::FusedGroup(view_, process, launch, &nodes_);
+    rules::CommunicatorOrder(process, launch, &nodes_);
+    if (launch.enqueued) {
+      if (view_.conjecture == Conjecture::kSharedQueue) {
+        rules::SharedQueue(process, launch, &nodes_);
+      }
+      rules::LaunchOrder(launch, &nodes_);
+      rules::GraphOrder(launch, &nodes_);
+    }
+  }
+  if (launch.aborted) return;
+  if (launch.signal != nullptr) return rules::Signals(view_, launch, &nodes_);
+  for (size_t i = 0; i < launch.parts.size(); ++i) {
+    const PartRef& ref = launch.parts[i].ref;
+    const int part = static_cast<int>(i);
+    if (ref.comm < 0) continue;
+    if (view_.matcher.comms()[ref.comm].opaque) {
+      nodes_.WaitAsPart(nodes_.DoneOf(launch.id), nodes_.Leaf(LeafKind::kUnknown, launch.process),
+                        Reason::kStartedCollective, part, launch.id);
+    } else if (ref.kind == PartKind::kCollective) {
+      rules::CollectiveData(view_, launch, part, &nodes_);
+    } else {
+      rules::TransferData(view_, launch, part, &nodes_);
+    }
+  }
+}
+
+void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state, uint32_t node) {
+  const ProcessId id = process.info.process;
+  // Records on their way may be the ones that tell what it is in, or that it left.
+  if (process.merger.incomplete() || state.published != state.collected) {
+    nodes_.Wait(node, nodes_.Leaf(LeafKind::kUnknown, id), Reason::kNotCalled);
+    return;
+  }
+  nodes_[node].since_ns = state.since_ns;
+  auto found = process.threads.find(state.thread);
+  const Thread* thread = found == process.threads.end() ? nullptr : &found->second;
+  if (state.call_id != 0) {
+    const OpenCall* open = thread != nullptr && thread->open ? &*thread->open : nullptr;
+    if (open != nullptr && open->record.order == state.call_order) {
+      if (state.since_ns == 0) nodes_[node].since_ns = open->record.time_ns;
+      CallWaits(process, *thread, *open, node);
+    }
+    // The record that tells what it waits for was lost, or one that its call refers to: it is not
+    // running code of its own, and nothing explains it.
+    if (nodes_[node].out.empty() && process.unknown.calls) {
+      nodes_.Wait(node, nodes_.Leaf(LeafKind::kUnknown, id), Reason::kNotCalled);
+    }
+  } else if (state.poll_object != 0) {
+    rules::Polling(view_, process, state, node, &nodes_);
+  }
+  if (nodes_[node].out.empty()) {
+    const auto awake = process.awake_ns.find(state.tid);
+    const bool asleep = state.call_id == 0 && state.os_state == OsState::kSleeping &&
+                        awake != process.awake_ns.end() &&
+                        view_.now_ns > awake->second + view_.options.suspect_after_ns / 2;
+    nodes_.Wait(node, nodes_.Leaf(asleep ? LeafKind::kAsleep : LeafKind::kRunning, id),
+                Reason::kNotCalled);
+  } else {
+    waiters_.push_back(node);
+  }
+  rules::EndedOrStopped(process, Reason::kNotCalled, node, &nodes_);
+}
+
+// By the rule of the call that the thread is in.
+void WaitForGraph::CallWaits(const Process& process, const Thread& thread, const OpenCall& open,
+                             uint32_t node) {
+  switch (open.record.call) {
+    case Call::kHostWait:
+      return rules::HostWait(view_, process, open, node, &nodes_);
+    case Call::kCommInit:
+    case Call::kCommSplit:
+    case Call::kCommShrink:
+    case Call::kCommGrow:
+      if (open.init == 0) return;
+      return rules::CommunicatorCall(view_, open.init, Reason::kCommunicatorInit, node, &nodes_);
+    case Call::kGroupEnd:
+      for (const PendingInit& pending : thread.group_inits) {
+        rules::CommunicatorCall(view_, pending.uid, Reason::kCommunicatorInit, node, &nodes_);
+      }
+      rules::FirstUse(view_, process, open, thread.group_kernels, node, &nodes_);
+      return rules::CapturedFirstUse(view_, process, open, thread, node, &nodes_);
+    case Call::kCommDestroy:
+      return rules::Destroy(view_, process, open, node, &nodes_);
+    case Call::kCommWindowRegister:
+      return rules::MeetMembers(view_, open, node, &nodes_);
+    default:
+      if (open.kernel != 0) {
+        rules::FirstUse(view_, process, open, {open.kernel}, node, &nodes_);
+      }
+      if (thread.capture != 0) {
+        rules::CapturedFirstUse(view_, process, open, thread, node, &nodes_);
+      }
+  }
+}
+
+const Part* WaitForGraph::PartOf(const WaitNode::Edge& edge) const {
+  const Kernel* launch = edge.part < 0 ? nullptr : view_.execution.FindKernel(edge.kernel);
+  return launch == nullptr ? nullptr : &launch->parts[edge.part];
+}
+
+const Part* WaitForGraph::CapturedPartOf(const WaitNode& from, const WaitNode::Edge& edge) const {
+  if (from.kind != NodeKind::kThread || edge.reason != Reason::kFirstUse || edge.kernel != 0 ||
+      edge.part < 0) {
+    return nullptr;
+  }
+  const Thread& thread = view_.execution.Find(from.process)->threads.at(from.thread);
+  return &thread.capturing[static_cast<size_t>(edge.part)].part;
+}
+
+const WaitNode* WaitForGraph::ThreadNode(ProcessId process, ThreadId thread) const {
+  const uint32_t node = nodes_.ThreadOf(process, thread);
+  return node == kNoNode ? nullptr : &nodes_[node];
+}
+
+std::vector<bool> WaitForGraph::Decide(LeafMask progressing,
+                                       const std::vector<bool>& forced) const {
+  using Kind = AndOrGraph::Kind;
+  if (decider_.size() == 0) {
+    size_t edges = 0;
+    for (const WaitNode& node : nodes()) edges += node.out.size();
+    decider_.Reserve(nodes().size(), edges);
+    for (const WaitNode& node : nodes()) decider_.AddNode(node.any ? Kind::kOr : Kind::kAnd);
+    for (uint32_t i = 0; i < nodes().size(); ++i) {
+      for (const WaitNode::Edge& edge : nodes_[i].out) decider_.AddEdge(i, edge.to);
+    }
+  }
+  for (uint32_t i = 0; i < nodes().size(); ++i) {
+    const WaitNode& node = nodes_[i];
+    if (!forced.empty() && forced[i]) {
+      decider_.SetKind(i, Kind::kCan);
+    } else if (node.kind == NodeKind::kLeaf) {
+      const bool can = node.leaf == LeafKind::kDone || (Bit(node.leaf) & progressing) != 0;
+      decider_.SetKind(i, can ? Kind::kCan : Kind::kCannot);
+    } else if (!forced.empty()) {
+      decider_.SetKind(i, node.any ? Kind::kOr : Kind::kAnd);
+    }
+  }
+  std::vector<bool> can = decider_.Decide();
+  // As it was: most of the time nothing is forced.
+  for (uint32_t i = 0; i < forced.size(); ++i) {
+    if (forced[i]) decider_.SetKind(i, nodes_[i].any ? Kind::kOr : Kind::kAnd);
+  }
+  return can;
+}
+
+}  // namespace gordian::model

@@ -1,0 +1,31 @@
+#include "analyzer/model/waits/wait_view.h"
+
+namespace gordian::model {
+
+WaitView::WaitView(const ExecutionGraph& execution, const Matcher& matcher,
+                   const ModelOptions& options, uint64_t now_ns, Conjecture conjecture)
+    : execution(execution),
+      matcher(matcher),
+      options(options),
+      now_ns(now_ns),
+      conjecture(conjecture),
+      begun_uses(execution, matcher),
+      begun_early(execution) {
+  launches.reserve(execution.kernels().size());
+  for (const auto& [id, launch] : execution.kernels()) launches.push_back(id);
+  std::sort(launches.begin(), launches.end());  // the same facts give the same graph
+}
+
+const std::vector<std::pair<const StreamQueue*, const WorkItem*>>& WaitView::WritesOf(
+    const Process& process) const {
+  auto [it, added] = writes_.try_emplace(process.info.process);
+  if (!added) return it->second;
+  for (const auto& [stream, queue] : process.streams) {
+    for (const WorkItem& item : queue.items) {
+      if (item.kind == WorkKind::kMemoryWrite) it->second.emplace_back(&queue, &item);
+    }
+  }
+  return it->second;
+}
+
+}  // namespace gordian::model

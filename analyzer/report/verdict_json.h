@@ -1,0 +1,52 @@
+// Writes and reads verdict.json (schema gordian.verdict.v1). Every field is always present with the
+// same type; unknown numbers are -1 or 0 and unknown texts "", as in
+// analyzer/model/verdict/verdict.h.
+#ifndef GORDIAN_ANALYZER_REPORT_VERDICT_JSON_H_
+#define GORDIAN_ANALYZER_REPORT_VERDICT_JSON_H_
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyzer/model/verdict/verdict.h"
+#include "analyzer/stacks/call_sites.h"
+#include "common/status.h"
+
+namespace gordian::analyzer {
+
+inline constexpr char kVerdictSchema[] = "gordian.verdict.v1";
+
+// Deterministic: keys in the schema's order. Replaces invalid UTF-8 in names.
+nlohmann::ordered_json VerdictToJson(const model::Verdict& verdict, const SiteResolver& sites);
+// The bytes of verdict.json: indented by two, with a newline at the end. `revision` of a verdict
+// that may change; 0 writes none.
+std::string VerdictToText(const model::Verdict& verdict, const SiteResolver& sites,
+                          uint64_t revision = 0);
+// The revision in a verdict.json; 0 if there is no such file or it holds none.
+uint64_t RecordedRevision(const std::string& path);
+
+// A verdict that was read back. Its Sites hold indices into `site_texts` instead of addresses;
+// sites() resolves them, so that report.h prints it like a fresh one.
+struct VerdictDocument {
+  model::Verdict verdict;
+  std::vector<std::string> site_texts;
+
+  SiteResolver sites() const;  // copies what it needs
+};
+
+// Errors: not JSON, another schema, a missing or mistyped field (named with its path).
+StatusOr<VerdictDocument> ParseVerdict(std::string_view text);
+// The same for a file; errors name it.
+StatusOr<VerdictDocument> ReadVerdictFile(const std::string& path);
+
+// Parses the names in verdict.json. Returns false for an unknown name.
+bool ParseVerdictKind(std::string_view name, model::VerdictKind* kind);
+bool ParseConfidence(std::string_view name, model::Confidence* confidence);
+// "not_called" ... "done", as in the members of verdict.json's operations.
+const char* PartStateName(model::PartState state);
+
+}  // namespace gordian::analyzer
+
+#endif  // GORDIAN_ANALYZER_REPORT_VERDICT_JSON_H_

@@ -1,0 +1,21 @@
+#include "analyzer/report/verdict_notes.h"
+
+#include <fmt/format.h>
+
+namespace gordian::analyzer {
+
+void AddNotes(const std::vector<std::string>& notes, model::Verdict* verdict) {
+  auto add = [&notes](model::Finding* finding) {
+    std::vector<std::string>& to = finding->evidence.not_visible;
+    to.insert(to.end(), notes.begin(), notes.end());
+  };
+  add(&verdict->main);
+  for (model::Finding& finding : verdict->findings) add(&finding);
+}
+
+void NoteDropped(uint64_t dropped, model::Verdict* verdict) {
+  if (dropped == 0) return;
+  AddNotes({fmt::format("{} malformed events, which the analyzer skipped", dropped)}, verdict);
+}
+
+}  // namespace gordian::analyzer

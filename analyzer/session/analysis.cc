@@ -1,0 +1,502 @@
+#include "analyzer/session/analysis.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "analyzer/fleet/fleet_notes.h"
+#include "analyzer/ingest/graph_events.h"
+#include "analyzer/report/report.h"
+#include "analyzer/report/status_json.h"
+#include "analyzer/report/verdict_json.h"
+#include "analyzer/report/verdict_notes.h"
+#include "analyzer/session/session_files.h"
+#include "analyzer/stacks/sign_book.h"
+#include "analyzer/stacks/stack_book.h"
+#include "common/clock.h"
+#include "common/trace_file.h"
+
+namespace gordian::analyzer {
+namespace {
+
+constexpr uint64_t kFlushEveryNs = 100 * kNsPerMs;
+constexpr std::chrono::milliseconds kResolveBudget(5);
+constexpr size_t kMaxOwnNotes = 64;
+
+bool IsProblem(model::VerdictKind kind) {
+  return kind != model::VerdictKind::kHealthy && kind != model::VerdictKind::kFinished &&
+         kind != model::VerdictKind::kInconclusive;
+}
+
+// The part of a verdict whose change is news to people: without numbers that grow by themselves,
+// even within texts ("12 records of rank 0").
+model::Verdict Essence(model::Verdict verdict) {
+  auto strip = [](model::Finding* finding) {
+    finding->stalled_at_ns = 0;
+    finding->detected_after_s = 0;
+    finding->evidence.records = 0;
+    finding->evidence.nccl_calls = 0;
+    finding->evidence.records_lost = 0;
+    if (finding->verdict == model::VerdictKind::kMismatch) {  // "7 more on it after that"
+      std::erase_if(finding->summary, [](char c) { return c >= '0' && c <= '9'; });
+    }
+    for (std::string& text : finding->evidence.not_visible) {
+      text.erase(0, text.find_first_not_of("0123456789"));
+    }
+  };
+  strip(&verdict.main);
+  for (model::Finding& finding : verdict.findings) strip(&finding);
+  return verdict;
+}
+
+}  // namespace
+
+class Analysis::Impl {
+ public:
+  explicit Impl(AnalysisOptions options)
+      : options_(std::move(options)),
+        model_(options_.model),
+        events_(&model_),
+        resolver_(call_sites_.Resolver()) {
+    events_.Tell([](const model::ProcessInfo&) {},
+                 [this](const model::CallRecord& record) { TakeRecord(record); });
+  }
+
+  ~Impl() { Finish(); }
+
+  void Begin(const v1::TraceHeader& header) {
+    std::lock_guard lock(mutex_);
+    BeginLocked(header);
+  }
+
+  void OnEvent(const v1::Event& event) {
+    std::lock_guard feed(feed_mutex_);
+    std::optional<News> update;
+    {
+      std::lock_guard lock(mutex_);
+      if (finished_) return;
+      ++stats_.events;
+      if (options_.write_trace) {
+        if (!begun_) BeginLocked({});
+        if (trace_ != nullptr) TraceStep(trace_->Append(event));
+      }
+      Feed(event);
+      if (BearsOnVerdict(event)) update = Refresh(/*always=*/stats_.job_ended);
+    }
+    Tell(update);
+  }
+
+  void OnBatch(const std::vector<v1::Event>& events) {
+    std::string wire;  // as the trace holds it; what takes long of this needs no lock
+    if (WantsTrace()) {
+      for (const v1::Event& event : events) TraceWriter::AppendTo(event, &wire);
+    }
+    std::lock_guard feed(feed_mutex_);
+    std::optional<News> update;
+    {
+      std::lock_guard lock(mutex_);
+      if (finished_) return;
+      stats_.events += events.size();
+      if (options_.write_trace) {
+        if (!begun_) BeginLocked({});
+        if (trace_ != nullptr) TraceStep(trace_->AppendTogether(wire, events.size()));
+      }
+      bool bears = false;
+      for (const v1::Event& event : events) {
+        Feed(event);
+        bears |= BearsOnVerdict(event);
+      }
+      if (bears) update = Refresh(/*always=*/stats_.job_ended);
+    }
+    Tell(update);
+  }
+
+  Status Resume(const std::function<void(const v1::Event&)>& seen) {
+    std::lock_guard feed(feed_mutex_);
+    std::lock_guard lock(mutex_);
+    const std::string path = PathOf(kTraceFile);
+    StatusOr<std::unique_ptr<TraceReader>> reader = TraceReader::Open(path);
+    if (!reader.ok()) {
+      finished_ = true;  // from here on the session must not change
+      return reader.status();
+    }
+    v1::TraceChunk chunk;
+    while ((*reader)->Next(&chunk)) {
+      for (const v1::Event& event : chunk.events()) {
+        ++stats_.events;
+        Feed(event);
+        seen(event);
+      }
+    }
+    if ((*reader)->ending() == TraceReader::Ending::kDamaged) {
+      std::error_code error;
+      std::filesystem::copy_file(path, path + ".damaged",
+                                 std::filesystem::copy_options::overwrite_existing, error);
+      AddNoteLocked("events after the end of an earlier part of the trace, which is " +
+                    (*reader)->Describe());
+    }
+    StatusOr<std::unique_ptr<TraceWriter>> writer =
+        TraceWriter::Continue(path, (*reader)->resume_offset());
+    if (!writer.ok()) {
+      finished_ = true;
+      return writer.status();
+    }
+    trace_ = std::move(writer).value();
+    begun_ = true;
+    host_ = (*reader)->header().host();
+    last_flush_ns_ = MonoNs();
+    // People know the earlier verdict, and revisions must never decrease.
+    essence_ = Essence(WithoutStacks());
+    stacks_told_ = stacks_.changes();
+    stats_.revision = RecordedRevision(PathOf(kVerdictFile)) + 1;
+    json_ = VerdictToText(CurrentLocked(), resolver_, stats_.revision);
+    WriteFile(kVerdictFile, json_);  // the killed process may not have written it
+    WriteFile(kReportFile,
+              ReportText(CurrentLocked(), resolver_, {.session = options_.session_dir}));
+    return Status::Ok();
+  }
+
+  void Flush() {
+    std::lock_guard lock(mutex_);
+    if (!finished_) FlushLocked(MonoNs());
+  }
+
+  void Update() {
+    std::lock_guard feed(feed_mutex_);
+    std::optional<News> update;
+    {
+      std::lock_guard lock(mutex_);
+      if (!finished_ && seen_process_) update = Refresh(/*always=*/false);
+    }
+    Tell(update);
+  }
+
+  void Tick() {
+    {
+      std::lock_guard lock(mutex_);
+      if (finished_) return;
+      if (const uint64_t now = MonoNs(); now - last_flush_ns_ >= kFlushEveryNs) FlushLocked(now);
+    }
+    // Resolves ahead of need: opening the debug information of a large program takes longer than a
+    // verdict may take.
+    call_sites_.ResolveNoted(kResolveBudget);
+  }
+
+  void Finish() {
+    std::lock_guard feed(feed_mutex_);
+    std::optional<News> update;
+    {
+      std::lock_guard lock(mutex_);
+      if (finished_) return;
+      // The job's end has produced the last verdict, unless events came after it.
+      if (stats_.events > 0) update = Refresh(/*always=*/!stats_.job_ended);
+      if (trace_ != nullptr) TraceStep(trace_->Close());
+      trace_.reset();
+      finished_ = true;
+    }
+    Tell(update);
+  }
+
+  void AddNotVisible(const std::string& what) {
+    std::lock_guard lock(mutex_);
+    AddNoteLocked(what);
+  }
+
+  bool HasUnfinished() const {
+    std::lock_guard lock(mutex_);
+    return !finished_ && !stats_.job_ended && seen_process_ && model_.HasUnfinished();
+  }
+
+  bool WantsConfirmation() const {
+    std::lock_guard lock(mutex_);
+    return !finished_ && !stats_.job_ended && seen_process_ && model_.WantsConfirmation();
+  }
+
+  bool AwaitsStacks() const {
+    std::lock_guard lock(mutex_);
+    return !finished_ && stacks_.awaited();
+  }
+
+  model::Verdict Current() const {
+    std::lock_guard lock(mutex_);
+    return CurrentLocked();
+  }
+
+  std::string CurrentJson(uint64_t* revision) const {
+    std::lock_guard lock(mutex_);
+    if (revision != nullptr) *revision = stats_.revision;
+    return json_;
+  }
+
+  std::string StatusJson(uint64_t* revision) const {
+    StatusFacts facts;
+    {
+      std::lock_guard lock(mutex_);
+      facts.verdict = CurrentLocked();
+      facts.snapshot = model_.Snapshot();
+      facts.revision = stats_.revision;
+      facts.job_ended = stats_.job_ended;
+      facts.nodes = fleet_.Nodes();
+      facts.host = host_;
+      // Copies the names: the book may add one as soon as the lock is released.
+      std::map<uint16_t, std::string> symbols;
+      for (const model::RankSnapshot& rank : facts.snapshot.ranks) {
+        symbols[rank.call_id] = events_.Symbol(rank.call_id);
+      }
+      facts.symbol = [symbols = std::move(symbols)](uint16_t call) {
+        const auto found = symbols.find(call);
+        return found == symbols.end() ? "" : found->second;
+      };
+    }
+    facts.now_ns = facts.job_ended ? facts.snapshot.now_ns : MonoNs();
+    facts.sites = resolver_;
+    if (revision != nullptr) *revision = facts.revision;
+    return StatusToText(facts);
+  }
+
+  CallSites& call_sites() { return call_sites_; }
+  SiteResolver sites() const { return resolver_; }
+
+  Stats stats() const {
+    std::lock_guard lock(mutex_);
+    Stats stats = stats_;
+    stats.records = events_.records();
+    stats.rounds = events_.rounds();
+    stats.dropped_events = events_.dropped();
+    return stats;
+  }
+
+ private:
+  struct News {
+    model::Verdict verdict;
+    std::string json;
+    uint64_t revision;
+    bool job_ended;
+    double seconds;
+    std::optional<v1::StacksRequest> stacks_wanted;
+  };
+
+  bool BearsOnVerdict(const v1::Event& event) const {
+    switch (event.event_case()) {
+      case v1::Event::kRound:
+      case v1::Event::kProcessEnded:
+      case v1::Event::kJobEnded:
+      case v1::Event::kStacksDone:
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  void Feed(const v1::Event& event) {
+    switch (event.event_case()) {
+      case v1::Event::kJobEnded:
+        stats_.job_ended = true;
+        break;
+      case v1::Event::kModule:
+        call_sites_.OnModule(event.module());
+        break;
+      case v1::Event::kProcessStarted:
+        seen_process_ = true;
+        break;
+      default:
+        break;
+    }
+    fleet_.OnEvent(event);
+    stacks_.OnEvent(event);
+    signs_.OnEvent(event);
+    events_.OnEvent(event);
+  }
+
+  void TakeRecord(const model::CallRecord& record) {
+    if (record.kind == model::RecordKind::kBegin) NoteSite(record.process, record.call_site);
+    signs_.OnRecord(record);
+  }
+
+  // Most calls repeat a known call site, and need no look into the book.
+  void NoteSite(uint32_t process, uint64_t address) {
+    std::pair<uint32_t, uint64_t>& lately =
+        lately_noted_[(address * 0x9e3779b97f4a7c15ull + process * 0x85ebca6bull) >> 54];
+    if (lately == std::pair(process, address)) return;
+    lately = {process, address};
+    call_sites_.Note(process, address);
+  }
+
+  bool WantsTrace() const { return options_.write_trace && !options_.session_dir.empty(); }
+
+  void BeginLocked(const v1::TraceHeader& header) {
+    if (begun_ || finished_) return;
+    begun_ = true;
+    host_ = header.host();
+    last_flush_ns_ = MonoNs();
+    if (!WantsTrace()) return;
+    StatusOr<std::unique_ptr<TraceWriter>> writer = TraceWriter::Create(PathOf(kTraceFile), header);
+    if (writer.ok()) {
+      trace_ = std::move(writer).value();
+    } else {
+      Degrade(writer.status());
+    }
+  }
+
+  // Ends the trace at the first failed write: a truncated trace is a true beginning of the job, but
+  // one with a hole would show calls without begin or end.
+  void TraceStep(const Status& status) {
+    if (status.ok()) return;
+    stats_.trace_lost_events += trace_->lost_events();
+    trace_.reset();
+    Degrade(status);
+  }
+
+  void FlushLocked(uint64_t now) {
+    last_flush_ns_ = now;
+    if (trace_ != nullptr) TraceStep(trace_->Flush());
+    if (options_.on_durable) options_.on_durable();
+  }
+
+  void Degrade(const Status& why) {
+    if (stats_.session_degraded) return;
+    stats_.session_degraded = true;
+    spdlog::warn("session: {}; the analysis continues without the file", why.message());
+    AddNoteLocked("the session's files are not complete: " + why.message());
+  }
+
+  void AddNoteLocked(const std::string& what) {
+    if (notes_.size() >= kMaxOwnNotes) return;
+    if (std::find(notes_.begin(), notes_.end(), what) == notes_.end()) notes_.push_back(what);
+  }
+
+  model::Verdict CurrentLocked() const {
+    model::Verdict verdict = WithoutStacks();
+    stacks_.AddTo(model_, &verdict);
+    return verdict;
+  }
+
+  model::Verdict WithoutStacks() const {
+    model::Verdict verdict = model_.Current();
+    AddNotes(notes_, &verdict);
+    AddNotes(fleet_.Texts(), &verdict);
+    NoteDropped(events_.dropped(), &verdict);
+    signs_.AddTo(model_, &verdict);
+    return verdict;
+  }
+
+  std::string PathOf(const char* name) const { return options_.session_dir + "/" + name; }
+
+  // Writes the files if the verdict has changed, or if `always`.
+  std::optional<News> Refresh(bool always) {
+    model::Verdict verdict = WithoutStacks();
+    model::Verdict essence = Essence(verdict);
+    const bool same = essence == essence_;
+    if (!always && same && stacks_told_ == stacks_.changes()) return std::nullopt;
+    std::optional<v1::StacksRequest> stacks_wanted;
+    if (options_.on_stacks_wanted && !stats_.job_ended) {
+      stacks_wanted = stacks_.Want(model_, verdict.main);
+    }
+    stacks_.AddTo(model_, &verdict);
+    stacks_told_ = stacks_.changes();
+    FlushLocked(MonoNs());
+    const bool was_degraded = stats_.session_degraded;
+    ++stats_.revision;  // verdict.json must hold it before any callback
+    std::string json = VerdictToText(verdict, resolver_, stats_.revision);
+    double seconds = 0;
+    if (!options_.session_dir.empty()) {
+      WriteFile(kVerdictFile, json);
+      if (!same && IsProblem(verdict.main.verdict) && verdict.main.stalled_at_ns > 0) {
+        const uint64_t now = MonoNs();
+        if (now > verdict.main.stalled_at_ns) {
+          seconds = static_cast<double>(now - verdict.main.stalled_at_ns) / 1e9;
+        }
+      }
+      WriteFile(kReportFile, ReportText(verdict, resolver_, {.session = options_.session_dir}));
+    }
+    if (stats_.session_degraded && !was_degraded) {  // this very verdict must say so
+      verdict = CurrentLocked();
+      essence = Essence(WithoutStacks());
+      json = VerdictToText(verdict, resolver_, stats_.revision);
+    }
+    essence_ = std::move(essence);
+    json_ = json;
+    if (seconds > 0) stats_.seconds_to_verdict = seconds;
+    spdlog::info("verdict {}: {} ({}), {}, {:.3f} s after the last progress", stats_.revision,
+                 model::Name(verdict.main.verdict), model::Name(verdict.main.confidence),
+                 verdict.main.summary, seconds);
+    return News{.verdict = std::move(verdict),
+                .json = std::move(json),
+                .revision = stats_.revision,
+                .job_ended = stats_.job_ended,
+                .seconds = seconds,
+                .stacks_wanted = std::move(stacks_wanted)};
+  }
+
+  void WriteFile(const char* name, const std::string& contents) {
+    if (Status status = ReplaceFile(PathOf(name), contents); !status.ok()) Degrade(status);
+  }
+
+  void Tell(const std::optional<News>& update) {
+    if (!update.has_value()) return;
+    if (update->stacks_wanted) options_.on_stacks_wanted(*update->stacks_wanted);
+    if (!options_.on_verdict) return;
+    options_.on_verdict({.verdict = update->verdict,
+                         .sites = resolver_,
+                         .json = update->json,
+                         .revision = update->revision,
+                         .job_ended = update->job_ended,
+                         .seconds_to_verdict = update->seconds});
+  }
+
+  const AnalysisOptions options_;
+  std::mutex feed_mutex_;     // held while feeding and notifying: updates arrive in order
+  mutable std::mutex mutex_;  // guards all members below
+  model::JobModel model_;
+  GraphEvents events_;
+  FleetNotes fleet_;
+  StackBook stacks_;
+  SignBook signs_;
+  uint64_t stacks_told_ = 0;  // StackBook::changes
+  CallSites call_sites_;
+  std::array<std::pair<uint32_t, uint64_t>, 1024> lately_noted_ = {};
+  const SiteResolver resolver_;
+  std::unique_ptr<TraceWriter> trace_;
+  uint64_t last_flush_ns_ = 0;
+  bool begun_ = false;
+  bool finished_ = false;
+  bool seen_process_ = false;
+  std::vector<std::string> notes_;
+  std::string host_;                       // as in the trace
+  std::optional<model::Verdict> essence_;  // of the verdict that was passed on last
+  std::string json_;
+  Stats stats_;
+};
+
+Analysis::Analysis(AnalysisOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Analysis::~Analysis() = default;
+
+void Analysis::Begin(const v1::TraceHeader& header) { impl_->Begin(header); }
+void Analysis::OnEvent(const v1::Event& event) { impl_->OnEvent(event); }
+void Analysis::OnBatch(const std::vector<v1::Event>& events) { impl_->OnBatch(events); }
+Status Analysis::Resume(const std::function<void(const v1::Event&)>& seen) {
+  return impl_->Resume(seen);
+}
+void Analysis::Flush() { impl_->Flush(); }
+void Analysis::Update() { impl_->Update(); }
+void Analysis::Tick() { impl_->Tick(); }
+void Analysis::Finish() { impl_->Finish(); }
+void Analysis::AddNotVisible(const std::string& what) { impl_->AddNotVisible(what); }
+bool Analysis::AwaitsStacks() const { return impl_->AwaitsStacks(); }
+bool Analysis::HasUnfinished() const { return impl_->HasUnfinished(); }
+bool Analysis::WantsConfirmation() const { return impl_->WantsConfirmation(); }
+model::Verdict Analysis::Current() const { return impl_->Current(); }
+std::string Analysis::CurrentJson(uint64_t* revision) const { return impl_->CurrentJson(revision); }
+std::string Analysis::StatusJson(uint64_t* revision) const { return impl_->StatusJson(revision); }
+CallSites& Analysis::call_sites() { return impl_->call_sites(); }
+SiteResolver Analysis::sites() const { return impl_->sites(); }
+Analysis::Stats Analysis::stats() const { return impl_->stats(); }
+
+}  // namespace gordian::analyzer

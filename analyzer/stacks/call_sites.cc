@@ -1,0 +1,180 @@
+#include "analyzer/stacks/call_sites.h"
+
+#include <fmt/format.h>
+
+#include <deque>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "analyzer/stacks/elf_symbols.h"
+#include "gordian/v1/event.pb.h"
+
+namespace gordian::analyzer {
+namespace {
+
+constexpr size_t kMaxProcesses = 65'536;
+constexpr size_t kMaxModulesOfProcess = 16'384;
+constexpr size_t kMaxNoted = 4'096;
+constexpr size_t kMaxSites = 65'536;
+constexpr size_t kMaxOpenFiles = 128;
+constexpr size_t kMaxShownFunction = 60;
+
+std::string_view Basename(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+struct Mapping {
+  uint64_t end = 0;
+  uint64_t file_offset = 0;
+  std::string path;
+  std::string build_id;
+};
+
+struct Key {
+  model::ProcessId process;
+  uint64_t address;
+  bool operator==(const Key&) const = default;
+};
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    return std::hash<uint64_t>()(key.address * 0x9e3779b97f4a7c15ull + key.process);
+  }
+};
+
+}  // namespace
+
+std::string ShortForm(const CallSite& site, uint64_t address) {
+  std::string function = site.function;
+  if (function.size() > kMaxShownFunction) {
+    function = function.substr(0, kMaxShownFunction - 3) + "...";
+  }
+  if (!site.file.empty() && site.line > 0) {
+    const std::string_view file = Basename(site.file);
+    return function.empty() ? fmt::format("{}:{}", file, site.line)
+                            : fmt::format("{}:{} {}()", file, site.line, function);
+  }
+  if (!site.module.empty()) {
+    const std::string_view module = Basename(site.module);
+    return function.empty() ? fmt::format("{}+{:#x}", module, site.offset)
+                            : fmt::format("{}+{:#x} ({})", module, site.offset, function);
+  }
+  return address == 0 ? "" : fmt::format("{:#x}", address);
+}
+
+class CallSites::Impl {
+ public:
+  void OnModule(const v1::Module& module) {
+    if (module.start() >= module.end() || module.path().empty()) return;
+    std::lock_guard lock(mutex_);
+    if (processes_.size() >= kMaxProcesses && !processes_.contains(module.process())) return;
+    auto& mappings = processes_[module.process()];
+    // A later mapping replaces any it covers: dlclose and dlopen reuse addresses.
+    auto at = mappings.lower_bound(module.start());
+    while (at != mappings.end() && at->first < module.end()) at = mappings.erase(at);
+    if (mappings.size() >= kMaxModulesOfProcess) return;
+    mappings[module.start()] = {.end = module.end(),
+                                .file_offset = module.file_offset(),
+                                .path = module.path(),
+                                .build_id = module.build_id()};
+  }
+
+  void Note(const Key& key) {
+    if (key.address == 0) return;
+    std::lock_guard lock(mutex_);
+    if (noted_.size() >= kMaxNoted || !noted_.insert(key).second) return;
+    to_resolve_.push_back(key);
+  }
+
+  void ResolveNoted(std::chrono::milliseconds budget) {
+    const auto until = std::chrono::steady_clock::now() + budget;
+    do {
+      std::lock_guard lock(mutex_);
+      if (to_resolve_.empty()) return;
+      const Key key = to_resolve_.front();
+      to_resolve_.pop_front();
+      ResolveLocked(key);
+    } while (std::chrono::steady_clock::now() < until);
+  }
+
+  CallSite Resolve(const Key& key) {
+    if (key.address == 0) return {};
+    std::lock_guard lock(mutex_);
+    return ResolveLocked(key);
+  }
+
+ private:
+  CallSite ResolveLocked(const Key& key) {
+    if (auto found = sites_.find(key); found != sites_.end()) return found->second;
+    CallSite site;
+    if (!Lookup(key, &site)) return site;  // not cached: its module may still be announced
+    if (sites_.size() >= kMaxSites) sites_.clear();
+    sites_.emplace(key, site);
+    return site;
+  }
+
+  bool Lookup(const Key& key, CallSite* site) {
+    auto process = processes_.find(key.process);
+    if (process == processes_.end()) return false;
+    // A call site is a return address. The call lies before it, which matters if the call is the
+    // last instruction of its function or line.
+    const uint64_t inside = key.address - 1;
+    auto mapping = process->second.upper_bound(inside);
+    if (mapping == process->second.begin()) return false;
+    --mapping;
+    if (inside >= mapping->second.end) return false;
+    const Mapping& module = mapping->second;
+    const uint64_t file_offset = inside - mapping->first + module.file_offset;
+    site->module = module.path;
+    site->offset = file_offset + 1;
+    const ElfSymbols* symbols = SymbolsOf(module);
+    uint64_t address = 0;
+    if (symbols == nullptr || !symbols->AddressOfOffset(file_offset, &address)) return true;
+    site->offset = address + 1;
+    ElfSymbols::Place place = symbols->Find(address);
+    site->function = std::move(place.function);
+    site->file = std::move(place.file);
+    site->line = place.line;
+    return true;
+  }
+
+  const ElfSymbols* SymbolsOf(const Mapping& module) {
+    auto key = std::make_pair(module.path, module.build_id);
+    auto found = files_.find(key);
+    if (found == files_.end()) {
+      if (files_.size() >= kMaxOpenFiles) files_.clear();
+      found = files_.emplace(std::move(key), ElfSymbols::Open(module.path, module.build_id)).first;
+    }
+    return found->second.get();
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<model::ProcessId, std::map<uint64_t, Mapping>> processes_;  // by start
+  std::unordered_map<Key, CallSite, KeyHash> sites_;
+  std::unordered_set<Key, KeyHash> noted_;
+  std::deque<Key> to_resolve_;
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<ElfSymbols>> files_;
+};
+
+CallSites::CallSites() : impl_(std::make_unique<Impl>()) {}
+CallSites::~CallSites() = default;
+
+void CallSites::OnModule(const v1::Module& module) { impl_->OnModule(module); }
+void CallSites::Note(model::ProcessId process, uint64_t address) {
+  impl_->Note({.process = process, .address = address});
+}
+void CallSites::ResolveNoted(std::chrono::milliseconds budget) { impl_->ResolveNoted(budget); }
+CallSite CallSites::Resolve(model::ProcessId process, uint64_t address) {
+  return impl_->Resolve({.process = process, .address = address});
+}
+std::string CallSites::Describe(const model::Site& site) {
+  return ShortForm(Resolve(site.process, site.address), site.address);
+}
+SiteResolver CallSites::Resolver() {
+  return [this](const model::Site& site) { return Describe(site); };
+}
+
+}  // namespace gordian::analyzer

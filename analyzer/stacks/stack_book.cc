@@ -1,0 +1,95 @@
+#include "analyzer/stacks/stack_book.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "analyzer/model/verdict/check_catalogue.h"
+#include "analyzer/stacks/sign_book.h"
+#include "analyzer/stacks/stack_merge.h"
+#include "common/clock.h"
+
+namespace gordian::analyzer {
+namespace {
+
+using model::VerdictKind;
+
+// The culprits are in none of the intercepted calls, so any of their threads may show why.
+bool WantsEveryThread(VerdictKind kind) {
+  return kind == VerdictKind::kHostBlocked || kind == VerdictKind::kRankNotJoined;
+}
+
+bool Holds(const std::vector<int>& ranks, int rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
+}  // namespace
+
+void StackBook::OnEvent(const v1::Event& event) {
+  switch (event.event_case()) {
+    case v1::Event::kProcessStarted:
+      pids_[event.process_started().process()] = event.process_started().pid();
+      break;
+    case v1::Event::kStacksTaken: {
+      const v1::StacksTaken& taken = event.stacks_taken();
+      if (taken.request() < latest_) break;
+      if (taken.request() > latest_) taken_.clear();
+      latest_ = taken.request();
+      taken_[taken.process()] = taken;
+      break;
+    }
+    case v1::Event::kStacksDone:
+      done_ = std::max(done_, event.stacks_done().request());
+      ++changes_;
+      break;
+    default:
+      break;
+  }
+}
+
+std::optional<v1::StacksRequest> StackBook::Want(const model::JobModel& model,
+                                                 const model::Finding& main) {
+  if (!model::SaysTrouble(main.verdict) || main.confidence == model::Confidence::kPossible) {
+    asked_for_.clear();  // a later problem is another one
+    taken_.clear();
+    return std::nullopt;
+  }
+  const std::string kind =
+      main.check + "/" + model::Name(main.verdict) + "/" + model::Name(main.confidence);
+  if (!asked_for_.insert(kind).second) return std::nullopt;
+  // Larger than any before, also after a restart of the analyzer.
+  asked_ = std::max(asked_ + 1, RealNs());
+  v1::StacksRequest request;
+  request.set_request(asked_);
+  if (WantsEveryThread(main.verdict)) {
+    for (const model::RankSnapshot& rank : model.Snapshot().ranks) {
+      if (Holds(main.culprit_ranks, rank.rank)) request.add_every_thread_of(rank.process);
+    }
+  }
+  return request;
+}
+
+void StackBook::AddTo(const model::JobModel& model, model::Verdict* verdict) const {
+  if (taken_.empty() || !model::SaysTrouble(verdict->main.verdict)) return;
+  if (folded_at_ != changes_ || folded_for_ != verdict->main.culprit_ranks) {
+    std::map<uint32_t, std::vector<int>> ranks;
+    for (const model::RankSnapshot& rank : model.Snapshot().ranks) {
+      if (rank.rank >= 0) ranks[rank.process].push_back(rank.rank);
+    }
+    std::vector<ProcessStacks> processes;
+    for (const auto& [process, taken] : taken_) {
+      const auto pid = pids_.find(process);
+      processes.push_back(
+          {.ranks = ranks[process], .pid = pid == pids_.end() ? 0 : pid->second, .taken = &taken});
+    }
+    folded_ = FoldStacks(processes, verdict->main.culprit_ranks);
+    not_visible_ = StacksNotVisible(processes);
+    folded_at_ = changes_;
+    folded_for_ = verdict->main.culprit_ranks;
+  }
+  verdict->stacks = folded_;
+  AddStackSigns(verdict);
+  std::vector<std::string>& unseen = verdict->main.evidence.not_visible;
+  unseen.insert(unseen.end(), not_visible_.begin(), not_visible_.end());
+}
+
+}  // namespace gordian::analyzer

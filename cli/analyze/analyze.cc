@@ -1,0 +1,88 @@
+// gordian analyze and gordian explain: print the verdicts of recorded jobs.
+#include <unistd.h>
+
+#include <memory>
+
+#include "analyzer/report/check_text.h"
+#include "analyzer/report/report.h"
+#include "analyzer/report/verdict_json.h"
+#include "cli/analyze/recorded.h"
+#include "cli/output.h"
+#include "cli/run/verdict_policy.h"
+#include "cli/verbs.h"
+
+namespace gordian::cli {
+namespace {
+
+struct ReadFlags {
+  std::string path;
+  bool json = false;
+};
+
+int Print(const StatusOr<RecordedVerdict>& recorded, bool as_json, bool at_length) {
+  if (!recorded.ok()) {
+    PrintError(recorded.status().message());
+    return kExitUsage;
+  }
+  if (!recorded->note.empty()) {
+    PrintNote(recorded->note);
+  }
+  analyzer::ReportOptions options{.color = WantsColor(STDOUT_FILENO),
+                                  .width = TerminalWidth(STDOUT_FILENO),
+                                  .session = at_length ? "" : recorded->session};
+  std::string text;
+  if (as_json) {
+    text = analyzer::VerdictToText(recorded->verdict, recorded->sites);
+  } else if (at_length) {
+    text = analyzer::ExplainText(recorded->verdict, recorded->sites, options);
+  } else {
+    text = analyzer::ReportText(recorded->verdict, recorded->sites, options);
+  }
+  return PrintOut(text) ? ExitCodeOfVerdict(recorded->verdict) : kExitUsage;
+}
+
+int Explain(const ReadFlags& flags) {
+  // A session comes before a check of the same name.
+  const model::Check* const check = model::FindCheck(flags.path);
+  if (check == nullptr || access(flags.path.c_str(), F_OK) == 0)
+    return Print(AsDecided(flags.path), flags.json, true);
+  return PrintOut(analyzer::CheckText(*check, TerminalWidth(STDOUT_FILENO))) ? kExitOk : kExitUsage;
+}
+
+constexpr char kExitCodes[] =
+    "Exit code: 0 healthy or finished; 1 any other verdict; 2 unreadable input; 3 "
+    "inconclusive.\n";
+
+}  // namespace
+
+void AddAnalyzeVerb(CLI::App& app, VerbContext* context) {
+  auto flags = std::make_shared<ReadFlags>();
+  CLI::App* verb = app.add_subcommand("analyze", "Decide again from the records of a job");
+  verb->add_option("path", flags->path,
+                   "A session, a .gtrace file, or a file or folder of Flight Recorder dumps "
+                   "(pickle or JSON), NCCL "
+                   "RAS reports or NCCL Inspector files (JSON)")
+      ->required()
+      ->type_name("PATH");
+  verb->add_flag("--json", flags->json, "As JSON (schema gordian.verdict.v1)");
+  verb->footer(std::string(kExitCodes) + "Example: gordian analyze latest --json | jq .verdict");
+  verb->callback([=] {
+    context->chosen = [=] { return Print(DecideAgain(flags->path), flags->json, false); };
+  });
+}
+
+void AddExplainVerb(CLI::App& app, VerbContext* context) {
+  auto flags = std::make_shared<ReadFlags>();
+  CLI::App* verb = app.add_subcommand("explain",
+                                      "Print the recorded verdict in full: who waits where, which "
+                                      "ranks are missing, what to change");
+  verb->add_option("session", flags->path,
+                   "A session, a .gtrace file, or the id of a check (gordian checks)")
+      ->required()
+      ->type_name("SESSION");
+  verb->add_flag("--json", flags->json, "As JSON (schema gordian.verdict.v1)");
+  verb->footer(std::string(kExitCodes) + "Example: gordian explain latest");
+  verb->callback([=] { context->chosen = [=] { return Explain(*flags); }; });
+}
+
+}  // namespace gordian::cli

@@ -1,0 +1,285 @@
+#include "cli/analyze/recorded.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "analyzer/importers/flight_verdict.h"
+#include "analyzer/importers/inspector.h"
+#include "analyzer/importers/ras.h"
+#include "analyzer/importers/sources.h"
+#include "analyzer/report/status_json.h"
+#include "analyzer/report/verdict_json.h"
+#include "analyzer/session/analysis.h"
+#include "cli/job/process_tree.h"
+#include "cli/job/session.h"
+#include "cli/output.h"
+#include "collector/rings/salvaged_rings.h"
+
+namespace gordian::cli {
+namespace {
+
+bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+// Returns the folder of a session, or "" for a file. Errors: `path` is neither.
+StatusOr<std::string> SessionOf(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    return Status::FromErrno(errno, "cannot read " + path);
+  }
+  if (!S_ISDIR(info.st_mode)) {
+    return std::string();
+  }
+  std::string folder = path;
+  while (folder.size() > 1 && folder.back() == '/') {
+    folder.pop_back();
+  }
+  // A run that was killed early leaves only its manifest, and maybe rings.
+  if (!Exists(folder + "/trace.gtrace") && !Exists(folder + "/verdict.json") &&
+      !Exists(folder + "/manifest.json")) {
+    return Status::NotFound(folder +
+                            " is no session: it holds no trace.gtrace, no verdict.json and "
+                            "no manifest.json");
+  }
+  return folder;
+}
+
+// Whether `path` is a Flight Recorder dump of PyTorch, or a folder of dumps that is no session.
+bool AreDumps(const std::string& path) {
+  const StatusOr<std::string> session = SessionOf(path);
+  if (session.ok() && !session->empty()) return false;
+  return importers::MayBeFlightDumps(path);
+}
+
+StatusOr<RecordedVerdict> FromDumps(const std::string& path) {
+  const StatusOr<std::vector<importers::FlightDump>> dumps = importers::ReadFlightDumps(path);
+  GORDIAN_RETURN_IF_ERROR(dumps.status());
+  RecordedVerdict recorded;
+  recorded.verdict = importers::DecideFlightDumps(*dumps);
+  recorded.sites = [](const model::Site&) { return std::string(); };  // dumps hold no addresses
+  recorded.note =
+      std::to_string(dumps->size()) + " Flight Recorder dumps of version " + dumps->front().version;
+  return recorded;
+}
+
+// Whether `path` holds reports of NCCL RAS or files of NCCL Inspector, judged by their first bytes:
+// a file, or a folder that is no session.
+bool AreReports(const std::string& path, importers::SourceFiles* files, Status* problem) {
+  const StatusOr<std::string> session = SessionOf(path);
+  if (session.ok() && !session->empty()) return false;
+  StatusOr<importers::SourceFiles> found = importers::FindSources(path);
+  if (!found.ok()) {
+    *problem = found.status();
+    return true;
+  }
+  *files = std::move(*found);
+  return files->source != importers::Source::kUnknown;
+}
+
+StatusOr<RecordedVerdict> FromReports(const importers::SourceFiles& files) {
+  RecordedVerdict recorded;
+  recorded.sites = [](const model::Site&) { return std::string(); };  // reports hold no addresses
+  std::vector<importers::RasReport> reports;
+  importers::InspectorJob inspector;
+  const bool ras = files.source == importers::Source::kRas;
+  for (const std::string& path : files.paths) {
+    const StatusOr<std::string> bytes = importers::ReadSource(path);
+    GORDIAN_RETURN_IF_ERROR(bytes.status());
+    if (ras) {
+      StatusOr<importers::RasReport> report = importers::ParseRasReport(*bytes);
+      if (!report.ok())
+        return Status(report.status().code(), path + " cannot be read as a report of NCCL RAS: " +
+                                                  report.status().message());
+      report->path = path;
+      reports.push_back(std::move(*report));
+    } else if (const Status status = inspector.Add(*bytes); !status.ok()) {
+      return Status(status.code(),
+                    path + " cannot be read as a file of NCCL Inspector: " + status.message());
+    }
+  }
+  const std::string count = std::to_string(files.paths.size());
+  const std::string plural = files.paths.size() == 1 ? "" : "s";
+  recorded.note =
+      ras ? count + " report" + plural + " of NCCL RAS, NCCL " + reports.front().nccl_version
+          : count + " file" + plural + " of NCCL Inspector, " + WithCommas(inspector.records()) +
+                " operations";
+  recorded.verdict = ras ? importers::DecideRasReports(std::move(reports)) : inspector.Decide();
+  return recorded;
+}
+
+StatusOr<RecordedVerdict> FromVerdictFile(const std::string& session) {
+  StatusOr<analyzer::VerdictDocument> document =
+      analyzer::ReadVerdictFile(session + "/verdict.json");
+  GORDIAN_RETURN_IF_ERROR(document.status());
+  RecordedVerdict recorded;
+  recorded.sites = document->sites();
+  recorded.verdict = std::move(document->verdict);
+  recorded.session = session;
+  return recorded;
+}
+
+// Adds to the trace the records that a killed collector left in the rings.
+class RingSupplement final : public analyzer::TraceSupplement {
+ public:
+  RingSupplement(const std::string& session, bool also_living)
+      : rings_(session + "/rings", also_living) {}
+
+  void Seen(const v1::Event& event) override { rings_.Seen(event); }
+  void AddMissing(const std::function<void(const v1::Event&)>& sink) override {
+    added_ = rings_.AddMissing(sink);
+  }
+  size_t files() const { return rings_.files(); }
+
+  std::string Note() const {
+    std::string note;
+    if (rings_.files() > 0) {
+      note = "completed with " + WithCommas(added_) + " records from " +
+             std::to_string(rings_.files()) + " ring files";
+    }
+    for (const std::string& path : rings_.unreadable()) {
+      note += (note.empty() ? "" : ", ") + ("cannot read " + path);
+    }
+    return note;
+  }
+
+ private:
+  collector::SalvagedRings rings_;
+  uint64_t added_ = 0;
+};
+
+}  // namespace
+
+StatusOr<RecordedBy> WhoRecorded(const std::string& path) {
+  importers::SourceFiles files;
+  Status problem = Status::Ok();
+  if (AreReports(path, &files, &problem)) {
+    if (!problem.ok()) return problem;
+    return files.source == importers::Source::kRas ? RecordedBy::kRas : RecordedBy::kInspector;
+  }
+  return AreDumps(path) ? RecordedBy::kFlightRecorder : RecordedBy::kGordian;
+}
+
+bool IsRunning(const std::string& session) {
+  const StatusOr<nlohmann::ordered_json> manifest = ReadManifest(session);
+  if (!manifest.ok()) {
+    return false;
+  }
+  const auto pid = manifest->find("gordian_pid");
+  const auto start = manifest->find("gordian_start");
+  if (manifest->contains("ended") || pid == manifest->end() || !pid->is_number_integer() ||
+      start == manifest->end() || !start->is_number_unsigned()) {
+    return false;
+  }
+  return IsAlive({.pid = pid->get<pid_t>(), .start = start->get<uint64_t>()});
+}
+
+namespace {
+
+// Fills `status`, if not null, whenever it could read a trace or rings.
+StatusOr<RecordedVerdict> Decide(const std::string& path, RecordedStatus* status) {
+  if (status == nullptr) {
+    importers::SourceFiles files;
+    Status problem = Status::Ok();
+    if (AreReports(path, &files, &problem)) return problem.ok() ? FromReports(files) : problem;
+    if (AreDumps(path)) return FromDumps(path);
+  }
+  StatusOr<std::string> session = SessionOf(path);
+  GORDIAN_RETURN_IF_ERROR(session.status());
+  analyzer::AnalysisOptions options;
+  if (!session->empty()) {  // suspects after the same time as the run did
+    const StatusOr<nlohmann::ordered_json> manifest = ReadManifest(*session);
+    if (manifest.ok() && manifest->contains("suspect_after_s") &&
+        (*manifest)["suspect_after_s"].is_number()) {
+      const double seconds = std::clamp((*manifest)["suspect_after_s"].get<double>(), 0.1, 1e6);
+      options.model.suspect_after_ns = static_cast<uint64_t>(seconds * 1e9);
+    }
+  }
+  const bool running = !session->empty() && IsRunning(*session);
+  options.want_status = status != nullptr;
+  options.still_written = status != nullptr && running;
+  std::optional<RingSupplement> rings;
+  if (!session->empty() && !running) {
+    rings.emplace(*session, /*also_living=*/true);
+  }
+  // An unreadable trace is an error, unless rings or a recorded verdict remain.
+  const bool rely = rings && (rings->files() > 0 || !Exists(*session + "/trace.gtrace")) &&
+                    !(rings->files() == 0 && Exists(*session + "/verdict.json"));
+  StatusOr<analyzer::AnalysisResult> result =
+      analyzer::AnalyzeTrace(path, options, rely ? &*rings : nullptr);
+  if (!result.ok()) {
+    if (!session->empty() && Exists(*session + "/verdict.json")) {
+      StatusOr<RecordedVerdict> kept = FromVerdictFile(*session);
+      if (kept.ok()) {
+        kept->note = result.status().message() + "; showing the verdict recorded while the job ran";
+        return kept;
+      }
+    }
+    return result.status();
+  }
+  RecordedVerdict recorded;
+  recorded.sites = result->sites();
+  recorded.session = *session;
+  if (!result->complete) {
+    const std::string more = rely ? rings->Note() : "";
+    recorded.note = result->trace + " is " + result->ending + "; " +
+                    (running        ? "the job still runs; the verdict holds for the records so far"
+                     : more.empty() ? "the verdict holds for the records up to there"
+                                    : more + "; the verdict holds for the records up to there");
+  }
+  recorded.verdict = std::move(result->verdict);
+  if (status != nullptr) {
+    status->running = running;
+    status->json = std::move(result->status_json);
+    status->note = running ? "" : recorded.note;
+  }
+  return recorded;
+}
+
+}  // namespace
+
+StatusOr<RecordedVerdict> DecideAgain(const std::string& path) { return Decide(path, nullptr); }
+
+StatusOr<RecordedStatus> StatusAsRecorded(const std::string& path) {
+  RecordedStatus status;
+  StatusOr<RecordedVerdict> recorded = Decide(path, &status);
+  GORDIAN_RETURN_IF_ERROR(recorded.status());
+  if (status.json.empty()) {  // there is only a verdict
+    status.running = !recorded->session.empty() && IsRunning(recorded->session);
+    status.note = recorded->note;
+    analyzer::StatusFacts facts;
+    facts.verdict = std::move(recorded->verdict);
+    facts.job_ended = !status.running;
+    status.json = analyzer::StatusToText(facts);
+  }
+  return status;
+}
+
+StatusOr<RecordedVerdict> AsDecided(const std::string& path) {
+  importers::SourceFiles files;
+  Status problem = Status::Ok();
+  if (AreReports(path, &files, &problem)) return problem.ok() ? FromReports(files) : problem;
+  if (AreDumps(path)) return FromDumps(path);
+  StatusOr<std::string> session = SessionOf(path);
+  GORDIAN_RETURN_IF_ERROR(session.status());
+  if (!session->empty() && Exists(*session + "/verdict.json")) {
+    StatusOr<RecordedVerdict> kept = FromVerdictFile(*session);
+    if (kept.ok() || !Exists(*session + "/trace.gtrace")) {
+      return kept;
+    }
+    StatusOr<RecordedVerdict> again = DecideAgain(path);
+    if (again.ok()) {
+      again->note = kept.status().message() + "; decided again from the trace" +
+                    (again->note.empty() ? "" : ": " + again->note);
+    }
+    return again;
+  }
+  return DecideAgain(path);
+}
+
+}  // namespace gordian::cli

@@ -1,0 +1,27 @@
+// Finds gordian's own files: next to its executable, or in GORDIAN_LIB_DIR.
+#ifndef GORDIAN_CLI_JOB_INSTALL_PATHS_H_
+#define GORDIAN_CLI_JOB_INSTALL_PATHS_H_
+
+#include <string>
+
+namespace gordian::cli {
+
+struct InstallPaths {
+  std::string executable;    // of gordian itself
+  std::string lib_dir;       // GORDIAN_LIB_DIR, else <executable>/../../lib
+  std::string shim;          // <lib_dir>/libgordian_interpose.so
+  std::string emulator_dir;  // <lib_dir>/emulator
+  std::string runtime;       // <lib_dir>/libgordian_runtime.so
+  std::string runtime_cuda;  // <lib_dir>/libgordian_runtime_cuda.so
+};
+
+// Does not check that the files exist. Resolves links, so that paths match /proc/PID/maps.
+InstallPaths FindInstallPaths();
+
+// The names under which the three libraries are found in the emulator's folder.
+inline constexpr const char* kEmulatedLibraries[] = {"libcuda.so.1", "libcudart.so.13",
+                                                     "libnccl.so.2"};
+
+}  // namespace gordian::cli
+
+#endif  // GORDIAN_CLI_JOB_INSTALL_PATHS_H_

@@ -1,0 +1,21 @@
+// Tests whether this process's limits allow it to observe a job. gRPC aborts when it gets no thread
+// or no memory, and the launcher would lose the job's exit status; so gordian tries first, and runs
+// a job unobserved if it must.
+#ifndef GORDIAN_CLI_JOB_OWN_LIMITS_H_
+#define GORDIAN_CLI_JOB_OWN_LIMITS_H_
+
+#include "common/status.h"
+
+namespace gordian::cli {
+
+// Under a limited address space (ulimit -v), reduces this process's use from 1 GiB to 45 MiB: one
+// arena of the allocator, small stacks. Call it while there is one thread.
+void SpareAddressSpace();
+
+// Tries out the threads and address space that observing takes, and frees them again. An error
+// names the limit and how to raise it.
+Status RoomToObserve();
+
+}  // namespace gordian::cli
+
+#endif  // GORDIAN_CLI_JOB_OWN_LIMITS_H_

@@ -1,0 +1,110 @@
+#include "cli/job/ring_folder.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include "collector/process/process_watch.h"
+#include "collector/rings/salvage.h"
+#include "proto/ring/layout.h"
+
+namespace gordian::cli {
+namespace {
+
+std::vector<RingFileEntry> Rings(const std::vector<std::string>& names) {
+  std::vector<RingFileEntry> rings;
+  for (const std::string& name : names) {
+    RingFileEntry entry{.name = name};
+    if (ParseRingFileName(name, &entry.process)) {
+      rings.push_back(entry);
+    }
+  }
+  return rings;
+}
+
+}  // namespace
+
+StatusOr<OwnedFolder> CreateRingFolder(const std::string& base) {
+  return OwnedFolder::Make(base, "gordian-" + std::to_string(getuid()) + "-");
+}
+
+bool ParseRingFileName(std::string_view name, ProcessKey* process) {
+  const std::optional<collector::RingName> ring = collector::ParseRingName(name);
+  if (!ring) {
+    return false;
+  }
+  *process = {.pid = ring->identity.pid, .start = ring->identity.start};
+  return true;
+}
+
+std::vector<RingFileEntry> ListRings(const std::string& folder) {
+  const StatusOr<OwnedFolder> opened = OwnedFolder::Open(folder);
+  return opened.ok() ? Rings(opened->Names()) : std::vector<RingFileEntry>();
+}
+
+std::vector<ProcessKey> LivingRingProcesses(const std::string& folder) {
+  std::vector<ProcessKey> living;
+  for (const RingFileEntry& ring : ListRings(folder)) {
+    if (IsAlive(ring.process)) {
+      living.push_back(ring.process);
+    }
+  }
+  return living;
+}
+
+size_t SweepRings(const OwnedFolder& folder, const std::string& session_dir) {
+  std::optional<collector::RingKeeper> keeper;
+  size_t living = 0;
+  for (const RingFileEntry& ring : Rings(folder.Names())) {
+    if (IsAlive(ring.process)) {
+      ++living;
+      continue;
+    }
+    if (!keeper) {
+      keeper.emplace(&folder, session_dir);
+    }
+    if (const Status status = keeper->Keep(ring.name); !status.ok()) {
+      spdlog::warn("{}", status.message());
+    }
+  }
+  return living;
+}
+
+std::vector<SavedRing> SavedRings(const std::string& rings_folder) {
+  std::vector<SavedRing> rings;
+  for (const RingFileEntry& entry : ListRings(rings_folder)) {
+    const int fd = open((rings_folder + "/" + entry.name).c_str(),
+                        O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) {
+      continue;
+    }
+    ring::Header header{};
+    const bool whole = read(fd, &header, sizeof header) == static_cast<ssize_t>(sizeof header);
+    close(fd);
+    if (whole && header.magic == ring::kRingMagic) {
+      rings.push_back(
+          {.pid = entry.process.pid, .rank = header.env_rank, .local_rank = header.env_local_rank});
+    }
+  }
+  std::sort(rings.begin(), rings.end(), [](const SavedRing& a, const SavedRing& b) {
+    return std::tie(a.rank, a.pid) < std::tie(b.rank, b.pid);
+  });
+  return rings;
+}
+
+Status RemoveRingFolder(const OwnedFolder& folder) {
+  constexpr std::string_view kUnfinished = ".tmp";  // the shim's, until it is a ring
+  for (const std::string& name : folder.Names()) {
+    std::string_view ring = name;
+    if (ring.ends_with(kUnfinished)) ring.remove_suffix(kUnfinished.size());
+    ProcessKey process;
+    if (ParseRingFileName(ring, &process)) folder.RemoveFile(name);
+  }
+  return folder.Remove();
+}
+
+}  // namespace gordian::cli

@@ -1,0 +1,191 @@
+#include "cli/job/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include "cli/output.h"
+
+namespace gordian::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostSessions = 1000;
+
+std::string UtcStamp() {
+  const time_t now = time(nullptr);
+  tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  strftime(text, sizeof text, "%Y%m%dT%H%M%SZ", &utc);
+  return text;
+}
+
+enum class Claim { kOurs, kTaken, kUnusable };
+
+// The process that creates manifest.json owns the session; of two at once, one fails.
+Claim ClaimFolder(const std::string& dir, std::string* why) {
+  std::error_code error;
+  fs::create_directories(dir, error);
+  if (error) {
+    *why = error.message();
+    return Claim::kUnusable;
+  }
+  for (const char* name : {"trace.gtrace", "verdict.json"}) {
+    if (fs::exists(dir + "/" + name, error)) {
+      return Claim::kTaken;
+    }
+  }
+  const std::string manifest = dir + "/manifest.json";
+  const int fd = open(manifest.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    if (errno == EEXIST) {
+      return Claim::kTaken;
+    }
+    *why = strerror(errno);
+    return Claim::kUnusable;
+  }
+  close(fd);
+  return Claim::kOurs;
+}
+
+void PointLatestAt(const std::string& dir) {
+  struct stat info {};
+  if (lstat("latest", &info) == 0 && !S_ISLNK(info.st_mode)) {
+    return;  // a file of the user's
+  }
+  const std::string fresh = ".latest." + std::to_string(getpid());
+  if (symlink(dir.c_str(), fresh.c_str()) == 0 && rename(fresh.c_str(), "latest") != 0) {
+    unlink(fresh.c_str());
+  }
+}
+
+}  // namespace
+
+std::string AppName(const std::string& program) {
+  std::string name = program.substr(program.rfind('/') + 1);
+  for (char& c : name) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '.' || c == '_' || c == '-';
+    if (!plain) {
+      c = '_';
+    }
+  }
+  return name.empty() ? "job" : name.substr(0, 64);
+}
+
+Session Session::Open(const std::string& wanted, const std::string& program) {
+  Session session;
+  const bool by_default = wanted.empty();
+  std::string base = by_default ? "gordian-" + AppName(program) + "-" + UtcStamp() : wanted;
+  while (base.size() > 1 && base.back() == '/') {
+    base.pop_back();
+  }
+  std::string why = "it holds too many sessions already";
+  for (int number = 1; number < kMostSessions; ++number) {
+    const std::string dir = number == 1 ? base : base + "." + std::to_string(number);
+    const Claim claim = ClaimFolder(dir, &why);
+    if (claim == Claim::kTaken) {
+      continue;
+    }
+    if (claim == Claim::kOurs) {
+      session.dir_ = dir;
+      if (number > 1 && !by_default) {
+        session.note_ = base + " already holds a session; this one goes to " + dir +
+                        " (to see the old one: gordian explain " + ShellQuote(base) + ")";
+      }
+      if (by_default) {
+        PointLatestAt(dir);
+      }
+      return session;
+    }
+    break;
+  }
+  session.note_ =
+      "cannot write session " + base + " (" + why +
+      "): gordian watches the job but keeps nothing; name another folder with --session DIR";
+  return session;
+}
+
+std::string Session::absolute_dir() const {
+  if (dir_.empty()) {
+    return "";
+  }
+  std::error_code error;
+  const fs::path path = fs::absolute(dir_, error);
+  return error ? dir_ : path.lexically_normal().string();
+}
+
+Status Session::WriteManifest() {
+  if (dir_.empty()) {
+    return Status::Ok();
+  }
+  const std::string text =
+      manifest_.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  const std::string target = path("manifest.json");
+  const std::string fresh = target + ".partial";
+  const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    return Status::FromErrno(errno, "cannot write " + target);
+  }
+  size_t written = 0;
+  int error = 0;
+  while (written < text.size()) {
+    const ssize_t n = write(fd, text.data() + written, text.size() - written);
+    if (n < 0 && errno != EINTR) {
+      error = errno;
+      break;
+    }
+    written += n > 0 ? static_cast<size_t>(n) : 0;
+  }
+  if (close(fd) != 0 && error == 0) {
+    error = errno;
+  }
+  if (error == 0 && rename(fresh.c_str(), target.c_str()) != 0) {
+    error = errno;
+  }
+  if (error != 0) {
+    unlink(fresh.c_str());
+    return Status::FromErrno(error, "cannot write " + target);
+  }
+  return Status::Ok();
+}
+
+StatusOr<nlohmann::ordered_json> ReadManifest(const std::string& session_dir) {
+  const std::string path = session_dir + "/manifest.json";
+  std::ifstream file(path);
+  if (!file) {
+    return Status::NotFound("no session in " + session_dir + " (cannot open " + path + ")");
+  }
+  std::stringstream text;
+  text << file.rdbuf();
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(text.str(), nullptr, false);
+  if (!json.is_object()) {
+    return Status::DataLoss(path + " is no manifest of a session");
+  }
+  return json;
+}
+
+std::vector<std::string> RelevantEnvironment() {
+  std::vector<std::string> out;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (text.starts_with("NCCL_") || text.starts_with("CUDA_") || text.starts_with("GORDIAN_")) {
+      out.emplace_back(text);
+    }
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+}  // namespace gordian::cli

@@ -1,0 +1,21 @@
+// gordian plan --collectives: compares how long a session's collectives took with the cost model.
+#ifndef GORDIAN_CLI_PLAN_PLAN_COLLECTIVES_H_
+#define GORDIAN_CLI_PLAN_PLAN_COLLECTIVES_H_
+
+#include <string>
+
+namespace gordian::cli {
+
+struct CollectivesFlags {
+  std::string path;     // a session, or a trace
+  std::string samples;  // samples to fit the cost model to; "": from the session
+  double launch_us = 0;
+  bool json = false;
+};
+
+// Prints the report and returns an exit code.
+int RunCollectives(const CollectivesFlags& flags);
+
+}  // namespace gordian::cli
+
+#endif  // GORDIAN_CLI_PLAN_PLAN_COLLECTIVES_H_

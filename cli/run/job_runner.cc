@@ -1,0 +1,509 @@
+#include "cli/run/job_runner.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+
+#include "analyzer/ingest/ingest_service.h"
+#include "analyzer/report/report.h"
+#include "cli/job/emulator_check.h"
+#include "cli/job/job_environment.h"
+#include "cli/job/own_limits.h"
+#include "cli/job/ring_folder.h"
+#include "cli/job/session.h"
+#include "cli/output.h"
+#include "cli/run/remote_verdicts.h"
+#include "cli/run/verdict_desk.h"
+#include "collector/collector.h"
+#include "common/clock.h"
+
+namespace gordian::cli {
+namespace {
+
+// A kill of the whole group and our forwarding may both deliver one signal; a repeat within this
+// time is no second signal.
+constexpr uint64_t kSameSignalNs = 250 * kNsPerMs;
+// How long processes with rings may outlive the job's first process before gordian ends them.
+constexpr uint64_t kStragglersNs = 500 * kNsPerMs;
+// How long gordian watches a process's libraries after its first intercepted call: a process may
+// load NCCL later than CUDA.
+constexpr uint64_t kLibraryWatchNs = 3 * kNsPerSecond;
+constexpr std::chrono::milliseconds kKillLimit{5000};
+// How long a verdict that ends the job waits for the stacks of its threads.
+constexpr uint64_t kStacksNs = 1 * kNsPerSecond;
+constexpr uint64_t kUserCommandNs = 10 * kNsPerSecond;
+
+std::string JoinCommand(const std::vector<std::string>& command) {
+  std::string line;
+  for (const std::string& word : command) {
+    line += (line.empty() ? "" : " ") + ShellQuote(word);
+  }
+  return line;
+}
+
+collector::Collector::Options CollectorOptions(const JobOptions& options) {
+  collector::Collector::Options collect;
+  collect.ring_dir = options.ring_dir;
+  collect.session_dir = options.session_dir;
+  collect.command_line = JoinCommand(options.command);
+  collect.environment = options.environment_that_matters;
+  return collect;
+}
+
+}  // namespace
+
+JobRunner::JobRunner(const JobOptions& options, const InstallPaths& paths,
+                     const InheritedDescriptors& inherited, SignalInbox& signals,
+                     Guardian& guardian)
+    : options_(options),
+      paths_(paths),
+      inherited_(inherited),
+      signals_(signals),
+      guardian_(guardian),
+      desk_(std::make_unique<VerdictDesk>(options)) {}
+
+JobRunner::~JobRunner() = default;
+
+void JobRunner::Say(const std::string& text) const {
+  if (!options_.config.quiet) {
+    WriteAll(STDERR_FILENO, text);
+  }
+}
+
+JobOutcome JobRunner::Run(bool preload_emulator) {
+  StartObserving();
+  const std::vector<Variable> variables =
+      JobVariables(paths_,
+                   {.ring_dir = collector_ != nullptr ? options_.ring_dir : "",
+                    .session_dir = options_.absolute_session_dir,
+                    .emulator = options_.config.emulator,
+                    .preload_emulator = preload_emulator,
+                    .graph_markers = options_.config.graph_markers,
+                    .preemptive_collectives = options_.config.preemptive_collectives,
+                    .stub_compute = options_.config.stub_compute,
+                    .stub_keep = options_.config.stub_keep,
+                    .stub_skip = options_.config.stub_skip,
+                    .nccl_profiler = options_.config.nccl_profiler,
+                    .cupti = options_.config.cupti},
+                   ProcessEnvironment());
+  inherited_.KeepOthersFromChildren();
+  const Launched launched = Launch({.path = options_.program,
+                                    .argv = options_.command,
+                                    .environment = FullEnvironment(variables)},
+                                   signals_);
+  started_ns_ = MonoNs();
+  outcome_.exec_error = launched.error;
+  outcome_.pid = launched.pid;
+  if (launched.error == 0) {
+    if (const std::optional<ProcessStat> stat = ReadProcessStat(launched.pid)) {
+      guardian_.SetJob(stat->key);
+    }
+    spdlog::info("started {} as pid {}", JoinCommand(options_.command), launched.pid);
+    Loop();
+  }
+  StopObserving();
+  return std::move(outcome_);
+}
+
+void JobRunner::StartObserving() {
+  if (options_.ring_dir.empty()) {
+    return;
+  }
+  // The standard library throws when memory or a thread is not to be had.
+  Status status = RoomToObserve();
+  if (status.ok()) {
+    try {
+      status = options_.config.analyzer.empty() ? ObserveFromHere() : ObserveFromAfar();
+    } catch (const std::exception& error) {
+      status = Status::Unavailable(std::string("cannot watch the job (") + error.what() +
+                                   "; raise the limits on memory and processes, see ulimit -a)");
+    }
+  }
+  if (!status.ok()) {
+    collector_.reset();
+    server_.reset();
+    remote_.reset();
+    PrintError(status.message() + ": the job runs on, unobserved");
+  }
+  outcome_.observed = collector_ != nullptr;
+}
+
+Status JobRunner::ObserveFromHere() {
+  server_ = std::make_unique<analyzer::EmbeddedServer>();
+  analyzer::ServerOptions server_options;
+  server_options.analysis.session_dir = options_.session_dir;
+  if (!options_.absolute_session_dir.empty()) {
+    server_options.socket_path = options_.absolute_session_dir + "/" + kStatusSocket;
+  }
+  server_options.analysis.model.suspect_after_ns =
+      static_cast<uint64_t>(options_.config.suspect_after_s * 1e9);
+  // The preemptive runtime resolves a cycle of operations in milliseconds, or in tens of them on
+  // busy processors; gordian waits that long before it reports one.
+  if (options_.config.preemptive_collectives)
+    server_options.pace.confirming = std::chrono::seconds(1);
+  server_options.analysis.on_verdict = [desk = desk_.get()](const analyzer::VerdictUpdate& update) {
+    desk->OnVerdict(update);
+  };
+  GORDIAN_RETURN_IF_ERROR(server_->Start(std::move(server_options)));
+  collector::Collector::Options collect = CollectorOptions(options_);
+  collect.channel = server_->InProcessChannel();
+  collector_ = std::make_unique<collector::Collector>(std::move(collect));
+  return collector_->Start();
+}
+
+Status JobRunner::ObserveFromAfar() {
+  remote_ = std::make_unique<RemoteVerdicts>(
+      options_.session_dir,
+      [desk = desk_.get()](const analyzer::VerdictUpdate& update) { desk->OnVerdict(update); });
+  collector::FleetOptions fleet;
+  fleet.target = options_.config.analyzer;
+  fleet.job = options_.identity.job;
+  fleet.node = options_.identity.node;
+  fleet.nodes_expected = options_.identity.nodes_expected;
+  fleet.node_rank = options_.identity.node_rank;
+  fleet.spool_dir = spool_dir_ = SpoolDir();
+  fleet.spool_bytes = options_.config.spool_mb << 20;
+  fleet.deliver_ns = static_cast<uint64_t>(options_.config.deliver_s * 1e9);
+  fleet.on_verdict = [remote = remote_.get()](const v1::VerdictNews& news) {
+    remote->OnNews(news);
+  };
+  fleet.on_unfinished = [remote = remote_.get()](bool unfinished) {
+    remote->OnUnfinished(unfinished);
+  };
+  fleet.on_notice = [desk = desk_.get()](const std::string& line) {
+    desk->OnNotice("gordian: " + line + "\n");
+  };
+  collector::Collector::Options collect = CollectorOptions(options_);
+  collect.fleet = std::move(fleet);
+  collector_ = std::make_unique<collector::Collector>(std::move(collect));
+  outcome_.analyzed_at = options_.config.analyzer;
+  return collector_->Start();
+}
+
+// Each start of the job gets its own folder: a restart has another collector with other batches.
+std::string JobRunner::SpoolDir() const {
+  if (options_.session_dir.empty()) {
+    return "";
+  }
+  std::string dir = options_.session_dir + "/spool";
+  for (int number = 2; access(dir.c_str(), F_OK) == 0; ++number) {
+    dir = options_.session_dir + "/spool." + std::to_string(number);
+  }
+  return dir;
+}
+
+bool JobRunner::Unfinished() const {
+  return remote_ != nullptr ? remote_->unfinished() : server_->analysis()->HasUnfinished();
+}
+
+bool JobRunner::AwaitsStacks() const {
+  return remote_ != nullptr ? collector_->TakingStacks() : server_->analysis()->AwaitsStacks();
+}
+
+void JobRunner::Loop() {
+  std::optional<uint64_t> root_gone_ns;
+  while (true) {
+    pollfd waits[2] = {{.fd = signals_.fd(), .events = POLLIN, .revents = 0},
+                       {.fd = desk_->wake_fd(), .events = POLLIN, .revents = 0}};
+    poll(waits, 2, root_gone_ns ? 5 : PollTimeout());
+    HandleSignals();
+    desk_->ClearWake();
+    TellNews();
+    if (!root_gone_) {
+      ActOnVerdict();
+      CheckLibraries();
+      continue;
+    }
+    if (!root_gone_ns) {
+      root_gone_ns = MonoNs();
+    }
+    const uint64_t since = MonoNs() - *root_gone_ns;
+    if (LivingRingProcesses(options_.ring_dir).empty() || since >= 2 * kStragglersNs ||
+        (since >= kStragglersNs && !passed_on_)) {
+      return;
+    }
+    if (since >= kStragglersNs / 2 && sent_signal_ != 0 && !passed_on_) {
+      PassSignalOn();
+    }
+  }
+}
+
+int JobRunner::PollTimeout() const {
+  if (options_.config.emulator && outcome_.observed &&
+      (MonoNs() - started_ns_ < kLibraryWatchNs || !checked_since_.empty())) {
+    return 50;
+  }
+  if (acting_since_ && !acted_) {
+    return 5;
+  }
+  return desk_->WantsTicks() ? 100 : 1000;
+}
+
+void JobRunner::HandleSignals() {
+  while (const std::optional<SignalInbox::Received> signal = signals_.Next()) {
+    if (signal->number == SIGCHLD) {
+      continue;  // one SIGCHLD may stand for several children: Reap looks at all
+    }
+    spdlog::info("signal {}{}", signal->number, signal->from_kernel ? " of the terminal" : "");
+    if (root_gone_) {
+      continue;
+    }
+    const bool ends = signal->number == SIGINT || signal->number == SIGTERM;
+    if (ends || signal->number == SIGHUP || signal->number == SIGQUIT) {
+      desk_->SetInterrupted();
+    }
+    if (ends && first_signal_ns_ && MonoNs() - *first_signal_ns_ >= kSameSignalNs) {
+      Say("gordian: second signal, killing the job\n");
+      desk_->Close();
+      EndTree();
+      continue;
+    }
+    if (ends && !first_signal_ns_) {
+      first_signal_ns_ = MonoNs();
+    }
+    // The kernel sends a terminal's SIGHUP to the session leader only.
+    const bool hangup_for_us = signal->number == SIGHUP && getsid(0) == getpid();
+    if (!signal->from_kernel || hangup_for_us) {
+      kill(outcome_.pid, signal->number);
+      sent_signal_ = ends ? signal->number : sent_signal_;
+    }
+  }
+  Reap();
+}
+
+// The signal killed the job's first process alone, as it does a launcher without a handler. gordian
+// passes it on to the rest, which would otherwise hold their devices, perhaps for ever.
+void JobRunner::PassSignalOn() {
+  passed_on_ = true;
+  for (const ProcessKey& process : Descendants(getpid(), Spared())) {
+    if (IsAlive(process)) {
+      kill(process.pid, sent_signal_);
+    }
+  }
+}
+
+std::vector<pid_t> JobRunner::Spared() const {
+  std::vector<pid_t> spared = user_commands_;
+  if (guardian_.pid() > 0) {
+    spared.push_back(guardian_.pid());
+  }
+  return spared;
+}
+
+void JobRunner::Reap() {
+  while (true) {
+    int status = 0;
+    const pid_t pid = waitpid(-1, &status, WNOHANG);
+    if (pid <= 0) {
+      return;
+    }
+    if (WIFSTOPPED(status)) {
+      continue;  // a thread of some process whose stack gordian is reading
+    }
+    if (pid == guardian_.pid()) {
+      spdlog::warn("the guardian ended");
+      continue;
+    }
+    const auto command = std::find(user_commands_.begin(), user_commands_.end(), pid);
+    if (command != user_commands_.end()) {
+      user_commands_.erase(command);
+      if (const int code = ExitCodeOfStatus(status); code != 0) {
+        PrintError("the command of --on-verdict ended with exit code " + std::to_string(code));
+      }
+      continue;
+    }
+    if (pid == outcome_.pid) {
+      outcome_.wait_status = status;
+      root_gone_ = true;
+    }
+    if (collector_ != nullptr) {
+      collector_->NoteExit(pid, status);
+    }
+  }
+}
+
+void JobRunner::TellNews() {
+  for (const std::string& text : desk_->TakeNotices()) {
+    WriteAll(STDERR_FILENO, text);  // also with --quiet: gordian does not do what it was asked to
+  }
+  for (const std::string& text : desk_->TakeNews()) {
+    Say(text);
+  }
+  NoteDegradedSession();
+}
+
+void JobRunner::NoteDegradedSession() {
+  if (remote_ != nullptr && !degraded_said_ && !remote_->problem().empty()) {
+    degraded_said_ = true;
+    PrintError(remote_->problem() + ": the job runs on and is still watched");
+  }
+  if (degraded_said_ || server_ == nullptr || server_->analysis() == nullptr ||
+      !server_->analysis()->stats().session_degraded) {
+    return;
+  }
+  degraded_said_ = true;
+  std::string why;
+  for (const std::string& note : server_->analysis()->Current().main.evidence.not_visible) {
+    if (note.starts_with("the session's files are not complete")) {
+      why = note;
+    }
+  }
+  PrintError((why.empty() ? "the session's files are not complete" : why) +
+             "; the job runs on and is still watched");
+}
+
+void JobRunner::ActOnVerdict() {
+  if (collector_ == nullptr) {
+    return;
+  }
+  if (acted_) {
+    return;
+  }
+  if (!acting_since_) {
+    if (!desk_->ActNow(collector_->stats().records, Unfinished())) {
+      return;
+    }
+    acting_since_ = MonoNs();
+  }
+  // The stacks cannot be read after the kill.
+  if (AwaitsStacks() && MonoNs() - *acting_since_ < kStacksNs) {
+    return;
+  }
+  acted_ = true;
+  TellNews();
+  if (options_.config.on_verdict == OnVerdict::kExec) {
+    RunUserCommand();
+    return;
+  }
+  spdlog::info("ending the job for its verdict");
+  desk_->Close();
+  outcome_.problem = true;
+  outcome_.killed_by_gordian = true;
+  // The analyzer must know why the processes end before they do.
+  end_announced_ = true;
+  collector_->JobEnded(v1::EXIT_KIND_SIGNAL, SIGKILL, /*killed_by_gordian=*/true);
+  EndTree();
+}
+
+void JobRunner::RunUserCommand() {
+  const model::Finding finding = desk_->latest();
+  std::vector<Variable> variables = {{"GORDIAN_SESSION", options_.absolute_session_dir},
+                                     {"GORDIAN_VERDICT", model::Name(finding.verdict)},
+                                     {"GORDIAN_CONFIDENCE", model::Name(finding.confidence)},
+                                     {"GORDIAN_SUMMARY", finding.summary}};
+  const Launched launched = Launch({.path = "/bin/sh",
+                                    .argv = {"sh", "-c", options_.config.on_verdict_command},
+                                    .environment = FullEnvironment(variables),
+                                    .aside = true},
+                                   signals_);
+  if (launched.error != 0) {
+    PrintError(DescribeExecError("/bin/sh", launched.error));
+    return;
+  }
+  user_commands_.push_back(launched.pid);
+}
+
+void JobRunner::CheckLibraries() {
+  if (!options_.config.emulator || !outcome_.observed || !outcome_.foreign_libraries.empty()) {
+    return;
+  }
+  const uint64_t now = MonoNs();
+  for (const ProcessKey& process : LivingRingProcesses(options_.ring_dir)) {
+    const uint64_t since = checked_since_.try_emplace(process, now).first->second;
+    if (now - since > kLibraryWatchNs) {
+      continue;
+    }
+    outcome_.foreign_libraries = ForeignLibrariesOf(process.pid, paths_.emulator_dir);
+    if (!outcome_.foreign_libraries.empty()) {
+      spdlog::warn("pid {} mapped {}", process.pid, outcome_.foreign_libraries.front());
+      desk_->Close();
+      EndTree();
+      return;
+    }
+  }
+  std::erase_if(checked_since_, [&](const auto& entry) { return !IsAlive(entry.first); });
+}
+
+// Ends every process below gordian but its own helpers, and every process that has a ring of this
+// job.
+void JobRunner::EndTree() {
+  const std::vector<pid_t> spared = Spared();
+  const auto find = [&] {
+    std::vector<ProcessKey> all = Descendants(getpid(), spared);
+    for (const ProcessKey& process : LivingRingProcesses(options_.ring_dir)) {
+      all.push_back(process);
+    }
+    return all;
+  };
+  if (const size_t left = KillUntilGone(
+          find, [this] { Reap(); }, kKillLimit);
+      left > 0) {
+    PrintError(std::to_string(left) +
+               " processes of the job did not die within 5 s of SIGKILL (stuck in the kernel?)");
+  }
+  Reap();
+}
+
+void JobRunner::StopObserving() {
+  const uint64_t deadline = MonoNs() + kUserCommandNs;
+  while (!user_commands_.empty() && MonoNs() < deadline) {
+    poll(nullptr, 0, 10);
+    Reap();
+  }
+  if (collector_ == nullptr) {
+    return;
+  }
+  if (!end_announced_) {
+    const bool by_signal = WIFSIGNALED(outcome_.wait_status);
+    collector_->JobEnded(
+        by_signal ? v1::EXIT_KIND_SIGNAL : v1::EXIT_KIND_CODE,
+        by_signal ? WTERMSIG(outcome_.wait_status) : WEXITSTATUS(outcome_.wait_status),
+        /*killed_by_gordian=*/false);
+  }
+  const Status delivered = collector_->Stop();
+  if (!delivered.ok()) {
+    PrintError(delivered.message() + ": the last verdict may lack what came after");
+  }
+  if (remote_ != nullptr) {
+    TakeRemoteVerdict(delivered);
+  } else {
+    server_->Stop();
+    outcome_.verdict = server_->analysis()->Current();
+  }
+  TellNews();
+  const collector::Collector::Stats stats = collector_->stats();
+  outcome_.records = stats.records;
+  outcome_.lost_records = stats.lost_records;
+  outcome_.skipped_kernels = stats.skipped_kernels;
+  outcome_.processes = stats.processes;
+  outcome_.refused_files = stats.refused_files;
+  outcome_.problem = outcome_.problem || desk_->problem();
+  collector_.reset();
+  server_.reset();
+}
+
+void JobRunner::TakeRemoteVerdict(const Status& delivered) {
+  // The remote analyzer never got anything, so the local spool holds everything.
+  if (!delivered.ok() && collector_->stats().acked_batches == 0) {
+    model::ModelOptions model;
+    model.suspect_after_ns = static_cast<uint64_t>(options_.config.suspect_after_s * 1e9);
+    if (remote_->DecideHere(spool_dir_, JoinCommand(options_.command), delivered.message(),
+                            model)) {
+      outcome_.analyzed_at.clear();
+    }
+  }
+  if (std::optional<model::Verdict> verdict = remote_->latest()) {
+    outcome_.verdict = *std::move(verdict);
+  } else {
+    outcome_.analyzed_at.clear();
+  }
+}
+
+}  // namespace gordian::cli

@@ -1,0 +1,125 @@
+// Runs and observes the job once: analyzer and collector in this process, the job as a child, and
+// all that happens until the job has ended.
+#ifndef GORDIAN_CLI_RUN_JOB_RUNNER_H_
+#define GORDIAN_CLI_RUN_JOB_RUNNER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/model/verdict/verdict.h"
+#include "cli/job/install_paths.h"
+#include "cli/job/job_identity.h"
+#include "cli/job/launcher.h"
+#include "cli/job/process_tree.h"
+#include "cli/run/guardian.h"
+#include "common/config.h"
+
+namespace gordian::collector {
+class Collector;
+}
+namespace gordian::analyzer {
+class EmbeddedServer;
+}
+
+namespace gordian::cli {
+
+class RemoteVerdicts;
+class VerdictDesk;
+
+struct JobOptions {
+  std::vector<std::string> command;  // as typed
+  std::string program;               // path of command[0]
+  RunConfig config;
+  JobIdentity identity;     // for config.analyzer
+  std::string session_dir;  // as people type it; empty: none
+  std::string absolute_session_dir;
+  std::string ring_dir;  // empty: gordian does not observe the job
+  std::vector<std::string> environment_that_matters;
+  bool color = false;
+  int width = 100;
+};
+
+struct JobOutcome {
+  int exec_error = 0;  // errno: the job could not be started
+  pid_t pid = 0;
+  int wait_status = 0;             // of the job's first process
+  bool killed_by_gordian = false;  // for a verdict
+  bool problem = false;            // by the last verdict
+  std::vector<std::string>
+      foreign_libraries;  // with --emulator: gordian ended the job because it mapped these
+  model::Verdict verdict;
+  std::string analyzed_at;  // HOST:PORT; empty: here
+  bool observed = false;    // the fields above are known
+  uint64_t records = 0, lost_records = 0, skipped_kernels = 0, processes = 0, refused_files = 0;
+};
+
+// Use once, from one thread.
+class JobRunner {
+ public:
+  // All references must outlive this object.
+  JobRunner(const JobOptions& options, const InstallPaths& paths,
+            const InheritedDescriptors& inherited, SignalInbox& signals, Guardian& guardian);
+  ~JobRunner();
+  JobRunner(const JobRunner&) = delete;
+  JobRunner& operator=(const JobRunner&) = delete;
+
+  // Returns when the job has ended and its verdict is final. `preload_emulator`: see
+  // JobEnvironmentOptions.
+  JobOutcome Run(bool preload_emulator);
+
+ private:
+  void StartObserving();
+  Status ObserveFromHere();
+  Status ObserveFromAfar();
+  void StopObserving();
+  void TakeRemoteVerdict(const Status& delivered);
+  bool Unfinished() const;
+  bool AwaitsStacks() const;
+  std::string SpoolDir() const;
+  void Loop();
+  void HandleSignals();
+  void Reap();
+  void PassSignalOn();
+  std::vector<pid_t> Spared() const;  // children of gordian that are not the job's
+  void TellNews();
+  void ActOnVerdict();
+  void CheckLibraries();
+  void RunUserCommand();
+  void EndTree();
+  void NoteDegradedSession();
+  void Say(const std::string& text) const;
+  int PollTimeout() const;
+
+  const JobOptions& options_;
+  const InstallPaths& paths_;
+  const InheritedDescriptors& inherited_;
+  SignalInbox& signals_;
+  Guardian& guardian_;
+
+  std::unique_ptr<VerdictDesk> desk_;
+  std::unique_ptr<analyzer::EmbeddedServer> server_;  // or
+  std::unique_ptr<RemoteVerdicts> remote_;
+  std::string spool_dir_;
+  std::unique_ptr<collector::Collector> collector_;
+
+  JobOutcome outcome_;
+  bool root_gone_ = false;
+  bool end_announced_ = false;
+  std::optional<uint64_t> first_signal_ns_;
+  int sent_signal_ = 0;                   // SIGINT or SIGTERM, sent to us by a process
+  bool passed_on_ = false;                // to the processes that outlived the job's first one
+  std::optional<uint64_t> acting_since_;  // when gordian decided to act on the verdict
+  bool acted_ = false;
+  std::vector<pid_t> user_commands_;              // commands of exec: that still run
+  std::map<ProcessKey, uint64_t> checked_since_;  // since when, by process
+  uint64_t started_ns_ = 0;
+  bool degraded_said_ = false;
+};
+
+}  // namespace gordian::cli
+
+#endif  // GORDIAN_CLI_RUN_JOB_RUNNER_H_

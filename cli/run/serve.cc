@@ -1,0 +1,272 @@
+// gordian serve: analyzes several jobs of many nodes at once.
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "analyzer/fleet/fleet_server.h"
+#include "analyzer/model/verdict/check_catalogue.h"
+#include "analyzer/report/report.h"
+#include "cli/job/job_environment.h"
+#include "cli/job/job_identity.h"
+#include "cli/job/launcher.h"
+#include "cli/output.h"
+#include "cli/run/line_printer.h"
+#include "cli/run/verdict_policy.h"
+#include "cli/verbs.h"
+#include "common/version.h"
+
+namespace gordian::cli {
+namespace {
+
+constexpr char kDefaultListen[] = "0.0.0.0:7411";
+constexpr char kDefaultSessions[] = "gordian-sessions";
+
+constexpr size_t kMostRemembered = 10'000;
+
+struct ServeFlags {
+  std::string listen = kDefaultListen;
+  std::string sessions = kDefaultSessions;
+  std::optional<std::string> on_verdict;
+  std::optional<std::string> suspect_after;
+  bool json = false;
+};
+
+// The printer's streams.
+constexpr size_t kOut = 0, kErr = 1;
+
+std::string DroppedText(uint64_t lines) {
+  return "gordian: " + WithCommas(lines) + " lines were dropped here: the reader was too slow\n";
+}
+
+std::string DroppedJson(uint64_t lines) {
+  return nlohmann::ordered_json{{"dropped_lines", lines}}.dump() + "\n";
+}
+
+// Prints what changes, and starts the command of --on-verdict once a job. The server's threads call
+// it, in order within a job; jobs wait for it, so it must not block.
+class Teller {
+ public:
+  Teller(OnVerdict what, uint64_t suspect_after_ns, bool json, LinePrinter* printer)
+      : printer_(printer),
+        what_(what),
+        suspect_after_ns_(suspect_after_ns),
+        json_(json),
+        width_(TerminalWidth(STDERR_FILENO)),
+        color_(WantsColor(STDERR_FILENO)),
+        wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~Teller() { close(wake_fd_); }
+
+  void Tell(const analyzer::FleetVerdict& news) {
+    const std::lock_guard lock(mutex_);
+    const model::Verdict& verdict = news.update.verdict;
+    const model::Finding& main = verdict.main;
+    if (json_) {
+      const nlohmann::ordered_json line = {
+          {"job", news.job},
+          {"folder", news.folder},
+          {"revision", news.update.revision},
+          {"job_ended", news.update.job_ended},
+          {"verdict", model::Name(main.verdict)},
+          {"confidence", model::Name(main.confidence)},
+          {"summary", main.summary},
+          {"culprit_ranks", main.culprit_ranks},
+      };
+      printer_->Say(
+          kOut, line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    }
+    // Prints again only when confidence or kind changes; the files hold growing details.
+    const std::string key = std::string(model::Name(main.verdict)) + "/" + main.check + "/" +
+                            model::Name(main.confidence);
+    if (said_.size() > kMostRemembered) {  // drops jobs that ended long ago
+      said_.clear();
+      policies_.clear();
+    }
+    std::string& said = said_[news.folder];
+    if (said != key) {
+      said = key;
+      std::string headline = analyzer::Headline(main, {.color = color_, .width = width_});
+      const std::string prefix = "gordian: ";
+      const size_t at = headline.find(prefix);
+      if (at != std::string::npos) {
+        headline.insert(at + prefix.size(), "job " + news.job + ": ");
+      }
+      std::string text = headline + "\n";
+      if (model::SaysTrouble(main.verdict)) {
+        text += "gordian: next: gordian explain " + ShellQuote(news.folder) + "\n";
+      }
+      printer_->Say(kErr, std::move(text));
+    }
+    if (what_ != OnVerdict::kExec) {
+      return;
+    }
+    auto [policy, is_new] = policies_.try_emplace(
+        news.folder,
+        VerdictPolicy::Options{.on_verdict = what_, .suspect_after_ns = suspect_after_ns_});
+    policy->second.Judge(verdict, /*interrupted=*/false);
+    if (policy->second.ActNow(0, news.update.revision, /*unfinished=*/true)) {
+      wanted_.push_back({{"GORDIAN_SESSION", news.folder},
+                         {"GORDIAN_JOB", news.job},
+                         {"GORDIAN_VERDICT", model::Name(main.verdict)},
+                         {"GORDIAN_CONFIDENCE", model::Name(main.confidence)},
+                         {"GORDIAN_SUMMARY", main.summary}});
+      const uint64_t one = 1;  // the main thread starts the command, since it reaps the children
+      if (write(wake_fd_, &one, sizeof one) < 0) {
+        // The counter is full, so the descriptor is readable already.
+      }
+    }
+  }
+
+  int wake_fd() const { return wake_fd_; }
+  std::vector<std::vector<Variable>> TakeWanted() {
+    uint64_t count = 0;
+    if (read(wake_fd_, &count, sizeof count) < 0) {
+      // The counter was zero already.
+    }
+    const std::lock_guard lock(mutex_);
+    return std::exchange(wanted_, {});
+  }
+
+ private:
+  LinePrinter* const printer_;
+  const OnVerdict what_;
+  const uint64_t suspect_after_ns_;
+  const bool json_;
+  const int width_;
+  const bool color_;
+  const int wake_fd_;
+  std::mutex mutex_;
+  std::map<std::string, std::string> said_;
+  std::map<std::string, VerdictPolicy> policies_;
+  std::vector<std::vector<Variable>> wanted_;
+};
+
+int Serve(const ServeFlags& flags) {
+  OnVerdict what = OnVerdict::kReport;
+  std::string command;
+  double suspect_after_s = 5;
+  Status status = CheckAddress("--listen", flags.listen, /*zero_port_allowed=*/true);
+  if (status.ok() && flags.on_verdict) {
+    status = ParseOnVerdict("--on-verdict", *flags.on_verdict, &what, &command);
+    if (status.ok() && what != OnVerdict::kReport && what != OnVerdict::kExec) {
+      status = Status::InvalidArgument(
+          "--on-verdict of serve takes report or exec:CMD; to end a job, give the option on its "
+          "nodes: gordian "
+          "run --on-verdict " +
+          *flags.on_verdict);
+    }
+  }
+  if (status.ok() && flags.suspect_after) {
+    const StatusOr<double> seconds = ParseSeconds("--suspect-after", *flags.suspect_after);
+    status = seconds.status();
+    if (seconds.ok()) {
+      suspect_after_s = *seconds;
+      if (suspect_after_s < 0.1 || suspect_after_s > 1e6) {
+        status = Status::InvalidArgument("--suspect-after takes between 0.1 and 1000000 seconds");
+      }
+    }
+  }
+  if (!status.ok()) {
+    PrintError(status.message() + " (try: gordian serve --help)");
+    return kExitUsage;
+  }
+  SignalInbox signals;  // block the signals before any thread starts
+  const uint64_t suspect_after_ns = static_cast<uint64_t>(suspect_after_s * 1e9);
+  LinePrinter printer({{.fd = STDOUT_FILENO, .dropped = flags.json ? DroppedJson : DroppedText},
+                       {.fd = STDERR_FILENO, .dropped = DroppedText}});
+  Teller teller(what, suspect_after_ns, flags.json, &printer);
+  analyzer::FleetOptions options;
+  options.listen = flags.listen;
+  options.sessions_dir = flags.sessions;
+  options.model.suspect_after_ns = suspect_after_ns;
+  options.on_verdict = [&teller](const analyzer::FleetVerdict& news) { teller.Tell(news); };
+  options.on_warning = [&printer](const std::string& text) {
+    printer.Say(kErr, "gordian: " + text + "\n");
+  };
+  analyzer::FleetServer fleet;
+  status = fleet.Start(std::move(options));
+  if (!status.ok()) {
+    PrintError(status.message());
+    return kExitOwnFailure;
+  }
+  const std::string host = flags.listen.substr(0, flags.listen.rfind(':'));
+  const std::string address = host + ":" + std::to_string(fleet.port());
+  const auto jobs = fleet.jobs();
+  size_t live = 0;
+  for (const auto& job : jobs) {
+    live += job.live ? 1 : 0;
+  }
+  std::string first =
+      flags.json ? nlohmann::ordered_json{{"listening", address},
+                                          {"sessions", flags.sessions},
+                                          {"jobs_resumed", live},
+                                          {"gordian_version", kVersion}}
+                           .dump() +
+                       "\n"
+                 : "gordian: listening on " + address + ", sessions in " + flags.sessions +
+                       (live > 0 ? ", continuing " + std::to_string(live) + " jobs" : "") + "\n";
+  printer.Start(kOut, std::move(first));
+  bool end = false;
+  while (!end) {
+    pollfd waits[2] = {{.fd = signals.fd(), .events = POLLIN, .revents = 0},
+                       {.fd = teller.wake_fd(), .events = POLLIN, .revents = 0}};
+    poll(waits, 2, -1);
+    while (const std::optional<SignalInbox::Received> signal = signals.Next()) {
+      end |= signal->number == SIGINT || signal->number == SIGTERM;
+    }
+    for (const std::vector<Variable>& variables : teller.TakeWanted()) {
+      const Launched launched = Launch({.path = "/bin/sh",
+                                        .argv = {"sh", "-c", command},
+                                        .environment = FullEnvironment(variables),
+                                        .aside = true},
+                                       signals);
+      if (launched.error != 0) {
+        printer.Say(kErr, "gordian: " + DescribeExecError("/bin/sh", launched.error) + "\n");
+      }
+    }
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+  }
+  fleet.Stop();
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddServeVerb(CLI::App& app, VerbContext* context) {
+  auto flags = std::make_shared<ServeFlags>();
+  CLI::App* verb =
+      app.add_subcommand("serve", "Analyze jobs of many nodes, which run gordian run --analyzer");
+  verb->add_option("--listen", flags->listen,
+                   std::string("Address to listen at; port 0: any free port (default: ") +
+                       kDefaultListen + ")")
+      ->type_name("HOST:PORT");
+  verb->add_option("--sessions", flags->sessions,
+                   std::string("Folder with a folder for each job; jobs found in it go on "
+                               "(default: ") +
+                       kDefaultSessions + ")")
+      ->type_name("DIR");
+  verb->add_option("--on-verdict", flags->on_verdict,
+                   "report: print it (default); exec:CMD: also run a shell command, once a job")
+      ->type_name("WHAT");
+  verb->add_option("--suspect-after", flags->suspect_after,
+                   "Suspect a hang after so long without progress or proof (default: 5)")
+      ->type_name("SECONDS");
+  verb->add_flag("--json", flags->json,
+                 "Print one JSON object a line: the address, then each verdict");
+  verb->footer(
+      "Ends on SIGINT or SIGTERM; jobs that still run are kept by their nodes until the next "
+      "start.\n"
+      "There is no encryption and no password: listen where only the job's nodes can connect.\n"
+      "Example: gordian serve --listen 0.0.0.0:7411 --sessions /shared/gordian");
+  verb->callback([=] { context->chosen = [=] { return Serve(*flags); }; });
+}
+
+}  // namespace gordian::cli

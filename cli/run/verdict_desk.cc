@@ -1,0 +1,114 @@
+#include "cli/run/verdict_desk.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "analyzer/report/report.h"
+#include "cli/run/job_runner.h"
+#include "common/clock.h"
+
+namespace gordian::cli {
+
+VerdictDesk::VerdictDesk(const JobOptions& options)
+    : options_(options),
+      policy_({.on_verdict = options.config.on_verdict,
+               .suspect_after_ns = static_cast<uint64_t>(options.config.suspect_after_s * 1e9)}),
+      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+VerdictDesk::~VerdictDesk() { close(wake_fd_); }
+
+void VerdictDesk::OnVerdict(const analyzer::VerdictUpdate& update) {
+  const std::lock_guard lock(mutex_);
+  latest_ = update.verdict.main;
+  analyzer::ReportOptions report{
+      .color = options_.color, .width = options_.width, .session = options_.session_dir};
+  if (!closed_) {
+    switch (policy_.Judge(update.verdict, interrupted_)) {
+      case VerdictPolicy::Say::kNothing:
+        break;
+      case VerdictPolicy::Say::kReport:
+        news_.push_back(analyzer::ReportText(update.verdict, update.sites, report));
+        stacks_told_ = !update.verdict.stacks.empty();
+        break;
+      case VerdictPolicy::Say::kHeadline:
+        news_.push_back(analyzer::Headline(update.verdict.main, report) + "\n");
+        break;
+      case VerdictPolicy::Say::kWithdrawn:
+        news_.push_back(update.verdict.restarts.times > 0
+                            ? "gordian: the launcher restarted the ranks; the finding above is "
+                              "about the earlier start\n"
+                            : "gordian: the suspicion is withdrawn: the job made progress\n");
+        break;
+    }
+    // Stacks arrive after their verdict, which is not printed again for them.
+    if (policy_.problem() && !stacks_told_ && !update.verdict.stacks.empty()) {
+      stacks_told_ = true;
+      news_.push_back(analyzer::StacksText(update.verdict, report));
+    }
+  }
+  Wake();
+}
+
+void VerdictDesk::OnNotice(std::string line) {
+  const std::lock_guard lock(mutex_);
+  notices_.push_back(std::move(line));
+  Wake();
+}
+
+void VerdictDesk::ClearWake() {
+  uint64_t count = 0;
+  if (read(wake_fd_, &count, sizeof count) < 0) {
+    // The counter was zero already.
+  }
+}
+
+std::deque<std::string> VerdictDesk::TakeNews() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(news_, {});
+}
+
+std::deque<std::string> VerdictDesk::TakeNotices() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(notices_, {});
+}
+
+bool VerdictDesk::ActNow(uint64_t records, bool unfinished) {
+  const std::lock_guard lock(mutex_);
+  return !closed_ && policy_.ActNow(MonoNs(), records, unfinished);
+}
+
+bool VerdictDesk::WantsTicks() const {
+  const std::lock_guard lock(mutex_);
+  return !closed_ && policy_.WantsTicks();
+}
+
+bool VerdictDesk::problem() const {
+  const std::lock_guard lock(mutex_);
+  return policy_.problem();
+}
+
+model::Finding VerdictDesk::latest() const {
+  const std::lock_guard lock(mutex_);
+  return latest_;
+}
+
+void VerdictDesk::SetInterrupted() {
+  const std::lock_guard lock(mutex_);
+  interrupted_ = true;
+}
+
+void VerdictDesk::Close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+}
+
+void VerdictDesk::Wake() {
+  const uint64_t one = 1;
+  if (write(wake_fd_, &one, sizeof one) < 0) {
+    // The counter is full, so the descriptor is readable already.
+  }
+}
+
+}  // namespace gordian::cli

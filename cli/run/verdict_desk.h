@@ -1,0 +1,65 @@
+// Takes verdicts and notices from the analyzer's threads, and hands them to the main thread of
+// `gordian run` to print and act upon.
+#ifndef GORDIAN_CLI_RUN_VERDICT_DESK_H_
+#define GORDIAN_CLI_RUN_VERDICT_DESK_H_
+
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+
+#include "analyzer/model/verdict/verdict.h"
+#include "analyzer/session/analysis.h"
+#include "cli/run/verdict_policy.h"
+
+namespace gordian::cli {
+
+struct JobOptions;
+
+// Thread-safe.
+class VerdictDesk {
+ public:
+  // `options` must outlive this object.
+  explicit VerdictDesk(const JobOptions& options);
+  ~VerdictDesk();
+  VerdictDesk(const VerdictDesk&) = delete;
+  VerdictDesk& operator=(const VerdictDesk&) = delete;
+
+  // Call from the analyzer's threads.
+  void OnVerdict(const analyzer::VerdictUpdate& update);
+  // Queues one line about the connection to the analyzer.
+  void OnNotice(std::string line);
+
+  // Call from the main thread. The descriptor is readable when something has arrived.
+  int wake_fd() const { return wake_fd_; }
+  void ClearWake();
+  std::deque<std::string> TakeNews();
+  std::deque<std::string> TakeNotices();
+  // As VerdictPolicy::ActNow; false after Close.
+  bool ActNow(uint64_t records, bool unfinished);
+  bool WantsTicks() const;
+  bool problem() const;
+  model::Finding latest() const;
+  // The user sent a signal that ends jobs.
+  void SetInterrupted();
+  // Ignores verdicts from here on: they describe the effect of gordian's own kill.
+  void Close();
+
+ private:
+  void Wake();
+
+  const JobOptions& options_;
+  mutable std::mutex mutex_;
+  VerdictPolicy policy_;
+  std::deque<std::string> news_;
+  std::deque<std::string> notices_;
+  model::Finding latest_;
+  bool interrupted_ = false;
+  bool closed_ = false;
+  bool stacks_told_ = false;
+  const int wake_fd_;
+};
+
+}  // namespace gordian::cli
+
+#endif  // GORDIAN_CLI_RUN_VERDICT_DESK_H_

@@ -1,0 +1,98 @@
+#include "cli/run/verdict_policy.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "analyzer/model/verdict/check_catalogue.h"
+
+namespace gordian::cli {
+namespace {
+
+using model::Confidence;
+using model::Finding;
+using model::VerdictKind;
+
+bool Gone(VerdictKind kind) {
+  return kind == VerdictKind::kRankExited || kind == VerdictKind::kRankAborted;
+}
+
+}  // namespace
+
+int ExitCodeOfVerdict(const model::Verdict& verdict) {
+  if (model::SaysTrouble(verdict.main.verdict)) {
+    return 1;
+  }
+  const bool other = std::any_of(verdict.findings.begin(), verdict.findings.end(),
+                                 [](const Finding& f) { return model::SaysTrouble(f.verdict); });
+  if (other) {
+    return 1;
+  }
+  return verdict.main.verdict == VerdictKind::kInconclusive ? 3 : 0;
+}
+
+VerdictPolicy::Say VerdictPolicy::Judge(const model::Verdict& verdict, bool interrupted) {
+  const Finding& main = verdict.main;
+  problem_ = model::SaysTrouble(main.verdict) && main.confidence != Confidence::kPossible &&
+             !(interrupted && Gone(main.verdict));
+
+  act_ = false;
+  waiting_for_stall_ = false;
+  std::vector<const Finding*> all = {&main};
+  for (const Finding& finding : verdict.findings) {
+    all.push_back(&finding);
+  }
+  for (const Finding* finding : all) {
+    const bool sure = finding->confidence == Confidence::kConfirmed ||
+                      (finding->confidence == Confidence::kSuspected &&
+                       options_.on_verdict == OnVerdict::kKillSuspected);
+    if (!model::SaysTrouble(finding->verdict) || !sure || (interrupted && Gone(finding->verdict))) {
+      continue;
+    }
+    if (finding->verdict == VerdictKind::kMismatch && options_.on_verdict != OnVerdict::kExec) {
+      waiting_for_stall_ = true;
+    } else {
+      act_ = true;
+    }
+  }
+
+  if (!problem_) {
+    if (reported_ && !withdrawn_) {
+      withdrawn_ = true;
+      return Say::kWithdrawn;
+    }
+    return Say::kNothing;
+  }
+  const std::string key = std::string(model::Name(main.verdict)) + "/" + main.check + "/" +
+                          model::Name(main.confidence);
+  const bool is_new = said_.insert(key).second;
+  if (!reported_) {
+    reported_ = true;
+    return Say::kReport;
+  }
+  if (withdrawn_) {
+    withdrawn_ = false;
+    return Say::kHeadline;
+  }
+  return is_new ? Say::kHeadline : Say::kNothing;
+}
+
+bool VerdictPolicy::ActNow(uint64_t now_ns, uint64_t records, bool unfinished) {
+  if (acted_ || options_.on_verdict == OnVerdict::kReport) {
+    return false;
+  }
+  bool act = act_;
+  if (waiting_for_stall_) {
+    if (!still_since_ns_ || records != last_records_ || !unfinished) {
+      last_records_ = records;
+      still_since_ns_ = now_ns;
+    } else if (now_ns - *still_since_ns_ >= options_.suspect_after_ns) {
+      act = true;
+    }
+  } else {
+    still_since_ns_.reset();
+  }
+  acted_ = act;
+  return act;
+}
+
+}  // namespace gordian::cli

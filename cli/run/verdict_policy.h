@@ -1,0 +1,65 @@
+// Decides what `run` does about verdicts: prints each finding once, and says when to end the job.
+// Pure: the caller passes verdicts and the time, and gets actions back.
+#ifndef GORDIAN_CLI_RUN_VERDICT_POLICY_H_
+#define GORDIAN_CLI_RUN_VERDICT_POLICY_H_
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "analyzer/model/verdict/verdict.h"
+#include "common/config.h"
+
+namespace gordian::cli {
+
+// The exit code of analyze and explain: 0, 1 (a problem, at any confidence) or 3.
+int ExitCodeOfVerdict(const model::Verdict& verdict);
+
+// Not thread-safe.
+class VerdictPolicy {
+ public:
+  struct Options {
+    OnVerdict on_verdict = OnVerdict::kReport;
+    uint64_t suspect_after_ns = 5'000'000'000;
+  };
+  explicit VerdictPolicy(const Options& options) : options_(options) {}
+
+  enum class Say {
+    kNothing,
+    kReport,     // the whole report: the first problem of this job
+    kHeadline,   // one line: a suspicion became another, or was confirmed
+    kWithdrawn,  // one line: a suspicion is no longer held
+  };
+  // Judges a new verdict. After a signal of the user (`interrupted`), ended processes are no
+  // finding.
+  Say Judge(const model::Verdict& verdict, bool interrupted);
+
+  // True when the caller must end the job, or run the command of exec:, now. `records` grows with
+  // every record of the job; `unfinished` is true while some call or operation has not ended. Call
+  // it after every verdict, and every 100 ms while WantsTicks().
+  bool ActNow(uint64_t now_ns, uint64_t records, bool unfinished);
+
+  // A mismatch alone stops nothing, so the policy acts on it only after nothing has moved for
+  // suspect_after.
+  bool WantsTicks() const { return waiting_for_stall_ && !acted_; }
+
+  // The latest verdict is a problem.
+  bool problem() const { return problem_; }
+
+ private:
+  const Options options_;
+  bool reported_ = false;
+  bool problem_ = false;
+  bool withdrawn_ = false;
+  std::set<std::string> said_;
+  bool act_ = false;
+  bool acted_ = false;
+  bool waiting_for_stall_ = false;
+  uint64_t last_records_ = 0;
+  std::optional<uint64_t> still_since_ns_;
+};
+
+}  // namespace gordian::cli
+
+#endif  // GORDIAN_CLI_RUN_VERDICT_POLICY_H_

@@ -1,0 +1,167 @@
+#include "cli/status/status_source.h"
+
+#include <grpcpp/grpcpp.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <utility>
+
+#include "analyzer/report/status_json.h"
+#include "cli/analyze/recorded.h"
+#include "cli/job/job_identity.h"
+#include "cli/job/session.h"
+#include "cli/output.h"
+#include "gordian/v1/analysis.grpc.pb.h"
+
+namespace gordian::cli {
+namespace {
+
+constexpr char kLatest[] = "latest";
+constexpr std::chrono::seconds kPatience(5);
+constexpr int kMaxMessageBytes = 64 << 20;
+
+// A killed `gordian run` leaves a socket on which no process listens.
+bool SomebodyListens(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return false;
+  }
+  memcpy(address.sun_path, path.c_str(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) {
+    return false;
+  }
+  const bool connected =
+      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  close(fd);
+  return connected;
+}
+
+std::string TextOf(const nlohmann::ordered_json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+StatusOr<nlohmann::ordered_json> ParseStatus(const std::string& text) {
+  auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || TextOf(json, "schema") != analyzer::kStatusSchema) {
+    return Status::DataLoss(std::string("the answer is not of schema ") + analyzer::kStatusSchema +
+                            ": run the same version of gordian here and there");
+  }
+  return json;
+}
+
+}  // namespace
+
+void AddStatusOptions(CLI::App* verb, StatusFlags* flags) {
+  verb->add_option("session", flags->session, "A session, or a .gtrace file (default: latest)")
+      ->type_name("SESSION");
+  verb->add_option("--analyzer", flags->analyzer, "Ask the gordian serve at this address instead")
+      ->type_name("HOST:PORT");
+  verb->add_option("--job", flags->job, "With --analyzer: name of the job (default: the latest)")
+      ->type_name("NAME");
+}
+
+StatusOr<StatusSource> StatusSource::Open(const StatusFlags& flags) {
+  StatusSource source;
+  source.flags_ = flags;
+  if (!flags.analyzer.empty()) {
+    if (!flags.session.empty()) {
+      return Status::InvalidArgument("give a session or --analyzer, not both");
+    }
+    GORDIAN_RETURN_IF_ERROR(
+        CheckAddress("--analyzer", flags.analyzer, /*zero_port_allowed=*/false));
+    source.title_ =
+        (flags.job.empty() ? "latest job" : "job " + flags.job) + " at " + flags.analyzer;
+    return source;
+  }
+  if (!flags.job.empty()) {
+    return Status::InvalidArgument("--job needs --analyzer HOST:PORT");
+  }
+  std::string& session = source.flags_.session;
+  if (session.empty()) {
+    if (access(kLatest, F_OK) != 0) {
+      return Status::NotFound("there is no session `latest` in this folder; name a session");
+    }
+    session = kLatest;
+  }
+  source.title_ = "session " + session;
+  // The link `latest` may point to another session in a minute.
+  char resolved[PATH_MAX];
+  if (realpath(session.c_str(), resolved) != nullptr) {
+    session = resolved;
+  }
+  return source;
+}
+
+StatusOr<SeenStatus> StatusSource::Look() {
+  return flags_.analyzer.empty() ? LookAtSession() : LookAtAnalyzer(flags_.analyzer, flags_.job);
+}
+
+StatusOr<SeenStatus> StatusSource::LookAtAnalyzer(const std::string& target,
+                                                  const std::string& job) {
+  if (channel_ == nullptr || channel_target_ != target) {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+    channel_ = grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
+    channel_target_ = target;
+  }
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  v1::GetStatusRequest request;
+  request.set_job(job);
+  v1::GetStatusResponse response;
+  const grpc::Status answer =
+      v1::Analysis::NewStub(channel_)->GetStatus(&context, request, &response);
+  if (!answer.ok()) {
+    const std::string what = "cannot ask the analyzer at " + target + ": " + answer.error_message();
+    return answer.error_code() == grpc::StatusCode::NOT_FOUND ? Status::NotFound(what)
+                                                              : Status::Unavailable(what);
+  }
+  StatusOr<nlohmann::ordered_json> json = ParseStatus(response.status_json());
+  GORDIAN_RETURN_IF_ERROR(json.status());
+  SeenStatus seen;
+  seen.running = !json->contains("job_ended") || (*json)["job_ended"] != true;
+  seen.live = true;
+  seen.status = std::move(json).value();
+  return seen;
+}
+
+StatusOr<SeenStatus> StatusSource::LookAtSession() {
+  const std::string socket = flags_.session + "/" + kStatusSocket;
+  if (SomebodyListens(socket)) {
+    StatusOr<SeenStatus> seen = LookAtAnalyzer("unix:" + socket, "");
+    if (seen.ok()) {
+      seen->running = true;  // its last status is still to come
+      return seen;
+    }
+  } else if (IsRunning(flags_.session)) {
+    const StatusOr<nlohmann::ordered_json> manifest = ReadManifest(flags_.session);
+    if (manifest.ok() && !TextOf(*manifest, "analyzer").empty()) {
+      StatusOr<SeenStatus> seen =
+          LookAtAnalyzer(TextOf(*manifest, "analyzer"), TextOf(*manifest, "job"));
+      if (seen.ok()) {
+        seen->running = true;
+        return seen;
+      }
+    }
+  }
+  StatusOr<RecordedStatus> recorded = StatusAsRecorded(flags_.session);
+  GORDIAN_RETURN_IF_ERROR(recorded.status());
+  StatusOr<nlohmann::ordered_json> json = ParseStatus(recorded->json);
+  GORDIAN_RETURN_IF_ERROR(json.status());
+  SeenStatus seen;
+  seen.status = std::move(json).value();
+  seen.running = recorded->running;
+  seen.note = recorded->note;
+  return seen;
+}
+
+}  // namespace gordian::cli

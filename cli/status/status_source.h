@@ -1,0 +1,64 @@
+// Finds a job's status: asks its live `gordian run` or the `gordian serve` that analyzes it, or
+// reads its records.
+#ifndef GORDIAN_CLI_STATUS_STATUS_SOURCE_H_
+#define GORDIAN_CLI_STATUS_STATUS_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "common/status.h"
+
+namespace CLI {
+class App;
+}
+namespace grpc {
+class Channel;
+}
+
+namespace gordian::cli {
+
+inline constexpr char kStatusExitCodes[] =
+    "Exit code: 0 healthy or finished; 1 any other verdict; 2 unreadable input; 3 "
+    "inconclusive.\n";
+
+// The options of status and watch.
+struct StatusFlags {
+  std::string session;   // empty: `latest`
+  std::string analyzer;  // HOST:PORT; empty: none
+  std::string job;
+};
+void AddStatusOptions(CLI::App* verb, StatusFlags* flags);
+
+struct SeenStatus {
+  nlohmann::ordered_json status;  // schema gordian.status.v1
+  bool running = false;           // the job runs: a later status may differ
+  bool live = false;              // from an analyzer, so cheap to ask for again
+  std::string note;               // one line on what could not be read; empty: all was read
+};
+
+class StatusSource {
+ public:
+  // Errors: the flags contradict each other.
+  static StatusOr<StatusSource> Open(const StatusFlags& flags);
+
+  // Errors: the session or job does not exist, or none of its files can be read.
+  StatusOr<SeenStatus> Look();
+
+  // For people: "session latest", "job train at host:7411".
+  const std::string& title() const { return title_; }
+
+ private:
+  StatusOr<SeenStatus> LookAtAnalyzer(const std::string& target, const std::string& job);
+  StatusOr<SeenStatus> LookAtSession();
+
+  StatusFlags flags_;
+  std::string title_;
+  std::string channel_target_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+}  // namespace gordian::cli
+
+#endif  // GORDIAN_CLI_STATUS_STATUS_SOURCE_H_

@@ -1,0 +1,59 @@
+#include "collector/process/process_memory.h"
+
+#include <errno.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+
+namespace gordian::collector {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+
+}  // namespace
+
+bool ProcessMemory::Read(uint64_t address, void* to, size_t bytes) {
+  if (address == 0 || address + bytes < address) {
+    error_ = EFAULT;
+    return false;
+  }
+  iovec local{.iov_base = to, .iov_len = bytes};
+  iovec remote{.iov_base = reinterpret_cast<void*>(address), .iov_len = bytes};
+  const ssize_t got = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
+  if (got < 0) {
+    error_ = errno;
+  } else if (static_cast<size_t>(got) != bytes) {
+    error_ = EFAULT;
+  }
+  return got >= 0 && static_cast<size_t>(got) == bytes;
+}
+
+size_t ProcessMemory::ReadSome(uint64_t address, void* to, size_t bytes) {
+  // Reads a page per part: a transfer that meets a hole then ends between two parts, never within
+  // one.
+  size_t done = 0;
+  while (done < bytes) {
+    constexpr size_t kParts = 64;
+    iovec remote[kParts];
+    size_t parts = 0, asked = 0;
+    while (parts < kParts && done + asked < bytes) {
+      const uint64_t at = address + done + asked;
+      const size_t size = std::min<size_t>(kPageBytes - at % kPageBytes, bytes - done - asked);
+      remote[parts++] = {.iov_base = reinterpret_cast<void*>(at), .iov_len = size};
+      asked += size;
+    }
+    iovec local{.iov_base = static_cast<char*>(to) + done, .iov_len = asked};
+    const ssize_t got = process_vm_readv(pid_, &local, 1, remote, parts, 0);
+    if (got <= 0) {
+      error_ = got < 0 ? errno : EFAULT;
+      break;
+    }
+    done += static_cast<size_t>(got);
+    if (static_cast<size_t>(got) < asked) {
+      break;
+    }
+  }
+  return done;
+}
+
+}  // namespace gordian::collector

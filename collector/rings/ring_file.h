@@ -1,0 +1,116 @@
+// One process's ring file (proto/ring/layout.h), read as what it is: memory that a stranger may
+// change, or cut short, at any moment.
+//
+// Rules of every access:
+//   - Offsets and counts are checked once, on Open, against the file's size, and kept in our own
+//     memory; what the file says later about its layout is not looked at again. The few that are
+//     read again (a thread's ring, the numbers of used slots) are copied first and checked then.
+//   - Fields that change are loaded and stored atomically, records are copied before they are
+//   looked
+//     at, a thread's call fields are read under their sequence lock with a bounded number of tries.
+//   - The file may be truncated under the mapping; touching a page that is gone is SIGBUS. fstat
+//     before each access cannot exclude that (it may be cut in between), and pread/pwrite give no
+//     atomic 8-byte access, which ring_tail needs (a torn tail would let the writer overwrite what
+//     nobody has read). So every access runs under a guard: a SIGBUS within the mapping, and only
+//     there, ends the access with `false` instead of the program. It costs no system call.
+//
+// Not thread-safe; different files may be used by different threads.
+#ifndef GORDIAN_COLLECTOR_RINGS_RING_FILE_H_
+#define GORDIAN_COLLECTOR_RINGS_RING_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "proto/ring/layout.h"
+#include "proto/ring/record.h"
+
+namespace gordian::collector {
+
+class RingFile {
+ public:
+  // Errors: cannot be opened (a link, not ours, gone), is no ring file, is of another ABI version.
+  static StatusOr<std::unique_ptr<RingFile>> Open(const std::string& path);
+  // The same for a file that is open for reading and writing already; `fd` is taken in any case.
+  static StatusOr<std::unique_ptr<RingFile>> Adopt(int fd, const std::string& path);
+  ~RingFile();
+  RingFile(const RingFile&) = delete;
+  RingFile& operator=(const RingFile&) = delete;
+
+  // The header as it was on Open. Its constant part is what to use; for the rest call ReadHeader.
+  const ring::Header& header() const { return header_; }
+  const std::string& path() const { return path_; }
+
+  // Whether an access met a hole: the file was cut. It is then dead to us; all reads say false.
+  bool broken() const { return broken_; }
+
+  // The changing part, now. The numbers of used slots are cut to what the file has room for.
+  bool ReadHeader(ring::Header* out);
+
+  // A copy of a slot. `index` must be below the max_* of header().
+  // Thread slots: `ring_head` is loaded first, then everything else; the call fields are consistent
+  // if *consistent comes back true (a writer that died, or lies, can hold its lock for ever).
+  bool ReadThread(uint32_t index, ring::ThreadSlot* out, bool* consistent);
+  bool ReadStream(uint32_t index, ring::StreamSlot* out);
+  bool ReadComm(uint32_t index, ring::CommSlot* out);
+  // As ReadThread: *consistent, if the slot came to rest.
+  bool ReadNumbers(uint32_t index, ring::NumberSlot* out, bool* consistent);
+  // The entries of a stream's queue that may be unfinished, oldest first, and its gap. *whole: none
+  // is missing because it was being written, and the queue makes sense.
+  struct Pending {
+    std::vector<ring::PendingOperation> operations;
+    uint64_t gap_last = 0;
+    bool whole = false;
+  };
+  bool ReadPending(uint64_t offset, Pending* out);
+  // All used slots of a kind; slots that are free (id 0) are left out.
+  bool ReadStreams(uint32_t used, std::vector<ring::StreamSlot>* out);
+  bool ReadComms(uint32_t used, std::vector<ring::CommSlot>* out);
+
+  // Only ring_head, then the fields of the ring itself: what draining needs. Cheap.
+  struct RingPosition {
+    uint32_t tid = 0;
+    uint32_t generation = 0;
+    uint64_t head = 0;
+    uint64_t offset = 0;
+    uint64_t slots = 0;
+    uint64_t lost = 0;
+  };
+  bool ReadPosition(uint32_t index, RingPosition* out);
+
+  // Outermost NCCL calls that all threads so far have entered. 0 when the file cannot be read.
+  uint64_t NcclCalls();
+
+  // Whether a ring lies within the file, has a power of two of slots and is aligned.
+  bool ValidRing(uint64_t offset, uint64_t slots) const;
+
+  // Copies records [first, first + count) of a valid ring; count <= slots.
+  bool ReadRecords(uint64_t offset, uint64_t slots, uint64_t first, std::span<ring::Record> out);
+
+  // Says what has been consumed: the writer may use those slots again.
+  bool StoreTail(uint32_t index, uint64_t tail);
+
+  // Adds 1 to round_request, wakes the watcher, and gives the new value. The value is ours alone.
+  bool RaiseRound(uint32_t* request);
+
+ private:
+  RingFile(int fd, std::string path, uint64_t bytes, void* base);
+  Status CheckHeader();
+  template <typename Access>
+  bool Guarded(Access&& access);
+
+  const int fd_;
+  const std::string path_;
+  const uint64_t bytes_;  // mapped; a multiple of nothing in particular
+  unsigned char* const base_;
+  ring::Header header_{};
+  bool broken_ = false;
+  uint32_t round_request_ = 0;
+};
+
+}  // namespace gordian::collector
+
+#endif  // GORDIAN_COLLECTOR_RINGS_RING_FILE_H_

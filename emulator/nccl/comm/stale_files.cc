@@ -1,0 +1,108 @@
+#include "emulator/nccl/comm/stale_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "emulator/nccl/comm/shared_layout.h"
+
+namespace gordian::emu::nccl {
+namespace {
+
+std::atomic<bool> unfinished_join{false};
+
+bool Alive(int pid, uint64_t start_time, bool leaving) {
+  if (leaving && pid == getpid()) return false;
+  uint64_t now = ProcessStartTime(pid);
+  return now != 0 && now == start_time;
+}
+
+// True only if the file is a rendezvous of our pid namespace without a living member.
+bool IsStale(const void* mapping, uint64_t size, bool leaving) {
+  const auto* header = static_cast<const Header*>(mapping);
+  if (header->magic != kSegmentMagic || header->version != kSegmentVersion || header->nranks < 1 ||
+      header->pid_namespace != PidNamespace()) {
+    return false;
+  }
+  Layout layout(header->nranks);
+  if (size < layout.bytes) return false;
+  if (Alive(header->creator_pid, header->creator_start_time, leaving)) return false;
+  for (int r = 0; r < header->nranks; ++r) {
+    const auto* member = reinterpret_cast<const Member*>(static_cast<const char*>(mapping) +
+                                                         layout.members + sizeof(Member) * r);
+    switch (member->claimed.load(std::memory_order_acquire)) {
+      case 0:
+        break;
+      case 1:  // being filled in, or its process died there: the file stays, being small
+        return false;
+      default:
+        if (Alive(member->pid, member->start_time, leaving)) return false;
+    }
+  }
+  return true;
+}
+
+__attribute__((destructor)) void SweepAtExit() {
+  if (unfinished_join.load()) SweepStaleFiles(/*leaving=*/true);
+}
+
+}  // namespace
+
+uint64_t ProcessStartTime(int pid) {
+  char path[64];
+  std::snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  char text[1024];
+  ssize_t n = read(fd, text, sizeof(text) - 1);
+  close(fd);
+  if (n <= 0) return 0;
+  text[n] = '\0';
+  // Field 2 is the name in parentheses and may hold anything; the start time is field 22.
+  const char* p = std::strrchr(text, ')');
+  if (p == nullptr) return 0;
+  if (p[1] == ' ' && (p[2] == 'Z' || p[2] == 'X')) return 0;  // a zombie
+  for (int field = 2; field < 22 && p != nullptr; ++field) {
+    p = std::strchr(p + 1, ' ');
+  }
+  return p == nullptr ? 0 : std::strtoull(p, nullptr, 10);
+}
+
+uint64_t PidNamespace() {
+  struct stat st = {};
+  return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+}
+
+void SweepStaleFiles(bool leaving) {
+  DIR* folder = opendir(kRendezvousFolder);
+  if (folder == nullptr) return;
+  const char* prefix = kRendezvousPrefix + sizeof(kRendezvousFolder);
+  while (const dirent* entry = readdir(folder)) {
+    if (std::strncmp(entry->d_name, prefix, std::strlen(prefix)) != 0) continue;
+    std::string path = std::string(kRendezvousFolder) + "/" + entry->d_name;
+    int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) continue;
+    struct stat st = {};
+    if (fstat(fd, &st) == 0 && static_cast<uint64_t>(st.st_size) >= sizeof(Header)) {
+      auto size = static_cast<uint64_t>(st.st_size);
+      void* mapping = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+      if (mapping != MAP_FAILED) {
+        if (IsStale(mapping, size, leaving)) unlink(path.c_str());
+        munmap(mapping, size);
+      }
+    }
+    close(fd);
+  }
+  closedir(folder);
+}
+
+void NoteUnfinishedJoin() { unfinished_join.store(true); }
+
+}  // namespace gordian::emu::nccl

@@ -1,0 +1,76 @@
+// RMA: signals between two members, puts into a member's window, and waits for signals.
+//
+// Follows nccl.h of 2.30 and no more: a signal, and a put with a signal, waits for no member; a
+// wait waits for the given number of signals of each peer that it names, and consumes them.
+// Operations follow the order of their streams; across streams, and within a group on one stream,
+// they have no order. Whether NCCL orders them further has not been measured.
+#ifndef GORDIAN_EMULATOR_NCCL_OPERATION_RMA_H_
+#define GORDIAN_EMULATOR_NCCL_OPERATION_RMA_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "emulator/engine/engine_api.h"
+#include "emulator/nccl/comm/shared_layout.h"
+
+namespace gordian::emu::nccl {
+
+class Comm;
+
+enum class RmaKind : uint8_t { kPutSignal, kSignal, kWaitSignal };
+
+struct SignalWait {
+  int peer = 0;
+  size_t slot = 0;  // SignalSlot()
+  uint64_t count = 0;
+};
+
+struct RmaOperation {
+  RmaKind kind = RmaKind::kSignal;
+  Stream* stream = nullptr;
+  // Puts and signals.
+  int peer = 0;
+  size_t slot = 0;
+  const std::byte* data = nullptr;
+  uint64_t bytes = 0;
+  Window target = {};  // of a put: the peer's window; `offset` and `address` say where its bytes go
+  // Waits.
+  std::vector<SignalWait> waits;
+};
+
+// All RMA operations of one group on one communicator and one stream.
+class RmaKernel final : public DeviceOp {
+ public:
+  RmaKernel(std::shared_ptr<Comm> comm, std::vector<RmaOperation> operations);
+  ~RmaKernel() override;
+
+  bool Start() override;
+  bool Poll() override;
+  void Cancel() override;
+  std::string Describe() override;
+
+ private:
+  struct Need {
+    SignalWait wait;
+    uint64_t until = 0;  // the total number of signals that must have come
+  };
+  bool Step();
+  bool Leave();
+  bool Has(const Need&) const;
+
+  // Protects the worker's methods from Describe, which the quiescence report calls on another
+  // thread.
+  std::mutex mutex_;
+  std::shared_ptr<Comm> comm_;
+  std::vector<RmaOperation> operations_;
+  std::vector<Need> needs_;
+  bool started_ = false;
+};
+
+}  // namespace gordian::emu::nccl
+
+#endif  // GORDIAN_EMULATOR_NCCL_OPERATION_RMA_H_

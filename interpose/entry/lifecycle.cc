@@ -1,0 +1,220 @@
+#include "interpose/entry/lifecycle.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "interpose/sources/cupti_source.h"
+#include "interpose/state/handle_tables.h"
+#include "interpose/state/ring_client.h"
+#include "interpose/state/ring_file.h"
+
+// Usually the compiler's start files bring it, and with them code that runs at load and unload.
+// Null: what atexit() is given belongs to the program, not to a library that could be unloaded.
+extern "C" __attribute__((visibility("hidden"))) void* __dso_handle;
+void* __dso_handle = nullptr;
+
+namespace gordian::interpose {
+
+thread_local constinit ThreadLocal t_local = {0, nullptr, 0, nullptr, 0};
+
+namespace {
+
+constinit ForkPage g_unattached = {};
+constinit std::atomic<uint64_t> g_last_epoch = 0;
+
+// Looking for a slot asks the kernel about every thread that has one: too much for every call.
+constexpr uint32_t kSkippedCalls = 1000;
+
+void WipeInChild() {
+  ForkPage* page = g_fork_page.load(std::memory_order_relaxed);
+  if (page == &g_unattached) return;
+  page->epoch.store(0, std::memory_order_relaxed);
+  page->attaching.store(0, std::memory_order_relaxed);
+  page->process.store(nullptr, std::memory_order_relaxed);
+}
+
+ForkPage* MakeForkPage() {
+  const size_t bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  const bool wiped = madvise(memory, bytes, MADV_WIPEONFORK) == 0;
+  ForkPage* expected = &g_unattached;
+  auto* made = static_cast<ForkPage*>(memory);
+  if (!g_fork_page.compare_exchange_strong(expected, made)) {
+    munmap(memory, bytes);
+    return expected;
+  }
+  if (!wiped) pthread_atfork(nullptr, nullptr, WipeInChild);
+  return made;
+}
+
+// One thread attaches the process, others wait for it a moment and go unrecorded after that.
+bool AttachProcess(ForkPage* page) {
+  uint32_t expected = 0;
+  if (!page->attaching.compare_exchange_strong(expected, 1)) {
+    for (int i = 0; i < 20000 && page->epoch.load(std::memory_order_acquire) == 0; ++i) {
+      sched_yield();
+    }
+    return page->epoch.load(std::memory_order_acquire) != 0;
+  }
+  const uint64_t epoch = g_last_epoch.fetch_add(1) + 1;
+  Process* process = CreateProcess(epoch);  // null: silent for good
+  page->process.store(process, std::memory_order_seq_cst);
+  if (process != nullptr) cupti::TellState(*process);
+  page->epoch.store(epoch, std::memory_order_release);
+  return true;
+}
+
+// The slot's thread has ended and everything it wrote was collected.
+bool IsReusable(const Process& process, ring::ThreadSlot& slot, uint32_t own_tid) {
+  const uint32_t tid = Shared(slot.tid).load(std::memory_order_relaxed);
+  if (Shared(slot.ring_tail).load(std::memory_order_acquire) !=
+      Shared(slot.ring_head).load(std::memory_order_relaxed)) {
+    return false;
+  }
+  if (tid == own_tid) return true;  // a number that was given again: its first owner is gone
+  return syscall(SYS_tgkill, process.pid, tid, 0) != 0 && errno == ESRCH;
+}
+
+// A call that leaves no trace in the state block either.
+void CountUnseen(ring::Header& header) {
+  Add(header.lost_records, uint64_t{1});
+  Add(header.lost_calls, uint64_t{1});
+}
+
+// Under the thread_lock. *space: where the thread's ring is to be; none for a slot that has one.
+ThreadContext* TakeSlot(Process& process, uint32_t tid, RingSpace* space) {
+  ring::Header& header = *process.header;
+  const uint32_t used = Shared(header.threads_used).load(std::memory_order_relaxed);
+  uint32_t index = used;
+  for (uint32_t i = 0; i < used; ++i) {
+    if (process.threads[i].ring_slots != 0 && IsReusable(process, process.threads[i], tid)) {
+      index = i;
+      break;
+    }
+  }
+  if (index == ring::kMaxThreads) {
+    for (uint32_t i = 0; i < used; ++i) {  // one without a ring is better than none
+      if (process.threads[i].ring_slots == 0 && IsReusable(process, process.threads[i], tid)) {
+        index = i;
+        break;
+      }
+    }
+    if (index == ring::kMaxThreads) return nullptr;
+  }
+  ring::ThreadSlot& slot = process.threads[index];
+  ThreadContext& thread = process.contexts[index];
+  const bool reused = index < used;
+  if (reused) ForgetPerThreadStreams(process, index);
+  const uint64_t ring_slots = reused ? thread.ring_slots : 0;
+  const uint64_t work_slots = reused ? thread.work_slots : 0;
+  ring::Record* records = thread.records;
+  const uint64_t head = thread.head;
+  const uint64_t ticks = thread.ticks;  // of its records: those to come are not earlier
+  // Odd where its thread was ended amid a change, by a signal's handler: even means "at rest".
+  const uint32_t seq = (thread.seq + 1) & ~1u;
+  __builtin_memset(&thread, 0, offsetof(ThreadContext, group_numbers));
+  thread.process = &process;
+  thread.header = process.header;
+  thread.slot = &slot;
+  thread.index = index;
+  thread.epoch = process.epoch;
+  thread.tsc = process.tsc;
+  thread.device = -1;
+  thread.records = records;
+  thread.ring_slots = ring_slots;
+  thread.work_slots = work_slots;
+  thread.head = head;
+  thread.ticks = ticks;
+  thread.cached_tail = head;
+  thread.seq = seq;
+  if (!reused) *space = TakeRingSpace(process);
+
+  Put(slot.seq, seq);
+  Put(slot.entered, uint64_t{0});
+  Put(slot.left, uint64_t{0});
+  Put(slot.lost_records, uint64_t{0});
+  Put(slot.call, uint16_t{0});
+  Put(slot.gpu_thread, uint16_t{0});
+  Put(slot.poll_object, uint64_t{0});
+  Put(slot.poll_count, uint64_t{0});
+  Put(slot.open_group, uint32_t{0});
+  if (reused) Add(slot.generation, uint32_t{1});
+  Shared(slot.tid).store(tid, std::memory_order_release);
+  if (!reused) Shared(header.threads_used).store(used + 1, std::memory_order_release);
+  return &thread;
+}
+
+}  // namespace
+
+std::atomic<ForkPage*> g_fork_page = &g_unattached;
+
+ThreadContext* AttachThread() {
+  ErrnoKeeper keep_errno;
+  ForkPage* page = g_fork_page.load(std::memory_order_acquire);
+  if (page == &g_unattached && (page = MakeForkPage()) == nullptr) return nullptr;
+  if (page->epoch.load(std::memory_order_acquire) == 0) {
+    if (!AttachProcess(page)) return nullptr;
+    t_local.skip = 0;  // counted in the parent
+  }
+  Process* process = page->process.load(std::memory_order_relaxed);
+  const uint64_t epoch = page->epoch.load(std::memory_order_relaxed);
+  ThreadContext* thread = nullptr;
+  if (process != nullptr) {
+    if (t_local.skip != 0) {
+      --t_local.skip;
+      CountUnseen(*process->header);
+      return nullptr;
+    }
+    if (!process->thread_lock.Acquire()) {
+      CountUnseen(*process->header);
+      return nullptr;  // tried again at the next call
+    }
+    RingSpace space = {0, 0};
+    thread = TakeSlot(*process, static_cast<uint32_t>(syscall(SYS_gettid)), &space);
+    process->thread_lock.Release();
+    if (space.bytes != 0) HandOutRing(*process, *thread, space);
+    if (thread == nullptr) {
+      t_local.skip = kSkippedCalls;
+      CountUnseen(*process->header);
+      return nullptr;
+    }
+  }
+  t_local.context = thread;
+  t_local.epoch = epoch;
+  return thread;
+}
+
+void* ArenaAllocate(Process& process, size_t bytes) {
+  constexpr size_t kChunk = 256 * 1024;
+  bytes = (bytes + 63) & ~size_t{63};
+  if (!process.arena_lock.Acquire()) return nullptr;
+  void* result = nullptr;
+  if (static_cast<size_t>(process.arena_end - process.arena_next) < bytes) {
+    const size_t chunk = bytes > kChunk / 4 ? bytes : kChunk;
+    void* memory = mmap(nullptr, chunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory != MAP_FAILED) {
+      if (chunk == bytes) {
+        result = memory;  // a large one has a mapping of its own
+      } else {
+        process.arena_next = static_cast<char*>(memory);
+        process.arena_end = process.arena_next + chunk;
+      }
+    }
+  }
+  if (result == nullptr && process.arena_next != nullptr &&
+      static_cast<size_t>(process.arena_end - process.arena_next) >= bytes) {
+    result = process.arena_next;
+    process.arena_next += bytes;
+  }
+  process.arena_lock.Release();
+  return result;
+}
+
+}  // namespace gordian::interpose

@@ -1,0 +1,25 @@
+// nccl.h, and the types of NCCL 2.30.7 that an older one lacks. Under names of our own: what a
+// version in between declares must not clash with them. Only their size and their way into a call
+// matter.
+#ifndef GORDIAN_INTERPOSE_ENTRY_NCCL_NEWER_H_
+#define GORDIAN_INTERPOSE_ENTRY_NCCL_NEWER_H_
+
+#include <nccl.h>
+
+#if NCCL_VERSION_CODE >= 23007
+using GordianNcclMemStat = ncclCommMemStat_t;
+using GordianNcclParam = ncclParamHandle_t;
+using GordianNcclWaitSignalDesc = ncclWaitSignalDesc_t;
+#else
+enum GordianNcclMemStat : unsigned {};  // ncclCommMemStat_t
+struct GordianNcclParamBody;
+using GordianNcclParam = GordianNcclParamBody*;  // ncclParamHandle_t
+struct GordianNcclWaitSignalDesc {               // ncclWaitSignalDesc_t
+  int opCnt;
+  int peer;
+  int sigIdx;
+  int ctx;
+};
+#endif
+
+#endif  // GORDIAN_INTERPOSE_ENTRY_NCCL_NEWER_H_

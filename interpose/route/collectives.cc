@@ -1,0 +1,635 @@
+#include "interpose/route/collectives.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "interpose/entry/glibc_floor.h"
+#include "interpose/entry/loader.h"
+#include "interpose/entry/real_symbols.h"
+#include "interpose/progress/driver_api.h"
+#include "interpose/progress/gpu_progress.h"
+#include "runtime/include/gordian/runtime_front.h"
+
+GORDIAN_BIND_FIRST_VERSION(dlopen);
+GORDIAN_BIND_FIRST_VERSION(dlerror);
+
+namespace gordian::interpose {
+
+constinit std::atomic<uint32_t> g_collectives = 0;
+
+namespace {
+
+constexpr uint64_t kAgreeNs = 5'000'000'000;
+// Children of a communicator's id that are no communicators: the second vote, and what NCCL
+// shrinks.
+constexpr uint32_t kReadyNumber = UINT32_MAX, kShrunkNumbers = 1u << 31;
+constexpr uint32_t kMostComms = 1024;
+constexpr uint32_t kMostGroupInits = 64;
+constexpr uint32_t kMostGroupWindows = 64;
+// At once, of all communicators; those beyond are NCCL's alone.
+constexpr uint32_t kMostRegistered = 4096;
+
+// The runtime's functions, by name. (clang-format finds another form of this each time.)
+// clang-format off
+#define GORDIAN_RUNTIME_FUNCTIONS(F) \
+  F(grtUseCudaStreams) F(grtAgree) F(grtChildId) F(grtCommInitRankConfig) F(grtCommConnect) \
+  F(grtCommDestroy) F(grtStreamGone) F(grtCanCapture) F(grtCommAbort) F(grtCommGetAsyncError) \
+  F(grtSubmit) F(grtGroupStart) F(grtGroupEnd) F(grtCommRegister) F(grtCommDeregister) \
+  F(grtGetUniqueId) F(grtGetStats) F(grtFrontEarly) F(grtFrontFinish) F(grtStreamExclusive) \
+  F(grtStreamForeign) F(grtStreamForeignAll) F(grtEventRecorded) F(grtEventAwaited) \
+  F(grtEventForgotten)
+// clang-format on
+struct Functions {
+#define GORDIAN_MEMBER(name) decltype(&::name) name;
+  GORDIAN_RUNTIME_FUNCTIONS(GORDIAN_MEMBER)
+#undef GORDIAN_MEMBER
+};
+constinit Functions g_runtime = {};
+constinit grtCudaFunctions_t g_cuda = {};
+constinit std::atomic<uint32_t> g_looking = 0;
+constinit grtFrontCounters_t g_no_counters = {};
+constinit grtFrontCounters_t* g_counters = &g_no_counters;
+
+struct RoutedComm {
+  std::atomic<uint64_t> handle;  // 0: free
+  grtComm_t comm;                // null: its members have said no, or it was revoked
+  bool agreed;                   // its members have said yes
+  grtUniqueId id;
+  std::atomic<uint32_t> children, shrunk;
+};
+constinit RoutedComm g_comms[kMostComms] = {};
+
+// What is registered with both.
+struct Registered {
+  std::atomic<uint64_t> handle;  // NCCL's; 0: free, kTaken: not filled in
+  const RoutedComm* comm;
+  grtReg_t reg;
+};
+constexpr uint64_t kTaken = 1;
+constinit Registered g_registered[kMostRegistered] = {};
+
+// Communicators that a group is to make: their handles are valid at its end.
+struct GroupInit {
+  ncclComm_t* made;
+  grtUniqueId id;
+  bool wanted;
+};
+struct GroupWindow {
+  ncclComm_t comm;
+  void* memory;
+  size_t bytes;
+  const ncclWindow_t* window;  // valid at the group's end
+};
+struct GroupState {
+  uint32_t depth;
+  uint32_t inits, windows;
+  GroupInit init[kMostGroupInits];
+  GroupWindow window[kMostGroupWindows];
+};
+constinit thread_local GroupState t_group __attribute__((tls_model("initial-exec"))) = {};
+
+// An operation's name as the runtime keeps it, and back.
+constexpr uint32_t kKindBits = 3;
+
+grtFrontName_t NameOf(const ring::EarlyOperation& named) {
+  return {{uint64_t{named.comm} << 32 | static_cast<uint32_t>(named.peer),
+           named.sequence << kKindBits | static_cast<uint32_t>(named.kind)}};
+}
+
+ring::EarlyOperation NamedBy(const grtFrontName_t& name) {
+  return {name.word[1] >> kKindBits, static_cast<uint32_t>(name.word[0] >> 32),
+          static_cast<int32_t>(static_cast<uint32_t>(name.word[0])),
+          static_cast<ring::NumberKind>(name.word[1] & ((1u << kKindBits) - 1)), 0};
+}
+
+// For the person who runs the job: it does not do what was asked for.
+void Say(const char* what, const char* why) {
+  char line[512];
+  const int length = snprintf(line, sizeof line, "gordian: %s: %s\n", what, why);
+  if (length <= 0) return;
+  const size_t bytes =
+      length < static_cast<int>(sizeof line) ? static_cast<size_t>(length) : sizeof line - 1;
+  if (write(STDERR_FILENO, line, bytes) < 0) return;
+}
+
+void Count(uint64_t& counter) { __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED); }
+
+RoutedComm* Find(const void* comm) {
+  const auto handle = reinterpret_cast<uint64_t>(comm);
+  if (handle == 0) return nullptr;
+  for (RoutedComm& routed : g_comms) {
+    if (routed.handle.load(std::memory_order_acquire) == handle) return &routed;
+  }
+  return nullptr;
+}
+
+RoutedComm* Free() {
+  for (RoutedComm& routed : g_comms) {
+    uint64_t free = 0;
+    if (routed.handle.compare_exchange_strong(free, 1, std::memory_order_acquire)) return &routed;
+  }
+  return nullptr;
+}
+
+ncclResult_t ToNccl(grtResult_t result) {
+  if (result <= grtInProgress) return static_cast<ncclResult_t>(result);
+  if (result == grtMismatch || result == grtOutOfPorts) return ncclInvalidUsage;
+  if (result == grtPeerDead) return ncclRemoteError;
+  return ncclInternalError;
+}
+
+bool OpenRuntime(const char* path) {
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* why = dlerror();
+    Say("collectives stay with NCCL", why != nullptr ? why : path);
+    return false;
+  }
+#define GORDIAN_LOOK_UP(name)                                                                  \
+  g_runtime.name = reinterpret_cast<decltype(g_runtime.name)>(Loader().dlsym(library, #name)); \
+  if (g_runtime.name == nullptr) return false;
+  GORDIAN_RUNTIME_FUNCTIONS(GORDIAN_LOOK_UP)
+#undef GORDIAN_LOOK_UP
+  g_cuda.size = sizeof g_cuda;
+  const auto find = [](auto* function, Library from, const char* name) {
+    *function =
+        reinterpret_cast<std::remove_reference_t<decltype(*function)>>(FindInLibrary(from, name));
+  };
+  find(&g_cuda.launch_host_func, Library::kRuntime, "cudaLaunchHostFunc");
+  find(&g_cuda.host_alloc, Library::kRuntime, "cudaHostAlloc");
+  find(&g_cuda.stream_is_capturing, Library::kRuntime, "cudaStreamIsCapturing");
+  find(&g_cuda.get_device, Library::kRuntime, "cudaGetDevice");
+  find(&g_cuda.set_device, Library::kRuntime, "cudaSetDevice");
+  find(&g_cuda.stream_get_flags, Library::kRuntime, "cudaStreamGetFlags");
+  find(&g_cuda.event_create, Library::kRuntime, "cudaEventCreateWithFlags");
+  find(&g_cuda.event_record, Library::kRuntime, "cudaEventRecord");
+  find(&g_cuda.event_query, Library::kRuntime, "cudaEventQuery");
+  find(&g_cuda.exchange_capture_mode, Library::kRuntime, "cudaThreadExchangeStreamCaptureMode");
+  find(&g_cuda.stream_wait_value64, Library::kDriver, "cuStreamWaitValue64_v2");
+  return g_runtime.grtUseCudaStreams(&g_cuda) == grtSuccess;
+}
+
+// What `gordian run` adds up at the end: a file of this process's own.
+void MapCounters() {
+  const char* session = getenv("GORDIAN_SESSION");
+  if (session == nullptr || *session == '\0') return;
+  char path[4096];
+  const int length = snprintf(path, sizeof path, "%s/" GRT_COUNTERS_FILE "%d", session,
+                              static_cast<int>(getpid()));
+  if (length <= 0 || length >= static_cast<int>(sizeof path)) return;
+  const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return;
+  if (ftruncate(fd, sizeof(grtFrontCounters_t)) == 0) {
+    void* at = mmap(nullptr, sizeof(grtFrontCounters_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at != MAP_FAILED) g_counters = static_cast<grtFrontCounters_t*>(at);
+  }
+  close(fd);
+}
+
+template <typename Function>
+Function Real(ring::CallId call) {
+  return reinterpret_cast<Function>(
+      FindRealSymbol(call, reinterpret_cast<const void*>(&LookForCollectives)));
+}
+
+// A member that this thread speaks for.
+struct Voter {
+  ncclComm_t comm;
+  int rank;
+  RoutedComm* routed;
+};
+
+// The runtime's communicator. Null: not here.
+grtComm_t MakeOwn(const Voter& voter, int ranks, const grtUniqueId& id) {
+  grtConfig_t config = GRT_CONFIG_INITIALIZER;
+  config.grace_ms =
+      UINT32_MAX;  // as NCCL's kernel: what was not written is not read before the job has aborted
+  const auto device = Real<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommCuDevice);
+  if (device == nullptr || device(voter.comm, &config.device) != ncclSuccess) return nullptr;
+  grtComm_t own = nullptr;
+  return g_runtime.grtCommInitRankConfig(&own, ranks, id, voter.rank, &config) == grtSuccess
+             ? own
+             : nullptr;
+}
+
+// Whether all of them have all that a first operation would wait for.
+bool Join(const Voter* voters, uint32_t count, int ranks, const grtUniqueId& id) {
+  bool well = true;
+  // None waits for another before all of them are there.
+  for (uint32_t i = 0; i < count && well; ++i) {
+    voters[i].routed->comm = MakeOwn(voters[i], ranks, id);
+    well = voters[i].routed->comm != nullptr;
+  }
+  for (uint32_t i = 0; i < count && well; ++i) {
+    well = g_runtime.grtCommConnect(voters[i].routed->comm, kAgreeNs) == grtSuccess;
+  }
+  return well;
+}
+
+// Every member comes here with the same id, and with its own wish. They vote twice: whether to try,
+// and whether all have what they need. A thread that has made several members votes for all of them
+// at once.
+void Agree(Voter* voters, uint32_t count, int ranks, const grtUniqueId& id, bool wanted) {
+  const int saved = errno;
+  for (uint32_t i = 0; i < count; ++i) {
+    RoutedComm* routed = voters[i].routed = Free();
+    if (routed == nullptr) {
+      wanted = false;
+      continue;
+    }
+    routed->comm = nullptr;
+    routed->agreed = false;
+    routed->id = id;
+    routed->children.store(0, std::memory_order_relaxed);
+    routed->shrunk.store(0, std::memory_order_relaxed);
+  }
+  int agreed = 0;
+  g_runtime.grtAgree(id, ranks, static_cast<int>(count), wanted ? 1 : 0, kAgreeNs, &agreed);
+  if (agreed != 0) {
+    const bool well = Join(voters, count, ranks, id);
+    if (!well) Say("collectives stay with NCCL", "a rank cannot join the preemptive runtime");
+    grtUniqueId ready;
+    g_runtime.grtChildId(id, kReadyNumber, 0, &ready);
+    agreed = 0;
+    g_runtime.grtAgree(ready, ranks, static_cast<int>(count), well ? 1 : 0, kAgreeNs, &agreed);
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    RoutedComm* routed = voters[i].routed;
+    if (routed != nullptr) {
+      if (agreed == 0 && routed->comm != nullptr) {
+        g_runtime.grtCommAbort(routed->comm);
+        routed->comm = nullptr;
+      }
+      routed->agreed = agreed != 0;
+      routed->handle.store(reinterpret_cast<uint64_t>(voters[i].comm), std::memory_order_release);
+    }
+    Count(agreed != 0 ? g_counters->comms : g_counters->comms_with_nccl);
+  }
+  errno = saved;
+}
+
+bool RanksOf(ncclComm_t comm, int* ranks, int* rank) {
+  const auto count = Real<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommCount);
+  const auto own = Real<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommUserRank);
+  return count != nullptr && own != nullptr && count(comm, ranks) == ncclSuccess &&
+         own(comm, rank) == ncclSuccess;
+}
+
+void Made(ncclComm_t* made, const grtUniqueId& id, bool wanted) {
+  if (t_group.depth > 0) {
+    if (t_group.inits < kMostGroupInits) t_group.init[t_group.inits++] = {made, id, wanted};
+    return;
+  }
+  int ranks = 0;
+  Voter voter = {};
+  if (made == nullptr || *made == nullptr || !RanksOf(*made, &ranks, &voter.rank)) return;
+  voter.comm = *made;
+  Agree(&voter, 1, ranks, id, wanted);
+}
+
+// All that the group has made with the id of its `first` communicator, which are members of one: on
+// several devices.
+void MadeTogether(GroupInit* inits, uint32_t first, uint32_t count) {
+  Voter voters[kMostGroupInits] = {};
+  uint32_t members = 0;
+  int ranks = 0;
+  bool wanted = true;
+  const grtUniqueId id = inits[first].id;
+  for (uint32_t i = first; i < count; ++i) {
+    GroupInit& init = inits[i];
+    if (init.made == nullptr || memcmp(&init.id, &id, sizeof id) != 0) continue;
+    if (*init.made != nullptr && RanksOf(*init.made, &ranks, &voters[members].rank)) {
+      voters[members++].comm = *init.made;
+      wanted = wanted && init.wanted;
+    }
+    init.made = nullptr;
+  }
+  if (members != 0) Agree(voters, members, ranks, id, wanted);
+}
+
+bool Blocks(const ncclConfig_t* config) { return config == nullptr || config->blocking != 0; }
+
+// The runtime's communicator takes no calls any more; what is registered with it ends with it.
+grtComm_t TakeOwn(RoutedComm* routed) {
+  const grtComm_t own = routed->comm;
+  routed->comm = nullptr;
+  if (own == nullptr) return nullptr;
+  for (Registered& r : g_registered) {
+    if (r.handle.load(std::memory_order_acquire) > kTaken && r.comm == routed)
+      r.handle.store(0, std::memory_order_release);
+  }
+  return own;
+}
+
+grtKind_t KindOf(ring::CallId call) {
+  using ring::Meaning;
+  switch (ring::kCalls[call].meaning) {
+    case Meaning::kAllReduce:
+      return grtKindAllReduce;
+    case Meaning::kAllGather:
+      return grtKindAllGather;
+    case Meaning::kReduceScatter:
+      return grtKindReduceScatter;
+    case Meaning::kBroadcast:
+      return grtKindBroadcast;
+    case Meaning::kReduce:
+      return grtKindReduce;
+    case Meaning::kAllToAll:
+      return grtKindAllToAll;
+    case Meaning::kGather:
+      return grtKindGather;
+    case Meaning::kScatter:
+      return grtKindScatter;
+    case Meaning::kSend:
+      return grtKindSend;
+    default:
+      return grtKindRecv;
+  }
+}
+
+constexpr uintptr_t kLegacyStream = 1,
+                    kPerThreadStream = 2;  // cudaStreamLegacy, cudaStreamPerThread
+
+bool IsLegacy(const void* stream) { return reinterpret_cast<uintptr_t>(stream) <= kLegacyStream; }
+
+}  // namespace
+
+bool LookForCollectives() {
+  const char* path = getenv("GORDIAN_COLLECTIVES_LIBRARY");
+  if (path == nullptr || *path == '\0') {
+    g_collectives.store(1, std::memory_order_release);
+    return false;
+  }
+  // Not before CUDA is there. One thread opens; the others see NCCL's route until it has: they
+  // cannot have a communicator yet.
+  if (FindInLibrary(Library::kRuntime, "cudaLaunchHostFunc") == nullptr) return false;
+  if (g_looking.exchange(1) != 0) return g_collectives.load(std::memory_order_acquire) == 2;
+  MapCounters();
+  const bool on = OpenRuntime(path);
+  g_collectives.store(on ? 2 : 1, std::memory_order_release);
+  return on;
+}
+
+bool RouteOperation(ring::CallId call, const OperationArguments& a, OperationRoute* route,
+                    ncclResult_t* result) {
+  RoutedComm* routed = Find(a.comm);
+  if (routed == nullptr || routed->comm == nullptr) {
+    Count(g_counters->not_agreed);
+    NoteForeignWork(a.stream);
+    return false;
+  }
+  int capturing = 0;
+  const bool own_operator = a.reduce_op >= static_cast<int>(ncclNumOps);
+  const bool in_graph =
+      g_cuda.stream_is_capturing(static_cast<cudaStream_t>(a.stream), &capturing) == 0 &&
+      capturing != 0;
+  if (own_operator || (in_graph && g_runtime.grtCanCapture() == 0)) {
+    Count(own_operator ? g_counters->own_operator : g_counters->in_graph);
+    NoteForeignWork(a.stream);
+    return false;
+  }
+  if (in_graph) {
+    // Nothing comes onto the stream now; the graph's launches are told as all other work is.
+  } else if (IsLegacy(a.stream)) {
+    g_runtime.grtStreamForeignAll();
+  } else if (reinterpret_cast<uintptr_t>(a.stream) != kPerThreadStream) {
+    g_runtime.grtStreamExclusive(static_cast<cudaStream_t>(a.stream), 1);
+  }
+  grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
+  d.kind = KindOf(call);
+  d.in = a.send;
+  d.out = const_cast<void*>(a.receive);
+  d.count = a.count;
+  d.type = static_cast<grtDataType_t>(a.datatype);
+  d.op = a.reduce_op < 0 ? grtSum : static_cast<grtRedOp_t>(a.reduce_op);
+  d.root_or_peer = a.root_or_peer < 0 ? 0 : a.root_or_peer;
+  d.comm = routed->comm;
+  if (route != nullptr) {
+    const grtFrontName_t name = NameOf(route->name);
+    d.reserved[0] = name.word[0];
+    d.reserved[1] = name.word[1];
+    route->elsewhere = true;
+  }
+  *result = ToNccl(g_runtime.grtSubmit(&d, static_cast<cudaStream_t>(a.stream), nullptr));
+  Count(g_counters->operations);
+  return true;
+}
+
+void TellEarly(ring::Header& header) {
+  if (g_collectives.load(std::memory_order_acquire) != 2) return;
+  constexpr int kTries = 20;
+  grtFrontName_t names[ring::kMaxEarly];
+  uint32_t count = 0;
+  grtResult_t result = grtInProgress;
+  for (int i = 0; i < kTries && result == grtInProgress; ++i) {
+    if (i != 0) sched_yield();
+    result = g_runtime.grtFrontEarly(names, ring::kMaxEarly, &count);
+  }
+  if (result == grtNotSupported) {  // kernels decide
+    Put(header.early_more, ring::kEarlyBehindOperations);
+    return;
+  }
+  const uint32_t told = result != grtSuccess      ? 0
+                        : count < ring::kMaxEarly ? count
+                                                  : ring::kMaxEarly;
+  for (uint32_t i = 0; i < told; ++i) header.early[i] = NamedBy(names[i]);
+  Put(header.early_used, told);
+  Put(header.early_more, result != grtSuccess || count > told ? ring::kEarlyAny : 0);
+}
+
+void RouteGroupStart() {
+  ++t_group.depth;
+  g_runtime.grtGroupStart();
+}
+
+ncclResult_t RouteGroupEnd() { return ToNccl(g_runtime.grtGroupEnd()); }
+
+void RouteGroupEnded(ncclResult_t real) {
+  if (t_group.depth == 0 || --t_group.depth > 0) return;
+  const uint32_t inits = t_group.inits, windows = t_group.windows;
+  t_group.inits = t_group.windows = 0;
+  for (uint32_t i = 0; real == ncclSuccess && i < windows; ++i) {
+    const GroupWindow& w = t_group.window[i];
+    if (w.window != nullptr) RouteRegister(w.comm, w.memory, w.bytes, *w.window);
+  }
+  for (uint32_t i = 0; real == ncclSuccess && i < inits; ++i) {
+    if (t_group.init[i].made != nullptr) MadeTogether(t_group.init, i, inits);
+  }
+}
+
+void RouteInit(ncclComm_t* comm, int, const ncclUniqueId& id, int, const ncclConfig_t* config) {
+  static_assert(sizeof(grtUniqueId) == sizeof(ncclUniqueId));
+  grtUniqueId own;
+  memcpy(&own, &id, sizeof own);
+  Made(comm, own, Blocks(config));
+}
+
+// No other process takes part.
+void RouteInitAll(const ncclComm_t* comms, int count, const int*) {
+  Voter voters[kMostGroupInits] = {};
+  grtUniqueId id;
+  if (count < 1 || count > static_cast<int>(kMostGroupInits) ||
+      g_runtime.grtGetUniqueId(&id) != grtSuccess) {
+    Count(g_counters->comms_with_nccl);
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    voters[i].comm = comms[i];
+    voters[i].rank = i;
+  }
+  Agree(voters, static_cast<uint32_t>(count), count, id, true);
+}
+
+void RouteSplit(ncclComm_t parent, int color, ncclComm_t* made, const ncclConfig_t* config) {
+  RoutedComm* routed = Find(parent);
+  if (routed == nullptr) return;
+  const uint32_t number = routed->children.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (color < 0) return;  // NCCL_SPLIT_NOCOLOR: no member
+  grtUniqueId id;
+  g_runtime.grtChildId(routed->id, number, color, &id);
+  Made(made, id, routed->comm != nullptr && Blocks(config));
+}
+
+void RouteShrink(ncclComm_t parent, ncclComm_t* made, const ncclConfig_t* config) {
+  RoutedComm* routed = Find(parent);
+  if (routed == nullptr) return;
+  // Whom it leaves out does not call: a row of numbers of its own.
+  const uint32_t number = routed->shrunk.fetch_add(1, std::memory_order_relaxed);
+  grtUniqueId id;
+  g_runtime.grtChildId(routed->id, kShrunkNumbers + number, 0, &id);
+  Made(made, id, routed->agreed && Blocks(config));
+}
+
+void RouteFinalize(ncclComm_t comm) {
+  RoutedComm* routed = Find(comm);
+  if (routed != nullptr && routed->comm != nullptr) g_runtime.grtFrontFinish(routed->comm);
+}
+
+void RouteDestroy(ncclComm_t comm) {
+  RoutedComm* routed = Find(comm);
+  if (routed == nullptr) return;
+  const grtComm_t own = TakeOwn(routed);
+  routed->handle.store(0, std::memory_order_release);
+  if (own == nullptr) return;
+  grtStats_t stats = GRT_STATS_INITIALIZER;
+  if (g_runtime.grtGetStats(own, &stats) == grtSuccess) {
+    __atomic_fetch_add(&g_counters->helped, stats.helped, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&g_counters->direct, stats.direct, __ATOMIC_RELAXED);
+  }
+  // As NCCL's, it waits for the operations that were called.
+  g_runtime.grtCommDestroy(own, UINT64_MAX);
+}
+
+void RouteAbort(ncclComm_t comm) {
+  RouteRevoke(comm);
+  if (RoutedComm* routed = Find(comm)) routed->handle.store(0, std::memory_order_release);
+}
+
+void RouteRevoke(ncclComm_t comm) {
+  RoutedComm* routed = Find(comm);
+  if (routed == nullptr) return;
+  const grtComm_t own = TakeOwn(routed);
+  if (own != nullptr) g_runtime.grtCommAbort(own);
+}
+
+void RouteRegister(ncclComm_t comm, void* memory, size_t bytes, const void* handle) {
+  const int saved = errno;
+  RoutedComm* routed = Find(comm);
+  // Without a handle NCCL has nothing registered, and the program nothing to name it by.
+  const auto given = reinterpret_cast<uint64_t>(handle);
+  if (routed == nullptr || routed->comm == nullptr || given <= kTaken) return;
+  grtReg_t reg = nullptr;
+  if (g_runtime.grtCommRegister(routed->comm, memory, bytes, &reg) == grtSuccess) {
+    Registered* place = nullptr;
+    for (Registered& r : g_registered) {
+      uint64_t free = 0;
+      if (!r.handle.compare_exchange_strong(free, kTaken, std::memory_order_acquire)) continue;
+      place = &r;
+      break;
+    }
+    if (place != nullptr) {
+      place->comm = routed;
+      place->reg = reg;
+      place->handle.store(given, std::memory_order_release);
+      Count(g_counters->registered);
+    } else {
+      g_runtime.grtCommDeregister(routed->comm, reg);
+    }
+  }
+  errno = saved;
+}
+
+void RouteWindow(ncclComm_t comm, void* memory, size_t bytes, const ncclWindow_t* window) {
+  if (window == nullptr) return;
+  if (t_group.depth == 0) {
+    RouteRegister(comm, memory, bytes, *window);
+  } else if (t_group.windows < kMostGroupWindows) {
+    t_group.window[t_group.windows++] = {comm, memory, bytes, window};
+  }
+}
+
+void RouteDeregister(ncclComm_t comm, const void* handle) {
+  const int saved = errno;
+  const RoutedComm* routed = Find(comm);
+  const auto given = reinterpret_cast<uint64_t>(handle);
+  if (routed == nullptr || routed->comm == nullptr || given <= kTaken) return;
+  for (Registered& r : g_registered) {
+    uint64_t expected = given;
+    if (r.handle.load(std::memory_order_acquire) != given || r.comm != routed ||
+        !r.handle.compare_exchange_strong(expected, kTaken, std::memory_order_acquire)) {
+      continue;
+    }
+    const grtReg_t reg = r.reg;
+    r.handle.store(0, std::memory_order_release);
+    g_runtime.grtCommDeregister(routed->comm, reg);
+    break;
+  }
+  errno = saved;
+}
+
+void RouteAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  RoutedComm* routed = Find(comm);
+  if (routed == nullptr || routed->comm == nullptr || error == nullptr || *error != ncclSuccess)
+    return;
+  grtResult_t own = grtSuccess;
+  if (g_runtime.grtCommGetAsyncError(routed->comm, &own) == grtSuccess) *error = ToNccl(own);
+}
+
+void NoteForeignWork(void* stream) {
+  if (IsLegacy(stream)) {
+    g_runtime.grtStreamForeignAll();
+  } else {
+    g_runtime.grtStreamForeign(static_cast<cudaStream_t>(stream));
+  }
+}
+
+void NoteStreamGone(void* stream) {
+  if (reinterpret_cast<uintptr_t>(stream) <= kPerThreadStream) return;  // none that could go
+  // The runtime asks the stream: that must not end another thread's capture.
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  const bool exchanged = DriverKnown() && g_driver.exchange_capture_mode != nullptr &&
+                         g_driver.exchange_capture_mode(&mode) == CUDA_SUCCESS;
+  g_runtime.grtStreamGone(static_cast<cudaStream_t>(stream));
+  if (exchanged) g_driver.exchange_capture_mode(&mode);
+}
+
+void NoteEventRecord(const void* event, void* stream) {
+  if (IsLegacy(stream)) g_runtime.grtStreamForeignAll();
+  g_runtime.grtEventRecorded(event, static_cast<cudaStream_t>(stream));
+}
+
+void NoteEventWait(const void* event, void* stream) {
+  if (IsLegacy(stream)) g_runtime.grtStreamForeignAll();
+  g_runtime.grtEventAwaited(event, static_cast<cudaStream_t>(stream));
+}
+
+void NoteEventGone(const void* event) { g_runtime.grtEventForgotten(event); }
+
+}  // namespace gordian::interpose

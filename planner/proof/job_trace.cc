@@ -1,0 +1,141 @@
+#include "planner/proof/job_trace.h"
+
+#include <algorithm>
+
+#include "analyzer/model/collective.h"
+
+namespace gordian::planner {
+
+using model::Call;
+using model::CallRecord;
+using model::RecordKind;
+
+std::string NameOf(const JobComm& comm, int index) {
+  return comm.name.empty() ? "comm " + std::to_string(index) : comm.name;
+}
+
+JobProcess& JobTrace::Process(model::ProcessId process) {
+  JobProcess& found = processes_[process];
+  found.process = process;
+  return found;
+}
+
+void JobTrace::OnProcess(model::ProcessId process, int env_rank) {
+  Process(process).rank = env_rank;
+}
+
+void JobTrace::OnCommInit(JobProcess& process, const CallRecord& record) {
+  const auto key = std::make_pair(process.process, record.comm);
+  if (record.kind == RecordKind::kBegin) {
+    inits_[key] = record;
+    return;
+  }
+  const auto begun = inits_.find(key);
+  if (record.comm == 0 || begun == inits_.end()) return;
+  CallRecord init = begun->second;
+  inits_.erase(begun);
+  if (record.nranks > 0) init.nranks = record.nranks;
+  if (record.rank >= 0) init.rank = record.rank;
+  if (init.rank < 0) return;  // the call failed
+  const int color = init.parent == 0 ? -1 : init.color;
+  const auto [at, fresh] =
+      by_uid_.emplace(std::make_pair(init.uid, color), static_cast<int>(comms_.size()));
+  if (fresh) comms_.push_back({.uid = init.uid, .color = color, .size = init.nranks});
+  comms_[at->second].members[init.rank] = process.process;
+  process.comm_of[record.comm] = at->second;
+  const auto name = names_.find(key);
+  if (name != names_.end()) comms_[at->second].name = name->second;
+}
+
+void JobTrace::OnRecord(const CallRecord& record) {
+  JobProcess& process = Process(record.process);
+  const auto thread = std::make_pair(record.process, record.thread);
+  if (record.kind == RecordKind::kText) {
+    const auto comm = process.comm_of.find(record.comm);
+    if (comm != process.comm_of.end()) {
+      comms_[comm->second].name = record.text;
+    } else {
+      names_[{record.process, record.comm}] = record.text;
+    }
+    return;
+  }
+  switch (record.call) {
+    case Call::kCommInit:
+    case Call::kCommInitAll:
+    case Call::kCommSplit:
+    case Call::kCommShrink:
+    case Call::kCommGrow:
+      return OnCommInit(process, record);
+    case Call::kStreamCreate:
+      process.streams[record.stream] = record.stream_flags;
+      return;
+    default:
+      break;
+  }
+  if (record.kind == RecordKind::kEnd) {
+    const auto open = open_.find(thread);
+    if (open == open_.end()) return;
+    JobCall& call = process.calls[open->second];
+    call.end_ns = record.time_ns;
+    call.end_order = record.order;
+    if (model::IsOperation(call.call)) {
+      if (record.ordinal != 0) call.ordinal = record.ordinal;
+      if (record.result != 0 && record.result != 7) call.call = Call::kOther;  // refused
+    }
+    open_.erase(open);
+    return;
+  }
+  if (record.call == Call::kWaitSignal) process.signal_waits = true;
+  const bool wanted = model::IsOperation(record.call) || record.call == Call::kStreamWork ||
+                      record.call == Call::kHostWait || record.call == Call::kGroupEnd;
+  if (!wanted || (record.flags & model::kCapturing) != 0 ||
+      (record.kind != RecordKind::kBegin && record.kind != RecordKind::kPoint)) {
+    return;
+  }
+  if (record.work == model::WorkKind::kGraphLaunch) process.graphs = true;
+  if (record.work == model::WorkKind::kMemoryWait) process.memory_waits = true;
+  JobCall call{.thread = record.thread,
+               .order = record.order,
+               .end_order = record.order,
+               .begin_ns = record.time_ns,
+               .end_ns = record.time_ns,
+               .call = record.call,
+               .work = record.work,
+               .wait = record.wait,
+               .stream = record.stream,
+               .event = record.event,
+               .ordinal = record.ordinal,
+               .count = record.count,
+               .sequence = record.sequence,
+               .datatype = record.datatype,
+               .reduce_op = record.reduce_op,
+               .root_or_peer = record.root_or_peer,
+               .group = (record.flags & model::kInGroup) != 0 || record.call == Call::kGroupEnd
+                            ? record.group
+                            : 0};
+  if (model::IsOperation(record.call)) {
+    const auto comm = process.comm_of.find(record.comm);
+    if (comm != process.comm_of.end()) call.comm = comm->second;
+  }
+  process.calls.push_back(call);
+  if (record.kind == RecordKind::kBegin) open_[thread] = process.calls.size() - 1;
+}
+
+void JobTrace::Finish() {
+  bool by_environment = true;
+  std::map<int, int> uses;
+  for (auto& [id, process] : processes_) {
+    std::stable_sort(process.calls.begin(), process.calls.end(),
+                     [](const JobCall& a, const JobCall& b) { return a.order < b.order; });
+    by_environment = by_environment && process.rank >= 0 && uses[process.rank]++ == 0;
+  }
+  if (by_environment) return;
+  const auto largest = std::max_element(
+      comms_.begin(), comms_.end(),
+      [](const JobComm& a, const JobComm& b) { return a.members.size() < b.members.size(); });
+  for (auto& [id, process] : processes_) process.rank = static_cast<int>(id);
+  if (largest == comms_.end()) return;
+  for (const auto& [rank, process] : largest->members) processes_[process].rank = rank;
+}
+
+}  // namespace gordian::planner

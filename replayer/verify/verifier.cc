@@ -1,0 +1,253 @@
+#include "replayer/verify/verifier.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+#include "common/read_file.h"
+#include "replayer/record/extract.h"
+
+extern char** environ;
+
+namespace gordian::replayer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kOutputKept = 2000;
+
+// Removes its folder at the end.
+class TemporaryFolder {
+ public:
+  static StatusOr<std::unique_ptr<TemporaryFolder>> Make() {
+    const char* const base = getenv("TMPDIR");
+    std::string path =
+        std::string(base != nullptr && *base != 0 ? base : "/tmp") + "/gordian-replay-XXXXXX";
+    if (mkdtemp(path.data()) == nullptr)
+      return Status::FromErrno(errno, "cannot make a folder " + path);
+    return std::unique_ptr<TemporaryFolder>(new TemporaryFolder(path));
+  }
+  // Processes of a killed job may write there for a moment longer. A folder that cannot be removed
+  // stays, without harm.
+  ~TemporaryFolder() {
+    for (int tries = 0; tries < 100; ++tries) {
+      std::error_code error;
+      std::filesystem::remove_all(path_, error);
+      if (!error) return;
+      usleep(10000);
+    }
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {}
+  const std::string path_;
+};
+
+// Runs a program in its own process group, with its output in a file. The destructor kills it and
+// waits for it if it still runs.
+class Child {
+ public:
+  static StatusOr<std::unique_ptr<Child>> Start(const std::vector<std::string>& command,
+                                                const std::string& output,
+                                                const std::string& folder) {
+    std::vector<char*> arguments;
+    for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
+                                     0600);
+    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    pid_t pid = -1;
+    const int error =
+        posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    if (error != 0) return Status::FromErrno(error, "cannot start " + command[0]);
+    return std::unique_ptr<Child>(new Child(pid, output));
+  }
+  ~Child() {
+    if (!ended_) Kill();
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  // Returns true once it has ended; exit_code() is then valid.
+  bool Ended() {
+    int status = 0;
+    if (ended_ || waitpid(pid_, &status, WNOHANG) != pid_) return ended_;
+    ended_ = true;
+    exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return true;
+  }
+  void Kill() {
+    kill(-pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    ended_ = true;
+  }
+  double Age() const { return std::chrono::duration<double>(Clock::now() - started_).count(); }
+  int exit_code() const { return exit_code_; }
+  std::string Output() const {
+    const StatusOr<std::string> text = ReadWholeFile(output_);
+    if (!text.ok()) return "";
+    return text->size() <= kOutputKept ? *text : text->substr(text->size() - kOutputKept);
+  }
+
+ private:
+  Child(pid_t pid, std::string output)
+      : pid_(pid), output_(std::move(output)), started_(Clock::now()) {}
+  const pid_t pid_;
+  const std::string output_;
+  const Clock::time_point started_;
+  bool ended_ = false;
+  int exit_code_ = -1;
+};
+
+void Nap() { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
+
+struct Running {
+  std::unique_ptr<Child> child;
+  std::string session;
+};
+
+VerifyRun Finished(const Running& running, const VerifyTools& tools) {
+  VerifyRun run;
+  run.exit_code = running.child->exit_code();
+  run.output = running.child->Output();
+  // Reads the verdict from the trace, as for the recorded job: both then ignore what the watchdog's
+  // kills add.
+  ExtractOptions options;
+  options.model.suspect_after_ns = static_cast<uint64_t>(tools.suspect_after_s * 1e9);
+  const StatusOr<Extracted> extracted = Extract(running.session, options);
+  if (extracted.ok()) {
+    run.signature = extracted->schedule.origin.signature;
+  } else {
+    run.output += "\n" + extracted.status().message();
+  }
+  return run;
+}
+
+Status Stopped(const VerifyTools& tools) {
+  return tools.stopped && tools.stopped() ? Status::Unavailable("interrupted") : Status::Ok();
+}
+
+std::string Seconds(double seconds) {
+  std::string text = std::to_string(seconds);
+  return text.substr(0, text.find('.') + 3);
+}
+
+// The programs run in a folder of their own.
+std::string Absolute(const std::string& path) { return std::filesystem::absolute(path).string(); }
+
+}  // namespace
+
+Status CompileReplay(const std::string& source, const std::string& binary,
+                     const VerifyTools& tools) {
+  const StatusOr<std::unique_ptr<TemporaryFolder>> folder = TemporaryFolder::Make();
+  GORDIAN_RETURN_IF_ERROR(folder.status());
+  std::vector<std::string> command = {tools.compiler, "-std=c++17",    "-O0",      "-Wall",
+                                      "-Wextra",      "-Werror",       "-pthread", Absolute(source),
+                                      "-o",           Absolute(binary)};
+  for (const std::string& include : tools.include_dirs)
+    command.insert(command.end(), {"-isystem", include});
+  command.insert(command.end(), {"-L" + tools.library_dir, "-lnccl", "-lcudart",
+                                 "-Wl,-rpath-link," + tools.library_dir});
+  StatusOr<std::unique_ptr<Child>> child =
+      Child::Start(command, (*folder)->path() + "/compiler", (*folder)->path());
+  GORDIAN_RETURN_IF_ERROR(child.status());
+  while (!(*child)->Ended()) {
+    GORDIAN_RETURN_IF_ERROR(Stopped(tools));
+    if ((*child)->Age() > tools.limit_s)
+      return Status::Deadline(tools.compiler + " took longer than " + Seconds(tools.limit_s) +
+                              " s");
+    Nap();
+  }
+  if ((*child)->exit_code() == 0) return Status::Ok();
+  return Status::InvalidArgument(tools.compiler + " refused the replay: " + (*child)->Output());
+}
+
+StatusOr<Verified> VerifyReplay(const std::string& binary, const Signature& wanted, int count,
+                                bool free_running, const VerifyTools& tools,
+                                const std::function<void(int done)>& progress) {
+  const StatusOr<std::unique_ptr<TemporaryFolder>> folder = TemporaryFolder::Make();
+  GORDIAN_RETURN_IF_ERROR(folder.status());
+  Verified verified;
+  std::vector<Running> running;
+  int started = 0;
+  while (static_cast<int>(verified.runs.size()) < count) {
+    while (started < count && static_cast<int>(running.size()) < tools.at_once) {
+      const std::string name = (*folder)->path() + "/" + std::to_string(++started);
+      std::vector<std::string> command = {tools.gordian,
+                                          "run",
+                                          "--emulator",
+                                          "--session",
+                                          name + ".session",
+                                          "--suspect-after",
+                                          Seconds(tools.suspect_after_s),
+                                          "--",
+                                          Absolute(binary),
+                                          "--patience",
+                                          Seconds(tools.patience_s)};
+      if (free_running) command.push_back("--free");
+      StatusOr<std::unique_ptr<Child>> child =
+          Child::Start(command, name + ".output", (*folder)->path());
+      GORDIAN_RETURN_IF_ERROR(child.status());
+      running.push_back({std::move(*child), name + ".session"});
+    }
+    Nap();
+    GORDIAN_RETURN_IF_ERROR(Stopped(tools));
+    for (auto each = running.begin(); each != running.end();) {
+      const bool late = each->child->Age() > tools.limit_s;
+      if (!late && !each->child->Ended()) {
+        ++each;
+        continue;
+      }
+      if (late) each->child->Kill();
+      VerifyRun run = Finished(*each, tools);
+      if (run.exit_code == kReproduced) {
+        ++verified.hung;
+        verified.same += run.signature == wanted;
+      }
+      verified.runs.push_back(std::move(run));
+      each = running.erase(each);
+      if (progress) progress(static_cast<int>(verified.runs.size()));
+    }
+  }
+  return verified;
+}
+
+std::string Describe(const Verified& verified, const Signature& wanted) {
+  const std::string all = std::to_string(verified.runs.size());
+  std::string text = std::to_string(verified.hung) + " of " + all +
+                     " runs under the emulator hung, and gordian's verdict on " +
+                     std::to_string(verified.same) + " was " + Describe(wanted);
+  for (const VerifyRun& run : verified.runs) {
+    if (run.exit_code != kReproduced) {
+      return text + "; one exited with " + std::to_string(run.exit_code);
+    }
+    if (!(run.signature == wanted))
+      return text + "; the verdict on one was " + Describe(run.signature);
+  }
+  return text;
+}
+
+}  // namespace gordian::replayer

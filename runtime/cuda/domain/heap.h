@@ -1,0 +1,55 @@
+// Memory of one device that every process of the job can write: one allocation a rank, made once,
+// mapped by all. Physical memory with a POSIX file descriptor (cuMemCreate), so that a mapping
+// outlives its owner's process; where that does not work on some rank, all fall back to cudaIpc,
+// where it may not.
+//
+// Thread rule: Create on one thread, with the device current; the rest is constant.
+// Ownership: the heap owns its mappings; kernels that use them must have ended before it is
+// destroyed.
+#ifndef GORDIAN_RUNTIME_CUDA_DOMAIN_HEAP_H_
+#define GORDIAN_RUNTIME_CUDA_DOMAIN_HEAP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "runtime/cuda/domain/rendezvous.h"
+#include "runtime/cuda/driver/driver.h"
+#include "runtime/cuda/driver/physical_memory.h"
+
+namespace gordian::runtime::cuda {
+
+class Heap {
+ public:
+  // All ranks together, with equal `bytes`. The memory is zero on all ranks when it returns.
+  // `use_ipc` leaves physical memory out (for tests of the fallback).
+  static Status Create(Rendezvous* rendezvous, int device, size_t bytes, bool use_ipc,
+                       int timeout_ms, std::unique_ptr<Heap>* heap);
+  ~Heap();
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+
+  char* base(int rank) const { return bases_[rank]; }  // as mapped here
+  size_t bytes() const { return bytes_; }
+  bool is_ipc() const { return ipc_; }
+
+ private:
+  explicit Heap(int rank) : rank_(rank) {}
+  Status Allocate(int device, size_t bytes, int* descriptor);
+  Status Import(int device, int descriptor, char** base);
+  Status Map(int device, const PhysicalMemory& memory, char** base);
+  void Release();
+
+  const int rank_;
+  const Driver* driver_ = nullptr;
+  size_t bytes_ = 0;
+  bool ipc_ = false;
+  std::vector<char*> bases_;
+};
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_DOMAIN_HEAP_H_

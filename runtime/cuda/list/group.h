@@ -1,0 +1,28 @@
+// The kernels that captured operations need beside carriers: several operations in one kernel, and
+// a wait for what was called before a communicator was captured for the first time.
+//
+// Thread rule: any thread, with the device current. Nothing blocks.
+#ifndef GORDIAN_RUNTIME_CUDA_LIST_GROUP_H_
+#define GORDIAN_RUNTIME_CUDA_LIST_GROUP_H_
+
+#include <cuda_runtime_api.h>
+
+#include <vector>
+
+#include "runtime/cuda/list/group_device.h"
+
+namespace gordian::runtime::cuda {
+
+// Runs them now: see PreloadCarriers.
+cudaError_t PreloadGroups(cudaStream_t stream);
+
+// Enqueues one kernel for all of `operations`, with at most `most_blocks` blocks.
+// cudaErrorInvalidValue: they are more than a kernel of so many blocks carries.
+cudaError_t LaunchGroup(const std::vector<Work>& operations, uint32_t most_blocks,
+                        const HelpList& help, cudaStream_t stream);
+
+cudaError_t LaunchGate(const Gate& gate, const HelpList& help, cudaStream_t stream);
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_LIST_GROUP_H_

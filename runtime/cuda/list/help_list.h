@@ -1,0 +1,118 @@
+// What the host and the kernels share of a stream's operations: the list as the host publishes it,
+// and what the device keeps of it. Plain data; help_device.h and help_stream.h say who writes what,
+// and when.
+#ifndef GORDIAN_RUNTIME_CUDA_LIST_HELP_LIST_H_
+#define GORDIAN_RUNTIME_CUDA_LIST_HELP_LIST_H_
+
+#include <cstdint>
+
+#include "runtime/cuda/protocol/shares.h"
+#include "runtime/cuda/protocol/work.h"
+
+namespace gordian::runtime::cuda {
+
+inline constexpr uint32_t kHelpEntries = 1024;
+// Unfinished operations of a list, at most: a kernel clears `finished` at the places of those
+// before it.
+inline constexpr uint32_t kHelpUnfinished = kHelpEntries - 1 - kOfOneKernel;
+
+// An operation as it is published.
+struct alignas(16) HelpEntry {
+  Work work;
+  uint64_t turn;    // its place in the order that all ranks share: TurnOf
+  uint32_t after;   // number + 1 of the operation of its key before it; 0: none
+  uint32_t marked;  // number + 1 of the last one up to it that must not begin before all before it
+                    // are done; 0: none
+};
+static_assert(sizeof(HelpEntry) == 256);
+
+// The low bits tell apart what is equal otherwise, by the place behind the own operation.
+inline constexpr uint32_t kTurnPlaceBits = 10, kTurnTagBits = 16;
+static_assert(1u << kTurnPlaceBits >= kHelpEntries);
+GRT_HD inline uint64_t TurnOf(const Work& w) {
+  constexpr uint64_t kMost = (uint64_t{1} << (64 - kTurnPlaceBits - kTurnTagBits)) - 2;
+  return (Least(w.block_bytes, kMost) << kTurnTagBits | w.tag) << kTurnPlaceBits;
+}
+inline constexpr uint64_t kNoTurn = ~uint64_t{0};
+
+// What the device has last seen of the host's words, in its own memory. If a hundred stalled blocks
+// read a word of the host, their reads go over PCIe one after another and the last block waits for
+// all of them. So one block looks, at most every kLookEvery, copies the new entries, and the others
+// read the copy. Any block may take the look, since any may leave; if two look at once, the older
+// view may stay until the next look.
+struct alignas(16) Seen {
+  uint64_t looked;     // when, in nanoseconds
+  uint64_t published;  // the list's tail, as far as entries have been copied
+  uint64_t ends;       // when it was looked for what ends everything
+  uint32_t stop;       // only ever set
+  uint32_t unused;
+};
+
+// What helping did since the domain was made, by all lists; in the device's memory. May be read at
+// any time.
+struct alignas(128) HelpCounts {
+  uint64_t helped;      // channels finished for others
+  uint64_t walks;       // times a stalled block looked for something to do
+  uint64_t visits;      // channels claimed
+  uint64_t progress;    // of those, with a step at least
+  uint64_t switches;    // of those, left half way
+  uint64_t walk_ns;     // time of blocks in walks
+  uint64_t waiting_ns;  // time of blocks between two walks
+};
+
+// What a list has in the device's memory; zero at first.
+struct alignas(128) HelpMemory {
+  uint64_t claims[kHelpEntries * kMaxChannels];
+  // The number of channels that helpers have finished and, where a kernel has several operations,
+  // that its own blocks have; and kBegun once a helper has left one half way. The next kernel
+  // clears it.
+  uint32_t finished[kHelpEntries];
+  HelpEntry copies[kHelpEntries];  // of the host's entries, as far as they have been seen
+  Seen seen;
+};
+
+// Of a kernel with several operations: what one of its blocks carries.
+struct OwnShares {
+  const Work* works;     // the kernel's operations, in the order of the list
+  char* const* renamed;  // of each of them: HelpList::renamed
+  // Of all `count` shares (shares.h) the block has every `stride`th, and is at one of them.
+  uint32_t at, stride, count;
+};
+
+// What a kernel knows of its stream. Host words are in mapped memory, read when stalled only.
+struct HelpList {
+  const HelpEntry* entries;  // ring of kHelpEntries in host memory
+  HelpMemory* memory;
+  const uint32_t* tail;  // number of the next entry to be published; host memory
+  const uint32_t* stop;  // not 0: leave, unfinished; host memory
+  Seen* seen;            // the memory's, or one that all without a list share
+  HelpCounts* counts;    // null where there is no list
+  uint32_t* begun;       // number + 1 of the last operation whose kernel has begun; host memory
+  uint32_t id;           // the own operation's number, if it is listed
+  uint32_t first, last;  // of the own kernel's operations
+  uint16_t channels[kOfOneKernel];  // of each of them
+  uint32_t listed;                  // whether there is a list
+  char* renamed;            // where helpers write the own operation's output; null: to its output
+  const OwnShares* shares;  // null: the kernel has one operation
+};
+
+inline constexpr uint32_t kBegun = 1u << 31;
+
+// A claim word: number + 1 | step counter | taken. A word of another number stands for "not begun".
+inline constexpr uint32_t kStepsDone = 0x7fffffff;
+GRT_HD inline uint64_t ClaimWord(uint32_t id, uint32_t pc, bool taken) {
+  return uint64_t{id + 1} << 32 | uint64_t{pc} << 1 | (taken ? 1 : 0);
+}
+GRT_HD inline uint32_t StepsOf(uint64_t word, uint32_t id) {
+  return static_cast<uint32_t>(word >> 32) == id + 1 ? static_cast<uint32_t>(word) >> 1 : 0;
+}
+GRT_HD inline bool IsTaken(uint64_t word, uint32_t id) {
+  return static_cast<uint32_t>(word >> 32) == id + 1 && (word & 1) != 0;
+}
+GRT_HD inline uint64_t* ClaimAt(const HelpList& h, uint32_t id, uint32_t channel) {
+  return h.memory->claims + (id % kHelpEntries) * kMaxChannels + channel;
+}
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_LIST_HELP_LIST_H_

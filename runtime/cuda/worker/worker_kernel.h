@@ -1,0 +1,25 @@
+// The resident worker's kernel.
+//
+// Thread rule: any thread, with the device current. Nothing blocks but PreloadWorker.
+#ifndef GORDIAN_RUNTIME_CUDA_WORKER_WORKER_KERNEL_H_
+#define GORDIAN_RUNTIME_CUDA_WORKER_WORKER_KERNEL_H_
+
+#include <cuda_runtime_api.h>
+
+#include "runtime/cuda/worker/worker_join_device.h"
+
+namespace gordian::runtime::cuda {
+
+// Runs the kernels now, with nothing to do: see PreloadCarriers.
+cudaError_t PreloadWorker(cudaStream_t stream);
+
+// Enqueues an instance of `blocks` blocks; `view.instance` is a new number.
+cudaError_t LaunchWorker(const WorkerView& view, uint32_t blocks, cudaStream_t stream);
+
+// Enqueues a stream's wait for operations: a kernel of one block that helps. On the worker's own
+// device.
+cudaError_t LaunchJoin(const WorkerView& view, const JoinTickets& tickets, cudaStream_t stream);
+
+}  // namespace gordian::runtime::cuda
+
+#endif  // GORDIAN_RUNTIME_CUDA_WORKER_WORKER_KERNEL_H_

@@ -1,0 +1,268 @@
+// Ranks that come back: torchrun --max-restarts starts all of them anew, with the same ranks.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "analyzer/model/verdict/job_model.h"
+
+namespace gordian::model {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+
+class Job {
+ public:
+  void Start(ProcessId id, int rank, int world = 2) {
+    ProcessInfo info;
+    info.process = id;
+    info.pid = 1000 + id;
+    info.env_rank = rank;
+    info.env_world_size = world;
+    model.OnProcessStarted(info);
+    living_[id] = {};
+  }
+  void MakeComm(ProcessId id, CommUid uid, int rank, int nranks = 2) {
+    CallRecord record = Make(id, RecordKind::kBegin, Call::kCommInit);
+    record.comm = 1;
+    record.uid = uid;
+    record.rank = rank;
+    record.nranks = nranks;
+    record.device = rank;
+    model.OnRecord(record);
+    record = Make(id, RecordKind::kEnd, Call::kCommInit);
+    record.comm = 1;
+    record.rank = rank;
+    record.nranks = nranks;
+    model.OnRecord(record);
+  }
+  // A call that is none of NCCL.
+  void Work(ProcessId id) { model.OnRecord(Make(id, RecordKind::kBegin, Call::kOther)); }
+  // Launched; done only when `Finish` says so.
+  void AllReduce(ProcessId id) {
+    CallRecord record = Make(id, RecordKind::kBegin, Call::kAllReduce);
+    record.comm = record.stream = 1;
+    record.count = 1024;
+    record.sequence = living_[id].enqueued;
+    model.OnRecord(record);
+    record = Make(id, RecordKind::kEnd, Call::kAllReduce);
+    record.stream = 1;
+    record.ordinal = ++living_[id].enqueued;
+    model.OnRecord(record);
+  }
+  void Finish(ProcessId id) { living_[id].done = living_[id].enqueued; }
+  void End(ProcessId id, ExitKind kind, int value) {
+    living_.erase(id);
+    model.OnProcessEnded(id, kind, value, now += kMs);
+  }
+  void Rounds(int count) {
+    for (int i = 0; i < count; ++i) {
+      Round round;
+      round.round = ++number_;
+      round.begin_ns = now += 100 * kMs;
+      round.end_ns = now += kMs;
+      for (const auto& [id, at] : living_) {
+        ProcessState state;
+        state.process = id;
+        state.answered = true;
+        ThreadState thread;
+        thread.thread = 1;
+        thread.tid = 1000 + id;
+        thread.gpu_thread = true;
+        thread.os_state = OsState::kSleeping;
+        state.threads.push_back(thread);
+        state.streams.push_back({1, at.enqueued, at.done + 1, at.done});
+        round.processes.push_back(state);
+      }
+      model.OnRound(round);
+    }
+  }
+  Finding Main() const { return model.Current().main; }
+
+  JobModel model;
+  uint64_t now = 1'000 * kMs;
+
+ private:
+  struct At {
+    uint64_t order = 0, enqueued = 0, done = 0;
+  };
+  CallRecord Make(ProcessId id, RecordKind kind, Call call) {
+    CallRecord record;
+    record.process = id;
+    record.thread = 1;
+    record.kind = kind;
+    record.call = call;
+    record.call_id = 1;
+    record.order = ++living_[id].order;
+    record.time_ns = now += kMs;
+    return record;
+  }
+  std::map<ProcessId, At> living_;
+  uint64_t number_ = 0;
+};
+
+// Two ranks; the second is killed while the first waits for it.
+void LoseRankOne(Job* job) {
+  for (ProcessId id : {1u, 2u}) job->Start(id, static_cast<int>(id) - 1);
+  for (ProcessId id : {1u, 2u}) job->MakeComm(id, 77, static_cast<int>(id) - 1);
+  job->AllReduce(1);
+  job->End(2, ExitKind::kSignal, 9);
+  job->Rounds(5);
+}
+
+void ComeBack(Job* job, ProcessId id, int rank) {
+  job->Start(id, rank);
+  job->MakeComm(id, 78, rank);
+  job->AllReduce(id);
+}
+
+TEST(Elastic, AnExitedRankThatOthersWaitForIsAFinding) {
+  Job job;
+  LoseRankOne(&job);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kRankExited);
+  EXPECT_EQ(job.Main().confidence, Confidence::kConfirmed);
+  EXPECT_EQ(job.Main().culprit_ranks, std::vector<int>{1});
+}
+
+TEST(Elastic, OnceAllHaveComeBackItIsHistory) {
+  Job job;
+  LoseRankOne(&job);
+  job.End(1, ExitKind::kSignal, 15);
+  ComeBack(&job, 3, 0);
+  ComeBack(&job, 4, 1);
+  for (ProcessId id : {3u, 4u}) job.Finish(id);
+  job.Rounds(3);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kHealthy) << job.Main().summary;
+  EXPECT_EQ(job.Main().evidence.ranks_seen, 2);
+  EXPECT_EQ(job.Main().evidence.ranks_expected, 2);
+}
+
+TEST(Elastic, WhoStillWaitsKeepsTheFinding) {
+  Job job;
+  LoseRankOne(&job);
+  ComeBack(&job, 3, 1);  // but rank 0 was not told, and waits on the old communicator
+  job.Finish(3);
+  job.Rounds(5);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kRankExited) << job.Main().summary;
+}
+
+TEST(Elastic, AWorkerWithItsRanksEnvironmentIsNoSuccessor) {
+  Job job;
+  for (ProcessId id : {1u, 2u}) job.Start(id, static_cast<int>(id) - 1);
+  for (ProcessId id : {1u, 2u}) job.MakeComm(id, 77, static_cast<int>(id) - 1);
+  job.Start(3, 1);  // makes no NCCL call
+  job.AllReduce(1);
+  job.End(2, ExitKind::kSignal, 9);
+  job.Rounds(5);
+  job.End(1, ExitKind::kSignal, 15);
+  job.Rounds(3);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kRankExited) << job.Main().summary;
+}
+
+TEST(Elastic, ALaterIncarnationCanExitToo) {
+  Job job;
+  LoseRankOne(&job);
+  job.End(1, ExitKind::kSignal, 15);
+  ComeBack(&job, 3, 0);
+  job.Start(4, 1);
+  job.MakeComm(4, 78, 1);
+  job.End(4, ExitKind::kSignal, 9);
+  job.Rounds(5);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kRankExited) << job.Main().summary;
+  EXPECT_EQ(job.Main().culprit_ranks, std::vector<int>{1});
+}
+
+// The second incarnation's exit is no history, though the first one's is and nobody is left to
+// wait.
+TEST(Elastic, TheLastIncarnationsExitStays) {
+  Job job;
+  LoseRankOne(&job);
+  job.End(1, ExitKind::kSignal, 15);
+  ComeBack(&job, 3, 0);
+  ComeBack(&job, 4, 1);
+  for (ProcessId id : {3u, 4u}) job.Finish(id);
+  job.Rounds(3);
+  ASSERT_EQ(job.Main().verdict, VerdictKind::kHealthy);
+  job.AllReduce(3);
+  job.End(4, ExitKind::kCode, 3);
+  job.Rounds(5);
+  ASSERT_EQ(job.Main().verdict, VerdictKind::kRankExited);
+  job.End(3, ExitKind::kSignal, 15);  // the launcher gives up
+  job.Rounds(3);
+  job.model.OnJobEnded(ExitKind::kCode, 1, job.now, false);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kRankExited) << job.Main().summary;
+}
+
+TEST(Elastic, TellsWhoCameBackAndWhy) {
+  Job job;
+  LoseRankOne(&job);
+  EXPECT_EQ(job.model.Current().restarts.times, 0);
+  job.End(1, ExitKind::kSignal, 15);
+  ComeBack(&job, 3, 0);
+  ComeBack(&job, 4, 1);
+  job.Rounds(1);
+  const Restarts restarts = job.model.Current().restarts;
+  EXPECT_EQ(restarts.times, 1);
+  EXPECT_EQ(restarts.ranks, (std::vector<int>{0, 1}));
+  EXPECT_EQ(restarts.because, "rank 1 was killed by signal 9");
+  for (const RankSnapshot& rank : job.model.Snapshot().ranks) EXPECT_EQ(rank.incarnation, 2);
+  EXPECT_EQ(job.model.Snapshot().ranks.size(), 2u);
+}
+
+// Processes are numbered by node: the one that comes back elsewhere may have a lower number, and
+// the same pid as on the other node.
+TEST(Elastic, ARankMayComeBackOnAnotherNode) {
+  Job job;
+  job.Start(11, 0);
+  job.Start(12, 1);
+  job.MakeComm(11, 77, 0);
+  job.MakeComm(12, 77, 1);
+  job.AllReduce(11);
+  job.End(12, ExitKind::kSignal, 9);
+  job.Rounds(5);
+  ASSERT_EQ(job.Main().verdict, VerdictKind::kRankExited);
+  job.End(11, ExitKind::kSignal, 15);
+  ComeBack(&job, 3, 1);
+  ComeBack(&job, 4, 0);
+  for (ProcessId id : {3u, 4u}) job.Finish(id);
+  job.Rounds(3);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kHealthy) << job.Main().summary;
+}
+
+// The launcher goes on with one rank less: the lost one is not missed, nor counted.
+TEST(Elastic, AJobMayComeBackSmaller) {
+  Job job;
+  for (ProcessId id : {1u, 2u, 3u}) job.Start(id, static_cast<int>(id) - 1, 3);
+  for (ProcessId id : {1u, 2u, 3u}) job.MakeComm(id, 77, static_cast<int>(id) - 1, 3);
+  job.AllReduce(1);
+  job.End(3, ExitKind::kSignal, 9);
+  job.Rounds(5);
+  ASSERT_EQ(job.Main().verdict, VerdictKind::kRankExited);
+  for (ProcessId id : {1u, 2u}) job.End(id, ExitKind::kSignal, 15);
+  ComeBack(&job, 4, 0);
+  ComeBack(&job, 5, 1);
+  for (ProcessId id : {4u, 5u}) job.Finish(id);
+  job.Rounds(3);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kHealthy) << job.Main().summary;
+  EXPECT_EQ(job.Main().evidence.ranks_expected, 2);
+  EXPECT_EQ(job.Main().evidence.ranks_seen, 2);
+}
+
+// Between the old process' end and the new one's first NCCL call both have the rank; the new one
+// has used the GPU already. Names stay those of RANK: the communicator counts from the other end.
+TEST(Elastic, TheRankKeepsItsNameWhileItComesBack) {
+  Job job;
+  for (ProcessId id : {1u, 2u}) job.Start(id, static_cast<int>(id) - 1);
+  for (ProcessId id : {1u, 2u}) job.MakeComm(id, 77, 2 - static_cast<int>(id));
+  job.AllReduce(1);
+  job.End(2, ExitKind::kSignal, 9);
+  job.Start(3, 1);
+  job.Work(3);
+  job.Rounds(5);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kRankExited);
+  EXPECT_EQ(job.Main().culprit_ranks, std::vector<int>{1});
+  EXPECT_EQ(job.Main().evidence.ranks_seen, 2);
+}
+
+}  // namespace
+}  // namespace gordian::model

@@ -1,0 +1,224 @@
+// Events inside captured graphs: for which launches they count, and when they say nothing.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "analyzer/model/facts/execution_graph.h"
+#include "analyzer/model/match/matcher.h"
+
+namespace gordian::model {
+namespace {
+
+constexpr ProcessId kProcess = 1;
+constexpr ThreadId kThread = 1;
+constexpr StreamId kStream = 4;
+constexpr StreamId kCaptured = 5;
+constexpr uint64_t kCapture = 77;
+constexpr uint64_t kGraph = 0x1000;
+constexpr uint64_t kExec = 0x2000;
+
+// One rank of two with a communicator, and a graph of three all-reduces with a marker between each
+// two: 1 a 2 b 3 c 4.
+class GraphProgress : public ::testing::Test {
+ protected:
+  GraphProgress() {
+    ProcessInfo info;
+    info.process = kProcess;
+    graph_.Start(info);
+    CallRecord init = Next(RecordKind::kBegin, Call::kCommInit);
+    init.comm = 1;
+    init.nranks = 2;
+    init.rank = 0;
+    init.uid = 9;
+    graph_.Record(init);
+    CallRecord made = Next(RecordKind::kEnd, Call::kCommInit);
+    made.comm = 1;
+    made.nranks = 2;
+    made.rank = 0;
+    graph_.Record(made);
+    for (uint32_t i = 1; i <= 3; ++i) {
+      Operation();
+      Markers(i, i + 1);
+    }
+    CallRecord end = Next(RecordKind::kPoint, Call::kGraphEndCapture);
+    end.capture = kCapture;
+    end.graph = kGraph;
+    graph_.Record(end);
+    Instantiate(kGraph, kExec);
+  }
+
+  CallRecord Next(RecordKind kind, Call call) {
+    CallRecord record;
+    record.process = kProcess;
+    record.thread = kThread;
+    record.kind = kind;
+    record.call = call;
+    record.order = ++order_;
+    record.time_ns = 1000 * order_;
+    return record;
+  }
+  void Operation(uint32_t group = 0) {
+    CallRecord begin = Next(RecordKind::kBegin, Call::kAllReduce);
+    begin.flags = kCapturing | (group != 0 ? kInGroup : 0);
+    begin.comm = 1;
+    begin.stream = kCaptured;
+    begin.capture = kCapture;
+    begin.count = 8;
+    begin.group = group;
+    graph_.Record(begin);
+    CallRecord end = Next(RecordKind::kEnd, Call::kAllReduce);
+    end.flags = begin.flags;
+    graph_.Record(end);
+  }
+  void Markers(uint32_t front, uint32_t behind) {
+    CallRecord record = Next(RecordKind::kPoint, Call::kStreamWork);
+    record.work = WorkKind::kGraphMarkers;
+    record.stream = kCaptured;
+    record.ordinal = kCapture;
+    record.event = uint64_t{behind} << 32 | front;
+    graph_.Record(record);
+  }
+  void Instantiate(uint64_t graph, uint64_t exec) {
+    CallRecord record = Next(RecordKind::kPoint, Call::kGraphInstantiate);
+    record.graph = graph;
+    record.event = exec;
+    graph_.Record(record);
+  }
+  void Launch(uint64_t exec = kExec) {
+    CallRecord record = Next(RecordKind::kPoint, Call::kStreamWork);
+    record.work = WorkKind::kGraphLaunch;
+    record.stream = kStream;
+    record.ordinal = ++launches_;
+    record.event = exec;
+    graph_.Record(record);
+  }
+  // Markers that were found done when the events were looked at, after record `after`.
+  void Done(const std::vector<uint32_t>& markers, uint64_t after) {
+    CallRecord record = Next(RecordKind::kPoint, Call::kStreamWork);
+    record.work = WorkKind::kGraphProgress;
+    record.thread = 2;
+    record.stream = 1;
+    record.ordinal = after;
+    for (uint32_t marker : markers) record.event |= uint64_t{1} << (marker - 1);
+    graph_.Record(record);
+  }
+  // Sequence numbers of the operations that are not done, with a + where the event in front is.
+  std::vector<std::string> Open() const {
+    std::vector<std::string> open;
+    for (const auto& [id, kernel] : graph_.kernels()) {
+      const bool reached = std::all_of(kernel.graph_markers.begin(), kernel.graph_markers.end(),
+                                       [](const GraphMarkerPair& pair) { return pair.reached; });
+      open.push_back(std::to_string(kernel.parts.front().ref.sequence) + (reached ? "+" : ""));
+    }
+    std::sort(open.begin(), open.end());
+    return open;
+  }
+  using Strings = std::vector<std::string>;
+
+  Matcher matcher_;
+  ExecutionGraph graph_{&matcher_};
+  uint64_t order_ = 0;
+  uint64_t launches_ = 0;
+};
+
+TEST_F(GraphProgress, TellsWhichOperationALaunchIsIn) {
+  Launch();
+  EXPECT_EQ(Open(), (Strings{"0", "1", "2"}));
+  Done({1, 2}, order_);
+  EXPECT_EQ(Open(), (Strings{"1+", "2"}));
+  Done({3}, order_);
+  EXPECT_EQ(Open(), (Strings{"2+"}));
+  Done({4}, order_);
+  EXPECT_EQ(Open(), Strings{});
+}
+
+TEST_F(GraphProgress, WhatWasSeenBeforeTheLaunchIsOfAnotherOne) {
+  const uint64_t before = order_;
+  Launch();
+  Done({1, 2, 3, 4}, before);
+  EXPECT_EQ(Open(), (Strings{"0", "1", "2"}));
+}
+
+TEST_F(GraphProgress, CountsForAllLaunchesOfOneExecutableGraph) {
+  Launch();
+  const uint64_t first = order_;
+  Launch();
+  Done({1, 2}, first);
+  EXPECT_EQ(Open(), (Strings{"1+", "2", "3", "4", "5"})) << "the second was not launched yet";
+  Done({1, 2}, order_);
+  EXPECT_EQ(Open(), (Strings{"1+", "2", "4+", "5"}));
+}
+
+TEST_F(GraphProgress, SaysNothingWhenTwoCouldRunAtOnce) {
+  Instantiate(kGraph, kExec + 1);
+  Launch();
+  Done({1, 2, 3, 4}, order_);
+  EXPECT_EQ(Open(), (Strings{"0", "1", "2"}));
+  // The other one is no more, and never ran.
+  CallRecord destroy = Next(RecordKind::kPoint, Call::kGraphExecDestroy);
+  destroy.event = kExec + 1;
+  graph_.Record(destroy);
+  Done({1, 2}, order_);
+  EXPECT_EQ(Open(), (Strings{"1+", "2"}));
+}
+
+TEST_F(GraphProgress, SaysNothingWhenOneThatIsNoMoreMayStillRun) {
+  Instantiate(kGraph, kExec + 1);
+  Launch(kExec + 1);
+  CallRecord destroy = Next(RecordKind::kPoint, Call::kGraphExecDestroy);
+  destroy.event = kExec + 1;
+  graph_.Record(destroy);
+  Launch();
+  Done({1, 2, 3, 4}, order_);
+  EXPECT_EQ(Open(), (Strings{"0", "1", "2", "3", "4", "5"}));
+}
+
+TEST_F(GraphProgress, SaysNothingOfAClone) {
+  CallRecord clone = Next(RecordKind::kPoint, Call::kGraphClone);
+  clone.graph = kGraph;
+  clone.event = kGraph + 1;
+  graph_.Record(clone);
+  Launch();
+  Done({1, 2}, order_);
+  EXPECT_EQ(Open(), (Strings{"1+", "2"})) << "a clone that is not executable does not run";
+  Instantiate(kGraph + 1, kExec + 1);
+  Done({3, 4}, order_);
+  EXPECT_EQ(Open(), (Strings{"1+", "2"}));
+}
+
+TEST_F(GraphProgress, SaysNothingWhenRecordsWereLost) {
+  Launch();
+  Round round;
+  ProcessState state;
+  state.process = kProcess;
+  state.lost_records = 1;
+  round.processes.push_back(state);
+  graph_.TakeRound(round);
+  Done({1, 2, 3, 4}, order_);
+  EXPECT_EQ(Open(), (Strings{"0", "1", "2"}));
+}
+
+TEST_F(GraphProgress, AGroupLiesBetweenOnePair) {
+  // Captured into another graph: two operations in a group, and one on its own before them.
+  Operation();
+  Markers(11, 12);
+  Operation(/*group=*/3);
+  Operation(/*group=*/3);
+  Markers(12, 13);
+  CallRecord end = Next(RecordKind::kPoint, Call::kGraphEndCapture);
+  end.capture = kCapture;
+  end.graph = kGraph + 8;
+  graph_.Record(end);
+  Instantiate(kGraph + 8, kExec + 8);
+  Launch(kExec + 8);
+  EXPECT_EQ(Open(), (Strings{"0", "1"})) << "a group on one communicator is one launch";
+  Done({11, 12}, order_);
+  EXPECT_EQ(Open(), (Strings{"1+"}));
+  Done({13}, order_);
+  EXPECT_EQ(Open(), Strings{});
+}
+
+}  // namespace
+}  // namespace gordian::model

@@ -1,0 +1,555 @@
+// The host side of the simulated job.
+#include <algorithm>
+
+#include "tests/unit/model/sim/sim_job.h"
+
+namespace gordian::model::testing {
+namespace {}  // namespace
+
+bool SimJob::HostEnabled(int process) const {
+  const Proc& p = procs_[process];
+  if (p.dead || p.stopped || p.pc >= programs_[process].size()) return false;
+  const Op& op = programs_[process][p.pc];
+  if (op.what == Do::kSleep || op.what == Do::kSpin || Granted(process)) return false;
+  return !p.in_call || CallCanEnd(process, op);
+}
+
+bool SimJob::CallCanEnd(int process, const Op& op) const {
+  const Proc& p = procs_[process];
+  switch (op.what) {
+    case Do::kInit:
+    case Do::kSplit: {
+      const int over = op.what == Do::kInit ? op.comm : comms_[op.comm].parent;
+      const CommUid uid = UidOf(op.comm);
+      if (op.comm == never_made) return false;
+      for (int member : comms_[over].members) {
+        const Proc& other = procs_[member];
+        bool called = false;
+        for (int made : other.made) called = called || UidOf(made) == uid;
+        if (!called && !Granted(member)) return false;
+      }
+      return true;
+    }
+    case Do::kCollective:
+    case Do::kSend:
+    case Do::kRecv:
+    case Do::kGroupEnd:
+      for (const OpPart& part : p.group_ops) {
+        if (!Connects(process, part.op, part.sequence)) return false;
+      }
+      return true;
+    case Do::kGraph:
+      return process != slow_capture && Connects(process, Now(process), std::nullopt);
+    case Do::kDestroy:
+      for (const Launch& launch : launches_) {
+        if (launch.process == process && launch.comm == op.comm && !launch.done) return false;
+      }
+      for (int member : comms_[op.comm].members) {
+        const Proc& other = procs_[member];
+        if (other.destroyed.count(op.comm) == 0 && other.aborted.count(op.comm) == 0 &&
+            !other.dead && !Granted(member)) {
+          return false;
+        }
+      }
+      return true;
+    case Do::kWindow:
+      for (int member : comms_[op.comm].members) {
+        auto theirs = procs_[member].windows.find(op.comm);
+        if (Granted(member)) continue;
+        if (theirs == procs_[member].windows.end() || theirs->second < p.windows.at(op.comm)) {
+          return false;
+        }
+      }
+      return true;
+    default:
+      for (const auto& [stream, ordinal] : p.covered) {
+        if (!DoneTo(p, stream, ordinal)) return false;
+      }
+      return true;
+  }
+}
+
+void SimJob::Host(int process) {
+  Proc& p = procs_[process];
+  const Op& op = programs_[process][p.pc];
+  if (!p.in_call) Begin(process, op);
+  if (p.in_call && CallCanEnd(process, op)) {
+    EndCall(process, op);
+    p.in_call = false;
+    ++p.left;
+    ++p.pc;
+  }
+}
+
+SimJob::OpPart SimJob::Number(int process, const Op& op) {
+  Proc& p = procs_[process];
+  OpPart part;
+  part.op = op;
+  part.called = op.what == Do::kCollective
+                    ? p.eager[op.comm]++
+                    : p.eager_p2p[{op.comm, op.root_or_peer, op.what == Do::kSend}]++;
+  part.sequence = op.what == Do::kCollective
+                      ? p.next_sequence[op.comm]++
+                      : p.next_p2p[{op.comm, op.root_or_peer, op.what == Do::kSend}]++;
+  return part;
+}
+
+void SimJob::FillOperation(CallRecord* r, const OpPart& part, int process) {
+  r->comm = static_cast<CommId>(part.op.comm + 1);
+  r->stream = Id(part.op.stream);
+  r->count = part.op.count;
+  r->datatype = part.op.datatype;
+  r->reduce_op = part.op.call == Call::kAllReduce ? part.op.reduce_op : 255;
+  r->root_or_peer = part.op.root_or_peer;
+  r->sequence = part.called;
+  if (procs_[process].in_group) {
+    r->flags |= kInGroup;
+    r->group = procs_[process].group;
+  }
+}
+
+void SimJob::Cover(Proc* p, int stream, bool and_legacy) {
+  const auto it = p->streams.find(stream);
+  p->covered.push_back({stream, it == p->streams.end() ? 0 : it->second.size()});
+  if (!and_legacy) return;
+  for (const auto& [other, works] : p->streams) {
+    if (stream == 0 ? other != 0 : other == 0) p->covered.push_back({other, works.size()});
+  }
+}
+
+// Streams 1.. are blocking ones when a program uses stream 0 at all, else non-blocking.
+void SimJob::Begin(int process, const Op& op) {
+  Proc& p = procs_[process];
+  auto uses_legacy = [&] {
+    for (const Op& o : programs_[process]) {
+      if (o.stream == 0) return true;
+    }
+    return false;
+  };
+  auto stream_of = [&](int stream) -> std::vector<Work>& {
+    if (p.streams.count(stream) == 0) {
+      CallRecord& r = Emit(process, RecordKind::kPoint, Call::kStreamCreate);
+      r.stream = Id(stream);
+      r.device = 0;
+      r.stream_flags = stream == 0 ? kStreamLegacy : uses_legacy() ? kStreamBlocking : 0u;
+      r.stream_handle = 0x5000u + static_cast<uint64_t>(stream);
+      r.connections = one_queue ? 1 : 0;
+    }
+    return p.streams[stream];
+  };
+  auto blocks = [&](Call call) -> CallRecord& {
+    CallRecord& r = Emit(process, RecordKind::kBegin, call);
+    p.in_call = true;
+    p.call_order = r.order;
+    p.call_since = now_;
+    ++p.entered;
+    return r;
+  };
+  auto host_wait = [&](WaitKind wait) -> CallRecord& {
+    CallRecord& r = blocks(Call::kHostWait);
+    r.wait = wait;
+    r.device = 0;
+    p.covered.clear();
+    return r;
+  };
+  auto work = [&](WorkKind kind) {
+    std::vector<Work>& works = stream_of(op.stream);
+    Work w;
+    w.what = op.what;
+    w.endless = op.endless;
+    for (const auto& [other, others] : p.streams) {
+      if (other == op.stream || !uses_legacy()) continue;
+      if (op.stream == 0 || other == 0) w.after.push_back({other, others.size()});
+    }
+    if (kind == WorkKind::kEventWait && p.events.count(op.event) > 0) {
+      for (const auto& place : p.events[op.event]) w.after.push_back(place);
+    }
+    const bool memory = kind == WorkKind::kMemoryWait || kind == WorkKind::kMemoryWrite;
+    if (memory) {
+      w.word = op.event;
+      w.value = op.value;
+      w.condition = op.condition;
+    }
+    if (op.what == Do::kSignal || op.what == Do::kWaitSignal) {
+      w.comm = op.comm;
+      w.peer = op.root_or_peer;
+      w.value = op.count;
+      uint64_t& called = p.signals[{op.comm, op.root_or_peer, op.what == Do::kSignal}];
+      w.number = called;
+      called += op.count;
+      works.push_back(w);
+      const Call call = op.what == Do::kSignal ? Call::kSignal : Call::kWaitSignal;
+      CallRecord& begin = Emit(process, RecordKind::kBegin, call);
+      begin.comm = static_cast<CommId>(op.comm + 1);
+      begin.stream = Id(op.stream);
+      begin.root_or_peer = op.root_or_peer;
+      begin.count = op.count;
+      begin.sequence = w.number;
+      works.back().order = begin.order;
+      CallRecord& end = Emit(process, RecordKind::kEnd, call);
+      end.stream = Id(op.stream);
+      end.ordinal = works.size();
+      ++p.entered;
+      ++p.left;
+      ++p.pc;
+      return;
+    }
+    works.push_back(w);
+    CallRecord& r = Emit(process, RecordKind::kPoint, Call::kStreamWork);
+    r.work = kind;
+    r.stream = Id(op.stream);
+    r.ordinal = works.size();
+    r.event = kind == WorkKind::kEventWait ? 0x9000u + static_cast<uint64_t>(op.event) : 0;
+    if (memory) {
+      r.event = 0x7000u + 16 * static_cast<uint64_t>(op.event);
+      r.value = op.value;
+      r.flags =
+          static_cast<uint8_t>(static_cast<uint8_t>(op.condition) | (op.own ? kMemoryOwn : 0));
+    }
+    ++p.pc;
+  };
+  switch (op.what) {
+    case Do::kInit:
+    case Do::kSplit: {
+      const bool grows = comms_[op.comm].grown_from >= 0;
+      CallRecord& r = blocks(grows                  ? Call::kCommGrow
+                             : op.what == Do::kInit ? Call::kCommInit
+                                                    : Call::kCommSplit);
+      r.comm = static_cast<CommId>(op.comm + 1);
+      r.uid = NameOf(op.comm, process);
+      r.device = 0;
+      if (op.what == Do::kInit) {
+        r.nranks = static_cast<int>(comms_[op.comm].members.size());
+        r.rank = RankIn(op.comm, process);
+      } else {
+        r.parent = static_cast<CommId>(comms_[op.comm].parent + 1);
+        r.color = comms_[op.comm].color;
+      }
+      if (launch_order) r.flags |= kLaunchOrder;
+      p.made.insert(op.comm);
+      if (const CommUid other = OtherNameOf(op.comm, process); other != 0) {
+        CallRecord same = r;
+        same.kind = RecordKind::kPoint;
+        same.uid = other;
+        CallRecord& point = Emit(process, RecordKind::kPoint, Call::kCommGrow);
+        same.order = point.order;
+        point = same;
+      }
+      if (!comms_[op.comm].name.empty()) {
+        CallRecord& name = Emit(process, RecordKind::kText, Call::kCommInit);
+        name.comm = static_cast<CommId>(op.comm + 1);
+        name.text = comms_[op.comm].name;
+      }
+      break;
+    }
+    case Do::kCollective:
+    case Do::kSend:
+    case Do::kRecv: {
+      stream_of(op.stream);
+      OpPart part = Number(process, op);
+      if (p.in_group) {
+        CallRecord& r = Emit(process, RecordKind::kBegin, op.call);
+        FillOperation(&r, part, process);
+        part.order = r.order;
+        p.group_ops.push_back(part);
+        Emit(process, RecordKind::kEnd, op.call);
+        ++p.entered;
+        ++p.left;
+        ++p.pc;
+        break;
+      }
+      CallRecord& r = blocks(op.call);
+      FillOperation(&r, part, process);
+      part.order = r.order;
+      p.group_ops = {part};
+      break;
+    }
+    case Do::kGroupStart:
+      p.in_group = true;
+      ++p.group;
+      p.group_ops.clear();
+      ++p.pc;
+      break;
+    case Do::kGroupEnd:
+      blocks(Call::kGroupEnd).group = p.group;
+      break;
+    case Do::kKernel:
+      work(WorkKind::kKernels);
+      break;
+    case Do::kHostFunction:
+      work(WorkKind::kHostFunction);
+      break;
+    case Do::kEventWait:
+      work(WorkKind::kEventWait);
+      break;
+    case Do::kMemoryWait:
+      work(WorkKind::kMemoryWait);
+      break;
+    case Do::kMemoryWrite:
+      work(WorkKind::kMemoryWrite);
+      break;
+    case Do::kSignal:
+    case Do::kWaitSignal:
+      work(WorkKind::kNone);
+      break;
+    case Do::kEventRecord: {
+      const size_t size = stream_of(op.stream).size();
+      std::vector<std::pair<int, uint64_t>> behind = {{op.stream, size}};
+      for (const auto& [other, others] : p.streams) {
+        if (other != op.stream && uses_legacy() && (op.stream == 0 || other == 0)) {
+          behind.push_back({other, others.size()});
+        }
+      }
+      p.events[op.event] = behind;
+      CallRecord& r = Emit(process, RecordKind::kPoint, Call::kStreamWork);
+      r.work = WorkKind::kEventRecord;
+      r.stream = Id(op.stream);
+      r.ordinal = size;
+      r.event = 0x9000u + static_cast<uint64_t>(op.event);
+      ++p.pc;
+      break;
+    }
+    case Do::kStreamSync:
+    case Do::kCopy: {
+      const size_t size = stream_of(op.stream).size();
+      CallRecord& r = host_wait(op.what == Do::kCopy ? WaitKind::kCopy : WaitKind::kStream);
+      r.stream = Id(op.stream);
+      r.ordinal = size;
+      Cover(&p, op.stream, op.what == Do::kCopy && uses_legacy());
+      break;
+    }
+    case Do::kDeviceSync:
+    case Do::kFree:
+      host_wait(op.what == Do::kFree ? WaitKind::kFree : WaitKind::kDevice);
+      for (const auto& [stream, works] : p.streams) p.covered.push_back({stream, works.size()});
+      break;
+    case Do::kEventSync:
+      host_wait(WaitKind::kEvent).event = 0x9000u + static_cast<uint64_t>(op.event);
+      p.covered = p.events[op.event];
+      break;
+    case Do::kPoll:  // no record: the state tells
+      p.in_call = p.polled = true;
+      p.call_since = now_;
+      p.covered = p.events[op.event];
+      break;
+    case Do::kExit:
+    case Do::kKill:
+      p.dead = true;
+      (op.what == Do::kExit ? p.exit_code : p.exit_signal) = op.root_or_peer;
+      p.ended_ns = now_;
+      break;
+    case Do::kStop:
+      p.stopped = true;
+      break;
+    case Do::kAbort:
+      blocks(Call::kCommAbort).comm = static_cast<CommId>(op.comm + 1);
+      p.covered.clear();
+      break;
+    case Do::kDestroy:
+      blocks(Call::kCommDestroy).comm = static_cast<CommId>(op.comm + 1);
+      p.destroyed.insert(op.comm);
+      break;
+    case Do::kFinalize:
+      blocks(Call::kCommFinalize).comm = static_cast<CommId>(op.comm + 1);
+      p.covered.clear();
+      break;
+    case Do::kWindow:
+      blocks(Call::kCommWindowRegister).comm = static_cast<CommId>(op.comm + 1);
+      ++p.windows[op.comm];
+      break;
+    case Do::kGraph:
+      stream_of(op.stream);
+      if (p.captured.count(op.event) == 0 && p.capturing < op.inside.size()) {
+        OpPart part;
+        part.op = Now(process);
+        CallRecord& r = blocks(part.op.call);
+        FillOperation(&r, part, process);
+        r.stream = Id(part.op.stream + 50);
+        r.flags |= kCapturing;
+        r.capture = 0x100 + static_cast<uint64_t>(op.event);
+        break;
+      }
+      p.capturing = 0;
+      LaunchGraph(process, op);
+      ++p.pc;
+      break;
+    case Do::kSleep:
+    case Do::kSpin:
+      break;
+  }
+}
+
+void SimJob::LaunchGraph(int process, const Op& op) {
+  Proc& p = procs_[process];
+  const uint64_t number = static_cast<uint64_t>(op.event);
+  if (p.captured.insert(op.event).second) {
+    CallRecord& end = Emit(process, RecordKind::kPoint, Call::kGraphEndCapture);
+    end.capture = 0x100 + number;
+    end.graph = 0x1000 + number;
+    CallRecord& made = Emit(process, RecordKind::kPoint, Call::kGraphInstantiate);
+    made.graph = 0x1000 + number;
+    made.event = 0x2000 + number;
+  }
+  Work w;
+  w.launch = 0;
+  bool legacy = false;
+  for (const Op& o : programs_[process]) legacy = legacy || o.stream == 0;
+  for (const auto& [other, others] : p.streams) {
+    if (other != op.stream && legacy && (op.stream == 0 || other == 0)) {
+      w.after.push_back({other, others.size()});
+    }
+  }
+  std::vector<Work>& works = p.streams[op.stream];
+  works.push_back(w);
+  std::vector<int> mine;
+  for (const Op& inner : op.inside) {
+    Launch launch;
+    launch.process = process;
+    launch.comm = inner.comm;
+    launch.places = {{op.stream, works.size()}};
+    OpPart part;
+    part.op = inner;
+    part.sequence = inner.what == Do::kCollective
+                        ? p.next_sequence[inner.comm]++
+                        : p.next_p2p[{inner.comm, inner.root_or_peer, inner.what == Do::kSend}]++;
+    launch.parts = {part};
+    auto last = p.last_launch.find(inner.comm);
+    if (last != p.last_launch.end()) launch.before = last->second;
+    for (size_t i = 0; i < mine.size(); ++i) {
+      if (op.inside[i].stream == inner.stream) launch.behind.push_back(mine[i]);
+    }
+    mine.push_back(static_cast<int>(launches_.size()));
+    p.last_launch[inner.comm] = mine.back();
+    launches_.push_back(std::move(launch));
+  }
+  CallRecord& r = Emit(process, RecordKind::kPoint, Call::kStreamWork);
+  r.work = WorkKind::kGraphLaunch;
+  r.stream = Id(op.stream);
+  r.ordinal = works.size();
+  r.event = 0x2000 + number;
+}
+
+void SimJob::Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_t group_number) {
+  Proc& p = procs_[process];
+  bool legacy = false;
+  for (const Op& o : programs_[process]) legacy = legacy || o.stream == 0;
+  std::map<int, size_t> before;  // the group does not stand behind itself
+  for (const auto& [stream, works] : p.streams) before[stream] = works.size();
+  // Nor do the operations of a group behind each other.
+  const int issued = p.last_issued;
+  std::map<int, uint64_t> place;  // stream -> ordinal
+  std::map<int, int> launch_of;   // communicator -> launch
+  for (const OpPart& part : parts) {
+    auto [at, added] = place.try_emplace(part.op.stream, 0);
+    if (added) {
+      Work w;
+      w.launch = 0;
+      for (const auto& [other, others] : p.streams) {
+        if (other != part.op.stream && legacy && (part.op.stream == 0 || other == 0)) {
+          w.after.push_back({other, before[other]});
+        }
+      }
+      p.streams[part.op.stream].push_back(w);
+      at->second = p.streams[part.op.stream].size();
+      if (group) {
+        CallRecord& r = Emit(process, RecordKind::kEnqueue, Call::kGroupEnd);
+        r.group = static_cast<uint32_t>(group_number);
+        r.stream = Id(part.op.stream);
+        r.ordinal = at->second;
+      }
+    }
+    auto [it, fresh] = launch_of.try_emplace(part.op.comm, static_cast<int>(launches_.size()));
+    if (fresh) {
+      Launch launch;
+      launch.process = process;
+      launch.comm = part.op.comm;
+      auto last = p.last_launch.find(part.op.comm);
+      if (last != p.last_launch.end()) launch.before = last->second;
+      p.last_launch[part.op.comm] = it->second;
+      launch.issued_before = issued;
+      launch.group = group;
+      p.last_issued = it->second;
+      launches_.push_back(launch);
+    }
+    Launch& launch = launches_[it->second];
+    launch.parts.push_back(part);
+    const std::pair<int, uint64_t> here = {part.op.stream, at->second};
+    if (std::find(launch.places.begin(), launch.places.end(), here) == launch.places.end()) {
+      launch.places.push_back(here);
+    }
+    NoteUsed(process, part.op);
+  }
+}
+
+void SimJob::EndCall(int process, const Op& op) {
+  Proc& p = procs_[process];
+  switch (op.what) {
+    case Do::kInit:
+    case Do::kSplit: {
+      const bool grows = comms_[op.comm].grown_from >= 0;
+      CallRecord& r = Emit(process, RecordKind::kEnd,
+                           grows                  ? Call::kCommGrow
+                           : op.what == Do::kInit ? Call::kCommInit
+                                                  : Call::kCommSplit);
+      r.comm = static_cast<CommId>(op.comm + 1);
+      r.nranks = static_cast<int>(comms_[op.comm].members.size());
+      r.rank = RankIn(op.comm, process);
+      r.device = 0;
+      return;
+    }
+    case Do::kCollective:
+    case Do::kSend:
+    case Do::kRecv: {
+      Enqueue(process, p.group_ops, false, 0);
+      const size_t ordinal = p.streams[op.stream].size();
+      CallRecord& r = Emit(process, RecordKind::kEnd, op.call);
+      if (elsewhere.count(op.comm) > 0) r.flags |= kElsewhere;
+      r.stream = Id(op.stream);
+      r.ordinal = ordinal;
+      p.group_ops.clear();
+      return;
+    }
+    case Do::kGroupEnd:
+      Enqueue(process, p.group_ops, true, p.group);
+      Emit(process, RecordKind::kEnd, Call::kGroupEnd);
+      p.group_ops.clear();
+      p.in_group = false;
+      return;
+    case Do::kGraph:
+      if (elsewhere.count(Now(process).comm) > 0) {
+        Emit(process, RecordKind::kEnd, Now(process).call).flags |= kElsewhere;
+      } else {
+        Emit(process, RecordKind::kEnd, Now(process).call);
+        NoteUsed(process, Now(process));
+      }
+      ++p.capturing;
+      --p.pc;  // there may be more in it, and then it is launched
+      return;
+    case Do::kPoll:
+      p.polled = false;
+      --p.left;  // was not entered either
+      return;
+    case Do::kAbort:
+      for (Launch& launch : launches_) {
+        if (launch.process != process || launch.comm != op.comm || launch.done) continue;
+        launch.aborted = true;
+      }
+      p.aborted.insert(op.comm);
+      Emit(process, RecordKind::kEnd, Call::kCommAbort);
+      return;
+    case Do::kDestroy:
+      Emit(process, RecordKind::kEnd, Call::kCommDestroy);
+      return;
+    case Do::kFinalize:
+      Emit(process, RecordKind::kEnd, Call::kCommFinalize);
+      return;
+    case Do::kWindow:
+      Emit(process, RecordKind::kEnd, Call::kCommWindowRegister);
+      return;
+    default:
+      Emit(process, RecordKind::kEnd, Call::kHostWait);
+      return;
+  }
+}
+
+}  // namespace gordian::model::testing
