@@ -227,11 +227,17 @@ void AddRanks(const Names& names, ProcessId process, std::set<int>* ranks) {
   for (int rank : names.AllRanks(process)) ranks->insert(rank);
 }
 
-// The callers of a collective that one of `waiters` waits in, if most of its members will never
-// call: `gone` of them have ended, or destroyed the communicator. Then the few callers issued one
-// too many. Else empty.
-std::set<int> CallersOfOneTooMany(const RoundView& view, const std::vector<uint32_t>& waiters,
-                                  size_t gone) {
+// The callers of the collective that one of `waiters` waits in, when most of its members have not
+// called it.
+struct FewCallers {
+  std::set<int> ranks;  // empty: no such collective
+  // True once every other member is among the `gone`, which ended or destroyed the communicator:
+  // then the callers issued one too many. Until then the others may still call, or go as well.
+  bool decided = false;
+};
+
+FewCallers FindFewCallers(const RoundView& view, const std::vector<uint32_t>& waiters,
+                          size_t gone) {
   for (const uint32_t n : waiters) {
     const Kernel* kernel = view.graph.execution().FindKernel(view.graph.nodes()[n].kernel);
     for (size_t i = 0; kernel != nullptr && i < kernel->parts.size(); ++i) {
@@ -242,12 +248,13 @@ std::set<int> CallersOfOneTooMany(const RoundView& view, const std::vector<uint3
       const size_t called = static_cast<size_t>(instance->called);
       const size_t missing = instance->members.size() - called;
       if (missing == 0) continue;  // another part of the group
-      std::set<int> callers;
+      if (missing <= called) return {};
+      FewCallers few{{}, missing == gone};
       for (size_t r = 0; r < instance->members.size(); ++r) {
         if (instance->members[r].state == SlotState::kNone) continue;
-        callers.insert(view.names.MemberRank(ref.comm, static_cast<int>(r)));
+        few.ranks.insert(view.names.MemberRank(ref.comm, static_cast<int>(r)));
       }
-      return missing > called && missing == gone ? callers : std::set<int>();
+      return few;
     }
   }
   return {};
@@ -290,6 +297,11 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
   std::set<int> culprits;
   std::set<int> named;  // blamed instead: they issued an operation too many
   std::string what;
+  // Members that go on in their own code may decide who is at fault: they get longer.
+  const auto settle = [&](const FewCallers& few) {
+    const bool open = !few.ranks.empty() && !few.decided;
+    return open ? std::max(kSettleNs, view.options.suspect_after_ns) : kSettleNs;
+  };
   switch (kind) {
     case LeafKind::kAborted: {
       uint64_t first = UINT64_MAX;
@@ -315,14 +327,16 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
           culprits.insert(view.names.Rank(process, member.device));
         }
       }
-      named = CallersOfOneTooMany(view, waiters, culprits.size());
+      const FewCallers few = FindFewCallers(view, waiters, culprits.size());
       hang.finding = MakeFinding("rank-left", Confidence::kSuspected);
-      hang.ripe = view.now_ns >= last + kSettleNs;
+      hang.ripe = view.now_ns >= last + settle(few);
+      if (few.decided) named = few.ranks;
       what = " destroyed the communicator without it";
       break;
     }
     case LeafKind::kDead: {
       const Process* first = nullptr;  // the first that ended badly
+      FewCallers few;
       uint64_t last = 0;
       auto ended = [](const Process& p) { return p.ended ? p.ended_ns : p.last_record_ns; };
       for (ProcessId id : ends.processes) {
@@ -341,17 +355,19 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
         what = std::string(" ") + describer.Instead(first->info.process, nullptr);
       } else {
         for (ProcessId id : ends.processes) AddRanks(view.names, id, &culprits);
-        hang.ripe = view.now_ns >= last + kSettleNs;
+        few = FindFewCallers(view, waiters, culprits.size());
+        hang.ripe = view.now_ns >= last + settle(few);
         what = culprits.size() == 1 ? " has exited with code 0" : " have exited with code 0";
       }
       if (first == nullptr) {
-        named = CallersOfOneTooMany(view, waiters, culprits.size());
+        if (few.decided) named = few.ranks;
         if (named.empty()) named = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kLikely);
       }
       hang.finding =
           MakeFinding(named.empty() ? "rank-exited" : "rank-left", Confidence::kSuspected);
       if (first == nullptr && named.empty()) {  // either may be at fault
         named = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kPossible);
+        if (named.empty()) named = few.ranks;
         if (!named.empty()) named.insert(culprits.begin(), culprits.end());
       }
       hang.ended = ends.processes;

@@ -293,6 +293,29 @@ TEST(Jobs, OneCollectiveTooMany) {
              {VerdictKind::kHostBlocked, Confidence::kSuspected, {0, 2}, ""}, 6);
 }
 
+// Rank 0 has exited, rank 1 waits in a call that rank 2 has not made: rank 2 decides who is at
+// fault.
+TEST(Jobs, AnExitDoesNotBlameWhileOthersMayDecide) {
+  const Program plain = {Init(0), AllReduce(0), StreamSync(), Exit(0)};
+  const Program more = {Init(0), AllReduce(0), StreamSync(), AllReduce(0), StreamSync(), Exit(0)};
+  const Program away = {Init(0), AllReduce(0), StreamSync(), Sleep()};
+  for (const bool ends : {true, false}) {
+    SimJob job(Comms(1, 3), {plain, more, away});
+    JobModel model;
+    job.Run();
+    job.Feed(&model);
+    job.Rounds(&model, 2);
+    EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy) << model.Current().main.summary;
+    if (ends) job.End(2, 0, 0);
+    job.Rounds(&model, 4);
+    // It stays away: either of the others may be at fault.
+    ExpectVerdict(
+        model.Current(),
+        ends ? Want{VerdictKind::kRankNotJoined, Confidence::kConfirmed, {1}, "rank-left"}
+             : Want{VerdictKind::kRankExited, Confidence::kConfirmed, {0, 1}, "rank-exited"});
+  }
+}
+
 // Rank 1 takes the communicator of all for that of its pair, and goes on; the other members of it
 // come no more, since they wait for rank 1 or for each other in what it left out.
 TEST(Jobs, CircleThroughACallOfOneAlone) {
