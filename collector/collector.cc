@@ -224,6 +224,7 @@ void Collector::Impl::Run() {
     }
     TellStacks();
     if (job_end) {
+      job_ending_ = true;
       NoteEnded();
       FinishEnded(/*no_grace=*/false);
       if (!AnyEnded()) {

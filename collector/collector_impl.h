@@ -69,6 +69,8 @@ class Collector::Impl {
     std::unique_ptr<TrackedProcess> process;
     std::optional<uint64_t> ended_ns;  // when the collector first saw it dead
     std::optional<ExitStatus> status;  // from the kernel, or because exec replaced the process
+    bool heirs_sought = false;
+    std::vector<ProcessIdentity> heirs;  // may go on as its rank: what it forked, or a wrapper
   };
   struct Unready {
     uint64_t first_ns;
@@ -93,6 +95,7 @@ class Collector::Impl {
   void DrainDry(TrackedProcess* process);
   void NoteEnded();
   void FinishEnded(bool no_grace);
+  bool HeirsLive(Followed* ended);
   bool AnyEnded() const;
   void AnswerRound(uint64_t round);
   void AwaitWatchers();
@@ -119,6 +122,7 @@ class Collector::Impl {
   std::thread thread_;
   bool started_ = false;
   bool stopped_ = false;
+  bool job_ending_ = false;  // the launcher has ended: nothing inherits a rank
 
   // Shared with callers and the uplink's threads, under mutex_.
   mutable std::mutex mutex_;

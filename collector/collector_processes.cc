@@ -160,6 +160,30 @@ bool Collector::Impl::AnyEnded() const {
                      [](const auto& entry) { return entry.second.ended_ns.has_value(); });
 }
 
+bool Collector::Impl::HeirsLive(Followed* ended) {
+  TrackedProcess& process = *ended->process;
+  const auto gone = [&](const ProcessIdentity& heir) {
+    const std::optional<TaskStat> stat = ReadProcessStat(heir.pid);
+    // Once it has a ring the analyzer knows it by itself.
+    return !stat || stat->start != heir.start || stat->state == 'Z' || stat->state == 'X' ||
+           std::any_of(processes_.begin(), processes_.end(), [&](const auto& entry) {
+             return entry.second.process->name().identity == heir;
+           });
+  };
+  std::erase_if(ended->heirs, gone);
+  // The last of them may have left the rank to yet another.
+  if (ended->heirs.empty() && !ended->heirs_sought) {
+    for (const pid_t pid : FindByRankName(process.rank_name())) {
+      const std::optional<TaskStat> stat = ReadProcessStat(pid);
+      if (stat) ended->heirs.push_back({.pid = pid, .start = stat->start});
+    }
+    std::erase_if(ended->heirs, gone);
+    ended->heirs_sought = ended->heirs.empty();
+  }
+  process.SetInherited(!ended->heirs.empty());
+  return !ended->heirs.empty();
+}
+
 void Collector::Impl::FinishEnded(bool no_grace) {
   for (auto it = processes_.begin(); it != processes_.end();) {
     Followed& followed = it->second;
@@ -175,6 +199,14 @@ void Collector::Impl::FinishEnded(bool no_grace) {
       if (!followed.status && note) {
         followed.status = FromWaitStatus(*note);
       }
+    }
+    // A parent, or a step of a wrapper, that has ended well may have left its rank to another
+    // process, which has not called NCCL yet.
+    const bool well = !followed.status || (followed.status->how == ExitStatus::How::kCode &&
+                                           followed.status->value == 0);
+    if (well && !no_grace && !job_ending_ && HeirsLive(&followed)) {
+      ++it;
+      continue;
     }
     if (!followed.status && !no_grace &&
         MonoNs() - *followed.ended_ns < options_.exit_status_grace_ns) {

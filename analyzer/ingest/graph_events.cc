@@ -91,6 +91,17 @@ model::OsState TranslateOsState(v1::OsState state) {
   }
 }
 
+model::ThreadSleep TranslateSleep(v1::ThreadSleep sleep) {
+  switch (sleep) {
+    case v1::THREAD_SLEEP_OUTSIDE:
+      return model::ThreadSleep::kOutside;
+    case v1::THREAD_SLEEP_THREAD:
+      return model::ThreadSleep::kThread;
+    default:
+      return model::ThreadSleep::kUnknown;
+  }
+}
+
 // gordian::ring::CommState and CommStateKind are numbered alike (a test holds them together).
 model::CommStateKind TranslateCommState(uint32_t state) {
   return state <= static_cast<uint32_t>(model::CommStateKind::kFailed)
@@ -478,6 +489,7 @@ bool GraphEvents::TranslateProcessState(const v1::ProcessState& state,
   out->lost_comms = state.lost_comms();
   out->lost_markers = state.lost_markers();
   out->nccl_calls = state.nccl_calls();
+  out->timer_signals = state.timer_signals();
   out->threads.reserve(static_cast<size_t>(state.threads_size()));
   for (const auto& from : state.threads()) {
     model::ThreadState& to = out->threads.emplace_back();
@@ -496,6 +508,7 @@ bool GraphEvents::TranslateProcessState(const v1::ProcessState& state,
     to.poll_count = from.poll_count();
     to.poll_since_ns = OurTime(state.process(), from.poll_since_ns());
     to.os_state = TranslateOsState(from.os_state());
+    to.sleep = TranslateSleep(from.sleep());
     to.cpu_ticks = from.cpu_ticks();
     to.context_switches = from.context_switches();
     to.library_thread = from.library_thread();

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <elf.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <charconv>
 #include <climits>
 #include <cstring>
+#include <iterator>
 
 namespace gordian::collector {
 namespace {
@@ -177,7 +179,50 @@ std::vector<TaskState> ReadTasks(pid_t pid) {
   return out;
 }
 
-std::vector<ExecutableMapping> ParseMaps(std::string_view maps) {
+std::optional<SystemCall> ParseSystemCall(std::string_view line) {
+  std::array<std::string_view, 9> words;
+  size_t count = 0;
+  while (!line.empty() && count < words.size()) {
+    const size_t end = std::min(line.find_first_of(" \n"), line.size());
+    if (end > 0) words[count++] = line.substr(0, end);
+    line.remove_prefix(std::min(end + 1, line.size()));
+  }
+  if (count != words.size()) return std::nullopt;  // "running", or "-1 STACK PC"
+  SystemCall call;
+  if (!ToNumber(words[0], &call.number) || call.number < 0) return std::nullopt;
+  for (size_t i = 1; i < words.size(); ++i) {
+    uint64_t value = 0;
+    if (!words[i].starts_with("0x") || !ToNumber(words[i].substr(2), &value, 16)) {
+      return std::nullopt;
+    }
+    if (i <= 6) call.arguments[i - 1] = value;
+    if (i == 7) call.stack_pointer = value;
+  }
+  return call;
+}
+
+std::optional<SystemCall> ReadSystemCall(pid_t pid, pid_t tid) {
+  std::array<char, 256> buffer;
+  const std::string path = ProcPath(pid, "task/") + std::to_string(tid) + "/syscall";
+  return ParseSystemCall(ReadSmall(AT_FDCWD, path.c_str(), &buffer));
+}
+
+bool HandlesTimerSignals(pid_t pid) {
+  std::array<char, 4096> buffer;
+  std::string_view status = ReadSmall(AT_FDCWD, ProcPath(pid, "status").c_str(), &buffer);
+  static constexpr std::string_view kKey = "\nSigCgt:";
+  const size_t at = status.find(kKey);
+  if (at == std::string_view::npos) return false;
+  status.remove_prefix(at + kKey.size());
+  uint64_t handled = 0;
+  ToNumber(NextWord(&status), &handled, 16);
+  const auto bit = [](int signal) { return uint64_t{1} << (signal - 1); };
+  return (handled & (bit(SIGALRM) | bit(SIGVTALRM) | bit(SIGPROF))) != 0;
+}
+
+namespace {
+
+std::vector<ExecutableMapping> ParseCode(std::string_view maps) {
   static constexpr std::string_view kDeleted = " (deleted)";
   std::vector<ExecutableMapping> out;
   while (!maps.empty()) {
@@ -193,13 +238,12 @@ std::vector<ExecutableMapping> ParseMaps(std::string_view maps) {
     const size_t dash = range.find('-');
     const size_t path = line.find_first_not_of(' ');
     if (dash == std::string_view::npos || permissions.size() < 3 || permissions[2] != 'x' ||
-        path == std::string_view::npos || line[path] != '/' ||
         !ToNumber(range.substr(0, dash), &mapping.start, 16) ||
         !ToNumber(range.substr(dash + 1), &mapping.end, 16) ||
         !ToNumber(offset, &mapping.file_offset, 16)) {
       continue;
     }
-    std::string_view name = line.substr(path);
+    std::string_view name = path == std::string_view::npos ? "" : line.substr(path);
     if (name.ends_with(kDeleted)) {
       name.remove_suffix(kDeleted.size());
     }
@@ -209,8 +253,20 @@ std::vector<ExecutableMapping> ParseMaps(std::string_view maps) {
   return out;
 }
 
+}  // namespace
+
+std::vector<ExecutableMapping> ParseMaps(std::string_view maps) {
+  std::vector<ExecutableMapping> files = ParseCode(maps);
+  std::erase_if(files, [](const auto& mapping) { return !mapping.path.starts_with('/'); });
+  return files;
+}
+
 std::vector<ExecutableMapping> ReadMaps(pid_t pid) {
   return ParseMaps(ReadWhole(ProcPath(pid, "maps"), kMaxProcFileBytes));
+}
+
+std::vector<ExecutableMapping> ReadCode(pid_t pid) {
+  return ParseCode(ReadWhole(ProcPath(pid, "maps"), kMaxProcFileBytes));
 }
 
 std::string ReadExecutable(pid_t pid) {
@@ -239,6 +295,49 @@ std::optional<std::string> ReadEnvironmentVariable(pid_t pid, std::string_view n
     at = end + 1;
   }
   return std::nullopt;
+}
+
+RankName ReadRankName(pid_t pid) {
+  // In the order in which the shim looks for its rank.
+  static constexpr std::string_view kRank[] = {
+      "RANK",        "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
+      "PMI_RANK",    "MV2_COMM_WORLD_RANK",  "JSM_NAMESPACE_RANK",
+      "SLURM_PROCID"};
+  RankName name;
+  size_t found = std::size(kRank);
+  const std::string block = ReadWhole(ProcPath(pid, "environ"), kMaxProcFileBytes);
+  for (size_t at = 0; at < block.size();) {
+    const size_t end = std::min(block.find('\0', at), block.size());
+    const std::string_view entry = std::string_view(block).substr(at, end - at);
+    at = end + 1;
+    const size_t equals = entry.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string_view variable = entry.substr(0, equals), value = entry.substr(equals + 1);
+    if (variable == "GORDIAN_RING_DIR") name.ring_dir = value;
+    if (variable == "MASTER_ADDR" || variable == "MASTER_PORT") name.meets_at.append(entry) += ' ';
+    const size_t which = static_cast<size_t>(
+        std::find(std::begin(kRank), std::end(kRank), variable) - std::begin(kRank));
+    if (which < found) {
+      found = which;
+      name.rank = value;
+    }
+  }
+  return name;
+}
+
+std::vector<pid_t> FindByRankName(const RankName& name) {
+  std::vector<pid_t> out;
+  if (name.rank.empty() || name.ring_dir.empty()) return out;
+  DIR* const dir = opendir("/proc");
+  if (dir == nullptr) return out;
+  while (const dirent* entry = readdir(dir)) {
+    pid_t pid = 0;
+    if (!ToNumber(std::string_view(entry->d_name), &pid) || ReadRankName(pid) != name) continue;
+    const std::optional<TaskStat> stat = ReadProcessStat(pid);
+    if (stat && stat->state != 'Z' && stat->state != 'X') out.push_back(pid);
+  }
+  closedir(dir);
+  return out;
 }
 
 std::vector<std::string> ReadSettings(pid_t pid) {

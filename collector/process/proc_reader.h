@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,17 +40,33 @@ struct TaskState {
 // All threads of a process; empty if it has ended or belongs to another user.
 std::vector<TaskState> ReadTasks(pid_t pid);
 
-// A mapping of a file with execute permission.
+// One line of /proc/PID/task/TID/syscall of a thread that sleeps in a system call.
+struct SystemCall {
+  long number = -1;
+  std::array<uint64_t, 6> arguments = {};
+  uint64_t stack_pointer = 0;
+};
+// Returns nullopt for a thread that runs or is in no system call.
+std::optional<SystemCall> ParseSystemCall(std::string_view line);
+
+std::optional<SystemCall> ReadSystemCall(pid_t pid, pid_t tid);
+
+// A mapping with execute permission.
 struct ExecutableMapping {
   uint64_t start = 0;
   uint64_t end = 0;
   uint64_t file_offset = 0;
-  std::string path;  // " (deleted)" cut off
+  std::string path;  // " (deleted)" cut off; empty or in brackets: of no file
 
   friend bool operator==(const ExecutableMapping&, const ExecutableMapping&) = default;
 };
 std::vector<ExecutableMapping> ParseMaps(std::string_view maps);
 std::vector<ExecutableMapping> ReadMaps(pid_t pid);
+// As ReadMaps, with code that is of no file, generated or the kernel's.
+std::vector<ExecutableMapping> ReadCode(pid_t pid);
+
+// True if the process handles a signal that a timer sends: SIGALRM, SIGVTALRM or SIGPROF.
+bool HandlesTimerSignals(pid_t pid);
 
 // The target of /proc/PID/exe; empty if it cannot be read.
 std::string ReadExecutable(pid_t pid);
@@ -58,6 +75,20 @@ std::string ReadCommandLine(pid_t pid);
 
 // A variable of the environment that the process started with; nullopt if unset or unreadable.
 std::optional<std::string> ReadEnvironmentVariable(pid_t pid, std::string_view name);
+
+// Whose rank a process is, by the environment that it started with. Two jobs under one launcher have
+// the same ranks and meet elsewhere.
+struct RankName {
+  std::string ring_dir;  // GORDIAN_RING_DIR
+  std::string rank;      // RANK or what MPI, PMI or Slurm call it; empty: no rank
+  std::string meets_at;  // MASTER_ADDR, MASTER_PORT
+
+  friend bool operator==(const RankName&, const RankName&) = default;
+};
+// Empty strings if the environment cannot be read.
+RankName ReadRankName(pid_t pid);
+// Living processes of that name, zombies aside.
+std::vector<pid_t> FindByRankName(const RankName& name);
 
 // NAME=VALUE of the NCCL and CUDA variables that the process started with, sorted; at most 64 of at
 // most 256 bytes each. Does not see variables that the process set for itself.

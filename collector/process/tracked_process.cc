@@ -69,6 +69,18 @@ v1::OsState OsStateOf(char state) {
   }
 }
 
+v1::ThreadSleep SleepKindOf(ThreadSleep sleep) {
+  switch (sleep) {
+    case ThreadSleep::kOutside:
+      return v1::THREAD_SLEEP_OUTSIDE;
+    case ThreadSleep::kThread:
+      return v1::THREAD_SLEEP_THREAD;
+    case ThreadSleep::kUnknown:
+      break;
+  }
+  return v1::THREAD_SLEEP_UNSPECIFIED;
+}
+
 void FillTask(const TaskState& task, v1::ThreadState* out) {
   out->set_tid(static_cast<uint32_t>(task.tid));
   out->set_os_state(OsStateOf(task.stat.state));
@@ -95,7 +107,8 @@ TrackedProcess::TrackedProcess(ProcessNumber number, std::string ring_name, cons
       ring_(std::move(ring)),
       why_no_ring_(std::move(why)),
       build_ids_(build_ids),
-      watch_(name.identity) {
+      watch_(name.identity),
+      sleeps_(name.identity.pid) {
   if (ring_ != nullptr) {
     drainer_ = std::make_unique<RingDrainer>(ring_.get());
     clock_ = TickClock(ring_->header().clock);
@@ -106,6 +119,7 @@ void TrackedProcess::Announce(const Sink& sink) {
   const pid_t pid = name_.identity.pid;
   if (!watch_.Ended()) {
     executable_ = ReadExecutable(pid);
+    rank_name_ = ReadRankName(pid);
   }
   v1::Event event;
   v1::ProcessStarted* const started = event.mutable_process_started();
@@ -328,8 +342,19 @@ void TrackedProcess::ReadThreads(const ring::Header* header, bool with_details,
     }
   }
   out->set_stopped(all_stopped);
+  out->set_timer_signals(HandlesTimerSignals(name_.identity.pid));
 
   const uint32_t watcher_tid = header != nullptr ? header->watcher_tid : 0;
+  sleeps_.Begin(tasks);
+  // A thread that has used the GPU is the application's, whatever it sleeps in.
+  const auto look_at_sleep = [&](const TaskState& task, v1::ThreadState* thread) {
+    if (thread->library_thread() || thread->call() != 0 || task.stat.state != 'S') {
+      return;
+    }
+    const ThreadSleeps::Look look = sleeps_.Of(task);
+    thread->set_sleep(SleepKindOf(look.sleep));
+    thread->set_library_thread(look.library && !thread->gpu_thread());
+  };
   std::unordered_set<uint32_t> with_slot;
   for (const auto& [index, slot] : slots) {
     v1::ThreadState* const thread = out->add_threads();
@@ -361,6 +386,9 @@ void TrackedProcess::ReadThreads(const ring::Header* header, bool with_details,
     thread->set_library_thread(slot.gpu_thread == 0 &&
                                ((slot.tid != 0 && slot.tid == watcher_tid) ||
                                 IsLibraryThread(thread->name(), main_name, executable_)));
+    if (task != by_tid.end()) {
+      look_at_sleep(*task->second, thread);
+    }
   }
   for (const TaskState& task : tasks) {
     if (with_slot.contains(static_cast<uint32_t>(task.tid))) {
@@ -370,12 +398,13 @@ void TrackedProcess::ReadThreads(const ring::Header* header, bool with_details,
     FillTask(task, thread);
     thread->set_library_thread(static_cast<uint32_t>(task.tid) == watcher_tid ||
                                IsLibraryThread(task.stat.name, main_name, executable_));
+    look_at_sleep(task, thread);
   }
 }
 
 void TrackedProcess::ReadState(v1::ProcessState* out) {
   out->set_process(number_.number());
-  out->set_alive(!watch_.Ended());
+  out->set_alive(!watch_.Ended() || inherited_);
   ring::Header header;
   if (ring_ == nullptr || !ring_->ReadHeader(&header)) {
     ReadThreads(nullptr, false, out);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "collector/process/process_watch.h"
+#include "collector/process/thread_sleep.h"
 #include "collector/rings/record_check.h"
 #include "collector/rings/ring_drainer.h"
 #include "collector/rings/ring_file.h"
@@ -72,6 +73,10 @@ class TrackedProcess {
   // none, those that have used the GPU, or the main thread. With `every_thread`, all but gordian's.
   std::vector<StackThread> StuckThreads(bool every_thread);
 
+  const RankName& rank_name() const { return rank_name_; }
+  // It has ended, and another process may go on as its rank: rounds say that it lives.
+  void SetInherited(bool inherited) { inherited_ = inherited; }
+
   uint64_t records() const { return records_; }
   uint64_t bad_records() const { return bad_records_; }
   uint64_t lost_records();
@@ -95,9 +100,12 @@ class TrackedProcess {
   const std::string why_no_ring_;
   BuildIds* const build_ids_;
   ProcessWatch watch_;
+  ThreadSleeps sleeps_;
   std::unique_ptr<RingDrainer> drainer_;
   StateBlockReader block_;
   std::string executable_;
+  RankName rank_name_;
+  bool inherited_ = false;
   TickClock clock_;
 
   uint64_t records_ = 0;

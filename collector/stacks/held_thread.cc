@@ -11,8 +11,6 @@
 #include <sys/user.h>
 #include <time.h>
 
-#include <charconv>
-#include <fstream>
 #include <optional>
 
 #include "collector/process/proc_reader.h"
@@ -38,18 +36,6 @@ constexpr uint64_t kAsleepAgainNs = 5 * kNsPerMs;
 void SleepNs(uint64_t ns) {
   const timespec pause{.tv_sec = 0, .tv_nsec = static_cast<long>(ns)};
   nanosleep(&pause, nullptr);
-}
-
-// The system call that the thread sleeps in; nullopt if none, or unreadable.
-std::optional<long> SystemCallOf(pid_t pid, pid_t tid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/syscall");
-  std::string word;
-  long number = 0;
-  if (!(file >> word) ||
-      std::from_chars(word.data(), word.data() + word.size(), number).ec != std::errc()) {
-    return std::nullopt;
-  }
-  return number;
 }
 
 // Calls that fail with EINTR when their thread is stopped and resumed (signal(7)): a thread in one
@@ -136,8 +122,8 @@ HoldResult CopyThread(pid_t pid, pid_t tid, std::mutex* while_held, ThreadCopy* 
   if (before->state == 't') {
     return Fail(HoldResult::kLeftAlone, "a debugger traces it", why);
   }
-  if (const std::optional<long> number = SystemCallOf(pid, tid); number) {
-    if (const char* const name = NotToBeInterrupted(*number)) {
+  if (const std::optional<SystemCall> call = ReadSystemCall(pid, tid); call) {
+    if (const char* const name = NotToBeInterrupted(call->number)) {
       return Fail(HoldResult::kLeftAlone,
                   std::string("it is in ") + name + ", which would notice the interruption", why);
     }

@@ -128,6 +128,13 @@ enum class ExitKind : uint8_t { kCode, kSignal, kUnknown };
 
 enum class OsState : uint8_t { kUnknown, kRunning, kSleeping, kDisk, kStopped, kGone };
 
+// What can wake a thread that sleeps outside of NCCL and CUDA.
+enum class ThreadSleep : uint8_t {
+  kUnknown,  // it does not sleep, or the kernel does not show in what
+  kOutside,  // time, a signal, a descriptor, or another process
+  kThread,   // only another thread of its process
+};
+
 struct CallDetail;  // state_block.h
 struct StateBlock;
 
@@ -146,6 +153,7 @@ struct ThreadState {
   uint64_t poll_count = 0;
   uint64_t poll_since_ns = 0;
   OsState os_state = OsState::kUnknown;
+  ThreadSleep sleep = ThreadSleep::kUnknown;
   uint64_t cpu_ticks = 0;
   uint64_t context_switches = 0;
   bool library_thread = false;               // never calls for the application
@@ -199,6 +207,7 @@ struct ProcessState {
   uint64_t lost_records = 0, lost_streams = 0, lost_comms = 0, lost_markers = 0;
   uint64_t nccl_calls = 0;
   std::vector<std::string> not_visible;
+  bool timer_signals = false;               // it handles a signal that a timer sends
   std::shared_ptr<const StateBlock> block;  // null: not told, since no records were lost
 };
 

@@ -1,0 +1,117 @@
+#include "collector/process/thread_sleep.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "collector/process/process_memory.h"
+
+namespace gordian::collector {
+namespace {
+
+// The part of a stack that is searched for code: what a thread that a library runs for itself uses.
+// A deeper stack counts as the application's.
+constexpr size_t kMostStackBytes = 64u << 10;
+
+// Libraries that call nothing for the application, by the beginning of their file's name.
+constexpr std::string_view kPlumbing[] = {"libc.so",    "libc-",    "ld-linux",  "ld-2.",
+                                          "libpthread", "librt",    "libdl",     "libm.so",
+                                          "libm-",      "libgcc_s", "libstdc++", "libatomic"};
+constexpr std::string_view kDrivers[] = {
+    "libcuda.so",  "libcudart.so", "libnvidia-", "libnccl",    "libgordian", "libopen-pal",
+    "libopen-rte", "libmpi",       "libpmix",    "libevent",   "libhwloc",   "libucs",
+    "libucp",      "libuct",       "libucm",     "libibverbs", "librdmacm",  "libfabric"};
+
+template <size_t n>
+bool Begins(std::string_view name, const std::string_view (&with)[n]) {
+  return std::any_of(std::begin(with), std::end(with),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+std::string_view FileName(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+bool EndlessWait(const SystemCall& call) {
+  if (call.number != SYS_futex) return false;
+  const int command = static_cast<int>(call.arguments[1]) & FUTEX_CMD_MASK;
+  switch (command) {
+    case FUTEX_WAIT:
+    case FUTEX_WAIT_BITSET:
+    case FUTEX_LOCK_PI:
+    case FUTEX_WAIT_REQUEUE_PI:
+      return call.arguments[3] == 0;  // no time limit
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+ThreadSleep SleepOf(pid_t pid, const SystemCall& call, const std::vector<TaskState>& threads) {
+  if (!EndlessWait(call)) return ThreadSleep::kOutside;
+  if ((call.arguments[1] & FUTEX_PRIVATE_FLAG) != 0) return ThreadSleep::kThread;
+  // pthread_join waits for the word that holds the thread's id until the kernel clears it. Every
+  // other shared futex may be in memory that processes share.
+  const std::optional<int32_t> word = ProcessMemory(pid).Get<int32_t>(call.arguments[0]);
+  const bool joins =
+      word && std::any_of(threads.begin(), threads.end(),
+                          [&](const TaskState& thread) { return thread.tid == *word; });
+  return joins ? ThreadSleep::kThread : ThreadSleep::kOutside;
+}
+
+bool BelongsToLibrary(pid_t pid, uint64_t stack_pointer,
+                      const std::vector<ExecutableMapping>& code) {
+  std::vector<uint64_t> stack(kMostStackBytes / sizeof(uint64_t));
+  const size_t bytes =
+      ProcessMemory(pid).ReadSome(stack_pointer & ~uint64_t{7}, stack.data(), kMostStackBytes);
+  if (bytes == 0 || bytes == kMostStackBytes || code.empty()) return false;
+  stack.resize(bytes / sizeof(uint64_t));
+  bool driver = false;
+  for (const uint64_t word : stack) {
+    const auto after = std::upper_bound(
+        code.begin(), code.end(), word,
+        [](uint64_t address, const ExecutableMapping& mapping) { return address < mapping.start; });
+    if (after == code.begin() || word >= std::prev(after)->end) continue;
+    const std::string_view name = FileName(std::prev(after)->path);
+    if (Begins(name, kDrivers)) {
+      driver = true;
+    } else if (!Begins(name, kPlumbing) && name != "[vdso]") {
+      return false;
+    }
+  }
+  return driver;
+}
+
+void ThreadSleeps::Begin(const std::vector<TaskState>& threads) {
+  threads_ = &threads;
+  code_.reset();
+  std::erase_if(seen_, [&](const auto& entry) {
+    return std::none_of(threads.begin(), threads.end(),
+                        [&](const TaskState& thread) { return thread.tid == entry.first; });
+  });
+}
+
+ThreadSleeps::Look ThreadSleeps::Of(const TaskState& thread) {
+  auto [it, added] = seen_.try_emplace(thread.tid);
+  Seen& seen = it->second;
+  // 0: this kernel does not count them, so each round looks again.
+  if (!added && thread.context_switches != 0 && seen.context_switches == thread.context_switches) {
+    return seen.look;
+  }
+  seen = {thread.context_switches, {}};
+  const std::optional<SystemCall> call = ReadSystemCall(pid_, thread.tid);
+  if (!call) return seen.look;
+  seen.look.sleep = SleepOf(pid_, *call, *threads_);
+  if (seen.look.sleep == ThreadSleep::kOutside) {
+    if (!code_) code_ = ReadCode(pid_);
+    seen.look.library = BelongsToLibrary(pid_, call->stack_pointer, *code_);
+  }
+  return seen.look;
+}
+
+}  // namespace gordian::collector
