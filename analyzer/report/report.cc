@@ -306,6 +306,19 @@ class Page {
                  (restarts.because.empty() ? "" : ", after " + Printable(restarts.because)));
   }
 
+  // `session`: the folder with the evidence.
+  void Disproved(const model::Verdict& verdict, const std::string& session) {
+    for (const Finding& finding : verdict.disproved) {
+      Labelled("gordian was wrong",
+               "it called this a confirmed deadlock, and the operations ended: " +
+                   Printable(finding.summary));
+    }
+    if (verdict.disproved.empty()) return;
+    Labelled("please report it", session.empty()
+                                     ? "with the session's folder, which holds the evidence"
+                                     : "with " + session + ", which holds the evidence");
+  }
+
   void Victims(const Finding& finding) {
     if (finding.victim_ranks.empty()) return;
     const bool many = finding.victim_ranks.size() > 1;
@@ -517,12 +530,20 @@ std::string ReportText(const model::Verdict& verdict, const SiteResolver& sites,
   page.Culprits(main);
   page.Victims(main);
   page.Restarted(verdict.restarts);
+  page.Disproved(verdict, options.session);
   page.Signs(verdict);
   page.Notes(main, kMaxNotesOnScreen);
   page.Further(verdict, kMaxNotesOnScreen);
   page.Stacks(StacksInShort(verdict.stacks));
   page.Advice(main);
   if (IsProblem(main.verdict)) page.Next();
+  return page.Take();
+}
+
+std::string DisprovedText(const model::Verdict& verdict, const ReportOptions& options) {
+  const SiteResolver none;
+  Page page(none, options);
+  page.Disproved(verdict, options.session);
   return page.Take();
 }
 
@@ -545,6 +566,7 @@ std::string ExplainText(const model::Verdict& verdict, const SiteResolver& sites
   page.Culprits(main);
   page.Victims(main);
   page.Restarted(verdict.restarts);
+  page.Disproved(verdict, options.session);
   page.Advice(main);
   if (!main.operations.empty()) {
     page.Section(model::IsOver(main)           ? "What went wrong"

@@ -24,6 +24,9 @@ std::string Headline(const model::Finding& finding, const ReportOptions& options
 std::string ReportText(const model::Verdict& verdict, const SiteResolver& sites,
                        const ReportOptions& options = {});
 
+// Only the part about confirmed deadlocks that ended after all; "" if there are none.
+std::string DisprovedText(const model::Verdict& verdict, const ReportOptions& options = {});
+
 // Only the part about where the threads are, a few lines per folded stack; "" if there are no
 // stacks. For callers that have printed the rest before.
 std::string StacksText(const model::Verdict& verdict, const ReportOptions& options = {});

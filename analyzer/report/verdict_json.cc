@@ -393,6 +393,14 @@ ordered_json VerdictToJson(const model::Verdict& verdict, const SiteResolver& si
     out["restarts"] = {
         {"times", restarts.times}, {"ranks", restarts.ranks}, {"because", restarts.because}};
   }
+  if (!verdict.disproved.empty()) {
+    out["disproved"] = ordered_json::array();
+    for (const model::Finding& finding : verdict.disproved) {
+      ordered_json wrong;
+      FindingToJson(finding, sites, &wrong);
+      out["disproved"].push_back(std::move(wrong));
+    }
+  }
   out["signs"] = ordered_json::array();
   for (const model::Sign& sign : verdict.signs) {
     out["signs"].push_back({{"check", sign.check}, {"ranks", sign.ranks}, {"text", sign.text}});
@@ -437,6 +445,11 @@ StatusOr<VerdictDocument> ParseVerdict(std::string_view text) {
     reader.Finding(finding, at, &out.verdict.findings.emplace_back());
   });
   reader.Restarts(document, &out.verdict.restarts);
+  if (document.contains("disproved")) {
+    reader.Each(document, "", "disproved", [&](const json& finding, const std::string& at) {
+      reader.Finding(finding, at, &out.verdict.disproved.emplace_back());
+    });
+  }
   if (document.contains("signs")) {  // not in files of earlier versions
     reader.Each(document, "", "signs", [&](const json& sign, const std::string& at) {
       out.verdict.signs.push_back({.check = reader.Text(sign, at, "check"),

@@ -36,11 +36,16 @@ void VerdictDesk::OnVerdict(const analyzer::VerdictUpdate& update) {
         news_.push_back(analyzer::Headline(update.verdict.main, report) + "\n");
         break;
       case VerdictPolicy::Say::kWithdrawn:
+        if (!update.verdict.disproved.empty()) break;  // said below
         news_.push_back(update.verdict.restarts.times > 0
                             ? "gordian: the launcher restarted the ranks; the finding above is "
                               "about the earlier start\n"
                             : "gordian: the suspicion is withdrawn: the job made progress\n");
         break;
+    }
+    if (update.verdict.disproved.size() > disproved_told_) {
+      disproved_told_ = update.verdict.disproved.size();
+      news_.push_back(analyzer::DisprovedText(update.verdict, report));
     }
     // Stacks arrive after their verdict, which is not printed again for them.
     if (policy_.problem() && !stacks_told_ && !update.verdict.stacks.empty()) {

@@ -57,6 +57,7 @@ class VerdictDesk {
   bool interrupted_ = false;
   bool closed_ = false;
   bool stacks_told_ = false;
+  size_t disproved_told_ = 0;
   const int wake_fd_;
 };
 

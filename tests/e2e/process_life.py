@@ -9,6 +9,7 @@ import subprocess
 from cli_testing import BUILD, GORDIAN, JOB, CliTest, clean_environment, main, wait_until
 
 BESIDE = os.path.join(BUILD, "tests", "libgordian_e2e_beside.so")
+STARTER = os.path.join(BUILD, "tests", "gordian_e2e_starter")
 HANG = [JOB, "inversion_one_stream", "--ranks", "2"]
 
 
@@ -76,6 +77,32 @@ class ProcessLife(CliTest):
         # The parent of the twin's ranks ended by itself: the library was in it to its end.
         counts = [int(open(path).read()) for path in glob.glob(self.path("t-beside.*"))]
         self.assertTrue(counts and max(counts) > 0, counts)
+
+    def rank_left_to_another(self, how, late):
+        """Rank 1 calls NCCL, leaves its place to a shell and exits with 0, or becomes that shell."""
+        rank = f"{JOB} missing_rank --elastic --twin"
+        script = (f"RANK=0 {rank} & RANK=1 {STARTER} {how} sh -c 'sleep 2; {late}'\nwait")
+        env = clean_environment(WORLD_SIZE="2", JOB_PROGRESS=self.path("progress"))
+        return self.gordian("run", "--emulator", "--session", "s", "--on-verdict", "kill", "--suspect-after", "10", "--",
+                            "sh", "-c", script, env=env)
+
+    def test_a_rank_that_goes_on_in_another_process(self):
+        for how in ("fork", "exec"):
+            with self.subTest(how):
+                shutil.rmtree(self.path("s"), ignore_errors=True)
+                done = self.rank_left_to_another(how, f"exec {JOB} missing_rank --elastic --twin")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(self.verdict("s")["verdict"], "finished")
+
+    def test_a_rank_whose_heir_ends_too(self):
+        for how in ("fork", "exec"):
+            with self.subTest(how):
+                shutil.rmtree(self.path("s"), ignore_errors=True)
+                done = self.rank_left_to_another(how, "exit 0")
+                self.assertEqual(done.returncode, 137, done.stderr)
+                verdict = self.verdict("s")
+                self.assertEqual((verdict["verdict"], verdict["confidence"], verdict["culprit_ranks"]),
+                                 ("rank_exited", "confirmed", [1]), done.stderr)
 
     def test_our_entry_only_is_ours(self):
         # A job that starts something without what is preloaded into itself: what it names stays.

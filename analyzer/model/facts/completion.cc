@@ -114,6 +114,7 @@ void ExecutionGraph::KernelDone(KernelId id) {
       if (!kernel->aborted) matcher_.Done(part.ref);
     }
     if (kernel->signal != nullptr) SignalsOver(*kernel, !kernel->aborted);
+    if (!watched_.empty() && watched_.erase(id) > 0 && !kernel->aborted) done_after_all_.insert(id);
     const KernelId over = id;
     id = kernel->previous_on_comm;
     kernels_.erase(over);

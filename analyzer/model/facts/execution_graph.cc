@@ -506,6 +506,9 @@ void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
   item.order = record.order;
   item.site = record.call_site;
   item.legacy = LegacyOrder(process, queue);
+  if (record.work == WorkKind::kHostFunction || record.work == WorkKind::kGraphLaunch) {
+    queue.host_code = std::max(queue.host_code, record.ordinal);
+  }
   if (record.work == WorkKind::kGraphLaunch) {
     return ApplyGraphLaunch(process, record, std::move(item));
   }

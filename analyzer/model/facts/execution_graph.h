@@ -83,7 +83,9 @@ struct StreamQueue {
   uint64_t last = 0;         // highest ordinal known
   uint64_t done = 0;         // evidence: every ordinal up to it is done
   uint64_t soft = 0;  // every ordinal up to it is done, or kernels that nothing but kernels precede
-  WorkItems items;    // ordinals above soft
+  // The last that may run code of the program on the host: a host function, or a graph.
+  uint64_t host_code = 0;
+  WorkItems items;  // ordinals above soft
   uint64_t last_progress_ns = 0;
   StreamState now;  // of the last round
   bool destroyed = false;
@@ -384,6 +386,11 @@ class ExecutionGraph {
   // W13: what work that is put on the stream now stands behind on others.
   static std::vector<StreamPosition> LegacyOrder(const Process&, const StreamQueue&);
 
+  // A launch that a proof says will never be done. If it is, and was not aborted, DoneAfterAll()
+  // gets it.
+  void Watch(KernelId launch) { watched_.insert(launch); }
+  const std::set<KernelId>& DoneAfterAll() const { return done_after_all_; }
+
   // Everything held for unfinished work: what memory grows with.
   size_t Held() const;
 
@@ -456,6 +463,7 @@ class ExecutionGraph {
   Process* latest_ = nullptr;  // whose record came last: most come in runs
   IdTable<Process*> by_id_;    // of processes_
   KernelTable<Kernel> kernels_;
+  std::set<KernelId> watched_, done_after_all_;
   uint64_t next_instance_ = 1;
 };
 

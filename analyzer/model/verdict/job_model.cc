@@ -52,7 +52,8 @@ class JobModel::Impl {
   struct Standing {
     Finding finding;
     std::string identity;
-    std::set<ProcessId> ended;  // as Hang's
+    std::set<ProcessId> ended;                       // as Hang's
+    std::vector<std::pair<KernelId, int>> launches;  // as Proof's
   };
 
   // Valid until the next fact. A report right after a round uses the round's names again.
@@ -66,6 +67,7 @@ class JobModel::Impl {
   void SuspectResources(const Round& round, const Names& names, const WaitForGraph& graph,
                         const std::vector<bool>& stuck);
   void Confirm(const Hang& hang, uint64_t end_ns);
+  void NoteDisproved();
   void RetireReplaced(const std::vector<Hang>& found, const Incarnations& incarnations);
   Finding Base(const Names& names) const;
   void FillEvidence(const Names& names, Finding* finding) const;
@@ -75,6 +77,8 @@ class JobModel::Impl {
   std::vector<WaitNode> nodes_;  // kept as memory for the next round's graph
   std::vector<Standing> confirmed_;
   std::vector<Finding> suspected_;
+  std::vector<Finding> disproved_;
+  std::vector<Finding> last_trouble_;  // of the last round that had any
   StandingSuspicions standing_;
   bool ended_ = false, killed_by_gordian_ = false;
   ExitKind exit_kind_ = ExitKind::kUnknown;
@@ -115,7 +119,33 @@ void JobModel::Impl::Confirm(const Hang& hang, uint64_t end_ns) {
     standing.ended.insert(hang.ended.begin(), hang.ended.end());
     return;
   }
-  confirmed_.push_back({std::move(finding), hang.identity, hang.ended});
+  for (const auto& [launch, comm] : hang.proof.launches) execution_.Watch(launch);
+  confirmed_.push_back({std::move(finding), hang.identity, hang.ended, hang.proof.launches});
+}
+
+// A launch of a proven circle is done. An abort frees what waits, and disproves nothing.
+void JobModel::Impl::NoteDisproved() {
+  if (execution_.DoneAfterAll().empty()) return;
+  std::erase_if(confirmed_, [&](Standing& standing) {
+    if (standing.finding.verdict != VerdictKind::kDeadlock) return false;
+    const bool aborted =
+        std::any_of(standing.launches.begin(), standing.launches.end(), [&](const auto& launch) {
+          if (launch.second < 0) return false;
+          const std::vector<CommMember>& members = matcher_.comms()[launch.second].members;
+          return std::any_of(members.begin(), members.end(), [&](const CommMember& member) {
+            const Process* process = execution_.Find(member.process);
+            const bool failed = process != nullptr && process->ended &&
+                                (process->exit_kind != ExitKind::kCode || process->exit_value != 0);
+            return member.aborted || failed;
+          });
+        });
+    const bool done = std::any_of(
+        standing.launches.begin(), standing.launches.end(),
+        [&](const auto& launch) { return execution_.DoneAfterAll().contains(launch.first); });
+    if (aborted || !done) return false;
+    disproved_.push_back(std::move(standing.finding));
+    return true;
+  });
 }
 
 // The exit of a restarted rank is history once no rank waits for its old process: the waiting ranks
@@ -207,6 +237,7 @@ void JobModel::Impl::OnRound(Round round) {
   if (first_ns_ == 0) first_ns_ = round.begin_ns;
   if (ended_) return;
   execution_.TakeRound(&round);
+  NoteDisproved();
   AcceptBlocked(round);
   const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns, Conjecture::kNone,
                            &nodes_);
@@ -264,6 +295,9 @@ void JobModel::Impl::OnRound(Round round) {
   std::vector<const Finding*> confirmed;
   for (const Standing& known : confirmed_) confirmed.push_back(&known.finding);
   standing_.Merge(view, confirmed, &suspected_);
+  if (confirmed_.empty() && suspected_.empty()) return;
+  last_trouble_ = suspected_;
+  for (const Standing& known : confirmed_) last_trouble_.push_back(known.finding);
 }
 
 void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed) {
@@ -273,6 +307,7 @@ void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns,
   exit_kind_ = kind;
   exit_value_ = exit_value;
   now_ns_ = std::max(now_ns_, time_ns);
+  if (!killed) NoteDisproved();
   // The last records may still show a mismatch.
   for (auto& [id, process] : execution_.processes()) {
     execution_.End(id, ExitKind::kUnknown, 0, time_ns);
@@ -280,9 +315,14 @@ void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns,
   Round last;
   last.begin_ns = last.end_ns = time_ns;
   execution_.TakeRound(&last);
+  if (killed) {
+    // What gordian acted on stays, whatever the last records say.
+    if (confirmed_.empty() && suspected_.empty()) suspected_ = std::move(last_trouble_);
+    return;
+  }
   RetireReplaced({}, Incarnations(execution_));
   // The job ended by itself after all.
-  if (!killed && kind == ExitKind::kCode && exit_value == 0) suspected_.clear();
+  if (kind == ExitKind::kCode && exit_value == 0) suspected_.clear();
 }
 
 bool JobModel::Impl::HasUnfinished() const {
@@ -401,6 +441,8 @@ Verdict JobModel::Impl::Current() const {
   for (Finding& finding : findings) FillEvidence(names, &finding);
   Verdict verdict = WorstFirst(std::move(findings));
   verdict.restarts = names.incarnations().Told();
+  verdict.disproved = disproved_;
+  for (Finding& finding : verdict.disproved) FillEvidence(names, &finding);
   if (SaysTrouble(verdict.main.verdict)) {
     verdict.signs = TransferSigns(matcher_, names);
     const std::vector<Sign> divergent = DivergenceSigns(matcher_, names);

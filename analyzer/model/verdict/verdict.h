@@ -161,6 +161,8 @@ struct Verdict {
   std::vector<Finding> findings;  // every further one, worst first
   std::vector<Sign> signs;
   Restarts restarts;
+  // Confirmed deadlocks after which what could not end has ended: gordian was wrong.
+  std::vector<Finding> disproved;
   // Stacks of the stuck threads, culprits first; empty until collectors have read them. The model
   // does not fill it.
   std::vector<FoldedStack> stacks;

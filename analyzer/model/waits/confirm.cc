@@ -4,6 +4,8 @@
 #include <set>
 #include <tuple>
 
+#include "analyzer/model/waits/rules/rules.h"
+
 namespace gordian::model {
 namespace {
 
@@ -19,23 +21,30 @@ void AddStream(const Process& process, StreamId id, std::set<std::pair<ProcessId
   proof->stalled_at_ns = std::max(proof->stalled_at_ns, queue.last_progress_ns);
 }
 
-// W5: nobody else in that process may make the call instead.
+// W5, W19: the proof holds only if no other thread of the process can come to make the call, or to
+// wake one that does.
 void AddOthers(const Names& names, const Process& process, Proof* proof) {
-  std::string awake;
+  const std::string rank = names.RankOf(process.info.process);
   for (const ThreadState& state : process.state.threads) {
     if (state.library_thread || state.os_state == OsState::kGone) continue;
-    if (state.thread != 0 && state.gpu_thread) continue;  // a candidate: in the proof itself
+    // A candidate: in the proof itself.
+    if (state.thread != 0 && (state.gpu_thread || state.call_id != 0)) continue;
     proof->signature.insert(proof->signature.end(), {5, process.info.process, state.tid,
                                                      state.cpu_ticks, state.context_switches});
+    const std::string thread =
+        "thread " + (state.name.empty() ? std::to_string(state.tid) : state.name) + " of " + rank;
     if (state.os_state != OsState::kSleeping && state.os_state != OsState::kDisk) {
-      awake = state.name.empty() ? std::to_string(state.tid) : state.name;
+      proof->missing.push_back(thread + " runs and may make the call");
+    } else if (!rules::OnlyAThreadWakes(process, state)) {
+      proof->missing.push_back(
+          thread + (state.sleep == ThreadSleep::kUnknown
+                        ? " sleeps, gordian cannot see in what, and may make the call"
+                        : " sleeps in what time or the outside may end, and may make the call"));
     }
   }
-  if (!awake.empty()) {
-    proof->missing.push_back("thread " + awake + " of " + names.RankOf(process.info.process) +
-                             " runs and may make the call");
+  if (process.state.timer_signals) {
+    proof->missing.push_back(rank + " handles the signal of a timer, which may wake a thread");
   }
-  proof->assumes.push_back("no other thread of " + names.RankOf(process.info.process) + " calls");
 }
 
 }  // namespace
@@ -87,17 +96,23 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
               proof.signature.end(),
               {1, node.process, node.thread, state.call_order, state.entered, state.left,
                state.published, state.poll_object, state.poll_since_ns});
+          // Outside of calls only the system's counters say whether it ran.
+          if (state.call_id == 0 && state.poll_object == 0) {
+            proof.signature.insert(proof.signature.end(),
+                                   {state.cpu_ticks, state.context_switches});
+          }
           if (state.published != state.collected) {
             proof.missing.push_back("records of " + names.RankOf(node.process) +
                                     " are on their way");
           }
           if (state.call_id == 0 && state.poll_object != 0) {
-            proof.assumes.push_back("the polling loop of " + names.RankOf(node.process) +
-                                    " leaves only when what it polls is done");
+            proof.missing.push_back("the polling loop of " + names.RankOf(node.process) +
+                                    " may leave before what it polls is done");
           }
         }
         break;
       case NodeKind::kNotCalled:
+      case NodeKind::kWoken:
         AddOthers(names, *process, &proof);
         break;
       case NodeKind::kMemory:
@@ -112,6 +127,7 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
       case NodeKind::kKernelDone: {
         const Kernel* kernel = graph.execution().FindKernel(node.kernel);
         if (kernel == nullptr) break;
+        proof.launches.emplace_back(kernel->id, kernel->comm_index);
         for (StreamId stream : kernel->streams) AddStream(*process, stream, &streams, &proof);
         break;
       }

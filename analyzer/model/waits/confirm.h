@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analyzer/model/verdict/names.h"
@@ -18,6 +19,8 @@ struct Proof {
   std::vector<uint64_t> signature;   // every counter of what is involved
   std::vector<std::string> missing;  // why it cannot be confirmed; empty: it can
   std::vector<std::string> assumes;
+  // The launches of it, with the indices of their communicators.
+  std::vector<std::pair<KernelId, int>> launches;
   bool conjectural = false;    // it rests on what no host can see: never confirmed
   uint64_t stalled_at_ns = 0;  // the last progress of anything involved
 };

@@ -133,7 +133,10 @@ void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state,
   } else if (state.poll_object != 0) {
     rules::Polling(view_, process, state, node, &nodes_);
   }
-  if (nodes_[node].out.empty()) {
+  const bool woken = nodes_[node].out.empty() && rules::OnlyAThreadWakes(process, state);
+  if (woken) {
+    nodes_.Wait(node, rules::Woken(process, &nodes_), Reason::kNotCalled);
+  } else if (nodes_[node].out.empty()) {
     const auto awake = process.awake_ns.find(state.tid);
     const bool asleep = state.call_id == 0 && state.os_state == OsState::kSleeping &&
                         awake != process.awake_ns.end() &&

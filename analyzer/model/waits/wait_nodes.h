@@ -19,6 +19,7 @@ namespace gordian::model {
 enum class NodeKind : uint8_t {
   kThread,       // the thread leaves what it is in
   kNotCalled,    // any candidate thread of the process could make a call (W5)
+  kWoken,        // any thread of the process that can wake another runs (W19)
   kAnyProcess,   // any process could make a communicator-making call
   kItemDone,     // a kernel, host function or event wait of a stream is done
   kKernelStart,  // a launch of NCCL starts

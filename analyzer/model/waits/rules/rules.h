@@ -107,6 +107,13 @@ bool BegunBeforeTurn(const WaitView&, const Process&, const Kernel& launch, Wait
 // W18. False: the launch is none that a device may have begun early.
 bool MayBeginBeforeTurn(const Process&, const Kernel& launch, WaitNodes*);
 
+// W19 of a thread outside of NCCL and CUDA: true if only another thread of its process wakes it.
+bool OnlyAThreadWakes(const Process&, const ThreadState&);
+// W19: a thread of the process that can wake others runs.
+uint32_t Woken(const Process&, WaitNodes*);
+// ... or one of the program's host functions, each of which `node` then waits for.
+void HostFunctions(const Process&, uint32_t node, WaitNodes*);
+
 }  // namespace gordian::model::rules
 
 #endif  // GORDIAN_ANALYZER_MODEL_WAITS_RULES_RULES_H_

@@ -252,6 +252,9 @@ std::vector<Sample> Samples() {
   samples.push_back({"finished_restarted", samples.back().verdict});
   samples.back().verdict.restarts = {
       .times = 2, .ranks = {0, 1, 2, 3}, .because = "rank 1 was killed by signal 9"};
+  samples.push_back({"finished_disproved", samples.back().verdict});
+  samples.back().verdict.restarts = {};
+  samples.back().verdict.disproved = {samples.front().verdict.main};
   return samples;
 }
 

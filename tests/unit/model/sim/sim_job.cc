@@ -70,6 +70,12 @@ Op Kernel(int stream, bool endless) {
   o.endless = endless;
   return o;
 }
+Op HostFunction(int stream) {
+  Op o = Make(Do::kHostFunction);
+  o.stream = stream;
+  o.endless = true;
+  return o;
+}
 Op Record(int event, int stream) {
   Op o = Make(Do::kEventRecord);
   o.event = event;

@@ -84,6 +84,7 @@ Op Recv(int comm, int peer, int stream = 1, uint64_t count = 1024);
 Op GroupStart();
 Op GroupEnd();
 Op Kernel(int stream = 1, bool endless = false);
+Op HostFunction(int stream);  // does not return
 Op Record(int event, int stream);
 Op WaitEvent(int event, int stream);
 Op StreamSync(int stream = 1);
@@ -175,6 +176,8 @@ class SimJob {
   int processors = 0;                      // launches of a process that can run at once; 0: enough
   bool answers = true;
   bool other_thread = false;  // a second application thread, asleep
+  ThreadSleep other_sleep = ThreadSleep::kThread;
+  bool timer_signals = false;
   bool other_runs = false;
   bool other_has_called = false;  // and may call again
 

@@ -62,10 +62,12 @@ Round SimJob::MakeRound() {
     library.os_state = OsState::kRunning;
     library.cpu_ticks = round_;
     state.threads.push_back(library);
+    state.timer_signals = timer_signals;
     if (other_thread) {
       ThreadState other;
       other.tid = static_cast<uint32_t>(3000 + i);
       other.os_state = OsState::kSleeping;
+      other.sleep = other_sleep;
       other.context_switches = other_runs ? round_ : 3;
       other.thread = other_has_called ? 2 : 0;
       other.gpu_thread = other_has_called;
