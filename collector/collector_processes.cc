@@ -173,7 +173,9 @@ bool Collector::Impl::HeirsLive(Followed* ended) {
   std::erase_if(ended->heirs, gone);
   // The last of them may have left the rank to yet another.
   if (ended->heirs.empty() && !ended->heirs_sought) {
-    for (const pid_t pid : FindByRankName(process.rank_name())) {
+    RankName name = process.rank_name();
+    name.ring_dir = options_.ring_dir;
+    for (const pid_t pid : FindByRankName(name)) {
       const std::optional<TaskStat> stat = ReadProcessStat(pid);
       if (stat) ended->heirs.push_back({.pid = pid, .start = stat->start});
     }

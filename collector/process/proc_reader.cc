@@ -303,7 +303,7 @@ RankName ReadRankName(pid_t pid) {
       "RANK",        "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
       "PMI_RANK",    "MV2_COMM_WORLD_RANK",  "JSM_NAMESPACE_RANK",
       "SLURM_PROCID"};
-  RankName name;
+  RankName name{.meets_at = ""};
   size_t found = std::size(kRank);
   const std::string block = ReadWhole(ProcPath(pid, "environ"), kMaxProcFileBytes);
   for (size_t at = 0; at < block.size();) {
@@ -314,7 +314,9 @@ RankName ReadRankName(pid_t pid) {
     if (equals == std::string_view::npos) continue;
     const std::string_view variable = entry.substr(0, equals), value = entry.substr(equals + 1);
     if (variable == "GORDIAN_RING_DIR") name.ring_dir = value;
-    if (variable == "MASTER_ADDR" || variable == "MASTER_PORT") name.meets_at.append(entry) += ' ';
+    if (variable == "MASTER_ADDR" || variable == "MASTER_PORT") {
+      name.meets_at->append(entry) += ' ';
+    }
     const size_t which = static_cast<size_t>(
         std::find(std::begin(kRank), std::end(kRank), variable) - std::begin(kRank));
     if (which < found) {
@@ -332,7 +334,12 @@ std::vector<pid_t> FindByRankName(const RankName& name) {
   if (dir == nullptr) return out;
   while (const dirent* entry = readdir(dir)) {
     pid_t pid = 0;
-    if (!ToNumber(std::string_view(entry->d_name), &pid) || ReadRankName(pid) != name) continue;
+    if (!ToNumber(std::string_view(entry->d_name), &pid)) continue;
+    const RankName other = ReadRankName(pid);
+    if (other.ring_dir != name.ring_dir || other.rank != name.rank ||
+        (name.meets_at && other.meets_at != name.meets_at)) {
+      continue;
+    }
     const std::optional<TaskStat> stat = ReadProcessStat(pid);
     if (stat && stat->state != 'Z' && stat->state != 'X') out.push_back(pid);
   }

@@ -79,11 +79,9 @@ std::optional<std::string> ReadEnvironmentVariable(pid_t pid, std::string_view n
 // Whose rank a process is, by the environment that it started with. Two jobs under one launcher have
 // the same ranks and meet elsewhere.
 struct RankName {
-  std::string ring_dir;  // GORDIAN_RING_DIR
-  std::string rank;      // RANK or what MPI, PMI or Slurm call it; empty: no rank
-  std::string meets_at;  // MASTER_ADDR, MASTER_PORT
-
-  friend bool operator==(const RankName&, const RankName&) = default;
+  std::string ring_dir;                 // GORDIAN_RING_DIR
+  std::string rank;                     // RANK or what MPI, PMI or Slurm call it; empty: no rank
+  std::optional<std::string> meets_at;  // MASTER_ADDR, MASTER_PORT; nullopt: not known
 };
 // Empty strings if the environment cannot be read.
 RankName ReadRankName(pid_t pid);

@@ -146,6 +146,9 @@ void TrackedProcess::Announce(const Sink& sink) {
   }
   if (ring_ != nullptr) {
     const ring::Header& header = ring_->header();
+    if (rank_name_.rank.empty() && header.env_rank >= 0) {  // it has ended already
+      rank_name_ = {.rank = std::to_string(header.env_rank)};
+    }
     started->set_env_rank(header.env_rank);
     started->set_env_world_size(header.env_world_size);
     started->set_env_local_rank(header.env_local_rank);

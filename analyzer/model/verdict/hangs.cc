@@ -336,6 +336,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
     }
     case LeafKind::kDead: {
       const Process* first = nullptr;  // the first that ended badly
+      bool how_known = true;           // how each has ended
       FewCallers few;
       uint64_t last = 0;
       auto ended = [](const Process& p) { return p.ended ? p.ended_ns : p.last_record_ns; };
@@ -343,7 +344,9 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
         const Process* process = graph.execution().Find(id);
         if (process == nullptr || !process->Dead()) continue;
         last = std::max(last, ended(*process));
-        if (!EndedWell(*process) && (first == nullptr || ended(*process) < ended(*first))) {
+        how_known &= process->ended;
+        if (process->ended && !EndedWell(*process) &&
+            (first == nullptr || ended(*process) < ended(*first))) {
           first = process;
         }
       }
@@ -370,6 +373,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
         if (named.empty()) named = few.ranks;
         if (!named.empty()) named.insert(culprits.begin(), culprits.end());
       }
+      hang.ripe &= how_known;
       hang.ended = ends.processes;
       break;
     }
