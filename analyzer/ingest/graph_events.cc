@@ -40,29 +40,6 @@ bool IsSane(uint64_t number) { return number <= kMaxNumber; }
 int32_t Rank(int32_t rank) { return rank < 0 || rank >= kMaxRanks ? -1 : rank; }
 int32_t Device(int32_t device) { return device < 0 || device > kMaxDevice ? -1 : device; }
 
-bool TranslateKind(ring::RecordKind kind, model::RecordKind* out) {
-  switch (kind) {
-    case ring::RecordKind::kNone:
-      return false;
-    case ring::RecordKind::kBegin:
-      *out = model::RecordKind::kBegin;
-      return true;
-    case ring::RecordKind::kEnd:
-      *out = model::RecordKind::kEnd;
-      return true;
-    case ring::RecordKind::kPoint:
-      *out = model::RecordKind::kPoint;
-      return true;
-    case ring::RecordKind::kEnqueue:
-      *out = model::RecordKind::kEnqueue;
-      return true;
-    case ring::RecordKind::kText:
-      *out = model::RecordKind::kText;
-      return true;
-  }
-  return false;
-}
-
 model::ExitKind TranslateExit(v1::ExitKind kind) {
   switch (kind) {
     case v1::EXIT_KIND_CODE:
@@ -109,91 +86,108 @@ model::CommStateKind TranslateCommState(uint32_t state) {
              : model::CommStateKind::kUnknown;
 }
 
-bool TranslateWorkKind(ring::WorkKind kind, model::WorkKind* out) {
-  switch (kind) {
-    case ring::WorkKind::kKernels:
-      *out = model::WorkKind::kKernels;
-      return true;
-    case ring::WorkKind::kHostFunction:
-      *out = model::WorkKind::kHostFunction;
-      return true;
-    case ring::WorkKind::kEventWait:
-      *out = model::WorkKind::kEventWait;
-      return true;
-    case ring::WorkKind::kEventRecord:
-      *out = model::WorkKind::kEventRecord;
-      return true;
-    case ring::WorkKind::kGraphLaunch:
-      *out = model::WorkKind::kGraphLaunch;
-      return true;
-    case ring::WorkKind::kEventForgotten:
-      *out = model::WorkKind::kEventForgotten;
-      return true;
-    case ring::WorkKind::kMemoryWait:
-      *out = model::WorkKind::kMemoryWait;
-      return true;
-    case ring::WorkKind::kMemoryWrite:
-      *out = model::WorkKind::kMemoryWrite;
-      return true;
-    case ring::WorkKind::kMemoryShared:
-      *out = model::WorkKind::kMemoryShared;
-      return true;
-    case ring::WorkKind::kGraphMarkers:
-      *out = model::WorkKind::kGraphMarkers;
-      return true;
-    case ring::WorkKind::kGraphProgress:
-      *out = model::WorkKind::kGraphProgress;
-      return true;
-  }
-  return false;
-}
-
-bool TranslateGraphCall(ring::GraphCall what, model::Call* out) {
+Call MeaningOf(ring::GraphCall what) {
   switch (what) {
     case ring::GraphCall::kEndCapture:
-      *out = Call::kGraphEndCapture;
-      return true;
+      return Call::kGraphEndCapture;
     case ring::GraphCall::kDestroy:
-      *out = Call::kGraphDestroy;
-      return true;
+      return Call::kGraphDestroy;
     case ring::GraphCall::kClone:
-      *out = Call::kGraphClone;
-      return true;
+      return Call::kGraphClone;
     case ring::GraphCall::kNest:
-      *out = Call::kGraphNest;
-      return true;
+      return Call::kGraphNest;
     case ring::GraphCall::kInstantiate:
-      *out = Call::kGraphInstantiate;
-      return true;
+      return Call::kGraphInstantiate;
     case ring::GraphCall::kExecDestroy:
-      *out = Call::kGraphExecDestroy;
-      return true;
+      return Call::kGraphExecDestroy;
   }
-  return false;
+  return Call::kOther;
 }
 
-bool TranslateWaitKind(ring::WaitKind kind, model::WaitKind* out) {
-  switch (kind) {
-    case ring::WaitKind::kStream:
-      *out = model::WaitKind::kStream;
+bool IsKind(ring::WorkKind kind) {
+  return (kind >= ring::WorkKind::kKernels && kind <= ring::WorkKind::kMemoryShared) ||
+         kind == ring::WorkKind::kGraphMarkers || kind == ring::WorkKind::kGraphProgress;
+}
+
+bool IsKind(ring::WaitKind kind) {
+  return kind >= ring::WaitKind::kStream && kind <= ring::WaitKind::kAsyncCopy;
+}
+
+// Hands over a payload of a record that makes sense, values of no member or device as -1; false:
+// it makes none. What a kEnd, kEnqueue or kText carries follows from its kind alone; `holds` says
+// what the others do.
+bool TakePayload(const ring::Record& record, ring::PayloadKind holds, model::CallRecord* out) {
+  const auto& from = record.payload;
+  switch (record.kind) {
+    case ring::RecordKind::kEnd: {
+      ring::EndPayload& end = out->payload.emplace<ring::EndPayload>(from.end);
+      end.nranks = std::clamp(end.nranks, 0, kMaxRanks);
+      end.rank = Rank(end.rank);
+      end.device = Device(end.device);
+      return IsSane(end.ordinal);
+    }
+    case ring::RecordKind::kEnqueue:
+      out->payload = from.enqueue;
+      return IsSane(from.enqueue.ordinal);
+    case ring::RecordKind::kText: {
+      const std::string text = TextOf(from.text.text, sizeof from.text.text);
+      ring::TextPayload& to = out->Make<ring::TextPayload>();
+      to.comm = from.text.comm;
+      text.copy(to.text, sizeof to.text);
       return true;
-    case ring::WaitKind::kEvent:
-      *out = model::WaitKind::kEvent;
-      return true;
-    case ring::WaitKind::kDevice:
-      *out = model::WaitKind::kDevice;
-      return true;
-    case ring::WaitKind::kFree:
-      *out = model::WaitKind::kFree;
-      return true;
-    case ring::WaitKind::kCopy:
-      *out = model::WaitKind::kCopy;
-      return true;
-    case ring::WaitKind::kAsyncCopy:
-      *out = model::WaitKind::kAsyncCopy;
-      return true;
+    }
+    case ring::RecordKind::kBegin:
+    case ring::RecordKind::kPoint:
+      break;
+    default:
+      return false;
   }
-  return false;
+  switch (holds) {
+    case ring::PayloadKind::kNone:
+      return true;  // a call with nothing to tell
+    case ring::PayloadKind::kOperation: {
+      auto& operation = out->payload.emplace<ring::OperationPayload>(from.operation);
+      operation.root_or_peer = Rank(operation.root_or_peer);
+      return IsSane(operation.sequence);
+    }
+    case ring::PayloadKind::kSignal: {
+      auto& signal = out->payload.emplace<ring::SignalPayload>(from.signal);
+      signal.peer = Rank(signal.peer);
+      return true;
+    }
+    case ring::PayloadKind::kCommInit: {
+      auto& init = out->payload.emplace<ring::CommInitPayload>(from.comm_init);
+      init.nranks = std::clamp(init.nranks, 0, kMaxRanks);
+      init.rank = Rank(init.rank);
+      init.device = Device(init.device);
+      return true;
+    }
+    case ring::PayloadKind::kCommCall:
+      out->payload = from.comm_call;
+      return true;
+    case ring::PayloadKind::kGroup:
+      out->payload = from.group;
+      return true;
+    case ring::PayloadKind::kStreamCreate:
+    case ring::PayloadKind::kStreamDestroy: {
+      auto& stream = out->payload.emplace<ring::StreamPayload>(from.stream);
+      stream.device = Device(stream.device);
+      return true;
+    }
+    case ring::PayloadKind::kStreamWork:
+      out->payload = from.work;
+      return IsSane(from.work.ordinal) && IsKind(from.work.kind);
+    case ring::PayloadKind::kGraph:
+      out->payload = from.graph;
+      out->call = MeaningOf(from.graph.what);
+      return out->call != Call::kOther;
+    case ring::PayloadKind::kHostWait: {
+      auto& wait = out->payload.emplace<ring::HostWaitPayload>(from.host_wait);
+      wait.device = Device(wait.device);
+      return IsSane(wait.ordinal) && IsKind(wait.kind);
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -322,126 +316,6 @@ bool GraphEvents::OnProcessEnded(const v1::ProcessEnded& ended) {
   return true;
 }
 
-// What a kEnd, kEnqueue or kText carries follows from its kind alone.
-bool GraphEvents::TranslatePayload(const ring::Record& record, model::CallRecord* out) const {
-  switch (record.kind) {
-    case ring::RecordKind::kEnd: {
-      const ring::EndPayload& end = record.payload.end;
-      if (!IsSane(end.ordinal)) return false;
-      out->result = end.result;
-      out->stream = end.stream;
-      out->ordinal = end.ordinal;
-      out->comm = end.comm;
-      out->nranks = std::clamp(end.nranks, 0, kMaxRanks);
-      out->rank = Rank(end.rank);
-      out->device = Device(end.device);
-      return true;
-    }
-    case ring::RecordKind::kEnqueue: {
-      const ring::EnqueuePayload& enqueue = record.payload.enqueue;
-      if (!IsSane(enqueue.ordinal)) return false;
-      out->group = enqueue.group;
-      out->stream = enqueue.stream;
-      out->ordinal = enqueue.ordinal;
-      return true;
-    }
-    case ring::RecordKind::kText: {
-      const ring::TextPayload& text = record.payload.text;
-      out->comm = text.comm;
-      out->text = TextOf(text.text, sizeof text.text);
-      return true;
-    }
-    default:
-      break;
-  }
-  switch (record.call < calls_.size() ? calls_[record.call].payload : ring::PayloadKind::kNone) {
-    case ring::PayloadKind::kNone:
-      return true;  // a call with nothing to tell
-    case ring::PayloadKind::kOperation: {
-      const ring::OperationPayload& operation = record.payload.operation;
-      if (!IsSane(operation.sequence)) return false;
-      out->comm = operation.comm;
-      out->stream = operation.stream;
-      out->count = operation.count;
-      if ((record.flags & ring::kFlagCapturing) != 0) {
-        out->capture = operation.sequence;
-      } else {
-        out->sequence = operation.sequence;
-      }
-      out->root_or_peer = Rank(operation.root_or_peer);
-      out->datatype = operation.datatype;
-      out->reduce_op = operation.reduce_op;
-      out->group = operation.group;
-      return true;
-    }
-    case ring::PayloadKind::kSignal: {
-      const ring::SignalPayload& signal = record.payload.signal;
-      out->comm = signal.comm;
-      out->stream = signal.stream;
-      out->count = signal.count;
-      out->root_or_peer = Rank(signal.peer);
-      out->event = model::SignalChannelOf(signal.index, signal.context);
-      out->group = signal.group;
-      out->sequence = signal.number;
-      return true;
-    }
-    case ring::PayloadKind::kCommInit: {
-      const ring::CommInitPayload& init = record.payload.comm_init;
-      out->comm = init.comm;
-      out->nranks = std::clamp(init.nranks, 0, kMaxRanks);
-      out->rank = Rank(init.rank);
-      out->device = Device(init.device);
-      out->uid = init.uid;
-      out->parent = init.parent;
-      out->color = init.color;
-      return true;
-    }
-    case ring::PayloadKind::kCommCall:
-      out->comm = record.payload.comm_call.comm;
-      return true;
-    case ring::PayloadKind::kGroup:
-      out->group = record.payload.group.group;
-      return true;
-    case ring::PayloadKind::kStreamCreate:
-    case ring::PayloadKind::kStreamDestroy: {
-      const ring::StreamPayload& stream = record.payload.stream;
-      out->stream = stream.stream;
-      out->stream_flags = stream.flags;
-      out->stream_handle = stream.handle;
-      out->connections = stream.connections;
-      out->device = Device(stream.device);
-      return true;
-    }
-    case ring::PayloadKind::kStreamWork: {
-      const ring::WorkPayload& work = record.payload.work;
-      if (!IsSane(work.ordinal) || !TranslateWorkKind(work.kind, &out->work)) return false;
-      out->stream = work.stream;
-      out->ordinal = work.ordinal;
-      out->event = work.event;
-      out->value = work.value;
-      return true;
-    }
-    case ring::PayloadKind::kGraph: {
-      const ring::GraphPayload& call = record.payload.graph;
-      if (!TranslateGraphCall(call.what, &out->call)) return false;
-      out->graph = call.graph;
-      out->event = call.made;
-      out->capture = call.capture;
-      return true;
-    }
-    case ring::PayloadKind::kHostWait: {
-      const ring::HostWaitPayload& wait = record.payload.host_wait;
-      if (!IsSane(wait.ordinal) || !TranslateWaitKind(wait.kind, &out->wait)) return false;
-      out->stream = wait.stream;
-      out->device = Device(wait.device);
-      out->event = wait.event;
-      out->ordinal = wait.ordinal;
-      return true;
-    }
-  }
-  return true;
-}
-
 bool GraphEvents::TakeBlock(const v1::RecordBlock& block) {
   const size_t count = RecordsIn(block);
   if (count == 0 || !processes_.contains(block.process())) return Counted(false);
@@ -455,9 +329,8 @@ bool GraphEvents::TakeRecord(uint32_t process, const ring::Record& record) {
       (record.call == ring::kCallNone && record.kind != ring::RecordKind::kText)) {
     return false;
   }
-  model::CallRecord& out = scratch_;
-  out = model::CallRecord();
-  if (!TranslateKind(record.kind, &out.kind)) return false;
+  model::CallRecord out;
+  out.kind = record.kind;
   out.process = process;
   out.thread = record.thread;
   out.flags = record.flags;
@@ -466,7 +339,9 @@ bool GraphEvents::TakeRecord(uint32_t process, const ring::Record& record) {
   out.time_ns = OurTime(process, record.ticks);
   out.call_site = record.call_site;
   out.call = Meaning(record.call);
-  if (!TranslatePayload(record, &out)) return false;
+  const ring::PayloadKind holds =
+      record.call < calls_.size() ? calls_[record.call].payload : ring::PayloadKind::kNone;
+  if (!TakePayload(record, holds, &out)) return false;
   if (Symbol(record.call).empty()) ++unnamed_;
   ++records_;
   model_->OnRecord(out);

@@ -2,7 +2,7 @@
 //
 // Events come from outside (a collector, a file): an enum out of range, an impossible size or
 // number or an unknown process never reaches the model. GraphEvents drops and counts what it cannot
-// translate, record by record, and cuts what is merely too long.
+// check, record by record, and cuts what is merely too long.
 //
 // Which payload a record carries follows from its kind and from the symbol of its call, which a
 // CallName tells: numbers of calls differ between versions.
@@ -72,7 +72,6 @@ class GraphEvents {
   bool OnProcessEnded(const v1::ProcessEnded& ended);
   bool TakeBlock(const v1::RecordBlock& block);
   bool TakeRecord(uint32_t process, const ring::Record& record);
-  bool TranslatePayload(const ring::Record& record, model::CallRecord* out) const;
   bool TakeRound(const v1::Round& round);
   bool TranslateProcessState(const v1::ProcessState& state, model::ProcessState* out) const;
   bool Counted(bool understood) {
@@ -89,7 +88,6 @@ class GraphEvents {
   std::unordered_map<uint32_t, bool> processes_;  // known ones; true: alive
   std::unordered_map<uint32_t, int64_t> clocks_;  // by node; none: its clock is ours
   bool job_ended_ = false;
-  model::CallRecord scratch_;  // reused, so that a record costs no allocation
   uint64_t last_round_ = 0;
   uint64_t records_ = 0, rounds_ = 0, dropped_ = 0, unnamed_ = 0;
 };

@@ -25,21 +25,9 @@ int32_t Device(int32_t device) { return device < 0 || device > kMaxDevice ? -1 :
 uint8_t Byte(uint32_t value) { return static_cast<uint8_t>(std::min<uint32_t>(value, 255)); }
 
 model::WaitKind Wait(uint32_t wait) {
-  switch (static_cast<ring::WaitKind>(wait)) {
-    case ring::WaitKind::kStream:
-      return model::WaitKind::kStream;
-    case ring::WaitKind::kEvent:
-      return model::WaitKind::kEvent;
-    case ring::WaitKind::kDevice:
-      return model::WaitKind::kDevice;
-    case ring::WaitKind::kFree:
-      return model::WaitKind::kFree;
-    case ring::WaitKind::kCopy:
-      return model::WaitKind::kCopy;
-    case ring::WaitKind::kAsyncCopy:
-      return model::WaitKind::kAsyncCopy;
-  }
-  return model::WaitKind::kNone;
+  return wait <= static_cast<uint32_t>(ring::WaitKind::kAsyncCopy)
+             ? static_cast<ring::WaitKind>(wait)
+             : ring::WaitKind::kNoWait;
 }
 
 model::CommStateKind CommState(uint32_t state) {
@@ -48,7 +36,6 @@ model::CommStateKind CommState(uint32_t state) {
              : model::CommStateKind::kUnknown;
 }
 
-// As CallRecord::event of signals.
 uint64_t SignalChannel(const v1::SignalChannel& channel) {
   return model::SignalChannelOf(channel.index(), channel.context());
 }

@@ -65,16 +65,21 @@ void SignBook::OnRecord(const model::CallRecord& record) {
   if (latest_ == nullptr) return;
   Process& process = *latest_;
   if (record.kind == model::RecordKind::kBegin && model::MakesCommunicator(record.call)) {
-    if (process.ranks.size() < kMaxCommunicators) process.ranks[record.comm] = record.rank;
+    if (process.ranks.size() < kMaxCommunicators) {
+      const auto& init = record.As<ring::CommInitPayload>();
+      process.ranks[init.comm] = init.rank;
+    }
   } else if (record.kind == model::RecordKind::kBegin && model::IsCollective(record.call)) {
-    process.last = {record.call == model::Call::kReduce, record.root_or_peer, record.comm};
+    const auto& operation = record.As<ring::OperationPayload>();
+    process.last = {record.call == model::Call::kReduce, operation.root_or_peer, operation.comm};
   } else if (record.kind == model::RecordKind::kEnd) {
-    if (record.result == 0 || process.failed_call != 0) return;
+    const int32_t result = record.As<ring::EndPayload>().result;
+    if (result == 0 || process.failed_call != 0) return;
     const NamedCall* const call = Named(record.call_id);
-    if (call == nullptr || record.result == (call->nccl ? kNcclInProgress : kCudaNotReady)) return;
-    if (!call->nccl && record.result == kCudaUnloading) return;
+    if (call == nullptr || result == (call->nccl ? kNcclInProgress : kCudaNotReady)) return;
+    if (!call->nccl && result == kCudaUnloading) return;
     process.failed_call = record.call_id;
-    process.result = record.result;
+    process.result = result;
   }
 }
 

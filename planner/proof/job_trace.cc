@@ -25,24 +25,25 @@ void JobTrace::OnProcess(model::ProcessId process, int env_rank) {
 }
 
 void JobTrace::OnCommInit(JobProcess& process, const CallRecord& record) {
-  const auto key = std::make_pair(process.process, record.comm);
+  const auto key = std::make_pair(process.process, model::CommOf(record));
   if (record.kind == RecordKind::kBegin) {
-    inits_[key] = record;
+    inits_[key] = record.As<ring::CommInitPayload>();
     return;
   }
   const auto begun = inits_.find(key);
-  if (record.comm == 0 || begun == inits_.end()) return;
-  CallRecord init = begun->second;
+  if (key.second == 0 || begun == inits_.end()) return;
+  ring::CommInitPayload init = begun->second;
   inits_.erase(begun);
-  if (record.nranks > 0) init.nranks = record.nranks;
-  if (record.rank >= 0) init.rank = record.rank;
+  const auto& end = record.As<ring::EndPayload>();
+  if (end.nranks > 0) init.nranks = end.nranks;
+  if (end.rank >= 0) init.rank = end.rank;
   if (init.rank < 0) return;  // the call failed
   const int color = init.parent == 0 ? -1 : init.color;
   const auto [at, fresh] =
       by_uid_.emplace(std::make_pair(init.uid, color), static_cast<int>(comms_.size()));
   if (fresh) comms_.push_back({.uid = init.uid, .color = color, .size = init.nranks});
   comms_[at->second].members[init.rank] = process.process;
-  process.comm_of[record.comm] = at->second;
+  process.comm_of[key.second] = at->second;
   const auto name = names_.find(key);
   if (name != names_.end()) comms_[at->second].name = name->second;
 }
@@ -51,12 +52,11 @@ void JobTrace::OnRecord(const CallRecord& record) {
   JobProcess& process = Process(record.process);
   const auto thread = std::make_pair(record.process, record.thread);
   if (record.kind == RecordKind::kText) {
-    const auto comm = process.comm_of.find(record.comm);
-    if (comm != process.comm_of.end()) {
-      comms_[comm->second].name = record.text;
-    } else {
-      names_[{record.process, record.comm}] = record.text;
-    }
+    const auto& text = record.As<ring::TextPayload>();
+    const auto comm = process.comm_of.find(text.comm);
+    std::string& name = comm != process.comm_of.end() ? comms_[comm->second].name
+                                                      : names_[{record.process, text.comm}];
+    name = model::NameOf(text);
     return;
   }
   switch (record.call) {
@@ -67,7 +67,8 @@ void JobTrace::OnRecord(const CallRecord& record) {
     case Call::kCommGrow:
       return OnCommInit(process, record);
     case Call::kStreamCreate:
-      process.streams[record.stream] = record.stream_flags;
+      process.streams[record.As<ring::StreamPayload>().stream] =
+          record.As<ring::StreamPayload>().flags;
       return;
     default:
       break;
@@ -79,8 +80,9 @@ void JobTrace::OnRecord(const CallRecord& record) {
     call.end_ns = record.time_ns;
     call.end_order = record.order;
     if (model::IsOperation(call.call)) {
-      if (record.ordinal != 0) call.ordinal = record.ordinal;
-      if (record.result != 0 && record.result != 7) call.call = Call::kOther;  // refused
+      const auto& end = record.As<ring::EndPayload>();
+      if (end.ordinal != 0) call.ordinal = end.ordinal;
+      if (end.result != 0 && end.result != 7) call.call = Call::kOther;  // refused
     }
     open_.erase(open);
     return;
@@ -92,30 +94,36 @@ void JobTrace::OnRecord(const CallRecord& record) {
       (record.kind != RecordKind::kBegin && record.kind != RecordKind::kPoint)) {
     return;
   }
-  if (record.work == model::WorkKind::kGraphLaunch) process.graphs = true;
-  if (record.work == model::WorkKind::kMemoryWait) process.memory_waits = true;
   JobCall call{.thread = record.thread,
                .order = record.order,
                .end_order = record.order,
                .begin_ns = record.time_ns,
                .end_ns = record.time_ns,
-               .call = record.call,
-               .work = record.work,
-               .wait = record.wait,
-               .stream = record.stream,
-               .event = record.event,
-               .ordinal = record.ordinal,
-               .count = record.count,
-               .sequence = record.sequence,
-               .datatype = record.datatype,
-               .reduce_op = record.reduce_op,
-               .root_or_peer = record.root_or_peer,
-               .group = (record.flags & model::kInGroup) != 0 || record.call == Call::kGroupEnd
-                            ? record.group
-                            : 0};
-  if (model::IsOperation(record.call)) {
-    const auto comm = process.comm_of.find(record.comm);
+               .call = record.call};
+  if (const auto* operation = std::get_if<ring::OperationPayload>(&record.payload)) {
+    call.stream = operation->stream;
+    call.count = operation->count;
+    call.sequence = operation->sequence;
+    call.datatype = operation->datatype;
+    call.reduce_op = operation->reduce_op;
+    call.root_or_peer = operation->root_or_peer;
+    if ((record.flags & model::kInGroup) != 0) call.group = operation->group;
+    const auto comm = process.comm_of.find(operation->comm);
     if (comm != process.comm_of.end()) call.comm = comm->second;
+  } else if (const auto* work = std::get_if<ring::WorkPayload>(&record.payload)) {
+    process.graphs |= work->kind == model::WorkKind::kGraphLaunch;
+    process.memory_waits |= work->kind == model::WorkKind::kMemoryWait;
+    call.work = work->kind;
+    call.stream = work->stream;
+    call.event = work->event;
+    call.ordinal = work->ordinal;
+  } else if (const auto* wait = std::get_if<ring::HostWaitPayload>(&record.payload)) {
+    call.wait = wait->kind;
+    call.stream = wait->stream;
+    call.event = wait->event;
+    call.ordinal = wait->ordinal;
+  } else if (const auto* group = std::get_if<ring::GroupPayload>(&record.payload)) {
+    call.group = group->group;
   }
   process.calls.push_back(call);
   if (record.kind == RecordKind::kBegin) open_[thread] = process.calls.size() - 1;

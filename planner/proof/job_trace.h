@@ -19,8 +19,8 @@ struct JobCall {
   uint64_t end_order = 0;
   uint64_t begin_ns = 0, end_ns = 0;  // equal for a call that cannot block
   model::Call call = model::Call::kOther;
-  model::WorkKind work = model::WorkKind::kNone;
-  model::WaitKind wait = model::WaitKind::kNone;
+  model::WorkKind work = model::WorkKind::kNoWork;
+  model::WaitKind wait = model::WaitKind::kNoWait;
   int comm = -1;  // index into JobTrace::comms
   model::StreamId stream = 0;
   uint64_t event = 0;
@@ -73,7 +73,7 @@ class JobTrace {
   std::vector<JobComm> comms_;
   std::map<std::pair<model::CommUid, int>, int> by_uid_;
   std::map<std::pair<model::ProcessId, model::ThreadId>, size_t> open_;
-  std::map<std::pair<model::ProcessId, model::CommId>, model::CallRecord> inits_;
+  std::map<std::pair<model::ProcessId, model::CommId>, ring::CommInitPayload> inits_;
   std::map<std::pair<model::ProcessId, model::CommId>, std::string>
       names_;  // of communicators whose init has not ended
 };

@@ -278,7 +278,7 @@ class RankWriter {
       case WorkKind::kMemoryShared:
       case WorkKind::kGraphMarkers:
       case WorkKind::kGraphProgress:
-      case WorkKind::kNone:
+      case WorkKind::kNoWork:
         break;
     }
   }
@@ -290,7 +290,7 @@ class RankWriter {
       behind.gradients.insert(behind.gradients.end(), more.gradients.begin(), more.gradients.end());
     };
     switch (call.wait) {
-      case WaitKind::kNone:
+      case WaitKind::kNoWait:
         return;
       case WaitKind::kEvent:
         if (const auto event = events_.find(call.event); event != events_.end()) add(event->second);

@@ -140,6 +140,7 @@ struct StreamPayload {
 };
 
 enum class WorkKind : uint32_t {
+  kNoWork = 0,   // never written
   kKernels = 1,  // one or more kernels or async copies with nothing tracked between them
   kHostFunction = 2,
   kEventWait = 3,       // cudaStreamWaitEvent: `event` is what it waits for
@@ -174,6 +175,7 @@ struct WorkPayload {
 };
 
 enum class WaitKind : uint32_t {
+  kNoWait = 0,     // never written
   kStream = 1,     // all work on `stream` up to `ordinal`
   kEvent = 2,      // what `event` stood behind at the call
   kDevice = 3,     // all work on `device`

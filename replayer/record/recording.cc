@@ -18,6 +18,7 @@ void Recording::OnRecord(const model::CallRecord& record) {
   RecordedProcess& process = processes_[record.process];
   const std::pair key(record.process, record.thread);
   switch (record.kind) {
+    case RecordKind::kNone:
     case RecordKind::kText:
     case RecordKind::kEnqueue:
       return;
@@ -26,7 +27,7 @@ void Recording::OnRecord(const model::CallRecord& record) {
       if (open == open_.end() || process.calls[open->second].call != record.call) return;
       RecordedCall& call = process.calls[open->second];
       call.end_order = record.order;
-      call.result = record.result;
+      call.result = record.As<ring::EndPayload>().result;
       open_.erase(open);
       return;
     }
@@ -36,7 +37,8 @@ void Recording::OnRecord(const model::CallRecord& record) {
   }
   switch (record.call) {
     case Call::kStreamCreate:
-      process.streams[record.stream] = record.stream_flags;
+      process.streams[record.As<ring::StreamPayload>().stream] =
+          record.As<ring::StreamPayload>().flags;
       return;
     case Call::kStreamDestroy:
     case Call::kPoll:
@@ -51,74 +53,91 @@ void Recording::OnRecord(const model::CallRecord& record) {
     default:
       break;
   }
-  const bool ours = record.work == model::WorkKind::kGraphMarkers ||
-                    record.work == model::WorkKind::kGraphProgress;
-  if (ours) return;
   RecordedCall call;
   call.order = record.order;
   call.end_order = record.kind == RecordKind::kPoint ? record.order : 0;
   call.site = record.call_site;
-  call.count = record.count;
-  call.event = record.event;
   call.thread = record.thread;
-  call.comm = record.comm;
-  call.parent = record.parent;
-  call.stream = record.stream;
-  call.group = record.group;
-  call.root_or_peer = record.root_or_peer;
-  call.color = record.color;
+  call.comm = model::CommOf(record);
   call.call_id = record.call_id;
   call.call = record.call;
-  call.work = record.work;
-  call.wait = record.wait;
   call.flags = record.flags;
-  call.datatype = record.datatype;
-  call.reduce_op = record.reduce_op;
-  if (call.IsOperation()) {
-    ++operations_;
-    if (record.capture != 0)
-      graphs_[record.process].captures[record.capture].push_back(record.order);
-  }
-  if (record.work == model::WorkKind::kGraphLaunch) {
-    const auto& execs = graphs_[record.process].execs;
-    const auto exec = execs.find(record.event);
-    if (exec != execs.end()) call.content = exec->second;
+  if (const auto* operation = std::get_if<ring::OperationPayload>(&record.payload)) {
+    call.count = operation->count;
+    call.stream = operation->stream;
+    call.group = operation->group;
+    call.root_or_peer = operation->root_or_peer;
+    call.datatype = operation->datatype;
+    call.reduce_op = operation->reduce_op;
+    if (call.IsOperation()) {
+      ++operations_;
+      if (const uint64_t capture = model::CaptureOf(record); capture != 0)
+        graphs_[record.process].captures[capture].push_back(record.order);
+    }
+  } else if (const auto* signal = std::get_if<ring::SignalPayload>(&record.payload)) {
+    call.count = signal->count;
+    call.event = model::SignalChannelOf(signal->index, signal->context);
+    call.stream = signal->stream;
+    call.group = signal->group;
+    call.root_or_peer = signal->peer;
+  } else if (const auto* init = std::get_if<ring::CommInitPayload>(&record.payload)) {
+    call.parent = init->parent;
+    call.color = init->color;
+  } else if (const auto* group = std::get_if<ring::GroupPayload>(&record.payload)) {
+    call.group = group->group;
+  } else if (const auto* wait = std::get_if<ring::HostWaitPayload>(&record.payload)) {
+    call.wait = wait->kind;
+    call.stream = wait->stream;
+    call.event = wait->event;
+  } else if (const auto* work = std::get_if<ring::WorkPayload>(&record.payload)) {
+    const bool ours = work->kind == model::WorkKind::kGraphMarkers ||
+                      work->kind == model::WorkKind::kGraphProgress;
+    if (ours) return;
+    call.work = work->kind;
+    call.stream = work->stream;
+    call.event = work->event;
+    if (work->kind == model::WorkKind::kGraphLaunch) {
+      const auto& execs = graphs_[record.process].execs;
+      const auto exec = execs.find(work->event);
+      if (exec != execs.end()) call.content = exec->second;
+    }
   }
   if (record.kind == RecordKind::kBegin) open_[key] = process.calls.size();
   process.calls.push_back(call);
 }
 
 void Recording::OnGraphCall(model::ProcessId id, const model::CallRecord& record) {
+  const auto& call = record.As<ring::GraphPayload>();
   Graphs& graphs = graphs_[id];
   switch (record.call) {
     case Call::kGraphEndCapture: {
-      const auto capture = graphs.captures.find(record.capture);
+      const auto capture = graphs.captures.find(call.capture);
       if (capture == graphs.captures.end()) {
-        graphs.graphs.erase(record.graph);  // a graph without operations
+        graphs.graphs.erase(call.graph);  // a graph without operations
         return;
       }
       RecordedProcess& process = processes_[id];
-      graphs.graphs[record.graph] = static_cast<int32_t>(process.graphs.size());
+      graphs.graphs[call.graph] = static_cast<int32_t>(process.graphs.size());
       process.graphs.push_back(std::move(capture->second));
       graphs.captures.erase(capture);
       return;
     }
     case Call::kGraphDestroy:
-      graphs.graphs.erase(record.graph);
+      graphs.graphs.erase(call.graph);
       return;
     case Call::kGraphClone:
     case Call::kGraphInstantiate: {
       auto& into = record.call == Call::kGraphClone ? graphs.graphs : graphs.execs;
-      const auto from = graphs.graphs.find(record.graph);
+      const auto from = graphs.graphs.find(call.graph);
       if (from == graphs.graphs.end()) {
-        into.erase(record.event);
+        into.erase(call.made);
       } else {
-        into[record.event] = from->second;
+        into[call.made] = from->second;
       }
       return;
     }
     case Call::kGraphExecDestroy:
-      graphs.execs.erase(record.event);
+      graphs.execs.erase(call.made);
       return;
     default:  // nested: the wait model loses track of its contents
       return;

@@ -32,8 +32,8 @@ struct RecordedCall {
   int32_t result = 0;
   uint16_t call_id = 0;
   model::Call call = model::Call::kOther;
-  model::WorkKind work = model::WorkKind::kNone;
-  model::WaitKind wait = model::WaitKind::kNone;
+  model::WorkKind work = model::WorkKind::kNoWork;
+  model::WaitKind wait = model::WaitKind::kNoWait;
   uint8_t flags = 0;
   uint8_t datatype = 0;
   uint8_t reduce_op = 255;

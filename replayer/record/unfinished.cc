@@ -463,7 +463,7 @@ class Builder {
       case WaitKind::kAsyncCopy:
         op->kind = OpKind::kCopy;
         return op->stream >= 0;
-      case WaitKind::kNone:
+      case WaitKind::kNoWait:
         break;
     }
     refused_.insert("a thread waits in " +

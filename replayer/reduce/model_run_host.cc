@@ -84,9 +84,9 @@ bool Machine::RunEnd(size_t rank, size_t index) {
   }
   bool moved = false;
   if (!thread.in_call) {
-    CallRecord& record = Enter(rank, index, Call::kHostWait, nullptr);
-    record.wait = WaitKind::kDevice;
-    record.device = 0;
+    auto& wait = Enter(rank, index, Call::kHostWait, nullptr).Make<ring::HostWaitPayload>();
+    wait.kind = WaitKind::kDevice;
+    wait.device = 0;
     thread.covered.clear();
     CoverDevice(At(rank), &thread.covered);
     thread.leaving = moved = true;
@@ -120,7 +120,7 @@ void Machine::Begin(size_t rank, size_t thread, const Op& op) {
       caller.meetings.clear();
       return;
     case OpKind::kGroupEnd:
-      Enter(rank, thread, Call::kGroupEnd, &op).group = caller.group;
+      Enter(rank, thread, Call::kGroupEnd, &op).Make<ring::GroupPayload>().group = caller.group;
       for (const Part& part : caller.parts) SlotOf(rank, part).called = true;
       return;
     case OpKind::kCommInit:
@@ -134,7 +134,8 @@ void Machine::Begin(size_t rank, size_t thread, const Op& op) {
                         : op.kind == OpKind::kCommDestroy ? Call::kCommDestroy
                         : op.kind == OpKind::kCommAbort   ? Call::kCommAbort
                                                           : Call::kCommWindowRegister;
-      Enter(rank, thread, call, &op).comm = static_cast<model::CommId>(op.comm + 1);
+      Enter(rank, thread, call, &op).Make<ring::CommCallPayload>().comm =
+          static_cast<model::CommId>(op.comm + 1);
       Local& local = At(rank).comms.at(op.comm);
       caller.meetings.clear();
       if (op.kind == OpKind::kCommDestroy) local.destroyed = true;
@@ -152,12 +153,15 @@ void Machine::Begin(size_t rank, size_t thread, const Op& op) {
       std::erase_if(caller.captures,
                     [&](const auto& capture) { return capture.second == op.graph; });
       At(rank).graphs[static_cast<size_t>(op.graph)].ready = true;
-      CallRecord& end = Emit(rank, thread, RecordKind::kPoint, Call::kGraphEndCapture, &op);
-      end.capture = 0x100u + static_cast<uint64_t>(op.graph);
-      end.graph = 0x1000u + static_cast<uint64_t>(op.graph);
-      CallRecord& made = Emit(rank, thread, RecordKind::kPoint, Call::kGraphInstantiate, &op);
-      made.graph = 0x1000u + static_cast<uint64_t>(op.graph);
-      made.event = 0x2000u + static_cast<uint64_t>(op.graph);
+      const uint64_t graph = 0x1000u + static_cast<uint64_t>(op.graph);
+      Emit(rank, thread, RecordKind::kPoint, Call::kGraphEndCapture, &op).payload =
+          ring::GraphPayload{.what = ring::GraphCall::kEndCapture,
+                             .graph = graph,
+                             .capture = 0x100u + static_cast<uint64_t>(op.graph)};
+      Emit(rank, thread, RecordKind::kPoint, Call::kGraphInstantiate, &op).payload =
+          ring::GraphPayload{.what = ring::GraphCall::kInstantiate,
+                             .graph = graph,
+                             .made = 0x2000u + static_cast<uint64_t>(op.graph)};
       return;
     }
     case OpKind::kGraphLaunch:
@@ -192,16 +196,17 @@ void Machine::EndProcess(size_t index, const Op& op) {
 void Machine::FillOperation(size_t rank, size_t thread, const Part& part, CallRecord* record) {
   const Op& op = *part.op;
   const Thread& caller = At(rank).threads[thread];
-  record->comm = static_cast<model::CommId>(op.comm + 1);
-  record->stream = StreamIdOf(op.stream);
-  record->count = op.count;
-  record->datatype = op.datatype;
-  record->reduce_op = op.reduce_op;
-  record->root_or_peer = op.root_or_peer;
-  record->sequence = part.called;
+  auto& operation = record->Make<ring::OperationPayload>();
+  operation.comm = static_cast<model::CommId>(op.comm + 1);
+  operation.stream = StreamIdOf(op.stream);
+  operation.count = op.count;
+  operation.datatype = op.datatype;
+  operation.reduce_op = op.reduce_op;
+  operation.root_or_peer = op.root_or_peer;
+  operation.sequence = part.called;
   if (!caller.in_group) return;
   record->flags |= model::kInGroup;
-  record->group = caller.group;
+  operation.group = static_cast<uint16_t>(caller.group);
 }
 
 void Machine::BeginOperation(size_t rank, size_t thread, const Op& op) {
@@ -233,15 +238,16 @@ void Machine::BeginMaking(size_t rank, size_t thread, const Op& op) {
   const Call call = splits ? Call::kCommSplit : Call::kCommInit;
   CallRecord& record = caller.in_group ? Emit(rank, thread, RecordKind::kBegin, call, &op)
                                        : Enter(rank, thread, call, &op);
-  record.comm = static_cast<model::CommId>(op.comm + 1);
-  record.uid = UidOf(meeting);
-  record.device = 0;
+  auto& init = record.Make<ring::CommInitPayload>();
+  init.comm = static_cast<model::CommId>(op.comm + 1);
+  init.uid = UidOf(meeting);
+  init.device = 0;
   if (splits) {
-    record.parent = static_cast<model::CommId>(op.parent + 1);
-    record.color = op.color;
+    init.parent = static_cast<model::CommId>(op.parent + 1);
+    init.color = op.color;
   } else {
-    record.nranks = static_cast<int>(Comm(op.comm).members.size());
-    record.rank = At(rank).comms.at(op.comm).place;
+    init.nranks = static_cast<int>(Comm(op.comm).members.size());
+    init.rank = At(rank).comms.at(op.comm).place;
   }
   if (launch_order_) record.flags |= model::kLaunchOrder;
   ++meetings_[meeting];
@@ -251,8 +257,9 @@ void Machine::BeginMaking(size_t rank, size_t thread, const Op& op) {
     return;
   }
   record.flags |= model::kInGroup;
-  CallRecord& end = Emit(rank, thread, RecordKind::kEnd, call, &op);
-  end.flags |= model::kInGroup;
+  CallRecord& ends = Emit(rank, thread, RecordKind::kEnd, call, &op);
+  ends.flags |= model::kInGroup;
+  auto& end = ends.Make<ring::EndPayload>();
   end.comm = static_cast<model::CommId>(op.comm + 1);
   if (op.comm >= 0) {
     end.nranks = static_cast<int>(Comm(op.comm).members.size());
@@ -279,11 +286,12 @@ void Machine::BeginWork(size_t rank, size_t thread, const Op& op) {
     }
     place = Append(rank, op.stream, std::move(after));
   }
-  CallRecord& record = Emit(rank, thread, RecordKind::kPoint, Call::kStreamWork, &op);
-  record.work = kind;
-  record.stream = StreamIdOf(op.stream);
-  record.ordinal = place.ordinal;
-  if (op.event >= 0) record.event = EventHandle(op.event);
+  auto& work =
+      Emit(rank, thread, RecordKind::kPoint, Call::kStreamWork, &op).Make<ring::WorkPayload>();
+  work.kind = kind;
+  work.stream = StreamIdOf(op.stream);
+  work.ordinal = place.ordinal;
+  if (op.event >= 0) work.event = EventHandle(op.event);
 }
 
 void Machine::BeginHostWait(size_t rank, size_t thread, const Op& op) {
@@ -304,17 +312,17 @@ void Machine::BeginHostWait(size_t rank, size_t thread, const Op& op) {
     caller.call_since = now_ns_;
     return;
   }
-  CallRecord& record = Enter(rank, thread, Call::kHostWait, &op);
-  record.device = 0;
-  record.wait = op.kind == OpKind::kStreamSync   ? WaitKind::kStream
-                : op.kind == OpKind::kEventSync  ? WaitKind::kEvent
-                : op.kind == OpKind::kDeviceSync ? WaitKind::kDevice
-                : op.kind == OpKind::kFree       ? WaitKind::kFree
-                                                 : WaitKind::kCopy;
-  if (op.event >= 0) record.event = EventHandle(op.event);
+  auto& wait = Enter(rank, thread, Call::kHostWait, &op).Make<ring::HostWaitPayload>();
+  wait.device = 0;
+  wait.kind = op.kind == OpKind::kStreamSync   ? WaitKind::kStream
+              : op.kind == OpKind::kEventSync  ? WaitKind::kEvent
+              : op.kind == OpKind::kDeviceSync ? WaitKind::kDevice
+              : op.kind == OpKind::kFree       ? WaitKind::kFree
+                                               : WaitKind::kCopy;
+  if (op.event >= 0) wait.event = EventHandle(op.event);
   if (op.stream < 0) return;
-  record.stream = StreamIdOf(op.stream);
-  record.ordinal = At(rank).queues[static_cast<size_t>(op.stream)].items.size();
+  wait.stream = StreamIdOf(op.stream);
+  wait.ordinal = At(rank).queues[static_cast<size_t>(op.stream)].items.size();
 }
 
 // W15: the first use waits on the host until the others have made the call too. `part`: of an
@@ -429,14 +437,14 @@ void Machine::Return(size_t index, size_t number, const Op& op) {
   switch (op.kind) {
     case OpKind::kCommInit:
     case OpKind::kCommSplit: {
-      CallRecord& record =
-          Emit(index, number, RecordKind::kEnd,
-               op.kind == OpKind::kCommSplit ? Call::kCommSplit : Call::kCommInit, &op);
-      record.comm = static_cast<model::CommId>(op.comm + 1);
-      record.device = 0;
+      auto& end = Emit(index, number, RecordKind::kEnd,
+                       op.kind == OpKind::kCommSplit ? Call::kCommSplit : Call::kCommInit, &op)
+                      .Make<ring::EndPayload>();
+      end.comm = static_cast<model::CommId>(op.comm + 1);
+      end.device = 0;
       if (op.comm < 0) return;
-      record.nranks = static_cast<int>(Comm(op.comm).members.size());
-      record.rank = rank.comms.at(op.comm).place;
+      end.nranks = static_cast<int>(Comm(op.comm).members.size());
+      end.rank = rank.comms.at(op.comm).place;
       rank.comms.at(op.comm).made = true;
       return;
     }
@@ -444,7 +452,7 @@ void Machine::Return(size_t index, size_t number, const Op& op) {
       Enqueue(index, number, /*group=*/true);
       thread.in_group = false;
       thread.meetings.clear();
-      Emit(index, number, RecordKind::kEnd, Call::kGroupEnd, &op).group = thread.group;
+      Emit(index, number, RecordKind::kEnd, Call::kGroupEnd, &op);
       return;
     case OpKind::kCommAbort:
       rank.comms.at(op.comm).aborted = true;
@@ -476,9 +484,9 @@ void Machine::Return(size_t index, size_t number, const Op& op) {
     return;
   }
   Enqueue(index, number, /*group=*/false);
-  CallRecord& record = Emit(index, number, RecordKind::kEnd, CallOf(op.kind), &op);
-  record.stream = StreamIdOf(op.stream);
-  record.ordinal = rank.queues[static_cast<size_t>(op.stream)].items.size();
+  auto& end = Emit(index, number, RecordKind::kEnd, CallOf(op.kind), &op).Make<ring::EndPayload>();
+  end.stream = StreamIdOf(op.stream);
+  end.ordinal = rank.queues[static_cast<size_t>(op.stream)].items.size();
 }
 
 }  // namespace gordian::replayer

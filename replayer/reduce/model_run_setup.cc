@@ -55,16 +55,16 @@ void Machine::SetUp() {
   for (size_t index = 0; index < ranks_.size(); ++index) {
     const std::vector<Stream>& streams = schedule_.ranks[index].streams;
     for (size_t i = 0; i < streams.size(); ++i) {
-      model::CallRecord& record =
-          Emit(index, 0, model::RecordKind::kPoint, model::Call::kStreamCreate, nullptr);
-      record.stream = StreamIdOf(static_cast<int>(i));
-      record.device = 0;
-      record.stream_handle = StreamHandle(static_cast<int>(i));
-      record.connections = one_queue_ ? 1 : 0;
-      record.stream_flags = streams[i].kind == StreamKind::kBlocking    ? model::kStreamBlocking
-                            : streams[i].kind == StreamKind::kLegacy    ? model::kStreamLegacy
-                            : streams[i].kind == StreamKind::kPerThread ? model::kStreamPerThread
-                                                                        : 0;
+      auto& made = Emit(index, 0, model::RecordKind::kPoint, model::Call::kStreamCreate, nullptr)
+                       .Make<ring::StreamPayload>();
+      made.stream = StreamIdOf(static_cast<int>(i));
+      made.device = 0;
+      made.handle = StreamHandle(static_cast<int>(i));
+      made.connections = one_queue_ ? 1 : 0;
+      made.flags = streams[i].kind == StreamKind::kBlocking    ? model::kStreamBlocking
+                   : streams[i].kind == StreamKind::kLegacy    ? model::kStreamLegacy
+                   : streams[i].kind == StreamKind::kPerThread ? model::kStreamPerThread
+                                                               : 0u;
     }
   }
 }
@@ -75,15 +75,19 @@ model::CommUid Machine::UidOf(const Meeting& meeting) {
 }
 
 void Machine::EmitMade(size_t rank, int comm) {
-  for (const model::RecordKind kind : {model::RecordKind::kBegin, model::RecordKind::kEnd}) {
-    model::CallRecord& record = Emit(rank, 0, kind, model::Call::kCommInit, nullptr);
-    record.comm = static_cast<model::CommId>(comm + 1);
-    record.uid = UidOf({OpKind::kCommInit, comm, 0});
-    record.nranks = static_cast<int>(Comm(comm).members.size());
-    record.rank = At(rank).comms.at(comm).place;
-    record.device = 0;
-    if (launch_order_ && kind == model::RecordKind::kBegin) record.flags |= model::kLaunchOrder;
-  }
+  const auto id = static_cast<model::CommId>(comm + 1);
+  const auto nranks = static_cast<int>(Comm(comm).members.size());
+  const int place = At(rank).comms.at(comm).place;
+  model::CallRecord& begin =
+      Emit(rank, 0, model::RecordKind::kBegin, model::Call::kCommInit, nullptr);
+  begin.payload = ring::CommInitPayload{.comm = id,
+                                        .nranks = nranks,
+                                        .rank = place,
+                                        .uid = UidOf({OpKind::kCommInit, comm, 0}),
+                                        .color = -1};
+  if (launch_order_) begin.flags |= model::kLaunchOrder;
+  Emit(rank, 0, model::RecordKind::kEnd, model::Call::kCommInit, nullptr).payload =
+      ring::EndPayload{.comm = id, .nranks = nranks, .rank = place};
   At(rank).comms.at(comm).made = true;
 }
 
@@ -115,15 +119,16 @@ void Machine::EmitConnection(size_t rank, int comm, OpKind kind, int peer) {
   Numbers& numbers = kind == OpKind::kAllReduce ? local.collectives
                                                 : local.transfers[{peer, kind == OpKind::kSend}];
   model::CallRecord& begin = Emit(rank, 0, model::RecordKind::kBegin, CallOf(kind), nullptr);
-  begin.comm = static_cast<model::CommId>(comm + 1);
-  begin.stream = kConnectStream;
-  begin.count = 1;
-  begin.datatype = 0;
-  begin.reduce_op = kind == OpKind::kAllReduce ? 0 : 255;
-  begin.root_or_peer = peer;
-  begin.sequence = numbers.called++;
+  begin.payload = ring::OperationPayload{
+      .comm = static_cast<model::CommId>(comm + 1),
+      .stream = kConnectStream,
+      .count = 1,
+      .sequence = numbers.called++,
+      .root_or_peer = peer,
+      .reduce_op = static_cast<uint8_t>(kind == OpKind::kAllReduce ? 0 : 255)};
   ++numbers.launched;
-  model::CallRecord& end = Emit(rank, 0, model::RecordKind::kEnd, CallOf(kind), nullptr);
+  auto& end =
+      Emit(rank, 0, model::RecordKind::kEnd, CallOf(kind), nullptr).Make<ring::EndPayload>();
   end.stream = kConnectStream;
   end.ordinal = ++At(rank).connected;
 }

@@ -83,11 +83,10 @@ void Machine::Enqueue(size_t rank, size_t thread, bool group) {
     if (added) {
       ordinal->second = Append(rank, stream, std::move(legacy.at(stream))).ordinal;
       if (group) {
-        model::CallRecord& record =
-            Emit(rank, thread, model::RecordKind::kEnqueue, model::Call::kGroupEnd, nullptr);
-        record.group = caller.group;
-        record.stream = static_cast<model::StreamId>(stream + 1);
-        record.ordinal = ordinal->second;
+        Emit(rank, thread, model::RecordKind::kEnqueue, model::Call::kGroupEnd, nullptr).payload =
+            ring::EnqueuePayload{.group = caller.group,
+                                 .stream = static_cast<model::StreamId>(stream + 1),
+                                 .ordinal = ordinal->second};
       }
     }
     Local& local = At(rank).comms.at(part.op->comm);
@@ -253,7 +252,8 @@ void Machine::Capture(size_t rank, size_t thread, const Op& op) {
                       : Enter(rank, thread, CallOf(op.kind), &op);
   FillOperation(rank, thread, {.op = &op}, &record);
   record.flags |= model::kCapturing;
-  record.capture = 0x100u + static_cast<uint64_t>(number);
+  std::get<ring::OperationPayload>(record.payload).sequence =
+      0x100u + static_cast<uint64_t>(number);
   if (caller.in_group) {  // connects at the group's end
     Emit(rank, thread, model::RecordKind::kEnd, CallOf(op.kind), nullptr);
   } else {
@@ -301,12 +301,11 @@ void Machine::LaunchGraph(size_t rank, size_t thread, const Op& op) {
   Item& item = At(rank).queues[static_cast<size_t>(op.stream)].items[place.ordinal - 1];
   item.launches = made;
   item.running = made.size();
-  model::CallRecord& record =
-      Emit(rank, thread, model::RecordKind::kPoint, model::Call::kStreamWork, &op);
-  record.work = model::WorkKind::kGraphLaunch;
-  record.stream = static_cast<model::StreamId>(op.stream + 1);
-  record.ordinal = place.ordinal;
-  record.event = 0x2000u + static_cast<uint64_t>(op.graph);
+  Emit(rank, thread, model::RecordKind::kPoint, model::Call::kStreamWork, &op).payload =
+      ring::WorkPayload{.stream = static_cast<model::StreamId>(op.stream + 1),
+                        .kind = model::WorkKind::kGraphLaunch,
+                        .ordinal = place.ordinal,
+                        .event = 0x2000u + static_cast<uint64_t>(op.graph)};
 }
 
 }  // namespace gordian::replayer

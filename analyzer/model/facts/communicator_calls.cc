@@ -24,29 +24,30 @@ int RankIn(const Communicator& comm, int rank) { return rank < comm.nranks ? ran
 }  // namespace
 
 void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const CallRecord& record) {
-  LocalComm& local = process.comms[record.comm];
-  local.id = record.comm;
-  const CommUid uid = matcher_.Resolve(record.uid);
+  const auto& made = record.As<ring::CommInitPayload>();
+  LocalComm& local = process.comms[made.comm];
+  local.id = made.comm;
+  const CommUid uid = matcher_.Resolve(made.uid);
   local.uid = uid;
-  local.parent = record.parent;
-  local.color = record.color;
-  local.device = record.device;
-  const bool child = record.parent != 0;
+  local.parent = made.parent;
+  local.color = made.color;
+  local.device = made.device;
+  const bool child = made.parent != 0;
   local.launch_order = (record.flags & kLaunchOrder) != 0;
   int parent_index = -1;
   if (child) {
-    auto parent = process.comms.find(record.parent);
+    auto parent = process.comms.find(made.parent);
     if (parent == process.comms.end() || parent->second.index < 0) return;
     parent_index = parent->second.index;
     local.init_rank = parent->second.rank;
     if (local.device < 0) local.device = parent->second.device;
   } else {
-    local.init_rank = record.rank;
-    local.index = matcher_.Comm(uid, 0, record.nranks);
-    local.rank = RankIn(matcher_.comms()[local.index], record.rank);
-    matcher_.SetMember(local.index, local.rank, process.info.process, record.comm, record.device);
+    local.init_rank = made.rank;
+    local.index = matcher_.Comm(uid, 0, made.nranks);
+    local.rank = RankIn(matcher_.comms()[local.index], made.rank);
+    matcher_.SetMember(local.index, local.rank, process.info.process, made.comm, made.device);
   }
-  const int expected = child ? matcher_.comms()[parent_index].nranks : record.nranks;
+  const int expected = child ? matcher_.comms()[parent_index].nranks : made.nranks;
   InitCall& init = matcher_.Init(uid, record.call, parent_index, expected);
   init.comm = child ? -1 : local.index;
   init.members_known = record.call != Call::kCommShrink;
@@ -63,9 +64,10 @@ void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const Call
 // W11 of ncclCommGrow: those who were in the parent know it and not the ncclUniqueId, those who are
 // new know the id alone; the one who hands the id out knows both, and says so.
 void ExecutionGraph::ApplyGrowth(Process& process, const CallRecord& record) {
-  const auto local = process.comms.find(record.comm);
-  if (local == process.comms.end() || local->second.uid == 0 || record.uid == 0) return;
-  Unite(record.uid, local->second.uid);
+  const auto& grown = record.As<ring::CommInitPayload>();
+  const auto local = process.comms.find(grown.comm);
+  if (local == process.comms.end() || local->second.uid == 0 || grown.uid == 0) return;
+  Unite(grown.uid, local->second.uid);
 }
 
 void ExecutionGraph::Unite(CommUid other, CommUid uid) {
@@ -116,12 +118,13 @@ void ExecutionGraph::NoteCaller(InitCall* init, int rank, const Process& process
 
 void ExecutionGraph::ApplyInitEnd(Process& process, Thread& thread, const CallRecord& record,
                                   CommUid uid, int init_rank) {
-  auto it = process.comms.find(record.comm);
+  const auto& end = record.As<ring::EndPayload>();
+  auto it = process.comms.find(end.comm);
   auto grouped =
       std::find_if(thread.group_inits.begin(), thread.group_inits.end(),
                    [&](const PendingInit& i) { return i.uid == uid && i.rank == init_rank; });
   const bool in_group = grouped != thread.group_inits.end();
-  if (!Took(record.result)) {
+  if (!Took(end.result)) {
     if (in_group) thread.group_inits.erase(grouped);
     matcher_.InitWithdraw(uid, init_rank);
     if (it != process.comms.end()) process.comms.erase(it);
@@ -129,15 +132,15 @@ void ExecutionGraph::ApplyInitEnd(Process& process, Thread& thread, const CallRe
   }
   if (it != process.comms.end()) {
     LocalComm& local = it->second;
-    if (record.device >= 0) local.device = record.device;
-    if (local.parent != 0 && record.rank >= 0 && record.nranks > 0) {
+    if (end.device >= 0) local.device = end.device;
+    if (local.parent != 0 && end.rank >= 0 && end.nranks > 0) {
       const int color = local.color;
-      local.index = matcher_.Comm(local.uid, color, record.nranks);
-      local.rank = RankIn(matcher_.comms()[local.index], record.rank);
+      local.index = matcher_.Comm(local.uid, color, end.nranks);
+      local.rank = RankIn(matcher_.comms()[local.index], end.rank);
       matcher_.SetMember(local.index, local.rank, process.info.process, local.id, local.device);
       if (!local.name.empty()) matcher_.comms()[local.index].name = local.name;
     }
-    if (record.result == kInProgress) {
+    if (end.result == kInProgress) {
       local.unsettled = true;
       return;
     }
@@ -147,7 +150,8 @@ void ExecutionGraph::ApplyInitEnd(Process& process, Thread& thread, const CallRe
 
 void ExecutionGraph::ApplyCommCall(Process& process, Thread& thread, const CallRecord& record) {
   // What ends a call does not name its communicator again.
-  const CommId id = record.comm != 0 ? record.comm : thread.open ? thread.open->record.comm : 0;
+  const CommId named = CommOf(record);
+  const CommId id = named != 0 ? named : thread.open ? CommOf(thread.open->record) : 0;
   auto it = process.comms.find(id);
   if (it == process.comms.end()) return;
   LocalComm& local = it->second;
@@ -159,7 +163,7 @@ void ExecutionGraph::ApplyCommCall(Process& process, Thread& thread, const CallR
     if (!member.left && !member.aborted) member.left_ns = record.time_ns;
     (aborts ? member.aborted : member.left) = true;
   }
-  if (record.kind == RecordKind::kBegin || record.result != 0) return;
+  if (record.kind == RecordKind::kBegin || record.As<ring::EndPayload>().result != 0) return;
   if (aborts) {
     for (auto& [kernel_id, kernel] : kernels_) {
       if (kernel.process != process.info.process || kernel.comm != id) continue;
@@ -179,7 +183,7 @@ void ExecutionGraph::ApplyMeeting(Process& process, Thread& thread, LocalComm& l
   if (local.index < 0 || local.rank < 0) return;
   if (record.kind == RecordKind::kEnd) {
     if (!thread.open || thread.open->init == 0) return;
-    if (Took(record.result)) {
+    if (Took(record.As<ring::EndPayload>().result)) {
       matcher_.InitDone(thread.open->init, local.rank);
     } else {
       matcher_.InitWithdraw(thread.open->init, local.rank);

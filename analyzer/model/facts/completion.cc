@@ -163,7 +163,7 @@ void ExecutionGraph::Soften(Process& process) {
     for (auto& [id, queue] : process.streams) {
       while (!queue.items.empty()) {
         const WorkItem& item = queue.items.front();
-        if (item.kind == WorkKind::kNone || item.kind == WorkKind::kMemoryWait) break;
+        if (item.kind == WorkKind::kNoWork || item.kind == WorkKind::kMemoryWait) break;
         if (!soft(item.legacy) || !soft(item.event)) break;
         queue.soft = item.ordinal;
         queue.items.pop_front();

@@ -1,15 +1,18 @@
 // Facts about a job, as the wait model takes them: what each process called, in its own order, and
-// what was true of it at a round. Plain data; whoever feeds the model (the ingest service, a test,
-// an importer) translates into these. Times are nanoseconds of one monotonic clock a node.
+// what was true of it at a round. Plain data, made by the ingest service, an importer or a test. Times are nanoseconds of one monotonic clock a node.
 #ifndef GORDIAN_ANALYZER_MODEL_FACTS_EVENT_H_
 #define GORDIAN_ANALYZER_MODEL_FACTS_EVENT_H_
+
+#include <string.h>
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "proto/ring/meaning.h"
+#include "proto/ring/record.h"
 
 namespace gordian::model {
 
@@ -19,49 +22,52 @@ using StreamId = uint32_t;   // unique within the process, never reused; 0: none
 using CommId = uint32_t;     // a communicator's handle at one process; never reused; 0: none
 using CommUid = uint64_t;    // a communicator across the job
 
-enum class RecordKind : uint8_t { kBegin, kEnd, kPoint, kEnqueue, kText };
-
 // What a call means to the model.
 using Call = ring::Meaning;
 
-enum class WorkKind : uint8_t {
-  kNone,
-  kKernels,
-  kHostFunction,
-  kEventWait,
-  kEventRecord,
-  kEventForgotten,  // the handle `event` stands for another event from here on, or for none
-  kGraphLaunch,
-  kMemoryWait,    // W10: a stream waits for a value in memory
-  kMemoryWrite,   // a stream writes one
-  kMemoryShared,  // others than this process may write so many (`value`) bytes from `event` on
-  kGraphMarkers,  // what the thread captured last on `stream`, into capture `ordinal`, lies between
-                  // two markers: `event` holds the number of the first in its lower half
-  kGraphProgress,  // looked at after record `ordinal` was written: marker `stream` + i is done for
-                   // each bit i of `event`
-};
-enum class WaitKind : uint8_t { kNone, kStream, kEvent, kDevice, kFree, kCopy, kAsyncCopy };
+using ring::RecordKind;
+using ring::WaitKind;
+using ring::WorkKind;
 
-inline constexpr uint32_t kStreamBlocking = 1;
-inline constexpr uint32_t kStreamLegacy = 2;
-inline constexpr uint32_t kStreamPerThread = 4;
-inline constexpr uint32_t kStreamFlagsUnknown = 8;
+using ring::kStreamBlocking;
+using ring::kStreamFlagsUnknown;
+using ring::kStreamLegacy;
+using ring::kStreamPerThread;
 
-inline constexpr uint8_t kInGroup = 1;
-inline constexpr uint8_t kInPlace = 2;
-inline constexpr uint8_t kCapturing = 4;
-inline constexpr uint8_t kElsewhere = 16;  // of its end: not carried out by NCCL
-inline constexpr uint8_t kNonBlockingComm = 8;
-inline constexpr uint8_t kLaunchOrder = 32;  // calls that make a communicator
-
-// CallRecord::flags of kMemoryWait and kMemoryWrite.
-inline constexpr uint8_t kMemoryCondition = 3;  // MemoryCondition
-inline constexpr uint8_t kMemory64 = 4;         // of 8 bytes; else of 4
-inline constexpr uint8_t kMemoryOwn = 8;        // in device memory that this process allocated
+// CallRecord::flags.
+inline constexpr uint8_t kInGroup = ring::kFlagInGroup;
+inline constexpr uint8_t kInPlace = ring::kFlagInPlace;
+inline constexpr uint8_t kCapturing = ring::kFlagCapturing;
+inline constexpr uint8_t kElsewhere = ring::kFlagElsewhere;
+inline constexpr uint8_t kNonBlockingComm = ring::kFlagNonBlocking;
+inline constexpr uint8_t kLaunchOrder = ring::kFlagLaunchOrder;
+using ring::kMemory64;
+using ring::kMemoryCondition;
+using ring::kMemoryOwn;
 enum class MemoryCondition : uint8_t { kGreaterOrEqual, kEqual, kAnd, kNor };
 
-// One record; proto/ring/record.h tells when which fields are set. Fields that a record of its kind
-// does not carry are zero (or -1 where a rank, root or device may be 0).
+// What a payload of this kind says when the record has another: no communicator, stream or work,
+// and -1 where a rank, root, device or colour may be 0.
+template <typename Payload>
+inline constexpr Payload kBlank = {};
+template <>
+inline constexpr ring::OperationPayload kBlank<ring::OperationPayload> = {.root_or_peer = -1,
+                                                                          .reduce_op = 255};
+template <>
+inline constexpr ring::SignalPayload kBlank<ring::SignalPayload> = {.peer = -1};
+template <>
+inline constexpr ring::CommInitPayload kBlank<ring::CommInitPayload> = {
+    .rank = -1, .device = -1, .color = -1};
+template <>
+inline constexpr ring::StreamPayload kBlank<ring::StreamPayload> = {.device = -1};
+template <>
+inline constexpr ring::HostWaitPayload kBlank<ring::HostWaitPayload> = {.device = -1};
+template <>
+inline constexpr ring::EndPayload kBlank<ring::EndPayload> = {.rank = -1, .device = -1};
+
+// A record of the ring (proto/ring/record.h) with the job's numbers: whose it is, what its call
+// means, and its payload by type. Whatever made it has checked its values: ranks and devices are
+// -1 or sane, and kinds are of their enumerations.
 struct CallRecord {
   ProcessId process = 0;
   ThreadId thread = 0;
@@ -72,44 +78,49 @@ struct CallRecord {
   uint64_t order = 0;    // merges the threads of a process
   uint64_t time_ns = 0;
   uint64_t call_site = 0;
+  std::variant<std::monostate, ring::OperationPayload, ring::SignalPayload, ring::CommInitPayload,
+               ring::CommCallPayload, ring::GroupPayload, ring::StreamPayload, ring::WorkPayload,
+               ring::GraphPayload, ring::HostWaitPayload, ring::EndPayload, ring::EnqueuePayload,
+               ring::TextPayload>
+      payload;
 
-  CommId comm = 0;
-  StreamId stream = 0;
-  // Operations.
-  uint64_t count = 0;
-  uint64_t sequence = 0;  // of signals: SignalUse::number
-  int32_t root_or_peer = -1;
-  uint8_t datatype = 0;
-  uint8_t reduce_op = 255;
-  uint32_t group = 0;  // also of kGroupEnd and kEnqueue
-  // Communicator-making calls (kBegin), and what came out of them (kEnd).
-  int32_t nranks = 0;
-  int32_t rank = -1;
-  int32_t device = -1;  // also of streams and host waits
-  CommUid uid = 0;
-  CommId parent = 0;
-  int32_t color = -1;
-  // Streams, work, host waits, kEnd of an operation, kEnqueue.
-  uint32_t stream_flags = 0;
-  uint64_t stream_handle = 0;  // kStreamCreate: what ThreadState::poll_object names; 0: not known
-  uint32_t connections = 0;    // kStreamCreate: CUDA_DEVICE_MAX_CONNECTIONS; 0: not set
-  WorkKind work = WorkKind::kNone;
-  WaitKind wait = WaitKind::kNone;
-  uint64_t ordinal = 0;
-  // kGraphLaunch: the executable graph; kMemory...: the address; kPutSignal, kSignal, kWaitSignal:
-  // the signal's index in the upper half, its context in the lower (`count`: how many,
-  // `root_or_peer`: to or from whom).
-  uint64_t event = 0;
-  uint64_t value = 0;  // kMemoryWait, kMemoryWrite; kMemoryShared: bytes
-  // CUDA graphs. Handles; `event` is what came out of kGraphClone and kGraphInstantiate, which
-  // stands for an update of an executable graph as well, and what kGraphExecDestroy ends.
-  uint64_t capture = 0;  // operations with kCapturing, kGraphEndCapture: the capture; 0: not known
-  uint64_t graph = 0;
-  int32_t result = 0;  // kEnd
-  std::string text;    // kText: the communicator's name
+  // The payload, or kBlank if the record has another.
+  template <typename Payload>
+  const Payload& As() const {
+    const Payload* held = std::get_if<Payload>(&payload);
+    return held != nullptr ? *held : kBlank<Payload>;
+  }
+  // Gives the record a blank payload, to be filled.
+  template <typename Payload>
+  Payload& Make() {
+    return payload.template emplace<Payload>(kBlank<Payload>);
+  }
 };
 
-// CallRecord::event of signals.
+// The communicator that a record names, whatever its payload; 0: none.
+inline CommId CommOf(const CallRecord& record) {
+  return std::visit(
+      [](const auto& payload) -> CommId {
+        if constexpr (requires { payload.comm; }) {
+          return payload.comm;
+        } else {
+          return 0;
+        }
+      },
+      record.payload);
+}
+
+// The name in the record; the field is padded with NUL.
+inline std::string NameOf(const ring::TextPayload& text) {
+  return std::string(text.text, strnlen(text.text, sizeof text.text));
+}
+
+// A captured operation's capture stands in the place of its number; 0: not known.
+inline uint64_t CaptureOf(const CallRecord& record) {
+  return (record.flags & kCapturing) != 0 ? record.As<ring::OperationPayload>().sequence : 0;
+}
+
+// Names the line of signals by index and context.
 inline uint64_t SignalChannelOf(int32_t index, int32_t context) {
   return static_cast<uint64_t>(static_cast<uint32_t>(index)) << 32 | static_cast<uint32_t>(context);
 }

@@ -219,17 +219,18 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
   }
   Thread& thread = *process.latest;
   thread.last_ns = record.time_ns;
-  const bool ours =
-      record.work == WorkKind::kGraphMarkers || record.work == WorkKind::kGraphProgress;
+  const WorkKind work = record.As<ring::WorkPayload>().kind;
+  const bool ours = work == WorkKind::kGraphMarkers || work == WorkKind::kGraphProgress;
   if ((record.kind == RecordKind::kBegin || record.kind == RecordKind::kPoint) && !ours) {
     thread.last_call = record.call;
     thread.last_site = record.call_site;
   }
   if (record.kind == RecordKind::kText) {
-    auto it = process.comms.find(record.comm);
+    const auto& text = record.As<ring::TextPayload>();
+    auto it = process.comms.find(text.comm);
     if (it == process.comms.end()) return;
-    it->second.name = record.text;
-    if (it->second.index >= 0) matcher_.comms()[it->second.index].name = record.text;
+    it->second.name = NameOf(text);
+    if (it->second.index >= 0) matcher_.comms()[it->second.index].name = it->second.name;
     return;
   }
   if (record.kind == RecordKind::kEnqueue) return ApplyEnqueue(process, thread, record);
@@ -250,7 +251,7 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
     } else if (record.kind == RecordKind::kBegin) {
       ApplyInitBegin(process, thread, record);
     } else if (record.kind == RecordKind::kEnd) {
-      auto it = process.comms.find(record.comm);
+      auto it = process.comms.find(record.As<ring::EndPayload>().comm);
       if (it != process.comms.end()) {
         ApplyInitEnd(process, thread, record, it->second.uid, it->second.init_rank);
       } else if (thread.open && thread.open->init != 0) {
@@ -261,7 +262,7 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
     switch (record.call) {
       case Call::kGroupEnd:
         if (record.kind == RecordKind::kBegin) {
-          InGroup(process, thread, record.group);
+          InGroup(process, thread, record.As<ring::GroupPayload>().group);
           thread.in_group_end = true;
         }
         if (record.kind == RecordKind::kEnd) ApplyGroupEnd(process, thread, record);
@@ -274,14 +275,15 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
         ApplyCommCall(process, thread, record);
         break;
       case Call::kStreamCreate: {
-        StreamQueue& queue = Stream(process, record.stream, record.device);
-        queue.flags = record.stream_flags;
-        queue.handle = record.stream_handle;
-        queue.connections = record.connections;
+        const auto& stream = record.As<ring::StreamPayload>();
+        StreamQueue& queue = Stream(process, stream.stream, stream.device);
+        queue.flags = stream.flags;
+        queue.handle = stream.handle;
+        queue.connections = stream.connections;
         break;
       }
       case Call::kStreamDestroy: {
-        auto it = process.streams.find(record.stream);
+        auto it = process.streams.find(record.As<ring::StreamPayload>().stream);
         if (it != process.streams.end()) it->second.destroyed = true;
         break;
       }
@@ -311,16 +313,18 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
 
 void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
                                          const CallRecord& record) {
-  auto local = process.comms.find(record.comm);
+  const auto& operation = record.As<ring::OperationPayload>();
+  auto local = process.comms.find(operation.comm);
   Part part;
-  part.signature = SignatureOf(record);
-  part.stream = record.stream;
+  part.signature = {record.call, operation.datatype, operation.reduce_op,
+                    HasRoot(record.call) ? operation.root_or_peer : -1, operation.count};
+  part.stream = operation.stream;
   part.site = record.call_site;
   part.order = record.order;
   part.time_ns = record.time_ns;
-  part.ref.sequence = record.sequence;
+  part.ref.sequence = operation.sequence;
   part.ref.kind = PartKindOf(record.call);
-  if (part.ref.kind != PartKind::kCollective) part.ref.peer = record.root_or_peer;
+  if (part.ref.kind != PartKind::kCollective) part.ref.peer = operation.root_or_peer;
   if (local != process.comms.end()) {
     part.ref.comm = local->second.index;
     part.ref.rank = local->second.rank;
@@ -334,26 +338,26 @@ void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
   }
   if (local != process.comms.end()) {
     PartNumbers& numbers = local->second.Numbers(part.ref);
-    numbers.See(record.sequence);
+    numbers.See(operation.sequence);
     part.ref.sequence += numbers.launched;
   }
   Kernel* kernel = nullptr;
   const bool in_group = (record.flags & kInGroup) != 0;
   if (in_group) {
-    InGroup(process, thread, record.group);
+    InGroup(process, thread, operation.group);
   } else {
     InNoGroup(process, thread);
   }
   for (KernelId id : thread.group_kernels) {
     Kernel* const earlier = kernels_.Find(id);
-    if (earlier != nullptr && earlier->comm == record.comm && earlier->signal == nullptr)
+    if (earlier != nullptr && earlier->comm == operation.comm && earlier->signal == nullptr)
       kernel = earlier;
   }
   if (kernel == nullptr) {
     kernel = &kernels_.Add();
     kernel->process = process.info.process;
     kernel->thread = thread.id;
-    kernel->comm = record.comm;
+    kernel->comm = operation.comm;
     kernel->comm_index = part.ref.comm;
     kernel->in_group = in_group;
     kernel->time_ns = record.time_ns;
@@ -364,8 +368,8 @@ void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
     }
   }
   if (!IsEmpty(RoleOf(part)) && std::find(kernel->streams.begin(), kernel->streams.end(),
-                                          record.stream) == kernel->streams.end()) {
-    kernel->streams.push_back(record.stream);
+                                          operation.stream) == kernel->streams.end()) {
+    kernel->streams.push_back(operation.stream);
   }
   Post(part, kernel->id, /*place=*/0);
   kernel->parts.push_back(std::move(part));
@@ -386,6 +390,7 @@ void ExecutionGraph::Post(const Part& part, KernelId kernel, uint32_t place) {
 }
 
 void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const CallRecord& record) {
+  const auto& end = record.As<ring::EndPayload>();
   if (thread.capture != 0) return EndCaptured(process, thread, record);
   if (thread.group_call != 0) {  // comes back at once; GroupEnd launches it
     Kernel* const found = kernels_.Find(thread.group_call);
@@ -394,7 +399,7 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
     Kernel& kernel = *found;
     const PartRef ref = kernel.parts.back().ref;
     kernel.parts.back().elsewhere = (record.flags & kElsewhere) != 0;
-    if (Took(record.result)) {
+    if (Took(end.result)) {
       matcher_.Accept(ref, record.time_ns);
     } else {
       Withdraw(process, kernel, kernel.parts.back());
@@ -408,7 +413,7 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
   Kernel* const found = kernels_.Find(thread.open->kernel);
   if (found == nullptr) return;
   Kernel& kernel = *found;
-  if (!Took(record.result)) {
+  if (!Took(end.result)) {
     DropKernel(kernel.id, false);
     return;
   }
@@ -420,16 +425,16 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
   OrderAmongComms(process, thread, record, kernel);
   if (kernel.streams.empty()) {
     KernelDone(kernel.id);
-    AppendNothing(process, {record.stream, record.ordinal});
+    AppendNothing(process, {end.stream, end.ordinal});
     return;
   }
-  if (record.stream == 0) {
+  if (end.stream == 0) {
     kernel.follows = false;
     Enqueued(process, kernel);
     return;
   }
   Enqueued(process, kernel);
-  PlaceKernel(process, kernel, {record.stream, record.ordinal});
+  PlaceKernel(process, kernel, {end.stream, end.ordinal});
 }
 
 // W15: what has connected once does not connect again.
@@ -483,53 +488,57 @@ void ExecutionGraph::PlaceKernel(Process& process, Kernel& kernel, StreamPositio
 }
 
 void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
-  if (record.work == WorkKind::kEventForgotten) {  // the handle may be another event's from here on
-    process.events.erase(record.event);
+  const auto& work = record.As<ring::WorkPayload>();
+  if (work.kind == WorkKind::kEventForgotten) {  // the handle may be another event's from here on
+    process.events.erase(work.event);
     return;
   }
-  if (record.work == WorkKind::kMemoryShared) return ApplyMemoryShared(process, record);
-  if (record.work == WorkKind::kGraphMarkers) return ApplyGraphMarkers(process, record);
-  if (record.work == WorkKind::kGraphProgress) return ApplyGraphProgress(process, record);
-  StreamQueue& queue = Stream(process, record.stream, -1);
-  if (record.work == WorkKind::kEventRecord) {
+  if (work.kind == WorkKind::kMemoryShared) return ApplyMemoryShared(process, record);
+  if (work.kind == WorkKind::kGraphMarkers) return ApplyGraphMarkers(process, record);
+  if (work.kind == WorkKind::kGraphProgress) return ApplyGraphProgress(process, record);
+  StreamQueue& queue = Stream(process, work.stream, -1);
+  if (work.kind == WorkKind::kEventRecord) {
     EventTarget target;
-    queue.last = std::max(queue.last, record.ordinal);
+    queue.last = std::max(queue.last, work.ordinal);
     Behind(process, queue, &target.behind);
-    process.events[record.event] = std::move(target);
+    process.events[work.event] = std::move(target);
     TrimEvents(process);
     return;
   }
-  if (record.ordinal <= queue.done && record.work != WorkKind::kGraphLaunch) return;
+  if (work.ordinal <= queue.done && work.kind != WorkKind::kGraphLaunch) return;
   WorkItem item;
-  item.ordinal = record.ordinal;
-  item.kind = record.work;
+  item.ordinal = work.ordinal;
+  item.kind = work.kind;
   item.order = record.order;
   item.site = record.call_site;
   item.legacy = LegacyOrder(process, queue);
-  if (record.work == WorkKind::kHostFunction || record.work == WorkKind::kGraphLaunch) {
-    queue.host_code = std::max(queue.host_code, record.ordinal);
+  if (work.kind == WorkKind::kHostFunction || work.kind == WorkKind::kGraphLaunch) {
+    queue.host_code = std::max(queue.host_code, work.ordinal);
   }
-  if (record.work == WorkKind::kGraphLaunch) {
+  if (work.kind == WorkKind::kGraphLaunch) {
     return ApplyGraphLaunch(process, record, std::move(item));
   }
-  if (record.work == WorkKind::kEventWait) {
-    auto it = process.events.find(record.event);
+  if (work.kind == WorkKind::kEventWait) {
+    auto it = process.events.find(work.event);
     if (it != process.events.end()) item.event = it->second.behind;
   }
-  if (record.work == WorkKind::kMemoryWait || record.work == WorkKind::kMemoryWrite) {
-    item.memory = {record.event, record.value, record.flags};
+  if (work.kind == WorkKind::kMemoryWait || work.kind == WorkKind::kMemoryWrite) {
+    item.memory = {work.event, work.value, record.flags};
   }
-  if (record.work == WorkKind::kMemoryWrite) {
-    NoteWrite(process, item.memory, {record.stream, record.ordinal});
+  if (work.kind == WorkKind::kMemoryWrite) {
+    NoteWrite(process, item.memory, {work.stream, work.ordinal});
   }
   Append(queue, std::move(item));
 }
 
 void ExecutionGraph::ApplyHostWait(Process& process, Thread& thread, const CallRecord& record) {
   if (record.kind == RecordKind::kEnd) {
-    if (!thread.open || thread.open->record.call != Call::kHostWait || record.result != 0) return;
+    if (!thread.open || thread.open->record.call != Call::kHostWait ||
+        record.As<ring::EndPayload>().result != 0) {
+      return;
+    }
     // By implementation, not by contract: these may not have waited at all.
-    const WaitKind wait = thread.open->record.wait;
+    const WaitKind wait = thread.open->record.As<ring::HostWaitPayload>().kind;
     if (wait == WaitKind::kAsyncCopy || wait == WaitKind::kFree) return;
     const StreamPositions covered = thread.open->covered;
     for (const StreamPosition& position : covered) MarkDone(process, position, record.time_ns);
@@ -537,14 +546,15 @@ void ExecutionGraph::ApplyHostWait(Process& process, Thread& thread, const CallR
   }
   if (record.kind != RecordKind::kBegin || !thread.open) return;
   OpenCall& open = *thread.open;
-  switch (record.wait) {
+  const auto& wait = record.As<ring::HostWaitPayload>();
+  switch (wait.kind) {
     case WaitKind::kStream:
-      open.covered.push_back({record.stream, record.ordinal});
+      open.covered.push_back({wait.stream, wait.ordinal});
       break;
     case WaitKind::kCopy:
     case WaitKind::kAsyncCopy: {
-      open.covered.push_back({record.stream, record.ordinal});
-      auto it = process.streams.find(record.stream);
+      open.covered.push_back({wait.stream, wait.ordinal});
+      auto it = process.streams.find(wait.stream);
       // The copy itself is work on its stream (W13).
       if (it != process.streams.end()) {
         for (const StreamPosition& p : LegacyOrder(process, it->second)) open.covered.push_back(p);
@@ -552,19 +562,19 @@ void ExecutionGraph::ApplyHostWait(Process& process, Thread& thread, const CallR
       break;
     }
     case WaitKind::kEvent: {
-      auto it = process.events.find(record.event);
+      auto it = process.events.find(wait.event);
       if (it != process.events.end()) open.covered = it->second.behind;
       break;
     }
     case WaitKind::kDevice:
     case WaitKind::kFree:
       for (const auto& [id, queue] : process.streams) {
-        if (queue.device == record.device && queue.last > queue.done) {
+        if (queue.device == wait.device && queue.last > queue.done) {
           open.covered.push_back({id, queue.last});
         }
       }
       break;
-    case WaitKind::kNone:
+    case WaitKind::kNoWait:
       open.covered_known = false;
       break;
   }

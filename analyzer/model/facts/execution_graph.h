@@ -58,7 +58,7 @@ struct WrittenWord {
 
 struct WorkItem {
   uint64_t ordinal = 0;
-  WorkKind kind = WorkKind::kNone;  // kNone: NCCL
+  WorkKind kind = WorkKind::kNoWork;  // kNone: NCCL
   boost::container::small_vector<KernelId, 1>
       kernels;                         // NCCL: those that use this position (several in a group)
   std::vector<StreamPosition> legacy;  // W13: what the legacy stream, or blocking ones, hold it for
@@ -117,7 +117,7 @@ struct Part {
 // Of RMA: one descriptor of a ncclWaitSignal, or the signal that is sent.
 struct SignalUse {
   int peer = -1;
-  uint64_t channel = 0;  // CallRecord::event
+  uint64_t channel = 0;  // SignalChannelOf()
   uint64_t count = 0;
   uint32_t number = 0;  // of the first among all of this peer, channel and kind that the process
                         // has called; low 32 bits

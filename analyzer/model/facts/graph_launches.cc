@@ -20,48 +20,50 @@ constexpr size_t kMaxHeldGraphs = 1 << 16;
 
 void ExecutionGraph::ApplyCaptured(Process& process, Thread& thread, const CallRecord& record,
                                    const LocalComm& local, Part part) {
-  if (record.capture == 0) {  // nobody knows in which graph it went
+  const auto& operation = record.As<ring::OperationPayload>();
+  const uint64_t capture = CaptureOf(record);
+  if (capture == 0) {  // nobody knows in which graph it went
     return LoseSight(process, local.id);
   }
-  if (process.captures.size() >= kMaxHeldGraphs && process.captures.count(record.capture) == 0) {
+  if (process.captures.size() >= kMaxHeldGraphs && process.captures.count(capture) == 0) {
     LoseSight(process, process.captures.begin()->second);
     process.captures.erase(process.captures.begin());
   }
-  CapturedGraph& graph = process.captures[record.capture];
+  CapturedGraph& graph = process.captures[capture];
   const bool in_group = (record.flags & kInGroup) != 0;
   if (in_group) {
-    InGroup(process, thread, record.group);
+    InGroup(process, thread, operation.group);
   } else {
     InNoGroup(process, thread);
   }
   const bool waits = (record.flags & kNonBlockingComm) == 0;
-  thread.capturing.push_back({record.comm, in_group, waits, part});
+  thread.capturing.push_back({operation.comm, in_group, waits, part});
   CapturedKernel* kernel = nullptr;
   if (in_group) {  // W7
     for (CapturedKernel& other : graph.kernels) {
-      if (other.thread == thread.id && other.group == record.group && other.in_group &&
-          other.comm == record.comm) {
+      if (other.thread == thread.id && other.group == operation.group && other.in_group &&
+          other.comm == operation.comm) {
         kernel = &other;
       }
     }
   }
   if (kernel == nullptr) {
     kernel = &graph.kernels.emplace_back();
-    kernel->comm = record.comm;
+    kernel->comm = operation.comm;
     kernel->thread = thread.id;
     kernel->in_group = in_group;
-    kernel->group = record.group;
+    kernel->group = operation.group;
   }
-  if (std::find(kernel->streams.begin(), kernel->streams.end(), record.stream) ==
+  if (std::find(kernel->streams.begin(), kernel->streams.end(), operation.stream) ==
       kernel->streams.end()) {
-    kernel->streams.push_back(record.stream);
+    kernel->streams.push_back(operation.stream);
   }
   kernel->parts.push_back(std::move(part));
-  thread.capture = record.capture;
+  thread.capture = capture;
 }
 
 void ExecutionGraph::EndCaptured(Process& process, Thread& thread, const CallRecord& record) {
-  const bool accepted = Took(record.result);
+  const bool accepted = Took(record.As<ring::EndPayload>().result);
   if (!thread.capturing.empty()) {
     Capturing& last = thread.capturing.back();
     last.part.elsewhere = (record.flags & kElsewhere) != 0;
@@ -104,45 +106,46 @@ void ExecutionGraph::ApplyGraphCall(Process& process, const CallRecord& record) 
     }
     (*all)[key] = std::move(graph);
   };
+  const auto& call = record.As<ring::GraphPayload>();
   switch (record.call) {
     case Call::kGraphEndCapture: {
-      auto capture = process.captures.find(record.capture);
+      auto capture = process.captures.find(call.capture);
       if (capture == process.captures.end()) return;
       CapturedGraph graph = std::move(capture->second);
       process.captures.erase(capture);
-      if (process.graph_bodies.count(record.graph) > 0) {
+      if (process.graph_bodies.count(call.graph) > 0) {
         LoseSight(process, graph);
       } else {
-        hold(&process.graphs, record.graph, std::move(graph));
+        hold(&process.graphs, call.graph, std::move(graph));
       }
       return;
     }
     case Call::kGraphDestroy:
-      process.graphs.erase(record.graph);
-      process.graph_bodies.erase(record.graph);
+      process.graphs.erase(call.graph);
+      process.graph_bodies.erase(call.graph);
       return;
     case Call::kGraphClone:
     case Call::kGraphInstantiate: {
       auto& into = record.call == Call::kGraphClone ? process.graphs : process.graph_execs;
-      auto graph = process.graphs.find(record.graph);
+      auto graph = process.graphs.find(call.graph);
       CapturedGraph made = graph != process.graphs.end() ? graph->second : CapturedGraph{};
       made.instance = next_instance_++;
-      hold(&into, record.event, std::move(made));
+      hold(&into, call.made, std::move(made));
       return;
     }
     case Call::kGraphNest: {
       // A part of another graph, which runs it once or as often as a condition says.
-      auto inner = process.graphs.find(record.graph);
+      auto inner = process.graphs.find(call.graph);
       if (inner != process.graphs.end()) LoseSight(process, inner->second);
-      auto launched = process.graph_execs.find(record.event);
+      auto launched = process.graph_execs.find(call.made);
       if (launched != process.graph_execs.end()) LoseSight(process, launched->second);
-      if (record.graph != 0 && process.graph_bodies.size() < kMaxHeldGraphs) {
-        process.graph_bodies.insert(record.graph);
+      if (call.graph != 0 && process.graph_bodies.size() < kMaxHeldGraphs) {
+        process.graph_bodies.insert(call.graph);
       }
       return;
     }
     case Call::kGraphExecDestroy:
-      process.graph_execs.erase(record.event);
+      process.graph_execs.erase(call.made);
       return;
     default:
       return;
@@ -150,10 +153,11 @@ void ExecutionGraph::ApplyGraphCall(Process& process, const CallRecord& record) 
 }
 
 void ExecutionGraph::ApplyGraphLaunch(Process& process, const CallRecord& record, WorkItem item) {
-  const StreamPosition position = {record.stream, record.ordinal};
-  StreamQueue& queue = Stream(process, record.stream, -1);
-  const bool over = record.ordinal <= queue.done;  // evidence overtook the record
-  auto exec = process.graph_execs.find(record.event);
+  const auto& launch = record.As<ring::WorkPayload>();
+  const StreamPosition position = {launch.stream, launch.ordinal};
+  StreamQueue& queue = Stream(process, launch.stream, -1);
+  const bool over = launch.ordinal <= queue.done;  // evidence overtook the record
+  auto exec = process.graph_execs.find(launch.event);
   std::vector<KernelId> launched;
   if (exec != process.graph_execs.end()) {
     const std::vector<CapturedKernel>& captured = exec->second.kernels;
@@ -182,7 +186,7 @@ void ExecutionGraph::ApplyGraphLaunch(Process& process, const CallRecord& record
     return;
   }
   item.graph = true;
-  item.kind = launched.empty() ? WorkKind::kKernels : WorkKind::kNone;
+  item.kind = launched.empty() ? WorkKind::kKernels : WorkKind::kNoWork;
   item.kernels.assign(launched.begin(), launched.end());
   Append(queue, std::move(item));
 }
@@ -190,6 +194,7 @@ void ExecutionGraph::ApplyGraphLaunch(Process& process, const CallRecord& record
 // Null when NCCL would launch nothing for it.
 Kernel* ExecutionGraph::LaunchCaptured(Process& process, const CapturedKernel& captured,
                                        const CallRecord& record, uint32_t place) {
+  const StreamId stream = record.As<ring::WorkPayload>().stream;
   auto local = process.comms.find(captured.comm);
   Kernel& kernel = kernels_.Add();
   kernel.process = process.info.process;
@@ -202,7 +207,7 @@ Kernel* ExecutionGraph::LaunchCaptured(Process& process, const CapturedKernel& c
       PartNumbers& numbers = local->second.Numbers(part.ref);
       part.ref.sequence = numbers.next + numbers.launched++;
     }
-    part.stream = record.stream;
+    part.stream = stream;
     part.order = record.order;
     part.time_ns = record.time_ns;
     kernel.parts.push_back(std::move(part));
@@ -216,7 +221,7 @@ Kernel* ExecutionGraph::LaunchCaptured(Process& process, const CapturedKernel& c
     KernelDone(kernel.id);
     return nullptr;
   }
-  kernel.streams = {record.stream};
+  kernel.streams = {stream};
   for (const Part& part : kernel.parts) NoteUsed(process, kernel.comm, part);
   Enqueued(process, kernel);
   return &kernel;

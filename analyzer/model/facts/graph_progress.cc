@@ -13,14 +13,15 @@
 namespace gordian::model {
 
 void ExecutionGraph::ApplyGraphMarkers(Process& process, const CallRecord& record) {
-  auto graph = process.captures.find(record.ordinal);
+  const auto& markers = record.As<ring::WorkPayload>();
+  auto graph = process.captures.find(markers.ordinal);
   if (graph == process.captures.end()) return;
-  const auto front = static_cast<uint32_t>(record.event);
-  const auto behind = static_cast<uint32_t>(record.event >> 32);
+  const auto front = static_cast<uint32_t>(markers.event);
+  const auto behind = static_cast<uint32_t>(markers.event >> 32);
   auto& kernels = graph->second.kernels;
   const auto on_stream = [&](const CapturedKernel& kernel) {
     for (StreamId stream : kernel.streams) {
-      if (stream == record.stream) return true;
+      if (stream == markers.stream) return true;
     }
     return false;
   };
@@ -32,16 +33,17 @@ void ExecutionGraph::ApplyGraphMarkers(Process& process, const CallRecord& recor
       return;
     }
     if (last == nullptr) last = &*kernel;
-    kernel->markers.push_back({record.stream, front, behind});
+    kernel->markers.push_back({markers.stream, front, behind});
   }
 }
 
 void ExecutionGraph::ApplyGraphProgress(Process& process, const CallRecord& record) {
+  const auto& seen = record.As<ring::WorkPayload>();
   // The lost record may have been that of a second executable graph.
   if (process.Lossy()) return;
   const auto done = [&](uint32_t marker) {
-    return marker >= record.stream && marker - record.stream < 64 &&
-           (record.event >> (marker - record.stream) & 1) != 0;
+    return marker >= seen.stream && marker - seen.stream < 64 &&
+           (seen.event >> (marker - seen.stream) & 1) != 0;
   };
   // Executable graphs that hold each marker: those that could be launched, and those that were.
   std::map<uint32_t, std::set<uint64_t>> holders;
@@ -59,7 +61,7 @@ void ExecutionGraph::ApplyGraphProgress(Process& process, const CallRecord& reco
   for (const auto& [id, kernel] : kernels_) {
     if (kernel.process != process.info.process || kernel.graph_markers.empty()) continue;
     hold(kernel.graph_markers, kernel.graph_instance);
-    if (kernel.launch_order <= record.ordinal) launched.push_back(id);
+    if (kernel.launch_order <= seen.ordinal) launched.push_back(id);
   }
   for (KernelId id : launched) {
     Kernel& kernel = *kernels_.Find(id);

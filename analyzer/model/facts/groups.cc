@@ -8,19 +8,21 @@
 namespace gordian::model {
 
 void ExecutionGraph::ApplyEnqueue(Process& process, Thread& thread, const CallRecord& record) {
+  const auto& enqueue = record.As<ring::EnqueuePayload>();
+  const StreamPosition position = {enqueue.stream, enqueue.ordinal};
   bool placed = false;
-  InGroup(process, thread, record.group);
+  InGroup(process, thread, enqueue.group);
   for (KernelId id : thread.group_kernels) {
     Kernel* const found = kernels_.Find(id);
     if (found == nullptr) continue;
     Kernel& kernel = *found;
-    if (std::find(kernel.streams.begin(), kernel.streams.end(), record.stream) !=
+    if (std::find(kernel.streams.begin(), kernel.streams.end(), enqueue.stream) !=
         kernel.streams.end()) {
-      PlaceKernel(process, kernel, {record.stream, record.ordinal});
+      PlaceKernel(process, kernel, position);
       placed = true;
     }
   }
-  if (!placed) AppendNothing(process, {record.stream, record.ordinal});
+  if (!placed) AppendNothing(process, position);
 }
 
 void ExecutionGraph::InGroup(Process& process, Thread& thread, uint32_t number) {
@@ -44,6 +46,7 @@ void ExecutionGraph::InNoGroup(Process& process, Thread& thread) {
 }
 
 void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallRecord& record) {
+  const int32_t result = record.As<ring::EndPayload>().result;
   std::vector<KernelId> ids = std::move(thread.group_kernels);
   thread.group_kernels.clear();
   std::vector<PendingInit> inits = std::move(thread.group_inits);
@@ -55,7 +58,7 @@ void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallR
     Kernel* const found = kernels_.Find(id);
     if (found == nullptr) continue;
     Kernel& kernel = *found;
-    if (!Took(record.result)) {
+    if (!Took(result)) {
       DropKernel(id, kernel.open_positions > 0);
       continue;
     }
@@ -79,10 +82,10 @@ void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallR
     if (kernel.follows && kernel.open_positions == 0) KernelDone(id);
   }
   for (const Capturing& captured : std::exchange(thread.capturing, {})) {
-    if (Took(record.result)) NoteUsed(process, captured.comm, captured.part);
+    if (Took(result)) NoteUsed(process, captured.comm, captured.part);
   }
   for (const PendingInit& init : inits) {
-    if (record.result == 0) matcher_.InitDone(init.uid, init.rank);
+    if (result == 0) matcher_.InitDone(init.uid, init.rank);
   }
 }
 

@@ -28,7 +28,8 @@ void ExecutionGraph::OrderAmongComms(Process& process, const Thread& thread, con
   auto local = process.comms.find(kernel.comm);
   // What launched nothing takes no turn, and when a non-blocking communicator launches is not
   // known.
-  if (local == process.comms.end() || kernel.streams.empty() || !thread.open || end.result != 0) {
+  if (local == process.comms.end() || kernel.streams.empty() || !thread.open ||
+      end.As<ring::EndPayload>().result != 0) {
     return;
   }
   kernel.launch_begun = thread.open->record.order;

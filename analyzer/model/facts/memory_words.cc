@@ -36,7 +36,8 @@ bool MaySatisfy(const MemoryOp& write, const MemoryOp& wait) {
 }
 
 void ExecutionGraph::ApplyMemoryShared(Process& process, const CallRecord& record) {
-  uint64_t begin = record.event, end = begin + std::max<uint64_t>(record.value, 1);
+  const auto& shared = record.As<ring::WorkPayload>();
+  uint64_t begin = shared.event, end = begin + std::max<uint64_t>(shared.value, 1);
   if (end < begin) end = UINT64_MAX;
   // Joined with those that it touches: disjoint ones are all that is kept.
   auto& ranges = process.shared_memory;

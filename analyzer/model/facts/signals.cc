@@ -36,7 +36,8 @@ bool IsSignal(Call call) {
 
 void ExecutionGraph::ApplySignal(Process& process, Thread& thread, const CallRecord& record) {
   if (record.kind == RecordKind::kEnd) return ApplySignalEnd(process, thread, record);
-  auto local = process.comms.find(record.comm);
+  const auto& signal = record.As<ring::SignalPayload>();
+  auto local = process.comms.find(signal.comm);
   const bool known =
       local != process.comms.end() && local->second.index >= 0 && local->second.rank >= 0;
   if ((record.flags & kCapturing) != 0) {
@@ -48,18 +49,18 @@ void ExecutionGraph::ApplySignal(Process& process, Thread& thread, const CallRec
   const bool in_group = (record.flags & kInGroup) != 0;
   if (record.kind == RecordKind::kBegin) {
     if (in_group) {
-      InGroup(process, thread, record.group);
+      InGroup(process, thread, signal.group);
     } else {
       InNoGroup(process, thread);
     }
     Kernel& kernel = kernels_.Add();
     kernel.process = process.info.process;
     kernel.thread = thread.id;
-    kernel.comm = record.comm;
+    kernel.comm = signal.comm;
     kernel.comm_index = known ? local->second.index : -1;
     kernel.in_group = in_group;
     kernel.time_ns = record.time_ns;
-    kernel.streams.push_back(record.stream);
+    kernel.streams.push_back(signal.stream);
     kernel.signal = std::make_unique<SignalOperation>();
     kernel.signal->call = record.call;
     kernel.signal->rank = known ? local->second.rank : -1;
@@ -75,8 +76,8 @@ void ExecutionGraph::ApplySignal(Process& process, Thread& thread, const CallRec
   Kernel* const kernel = kernels_.Find(thread.signal_call);
   if (kernel == nullptr || kernel->signal == nullptr || kernel->comm_index < 0) return;
   Communicator& comm = matcher_.comms()[kernel->comm_index];
-  const SignalUse use{record.root_or_peer, record.event, record.count,
-                      static_cast<uint32_t>(record.sequence)};
+  const SignalUse use{signal.peer, SignalChannelOf(signal.index, signal.context), signal.count,
+                      signal.number};
   if (use.count == 0 || use.peer < 0 || use.peer >= comm.nranks) return;
   const bool waits = record.call == Call::kWaitSignal;
   SignalCalls& line = SignalsOf(comm, kernel->signal->rank, waits, use.peer, use.channel);
@@ -87,18 +88,19 @@ void ExecutionGraph::ApplySignal(Process& process, Thread& thread, const CallRec
 }
 
 void ExecutionGraph::ApplySignalEnd(Process& process, Thread& thread, const CallRecord& record) {
+  const auto& end = record.As<ring::EndPayload>();
   Kernel* const kernel = kernels_.Find(thread.signal_call);
   thread.signal_call = 0;
   if (kernel == nullptr) return;
-  if (!Took(record.result)) {
+  if (!Took(end.result)) {
     if (kernel->in_group) std::erase(thread.group_kernels, kernel->id);
     DropKernel(kernel->id, false);
     return;
   }
   if (kernel->in_group) return;  // GroupEnd launches it
   kernel->enqueued = true;
-  if (record.stream == 0) return UnplacedSignal(kernel->id);
-  PlaceKernel(process, *kernel, {record.stream, record.ordinal});
+  if (end.stream == 0) return UnplacedSignal(kernel->id);
+  PlaceKernel(process, *kernel, {end.stream, end.ordinal});
 }
 
 // Taken for whatever lets others do more: its signals have left, and it takes none.

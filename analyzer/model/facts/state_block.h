@@ -26,7 +26,7 @@ struct CallDetail {
   int32_t root_or_peer = -1;
   uint8_t datatype = 0;
   uint8_t reduce_op = 255;
-  WaitKind wait = WaitKind::kNone;
+  WaitKind wait = WaitKind::kNoWait;
   uint8_t flags = 0;
   int32_t device = -1;
   std::vector<StreamPlace> covered;  // unfinished operations that a host wait covers
@@ -61,7 +61,7 @@ struct CalledNumbers {
   uint64_t hash = 0;
   int32_t color = 0;
   uint64_t windows = 0;  // registrations begun
-  uint64_t channel = 0;  // signals: as CallRecord::event
+  uint64_t channel = 0;  // of signals: SignalChannelOf()
   uint64_t first = 0;    // number of last.front()
   std::vector<CalledSignature> last;
 

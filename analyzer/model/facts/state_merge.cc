@@ -216,14 +216,14 @@ void StateMerge::Thread(const ThreadState& state) {
   if (state.call_id == 0 || state.detail == nullptr) return;
   if (!thread.open) OpenFromState(&thread, state);
   if (!thread.open || thread.open->record.order != state.call_order ||
-      state.detail->wait == WaitKind::kNone) {
+      state.detail->wait == WaitKind::kNoWait) {
     return;
   }
   OpenCall& open = *thread.open;
   open.certain = true;
   // Which stream, and how far, its record tells exactly; the state names operations that it knows
   // of.
-  if (open.record.wait != WaitKind::kStream) open.covered.clear();
+  if (open.record.As<ring::HostWaitPayload>().kind != WaitKind::kStream) open.covered.clear();
   for (const StreamPlace& place : state.detail->covered) {
     open.covered.push_back({place.stream, place.ordinal});
   }
@@ -243,28 +243,34 @@ void StateMerge::OpenFromState(struct Thread* thread, const ThreadState& state) 
   record.order = state.call_order;
   record.time_ns = state.since_ns;
   record.call_site = state.call_site;
-  record.comm = detail.comm;
-  record.stream = detail.stream;
-  record.device = detail.device;
   if (IsOperation(state.call)) {
     const LocalComm* local = Known(detail.comm);
     if (local == nullptr || Captured(detail.comm)) return;
-    record.count = detail.count;
-    record.sequence = detail.sequence;
-    record.root_or_peer = detail.root_or_peer;
-    record.datatype = detail.datatype;
-    record.reduce_op = detail.reduce_op;
+    auto& operation = record.Make<ring::OperationPayload>();
+    operation.comm = detail.comm;
+    operation.stream = detail.stream;
+    operation.count = detail.count;
+    operation.sequence = detail.sequence;
+    operation.root_or_peer = detail.root_or_peer;
+    operation.datatype = detail.datatype;
+    operation.reduce_op = detail.reduce_op;
   } else if (MakesCommunicator(state.call)) {
     const BlockComm* comm = block_.FindComm(detail.comm);
     const CalledNumbers* numbers = block_.FindNumbers(detail.comm, NumberKind::kCollective, -1);
     if (comm == nullptr || comm->uid == 0 || numbers == nullptr) return;
-    record.uid = comm->uid;
-    record.nranks = comm->nranks;
-    record.rank = comm->rank;
-    record.parent = comm->parent;
-    record.color = numbers->color;
+    auto& init = record.Make<ring::CommInitPayload>();
+    init.comm = detail.comm;
+    init.uid = comm->uid;
+    init.nranks = comm->nranks;
+    init.rank = comm->rank;
+    init.device = detail.device;
+    init.parent = comm->parent;
+    init.color = numbers->color;
   } else if (state.call == Call::kHostWait) {
-    record.wait = detail.wait;
+    auto& wait = record.Make<ring::HostWaitPayload>();
+    wait.kind = detail.wait;
+    wait.stream = detail.stream;
+    wait.device = detail.device;
   } else if (state.call == Call::kCommWindowRegister) {
     // What the records told of its ordinal is short of those that were lost.
     const CalledNumbers* numbers = block_.FindNumbers(detail.comm, NumberKind::kCollective, -1);
@@ -274,6 +280,9 @@ void StateMerge::OpenFromState(struct Thread* thread, const ThreadState& state) 
   } else if (state.call != Call::kCommDestroy && state.call != Call::kCommFinalize &&
              state.call != Call::kCommAbort && state.call != Call::kCommRevoke) {
     return;
+  }
+  if (std::holds_alternative<std::monostate>(record.payload)) {
+    record.Make<ring::CommCallPayload>().comm = detail.comm;
   }
   // Of what the process said itself nothing counts as a record that was read.
   const uint64_t records = process_.records, calls = process_.calls_begun;

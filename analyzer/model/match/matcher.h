@@ -63,7 +63,7 @@ struct Transfer {
 struct SignalKey {
   int source = -1;
   int destination = -1;
-  uint64_t channel = 0;  // CallRecord::event
+  uint64_t channel = 0;  // SignalChannelOf()
   auto operator<=>(const SignalKey&) const = default;
 };
 // A call that sends, or waits for, so many of them.

@@ -67,7 +67,8 @@ std::string Describer::HostCall(const WaitNode& node, Site* site) const {
   if (it == process->threads.end() || !it->second.open) return "";
   const CallRecord& record = it->second.open->record;
   if (site != nullptr) *site = {node.process, record.call_site};
-  return record.call == Call::kHostWait ? Name(record.wait) : Name(record.call);
+  return record.call == Call::kHostWait ? Name(record.As<ring::HostWaitPayload>().kind)
+                                        : Name(record.call);
 }
 
 std::string Describer::Operation(const WaitNode& waiter) const {

@@ -54,7 +54,8 @@ RankSnapshot RankOf(const Process& process, const Kernel* oldest, const Executio
     const CallRecord& record = open->record;
     snapshot.state = RankState::kInCall;
     snapshot.call_id = record.call_id;
-    snapshot.call = record.call == Call::kHostWait ? Name(record.wait) : Name(record.call);
+    snapshot.call = record.call == Call::kHostWait ? Name(record.As<ring::HostWaitPayload>().kind)
+                                                   : Name(record.call);
     snapshot.since_ns = record.time_ns;
     snapshot.site = {process.info.process, record.call_site};
     if (const InitCall* init = open->init == 0 ? nullptr : matcher.FindInit(open->init)) {

@@ -100,7 +100,7 @@ const char* Name(WaitKind kind) {
       return "cudaMemcpy";
     case WaitKind::kAsyncCopy:
       return "cudaMemcpyAsync";
-    case WaitKind::kNone:
+    case WaitKind::kNoWait:
       break;
   }
   return "a host wait";

@@ -62,7 +62,7 @@ void WaitForGraph::AddNodes() {
 void WaitForGraph::ItemWaits(const Process& process, const StreamQueue& queue,
                              const WorkItem& item) {
   const uint32_t node = WaitNodes::ItemNode(queue, item.ordinal);
-  if (item.kind == WorkKind::kNone) return rules::FusedGroupItem(item, node, &nodes_);
+  if (item.kind == WorkKind::kNoWork) return rules::FusedGroupItem(item, node, &nodes_);
   rules::StreamOrder(process, {queue.id, item.ordinal}, node, &nodes_);
   for (const StreamPosition& position : item.legacy) {
     rules::LegacyStream(process, position, node, &nodes_);

@@ -24,16 +24,11 @@ class Job {
   }
   void MakeComm(ProcessId id, CommUid uid, int rank, int nranks = 2) {
     CallRecord record = Make(id, RecordKind::kBegin, Call::kCommInit);
-    record.comm = 1;
-    record.uid = uid;
-    record.rank = rank;
-    record.nranks = nranks;
-    record.device = rank;
+    record.payload = ring::CommInitPayload{
+        .comm = 1, .nranks = nranks, .rank = rank, .device = rank, .uid = uid};
     model.OnRecord(record);
     record = Make(id, RecordKind::kEnd, Call::kCommInit);
-    record.comm = 1;
-    record.rank = rank;
-    record.nranks = nranks;
+    record.payload = ring::EndPayload{.comm = 1, .nranks = nranks, .rank = rank, .device = -1};
     model.OnRecord(record);
   }
   // A call that is none of NCCL.
@@ -41,13 +36,11 @@ class Job {
   // Launched; done only when `Finish` says so.
   void AllReduce(ProcessId id) {
     CallRecord record = Make(id, RecordKind::kBegin, Call::kAllReduce);
-    record.comm = record.stream = 1;
-    record.count = 1024;
-    record.sequence = living_[id].enqueued;
+    record.payload = ring::OperationPayload{
+        .comm = 1, .stream = 1, .count = 1024, .sequence = living_[id].enqueued};
     model.OnRecord(record);
     record = Make(id, RecordKind::kEnd, Call::kAllReduce);
-    record.stream = 1;
-    record.ordinal = ++living_[id].enqueued;
+    record.payload = ring::EndPayload{.stream = 1, .ordinal = ++living_[id].enqueued};
     model.OnRecord(record);
   }
   void Finish(ProcessId id) { living_[id].done = living_[id].enqueued; }

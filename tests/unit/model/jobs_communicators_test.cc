@@ -19,11 +19,9 @@ TEST(Jobs, EndedInTheMiddleOfInit) {
       init.kind = RecordKind::kBegin;
       init.call = Call::kCommInit;
       init.order = 1;
-      init.comm = 1;
-      init.uid = 5;
-      init.nranks = 2;
-      init.rank = static_cast<int>(id) - 1;
-      init.device = init.rank;
+      const int rank = static_cast<int>(id) - 1;
+      init.payload =
+          ring::CommInitPayload{.comm = 1, .nranks = 2, .rank = rank, .device = rank, .uid = 5};
       model.OnRecord(init);
     }
     if (ends) model.OnProcessEnded(2, ExitKind::kCode, 8, 1'000'000);
@@ -83,11 +81,8 @@ TEST(Jobs, MembersOfAGrownCommunicatorMeetUnderTwoNames) {
         r.kind = kind;
         r.call = Call::kCommGrow;
         r.order = order;
-        r.comm = 2;
-        r.uid = uid;
-        r.nranks = kRanks;
-        r.rank = rank;
-        r.device = rank;
+        r.payload = ring::CommInitPayload{
+            .comm = 2, .nranks = kRanks, .rank = rank, .device = rank, .uid = uid};
         return r;
       };
       for (const int rank : arrival) {

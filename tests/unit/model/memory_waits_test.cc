@@ -156,9 +156,10 @@ TEST(MemoryWaits, SharedMemoryIsNotItsOwn) {
     shared.process = 1;
     shared.thread = 1;
     shared.call = Call::kStreamWork;
-    shared.work = WorkKind::kMemoryShared;
-    shared.event = touches ? 0x7000 : 0x7014;  // word 1 lies at 0x7010
-    shared.value = 0x11;
+    shared.payload =
+        ring::WorkPayload{.kind = WorkKind::kMemoryShared,
+                          .event = touches ? 0x7000u : 0x7014u,  // word 1 lies at 0x7010
+                          .value = 0x11};
     job.Feed(&model);
     for (const CallRecord& record : job.log) {
       if (record.process == 1) shared.order = std::max(shared.order, record.order + 1);

@@ -28,23 +28,18 @@ class GraphProgress : public ::testing::Test {
     info.process = kProcess;
     graph_.Start(info);
     CallRecord init = Next(RecordKind::kBegin, Call::kCommInit);
-    init.comm = 1;
-    init.nranks = 2;
-    init.rank = 0;
-    init.uid = 9;
+    init.payload = ring::CommInitPayload{.comm = 1, .nranks = 2, .rank = 0, .uid = 9};
     graph_.Record(init);
     CallRecord made = Next(RecordKind::kEnd, Call::kCommInit);
-    made.comm = 1;
-    made.nranks = 2;
-    made.rank = 0;
+    made.payload = ring::EndPayload{.comm = 1, .nranks = 2, .rank = 0, .device = -1};
     graph_.Record(made);
     for (uint32_t i = 1; i <= 3; ++i) {
       Operation();
       Markers(i, i + 1);
     }
     CallRecord end = Next(RecordKind::kPoint, Call::kGraphEndCapture);
-    end.capture = kCapture;
-    end.graph = kGraph;
+    end.payload = ring::GraphPayload{
+        .what = ring::GraphCall::kEndCapture, .graph = kGraph, .capture = kCapture};
     graph_.Record(end);
     Instantiate(kGraph, kExec);
   }
@@ -62,11 +57,11 @@ class GraphProgress : public ::testing::Test {
   void Operation(uint32_t group = 0) {
     CallRecord begin = Next(RecordKind::kBegin, Call::kAllReduce);
     begin.flags = kCapturing | (group != 0 ? kInGroup : 0);
-    begin.comm = 1;
-    begin.stream = kCaptured;
-    begin.capture = kCapture;
-    begin.count = 8;
-    begin.group = group;
+    begin.payload = ring::OperationPayload{.comm = 1,
+                                           .stream = kCaptured,
+                                           .count = 8,
+                                           .sequence = kCapture,
+                                           .group = static_cast<uint16_t>(group)};
     graph_.Record(begin);
     CallRecord end = Next(RecordKind::kEnd, Call::kAllReduce);
     end.flags = begin.flags;
@@ -74,34 +69,32 @@ class GraphProgress : public ::testing::Test {
   }
   void Markers(uint32_t front, uint32_t behind) {
     CallRecord record = Next(RecordKind::kPoint, Call::kStreamWork);
-    record.work = WorkKind::kGraphMarkers;
-    record.stream = kCaptured;
-    record.ordinal = kCapture;
-    record.event = uint64_t{behind} << 32 | front;
+    record.payload = ring::WorkPayload{.stream = kCaptured,
+                                       .kind = WorkKind::kGraphMarkers,
+                                       .ordinal = kCapture,
+                                       .event = uint64_t{behind} << 32 | front};
     graph_.Record(record);
   }
   void Instantiate(uint64_t graph, uint64_t exec) {
     CallRecord record = Next(RecordKind::kPoint, Call::kGraphInstantiate);
-    record.graph = graph;
-    record.event = exec;
+    record.payload =
+        ring::GraphPayload{.what = ring::GraphCall::kInstantiate, .graph = graph, .made = exec};
     graph_.Record(record);
   }
   void Launch(uint64_t exec = kExec) {
     CallRecord record = Next(RecordKind::kPoint, Call::kStreamWork);
-    record.work = WorkKind::kGraphLaunch;
-    record.stream = kStream;
-    record.ordinal = ++launches_;
-    record.event = exec;
+    record.payload = ring::WorkPayload{
+        .stream = kStream, .kind = WorkKind::kGraphLaunch, .ordinal = ++launches_, .event = exec};
     graph_.Record(record);
   }
   // Markers that were found done when the events were looked at, after record `after`.
   void Done(const std::vector<uint32_t>& markers, uint64_t after) {
     CallRecord record = Next(RecordKind::kPoint, Call::kStreamWork);
-    record.work = WorkKind::kGraphProgress;
     record.thread = 2;
-    record.stream = 1;
-    record.ordinal = after;
-    for (uint32_t marker : markers) record.event |= uint64_t{1} << (marker - 1);
+    uint64_t done = 0;
+    for (uint32_t marker : markers) done |= uint64_t{1} << (marker - 1);
+    record.payload = ring::WorkPayload{
+        .stream = 1, .kind = WorkKind::kGraphProgress, .ordinal = after, .event = done};
     graph_.Record(record);
   }
   // Sequence numbers of the operations that are not done, with a + where the event in front is.
@@ -158,7 +151,7 @@ TEST_F(GraphProgress, SaysNothingWhenTwoCouldRunAtOnce) {
   EXPECT_EQ(Open(), (Strings{"0", "1", "2"}));
   // The other one is no more, and never ran.
   CallRecord destroy = Next(RecordKind::kPoint, Call::kGraphExecDestroy);
-  destroy.event = kExec + 1;
+  destroy.payload = ring::GraphPayload{.what = ring::GraphCall::kExecDestroy, .made = kExec + 1};
   graph_.Record(destroy);
   Done({1, 2}, order_);
   EXPECT_EQ(Open(), (Strings{"1+", "2"}));
@@ -168,7 +161,7 @@ TEST_F(GraphProgress, SaysNothingWhenOneThatIsNoMoreMayStillRun) {
   Instantiate(kGraph, kExec + 1);
   Launch(kExec + 1);
   CallRecord destroy = Next(RecordKind::kPoint, Call::kGraphExecDestroy);
-  destroy.event = kExec + 1;
+  destroy.payload = ring::GraphPayload{.what = ring::GraphCall::kExecDestroy, .made = kExec + 1};
   graph_.Record(destroy);
   Launch();
   Done({1, 2, 3, 4}, order_);
@@ -177,8 +170,8 @@ TEST_F(GraphProgress, SaysNothingWhenOneThatIsNoMoreMayStillRun) {
 
 TEST_F(GraphProgress, SaysNothingOfAClone) {
   CallRecord clone = Next(RecordKind::kPoint, Call::kGraphClone);
-  clone.graph = kGraph;
-  clone.event = kGraph + 1;
+  clone.payload =
+      ring::GraphPayload{.what = ring::GraphCall::kClone, .graph = kGraph, .made = kGraph + 1};
   graph_.Record(clone);
   Launch();
   Done({1, 2}, order_);
@@ -208,8 +201,8 @@ TEST_F(GraphProgress, AGroupLiesBetweenOnePair) {
   Operation(/*group=*/3);
   Markers(12, 13);
   CallRecord end = Next(RecordKind::kPoint, Call::kGraphEndCapture);
-  end.capture = kCapture;
-  end.graph = kGraph + 8;
+  end.payload = ring::GraphPayload{
+      .what = ring::GraphCall::kEndCapture, .graph = kGraph + 8, .capture = kCapture};
   graph_.Record(end);
   Instantiate(kGraph + 8, kExec + 8);
   Launch(kExec + 8);

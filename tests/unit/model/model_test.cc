@@ -172,20 +172,14 @@ TEST(Retirement, MemoryDoesNotGrowWithTheJob) {
     info.process = static_cast<ProcessId>(rank + 1);
     graph.Start(info);
     CallRecord init = record(rank, RecordKind::kBegin, Call::kCommInit);
-    init.comm = 1;
-    init.uid = 5;
-    init.nranks = kRanks;
-    init.rank = rank;
+    init.payload = ring::CommInitPayload{.comm = 1, .nranks = kRanks, .rank = rank, .uid = 5};
     graph.Record(init);
     CallRecord made = record(rank, RecordKind::kEnd, Call::kCommInit);
-    made.comm = 1;
-    made.nranks = kRanks;
-    made.rank = rank;
+    made.payload = ring::EndPayload{.comm = 1, .nranks = kRanks, .rank = rank, .device = -1};
     graph.Record(made);
     for (StreamId stream : {1u, 2u}) {
       CallRecord create = record(rank, RecordKind::kPoint, Call::kStreamCreate);
-      create.stream = stream;
-      create.device = 0;
+      create.payload = ring::StreamPayload{.stream = stream, .device = 0};
       graph.Record(create);
     }
   }
@@ -195,24 +189,18 @@ TEST(Retirement, MemoryDoesNotGrowWithTheJob) {
       // A kernel on stream 1, an event that stream 2 waits for, an all-reduce there, and back.
       auto work = [&](WorkKind kind, StreamId stream, uint64_t ordinal, uint64_t event) {
         CallRecord r = record(rank, RecordKind::kPoint, Call::kStreamWork);
-        r.work = kind;
-        r.stream = stream;
-        r.ordinal = ordinal;
-        r.event = event;
+        r.payload =
+            ring::WorkPayload{.stream = stream, .kind = kind, .ordinal = ordinal, .event = event};
         graph.Record(r);
       };
       work(WorkKind::kKernels, 1, 2 * step + 1, 0);
       work(WorkKind::kEventRecord, 1, 2 * step + 1, 1000 + step);  // never the same event twice
       work(WorkKind::kEventWait, 2, 2 * step + 1, 1000 + step);
       CallRecord begin = record(rank, RecordKind::kBegin, Call::kAllReduce);
-      begin.comm = 1;
-      begin.stream = 2;
-      begin.sequence = step;
-      begin.count = 8;
+      begin.payload = ring::OperationPayload{.comm = 1, .stream = 2, .count = 8, .sequence = step};
       graph.Record(begin);
       CallRecord end = record(rank, RecordKind::kEnd, Call::kAllReduce);
-      end.stream = 2;
-      end.ordinal = 2 * step + 2;
+      end.payload = ring::EndPayload{.stream = 2, .ordinal = 2 * step + 2};
       graph.Record(end);
       work(WorkKind::kEventRecord, 2, 2 * step + 2, 7);
       work(WorkKind::kEventWait, 1, 2 * step + 2, 7);
@@ -260,18 +248,17 @@ TEST(ExecutionGraph, AnEventThatIsForgottenStandsBehindNothing) {
     };
     const auto work = [&](WorkKind kind, StreamId stream, uint64_t ordinal) {
       CallRecord r = record(RecordKind::kPoint, Call::kStreamWork);
-      r.work = kind;
-      r.stream = stream;
-      r.ordinal = ordinal;
-      r.event = kind == WorkKind::kKernels ? 0 : 7;
+      r.payload = ring::WorkPayload{.stream = stream,
+                                    .kind = kind,
+                                    .ordinal = ordinal,
+                                    .event = kind == WorkKind::kKernels ? 0u : 7u};
       graph.Record(r);
     };
     work(WorkKind::kKernels, 1, 1);
     work(WorkKind::kEventRecord, 1, 1);
     if (forgotten) work(WorkKind::kEventForgotten, 0, 0);
     CallRecord wait = record(RecordKind::kBegin, Call::kHostWait);
-    wait.wait = WaitKind::kEvent;
-    wait.event = 7;
+    wait.payload = ring::HostWaitPayload{.kind = WaitKind::kEvent, .event = 7};
     graph.Record(wait);
     const auto& process = graph.processes().at(1);
     EXPECT_FALSE(process.streams.contains(0));  // it names no stream
@@ -295,25 +282,19 @@ TEST(ExecutionGraph, KernelsBehindAnOperationThatIsNotToldYetProveNothing) {
     return r;
   };
   CallRecord init = record(1, RecordKind::kBegin, Call::kCommInit);
-  init.comm = 1;
-  init.uid = 5;
-  init.nranks = 2;
-  init.rank = 0;
+  init.payload = ring::CommInitPayload{.comm = 1, .nranks = 2, .rank = 0, .uid = 5};
   graph.Record(init);
   CallRecord begin = record(1, RecordKind::kBegin, Call::kAllReduce);
-  begin.comm = begin.stream = 1;
-  begin.count = 8;
+  begin.payload = ring::OperationPayload{.comm = 1, .stream = 1, .count = 8};
   graph.Record(begin);
   CallRecord kernels = record(2, RecordKind::kPoint, Call::kStreamWork);
-  kernels.work = WorkKind::kKernels;
-  kernels.stream = 1;
-  kernels.ordinal = 2;
+  kernels.payload = ring::WorkPayload{.stream = 1, .kind = WorkKind::kKernels, .ordinal = 2};
   graph.Record(kernels);
   Round round;
   round.processes.emplace_back().process = 1;
   graph.TakeRound(round);
   CallRecord end = record(1, RecordKind::kEnd, Call::kAllReduce);
-  end.stream = end.ordinal = 1;
+  end.payload = ring::EndPayload{.stream = 1, .ordinal = 1};
   graph.Record(end);
   ASSERT_EQ(graph.kernels().size(), 1u);
   EXPECT_NE(ExecutionGraph::ItemAt(*graph.Find(1), {1, 2}), nullptr);
@@ -332,16 +313,12 @@ TEST(Communicators, ARankBeyondTheSizeIsNoMember) {
   init.kind = RecordKind::kBegin;
   init.call = Call::kCommInit;
   init.order = 1;
-  init.comm = 1;
-  init.uid = 5;
-  init.nranks = 2;
-  init.rank = 5;
+  init.payload = ring::CommInitPayload{.comm = 1, .nranks = 2, .rank = 5, .uid = 5};
   graph.Record(init);
   CallRecord begin = init;
   begin.call = Call::kAllReduce;
   begin.order = 2;
-  begin.stream = 1;
-  begin.count = 8;
+  begin.payload = ring::OperationPayload{.comm = 1, .stream = 1, .count = 8};
   graph.Record(begin);
   Round round;
   ProcessState& state = round.processes.emplace_back();

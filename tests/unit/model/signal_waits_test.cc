@@ -206,57 +206,52 @@ class SignalRecords : public ::testing::Test {
     info.pid = 100 + process;
     model_.OnProcessStarted(info);
     CallRecord r = Make(process, RecordKind::kBegin, Call::kCommInit);
-    r.comm = 1;
-    r.uid = 5;
-    r.nranks = 2;
-    r.rank = static_cast<int>(process) - 1;
+    r.payload = ring::CommInitPayload{
+        .comm = 1, .nranks = 2, .rank = static_cast<int>(process) - 1, .uid = 5};
     model_.OnRecord(r);
     CallRecord end = Make(process, RecordKind::kEnd, Call::kCommInit);
-    end.comm = 1;
-    end.nranks = 2;
-    end.rank = r.rank;
+    end.payload = ring::EndPayload{
+        .comm = 1, .nranks = 2, .rank = static_cast<int>(process) - 1, .device = -1};
     model_.OnRecord(end);
   }
   CallRecord Signal(ProcessId process, RecordKind kind, Call call, uint8_t flags = 0) {
     CallRecord r = Make(process, kind, call);
     r.flags = flags;
     if (kind == RecordKind::kEnd) return r;
-    r.comm = 1;
-    r.stream = 1;
-    r.root_or_peer = process == 1 ? 1 : 0;
-    r.count = 1;
-    r.group = (flags & kInGroup) != 0 ? 1 : 0;
+    r.payload = ring::SignalPayload{.comm = 1,
+                                    .stream = 1,
+                                    .peer = process == 1 ? 1 : 0,
+                                    .count = 1,
+                                    .group = (flags & kInGroup) != 0 ? 1u : 0u};
     return r;
   }
   void Call_(ProcessId process, Call call, uint64_t ordinal, uint8_t flags = 0) {
     model_.OnRecord(Signal(process, RecordKind::kBegin, call, flags));
     CallRecord end = Signal(process, RecordKind::kEnd, call, flags);
     if (flags == 0) {
-      end.stream = 1;
-      end.ordinal = enqueued_[process] = ordinal;
+      enqueued_[process] = ordinal;
+      end.payload = ring::EndPayload{.stream = 1, .ordinal = ordinal};
     }
     model_.OnRecord(end);
   }
   void GroupEnd(ProcessId process, uint64_t ordinal, int32_t result = 0) {
     CallRecord begin = Make(process, RecordKind::kBegin, Call::kGroupEnd);
-    begin.group = 1;
+    begin.payload = ring::GroupPayload{.group = 1};
     model_.OnRecord(begin);
     if (result == 0) {
       CallRecord placed = Make(process, RecordKind::kEnqueue, Call::kGroupEnd);
-      placed.group = 1;
-      placed.stream = 1;
-      placed.ordinal = enqueued_[process] = ordinal;
+      placed.payload =
+          ring::EnqueuePayload{.group = 1, .stream = 1, .ordinal = enqueued_[process] = ordinal};
       model_.OnRecord(placed);
     }
     CallRecord end = Make(process, RecordKind::kEnd, Call::kGroupEnd);
-    end.result = result;
+    end.payload = ring::EndPayload{.result = result};
     model_.OnRecord(end);
   }
   void Sync(ProcessId process) {
     CallRecord r = Make(process, RecordKind::kBegin, Call::kHostWait);
-    r.wait = WaitKind::kStream;
-    r.stream = 1;
-    r.ordinal = enqueued_[process];
+    r.payload = ring::HostWaitPayload{
+        .kind = WaitKind::kStream, .stream = 1, .ordinal = enqueued_[process]};
     model_.OnRecord(r);
     in_[process] = r.order;
   }
@@ -344,7 +339,7 @@ TEST_F(SignalRecords, WhatWasRefusedSendsNothing) {
   GroupEnd(2, 0, /*result=*/5);
   model_.OnRecord(Signal(2, RecordKind::kBegin, Call::kSignal));
   CallRecord end = Signal(2, RecordKind::kEnd, Call::kSignal);
-  end.result = 4;
+  end.payload = ring::EndPayload{.result = 4};
   model_.OnRecord(end);
   Call_(2, Call::kWaitSignal, 1);
   Sync(2);
@@ -356,11 +351,10 @@ TEST_F(SignalRecords, AllOfSeveralDescriptorsAreWaitedFor) {
   Comm(2);
   model_.OnRecord(Signal(1, RecordKind::kBegin, Call::kWaitSignal));
   CallRecord further = Signal(1, RecordKind::kPoint, Call::kWaitSignal);
-  further.event = uint64_t{3} << 32;  // another index
+  std::get<ring::SignalPayload>(further.payload).index = 3;
   model_.OnRecord(further);
   CallRecord end = Signal(1, RecordKind::kEnd, Call::kWaitSignal);
-  end.stream = 1;
-  end.ordinal = enqueued_[1] = 1;
+  end.payload = ring::EndPayload{.stream = 1, .ordinal = enqueued_[1] = 1};
   model_.OnRecord(end);
   Call_(1, Call::kSignal, 2);
   Sync(1);

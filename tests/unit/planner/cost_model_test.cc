@@ -171,34 +171,36 @@ TEST(P1, ReportUsesLineAndTable) {
   for (const uint32_t process : {1u, 2u}) {
     uint64_t order = 0, now = 1'000'000'000;
     trace.OnProcess(process, static_cast<int>(process) - 1);
-    model::CallRecord record;
-    record.process = process;
-    record.thread = 1;
-    record.rank = static_cast<int>(process) - 1;
-    record.nranks = 2;
-    record.comm = 1;
-    record.uid = 9;
-    const auto put = [&](model::RecordKind kind, model::Call call, uint64_t after) {
+    const auto put = [&](model::RecordKind kind, model::Call call, uint64_t after,
+                         const auto& payload) {
+      model::CallRecord record;
+      record.process = process;
+      record.thread = 1;
       record.kind = kind;
       record.call = call;
       record.order = ++order;
       record.time_ns = now += after;
+      record.payload = payload;
       trace.OnRecord(record);
     };
-    put(model::RecordKind::kBegin, model::Call::kCommInit, 1000);
-    put(model::RecordKind::kEnd, model::Call::kCommInit, 1000);
-    record.stream = 1;
+    const int rank = static_cast<int>(process) - 1;
+    put(model::RecordKind::kBegin, model::Call::kCommInit, 1000,
+        ring::CommInitPayload{.comm = 1, .nranks = 2, .rank = rank, .uid = 9});
+    put(model::RecordKind::kEnd, model::Call::kCommInit, 1000,
+        ring::EndPayload{.comm = 1, .nranks = 2, .rank = rank});
+    uint64_t sequence = 0;
     for (const uint64_t count : {uint64_t{64}, uint64_t{1} << 20}) {
-      record.count = count;
-      record.datatype = 7;
       put(model::RecordKind::kBegin, model::Call::kAllReduce,
-          process == 2 ? 500'000 : 1000);  // rank 1 comes late
-      ++record.ordinal;
-      put(model::RecordKind::kEnd, model::Call::kAllReduce, 1000);
-      record.wait = model::WaitKind::kStream;
-      put(model::RecordKind::kBegin, model::Call::kHostWait, 1000);
-      put(model::RecordKind::kEnd, model::Call::kHostWait, process == 2 ? 98'000 : 597'000);
-      ++record.sequence;
+          process == 2 ? 500'000 : 1000,  // rank 1 comes late
+          ring::OperationPayload{
+              .comm = 1, .stream = 1, .count = count, .sequence = sequence++, .datatype = 7});
+      put(model::RecordKind::kEnd, model::Call::kAllReduce, 1000,
+          ring::EndPayload{.stream = 1, .ordinal = sequence});
+      put(model::RecordKind::kBegin, model::Call::kHostWait, 1000,
+          ring::HostWaitPayload{
+              .kind = model::WaitKind::kStream, .stream = 1, .ordinal = sequence});
+      put(model::RecordKind::kEnd, model::Call::kHostWait, process == 2 ? 98'000 : 597'000,
+          ring::EndPayload{});
     }
   }
   trace.Finish();

@@ -26,32 +26,25 @@ class Writer {
     trace_.OnProcess(process, rank);
     for (const model::CommId comm : {kDp, kTp}) {
       CallRecord init = Next(RecordKind::kBegin, Call::kCommInit);
-      init.comm = comm;
-      init.uid = 100 + comm;
-      init.nranks = ranks;
-      init.rank = rank;
+      init.payload =
+          ring::CommInitPayload{.comm = comm, .nranks = ranks, .rank = rank, .uid = 100 + comm};
       trace_.OnRecord(init);
       CallRecord text = Next(RecordKind::kText, Call::kCommInit);
-      text.comm = comm;
-      text.text = comm == kDp ? "dp" : "tp";
+      text.payload = comm == kDp ? ring::TextPayload{.comm = comm, .text = "dp"}
+                                 : ring::TextPayload{.comm = comm, .text = "tp"};
       trace_.OnRecord(text);
       CallRecord end = Next(RecordKind::kEnd, Call::kCommInit);
-      end.comm = comm;
-      end.nranks = ranks;
-      end.rank = rank;
+      end.payload = ring::EndPayload{.comm = comm, .nranks = ranks, .rank = rank, .device = -1};
       trace_.OnRecord(end);
     }
   }
   void AllReduce(model::CommId comm, model::StreamId stream, uint64_t count) {
     CallRecord op = Next(RecordKind::kBegin, Call::kAllReduce);
-    op.comm = comm;
-    op.stream = stream;
-    op.count = count;
-    op.sequence = sequence_[comm]++;
+    op.payload = ring::OperationPayload{
+        .comm = comm, .stream = stream, .count = count, .sequence = sequence_[comm]++};
     trace_.OnRecord(op);
     CallRecord end = Next(RecordKind::kEnd, Call::kAllReduce);
-    end.stream = stream;
-    end.ordinal = ++ordinal_[stream];
+    end.payload = ring::EndPayload{.stream = stream, .ordinal = ++ordinal_[stream]};
     trace_.OnRecord(end);
   }
   void Kernel(model::StreamId stream) { Work(WorkKind::kKernels, stream, 0, ++ordinal_[stream]); }
@@ -66,20 +59,15 @@ class Writer {
   }
   void WaitSignal(model::CommId comm, model::StreamId stream) {
     CallRecord wait = Next(RecordKind::kBegin, Call::kWaitSignal);
-    wait.comm = comm;
-    wait.stream = stream;
-    wait.root_or_peer = 0;
-    wait.count = 1;
+    wait.payload = ring::SignalPayload{.comm = comm, .stream = stream, .peer = 0, .count = 1};
     trace_.OnRecord(wait);
     CallRecord end = Next(RecordKind::kEnd, Call::kWaitSignal);
-    end.stream = stream;
-    end.ordinal = ++ordinal_[stream];
+    end.payload = ring::EndPayload{.stream = stream, .ordinal = ++ordinal_[stream]};
     trace_.OnRecord(end);
   }
   void HostWait(uint64_t event) {
     CallRecord wait = Next(RecordKind::kBegin, Call::kHostWait);
-    wait.wait = WaitKind::kEvent;
-    wait.event = event;
+    wait.payload = ring::HostWaitPayload{.kind = WaitKind::kEvent, .event = event};
     trace_.OnRecord(wait);
     now_ += 1'000'000;
     trace_.OnRecord(Next(RecordKind::kEnd, Call::kHostWait));
@@ -99,10 +87,8 @@ class Writer {
   }
   void Work(WorkKind work, model::StreamId stream, uint64_t event, uint64_t ordinal) {
     CallRecord record = Next(RecordKind::kPoint, Call::kStreamWork);
-    record.work = work;
-    record.stream = stream;
-    record.event = event;
-    record.ordinal = ordinal;
+    record.payload =
+        ring::WorkPayload{.stream = stream, .kind = work, .ordinal = ordinal, .event = event};
     trace_.OnRecord(record);
   }
 

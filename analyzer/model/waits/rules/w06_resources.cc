@@ -69,7 +69,7 @@ void SharedQueue(const Process& process, const Kernel& launch, WaitNodes* nodes)
     while (at != queue.items.begin() && std::prev(at)->kind == WorkKind::kEventWait) --at;
     if (at == queue.items.begin()) continue;
     const WorkItem& last = *std::prev(at);
-    if (last.kind != WorkKind::kNone) {
+    if (last.kind != WorkKind::kNoWork) {
       nodes->Wait(start, DoneUpTo(process, {id, last.ordinal - 1}, nodes), Reason::kResources);
       continue;
     }

@@ -10,7 +10,7 @@ void Destroy(const WaitView& view, const Process& process, const OpenCall& open,
              WaitNodes* nodes) {
   for (KernelId id : view.launches) {
     const Kernel& launch = *view.execution.FindKernel(id);
-    if (launch.process != process.info.process || launch.comm != open.record.comm) continue;
+    if (launch.process != process.info.process || launch.comm != CommOf(open.record)) continue;
     if (launch.enqueued) nodes->Wait(thread, nodes->DoneOf(id), Reason::kHostSync);
   }
   if (view.Inside(open) < view.options.destroy_counts_after_ns) return;

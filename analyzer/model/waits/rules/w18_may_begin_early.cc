@@ -20,7 +20,7 @@ bool MayBeginBeforeTurn(const Process& process, const Kernel& launch, WaitNodes*
       const WorkItem* const item = ExecutionGraph::ItemAt(process, before);
       if (item == nullptr || item->ordinal != before.ordinal) break;
       for (const StreamPosition& legacy : item->legacy) LegacyStream(process, legacy, start, nodes);
-      operations = item->kind == WorkKind::kNone && item->legacy.empty();
+      operations = item->kind == WorkKind::kNoWork && item->legacy.empty();
       if (operations) --before.ordinal;
     }
     nodes->Wait(start, DoneUpTo(process, before, nodes), Reason::kStreamOrder);

@@ -184,7 +184,7 @@ Verdict CallFailed() {
   end.process = 2;
   end.kind = RecordKind::kEnd;
   end.call_id = 9;
-  end.result = 700;
+  end.payload = ring::EndPayload{.result = 700};
   return WithEvents({CallNamed(9, "cudaStreamSynchronize"), Process(1), Process(2), Process(3)},
                     {end});
 }
@@ -194,11 +194,10 @@ Verdict ReducedToOne() {
   init.process = 2;
   init.kind = RecordKind::kBegin;
   init.call = Call::kCommInit;
-  init.comm = 1;
-  init.rank = 1;
+  init.payload = ring::CommInitPayload{.comm = 1, .rank = 1};
   CallRecord reduce = init;
   reduce.call = Call::kReduce;
-  reduce.root_or_peer = 0;
+  reduce.payload = ring::OperationPayload{.comm = 1, .root_or_peer = 0};
   return WithEvents({Process(1), Process(2), Process(3)}, {init, reduce});
 }
 

@@ -43,7 +43,7 @@ struct Book {
     record.process = process;
     record.kind = RecordKind::kEnd;
     record.call_id = static_cast<uint16_t>(call);
-    record.result = result;
+    record.payload = ring::EndPayload{.result = result};
     book.OnRecord(record);
   }
   void Operation(uint32_t process, Call call, int root) {
@@ -51,11 +51,10 @@ struct Book {
     record.process = process;
     record.kind = RecordKind::kBegin;
     record.call = Call::kCommInit;
-    record.comm = 1;
-    record.rank = static_cast<int>(process) - 1;
+    record.payload = ring::CommInitPayload{.comm = 1, .rank = static_cast<int>(process) - 1};
     book.OnRecord(record);
     record.call = call;
-    record.root_or_peer = root;
+    record.payload = ring::OperationPayload{.comm = 1, .root_or_peer = root};
     book.OnRecord(record);
   }
   std::vector<std::string> Checks() const {

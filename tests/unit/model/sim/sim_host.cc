@@ -95,16 +95,17 @@ SimJob::OpPart SimJob::Number(int process, const Op& op) {
 }
 
 void SimJob::FillOperation(CallRecord* r, const OpPart& part, int process) {
-  r->comm = static_cast<CommId>(part.op.comm + 1);
-  r->stream = Id(part.op.stream);
-  r->count = part.op.count;
-  r->datatype = part.op.datatype;
-  r->reduce_op = part.op.call == Call::kAllReduce ? part.op.reduce_op : 255;
-  r->root_or_peer = part.op.root_or_peer;
-  r->sequence = part.called;
+  auto& operation = r->Make<ring::OperationPayload>();
+  operation.comm = static_cast<CommId>(part.op.comm + 1);
+  operation.stream = Id(part.op.stream);
+  operation.count = part.op.count;
+  operation.datatype = part.op.datatype;
+  operation.reduce_op = part.op.call == Call::kAllReduce ? part.op.reduce_op : 255;
+  operation.root_or_peer = part.op.root_or_peer;
+  operation.sequence = part.called;
   if (procs_[process].in_group) {
     r->flags |= kInGroup;
-    r->group = procs_[process].group;
+    operation.group = static_cast<uint16_t>(procs_[process].group);
   }
 }
 
@@ -128,12 +129,14 @@ void SimJob::Begin(int process, const Op& op) {
   };
   auto stream_of = [&](int stream) -> std::vector<Work>& {
     if (p.streams.count(stream) == 0) {
-      CallRecord& r = Emit(process, RecordKind::kPoint, Call::kStreamCreate);
-      r.stream = Id(stream);
-      r.device = 0;
-      r.stream_flags = stream == 0 ? kStreamLegacy : uses_legacy() ? kStreamBlocking : 0u;
-      r.stream_handle = 0x5000u + static_cast<uint64_t>(stream);
-      r.connections = one_queue ? 1 : 0;
+      Emit(process, RecordKind::kPoint, Call::kStreamCreate).payload =
+          ring::StreamPayload{.stream = Id(stream),
+                              .flags = stream == 0     ? kStreamLegacy
+                                       : uses_legacy() ? kStreamBlocking
+                                                       : 0u,
+                              .device = 0,
+                              .connections = one_queue ? 1u : 0u,
+                              .handle = 0x5000u + static_cast<uint64_t>(stream)};
     }
     return p.streams[stream];
   };
@@ -145,12 +148,12 @@ void SimJob::Begin(int process, const Op& op) {
     ++p.entered;
     return r;
   };
-  auto host_wait = [&](WaitKind wait) -> CallRecord& {
-    CallRecord& r = blocks(Call::kHostWait);
-    r.wait = wait;
-    r.device = 0;
+  auto host_wait = [&](WaitKind kind) -> ring::HostWaitPayload& {
+    auto& wait = blocks(Call::kHostWait).Make<ring::HostWaitPayload>();
+    wait.kind = kind;
+    wait.device = 0;
     p.covered.clear();
-    return r;
+    return wait;
   };
   auto work = [&](WorkKind kind) {
     std::vector<Work>& works = stream_of(op.stream);
@@ -180,15 +183,14 @@ void SimJob::Begin(int process, const Op& op) {
       works.push_back(w);
       const Call call = op.what == Do::kSignal ? Call::kSignal : Call::kWaitSignal;
       CallRecord& begin = Emit(process, RecordKind::kBegin, call);
-      begin.comm = static_cast<CommId>(op.comm + 1);
-      begin.stream = Id(op.stream);
-      begin.root_or_peer = op.root_or_peer;
-      begin.count = op.count;
-      begin.sequence = w.number;
+      begin.payload = ring::SignalPayload{.comm = static_cast<CommId>(op.comm + 1),
+                                          .stream = Id(op.stream),
+                                          .peer = op.root_or_peer,
+                                          .count = static_cast<uint32_t>(op.count),
+                                          .number = static_cast<uint32_t>(w.number)};
       works.back().order = begin.order;
-      CallRecord& end = Emit(process, RecordKind::kEnd, call);
-      end.stream = Id(op.stream);
-      end.ordinal = works.size();
+      Emit(process, RecordKind::kEnd, call).payload =
+          ring::EndPayload{.stream = Id(op.stream), .ordinal = works.size()};
       ++p.entered;
       ++p.left;
       ++p.pc;
@@ -196,13 +198,14 @@ void SimJob::Begin(int process, const Op& op) {
     }
     works.push_back(w);
     CallRecord& r = Emit(process, RecordKind::kPoint, Call::kStreamWork);
-    r.work = kind;
-    r.stream = Id(op.stream);
-    r.ordinal = works.size();
-    r.event = kind == WorkKind::kEventWait ? 0x9000u + static_cast<uint64_t>(op.event) : 0;
+    auto& payload = r.Make<ring::WorkPayload>();
+    payload.kind = kind;
+    payload.stream = Id(op.stream);
+    payload.ordinal = works.size();
+    payload.event = kind == WorkKind::kEventWait ? 0x9000u + static_cast<uint64_t>(op.event) : 0;
     if (memory) {
-      r.event = 0x7000u + 16 * static_cast<uint64_t>(op.event);
-      r.value = op.value;
+      payload.event = 0x7000u + 16 * static_cast<uint64_t>(op.event);
+      payload.value = op.value;
       r.flags =
           static_cast<uint8_t>(static_cast<uint8_t>(op.condition) | (op.own ? kMemoryOwn : 0));
     }
@@ -215,30 +218,31 @@ void SimJob::Begin(int process, const Op& op) {
       CallRecord& r = blocks(grows                  ? Call::kCommGrow
                              : op.what == Do::kInit ? Call::kCommInit
                                                     : Call::kCommSplit);
-      r.comm = static_cast<CommId>(op.comm + 1);
-      r.uid = NameOf(op.comm, process);
-      r.device = 0;
+      auto& init = r.Make<ring::CommInitPayload>();
+      init.comm = static_cast<CommId>(op.comm + 1);
+      init.uid = NameOf(op.comm, process);
+      init.device = 0;
       if (op.what == Do::kInit) {
-        r.nranks = static_cast<int>(comms_[op.comm].members.size());
-        r.rank = RankIn(op.comm, process);
+        init.nranks = static_cast<int>(comms_[op.comm].members.size());
+        init.rank = RankIn(op.comm, process);
       } else {
-        r.parent = static_cast<CommId>(comms_[op.comm].parent + 1);
-        r.color = comms_[op.comm].color;
+        init.parent = static_cast<CommId>(comms_[op.comm].parent + 1);
+        init.color = comms_[op.comm].color;
       }
       if (launch_order) r.flags |= kLaunchOrder;
       p.made.insert(op.comm);
       if (const CommUid other = OtherNameOf(op.comm, process); other != 0) {
         CallRecord same = r;
         same.kind = RecordKind::kPoint;
-        same.uid = other;
+        std::get<ring::CommInitPayload>(same.payload).uid = other;
         CallRecord& point = Emit(process, RecordKind::kPoint, Call::kCommGrow);
         same.order = point.order;
         point = same;
       }
       if (!comms_[op.comm].name.empty()) {
-        CallRecord& name = Emit(process, RecordKind::kText, Call::kCommInit);
+        auto& name = Emit(process, RecordKind::kText, Call::kCommInit).Make<ring::TextPayload>();
         name.comm = static_cast<CommId>(op.comm + 1);
-        name.text = comms_[op.comm].name;
+        comms_[op.comm].name.copy(name.text, sizeof name.text);
       }
       break;
     }
@@ -271,7 +275,7 @@ void SimJob::Begin(int process, const Op& op) {
       ++p.pc;
       break;
     case Do::kGroupEnd:
-      blocks(Call::kGroupEnd).group = p.group;
+      blocks(Call::kGroupEnd).Make<ring::GroupPayload>().group = p.group;
       break;
     case Do::kKernel:
       work(WorkKind::kKernels);
@@ -290,7 +294,7 @@ void SimJob::Begin(int process, const Op& op) {
       break;
     case Do::kSignal:
     case Do::kWaitSignal:
-      work(WorkKind::kNone);
+      work(WorkKind::kNoWork);
       break;
     case Do::kEventRecord: {
       const size_t size = stream_of(op.stream).size();
@@ -301,20 +305,20 @@ void SimJob::Begin(int process, const Op& op) {
         }
       }
       p.events[op.event] = behind;
-      CallRecord& r = Emit(process, RecordKind::kPoint, Call::kStreamWork);
-      r.work = WorkKind::kEventRecord;
-      r.stream = Id(op.stream);
-      r.ordinal = size;
-      r.event = 0x9000u + static_cast<uint64_t>(op.event);
+      Emit(process, RecordKind::kPoint, Call::kStreamWork).payload =
+          ring::WorkPayload{.stream = Id(op.stream),
+                            .kind = WorkKind::kEventRecord,
+                            .ordinal = size,
+                            .event = 0x9000u + static_cast<uint64_t>(op.event)};
       ++p.pc;
       break;
     }
     case Do::kStreamSync:
     case Do::kCopy: {
       const size_t size = stream_of(op.stream).size();
-      CallRecord& r = host_wait(op.what == Do::kCopy ? WaitKind::kCopy : WaitKind::kStream);
-      r.stream = Id(op.stream);
-      r.ordinal = size;
+      auto& wait = host_wait(op.what == Do::kCopy ? WaitKind::kCopy : WaitKind::kStream);
+      wait.stream = Id(op.stream);
+      wait.ordinal = size;
       Cover(&p, op.stream, op.what == Do::kCopy && uses_legacy());
       break;
     }
@@ -342,19 +346,23 @@ void SimJob::Begin(int process, const Op& op) {
       p.stopped = true;
       break;
     case Do::kAbort:
-      blocks(Call::kCommAbort).comm = static_cast<CommId>(op.comm + 1);
+      blocks(Call::kCommAbort).Make<ring::CommCallPayload>().comm =
+          static_cast<CommId>(op.comm + 1);
       p.covered.clear();
       break;
     case Do::kDestroy:
-      blocks(Call::kCommDestroy).comm = static_cast<CommId>(op.comm + 1);
+      blocks(Call::kCommDestroy).Make<ring::CommCallPayload>().comm =
+          static_cast<CommId>(op.comm + 1);
       p.destroyed.insert(op.comm);
       break;
     case Do::kFinalize:
-      blocks(Call::kCommFinalize).comm = static_cast<CommId>(op.comm + 1);
+      blocks(Call::kCommFinalize).Make<ring::CommCallPayload>().comm =
+          static_cast<CommId>(op.comm + 1);
       p.covered.clear();
       break;
     case Do::kWindow:
-      blocks(Call::kCommWindowRegister).comm = static_cast<CommId>(op.comm + 1);
+      blocks(Call::kCommWindowRegister).Make<ring::CommCallPayload>().comm =
+          static_cast<CommId>(op.comm + 1);
       ++p.windows[op.comm];
       break;
     case Do::kGraph:
@@ -364,9 +372,10 @@ void SimJob::Begin(int process, const Op& op) {
         part.op = Now(process);
         CallRecord& r = blocks(part.op.call);
         FillOperation(&r, part, process);
-        r.stream = Id(part.op.stream + 50);
+        auto& operation = std::get<ring::OperationPayload>(r.payload);
+        operation.stream = Id(part.op.stream + 50);
+        operation.sequence = 0x100 + static_cast<uint64_t>(op.event);
         r.flags |= kCapturing;
-        r.capture = 0x100 + static_cast<uint64_t>(op.event);
         break;
       }
       p.capturing = 0;
@@ -383,12 +392,10 @@ void SimJob::LaunchGraph(int process, const Op& op) {
   Proc& p = procs_[process];
   const uint64_t number = static_cast<uint64_t>(op.event);
   if (p.captured.insert(op.event).second) {
-    CallRecord& end = Emit(process, RecordKind::kPoint, Call::kGraphEndCapture);
-    end.capture = 0x100 + number;
-    end.graph = 0x1000 + number;
-    CallRecord& made = Emit(process, RecordKind::kPoint, Call::kGraphInstantiate);
-    made.graph = 0x1000 + number;
-    made.event = 0x2000 + number;
+    Emit(process, RecordKind::kPoint, Call::kGraphEndCapture).payload = ring::GraphPayload{
+        .what = ring::GraphCall::kEndCapture, .graph = 0x1000 + number, .capture = 0x100 + number};
+    Emit(process, RecordKind::kPoint, Call::kGraphInstantiate).payload = ring::GraphPayload{
+        .what = ring::GraphCall::kInstantiate, .graph = 0x1000 + number, .made = 0x2000 + number};
   }
   Work w;
   w.launch = 0;
@@ -422,11 +429,11 @@ void SimJob::LaunchGraph(int process, const Op& op) {
     p.last_launch[inner.comm] = mine.back();
     launches_.push_back(std::move(launch));
   }
-  CallRecord& r = Emit(process, RecordKind::kPoint, Call::kStreamWork);
-  r.work = WorkKind::kGraphLaunch;
-  r.stream = Id(op.stream);
-  r.ordinal = works.size();
-  r.event = 0x2000 + number;
+  Emit(process, RecordKind::kPoint, Call::kStreamWork).payload =
+      ring::WorkPayload{.stream = Id(op.stream),
+                        .kind = WorkKind::kGraphLaunch,
+                        .ordinal = works.size(),
+                        .event = 0x2000 + number};
 }
 
 void SimJob::Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_t group_number) {
@@ -452,10 +459,10 @@ void SimJob::Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_
       p.streams[part.op.stream].push_back(w);
       at->second = p.streams[part.op.stream].size();
       if (group) {
-        CallRecord& r = Emit(process, RecordKind::kEnqueue, Call::kGroupEnd);
-        r.group = static_cast<uint32_t>(group_number);
-        r.stream = Id(part.op.stream);
-        r.ordinal = at->second;
+        Emit(process, RecordKind::kEnqueue, Call::kGroupEnd).payload =
+            ring::EnqueuePayload{.group = static_cast<uint32_t>(group_number),
+                                 .stream = Id(part.op.stream),
+                                 .ordinal = at->second};
       }
     }
     auto [it, fresh] = launch_of.try_emplace(part.op.comm, static_cast<int>(launches_.size()));
@@ -487,14 +494,13 @@ void SimJob::EndCall(int process, const Op& op) {
     case Do::kInit:
     case Do::kSplit: {
       const bool grows = comms_[op.comm].grown_from >= 0;
-      CallRecord& r = Emit(process, RecordKind::kEnd,
-                           grows                  ? Call::kCommGrow
-                           : op.what == Do::kInit ? Call::kCommInit
-                                                  : Call::kCommSplit);
-      r.comm = static_cast<CommId>(op.comm + 1);
-      r.nranks = static_cast<int>(comms_[op.comm].members.size());
-      r.rank = RankIn(op.comm, process);
-      r.device = 0;
+      Emit(process, RecordKind::kEnd,
+           grows                  ? Call::kCommGrow
+           : op.what == Do::kInit ? Call::kCommInit
+                                  : Call::kCommSplit)
+          .payload = ring::EndPayload{.comm = static_cast<CommId>(op.comm + 1),
+                                      .nranks = static_cast<int>(comms_[op.comm].members.size()),
+                                      .rank = RankIn(op.comm, process)};
       return;
     }
     case Do::kCollective:
@@ -504,8 +510,9 @@ void SimJob::EndCall(int process, const Op& op) {
       const size_t ordinal = p.streams[op.stream].size();
       CallRecord& r = Emit(process, RecordKind::kEnd, op.call);
       if (elsewhere.count(op.comm) > 0) r.flags |= kElsewhere;
-      r.stream = Id(op.stream);
-      r.ordinal = ordinal;
+      auto& end = r.Make<ring::EndPayload>();
+      end.stream = Id(op.stream);
+      end.ordinal = ordinal;
       p.group_ops.clear();
       return;
     }

@@ -296,7 +296,7 @@ std::shared_ptr<const CallDetail> SimJob::MakeDetail(int process) const {
       break;
   }
   for (const auto& [stream, ordinal] : p.covered) {
-    if (detail->wait != WaitKind::kNone) Resolve(p, stream, ordinal, &detail->covered);
+    if (detail->wait != WaitKind::kNoWait) Resolve(p, stream, ordinal, &detail->covered);
   }
   if (detail->covered.size() > 5) detail->covered.resize(5);
   return detail;
