@@ -91,7 +91,7 @@ class Collector {
     uint64_t rounds = 0;
     uint64_t last_round_ns = 0;  // from request to send
     uint64_t batches = 0;
-    bool uplink_failed = false;  // the analyzer refused the collector or went away for good
+    bool uplink_failed = false;  // Link::failed: the link takes no more batches
     uint64_t acked_batches = 0;  // Options::fleet: in the analyzer's trace
     uint64_t connections = 0;    // Options::fleet: connections that the analyzer accepted
     std::string uplink_error;

@@ -18,7 +18,7 @@
 
 namespace gordian::collector {
 
-// Identifies a process for good: the kernel reuses pids, but not with the same start time.
+// Identifies a process on its node: the kernel reuses pids, but not with the same start time.
 struct ProcessIdentity {
   pid_t pid = 0;
   uint64_t start = 0;  // field 22 of /proc/PID/stat

@@ -1,4 +1,5 @@
-// Access to mapped files that may be truncated by somebody else.
+// Guards access to mapped files that another process may truncate: the SIGBUS ends the access, not
+// the program. Any thread.
 #ifndef GORDIAN_COLLECTOR_RINGS_BUS_GUARD_H_
 #define GORDIAN_COLLECTOR_RINGS_BUS_GUARD_H_
 

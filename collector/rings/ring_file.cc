@@ -54,8 +54,8 @@ bool Fits(uint64_t offset, uint64_t count, uint64_t size, uint64_t bytes) {
 }  // namespace
 
 StatusOr<std::unique_ptr<RingFile>> RingFile::Open(const std::string& path) {
-  // NOFOLLOW, NONBLOCK: whoever can write into the folder cannot make us open something else, or
-  // wait.
+  // NOFOLLOW, NONBLOCK: a process that can write into the folder must not make the collector open
+  // another file, or wait.
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) {
     return Status::FromErrno(errno, "cannot open the ring file " + path);

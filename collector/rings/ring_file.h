@@ -1,18 +1,18 @@
-// One process's ring file (proto/ring/layout.h), read as what it is: memory that a stranger may
-// change, or cut short, at any moment.
+// Reads one process's ring file (proto/ring/layout.h) as untrusted memory: other processes may
+// change it, or cut it short, at any moment.
 //
 // Rules of every access:
-//   - Offsets and counts are checked once, on Open, against the file's size, and kept in our own
-//     memory; what the file says later about its layout is not looked at again. The few that are
-//     read again (a thread's ring, the numbers of used slots) are copied first and checked then.
-//   - Fields that change are loaded and stored atomically, records are copied before they are
-//   looked
-//     at, a thread's call fields are read under their sequence lock with a bounded number of tries.
-//   - The file may be truncated under the mapping; touching a page that is gone is SIGBUS. fstat
-//     before each access cannot exclude that (it may be cut in between), and pread/pwrite give no
-//     atomic 8-byte access, which ring_tail needs (a torn tail would let the writer overwrite what
-//     nobody has read). So every access runs under a guard: a SIGBUS within the mapping, and only
-//     there, ends the access with `false` instead of the program. It costs no system call.
+//   - Open checks offsets and counts once against the file's size and copies them to our own
+//     memory; RingFile ignores later changes of the layout. The few that it reads again (a thread's
+//     ring, the numbers of used slots) it copies first and then checks.
+//   - It loads and stores changing fields atomically, copies records before it looks at them, and
+//     reads a thread's call fields under their sequence lock with a bounded number of tries.
+//   - The file may be truncated under the mapping; touching a page that is gone raises SIGBUS.
+//     fstat before each access cannot exclude that (the file may be cut in between), and
+//     pread/pwrite give no atomic 8-byte access, which ring_tail needs (a torn tail would let the
+//     writer overwrite records before the collector reads them). So every access runs under a
+//     guard: a SIGBUS within the mapping, and only there, ends the access with `false` instead of
+//     the program. It costs no system call.
 //
 // Not thread-safe; different files may be used by different threads.
 #ifndef GORDIAN_COLLECTOR_RINGS_RING_FILE_H_
@@ -44,7 +44,7 @@ class RingFile {
   const ring::Header& header() const { return header_; }
   const std::string& path() const { return path_; }
 
-  // Whether an access met a hole: the file was cut. It is then dead to us; all reads say false.
+  // Whether an access met a hole: the file was cut. From then on all reads return false.
   bool broken() const { return broken_; }
 
   // The changing part, now. The numbers of used slots are cut to what the file has room for.

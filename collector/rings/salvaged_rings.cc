@@ -39,8 +39,8 @@ std::vector<std::string> RingNames(const std::string& folder) {
   return names;
 }
 
-// A copy in memory: the file may lie on a read-only disk, or be somebody else's, and RingFile maps
-// for writing. -1: errno.
+// Copies the file into memory, since RingFile maps for writing and the file may lie on a read-only
+// disk or belong to another user. Returns a descriptor, or -1 with errno.
 int CopyToMemory(const std::string& path) {
   const int from = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat info {};
@@ -252,7 +252,7 @@ uint64_t SalvagedRings::AddMissing(const Sink& sink) {
     event.Clear();
     v1::ProcessEnded* const ended = event.mutable_process_ended();
     ended->set_process(ring.process);
-    ended->set_kind(v1::EXIT_KIND_UNKNOWN);  // whoever reaped it told nobody
+    ended->set_kind(v1::EXIT_KIND_UNKNOWN);  // the files do not record how it ended
     ended->set_time_ns(last_ns_);
     ended->set_lost_records(ring.lost);
     ended->set_nccl_calls(ring.nccl_calls);

@@ -28,7 +28,7 @@ void FillPending(const ring::PendingOperation& from, std::span<const StateBlockR
   out->set_in_group(from.in_group != 0);
   if (from.line != 0 && from.line <= lines.size()) {
     const StateBlockReader::Line& line = lines[from.line - 1];
-    // One that was taken since the numbers were read is another's, or nobody's.
+    // Another line may have taken the slot since the numbers were read, or it may be free now.
     if (line.comm == from.comm && line.peer == from.root_or_peer) {
       FillChannel(line.channel, out->mutable_channel());
     }

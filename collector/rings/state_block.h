@@ -1,4 +1,5 @@
-// From a ring file's state block (proto/ring/state_block.h) to the message that travels.
+// Turns a ring file's state block (proto/ring/state_block.h) into the message that the collector
+// sends.
 #ifndef GORDIAN_COLLECTOR_RINGS_STATE_BLOCK_H_
 #define GORDIAN_COLLECTOR_RINGS_STATE_BLOCK_H_
 
@@ -11,14 +12,15 @@
 
 namespace gordian::collector {
 
-// What was told of a file before, so that rounds repeat no signatures. Not thread-safe.
+// Reads one file's state block, and remembers which signatures it has sent so that later rounds do
+// not repeat them. Not thread-safe.
 class StateBlockReader {
  public:
-  // Everything but what threads are in. `all`: signatures too that were told before. False, with
-  // `out` unfinished, when the file was cut.
+  // Everything but the calls that threads are in. `all`: repeat signatures that earlier reads gave.
+  // Returns false, with `out` unfinished, when the file was cut.
   bool Read(RingFile* file, bool all, v1::StateBlock* out);
 
-  // What a slot counts, where that is signals; comm 0 elsewhere.
+  // Whose signals a slot counts; comm 0 if it counts something else.
   struct Line {
     uint32_t comm = 0;
     int32_t peer = -1;

@@ -30,7 +30,7 @@ class Link {
   // Delivers the queue within timeout_ns. Ok means that the analyzer acknowledged all of it.
   virtual Status Finish(uint64_t timeout_ns) = 0;
 
-  virtual bool failed() const = 0;       // for good: the link takes nothing any more
+  virtual bool failed() const = 0;       // final: the link takes no more batches
   virtual Status status() const = 0;     // why it failed
   virtual uint64_t batches() const = 0;  // sent or queued
 };
