@@ -30,7 +30,7 @@ struct OperationArguments {
 
 // An operation on its way to NCCL or to the preemptive runtime (interpose/route/collectives.h).
 struct OperationRoute {
-  ring::EarlyOperation name;  // how its records name it, for what the runtime tells of it later
+  ring::EarlyOperation name;  // how its records name it; RouteOperation gives it to the runtime
   bool elsewhere;             // set by the route: the runtime has taken it
 };
 

@@ -64,7 +64,7 @@ bool AttachProcess(ForkPage* page) {
     return page->epoch.load(std::memory_order_acquire) != 0;
   }
   const uint64_t epoch = g_last_epoch.fetch_add(1) + 1;
-  Process* process = CreateProcess(epoch);  // null: silent for good
+  Process* process = CreateProcess(epoch);  // null: this process never records
   page->process.store(process, std::memory_order_seq_cst);
   if (process != nullptr) cupti::TellState(*process);
   page->epoch.store(epoch, std::memory_order_release);

@@ -189,7 +189,7 @@ const LoaderFunctions& Loader() {
     next(found.dlsym, "dlsym");
     next(found.dlclose, "dlclose");
   }
-  // Whoever comes at the same time stores the same.
+  // Threads that come here at the same time store the same values.
   std::atomic_ref(g_loader.dlsym).store(found.dlsym, std::memory_order_relaxed);
   std::atomic_ref(g_loader.dlvsym).store(found.dlvsym, std::memory_order_relaxed);
   std::atomic_ref(g_loader.dlclose).store(found.dlclose, std::memory_order_relaxed);
@@ -221,8 +221,8 @@ void* FindWithoutLock(const char* const* file_names, const char* name, const voi
     for (const char* const* file = file_names; *file != nullptr; ++file) {
       named = named || BeginsWith(FileName(map->l_name), *file);
     }
-    // Somebody else stands in front of the library, as the shim does: the loader knows who comes
-    // first.
+    // Another module before the library defines the name too, as the shim does. Only the loader
+    // knows which of them comes first in a lookup.
     if (!named && found == nullptr && map->l_ld != _DYNAMIC &&
         FindDefined(map->l_addr, ReadDynamic(map->l_addr, map->l_ld), name) != nullptr) {
       return nullptr;

@@ -31,22 +31,22 @@ struct Module {
 // Takes the loader's lock for a moment. Not found: code made at run time, or a file closed since.
 Module ModuleOf(const void* address);
 
-// Whether this is a child that was forked, and has no thread but the calling one. Whoever held the
-// loader's lock at the fork is not there to give it back, and nobody opens or closes files
-// meanwhile. NoteHome() is called in the process that may fork.
+// Whether this process is a forked child whose only thread is the caller. A thread of the parent
+// that held the loader's lock at the fork can never release it in the child, and no other thread of
+// the child loads or unloads files. NoteHome() is called in the process that may fork.
 void NoteHome();
 bool IsAloneAfterFork();
 
-// For such a child: a function of a loaded file with one of these file names (a list that ends with
-// a null pointer), by the loader's list and without its lock. Of several files the one that
-// `beside` lies in, an address or null; null: none, or it is not clear which, or another file that
-// was loaded before them has such a function too.
+// For such a child: finds a function of a loaded file with one of these file names (a list that
+// ends with a null pointer), by the loader's list and without its lock. Of several files it takes
+// the one that holds the address `beside`, which may be null. Returns null if there is none, if it
+// is not clear which one is meant, or if a file loaded before them defines such a function too.
 void* FindWithoutLock(const char* const* file_names, const char* name, const void* beside);
 
 bool IsShim(const Module& module);
 // libnccl, libcudart, libcuda: by soname or by file name, whatever the version.
 bool IsLibrary(const Module& module, Library library);
-// Whose look-ups get what they ask for, unchanged: NVIDIA's own libraries and the shim.
+// Whether the shim leaves a module's look-ups unchanged: NVIDIA's own libraries and the shim.
 bool MeansTheRealThing(const Module& module);
 
 bool SameText(const char* a, const char* b);

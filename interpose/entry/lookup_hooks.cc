@@ -185,7 +185,8 @@ __attribute__((visibility("hidden"))) GordianLookup gordian_look_up(void* handle
     return {nullptr, libc};
   }
   const Library library = gordian::ring::kCalls[row].library;
-  // Somebody's own function of that name: a trampoline. What it calls, it gets from us.
+  // Another module defines a function of that name (a trampoline). It looks up the library's
+  // function in turn, and gets the shim's then.
   if (!IsLibrary(owner, library)) return unchanged;
   return {Bind(row, library, owner, found), handle};
 }

@@ -41,9 +41,8 @@ struct Call {
     StreamState* stream;
   };
 
-  // For a source that tells of a call's begin and end one by one
-  // (interpose/sources/cupti_source.h), and for rows that write something at both; the others are
-  // told whole.
+  // Begin and End, for rows that write records at both moments, and for a source that reports the
+  // two moments separately (interpose/sources/cupti_source.h). Other rows use operator().
   static constexpr bool kWaits =
       kPayload == ring::PayloadKind::kHostWait && kStyle != ring::CallStyle::kSilent;
   static constexpr bool kTellsBegin = kWaits || kCopiesAsync;
@@ -313,8 +312,8 @@ struct Call {
     }
   }
 
-  // A copy to host memory that is called asynchronous, and is not where the memory is pageable.
-  // Told under a synchronous copy's number, whose records are host waits.
+  // The "asynchronous" copies to host memory wait if the memory is pageable. Their records carry
+  // the synchronous copy's number, whose records are host waits.
   static constexpr CallId kCopyAs =
       kRow.library == ring::Library::kRuntime ? ring::kCall_cudaMemcpy : ring::kCall_cuMemcpy;
 

@@ -39,8 +39,8 @@ const char* const* NamesOf(Library library) {
   return kNoNames;
 }
 
-// Routes are never taken back: a thread may be reading one. When they have run out, each call looks
-// anew. No lock: a fork in the middle of it would leave it locked in the child for good.
+// Routes are never freed: a thread may be reading one. When they have run out, each call looks
+// anew. No lock: after a fork while another thread held it, the child could never take it.
 constexpr uint32_t kMostRoutes = 4096;
 constinit Route g_route_pool[kMostRoutes] = {};
 constinit std::atomic<uint32_t> g_routes_used = 0;
@@ -48,8 +48,8 @@ constinit std::atomic<uint32_t> g_routes_used = 0;
 constexpr uintptr_t kEverywhere = UINTPTR_MAX;
 constexpr uintptr_t kPage = 4096;
 
-// A route that was true before something was closed, and still is, is taken up again. Two threads
-// that come here at once may leave the same route twice.
+// A route that was found before a dlclose and is found again gets the new generation. Two threads
+// that come here at once may add the same route twice.
 void Remember(ring::CallId call, uintptr_t low, uintptr_t size, void* real, uint32_t generation) {
   Route* first = g_routes[call].load(std::memory_order_acquire);
   for (Route* route = first; route != nullptr; route = route->next) {

@@ -22,7 +22,7 @@ struct GraphMarkers {
   };
   static constexpr uint32_t kLast = 64;
 
-  TryLock lock;                // guards what is below but `used` and `told`
+  TryLock lock;                // guards the members below except `used` and `told`
   std::atomic<uint32_t> used;  // markers [1, used] exist
   uint32_t next_last;
   Last last[kLast];

@@ -396,7 +396,7 @@ bool RouteOperation(ring::CallId call, const OperationArguments& a, OperationRou
     return false;
   }
   if (in_graph) {
-    // Nothing comes onto the stream now; the graph's launches are told as all other work is.
+    // A captured call enqueues nothing now; the shim reports the graph's launches as other work.
   } else if (IsLegacy(a.stream)) {
     g_runtime.grtStreamForeignAll();
   } else if (reinterpret_cast<uintptr_t>(a.stream) != kPerThreadStream) {

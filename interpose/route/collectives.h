@@ -4,11 +4,11 @@
 // GORDIAN_COLLECTIVES_LIBRARY names the library: `gordian run` names the one for the host's
 // processors under the emulator, and the one for GPUs without it.
 //
-// The route is agreed per communicator when it is made, by all of its members (grtAgree). Per call
-// it depends on the kind and the operator alone, which NCCL requires to be equal on all ranks, and,
-// with the library for the host's processors, on the stream not being captured. What stays with
-// NCCL is counted by reason. The runtime is told of all other work on streams, so that it begins an
-// operation early only where nothing else stands between.
+// The members agree on a communicator's route when they make it (grtAgree). Per call it depends on
+// the kind and the operator alone, which NCCL requires to be equal on all ranks, and, with the
+// library for the host's processors, on the stream not being captured. The shim counts by reason
+// what stays with NCCL. It reports all other work on streams to the runtime, so that the runtime
+// begins an operation early only where no other work stands before it.
 //
 // The library is opened at the first communicator; without it (GORDIAN_COLLECTIVES_LIBRARY unset,
 // or it cannot be opened) all stays with NCCL. It must be opened by all processes of a job or by
@@ -44,8 +44,8 @@ inline bool RoutesCollectives() {
 // NCCL's. `route`: null if no record names the operation.
 bool RouteOperation(ring::CallId call, const OperationArguments& arguments, OperationRoute* route,
                     ncclResult_t* result);
-// What the runtime carries out before its turn, into the header, for a round. By the watcher: waits
-// for nobody.
+// The watcher calls this for a round: writes into the header which operations the runtime carries
+// out before their turn. Never waits for another thread.
 void TellEarly(ring::Header& header);
 void RouteGroupStart();
 // Before the real call: of the runtime's part. After it: communicators that the group has made.

@@ -17,14 +17,14 @@ void* StreamHandle(const Arguments&... arguments) {
                                                  : handle;
 }
 
-// Stream work that the runtime does not know of, told before it is enqueued.
+// Reports stream work that is not the runtime's to it, before the real call enqueues the work.
 template <CallId kCall, typename... Arguments>
 void NoteOtherWork(const Arguments&... arguments) {
   using ring::WorkKind;
   constexpr ring::CallInfo kRow = ring::kCalls[kCall];
   if constexpr (kRow.payload == ring::PayloadKind::kStreamWork) {
     if constexpr (kRow.Has(ring::kMakesEvent)) {
-      // Its handle is told apart from an older one's at that one's end.
+      // Nothing to report: the runtime forgot an older event of this handle when that one ended.
     } else if constexpr (kRow.work == WorkKind::kEventForgotten) {
       NoteEventGone(Pick<cudaEvent_t>(nullptr, arguments...));
     } else if constexpr (kRow.work == WorkKind::kMemoryShared) {

@@ -97,7 +97,7 @@ inline void EndKernelRuns(ThreadContext& thread, uint64_t order) {
 
 static_assert(ring::kCallCount <= 8 * sizeof(ring::Header::rows_used));
 
-// One bit a row, set once: after that a read of a line that nobody writes.
+// One bit a row, set once: later calls only read a cache line that no thread writes any more.
 inline void MarkRowUsed(ring::Header& header, CallId call) {
   std::atomic_ref<uint64_t> word(header.rows_used[call / 64]);
   const uint64_t bit = uint64_t{1} << call % 64;

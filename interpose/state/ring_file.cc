@@ -282,8 +282,8 @@ bool BuildFile(Process& process, const char* directory) {
   return true;
 }
 
-// The file is opened anew for every ring: a descriptor kept open would not survive an application
-// that closes all of them, and its number would then be somebody else's file.
+// Opens the file anew for every ring: a program that closes all descriptors would close one that
+// the shim keeps, and its number could then name a file of the program.
 bool ReserveRing(const Process& process, uint64_t offset, uint64_t bytes) {
   const int fd = open(process.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return false;

@@ -266,7 +266,7 @@ struct ThreadContext {
   bool tsc;
   bool polling;
   bool gpu_thread;
-  bool calls_by_symbol;  // Process::calls_by_symbol was told
+  bool calls_by_symbol;  // this thread has set Process::calls_by_symbol
   uint32_t driver_retry;
   Behind covered;  // by the host wait that it is in
 
@@ -336,7 +336,7 @@ struct Process {
   std::atomic<GraphMarkers*> graph_markers;
   std::atomic<uint64_t> graph_launches;  // that may hold an NCCL operation; counted once recorded
   std::atomic<uint32_t>
-      calls_by_symbol;  // NCCL is called through symbols, not only told by its profiler interface
+      calls_by_symbol;  // the shim sees NCCL calls by symbol, not only by NCCL's profiler interface
   std::atomic<uint32_t> watcher_started;
   std::atomic<uint32_t> watcher_busy;
   std::atomic<uint32_t> exiting;
