@@ -132,8 +132,8 @@ void FindTimes(const JobProcess& process, std::vector<std::vector<BucketCall>>* 
 }
 
 // The backward pass begins at the end of the last wait between the previous iteration's last
-// reduction and the first gradient, where the host reads the loss. If neither of the two is known,
-// their calls bound the search.
+// reduction and the first gradient, where the host reads the loss. If the end of that reduction or
+// the time of that gradient is unknown, the first reduction's call ends the search.
 void FindBackward(const JobProcess& process, RankIterations* rank) {
   rank->backward_ns.assign(rank->iterations.size(), 0);
   rank->backward_call.assign(rank->iterations.size(), SIZE_MAX);

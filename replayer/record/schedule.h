@@ -70,7 +70,7 @@ enum class OpKind : uint8_t {
 
 // Calls that are made on a communicator and on a stream.
 constexpr bool IsOperation(OpKind kind) { return kind <= OpKind::kRecv; }
-// The model's name of an operation, and back. What these do is told by its contract, below.
+// The model's name of an operation, and back. The predicates below ask the model's contract.
 constexpr model::Call CallOf(OpKind kind) {
   return IsOperation(kind) ? static_cast<model::Call>(static_cast<int>(kind) +
                                                       static_cast<int>(model::Call::kAllReduce))

@@ -12,7 +12,7 @@
 namespace gordian::replayer {
 namespace {
 
-// A call in which a thread stands for good, and which therefore stays.
+// Whether a thread never leaves this call. The minimizer keeps such calls.
 bool IsStand(const Op& op) { return (op.unfinished && IsHostWait(op.kind)) || EndsThread(op.kind); }
 
 // Other orders of the threads, for ranks that have several: all reversed; one rank's reversed; all

@@ -11,9 +11,9 @@
 // A candidate counts if the model (model_run.h) finds the same verdict, check and kinds of edges as
 // for the whole, with the awaited ranks held back for the same kinds of reasons, and if each
 // remaining thread that stood in a call that did not return still stands in it. Without comparing
-// the reasons, the minimizer would remove a call that is not reached, and the cycle would rest on a
-// call that nobody can read in the program. The last calls of threads stay: without them a thread
-// would merely wait at its end.
+// the reasons, the minimizer would remove calls that a thread does not reach, and the cycle would
+// rest on a call that the program no longer contains. The last calls of threads stay: without them
+// a thread would merely wait at its end.
 //
 // Candidates can be run: the minimizer calls `confirm` for the smallest; if that fails, for the
 // larger ones before it, and from the last good one on for each candidate. So a job that the model
