@@ -21,11 +21,12 @@ class StrongId {
   Number number_ = 0;
 };
 
-// Identifies a process for good: the collector assigns it from 1 and never reuses it, unlike a pid.
+// Identifies a process in a session: the collector assigns it from 1 and, unlike the kernel with
+// pids, never reuses it.
 using ProcessNumber = StrongId<struct ProcessNumberTag, uint32_t>;
 
-// Identifies a thread of a process for good: 1 + slot + 256 * generation of its ThreadSlot; 0 is
-// "none".
+// Identifies a thread of a process, and is not reused: 1 + slot + 256 * generation of its
+// ThreadSlot; 0 is "none".
 using ThreadNumber = StrongId<struct ThreadNumberTag, uint32_t>;
 
 inline constexpr ThreadNumber MakeThreadNumber(uint32_t slot, uint32_t generation) {

@@ -56,7 +56,7 @@ const char* PayloadName(ring::PayloadKind payload) {
   return "";
 }
 
-// What the call does, where its payload's kinds are told apart.
+// What the call does, if its payload has several kinds of effects; else "".
 const char* EffectName(const ring::CallInfo& call) {
   constexpr const char* kWork[] = {"",
                                    "kernels",

@@ -12,8 +12,8 @@
 
 namespace gordian::cli {
 
-// Identifies a process for good: pids are reused, so the key adds the start time (field 22 of
-// /proc/PID/stat, in clock ticks since boot).
+// Identifies a process on this node: the kernel reuses pids, so the key adds the start time (field
+// 22 of /proc/PID/stat, in clock ticks since boot).
 struct ProcessKey {
   pid_t pid = 0;
   uint64_t start = 0;
