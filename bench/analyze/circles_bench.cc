@@ -1,16 +1,15 @@
-// Who finds out quickest whether there is a circle in a wait-for graph: gordian's decider and
-// witness search, Boost.Graph (strong_components; a depth-first search that stops at the first back
-// edge), and NetworkX's find_cycle, which dl2 uses (find_cycle.py, in a process of its own). The
-// graphs are the model's own, of training jobs (training_job.h) of which one rank calls two
-// collectives in the wrong order, and of their twins, of which one rank never comes: everybody
-// waits there too, and there is no circle.
+// Compares how fast programs find a cycle in a wait-for graph: gordian's decider and witness
+// search, Boost.Graph (strong_components; a depth-first search that stops at the first back edge),
+// and NetworkX's find_cycle, which dl2 uses (find_cycle.py, in a process of its own). The graphs
+// are the model's own, of training jobs (training_job.h) in which one rank calls two collectives in
+// the wrong order, and of their twins, in which one rank never comes: there too all other ranks
+// wait, but without a cycle.
 //
 //   bench_circles [MAX_RANKS]        default 4096
 //
-// Seconds are of processor time, medians, of one run; what it takes to make each side's graph is
-// counted for none. The others are given less to do: any circle, where ours is the shortest one
-// among what cannot move, told by AND and OR. Exits with 1 if they do not agree on whether there is
-// one.
+// Seconds are of processor time, medians, of one run, without making the graphs. The other programs
+// have less to do: they find any cycle, and gordian the shortest one among waits that cannot end,
+// which it decides by AND and OR. Exits with 1 if they do not agree on whether there is a cycle.
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>

@@ -64,7 +64,7 @@ struct DfcclDevice {
   };
   Queue queues[kDfcclBlocks];
   uint64_t lock;         // of the completion ring
-  uint32_t completions;  // that were told
+  uint32_t completions;  // that blocks reported to the host
   // Nanoseconds, and how often.
   uint32_t fetch_ns, fetches, prepare_ns, prepares, complete_ns, completes;
   uint32_t preemptions;  // operations that a block left unfinished
@@ -112,7 +112,8 @@ GRT_HD inline void TellCompletion(const DfcclView& v, uint32_t id) {
   Store<kDevice, kRelease>(&v.device->lock, 0);
 }
 
-// By thread 0, when a channel is done. Nobody counted before: the first one that is done begins.
+// Thread 0 calls this when a channel is done. The first channel of an operation to be done sets the
+// count; true for the last one.
 GRT_HD inline bool CountDown(const WorkerView& v, uint32_t id, uint32_t channels) {
   uint64_t* left = &v.device->left[id % kDetachedEntries];
   uint64_t word, next;

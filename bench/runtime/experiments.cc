@@ -2,29 +2,27 @@
 // a rank.
 //
 //   gordian-runtime-experiments EXPERIMENT --with NAME[,NAME...] [--ranks N] [--iterations N]
-//   [--seed S]
-//                               [--blocks N] [--late US] [--ordered] [--patience S] [--stuck US]
-//                               [--idle US]
-//                               [--count N --bytes B]
+//                               [--seed S] [--blocks N] [--late US] [--ordered] [--patience S]
+//                               [--stuck US] [--idle US] [--count N --bytes B]
 //
-// --stuck, --idle: when a worker quits. NAME: see contenders.h. All of one call take part in one
-// run, one after another in each sample or in turn.
+// --stuck, --idle: when a worker quits. NAME: see contenders.h. One run measures all contenders
+// that the command names, one after another in each sample or in turn.
 //
 //   random   8 all-reduces of 256 B to 1 MiB (or --count of --bytes each), each rank in a random
-//   order of its own;
-//            every result is checked
+//            order of its own; every result is checked
 //   sync     the same, and between two calls cudaDeviceSynchronize, cudaFree or cudaMallocHost, in
-//   turn single   one all-reduce, cudaDeviceSynchronize, another one: opposite orders on the ranks
+//            turn
+//   single   one all-reduce, cudaDeviceSynchronize, another one: opposite orders on the ranks
 //   calls    time from a call to its end as the host sees it, by size (--kind), with its parts
 //   late     161 all-reduces (the gradients of ResNet-50) in one order; the last rank begins --late
-//   later, and
-//            every call of it is late by a random part of that / 10
-//   trace    the same 161, nobody late; without --ordered each rank in an order of its own
+//            later, and every call of it is late by a random part of that / 10
+//   trace    the same 161, no rank late; without --ordered each rank in an order of its own
 //   idle     what is there when nothing is outstanding, and how much of the time the worker is
-//   resident beside   arithmetic on all multiprocessors beside an idle and a busy runtime
+//            resident
+//   beside   arithmetic on all multiprocessors beside an idle and a busy runtime
 //
-// A rank that gets nowhere for --patience seconds says HANG and where, and the program ends with 3:
-// that is how a deadlock is seen.
+// A rank that makes no progress for --patience seconds prints HANG and where it is, and the program
+// exits with 3: that is how the experiment detects a deadlock.
 #include <cuda_runtime_api.h>
 #include <sys/resource.h>
 #include <time.h>

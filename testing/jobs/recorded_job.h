@@ -50,11 +50,11 @@ class RecordedJob {
   uint64_t Enqueued(int rank, uint32_t stream) { return At(rank).streams.at(stream).enqueued; }
   void AllDone();  // on every stream of every rank
 
-  // Threads of NCCL and CUDA that every process has and that rounds tell of; none at first.
+  // Threads of NCCL and CUDA that every process has and that rounds report; none at first.
   void SetLibraryThreads(int count) { library_threads_ = count; }
 
-  // Everybody's state now. The number is one more than the last; a collector that was asked for
-  // round n passes it.
+  // Appends a round with the present state of all processes. `number` 0: one more than the last
+  // round's. A collector that was asked for round n passes n.
   void Round(uint64_t number = 0);
 
   void EndProcess(int rank, int exit_code);
@@ -63,7 +63,7 @@ class RecordedJob {
   void Sleep(uint64_t ns) { now_ns_ += ns; }
 
   const std::vector<v1::Event>& events() const { return events_; }
-  // Events since the last Take, for whoever sends them on.
+  // Events since the last Take. The caller sends them on.
   std::vector<v1::Event> Take();
   // The same for jobs that are too large to be kept: events() and Take() know nothing of them
   // afterwards.

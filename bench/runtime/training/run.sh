@@ -3,8 +3,8 @@
 #   run.sh BUILD OUTPUT_FOLDER [GPUS [SECONDS [TURNS]]]
 # BUILD holds bin/gordian and lib/ with libgordian_interpose.so and libgordian_runtime_cuda.so. GPUS: 2 (default) or 4.
 # No launch begins that might end after SECONDS (default 240). TURNS (default "nccl preemptive gordian hang preemptive nccl
-# gordian"): "hang" is the job with an order for each rank under NCCL, which must hang and be told; "pieces" times what
-# such jobs are made of (pieces.py), with NCCL and with the runtime.
+# gordian"): "hang" is the job with an order for each rank under NCCL, which must hang, and gordian must report it; "pieces"
+# times what such jobs are made of (pieces.py), with NCCL and with the runtime.
 # OUTPUT_FOLDER/summary.txt has the ratios first. PYTHON: another interpreter than python3. STEPS, WARM: of each workload.
 # WORKLOADS: others than those that go with GPUS. GORDIAN_TRAINING_ARGUMENTS: more for train.py (--tiny).
 set -u
