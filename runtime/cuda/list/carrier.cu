@@ -10,16 +10,16 @@
 namespace gordian::runtime::cuda {
 namespace {
 
-// Blocks of LL128 are smaller and have more registers: a warp holds the tiles of three peers. Any
-// two blocks fit a multiprocessor together, whatever kernels they are of (places.h): each of its
-// four quarters has 16,384 registers, of which two warps of 128 a thread take as much as four
-// of 64. Ten warps of 96 would fit beside each other, and not beside a block by bulk.
+// Blocks of LL128 have fewer threads and more registers a thread: a warp holds the tiles of three
+// peers. Any two blocks of any kernels must fit one multiprocessor together (places.h): each of its
+// four quarters has 16,384 registers, of which two warps with 128 a thread take as much as four
+// with 64. Two blocks of ten warps with 96 would fit together, but not one with a block by bulk.
 template <typename Way>
 constexpr uint32_t kThreadsOf = std::is_same_v<Way, TileWay> ? 256 : kCarrierThreads;
 
-// The channels of a block: the `first` of them, and every `stride`th behind it (places.h), one
-// after the other. All ranks' blocks go through theirs upwards, so the least channel that is
-// unfinished anywhere is carried everywhere.
+// Carries the block's channels one after the other: channel `first`, and every `stride`th behind it
+// (places.h). The blocks of all ranks go upwards, so the lowest unfinished channel is carried on
+// every rank.
 template <typename T, typename Way, uint32_t kRanks>
 __device__ inline void RunChannels(DeviceBlock::Shared* shared, const Work& work,
                                    const HelpList& help, uint32_t first, uint32_t stride) {
@@ -28,7 +28,7 @@ __device__ inline void RunChannels(DeviceBlock::Shared* shared, const Work& work
     DeviceBlock block(shared, channel, next >= work.channels);
     Carry<T, Way, kRanks>(block, work, help);
     if (next >= work.channels) return;
-    block.Sync();  // all are through with what the block shares
+    block.Sync();  // all threads have finished with the shared memory
     channel = next;
   }
 }
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreadsOf<Way>, 2)
     Carrier(const __grid_constant__ Work work, const __grid_constant__ HelpList help) {
   __shared__ DeviceBlock::Shared shared;
   if (work.channels == 0) return;
-  // It may be on the device before the kernel in front of it has ended.
+  // The device may start this kernel before the one in front of it has ended.
   asm volatile("griddepcontrol.wait;" ::: "memory");
   RunChannels<T, Way, kRanks>(&shared, work, help, blockIdx.x, gridDim.x);
 }
@@ -49,8 +49,8 @@ struct Several {
   char* renamed[kMost];  // of each: HelpList::renamed
 };
 
-// What goes on side by side, a group's sends and receives say. A block's shares (shares.h) are
-// every so many'th one.
+// Carries several operations side by side: a group's sends and receives. A block has every
+// gridDim.x-th share (shares.h).
 template <typename Way, uint32_t kRanks, uint32_t kMost>
 __global__ void __launch_bounds__(kThreadsOf<Way>, 2)
     CarrierOfSeveral(const __grid_constant__ Several<kMost> several,
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreadsOf<Way>, 2)
   for (uint32_t at = blockIdx.x; at < count; at += gridDim.x) {
     const bool first = at == blockIdx.x;
     if (first) copy(&own, &help, sizeof own / 4);
-    __syncthreads();  // all are through with what the block shares
+    __syncthreads();  // all threads have finished with the shared memory
     const Share share = ShareAt(help.channels, operations, at);
     copy(&work, several.work + share.operation, sizeof work / 4);
     if (threadIdx.x == 0) {
@@ -90,7 +90,8 @@ constexpr int kVariants = 9;  // LL, LL128, bulk: each for up to 2, 4, 8 ranks
 
 template <typename T, typename Way>
 Kernel ForRanks(int variant) {
-  // What looks at the type word by word is slow for any number of ranks, and tiles make much code.
+  // One kernel serves all numbers of ranks: AnyType, which looks at the type word by word, is slow
+  // for any of them, and code for tiles is large.
   if constexpr (std::is_same_v<T, AnyType> && std::is_same_v<Way, TileWay>) {
     return Carrier<T, Way, kMaxRanks>;
   } else {
@@ -134,13 +135,13 @@ Kernel KernelOf(int type, int variant) {
 
 int SizeClassOf(const Work& work) { return work.ranks <= 2 ? 0 : work.ranks <= 4 ? 1 : 2; }
 int VariantOf(const Work& work) {
-  // A pair is two ranks, among however many. By LL words have their places in registers by the
-  // numbers of ranks.
+  // A pair is two ranks, even of a larger communicator. LL is an exception: its kernel keeps a word
+  // for every rank in registers, indexed by rank.
   const bool pair = (work.flags & kPair) != 0 && WayOf(work) != 0;
   return static_cast<int>(WayOf(work)) * 3 + (pair ? 0 : SizeClassOf(work));
 }
 
-// As many operations as a rank of that many has sends and receives.
+// The kernel that carries a send and a receive for each other one of kRanks ranks.
 template <typename Way, uint32_t kRanks>
 const void* SeveralForRanks() {
   return reinterpret_cast<const void*>(
@@ -254,7 +255,7 @@ template <uint32_t kMost>
 cudaError_t LaunchOf(const std::vector<const Work*>& works, const std::vector<HelpList>& entries,
                      const HelpList& kernel, uint32_t places, cudaStream_t stream) {
   if (works.size() > kMost) return cudaErrorInvalidValue;
-  Several<kMost> several;  // of the others nothing is read
+  Several<kMost> several;  // the kernel reads only the first works.size()
   for (size_t i = 0; i < works.size(); ++i) {
     several.work[i] = *works[i];
     several.renamed[i] = entries[i].renamed;

@@ -1,6 +1,8 @@
-// Carriers: the kernels that run an operation on its caller's stream. One block a channel.
+// Launches carriers: the kernels that run an operation on its caller's stream. A block carries one
+// channel, or several if the kernel gets fewer places than the operation has channels.
 //
-// Thread rule: any thread, with the device current. Nothing blocks but PreloadCarriers.
+// Thread rule: any thread, with the device current. Only PreloadCarriers may block. Ownership:
+// launches copy their arguments. Errors: CUDA's.
 #ifndef GORDIAN_RUNTIME_CUDA_LIST_CARRIER_H_
 #define GORDIAN_RUNTIME_CUDA_LIST_CARRIER_H_
 
@@ -13,24 +15,25 @@
 
 namespace gordian::runtime::cuda {
 
-// Runs every kernel once, with nothing to do. The first launch of a kernel may wait until the
-// device is idle: it is loaded, and the memory of all threads' stacks grows if it needs more than
-// those before it. If a kernel on the device waits for an operation that is still to be launched,
-// that launch would never return. The caller waits for the stream.
+// Launches every kernel once, with nothing to do; the caller then waits for the stream. The first
+// launch of a kernel may wait until the device is idle: CUDA loads the kernel, and grows the memory
+// of all threads' stacks if it needs more than earlier ones. If a kernel on the device waited for
+// an operation that is not launched yet, such a launch would never return.
 cudaError_t PreloadCarriers(cudaStream_t stream);
 
-// Enqueues the operation's kernel with so many places (places.h). It can use one a channel; with
-// fewer it is as correct, and slower. `early`: its blocks may come onto the device while the kernel
-// before it on the stream is ending (programmatic dependent launch); they wait for its end before
-// anything else. Not on a captured stream.
+// Enqueues the operation's kernel with so many places (places.h). It can use one for each channel;
+// with fewer it is slower. `early`: the device may start its blocks while the kernel before it on
+// the stream is ending (programmatic dependent launch); they first wait for that end. Not for a
+// captured stream.
 cudaError_t LaunchCarrier(const Work& work, const HelpList& help, uint32_t places, bool early,
                           cudaStream_t stream);
 
-// Several sends and receives of one communicator, carried in one way, in one kernel, side by side;
-// not more than its other members times two. Each block carries channels of any of them (shares.h),
-// as many as there are places for.
+// One kernel for several sends and receives of one communicator that are carried in one way
+// (WayOf): at most one of each for every other member. Each block carries channels of any of them
+// (shares.h). PlacesForSeveral: how many places the kernel can use.
 uint32_t PlacesForSeveral(const std::vector<const Work*>& works);
-// `entries`: as published; `kernel`: of HelpStream::Join.
+// Enqueues it. `entries`: of the operations, from HelpStream::Publish; `kernel`: from
+// HelpStream::Join.
 cudaError_t LaunchSeveral(const std::vector<const Work*>& works,
                           const std::vector<HelpList>& entries, const HelpList& kernel,
                           uint32_t places, cudaStream_t stream);

@@ -1,5 +1,9 @@
-// A CUDA thread block as the protocols see it. Declares the code that blocks seldom run, which is
-// compiled once (help.cu). Only for .cu files.
+// Gives the protocols a CUDA thread block: its threads, barriers, shared memory and clock. Declares
+// the code that blocks seldom run, which help.cu compiles once for all carriers. Only for .cu
+// files.
+//
+// Thread rule: all threads of the block call together whatever has a barrier: Sync, All, Any,
+// Broadcast, Least, Fetch; all threads of a warp call SyncWarp and AllOfWarp together.
 #ifndef GORDIAN_RUNTIME_CUDA_LIST_DEVICE_BLOCK_H_
 #define GORDIAN_RUNTIME_CUDA_LIST_DEVICE_BLOCK_H_
 
@@ -11,17 +15,17 @@ namespace gordian::runtime::cuda {
 
 inline constexpr uint32_t kCarrierThreads = 512;
 
-// For every kernel whose blocks may wait on the device. A multiprocessor's memory is divided in
-// cache and shared memory as its first block's kernel wants it, and stays so while a block is
-// there: left to the driver, two blocks of most carriers are given 8 KiB of shared memory, which
-// have no room for one of them beside a block of a kernel with a little more (CarrierOfSeveral).
-// All want 32 KiB.
+// Call it for every kernel whose blocks may wait on the device. The kernel of a multiprocessor's
+// first block decides how much of its memory is cache and how much shared memory, as long as a
+// block is there. By default the driver gives two blocks of most carriers 8 KiB of shared memory,
+// where one of them and a block of a kernel with a little more (CarrierOfSeveral) do not fit
+// together. So all kernels ask for 32 KiB.
 inline cudaError_t WantSharedMemory(const void* kernel) {
   constexpr int kPercent = 14;  // of 228 KiB
   return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, kPercent);
 }
 
-// All warps of a block but the first.
+// All warps of a block but the first, as a block of their own.
 class DeviceRest {
  public:
   __device__ DeviceRest(char** targets, char** sum_targets)
@@ -48,7 +52,7 @@ class DeviceBlock {
     uint64_t least[kCarrierThreads / 32];
     uint32_t word;
   };
-  // Of its operation it is at channel `index`; `ends`: after which it does nothing more.
+  // The block carries channel `index` of its operation; `ends`: that is the last thing it does.
   __device__ DeviceBlock(Shared* shared, uint32_t index, bool ends)
       : shared_(*shared), index_(index), ends_(ends) {}
   __device__ explicit DeviceBlock(Shared* shared) : DeviceBlock(shared, blockIdx.x, true) {}
@@ -64,11 +68,12 @@ class DeviceBlock {
   __device__ uint32_t Lane() const { return threadIdx.x % 32; }
   __device__ void SyncWarp() { __syncwarp(); }
   __device__ bool AllOfWarp(bool value) { return __all_sync(~0u, value) != 0; }
-  // For tests on the host: whether a warp is together, and places where it is not alone.
+  // For tests on the host: Together says whether a warp's threads run in step, Between is a place
+  // where other blocks may run.
   __device__ bool Together() const { return true; }
   __device__ void Between() const {}
-  // Lets the next carrier on the stream come onto the device, if it was launched to do so
-  // (carrier.cu): no block of this one waits for anything any more.
+  // Lets the device start the next carrier on the stream, if that was launched `early`
+  // (carrier.cu). The block waits for nothing any more.
   __device__ void Ending() {
     if (ends_) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   }
@@ -103,8 +108,8 @@ class DeviceBlock {
     for (uint32_t i = 0; i < blockDim.x / 32; ++i) least = min(least, shared_.least[i]);
     return least;
   }
-  // A copy of an operation in the device's memory, until the next call; if not `anew`, it is the
-  // same as the last.
+  // Copies an operation from the device's memory to shared memory; valid until the next call. Not
+  // `anew`: the caller wants the last copy again.
   __device__ Work& Fetch(const Work* entry, bool anew) {
     __syncthreads();
     if (!anew) return shared_.entry;

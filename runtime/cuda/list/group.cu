@@ -43,7 +43,7 @@ cudaError_t Launch(const std::vector<Work>& operations, uint32_t most_blocks, co
                    cudaStream_t stream) {
   const auto group = std::make_unique<GroupWork<kMost>>();
   PlanGroup(operations, group.get());
-  // No fewer than can carry them all.
+  // At least as many blocks as can hold all units.
   const uint32_t least = (group->units + kGroupUnits - 1) / kGroupUnits;
   const uint32_t blocks = std::min(group->units, std::max(most_blocks, least));
   if (blocks == 0) return cudaErrorInvalidValue;

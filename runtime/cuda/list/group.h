@@ -1,7 +1,8 @@
-// The kernels that captured operations need beside carriers: several operations in one kernel, and
-// a wait for what was called before a communicator was captured for the first time.
+// Launches the kernels that captured operations need beside carriers: one that carries several
+// operations, and a gate, which waits for the operations that were called before the communicator
+// was captured for the first time.
 //
-// Thread rule: any thread, with the device current. Nothing blocks.
+// Thread rule: any thread, with the device current. Nothing blocks. Errors: CUDA's.
 #ifndef GORDIAN_RUNTIME_CUDA_LIST_GROUP_H_
 #define GORDIAN_RUNTIME_CUDA_LIST_GROUP_H_
 
@@ -13,11 +14,11 @@
 
 namespace gordian::runtime::cuda {
 
-// Runs them now: see PreloadCarriers.
+// Launches them once, with nothing to do: see PreloadCarriers.
 cudaError_t PreloadGroups(cudaStream_t stream);
 
 // Enqueues one kernel for all of `operations`, with at most `most_blocks` blocks.
-// cudaErrorInvalidValue: they are more than a kernel of so many blocks carries.
+// cudaErrorInvalidValue: a kernel with so many blocks cannot carry that many operations.
 cudaError_t LaunchGroup(const std::vector<Work>& operations, uint32_t most_blocks,
                         const HelpList& help, cudaStream_t stream);
 

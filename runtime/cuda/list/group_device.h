@@ -1,18 +1,19 @@
-// One kernel for several operations of a communicator that must go on side by side: the sends and
-// receives of a group, say, which wait for each other on all ranks. Captured groups are carried so:
-// a graph that is launched again has no list of the host's to help from (help_stream.h), so one
-// kernel has all of a group's operations, and its blocks serve them in turns.
+// One kernel carries several operations of a communicator side by side, as a captured group needs:
+// its sends and receives wait for each other on all ranks, and a graph that is launched again has
+// no list on the host to help from (help_stream.h). So one kernel holds all operations of the
+// group, and its blocks serve them in turns.
 //
-// The operations of one order key are a sequence. Its channel c is a unit: one block carries that
-// channel of all its operations, in their order, so no two blocks share anything and no claims are
-// needed. A block goes round its units and leaves each where it stands, so one resident block is
-// enough for progress of the units it has; the host launches no more blocks than are resident at
-// once.
+// The operations of one order key are a sequence. Channel c of a sequence is a unit: one block
+// carries that channel of all its operations, in their order, so blocks share nothing and need no
+// claims. A block visits its units in turns and leaves each one where it cannot go on, so one
+// resident block suffices for progress of its units; the host launches no more blocks than are
+// resident at once.
 //
-// All that a unit remembers is the operation it is at and its step counter; numbers of operations
-// are the channels' own counters, in the device's memory: each launch finds new ones.
+// A unit keeps only the operation that it is at and its step counter. Operations take their numbers
+// from the channels' counters in the device's memory, so each launch finds new ones.
 //
-// Thread rule: all threads of a block call together.
+// Thread rule: all threads of a block call together. Errors: none; if the communicator has failed,
+// the kernel ends with its operations unfinished.
 #ifndef GORDIAN_RUNTIME_CUDA_LIST_GROUP_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_LIST_GROUP_DEVICE_H_
 
@@ -31,7 +32,7 @@ inline constexpr uint32_t kFewGroupOperations = 16;
 inline constexpr uint32_t kGroupUnits = 128;  // of one block
 inline constexpr uint16_t kNoOperation = 0xffff;
 
-// What the kernel gets. kMost: room for operations.
+// The kernel's arguments. kMost: room for so many operations.
 template <uint32_t kMost>
 struct GroupWork {
   uint32_t units;
@@ -51,7 +52,7 @@ struct GroupUnit {
   uint32_t steps;
 };
 
-// In the order of calls; one communicator's, and not more than kMost.
+// Fills *group from operations of one communicator, in the order of their calls, at most kMost.
 template <uint32_t kMost>
 void PlanGroup(const std::vector<Work>& operations, GroupWork<kMost>* group) {
   group->units = group->sequences = 0;
@@ -76,8 +77,8 @@ void PlanGroup(const std::vector<Work>& operations, GroupWork<kMost>* group) {
   }
 }
 
-// The operation that the unit is at; operations without its channel are skipped. kNoOperation: it
-// is done.
+// The operation that the unit is at, past those that do not have its channel. kNoOperation: the
+// unit is done.
 template <uint32_t kMost>
 GRT_HD inline uint16_t OperationOf(const GroupWork<kMost>& g, const GroupUnit& unit) {
   uint16_t operation = unit.operation;
@@ -86,8 +87,8 @@ GRT_HD inline uint16_t OperationOf(const GroupWork<kMost>& g, const GroupUnit& u
   return operation;
 }
 
-// For a unit that does not go on: whether the kernel does. False if its communicator has failed, or
-// the host ends all kernels.
+// The block asks whether the kernel may continue when a unit cannot go on. False: the unit's
+// communicator has failed, or the host ends all kernels.
 template <typename Block>
 GRT_HD bool GroupMayGoOn(Block& b, const HelpList& h, const Work& w, uint32_t channel);
 template <typename Block>
@@ -110,7 +111,7 @@ GRT_HD inline bool GroupMayGoOnInline(Block& b, const HelpList& h, const Work& w
   return !HasFailed(b, w, channel) && GateMayGoOnInline(b, h, w);
 }
 
-// What a block does. `units`: kGroupUnits of the block's own memory.
+// Carries the block's units to their end. `units`: room for kGroupUnits in the block's own memory.
 template <uint32_t kMost, typename Block>
 GRT_HD inline void CarryGroup(Block& b, GroupUnit* units, const GroupWork<kMost>& g,
                               const HelpList& h) {
@@ -155,22 +156,22 @@ GRT_HD inline void CarryGroup(Block& b, GroupUnit* units, const GroupWork<kMost>
       continue;
     }
     if (++fruitless % kFruitless != 0) continue;
-    // Another one each time: they may wait for different members.
+    // Look at another unit each time: units may wait for different members.
     const GroupUnit unit = units[looks++ % count];
     const uint16_t operation = OperationOf(g, unit);
     if (operation != kNoOperation && !GroupMayGoOn(b, h, g.work[operation], unit.channel)) return;
   }
 }
 
-// Of a sequence of operations: how many have been called so far, by channel. Each adds 1 to
-// ChannelState's lines or bulks on each of its channels.
+// How many operations of a sequence the host has called so far, by channel. Each operation adds 1
+// to ChannelState's lines or bulks on each of its channels.
 struct Gate {
   Work work;  // one of them
   uint32_t channels;
   uint32_t called[kMaxChannels];
 };
 
-// Waits until all of them are done here.
+// Waits until this rank has done all of them, or the communicator has failed.
 template <typename Block>
 GRT_HD inline void AwaitCalled(Block& b, const Gate& gate, const HelpList& h) {
   constexpr uint32_t kFruitless = 32;

@@ -1,5 +1,5 @@
-// The half of a carrier that runs only when something is late. It is compiled once, and called: the
-// carriers' own paths stay small.
+// The code of carriers that runs only when something is late. Compiled once, as functions that all
+// carriers call, so that their own code stays small.
 #include "runtime/cuda/list/device_block.h"
 
 namespace gordian::runtime::cuda {

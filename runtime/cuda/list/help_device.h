@@ -1,33 +1,34 @@
-// Helping: what a stalled kernel does while its own operation cannot go on. The host publishes the
-// operations that follow on the stream as soon as they are called, if the stream carries nothing
-// else; a stalled block runs steps of those that can run. This is all of preemption: an operation
-// waits for another one only through its data.
+// Helping: a kernel that stalls, because its own operation cannot go on, runs steps of operations
+// behind it on the stream. The host publishes those as soon as the program calls them, if the
+// stream carries nothing else. Preemption needs no more: an operation then waits for another one
+// only through its data.
 //
-// Which operations a block helps. Operations have an order that is the same on all ranks: the one
-// with less data first, then by communicator (HelpEntry::turn). A block helps the operations before
-// its own in that order, the first one first: whichever operations the ranks' kernels stand at, all
-// ranks work at the same one, and no small kernel works at a large operation while other ranks wait
-// for its own. A block also helps an operation behind its own if one of this rank's blocks has
-// begun it, since other ranks may have finished it and wait for what follows; and all operations
-// once nothing has advanced for kPatience. After kHelpBudget the block looks at its own operation;
-// if the walk made no step, the next one goes on where this one ended.
+// Which operations a block helps. All ranks sort operations alike: less data first, then by
+// communicator (HelpEntry::turn). A block helps the operations that come before its own in that
+// order, the first one first. So all ranks work at the same operation, wherever their kernels
+// stand, and no small kernel works at a large operation while other ranks wait for its own. A block
+// also helps an operation that comes later in the order if one of this rank's blocks has begun it,
+// since other ranks may have finished it and wait for the next one; and every operation once no
+// step was made for kPatience. After kHelpBudget the block looks at its own operation; if its walk
+// along the list made no step, the next walk continues where this one ended.
 //
-// Who may run a channel: one block at a time, by a claim. The claim word also keeps the channel's
-// step counter between two blocks, so the next one goes on where the last one stopped: a block that
-// serves an operation and leaves, or the operation's own kernel when its turn comes. Words are
-// tagged with the operation's number, so that the ring needs no clearing. Blocks begin at different
-// channels and take the first free one that is unfinished, so all that stall share what is left to
-// do.
+// Who may run a channel: one block at a time, which claims it. The claim word also keeps the
+// channel's step counter, so the next block continues where the last one stopped: another helper,
+// or the operation's own kernel when its turn comes. The word holds the operation's number, so no
+// block needs to clear the ring. Blocks begin at different channels and take the first free one
+// that is unfinished, so all blocks that stall share the work that is left.
 //
-// Operations of one order key (a port, or one direction of a pair) are carried in order: an
-// operation is served only when all before it with its key are done.
+// Blocks carry the operations of one order key (a port, or one direction of a pair) in order: a
+// block serves an operation only when all before it with its key are done.
 //
-// One resident block suffices for progress: while no step can be made, it goes through all
-// operations, and begins at another channel in every pass. Of a kernel with several operations a
-// block that stalls goes on with what else it is to carry there (VisitOwn): none of them waits for
-// another.
+// One resident block suffices for progress: while it can make no step, it goes through all
+// operations, and begins at another channel in every pass. A block of a kernel with several
+// operations that stalls first continues with its other shares there (VisitOwn): none of these
+// operations waits for another.
 //
-// Thread rule: all threads of a block call together.
+// Times in nanoseconds of the device's clock. Thread rule: all threads of a block call together,
+// unless a comment says "one thread". Errors: none; if the communicator fails, blocks leave with
+// their operation unfinished.
 #ifndef GORDIAN_RUNTIME_CUDA_LIST_HELP_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_LIST_HELP_DEVICE_H_
 
@@ -43,33 +44,34 @@
 
 namespace gordian::runtime::cuda {
 
-inline constexpr uint32_t kHelpView = 256;  // operations that a walk has in view at once
+inline constexpr uint32_t kHelpView = 256;  // operations that a walk sees at once
 
-// Nanoseconds.
+// Nanoseconds: between two reads of the host's tail; between two reads of the host's words that end
+// kernels; of a walk; without a step before a block helps every operation.
 inline constexpr int64_t kLookEvery = 10000;
 inline constexpr int64_t kLookForEndEvery = 100000;
 inline constexpr int64_t kHelpBudget = 10000;  // a step that has begun is finished
 inline constexpr int64_t kPatience = 20000;
 
-// Looks at the own operation before a block helps: by a kernel without a list (some 50 us); by one
-// with a list (8 us: where nothing is out of order, peers are late by less); when there is nothing
-// to help with; after a walk without a step, and after one with a step. A step of bulk, or by
-// another's code, takes as long as two looks at lines.
+// How often a block looks at its own operation before it helps: in a kernel without a list (some 50
+// us); in one with a list (8 us: peers that call in the same order are late by less); when there is
+// nothing to help with; after a walk without a step, and after one with a step. One step of bulk,
+// or of another operation's code, counts as two looks at lines.
 inline constexpr uint32_t kPollsAlone = 100, kPollsFirst = 16, kPollsNothing = 24, kPollsInVain = 6,
                           kPollsHelped = 2;
-// By a block that has other shares to go on with; and so many rounds of those in vain are there for
-// one walk.
+// kPollsVisit: looks of a block that has other shares to continue with. kVisitsInVain: rounds of
+// those without a step before it makes one walk.
 inline constexpr uint32_t kPollsVisit = 2, kVisitsInVain = 16;
 
-// What a block keeps while it helps, in its own memory; written by thread 0 between barriers.
+// What a block keeps in its own memory while it helps. Thread 0 writes it between barriers.
 struct HelpRoom {
   uint64_t turns[kHelpView];  // of the operations in view; kNoTurn: not to be served now
   uint64_t last;              // turn of the last operation that was tried; 0: none of this view
   uint64_t since;             // when a step was made last, or the block stalled
   uint64_t left;              // when the last walk ended
   uint32_t view;              // the view's number
-  uint32_t pass;              // times that all operations were gone through
-  uint32_t visited;           // shares behind the one the block is at that were looked at so far
+  uint32_t pass;              // how often the block has gone through all operations
+  uint32_t visited;           // how many of its shares behind the current one it has visited
   uint32_t fetched;           // number + 1 of the operation that is in the block's memory
 };
 
@@ -77,13 +79,13 @@ struct HelpRoom {
 template <typename Block>
 GRT_HD StepResult StepAny(Block& b, const Work& w, uint32_t channel, uint32_t* pc);
 
-// Walks along the list. `round` counts the calls of a block. Returns how many times to look at the
-// own operation before the next call; 0: leave.
+// Helps by one walk along the list. `round` counts the calls of a block. Returns how often the
+// block looks at its own operation before the next call; 0: the block must leave.
 template <typename Block>
 GRT_HD uint32_t HelpOnce(Block& b, const HelpList& h, const Work& own, uint32_t round);
 
-// Finishes a channel that a helper has begun, from step `pc` on, of an operation whose output
-// helpers write elsewhere; then copies the channel's part of the output to its place.
+// Finishes a channel that a helper has begun, from step `pc` on, of a renamed operation; then
+// copies the channel's part of the output to its place.
 template <typename Block>
 GRT_HD void FinishRenamed(Block& b, const Work& w, const HelpList& h, uint32_t pc);
 
@@ -99,8 +101,8 @@ GRT_HD inline StepResult StepTyped(Block& b, const Work& w, uint32_t channel, ui
   return result;
 }
 
-// Makes call(T{}), where T is what the operation's carrier is compiled for: an element type of
-// reduce_device.h.
+// Calls call(T{}), where T is the element type (reduce_device.h) that the operation's carrier is
+// compiled for.
 template <typename Call>
 GRT_HD inline StepResult ByType(const Work& w, Call&& call) {
   if ((w.flags & kReduces) == 0) return call(MoveOnly{});
@@ -112,8 +114,8 @@ GRT_HD inline StepResult ByType(const Work& w, Call&& call) {
   return call(AnyType{});
 }
 
-// One thread reads over PCIe whether the host has given the operation's communicator up, and if so
-// tells all members' kernels.
+// One thread reads over PCIe whether the host has failed the operation's communicator, and if so
+// stores that for all members' kernels.
 GRT_HD inline void TakeHostFailure(const Work& w) {
   if (w.failed == nullptr) return;
   uint32_t failed = Load<kSystem, kAcquire>(w.failed);
@@ -122,16 +124,16 @@ GRT_HD inline void TakeHostFailure(const Work& w) {
     Store<kSystem, kRelaxed>(&HeaderAt(w, p)->failed, failed);
 }
 
-// One thread: whether it is time for a look, the last of which was at `looked`, and no other block
-// takes it.
+// One thread: whether this block takes the next look: `every` has passed since the last one, and no
+// other block takes it. Stores `now` in *looked_at.
 GRT_HD inline bool MayLook(uint64_t* looked_at, int64_t every, uint64_t now) {
   const uint64_t looked = Load<kDevice, kRelaxed>(looked_at);
   return static_cast<int64_t>(now - looked) >= every &&
          CompareAndSwap<kDevice, kAcquireRelease>(looked_at, looked, now);
 }
 
-// One thread looks at the host's words if it is time. `own`: the block's own operation, whose
-// communicator the host may have given up.
+// One thread reads the host's words that end kernels, if it is time. `own`: the block's own
+// operation, whose communicator the host may have failed.
 GRT_HD inline void LookForEnd(const HelpList& h, const Work& own, uint64_t now) {
   if (!MayLook(&h.seen->ends, kLookForEndEvery, now)) return;
   if (Load<kSystem, kAcquire>(h.stop) != 0) Store<kSystem, kRelaxed>(&h.seen->stop, 1);
@@ -140,8 +142,8 @@ GRT_HD inline void LookForEnd(const HelpList& h, const Work& own, uint64_t now) 
 
 // Copies the entries from number `first` on, and then the tail, into the device's memory.
 //
-// Neither the host nor another block's copy overwrites one of them meanwhile with the next entry of
-// its place in the ring: they stand behind the own operation, which is unfinished.
+// Meanwhile neither the host nor another block's copy puts a later entry into one of their places
+// in the ring: they come behind the own operation, which is unfinished.
 template <typename Block>
 GRT_HD inline void CopyEntries(Block& b, const HelpList& h, uint32_t first, uint32_t tail) {
   constexpr uint32_t kWords = sizeof(HelpEntry) / 8, kTogether = 4;
@@ -170,9 +172,9 @@ GRT_HD inline void CopyEntries(Block& b, const HelpList& h, uint32_t first, uint
   if (b.Thread() == 0) Store<kDevice, kRelease>(&h.seen->published, tail);
 }
 
-// For an operation that does not go on: whether its communicator has failed; the block then tells
-// the host. If another member is, or last was, at another operation of the same number, the
-// communicator has failed, and the block tells all members.
+// Finds out for an operation that cannot go on whether its communicator has failed, and if so
+// stores that for the host. If another member is, or last was, at another operation of the same
+// number, the block fails the communicator and stores that for all members.
 template <typename Block>
 GRT_HD inline bool HasFailed(Block& b, const Work& w, uint32_t channel) {
   const ChannelState* state = StateAt(w, channel);
@@ -203,15 +205,16 @@ GRT_HD inline bool IsFinished(const HelpList& h, uint32_t id) {
                 offsetof(Work, flags) == offsetof(Work, channels) + 2);
   const uint32_t channels =
       static_cast<int32_t>(id - h.last) <= 0
-          ? h.channels[id - h.first]  // what stands there may never have been copied
+          ? h.channels[id - h.first]  // the entry of the own kernel may never have been copied
           : Load<kSystem, kRelaxed>(reinterpret_cast<const uint32_t*>(&w.channels)) & 0xffff;
   const uint32_t finished =
       Load<kDevice, kAcquire>(h.memory->finished + id % kHelpEntries) & ~kBegun;
   return finished == channels;
 }
 
-// Any thread: the turn of the operation at a place behind the own kernel. kNoTurn: it is done, may
-// not begin yet, or is not begun and comes behind `most`.
+// Any thread: the turn of the operation at `place` behind the own kernel. kNoTurn: the block must
+// not serve it now, because it is done, must not begin yet, or is not begun and comes later than
+// `most`.
 GRT_HD inline uint64_t TurnAt(const HelpList& h, uint32_t place, uint64_t most) {
   const uint32_t id = h.last + place;
   const HelpEntry* e = h.memory->copies + id % kHelpEntries;
@@ -220,7 +223,7 @@ GRT_HD inline uint64_t TurnAt(const HelpList& h, uint32_t place, uint64_t most) 
   const uint32_t after = Load<kSystem, kRelaxed>(&e->after),
                  marked = Load<kSystem, kRelaxed>(&e->marked);
   if (marked != 0 && static_cast<int32_t>(marked - 1 - h.last) > 0) return kNoTurn;
-  // What stands before the own kernel is done.
+  // All operations before the own kernel are done.
   if (after != 0 && static_cast<int32_t>(after - 1 - h.first) >= 0 && !IsFinished(h, after - 1))
     return kNoTurn;
   if (finished == 0) return turn > most ? kNoTurn : turn;
@@ -229,11 +232,11 @@ GRT_HD inline uint64_t TurnAt(const HelpList& h, uint32_t place, uint64_t most) 
 
 enum class Served : uint8_t { kNothing, kNoStep, kStep };
 
-// Carries a channel of a published operation as far as it goes now: the first one from `start` on
-// that is free and unfinished.
+// Claims the first channel from `start` on that is free and unfinished, and runs its steps until
+// one is not ready. `looks`: if none was ready, checks whether the communicator has failed.
 template <typename Block>
 GRT_HD inline Served Serve(Block& b, const HelpList& h, uint32_t id, uint32_t start, bool looks) {
-  constexpr uint32_t kTries = 6;  // of a channel that has begun: the peers are probably at it
+  constexpr uint32_t kTries = 6;  // for a channel that has begun: peers are probably working at it
   HelpRoom& room = *b.Room();
   const Work& w = b.Fetch(&h.memory->copies[id % kHelpEntries].work, room.fetched != id + 1);
   if (b.Thread() == 0) room.fetched = id + 1;
@@ -275,7 +278,7 @@ GRT_HD inline Served Serve(Block& b, const HelpList& h, uint32_t id, uint32_t st
   }
   const bool done = result == StepResult::kDone;
   if (!done && pc == before && looks) {
-    // Whether or not it has: its own kernel leaves when its turn comes.
+    // Only to store a failure: the operation's own kernel leaves when its turn comes.
     [[maybe_unused]] const bool failed = HasFailed(b, w, channel);
   }
   b.Sync();  // the step's stores by all threads come before the words
@@ -297,15 +300,15 @@ GRT_HD inline Served Serve(Block& b, const HelpList& h, uint32_t id, uint32_t st
   return any ? Served::kStep : Served::kNoStep;
 }
 
-// Walks along the operations between the own kernel and `tail`. Returns how many times to look at
-// the own one next.
+// Serves operations between the own kernel and `tail`, in the order of their turns, until
+// kHelpBudget is over. Returns how often the block looks at its own operation next.
 template <typename Block>
 GRT_HD inline uint32_t Walk(Block& b, const HelpList& h, const Work& own, uint32_t tail,
                             bool looks) {
   HelpRoom& room = *b.Room();
   const uint64_t begun = b.Now();
   const uint32_t behind = tail - (h.last + 1);
-  // What was seen last may be an older view of the list.
+  // The view's number may be from a time when the list was longer.
   const uint32_t first = room.view * kHelpView < behind ? room.view * kHelpView : 0;
   const auto in_view = static_cast<uint32_t>(Least(behind - first, kHelpView));
   const bool patient =
@@ -349,7 +352,7 @@ GRT_HD inline uint32_t Walk(Block& b, const HelpList& h, const Work& own, uint32
   return any ? kPollsHelped : nothing ? kPollsNothing : kPollsInVain;
 }
 
-// One walk in so many looks whether communicators have failed: the look takes a fifth of a walk's
+// One walk in kLooks checks whether communicators have failed: the check takes a fifth of a walk's
 // time.
 inline constexpr uint32_t kLooks = 8;
 
@@ -363,7 +366,7 @@ GRT_HD inline uint32_t LookAndWalk(Block& b, const HelpList& h, const Work& own,
     LookForEnd(h, own, now);
     state = Load<kSystem, kRelaxed>(&h.seen->stop) != 0 ? 1 : 0;
     if (h.listed != 0) {
-      // What was seen before this operation was published says nothing of what follows it.
+      // The device's tail may be older than this operation; then it says nothing of later ones.
       const auto published = static_cast<uint32_t>(Load<kDevice, kAcquire>(&h.seen->published));
       if (static_cast<int32_t>(published - tail) > 0) tail = published;
       if (MayLook(&h.seen->looked, kLookEvery, now)) {
@@ -385,16 +388,16 @@ GRT_HD inline uint32_t LookAndWalk(Block& b, const HelpList& h, const Work& own,
   return Walk(b, h, own, tail, looks);
 }
 
-// How many.
+// How many shares of the block come behind the one that it carries now.
 GRT_HD inline uint32_t SharesBehind(const HelpList& h) {
   if (h.shares == nullptr) return 0;
   return (h.shares->count - 1 - h.shares->at) / h.shares->stride;
 }
 
-// Carries the block's own shares behind the one it is at, each as far as it goes. No other block
-// has them, so the block claims nothing; the claim words keep the step counters. Returns whether it
-// made a step. After kHelpBudget the block looks at its own operation again; the next visit goes on
-// where this one ended.
+// Runs the block's own shares behind the current one, each until a step is not ready. No other
+// block has them, so the block need not claim them; it keeps their step counters in the claim
+// words. Returns whether it made a step. Ends after kHelpBudget, so that the block looks at its own
+// operation again; the next visit continues where this one ended.
 template <typename Block>
 GRT_HD inline bool VisitOwn(Block& b, const HelpList& h, bool looks) {
   const OwnShares& own = *h.shares;
@@ -479,11 +482,12 @@ GRT_HD inline uint32_t HelpOnceInline(Block& b, const HelpList& h, const Work& o
   return polls;
 }
 
-// Blocks of the output, and where one begins.
+// How many blocks the output has.
 GRT_HD inline uint32_t OutputBlocks(const Work& w) { return w.out_stride == 0 ? 1 : w.ranks; }
 
-// Makes steps to the end and calls stall(round) between, as HelpOnce's; if that gives 0, ends here,
-// unfinished. `polls`: looks before the first call.
+// Makes steps until the channel is done, and returns true. After `polls` looks without a step calls
+// stall(round), which returns the looks before its next call, as HelpOnce; if it returns 0, returns
+// false with the channel unfinished.
 template <typename Stall, typename Step>
 GRT_HD inline bool CarryOn(uint32_t polls, Stall&& stall, Step&& step) {
   uint32_t tries = 0, round = 0;
@@ -499,8 +503,8 @@ GRT_HD inline bool CarryOn(uint32_t polls, Stall&& stall, Step&& step) {
   }
 }
 
-// The block has finished its channel. In a kernel with several operations the blocks of the others
-// must learn it.
+// Counts a channel that its own block has finished. In a kernel with several operations, blocks
+// that carry the others need the count.
 template <typename Block>
 GRT_HD inline void CountFinished(Block& b, const HelpList& h) {
   if (h.first == h.last) return;
@@ -540,10 +544,10 @@ GRT_HD inline void FinishRenamedInline(Block& b, const Work& w, const HelpList& 
   }
 }
 
-// Beside LineWay and TileWay.
+// Selects bulk, as LineWay and TileWay select their protocols.
 struct BulkWay {};
 
-// What a block of the operation's own kernel does from start to end. kRanks: as in ll_device.h.
+// A block of the operation's own kernel carries its channel. kRanks: as in ll_device.h.
 template <typename T, typename Way, uint32_t kRanks, typename Block>
 GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
   const uint32_t channel = b.Index();
@@ -551,14 +555,14 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
   const uint32_t polls = SharesBehind(h) != 0 ? kPollsVisit
                          : h.listed != 0      ? kPollsFirst
                                               : kPollsAlone;
-  // On its way while the claim is: one after the other, the two are most of a microsecond.
+  // Load the state and the claim at the same time: one after the other takes almost a microsecond.
   [[maybe_unused]] const ChannelState state = *StateAt(w, channel);
   uint32_t pc = 0;
   if (h.listed != 0) {
     // No other block writes the word now: the blocks that helped ran in kernels before this one.
     const uint64_t word = Load<kDevice, kRelaxed>(ClaimAt(h, h.id, channel));
     if (channel == 0 && b.Thread() == 0) {
-      // All before it on the stream is done: the kernel boundary.
+      // This kernel runs, so all earlier work of the stream is done.
       if (h.id == h.first) {
         Store<kSystem, kRelaxed>(h.begun, h.id + 1);
         // Clear the places in the ring of the kernel before this one: no operation has those places
@@ -568,7 +572,8 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
       }
     }
     pc = StepsOf(word, h.id);
-    // Also if no step was made: what the first one tells the peers may have been told.
+    // A helper has claimed the channel, and wrote elsewhere. Finish it so even if no step was made:
+    // the helper's first step may already have stored an offer for the peers.
     if (h.renamed != nullptr && static_cast<uint32_t>(word >> 32) == h.id + 1) {
       FinishRenamed(b, w, h, pc);
       return;
@@ -584,8 +589,8 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
       done = CarryOn(polls, stall, [&] { return StepAny(b, w, channel, &pc); });
     }
   } else {
-    // No other block has the channel, also while this one helps others. A helper may have left it
-    // in the middle of a turn: single steps take it to the next one.
+    // No other block takes the channel, even while this one helps. A helper may have left it in the
+    // middle of a turn: run single steps up to the next turn.
     done = CarryOn(polls, stall,
                    [&] { return pc % 3 == 0 ? StepResult::kDone : StepAny(b, w, channel, &pc); });
     uint32_t tries = 0, round = 0, looks = polls;

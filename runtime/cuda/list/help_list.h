@@ -1,6 +1,7 @@
-// What the host and the kernels share of a stream's operations: the list as the host publishes it,
-// and what the device keeps of it. Plain data; help_device.h and help_stream.h say who writes what,
-// and when.
+// The data that host and kernels share about a stream's operations: the list that the host
+// publishes, and what the device keeps of it. Plain data, in host memory that is mapped for the
+// device and in the device's memory; times in nanoseconds of the device's clock. help_device.h and
+// help_stream.h say who writes what, and when.
 #ifndef GORDIAN_RUNTIME_CUDA_LIST_HELP_LIST_H_
 #define GORDIAN_RUNTIME_CUDA_LIST_HELP_LIST_H_
 
@@ -12,21 +13,22 @@
 namespace gordian::runtime::cuda {
 
 inline constexpr uint32_t kHelpEntries = 1024;
-// Unfinished operations of a list, at most: a kernel clears `finished` at the places of those
-// before it.
+// The most unfinished operations of a list. It leaves the places of one kernel free: a kernel
+// clears `finished` at the places of the kernel before it.
 inline constexpr uint32_t kHelpUnfinished = kHelpEntries - 1 - kOfOneKernel;
 
-// An operation as it is published.
+// An operation as the host publishes it.
 struct alignas(16) HelpEntry {
   Work work;
   uint64_t turn;    // its place in the order that all ranks share: TurnOf
   uint32_t after;   // number + 1 of the operation of its key before it; 0: none
-  uint32_t marked;  // number + 1 of the last one up to it that must not begin before all before it
-                    // are done; 0: none
+  uint32_t marked;  // number + 1 of the last marked entry up to this one, which helpers must not
+                    // begin before all before it are done; 0: none
 };
 static_assert(sizeof(HelpEntry) == 256);
 
-// The low bits tell apart what is equal otherwise, by the place behind the own operation.
+// An operation's place in the order in which blocks help: by bytes, then by the communicator's tag.
+// TurnAt adds the entry's place in the low bits, so that no two turns are equal.
 inline constexpr uint32_t kTurnPlaceBits = 10, kTurnTagBits = 16;
 static_assert(1u << kTurnPlaceBits >= kHelpEntries);
 GRT_HD inline uint64_t TurnOf(const Work& w) {
@@ -35,21 +37,21 @@ GRT_HD inline uint64_t TurnOf(const Work& w) {
 }
 inline constexpr uint64_t kNoTurn = ~uint64_t{0};
 
-// What the device has last seen of the host's words, in its own memory. If a hundred stalled blocks
-// read a word of the host, their reads go over PCIe one after another and the last block waits for
-// all of them. So one block looks, at most every kLookEvery, copies the new entries, and the others
-// read the copy. Any block may take the look, since any may leave; if two look at once, the older
-// view may stay until the next look.
+// The device's copy of the host's words. If a hundred stalled blocks each read a word of the host,
+// their reads would go over PCIe one after another, and the last block would wait for all of them.
+// So one block looks, at most every kLookEvery, and copies the new entries; the others read the
+// copy. Any block may do that, since any block may leave; if two look at once, the older copy may
+// stay until the next look.
 struct alignas(16) Seen {
   uint64_t looked;     // when, in nanoseconds
   uint64_t published;  // the list's tail, as far as entries have been copied
-  uint64_t ends;       // when it was looked for what ends everything
+  uint64_t ends;       // when a block last read the host's words that end kernels
   uint32_t stop;       // only ever set
   uint32_t unused;
 };
 
-// What helping did since the domain was made, by all lists; in the device's memory. May be read at
-// any time.
+// Counts what blocks of all lists did to help since the domain was made. In the device's memory;
+// the host may read them at any time.
 struct alignas(128) HelpCounts {
   uint64_t helped;      // channels finished for others
   uint64_t walks;       // times a stalled block looked for something to do
@@ -60,39 +62,40 @@ struct alignas(128) HelpCounts {
   uint64_t waiting_ns;  // time of blocks between two walks
 };
 
-// What a list has in the device's memory; zero at first.
+// A list's part in the device's memory; zero at first.
 struct alignas(128) HelpMemory {
   uint64_t claims[kHelpEntries * kMaxChannels];
-  // The number of channels that helpers have finished and, where a kernel has several operations,
-  // that its own blocks have; and kBegun once a helper has left one half way. The next kernel
-  // clears it.
+  // How many channels of an operation helpers have finished, and of a kernel with several
+  // operations its own blocks too; with kBegun once a helper has left a channel half way. The next
+  // kernel clears it.
   uint32_t finished[kHelpEntries];
   HelpEntry copies[kHelpEntries];  // of the host's entries, as far as they have been seen
   Seen seen;
 };
 
-// Of a kernel with several operations: what one of its blocks carries.
+// The shares that one block of a kernel with several operations carries.
 struct OwnShares {
   const Work* works;     // the kernel's operations, in the order of the list
   char* const* renamed;  // of each of them: HelpList::renamed
-  // Of all `count` shares (shares.h) the block has every `stride`th, and is at one of them.
+  // Of all `count` shares (shares.h) the block has every `stride`th one, and carries number `at`
+  // now.
   uint32_t at, stride, count;
 };
 
-// What a kernel knows of its stream. Host words are in mapped memory, read when stalled only.
+// What a kernel gets of its stream's list. It reads host memory only when it stalls.
 struct HelpList {
   const HelpEntry* entries;  // ring of kHelpEntries in host memory
   HelpMemory* memory;
   const uint32_t* tail;  // number of the next entry to be published; host memory
   const uint32_t* stop;  // not 0: leave, unfinished; host memory
-  Seen* seen;            // the memory's, or one that all without a list share
+  Seen* seen;            // in `memory`; kernels without a list share one
   HelpCounts* counts;    // null where there is no list
   uint32_t* begun;       // number + 1 of the last operation whose kernel has begun; host memory
   uint32_t id;           // the own operation's number, if it is listed
   uint32_t first, last;  // of the own kernel's operations
   uint16_t channels[kOfOneKernel];  // of each of them
   uint32_t listed;                  // whether there is a list
-  char* renamed;            // where helpers write the own operation's output; null: to its output
+  char* renamed;            // where helpers write the own operation's output; null: in its place
   const OwnShares* shares;  // null: the kernel has one operation
 };
 

@@ -1,8 +1,8 @@
-// What follows from the order in which the host publishes a stream's operations: the operation of
-// the same key before each one, the one that it must not overtake, and the kernel that it belongs
-// to.
+// Makes list entries in the order in which the host publishes a stream's operations: finds for each
+// one the operation of the same key before it and the marked one that it must not overtake, and
+// joins the entries of one kernel.
 //
-// Thread rule: one thread at a time.
+// Thread rule: one thread at a time. Nothing here blocks or fails.
 #ifndef GORDIAN_RUNTIME_CUDA_LIST_HELP_SEQUENCE_H_
 #define GORDIAN_RUNTIME_CUDA_LIST_HELP_SEQUENCE_H_
 
@@ -14,8 +14,7 @@
 
 namespace gordian::runtime::cuda {
 
-// One kernel will carry consecutive entries, kOfOneKernel at most; it gets the HelpList of the
-// first.
+// The list arguments of one kernel that carries consecutive entries, at most kOfOneKernel.
 inline HelpList OfOneKernel(const std::vector<HelpList>& entries) {
   HelpList kernel = entries.front();
   kernel.last = entries.back().id;
@@ -25,8 +24,8 @@ inline HelpList OfOneKernel(const std::vector<HelpList>& entries) {
 
 class HelpSequence {
  public:
-  // In the order of numbers. `marked`: it must not begin before all operations before it on its
-  // stream are done.
+  // The caller enters operations in the order of their numbers. `marked`: helpers must not begin
+  // this one before all operations before it on its stream are done.
   HelpEntry Enter(const Work& work, uint32_t number, bool marked) {
     if (marked) marked_ = number + 1;
     uint32_t& last = last_[work.order_key];

@@ -41,9 +41,9 @@ Touched TouchedBy(OpKind kind, const void* in, const void* out, uint64_t count, 
   return touched;
 }
 
-// Learns what is finished, without an event for each operation: a kernel that begins says so, and
-// then all before it on its stream are done. Only for the last one this must ask the driver, and at
-// once: as soon as another is launched, a query no longer says whether the stream was idle.
+// Needs no event for each operation: a kernel that begins stores its number, and then all entries
+// before it on its stream are done. Only for the last entry it queries the driver, before another
+// kernel is launched: after that a query would no longer say whether the last entry is done.
 void HelpStream::Refresh(cudaStream_t stream, bool asks) {
   const uint32_t begun = __atomic_load_n(&shared_->begun, __ATOMIC_ACQUIRE);
   if (static_cast<int32_t>(begun - 1 - done_) > 0) done_ = begun - 1;
@@ -104,14 +104,16 @@ bool HelpStream::Publish(Work work, const Touched& touched, Before before, cudaS
   *help = {};
   help->stop = stop_;
   help->seen = &memory_->seen;
-  // A running kernel reads entries behind its own, all of them unfinished. An entry that is marked
-  // anyway comes behind all of them, finished or not: do not ask the driver for it.
+  // A running kernel reads entries behind its own, so their places must stay: the list holds only
+  // so many unfinished ones. Do not query the driver if the entry is marked anyway: it then waits
+  // for all before it, finished or not.
   Refresh(stream, before != Before::kMore);
   if (next_ - done_ >= kHelpUnfinished) {
     Interrupt();
     return false;
   }
-  // Other work that came onto the stream amid a group stands before the next operation.
+  // Other work that came onto the stream within a group counts as before the operation behind the
+  // group.
   const bool interrupted =
       before != Before::kGroup && interrupted_.exchange(false, std::memory_order_acq_rel);
   const auto any = [&](bool (*of)(const Touched&, const Touched&)) {

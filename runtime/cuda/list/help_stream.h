@@ -1,16 +1,16 @@
-// The host's half of helping: the list of operations that follow each other on one stream,
-// published so that a kernel that stalls can run what stands behind it.
+// The host's half of helping: publishes the operations of one stream in a list, so that a kernel
+// that stalls can run operations behind it.
 //
-// What may be published early, and why that is sound: between two entries the stream holds nothing
-// but the library's operations. An entry that reads what an unfinished one before it writes is
-// marked: no helper begins it early, nor anything behind it. An entry that only writes what an
-// unfinished one before it uses is *renamed*: helpers write into memory of the list, and its own
-// kernel copies from there when its turn comes. If the list has no room for that, the entry is
-// marked too.
+// Helping is sound because between two entries the stream holds only the library's operations. The
+// list marks an entry that reads what an unfinished one before it writes: helpers begin neither it
+// nor any entry behind it early. The list *renames* an entry that only writes what an unfinished
+// one before it uses: helpers write its output into memory of the list, and its own kernel copies
+// it from there when its turn comes. If the list has no room for that, it marks the entry.
 //
-// Thread rule: one thread at a time (the domain's lock). Ownership: the maker owns the list's
-// memory and makes it before the first kernel: allocating or clearing it later could wait behind a
-// kernel that waits for this thread. It outlives all kernels that use it.
+// Thread rule: one thread at a time (the domain's lock), except Interrupt. Ownership: the maker
+// owns the list's memory, which must outlive all kernels that use it. The maker makes it before the
+// first kernel: allocating or clearing it later could wait behind a kernel that waits for this
+// thread. Errors: Publish returns false; nothing else fails.
 #ifndef GORDIAN_RUNTIME_CUDA_LIST_HELP_STREAM_H_
 #define GORDIAN_RUNTIME_CUDA_LIST_HELP_STREAM_H_
 
@@ -31,12 +31,12 @@ struct Touched {
   uintptr_t in_begin = 0, in_end = 0, out_begin = 0, out_end = 0;
 };
 
-// Of an operation with these arguments; null: it has no such buffer.
+// The bytes that an operation with these arguments touches. A null buffer: it has none.
 Touched TouchedBy(OpKind kind, const void* in, const void* out, uint64_t count, DataType type,
                   uint32_t ranks);
 
-// Whether an operation reads what an earlier one writes (ReadsOf), or writes what that one uses
-// (WritesOver). Either forbids to carry both at once (Disturbs).
+// ReadsOf: the later operation reads what the earlier one writes. WritesOver: it writes what the
+// earlier one reads or writes. Disturbs: either of these, so both must not be carried at once.
 bool ReadsOf(const Touched& later, const Touched& earlier);
 bool WritesOver(const Touched& later, const Touched& earlier);
 bool Disturbs(const Touched& later, const Touched& earlier);
@@ -65,35 +65,36 @@ class HelpStream {
 
   // What stands before an operation on its stream.
   enum class Before {
-    kOperations,  // those that were published, as far as is known
-    kMore,        // something else, maybe
-    kGroup,  // operations of its own group, directly: if more stood before those, the first one was
-             // marked for all
+    kOperations,  // only published operations, unless Interrupt was called
+    kMore,        // maybe other work
+    kGroup,       // operations of its own group; the first of those is marked if needed
   };
-  // Publishes `work` and fills what its kernel gets; it must be launched on `stream`, always the
-  // same one, in the order of these calls. Returns false, and `help` without a list, where there is
-  // no room: the operation is launched all the same, and the next one is marked.
+  // Publishes `work` and fills `help` for its kernel. The caller launches the kernels on `stream`,
+  // always the same one, in the order of these calls. Returns false, with `help` as for a stream
+  // without a list, if the list is full: the caller launches the kernel all the same, and the list
+  // marks the next entry.
   bool Publish(Work work, const Touched& touched, Before before, cudaStream_t stream,
                HelpList* help);
-  // Whether one of a group's operations, which are published next, must not begin before all that
-  // was published is done. Then the first one is to be marked, and not that one: a group's
-  // operations wait for each other on all ranks, and one that is marked waits for those before it.
+  // Whether one of a group's operations, which the caller publishes next, must not begin before all
+  // earlier entries are done. The caller then has the group's first operation marked instead of
+  // that one: a marked entry waits for all before it, but a group's operations wait for each other
+  // on all ranks.
   bool HoldsUp(const std::vector<Touched>& group, cudaStream_t stream);
-  // One kernel will carry the newest entries, none of which is launched yet. What it gets.
+  // The list arguments of one kernel for the newest entries, none of which is launched yet.
   HelpList Join(const std::vector<HelpList>& entries);
   // Whether the entry is known to be finished. Never waits.
   bool IsDone(uint32_t id, cudaStream_t stream);
-  // The program enqueues other work on the stream: the next entry is marked. Any thread.
+  // The program enqueues other work on the stream: Publish marks the next entry. Any thread.
   void Interrupt() { interrupted_.store(true, std::memory_order_release); }
 
  private:
-  // `asks`: whether the stream may be asked, too.
+  // Learns which entries are finished. `asks`: may also query the stream.
   void Refresh(cudaStream_t stream, bool asks);
   struct Room {
     uint32_t id;
     uint64_t begin, end;
   };
-  // Room for the renamed output of entry `id`, with its alignment; null: there is none.
+  // Takes room for the renamed output of entry `id`, with the output's alignment; null: none left.
   char* TakeRoom(const Touched& touched, uint32_t id, std::deque<Room>* rooms) const;
 
   const uint32_t* const stop_;
