@@ -14,8 +14,8 @@
 namespace gordian::runtime::cuda {
 namespace {
 
-// A wait polls its word for so long, then sleeps between looks: for an eighth of the time it has
-// waited, within limits.
+// A thread that waits polls its word for kLookingNs, then sleeps between looks: for an eighth of
+// the time that it has waited, within limits.
 constexpr int64_t kLookingNs = 1'000'000;
 constexpr int64_t kLeastSleepNs = 50'000;
 constexpr int64_t kMostSleepNs = 1'000'000;
@@ -33,12 +33,12 @@ struct Worker::Turn {
   std::vector<uint32_t> tickets;
 };
 
-// Events that were recorded behind host functions, and are waited for while those have not run.
+// Events recorded behind host functions. Streams wait for them while those functions have not run.
 class Worker::Marks : public std::enable_shared_from_this<Worker::Marks> {
  public:
   struct Mark {
     explicit Mark(std::shared_ptr<Marks> of) : marks(std::move(of)) {}
-    ~Mark() {  // also on CUDA's threads, where nothing of CUDA's may be called
+    ~Mark() {  // may run on a thread of CUDA's, which must not call CUDA
       if (event == nullptr) return;
       const std::lock_guard<std::mutex> lock(marks->mutex_);
       marks->spare_.push_back(event);
@@ -88,7 +88,7 @@ Status Worker::Prepare() {
   cudaError_t e =
       cudaHostAlloc(reinterpret_cast<void**>(&host_), sizeof(WorkerHost), cudaHostAllocMapped);
   if (e == cudaSuccess) e = cudaMalloc(reinterpret_cast<void**>(&device_), sizeof(WorkerDevice));
-  // The highest priority: kernels that wait for a place may wait for the worker.
+  // The highest priority: other kernels that wait for a place may depend on the worker.
   int least = 0, greatest = 0;
   if (e == cudaSuccess) e = cudaDeviceGetStreamPriorityRange(&least, &greatest);
   if (e == cudaSuccess) e = cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest);
@@ -283,8 +283,8 @@ void Worker::Forget(uint64_t port) {
   queue_->Forget(port);
 }
 
-// The watcher of core/life.h. That it starts an instance from kDown alone follows from its waiting
-// for the kernel's end, by an event that lets it sleep.
+// The watcher of core/life.h. It starts an instance only from kDown, since it first waits for the
+// kernel's end, by an event that lets it sleep.
 void Worker::Watch() {
   const RelaxedCapture relaxed;
   std::unique_lock<std::mutex> held(lock_);
@@ -338,7 +338,7 @@ Status Worker::Wait(uint32_t ticket, uint64_t timeout_ns) {
   }
 }
 
-// An operation that was done before everything ended gets the error too.
+// After the worker's end also an operation that was done before gets the error.
 Status Worker::ResultOf(uint32_t ticket) {
   std::lock_guard<std::mutex> held(lock_);
   if (!queue_->IsDone(ticket)) return Status::Deadline("the operation is unfinished");

@@ -1,20 +1,21 @@
-// Detached operations: a stream waits for them only if it is asked to (StreamWait), and they wait
-// for nothing but the earlier work of a stream (SubmitBehind). A kernel of the library, the worker,
-// runs them. It is on the device only while one of them is unfinished and advances
-// (worker_device.h); a host thread starts it, and sleeps while no operation is outstanding.
+// Runs detached operations: a stream waits for them only if the caller asks for that (StreamWait),
+// and they wait only for a stream's earlier work, if for anything (SubmitBehind). A kernel of the
+// library, the worker, runs them. It stays on the device only while one of them is unfinished and
+// advances (worker_device.h); a host thread starts it, and sleeps while all are done.
 //
-// A host function on the stream publishes what is submitted behind the stream's work; it calls
-// nothing of CUDA. A stream waits by a kernel of one block that helps meanwhile
-// (worker_join_device.h), or by an operation of its hardware queue, for a word in host memory; a
-// wait is enqueued behind the host functions that it needs (by events), so that none of them can
-// stand behind it in a hardware queue.
+// For SubmitBehind a host function on the stream publishes the operations; it does not call CUDA.
+// For StreamWait the stream runs a kernel of one block, which helps meanwhile
+// (worker_join_device.h), or a wait of its hardware queue for a word in host memory. The wait comes
+// behind the host functions that it needs (by events), so that none of them stands behind it in a
+// hardware queue.
 //
-// So calls that wait for the whole device (cudaDeviceSynchronize, cudaFree, ...) may stand between
-// detached operations, in different orders on different ranks: they return when the worker has
-// quit, *before* the operations are done.
+// So the program may call what waits for the whole device (cudaDeviceSynchronize, cudaFree, ...)
+// between detached operations, in different orders on different ranks: such a call returns when the
+// worker has quit, *before* the operations are done.
 //
-// Thread rule: any thread.
-// Ownership: a Detached stays valid after its domain; what was unfinished then is kUnavailable.
+// Thread rule: any thread. Times as their names say (_us, _ns). Ownership: the worker owns its
+// memory, stream and thread; a Detached may outlive the domain. Errors: Status; after the
+// worker's end Result gives its error (kUnavailable) even for an operation that was done before.
 #ifndef GORDIAN_RUNTIME_CUDA_WORKER_WORKER_H_
 #define GORDIAN_RUNTIME_CUDA_WORKER_WORKER_H_
 
@@ -40,34 +41,33 @@ struct WorkerConfig {
       8;  // of its kernel; so many fit beside the carriers' (DomainConfig::resident_streams)
   Policy policy = Policy::kReadyDriven;
   SpinParameters spin;
-  // It quits after so long without an unfinished operation, and after so long in which no step was
-  // ready.
+  // The kernel quits after idle_quit_us without an unfinished operation, and after stuck_quit_us in
+  // which no step was ready.
   int64_t idle_quit_us = 100;
   int64_t stuck_quit_us = 200;
   WorkerGaps gaps;
-  // How streams wait. A waiting kernel takes a block's place, and runs the operations itself if the
-  // worker cannot start. A waiting hardware queue takes no place, but blocks every stream that
-  // shares it: if the worker's does, all hangs.
+  // How streams wait. false: by a kernel, which takes a block's place and runs the operations
+  // itself if the worker cannot start. true: by the hardware queue, which takes no place but blocks
+  // every stream that shares the queue: if the worker's stream does, the job hangs.
   bool waits_by_queue = false;
-  // Starts another kernel with the same protocol instead. For experiments.
+  // For experiments: launches another kernel with the same protocol.
   std::function<cudaError_t(const WorkerView&, uint32_t blocks, cudaStream_t)> launch;
 };
 
-// One detached operation. Copies mean the same one.
+// A handle of one detached operation. Copies stand for the same operation.
 class Detached {
  public:
   Detached() = default;
-  // Whether it is done, or never will be; never waits. A Detached without an operation (no
-  // elements, say) is done.
+  // Whether it is over: done, or never to be done. Never waits. A Detached without an operation (of
+  // no elements, for example) is done.
   bool IsDone() const;
-  // If it is: ok, or why it never will be done.
+  // Once IsDone: ok, or why the operation will never be done.
   Status Result() const;
-  // Later work of `stream` waits for all of them, which are of one domain: they are done then, or
-  // never will be. Never waits itself. Not on a stream that is captured. The stream's device must
-  // be current.
+  // Makes later work of `stream` wait until all of them, of one domain, are over. Never waits
+  // itself. Not for a captured stream. The stream's device must be current.
   static Status StreamWait(const std::vector<Detached>& operations, cudaStream_t stream);
-  // Ok when it is done: its output is there for whatever the host does then, kernels it launches
-  // included. kDeadline: unfinished after `timeout_ns`. Else why it never will be done.
+  // Waits until it is done. Ok: the host, and kernels that it launches from now on, see its output.
+  // kDeadline: unfinished after `timeout_ns`. Other errors: why it will never be done.
   Status Wait(uint64_t timeout_ns) const;
 
  private:
@@ -88,8 +88,9 @@ class Worker : public std::enable_shared_from_this<Worker> {
     uint64_t switches = 0;     // and left half way after that
   };
 
-  // On the current device. `stop`: in mapped host memory; not 0 ends everything. `health`: ok, or
-  // why nothing works any more. Makes its memory, which may wait for the device.
+  // Makes a worker on the current device. `stop`: a word in mapped host memory; other than 0, it
+  // ends all kernels. `health`: ok, or why the domain has failed. Allocates memory, which may wait
+  // for the device.
   static Status Create(const WorkerConfig& config, int device, const uint32_t* stop,
                        std::function<Status()> health, std::shared_ptr<Worker>* worker);
   ~Worker();
@@ -97,15 +98,16 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Worker& operator=(const Worker&) = delete;
 
   Status Submit(const WorkerOperation& operation, Detached* handle);
-  // When all that is on `stream` by now is done. Operations of one key are carried in the order of
-  // these calls and of Submit's, whatever their streams. Not on a stream that is captured.
+  // Submits them when all earlier work of `stream` is done. The worker carries operations of one
+  // key in the order of the calls of Submit and SubmitBehind, even of different streams. Not for a
+  // captured stream.
   Status SubmitBehind(const std::vector<WorkerOperation>& operations, cudaStream_t stream,
                       std::vector<Detached>* handles);
   // See WorkerQueue::Forget.
   void Forget(uint64_t port);
-  // Ends the kernel and the thread; what is unfinished stays so.
+  // Ends the kernel and the thread. Unfinished operations stay unfinished.
   void End();
-  // Wakes all that wait for operations: `stop` was set.
+  // The caller has set `stop`: wakes all threads and streams that wait for operations.
   void Stopped();
   Stats stats();
 
@@ -122,14 +124,14 @@ class Worker : public std::enable_shared_from_this<Worker> {
   WorkerView View(uint32_t instance) const;
   // With the lock held: ok, or why no operation will be done any more.
   Status Alive() const;
-  // Likewise, if so: streams and threads that wait go on.
+  // With the lock held: if not Alive, lets the streams and threads that wait continue.
   void EndIfOver();
-  // With the lock held; why one of these two was not added.
+  // With the lock held: the error for kFull or kTooManyPorts.
   static Status Refusal(WorkerQueue::Added added);
-  // What a host function gets, and the function.
+  // The host function of SubmitBehind, and its argument.
   struct Turn;
   static void CUDART_CB TakeTurn(void* turn);
-  // An event to be used again.
+  // Events that are used again.
   class Marks;
 
   const WorkerConfig config_;

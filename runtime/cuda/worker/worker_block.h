@@ -1,4 +1,5 @@
-// A CUDA thread block as the resident worker sees it. Only for .cu files.
+// Gives the resident worker a CUDA thread block (worker_device.h, worker_join_device.h). Only for
+// .cu files.
 #ifndef GORDIAN_RUNTIME_CUDA_WORKER_WORKER_BLOCK_H_
 #define GORDIAN_RUNTIME_CUDA_WORKER_WORKER_BLOCK_H_
 

@@ -1,33 +1,35 @@
 // The resident worker: a kernel that runs detached operations, for which no stream waits. Its
-// blocks go along a list of their own, claim channels and run steps, as a stalled carrier does
-// (help_device.h). It stays only while it has something to do: when it is idle, or nothing has
-// advanced for a while, it quits by the protocol of core/life.h, and a thread of the host starts it
-// again (worker.h).
+// blocks walk along a list of their own, claim channels and run steps, as a stalled carrier does
+// (help_device.h). When all operations are done, or no step was ready for a while, the worker quits
+// by the protocol of core/life.h, and a thread of the host starts it again (worker.h).
 //
-// The first block of an instance that starts is its leader. It alone reads host memory: it copies
-// what the host published into the device's memory, where all blocks read it, and decides when to
+// The first block of an instance to start is its leader. It alone reads host memory: it copies what
+// the host has published into the device's memory, where all blocks read it, and decides when to
 // quit. It does not wait for blocks that have not started by then: they find the instance closed
 // and leave.
 //
 // Blocks serve an operation when the one before it with its order key is done. The blocks that have
 // started share the channels, so one resident block suffices for progress.
 //
-// Priorities: a round goes along the operations of the lowest number first, then along those of the
-// next one, and ends behind a number at which a step was made; behind the first operation of it, if
-// others come before it. A block leaves a channel of an operation that is not urgent (0) after a
-// few steps, and looks at what has come meanwhile. Every 16th round and the first of each instance
-// go along all operations (IsLookRound): the argument against deadlocks needs that every published
-// operation is looked at again and again.
+// Priorities: in a round a block serves the operations of the lowest number first, then those of
+// the next one, and so on. It ends the round behind a number at which it made a step; at a higher
+// number than the lowest it does so right behind the operation of which it made the step. It leaves
+// a channel of an operation that is not urgent (0) after a few steps, to look at what has come
+// meanwhile. In every 16th round and the first of each instance it serves all operations
+// (IsLookRound): the argument against deadlocks needs blocks to look at every published operation
+// again and again.
 //
-// Kept of an operation while it is not running: its entry, a count, a word for the host, and 8
-// bytes a channel (its claim, with the step counter). All are tagged with its number; slots need no
-// clearing.
+// While an operation does not run, the worker keeps of it an entry, a count, a word for the host,
+// and 8 bytes a channel (the claim, with the step counter). All of these hold the operation's
+// number, so slots need no clearing.
 //
-// Thread rule: all threads of a block call together. Block: as help_device.h wants it, and
-//   Work& Entry()            room for the operation that is being served
-//   WalkRoom* Walk()         what all threads of the block see of the list
-//   void Rest()              nothing was ready
-//   void Point()             a place where tests let others go on
+// Times in nanoseconds of the device's clock. Thread rule: all threads of a block call together,
+// unless a comment says otherwise. Errors: none; a failed communicator's operations end unfinished.
+// Block: as help_device.h requires, and
+//   Work& Entry()            room for the operation that the block serves
+//   WalkRoom* Walk()         the part of the list that all threads of the block see
+//   void Rest()              called when nothing was ready
+//   void Point()             a place where tests let other threads run
 #ifndef GORDIAN_RUNTIME_CUDA_WORKER_WORKER_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_WORKER_WORKER_DEVICE_H_
 
@@ -43,17 +45,17 @@ namespace gordian::runtime::cuda {
 
 inline constexpr uint32_t kDetachedEntries = kHelpEntries;  // unfinished operations, at most
 inline constexpr uint32_t kTickets =
-    4096;  // operations that were handed over and are not done, at most
+    4096;  // unfinished operations that callers have handed over, at most
 inline constexpr uint32_t kWorkerPorts =
     2048;  // ports with detached operations at one time, at most
 
-// What all operations of a port have in common: the first part of Work.
+// The first part of Work, which is the same for all operations of a port.
 inline constexpr uint32_t kPortWords = offsetof(Work, in) / 4;
 struct PortPattern {
   uint32_t words[kPortWords];
 };
 
-// What an operation has of its own: the rest.
+// The rest of Work, which each operation has of its own.
 inline constexpr uint32_t kOwnWords = (sizeof(Work) - offsetof(Work, in)) / 4;
 struct DetachedEntry {
   uint32_t own[kOwnWords];
@@ -73,7 +75,7 @@ struct WorkerHost {
   // By the host: patterns << 32 | tail (operations). Both only grow; a pattern's place is its
   // number modulo kWorkerPorts.
   alignas(128) uint64_t published;
-  uint32_t ask;                // by the host: leave, whatever is unfinished
+  uint32_t ask;                // by the host, not 0: leave, even with unfinished operations
   alignas(128) uint32_t life;  // WorkerLife
   uint32_t ring;               // by the leader: another value each time
   // By the leader, before it says that it is down; of all instances together.
@@ -83,8 +85,8 @@ struct WorkerHost {
   uint64_t switches;  // of those, left half way after a step or more
   alignas(
       128) uint32_t done[kDetachedEntries];  // by the last block of an operation: its number + 1
-  // By the same block, or by the host for one that never will be done: its ticket. Streams wait for
-  // these words, too.
+  // By the same block, or by the host for an operation that will never be done: its ticket. Streams
+  // wait for these words, too.
   alignas(128) uint32_t ended[kTickets];
   alignas(128) DetachedEntry entries[kDetachedEntries];
   alignas(128) PortPattern ports[kWorkerPorts];
@@ -94,8 +96,8 @@ struct WorkerHost {
 struct WorkerDevice {
   alignas(128) uint64_t admission;  // instance << 32 | closed << 31 | blocks that have started
   uint64_t arrived;                 // instance << 32 | blocks that have left
-  alignas(128) uint64_t published;  // as the host's: what was taken in
-  uint64_t taking;                  // 1: a block is at that
+  alignas(128) uint64_t published;  // as the host's: as far as blocks have copied it (TakeIn)
+  uint64_t taking;                  // 1: a block is copying
   uint32_t head;                    // operations below it are done
   alignas(128) uint32_t progress;
   uint32_t visits, switches;
@@ -106,7 +108,7 @@ struct WorkerDevice {
   alignas(128) uint64_t claims[kDetachedEntries * kMaxChannels];
 };
 
-// What an instance is started with.
+// The arguments of an instance.
 struct WorkerView {
   WorkerHost* host;
   WorkerDevice* device;
@@ -119,22 +121,22 @@ struct WorkerView {
 };
 inline constexpr int64_t kWorkerLookEvery = 4000;  // nanoseconds; while it is busy
 
-// The part of the list that a block reads at once, all threads together: one by one, the reads of a
-// walk along eight operations took 25 us.
+// The part of the list that the threads of a block read together: one after the other, the reads of
+// a walk along eight operations took 25 us.
 inline constexpr uint32_t kWalkWindow = 128;
 struct WalkRoom {
-  uint64_t claims[kMaxChannels];   // of one operation: those that may be taken; ~0: not
-  uint32_t channels[kWalkWindow];  // of each operation in view; 0: not to be served now
+  uint64_t claims[kMaxChannels];   // of one operation; ~0: the block must not take the channel
+  uint32_t channels[kWalkWindow];  // of each operation in view; 0: do not serve it now
   uint32_t priorities[kWalkWindow];
   uint32_t head, tail;
 };
-// A round goes along the list once for each number, but for the numbers behind so many: those it
-// takes as they come.
+// A round goes along the list once for each of the first priorities; the last time it takes all
+// operations that are left, in the list's order.
 inline constexpr uint32_t kWalkLevels = 8;
-// So many steps in a row of a channel that something more urgent may wait for.
+// Steps that a block makes in a row for an operation that is not urgent.
 inline constexpr uint32_t kPatientSteps = 8;
 
-// Stores a word behind all that this thread saw or stored, for the host.
+// Stores a word for the host, which sees with it all that this thread has stored before.
 GRT_HD inline void StoreHostRelease(uint32_t* word, uint32_t value) {
   Fence<kSystem>();
   Store<kSystem, kRelaxed>(word, value);
@@ -142,7 +144,8 @@ GRT_HD inline void StoreHostRelease(uint32_t* word, uint32_t value) {
 
 inline constexpr uint64_t kInstanceClosed = uint64_t{1} << 31;
 
-// By one thread: takes part in the instance. Its number there, from 0; -1: too late.
+// One thread joins the block to the instance. Returns the block's number there, from 0; -1: the
+// instance is closed.
 GRT_HD inline int32_t Enter(const WorkerView& v) {
   for (;;) {
     const uint64_t word = Load<kDevice, kAcquire>(&v.device->admission);
@@ -158,19 +161,20 @@ GRT_HD inline uint64_t LeftWord(uint32_t id, uint32_t channels, uint32_t left) {
   return uint64_t{id + 1} << 32 | channels << 16 | left;
 }
 
-// Whether an operation that was taken in once is done.
+// Whether an operation that was copied to the device (TakeIn) is done.
 GRT_HD inline bool IsDetachedDone(const WorkerView& v, uint32_t id) {
   const uint64_t word = Load<kDevice, kAcquire>(&v.device->left[id % kDetachedEntries]);
   const auto tag = static_cast<uint32_t>(word >> 32);
   return tag != id + 1 || (word & 0xffff) == 0;
 }
 
-// By any thread: how many channels of an operation may be served, 0 if none.
+// Any thread: how many channels the operation has; 0 if blocks must not serve it now.
 GRT_HD inline uint32_t ServableChannels(const WorkerView& v, uint32_t id) {
   const uint64_t word = Load<kDevice, kRelaxed>(&v.device->left[id % kDetachedEntries]);
   if (static_cast<uint32_t>(word >> 32) != id + 1 || (word & 0xffff) == 0) return 0;
   const uint32_t after = Load<kSystem, kRelaxed>(&v.device->entries[id % kDetachedEntries].after);
-  // If the slot has another operation by now, all channels of this one are done, and are found so.
+  // If the slot holds another operation by now, all channels of this one are done; FreeClaim sees
+  // that.
   if (after != 0 && !IsDetachedDone(v, after - 1)) return 0;
   return static_cast<uint32_t>(word) >> 16;
 }
@@ -179,22 +183,22 @@ GRT_HD inline uint64_t* DetachedClaim(const WorkerView& v, uint32_t id, uint32_t
   return v.device->claims + (id % kDetachedEntries) * kMaxChannels + channel;
 }
 
-// By any thread: a channel's claim word, if it may be taken; else ~0.
+// Any thread: a channel's claim word if a block may take the channel; else ~0.
 GRT_HD inline uint64_t FreeClaim(const WorkerView& v, uint32_t id, uint32_t channel) {
   const uint64_t word = Load<kDevice, kRelaxed>(DetachedClaim(v, id, channel));
-  // Of a later operation: this one is done, and the look at `left` is old.
+  // The word is a later operation's: this one is done since the thread read `left`.
   if (static_cast<int32_t>(static_cast<uint32_t>(word >> 32) - (id + 1)) > 0) return ~uint64_t{0};
   return StepsOf(word, id) == kStepsDone || IsTaken(word, id) ? ~uint64_t{0} : word;
 }
 
-// How long a channel is served.
+// How long a block serves a channel.
 struct Stay {
-  uint64_t spins;  // tries in a row that may be in vain
+  uint64_t spins;  // tries in a row without a step
   uint32_t steps;  // at most
 };
 
-// A channel from the step where it was left until it is done or has been served for so long. With
-// the spin threshold, success is worth more tries.
+// Runs a channel from the step where the last block left it, until it is done or `stay` is used up.
+// With Policy::kSpinThreshold each step earns more tries.
 template <typename T, uint32_t kRanks, typename Block>
 GRT_HD inline StepResult RunChannelOf(Block& b, const Work& w, uint32_t channel, uint32_t* pc,
                                       const WorkerView& v, Stay stay) {
@@ -211,7 +215,7 @@ GRT_HD inline StepResult RunChannelOf(Block& b, const Work& w, uint32_t channel,
     }
     if (result != StepResult::kAdvanced) return result;
     if (++steps >= stay.steps) {
-      if (is_bulk) AnnounceScattered(b, w, channel, &bulk);  // who comes next does not know of it
+      if (is_bulk) AnnounceScattered(b, w, channel, &bulk);  // the next block could not
       return StepResult::kNotReady;
     }
     if (v.policy == Policy::kSpinThreshold)
@@ -220,12 +224,13 @@ GRT_HD inline StepResult RunChannelOf(Block& b, const Work& w, uint32_t channel,
   }
 }
 
-// The same of any type; written once for each kind of block.
+// The same for an operation of any type. Each kind of block defines it once.
 template <typename Block>
 GRT_HD StepResult RunChannel(Block& b, const Work& w, uint32_t channel, uint32_t* pc,
                              const WorkerView& v, Stay stay);
 
-// By all threads: the operation as its steps want it. It is unfinished and a channel of it is ours.
+// All threads put the operation together in Entry(). It is unfinished, and this block has claimed a
+// channel of it.
 template <typename Block>
 GRT_HD inline void Compose(Block& b, const WorkerView& v, uint32_t id) {
   const DetachedEntry& entry = v.device->entries[id % kDetachedEntries];
@@ -238,31 +243,31 @@ GRT_HD inline void Compose(Block& b, const WorkerView& v, uint32_t id) {
   b.Sync();
 }
 
-// Behind a fence: tells the host, and streams that wait.
+// Stores an operation's end for the host and for streams that wait. The caller has made a fence.
 GRT_HD inline void StoreEnd(WorkerHost* host, uint32_t id, uint32_t ticket) {
   Store<kSystem, kRelaxed>(&host->ended[ticket % kTickets], ticket);
   Store<kSystem, kRelaxed>(&host->done[id % kDetachedEntries], id + 1);
 }
 
-// By thread 0, when a channel is done: the last one tells that the operation is.
+// Thread 0 counts a channel that is done; for the last one it stores the operation's end.
 GRT_HD inline void FinishChannel(const WorkerView& v, uint32_t id) {
   const uint32_t slot = id % kDetachedEntries;
   const uint64_t word = FetchAdd<kDevice, kAcquireRelease>(&v.device->left[slot], ~uint64_t{0});
   if ((word & 0xffff) != 1) return;
   const uint32_t ticket = Load<kSystem, kRelaxed>(
-      &v.device->entries[slot].ticket);  // the slot is kept until the host reads the end
+      &v.device->entries[slot].ticket);  // the host reuses the slot only after it reads the end
   Fence<kSystem>();
   StoreEnd(v.host, id, ticket);
 }
 
-// What is in the block's room for an operation.
+// Which operation Entry() holds.
 struct Composed {
   uint32_t id = 0;
   bool any = false;
 };
 
-// Serves a channel whose claim was free. Whether a step was made. `looks`: whether its communicator
-// has failed is looked at too.
+// Claims a channel whose claim word was `free`, and serves it. Returns whether it made a step.
+// `looks`: if the channel is not done, checks whether its communicator has failed.
 template <typename Block>
 GRT_HD inline bool ServeDetached(Block& b, const WorkerView& v, uint32_t id, uint32_t channel,
                                  uint64_t free, const Stay& stay, bool looks, Composed* composed) {
@@ -280,7 +285,7 @@ GRT_HD inline bool ServeDetached(Block& b, const WorkerView& v, uint32_t id, uin
   const uint32_t before = pc;
   bool done = RunChannel(b, b.Entry(), channel, &pc, v, stay) != StepResult::kNotReady;
   if (!done && looks) {
-    // Of a communicator that has failed nothing goes on: its operations are over as they are.
+    // A failed communicator's operations end as they are.
     if (b.Thread() == 0) TakeHostFailure(b.Entry());
     done = HasFailed(b, b.Entry(), channel);
   }
@@ -298,17 +303,17 @@ GRT_HD inline bool ServeDetached(Block& b, const WorkerView& v, uint32_t id, uin
   return any;
 }
 
-// Channels are dealt out among the blocks that have started: the first one of a block, of every
-// `places`.
+// Deals an operation's channels among the `places` blocks that have started: the first one of block
+// `place`, which gets every `places`-th one from there.
 GRT_HD inline uint32_t FirstDealt(uint32_t id, uint32_t place, uint32_t places) {
   return (place + id) % places;
 }
 
-// In which of its rounds a block looks for failures: in the first one of an instance, in each in
-// which there are more blocks than before, and once in so many. While blocks start, their shares do
-// not fit together, and some channels may belong to no block; an instance in which nothing advances
-// ends after few rounds. So a block looks at every channel in the first round in which it has the
-// channel.
+// In which of its rounds a block checks for failures: in the first one of an instance, in each one
+// with more blocks than before, and in every 16th one. Blocks that start later change how channels
+// are dealt, so a round may leave some channels to no block, and an instance in which nothing
+// advances ends after few rounds. So a block must check a channel in the first round in which it
+// gets the channel.
 struct LookRounds {
   uint32_t rounds = 0, places = 0;
 };
@@ -319,7 +324,7 @@ GRT_HD inline bool IsLookRound(LookRounds* look, uint32_t places) {
   return looks;
 }
 
-// Those of an operation's channels that are dealt to this block. Whether a step was made.
+// Serves the operation's channels that are dealt to this block. Returns whether it made a step.
 template <typename Block>
 GRT_HD inline bool ServeDealt(Block& b, const WorkerView& v, uint32_t id, uint32_t channels,
                               uint32_t place, uint32_t places, const Stay& stay, bool looks,
@@ -340,8 +345,8 @@ GRT_HD inline bool ServeDealt(Block& b, const WorkerView& v, uint32_t id, uint32
   return any;
 }
 
-// A round. Whether a step was made. `place`: of the block among `places`; `looks` as above, and
-// then it goes along all operations.
+// Makes one round along the list. Returns whether it made a step. `place`: the block's number among
+// `places`. `looks`: checks for failures, and serves all operations.
 template <typename Block>
 GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint32_t places,
                             bool looks, Composed* composed) {
@@ -350,18 +355,19 @@ GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint3
   if (b.Thread() == 0) {
     room.tail = static_cast<uint32_t>(Load<kDevice, kAcquire>(&v.device->published));
     room.head = Load<kSystem, kRelaxed>(&v.device->head);
-    // Loaded later than the tail, it may be ahead of it: then all that this block knows of is done.
+    // The head is loaded after the tail and may be ahead of it: then all operations before the tail
+    // are done.
     if (static_cast<int32_t>(room.tail - room.head) < 0) room.head = room.tail;
   }
   b.Sync();
   const uint32_t head = room.head, tail = room.tail;
-  // Ready-driven: a few tries cost as much as to go to another operation and come back; longer only
-  // where there is no other.
+  // Ready-driven: a few tries take as long as going to another operation and back; try longer only
+  // if there is no other one.
   const uint64_t tries = tail - head == 1 ? 32 : 4;
   bool any = false;
   uint32_t position = 0;
-  uint32_t priority = 0;    // whose turn it is
-  bool has_urgent = false;  // there are operations of lower numbers
+  uint32_t priority = 0;    // of the operations that it serves now
+  bool has_urgent = false;  // it has served operations of lower numbers in this round
   for (uint32_t level = 1;; ++level) {
     const bool all_others = level == kWalkLevels;
     uint32_t next = ~uint32_t{0};  // the lowest number above
@@ -402,13 +408,14 @@ GRT_HD inline bool WorkOnce(Block& b, const WorkerView& v, uint32_t place, uint3
 // What the leader keeps.
 struct Leader {
   uint64_t started = 0, looked = 0, stop_looked = 0;
-  uint64_t quiet_since = 0;  // nothing has gone on since
-  uint64_t published = 0;    // what was taken in
+  uint64_t quiet_since = 0;  // when the last step was made, or the last operation published
+  uint64_t published = 0;    // how far the device has copied the list
   uint32_t head = 0;
   uint32_t progress = 0;
 };
 
-// All threads: copy what the host has published between the two words into the device's memory.
+// All threads copy what the host has published between the words `from` and `to` into the device's
+// memory.
 template <typename Block>
 GRT_HD inline void CopyIn(Block& b, const WorkerView& v, uint64_t from, uint64_t to) {
   const auto first_port = static_cast<uint32_t>(from >> 32);
@@ -435,9 +442,9 @@ GRT_HD inline uint64_t BroadcastWide(Block& b, uint64_t value) {
   return uint64_t{b.Broadcast(static_cast<uint32_t>(value >> 32))} << 32 | low;
 }
 
-// All threads: copies what the host published into the device's memory, where all blocks see it.
-// The leader does that, and a kernel that helps while a stream waits (worker_join_device.h): one at
-// a time; a block that finds another one at it skips it.
+// All threads copy what the host has published into the device's memory, for all blocks to read.
+// The leader does so, and a kernel that helps while a stream waits (worker_join_device.h): one at a
+// time; a block returns at once if another one is copying.
 template <typename Block>
 GRT_HD inline void TakeIn(Block& b, const WorkerView& v) {
   uint32_t is_ours = 0;
@@ -466,7 +473,8 @@ GRT_HD inline void TakeIn(Block& b, const WorkerView& v) {
   Store<kDevice, kRelease>(&v.device->taking, 0);
 }
 
-// The protocol of core/life.h, by thread 0. `must`: whatever was published. False: it goes on.
+// Thread 0 quits by the protocol of core/life.h. Returns false, and the instance continues, if the
+// host has published an operation meanwhile; `must`: quits even then.
 template <typename Block>
 GRT_HD inline bool Quit(Block& b, const WorkerView& v, const Leader& leader, bool must) {
   Store<kSystem, kRelaxed>(&v.host->life, kQuitting);  // D1
@@ -478,7 +486,7 @@ GRT_HD inline bool Quit(Block& b, const WorkerView& v, const Leader& leader, boo
   }
   b.Point();
   uint64_t word;
-  do {  // D4: those that have started end their step and arrive; claims keep where they were
+  do {  // D4: blocks that have started end their step and arrive; claims keep their counters
     word = Load<kDevice, kAcquire>(&v.device->admission);
   } while (!CompareAndSwap<kDevice, kAcquireRelease>(&v.device->admission, word,
                                                      word | kInstanceClosed));
@@ -499,7 +507,8 @@ GRT_HD inline bool Quit(Block& b, const WorkerView& v, const Leader& leader, boo
   return true;
 }
 
-// By thread 0, at each round: whether to quit, and what has been published.
+// Thread 0 of the leader calls it in each round. Returns whether the instance has quit; *published
+// is what the host has published.
 template <typename Block>
 GRT_HD inline bool Lead(Block& b, const WorkerView& v, Leader* leader, uint64_t* published) {
   const uint64_t now = b.Now();
@@ -510,7 +519,7 @@ GRT_HD inline bool Lead(Block& b, const WorkerView& v, Leader* leader, uint64_t*
   const bool idle = leader->head == tail;
   if (idle || static_cast<int64_t>(now - leader->looked) >= kWorkerLookEvery) {
     leader->looked = now;
-    leader->published = Load<kDevice, kAcquire>(&v.device->published);  // others take in, too
+    leader->published = Load<kDevice, kAcquire>(&v.device->published);  // helpers copy, too
     *published = Load<kSystem, kAcquire>(&v.host->published);
   }
   const uint32_t progress = Load<kSystem, kRelaxed>(&v.device->progress);
@@ -531,7 +540,7 @@ GRT_HD inline bool Lead(Block& b, const WorkerView& v, Leader* leader, uint64_t*
   return false;
 }
 
-// What a block of an instance does, from its start to its end.
+// A block of an instance runs this from its start to its end.
 template <typename Block>
 GRT_HD inline void BeResident(Block& b, const WorkerView& v) {
   int32_t number = 0;
@@ -543,7 +552,7 @@ GRT_HD inline void BeResident(Block& b, const WorkerView& v) {
   if (leads && b.Thread() == 0) {
     Store<kDevice, kRelease>(&v.device->arrived, uint64_t{v.instance} << 32);
     Store<kSystem, kRelaxed>(&v.host->life, kRunning);
-    Fence<kSystem, kSequential>();  // what was published before it could be seen running is seen
+    Fence<kSystem, kSequential>();  // sees all that the host published before it saw kRunning
     b.Point();
     leader.started = leader.quiet_since = leader.looked = leader.stop_looked = b.Now();
     leader.published = Load<kDevice, kAcquire>(&v.device->published);

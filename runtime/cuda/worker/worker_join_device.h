@@ -1,14 +1,14 @@
-// A stream's wait for detached operations, as a kernel of one block that helps: until they have
-// ended, it serves published operations as a block of the resident worker does. So the operations
-// advance even if no instance of the worker can start, as when the worker's stream shares the
-// waiting stream's hardware queue.
+// A stream waits for detached operations by a kernel of one block that helps: until they have
+// ended, the block serves published operations as a block of the resident worker does. So the
+// operations advance even if no instance of the worker can start, as when the worker's stream
+// shares the waiting stream's hardware queue.
 //
-// It is no part of an instance: it takes no part in its start and end, and of the leader's duties
-// it takes in what was published and keeps the list's head. Claims keep it and the instance's
-// blocks apart.
+// The block does not belong to an instance: it does not take part in an instance's start and end.
+// As an instance's leader, it copies what the host has published to the device, and advances the
+// list's head. Claims keep it and the instance's blocks from serving the same channel.
 //
-// Thread rule: all threads of a block call together. Block: as worker_device.h wants it, and
-//   void Doze()              nothing was ready for this block
+// Thread rule: all threads of a block call together. Block: as worker_device.h requires, and
+//   void Doze()              sleeps a moment when nothing was ready for this block
 #ifndef GORDIAN_RUNTIME_CUDA_WORKER_WORKER_JOIN_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_WORKER_WORKER_JOIN_DEVICE_H_
 
@@ -44,7 +44,7 @@ GRT_HD inline void HelpUntilEnded(Block& b, const WorkerView& v, const JoinTicke
     if (b.Thread() == 0) {
       const uint64_t published = Load<kDevice, kAcquire>(&v.device->published);
       uint32_t head = Load<kSystem, kRelaxed>(&v.device->head);
-      // The leader of an instance does the same; the word may go back by that, and forth again.
+      // The leader of an instance stores it too, so it may go back for a moment, which is harmless.
       while (static_cast<int32_t>(static_cast<uint32_t>(published) - head) > 0 &&
              IsDetachedDone(v, head))
         ++head;
@@ -65,8 +65,7 @@ GRT_HD inline void HelpUntilEnded(Block& b, const WorkerView& v, const JoinTicke
     must_look = WorkOnce(b, v, 0, 1, IsLookRound(&look, 1), &composed);
     if (!must_look) b.Doze();
   }
-  Fence<kSystem>();  // what those who ended them have seen and stored is there for the stream's
-                     // later work
+  Fence<kSystem>();  // the stream's later work sees what the operations have stored
 }
 
 }  // namespace gordian::runtime::cuda

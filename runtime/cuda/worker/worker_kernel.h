@@ -1,6 +1,6 @@
-// The resident worker's kernel.
+// Launches the resident worker's kernels.
 //
-// Thread rule: any thread, with the device current. Nothing blocks but PreloadWorker.
+// Thread rule: any thread, with the device current. Only PreloadWorker may block. Errors: CUDA's.
 #ifndef GORDIAN_RUNTIME_CUDA_WORKER_WORKER_KERNEL_H_
 #define GORDIAN_RUNTIME_CUDA_WORKER_WORKER_KERNEL_H_
 
@@ -10,14 +10,14 @@
 
 namespace gordian::runtime::cuda {
 
-// Runs the kernels now, with nothing to do: see PreloadCarriers.
+// Launches the kernels once, with nothing to do: see PreloadCarriers.
 cudaError_t PreloadWorker(cudaStream_t stream);
 
 // Enqueues an instance of `blocks` blocks; `view.instance` is a new number.
 cudaError_t LaunchWorker(const WorkerView& view, uint32_t blocks, cudaStream_t stream);
 
-// Enqueues a stream's wait for operations: a kernel of one block that helps. On the worker's own
-// device.
+// Enqueues a stream's wait for operations: a kernel of one block that helps. The stream is on the
+// worker's device.
 cudaError_t LaunchJoin(const WorkerView& view, const JoinTickets& tickets, cudaStream_t stream);
 
 }  // namespace gordian::runtime::cuda

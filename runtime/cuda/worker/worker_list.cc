@@ -22,7 +22,7 @@ bool WorkerList::Know(const WorkerOperation& operation) {
 }
 
 WorkerList::Added WorkerList::Write(const WorkerOperation& operation, uint32_t ticket) {
-  // The slot's operation of before.
+  // The slot's last operation must be done.
   if (tail_ >= kDetachedEntries && !IsDone(tail_ - kDetachedEntries)) return Added::kFull;
   if (!Know(operation)) return Added::kTooManyPorts;
   const uint32_t place = place_of_.at(operation.port);
@@ -34,7 +34,8 @@ WorkerList::Added WorkerList::Write(const WorkerOperation& operation, uint32_t t
   entry.priority = operation.priority;
   entry.ticket = ticket;
   uint32_t& last = last_[{operation.port, operation.key}];
-  // Far behind it is done; the device could not tell it from one that will follow in its slot.
+  // Name the operation before it only if that is unfinished: the number of one that ended long ago
+  // may come again, in the same slot.
   entry.after = last != 0 && !IsDone(last - 1) ? last : 0;
   last = places_[place].last = ++tail_;
   return Added::kTold;

@@ -1,8 +1,8 @@
-// The host's half of the resident worker, without CUDA: it publishes operations, sees which are
-// done, and says when to start an instance. The submitter's and the watcher's side of core/life.h.
+// The host's half of the resident worker, without CUDA: publishes operations, sees which are done,
+// and says when to start an instance. The submitter's and the watcher's side of core/life.h.
 //
-// Thread rule: one thread at a time (the owner's lock).
-// Ownership: the memory is the maker's.
+// Times in nanoseconds. Thread rule: one thread at a time (the owner's lock). Ownership: the maker
+// owns WorkerHost, which must outlive the list. Errors: Added; nothing else fails.
 #ifndef GORDIAN_RUNTIME_CUDA_WORKER_WORKER_LIST_H_
 #define GORDIAN_RUNTIME_CUDA_WORKER_WORKER_LIST_H_
 
@@ -15,17 +15,17 @@
 
 namespace gordian::runtime::cuda {
 
-// Waits between two instances while something is unfinished; nanoseconds. In these pauses, work
-// behind the worker in a hardware queue of the device goes on, and calls that wait for the whole
+// Pauses between two instances while an operation is unfinished; nanoseconds. In a pause, work
+// behind the worker in a hardware queue of the device continues, and calls that wait for the whole
 // device return.
 struct WorkerGaps {
-  int64_t first = 50'000;  // after an instance that did something; doubles with each that did not
+  int64_t first = 50'000;  // after an instance that made a step; doubles after each that made none
   int64_t most = 2'000'000;
 };
 
-// A detached operation as it is handed over. `work` is the same up to `in` for all operations with
-// this `port`. Those with one `key`, which is of its port alone, are carried in their order; of
-// others those of a lower `priority` first.
+// A detached operation that the caller hands over. All operations with this `port` have the same
+// `work` up to `in`. The worker carries those with one `key`, which counts within the port, in
+// their order; of others it serves those of a lower `priority` first.
 struct WorkerOperation {
   Work work;
   uint64_t port = 0;
@@ -35,14 +35,15 @@ struct WorkerOperation {
 
 class WorkerList {
  public:
-  // `ports`: where the count of patterns begins (tests).
+  // `ports`: the first pattern's number (for tests).
   WorkerList(WorkerHost* host, const WorkerGaps& gaps, uint32_t ports = 0)
       : gaps_(gaps), host_(host), ports_(ports), places_(kWorkerPorts) {}
 
   enum class Added { kTold, kMustRing, kFull, kTooManyPorts };
-  // Publishes an operation, in the order of these calls. `ticket`: what its end stores in
-  // WorkerHost::ended. After kMustRing the watcher must be woken; after the last two nothing has
-  // changed. `point` is called where others may come between (tests).
+  // Publishes operations in the order of the calls. `ticket`: the value that the operation's end
+  // stores in WorkerHost::ended. kTold: the running instance sees it. kMustRing: the caller must
+  // wake the watcher. kFull, kTooManyPorts: nothing has changed. Calls `point` where tests let
+  // other threads run.
   template <typename Point>
   Added Add(const WorkerOperation& operation, uint32_t ticket, Point&& point) {
     const Added added = Write(operation, ticket);
@@ -57,17 +58,17 @@ class WorkerList {
     return Added::kMustRing;
   }
 
-  // Takes a place for the operation's port. False: there is none.
+  // Takes a place for the pattern of the operation's port. False: all places are taken.
   bool Know(const WorkerOperation& operation);
-  // There will be no more operations with this port, as it is: its place is another's once those
-  // there are have ended.
+  // The caller hands over no more operations with this port's pattern: another port may get its
+  // place once its last operation has ended.
   void Forget(uint64_t port);
 
-  // Whether all that was published is done.
+  // Whether all published operations are done.
   bool Idle();
 
-  // The watcher, while no instance is there (the last one's kernel has ended). When to start the
-  // next, by the clock of `now`: at once (0), kNever unless something is published, or then.
+  // The watcher asks, after the last instance's kernel has ended, when to start the next: at once
+  // (0), not before an operation is published (kNever), or at a time of `now`'s clock.
   static constexpr int64_t kNever = INT64_MAX;
   int64_t StartAt(int64_t now);
   void Starting();          // before the launch
@@ -84,7 +85,7 @@ class WorkerList {
   const WorkerGaps gaps_;
   WorkerHost* const host_;
   uint32_t tail_ = 0;
-  uint32_t ports_;     // patterns that were published; places in use are passed over, and counted
+  uint32_t ports_;     // patterns published so far; counts the places in use that it skipped, too
   uint32_t done_ = 0;  // operations below it are
   struct Place {
     bool used = false;  // its port is not forgotten

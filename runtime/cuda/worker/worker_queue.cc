@@ -19,7 +19,7 @@ void WorkerQueue::Cancel(uint32_t ticket) {
   const auto line = lines_.find(key->second);
   std::erase_if(line->second, [&](const Held& held) { return held.ticket == ticket; });
   End(ticket);
-  // Those behind it wait for it no more: Flush() looks at them.
+  // Operations behind it no longer wait for it: let Flush() look at them.
   if (line->second.empty()) {
     lines_.erase(line);
   } else {

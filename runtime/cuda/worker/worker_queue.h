@@ -1,11 +1,11 @@
-// From a call to the resident worker's list: tickets, and operations that are not published yet,
-// since the stream that they were called on has not come to them. Without CUDA.
+// Holds detached operations from their call until they are in the resident worker's list: until the
+// stream that they were called on has come to them. Gives each a ticket. Without CUDA.
 //
 // The queue publishes operations of one key in the order of their calls, whichever of their streams
 // is first: an operation whose stream has come to it waits here for those of its key before it.
 //
-// Thread rule: one thread at a time (the owner's lock), but for IsDone.
-// Ownership: the memory is the maker's.
+// Thread rule: one thread at a time (the owner's lock), except IsDone. Ownership: the maker owns
+// WorkerHost, which must outlive the queue. Errors: Added; nothing else fails.
 #ifndef GORDIAN_RUNTIME_CUDA_WORKER_WORKER_QUEUE_H_
 #define GORDIAN_RUNTIME_CUDA_WORKER_WORKER_QUEUE_H_
 
@@ -28,9 +28,9 @@ class WorkerQueue {
       : host_(host), list_(host, gaps, ports) {}
 
   using Added = WorkerList::Added;
-  // Hands an operation over; `is_ready`: it may be published now, else Ready() will say so. After
-  // kMustRing the watcher must be woken; after kFull and kTooManyPorts nothing has changed.
-  // `point`: see WorkerList::Add.
+  // The caller hands an operation over. `is_ready`: the queue may publish it now; else the caller
+  // calls Ready later. kMustRing: the caller must wake the watcher. kFull, kTooManyPorts: nothing
+  // has changed. `point`: see WorkerList::Add.
   template <typename Point>
   Added Add(const WorkerOperation& operation, bool is_ready, uint32_t* ticket, Point&& point) {
     if (!IsDone(next_ - kTickets)) return Added::kFull;
@@ -47,7 +47,7 @@ class WorkerQueue {
     key_of_.emplace(*ticket, key);
     return Added::kTold;
   }
-  // The stream has come to an operation. Whether the watcher must be woken.
+  // The stream has come to an operation. Returns whether the caller must wake the watcher.
   template <typename Point>
   bool Ready(uint32_t ticket, Point&& point) {
     Held* const held = Find(ticket);
@@ -55,30 +55,32 @@ class WorkerQueue {
     held->is_ready = true;
     return Publish(key_of_.at(ticket), point);
   }
-  // Publishes what had no room in the list. Whether the watcher must be woken.
+  // Publishes operations that had no room in the list. Returns whether the caller must wake the
+  // watcher.
   template <typename Point>
   bool Flush(Point&& point) {
     bool rings = false;
     for (const Key& key : std::exchange(full_, {})) rings = Publish(key, point) || rings;
     return rings;
   }
-  // An operation whose stream will not come to it: it is over.
+  // Ends an operation to which its stream will not come.
   void Cancel(uint32_t ticket);
-  // See WorkerList; operations of the port that are not published are over.
+  // See WorkerList::Forget; also ends the port's operations that are not published.
   void Forget(uint64_t port);
-  // All that were handed over are over: for when nothing works any more.
+  // Ends all operations, after a failure of the worker.
   void EndAll();
 
-  // What to wait for before an operation can have been published: what was noted with those that
-  // are held back in its line, up to it.
+  // Note attaches an object to an operation that is held back. NotesBefore gives the objects of the
+  // operations of its key up to it: a wait for it must first wait for these.
   void Note(uint32_t ticket, std::shared_ptr<void> note);
   std::vector<std::shared_ptr<void>> NotesBefore(uint32_t ticket) const;
 
-  // Done, or over. Any thread.
+  // Whether it is done, or was ended without that. Any thread.
   bool IsDone(uint32_t ticket) const {
     return static_cast<int32_t>(__atomic_load_n(WordOf(ticket), __ATOMIC_ACQUIRE) - ticket) >= 0;
   }
-  // From which on the operation is (a signed difference, as of cuStreamWaitValue32's GEQ).
+  // The word that reaches `ticket` when the operation is over (as cuStreamWaitValue32's GEQ
+  // compares: by a signed difference).
   uint32_t* WordOf(uint32_t ticket) const { return &host_->ended[ticket % kTickets]; }
   // For the watcher.
   WorkerList* list() { return &list_; }
