@@ -1,12 +1,12 @@
-// What physical memory lies behind addresses of the program's: allocations of cuMemCreate, one a
-// mapping, which other processes can be given.
+// Finds the physical memory behind addresses of the program: allocations of cuMemCreate, one for
+// each mapping, which this process can export to other processes.
 //
 // The driver names no such allocation for memory of cudaMalloc. cudaIpc would reach that memory;
 // docs/runtime-cuda.md (Registered memory) says why the runtime does not use it.
 //
-// Thread rule: any thread. Ownership: each Allocation holds a reference to its memory until
-// Release. Errors: Status; kUnavailable: memory of another kind, of another device, or not made to
-// be handed out.
+// Sizes in bytes. Thread rule: any thread. Ownership: each Allocation holds a reference to its
+// memory until the caller calls Release. Errors: Status; kUnavailable: memory of another kind, of
+// another device, or made without an exportable handle.
 #ifndef GORDIAN_RUNTIME_CUDA_DRIVER_ALLOCATIONS_H_
 #define GORDIAN_RUNTIME_CUDA_DRIVER_ALLOCATIONS_H_
 
@@ -25,13 +25,14 @@ struct Allocation {
   bool operator==(const Allocation&) const = default;
 };
 
-// Those that [memory, memory + bytes) lies in, in the order of addresses, without gaps.
+// Gives the allocations that [memory, memory + bytes) lies in, in the order of addresses, without
+// gaps.
 Status AllocationsBehind(const Driver& driver, int device, const void* memory, uint64_t bytes,
                          std::vector<Allocation>* allocations);
 void Release(const Driver& driver, const std::vector<Allocation>& allocations);
 
-// Whether [begin, end) still is what it was when `allocations` were found. They may be more than
-// that.
+// Whether the same allocations are still mapped behind [begin, end), which may be a part of what
+// `allocations` cover.
 bool IsStillBehind(const Driver& driver, const std::vector<Allocation>& allocations, uint64_t begin,
                    uint64_t end);
 

@@ -1,6 +1,7 @@
-// What calls of CUDA's runtime need around them.
+// Wraps calls of CUDA's runtime: errors as Status, queries, and the thread's capture mode.
 //
-// Thread rule: any thread, with the device current where the call wants it.
+// Thread rule: any thread, with the device current where the call wants it. Errors: Cuda() turns
+// them into Status; the other functions drop them.
 #ifndef GORDIAN_RUNTIME_CUDA_DRIVER_CUDA_CALLS_H_
 #define GORDIAN_RUNTIME_CUDA_DRIVER_CUDA_CALLS_H_
 
@@ -18,8 +19,8 @@ inline Status Cuda(cudaError_t error, const char* what) {
   return Status::Internal(std::string(what) + ": " + cudaGetErrorString(error));
 }
 
-// What a query of an event or a stream gave: whether it is through. That it is not is no error of
-// the job's.
+// Whether a query found its event or stream done. "Not ready" is no error: clears it from CUDA's
+// last error of the thread, where the job would find it.
 inline bool IsThrough(cudaError_t queried) {
   if (queried == cudaErrorNotReady) {
     [[maybe_unused]] const cudaError_t recorded = cudaGetLastError();
@@ -27,16 +28,16 @@ inline bool IsThrough(cudaError_t queried) {
   return queried == cudaSuccess;
 }
 
-// Of this thread. By the driver: the runtime's call makes a context on the thread's device, which
-// is device 0, whatever the process uses, for one that has set none; it takes half a GiB there
-// (seen with CUDA 13.0, and not with the driver's).
+// Exchanges this thread's capture mode by a call of the driver. The same call of CUDA's runtime
+// makes a context on the thread's device, which is device 0 for a thread that has set none, even if
+// the process does not use that device; the context takes half a GiB there (seen with CUDA 13.0).
 inline void ExchangeCaptureMode(CUstreamCaptureMode* mode) {
   std::string why;
   if (const Driver* driver = LoadDriver(&why)) driver->exchange_capture_mode(mode);
 }
 
-// While it lives, this thread's calls of CUDA neither end another thread's capture nor are refused
-// for it.
+// While it lives, this thread's calls of CUDA do not invalidate another thread's capture, and CUDA
+// does not refuse them because of one.
 class RelaxedCapture {
  public:
   RelaxedCapture() { ExchangeCaptureMode(&mode_); }

@@ -1,8 +1,7 @@
-// The calls of the CUDA driver that the heap, registered memory, changes of the device and the
-// worker need, found at run time: a program that carries the runtime starts on machines without a
-// driver too, and says so.
+// Looks up at run time the calls of the CUDA driver that this library needs, so that a program that
+// links it also starts on a machine without a driver, and can say that the driver is missing.
 //
-// Thread rule: any thread.
+// Thread rule: any thread. Ownership: the table is static.
 #ifndef GORDIAN_RUNTIME_CUDA_DRIVER_DRIVER_H_
 #define GORDIAN_RUNTIME_CUDA_DRIVER_DRIVER_H_
 
@@ -33,7 +32,8 @@ struct Driver {
   decltype(&::cuStreamWaitValue32) stream_wait_value = nullptr;
 };
 
-// Null, and `why` says what is missing, where there is no driver. Loaded once, never unloaded.
+// Loads the driver once and never unloads it. Returns null without a usable driver; `why` then says
+// what is missing.
 const Driver* LoadDriver(std::string* why);
 
 }  // namespace gordian::runtime::cuda

@@ -58,7 +58,7 @@ Status MappedRange::Unmap(uint64_t offset) {
     if (at == pieces_.end()) return Status::InvalidArgument("there is no such piece");
     bytes = at->second;
   }
-  // Not with the lock: it may take as long as the device's kernels.
+  // Unmap without the lock: the call may wait until the device's kernels end.
   if (const CUresult e = driver_->unmap(base_ + offset, bytes); e != CUDA_SUCCESS)
     return DriverFailed("cuMemUnmap", e);
   const std::lock_guard<std::mutex> held(mutex_);

@@ -1,11 +1,11 @@
-// A range of addresses of a device, as large in every process, and what is mapped in it: pieces of
-// physical memory (cuMemCreate), this process's own or another's. So two pieces have the same
+// Reserves a range of a device's addresses, equally large in every process, and maps pieces of
+// physical memory (cuMemCreate) in it, of this process or of another one. Two pieces have the same
 // distance in each process that maps both.
 //
-// Thread rule: any thread.
-// Ownership: the range keeps what is mapped in it. Unmap is for the time when no kernel uses the
-// piece any more; it may wait for the device (docs/runtime-cuda.md, Registered memory). Errors:
-// Status; kUnavailable where the device or the driver cannot do this.
+// Offsets count from the range's base, in bytes. Thread rule: any thread.
+// Ownership: the range keeps its mappings until Unmap or its end. The caller calls Unmap only when
+// no kernel uses the piece any more; Unmap may wait for the device (docs/runtime-cuda.md,
+// Registered memory). Errors: Status; kUnavailable: the device or the driver cannot do this.
 #ifndef GORDIAN_RUNTIME_CUDA_DRIVER_MAPPED_RANGE_H_
 #define GORDIAN_RUNTIME_CUDA_DRIVER_MAPPED_RANGE_H_
 
@@ -19,8 +19,8 @@
 
 namespace gordian::runtime::cuda {
 
-// Addresses only. Below: pieces that a heap is made of; above, as far as kRangeBytes: memory that
-// the program has registered, more than a device has.
+// The range takes addresses only, more of them than a device has memory. A heap maps its pieces
+// below kHeapRangeBytes, registered memory of the program lies between that and kRangeBytes.
 inline constexpr uint64_t kHeapRangeBytes = 64ull << 30;
 inline constexpr uint64_t kRangeBytes = 512ull << 30;
 
@@ -31,13 +31,13 @@ class MappedRange {
   MappedRange& operator=(const MappedRange&) = delete;
 
   static Status Reserve(const Driver* driver, int device, std::unique_ptr<MappedRange>* range);
-  // For this device to read and write.
+  // Maps memory for this device to read and write.
   Status Map(uint64_t offset, uint64_t bytes, CUmemGenericAllocationHandle handle);
-  // The descriptor stays the caller's.
+  // Maps memory that another process has exported. The descriptor stays the caller's.
   Status MapDescriptor(uint64_t offset, uint64_t bytes, int descriptor);
-  // What is mapped, for another device of this process too.
+  // Lets another device of this process read and write mapped memory at the same addresses.
   Status Share(uint64_t offset, uint64_t bytes, int device);
-  // By one thread for a piece.
+  // Unmaps the piece that begins at `offset`. Two threads must not unmap one piece.
   Status Unmap(uint64_t offset);
   bool Has(uint64_t offset) const;
   char* base() const { return reinterpret_cast<char*>(base_); }

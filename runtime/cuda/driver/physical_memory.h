@@ -1,8 +1,8 @@
-// Physical memory of a device that processes hand each other as file descriptors (cuMemCreate), and
-// its mapping.
+// Makes physical memory of a device (cuMemCreate) that processes pass to each other as file
+// descriptors, and maps it.
 //
-// Thread rule: any thread. Ownership: PhysicalMemory holds a reference until its end; a mapping
-// keeps the memory too. Errors: Status; kUnavailable: the driver refused.
+// Sizes in bytes. Thread rule: any thread. Ownership: PhysicalMemory holds a reference until its
+// end; a mapping holds another one. Errors: Status; kUnavailable: the driver refused.
 #ifndef GORDIAN_RUNTIME_CUDA_DRIVER_PHYSICAL_MEMORY_H_
 #define GORDIAN_RUNTIME_CUDA_DRIVER_PHYSICAL_MEMORY_H_
 
@@ -14,22 +14,22 @@
 
 namespace gordian::runtime::cuda {
 
-// `what` failed with `error`, of the driver or of CUDA's runtime.
+// The error for a call `what` that failed with `error`, of the driver or of CUDA's runtime.
 Status DriverFailed(const char* what, int error);
 
 class PhysicalMemory {
  public:
-  // At least `bytes`, a multiple of what the device allocates.
+  // Allocates `bytes`, rounded up to the device's granularity.
   static Status Create(const Driver* driver, int device, uint64_t bytes,
                        std::optional<PhysicalMemory>* memory);
-  // Another process's, of `bytes`. The descriptor stays the caller's.
+  // Opens memory of `bytes` that another process exported. The descriptor stays the caller's.
   static Status Import(const Driver* driver, int descriptor, uint64_t bytes,
                        std::optional<PhysicalMemory>* memory);
   ~PhysicalMemory() { driver_->release(handle_); }
   PhysicalMemory(const PhysicalMemory&) = delete;
   PhysicalMemory& operator=(const PhysicalMemory&) = delete;
 
-  // A descriptor for other processes; the caller's.
+  // Makes a descriptor to send to other processes. The caller closes it.
   Status Export(int* descriptor) const;
   uint64_t bytes() const { return bytes_; }
   CUmemGenericAllocationHandle handle() const { return handle_; }
@@ -43,7 +43,7 @@ class PhysicalMemory {
   const uint64_t bytes_;
 };
 
-// Maps memory at addresses that are reserved, for `device` to read and write.
+// Maps memory at addresses that the caller has reserved, for `device` to read and write.
 Status MapAt(const Driver& driver, CUdeviceptr at, uint64_t bytes,
              CUmemGenericAllocationHandle handle, int device);
 // Lets `device` read and write what is mapped there.

@@ -42,7 +42,7 @@ Status PieceHeap::Add(uint64_t bytes, cudaStream_t stream, uint64_t* offset) {
   Status status = range_->Map(end_, bytes, memory->handle());
   if (status.ok()) status = memory->Export(&descriptor);
   if (!status.ok()) {
-    end_ += range_->Has(end_) ? bytes : 0;  // what is mapped there is not used again
+    end_ += range_->Has(end_) ? bytes : 0;  // a mapping that is left there keeps its addresses
     return status;
   }
   *offset = end_;

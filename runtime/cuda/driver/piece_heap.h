@@ -1,12 +1,13 @@
-// Memory of a device in pieces that other processes can map one by one, when they need them:
-// physical memory with a POSIX file descriptor each (cuMemCreate), in one range of addresses that
-// is reserved at first. A peer reserves as large a range, so that two pieces have the same distance
-// there; another device of the same process uses the same addresses.
+// A heap of a device's memory that grows in pieces: other processes map each piece when they need
+// it. A piece is physical memory with a POSIX file descriptor (cuMemCreate); all pieces lie in one
+// range of addresses that the heap reserves when it is made. A process that maps another's pieces
+// reserves a range of the same size, so that two pieces have the same distance there; another
+// device of the same process uses the same addresses.
 //
-// Thread rule: one thread at a time; DescriptorOf and ShareWith: any.
-// Ownership: pieces stay until the heap ends, which is when no kernel uses them any more. Nothing
-// here frees memory or waits for kernels before. Errors: Status; kUnavailable where the device or
-// the driver cannot do this.
+// Offsets count from base(), in bytes. Thread rule: one thread at a time; DescriptorOf and
+// ShareWith: any thread. Ownership: the heap keeps all pieces until its end, and the caller ends it
+// when no kernel uses them any more; until then the heap frees nothing and waits for no kernel.
+// Errors: Status; kUnavailable: the device or the driver cannot do this.
 #ifndef GORDIAN_RUNTIME_CUDA_DRIVER_PIECE_HEAP_H_
 #define GORDIAN_RUNTIME_CUDA_DRIVER_PIECE_HEAP_H_
 
@@ -30,15 +31,16 @@ class PieceHeap {
   PieceHeap(const PieceHeap&) = delete;
   PieceHeap& operator=(const PieceHeap&) = delete;
 
-  // A new piece of at least `bytes`, filled with zeros on `stream`, which is waited for.
+  // Adds a piece of at least `bytes`, fills it with zeros on `stream`, and waits for that.
   Status Add(uint64_t bytes, cudaStream_t stream, uint64_t* offset);
-  // Of the piece at `offset`, with its bytes; the heap's. -1: there is none.
+  // Gives the descriptor and the bytes of the piece at `offset`; the descriptor stays the heap's.
+  // -1: there is no such piece.
   int DescriptorOf(uint64_t offset, uint64_t* bytes) const;
   // Lets another device of this process read and write the piece at `offset`, at the same address.
   // Any thread.
   Status ShareWith(int device, uint64_t offset);
   char* base() const { return range_->base(); }
-  // Above kHeapRangeBytes it is the caller's.
+  // The caller may map memory of its own in it above kHeapRangeBytes.
   MappedRange* range() { return range_.get(); }
   const Driver* driver() const { return driver_; }
 
