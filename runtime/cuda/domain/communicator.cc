@@ -12,9 +12,9 @@ namespace {
 constexpr uint32_t kPairLineChannels = 64;
 constexpr uint32_t kPairBulkChannels = 32, kMostPairBulkChannels = 64;
 
-// The channels of a transfer by bulk: so many that every block of the kernel has the same number
-// when a rank transfers with all others at once. Else some blocks would have one more, and all
-// would wait for them.
+// The channels of a transfer by bulk: chosen so that every block of the kernel carries equally many
+// when a rank transfers with all others at once. Else the other blocks would wait for those with
+// one channel more.
 uint32_t PairBulkChannels(const DomainConfig& config, uint32_t ranks) {
   const uint32_t transfers = 2 * std::max(ranks - 1, 1u), blocks = BlocksOfGroup(config);
   const uint32_t each = (kPairBulkChannels * transfers + blocks - 1) / blocks;  // of a block
@@ -156,8 +156,7 @@ Status Communicator::Plan(const OpCall& call, const PortLayout* ports, Work* pla
   work.out = static_cast<char*>(out);
   work.port = ports[pair ? 1 : 0];
   Thresholds thresholds = domain_->config().thresholds;
-  // Few blocks serve detached operations, each of many threads: no more channels than they have a
-  // use for.
+  // The worker has few blocks of many threads: give an operation no more channels than they use.
   if (ports != ports_) thresholds.line_threads = std::max(thresholds.line_threads, 512u);
   const bool offers =
       offers_ ||
@@ -172,8 +171,7 @@ Status Communicator::Plan(const OpCall& call, const PortLayout* ports, Work* pla
       TouchedBy(kind, reads ? in : nullptr, writes ? out : nullptr, count, type, n);
   if (writes) {
     const bool in_heap = touched.out_begin >= heap_begin_ && touched.out_end <= heap_end_;
-    // All-to-all in place: a peer that wrote directly would overwrite data that is still to be
-    // sent.
+    // All-to-all in place: a peer that wrote directly would overwrite data before it is sent.
     const bool still_read = kind == OpKind::kAllToAll && touched.in_begin < touched.out_end &&
                             touched.out_begin < touched.in_end;
     const auto region = reinterpret_cast<uintptr_t>(pattern_.base[rank_]);
@@ -238,7 +236,7 @@ Status Communicator::PlanDetached(const OpCall& call, int tag, uint32_t priority
   Touched touched;
   if (Status s = Plan(call, &detached_[2 * tag], &operation->work, &touched); !s.ok()) return s;
   operation->port = DetachedPort(tag, IsPointToPoint(call.kind));
-  // The order key tells the directions of a communicator's pairs apart.
+  // The order key differs for each pair of a communicator, and for its two directions.
   operation->key =
       operation->port * kKeysOfCommunicator + operation->work.order_key % kKeysOfCommunicator;
   operation->priority = priority;

@@ -1,8 +1,11 @@
-// An ordered set of ranks of a domain, with connector memory of its own.
+// A communicator of a domain: an ordered set of ranks with connector memory of its own, which plans
+// operations and enqueues them on streams or hands them to the worker.
 //
-// Thread rule: operations of one communicator must be called in the same order on all its ranks
-// (NCCL's rule), sends and receives in one order for each pair; operations of different
-// communicators in any order. Errors: Status; an operation that is refused has not been enqueued.
+// Thread rule: any thread, but the caller orders the calls: all members call a communicator's
+// collectives in the same order, and each pair its sends and receives in one order (NCCL's rule);
+// operations of different communicators come in any order. Sizes in bytes, counts in elements.
+// Ownership: the domain outlives its communicators; regions and buffers are the caller's. Errors:
+// Status; a refused operation has not been enqueued.
 #ifndef GORDIAN_RUNTIME_CUDA_DOMAIN_COMMUNICATOR_H_
 #define GORDIAN_RUNTIME_CUDA_DOMAIN_COMMUNICATOR_H_
 
@@ -20,15 +23,15 @@
 
 namespace gordian::runtime::cuda {
 
-// Knows which memory of the program all other members have mapped. Any thread.
+// Knows which memory of the program all other members have mapped. Any thread may call it.
 class OutputReach {
  public:
   virtual ~OutputReach() = default;
-  // Where they find [begin, end), as an address of the range that this rank's region lies in. 0:
-  // nowhere.
+  // Where the other members find [begin, end): an address in the range that holds this rank's
+  // region. 0: they have not mapped it.
   virtual uintptr_t Find(uintptr_t begin, uintptr_t end) = 0;
-  // Keeps it mapped for as long as the result is held, even if its registration ends. Any thread
-  // may let go of it, a thread of CUDA too.
+  // Keeps the memory mapped while the caller holds the result, even if its registration ends. Any
+  // thread may release the result, a thread of CUDA too.
   virtual std::shared_ptr<void> Hold(uintptr_t begin, uintptr_t end) = 0;
 };
 
@@ -47,25 +50,27 @@ struct OpCall {
 
 class Communicator {
  public:
-  // No rendezvous. `index` is below DomainConfig::communicators and stands for the same `members`
-  // (ranks of the domain, this one among them) on all of them, for the life of the domain.
+  // Makes a communicator of `members` (ranks of the domain, this one among them) without a
+  // rendezvous. `index`, below DomainConfig::communicators, stands for the same members on all of
+  // them, for the life of the domain.
   static Status Create(Domain* domain, int index, const std::vector<int>& members,
                        std::unique_ptr<Communicator>* made);
-  // Over memory that the caller has mapped. `regions`: each member's, as mapped here, zero at
-  // first, of RegionBytes(). `offers`: all members have memory that the others map too, at the same
-  // distance from their regions; this one's is `heap`, of heap_bytes. `number`: another one for
-  // each in the life of the domain. `failed`: a word in mapped host memory, 0 at first, which
-  // members may share; the same word as the device sees it.
+  // For CreateAt, over memory that the caller has mapped. `regions`: each member's, as mapped here,
+  // zero at first, of RegionBytes(). `offers`: all members have memory that the others map too, at
+  // the same distance from their regions; this one's is `heap`, of heap_bytes. `number`: no two
+  // communicators of a domain have the same. `failed`: a word in mapped host memory, 0 at first,
+  // which members may share; `failed_on_device`: the same word's address for the device.
   struct Place {
     uint32_t number = 0;
-    uint16_t tag = 0;  // equal on all members; others' may be, too
+    uint16_t tag = 0;  // equal on all members; need not be unique
     int rank = 0;
     std::vector<char*> regions;
     bool offers = false;
     char* heap = nullptr;
     uint64_t heap_bytes = 0;
-    // For memory that gets reachable later. Set on all members or on none. Of the kinds in which
-    // each member waits for all others anyway, receivers may offer it whatever `offers` says.
+    // For memory that members map later. All members set it, or none. Receivers may offer such
+    // memory, whatever `offers` says, in operations in which each member waits for all others
+    // anyway.
     OutputReach* reach = nullptr;
     uint32_t* failed = nullptr;
     uint32_t* failed_on_device = nullptr;
@@ -80,34 +85,37 @@ class Communicator {
   int ranks() const { return ranks_; }
 
   // Enqueues an operation: it begins when the stream's earlier work is done (or earlier, by help,
-  // where that cannot be seen), and the stream's later work waits for it. A stream that is captured
-  // gets it into its graph, and every launch of that carries it out, with the buffers and the
-  // scalar of this call; `captured` says so. The launches count as calls: their order is to be the
-  // same on all ranks. No such graph may be launched after the communicator's end.
+  // if the program cannot see the difference), and the stream's later work waits for it. On a
+  // captured stream it becomes part of the graph, and *captured is true: each launch of the graph
+  // carries it out with the buffers and the scalar of this call. Launches count as calls: all ranks
+  // make them in the same order. The program must not launch such a graph after the communicator's
+  // end.
   Status Launch(const OpCall& call, cudaStream_t stream, bool* captured = nullptr);
-  // Whether every launch of such graphs so far is through with it. Never waits.
+  // Whether all launches of such graphs so far have finished the communicator's operations. Never
+  // waits.
   bool IsReplayed() const;
 
-  // Why the communicator has failed: members called different operations, or another rank aborted
-  // it. Then no member begins another operation, and enqueued ones leave their outputs unchanged.
+  // Why the communicator has failed: members called different operations, or a rank aborted it.
+  // After that no member begins another operation, and enqueued ones leave their outputs unchanged.
   Failure failure() const;
   // Operations called so far whose output the other members may write directly.
   uint64_t direct() const { return direct_.load(std::memory_order_relaxed); }
-  // Notes in Place::failed that the process of a member has ended, which is a failure only for
-  // members that wait.
+  // Writes into Place::failed that the process of a member has ended. Members fail by that only if
+  // they wait for it.
   static void NotePeerGone(uint32_t* failed);
-  // This rank's waiting kernels leave, and tell the other members' kernels. Any thread; never
-  // waits.
+  // Makes this rank's waiting kernels leave, which make the other members' kernels leave. Any
+  // thread; never waits.
   void Abort();
 
-  // Hands an operation to the worker. No stream waits for it, and it waits for none: until it is
-  // done its input must be ready and its output free. Never waits. Operations of one `tag` (below
-  // DomainConfig::detached_tags) must be called in the same order on all ranks, those of different
-  // tags, and others, in any; of those that could go on the ones of a lower `priority` do first.
-  // May be called between GroupStart and GroupEnd, and has nothing to do with the group.
+  // Hands an operation to the worker. No stream waits for it, and it waits for none: the caller has
+  // its input ready and leaves input and output alone until it is done. Never waits. All ranks call
+  // the operations of one `tag` (below DomainConfig::detached_tags) in the same order, those of
+  // different tags, and other operations, in any. Of operations that are ready the worker serves
+  // those of a lower `priority` first. A call between GroupStart and GroupEnd is not part of the
+  // group.
   Status Detach(const OpCall& call, int tag, Detached* operation, uint32_t priority = 0);
-  // The same, to be handed over with others (Worker::SubmitBehind). `any`: there is something to
-  // do.
+  // Plans the same operation for Worker::SubmitBehind, which hands several over at once. *any is
+  // false if there is nothing to do.
   Status PlanDetached(const OpCall& call, int tag, uint32_t priority, WorkerOperation* operation,
                       bool* any);
 
@@ -116,12 +124,12 @@ class Communicator {
   Status Plan(const OpCall& call, const PortLayout* ports, Work* work, Touched* touched);
   Communicator(Domain* domain, uint32_t number) : domain_(domain), number_(number) {}
   uint64_t LayOutRegion();  // its bytes
-  // Of the worker's: of collectives, or of sends and receives.
+  // The worker's number of the tag's port: for collectives, or (`pairs`) for sends and receives.
   uint64_t DetachedPort(int tag, bool pairs) const;
 
   Domain* const domain_;
   const uint32_t number_;
-  bool ends_number_ = false;  // it stands for no communicator after this one
+  bool ends_number_ = false;  // no later communicator gets its number: the domain may forget it
   uint32_t* failed_ = nullptr;
   int rank_ = 0;
   int ranks_ = 0;
@@ -134,9 +142,9 @@ class Communicator {
   std::vector<PortLayout> detached_;  // by tag, two each
 };
 
-// Regions of two ports; `bytes` is the end.
+// Lays out the two ports of a communicator from the region's start; *bytes is their end.
 void LayOutPorts(const DomainConfig& config, uint32_t ranks, PortLayout ports[2], uint64_t* bytes);
-// Behind them those of detached operations, by tag; from `*bytes` to `*bytes`.
+// Lays out the ports of detached operations, by tag, from *bytes on, and advances *bytes.
 void LayOutDetached(const DomainConfig& config, uint32_t ranks, std::vector<PortLayout>* ports,
                     uint64_t* bytes);
 

@@ -246,7 +246,7 @@ Status Domain::SetExclusive(cudaStream_t stream, bool exclusive) {
   HelpStream* list = nullptr;
   if (Status s = ListOf(stream, &list); !s.ok()) return s;
   if (streams_[stream].exclusive == exclusive)
-    return Status::Ok();  // what is known of it stays true
+    return Status::Ok();  // nothing changes: the list stays valid
   list->Interrupt();      // the stream may hold other work
   streams_[stream].exclusive = exclusive;
   return Status::Ok();
@@ -277,7 +277,7 @@ Status Domain::Forget(cudaStream_t stream) {
       GraphOrder* order = nullptr;
       if (Status s = OrderOf(key / kKeysOfCommunicator, &order); !s.ok()) return s;
     }
-    if (orders_.contains(key / kKeysOfCommunicator)) {  // which knows what is unfinished
+    if (orders_.contains(key / kKeysOfCommunicator)) {  // its order knows what is unfinished
       last.gone = true;
       last.list = nullptr;
       continue;
@@ -445,11 +445,11 @@ cudaError_t Domain::AwaitBefore(const Queued& op) {
 }
 
 uint32_t Domain::PlacesOn(cudaStream_t stream, uint32_t wanted) {
-  if (wanted <= 1) return wanted;  // as little as any gets
+  if (wanted <= 1) return wanted;  // every kernel gets at least one
   return places_->Grant(stream, wanted, [this](const auto& note) {
     for (auto& [key, last] : last_) {
       if (last.places == 0) continue;
-      bool captured = false;  // then it cannot be asked
+      bool captured = false;  // the driver refuses queries of a captured stream
       if (!last.gone) (void)IsCaptured(last.stream, &captured);
       if (!captured && last.launched && IsDone(last)) {
         last.places = 0;

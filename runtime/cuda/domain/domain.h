@@ -1,14 +1,13 @@
-// What the processes of one job on one host share: their heaps, which all of them map, and the news
-// that a process has died. All ranks make it together, once; then they make communicators over it
-// in any order, without a rendezvous. Or a process makes it alone (CreateAlone), for communicators
-// whose maker has mapped what they need.
+// What the communicators of one device share: the heaps of the job's ranks on this node, lists of
+// operations, the worker, and the watch for ranks that die. All ranks make it together, once
+// (Create: one process a rank, one device a process); then they make communicators over it in any
+// order, without a rendezvous. Or a process makes one for each of its devices (CreateAlone), and
+// the caller maps the memory that communicators need.
 //
-// One process a rank, one device a process.
-//
-// Thread rule: any thread; calls that launch take the domain's lock for as long as a launch takes.
-// Ownership: communicators must be destroyed, and their streams be idle, before the domain is.
-// Errors: Status. After a rank has died, or Abort, kernels leave unfinished and every later call
-// fails.
+// Times in milliseconds, sizes in bytes. Thread rule: any thread; calls that launch hold the
+// domain's lock for as long as a launch takes. Ownership: the caller destroys communicators, and
+// waits until their streams are idle, before it destroys the domain. Errors: Status. After a rank
+// has died, or Abort, kernels leave with their operations unfinished, and every later call fails.
 #ifndef GORDIAN_RUNTIME_CUDA_DOMAIN_DOMAIN_H_
 #define GORDIAN_RUNTIME_CUDA_DOMAIN_DOMAIN_H_
 
@@ -35,7 +34,7 @@
 
 namespace gordian::runtime::cuda {
 
-// Equal on all ranks but for rank and device.
+// All ranks pass the same values, except for rank and device.
 struct DomainConfig {
   std::string name;  // of the job
   int rank = 0;
@@ -73,10 +72,10 @@ class Communicator;
 class Domain {
  public:
   static Status Create(const DomainConfig& config, std::unique_ptr<Domain>* domain);
-  // Of this process: no other is needed, and none is watched. name, rank, ranks, communicators and
-  // user_bytes are not looked at.
+  // Makes a domain of this process alone, which watches no other process. Ignores name, rank,
+  // ranks, communicators and user_bytes.
   static Status CreateAlone(const DomainConfig& config, std::unique_ptr<Domain>* domain);
-  // Then: memory for Allocate, once. It outlives the domain.
+  // After CreateAlone, once: gives the domain the memory for Allocate. It must outlive the domain.
   void GiveHeap(char* heap, uint64_t bytes);
   ~Domain();
   Domain(const Domain&) = delete;
@@ -85,43 +84,44 @@ class Domain {
   const DomainConfig& config() const { return config_; }
   bool is_ipc() const { return heap_ != nullptr && heap_->is_ipc(); }
 
-  // The stream carries nothing but operations of this runtime from now on (later calls that are
-  // made while it is exclusive), and every operation's input is ready, and its output free, when it
-  // is called, but for what operations before it on this stream write and read. Then a stalled
-  // operation helps those behind it. Off: the stream may carry anything again.
+  // The caller promises for an exclusive stream: it carries only operations of this runtime, and at
+  // an operation's call its input is ready and its output free, except for what earlier operations
+  // on this stream write and read. Then a stalled operation helps those behind it. `exclusive`
+  // false withdraws the promise.
   Status SetExclusive(cudaStream_t stream, bool exclusive);
-  // Something else was or will be enqueued on an exclusive stream, or on any: what is called next
-  // there is not begun early. No-op where the stream is not exclusive.
+  // The caller reports other work on a stream (ForeignAll: on all streams): the domain does not let
+  // the next operation there begin early. Does nothing if the stream is not exclusive.
   void Foreign(cudaStream_t stream);
   void ForeignAll();
-  // The stream will be destroyed: call it before. Its operations end as they would; the handle may
-  // come again and is another stream then.
+  // The caller calls it before it destroys the stream. The stream's operations still end as usual;
+  // a new stream may get the same handle.
   Status Forget(cudaStream_t stream);
 
-  // Operations of this thread between the two are published together and help each other; nothing
-  // is enqueued before the end. Groups do not nest. As for NCCL, all streams of a group are
-  // captured, or none.
+  // GroupEnd publishes the operations that this thread has called since GroupStart together, and
+  // they help each other; before it nothing is enqueued. Groups do not nest. As with NCCL, all
+  // streams of a group are captured, or none.
   Status GroupStart();
   Status GroupEnd();
-  void GroupCancel();  // instead: nothing of it is enqueued
+  void GroupCancel();  // instead of GroupEnd: drops the group's operations
 
-  // Memory of the own heap, 256-byte aligned; null when there is none left. Operations whose output
-  // lies in it are written by peers directly.
+  // Memory of this rank's heap, 256-byte aligned; null when there is none left. Other members write
+  // directly into outputs that lie in it.
   void* Allocate(size_t bytes);
   void Free(void* memory);  // null is fine
 
-  // For operations called from now on; equally on all ranks. For measuring.
+  // Applies to operations called from now on. All ranks set the same. For measuring.
   void SetThresholds(const Thresholds& thresholds) { config_.thresholds = thresholds; }
 
-  // All ranks' kernels leave, results are garbage. Any rank may call it, any thread.
+  // Makes all ranks' kernels leave; outputs of unfinished operations are garbage. Any rank may call
+  // it, on any thread.
   void Abort();
-  // Ok, or why nothing works any more.
+  // Ok, or why every call fails now.
   Status Health() const;
-  // What kernels that helped have done so far. Waits for a copy.
+  // Counts of what helping kernels have done so far. Waits for a copy from the device.
   Status Helped(HelpCounts* counts);
-  // What runs detached operations; null without them.
+  // Runs detached operations; null if the domain has none.
   Worker* worker() { return worker_.get(); }
-  // For set-up and tests; not for use beside operations of other threads.
+  // For set-up and tests, while no other thread calls operations.
   Rendezvous* rendezvous() { return rendezvous_.get(); }
 
  private:
@@ -169,29 +169,29 @@ class Domain {
   Status Submit(const Work& work, const Touched& touched, cudaStream_t stream, bool* captured);
   // All are published before the first is launched. With the lock held.
   Status Enqueue(std::vector<Queued>* operations, bool group);
-  // Into the lists of their streams.
+  // Writes them into the lists of their streams.
   void Publish(std::vector<Queued>* operations);
-  // What it comes behind on other streams, and in graphs.
+  // Makes the operation's stream wait for earlier operations on other streams and in graphs.
   cudaError_t AwaitBefore(const Queued& op);
-  // Of published operations, the first behind `begin` that the kernel of that one does not carry.
+  // The end of the run of operations from `begin` on that one kernel carries.
   size_t Together(const std::vector<Queued>& operations, size_t begin) const;
-  // One kernel for operations `begin` to `end` - 1; how many places it got.
+  // Launches one kernel for operations `begin` to `end` - 1; *places is how many it got.
   cudaError_t LaunchOne(const std::vector<Queued>& operations, size_t begin, size_t end,
                         uint32_t* places);
-  // `places`: that its kernel got.
+  // Notes that the operation was launched, by a kernel with so many places.
   void Launched(const Queued& op, uint32_t places);
-  // How many places a kernel on the stream gets.
+  // Grants a kernel on the stream places, at most `wanted`.
   uint32_t PlacesOn(cudaStream_t stream, uint32_t wanted);
-  // Orders a group's sends and receives so that those that go on at once meet.
+  // Sorts a group's sends and receives so that both ends of a transfer run at the same time.
   static void InRounds(std::vector<Queued>* operations);
   Status EnqueueCaptured(const std::vector<Queued>& operations);
-  // Of a communicator; from then on it is kept.
+  // The communicator's order between captured and other operations; made at the first call.
   Status OrderOf(uint32_t number, GraphOrder** order);
-  // What is kept of a communicator that has ended, but what graphs hold.
+  // Forgets a communicator that has ended, except for what graphs hold.
   void EndOf(uint32_t number);
-  // How an operation without a list is launched.
+  // The list arguments of a kernel whose stream has no list.
   HelpList Alone() const;
-  // Whether every launch of a graph with operations of the communicator is through with them.
+  // Whether all launches so far of graphs with operations of the communicator have finished them.
   bool IsReplayed(uint32_t number);
   // With both locks held.
   Status ListOf(cudaStream_t stream, HelpStream** list);
@@ -223,8 +223,8 @@ class Domain {
   cudaStream_t own_stream_ = nullptr;
   std::shared_ptr<Worker> worker_;
 
-  // Held for as long as a launch takes, which may be long when a stream is full. Calls that note
-  // other work on streams do not take it.
+  // A thread holds it for as long as a launch takes, which is long when a stream is full. Foreign
+  // and ForeignAll do not take it.
   mutable std::mutex lock_;
   std::mutex streams_lock_;  // streams_ and the spare lists; taken last
   struct StreamState {
@@ -233,7 +233,7 @@ class Domain {
   };
   std::map<cudaStream_t, StreamState> streams_;
   int lists_made_ = 0;
-  // Of streams that are gone: to be used again, and those whose operations were unfinished then.
+  // Lists of forgotten streams: those to use again, and those that may have unfinished operations.
   std::vector<std::unique_ptr<HelpStream>> spare_lists_, ended_lists_;
   std::vector<cudaEvent_t> behind_;
   std::vector<char*> rooms_;       // for renamed outputs, one a list

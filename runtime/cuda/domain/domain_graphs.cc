@@ -1,4 +1,4 @@
-// The domain's half of operations that are captured in CUDA graphs.
+// Puts a domain's operations into CUDA graphs that the program captures.
 #include <algorithm>
 #include <utility>
 
@@ -48,8 +48,8 @@ Status Domain::OrderOf(uint32_t number, GraphOrder** order) {
   if (known == nullptr) {
     auto made = std::make_unique<GraphOrder>();
     cudaError_t e = made->Begin();
-    // No event stands behind the operations called before; but the device knows how far their
-    // channels are.
+    // The operations called before have no event behind them, so a kernel waits for the counters of
+    // their channels in the device's memory.
     for (const auto& [key, last] : last_) {
       if (key / kKeysOfCommunicator != number) continue;
       Gate gate{};

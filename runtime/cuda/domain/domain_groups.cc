@@ -1,6 +1,6 @@
-// Which of a group's operations go on at once. For the caller, all of a group do; but kernels of a
-// stream run one after the other, and later operations advance only with help from earlier kernels.
-// So sends and receives share a kernel where they can.
+// Decides which of a group's operations share a kernel. NCCL's rules let all of a group run at
+// once; but kernels of a stream run one after the other, and later operations advance only by help
+// of earlier kernels. So the domain puts sends and receives into one kernel where it can.
 #include <algorithm>
 #include <tuple>
 
@@ -66,11 +66,11 @@ void Domain::Publish(std::vector<Queued>* operations) {
   }
 }
 
-// Two ranks that exchange data with several others find each other only if both come to it at the
-// same time: in the order of the others' numbers, which is how programs write it, rank 0 is at rank
-// 1 when rank 2 is at rank 0. And a kernel starts its operations one after the other. So sort them
-// in rounds: the first operation of every key, then the second of every key, and so on. That keeps
-// each key's order, and the two ends agree where their groups do.
+// Sorts a group in rounds: the first operation of every key, then the second of every key, and so
+// on. A kernel starts its operations one after the other, and both ends of a transfer should come
+// to it at the same time. Programs list the others by number, where rank 0 is at rank 1 while rank
+// 2 is at rank 0. Sorting keeps each key's order, and both ends get the same order if their groups
+// hold the same transfers.
 void Domain::InRounds(std::vector<Queued>* operations) {
   for (auto begin = operations->begin(); begin != operations->end();) {
     const auto end = std::find_if(begin, operations->end(), [&](const Queued& op) {

@@ -8,7 +8,7 @@ namespace {
 
 using Gone = std::shared_ptr<std::atomic<bool>>;
 
-// Called on a thread of CUDA's, which must not call it.
+// CUDA calls it on a thread of its own; it must not call CUDA.
 void CUDART_CB GraphGone(void* gone) {
   const std::unique_ptr<Gone> held(static_cast<Gone*>(gone));
   (*held)->store(true, std::memory_order_release);
@@ -33,7 +33,7 @@ cudaError_t IsCaptured(cudaStream_t stream, bool* captured) {
   const cudaError_t e = cudaStreamIsCapturing(stream, &status);
   *captured = status != cudaStreamCaptureStatusNone;
   if (e != cudaSuccess) {
-    [[maybe_unused]] const cudaError_t cleared = cudaGetLastError();  // told to the caller
+    [[maybe_unused]] const cudaError_t cleared = cudaGetLastError();  // the caller gets `e`
   }
   return e;
 }
@@ -171,7 +171,7 @@ cudaError_t GraphOrder::BeforeCaptured(cudaStream_t stream, const Capture& captu
   if (graph->last.empty()) return AddTips(stream, capture, graph->waits);
   std::vector<cudaGraphNode_t> before;
   for (const Tip& tip : graph->last) {
-    if (tip.stream != stream) before.push_back(tip.node);  // else it is behind that one anyhow
+    if (tip.stream != stream) before.push_back(tip.node);  // on `stream` it comes behind anyway
   }
   return AddTips(stream, capture, std::move(before));
 }

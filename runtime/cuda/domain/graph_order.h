@@ -1,22 +1,20 @@
-// The order between a communicator's operations that are captured in CUDA graphs and all its
-// others, on one rank. Numbers of operations are counters in the device's memory, so a launch of a
-// graph finds new ones; what remains is that no two of a communicator's operations run at once
-// here, and that they run in the order in which they, or the graphs that hold them, were enqueued:
-// the same order on all members then, as NCCL asks.
+// Orders a communicator's operations in CUDA graphs against all its other operations, on one rank:
+// no two of them run at once, and they run in the order in which the program enqueued them, or the
+// graphs that hold them. All members enqueue in the same order, as NCCL asks. The device counts
+// operations in its own memory, so each launch of a graph finds new numbers there.
 //
-// Two events keep it. `replayed`: each graph records it behind its last operation of the
-// communicator, by a node; `called`: recorded behind each operation that is not captured, once the
-// communicator has been captured. A graph's first operation waits for both, by nodes: at each
-// launch for what was recorded last before that launch. So the library need not see the launches.
-// (Source: CUDA Runtime API, cudaGraphAddEventRecordNode and cudaGraphAddEventWaitNode; NCCL keeps
-// the same order by the same means.)
+// Two events keep the order. `replayed`: a node of each graph records it behind the graph's last
+// operation of the communicator. `called`: the library records it behind each operation that is not
+// captured, once the communicator has been captured. Nodes before a graph's first operation wait
+// for both: at each launch for what was recorded last before that launch. So the library need not
+// see the launches. (Source: CUDA Runtime API, cudaGraphAddEventRecordNode and
+// cudaGraphAddEventWaitNode; NCCL keeps the same order by the same means.)
 //
-// Within a graph, an operation depends on the communicator's last one before it, on whatever
-// stream.
+// Within a graph, an operation depends on the communicator's last one before it, on any stream.
 //
 // Thread rule: one thread at a time (the domain's lock), in relaxed capture mode (RelaxedCapture),
-// with the device current. Nothing blocks. Ownership: graphs hold the events: they must not be
-// launched any more when this ends. Errors: CUDA's.
+// with the device current. Nothing blocks. Ownership: graphs use the events, so the program must
+// not launch them after this object's end. Errors: CUDA's.
 #ifndef GORDIAN_RUNTIME_CUDA_DOMAIN_GRAPH_ORDER_H_
 #define GORDIAN_RUNTIME_CUDA_DOMAIN_GRAPH_ORDER_H_
 
@@ -31,22 +29,23 @@
 
 namespace gordian::runtime::cuda {
 
-// Whether the stream is captured. An error: it cannot be used now (the legacy stream beside a
-// capture, say).
+// Whether the stream is captured. Returns an error if the program cannot use the stream now, as the
+// legacy stream beside a capture.
 cudaError_t IsCaptured(cudaStream_t stream, bool* captured);
 
 // What is captured on a stream.
 struct Capture {
-  unsigned long long id = 0;  // of the process, never again
+  unsigned long long id = 0;  // unique in the process
   cudaGraph_t graph = nullptr;
   std::vector<cudaGraphNode_t> tips;  // what the stream's next node will come behind
   std::vector<cudaGraphEdgeData> edges;
 };
-// cudaErrorStreamCaptureInvalidated, if it is none any more.
+// cudaErrorStreamCaptureInvalidated: the stream is not, or no longer, captured.
 cudaError_t CaptureOf(cudaStream_t stream, Capture* capture);
 cudaError_t SetTips(cudaStream_t stream, const Capture& capture);
-// `what` is held until the graph that the stream is captured into, and whatever is made executable
-// of it, is no more; it is let go on a thread of CUDA's, and must not call it.
+// Makes the graph that the stream is captured into hold `what` until that graph and all executable
+// graphs made of it are destroyed. CUDA then releases it on a thread of its own, where it must not
+// call CUDA.
 cudaError_t KeepWithGraph(cudaStream_t stream, std::shared_ptr<void> what);
 
 class GraphOrder {
@@ -56,38 +55,38 @@ class GraphOrder {
   GraphOrder(const GraphOrder&) = delete;
   GraphOrder& operator=(const GraphOrder&) = delete;
 
-  // Its events, and a stream of its own, on which the caller puts what waits for all that was
-  // called so far; then Begun().
+  // Begin makes the events and a stream of its own. The caller enqueues there a wait for all
+  // operations called so far, and then calls Begun.
   cudaError_t Begin();
   cudaStream_t own_stream() const { return own_stream_; }
   cudaError_t Begun();
 
-  // Of an operation that is not captured, or several that are enqueued together: what must be
-  // waited for on `stream` before. Null: nothing.
+  // What `stream` must wait for before an operation that is not captured, or before several that
+  // are enqueued together. Null: nothing.
   struct Waits {
     cudaEvent_t replayed = nullptr, called = nullptr;
     bool any() const { return replayed != nullptr || called != nullptr; }
   };
   Waits Before(cudaStream_t stream) const;
-  // They were enqueued, on these streams.
+  // The caller has enqueued them, on these streams.
   cudaError_t Called(const std::vector<cudaStream_t>& streams);
-  // The stream will be destroyed, its handle may come again.
+  // The program is about to destroy the stream; a new stream may get its handle.
   void Forget(cudaStream_t stream);
 
-  // A node of the communicator's, and on which stream.
+  // A node of the communicator, and its stream.
   struct Tip {
     cudaStream_t stream;
     cudaGraphNode_t node;
   };
-  // Of an operation that is about to be captured on `stream`: puts before it what it must come
+  // The caller is about to capture an operation on `stream`: makes it depend on what it must come
   // behind.
   cudaError_t BeforeCaptured(cudaStream_t stream, const Capture& capture);
-  // It was captured, or several side by side: what comes next will be behind all of these.
+  // The caller has captured it, or several side by side: the next one will depend on all `tips`.
   cudaError_t Captured(const Capture& capture, const std::vector<Tip>& tips);
 
-  // Whether every launch of a graph so far is through with the communicator.
+  // Whether all launches of graphs so far have finished the communicator's operations.
   bool IsReplayed() const;
-  // There will be no more calls, captured or not; what graphs hold stays.
+  // The communicator has ended: releases everything except what graphs hold.
   void EndOfCalls();
 
  private:

@@ -1,11 +1,11 @@
-// Memory of one device that every process of the job can write: one allocation a rank, made once,
-// mapped by all. Physical memory with a POSIX file descriptor (cuMemCreate), so that a mapping
-// outlives its owner's process; where that does not work on some rank, all fall back to cudaIpc,
-// where it may not.
+// Memory that every process of the job on this node can write: each rank allocates one block of its
+// device's memory, once, and all ranks map it. It is physical memory with a POSIX file descriptor
+// (cuMemCreate), so that a mapping outlives its owner's process; if that fails on one rank, all
+// ranks fall back to cudaIpc, whose mappings may end with the owner.
 //
-// Thread rule: Create on one thread, with the device current; the rest is constant.
-// Ownership: the heap owns its mappings; kernels that use them must have ended before it is
-// destroyed.
+// Sizes in bytes, timeouts in milliseconds. Thread rule: one thread calls Create, with the device
+// current; the rest is constant. Ownership: the heap owns its mappings; the caller destroys it when
+// the kernels that use them have ended. Errors: Status.
 #ifndef GORDIAN_RUNTIME_CUDA_DOMAIN_HEAP_H_
 #define GORDIAN_RUNTIME_CUDA_DOMAIN_HEAP_H_
 
@@ -24,8 +24,8 @@ namespace gordian::runtime::cuda {
 
 class Heap {
  public:
-  // All ranks together, with equal `bytes`. The memory is zero on all ranks when it returns.
-  // `use_ipc` leaves physical memory out (for tests of the fallback).
+  // All ranks call it together, with equal `bytes`. When it returns, the memory of all ranks is
+  // zero. `use_ipc` forces the fallback, for tests.
   static Status Create(Rendezvous* rendezvous, int device, size_t bytes, bool use_ipc,
                        int timeout_ms, std::unique_ptr<Heap>* heap);
   ~Heap();

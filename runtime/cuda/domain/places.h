@@ -1,16 +1,18 @@
-// How many blocks an operation's kernel gets on a device on which kernels of other streams may be
-// waiting. A kernel whose peers are late keeps its blocks on the device. If the kernels of all
-// streams have more blocks than fit, a peer may wait for a block that cannot start: a deadlock of
-// the library's making. So while much of the device is taken a kernel gets fewer blocks than its
-// operation has channels, at least one, and each block carries several channels (RunChannels).
+// Decides how many blocks an operation's kernel gets on a device where kernels of other streams may
+// wait. A kernel whose peers are late keeps its blocks on the device. If the kernels of all streams
+// had more blocks than fit, a rank could wait for a block that cannot start: the library itself
+// would deadlock the job. So while kernels hold much of the device, a new one gets fewer blocks
+// than its operation has channels, at least one, and each block carries several channels
+// (RunChannels).
 //
-// A place is half a multiprocessor. A block takes one, however few threads it has: devices spread
-// blocks, and what a small one leaves of a multiprocessor is too little for a second large one.
-// Counted by threads, streams that waited for each other by kernels of seven warps a block hung on
-// four GPUs: two of those fit, as of ten. Kernels of a stream run one after the other: a stream
-// takes what its largest unfinished one does.
+// The unit is a place, half a multiprocessor. A block takes one place, however few threads it has:
+// devices spread blocks, and a small block leaves too little of a multiprocessor for a second large
+// one. (Counting threads instead, kernels of seven warps a block hung four GPUs, whose streams
+// waited for each other: of those no more than two fit a multiprocessor, as of blocks of ten
+// warps.) Kernels of a stream run one after the other: a stream takes as many places as its largest
+// unfinished kernel.
 //
-// Thread rule: one thread at a time.
+// Thread rule: one thread at a time. Nothing here blocks or fails.
 #ifndef GORDIAN_RUNTIME_CUDA_DOMAIN_PLACES_H_
 #define GORDIAN_RUNTIME_CUDA_DOMAIN_PLACES_H_
 
@@ -20,21 +22,22 @@
 
 namespace gordian::runtime::cuda {
 
-// Of a device that gives the process so many multiprocessors (a part of them, under MPS).
+// Places of a device of which the process may use so many multiprocessors (fewer than all under
+// MPS).
 constexpr uint32_t PlacesOf(uint32_t multiprocessors) { return 2 * multiprocessors; }
 
 template <typename Stream>
 class Places {
  public:
-  // `total`: of the device, without those of the resident worker.
+  // `total`: places of the device without those of the resident worker.
   explicit Places(uint32_t total) : total_(total), reserve_(std::min(kReserve, total / 4)) {}
 
-  // What a kernel may have, at most.
+  // The most places that a kernel gets.
   uint32_t most() const { return total_ - reserve_; }
 
-  // For a kernel on `stream` that has a use for `wanted` places. What is noted of streams may be
-  // too much; look(note) is called when it matters, and calls note(stream, places) for all that is
-  // unfinished. Not more than is wanted, and at least 1.
+  // Grants places to a kernel on `stream` that can use `wanted` of them: at least 1, at most
+  // `wanted`. The noted places may include finished kernels. If they leave too little, Grant
+  // forgets them and calls look(note), which calls note(stream, places) for each unfinished kernel.
   template <typename Look>
   uint32_t Grant(Stream stream, uint32_t wanted, Look&& look) {
     if (OfOthers(stream) + wanted + reserve_ > total_) {
@@ -43,9 +46,9 @@ class Places {
     }
     const uint32_t others = OfOthers(stream);
     const uint32_t left = most() > others ? most() - others : 0;
-    // Each block carries as many channels as the others, or one less: more blocks than that takes
-    // end no sooner. Half of what it wants if there is so much, for two streams are many a
-    // program's; else half of what is left, so that there is something for the next ones too.
+    // Grant all that is wanted if it is left; else half of it, since many programs use two streams;
+    // else half of what is left, to leave something for the next streams. Then take no more blocks
+    // than the largest number of channels of a block needs: more would not end sooner.
     const uint32_t half = (wanted + 1) / 2;
     const uint32_t most = wanted <= left ? wanted : half <= left ? half : std::max(left / 2, 1u);
     const uint32_t rounds = (wanted + most - 1) / most;
@@ -55,7 +58,7 @@ class Places {
   }
 
  private:
-  // For as many streams that come when all else is taken.
+  // Places kept for streams that come when all others are taken, one each.
   static constexpr uint32_t kReserve = 16;
   void Note(Stream stream, uint32_t places) {
     uint32_t& taken = taken_[stream];

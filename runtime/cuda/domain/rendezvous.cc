@@ -36,7 +36,7 @@ int64_t NowMs() {
   return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-// Until `fd` can do `events`, or the deadline.
+// Waits until `fd` can do `events`, or until the deadline.
 Status Wait(int fd, short events, int64_t deadline) {
   for (;;) {
     const int64_t left = deadline - NowMs();
@@ -131,7 +131,7 @@ Status ReceiveDescriptors(int fd, size_t count, int64_t deadline, std::vector<in
   return Status::Ok();
 }
 
-// An abstract name: nothing to clean up.
+// The address of an abstract socket, which leaves no file to remove.
 socklen_t Address(const std::string& name, sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
@@ -312,7 +312,7 @@ void Rendezvous::Tell(int except, char what, int who) {
   const char news[2] = {what, static_cast<char>(who)};
   for (size_t i = 0; i < news_.size(); ++i) {
     if (news_[i] < 0 || (rank_ == 0 && static_cast<int>(i) == except)) continue;
-    // Two bytes always fit, but for a peer that does not listen any more.
+    // Two bytes always fit, except if the peer does not read any more.
     [[maybe_unused]] const ssize_t n =
         send(news_[i], news, sizeof news, MSG_NOSIGNAL | MSG_DONTWAIT);
   }

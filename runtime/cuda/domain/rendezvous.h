@@ -1,13 +1,14 @@
-// How the processes of a job find each other on one host, with nothing but a name: rank 0 listens
-// on an abstract unix socket, the others connect. Messages go through rank 0, in rounds that all
-// take part in; file descriptors travel with them.
+// Connects the processes of a job on one node, which know only a common name: rank 0 listens on an
+// abstract unix socket, the others connect. All ranks exchange bytes and file descriptors in
+// rounds, through rank 0.
 //
-// The connections stay open: if one closes without a farewell, its process has died, and all others
-// are told (Watch).
+// The connections stay open. If one closes without a farewell, its process has died; rank 0 passes
+// that on to all other ranks, which see the end of rank 0 themselves (Watch).
 //
-// Thread rule: rounds are called by one thread at a time, by all ranks in the same order. Watch's
-// callback runs on a thread of the rendezvous. Errors: every call takes a deadline and returns a
-// Status; after one that failed the rendezvous is of no more use. Times in milliseconds.
+// Thread rule: one thread at a time calls rounds; all ranks call the same rounds in the same order.
+// Watch's callback runs on a thread of the rendezvous. Ownership: the object owns its sockets.
+// Errors: rounds take a timeout in milliseconds and return a Status; after one has failed, the
+// caller makes no more of them.
 #ifndef GORDIAN_RUNTIME_CUDA_DOMAIN_RENDEZVOUS_H_
 #define GORDIAN_RUNTIME_CUDA_DOMAIN_RENDEZVOUS_H_
 
@@ -24,7 +25,7 @@ namespace gordian::runtime::cuda {
 
 class Rendezvous {
  public:
-  // Returns when all ranks are there. `name` is the job's, up to 90 characters.
+  // Returns when all ranks have joined. `name` is the job's, up to 90 characters.
   static Status Join(const std::string& name, int rank, int ranks, int timeout_ms,
                      std::unique_ptr<Rendezvous>* joined);
   ~Rendezvous();  // says farewell
@@ -34,18 +35,18 @@ class Rendezvous {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  // Everybody's bytes, by rank. All give equally many, at most 64 KiB.
+  // Gives every rank the bytes of all ranks, by rank. All pass equally many, at most 64 KiB.
   Status AllGather(const std::string& own, int timeout_ms, std::vector<std::string>* all);
-  // Everybody's descriptor, by rank; those of others are the caller's to close. The own one is -1
-  // there.
+  // Gives every rank the descriptors of all others, by rank; -1 at its own place. The caller closes
+  // them.
   Status AllGatherDescriptor(int own, int timeout_ms, std::vector<int>* all);
   Status Barrier(int timeout_ms);
 
-  // From now on `dead` is called, at most once, on a thread of its own: with the rank of a process
-  // that is gone, or -1 when a rank has called Alarm. Watching ends when rank 0 leaves with a
-  // farewell. Once in the life of a rendezvous; its destructor ends it.
+  // Starts a thread that calls `dead` at most once: with the rank of a process that has died, or -1
+  // when a rank has called Alarm. It stops watching when rank 0 leaves with a farewell. May be
+  // called once; the destructor ends the thread.
   Status Watch(std::function<void(int)> dead);
-  // Tells all other ranks that watch. Any thread; never blocks.
+  // Makes all other ranks that watch call `dead`. Any thread; never blocks.
   void Alarm();
 
  private:
@@ -59,7 +60,8 @@ class Rendezvous {
 
   const int rank_;
   const int ranks_;
-  // For rounds, and for news. Rank 0: a socket for each rank; others: one, at index 0. -1: none.
+  // Sockets for rounds, and for news of deaths. Rank 0 has one for each rank, others have one, at
+  // index 0. -1: none.
   std::vector<int> rounds_, news_;
   int wake_ = -1;  // eventfd that ends the watch
   std::function<void(int)> dead_;
