@@ -1,25 +1,26 @@
-// Bulk: a writer pushes chunks into the reader's staging, or straight into its output if the reader
+// Bulk: a writer stores chunks in the reader's staging, or directly in its output if the reader
 // offered that, and announces them by a counter behind a fence. Run-to-completion steps (probe,
-// body, commit); all that a channel remembers between steps is its step counter.
+// body, commit); between steps a channel keeps only its step counter.
 //
 //   turn t:  scatter chunk t;  gather chunk t - 2W;  middle: combine or place chunk t - W
 //            (W = kLookAhead)
 //
-// The block announces what it scattered together with what the middle step hands on, behind one
-// fence: meanwhile the links carry the data while the block gathers and waits for its own loads. If
+// The block announces the chunk that it scattered together with the one that the middle step hands
+// on, behind one fence: until then the links carry the data while the block gathers and loads. If
 // the gather or the middle step is not ready, the block announces at once.
 //
 // A one-phase operation has no gather. In a two-phase one (all-reduce; broadcast and reduce among
 // more than two) rank p's block of phase 1 is its shard; the middle step hands the own shard on. A
-// root has none: it sends the message once, in shards, and of a reduce gets it once. Order of turns
-// and staging of more than W chunks make every wait point to a step with a smaller measure, so the
-// least one over all ranks can always run: the argument is in docs/runtime-cuda.md.
+// root has none: it sends the message once, in shards, or gets it once in a reduce. By the order of
+// turns, and with staging for more than W chunks, every wait is for a step with a smaller measure,
+// so the step with the least measure over all ranks can always run: docs/runtime-cuda.md has the
+// argument.
 //
 // Counters are absolute and only grow (modulo 2^32), each with one writer, so a repeated
-// announcement is harmless. Chunk numbers are used up for all pairs alike, also by operations in
-// which a pair exchanges nothing: at its end a channel gives credit for all of them.
+// announcement is harmless. Every operation uses the same chunk numbers for all pairs, even for
+// pairs that exchange nothing: at its end a channel gives credit for all of them.
 //
-// Thread rule: as ll_device.h.
+// Sizes in bytes. Thread rule: as ll_device.h. Errors: none; see help_device.h.
 #ifndef GORDIAN_RUNTIME_CUDA_PROTOCOL_BULK_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_PROTOCOL_BULK_DEVICE_H_
 
@@ -32,17 +33,16 @@
 
 namespace gordian::runtime::cuda {
 
-// One channel of a bulk operation, as its steps see it. A block looks these up once: each look
-// would cost a large part of a step.
+// One channel of a bulk operation. A block looks these values up once: looking them up in each step
+// would take a large part of the step's time.
 struct Bulk {
-  uint64_t
-      begin;  // where the channel's part of each block begins, and ends; behind a block's end too
+  uint64_t begin;  // the channel's part of each block, [begin, end); may lie behind the block's end
   uint64_t end;
   uint32_t base;    // number of its first chunk
-  uint32_t number;  // of the bulk operation on this channel, + 1: the flag of offers
-  uint32_t doing;   // of the operation of any way, + 1
+  uint32_t number;  // bulk operations that the channel has carried, + 1: the flag of offers
+  uint32_t doing;   // operations of any way that the channel has carried, + 1
   uint32_t chunks;
-  uint32_t scattered = 0;  // the chunk + 1 that is to be announced; 0: none
+  uint32_t scattered = 0;  // the scattered chunk + 1 that is not announced yet; 0: none
 };
 
 GRT_HD inline Bulk BulkOf(const Work& w, uint32_t channel) {
@@ -83,7 +83,7 @@ GRT_HD inline void StorePacks(Block& b, char* to, const Pack (&pack)[kInFlight],
   }
 }
 
-// Copies by all threads; a chunk at most, so that 32 bits count it.
+// All threads copy at most a chunk, so that 32 bits count its bytes.
 template <bool kStaged, typename Block>
 GRT_APART GRT_HD void CopyChunk(Block& b, char* to, const char* from, uint64_t bytes) {
   constexpr uint32_t kInFlight = 4;
@@ -131,8 +131,8 @@ GRT_APART GRT_HD void CopyPacks(Block& b, char* const (&to)[kCopies],
   }
 }
 
-// A chunk for each peer in `peers`; three at once where they get as much each. From(p), To(p),
-// Bytes(p).
+// Copies a chunk for each peer p in `peers`, from from_of(p) to to_of(p), of bytes_of(p); three
+// chunks at once if they have the same size.
 template <bool kStaged, uint32_t kRanks, typename Block, typename From, typename To, typename Bytes>
 GRT_HD inline void CopyChunks(Block& b, const Work& w, uint32_t peers, From&& from_of, To&& to_of,
                               Bytes&& bytes_of) {
@@ -143,7 +143,7 @@ GRT_HD inline void CopyChunks(Block& b, const Work& w, uint32_t peers, From&& fr
     uint64_t each = 0;
     bool alike = kCopies > 1;
     for (uint32_t d = first; kCopies > 1 && d < first + kCopies && d < w.ranks; ++d) {
-      const uint32_t p = (w.rank + d) % w.ranks;  // not all to one at a time
+      const uint32_t p = (w.rank + d) % w.ranks;  // each rank begins with another peer
       if ((peers >> p & 1) == 0 || bytes_of(p) == 0) continue;
       from[d - first] = from_of(p);
       to[d - first] = to_of(p);
@@ -162,7 +162,8 @@ GRT_HD inline void CopyChunks(Block& b, const Work& w, uint32_t peers, From&& fr
   }
 }
 
-// One chunk of every contributor combined into the own output (if `out`) and into every target.
+// Combines one chunk of every contributor, and stores the result in the own output (if `out`) and
+// in every target.
 template <typename T, uint32_t kRanks, uint32_t kInFlight, typename Block>
 GRT_APART GRT_HD void ReducePacks(Block& b, const Work& w, const char* const (&from)[kRanks],
                                   char* out, uint32_t present, uint32_t targets, uint32_t packs,
@@ -238,8 +239,8 @@ GRT_HD inline void ReduceChunk(Block& b, const Work& w, uint32_t channel, uint32
   }
 }
 
-// For peer p and chunk number n of `phase`: may the chunk be written, and where? `direct` is set if
-// the place is p's output.
+// Whether this rank may write chunk `index` of `phase` for peer p, and where. *direct: in p's
+// output.
 GRT_HD inline bool FindTarget(const Work& w, uint32_t channel, const Bulk& bulk, uint32_t phase,
                               uint32_t p, uint32_t index, char** target, bool* direct) {
   const bool placed = (w.flags & kTwoPhase) != 0 ? phase == 1 : !Reduces(w.kind);
@@ -268,8 +269,8 @@ GRT_HD inline bool IsStaged(const Work& w, uint32_t channel, uint32_t phase, uin
   return static_cast<int32_t>(ready - (number + 1)) >= 0;
 }
 
-// Stores what travels with a chunk into the staging of p before the chunk is announced. Only in
-// phase 1: there every disagreement between an operation's members shows.
+// Stores a chunk's signature and scalar beside p's staging, before the chunk is announced. Only in
+// phase 1: that is enough to detect members that disagree about the operation.
 GRT_HD inline void SignChunk(const Work& w, uint32_t channel, const Bulk& bulk, uint32_t p,
                              uint32_t index) {
   ChannelFlags* flags = FlagsAt(w, p, channel);
@@ -284,9 +285,8 @@ GRT_HD inline bool IsSigned(const Work& w, uint32_t channel, const Bulk& bulk, u
          w.signature;
 }
 
-// Announces to p a chunk that all threads wrote before the last barrier, and that lies behind a
-// fence. Of chunks that are written to the output directly only the operation's last is announced:
-// p reads none of them before.
+// Whether the writer announces the chunk. Of chunks that it writes to the output directly it
+// announces only the operation's last: the reader reads none of them before.
 GRT_HD inline bool IsTold(const Bulk& bulk, uint32_t index, bool direct) {
   return !direct || index + 1 == bulk.chunks;
 }
@@ -295,8 +295,8 @@ GRT_HD inline void Tell(const Work& w, uint32_t channel, const Bulk& bulk, uint3
   Store<kSystem, kRelaxed>(&FlagsAt(w, p, channel)->ready[phase][w.rank], bulk.base + index + 1);
 }
 
-// Makes call(p) for every rank: each thread of warp `warp` for one rank, or the only thread of a
-// block for all.
+// Calls call(p) for every rank p: each thread of warp `warp` for one rank, or the only thread of a
+// block for all ranks.
 template <typename Block, typename Call>
 GRT_HD inline void ForRanks(Block& b, const Work& w, uint32_t warp, Call&& call) {
   if (b.Warps() == 1) {
@@ -306,8 +306,8 @@ GRT_HD inline void ForRanks(Block& b, const Work& w, uint32_t warp, Call&& call)
   }
 }
 
-// Warp 0 announces what was scattered, and chunk `summed` - 1 of phase 2 (0: none). A barrier must
-// stand behind the writing of both.
+// Warp 0 announces the scattered chunk, and chunk `summed` - 1 of phase 2 (0: none). The caller has
+// made a barrier since the block wrote both.
 template <typename Block>
 GRT_HD inline void Announce(Block& b, const Work& w, uint32_t channel, Bulk* bulk,
                             uint32_t summed) {
@@ -325,15 +325,15 @@ GRT_HD inline void Announce(Block& b, const Work& w, uint32_t channel, Bulk* bul
   });
   bulk->scattered = 0;
 }
-// The same for a block that does not go on to the middle step at once. It has its own barrier.
+// The same, with a barrier, for a block that does not continue with the middle step at once.
 template <typename Block>
 GRT_HD inline void AnnounceScattered(Block& b, const Work& w, uint32_t channel, Bulk* bulk) {
   if (bulk->scattered == 0) return;
   b.Sync();
   Announce(b, w, channel, bulk, 0);
 }
-// Gives the slot of chunk `index` back to its writers in `phase`. A barrier must stand behind the
-// reading: then the data is in registers or on its way out.
+// Warp `warp` gives the slot of chunk `index` back to its writers in `phase`. The caller has made a
+// barrier since the block read the slot: the data is in registers or stored.
 template <typename Block>
 GRT_HD inline void GiveBack(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
                             uint32_t phase, uint32_t index, uint32_t warp) {
@@ -343,7 +343,8 @@ GRT_HD inline void GiveBack(Block& b, const Work& w, uint32_t channel, const Bul
   });
 }
 
-// Whether phase 1's data lies in the own output when it arrives, as phase 2's.
+// ArrivesDirect: whether peers write data that this rank only places to its output directly.
+// PlacesDirect: whether that is phase 1's data.
 GRT_HD inline bool ArrivesDirect(const Work& w) {
   return (w.flags & kOffers) != 0 && w.offered != 0;
 }
@@ -351,8 +352,8 @@ GRT_HD inline bool PlacesDirect(const Work& w) {
   return (w.flags & kTwoPhase) == 0 && !Reduces(w.kind) && ArrivesDirect(w);
 }
 
-// Warp `warp` finds out whether chunk `index` may be written for all peers in `to`, of `phase`, and
-// where.
+// Warp `warp` finds out whether this rank may write chunk `index` of `phase` for all peers in `to`,
+// and where.
 template <typename Block>
 GRT_HD inline bool FindTargets(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
                                uint32_t phase, uint32_t to, uint32_t index, uint32_t warp) {
@@ -367,8 +368,8 @@ GRT_HD inline bool FindTargets(Block& b, const Work& w, uint32_t channel, const 
   });
   return ready;
 }
-// Likewise: whether the data for the middle step of chunk `index` has arrived; HasSums: for its
-// gather step.
+// Warp `warp` finds out whether the data for the middle step of chunk `index` has arrived (HasSums:
+// for its gather step).
 template <typename Block>
 GRT_HD inline bool HasScattered(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
                                 uint32_t index, uint32_t warp) {
@@ -394,7 +395,8 @@ GRT_HD inline bool HasSums(Block& b, const Work& w, uint32_t channel, const Bulk
   return ready;
 }
 
-// The data of the steps, by all threads of `b`, which may be a part of a block.
+// The steps' copying, by all threads of `b`, which may be a part of a block. ScatterChunk: to the
+// targets that FindTargets found.
 template <uint32_t kRanks, typename Block>
 GRT_HD inline void ScatterChunk(Block& b, const Work& w, const Bulk& bulk, uint32_t index) {
   char** const targets = b.Targets();
@@ -405,7 +407,7 @@ GRT_HD inline void ScatterChunk(Block& b, const Work& w, const Bulk& bulk, uint3
       [&](uint32_t p) { return ChunkBytes(w, bulk, index, p); });
 }
 
-// Staged data to the own output and to every target of the middle step.
+// Copies staged data to the own output and to every target of the middle step.
 template <typename Block>
 GRT_APART GRT_HD void SpreadChunk(Block& b, const Work& w, char* out, const char* from,
                                   uint64_t bytes) {
@@ -434,7 +436,7 @@ GRT_APART GRT_HD void SpreadChunk(Block& b, const Work& w, char* out, const char
   }
 }
 
-// Phase 1's data of chunk `index` to where it belongs, without combining.
+// Copies phase 1's data of chunk `index` to its place, without combining.
 template <uint32_t kRanks, typename Block>
 GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
                               uint32_t index) {
@@ -451,7 +453,7 @@ GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const B
     SpreadChunk(b, w, w.out + OutAt(w, w.rank) + begin, stage, ChunkBytes(w, bulk, index, w.rank));
   }
   if ((w.flags & kOwn) == 0) return;
-  // A root's output: all shards; else the own block.
+  // Copies all shards to a root's output; else the own block.
   const auto from = [&](uint32_t p) { return w.in + InAt(w, p) + begin; };
   const auto to = [&](uint32_t p) { return w.out + OutAt(w, p) + begin; };
   if (from(w.rank) == to(w.rank)) return;
@@ -461,7 +463,7 @@ GRT_HD inline void PlaceChunk(Block& b, const Work& w, uint32_t channel, const B
                             [&](uint32_t p) { return ChunkBytes(w, bulk, index, p); });
 }
 
-// Combines or places chunk `index`, and hands it on.
+// Combines or places chunk `index`, and hands the result on.
 template <typename T, uint32_t kRanks, typename Block>
 GRT_HD inline void CombineChunk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk,
                                 uint32_t index) {
@@ -474,7 +476,7 @@ GRT_HD inline void CombineChunk(Block& b, const Work& w, uint32_t channel, const
   const uint64_t bytes = ChunkBytes(w, bulk, index, w.rank);
   char* out =
       (w.flags & kWritesOutput) == 0 ? nullptr : w.out + (shards ? OutAt(w, w.rank) : 0) + begin;
-  // As many loads in flight for few ranks as for many.
+  // Few ranks get as many loads in flight as many ranks.
   ReduceChunk<T, kRanks, kMaxRanks / kRanks>(b, w, channel, bulk.base + index, begin, bytes, out);
 }
 
@@ -525,12 +527,12 @@ GRT_HD inline bool GatherStep(Block& b, const Work& w, uint32_t channel, const B
   return true;
 }
 
-// How many turns there are.
+// How many turns a channel takes.
 GRT_HD inline uint32_t TurnsOf(const Work& w, const Bulk& bulk) {
   return bulk.chunks == 0 ? 0 : bulk.chunks + ((w.flags & kTwoPhase) != 0 ? 2 : 1) * kLookAhead;
 }
 
-// Tells the writers where this rank's output may be written directly.
+// Stores for the writers where they may write to this rank's output directly.
 template <typename Block>
 GRT_HD inline void TellOffer(Block& b, const Work& w, uint32_t channel, const Bulk& bulk) {
   if ((w.flags & kOffers) == 0) return;
@@ -541,7 +543,7 @@ GRT_HD inline void TellOffer(Block& b, const Work& w, uint32_t channel, const Bu
   });
 }
 
-// The end of a channel.
+// Ends a channel: gives credit for all its chunks, and counts the operation.
 template <typename Block>
 GRT_HD inline void FinishBulk(Block& b, const Work& w, uint32_t channel, const Bulk& bulk) {
   b.Sync();  // all threads have read the counters
@@ -559,9 +561,9 @@ GRT_HD inline void FinishBulk(Block& b, const Work& w, uint32_t channel, const B
   }
 }
 
-// One step. pc = 3 * turn + {scatter, gather, middle}. A step that was ready may leave a scattered
-// chunk unannounced: then the same block runs the next step, or calls AnnounceScattered before it
-// leaves the channel.
+// Makes one step. pc = 3 * turn + {scatter, gather, middle}. It may leave a scattered chunk
+// unannounced: then the same block makes the next step, or calls AnnounceScattered before it leaves
+// the channel.
 template <typename T, uint32_t kRanks, typename Block>
 GRT_HD inline StepResult StepBulk(Block& b, const Work& w, uint32_t channel, Bulk* bulk,
                                   uint32_t* pc) {

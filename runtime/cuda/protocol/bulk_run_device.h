@@ -1,16 +1,16 @@
-// The operation's own kernel carries a channel of a bulk operation. Turn by turn it sends and
-// announces what StepBulk does, but waits less: its warps look for different things at once, and
+// Carries a channel of a bulk operation in the operation's own kernel. In each turn it sends and
+// announces the same as StepBulk, but waits less: its warps check different conditions at once, and
 // while one warp waits behind a fence for its stores to peers, the others work in the own memory:
 //
 //   turn t:  scatter chunk t;  two-phase: combine chunk t - W and hand it on;
 //            announce both  ||  take: gather chunk t - 2W, of one-phase operations combine or place
 //            chunk t - W
 //
-// Thread rule: as ll_device.h, beside which a block has
-//   bool* Straight(phase)   as Targets() and SumTargets(): whether the address is in the peer's
-//                           output
-//   Rest()                  all warps but the first, as a block with a barrier of its own; of a
-//                           block with one thread that one
+// Thread rule: as ll_device.h. Block: as there, and
+//   bool* Straight(phase)   for each of Targets() (0) and SumTargets() (1): whether the address is
+//                           in the peer's output
+//   Rest()                  all warps but the first, as a block with a barrier of its own; a block
+//                           with one thread gives that one
 #ifndef GORDIAN_RUNTIME_CUDA_PROTOCOL_BULK_RUN_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_PROTOCOL_BULK_RUN_DEVICE_H_
 
@@ -20,12 +20,12 @@
 
 namespace gordian::runtime::cuda {
 
-// Carries the channel from the beginning of a turn to its end. Calls wait() when something has not
-// arrived, with nothing left unannounced; if wait() gives false, ends here, unfinished, and gives
-// false.
+// Carries the channel from the beginning of turn `turn` to its end, and returns true. When data has
+// not arrived, announces everything and calls wait(); if that returns false, returns false with the
+// channel unfinished.
 template <typename T, uint32_t kRanks, typename Block, typename Wait>
 GRT_HD inline bool RunBulk(Block& b, const Work& w, uint32_t channel, uint32_t turn, Wait&& wait) {
-  // Warps that look at different things; warp 0 announces.
+  // Which warp checks what; warp 0 announces.
   enum : uint32_t {
     kGivesBack = 1,
     kFindsTargets = 2,

@@ -1,15 +1,15 @@
-// What operations by LL and by LL128 have in common: which part of each block a channel carries,
-// what it tells to which peers, and when it may write a peer's lanes. Both ways share a channel's
+// The common part of LL and LL128: which part of each block a channel carries, which counters it
+// stores for which peers, and when it may write a peer's lanes. Both protocols share a channel's
 // counters and slots.
 //
-// A channel reuses its lanes every kLineSlots operations. A writer may write a lane again when the
-// lane's reader has consumed the operation kLineSlots before. Where data goes both ways between all
-// members, the reader says so when its next operation begins: a kernel's end waits for the kernel's
-// last stores, a way to the peer and back, so these must not be the last. Else the reader says so
-// at once.
+// A channel reuses its lanes every kLineSlots operations: a writer may write a lane when the lane's
+// reader has consumed the operation kLineSlots before. The reader stores that credit at once,
+// except if every member sends data to every other: then it stores the credit when its next
+// operation begins. A kernel ends only after its last stores have gone to the peer and back, so the
+// credit must not be among them.
 //
 // Thread rule: all threads of a block call together with equal arguments; a channel belongs to one
-// block at a time. Block: see ll_device.h.
+// block at a time. Block: see ll_device.h. Nothing here fails.
 #ifndef GORDIAN_RUNTIME_CUDA_PROTOCOL_LL_COMMON_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_PROTOCOL_LL_COMMON_DEVICE_H_
 
@@ -20,11 +20,11 @@
 
 namespace gordian::runtime::cuda {
 
-// One channel of an operation, in lines (LL) or tiles (LL128).
+// One channel of an operation, counted in lines (LL) or tiles (LL128).
 struct Lines {
   uint64_t first;  // of each block, where the channel begins
   uint32_t count;
-  uint32_t slot;  // what follows hangs on what the channel has carried
+  uint32_t slot;  // it and `flags` follow from how many operations the channel has carried
   LineFlags flags;
 };
 
@@ -40,17 +40,16 @@ GRT_HD inline void Number(const Work& w, uint32_t carried, Lines* lines) {
   lines->flags = FlagsOf(carried + 1, w.signature);
 }
 
-// The peer that a rank sends to in i-th place: the next higher rank first, so that the ranks do not
-// all send to one peer at a time. Behind the last peer: the rank itself, which no mask names. A
-// pair has one peer.
+// The i-th peer that a rank sends to: the next higher rank first, so that not all ranks send to one
+// peer at a time. After the last peer: the rank itself, which no mask names. A pair has one peer.
 GRT_HD inline uint32_t PeerTo(const Work& w, uint32_t i) {
   if ((w.flags & kPair) != 0) return i == 0 ? w.peer : w.rank;
   const uint32_t p = w.rank + static_cast<uint32_t>(Least(i + 1, w.ranks));
   return p < w.ranks ? p : p - w.ranks;
 }
 
-// Tells the peers at which operation this rank is; a peer that waits in vain looks there. `number`:
-// as in ChannelFlags::doing.
+// Stores for the peers which operation this rank is at, for a peer that waits in vain. `number`: as
+// in ChannelFlags::doing.
 template <typename Block>
 GRT_HD inline void TellDoing(Block& b, const Work& w, uint32_t channel, uint32_t number) {
   for (uint32_t p = b.Thread(); p < w.ranks; p += b.Threads()) {
@@ -60,8 +59,8 @@ GRT_HD inline void TellDoing(Block& b, const Work& w, uint32_t channel, uint32_t
   }
 }
 
-// Each thread: whether the members were at the same operation the last time. A rank that only sent
-// could not see that then.
+// Each thread: whether this thread's peers agreed about the channel's last operation. A rank that
+// only sent did not notice a disagreement at that time.
 template <typename Block>
 GRT_HD inline bool Agreed(Block& b, const Work& w, uint32_t channel, const ChannelState& state) {
   bool agreed = true;
@@ -72,8 +71,8 @@ GRT_HD inline bool Agreed(Block& b, const Work& w, uint32_t channel, const Chann
   return agreed;
 }
 
-// If it is false for one of the threads, the communicator has failed or the members did not agree
-// the last time, and the block does not begin the operation.
+// Each thread: false if the communicator has failed, or members disagreed about the last operation.
+// If one thread gets false, the block does not begin the operation.
 template <typename Block>
 GRT_HD inline bool MayBegin(Block& b, const Work& w, uint32_t channel, const ChannelState& state) {
   const bool failed =
@@ -95,7 +94,8 @@ GRT_HD inline Credits LoadCredits(Block& b, const Work& w, uint32_t channel) {
   }
   return credits;
 }
-// Whether the operation behind `carried` others may write the lanes of this thread's peers.
+// Whether an operation may write the lanes of this thread's peers when the channel has carried
+// `carried` operations before it.
 template <typename Block>
 GRT_HD inline bool Suffices(Block& b, const Work& w, const Credits& credits, uint32_t carried) {
   bool all = true;
@@ -116,7 +116,8 @@ GRT_HD inline void TellConsumed(Block& b, const Work& w, uint32_t channel, uint3
   }
 }
 
-// Gives the lanes back to their writers. A barrier must stand behind the last line.
+// Counts the operation, and gives the lanes back to their writers (see above). The caller has made
+// a barrier since the block read the last line.
 template <typename Block>
 GRT_HD inline void FinishLines(Block& b, const Work& w, uint32_t channel, uint32_t carried) {
   const uint32_t others = OthersMask(w);
@@ -138,7 +139,7 @@ GRT_HD inline void SendScalar(Block& b, const Work& w, uint32_t channel, const L
   }
 }
 
-// Loads the scalars of all contributors. False: one has not arrived.
+// Loads the scalars of all contributors. False: one of them has not arrived.
 GRT_HD inline bool TakeScalars(const Work& w, uint32_t channel, const Lines& lines,
                                uint64_t* scalars) {
   bool arrived = true;

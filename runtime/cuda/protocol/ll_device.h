@@ -1,18 +1,20 @@
-// Operations by LL (ll_line_device.h) or LL128 (ll_tile_device.h). One-shot: what a rank needs
-// arrives whole. Two-shot (all-reduce): shards arrive, are combined, and sums go out.
+// Carries operations by LL (ll_line_device.h) or LL128 (ll_tile_device.h). One-shot: each rank
+// sends its whole data to the others. Two-shot (all-reduce): ranks send each other shards, combine
+// them, and send the sums.
 //
-// RunLines is the fast way, for the operation's own block: it keeps its place in registers while it
-// waits. StepLines is the same wire protocol as run-to-completion steps with a counter as its only
-// state, for blocks that help. Each step looks before it writes, so a block that repeats a step
-// that was not ready finds inputs and outputs untouched, in place too.
+// The operation's own block runs RunLines, the faster form, which keeps its place in registers
+// while it waits. Blocks that help run StepLines: the same wire protocol as run-to-completion
+// steps, with a counter as the only state. Each step looks before it writes, so a step that was not
+// ready has changed neither inputs nor outputs, and a block may repeat it, even in place.
 //
-// A line of another operation than this rank's never arrives: its flags have the signature in them.
+// A rank never accepts a line of another operation: the signature is part of its flags.
 //
 // Thread rule: all threads of a block call together with equal arguments; a channel belongs to one
-// block at a time. kRanks: at least the number of ranks. Block: Thread(), Threads(), Sync(),
-// All(bool); Targets(), SumTargets(): room for an address a rank, of what is scattered and of what
-// the middle step hands on; Warp(), Warps(), Lane(), SyncWarp(), AllOfWarp(bool), Together(),
-// Between(); Ending(): no wait follows in this kernel.
+// block at a time. Errors: none; a rank whose peers disagree waits, see help_device.h. kRanks: at
+// least the number of ranks. Block: Thread(), Threads(), Sync(), All(bool); Targets(),
+// SumTargets(): room for one address a rank, of scattered chunks and of chunks that the middle step
+// hands on; Warp(), Warps(), Lane(), SyncWarp(), AllOfWarp(bool), Together(), Between(); Ending():
+// the block waits for nothing more in this kernel.
 #ifndef GORDIAN_RUNTIME_CUDA_PROTOCOL_LL_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_PROTOCOL_LL_DEVICE_H_
 
@@ -26,10 +28,10 @@ namespace gordian::runtime::cuda {
 
 enum class StepResult : uint8_t { kAdvanced, kNotReady, kDone };
 
-// Carries a channel to its end and returns true. `state`: the channel's, whose load may be under
-// way. After some looks in vain all threads call stall(), which returns how many looks are to
-// follow before the next call; if it returns 0, the operation ends here, unfinished, and false is
-// returned.
+// Carries a channel to its end and returns true. `state`: the channel's; its load may still be
+// under way. After `polls` looks in vain all threads call stall(), which returns how many looks
+// follow before the next call; if it returns 0, RunLines returns false with the operation
+// unfinished.
 template <typename T, uint32_t kRanks, typename Way, typename Block, typename Stall>
 GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, const ChannelState& state,
                             uint32_t polls, Stall&& stall) {
@@ -78,14 +80,14 @@ GRT_HD inline bool RunLines(Block& b, const Work& w, uint32_t channel, const Cha
     }
     if (b.All(arrived & agreed)) break;
     polls = stall();
-    if (polls == 0) return false;  // as it does when the members did not agree
+    if (polls == 0) return false;  // also if the members did not agree
   }
   b.Ending();
   FinishLines(b, w, channel, carried);
   return true;
 }
 
-// One step. pc: 0 send, 1 first phase, 2 second phase.
+// Makes one step. pc: 0 send, 1 first phase, 2 second phase.
 template <typename T, typename Way, typename Block>
 GRT_APART GRT_HD StepResult StepLinesBy(Block& b, const Work& w, uint32_t channel, uint32_t* pc) {
   const ChannelState state = *StateAt(w, channel);

@@ -1,6 +1,8 @@
-// LL: every 8 bytes travel beside their flags, so that data and notice are one store and one hop.
+// LL: 8 bytes of data and their flags are one store, so the reader gets both in one hop, without a
+// fence.
 //
-// Thread rule: as ll_common_device.h; a line belongs to a thread.
+// Thread rule: as ll_common_device.h; each line belongs to one thread. Functions that return bool
+// return false if data has not arrived.
 #ifndef GORDIAN_RUNTIME_CUDA_PROTOCOL_LL_LINE_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_PROTOCOL_LL_LINE_DEVICE_H_
 
@@ -17,10 +19,10 @@ GRT_HD inline uint32_t LineBytes(const Work& w, uint32_t p, uint64_t line) {
   return line * 8 >= bytes ? 0 : static_cast<uint32_t>(Least(8, bytes - line * 8));
 }
 
-// A rank that sends nothing may have no input.
+// Whether a rank sends the same block to all. One that sends nothing may have no input.
 GRT_HD inline bool SendsSame(const Work& w) { return w.in_stride == 0 && w.send1 != 0; }
 
-// Sends line l with the same word to all in `peers`. For many ranks the loop is not unrolled: the
+// Sends line l with the same word to all in `peers`. Does not unroll the loop for many ranks: their
 // addresses would take too many registers.
 template <uint32_t kRanks>
 GRT_HD inline void StoreToAll(const Work& w, uint32_t channel, const Lines& lines, uint32_t phase,
@@ -35,7 +37,7 @@ GRT_HD inline void StoreToAll(const Work& w, uint32_t channel, const Lines& line
   }
 }
 
-// `loaded`: the first line of this thread, where all peers get the same block.
+// Sends the channel's lines of phase 1. `loaded`: this thread's first line, if SendsSame.
 template <uint32_t kRanks, typename Block>
 GRT_HD inline void SendLines(Block& b, const Work& w, uint32_t channel, const Lines& lines,
                              uint64_t loaded) {
@@ -49,7 +51,7 @@ GRT_HD inline void SendLines(Block& b, const Work& w, uint32_t channel, const Li
       continue;
     }
     uint64_t words[kRanks - 1];
-    // All are under way before the first is stored.
+    // Load the words for all peers before storing the first.
     GRT_UNROLL
     for (uint32_t i = 0; i < kRanks - 1; ++i) {
       const uint32_t p = PeerTo(w, i);
@@ -66,8 +68,8 @@ GRT_HD inline void SendLines(Block& b, const Work& w, uint32_t channel, const Li
   }
 }
 
-// Loads line l of the peers in `from`. False: not all have arrived. Issues four loads at a time:
-// one by one, each would wait for the one before.
+// Loads line l of the peers in `from`. False: one has not arrived. Issues four loads at a time,
+// since a single load would wait for the one before it.
 template <uint32_t kRanks>
 GRT_HD inline bool LoadLines(const Work& w, uint32_t channel, const Lines& lines, uint32_t phase,
                              uint32_t from, uint32_t l, uint64_t* words) {
@@ -90,8 +92,7 @@ GRT_HD inline bool LoadLines(const Work& w, uint32_t channel, const Lines& lines
   return arrived;
 }
 
-// Phase 1 of line l: if all have arrived, combines or places it (and sends the sum). False: not
-// all.
+// Phase 1 of line l: when all ranks' data has arrived, combines or places it (and sends the sum).
 template <typename T, uint32_t kRanks>
 GRT_HD inline bool TakeLine(const Work& w, uint32_t channel, const Lines& lines, uint32_t l,
                             uint32_t polls) {
@@ -118,7 +119,7 @@ GRT_HD inline bool TakeLine(const Work& w, uint32_t channel, const Lines& lines,
       StoreBytes(w.out + OutAt(w, p) + line * 8, words[p], bytes);
     }
     if ((w.flags & kOwn) != 0) {
-      // Here only: by now the others are known to be at this operation.
+      // Copy only now: the lines that have arrived show that the others are at this operation.
       char* to = w.out + OutAt(w, w.rank) + line * 8;
       if (to != w.in + InAt(w, w.rank) + line * 8) StoreBytes(to, own, bytes);
     }
@@ -173,7 +174,7 @@ GRT_HD inline bool HasArrived(const Work& w, uint32_t channel, const Lines& line
   return arrived;
 }
 
-// The way of carrying, for ll_device.h.
+// LL as ll_device.h uses it.
 struct LineWay {
   static constexpr uint32_t kBytes = kLineBytes;
   template <uint32_t kRanks>

@@ -1,18 +1,18 @@
-// LL128: 120 bytes of data and 8 of flags in each line of 128 bytes. A warp stores a line by one
-// instruction, and the line arrives whole, over NVLink too. A load is not whole: it may read the
-// data before the line arrives and the flags after. So a reader looks at the flags, and loads the
-// line once more when it has seen them. As LL data and notice are one hop, without a fence; the
-// flags take a sixteenth of what the links carry, where LL's take half.
+// LL128: each line of 128 bytes has 120 bytes of data and 8 of flags. A warp stores a line by one
+// instruction, and the line arrives whole, over NVLink too. A load may read the data before the
+// line arrives and the flags after it: so a reader loads the line once more when it has seen the
+// flags. As with LL, data and flags travel in one hop, without a fence; the flags take a sixteenth
+// of the links' capacity, where LL's take half.
 //
-// A warp moves tiles of eight lines, two 16-byte words a thread. Of a tile's 960 bytes the words of
-// lines 0 to 3 are the first 512 in order, but that the last word of each line gives its second
-// half to the line four below, whose last word has only that beside its flag: so all of a thread's
-// words of memory have 16 bytes. Source of the protocol, and of that arrangement: NCCL's
-// prims_ll128.h.
+// A warp moves tiles of eight lines, two 16-byte words a thread. Lines 0 to 3 hold the first 512 of
+// a tile's 960 bytes in order, except that flags replace the second half of each line's last word;
+// that half moves to the last word of the line four below, beside its flags. So each thread reads
+// and writes whole 16-byte words of the buffers. Source of the protocol and of this arrangement:
+// NCCL's prims_ll128.h.
 //
-// Thread rule: as ll_common_device.h; a tile belongs to a warp, whose threads call together. They
-// may have diverged before, and diverged threads would store a partial line, so a function that
-// stores lines reconverges the warp first (SyncWarp).
+// Thread rule: as ll_common_device.h; a tile belongs to a warp, whose threads call together.
+// Diverged threads would store a partial line, so a function that stores lines reconverges the warp
+// first (SyncWarp).
 #ifndef GORDIAN_RUNTIME_CUDA_PROTOCOL_LL_TILE_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_PROTOCOL_LL_TILE_DEVICE_H_
 
@@ -23,14 +23,15 @@
 
 namespace gordian::runtime::cuda {
 
-// What a thread has of a tile.
+// A thread's words of a tile.
 struct Tile {
   Pack pack[kLanesOfThread][2];
 };
 
-// Whether the last word of a lane's line has the flags.
+// Whether the lane's word is the last of its line, which holds the flags.
 GRT_HD inline bool HasFlags(uint32_t lane) { return lane % 8 == 7; }
-// Where a lane's word lies among the data; of the second half only if it has one.
+// Which 16-byte word of the tile's data the lane moves with its first (`half` 0) or second word; a
+// lane with flags has no second one.
 GRT_HD inline uint32_t PackOf(uint32_t lane, uint32_t half) {
   return half == 0 ? lane : 32 + lane - lane / 8;
 }
@@ -42,7 +43,7 @@ GRT_HD inline uint32_t TileBytes(const Work& w, uint32_t p, uint64_t tile) {
   return at >= bytes ? 0 : static_cast<uint32_t>(Least(kTileBytes, bytes - at));
 }
 
-// Any alignment, any number of bytes.
+// Loads data of any alignment and any number of bytes.
 template <typename Block>
 GRT_APART GRT_HD void LoadTileSlowly(Block& b, const char* from, uint32_t bytes, Tile* tile) {
   for (uint32_t i = 0; i < kLanesOfThread * 2; ++i) {
@@ -67,12 +68,12 @@ GRT_APART GRT_HD void StoreTileSlowly(Block& b, char* to, uint32_t bytes, const 
   }
 }
 
-// Whether all blocks of a buffer consist of aligned 16-byte words: nearly all do, and no tile of
-// theirs needs a loop.
+// Whether all blocks of a buffer consist of aligned 16-byte words, as most do: their tiles need no
+// loop over bytes.
 GRT_HD inline bool IsEven(const Work& w, const char* buffer, uint64_t stride) {
   return IsAligned(buffer, 16) && ((stride | w.block_bytes | w.total_bytes) & 15) == 0;
 }
-// Of such a block.
+// Loads a tile of such a block.
 template <typename Block>
 GRT_HD inline void LoadEvenTile(Block& b, const char* from, uint32_t bytes, Tile* tile) {
   GRT_UNROLL
@@ -91,7 +92,8 @@ GRT_HD inline void StoreEvenTile(Block& b, char* to, uint32_t bytes, const Tile&
     if (HasPack(lane, half) && at < bytes) StorePack(to + at, tile.pack[i / 2][half]);
   }
 }
-// Any one. The slow way has a tile of its own: what has an address is not in registers.
+// Loads a tile of any block. LoadTileSlowly gets a tile of its own, because it takes its address,
+// which keeps a tile out of registers.
 template <typename Block>
 GRT_HD inline void LoadTile(Block& b, bool even, const char* from, uint32_t bytes, Tile* tile) {
   if (even) {
@@ -116,7 +118,7 @@ GRT_HD inline uint64_t FlagWord(const LineFlags& flags) {
   return uint64_t{flags.second} << 32 | flags.first;
 }
 
-// Tile `at` of a lane. Bytes behind a block's end are ignored.
+// Stores tile `at` in a peer's lane. The reader ignores bytes behind a block's end.
 template <typename Block>
 GRT_HD inline void PutTile(Block& b, char* lane_of_peer, uint32_t at, const LineFlags& flags,
                            const Tile& tile) {
@@ -127,7 +129,7 @@ GRT_HD inline void PutTile(Block& b, char* lane_of_peer, uint32_t at, const Line
     const bool together = b.Together();
     GRT_UNROLL
     for (uint32_t k = 0; k < kLanesOfThread; ++k) {
-      // On the host: flags first if the line would come in parts.
+      // On the host: store the flags first if the warp has diverged, so that tests see torn lines.
       const uint32_t i = together ? k : kLanesOfThread - 1 - k;
       const uint32_t lane = b.Lane() + i;
       const Pack& pack = tile.pack[i][half];
@@ -155,7 +157,7 @@ GRT_HD inline bool PeekTile(Block& b, const char* own_lane, uint32_t at, const L
   return arrived;
 }
 
-// Tile `at` of the own lane, which has arrived.
+// Loads tile `at` of the own lane, which has arrived.
 template <typename Block>
 GRT_HD inline void GetTile(Block& b, const char* own_lane, uint32_t at, Tile* tile) {
   const char* const from = own_lane + uint64_t{at} * kTileWire;
@@ -169,7 +171,7 @@ GRT_HD inline void GetTile(Block& b, const char* own_lane, uint32_t at, Tile* ti
   }
 }
 
-// Of a tile that has arrived: a word, as OpenTile leaves it.
+// Loads one word of a tile that has arrived, as OpenTile leaves it.
 template <typename Block>
 GRT_HD inline Pack GetPack(Block& b, const char* own_lane, uint32_t at, uint32_t i, uint32_t half) {
   const uint32_t lane = b.Lane() + i;
@@ -178,8 +180,8 @@ GRT_HD inline Pack GetPack(Block& b, const char* own_lane, uint32_t at, uint32_t
   if (half == 0 && HasFlags(lane)) pack.word[1] = LoadWhole(from + 512).word[0];
   return pack;
 }
-// Each thread: whether its lines in a tile have their flags. Then the thread must load its other
-// words once more.
+// Each thread: whether its lines in a tile have their flags. If so, it must load its words once
+// more.
 GRT_HD inline bool HasItsFlags(uint32_t first_lane, const Tile& tile, const LineFlags& flags) {
   bool has = true;
   GRT_UNROLL
@@ -191,7 +193,7 @@ GRT_HD inline bool HasItsFlags(uint32_t first_lane, const Tile& tile, const Line
   return has;
 }
 
-// Puts what lies in the place of flags where it belongs.
+// Puts the data halves that moved for the flags back into their places.
 GRT_HD inline void OpenTile(uint32_t first_lane, Tile* tile) {
   GRT_UNROLL
   for (uint32_t i = 0; i < kLanesOfThread; ++i) {
@@ -201,8 +203,8 @@ GRT_HD inline void OpenTile(uint32_t first_lane, Tile* tile) {
 }
 
 // Registers hold the tiles of up to three peers. A rank's peers have places, in the order of
-// PeerAt. Where there is room for one peer only, the peer of a send or receive has the first place;
-// peers in other places take no part.
+// PeerAt. In a kernel with room for one peer, the peer of a send or receive has the first place;
+// no peer in another place takes part.
 inline constexpr uint32_t kTilesAtOnce = 3;
 template <uint32_t kPlaces>
 GRT_HD inline uint32_t PeerAt(const Work& w, uint32_t place) {
@@ -212,8 +214,8 @@ GRT_HD inline uint32_t PeerAt(const Work& w, uint32_t place) {
   return place + (place >= w.rank ? 1 : 0);
 }
 
-// Loads tile t of those peers in `from` that have the kPlaces places from `first` on. False: not
-// all have arrived. Loading the flags alone would load less, and took longer.
+// Loads tile t of the peers in `from` at the kPlaces places from `first` on. False: one has not
+// arrived. (Loading only the flags first was measured to take longer.)
 template <uint32_t kPlaces, typename Block>
 GRT_HD inline bool GetTiles(Block& b, const Work& w, uint32_t channel, const Lines& lines,
                             uint32_t phase, uint32_t from, uint32_t first, uint32_t t,
@@ -249,7 +251,7 @@ GRT_HD inline bool HasArrivedTile(Block& b, const Work& w, uint32_t channel, con
                                   uint32_t phase, uint32_t from, uint32_t t) {
   bool arrived = true;
   for (uint32_t p = 0; p < w.ranks; ++p) {
-    // A shard that is combined is the own one; else its sender's.
+    // Combined data is of the own shard; other data of the sender's block.
     if ((from >> p & 1) == 0 || TileBytes(w, phase == 0 ? w.rank : p, lines.first + t) == 0)
       continue;
     const bool has =
@@ -259,7 +261,7 @@ GRT_HD inline bool HasArrivedTile(Block& b, const Work& w, uint32_t channel, con
   return arrived;
 }
 
-// The sum of a word of all contributors; `words` by place, `own` this rank's.
+// Combines a word of all contributors; `words` by place, `own` is this rank's.
 template <typename T, uint32_t kPlaces>
 GRT_HD inline uint64_t SumOf(const Work& w, const uint64_t (&words)[kPlaces], uint64_t own,
                              const uint64_t* scalars) {
@@ -273,7 +275,7 @@ GRT_HD inline uint64_t SumOf(const Work& w, const uint64_t (&words)[kPlaces], ui
   return Reduce<T>(in_order, w.receive1 | 1u << w.rank, w.type, w.op, w.ranks, scalars);
 }
 
-// Phase 1 of tile t where something is combined.
+// Phase 1 of tile t of an operation that combines. False: data has not arrived.
 template <typename T, uint32_t kRanks, typename Block>
 GRT_HD inline bool ReduceTile(Block& b, const Work& w, uint32_t channel, const Lines& lines,
                               uint32_t t, uint32_t polls) {
@@ -352,13 +354,14 @@ GRT_HD inline void PlaceSlowly(Block& b, const Work& w, uint64_t at, uint32_t gr
   }
 }
 
-// Tile t of what is placed as it arrives: of `phase`, from the ranks in `from`.
+// Places tile t of `phase` from the ranks in `from`, without combining. False: data has not
+// arrived.
 template <uint32_t kRanks, typename Block>
 GRT_HD inline bool PlaceTile(Block& b, const Work& w, uint32_t channel, const Lines& lines,
                              uint32_t phase, uint32_t from, uint32_t t, uint32_t polls) {
   constexpr uint32_t kPlaces = kRanks - 1 < kTilesAtOnce ? kRanks - 1 : kTilesAtOnce;
   const uint64_t at = lines.first + t;
-  if (kRanks - 1 > kPlaces) {  // all that has to arrive does before the first is placed
+  if (kRanks - 1 > kPlaces) {  // wait for all tiles before placing the first
     while (!b.AllOfWarp(HasArrivedTile(b, w, channel, lines, phase, from, t))) {
       if (polls-- == 0) return false;
     }
@@ -387,8 +390,8 @@ GRT_HD inline bool PlaceTile(Block& b, const Work& w, uint32_t channel, const Li
   return true;
 }
 
-// Phase 1 of tile t of a broadcast in shards: the rank sends its own shard to all but the root,
-// which has none.
+// Phase 1 of tile t of a broadcast in shards: the rank sends the shard that it gets from the root
+// on to all but the root.
 template <typename Block>
 GRT_HD inline bool HandOnTile(Block& b, const Work& w, uint32_t channel, const Lines& lines,
                               uint32_t t, uint32_t polls) {
@@ -422,8 +425,8 @@ GRT_HD inline bool HandOnTile(Block& b, const Work& w, uint32_t channel, const L
   return true;
 }
 
-// Phase 1 of tile t: if all have arrived, combines or places it (and sends the sum). False: not
-// all.
+// Phase 1 of tile t: when all ranks' data has arrived, combines or places it (and sends the sum).
+// False: data has not arrived.
 template <typename T, uint32_t kRanks, typename Block>
 GRT_HD inline bool TakeTile(Block& b, const Work& w, uint32_t channel, const Lines& lines,
                             uint32_t t, uint32_t polls) {
@@ -444,11 +447,11 @@ GRT_HD inline bool TakeTile(Block& b, const Work& w, uint32_t channel, const Lin
   return true;
 }
 
-// The way of carrying, for ll_device.h.
+// LL128 as ll_device.h uses it.
 struct TileWay {
   static constexpr uint32_t kBytes = kTileBytes;
-  // The warp's first tile, for each peer; where that is too much for the registers it is loaded
-  // later.
+  // The warp's first tile for each peer, loaded ahead; for more than kTilesAtOnce peers Send loads
+  // it, since registers cannot hold them all.
   template <uint32_t kRanks>
   struct Ahead {
     Tile tiles[kRanks - 1 <= kTilesAtOnce ? kRanks - 1 : 1];

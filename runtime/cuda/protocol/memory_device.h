@@ -18,8 +18,9 @@
 
 #include "runtime/core/step_plan.h"  // GRT_HD
 
-// GRT_APART: for the loops that move data, which get registers of their own, so that the code
-// around them stays small. GRT_UNROLL: in front of a loop whose steps are to be under way at once.
+// GRT_APART keeps the loops that move data in functions of their own, so that their registers do
+// not burden the code around them. GRT_UNROLL stands before a loop whose steps should be under way
+// at once.
 #ifdef __CUDACC__
 #define GRT_APART __noinline__
 #define GRT_UNROLL _Pragma("unroll")
@@ -30,9 +31,9 @@
 
 namespace gordian::runtime::cuda {
 
-// kLanesOfThread: the lanes of a warp that one thread plays; on the host, where a block has one
-// thread, it plays all. kPeersOfThread: the first threads of a block share its peers, and one
-// thread serves so many of them.
+// kLanesOfThread: how many lanes of a warp one thread stands for; on the host, where a block has
+// one thread, that thread stands for all. kPeersOfThread: how many peers each of a block's first
+// threads serves.
 #ifdef __CUDA_ARCH__
 inline constexpr uint32_t kLanesOfThread = 1, kPeersOfThread = 1;
 #else
@@ -52,9 +53,9 @@ struct alignas(16) Pack {
 };
 static_assert(sizeof(Pack) == 16);
 
-// What a line's two halves carry. The first is a count that is never used again, so it alone tells
-// an old line from a new one; the second has the operation's signature in it too, so a line of
-// another operation matches nothing.
+// The flags of a line's two halves. The first is a count that is never used again, so readers know
+// an old line by it; the second also depends on the operation's signature, so a reader never
+// accepts a line of another operation.
 struct LineFlags {
   uint32_t first, second;
 };
@@ -84,8 +85,8 @@ GRT_HD inline void StoreLine(LlLine* line, uint64_t data, const LineFlags& flags
 #endif
 }
 
-// Loads the line, or nothing if not `wanted`: by a predicate, not a branch, so that several loads
-// are under way at once.
+// Loads the line if `wanted`: by a predicate, not a branch, so that several loads can be under way
+// at once.
 GRT_HD inline LlLine LoadLineIf(bool wanted, const LlLine* line) {
   LlLine got = {};
 #ifdef __CUDA_ARCH__
@@ -144,13 +145,13 @@ GRT_HD inline Pack LoadWhole(const void* from) {
   return pack;
 }
 
-// Who takes part in the order that an access keeps.
+// For which observers an access keeps its order.
 enum class Scope : uint8_t {
   kDevice,  // the blocks of this device (PTX: gpu)
   kSystem,  // all devices of the job, and the host (PTX: sys)
 };
-// What an access orders, for everyone in its scope. Accesses of words are never torn, whatever
-// their order. The block's other threads are covered when a barrier lies between.
+// What an access orders, for all observers in its scope. Accesses of words are never torn, whatever
+// their order. With a barrier between, the order includes accesses of the block's other threads.
 enum class Order : uint8_t {
   kRelaxed,         // nothing
   kAcquire,         // a load: what was stored before the word was is seen by the loads behind it

@@ -1,12 +1,14 @@
-// One 8-byte word of each rank into one word: the expression tree ((x0 + x1) + x2) + ... in rank
-// order, the same on every rank, for every protocol, number of channels and schedule. 16- and 8-bit
-// floats are added up in 32 bits and rounded once, to nearest even; an average is divided at the
-// end, before that rounding. PreMulSum multiplies each rank's elements by that rank's scalar first,
-// without rounding in between. Words whose tail holds no element may hold anything there.
+// Combines one 8-byte word of each rank into one word: ((x0 + x1) + x2) + ... in rank order, the
+// same on every rank, for every protocol, number of channels and schedule. It adds 16- and 8-bit
+// floats in 32 bits and rounds once, to nearest even; an average it divides at the end, before that
+// rounding. PreMulSum first multiplies each rank's elements by that rank's scalar, without rounding
+// in between. Bytes of a word behind the last element may hold anything.
 //
-// The element types are core/elements.h's; nvcc takes its constexpr functions for the device
-// (--expt-relaxed-constexpr). Only half and bfloat16 go by the device's own conversions, for speed:
-// they round the same way.
+// The element types are core/elements.h's; nvcc compiles its constexpr functions for the device
+// (--expt-relaxed-constexpr). Half and bfloat16 use the device's own conversions, for speed: they
+// round the same way.
+//
+// Thread rule: pure functions.
 #ifndef GORDIAN_RUNTIME_CUDA_PROTOCOL_REDUCE_DEVICE_H_
 #define GORDIAN_RUNTIME_CUDA_PROTOCOL_REDUCE_DEVICE_H_
 
@@ -22,8 +24,8 @@
 
 namespace gordian::runtime::cuda {
 
-// What a kernel was compiled for. AnyType: it looks at the type word by word; MoveOnly: it reduces
-// nothing.
+// The types that a kernel is compiled for beside element types. AnyType: it looks at the type for
+// every word; MoveOnly: it reduces nothing.
 struct AnyType {};
 struct MoveOnly {};
 
@@ -94,8 +96,8 @@ GRT_HD inline uint64_t WordOf(Bits bits, uint32_t index) {
   return word << (8 * sizeof(Bits) * index);
 }
 
-// The product by itself: the compiler must not make one instruction of it and the addition that
-// follows, which would round once where the reference rounds twice.
+// Keeps the compiler from fusing the product and the addition that follows into one instruction,
+// which would round once where the reference rounds twice.
 template <typename Value>
 GRT_HD inline Value RoundedProduct(Value a, Value b) {
 #ifdef __CUDA_ARCH__
@@ -129,7 +131,8 @@ GRT_HD inline uint64_t ReduceWord(const uint64_t (&words)[kRanks], uint32_t pres
   return result;
 }
 
-// The same for a type that is known only now: small code, and slower. `scalars`: of PreMulSum.
+// The same for a type that is known only at run time: small code, but slower. `scalars`: for
+// PreMulSum.
 template <typename Element>
 GRT_HD inline uint64_t ReduceWordSlowly(const uint64_t* words, uint32_t present, Operator op,
                                         uint32_t ranks, const uint64_t* scalars) {
@@ -193,8 +196,8 @@ GRT_APART GRT_HD inline uint64_t ReduceAnyWord(const uint64_t* words, uint32_t p
   return 0;
 }
 
-// T is an element type, AnyType or MoveOnly (never called). `scalars`, of all present: of
-// PreMulSum, which AnyType alone does.
+// T is an element type, AnyType or MoveOnly (never called). `scalars`: of all ranks in `present`,
+// for PreMulSum, which only AnyType supports.
 template <typename T, uint32_t kRanks>
 GRT_HD inline uint64_t Reduce(const uint64_t (&words)[kRanks], uint32_t present, DataType type,
                               Operator op, uint32_t ranks,

@@ -1,10 +1,11 @@
-// What the blocks of one kernel with several operations carry: a *share* is a channel of one of its
-// operations. Shares have an order, by channel, and within a channel as the operations on the list.
-// Of one kernel these are sends and receives of one communicator, in the order of PlaceOf, which
-// the two ends of a transfer share, as they do the number of its channels. So ranks that go through
-// their shares upwards meet, however many operations and blocks each of them has. The order is for
-// speed alone: a block that stalls goes on with its other shares (help_device.h), so progress does
-// not depend on it.
+// Divides a kernel's work when it carries several operations: a *share* is a channel of one of
+// them. Shares are sorted by channel, and within a channel as the operations on the list: sends and
+// receives of one communicator, sorted by PlaceOf. Both ends of a transfer have the same place and
+// the same number of channels, so ranks that go through their shares upwards meet, however many
+// operations and blocks each has. Progress does not depend on the order, only speed does: a block
+// that stalls continues with its other shares (help_device.h).
+//
+// Thread rule: pure functions.
 #ifndef GORDIAN_RUNTIME_CUDA_PROTOCOL_SHARES_H_
 #define GORDIAN_RUNTIME_CUDA_PROTOCOL_SHARES_H_
 
@@ -21,16 +22,16 @@ struct Share {
   uint32_t operation, channel;
 };
 
-// How many shares operations with so many channels have.
+// How many shares the operations have, which have channels[i] channels each.
 GRT_HD inline uint32_t SharesOf(const uint16_t* channels, uint32_t operations) {
   uint32_t shares = 0;
   for (uint32_t i = 0; i < operations; ++i) shares += channels[i];
   return shares;
 }
 
-// The share with that number; there is one.
+// The share `number`, which must be less than SharesOf().
 GRT_HD inline Share ShareAt(const uint16_t* channels, uint32_t operations, uint32_t number) {
-  for (uint32_t base = 0;;) {  // channels that all have who have more than `base`
+  for (uint32_t base = 0;;) {  // in each turn, channels that all operations wider than `base` have
     uint32_t wider = 0, next = ~0u;
     for (uint32_t i = 0; i < operations; ++i) {
       if (channels[i] <= base) continue;

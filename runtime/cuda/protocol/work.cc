@@ -40,7 +40,7 @@ PortLayout LayOut(uint64_t at, uint32_t ranks, bool pairs, uint32_t line_channel
 
 namespace {
 
-// Of what members must agree on. Of a send and its receive the bytes count, not the type.
+// Hashes what members must agree on. A send and its receive must agree on the bytes, not the type.
 uint32_t SignatureOf(const Work& w, uint64_t count, uint32_t peer) {
   OpDesc op;
   op.kind = w.kind;
@@ -52,12 +52,12 @@ uint32_t SignatureOf(const Work& w, uint64_t count, uint32_t peer) {
   return static_cast<uint32_t>(signature ^ signature >> 32);
 }
 
-// The stride of shards; so many have a part of the message, or fewer.
+// The stride of at most `shards` shards of a message.
 uint64_t ShardBytes(uint64_t bytes, uint64_t shards) {
   return RoundUp((bytes + shards - 1) / shards, 16);
 }
 
-// Masks, strides and flags that do not depend on the size's way of being carried.
+// Sets masks, strides and flags that are the same whether LL, LL128 or bulk carries the operation.
 bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
   Work& w = *work;
   const uint32_t others = OthersMask(w);
@@ -97,7 +97,7 @@ bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
       }
       flags |= kWritesOutput;
       if (two_phase) {
-        // The root's shards go to the others, and each hands its own on to all but the root.
+        // The root sends each other rank a shard, which hands it on to all but the root.
         flags |= kRootless;
         if (!is_root) w.send2 = w.receive2 = static_cast<uint8_t>(others & ~root);
       }
@@ -105,7 +105,7 @@ bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
     case OpKind::kReduce:
       flags = kReduces | kOwn;
       if (two_phase) {
-        // All but the root combine a shard each, which goes to the root.
+        // Each rank but the root combines a shard and sends it to the root.
         flags |= kRootless;
         send = others & ~root;
         receive = is_root ? 0 : others;
@@ -167,8 +167,8 @@ bool Shape(Work* work, uint64_t bytes, uint32_t peer, bool two_phase) {
 }  // namespace
 
 bool OffersMakeNobodyWait(OpKind kind, uint32_t ranks) {
-  // A reduction to a root that is in one phase places nothing. In the second phase of a broadcast
-  // all but the root have a shard of each other; the first goes through staging.
+  // A one-phase reduce to a root places nothing. In phase 2 of a broadcast all ranks but the root
+  // exchange shards, so they wait for each other anyway; phase 1 goes through staging.
   return kind == OpKind::kAllReduce || kind == OpKind::kAllGather || kind == OpKind::kAllToAll ||
          kind == OpKind::kReduce || (kind == OpKind::kBroadcast && ranks > 2);
 }
@@ -214,7 +214,7 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
     const uint64_t units = std::max<uint64_t>(UnitCount(w), 1);
     const uint64_t room =
         tiles ? w.port.tiles_per_lane * (two_phase ? 1u : w.port.phases) : w.port.lines_per_lane;
-    // Of sends and receives several go on at once.
+    // A kernel carries several sends and receives at once, so each gets fewer channels.
     const uint64_t each = tiles ? t.channel_tiles * (pair ? 2 : 1) : t.line_threads;
     w.channels = static_cast<uint16_t>(std::min<uint64_t>(
         std::max((units + room - 1) / room, (units + each - 1) / each), w.port.line_channels));
@@ -232,9 +232,9 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
     w.part = RoundUp((w.block_bytes + w.channels - 1) / w.channels, 16);
     // Make the chunks of a part equal: a short last one costs as many fences as a whole one.
     const uint64_t split = RoundUp((w.part + t.chunks_per_channel - 1) / t.chunks_per_channel, 16);
-    // In two phases what is scattered is given back in the middle of a turn, long before its slot
-    // is needed: fewer and larger ones cost no wait, and a turn's fence and waits are paid for by
-    // more. In one phase they would.
+    // Two-phase operations use fewer and larger chunks, so that a turn's fence and waits serve more
+    // data. Readers give a scattered chunk's slot back in the middle of a turn, long before the
+    // writer needs it, so fewer slots cost no wait there. In one phase they would.
     if (two_phase && w.port.chunk_bytes < kMostChunk) w.flags |= kLargeChunks;
     const uint64_t most =
         std::min({std::max(split, kLeastChunk), uint64_t{SlotBytes(w)}, kMostChunk});
@@ -242,8 +242,8 @@ bool PlanWork(Work* work, uint64_t count, uint32_t peer, const Thresholds& t, bo
     w.chunk =
         static_cast<uint32_t>(std::max<uint64_t>(RoundUp((w.part + chunks - 1) / chunks, 16), 16));
     w.part_chunks = static_cast<uint32_t>((w.part + w.chunk - 1) / w.chunk);
-    // What is combined in phase 1 passes through staging; only where data is placed for good is
-    // there something to offer.
+    // Members offer only an output that others' data lies in unchanged: data that is combined in
+    // phase 1 passes through staging.
     const bool places = two_phase || !Reduces(kind);
     if (offers && places) w.flags |= kOffers;
   }
